@@ -1,0 +1,213 @@
+//! The one error type: a kind for programs, a context for people, and the errno table.
+
+use std::error::Error as StdError;
+use std::fmt;
+
+/// `Result` with [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong, as far as a caller may want to act on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// A device did not do what it was asked.
+    Io,
+    /// No copy of a block matches its checksum (`ECKSUM`).
+    Checksum,
+    /// Bytes on disk that no correct writer writes.
+    Corrupt,
+    /// The pool, or the host's disk below it, is full.
+    NoSpace,
+    /// A quota or a refquota would be exceeded.
+    Quota,
+    /// No such name, object, block or device.
+    NotFound,
+    /// The name is taken.
+    Exists,
+    /// In use by someone else.
+    Busy,
+    /// A directory was needed.
+    NotDirectory,
+    /// A directory was in the way.
+    IsDirectory,
+    /// The directory, or dataset, has something in it.
+    NotEmpty,
+    /// A name is too long.
+    NameTooLong,
+    /// A file would grow beyond what the format can hold.
+    TooBig,
+    /// The caller may not do that.
+    Permission,
+    /// A feature, version or layout that this program does not keep up.
+    Unsupported,
+    /// The pool, dataset or device is read-only.
+    ReadOnly,
+    /// The pool lost a write and takes no more.
+    Suspended,
+    /// The caller asked for something meaningless.
+    InvalidInput,
+    /// The operation spans two file systems (`EXDEV`).
+    CrossDevice,
+    /// Too many links or levels (`EMLINK`, `ELOOP`).
+    TooManyLinks,
+}
+
+impl ErrorKind {
+    /// The errno that a front end gives for this kind: the only such table.
+    #[must_use]
+    pub fn errno(self) -> i32 {
+        match self {
+            ErrorKind::Permission => 1,
+            ErrorKind::NotFound => 2,
+            ErrorKind::Io | ErrorKind::Checksum | ErrorKind::Corrupt | ErrorKind::Suspended => 5,
+            ErrorKind::Busy => 16,
+            ErrorKind::Exists => 17,
+            ErrorKind::CrossDevice => 18,
+            ErrorKind::NotDirectory => 20,
+            ErrorKind::IsDirectory => 21,
+            ErrorKind::InvalidInput => 22,
+            ErrorKind::TooBig => 27,
+            ErrorKind::NoSpace => 28,
+            ErrorKind::ReadOnly => 30,
+            ErrorKind::TooManyLinks => 31,
+            ErrorKind::NameTooLong => 36,
+            ErrorKind::NotEmpty => 39,
+            ErrorKind::Unsupported => 95,
+            ErrorKind::Quota => 122,
+        }
+    }
+}
+
+/// An error: a kind, what was being looked at, and what caused it.
+pub struct Error(Box<Inner>);
+
+struct Inner {
+    kind: ErrorKind,
+    context: String,
+    source: Option<Box<dyn StdError + Send + Sync>>,
+}
+
+impl Error {
+    /// An error of `kind`; `context` is for people: lower case, no trailing dot, no "failed to".
+    pub fn new(kind: ErrorKind, context: impl Into<String>) -> Self {
+        Error(Box::new(Inner {
+            kind,
+            context: context.into(),
+            source: None,
+        }))
+    }
+
+    /// The same with the error that caused it.
+    pub fn with_source(
+        kind: ErrorKind,
+        context: impl Into<String>,
+        source: impl StdError + Send + Sync + 'static,
+    ) -> Self {
+        Error(Box::new(Inner {
+            kind,
+            context: context.into(),
+            source: Some(Box::new(source)),
+        }))
+    }
+
+    /// [`ErrorKind::Corrupt`] with a context that names the field and its value.
+    pub fn corrupt(context: impl Into<String>) -> Self {
+        Error::new(ErrorKind::Corrupt, context)
+    }
+
+    /// [`ErrorKind::InvalidInput`].
+    pub fn invalid(context: impl Into<String>) -> Self {
+        Error::new(ErrorKind::InvalidInput, context)
+    }
+
+    /// [`ErrorKind::NotFound`].
+    pub fn not_found(context: impl Into<String>) -> Self {
+        Error::new(ErrorKind::NotFound, context)
+    }
+
+    /// What went wrong.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// What was being looked at, innermost last.
+    #[must_use]
+    pub fn context(&self) -> &str {
+        &self.0.context
+    }
+
+    /// The same error seen from further out: "`outer`: `context`".
+    #[must_use]
+    pub fn within(mut self, outer: impl fmt::Display) -> Self {
+        self.0.context = format!("{outer}: {}", self.0.context);
+        self
+    }
+}
+
+/// Adds the view from further out to a `Result`.
+pub trait Context<T> {
+    /// Prefixes the error's context with what `outer` says; `outer` is only called on errors.
+    fn within<D: fmt::Display>(self, outer: impl FnOnce() -> D) -> Result<T>;
+}
+
+impl<T> Context<T> for Result<T> {
+    fn within<D: fmt::Display>(self, outer: impl FnOnce() -> D) -> Result<T> {
+        self.map_err(|e| e.within(outer()))
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.context)?;
+        if let Some(source) = &self.0.source {
+            write!(f, ": {source}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}({self})", self.0.kind)
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0.source.as_deref().map(|e| e as _)
+    }
+}
+
+impl From<std::io::Error> for Error {
+    fn from(e: std::io::Error) -> Self {
+        use std::io::ErrorKind as Io;
+        let kind = match e.kind() {
+            Io::NotFound => ErrorKind::NotFound,
+            Io::PermissionDenied => ErrorKind::Permission,
+            Io::AlreadyExists => ErrorKind::Exists,
+            Io::StorageFull => ErrorKind::NoSpace,
+            Io::ReadOnlyFilesystem => ErrorKind::ReadOnly,
+            Io::NotADirectory => ErrorKind::NotDirectory,
+            Io::IsADirectory => ErrorKind::IsDirectory,
+            Io::ResourceBusy => ErrorKind::Busy,
+            _ => ErrorKind::Io,
+        };
+        Error::new(kind, e.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn context_reads_from_the_outside_in() {
+        let error = Err::<(), _>(Error::corrupt("ub_magic is 0x1"))
+            .within(|| "label 2")
+            .within(|| "/dev/ada0")
+            .unwrap_err();
+        assert_eq!(error.to_string(), "/dev/ada0: label 2: ub_magic is 0x1");
+        assert_eq!(error.kind().errno(), 5);
+    }
+}
