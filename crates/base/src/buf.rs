@@ -155,7 +155,7 @@ impl Buf {
 
     /// The bytes for writing; copies them first if anyone else holds this buffer.
     pub fn make_mut(&mut self) -> &mut [u8] {
-        Arc::make_mut(&mut self.0)
+        Arc::<BlockBuf>::make_mut(&mut self.0)
     }
 
     /// Whether both are the very same memory.
