@@ -1,0 +1,1 @@
+//! Property tables, name rules, health, and how things print

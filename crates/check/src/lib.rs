@@ -1,0 +1,1 @@
+//! Reading a whole pool and saying what is wrong with it

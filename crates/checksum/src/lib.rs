@@ -1,0 +1,1 @@
+//! Block checksums: pure functions of bytes

@@ -1,0 +1,1 @@
+//! Block compression: pure functions of bytes

@@ -1,0 +1,1 @@
+//! Objsets, dnodes, transactions

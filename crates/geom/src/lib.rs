@@ -1,0 +1,1 @@
+//! Providers: what a pool stands on

@@ -1,0 +1,1 @@
+//! Space: range trees, metaslabs, allocation classes

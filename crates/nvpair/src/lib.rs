@@ -1,0 +1,1 @@
+//! nvlists: XDR and native encodings

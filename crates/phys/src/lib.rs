@@ -1,0 +1,1 @@
+//! Every on-disk structure of OpenZFS, declared once

@@ -1,0 +1,1 @@
+//! The pool: import, export, txg sync, features, history

@@ -1,0 +1,1 @@
+//! The vdev tree, its kinds and its labels

@@ -1,0 +1,1 @@
+//! ZAP objects: names to values

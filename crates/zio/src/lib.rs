@@ -1,0 +1,1 @@
+//! The I/O pipeline and the traits that cut the cycles above it

@@ -1,0 +1,1 @@
+//! POSIX files in a dataset
