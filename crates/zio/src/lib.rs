@@ -1,1 +1,33 @@
-//! The I/O pipeline and the traits that cut the cycles above it
+//! The I/O pipeline, and the traits that cut the cycles above it.
+//!
+//! # What it is
+//! Everything above this crate sees a pool as a [`BlockStore`]: logical blocks are written in
+//! batches and come back as block pointers; block pointers are read and freed. Below, the
+//! [`Pipeline`](pipeline::Pipeline) turns logical bytes into physical ones (compress, checksum,
+//! choose DVAs, gang) and talks to the disks through [`VdevOps`] and to free space through
+//! [`Allocator`]. Both are declared here and implemented higher up, since space maps are
+//! themselves objects that are stored through this very crate.
+//!
+//! # Concurrency
+//! Every trait is used from many threads. Calls block; a batch is what runs in parallel
+//! (docs/decisions/0001-blocking-pipeline.md).
+//!
+//! # Source
+//! OpenZFS `module/zfs/zio.c`, `include/sys/zio.h`, `include/sys/spa.h`, `module/zfs/metaslab.c`.
+
+mod alloc;
+mod block;
+mod eck;
+mod embedded;
+mod log;
+pub mod ram;
+mod vdev_ops;
+
+pub use alloc::{AllocClass, Allocator, DvaSet, Hint};
+pub use block::{BlockStore, Bookmark, LogStore, WritePolicy, WriteRequest};
+pub use vdev_ops::{ScrubReport, VdevOps};
+
+/// `BPE_PAYLOAD_SIZE`: the most bytes that fit into a block pointer itself.
+pub const BPE_PAYLOAD_SIZE: usize = 112;
+/// `SPA_OLD_GANGBLOCKSIZE`: a gang header without `dynamic_gang_header`.
+pub const SPA_GANGBLOCKSIZE: u64 = 512;

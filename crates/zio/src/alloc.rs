@@ -1,0 +1,135 @@
+//! What the pipeline asks of whoever keeps the free space.
+
+use base::{Result, SPA_DVAS_PER_BP, Txg};
+use phys::blkptr::DvaPhys;
+
+use crate::Bookmark;
+
+/// `metaslab_class_t`: which devices a block may go to. When a class other than `Normal` has no
+/// device or no space left, the allocator falls back to `Normal`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum AllocClass {
+    /// Ordinary devices.
+    #[default]
+    Normal,
+    /// Log devices.
+    Log,
+    /// Devices for metadata and small blocks.
+    Special,
+    /// Devices for dedup tables.
+    Dedup,
+}
+
+/// What may help to choose a good place.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Hint {
+    /// The block that is being written: blocks of one object like to be near each other.
+    pub bookmark: Bookmark,
+    /// hintdva: a block next to which this one is likely to be read (the log block before it).
+    pub near: Option<DvaPhys>,
+}
+
+/// Up to three DVAs of one block, first copy first. Never empty when it comes from an allocator.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DvaSet {
+    dvas: [DvaPhys; SPA_DVAS_PER_BP],
+    len: usize,
+}
+
+impl DvaSet {
+    /// A set without any DVA.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds the next copy.
+    ///
+    /// # Panics
+    /// When there are three already.
+    pub fn push(&mut self, dva: DvaPhys) {
+        assert!(self.len < SPA_DVAS_PER_BP, "a block has at most 3 DVAs");
+        self.dvas[self.len] = dva;
+        self.len += 1;
+    }
+
+    /// How many copies.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is no copy.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The copies in order.
+    #[must_use]
+    pub fn as_slice(&self) -> &[DvaPhys] {
+        &self.dvas[..self.len]
+    }
+
+    /// The copies in order.
+    pub fn iter(&self) -> impl Iterator<Item = DvaPhys> + '_ {
+        self.as_slice().iter().copied()
+    }
+}
+
+impl FromIterator<DvaPhys> for DvaSet {
+    fn from_iter<I: IntoIterator<Item = DvaPhys>>(iter: I) -> Self {
+        let mut set = DvaSet::new();
+        iter.into_iter().for_each(|dva| set.push(dva));
+        set
+    }
+}
+
+/// Free space, by DVA.
+///
+/// A DVA given out has the allocated size (`asize`) of its vdev for the psize asked for, and no
+/// gang bit: gangs are the pipeline's business, which always hands back exactly the DVAs (vdev,
+/// offset, asize) that it was given.
+pub trait Allocator: Send + Sync {
+    /// `copies` places of `psize` bytes each, on different vdevs when there are enough, otherwise
+    /// far apart. All or nothing.
+    ///
+    /// # Errors
+    /// `NoSpace` when no free segment is large enough: the pipeline then gangs.
+    #[doc(alias = "metaslab_alloc")]
+    fn allocate(
+        &self,
+        txg: Txg,
+        class: AllocClass,
+        psize: u64,
+        copies: usize,
+        hint: &Hint,
+    ) -> Result<DvaSet>;
+
+    /// Frees a segment as of `txg`: it may be allocated again some txgs later.
+    #[doc(alias = "metaslab_free_dva")]
+    fn free(&self, txg: Txg, dva: &DvaPhys);
+
+    /// Takes an [`allocate`](Allocator::allocate) of this very txg back at once: nobody will ever
+    /// refer to the segment.
+    #[doc(alias = "metaslab_unalloc_dva")]
+    fn unallocate(&self, txg: Txg, dva: &DvaPhys);
+
+    /// Marks a segment as allocated that the space maps believe to be free: a log block after a
+    /// crash.
+    ///
+    /// # Errors
+    /// `Corrupt` when it is not free, or not within a vdev.
+    #[doc(alias = "metaslab_claim_dva")]
+    fn claim(&self, txg: Txg, dva: &DvaPhys) -> Result<()>;
+
+    /// `spa_min_alloc`: the smallest allocation of any normal vdev (1 << ashift, or a row of a
+    /// RAID-Z); compressed blocks are padded to a multiple of it.
+    fn min_alloc(&self) -> u64;
+
+    /// `spa_gcd_alloc`: what every allocation is a multiple of; differs from `min_alloc` when
+    /// vdevs differ.
+    fn gcd_alloc(&self) -> u64 {
+        self.min_alloc()
+    }
+}

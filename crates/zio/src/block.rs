@@ -1,0 +1,238 @@
+//! What the layers above ask for: blocks, where they belong, and how they are to be encoded.
+
+use std::fmt;
+
+use base::{BlkId, Buf, ObjectId, ObjsetId, Result, Txg};
+use compress::Algorithm;
+use phys::blkptr::BlkPtrPhys;
+use phys::{ChecksumType, CompressType};
+
+use crate::AllocClass;
+
+/// `zbookmark_phys_t`: where in a pool a block belongs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[doc(alias = "zbookmark_phys_t")]
+pub struct Bookmark {
+    /// zb_objset; 0 is the MOS
+    pub objset: ObjsetId,
+    /// zb_object; 0 is the meta-dnode
+    pub object: ObjectId,
+    /// zb_level; negative for what is not in an object's tree
+    pub level: i64,
+    /// zb_blkid
+    pub blkid: BlkId,
+}
+
+impl Bookmark {
+    /// `ZB_ROOT_LEVEL`: the root block of an objset.
+    pub const ROOT_LEVEL: i64 = -1;
+    /// `ZB_ZIL_LEVEL`: a block of an intent log.
+    pub const ZIL_LEVEL: i64 = -2;
+    /// `DMU_SPILL_BLKID`: the block id of a dnode's spill block.
+    pub const SPILL_BLKID: BlkId = BlkId(u64::MAX - 1);
+
+    /// A block of an object.
+    #[must_use]
+    pub fn new(objset: ObjsetId, object: ObjectId, level: u8, blkid: BlkId) -> Self {
+        Bookmark {
+            objset,
+            object,
+            level: i64::from(level),
+            blkid,
+        }
+    }
+
+    /// The block that holds the `objset_phys_t` of an objset.
+    #[must_use]
+    pub fn root(objset: ObjsetId) -> Self {
+        Bookmark {
+            objset,
+            object: ObjectId(0),
+            level: Self::ROOT_LEVEL,
+            blkid: BlkId(0),
+        }
+    }
+
+    /// Block number `seq` of an objset's intent log.
+    #[must_use]
+    pub fn zil(objset: ObjsetId, seq: u64) -> Self {
+        Bookmark {
+            objset,
+            object: ObjectId(0),
+            level: Self::ZIL_LEVEL,
+            blkid: BlkId(seq),
+        }
+    }
+
+    /// The spill block of an object.
+    #[must_use]
+    pub fn spill(objset: ObjsetId, object: ObjectId) -> Self {
+        Bookmark::new(objset, object, 0, Self::SPILL_BLKID)
+    }
+}
+
+impl fmt::Display for Bookmark {
+    /// As zdb and `zpool status -v` count: objset, object, level, block.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Bookmark {
+            objset,
+            object,
+            level,
+            blkid,
+        } = self;
+        write!(f, "<{objset}, {object}, {level}, {blkid}>")
+    }
+}
+
+/// `zio_prop_t`: how a block is to be encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(alias = "zio_prop_t")]
+pub struct WritePolicy {
+    /// zp_checksum; a concrete one, never "on" or "inherit"
+    pub checksum: ChecksumType,
+    /// zp_compress and zp_complevel. `Off` also turns off the search for all-zero blocks.
+    pub compress: Algorithm,
+    /// zp_copies: how many DVAs, 1 to 3
+    pub copies: u8,
+    /// Whether the pool has `embedded_data`, so that very small blocks may go into the pointer.
+    pub embed: bool,
+}
+
+impl Default for WritePolicy {
+    /// Fletcher-4, LZ4, one copy, embedding: what a data set of a new pool has.
+    fn default() -> Self {
+        WritePolicy {
+            checksum: ChecksumType::Fletcher4,
+            compress: Algorithm::Lz4,
+            copies: 1,
+            embed: true,
+        }
+    }
+}
+
+/// One logical block to be written.
+#[derive(Clone, Debug)]
+pub struct WriteRequest {
+    /// The logical bytes: a multiple of 512, at most 16 MiB; lsize is their number.
+    pub data: Buf,
+    /// How to encode them.
+    pub policy: WritePolicy,
+    /// zp_type: the raw `dmu_object_type_t`
+    pub object_type: u8,
+    /// zp_level: 0 for data, more for indirect blocks
+    pub level: u8,
+    /// blk_fill: non-hole L0 blocks at and below this one; for dnodes and objsets, dnodes in use.
+    /// 0 stands for a block that is all zeros when written as a hole.
+    pub fill: u64,
+    /// For messages and for the choice of the metaslab.
+    pub bookmark: Bookmark,
+    /// What the block pointer held before, if that block was born in the txg being synced: it is
+    /// overwritten in place when its psize and DVA count still match.
+    ///
+    /// When the answer does not start with the same DVA, this block is no longer referenced, and
+    /// the caller has to kill it.
+    pub rewrite: Option<BlkPtrPhys>,
+    /// Where it goes.
+    pub class: AllocClass,
+}
+
+impl WriteRequest {
+    /// An ordinary level-0 block with a fill of 1.
+    #[must_use]
+    pub fn new(data: Buf, policy: WritePolicy, object_type: u8, bookmark: Bookmark) -> Self {
+        WriteRequest {
+            data,
+            policy,
+            object_type,
+            level: 0,
+            fill: 1,
+            bookmark,
+            rewrite: None,
+            class: AllocClass::Normal,
+        }
+    }
+}
+
+/// Blocks by block pointer: what dmu, zil and check need from a pool.
+pub trait BlockStore: Send + Sync {
+    /// The logical bytes that `bp` stands for; zeros for a hole.
+    ///
+    /// # Errors
+    /// `Checksum` when no copy matches, `Io` when no copy could be read, `Corrupt` when the
+    /// pointer or the compressed bytes make no sense, `Unsupported` for encrypted blocks.
+    fn read(&self, bp: &BlkPtrPhys, bookmark: &Bookmark) -> Result<Buf>;
+
+    /// Writes all blocks and answers their pointers in the same order, born in `txg`. Data that is
+    /// all zeros becomes a hole when compression is on. Durable after the next `flush` of the
+    /// vdevs, as the uberblock's writer does.
+    ///
+    /// # Errors
+    /// `NoSpace`, or `Io` when a block could be stored nowhere: the txg cannot be finished, and
+    /// what was allocated for the batch is given back.
+    fn write_batch(&self, txg: Txg, requests: Vec<WriteRequest>) -> Result<Vec<BlkPtrPhys>>;
+
+    /// Gives the block's space back; it may be reused when `txg` is on disk (and, for the sake of
+    /// rewinding, a little later). In syncing context. Holes and embedded blocks cost nothing.
+    fn free(&self, txg: Txg, bp: &BlkPtrPhys);
+
+    /// Says that these blocks will be read soon. Never blocks for long, and may do nothing.
+    fn prefetch(&self, bps: &[BlkPtrPhys]) {
+        let _ = bps;
+    }
+
+    /// Writes one block; see [`write_batch`](BlockStore::write_batch).
+    ///
+    /// # Errors
+    /// As `write_batch`.
+    fn write(&self, txg: Txg, request: WriteRequest) -> Result<BlkPtrPhys> {
+        let mut bps = self.write_batch(txg, vec![request])?;
+        assert_eq!(bps.len(), 1, "one pointer per request");
+        Ok(bps.remove(0))
+    }
+}
+
+/// What the intent log needs beyond [`BlockStore`]: blocks that are allocated before they are
+/// written, and blocks that were written but that no synced txg knows of.
+pub trait LogStore: BlockStore {
+    /// Allocates a log block of `size` bytes (a multiple of 4 KiB, at most 128 KiB), to be
+    /// written by [`write_log`](LogStore::write_log): one copy, uncompressed, `checksum` with the
+    /// `verifier` in blk_cksum (`ZIL_ZC_*`: log guid, log guid, objset, sequence).
+    ///
+    /// # Errors
+    /// `NoSpace`.
+    #[doc(alias = "zio_alloc_zil")]
+    fn alloc_log(
+        &self,
+        txg: Txg,
+        size: u64,
+        checksum: ChecksumType,
+        verifier: [u64; 4],
+        near: Option<&BlkPtrPhys>,
+    ) -> Result<BlkPtrPhys>;
+
+    /// Writes an allocated log block: completes the `zil_chain_t`'s embedded checksum in `data`
+    /// (whose length is the block's size) and writes it. Not durable before
+    /// [`flush`](LogStore::flush).
+    ///
+    /// # Errors
+    /// `Io`.
+    #[doc(alias = "zil_lwb_write_issue")]
+    fn write_log(&self, bp: &BlkPtrPhys, data: Buf, bookmark: &Bookmark) -> Result<()>;
+
+    /// Marks as allocated a block that the intent log refers to after a crash.
+    ///
+    /// # Errors
+    /// `Corrupt` when the space is free no more or outside of the pool; `Io` or `Checksum` when
+    /// a gang header cannot be read.
+    #[doc(alias = "zio_claim")]
+    fn claim(&self, txg: Txg, bp: &BlkPtrPhys) -> Result<()>;
+
+    /// Makes everything durable that was written so far.
+    ///
+    /// # Errors
+    /// `Io`.
+    fn flush(&self) -> Result<()>;
+}
+
+/// The raw number for `compress` of a block stored as it is.
+pub(crate) const COMPRESS_OFF: u8 = CompressType::Off as u8;

@@ -1,0 +1,33 @@
+//! Block pointers of intent-log blocks, and the checksum such a block carries inside itself.
+//!
+//! # Source
+//! OpenZFS `module/zfs/zio.c` (`zio_alloc_zil`), `module/zfs/zio_checksum.c`.
+
+use base::Txg;
+use phys::blkptr::BlkPtrPhys;
+use phys::{ChecksumType, ObjectType};
+
+use crate::block::COMPRESS_OFF;
+
+/// The pointer to a log block, still without a place; the `verifier` waits in blk_cksum.
+pub(crate) fn new_bp(
+    txg: Txg,
+    size: u64,
+    checksum: ChecksumType,
+    verifier: [u64; 4],
+) -> BlkPtrPhys {
+    assert!(
+        matches!(checksum, ChecksumType::Zilog | ChecksumType::Zilog2),
+        "{checksum:?} is not for logs"
+    );
+    let mut bp = BlkPtrPhys::default();
+    bp.set_lsize(size);
+    bp.set_psize(size);
+    bp.set_type(ObjectType::IntentLog as u8);
+    bp.set_level(0);
+    bp.set_compress(COMPRESS_OFF);
+    bp.set_checksum(checksum as u8);
+    bp.set_birth(txg, txg);
+    bp.set_cksum(verifier);
+    bp
+}

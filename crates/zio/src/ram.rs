@@ -1,0 +1,273 @@
+//! A block store in memory, for the tests of the layers above.
+//!
+//! # What it is
+//! Blocks are kept as they come, uncompressed; offsets are never reused. That makes it strict where
+//! a pool is forgiving: reading a block that was freed, freeing it twice and reading one that
+//! was never written are told at once, where a pool would often still find the old bytes.
+//!
+//! # Why not simpler
+//! It answers real block pointers, checksum included, so that what is stored above (dnodes,
+//! indirect blocks) is what a pool would hold.
+
+use std::collections::BTreeMap;
+
+use base::{Buf, Error, ErrorKind, Result, SPA_MAXBLOCKSIZE, SPA_MINBLOCKSIZE, Txg, VdevId};
+use compress::Algorithm;
+use phys::ChecksumType;
+use phys::blkptr::{BlkPtrPhys, DvaPhys};
+
+use crate::block::COMPRESS_OFF;
+use crate::{BlockStore, Bookmark, LogStore, WriteRequest};
+
+/// What happened to a [`RamStore`] so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RamStats {
+    /// Blocks read, holes not counted.
+    pub reads: u64,
+    /// Blocks that got a new place.
+    pub allocs: u64,
+    /// Blocks overwritten in place.
+    pub rewrites: u64,
+    /// Blocks freed.
+    pub frees: u64,
+    /// Blocks in use now.
+    pub live_blocks: u64,
+    /// Their bytes, copies not counted.
+    pub live_bytes: u64,
+}
+
+struct Entry {
+    /// None: allocated for the log, not written yet.
+    data: Option<Buf>,
+    bp: BlkPtrPhys,
+    freed: Option<Txg>,
+}
+
+#[derive(Default)]
+struct State {
+    blocks: BTreeMap<u64, Entry>,
+    next_offset: u64,
+    stats: RamStats,
+    fail_after: Option<u64>,
+}
+
+/// The store; see the module.
+pub struct RamStore {
+    state: rt::Mutex<State>,
+}
+
+impl Default for RamStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl RamStore {
+    /// An empty store.
+    #[must_use]
+    pub fn new() -> Self {
+        let state = State {
+            next_offset: SPA_MINBLOCKSIZE,
+            ..State::default()
+        };
+        RamStore {
+            state: rt::Mutex::new(state),
+        }
+    }
+
+    /// Counters.
+    #[must_use]
+    pub fn stats(&self) -> RamStats {
+        self.state.lock().stats
+    }
+
+    /// The pointers of all blocks in use, by place: what a test compares with what can be reached.
+    #[must_use]
+    pub fn live(&self) -> Vec<BlkPtrPhys> {
+        let state = self.state.lock();
+        let live = state.blocks.values().filter(|e| e.freed.is_none());
+        live.map(|e| e.bp).collect()
+    }
+
+    /// Whether the block is in use.
+    #[must_use]
+    pub fn is_live(&self, bp: &BlkPtrPhys) -> bool {
+        let state = self.state.lock();
+        let entry = state.blocks.get(&bp.dva[0].offset());
+        entry.is_some_and(|e| e.freed.is_none())
+    }
+
+    /// Lets `writes` more blocks be written; after that every write ends with `Io`. `None` lifts it.
+    pub fn fail_after(&self, writes: Option<u64>) {
+        self.state.lock().fail_after = writes;
+    }
+
+    /// Flips one byte of a block, and so makes every further read of it end with `Checksum`.
+    pub fn damage(&self, bp: &BlkPtrPhys) {
+        let mut state = self.state.lock();
+        let entry = state.blocks.get_mut(&bp.dva[0].offset());
+        let data = entry.and_then(|e| e.data.as_mut()).expect("a block that was written");
+        data.make_mut()[0] ^= 0xff;
+    }
+}
+
+impl State {
+    fn write(&mut self, txg: Txg, request: WriteRequest) -> Result<BlkPtrPhys> {
+        let lsize = request.data.len() as u64;
+        assert!(lsize.is_multiple_of(SPA_MINBLOCKSIZE), "lsize {lsize} of {}", request.bookmark);
+        assert!((1..=SPA_MAXBLOCKSIZE).contains(&lsize), "lsize {lsize}");
+        if let Some(left) = &mut self.fail_after {
+            if *left == 0 {
+                return Err(Error::new(ErrorKind::Io, format!("block {}", request.bookmark)));
+            }
+            *left -= 1;
+        }
+        let (type_, level) = (request.object_type, request.level);
+        if request.policy.compress != Algorithm::Off && request.data.iter().all(|b| *b == 0) {
+            return Ok(BlkPtrPhys::new_hole(type_, level, lsize, txg));
+        }
+        let mut bp = BlkPtrPhys::default();
+        bp.set_lsize(lsize);
+        bp.set_psize(lsize);
+        bp.set_type(type_);
+        bp.set_level(level);
+        bp.set_compress(COMPRESS_OFF);
+        bp.set_checksum(ChecksumType::Fletcher4 as u8);
+        bp.set_cksum(checksum::fletcher4(&request.data));
+        bp.set_birth(txg, txg);
+        bp.set_fill(request.fill);
+        let copies = usize::from(request.policy.copies);
+        if let Some(old) = self.rewritable(&request, txg) {
+            bp.dva = old.dva;
+            self.stats.rewrites += 1;
+            let entry = self.blocks.get_mut(&bp.dva[0].offset()).expect("checked");
+            entry.data = Some(request.data);
+            entry.bp = bp;
+            return Ok(bp);
+        }
+        for copy in 0..copies {
+            bp.set_dva(copy, self.place(lsize));
+        }
+        self.insert(bp, Some(request.data));
+        Ok(bp)
+    }
+
+    fn rewritable(&self, request: &WriteRequest, txg: Txg) -> Option<BlkPtrPhys> {
+        let old = request.rewrite?;
+        if old.is_hole() || old.is_embedded() || old.birth() != txg {
+            return None;
+        }
+        let entry = self.blocks.get(&old.dva[0].offset());
+        let entry = entry.filter(|e| e.bp.identity() == old.identity());
+        let entry = entry.unwrap_or_else(|| panic!("rewrite of an unknown block: {}", request.bookmark));
+        assert!(entry.freed.is_none(), "rewrite of a freed block: {}", request.bookmark);
+        let copies = usize::from(request.policy.copies);
+        (old.psize() == request.data.len() as u64 && old.ndvas() == copies).then_some(old)
+    }
+
+    fn place(&mut self, size: u64) -> DvaPhys {
+        let dva = DvaPhys::new(VdevId(0), self.next_offset, size, false);
+        self.next_offset += size;
+        dva
+    }
+
+    fn insert(&mut self, bp: BlkPtrPhys, data: Option<Buf>) {
+        self.stats.allocs += 1;
+        self.stats.live_blocks += 1;
+        self.stats.live_bytes += bp.psize();
+        let entry = Entry {
+            data,
+            bp,
+            freed: None,
+        };
+        let before = self.blocks.insert(bp.dva[0].offset(), entry);
+        assert!(before.is_none(), "offsets are never reused");
+    }
+}
+
+impl BlockStore for RamStore {
+    fn read(&self, bp: &BlkPtrPhys, bookmark: &Bookmark) -> Result<Buf> {
+        if bp.is_hole() {
+            return Ok(Buf::zeroed(bp.lsize() as usize));
+        }
+        if bp.is_embedded() {
+            return crate::embedded::read(bp, bookmark);
+        }
+        let mut state = self.state.lock();
+        state.stats.reads += 1;
+        let Some(entry) = state.blocks.get(&bp.dva[0].offset()) else {
+            let what = format!("block {bookmark}: nothing at {:#x}", bp.dva[0].offset());
+            return Err(Error::corrupt(what));
+        };
+        let checksum_error = || Error::new(ErrorKind::Checksum, format!("block {bookmark}"));
+        let data = entry.data.as_ref().ok_or_else(checksum_error)?;
+        if let Some(freed) = entry.freed {
+            panic!("block {bookmark}, born {}, was freed in txg {freed}", entry.bp.birth());
+        }
+        assert_eq!(entry.bp.identity(), bp.identity(), "block {bookmark}: stale pointer");
+        if bp.checksum() == ChecksumType::Fletcher4 as u8
+            && checksum::fletcher4(data) != bp.cksum_words()
+        {
+            return Err(checksum_error());
+        }
+        Ok(data.clone())
+    }
+
+    fn write_batch(&self, txg: Txg, requests: Vec<WriteRequest>) -> Result<Vec<BlkPtrPhys>> {
+        let mut state = self.state.lock();
+        requests.into_iter().map(|r| state.write(txg, r)).collect()
+    }
+
+    fn free(&self, txg: Txg, bp: &BlkPtrPhys) {
+        if bp.is_hole() || bp.is_embedded() {
+            return;
+        }
+        let mut state = self.state.lock();
+        let entry = state.blocks.get_mut(&bp.dva[0].offset());
+        let entry = entry.filter(|e| e.bp.identity() == bp.identity());
+        let entry = entry.expect("free of a block that was never written");
+        assert!(entry.freed.is_none(), "block freed in txg {:?} and in {txg}", entry.freed);
+        entry.freed = Some(txg);
+        entry.data = entry.data.take().map(|_| Buf::zeroed(0));
+        state.stats.frees += 1;
+        state.stats.live_blocks -= 1;
+        state.stats.live_bytes -= bp.psize();
+    }
+}
+
+impl LogStore for RamStore {
+    fn alloc_log(
+        &self,
+        txg: Txg,
+        size: u64,
+        checksum: ChecksumType,
+        verifier: [u64; 4],
+        _near: Option<&BlkPtrPhys>,
+    ) -> Result<BlkPtrPhys> {
+        let mut state = self.state.lock();
+        let mut bp = crate::log::new_bp(txg, size, checksum, verifier);
+        bp.set_dva(0, state.place(size));
+        state.insert(bp, None);
+        Ok(bp)
+    }
+
+    fn write_log(&self, bp: &BlkPtrPhys, mut data: Buf, _bookmark: &Bookmark) -> Result<()> {
+        crate::eck::seal_log(bp, data.make_mut());
+        let mut state = self.state.lock();
+        let entry = state.blocks.get_mut(&bp.dva[0].offset()).expect("alloc_log comes first");
+        assert_eq!(data.len() as u64, entry.bp.psize(), "log block size");
+        entry.data = Some(data);
+        Ok(())
+    }
+
+    fn claim(&self, _txg: Txg, bp: &BlkPtrPhys) -> Result<()> {
+        if bp.is_hole() || bp.is_embedded() || self.is_live(bp) {
+            return Ok(());
+        }
+        Err(Error::corrupt(format!("claim of a free block at {:#x}", bp.dva[0].offset())))
+    }
+
+    fn flush(&self) -> Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,79 @@
+//! What the pipeline asks of the vdev tree.
+
+use base::{Result, VdevId};
+
+/// What reading every copy below one DVA found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ScrubReport {
+    /// Copies (mirror sides, RAID-Z columns) that could not be read or did not verify.
+    pub bad: u32,
+    /// How many of those were written anew with good bytes.
+    pub repaired: u32,
+}
+
+/// Top-level vdevs, addressed as DVAs do: offsets exclude the front labels and boot block.
+///
+/// Lengths and offsets are multiples of `1 << ashift(vdev)`: the pipeline pads with zeros.
+pub trait VdevOps: Send + Sync {
+    /// Fills `buf` with bytes that `verify` accepts. Tries every copy, or every combination of
+    /// columns, until one is accepted; then repairs the bad ones and counts the errors.
+    ///
+    /// # Errors
+    /// `Checksum` when bytes could be read but none of them verified; `Io` when none could be
+    /// read; `Corrupt` when there is no such vdev or the range is outside of it.
+    fn read(
+        &self,
+        vdev: VdevId,
+        offset: u64,
+        buf: &mut [u8],
+        verify: &dyn Fn(&[u8]) -> bool,
+    ) -> Result<()>;
+
+    /// Writes to all copies.
+    ///
+    /// # Errors
+    /// `Io` when the bytes cannot be read back from any copy; a mirror that lost one side
+    /// succeeds.
+    fn write(&self, vdev: VdevId, offset: u64, data: &[u8]) -> Result<()>;
+
+    /// Writes `parts`, one after the other, to consecutive places from `offset` on; each part is
+    /// a block of its own (which matters to RAID-Z).
+    ///
+    /// # Errors
+    /// As [`write`](VdevOps::write).
+    fn write_gather(&self, vdev: VdevId, mut offset: u64, parts: &[&[u8]]) -> Result<()> {
+        for part in parts {
+            self.write(vdev, offset, part)?;
+            offset += self.psize_to_asize(vdev, part.len() as u64);
+        }
+        Ok(())
+    }
+
+    /// Makes everything written so far durable.
+    ///
+    /// # Errors
+    /// `Io`.
+    fn flush(&self) -> Result<()>;
+
+    /// Reads every copy, verifies each of them and repairs the bad ones; `buf` ends up with good
+    /// bytes. The default only does what a read does.
+    ///
+    /// # Errors
+    /// As [`read`](VdevOps::read), when there is no good copy.
+    fn scrub(
+        &self,
+        vdev: VdevId,
+        offset: u64,
+        buf: &mut [u8],
+        verify: &dyn Fn(&[u8]) -> bool,
+    ) -> Result<ScrubReport> {
+        self.read(vdev, offset, buf, verify)?;
+        Ok(ScrubReport::default())
+    }
+
+    /// Bytes that a block of `psize` bytes takes on this vdev, parity and padding included.
+    fn psize_to_asize(&self, vdev: VdevId, psize: u64) -> u64;
+
+    /// log2 of the vdev's sector.
+    fn ashift(&self, vdev: VdevId) -> u32;
+}
