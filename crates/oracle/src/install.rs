@@ -1,0 +1,103 @@
+//! Installs what the tests need from Debian: `cargo xtask install`.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// From Debian 12's own sections.
+const PACKAGES: &[&str] = &[
+    "qemu-system-x86",
+    "linux-image-amd64",
+    "linux-headers-amd64",
+    "busybox-static",
+    "cpio",
+    "gdisk",
+    "kmod",
+    "btrfs-progs",
+    "acl",
+    "attr",
+];
+/// From bookworm-backports, section contrib.
+const BACKPORTS: &[&str] = &["zfs-dkms", "zfsutils-linux", "zfs-test", "libzfslinux-dev"];
+const LIST: &str = "/etc/apt/sources.list.d/contrib-backports.list";
+
+/// Whether all that the tests use is here.
+#[must_use]
+pub fn is_installed() -> bool {
+    let tools = [
+        "/usr/sbin/zdb",
+        "/usr/bin/qemu-system-x86_64",
+        "/usr/bin/cpio",
+        "/bin/busybox",
+        "/usr/sbin/sgdisk",
+        "/usr/sbin/mkfs.btrfs",
+        "/usr/bin/getfacl",
+        "/usr/bin/getfattr",
+    ];
+    tools
+        .iter()
+        .all(|t| Path::new(t).exists() || Path::new(&t.replacen("/usr", "", 1)).exists())
+        && crate::vm::Guest::kernel_release().is_some()
+}
+
+/// Installs it with apt-get; needs root. Says on stderr what it does.
+///
+/// # Errors
+/// A sentence for people.
+pub fn install() -> Result<(), String> {
+    if is_installed() {
+        return Ok(());
+    }
+    eprintln!("installing OpenZFS, QEMU and a kernel from Debian (about four minutes, once)");
+    apt(&["update", "-qq"])?;
+    add_archive()?;
+    apt(&["update", "-qq"])?;
+    let base = ["install", "-y", "-qq", "--no-install-recommends"];
+    apt(&[&base[..], PACKAGES].concat())?;
+    apt(&[&base[..], &["-t", "bookworm-backports"], BACKPORTS].concat())?;
+    if is_installed() {
+        Ok(())
+    } else {
+        Err("apt-get left something out".into())
+    }
+}
+
+/// Names contrib and backports of the archive that apt already uses.
+fn add_archive() -> Result<(), String> {
+    let targets = Command::new("apt-get")
+        .args([
+            "indextargets",
+            "--format",
+            "$(CODENAME)|$(COMPONENT)|$(REPO_URI)",
+        ])
+        .output()
+        .map_err(|e| format!("apt-get: {e}"))?;
+    let text = String::from_utf8_lossy(&targets.stdout).into_owned();
+    if text
+        .lines()
+        .any(|l| l.starts_with("bookworm-backports|contrib|"))
+    {
+        return Ok(());
+    }
+    let archive = text
+        .lines()
+        .find_map(|l| l.strip_prefix("bookworm|main|"))
+        .ok_or("apt knows no bookworm archive: this needs Debian 12")?;
+    let list =
+        format!("deb {archive} bookworm contrib\ndeb {archive} bookworm-backports main contrib\n");
+    fs::write(LIST, list).map_err(|e| format!("{LIST}: {e} (are you root?)"))
+}
+
+fn apt(args: &[&str]) -> Result<(), String> {
+    let status = Command::new("apt-get")
+        .args(args)
+        .env("DEBIAN_FRONTEND", "noninteractive")
+        .stdout(std::process::Stdio::null())
+        .status()
+        .map_err(|e| format!("apt-get: {e}"))?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(format!("apt-get {} failed", args.join(" ")))
+    }
+}

@@ -1,0 +1,237 @@
+//! A Linux kernel with the real OpenZFS module, in QEMU, for one shell script at a time.
+//!
+//! # What it is
+//! An initial RAM disk with busybox, the module and `zpool`/`zfs`/`zdb` is built once per kernel
+//! release and kept in the user's cache folder. The guest gets each image as a virtio disk
+//! (`/dev/vda`, `/dev/vdb`, …) and a folder of the host as `/host`; it runs `/host/script` as
+//! root and powers off. A boot takes about ten seconds under emulation.
+//!
+//! There is no udev in the guest: import with `zpool import -d /dev`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// A guest that can be booted.
+#[derive(Debug)]
+pub struct Guest {
+    release: String,
+    initrd: PathBuf,
+    memory_mib: u32,
+}
+
+/// What a script in the guest left behind.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The script's exit status.
+    pub status: i32,
+    /// What it printed, stdout and stderr together.
+    pub output: String,
+}
+
+impl Outcome {
+    /// Asserts that the script succeeded.
+    ///
+    /// # Panics
+    /// With its output when it did not.
+    #[track_caller]
+    pub fn assert_success(&self) {
+        assert_eq!(self.status, 0, "in the guest:\n{}", self.output);
+    }
+}
+
+/// The script that the guest starts with.
+const INIT: &str = r#"#!/bin/sh
+export PATH=/sbin:/bin
+mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devtmpfs dev /dev; mount -t tmpfs tmp /tmp
+ln -s /proc/self/mounts /etc/mtab
+while read m; do insmod /mods/$m || echo "insmod $m failed"; done </mods/order
+mount -t 9p -o trans=virtio,version=9p2000.L,msize=262144 host /host
+cd /host; sh /host/script >/host/output 2>&1; echo $? >/host/status
+sync; poweroff -f
+"#;
+
+/// Lays out the initial RAM disk below `$1` for kernel release `$2` and packs it into `$3`.
+const BUILD: &str = r#"set -eu
+root=$1 release=$2 output=$3
+mkdir -p "$root/bin" "$root/sbin" "$root/etc" "$root/proc" "$root/sys" "$root/dev" "$root/tmp" \
+  "$root/mnt" "$root/run" "$root/host" "$root/mods"
+cp /bin/busybox "$root/bin/"
+for applet in $(/bin/busybox --list); do
+  [ -e "$root/bin/$applet" ] || ln -s busybox "$root/bin/$applet"; done
+for tool in zpool zfs zdb zhack zstream mount.zfs; do
+  path=$(ls /sbin/$tool /usr/sbin/$tool 2>/dev/null | head -1)
+  cp "$path" "$root/sbin/"
+  ldd "$path" | awk '/=> \//{print $3} /ld-linux/{print $1}' | while read -r lib; do
+    mkdir -p "$root$(dirname "$lib")"; cp -Lu "$lib" "$root$lib"; done
+done
+lib=/lib/x86_64-linux-gnu/libgcc_s.so.1
+mkdir -p "$root$(dirname $lib)"; cp -L $lib "$root$lib"
+for m in virtio_pci virtio_blk 9pnet_virtio 9p zfs; do
+  modprobe -S "$release" --show-depends $m | awk '/^insmod/{print $2}'
+done | awk '!seen[$0]++' | while read -r m; do
+  cp "$m" "$root/mods/"; basename "$m" >>"$root/mods/order"; done
+chmod +x "$root/init"
+(cd "$root" && find . | cpio -o -H newc --quiet | gzip -1) >"$output.part"
+mv "$output.part" "$output"
+"#;
+
+impl Guest {
+    /// The newest installed kernel that has an OpenZFS module.
+    #[must_use]
+    pub fn kernel_release() -> Option<String> {
+        let mut releases: Vec<String> = fs::read_dir("/lib/modules")
+            .ok()?
+            .filter_map(|e| e.ok()?.file_name().into_string().ok())
+            .filter(|r| {
+                let dkms = Path::new("/lib/modules").join(r).join("updates/dkms");
+                let has_zfs = fs::read_dir(dkms).is_ok_and(|mut d| {
+                    d.any(|e| {
+                        e.is_ok_and(|e| e.file_name().to_string_lossy().starts_with("zfs.ko"))
+                    })
+                });
+                has_zfs && Path::new("/boot").join(format!("vmlinuz-{r}")).exists()
+            })
+            .collect();
+        releases.sort();
+        releases.pop()
+    }
+
+    /// A guest, or `None` with a loud word on what to install.
+    #[must_use]
+    pub fn find() -> Option<Guest> {
+        let qemu = Path::new("/usr/bin/qemu-system-x86_64").exists();
+        let Some(release) = Guest::kernel_release().filter(|_| qemu) else {
+            crate::skip("QEMU or a kernel with the OpenZFS module is missing");
+            return None;
+        };
+        let initrd = Self::initrd(&release);
+        Some(Guest {
+            release,
+            initrd,
+            memory_mib: 2048,
+        })
+    }
+
+    fn initrd(release: &str) -> PathBuf {
+        let home = std::env::var_os("HOME").map_or_else(std::env::temp_dir, PathBuf::from);
+        let cache = std::env::var_os("XDG_CACHE_HOME").map_or(home.join(".cache"), PathBuf::from);
+        let folder = cache.join("ashift");
+        fs::create_dir_all(&folder).expect("the cache folder can be made");
+        let initrd = folder.join(format!(
+            "openzfs-{}-{release}.gz",
+            env!("CARGO_PKG_VERSION")
+        ));
+        if initrd.exists() {
+            return initrd;
+        }
+        let root = tempfile::tempdir().expect("a temporary folder");
+        fs::write(root.path().join("init"), INIT).expect("init is written");
+        let own = folder.join(format!("building-{}.gz", std::process::id()));
+        let status = Command::new("sh")
+            .args(["-c", BUILD, "build"])
+            .args([root.path(), Path::new(release), &own])
+            .status()
+            .expect("sh starts");
+        assert!(status.success(), "the initial RAM disk was not built");
+        fs::rename(&own, &initrd).expect("the initial RAM disk is put in place");
+        initrd
+    }
+
+    /// Boots, runs `script` with `disks` attached and `host` as `/host`, powers off.
+    ///
+    /// # Panics
+    /// When the guest did not get to run the script: with the end of its console.
+    #[must_use]
+    pub fn run(&self, script: &str, host: &Path, disks: &[&Path]) -> Outcome {
+        for old in ["output", "status"] {
+            let _ = fs::remove_file(host.join(old));
+        }
+        fs::write(host.join("script"), script).expect("the script is written");
+        let console = host.join("console");
+        let log = fs::File::create(&console).expect("the console log is made");
+        let mut child = self
+            .command(host, disks)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("a second handle"))
+            .stderr(log)
+            .spawn()
+            .expect("QEMU starts");
+        let status = child.wait().expect("QEMU ends");
+        let Ok(code) = fs::read_to_string(host.join("status")) else {
+            let text = fs::read_to_string(&console).unwrap_or_default();
+            let tail: Vec<&str> = text.lines().rev().take(30).collect();
+            panic!(
+                "the guest did not finish ({status}):\n{}",
+                tail.into_iter().rev().collect::<Vec<_>>().join("\n")
+            );
+        };
+        Outcome {
+            status: code.trim().parse().unwrap_or(-1),
+            output: fs::read_to_string(host.join("output")).unwrap_or_default(),
+        }
+    }
+
+    fn command(&self, host: &Path, disks: &[&Path]) -> Command {
+        let mut command = Command::new("timeout");
+        command.args([
+            "900",
+            "qemu-system-x86_64",
+            "-accel",
+            "tcg,thread=multi",
+            "-cpu",
+            "max",
+        ]);
+        command.args([
+            "-smp",
+            "2",
+            "-m",
+            &self.memory_mib.to_string(),
+            "-nographic",
+            "-no-reboot",
+        ]);
+        command
+            .arg("-kernel")
+            .arg(format!("/boot/vmlinuz-{}", self.release));
+        command
+            .arg("-initrd")
+            .arg(&self.initrd)
+            .args(["-append", "console=ttyS0 panic=-1"]);
+        for (i, disk) in disks.iter().enumerate() {
+            let file = disk.display();
+            command
+                .args([
+                    "-drive",
+                    &format!("file={file},format=raw,if=none,id=d{i},cache=unsafe"),
+                ])
+                .args([
+                    "-device",
+                    &format!("virtio-blk-pci,drive=d{i},serial=disk{i}"),
+                ]);
+        }
+        let share = format!(
+            "local,path={},mount_tag=host,security_model=none",
+            host.display()
+        );
+        command.args(["-virtfs", &share]);
+        command
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn guest_has_the_module() {
+        let Some(guest) = Guest::find() else { return };
+        let host = tempfile::tempdir().unwrap();
+        let outcome = guest.run("zfs version", host.path(), &[]);
+        outcome.assert_success();
+        assert!(
+            outcome.output.contains("zfs-kmod-2.3"),
+            "{}",
+            outcome.output
+        );
+    }
+}
