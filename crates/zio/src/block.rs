@@ -219,6 +219,15 @@ pub trait LogStore: BlockStore {
     #[doc(alias = "zil_lwb_write_issue")]
     fn write_log(&self, bp: &BlkPtrPhys, data: Buf, bookmark: &Bookmark) -> Result<()>;
 
+    /// Reads a block that may never have been written: the log ends where `Checksum` is answered,
+    /// and no device is blamed for it.
+    ///
+    /// # Errors
+    /// As [`read`](BlockStore::read).
+    fn read_log(&self, bp: &BlkPtrPhys, bookmark: &Bookmark) -> Result<Buf> {
+        self.read(bp, bookmark)
+    }
+
     /// Marks as allocated a block that the intent log refers to after a crash.
     ///
     /// # Errors

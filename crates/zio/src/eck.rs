@@ -24,9 +24,9 @@ const MAGIC: u64 = 0x0210_da7a_b10c_7a11;
 /// Bytes of a `zio_eck_t`.
 const ECK_BYTES: usize = 40;
 /// Bytes of a `zil_chain_t`.
-const CHAIN_BYTES: usize = 192;
+const CHAIN_BYTES: usize = 184;
 /// Where zc_nused lies.
-const NUSED_OFFSET: usize = 144;
+const NUSED_OFFSET: usize = 136;
 /// `ZIL_MIN_BLKSZ`
 const ZIL_MIN_BLKSZ: u64 = 4096;
 

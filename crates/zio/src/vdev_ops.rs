@@ -29,6 +29,21 @@ pub trait VdevOps: Send + Sync {
         verify: &dyn Fn(&[u8]) -> bool,
     ) -> Result<()>;
 
+    /// As [`read`](VdevOps::read), for bytes that may well not verify (the block after the last
+    /// one of an intent log): nothing is counted as an error and nothing repaired.
+    ///
+    /// # Errors
+    /// As `read`.
+    fn probe(
+        &self,
+        vdev: VdevId,
+        offset: u64,
+        buf: &mut [u8],
+        verify: &dyn Fn(&[u8]) -> bool,
+    ) -> Result<()> {
+        self.read(vdev, offset, buf, verify)
+    }
+
     /// Writes to all copies.
     ///
     /// # Errors
@@ -74,6 +89,6 @@ pub trait VdevOps: Send + Sync {
     /// Bytes that a block of `psize` bytes takes on this vdev, parity and padding included.
     fn psize_to_asize(&self, vdev: VdevId, psize: u64) -> u64;
 
-    /// log2 of the vdev's sector.
+    /// log2 of the vdev's sector; 9 when there is no such vdev (a read of it will say so).
     fn ashift(&self, vdev: VdevId) -> u32;
 }
