@@ -1,0 +1,72 @@
+//! The clock: monotonic nanoseconds, and the time of day.
+
+use std::sync::OnceLock;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use crate::sim;
+
+/// The time of day at which every simulation starts: 2026-01-01 00:00:00 UTC.
+pub const SIMULATED_EPOCH_SECS: u64 = 1_767_225_600;
+
+/// A time of day: seconds since 1970 and the nanoseconds below them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[doc(alias = "timestruc_t")]
+pub struct Timestamp {
+    /// Seconds since 1970-01-01 00:00:00 UTC.
+    pub secs: u64,
+    /// Nanoseconds of the second, below 10⁹.
+    pub nanos: u32,
+}
+
+fn started() -> Instant {
+    static STARTED: OnceLock<Instant> = OnceLock::new();
+    *STARTED.get_or_init(Instant::now)
+}
+
+/// Nanoseconds since an arbitrary moment; never goes back. A simulation starts at 0.
+#[must_use]
+#[doc(alias = "gethrtime")]
+pub fn now_ns() -> u64 {
+    match sim::current() {
+        None => saturating_ns(started().elapsed()),
+        Some(context) => context.now_ns(),
+    }
+}
+
+/// The time of day. A simulation starts at [`SIMULATED_EPOCH_SECS`].
+#[must_use]
+#[doc(alias = "gethrestime")]
+pub fn wall_clock() -> Timestamp {
+    match sim::current() {
+        None => {
+            // A machine whose clock stands before 1970 gets 1970: times on disk are unsigned.
+            let since = SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .unwrap_or_default();
+            Timestamp {
+                secs: since.as_secs(),
+                nanos: since.subsec_nanos(),
+            }
+        }
+        Some(context) => {
+            let since = Duration::from_nanos(context.now_ns());
+            Timestamp {
+                secs: SIMULATED_EPOCH_SECS + since.as_secs(),
+                nanos: since.subsec_nanos(),
+            }
+        }
+    }
+}
+
+/// Waits for `ns` nanoseconds.
+#[track_caller]
+pub fn sleep_ns(ns: u64) {
+    match sim::current() {
+        None => std::thread::sleep(Duration::from_nanos(ns)),
+        Some(context) => context.sleep_ns(ns),
+    }
+}
+
+fn saturating_ns(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,412 @@
+//! Simulated time: who holds the baton, who waits for what, and when the clock jumps.
+//!
+//! # What it is
+//! Every thread of a simulation is a thread of the operating system that only runs while it holds
+//! the baton. [`Context`] is what such a thread knows: its simulation and its own number.
+//! [`schedule`] holds the table of threads and the choice of who runs next.
+//!
+//! # Invariants
+//! 1. The thread named by `Schedule::running` is the only one of the simulation that runs; all
+//!    others are parked. Exception: after an *abort*, see below.
+//! 2. A thread is in exactly one of: running, the runnable list, one waiting list (and perhaps the
+//!    timers), finished.
+//!
+//! # Abort
+//! After a deadlock, or a panic of the first thread, all other threads have to go away, wherever
+//! they stand. They are all released at once, and every call into `rt` that would wait unwinds the
+//! calling thread instead (or, if it unwinds already, returns or falls back to the real thing).
+
+mod schedule;
+#[cfg(test)]
+mod tests;
+
+use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::thread::Payload;
+use schedule::{Decision, Schedule, Slot, TaskId};
+pub(crate) use schedule::{Wait, WaitKey};
+
+/// How a simulation runs.
+#[derive(Clone, Copy, Debug)]
+pub struct SimOptions {
+    /// Decides the schedule and all random numbers.
+    pub seed: u64,
+    /// A thread that takes a lock hands the baton on once in so many times although it need not,
+    /// so that more interleavings are seen; 0 for never.
+    pub preempt_one_in: u32,
+}
+
+impl SimOptions {
+    /// The defaults, with this seed.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        SimOptions {
+            seed,
+            preempt_one_in: 32,
+        }
+    }
+}
+
+/// Runs `f`, and everything that it spawns, under simulated time; returns when all of it has ended.
+///
+/// # Panics
+/// With the panic of `f`; with that of a thread that nobody joined; and with a report of who waits
+/// for what when no thread can ever run again.
+pub fn simulate<T: Send>(seed: u64, f: impl FnOnce() -> T + Send) -> T {
+    simulate_with(SimOptions::new(seed), f)
+}
+
+/// [`simulate`] with more to choose.
+pub fn simulate_with<T: Send>(options: SimOptions, f: impl FnOnce() -> T + Send) -> T {
+    let sim = Arc::new(Sim::new(options));
+    let context = Context {
+        sim: Arc::clone(&sim),
+        me: TaskId::FIRST,
+    };
+    let result = {
+        let _entered = Entered::new(context.clone());
+        catch_unwind(AssertUnwindSafe(|| {
+            let value = f();
+            context.wait_for_everyone();
+            value
+        }))
+    };
+    match result {
+        Ok(value) => {
+            if let Some(report) = sim.schedule().unjoined_panic() {
+                panic!("{report}");
+            }
+            value
+        }
+        Err(payload) => {
+            sim.abort("the simulation's first thread panicked");
+            sim.wait_for_stragglers();
+            resume_unwind(payload)
+        }
+    }
+}
+
+/// Whether the calling thread runs under simulated time.
+#[must_use]
+pub fn is_simulated() -> bool {
+    IN_SIM.get()
+}
+
+thread_local! {
+    /// Whether `CONTEXT` is set: readable without any set-up, for the fast path of real time.
+    static IN_SIM: Cell<bool> = const { Cell::new(false) };
+    static CONTEXT: RefCell<Option<Context>> = const { RefCell::new(None) };
+}
+
+/// The simulation that the calling thread belongs to.
+#[inline]
+pub(crate) fn current() -> Option<Context> {
+    if IN_SIM.get() { current_slow() } else { None }
+}
+
+#[cold]
+fn current_slow() -> Option<Context> {
+    CONTEXT
+        .try_with(|context| context.borrow().clone())
+        .ok()
+        .flatten()
+}
+
+/// Puts a context into the calling thread for as long as it lives.
+struct Entered(Option<Context>);
+
+impl Entered {
+    fn new(context: Context) -> Self {
+        IN_SIM.set(true);
+        Entered(CONTEXT.replace(Some(context)))
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        let outer = self.0.take();
+        IN_SIM.set(outer.is_some());
+        CONTEXT.set(outer);
+    }
+}
+
+/// Unwinds a thread of an aborted simulation; never seen outside of this crate.
+struct Aborted;
+
+pub(crate) struct Sim {
+    schedule: Mutex<Schedule>,
+    /// Threads in `Wait::Lock`: releasing a lock costs nothing while there are none.
+    lock_waiters: AtomicUsize,
+    aborted: AtomicBool,
+}
+
+impl Sim {
+    fn new(options: SimOptions) -> Self {
+        Sim {
+            schedule: Mutex::new(Schedule::new(options)),
+            lock_waiters: AtomicUsize::new(0),
+            aborted: AtomicBool::new(false),
+        }
+    }
+
+    fn schedule(&self) -> MutexGuard<'_, Schedule> {
+        self.schedule.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_aborted(&self) -> bool {
+        self.aborted.load(Ordering::Acquire)
+    }
+
+    fn abort(&self, report: &str) {
+        let mut schedule = self.schedule();
+        self.aborted.store(true, Ordering::Release);
+        schedule.abort(report);
+    }
+
+    /// Gives the threads of an aborted simulation a few real seconds to unwind.
+    fn wait_for_stragglers(&self) {
+        for _ in 0..5000 {
+            if self.schedule().spawned_live() == 0 {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// What a thread of a simulation knows.
+#[derive(Clone)]
+pub(crate) struct Context {
+    sim: Arc<Sim>,
+    me: TaskId,
+}
+
+impl Context {
+    pub(crate) fn now_ns(&self) -> u64 {
+        self.sim.schedule().now_ns
+    }
+
+    pub(crate) fn random_u64(&self) -> u64 {
+        self.sim.schedule().random.next_u64()
+    }
+
+    #[track_caller]
+    pub(crate) fn sleep_ns(&self, ns: u64) {
+        let until = self.now_ns().saturating_add(ns);
+        self.block(Wait::Sleep, Some(until), Location::caller());
+    }
+
+    /// Whether waiting is pointless because the simulation is being torn down. Unwinds the calling
+    /// thread unless it unwinds already.
+    pub(crate) fn is_aborted(&self) -> bool {
+        if !self.sim.is_aborted() {
+            return false;
+        }
+        if !std::thread::panicking() {
+            self.unwind();
+        }
+        true
+    }
+
+    fn unwind(&self) -> ! {
+        if self.me == TaskId::FIRST {
+            let report = self.sim.schedule().abort_report().to_owned();
+            panic!("{report}");
+        }
+        resume_unwind(Box::new(Aborted))
+    }
+
+    /// Waits until someone wakes `wait`, or until `deadline`. True if the deadline came first.
+    pub(crate) fn block(
+        &self,
+        wait: Wait,
+        deadline: Option<u64>,
+        at: &'static Location<'static>,
+    ) -> bool {
+        if self.is_aborted() {
+            std::thread::sleep(Duration::from_millis(1));
+            return false;
+        }
+        let is_lock = matches!(wait, Wait::Lock { .. });
+        if is_lock {
+            self.sim.lock_waiters.fetch_add(1, Ordering::Relaxed);
+        }
+        let mut schedule = self.sim.schedule();
+        schedule.block(self.me, wait, deadline, at);
+        self.pass_baton(schedule);
+        if is_lock {
+            self.sim.lock_waiters.fetch_sub(1, Ordering::Relaxed);
+        }
+        if self.is_aborted() {
+            return false;
+        }
+        self.sim.schedule().timed_out(self.me)
+    }
+
+    /// Runs whoever is next and waits for the baton to come back.
+    fn pass_baton(&self, mut schedule: MutexGuard<'_, Schedule>) {
+        let slot = schedule.slot(self.me);
+        match schedule.choose_next() {
+            Decision::Run(next) if next == self.me => return,
+            Decision::Run(next) => schedule.slot(next).release(),
+            Decision::Deadlock(report) => {
+                self.sim.aborted.store(true, Ordering::Release);
+                schedule.abort(&report);
+            }
+        }
+        drop(schedule);
+        slot.wait();
+    }
+
+    pub(crate) fn yield_now(&self) {
+        if self.is_aborted() {
+            return;
+        }
+        let mut schedule = self.sim.schedule();
+        if schedule.make_runnable_again(self.me) {
+            self.pass_baton(schedule);
+            self.is_aborted();
+        }
+    }
+
+    /// Yields once in a while.
+    pub(crate) fn maybe_preempt(&self) {
+        if self.is_aborted() {
+            return;
+        }
+        let mut schedule = self.sim.schedule();
+        if schedule.wants_preemption() && schedule.make_runnable_again(self.me) {
+            self.pass_baton(schedule);
+            self.is_aborted();
+        }
+    }
+
+    /// A lock was released: its waiters may try again.
+    pub(crate) fn wake_lock(&self, key: WaitKey) {
+        if self.sim.lock_waiters.load(Ordering::Relaxed) > 0 {
+            self.sim.schedule().wake_all(key);
+        }
+    }
+
+    pub(crate) fn wake_one(&self, key: WaitKey) {
+        self.sim.schedule().wake_one(key);
+    }
+
+    pub(crate) fn wake_all(&self, key: WaitKey) {
+        self.sim.schedule().wake_all(key);
+    }
+
+    #[track_caller]
+    fn wait_for_everyone(&self) {
+        while self.sim.schedule().spawned_live() > 0 {
+            self.block(Wait::Everyone, None, Location::caller());
+        }
+    }
+
+    pub(crate) fn spawn<T: Send + 'static>(
+        &self,
+        name: &str,
+        f: impl FnOnce() -> T + Send + 'static,
+    ) -> SimJoinHandle<T> {
+        let slot = Arc::new(Slot::default());
+        let id = self.sim.schedule().add(name, Arc::clone(&slot));
+        let packet = Arc::new(Mutex::new(None));
+        let handle = SimJoinHandle {
+            sim: Arc::clone(&self.sim),
+            id,
+            packet: Arc::clone(&packet),
+        };
+        let context = Context {
+            sim: Arc::clone(&self.sim),
+            me: id,
+        };
+        let os_slot = Arc::clone(&slot);
+        let body = move || {
+            os_slot.wait();
+            let entered = Entered::new(context.clone());
+            let result = catch_unwind(AssertUnwindSafe(|| {
+                context.is_aborted();
+                f()
+            }));
+            let panicked = result.as_ref().err().and_then(panic_message);
+            *packet.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+            drop(packet);
+            drop(entered);
+            context.finish(panicked);
+        };
+        let os = std::thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(body)
+            .unwrap_or_else(|e| panic!("no thread for {name}: {e}"));
+        slot.belongs_to(os.thread().clone());
+        self.sim.schedule().start(id);
+        handle
+    }
+
+    /// The calling thread ends; it must not touch anything of the simulation after this.
+    fn finish(&self, panicked: Option<String>) {
+        let mut schedule = self.sim.schedule();
+        schedule.finish(self.me, panicked);
+        if self.sim.is_aborted() {
+            return;
+        }
+        match schedule.choose_next() {
+            Decision::Run(next) => schedule.slot(next).release(),
+            Decision::Deadlock(report) => {
+                self.sim.aborted.store(true, Ordering::Release);
+                schedule.abort(&report);
+            }
+        }
+    }
+}
+
+/// The message of a panic; `None` for the unwinding of an aborted simulation.
+fn panic_message(payload: &Payload) -> Option<String> {
+    if payload.is::<Aborted>() {
+        return None;
+    }
+    let text = payload
+        .downcast_ref::<String>()
+        .cloned()
+        .or_else(|| payload.downcast_ref::<&str>().map(|s| (*s).to_owned()));
+    Some(text.unwrap_or_else(|| "(no message)".to_owned()))
+}
+
+type Packet<T> = Arc<Mutex<Option<std::thread::Result<T>>>>;
+
+/// Waits for a thread of a simulation.
+pub(crate) struct SimJoinHandle<T> {
+    sim: Arc<Sim>,
+    id: TaskId,
+    packet: Packet<T>,
+}
+
+impl<T> SimJoinHandle<T> {
+    pub(crate) fn is_finished(&self) -> bool {
+        self.sim.schedule().is_finished(self.id)
+    }
+
+    #[track_caller]
+    pub(crate) fn try_join(self) -> std::thread::Result<T> {
+        let at = Location::caller();
+        let context = current().expect("a simulated thread is joined inside of its simulation");
+        assert!(
+            Arc::ptr_eq(&context.sim, &self.sim),
+            "joined from another simulation"
+        );
+        while !self.is_finished() {
+            context.block(Wait::Join(self.id), None, at);
+        }
+        self.sim.schedule().note_joined(self.id);
+        let result = self
+            .packet
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        result.expect("a finished thread has left its result")
+    }
+}

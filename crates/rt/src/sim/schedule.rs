@@ -1,0 +1,362 @@
+//! The table of a simulation's threads and the choice of who runs next.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::panic::Location;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::Thread;
+
+use super::SimOptions;
+use crate::random::SeededRandom;
+
+/// A thread's number within its simulation, in order of spawning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct TaskId(usize);
+
+impl TaskId {
+    /// The thread that called `simulate`.
+    pub(super) const FIRST: TaskId = TaskId(0);
+}
+
+/// What a list of waiters is for. Addresses identify, they never order anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum WaitKey {
+    Lock(usize),
+    Condvar(usize),
+    Join(TaskId),
+    Everyone,
+}
+
+/// What a thread waits for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Wait {
+    Lock { address: usize, what: &'static str },
+    Condvar(usize),
+    Join(TaskId),
+    Everyone,
+    Sleep,
+}
+
+impl Wait {
+    fn key(self) -> Option<WaitKey> {
+        match self {
+            Wait::Lock { address, .. } => Some(WaitKey::Lock(address)),
+            Wait::Condvar(address) => Some(WaitKey::Condvar(address)),
+            Wait::Join(id) => Some(WaitKey::Join(id)),
+            Wait::Everyone => Some(WaitKey::Everyone),
+            Wait::Sleep => None,
+        }
+    }
+}
+
+/// Where a thread parks while it has no baton.
+#[derive(Default)]
+pub(super) struct Slot {
+    go: AtomicBool,
+    thread: OnceLock<Thread>,
+}
+
+impl Slot {
+    pub(super) fn belongs_to(&self, thread: Thread) {
+        self.thread
+            .set(thread)
+            .expect("a slot belongs to one thread");
+    }
+
+    pub(super) fn release(&self) {
+        self.go.store(true, Ordering::Release);
+        // A thread that is still being started looks at `go` before it parks.
+        if let Some(thread) = self.thread.get() {
+            thread.unpark();
+        }
+    }
+
+    pub(super) fn wait(&self) {
+        while !self.go.swap(false, Ordering::Acquire) {
+            std::thread::park();
+        }
+    }
+}
+
+enum State {
+    Starting,
+    Running,
+    Runnable,
+    Blocked {
+        wait: Wait,
+        deadline: Option<u64>,
+        at: &'static Location<'static>,
+    },
+    Finished,
+}
+
+struct Task {
+    name: String,
+    state: State,
+    slot: Arc<Slot>,
+    timed_out: bool,
+    panicked: Option<String>,
+    joined: bool,
+}
+
+/// What to do when the running thread stops.
+pub(super) enum Decision {
+    Run(TaskId),
+    Deadlock(String),
+}
+
+pub(super) struct Schedule {
+    pub(super) now_ns: u64,
+    /// What the simulated program gets when it asks for randomness.
+    pub(super) random: SeededRandom,
+    choices: SeededRandom,
+    preempt_one_in: u32,
+    tasks: Vec<Task>,
+    runnable: Vec<TaskId>,
+    timers: BTreeSet<(u64, TaskId)>,
+    waiters: BTreeMap<WaitKey, Vec<TaskId>>,
+    spawned_live: usize,
+    abort_report: String,
+}
+
+impl Schedule {
+    pub(super) fn new(options: SimOptions) -> Self {
+        let slot = Arc::new(Slot::default());
+        slot.belongs_to(std::thread::current());
+        let mut seeds = SeededRandom::new(options.seed);
+        Schedule {
+            now_ns: 0,
+            random: SeededRandom::new(seeds.next_u64()),
+            choices: SeededRandom::new(seeds.next_u64()),
+            preempt_one_in: options.preempt_one_in,
+            tasks: vec![Task::new("main", slot, State::Running)],
+            runnable: Vec::new(),
+            timers: BTreeSet::new(),
+            waiters: BTreeMap::new(),
+            spawned_live: 0,
+            abort_report: String::new(),
+        }
+    }
+
+    pub(super) fn add(&mut self, name: &str, slot: Arc<Slot>) -> TaskId {
+        self.tasks.push(Task::new(name, slot, State::Starting));
+        self.spawned_live += 1;
+        TaskId(self.tasks.len() - 1)
+    }
+
+    pub(super) fn start(&mut self, id: TaskId) {
+        self.make_runnable(id);
+    }
+
+    pub(super) fn slot(&self, id: TaskId) -> Arc<Slot> {
+        Arc::clone(&self.tasks[id.0].slot)
+    }
+
+    pub(super) fn spawned_live(&self) -> usize {
+        self.spawned_live
+    }
+
+    pub(super) fn is_finished(&self, id: TaskId) -> bool {
+        matches!(self.tasks[id.0].state, State::Finished)
+    }
+
+    pub(super) fn note_joined(&mut self, id: TaskId) {
+        self.tasks[id.0].joined = true;
+    }
+
+    pub(super) fn timed_out(&self, id: TaskId) -> bool {
+        self.tasks[id.0].timed_out
+    }
+
+    /// Moves the running thread to the end of a waiting list.
+    pub(super) fn block(
+        &mut self,
+        id: TaskId,
+        wait: Wait,
+        deadline: Option<u64>,
+        at: &'static Location<'static>,
+    ) {
+        if let Some(key) = wait.key() {
+            self.waiters.entry(key).or_default().push(id);
+        }
+        if let Some(deadline) = deadline {
+            self.timers.insert((deadline, id));
+        }
+        let task = &mut self.tasks[id.0];
+        task.timed_out = false;
+        task.state = State::Blocked { wait, deadline, at };
+    }
+
+    /// The running thread steps back if anyone else can run; false if nobody can.
+    pub(super) fn make_runnable_again(&mut self, id: TaskId) -> bool {
+        if self.runnable.is_empty() {
+            return false;
+        }
+        self.make_runnable(id);
+        true
+    }
+
+    pub(super) fn wants_preemption(&mut self) -> bool {
+        self.preempt_one_in > 0
+            && !self.runnable.is_empty()
+            && self.choices.index(self.preempt_one_in as usize) == 0
+    }
+
+    fn make_runnable(&mut self, id: TaskId) {
+        self.tasks[id.0].state = State::Runnable;
+        self.runnable.push(id);
+    }
+
+    /// Picks who runs next, letting the clock jump if nobody can run now.
+    pub(super) fn choose_next(&mut self) -> Decision {
+        if self.runnable.is_empty() && !self.fire_timers() {
+            return Decision::Deadlock(self.report());
+        }
+        let at = self.choices.index(self.runnable.len());
+        let next = self.runnable.swap_remove(at);
+        self.tasks[next.0].state = State::Running;
+        Decision::Run(next)
+    }
+
+    /// Jumps to the earliest timer and wakes all threads that it is for; false without timers.
+    fn fire_timers(&mut self) -> bool {
+        let Some((deadline, _)) = self.timers.first().copied() else {
+            return false;
+        };
+        self.now_ns = self.now_ns.max(deadline);
+        while let Some((due, id)) = self.timers.first().copied() {
+            if due > self.now_ns {
+                break;
+            }
+            self.wake(id);
+            self.tasks[id.0].timed_out = true;
+        }
+        true
+    }
+
+    /// Takes a blocked thread out of all lists and makes it runnable.
+    fn wake(&mut self, id: TaskId) {
+        let State::Blocked { wait, deadline, .. } = self.tasks[id.0].state else {
+            panic!(
+                "thread {} is woken but does not wait",
+                self.tasks[id.0].name
+            )
+        };
+        if let Some(deadline) = deadline {
+            self.timers.remove(&(deadline, id));
+        }
+        if let Some(key) = wait.key()
+            && let Some(list) = self.waiters.get_mut(&key)
+        {
+            list.retain(|other| *other != id);
+            if list.is_empty() {
+                self.waiters.remove(&key);
+            }
+        }
+        self.make_runnable(id);
+    }
+
+    pub(super) fn wake_one(&mut self, key: WaitKey) {
+        let Some(list) = self.waiters.get(&key) else {
+            return;
+        };
+        let id = list[self.choices.index(list.len())];
+        self.wake(id);
+    }
+
+    pub(super) fn wake_all(&mut self, key: WaitKey) {
+        for id in self.waiters.get(&key).cloned().unwrap_or_default() {
+            self.wake(id);
+        }
+    }
+
+    pub(super) fn finish(&mut self, id: TaskId, panicked: Option<String>) {
+        let task = &mut self.tasks[id.0];
+        task.state = State::Finished;
+        task.panicked = panicked;
+        self.spawned_live -= 1;
+        if self.abort_report.is_empty() {
+            self.wake_all(WaitKey::Join(id));
+            if self.spawned_live == 0 {
+                self.wake_all(WaitKey::Everyone);
+            }
+        }
+    }
+
+    /// Lets every thread go; they find out that they shall unwind.
+    pub(super) fn abort(&mut self, report: &str) {
+        if self.abort_report.is_empty() {
+            report.clone_into(&mut self.abort_report);
+        }
+        for task in &self.tasks {
+            if !matches!(task.state, State::Finished) {
+                task.slot.release();
+            }
+        }
+    }
+
+    pub(super) fn abort_report(&self) -> &str {
+        &self.abort_report
+    }
+
+    /// A thread that panicked although nobody was there to hear it.
+    pub(super) fn unjoined_panic(&self) -> Option<String> {
+        self.tasks
+            .iter()
+            .filter(|task| !task.joined)
+            .find_map(|task| {
+                let message = task.panicked.as_ref()?;
+                Some(format!(
+                    "simulated thread \"{}\" panicked: {message}",
+                    task.name
+                ))
+            })
+    }
+
+    fn report(&self) -> String {
+        let mut report = format!("deadlock in the simulation at {} ns:", self.now_ns);
+        for task in &self.tasks {
+            let line = match &task.state {
+                State::Blocked { wait, at, .. } => {
+                    format!("waits for {} at {at}", Waited(self, *wait))
+                }
+                State::Finished => match &task.panicked {
+                    Some(message) => format!("panicked: {message}"),
+                    None => continue,
+                },
+                State::Starting | State::Running | State::Runnable => "can run".to_owned(),
+            };
+            report += &format!("\n  \"{}\" {line}", task.name);
+        }
+        report
+    }
+}
+
+impl Task {
+    fn new(name: &str, slot: Arc<Slot>, state: State) -> Self {
+        Task {
+            name: name.to_owned(),
+            state,
+            slot,
+            timed_out: false,
+            panicked: None,
+            joined: false,
+        }
+    }
+}
+
+/// A wait in words.
+struct Waited<'a>(&'a Schedule, Wait);
+
+impl fmt::Display for Waited<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.1 {
+            Wait::Lock { what, .. } => write!(f, "the lock of {what}"),
+            Wait::Condvar(_) => f.write_str("a condition"),
+            Wait::Join(id) => write!(f, "the end of \"{}\"", self.0.tasks[id.0].name),
+            Wait::Everyone => f.write_str("the end of all threads"),
+            Wait::Sleep => f.write_str("a time"),
+        }
+    }
+}

@@ -1,0 +1,352 @@
+//! Locks and conditions.
+//!
+//! # Concurrency
+//! In real time these are `parking_lot`'s. In simulated time the same locks are only ever tried,
+//! never waited on: whoever finds one taken lets the scheduler run someone else.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::panic::Location;
+use std::time::Duration;
+
+use crate::sim::{self, Wait, WaitKey};
+
+fn address_of<T: ?Sized>(value: &T) -> usize {
+    std::ptr::from_ref(value).cast::<()>().addr()
+}
+
+/// Tries until it succeeds; between tries others run. For simulated threads.
+#[cold]
+fn acquire<G>(
+    context: &sim::Context,
+    wait: Wait,
+    at: &'static Location<'static>,
+    mut attempt: impl FnMut() -> Option<G>,
+) -> G {
+    context.maybe_preempt();
+    loop {
+        if let Some(guard) = attempt() {
+            return guard;
+        }
+        context.block(wait, None, at);
+    }
+}
+
+fn released(address: usize) {
+    if let Some(context) = sim::current() {
+        context.wake_lock(WaitKey::Lock(address));
+    }
+}
+
+/// Mutual exclusion around a value. A panic while it is held does not poison it.
+#[derive(Default)]
+#[doc(alias = "kmutex_t")]
+pub struct Mutex<T: ?Sized>(parking_lot::Mutex<T>);
+
+/// The right to use a [`Mutex`]'s value.
+#[must_use = "a lock is released as soon as its guard is dropped"]
+pub struct MutexGuard<'a, T: ?Sized> {
+    mutex: &'a Mutex<T>,
+    /// Only empty while a condition is being waited for, and while being dropped.
+    inner: Option<parking_lot::MutexGuard<'a, T>>,
+}
+
+impl<T> Mutex<T> {
+    /// A mutex around `value`.
+    pub const fn new(value: T) -> Self {
+        Mutex(parking_lot::Mutex::new(value))
+    }
+
+    /// The value, without the lock.
+    pub fn into_inner(self) -> T {
+        self.0.into_inner()
+    }
+}
+
+impl<T: ?Sized> Mutex<T> {
+    /// Waits until nobody else holds the lock, and takes it.
+    #[track_caller]
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        let inner = match sim::current() {
+            None => self.0.lock(),
+            Some(context) => self.lock_simulated(&context, Location::caller()),
+        };
+        MutexGuard {
+            mutex: self,
+            inner: Some(inner),
+        }
+    }
+
+    fn lock_simulated(
+        &self,
+        context: &sim::Context,
+        at: &'static Location<'static>,
+    ) -> parking_lot::MutexGuard<'_, T> {
+        let wait = Wait::Lock {
+            address: address_of(self),
+            what: std::any::type_name::<T>(),
+        };
+        acquire(context, wait, at, || self.0.try_lock())
+    }
+
+    /// Takes the lock if nobody holds it.
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        let inner = self.0.try_lock()?;
+        Some(MutexGuard {
+            mutex: self,
+            inner: Some(inner),
+        })
+    }
+
+    /// The value: exclusive borrowing needs no lock.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.0.get_mut()
+    }
+}
+
+impl<T: ?Sized> Deref for MutexGuard<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        self.inner.as_ref().expect("a guard in use holds its lock")
+    }
+}
+
+impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        self.inner.as_mut().expect("a guard in use holds its lock")
+    }
+}
+
+impl<T: ?Sized> Drop for MutexGuard<'_, T> {
+    fn drop(&mut self) {
+        drop(self.inner.take());
+        released(address_of(self.mutex));
+    }
+}
+
+impl<T> From<T> for Mutex<T> {
+    fn from(value: T) -> Self {
+        Mutex::new(value)
+    }
+}
+
+impl<T: ?Sized + fmt::Debug> fmt::Debug for Mutex<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl<T: ?Sized + fmt::Debug> fmt::Debug for MutexGuard<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+/// Many readers or one writer. Taking it twice for reading in one thread may deadlock.
+#[derive(Default)]
+#[doc(alias = "krwlock_t")]
+pub struct RwLock<T: ?Sized>(parking_lot::RwLock<T>);
+
+/// The right to read an [`RwLock`]'s value.
+#[must_use = "a lock is released as soon as its guard is dropped"]
+pub struct RwLockReadGuard<'a, T: ?Sized> {
+    lock: &'a RwLock<T>,
+    inner: Option<parking_lot::RwLockReadGuard<'a, T>>,
+}
+
+/// The right to change an [`RwLock`]'s value.
+#[must_use = "a lock is released as soon as its guard is dropped"]
+pub struct RwLockWriteGuard<'a, T: ?Sized> {
+    lock: &'a RwLock<T>,
+    inner: Option<parking_lot::RwLockWriteGuard<'a, T>>,
+}
+
+impl<T> RwLock<T> {
+    /// A lock around `value`.
+    pub const fn new(value: T) -> Self {
+        RwLock(parking_lot::RwLock::new(value))
+    }
+
+    /// The value, without the lock.
+    pub fn into_inner(self) -> T {
+        self.0.into_inner()
+    }
+}
+
+impl<T: ?Sized> RwLock<T> {
+    fn wait(&self) -> Wait {
+        Wait::Lock {
+            address: address_of(self),
+            what: std::any::type_name::<T>(),
+        }
+    }
+
+    /// Waits until nobody writes, and takes the lock for reading.
+    #[track_caller]
+    pub fn read(&self) -> RwLockReadGuard<'_, T> {
+        let inner = match sim::current() {
+            None => self.0.read(),
+            Some(context) => acquire(&context, self.wait(), Location::caller(), || {
+                self.0.try_read()
+            }),
+        };
+        RwLockReadGuard {
+            lock: self,
+            inner: Some(inner),
+        }
+    }
+
+    /// Waits until nobody reads or writes, and takes the lock for writing.
+    #[track_caller]
+    pub fn write(&self) -> RwLockWriteGuard<'_, T> {
+        let inner = match sim::current() {
+            None => self.0.write(),
+            Some(context) => acquire(&context, self.wait(), Location::caller(), || {
+                self.0.try_write()
+            }),
+        };
+        RwLockWriteGuard {
+            lock: self,
+            inner: Some(inner),
+        }
+    }
+
+    /// The value: exclusive borrowing needs no lock.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.0.get_mut()
+    }
+}
+
+impl<T: ?Sized> Deref for RwLockReadGuard<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        self.inner.as_ref().expect("a guard in use holds its lock")
+    }
+}
+
+impl<T: ?Sized> Drop for RwLockReadGuard<'_, T> {
+    fn drop(&mut self) {
+        drop(self.inner.take());
+        released(address_of(self.lock));
+    }
+}
+
+impl<T: ?Sized> Deref for RwLockWriteGuard<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        self.inner.as_ref().expect("a guard in use holds its lock")
+    }
+}
+
+impl<T: ?Sized> DerefMut for RwLockWriteGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        self.inner.as_mut().expect("a guard in use holds its lock")
+    }
+}
+
+impl<T: ?Sized> Drop for RwLockWriteGuard<'_, T> {
+    fn drop(&mut self) {
+        drop(self.inner.take());
+        released(address_of(self.lock));
+    }
+}
+
+impl<T: ?Sized + fmt::Debug> fmt::Debug for RwLock<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Something to wait for while a [`Mutex`] is let go.
+#[derive(Default, Debug)]
+#[doc(alias = "kcondvar_t")]
+pub struct Condvar {
+    inner: parking_lot::Condvar,
+}
+
+impl Condvar {
+    /// A condition that nobody waits for.
+    #[must_use]
+    pub const fn new() -> Self {
+        Condvar {
+            inner: parking_lot::Condvar::new(),
+        }
+    }
+
+    /// Lets the lock go, waits for a notification, and takes the lock again. May return early.
+    #[track_caller]
+    pub fn wait<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>) {
+        match sim::current() {
+            None => self
+                .inner
+                .wait(guard.inner.as_mut().expect("a guard holds its lock")),
+            Some(context) => {
+                self.wait_simulated(&context, guard, None, Location::caller());
+            }
+        }
+    }
+
+    /// The same, for at most `ns` nanoseconds. True if the time ran out.
+    #[track_caller]
+    pub fn wait_timeout_ns<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>, ns: u64) -> bool {
+        match sim::current() {
+            None => {
+                let inner = guard.inner.as_mut().expect("a guard holds its lock");
+                self.inner
+                    .wait_for(inner, Duration::from_nanos(ns))
+                    .timed_out()
+            }
+            Some(context) => {
+                let deadline = context.now_ns().saturating_add(ns);
+                self.wait_simulated(&context, guard, Some(deadline), Location::caller())
+            }
+        }
+    }
+
+    /// Waits for as long as `condition` holds.
+    #[track_caller]
+    pub fn wait_while<T: ?Sized>(
+        &self,
+        guard: &mut MutexGuard<'_, T>,
+        mut condition: impl FnMut(&mut T) -> bool,
+    ) {
+        while condition(guard) {
+            self.wait(guard);
+        }
+    }
+
+    fn wait_simulated<T: ?Sized>(
+        &self,
+        context: &sim::Context,
+        guard: &mut MutexGuard<'_, T>,
+        deadline: Option<u64>,
+        at: &'static Location<'static>,
+    ) -> bool {
+        // No other thread runs between letting the lock go and waiting: no notification is lost.
+        drop(guard.inner.take());
+        released(address_of(guard.mutex));
+        let timed_out = context.block(Wait::Condvar(address_of(self)), deadline, at);
+        guard.inner = Some(guard.mutex.lock_simulated(context, at));
+        timed_out
+    }
+
+    /// Wakes one waiter.
+    pub fn notify_one(&self) {
+        match sim::current() {
+            None => {
+                self.inner.notify_one();
+            }
+            Some(context) => context.wake_one(WaitKey::Condvar(address_of(self))),
+        }
+    }
+
+    /// Wakes all waiters.
+    pub fn notify_all(&self) {
+        match sim::current() {
+            None => {
+                self.inner.notify_all();
+            }
+            Some(context) => context.wake_all(WaitKey::Condvar(address_of(self))),
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Threads: of the operating system, or of the simulation that the spawning thread belongs to.
+
+use crate::sim;
+
+/// What a panicking thread leaves behind.
+pub(crate) type Payload = Box<dyn std::any::Any + Send + 'static>;
+
+/// The right to wait for a thread. Dropping it lets the thread run on.
+#[must_use = "dropping the handle detaches the thread"]
+pub struct JoinHandle<T>(Inner<T>);
+
+enum Inner<T> {
+    Real(std::thread::JoinHandle<T>),
+    Simulated(sim::SimJoinHandle<T>),
+}
+
+/// Starts a thread called `name`.
+#[track_caller]
+pub fn spawn<T: Send + 'static>(
+    name: &str,
+    f: impl FnOnce() -> T + Send + 'static,
+) -> JoinHandle<T> {
+    JoinHandle(match sim::current() {
+        Some(context) => Inner::Simulated(context.spawn(name, f)),
+        None => Inner::Real(
+            std::thread::Builder::new()
+                .name(name.to_owned())
+                .spawn(f)
+                .unwrap_or_else(|e| panic!("no thread for {name}: {e}")),
+        ),
+    })
+}
+
+/// Lets other threads run first.
+#[track_caller]
+pub fn yield_now() {
+    match sim::current() {
+        Some(context) => context.yield_now(),
+        None => std::thread::yield_now(),
+    }
+}
+
+impl<T> JoinHandle<T> {
+    /// Waits for the thread and takes its result; its panic goes on in the caller.
+    #[track_caller]
+    pub fn join(self) -> T {
+        self.try_join()
+            .unwrap_or_else(|payload| std::panic::resume_unwind(payload))
+    }
+
+    /// Waits for the thread; `Err` is what it panicked with.
+    ///
+    /// # Errors
+    /// The payload of the thread's panic.
+    #[track_caller]
+    pub fn try_join(self) -> std::thread::Result<T> {
+        match self.0 {
+            Inner::Real(handle) => handle.join(),
+            Inner::Simulated(handle) => handle.try_join(),
+        }
+    }
+
+    /// Whether the thread has ended, so that joining it does not wait.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        match &self.0 {
+            Inner::Real(handle) => handle.is_finished(),
+            Inner::Simulated(handle) => handle.is_finished(),
+        }
+    }
+}
+
+impl<T> std::fmt::Debug for JoinHandle<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "JoinHandle(finished: {})", self.is_finished())
+    }
+}
