@@ -1,0 +1,202 @@
+//! Checksums inside the block they protect.
+//!
+//! # What it is
+//! Labels and uberblocks are found by their place on the device, gang headers and intent log
+//! blocks by pointers that are written before their contents are known. No block pointer can tell
+//! what these blocks hash to, so they tell it themselves, in a `zio_eck_t`: a magic number and
+//! four words. To tell a block from an old one that once was in its place, the words first hold a
+//! *verifier*, something that only this block has; then the hash of the whole block, verifier
+//! included, takes its place.
+//!
+//! # On disk
+//! ```text
+//! zio_eck_t       0   8  zec_magic   0x0210da7ab10c7a11
+//!                 8  32  zec_cksum   the verifier while hashing; then the hash
+//!
+//! kind            where             hash       of            verifier
+//! label           last 40 bytes     sha256     whole block   offset on the device, 0, 0, 0
+//! gang header     last 40 bytes     sha256     whole block   vdev, offset, physical birth, 0
+//! zilog           last 40 bytes     fletcher2  whole block   the words in its block pointer
+//! zilog2          144..184, in      fletcher4  zc_nused, up  the words in its block pointer
+//!                 zil_chain_t                  to 4096s
+//! ```
+//!
+//! # Source
+//! OpenZFS module/zfs/zio_checksum.c, include/sys/zio.h (`zio_eck_t`), include/sys/zil.h
+//! (`zil_chain_t`) @be7657e3.
+
+use crate::{Salt, Words, be_words, fletcher2_append, fletcher4_append};
+use base::{Error, ErrorKind, Result, Txg, VdevId};
+use phys::ChecksumType;
+use sha2::Digest;
+use std::ops::Range;
+
+/// `ZEC_MAGIC`: "zio data bloc tail".
+#[doc(alias = "ZEC_MAGIC")]
+pub const ECK_MAGIC: u64 = 0x0210_da7a_b10c_7a11;
+
+/// Bytes of a `zio_eck_t`.
+#[doc(alias = "zio_eck_t")]
+pub const ECK_BYTES: usize = 40;
+
+const MAGIC_BYTES: usize = 8;
+/// Where `zil_chain_t` counts the bytes in use.
+const ZIL_NUSED_AT: usize = 136;
+/// Where `zil_chain_t` has its `zio_eck_t`.
+const ZIL_ECK_AT: usize = 144;
+/// `ZIL_MIN_BLKSZ`: the bytes in use are rounded up to this before they are summed.
+const ZIL_ROUND_BYTES: u64 = 4096;
+
+/// The verifier of a label block at `offset_bytes` from the start of the leaf device.
+#[must_use]
+#[doc(alias = "zio_checksum_label_verifier")]
+pub fn label_verifier(offset_bytes: u64) -> Words {
+    [offset_bytes, 0, 0, 0]
+}
+
+/// The verifier of a gang header: its first DVA (offset in bytes, as
+/// [`phys::DvaPhys::offset`] gives it) and the physical birth of the pointer to it.
+#[must_use]
+#[doc(alias = "zio_checksum_gang_verifier")]
+pub fn gang_header_verifier(vdev: VdevId, offset_bytes: u64, birth: Txg) -> Words {
+    [vdev.0, offset_bytes, birth.0, 0]
+}
+
+/// What the label block at `offset_bytes` must say in its last four words.
+///
+/// # Panics
+/// When `block` is shorter than a `zio_eck_t`.
+#[must_use]
+pub fn label_digest(offset_bytes: u64, block: &[u8]) -> Words {
+    assert!(
+        block.len() >= ECK_BYTES,
+        "label block of {} bytes",
+        block.len()
+    );
+    let eck = Eck {
+        at: block.len() - ECK_BYTES,
+        covered: block.len(),
+    };
+    eck.hash(ChecksumType::Label, &label_verifier(offset_bytes), block)
+}
+
+/// Writes magic and checksum into `block`, whose other contents are final.
+///
+/// For `zilog2`, `zc_nused` must be in place.
+///
+/// # Panics
+/// When `kind` is not embedded, or the block is too short for it: programmer errors.
+#[doc(alias = "zio_checksum_compute")]
+pub fn set(kind: ChecksumType, verifier: &Words, block: &mut [u8]) {
+    let eck = Eck::locate(kind, block).unwrap_or_else(|e| panic!("sealing a block: {e}"));
+    block[eck.at..eck.at + MAGIC_BYTES].copy_from_slice(&ECK_MAGIC.to_le_bytes());
+    let words = eck.hash(kind, verifier, block);
+    let range = eck.words();
+    block[range].copy_from_slice(&to_bytes(&words));
+}
+
+/// Checks the block against its own checksum.
+///
+/// # Errors
+/// [`ErrorKind::Checksum`] when the block is not what was written there, which includes a block
+/// too short and one without the magic; [`ErrorKind::Unsupported`] for a block of a big-endian
+/// writer.
+///
+/// # Panics
+/// When `kind` is not embedded.
+#[doc(alias = "zio_checksum_error_impl")]
+pub fn verify(kind: ChecksumType, verifier: &Words, block: &[u8]) -> Result<()> {
+    let eck = Eck::locate(kind, block)?;
+    let magic = read_u64(block, eck.at);
+    if magic == ECK_MAGIC.swap_bytes() {
+        return Err(Error::new(
+            ErrorKind::Unsupported,
+            format!("zec_magic {magic:#x} is of a big-endian writer"),
+        ));
+    }
+    if magic != ECK_MAGIC {
+        return Err(mismatch(format!("zec_magic is {magic:#x}")));
+    }
+    let expected: Words = std::array::from_fn(|i| read_u64(block, eck.words().start + i * 8));
+    let actual = eck.hash(kind, verifier, block);
+    if actual != expected {
+        return Err(mismatch(format!(
+            "{kind} block hashes to {actual:x?}, zec_cksum is {expected:x?}"
+        )));
+    }
+    Ok(())
+}
+
+/// Where a block has its `zio_eck_t`, and how many of its bytes are hashed.
+struct Eck {
+    at: usize,
+    covered: usize,
+}
+
+impl Eck {
+    fn locate(kind: ChecksumType, block: &[u8]) -> Result<Eck> {
+        assert!(kind.is_embedded(), "{kind} is not an embedded checksum");
+        let size = block.len();
+        if kind != ChecksumType::Zilog2 {
+            let at = size
+                .checked_sub(ECK_BYTES)
+                .ok_or_else(|| mismatch(format!("{kind} block of {size} bytes")))?;
+            return Ok(Eck { at, covered: size });
+        }
+        if size < ZIL_ECK_AT + ECK_BYTES {
+            return Err(mismatch(format!("{kind} block of {size} bytes")));
+        }
+        let nused = read_u64(block, ZIL_NUSED_AT);
+        let covered = nused
+            .checked_next_multiple_of(ZIL_ROUND_BYTES)
+            .and_then(|bytes| usize::try_from(bytes).ok())
+            .filter(|bytes| (ZIL_ECK_AT + ECK_BYTES..=size).contains(bytes))
+            .ok_or_else(|| mismatch(format!("zc_nused is {nused} in a block of {size} bytes")))?;
+        Ok(Eck {
+            at: ZIL_ECK_AT,
+            covered,
+        })
+    }
+
+    /// Where the four words are.
+    fn words(&self) -> Range<usize> {
+        self.at + MAGIC_BYTES..self.at + ECK_BYTES
+    }
+
+    /// The hash of the block with the verifier in the place of the words.
+    fn hash(&self, kind: ChecksumType, verifier: &Words, block: &[u8]) -> Words {
+        let words = self.words();
+        let parts = [
+            &block[..words.start],
+            &to_bytes(verifier),
+            &block[words.end..self.covered],
+        ];
+        match kind {
+            ChecksumType::Zilog => parts.iter().fold([0; 4], |w, p| fletcher2_append(w, p)),
+            ChecksumType::Zilog2 => parts.iter().fold([0; 4], |w, p| fletcher4_append(w, p)),
+            _ => {
+                let mut sha256 = sha2::Sha256::new();
+                parts.iter().for_each(|part| sha256.update(part));
+                be_words(&sha256.finalize().into())
+            }
+        }
+    }
+}
+
+fn mismatch(context: String) -> Error {
+    Error::new(ErrorKind::Checksum, context)
+}
+
+fn to_bytes(words: &Words) -> Salt {
+    let mut bytes = [0; 32];
+    for (out, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(words) {
+        *out = word.to_le_bytes();
+    }
+    bytes
+}
+
+fn read_u64(block: &[u8], at: usize) -> u64 {
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(&block[at..at + 8]);
+    u64::from_le_bytes(bytes)
+}
