@@ -1,0 +1,506 @@
+//! Transaction groups: the states open, quiescing and syncing, and the thread that drives them.
+//!
+//! # What it is
+//! Changes are collected in the *open* txg. When it is time (5 s, enough dirty bytes, somebody
+//! waits) the sync thread *quiesces* it: new holds wait until the running ones are dropped, then
+//! every dirty objset is frozen, and the next txg opens. While that one fills, the frozen one is
+//! *synced*: written level by level, up to the uberblock.
+//!
+//! # Invariants
+//! 1. `synced < syncing < open`, each by one; at most one txg is syncing.
+//! 2. A txg is frozen only when no [`Tx`] holds it, and nobody can hold it while it is frozen.
+//! 3. A txg that failed to sync is the last one: the pool is suspended until it is closed.
+//!
+//! # Crash argument
+//! A txg becomes durable as a whole, by the uberblock that the sync callback writes last.
+//!
+//! # Concurrency
+//! One mutex, three conditions: `work` wakes the sync thread, `room` those who wait for a hold,
+//! `progress` those who wait for a txg. Callbacks run without the mutex. A thread that holds an
+//! open Tx must neither take another one nor wait for a txg: quiescing would wait for it for ever.
+//!
+//! # Why not simpler
+//! OpenZFS quiesces in a thread of its own, and lets a quiesced txg wait while another one
+//! syncs. With two dirty generations per dnode there is no room for a third txg, and nothing to
+//! gain: whoever could fill it would be throttled anyway.
+//!
+//! # Source
+//! OpenZFS module/zfs/txg.c, module/zfs/dmu_tx.c (`dmu_tx_delay`), module/zfs/dsl_pool.c @be7657e3.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use base::{Error, ErrorKind, Result, Txg};
+use rt::{Condvar, Mutex, MutexGuard};
+
+use crate::Tx;
+
+/// What the sync thread calls; implemented by the pool.
+pub trait TxgSync: Send + Sync {
+    /// Freezes every objset that is dirty in `txg`. Nobody holds `txg`, nobody can: be quick.
+    fn freeze(&self, txg: Txg);
+
+    /// Writes `txg`, uberblock included. Runs while the next txg is open.
+    ///
+    /// # Errors
+    /// Any error suspends the pool.
+    #[doc(alias = "spa_sync")]
+    fn sync(&self, txg: Txg) -> Result<()>;
+}
+
+/// When to sync, and how to slow writers down.
+#[derive(Clone, Debug)]
+pub struct TxgSettings {
+    /// `zfs_txg_timeout`: a dirty txg is synced after this time
+    pub timeout_ns: u64,
+    /// `zfs_dirty_data_max`: nobody gets a hold while this many bytes are dirty
+    pub dirty_data_max: u64,
+    /// `zfs_dirty_data_sync_percent`: of `dirty_data_max`, after which the open txg is synced
+    pub dirty_data_sync_percent: u64,
+    /// `zfs_delay_min_dirty_percent`: of `dirty_data_max`, above which holds are delayed
+    pub delay_min_dirty_percent: u64,
+    /// `zfs_delay_scale`: the delay half way between that and the maximum
+    pub delay_scale_ns: u64,
+    /// `zfs_delay_max_ns`: the longest delay of one hold
+    pub delay_max_ns: u64,
+}
+
+impl Default for TxgSettings {
+    fn default() -> Self {
+        TxgSettings {
+            timeout_ns: 5_000_000_000,
+            dirty_data_max: 256 << 20,
+            dirty_data_sync_percent: 20,
+            delay_min_dirty_percent: 60,
+            delay_scale_ns: 500_000,
+            delay_max_ns: 100_000_000,
+        }
+    }
+}
+
+impl TxgSettings {
+    fn sync_threshold(&self) -> u64 {
+        self.dirty_data_max / 100 * self.dirty_data_sync_percent
+    }
+
+    /// How long a hold has to wait with `dirty` bytes outstanding.
+    #[doc(alias = "dmu_tx_delay")]
+    fn delay_ns(&self, dirty: u64) -> u64 {
+        let free_below = self.dirty_data_max / 100 * self.delay_min_dirty_percent;
+        if dirty <= free_below {
+            return 0;
+        }
+        let left = self.dirty_data_max.saturating_sub(dirty);
+        if left == 0 {
+            return self.delay_max_ns;
+        }
+        let scaled = u128::from(self.delay_scale_ns) * u128::from(dirty - free_below);
+        let delay = scaled / u128::from(left);
+        u64::try_from(delay).unwrap_or(u64::MAX).min(self.delay_max_ns)
+    }
+}
+
+type Callback = Box<dyn FnOnce(Result<()>) + Send>;
+
+struct State {
+    open: Txg,
+    /// Transactions that hold `open`.
+    holds: u64,
+    quiescing: bool,
+    /// Something was changed in `open`, at this time first.
+    changed_at_ns: Option<u64>,
+    syncing: Option<Txg>,
+    synced: Txg,
+    /// Sync until this txg is synced, changed or not.
+    wanted: Txg,
+    open_dirty: u64,
+    sync_dirty: u64,
+    /// When the last delayed hold was let go: delays add up over all writers.
+    last_wakeup_ns: u64,
+    stopping: bool,
+    /// No thread syncs: before `start` and after `stop`.
+    stopped: bool,
+    failed: Option<String>,
+    callbacks: BTreeMap<Txg, Vec<Callback>>,
+}
+
+/// `tx_state_t`: the txg state machine of one pool.
+#[doc(alias = "tx_state_t")]
+pub struct TxGroups {
+    settings: TxgSettings,
+    state: Mutex<State>,
+    work: Condvar,
+    room: Condvar,
+    progress: Condvar,
+    thread: Mutex<Option<rt::JoinHandle<()>>>,
+}
+
+impl TxGroups {
+    /// The state after `last_synced` was synced: the next txg is open. Nothing is synced before
+    /// [`start`](TxGroups::start).
+    #[must_use]
+    #[doc(alias = "txg_init")]
+    pub fn new(last_synced: Txg, settings: TxgSettings) -> Arc<TxGroups> {
+        let state = State {
+            open: last_synced.next(),
+            holds: 0,
+            quiescing: false,
+            changed_at_ns: None,
+            syncing: None,
+            synced: last_synced,
+            wanted: last_synced,
+            open_dirty: 0,
+            sync_dirty: 0,
+            last_wakeup_ns: 0,
+            stopping: false,
+            stopped: true,
+            failed: None,
+            callbacks: BTreeMap::new(),
+        };
+        Arc::new(TxGroups {
+            settings,
+            state: Mutex::new(state),
+            work: Condvar::new(),
+            room: Condvar::new(),
+            progress: Condvar::new(),
+            thread: Mutex::new(None),
+        })
+    }
+
+    /// Starts the sync thread.
+    #[doc(alias = "txg_sync_start")]
+    pub fn start(self: &Arc<Self>, sync: Arc<dyn TxgSync>) {
+        let mut thread = self.thread.lock();
+        assert!(thread.is_none(), "the sync thread runs already");
+        self.state.lock().stopped = false;
+        let groups = Arc::clone(self);
+        *thread = Some(rt::spawn("txg_sync", move || groups.run(&*sync)));
+    }
+
+    /// Syncs what is open and dirty, ends the sync thread and forgets the callback of `start`.
+    ///
+    /// # Errors
+    /// `Suspended` when a txg failed, now or earlier.
+    #[doc(alias = "txg_sync_stop")]
+    pub fn stop(&self) -> Result<()> {
+        self.state.lock().stopping = true;
+        self.work.notify_all();
+        if let Some(thread) = self.thread.lock().take() {
+            thread.join();
+        }
+        self.state.lock().check()
+    }
+
+    /// Takes a hold on the open txg, delayed or blocked when too much is dirty.
+    /// `dirty_bytes_estimate`: what the caller is about to dirty.
+    ///
+    /// # Errors
+    /// `Suspended`.
+    #[doc(alias = "dmu_tx_assign")]
+    pub fn hold_open(self: &Arc<Self>, dirty_bytes_estimate: u64) -> Result<Tx> {
+        let mut state = self.state.lock();
+        if let Some(until_ns) = state.delay_until(&self.settings, dirty_bytes_estimate) {
+            drop(state);
+            rt::sleep_ns(until_ns.saturating_sub(rt::now_ns()));
+            state = self.state.lock();
+        }
+        loop {
+            state.check()?;
+            let full = state.dirty_total() >= self.settings.dirty_data_max;
+            if !full && !state.quiescing {
+                break;
+            }
+            if full {
+                self.work.notify_all();
+            }
+            self.room.wait(&mut state);
+        }
+        state.holds += 1;
+        Ok(Tx::open(state.open, Arc::clone(self)))
+    }
+
+    pub(crate) fn release(&self, txg: Txg) {
+        let mut state = self.state.lock();
+        assert_eq!(txg, state.open, "a held txg is the open one");
+        assert!(state.holds > 0, "txg {txg} is not held");
+        state.holds -= 1;
+        if state.holds == 0 && state.quiescing {
+            self.work.notify_all();
+        }
+    }
+
+    /// Waits until `txg` is on stable storage; syncs it if it is still open.
+    ///
+    /// # Errors
+    /// `Suspended`.
+    #[doc(alias = "txg_wait_synced")]
+    pub fn wait_synced(&self, txg: Txg) -> Result<()> {
+        let mut state = self.state.lock();
+        while state.synced < txg {
+            state.check()?;
+            self.want(&mut state, txg);
+            self.progress.wait(&mut state);
+        }
+        Ok(())
+    }
+
+    /// Syncs everything changed so far and waits for it. Answers the txg that is on disk now.
+    ///
+    /// # Errors
+    /// `Suspended`.
+    pub fn sync_all(&self) -> Result<Txg> {
+        let txg = self.open_txg();
+        self.wait_synced(txg)?;
+        Ok(txg)
+    }
+
+    /// Waits until `txg`, or a later one, is open.
+    ///
+    /// # Errors
+    /// `Suspended`.
+    #[doc(alias = "txg_wait_open")]
+    pub fn wait_open(&self, txg: Txg) -> Result<()> {
+        let mut state = self.state.lock();
+        while state.open < txg {
+            state.check()?;
+            self.want(&mut state, Txg(txg.0 - 1));
+            self.progress.wait(&mut state);
+        }
+        Ok(())
+    }
+
+    /// Asks for the open txg to be synced, without waiting.
+    #[doc(alias = "txg_kick")]
+    pub fn kick(&self) {
+        let mut state = self.state.lock();
+        let open = state.open;
+        self.want(&mut state, open);
+    }
+
+    fn want(&self, state: &mut MutexGuard<'_, State>, txg: Txg) {
+        if state.wanted < txg {
+            state.wanted = txg;
+            self.work.notify_all();
+        }
+    }
+
+    /// The open txg.
+    #[must_use]
+    pub fn open_txg(&self) -> Txg {
+        self.state.lock().open
+    }
+
+    /// The txg being synced.
+    #[must_use]
+    pub fn syncing_txg(&self) -> Option<Txg> {
+        self.state.lock().syncing
+    }
+
+    /// The last txg on stable storage.
+    #[must_use]
+    #[doc(alias = "spa_last_synced_txg")]
+    pub fn synced_txg(&self) -> Txg {
+        self.state.lock().synced
+    }
+
+    /// Bytes that are dirty in memory, open and syncing.
+    #[must_use]
+    pub fn dirty_bytes(&self) -> u64 {
+        self.state.lock().dirty_total()
+    }
+
+    /// Why the pool is suspended, if it is.
+    #[must_use]
+    pub fn suspended(&self) -> Option<String> {
+        self.state.lock().failed.clone()
+    }
+
+    /// Suspends the pool: every hold and every wait ends with `Suspended` from now on.
+    #[doc(alias = "zio_suspend")]
+    pub fn suspend(&self, cause: &Error) {
+        let mut state = self.state.lock();
+        state.failed.get_or_insert_with(|| cause.to_string());
+        drop(state);
+        self.wake_everybody();
+    }
+
+    /// Counts `bytes` as dirty in the open txg, which is synced in due time even for 0 bytes.
+    /// The caller holds the open txg.
+    #[doc(alias = "dsl_pool_dirty_space")]
+    pub fn note_dirty(&self, bytes: u64) {
+        let mut state = self.state.lock();
+        let first = state.mark_changed();
+        state.open_dirty += bytes;
+        if first || state.open_dirty >= self.settings.sync_threshold() {
+            self.work.notify_all();
+        }
+    }
+
+    /// Takes back part of [`note_dirty`](TxGroups::note_dirty): dirty bytes were thrown away.
+    pub fn forget_dirty(&self, bytes: u64) {
+        let mut state = self.state.lock();
+        state.open_dirty = state.open_dirty.saturating_sub(bytes);
+        self.room.notify_all();
+    }
+
+    /// Dirty bytes of the syncing txg have been written.
+    #[doc(alias = "dsl_pool_undirty_space")]
+    pub fn note_written(&self, bytes: u64) {
+        let mut state = self.state.lock();
+        state.sync_dirty = state.sync_dirty.saturating_sub(bytes);
+        self.room.notify_all();
+    }
+
+    pub(crate) fn add_callback(&self, txg: Txg, callback: Callback) {
+        let mut state = self.state.lock();
+        assert_eq!(txg, state.open, "callbacks are added under a hold");
+        if state.mark_changed() {
+            self.work.notify_all();
+        }
+        state.callbacks.entry(txg).or_default().push(callback);
+    }
+
+    fn wake_everybody(&self) {
+        self.work.notify_all();
+        self.room.notify_all();
+        self.progress.notify_all();
+    }
+}
+
+impl State {
+    fn check(&self) -> Result<()> {
+        match &self.failed {
+            None if self.stopped => {
+                Err(Error::new(ErrorKind::Suspended, "transaction groups are stopped"))
+            }
+            None => Ok(()),
+            Some(cause) => Err(Error::new(ErrorKind::Suspended, format!("pool suspended: {cause}"))),
+        }
+    }
+
+    /// Answers whether this was the first change of the open txg.
+    fn mark_changed(&mut self) -> bool {
+        let first = self.changed_at_ns.is_none();
+        if first {
+            self.changed_at_ns = Some(rt::now_ns());
+        }
+        first
+    }
+
+    fn dirty_total(&self) -> u64 {
+        self.open_dirty + self.sync_dirty
+    }
+
+    fn delay_until(&mut self, settings: &TxgSettings, estimate: u64) -> Option<u64> {
+        let delay_ns = settings.delay_ns(self.dirty_total().saturating_add(estimate / 2));
+        if delay_ns == 0 || self.failed.is_some() {
+            return None;
+        }
+        let now_ns = rt::now_ns();
+        let cap_ns = now_ns + settings.delay_max_ns;
+        let until_ns = (now_ns.max(self.last_wakeup_ns) + delay_ns).min(cap_ns);
+        self.last_wakeup_ns = until_ns;
+        Some(until_ns)
+    }
+}
+
+/// The sync thread.
+impl TxGroups {
+    fn run(&self, sync: &dyn TxgSync) {
+        let mut state = self.state.lock();
+        while self.wait_for_work(&mut state) {
+            let txg = self.quiesce(&mut state);
+            drop(state);
+            sync.freeze(txg);
+            self.open_next(txg);
+            let outcome = sync.sync(txg);
+            state = self.finish(txg, outcome);
+        }
+        state.stopped = true;
+        let left = std::mem::take(&mut state.callbacks);
+        drop(state);
+        self.wake_everybody();
+        for callback in left.into_values().flatten() {
+            callback(Err(Error::new(ErrorKind::Suspended, "the txg was never synced")));
+        }
+    }
+
+    /// Waits until the open txg is to be synced; false to end the thread.
+    fn wait_for_work(&self, state: &mut MutexGuard<'_, State>) -> bool {
+        loop {
+            if state.failed.is_some() {
+                if state.stopping {
+                    return false;
+                }
+                self.work.wait(state);
+                continue;
+            }
+            if state.wanted >= state.open {
+                return true;
+            }
+            let Some(changed_at_ns) = state.changed_at_ns else {
+                if state.stopping {
+                    return false;
+                }
+                self.work.wait(state);
+                continue;
+            };
+            let age_ns = rt::now_ns().saturating_sub(changed_at_ns);
+            let full = state.open_dirty >= self.settings.sync_threshold();
+            if full || state.stopping || age_ns >= self.settings.timeout_ns {
+                return true;
+            }
+            self.work.wait_timeout_ns(state, self.settings.timeout_ns - age_ns);
+        }
+    }
+
+    #[doc(alias = "txg_quiesce")]
+    fn quiesce(&self, state: &mut MutexGuard<'_, State>) -> Txg {
+        state.quiescing = true;
+        while state.holds > 0 {
+            self.work.wait(state);
+        }
+        state.open
+    }
+
+    fn open_next(&self, txg: Txg) {
+        let mut state = self.state.lock();
+        assert_eq!(state.open, txg, "only this thread opens txgs");
+        assert_eq!(state.holds, 0, "txg {txg} was held while it was frozen");
+        state.quiescing = false;
+        state.open = txg.next();
+        state.changed_at_ns = None;
+        state.syncing = Some(txg);
+        state.sync_dirty = std::mem::take(&mut state.open_dirty);
+        drop(state);
+        self.room.notify_all();
+        self.progress.notify_all();
+    }
+
+    fn finish(&self, txg: Txg, outcome: Result<()>) -> MutexGuard<'_, State> {
+        let mut state = self.state.lock();
+        state.syncing = None;
+        state.sync_dirty = 0;
+        match &outcome {
+            Ok(()) => state.synced = txg,
+            Err(error) => {
+                state.failed.get_or_insert_with(|| format!("txg {txg}: {error}"));
+            }
+        }
+        let later = state.callbacks.split_off(&txg.next());
+        let due = std::mem::replace(&mut state.callbacks, later);
+        drop(state);
+        self.room.notify_all();
+        self.progress.notify_all();
+        for callback in due.into_values().flatten() {
+            callback(match &outcome {
+                Ok(()) => Ok(()),
+                Err(error) => Err(Error::new(ErrorKind::Suspended, error.to_string())),
+            });
+        }
+        self.state.lock()
+    }
+}
+
+#[cfg(test)]
+mod tests;
