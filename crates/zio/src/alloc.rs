@@ -1,7 +1,7 @@
 //! What the pipeline asks of whoever keeps the free space.
 
 use base::{Result, SPA_DVAS_PER_BP, Txg};
-use phys::blkptr::DvaPhys;
+use phys::DvaPhys;
 
 use crate::Bookmark;
 

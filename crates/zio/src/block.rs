@@ -4,8 +4,7 @@ use std::fmt;
 
 use base::{BlkId, Buf, ObjectId, ObjsetId, Result, Txg};
 use compress::Algorithm;
-use phys::blkptr::BlkPtrPhys;
-use phys::{ChecksumType, CompressType};
+use phys::{BlkPtrPhys, ChecksumType};
 
 use crate::AllocClass;
 
@@ -242,6 +241,3 @@ pub trait LogStore: BlockStore {
     /// `Io`.
     fn flush(&self) -> Result<()>;
 }
-
-/// The raw number for `compress` of a block stored as it is.
-pub(crate) const COMPRESS_OFF: u8 = CompressType::Off as u8;

@@ -1,19 +1,16 @@
 //! Blocks small enough to live in their block pointer.
 
 use base::{BlockBuf, Buf, Context, Error, ErrorKind, Result, SPA_MAXBLOCKSIZE};
-use phys::CompressType;
-use phys::blkptr::BlkPtrPhys;
+use phys::blkptr::EMBEDDED_TYPE_DATA;
+use phys::{BlkPtrPhys, CompressType};
 
 use crate::Bookmark;
-
-/// `BP_EMBEDDED_TYPE_DATA`: the payload is the block.
-pub(crate) const BP_EMBEDDED_TYPE_DATA: u8 = 0;
 
 /// The logical bytes of an embedded block.
 #[doc(alias = "decode_embedded_bp")]
 pub(crate) fn read(bp: &BlkPtrPhys, bookmark: &Bookmark) -> Result<Buf> {
     let outer = || format!("embedded block {bookmark}");
-    if bp.embedded_type() != BP_EMBEDDED_TYPE_DATA {
+    if bp.embedded_type() != EMBEDDED_TYPE_DATA {
         let what = format!("etype {} is not data", bp.embedded_type());
         return Err(Error::new(ErrorKind::Unsupported, what).within(outer()));
     }

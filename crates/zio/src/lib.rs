@@ -3,7 +3,7 @@
 //! # What it is
 //! Everything above this crate sees a pool as a [`BlockStore`]: logical blocks are written in
 //! batches and come back as block pointers; block pointers are read and freed. Below, the
-//! [`Pipeline`](pipeline::Pipeline) turns logical bytes into physical ones (compress, checksum,
+//! [`Pipeline`] turns logical bytes into physical ones (compress, checksum,
 //! choose DVAs, gang) and talks to the disks through [`VdevOps`] and to free space through
 //! [`Allocator`]. Both are declared here and implemented higher up, since space maps are
 //! themselves objects that are stored through this very crate.
@@ -19,12 +19,18 @@ mod alloc;
 mod block;
 mod eck;
 mod embedded;
+mod encode;
+mod gang;
+mod issue;
 mod log;
+mod pipeline;
 pub mod ram;
+mod read;
 mod vdev_ops;
 
 pub use alloc::{AllocClass, Allocator, DvaSet, Hint};
 pub use block::{BlockStore, Bookmark, LogStore, WritePolicy, WriteRequest};
+pub use pipeline::{PhysicalReport, Pipeline, PipelineSettings, PipelineStats};
 pub use vdev_ops::{ScrubReport, VdevOps};
 
 /// `BPE_PAYLOAD_SIZE`: the most bytes that fit into a block pointer itself.

@@ -4,10 +4,7 @@
 //! OpenZFS `module/zfs/zio.c` (`zio_alloc_zil`), `module/zfs/zio_checksum.c`.
 
 use base::Txg;
-use phys::blkptr::BlkPtrPhys;
-use phys::{ChecksumType, ObjectType};
-
-use crate::block::COMPRESS_OFF;
+use phys::{BlkPtrPhys, ChecksumType, CompressType, ObjectType};
 
 /// The pointer to a log block, still without a place; the `verifier` waits in blk_cksum.
 pub(crate) fn new_bp(
@@ -23,11 +20,12 @@ pub(crate) fn new_bp(
     let mut bp = BlkPtrPhys::default();
     bp.set_lsize(size);
     bp.set_psize(size);
-    bp.set_type(ObjectType::IntentLog as u8);
+    bp.set_type(ObjectType::INTENT_LOG.raw());
     bp.set_level(0);
-    bp.set_compress(COMPRESS_OFF);
-    bp.set_checksum(checksum as u8);
+    bp.set_compress(CompressType::Off.raw());
+    bp.set_checksum(checksum.raw());
     bp.set_birth(txg, txg);
+    bp.set_little_endian();
     bp.set_cksum(verifier);
     bp
 }

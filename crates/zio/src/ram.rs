@@ -13,10 +13,8 @@ use std::collections::BTreeMap;
 
 use base::{Buf, Error, ErrorKind, Result, SPA_MAXBLOCKSIZE, SPA_MINBLOCKSIZE, Txg, VdevId};
 use compress::Algorithm;
-use phys::ChecksumType;
-use phys::blkptr::{BlkPtrPhys, DvaPhys};
+use phys::{BlkPtrPhys, ChecksumType, CompressType, DvaPhys};
 
-use crate::block::COMPRESS_OFF;
 use crate::{BlockStore, Bookmark, LogStore, WriteRequest};
 
 /// What happened to a [`RamStore`] so far.
@@ -131,9 +129,10 @@ impl State {
         bp.set_psize(lsize);
         bp.set_type(type_);
         bp.set_level(level);
-        bp.set_compress(COMPRESS_OFF);
-        bp.set_checksum(ChecksumType::Fletcher4 as u8);
+        bp.set_compress(CompressType::Off.raw());
+        bp.set_checksum(ChecksumType::Fletcher4.raw());
         bp.set_cksum(checksum::fletcher4(&request.data));
+        bp.set_little_endian();
         bp.set_birth(txg, txg);
         bp.set_fill(request.fill);
         let copies = usize::from(request.policy.copies);
@@ -205,7 +204,7 @@ impl BlockStore for RamStore {
             panic!("block {bookmark}, born {}, was freed in txg {freed}", entry.bp.birth());
         }
         assert_eq!(entry.bp.identity(), bp.identity(), "block {bookmark}: stale pointer");
-        if bp.checksum() == ChecksumType::Fletcher4 as u8
+        if bp.checksum() == ChecksumType::Fletcher4.raw()
             && checksum::fletcher4(data) != bp.cksum_words()
         {
             return Err(checksum_error());

@@ -1,0 +1,206 @@
+//! The stages of a write that need nothing but the processor: zero detection, compression,
+//! embedding, checksum.
+//!
+//! # What it is
+//! [`encode`] turns a request into a block pointer without DVAs and the physical bytes that the
+//! DVAs will hold. It is a pure function, so a batch runs it on all cores.
+//!
+//! # Invariants
+//! 1. psize is a multiple of 512 and at most lsize; psize < lsize only if the block is compressed.
+//! 2. A compressed block's tail up to psize is zero, and is part of what is checksummed.
+//! 3. An uncompressed block is never copied: its physical bytes are the request's buffer.
+//!
+//! # Source
+//! OpenZFS `module/zfs/zio.c` (`zio_write_compress`, `zio_get_compression_max_size`),
+//! `module/zfs/blkptr.c`.
+
+use base::{BlockBuf, Buf, SPA_MAXBLOCKSIZE, SPA_MINBLOCKSIZE, Txg};
+use compress::Algorithm;
+use phys::blkptr::EMBEDDED_TYPE_DATA;
+use phys::{BlkPtrPhys, ChecksumType, CompressType, ObjectType};
+
+use crate::{BPE_PAYLOAD_SIZE, WriteRequest};
+
+/// What encoding has to know of the pool.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pool<'a> {
+    pub(crate) checksums: &'a checksum::Templates,
+    /// `spa_min_alloc`
+    pub(crate) min_alloc: u64,
+    /// `spa_gcd_alloc`
+    pub(crate) gcd_alloc: u64,
+    /// Whether holes remember when they were punched (feature `hole_birth`).
+    pub(crate) hole_birth: bool,
+}
+
+impl Pool<'_> {
+    /// `zio_roundup_alloc_size`: what a block of `size` bytes is padded to.
+    pub(crate) fn round_up(&self, size: u64) -> u64 {
+        if size > self.min_alloc {
+            size.next_multiple_of(self.gcd_alloc)
+        } else {
+            self.min_alloc
+        }
+    }
+
+    /// The most bytes that compression may leave for it to be worth it: an eighth has to be
+    /// saved, and in whole allocations. Blocks that cannot shrink by an allocation can still
+    /// shrink into their pointer.
+    #[doc(alias = "zio_get_compression_max_size")]
+    fn compressed_max(&self, algorithm: Algorithm, lsize: u64) -> u64 {
+        let max = lsize - (lsize >> 3);
+        if algorithm == Algorithm::Zle {
+            return max;
+        }
+        let max = max - max % self.gcd_alloc;
+        if max < self.min_alloc {
+            BPE_PAYLOAD_SIZE as u64
+        } else {
+            max
+        }
+    }
+}
+
+/// The bytes to be stored: the first `psize` of `buf`.
+#[derive(Clone, Debug)]
+pub(crate) struct Physical {
+    pub(crate) buf: Buf,
+    pub(crate) psize: usize,
+}
+
+impl Physical {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.buf[..self.psize]
+    }
+}
+
+/// A block that is ready to be placed; without `physical` it needs no place.
+#[derive(Clone, Debug)]
+pub(crate) struct Encoded {
+    pub(crate) bp: BlkPtrPhys,
+    pub(crate) physical: Option<Physical>,
+}
+
+impl Encoded {
+    fn without_place(bp: BlkPtrPhys) -> Self {
+        Encoded { bp, physical: None }
+    }
+}
+
+/// Whether all bytes are zero.
+#[doc(alias = "abd_cmp_zero")]
+pub(crate) fn is_zero(bytes: &[u8]) -> bool {
+    let any = |chunk: &[u8]| chunk.iter().fold(0, |acc, b| acc | b) != 0;
+    let (head, tail) = bytes.split_at(bytes.len().min(32));
+    !any(head) && !tail.chunks(512).any(any)
+}
+
+/// Compresses and checksums one block.
+#[doc(alias = "zio_write_compress")]
+#[doc(alias = "zio_checksum_generate")]
+pub(crate) fn encode(pool: &Pool<'_>, txg: Txg, request: &WriteRequest) -> Encoded {
+    let lsize = request.data.len() as u64;
+    assert!(
+        lsize > 0 && lsize.is_multiple_of(SPA_MINBLOCKSIZE),
+        "lsize {lsize} of {}",
+        request.bookmark
+    );
+    assert!(lsize <= SPA_MAXBLOCKSIZE, "lsize {lsize} of {}", request.bookmark);
+    let whole = || Physical {
+        buf: request.data.clone(),
+        psize: request.data.len(),
+    };
+    if request.policy.compress == Algorithm::Off {
+        return finish(pool, txg, request, CompressType::Off, whole());
+    }
+    if is_zero(&request.data) {
+        return Encoded::without_place(hole(pool, txg, request));
+    }
+    match compress(pool, request) {
+        Compressed::Small { kind, payload } => {
+            let (type_, level) = (request.object_type, request.level);
+            let etype = EMBEDDED_TYPE_DATA;
+            Encoded::without_place(BlkPtrPhys::new_embedded(
+                etype, &payload, lsize, kind.raw(), type_, level, txg,
+            ))
+        }
+        Compressed::Block { kind, physical } => finish(pool, txg, request, kind, physical),
+        Compressed::No => finish(pool, txg, request, CompressType::Off, whole()),
+    }
+}
+
+fn hole(pool: &Pool<'_>, txg: Txg, request: &WriteRequest) -> BlkPtrPhys {
+    if !pool.hole_birth {
+        return BlkPtrPhys::default();
+    }
+    let lsize = request.data.len() as u64;
+    BlkPtrPhys::new_hole(request.object_type, request.level, lsize, txg)
+}
+
+enum Compressed {
+    No,
+    Small { kind: CompressType, payload: Vec<u8> },
+    Block { kind: CompressType, physical: Physical },
+}
+
+fn compress(pool: &Pool<'_>, request: &WriteRequest) -> Compressed {
+    let (algorithm, data) = (request.policy.compress, &request.data);
+    let max = pool.compressed_max(algorithm, data.len() as u64) as usize;
+    let mut buf = BlockBuf::scratch(data.len());
+    let Some(size) = compress::compress(algorithm, data, &mut buf[..max]) else {
+        return Compressed::No;
+    };
+    if size >= data.len() {
+        return Compressed::No;
+    }
+    let kind = algorithm.compress_type();
+    if size <= BPE_PAYLOAD_SIZE && may_embed(request) {
+        let payload = buf[..size].to_vec();
+        return Compressed::Small { kind, payload };
+    }
+    let psize = pool.round_up(size as u64) as usize;
+    if psize >= data.len() {
+        return Compressed::No;
+    }
+    buf[size..psize].fill(0);
+    let buf = buf.share();
+    let physical = Physical { buf, psize };
+    Compressed::Block { kind, physical }
+}
+
+/// Dnodes and objsets count what is below them in their pointer, where a payload has no room for
+/// it; indirect blocks are never embedded.
+fn may_embed(request: &WriteRequest) -> bool {
+    let has_fill = ObjectType::try_from(request.object_type).is_ok_and(ObjectType::has_fill);
+    request.policy.embed && request.level == 0 && !has_fill
+}
+
+fn finish(
+    pool: &Pool<'_>,
+    txg: Txg,
+    request: &WriteRequest,
+    kind: CompressType,
+    physical: Physical,
+) -> Encoded {
+    let checksum = request.policy.checksum;
+    assert!(
+        !checksum.is_embedded() && checksum.raw() >= ChecksumType::Off.raw(),
+        "checksum {checksum} of {}",
+        request.bookmark
+    );
+    let mut bp = BlkPtrPhys::default();
+    bp.set_lsize(request.data.len() as u64);
+    bp.set_psize(physical.psize as u64);
+    bp.set_type(request.object_type);
+    bp.set_level(request.level);
+    bp.set_compress(kind.raw());
+    bp.set_checksum(checksum.raw());
+    bp.set_little_endian();
+    bp.set_birth(txg, txg);
+    bp.set_fill(request.fill);
+    bp.set_cksum(pool.checksums.digest(checksum, physical.bytes()));
+    Encoded {
+        bp,
+        physical: Some(physical),
+    }
+}

@@ -1,0 +1,238 @@
+//! Issuing a batch of device writes: neighbours merged, several in flight.
+//!
+//! # What it is
+//! A [`Flight`] takes writes while the batch is still being encoded. Writes to consecutive places
+//! become one device write of up to 1 MiB. Helper threads start on them at once; the thread that
+//! waits for the batch works along.
+//!
+//! # Concurrency
+//! One lock per flight, held only to take the next group. After the first error the remaining
+//! groups are dropped: the txg is lost anyhow.
+//!
+//! # Why not simpler
+//! `rt::parallel_map` is for computing: in simulated time it runs inline, and then an array of
+//! drives would only ever see one command at a time.
+//!
+//! # Source
+//! OpenZFS `module/zfs/vdev_queue.c` (aggregation), `module/zfs/zio.c` (`zio_vdev_io_start`).
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use base::{BlockBuf, Buf, Error, ErrorKind, Result, VdevId, align_up, is_aligned};
+use phys::DvaPhys;
+
+use crate::VdevOps;
+
+/// `zfs_vdev_aggregation_limit`: the largest merged write in bytes.
+const AGGREGATION_LIMIT_BYTES: u64 = 1 << 20;
+/// The most blocks in one merged write, far below any system's limit on gathered writes.
+const AGGREGATION_LIMIT_PARTS: usize = 256;
+
+/// One copy of one block.
+#[derive(Debug)]
+pub(crate) struct Write {
+    vdev: VdevId,
+    offset: u64,
+    buf: Buf,
+    start: usize,
+    len: usize,
+}
+
+impl Write {
+    /// Stores `len` bytes of `buf` from `start` on at `dva`.
+    pub(crate) fn new(dva: &DvaPhys, buf: &Buf, start: usize, len: usize) -> Self {
+        assert!(start + len <= buf.len(), "{start} + {len} of {}", buf.len());
+        Write {
+            vdev: dva.vdev(),
+            offset: dva.offset(),
+            buf: buf.clone(),
+            start,
+            len,
+        }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.buf[self.start..self.start + self.len]
+    }
+
+    /// Pads to whole sectors with zeros; copies only when the length is not whole.
+    fn pad(&mut self, ashift: u32) {
+        let sector = 1u64 << ashift;
+        if is_aligned(self.len as u64, sector) {
+            return;
+        }
+        let padded = align_up(self.len as u64, sector) as usize;
+        let mut buf = BlockBuf::zeroed(padded);
+        buf[..self.len].copy_from_slice(self.bytes());
+        (self.buf, self.start, self.len) = (buf.share(), 0, padded);
+    }
+}
+
+struct Group {
+    writes: Vec<Write>,
+}
+
+impl Group {
+    fn issue(&self, vdevs: &dyn VdevOps) -> Result<()> {
+        let first = &self.writes[0];
+        if let [only] = &self.writes[..] {
+            return vdevs.write(only.vdev, only.offset, only.bytes());
+        }
+        let parts: Vec<&[u8]> = self.writes.iter().map(Write::bytes).collect();
+        vdevs.write_gather(first.vdev, first.offset, &parts)
+    }
+}
+
+/// Sorts by place and merges neighbours.
+#[doc(alias = "vdev_queue_aggregate")]
+fn aggregate(vdevs: &dyn VdevOps, mut writes: Vec<Write>) -> Vec<Group> {
+    writes.sort_unstable_by_key(|w| (w.vdev, w.offset));
+    let mut groups: Vec<Group> = Vec::new();
+    let (mut vdev, mut end, mut bytes) = (VdevId(u64::MAX), 0, 0);
+    for mut write in writes {
+        write.pad(vdevs.ashift(write.vdev));
+        let asize = vdevs.psize_to_asize(write.vdev, write.len as u64);
+        let parts = groups.last().map_or(0, |g| g.writes.len());
+        let adjacent = write.vdev == vdev && write.offset == end;
+        assert!(
+            write.vdev != vdev || write.offset >= end,
+            "two blocks of one batch overlap at vdev {vdev} offset {:#x}",
+            write.offset
+        );
+        (vdev, end) = (write.vdev, write.offset + asize);
+        let fits = bytes + asize <= AGGREGATION_LIMIT_BYTES && parts < AGGREGATION_LIMIT_PARTS;
+        match groups.last_mut() {
+            Some(group) if adjacent && fits => {
+                group.writes.push(write);
+                bytes += asize;
+            }
+            _ => {
+                groups.push(Group {
+                    writes: vec![write],
+                });
+                bytes = asize;
+            }
+        }
+    }
+    groups
+}
+
+#[derive(Default)]
+struct State {
+    groups: VecDeque<Group>,
+    running: usize,
+    helpers: usize,
+    error: Option<Error>,
+}
+
+struct Shared {
+    vdevs: Arc<dyn VdevOps>,
+    state: rt::Mutex<State>,
+    idle: rt::Condvar,
+}
+
+impl Shared {
+    /// Issues groups until none is left.
+    fn work(&self, is_helper: bool) {
+        let mut state = self.state.lock();
+        while let Some(group) = state.groups.pop_front() {
+            state.running += 1;
+            drop(state);
+            let mut running = Running {
+                shared: self,
+                result: None,
+            };
+            running.result = Some(group.issue(&*self.vdevs));
+            drop(group);
+            drop(running);
+            state = self.state.lock();
+        }
+        state.helpers -= usize::from(is_helper);
+    }
+}
+
+/// A group that is being issued. Dropping it records the result; without one, issuing panicked,
+/// and nobody may wait for it for ever.
+struct Running<'a> {
+    shared: &'a Shared,
+    result: Option<Result<()>>,
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        let panicked = || Err(Error::new(ErrorKind::Io, "a device write panicked"));
+        let result = self.result.take().unwrap_or_else(panicked);
+        let mut state = self.shared.state.lock();
+        state.running -= 1;
+        if let Err(error) = result {
+            state.groups.clear();
+            state.error.get_or_insert(error);
+        }
+        if state.running == 0 && state.groups.is_empty() {
+            self.shared.idle.notify_all();
+        }
+    }
+}
+
+/// The threads that help every flight of a pool.
+pub(crate) struct Issuer {
+    vdevs: Arc<dyn VdevOps>,
+    queue: rt::TaskQueue,
+    threads: usize,
+}
+
+impl Issuer {
+    pub(crate) fn new(vdevs: Arc<dyn VdevOps>, threads: usize) -> Self {
+        Issuer {
+            vdevs,
+            queue: rt::TaskQueue::new("z_wr_iss", threads.max(1)),
+            threads: threads.max(1),
+        }
+    }
+
+    /// Starts a batch.
+    pub(crate) fn flight(&self) -> Flight<'_> {
+        let shared = Arc::new(Shared {
+            vdevs: self.vdevs.clone(),
+            state: rt::Mutex::new(State::default()),
+            idle: rt::Condvar::new(),
+        });
+        Flight {
+            issuer: self,
+            shared,
+        }
+    }
+}
+
+/// The device writes of one batch.
+pub(crate) struct Flight<'a> {
+    issuer: &'a Issuer,
+    shared: Arc<Shared>,
+}
+
+impl Flight<'_> {
+    /// Adds writes. With `more` to come, helpers take all of them; otherwise one group is left to
+    /// the caller, who is going to wait.
+    pub(crate) fn submit(&self, writes: Vec<Write>, more: bool) {
+        let groups = aggregate(&*self.issuer.vdevs, writes);
+        let mut state = self.shared.state.lock();
+        state.groups.extend(groups);
+        let wanted = state.groups.len().saturating_sub(usize::from(!more));
+        while state.helpers < wanted.min(self.issuer.threads) {
+            state.helpers += 1;
+            let shared = self.shared.clone();
+            self.issuer.queue.dispatch(move || shared.work(true));
+        }
+    }
+
+    /// Works along until everything is written.
+    pub(crate) fn wait(self) -> Result<()> {
+        self.shared.work(false);
+        let mut state = self.shared.state.lock();
+        while state.running > 0 || !state.groups.is_empty() {
+            self.shared.idle.wait(&mut state);
+        }
+        state.error.take().map_or(Ok(()), Err)
+    }
+}

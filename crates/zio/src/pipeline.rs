@@ -1,0 +1,457 @@
+//! The pipeline: from logical blocks to device writes and back.
+//!
+//! # What it is
+//! [`Pipeline`] is the [`BlockStore`] of a pool. A batch of writes passes these stages, named as in
+//! ZFS:
+//!
+//! | stage             | where it runs             | what happens                                  |
+//! |-------------------|---------------------------|-----------------------------------------------|
+//! | write compress    | all cores (`encode`)      | zeros become holes, data is compressed, tiny blocks move into their pointer |
+//! | checksum generate | all cores (`encode`)      | over the physical bytes with their zero padding |
+//! | dva allocate      | one thread, in order      | places for all copies; rewrites keep theirs; gangs when no place is large enough (`gang`) |
+//! | vdev io start     | helper threads (`issue`)  | neighbours merged, several writes in flight   |
+//! | done              | the caller                | all DVAs are in the pointers; errors give the space back |
+//!
+//! A large batch goes through in *waves*, so that a block is still in the processor's cache when
+//! it is written, and devices work while the next wave is being compressed. Reads are in `read`.
+//!
+//! # Invariants
+//! 1. The order of allocations is the order of requests: the same batch gives the same layout,
+//!    whatever the number of cores.
+//! 2. When `write_batch` answers an error, nothing that it allocated stays allocated, and nothing
+//!    that it started is still being written.
+//! 3. A block is overwritten in place only if it was born in the very txg that is being written,
+//!    so no uberblock on disk leads to it.
+//!
+//! # Crash argument
+//! Everything goes to free space (3.), and nobody refers to it before the uberblock is written
+//! after a flush.
+//!
+//! # Concurrency
+//! No lock of its own. Any number of batches, reads and frees may run at once.
+//!
+//! # Why not simpler
+//! docs/decisions/0001-blocking-pipeline.md compares with a state machine for each I/O.
+//!
+//! # Source
+//! OpenZFS `module/zfs/zio.c`, `include/sys/zio_impl.h` (the stages).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use base::{Buf, ErrorKind, Result, Txg};
+use phys::{BlkPtrPhys, ChecksumType, DvaPhys};
+
+use crate::encode::{self, Encoded, Physical, Pool};
+use crate::gang::{GangWrite, Placed};
+use crate::issue::{Issuer, Write};
+use crate::{
+    AllocClass, Allocator, BlockStore, Bookmark, Hint, LogStore, VdevOps, WriteRequest, eck, log,
+};
+
+/// Logical bytes that go through the stages together.
+const WAVE_BYTES: usize = 4 << 20;
+/// Requests that go through the stages together.
+const WAVE_REQUESTS: usize = 1024;
+/// Logical bytes that one core takes at a time.
+const CHUNK_BYTES: usize = 256 << 10;
+
+/// What is fixed for an imported pool.
+#[derive(Clone, Copy, Debug)]
+pub struct PipelineSettings {
+    /// The salt of the pool for keyed checksums; zeros when it has none.
+    pub salt: [u8; 32],
+    /// Whether holes remember when they were punched (feature `hole_birth`).
+    pub hole_birth: bool,
+    /// Whether gang headers may be larger than 512 bytes (feature `dynamic_gang_header` active).
+    /// They are read then; the ones written are classic.
+    pub dynamic_gang_header: bool,
+    /// Whether bad copies are written again; off for read-only imports.
+    pub heal: bool,
+    /// Device writes in flight for one batch.
+    pub io_threads: usize,
+}
+
+impl Default for PipelineSettings {
+    fn default() -> Self {
+        PipelineSettings {
+            salt: [0; 32],
+            hole_birth: true,
+            dynamic_gang_header: false,
+            heal: true,
+            io_threads: 8,
+        }
+    }
+}
+
+/// What a pipeline did so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PipelineStats {
+    /// Blocks read from devices.
+    pub reads: u64,
+    /// Their physical bytes.
+    pub read_bytes: u64,
+    /// Blocks that got a place.
+    pub writes: u64,
+    /// Their physical bytes, each copy counted once.
+    pub written_bytes: u64,
+    /// Blocks that became holes or live in their pointer.
+    pub placeless: u64,
+    /// Blocks overwritten in place.
+    pub rewrites: u64,
+    /// Gang blocks written.
+    pub gangs: u64,
+    /// DVAs repaired from another DVA.
+    pub healed: u64,
+    /// Gang blocks whose space could not be given back, since their header is lost.
+    pub leaked_gangs: u64,
+}
+
+#[derive(Default)]
+pub(crate) struct Counters {
+    reads: AtomicU64,
+    read_bytes: AtomicU64,
+    writes: AtomicU64,
+    written_bytes: AtomicU64,
+    placeless: AtomicU64,
+    rewrites: AtomicU64,
+    gangs: AtomicU64,
+    healed: AtomicU64,
+    leaked_gangs: AtomicU64,
+}
+
+fn add(counter: &AtomicU64, n: u64) {
+    counter.fetch_add(n, Ordering::Relaxed);
+}
+
+impl Counters {
+    pub(crate) fn count_read(&self, bytes: u64) {
+        add(&self.reads, 1);
+        add(&self.read_bytes, bytes);
+    }
+
+    pub(crate) fn count_heal(&self) {
+        add(&self.healed, 1);
+    }
+}
+
+/// What checking every copy of a block found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PhysicalReport {
+    /// Physical bytes read, each copy counted.
+    pub bytes: u64,
+    /// Copies, at any layer, that could not be read or did not match.
+    pub bad: u32,
+    /// How many of those were written again.
+    pub repaired: u32,
+}
+
+/// The I/O pipeline of one pool; see the module.
+pub struct Pipeline {
+    pub(crate) vdevs: Arc<dyn VdevOps>,
+    pub(crate) alloc: Arc<dyn Allocator>,
+    pub(crate) settings: PipelineSettings,
+    pub(crate) checksums: checksum::Templates,
+    pub(crate) stats: Counters,
+    issuer: Issuer,
+}
+
+impl Pipeline {
+    /// A pipeline over the vdevs and the free space of a pool.
+    #[must_use]
+    pub fn new(
+        vdevs: Arc<dyn VdevOps>,
+        alloc: Arc<dyn Allocator>,
+        settings: PipelineSettings,
+    ) -> Self {
+        Pipeline {
+            issuer: Issuer::new(vdevs.clone(), settings.io_threads),
+            vdevs,
+            alloc,
+            checksums: checksum::Templates::new(&settings.salt),
+            settings,
+            stats: Counters::default(),
+        }
+    }
+
+    /// Counters.
+    #[must_use]
+    pub fn stats(&self) -> PipelineStats {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        PipelineStats {
+            reads: get(&self.stats.reads),
+            read_bytes: get(&self.stats.read_bytes),
+            writes: get(&self.stats.writes),
+            written_bytes: get(&self.stats.written_bytes),
+            placeless: get(&self.stats.placeless),
+            rewrites: get(&self.stats.rewrites),
+            gangs: get(&self.stats.gangs),
+            healed: get(&self.stats.healed),
+            leaked_gangs: get(&self.stats.leaked_gangs),
+        }
+    }
+
+    /// The segments that a block occupies, as the space maps know them: one for each DVA, and for
+    /// gang blocks one for each header and piece.
+    ///
+    /// # Errors
+    /// As a read, when a gang header is lost.
+    pub fn segments(&self, bp: &BlkPtrPhys, bookmark: &Bookmark) -> Result<Vec<DvaPhys>> {
+        if bp.is_hole() || bp.is_embedded() {
+            return Ok(Vec::new());
+        }
+        if bp.is_gang() {
+            let tree = self.gang_tree(bp, bookmark)?;
+            return Ok(self.gang_segments(&tree));
+        }
+        Ok(bp.dvas().collect())
+    }
+
+    pub(crate) fn pool(&self) -> Pool<'_> {
+        Pool {
+            checksums: &self.checksums,
+            min_alloc: self.alloc.min_alloc(),
+            gcd_alloc: self.alloc.gcd_alloc(),
+            hole_birth: self.settings.hole_birth,
+        }
+    }
+
+    fn encode_wave(&self, txg: Txg, wave: &[WriteRequest]) -> Vec<Encoded> {
+        let pool = self.pool();
+        let encode = |chunk: &[WriteRequest]| -> Vec<Encoded> {
+            chunk.iter().map(|r| encode::encode(&pool, txg, r)).collect()
+        };
+        let chunks = chunks(wave);
+        if chunks.len() < 2 {
+            return encode(wave);
+        }
+        rt::parallel_map(chunks, encode).concat()
+    }
+
+    /// Places one block; the writes wait in `placed`.
+    #[doc(alias = "zio_dva_allocate")]
+    fn place(
+        &self,
+        txg: Txg,
+        request: &WriteRequest,
+        encoded: Encoded,
+        placed: &mut Placed,
+    ) -> Result<BlkPtrPhys> {
+        let Encoded { mut bp, physical } = encoded;
+        let Some(physical) = physical else {
+            add(&self.stats.placeless, 1);
+            return Ok(bp);
+        };
+        add(&self.stats.written_bytes, physical.psize as u64);
+        let write = GangWrite {
+            txg,
+            class: request.class,
+            hint: Hint {
+                bookmark: request.bookmark,
+                near: None,
+            },
+            checksum: request.policy.checksum,
+            copies: usize::from(request.policy.copies),
+            physical: &physical,
+        };
+        if let Some(old) = request.rewrite.filter(|old| may_rewrite(old, txg, &write)) {
+            if self.rewrite(&old, &write, &request.bookmark, &mut bp, placed)? {
+                add(&self.stats.rewrites, 1);
+                return Ok(bp);
+            }
+        }
+        add(&self.stats.writes, 1);
+        let psize = physical.psize as u64;
+        match self.alloc.allocate(txg, write.class, psize, write.copies, &write.hint) {
+            Ok(dvas) => {
+                assert_eq!(dvas.len(), write.copies, "copies of {}", request.bookmark);
+                placed.take(&dvas);
+                for (i, dva) in dvas.iter().enumerate() {
+                    bp.set_dva(i, dva);
+                }
+                placed.write_all(&bp, &physical);
+            }
+            Err(e) if e.kind() == ErrorKind::NoSpace && psize > self.alloc.min_alloc() => {
+                add(&self.stats.gangs, 1);
+                self.place_gang(&write, &mut bp, placed)?;
+            }
+            Err(e) => return Err(e.within(format!("block {}", request.bookmark))),
+        }
+        Ok(bp)
+    }
+
+    /// Writes to the places of `old`. Answers false when a gang's headers cannot be read any more:
+    /// then the block needs new places.
+    fn rewrite(
+        &self,
+        old: &BlkPtrPhys,
+        write: &GangWrite<'_>,
+        bookmark: &Bookmark,
+        bp: &mut BlkPtrPhys,
+        placed: &mut Placed,
+    ) -> Result<bool> {
+        if old.is_gang() {
+            let Ok(tree) = self.gang_tree(old, bookmark) else {
+                return Ok(false);
+            };
+            bp.dva = old.dva;
+            self.rewrite_gang(&tree, write, 0, placed);
+        } else {
+            bp.dva = old.dva;
+            placed.write_all(bp, write.physical);
+        }
+        Ok(true)
+    }
+
+    fn write_waves(
+        &self,
+        txg: Txg,
+        requests: Vec<WriteRequest>,
+        allocated: &mut Vec<DvaPhys>,
+    ) -> Result<Vec<BlkPtrPhys>> {
+        let mut bps = Vec::with_capacity(requests.len());
+        let flight = self.issuer.flight();
+        let mut rest = &requests[..];
+        let mut placing = Ok(());
+        while !rest.is_empty() && placing.is_ok() {
+            let (wave, after) = rest.split_at(wave_len(rest));
+            let mut placed = Placed::default();
+            for (request, encoded) in wave.iter().zip(self.encode_wave(txg, wave)) {
+                match self.place(txg, request, encoded, &mut placed) {
+                    Ok(bp) => bps.push(bp),
+                    Err(error) => {
+                        placing = Err(error);
+                        break;
+                    }
+                }
+            }
+            allocated.append(&mut placed.allocated);
+            if placing.is_ok() {
+                flight.submit(placed.writes, !after.is_empty());
+            }
+            rest = after;
+        }
+        let written = flight.wait();
+        placing.and(written)?;
+        Ok(bps)
+    }
+}
+
+impl Placed {
+    fn write_all(&mut self, bp: &BlkPtrPhys, physical: &Physical) {
+        let writes = bp
+            .dvas()
+            .map(|dva| Write::new(&dva, &physical.buf, 0, physical.psize));
+        self.writes.extend(writes);
+    }
+}
+
+/// How many requests form the next wave; at least one.
+fn wave_len(requests: &[WriteRequest]) -> usize {
+    let mut bytes = 0;
+    let full = requests.iter().take(WAVE_REQUESTS).take_while(|r| {
+        bytes += r.data.len();
+        bytes <= WAVE_BYTES
+    });
+    full.count().max(1)
+}
+
+/// Cuts a wave into pieces of work for one core.
+fn chunks(wave: &[WriteRequest]) -> Vec<&[WriteRequest]> {
+    let mut chunks = Vec::new();
+    let (mut start, mut bytes) = (0, 0);
+    for (i, request) in wave.iter().enumerate() {
+        bytes += request.data.len();
+        if bytes >= CHUNK_BYTES {
+            chunks.push(&wave[start..=i]);
+            (start, bytes) = (i + 1, 0);
+        }
+    }
+    if start < wave.len() {
+        chunks.push(&wave[start..]);
+    }
+    chunks
+}
+
+fn may_rewrite(old: &BlkPtrPhys, txg: Txg, write: &GangWrite<'_>) -> bool {
+    !old.is_hole()
+        && !old.is_embedded()
+        && !old.is_dedup()
+        && old.birth() == txg
+        && old.physical_birth() == txg
+        && old.psize() == write.physical.psize as u64
+        && (old.is_gang() || old.ndvas() == write.copies)
+}
+
+impl BlockStore for Pipeline {
+    fn read(&self, bp: &BlkPtrPhys, bookmark: &Bookmark) -> Result<Buf> {
+        self.read_logical(bp, bookmark, false)
+    }
+
+    fn write_batch(&self, txg: Txg, requests: Vec<WriteRequest>) -> Result<Vec<BlkPtrPhys>> {
+        let mut allocated = Vec::new();
+        let result = self.write_waves(txg, requests, &mut allocated);
+        if result.is_err() {
+            for dva in &allocated {
+                self.alloc.unallocate(txg, dva);
+            }
+        }
+        result
+    }
+
+    #[doc(alias = "zio_free_sync")]
+    fn free(&self, txg: Txg, bp: &BlkPtrPhys) {
+        let bookmark = Bookmark::default();
+        match self.segments(bp, &bookmark) {
+            Ok(segments) => segments.iter().for_each(|dva| self.alloc.free(txg, dva)),
+            Err(_) => add(&self.stats.leaked_gangs, 1),
+        }
+    }
+}
+
+impl LogStore for Pipeline {
+    fn alloc_log(
+        &self,
+        txg: Txg,
+        size: u64,
+        checksum: ChecksumType,
+        verifier: [u64; 4],
+        near: Option<&BlkPtrPhys>,
+    ) -> Result<BlkPtrPhys> {
+        let mut bp = log::new_bp(txg, size, checksum, verifier);
+        let hint = Hint {
+            near: near.and_then(|bp| bp.dvas().next()),
+            ..Hint::default()
+        };
+        let dvas = self.alloc.allocate(txg, AllocClass::Log, size, 1, &hint)?;
+        for (i, dva) in dvas.iter().enumerate() {
+            bp.set_dva(i, dva);
+        }
+        Ok(bp)
+    }
+
+    fn write_log(&self, bp: &BlkPtrPhys, mut data: Buf, bookmark: &Bookmark) -> Result<()> {
+        let psize = bp.psize() as usize;
+        assert_eq!(data.len(), psize, "length of log block {bookmark}");
+        eck::seal_log(bp, data.make_mut());
+        let writes = bp.dvas().map(|dva| Write::new(&dva, &data, 0, psize));
+        let flight = self.issuer.flight();
+        flight.submit(writes.collect(), false);
+        flight.wait()
+    }
+
+    fn read_log(&self, bp: &BlkPtrPhys, bookmark: &Bookmark) -> Result<Buf> {
+        self.read_log_block(bp, bookmark)
+    }
+
+    fn claim(&self, txg: Txg, bp: &BlkPtrPhys) -> Result<()> {
+        for dva in self.segments(bp, &Bookmark::default())? {
+            self.alloc.claim(txg, &dva)?;
+        }
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.vdevs.flush()
+    }
+}

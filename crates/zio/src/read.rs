@@ -1,0 +1,309 @@
+//! Reading: DVA choice, verification, self-healing, decompression.
+//!
+//! # What it is
+//! A copy counts only if it matches the checksum in the pointer. Below a DVA the vdev tries its
+//! own copies (mirror sides, parity); above, the DVAs are tried one after the other, and those
+//! that failed are written again from the one that did not.
+//!
+//! # Source
+//! OpenZFS `module/zfs/zio.c` (`zio_read_bp_init`, `zio_checksum_verify`, `zfs_blkptr_verify`),
+//! `module/zfs/zio_checksum.c` (`zio_checksum_error`), `module/zfs/vdev_mirror.c` (ditto blocks).
+
+use base::{BlockBuf, Buf, Context, Error, ErrorKind, Result, SPA_MAXBLOCKSIZE, align_up};
+use phys::{BlkPtrPhys, ChecksumType, CompressType, DvaPhys, ObjectType};
+
+use crate::pipeline::{PhysicalReport, Pipeline};
+use crate::{Bookmark, ScrubReport, eck, embedded};
+
+/// Refuses pointers that no correct writer writes.
+#[doc(alias = "zfs_blkptr_verify")]
+fn check_bp(bp: &BlkPtrPhys) -> Result<(ChecksumType, CompressType)> {
+    let checksum = ChecksumType::try_from(bp.checksum())?;
+    let compress = CompressType::try_from(bp.compress())?;
+    if matches!(
+        checksum,
+        ChecksumType::Inherit
+            | ChecksumType::On
+            | ChecksumType::Label
+            | ChecksumType::GangHeader
+            | ChecksumType::NoParity
+    ) {
+        return Err(Error::corrupt(format!("block pointer has checksum {checksum}")));
+    }
+    if compress != CompressType::Off && !compress.is_compressed() {
+        return Err(Error::corrupt(format!("block pointer has compression {compress}")));
+    }
+    let (lsize, psize) = (bp.lsize(), bp.psize());
+    if lsize > SPA_MAXBLOCKSIZE || psize > lsize {
+        return Err(Error::corrupt(format!("block pointer has lsize {lsize}, psize {psize}")));
+    }
+    if compress == CompressType::Off && psize != lsize {
+        let what = format!("uncompressed block pointer has lsize {lsize}, psize {psize}");
+        return Err(Error::corrupt(what));
+    }
+    if bp.ndvas() == 0 {
+        return Err(Error::corrupt("block pointer has no valid dva"));
+    }
+    if !bp.is_little_endian() {
+        let what = "block was written by a big-endian host";
+        return Err(Error::new(ErrorKind::Unsupported, what));
+    }
+    Ok((checksum, compress))
+}
+
+impl Pipeline {
+    /// Whether the physical `bytes` are what `bp` asks for.
+    #[doc(alias = "zio_checksum_error")]
+    pub(crate) fn verify(&self, kind: ChecksumType, bp: &BlkPtrPhys, bytes: &[u8]) -> bool {
+        match kind {
+            ChecksumType::Off => true,
+            ChecksumType::Zilog | ChecksumType::Zilog2 => eck::verify(kind, bp, bytes),
+            _ => {
+                let have = self.checksums.digest(kind, bytes);
+                let want = bp.cksum_words();
+                let objset = bp.object_type() == ObjectType::OBJSET.raw();
+                if bp.uses_crypt() && !objset {
+                    checksum::with_mac(kind, &have, [want[2], want[3]]) == want
+                } else {
+                    have == want
+                }
+            }
+        }
+    }
+
+    /// The bytes as they are stored, verified: still compressed, still encrypted.
+    ///
+    /// # Errors
+    /// As [`BlockStore::read`](crate::BlockStore::read).
+    pub fn read_raw(&self, bp: &BlkPtrPhys, bookmark: &Bookmark) -> Result<Buf> {
+        assert!(!bp.is_hole() && !bp.is_embedded(), "no bytes are stored for {bookmark}");
+        let physical = self.read_physical(bp, bookmark)?;
+        let psize = bp.psize() as usize;
+        if physical.len() == psize {
+            return Ok(physical.share());
+        }
+        Ok(Buf::copy_of(&physical[..psize]))
+    }
+
+    /// At least psize bytes, verified.
+    fn read_physical(&self, bp: &BlkPtrPhys, bookmark: &Bookmark) -> Result<BlockBuf> {
+        self.stats.count_read(bp.psize());
+        let physical = if bp.is_gang() {
+            check_bp(bp).and_then(|_| self.read_gang(bp, bookmark))
+        } else {
+            self.read_simple(bp)
+        };
+        physical.within(|| format!("block {bookmark}"))
+    }
+
+    /// At least psize bytes of a block that is not a gang, verified.
+    pub(crate) fn read_simple(&self, bp: &BlkPtrPhys) -> Result<BlockBuf> {
+        let (checksum, _) = check_bp(bp)?;
+        let psize = bp.psize() as usize;
+        self.read_dvas(bp, psize, &|bytes: &[u8]| self.verify(checksum, bp, &bytes[..psize]))
+    }
+
+    /// Reads `size` bytes, rounded up to sectors, from the first DVA that verifies; repairs the
+    /// ones before it.
+    #[doc(alias = "vdev_mirror_io_start")]
+    pub(crate) fn read_dvas(
+        &self,
+        bp: &BlkPtrPhys,
+        size: usize,
+        verify: &dyn Fn(&[u8]) -> bool,
+    ) -> Result<BlockBuf> {
+        let mut bad: Vec<(DvaPhys, Error)> = Vec::new();
+        for dva in bp.dvas() {
+            let mut buf = self.sectors(&dva, size);
+            match self.vdevs.read(dva.vdev(), dva.offset(), &mut buf, verify) {
+                Ok(()) => {
+                    let failed: Vec<DvaPhys> = bad.iter().map(|(dva, _)| *dva).collect();
+                    self.heal(&failed, &buf[..size]);
+                    return Ok(buf);
+                }
+                Err(error) => bad.push((dva, error)),
+            }
+        }
+        Err(worst(bad))
+    }
+
+    fn sectors(&self, dva: &DvaPhys, size: usize) -> BlockBuf {
+        let sector = 1u64 << self.vdevs.ashift(dva.vdev());
+        BlockBuf::scratch(align_up(size as u64, sector) as usize)
+    }
+
+    /// Writes good bytes over bad copies. What cannot be repaired stays as it is.
+    fn heal(&self, bad: &[DvaPhys], good: &[u8]) -> u32 {
+        if !self.settings.heal {
+            return 0;
+        }
+        let mut healed = 0;
+        for dva in bad {
+            let mut data = self.sectors(dva, good.len());
+            data[..good.len()].copy_from_slice(good);
+            data[good.len()..].fill(0);
+            if self.vdevs.write(dva.vdev(), dva.offset(), &data).is_ok() {
+                healed += 1;
+                self.stats.count_heal();
+            }
+        }
+        healed
+    }
+
+    /// The logical bytes; `keyless` gives encrypted blocks as they are stored.
+    pub(crate) fn read_logical(
+        &self,
+        bp: &BlkPtrPhys,
+        bookmark: &Bookmark,
+        keyless: bool,
+    ) -> Result<Buf> {
+        if bp.is_hole() {
+            let lsize = bp.lsize();
+            if lsize > SPA_MAXBLOCKSIZE {
+                return Err(Error::corrupt(format!("hole {bookmark} has lsize {lsize}")));
+            }
+            return Ok(Buf::zeroed(lsize as usize));
+        }
+        if bp.is_embedded() {
+            return embedded::read(bp, bookmark);
+        }
+        if bp.is_encrypted() && !keyless {
+            let what = format!("block {bookmark} is encrypted");
+            return Err(Error::new(ErrorKind::Unsupported, what));
+        }
+        let physical = self.read_physical(bp, bookmark)?;
+        let psize = bp.psize() as usize;
+        let (_, compress) = check_bp(bp).within(|| format!("block {bookmark}"))?;
+        if compress == CompressType::Off {
+            return if physical.len() == psize {
+                Ok(physical.share())
+            } else {
+                Ok(Buf::copy_of(&physical[..psize]))
+            };
+        }
+        let mut data = BlockBuf::scratch(bp.lsize() as usize);
+        compress::decompress(compress, &physical[..psize], &mut data)
+            .within(|| format!("block {bookmark}"))?;
+        Ok(data.share())
+    }
+
+    /// As [`BlockStore::read`](crate::BlockStore::read), but encrypted blocks are answered as they
+    /// are stored instead of refused: the pointers in dnodes and indirect blocks are in the clear.
+    ///
+    /// # Errors
+    /// As `BlockStore::read`, without `Unsupported` for encryption.
+    #[doc(alias = "ZIO_FLAG_RAW_ENCRYPT")]
+    pub fn read_keyless(&self, bp: &BlkPtrPhys, bookmark: &Bookmark) -> Result<Buf> {
+        if bp.is_encrypted() && bp.compress() != CompressType::Off.raw() {
+            return self.read_raw(bp, bookmark);
+        }
+        self.read_logical(bp, bookmark, true)
+    }
+
+    /// A log block, without blaming a device if there is none.
+    pub(crate) fn read_log_block(&self, bp: &BlkPtrPhys, bookmark: &Bookmark) -> Result<Buf> {
+        let outer = || format!("log block {bookmark}");
+        if bp.is_hole() || bp.is_embedded() || bp.is_gang() || bp.is_encrypted() {
+            return self.read_logical(bp, bookmark, false);
+        }
+        let (checksum, compress) = check_bp(bp).within(outer)?;
+        if compress != CompressType::Off {
+            return Err(Error::corrupt(format!("compression is {compress}")).within(outer()));
+        }
+        let psize = bp.psize() as usize;
+        let mut bad = Vec::new();
+        for dva in bp.dvas() {
+            let mut buf = self.sectors(&dva, psize);
+            let verify = |bytes: &[u8]| self.verify(checksum, bp, &bytes[..psize]);
+            match self.vdevs.probe(dva.vdev(), dva.offset(), &mut buf, &verify) {
+                Ok(()) if buf.len() == psize => return Ok(buf.share()),
+                Ok(()) => return Ok(Buf::copy_of(&buf[..psize])),
+                Err(error) => bad.push((dva, error)),
+            }
+        }
+        Err(worst(bad).within(outer()))
+    }
+
+    /// Reads and checks every copy of a block and repairs the bad ones, as a scrub does.
+    ///
+    /// # Errors
+    /// `Checksum`, `Io` or `Corrupt` when no copy is good.
+    pub fn verify_physical(&self, bp: &BlkPtrPhys, bookmark: &Bookmark) -> Result<PhysicalReport> {
+        let mut report = PhysicalReport::default();
+        if bp.is_hole() || bp.is_embedded() {
+            return Ok(report);
+        }
+        let outer = || format!("block {bookmark}");
+        if bp.is_gang() {
+            check_bp(bp).within(outer)?;
+            let tree = self.gang_tree(bp, bookmark).within(outer)?;
+            let (mut headers, mut leaves) = (Vec::new(), Vec::new());
+            tree.headers(&mut headers);
+            tree.leaves(&mut leaves);
+            let size = crate::SPA_GANGBLOCKSIZE as usize;
+            for header in headers {
+                let verify = |bytes: &[u8]| {
+                    eck::verify(ChecksumType::GangHeader, &header, bytes)
+                        || eck::verify(ChecksumType::GangHeader, &header, &bytes[..size])
+                };
+                self.scrub_dvas(&header, size, &verify, &mut report)
+                    .within(outer)?;
+            }
+            for leaf in leaves {
+                self.scrub_simple(&leaf, &mut report).within(outer)?;
+            }
+        } else {
+            self.scrub_simple(bp, &mut report).within(outer)?;
+        }
+        Ok(report)
+    }
+
+    fn scrub_simple(&self, bp: &BlkPtrPhys, report: &mut PhysicalReport) -> Result<()> {
+        let (checksum, _) = check_bp(bp)?;
+        let psize = bp.psize() as usize;
+        let verify = |bytes: &[u8]| self.verify(checksum, bp, &bytes[..psize]);
+        self.scrub_dvas(bp, psize, &verify, report)
+    }
+
+    fn scrub_dvas(
+        &self,
+        bp: &BlkPtrPhys,
+        size: usize,
+        verify: &dyn Fn(&[u8]) -> bool,
+        report: &mut PhysicalReport,
+    ) -> Result<()> {
+        let mut good = None;
+        let mut failed = Vec::new();
+        for dva in bp.dvas() {
+            let mut buf = self.sectors(&dva, size);
+            report.bytes += buf.len() as u64;
+            match self.vdevs.scrub(dva.vdev(), dva.offset(), &mut buf, verify) {
+                Ok(ScrubReport { bad, repaired }) => {
+                    report.bad += bad;
+                    report.repaired += repaired;
+                    good.get_or_insert(buf);
+                }
+                Err(error) => failed.push((dva, error)),
+            }
+        }
+        report.bad += failed.len() as u32;
+        let Some(good) = good else {
+            return Err(worst(failed));
+        };
+        let failed: Vec<DvaPhys> = failed.iter().map(|(dva, _)| *dva).collect();
+        report.repaired += self.heal(&failed, &good[..size]);
+        Ok(())
+    }
+}
+
+/// The error that tells most: wrong bytes over no bytes.
+fn worst(errors: Vec<(DvaPhys, Error)>) -> Error {
+    let rank = |kind| match kind {
+        ErrorKind::Checksum => 2,
+        ErrorKind::Io => 1,
+        _ => 0,
+    };
+    let best = errors.into_iter().max_by_key(|(_, e)| rank(e.kind()));
+    let (dva, error) = best.expect("a pointer without DVAs was refused before");
+    error.within(format!("dva {dva}"))
+}
