@@ -1,1 +1,34 @@
-//! Providers: what a pool stands on
+//! Providers: what a pool stands on.
+//!
+//! # What it is
+//! A [`Provider`] is something with bytes at offsets: a size, a sector size, a physical sector
+//! ("stripe") and its alignment, and commands to read, write, delete and flush. Classes stack: most
+//! providers wrap another one. Here are
+//! - [`disk`]: files and block devices of the host,
+//! - [`mem`]: RAM disks,
+//! - [`part`]: a range of another provider,
+//! - [`fault`]: a provider that misbehaves on request and never forgets the right bytes,
+//! - [`powercut`]: RAM disks whose power can be cut after any command,
+//! - [`delay`]: a provider whose commands take a while.
+//!
+//! # Invariants
+//! 1. A write that was acknowledged is seen by every later read, but survives a loss of power only
+//!    if a flush that began after it has ended. Until then any part of it may be lost, sector by
+//!    sector, and in any order.
+//! 2. Offsets and lengths are multiples of the sector size; a provider refuses others.
+//! 3. A deleted range reads as anything: zeros, the old bytes, or a mix.
+//!
+//! # Source
+//! FreeBSD `sys/geom/geom.h` for the words; OpenZFS `module/os/linux/zfs/vdev_disk.c` and
+//! `module/zfs/vdev_file.c` for what a pool asks of a provider.
+
+pub mod delay;
+pub mod disk;
+pub mod fault;
+pub mod mem;
+pub mod part;
+pub mod powercut;
+mod provider;
+mod sparse;
+
+pub use provider::{Bio, BioData, BioOp, DoneFn, Provider, check_range};

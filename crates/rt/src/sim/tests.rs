@@ -27,7 +27,7 @@ fn brawl(seed: u64) -> Vec<(u64, usize, u64)> {
                     for _ in 0..20 {
                         let random = random_u64();
                         log.lock().push((now_ns(), n, random));
-                        if random % 3 == 0 {
+                        if random.is_multiple_of(3) {
                             sleep_ns(random % MS);
                         } else {
                             yield_now();

@@ -1,0 +1,252 @@
+//! Files and block devices of the host.
+//!
+//! # Concurrency
+//! Every command is one system call on a shared descriptor at a given offset; no lock of ours.
+//! Against other programs a writer holds an exclusive `flock`, a reader a shared one; a block
+//! device is also opened with `O_EXCL`, which fails while it is mounted, or held by the kernel's
+//! ZFS, by LVM or by a RAID.
+//!
+//! # Why not simpler
+//! POSIX record locks (`fcntl`) would be lost as soon as any descriptor of the file is closed
+//! anywhere in the process; `flock` belongs to the open file.
+
+use std::io::IoSlice;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use base::{Context, Error, ErrorKind, Result};
+use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::{Provider, check_range};
+
+mod ioctl;
+
+/// What a provider is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenMode {
+    /// Reading what others may be writing at the same time: for looking at labels.
+    Inspect,
+    /// Reading while nobody writes.
+    ReadOnly,
+    /// Reading and writing, alone.
+    ReadWrite,
+}
+
+/// The sector size that a file pretends to have.
+const FILE_SECTOR_BYTES: u32 = 512;
+/// The most pieces in one vectored write (`IOV_MAX`).
+const PIECES_MAX: usize = 1024;
+
+struct Disk {
+    name: String,
+    path: PathBuf,
+    fd: OwnedFd,
+    mode: OpenMode,
+    shape: Shape,
+    is_block_device: bool,
+}
+
+/// What a device says about itself.
+struct Shape {
+    mediasize: u64,
+    sectorsize: u32,
+    stripesize: u32,
+    stripeoffset: u32,
+    is_rotational: bool,
+}
+
+/// Opens a file or a block device.
+///
+/// # Errors
+/// [`ErrorKind::Busy`] if someone else uses it; [`ErrorKind::InvalidInput`] if it is neither a file
+/// nor a block device; what the host says otherwise.
+pub fn open(path: &Path, mode: OpenMode) -> Result<Arc<dyn Provider>> {
+    let name = path.display().to_string();
+    open_disk(path, mode, &name)
+        .map(|disk| Arc::new(disk) as Arc<dyn Provider>)
+        .within(|| &name)
+}
+
+fn open_disk(path: &Path, mode: OpenMode, name: &str) -> Result<Disk> {
+    let stat = rustix::fs::stat(path).map_err(from_errno)?;
+    let file_type = FileType::from_raw_mode(stat.st_mode);
+    let is_block_device = file_type == FileType::BlockDevice;
+    if !is_block_device && file_type != FileType::RegularFile {
+        return Err(Error::invalid("neither a file nor a block device"));
+    }
+    let writes = mode == OpenMode::ReadWrite;
+    let mut flags = OFlags::CLOEXEC | if writes { OFlags::RDWR } else { OFlags::RDONLY };
+    if is_block_device && writes {
+        flags |= OFlags::EXCL;
+    }
+    let fd = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| match errno {
+        Errno::BUSY => Error::new(
+            ErrorKind::Busy,
+            "device in use (mounted, or in another pool)",
+        ),
+        errno => from_errno(errno),
+    })?;
+    lock(&fd, mode)?;
+    let shape = if is_block_device {
+        ioctl::device_shape(&fd, stat.st_rdev)?
+    } else {
+        Shape {
+            mediasize: u64::try_from(rustix::fs::fstat(&fd).map_err(from_errno)?.st_size)
+                .unwrap_or(0),
+            sectorsize: FILE_SECTOR_BYTES,
+            stripesize: FILE_SECTOR_BYTES,
+            stripeoffset: 0,
+            is_rotational: false,
+        }
+    };
+    Ok(Disk {
+        name: name.to_owned(),
+        path: path.to_owned(),
+        fd,
+        mode,
+        shape,
+        is_block_device,
+    })
+}
+
+fn lock(fd: &OwnedFd, mode: OpenMode) -> Result<()> {
+    let operation = match mode {
+        OpenMode::Inspect => return Ok(()),
+        OpenMode::ReadOnly => FlockOperation::NonBlockingLockShared,
+        OpenMode::ReadWrite => FlockOperation::NonBlockingLockExclusive,
+    };
+    rustix::fs::flock(fd, operation).map_err(|errno| match errno {
+        Errno::WOULDBLOCK => Error::new(ErrorKind::Busy, "device in use by another program"),
+        errno => from_errno(errno),
+    })
+}
+
+fn from_errno(errno: Errno) -> Error {
+    Error::from(std::io::Error::from(errno))
+}
+
+impl Disk {
+    fn error(&self, errno: Errno, what: &str, offset: u64) -> Error {
+        if errno == Errno::NOSPC {
+            let context = format!(
+                "{}: the file system that holds it is full",
+                self.path.display()
+            );
+            return Error::new(ErrorKind::NoSpace, context);
+        }
+        from_errno(errno).within(format_args!("{}: {what} at {offset}", self.name))
+    }
+
+    fn check_writable(&self) -> Result<()> {
+        if self.mode == OpenMode::ReadWrite {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::ReadOnly,
+            format!("{}: opened for reading", self.name),
+        ))
+    }
+
+    /// Writes some of the pieces; returns how many bytes.
+    fn write_some(&self, offset: u64, pieces: &[IoSlice<'_>]) -> Result<usize> {
+        let pieces = &pieces[..pieces.len().min(PIECES_MAX)];
+        loop {
+            match rustix::io::pwritev(&self.fd, pieces, offset) {
+                Ok(0) => return Err(self.error(Errno::IO, "write past the end", offset)),
+                Ok(written) => return Ok(written),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(self.error(errno, "write", offset)),
+            }
+        }
+    }
+
+    fn punch_hole(&self, offset: u64, len: u64) -> rustix::io::Result<()> {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        rustix::fs::fallocate(&self.fd, flags, offset, len)
+    }
+}
+
+impl Provider for Disk {
+    fn name(&self) -> &str {
+        &self.name
+    }
+    fn mediasize(&self) -> u64 {
+        self.shape.mediasize
+    }
+    fn sectorsize(&self) -> u32 {
+        self.shape.sectorsize
+    }
+    fn stripesize(&self) -> u32 {
+        self.shape.stripesize
+    }
+    fn stripeoffset(&self) -> u32 {
+        self.shape.stripeoffset
+    }
+    fn is_rotational(&self) -> bool {
+        self.shape.is_rotational
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        check_range(self, offset, buf.len() as u64)?;
+        let mut done = 0;
+        while done < buf.len() {
+            let at = offset + done as u64;
+            match rustix::io::pread(&self.fd, &mut buf[done..], at) {
+                Ok(0) => return Err(self.error(Errno::IO, "read past the end", at)),
+                Ok(read) => done += read,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(self.error(errno, "read", at)),
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
+        self.write_vectored(offset, &[data])
+    }
+
+    fn write_vectored(&self, offset: u64, pieces: &[&[u8]]) -> Result<()> {
+        let len: usize = pieces.iter().map(|piece| piece.len()).sum();
+        check_range(self, offset, len as u64)?;
+        self.check_writable()?;
+        let mut slices: Vec<_> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
+        let mut rest = slices.as_mut_slice();
+        let mut done = 0;
+        while done < len {
+            let written = self.write_some(offset + done as u64, rest)?;
+            IoSlice::advance_slices(&mut rest, written);
+            done += written;
+        }
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<()> {
+        if self.mode != OpenMode::ReadWrite {
+            return Ok(());
+        }
+        rustix::fs::fdatasync(&self.fd).map_err(|errno| self.error(errno, "flush", 0))
+    }
+
+    fn delete(&self, offset: u64, len: u64) -> Result<()> {
+        check_range(self, offset, len)?;
+        self.check_writable()?;
+        let result = if self.is_block_device {
+            ioctl::discard(&self.fd, offset, len)
+        } else {
+            self.punch_hole(offset, len)
+        };
+        match result {
+            Ok(()) => Ok(()),
+            Err(Errno::OPNOTSUPP | Errno::NOTTY) => Err(Error::new(
+                ErrorKind::Unsupported,
+                format!("{}: has no delete", self.name),
+            )),
+            Err(errno) => Err(self.error(errno, "delete", offset)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,50 @@
+//! What only an ioctl or sysfs knows about a block device.
+
+use std::os::fd::OwnedFd;
+
+use base::Result;
+use rustix::ioctl::{Getter, Setter, ioctl, opcode};
+
+use super::{Shape, from_errno};
+
+/// `BLKGETSIZE64`: the size in bytes.
+const BLKGETSIZE64: rustix::ioctl::Opcode = opcode::read::<usize>(0x12, 114);
+/// `BLKDISCARD`: offset and length in bytes.
+const BLKDISCARD: rustix::ioctl::Opcode = opcode::none(0x12, 119);
+/// `BLKALIGNOFF`: where the first physical sector begins; -1 if the device cannot be aligned.
+const BLKALIGNOFF: rustix::ioctl::Opcode = opcode::none(0x12, 122);
+
+pub(super) fn device_shape(fd: &OwnedFd, device: u64) -> Result<Shape> {
+    // SAFETY: BLKGETSIZE64 stores one u64.
+    let mediasize = unsafe { ioctl(fd, Getter::<BLKGETSIZE64, u64>::new()) };
+    // SAFETY: BLKALIGNOFF stores one int.
+    let align = unsafe { ioctl(fd, Getter::<BLKALIGNOFF, i32>::new()) };
+    let sectorsize = rustix::fs::ioctl_blksszget(fd).map_err(from_errno)?;
+    let physical = rustix::fs::ioctl_blkpbszget(fd).unwrap_or(sectorsize);
+    Ok(Shape {
+        mediasize: mediasize.map_err(from_errno)?,
+        sectorsize,
+        stripesize: physical.max(sectorsize),
+        stripeoffset: align
+            .ok()
+            .and_then(|offset| u32::try_from(offset).ok())
+            .unwrap_or(0),
+        is_rotational: is_rotational(device),
+    })
+}
+
+pub(super) fn discard(fd: &OwnedFd, offset: u64, len: u64) -> rustix::io::Result<()> {
+    // SAFETY: BLKDISCARD reads two u64.
+    unsafe { ioctl(fd, Setter::<BLKDISCARD, [u64; 2]>::new([offset, len])) }
+}
+
+/// Asks sysfs; a partition's queue is that of the disk above it.
+fn is_rotational(device: u64) -> bool {
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    ["queue/rotational", "../queue/rotational"]
+        .iter()
+        .find_map(|file| {
+            std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/{file}")).ok()
+        })
+        .is_some_and(|text| text.trim() == "1")
+}
