@@ -6,12 +6,15 @@
 //! of message we are, and the plain block is added to the result to make the next chaining value.
 //! A MAC is four such chains: the key, the configuration, the message, and the output.
 //!
+//! # Why not simpler
+//! The `threefish` crate has the cipher, but its loops over arrays of subkeys reach 0.23 GB/s
+//! where this one, whose indices the compiler knows, reaches 0.6.
+//!
 //! # Source
-//! The Skein hash function family, version 1.3 (2010), sections 3.4, 3.5 and 4.3; OpenZFS
+//! The Skein hash function family, version 1.3 (2010), sections 3.3 to 3.5 and 4.3; OpenZFS
 //! module/zfs/skein_zfs.c, which asks for 256 bits of output under a 32-byte key.
 
 use crate::{Salt, Words};
-use threefish::Threefish512;
 
 const BLOCK_BYTES: usize = 64;
 /// Bits of output, as the configuration block says them.
@@ -20,6 +23,20 @@ const OUTPUT_BITS: u64 = 256;
 const SCHEMA: u64 = 0x0000_0001_3341_4853;
 /// The configuration is 32 bytes: schema, output bits, tree parameters (none), reserved.
 const CONFIG_BYTES: usize = 32;
+
+/// C240: what the words of a key and its parity word add up to, by exclusive or.
+const KEY_PARITY: u64 = 0x1bd1_1bda_a9fc_1a22;
+/// Rotations of the four pairs in each of eight rounds.
+const ROTATIONS: [[u32; 4]; 8] = [
+    [46, 36, 19, 37],
+    [33, 27, 14, 42],
+    [17, 49, 36, 39],
+    [44, 9, 54, 56],
+    [39, 30, 34, 24],
+    [13, 50, 10, 17],
+    [25, 29, 39, 43],
+    [8, 35, 56, 22],
+];
 
 const FIRST: u64 = 1 << 62;
 const FINAL: u64 = 1 << 63;
@@ -93,9 +110,63 @@ fn chain(mut value: Chain, kind: Kind, bytes: &[u8]) -> Chain {
 fn absorb(value: &Chain, block: &[u8; BLOCK_BYTES], tweak: [u64; 2]) -> Chain {
     let (words, _) = block.as_chunks::<8>();
     let plain: Chain = std::array::from_fn(|i| u64::from_le_bytes(words[i]));
-    let mut state = plain;
-    Threefish512::new_with_tweak_u64(value, &tweak).encrypt_block_u64(&mut state);
-    std::array::from_fn(|i| state[i] ^ plain[i])
+    let cipher = threefish512(value, tweak, plain);
+    std::array::from_fn(|i| cipher[i] ^ plain[i])
+}
+
+/// Threefish-512: 72 rounds, a subkey before every fourth and after the last.
+fn threefish512(key: &Chain, tweak: [u64; 2], plain: Chain) -> Chain {
+    let parity = key.iter().fold(KEY_PARITY, |parity, word| parity ^ word);
+    let schedule = Schedule {
+        key: std::array::from_fn(|i| key.get(i).copied().unwrap_or(parity)),
+        tweak: [tweak[0], tweak[1], tweak[0] ^ tweak[1]],
+    };
+    let s = &schedule;
+    let v = eight_rounds::<2>(s, eight_rounds::<1>(s, eight_rounds::<0>(s, plain)));
+    let v = eight_rounds::<5>(s, eight_rounds::<4>(s, eight_rounds::<3>(s, v)));
+    let v = eight_rounds::<8>(s, eight_rounds::<7>(s, eight_rounds::<6>(s, v)));
+    s.add_subkey(18, v)
+}
+
+/// Key and tweak, each with its parity word.
+struct Schedule {
+    key: [u64; 9],
+    tweak: [u64; 3],
+}
+
+impl Schedule {
+    #[inline(always)]
+    fn add_subkey(&self, number: usize, v: Chain) -> Chain {
+        let mut v: Chain =
+            std::array::from_fn(|i| v[i].wrapping_add(self.key[(number + i) % self.key.len()]));
+        v[5] = v[5].wrapping_add(self.tweak[number % 3]);
+        v[6] = v[6].wrapping_add(self.tweak[(number + 1) % 3]);
+        v[7] = v[7].wrapping_add(number as u64);
+        v
+    }
+}
+
+/// The `N`th time that all eight rows of rotations are used; `N` is known to the compiler, so
+/// that no index is computed at run time.
+#[inline(always)]
+fn eight_rounds<const N: usize>(schedule: &Schedule, v: Chain) -> Chain {
+    let v = ROTATIONS[..4]
+        .iter()
+        .fold(schedule.add_subkey(2 * N, v), round);
+    ROTATIONS[4..]
+        .iter()
+        .fold(schedule.add_subkey(2 * N + 1, v), round)
+}
+
+/// Mixes the four pairs of words, then moves the words around.
+#[inline(always)]
+fn round(v: Chain, rotations: &[u32; 4]) -> Chain {
+    let mixed = |pair: usize| {
+        let sum = v[2 * pair].wrapping_add(v[2 * pair + 1]);
+        (sum, v[2 * pair + 1].rotate_left(rotations[pair]) ^ sum)
+    };
+    let [(a, b), (c, d), (e, f), (g, h)] = [mixed(0), mixed(1), mixed(2), mixed(3)];
+    [c, b, e, h, g, f, a, d]
 }
 
 #[cfg(test)]
