@@ -1,1 +1,45 @@
-//! ZAP objects: names to values
+//! ZAP objects: names to values, the directories and dictionaries of a pool.
+//!
+//! # What it is
+//! A ZAP maps names (or arrays of words) to arrays of integers. It begins as a [micro](micro) ZAP
+//! of one block and becomes a [fat](fat) ZAP, an extendible hash table, when a name is too long, a
+//! value is not one 64-bit integer, or the block is full. [`Zap`] hides the difference; the
+//! functions of this module do one thing to an object by its number.
+//!
+//! ```text
+//! Zap (handle)  lock, micro or fat          Cursor  position in hash order
+//!   micro       one block of 64-byte entries
+//!   fat         header, pointer table  ->  leaf  chunks in a block
+//! ```
+//!
+//! # Invariants
+//! 1. The hash of a name depends on the object's salt only, and stays when a ZAP becomes fat.
+//! 2. ZAPs with normalisation flags are refused with `Unsupported`.
+//!
+//! # Source
+//! OpenZFS `module/zfs/zap.c`, `zap_impl.c`, `zap_micro.c`, `zap_fat.c`, `zap_leaf.c` @be7657e3.
+
+mod create;
+mod cursor;
+mod fat;
+mod handle;
+mod hash;
+mod key;
+mod leaf;
+mod micro;
+mod object;
+mod value;
+
+#[cfg(test)]
+mod tests;
+
+pub use create::{NewZap, create, create_claim, create_link, create_with, destroy};
+pub use cursor::Cursor;
+pub use handle::{Entry, Stats, Zap};
+pub use hash::{CRC64_TABLE, crc64};
+pub use key::Key;
+pub use object::{
+    add, add_u64, contains, count, increment, iter, lookup, lookup_str, lookup_u64, remove,
+    remove_if_present, update, update_str, update_u64,
+};
+pub use value::{Flags, Integer, MAX_LONG_NAME_BYTES, MAX_NAME_BYTES, MAX_VALUE_BYTES};

@@ -1,0 +1,212 @@
+//! Micro ZAPs: one block of 64-byte entries, for short names with one 64-bit value each.
+//!
+//! # What it is
+//! An object starts as a micro ZAP of 512 bytes and grows by 512 bytes whenever it is full, up to
+//! [`MICRO_MAX_BYTES`]. The block is an unordered array; [`MicroIndex`] is the order by hash that
+//! look-ups and cursors need, built from the block when the object is first used.
+//!
+//! # On disk
+//! ```text
+//! OFFSET  SIZE  FIELD
+//! 0       8     mz_block_type, 0x8000000000000003
+//! 8       8     mz_salt, never 0
+//! 16      8     mz_normflags
+//! 24      40    zero
+//! 64*k    64    entry k-1: value (8), collision differentiator (4), zero (2), name (50, NUL ends)
+//! ```
+//! An entry whose name is empty is free.
+//!
+//! # Invariants
+//! 1. (hash, differentiator) is unique, and the differentiator below 65536.
+//! 2. A name has at most 49 bytes.
+//!
+//! # Source
+//! OpenZFS `module/zfs/zap_micro.c`, `include/sys/zap_impl.h`.
+
+use std::collections::BTreeMap;
+
+use base::{Error, Result, SPA_OLD_MAXBLOCKSIZE};
+use zerocopy::FromBytes;
+use zerocopy::little_endian::{U32, U64};
+
+use crate::leaf::{array_chunks, chunks_of_block};
+use crate::value::{Flags, hash_name};
+
+/// `ZBT_MICRO`.
+pub(crate) const BLOCK_TYPE_MICRO: u64 = (1 << 63) + 3;
+/// `MZAP_ENT_LEN`.
+const ENTRY_BYTES: usize = 64;
+/// `MZAP_NAME_LEN`: room for a name and its NUL.
+pub(crate) const NAME_BYTES: usize = ENTRY_BYTES - 8 - 4 - 2;
+/// `zap_micro_max_size`: a micro ZAP that would grow beyond this becomes a fat one.
+pub(crate) const MICRO_MAX_BYTES: u64 = SPA_OLD_MAXBLOCKSIZE;
+/// The largest micro ZAP that anyone writes (`MZAP_MAX_SIZE`, feature `large_microzap`).
+const READ_MAX_BYTES: usize = 1 << 20;
+const AT_SALT: usize = 8;
+const AT_NORMFLAGS: usize = 16;
+const AT_CD: usize = 8;
+const AT_NAME: usize = 14;
+
+/// The entries of a micro ZAP in hash order.
+#[derive(Debug)]
+pub(crate) struct MicroIndex {
+    pub(crate) salt: u64,
+    /// (upper half of the hash, differentiator) to the index of the entry.
+    tree: BTreeMap<(u32, u32), u16>,
+    /// Where the search for a free entry starts.
+    alloc_next: usize,
+}
+
+/// One entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MicroEntry<'a> {
+    pub(crate) chunk: u16,
+    pub(crate) value: u64,
+    pub(crate) cd: u32,
+    pub(crate) name: &'a [u8],
+}
+
+impl MicroEntry<'_> {
+    pub(crate) fn hash(&self, salt: u64) -> u64 {
+        hash_name(self.name, salt, Flags::NONE)
+    }
+}
+
+/// Makes `block` an empty micro ZAP.
+pub(crate) fn init(block: &mut [u8], salt: u64) {
+    assert!(salt != 0, "a micro zap needs a salt");
+    block.fill(0);
+    put_u64(block, 0, BLOCK_TYPE_MICRO);
+    put_u64(block, AT_SALT, salt);
+}
+
+/// How many entries fit into a block.
+pub(crate) fn entries_of_block(len: usize) -> usize {
+    (len / ENTRY_BYTES).saturating_sub(1)
+}
+
+/// The entries in use, in block order.
+pub(crate) fn entries(block: &[u8]) -> impl Iterator<Item = MicroEntry<'_>> {
+    (0..entries_of_block(block.len()) as u16)
+        .map(|chunk| entry(block, chunk))
+        .filter(|entry| !entry.name.is_empty())
+}
+
+/// Entry `chunk`.
+pub(crate) fn entry(block: &[u8], chunk: u16) -> MicroEntry<'_> {
+    let at = at(chunk);
+    let name = &block[at + AT_NAME..at + ENTRY_BYTES];
+    let len = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
+    MicroEntry {
+        chunk,
+        value: field::<U64>(block, at).get(),
+        cd: field::<U32>(block, at + AT_CD).get(),
+        name: &name[..len],
+    }
+}
+
+/// Writes entry `chunk`.
+pub(crate) fn put_entry(block: &mut [u8], chunk: u16, name: &[u8], cd: u32, value: u64) {
+    assert!(name.len() < NAME_BYTES, "{} bytes in a micro zap name", name.len());
+    let at = at(chunk);
+    block[at..at + ENTRY_BYTES].fill(0);
+    put_u64(block, at, value);
+    block[at + AT_CD..at + AT_CD + 4].copy_from_slice(&U32::new(cd).to_bytes());
+    block[at + AT_NAME..at + AT_NAME + name.len()].copy_from_slice(name);
+}
+
+/// Changes the value of entry `chunk`.
+pub(crate) fn put_value(block: &mut [u8], chunk: u16, value: u64) {
+    put_u64(block, at(chunk), value);
+}
+
+/// Frees entry `chunk`.
+pub(crate) fn clear_entry(block: &mut [u8], chunk: u16) {
+    let at = at(chunk);
+    block[at..at + ENTRY_BYTES].fill(0);
+}
+
+impl MicroIndex {
+    /// Reads the whole block.
+    pub(crate) fn build(block: &[u8]) -> Result<MicroIndex> {
+        if block.len() > READ_MAX_BYTES || block.len() < 2 * ENTRY_BYTES {
+            return Err(Error::corrupt(format!("micro zap block of {} bytes", block.len())));
+        }
+        let salt = field::<U64>(block, AT_SALT).get();
+        crate::fat::refuse_normflags(field::<U64>(block, AT_NORMFLAGS).get())?;
+        let mut tree = BTreeMap::new();
+        for entry in entries(block) {
+            let half_hash = (entry.hash(salt) >> 32) as u32;
+            if tree.insert((half_hash, entry.cd), entry.chunk).is_some() {
+                return Err(Error::corrupt(format!("mze_cd {} is used twice", entry.cd)));
+            }
+        }
+        Ok(MicroIndex { salt, tree, alloc_next: 0 })
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.tree.len()
+    }
+
+    /// The entry called `name`.
+    pub(crate) fn find<'a>(&self, block: &'a [u8], name: &[u8]) -> Option<MicroEntry<'a>> {
+        let half_hash = self.half_hash(name);
+        self.tree
+            .range((half_hash, 0)..=(half_hash, u32::MAX))
+            .map(|(_, chunk)| entry(block, *chunk))
+            .find(|entry| entry.name == name)
+    }
+
+    /// The first entry at or after (`hash`, `cd`) and its hash.
+    pub(crate) fn find_closest(&self, hash: u64, cd: u32) -> Option<(u64, u16)> {
+        let from = ((hash >> 32) as u32, cd);
+        let ((half_hash, _), chunk) = self.tree.range(from..).next()?;
+        Some((u64::from(*half_hash) << 32, *chunk))
+    }
+
+    /// Whether the leaf of a fat ZAP could hold everything that shares `name`'s hash, and `name`.
+    pub(crate) fn fits_leaf(&self, name: &[u8], leaf_shift: u32) -> bool {
+        let half_hash = self.half_hash(name);
+        let equal = self.tree.range((half_hash, 0)..=(half_hash, u32::MAX)).count();
+        let per_entry = 1 + array_chunks(NAME_BYTES) + array_chunks(8);
+        chunks_of_block(leaf_shift) > (equal + 1) * per_entry
+    }
+
+    /// Chooses a free entry and a differentiator for `name`.
+    pub(crate) fn allocate(&mut self, block: &[u8], name: &[u8]) -> (u16, u32) {
+        let half_hash = self.half_hash(name);
+        let cd = (0..)
+            .find(|cd| !self.tree.contains_key(&(half_hash, *cd)))
+            .expect("fewer entries than differentiators");
+        let total = entries_of_block(block.len());
+        let chunk = (self.alloc_next..total)
+            .chain(0..self.alloc_next.min(total))
+            .find(|chunk| entry(block, *chunk as u16).name.is_empty())
+            .expect("the block was grown when its last entry was taken");
+        self.alloc_next = (chunk + 1) % total;
+        self.tree.insert((half_hash, cd), chunk as u16);
+        (chunk as u16, cd)
+    }
+
+    /// Forgets an entry.
+    pub(crate) fn remove(&mut self, name: &[u8], cd: u32) {
+        let half_hash = self.half_hash(name);
+        self.tree.remove(&(half_hash, cd));
+    }
+
+    fn half_hash(&self, name: &[u8]) -> u32 {
+        (hash_name(name, self.salt, Flags::NONE) >> 32) as u32
+    }
+}
+
+fn at(chunk: u16) -> usize {
+    ENTRY_BYTES * (usize::from(chunk) + 1)
+}
+
+fn field<T: FromBytes>(block: &[u8], at: usize) -> T {
+    T::read_from_bytes(&block[at..at + size_of::<T>()]).expect("the slice has the size of T")
+}
+
+fn put_u64(block: &mut [u8], at: usize, value: u64) {
+    block[at..at + 8].copy_from_slice(&U64::new(value).to_bytes());
+}
