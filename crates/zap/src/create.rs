@@ -8,8 +8,8 @@ use std::sync::Arc;
 use base::{ObjectId, Result, SPA_MINBLOCKSIZE};
 use dmu::{Dnode, NewObject, Objset, Tx};
 use phys::ObjectType;
+use phys::zap::FZAP_DEFAULT_BLOCK_SHIFT;
 
-use crate::fat::DEFAULT_BLOCK_SHIFT;
 use crate::handle::Zap;
 use crate::key::Key;
 use crate::value::Flags;
@@ -52,7 +52,7 @@ impl NewZap {
         assert!(self.type_.is_zap(), "object type \"{}\" is no zap", self.type_.name());
         let blksz = match (self.flags, self.block_shift) {
             (Flags::NONE, _) => SPA_MINBLOCKSIZE,
-            (_, 0) => 1 << DEFAULT_BLOCK_SHIFT,
+            (_, 0) => 1 << FZAP_DEFAULT_BLOCK_SHIFT,
             (_, shift) => 1 << shift,
         };
         NewObject {

@@ -33,22 +33,18 @@
 //! # Source
 //! OpenZFS `module/zfs/zap_fat.c`, `include/sys/zap_impl.h`.
 
+use std::mem::offset_of;
+
 use base::{BlkId, BlockBuf, Buf, Error, ErrorKind, Result};
 use dmu::{Dnode, Tx};
+use phys::zap::{ZAP_MAGIC, ZBT_HEADER, ZapPhys};
 use zerocopy::FromBytes;
 use zerocopy::little_endian::U64;
 
 use crate::leaf::{Fit, LOW_WATER_CHUNKS, Leaf, LeafEntry};
 use crate::value::{Flags, StoredKey, Value};
 
-/// `ZBT_HEADER`.
-pub(crate) const BLOCK_TYPE_HEADER: u64 = (1 << 63) + 1;
-/// `ZAP_MAGIC`.
-const ZAP_MAGIC: u64 = 0x2_F52A_B2AB;
-/// `fzap_default_block_shift`.
-pub(crate) const DEFAULT_BLOCK_SHIFT: u32 = 14;
-const AT_TABLE: usize = 16;
-const AT_FLAGS: usize = 96;
+const AT_TABLE: usize = offset_of!(ZapPhys, ptrtbl);
 
 /// `zap_table_phys`: where the pointer table is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -112,7 +108,7 @@ impl Header {
             return Err(Error::corrupt(format!("fat zap header block of {len} bytes")));
         }
         let [block_type, magic] = [word(block, 0), word(block, 8)];
-        if block_type != BLOCK_TYPE_HEADER || magic != ZAP_MAGIC {
+        if block_type != ZBT_HEADER || magic != ZAP_MAGIC {
             return Err(Error::corrupt(format!(
                 "zap_block_type is {block_type:#x} with zap_magic {magic:#x}"
             )));
@@ -173,7 +169,7 @@ impl Header {
     }
 
     fn store(&self, block: &mut [u8]) {
-        put_word(block, 0, BLOCK_TYPE_HEADER);
+        put_word(block, 0, ZBT_HEADER);
         put_word(block, 8, ZAP_MAGIC);
         let table = &self.table;
         let fields = [
@@ -204,7 +200,7 @@ impl Header {
     }
 }
 
-const _: () = assert!(AT_FLAGS == AT_TABLE + 8 * 10);
+const _: () = assert!(offset_of!(ZapPhys, flags) == AT_TABLE + 8 * 10);
 
 /// The index that the first `bits` of `hash` are (`ZAP_HASH_IDX`).
 fn hash_index(hash: u64, bits: u64) -> u64 {

@@ -13,13 +13,14 @@ use std::sync::Arc;
 use base::{BlkId, BlockBuf, Buf, Context, Error, ErrorKind, Result, SPA_MINBLOCKSIZE};
 use dmu::{Dnode, Objset, Tx};
 use phys::ObjectType;
+use phys::zap::{FZAP_DEFAULT_BLOCK_SHIFT, MZAP_NAME_LEN, ZBT_HEADER, ZBT_MICRO};
 use rt::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use zerocopy::FromBytes;
 use zerocopy::little_endian::U64;
 
-use crate::fat::{self, Fat, Header, IfPresent};
+use crate::fat::{Fat, Header, IfPresent};
 use crate::key::Key;
-use crate::micro::{self, BLOCK_TYPE_MICRO, MICRO_MAX_BYTES, MicroIndex};
+use crate::micro::{self, MICRO_MAX_BYTES, MicroIndex};
 use crate::value::{self, Flags, Integer, MAX_NAME_BYTES, StoredKey, Value};
 
 /// What all handles of one ZAP share; lives as long as its dnode is held.
@@ -116,8 +117,8 @@ enum Kind {
 fn kind_of(block: &[u8]) -> Result<Kind> {
     let prefix = U64::read_from_prefix(block).map(|(word, _)| word.get());
     match prefix.unwrap_or(0) {
-        BLOCK_TYPE_MICRO => Ok(Kind::Micro),
-        fat::BLOCK_TYPE_HEADER => Ok(Kind::Fat),
+        ZBT_MICRO => Ok(Kind::Micro),
+        ZBT_HEADER => Ok(Kind::Fat),
         other => Err(Error::corrupt(format!("zap_block_type is {other:#x}"))),
     }
 }
@@ -570,7 +571,7 @@ impl Zap {
         };
         let micro_index = index.as_mut().expect("called for micro zaps");
         StoredKey::new(key, micro_index.salt, Flags::NONE)?;
-        let (Some(single), true) = (value.single(), name.len() < micro::NAME_BYTES) else {
+        let (Some(single), true) = (value.single(), name.len() < MZAP_NAME_LEN) else {
             return self.upgrade(tx, index, block).map(|()| false);
         };
         match micro_index.find(&block, name).map(|entry| entry.chunk) {
@@ -582,7 +583,7 @@ impl Zap {
                 self.modify_first(tx, |block| micro::put_value(block, chunk, single))?;
                 Ok(true)
             }
-            None if !micro_index.fits_leaf(name, fat::DEFAULT_BLOCK_SHIFT) => {
+            None if !micro_index.fits_leaf(name, FZAP_DEFAULT_BLOCK_SHIFT) => {
                 self.upgrade(tx, index, block).map(|()| false)
             }
             None => {
@@ -598,9 +599,9 @@ impl Zap {
     /// Makes a micro ZAP fat; its salt, and so all hashes and cursors, stay.
     fn upgrade(&self, tx: &Tx, index: &mut Option<MicroIndex>, block: Buf) -> Result<()> {
         let salt = index.as_ref().expect("only a micro zap is upgraded").salt;
-        self.dnode.set_blksz(tx, 1 << fat::DEFAULT_BLOCK_SHIFT)?;
+        self.dnode.set_blksz(tx, 1 << FZAP_DEFAULT_BLOCK_SHIFT)?;
         *index = None;
-        let shift = fat::DEFAULT_BLOCK_SHIFT;
+        let shift = FZAP_DEFAULT_BLOCK_SHIFT;
         let mut fat = Fat::create(&self.dnode, tx, shift, salt, Flags::NONE)?;
         for entry in micro::entries(&block) {
             let key = StoredKey::new(&Key::Name(entry.name.into()), salt, Flags::NONE)?;

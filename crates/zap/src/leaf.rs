@@ -23,63 +23,45 @@
 //! # Source
 //! OpenZFS `module/zfs/zap_leaf.c`, `include/sys/zap_leaf.h`.
 
+use std::mem::offset_of;
 use std::ops::{Deref, DerefMut};
 
 use base::{Error, ErrorKind, Result};
+use phys::zap::{
+    CHAIN_END, ZAP_CHUNK_ARRAY, ZAP_CHUNK_ENTRY, ZAP_CHUNK_FREE, ZAP_LEAF_ARRAY_BYTES,
+    ZAP_LEAF_CHUNKSIZE, ZAP_LEAF_LOW_WATER, ZAP_LEAF_MAGIC, ZBT_LEAF, ZLF_ENTRIES_CDSORTED,
+    ZapLeafArrayPhys, ZapLeafEntryPhys, ZapLeafFreePhys, ZapLeafLayout, ZapLeafPhys, array_chunks,
+};
 use zerocopy::FromBytes;
 use zerocopy::little_endian::{U16, U32, U64};
 
 use crate::value::{StoredKey, Value};
 
-/// `ZBT_LEAF`.
-pub(crate) const BLOCK_TYPE_LEAF: u64 = 1 << 63;
-/// `ZAP_LEAF_MAGIC`.
-const LEAF_MAGIC: u32 = 0x02AB_1EAF;
-/// `ZAP_LEAF_CHUNKSIZE`.
-const CHUNK_BYTES: usize = 24;
-/// `ZAP_LEAF_ARRAY_BYTES`: what a chunk holds of a name or value.
-const ARRAY_BYTES: usize = CHUNK_BYTES - 3;
+const HEADER_BYTES: usize = size_of::<ZapLeafPhys>();
 /// `ZAP_LEAF_LOW_WATER`: with fewer free chunks than this the pointer table should grow.
-pub(crate) const LOW_WATER_CHUNKS: u16 = 20;
-/// `ZLF_ENTRIES_CDSORTED`.
-const FLAG_CD_SORTED: u8 = 1;
-const HEADER_BYTES: usize = 2 * CHUNK_BYTES;
-const CHAIN_END: u16 = 0xffff;
+pub(crate) const LOW_WATER_CHUNKS: u16 = ZAP_LEAF_LOW_WATER as u16;
 
-const CHUNK_FREE: u8 = 253;
-const CHUNK_ENTRY: u8 = 252;
-const CHUNK_ARRAY: u8 = 251;
+const AT_BLOCK_TYPE: usize = offset_of!(ZapLeafPhys, block_type);
+const AT_PREFIX: usize = offset_of!(ZapLeafPhys, prefix);
+const AT_MAGIC: usize = offset_of!(ZapLeafPhys, magic);
+const AT_NFREE: usize = offset_of!(ZapLeafPhys, nfree);
+const AT_NENTRIES: usize = offset_of!(ZapLeafPhys, nentries);
+const AT_PREFIX_LEN: usize = offset_of!(ZapLeafPhys, prefix_len);
+const AT_FREELIST: usize = offset_of!(ZapLeafPhys, freelist);
+const AT_FLAGS: usize = offset_of!(ZapLeafPhys, flags);
 
-// Header fields.
-const AT_BLOCK_TYPE: usize = 0;
-const AT_PREFIX: usize = 16;
-const AT_MAGIC: usize = 24;
-const AT_NFREE: usize = 28;
-const AT_NENTRIES: usize = 30;
-const AT_PREFIX_LEN: usize = 32;
-const AT_FREELIST: usize = 34;
-const AT_FLAGS: usize = 36;
-// Fields of an entry chunk.
-const AT_INTLEN: usize = 1;
-const AT_NEXT: usize = 2;
-const AT_NAME_CHUNK: usize = 4;
-const AT_NAME_NUMINTS: usize = 6;
-const AT_VALUE_CHUNK: usize = 8;
-const AT_VALUE_NUMINTS: usize = 10;
-const AT_CD: usize = 12;
-const AT_HASH: usize = 16;
-// The link of an array or free chunk.
-const AT_LINK: usize = 22;
+const AT_INTLEN: usize = offset_of!(ZapLeafEntryPhys, value_intlen);
+const AT_NEXT: usize = offset_of!(ZapLeafEntryPhys, next);
+const AT_NAME_CHUNK: usize = offset_of!(ZapLeafEntryPhys, name_chunk);
+const AT_NAME_NUMINTS: usize = offset_of!(ZapLeafEntryPhys, name_numints);
+const AT_VALUE_CHUNK: usize = offset_of!(ZapLeafEntryPhys, value_chunk);
+const AT_VALUE_NUMINTS: usize = offset_of!(ZapLeafEntryPhys, value_numints);
+const AT_CD: usize = offset_of!(ZapLeafEntryPhys, cd);
+const AT_HASH: usize = offset_of!(ZapLeafEntryPhys, hash);
 
-/// Chunks that `bytes` of name or value take.
-pub(crate) fn array_chunks(bytes: usize) -> usize {
-    bytes.div_ceil(ARRAY_BYTES)
-}
-
-/// Chunks in a leaf of `1 << shift` bytes (`ZAP_LEAF_NUMCHUNKS_BS`).
-pub(crate) const fn chunks_of_block(shift: u32) -> usize {
-    ((1 << shift) - 2 * (1 << (shift - 5))) / CHUNK_BYTES - 2
-}
+/// The link of an array or free chunk.
+const AT_LINK: usize = offset_of!(ZapLeafArrayPhys, next);
+const _: () = assert!(AT_LINK == offset_of!(ZapLeafFreePhys, next));
 
 /// What an entry chunk says (`zap_leaf_entry`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,11 +105,11 @@ impl<B: Deref<Target = [u8]>> Leaf<B> {
     pub(crate) fn open(block: B) -> Result<Self> {
         let leaf = Self::view(block)?;
         let block_type = leaf.u64_at(AT_BLOCK_TYPE);
-        if block_type != BLOCK_TYPE_LEAF {
+        if block_type != ZBT_LEAF {
             return Err(Error::corrupt(format!("lh_block_type is {block_type:#x}")));
         }
         let magic = leaf.u32_at(AT_MAGIC);
-        if magic != LEAF_MAGIC {
+        if magic != ZAP_LEAF_MAGIC {
             return Err(Error::corrupt(format!("lh_magic is {magic:#x}")));
         }
         if u32::from(leaf.prefix_len()) + leaf.hash_shift() > 64 {
@@ -161,7 +143,7 @@ impl<B: Deref<Target = [u8]>> Leaf<B> {
 
     /// Chunks in this leaf.
     pub(crate) fn chunks(&self) -> usize {
-        chunks_of_block(self.shift)
+        ZapLeafLayout::new(self.shift).chunks()
     }
 
     /// The entry of `key`.
@@ -222,7 +204,7 @@ impl<B: Deref<Target = [u8]>> Leaf<B> {
     /// All entries in chunk order.
     pub(crate) fn entries(&self) -> Result<Vec<LeafEntry>> {
         (0..self.chunks() as u16)
-            .filter(|chunk| self.block[self.chunk_at(*chunk)] == CHUNK_ENTRY)
+            .filter(|chunk| self.block[self.chunk_at(*chunk)] == ZAP_CHUNK_ENTRY)
             .map(|chunk| self.entry(chunk))
             .collect()
     }
@@ -252,7 +234,7 @@ impl<B: Deref<Target = [u8]>> Leaf<B> {
         }
         let mut chunk = self.u16_at(AT_FREELIST);
         for _ in 0..self.nfree() {
-            let at = self.typed_chunk_at(chunk, CHUNK_FREE)?;
+            let at = self.typed_chunk_at(chunk, ZAP_CHUNK_FREE)?;
             take(chunk)?;
             chunk = self.u16_at(at + AT_LINK);
         }
@@ -278,7 +260,7 @@ impl<B: Deref<Target = [u8]>> Leaf<B> {
     }
 
     fn chunk_at(&self, chunk: u16) -> usize {
-        HEADER_BYTES + 2 * self.hash_entries() + CHUNK_BYTES * usize::from(chunk)
+        HEADER_BYTES + 2 * self.hash_entries() + ZAP_LEAF_CHUNKSIZE * usize::from(chunk)
     }
 
     /// The offset of `chunk` if there is such a chunk of such a type.
@@ -297,7 +279,7 @@ impl<B: Deref<Target = [u8]>> Leaf<B> {
     }
 
     fn entry(&self, chunk: u16) -> Result<LeafEntry> {
-        let at = self.typed_chunk_at(chunk, CHUNK_ENTRY)?;
+        let at = self.typed_chunk_at(chunk, ZAP_CHUNK_ENTRY)?;
         let integer_size = self.block[at + AT_INTLEN];
         if !matches!(integer_size, 1 | 2 | 4 | 8) {
             return Err(Error::corrupt(format!("le_value_intlen is {integer_size}")));
@@ -349,18 +331,18 @@ impl<B: Deref<Target = [u8]>> Leaf<B> {
     }
 
     fn array_chunk(&self, chunk: u16) -> Result<&[u8]> {
-        let at = self.typed_chunk_at(chunk, CHUNK_ARRAY)?;
-        Ok(&self.block[at..at + CHUNK_BYTES])
+        let at = self.typed_chunk_at(chunk, ZAP_CHUNK_ARRAY)?;
+        Ok(&self.block[at..at + ZAP_LEAF_CHUNKSIZE])
     }
 
     fn array(&self, mut chunk: u16, len: usize) -> Result<Vec<u8>> {
-        if len > self.chunks() * ARRAY_BYTES {
+        if len > self.chunks() * ZAP_LEAF_ARRAY_BYTES {
             return Err(Error::corrupt(format!("zap leaf array of {len} bytes")));
         }
         let mut bytes = Vec::with_capacity(len);
         while bytes.len() < len {
-            let at = self.typed_chunk_at(chunk, CHUNK_ARRAY)?;
-            let take = ARRAY_BYTES.min(len - bytes.len());
+            let at = self.typed_chunk_at(chunk, ZAP_CHUNK_ARRAY)?;
+            let take = ZAP_LEAF_ARRAY_BYTES.min(len - bytes.len());
             bytes.extend_from_slice(&self.block[at + 1..at + 1 + take]);
             chunk = self.u16_at(at + AT_LINK);
         }
@@ -368,8 +350,8 @@ impl<B: Deref<Target = [u8]>> Leaf<B> {
     }
 
     fn array_equals(&self, mut chunk: u16, bytes: &[u8]) -> Result<bool> {
-        for part in bytes.chunks(ARRAY_BYTES) {
-            let at = self.typed_chunk_at(chunk, CHUNK_ARRAY)?;
+        for part in bytes.chunks(ZAP_LEAF_ARRAY_BYTES) {
+            let at = self.typed_chunk_at(chunk, ZAP_CHUNK_ARRAY)?;
             if self.block[at + 1..at + 1 + part.len()] != *part {
                 return Ok(false);
             }
@@ -385,7 +367,7 @@ impl<B: Deref<Target = [u8]>> Leaf<B> {
             if links.len() == self.chunks() {
                 return Err(Error::corrupt("zap leaf array is a cycle"));
             }
-            let at = self.typed_chunk_at(chunk, CHUNK_ARRAY)?;
+            let at = self.typed_chunk_at(chunk, ZAP_CHUNK_ARRAY)?;
             links.push(chunk);
             chunk = self.u16_at(at + AT_LINK);
         }
@@ -420,13 +402,13 @@ impl<B: DerefMut<Target = [u8]>> Leaf<B> {
         }
         for chunk in 0..chunks as u16 {
             let at = leaf.chunk_at(chunk);
-            leaf.block[at] = CHUNK_FREE;
+            leaf.block[at] = ZAP_CHUNK_FREE;
             let last = usize::from(chunk) == chunks - 1;
             leaf.put_u16(at + AT_LINK, if last { CHAIN_END } else { chunk + 1 });
         }
-        leaf.put_u64(AT_BLOCK_TYPE, BLOCK_TYPE_LEAF);
+        leaf.put_u64(AT_BLOCK_TYPE, ZBT_LEAF);
         leaf.put_u64(AT_PREFIX, prefix);
-        leaf.block[AT_MAGIC..AT_MAGIC + 4].copy_from_slice(&U32::new(LEAF_MAGIC).to_bytes());
+        leaf.block[AT_MAGIC..AT_MAGIC + 4].copy_from_slice(&U32::new(ZAP_LEAF_MAGIC).to_bytes());
         leaf.put_u16(AT_NFREE, chunks as u16);
         leaf.put_u16(AT_PREFIX_LEN, prefix_len);
         Ok(leaf)
@@ -456,7 +438,7 @@ impl<B: DerefMut<Target = [u8]>> Leaf<B> {
         self.check_free_list(need)?;
         let chunk = self.chunk_alloc()?;
         let at = self.chunk_at(chunk);
-        self.block[at] = CHUNK_ENTRY;
+        self.block[at] = ZAP_CHUNK_ENTRY;
         self.block[at + AT_INTLEN] = value.integer_size;
         let name_chunk = self.array_create(&key.bytes)?;
         let value_chunk = self.array_create(&value.bytes)?;
@@ -514,7 +496,7 @@ impl<B: DerefMut<Target = [u8]>> Leaf<B> {
             return Err(Error::corrupt(format!("lh_prefix_len would be {prefix_len}")));
         }
         let mut other = Leaf::init(sibling, prefix | 1, prefix_len)?;
-        other.block[AT_FLAGS] = self.block[AT_FLAGS] & FLAG_CD_SORTED;
+        other.block[AT_FLAGS] = self.block[AT_FLAGS] & ZLF_ENTRIES_CDSORTED;
         self.put_u64(AT_PREFIX, prefix);
         self.put_u16(AT_PREFIX_LEN, prefix_len);
         for slot in 0..self.hash_entries() {
@@ -543,7 +525,7 @@ impl<B: DerefMut<Target = [u8]>> Leaf<B> {
         let chunk = other.chunk_alloc()?;
         let from = self.chunk_at(entry.chunk);
         let to = other.chunk_at(chunk);
-        other.block[to..to + CHUNK_BYTES].copy_from_slice(&self.block[from..from + CHUNK_BYTES]);
+        other.block[to..to + ZAP_LEAF_CHUNKSIZE].copy_from_slice(&self.block[from..from + ZAP_LEAF_CHUNKSIZE]);
         let name_chunk = other.array_copy(self, &name_links)?;
         let value_chunk = other.array_copy(self, &value_links)?;
         other.put_u16(to + AT_NAME_CHUNK, name_chunk);
@@ -599,7 +581,7 @@ impl<B: DerefMut<Target = [u8]>> Leaf<B> {
     fn check_free_list(&self, need: usize) -> Result<()> {
         let mut chunk = self.u16_at(AT_FREELIST);
         for _ in 0..need {
-            let at = self.typed_chunk_at(chunk, CHUNK_FREE)?;
+            let at = self.typed_chunk_at(chunk, ZAP_CHUNK_FREE)?;
             chunk = self.u16_at(at + AT_LINK);
         }
         Ok(())
@@ -607,7 +589,7 @@ impl<B: DerefMut<Target = [u8]>> Leaf<B> {
 
     fn chunk_alloc(&mut self) -> Result<u16> {
         let chunk = self.u16_at(AT_FREELIST);
-        let at = self.typed_chunk_at(chunk, CHUNK_FREE)?;
+        let at = self.typed_chunk_at(chunk, ZAP_CHUNK_FREE)?;
         let Some(nfree) = self.nfree().checked_sub(1) else {
             return Err(Error::corrupt("lh_nfree is 0 in a leaf with a free list"));
         };
@@ -619,7 +601,7 @@ impl<B: DerefMut<Target = [u8]>> Leaf<B> {
     /// Frees a chunk; its bytes are cleared so that the block compresses well.
     fn chunk_free(&mut self, chunk: u16) {
         let at = self.chunk_at(chunk);
-        self.block[at] = CHUNK_FREE;
+        self.block[at] = ZAP_CHUNK_FREE;
         self.block[at + 1..at + AT_LINK].fill(0);
         self.put_u16(at + AT_LINK, self.u16_at(AT_FREELIST));
         self.put_u16(AT_FREELIST, chunk);
@@ -637,10 +619,10 @@ impl<B: DerefMut<Target = [u8]>> Leaf<B> {
     fn array_create(&mut self, bytes: &[u8]) -> Result<u16> {
         let mut first = CHAIN_END;
         let mut link_at = None;
-        for part in bytes.chunks(ARRAY_BYTES) {
+        for part in bytes.chunks(ZAP_LEAF_ARRAY_BYTES) {
             let chunk = self.chunk_alloc()?;
             let at = self.chunk_at(chunk);
-            self.block[at] = CHUNK_ARRAY;
+            self.block[at] = ZAP_CHUNK_ARRAY;
             self.block[at + 1..at + 1 + part.len()].copy_from_slice(part);
             self.put_u16(at + AT_LINK, CHAIN_END);
             match link_at {
@@ -657,10 +639,10 @@ impl<B: DerefMut<Target = [u8]>> Leaf<B> {
         from: &Leaf<C>,
         links: &[u16],
     ) -> Result<u16> {
-        let mut bytes = Vec::with_capacity(links.len() * ARRAY_BYTES);
+        let mut bytes = Vec::with_capacity(links.len() * ZAP_LEAF_ARRAY_BYTES);
         for chunk in links {
             let at = from.chunk_at(*chunk);
-            bytes.extend_from_slice(&from.block[at + 1..at + 1 + ARRAY_BYTES]);
+            bytes.extend_from_slice(&from.block[at + 1..at + 1 + ZAP_LEAF_ARRAY_BYTES]);
         }
         self.array_create(&bytes)
     }

@@ -24,28 +24,26 @@
 //! OpenZFS `module/zfs/zap_micro.c`, `include/sys/zap_impl.h`.
 
 use std::collections::BTreeMap;
+use std::mem::offset_of;
 
 use base::{Error, Result, SPA_OLD_MAXBLOCKSIZE};
+use phys::zap::{
+    MZAP_ENT_LEN, MZAP_NAME_LEN, MzapEntPhys, MzapPhys, ZBT_MICRO, ZapLeafLayout, array_chunks,
+};
 use zerocopy::FromBytes;
 use zerocopy::little_endian::{U32, U64};
 
-use crate::leaf::{array_chunks, chunks_of_block};
 use crate::value::{Flags, hash_name};
 
-/// `ZBT_MICRO`.
-pub(crate) const BLOCK_TYPE_MICRO: u64 = (1 << 63) + 3;
-/// `MZAP_ENT_LEN`.
-const ENTRY_BYTES: usize = 64;
-/// `MZAP_NAME_LEN`: room for a name and its NUL.
-pub(crate) const NAME_BYTES: usize = ENTRY_BYTES - 8 - 4 - 2;
+const ENTRY_BYTES: usize = MZAP_ENT_LEN;
 /// `zap_micro_max_size`: a micro ZAP that would grow beyond this becomes a fat one.
 pub(crate) const MICRO_MAX_BYTES: u64 = SPA_OLD_MAXBLOCKSIZE;
 /// The largest micro ZAP that anyone writes (`MZAP_MAX_SIZE`, feature `large_microzap`).
 const READ_MAX_BYTES: usize = 1 << 20;
-const AT_SALT: usize = 8;
-const AT_NORMFLAGS: usize = 16;
-const AT_CD: usize = 8;
-const AT_NAME: usize = 14;
+const AT_SALT: usize = offset_of!(MzapPhys, salt);
+const AT_NORMFLAGS: usize = offset_of!(MzapPhys, normflags);
+const AT_CD: usize = offset_of!(MzapEntPhys, cd);
+const AT_NAME: usize = offset_of!(MzapEntPhys, name);
 
 /// The entries of a micro ZAP in hash order.
 #[derive(Debug)]
@@ -76,7 +74,7 @@ impl MicroEntry<'_> {
 pub(crate) fn init(block: &mut [u8], salt: u64) {
     assert!(salt != 0, "a micro zap needs a salt");
     block.fill(0);
-    put_u64(block, 0, BLOCK_TYPE_MICRO);
+    put_u64(block, 0, ZBT_MICRO);
     put_u64(block, AT_SALT, salt);
 }
 
@@ -107,7 +105,7 @@ pub(crate) fn entry(block: &[u8], chunk: u16) -> MicroEntry<'_> {
 
 /// Writes entry `chunk`.
 pub(crate) fn put_entry(block: &mut [u8], chunk: u16, name: &[u8], cd: u32, value: u64) {
-    assert!(name.len() < NAME_BYTES, "{} bytes in a micro zap name", name.len());
+    assert!(name.len() < MZAP_NAME_LEN, "{} bytes in a micro zap name", name.len());
     let at = at(chunk);
     block[at..at + ENTRY_BYTES].fill(0);
     put_u64(block, at, value);
@@ -168,8 +166,8 @@ impl MicroIndex {
     pub(crate) fn fits_leaf(&self, name: &[u8], leaf_shift: u32) -> bool {
         let half_hash = self.half_hash(name);
         let equal = self.tree.range((half_hash, 0)..=(half_hash, u32::MAX)).count();
-        let per_entry = 1 + array_chunks(NAME_BYTES) + array_chunks(8);
-        chunks_of_block(leaf_shift) > (equal + 1) * per_entry
+        let per_entry = 1 + array_chunks(MZAP_NAME_LEN) + array_chunks(8);
+        ZapLeafLayout::new(leaf_shift).chunks() > (equal + 1) * per_entry
     }
 
     /// Chooses a free entry and a differentiator for `name`.

@@ -6,11 +6,11 @@ use crate::hash::crc64;
 use crate::key::Key;
 
 /// `ZAP_MAXNAMELEN`: a name with its terminating NUL, in bytes.
-pub const MAX_NAME_BYTES: usize = 256;
+pub const MAX_NAME_BYTES: usize = phys::zap::ZAP_MAXNAMELEN;
 /// `ZAP_MAXNAMELEN_NEW`: the same in directories with the `longname` feature.
-pub const MAX_LONG_NAME_BYTES: usize = 1024;
+pub const MAX_LONG_NAME_BYTES: usize = phys::zap::ZAP_MAXNAMELEN_NEW;
 /// `ZAP_MAXVALUELEN`: the largest value in bytes.
-pub const MAX_VALUE_BYTES: usize = 1024 * 8;
+pub const MAX_VALUE_BYTES: usize = phys::zap::ZAP_MAXVALUELEN;
 
 /// Properties of a fat ZAP that are fixed when it is created (`zap_flags_t`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,11 +20,11 @@ impl Flags {
     /// No flags: such a ZAP starts as a micro ZAP.
     pub const NONE: Flags = Flags(0);
     /// `ZAP_FLAG_HASH64`: 48 bits of hash and 16 of collision differentiator in a cursor.
-    pub const HASH64: Flags = Flags(1 << 0);
+    pub const HASH64: Flags = Flags(phys::zap::ZAP_FLAG_HASH64);
     /// `ZAP_FLAG_UINT64_KEY`: keys are arrays of 64-bit words.
-    pub const UINT64_KEY: Flags = Flags(1 << 1);
+    pub const UINT64_KEY: Flags = Flags(phys::zap::ZAP_FLAG_UINT64_KEY);
     /// `ZAP_FLAG_PRE_HASHED_KEY`: the first word of the key is already uniformly distributed.
-    pub const PRE_HASHED_KEY: Flags = Flags(1 << 2);
+    pub const PRE_HASHED_KEY: Flags = Flags(phys::zap::ZAP_FLAG_PRE_HASHED_KEY);
 
     /// Whether all of `other` is set.
     #[must_use]
