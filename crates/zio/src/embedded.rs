@@ -22,7 +22,10 @@ pub(crate) fn read(bp: &BlkPtrPhys, bookmark: &Bookmark) -> Result<Buf> {
     let mut data = BlockBuf::scratch(lsize as usize);
     if kind == CompressType::Off {
         if payload.len() != data.len() {
-            let what = format!("psize {} of an uncompressed block of {lsize}", payload.len());
+            let what = format!(
+                "psize {} of an uncompressed block of {lsize}",
+                payload.len()
+            );
             return Err(Error::corrupt(what).within(outer()));
         }
         data.copy_from_slice(&payload);

@@ -105,7 +105,11 @@ pub(crate) fn encode(pool: &Pool<'_>, txg: Txg, request: &WriteRequest) -> Encod
         "lsize {lsize} of {}",
         request.bookmark
     );
-    assert!(lsize <= SPA_MAXBLOCKSIZE, "lsize {lsize} of {}", request.bookmark);
+    assert!(
+        lsize <= SPA_MAXBLOCKSIZE,
+        "lsize {lsize} of {}",
+        request.bookmark
+    );
     let whole = || Physical {
         buf: request.data.clone(),
         psize: request.data.len(),
@@ -121,7 +125,13 @@ pub(crate) fn encode(pool: &Pool<'_>, txg: Txg, request: &WriteRequest) -> Encod
             let (type_, level) = (request.object_type, request.level);
             let etype = EMBEDDED_TYPE_DATA;
             Encoded::without_place(BlkPtrPhys::new_embedded(
-                etype, &payload, lsize, kind.raw(), type_, level, txg,
+                etype,
+                &payload,
+                lsize,
+                kind.raw(),
+                type_,
+                level,
+                txg,
             ))
         }
         Compressed::Block { kind, physical } => finish(pool, txg, request, kind, physical),
@@ -139,8 +149,14 @@ fn hole(pool: &Pool<'_>, txg: Txg, request: &WriteRequest) -> BlkPtrPhys {
 
 enum Compressed {
     No,
-    Small { kind: CompressType, payload: Vec<u8> },
-    Block { kind: CompressType, physical: Physical },
+    Small {
+        kind: CompressType,
+        payload: Vec<u8>,
+    },
+    Block {
+        kind: CompressType,
+        physical: Physical,
+    },
 }
 
 fn compress(pool: &Pool<'_>, request: &WriteRequest) -> Compressed {

@@ -107,12 +107,7 @@ impl Pipeline {
             .within(|| format!("gang block {bookmark}"))
     }
 
-    fn gang_subtree(
-        &self,
-        bp: &BlkPtrPhys,
-        bookmark: &Bookmark,
-        depth: usize,
-    ) -> Result<GangTree> {
+    fn gang_subtree(&self, bp: &BlkPtrPhys, bookmark: &Bookmark, depth: usize) -> Result<GangTree> {
         if depth > DEPTH_MAX {
             return Err(Error::corrupt(format!("{depth} gang headers deep")));
         }
@@ -126,7 +121,10 @@ impl Pipeline {
                 continue;
             }
             if piece.is_embedded() {
-                return Err(Error::corrupt(format!("embedded gang piece {}", pieces.len())));
+                return Err(Error::corrupt(format!(
+                    "embedded gang piece {}",
+                    pieces.len()
+                )));
             }
             total += piece.psize();
             let below = if piece.is_gang() {
@@ -173,7 +171,9 @@ impl Pipeline {
         let mut data = BlockBuf::scratch(bp.psize() as usize);
         let mut at = 0;
         for leaf in leaves {
-            let piece = self.read_simple(&leaf).within(|| format!("gang piece at {at}"))?;
+            let piece = self
+                .read_simple(&leaf)
+                .within(|| format!("gang piece at {at}"))?;
             let len = leaf.psize() as usize;
             data[at..at + len].copy_from_slice(&piece[..len]);
             at += len;
@@ -232,7 +232,9 @@ impl Pipeline {
     fn seal_header(&self, bp: &BlkPtrPhys, mut header: BlockBuf, placed: &mut Placed) {
         eck::seal(ChecksumType::GangHeader, bp, &mut header);
         let header: Buf = header.share();
-        let writes = bp.dvas().map(|dva| Write::new(&dva, &header, 0, header.len()));
+        let writes = bp
+            .dvas()
+            .map(|dva| Write::new(&dva, &header, 0, header.len()));
         placed.writes.extend(writes);
     }
 
@@ -240,7 +242,8 @@ impl Pipeline {
     fn allocate_header(&self, write: &GangWrite<'_>) -> Result<DvaSet> {
         let allocate = |copies| {
             let (txg, class) = (write.txg, write.class);
-            self.alloc.allocate(txg, class, SPA_GANGBLOCKSIZE, copies, &write.hint)
+            self.alloc
+                .allocate(txg, class, SPA_GANGBLOCKSIZE, copies, &write.hint)
         };
         let more = (write.copies + 1).min(SPA_DVAS_PER_BP);
         match allocate(more) {
@@ -268,13 +271,18 @@ impl Pipeline {
         bp.set_birth(write.txg, write.txg);
         bp.set_cksum(self.checksums.digest(write.checksum, bytes));
         let (txg, class) = (write.txg, write.class);
-        match self.alloc.allocate(txg, class, len, write.copies, &write.hint) {
+        match self
+            .alloc
+            .allocate(txg, class, len, write.copies, &write.hint)
+        {
             Ok(dvas) => {
                 placed.take(&dvas);
                 for (i, dva) in dvas.iter().enumerate() {
                     bp.set_dva(i, dva);
                     let (buf, start) = (&write.physical.buf, start as usize);
-                    placed.writes.push(Write::new(&dva, buf, start, len as usize));
+                    placed
+                        .writes
+                        .push(Write::new(&dva, buf, start, len as usize));
                 }
             }
             Err(e) if e.kind() == ErrorKind::NoSpace && len > self.pool().min_alloc => {

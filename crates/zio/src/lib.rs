@@ -37,3 +37,6 @@ pub use vdev_ops::{ScrubReport, VdevOps};
 pub const BPE_PAYLOAD_SIZE: usize = 112;
 /// `SPA_OLD_GANGBLOCKSIZE`: a gang header without `dynamic_gang_header`.
 pub const SPA_GANGBLOCKSIZE: u64 = 512;
+
+#[cfg(test)]
+mod tests;

@@ -219,7 +219,10 @@ impl Pipeline {
     fn encode_wave(&self, txg: Txg, wave: &[WriteRequest]) -> Vec<Encoded> {
         let pool = self.pool();
         let encode = |chunk: &[WriteRequest]| -> Vec<Encoded> {
-            chunk.iter().map(|r| encode::encode(&pool, txg, r)).collect()
+            chunk
+                .iter()
+                .map(|r| encode::encode(&pool, txg, r))
+                .collect()
         };
         let chunks = chunks(wave);
         if chunks.len() < 2 {
@@ -262,7 +265,10 @@ impl Pipeline {
         }
         add(&self.stats.writes, 1);
         let psize = physical.psize as u64;
-        match self.alloc.allocate(txg, write.class, psize, write.copies, &write.hint) {
+        match self
+            .alloc
+            .allocate(txg, write.class, psize, write.copies, &write.hint)
+        {
             Ok(dvas) => {
                 assert_eq!(dvas.len(), write.copies, "copies of {}", request.bookmark);
                 placed.take(&dvas);

@@ -104,7 +104,9 @@ impl RamStore {
     pub fn damage(&self, bp: &BlkPtrPhys) {
         let mut state = self.state.lock();
         let entry = state.blocks.get_mut(&bp.dva[0].offset());
-        let data = entry.and_then(|e| e.data.as_mut()).expect("a block that was written");
+        let data = entry
+            .and_then(|e| e.data.as_mut())
+            .expect("a block that was written");
         data.make_mut()[0] ^= 0xff;
     }
 }
@@ -112,11 +114,18 @@ impl RamStore {
 impl State {
     fn write(&mut self, txg: Txg, request: WriteRequest) -> Result<BlkPtrPhys> {
         let lsize = request.data.len() as u64;
-        assert!(lsize.is_multiple_of(SPA_MINBLOCKSIZE), "lsize {lsize} of {}", request.bookmark);
+        assert!(
+            lsize.is_multiple_of(SPA_MINBLOCKSIZE),
+            "lsize {lsize} of {}",
+            request.bookmark
+        );
         assert!((1..=SPA_MAXBLOCKSIZE).contains(&lsize), "lsize {lsize}");
         if let Some(left) = &mut self.fail_after {
             if *left == 0 {
-                return Err(Error::new(ErrorKind::Io, format!("block {}", request.bookmark)));
+                return Err(Error::new(
+                    ErrorKind::Io,
+                    format!("block {}", request.bookmark),
+                ));
             }
             *left -= 1;
         }
@@ -158,8 +167,13 @@ impl State {
         }
         let entry = self.blocks.get(&old.dva[0].offset());
         let entry = entry.filter(|e| e.bp.identity() == old.identity());
-        let entry = entry.unwrap_or_else(|| panic!("rewrite of an unknown block: {}", request.bookmark));
-        assert!(entry.freed.is_none(), "rewrite of a freed block: {}", request.bookmark);
+        let entry =
+            entry.unwrap_or_else(|| panic!("rewrite of an unknown block: {}", request.bookmark));
+        assert!(
+            entry.freed.is_none(),
+            "rewrite of a freed block: {}",
+            request.bookmark
+        );
         let copies = usize::from(request.policy.copies);
         (old.psize() == request.data.len() as u64 && old.ndvas() == copies).then_some(old)
     }
@@ -201,9 +215,16 @@ impl BlockStore for RamStore {
         let checksum_error = || Error::new(ErrorKind::Checksum, format!("block {bookmark}"));
         let data = entry.data.as_ref().ok_or_else(checksum_error)?;
         if let Some(freed) = entry.freed {
-            panic!("block {bookmark}, born {}, was freed in txg {freed}", entry.bp.birth());
+            panic!(
+                "block {bookmark}, born {}, was freed in txg {freed}",
+                entry.bp.birth()
+            );
         }
-        assert_eq!(entry.bp.identity(), bp.identity(), "block {bookmark}: stale pointer");
+        assert_eq!(
+            entry.bp.identity(),
+            bp.identity(),
+            "block {bookmark}: stale pointer"
+        );
         if bp.checksum() == ChecksumType::Fletcher4.raw()
             && checksum::fletcher4(data) != bp.cksum_words()
         {
@@ -225,7 +246,11 @@ impl BlockStore for RamStore {
         let entry = state.blocks.get_mut(&bp.dva[0].offset());
         let entry = entry.filter(|e| e.bp.identity() == bp.identity());
         let entry = entry.expect("free of a block that was never written");
-        assert!(entry.freed.is_none(), "block freed in txg {:?} and in {txg}", entry.freed);
+        assert!(
+            entry.freed.is_none(),
+            "block freed in txg {:?} and in {txg}",
+            entry.freed
+        );
         entry.freed = Some(txg);
         entry.data = entry.data.take().map(|_| Buf::zeroed(0));
         state.stats.frees += 1;
@@ -253,7 +278,10 @@ impl LogStore for RamStore {
     fn write_log(&self, bp: &BlkPtrPhys, mut data: Buf, _bookmark: &Bookmark) -> Result<()> {
         crate::eck::seal_log(bp, data.make_mut());
         let mut state = self.state.lock();
-        let entry = state.blocks.get_mut(&bp.dva[0].offset()).expect("alloc_log comes first");
+        let entry = state
+            .blocks
+            .get_mut(&bp.dva[0].offset())
+            .expect("alloc_log comes first");
         assert_eq!(data.len() as u64, entry.bp.psize(), "log block size");
         entry.data = Some(data);
         Ok(())
@@ -263,7 +291,10 @@ impl LogStore for RamStore {
         if bp.is_hole() || bp.is_embedded() || self.is_live(bp) {
             return Ok(());
         }
-        Err(Error::corrupt(format!("claim of a free block at {:#x}", bp.dva[0].offset())))
+        Err(Error::corrupt(format!(
+            "claim of a free block at {:#x}",
+            bp.dva[0].offset()
+        )))
     }
 
     fn flush(&self) -> Result<()> {

@@ -28,14 +28,20 @@ fn check_bp(bp: &BlkPtrPhys) -> Result<(ChecksumType, CompressType)> {
             | ChecksumType::GangHeader
             | ChecksumType::NoParity
     ) {
-        return Err(Error::corrupt(format!("block pointer has checksum {checksum}")));
+        return Err(Error::corrupt(format!(
+            "block pointer has checksum {checksum}"
+        )));
     }
     if compress != CompressType::Off && !compress.is_compressed() {
-        return Err(Error::corrupt(format!("block pointer has compression {compress}")));
+        return Err(Error::corrupt(format!(
+            "block pointer has compression {compress}"
+        )));
     }
     let (lsize, psize) = (bp.lsize(), bp.psize());
     if lsize > SPA_MAXBLOCKSIZE || psize > lsize {
-        return Err(Error::corrupt(format!("block pointer has lsize {lsize}, psize {psize}")));
+        return Err(Error::corrupt(format!(
+            "block pointer has lsize {lsize}, psize {psize}"
+        )));
     }
     if compress == CompressType::Off && psize != lsize {
         let what = format!("uncompressed block pointer has lsize {lsize}, psize {psize}");
@@ -76,7 +82,10 @@ impl Pipeline {
     /// # Errors
     /// As [`BlockStore::read`](crate::BlockStore::read).
     pub fn read_raw(&self, bp: &BlkPtrPhys, bookmark: &Bookmark) -> Result<Buf> {
-        assert!(!bp.is_hole() && !bp.is_embedded(), "no bytes are stored for {bookmark}");
+        assert!(
+            !bp.is_hole() && !bp.is_embedded(),
+            "no bytes are stored for {bookmark}"
+        );
         let physical = self.read_physical(bp, bookmark)?;
         let psize = bp.psize() as usize;
         if physical.len() == psize {
@@ -100,7 +109,9 @@ impl Pipeline {
     pub(crate) fn read_simple(&self, bp: &BlkPtrPhys) -> Result<BlockBuf> {
         let (checksum, _) = check_bp(bp)?;
         let psize = bp.psize() as usize;
-        self.read_dvas(bp, psize, &|bytes: &[u8]| self.verify(checksum, bp, &bytes[..psize]))
+        self.read_dvas(bp, psize, &|bytes: &[u8]| {
+            self.verify(checksum, bp, &bytes[..psize])
+        })
     }
 
     /// Reads `size` bytes, rounded up to sectors, from the first DVA that verifies; repairs the
@@ -215,7 +226,10 @@ impl Pipeline {
         for dva in bp.dvas() {
             let mut buf = self.sectors(&dva, psize);
             let verify = |bytes: &[u8]| self.verify(checksum, bp, &bytes[..psize]);
-            match self.vdevs.probe(dva.vdev(), dva.offset(), &mut buf, &verify) {
+            match self
+                .vdevs
+                .probe(dva.vdev(), dva.offset(), &mut buf, &verify)
+            {
                 Ok(()) if buf.len() == psize => return Ok(buf.share()),
                 Ok(()) => return Ok(Buf::copy_of(&buf[..psize])),
                 Err(error) => bad.push((dva, error)),
