@@ -29,6 +29,7 @@
 //! # Source
 //! OpenZFS include/sys/spa.h (`blkptr_t`, `BP_*`, `BPE_*`, `DVA_*`), module/zfs/blkptr.c @be7657e3.
 
+use crate::Phys;
 use crate::bits::Field;
 use crate::enums::{ChecksumType, CompressType, ObjectType};
 use base::{Error, Result, Txg, VdevId};
@@ -92,6 +93,14 @@ pub struct DvaPhys {
 }
 
 const _: () = assert!(size_of::<DvaPhys>() == 16);
+
+impl Phys for DvaPhys {
+    const NAME: &'static str = "DvaPhys";
+}
+
+impl Phys for BlkPtrPhys {
+    const NAME: &'static str = "BlkPtrPhys";
+}
 
 impl DvaPhys {
     /// A DVA. `offset_bytes` and `asize_bytes` are multiples of 512; the offset does not count

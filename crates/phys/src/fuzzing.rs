@@ -1,0 +1,93 @@
+//! Bodies of fuzz targets: each takes any bytes and must return.
+
+use crate::{
+    BlkPtrPhys, BootEnvPhys, BpobjPhys, BptreeEntryPhys, BptreePhys, DeadlistPhys, DnodePhys,
+    DnodeView, DslBookmarkPhys, DslDatasetPhys, DslDirPhys, GangHeaderPhys, HistoryPhys,
+    MzapEntPhys, MzapPhys, ObjsetPhys, Phys, ScanPhys, SpaceMapPhys, UberblockPhys, ZapLeafPhys,
+    ZapPhys, ZilChainPhys, ZilHeaderPhys, ZnodePhys, sa, space_map, zil, znode,
+};
+
+/// Reads `bytes` as every structure and walks what can be walked.
+pub fn phys_all(bytes: &[u8]) {
+    same::<BootEnvPhys>(bytes);
+    same::<BpobjPhys>(bytes);
+    same::<BptreeEntryPhys>(bytes);
+    same::<BptreePhys>(bytes);
+    same::<DeadlistPhys>(bytes);
+    same::<DnodePhys>(bytes);
+    same::<DslBookmarkPhys>(bytes);
+    same::<DslDatasetPhys>(bytes);
+    same::<DslDirPhys>(bytes);
+    same::<GangHeaderPhys>(bytes);
+    same::<HistoryPhys>(bytes);
+    same::<MzapEntPhys>(bytes);
+    same::<MzapPhys>(bytes);
+    same::<ScanPhys>(bytes);
+    same::<SpaceMapPhys>(bytes);
+    same::<ZapLeafPhys>(bytes);
+    same::<ZapPhys>(bytes);
+    same::<ZilChainPhys>(bytes);
+    same::<ZilHeaderPhys>(bytes);
+    same::<ZnodePhys>(bytes);
+    for bp in BlkPtrPhys::array(bytes) {
+        blkptr(bp);
+    }
+    if let Ok(dnode) = DnodeView::new(bytes) {
+        assert_eq!(dnode.blkptrs().len(), usize::from(dnode.core().nblkptr));
+        let _ = (dnode.bonus(), dnode.spill(), format!("{dnode:?}"));
+    }
+    if let Ok(objset) = ObjsetPhys::parse(bytes) {
+        assert_eq!(objset.form(bytes.len()), bytes);
+    }
+    if let Ok(ub) = UberblockPhys::parse(bytes) {
+        let _ = (
+            ub.rank(),
+            ub.mmp_interval_ms(),
+            ub.mmp_fail_intervals(),
+            ub.reflow_offset(),
+        );
+    }
+    if let Ok(view) = sa::SaView::new(bytes) {
+        let _ = (
+            view.layout(),
+            view.length(0),
+            view.length(1000),
+            view.values(),
+        );
+    }
+    space_map::entries(bytes).for_each(drop);
+    zil::records(bytes).for_each(drop);
+    znode::aces(bytes).for_each(drop);
+}
+
+/// A structure reads and writes all its bytes.
+fn same<T: Phys>(bytes: &[u8]) {
+    match T::read(bytes) {
+        Ok(value) => assert_eq!(Some(value.as_bytes()), bytes.get(..T::SIZE)),
+        Err(_) => assert!(bytes.len() < T::SIZE),
+    }
+}
+
+fn blkptr(bp: &BlkPtrPhys) {
+    let _ = bp.to_string();
+    let _ = (
+        bp.lsize(),
+        bp.psize(),
+        bp.asize(),
+        bp.fill(),
+        bp.iv2(),
+        bp.ndvas(),
+    );
+    let _ = (
+        bp.is_metadata(),
+        bp.is_redacted(),
+        bp.is_gang(),
+        bp.allocation_birth(),
+    );
+    let _ = (
+        bp.embedded_payload(),
+        bp.checksum(),
+        bp.compress(),
+        bp.cksum_words(),
+    );
+}

@@ -1,0 +1,216 @@
+//! Uberblocks: the root pointer of the pool and the state it was written in.
+//!
+//! # What it is
+//! The uberblock with the highest txg (then timestamp, then multihost sequence) whose checksum
+//! holds names the MOS. It lives in a ring of slots in every label, each slot `1 << shift` bytes
+//! with a [`crate::label::EckPhys`] at its end; see [`crate::label`] and docs/spec/label.md.
+//!
+//! # On disk
+//! ```text
+//! 0    8  magic 0x00bab10c        168  8  software version
+//! 8    8  version                 176  8  mmp magic 0xa11cea11
+//! 16   8  txg                     184  8  mmp delay, ns
+//! 24   8  guid sum                192  8  mmp config
+//! 32   8  timestamp, seconds      200  8  checkpoint txg
+//! 40 128  root block pointer      208  8  raidz reflow info
+//! ```
+//!
+//! # Source
+//! OpenZFS include/sys/uberblock_impl.h, module/zfs/uberblock.c @be7657e3.
+
+use crate::bits::Field;
+use crate::layout::phys_struct;
+use crate::{BlkPtrPhys, Phys};
+use base::{Error, ErrorKind, Result, Txg};
+use std::mem::size_of;
+use zerocopy::little_endian::U64;
+
+/// `UBERBLOCK_MAGIC`.
+pub const UBERBLOCK_MAGIC: u64 = 0x00ba_b10c;
+/// `MMP_MAGIC`: the multihost fields are there.
+pub const MMP_MAGIC: u64 = 0xa11c_ea11;
+/// `UBERBLOCK_SHIFT`: log2 of the smallest slot.
+pub const UBERBLOCK_SHIFT: u32 = 10;
+/// `MAX_UBERBLOCK_SHIFT`: log2 of the largest slot.
+pub const MAX_UBERBLOCK_SHIFT: u32 = 13;
+/// `SPA_VERSION_FEATURES`: the version of pools with feature flags.
+pub const SPA_VERSION_FEATURES: u64 = 5000;
+/// `SPA_VERSION_BEFORE_FEATURES`: the last numbered version.
+pub const SPA_VERSION_BEFORE_FEATURES: u64 = 28;
+
+/// `MMP_INTERVAL_VALID_BIT` of mmp_config.
+pub const MMP_INTERVAL_VALID: u64 = 1;
+/// `MMP_SEQ_VALID_BIT` of mmp_config.
+pub const MMP_SEQ_VALID: u64 = 2;
+/// `MMP_FAIL_INT_VALID_BIT` of mmp_config.
+pub const MMP_FAIL_INT_VALID: u64 = 4;
+
+const MMP_INTERVAL: Field = Field::new(8, 24);
+const MMP_SEQ: Field = Field::new(32, 16);
+const MMP_FAIL_INT: Field = Field::new(48, 16);
+const REFLOW_OFFSET: Field = Field::new(0, 55);
+const REFLOW_STATE: Field = Field::new(55, 9);
+
+phys_struct! {
+    /// `uberblock_t`.
+    #[doc(alias = "uberblock")]
+    pub struct UberblockPhys: 216 {
+        /// ub_magic: [`UBERBLOCK_MAGIC`]
+        0 magic: U64,
+        /// ub_version: 5000 with feature flags
+        8 version: U64,
+        /// ub_txg: of the last sync
+        16 txg: U64,
+        /// ub_guid_sum: sum of the guids of all vdevs, wrapping
+        24 guid_sum: U64,
+        /// ub_timestamp: seconds since 1970, UTC
+        32 timestamp: U64,
+        /// ub_rootbp: the objset of the MOS
+        40 rootbp: BlkPtrPhys,
+        /// ub_software_version: highest version that the writer knows
+        168 software_version: U64,
+        /// ub_mmp_magic: [`MMP_MAGIC`], or zero in old pools
+        176 mmp_magic: U64,
+        /// ub_mmp_delay: ns since the last multihost write; 0: multihost is off
+        184 mmp_delay: U64,
+        /// ub_mmp_config: interval, sequence, fail intervals, which of them are valid
+        192 mmp_config: U64,
+        /// ub_checkpoint_txg: 0, or the txg in which this checkpoint was taken
+        200 checkpoint_txg: U64,
+        /// ub_raidz_reflow_info: state and offset of a RAID-Z expansion
+        208 raidz_reflow_info: U64,
+    }
+}
+
+impl UberblockPhys {
+    /// Reads an uberblock and checks magic and version, as `uberblock_verify`.
+    ///
+    /// # Errors
+    /// `Unsupported` for the other byte order and for unknown versions, `Corrupt` for no magic.
+    pub fn parse(bytes: &[u8]) -> Result<UberblockPhys> {
+        let ub = UberblockPhys::read(bytes)?;
+        let magic = ub.magic.get();
+        if magic == UBERBLOCK_MAGIC.swap_bytes() {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                "uberblock of a big-endian pool",
+            ));
+        }
+        if magic != UBERBLOCK_MAGIC {
+            return Err(Error::corrupt(format!("ub_magic {magic:#x}")));
+        }
+        let version = ub.version.get();
+        let known = (1..=SPA_VERSION_BEFORE_FEATURES).contains(&version);
+        if !known && version != SPA_VERSION_FEATURES {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                format!("ub_version {version}"),
+            ));
+        }
+        Ok(ub)
+    }
+
+    /// The txg of the sync that wrote it.
+    #[must_use]
+    pub fn txg(&self) -> Txg {
+        Txg(self.txg.get())
+    }
+
+    /// What `vdev_uberblock_compare` orders by: txg, timestamp, multihost sequence.
+    #[must_use]
+    pub fn rank(&self) -> (u64, u64, u64) {
+        (
+            self.txg.get(),
+            self.timestamp.get(),
+            self.mmp_seq().map_or(0, u64::from),
+        )
+    }
+
+    fn mmp_field(&self, valid: u64, field: Field) -> Option<u64> {
+        let config = self.mmp_config.get();
+        let there = self.mmp_magic.get() == MMP_MAGIC && config & valid != 0;
+        there.then(|| field.get(config))
+    }
+
+    /// `MMP_INTERVAL`: milliseconds between multihost writes.
+    #[must_use]
+    pub fn mmp_interval_ms(&self) -> Option<u32> {
+        self.mmp_field(MMP_INTERVAL_VALID, MMP_INTERVAL)
+            .map(|value| value as u32)
+    }
+
+    /// `MMP_SEQ`: orders uberblocks within one second.
+    #[must_use]
+    pub fn mmp_seq(&self) -> Option<u16> {
+        self.mmp_field(MMP_SEQ_VALID, MMP_SEQ)
+            .map(|value| value as u16)
+    }
+
+    /// `MMP_FAIL_INT`: intervals after which the pool suspends.
+    #[must_use]
+    pub fn mmp_fail_intervals(&self) -> Option<u16> {
+        self.mmp_field(MMP_FAIL_INT_VALID, MMP_FAIL_INT)
+            .map(|value| value as u16)
+    }
+
+    /// Sets the multihost fields and their valid bits; clears the sequence if `seq` is none.
+    pub fn set_mmp(&mut self, interval_ms: u32, fail_intervals: u16, seq: Option<u16>) {
+        let mut config = MMP_INTERVAL_VALID | MMP_FAIL_INT_VALID;
+        config = MMP_INTERVAL.set(config, u64::from(interval_ms));
+        config = MMP_FAIL_INT.set(config, u64::from(fail_intervals));
+        if let Some(seq) = seq {
+            config = MMP_SEQ.set(config | MMP_SEQ_VALID, u64::from(seq));
+        }
+        self.mmp_magic.set(MMP_MAGIC);
+        self.mmp_config.set(config);
+    }
+
+    /// `RRSS_GET_OFFSET`: bytes reflowed by a RAID-Z expansion.
+    #[must_use]
+    pub fn reflow_offset(&self) -> u64 {
+        REFLOW_OFFSET.get_sectors(self.raidz_reflow_info.get(), 0)
+    }
+
+    /// `RRSS_GET_STATE`: state of the scratch area of a RAID-Z expansion; 0: not in use.
+    #[must_use]
+    pub fn reflow_state(&self) -> u64 {
+        REFLOW_STATE.get(self.raidz_reflow_info.get())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zerocopy::IntoBytes;
+
+    #[test]
+    fn magic_and_version_are_checked() {
+        let mut ub = UberblockPhys::default();
+        assert_eq!(
+            UberblockPhys::parse(ub.as_bytes()).unwrap_err().context(),
+            "ub_magic 0x0"
+        );
+        ub.magic.set(UBERBLOCK_MAGIC);
+        ub.version.set(5001);
+        let error = UberblockPhys::parse(ub.as_bytes()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        ub.version.set(5000);
+        assert_eq!(UberblockPhys::parse(ub.as_bytes()).unwrap(), ub);
+        let mut swapped = ub;
+        swapped.magic.set(UBERBLOCK_MAGIC.swap_bytes());
+        let error = UberblockPhys::parse(swapped.as_bytes()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+    }
+
+    #[test]
+    fn multihost_fields_need_magic_and_valid_bits() {
+        let mut ub = UberblockPhys::default();
+        ub.set_mmp(1000, 10, None);
+        assert_eq!(ub.mmp_config.get(), 10 << 48 | 1000 << 8 | 5);
+        assert_eq!((ub.mmp_interval_ms(), ub.mmp_seq()), (Some(1000), None));
+        ub.set_mmp(1000, 10, Some(3));
+        assert_eq!(ub.rank(), (0, 0, 3));
+        ub.mmp_magic.set(0);
+        assert_eq!(ub.mmp_interval_ms(), None);
+    }
+}
