@@ -1,1 +1,359 @@
-//! The block cache
+//! The adaptive replacement cache: logical blocks in memory, by identity.
+//!
+//! # What it is
+//! [`Arc`] is a [`BlockStore`] in front of another one. It keeps the logical bytes of blocks that
+//! were read or written lately, up to a number of bytes, and decides with the ARC policy
+//! (`policy`) whether blocks used *recently* or blocks used *frequently* deserve the room.
+//! Blocks never change under their identity (first DVA and physical birth), except when a txg that
+//! is being synced overwrites its own block in place: then the write replaces what is cached.
+//! So nothing here is ever stale or dirty; dirty data lives in `dmu`.
+//!
+//! # Invariants
+//! 1. Cached bytes never exceed the limit by more than the block that is being inserted.
+//! 2. A block is read from below at most once at a time: later readers wait for the first.
+//! 3. What a write inserted wins over what a read of the same identity brings in later.
+//! 4. Holes and embedded blocks are not cached: their pointer says it all.
+//!
+//! # Concurrency
+//! One lock over the policy, held for a hash lookup and a few list links; never during I/O. Whoever
+//! misses reads outside of it. Prefetch runs on threads of its own and gives up rather than wait.
+//!
+//! # Why not simpler
+//! LRU is simpler, and one scan of a large file empties it. The page cache of the host knows
+//! neither compression nor which block is freed.
+//!
+//! # Source
+//! OpenZFS `module/zfs/arc.c`; N. Megiddo and D. Modha, "ARC: A Self-Tuning, Low Overhead
+//! Replacement Cache" (FAST 2003).
+
+mod policy;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc as Shared;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use base::{Buf, Error, ErrorKind, Result, SPA_MAXBLOCKSIZE, Txg};
+use phys::{BlkPtrPhys, ChecksumType};
+use policy::{Found, Pending, Policy};
+use zio::{BlockStore, Bookmark, LogStore, WriteRequest};
+
+pub use policy::ArcBytes;
+
+/// How large the cache is and how eager its prefetch.
+#[derive(Clone, Copy, Debug)]
+pub struct ArcSettings {
+    /// `zfs_arc_max`: the most bytes of cached blocks. Blocks larger than this pass by.
+    pub limit_bytes: u64,
+    /// Whether blocks of file contents are cached when written.
+    pub cache_written_data: bool,
+    /// Threads that read ahead.
+    pub prefetch_threads: usize,
+    /// Blocks that may wait to be read ahead; further ones are not prefetched.
+    pub prefetch_backlog: usize,
+}
+
+impl Default for ArcSettings {
+    fn default() -> Self {
+        ArcSettings {
+            limit_bytes: 256 << 20,
+            cache_written_data: true,
+            prefetch_threads: 4,
+            prefetch_backlog: 256,
+        }
+    }
+}
+
+/// What the cache did so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ArcStats {
+    /// Reads answered from memory.
+    pub hits: u64,
+    /// Reads that waited for another one of the same block.
+    pub joins: u64,
+    /// Reads that went below.
+    pub misses: u64,
+    /// Misses of blocks that had been evicted not long ago.
+    pub ghost_hits: u64,
+    /// Blocks evicted.
+    pub evictions: u64,
+    /// Blocks read ahead.
+    pub prefetches: u64,
+    /// Bytes cached now, by list.
+    pub bytes: ArcBytes,
+}
+
+#[derive(Default)]
+struct Counters {
+    hits: AtomicU64,
+    joins: AtomicU64,
+    misses: AtomicU64,
+    prefetches: AtomicU64,
+}
+
+fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+struct Inner<S: ?Sized> {
+    policy: rt::Mutex<Policy>,
+    counters: Counters,
+    prefetching: AtomicUsize,
+    settings: ArcSettings,
+    store: Shared<S>,
+}
+
+/// The cache; see the crate. `S` is the store below: of the pool, its pipeline.
+pub struct Arc<S: ?Sized = dyn LogStore> {
+    inner: Shared<Inner<S>>,
+    queue: rt::TaskQueue,
+}
+
+impl<S: BlockStore + ?Sized + 'static> Arc<S> {
+    /// An empty cache in front of `store`.
+    #[must_use]
+    pub fn new(store: Shared<S>, settings: ArcSettings) -> Self {
+        let inner = Inner {
+            policy: rt::Mutex::new(Policy::new(settings.limit_bytes)),
+            counters: Counters::default(),
+            prefetching: AtomicUsize::new(0),
+            settings,
+            store,
+        };
+        Arc {
+            inner: Shared::new(inner),
+            queue: rt::TaskQueue::new("arc_prefetch", settings.prefetch_threads.max(1)),
+        }
+    }
+
+    /// The store below.
+    #[must_use]
+    pub fn store(&self) -> &Shared<S> {
+        &self.inner.store
+    }
+
+    /// Counters.
+    #[must_use]
+    pub fn stats(&self) -> ArcStats {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let counters = &self.inner.counters;
+        let policy = self.inner.policy.lock();
+        ArcStats {
+            hits: get(&counters.hits),
+            joins: get(&counters.joins),
+            misses: get(&counters.misses),
+            prefetches: get(&counters.prefetches),
+            ghost_hits: policy.ghost_hits(),
+            evictions: policy.evictions(),
+            bytes: policy.bytes(),
+        }
+    }
+
+    /// Changes the limit and evicts at once what is too much.
+    pub fn set_limit(&self, limit_bytes: u64) {
+        self.inner.policy.lock().set_limit(limit_bytes);
+    }
+
+    /// Forgets everything, as if nothing had been read before: for export and for measurements.
+    #[doc(alias = "arc_flush")]
+    pub fn flush_cache(&self) {
+        self.inner.policy.lock().clear();
+    }
+
+    /// Whether the block is in memory.
+    #[must_use]
+    pub fn is_cached(&self, bp: &BlkPtrPhys) -> bool {
+        is_cacheable(bp) && self.inner.policy.lock().contains(bp)
+    }
+}
+
+/// Whether the cache has anything to do with this block.
+fn is_cacheable(bp: &BlkPtrPhys) -> bool {
+    !bp.is_hole() && !bp.is_embedded() && bp.lsize() <= SPA_MAXBLOCKSIZE
+}
+
+/// Log blocks are written once and read after a crash only.
+fn is_log(bp: &BlkPtrPhys) -> bool {
+    let log = [ChecksumType::Zilog.raw(), ChecksumType::Zilog2.raw()];
+    log.contains(&bp.checksum())
+}
+
+/// A read that others may wait for. Dropping it without a result (a panic) ends their wait.
+struct Load<'a, S: BlockStore + ?Sized> {
+    inner: &'a Inner<S>,
+    bp: &'a BlkPtrPhys,
+    pending: Shared<Pending>,
+    result: Option<Result<Buf>>,
+    is_prefetch: bool,
+}
+
+impl<S: BlockStore + ?Sized> Load<'_, S> {
+    /// Reads; answers what was read, or what a write put there meanwhile.
+    fn run(mut self, bookmark: &Bookmark) -> Result<Buf> {
+        self.result = Some(self.inner.store.read(self.bp, bookmark));
+        let pending = self.pending.clone();
+        drop(self);
+        pending.wait()
+    }
+}
+
+impl<S: BlockStore + ?Sized> Drop for Load<'_, S> {
+    fn drop(&mut self) {
+        let lost = || Err(Error::new(ErrorKind::Io, "a read ended without a result"));
+        let result = self.result.take().unwrap_or_else(lost);
+        let mut policy = self.inner.policy.lock();
+        let result = policy.finish_load(self.bp, result, self.is_prefetch);
+        drop(policy);
+        self.pending.finish(result);
+    }
+}
+
+impl<S: BlockStore + ?Sized> Inner<S> {
+    fn read(&self, bp: &BlkPtrPhys, bookmark: &Bookmark) -> Result<Buf> {
+        if !is_cacheable(bp) || is_log(bp) || bp.lsize() > self.policy.lock().limit() {
+            return self.store.read(bp, bookmark);
+        }
+        let found = self.policy.lock().find_or_start(bp);
+        match found {
+            Found::Cached(buf) => {
+                count(&self.counters.hits);
+                Ok(buf)
+            }
+            Found::Loading(pending) => {
+                count(&self.counters.joins);
+                pending.wait()
+            }
+            Found::Other => {
+                count(&self.counters.misses);
+                self.store.read(bp, bookmark)
+            }
+            Found::Start(pending) => {
+                count(&self.counters.misses);
+                let load = Load {
+                    inner: self,
+                    bp,
+                    pending,
+                    result: None,
+                    is_prefetch: false,
+                };
+                load.run(bookmark)
+            }
+        }
+    }
+
+    fn prefetch(&self, bp: &BlkPtrPhys) {
+        let Some(pending) = self.policy.lock().start_prefetch(bp) else {
+            return;
+        };
+        count(&self.counters.prefetches);
+        let load = Load {
+            inner: self,
+            bp,
+            pending,
+            result: None,
+            is_prefetch: true,
+        };
+        // Whoever needs the block meets the error again, and knows what to do about it.
+        let _ = load.run(&Bookmark::default());
+    }
+
+    fn insert_written(&self, bps: &[BlkPtrPhys], data: Vec<(Buf, bool)>) {
+        let mut policy = self.policy.lock();
+        for (bp, (buf, is_metadata)) in bps.iter().zip(data) {
+            if !is_cacheable(bp) {
+                continue;
+            }
+            if is_metadata || self.settings.cache_written_data {
+                policy.insert_written(bp, buf);
+            } else {
+                policy.remove(bp);
+            }
+        }
+    }
+}
+
+impl<S: BlockStore + ?Sized + 'static> BlockStore for Arc<S> {
+    fn read(&self, bp: &BlkPtrPhys, bookmark: &Bookmark) -> Result<Buf> {
+        self.inner.read(bp, bookmark)
+    }
+
+    fn write_batch(&self, txg: Txg, requests: Vec<WriteRequest>) -> Result<Vec<BlkPtrPhys>> {
+        let rewritten: Vec<BlkPtrPhys> = requests.iter().filter_map(|r| r.rewrite).collect();
+        let metadata = |r: &WriteRequest| {
+            r.level > 0
+                || phys::ObjectType::try_from(r.object_type)
+                    .is_ok_and(phys::ObjectType::is_metadata)
+        };
+        let data = requests
+            .iter()
+            .map(|r| (r.data.clone(), metadata(r)))
+            .collect();
+        let result = self.inner.store.write_batch(txg, requests);
+        match &result {
+            Ok(bps) => self.inner.insert_written(bps, data),
+            Err(_) => {
+                // Some blocks may have been overwritten in place before the error.
+                let mut policy = self.inner.policy.lock();
+                let old = rewritten.iter().filter(|bp| is_cacheable(bp));
+                old.for_each(|bp| policy.remove(bp));
+            }
+        }
+        result
+    }
+
+    fn free(&self, txg: Txg, bp: &BlkPtrPhys) {
+        if is_cacheable(bp) {
+            self.inner.policy.lock().remove(bp);
+        }
+        self.inner.store.free(txg, bp);
+    }
+
+    fn prefetch(&self, bps: &[BlkPtrPhys]) {
+        let limit = self.inner.settings.prefetch_backlog;
+        for bp in bps.iter().filter(|bp| is_cacheable(bp) && !is_log(bp)) {
+            if self.inner.prefetching.load(Ordering::Relaxed) >= limit {
+                return;
+            }
+            if !self.inner.policy.lock().wants(bp) {
+                continue;
+            }
+            self.inner.prefetching.fetch_add(1, Ordering::Relaxed);
+            let (inner, bp) = (self.inner.clone(), *bp);
+            self.queue.dispatch(move || {
+                inner.prefetch(&bp);
+                inner.prefetching.fetch_sub(1, Ordering::Relaxed);
+            });
+        }
+    }
+}
+
+impl<S: LogStore + ?Sized + 'static> LogStore for Arc<S> {
+    fn alloc_log(
+        &self,
+        txg: Txg,
+        size: u64,
+        checksum: ChecksumType,
+        verifier: [u64; 4],
+        near: Option<&BlkPtrPhys>,
+    ) -> Result<BlkPtrPhys> {
+        self.inner
+            .store
+            .alloc_log(txg, size, checksum, verifier, near)
+    }
+
+    fn write_log(&self, bp: &BlkPtrPhys, data: Buf, bookmark: &Bookmark) -> Result<()> {
+        self.inner.store.write_log(bp, data, bookmark)
+    }
+
+    fn read_log(&self, bp: &BlkPtrPhys, bookmark: &Bookmark) -> Result<Buf> {
+        self.inner.store.read_log(bp, bookmark)
+    }
+
+    fn claim(&self, txg: Txg, bp: &BlkPtrPhys) -> Result<()> {
+        self.inner.store.claim(txg, bp)
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.inner.store.flush()
+    }
+}

@@ -42,23 +42,6 @@ impl Pool<'_> {
             self.min_alloc
         }
     }
-
-    /// The most bytes that compression may leave for it to be worth it: an eighth has to be
-    /// saved, and in whole allocations. Blocks that cannot shrink by an allocation can still
-    /// shrink into their pointer.
-    #[doc(alias = "zio_get_compression_max_size")]
-    fn compressed_max(&self, algorithm: Algorithm, lsize: u64) -> u64 {
-        let max = lsize - (lsize >> 3);
-        if algorithm == Algorithm::Zle {
-            return max;
-        }
-        let max = max - max % self.gcd_alloc;
-        if max < self.min_alloc {
-            BPE_PAYLOAD_SIZE as u64
-        } else {
-            max
-        }
-    }
 }
 
 /// The bytes to be stored: the first `psize` of `buf`.
@@ -161,7 +144,8 @@ enum Compressed {
 
 fn compress(pool: &Pool<'_>, request: &WriteRequest) -> Compressed {
     let (algorithm, data) = (request.policy.compress, &request.data);
-    let max = pool.compressed_max(algorithm, data.len() as u64) as usize;
+    let (min_alloc, gcd_alloc) = (pool.min_alloc as usize, pool.gcd_alloc as usize);
+    let max = compress::max_compressed_len_in_pool(algorithm, data.len(), min_alloc, gcd_alloc);
     let mut buf = BlockBuf::scratch(data.len());
     let Some(size) = compress::compress(algorithm, data, &mut buf[..max]) else {
         return Compressed::No;
@@ -169,7 +153,7 @@ fn compress(pool: &Pool<'_>, request: &WriteRequest) -> Compressed {
     if size >= data.len() {
         return Compressed::No;
     }
-    let kind = algorithm.compress_type();
+    let kind = algorithm.kind();
     if size <= BPE_PAYLOAD_SIZE && may_embed(request) {
         let payload = buf[..size].to_vec();
         return Compressed::Small { kind, payload };

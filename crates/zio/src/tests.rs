@@ -3,7 +3,7 @@ mod fake;
 use std::sync::Arc;
 
 use base::{BlkId, BlockBuf, Buf, ErrorKind, ObjectId, ObjsetId, Txg};
-use compress::Algorithm;
+use compress::{Algorithm, GzipLevel, ZstdLevel};
 use fake::{FakeAllocator, FakeVdevs};
 use phys::{BlkPtrPhys, ChecksumType, CompressType, ObjectType};
 use proptest::prelude::*;
@@ -22,7 +22,7 @@ struct Bench {
 }
 
 fn bench(ashift: u32) -> Bench {
-    let size = 64 << 20;
+    let size = 16 << 20;
     let vdevs = Arc::new(FakeVdevs::new(3, size, ashift));
     let space = Arc::new(FakeAllocator::new(3, size as u64, ashift));
     let settings = PipelineSettings {
@@ -371,7 +371,8 @@ fn any_policy() -> impl Strategy<Value = WritePolicy> {
         Just(Algorithm::Lz4),
         Just(Algorithm::Lzjb),
         Just(Algorithm::Zle),
-        Just(Algorithm::Gzip(6)),
+        Just(Algorithm::Gzip(GzipLevel::DEFAULT)),
+        Just(Algorithm::Zstd(ZstdLevel::DEFAULT)),
     ];
     let checksum = prop_oneof![
         Just(ChecksumType::Off),

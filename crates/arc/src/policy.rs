@@ -1,0 +1,463 @@
+//! The ARC policy: four lists, one adapting boundary.
+//!
+//! # What it is
+//! Cached blocks are on one of two lists: MRU, used once since they came in, and MFU, used again.
+//! Each has a *ghost* list of blocks lately evicted from it, of which only the identity is kept.
+//! A miss that hits the ghost of MRU says that MRU should have been larger; `mru_target` grows, and
+//! MFU pays. A hit on the other ghost moves it the other way. A long scan passes through MRU and
+//! its ghost without touching what is used frequently.
+//!
+//! # Invariants
+//! 1. `mru + mfu <= limit` after every call.
+//! 2. `mru + mru_ghost <= limit`, and all four lists together `<= 2 * limit`.
+//! 3. An entry is on exactly one list; it has its bytes if and only if that is no ghost list.
+//!
+//! # Source
+//! OpenZFS `module/zfs/arc.c` (`arc_access`, `arc_adapt`, `arc_evict`); the FAST 2003 paper.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc as Shared;
+
+use base::{Buf, Error, Result};
+use phys::BlkPtrPhys;
+use phys::blkptr::BlkIdentity;
+
+/// Bytes on each list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ArcBytes {
+    /// Used once.
+    pub mru: u64,
+    /// Used more than once.
+    pub mfu: u64,
+    /// Evicted from MRU; not in memory.
+    pub mru_ghost: u64,
+    /// Evicted from MFU; not in memory.
+    pub mfu_ghost: u64,
+    /// `arc_p`: how large MRU would like to be.
+    pub mru_target: u64,
+    /// `arc_c`: how large both may be.
+    pub limit: u64,
+}
+
+impl ArcBytes {
+    /// Bytes in memory.
+    #[must_use]
+    pub fn cached(&self) -> u64 {
+        self.mru + self.mfu
+    }
+}
+
+/// A read that is under way.
+pub(crate) struct Pending {
+    result: rt::Mutex<Option<Result<Buf>>>,
+    done: rt::Condvar,
+}
+
+impl Pending {
+    fn new() -> Shared<Self> {
+        Shared::new(Pending {
+            result: rt::Mutex::new(None),
+            done: rt::Condvar::new(),
+        })
+    }
+
+    pub(crate) fn finish(&self, result: Result<Buf>) {
+        *self.result.lock() = Some(result);
+        self.done.notify_all();
+    }
+
+    pub(crate) fn wait(&self) -> Result<Buf> {
+        let mut result = self.result.lock();
+        loop {
+            match &*result {
+                Some(Ok(buf)) => return Ok(buf.clone()),
+                Some(Err(e)) => return Err(Error::new(e.kind(), e.to_string())),
+                None => self.done.wait(&mut result),
+            }
+        }
+    }
+}
+
+/// What a lookup came up with.
+pub(crate) enum Found {
+    /// The block.
+    Cached(Buf),
+    /// Another thread reads it.
+    Loading(Shared<Pending>),
+    /// Nobody has it: the caller reads it and then calls `finish_load`.
+    Start(Shared<Pending>),
+    /// A different block with this identity: one of the pointers lies. The caller reads it and
+    /// keeps it for itself.
+    Other,
+}
+
+/// Identities are spread evenly enough; a multiplication per word mixes them.
+#[derive(Default)]
+struct IdentityHasher(u64);
+
+impl Hasher for IdentityHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.write_u64(u64::from_le_bytes(word));
+        }
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        let mixed = (self.0.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = mixed ^ (mixed >> 32);
+    }
+}
+
+type Map<V> = HashMap<BlkIdentity, V, BuildHasherDefault<IdentityHasher>>;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum List {
+    Mru = 0,
+    Mfu = 1,
+    MruGhost = 2,
+    MfuGhost = 3,
+}
+
+/// No entry.
+const NIL: u32 = u32::MAX;
+
+struct Entry {
+    identity: BlkIdentity,
+    cksum: [u64; 4],
+    size: u64,
+    list: List,
+    buf: Option<Buf>,
+    /// Read ahead, and not asked for yet.
+    is_prefetched: bool,
+    newer: u32,
+    older: u32,
+}
+
+#[derive(Clone, Copy)]
+struct Ends {
+    newest: u32,
+    oldest: u32,
+    bytes: u64,
+}
+
+/// The lists and who is on them.
+pub(crate) struct Policy {
+    limit: u64,
+    mru_target: u64,
+    index: Map<u32>,
+    loading: Map<Shared<Pending>>,
+    entries: Vec<Entry>,
+    unused: Vec<u32>,
+    lists: [Ends; 4],
+    evictions: u64,
+    ghost_hits: u64,
+}
+
+impl Policy {
+    pub(crate) fn new(limit: u64) -> Self {
+        let ends = Ends {
+            newest: NIL,
+            oldest: NIL,
+            bytes: 0,
+        };
+        Policy {
+            limit,
+            mru_target: limit / 2,
+            index: Map::default(),
+            loading: Map::default(),
+            entries: Vec::new(),
+            unused: Vec::new(),
+            lists: [ends; 4],
+            evictions: 0,
+            ghost_hits: 0,
+        }
+    }
+
+    pub(crate) fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    pub(crate) fn evictions(&self) -> u64 {
+        self.evictions
+    }
+
+    pub(crate) fn ghost_hits(&self) -> u64 {
+        self.ghost_hits
+    }
+
+    pub(crate) fn bytes(&self) -> ArcBytes {
+        ArcBytes {
+            mru: self.on(List::Mru),
+            mfu: self.on(List::Mfu),
+            mru_ghost: self.on(List::MruGhost),
+            mfu_ghost: self.on(List::MfuGhost),
+            mru_target: self.mru_target,
+            limit: self.limit,
+        }
+    }
+
+    pub(crate) fn set_limit(&mut self, limit: u64) {
+        self.limit = limit;
+        self.mru_target = self.mru_target.min(limit);
+        self.make_room(0, false);
+        self.trim_ghosts();
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.index.clear();
+        self.entries.clear();
+        self.unused.clear();
+        self.lists = Policy::new(0).lists;
+        self.mru_target = self.limit / 2;
+    }
+
+    pub(crate) fn contains(&self, bp: &BlkPtrPhys) -> bool {
+        let at = self.index.get(&bp.identity());
+        at.is_some_and(|at| self.entries[*at as usize].buf.is_some())
+    }
+
+    /// Whether reading the block ahead would change anything.
+    pub(crate) fn wants(&self, bp: &BlkPtrPhys) -> bool {
+        let is_known = self.contains(bp) || self.loading.contains_key(&bp.identity());
+        bp.lsize() <= self.limit && !is_known
+    }
+
+    /// Looks a block up as a reader does.
+    #[doc(alias = "arc_access")]
+    pub(crate) fn find_or_start(&mut self, bp: &BlkPtrPhys) -> Found {
+        let identity = bp.identity();
+        if let Some(&at) = self.index.get(&identity) {
+            let entry = &mut self.entries[at as usize];
+            if let Some(buf) = entry.buf.clone() {
+                if entry.cksum != bp.cksum_words() || entry.size != bp.lsize() {
+                    return Found::Other;
+                }
+                let was_prefetched = std::mem::take(&mut entry.is_prefetched);
+                let list = if was_prefetched { List::Mru } else { List::Mfu };
+                self.move_to(at, list);
+                return Found::Cached(buf);
+            }
+        }
+        if let Some(pending) = self.loading.get(&identity) {
+            return Found::Loading(pending.clone());
+        }
+        let pending = Pending::new();
+        self.loading.insert(identity, pending.clone());
+        Found::Start(pending)
+    }
+
+    pub(crate) fn start_prefetch(&mut self, bp: &BlkPtrPhys) -> Option<Shared<Pending>> {
+        if !self.wants(bp) {
+            return None;
+        }
+        let pending = Pending::new();
+        self.loading.insert(bp.identity(), pending.clone());
+        Some(pending)
+    }
+
+    /// Ends what `Found::Start` began. Answers what readers should get.
+    pub(crate) fn finish_load(
+        &mut self,
+        bp: &BlkPtrPhys,
+        result: Result<Buf>,
+        is_prefetch: bool,
+    ) -> Result<Buf> {
+        let identity = bp.identity();
+        self.loading.remove(&identity);
+        if let Some(&at) = self.index.get(&identity) {
+            let entry = &self.entries[at as usize];
+            if let Some(written) = &entry.buf
+                && entry.cksum == bp.cksum_words()
+            {
+                return Ok(written.clone());
+            }
+        }
+        let buf = result?;
+        self.insert(bp, buf.clone(), is_prefetch);
+        Ok(buf)
+    }
+
+    pub(crate) fn insert_written(&mut self, bp: &BlkPtrPhys, buf: Buf) {
+        self.insert(bp, buf, false);
+    }
+
+    fn insert(&mut self, bp: &BlkPtrPhys, buf: Buf, is_prefetched: bool) {
+        let identity = bp.identity();
+        let size = buf.len() as u64;
+        let mut list = List::Mru;
+        if let Some(&at) = self.index.get(&identity) {
+            list = match self.entries[at as usize].list {
+                List::MruGhost => {
+                    self.adapt(List::MruGhost, size);
+                    List::Mfu
+                }
+                List::MfuGhost => {
+                    self.adapt(List::MfuGhost, size);
+                    List::Mfu
+                }
+                cached => cached,
+            };
+            self.remove_at(at);
+        }
+        if size > self.limit {
+            return;
+        }
+        self.make_room(size, list == List::Mfu);
+        let entry = Entry {
+            identity,
+            cksum: bp.cksum_words(),
+            size,
+            list,
+            buf: Some(buf),
+            is_prefetched,
+            newer: NIL,
+            older: NIL,
+        };
+        let at = if let Some(at) = self.unused.pop() {
+            self.entries[at as usize] = entry;
+            at
+        } else {
+            self.entries.push(entry);
+            u32::try_from(self.entries.len() - 1).expect("memory for 4 billion entries")
+        };
+        self.index.insert(identity, at);
+        self.link(at, list);
+        self.trim_ghosts();
+    }
+
+    /// Moves the boundary after a ghost was hit: by the size of the block, more if the other
+    /// ghost list is longer.
+    #[doc(alias = "arc_adapt")]
+    fn adapt(&mut self, ghost: List, size: u64) {
+        self.ghost_hits += 1;
+        let (mru, mfu) = (
+            self.on(List::MruGhost).max(1),
+            self.on(List::MfuGhost).max(1),
+        );
+        if ghost == List::MruGhost {
+            let step = size.saturating_mul((mfu / mru).max(1));
+            self.mru_target = self.mru_target.saturating_add(step).min(self.limit);
+        } else {
+            let step = size.saturating_mul((mru / mfu).max(1));
+            self.mru_target = self.mru_target.saturating_sub(step);
+        }
+    }
+
+    /// Evicts until `size` more bytes fit.
+    #[doc(alias = "arc_evict")]
+    fn make_room(&mut self, size: u64, is_for_mfu: bool) {
+        while self.on(List::Mru) + self.on(List::Mfu) + size > self.limit {
+            let mru = self.on(List::Mru);
+            let is_over = mru > self.mru_target || (is_for_mfu && mru == self.mru_target);
+            let victim = match (self.oldest(List::Mru), self.oldest(List::Mfu)) {
+                (Some(mru), Some(mfu)) => {
+                    if is_over {
+                        mru
+                    } else {
+                        mfu
+                    }
+                }
+                (Some(only), None) | (None, Some(only)) => only,
+                (None, None) => return,
+            };
+            self.evict(victim);
+        }
+    }
+
+    fn evict(&mut self, at: u32) {
+        self.evictions += 1;
+        let entry = &mut self.entries[at as usize];
+        entry.buf = None;
+        let ghost = match entry.list {
+            List::Mru => List::MruGhost,
+            List::Mfu => List::MfuGhost,
+            ghost => unreachable!("{ghost:?} has no bytes to evict"),
+        };
+        self.move_to(at, ghost);
+    }
+
+    fn trim_ghosts(&mut self) {
+        while self.on(List::Mru) + self.on(List::MruGhost) > self.limit {
+            let Some(at) = self.oldest(List::MruGhost) else {
+                break;
+            };
+            self.remove_at(at);
+        }
+        while self.lists.iter().map(|l| l.bytes).sum::<u64>() > 2 * self.limit {
+            let Some(at) = self.oldest(List::MfuGhost) else {
+                break;
+            };
+            self.remove_at(at);
+        }
+    }
+
+    /// Forgets a block that was freed.
+    pub(crate) fn remove(&mut self, bp: &BlkPtrPhys) {
+        if let Some(&at) = self.index.get(&bp.identity()) {
+            self.remove_at(at);
+        }
+    }
+
+    fn on(&self, list: List) -> u64 {
+        self.lists[list as usize].bytes
+    }
+
+    fn oldest(&self, list: List) -> Option<u32> {
+        let at = self.lists[list as usize].oldest;
+        (at != NIL).then_some(at)
+    }
+
+    fn remove_at(&mut self, at: u32) {
+        self.unlink(at);
+        let entry = &mut self.entries[at as usize];
+        entry.buf = None;
+        let identity = entry.identity;
+        self.index.remove(&identity);
+        self.unused.push(at);
+    }
+
+    fn move_to(&mut self, at: u32, list: List) {
+        self.unlink(at);
+        self.link(at, list);
+    }
+
+    fn link(&mut self, at: u32, list: List) {
+        let ends = &mut self.lists[list as usize];
+        let entry = &mut self.entries[at as usize];
+        entry.list = list;
+        entry.newer = NIL;
+        entry.older = ends.newest;
+        ends.bytes += entry.size;
+        let second = std::mem::replace(&mut ends.newest, at);
+        if second == NIL {
+            ends.oldest = at;
+        } else {
+            self.entries[second as usize].newer = at;
+        }
+    }
+
+    fn unlink(&mut self, at: u32) {
+        let entry = &self.entries[at as usize];
+        let (list, size, newer, older) = (entry.list, entry.size, entry.newer, entry.older);
+        let ends = &mut self.lists[list as usize];
+        ends.bytes -= size;
+        if newer == NIL {
+            ends.newest = older;
+        } else {
+            self.entries[newer as usize].older = older;
+        }
+        let ends = &mut self.lists[list as usize];
+        if older == NIL {
+            ends.oldest = newer;
+        } else {
+            self.entries[older as usize].newer = newer;
+        }
+    }
+}

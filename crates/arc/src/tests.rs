@@ -1,0 +1,275 @@
+use std::collections::BTreeMap;
+use std::sync::Arc as Shared;
+
+use base::{BlkId, Buf, ErrorKind, ObjectId, ObjsetId, Result, Txg};
+use compress::Algorithm;
+use phys::{BlkPtrPhys, ObjectType};
+use proptest::prelude::*;
+use zio::ram::RamStore;
+use zio::{BlockStore, Bookmark, WritePolicy, WriteRequest};
+
+use crate::{Arc, ArcSettings};
+
+const DATA: u8 = ObjectType::PLAIN_FILE_CONTENTS.raw();
+
+fn cache(limit_bytes: u64) -> Arc<RamStore> {
+    let settings = ArcSettings {
+        limit_bytes,
+        ..ArcSettings::default()
+    };
+    Arc::new(Shared::new(RamStore::new()), settings)
+}
+
+fn bookmark() -> Bookmark {
+    Bookmark::new(ObjsetId(1), ObjectId(2), 0, BlkId(3))
+}
+
+fn request(len: usize, fill: u8, type_: u8) -> WriteRequest {
+    let policy = WritePolicy {
+        compress: Algorithm::Off,
+        ..WritePolicy::default()
+    };
+    let mut data = Buf::zeroed(len);
+    data.make_mut().fill(fill);
+    WriteRequest::new(data, policy, type_, bookmark())
+}
+
+impl Arc<RamStore> {
+    fn put(&self, len: usize, fill: u8) -> BlkPtrPhys {
+        self.write(Txg(9), request(len, fill, DATA)).unwrap()
+    }
+
+    fn get(&self, bp: &BlkPtrPhys) -> Result<Buf> {
+        self.read(bp, &bookmark())
+    }
+
+    fn reads_below(&self) -> u64 {
+        self.store().stats().reads
+    }
+}
+
+#[test]
+fn written_blocks_are_read_from_memory_until_they_are_freed() {
+    let cache = cache(1 << 20);
+    let bp = cache.put(4096, 7);
+    assert_eq!(cache.get(&bp).unwrap()[0], 7);
+    assert_eq!(cache.reads_below(), 0);
+    cache.free(Txg(9), &bp);
+    assert!(!cache.is_cached(&bp));
+    assert_eq!(cache.stats().bytes.cached(), 0);
+}
+
+#[test]
+fn written_file_contents_may_pass_by() {
+    let settings = ArcSettings {
+        cache_written_data: false,
+        ..ArcSettings::default()
+    };
+    let cache = Arc::new(Shared::new(RamStore::new()), settings);
+    let data = cache.put(4096, 1);
+    let dnodes = request(4096, 2, ObjectType::DNODE.raw());
+    let dnodes = cache.write(Txg(9), dnodes).unwrap();
+    assert!(!cache.is_cached(&data) && cache.is_cached(&dnodes));
+}
+
+#[test]
+fn a_rewrite_replaces_what_is_cached() {
+    let cache = cache(1 << 20);
+    let old = cache.put(4096, 1);
+    let mut again = request(4096, 2, DATA);
+    again.rewrite = Some(old);
+    let new = cache.write(Txg(9), again).unwrap();
+    assert_eq!(new.identity(), old.identity());
+    assert_eq!(cache.get(&new).unwrap()[0], 2);
+    // Whoever still holds the old pointer is told by the checksum below, not served new bytes.
+    assert_eq!(cache.get(&old).unwrap_err().kind(), ErrorKind::Checksum);
+}
+
+#[test]
+fn a_scan_does_not_push_out_what_is_used_frequently() {
+    let cache = cache(64 * 4096);
+    let hot: Vec<BlkPtrPhys> = (0..16).map(|i| cache.put(4096, i)).collect();
+    for bp in &hot {
+        cache.get(bp).unwrap();
+    }
+    let cold: Vec<BlkPtrPhys> = (0..1000).map(|_| cache.put(4096, 99)).collect();
+    cache.flush_cache();
+    for bp in hot.iter().chain(&hot) {
+        cache.get(bp).unwrap();
+    }
+    for bp in &cold {
+        cache.get(bp).unwrap();
+    }
+    let before = cache.reads_below();
+    for bp in &hot {
+        cache.get(bp).unwrap();
+    }
+    assert_eq!(
+        cache.reads_below(),
+        before,
+        "hot blocks were evicted by a scan"
+    );
+}
+
+#[test]
+fn the_boundary_follows_ghost_hits() {
+    let cache = cache(8 * 4096);
+    let bps: Vec<BlkPtrPhys> = (0..24).map(|i| cache.put(4096, i)).collect();
+    cache.flush_cache();
+    let target = cache.stats().bytes.mru_target;
+    // Two blocks are frequent, so that MRU is not all there is.
+    for bp in bps[..2].iter().chain(&bps[..2]) {
+        cache.get(bp).unwrap();
+    }
+    for bp in &bps[2..12] {
+        cache.get(bp).unwrap();
+    }
+    // Just evicted from MRU: MRU should have been larger.
+    cache.get(&bps[5]).unwrap();
+    let stats = cache.stats();
+    assert_eq!(stats.ghost_hits, 1);
+    assert!(stats.bytes.mru_target > target);
+    assert!(stats.bytes.cached() <= 8 * 4096);
+}
+
+#[test]
+fn blocks_larger_than_the_cache_pass_by() {
+    let cache = cache(8192);
+    let small = cache.put(4096, 1);
+    let large = cache.put(16_384, 2);
+    assert_eq!(cache.get(&large).unwrap()[9], 2);
+    assert!(cache.is_cached(&small) && !cache.is_cached(&large));
+}
+
+#[test]
+fn errors_are_not_cached() {
+    let cache = cache(1 << 20);
+    let bp = cache.put(4096, 1);
+    cache.flush_cache();
+    cache.store().damage(&bp);
+    for _ in 0..2 {
+        assert_eq!(cache.get(&bp).unwrap_err().kind(), ErrorKind::Checksum);
+    }
+    cache.store().damage(&bp);
+    assert_eq!(cache.get(&bp).unwrap()[0], 1);
+}
+
+/// A store whose reads take time, and which counts how many are under way for one block.
+struct Slow(RamStore);
+
+impl BlockStore for Slow {
+    fn read(&self, bp: &BlkPtrPhys, bookmark: &Bookmark) -> Result<Buf> {
+        rt::sleep_ns(5_000_000);
+        self.0.read(bp, bookmark)
+    }
+    fn write_batch(&self, txg: Txg, requests: Vec<WriteRequest>) -> Result<Vec<BlkPtrPhys>> {
+        self.0.write_batch(txg, requests)
+    }
+    fn free(&self, txg: Txg, bp: &BlkPtrPhys) {
+        self.0.free(txg, bp);
+    }
+}
+
+#[test]
+fn sim_concurrent_misses_read_once() {
+    rt::simulate(3, || {
+        let slow = Shared::new(Slow(RamStore::new()));
+        let cache = Shared::new(Arc::new(slow.clone(), ArcSettings::default()));
+        let bp = cache.write(Txg(9), request(4096, 5, DATA)).unwrap();
+        cache.flush_cache();
+        let readers: Vec<_> = (0..8)
+            .map(|i| {
+                let cache = cache.clone();
+                rt::spawn(&format!("reader {i}"), move || {
+                    cache.read(&bp, &bookmark()).unwrap()[17]
+                })
+            })
+            .collect();
+        assert!(readers.into_iter().all(|r| r.join() == 5));
+        let stats = cache.stats();
+        assert_eq!((slow.0.stats().reads, stats.misses, stats.joins), (1, 1, 7));
+    });
+}
+
+#[test]
+fn sim_prefetch_overlaps_reads() {
+    rt::simulate(3, || {
+        let slow = Shared::new(Slow(RamStore::new()));
+        let cache = Arc::new(slow.clone(), ArcSettings::default());
+        let bps: Vec<BlkPtrPhys> = (0..64)
+            .map(|i| cache.write(Txg(9), request(4096, i, DATA)).unwrap())
+            .collect();
+        cache.flush_cache();
+        let start = rt::now_ns();
+        cache.prefetch(&bps);
+        for (i, bp) in bps.iter().enumerate() {
+            assert_eq!(usize::from(cache.read(bp, &bookmark()).unwrap()[0]), i);
+        }
+        let elapsed = rt::now_ns() - start;
+        assert_eq!(slow.0.stats().reads, 64, "nothing was read twice");
+        assert!(elapsed < 64 * 5_000_000 / 3, "{elapsed} ns");
+        assert!(cache.stats().prefetches > 40);
+    });
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Write { sectors: usize, fill: u8 },
+    Read(usize),
+    Prefetch(usize),
+    Free(usize),
+    Limit(u64),
+    Flush,
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (1..40usize, any::<u8>()).prop_map(|(sectors, fill)| Step::Write { sectors, fill }),
+        8 => any::<usize>().prop_map(Step::Read),
+        2 => any::<usize>().prop_map(Step::Prefetch),
+        2 => any::<usize>().prop_map(Step::Free),
+        1 => (0..200_000u64).prop_map(Step::Limit),
+        1 => Just(Step::Flush),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+    #[test]
+    fn prop_right_bytes_within_the_bound(steps in prop::collection::vec(any_step(), 1..200)) {
+        let cache = cache(100_000);
+        // Number of the write => what it wrote, while it is in use.
+        let mut live: BTreeMap<usize, (BlkPtrPhys, u8)> = BTreeMap::new();
+        for (number, step) in steps.into_iter().enumerate() {
+            let pick = |n: usize| live.iter().nth(n % live.len().max(1)).map(|(k, v)| (*k, *v));
+            match step {
+                Step::Write { sectors, fill } => {
+                    let bp = cache.put(sectors * 512, fill);
+                    live.insert(number, (bp, fill));
+                }
+                Step::Read(n) => if let Some((_, (bp, fill))) = pick(n) {
+                    let buf = cache.get(&bp).unwrap();
+                    prop_assert_eq!(buf.len() as u64, bp.lsize());
+                    prop_assert!(buf.iter().all(|b| *b == fill));
+                },
+                Step::Prefetch(n) => if let Some((_, (bp, _))) = pick(n) {
+                    cache.inner.prefetch(&bp);
+                },
+                Step::Free(n) => if let Some((key, (bp, _))) = pick(n) {
+                    cache.free(Txg(9), &bp);
+                    prop_assert!(!cache.is_cached(&bp));
+                    live.remove(&key);
+                },
+                Step::Limit(limit) => cache.set_limit(limit),
+                Step::Flush => cache.flush_cache(),
+            }
+            let bytes = cache.stats().bytes;
+            prop_assert!(bytes.cached() <= bytes.limit);
+            prop_assert!(bytes.mru + bytes.mru_ghost <= bytes.limit);
+            let all = bytes.cached() + bytes.mru_ghost + bytes.mfu_ghost;
+            prop_assert!(all <= 2 * bytes.limit);
+            prop_assert!(bytes.mru_target <= bytes.limit);
+        }
+    }
+}
