@@ -1,0 +1,362 @@
+//! Object numbers: finding a free slot, fast also among millions.
+//!
+//! # What it is
+//! A cursor goes through the blocks of dnodes; a bitmap says which of the 32 slots of the current
+//! block are in use, on disk or by objects that are not synced yet. At the end of what one
+//! indirect block covers, the search goes on at the next one that is a quarter full at most,
+//! found by fill counts. After many objects were freed it starts from the beginning once.
+//!
+//! # Invariants
+//! 1. A slot is handed out only if it is free on disk and no unsynced object has it. Slots of
+//!    objects that were freed but not synced are still in use on disk.
+//!
+//! # Source
+//! OpenZFS module/zfs/dmu_object.c @be7657e3.
+
+use std::sync::Arc;
+
+use base::{BlkId, Context as _, Error, ErrorKind, ObjectId, Result};
+use phys::ObjectType;
+use phys::dnode::{DN_MAX_OBJECT, DNODES_PER_BLOCK};
+
+use crate::image::{Image, slot_core};
+use crate::objset::is_special;
+use crate::{Dnode, META_DNODE_OBJECT, NewObject, Objset, Tx};
+
+/// `dmu_rescan_dnode_threshold`: after that many frees holes are looked for from the beginning.
+const RESCAN_FREED: u64 = 1 << 17;
+/// Full blocks in a row after which an empty block is looked for.
+const FULL_BLOCKS_MAX: u32 = 16;
+
+/// Where the next object goes.
+#[derive(Default)]
+pub(crate) struct Cursor {
+    /// The next slot to be looked at.
+    next: u64,
+    /// A block of dnodes and its slots in use.
+    block: Option<(u64, u32)>,
+    started: bool,
+    /// Blocks looked at in a row that had no room.
+    full_blocks: u32,
+    /// Objects freed on disk since the last search from the beginning.
+    pub(crate) freed: u64,
+}
+
+impl Cursor {
+    /// Takes `slots` slots in a row out of the current block.
+    fn take_run(&mut self, slots: u8) -> Option<u64> {
+        let (blkid, used) = self.block.as_mut()?;
+        let from = self.next % DNODES_PER_BLOCK;
+        let run = u32::MAX >> (32 - u32::from(slots));
+        let last = DNODES_PER_BLOCK - u64::from(slots);
+        let at = (from..=last).find(|at| *used & (run << at) == 0)?;
+        *used |= run << at;
+        self.next = *blkid * DNODES_PER_BLOCK + at + u64::from(slots);
+        self.full_blocks = 0;
+        Some(*blkid * DNODES_PER_BLOCK + at)
+    }
+
+    /// Forgets what is known of a block, from which a slot is taken otherwise.
+    fn forget(&mut self, blkid: u64) {
+        self.block.take_if(|(known, _)| *known == blkid);
+    }
+}
+
+impl Objset {
+    /// Makes a new object.
+    ///
+    /// # Errors
+    /// What reading blocks of dnodes met; `InvalidInput` or `Unsupported` for a `new` that cannot
+    /// be.
+    #[doc(alias = "dmu_object_alloc")]
+    pub fn object_alloc(&self, tx: &Tx, new: &NewObject) -> Result<Arc<Dnode>> {
+        new.check(&self.props())?;
+        self.context.announce(tx);
+        let mut cursor = self.cursor.lock();
+        let id = self.next_free(&mut cursor, new.slots())?;
+        self.admit(tx, id, new)
+    }
+
+    /// Makes a new object with a given number; special objects, too.
+    ///
+    /// # Errors
+    /// `Exists` when one of its slots is in use, or by an object whose end is not synced yet;
+    /// otherwise as [`object_alloc`](Objset::object_alloc).
+    #[doc(alias = "dmu_object_claim")]
+    pub fn object_claim(&self, tx: &Tx, id: ObjectId, new: &NewObject) -> Result<Arc<Dnode>> {
+        new.check(&self.props())?;
+        self.context.announce(tx);
+        let mut cursor = self.cursor.lock();
+        if is_special(id) {
+            let present = self.hold(id).map(|_| ());
+            match present {
+                Ok(()) => return Err(Error::new(ErrorKind::Exists, format!("object {id}"))),
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+            return self.admit(tx, id, new);
+        }
+        let (BlkId(blkid), slot) = Self::place_of(id);
+        let fits = slot as u64 + u64::from(new.slots()) <= DNODES_PER_BLOCK;
+        if id == META_DNODE_OBJECT || id.0 >= DN_MAX_OBJECT || !fits {
+            return Err(Error::invalid(format!("object {id} of {} slots", new.slots())));
+        }
+        let wanted = (u32::MAX >> (32 - u32::from(new.slots()))) << slot;
+        if self.used_slots(blkid)? & wanted != 0 || self.cache.lock().get(id).is_some() {
+            return Err(Error::new(ErrorKind::Exists, format!("object {id}")));
+        }
+        cursor.forget(blkid);
+        self.admit(tx, id, new)
+    }
+
+    fn admit(&self, tx: &Tx, id: ObjectId, new: &NewObject) -> Result<Arc<Dnode>> {
+        let dnode = Dnode::new(Arc::clone(&self.context), id, Image::new_object(new));
+        dnode.begin(tx)?;
+        let mut cache = self.cache.lock();
+        cache.unsynced.insert(id, new.slots());
+        cache.insert(Arc::clone(&dnode));
+        Ok(dnode)
+    }
+
+    /// Frees an object with all its blocks. Its number is taken until that is synced.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    #[doc(alias = "dmu_object_free")]
+    pub fn object_free(&self, tx: &Tx, id: ObjectId) -> Result<()> {
+        assert_ne!(id, META_DNODE_OBJECT, "the meta-dnode is not freed");
+        self.hold(id)?.free(tx)
+    }
+
+    fn next_free(&self, cursor: &mut Cursor, slots: u8) -> Result<ObjectId> {
+        if !cursor.started {
+            cursor.started = true;
+            cursor.next = self.sparse_from(0)?;
+        }
+        loop {
+            let blkid = cursor.next / DNODES_PER_BLOCK;
+            if cursor.next >= DN_MAX_OBJECT {
+                return Err(Error::new(ErrorKind::NoSpace, "object numbers"));
+            }
+            if cursor.block.is_none_or(|(known, _)| known != blkid) {
+                cursor.block = Some((blkid, self.used_slots(blkid)?));
+            }
+            if let Some(id) = cursor.take_run(slots) {
+                return Ok(ObjectId(id));
+            }
+            cursor.next = self.next_block(cursor, blkid)? * DNODES_PER_BLOCK;
+        }
+    }
+
+    /// The block to look at after `blkid`.
+    fn next_block(&self, cursor: &mut Cursor, blkid: u64) -> Result<u64> {
+        let next = blkid + 1;
+        let covered = 1 << (self.meta.ibs() - 7);
+        if next.is_multiple_of(covered) {
+            let from = if cursor.freed >= RESCAN_FREED { 0 } else { next };
+            if from == 0 {
+                cursor.freed = 0;
+            }
+            return Ok(self.sparse_from(from)? / DNODES_PER_BLOCK);
+        }
+        cursor.full_blocks += 1;
+        if cursor.full_blocks < FULL_BLOCKS_MAX {
+            return Ok(next);
+        }
+        cursor.full_blocks = 0;
+        self.empty_block(next)
+    }
+
+    /// The first object number of the first region, at or behind block `from`, of which at most a
+    /// quarter is in use.
+    fn sparse_from(&self, from: u64) -> Result<u64> {
+        let mut state = self.meta.state();
+        let (_ticket, mut walk) = self.meta.walk(&mut state);
+        drop(state);
+        let epbs = walk.tree.epbs();
+        let region = from >> epbs;
+        if walk.tree.top() == 0 {
+            return Ok(from * DNODES_PER_BLOCK);
+        }
+        let found = walk.search(1, region, &|level, bp| {
+            let slots = u128::from(DNODES_PER_BLOCK) << (epbs * u32::from(level));
+            let limit = if level == 1 { slots / 4 } else { slots - 1 };
+            u128::from(bp.fill()) <= limit || bp.is_hole()
+        })?;
+        // Behind the tree everything is free.
+        let behind = (walk.tree.blkptrs.len() as u64) << (epbs * u32::from(walk.tree.top() - 1));
+        let region = found.unwrap_or_else(|| behind.max(region));
+        Ok((region << epbs) * DNODES_PER_BLOCK)
+    }
+
+    /// The first block of dnodes at or behind `from` that is empty on disk.
+    fn empty_block(&self, from: u64) -> Result<u64> {
+        let mut state = self.meta.state();
+        let (_ticket, mut walk) = self.meta.walk(&mut state);
+        drop(state);
+        let epbs = walk.tree.epbs();
+        let found = walk.search(0, from, &|level, bp| {
+            if level == 0 {
+                return bp.is_hole();
+            }
+            let slots = u128::from(DNODES_PER_BLOCK) << (epbs * u32::from(level));
+            u128::from(bp.fill()) < slots
+        })?;
+        Ok(found.unwrap_or(from))
+    }
+
+    /// Which slots of a block of dnodes are in use, on disk or by unsynced objects.
+    fn used_slots(&self, blkid: u64) -> Result<u32> {
+        let first = blkid * DNODES_PER_BLOCK;
+        let mut used = u32::from(blkid == 0);
+        // First memory, then disk: objects go from here to there.
+        for (id, slots) in self.cache.lock().unsynced_in(first, first + DNODES_PER_BLOCK) {
+            used |= (u32::MAX >> (32 - u32::from(slots))) << (id - first);
+        }
+        if self.meta.block_pointer(0, BlkId(blkid))?.fill() == DNODES_PER_BLOCK {
+            return Ok(u32::MAX);
+        }
+        let block = self.meta.read_block(BlkId(blkid))?;
+        for (slot, slots) in allocated_slots(&block) {
+            used |= (u32::MAX >> (32 - slots as u32)) << slot;
+        }
+        Ok(used)
+    }
+}
+
+/// The dnodes in a block: slot and number of slots.
+pub(crate) fn allocated_slots(block: &[u8]) -> impl Iterator<Item = (usize, usize)> + '_ {
+    let mut next = 0;
+    std::iter::from_fn(move || {
+        while next < DNODES_PER_BLOCK as usize {
+            let at = next;
+            let core = slot_core(block, at);
+            next += core.slots();
+            if core.is_allocated() {
+                return Some((at, core.slots().min(DNODES_PER_BLOCK as usize - at)));
+            }
+        }
+        None
+    })
+}
+
+/// Finding objects.
+impl Objset {
+    /// An object.
+    ///
+    /// # Errors
+    /// `NotFound`; what reading its block of dnodes met.
+    #[doc(alias = "dnode_hold")]
+    pub fn hold(&self, id: ObjectId) -> Result<Arc<Dnode>> {
+        if id == META_DNODE_OBJECT {
+            return Ok(Arc::clone(&self.meta));
+        }
+        loop {
+            let generation = {
+                let cache = self.cache.lock();
+                if let Some(dnode) = cache.get(id) {
+                    if dnode.is_freed() {
+                        return Err(self.not_found(id));
+                    }
+                    return Ok(Arc::clone(dnode));
+                }
+                cache.generation
+            };
+            let image = if is_special(id) { self.special_image(id)? } else { self.disk_image(id)? };
+            let mut cache = self.cache.lock();
+            if cache.generation != generation || cache.get(id).is_some() {
+                continue;
+            }
+            let Some(image) = image else { return Err(self.not_found(id)) };
+            let dnode = Dnode::new(Arc::clone(&self.context), id, image);
+            cache.insert(Arc::clone(&dnode));
+            return Ok(dnode);
+        }
+    }
+
+    fn not_found(&self, id: ObjectId) -> Error {
+        Error::not_found(format!("object {id} of objset {}", self.id()))
+    }
+
+    fn special_image(&self, id: ObjectId) -> Result<Option<Image>> {
+        let mut header = self.header.lock();
+        let Some(slot) = Self::special_slot(&mut header, id) else { return Ok(None) };
+        if !slot.core.is_allocated() {
+            return Ok(None);
+        }
+        Image::decode(zerocopy::IntoBytes::as_bytes(slot)).map(Some)
+    }
+
+    fn disk_image(&self, id: ObjectId) -> Result<Option<Image>> {
+        if id.0 >= DN_MAX_OBJECT {
+            return Ok(None);
+        }
+        let (blkid, slot) = Self::place_of(id);
+        let block = self.meta.read_block(blkid)?;
+        if !allocated_slots(&block).any(|(at, _)| at == slot) {
+            return Ok(None);
+        }
+        let image = Image::decode(&block[slot * 512..]);
+        image.map(Some).within(|| format!("object {id} of objset {}", self.id()))
+    }
+
+    /// The next object in use behind `after`, changes in memory included; 0 to start.
+    ///
+    /// # Errors
+    /// What reading blocks of dnodes met.
+    #[doc(alias = "dmu_object_next")]
+    pub fn next_object(&self, after: ObjectId) -> Result<Option<ObjectId>> {
+        let mut from = after.0.saturating_add(1);
+        loop {
+            let mut in_memory = None;
+            {
+                let cache = self.cache.lock();
+                for (id, _) in cache.unsynced_in(from, DN_MAX_OBJECT) {
+                    if cache.get(ObjectId(id)).is_some_and(|dnode| !dnode.is_freed()) {
+                        in_memory = Some(id);
+                        break;
+                    }
+                }
+            }
+            let on_disk = self.next_on_disk(from)?;
+            let Some(next) = in_memory.into_iter().chain(on_disk).min() else { return Ok(None) };
+            let freed = self.cache.lock().get(ObjectId(next)).is_some_and(|d| d.is_freed());
+            if !freed {
+                return Ok(Some(ObjectId(next)));
+            }
+            from = next + 1;
+        }
+    }
+
+    fn next_on_disk(&self, from: u64) -> Result<Option<u64>> {
+        let mut blkid = from / DNODES_PER_BLOCK;
+        loop {
+            let found = {
+                let mut state = self.meta.state();
+                let (_ticket, mut walk) = self.meta.walk(&mut state);
+                drop(state);
+                walk.search(0, blkid, &|_, bp| bp.fill() > 0)?
+            };
+            let Some(found) = found else { return Ok(None) };
+            let block = self.meta.read_block(BlkId(found))?;
+            let first = found * DNODES_PER_BLOCK;
+            let ids = allocated_slots(&block).map(|(slot, _)| first + slot as u64);
+            if let Some(id) = ids.into_iter().find(|id| *id >= from) {
+                return Ok(Some(id));
+            }
+            blkid = found + 1;
+        }
+    }
+
+    /// How many objects of that type there may be at most, for tests of the type only.
+    #[cfg(test)]
+    pub(crate) fn count_of(&self, type_: ObjectType) -> Result<usize> {
+        let mut count = 0;
+        let mut at = ObjectId(0);
+        while let Some(next) = self.next_object(at)? {
+            count += usize::from(self.hold(next)?.type_() == type_);
+            at = next;
+        }
+        Ok(count)
+    }
+}

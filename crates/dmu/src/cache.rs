@@ -1,0 +1,86 @@
+//! The dnodes of an objset that are in memory.
+//!
+//! # Invariants
+//! 1. A dnode that anybody holds, or that is dirty, is in the cache: there is never a second one
+//!    of the same object.
+//! 2. `unsynced` has every object that was allocated and is not in a block of dnodes yet.
+//! 3. `generation` grows whenever blocks of dnodes change: a dnode that was read from an older one
+//!    does not enter.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use base::ObjectId;
+
+use crate::Dnode;
+
+/// Dnodes that nobody holds and that stay for the next one who asks.
+const IDLE_MAX: usize = 8192;
+/// Candidates looked at when one has to go.
+const TRIES: usize = 4;
+
+#[derive(Default)]
+pub(crate) struct Cache {
+    dnodes: BTreeMap<ObjectId, Arc<Dnode>>,
+    /// The order in which dnodes came; may name some that are gone.
+    queue: VecDeque<ObjectId>,
+    pub(crate) unsynced: BTreeMap<ObjectId, u8>,
+    pub(crate) generation: u64,
+}
+
+impl Cache {
+    pub(crate) fn get(&self, id: ObjectId) -> Option<&Arc<Dnode>> {
+        self.dnodes.get(&id)
+    }
+
+    pub(crate) fn insert(&mut self, dnode: Arc<Dnode>) {
+        self.make_room();
+        self.queue.push_back(dnode.id());
+        let before = self.dnodes.insert(dnode.id(), dnode);
+        assert!(before.is_none(), "two dnodes of one object: {before:?}");
+    }
+
+    pub(crate) fn remove(&mut self, id: ObjectId) {
+        self.dnodes.remove(&id);
+    }
+
+    fn is_idle(&self, id: ObjectId) -> Option<bool> {
+        // Whoever gets hold of a dnode does so under the lock of this cache.
+        self.dnodes.get(&id).map(|dnode| Arc::strong_count(dnode) == 1)
+    }
+
+    fn make_room(&mut self) {
+        for _ in 0..TRIES {
+            if self.dnodes.len() < IDLE_MAX {
+                return;
+            }
+            let Some(id) = self.queue.pop_front() else { return };
+            match self.is_idle(id) {
+                Some(true) => self.remove(id),
+                Some(false) => self.queue.push_back(id),
+                None => {}
+            }
+        }
+    }
+
+    /// Lets go of what is too much, after a txg during which everything was held.
+    pub(crate) fn trim(&mut self) {
+        for _ in 0..self.queue.len() {
+            if self.dnodes.len() <= IDLE_MAX && self.queue.len() <= 2 * IDLE_MAX {
+                return;
+            }
+            let Some(id) = self.queue.pop_front() else { return };
+            match self.is_idle(id) {
+                Some(true) => self.remove(id),
+                Some(false) => self.queue.push_back(id),
+                None => {}
+            }
+        }
+    }
+
+    /// Unsynced allocations in `[from, to)`.
+    pub(crate) fn unsynced_in(&self, from: u64, to: u64) -> impl Iterator<Item = (u64, u8)> + '_ {
+        let range = self.unsynced.range(ObjectId(from)..ObjectId(to));
+        range.map(|(id, slots)| (id.0, *slots))
+    }
+}

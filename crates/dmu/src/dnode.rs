@@ -1,0 +1,372 @@
+//! Dnodes in memory: an object, its two generations of changes, and its block tree on disk.
+//!
+//! # What it is
+//! A [`Dnode`] is what is on disk (`image`) and up to three layers of changes above it:
+//! - `dirty`: changed in the open txg;
+//! - `frozen`: belongs to the txg that is being synced; changed by that txg's syncing Tx only;
+//! - `writing`: what a pass of [`Objset::sync`](crate::Objset::sync) is writing right now.
+//!
+//! There are no clean block buffers: a block that is in no layer is read from the block store,
+//! whose cache has it.
+//!
+//! # Invariants
+//! 1. Layers hide what is below them, block by block (dirty blocks, then freed ranges).
+//! 2. A reader that found its block on disk holds a *ticket* until it has the bytes. Blocks are
+//!    killed, or overwritten in place, only after all tickets were returned that were taken
+//!    before the pointers to them were replaced or hidden. So a reader never sees a block change
+//!    under its pointer.
+//! 3. An object is changed in open context or in syncing context, not in both at a time.
+//!
+//! # Concurrency
+//! One mutex per dnode, never held during I/O. Whoever waits for tickets holds no other ticket,
+//! and a reader with a ticket waits for nothing but reads.
+//!
+//! # Why not simpler
+//! A reader-writer lock around reads would do for tickets, if the thread that syncs did not
+//! itself read objects while it allocates (a metaslab loads its space map): it would wait for
+//! itself.
+//!
+//! # Source
+//! OpenZFS module/zfs/dnode.c, module/zfs/dbuf.c, include/sys/dnode.h @be7657e3.
+
+use std::fmt;
+use std::sync::{Arc, Weak};
+
+use base::{BlkId, Error, ObjectId, ObjsetId, Result, Txg};
+use phys::ObjectType;
+use rt::{Condvar, Mutex, MutexGuard};
+
+use crate::Tx;
+use crate::context::Context;
+use crate::dirty::{Dirty, Fields, SpillChange};
+use crate::image::Image;
+use crate::prefetch::Streams;
+use crate::tree::{Pending, levels_for};
+
+/// What a dirty dnode is charged in the txg beyond its blocks.
+const DNODE_CHARGE_BYTES: u64 = 1024;
+
+/// `dnode_t`: an object.
+#[doc(alias = "dnode_t")]
+pub struct Dnode {
+    pub(crate) context: Arc<Context>,
+    id: ObjectId,
+    slots: u8,
+    me: Weak<Dnode>,
+    state: Mutex<State>,
+    /// A ticket was returned.
+    returned: Condvar,
+    pub(crate) streams: Mutex<Streams>,
+}
+
+pub(crate) struct State {
+    pub(crate) image: Arc<Image>,
+    pub(crate) dirty: Option<Box<Dirty>>,
+    pub(crate) frozen: Option<Box<Dirty>>,
+    pub(crate) writing: Option<Arc<Dirty>>,
+    /// Indirect blocks that `writing` is about to overwrite in place.
+    pub(crate) pending: Option<Arc<Pending>>,
+    /// Counts what may make the content of an absent dirty block outdated.
+    pub(crate) changes: u64,
+    tickets: [u32; 2],
+    epoch: usize,
+}
+
+/// From where somebody looks at a dnode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum View {
+    /// With all changes.
+    Open,
+    /// As the txg being synced will write it.
+    Syncing,
+}
+
+impl View {
+    pub(crate) fn of(tx: &Tx) -> View {
+        if tx.is_syncing() { View::Syncing } else { View::Open }
+    }
+}
+
+impl State {
+    /// The layers, topmost first.
+    pub(crate) fn layers(&self, view: View) -> impl Iterator<Item = &Dirty> {
+        let dirty = self.dirty.as_deref().filter(|_| view == View::Open);
+        dirty.into_iter().chain(self.frozen.as_deref()).chain(self.writing.as_deref())
+    }
+
+    pub(crate) fn fields(&self, view: View) -> Fields {
+        let top = self.layers(view).next();
+        top.map_or_else(|| self.image.fields(), |layer| layer.fields.clone())
+    }
+
+    pub(crate) fn is_freed(&self) -> bool {
+        self.layers(View::Open).any(|layer| layer.freeing)
+    }
+
+    /// Whether the object belongs to a txg that is not on disk yet, from birth to now.
+    pub(crate) fn is_dirty(&self) -> bool {
+        self.layers(View::Open).next().is_some()
+    }
+
+    fn layer_slot(&mut self, tx: &Tx, id: ObjectId) -> &mut Option<Box<Dirty>> {
+        if tx.is_syncing() {
+            assert!(self.dirty.is_none(), "object {id} changed in open and in syncing context");
+            &mut self.frozen
+        } else {
+            &mut self.dirty
+        }
+    }
+}
+
+/// The right to read blocks that the tree of a moment ago points at.
+pub(crate) struct Ticket<'a> {
+    dnode: &'a Dnode,
+    epoch: usize,
+}
+
+impl Drop for Ticket<'_> {
+    fn drop(&mut self) {
+        let mut state = self.dnode.state.lock();
+        state.tickets[self.epoch] -= 1;
+        if state.tickets[self.epoch] == 0 {
+            self.dnode.returned.notify_all();
+        }
+    }
+}
+
+impl Dnode {
+    pub(crate) fn new(context: Arc<Context>, id: ObjectId, image: Image) -> Arc<Dnode> {
+        Arc::new_cyclic(|me| Dnode {
+            context,
+            id,
+            slots: image.core.extra_slots + 1,
+            me: me.clone(),
+            state: Mutex::new(State {
+                image: Arc::new(image),
+                dirty: None,
+                frozen: None,
+                writing: None,
+                pending: None,
+                changes: 0,
+                tickets: [0; 2],
+                epoch: 0,
+            }),
+            returned: Condvar::new(),
+            streams: Mutex::new(Streams::default()),
+        })
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
+    }
+
+    /// Takes a ticket; `state` is this dnode's.
+    pub(crate) fn ticket(&self, state: &mut State) -> Ticket<'_> {
+        let epoch = state.epoch;
+        state.tickets[epoch] += 1;
+        Ticket { dnode: self, epoch }
+    }
+
+    /// Waits until all tickets are back that were taken before this call. One thread at a time.
+    pub(crate) fn drain_readers(&self) {
+        let mut state = self.state.lock();
+        let epoch = state.epoch;
+        if state.tickets[epoch] == 0 {
+            return;
+        }
+        assert_eq!(state.tickets[1 - epoch], 0, "two threads drain object {}", self.id);
+        state.epoch = 1 - epoch;
+        while state.tickets[epoch] > 0 {
+            self.returned.wait(&mut state);
+        }
+    }
+
+    pub(crate) fn me(&self) -> Arc<Dnode> {
+        self.me.upgrade().expect("a method runs on an object that is held")
+    }
+}
+
+/// What it is.
+impl Dnode {
+    /// dn_object
+    #[must_use]
+    pub fn id(&self) -> ObjectId {
+        self.id
+    }
+
+    /// The objset that the object is in.
+    #[must_use]
+    pub fn objset_id(&self) -> ObjsetId {
+        self.context.id
+    }
+
+    /// Slots of 512 bytes that the dnode takes.
+    #[must_use]
+    pub fn slots(&self) -> u8 {
+        self.slots
+    }
+
+    fn look<R>(&self, f: impl FnOnce(&Fields) -> R) -> R {
+        let state = self.state.lock();
+        let top = state.layers(View::Open).next();
+        match top {
+            Some(layer) => f(&layer.fields),
+            None => f(&state.image.fields()),
+        }
+    }
+
+    /// dn_type
+    #[must_use]
+    pub fn type_(&self) -> ObjectType {
+        self.look(|fields| fields.type_)
+    }
+
+    /// dn_bonustype
+    #[must_use]
+    pub fn bonus_type(&self) -> ObjectType {
+        self.look(|fields| fields.bonus_type)
+    }
+
+    /// Bytes of a data block.
+    #[must_use]
+    #[doc(alias = "dn_datablksz")]
+    pub fn blksz(&self) -> u64 {
+        self.look(|fields| fields.blksz)
+    }
+
+    /// The last block that the object has; 0 also when it has none.
+    #[must_use]
+    pub fn maxblkid(&self) -> BlkId {
+        self.look(|fields| BlkId(fields.maxblkid))
+    }
+
+    /// log2 of the size of indirect blocks.
+    #[must_use]
+    #[doc(alias = "dn_indblkshift")]
+    pub fn ibs(&self) -> u8 {
+        self.state.lock().image.core.indblkshift
+    }
+
+    /// Levels of the block tree, 1 without indirect blocks.
+    #[must_use]
+    pub fn nlevels(&self) -> u8 {
+        let state = self.state.lock();
+        let core = &state.image.core;
+        let maxblkid = state.fields(View::Open).maxblkid;
+        core.nlevels.max(levels_for(maxblkid, core.nblkptr, core.indblkshift))
+    }
+
+    /// dn_used: bytes that the object's blocks take, as of the last sync.
+    #[must_use]
+    #[doc(alias = "DN_USED_BYTES")]
+    pub fn used_bytes(&self) -> u64 {
+        self.state.lock().image.used_bytes()
+    }
+
+    /// Whether the object has been freed, if only in memory.
+    #[must_use]
+    pub fn is_freed(&self) -> bool {
+        self.state.lock().is_freed()
+    }
+
+    /// Whether the object has changes that are not on disk.
+    #[must_use]
+    pub fn is_dirty(&self) -> bool {
+        self.state.lock().is_dirty()
+    }
+}
+
+/// Changes of the dnode itself.
+impl Dnode {
+    /// Runs `f` on the layer that `tx` changes, which is created first if necessary.
+    pub(crate) fn change<R>(&self, tx: &Tx, f: impl FnOnce(&mut State, Change<'_>) -> R) -> Result<R> {
+        self.context.announce(tx);
+        let mut state = self.state.lock();
+        self.change_locked(&mut state, tx, f)
+    }
+
+    /// As [`change`](Dnode::change), after [`Context::announce`] and with the lock held.
+    pub(crate) fn change_locked<R>(
+        &self,
+        state: &mut State,
+        tx: &Tx,
+        f: impl FnOnce(&mut State, Change<'_>) -> R,
+    ) -> Result<R> {
+        if state.is_freed() {
+            return Err(self.gone());
+        }
+        let mut charge = 0;
+        if state.layer_slot(tx, self.id).is_none() {
+            let fields = state.fields(View::of(tx));
+            *state.layer_slot(tx, self.id) = Some(Box::new(Dirty::new(fields)));
+            self.context.enlist(tx, self.me());
+            charge = DNODE_CHARGE_BYTES;
+        }
+        let mut layer = state.layer_slot(tx, self.id).take().expect("created above");
+        let mut charge = charge as i64;
+        let result = f(state, Change { layer: &mut layer, charge: &mut charge });
+        layer.charged_bytes = layer.charged_bytes.saturating_add_signed(charge);
+        *state.layer_slot(tx, self.id) = Some(layer);
+        self.context.charge(tx, charge);
+        Ok(result)
+    }
+
+    pub(crate) fn gone(&self) -> Error {
+        Error::not_found(format!("object {} of objset {} is gone", self.id, self.objset_id()))
+    }
+
+    /// Makes an object that was only thought up until now; part of its allocation.
+    pub(crate) fn begin(&self, tx: &Tx) -> Result<()> {
+        self.change(tx, |_, change| change.layer.allocated = true)
+    }
+
+    /// Frees the object with all that it has.
+    pub(crate) fn free(&self, tx: &Tx) -> Result<()> {
+        self.change(tx, |state, change| {
+            let dropped = change.layer.discard_blocks(0, u64::MAX);
+            *change.charge -= dropped as i64;
+            change.layer.freed.insert(0, u64::MAX);
+            change.layer.spill = SpillChange::Remove;
+            change.layer.freeing = true;
+            state.changes += 1;
+        })
+    }
+
+    /// Changes dn_type: how an object of an old type becomes a ZAP.
+    ///
+    /// # Errors
+    /// `NotFound` when the object was freed.
+    pub fn set_type(&self, tx: &Tx, type_: ObjectType) -> Result<()> {
+        self.change(tx, |_, change| change.layer.fields.type_ = type_)
+    }
+
+    /// Changes dn_bonustype.
+    ///
+    /// # Errors
+    /// `NotFound` when the object was freed.
+    #[doc(alias = "dnode_setbonus_type")]
+    pub fn set_bonus_type(&self, tx: &Tx, type_: ObjectType) -> Result<()> {
+        self.change(tx, |_, change| change.layer.fields.bonus_type = type_)
+    }
+
+    /// Moves the changes of the open txg aside. Nobody holds that txg.
+    pub(crate) fn freeze(&self, txg: Txg) {
+        let mut state = self.state.lock();
+        assert!(state.frozen.is_none(), "object {} is frozen already in txg {txg}", self.id);
+        state.frozen = state.dirty.take();
+        state.changes += 1;
+    }
+}
+
+/// A layer under change.
+pub(crate) struct Change<'a> {
+    pub(crate) layer: &'a mut Dirty,
+    /// Bytes by which the layer grows.
+    pub(crate) charge: &'a mut i64,
+}
+
+impl fmt::Debug for Dnode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Dnode(<{}, {}>)", self.objset_id(), self.id)
+    }
+}

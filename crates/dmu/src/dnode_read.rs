@@ -1,0 +1,248 @@
+//! Reading: layers first, then the block tree, with many blocks at a time.
+//!
+//! # Source
+//! OpenZFS module/zfs/dmu.c (`dmu_read`), module/zfs/dbuf.c (`dbuf_read`) @be7657e3.
+
+use std::sync::Arc;
+
+use base::{BlkId, Buf, Result};
+use phys::blkptr::BlkPtrPhys;
+use zio::Bookmark;
+
+use crate::dnode::{State, Ticket, View};
+use crate::tree::{Walk, check_len, check_shape};
+use crate::{Dnode, SpillChange};
+
+/// Where the content of a block is.
+pub(crate) enum Found {
+    Memory(Buf),
+    Zeros,
+    Disk,
+}
+
+/// One block of a read.
+struct Piece<'a> {
+    blkid: u64,
+    /// Where in the block.
+    start: usize,
+    out: &'a mut [u8],
+}
+
+impl State {
+    /// Where `view` finds block `blkid`.
+    pub(crate) fn locate(&self, view: View, blkid: u64) -> Found {
+        for layer in self.layers(view) {
+            if let Some(buf) = layer.blocks.get(&blkid) {
+                return Found::Memory(buf.clone());
+            }
+            if layer.freed.contains(blkid) {
+                return Found::Zeros;
+            }
+        }
+        if blkid > self.image.core.maxblkid.get() {
+            return Found::Zeros;
+        }
+        Found::Disk
+    }
+}
+
+impl Dnode {
+    /// The tree on disk, and the right to read what it points at.
+    pub(crate) fn walk<'a>(&'a self, state: &mut State) -> (Ticket<'a>, Walk) {
+        let tree = state.image.tree(self, state.pending.clone());
+        (self.ticket(state), Walk::new(tree, Arc::clone(&self.context.store)))
+    }
+
+    /// Reads `out.len()` bytes from `offset` on; zeros in holes and behind the last block.
+    ///
+    /// # Errors
+    /// What the block store says of the first block that cannot be read.
+    #[doc(alias = "dmu_read")]
+    pub fn read(&self, offset: u64, out: &mut [u8]) -> Result<()> {
+        if out.is_empty() {
+            return Ok(());
+        }
+        let mut state = self.state();
+        let blksz = state.fields(View::Open).blksz;
+        let blocks = (offset / blksz, (offset + out.len() as u64 - 1) / blksz + 1);
+        let mut from_disk = Vec::new();
+        let mut from_memory = Vec::new();
+        for piece in split(offset, out, blksz) {
+            match state.locate(View::Open, piece.blkid) {
+                Found::Memory(buf) => from_memory.push((buf, piece)),
+                Found::Zeros => piece.out.fill(0),
+                Found::Disk => from_disk.push(piece),
+            }
+        }
+        let disk = (!from_disk.is_empty()).then(|| self.walk(&mut state));
+        drop(state);
+        for (buf, piece) in from_memory {
+            piece.out.copy_from_slice(&buf[piece.start..piece.start + piece.out.len()]);
+        }
+        let Some((ticket, mut walk)) = disk else { return Ok(()) };
+        let result = self.read_pieces(&mut walk, from_disk);
+        self.read_ahead(&mut walk, blocks, blksz);
+        drop(ticket);
+        result
+    }
+
+    fn read_pieces(&self, walk: &mut Walk, pieces: Vec<Piece<'_>>) -> Result<()> {
+        let mut reads = Vec::with_capacity(pieces.len());
+        for piece in pieces {
+            let bp = walk.bp(0, piece.blkid)?;
+            if bp.is_hole() {
+                piece.out.fill(0);
+            } else {
+                reads.push((bp, piece));
+            }
+        }
+        if reads.len() > 1 {
+            let bps: Vec<BlkPtrPhys> = reads.iter().map(|(bp, _)| *bp).collect();
+            self.context.store.prefetch(&bps[1..]);
+        }
+        let tree = &walk.tree;
+        let read = |(bp, piece): (BlkPtrPhys, Piece<'_>)| -> Result<()> {
+            let buf = self.read_leaf(&bp, tree.blksz, &tree.bookmark(0, piece.blkid))?;
+            piece.out.copy_from_slice(&buf[piece.start..piece.start + piece.out.len()]);
+            Ok(())
+        };
+        if reads.len() == 1 {
+            return reads.into_iter().try_for_each(read);
+        }
+        rt::parallel_map(reads, read).into_iter().collect()
+    }
+
+    /// Reads a data block that is not a hole. The caller has a ticket.
+    fn read_leaf(&self, bp: &BlkPtrPhys, blksz: u64, at: &Bookmark) -> Result<Buf> {
+        check_shape(bp, 0, blksz, at)?;
+        let buf = self.context.store.read(bp, at)?;
+        check_len(&buf, blksz, at)?;
+        Ok(buf)
+    }
+
+    /// A data block as it is now; zeros for a hole.
+    ///
+    /// # Errors
+    /// What the block store says.
+    #[doc(alias = "dmu_buf_hold")]
+    pub fn read_block(&self, blkid: BlkId) -> Result<Buf> {
+        let mut state = self.state();
+        let blksz = state.fields(View::Open).blksz;
+        match state.locate(View::Open, blkid.0) {
+            Found::Memory(buf) => Ok(buf),
+            Found::Zeros => Ok(Buf::zeroed(blksz as usize)),
+            Found::Disk => {
+                let (_ticket, walk) = self.walk(&mut state);
+                drop(state);
+                let found = self.read_from_tree(walk, blkid.0)?;
+                Ok(found.unwrap_or_else(|| Buf::zeroed(blksz as usize)))
+            }
+        }
+    }
+
+    /// A data block on disk; None if it is a hole.
+    pub(crate) fn read_from_tree(&self, mut walk: Walk, blkid: u64) -> Result<Option<Buf>> {
+        let bp = walk.bp(0, blkid)?;
+        if bp.is_hole() {
+            return Ok(None);
+        }
+        let at = walk.tree.bookmark(0, blkid);
+        self.read_leaf(&bp, walk.tree.blksz, &at).map(Some)
+    }
+
+    /// The pointer to a block, as of the last sync; a hole outside of the tree.
+    ///
+    /// # Errors
+    /// What the block store says of the indirect blocks above it.
+    pub fn block_pointer(&self, level: u8, blkid: BlkId) -> Result<BlkPtrPhys> {
+        let mut state = self.state();
+        let (_ticket, mut walk) = self.walk(&mut state);
+        drop(state);
+        walk.bp(level, blkid.0)
+    }
+
+    /// Says that a range will be read soon.
+    #[doc(alias = "dmu_prefetch")]
+    pub fn prefetch(&self, offset: u64, len: u64) {
+        let mut state = self.state();
+        let fields = state.fields(View::Open);
+        let first = offset / fields.blksz;
+        let last = offset.saturating_add(len.saturating_sub(1)) / fields.blksz;
+        let last = last.min(fields.maxblkid).min(first.saturating_add(PREFETCH_BLOCKS_MAX));
+        let (_ticket, mut walk) = self.walk(&mut state);
+        drop(state);
+        self.prefetch_blocks(&mut walk, first, last + 1);
+    }
+
+    fn read_ahead(&self, walk: &mut Walk, blocks: (u64, u64), blksz: u64) {
+        // The MOS overwrites blocks in place, which must not meet a read nobody waits for.
+        if self.context.id.0 == 0 {
+            return;
+        }
+        let end = self.maxblkid().0 + 1;
+        let ahead = self.streams.lock().advance(blocks.0, blocks.1, blksz);
+        if let Some((from, to)) = ahead {
+            self.prefetch_blocks(walk, from, to.min(end));
+        }
+    }
+
+    fn prefetch_blocks(&self, walk: &mut Walk, from: u64, to: u64) {
+        let mut bps = Vec::new();
+        for blkid in from..to {
+            match walk.bp(0, blkid) {
+                Ok(bp) if bp.is_hole() || bp.is_embedded() => {}
+                Ok(bp) => bps.push(bp),
+                // Whoever reads the block will be told.
+                Err(_) => break,
+            }
+        }
+        if !bps.is_empty() {
+            self.context.store.prefetch(&bps);
+        }
+    }
+
+    /// The spill block, if there is one.
+    ///
+    /// # Errors
+    /// What the block store says.
+    #[doc(alias = "dmu_spill_hold_existing")]
+    pub fn spill(&self) -> Result<Option<Buf>> {
+        self.spill_in(View::Open)
+    }
+
+    pub(crate) fn spill_in(&self, view: View) -> Result<Option<Buf>> {
+        let mut state = self.state();
+        for layer in state.layers(view) {
+            match &layer.spill {
+                SpillChange::Set(buf) => return Ok(Some(buf.clone())),
+                SpillChange::Remove => return Ok(None),
+                SpillChange::Keep => {}
+            }
+        }
+        let Some(bp) = state.image.spill.filter(|bp| !bp.is_hole()) else { return Ok(None) };
+        let _ticket = self.ticket(&mut state);
+        drop(state);
+        let at = Bookmark::spill(self.objset_id(), self.id());
+        self.context.store.read(&bp, &at).map(Some)
+    }
+}
+
+/// The most blocks that one call of `prefetch` asks for.
+const PREFETCH_BLOCKS_MAX: u64 = 4096;
+
+fn split(offset: u64, out: &mut [u8], blksz: u64) -> impl Iterator<Item = Piece<'_>> {
+    let mut at = offset;
+    let mut rest = out;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let start = at % blksz;
+        let len = (blksz - start).min(rest.len() as u64) as usize;
+        let (now, later) = std::mem::take(&mut rest).split_at_mut(len);
+        let piece = Piece { blkid: at / blksz, start: start as usize, out: now };
+        rest = later;
+        at += len as u64;
+        Some(piece)
+    })
+}
