@@ -42,6 +42,7 @@ use crate::dirty::{Dirty, Fields, SpillChange};
 use crate::image::Image;
 use crate::prefetch::Streams;
 use crate::tree::{Pending, levels_for};
+use crate::user::Users;
 
 /// What a dirty dnode is charged in the txg beyond its blocks.
 const DNODE_CHARGE_BYTES: u64 = 1024;
@@ -57,6 +58,7 @@ pub struct Dnode {
     /// A ticket was returned.
     returned: Condvar,
     pub(crate) streams: Mutex<Streams>,
+    pub(crate) users: Users,
 }
 
 pub(crate) struct State {
@@ -153,6 +155,7 @@ impl Dnode {
             }),
             returned: Condvar::new(),
             streams: Mutex::new(Streams::default()),
+            users: Users::default(),
         })
     }
 

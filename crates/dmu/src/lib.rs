@@ -16,6 +16,7 @@ mod range_set;
 mod tree;
 mod tx;
 mod txg;
+mod user;
 
 use base::ObjectId;
 
