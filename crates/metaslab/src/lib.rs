@@ -1,1 +1,70 @@
-//! Space: range trees, metaslabs, allocation classes
+//! Space: range trees, space maps, metaslabs and allocation classes.
+//!
+//! # What it is
+//! Every top-level vdev is cut into some 16 to a few hundred *metaslabs* of equal size. What is
+//! free in a metaslab is a log on disk (its *space map*) and, once it was needed, a tree in memory.
+//! [`Metaslabs`] is all of that for a pool: it answers the pipeline's [`Allocator`], and the pool's
+//! txg sync drives [`Metaslabs::sync`] and [`Metaslabs::sync_done`].
+//!
+//! # On disk
+//! Per vdev, an object of 64-bit object numbers (the metaslab array), one per metaslab, 0 until the
+//! first allocation in it. Each names a space map: a log of entries, with length, allocated bytes
+//! and a histogram in its bonus. docs/spec/space_map.md.
+//!
+//! # Invariants
+//! 1. A byte is allocatable, allocated, or on its way from allocated to allocatable; never two of
+//!    them (picture in `metaslab.rs`).
+//! 2. After the last sync pass of a txg, the space maps of that txg's MOS describe exactly the
+//!    blocks reachable from that txg's uberblock (plus what the deadlists and the pool's list of
+//!    late frees hold): this is what `zdb -b` counts.
+//! 3. What txg T frees is allocated again in T + 3 at the earliest, unless space is short.
+//! 4. Same calls in the same order, same DVAs.
+//!
+//! # Crash argument
+//! The uberblock of T - 1 stays valid until that of T is on all disks. So nothing that T - 1 can
+//! reach may be overwritten while T is being written: a block that T frees must not be given out in
+//! T, and neither in T + 1, whose blocks may be written (log blocks are) before T is complete. One
+//! txg of patience would thus do. The second one is for rewinding: when the newest uberblock turns
+//! out to be bad, the one before it still finds every block of its tree. When a pool is nearly full
+//! (less free than the slop space), freed space is given back at once: then finishing the removal
+//! that makes room matters more.
+//!
+//! After a crash nothing is deferred: the log says "free" since the txg that freed it, and the
+//! uberblock found is the one that must survive from now on.
+//!
+//! Allocations of a txg that never got its uberblock are forgotten, since their space map entries
+//! are as unreachable as the blocks themselves. Log blocks are the exception: they are reachable
+//! from the previous uberblock without being in its space maps; import *claims* them, before
+//! anything else is allocated.
+//!
+//! # Sync passes
+//! Writing space maps dirties the MOS, writing the MOS allocates, and that has to be written to
+//! space maps. It converges because only the first pass condenses or leaves worn metaslabs, and
+//! because the pipeline overwrites blocks of the same txg in place in later passes.
+//!
+//! # Concurrency
+//! Lock order: topology (read), a class's rotor or a group's state; never two groups at once. Any
+//! thread allocates; only the syncing thread syncs. No lock is held while a space map is written.
+//!
+//! # Source
+//! OpenZFS module/zfs/metaslab.c, space_map.c, range_tree.c, vdev.c @be7657e3.
+
+mod class;
+mod group;
+mod metaslab;
+mod pool;
+mod range_tree;
+mod space_map;
+#[cfg(test)]
+mod tests;
+mod weight;
+
+pub use group::{SpaceStats, VdevGeometry, default_ms_shift};
+pub use metaslab::TXG_DEFER_SIZE;
+pub use pool::{Metaslabs, MetaslabsOptions};
+pub use range_tree::{HISTOGRAM_BUCKETS, RangeTree};
+pub use space_map::{
+    SPACE_MAP_BLOCK_BYTES, SPACE_MAP_IBS, SpaceMapExtent, SpaceMapObject, SpaceMapStore,
+    for_each_entry, load_free,
+};
+pub use zio::Allocator;

@@ -1,0 +1,556 @@
+//! Metaslab groups: the metaslabs of one top-level vdev, and which of them to allocate from.
+//!
+//! # What it is
+//! Metaslabs are ordered by weight. The best one is loaded, made *active*, and used until it is
+//! worn or cannot serve an allocation; writing thus stays in one region of the disk. The second and
+//! third copy of a block that land on the same vdev come from active metaslabs of their own, an
+//! eighth of the vdev away when possible, so that a local defect does not take all copies.
+//!
+//! # Concurrency
+//! One lock per group. It is held while a space map is read (everybody else would wait for that
+//! metaslab anyway), never while one is written.
+//!
+//! # Source
+//! OpenZFS module/zfs/metaslab.c `metaslab_group_alloc`, `find_valid_metaslab`, `metaslab_sync`
+//! @be7657e3.
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+use base::{Error, MetaslabId, ObjectId, Result, SPA_DVAS_PER_BP, SPA_MINBLOCKSHIFT, Txg, VdevId};
+use phys::space_map::MapType;
+use zio::AllocClass;
+
+use crate::metaslab::{MapFormat, Metaslab, SpaceDelta, SyncTarget, TXG_SIZE};
+use crate::space_map::{SpaceMap, SpaceMapExtent, SpaceMapStore};
+use crate::weight::Weight;
+
+/// `ditto_same_vdev_distance_shift`: copies on one vdev should be `asize >> 3` apart.
+const DITTO_DISTANCE_SHIFT: u32 = 3;
+/// `metaslab_unload_delay`: a metaslab that was not allocated from for so many txgs is unloaded.
+const UNLOAD_TXGS: u64 = 32;
+
+/// What the allocator needs to know of a top-level vdev.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VdevGeometry {
+    /// vdev_id: its number in DVAs
+    pub id: VdevId,
+    /// vdev_asize: bytes that can be allocated, labels excluded
+    pub asize: u64,
+    /// vdev_ashift: log2 of the smallest unit
+    pub ashift: u32,
+    /// vdev_ms_shift: log2 of the size of a metaslab
+    pub ms_shift: u32,
+    /// What it may be used for.
+    pub class: AllocClass,
+    /// Disks that hold data at a time (children less parity), for the stride before the next vdev.
+    pub data_disks: u64,
+    /// The smallest allocation: `1 << ashift`, more for dRAID (`vdev_op_min_alloc`).
+    pub min_alloc: u64,
+    /// Metaslabs start at multiples of this; 1 for all but dRAID (`vdev_op_metaslab_init`).
+    pub ms_align: u64,
+}
+
+impl VdevGeometry {
+    /// A plain vdev: one disk, or a mirror of disks.
+    #[must_use]
+    pub fn new(id: VdevId, asize: u64, ashift: u32, ms_shift: u32, class: AllocClass) -> Self {
+        VdevGeometry {
+            id,
+            asize,
+            ashift,
+            ms_shift,
+            class,
+            data_disks: 1,
+            min_alloc: 1 << ashift,
+            ms_align: 1,
+        }
+    }
+
+    /// `vdev_ms_count`
+    #[must_use]
+    pub fn ms_count(&self) -> u64 {
+        self.asize >> self.ms_shift
+    }
+
+    /// Where a metaslab lies.
+    fn extent(&self, metaslab: u64) -> SpaceMapExtent {
+        let (start, end) = (metaslab << self.ms_shift, (metaslab + 1) << self.ms_shift);
+        let first = start.next_multiple_of(self.ms_align);
+        SpaceMapExtent {
+            start: first,
+            size: (end - first) / self.ms_align * self.ms_align,
+            shift: self.ashift,
+        }
+    }
+}
+
+/// `vdev_metaslab_set_size`: log2 of the metaslab size for a new vdev of `asize` bytes.
+#[must_use]
+#[doc(alias = "vdev_metaslab_set_size")]
+pub fn default_ms_shift(asize: u64) -> u32 {
+    const DEFAULT_SHIFT: u32 = 29;
+    const MIN_COUNT: u64 = 16;
+    const DEFAULT_COUNT: u64 = 200;
+    const MAX_SHIFT: u32 = 34;
+    const COUNT_LIMIT: u64 = 1 << 17;
+    const MIN_SHIFT: u32 = base::SPA_MAXBLOCKSIZE.ilog2();
+    let count = asize >> DEFAULT_SHIFT;
+    // highbit64 counts from 1
+    let shift_for = |count: u64| (asize / count).max(1).ilog2() + 1;
+    let shift = if count < MIN_COUNT {
+        shift_for(MIN_COUNT)
+    } else if count > DEFAULT_COUNT {
+        shift_for(DEFAULT_COUNT)
+    } else {
+        DEFAULT_SHIFT
+    };
+    if shift > MAX_SHIFT && asize >> MAX_SHIFT > COUNT_LIMIT {
+        return shift_for(COUNT_LIMIT);
+    }
+    shift.clamp(MIN_SHIFT, MAX_SHIFT)
+}
+
+/// Space of a vdev or of a class of vdevs, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SpaceStats {
+    /// In use by blocks, plus what is deferred.
+    pub alloc: u64,
+    /// Freed in the last txgs and not reusable yet.
+    pub deferred: u64,
+    /// All there is.
+    pub space: u64,
+    /// `alloc` in bytes of file data: without parity and padding, as 128 KiB blocks have it.
+    pub dalloc: u64,
+    /// `deferred` likewise.
+    pub ddeferred: u64,
+    /// `space` likewise.
+    pub dspace: u64,
+    /// Percent; none when too few metaslabs know, or nothing is free.
+    pub fragmentation: Option<u64>,
+}
+
+/// `metaslab_group_t`
+pub(crate) struct Group {
+    pub(crate) geometry: VdevGeometry,
+    format: MapFormat,
+    /// vdev_deflate_ratio: data bytes per 512 allocated ones
+    deflate_ratio: u64,
+    state: rt::Mutex<State>,
+}
+
+struct State {
+    metaslabs: Vec<Metaslab>,
+    /// All but the active ones, best first.
+    order: BTreeSet<(Reverse<Weight>, usize)>,
+    /// By how many copies of the block are on this vdev already.
+    active: [Option<usize>; SPA_DVAS_PER_BP],
+    /// Metaslabs that each txg has to sync.
+    dirty: [BTreeSet<usize>; TXG_SIZE],
+    alloc: u64,
+    deferred: u64,
+    /// False while the vdev is being removed, evacuated or is offline.
+    is_allocatable: bool,
+    /// ms_new: added in a txg that is not on disk yet
+    is_new: bool,
+    sync_pass: u32,
+}
+
+/// How far from the copies that exist already a metaslab has to be.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Distance {
+    Far,
+    OtherMetaslab,
+    Any,
+}
+
+impl Group {
+    /// Opens the space maps of a vdev; `objects` is its metaslab array, 0 for maps not made yet.
+    pub(crate) fn open(
+        geometry: VdevGeometry,
+        deflate_ratio: u64,
+        two_words: bool,
+        objects: &[ObjectId],
+        is_new: bool,
+        store: &dyn SpaceMapStore,
+    ) -> Result<Self> {
+        let count = geometry.ms_count();
+        assert!(
+            objects.len() as u64 <= count,
+            "more space maps than metaslabs"
+        );
+        let format = MapFormat {
+            shift: geometry.ashift,
+            two_words,
+            count,
+        };
+        let mut metaslabs = Vec::new();
+        for id in 0..count {
+            let extent = geometry.extent(id);
+            let object = objects.get(id as usize).filter(|object| object.0 != 0);
+            let map = object
+                .map(|object| SpaceMap::open(store, *object, &extent))
+                .transpose()?;
+            metaslabs.push(Metaslab::new(MetaslabId(id), extent, map, &format));
+        }
+        let order = metaslabs
+            .iter()
+            .enumerate()
+            .map(|(at, metaslab)| (Reverse(metaslab.weight), at))
+            .collect();
+        let alloc = metaslabs.iter().map(|m| m.allocated).sum();
+        Ok(Group {
+            geometry,
+            format,
+            deflate_ratio,
+            state: rt::Mutex::new(State {
+                metaslabs,
+                order,
+                active: [None; SPA_DVAS_PER_BP],
+                dirty: Default::default(),
+                alloc,
+                deferred: 0,
+                is_allocatable: true,
+                is_new,
+                sync_pass: 1,
+            }),
+        })
+    }
+
+    /// Which metaslab `[offset, offset + asize)` is in.
+    fn locate(&self, offset: u64, asize: u64) -> Result<usize> {
+        let at = offset >> self.geometry.ms_shift;
+        let sector = (1 << self.geometry.ashift) - 1;
+        let extent = self.geometry.extent(at.min(self.geometry.ms_count()));
+        if at >= self.geometry.ms_count()
+            || asize == 0
+            || (offset | asize) & sector != 0
+            || offset < extent.start
+            || asize > extent.size
+            || offset - extent.start > extent.size - asize
+        {
+            return Err(Error::corrupt(format!(
+                "segment {offset:#x}+{asize:#x} is in no metaslab of vdev {}",
+                self.geometry.id
+            )));
+        }
+        Ok(at as usize)
+    }
+
+    /// Takes a segment of `asize` bytes; `taken` are the offsets of copies on this vdev.
+    #[doc(alias = "metaslab_group_alloc")]
+    pub(crate) fn allocate(
+        &self,
+        txg: Txg,
+        asize: u64,
+        taken: &[u64],
+        store: &dyn SpaceMapStore,
+    ) -> Option<u64> {
+        let mut state = self.state.lock();
+        if !state.is_allocatable || state.is_new {
+            return None;
+        }
+        let rank = taken.len();
+        loop {
+            let at = match state.active[rank] {
+                Some(at) => at,
+                None => self.choose(&mut state, asize, rank, taken, store)?,
+            };
+            let metaslab = &mut state.metaslabs[at];
+            if let Some(offset) = metaslab.allocate(txg, asize) {
+                let worn = metaslab.is_worn(&self.format);
+                state.dirty[(txg.0 % TXG_SIZE as u64) as usize].insert(at);
+                // Later passes stay where they are, so as not to touch ever more space maps.
+                if worn && state.sync_pass == 1 && state.active[rank] == Some(at) {
+                    state.passivate(rank, &self.format);
+                }
+                return Some(offset);
+            }
+            assert_eq!(
+                state.active[rank],
+                Some(at),
+                "only active metaslabs may fail"
+            );
+            state.passivate(rank, &self.format);
+        }
+    }
+
+    /// Loads and activates the best metaslab for `asize`. When only metaslabs that are active for
+    /// other copies fit, answers one of those without activating it.
+    fn choose(
+        &self,
+        state: &mut State,
+        asize: u64,
+        rank: usize,
+        taken: &[u64],
+        store: &dyn SpaceMapStore,
+    ) -> Option<usize> {
+        let ways: &[Distance] = match rank {
+            0 => &[Distance::Any],
+            _ => &[Distance::Far, Distance::OtherMetaslab, Distance::Any],
+        };
+        for way in ways {
+            while let Some(at) = self.candidate(state, asize, taken, *way) {
+                let before = (Reverse(state.metaslabs[at].weight), at);
+                // A space map that cannot be read makes its metaslab weigh nothing; the others go on.
+                let loaded = state.metaslabs[at].load(store, &self.format).is_ok();
+                state.order.remove(&before);
+                if loaded && state.metaslabs[at].may_fit(asize) {
+                    state.metaslabs[at].activate();
+                    state.active[rank] = Some(at);
+                    return Some(at);
+                }
+                let after = (Reverse(state.metaslabs[at].weight), at);
+                state.order.insert(after);
+            }
+        }
+        let others = state.active.iter().flatten().copied();
+        others
+            .into_iter()
+            .find(|at| state.metaslabs[*at].may_fit(asize))
+    }
+
+    fn candidate(
+        &self,
+        state: &State,
+        asize: u64,
+        taken: &[u64],
+        distance: Distance,
+    ) -> Option<usize> {
+        let far = self.geometry.asize >> DITTO_DISTANCE_SHIFT;
+        state.order.iter().map(|(_, at)| *at).find(|at| {
+            let metaslab = &state.metaslabs[*at];
+            let start = metaslab.extent.start;
+            let apart = |other: &u64| match distance {
+                Distance::Far => start.abs_diff(*other) >= far,
+                Distance::OtherMetaslab => other >> self.geometry.ms_shift != *at as u64,
+                Distance::Any => true,
+            };
+            metaslab.may_fit(asize) && taken.iter().all(apart)
+        })
+    }
+
+    pub(crate) fn claim(
+        &self,
+        txg: Txg,
+        offset: u64,
+        asize: u64,
+        store: &dyn SpaceMapStore,
+    ) -> Result<()> {
+        let at = self.locate(offset, asize)?;
+        let mut state = self.state.lock();
+        let before = (Reverse(state.metaslabs[at].weight), at);
+        let loaded = state.metaslabs[at].load(store, &self.format);
+        if state.order.remove(&before) {
+            let after = (Reverse(state.metaslabs[at].weight), at);
+            state.order.insert(after);
+        }
+        loaded?;
+        if !state.metaslabs[at].claim(txg, offset, asize) {
+            return Err(Error::corrupt(format!(
+                "segment {offset:#x}+{asize:#x} of vdev {} is not free to be claimed",
+                self.geometry.id
+            )));
+        }
+        state.dirty[(txg.0 % TXG_SIZE as u64) as usize].insert(at);
+        Ok(())
+    }
+
+    pub(crate) fn unallocate(&self, txg: Txg, offset: u64, asize: u64) -> Result<()> {
+        let at = self.locate(offset, asize)?;
+        if self.state.lock().metaslabs[at].unallocate(txg, offset, asize) {
+            return Ok(());
+        }
+        Err(Error::corrupt(format!(
+            "segment {offset:#x}+{asize:#x} of vdev {} was not allocated in txg {txg}",
+            self.geometry.id
+        )))
+    }
+
+    pub(crate) fn free(&self, txg: Txg, offset: u64, asize: u64) -> Result<()> {
+        let at = self.locate(offset, asize)?;
+        let mut state = self.state.lock();
+        if !state.metaslabs[at].free(offset, asize) {
+            return Err(Error::corrupt(format!(
+                "segment {offset:#x}+{asize:#x} of vdev {} is freed twice",
+                self.geometry.id
+            )));
+        }
+        state.dirty[(txg.0 % TXG_SIZE as u64) as usize].insert(at);
+        Ok(())
+    }
+
+    pub(crate) fn log_entry(&self, kind: MapType, offset: u64, size: u64) -> Result<()> {
+        let at = self.locate(offset, size)?;
+        let mut state = self.state.lock();
+        let before = state.metaslabs[at].allocated;
+        state.metaslabs[at].log_entry(kind, offset, size);
+        state.alloc = state.alloc - before + state.metaslabs[at].allocated;
+        Ok(())
+    }
+
+    /// Makes `txg` write what log space maps said into the space maps.
+    pub(crate) fn flush_log_entries(&self, txg: Txg) {
+        let mut state = self.state.lock();
+        let all: Vec<usize> = (0..state.metaslabs.len())
+            .filter(|at| state.metaslabs[*at].has_unflushed())
+            .collect();
+        state.dirty[(txg.0 % TXG_SIZE as u64) as usize].extend(all);
+    }
+
+    /// One sync pass; says whether anything was written.
+    pub(crate) fn sync(&self, txg: Txg, pass: u32, store: &dyn SpaceMapStore) -> Result<bool> {
+        let dirty = {
+            let mut state = self.state.lock();
+            state.sync_pass = pass;
+            state.dirty[(txg.0 % TXG_SIZE as u64) as usize].clone()
+        };
+        let mut wrote = false;
+        for at in dirty {
+            wrote |= self.sync_one(at, txg, pass, store)?;
+        }
+        Ok(wrote)
+    }
+
+    #[doc(alias = "metaslab_sync")]
+    fn sync_one(&self, at: usize, txg: Txg, pass: u32, store: &dyn SpaceMapStore) -> Result<bool> {
+        let (plan, extent) = {
+            let metaslab = &mut self.state.lock().metaslabs[at];
+            (
+                metaslab.sync_begin(txg, pass, &self.format),
+                metaslab.extent,
+            )
+        };
+        let Some(mut plan) = plan else {
+            return Ok(false);
+        };
+        let target = SyncTarget {
+            txg,
+            pass,
+            vdev: self.geometry.id,
+            metaslab: MetaslabId(at as u64),
+            extent,
+            format: &self.format,
+        };
+        plan.write(store, &target)?;
+        let (object, phys) = {
+            let metaslab = &mut self.state.lock().metaslabs[at];
+            metaslab.sync_end(plan, &self.format);
+            let map = metaslab.map.as_ref().expect("sync_end put it there");
+            (map.object.object, map.phys())
+        };
+        store.set_phys(txg, object, &phys)?;
+        Ok(true)
+    }
+
+    #[doc(alias = "metaslab_sync_done")]
+    pub(crate) fn sync_done(&self, txg: Txg, defer: bool) {
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        state.is_new = false;
+        state.sync_pass = 1;
+        let dirty = std::mem::take(&mut state.dirty[(txg.0 % TXG_SIZE as u64) as usize]);
+        let defer = defer && state.is_allocatable;
+        for at in dirty {
+            let before = (Reverse(state.metaslabs[at].weight), at);
+            let delta = state.metaslabs[at].sync_done(txg, defer, &self.format);
+            state.reorder(before);
+            state.account(delta);
+            if state.metaslabs[at].deferred() > 0 {
+                state.dirty[(txg.next().0 % TXG_SIZE as u64) as usize].insert(at);
+            }
+        }
+        for at in 0..state.metaslabs.len() {
+            let metaslab = &state.metaslabs[at];
+            let idle = metaslab.is_loaded() && metaslab.selected.0 + UNLOAD_TXGS < txg.0;
+            if idle && !state.active.contains(&Some(at)) {
+                let before = (Reverse(metaslab.weight), at);
+                state.metaslabs[at].unload(&self.format);
+                state.reorder(before);
+            }
+        }
+    }
+
+    /// Loads the `count` best metaslabs.
+    #[doc(alias = "metaslab_group_preload")]
+    pub(crate) fn preload(&self, txg: Txg, count: usize, store: &dyn SpaceMapStore) {
+        let mut state = self.state.lock();
+        let best: Vec<usize> = state.order.iter().take(count).map(|(_, at)| *at).collect();
+        for at in best {
+            let before = (Reverse(state.metaslabs[at].weight), at);
+            // An unreadable one is out of the way from now on, which is what matters here.
+            let _ = state.metaslabs[at].load(store, &self.format);
+            state.metaslabs[at].selected = txg;
+            state.reorder(before);
+        }
+    }
+
+    /// Whether anything is to be allocated here; in force until changed.
+    pub(crate) fn set_allocatable(&self, is_allocatable: bool) {
+        self.state.lock().is_allocatable = is_allocatable;
+    }
+
+    pub(crate) fn stats(&self) -> SpaceStats {
+        let state = self.state.lock();
+        let space = match state.is_new {
+            true => 0,
+            false => state.metaslabs.iter().map(|m| m.extent.size).sum(),
+        };
+        SpaceStats {
+            alloc: state.alloc,
+            deferred: state.deferred,
+            space,
+            dalloc: self.deflate(state.alloc),
+            ddeferred: self.deflate(state.deferred),
+            dspace: self.deflate(space),
+            fragmentation: self.fragmentation(&state),
+        }
+    }
+
+    #[doc(alias = "vdev_deflated_space")]
+    fn deflate(&self, bytes: u64) -> u64 {
+        (bytes >> SPA_MINBLOCKSHIFT) * self.deflate_ratio
+    }
+
+    #[doc(alias = "metaslab_group_fragmentation")]
+    fn fragmentation(&self, state: &State) -> Option<u64> {
+        let (mut known, mut free, mut weighted) = (0, 0u128, 0u128);
+        for metaslab in &state.metaslabs {
+            if let Some(percent) = metaslab.fragmentation(&self.format) {
+                let bytes = u128::from(metaslab.extent.size - metaslab.allocated);
+                known += 1;
+                free += bytes;
+                weighted += bytes * u128::from(percent);
+            }
+        }
+        let enough = known >= state.metaslabs.len().div_ceil(2);
+        (enough && free > 0).then(|| (weighted / free) as u64)
+    }
+}
+
+impl State {
+    /// Puts the active metaslab for copy `rank` back among the others.
+    #[doc(alias = "metaslab_passivate")]
+    fn passivate(&mut self, rank: usize, format: &MapFormat) {
+        let at = self.active[rank].take().expect("an active metaslab");
+        self.metaslabs[at].reweigh(format);
+        self.order.insert((Reverse(self.metaslabs[at].weight), at));
+    }
+
+    /// Moves a metaslab whose weight was `before.0` to where it belongs, unless it is active.
+    fn reorder(&mut self, before: (Reverse<Weight>, usize)) {
+        if self.order.remove(&before) {
+            let at = before.1;
+            self.order.insert((Reverse(self.metaslabs[at].weight), at));
+        }
+    }
+
+    fn account(&mut self, delta: SpaceDelta) {
+        let add = |a: u64, b: i64| {
+            a.checked_add_signed(b)
+                .expect("space accounting went below zero")
+        };
+        self.alloc = add(self.alloc, delta.alloc);
+        self.deferred = add(self.deferred, delta.deferred);
+    }
+}

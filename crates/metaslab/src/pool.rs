@@ -1,0 +1,419 @@
+//! All metaslabs of a pool: the allocator that the pipeline talks to.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use base::{
+    Error, ErrorKind, ObjectId, Result, SPA_MINBLOCKSHIFT, SPA_OLD_MAXBLOCKSIZE, Txg, VdevId,
+};
+use phys::blkptr::DvaPhys;
+use phys::space_map::MapType;
+use zio::{AllocClass, Allocator, DvaSet, Hint, VdevOps};
+
+use crate::class::{Class, total};
+use crate::group::{Group, SpaceStats, VdevGeometry};
+use crate::space_map::SpaceMapStore;
+
+/// What the features of the pool say about space maps.
+#[derive(Clone, Copy, Debug)]
+pub struct MetaslabsOptions {
+    /// `spacemap_v2` is active: long segments take one entry of two words.
+    pub spacemap_v2: bool,
+}
+
+/// All free space of a pool.
+pub struct Metaslabs {
+    store: rt::RwLock<Option<Arc<dyn SpaceMapStore>>>,
+    vdevs: Arc<dyn VdevOps>,
+    options: MetaslabsOptions,
+    topology: rt::RwLock<Topology>,
+    /// The first thing that went wrong where it could not be told; the next sync tells it.
+    fault: rt::Mutex<Option<(ErrorKind, String)>>,
+}
+
+#[derive(Default)]
+struct Topology {
+    groups: BTreeMap<VdevId, Arc<Group>>,
+    classes: [Class; CLASSES.len()],
+}
+
+const CLASSES: [AllocClass; 4] = [
+    AllocClass::Normal,
+    AllocClass::Log,
+    AllocClass::Special,
+    AllocClass::Dedup,
+];
+
+/// Where a block of a class may go, in order of preference.
+fn fallbacks(class: AllocClass) -> &'static [AllocClass] {
+    match class {
+        AllocClass::Normal => &[AllocClass::Normal],
+        AllocClass::Log => &[AllocClass::Log, AllocClass::Normal],
+        AllocClass::Special => &[AllocClass::Special, AllocClass::Normal],
+        AllocClass::Dedup => &[AllocClass::Dedup, AllocClass::Special, AllocClass::Normal],
+    }
+}
+
+impl Metaslabs {
+    /// No vdevs yet. The store may follow ([`Metaslabs::set_store`]), since it lies above the
+    /// pipeline, which wants its allocator first.
+    #[must_use]
+    pub fn new(vdevs: Arc<dyn VdevOps>, options: MetaslabsOptions) -> Self {
+        Metaslabs {
+            store: rt::RwLock::new(None),
+            vdevs,
+            options,
+            topology: rt::RwLock::new(Topology::default()),
+            fault: rt::Mutex::new(None),
+        }
+    }
+
+    /// Says where the space maps are; before any vdev that has some is added, and before the
+    /// first sync.
+    pub fn set_store(&self, store: Arc<dyn SpaceMapStore>) {
+        *self.store.write() = Some(store);
+    }
+
+    fn store(&self) -> Arc<dyn SpaceMapStore> {
+        let store = self.store.read();
+        Arc::clone(
+            store
+                .as_ref()
+                .expect("set_store comes before the use of space maps"),
+        )
+    }
+
+    /// Adds a vdev whose metaslab array is `objects` (0 or missing: no space map yet). With
+    /// `is_new`, nothing is allocated from it before the next [`sync_done`](Self::sync_done), when
+    /// the pool's configuration on disk knows it; not needed for the vdevs a pool is created with.
+    ///
+    /// # Errors
+    /// Those of the store.
+    #[doc(alias = "vdev_metaslab_init")]
+    pub fn add_vdev(
+        &self,
+        geometry: VdevGeometry,
+        objects: &[ObjectId],
+        is_new: bool,
+    ) -> Result<()> {
+        let needs_store = objects.iter().any(|object| object.0 != 0);
+        let store = if needs_store {
+            self.store()
+        } else {
+            Arc::new(NoStore)
+        };
+        let group = Group::open(
+            geometry,
+            self.deflate_ratio(geometry.id),
+            self.options.spacemap_v2,
+            objects,
+            is_new,
+            &*store,
+        )
+        .map_err(|error| error.within(format!("vdev {}", geometry.id)))?;
+        let mut topology = self.topology.write();
+        let old = topology.groups.insert(geometry.id, Arc::new(group));
+        assert!(old.is_none(), "vdev {} is there already", geometry.id);
+        topology.regroup();
+        Ok(())
+    }
+
+    /// `vdev_deflate_ratio`: what 512 allocated bytes are worth in blocks of 128 KiB.
+    fn deflate_ratio(&self, vdev: VdevId) -> u64 {
+        let asize = self.vdevs.psize_to_asize(vdev, SPA_OLD_MAXBLOCKSIZE);
+        SPA_OLD_MAXBLOCKSIZE / (asize >> SPA_MINBLOCKSHIFT)
+    }
+
+    /// Forgets a vdev that was removed; what it has allocated no longer counts.
+    #[doc(alias = "vdev_metaslab_fini")]
+    pub fn remove_vdev(&self, vdev: VdevId) {
+        let mut topology = self.topology.write();
+        topology.groups.remove(&vdev);
+        topology.regroup();
+    }
+
+    /// Stops allocating from a vdev, or goes on: for one that is being evacuated or cannot be
+    /// written. What is freed on such a vdev is not deferred.
+    #[doc(alias = "metaslab_group_passivate")]
+    pub fn set_allocatable(&self, vdev: VdevId, is_allocatable: bool) -> Result<()> {
+        self.group(vdev)?.set_allocatable(is_allocatable);
+        Ok(())
+    }
+
+    /// Tells what a log space map says of a segment, oldest first, before anything is loaded.
+    ///
+    /// # Errors
+    /// `Corrupt` when it is in no metaslab.
+    #[doc(alias = "spa_ld_log_sm_cb")]
+    pub fn replay_log_entry(
+        &self,
+        vdev: VdevId,
+        kind: MapType,
+        offset: u64,
+        size: u64,
+    ) -> Result<()> {
+        self.group(vdev)?.log_entry(kind, offset, size)
+    }
+
+    /// Makes `txg` write all that log space maps said into the space maps, after which the log
+    /// space maps can go.
+    #[doc(alias = "spa_flush_metaslabs")]
+    pub fn flush_log_entries(&self, txg: Txg) {
+        for group in self.groups() {
+            group.flush_log_entries(txg);
+        }
+    }
+
+    /// One sync pass: writes what was allocated and freed since the last pass to the space maps.
+    /// Says whether there was anything; the txg has converged when there is not.
+    ///
+    /// # Errors
+    /// Those of the store; an impossible free or unallocation since the last call. The txg cannot
+    /// be completed then, and the allocator must not be used any more.
+    pub fn sync(&self, txg: Txg, pass: u32) -> Result<bool> {
+        if let Some((kind, context)) = &*self.fault.lock() {
+            return Err(Error::new(*kind, context.clone()));
+        }
+        let mut wrote = false;
+        for group in self.groups() {
+            wrote |= group.sync(txg, pass, &*self.store())?;
+        }
+        Ok(wrote)
+    }
+
+    /// The txg is on disk. `slop_bytes`: while less than that is free, freed space is not deferred.
+    pub fn sync_done(&self, txg: Txg, slop_bytes: u64) {
+        let normal = self.class_stats(AllocClass::Normal);
+        let defer = normal.space.saturating_sub(normal.alloc) > slop_bytes;
+        let topology = self.topology.read();
+        for group in topology.groups.values() {
+            group.sync_done(txg, defer);
+        }
+        topology.classes.iter().for_each(Class::balance);
+    }
+
+    /// Loads the `count` best metaslabs of each vdev, ahead of their use.
+    pub fn preload(&self, txg: Txg, count: usize) {
+        let store = self.store();
+        for group in self.groups() {
+            group.preload(txg, count, &*store);
+        }
+    }
+
+    /// Space of one vdev.
+    ///
+    /// # Errors
+    /// `Corrupt` when there is no such vdev.
+    pub fn vdev_stats(&self, vdev: VdevId) -> Result<SpaceStats> {
+        Ok(self.group(vdev)?.stats())
+    }
+
+    /// Space of a class, without its fallbacks.
+    #[must_use]
+    pub fn class_stats(&self, class: AllocClass) -> SpaceStats {
+        self.topology.read().classes[class as usize].stats()
+    }
+
+    /// Whether the class has a vdev of its own.
+    #[must_use]
+    pub fn has_class(&self, class: AllocClass) -> bool {
+        !self.topology.read().classes[class as usize]
+            .groups
+            .is_empty()
+    }
+
+    /// Space for data: all classes but the log.
+    #[must_use]
+    #[doc(alias = "spa_update_dspace")]
+    pub fn evaluate(&self) -> SpaceStats {
+        let data = [AllocClass::Normal, AllocClass::Special, AllocClass::Dedup];
+        total(&data.map(|class| self.class_stats(class)))
+    }
+
+    fn groups(&self) -> Vec<Arc<Group>> {
+        self.topology.read().groups.values().cloned().collect()
+    }
+
+    fn group(&self, vdev: VdevId) -> Result<Arc<Group>> {
+        let topology = self.topology.read();
+        let group = topology.groups.get(&vdev).cloned();
+        group.ok_or_else(|| Error::corrupt(format!("no vdev {vdev} to allocate from")))
+    }
+
+    fn note_fault(&self, result: Result<()>) {
+        if let Err(error) = result {
+            let mut fault = self.fault.lock();
+            fault.get_or_insert_with(|| (error.kind(), error.to_string()));
+        }
+    }
+
+    fn allocate_in(&self, class: &Class, request: &Request<'_>) -> Option<DvaSet> {
+        if class.groups.is_empty() {
+            return None;
+        }
+        let mut set = DvaSet::new();
+        for copy in 0..request.copies {
+            let Some(dva) = self.allocate_copy(class, request, &set, copy) else {
+                for dva in set.iter() {
+                    let at = class.position(dva.vdev()).expect("it was allocated there");
+                    let group = &class.groups[at];
+                    self.note_fault(group.unallocate(request.txg, dva.offset(), dva.asize()));
+                }
+                return None;
+            };
+            set.push(dva);
+        }
+        Some(set)
+    }
+
+    /// `metaslab_alloc_dva`: from the vdev after the one of the copy before, from the hinted one,
+    /// or from the one whose turn it is; then from all others.
+    fn allocate_copy(
+        &self,
+        class: &Class,
+        request: &Request<'_>,
+        set: &DvaSet,
+        copy: usize,
+    ) -> Option<DvaPhys> {
+        let count = class.groups.len();
+        let start = match set.as_slice().last() {
+            Some(before) => class.position(before.vdev()).map(|at| (at + 1) % count),
+            None => request.near.and_then(|dva| class.position(dva.vdev())),
+        };
+        let start = start.unwrap_or_else(|| class.rotor());
+        for at in (0..count).map(|step| (start + step) % count) {
+            let group = &class.groups[at];
+            let vdev = group.geometry.id;
+            let asize = self.vdevs.psize_to_asize(vdev, request.psize);
+            let taken: Vec<u64> = set
+                .iter()
+                .filter(|dva| dva.vdev() == vdev)
+                .map(|dva| dva.offset())
+                .collect();
+            let offset = group.allocate(request.txg, asize, &taken, request.store);
+            if copy == 0 {
+                class.rotate(at, request.psize, offset.is_some());
+            }
+            if let Some(offset) = offset {
+                return Some(DvaPhys::new(vdev, offset, asize, false));
+            }
+        }
+        None
+    }
+}
+
+struct Request<'a> {
+    txg: Txg,
+    psize: u64,
+    copies: usize,
+    near: Option<DvaPhys>,
+    store: &'a dyn SpaceMapStore,
+}
+
+impl Allocator for Metaslabs {
+    fn allocate(
+        &self,
+        txg: Txg,
+        class: AllocClass,
+        psize: u64,
+        copies: usize,
+        hint: &Hint,
+    ) -> Result<DvaSet> {
+        assert!(
+            (1..=base::SPA_DVAS_PER_BP).contains(&copies),
+            "{copies} copies"
+        );
+        assert!(psize > 0, "a block has bytes");
+        let store = self.store.read().clone();
+        let request = Request {
+            txg,
+            psize,
+            copies,
+            near: hint.near,
+            store: store.as_deref().unwrap_or(&NoStore),
+        };
+        let topology = self.topology.read();
+        fallbacks(class)
+            .iter()
+            .find_map(|class| self.allocate_in(&topology.classes[*class as usize], &request))
+            .ok_or_else(|| {
+                let text = format!("no free segment of {psize} bytes for {copies} copies");
+                Error::new(ErrorKind::NoSpace, text)
+            })
+    }
+
+    fn free(&self, txg: Txg, dva: &DvaPhys) {
+        let freed = self
+            .group(dva.vdev())
+            .and_then(|group| group.free(txg, dva.offset(), dva.asize()));
+        self.note_fault(freed);
+    }
+
+    fn unallocate(&self, txg: Txg, dva: &DvaPhys) {
+        let done = self
+            .group(dva.vdev())
+            .and_then(|group| group.unallocate(txg, dva.offset(), dva.asize()));
+        self.note_fault(done);
+    }
+
+    fn claim(&self, txg: Txg, dva: &DvaPhys) -> Result<()> {
+        let group = self.group(dva.vdev())?;
+        group.claim(txg, dva.offset(), dva.asize(), &*self.store())
+    }
+
+    fn min_alloc(&self) -> u64 {
+        let topology = self.topology.read();
+        let groups = &topology.classes[AllocClass::Normal as usize].groups;
+        let smallest = groups.iter().map(|group| group.geometry.min_alloc).min();
+        smallest.unwrap_or(base::SPA_MINBLOCKSIZE)
+    }
+}
+
+impl Topology {
+    /// Sorts the groups into their classes again.
+    fn regroup(&mut self) {
+        for (class, members) in CLASSES.iter().zip(&mut self.classes) {
+            members.groups = self
+                .groups
+                .values()
+                .filter(|group| group.geometry.class == *class)
+                .cloned()
+                .collect();
+            members.balance();
+        }
+    }
+}
+
+/// Before the pool has a MOS: no metaslab has a space map.
+struct NoStore;
+
+impl SpaceMapStore for NoStore {
+    fn create(&self, _: Txg, _: VdevId, _: base::MetaslabId) -> Result<crate::SpaceMapObject> {
+        Err(no_store())
+    }
+    fn open(&self, _: ObjectId) -> Result<(crate::SpaceMapObject, phys::space_map::SpaceMapPhys)> {
+        Err(no_store())
+    }
+    fn read(&self, _: ObjectId, _: u64, _: &mut [u8]) -> Result<()> {
+        Err(no_store())
+    }
+    fn write(&self, _: Txg, _: ObjectId, _: u64, _: &[u8]) -> Result<()> {
+        Err(no_store())
+    }
+    fn set_phys(&self, _: Txg, _: ObjectId, _: &phys::space_map::SpaceMapPhys) -> Result<()> {
+        Err(no_store())
+    }
+    fn truncate(
+        &self,
+        _: Txg,
+        _: VdevId,
+        _: base::MetaslabId,
+        _: ObjectId,
+    ) -> Result<crate::SpaceMapObject> {
+        Err(no_store())
+    }
+}
+
+fn no_store() -> Error {
+    Error::new(ErrorKind::NotFound, "the pool has no objects yet")
+}

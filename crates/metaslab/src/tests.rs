@@ -1,0 +1,717 @@
+//! The allocator as a whole, against a model that knows the fate of every sector.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use base::{ErrorKind, MetaslabId, ObjectId, Result, Txg, VdevId};
+use phys::blkptr::DvaPhys;
+use phys::space_map::{MapType, SpaceMapPhys};
+use proptest::prelude::*;
+use zio::{AllocClass, Allocator, Hint, VdevOps};
+
+use crate::{
+    Metaslabs, MetaslabsOptions, RangeTree, SpaceMapExtent, SpaceMapObject, SpaceMapStore,
+    VdevGeometry, load_free,
+};
+
+const MS_SHIFT: u32 = 16;
+const ASHIFT: u32 = 9;
+const BLOCK_BYTES: u32 = 512;
+
+struct Object {
+    bytes: Vec<u8>,
+    phys: SpaceMapPhys,
+    has_histogram: bool,
+}
+
+/// Space maps in memory; what is written is there at once, as in the dirty MOS.
+#[derive(Default)]
+struct RamMaps(rt::Mutex<RamState>);
+
+#[derive(Default)]
+struct RamState {
+    objects: BTreeMap<ObjectId, Object>,
+    arrays: BTreeMap<VdevId, BTreeMap<u64, ObjectId>>,
+    truncates: usize,
+}
+
+impl RamMaps {
+    fn array(&self, vdev: VdevId, count: u64) -> Vec<ObjectId> {
+        let state = self.0.lock();
+        let array = state.arrays.get(&vdev);
+        let number = |id| array.and_then(|a| a.get(&id).copied()).unwrap_or_default();
+        (0..count).map(number).collect()
+    }
+
+    fn describe(&self, object: ObjectId) -> SpaceMapObject {
+        SpaceMapObject {
+            object,
+            block_bytes: BLOCK_BYTES,
+            has_histogram: self.0.lock().objects[&object].has_histogram,
+        }
+    }
+}
+
+impl SpaceMapStore for RamMaps {
+    fn create(&self, _: Txg, vdev: VdevId, metaslab: MetaslabId) -> Result<SpaceMapObject> {
+        let object = {
+            let mut state = self.0.lock();
+            let object = ObjectId(100 + state.objects.len() as u64);
+            let fresh = Object {
+                bytes: Vec::new(),
+                phys: SpaceMapPhys::default(),
+                has_histogram: true,
+            };
+            state.objects.insert(object, fresh);
+            state
+                .arrays
+                .entry(vdev)
+                .or_default()
+                .insert(metaslab.0, object);
+            object
+        };
+        Ok(self.describe(object))
+    }
+
+    fn open(&self, object: ObjectId) -> Result<(SpaceMapObject, SpaceMapPhys)> {
+        Ok((self.describe(object), self.0.lock().objects[&object].phys))
+    }
+
+    fn read(&self, object: ObjectId, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let state = self.0.lock();
+        let from = offset as usize;
+        buf.copy_from_slice(&state.objects[&object].bytes[from..from + buf.len()]);
+        Ok(())
+    }
+
+    fn write(&self, _: Txg, object: ObjectId, offset: u64, entries: &[u8]) -> Result<()> {
+        let mut state = self.0.lock();
+        let bytes = &mut state.objects.get_mut(&object).unwrap().bytes;
+        assert_eq!(
+            bytes.len() as u64,
+            offset,
+            "space maps are only appended to"
+        );
+        bytes.extend_from_slice(entries);
+        Ok(())
+    }
+
+    fn set_phys(&self, _: Txg, object: ObjectId, phys: &SpaceMapPhys) -> Result<()> {
+        self.0.lock().objects.get_mut(&object).unwrap().phys = *phys;
+        Ok(())
+    }
+
+    fn truncate(
+        &self,
+        _: Txg,
+        _: VdevId,
+        _: MetaslabId,
+        object: ObjectId,
+    ) -> Result<SpaceMapObject> {
+        {
+            let mut state = self.0.lock();
+            state.truncates += 1;
+            state.objects.get_mut(&object).unwrap().bytes.clear();
+        }
+        Ok(self.describe(object))
+    }
+}
+
+/// Vdevs that only know sizes; vdev 9 is like a RAID-Z of three disks.
+struct Sizes;
+
+impl VdevOps for Sizes {
+    fn read(&self, _: VdevId, _: u64, _: &mut [u8], _: &dyn Fn(&[u8]) -> bool) -> Result<()> {
+        unreachable!("the allocator does not read blocks")
+    }
+    fn write(&self, _: VdevId, _: u64, _: &[u8]) -> Result<()> {
+        unreachable!("the allocator does not write blocks")
+    }
+    fn flush(&self) -> Result<()> {
+        Ok(())
+    }
+    fn psize_to_asize(&self, vdev: VdevId, psize: u64) -> u64 {
+        let sectors = psize.div_ceil(1 << ASHIFT);
+        match vdev.0 {
+            9 => (sectors + sectors.div_ceil(2)).next_multiple_of(2) << ASHIFT,
+            _ => sectors << ASHIFT,
+        }
+    }
+    fn ashift(&self, _: VdevId) -> u32 {
+        ASHIFT
+    }
+}
+
+fn geometry(id: u64, metaslabs: u64, class: AllocClass) -> VdevGeometry {
+    let asize = (metaslabs << MS_SHIFT) + 4096;
+    VdevGeometry::new(VdevId(id), asize, ASHIFT, MS_SHIFT, class)
+}
+
+fn open(maps: &Arc<RamMaps>, vdevs: &[VdevGeometry], spacemap_v2: bool) -> Metaslabs {
+    let metaslabs = Metaslabs::new(Arc::new(Sizes), MetaslabsOptions { spacemap_v2 });
+    metaslabs.set_store(maps.clone());
+    for vdev in vdevs {
+        let array = maps.array(vdev.id, vdev.ms_count());
+        metaslabs.add_vdev(*vdev, &array, false).unwrap();
+    }
+    metaslabs
+}
+
+/// What became of a sector.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Sector {
+    Free,
+    Allocated,
+    /// for the txg after the syncing one, which no space map knows of yet
+    Early,
+    Freed(u64),
+}
+
+struct Model {
+    maps: Arc<RamMaps>,
+    vdevs: Vec<VdevGeometry>,
+    metaslabs: Metaslabs,
+    spacemap_v2: bool,
+    sectors: BTreeMap<u64, Vec<Sector>>,
+    live: Vec<DvaPhys>,
+    early: Vec<DvaPhys>,
+    syncing: u64,
+    /// whether sync passes allocate and free themselves, as writing the MOS does
+    churn: bool,
+}
+
+impl Model {
+    fn new(vdevs: &[VdevGeometry], spacemap_v2: bool) -> Self {
+        let maps = Arc::new(RamMaps::default());
+        let sectors = vdevs
+            .iter()
+            .map(|v| {
+                (
+                    v.id.0,
+                    vec![Sector::Free; (v.ms_count() << (MS_SHIFT - ASHIFT)) as usize],
+                )
+            })
+            .collect();
+        Model {
+            metaslabs: open(&maps, vdevs, spacemap_v2),
+            maps,
+            vdevs: vdevs.to_vec(),
+            spacemap_v2,
+            sectors,
+            live: Vec::new(),
+            early: Vec::new(),
+            syncing: 4,
+            churn: false,
+        }
+    }
+
+    fn span(&mut self, dva: &DvaPhys) -> &mut [Sector] {
+        let (from, to) = (
+            dva.offset() >> ASHIFT,
+            (dva.offset() + dva.asize()) >> ASHIFT,
+        );
+        &mut self.sectors.get_mut(&dva.vdev().0).unwrap()[from as usize..to as usize]
+    }
+
+    fn allocate(&mut self, early: bool, class: AllocClass, psize: u64, copies: usize) -> bool {
+        let txg = self.syncing + u64::from(early);
+        let got = self
+            .metaslabs
+            .allocate(Txg(txg), class, psize, copies, &Hint::default());
+        let set = match got {
+            Ok(set) => set,
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::NoSpace);
+                return false;
+            }
+        };
+        assert_eq!(set.len(), copies);
+        for dva in set.iter() {
+            assert_eq!(dva.asize(), Sizes.psize_to_asize(dva.vdev(), psize));
+            for sector in self.span(&dva) {
+                match *sector {
+                    Sector::Allocated | Sector::Early => panic!("txg {txg}: {dva:?} is in use"),
+                    Sector::Freed(t) => panic!("freed in {t}, reused in {txg}"),
+                    Sector::Free => {}
+                }
+                *sector = if early {
+                    Sector::Early
+                } else {
+                    Sector::Allocated
+                };
+            }
+            if early {
+                self.early.push(dva)
+            } else {
+                self.live.push(dva)
+            }
+        }
+        true
+    }
+
+    fn free(&mut self, pick: usize) {
+        if !self.live.is_empty() {
+            let dva = self.live.swap_remove(pick % self.live.len());
+            let txg = self.syncing;
+            self.metaslabs.free(Txg(txg), &dva);
+            self.span(&dva).fill(Sector::Freed(txg));
+        }
+    }
+
+    fn unallocate(&mut self, class: AllocClass, psize: u64) {
+        let txg = Txg(self.syncing);
+        if let Ok(set) = self
+            .metaslabs
+            .allocate(txg, class, psize, 2, &Hint::default())
+        {
+            set.iter()
+                .for_each(|dva| self.metaslabs.unallocate(txg, &dva));
+        }
+    }
+
+    /// Sync passes, in which the MOS is overwritten less and less, and the end of the txg.
+    fn sync(&mut self) {
+        for pass in 1..20 {
+            if !self.metaslabs.sync(Txg(self.syncing), pass).unwrap() {
+                break;
+            }
+            assert!(pass < 10, "sync does not converge");
+            if pass < 4 && self.churn {
+                self.allocate(false, AllocClass::Normal, 512, 1);
+                self.free(pass as usize * 7);
+            }
+        }
+        let normal = self.metaslabs.class_stats(AllocClass::Normal);
+        self.metaslabs.sync_done(Txg(self.syncing), 0);
+        let syncing = self.syncing;
+        for sector in self.sectors.values_mut().flatten() {
+            let full = normal.space == normal.alloc;
+            if matches!(sector, Sector::Freed(t) if *t + 2 <= syncing || (full && *t == syncing)) {
+                *sector = Sector::Free;
+            }
+        }
+        self.check();
+        for dva in std::mem::take(&mut self.early) {
+            self.span(&dva).fill(Sector::Allocated);
+            self.live.push(dva);
+        }
+        self.syncing += 1;
+    }
+
+    fn check(&self) {
+        for vdev in &self.vdevs {
+            let sectors = &self.sectors[&vdev.id.0];
+            let array = self.maps.array(vdev.id, vdev.ms_count());
+            let per_ms = 1usize << (MS_SHIFT - ASHIFT);
+            for (object, slice) in array.iter().zip(sectors.chunks(per_ms)) {
+                if object.0 != 0 {
+                    self.check_map(*object, slice);
+                }
+            }
+            let stats = self.metaslabs.vdev_stats(vdev.id).unwrap();
+            let count = |f: &dyn Fn(&Sector) -> bool| {
+                (sectors.iter().filter(|s| f(s)).count() as u64) << ASHIFT
+            };
+            let deferred = count(&|s| matches!(s, Sector::Freed(_)));
+            assert_eq!(stats.deferred, deferred);
+            assert_eq!(stats.alloc, count(&|s| *s == Sector::Allocated) + deferred);
+            assert_eq!(stats.space, (sectors.len() as u64) << ASHIFT);
+        }
+    }
+
+    /// `object` as it is on disk says the same as the model of its metaslab.
+    fn check_map(&self, object: ObjectId, slice: &[Sector]) {
+        let (described, phys) = self.maps.open(object).unwrap();
+        let extent = SpaceMapExtent {
+            start: 0,
+            size: 1 << MS_SHIFT,
+            shift: ASHIFT,
+        };
+        let free = load_free(&*self.maps, &described, phys.length.get(), &extent).unwrap();
+        let mut want = RangeTree::new();
+        for (at, sector) in slice.iter().enumerate() {
+            if *sector != Sector::Allocated {
+                want.add((at as u64) << ASHIFT, 1 << ASHIFT);
+            }
+        }
+        assert_eq!(free, want);
+        assert_eq!(phys.alloc.get() as u64, (1 << MS_SHIFT) - want.space());
+        let low: u64 = (0..32)
+            .map(|b| phys.histogram[b].get() << (b as u32 + ASHIFT))
+            .sum();
+        let unclaimed = |s: &&Sector| matches!(s, Sector::Free | Sector::Freed(_));
+        let settled = (slice.iter().filter(unclaimed).count() as u64) << ASHIFT;
+        assert!(
+            low <= want.space(),
+            "histogram counts {low} of {}",
+            want.space()
+        );
+        assert!(
+            settled == 0 || settled < low * 2,
+            "histogram counts {low} of {settled}"
+        );
+        assert_eq!(phys.object.get(), object.0);
+    }
+
+    /// Opens the pool again from what is on disk: deferred space is free then.
+    fn reload(&mut self) {
+        self.metaslabs = open(&self.maps, &self.vdevs, self.spacemap_v2);
+        for sector in self.sectors.values_mut().flatten() {
+            if matches!(sector, Sector::Freed(_)) {
+                *sector = Sector::Free;
+            }
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Allocate(bool, AllocClass, u64, usize),
+    Free(usize),
+    FreeMany(usize),
+    Unallocate(u64),
+    Sync,
+    Reload,
+    Preload,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let class = prop_oneof![
+        4 => Just(AllocClass::Normal),
+        1 => Just(AllocClass::Log),
+        1 => Just(AllocClass::Special),
+        1 => Just(AllocClass::Dedup),
+    ];
+    let psize = prop_oneof![4 => 1u64..4096, 3 => 1u64..20000, 1 => 1u64..70000];
+    let copies = prop_oneof![4 => Just(1usize), 2 => Just(2), 1 => Just(3)];
+    prop_oneof![
+        12 => (any::<bool>(), class, psize.clone(), copies)
+            .prop_map(|(early, class, psize, copies)| Op::Allocate(early, class, psize, copies)),
+        6 => any::<usize>().prop_map(Op::Free),
+        1 => (1usize..20).prop_map(Op::FreeMany),
+        1 => psize.prop_map(Op::Unallocate),
+        3 => Just(Op::Sync),
+        1 => Just(Op::Reload),
+        1 => Just(Op::Preload),
+    ]
+}
+
+fn run(model: &mut Model, ops: Vec<Op>) {
+    for op in ops {
+        match op {
+            Op::Allocate(early, class, psize, copies) => {
+                model.allocate(early, class, psize, copies);
+            }
+            Op::Free(pick) => model.free(pick),
+            Op::FreeMany(count) => (0..count).for_each(|at| model.free(at * 13)),
+            Op::Unallocate(psize) => model.unallocate(AllocClass::Normal, psize),
+            Op::Sync => model.sync(),
+            Op::Reload => {
+                model.sync();
+                model.sync();
+                model.reload();
+            }
+            Op::Preload => model.metaslabs.preload(Txg(model.syncing), 2),
+        }
+    }
+    model.sync();
+    model.sync();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    #[test]
+    fn prop_no_sector_is_given_out_twice_or_too_soon(
+        ops in prop::collection::vec(op(), 1..300),
+        spacemap_v2 in any::<bool>(),
+        special in any::<bool>(),
+    ) {
+        let mut vdevs = vec![geometry(0, 5, AllocClass::Normal), geometry(9, 4, AllocClass::Normal)];
+        if special {
+            vdevs.push(geometry(3, 2, AllocClass::Special));
+            vdevs.push(geometry(4, 2, AllocClass::Log));
+        }
+        let mut model = Model::new(&vdevs, spacemap_v2);
+        model.churn = true;
+        run(&mut model, ops);
+    }
+}
+
+fn one_vdev(metaslabs: u64) -> Model {
+    Model::new(&[geometry(0, metaslabs, AllocClass::Normal)], true)
+}
+
+#[test]
+fn everything_can_be_allocated_and_freed_again() {
+    let mut model = one_vdev(3);
+    let mut count = 0;
+    while model.allocate(false, AllocClass::Normal, 1024, 1) {
+        count += 1;
+    }
+    assert_eq!(count, 3 << (MS_SHIFT - 10));
+    model.sync();
+    while !model.live.is_empty() {
+        model.free(0);
+    }
+    assert!(
+        !model.allocate(false, AllocClass::Normal, 512, 1),
+        "nothing is free yet"
+    );
+    for _ in 0..3 {
+        model.sync();
+    }
+    let whole = 1 << MS_SHIFT;
+    assert!((0..3).all(|_| model.allocate(false, AllocClass::Normal, whole, 1)));
+}
+
+#[test]
+fn freed_space_comes_back_two_txgs_later() {
+    let mut model = one_vdev(2);
+    let nearly_all = [1 << MS_SHIFT, (1 << MS_SHIFT) - 512];
+    assert!(
+        nearly_all
+            .iter()
+            .all(|size| model.allocate(false, AllocClass::Normal, *size, 1))
+    );
+    model.sync();
+    model.free(0);
+    for _ in 0..3 {
+        assert!(!model.allocate(false, AllocClass::Normal, 1024, 1));
+        model.sync();
+    }
+    assert!(model.allocate(false, AllocClass::Normal, 1024, 1));
+}
+
+#[test]
+fn freed_space_comes_back_at_once_when_space_is_short() {
+    let mut model = one_vdev(2);
+    while model.allocate(false, AllocClass::Normal, 4096, 1) {}
+    model.sync();
+    model.free(3);
+    model.metaslabs.sync(Txg(model.syncing), 1).unwrap();
+    model.metaslabs.sync_done(Txg(model.syncing), 1 << 20);
+    let got = model
+        .metaslabs
+        .allocate(Txg(6), AllocClass::Normal, 4096, 1, &Hint::default());
+    assert_eq!(got.unwrap().len(), 1);
+}
+
+#[test]
+fn sequential_allocations_lie_side_by_side() {
+    let mut model = one_vdev(8);
+    for _ in 0..30 {
+        model.allocate(false, AllocClass::Normal, 2048, 1);
+    }
+    let offsets: Vec<u64> = model.live.iter().map(DvaPhys::offset).collect();
+    assert!(
+        offsets.windows(2).all(|w| w[1] == w[0] + 2048),
+        "{offsets:?}"
+    );
+}
+
+#[test]
+fn copies_go_to_other_vdevs_or_far_away() {
+    let two = [
+        geometry(0, 4, AllocClass::Normal),
+        geometry(1, 4, AllocClass::Normal),
+    ];
+    let mut model = Model::new(&two, true);
+    model.allocate(false, AllocClass::Normal, 512, 2);
+    assert_ne!(model.live[0].vdev(), model.live[1].vdev());
+    let mut model = one_vdev(16);
+    for _ in 0..20 {
+        model.allocate(false, AllocClass::Normal, 512, 3);
+    }
+    let eighth = (16u64 << MS_SHIFT) >> 3;
+    for block in model.live.chunks(3) {
+        let far = |a: usize, b: usize| block[a].offset().abs_diff(block[b].offset());
+        assert!(far(0, 1) >= eighth - (1 << MS_SHIFT), "{block:?}");
+        assert!(far(1, 2) >= eighth - (1 << MS_SHIFT), "{block:?}");
+        assert!(far(0, 2) >= eighth - (1 << MS_SHIFT), "{block:?}");
+    }
+}
+
+#[test]
+fn writing_goes_round_the_vdevs() {
+    let ids = [0, 1, 2];
+    let big = |id| VdevGeometry::new(VdevId(id), 1 << 30, ASHIFT, 26, AllocClass::Normal);
+    let metaslabs = open(&Arc::default(), &ids.map(big), true);
+    let mut per_vdev = [0u64; 3];
+    for _ in 0..300 {
+        let set = metaslabs.allocate(Txg(4), AllocClass::Normal, 128 << 10, 1, &Hint::default());
+        per_vdev[set.unwrap().as_slice()[0].vdev().0 as usize] += 1;
+    }
+    assert!(
+        per_vdev.iter().all(|n| n.abs_diff(100) <= 16),
+        "{per_vdev:?}"
+    );
+}
+
+#[test]
+fn log_blocks_fall_back_to_normal_vdevs() {
+    let mut model = one_vdev(2);
+    assert!(!model.metaslabs.has_class(AllocClass::Log));
+    assert!(model.allocate(false, AllocClass::Log, 4096, 1));
+    assert!(model.allocate(false, AllocClass::Dedup, 4096, 1));
+}
+
+#[test]
+fn claims_take_what_is_free_and_nothing_else() {
+    let model = one_vdev(2);
+    let dva = DvaPhys::new(VdevId(0), 1 << MS_SHIFT, 4096, false);
+    model.metaslabs.claim(Txg(4), &dva).unwrap();
+    let again = model.metaslabs.claim(Txg(4), &dva).unwrap_err();
+    assert_eq!(again.kind(), ErrorKind::Corrupt);
+    for (vdev, offset) in [
+        (7, 0),
+        (0, 2 << MS_SHIFT),
+        (0, 100),
+        (0, (1 << MS_SHIFT) - 512),
+    ] {
+        let outside = DvaPhys::new(VdevId(vdev), offset & !511, 4096, false);
+        assert!(model.metaslabs.claim(Txg(4), &outside).is_err() || offset == 100);
+    }
+    assert!(model.metaslabs.sync(Txg(4), 1).unwrap());
+    model.metaslabs.sync_done(Txg(4), 0);
+    assert_eq!(model.metaslabs.evaluate().alloc, 4096 * 2);
+}
+
+#[test]
+fn freeing_twice_stops_the_next_sync() {
+    let mut model = one_vdev(2);
+    model.allocate(false, AllocClass::Normal, 4096, 1);
+    model.sync();
+    let dva = model.live[0];
+    model.metaslabs.free(Txg(5), &dva);
+    model.metaslabs.free(Txg(5), &dva);
+    let error = model.metaslabs.sync(Txg(5), 1).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+}
+
+#[test]
+fn long_space_maps_are_condensed() {
+    let mut model = one_vdev(2);
+    for round in 0..400 {
+        model.allocate(false, AllocClass::Normal, 512 + round, 1);
+        if round > 10 {
+            model.free(round as usize);
+        }
+        model.sync();
+    }
+    assert!(model.maps.0.lock().truncates > 0);
+    let longest = model
+        .maps
+        .0
+        .lock()
+        .objects
+        .values()
+        .map(|o| o.bytes.len())
+        .max();
+    assert!(longest.unwrap() < 5 << 10, "{longest:?}");
+}
+
+#[test]
+fn a_space_map_that_contradicts_itself_is_left_alone() {
+    let mut model = one_vdev(2);
+    model.allocate(false, AllocClass::Normal, 4096, 1);
+    model.sync();
+    {
+        let mut state = model.maps.0.lock();
+        let object = state.objects.values_mut().next().unwrap();
+        let entry = object.bytes[8..16].to_vec();
+        object.bytes.extend(entry);
+        let length = object.bytes.len() as u64;
+        object.phys.length.set(length);
+    }
+    model.reload();
+    let dva = model.live[0];
+    let error = model.metaslabs.claim(Txg(9), &dva).unwrap_err();
+    assert!(error.to_string().contains("twice"), "{error}");
+    let set = model
+        .metaslabs
+        .allocate(Txg(9), AllocClass::Normal, 512, 1, &Hint::default());
+    assert!(set.unwrap().as_slice()[0].offset() >= 1 << MS_SHIFT);
+}
+
+#[test]
+fn log_space_maps_are_replayed_and_flushed() {
+    let mut model = one_vdev(2);
+    for _ in 0..4 {
+        model.allocate(false, AllocClass::Normal, 4096, 1);
+    }
+    model.sync();
+    model.reload();
+    let entry = |kind, offset| {
+        model
+            .metaslabs
+            .replay_log_entry(VdevId(0), kind, offset, 4096)
+            .unwrap();
+    };
+    entry(MapType::Free, 4096);
+    entry(MapType::Alloc, 4 * 4096);
+    entry(MapType::Free, 2 * 4096);
+    entry(MapType::Alloc, 2 * 4096);
+    assert_eq!(model.metaslabs.evaluate().alloc, 4 * 4096);
+    let before = model.live.clone();
+    model.live = vec![0, 2, 3, 4]
+        .into_iter()
+        .map(|at| DvaPhys::new(VdevId(0), at * 4096, 4096, false))
+        .collect();
+    before
+        .iter()
+        .for_each(|dva| model.span(dva).fill(Sector::Free));
+    for dva in model.live.clone() {
+        model.span(&dva).fill(Sector::Allocated);
+    }
+    model.metaslabs.flush_log_entries(Txg(model.syncing));
+    model.sync();
+    assert!(model.allocate(false, AllocClass::Normal, 4096, 1));
+    model.sync();
+    model.reload();
+    model.sync();
+}
+
+#[test]
+fn new_vdevs_wait_for_their_txg() {
+    let mut model = one_vdev(2);
+    let vdev = geometry(1, 2, AllocClass::Special);
+    model.metaslabs.add_vdev(vdev, &[], true).unwrap();
+    model.allocate(false, AllocClass::Special, 512, 1);
+    assert_eq!(model.live[0].vdev(), VdevId(0));
+    model.sync();
+    let set = model
+        .metaslabs
+        .allocate(Txg(5), AllocClass::Special, 512, 1, &Hint::default());
+    assert_eq!(set.unwrap().as_slice()[0].vdev(), VdevId(1));
+}
+
+#[test]
+fn a_vdev_that_is_leaving_gets_nothing() {
+    let two = [
+        geometry(0, 2, AllocClass::Normal),
+        geometry(1, 2, AllocClass::Normal),
+    ];
+    let mut model = Model::new(&two, true);
+    model.metaslabs.set_allocatable(VdevId(0), false).unwrap();
+    while model.allocate(false, AllocClass::Normal, 4096, 1) {}
+    assert!(model.live.iter().all(|dva| dva.vdev() == VdevId(1)));
+}
+
+#[test]
+fn fifty_thousand_blocks_take_no_time() {
+    let vdev = VdevGeometry::new(VdevId(0), 4 << 30, 12, 28, AllocClass::Normal);
+    let metaslabs = open(&Arc::default(), &[vdev], true);
+    for n in 0..50_000u64 {
+        let set = metaslabs.allocate(
+            Txg(4),
+            AllocClass::Normal,
+            512 + n % 9000,
+            2,
+            &Hint::default(),
+        );
+        assert_eq!(set.unwrap().len(), 2);
+    }
+    assert!(metaslabs.sync(Txg(4), 1).unwrap());
+    metaslabs.sync_done(Txg(4), 0);
+}
