@@ -103,11 +103,11 @@ impl Pipeline {
     /// Reads the headers of a gang block.
     #[doc(alias = "zio_gang_tree_assemble")]
     pub(crate) fn gang_tree(&self, bp: &BlkPtrPhys, bookmark: &Bookmark) -> Result<GangTree> {
-        self.gang_subtree(bp, bookmark, 0)
+        self.gang_subtree(bp, 0)
             .within(|| format!("gang block {bookmark}"))
     }
 
-    fn gang_subtree(&self, bp: &BlkPtrPhys, bookmark: &Bookmark, depth: usize) -> Result<GangTree> {
+    fn gang_subtree(&self, bp: &BlkPtrPhys, depth: usize) -> Result<GangTree> {
         if depth > DEPTH_MAX {
             return Err(Error::corrupt(format!("{depth} gang headers deep")));
         }
@@ -128,7 +128,7 @@ impl Pipeline {
             }
             total += piece.psize();
             let below = if piece.is_gang() {
-                Some(self.gang_subtree(&piece, bookmark, depth + 1)?)
+                Some(self.gang_subtree(&piece, depth + 1)?)
             } else {
                 None
             };

@@ -257,11 +257,12 @@ impl Pipeline {
             copies: usize::from(request.policy.copies),
             physical: &physical,
         };
-        if let Some(old) = request.rewrite.filter(|old| may_rewrite(old, txg, &write)) {
-            if self.rewrite(&old, &write, &request.bookmark, &mut bp, placed)? {
-                add(&self.stats.rewrites, 1);
-                return Ok(bp);
-            }
+        let old = request.rewrite.filter(|old| may_rewrite(old, txg, &write));
+        if let Some(old) = old
+            && self.rewrite(&old, &write, &request.bookmark, &mut bp, placed)
+        {
+            add(&self.stats.rewrites, 1);
+            return Ok(bp);
         }
         add(&self.stats.writes, 1);
         let psize = physical.psize as u64;
@@ -295,10 +296,10 @@ impl Pipeline {
         bookmark: &Bookmark,
         bp: &mut BlkPtrPhys,
         placed: &mut Placed,
-    ) -> Result<bool> {
+    ) -> bool {
         if old.is_gang() {
             let Ok(tree) = self.gang_tree(old, bookmark) else {
-                return Ok(false);
+                return false;
             };
             bp.dva = old.dva;
             self.rewrite_gang(&tree, write, 0, placed);
@@ -306,18 +307,18 @@ impl Pipeline {
             bp.dva = old.dva;
             placed.write_all(bp, write.physical);
         }
-        Ok(true)
+        true
     }
 
     fn write_waves(
         &self,
         txg: Txg,
-        requests: Vec<WriteRequest>,
+        requests: &[WriteRequest],
         allocated: &mut Vec<DvaPhys>,
     ) -> Result<Vec<BlkPtrPhys>> {
         let mut bps = Vec::with_capacity(requests.len());
         let flight = self.issuer.flight();
-        let mut rest = &requests[..];
+        let mut rest = requests;
         let mut placing = Ok(());
         while !rest.is_empty() && placing.is_ok() {
             let (wave, after) = rest.split_at(wave_len(rest));
@@ -396,7 +397,7 @@ impl BlockStore for Pipeline {
 
     fn write_batch(&self, txg: Txg, requests: Vec<WriteRequest>) -> Result<Vec<BlkPtrPhys>> {
         let mut allocated = Vec::new();
-        let result = self.write_waves(txg, requests, &mut allocated);
+        let result = self.write_waves(txg, &requests, &mut allocated);
         if result.is_err() {
             for dva in &allocated {
                 self.alloc.unallocate(txg, dva);

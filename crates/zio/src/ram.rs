@@ -301,3 +301,63 @@ impl LogStore for RamStore {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::WritePolicy;
+    use phys::ObjectType;
+
+    fn request(byte: u8) -> WriteRequest {
+        let mut data = Buf::zeroed(1024);
+        data.make_mut().fill(byte);
+        let type_ = ObjectType::PLAIN_FILE_CONTENTS.raw();
+        WriteRequest::new(data, WritePolicy::default(), type_, Bookmark::default())
+    }
+
+    #[test]
+    fn blocks_live_until_they_are_freed() {
+        let store = RamStore::new();
+        let bps = store
+            .write_batch(Txg(4), vec![request(1), request(0)])
+            .unwrap();
+        assert!(bps[1].is_hole());
+        assert_eq!(store.read(&bps[0], &Bookmark::default()).unwrap()[1023], 1);
+        let mut again = request(2);
+        again.rewrite = Some(bps[0]);
+        let new = store.write(Txg(4), again.clone()).unwrap();
+        assert_eq!((new.dva, store.stats().rewrites), (bps[0].dva, 1));
+        assert_ne!(store.write(Txg(5), again).unwrap().dva, new.dva);
+        store.free(Txg(5), &new);
+        assert_eq!((store.live().len(), store.stats().live_bytes), (1, 1024));
+        store.fail_after(Some(1));
+        assert!(store.write(Txg(6), request(3)).is_ok());
+        assert_eq!(
+            store.write(Txg(6), request(3)).unwrap_err().kind(),
+            ErrorKind::Io
+        );
+    }
+
+    #[test]
+    #[should_panic(expected = "was freed in txg 5")]
+    fn reading_a_freed_block_panics() {
+        let store = RamStore::new();
+        let bp = store.write(Txg(4), request(1)).unwrap();
+        store.free(Txg(5), &bp);
+        let _ = store.read(&bp, &Bookmark::default());
+    }
+
+    #[test]
+    fn a_log_block_reads_only_when_written() {
+        let store = RamStore::new();
+        let kind = ChecksumType::Zilog2;
+        let bp = store
+            .alloc_log(Txg(4), 4096, kind, [1, 2, 3, 4], None)
+            .unwrap();
+        assert!(store.read_log(&bp, &Bookmark::default()).is_err());
+        let mut data = Buf::zeroed(4096);
+        data.make_mut()[136..144].copy_from_slice(&200u64.to_le_bytes());
+        store.write_log(&bp, data, &Bookmark::default()).unwrap();
+        assert!(store.read_log(&bp, &Bookmark::default()).is_ok());
+    }
+}
