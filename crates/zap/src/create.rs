@@ -28,7 +28,7 @@ pub struct NewZap {
     /// The type of the bonus buffer.
     pub bonus_type: ObjectType,
     /// Bytes of bonus.
-    pub bonus_len: u16,
+    pub bonus_len: usize,
     /// Slots of 512 bytes that the dnode takes; 0 for the default.
     pub dnode_slots: u8,
 }
