@@ -94,12 +94,12 @@ macro_rules! object_types {
         }),*];
 
         const _: () = {
-            let numbers = [$($number as usize),*];
-            let mut i = 0;
-            while i < numbers.len() {
-                assert!(numbers[i] == i, "the table of object types is out of order");
-                i += 1;
-            }
+            let mut next = 0;
+            $(
+                assert!($number == next, "the table of object types is out of order");
+                next += 1;
+            )*
+            assert!(next == ObjectType::NUMTYPES);
         };
     };
     (@ meta) => { true };
