@@ -14,9 +14,9 @@
 //! OpenZFS module/zfs/dmu_object.c @be7657e3.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use base::{BlkId, Context as _, Error, ErrorKind, ObjectId, Result};
-use phys::ObjectType;
 use phys::dnode::{DN_MAX_OBJECT, DNODES_PER_BLOCK};
 
 use crate::image::{Image, slot_core};
@@ -38,8 +38,6 @@ pub(crate) struct Cursor {
     started: bool,
     /// Blocks looked at in a row that had no room.
     full_blocks: u32,
-    /// Objects freed on disk since the last search from the beginning.
-    pub(crate) freed: u64,
 }
 
 impl Cursor {
@@ -88,6 +86,10 @@ impl Objset {
         self.context.announce(tx);
         let mut cursor = self.cursor.lock();
         if is_special(id) {
+            let has_place = Self::special_slot(&mut self.header.lock(), id).is_some();
+            if !has_place || new.slots() > 1 {
+                return Err(Error::invalid(format!("object {id} of {} slots", new.slots())));
+            }
             let present = self.hold(id).map(|_| ());
             match present {
                 Ok(()) => return Err(Error::new(ErrorKind::Exists, format!("object {id}"))),
@@ -128,6 +130,11 @@ impl Objset {
         self.hold(id)?.free(tx)
     }
 
+    /// An object was freed on disk.
+    pub(crate) fn cursor_freed(&self) {
+        self.freed_objects.fetch_add(1, Ordering::Relaxed);
+    }
+
     fn next_free(&self, cursor: &mut Cursor, slots: u8) -> Result<ObjectId> {
         if !cursor.started {
             cursor.started = true;
@@ -153,10 +160,11 @@ impl Objset {
         let next = blkid + 1;
         let covered = 1 << (self.meta.ibs() - 7);
         if next.is_multiple_of(covered) {
-            let from = if cursor.freed >= RESCAN_FREED { 0 } else { next };
-            if from == 0 {
-                cursor.freed = 0;
+            let rescan = self.freed_objects.load(Ordering::Relaxed) >= RESCAN_FREED;
+            if rescan {
+                self.freed_objects.store(0, Ordering::Relaxed);
             }
+            let from = if rescan { 0 } else { next };
             return Ok(self.sparse_from(from)? / DNODES_PER_BLOCK);
         }
         cursor.full_blocks += 1;
@@ -346,17 +354,5 @@ impl Objset {
             }
             blkid = found + 1;
         }
-    }
-
-    /// How many objects of that type there may be at most, for tests of the type only.
-    #[cfg(test)]
-    pub(crate) fn count_of(&self, type_: ObjectType) -> Result<usize> {
-        let mut count = 0;
-        let mut at = ObjectId(0);
-        while let Some(next) = self.next_object(at)? {
-            count += usize::from(self.hold(next)?.type_() == type_);
-            at = next;
-        }
-        Ok(count)
     }
 }

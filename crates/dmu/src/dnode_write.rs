@@ -9,6 +9,7 @@
 //! module/zfs/dnode.c (`dnode_set_blksz`, `dnode_free_range`) @be7657e3.
 
 use base::{BlkId, Buf, Error, ErrorKind, Result};
+use phys::BlkPtrPhys;
 
 use crate::dirty::Dirty;
 use crate::dnode::{Change, State, View};
@@ -356,7 +357,8 @@ impl Dnode {
     fn room(&self, state: &State, has_spill: bool) -> usize {
         let mut core = state.image.core;
         core.flags &= !phys::dnode::DNODE_FLAG_SPILL_BLKPTR;
-        core.max_bonuslen() - if has_spill { size_of::<phys::BlkPtrPhys>() } else { 0 }
+        let spill = if has_spill { size_of::<BlkPtrPhys>() } else { 0 };
+        core.max_bonuslen().saturating_sub(spill)
     }
 
     /// Replaces the bonus bytes and their number.
@@ -407,8 +409,7 @@ impl Dnode {
         assert!(fits, "spill block of {len} bytes");
         self.change(tx, |state, change| {
             let bonus = change.layer.fields.bonus.len();
-            let room = self.room(state, true);
-            if bonus > room {
+            if bonus + size_of::<BlkPtrPhys>() > self.room(state, false) {
                 return Err(Error::invalid(format!("bonus of {bonus} bytes next to a spill block")));
             }
             change.layer.fields.has_spill = true;

@@ -13,6 +13,7 @@ mod objset;
 mod prefetch;
 mod props;
 mod range_set;
+mod sync;
 mod tree;
 mod tx;
 mod txg;

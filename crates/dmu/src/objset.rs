@@ -13,7 +13,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use base::{BlkId, Context as _, ObjectId, ObjsetId, Result, Txg};
 use phys::blkptr::BlkPtrPhys;
@@ -42,6 +42,8 @@ pub struct Objset {
     pub(crate) header: Mutex<Header>,
     pub(crate) cache: Mutex<Cache>,
     pub(crate) cursor: Mutex<Cursor>,
+    /// Objects freed on disk since the last search for free slots from the beginning.
+    pub(crate) freed_objects: AtomicU64,
     owners: RwLock<Option<Arc<dyn OwnerAccounting>>>,
     /// A change in syncing context waits for the next pass.
     header_dirty: AtomicBool,
@@ -134,6 +136,7 @@ impl Objset {
             header: Mutex::new(header),
             cache: Mutex::new(Cache::default()),
             cursor: Mutex::new(Cursor::default()),
+            freed_objects: AtomicU64::new(0),
             owners: RwLock::new(None),
             header_dirty: AtomicBool::new(false),
         })

@@ -107,11 +107,6 @@ pub(crate) fn levels_for(maxblkid: u64, nblkptr: u8, ibs: u8) -> u8 {
     levels
 }
 
-/// The pointers in an indirect block.
-pub(crate) fn entries(block: &[u8]) -> &[BlkPtrPhys] {
-    <[BlkPtrPhys]>::ref_from_bytes(block).expect("indirect blocks are multiples of 128 bytes")
-}
-
 /// The pointers in an indirect block, for changing them.
 pub(crate) fn entries_mut(block: &mut [u8]) -> &mut [BlkPtrPhys] {
     <[BlkPtrPhys]>::mut_from_bytes(block).expect("indirect blocks are multiples of 128 bytes")
