@@ -1,3 +1,5 @@
+mod openzfs;
+
 use super::*;
 use phys::ChecksumType as C;
 

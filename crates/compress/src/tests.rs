@@ -1,3 +1,5 @@
+mod openzfs;
+
 use super::*;
 use base::ErrorKind;
 use proptest::prelude::*;
