@@ -1,0 +1,46 @@
+//! Takes numbers and bytes from the front of a slice, or says what is missing.
+
+use base::{Error, Result};
+
+#[derive(Clone, Copy)]
+pub(crate) struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Reader<'a> {
+        Reader { rest: bytes }
+    }
+
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    pub(crate) fn bytes(&mut self, count: usize) -> Result<&'a [u8]> {
+        let have = self.rest.len();
+        let split = self.rest.split_at_checked(count);
+        let short = || Error::corrupt(format!("nvlist ends: {count} bytes wanted, {have} left"));
+        let (taken, rest) = split.ok_or_else(short)?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    pub(crate) fn chunk<const N: usize>(&mut self) -> Result<[u8; N]> {
+        let taken = self.bytes(N)?;
+        Ok(*taken.first_chunk().expect("N bytes were taken"))
+    }
+
+    /// Refuses counts of elements that cannot be there, before memory is taken for them.
+    pub(crate) fn check_room(&self, count: usize, element_size: usize) -> Result<()> {
+        let have = self.rest.len();
+        if count
+            .checked_mul(element_size)
+            .is_some_and(|size| size <= have)
+        {
+            return Ok(());
+        }
+        Err(Error::corrupt(format!(
+            "nvpair of {count} elements in {have} bytes"
+        )))
+    }
+}
