@@ -131,6 +131,7 @@ fn put_value(out: &mut Vec<u8>, value: &NvValue) {
 }
 
 /// What the pair of a list says about it; its own pairs come after.
+#[derive(Clone, Copy)]
 struct Embedded {
     version: i32,
     nvflag: u32,
