@@ -56,6 +56,9 @@ impl Provider for Part {
     fn is_rotational(&self) -> bool {
         self.whole.is_rotational()
     }
+    fn is_queued(&self) -> bool {
+        self.whole.is_queued()
+    }
     fn submit(&self, bio: Bio) {
         let len = match &bio.op {
             crate::BioOp::Read { len } => *len as u64,

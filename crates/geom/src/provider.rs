@@ -95,6 +95,12 @@ pub trait Provider: Send + Sync {
         false
     }
 
+    /// Whether [`Provider::submit`] returns before the command is done, so that commands to several
+    /// providers run at the same time.
+    fn is_queued(&self) -> bool {
+        false
+    }
+
     /// Queues a command. The default runs it in the calling thread.
     fn submit(&self, bio: Bio) {
         let result = match &bio.op {

@@ -1,1 +1,47 @@
-//! The vdev tree, its kinds and its labels
+//! The vdev tree, its kinds, and its labels.
+//!
+//! # What it is
+//! A pool stands on a tree of *vdevs*: the root, top-level vdevs that blocks are spread over, and
+//! below them mirrors and devices. [`VdevTree`] is the tree as the pipeline sees it
+//! ([`zio::VdevOps`]); a [`Vdev`] is one node; [`label`] is what stands at both ends of every device;
+//! [`import`] finds pools on a heap of devices; `config` turns trees into nvlists and back.
+//!
+//! # Invariants
+//! 1. Offset 0 of a top-level vdev is 4 MiB into each of its devices, behind two labels and the
+//!    boot area.
+//! 2. A device that missed a write has a DTL that covers the write's txg.
+//! 3. Nothing is written to the devices of a tree that was opened for reading.
+//!
+//! # Source
+//! OpenZFS `module/zfs/vdev.c`, `vdev_label.c`, `vdev_mirror.c`, `vdev_root.c`, `vdev_file.c`;
+//! `lib/libzutil/zutil_import.c`.
+
+mod config;
+mod dtl;
+mod geometry;
+pub mod import;
+mod kind;
+pub mod label;
+mod leaf;
+mod mirror;
+mod open;
+mod shape;
+mod state;
+mod stats;
+mod sync;
+mod tree;
+mod vdev;
+
+pub use config::{PoolConfig, Target};
+pub use dtl::TxgSet;
+pub use geometry::{choose_ashift, logical_ashift, metaslab_shift, physical_ashift};
+pub use kind::VdevKind;
+pub use leaf::Leaf;
+pub use state::{AllocBias, PoolState, VdevAux, VdevState};
+pub use stats::{StatsSnapshot, VdevStats};
+pub use sync::LabelSync;
+pub use tree::VdevTree;
+pub use vdev::{Vdev, VdevConfig};
+
+#[cfg(test)]
+mod tests;

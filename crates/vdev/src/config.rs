@@ -1,0 +1,365 @@
+//! Configs: the nvlists that describe vdevs and pools, in labels, in the MOS and in cache files.
+//!
+//! # On disk
+//! A config of a vdev has a `type`, an `id` (its place among its siblings), a `guid`, and what its
+//! kind and its place ask for; inner vdevs have `children`. A label holds the config of the
+//! top-level vdev that its device belongs to, the MOS and the cache file that of the root.
+//! The order of the keys is that of OpenZFS, so that dumps can be compared line by line.
+//!
+//! # Source
+//! OpenZFS `module/zfs/vdev_label.c` (`vdev_config_generate`, `vdev_top_config_generate`),
+//! `module/zfs/spa_config.c` (`spa_config_generate`), `module/zfs/vdev.c` (`vdev_alloc`).
+
+use std::sync::Arc;
+
+use base::{Context, Error, Guid, Result, VdevId};
+use nvpair::NvList;
+
+use crate::{Vdev, VdevAux, VdevConfig, VdevKind, VdevState, VdevTree};
+
+/// Deeper trees than OpenZFS ever makes are refused.
+const DEPTH_MAX: usize = 8;
+
+/// Which config is generated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// For labels.
+    Label,
+    /// For the MOS and the cache file: with the vdevs' ZAP objects.
+    Mos,
+}
+
+impl Vdev {
+    /// The config of this vdev and all below; `top` is the guid of its top-level vdev.
+    #[must_use]
+    #[doc(alias = "vdev_config_generate")]
+    pub fn generate_config(&self, id: u64, top: Option<Guid>, target: Target) -> NvList {
+        let is_top = top == Some(self.guid());
+        let config = self.config();
+        let mut nv = NvList::new();
+        nv.add("type", self.kind().word());
+        nv.add("id", id);
+        nv.add("guid", self.guid().0);
+        if let Some(top) = top {
+            nv.add("top_guid", top.0);
+        }
+        add_str(&mut nv, "path", config.path.as_deref());
+        add_str(&mut nv, "devid", config.devid.as_deref());
+        add_str(&mut nv, "phys_path", config.phys_path.as_deref());
+        add_str(
+            &mut nv,
+            "vdev_enc_sysfs_path",
+            config.enc_sysfs_path.as_deref(),
+        );
+        add_str(&mut nv, "fru", config.fru.as_deref());
+        if let VdevKind::RaidZ { nparity } = self.kind() {
+            nv.add("nparity", u64::from(nparity));
+        }
+        if let Some(whole_disk) = config.whole_disk {
+            nv.add("whole_disk", u64::from(whole_disk));
+        }
+        if self.kind().is_leaf() {
+            nv.add("rotational", u64::from(config.is_rotational));
+        }
+        add_if(&mut nv, "not_present", config.not_present);
+        add_if(&mut nv, "is_spare", config.is_spare);
+        if is_top {
+            add_top_keys(&mut nv, self, &config);
+        }
+        add_nonzero(&mut nv, "DTL", config.dtl_object);
+        add_nonzero(
+            &mut nv,
+            "com.delphix:indirect_object",
+            config.indirect_object,
+        );
+        add_nonzero(
+            &mut nv,
+            "com.delphix:indirect_births",
+            config.indirect_births,
+        );
+        if let Some(prev) = config.prev_indirect_vdev {
+            nv.add("com.delphix:prev_indirect_vdev", prev.0);
+        }
+        add_nonzero(&mut nv, "create_txg", config.create_txg);
+        if target == Target::Mos {
+            add_nonzero(&mut nv, "com.delphix:vdev_zap_leaf", config.leaf_zap);
+            add_nonzero(&mut nv, "com.delphix:vdev_zap_top", config.top_zap);
+            add_nonzero(&mut nv, "com.klarasystems:vdev_zap_root", config.root_zap);
+            if config.resilver_deferred {
+                nv.add_flag("com.datto:resilver_defer");
+            }
+        }
+        if self.kind().is_leaf() {
+            add_leaf_keys(&mut nv, self, &config);
+        } else {
+            let top_of = |child: &Vdev| top.unwrap_or(child.guid());
+            let generate = |(id, child): (usize, &Arc<Vdev>)| {
+                child.generate_config(id as u64, Some(top_of(child)), target)
+            };
+            let children: Vec<_> = self.children().iter().enumerate().map(generate).collect();
+            nv.add("children", children);
+        }
+        nv
+    }
+
+    /// A vdev, and all below, from its config; the devices are not opened.
+    ///
+    /// # Errors
+    /// [`base::ErrorKind::Corrupt`] for a config that makes no sense,
+    /// [`base::ErrorKind::Unsupported`] for a kind that this program does not know.
+    #[doc(alias = "vdev_alloc")]
+    pub fn from_config(nv: &NvList) -> Result<Arc<Vdev>> {
+        parse(nv, 0)
+    }
+}
+
+fn add_str(nv: &mut NvList, key: &str, value: Option<&str>) {
+    if let Some(value) = value {
+        nv.add(key, value);
+    }
+}
+
+fn add_nonzero(nv: &mut NvList, key: &str, value: u64) {
+    if value != 0 {
+        nv.add(key, value);
+    }
+}
+
+fn add_if(nv: &mut NvList, key: &str, is_set: bool) {
+    add_nonzero(nv, key, u64::from(is_set));
+}
+
+fn add_top_keys(nv: &mut NvList, vdev: &Vdev, config: &VdevConfig) {
+    nv.add("metaslab_array", config.ms_array);
+    nv.add("metaslab_shift", u64::from(config.ms_shift));
+    nv.add("ashift", u64::from(config.ashift));
+    nv.add("asize", config.asize);
+    nv.add("min_alloc", vdev.min_alloc());
+    nv.add("is_log", u64::from(config.is_log));
+    add_if(nv, "non_allocating", config.non_allocating);
+    add_if(nv, "removing", config.removing && !config.is_log);
+}
+
+fn add_leaf_keys(nv: &mut NvList, vdev: &Vdev, config: &VdevConfig) {
+    let (state, aux) = vdev.leaf().state();
+    add_if(nv, "offline", config.offline && !config.offline_temporarily);
+    add_nonzero(nv, "resilver_txg", config.resilver_txg);
+    add_nonzero(nv, "rebuild_txg", config.rebuild_txg);
+    add_if(nv, "faulted", state == VdevState::Faulted);
+    add_if(nv, "degraded", state == VdevState::Degraded);
+    add_if(nv, "removed", state == VdevState::Removed);
+    add_if(nv, "unspare", config.unspare);
+    add_if(nv, "is_hole", vdev.kind() == VdevKind::Hole);
+    if !config.offline_temporarily {
+        add_str(nv, "aux_state", aux.label_word());
+    }
+    add_nonzero(nv, "orig_guid", config.orig_guid);
+}
+
+fn parse(nv: &NvList, depth: usize) -> Result<Arc<Vdev>> {
+    if depth > DEPTH_MAX {
+        return Err(Error::corrupt(format!(
+            "vdev tree is deeper than {DEPTH_MAX}"
+        )));
+    }
+    let word = nv.get_str("type").ok_or_else(|| missing("type"))?;
+    let kind = VdevKind::from_word(word, nv.get_u64("nparity"))?;
+    let guid = Guid(nv.get_u64("guid").ok_or_else(|| missing("guid"))?);
+    let mut children = Vec::new();
+    for (n, child) in nv
+        .get_lists("children")
+        .unwrap_or_default()
+        .iter()
+        .enumerate()
+    {
+        if child.get_u64("id") != Some(n as u64) {
+            let context = format!("vdev {guid}: child {n} has id {:?}", child.get_u64("id"));
+            return Err(Error::corrupt(context));
+        }
+        children.push(parse(child, depth + 1).within(|| format!("{word} {n}"))?);
+    }
+    if kind.is_leaf() && !children.is_empty() {
+        return Err(Error::corrupt(format!(
+            "vdev {guid} is a {word} with children"
+        )));
+    }
+    let config = parse_facts(nv, kind).within(|| format!("vdev {guid}"))?;
+    let vdev = Vdev::new(kind, guid, config, children);
+    if kind.is_device() {
+        restore_state(nv, &vdev);
+    }
+    Ok(vdev)
+}
+
+fn missing(key: &str) -> Error {
+    Error::corrupt(format!("vdev config without {key}"))
+}
+
+/// A shift that stands in a config as a 64-bit number.
+fn shift(nv: &NvList, key: &str) -> Result<u32> {
+    let value = nv.get_u64(key).unwrap_or(0);
+    u32::try_from(value)
+        .ok()
+        .filter(|shift| *shift < u64::BITS)
+        .ok_or_else(|| Error::corrupt(format!("{key} is {value}")))
+}
+
+fn parse_facts(nv: &NvList, kind: VdevKind) -> Result<VdevConfig> {
+    let text = |key| nv.get_str(key).map(str::to_owned);
+    let number = |key| nv.get_u64(key).unwrap_or(0);
+    let flag = |key| nv.get_u64(key).unwrap_or(0) != 0;
+    Ok(VdevConfig {
+        path: text("path"),
+        devid: text("devid"),
+        phys_path: text("phys_path"),
+        enc_sysfs_path: text("vdev_enc_sysfs_path"),
+        fru: text("fru"),
+        whole_disk: nv.get_u64("whole_disk").map(|whole| whole != 0),
+        is_rotational: kind.is_leaf() && flag("rotational"),
+        not_present: flag("not_present"),
+        is_spare: flag("is_spare"),
+        ms_array: number("metaslab_array"),
+        ms_shift: shift(nv, "metaslab_shift")?,
+        ashift: shift(nv, "ashift")?,
+        asize: number("asize"),
+        is_log: flag("is_log"),
+        non_allocating: flag("non_allocating"),
+        removing: flag("removing"),
+        alloc_bias: nv
+            .get_str("alloc_bias")
+            .map(crate::AllocBias::from_word)
+            .unwrap_or_default(),
+        top_zap: number("com.delphix:vdev_zap_top"),
+        leaf_zap: number("com.delphix:vdev_zap_leaf"),
+        root_zap: number("com.klarasystems:vdev_zap_root"),
+        dtl_object: number("DTL"),
+        indirect_object: number("com.delphix:indirect_object"),
+        indirect_births: number("com.delphix:indirect_births"),
+        prev_indirect_vdev: nv.get_u64("com.delphix:prev_indirect_vdev").map(VdevId),
+        create_txg: number("create_txg"),
+        offline: flag("offline"),
+        offline_temporarily: false,
+        resilver_txg: number("resilver_txg"),
+        rebuild_txg: number("rebuild_txg"),
+        unspare: flag("unspare"),
+        resilver_deferred: nv.contains("com.datto:resilver_defer"),
+        orig_guid: number("orig_guid"),
+    })
+}
+
+/// States that outlive an import: only those that a person asked for. Another machine, or better
+/// cables, may find a device in order that failed before.
+fn restore_state(nv: &NvList, vdev: &Vdev) {
+    if nv.get_u64("offline").is_some_and(|offline| offline != 0) {
+        vdev.leaf().set_state(VdevState::Offline, VdevAux::None);
+    } else if nv.get_str("aux_state") == Some("external") {
+        vdev.leaf().set_state(VdevState::Faulted, VdevAux::External);
+    }
+}
+
+/// What a config says about a pool, other than its vdevs.
+#[derive(Clone, Debug)]
+pub struct PoolConfig {
+    /// The version; 5000 with feature flags.
+    pub version: u64,
+    /// The pool's name.
+    pub name: String,
+    /// What is to be thought of the pool by whoever finds the label.
+    pub state: crate::PoolState,
+    /// The pool's guid.
+    pub guid: Guid,
+    /// Known past corruption (`zpool_errata_t`); 0.
+    pub errata: u64,
+    /// The pool's comment.
+    pub comment: Option<String>,
+    /// The names of its feature sets.
+    pub compatibility: Option<String>,
+    /// The host that uses the pool; 0 if it has none.
+    pub hostid: u64,
+    /// The name of that host.
+    pub hostname: String,
+    /// Features without which the MOS cannot be read.
+    pub features_for_read: NvList,
+}
+
+impl VdevTree {
+    /// The whole pool's config, for the MOS and the cache file.
+    #[must_use]
+    #[doc(alias = "spa_config_generate")]
+    pub fn pool_config(&self, pool: &PoolConfig, txg: u64) -> NvList {
+        let root = self.root();
+        let mut nv = self.pool_facts(pool, txg);
+        nv.add_flag("com.delphix:has_per_vdev_zaps");
+        self.add_namespace(&mut nv);
+        nv.add("vdev_tree", root.generate_config(0, None, Target::Mos));
+        nv.add("features_for_read", pool.features_for_read.clone());
+        nv
+    }
+
+    /// The label of one leaf below the top-level vdev `id`.
+    #[must_use]
+    pub fn label_config(&self, pool: &PoolConfig, txg: u64, id: VdevId, leaf: &Vdev) -> NvList {
+        let top = self
+            .top(id)
+            .expect("labels are written for vdevs of the tree");
+        let mut nv = self.pool_facts(pool, txg);
+        nv.add("top_guid", top.guid().0);
+        nv.add("guid", leaf.guid().0);
+        add_if(&mut nv, "is_spare", leaf.config().is_spare);
+        add_if(&mut nv, "is_log", top.config().is_log);
+        self.add_namespace(&mut nv);
+        nv.add(
+            "vdev_tree",
+            top.generate_config(id.0, Some(top.guid()), Target::Label),
+        );
+        nv.add("features_for_read", pool.features_for_read.clone());
+        nv
+    }
+
+    fn pool_facts(&self, pool: &PoolConfig, txg: u64) -> NvList {
+        let (min_alloc, max_alloc) = self.alloc_range();
+        let mut nv = NvList::new();
+        nv.add("version", pool.version);
+        nv.add("name", pool.name.as_str());
+        nv.add("state", pool.state.raw());
+        nv.add("txg", txg);
+        nv.add("pool_guid", pool.guid.0);
+        nv.add("errata", pool.errata);
+        nv.add("min_alloc", min_alloc);
+        nv.add("max_alloc", max_alloc);
+        add_str(&mut nv, "comment", pool.comment.as_deref());
+        add_str(&mut nv, "compatibility", pool.compatibility.as_deref());
+        add_nonzero(&mut nv, "hostid", pool.hostid);
+        nv.add("hostname", pool.hostname.as_str());
+        nv
+    }
+
+    /// The smallest and the largest sector of the vdevs that hold data.
+    fn alloc_range(&self) -> (u64, u64) {
+        let tops = self.tops();
+        let sizes = tops
+            .iter()
+            .filter(|top| top.kind().is_concrete() && !top.config().is_log)
+            .map(|top| top.min_alloc());
+        sizes.fold((u64::MAX, 0), |(min, max), size| {
+            (min.min(size), max.max(size))
+        })
+    }
+
+    /// How many top-level vdevs there are, and which of their numbers are not in use.
+    #[doc(alias = "vdev_top_config_generate")]
+    fn add_namespace(&self, nv: &mut NvList) {
+        let tops = self.tops();
+        let is_hole = |(_, top): &(usize, &Arc<Vdev>)| top.kind() == VdevKind::Hole;
+        let holes: Vec<u64> = tops
+            .iter()
+            .enumerate()
+            .filter(is_hole)
+            .map(|(id, _)| id as u64)
+            .collect();
+        if !holes.is_empty() {
+            nv.add("hole_array", holes);
+        }
+        nv.add("vdev_children", tops.len() as u64);
+    }
+}

@@ -1,0 +1,322 @@
+//! Finding pools on a heap of devices.
+//!
+//! # What it is
+//! Every device says in its labels to which pool and which top-level vdev it belongs, and describes
+//! that whole top-level vdev. [`discover`] sorts devices by pool, takes the newest description of
+//! each top-level vdev, and puts them together to a tree; numbers for which nothing was found
+//! become `missing`. [`FoundPool::open`] gives each leaf of the tree its device.
+//!
+//! # Invariants
+//! 1. A description that is newer than the best uberblock does not count if there is an older one:
+//!    its sync never ended.
+//! 2. A device whose best uberblock is older than that of a sibling was away in between: its DTL
+//!    covers the time. All leaves of a top-level vdev get uberblocks together.
+//!
+//! # Source
+//! OpenZFS `lib/libzutil/zutil_import.c` (`add_config`, `get_configs`, `fix_paths`).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use base::{Error, ErrorKind, Guid, Result, Txg};
+use geom::Provider;
+use nvpair::NvList;
+use phys::uberblock::UberblockPhys;
+
+use crate::label::Labels;
+use crate::{PoolState, Vdev, VdevAux, VdevState, VdevTree};
+
+/// Configs with more top-level vdevs than this are not believed.
+const TOPS_MAX: u64 = 4096;
+
+/// A device that belongs to a pool.
+pub struct FoundDevice {
+    /// The device.
+    pub provider: Arc<dyn Provider>,
+    /// What it found when it read the labels.
+    pub labels: Labels,
+    /// Its own guid.
+    pub guid: Guid,
+    /// That of its top-level vdev.
+    pub top_guid: Guid,
+    /// The txg of its newest config.
+    pub label_txg: Txg,
+    /// The best uberblock on it.
+    pub uberblock: Option<UberblockPhys>,
+}
+
+/// A pool, as far as its devices were found.
+pub struct FoundPool {
+    /// The pool's guid.
+    pub guid: Guid,
+    /// Its name.
+    pub name: String,
+    /// Whether it was exported, destroyed, or may be in use.
+    pub state: PoolState,
+    /// The host that used it last; 0 if it has none.
+    pub hostid: u64,
+    /// The name of that host.
+    pub hostname: String,
+    /// The pool's config with its whole `vdev_tree`, put together from labels.
+    pub config: NvList,
+    /// The best uberblock of all devices.
+    pub uberblock: Option<UberblockPhys>,
+    /// The devices, in the order in which they were given.
+    pub devices: Vec<FoundDevice>,
+}
+
+/// What was found on a heap of devices.
+#[derive(Default)]
+pub struct Discovery {
+    /// Pools, by name, then guid.
+    pub pools: Vec<FoundPool>,
+    /// Hot spares by guid.
+    pub spares: Vec<(Guid, Arc<dyn Provider>)>,
+    /// Cache devices by guid.
+    pub caches: Vec<(Guid, Arc<dyn Provider>)>,
+}
+
+/// Looks at the labels of all devices and puts pools together. Devices without labels are passed
+/// over.
+#[must_use]
+#[doc(alias = "zpool_find_import")]
+pub fn discover(providers: &[Arc<dyn Provider>]) -> Discovery {
+    let mut found = Discovery::default();
+    let mut pools: BTreeMap<Guid, Vec<FoundDevice>> = BTreeMap::new();
+    let read = rt::parallel_map(providers.to_vec(), |provider| {
+        let labels = Labels::read(&*provider);
+        (provider, labels)
+    });
+    for (provider, labels) in read {
+        let Ok(labels) = labels else { continue };
+        let Some(config) = labels.best_config(Txg(u64::MAX)) else {
+            continue;
+        };
+        let guid = Guid(config.get_u64("guid").unwrap_or(0));
+        match config.get_u64("state").and_then(PoolState::from_raw) {
+            None => {}
+            Some(PoolState::Spare) => found.spares.push((guid, provider)),
+            Some(PoolState::L2Cache) => found.caches.push((guid, provider)),
+            Some(_) => {
+                if let Some((pool, device)) = found_device(provider, labels) {
+                    pools.entry(pool).or_default().push(device);
+                }
+            }
+        }
+    }
+    found.pools = pools
+        .into_iter()
+        .filter_map(|(guid, devices)| assemble(guid, devices))
+        .collect();
+    found
+        .pools
+        .sort_by(|a, b| (&a.name, a.guid).cmp(&(&b.name, b.guid)));
+    found
+}
+
+/// A device of a pool, if its label is complete: a label of txg 0 is of a pool that never was.
+fn found_device(provider: Arc<dyn Provider>, labels: Labels) -> Option<(Guid, FoundDevice)> {
+    let config = labels.best_config(Txg(u64::MAX))?;
+    let pool = Guid(config.get_u64("pool_guid")?);
+    let guid = Guid(config.get_u64("guid")?);
+    let top_guid = Guid(config.get_u64("top_guid")?);
+    let label_txg = Txg(config.get_u64("txg").filter(|txg| *txg > 0)?);
+    let uberblock = labels.best_uberblock(Txg(u64::MAX));
+    let device = FoundDevice {
+        provider,
+        labels,
+        guid,
+        top_guid,
+        label_txg,
+        uberblock,
+    };
+    Some((pool, device))
+}
+
+/// Puts one pool together.
+#[doc(alias = "get_configs")]
+fn assemble(guid: Guid, devices: Vec<FoundDevice>) -> Option<FoundPool> {
+    let uberblocks = devices.iter().filter_map(|device| device.uberblock);
+    let uberblock = uberblocks.max_by_key(UberblockPhys::rank);
+    let max_txg = uberblock.map_or(Txg(u64::MAX), |ub| ub.txg());
+    let tops = newest_tops(&devices, max_txg);
+    let newest = tops.values().max_by_key(|config| config.get_u64("txg"))?;
+    let text = |key| newest.get_str(key).unwrap_or_default().to_owned();
+    let state = newest.get_u64("state").and_then(PoolState::from_raw)?;
+    Some(FoundPool {
+        guid,
+        name: text("name"),
+        state,
+        hostid: newest.get_u64("hostid").unwrap_or(0),
+        hostname: text("hostname"),
+        config: pool_config(guid, newest, &tops),
+        uberblock,
+        devices,
+    })
+}
+
+/// The newest config of each top-level vdev.
+fn newest_tops(devices: &[FoundDevice], max_txg: Txg) -> BTreeMap<Guid, &NvList> {
+    let mut tops: BTreeMap<Guid, &NvList> = BTreeMap::new();
+    for device in devices {
+        let config = device.labels.best_config(max_txg);
+        let Some(config) = config.or_else(|| device.labels.best_config(Txg(u64::MAX))) else {
+            continue;
+        };
+        let have = tops.entry(device.top_guid).or_insert(config);
+        if config.get_u64("txg") > have.get_u64("txg") {
+            *have = config;
+        }
+    }
+    tops
+}
+
+/// The pool's config: facts of the newest label, and the top-level vdevs in their places.
+fn pool_config(guid: Guid, newest: &NvList, tops: &BTreeMap<Guid, &NvList>) -> NvList {
+    let mut nv = NvList::new();
+    for key in [
+        "version",
+        "name",
+        "state",
+        "txg",
+        "pool_guid",
+        "errata",
+        "comment",
+    ]
+    .into_iter()
+    .chain([
+        "compatibility",
+        "hostid",
+        "hostname",
+        "hole_array",
+        "vdev_children",
+    ])
+    .chain(["features_for_read"])
+    {
+        if let Some(value) = newest.get(key) {
+            nv.add(key, value.clone());
+        }
+    }
+    let mut places: BTreeMap<u64, &NvList> = BTreeMap::new();
+    for tree in tops
+        .values()
+        .filter_map(|config| config.get_list("vdev_tree"))
+    {
+        if let Some(id) = tree.get_u64("id").filter(|id| *id < TOPS_MAX) {
+            places.insert(id, tree);
+        }
+    }
+    let known = places.keys().next_back().map_or(0, |last| last + 1);
+    let count = newest
+        .get_u64("vdev_children")
+        .unwrap_or(known)
+        .min(TOPS_MAX);
+    let holes = newest.get_u64s("hole_array").unwrap_or_default();
+    let children: Vec<NvList> = (0..count)
+        .map(|id| match places.get(&id) {
+            Some(tree) if !holes.contains(&id) => (*tree).clone(),
+            _ => placeholder(
+                id,
+                if holes.contains(&id) {
+                    "hole"
+                } else {
+                    "missing"
+                },
+            ),
+        })
+        .collect();
+    let root = NvList::new()
+        .with("type", "root")
+        .with("id", 0u64)
+        .with("guid", guid.0)
+        .with("children", children);
+    nv.add("vdev_tree", root);
+    nv
+}
+
+fn placeholder(id: u64, kind: &str) -> NvList {
+    NvList::new()
+        .with("type", kind)
+        .with("id", id)
+        .with("guid", 0u64)
+}
+
+impl FoundPool {
+    /// The device of this guid. Of several, the one under the path that the label knows, then the
+    /// one with the most good labels, then the first.
+    #[must_use]
+    pub fn device(&self, guid: Guid, path: Option<&str>) -> Option<&FoundDevice> {
+        let devices = self
+            .devices
+            .iter()
+            .rev()
+            .filter(|device| device.guid == guid);
+        devices.max_by_key(|device| {
+            let config = device.labels.best_config(Txg(u64::MAX));
+            let good = config.map_or(0, |config| device.labels.agreeing(config));
+            (path == Some(device.provider.name()), good)
+        })
+    }
+
+    /// The tree of this pool with all devices that were found. Take the `vdev_tree` of
+    /// `config`, or a newer one from the MOS.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Corrupt`] or [`ErrorKind::Unsupported`] if the config makes no sense.
+    pub fn open(&self, config: &NvList, writable: bool) -> Result<Arc<VdevTree>> {
+        let tree = config.get_list("vdev_tree");
+        let root =
+            Vdev::from_config(tree.ok_or_else(|| Error::corrupt("config without vdev_tree"))?)?;
+        if root.kind() != crate::VdevKind::Root {
+            let context = format!("the root of the vdev tree is a {}", root.kind().word());
+            return Err(Error::new(ErrorKind::Corrupt, context));
+        }
+        let tree = if writable {
+            VdevTree::new(root)
+        } else {
+            VdevTree::read_only(root)
+        };
+        tree.open_devices(&|vdev| {
+            let path = vdev.config().path.clone();
+            let device = self.device(vdev.guid(), path.as_deref())?;
+            let name = device.provider.name().to_owned();
+            vdev.update(|config| config.path = Some(name));
+            Some(Arc::clone(&device.provider))
+        });
+        self.mark_stale(&tree);
+        Ok(tree)
+    }
+
+    /// Devices that lag behind their siblings get a DTL.
+    fn mark_stale(&self, tree: &VdevTree) {
+        for top in tree.tops() {
+            let leaves = top.devices();
+            let synced = |leaf: &Arc<Vdev>| {
+                let device = self.device(leaf.guid(), leaf.config().path.as_deref())?;
+                leaf.leaf()
+                    .is_usable()
+                    .then(|| device.uberblock.map_or(0, |ub| ub.txg().0))
+            };
+            let Some(newest) = leaves.iter().filter_map(synced).max() else {
+                continue;
+            };
+            for leaf in &leaves {
+                if let Some(synced) = synced(leaf).filter(|synced| *synced < newest) {
+                    leaf.leaf().dirty_dtl(synced + 1..newest + 1);
+                }
+            }
+        }
+    }
+
+    /// How the pool would be doing if it were imported now.
+    #[must_use]
+    pub fn health(&self) -> (VdevState, VdevAux) {
+        match self.open(&self.config, false) {
+            Ok(tree) => tree.state(),
+            Err(error) if error.kind() == ErrorKind::Unsupported => {
+                (VdevState::CantOpen, VdevAux::UnsupFeat)
+            }
+            Err(_) => (VdevState::CantOpen, VdevAux::CorruptData),
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! What a vdev is.
+
+use base::{Error, ErrorKind, Result};
+
+/// The kind of a vdev: its `type` in a config.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[doc(alias = "vdev_ops_t")]
+pub enum VdevKind {
+    /// The whole pool: blocks go to one of the children.
+    Root,
+    /// Every child holds everything.
+    Mirror,
+    /// A mirror of a device and the one that takes its place.
+    Replacing,
+    /// A mirror of a failed device and the hot spare that stands in for it.
+    Spare,
+    /// Blocks are spread over the children, with so many columns of parity.
+    RaidZ {
+        /// 1, 2 or 3.
+        nparity: u8,
+    },
+    /// A block device.
+    Disk,
+    /// A file.
+    File,
+    /// A top-level vdev of which no device was found.
+    Missing,
+    /// An unused number among the top-level vdevs.
+    Hole,
+    /// A removed top-level vdev, whose blocks are found through a mapping.
+    Indirect,
+}
+
+impl VdevKind {
+    /// The word in a config.
+    #[must_use]
+    #[doc(alias = "VDEV_TYPE_ROOT")]
+    pub fn word(self) -> &'static str {
+        match self {
+            VdevKind::Root => "root",
+            VdevKind::Mirror => "mirror",
+            VdevKind::Replacing => "replacing",
+            VdevKind::Spare => "spare",
+            VdevKind::RaidZ { .. } => "raidz",
+            VdevKind::Disk => "disk",
+            VdevKind::File => "file",
+            VdevKind::Missing => "missing",
+            VdevKind::Hole => "hole",
+            VdevKind::Indirect => "indirect",
+        }
+    }
+
+    /// From the word in a config, and `nparity` for a RAID-Z.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] for a kind that this program does not know.
+    #[doc(alias = "vdev_getops")]
+    pub fn from_word(word: &str, nparity: Option<u64>) -> Result<Self> {
+        Ok(match word {
+            "root" => VdevKind::Root,
+            "mirror" => VdevKind::Mirror,
+            "replacing" => VdevKind::Replacing,
+            "spare" => VdevKind::Spare,
+            "disk" => VdevKind::Disk,
+            "file" => VdevKind::File,
+            "missing" => VdevKind::Missing,
+            "hole" => VdevKind::Hole,
+            "indirect" => VdevKind::Indirect,
+            "raidz" => match nparity.unwrap_or(1) {
+                nparity @ 1..=3 => VdevKind::RaidZ {
+                    nparity: nparity as u8,
+                },
+                nparity => return Err(Error::corrupt(format!("raidz with nparity {nparity}"))),
+            },
+            other => {
+                let context = format!("vdev type \"{other}\"");
+                return Err(Error::new(ErrorKind::Unsupported, context));
+            }
+        })
+    }
+
+    /// Whether it has a device of its own and no children.
+    #[must_use]
+    #[doc(alias = "vdev_op_leaf")]
+    pub fn is_leaf(self) -> bool {
+        matches!(
+            self,
+            VdevKind::Disk | VdevKind::File | VdevKind::Missing | VdevKind::Hole
+        )
+    }
+
+    /// Whether it can have a device: a leaf that is not just a placeholder.
+    #[must_use]
+    pub fn is_device(self) -> bool {
+        matches!(self, VdevKind::Disk | VdevKind::File)
+    }
+
+    /// Whether every child holds everything.
+    #[must_use]
+    pub fn is_mirror_like(self) -> bool {
+        matches!(
+            self,
+            VdevKind::Mirror | VdevKind::Replacing | VdevKind::Spare
+        )
+    }
+
+    /// Whether blocks can be allocated on it, or are there at all.
+    #[must_use]
+    #[doc(alias = "vdev_is_concrete")]
+    pub fn is_concrete(self) -> bool {
+        !matches!(
+            self,
+            VdevKind::Missing | VdevKind::Hole | VdevKind::Indirect
+        )
+    }
+}

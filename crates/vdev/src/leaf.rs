@@ -1,0 +1,322 @@
+//! A leaf's device: its state, its DTL, and I/O at physical offsets.
+//!
+//! # Concurrency
+//! I/O runs in the caller's thread and holds no lock. The provider may be taken away at any time;
+//! commands that are under way keep it alive until they end.
+//!
+//! # Source
+//! OpenZFS `module/zfs/vdev.c` (`vdev_open`, `vdev_probe`), `module/zfs/vdev_queue.c` (queue
+//! length, last offset), `cmd/zed/agents/zfs_diagnosis.c` (how many errors are too many).
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use base::{BlockBuf, Error, ErrorKind, Result, Txg, align_down, align_up, is_aligned};
+use geom::Provider;
+use phys::label::{PAD_SIZE, SPA_MINDEVSIZE, label_device_size};
+use rt::{Mutex, RwLock};
+
+use crate::{TxgSet, VdevAux, VdevState};
+
+/// So many errors of one kind ...
+const TOO_MANY_ERRORS: u32 = 10;
+/// ... within ten minutes are too many.
+const ERROR_WINDOW_NS: u64 = 600 * 1_000_000_000;
+
+/// The device of a leaf vdev.
+pub struct Leaf {
+    provider: RwLock<Option<Arc<dyn Provider>>>,
+    state: RwLock<(VdevState, VdevAux)>,
+    psize: AtomicU64,
+    in_flight: AtomicU64,
+    next_offset: AtomicU64,
+    has_unflushed: AtomicBool,
+    dtl: Mutex<TxgSet>,
+    has_dtl: AtomicBool,
+    /// The end of what was last added to the DTL: a device that is away is marked once per txg.
+    dtl_marked: AtomicU64,
+    io_errors: Mutex<ErrorWindow>,
+    checksum_errors: Mutex<ErrorWindow>,
+}
+
+impl Default for Leaf {
+    fn default() -> Self {
+        Leaf {
+            provider: RwLock::new(None),
+            state: RwLock::new((VdevState::Closed, VdevAux::None)),
+            psize: AtomicU64::new(0),
+            in_flight: AtomicU64::new(0),
+            next_offset: AtomicU64::new(0),
+            has_unflushed: AtomicBool::new(false),
+            dtl: Mutex::default(),
+            has_dtl: AtomicBool::new(false),
+            dtl_marked: AtomicU64::new(0),
+            io_errors: Mutex::default(),
+            checksum_errors: Mutex::default(),
+        }
+    }
+}
+
+/// Counts errors until the window ends, then starts anew.
+#[derive(Default)]
+struct ErrorWindow {
+    began_ns: u64,
+    count: u32,
+}
+
+impl ErrorWindow {
+    /// Counts one; true if there are too many.
+    fn note(&mut self) -> bool {
+        let now = rt::now_ns();
+        if self.count == 0 || now - self.began_ns > ERROR_WINDOW_NS {
+            *self = ErrorWindow {
+                began_ns: now,
+                count: 0,
+            };
+        }
+        self.count += 1;
+        self.count >= TOO_MANY_ERRORS
+    }
+}
+
+impl Leaf {
+    /// The state and the reason for it.
+    #[must_use]
+    pub fn state(&self) -> (VdevState, VdevAux) {
+        *self.state.read()
+    }
+
+    /// Sets the state; a device in a state that is not usable is not touched any more.
+    #[doc(alias = "vdev_set_state")]
+    pub fn set_state(&self, state: VdevState, aux: VdevAux) {
+        *self.state.write() = (state, aux);
+    }
+
+    /// Takes a device. It is closed again if it is too small.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`] if the device is too small for a pool.
+    pub fn open(&self, provider: Arc<dyn Provider>) -> Result<()> {
+        let psize = label_device_size(provider.mediasize());
+        if psize < SPA_MINDEVSIZE {
+            self.close(VdevState::CantOpen, VdevAux::TooSmall);
+            let context = format!(
+                "{}: {psize} bytes are too few for a device",
+                provider.name()
+            );
+            return Err(Error::invalid(context));
+        }
+        self.psize.store(psize, Ordering::Relaxed);
+        *self.provider.write() = Some(provider);
+        self.set_state(VdevState::Healthy, VdevAux::None);
+        Ok(())
+    }
+
+    /// Lets the device go.
+    pub fn close(&self, state: VdevState, aux: VdevAux) {
+        self.set_state(state, aux);
+        *self.provider.write() = None;
+    }
+
+    /// The device, if there is one.
+    #[must_use]
+    pub fn provider(&self) -> Option<Arc<dyn Provider>> {
+        self.provider.read().clone()
+    }
+
+    /// vdev_psize: the device's size down to a multiple of 256 KiB; of the last open.
+    #[must_use]
+    pub fn psize(&self) -> u64 {
+        self.psize.load(Ordering::Relaxed)
+    }
+
+    /// Whether I/O may be tried.
+    #[must_use]
+    #[doc(alias = "vdev_readable")]
+    pub fn is_usable(&self) -> bool {
+        self.state().0.is_usable() && self.provider.read().is_some()
+    }
+
+    /// How busy the device is, in the measure by which a mirror chooses: lower is better.
+    #[must_use]
+    #[doc(alias = "vdev_mirror_load")]
+    pub(crate) fn load(&self, offset: u64, is_rotational: bool) -> u64 {
+        const ROTATING_SEEK: u64 = 5;
+        const ROTATING_NEAR_BYTES: u64 = 1 << 20;
+        const SOLID_SEEK: u64 = 1;
+        let queued = self.in_flight.load(Ordering::Relaxed);
+        let last = self.next_offset.load(Ordering::Relaxed);
+        queued
+            + match (last == offset, is_rotational) {
+                (true, _) => 0,
+                (false, false) => SOLID_SEEK,
+                (false, true) if last.abs_diff(offset) < ROTATING_NEAR_BYTES => ROTATING_SEEK / 2,
+                (false, true) => ROTATING_SEEK,
+            }
+    }
+
+    fn usable_provider(&self) -> Result<Arc<dyn Provider>> {
+        let provider = self.provider.read().clone();
+        provider
+            .filter(|_| self.state().0.is_usable())
+            .ok_or_else(|| Error::new(ErrorKind::Io, format!("device is {}", self.state().0)))
+    }
+
+    /// Reads at a physical offset.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`] and what the provider says.
+    pub fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let provider = self.usable_provider()?;
+        let _busy = Busy::new(self, offset, buf.len());
+        let sector = u64::from(provider.sectorsize());
+        if is_aligned(offset, sector) && is_aligned(buf.len() as u64, sector) {
+            return provider.read(offset, buf);
+        }
+        let start = align_down(offset, sector);
+        let end = align_up(offset + buf.len() as u64, sector);
+        let mut whole = BlockBuf::scratch(usize::try_from(end - start).expect("fits memory"));
+        provider.read(start, &mut whole)?;
+        let skip = usize::try_from(offset - start).expect("below a sector");
+        buf.copy_from_slice(&whole[skip..skip + buf.len()]);
+        Ok(())
+    }
+
+    /// Writes pieces one after another from a physical offset on.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`] and what the provider says.
+    pub fn write(&self, offset: u64, pieces: &[&[u8]]) -> Result<()> {
+        let provider = self.usable_provider()?;
+        let len = pieces.iter().map(|piece| piece.len()).sum();
+        let _busy = Busy::new(self, offset, len);
+        self.has_unflushed.store(true, Ordering::Release);
+        match pieces {
+            [piece] => provider.write(offset, piece),
+            pieces => provider.write_vectored(offset, pieces),
+        }
+    }
+
+    /// Makes all writes durable; free if there were none since the last time.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`]: any write since the last flush may be lost.
+    pub fn flush(&self) -> Result<()> {
+        if !self.has_unflushed.swap(false, Ordering::AcqRel) {
+            return Ok(());
+        }
+        let result = self.usable_provider().and_then(|provider| provider.flush());
+        if result.is_err() {
+            self.has_unflushed.store(true, Ordering::Release);
+        }
+        result
+    }
+
+    /// Whether a write awaits its flush.
+    pub(crate) fn has_unflushed(&self) -> bool {
+        self.has_unflushed.load(Ordering::Acquire)
+    }
+
+    /// Notes that a write was queued around this type's own methods.
+    pub(crate) fn begin_queued_write(&self, offset: u64, len: usize) {
+        self.has_unflushed.store(true, Ordering::Release);
+        self.begin(offset, len);
+    }
+
+    /// That write has ended.
+    pub(crate) fn end_queued_write(&self) {
+        self.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn begin(&self, offset: u64, len: usize) {
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
+        self.next_offset
+            .store(offset + len as u64, Ordering::Relaxed);
+    }
+
+    /// Whether the device still answers: reads the blank start of the first label, and writes the
+    /// same bytes back.
+    #[doc(alias = "vdev_probe")]
+    pub(crate) fn is_alive(&self, writes: bool) -> bool {
+        let mut blank = BlockBuf::zeroed(usize::try_from(PAD_SIZE).expect("8 KiB"));
+        self.read(0, &mut blank).is_ok() && (!writes || self.write(0, &[&blank]).is_ok())
+    }
+
+    /// Counts an I/O error; true if there are too many of late.
+    pub(crate) fn note_io_error(&self) -> bool {
+        self.io_errors.lock().note()
+    }
+
+    /// Counts a checksum error; true if there are too many of late.
+    pub(crate) fn note_checksum_error(&self) -> bool {
+        self.checksum_errors.lock().note()
+    }
+
+    /// Forgets past errors: a device that was given up for them may be used again.
+    #[doc(alias = "vdev_clear")]
+    pub fn clear_errors(&self) {
+        *self.io_errors.lock() = ErrorWindow::default();
+        *self.checksum_errors.lock() = ErrorWindow::default();
+        let mut state = self.state.write();
+        if matches!(state.0, VdevState::Faulted | VdevState::Degraded) {
+            *state = (VdevState::Healthy, VdevAux::None);
+        }
+    }
+
+    /// The txgs in which the device missed writes.
+    #[must_use]
+    pub fn dtl(&self) -> TxgSet {
+        self.dtl.lock().clone()
+    }
+
+    /// Whether the device missed any write.
+    #[must_use]
+    pub fn has_dtl(&self) -> bool {
+        self.has_dtl.load(Ordering::Acquire)
+    }
+
+    /// Whether the device may lack blocks born in `txg`.
+    #[must_use]
+    pub fn missed(&self, txg: Txg) -> bool {
+        self.has_dtl() && self.dtl.lock().contains(txg)
+    }
+
+    /// Adds txgs to the DTL.
+    #[doc(alias = "vdev_dtl_dirty")]
+    pub fn dirty_dtl(&self, txgs: Range<u64>) {
+        if self.dtl_marked.load(Ordering::Acquire) == txgs.end && self.has_dtl() {
+            // Ranges end at or after the txg that is being synced: it is in there already, unless
+            // the DTL was cleared in between, which resets the mark.
+            return;
+        }
+        let mut dtl = self.dtl.lock();
+        self.dtl_marked.store(txgs.end, Ordering::Release);
+        dtl.add(txgs);
+        self.has_dtl.store(!dtl.is_empty(), Ordering::Release);
+    }
+
+    /// Takes txgs out of the DTL: what was born in them is there now.
+    pub fn clear_dtl(&self, txgs: &Range<u64>) {
+        let mut dtl = self.dtl.lock();
+        dtl.remove(txgs);
+        self.dtl_marked.store(0, Ordering::Release);
+        self.has_dtl.store(!dtl.is_empty(), Ordering::Release);
+    }
+}
+
+/// Counts a command as under way for as long as it lives.
+struct Busy<'a>(&'a Leaf);
+
+impl<'a> Busy<'a> {
+    fn new(leaf: &'a Leaf, offset: u64, len: usize) -> Self {
+        leaf.begin(offset, len);
+        Busy(leaf)
+    }
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.end_queued_write();
+    }
+}

@@ -1,0 +1,216 @@
+//! Opening the devices of a tree, and what to do when they come, go or fail.
+//!
+//! # Source
+//! OpenZFS `module/zfs/vdev.c` (`vdev_open`, `vdev_validate`, `vdev_offline`, `vdev_online`,
+//! `vdev_fault`, `vdev_clear`).
+
+use std::sync::Arc;
+
+use base::{Error, ErrorKind, Guid, Result, Txg};
+use geom::Provider;
+use phys::label::allocatable_size;
+
+use crate::label::Labels;
+use crate::{Vdev, VdevAux, VdevKind, VdevState, VdevTree, logical_ashift};
+
+impl VdevTree {
+    /// Opens every device that `find` knows, except those that a person took offline. What
+    /// happened is in the states of the vdevs.
+    #[doc(alias = "vdev_open")]
+    pub fn open_devices(&self, find: &dyn Fn(&Vdev) -> Option<Arc<dyn Provider>>) {
+        for (_, top) in self.tops().iter().enumerate() {
+            for device in top.devices() {
+                let (state, _) = device.leaf().state();
+                if matches!(state, VdevState::Offline | VdevState::Faulted) {
+                    continue;
+                }
+                match find(&device) {
+                    Some(provider) => open_device(&device, top, provider),
+                    None => {
+                        device
+                            .leaf()
+                            .close(VdevState::CantOpen, VdevAux::OpenFailed);
+                        device.update(|config| config.not_present = true);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Looks at the label of every open device: one that belongs to another pool, or is another
+    /// device than the tree says, is closed.
+    #[doc(alias = "vdev_validate")]
+    pub fn validate_devices(&self, pool: Guid, max_txg: Txg) {
+        for top in self.tops() {
+            for device in top.devices() {
+                let Some(provider) = device.leaf().provider() else {
+                    continue;
+                };
+                if let Err(aux) = validate(&device, &top, &*provider, pool, max_txg) {
+                    device.leaf().close(VdevState::CantOpen, aux);
+                }
+            }
+        }
+    }
+
+    /// Takes a device offline; `temporarily` until the next import.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`]; [`ErrorKind::Busy`] if no other device has the same data.
+    #[doc(alias = "vdev_offline")]
+    pub fn offline(&self, guid: Guid, temporarily: bool) -> Result<()> {
+        let device = self.device_to_spare(guid)?;
+        // What only this device may still have to write does not matter, the others have it.
+        let _ = device.leaf().flush();
+        device.leaf().close(VdevState::Offline, VdevAux::None);
+        device.update(|config| {
+            config.offline = true;
+            config.offline_temporarily = temporarily;
+        });
+        Ok(())
+    }
+
+    /// Brings a device back that was offline, missing or given up. Its DTL says what it missed.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`]; [`ErrorKind::InvalidInput`] if the device cannot take its place.
+    #[doc(alias = "vdev_online")]
+    pub fn online(&self, guid: Guid, provider: Arc<dyn Provider>) -> Result<()> {
+        let (device, top) = self.find_device(guid)?;
+        device.leaf().clear_errors();
+        device.stats().clear_errors();
+        device.update(|config| {
+            config.offline = false;
+            config.offline_temporarily = false;
+        });
+        let name = provider.name().to_owned();
+        open_device(&device, &top, provider);
+        match device.leaf().state() {
+            (VdevState::Healthy, _) => Ok(()),
+            (state, aux) => Err(Error::invalid(format!(
+                "{name}: device is {state} ({aux:?})"
+            ))),
+        }
+    }
+
+    /// Gives a device up on request.
+    ///
+    /// # Errors
+    /// As [`VdevTree::offline`].
+    #[doc(alias = "vdev_fault")]
+    pub fn fault(&self, guid: Guid) -> Result<()> {
+        let device = self.device_to_spare(guid)?;
+        device
+            .leaf()
+            .set_state(VdevState::Faulted, VdevAux::External);
+        Ok(())
+    }
+
+    /// Forgets errors, of one vdev and what is below it or of all, and uses devices again that were
+    /// given up for them.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`].
+    #[doc(alias = "vdev_clear")]
+    pub fn clear(&self, guid: Option<Guid>) -> Result<()> {
+        let vdev = match guid {
+            Some(guid) => self.find(guid).ok_or_else(|| no_such(guid))?,
+            None => self.root(),
+        };
+        vdev.visit(&mut |vdev| {
+            vdev.stats().clear_errors();
+            if vdev.kind().is_device() {
+                vdev.leaf().clear_errors();
+            }
+        });
+        Ok(())
+    }
+
+    /// A device and the top-level vdev that it is below of.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`].
+    pub fn find_device(&self, guid: Guid) -> Result<(Arc<Vdev>, Arc<Vdev>)> {
+        let device_below = |top: &Arc<Vdev>| {
+            let mut devices = top.devices().into_iter();
+            devices
+                .find(|device| device.guid() == guid)
+                .map(|device| (device, Arc::clone(top)))
+        };
+        self.tops()
+            .iter()
+            .find_map(device_below)
+            .ok_or_else(|| no_such(guid))
+    }
+
+    /// A device that others can stand in for.
+    fn device_to_spare(&self, guid: Guid) -> Result<Arc<Vdev>> {
+        let (device, top) = self.find_device(guid)?;
+        let others = top.devices();
+        let is_complete = |other: &&Arc<Vdev>| {
+            !Arc::ptr_eq(other, &device) && other.leaf().is_usable() && !other.leaf().has_dtl()
+        };
+        if top.kind().is_mirror_like() && others.iter().any(|other| is_complete(&other))
+            || top.config().is_log
+        {
+            return Ok(device);
+        }
+        let context = format!("{}: no other device has the same data", device.name());
+        Err(Error::new(ErrorKind::Busy, context))
+    }
+}
+
+fn no_such(guid: Guid) -> Error {
+    Error::not_found(format!("no vdev with guid {guid}"))
+}
+
+/// Opens a device in its place: it must be large enough, and its sectors small enough.
+fn open_device(device: &Vdev, top: &Vdev, provider: Arc<dyn Provider>) {
+    let (size, sector) = (provider.mediasize(), logical_ashift(&*provider));
+    let rotational = provider.is_rotational();
+    if device.leaf().open(provider).is_err() {
+        return;
+    }
+    let needed = min_asize(top);
+    if allocatable_size(size) < needed || sector > top.config().ashift {
+        device.leaf().close(VdevState::CantOpen, VdevAux::BadLabel);
+        return;
+    }
+    device.update(|config| {
+        config.not_present = false;
+        config.is_rotational = rotational;
+    });
+}
+
+/// The least that each device of a top-level vdev must offer.
+#[doc(alias = "vdev_get_min_asize")]
+fn min_asize(top: &Vdev) -> u64 {
+    let asize = top.config().asize;
+    match top.kind() {
+        VdevKind::RaidZ { .. } => asize.div_ceil(top.children().len().max(1) as u64),
+        _ => asize,
+    }
+}
+
+fn validate(
+    device: &Vdev,
+    top: &Vdev,
+    provider: &dyn Provider,
+    pool: Guid,
+    max_txg: Txg,
+) -> std::result::Result<(), VdevAux> {
+    let labels = Labels::read(provider).map_err(|_| VdevAux::BadLabel)?;
+    let config = labels.best_config(max_txg).ok_or(VdevAux::BadLabel)?;
+    let is = |key, guid: Guid| config.get_u64(key) == Some(guid.0);
+    if !is("pool_guid", pool) {
+        return Err(VdevAux::CorruptData);
+    }
+    // The last side of a mirror takes over the mirror's guid, perhaps before its label says so.
+    let is_itself = is("guid", device.guid());
+    let is_last_side = device.guid() == top.guid() && is("top_guid", top.guid());
+    if is_itself || is_last_side {
+        Ok(())
+    } else {
+        Err(VdevAux::CorruptData)
+    }
+}

@@ -1,0 +1,323 @@
+//! The tree of a pool's vdevs, and I/O to its top-level vdevs.
+//!
+//! # What it is
+//! [`VdevTree`] is what the pipeline sees as [`zio::VdevOps`]. It holds the root vdev, whose
+//! children are the top-level vdevs that DVAs name by number.
+//!
+//! # Concurrency
+//! The root is replaced as a whole when the shape changes; I/O that is under way goes on with the
+//! nodes that it started with, so a leaf must not be reused before that has ended.
+//! Flushes and label writes of several leaves run at the same time, on a task queue.
+//!
+//! # Source
+//! OpenZFS `module/zfs/vdev.c`, `module/zfs/vdev_root.c`, `module/zfs/zio.c` (the vdev stages).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use base::{Context, Error, ErrorKind, Guid, Result, Txg, VdevId};
+use rt::{Condvar, Mutex, RwLock, TaskQueue};
+use zio::{ScrubReport, VdevOps};
+
+use crate::mirror::Copies;
+use crate::{Vdev, VdevAux, VdevKind, VdevState};
+
+/// `TXG_CONCURRENT_STATES`: a write of now belongs to the txg that syncs or to one of the next two.
+const TXG_CONCURRENT_STATES: u64 = 3;
+/// The most leaves that are flushed at the same time.
+const WORKERS_MAX: usize = 16;
+
+/// A pool's vdevs.
+pub struct VdevTree {
+    root: RwLock<Arc<Vdev>>,
+    writable: bool,
+    syncing_txg: AtomicU64,
+    workers: Mutex<Option<Arc<TaskQueue>>>,
+}
+
+impl VdevTree {
+    /// A tree around a root vdev.
+    #[must_use]
+    pub fn new(root: Arc<Vdev>) -> Arc<Self> {
+        Self::with_mode(root, true)
+    }
+
+    /// The same for reading only: nothing is ever written, not even repairs.
+    #[must_use]
+    pub fn read_only(root: Arc<Vdev>) -> Arc<Self> {
+        Self::with_mode(root, false)
+    }
+
+    fn with_mode(root: Arc<Vdev>, writable: bool) -> Arc<Self> {
+        assert!(
+            root.kind() == VdevKind::Root,
+            "the root of a tree is a {}",
+            root.kind().word()
+        );
+        Arc::new(VdevTree {
+            root: RwLock::new(root),
+            writable,
+            syncing_txg: AtomicU64::new(0),
+            workers: Mutex::new(None),
+        })
+    }
+
+    /// The root vdev as it is now.
+    #[must_use]
+    pub fn root(&self) -> Arc<Vdev> {
+        Arc::clone(&self.root.read())
+    }
+
+    /// Whether the pool may be written to.
+    #[must_use]
+    pub fn is_writable(&self) -> bool {
+        self.writable
+    }
+
+    /// All top-level vdevs; the index is the [`VdevId`].
+    #[must_use]
+    pub fn tops(&self) -> Vec<Arc<Vdev>> {
+        self.root().children().to_vec()
+    }
+
+    /// A top-level vdev.
+    #[must_use]
+    #[doc(alias = "vdev_lookup_top")]
+    pub fn top(&self, id: VdevId) -> Option<Arc<Vdev>> {
+        self.root
+            .read()
+            .children()
+            .get(usize::try_from(id.0).ok()?)
+            .cloned()
+    }
+
+    /// The vdev of this guid, anywhere.
+    #[must_use]
+    pub fn find(&self, guid: Guid) -> Option<Arc<Vdev>> {
+        self.root().find(guid)
+    }
+
+    /// The state of the pool.
+    #[must_use]
+    pub fn state(&self) -> (VdevState, VdevAux) {
+        self.root().state()
+    }
+
+    /// ub_guid_sum: of all vdevs and the pool.
+    #[must_use]
+    pub fn guid_sum(&self) -> u64 {
+        self.root().guid_sum()
+    }
+
+    /// All leaves that may have a device.
+    #[must_use]
+    pub fn devices(&self) -> Vec<Arc<Vdev>> {
+        self.root().devices()
+    }
+
+    /// Says which txg is being synced from now on: what a device misses is noted under this number.
+    pub fn set_syncing_txg(&self, txg: Txg) {
+        self.syncing_txg.store(txg.0, Ordering::Release);
+    }
+
+    /// Replaces the root: the shape of the tree changes.
+    pub(crate) fn replace_root(&self, root: Arc<Vdev>) {
+        *self.root.write() = root;
+    }
+
+    pub(crate) fn txgs_of_now(&self) -> std::ops::Range<u64> {
+        let syncing = self.syncing_txg.load(Ordering::Acquire);
+        syncing..syncing + TXG_CONCURRENT_STATES
+    }
+
+    fn top_for_io(&self, id: VdevId, offset: u64, len: u64) -> Result<Arc<Vdev>> {
+        let no_such = || Error::corrupt(format!("no vdev {id}"));
+        let top = self
+            .top(id)
+            .filter(|top| top.kind() != VdevKind::Hole)
+            .ok_or_else(no_such)?;
+        let asize = top.config().asize;
+        if offset.checked_add(len).is_none_or(|end| end > asize) {
+            let context = format!("vdev {id}: {len} bytes at {offset} are outside of its {asize}");
+            return Err(Error::corrupt(context));
+        }
+        Ok(top)
+    }
+
+    /// The leaves of a top-level vdev on which every byte is at its own offset.
+    fn copies_of(&self, top: &Arc<Vdev>) -> Result<Vec<Arc<Vdev>>> {
+        match top.kind() {
+            kind if kind.is_mirror_like() || kind.is_device() => Ok(top.devices()),
+            VdevKind::Missing => Err(Error::new(ErrorKind::Io, "vdev is missing")),
+            kind => {
+                let context = format!("i/o to a vdev of type {}", kind.word());
+                Err(Error::new(ErrorKind::Unsupported, context))
+            }
+        }
+    }
+
+    fn with_copies<T>(
+        &self,
+        id: VdevId,
+        offset: u64,
+        len: u64,
+        act: impl FnOnce(&Copies<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let top = self.top_for_io(id, offset, len)?;
+        let leaves = self.copies_of(&top)?;
+        act(&Copies::new(&leaves, self.writable, self.txgs_of_now()))
+            .within(|| format!("vdev {id} ({}): {len} bytes at {offset}", top.name()))
+    }
+
+    fn check_writable(&self) -> Result<()> {
+        if self.writable {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::ReadOnly,
+            "the pool was opened for reading",
+        ))
+    }
+
+    /// Makes everything written to these top-level vdevs durable. A side of a mirror that fails to
+    /// is marked; a top-level vdev of which all sides fail is an error.
+    pub(crate) fn flush_tops(&self, tops: &[Arc<Vdev>]) -> Result<()> {
+        let devices: Vec<_> = tops.iter().flat_map(Vdev::devices).collect();
+        let mut results = self
+            .on_leaves(devices, |vdev| {
+                let leaf = vdev.leaf();
+                (leaf.is_usable() || leaf.has_unflushed()).then(|| leaf.flush())
+            })
+            .into_iter();
+        let mut failed = Ok(());
+        for top in tops {
+            let leaves = top.devices();
+            let copies = Copies::new(&leaves, self.writable, self.txgs_of_now());
+            if let Err(error) = copies.conclude_flush(results.by_ref().take(leaves.len())) {
+                failed = Err(error.within(format_args!("flush of {}", top.name())));
+            }
+        }
+        failed
+    }
+
+    /// Does something with several leaves at the same time; results in their order.
+    pub(crate) fn on_leaves<T: Send + 'static>(
+        &self,
+        leaves: Vec<Arc<Vdev>>,
+        act: impl Fn(&Arc<Vdev>) -> T + Send + Sync + 'static,
+    ) -> Vec<T> {
+        if leaves.len() < 2 {
+            return leaves.iter().map(act).collect();
+        }
+        let workers = self.workers(leaves.len());
+        let act = Arc::new(act);
+        let count = leaves.len();
+        let answers: Arc<Answers<T>> = Arc::new(Answers::default());
+        for (n, leaf) in leaves.into_iter().enumerate() {
+            let (act, answers) = (Arc::clone(&act), Arc::clone(&answers));
+            let task = move || {
+                let value = act(&leaf);
+                answers.arrived.lock().push((n, value));
+                answers.more.notify_one();
+            };
+            if n + 1 < count {
+                workers.dispatch(task)
+            } else {
+                task()
+            }
+        }
+        let mut arrived = answers.arrived.lock();
+        answers
+            .more
+            .wait_while(&mut arrived, |arrived| arrived.len() < count);
+        arrived.sort_unstable_by_key(|(n, _)| *n);
+        arrived.drain(..).map(|(_, value)| value).collect()
+    }
+
+    fn workers(&self, leaves: usize) -> Arc<TaskQueue> {
+        let mut workers = self.workers.lock();
+        let started = workers
+            .get_or_insert_with(|| Arc::new(TaskQueue::new("vdev_flush", leaves.min(WORKERS_MAX))));
+        Arc::clone(started)
+    }
+}
+
+/// Where results arrive, each with its place.
+struct Answers<T> {
+    arrived: Mutex<Vec<(usize, T)>>,
+    more: Condvar,
+}
+
+impl<T> Default for Answers<T> {
+    fn default() -> Self {
+        Answers {
+            arrived: Mutex::new(Vec::new()),
+            more: Condvar::new(),
+        }
+    }
+}
+
+impl VdevOps for VdevTree {
+    fn read(
+        &self,
+        vdev: VdevId,
+        offset: u64,
+        buf: &mut [u8],
+        verify: &dyn Fn(&[u8]) -> bool,
+    ) -> Result<()> {
+        let len = buf.len() as u64;
+        self.with_copies(vdev, offset, len, |copies| {
+            copies.read(offset, buf, verify, true)
+        })
+    }
+
+    fn probe(
+        &self,
+        vdev: VdevId,
+        offset: u64,
+        buf: &mut [u8],
+        verify: &dyn Fn(&[u8]) -> bool,
+    ) -> Result<()> {
+        let len = buf.len() as u64;
+        self.with_copies(vdev, offset, len, |copies| {
+            copies.read(offset, buf, verify, false)
+        })
+    }
+
+    fn write(&self, vdev: VdevId, offset: u64, data: &[u8]) -> Result<()> {
+        self.write_gather(vdev, offset, &[data])
+    }
+
+    fn write_gather(&self, vdev: VdevId, offset: u64, parts: &[&[u8]]) -> Result<()> {
+        self.check_writable()?;
+        let len = parts.iter().map(|part| part.len() as u64).sum();
+        self.with_copies(vdev, offset, len, |copies| copies.write(offset, parts))
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.flush_tops(&self.tops())
+    }
+
+    fn scrub(
+        &self,
+        vdev: VdevId,
+        offset: u64,
+        buf: &mut [u8],
+        verify: &dyn Fn(&[u8]) -> bool,
+    ) -> Result<ScrubReport> {
+        let len = buf.len() as u64;
+        self.with_copies(vdev, offset, len, |copies| {
+            copies.scrub(offset, buf, verify)
+        })
+    }
+
+    fn psize_to_asize(&self, vdev: VdevId, psize: u64) -> u64 {
+        self.top(vdev)
+            .map_or(psize, |top| top.psize_to_asize(psize))
+    }
+
+    fn ashift(&self, vdev: VdevId) -> u32 {
+        self.top(vdev)
+            .map_or(base::SPA_MINBLOCKSHIFT, |top| top.config().ashift)
+    }
+}

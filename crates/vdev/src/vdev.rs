@@ -1,0 +1,320 @@
+//! One vdev: a node of the tree.
+//!
+//! # What it is
+//! A [`Vdev`] is a kind, its children, and what its config says. The shape never changes: attaching
+//! or detaching a device builds new inner nodes around the same leaves (see [`crate::VdevTree`]).
+//! The state of an inner vdev is not stored but follows from its children.
+//!
+//! # Concurrency
+//! Shared by `Arc`. The config is behind a lock of its own, which is never held during I/O.
+//!
+//! # Source
+//! OpenZFS `include/sys/vdev_impl.h` (`struct vdev`), `module/zfs/vdev.c`.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use base::{Guid, VdevId, align_up};
+use rt::{RwLock, RwLockReadGuard};
+
+use crate::leaf::Leaf;
+use crate::stats::{StatsSnapshot, VdevStats};
+use crate::{AllocBias, VdevAux, VdevKind, VdevState};
+
+/// What the config of a vdev says, other than its kind, its guid and its children.
+#[derive(Clone, Debug, Default)]
+pub struct VdevConfig {
+    /// vdev_path: where the device was last found.
+    pub path: Option<String>,
+    /// vdev_devid
+    pub devid: Option<String>,
+    /// vdev_physpath
+    pub phys_path: Option<String>,
+    /// vdev_enc_sysfs_path
+    pub enc_sysfs_path: Option<String>,
+    /// vdev_fru
+    pub fru: Option<String>,
+    /// vdev_wholedisk: whether the pool owns the whole disk; unknown for files.
+    pub whole_disk: Option<bool>,
+    /// !vdev_nonrot, of a leaf.
+    pub is_rotational: bool,
+    /// vdev_not_present: was not there when the pool was imported.
+    pub not_present: bool,
+    /// vdev_isspare
+    pub is_spare: bool,
+
+    /// vdev_ms_array, of a top-level vdev: the object that lists the space maps.
+    pub ms_array: u64,
+    /// vdev_ms_shift, of a top-level vdev: log2 of the metaslab size.
+    pub ms_shift: u32,
+    /// vdev_ashift, of a top-level vdev: log2 of the sector.
+    pub ashift: u32,
+    /// vdev_asize: bytes that can be allocated.
+    pub asize: u64,
+    /// vdev_islog
+    pub is_log: bool,
+    /// vdev_noalloc: no new blocks go here.
+    pub non_allocating: bool,
+    /// vdev_removing
+    pub removing: bool,
+    /// vdev_alloc_bias, of a top-level vdev; kept in its ZAP, not in labels.
+    pub alloc_bias: AllocBias,
+    /// vdev_top_zap: object, 0 if none.
+    pub top_zap: u64,
+    /// vdev_leaf_zap: object, 0 if none.
+    pub leaf_zap: u64,
+    /// vdev_root_zap: object, 0 if none.
+    pub root_zap: u64,
+
+    /// The object of the DTL's space map, 0 if none.
+    pub dtl_object: u64,
+    /// vic_mapping_object, of an indirect vdev.
+    pub indirect_object: u64,
+    /// vic_births_object, of an indirect vdev.
+    pub indirect_births: u64,
+    /// vic_prev_indirect_vdev
+    pub prev_indirect_vdev: Option<VdevId>,
+    /// vdev_crtxg: when it was created or added.
+    pub create_txg: u64,
+
+    /// vdev_offline: taken offline by a person, until further notice.
+    pub offline: bool,
+    /// vdev_tmpoffline: offline only until the next import.
+    pub offline_temporarily: bool,
+    /// vdev_resilver_txg
+    pub resilver_txg: u64,
+    /// vdev_rebuild_txg
+    pub rebuild_txg: u64,
+    /// vdev_unspare
+    pub unspare: bool,
+    /// vdev_resilver_deferred
+    pub resilver_deferred: bool,
+    /// vdev_orig_guid: of a device that is being split off.
+    pub orig_guid: u64,
+}
+
+/// A node of the tree.
+#[doc(alias = "vdev_t")]
+pub struct Vdev {
+    kind: VdevKind,
+    guid: AtomicU64,
+    children: Vec<Arc<Vdev>>,
+    config: RwLock<VdevConfig>,
+    leaf: Leaf,
+    stats: VdevStats,
+}
+
+impl Vdev {
+    /// A node that has not been opened.
+    #[must_use]
+    pub fn new(
+        kind: VdevKind,
+        guid: Guid,
+        config: VdevConfig,
+        children: Vec<Arc<Vdev>>,
+    ) -> Arc<Self> {
+        assert!(
+            children.is_empty() || !kind.is_leaf(),
+            "a {} with children",
+            kind.word()
+        );
+        Arc::new(Vdev {
+            kind,
+            guid: AtomicU64::new(guid.0),
+            children,
+            config: RwLock::new(config),
+            leaf: Leaf::default(),
+            stats: VdevStats::default(),
+        })
+    }
+
+    /// What it is.
+    #[must_use]
+    pub fn kind(&self) -> VdevKind {
+        self.kind
+    }
+
+    /// Its name for life.
+    #[must_use]
+    pub fn guid(&self) -> Guid {
+        Guid(self.guid.load(Ordering::Relaxed))
+    }
+
+    /// Gives it another guid: a mirror's last side takes over that of the mirror.
+    pub fn set_guid(&self, guid: Guid) {
+        self.guid.store(guid.0, Ordering::Relaxed);
+    }
+
+    /// The vdevs below, by their id.
+    #[must_use]
+    pub fn children(&self) -> &[Arc<Vdev>] {
+        &self.children
+    }
+
+    /// What its config says.
+    pub fn config(&self) -> RwLockReadGuard<'_, VdevConfig> {
+        self.config.read()
+    }
+
+    /// Changes what its config says. Labels change with the next config sync.
+    pub fn update<T>(&self, change: impl FnOnce(&mut VdevConfig) -> T) -> T {
+        change(&mut self.config.write())
+    }
+
+    /// The device, of a leaf.
+    #[must_use]
+    pub fn leaf(&self) -> &Leaf {
+        assert!(self.kind.is_leaf(), "a {} is no leaf", self.kind.word());
+        &self.leaf
+    }
+
+    /// The counters of this node alone.
+    #[must_use]
+    pub fn stats(&self) -> &VdevStats {
+        &self.stats
+    }
+
+    /// What people call it: the path, or the kind.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let path = self.config().path.clone();
+        path.unwrap_or_else(|| self.kind.word().to_owned())
+    }
+
+    /// All leaves below that may have a device, in order; itself if it is one.
+    #[must_use]
+    pub fn devices(self: &Arc<Self>) -> Vec<Arc<Vdev>> {
+        let mut found = Vec::new();
+        self.collect_devices(&mut found);
+        found
+    }
+
+    fn collect_devices(self: &Arc<Self>, found: &mut Vec<Arc<Vdev>>) {
+        if self.kind.is_device() {
+            found.push(Arc::clone(self));
+        }
+        for child in &self.children {
+            child.collect_devices(found);
+        }
+    }
+
+    /// This vdev and all below, parents first.
+    pub fn visit(self: &Arc<Self>, see: &mut dyn FnMut(&Arc<Vdev>)) {
+        see(self);
+        for child in &self.children {
+            child.visit(see);
+        }
+    }
+
+    /// The vdev of this guid, here or below.
+    #[must_use]
+    #[doc(alias = "vdev_lookup_by_guid")]
+    pub fn find(self: &Arc<Self>, guid: Guid) -> Option<Arc<Vdev>> {
+        if self.guid() == guid && self.kind != VdevKind::Hole {
+            return Some(Arc::clone(self));
+        }
+        self.children.iter().find_map(|child| child.find(guid))
+    }
+
+    /// The sum of all guids from here on, wrapping.
+    #[must_use]
+    #[doc(alias = "vdev_guid_sum")]
+    pub fn guid_sum(&self) -> u64 {
+        let below = self.children.iter().map(|child| child.guid_sum());
+        below.fold(self.guid().0, u64::wrapping_add)
+    }
+
+    /// The counters of this node and of all below.
+    #[must_use]
+    pub fn total_stats(&self) -> StatsSnapshot {
+        let mut total = self.stats.snapshot();
+        for child in &self.children {
+            total += child.total_stats();
+        }
+        total
+    }
+
+    /// How it is doing.
+    #[must_use]
+    #[doc(alias = "vdev_propagate_state")]
+    pub fn state(&self) -> (VdevState, VdevAux) {
+        match self.kind {
+            VdevKind::Disk | VdevKind::File => self.leaf.state(),
+            VdevKind::Missing => (VdevState::CantOpen, VdevAux::OpenFailed),
+            VdevKind::Hole | VdevKind::Indirect => (VdevState::Healthy, VdevAux::None),
+            _ => self.state_of_children(),
+        }
+    }
+
+    fn state_of_children(&self) -> (VdevState, VdevAux) {
+        let is_root = self.kind == VdevKind::Root;
+        let (mut faulted, mut degraded, mut corrupt, mut offline) = (0, 0, false, 0);
+        for child in &self.children {
+            let (state, aux) = child.state();
+            corrupt |= aux == VdevAux::CorruptData;
+            offline += usize::from(state == VdevState::Offline);
+            // A pool can do without its log.
+            if !state.is_usable() && !(is_root && child.config().is_log) {
+                faulted += 1;
+            } else if state <= VdevState::Degraded {
+                degraded += 1;
+            }
+        }
+        let tolerated = match self.kind {
+            VdevKind::Root => 0,
+            VdevKind::RaidZ { nparity } => usize::from(nparity),
+            _ => self.children.len().saturating_sub(1),
+        };
+        if faulted > tolerated {
+            if is_root && corrupt {
+                (VdevState::CantOpen, VdevAux::CorruptData)
+            } else if !is_root && offline == self.children.len() {
+                (VdevState::Offline, VdevAux::ChildrenOffline)
+            } else {
+                (VdevState::CantOpen, VdevAux::NoReplicas)
+            }
+        } else if faulted + degraded > 0 {
+            (VdevState::Degraded, VdevAux::None)
+        } else {
+            (VdevState::Healthy, VdevAux::None)
+        }
+    }
+
+    /// Bytes that a block of `psize` takes here, a top-level vdev.
+    #[must_use]
+    #[doc(alias = "vdev_default_asize")]
+    pub fn psize_to_asize(&self, psize: u64) -> u64 {
+        align_up(psize, 1 << self.config().ashift)
+    }
+
+    /// The smallest allocation, in bytes.
+    #[must_use]
+    #[doc(alias = "vdev_get_min_alloc")]
+    pub fn min_alloc(&self) -> u64 {
+        1 << self.config().ashift
+    }
+
+    /// How many metaslabs there are on this top-level vdev.
+    #[must_use]
+    pub fn metaslab_count(&self) -> u64 {
+        let config = self.config();
+        if config.ms_shift == 0 {
+            0
+        } else {
+            config.asize >> config.ms_shift
+        }
+    }
+}
+
+impl fmt::Debug for Vdev {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "Vdev({} {:#x} {})",
+            self.name(),
+            self.guid().0,
+            self.state().0
+        )
+    }
+}
