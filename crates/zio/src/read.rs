@@ -77,6 +77,23 @@ impl Pipeline {
         }
     }
 
+    /// Whether `physical`, psize bytes or a little more, is what `bp` must hash to; never for a gang
+    /// and for a pointer that makes no sense.
+    #[must_use]
+    pub fn verifies(&self, bp: &BlkPtrPhys, physical: &[u8]) -> bool {
+        let bytes = physical.get(..bp.psize() as usize);
+        match (check_bp(bp), bytes) {
+            (Ok((kind, _)), Some(bytes)) if !bp.is_gang() => self.verify(kind, bp, bytes),
+            _ => false,
+        }
+    }
+
+    /// The vdevs below.
+    #[must_use]
+    pub fn vdevs(&self) -> &std::sync::Arc<dyn crate::VdevOps> {
+        &self.vdevs
+    }
+
     /// The bytes as they are stored, verified: still compressed, still encrypted.
     ///
     /// # Errors

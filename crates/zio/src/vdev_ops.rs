@@ -86,6 +86,13 @@ pub trait VdevOps: Send + Sync {
         Ok(ScrubReport::default())
     }
 
+    /// Whether the sectors of a block follow each other as its bytes do, so that neighbouring
+    /// blocks can be read in one go: everything but RAID-Z, dRAID and removed vdevs.
+    fn is_linear(&self, vdev: VdevId) -> bool {
+        let _ = vdev;
+        false
+    }
+
     /// Bytes that a block of `psize` bytes takes on this vdev, parity and padding included.
     fn psize_to_asize(&self, vdev: VdevId, psize: u64) -> u64;
 
