@@ -69,7 +69,7 @@ fn dnodes_are_what_zdb_lists() {
     // object, levels, block size, used, type
     let expect = [
         (1, 1, 16384, 15_872, "object directory"),
-        (2, 1, 16384, 18_432, "zap"),
+        (2, 2, 16384, 18_432, "zap"),
         (3, 1, 512, 0, "DSL props"),
         (7, 1, 512, 0, "DSL deadlist map"),
         (8, 1, 131_072, 0, "bpobj"),
