@@ -51,7 +51,7 @@ impl NewZap {
     fn object(&self) -> NewObject {
         assert!(self.type_.is_zap(), "object type \"{}\" is no zap", self.type_.name());
         let blksz = match (self.flags, self.block_shift) {
-            (Flags::NONE, _) => SPA_MINBLOCKSIZE,
+            (flags, _) if flags.allow_micro() => SPA_MINBLOCKSIZE,
             (_, 0) => 1 << FZAP_DEFAULT_BLOCK_SHIFT,
             (_, shift) => 1 << shift,
         };
@@ -100,6 +100,18 @@ pub fn create_claim(
     let dnode = objset.object_claim(tx, id, &new.object())?;
     Zap::init(&dnode, tx, new.flags)?;
     Ok(dnode)
+}
+
+/// Makes an object without data, which a bonus is all of so far, a ZAP as well.
+///
+/// # Errors
+/// I/O; [`NotFound`](base::ErrorKind::NotFound) without such an object.
+#[doc(alias = "dmu_object_zapify")]
+pub fn zapify(objset: &Arc<Objset>, tx: &Tx, id: ObjectId) -> Result<()> {
+    let dnode = objset.hold(id)?;
+    assert!(!dnode.type_().is_zap(), "object {id} is a zap");
+    Zap::init(&dnode, tx, Flags::NONE)?;
+    dnode.set_type(tx, ObjectType::N_ZAP_METADATA)
 }
 
 /// Makes an empty ZAP and enters its number in the ZAP `parent` under `key`.

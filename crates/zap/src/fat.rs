@@ -68,17 +68,6 @@ pub(crate) struct Header {
     pub(crate) block_shift: u32,
 }
 
-/// A ZAP with normalisation flags compares names in a way that is not implemented here.
-pub(crate) fn refuse_normflags(normflags: u64) -> Result<()> {
-    if normflags != 0 {
-        return Err(Error::new(
-            ErrorKind::Unsupported,
-            format!("zap with normalised names (normflags {normflags:#x})"),
-        ));
-    }
-    Ok(())
-}
-
 fn word(block: &[u8], at: usize) -> u64 {
     let field = U64::read_from_bytes(&block[at..at + 8]);
     field.expect("the slice has 8 bytes").get()
@@ -126,20 +115,15 @@ impl Header {
             num_leafs: field(6),
             num_entries: field(7),
             salt: field(8),
-            flags: Flags(field(10)),
+            flags: Flags::from_stored(field(10), field(9))?,
             block_shift: len.trailing_zeros(),
         };
-        refuse_normflags(field(9))?;
         header.check()?;
         Ok(header)
     }
 
     fn check(&self) -> Result<()> {
         let table = &self.table;
-        if self.flags.0 > 7 {
-            let flags = self.flags.0;
-            return Err(Error::new(ErrorKind::Unsupported, format!("zap_flags are {flags:#x}")));
-        }
         if table.shift > u64::from(self.flags.hash_bits()) {
             return Err(Error::corrupt(format!("zt_shift is {}", table.shift)));
         }
@@ -182,8 +166,8 @@ impl Header {
             self.num_leafs,
             self.num_entries,
             self.salt,
-            0,
-            self.flags.0,
+            self.flags.normflags(),
+            self.flags.stored(),
         ];
         for (index, field) in fields.into_iter().enumerate() {
             put_word(block, AT_TABLE + 8 * index, field);

@@ -154,9 +154,9 @@ impl Zap {
     /// Makes a new dnode an empty ZAP.
     pub(crate) fn init(dnode: &Dnode, tx: &Tx, flags: Flags) -> Result<()> {
         let salt = rt::random_u64() | 1;
-        if flags == Flags::NONE {
+        if flags.allow_micro() {
             let mut block = BlockBuf::zeroed(dnode.blksz() as usize);
-            micro::init(&mut block, salt);
+            micro::init(&mut block, salt, flags);
             return dnode.write_block(tx, BlkId(0), block.share());
         }
         let shift = dnode.blksz().trailing_zeros();
@@ -570,7 +570,7 @@ impl Zap {
             return Err(Error::invalid("words were given to a zap whose keys are names"));
         };
         let micro_index = index.as_mut().expect("called for micro zaps");
-        StoredKey::new(key, micro_index.salt, Flags::NONE)?;
+        StoredKey::new(key, micro_index.salt, micro_index.flags)?;
         let (Some(single), true) = (value.single(), name.len() < MZAP_NAME_LEN) else {
             return self.upgrade(tx, index, block).map(|()| false);
         };
@@ -598,13 +598,14 @@ impl Zap {
 
     /// Makes a micro ZAP fat; its salt, and so all hashes and cursors, stay.
     fn upgrade(&self, tx: &Tx, index: &mut Option<MicroIndex>, block: Buf) -> Result<()> {
-        let salt = index.as_ref().expect("only a micro zap is upgraded").salt;
+        let micro = index.as_ref().expect("only a micro zap is upgraded");
+        let (salt, flags) = (micro.salt, micro.flags);
         self.dnode.set_blksz(tx, 1 << FZAP_DEFAULT_BLOCK_SHIFT)?;
         *index = None;
         let shift = FZAP_DEFAULT_BLOCK_SHIFT;
-        let mut fat = Fat::create(&self.dnode, tx, shift, salt, Flags::NONE)?;
+        let mut fat = Fat::create(&self.dnode, tx, shift, salt, flags)?;
         for entry in micro::entries(&block) {
-            let key = StoredKey::new(&Key::Name(entry.name.into()), salt, Flags::NONE)?;
+            let key = StoredKey::new(&Key::Name(entry.name.into()), salt, flags)?;
             let value = Value::of(&[entry.value])?;
             fat.put(tx, &key, Some(entry.cd), &value, IfPresent::Fail)?;
         }

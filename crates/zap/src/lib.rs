@@ -14,7 +14,7 @@
 //!
 //! # Invariants
 //! 1. The hash of a name depends on the object's salt only, and stays when a ZAP becomes fat.
-//! 2. ZAPs with normalisation flags are refused with `Unsupported`.
+//! 2. ZAPs with normalisation flags other than [`Flags::TOUPPER`] are refused (`Unsupported`).
 //!
 //! # Source
 //! OpenZFS `module/zfs/zap.c`, `zap_impl.c`, `zap_micro.c`, `zap_fat.c`, `zap_leaf.c` @be7657e3.
@@ -33,7 +33,7 @@ mod value;
 #[cfg(test)]
 mod tests;
 
-pub use create::{NewZap, create, create_claim, create_link, create_with, destroy};
+pub use create::{NewZap, create, create_claim, create_link, create_with, destroy, zapify};
 pub use cursor::Cursor;
 pub use handle::{Entry, Stats, Zap};
 pub use hash::{CRC64_TABLE, crc64};

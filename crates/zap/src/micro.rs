@@ -33,7 +33,7 @@ use phys::zap::{
 use zerocopy::FromBytes;
 use zerocopy::little_endian::{U32, U64};
 
-use crate::value::{Flags, hash_name};
+use crate::value::{Flags, check_normalizes, hash_name};
 
 const ENTRY_BYTES: usize = MZAP_ENT_LEN;
 /// `zap_micro_max_size`: a micro ZAP that would grow beyond this becomes a fat one.
@@ -49,6 +49,8 @@ const AT_NAME: usize = offset_of!(MzapEntPhys, name);
 #[derive(Debug)]
 pub(crate) struct MicroIndex {
     pub(crate) salt: u64,
+    /// What of the flags a micro ZAP can have: [`Flags::TOUPPER`].
+    pub(crate) flags: Flags,
     /// (upper half of the hash, differentiator) to the index of the entry.
     tree: BTreeMap<(u32, u32), u16>,
     /// Where the search for a free entry starts.
@@ -65,17 +67,18 @@ pub(crate) struct MicroEntry<'a> {
 }
 
 impl MicroEntry<'_> {
-    pub(crate) fn hash(&self, salt: u64) -> u64 {
-        hash_name(self.name, salt, Flags::NONE)
+    pub(crate) fn hash(&self, salt: u64, flags: Flags) -> u64 {
+        hash_name(self.name, salt, flags)
     }
 }
 
 /// Makes `block` an empty micro ZAP.
-pub(crate) fn init(block: &mut [u8], salt: u64) {
+pub(crate) fn init(block: &mut [u8], salt: u64, flags: Flags) {
     assert!(salt != 0, "a micro zap needs a salt");
     block.fill(0);
     put_u64(block, 0, ZBT_MICRO);
     put_u64(block, AT_SALT, salt);
+    put_u64(block, AT_NORMFLAGS, flags.normflags());
 }
 
 /// How many entries fit into a block.
@@ -131,15 +134,16 @@ impl MicroIndex {
             return Err(Error::corrupt(format!("micro zap block of {} bytes", block.len())));
         }
         let salt = field::<U64>(block, AT_SALT).get();
-        crate::fat::refuse_normflags(field::<U64>(block, AT_NORMFLAGS).get())?;
+        let flags = Flags::from_stored(0, field::<U64>(block, AT_NORMFLAGS).get())?;
         let mut tree = BTreeMap::new();
         for entry in entries(block) {
-            let half_hash = (entry.hash(salt) >> 32) as u32;
+            check_normalizes(entry.name, flags)?;
+            let half_hash = (entry.hash(salt, flags) >> 32) as u32;
             if tree.insert((half_hash, entry.cd), entry.chunk).is_some() {
                 return Err(Error::corrupt(format!("mze_cd {} is used twice", entry.cd)));
             }
         }
-        Ok(MicroIndex { salt, tree, alloc_next: 0 })
+        Ok(MicroIndex { salt, flags, tree, alloc_next: 0 })
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -193,7 +197,7 @@ impl MicroIndex {
     }
 
     fn half_hash(&self, name: &[u8]) -> u32 {
-        (hash_name(name, self.salt, Flags::NONE) >> 32) as u32
+        (hash_name(name, self.salt, self.flags) >> 32) as u32
     }
 }
 

@@ -10,7 +10,9 @@ use std::sync::Arc;
 use base::{BlkId, ObjsetId, Result, Txg};
 use dmu::{FreeAtOnce, Objset, ObjsetProps, Tx};
 use phys::{ObjectType, ObjsetType};
-use zio::{BlockStore, RamStore};
+use arc::ArcSettings;
+use zio::BlockStore;
+use zio::ram::RamStore;
 
 use crate::fat::Header;
 use crate::leaf::Leaf;
@@ -25,7 +27,8 @@ pub(crate) struct Bench {
 
 impl Bench {
     pub(crate) fn new() -> Bench {
-        let store: Arc<dyn BlockStore> = Arc::new(RamStore::new());
+        let ram = Arc::new(RamStore::new());
+        let store: Arc<dyn BlockStore> = Arc::new(arc::Arc::new(ram, ArcSettings::default()));
         let objset = Objset::create(
             store.clone(),
             ObjsetId(21),

@@ -12,6 +12,9 @@ pub const MAX_LONG_NAME_BYTES: usize = phys::zap::ZAP_MAXNAMELEN_NEW;
 /// `ZAP_MAXVALUELEN`: the largest value in bytes.
 pub const MAX_VALUE_BYTES: usize = phys::zap::ZAP_MAXVALUELEN;
 
+/// `U8_TEXTPREP_TOUPPER`: the one kind of normalisation that is kept up here.
+const U8_TEXTPREP_TOUPPER: u64 = 2;
+
 /// Properties of a fat ZAP that are fixed when it is created (`zap_flags_t`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags(pub u64);
@@ -25,6 +28,41 @@ impl Flags {
     pub const UINT64_KEY: Flags = Flags(phys::zap::ZAP_FLAG_UINT64_KEY);
     /// `ZAP_FLAG_PRE_HASHED_KEY`: the first word of the key is already uniformly distributed.
     pub const PRE_HASHED_KEY: Flags = Flags(phys::zap::ZAP_FLAG_PRE_HASHED_KEY);
+
+    /// `zap_normflags` = `U8_TEXTPREP_TOUPPER`: names are hashed in upper case, and still compared
+    /// as they are. The names of snapshots and bookmarks; ASCII only. Such a ZAP starts micro.
+    pub const TOUPPER: Flags = Flags(1 << 32);
+
+    /// From the fields of a header.
+    pub(crate) fn from_stored(flags: u64, normflags: u64) -> Result<Flags> {
+        let norm = match normflags {
+            0 => Flags::NONE,
+            U8_TEXTPREP_TOUPPER => Flags::TOUPPER,
+            _ => {
+                let text = format!("zap with normalised names (normflags {normflags:#x})");
+                return Err(Error::new(ErrorKind::Unsupported, text));
+            }
+        };
+        if flags > 7 {
+            return Err(Error::new(ErrorKind::Unsupported, format!("zap_flags are {flags:#x}")));
+        }
+        Ok(Flags(flags) | norm)
+    }
+
+    /// What zap_flags is on disk.
+    pub(crate) fn stored(self) -> u64 {
+        self.0 & !Flags::TOUPPER.0
+    }
+
+    /// What zap_normflags is on disk.
+    pub(crate) fn normflags(self) -> u64 {
+        if self.contains(Flags::TOUPPER) { U8_TEXTPREP_TOUPPER } else { 0 }
+    }
+
+    /// Whether a ZAP with these flags can be micro.
+    pub(crate) fn allow_micro(self) -> bool {
+        self.stored() == 0
+    }
 
     /// Whether all of `other` is set.
     #[must_use]
@@ -164,6 +202,7 @@ impl StoredKey {
             return Err(Error::invalid("a name was given to a zap whose keys are words"));
         }
         check_name(name)?;
+        check_normalizes(name, flags)?;
         let mut bytes = Vec::with_capacity(name.len() + 1);
         bytes.extend_from_slice(name);
         bytes.push(0);
@@ -196,9 +235,19 @@ impl StoredKey {
     }
 }
 
+/// Refuses names whose upper case takes more than ASCII.
+pub(crate) fn check_normalizes(name: &[u8], flags: Flags) -> Result<()> {
+    if flags.contains(Flags::TOUPPER) && !name.is_ascii() {
+        return Err(Error::new(ErrorKind::Unsupported, "zap name beyond ascii to be upper-cased"));
+    }
+    Ok(())
+}
+
 /// The hash of a name; its NUL is stored but not hashed.
 pub(crate) fn hash_name(name: &[u8], salt: u64, flags: Flags) -> u64 {
-    keep_hash_bits(crc64(salt, name.iter().copied()), flags)
+    let upper = flags.contains(Flags::TOUPPER);
+    let bytes = name.iter().map(|byte| if upper { byte.to_ascii_uppercase() } else { *byte });
+    keep_hash_bits(crc64(salt, bytes), flags)
 }
 
 /// Clears the bits that a cursor has no room for.
