@@ -1,0 +1,4 @@
+//! See `nvpair::fuzzing::nvlist_native`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| nvpair::fuzzing::nvlist_native(input));
