@@ -1,1 +1,80 @@
-//! Directories, datasets, snapshots, properties
+//! Directories, data sets, snapshots, properties: the Dataset and Snapshot Layer.
+//!
+//! # What it is
+//! The MOS holds a tree of named directories; each has a head data set and its snapshots. This
+//! crate finds them, makes, clones, renames and destroys them, knows which block belongs to whom,
+//! and who uses how much.
+//!
+//! # Why snapshots cost nothing
+//! A block is never changed in place, and every pointer knows the txg in which its block was born.
+//! A snapshot taken in txg T has exactly the blocks of its head that were born at or before T. So
+//! nothing has to be marked when it is taken; and when the head gives up a block, comparing its
+//! birth with the time of the last snapshot tells whether to free it. If not, it goes on a
+//! [`deadlist`], where a later destroy of snapshots finds it without looking at any tree.
+//!
+//! # Crash argument
+//! All this is changed in syncing context, by the thread that syncs a txg, in objects of the MOS:
+//! it becomes visible with that txg's uberblock, completely or not at all. Frees take part in
+//! that: space freed in a txg is not reused before the txg is on disk. What takes longer than a
+//! txg (freeing what a destroyed head had) is a queue in the MOS ([`bptree`], [`bpobj`]), from
+//! which each txg removes what it frees.
+//!
+//! # Who calls what, in a txg
+//! ```text
+//! freeze(txg)                      nobody holds the txg: dirty objsets are moved aside
+//! pass 1:  sync_datasets(tx, 1)    data of all dirty heads, then their accounts and deadlists
+//!          run_tasks(tx)           snapshots, destroys, renames, properties ...
+//!          process_async_destroys  some blocks of destroyed data sets
+//!          flush(tx), MOS sync     changed fields into the MOS
+//! pass n:  sync_datasets(tx, n)    heads made by tasks; $MOS is charged for the last pass
+//!          flush(tx), MOS sync
+//! ```
+//!
+//! # Source
+//! OpenZFS module/zfs/dsl_*.c, bpobj.c, bptree.c @be7657e3; each module names its own.
+
+mod accounting;
+pub mod bookmark;
+pub mod bpobj;
+pub mod bptree;
+pub mod create;
+mod dataset;
+pub mod deadlist;
+pub mod destroy;
+mod dir;
+mod engine;
+mod env;
+pub mod feature;
+mod fields;
+pub mod hold;
+mod mos;
+mod names;
+mod pool;
+pub mod promote;
+mod prop;
+pub mod rename;
+pub mod rollback;
+mod size;
+pub mod snapshot;
+mod space;
+mod stats;
+mod synctask;
+mod traverse;
+
+pub use accounting::MosAccounting;
+pub use bookmark::DslBookmark;
+pub use bpobj::{Bpobj, Progress};
+pub use create::{NewDataset, ObjsetInit};
+pub use dataset::{DslDataset, LongHold, PropsWatcher};
+pub use deadlist::Deadlist;
+pub use dir::{DslDir, USED_KINDS, Used};
+pub use env::{HistoryEvent, PoolEnv};
+pub use fields::{DatasetFields, DirFields};
+pub use mos::{Mos, POOL_DIRECTORY};
+pub use names::{NAME_BYTES_MAX, NESTING_MAX};
+pub use pool::{DslPool, PoolParts};
+pub use prop::{Prop, PropChange, PropSource, PropValue, is_inheritable};
+pub use size::Space;
+pub use space::{SpaceCheck, slop_space};
+pub use stats::DatasetStats;
+pub use synctask::Verdict;

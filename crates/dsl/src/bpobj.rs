@@ -1,0 +1,538 @@
+//! Block pointer objects: long lists of blocks that wait to be freed, or that died.
+//!
+//! # What it is
+//! A bpobj is a bag of block pointers with their total size in its bonus. Adding one appends to
+//! the object's data; adding a whole other bpobj only notes its number in a second object, the
+//! list of subobjs (or copies the contents when they are small), so that merging deadlists costs
+//! the same whatever their length.
+//!
+//! # On disk
+//! ```text
+//! object of type BPOBJ        data: 128-byte block pointers without checksum, fill bit 0 = freed
+//!   bonus BPOBJ_HDR           num_blkptrs bytes [comp uncomp [subobjs num_subobjs [num_freed]]]
+//! object of type BPOBJ_SUBOBJ data: 64-bit object numbers
+//! ```
+//! The bonus is as long as the pool's version had fields for.
+//!
+//! # Invariants
+//! 1. bytes, comp and uncomp are the sums over the pointers here and in all subobjs.
+//! 2. A subobj belongs to one list only. `empty_bpobj` is shared by reference count (that of the
+//!    feature), always empty, and never a subobj.
+//!
+//! # Concurrency
+//! In syncing context only. Headers are not cached: every operation reads the bonus and writes it
+//! back, so any number of handles of one object may exist.
+//!
+//! # Source
+//! OpenZFS module/zfs/bpobj.c, include/sys/bpobj.h @be7657e3
+
+use std::sync::Arc;
+
+use base::{BlkId, Error, ObjectId, Result};
+use dmu::{Dnode, Tx};
+use phys::dsl::{BPOBJ_BLOCKSIZE, BPOBJ_SIZE_V0, BPOBJ_SIZE_V1, BPOBJ_SIZE_V2, BpobjPhys};
+use phys::{BlkPtrPhys, ObjectType, Phys};
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::feature;
+use crate::mos::{Mos, u64_at};
+use crate::size::{Space, apply};
+
+/// Bytes of a block pointer on disk.
+const BP_BYTES: u64 = size_of::<BlkPtrPhys>() as u64;
+
+/// What an iteration does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// The entry is done with; go on.
+    Continue,
+    /// Stop here; the entry stays.
+    Pause,
+}
+
+/// `bpobj_phys_t` in host integers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Header {
+    /// bpo_num_blkptrs
+    pub num_blkptrs: u64,
+    /// bpo_bytes
+    pub bytes: u64,
+    /// bpo_comp
+    pub comp: u64,
+    /// bpo_uncomp
+    pub uncomp: u64,
+    /// bpo_subobjs: the object with the subobjs' numbers, or 0
+    pub subobjs: u64,
+    /// bpo_num_subobjs
+    pub num_subobjs: u64,
+    /// bpo_num_freed: how many of the entries are marked as freed
+    pub num_freed: u64,
+}
+
+impl Header {
+    fn from_phys(phys: &BpobjPhys) -> Header {
+        Header {
+            num_blkptrs: phys.num_blkptrs.get(),
+            bytes: phys.bytes.get(),
+            comp: phys.comp.get(),
+            uncomp: phys.uncomp.get(),
+            subobjs: phys.subobjs.get(),
+            num_subobjs: phys.num_subobjs.get(),
+            num_freed: phys.num_freed.get(),
+        }
+    }
+
+    fn to_phys(self) -> BpobjPhys {
+        BpobjPhys {
+            num_blkptrs: self.num_blkptrs.into(),
+            bytes: self.bytes.into(),
+            comp: self.comp.into(),
+            uncomp: self.uncomp.into(),
+            subobjs: self.subobjs.into(),
+            num_subobjs: self.num_subobjs.into(),
+            num_freed: self.num_freed.into(),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.num_blkptrs == 0 && self.num_subobjs == 0
+    }
+
+    fn add(&mut self, change: Space) {
+        apply(&mut self.bytes, change.used, "bpo_bytes");
+        apply(&mut self.comp, change.comp, "bpo_comp");
+        apply(&mut self.uncomp, change.uncomp, "bpo_uncomp");
+    }
+}
+
+/// An open bpobj.
+pub struct Bpobj {
+    mos: Arc<Mos>,
+    dnode: Arc<Dnode>,
+}
+
+impl Bpobj {
+    /// Allocates an empty one.
+    ///
+    /// # Errors
+    /// What the MOS gives.
+    #[doc(alias = "bpobj_alloc")]
+    pub fn alloc(mos: &Mos, tx: &Tx) -> Result<ObjectId> {
+        // Only livelists have freed entries to count.
+        let full = mos.env().feature_is_active(feature::LIVELIST);
+        let bonus = if full { BpobjPhys::SIZE } else { BPOBJ_SIZE_V2 };
+        mos.alloc(ObjectType::BPOBJ, BPOBJ_BLOCKSIZE, ObjectType::BPOBJ_HDR, bonus, tx)
+    }
+
+    /// Answers an empty bpobj for one deadlist entry: the shared one if the pool has the feature.
+    ///
+    /// # Errors
+    /// What the MOS gives.
+    #[doc(alias = "bpobj_alloc_empty")]
+    pub fn alloc_empty(mos: &Mos, tx: &Tx) -> Result<ObjectId> {
+        if !mos.env().feature_is_enabled(feature::EMPTY_BPOBJ) {
+            return Bpobj::alloc(mos, tx);
+        }
+        let shared = match mos.empty_bpobj() {
+            Some(object) => object,
+            None => {
+                let object = Bpobj::alloc(mos, tx)?;
+                mos.directory_add("empty_bpobj", object, tx)?;
+                mos.set_empty_bpobj(Some(object));
+                object
+            }
+        };
+        mos.env().feature_incr(feature::EMPTY_BPOBJ, tx)?;
+        Ok(shared)
+    }
+
+    /// Gives back one use of the shared empty bpobj.
+    ///
+    /// # Errors
+    /// What the MOS gives.
+    #[doc(alias = "bpobj_decr_empty")]
+    pub fn release_empty(mos: &Mos, tx: &Tx) -> Result<()> {
+        mos.env().feature_decr(feature::EMPTY_BPOBJ, tx)?;
+        if !mos.env().feature_is_active(feature::EMPTY_BPOBJ) {
+            let object = mos.empty_bpobj().expect("the feature was active");
+            mos.directory_remove("empty_bpobj", tx)?;
+            mos.free_object(object, tx)?;
+            mos.set_empty_bpobj(None);
+        }
+        Ok(())
+    }
+
+    /// Frees the object and all its subobjs, without freeing the blocks they list.
+    ///
+    /// # Errors
+    /// What the MOS gives.
+    #[doc(alias = "bpobj_free")]
+    pub fn free(mos: &Arc<Mos>, object: ObjectId, tx: &Tx) -> Result<()> {
+        assert_ne!(Some(object), mos.empty_bpobj(), "the shared empty bpobj is not freed");
+        let mut todo = vec![object];
+        while let Some(object) = todo.pop() {
+            let bpobj = Bpobj::open(mos, object)?;
+            let header = bpobj.header();
+            todo.extend(bpobj.subobjs(&header)?);
+            if header.subobjs != 0 {
+                mos.free_object(ObjectId(header.subobjs), tx)?;
+            }
+            mos.free_object(object, tx)?;
+        }
+        Ok(())
+    }
+
+    /// Opens one.
+    ///
+    /// # Errors
+    /// `Corrupt` when the object is something else.
+    #[doc(alias = "bpobj_open")]
+    pub fn open(mos: &Arc<Mos>, object: ObjectId) -> Result<Bpobj> {
+        let dnode = mos.hold(object)?;
+        if dnode.type_() != ObjectType::BPOBJ || dnode.bonus_type() != ObjectType::BPOBJ_HDR {
+            let type_ = dnode.type_();
+            return Err(Error::corrupt(format!("object {object} is {type_:?}, not a bpobj")));
+        }
+        let bpobj = Bpobj { mos: mos.clone(), dnode };
+        let bonus = bpobj.dnode.bonus().len();
+        if bonus < BPOBJ_SIZE_V0 {
+            return Err(Error::corrupt(format!("bpobj {object} has a bonus of {bonus} bytes")));
+        }
+        Ok(bpobj)
+    }
+
+    /// The object's number.
+    #[must_use]
+    pub fn object(&self) -> ObjectId {
+        self.dnode.id()
+    }
+
+    /// The counters.
+    #[must_use]
+    pub fn header(&self) -> Header {
+        let bonus = self.dnode.bonus();
+        let mut phys = BpobjPhys::default();
+        let known = bonus.len().min(BpobjPhys::SIZE);
+        phys.as_mut_bytes()[..known].copy_from_slice(&bonus[..known]);
+        Header::from_phys(&phys)
+    }
+
+    fn store(&self, header: Header, tx: &Tx) -> Result<()> {
+        let mut bonus = self.dnode.bonus().to_vec();
+        let known = bonus.len().min(BpobjPhys::SIZE);
+        bonus[..known].copy_from_slice(&header.to_phys().as_bytes()[..known]);
+        self.dnode.set_bonus(tx, &bonus)
+    }
+
+    fn has_comp(&self) -> bool {
+        self.dnode.bonus().len() > BPOBJ_SIZE_V0
+    }
+
+    fn has_subobjs(&self) -> bool {
+        self.dnode.bonus().len() > BPOBJ_SIZE_V1
+    }
+
+    /// Whether it lists no block.
+    #[must_use]
+    #[doc(alias = "bpobj_is_empty")]
+    pub fn is_empty(&self) -> bool {
+        self.header().is_empty()
+    }
+
+    /// What the listed blocks count for.
+    ///
+    /// # Errors
+    /// What the MOS gives.
+    #[doc(alias = "bpobj_space")]
+    pub fn space(&self) -> Result<Space> {
+        if !self.has_comp() {
+            return self.space_range(0, u64::MAX);
+        }
+        let header = self.header();
+        Ok(Space::stored(header.bytes, header.comp, header.uncomp))
+    }
+
+    /// What the listed blocks with `mintxg < birth <= maxtxg` count for. Reads the whole list.
+    ///
+    /// # Errors
+    /// What the MOS gives.
+    #[doc(alias = "bpobj_space_range")]
+    pub fn space_range(&self, mintxg: u64, maxtxg: u64) -> Result<Space> {
+        let mut total = Space::ZERO;
+        self.iterate(&mut |bp, _| {
+            let birth = bp.allocation_birth().0;
+            if mintxg < birth && birth <= maxtxg {
+                total += Space::of_block(self.mos.env(), bp);
+            }
+            Ok(())
+        })?;
+        Ok(total)
+    }
+
+    /// Adds blocks; `freed` marks the entries as the freed half of a livelist's pair.
+    ///
+    /// # Errors
+    /// What the MOS gives.
+    #[doc(alias = "bpobj_enqueue")]
+    pub fn enqueue(&self, bps: &[BlkPtrPhys], freed: bool, tx: &Tx) -> Result<()> {
+        if bps.is_empty() {
+            return Ok(());
+        }
+        assert_ne!(Some(self.object()), self.mos.empty_bpobj(), "the shared bpobj stays empty");
+        let mut header = self.header();
+        let mut bytes = Vec::with_capacity(size_of_val(bps));
+        let mut change = Space::ZERO;
+        for bp in bps {
+            assert!(!bp.is_hole(), "a hole is not put on a list");
+            bytes.extend_from_slice(without_payload(bp, freed).as_bytes());
+            change += Space::of_block(self.mos.env(), bp);
+        }
+        self.dnode.write(tx, header.num_blkptrs * BP_BYTES, &bytes)?;
+        header.num_blkptrs += bps.len() as u64;
+        if freed {
+            header.num_freed += bps.len() as u64;
+        }
+        header.add(if freed { -change } else { change });
+        self.store(header, tx)
+    }
+
+    /// Adds all of another bpobj, which ceases to be the caller's.
+    ///
+    /// # Errors
+    /// What the MOS gives.
+    #[doc(alias = "bpobj_enqueue_subobj")]
+    pub fn enqueue_subobj(&self, object: ObjectId, tx: &Tx) -> Result<()> {
+        assert!(self.has_subobjs(), "bpobj {} is too old for subobjs", self.object());
+        assert_ne!(Some(self.object()), self.mos.empty_bpobj(), "the shared bpobj stays empty");
+        if Some(object) == self.mos.empty_bpobj() {
+            return Bpobj::release_empty(&self.mos, tx);
+        }
+        let sub = Bpobj::open(&self.mos, object)?;
+        let sub_header = sub.header();
+        if sub_header.is_empty() {
+            return Bpobj::free(&self.mos, object, tx);
+        }
+        let mut header = self.header();
+        header.add(Space::stored(sub_header.bytes, sub_header.comp, sub_header.uncomp));
+
+        // Small lists are copied, so that nesting stays shallow: first the list of sub-subobjs,
+        // and only if that one was small, the pointers.
+        let mut copied_all = true;
+        if sub_header.subobjs != 0 {
+            let list = self.mos.hold(ObjectId(sub_header.subobjs))?;
+            copied_all = list.maxblkid() == BlkId(0);
+            if copied_all {
+                let numbers = sub.subobjs(&sub_header)?;
+                self.append_subobjs(&mut header, &numbers, tx)?;
+                sub.store(Header { subobjs: 0, num_subobjs: 0, ..sub_header }, tx)?;
+                self.mos.free_object(ObjectId(sub_header.subobjs), tx)?;
+            }
+        }
+        if copied_all && sub.dnode.maxblkid() == BlkId(0) {
+            let mut bytes = vec![0; (sub_header.num_blkptrs * BP_BYTES) as usize];
+            sub.dnode.read(0, &mut bytes)?;
+            self.dnode.write(tx, header.num_blkptrs * BP_BYTES, &bytes)?;
+            header.num_blkptrs += sub_header.num_blkptrs;
+            header.num_freed += sub_header.num_freed;
+            drop(sub);
+            self.mos.free_object(object, tx)?;
+        } else {
+            self.append_subobjs(&mut header, &[object], tx)?;
+        }
+        self.store(header, tx)
+    }
+
+    fn append_subobjs(&self, header: &mut Header, numbers: &[ObjectId], tx: &Tx) -> Result<()> {
+        if header.subobjs == 0 {
+            let kind = ObjectType::BPOBJ_SUBOBJ;
+            let list = self.mos.alloc(kind, BPOBJ_BLOCKSIZE, ObjectType::NONE, 0, tx)?;
+            header.subobjs = list.0;
+        }
+        let list = self.mos.hold(ObjectId(header.subobjs))?;
+        let words: Vec<u64> = numbers.iter().map(|object| object.0.to_le()).collect();
+        list.write(tx, header.num_subobjs * 8, words.as_bytes())?;
+        header.num_subobjs += numbers.len() as u64;
+        Ok(())
+    }
+
+    fn subobjs(&self, header: &Header) -> Result<Vec<ObjectId>> {
+        if header.subobjs == 0 || header.num_subobjs == 0 {
+            return Ok(Vec::new());
+        }
+        let list = self.mos.hold(ObjectId(header.subobjs))?;
+        let fits = list.blksz().saturating_mul(list.maxblkid().0 + 1) / 8;
+        if header.num_subobjs > fits {
+            return Err(Error::corrupt(format!(
+                "bpobj {}: bpo_num_subobjs is {}, the list holds {fits}",
+                self.object(),
+                header.num_subobjs
+            )));
+        }
+        let mut bytes = vec![0; (header.num_subobjs * 8) as usize];
+        list.read(0, &mut bytes)?;
+        Ok((0..header.num_subobjs as usize)
+            .filter_map(|at| u64_at(&bytes, at))
+            .map(ObjectId)
+            .collect())
+    }
+
+    /// Shows every listed block, last first, subobjs after their parent's own.
+    ///
+    /// # Errors
+    /// What `visit` or the MOS gives.
+    #[doc(alias = "bpobj_iterate_nofree")]
+    pub fn iterate(&self, visit: &mut dyn FnMut(&BlkPtrPhys, bool) -> Result<()>) -> Result<()> {
+        let mut todo = vec![self.object()];
+        while let Some(object) = todo.pop() {
+            let bpobj = Bpobj::open(&self.mos, object)?;
+            let header = bpobj.header();
+            bpobj.visit_own(header.num_blkptrs, &mut |bp, freed| {
+                visit(bp, freed).map(|()| Progress::Continue)
+            })?;
+            todo.extend(bpobj.subobjs(&header)?);
+        }
+        Ok(())
+    }
+
+    /// Shows this object's own pointers from the last to the first; answers how many are left
+    /// that `visit` did not accept.
+    fn visit_own(
+        &self,
+        count: u64,
+        visit: &mut dyn FnMut(&BlkPtrPhys, bool) -> Result<Progress>,
+    ) -> Result<u64> {
+        let per_block = self.dnode.blksz() / BP_BYTES;
+        let mut left = count;
+        while left > 0 {
+            let blkid = (left - 1) / per_block;
+            let block = self.dnode.read_block(BlkId(blkid))?;
+            while left > blkid * per_block {
+                let at = ((left - 1 - blkid * per_block) * BP_BYTES) as usize;
+                let bp = BlkPtrPhys::read(&block[at..])?;
+                if bp.is_hole() {
+                    let object = self.object();
+                    return Err(Error::corrupt(format!("bpobj {object}: entry {left} is a hole")));
+                }
+                // blk_fill is not a count here: its lowest bit says "freed".
+                let freed = bp.as_bytes()[FILL_OFFSET] & 1 != 0;
+                if visit(&bp, freed)? == Progress::Pause {
+                    return Ok(left);
+                }
+                left -= 1;
+            }
+        }
+        Ok(0)
+    }
+
+    /// Shows every listed block, last first, and removes it once `visit` says to continue.
+    /// Answers whether the list is empty now.
+    ///
+    /// # Errors
+    /// What `visit` or the MOS gives; the entry that failed stays, those before it are gone.
+    #[doc(alias = "bpobj_iterate")]
+    pub fn drain(
+        &self,
+        tx: &Tx,
+        visit: &mut dyn FnMut(&BlkPtrPhys, bool) -> Result<Progress>,
+    ) -> Result<bool> {
+        let (_, outcome) = self.drain_one(tx, 0, visit)?;
+        outcome
+    }
+
+    /// Drains this bpobj and those below; answers what was removed, so that the parents' counters
+    /// follow, and how it ended.
+    fn drain_one(
+        &self,
+        tx: &Tx,
+        depth: u32,
+        visit: &mut dyn FnMut(&BlkPtrPhys, bool) -> Result<Progress>,
+    ) -> Result<(Space, Result<bool>)> {
+        let mut header = self.header();
+        if depth > MAX_DEPTH {
+            return Err(Error::corrupt(format!("bpobj {} is nested too deep", self.object())));
+        }
+        let mut removed = Space::ZERO;
+        let mut num_removed = 0;
+        let mut num_freed = 0;
+        let left = self.visit_own(header.num_blkptrs, &mut |bp, freed| {
+            let progress = visit(bp, freed)?;
+            if progress == Progress::Continue {
+                let space = Space::of_block(self.mos.env(), bp);
+                removed += if freed { -space } else { space };
+                num_removed += 1;
+                num_freed += u64::from(freed);
+            }
+            Ok(progress)
+        });
+        if num_removed > 0 {
+            header.num_blkptrs -= num_removed;
+            header.num_freed -= num_freed.min(header.num_freed);
+            let end = header.num_blkptrs * BP_BYTES;
+            self.dnode.free_range(tx, end, num_removed * BP_BYTES)?;
+        }
+        let mut outcome = left.map(|left| left == 0);
+        if matches!(outcome, Ok(true)) {
+            let (below, end) = self.drain_subobjs(&mut header, tx, depth, visit)?;
+            removed += below;
+            outcome = end;
+        }
+        header.add(-removed);
+        self.store(header, tx)?;
+        Ok((removed, outcome))
+    }
+
+    fn drain_subobjs(
+        &self,
+        header: &mut Header,
+        tx: &Tx,
+        depth: u32,
+        visit: &mut dyn FnMut(&BlkPtrPhys, bool) -> Result<Progress>,
+    ) -> Result<(Space, Result<bool>)> {
+        let mut removed = Space::ZERO;
+        let numbers = self.subobjs(header)?;
+        for object in numbers.into_iter().rev() {
+            let sub = Bpobj::open(&self.mos, object)?;
+            let (below, outcome) = sub.drain_one(tx, depth + 1, visit)?;
+            removed += below;
+            if !matches!(outcome, Ok(true)) {
+                return Ok((removed, outcome));
+            }
+            let sub_header = sub.header();
+            if sub_header.subobjs != 0 {
+                self.mos.free_object(ObjectId(sub_header.subobjs), tx)?;
+            }
+            drop(sub);
+            self.mos.free_object(object, tx)?;
+            header.num_subobjs -= 1;
+            let list = self.mos.hold(ObjectId(header.subobjs))?;
+            list.free_range(tx, header.num_subobjs * 8, 8)?;
+        }
+        Ok((removed, Ok(true)))
+    }
+}
+
+/// Deeper than any pool nests them: copying small lists keeps real ones at a few levels.
+const MAX_DEPTH: u32 = 256;
+/// Byte offset of blk_fill in a block pointer.
+const FILL_OFFSET: usize = 88;
+
+/// The pointer as a list keeps it: lists compress better without checksums and payloads, which
+/// freeing a block does not need (but for the checksum of a deduplicated one).
+fn without_payload(bp: &BlkPtrPhys, freed: bool) -> BlkPtrPhys {
+    const PROP: std::ops::Range<usize> = 48..56;
+    const LOGICAL_BIRTH: std::ops::Range<usize> = 80..88;
+    let mut kept = *bp;
+    if bp.is_embedded() {
+        let mut bytes = [0; size_of::<BlkPtrPhys>()];
+        for range in [PROP, LOGICAL_BIRTH] {
+            bytes[range.clone()].copy_from_slice(&bp.as_bytes()[range]);
+        }
+        kept = BlkPtrPhys::read_from_bytes(&bytes).expect("same size");
+    } else if !bp.is_dedup() {
+        kept.set_cksum([0; 4]);
+    }
+    let bytes = kept.as_mut_bytes();
+    bytes[FILL_OFFSET..FILL_OFFSET + 8].fill(0);
+    bytes[FILL_OFFSET] = u8::from(freed);
+    kept
+}

@@ -1,0 +1,254 @@
+//! The queue of trees whose blocks are being freed.
+//!
+//! # What it is
+//! Destroying a head would have to read its whole tree of indirect blocks. Instead its root
+//! pointer goes on this queue, and each txg takes the blocks of the first trees, as many as it has
+//! time for. What is left is charged to `$FREE`.
+//!
+//! # On disk
+//! An object of `bptree_entry_phys_t`, entries `[begin, end)` of it in use; `begin`, `end` and the
+//! sizes of what is left in its bonus; entry `bptree_obj` of the pool directory while there is
+//! one (feature `async_destroy`).
+//!
+//! # Invariants
+//! 1. Of an entry's tree, the blocks born after its birth_txg and not completed at its bookmark
+//!    are allocated, and nobody else refers to them.
+//! 2. The bonus has the sum of them over all entries.
+//!
+//! # Crash argument
+//! The bookmark changes in the same txg in which the blocks before it are freed. A block
+//! freed in a txg can be reused only after that txg is on disk, so walking the tree again from an
+//! older bookmark still finds it.
+//!
+//! # Concurrency
+//! In syncing context only.
+//!
+//! # Source
+//! OpenZFS module/zfs/bptree.c, module/zfs/dsl_scan.c (`dsl_process_async_destroys`),
+//! module/zfs/dsl_destroy.c (`dsl_async_dataset_destroy`) @be7657e3
+
+use std::sync::Arc;
+
+use base::{BlkId, ErrorKind, ObjectId, Result, Txg};
+use dmu::Tx;
+use phys::dsl::{BptreeEntryPhys, BptreePhys};
+use phys::{BlkPtrPhys, ObjectType, Phys, ZilHeaderPhys};
+use zerocopy::IntoBytes;
+
+use crate::bpobj::Progress;
+use crate::dataset::DslDataset;
+use crate::dir::Used;
+use crate::feature;
+use crate::mos::Mos;
+use crate::pool::DslPool;
+use crate::size::{Space, apply};
+use crate::traverse::{End, Point, Walk};
+
+/// An open queue.
+struct Bptree<'a> {
+    mos: &'a Arc<Mos>,
+    object: ObjectId,
+}
+
+impl Bptree<'_> {
+    #[doc(alias = "bptree_alloc")]
+    fn alloc(mos: &Mos, tx: &Tx) -> Result<ObjectId> {
+        let type_ = ObjectType::N_UINT64_METADATA;
+        mos.alloc(type_, base::SPA_OLD_MAXBLOCKSIZE, type_, BptreePhys::SIZE, tx)
+    }
+
+    fn header(&self) -> Result<BptreePhys> {
+        BptreePhys::read(&self.mos.hold(self.object)?.bonus())
+    }
+
+    fn store(&self, header: &BptreePhys, tx: &Tx) -> Result<()> {
+        self.mos.hold(self.object)?.set_bonus(tx, header.as_bytes())
+    }
+
+    fn entry(&self, at: u64) -> Result<BptreeEntryPhys> {
+        let mut entry = BptreeEntryPhys::default();
+        let dnode = self.mos.hold(self.object)?;
+        dnode.read(at * BptreeEntryPhys::SIZE as u64, entry.as_mut_bytes())?;
+        Ok(entry)
+    }
+
+    fn set_entry(&self, at: u64, entry: &BptreeEntryPhys, tx: &Tx) -> Result<()> {
+        let dnode = self.mos.hold(self.object)?;
+        dnode.write(tx, at * BptreeEntryPhys::SIZE as u64, entry.as_bytes())
+    }
+
+    #[doc(alias = "bptree_add")]
+    fn add(&self, bp: BlkPtrPhys, birth_txg: u64, space: Space, tx: &Tx) -> Result<()> {
+        let mut header = self.header()?;
+        let end = header.end.get();
+        let entry = BptreeEntryPhys { bp, birth_txg: birth_txg.into(), ..Default::default() };
+        self.set_entry(end, &entry, tx)?;
+        header.end.set(end + 1);
+        add_space(&mut header, space);
+        self.store(&header, tx)
+    }
+
+    /// Entries that are completely freed leave from the front.
+    fn advance(&self, header: &mut BptreePhys, tx: &Tx) -> Result<()> {
+        let begin = header.begin.get();
+        header.begin.set(begin + 1);
+        let bytes = BptreeEntryPhys::SIZE as u64;
+        self.mos.hold(self.object)?.free_range(tx, begin * bytes, bytes)
+    }
+}
+
+fn add_space(header: &mut BptreePhys, change: Space) {
+    let words = [&mut header.bytes, &mut header.comp, &mut header.uncomp];
+    for (word, by) in words.into_iter().zip([change.used, change.comp, change.uncomp]) {
+        let mut value = word.get();
+        apply(&mut value, by, "bptree space");
+        word.set(value);
+    }
+}
+
+impl DslPool {
+    /// Puts a head's tree on the queue; the head's directory has nothing left after that.
+    #[doc(alias = "dsl_async_dataset_destroy")]
+    pub(crate) fn free_tree_later(&self, ds: &Arc<DslDataset>, tx: &Tx) -> Result<()> {
+        self.destroy_zil(ds, tx)?;
+        let mos = self.mos();
+        let queue = *self.bptree.lock();
+        let object = match queue {
+            Some(object) => object,
+            None => {
+                mos.env().feature_incr(feature::ASYNC_DESTROY, tx)?;
+                let object = Bptree::alloc(mos, tx)?;
+                mos.directory_add("bptree_obj", object, tx)?;
+                *self.bptree.lock() = Some(object);
+                object
+            }
+        };
+        let dir = ds.dir();
+        let space = dir.fields().space();
+        let fields = ds.fields();
+        debug_assert_eq!(fields.unique_bytes.cast_signed(), space.used, "{}", dir.name());
+        Bptree { mos, object }.add(fields.bp(), fields.prev_snap_txg, space, tx)?;
+        self.diduse_space(&dir, Used::Head, -space);
+        self.diduse_space(self.free_dir(), Used::Head, space);
+        Ok(())
+    }
+
+    /// Frees the blocks of a head's intent log, which are in no account.
+    fn destroy_zil(&self, ds: &Arc<DslDataset>, tx: &Tx) -> Result<()> {
+        let header = ds.objset()?.zil_header();
+        if header != ZilHeaderPhys::default() {
+            zil::destroy_sync(self.log_store().as_ref(), ds.objset_id(), &header, tx)?;
+        }
+        Ok(())
+    }
+
+    /// Whether blocks of destroyed data sets wait to be freed.
+    #[must_use]
+    pub fn is_freeing(&self) -> bool {
+        let listed = self.free_bpobj().is_ok_and(|list| !list.is_empty());
+        listed || self.bptree.lock().is_some()
+    }
+
+    /// Frees blocks of destroyed data sets: as many as this txg has time for. Called in pass 1,
+    /// after the tasks.
+    ///
+    /// # Errors
+    /// What the MOS gives. Trees with unreadable blocks are left on the queue.
+    #[doc(alias = "dsl_process_async_destroys")]
+    pub fn process_async_destroys(&self, tx: &Tx) -> Result<()> {
+        let mut freed = Freed { pool: self, txg: tx.txg(), count: 0, space: Space::ZERO };
+        let list = self.free_bpobj()?;
+        let mut finished = true;
+        if !list.is_empty() {
+            finished = list.drain(tx, &mut |bp, _| Ok(freed.free(bp, true)))?;
+        }
+        let queue = *self.bptree.lock();
+        if let Some(object) = queue.filter(|_| finished) {
+            self.process_bptree(object, &mut freed, tx)?;
+        }
+        if !freed.space.is_zero() {
+            self.diduse_space(self.free_dir(), Used::Head, -freed.space);
+        }
+        Ok(())
+    }
+
+    fn process_bptree(&self, object: ObjectId, freed: &mut Freed<'_>, tx: &Tx) -> Result<()> {
+        let bptree = Bptree { mos: self.mos(), object };
+        let mut header = bptree.header()?;
+        let before = freed.space;
+        // Set once a tree could not be read: it stays, and so do the entries behind it.
+        let mut stuck = false;
+        for at in header.begin.get()..header.end.get() {
+            let mut entry = bptree.entry(at)?;
+            let resume = Point::from_phys(&entry.bookmark);
+            let min_txg = Txg(entry.birth_txg.get());
+            let mut walk = Walk::new(self.store().as_ref(), min_txg, resume);
+            let end = walk.run(&entry.bp, &mut |bp, is_data| freed.free(bp, is_data));
+            match end {
+                End::Complete if stuck => {
+                    // Nothing is born after this: a walk of it finds nothing.
+                    entry.birth_txg.set(u64::MAX);
+                    bptree.set_entry(at, &entry, tx)?;
+                }
+                End::Complete => bptree.advance(&mut header, tx)?,
+                End::Paused(point) => {
+                    entry.bookmark = point.to_phys();
+                    bptree.set_entry(at, &entry, tx)?;
+                    break;
+                }
+                End::Failed(point, error) if is_damage(error.kind()) => {
+                    entry.bookmark = point.to_phys();
+                    bptree.set_entry(at, &entry, tx)?;
+                    stuck = true;
+                }
+                End::Failed(_, error) => return Err(error),
+            }
+        }
+        add_space(&mut header, before - freed.space);
+        bptree.store(&header, tx)?;
+        if header.begin == header.end {
+            self.mos().env().feature_decr(feature::ASYNC_DESTROY, tx)?;
+            self.mos().directory_remove("bptree_obj", tx)?;
+            self.mos().free_object(object, tx)?;
+            *self.bptree.lock() = None;
+        }
+        Ok(())
+    }
+}
+
+/// Damage on disk, as opposed to trouble with the pool as a whole.
+fn is_damage(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::Io | ErrorKind::Checksum | ErrorKind::Corrupt | ErrorKind::Unsupported)
+}
+
+/// Blocks freed in this txg.
+struct Freed<'a> {
+    pool: &'a DslPool,
+    txg: Txg,
+    count: u64,
+    space: Space,
+}
+
+impl Freed<'_> {
+    /// Frees a block, unless it is time to pause, which is possible at level 0 only.
+    fn free(&mut self, bp: &BlkPtrPhys, may_pause: bool) -> Progress {
+        let env = self.pool.mos().env();
+        if may_pause && env.destroy_should_pause(self.count) {
+            return Progress::Pause;
+        }
+        if !bp.is_embedded() {
+            env.free_sync(self.txg, bp);
+        }
+        self.space += Space::of_block(env, bp);
+        self.count += 1;
+        Progress::Continue
+    }
+}
+
+/// `ZB_DESTROYED_OBJSET`: the objset number of blocks that no data set has any more.
+pub(crate) const DESTROYED_OBJSET: u64 = u64::MAX;
+
+/// The block id of level 0 below which everything of block `blkid` of `level` lies.
+pub(crate) fn first_data_block(blkid: BlkId, level: u32, epbs: u32) -> u64 {
+    blkid.0.checked_shl(level.saturating_mul(epbs)).unwrap_or(u64::MAX)
+}

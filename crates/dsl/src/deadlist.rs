@@ -1,0 +1,308 @@
+//! Deadlists: the blocks that a snapshot, or a head, no longer has but its predecessor did.
+//!
+//! # What it is
+//! When a head overwrites or frees a block that its most recent snapshot still refers to, the
+//! block cannot be freed; it goes on the head's deadlist. Taking a snapshot hands the list to the
+//! snapshot and gives the head an empty one. So the deadlist of a data set D with predecessor P
+//! holds exactly the blocks that P refers to and D does not (born at or before P, dead in D), and
+//! destroying P needs to look at no file system tree: of the successor's deadlist, what was born
+//! after P's predecessor is referred to by nobody else and is freed, the rest moves on.
+//!
+//! The list is cut by birth time at the snapshots before it, so that "born after X" is a whole
+//! number of sublists for every snapshot X, and is moved without looking at the blocks.
+//!
+//! # On disk
+//! A ZAP of type DEADLIST: hexadecimal mintxg -> object number of a bpobj with the blocks born
+//! after mintxg and not after the next larger key. Bonus DEADLIST_HDR: used, comp, uncomp.
+//!
+//! # Invariants
+//! 1. The smallest key is 0 (no block is born before); keys are the creation txgs of the
+//!    predecessors of the data set at the time its list began, without those destroyed since.
+//! 2. The bonus has the sums over all entries.
+//!
+//! # Crash argument
+//! Everything here changes the MOS in syncing context: it is all on disk with the txg's uberblock,
+//! or not at all.
+//!
+//! # Concurrency
+//! The owner's lock (that of the data set) is held by the caller of every method with `&mut`.
+//!
+//! # Source
+//! OpenZFS module/zfs/dsl_deadlist.c @be7657e3
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use base::{Error, ErrorKind, ObjectId, Result};
+use dmu::{Dnode, Tx};
+use phys::dsl::DeadlistPhys;
+use phys::{BlkPtrPhys, ObjectType, Phys};
+use zerocopy::IntoBytes;
+
+use crate::bpobj::Bpobj;
+use crate::mos::Mos;
+use crate::size::{Space, apply};
+
+/// An open deadlist.
+pub struct Deadlist {
+    mos: Arc<Mos>,
+    dnode: Arc<Dnode>,
+    /// The entries, once they have been needed.
+    tree: Option<BTreeMap<u64, ObjectId>>,
+}
+
+impl Deadlist {
+    /// Allocates one without any key.
+    ///
+    /// # Errors
+    /// What the MOS gives.
+    #[doc(alias = "dsl_deadlist_alloc")]
+    pub fn alloc(mos: &Mos, tx: &Tx) -> Result<ObjectId> {
+        let bonus = ObjectType::DEADLIST_HDR;
+        mos.zap_create_bonus(ObjectType::DEADLIST, bonus, DeadlistPhys::SIZE, tx)
+    }
+
+    /// Opens one.
+    ///
+    /// # Errors
+    /// `Unsupported` for the deadlists of pools older than version 26.
+    #[doc(alias = "dsl_deadlist_open")]
+    pub fn open(mos: &Arc<Mos>, object: ObjectId) -> Result<Deadlist> {
+        let dnode = mos.hold(object)?;
+        let type_ = dnode.type_();
+        if type_ == ObjectType::BPOBJ {
+            let text = format!("deadlist {object} has the format of pools before version 26");
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        }
+        if type_ != ObjectType::DEADLIST {
+            return Err(Error::corrupt(format!("object {object} is {type_:?}, not a deadlist")));
+        }
+        Ok(Deadlist { mos: mos.clone(), dnode, tree: None })
+    }
+
+    /// Frees the object and all its lists, but not the blocks listed.
+    ///
+    /// # Errors
+    /// What the MOS gives.
+    #[doc(alias = "dsl_deadlist_free")]
+    pub fn free(mos: &Arc<Mos>, object: ObjectId, tx: &Tx) -> Result<()> {
+        for (_, list) in mos.zap_int_entries(object)? {
+            let list = ObjectId(list);
+            if Some(list) == mos.empty_bpobj() {
+                Bpobj::release_empty(mos, tx)?;
+            } else {
+                Bpobj::free(mos, list, tx)?;
+            }
+        }
+        mos.free_object(object, tx)
+    }
+
+    /// The object's number.
+    #[must_use]
+    pub fn object(&self) -> ObjectId {
+        self.dnode.id()
+    }
+
+    fn header(&self) -> Result<DeadlistPhys> {
+        DeadlistPhys::read(&self.dnode.bonus())
+    }
+
+    /// What all listed blocks count for.
+    ///
+    /// # Errors
+    /// `Corrupt` when the bonus is too short.
+    #[doc(alias = "dsl_deadlist_space")]
+    pub fn space(&self) -> Result<Space> {
+        let header = self.header()?;
+        Ok(Space::stored(header.used.get(), header.comp.get(), header.uncomp.get()))
+    }
+
+    fn add_space(&self, change: Space, tx: &Tx) -> Result<()> {
+        let mut header = self.header()?;
+        let words = [&mut header.used, &mut header.comp, &mut header.uncomp];
+        for (word, by) in words.into_iter().zip([change.used, change.comp, change.uncomp]) {
+            let mut value = word.get();
+            apply(&mut value, by, "deadlist space");
+            word.set(value);
+        }
+        self.dnode.set_bonus(tx, header.as_bytes())
+    }
+
+    fn load(&mut self) -> Result<&mut BTreeMap<u64, ObjectId>> {
+        if self.tree.is_none() {
+            let entries = self.mos.zap_int_entries(self.object())?;
+            self.tree = Some(entries.into_iter().map(|(key, list)| (key, ObjectId(list))).collect());
+        }
+        Ok(self.tree.as_mut().expect("just loaded"))
+    }
+
+    /// Forgets the entries to save memory.
+    #[doc(alias = "dsl_deadlist_discard_tree")]
+    pub fn discard(&mut self) {
+        self.tree = None;
+    }
+
+    /// The entries: mintxg and list.
+    ///
+    /// # Errors
+    /// What the MOS gives.
+    pub fn entries(&mut self) -> Result<BTreeMap<u64, ObjectId>> {
+        self.load().cloned()
+    }
+
+    /// What the listed blocks with `mintxg < birth <= maxtxg` count for. Both must be keys, or the
+    /// ends of all times.
+    ///
+    /// # Errors
+    /// What the MOS gives.
+    #[doc(alias = "dsl_deadlist_space_range")]
+    pub fn space_range(&mut self, mintxg: u64, maxtxg: u64) -> Result<Space> {
+        if mintxg >= maxtxg {
+            return Ok(Space::ZERO);
+        }
+        let lists: Vec<ObjectId> = self.load()?.range(mintxg..maxtxg).map(|(_, l)| *l).collect();
+        let mut total = Space::ZERO;
+        for list in lists {
+            if Some(list) != self.mos.empty_bpobj() {
+                total += Bpobj::open(&self.mos, list)?.space()?;
+            }
+        }
+        Ok(total)
+    }
+
+    /// Adds dead blocks.
+    ///
+    /// # Errors
+    /// `Corrupt` for a block that was born before every key.
+    #[doc(alias = "dsl_deadlist_insert")]
+    pub fn insert(&mut self, bps: &[BlkPtrPhys], tx: &Tx) -> Result<()> {
+        if bps.is_empty() {
+            return Ok(());
+        }
+        let mut by_key = BTreeMap::<u64, Vec<BlkPtrPhys>>::new();
+        let mut change = Space::ZERO;
+        let object = self.object();
+        for bp in bps {
+            let birth = bp.allocation_birth().0;
+            let Some((key, _)) = self.load()?.range(..birth).next_back() else {
+                let text = format!("deadlist {object} has no key below a block's birth txg {birth}");
+                return Err(Error::corrupt(text));
+            };
+            by_key.entry(*key).or_default().push(*bp);
+            change += Space::of_block(self.mos.env(), bp);
+        }
+        for (key, bps) in by_key {
+            let mut list = self.load()?[&key];
+            if Some(list) == self.mos.empty_bpobj() {
+                list = Bpobj::alloc(&self.mos, tx)?;
+                Bpobj::release_empty(&self.mos, tx)?;
+                self.replace(key, list, tx)?;
+            }
+            Bpobj::open(&self.mos, list)?.enqueue(&bps, false, tx)?;
+        }
+        self.add_space(change, tx)
+    }
+
+    fn replace(&mut self, key: u64, list: ObjectId, tx: &Tx) -> Result<()> {
+        self.mos.zap_int_update(self.object(), key, list.0, tx)?;
+        self.load()?.insert(key, list);
+        Ok(())
+    }
+
+    /// Adds all of a bpobj to the entry `key`.
+    fn enqueue_list(&mut self, key: u64, list: ObjectId, tx: &Tx) -> Result<()> {
+        let target = self.load()?[&key];
+        if Some(target) == self.mos.empty_bpobj() {
+            Bpobj::release_empty(&self.mos, tx)?;
+            self.replace(key, list, tx)
+        } else {
+            Bpobj::open(&self.mos, target)?.enqueue_subobj(list, tx)
+        }
+    }
+
+    /// Begins a new entry for blocks born after `mintxg`, which is larger than all keys so far.
+    ///
+    /// # Errors
+    /// What the MOS gives.
+    #[doc(alias = "dsl_deadlist_add_key")]
+    pub fn add_key(&mut self, mintxg: u64, tx: &Tx) -> Result<()> {
+        let list = Bpobj::alloc_empty(&self.mos, tx)?;
+        self.mos.zap_int_add(self.object(), mintxg, list.0, tx)?;
+        let before = self.load()?.insert(mintxg, list);
+        assert!(before.is_none(), "deadlist key {mintxg:#x} is there already");
+        Ok(())
+    }
+
+    /// Merges the entry `mintxg` into the one before: its snapshot is gone.
+    ///
+    /// # Errors
+    /// `Corrupt` when there is no such key, or none before it.
+    #[doc(alias = "dsl_deadlist_remove_key")]
+    pub fn remove_key(&mut self, mintxg: u64, tx: &Tx) -> Result<()> {
+        let object = self.object();
+        let missing = || Error::corrupt(format!("deadlist {object} lacks key {mintxg:#x}"));
+        let tree = self.load()?;
+        let list = *tree.get(&mintxg).ok_or_else(missing)?;
+        let (&key, _) = tree.range(..mintxg).next_back().ok_or_else(missing)?;
+        self.enqueue_list(key, list, tx)?;
+        self.mos.zap_int_remove(object, mintxg, tx)?;
+        self.load()?.remove(&mintxg);
+        Ok(())
+    }
+
+    /// A new deadlist with the same keys below `maxtxg`, all empty.
+    ///
+    /// # Errors
+    /// What the MOS gives.
+    #[doc(alias = "dsl_deadlist_clone")]
+    pub fn clone_keys(&mut self, maxtxg: u64, tx: &Tx) -> Result<ObjectId> {
+        let copy = Deadlist::alloc(&self.mos, tx)?;
+        let keys: Vec<u64> = self.load()?.range(..maxtxg).map(|(key, _)| *key).collect();
+        for key in keys {
+            let list = Bpobj::alloc_empty(&self.mos, tx)?;
+            self.mos.zap_int_add(copy, key, list.0, tx)?;
+        }
+        Ok(copy)
+    }
+
+    /// Takes over everything on the deadlist `object`, which is left without entries.
+    ///
+    /// # Errors
+    /// What the MOS gives; `Corrupt` when an entry has no place here.
+    #[doc(alias = "dsl_deadlist_merge")]
+    pub fn merge(&mut self, object: ObjectId, tx: &Tx) -> Result<()> {
+        let mut other = Deadlist::open(&self.mos, object)?;
+        let moved = other.space()?;
+        for (mintxg, list) in other.entries()? {
+            let Some((&key, _)) = self.load()?.range(..=mintxg).next_back() else {
+                let text = format!("deadlist {} has no key below {mintxg:#x}", self.object());
+                return Err(Error::corrupt(text));
+            };
+            self.enqueue_list(key, list, tx)?;
+            self.mos.zap_int_remove(object, mintxg, tx)?;
+        }
+        other.discard();
+        other.add_space(-moved, tx)?;
+        self.add_space(moved, tx)
+    }
+
+    /// Moves what was born after `mintxg` to `target`.
+    ///
+    /// # Errors
+    /// What the MOS gives.
+    #[doc(alias = "dsl_deadlist_move_bpobj")]
+    pub fn move_to(&mut self, target: &Bpobj, mintxg: u64, tx: &Tx) -> Result<()> {
+        let moving: Vec<(u64, ObjectId)> =
+            self.load()?.range(mintxg..).map(|(key, list)| (*key, *list)).collect();
+        let mut moved = Space::ZERO;
+        for (key, list) in moving {
+            if Some(list) != self.mos.empty_bpobj() {
+                moved += Bpobj::open(&self.mos, list)?.space()?;
+            }
+            target.enqueue_subobj(list, tx)?;
+            self.mos.zap_int_remove(self.object(), key, tx)?;
+            self.load()?.remove(&key);
+        }
+        self.add_space(-moved, tx)
+    }
+}

@@ -1,0 +1,82 @@
+//! What properties tell the DMU: from stored numbers to [`ObjsetProps`].
+//!
+//! Source: OpenZFS module/zfs/dmu_objset.c (`checksum_changed_cb` and its neighbours),
+//! module/zfs/zio_checksum.c (`zio_checksum_select`), module/zfs/zio_compress.c
+//! (`zio_compress_select`), module/zcommon/zfs_prop.c @be7657e3
+
+use std::collections::BTreeMap;
+
+use compress::Algorithm;
+use dmu::{ObjsetProps, RedundantMetadata};
+use phys::ChecksumType;
+
+use crate::env::PoolEnv;
+use crate::feature;
+
+/// The properties that the DMU is told, with the numbers that stand for their defaults.
+pub(crate) const DEFAULTS: &[(&str, u64)] = &[
+    ("checksum", ChecksumType::On as u64),
+    // `ZIO_COMPRESS_ON`
+    ("compression", 1),
+    ("copies", 1),
+    ("recordsize", 128 << 10),
+    ("dnodesize", DNSIZE_LEGACY),
+    ("redundant_metadata", 0),
+    ("special_small_blocks", 0),
+];
+
+/// `ZFS_DNSIZE_LEGACY`: one slot.
+const DNSIZE_LEGACY: u64 = 0;
+/// `ZFS_DNSIZE_AUTO`: 1 KiB.
+const DNSIZE_AUTO: u64 = 1;
+
+/// What the numbers of [`DEFAULTS`]' properties say; a number that makes no sense counts as the
+/// default.
+pub(crate) fn objset_props(raw: &BTreeMap<&str, u64>, env: &dyn PoolEnv) -> ObjsetProps {
+    let number = |name: &str| raw.get(name).copied().unwrap_or(0);
+    let lz4 = env.feature_is_active(feature::LZ4_COMPRESS);
+    let on = if lz4 { Algorithm::Lz4 } else { Algorithm::Lzjb };
+    let compress = match Algorithm::from_property(number("compression")) {
+        Ok(Algorithm::On) | Err(_) => on,
+        Ok(algorithm) => algorithm,
+    };
+    let large_blocks = env.feature_is_enabled(feature::LARGE_BLOCKS);
+    let max_blksz = if large_blocks { base::SPA_MAXBLOCKSIZE } else { base::SPA_OLD_MAXBLOCKSIZE };
+    ObjsetProps {
+        checksum: checksum(number("checksum")),
+        compress,
+        metadata_compress: on,
+        copies: u8::try_from(number("copies").clamp(1, 3)).unwrap_or(1),
+        redundant_metadata: match number("redundant_metadata") {
+            1 => RedundantMetadata::Most,
+            2 => RedundantMetadata::Some,
+            3 => RedundantMetadata::None,
+            _ => RedundantMetadata::All,
+        },
+        recordsize: number("recordsize").clamp(base::SPA_MINBLOCKSIZE, max_blksz),
+        dnodesize: match number("dnodesize") {
+            DNSIZE_LEGACY => 512,
+            DNSIZE_AUTO => 1024,
+            bytes => bytes.clamp(512, 16 << 10),
+        },
+        embed: env.feature_is_active(EMBEDDED_DATA),
+        hole_birth: env.feature_is_active(HOLE_BIRTH),
+        project_quota: env.feature_is_enabled(feature::PROJECT_QUOTA),
+        special_small_blocks: number("special_small_blocks"),
+        max_blksz,
+    }
+}
+
+const EMBEDDED_DATA: &str = "com.delphix:embedded_data";
+const HOLE_BIRTH: &str = "com.delphix:hole_birth";
+
+fn checksum(number: u64) -> ChecksumType {
+    let known = u8::try_from(number).ok().and_then(|raw| ChecksumType::try_from(raw).ok());
+    match known {
+        Some(kind) if kind.is_embedded() => ChecksumType::ON_VALUE,
+        Some(ChecksumType::Inherit | ChecksumType::On) | None => ChecksumType::ON_VALUE,
+        // For what a checksum is not asked for, as OpenZFS does with the `noparity` test flag.
+        Some(ChecksumType::NoParity) => ChecksumType::ON_VALUE,
+        Some(kind) => kind,
+    }
+}

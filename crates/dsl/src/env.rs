@@ -1,0 +1,89 @@
+//! What the DSL asks of the pool around it: space, frees, features, history.
+
+use std::fmt;
+
+use base::{Result, Txg};
+use dmu::Tx;
+use phys::blkptr::BlkPtrPhys;
+
+/// The pool as the DSL sees it; `spa` implements this.
+pub trait PoolEnv: Send + Sync {
+    /// Bytes that a block counts for in the accounting: the sum of its DVAs' asize, deflated by
+    /// what parity costs on each vdev. 0 for holes and embedded blocks.
+    #[doc(alias = "bp_get_dsize_sync")]
+    fn dsize(&self, bp: &BlkPtrPhys) -> u64;
+
+    /// Frees a block as of the txg being synced: now, or through the deferred list in late passes.
+    #[doc(alias = "dsl_free")]
+    fn free(&self, txg: Txg, bp: &BlkPtrPhys);
+
+    /// Frees a block at once; the caller is in pass 1 (destroys that spread over txgs).
+    #[doc(alias = "dsl_free_sync")]
+    fn free_sync(&self, txg: Txg, bp: &BlkPtrPhys) {
+        self.free(txg, bp);
+    }
+
+    /// Whether a feature may be used.
+    fn feature_is_enabled(&self, guid: &str) -> bool;
+    /// Whether a feature is in use (its reference count is not 0).
+    fn feature_is_active(&self, guid: &str) -> bool;
+    /// One more use of an enabled feature. In syncing context.
+    ///
+    /// # Errors
+    /// What writing the MOS gives.
+    #[doc(alias = "spa_feature_incr")]
+    fn feature_incr(&self, guid: &str, tx: &Tx) -> Result<()>;
+    /// One use less of an active feature. In syncing context.
+    ///
+    /// # Errors
+    /// What writing the MOS gives.
+    #[doc(alias = "spa_feature_decr")]
+    fn feature_decr(&self, guid: &str, tx: &Tx) -> Result<()>;
+
+    /// Bytes that data sets can use in the whole pool, deflated, used and free together.
+    #[doc(alias = "spa_get_dspace")]
+    fn dspace(&self) -> u64;
+    /// Bytes of [`dspace`](PoolEnv::dspace) that are already spoken for by frees that wait in
+    /// the deferred list, or by a checkpoint.
+    fn held_back(&self) -> u64 {
+        0
+    }
+    /// Bytes freed in the last few txgs that cannot be allocated yet.
+    #[doc(alias = "metaslab_class_get_deferred")]
+    fn deferred(&self) -> u64 {
+        0
+    }
+
+    /// Whether an asynchronous destroy should make room for the rest of the txg, having freed
+    /// `freed` blocks in this one.
+    #[doc(alias = "dsl_scan_async_block_should_pause")]
+    fn destroy_should_pause(&self, freed: u64) -> bool {
+        freed >= 100_000
+    }
+
+    /// One line for the pool's internal history. In syncing context.
+    #[doc(alias = "spa_history_log_internal_ds")]
+    fn log_history(&self, event: &HistoryEvent<'_>, tx: &Tx) {
+        let _ = (event, tx);
+    }
+}
+
+/// An internal history record: who did what to which data set.
+#[derive(Clone, Copy, Debug)]
+pub struct HistoryEvent<'a> {
+    /// "create", "snapshot", "destroy", …
+    pub operation: &'a str,
+    /// The data set's name.
+    pub dataset: &'a str,
+    /// Its object in the MOS.
+    pub object: u64,
+    /// More about it.
+    pub message: &'a str,
+}
+
+impl fmt::Display for HistoryEvent<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let HistoryEvent { operation, dataset, object, message } = self;
+        write!(f, "{operation} {dataset} ({object}) {message}")
+    }
+}

@@ -1,0 +1,415 @@
+//! The pool's data sets as a whole: the root of the tree of names, and the order of a sync.
+//!
+//! # What it is
+//! [`DslPool`] finds directories and data sets by name and by object, keeps one in-core copy of
+//! each that is in use, and syncs them: data of all dirty heads first, then their accounts, then
+//! the tasks, then the changed fields into the MOS.
+//!
+//! # On disk
+//! Entries of the pool directory: `root_dataset` (the root directory), `free_bpobj`,
+//! `empty_bpobj`, `bptree_obj`. Hidden children of the root directory: `$MOS` and `$FREE`, which
+//! only have accounts, and `$ORIGIN`, whose empty snapshot everything descends from.
+//!
+//! # Crash argument
+//! The DSL changes nothing but the MOS, and that only in syncing context: the uberblock that ends
+//! a txg makes all changes of that txg visible at once. What takes longer than a txg (freeing the
+//! blocks of a destroyed head) is a list in the MOS from which each txg takes some.
+//!
+//! # Concurrency
+//! The configuration lock (`dp_config_rwlock`) is held for writing by each sync task, and for
+//! reading while names are looked up. Lock order: configuration, cache, objset slot, data set
+//! state, directory state. In syncing context only the sync thread changes anything.
+//!
+//! # Source
+//! OpenZFS module/zfs/dsl_pool.c @be7657e3
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock, Weak};
+
+use base::{Error, ErrorKind, ObjectId, Result, Txg};
+use dmu::{Tx, TxGroups};
+use rt::{Mutex, RwLock};
+use zio::{BlockStore, LogStore};
+
+use crate::accounting::MosAccounting;
+use crate::bpobj::Bpobj;
+use crate::dataset::DslDataset;
+use crate::dir::{DslDir, Used};
+use crate::mos::Mos;
+use crate::synctask::TaskQueue;
+
+/// `MOS_DIR_NAME`: the directory that is charged for the MOS.
+pub(crate) const MOS_DIR: &str = "$MOS";
+/// `FREE_DIR_NAME`: the directory that is charged for what is being freed.
+pub(crate) const FREE_DIR: &str = "$FREE";
+/// `ORIGIN_DIR_NAME`: the directory, and the snapshot in it, that is everybody's origin.
+pub(crate) const ORIGIN_DIR: &str = "$ORIGIN";
+
+/// The data sets of one pool.
+#[doc(alias = "dsl_pool_t")]
+pub struct DslPool {
+    me: Weak<DslPool>,
+    name: Mutex<String>,
+    mos: Arc<Mos>,
+    mos_accounting: Arc<MosAccounting>,
+    store: Arc<dyn BlockStore>,
+    log_store: Arc<dyn LogStore>,
+    groups: Arc<TxGroups>,
+    config: RwLock<()>,
+    cache: Mutex<Cache>,
+    changed: Mutex<Changed>,
+    tasks: TaskQueue,
+    special: OnceLock<Special>,
+    /// dp_bptree_obj: trees of destroyed heads whose blocks are being freed
+    pub(crate) bptree: Mutex<Option<ObjectId>>,
+}
+
+/// In-core directories and data sets by object.
+#[derive(Default)]
+struct Cache {
+    dirs: BTreeMap<ObjectId, Weak<DslDir>>,
+    datasets: BTreeMap<ObjectId, Weak<DslDataset>>,
+}
+
+/// What has to be synced.
+#[derive(Default)]
+struct Changed {
+    /// Fields that differ from the MOS.
+    dirs: BTreeMap<ObjectId, Arc<DslDir>>,
+    datasets: BTreeMap<ObjectId, Arc<DslDataset>>,
+    /// dp_dirty_datasets: heads whose objset is dirty, by txg
+    objsets: BTreeMap<Txg, BTreeMap<ObjectId, Arc<DslDataset>>>,
+    /// Directories with estimates of that txg.
+    in_flight: BTreeMap<Txg, BTreeMap<ObjectId, Arc<DslDir>>>,
+}
+
+/// Directories and data sets that always exist.
+struct Special {
+    root_dir: Arc<DslDir>,
+    mos_dir: Arc<DslDir>,
+    free_dir: Arc<DslDir>,
+    /// dp_origin_snap
+    origin: Arc<DslDataset>,
+    free_bpobj: ObjectId,
+}
+
+/// What a [`DslPool`] is built from.
+pub struct PoolParts {
+    /// The pool's name.
+    pub name: String,
+    /// The MOS; its accounting is [`accounting`](PoolParts::accounting).
+    pub mos: Arc<Mos>,
+    /// The MOS's accounting.
+    pub accounting: Arc<MosAccounting>,
+    /// Where blocks are, those of intent logs too.
+    pub store: Arc<dyn LogStore>,
+    /// The pool's txgs.
+    pub groups: Arc<TxGroups>,
+}
+
+impl DslPool {
+    pub(crate) fn bare(parts: PoolParts) -> Arc<DslPool> {
+        Arc::new_cyclic(|me| DslPool {
+            me: me.clone(),
+            name: Mutex::new(parts.name),
+            mos: parts.mos,
+            mos_accounting: parts.accounting,
+            store: parts.store.clone(),
+            log_store: parts.store,
+            groups: parts.groups,
+            config: RwLock::new(()),
+            cache: Mutex::new(Cache::default()),
+            changed: Mutex::new(Changed::default()),
+            tasks: TaskQueue::default(),
+            special: OnceLock::new(),
+            bptree: Mutex::new(None),
+        })
+    }
+
+    /// Opens the data sets of an existing pool.
+    ///
+    /// # Errors
+    /// `Corrupt`, or what reading gives.
+    #[doc(alias = "dsl_pool_open")]
+    pub fn open(parts: PoolParts) -> Result<Arc<DslPool>> {
+        let pool = DslPool::bare(parts);
+        let root_dir = pool.dir_by_object(pool.mos.directory_get("root_dataset")?)?;
+        let special = |name: &str| {
+            let found = pool.child(&root_dir, name)?;
+            found.ok_or_else(|| Error::corrupt(format!("the root directory has no {name}")))
+        };
+        let origin_dir = special(ORIGIN_DIR)?;
+        let head = pool.dataset_by_object(ObjectId(origin_dir.fields().head_dataset_obj))?;
+        let origin = head.prev().ok_or_else(|| Error::corrupt("$ORIGIN has no snapshot"))?;
+        let special = Special {
+            mos_dir: special(MOS_DIR)?,
+            free_dir: special(FREE_DIR)?,
+            free_bpobj: pool.mos.directory_get("free_bpobj")?,
+            root_dir,
+            origin,
+        };
+        *pool.bptree.lock() = pool.mos.directory_find("bptree_obj")?;
+        pool.set_special(special.root_dir, special.mos_dir, special.free_dir, special.origin, special.free_bpobj);
+        Ok(pool)
+    }
+
+    pub(crate) fn set_special(
+        &self,
+        root_dir: Arc<DslDir>,
+        mos_dir: Arc<DslDir>,
+        free_dir: Arc<DslDir>,
+        origin: Arc<DslDataset>,
+        free_bpobj: ObjectId,
+    ) {
+        let special = Special { root_dir, mos_dir, free_dir, origin, free_bpobj };
+        assert!(self.special.set(special).is_ok(), "a pool is opened once");
+    }
+
+    fn special(&self) -> &Special {
+        self.special.get().expect("the pool is open")
+    }
+
+    /// The pool's name.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.name.lock().clone()
+    }
+
+    /// The MOS.
+    #[must_use]
+    pub fn mos(&self) -> &Arc<Mos> {
+        &self.mos
+    }
+
+    /// Where blocks are.
+    #[must_use]
+    pub fn store(&self) -> &Arc<dyn BlockStore> {
+        &self.store
+    }
+
+    /// Where blocks of intent logs are.
+    #[must_use]
+    pub fn log_store(&self) -> &Arc<dyn LogStore> {
+        &self.log_store
+    }
+
+    /// The pool's txgs.
+    #[must_use]
+    pub fn groups(&self) -> &Arc<TxGroups> {
+        &self.groups
+    }
+
+    pub(crate) fn weak(&self) -> Weak<DslPool> {
+        self.me.clone()
+    }
+
+    pub(crate) fn config(&self) -> &RwLock<()> {
+        &self.config
+    }
+
+    pub(crate) fn tasks(&self) -> &TaskQueue {
+        &self.tasks
+    }
+
+    /// dp_root_dir
+    #[must_use]
+    pub fn root_dir(&self) -> &Arc<DslDir> {
+        &self.special().root_dir
+    }
+
+    pub(crate) fn free_dir(&self) -> &Arc<DslDir> {
+        &self.special().free_dir
+    }
+
+    /// `$MOS`, whose used bytes are those of the MOS.
+    #[must_use]
+    pub fn mos_dir(&self) -> &Arc<DslDir> {
+        &self.special().mos_dir
+    }
+
+    /// dp_origin_snap; `None` while it is being made.
+    pub(crate) fn origin(&self) -> Option<&Arc<DslDataset>> {
+        self.special.get().map(|special| &special.origin)
+    }
+
+    /// dp_free_bpobj: blocks on their way to be freed.
+    pub(crate) fn free_bpobj(&self) -> Result<Bpobj> {
+        Bpobj::open(&self.mos, self.special().free_bpobj)
+    }
+}
+
+/// Finding things by object.
+impl DslPool {
+    /// The in-core directory of an object, if there is one now.
+    pub(crate) fn cached_dir(&self, object: ObjectId) -> Option<Arc<DslDir>> {
+        self.cache.lock().dirs.get(&object)?.upgrade()
+    }
+
+    /// Makes `dir` the in-core directory, unless another thread was faster.
+    pub(crate) fn cache_dir(&self, dir: DslDir) -> Arc<DslDir> {
+        let mut cache = self.cache.lock();
+        let object = dir.object();
+        if let Some(first) = cache.dirs.get(&object).and_then(Weak::upgrade) {
+            return first;
+        }
+        let dir = Arc::new(dir);
+        cache.dirs.insert(object, Arc::downgrade(&dir));
+        dir
+    }
+
+    pub(crate) fn cached_dataset(&self, object: ObjectId) -> Option<Arc<DslDataset>> {
+        self.cache.lock().datasets.get(&object)?.upgrade()
+    }
+
+    pub(crate) fn cache_dataset(&self, ds: DslDataset) -> Arc<DslDataset> {
+        let mut cache = self.cache.lock();
+        let object = ds.object();
+        if let Some(first) = cache.datasets.get(&object).and_then(Weak::upgrade) {
+            return first;
+        }
+        let ds = Arc::new(ds);
+        cache.datasets.insert(object, Arc::downgrade(&ds));
+        ds
+    }
+
+    /// Forgets a destroyed directory or data set.
+    pub(crate) fn forget(&self, object: ObjectId) {
+        let mut cache = self.cache.lock();
+        cache.dirs.remove(&object);
+        cache.datasets.remove(&object);
+        let mut changed = self.changed.lock();
+        changed.dirs.remove(&object);
+        changed.datasets.remove(&object);
+    }
+
+    /// All data sets that are in core now.
+    pub(crate) fn cached_datasets(&self) -> Vec<Arc<DslDataset>> {
+        let mut cache = self.cache.lock();
+        cache.dirs.retain(|_, dir| dir.strong_count() > 0);
+        cache.datasets.retain(|_, ds| ds.strong_count() > 0);
+        cache.datasets.values().filter_map(Weak::upgrade).collect()
+    }
+}
+
+/// Marking what has to be synced.
+impl DslPool {
+    pub(crate) fn dirty_dir(&self, dd: &Arc<DslDir>) {
+        self.changed.lock().dirs.entry(dd.object()).or_insert_with(|| dd.clone());
+    }
+
+    pub(crate) fn dirty_dataset(&self, ds: &Arc<DslDataset>) {
+        self.changed.lock().datasets.entry(ds.object()).or_insert_with(|| ds.clone());
+    }
+
+    pub(crate) fn objset_dirtied(&self, ds: &Arc<DslDataset>, txg: Txg) {
+        let mut changed = self.changed.lock();
+        changed.objsets.entry(txg).or_default().entry(ds.object()).or_insert_with(|| ds.clone());
+    }
+
+    pub(crate) fn note_in_flight(&self, dd: &Arc<DslDir>, txg: Txg) {
+        let mut changed = self.changed.lock();
+        changed.in_flight.entry(txg).or_default().entry(dd.object()).or_insert_with(|| dd.clone());
+    }
+
+    /// Whether an objset has something to be synced in `txg`.
+    #[must_use]
+    pub fn has_dirty_objsets(&self, txg: Txg) -> bool {
+        self.changed.lock().objsets.contains_key(&txg)
+    }
+}
+
+/// Syncing.
+impl DslPool {
+    /// Freezes the objsets that are dirty in `txg`; nobody holds it any more.
+    pub fn freeze(&self, txg: Txg) {
+        let dirty: Vec<Arc<DslDataset>> = {
+            let changed = self.changed.lock();
+            changed.objsets.get(&txg).into_iter().flat_map(BTreeMap::values).cloned().collect()
+        };
+        for objset in dirty.iter().filter_map(|ds| ds.open_objset()) {
+            objset.freeze(txg);
+        }
+    }
+
+    /// Writes the objsets that are dirty in the txg being synced, with their accounts, and charges
+    /// `$MOS` for what the last sync of the MOS wrote. After that come
+    /// [`run_tasks`](DslPool::run_tasks) (in pass 1), [`flush`](DslPool::flush), and the MOS.
+    ///
+    /// # Errors
+    /// What writing gives: the txg must not be finished.
+    #[doc(alias = "dsl_pool_sync")]
+    pub fn sync_datasets(&self, tx: &Tx, pass: u32) -> Result<()> {
+        let txg = tx.txg();
+        while let Some(dirty) = {
+            let taken = self.changed.lock().objsets.remove(&txg);
+            taken
+        } {
+            for ds in dirty.into_values() {
+                self.sync_dataset(&ds, tx, pass)?;
+            }
+        }
+        let estimated = self.changed.lock().in_flight.remove(&txg).unwrap_or_default();
+        for dd in estimated.into_values() {
+            dd.state().in_flight.remove(&txg);
+        }
+        self.charge_mos();
+        Ok(())
+    }
+
+    /// Writes one head's objset until nothing of it is dirty.
+    #[doc(alias = "dsl_dataset_sync")]
+    pub(crate) fn sync_dataset(&self, ds: &Arc<DslDataset>, tx: &Tx, pass: u32) -> Result<()> {
+        let Some(objset) = ds.open_objset() else {
+            return Ok(());
+        };
+        // Once more when the accounts of users and groups, which follow the data, are in the
+        // same objset: a snapshot taken by a task of this txg must have them.
+        for _ in 0..SYNC_ROUNDS_MAX {
+            let bp = objset.sync(tx, pass)?;
+            ds.state().fields.set_bp(bp);
+            if !objset.needs_sync() {
+                objset.sync_done(tx.txg());
+                return self.apply_tally(ds, tx);
+            }
+        }
+        Err(Error::new(ErrorKind::Io, format!("objset {} does not become clean", ds.object())))
+    }
+
+    fn charge_mos(&self) {
+        let change = self.mos_accounting.take();
+        if !change.is_zero() {
+            self.diduse_space(self.mos_dir(), Used::Head, change);
+        }
+    }
+
+    /// Writes the changed fields of directories and data sets into the MOS.
+    ///
+    /// # Errors
+    /// What the MOS gives.
+    #[doc(alias = "dsl_dir_sync")]
+    pub fn flush(&self, tx: &Tx) -> Result<()> {
+        let (dirs, datasets) = {
+            let mut changed = self.changed.lock();
+            (std::mem::take(&mut changed.dirs), std::mem::take(&mut changed.datasets))
+        };
+        for dd in dirs.into_values() {
+            let bytes = dd.state().fields.to_bytes();
+            self.mos.hold(dd.object())?.set_bonus(tx, &bytes)?;
+        }
+        for ds in datasets.into_values() {
+            let bytes = ds.state().fields.to_bytes();
+            self.mos.hold(ds.object())?.set_bonus(tx, &bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Whether [`flush`](DslPool::flush) would write anything.
+    #[must_use]
+    pub fn is_flushed(&self) -> bool {
+        let changed = self.changed.lock();
+        changed.dirs.is_empty() && changed.datasets.is_empty()
+    }
+}
+
+/// An objset is clean after its data and its owners' accounts.
+const SYNC_ROUNDS_MAX: u32 = 8;

@@ -1,0 +1,99 @@
+//! The three sizes that every account in the DSL keeps.
+
+use std::iter::Sum;
+use std::ops::{Add, AddAssign, Neg, Sub, SubAssign};
+
+use phys::blkptr::BlkPtrPhys;
+
+use crate::env::PoolEnv;
+
+/// Space by three measures; signed, so that it can also be a change of space.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Space {
+    /// Deflated allocated bytes (`*_used_bytes`, `*_referenced_bytes`).
+    pub used: i64,
+    /// Bytes after compression.
+    pub comp: i64,
+    /// Bytes before compression; for metadata, those after it.
+    pub uncomp: i64,
+}
+
+impl Space {
+    /// Nothing.
+    pub const ZERO: Space = Space { used: 0, comp: 0, uncomp: 0 };
+
+    /// From what is on disk.
+    #[must_use]
+    pub fn stored(used: u64, comp: u64, uncomp: u64) -> Space {
+        Space { used: used.cast_signed(), comp: comp.cast_signed(), uncomp: uncomp.cast_signed() }
+    }
+
+    /// What one block counts for.
+    #[must_use]
+    pub fn of_block(env: &dyn PoolEnv, bp: &BlkPtrPhys) -> Space {
+        if bp.is_hole() || bp.is_redacted() {
+            return Space::ZERO;
+        }
+        let uncomp = if bp.is_metadata() { bp.psize() } else { bp.lsize() };
+        Space::stored(env.dsize(bp), bp.psize(), uncomp)
+    }
+
+    /// Whether all three are 0.
+    #[must_use]
+    pub fn is_zero(&self) -> bool {
+        *self == Space::ZERO
+    }
+}
+
+impl Add for Space {
+    type Output = Space;
+    fn add(self, other: Space) -> Space {
+        Space {
+            used: self.used + other.used,
+            comp: self.comp + other.comp,
+            uncomp: self.uncomp + other.uncomp,
+        }
+    }
+}
+
+impl Neg for Space {
+    type Output = Space;
+    fn neg(self) -> Space {
+        Space { used: -self.used, comp: -self.comp, uncomp: -self.uncomp }
+    }
+}
+
+impl Sub for Space {
+    type Output = Space;
+    fn sub(self, other: Space) -> Space {
+        self + -other
+    }
+}
+
+impl AddAssign for Space {
+    fn add_assign(&mut self, other: Space) {
+        *self = *self + other;
+    }
+}
+
+impl SubAssign for Space {
+    fn sub_assign(&mut self, other: Space) {
+        *self = *self - other;
+    }
+}
+
+impl Sum for Space {
+    fn sum<I: Iterator<Item = Space>>(iter: I) -> Space {
+        iter.fold(Space::ZERO, Add::add)
+    }
+}
+
+/// Adds a change to an account on disk.
+///
+/// # Panics
+/// When the account would become negative: what is taken out must have been put in.
+pub(crate) fn apply(account: &mut u64, change: i64, what: &str) {
+    *account = account
+        .checked_add_signed(change)
+        .unwrap_or_else(|| panic!("{what} is {account} and cannot change by {change}"));
+}

@@ -1,0 +1,277 @@
+//! Reading a log: from block to block until one was never written.
+//!
+//! # What it is
+//! Every log block names the next one, which was allocated before this one was written. The chain
+//! ends at the first block whose embedded checksum does not match what the pointer asks for: it
+//! was never written, or holds something older. What a claimed log says beyond the last block and
+//! record that were claimed does not count either.
+//!
+//! # Source
+//! OpenZFS module/zfs/zil.c (`zil_parse`, `zil_read_log_block`, `zil_claim`, `zil_destroy_sync`)
+//! @be7657e3
+
+use std::collections::BTreeSet;
+
+use base::{Error, ErrorKind, ObjsetId, Result, Txg};
+use dmu::Tx;
+use phys::zil::{
+    LrCloneRangePhys, LrWritePhys, ZIL_CLAIM_LR_SEQ_VALID, ZIL_ZC_SEQ, ZilChainPhys, records, tx,
+};
+use phys::{BlkPtrPhys, ChecksumType, LrPhys, Phys, ZilHeaderPhys};
+use zio::{Bookmark, LogStore};
+
+/// What a parse met.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Parsed {
+    /// zl_parse_blk_seq: the number of the last block.
+    pub blk_seq: u64,
+    /// zl_parse_lr_seq: the number of the last record.
+    pub lr_seq: u64,
+    /// zl_parse_blk_count
+    pub blocks: u64,
+    /// zl_parse_lr_count
+    pub records: u64,
+}
+
+/// What is done with the parts of a log.
+pub trait Visitor {
+    /// A block, allocated but perhaps never written, before it is read.
+    ///
+    /// # Errors
+    /// `Checksum` ends the log here; any other error ends the parse.
+    fn block(&mut self, bp: &BlkPtrPhys) -> Result<()> {
+        let _ = bp;
+        Ok(())
+    }
+
+    /// A record with all its bytes.
+    ///
+    /// # Errors
+    /// As [`block`](Visitor::block).
+    fn record(&mut self, common: &LrPhys, record: &[u8]) -> Result<()> {
+        let _ = (common, record);
+        Ok(())
+    }
+}
+
+/// Shows the blocks and records of a log in order.
+///
+/// # Errors
+/// What the visitor says, other than `Checksum`. The end of the log is no error.
+#[doc(alias = "zil_parse")]
+pub fn parse(
+    store: &dyn LogStore,
+    objset: ObjsetId,
+    header: &ZilHeaderPhys,
+    visitor: &mut dyn Visitor,
+) -> Result<Parsed> {
+    let claimed = header.claim_txg.get() != 0;
+    let has_lr_seq = claimed && header.flags.get() & ZIL_CLAIM_LR_SEQ_VALID != 0;
+    let last_blk_seq = if claimed { header.claim_blk_seq.get() } else { u64::MAX };
+    let last_lr_seq = if has_lr_seq { header.claim_lr_seq.get() } else { u64::MAX };
+    let mut parsed = Parsed::default();
+    let mut bp = header.log;
+    while !bp.is_hole() {
+        let seq = bp.cksum_words()[ZIL_ZC_SEQ];
+        // Numbers grow: a chain that runs in a circle ends as well.
+        if seq > last_blk_seq || seq <= parsed.blk_seq {
+            break;
+        }
+        match visitor.block(&bp) {
+            Err(error) if error.kind() == ErrorKind::Checksum => break,
+            other => other?,
+        }
+        parsed.blk_seq = seq;
+        parsed.blocks += 1;
+        if parsed.lr_seq == last_lr_seq && parsed.blk_seq == last_blk_seq {
+            break;
+        }
+        let Some(block) = read(store, objset, &bp)? else {
+            break;
+        };
+        for record in records(block.records()) {
+            let Ok((common, bytes)) = record else {
+                return Ok(parsed);
+            };
+            if common.seq.get() > last_lr_seq {
+                return Ok(parsed);
+            }
+            match visitor.record(&common, bytes) {
+                Err(error) if error.kind() == ErrorKind::Checksum => return Ok(parsed),
+                other => other?,
+            }
+            parsed.lr_seq = common.seq.get();
+            parsed.records += 1;
+        }
+        bp = block.next;
+    }
+    Ok(parsed)
+}
+
+/// A block that was read.
+struct LogBlock {
+    data: base::Buf,
+    records: std::ops::Range<usize>,
+    next: BlkPtrPhys,
+}
+
+impl LogBlock {
+    fn records(&self) -> &[u8] {
+        &self.data[self.records.clone()]
+    }
+}
+
+/// `None` where the log ends.
+#[doc(alias = "zil_read_log_block")]
+fn read(store: &dyn LogStore, objset: ObjsetId, bp: &BlkPtrPhys) -> Result<Option<LogBlock>> {
+    let verifier = bp.cksum_words();
+    let bookmark = Bookmark::zil(objset, verifier[ZIL_ZC_SEQ]);
+    let data = match store.read_log(bp, &bookmark) {
+        Ok(data) => data,
+        Err(error) if is_end(error.kind()) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let size = data.len();
+    let is_slim = bp.checksum() == ChecksumType::Zilog2.raw();
+    let chain_at = if is_slim { 0 } else { size.saturating_sub(ZilChainPhys::SIZE) };
+    let Ok(chain) = ZilChainPhys::read(&data[chain_at..]) else {
+        return Ok(None);
+    };
+    let used = usize::try_from(chain.nused.get()).unwrap_or(usize::MAX);
+    let records = if is_slim { ZilChainPhys::SIZE..used } else { 0..used };
+    let room = if is_slim { size } else { chain_at };
+    let mut expected = verifier;
+    expected[ZIL_ZC_SEQ] = expected[ZIL_ZC_SEQ].wrapping_add(1);
+    let next = chain.next_blk;
+    if records.start > records.end || records.end > room || next.cksum_words() != expected {
+        return Ok(None);
+    }
+    Ok(Some(LogBlock { data, records, next }))
+}
+
+/// Errors that mean: nothing was written here.
+fn is_end(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::Checksum | ErrorKind::Io | ErrorKind::Corrupt | ErrorKind::NotFound)
+}
+
+/// Adds a pointer to those that were met; false if it was among them.
+fn is_new(seen: &mut BTreeSet<(u64, u64)>, bp: &BlkPtrPhys) -> bool {
+    let [dva, ..] = bp.dva;
+    seen.insert((dva.vdev().0, dva.offset()))
+}
+
+/// Frees all blocks of a log whose objset goes, or starts a new one, and what its records point
+/// at if they were claimed. In syncing context.
+///
+/// # Errors
+/// `Unsupported` for records of cloned blocks.
+#[doc(alias = "zil_destroy_sync")]
+pub fn destroy_sync(
+    store: &dyn LogStore,
+    objset: ObjsetId,
+    header: &ZilHeaderPhys,
+    tx: &Tx,
+) -> Result<()> {
+    let claim_txg = Txg(header.claim_txg.get());
+    let mut free = Free { store, txg: tx.txg(), claim_txg, blocks: Vec::new(), seen: BTreeSet::new() };
+    parse(store, objset, header, &mut free)?;
+    // Only now: a block that is read must not be free.
+    for bp in &free.blocks {
+        store.free(tx.txg(), bp);
+    }
+    Ok(())
+}
+
+struct Free<'a> {
+    store: &'a dyn LogStore,
+    txg: Txg,
+    claim_txg: Txg,
+    blocks: Vec<BlkPtrPhys>,
+    seen: BTreeSet<(u64, u64)>,
+}
+
+impl Visitor for Free<'_> {
+    fn block(&mut self, bp: &BlkPtrPhys) -> Result<()> {
+        if is_new(&mut self.seen, bp) {
+            self.blocks.push(*bp);
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, common: &LrPhys, record: &[u8]) -> Result<()> {
+        if self.claim_txg == Txg(0) {
+            return Ok(());
+        }
+        if let Some(bp) = written_block(common, record)?
+            && bp.allocation_birth() >= self.claim_txg
+            && is_new(&mut self.seen, &bp)
+        {
+            self.store.free(self.txg, &bp);
+        }
+        Ok(())
+    }
+}
+
+/// The block that a write record points at.
+fn written_block(common: &LrPhys, record: &[u8]) -> Result<Option<BlkPtrPhys>> {
+    match common.tx_type() {
+        tx::WRITE => {
+            let bp = LrWritePhys::read(record)?.blkptr;
+            Ok(Some(bp).filter(|bp| !bp.is_hole() && !bp.is_embedded()))
+        }
+        tx::CLONE_RANGE => {
+            let blocks = LrCloneRangePhys::read(record)?.nbps.get();
+            let text = format!("intent log with a clone of {blocks} blocks");
+            Err(Error::new(ErrorKind::Unsupported, text))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Marks as allocated what a log refers to that no synced txg knows of. Answers where the log
+/// ends, for the header. `first_txg`: the txg after the last one that was synced.
+///
+/// # Errors
+/// What the store says, other than the end of the log; `Unsupported` as
+/// [`destroy_sync`].
+#[doc(alias = "zil_claim")]
+pub fn claim(
+    store: &dyn LogStore,
+    objset: ObjsetId,
+    header: &ZilHeaderPhys,
+    first_txg: Txg,
+) -> Result<Parsed> {
+    let mut claim = Claim { store, objset, first_txg, seen: BTreeSet::new() };
+    parse(store, objset, header, &mut claim)
+}
+
+struct Claim<'a> {
+    store: &'a dyn LogStore,
+    objset: ObjsetId,
+    first_txg: Txg,
+    seen: BTreeSet<(u64, u64)>,
+}
+
+impl Visitor for Claim<'_> {
+    fn block(&mut self, bp: &BlkPtrPhys) -> Result<()> {
+        if bp.allocation_birth() < self.first_txg || !is_new(&mut self.seen, bp) {
+            return Ok(());
+        }
+        self.store.claim(self.first_txg, bp)
+    }
+
+    fn record(&mut self, common: &LrPhys, record: &[u8]) -> Result<()> {
+        let Some(bp) = written_block(common, record)? else {
+            return Ok(());
+        };
+        if bp.allocation_birth() < self.first_txg {
+            return Ok(());
+        }
+        // A block that the log could not wait for was promised to nobody: here the log ends.
+        let bookmark = Bookmark::zil(self.objset, common.seq.get());
+        if self.store.read(&bp, &bookmark).is_err() {
+            return Err(Error::new(ErrorKind::Checksum, "the data of a write was not written"));
+        }
+        self.block(&bp)
+    }
+}
