@@ -102,6 +102,22 @@ impl Vdev {
         nv
     }
 
+    /// The label of a hot spare or a cache device.
+    pub(crate) fn aux_config(&self, version: u64, state: crate::PoolState) -> NvList {
+        let config = self.config();
+        let mut nv = NvList::new()
+            .with("version", version)
+            .with("state", state.raw())
+            .with("guid", self.guid().0);
+        if state == crate::PoolState::L2Cache {
+            nv.add("ashift", u64::from(config.ashift));
+        }
+        add_str(&mut nv, "path", config.path.as_deref());
+        add_str(&mut nv, "devid", config.devid.as_deref());
+        add_str(&mut nv, "phys_path", config.phys_path.as_deref());
+        nv
+    }
+
     /// A vdev, and all below, from its config; the devices are not opened.
     ///
     /// # Errors

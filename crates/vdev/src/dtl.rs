@@ -37,6 +37,9 @@ impl TxgSet {
 
     /// Takes `[start, end)` out.
     pub fn remove(&mut self, range: &Range<u64>) {
+        if range.is_empty() {
+            return;
+        }
         let old = std::mem::take(&mut self.0);
         for have in old {
             let before = have.start..have.end.min(range.start);

@@ -99,11 +99,9 @@ impl Labels {
                 })
             })
             .collect();
-        for label in &mut labels {
-            if let Ok((block, label)) = label {
-                let own = label.valid_config().and_then(ashift_of);
-                parse_ring(block, label, own.or(ashift));
-            }
+        for (block, label) in labels.iter_mut().flatten() {
+            let own = label.valid_config().and_then(ashift_of);
+            parse_ring(block, label, own.or(ashift));
         }
         Ok(Labels(
             labels

@@ -313,7 +313,7 @@ impl<'a> Copies<'a> {
             leaf.provider()
                 .filter(|p| self.leaves.len() > 1 && p.is_queued() && leaf.is_usable())
         };
-        let mut start = |vdev: &Arc<Vdev>| {
+        let start = |vdev: &Arc<Vdev>| {
             let provider = is_queued(vdev)?;
             let bytes = bytes
                 .get_or_insert_with(|| Buf::copy_of(&pieces.concat()))
@@ -333,7 +333,7 @@ impl<'a> Copies<'a> {
             });
             Some(answer)
         };
-        self.leaves.iter().map(|vdev| start(vdev)).collect()
+        self.leaves.iter().map(start).collect()
     }
 }
 

@@ -18,7 +18,7 @@ impl VdevTree {
     /// happened is in the states of the vdevs.
     #[doc(alias = "vdev_open")]
     pub fn open_devices(&self, find: &dyn Fn(&Vdev) -> Option<Arc<dyn Provider>>) {
-        for (_, top) in self.tops().iter().enumerate() {
+        for top in &self.tops() {
             for device in top.devices() {
                 let (state, _) = device.leaf().state();
                 if matches!(state, VdevState::Offline | VdevState::Faulted) {

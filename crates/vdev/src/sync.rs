@@ -23,7 +23,7 @@ use phys::label::LABELS;
 use phys::uberblock::UberblockPhys;
 
 use crate::stats::VdevStats;
-use crate::{PoolConfig, Vdev, VdevTree, label};
+use crate::{PoolConfig, PoolState, Vdev, VdevTree, label};
 
 /// `SPA_SYNC_MIN_VDEVS`: uberblocks go to so many top-level vdevs, others are spared the seek.
 const SPA_SYNC_MIN_VDEVS: usize = 3;
@@ -182,6 +182,22 @@ impl Vdev {
     /// [`ErrorKind::Io`].
     pub fn prepare_device(&self) -> Result<()> {
         let write = |index| label::write_blank(self.leaf(), index);
+        (0..LABELS)
+            .try_for_each(write)
+            .and_then(|()| self.leaf().flush())
+            .within(|| self.name())
+    }
+}
+
+impl Vdev {
+    /// Writes the labels of a hot spare or a cache device, which belong to no one pool.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`].
+    #[doc(alias = "vdev_aux_label_generate")]
+    pub fn sync_aux_label(&self, version: u64, state: PoolState) -> Result<()> {
+        let mut packed = label::pack_config(&self.aux_config(version, state))?;
+        let write = |index| label::write_config(self.leaf(), index, &mut packed);
         (0..LABELS)
             .try_for_each(write)
             .and_then(|()| self.leaf().flush())

@@ -12,6 +12,8 @@
 //! # Source
 //! OpenZFS `module/zfs/vdev.c`, `module/zfs/vdev_root.c`, `module/zfs/zio.c` (the vdev stages).
 
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -216,14 +218,14 @@ impl VdevTree {
         for (n, leaf) in leaves.into_iter().enumerate() {
             let (act, answers) = (Arc::clone(&act), Arc::clone(&answers));
             let task = move || {
-                let value = act(&leaf);
+                let value = catch_unwind(AssertUnwindSafe(|| act(&leaf)));
                 answers.arrived.lock().push((n, value));
                 answers.more.notify_one();
             };
             if n + 1 < count {
-                workers.dispatch(task)
+                workers.dispatch(task);
             } else {
-                task()
+                task();
             }
         }
         let mut arrived = answers.arrived.lock();
@@ -231,7 +233,10 @@ impl VdevTree {
             .more
             .wait_while(&mut arrived, |arrived| arrived.len() < count);
         arrived.sort_unstable_by_key(|(n, _)| *n);
-        arrived.drain(..).map(|(_, value)| value).collect()
+        let values = arrived
+            .drain(..)
+            .map(|(_, value)| value.unwrap_or_else(|p| resume_unwind(p)));
+        values.collect()
     }
 
     fn workers(&self, leaves: usize) -> Arc<TaskQueue> {
@@ -242,9 +247,12 @@ impl VdevTree {
     }
 }
 
-/// Where results arrive, each with its place.
+/// A result, or what a panic left behind.
+type Caught<T> = Result<T, Box<dyn Any + Send>>;
+
+/// Where results, or panics, arrive, each with its place.
 struct Answers<T> {
-    arrived: Mutex<Vec<(usize, T)>>,
+    arrived: Mutex<Vec<(usize, Caught<T>)>>,
     more: Condvar,
 }
 

@@ -255,7 +255,8 @@ impl Vdev {
             corrupt |= aux == VdevAux::CorruptData;
             offline += usize::from(state == VdevState::Offline);
             // A pool can do without its log.
-            if !state.is_usable() && !(is_root && child.config().is_log) {
+            let is_log = is_root && child.config().is_log;
+            if !(state.is_usable() || is_log) {
                 faulted += 1;
             } else if state <= VdevState::Degraded {
                 degraded += 1;

@@ -1,3 +1,5 @@
+//! Files of the host as disks.
+
 use super::*;
 
 struct TempFile(PathBuf);

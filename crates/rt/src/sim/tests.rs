@@ -1,3 +1,5 @@
+//! Simulations: same seed, same course.
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
