@@ -1,0 +1,49 @@
+//! What the real tools printed (tests/golden), cut into cases.
+
+/// One command with what it printed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Case {
+    /// The command line, arguments separated by blanks.
+    pub(crate) command: String,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    pub(crate) exit: i32,
+}
+
+impl Case {
+    /// The arguments after the program's name.
+    pub(crate) fn args(&self) -> Vec<&str> {
+        self.command.split(' ').skip(1).collect()
+    }
+}
+
+/// Cuts `text` at its `$ command` lines; lines of stderr begin with `2> `.
+pub(crate) fn cases(text: &str) -> Vec<Case> {
+    let mut cases: Vec<Case> = Vec::new();
+    for line in text.lines() {
+        if let Some(command) = line.strip_prefix("$ ") {
+            cases.push(Case {
+                command: command.to_owned(),
+                ..Case::default()
+            });
+            continue;
+        }
+        let case = cases.last_mut().expect("a command comes first");
+        if let Some(status) = line.strip_prefix("exit ") {
+            case.exit = status.parse().expect("an exit status");
+        } else if let Some(error) = line.strip_prefix("2> ") {
+            case.stderr += error;
+            case.stderr.push('\n');
+        } else {
+            case.stdout += line;
+            case.stdout.push('\n');
+        }
+    }
+    cases
+}
+
+/// The first case whose command line is `command`.
+pub(crate) fn case(text: &str, command: &str) -> Case {
+    let found = cases(text).into_iter().find(|case| case.command == command);
+    found.unwrap_or_else(|| panic!("no golden output of {command:?}"))
+}

@@ -1,0 +1,184 @@
+//! How values print.
+
+use super::{Kind, PropDesc};
+use crate::number::{NumberStyle, Zone, creation_time, date_time};
+
+/// A property's value: numbers for numbers and words, as they are on disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PropValue {
+    /// Of a number, or of one of some words.
+    Number(u64),
+    /// Of a text.
+    Text(String),
+}
+
+impl PropValue {
+    /// The number, of a number or an index.
+    #[must_use]
+    pub fn as_number(&self) -> Option<u64> {
+        match self {
+            PropValue::Number(number) => Some(*number),
+            PropValue::Text(_) => None,
+        }
+    }
+
+    /// The text, of a text.
+    #[must_use]
+    pub fn as_text(&self) -> Option<&str> {
+        match self {
+            PropValue::Number(_) => None,
+            PropValue::Text(text) => Some(text),
+        }
+    }
+}
+
+/// `zprop_source_t`: where a value comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// It is computed, or belongs to the thing itself.
+    None,
+    /// Nobody set it.
+    Default,
+    /// It was set here.
+    Local,
+    /// Until unmounted.
+    Temporary,
+    /// From this dataset above.
+    Inherited(String),
+    /// It came with a stream.
+    Received,
+}
+
+impl Source {
+    /// The SOURCE column.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        match self {
+            Source::Inherited(from) => format!("inherited from {from}"),
+            other => other.word().to_owned(),
+        }
+    }
+
+    /// The word for `zfs get -s`: local, default, inherited, received, temporary, none.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match self {
+            Source::None => "-",
+            Source::Default => "default",
+            Source::Local => "local",
+            Source::Temporary => "temporary",
+            Source::Inherited(_) => "inherited",
+            Source::Received => "received",
+        }
+    }
+
+    /// As JSON names it.
+    #[must_use]
+    pub(crate) fn json_type(&self) -> &'static str {
+        match self {
+            Source::None => "NONE",
+            Source::Default => "DEFAULT",
+            Source::Local => "LOCAL",
+            Source::Temporary => "TEMPORARY",
+            Source::Inherited(_) => "INHERITED",
+            Source::Received => "RECEIVED",
+        }
+    }
+}
+
+/// A dataset property's value, as `zfs list` and `zfs get` print it.
+///
+/// # Panics
+/// When a number property has a text, or the other way round.
+#[must_use]
+#[doc(alias = "zfs_prop_get")]
+pub fn format_dataset_value(
+    desc: &PropDesc,
+    value: &PropValue,
+    style: NumberStyle,
+    zone: Zone,
+) -> String {
+    let number = match (desc.kind, value) {
+        (Kind::Text(_), PropValue::Text(text)) => return text.clone(),
+        (Kind::Index(..), PropValue::Number(number)) => return index_word(desc, *number),
+        (Kind::Number(_), PropValue::Number(number)) => *number,
+        _ => panic!("property {} cannot be {value:?}", desc.name),
+    };
+    let exact = style == NumberStyle::Exact;
+    match desc.name {
+        "creation" if !exact => creation_time(number, zone),
+        "snapshots_changed" if !exact => {
+            let text = date_time(number, zone);
+            // The hour is padded with a blank here, with a zero in ctime(3).
+            if text.as_bytes().get(11) == Some(&b'0') {
+                format!("{} {}", &text[..11], &text[12..])
+            } else {
+                text
+            }
+        }
+        "quota" | "refquota" | "reservation" | "refreservation" if number == 0 && !exact => {
+            "none".to_owned()
+        }
+        "filesystem_limit" | "snapshot_limit" | "filesystem_count" | "snapshot_count"
+            if number == u64::MAX =>
+        {
+            "none".to_owned()
+        }
+        "compressratio" | "refcompressratio" => style.ratio(number),
+        "guid" | "createtxg" | "objsetid" | "pbkdf2iters" | "keyguid" | "ivsetguid" => {
+            number.to_string()
+        }
+        "quota"
+        | "refquota"
+        | "reservation"
+        | "refreservation"
+        | "referenced"
+        | "available"
+        | "used"
+        | "usedbysnapshots"
+        | "usedbydataset"
+        | "usedbyrefreservation"
+        | "usedbychildren" => style.bytes(number),
+        _ => style.number(number),
+    }
+}
+
+fn index_word(desc: &PropDesc, number: u64) -> String {
+    match (desc.name, desc.word(number)) {
+        ("mounted", Some("on")) => "yes".to_owned(),
+        ("mounted", Some("off")) => "no".to_owned(),
+        (_, Some(word)) => word.to_owned(),
+        // A value from the future.
+        (_, None) => number.to_string(),
+    }
+}
+
+/// A pool property's value, as `zpool list` and `zpool get` print it. Health is a text, although
+/// the table calls it a number.
+///
+/// # Panics
+/// When a number property has a text, or the other way round.
+#[must_use]
+#[doc(alias = "zpool_get_prop")]
+pub fn format_pool_value(desc: &PropDesc, value: &PropValue, style: NumberStyle) -> String {
+    let number = match (desc.kind, value) {
+        (_, PropValue::Text(text)) if text.is_empty() => return "-".to_owned(),
+        (Kind::Text(_), PropValue::Text(text)) => return text.clone(),
+        (Kind::Number(_), PropValue::Text(text)) if desc.name == "health" => return text.clone(),
+        (Kind::Index(..), PropValue::Number(number)) => return index_word(desc, *number),
+        (Kind::Number(_), PropValue::Number(number)) => *number,
+        _ => panic!("property {} cannot be {value:?}", desc.name),
+    };
+    match desc.name {
+        "dedup_table_quota" if number == u64::MAX => "auto".to_owned(),
+        "dedup_table_quota" if number == 0 && style == NumberStyle::Nice => "none".to_owned(),
+        "expandsize" | "checkpoint" if number == 0 => "-".to_owned(),
+        "expandsize" | "checkpoint" => style.bytes(number),
+        "fragmentation" if number == u64::MAX => "-".to_owned(),
+        "capacity" | "fragmentation" => style.percent(number),
+        "dedupratio" | "bcloneratio" => style.ratio(number),
+        "version" if number >= 5000 => "-".to_owned(),
+        "guid" | "load_guid" | "version" | "last_scrubbed_txg" => number.to_string(),
+        _ => style.number(number),
+    }
+}
