@@ -188,7 +188,10 @@ impl TxGroups {
         if let Some(thread) = self.thread.lock().take() {
             thread.join();
         }
-        self.state.lock().check()
+        match &self.state.lock().failed {
+            None => Ok(()),
+            Some(cause) => Err(suspended(cause)),
+        }
     }
 
     /// Takes a hold on the open txg, delayed or blocked when too much is dirty.
@@ -374,7 +377,7 @@ impl State {
                 Err(Error::new(ErrorKind::Suspended, "transaction groups are stopped"))
             }
             None => Ok(()),
-            Some(cause) => Err(Error::new(ErrorKind::Suspended, format!("pool suspended: {cause}"))),
+            Some(cause) => Err(suspended(cause)),
         }
     }
 
@@ -402,6 +405,10 @@ impl State {
         self.last_wakeup_ns = until_ns;
         Some(until_ns)
     }
+}
+
+fn suspended(cause: &str) -> Error {
+    Error::new(ErrorKind::Suspended, format!("pool suspended: {cause}"))
 }
 
 /// The sync thread.
