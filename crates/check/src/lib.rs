@@ -1,1 +1,349 @@
-//! Reading a whole pool and saying what is wrong with it
+//! Reading a whole pool and saying what is wrong with it.
+//!
+//! # What it is
+//! [`verify`] visits every block that a pool refers to, checks that it is what its pointer says,
+//! and compares the space that all of them take with what the space maps say is allocated. It is
+//! what `zdb -b` and `zdb -bcc` do, and what a scrub reads. The outcome is data: [`BlockStats`] and
+//! a list of [`Finding`]s; front ends print them.
+//!
+//! The checker trusts as little as it can of the code that wrote the pool. It opens its own view of
+//! the MOS at the last uberblock, walks the block pointers itself, and replays the space maps
+//! itself; only ZAPs and objects of the MOS are read with the layers above.
+//!
+//! # Invariants
+//! 1. Nothing of the pool may change on disk meanwhile: it is imported read-only, or does not sync.
+//! 2. Nothing is written, except good bytes over bad copies, if the pipeline may heal.
+//! 3. The same pool gives the same findings in the same order, whatever the number of threads.
+//!
+//! # Concurrency
+//! Two phases alternate. *Walk*: threads share a stack of blocks that lead to others. *Verify*:
+//! the blocks found are sorted by place and read by the same number of threads. All I/O blocks; more
+//! threads than cores keep the devices busy.
+//!
+//! # Source
+//! OpenZFS `cmd/zdb/zdb.c` (`dump_block_stats`), `module/zfs/dmu_traverse.c`,
+//! `module/zfs/dsl_scan.c`.
+
+mod accounting;
+mod findings;
+mod leaves;
+mod lists;
+mod log;
+mod progress;
+mod resume;
+mod space;
+mod stats;
+#[cfg(test)]
+mod tests;
+mod walk;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use base::{
+    Error, ErrorKind, ObjectId, ObjsetId, Result, SPA_MINBLOCKSHIFT, SPA_OLD_MAXBLOCKSIZE, Txg,
+    VdevId,
+};
+use dmu::{FreeAtOnce, Objset, ObjsetProps};
+use phys::{BlkPtrPhys, UberblockPhys, pool_names};
+use zio::{AllocClass, BlockStore, Pipeline};
+
+pub use findings::{Finding, Severity};
+pub use progress::{Progress, ProgressFn};
+pub use stats::{Bin, BlockKind, BlockStats, SizeHistogram, TypeStats};
+
+use leaves::Runs;
+use resume::Resume;
+use space::Space;
+use walk::{Tally, Walk};
+
+/// What the checker has to know of a top-level vdev.
+#[derive(Clone, Copy, Debug)]
+pub struct TopVdev {
+    /// Its index below the root.
+    pub id: VdevId,
+    /// log2 of its sector
+    pub ashift: u32,
+    /// log2 of the size of its metaslabs
+    pub ms_shift: u32,
+    /// How many metaslabs
+    pub ms_count: u64,
+    /// What it is for.
+    pub class: AllocClass,
+    /// The object with its space map objects.
+    pub metaslab_array: ObjectId,
+    /// `com.delphix:vdev_zap_top`
+    pub top_zap: Option<ObjectId>,
+    /// Whether it has space of its own: not a hole, missing, or removed.
+    pub is_concrete: bool,
+}
+
+/// The pool to be checked.
+#[derive(Clone)]
+pub struct Pool {
+    /// What reads blocks.
+    pub pipeline: Arc<Pipeline>,
+    /// ub_rootbp of the last uberblock on disk
+    pub root: BlkPtrPhys,
+    /// ub_txg of it
+    pub txg: Txg,
+    /// Every top-level vdev.
+    pub tops: Vec<TopVdev>,
+}
+
+impl Pool {
+    /// The pool as `uberblock` has it.
+    #[must_use]
+    pub fn new(pipeline: Arc<Pipeline>, uberblock: &UberblockPhys, tops: Vec<TopVdev>) -> Self {
+        Pool {
+            pipeline,
+            root: uberblock.rootbp,
+            txg: Txg(uberblock.txg.get()),
+            tops,
+        }
+    }
+
+    /// `bp_get_dsize`: what a block counts for in the accounting of datasets. Parity is discounted
+    /// by what it takes of a block of 128 KiB.
+    #[doc(alias = "bp_get_dsize")]
+    pub(crate) fn dsize(&self, bp: &BlkPtrPhys) -> u64 {
+        let vdevs = self.pipeline.vdevs();
+        let deflated = |dva: phys::DvaPhys| {
+            let asize = vdevs.psize_to_asize(dva.vdev(), SPA_OLD_MAXBLOCKSIZE);
+            let ratio = SPA_OLD_MAXBLOCKSIZE / (asize >> SPA_MINBLOCKSHIFT).max(1);
+            (dva.asize() >> SPA_MINBLOCKSHIFT) * ratio
+        };
+        bp.dvas().map(deflated).sum()
+    }
+
+    fn open_mos(&self) -> Result<Arc<Objset>> {
+        let store: Arc<dyn BlockStore> = self.pipeline.clone();
+        let accounting = Arc::new(FreeAtOnce(store.clone()));
+        Objset::open(
+            store,
+            ObjsetId(0),
+            &self.root,
+            ObjsetProps::mos(),
+            accounting,
+        )
+    }
+}
+
+/// Which blocks are read to check their checksums. Metadata that leads further is always read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Checksums {
+    /// No others (`zdb -b`).
+    None,
+    /// All metadata (`zdb -bc`).
+    Metadata,
+    /// Everything (`zdb -bcc`, scrub).
+    #[default]
+    All,
+}
+
+/// What to do, and with how much.
+#[derive(Clone)]
+pub struct Options {
+    /// Which blocks to read.
+    pub checksums: Checksums,
+    /// Whether all copies are read (DVAs, sides of mirrors, parity), not only the first good one.
+    pub every_copy: bool,
+    /// Whether blocks are compared with the space maps (not so in `zdb -L`).
+    pub leaks: bool,
+    /// Reads under way at once.
+    pub threads: usize,
+    /// How many blocks are gathered before they are sorted and read; about 200 bytes each.
+    pub leaves_max: usize,
+    /// Told how far the check is.
+    pub progress: Option<Arc<ProgressFn>>,
+    /// Set to true to stop the check.
+    pub cancel: Option<Arc<AtomicBool>>,
+}
+
+impl Default for Options {
+    /// Everything, every copy.
+    fn default() -> Self {
+        Options {
+            checksums: Checksums::All,
+            every_copy: true,
+            leaks: true,
+            threads: 8,
+            leaves_max: 256 << 10,
+            progress: None,
+            cancel: None,
+        }
+    }
+}
+
+/// What a check came to.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// All blocks, counted.
+    pub stats: BlockStats,
+    /// What is wrong, worst first; empty for a pool that is in order.
+    pub findings: Vec<Finding>,
+    /// Bytes allocated by vdev, as the space maps have it; empty without `leaks`.
+    pub allocated: Vec<(VdevId, u64)>,
+    /// Bytes that only a checkpoint refers to, not in `allocated`.
+    pub checkpoint_bytes: u64,
+    /// How far it got.
+    pub progress: Progress,
+}
+
+impl Report {
+    /// Whether nothing is wrong; warnings do not count.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.findings
+            .iter()
+            .all(|f| f.severity() == Severity::Warning)
+    }
+
+    /// Bytes allocated on all vdevs.
+    #[must_use]
+    pub fn allocated_bytes(&self) -> u64 {
+        self.allocated.iter().map(|(_, bytes)| bytes).sum()
+    }
+
+    /// Bytes of all blocks, shared ones once: equal to `allocated_bytes` if nothing leaked.
+    #[must_use]
+    pub fn found_bytes(&self) -> u64 {
+        self.stats
+            .total()
+            .asize
+            .saturating_sub(self.stats.shared_asize)
+    }
+}
+
+/// Checks a pool.
+///
+/// # Errors
+/// Only when the MOS cannot be opened, or the check was cancelled (`Busy`): what is wrong with the
+/// pool is in the report.
+#[doc(alias = "dump_block_stats")]
+pub fn verify(pool: &Pool, options: &Options) -> Result<Report> {
+    let mos = pool.open_mos()?;
+    let mut tally = Tally::default();
+    let mut space = None;
+    let unchecked = uncheckable_space(pool, &mos);
+    if let (true, Some(what)) = (options.leaks, &unchecked) {
+        let what = format!("space: {what}");
+        tally.findings.push(Finding::NotChecked { what });
+    } else if options.leaks {
+        space = Some(Space::load(&mos, &pool.tops, &mut tally.findings));
+    }
+    let has_clones = lists::directory_has_prefix(&mos, BRT_PREFIX).unwrap_or(true);
+    let walk = Walk::new(pool.clone(), options.clone(), space, has_clones);
+    count_lists(&walk, &mos, &mut tally);
+    walk.push_root(&pool.root, &mut tally);
+    while !walk.progress.is_cancelled() {
+        let shared = walk.clone();
+        run_threads(options.threads, &mut tally, move || shared.run());
+        let leaves = std::mem::take(&mut *walk.leaves.lock());
+        let is_last = walk.is_done();
+        let (runs, shared) = (Runs::new(leaves), walk.clone());
+        run_threads(options.threads, &mut tally, move || {
+            runs.verify(&shared.pool, &shared.options, &shared.progress)
+        });
+        if is_last {
+            break;
+        }
+    }
+    if walk.progress.is_cancelled() {
+        return Err(Error::new(ErrorKind::Busy, "the check was cancelled"));
+    }
+    accounting::check(pool, &mos, &mut tally);
+    Ok(report(&walk, tally))
+}
+
+/// `BRT_OBJECT_VDEV_PREFIX`: where the pool directory has the tables of cloned blocks.
+const BRT_PREFIX: &str = "com.fudosecurity:brt:vdev:";
+
+/// Why the space maps cannot be compared with the blocks, if they cannot.
+fn uncheckable_space(pool: &Pool, mos: &Objset) -> Option<&'static str> {
+    let has = |name| matches!(lists::directory(mos, name), Ok(Some(_)));
+    if has(pool_names::REMOVING) || has(pool_names::OBSOLETE_BPOBJ) {
+        return Some("a vdev was removed, or is being removed");
+    }
+    let used = pool
+        .tops
+        .iter()
+        .find(|top| !top.is_concrete && top.ms_count > 0);
+    used.map(|_| "a vdev is missing or was removed")
+}
+
+/// Counts what was freed and not given back.
+fn count_lists(walk: &Walk, mos: &Objset, tally: &mut Tally) {
+    let unread = |what: &str, error: &Error| Finding::NotChecked {
+        what: format!("{what}: {error}"),
+    };
+    for name in [pool_names::SYNC_BPOBJ, pool_names::FREE_BPOBJ] {
+        let mut bps = Vec::new();
+        let mut findings = Vec::new();
+        let result = lists::directory(mos, name).and_then(|object| match object {
+            Some(object) => {
+                lists::each_bp(mos, object, &mut |bp| bps.push(*bp), &mut findings, &|bp| {
+                    walk.pool.dsize(bp)
+                })
+            }
+            None => Ok(()),
+        });
+        tally.findings.append(&mut findings);
+        walk.count_deferred(&bps, tally);
+        if let Err(error) = result {
+            tally.findings.push(unread(name, &error));
+        }
+    }
+    let destroyed = lists::directory(mos, pool_names::BPTREE_OBJ)
+        .and_then(|object| object.map_or(Ok(Vec::new()), |o| lists::bptree_entries(mos, o)));
+    match destroyed {
+        Ok(entries) => {
+            for entry in entries {
+                let (min_txg, resume) = (entry.birth_txg.get(), Resume::new(&entry.bookmark));
+                walk.push_destroyed(&entry.bp, Txg(min_txg), resume, tally);
+            }
+        }
+        Err(error) => tally.findings.push(unread(pool_names::BPTREE_OBJ, &error)),
+    }
+    let livelists = lists::directory(mos, pool_names::DELETED_CLONES);
+    let count = livelists.and_then(|zap| zap.map_or(Ok(0), |z| zap::Zap::open(mos, z)?.count()));
+    if !matches!(count, Ok(0)) {
+        let what = "livelists of deleted clones".to_owned();
+        tally.findings.push(Finding::NotChecked { what });
+    }
+}
+
+fn run_threads(count: usize, tally: &mut Tally, work: impl Fn() -> Tally + Send + Sync + 'static) {
+    let work = Arc::new(work);
+    let threads: Vec<_> = (0..count.max(1))
+        .map(|i| {
+            let work = work.clone();
+            rt::spawn(&format!("check/{i}"), move || work())
+        })
+        .collect();
+    for thread in threads {
+        tally.add(thread.join());
+    }
+}
+
+fn report(walk: &Walk, tally: Tally) -> Report {
+    let mut report = Report {
+        stats: tally.stats,
+        findings: tally.findings,
+        progress: walk.progress.now(),
+        ..Report::default()
+    };
+    if let Some(space) = &walk.space {
+        report.allocated = space.by_vdev().collect();
+        report.checkpoint_bytes = space.checkpoint;
+        report.findings.extend(space.leaks());
+        let (found, allocated) = (report.found_bytes(), report.allocated_bytes());
+        if found != allocated {
+            report.findings.push(Finding::BlockSum { found, allocated });
+        }
+    }
+    report.findings.sort_by_cached_key(Finding::sort_key);
+    // A block with two bad copies is found by each of them.
+    report.findings.dedup();
+    report
+}

@@ -1,0 +1,425 @@
+//! Space as the space maps have it, and what the blocks leave of it.
+//!
+//! # What it is
+//! For each metaslab the segments that its space map leaves allocated, after the unflushed part of
+//! the log space maps. Every segment that a block occupies is then taken away (*claimed*): what
+//! cannot be taken was never allocated or is taken twice, what remains at the end is leaked.
+//!
+//! # Concurrency
+//! One lock per metaslab; claims come in sorted batches.
+//!
+//! # Source
+//! OpenZFS `cmd/zdb/zdb.c` (`zdb_leak_init`, `zdb_leak_fini`), `module/zfs/spa_log_spacemap.c`.
+
+use std::collections::BTreeMap;
+
+use base::{Context, Error, MetaslabId, ObjectId, Result, VdevId};
+use dmu::Objset;
+use metaslab::RangeTree;
+use phys::space_map::{MapType, SpaceMapEntry, SpaceMapRange, entries};
+use phys::{DvaPhys, ObjectType, Phys, SpaceMapPhys, pool_names};
+use zio::Bookmark;
+
+use crate::{Finding, TopVdev};
+
+/// How much of a space map is read at once; a multiple of every block size of one.
+const READ_BYTES: u64 = 1 << 20;
+/// More entries than this do not fit a space map object.
+const LENGTH_MAX: u64 = 1 << 48;
+
+/// A segment that a block occupies.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Claim {
+    pub(crate) dva: DvaPhys,
+    pub(crate) bookmark: Bookmark,
+    /// Whether the block may be found more than once (dedup, cloning).
+    pub(crate) may_be_shared: bool,
+}
+
+struct Metaslab {
+    /// Segments by start => end; not changed by claims.
+    allocated: RangeTree,
+    /// What no block has claimed yet.
+    left: RangeTree,
+}
+
+struct Vdev {
+    top: TopVdev,
+    metaslabs: Vec<rt::Mutex<Metaslab>>,
+}
+
+impl Vdev {
+    fn ms_size(&self) -> u64 {
+        1 << self.top.ms_shift
+    }
+
+    /// The metaslab that a segment lies in, if it lies in one.
+    fn locate(&self, offset: u64, size: u64) -> Option<usize> {
+        let end = offset.checked_add(size)?.checked_sub(1)?;
+        let at = offset >> self.top.ms_shift;
+        (end >> self.top.ms_shift == at && at < self.metaslabs.len() as u64).then_some(at as usize)
+    }
+}
+
+/// The space of all vdevs.
+pub(crate) struct Space {
+    vdevs: BTreeMap<VdevId, Vdev>,
+    /// Bytes that only a checkpoint refers to.
+    pub(crate) checkpoint: u64,
+}
+
+/// What a batch of claims came to.
+#[derive(Default)]
+pub(crate) struct Claimed {
+    pub(crate) findings: Vec<Finding>,
+    /// Segments that were claimed before and may be.
+    pub(crate) shared: u64,
+    pub(crate) shared_bytes: u64,
+}
+
+impl Space {
+    /// Reads all space maps.
+    pub(crate) fn load(mos: &Objset, tops: &[TopVdev], findings: &mut Vec<Finding>) -> Space {
+        let mut space = Space {
+            vdevs: BTreeMap::new(),
+            checkpoint: 0,
+        };
+        for top in tops.iter().filter(|top| top.is_concrete) {
+            let vdev = load_vdev(mos, top, findings);
+            space.vdevs.insert(top.id, vdev);
+        }
+        if let Err(error) = space.load_logs(mos) {
+            findings.push(Finding::NotChecked {
+                what: format!("log space maps: {error}"),
+            });
+        }
+        if let Err(error) = space.exclude_checkpoint(mos, tops) {
+            findings.push(Finding::NotChecked {
+                what: format!("space of the checkpoint: {error}"),
+            });
+        }
+        for vdev in space.vdevs.values() {
+            for metaslab in &vdev.metaslabs {
+                let mut metaslab = metaslab.lock();
+                metaslab.left = metaslab.allocated.clone();
+            }
+        }
+        space
+    }
+
+    /// Bytes that the space maps leave allocated.
+    pub(crate) fn allocated(&self) -> u64 {
+        self.by_vdev().map(|(_, allocated)| allocated).sum()
+    }
+
+    /// Bytes allocated of each vdev.
+    pub(crate) fn by_vdev(&self) -> impl Iterator<Item = (VdevId, u64)> + '_ {
+        self.vdevs.iter().map(|(id, vdev)| {
+            let spaces = vdev.metaslabs.iter().map(|m| m.lock().allocated.space());
+            (*id, spaces.sum())
+        })
+    }
+
+    fn load_logs(&mut self, mos: &Objset) -> Result<()> {
+        let Some(zap) = crate::lists::directory(mos, pool_names::LOG_SPACEMAP_ZAP)? else {
+            return Ok(());
+        };
+        let mut logs = BTreeMap::new();
+        for entry in &zap::Zap::open(mos, zap)? {
+            let entry = entry?;
+            logs.insert(entry.int_key()?, ObjectId(entry.first_integer));
+        }
+        if logs.is_empty() {
+            return Ok(());
+        }
+        let mut unflushed = BTreeMap::new();
+        for (id, vdev) in &self.vdevs {
+            unflushed.insert(*id, unflushed_txgs(mos, &vdev.top)?);
+        }
+        for (txg, object) in logs {
+            let shift = |id| self.vdevs.get(&id).map(|v| v.top.ashift);
+            for_each_entry(mos, object, &mut |range| {
+                let id = range.vdev.unwrap_or_default();
+                let Some(vdev) = self.vdevs.get(&id) else {
+                    // A vdev that was removed: its space is elsewhere by now.
+                    return Ok(());
+                };
+                let shift = shift(id).unwrap_or_default();
+                let (offset, size) = (scale(range.offset, shift)?, scale(range.run, shift)?);
+                let at = vdev
+                    .locate(offset, size)
+                    .ok_or_else(|| outside(offset, size))?;
+                let flushed = unflushed[&id].get(at).copied().unwrap_or_default();
+                if txg < flushed {
+                    return Ok(());
+                }
+                let mut metaslab = vdev.metaslabs[at].lock();
+                metaslab.apply(range.map_type, offset, size)
+            })
+            .within(|| format!("log space map {object} of txg {txg}"))?;
+        }
+        Ok(())
+    }
+
+    /// What was freed since the checkpoint is still marked as allocated, for its sake.
+    #[doc(alias = "zdb_leak_init_exclude_checkpoint")]
+    fn exclude_checkpoint(&mut self, mos: &Objset, tops: &[TopVdev]) -> Result<()> {
+        for top in tops {
+            let name = pool_names::VDEV_TOP_ZAP_POOL_CHECKPOINT_SM;
+            let Some(object) = top_zap_object(mos, top, name)? else {
+                continue;
+            };
+            let Some(vdev) = self.vdevs.get(&top.id) else {
+                continue;
+            };
+            let mut bytes = 0;
+            for_each_entry(mos, object, &mut |range| {
+                let offset = scale(range.offset, top.ashift)?;
+                let size = scale(range.run, top.ashift)?;
+                let at = vdev
+                    .locate(offset, size)
+                    .ok_or_else(|| outside(offset, size))?;
+                bytes += size;
+                vdev.metaslabs[at].lock().apply(MapType::Free, offset, size)
+            })?;
+            self.checkpoint += bytes;
+        }
+        Ok(())
+    }
+
+    /// Takes the segments of blocks away.
+    pub(crate) fn claim(&self, claims: &mut Vec<Claim>) -> Claimed {
+        claims.sort_unstable_by_key(|c| (c.dva.vdev(), c.dva.offset()));
+        let mut claimed = Claimed::default();
+        for claim in claims.drain(..) {
+            self.claim_one(&claim, &mut claimed);
+        }
+        claimed
+    }
+
+    fn claim_one(&self, claim: &Claim, claimed: &mut Claimed) {
+        let Claim { dva, bookmark, .. } = *claim;
+        let (offset, size) = (dva.offset(), dva.asize());
+        let Some(vdev) = self.vdevs.get(&dva.vdev()) else {
+            claimed.findings.push(Finding::OutOfRange { bookmark, dva });
+            return;
+        };
+        let Some(at) = vdev.locate(offset, size) else {
+            claimed.findings.push(Finding::OutOfRange { bookmark, dva });
+            return;
+        };
+        let mut metaslab = vdev.metaslabs[at].lock();
+        if metaslab.left.try_remove(offset, size) {
+            return;
+        }
+        if !metaslab.allocated.contains(offset, size) {
+            claimed
+                .findings
+                .push(Finding::NotAllocated { bookmark, dva });
+        } else if claim.may_be_shared && !metaslab.left.overlaps(offset, size) {
+            claimed.shared += 1;
+            claimed.shared_bytes += size;
+        } else {
+            claimed
+                .findings
+                .push(Finding::AllocatedTwice { bookmark, dva });
+        }
+        metaslab.left.clear_range(offset, size);
+    }
+
+    /// Whether two segments are in one metaslab of one vdev.
+    pub(crate) fn same_metaslab(tops: &[TopVdev], a: &DvaPhys, b: &DvaPhys) -> bool {
+        let shift = tops.iter().find(|t| t.id == a.vdev()).map(|t| t.ms_shift);
+        let shift = shift.unwrap_or(63);
+        a.vdev() == b.vdev() && a.offset() >> shift == b.offset() >> shift
+    }
+
+    /// What nobody claimed.
+    #[doc(alias = "zdb_leak_fini")]
+    pub(crate) fn leaks(&self) -> Vec<Finding> {
+        let mut leaks = Vec::new();
+        for (id, vdev) in &self.vdevs {
+            for metaslab in &vdev.metaslabs {
+                let metaslab = metaslab.lock();
+                leaks.extend(metaslab.left.iter().map(|(offset, size)| Finding::Leak {
+                    vdev: *id,
+                    offset,
+                    size,
+                }));
+            }
+        }
+        leaks
+    }
+}
+
+impl Metaslab {
+    fn new() -> Self {
+        Metaslab {
+            allocated: RangeTree::new(),
+            left: RangeTree::new(),
+        }
+    }
+
+    fn apply(&mut self, kind: MapType, offset: u64, size: u64) -> Result<()> {
+        let done = match kind {
+            MapType::Alloc => self.allocated.try_add(offset, size),
+            MapType::Free => self.allocated.try_remove(offset, size),
+        };
+        if done {
+            return Ok(());
+        }
+        Err(Error::corrupt(format!(
+            "{kind:?} of {offset:#x}+{size:#x} twice"
+        )))
+    }
+}
+
+fn outside(offset: u64, size: u64) -> Error {
+    Error::corrupt(format!("segment {offset:#x}+{size:#x} is in no metaslab"))
+}
+
+fn scale(units: u64, shift: u32) -> Result<u64> {
+    let scaled = units.checked_mul(1 << shift);
+    scaled.ok_or_else(|| Error::corrupt(format!("{units} units of {} bytes", 1u64 << shift)))
+}
+
+fn load_vdev(mos: &Objset, top: &TopVdev, findings: &mut Vec<Finding>) -> Vdev {
+    let mut vdev = Vdev {
+        top: *top,
+        metaslabs: Vec::new(),
+    };
+    vdev.metaslabs = (0..top.ms_count)
+        .map(|_| rt::Mutex::new(Metaslab::new()))
+        .collect();
+    let objects = match metaslab_array(mos, top) {
+        Ok(objects) => objects,
+        Err(error) => {
+            findings.push(Finding::BadSpaceMap {
+                vdev: top.id,
+                metaslab: MetaslabId(0),
+                what: format!("metaslab array: {error}"),
+            });
+            return vdev;
+        }
+    };
+    for (at, object) in objects
+        .iter()
+        .enumerate()
+        .filter(|(_, object)| object.0 != 0)
+    {
+        let metaslab = MetaslabId(at as u64);
+        let mut loaded = Metaslab::new();
+        match load_map(mos, *object, &vdev, at, &mut loaded) {
+            Ok(recorded) => {
+                let counted = loaded.allocated.space();
+                if i64::try_from(counted) != Ok(recorded) {
+                    findings.push(Finding::SpaceMapSum {
+                        vdev: top.id,
+                        metaslab,
+                        recorded,
+                        counted,
+                    });
+                }
+            }
+            Err(error) => {
+                findings.push(Finding::BadSpaceMap {
+                    vdev: top.id,
+                    metaslab,
+                    what: error.to_string(),
+                });
+            }
+        }
+        vdev.metaslabs[at] = rt::Mutex::new(loaded);
+    }
+    vdev
+}
+
+/// Answers smp_alloc.
+fn load_map(
+    mos: &Objset,
+    object: ObjectId,
+    vdev: &Vdev,
+    at: usize,
+    metaslab: &mut Metaslab,
+) -> Result<i64> {
+    let (ms_size, shift) = (vdev.ms_size(), vdev.top.ashift);
+    let start = at as u64 * ms_size;
+    let phys = for_each_entry(mos, object, &mut |range| {
+        let (offset, size) = (scale(range.offset, shift)?, scale(range.run, shift)?);
+        if size > ms_size || offset > ms_size - size {
+            return Err(outside(offset, size));
+        }
+        metaslab.apply(range.map_type, start + offset, size)
+    })?;
+    Ok(phys.alloc.get())
+}
+
+fn metaslab_array(mos: &Objset, top: &TopVdev) -> Result<Vec<ObjectId>> {
+    let words = read_words(mos, top.metaslab_array, top.ms_count)?;
+    Ok(words.into_iter().map(ObjectId).collect())
+}
+
+fn read_words(mos: &Objset, object: ObjectId, count: u64) -> Result<Vec<u64>> {
+    let dnode = mos.hold(object)?;
+    let mut bytes = vec![0; usize::try_from(count * 8).unwrap_or_default()];
+    dnode.read(0, &mut bytes)?;
+    let (words, _) = bytes.as_chunks::<8>();
+    Ok(words.iter().map(|w| u64::from_le_bytes(*w)).collect())
+}
+
+fn top_zap_object(mos: &Objset, top: &TopVdev, name: &str) -> Result<Option<ObjectId>> {
+    let Some(zap) = top.top_zap else {
+        return Ok(None);
+    };
+    Ok(zap::Zap::open(mos, zap)?.lookup_u64(name)?.map(ObjectId))
+}
+
+/// For each metaslab, from which txg on the logs have what its space map has not.
+fn unflushed_txgs(mos: &Objset, top: &TopVdev) -> Result<Vec<u64>> {
+    let name = pool_names::VDEV_TOP_ZAP_MS_UNFLUSHED_PHYS_TXGS;
+    match top_zap_object(mos, top, name)? {
+        Some(object) => read_words(mos, object, top.ms_count),
+        None => Ok(Vec::new()),
+    }
+}
+
+/// Reads the entries of a space map object in order; answers its header.
+fn for_each_entry(
+    mos: &Objset,
+    object: ObjectId,
+    each: &mut dyn FnMut(&SpaceMapRange) -> Result<()>,
+) -> Result<SpaceMapPhys> {
+    let dnode = mos.hold(object)?;
+    if dnode.type_() != ObjectType::SPACE_MAP {
+        let what = format!("object {object} is of type {}", dnode.type_());
+        return Err(Error::corrupt(what));
+    }
+    let mut header = [0; SpaceMapPhys::SIZE];
+    let bonus = dnode.bonus();
+    let len = bonus.len().min(header.len());
+    header[..len].copy_from_slice(&bonus[..len]);
+    let phys = SpaceMapPhys::read(&header)?;
+    let length = phys.length.get();
+    if !length.is_multiple_of(8) || length > LENGTH_MAX {
+        return Err(Error::corrupt(format!("smp_length is {length}")));
+    }
+    let covered = (dnode.maxblkid().0 + 1).saturating_mul(dnode.blksz());
+    if length > covered {
+        return Err(Error::corrupt(format!(
+            "smp_length is {length} of {covered}"
+        )));
+    }
+    let mut offset = 0;
+    while offset < length {
+        let mut bytes = vec![0; READ_BYTES.min(length - offset) as usize];
+        dnode.read(offset, &mut bytes)?;
+        dnode.prefetch(offset + READ_BYTES, READ_BYTES);
+        for entry in entries(&bytes) {
+            if let SpaceMapEntry::Range(range) = entry? {
+                each(&range)?;
+            }
+        }
+        offset += bytes.len() as u64;
+    }
+    Ok(phys)
+}

@@ -1,0 +1,169 @@
+//! Counting blocks, as `zdb -b` does.
+
+use std::collections::BTreeMap;
+
+use base::highbit;
+use phys::{BlkPtrPhys, ObjectType};
+
+/// What a block belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum BlockKind {
+    /// A classic object type (`DMU_OT_*`), raw.
+    Type(u8),
+    /// Freed, but not yet given back.
+    DeferredFree,
+    /// A "new" object type (`DMU_OTN_*`).
+    Other,
+}
+
+impl BlockKind {
+    /// Of a block that is in use.
+    #[must_use]
+    pub fn of(bp: &BlkPtrPhys) -> Self {
+        let raw = bp.object_type();
+        if raw & ObjectType::NEWTYPE != 0 {
+            BlockKind::Other
+        } else {
+            BlockKind::Type(raw)
+        }
+    }
+}
+
+/// Sums over some blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TypeStats {
+    /// Block pointers, embedded ones included.
+    pub count: u64,
+    /// Bytes before compression.
+    pub lsize: u64,
+    /// Bytes after compression.
+    pub psize: u64,
+    /// Bytes allocated.
+    pub asize: u64,
+    /// Gang DVAs.
+    pub gangs: u64,
+    /// Blocks with two copies on one vdev.
+    pub ditto_same_vdev: u64,
+    /// Blocks with two copies in one metaslab.
+    pub ditto_same_metaslab: u64,
+}
+
+impl TypeStats {
+    fn add(&mut self, other: &TypeStats) {
+        self.count += other.count;
+        self.lsize += other.lsize;
+        self.psize += other.psize;
+        self.asize += other.asize;
+        self.gangs += other.gangs;
+        self.ditto_same_vdev += other.ditto_same_vdev;
+        self.ditto_same_metaslab += other.ditto_same_metaslab;
+    }
+}
+
+/// Blocks up to a size, but larger than half of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bin {
+    /// How many.
+    pub count: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// Bins by log2 of their upper limit, up to 32 MiB (a block of 16 MiB with parity).
+pub type SizeHistogram = [Bin; 28];
+
+/// Everything counted about the blocks of a pool.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BlockStats {
+    /// By kind and level.
+    pub by_kind: BTreeMap<(BlockKind, u8), TypeStats>,
+    /// Embedded blocks by `BP_EMBEDDED_TYPE_*`.
+    pub embedded: [u64; 3],
+    /// By psize; embedded blocks are in no histogram.
+    pub psize_histogram: SizeHistogram,
+    /// By lsize.
+    pub lsize_histogram: SizeHistogram,
+    /// By asize.
+    pub asize_histogram: SizeHistogram,
+    /// Blocks met again through dedup or cloning.
+    pub shared_count: u64,
+    /// Their bytes, counted in `by_kind` but allocated only once.
+    pub shared_asize: u64,
+}
+
+/// How the copies of a block lie to each other.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Ditto {
+    pub(crate) same_vdev: bool,
+    pub(crate) same_metaslab: bool,
+}
+
+impl BlockStats {
+    /// All blocks.
+    #[must_use]
+    pub fn total(&self) -> TypeStats {
+        let mut total = TypeStats::default();
+        self.by_kind.values().for_each(|stats| total.add(stats));
+        total
+    }
+
+    /// All levels of one kind.
+    #[must_use]
+    pub fn of_kind(&self, kind: BlockKind) -> TypeStats {
+        let mut total = TypeStats::default();
+        let levels = self.by_kind.range((kind, 0)..=(kind, u8::MAX));
+        levels.for_each(|(_, stats)| total.add(stats));
+        total
+    }
+
+    pub(crate) fn count(&mut self, kind: BlockKind, bp: &BlkPtrPhys, ditto: Ditto) {
+        let (lsize, psize, asize) = (bp.lsize(), bp.psize(), bp.asize());
+        let stats = self.by_kind.entry((kind, bp.level())).or_default();
+        stats.add(&TypeStats {
+            count: 1,
+            lsize,
+            psize,
+            asize,
+            gangs: bp.dvas().filter(phys::DvaPhys::is_gang).count() as u64,
+            ditto_same_vdev: u64::from(ditto.same_vdev),
+            ditto_same_metaslab: u64::from(ditto.same_metaslab),
+        });
+        if bp.is_embedded() {
+            if let Some(count) = self.embedded.get_mut(usize::from(bp.embedded_type())) {
+                *count += 1;
+            }
+            return;
+        }
+        bin(&mut self.psize_histogram, psize);
+        bin(&mut self.lsize_histogram, lsize);
+        bin(&mut self.asize_histogram, asize);
+    }
+
+    pub(crate) fn add(&mut self, other: &BlockStats) {
+        for (key, stats) in &other.by_kind {
+            self.by_kind.entry(*key).or_default().add(stats);
+        }
+        for (to, from) in self.embedded.iter_mut().zip(other.embedded) {
+            *to += from;
+        }
+        add_histogram(&mut self.psize_histogram, &other.psize_histogram);
+        add_histogram(&mut self.lsize_histogram, &other.lsize_histogram);
+        add_histogram(&mut self.asize_histogram, &other.asize_histogram);
+        self.shared_count += other.shared_count;
+        self.shared_asize += other.shared_asize;
+    }
+}
+
+fn bin(histogram: &mut SizeHistogram, size: u64) {
+    let at = highbit(size.saturating_sub(1)) as usize;
+    let bin = &mut histogram[at.min(histogram.len() - 1)];
+    bin.count += 1;
+    bin.bytes += size;
+}
+
+fn add_histogram(to: &mut SizeHistogram, from: &SizeHistogram) {
+    for (to, from) in to.iter_mut().zip(from) {
+        to.count += from.count;
+        to.bytes += from.bytes;
+    }
+}
