@@ -226,6 +226,7 @@ impl Deadlist {
     /// What the MOS gives.
     #[doc(alias = "dsl_deadlist_add_key")]
     pub fn add_key(&mut self, mintxg: u64, tx: &Tx) -> Result<()> {
+        self.load()?;
         let list = Bpobj::alloc_empty(&self.mos, tx)?;
         self.mos.zap_int_add(self.object(), mintxg, list.0, tx)?;
         let before = self.load()?.insert(mintxg, list);

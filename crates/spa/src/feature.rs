@@ -208,11 +208,25 @@ mod tests {
     #[test]
     fn names_are_unique_and_dependencies_exist() {
         for (i, f) in FEATURES.iter().enumerate() {
-            assert_eq!(FEATURES.iter().position(|g| g.guid == f.guid), Some(i), "{}", f.guid);
-            assert_eq!(FEATURES.iter().position(|g| g.name == f.name), Some(i), "{}", f.name);
+            assert_eq!(
+                FEATURES.iter().position(|g| g.guid == f.guid),
+                Some(i),
+                "{}",
+                f.guid
+            );
+            assert_eq!(
+                FEATURES.iter().position(|g| g.name == f.name),
+                Some(i),
+                "{}",
+                f.name
+            );
             for d in f.depends {
                 let d = by_name(d).unwrap_or_else(|| panic!("{} needs unknown {d}", f.name));
-                assert!(f.support != Support::Kept || d.support == Support::Kept, "{}", f.name);
+                assert!(
+                    f.support != Support::Kept || d.support == Support::Kept,
+                    "{}",
+                    f.name
+                );
             }
         }
     }

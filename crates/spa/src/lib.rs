@@ -1,1 +1,36 @@
-//! The pool: import, export, txg sync, features, history
+//! The pool: create, import, export, txg sync, features, properties, history.
+//!
+//! # What it is
+//! [`Spa`] is an open pool; everything below it (vdevs, pipeline, allocator, MOS, data sets) hangs
+//! together here. What happens when: [`create`](Spa::create) builds the first txg by hand,
+//! [`import`](Spa::import) finds the last good one, `sync.rs` writes each txg in between, `config.rs`
+//! says what labels and MOS hold.
+//!
+//! # Source
+//! OpenZFS `module/zfs/spa.c`, `spa_config.c`, `spa_history.c`, `zfeature.c`.
+
+mod cachefile;
+mod config;
+mod core;
+mod create;
+pub mod directory;
+pub mod feature;
+mod features;
+mod history;
+mod host;
+mod load;
+mod props;
+mod spa;
+mod space_maps;
+mod sync;
+
+pub use cachefile::CacheFile;
+pub use config::read_packed;
+pub use create::{CreateOptions, VdevSpec};
+pub use features::{Features, Obstacle};
+pub use history::{History, Record};
+pub use host::Host;
+pub use load::{ImportOptions, device_paths};
+pub use props::{PoolProps, PropValue};
+pub use spa::{Settings, Spa};
+pub use space_maps::SpaceMaps;

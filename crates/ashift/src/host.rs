@@ -1,0 +1,130 @@
+//! Pools on this host: which are imported, and opening them for one command.
+//!
+//! # What it is
+//! There is no daemon. A pool that was created or imported stands in the cachefile below the state
+//! folder; every command opens it, acts, syncs and closes it. While it is open its devices are
+//! locked, and so is its name: a second command gets a clear error.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use base::{Context, Error, ErrorKind, Result};
+use nvpair::NvList;
+use rustix::fs::{FlockOperation, flock};
+use spa::{CacheFile, Host as HostId, ImportOptions, Settings, Spa};
+
+/// How a command wants a pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Only to look.
+    Read,
+    /// To change something.
+    Write,
+}
+
+/// The pools of this host.
+#[derive(Debug)]
+pub struct Host {
+    state: PathBuf,
+    cache: CacheFile,
+}
+
+/// A pool that is open for one command, with its lock.
+pub struct OpenPool {
+    spa: Spa,
+    _lock: File,
+}
+
+impl std::ops::Deref for OpenPool {
+    type Target = Spa;
+    fn deref(&self) -> &Spa {
+        &self.spa
+    }
+}
+
+impl Host {
+    /// The host whose state is in `$ASHIFT_STATE`, `$XDG_STATE_HOME/ashift` or
+    /// `~/.local/state/ashift`.
+    pub fn here() -> Host {
+        let var = |name| {
+            std::env::var_os(name)
+                .filter(|v| !v.is_empty())
+                .map(PathBuf::from)
+        };
+        let state = var("ASHIFT_STATE")
+            .or_else(|| var("XDG_STATE_HOME").map(|d| d.join("ashift")))
+            .or_else(|| var("HOME").map(|d| d.join(".local/state/ashift")))
+            .unwrap_or_else(|| PathBuf::from("/var/lib/ashift"));
+        Host {
+            cache: CacheFile::new(state.join("zpool.cache")),
+            state,
+        }
+    }
+
+    /// The cachefile.
+    pub fn cache(&self) -> &CacheFile {
+        &self.cache
+    }
+
+    /// Who this host is in labels.
+    pub fn id(&self) -> Result<HostId> {
+        HostId::find(&self.state)
+    }
+
+    /// Settings for an open pool: `ASHIFT_ARC_BYTES` bounds its cache.
+    pub fn settings(&self) -> Result<Settings> {
+        let mut settings = Settings::default();
+        if let Some(text) = std::env::var_os("ASHIFT_ARC_BYTES") {
+            let bytes = text.to_str().and_then(|t| t.parse().ok());
+            settings.arc_bytes =
+                bytes.ok_or_else(|| Error::invalid("ASHIFT_ARC_BYTES is not a number"))?;
+        }
+        Ok(settings)
+    }
+
+    /// Names and configs of the imported pools.
+    pub fn pools(&self) -> Result<Vec<(String, NvList)>> {
+        self.cache.pools()
+    }
+
+    /// Locks a pool's name: exclusively for whoever writes.
+    pub fn lock(&self, pool: &str, access: Access) -> Result<File> {
+        let folder = self.state.join("locks");
+        let path = folder.join(format!("{pool}.lock"));
+        let within = |e: std::io::Error| Error::from(e).within(path.display());
+        fs::create_dir_all(&folder).map_err(within)?;
+        let options = fs::OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&path);
+        let file = options.map_err(within)?;
+        let operation = match access {
+            Access::Read => FlockOperation::NonBlockingLockShared,
+            Access::Write => FlockOperation::NonBlockingLockExclusive,
+        };
+        flock(&file, operation).map_err(|_| {
+            let text = format!("pool '{pool}' is in use by another command; wait for it to end");
+            Error::new(ErrorKind::Busy, text)
+        })?;
+        Ok(file)
+    }
+
+    /// Opens an imported pool.
+    pub fn open(&self, pool: &str, access: Access) -> Result<OpenPool> {
+        let config = self.cache.find(pool)?.ok_or_else(|| {
+            let text = format!("cannot open '{pool}': no such pool");
+            Error::new(ErrorKind::NotFound, text)
+        })?;
+        let lock = self.lock(pool, access)?;
+        let mut options = ImportOptions::from_config(&config, self.id()?, self.settings()?)?;
+        options.readonly = access == Access::Read;
+        let spa = Spa::import(options).within(|| format!("cannot open '{pool}'"))?;
+        Ok(OpenPool { spa, _lock: lock })
+    }
+
+    /// The folder of this host's state.
+    pub fn state(&self) -> &Path {
+        &self.state
+    }
+}

@@ -1,0 +1,30 @@
+//! What is said on stderr, and the progress bar.
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// Says what went wrong and gives the exit code.
+pub fn fail(program: &str, code: u8, text: &str) -> ExitCode {
+    eprintln!("{program}: {text}");
+    ExitCode::from(code)
+}
+
+/// A bar on stderr for work that may take longer than a second; silent when stderr is no terminal.
+/// `unit_bytes`: the position counts bytes, not things.
+pub fn progress(total: Option<u64>, unit_bytes: bool) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = total.map_or_else(ProgressBar::new_spinner, ProgressBar::new);
+    bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(10));
+    let style = match (total.is_some(), unit_bytes) {
+        (true, true) => "{bar:30} {bytes}/{total_bytes} {bytes_per_sec} {eta} {wide_msg}",
+        (true, false) => "{bar:30} {pos}/{len} {eta} {wide_msg}",
+        (false, true) => "{spinner} {bytes} {bytes_per_sec} {wide_msg}",
+        (false, false) => "{spinner} {pos} {wide_msg}",
+    };
+    bar.set_style(ProgressStyle::with_template(style).expect("the template is right"));
+    bar
+}

@@ -1,0 +1,226 @@
+//! What the layers above the pipeline need of the pool while it syncs: frees, features, space.
+//!
+//! # What it is
+//! [`Core`] is the part of a pool that data sets call back into ([`dsl::PoolEnv`]). It decides
+//! what happens to a freed block: in the first pass of a sync it is freed at once; later passes
+//! write space maps, and freeing at once would dirty them again, so the block goes to the
+//! *deferred* list (`sync_bplist`), which the next txg's first pass works off.
+//!
+//! # Source
+//! OpenZFS `module/zfs/spa.c` (`spa_sync_frees`, `spa_sync_deferred_frees`), `module/zfs/zio.c`
+//! (`zio_free`).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use base::{Result, SPA_MINBLOCKSHIFT, SPA_OLD_MAXBLOCKSIZE, Txg, VdevId};
+use dmu::Tx;
+use dsl::{Bpobj, HistoryEvent, PoolEnv};
+use metaslab::Metaslabs;
+use nvpair::NvList;
+use phys::blkptr::BlkPtrPhys;
+use rt::{Mutex, RwLock};
+use vdev::VdevTree;
+use zio::{BlockStore, VdevOps};
+
+use crate::features::Features;
+use crate::history::History;
+
+/// `zfs_sync_pass_deferred_free`: from this pass on frees wait for the next txg.
+const DEFERRED_FREE_PASS: u32 = 2;
+
+/// Callbacks of the pool for those above the pipeline.
+pub struct Core {
+    pub(crate) store: Arc<dyn BlockStore>,
+    pub(crate) space: Arc<Metaslabs>,
+    tree: Arc<VdevTree>,
+    parts: RwLock<Parts>,
+    pass: AtomicU32,
+    frees: Mutex<Vec<BlkPtrPhys>>,
+    /// Set while the first txg is built: nothing is logged then.
+    is_initializing: std::sync::atomic::AtomicBool,
+    host_name: String,
+    deferred_bytes: AtomicU64,
+}
+
+/// What lives in the MOS. The MOS refers to the core, so these are let go when the pool closes.
+#[derive(Default)]
+struct Parts {
+    features: Option<Arc<Features>>,
+    history: Option<Arc<History>>,
+    deferred: Option<Arc<Bpobj>>,
+}
+
+impl Core {
+    pub(crate) fn new(
+        store: Arc<dyn BlockStore>,
+        space: Arc<Metaslabs>,
+        tree: Arc<VdevTree>,
+        host_name: String,
+    ) -> Arc<Core> {
+        Arc::new(Core {
+            store,
+            space,
+            tree,
+            parts: RwLock::default(),
+            pass: AtomicU32::new(0),
+            frees: Mutex::new(Vec::new()),
+            is_initializing: std::sync::atomic::AtomicBool::new(false),
+            host_name,
+            deferred_bytes: AtomicU64::new(0),
+        })
+    }
+
+    pub(crate) fn set_features(&self, features: Arc<Features>) {
+        self.parts.write().features = Some(features);
+    }
+
+    pub(crate) fn set_history(&self, history: History) {
+        self.parts.write().history = Some(Arc::new(history));
+    }
+
+    pub(crate) fn set_deferred(&self, deferred: Bpobj) {
+        self.parts.write().deferred = Some(Arc::new(deferred));
+    }
+
+    pub(crate) fn set_initializing(&self, is_initializing: bool) {
+        self.is_initializing
+            .store(is_initializing, Ordering::Relaxed);
+    }
+
+    pub(crate) fn features(&self) -> Arc<Features> {
+        let features = self.parts.read().features.clone();
+        features.expect("features are read before anything asks for them")
+    }
+
+    pub(crate) fn history(&self) -> Option<Arc<History>> {
+        self.parts.read().history.clone()
+    }
+
+    fn deferred_list(&self) -> Option<Arc<Bpobj>> {
+        self.parts.read().deferred.clone()
+    }
+
+    /// Lets go what refers to the MOS.
+    pub(crate) fn close(&self) {
+        *self.parts.write() = Parts::default();
+    }
+
+    /// `vdev_deflate_ratio`: what 512 allocated bytes are worth in blocks of 128 KiB.
+    fn deflate_ratio(&self, vdev: VdevId) -> u64 {
+        let asize = self.tree.psize_to_asize(vdev, SPA_OLD_MAXBLOCKSIZE);
+        SPA_OLD_MAXBLOCKSIZE / (asize >> SPA_MINBLOCKSHIFT)
+    }
+
+    /// Begins a pass of the sync; 0 when no sync is running.
+    pub(crate) fn set_pass(&self, pass: u32) {
+        self.pass.store(pass, Ordering::Relaxed);
+    }
+
+    /// Puts what was freed since the last call on the deferred list. At the end of a pass.
+    pub(crate) fn sync_frees(&self, tx: &Tx) -> Result<()> {
+        let frees = std::mem::take(&mut *self.frees.lock());
+        if frees.is_empty() {
+            return Ok(());
+        }
+        let deferred = self
+            .deferred_list()
+            .expect("a pool that syncs has its deferred list");
+        deferred.enqueue(&frees, false, tx)?;
+        self.note_deferred(&deferred)
+    }
+
+    /// Frees what the last txg deferred. In the first pass, after everything else.
+    pub(crate) fn sync_deferred(&self, tx: &Tx) -> Result<()> {
+        let Some(deferred) = self.deferred_list() else {
+            return Ok(());
+        };
+        if deferred.is_empty() {
+            return Ok(());
+        }
+        deferred.drain(tx, &mut |bp, _| {
+            self.store.free(tx.txg(), bp);
+            Ok(dsl::Progress::Continue)
+        })?;
+        self.note_deferred(&deferred)
+    }
+
+    fn note_deferred(&self, deferred: &Bpobj) -> Result<()> {
+        self.deferred_bytes
+            .store(deferred.space()?.used.max(0) as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Appends a record to the history. In syncing context.
+    pub(crate) fn log(&self, mut record: NvList, is_command: bool, tx: &Tx) -> Result<()> {
+        let Some(history) = self.history() else {
+            return Ok(());
+        };
+        record.add("history_hostname", &*self.host_name);
+        history.append(&record, is_command, tx)
+    }
+}
+
+impl PoolEnv for Core {
+    fn dsize(&self, bp: &BlkPtrPhys) -> u64 {
+        bp.dvas()
+            .map(|dva| (dva.asize() >> SPA_MINBLOCKSHIFT) * self.deflate_ratio(dva.vdev()))
+            .sum()
+    }
+
+    fn free(&self, txg: Txg, bp: &BlkPtrPhys) {
+        let pass = self.pass.load(Ordering::Relaxed);
+        if pass < DEFERRED_FREE_PASS {
+            self.store.free(txg, bp);
+        } else if bp.ndvas() > 0 {
+            self.frees.lock().push(*bp);
+        }
+    }
+
+    fn free_sync(&self, txg: Txg, bp: &BlkPtrPhys) {
+        self.store.free(txg, bp);
+    }
+
+    fn feature_is_enabled(&self, guid: &str) -> bool {
+        self.features().count(guid).is_some()
+    }
+
+    fn feature_is_active(&self, guid: &str) -> bool {
+        self.features().count(guid).is_some_and(|count| count > 0)
+    }
+
+    fn feature_incr(&self, guid: &str, tx: &Tx) -> Result<()> {
+        self.features().adjust(guid, 1, tx)
+    }
+
+    fn feature_decr(&self, guid: &str, tx: &Tx) -> Result<()> {
+        self.features().adjust(guid, -1, tx)
+    }
+
+    fn dspace(&self) -> u64 {
+        self.space.evaluate().dspace
+    }
+
+    fn held_back(&self) -> u64 {
+        self.deferred_bytes.load(Ordering::Relaxed)
+    }
+
+    fn deferred(&self) -> u64 {
+        self.space.evaluate().ddeferred
+    }
+
+    fn log_history(&self, event: &HistoryEvent<'_>, tx: &Tx) {
+        if self.is_initializing.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut record = NvList::new();
+        record.add("history_internal_str", event.message);
+        record.add("history_internal_name", event.operation);
+        record.add("history_txg", tx.txg().0);
+        record.add("history_time", rt::wall_clock().secs);
+        record.add("history_dsname", event.dataset);
+        record.add("history_dsid", event.object);
+        // A record that cannot be written is lost; the change it tells of is not.
+        let _ = self.log(record, false, tx);
+    }
+}

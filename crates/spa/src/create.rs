@@ -1,0 +1,345 @@
+//! Making a pool.
+//!
+//! # What it is
+//! The first txg, [`Txg::INITIAL`], is built by hand: MOS, pool directory, features, data set tree,
+//! root data set, history, config object, deferred list, salt, space map arrays. Then the txg
+//! machine starts and syncs it like any other.
+//!
+//! # Crash argument
+//! Until the first uberblock is written the devices hold labels of no importable pool; a
+//! crash before that leaves nothing that could be mistaken for one.
+//!
+//! # Source
+//! OpenZFS `module/zfs/spa.c` (`spa_create`), `module/zfs/dsl_pool.c` (`dsl_pool_create`).
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+use base::{Context, Error, ErrorKind, Guid, ObjectId, ObjsetId, Result, Txg, VdevId};
+use dmu::{NewObject, Objset, ObjsetProps, Tx, TxGroups};
+use dsl::{Bpobj, DslPool, Mos, MosAccounting, PoolEnv, PoolParts};
+use geom::Provider;
+use metaslab::{Metaslabs, MetaslabsOptions, VdevGeometry};
+use nvpair::NvList;
+use phys::ObjectType;
+use phys::ObjsetType;
+use phys::label::{ASHIFT_MAX, ASHIFT_MIN, SPA_MINDEVSIZE, allocatable_size};
+use phys::uberblock::UberblockPhys;
+use rt::Mutex;
+use vdev::{AllocBias, PoolState, Vdev, VdevConfig, VdevKind, VdevTree};
+use zio::{AllocClass, BlockStore, LogStore, Pipeline, PipelineSettings};
+
+use crate::core::Core;
+use crate::directory;
+use crate::feature::Feature;
+use crate::features::Features;
+use crate::history::History;
+use crate::host::Host;
+use crate::props::{PoolProps, PropValue};
+use crate::spa::{Inner, Settings, Spa, State};
+use crate::space_maps::SpaceMaps;
+
+/// Bytes of the salt for keyed checksums.
+const SALT_BYTES: usize = 32;
+/// `SPA_CONFIG_BLOCKSIZE`
+const CONFIG_BLOCK_BYTES: u64 = 1 << 14;
+
+/// A device or a group of devices that a pool is to be made of.
+pub struct VdevSpec {
+    /// What it is.
+    pub kind: VdevKind,
+    /// The device, for a leaf: its path as it is to stand in labels, and the open provider.
+    pub device: Option<(String, Arc<dyn Provider>)>,
+    /// The devices of a group.
+    pub children: Vec<VdevSpec>,
+    /// What a top-level vdev is reserved for.
+    pub bias: AllocBias,
+}
+
+/// What a pool is to be like.
+pub struct CreateOptions {
+    /// Its name, checked by the caller.
+    pub name: String,
+    /// Its top-level vdevs.
+    pub vdevs: Vec<VdevSpec>,
+    /// `-o ashift`: 0 takes that of each device's physical sector.
+    pub ashift: u32,
+    /// Features to enable.
+    pub features: Vec<&'static Feature>,
+    /// `-o`: the pool's own properties that differ from their defaults.
+    pub props: Vec<(String, PropValue)>,
+    /// `-o comment`, `-o compatibility`
+    pub comment: Option<String>,
+    /// See `comment`.
+    pub compatibility: Option<String>,
+    /// `-O`: properties of the root data set.
+    pub fs_props: Vec<(String, dsl::PropValue)>,
+    /// Makes the file system in the root data set's objset.
+    pub init_root: dsl::ObjsetInit,
+    /// The command line for the history.
+    pub command: String,
+    /// Who makes it.
+    pub host: Host,
+    /// How it is run.
+    pub settings: Settings,
+}
+
+impl Spa {
+    /// Makes a pool on devices whose content is lost, and leaves it open.
+    ///
+    /// # Errors
+    /// `InvalidInput` for an ashift out of range or a device too small; whatever writing gives.
+    #[doc(alias = "spa_create")]
+    pub fn create(options: CreateOptions) -> Result<Spa> {
+        let txg = Txg::INITIAL;
+        let tx = Tx::syncing(txg);
+        let guid = Guid(nonzero_random());
+        let tops = build_tops(&options.vdevs, options.ashift, txg)?;
+        let root = Vdev::new(
+            VdevKind::Root,
+            guid,
+            VdevConfig {
+                create_txg: txg.0,
+                ..VdevConfig::default()
+            },
+            tops,
+        );
+        let tree = VdevTree::new(root);
+
+        let space = Arc::new(Metaslabs::new(
+            tree.clone(),
+            MetaslabsOptions { spacemap_v2: true },
+        ));
+        let mut salt = [0; SALT_BYTES];
+        rt::fill_random(&mut salt);
+        let hole_birth = options.features.iter().any(|f| f.name == "hole_birth");
+        let settings = PipelineSettings {
+            salt,
+            hole_birth,
+            ..PipelineSettings::default()
+        };
+        let pipeline = Arc::new(Pipeline::new(tree.clone(), space.clone(), settings));
+        let cache = Arc::new(arc::Arc::new(
+            pipeline.clone() as Arc<dyn LogStore>,
+            options.settings.arc_settings(),
+        ));
+        let store: Arc<dyn LogStore> = cache.clone();
+        let core = Core::new(
+            store.clone(),
+            space.clone(),
+            tree.clone(),
+            options.host.name.clone(),
+        );
+        core.set_initializing(true);
+
+        let env: Arc<dyn PoolEnv> = core.clone();
+        let accounting = MosAccounting::new(env.clone());
+        let mos = Objset::create(
+            store.clone() as Arc<dyn BlockStore>,
+            ObjsetId(0),
+            ObjsetType::Meta,
+            ObjsetProps::mos(),
+            accounting.clone(),
+            &tx,
+        );
+        zap::create_claim(
+            &mos,
+            &tx,
+            directory::OBJECT,
+            &zap::NewZap::new(ObjectType::OBJECT_DIRECTORY),
+        )?;
+        core.set_features(Arc::new(Features::create(&mos, &options.features, &tx)?));
+
+        let maps = SpaceMaps::new(&mos, &core.features(), BTreeMap::new());
+        space.set_store(maps.clone());
+        for (i, top) in tree.tops().iter().enumerate() {
+            let id = VdevId(i as u64);
+            let array = maps.create_array(id, &tx)?;
+            top.update(|config| config.ms_array = array.0);
+            space.add_vdev(geometry(id, top), &[], false)?;
+        }
+
+        let groups = TxGroups::new(Txg(txg.0 - 1), options.settings.txg.clone());
+        let dsl = DslPool::create(
+            PoolParts {
+                name: options.name.clone(),
+                mos: Mos::new(mos.clone(), env)?,
+                accounting,
+                store,
+                groups: groups.clone(),
+            },
+            &options.fs_props,
+            options.init_root,
+            &tx,
+        )?;
+        core.set_history(History::create(
+            &mos,
+            space.class_stats(AllocClass::Normal).dspace,
+            &tx,
+        )?);
+        let config_object = create_objects(&mos, dsl.mos(), &core, &salt, &tx)?;
+        let props = PoolProps::none(&mos);
+        for (name, value) in options.props {
+            props.set(&name, value, &tx)?;
+        }
+        core.set_initializing(false);
+
+        let mut record = NvList::new();
+        record.add("history_time", rt::wall_clock().secs);
+        record.add("history_command", &*options.command);
+        record.add("history_who", u64::from(rustix::process::getuid().as_raw()));
+        core.log(record, true, &tx)?;
+
+        let inner = Arc::new(Inner {
+            guid,
+            host: options.host,
+            readonly: false,
+            obstacles: Vec::new(),
+            tree,
+            space,
+            maps,
+            pipeline,
+            cache,
+            mos,
+            core,
+            groups,
+            dsl: OnceLock::from(dsl),
+            props,
+            state: Mutex::new(State {
+                name: options.name,
+                pool_state: PoolState::Active,
+                uberblock: UberblockPhys::default(),
+                synced: UberblockPhys::default(),
+                config_dirty: true,
+                labels_dirty: true,
+                config_object,
+                vdev_zaps: None,
+                comment: options.comment,
+                compatibility: options.compatibility,
+                config: NvList::new(),
+            }),
+        });
+        inner.tree.prepare_devices()?;
+        inner.groups.start(inner.clone());
+        let spa = Spa { inner };
+        spa.inner.groups.wait_synced(txg).within(|| spa.name())?;
+        Ok(spa)
+    }
+}
+
+/// The config object, the deferred list, the salt, and the numbers of the pool directory.
+fn create_objects(
+    mos: &Arc<Objset>,
+    dsl_mos: &Arc<Mos>,
+    core: &Arc<Core>,
+    salt: &[u8; SALT_BYTES],
+    tx: &Tx,
+) -> Result<ObjectId> {
+    let config = mos.object_alloc(
+        tx,
+        &NewObject::new(ObjectType::PACKED_NVLIST)
+            .blksz(CONFIG_BLOCK_BYTES)
+            .bonus(ObjectType::PACKED_NVLIST_SIZE, 8),
+    )?;
+    directory::set(mos, "config", config.id().0, tx)?;
+    directory::set(mos, "creation_version", 5000, tx)?;
+    directory::set(mos, "deflate", 1, tx)?;
+    let deferred = Bpobj::alloc(dsl_mos, tx)?;
+    directory::set(mos, "sync_bplist", deferred.0, tx)?;
+    core.set_deferred(Bpobj::open(dsl_mos, deferred)?);
+    zap::update(
+        mos,
+        tx,
+        directory::OBJECT,
+        "org.illumos:checksum_salt",
+        salt.as_slice(),
+    )?;
+    Ok(config.id())
+}
+
+/// What the allocator needs to know of a top-level vdev.
+pub(crate) fn geometry(id: VdevId, top: &Vdev) -> VdevGeometry {
+    let config = top.config();
+    let class = match (config.is_log, config.alloc_bias) {
+        (true, _) | (_, AllocBias::Log) => AllocClass::Log,
+        (_, AllocBias::Special) => AllocClass::Special,
+        (_, AllocBias::Dedup) => AllocClass::Dedup,
+        (_, AllocBias::None) => AllocClass::Normal,
+    };
+    VdevGeometry::new(id, config.asize, config.ashift, config.ms_shift, class)
+}
+
+fn nonzero_random() -> u64 {
+    rt::random_u64().max(1)
+}
+
+/// The top-level vdevs, opened and measured.
+fn build_tops(specs: &[VdevSpec], ashift: u32, txg: Txg) -> Result<Vec<Arc<Vdev>>> {
+    if ashift != 0 && !(ASHIFT_MIN..=ASHIFT_MAX).contains(&ashift) {
+        let text = format!("ashift {ashift} is not between {ASHIFT_MIN} and {ASHIFT_MAX}");
+        return Err(Error::invalid(text));
+    }
+    specs
+        .iter()
+        .map(|spec| build_top(spec, ashift, txg))
+        .collect()
+}
+
+fn build_top(spec: &VdevSpec, ashift: u32, txg: Txg) -> Result<Arc<Vdev>> {
+    let top = build(spec)?;
+    let devices = top.devices();
+    let providers: Vec<_> = devices.iter().filter_map(|d| d.leaf().provider()).collect();
+    let logical = providers.iter().map(|p| vdev::logical_ashift(&**p)).max();
+    let physical = providers.iter().map(|p| vdev::physical_ashift(&**p)).max();
+    let (Some(logical), Some(physical)) = (logical, physical) else {
+        return Err(Error::invalid("a vdev without devices"));
+    };
+    let ashift = vdev::choose_ashift(ashift, logical, physical);
+    if ashift > ASHIFT_MAX {
+        let text = format!("sectors of {} bytes are too large", 1u64 << ashift);
+        return Err(Error::new(ErrorKind::Unsupported, text));
+    }
+    for provider in &providers {
+        if provider.mediasize() < SPA_MINDEVSIZE {
+            let text = format!(
+                "{}: device is too small (64 MiB is the least)",
+                provider.name()
+            );
+            return Err(Error::new(ErrorKind::TooBig, text));
+        }
+    }
+    let asize = providers
+        .iter()
+        .map(|p| allocatable_size(p.mediasize()))
+        .min()
+        .unwrap_or(0);
+    let asize = base::align_down(asize, 1 << ashift);
+    top.update(|config| {
+        config.ashift = ashift;
+        config.asize = asize;
+        config.ms_shift = vdev::metaslab_shift(asize);
+        config.is_log = spec.bias == AllocBias::Log;
+        config.alloc_bias = spec.bias;
+        config.create_txg = txg.0;
+    });
+    top.visit(&mut |vd| vd.update(|config| config.create_txg = txg.0));
+    Ok(top)
+}
+
+fn build(spec: &VdevSpec) -> Result<Arc<Vdev>> {
+    let children = spec
+        .children
+        .iter()
+        .map(build)
+        .collect::<Result<Vec<_>>>()?;
+    let mut config = VdevConfig::default();
+    if let Some((path, _)) = &spec.device {
+        config.path = Some(path.clone());
+        config.whole_disk = (spec.kind == VdevKind::Disk).then_some(false);
+    }
+    let vdev = Vdev::new(spec.kind, Guid(nonzero_random()), config, children);
+    if let Some((_, provider)) = &spec.device {
+        vdev.leaf().open(provider.clone())?;
+    }
+    Ok(vdev)
+}

@@ -1,0 +1,234 @@
+//! The feature counts of one pool.
+//!
+//! # Invariants
+//! 1. What is in memory is what the three ZAPs of the pool directory say as of the syncing txg.
+//! 2. A count changes only in syncing context.
+//!
+//! # Source
+//! OpenZFS `module/zfs/zfeature.c`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use base::{Error, ErrorKind, ObjectId, Result};
+use dmu::{Objset, Tx};
+use nvpair::NvList;
+use phys::ObjectType;
+use rt::Mutex;
+
+use crate::directory;
+use crate::feature::{self, Feature, Support};
+
+const FOR_READ: &str = "features_for_read";
+const FOR_WRITE: &str = "features_for_write";
+const DESCRIPTIONS: &str = "feature_descriptions";
+const ENABLED_TXG: &str = "feature_enabled_txg";
+const ENABLED_TXG_GUID: &str = "com.delphix:enabled_txg";
+
+/// The features of an open pool.
+pub struct Features {
+    mos: Arc<Objset>,
+    for_read: ObjectId,
+    for_write: ObjectId,
+    descriptions: ObjectId,
+    counts: Mutex<Counts>,
+}
+
+#[derive(Default)]
+struct Counts {
+    /// By guid; the flag says whether it stands in `features_for_write`.
+    refs: BTreeMap<String, (u64, bool)>,
+    enabled_txg: Option<ObjectId>,
+}
+
+/// A feature that stands in the way of opening the pool.
+#[derive(Debug, Clone)]
+pub struct Obstacle {
+    /// Its guid.
+    pub guid: String,
+    /// What the pool says it is.
+    pub description: String,
+    /// Whether a read-only import can do without it.
+    pub readable: bool,
+}
+
+impl Features {
+    /// Makes the ZAPs of a new pool and enables `wanted` with all that they depend on.
+    ///
+    /// # Errors
+    /// What writing the MOS gives.
+    pub fn create(mos: &Arc<Objset>, wanted: &[&'static Feature], tx: &Tx) -> Result<Features> {
+        let make = |name: &str| directory::create_link(mos, ObjectType::N_ZAP_METADATA, name, tx);
+        let features = Features {
+            mos: mos.clone(),
+            for_read: make(FOR_READ)?,
+            for_write: make(FOR_WRITE)?,
+            descriptions: make(DESCRIPTIONS)?,
+            counts: Mutex::default(),
+        };
+        for feature in wanted {
+            features.enable(feature, tx)?;
+        }
+        Ok(features)
+    }
+
+    /// Reads the counts of an existing pool.
+    ///
+    /// # Errors
+    /// What reading the MOS gives; `NotFound` for pools older than feature flags.
+    pub fn open(mos: &Arc<Objset>) -> Result<Features> {
+        let features = Features {
+            mos: mos.clone(),
+            for_read: directory::get(mos, FOR_READ)?,
+            for_write: directory::get(mos, FOR_WRITE)?,
+            descriptions: directory::get(mos, DESCRIPTIONS)?,
+            counts: Mutex::default(),
+        };
+        {
+            let mut counts = features.counts.lock();
+            for (zap, for_write) in [(features.for_read, false), (features.for_write, true)] {
+                for entry in zap::iter(mos, zap)? {
+                    let entry = entry?;
+                    let name = entry.name_str().into_owned();
+                    let count = zap::lookup_u64(mos, zap, &*name)?;
+                    let count = count.ok_or_else(|| Error::corrupt(format!("feature {name}")))?;
+                    counts.refs.insert(name, (count, for_write));
+                }
+            }
+            counts.enabled_txg = directory::find(mos, ENABLED_TXG)?;
+        }
+        Ok(features)
+    }
+
+    /// The active features that this program does not keep up, in the order of their guids.
+    ///
+    /// # Errors
+    /// What reading the descriptions gives.
+    pub fn obstacles(&self) -> Result<Vec<Obstacle>> {
+        let active: Vec<(String, bool)> = {
+            let counts = self.counts.lock();
+            let active = counts.refs.iter().filter(|(_, (count, _))| *count > 0);
+            active
+                .map(|(guid, (_, for_write))| (guid.clone(), *for_write))
+                .collect()
+        };
+        let mut obstacles = Vec::new();
+        for (guid, for_write) in active {
+            let support = feature::by_guid(&guid).map_or(Support::None, |f| f.support);
+            if support == Support::Kept {
+                continue;
+            }
+            let description = zap::lookup_str(&self.mos, self.descriptions, &*guid)?;
+            let description = description.unwrap_or_default();
+            let readable = for_write || support == Support::Read;
+            obstacles.push(Obstacle {
+                guid,
+                description,
+                readable,
+            });
+        }
+        Ok(obstacles)
+    }
+
+    /// The count of a feature; `None` when it is disabled.
+    #[must_use]
+    pub fn count(&self, guid: &str) -> Option<u64> {
+        self.counts.lock().refs.get(guid).map(|(count, _)| *count)
+    }
+
+    /// Every feature that the pool names, with its count.
+    #[must_use]
+    pub fn counts(&self) -> Vec<(String, u64)> {
+        self.counts
+            .lock()
+            .refs
+            .iter()
+            .map(|(guid, (n, _))| (guid.clone(), *n))
+            .collect()
+    }
+
+    /// Enables a feature with all that it depends on. In syncing context.
+    ///
+    /// # Errors
+    /// What writing the MOS gives.
+    #[doc(alias = "feature_enable_sync")]
+    pub fn enable(&self, feature: &'static Feature, tx: &Tx) -> Result<()> {
+        if self.count(feature.guid).is_some() {
+            return Ok(());
+        }
+        for name in feature.depends {
+            let needed = feature::by_name(name).expect("the table is complete");
+            self.enable(needed, tx)?;
+        }
+        let mut text = feature.description.as_bytes().to_vec();
+        text.push(0);
+        zap::update(&self.mos, tx, self.descriptions, feature.guid, &text)?;
+        self.set(
+            feature.guid,
+            u64::from(feature.activate_on_enable),
+            feature.readonly_compat,
+            tx,
+        )?;
+        self.note_enabled(feature.guid, tx)
+    }
+
+    /// Adds `delta` to the count of an enabled feature. In syncing context.
+    ///
+    /// # Errors
+    /// `Unsupported` when it is not enabled; what writing the MOS gives.
+    pub fn adjust(&self, guid: &str, delta: i64, tx: &Tx) -> Result<()> {
+        let found = self.counts.lock().refs.get(guid).copied();
+        let Some((count, for_write)) = found else {
+            let text = format!("feature {guid} is not enabled on this pool");
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        };
+        let count = count.checked_add_signed(delta);
+        let count =
+            count.ok_or_else(|| Error::corrupt(format!("feature {guid}: count below 0")))?;
+        self.set(guid, count, for_write, tx)
+    }
+
+    /// The features that a label names: those without which the MOS cannot be read.
+    #[must_use]
+    pub fn label_list(&self) -> NvList {
+        let mut list = NvList::new();
+        for f in feature::FEATURES.iter().filter(|f| f.mos) {
+            if self.count(f.guid).is_some_and(|count| count > 0) {
+                list.add_flag(f.guid);
+            }
+        }
+        list
+    }
+
+    fn note_enabled(&self, guid: &str, tx: &Tx) -> Result<()> {
+        if self.count(ENABLED_TXG_GUID).is_none() {
+            return Ok(());
+        }
+        let object = self.counts.lock().enabled_txg;
+        let object = match object {
+            Some(object) => object,
+            None => {
+                let type_ = ObjectType::N_ZAP_METADATA;
+                let object = directory::create_link(&self.mos, type_, ENABLED_TXG, tx)?;
+                self.counts.lock().enabled_txg = Some(object);
+                object
+            }
+        };
+        self.adjust(ENABLED_TXG_GUID, 1, tx)?;
+        zap::update(&self.mos, tx, object, guid, &[tx.txg().0])
+    }
+
+    fn set(&self, guid: &str, count: u64, for_write: bool, tx: &Tx) -> Result<()> {
+        let zap = if for_write {
+            self.for_write
+        } else {
+            self.for_read
+        };
+        zap::update(&self.mos, tx, zap, guid, &[count])?;
+        self.counts
+            .lock()
+            .refs
+            .insert(guid.to_owned(), (count, for_write));
+        Ok(())
+    }
+}

@@ -1,0 +1,190 @@
+//! The pool's history: every command that changed it, and what happened inside.
+//!
+//! # On disk
+//! One object, whose bonus (`spa_history_phys_t`) says where the ring begins and ends. A record is
+//! its length (u64, little endian) and a packed nvlist (native encoding). Offsets grow for ever;
+//! the record of the pool's creation stays at the front for good, what follows is a ring:
+//!
+//! ```text
+//! 0            pool_create_len                        phys_max_off
+//! | create     | ring: logical [bof, eof) modulo its length          |
+//! ```
+//!
+//! # Source
+//! OpenZFS `module/zfs/spa_history.c`, `include/sys/spa_impl.h` (`spa_history_phys_t`).
+
+use std::sync::Arc;
+
+use base::{Error, ObjectId, Result};
+use dmu::{Dnode, NewObject, Objset, Tx};
+use nvpair::NvList;
+use phys::{HistoryPhys, ObjectType};
+use rt::Mutex;
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::directory;
+
+const NAME: &str = "history";
+const BLOCK_BYTES: u64 = 128 << 10;
+const MIN_BYTES: u64 = 128 << 10;
+const MAX_BYTES: u64 = 1 << 30;
+/// No honest record is longer than this.
+const RECORD_MAX_BYTES: u64 = 1 << 20;
+
+/// The history object of an open pool.
+pub struct History {
+    dnode: Arc<Dnode>,
+    lock: Mutex<()>,
+}
+
+/// One record.
+#[derive(Debug, Clone)]
+pub struct Record(pub NvList);
+
+impl History {
+    /// Makes the history of a new pool of `dspace` bytes: a thousandth of it is the limit.
+    ///
+    /// # Errors
+    /// What writing the MOS gives.
+    pub fn create(mos: &Arc<Objset>, dspace: u64, tx: &Tx) -> Result<History> {
+        let dnode = mos.object_alloc(
+            tx,
+            &NewObject::new(ObjectType::SPA_HISTORY)
+                .blksz(BLOCK_BYTES)
+                .bonus(ObjectType::SPA_HISTORY_OFFSETS, size_of::<HistoryPhys>()),
+        )?;
+        let mut phys = HistoryPhys::default();
+        phys.phys_max_off
+            .set((dspace / 1000).clamp(MIN_BYTES, MAX_BYTES));
+        dnode.set_bonus(tx, phys.as_bytes())?;
+        directory::set(mos, NAME, dnode.id().0, tx)?;
+        Ok(History {
+            dnode,
+            lock: Mutex::new(()),
+        })
+    }
+
+    /// Opens the history of an existing pool, if it has one.
+    ///
+    /// # Errors
+    /// What reading the MOS gives.
+    pub fn open(mos: &Arc<Objset>) -> Result<Option<History>> {
+        let Some(object) = directory::find(mos, NAME)? else {
+            return Ok(None);
+        };
+        Ok(Some(History {
+            dnode: mos.hold(object)?,
+            lock: Mutex::new(()),
+        }))
+    }
+
+    /// The object in the MOS.
+    #[must_use]
+    pub fn object(&self) -> ObjectId {
+        self.dnode.id()
+    }
+
+    /// Appends a record; when the ring is full the oldest ones go. In syncing context.
+    ///
+    /// # Errors
+    /// What writing the MOS gives.
+    #[doc(alias = "spa_history_log_sync")]
+    pub fn append(&self, record: &NvList, is_command: bool, tx: &Tx) -> Result<()> {
+        let _lock = self.lock.lock();
+        let mut phys = self.phys()?;
+        let packed = nvpair::encode_native(record);
+        let mut bytes = (packed.len() as u64).to_le_bytes().to_vec();
+        bytes.extend_from_slice(&packed);
+        let ring = phys.phys_max_off.get() - phys.pool_create_len.get();
+        while ring - (phys.eof.get() - phys.bof.get()) <= bytes.len() as u64 {
+            if phys.bof.get() >= phys.eof.get() {
+                return Ok(()); // larger than the whole ring
+            }
+            let length = self.length_at(&phys, phys.bof.get())?;
+            phys.bof.set(phys.bof.get() + 8 + length);
+            phys.records_lost.set(phys.records_lost.get() + 1);
+        }
+        for (offset, range) in pieces(&phys, phys.eof.get(), bytes.len() as u64) {
+            self.dnode.write(tx, offset, &bytes[range])?;
+        }
+        phys.eof.set(phys.eof.get() + bytes.len() as u64);
+        if phys.pool_create_len.get() == 0 && is_command {
+            phys.pool_create_len.set(phys.eof.get());
+            phys.bof.set(phys.eof.get());
+        }
+        self.dnode.set_bonus(tx, phys.as_bytes())
+    }
+
+    /// All records, oldest first.
+    ///
+    /// # Errors
+    /// `Corrupt` when the ring makes no sense; what reading the MOS gives.
+    pub fn records(&self) -> Result<Vec<Record>> {
+        let phys = self.phys()?;
+        let mut records = Vec::new();
+        let first = (0, phys.pool_create_len.get());
+        for (mut at, end) in [first, (phys.bof.get(), phys.eof.get())] {
+            while at < end {
+                let length = self.length_at(&phys, at)?;
+                let bytes = self.read_at(&phys, at + 8, length)?;
+                records.push(Record(nvpair::decode(&bytes)?));
+                at += 8 + length;
+            }
+        }
+        Ok(records)
+    }
+
+    fn phys(&self) -> Result<HistoryPhys> {
+        let bonus = self.dnode.bonus();
+        let (phys, _) = HistoryPhys::read_from_prefix(&bonus)
+            .map_err(|_| Error::corrupt(format!("history: bonus of {} bytes", bonus.len())))?;
+        let (create, max) = (phys.pool_create_len.get(), phys.phys_max_off.get());
+        if create >= max || max > MAX_BYTES || phys.bof.get() > phys.eof.get() {
+            return Err(Error::corrupt(format!(
+                "history: create {create}, max {max}"
+            )));
+        }
+        Ok(phys)
+    }
+
+    fn length_at(&self, phys: &HistoryPhys, at: u64) -> Result<u64> {
+        let bytes = self.read_at(phys, at, 8)?;
+        let length = u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
+        if length == 0 || length > RECORD_MAX_BYTES {
+            return Err(Error::corrupt(format!(
+                "history: record of {length} bytes at {at}"
+            )));
+        }
+        Ok(length)
+    }
+
+    fn read_at(&self, phys: &HistoryPhys, at: u64, length: u64) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; length as usize];
+        for (offset, range) in pieces(phys, at, length) {
+            self.dnode.read(offset, &mut bytes[range])?;
+        }
+        Ok(bytes)
+    }
+}
+
+/// Where `length` bytes from logical offset `at` lie in the object: one piece, or two around the
+/// end of the ring. Offset in the object, and range of the bytes.
+fn pieces(
+    phys: &HistoryPhys,
+    at: u64,
+    length: u64,
+) -> impl Iterator<Item = (u64, std::ops::Range<usize>)> + use<> {
+    let (create, max) = (phys.pool_create_len.get(), phys.phys_max_off.get());
+    let start = if at < create {
+        at
+    } else {
+        create + (at - create) % (max - create)
+    };
+    let first = length.min(max - start);
+    [
+        (start, 0..first as usize),
+        (create, first as usize..length as usize),
+    ]
+    .into_iter()
+    .filter(|(_, range)| !range.is_empty())
+}

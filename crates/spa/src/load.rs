@@ -1,0 +1,410 @@
+//! Opening a pool that exists.
+//!
+//! # What it is
+//! Labels say roughly what the pool is made of and which uberblock is the best. The MOS below that
+//! uberblock says it exactly: its config is newer and complete. So the pool is opened twice: once
+//! read-only with what the labels say, to read config, features and salt, then for real.
+//!
+//! # Invariants
+//! 1. A pool with an active feature that this program does not keep up is opened read-only, or not
+//!    at all; the feature is named.
+//! 2. Nothing is written before everything that could speak against it was checked.
+//!
+//! # Crash argument
+//! The uberblock with the highest txg whose checksum holds is a whole pool: everything it refers
+//! to was flushed before it was written, and is not reused for two txgs.
+//!
+//! # Source
+//! OpenZFS `module/zfs/spa.c` (`spa_load_impl`, `spa_ld_*`).
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use base::{Context, Error, ErrorKind, Guid, ObjectId, ObjsetId, Result, Txg, VdevId};
+use dmu::{Objset, ObjsetProps, TxGroups};
+use dsl::{Bpobj, DslPool, Mos, MosAccounting, PoolEnv, PoolParts};
+use geom::Provider;
+use geom::disk::OpenMode;
+use metaslab::{Metaslabs, MetaslabsOptions};
+use nvpair::NvList;
+use phys::uberblock::UberblockPhys;
+use rt::Mutex;
+use vdev::import::{FoundPool, discover};
+use vdev::{AllocBias, PoolState, VdevKind, VdevTree};
+use zio::{BlockStore, LogStore, Pipeline, PipelineSettings};
+
+use crate::config::read_packed;
+use crate::core::Core;
+use crate::create::geometry;
+use crate::directory;
+use crate::features::{Features, Obstacle};
+use crate::history::History;
+use crate::host::Host;
+use crate::props::PoolProps;
+use crate::spa::{Inner, Settings, Spa, State};
+use crate::space_maps::SpaceMaps;
+
+const SALT: &str = "org.illumos:checksum_salt";
+const ALLOCATION_BIAS: &str = "org.zfsonlinux:allocation_bias";
+
+/// What to open, and how.
+pub struct ImportOptions {
+    /// The devices, sorted out.
+    pub found: FoundPool,
+    /// The name to import it under, if not its own.
+    pub new_name: Option<String>,
+    /// Change nothing, not even labels.
+    pub readonly: bool,
+    /// `-T`: the last txg that counts.
+    pub max_txg: Option<Txg>,
+    /// Import although another host seems to use it, or it was destroyed.
+    pub force: bool,
+    /// Who opens it.
+    pub host: Host,
+    /// How it is run.
+    pub settings: Settings,
+}
+
+impl ImportOptions {
+    /// A pool that was imported before, by the config that was kept: the devices are where they
+    /// were, or missing.
+    ///
+    /// # Errors
+    /// `NotFound` when none of its devices is there; `Busy` when one is in use.
+    pub fn from_config(
+        config: &NvList,
+        readonly: bool,
+        host: Host,
+        settings: Settings,
+    ) -> Result<ImportOptions> {
+        let mode = if readonly {
+            OpenMode::ReadOnly
+        } else {
+            OpenMode::ReadWrite
+        };
+        let mut providers: Vec<Arc<dyn Provider>> = Vec::new();
+        for path in device_paths(config.expect_list("vdev_tree")?) {
+            match geom::disk::open(Path::new(&path), mode) {
+                Ok(provider) => providers.push(provider),
+                Err(e) if e.kind() == ErrorKind::NotFound => {}
+                Err(e) => return Err(e),
+            }
+        }
+        let guid = Guid(config.expect_u64("pool_guid")?);
+        let pools = discover(&providers).pools;
+        let found = pools
+            .into_iter()
+            .find(|pool| pool.guid == guid)
+            .ok_or_else(|| {
+                let text =
+                    "none of its devices is there: import it again with `zpool import -d DIR`";
+                Error::not_found(text)
+            })?;
+        let force = true; // it is ours: the cachefile says so
+        Ok(ImportOptions {
+            found,
+            new_name: None,
+            readonly,
+            max_txg: None,
+            force,
+            host,
+            settings,
+        })
+    }
+}
+
+/// The paths of all devices in a vdev tree.
+#[must_use]
+pub fn device_paths(tree: &NvList) -> Vec<String> {
+    let mut paths: Vec<String> = tree
+        .get_str("path")
+        .map(str::to_owned)
+        .into_iter()
+        .collect();
+    for child in tree.get_lists("children").unwrap_or_default() {
+        paths.extend(device_paths(child));
+    }
+    paths
+}
+
+/// What the first look at the MOS tells.
+struct FirstLook {
+    config: NvList,
+    salt: [u8; 32],
+    has_hole_birth: bool,
+    spacemap_v2: bool,
+    obstacles: Vec<Obstacle>,
+}
+
+impl Spa {
+    /// Opens a pool that was found.
+    ///
+    /// # Errors
+    /// `Busy` when another host seems to use it; `Unsupported` with the features in the way; `Io`
+    /// when too many devices are missing; `Corrupt`.
+    #[doc(alias = "spa_import")]
+    pub fn import(options: ImportOptions) -> Result<Spa> {
+        check_owner(&options)?;
+        let max_txg = options.max_txg.unwrap_or(Txg(u64::MAX));
+        let uberblock = best_uberblock(&options.found, max_txg)?;
+        let look = first_look(&options, &uberblock)?;
+        let readonly = options.readonly || !look.obstacles.is_empty();
+        if let Some(obstacle) = look.obstacles.iter().find(|o| !o.readable) {
+            let Obstacle {
+                guid, description, ..
+            } = obstacle;
+            let text =
+                format!("the pool uses feature {guid} ({description}), which is not supported");
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        }
+        let tree = options.found.open(&look.config, !readonly)?;
+        check_tree(&tree)?;
+        load(options, &uberblock, look, tree, readonly)
+    }
+}
+
+/// Whether someone else may be using the pool.
+fn check_owner(options: &ImportOptions) -> Result<()> {
+    let found = &options.found;
+    if options.force || found.state == PoolState::Exported {
+        return Ok(());
+    }
+    if found.state == PoolState::Destroyed {
+        let text = format!("pool '{}' is destroyed", found.name);
+        return Err(Error::not_found(text));
+    }
+    let is_foreign = found.hostid != 0 && found.hostid != options.host.id;
+    if is_foreign && !options.readonly {
+        let (name, id, host) = (&found.name, found.hostid, &found.hostname);
+        let text = format!(
+            "pool '{name}' was last used by another system ({host}, hostid {id:x}) and not exported \
+             there; '-f' imports it anyway"
+        );
+        return Err(Error::new(ErrorKind::Busy, text));
+    }
+    Ok(())
+}
+
+fn best_uberblock(found: &FoundPool, max_txg: Txg) -> Result<UberblockPhys> {
+    let all = found
+        .devices
+        .iter()
+        .filter_map(|device| device.labels.best_uberblock(max_txg));
+    all.max_by_key(UberblockPhys::rank)
+        .ok_or_else(|| Error::corrupt(format!("pool '{}' has no valid uberblock", found.name)))
+}
+
+/// Whether enough devices are there.
+fn check_tree(tree: &VdevTree) -> Result<()> {
+    let (state, _) = tree.state();
+    if state.is_usable() {
+        return Ok(());
+    }
+    let missing: Vec<String> = tree
+        .devices()
+        .iter()
+        .filter(|device| !device.leaf().is_usable())
+        .map(|device| device.name())
+        .collect();
+    let text = format!(
+        "too many devices are missing or damaged: {}",
+        missing.join(", ")
+    );
+    Err(Error::new(ErrorKind::Io, text))
+}
+
+/// Reads config, salt and features with what the labels say.
+fn first_look(options: &ImportOptions, uberblock: &UberblockPhys) -> Result<FirstLook> {
+    let tree = options.found.open(&options.found.config, false)?;
+    check_tree(&tree)?;
+    let space = Arc::new(Metaslabs::new(
+        tree.clone(),
+        MetaslabsOptions { spacemap_v2: true },
+    ));
+    let settings = PipelineSettings {
+        heal: false,
+        ..PipelineSettings::default()
+    };
+    let store: Arc<dyn BlockStore> = Arc::new(Pipeline::new(tree, space, settings));
+    let mos = open_mos(store.clone(), uberblock, Arc::new(dmu::FreeAtOnce(store)))?;
+    let features = Features::open(&mos)?;
+    let config = read_packed(&mos, directory::get(&mos, "config")?).within(|| "config")?;
+    let mut salt = [0; 32];
+    if let Some(found) = zap::lookup::<u8>(&mos, directory::OBJECT, SALT)? {
+        let length = found.len().min(salt.len());
+        salt[..length].copy_from_slice(&found[..length]);
+    }
+    let is_active = |guid| features.count(guid).is_some_and(|count| count > 0);
+    Ok(FirstLook {
+        config,
+        salt,
+        has_hole_birth: is_active("com.delphix:hole_birth"),
+        spacemap_v2: is_active("com.delphix:spacemap_v2"),
+        obstacles: features.obstacles()?,
+    })
+}
+
+fn open_mos(
+    store: Arc<dyn BlockStore>,
+    uberblock: &UberblockPhys,
+    accounting: Arc<dyn dmu::BlockAccounting>,
+) -> Result<Arc<Objset>> {
+    let props = ObjsetProps::mos();
+    Objset::open(store, ObjsetId(0), &uberblock.rootbp, props, accounting).within(|| "meta-objset")
+}
+
+/// Puts everything together over a tree that is open.
+fn load(
+    options: ImportOptions,
+    uberblock: &UberblockPhys,
+    look: FirstLook,
+    tree: Arc<VdevTree>,
+    readonly: bool,
+) -> Result<Spa> {
+    let metaslab_options = MetaslabsOptions {
+        spacemap_v2: look.spacemap_v2,
+    };
+    let space = Arc::new(Metaslabs::new(tree.clone(), metaslab_options));
+    let settings = PipelineSettings {
+        salt: look.salt,
+        hole_birth: look.has_hole_birth,
+        heal: !readonly,
+        ..PipelineSettings::default()
+    };
+    let pipeline = Arc::new(Pipeline::new(tree.clone(), space.clone(), settings));
+    let cache = Arc::new(arc::Arc::new(
+        pipeline.clone() as Arc<dyn LogStore>,
+        options.settings.arc_settings(),
+    ));
+    let store: Arc<dyn LogStore> = cache.clone();
+    let core = Core::new(
+        store.clone(),
+        space.clone(),
+        tree.clone(),
+        options.host.name.clone(),
+    );
+    let env: Arc<dyn PoolEnv> = core.clone();
+    let accounting = MosAccounting::new(env.clone());
+    let mos = open_mos(store.clone(), uberblock, accounting.clone())?;
+    core.set_features(Arc::new(Features::open(&mos)?));
+
+    let maps = open_space(&mos, &core.features(), &tree, &space)?;
+    let synced = uberblock.txg();
+    let groups = TxGroups::new(synced, options.settings.txg.clone());
+    let dsl_mos = Mos::new(mos.clone(), env)?;
+    if let Some(history) = History::open(&mos)? {
+        core.set_history(history);
+    }
+    if let Some(deferred) = directory::find(&mos, "sync_bplist")? {
+        core.set_deferred(Bpobj::open(&dsl_mos, deferred)?);
+    }
+    let name = options
+        .new_name
+        .clone()
+        .unwrap_or_else(|| options.found.name.clone());
+    let dsl = DslPool::open(PoolParts {
+        name: name.clone(),
+        mos: dsl_mos,
+        accounting,
+        store,
+        groups: groups.clone(),
+    })?;
+    let needs_config = name != options.found.name
+        || options.found.state != PoolState::Active
+        || options.found.hostid != options.host.id
+        || paths_differ(&look.config, &tree);
+    let text = |key| look.config.get_str(key).map(str::to_owned);
+    let inner = Arc::new(Inner {
+        guid: options.found.guid,
+        host: options.host,
+        readonly,
+        obstacles: look.obstacles,
+        tree,
+        space,
+        maps,
+        pipeline,
+        cache,
+        core,
+        groups,
+        dsl: OnceLock::from(dsl),
+        props: PoolProps::open(&mos)?,
+        state: Mutex::new(State {
+            name,
+            pool_state: PoolState::Active,
+            uberblock: *uberblock,
+            synced: *uberblock,
+            config_dirty: needs_config,
+            labels_dirty: needs_config,
+            config_object: directory::get(&mos, "config")?,
+            vdev_zaps: directory::find(&mos, "com.delphix:vdev_zap_map")?,
+            comment: text("comment"),
+            compatibility: text("compatibility"),
+            config: look.config,
+        }),
+        mos,
+    });
+    let spa = Spa { inner };
+    if !readonly {
+        spa.inner.groups.start(spa.inner.clone());
+        if needs_config {
+            spa.sync_now()?;
+        }
+    }
+    Ok(spa)
+}
+
+/// Hands the space maps of every vdev to the allocator.
+fn open_space(
+    mos: &Arc<Objset>,
+    features: &Arc<Features>,
+    tree: &Arc<VdevTree>,
+    space: &Arc<Metaslabs>,
+) -> Result<Arc<SpaceMaps>> {
+    let tops = tree.tops();
+    let mut arrays = BTreeMap::new();
+    for (i, top) in tops.iter().enumerate() {
+        read_allocation_bias(mos, top)?;
+        let array = top.config().ms_array;
+        if array != 0 {
+            arrays.insert(VdevId(i as u64), ObjectId(array));
+        }
+    }
+    let maps = SpaceMaps::new(mos, features, arrays);
+    space.set_store(maps.clone());
+    for (i, top) in tops.iter().enumerate() {
+        let id = VdevId(i as u64);
+        if matches!(top.kind(), VdevKind::Hole | VdevKind::Missing) || top.config().ms_array == 0 {
+            continue;
+        }
+        let objects = maps.objects(id, top.metaslab_count())?;
+        space.add_vdev(geometry(id, top), &objects, false)?;
+    }
+    Ok(maps)
+}
+
+/// What a top-level vdev is reserved for stands in its ZAP.
+fn read_allocation_bias(mos: &Arc<Objset>, top: &vdev::Vdev) -> Result<()> {
+    let zap = top.config().top_zap;
+    if zap == 0 {
+        return Ok(());
+    }
+    if let Some(word) = zap::lookup_str(mos, ObjectId(zap), ALLOCATION_BIAS)? {
+        top.update(|config| config.alloc_bias = AllocBias::from_word(&word));
+    }
+    Ok(())
+}
+
+/// Whether a device is elsewhere than the config says.
+fn paths_differ(config: &NvList, tree: &VdevTree) -> bool {
+    let known = config
+        .get_list("vdev_tree")
+        .map(device_paths)
+        .unwrap_or_default();
+    let now: Vec<String> = tree
+        .devices()
+        .iter()
+        .filter_map(|device| device.config().path.clone())
+        .collect();
+    known != now
+}

@@ -1,0 +1,103 @@
+//! The pool's own properties: numbers and strings in a ZAP, made when the first one is set.
+//!
+//! # On disk
+//! `pool_props` of the pool directory: name -> u64, or a string. Some live elsewhere: `comment` and
+//! `compatibility` in the config, features in their ZAPs.
+//!
+//! # Source
+//! OpenZFS `module/zfs/spa.c` (`spa_sync_props`).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use base::{ObjectId, Result};
+use dmu::{Objset, Tx};
+use phys::ObjectType;
+use rt::Mutex;
+
+use crate::directory;
+
+const NAME: &str = "pool_props";
+
+/// A value as it lies on disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PropValue {
+    /// Numbers and choices.
+    Number(u64),
+    /// Strings.
+    Text(String),
+}
+
+/// The properties of an open pool.
+pub struct PoolProps {
+    mos: Arc<Objset>,
+    state: Mutex<PropState>,
+}
+
+#[derive(Default)]
+struct PropState {
+    object: Option<ObjectId>,
+    values: BTreeMap<String, PropValue>,
+}
+
+impl PoolProps {
+    /// Reads what was set.
+    ///
+    /// # Errors
+    /// What reading the MOS gives.
+    pub fn open(mos: &Arc<Objset>) -> Result<PoolProps> {
+        let mut state = PropState {
+            object: directory::find(mos, NAME)?,
+            ..PropState::default()
+        };
+        if let Some(object) = state.object {
+            for entry in zap::iter(mos, object)? {
+                let name = entry?.name_str().into_owned();
+                let value = match zap::lookup_u64(mos, object, &*name) {
+                    Ok(Some(number)) => PropValue::Number(number),
+                    _ => PropValue::Text(zap::lookup_str(mos, object, &*name)?.unwrap_or_default()),
+                };
+                state.values.insert(name, value);
+            }
+        }
+        Ok(PoolProps {
+            mos: mos.clone(),
+            state: Mutex::new(state),
+        })
+    }
+
+    /// No property is set, and there is no ZAP yet.
+    #[must_use]
+    pub fn none(mos: &Arc<Objset>) -> PoolProps {
+        PoolProps {
+            mos: mos.clone(),
+            state: Mutex::default(),
+        }
+    }
+
+    /// What was set; `None` means the default.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<PropValue> {
+        self.state.lock().values.get(name).cloned()
+    }
+
+    /// Sets a property. In syncing context.
+    ///
+    /// # Errors
+    /// What writing the MOS gives.
+    pub fn set(&self, name: &str, value: PropValue, tx: &Tx) -> Result<()> {
+        let object = self.state.lock().object;
+        let object = match object {
+            Some(object) => object,
+            None => directory::create_link(&self.mos, ObjectType::POOL_PROPS, NAME, tx)?,
+        };
+        match &value {
+            PropValue::Number(n) => zap::update(&self.mos, tx, object, name, &[*n])?,
+            PropValue::Text(text) => zap::update_str(&self.mos, tx, object, name, text)?,
+        }
+        let mut state = self.state.lock();
+        state.object = Some(object);
+        state.values.insert(name.to_owned(), value);
+        Ok(())
+    }
+}

@@ -1,0 +1,369 @@
+//! An open pool.
+//!
+//! # What it is
+//! [`Spa`] ties the layers of one pool together: the vdev tree with its labels, the allocator, the
+//! pipeline and the cache over it, the MOS, the data sets, the txgs. It is made by
+//! [`Spa::create`](crate::create) or [`Spa::import`](crate::load), and ends with
+//! [`Spa::close`] or [`Spa::export`].
+//!
+//! # Concurrency
+//! `state` is a leaf lock: nothing else is locked while it is held. The sync thread is the only
+//! writer of uberblock and config.
+//!
+//! # Source
+//! OpenZFS `module/zfs/spa.c`, `module/zfs/spa_misc.c`.
+
+use std::sync::{Arc, OnceLock};
+
+use base::{Context, Error, ErrorKind, Guid, ObjectId, Result, Txg, VdevId};
+use dmu::{Objset, Tx, TxGroups, TxgSettings};
+use dsl::DslPool;
+use metaslab::{Metaslabs, SpaceStats};
+use nvpair::NvList;
+use phys::uberblock::UberblockPhys;
+use rt::Mutex;
+use vdev::{PoolState, VdevAux, VdevState, VdevTree};
+use zio::{AllocClass, BlockStore, Pipeline};
+
+use crate::core::Core;
+use crate::features::{Features, Obstacle};
+use crate::history::Record;
+use crate::host::Host;
+use crate::props::PoolProps;
+use crate::space_maps::SpaceMaps;
+
+/// What an open pool may take of the machine, and how it syncs.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// `zfs_arc_max`: bytes of the block cache
+    pub arc_bytes: u64,
+    /// When txgs sync.
+    pub txg: TxgSettings,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            arc_bytes: 256 << 20,
+            txg: TxgSettings::default(),
+        }
+    }
+}
+
+/// A pool, open for reading or for reading and writing.
+pub struct Spa {
+    pub(crate) inner: Arc<Inner>,
+}
+
+/// What the sync thread shares with everybody.
+pub(crate) struct Inner {
+    pub(crate) guid: Guid,
+    pub(crate) host: Host,
+    pub(crate) readonly: bool,
+    /// Features because of which the pool is read-only.
+    pub(crate) obstacles: Vec<Obstacle>,
+    pub(crate) tree: Arc<VdevTree>,
+    pub(crate) space: Arc<Metaslabs>,
+    pub(crate) maps: Arc<SpaceMaps>,
+    pub(crate) pipeline: Arc<Pipeline>,
+    pub(crate) cache: Arc<arc::Arc>,
+    pub(crate) mos: Arc<Objset>,
+    pub(crate) core: Arc<Core>,
+    pub(crate) groups: Arc<TxGroups>,
+    pub(crate) dsl: OnceLock<Arc<DslPool>>,
+    pub(crate) props: PoolProps,
+    pub(crate) state: Mutex<State>,
+}
+
+/// What changes while the pool is open.
+pub(crate) struct State {
+    pub(crate) name: String,
+    pub(crate) pool_state: PoolState,
+    /// The one that is being built; its rootbp is that of the last MOS written.
+    pub(crate) uberblock: UberblockPhys,
+    /// `spa_ubsync`: the one on disk
+    pub(crate) synced: UberblockPhys,
+    /// The config in the MOS must be written again.
+    pub(crate) config_dirty: bool,
+    /// All labels must be written with the next uberblock.
+    pub(crate) labels_dirty: bool,
+    /// `spa_config_object`
+    pub(crate) config_object: ObjectId,
+    /// `spa_all_vdev_zaps`
+    pub(crate) vdev_zaps: Option<ObjectId>,
+    pub(crate) comment: Option<String>,
+    pub(crate) compatibility: Option<String>,
+    /// The config as it was written last: what a cachefile keeps.
+    pub(crate) config: NvList,
+}
+
+impl Settings {
+    pub(crate) fn arc_settings(&self) -> arc::ArcSettings {
+        arc::ArcSettings {
+            limit_bytes: self.arc_bytes,
+            ..arc::ArcSettings::default()
+        }
+    }
+}
+
+impl Inner {
+    pub(crate) fn dsl(&self) -> &Arc<DslPool> {
+        self.dsl
+            .get()
+            .expect("data sets are open before the first txg syncs")
+    }
+
+    pub(crate) fn features(&self) -> Arc<Features> {
+        self.core.features()
+    }
+}
+
+impl Drop for Spa {
+    /// Lets the devices go, and breaks the circles between MOS, pipeline and allocator.
+    fn drop(&mut self) {
+        let _ = self.inner.groups.stop();
+        for device in self.inner.tree.devices() {
+            device.leaf().close(VdevState::Closed, VdevAux::None);
+        }
+        self.inner.core.close();
+        self.inner.maps.close();
+    }
+}
+
+impl Spa {
+    /// The pool's name.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.inner.state.lock().name.clone()
+    }
+
+    /// The pool's guid.
+    #[must_use]
+    pub fn guid(&self) -> Guid {
+        self.inner.guid
+    }
+
+    /// Whether nothing can be changed.
+    #[must_use]
+    pub fn is_readonly(&self) -> bool {
+        self.inner.readonly
+    }
+
+    /// Active features that are not kept up here, because of which the pool is read-only.
+    #[must_use]
+    pub fn obstacles(&self) -> &[Obstacle] {
+        &self.inner.obstacles
+    }
+
+    /// The vdev tree.
+    #[must_use]
+    pub fn tree(&self) -> &Arc<VdevTree> {
+        &self.inner.tree
+    }
+
+    /// The data sets.
+    #[must_use]
+    pub fn dsl(&self) -> &Arc<DslPool> {
+        self.inner.dsl()
+    }
+
+    /// The meta-objset.
+    #[must_use]
+    pub fn mos(&self) -> &Arc<Objset> {
+        &self.inner.mos
+    }
+
+    /// Blocks, through the cache.
+    #[must_use]
+    pub fn store(&self) -> Arc<dyn BlockStore> {
+        self.inner.cache.clone()
+    }
+
+    /// Blocks, past the cache; also the log's blocks.
+    #[must_use]
+    pub fn pipeline(&self) -> &Arc<Pipeline> {
+        &self.inner.pipeline
+    }
+
+    /// The block cache.
+    #[must_use]
+    pub fn cache(&self) -> &Arc<arc::Arc> {
+        &self.inner.cache
+    }
+
+    /// The allocator.
+    #[must_use]
+    pub fn metaslabs(&self) -> &Arc<Metaslabs> {
+        &self.inner.space
+    }
+
+    /// The space maps in the MOS.
+    #[must_use]
+    pub fn space_maps(&self) -> &Arc<SpaceMaps> {
+        &self.inner.maps
+    }
+
+    /// The txg state machine.
+    #[must_use]
+    pub fn groups(&self) -> &Arc<TxGroups> {
+        &self.inner.groups
+    }
+
+    /// The feature counts.
+    #[must_use]
+    pub fn features(&self) -> Arc<Features> {
+        self.inner.features()
+    }
+
+    /// The pool's own properties.
+    #[must_use]
+    pub fn props(&self) -> &PoolProps {
+        &self.inner.props
+    }
+
+    /// The last uberblock on disk.
+    #[must_use]
+    pub fn uberblock(&self) -> UberblockPhys {
+        self.inner.state.lock().synced
+    }
+
+    /// The config as the MOS and a cachefile have it.
+    #[must_use]
+    pub fn config(&self) -> NvList {
+        self.inner.state.lock().config.clone()
+    }
+
+    /// Space of all devices for data together: `zpool list`'s SIZE, ALLOC and FREE.
+    #[must_use]
+    pub fn space(&self) -> SpaceStats {
+        self.inner.space.class_stats(AllocClass::Normal)
+    }
+
+    /// Space of one top-level vdev.
+    ///
+    /// # Errors
+    /// When there is no such vdev.
+    pub fn vdev_space(&self, vdev: VdevId) -> Result<SpaceStats> {
+        self.inner.space.vdev_stats(vdev)
+    }
+
+    /// The pool's history, oldest record first.
+    ///
+    /// # Errors
+    /// What reading it gives.
+    pub fn history(&self) -> Result<Vec<Record>> {
+        self.inner
+            .core
+            .history()
+            .map_or(Ok(Vec::new()), |history| history.records())
+    }
+
+    /// Puts a command line into the history, as `zpool` and `zfs` do for every command that
+    /// changed something. Reaches the disk with the open txg.
+    ///
+    /// # Errors
+    /// `ReadOnly`, `Suspended`.
+    pub fn log_command(&self, command: &str) -> Result<()> {
+        self.check_writable()?;
+        let mut record = NvList::new();
+        record.add("history_time", rt::wall_clock().secs);
+        record.add("history_command", command);
+        record.add("history_who", u64::from(rustix::process::getuid().as_raw()));
+        let core = self.inner.core.clone();
+        let tx = self.inner.groups.hold_open(0)?;
+        self.dsl()
+            .queue_task(&tx, move |_, tx| core.log(record, true, tx));
+        Ok(())
+    }
+
+    /// Errors when the pool is read-only.
+    ///
+    /// # Errors
+    /// `ReadOnly`.
+    pub fn check_writable(&self) -> Result<()> {
+        if self.inner.readonly {
+            let text = format!("pool '{}' is read-only", self.name());
+            return Err(Error::new(ErrorKind::ReadOnly, text));
+        }
+        Ok(())
+    }
+
+    /// Waits until everything done so far is on disk.
+    ///
+    /// # Errors
+    /// `Suspended` when it could not be written.
+    pub fn sync(&self) -> Result<Txg> {
+        if self.inner.readonly {
+            return Ok(self.inner.groups.synced_txg());
+        }
+        self.inner.groups.sync_all()
+    }
+
+    /// Syncs and lets the devices go. The pool stays imported: its labels say "active".
+    ///
+    /// # Errors
+    /// `Suspended` when the last txg could not be written.
+    pub fn close(&self) -> Result<()> {
+        if self.inner.readonly {
+            return Ok(());
+        }
+        self.inner.groups.stop()
+    }
+
+    /// Syncs, marks the pool as exported, and lets the devices go.
+    ///
+    /// # Errors
+    /// As [`close`](Spa::close).
+    #[doc(alias = "spa_export")]
+    pub fn export(&self) -> Result<()> {
+        self.leave(PoolState::Exported)
+    }
+
+    /// Marks the pool as destroyed and lets the devices go. Nothing is overwritten: `zpool import
+    /// -D` could bring it back.
+    ///
+    /// # Errors
+    /// As [`close`](Spa::close).
+    #[doc(alias = "spa_destroy")]
+    pub fn destroy(&self) -> Result<()> {
+        self.leave(PoolState::Destroyed)
+    }
+
+    fn leave(&self, pool_state: PoolState) -> Result<()> {
+        self.check_writable()?;
+        // The last changes first: the txg that says "exported" then has nothing else to write.
+        self.inner.groups.sync_all().within(|| self.name())?;
+        {
+            let mut state = self.inner.state.lock();
+            state.pool_state = pool_state;
+            state.config_dirty = true;
+            state.labels_dirty = true;
+        }
+        self.sync_now()?;
+        self.inner.groups.stop()
+    }
+
+    /// Syncs a txg although nothing may have changed in it but the config.
+    pub(crate) fn sync_now(&self) -> Result<()> {
+        let tx = self.inner.groups.hold_open(0)?;
+        self.dsl().queue_task(&tx, |_, _| Ok(()));
+        let txg = tx.txg();
+        drop(tx);
+        self.inner.groups.wait_synced(txg)
+    }
+
+    /// Runs `change` in syncing context of the open txg and waits for it.
+    pub(crate) fn in_sync<T: Send + 'static>(
+        &self,
+        change: impl FnOnce(&Inner, &Tx) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.check_writable()?;
+        let inner = self.inner.clone();
+        self.dsl().sync_task(
+            4,
+            dsl::SpaceCheck::ExtraReserved,
+            |_, _| Ok(dsl::Verdict::Go),
+            move |_, tx| change(&inner, tx),
+        )
+    }
+}

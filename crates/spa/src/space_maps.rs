@@ -1,0 +1,183 @@
+//! Space maps as objects of the MOS.
+//!
+//! # On disk
+//! Each top-level vdev names a *metaslab array* in its config: an object of u64s, by metaslab the
+//! number of its space map object, 0 where nothing was ever allocated.
+//!
+//! # Source
+//! OpenZFS `module/zfs/space_map.c` (`space_map_alloc`), `module/zfs/metaslab.c` (`metaslab_sync`).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use base::{Error, ErrorKind, MetaslabId, ObjectId, Result, Txg, VdevId};
+use dmu::{NewObject, Objset, Tx};
+use metaslab::{SPACE_MAP_BLOCK_BYTES, SPACE_MAP_IBS, SpaceMapObject, SpaceMapStore};
+use phys::ObjectType;
+use phys::space_map::SpaceMapPhys;
+use rt::{Mutex, RwLock};
+use zerocopy::IntoBytes;
+
+use crate::features::Features;
+
+/// Counts the space maps that have a histogram.
+const HISTOGRAM: &str = "com.delphix:spacemap_histogram";
+/// Bytes of a `space_map_phys_t` without its histogram (`SPACE_MAP_SIZE_V0`).
+const PHYS_V0_BYTES: usize = 24;
+
+/// The space map objects of one pool.
+pub struct SpaceMaps {
+    /// `None` once the pool is closed: the MOS refers to the allocator, which refers to this.
+    mos: RwLock<Option<Arc<Objset>>>,
+    features: Arc<Features>,
+    arrays: Mutex<BTreeMap<VdevId, ObjectId>>,
+}
+
+impl SpaceMaps {
+    /// `arrays`: the metaslab array of each top-level vdev.
+    #[must_use]
+    pub fn new(
+        mos: &Arc<Objset>,
+        features: &Arc<Features>,
+        arrays: BTreeMap<VdevId, ObjectId>,
+    ) -> Arc<SpaceMaps> {
+        Arc::new(SpaceMaps {
+            mos: RwLock::new(Some(mos.clone())),
+            features: features.clone(),
+            arrays: Mutex::new(arrays),
+        })
+    }
+
+    /// Makes the metaslab array of a new top-level vdev.
+    ///
+    /// # Errors
+    /// What writing the MOS gives.
+    pub fn create_array(&self, vdev: VdevId, tx: &Tx) -> Result<ObjectId> {
+        let new = NewObject::new(ObjectType::OBJECT_ARRAY);
+        let object = self.mos()?.object_alloc(tx, &new)?.id();
+        self.arrays.lock().insert(vdev, object);
+        Ok(object)
+    }
+
+    /// The space map object of each of `count` metaslabs; 0 where there is none yet.
+    ///
+    /// # Errors
+    /// What reading the MOS gives.
+    pub fn objects(&self, vdev: VdevId, count: u64) -> Result<Vec<ObjectId>> {
+        let dnode = self.mos()?.hold(self.array(vdev)?)?;
+        let mut bytes = vec![0; count as usize * 8];
+        dnode.read(0, &mut bytes)?;
+        let number = |word: &[u8; 8]| u64::from_le_bytes(*word);
+        let (words, _) = bytes.as_chunks::<8>();
+        Ok(words.iter().map(|word| ObjectId(number(word))).collect())
+    }
+
+    /// Lets the MOS go.
+    pub(crate) fn close(&self) {
+        *self.mos.write() = None;
+    }
+
+    fn mos(&self) -> Result<Arc<Objset>> {
+        let mos = self.mos.read().clone();
+        mos.ok_or_else(|| Error::new(ErrorKind::Suspended, "the pool is closed"))
+    }
+
+    fn array(&self, vdev: VdevId) -> Result<ObjectId> {
+        let found = self.arrays.lock().get(&vdev).copied();
+        found.ok_or_else(|| Error::corrupt(format!("vdev {vdev} has no metaslab array")))
+    }
+
+    fn record(&self, vdev: VdevId, at: MetaslabId, object: ObjectId, tx: &Tx) -> Result<()> {
+        let array = self.mos()?.hold(self.array(vdev)?)?;
+        array.write(tx, at.0 * 8, &object.0.to_le_bytes())
+    }
+}
+
+impl SpaceMapStore for SpaceMaps {
+    fn create(&self, txg: Txg, vdev: VdevId, metaslab: MetaslabId) -> Result<SpaceMapObject> {
+        let tx = Tx::syncing(txg);
+        let has_histogram = self.features.count(HISTOGRAM).is_some();
+        let bonus_bytes = if has_histogram {
+            self.features.adjust(HISTOGRAM, 1, &tx)?;
+            size_of::<SpaceMapPhys>()
+        } else {
+            PHYS_V0_BYTES
+        };
+        let new = NewObject::new(ObjectType::SPACE_MAP)
+            .blksz(u64::from(SPACE_MAP_BLOCK_BYTES))
+            .ibs(SPACE_MAP_IBS as u8)
+            .bonus(ObjectType::SPACE_MAP_HEADER, bonus_bytes);
+        let dnode = self.mos()?.object_alloc(&tx, &new)?;
+        self.record(vdev, metaslab, dnode.id(), &tx)?;
+        Ok(SpaceMapObject {
+            object: dnode.id(),
+            block_bytes: SPACE_MAP_BLOCK_BYTES,
+            has_histogram,
+        })
+    }
+
+    fn open(&self, object: ObjectId) -> Result<(SpaceMapObject, SpaceMapPhys)> {
+        let dnode = self.mos()?.hold(object)?;
+        if dnode.type_() != ObjectType::SPACE_MAP {
+            let text = format!("object {object} is a {:?}, not a space map", dnode.type_());
+            return Err(Error::corrupt(text));
+        }
+        let bonus = dnode.bonus();
+        let mut phys = SpaceMapPhys::default();
+        let whole = phys.as_mut_bytes();
+        let length = bonus.len().min(whole.len());
+        if length < PHYS_V0_BYTES {
+            return Err(Error::corrupt(format!(
+                "space map {object}: bonus of {length} bytes"
+            )));
+        }
+        whole[..length].copy_from_slice(&bonus[..length]);
+        let has_histogram = length == size_of::<SpaceMapPhys>();
+        let block_bytes = dnode.blksz() as u32;
+        Ok((
+            SpaceMapObject {
+                object,
+                block_bytes,
+                has_histogram,
+            },
+            phys,
+        ))
+    }
+
+    fn read(&self, object: ObjectId, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.mos()?.hold(object)?.read(offset, buf)
+    }
+
+    fn write(&self, txg: Txg, object: ObjectId, offset: u64, entries: &[u8]) -> Result<()> {
+        self.mos()?
+            .hold(object)?
+            .write(&Tx::syncing(txg), offset, entries)
+    }
+
+    fn set_phys(&self, txg: Txg, object: ObjectId, phys: &SpaceMapPhys) -> Result<()> {
+        let dnode = self.mos()?.hold(object)?;
+        let length = dnode.bonus().len().min(size_of::<SpaceMapPhys>());
+        dnode.set_bonus(&Tx::syncing(txg), &phys.as_bytes()[..length])
+    }
+
+    fn truncate(
+        &self,
+        txg: Txg,
+        vdev: VdevId,
+        metaslab: MetaslabId,
+        object: ObjectId,
+    ) -> Result<SpaceMapObject> {
+        let (found, _) = self.open(object)?;
+        let tx = Tx::syncing(txg);
+        let lacks_histogram = !found.has_histogram && self.features.count(HISTOGRAM).is_some();
+        if lacks_histogram || found.block_bytes != SPACE_MAP_BLOCK_BYTES {
+            if found.has_histogram {
+                self.features.adjust(HISTOGRAM, -1, &tx)?;
+            }
+            self.mos()?.object_free(&tx, object)?;
+            return self.create(txg, vdev, metaslab);
+        }
+        self.mos()?.hold(object)?.free_range(&tx, 0, u64::MAX)?;
+        Ok(found)
+    }
+}

@@ -1,0 +1,124 @@
+//! Syncing a txg: from frozen objsets to the uberblock.
+//!
+//! # What it is
+//! Data of all data sets first; then tasks, accounts, and whatever else lives in the MOS; then the
+//! MOS itself. Writing the MOS allocates blocks, which changes space maps, which are in the MOS:
+//! so it is written again, in *passes*, until a pass changes no space map. From pass 2 on blocks
+//! born in this txg are overwritten in place and frees are deferred to the next txg, which is why
+//! it ends.
+//!
+//! # Crash argument
+//! No block that the last uberblock can reach is overwritten: what is freed in this txg comes back
+//! to the allocator two txgs later. Labels and uberblock are written in an order in which at any
+//! moment two labels are whole and name one uberblock that is whole (see `vdev::labels`). Before
+//! the first uberblock write, everything that it refers to is flushed.
+//!
+//! # Invariants
+//! 1. Only the sync thread is in here.
+//! 2. A txg in which nothing changed writes nothing at all.
+//!
+//! # Source
+//! OpenZFS `module/zfs/spa.c` (`spa_sync`, `spa_sync_iterate_to_convergence`), `uberblock.c`.
+
+use base::{Error, ErrorKind, Result, Txg};
+use dmu::{Tx, TxgSync};
+use phys::uberblock::{MMP_MAGIC, SPA_VERSION_FEATURES, UBERBLOCK_MAGIC, UberblockPhys};
+
+use crate::spa::Inner;
+
+/// No txg takes more passes than this; OpenZFS's take fewer than ten.
+const PASSES_MAX: u32 = 64;
+
+impl TxgSync for Inner {
+    fn freeze(&self, txg: Txg) {
+        self.dsl().freeze(txg);
+    }
+
+    fn sync(&self, txg: Txg) -> Result<()> {
+        let tx = Tx::syncing(txg);
+        self.tree.set_syncing_txg(txg);
+        let outcome = self.converge(&tx).and_then(|()| self.commit(txg));
+        self.core.set_pass(0);
+        outcome?;
+        self.mos.sync_done(txg);
+        self.space.sync_done(txg, self.slop_bytes());
+        Ok(())
+    }
+}
+
+impl Inner {
+    /// Passes until the MOS does not change any more.
+    fn converge(&self, tx: &Tx) -> Result<()> {
+        for pass in 1..=PASSES_MAX {
+            self.core.set_pass(pass);
+            self.sync_config(tx)?;
+            self.dsl().sync_datasets(tx, pass)?;
+            if pass == 1 {
+                self.dsl().run_tasks(tx)?;
+                self.dsl().process_async_destroys(tx)?;
+                // Tasks may have changed the config, and made data sets that are dirty.
+                self.sync_config(tx)?;
+                self.dsl().sync_datasets(tx, pass)?;
+            }
+            self.dsl().flush(tx)?;
+            let mos_changed = self.mos.needs_sync();
+            if pass == 1 && !mos_changed {
+                return Ok(());
+            }
+            if mos_changed {
+                let root = self.mos.sync(tx, pass)?;
+                self.state.lock().uberblock.rootbp = root;
+            }
+            self.core.sync_frees(tx)?;
+            if pass == 1 {
+                self.core.sync_deferred(tx)?;
+            }
+            self.space.sync(tx.txg(), pass)?;
+            if !self.mos.needs_sync() {
+                return Ok(());
+            }
+        }
+        let text = format!("txg {}: the MOS does not converge", tx.txg());
+        Err(Error::new(ErrorKind::Io, text))
+    }
+
+    /// Free space below which nothing is deferred any more.
+    fn slop_bytes(&self) -> u64 {
+        dsl::slop_space(self.space.evaluate().dspace)
+    }
+
+    /// Writes labels and uberblock, if anything changed.
+    fn commit(&self, txg: Txg) -> Result<()> {
+        let (uberblock, labels_too) = {
+            let mut state = self.state.lock();
+            if state.uberblock.rootbp.birth() < txg && !state.labels_dirty {
+                return Ok(());
+            }
+            let next = self.next_uberblock(&state.uberblock, txg);
+            state.uberblock = next;
+            (next, state.labels_dirty)
+        };
+        self.write_labels(&uberblock, labels_too)?;
+        let mut state = self.state.lock();
+        state.labels_dirty = false;
+        state.synced = uberblock;
+        Ok(())
+    }
+
+    /// The uberblock of `txg`: the root that was just written, everything else anew.
+    #[doc(alias = "uberblock_update")]
+    fn next_uberblock(&self, last: &UberblockPhys, txg: Txg) -> UberblockPhys {
+        let mut ub = *last;
+        ub.magic.set(UBERBLOCK_MAGIC);
+        ub.version.set(SPA_VERSION_FEATURES);
+        ub.txg.set(txg.0);
+        ub.guid_sum.set(self.tree.guid_sum());
+        ub.timestamp.set(rt::wall_clock().secs);
+        ub.software_version.set(SPA_VERSION_FEATURES);
+        ub.mmp_magic.set(MMP_MAGIC);
+        ub.mmp_delay.set(0);
+        ub.mmp_config.set(0);
+        ub.checkpoint_txg.set(0);
+        ub
+    }
+}
