@@ -55,6 +55,9 @@ use base::{Error, ErrorKind, Result};
 /// How deep lists may nest (`nvpair_max_recursion` of user space).
 pub const DEPTH_MAX: usize = 100;
 
+/// Bytes of a name: `nvp_name_sz`, which counts the NUL, has 15 bits.
+pub const NAME_MAX: usize = (1 << 15) - 2;
+
 /// `NV_ENCODE_NATIVE`.
 pub const ENCODE_NATIVE: u8 = 0;
 /// `NV_ENCODE_XDR`.

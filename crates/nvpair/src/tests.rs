@@ -1,3 +1,5 @@
+//! Accessors, text, bytes by hand, limits, and any list in both encodings.
+
 use super::*;
 use base::ErrorKind;
 use proptest::prelude::*;
@@ -160,6 +162,16 @@ fn huge_counts_take_no_memory() {
         error.context(),
         "nvpair 'x': nvpair of 2147483647 elements in 16 bytes"
     );
+}
+
+#[test]
+fn names_have_15_bits_of_length() {
+    let named = |size: usize| NvList::new().with("n".repeat(size), true);
+    let longest = named(NAME_MAX);
+    assert_eq!(decode(&encode_native(&longest)).unwrap(), longest);
+    assert_eq!(decode(&encode_xdr(&longest)).unwrap(), longest);
+    let error = decode(&encode_xdr(&named(NAME_MAX + 1))).unwrap_err();
+    assert_eq!(error.context(), "nvpair name of 32767 bytes");
 }
 
 #[test]

@@ -21,7 +21,7 @@
 
 use crate::reader::Reader;
 use crate::{
-    DEPTH_MAX, ENCODE_XDR, HEADER_SIZE, LITTLE_ENDIAN, NvList, NvString, NvType, NvValue,
+    DEPTH_MAX, ENCODE_XDR, HEADER_SIZE, LITTLE_ENDIAN, NAME_MAX, NvList, NvString, NvType, NvValue,
     pair_size, size_i32, strip_header,
 };
 use base::{Context, Error, ErrorKind, Result};
@@ -248,6 +248,10 @@ fn take_list(reader: &mut Reader<'_>, depth: usize) -> Result<NvList> {
             return Ok(list);
         }
         let name = take_string(reader).within(|| "nvpair name")?;
+        let name_size = name.as_bytes().len();
+        if name_size > NAME_MAX {
+            return Err(Error::corrupt(format!("nvpair name of {name_size} bytes")));
+        }
         let value = take_pair_value(reader, depth).within(|| format!("nvpair '{name}'"))?;
         let expected = pair_size(&name, &value);
         if usize::try_from(decoded_size) != Ok(expected) {

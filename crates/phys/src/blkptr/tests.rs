@@ -1,3 +1,5 @@
+//! Where fields are, and that they come back.
+
 use super::*;
 use proptest::prelude::*;
 
