@@ -24,7 +24,7 @@ use nvpair::NvList;
 use phys::uberblock::UberblockPhys;
 
 use crate::label::Labels;
-use crate::{PoolState, Vdev, VdevAux, VdevState, VdevTree};
+use crate::{PoolState, Vdev, VdevAux, VdevKind, VdevState, VdevTree};
 
 /// Configs with more top-level vdevs than this are not believed.
 const TOPS_MAX: u64 = 4096;
@@ -234,6 +234,15 @@ fn pool_config(guid: Guid, newest: &NvList, tops: &BTreeMap<Guid, &NvList>) -> N
     nv
 }
 
+fn root_of(config: &NvList) -> Result<Arc<Vdev>> {
+    let root = Vdev::from_config(config.expect_list("vdev_tree")?)?;
+    if root.kind() != VdevKind::Root {
+        let context = format!("the root of the vdev tree is a {}", root.kind().word());
+        return Err(Error::corrupt(context));
+    }
+    Ok(root)
+}
+
 fn placeholder(id: u64, kind: &str) -> NvList {
     NvList::new()
         .with("type", kind)
@@ -264,25 +273,48 @@ impl FoundPool {
     /// # Errors
     /// [`ErrorKind::Corrupt`] or [`ErrorKind::Unsupported`] if the config makes no sense.
     pub fn open(&self, config: &NvList, writable: bool) -> Result<Arc<VdevTree>> {
-        let tree = config.get_list("vdev_tree");
-        let root =
-            Vdev::from_config(tree.ok_or_else(|| Error::corrupt("config without vdev_tree"))?)?;
-        if root.kind() != crate::VdevKind::Root {
-            let context = format!("the root of the vdev tree is a {}", root.kind().word());
-            return Err(Error::new(ErrorKind::Corrupt, context));
-        }
+        self.open_with(config, writable, &|device| Ok(Arc::clone(&device.provider)))
+    }
+
+    /// The same with devices that are opened once more: those that were only opened to look at
+    /// their labels. What cannot be opened is missing in the tree.
+    ///
+    /// # Errors
+    /// As [`FoundPool::open`]; and [`ErrorKind::Busy`] if a device is in use, since a pool that
+    /// someone else may be writing to must not be opened without it.
+    pub fn open_with(
+        &self,
+        config: &NvList,
+        writable: bool,
+        reopen: &dyn Fn(&FoundDevice) -> Result<Arc<dyn Provider>>,
+    ) -> Result<Arc<VdevTree>> {
+        let root = root_of(config)?;
         let tree = if writable {
             VdevTree::new(root)
         } else {
             VdevTree::read_only(root)
         };
+        let busy = rt::Mutex::new(None);
         tree.open_devices(&|vdev| {
             let path = vdev.config().path.clone();
             let device = self.device(vdev.guid(), path.as_deref())?;
-            let name = device.provider.name().to_owned();
-            vdev.update(|config| config.path = Some(name));
-            Some(Arc::clone(&device.provider))
+            match reopen(device) {
+                Ok(provider) => {
+                    let name = provider.name().to_owned();
+                    vdev.update(|config| config.path = Some(name));
+                    Some(provider)
+                }
+                Err(error) => {
+                    if error.kind() == ErrorKind::Busy {
+                        busy.lock().get_or_insert(error);
+                    }
+                    None
+                }
+            }
         });
+        if let Some(error) = busy.into_inner() {
+            return Err(error);
+        }
         self.mark_stale(&tree);
         Ok(tree)
     }

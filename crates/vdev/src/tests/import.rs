@@ -159,3 +159,28 @@ fn a_device_of_another_pool_in_a_known_path_is_refused() {
         (VdevState::CantOpen, VdevAux::CorruptData)
     );
 }
+
+#[test]
+fn devices_are_opened_again_for_writing_and_busy_ones_stop_it() {
+    let disks = disks(2);
+    sync(&mirror_tree(&disks), 10).unwrap();
+    let found = discover(&disks);
+    let pool = &found.pools[0];
+    let open = |kind| {
+        let fails = |device: &crate::import::FoundDevice| {
+            if device.guid == Guid(101) {
+                return Err(base::Error::new(kind, "no"));
+            }
+            Ok(device.provider.clone())
+        };
+        pool.open_with(&pool.config, true, &fails)
+    };
+    assert_eq!(
+        open(base::ErrorKind::Busy).err().unwrap().kind(),
+        base::ErrorKind::Busy
+    );
+    assert_eq!(
+        open(base::ErrorKind::Io).unwrap().state().0,
+        VdevState::Degraded
+    );
+}
