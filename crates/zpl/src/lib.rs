@@ -1,1 +1,65 @@
-//! POSIX files in a dataset
+//! The ZPL: POSIX files in an objset.
+//!
+//! # What it is
+//! [`Filesystem`] is what a FUSE server, a copy command or a shell needs: look-ups, changes of
+//! names, reads and writes, by object number (which is the inode number) or by [path](path). What
+//! is on disk is a version 5 file system as OpenZFS makes it; older ones are read.
+//!
+//! ```text
+//! dir  remove  rename     names                file  setattr  xattr   one file
+//! make                    new files            sa     attributes as bytes
+//! log  replay             the intent log       account  space by owner
+//! fs                      what all share: objset, locks, transactions
+//! ```
+//!
+//! # On disk
+//! Object 1 is the master node, a ZAP: `ROOT` names the root directory, `DELETE_QUEUE` the files
+//! that are open but have no name, `SA_ATTRS` the tables of attributes, `VERSION` is 5.
+//!
+//! # Invariants
+//! 1. A file has as many names as its link count says, or 0 and is in the delete queue.
+//! 2. A directory's size is its entries plus 2, its link count the directories in it plus 2.
+//! 3. Everything that one operation changes is in one txg; large writes are several operations.
+//!
+//! # Source
+//! OpenZFS `module/os/linux/zfs/zfs_{vnops_os,dir,znode_os,acl}.c`, `module/zfs/{zfs_vnops,sa,
+//! zfs_sa,zfs_log,zfs_replay,zfs_quota}.c` @be7657e3.
+
+mod account;
+mod acl;
+mod attrs;
+mod dir;
+mod file;
+mod fs;
+mod log;
+mod make;
+mod path;
+mod remove;
+mod rename;
+mod replay;
+mod sa;
+mod setattr;
+mod xattr;
+
+#[cfg(test)]
+mod tests;
+
+pub use account::{FileOwners, Used, space_by_owner};
+pub use attrs::{Attr, FileType, MODE_PERMISSIONS, MODE_TYPE, Time};
+pub use dir::DirEntry;
+pub use file::SIZE_MAX;
+pub use fs::{
+    AtimePolicy, Filesystem, NewFilesystem, NoLimits, OpenOptions, Settings, Space, SpaceCheck,
+    StatFs, SyncPolicy,
+};
+pub use log::{IntentLog, Itx, NoLog, WriteState};
+pub use make::Create;
+pub use phys::znode::pflags;
+pub use rename::RenameKind;
+pub use setattr::SetAttr;
+pub use xattr::SetXattr;
+
+/// The longest name of a file in bytes.
+pub const NAME_MAX_BYTES: usize = 255;
+/// `MAXPATHLEN`: the longest target of a symbolic link in bytes.
+pub const SYMLINK_MAX_BYTES: usize = 4096;

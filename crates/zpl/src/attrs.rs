@@ -1,0 +1,423 @@
+//! What is known about a file: its attributes in memory, and how they are read and changed.
+//!
+//! # What it is
+//! [`Attr`] is what `stat` tells and a little more. It is read from the bonus (and spill) of the
+//! file's dnode every time: the DMU keeps the dnode, so there is nothing else to keep up to date.
+//! [`Change`] is one attribute to be written.
+//!
+//! # Source
+//! OpenZFS `module/os/linux/zfs/zfs_znode_os.c` (`zfs_znode_alloc`, `zfs_tstamp_update_setup`),
+//! `include/sys/zfs_sa.h`.
+
+use base::{Error, ErrorKind, ObjectId, Result};
+use dmu::{Dnode, Tx};
+use phys::sa::ZplAttr;
+use phys::znode::{ZnodePhys, pflags};
+use phys::{ObjectType, Phys};
+use zerocopy::FromBytes;
+use zerocopy::little_endian::U64;
+
+use crate::Filesystem;
+use crate::sa::{AttrSet, pack, parse};
+
+/// Bits of a mode that are the file type.
+pub const MODE_TYPE: u32 = 0o170_000;
+/// Bits of a mode that `chmod` changes.
+pub const MODE_PERMISSIONS: u32 = 0o7777;
+
+/// What kind of file something is: bits 12 to 15 of its mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum FileType {
+    /// A named pipe.
+    Fifo = 1,
+    /// A character device.
+    CharDevice = 2,
+    /// A directory.
+    Directory = 4,
+    /// A block device.
+    BlockDevice = 6,
+    /// A regular file.
+    Regular = 8,
+    /// A symbolic link.
+    Symlink = 10,
+    /// A socket.
+    Socket = 12,
+}
+
+impl FileType {
+    /// The type in a mode.
+    #[must_use]
+    pub fn of_mode(mode: u32) -> Option<FileType> {
+        FileType::of_dirent((mode >> 12 & 0xf) as u8)
+    }
+
+    /// The type in a directory entry.
+    #[must_use]
+    pub fn of_dirent(type_: u8) -> Option<FileType> {
+        Some(match type_ {
+            1 => FileType::Fifo,
+            2 => FileType::CharDevice,
+            4 => FileType::Directory,
+            6 => FileType::BlockDevice,
+            8 => FileType::Regular,
+            10 => FileType::Symlink,
+            12 => FileType::Socket,
+            _ => return None,
+        })
+    }
+
+    /// The bits of a mode.
+    #[must_use]
+    pub fn mode(self) -> u32 {
+        (self as u32) << 12
+    }
+
+    pub(crate) fn is_device(self) -> bool {
+        matches!(self, FileType::CharDevice | FileType::BlockDevice)
+    }
+}
+
+/// A time in a file's attributes: seconds since 1970, which may be negative, and nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Time {
+    /// Seconds since 1970.
+    pub secs: i64,
+    /// Nanoseconds of the second.
+    pub nanos: u32,
+}
+
+impl Time {
+    /// Now.
+    #[must_use]
+    pub fn now() -> Time {
+        let now = rt::wall_clock();
+        Time {
+            secs: now.secs as i64,
+            nanos: now.nanos,
+        }
+    }
+}
+
+/// What is known about a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[doc(alias = "znode_t")]
+pub struct Attr {
+    /// The object number, which is the inode number.
+    pub id: ObjectId,
+    /// Type and permissions.
+    pub mode: u32,
+    /// Names that the file has; for a directory also those in it that are directories.
+    pub links: u64,
+    /// Owner.
+    pub uid: u64,
+    /// Group.
+    pub gid: u64,
+    /// Bytes; for a directory entries, with `.` and `..`.
+    pub size: u64,
+    /// Bytes on disk, as of the last sync.
+    pub used_bytes: u64,
+    /// Bytes per block.
+    pub blksz: u64,
+    /// Device number, as the operating system that made it counts.
+    pub rdev: u64,
+    /// Last access.
+    pub atime: Time,
+    /// Last change of the content.
+    pub mtime: Time,
+    /// Last change of content or attributes.
+    pub ctime: Time,
+    /// Creation.
+    pub crtime: Time,
+    /// The txg of creation: tells files apart that had the same number.
+    pub generation: u64,
+    /// The directory that the file was last linked in.
+    pub parent: ObjectId,
+    /// `ZFS_*` flags: [`pflags`].
+    pub pflags: u64,
+    /// Project.
+    pub projid: u64,
+    /// The hidden directory of extended attributes, if there is one.
+    pub(crate) xattr_dir: Option<ObjectId>,
+}
+
+impl Attr {
+    /// What kind of file it is.
+    #[must_use]
+    pub fn file_type(&self) -> Option<FileType> {
+        FileType::of_mode(self.mode)
+    }
+
+    /// Whether it is a directory.
+    #[must_use]
+    pub fn is_directory(&self) -> bool {
+        self.file_type() == Some(FileType::Directory)
+    }
+
+    pub(crate) fn is_xattr(&self) -> bool {
+        self.pflags & pflags::XATTR != 0
+    }
+}
+
+/// One attribute and its new value.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Change<'a> {
+    Word(ZplAttr, u64),
+    Time(ZplAttr, Time),
+    Bytes(ZplAttr, &'a [u8]),
+}
+
+impl Change<'_> {
+    fn attr(&self) -> ZplAttr {
+        match self {
+            Change::Word(attr, _) | Change::Time(attr, _) | Change::Bytes(attr, _) => *attr,
+        }
+    }
+
+    fn value(&self) -> Vec<u8> {
+        match self {
+            Change::Word(_, word) => U64::new(*word).to_bytes().to_vec(),
+            Change::Time(_, time) => {
+                let words = [time.secs as u64, time.nanos.into()];
+                words
+                    .iter()
+                    .flat_map(|word| U64::new(*word).to_bytes())
+                    .collect()
+            }
+            Change::Bytes(_, bytes) => bytes.to_vec(),
+        }
+    }
+}
+
+fn word(bytes: &[u8], index: usize) -> u64 {
+    let at = bytes.get(8 * index..).unwrap_or_default();
+    U64::read_from_prefix(at).map_or(0, |(word, _)| word.get())
+}
+
+fn time(bytes: &[u8]) -> Time {
+    Time {
+        secs: word(bytes, 0) as i64,
+        nanos: word(bytes, 1) as u32,
+    }
+}
+
+impl Attr {
+    fn set(&mut self, attr: ZplAttr, bytes: &[u8]) {
+        match attr {
+            ZplAttr::Atime => self.atime = time(bytes),
+            ZplAttr::Mtime => self.mtime = time(bytes),
+            ZplAttr::Ctime => self.ctime = time(bytes),
+            ZplAttr::Crtime => self.crtime = time(bytes),
+            ZplAttr::Gen => self.generation = word(bytes, 0),
+            ZplAttr::Mode => self.mode = word(bytes, 0) as u32,
+            ZplAttr::Size => self.size = word(bytes, 0),
+            ZplAttr::Parent => self.parent = ObjectId(word(bytes, 0)),
+            ZplAttr::Links => self.links = word(bytes, 0),
+            ZplAttr::Xattr => {
+                let id = word(bytes, 0);
+                self.xattr_dir = (id != 0).then_some(ObjectId(id));
+            }
+            ZplAttr::Rdev => self.rdev = word(bytes, 0),
+            ZplAttr::Flags => self.pflags = word(bytes, 0),
+            ZplAttr::Uid => self.uid = word(bytes, 0),
+            ZplAttr::Gid => self.gid = word(bytes, 0),
+            ZplAttr::Projid => self.projid = word(bytes, 0),
+            _ => {}
+        }
+    }
+}
+
+/// The attributes that every file has, by which a file is told from other objects.
+const REQUIRED: [ZplAttr; 2] = [ZplAttr::Mode, ZplAttr::Links];
+
+impl Filesystem {
+    /// Reads the attributes of `dnode`. The caller holds its attribute lock, or does not care
+    /// about changes that are being made.
+    pub(crate) fn read_attr(&self, dnode: &Dnode) -> Result<Attr> {
+        let type_ = dnode.bonus_type();
+        let bonus = dnode.bonus();
+        let mut attr = Attr {
+            id: dnode.id(),
+            used_bytes: dnode.used_bytes(),
+            blksz: dnode.blksz(),
+            ..Attr::default()
+        };
+        let tables = self.sa.read();
+        let mut known = Vec::new();
+        let mut take = |bytes: &[u8]| -> Result<()> {
+            let found = parse(&tables, bytes, type_)?;
+            for zpl in ZplAttr::ALL {
+                let number = tables.number(*zpl);
+                let place = found.iter().find(|(have, _)| Some(*have) == number);
+                if let Some((_, range)) = place {
+                    attr.set(*zpl, &bytes[range.clone()]);
+                    known.push(*zpl);
+                }
+            }
+            Ok(())
+        };
+        let name = || format!("file {}", dnode.id());
+        take(&bonus).map_err(|e| e.within(name()))?;
+        if let Some(spill) = dnode.spill()? {
+            take(&spill).map_err(|e| e.within(name()))?;
+        }
+        if let Some(missing) = REQUIRED.iter().find(|attr| !known.contains(attr)) {
+            return Err(Error::corrupt(format!(
+                "file {} has no {missing:?}",
+                dnode.id()
+            )));
+        }
+        Ok(attr)
+    }
+
+    /// The value of one attribute.
+    pub(crate) fn read_attr_bytes(&self, dnode: &Dnode, attr: ZplAttr) -> Result<Option<Vec<u8>>> {
+        let tables = self.sa.read();
+        let Some(number) = tables.number(attr) else {
+            return Ok(None);
+        };
+        let look = |bytes: &[u8]| -> Result<Option<Vec<u8>>> {
+            let found = parse(&tables, bytes, dnode.bonus_type())?;
+            let place = found.into_iter().find(|(have, _)| *have == number);
+            Ok(place.map(|(_, range)| bytes[range].to_vec()))
+        };
+        if let Some(value) = look(&dnode.bonus())? {
+            return Ok(Some(value));
+        }
+        match dnode.spill()? {
+            Some(spill) => look(&spill),
+            None => Ok(None),
+        }
+    }
+
+    /// Writes attributes; the caller holds the file's attribute lock.
+    #[doc(alias = "sa_bulk_update")]
+    pub(crate) fn write_attrs(&self, tx: &Tx, dnode: &Dnode, changes: &[Change<'_>]) -> Result<()> {
+        self.sa.register(&self.objset, tx)?;
+        let mut values = Vec::with_capacity(changes.len());
+        for change in changes {
+            let number = self.sa.read().number(change.attr());
+            let number = number.ok_or_else(|| {
+                let name = change.attr().facts().name;
+                Error::new(
+                    ErrorKind::Unsupported,
+                    format!("attribute {name} in this file system"),
+                )
+            })?;
+            values.push((number, change.value()));
+        }
+        if self.overwrite_in_bonus(tx, dnode, &values)? {
+            return Ok(());
+        }
+        let mut attrs = self.all_attrs(dnode)?;
+        for (number, value) in &values {
+            attrs.set(*number, value);
+        }
+        self.replace_attrs(tx, dnode, &attrs)
+    }
+
+    /// Writes the attributes of a new file.
+    #[doc(alias = "sa_replace_all_by_template")]
+    pub(crate) fn write_new_attrs(
+        &self,
+        tx: &Tx,
+        dnode: &Dnode,
+        changes: &[Change<'_>],
+    ) -> Result<()> {
+        self.sa.register(&self.objset, tx)?;
+        let mut attrs = AttrSet::default();
+        {
+            let tables = self.sa.read();
+            for change in changes {
+                let number = tables.number(change.attr());
+                attrs.set(
+                    number.expect("the attributes of new files exist"),
+                    &change.value(),
+                );
+            }
+        }
+        self.replace_attrs(tx, dnode, &attrs)
+    }
+
+    /// Overwrites values where they are, if all of them are in the bonus and keep their length.
+    fn overwrite_in_bonus(
+        &self,
+        tx: &Tx,
+        dnode: &Dnode,
+        values: &[(u16, Vec<u8>)],
+    ) -> Result<bool> {
+        let bonus = dnode.bonus();
+        let found = parse(&self.sa.read(), &bonus, dnode.bonus_type())?;
+        let mut places = Vec::with_capacity(values.len());
+        for (number, value) in values {
+            let place = found.iter().find(|(have, _)| have == number);
+            match place {
+                Some((_, range)) if range.len() == value.len() => places.push(range.clone()),
+                _ => return Ok(false),
+            }
+        }
+        dnode.modify_bonus(tx, |bonus| {
+            for ((_, value), range) in values.iter().zip(places) {
+                bonus[range].copy_from_slice(value);
+            }
+        })?;
+        Ok(true)
+    }
+
+    fn all_attrs(&self, dnode: &Dnode) -> Result<AttrSet> {
+        let type_ = dnode.bonus_type();
+        let tables = self.sa.read();
+        let mut attrs = AttrSet::default();
+        attrs.extend_from(&tables, &dnode.bonus(), type_)?;
+        if let Some(spill) = dnode.spill()? {
+            attrs.extend_from(&tables, &spill, type_)?;
+        }
+        Ok(attrs)
+    }
+
+    fn replace_attrs(&self, tx: &Tx, dnode: &Dnode, attrs: &AttrSet) -> Result<()> {
+        if dnode.bonus_type() != ObjectType::SA {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                format!("file {} has attributes of an old format", dnode.id()),
+            ));
+        }
+        let bonus_space = usize::from(dnode.slots()) * 512 - 64 - 128;
+        let old_spill_len = dnode.spill()?.map_or(0, |spill| spill.len());
+        let fixed_len = |attr| self.sa.read().fixed_len(attr);
+        let layout_of = |attrs: &[u16]| self.sa.layout_for(&self.objset, tx, attrs);
+        let packed = pack(attrs, bonus_space, old_spill_len, fixed_len, layout_of)?;
+        match packed.spill {
+            Some(spill) => {
+                // First the bonus shrinks, then there is room for the pointer.
+                dnode.set_bonus(tx, &packed.bonus)?;
+                dnode.set_spill(tx, spill)
+            }
+            None => {
+                if dnode.has_spill() {
+                    dnode.remove_spill(tx)?;
+                }
+                dnode.set_bonus(tx, &packed.bonus)
+            }
+        }
+    }
+
+    /// The target of a symbolic link made before ZPL version 5: behind the attributes in the
+    /// bonus, or in the file.
+    pub(crate) fn read_old_symlink(&self, dnode: &Dnode, size: u64) -> Result<Vec<u8>> {
+        let size = usize::try_from(size).unwrap_or(usize::MAX);
+        let bonus = dnode.bonus();
+        if let Some(target) = bonus
+            .get(ZnodePhys::SIZE..)
+            .and_then(|rest| rest.get(..size))
+        {
+            return Ok(target.to_vec());
+        }
+        if size > crate::SYMLINK_MAX_BYTES {
+            return Err(Error::corrupt(format!("symbolic link of {size} bytes")));
+        }
+        let mut target = vec![0; size];
+        dnode.read(0, &mut target)?;
+        Ok(target)
+    }
+}

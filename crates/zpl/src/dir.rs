@@ -1,0 +1,432 @@
+//! Directories: looking names up, listing them, making files in them.
+//!
+//! # On disk
+//! A directory is a ZAP from names to (type << 60 | object number). Its size is the number of
+//! entries plus two, its link count the number of directories in it plus two; `.` and `..` are not
+//! stored, the parent is an attribute.
+//!
+//! # Source
+//! OpenZFS `module/os/linux/zfs/zfs_dir.c` (`zfs_link_create`), `module/os/linux/zfs/zfs_vnops_os.c`
+//! (`zfs_lookup`, `zfs_create`, `zfs_mkdir`, `zfs_symlink`, `zfs_link`, `zfs_readdir`).
+
+use base::{Error, ErrorKind, ObjectId, Result};
+use dmu::Tx;
+use phys::sa::ZplAttr;
+use phys::znode::{dirent_new, dirent_object, dirent_type, pflags};
+use zap::Zap;
+
+use crate::attrs::{Attr, Change, FileType, Time};
+use crate::fs::Node;
+use crate::make::{Claim, Create, NewNode};
+use crate::{Filesystem, NAME_MAX_BYTES, SYMLINK_MAX_BYTES, log};
+
+/// What one change of names may make dirty, in bytes: a few leaves of a ZAP and dnodes.
+pub(crate) const NAMES_DIRTY_BYTES: u64 = 128 << 10;
+
+/// An entry of a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirEntry {
+    /// The name.
+    pub name: Vec<u8>,
+    /// The file.
+    pub id: ObjectId,
+    /// What kind of file it is; `None` if the directory does not say.
+    pub file_type: Option<FileType>,
+    /// Where to go on after this entry.
+    pub next_offset: u64,
+}
+
+/// Offsets below this are `.` and `..`; greater ones are cursors.
+const FIRST_CURSOR: u64 = 2;
+
+impl Filesystem {
+    /// The file called `name` in directory `parent`.
+    ///
+    /// # Errors
+    /// `NotFound`, `NotDirectory`, `NameTooLong`; I/O.
+    #[doc(alias = "zfs_lookup")]
+    pub fn lookup(&self, parent: ObjectId, name: &[u8]) -> Result<Attr> {
+        let directory = self.directory(parent)?;
+        match name {
+            b"." => return self.attr_of(&directory),
+            b".." => {
+                let parent = self.attr_of(&directory)?.parent;
+                return self.attr_of(&self.node(parent)?);
+            }
+            _ => self.check_name(name)?,
+        }
+        let id = self.find(&directory, name)?;
+        self.attr_of(&self.node(id)?)
+    }
+
+    /// Calls `take` with the entries of `directory` from `offset` on, until it answers false.
+    /// Offset 0 is the beginning; others are [`DirEntry::next_offset`]. Entries that stay while the
+    /// directory changes are met once.
+    ///
+    /// # Errors
+    /// `NotFound`, `NotDirectory`; I/O.
+    #[doc(alias = "zfs_readdir")]
+    pub fn readdir(
+        &self,
+        directory: ObjectId,
+        mut offset: u64,
+        mut take: impl FnMut(&DirEntry) -> bool,
+    ) -> Result<()> {
+        let node = self.directory(directory)?;
+        let attr = self.attr_of(&node)?;
+        if attr.links == 0 {
+            return Ok(());
+        }
+        while offset < FIRST_CURSOR {
+            let (name, id) = [(&b"."[..], attr.id), (&b".."[..], attr.parent)][offset as usize];
+            offset += 1;
+            let file_type = Some(FileType::Directory);
+            let entry = DirEntry {
+                name: name.to_vec(),
+                id,
+                file_type,
+                next_offset: offset,
+            };
+            if !take(&entry) {
+                return Ok(());
+            }
+        }
+        let start = if offset == FIRST_CURSOR { 0 } else { offset };
+        let mut cursor = Zap::new(node.dnode)?.cursor(start);
+        while let Some(entry) = cursor.retrieve()? {
+            cursor.advance();
+            let entry = DirEntry {
+                id: ObjectId(dirent_object(entry.first_integer)),
+                file_type: FileType::of_dirent(dirent_type(entry.first_integer)),
+                name: entry.name,
+                next_offset: cursor.serialize(),
+            };
+            if !take(&entry) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// All entries of a directory but `.` and `..`.
+    ///
+    /// # Errors
+    /// As [`readdir`](Filesystem::readdir).
+    pub fn list(&self, directory: ObjectId) -> Result<Vec<DirEntry>> {
+        let mut entries = Vec::new();
+        self.readdir(directory, FIRST_CURSOR, |entry| {
+            entries.push(entry.clone());
+            true
+        })?;
+        Ok(entries)
+    }
+
+    /// Makes a regular file.
+    ///
+    /// # Errors
+    /// `Exists`, `NotFound` (no such directory), `NotDirectory`, `NameTooLong`, `InvalidInput` (a
+    /// name that cannot be), `Quota`, `NoSpace`, `ReadOnly`; I/O.
+    #[doc(alias = "zfs_create")]
+    pub fn create_file(&self, parent: ObjectId, name: &[u8], create: &Create) -> Result<Attr> {
+        self.make(parent, name, &NewNode::new(FileType::Regular, *create))
+    }
+
+    /// Makes a directory.
+    ///
+    /// # Errors
+    /// As [`create_file`](Filesystem::create_file).
+    #[doc(alias = "zfs_mkdir")]
+    pub fn mkdir(&self, parent: ObjectId, name: &[u8], create: &Create) -> Result<Attr> {
+        self.make(parent, name, &NewNode::new(FileType::Directory, *create))
+    }
+
+    /// Makes a pipe, a socket or a device; `rdev` is the device number as this operating system
+    /// counts.
+    ///
+    /// # Errors
+    /// As [`create_file`](Filesystem::create_file).
+    pub fn mknod(
+        &self,
+        parent: ObjectId,
+        name: &[u8],
+        file_type: FileType,
+        rdev: u64,
+        create: &Create,
+    ) -> Result<Attr> {
+        if matches!(file_type, FileType::Directory | FileType::Symlink) {
+            return Err(Error::invalid(
+                "directories and links are not made by mknod",
+            ));
+        }
+        let rdev = if file_type.is_device() { rdev } else { 0 };
+        self.make(
+            parent,
+            name,
+            &NewNode {
+                rdev,
+                ..NewNode::new(file_type, *create)
+            },
+        )
+    }
+
+    /// Makes a symbolic link to `target`.
+    ///
+    /// # Errors
+    /// As [`create_file`](Filesystem::create_file); `NameTooLong` for the target.
+    #[doc(alias = "zfs_symlink")]
+    pub fn symlink(
+        &self,
+        parent: ObjectId,
+        name: &[u8],
+        target: &[u8],
+        create: &Create,
+    ) -> Result<Attr> {
+        check_target(target)?;
+        let create = Create {
+            mode: 0o777,
+            ..*create
+        };
+        let new = NewNode {
+            target: Some(target),
+            ..NewNode::new(FileType::Symlink, create)
+        };
+        self.make(parent, name, &new)
+    }
+
+    /// The target of a symbolic link.
+    ///
+    /// # Errors
+    /// `InvalidInput` if it is none; I/O.
+    #[doc(alias = "zfs_readlink")]
+    pub fn readlink(&self, id: ObjectId) -> Result<Vec<u8>> {
+        let node = self.node(id)?;
+        let attr = self.attr_of(&node)?;
+        if attr.file_type() != Some(FileType::Symlink) {
+            return Err(Error::invalid(format!("file {id} is no symbolic link")));
+        }
+        match self.read_attr_bytes(&node.dnode, ZplAttr::Symlink)? {
+            Some(target) => Ok(target),
+            None => self.read_old_symlink(&node.dnode, attr.size),
+        }
+    }
+
+    /// Gives file `id` one more name.
+    ///
+    /// # Errors
+    /// As [`create_file`](Filesystem::create_file); `Permission` for a directory; `NotFound` for a
+    /// file without names.
+    #[doc(alias = "zfs_link")]
+    pub fn link(&self, id: ObjectId, parent: ObjectId, name: &[u8]) -> Result<Attr> {
+        self.check_name(name)?;
+        let tx = self.begin(NAMES_DIRTY_BYTES)?;
+        let attr = {
+            let _namespace = self.namespace.read();
+            let directory = self.directory(parent)?;
+            let node = self.node(id)?;
+            let _names = directory.locks.names.lock();
+            let parent_attr = self.live_directory(&directory)?;
+            self.check_link(&parent_attr, &self.attr_of(&node)?)?;
+            self.add_link(&tx, &directory, name, &node)?;
+            log::link(self, &tx, parent, id, name);
+            self.attr_of(&node)?
+        };
+        drop(tx);
+        self.finish(id)?;
+        Ok(attr)
+    }
+
+    fn check_link(&self, parent: &Attr, attr: &Attr) -> Result<()> {
+        if attr.is_directory() {
+            return Err(Error::new(
+                ErrorKind::Permission,
+                "directories have one name only",
+            ));
+        }
+        if attr.is_xattr() != parent.is_xattr() {
+            return Err(Error::invalid("link between files and extended attributes"));
+        }
+        if parent.pflags & pflags::PROJINHERIT != 0 && parent.projid != attr.projid {
+            return Err(Error::new(ErrorKind::CrossDevice, "link between projects"));
+        }
+        if attr.links == 0 {
+            return Err(Error::not_found(format!(
+                "file {} has no name any more",
+                attr.id
+            )));
+        }
+        Ok(())
+    }
+
+    fn add_link(&self, tx: &Tx, directory: &Node, name: &[u8], node: &Node) -> Result<()> {
+        let now = Time::now();
+        let mut pending = node.locks.attrs.lock();
+        let attr = self.read_attr(&node.dnode)?;
+        let entry = dirent_new(node.id().0, attr.mode.into());
+        Zap::new(directory.dnode.clone())?.add_u64(tx, name, entry)?;
+        let changes = [
+            Change::Word(ZplAttr::Links, attr.links + 1),
+            Change::Word(ZplAttr::Parent, directory.id().0),
+            Change::Word(ZplAttr::Flags, attr.pflags | pflags::ARCHIVE),
+            Change::Time(ZplAttr::Ctime, now),
+        ];
+        self.write_attrs(tx, &node.dnode, &changes)?;
+        pending.txg = tx.txg();
+        drop(pending);
+        self.count_entries(tx, directory, 1, 0, now)
+    }
+
+    /// Makes a file and its name.
+    pub(crate) fn make(&self, parent: ObjectId, name: &[u8], new: &NewNode<'_>) -> Result<Attr> {
+        self.check_name(name)?;
+        let tx = self.begin(NAMES_DIRTY_BYTES)?;
+        let attr = {
+            let _namespace = self.namespace.read();
+            let directory = self.directory(parent)?;
+            let _names = directory.locks.names.lock();
+            let parent_attr = self.live_directory(&directory)?;
+            self.make_in(&tx, &directory, &parent_attr, name, new)?
+        };
+        drop(tx);
+        self.finish(attr.id)?;
+        Ok(attr)
+    }
+
+    /// The same in a directory whose names are locked.
+    pub(crate) fn make_in(
+        &self,
+        tx: &Tx,
+        directory: &Node,
+        parent_attr: &Attr,
+        name: &[u8],
+        new: &NewNode<'_>,
+    ) -> Result<Attr> {
+        let entries = Zap::new(directory.dnode.clone())?;
+        if entries.contains(name)? {
+            return Err(Error::new(ErrorKind::Exists, show(name)));
+        }
+        if !self.log.is_replaying(tx) {
+            self.space.check_create(&new.owner(parent_attr))?;
+        }
+        let node = self.make_node(tx, parent_attr, new)?;
+        let mode = new.file_type.mode();
+        entries.add_u64(tx, name, dirent_new(node.id().0, mode.into()))?;
+        let is_directory = new.file_type == FileType::Directory;
+        self.count_entries(tx, directory, 1, i64::from(is_directory), Time::now())?;
+        let attr = self.attr_of(&node)?;
+        log::create(
+            self,
+            tx,
+            directory.id(),
+            &attr,
+            node.dnode.slots(),
+            name,
+            new.target,
+        );
+        Ok(attr)
+    }
+
+    /// Makes what a log record says, with the number that it says.
+    pub(crate) fn make_claimed(
+        &self,
+        parent: ObjectId,
+        name: &[u8],
+        new: NewNode<'_>,
+        claim: Claim,
+    ) -> Result<Attr> {
+        self.make(
+            parent,
+            name,
+            &NewNode {
+                claim: Some(claim),
+                ..new
+            },
+        )
+    }
+
+    /// The object that an entry names.
+    pub(crate) fn find(&self, directory: &Node, name: &[u8]) -> Result<ObjectId> {
+        let entry = Zap::new(directory.dnode.clone())?.lookup_u64(name)?;
+        let entry = entry.ok_or_else(|| Error::not_found(show(name)))?;
+        Ok(ObjectId(dirent_object(entry)))
+    }
+
+    /// Changes the number of entries, and of directories among them, of a directory whose names
+    /// are locked.
+    pub(crate) fn count_entries(
+        &self,
+        tx: &Tx,
+        directory: &Node,
+        entries: i64,
+        directories: i64,
+        now: Time,
+    ) -> Result<()> {
+        let mut pending = directory.locks.attrs.lock();
+        let attr = self.read_attr(&directory.dnode)?;
+        let changes = [
+            Change::Word(ZplAttr::Size, attr.size.saturating_add_signed(entries)),
+            Change::Word(
+                ZplAttr::Links,
+                attr.links.saturating_add_signed(directories),
+            ),
+            Change::Time(ZplAttr::Mtime, now),
+            Change::Time(ZplAttr::Ctime, now),
+            Change::Word(
+                ZplAttr::Flags,
+                attr.pflags | pflags::ARCHIVE | pflags::AV_MODIFIED,
+            ),
+        ];
+        pending.txg = tx.txg();
+        self.write_attrs(tx, &directory.dnode, &changes)
+    }
+
+    /// The attributes of a directory that has not been removed.
+    pub(crate) fn live_directory(&self, directory: &Node) -> Result<Attr> {
+        let attr = self.attr_of(directory)?;
+        if attr.links == 0 {
+            return Err(Error::not_found(format!(
+                "directory {} was removed",
+                attr.id
+            )));
+        }
+        Ok(attr)
+    }
+
+    /// Whether there may be a file of that name.
+    pub(crate) fn check_name(&self, name: &[u8]) -> Result<()> {
+        if name.len() > NAME_MAX_BYTES {
+            return Err(Error::new(
+                ErrorKind::NameTooLong,
+                format!("a name of {} bytes", name.len()),
+            ));
+        }
+        if name.is_empty() || name == b"." || name == b".." {
+            return Err(Error::invalid(format!("name {}", show(name))));
+        }
+        if name.iter().any(|byte| matches!(byte, 0 | b'/')) {
+            return Err(Error::invalid(format!("name {}", show(name))));
+        }
+        if self.utf8only && std::str::from_utf8(name).is_err() {
+            return Err(Error::invalid(format!("name {} is not utf-8", show(name))));
+        }
+        Ok(())
+    }
+}
+
+fn check_target(target: &[u8]) -> Result<()> {
+    if target.len() > SYMLINK_MAX_BYTES {
+        let len = target.len();
+        return Err(Error::new(
+            ErrorKind::NameTooLong,
+            format!("a link of {len} bytes"),
+        ));
+    }
+    if target.is_empty() || target.contains(&0) {
+        return Err(Error::invalid("the target of a link is empty or has a NUL"));
+    }
+    Ok(())
+}
+
+/// A name for people.
+pub(crate) fn show(name: &[u8]) -> String {
+    format!("\"{}\"", String::from_utf8_lossy(name))
+}

@@ -1,0 +1,487 @@
+//! A file system that is open: what is fixed, what the layers around it provide, and its locks.
+//!
+//! # Concurrency
+//! A transaction is always begun *before* any lock of the file system is taken: whoever holds a
+//! lock already has a txg and never waits for one, so a txg can always be quiesced. Locks in
+//! order:
+//! 1. `namespace`: for writing by `rename`, for reading by everything else that changes names;
+//! 2. `names` of a directory, then of a directory in it: what is in the directory;
+//! 3. `content` of a file: its bytes and block size; readers together or one writer;
+//! 4. `attrs` of a file: its attributes.
+//!
+//! The locks of a file live with its dnode, so they are the same for everybody.
+//!
+//! # Source
+//! OpenZFS `module/os/linux/zfs/zfs_vfsops.c` (`zfsvfs_init`), `module/os/linux/zfs/zfs_znode_os.c`
+//! (`zfs_create_fs`, `zfs_mknode`).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use base::{Context, Error, ErrorKind, ObjectId, Result, Txg};
+use dmu::{Dnode, Objset, Owner, Tx, TxGroups};
+use phys::ObjectType;
+use phys::znode::{MASTER_NODE_OBJ, ZPL_VERSION, ZPL_VERSION_SA, master_node};
+use rt::{Mutex, RwLock};
+use zap::{NewZap, Zap};
+
+use crate::attrs::Attr;
+use crate::log::{IntentLog, NoLog};
+use crate::make::NewNode;
+use crate::sa::SaTable;
+
+/// When reading a file changes its access time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AtimePolicy {
+    /// Never.
+    Off,
+    /// Always.
+    On,
+    /// When it is older than the last change, or than a day.
+    #[default]
+    Relative,
+}
+
+/// What has to be on stable storage before a change returns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SyncPolicy {
+    /// What `fsync` and `O_SYNC` ask for.
+    #[default]
+    Standard,
+    /// Everything.
+    Always,
+    /// Nothing, not even then.
+    Disabled,
+}
+
+/// Properties of a dataset that matter here; may change while it is open. Record size and dnode
+/// size are among the properties of the objset.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Refuse changes (also if the file system was opened without transaction groups).
+    pub read_only: bool,
+    /// Access times.
+    pub atime: AtimePolicy,
+    /// Keep extended attributes with the other attributes (`xattr=sa`), not in a directory.
+    pub xattr_sa: bool,
+    /// Whether setting extended attributes that way is logged (feature `zilsaxattr`).
+    pub log_sa_xattr: bool,
+    /// `sync` property.
+    pub sync: SyncPolicy,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            read_only: false,
+            atime: AtimePolicy::default(),
+            xattr_sa: true,
+            log_sa_xattr: true,
+            sync: SyncPolicy::default(),
+        }
+    }
+}
+
+/// Space of a file system as its dataset sees it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Space {
+    /// Bytes referenced.
+    pub used_bytes: u64,
+    /// Bytes that may still be written.
+    pub available_bytes: u64,
+}
+
+/// Who knows how much may be written: the dataset, its quotas, its owners' quotas.
+pub trait SpaceCheck: Send + Sync {
+    /// Whether `owner` may write `bytes` more.
+    ///
+    /// # Errors
+    /// `NoSpace` or `Quota`.
+    fn check_write(&self, owner: &Owner, bytes: u64) -> Result<()>;
+
+    /// Whether `owner` may have one more file.
+    ///
+    /// # Errors
+    /// `NoSpace` or `Quota`.
+    fn check_create(&self, owner: &Owner) -> Result<()>;
+
+    /// The numbers for `statfs`.
+    fn space(&self) -> Space;
+}
+
+/// No limits: for tests, and for building images.
+pub struct NoLimits;
+
+impl SpaceCheck for NoLimits {
+    fn check_write(&self, _owner: &Owner, _bytes: u64) -> Result<()> {
+        Ok(())
+    }
+
+    fn check_create(&self, _owner: &Owner) -> Result<()> {
+        Ok(())
+    }
+
+    fn space(&self) -> Space {
+        Space {
+            used_bytes: 0,
+            available_bytes: 1 << 50,
+        }
+    }
+}
+
+/// What is given to [`Filesystem::open`].
+pub struct OpenOptions {
+    /// Where transactions come from; `None` for snapshots and read-only pools.
+    pub groups: Option<Arc<TxGroups>>,
+    /// Properties.
+    pub settings: Settings,
+    /// The intent log.
+    pub log: Arc<dyn IntentLog>,
+    /// Quotas.
+    pub space: Arc<dyn SpaceCheck>,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        OpenOptions {
+            groups: None,
+            settings: Settings::default(),
+            log: Arc::new(NoLog),
+            space: Arc::new(NoLimits),
+        }
+    }
+}
+
+/// What a new file system is to be like.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NewFilesystem {
+    /// Owner of the root directory.
+    pub uid: u64,
+    /// Group of the root directory.
+    pub gid: u64,
+    /// Whether names must be UTF-8.
+    pub utf8only: bool,
+}
+
+/// `statfs`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StatFs {
+    /// Bytes in all.
+    pub total_bytes: u64,
+    /// Bytes that may still be written.
+    pub available_bytes: u64,
+    /// Files there are.
+    pub files: u64,
+    /// Files there may still be.
+    pub available_files: u64,
+    /// The longest name in bytes.
+    pub name_max: u32,
+}
+
+/// A file with its locks.
+#[derive(Clone)]
+pub(crate) struct Node {
+    pub(crate) dnode: Arc<Dnode>,
+    pub(crate) locks: Arc<NodeLocks>,
+}
+
+impl Node {
+    pub(crate) fn id(&self) -> ObjectId {
+        self.dnode.id()
+    }
+}
+
+/// The locks of a file, and what changed and is not written yet.
+#[derive(Default)]
+pub(crate) struct NodeLocks {
+    pub(crate) names: Mutex<()>,
+    pub(crate) content: RwLock<()>,
+    pub(crate) attrs: Mutex<Pending>,
+}
+
+/// What a file will have when it is next written.
+#[derive(Default)]
+pub(crate) struct Pending {
+    /// An access time that waits until the file is let go of.
+    pub(crate) atime: Option<crate::Time>,
+    /// The txg of the last change.
+    pub(crate) txg: Txg,
+}
+
+/// A file that somebody outside refers to.
+pub(crate) struct Held {
+    pub(crate) count: u64,
+    /// Keeps the dnode in memory.
+    _dnode: Arc<Dnode>,
+}
+
+/// A file system (ZPL) over an objset.
+#[doc(alias = "zfsvfs_t")]
+pub struct Filesystem {
+    pub(crate) objset: Arc<Objset>,
+    pub(crate) groups: Option<Arc<TxGroups>>,
+    pub(crate) sa: SaTable,
+    pub(crate) root: ObjectId,
+    pub(crate) unlinked_set: Option<ObjectId>,
+    pub(crate) utf8only: bool,
+    version: u64,
+    settings: RwLock<Settings>,
+    pub(crate) log: Arc<dyn IntentLog>,
+    pub(crate) space: Arc<dyn SpaceCheck>,
+    pub(crate) namespace: RwLock<()>,
+    pub(crate) holds: Mutex<BTreeMap<ObjectId, Held>>,
+}
+
+impl Filesystem {
+    /// Fills a new, empty objset: the master node, the delete queue, the root directory.
+    ///
+    /// # Errors
+    /// I/O; [`ErrorKind::Exists`] if the objset is not empty.
+    #[doc(alias = "zfs_create_fs")]
+    pub fn create(objset: &Arc<Objset>, tx: &Tx, new: &NewFilesystem) -> Result<()> {
+        let master_id = ObjectId(MASTER_NODE_OBJ);
+        zap::create_claim(objset, tx, master_id, &NewZap::new(ObjectType::MASTER_NODE))?;
+        let master = Zap::open(objset, master_id)?;
+        master.update_u64(tx, master_node::NORMALIZATION, 0)?;
+        master.update_u64(tx, master_node::UTF8ONLY, new.utf8only.into())?;
+        master.update_u64(tx, master_node::CASESENSITIVITY, 0)?;
+        master.update_u64(tx, master_node::VERSION, ZPL_VERSION)?;
+        let sa_master = zap::create(objset, tx, ObjectType::SA_MASTER_NODE)?;
+        master.add_u64(tx, master_node::SA_ATTRS, sa_master.0)?;
+        let unlinked = zap::create(objset, tx, ObjectType::UNLINKED_SET)?;
+        master.add_u64(tx, master_node::UNLINKED_SET, unlinked.0)?;
+        let fs = Filesystem {
+            objset: objset.clone(),
+            groups: None,
+            sa: SaTable::open(objset, Some(sa_master))?,
+            root: ObjectId(0),
+            unlinked_set: Some(unlinked),
+            utf8only: new.utf8only,
+            version: ZPL_VERSION,
+            settings: RwLock::new(Settings::default()),
+            log: Arc::new(NoLog),
+            space: Arc::new(NoLimits),
+            namespace: RwLock::new(()),
+            holds: Mutex::new(BTreeMap::new()),
+        };
+        let root = fs.make_node(tx, &Attr::default(), &NewNode::root(new.uid, new.gid))?;
+        master.add_u64(tx, master_node::ROOT, root.id().0)
+    }
+
+    /// Opens the file system in `objset`, and removes files whose last name went while they were
+    /// open, if it may write.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] for versions to come and for file systems that fold or normalise
+    /// names; I/O and corruption.
+    #[doc(alias = "zfsvfs_create")]
+    pub fn open(objset: Arc<Objset>, options: OpenOptions) -> Result<Arc<Filesystem>> {
+        let master = Zap::open(&objset, ObjectId(MASTER_NODE_OBJ)).within(|| "master node")?;
+        let entry = |name: &str| {
+            master
+                .lookup_u64(name)
+                .within(|| format!("master node {name}"))
+        };
+        let version = entry(master_node::VERSION)?.unwrap_or(0);
+        if version == 0 || version > ZPL_VERSION {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                format!("file system version {version}"),
+            ));
+        }
+        for name in [master_node::NORMALIZATION, master_node::CASESENSITIVITY] {
+            let value = entry(name)?.unwrap_or(0);
+            if value != 0 {
+                return Err(Error::new(
+                    ErrorKind::Unsupported,
+                    format!("{name} is {value}"),
+                ));
+            }
+        }
+        let root = entry(master_node::ROOT)?;
+        let root = root.ok_or_else(|| Error::corrupt("master node has no ROOT"))?;
+        let sa_master = match entry(master_node::SA_ATTRS)? {
+            Some(id) if version >= ZPL_VERSION_SA => Some(ObjectId(id)),
+            _ => None,
+        };
+        let fs = Filesystem {
+            sa: SaTable::open(&objset, sa_master)?,
+            root: ObjectId(root),
+            unlinked_set: entry(master_node::UNLINKED_SET)?.map(ObjectId),
+            utf8only: entry(master_node::UTF8ONLY)?.unwrap_or(0) != 0,
+            version,
+            objset,
+            groups: options.groups,
+            settings: RwLock::new(options.settings),
+            log: options.log,
+            space: options.space,
+            namespace: RwLock::new(()),
+            holds: Mutex::new(BTreeMap::new()),
+        };
+        if fs.is_writable() {
+            fs.drain_unlinked()?;
+        }
+        Ok(Arc::new(fs))
+    }
+
+    /// The objset that it is in.
+    #[must_use]
+    pub fn objset(&self) -> &Arc<Objset> {
+        &self.objset
+    }
+
+    /// The root directory.
+    #[must_use]
+    pub fn root(&self) -> ObjectId {
+        self.root
+    }
+
+    /// The ZPL version.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Properties.
+    #[must_use]
+    pub fn settings(&self) -> Settings {
+        *self.settings.read()
+    }
+
+    /// Changes properties.
+    pub fn set_settings(&self, settings: Settings) {
+        *self.settings.write() = settings;
+    }
+
+    /// Whether changes are possible.
+    #[must_use]
+    pub fn is_writable(&self) -> bool {
+        self.groups.is_some() && self.version == ZPL_VERSION && !self.settings().read_only
+    }
+
+    /// `statfs`.
+    #[must_use]
+    pub fn statfs(&self) -> StatFs {
+        let space = self.space.space();
+        let files = self.objset.object_count();
+        // A file needs a dnode at least.
+        let available_files = space.available_bytes / 512;
+        StatFs {
+            total_bytes: space.used_bytes.saturating_add(space.available_bytes),
+            available_bytes: space.available_bytes,
+            files,
+            available_files,
+            name_max: crate::NAME_MAX_BYTES as u32,
+        }
+    }
+
+    /// Begins a transaction; before any lock of the file system is taken.
+    pub(crate) fn begin(&self, dirty_bytes: u64) -> Result<Tx> {
+        let Some(groups) = self.groups.as_ref().filter(|_| self.is_writable()) else {
+            return Err(Error::new(
+                ErrorKind::ReadOnly,
+                "the file system is read-only",
+            ));
+        };
+        groups.hold_open(dirty_bytes)
+    }
+
+    /// The file `id` with its locks.
+    pub(crate) fn node(&self, id: ObjectId) -> Result<Node> {
+        let dnode = self.objset.hold(id).within(|| format!("file {id}"))?;
+        let is_file = [ObjectType::SA, ObjectType::ZNODE].contains(&dnode.bonus_type());
+        if !is_file {
+            return Err(Error::not_found(format!("object {id} is no file")));
+        }
+        let locks = dnode.user(NodeLocks::default);
+        Ok(Node { dnode, locks })
+    }
+
+    /// The directory `id`.
+    pub(crate) fn directory(&self, id: ObjectId) -> Result<Node> {
+        let node = self.node(id)?;
+        if node.dnode.type_() != ObjectType::DIRECTORY_CONTENTS {
+            return Err(Error::new(
+                ErrorKind::NotDirectory,
+                format!("file {id} is no directory"),
+            ));
+        }
+        Ok(node)
+    }
+
+    /// The attributes of a file, as anybody may see them.
+    pub(crate) fn attr_of(&self, node: &Node) -> Result<Attr> {
+        let pending = node.locks.attrs.lock();
+        let mut attr = self.read_attr(&node.dnode)?;
+        if let Some(atime) = pending.atime {
+            attr.atime = atime;
+        }
+        Ok(attr)
+    }
+
+    pub(crate) fn owner_of(attr: &Attr) -> Owner {
+        Owner {
+            user: attr.uid,
+            group: attr.gid,
+            project: attr.projid,
+        }
+    }
+
+    /// Makes `sync=always` true: to be called after the transaction has ended.
+    pub(crate) fn finish(&self, id: ObjectId) -> Result<()> {
+        if self.settings().sync == SyncPolicy::Always {
+            return self.fsync(id);
+        }
+        Ok(())
+    }
+
+    /// Takes a reference to a file: it will not go away, even without names, until as many calls
+    /// of [`rele`](Filesystem::rele). Answers its attributes.
+    ///
+    /// # Errors
+    /// `NotFound`; I/O.
+    pub fn hold(&self, id: ObjectId) -> Result<Attr> {
+        let node = self.node(id)?;
+        let mut holds = self.holds.lock();
+        if node.dnode.is_freed() {
+            return Err(Error::not_found(format!("file {id}")));
+        }
+        let held = holds.entry(id).or_insert_with(|| Held {
+            count: 0,
+            _dnode: node.dnode.clone(),
+        });
+        held.count += 1;
+        drop(holds);
+        self.attr_of(&node)
+    }
+
+    /// Gives back `count` references; a file without names and references is removed.
+    ///
+    /// # Errors
+    /// I/O while removing the file; it is then removed when the file system is next opened.
+    pub fn rele(&self, id: ObjectId, count: u64) -> Result<()> {
+        {
+            let mut holds = self.holds.lock();
+            let held = holds.get_mut(&id);
+            let held = held.unwrap_or_else(|| panic!("file {id} is released but not held"));
+            assert!(
+                held.count >= count,
+                "file {id}: {count} of {} references",
+                held.count
+            );
+            held.count -= count;
+            if held.count > 0 {
+                return Ok(());
+            }
+            holds.remove(&id);
+        }
+        if !self.is_writable() {
+            return Ok(());
+        }
+        self.inactivate(id)
+    }
+
+    pub(crate) fn is_held(&self, id: ObjectId) -> bool {
+        self.holds.lock().contains_key(&id)
+    }
+}

@@ -1,0 +1,127 @@
+//! One file's attributes: where they are in bonus and spill, and as a set to be rewritten.
+//!
+//! # Source
+//! OpenZFS `module/zfs/sa.c` (`sa_attr_iter`, `sa_attr_op`, `sa_modify_attrs`).
+
+use std::ops::Range;
+
+use base::{Error, Result, align_up};
+use phys::ObjectType;
+use phys::sa::{SaView, header_size};
+use zerocopy::FromBytes;
+use zerocopy::little_endian::U32;
+
+use super::table::Tables;
+
+/// Attributes in the order of their layouts, bonus before spill.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct AttrSet(Vec<(u16, Vec<u8>)>);
+
+impl AttrSet {
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u16, &[u8])> {
+        self.0.iter().map(|(attr, value)| (*attr, &value[..]))
+    }
+
+    pub(crate) fn get(&self, attr: u16) -> Option<&[u8]> {
+        self.iter()
+            .find(|(have, _)| *have == attr)
+            .map(|(_, value)| value)
+    }
+
+    /// Replaces the value of `attr` where it is, or adds it at the end.
+    pub(crate) fn set(&mut self, attr: u16, value: &[u8]) {
+        match self.0.iter_mut().find(|(have, _)| *have == attr) {
+            Some((_, old)) => *old = value.to_vec(),
+            None => self.0.push((attr, value.to_vec())),
+        }
+    }
+
+    /// Adds all attributes of a buffer.
+    pub(crate) fn extend_from(
+        &mut self,
+        tables: &Tables,
+        bytes: &[u8],
+        type_: ObjectType,
+    ) -> Result<()> {
+        for (attr, range) in parse(tables, bytes, type_)? {
+            if self.get(attr).is_some() {
+                return Err(Error::corrupt(format!("attribute {attr} is stored twice")));
+            }
+            self.0.push((attr, bytes[range].to_vec()));
+        }
+        Ok(())
+    }
+}
+
+/// Where the attributes of a buffer are; `type_` is the bonus type of the object.
+pub(crate) fn parse(
+    tables: &Tables,
+    bytes: &[u8],
+    type_: ObjectType,
+) -> Result<Vec<(u16, Range<usize>)>> {
+    if type_ == ObjectType::ZNODE {
+        return walk(tables, tables.layout(0)?, bytes, 0, |_| None);
+    }
+    if type_ != ObjectType::SA {
+        return Err(Error::corrupt(format!(
+            "bonus of type \"{}\" has no attributes",
+            type_.name()
+        )));
+    }
+    let magic = U32::read_from_prefix(bytes).map_or(0, |(magic, _)| magic.get());
+    if magic == 0 {
+        // An object that was allocated and not filled in yet.
+        return Ok(Vec::new());
+    }
+    let view = SaView::new(bytes)?;
+    let layout = tables.layout(view.layout())?;
+    let variable = layout
+        .iter()
+        .filter(|attr| tables.fixed_len(**attr) == 0)
+        .count();
+    if header_size(variable) != view.header().size() {
+        return Err(Error::corrupt(format!(
+            "SA header of {} bytes with {variable} lengths in layout {}",
+            view.header().size(),
+            view.layout()
+        )));
+    }
+    walk(tables, layout, bytes, view.header().size(), |index| {
+        view.length(index)
+    })
+}
+
+fn walk(
+    tables: &Tables,
+    layout: &[u16],
+    bytes: &[u8],
+    start: usize,
+    length: impl Fn(usize) -> Option<u16>,
+) -> Result<Vec<(u16, Range<usize>)>> {
+    let mut found = Vec::with_capacity(layout.len());
+    let mut at = start;
+    let mut variable = 0;
+    for attr in layout {
+        let len = match tables.fixed_len(*attr) {
+            0 => {
+                variable += 1;
+                length(variable - 1).map(usize::from)
+            }
+            len => Some(len),
+        };
+        let end = len.map(|len| at + len).filter(|end| *end <= bytes.len());
+        let Some(end) = end else {
+            return Err(Error::corrupt(format!(
+                "attribute {attr} at {at} does not fit {} bytes",
+                bytes.len()
+            )));
+        };
+        found.push((*attr, at..end));
+        at = align_up(end as u64, 8) as usize;
+    }
+    Ok(found)
+}

@@ -1,0 +1,412 @@
+//! Extended attributes: with the other attributes, or in a hidden directory.
+//!
+//! # What it is
+//! With `xattr=sa` they are one attribute of the file, `ZPL_DXATTR`, an nvlist of byte arrays; it
+//! goes to the spill block when the bonus is full. Values that are too large for that, and all
+//! with `xattr=dir`, are files in a directory that has no name and that `ZPL_XATTR` points to. A
+//! name is in one of the two places. POSIX ACLs are extended attributes too.
+//!
+//! # Concurrency
+//! The `names` lock of the file guards its extended attributes; that of the hidden directory is
+//! not taken.
+//!
+//! # Source
+//! OpenZFS `module/os/linux/zfs/zpl_xattr.c`, `module/zfs/zfs_sa.c` (`zfs_sa_set_xattr`),
+//! `module/os/linux/zfs/zfs_dir.c` (`zfs_make_xattrdir`).
+
+use base::{Context, Error, ErrorKind, ObjectId, Result};
+use dmu::{OBJECT_END, Tx};
+use nvpair::{NvList, NvString, NvValue};
+use phys::sa::ZplAttr;
+use phys::znode::dirent_object;
+use zap::Zap;
+
+use crate::attrs::{Attr, Change, FileType, Time};
+use crate::dir::{NAMES_DIRTY_BYTES, show};
+use crate::fs::Node;
+use crate::make::{Claim, Create, NewNode};
+use crate::{Filesystem, NAME_MAX_BYTES, log};
+
+/// `DXATTR_MAX_ENTRY_SIZE`: the largest value that goes with the attributes.
+const SA_VALUE_MAX_BYTES: usize = 32768;
+/// `DXATTR_MAX_SA_SIZE`: with so many bytes already there, nothing is added to the attributes.
+const SA_LIST_MAX_BYTES: usize = 65536;
+/// `SA_ATTR_MAX_LEN`: the largest attribute.
+const SA_ATTR_MAX_BYTES: usize = 65535;
+/// `XATTR_SIZE_MAX`: the largest value of all.
+const VALUE_MAX_BYTES: usize = 65536;
+/// Names on disk that lack a name space are in this one.
+const USER_PREFIX: &[u8] = b"user.";
+const PREFIXES: [&[u8]; 4] = [USER_PREFIX, b"system.", b"security.", b"trusted."];
+
+/// What setting an extended attribute expects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SetXattr {
+    /// Nothing.
+    #[default]
+    Set,
+    /// That it is not there (`XATTR_CREATE`).
+    Create,
+    /// That it is there (`XATTR_REPLACE`).
+    Replace,
+}
+
+/// Where an extended attribute is.
+struct Place {
+    list: NvList,
+    in_list: bool,
+    in_dir: Option<ObjectId>,
+}
+
+/// The name as an older version may have stored it, without `user.`.
+fn bare(name: &[u8]) -> Option<&[u8]> {
+    name.strip_prefix(USER_PREFIX)
+}
+
+fn too_big(what: &str, len: usize) -> Error {
+    Error::new(ErrorKind::TooBig, format!("{what} of {len} bytes"))
+}
+
+impl Filesystem {
+    /// The value of an extended attribute; `None` if there is none of that name.
+    ///
+    /// # Errors
+    /// `NotFound` (no such file); I/O.
+    pub fn getxattr(&self, id: ObjectId, name: &[u8]) -> Result<Option<Vec<u8>>> {
+        let node = self.node(id)?;
+        let _xattrs = node.locks.names.lock();
+        let attr = self.attr_of(&node)?;
+        let list = self.xattr_list(&node)?;
+        for name in [Some(name), bare(name)].into_iter().flatten() {
+            if let Some(NvValue::ByteArray(value)) = list.get(name) {
+                return Ok(Some(value.clone()));
+            }
+            if let Some(file) = self.find_xattr_file(&attr, name)? {
+                return self.read_whole(file).map(Some);
+            }
+        }
+        Ok(None)
+    }
+
+    /// The names of all extended attributes.
+    ///
+    /// # Errors
+    /// `NotFound` (no such file); I/O.
+    pub fn listxattr(&self, id: ObjectId) -> Result<Vec<Vec<u8>>> {
+        let node = self.node(id)?;
+        let _xattrs = node.locks.names.lock();
+        let list = self.xattr_list(&node)?;
+        let mut names: Vec<Vec<u8>> = list
+            .iter()
+            .map(|(name, _)| full_name(name.as_bytes()))
+            .collect();
+        if let Some(directory) = self.attr_of(&node)?.xattr_dir {
+            for entry in zap::iter(&self.objset, directory)? {
+                names.push(full_name(&entry?.name));
+            }
+        }
+        Ok(names)
+    }
+
+    /// Sets an extended attribute.
+    ///
+    /// # Errors
+    /// `Exists`, `NotFound` (as `expect` says), `NameTooLong`, `TooBig`, `ReadOnly`, `Quota`,
+    /// `NoSpace`; I/O.
+    pub fn setxattr(
+        &self,
+        id: ObjectId,
+        name: &[u8],
+        value: &[u8],
+        expect: SetXattr,
+    ) -> Result<()> {
+        check_xattr_name(name)?;
+        if value.len() > VALUE_MAX_BYTES {
+            return Err(too_big("an extended attribute", value.len()));
+        }
+        self.change_xattr(id, name, Some(value), expect)
+    }
+
+    /// Removes an extended attribute.
+    ///
+    /// # Errors
+    /// `NotFound`, `ReadOnly`; I/O.
+    pub fn removexattr(&self, id: ObjectId, name: &[u8]) -> Result<()> {
+        check_xattr_name(name)?;
+        self.change_xattr(id, name, None, SetXattr::Replace)
+    }
+
+    fn change_xattr(
+        &self,
+        id: ObjectId,
+        name: &[u8],
+        value: Option<&[u8]>,
+        expect: SetXattr,
+    ) -> Result<()> {
+        let tx = self.begin(2 * NAMES_DIRTY_BYTES + 2 * value.map_or(0, <[u8]>::len) as u64)?;
+        {
+            let _namespace = self.namespace.read();
+            let node = self.node(id)?;
+            let _xattrs = node.locks.names.lock();
+            let attr = self.attr_of(&node)?;
+            let mut place = self.find_xattr(&node, &attr, name)?;
+            let mut stored = name;
+            if let Some(bare) = bare(name)
+                && !place.in_list
+                && place.in_dir.is_none()
+            {
+                let other = self.find_xattr(&node, &attr, bare)?;
+                if other.in_list || other.in_dir.is_some() {
+                    (place, stored) = (other, bare);
+                }
+            }
+            let is_there = place.in_list || place.in_dir.is_some();
+            match expect {
+                SetXattr::Create if is_there => {
+                    return Err(Error::new(ErrorKind::Exists, show(name)));
+                }
+                SetXattr::Replace if !is_there => return Err(Error::not_found(show(name))),
+                _ => {}
+            }
+            self.store_xattr(&tx, &node, &attr, place, stored, value)?;
+        }
+        drop(tx);
+        self.finish(id)
+    }
+
+    fn store_xattr(
+        &self,
+        tx: &Tx,
+        node: &Node,
+        attr: &Attr,
+        mut place: Place,
+        name: &[u8],
+        value: Option<&[u8]>,
+    ) -> Result<()> {
+        let wants_list = match value {
+            Some(value) => self.settings().xattr_sa && fits_list(&place.list, value),
+            None => place.in_list,
+        };
+        if wants_list {
+            let mut list = place.list.clone();
+            list.remove(name);
+            if let Some(value) = value {
+                list.add(
+                    NvString::from_bytes(name)?,
+                    NvValue::ByteArray(value.to_vec()),
+                );
+            }
+            if nvpair::xdr::encoded_size(&list) <= SA_ATTR_MAX_BYTES
+                && self.write_xattr_list(tx, node, &list)?
+            {
+                log::set_sa_xattr(self, tx, attr, name, value);
+                if place.in_dir.is_some() {
+                    self.remove_xattr_file(tx, attr, name)?;
+                }
+                return Ok(());
+            }
+        }
+        match value {
+            Some(value) => self.write_xattr_file(tx, node, attr, name, value)?,
+            None => self.remove_xattr_file(tx, attr, name)?,
+        }
+        if place.in_list {
+            place.list.remove(name);
+            self.write_xattr_list(tx, node, &place.list)?;
+            log::set_sa_xattr(self, tx, attr, name, None);
+        }
+        Ok(())
+    }
+
+    fn find_xattr(&self, node: &Node, attr: &Attr, name: &[u8]) -> Result<Place> {
+        let list = self.xattr_list(node)?;
+        let in_list = list.get(name).is_some();
+        Ok(Place {
+            in_list,
+            list,
+            in_dir: self.find_xattr_file(attr, name)?,
+        })
+    }
+
+    fn xattr_list(&self, node: &Node) -> Result<NvList> {
+        let _attrs = node.locks.attrs.lock();
+        match self.read_attr_bytes(&node.dnode, ZplAttr::Dxattr)? {
+            Some(bytes) => {
+                nvpair::decode_xdr(&bytes).within(|| format!("ZPL_DXATTR of file {}", node.id()))
+            }
+            None => Ok(NvList::new()),
+        }
+    }
+
+    /// Writes the list; false if the attributes have no room for it.
+    fn write_xattr_list(&self, tx: &Tx, node: &Node, list: &NvList) -> Result<bool> {
+        let bytes = nvpair::encode_xdr(list);
+        let mut pending = node.locks.attrs.lock();
+        let changes = [
+            Change::Bytes(ZplAttr::Dxattr, &bytes),
+            Change::Time(ZplAttr::Ctime, Time::now()),
+        ];
+        pending.txg = tx.txg();
+        match self.write_attrs(tx, &node.dnode, &changes) {
+            Err(error) if error.kind() == ErrorKind::TooBig => Ok(false),
+            Err(error) if error.kind() == ErrorKind::Unsupported => Ok(false),
+            result => result.map(|()| true),
+        }
+    }
+
+    fn find_xattr_file(&self, attr: &Attr, name: &[u8]) -> Result<Option<ObjectId>> {
+        let Some(directory) = attr.xattr_dir else {
+            return Ok(None);
+        };
+        let entry = zap::lookup_u64(&self.objset, directory, name)?;
+        Ok(entry.map(|entry| ObjectId(dirent_object(entry))))
+    }
+
+    fn read_whole(&self, id: ObjectId) -> Result<Vec<u8>> {
+        let node = self.node(id)?;
+        let size = self.attr_of(&node)?.size;
+        if size > 64 << 20 {
+            return Err(Error::corrupt(format!(
+                "an extended attribute of {size} bytes"
+            )));
+        }
+        let mut value = vec![0; size as usize];
+        node.dnode.read(0, &mut value)?;
+        Ok(value)
+    }
+
+    fn write_xattr_file(
+        &self,
+        tx: &Tx,
+        node: &Node,
+        attr: &Attr,
+        name: &[u8],
+        value: &[u8],
+    ) -> Result<()> {
+        let directory = match attr.xattr_dir {
+            Some(id) => self.directory(id)?,
+            None => self.make_xattr_dir(tx, node, attr, None)?,
+        };
+        let directory_attr = self.attr_of(&directory)?;
+        let entry = Zap::new(directory.dnode.clone())?.lookup_u64(name)?;
+        let file = match entry {
+            Some(entry) => self.node(ObjectId(dirent_object(entry)))?,
+            None => {
+                let create = Create {
+                    mode: 0o644,
+                    uid: attr.uid,
+                    gid: attr.gid,
+                };
+                let new = NewNode::new(FileType::Regular, create);
+                let made = self.make_in(tx, &directory, &directory_attr, name, &new)?;
+                self.node(made.id)?
+            }
+        };
+        let _content = file.locks.content.write();
+        let old = self.attr_of(&file)?;
+        if old.size > value.len() as u64 {
+            file.dnode.free_range(tx, 0, OBJECT_END)?;
+            let _attrs = file.locks.attrs.lock();
+            self.write_attrs(tx, &file.dnode, &[Change::Word(ZplAttr::Size, 0)])?;
+            log::truncate(self, tx, &old, 0, 0);
+        }
+        let now = self.attr_of(&file)?;
+        self.write_chunk(tx, &file, &now, 0, value, None)?;
+        log::write(self, tx, &now, 0, value, false);
+        self.touch_ctime(tx, node)
+    }
+
+    fn remove_xattr_file(&self, tx: &Tx, attr: &Attr, name: &[u8]) -> Result<()> {
+        let directory = attr.xattr_dir.ok_or_else(|| Error::not_found(show(name)))?;
+        let directory = self.directory(directory)?;
+        let file = self.node(self.find(&directory, name)?)?;
+        self.remove_entry(tx, &directory, name, false)?;
+        log::remove(self, tx, directory.id(), name, Some(file.id()));
+        self.drop_link(tx, &file)?;
+        self.touch_ctime(tx, &self.node(attr.id)?)
+    }
+
+    fn touch_ctime(&self, tx: &Tx, node: &Node) -> Result<()> {
+        let mut pending = node.locks.attrs.lock();
+        pending.txg = tx.txg();
+        self.write_attrs(
+            tx,
+            &node.dnode,
+            &[Change::Time(ZplAttr::Ctime, Time::now())],
+        )
+    }
+
+    /// Makes the hidden directory of a file.
+    fn make_xattr_dir(
+        &self,
+        tx: &Tx,
+        node: &Node,
+        attr: &Attr,
+        claim: Option<(Create, Claim)>,
+    ) -> Result<Node> {
+        let mine = Create {
+            mode: 0o1777,
+            uid: attr.uid,
+            gid: attr.gid,
+        };
+        let create = claim.map_or(mine, |(create, _)| create);
+        let new = NewNode {
+            is_xattr_dir: true,
+            claim: claim.map(|(_, claim)| claim),
+            ..NewNode::new(FileType::Directory, create)
+        };
+        let directory = self.make_node(tx, attr, &new)?;
+        let mut pending = node.locks.attrs.lock();
+        let id = directory.id().0;
+        self.write_attrs(tx, &node.dnode, &[Change::Word(ZplAttr::Xattr, id)])?;
+        pending.txg = tx.txg();
+        drop(pending);
+        let made = self.attr_of(&directory)?;
+        if attr.links > 0 {
+            log::make_xattr_dir(self, tx, attr.id, &made, directory.dnode.slots());
+        }
+        Ok(directory)
+    }
+
+    /// The same for a log record.
+    pub(crate) fn make_xattr_dir_claimed(
+        &self,
+        owner: ObjectId,
+        create: &Create,
+        claim: Claim,
+    ) -> Result<()> {
+        let tx = self.begin(NAMES_DIRTY_BYTES)?;
+        let _namespace = self.namespace.read();
+        let node = self.node(owner)?;
+        let _xattrs = node.locks.names.lock();
+        let attr = self.attr_of(&node)?;
+        self.make_xattr_dir(&tx, &node, &attr, Some((*create, claim)))?;
+        self.log.is_replaying(&tx);
+        Ok(())
+    }
+}
+
+/// Whether `value` may be added to the list.
+fn fits_list(list: &NvList, value: &[u8]) -> bool {
+    value.len() <= SA_VALUE_MAX_BYTES && nvpair::xdr::encoded_size(list) <= SA_LIST_MAX_BYTES
+}
+
+fn full_name(stored: &[u8]) -> Vec<u8> {
+    if PREFIXES.iter().any(|prefix| stored.starts_with(prefix)) {
+        return stored.to_vec();
+    }
+    [USER_PREFIX, stored].concat()
+}
+
+fn check_xattr_name(name: &[u8]) -> Result<()> {
+    if name.len() > NAME_MAX_BYTES {
+        return Err(Error::new(
+            ErrorKind::NameTooLong,
+            format!("a name of {} bytes", name.len()),
+        ));
+    }
+    if name.is_empty() || name.contains(&0) {
+        return Err(Error::invalid(format!("extended attribute {}", show(name))));
+    }
+    Ok(())
+}
