@@ -49,7 +49,11 @@ impl NewZap {
     }
 
     fn object(&self) -> NewObject {
-        assert!(self.type_.is_zap(), "object type \"{}\" is no zap", self.type_.name());
+        assert!(
+            self.type_.is_zap(),
+            "object type \"{}\" is no zap",
+            self.type_.name()
+        );
         let blksz = match (self.flags, self.block_shift) {
             (flags, _) if flags.allow_micro() => SPA_MINBLOCKSIZE,
             (_, 0) => 1 << FZAP_DEFAULT_BLOCK_SHIFT,

@@ -111,7 +111,11 @@ impl Cursor {
         let bits = flags.hash_bits();
         self.hash = self.serialized << (64 - bits);
         let cd = self.serialized >> bits;
-        self.cd = if cd < flags.cd_max().into() { cd as u32 } else { 0 };
+        self.cd = if cd < flags.cd_max().into() {
+            cd as u32
+        } else {
+            0
+        };
         self.flags = Some(flags);
         Ok(())
     }

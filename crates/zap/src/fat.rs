@@ -80,7 +80,10 @@ fn put_word(block: &mut [u8], at: usize, value: u64) {
 impl Header {
     fn new(block_shift: u32, salt: u64, flags: Flags) -> Header {
         Header {
-            table: Table { shift: u64::from(block_shift - 4), ..Table::default() },
+            table: Table {
+                shift: u64::from(block_shift - 4),
+                ..Table::default()
+            },
             freeblk: 2,
             num_leafs: 1,
             num_entries: 0,
@@ -94,7 +97,9 @@ impl Header {
     pub(crate) fn parse(block: &[u8]) -> Result<Header> {
         let len = block.len();
         if !len.is_power_of_two() || !(1 << 9..=1 << 24).contains(&len) {
-            return Err(Error::corrupt(format!("fat zap header block of {len} bytes")));
+            return Err(Error::corrupt(format!(
+                "fat zap header block of {len} bytes"
+            )));
         }
         let [block_type, magic] = [word(block, 0), word(block, 8)];
         if block_type != ZBT_HEADER || magic != ZAP_MAGIC {
@@ -147,7 +152,10 @@ impl Header {
             }
         }
         if table.blks_copied > table.numblks || (table.nextblk == 0 && table.blks_copied != 0) {
-            return Err(Error::corrupt(format!("zt_blks_copied is {}", table.blks_copied)));
+            return Err(Error::corrupt(format!(
+                "zt_blks_copied is {}",
+                table.blks_copied
+            )));
         }
         Ok(())
     }
@@ -214,7 +222,12 @@ impl<'a> Fat<'a> {
         salt: u64,
         flags: Flags,
     ) -> Result<Fat<'a>> {
-        assert_eq!(dnode.blksz(), 1 << block_shift, "block size of {}", dnode.id());
+        assert_eq!(
+            dnode.blksz(),
+            1 << block_shift,
+            "block size of {}",
+            dnode.id()
+        );
         let header = Header::new(block_shift, salt, flags);
         let mut block = BlockBuf::zeroed(header.block_bytes());
         header.store(&mut block);
@@ -226,7 +239,11 @@ impl<'a> Fat<'a> {
         let mut leaf = BlockBuf::zeroed(header.block_bytes());
         Leaf::init(&mut leaf[..], 0, 0)?;
         dnode.write_block(tx, BlkId(1), leaf.share())?;
-        Ok(Fat { dnode, header, stored: header })
+        Ok(Fat {
+            dnode,
+            header,
+            stored: header,
+        })
     }
 
     /// Looks at `dnode` as a fat ZAP whose header block is `block`.
@@ -241,7 +258,11 @@ impl<'a> Fat<'a> {
                 dnode.maxblkid().0 + 1
             )));
         }
-        Ok(Fat { dnode, header, stored: header })
+        Ok(Fat {
+            dnode,
+            header,
+            stored: header,
+        })
     }
 
     /// Calls `look` with the leaf and the entry of `key`, if there is one.
@@ -318,7 +339,11 @@ impl<'a> Fat<'a> {
             Ok(leaf.nentries())
         })?;
         self.header.num_entries = self.header.num_entries.saturating_sub(1);
-        let result = if left == 0 { self.shrink(tx, key.hash) } else { Ok(()) };
+        let result = if left == 0 {
+            self.shrink(tx, key.hash)
+        } else {
+            Ok(())
+        };
         self.store_header(tx)?;
         result.map(|()| true)
     }
@@ -367,7 +392,10 @@ impl<'a> Fat<'a> {
     fn read(&self, blk: u64) -> Result<Buf> {
         let block = self.dnode.read_block(BlkId(blk))?;
         if block.len() != self.header.block_bytes() {
-            return Err(Error::corrupt(format!("zap block {blk} has {} bytes", block.len())));
+            return Err(Error::corrupt(format!(
+                "zap block {blk} has {} bytes",
+                block.len()
+            )));
         }
         Ok(block)
     }
@@ -489,7 +517,8 @@ impl<'a> Fat<'a> {
     fn expand_leaf(&mut self, tx: &Tx, hash: u64, blk: u64) -> Result<()> {
         let block = self.leaf_block(blk, hash)?;
         let leaf = Leaf::open(&block[..])?;
-        leaf.verify().map_err(|e| e.within(format!("zap leaf {blk}")))?;
+        leaf.verify()
+            .map_err(|e| e.within(format!("zap leaf {blk}")))?;
         let prefix_len = u64::from(leaf.prefix_len());
         drop(block);
         while self.header.table.shift == prefix_len {
@@ -501,12 +530,15 @@ impl<'a> Fat<'a> {
             if pointer == blk {
                 return Ok(());
             }
-            Err(Error::corrupt(format!("zap pointer to leaf {pointer} where {blk} belongs")))
+            Err(Error::corrupt(format!(
+                "zap pointer to leaf {pointer} where {blk} belongs"
+            )))
         })?;
         let sibling_blk = self.allocate_blocks(1);
         let mut sibling = BlockBuf::zeroed(self.header.block_bytes());
         self.modify(tx, blk, |bytes| Leaf::open(bytes)?.split(&mut sibling))?;
-        self.dnode.write_block(tx, BlkId(sibling_blk), sibling.share())?;
+        self.dnode
+            .write_block(tx, BlkId(sibling_blk), sibling.share())?;
         self.header.num_leafs += 1;
         self.set_pointers(tx, first, 1 << spare_bits, sibling_blk)
     }
@@ -531,7 +563,10 @@ impl<'a> Fat<'a> {
     /// Takes one step towards a table of twice the size (`zap_grow_ptrtbl`).
     fn grow_table(&mut self, tx: &Tx) -> Result<()> {
         if self.header.table.shift + 2 >= u64::from(self.header.flags.hash_bits()) {
-            return Err(Error::new(ErrorKind::NoSpace, "zap pointer table is at its largest"));
+            return Err(Error::new(
+                ErrorKind::NoSpace,
+                "zap pointer table is at its largest",
+            ));
         }
         if self.header.table.numblks != 0 {
             return self.copy_table_step(tx);
@@ -543,7 +578,12 @@ impl<'a> Fat<'a> {
         let blk = self.allocate_blocks(1);
         self.dnode.write_block(tx, BlkId(blk), grown.share())?;
         let shift = self.header.table.shift + 1;
-        self.header.table = Table { blk, numblks: 1, shift, ..Table::default() };
+        self.header.table = Table {
+            blk,
+            numblks: 1,
+            shift,
+            ..Table::default()
+        };
         Ok(())
     }
 
@@ -591,7 +631,11 @@ impl<'a> Fat<'a> {
             let Some(sibling) = self.empty_sibling(prefix, prefix_len)? else {
                 break;
             };
-            let (kept, freed) = if prefix & 1 == 0 { (blk, sibling) } else { (sibling, blk) };
+            let (kept, freed) = if prefix & 1 == 0 {
+                (blk, sibling)
+            } else {
+                (sibling, blk)
+            };
             let spare_bits = shift - prefix_len;
             self.set_pointers(tx, (prefix | 1) << spare_bits, 1 << spare_bits, kept)?;
             is_last_freed |= freed + 1 == self.header.freeblk;
@@ -602,7 +646,11 @@ impl<'a> Fat<'a> {
                 Ok(())
             })?;
         }
-        if is_last_freed { self.lower_freeblk() } else { Ok(()) }
+        if is_last_freed {
+            self.lower_freeblk()
+        } else {
+            Ok(())
+        }
     }
 
     /// The block of the leaf that differs in the last prefix bit, if it is one leaf, and empty.

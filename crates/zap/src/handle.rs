@@ -94,7 +94,10 @@ impl Entry {
     /// The words of a key made of words.
     #[must_use]
     pub fn words(&self) -> Vec<u64> {
-        self.name.chunks_exact(8).map(value::from_big_endian).collect()
+        self.name
+            .chunks_exact(8)
+            .map(value::from_big_endian)
+            .collect()
     }
 
     /// The number that a name in hexadecimal stands for (`zfs_strtonum`, base 16).
@@ -131,7 +134,9 @@ impl Zap {
     pub fn new(dnode: Arc<Dnode>) -> Result<Zap> {
         if !dnode.type_().is_zap() {
             let (id, type_) = (dnode.id(), dnode.type_().name());
-            return Err(Error::invalid(format!("object {id} is no zap but \"{type_}\"")));
+            return Err(Error::invalid(format!(
+                "object {id} is no zap but \"{type_}\""
+            )));
         }
         let state = dnode.user(State::default);
         Ok(Zap { dnode, state })
@@ -187,7 +192,9 @@ impl Zap {
             Found::Leaf(leaf, entry) if entry.value_numints == 1 => leaf.first_integer(entry),
             Found::Leaf(_, entry) => {
                 let count = entry.value_numints;
-                Err(Error::invalid(format!("zap value has {count} integers, asked for one")))
+                Err(Error::invalid(format!(
+                    "zap value has {count} integers, asked for one"
+                )))
             }
         })
     }
@@ -201,9 +208,15 @@ impl Zap {
         let Some(mut bytes) = self.lookup::<u8>(key)? else {
             return Ok(None);
         };
-        bytes.truncate(bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len()));
+        bytes.truncate(
+            bytes
+                .iter()
+                .position(|byte| *byte == 0)
+                .unwrap_or(bytes.len()),
+        );
         let text = String::from_utf8(bytes);
-        text.map(Some).map_err(|_| Error::corrupt("zap value is not utf-8"))
+        text.map(Some)
+            .map_err(|_| Error::corrupt("zap value is not utf-8"))
     }
 
     /// The size of the value's integers and how many there are.
@@ -233,12 +246,7 @@ impl Zap {
     /// [`ErrorKind::Exists`], [`ErrorKind::NameTooLong`], [`ErrorKind::TooBig`],
     /// [`ErrorKind::NoSpace`] (too many equal hashes); I/O and corruption.
     #[doc(alias = "zap_add")]
-    pub fn add<'k, T: Integer>(
-        &self,
-        tx: &Tx,
-        key: impl Into<Key<'k>>,
-        value: &[T],
-    ) -> Result<()> {
+    pub fn add<'k, T: Integer>(&self, tx: &Tx, key: impl Into<Key<'k>>, value: &[T]) -> Result<()> {
         self.put(tx, &key.into(), &Value::of(value)?, IfPresent::Fail)
     }
 
@@ -322,7 +330,9 @@ impl Zap {
         let (mut index, block) = self.write()?;
         if let Some(index) = index.as_mut() {
             let Key::Name(name) = &key.by_name() else {
-                return Err(Error::invalid("words were given to a zap whose keys are names"));
+                return Err(Error::invalid(
+                    "words were given to a zap whose keys are names",
+                ));
             };
             let Some(entry) = index.find(&block, name) else {
                 return Ok(false);
@@ -429,7 +439,11 @@ impl Zap {
         let found = fat.lookup_closest(hash, cd, |leaf, entry| {
             let mut name = leaf.key(entry, if has_words { 8 } else { 1 })?;
             if !has_words {
-                name.truncate(name.iter().position(|byte| *byte == 0).unwrap_or(name.len()));
+                name.truncate(
+                    name.iter()
+                        .position(|byte| *byte == 0)
+                        .unwrap_or(name.len()),
+                );
             }
             Ok(Entry {
                 name,
@@ -487,10 +501,14 @@ impl Zap {
         let (index, block) = self.read()?;
         if let Some(index) = index.as_ref() {
             let Key::Name(name) = &key.by_name() else {
-                return Err(Error::invalid("words were given to a zap whose keys are names"));
+                return Err(Error::invalid(
+                    "words were given to a zap whose keys are names",
+                ));
             };
             let found = index.find(&block, name);
-            return found.map(|entry| look(Found::Single(entry.value))).transpose();
+            return found
+                .map(|entry| look(Found::Single(entry.value)))
+                .transpose();
         }
         let fat = Fat::open(&self.dnode, &block)?;
         drop(block);
@@ -567,7 +585,9 @@ impl Zap {
         if_present: IfPresent,
     ) -> Result<bool> {
         let Key::Name(name) = key else {
-            return Err(Error::invalid("words were given to a zap whose keys are names"));
+            return Err(Error::invalid(
+                "words were given to a zap whose keys are names",
+            ));
         };
         let micro_index = index.as_mut().expect("called for micro zaps");
         StoredKey::new(key, micro_index.salt, micro_index.flags)?;
@@ -575,9 +595,10 @@ impl Zap {
             return self.upgrade(tx, index, block).map(|()| false);
         };
         match micro_index.find(&block, name).map(|entry| entry.chunk) {
-            Some(_) if if_present == IfPresent::Fail => {
-                Err(Error::new(ErrorKind::Exists, format!("{}, {key}", self.name())))
-            }
+            Some(_) if if_present == IfPresent::Fail => Err(Error::new(
+                ErrorKind::Exists,
+                format!("{}, {key}", self.name()),
+            )),
             Some(chunk) => {
                 drop(block);
                 self.modify_first(tx, |block| micro::put_value(block, chunk, single))?;
@@ -590,7 +611,8 @@ impl Zap {
                 let (chunk, cd) = micro_index.allocate(&block, name);
                 drop(block);
                 let put = |block: &mut [u8]| micro::put_entry(block, chunk, name, cd, single);
-                self.modify_first(tx, put).inspect_err(|_| micro_index.remove(name, cd))?;
+                self.modify_first(tx, put)
+                    .inspect_err(|_| micro_index.remove(name, cd))?;
                 Ok(true)
             }
         }

@@ -98,7 +98,10 @@ impl<B: Deref<Target = [u8]>> Leaf<B> {
         if !len.is_power_of_two() || !(1 << 9..=1 << 24).contains(&len) {
             return Err(Error::corrupt(format!("zap leaf block of {len} bytes")));
         }
-        Ok(Leaf { shift: len.trailing_zeros(), block })
+        Ok(Leaf {
+            shift: len.trailing_zeros(),
+            block,
+        })
     }
 
     /// A leaf whose header makes sense.
@@ -113,7 +116,10 @@ impl<B: Deref<Target = [u8]>> Leaf<B> {
             return Err(Error::corrupt(format!("lh_magic is {magic:#x}")));
         }
         if u32::from(leaf.prefix_len()) + leaf.hash_shift() > 64 {
-            return Err(Error::corrupt(format!("lh_prefix_len is {}", leaf.prefix_len())));
+            return Err(Error::corrupt(format!(
+                "lh_prefix_len is {}",
+                leaf.prefix_len()
+            )));
         }
         if usize::from(leaf.nfree()) > leaf.chunks() {
             return Err(Error::corrupt(format!("lh_nfree is {}", leaf.nfree())));
@@ -182,7 +188,8 @@ impl<B: Deref<Target = [u8]>> Leaf<B> {
     /// The big-endian bytes of an entry's value.
     pub(crate) fn value(&self, entry: &LeafEntry) -> Result<Vec<u8>> {
         let len = usize::from(entry.value_numints) * usize::from(entry.integer_size);
-        self.array(entry.value_chunk, len).map_err(|e| e.within("zap value"))
+        self.array(entry.value_chunk, len)
+            .map_err(|e| e.within("zap value"))
     }
 
     /// The first integer of an entry's value; 0 if it has none.
@@ -198,7 +205,8 @@ impl<B: Deref<Target = [u8]>> Leaf<B> {
     /// The big-endian bytes of an entry's key of integers of `integer_size`.
     pub(crate) fn key(&self, entry: &LeafEntry, integer_size: u8) -> Result<Vec<u8>> {
         let len = usize::from(entry.name_numints) * usize::from(integer_size);
-        self.array(entry.name_chunk, len).map_err(|e| e.within("zap key"))
+        self.array(entry.name_chunk, len)
+            .map_err(|e| e.within("zap key"))
     }
 
     /// All entries in chunk order.
@@ -216,21 +224,29 @@ impl<B: Deref<Target = [u8]>> Leaf<B> {
             let uses = &mut uses[usize::from(chunk)];
             *uses += 1;
             if *uses > 1 {
-                return Err(Error::corrupt(format!("zap leaf chunk {chunk} is used twice")));
+                return Err(Error::corrupt(format!(
+                    "zap leaf chunk {chunk} is used twice"
+                )));
             }
             Ok(())
         };
         let entries = self.entries()?;
         for entry in &entries {
             take(entry.chunk)?;
-            let links = [self.array_links(entry.name_chunk)?, self.array_links(entry.value_chunk)?];
+            let links = [
+                self.array_links(entry.name_chunk)?,
+                self.array_links(entry.value_chunk)?,
+            ];
             links.iter().flatten().try_for_each(|chunk| take(*chunk))?;
             if entry.hash.unbounded_shr(64 - u32::from(self.prefix_len())) != self.prefix() {
                 return Err(Error::corrupt(format!("le_hash is {:#x}", entry.hash)));
             }
         }
         if entries.len() != usize::from(self.nentries()) {
-            return Err(Error::corrupt(format!("lh_nentries is {}", self.nentries())));
+            return Err(Error::corrupt(format!(
+                "lh_nentries is {}",
+                self.nentries()
+            )));
         }
         let mut chunk = self.u16_at(AT_FREELIST);
         for _ in 0..self.nfree() {
@@ -266,7 +282,10 @@ impl<B: Deref<Target = [u8]>> Leaf<B> {
     /// The offset of `chunk` if there is such a chunk of such a type.
     fn typed_chunk_at(&self, chunk: u16, chunk_type: u8) -> Result<usize> {
         if usize::from(chunk) >= self.chunks() {
-            return Err(Error::corrupt(format!("zap leaf chunk {chunk} of {}", self.chunks())));
+            return Err(Error::corrupt(format!(
+                "zap leaf chunk {chunk} of {}",
+                self.chunks()
+            )));
         }
         let at = self.chunk_at(chunk);
         if self.block[at] != chunk_type {
@@ -307,7 +326,9 @@ impl<B: Deref<Target = [u8]>> Leaf<B> {
             }
             if left == 0 {
                 next = CHAIN_END;
-                return Some(Err(Error::corrupt(format!("zap leaf chain {slot} is a cycle"))));
+                return Some(Err(Error::corrupt(format!(
+                    "zap leaf chain {slot} is a cycle"
+                ))));
             }
             left -= 1;
             let entry = self.entry(next);
@@ -327,7 +348,10 @@ impl<B: Deref<Target = [u8]>> Leaf<B> {
             }
             link_at = self.chunk_at(other.chunk) + AT_NEXT;
         }
-        Err(Error::corrupt(format!("zap leaf entry {} is in no chain", entry.chunk)))
+        Err(Error::corrupt(format!(
+            "zap leaf entry {} is in no chain",
+            entry.chunk
+        )))
     }
 
     fn array_chunk(&self, chunk: u16) -> Result<&[u8]> {
@@ -425,7 +449,10 @@ impl<B: DerefMut<Target = [u8]>> Leaf<B> {
         if need > self.chunks() {
             return Err(Error::new(
                 ErrorKind::TooBig,
-                format!("a zap entry of {need} chunks in a leaf of {}", self.chunks()),
+                format!(
+                    "a zap entry of {need} chunks in a leaf of {}",
+                    self.chunks()
+                ),
             ));
         }
         let cd = match cd {
@@ -493,7 +520,9 @@ impl<B: DerefMut<Target = [u8]>> Leaf<B> {
         let prefix_len = self.prefix_len() + 1;
         let prefix = self.prefix() << 1;
         if u32::from(prefix_len) + self.hash_shift() > 64 {
-            return Err(Error::corrupt(format!("lh_prefix_len would be {prefix_len}")));
+            return Err(Error::corrupt(format!(
+                "lh_prefix_len would be {prefix_len}"
+            )));
         }
         let mut other = Leaf::init(sibling, prefix | 1, prefix_len)?;
         other.block[AT_FLAGS] = self.block[AT_FLAGS] & ZLF_ENTRIES_CDSORTED;
@@ -514,7 +543,10 @@ impl<B: DerefMut<Target = [u8]>> Leaf<B> {
 
     /// Becomes the leaf of a prefix one bit shorter.
     pub(crate) fn widen(&mut self) {
-        assert!(self.prefix_len() > 0, "a leaf without prefix has no sibling");
+        assert!(
+            self.prefix_len() > 0,
+            "a leaf without prefix has no sibling"
+        );
         self.put_u64(AT_PREFIX, self.prefix() >> 1);
         self.put_u16(AT_PREFIX_LEN, self.prefix_len() - 1);
     }
@@ -525,7 +557,8 @@ impl<B: DerefMut<Target = [u8]>> Leaf<B> {
         let chunk = other.chunk_alloc()?;
         let from = self.chunk_at(entry.chunk);
         let to = other.chunk_at(chunk);
-        other.block[to..to + ZAP_LEAF_CHUNKSIZE].copy_from_slice(&self.block[from..from + ZAP_LEAF_CHUNKSIZE]);
+        other.block[to..to + ZAP_LEAF_CHUNKSIZE]
+            .copy_from_slice(&self.block[from..from + ZAP_LEAF_CHUNKSIZE]);
         let name_chunk = other.array_copy(self, &name_links)?;
         let value_chunk = other.array_copy(self, &value_links)?;
         other.put_u16(to + AT_NAME_CHUNK, name_chunk);

@@ -97,7 +97,10 @@ pub(crate) fn entries(block: &[u8]) -> impl Iterator<Item = MicroEntry<'_>> {
 pub(crate) fn entry(block: &[u8], chunk: u16) -> MicroEntry<'_> {
     let at = at(chunk);
     let name = &block[at + AT_NAME..at + ENTRY_BYTES];
-    let len = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
+    let len = name
+        .iter()
+        .position(|byte| *byte == 0)
+        .unwrap_or(name.len());
     MicroEntry {
         chunk,
         value: field::<U64>(block, at).get(),
@@ -108,7 +111,11 @@ pub(crate) fn entry(block: &[u8], chunk: u16) -> MicroEntry<'_> {
 
 /// Writes entry `chunk`.
 pub(crate) fn put_entry(block: &mut [u8], chunk: u16, name: &[u8], cd: u32, value: u64) {
-    assert!(name.len() < MZAP_NAME_LEN, "{} bytes in a micro zap name", name.len());
+    assert!(
+        name.len() < MZAP_NAME_LEN,
+        "{} bytes in a micro zap name",
+        name.len()
+    );
     let at = at(chunk);
     block[at..at + ENTRY_BYTES].fill(0);
     put_u64(block, at, value);
@@ -131,7 +138,10 @@ impl MicroIndex {
     /// Reads the whole block.
     pub(crate) fn build(block: &[u8]) -> Result<MicroIndex> {
         if block.len() > READ_MAX_BYTES || block.len() < 2 * ENTRY_BYTES {
-            return Err(Error::corrupt(format!("micro zap block of {} bytes", block.len())));
+            return Err(Error::corrupt(format!(
+                "micro zap block of {} bytes",
+                block.len()
+            )));
         }
         let salt = field::<U64>(block, AT_SALT).get();
         let flags = Flags::from_stored(0, field::<U64>(block, AT_NORMFLAGS).get())?;
@@ -143,7 +153,12 @@ impl MicroIndex {
                 return Err(Error::corrupt(format!("mze_cd {} is used twice", entry.cd)));
             }
         }
-        Ok(MicroIndex { salt, flags, tree, alloc_next: 0 })
+        Ok(MicroIndex {
+            salt,
+            flags,
+            tree,
+            alloc_next: 0,
+        })
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -169,7 +184,10 @@ impl MicroIndex {
     /// Whether the leaf of a fat ZAP could hold everything that shares `name`'s hash, and `name`.
     pub(crate) fn fits_leaf(&self, name: &[u8], leaf_shift: u32) -> bool {
         let half_hash = self.half_hash(name);
-        let equal = self.tree.range((half_hash, 0)..=(half_hash, u32::MAX)).count();
+        let equal = self
+            .tree
+            .range((half_hash, 0)..=(half_hash, u32::MAX))
+            .count();
         let per_entry = 1 + array_chunks(MZAP_NAME_LEN) + array_chunks(8);
         ZapLeafLayout::new(leaf_shift).chunks() > (equal + 1) * per_entry
     }

@@ -7,10 +7,10 @@ mod model;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use arc::ArcSettings;
 use base::{BlkId, ObjsetId, Result, Txg};
 use dmu::{FreeAtOnce, Objset, ObjsetProps, Tx};
 use phys::{ObjectType, ObjsetType};
-use arc::ArcSettings;
 use zio::BlockStore;
 use zio::ram::RamStore;
 
@@ -37,7 +37,11 @@ impl Bench {
             Arc::new(FreeAtOnce(store.clone())),
             &Tx::syncing(Txg(4)),
         );
-        Bench { objset, store, txg: 4 }
+        Bench {
+            objset,
+            store,
+            txg: 4,
+        }
     }
 
     pub(crate) fn tx(&self) -> Tx {
@@ -80,10 +84,21 @@ pub(crate) fn check_structure(zap: &Zap) -> Result<()> {
         let leaf = Leaf::open(&block[..])?;
         leaf.verify()?;
         let span = 1 << (header.table.shift - u64::from(leaf.prefix_len()));
-        assert_eq!(index as u64, leaf.prefix() * span as u64, "leaf {blk} is where it belongs");
-        assert!(pointers[index..index + span].iter().all(|p| *p == blk), "all its pointers");
+        assert_eq!(
+            index as u64,
+            leaf.prefix() * span as u64,
+            "leaf {blk} is where it belongs"
+        );
+        assert!(
+            pointers[index..index + span].iter().all(|p| *p == blk),
+            "all its pointers"
+        );
         assert!(leafs.insert(blk), "leaf {blk} has one range of pointers");
-        assert!(blk < header.freeblk, "leaf {blk} is below zap_freeblk {}", header.freeblk);
+        assert!(
+            blk < header.freeblk,
+            "leaf {blk} is below zap_freeblk {}",
+            header.freeblk
+        );
         entries += u64::from(leaf.nentries());
         index += span;
     }
@@ -113,7 +128,9 @@ fn pointers(zap: &Zap, header: &Header) -> Result<Vec<u64>> {
         let copy = words(&dnode.read_block(BlkId(header.table.nextblk + copied))?);
         let at = copied as usize * copy.len();
         assert!(
-            copy.iter().zip(at..).all(|(pointer, at)| *pointer == all[at / 2]),
+            copy.iter()
+                .zip(at..)
+                .all(|(pointer, at)| *pointer == all[at / 2]),
             "the larger table agrees with the smaller"
         );
     }
@@ -131,10 +148,16 @@ fn micro_grows_and_becomes_fat_when_full() {
         zap.add_u64(&tx, &format!("file{i}"), i).unwrap();
     }
     let stats = zap.stats().unwrap();
-    assert_eq!((stats.is_micro, stats.block_bytes, stats.entries), (true, 131_072, 2047));
+    assert_eq!(
+        (stats.is_micro, stats.block_bytes, stats.entries),
+        (true, 131_072, 2047)
+    );
     zap.add_u64(&tx, "one more", 1).unwrap();
     let after = zap.stats().unwrap();
-    assert_eq!((after.is_micro, after.block_bytes, after.entries), (false, 16_384, 2048));
+    assert_eq!(
+        (after.is_micro, after.block_bytes, after.entries),
+        (false, 16_384, 2048)
+    );
     assert_eq!(after.salt, stats.salt);
     check_structure(&zap).unwrap();
     drop((zap, tx));
@@ -169,7 +192,10 @@ fn long_names_and_arrays_make_a_zap_fat() {
     assert!(zap.lookup_u64("layout").is_err(), "an array");
     zap.update_str(&tx, "comment", "hello").unwrap();
     assert_eq!(zap.lookup_str("comment").unwrap().as_deref(), Some("hello"));
-    assert!(zap.add_u64(&tx, &"n".repeat(256), 2).is_err(), "too long outside of directories");
+    assert!(
+        zap.add_u64(&tx, &"n".repeat(256), 2).is_err(),
+        "too long outside of directories"
+    );
 }
 
 #[test]
@@ -238,10 +264,15 @@ fn a_cursor_survives_removals_and_growth() {
             if entry.name.starts_with(b"later") {
                 continue;
             }
-            assert!(met.insert(entry.first_integer), "{} twice", entry.name_str());
+            assert!(
+                met.insert(entry.first_integer),
+                "{} twice",
+                entry.name_str()
+            );
             zap.remove(&tx, &entry.name).unwrap();
             extra += 1;
-            zap.add_u64(&tx, &format!("later{extra}{}", "x".repeat(60)), extra).unwrap();
+            zap.add_u64(&tx, &format!("later{extra}{}", "x".repeat(60)), extra)
+                .unwrap();
         }
         assert_eq!(met.len() as u64, count, "every entry that was there is met");
         check_structure(&zap).unwrap();

@@ -44,7 +44,10 @@ impl Flags {
             }
         };
         if flags > 7 {
-            return Err(Error::new(ErrorKind::Unsupported, format!("zap_flags are {flags:#x}")));
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                format!("zap_flags are {flags:#x}"),
+            ));
         }
         Ok(Flags(flags) | norm)
     }
@@ -56,7 +59,11 @@ impl Flags {
 
     /// What zap_normflags is on disk.
     pub(crate) fn normflags(self) -> u64 {
-        if self.contains(Flags::TOUPPER) { U8_TEXTPREP_TOUPPER } else { 0 }
+        if self.contains(Flags::TOUPPER) {
+            U8_TEXTPREP_TOUPPER
+        } else {
+            0
+        }
     }
 
     /// Whether a ZAP with these flags can be micro.
@@ -144,7 +151,10 @@ impl Value {
         for integer in integers {
             bytes.extend_from_slice(&big_endian(integer.to_u64())[8 - size..]);
         }
-        Ok(Value { bytes, integer_size: T::SIZE })
+        Ok(Value {
+            bytes,
+            integer_size: T::SIZE,
+        })
     }
 
     pub(crate) fn numints(&self) -> u16 {
@@ -164,7 +174,9 @@ pub(crate) fn big_endian(value: u64) -> [u8; 8] {
 
 /// The number that at most 8 `bytes`, most significant first, stand for.
 pub(crate) fn from_big_endian(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0, |value, byte| value << 8 | u64::from(*byte))
+    bytes
+        .iter()
+        .fold(0, |value, byte| value << 8 | u64::from(*byte))
 }
 
 /// Big-endian `bytes` of integers of `stored_size` as integers of type `T`.
@@ -176,7 +188,10 @@ pub(crate) fn integers<T: Integer>(bytes: &[u8], stored_size: u8) -> Result<Vec<
         )));
     }
     let size = usize::from(stored_size);
-    Ok(bytes.chunks_exact(size).map(|int| T::from_u64(from_big_endian(int))).collect())
+    Ok(bytes
+        .chunks_exact(size)
+        .map(|int| T::from_u64(from_big_endian(int)))
+        .collect())
 }
 
 /// A key as it is stored, with its hash in a given ZAP.
@@ -199,22 +214,33 @@ impl StoredKey {
 
     fn of_name(name: &[u8], salt: u64, flags: Flags) -> Result<StoredKey> {
         if flags.contains(Flags::UINT64_KEY) {
-            return Err(Error::invalid("a name was given to a zap whose keys are words"));
+            return Err(Error::invalid(
+                "a name was given to a zap whose keys are words",
+            ));
         }
         check_name(name)?;
         check_normalizes(name, flags)?;
         let mut bytes = Vec::with_capacity(name.len() + 1);
         bytes.extend_from_slice(name);
         bytes.push(0);
-        Ok(StoredKey { bytes, integer_size: 1, hash: hash_name(name, salt, flags) })
+        Ok(StoredKey {
+            bytes,
+            integer_size: 1,
+            hash: hash_name(name, salt, flags),
+        })
     }
 
     fn of_words(words: &[u64], salt: u64, flags: Flags) -> Result<StoredKey> {
         if !flags.contains(Flags::UINT64_KEY) {
-            return Err(Error::invalid("words were given to a zap whose keys are names"));
+            return Err(Error::invalid(
+                "words were given to a zap whose keys are names",
+            ));
         }
         if words.is_empty() || words.len() * 8 > MAX_NAME_BYTES {
-            return Err(Error::invalid(format!("a zap key of {} words", words.len())));
+            return Err(Error::invalid(format!(
+                "a zap key of {} words",
+                words.len()
+            )));
         }
         let hash = if flags.contains(Flags::PRE_HASHED_KEY) {
             words[0]
@@ -238,7 +264,10 @@ impl StoredKey {
 /// Refuses names whose upper case takes more than ASCII.
 pub(crate) fn check_normalizes(name: &[u8], flags: Flags) -> Result<()> {
     if flags.contains(Flags::TOUPPER) && !name.is_ascii() {
-        return Err(Error::new(ErrorKind::Unsupported, "zap name beyond ascii to be upper-cased"));
+        return Err(Error::new(
+            ErrorKind::Unsupported,
+            "zap name beyond ascii to be upper-cased",
+        ));
     }
     Ok(())
 }
@@ -246,7 +275,13 @@ pub(crate) fn check_normalizes(name: &[u8], flags: Flags) -> Result<()> {
 /// The hash of a name; its NUL is stored but not hashed.
 pub(crate) fn hash_name(name: &[u8], salt: u64, flags: Flags) -> u64 {
     let upper = flags.contains(Flags::TOUPPER);
-    let bytes = name.iter().map(|byte| if upper { byte.to_ascii_uppercase() } else { *byte });
+    let bytes = name.iter().map(|byte| {
+        if upper {
+            byte.to_ascii_uppercase()
+        } else {
+            *byte
+        }
+    });
     keep_hash_bits(crc64(salt, bytes), flags)
 }
 

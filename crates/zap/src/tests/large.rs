@@ -11,7 +11,10 @@ fn count_from_env(default: u64) -> u64 {
 
 #[test]
 fn a_large_directory_splits_and_shrinks() {
-    fill_and_empty(NewZap::new(ObjectType::DIRECTORY_CONTENTS), count_from_env(60_000));
+    fill_and_empty(
+        NewZap::new(ObjectType::DIRECTORY_CONTENTS),
+        count_from_env(60_000),
+    );
 }
 
 #[test]
