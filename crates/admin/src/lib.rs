@@ -11,8 +11,11 @@
 //! OpenZFS cmd/zpool, cmd/zfs, lib/libzfs, lib/libzutil, module/zcommon @be7657e3. What is printed
 //! follows release 2.3; `tests/golden` holds what its tools printed.
 
+pub mod getopt;
 #[cfg(test)]
 mod golden;
 pub mod name;
 pub mod number;
 pub mod prop;
+pub mod usage;
+pub mod vdev_spec;

@@ -1,0 +1,211 @@
+//! Reading options as getopt(3) and getopt_long(3) do.
+//!
+//! # What it is
+//! Options may stand together (`-Hp`), with their argument (`-oname`) or before it (`-o name`), and
+//! anywhere among the operands; `--` ends them. Long options are known by any prefix that fits only
+//! one of them. A complaint leads to a usage text on stderr and exit status 2.
+
+use std::fmt;
+
+/// The options of a command.
+#[derive(Clone, Copy, Debug)]
+pub struct OptSpec {
+    /// As getopt wants them: letters, each followed by a colon if it takes an argument.
+    pub short: &'static str,
+    /// Long options, none of which takes an argument, and what they are reported as.
+    pub long: &'static [(&'static str, Flag)],
+}
+
+/// What an option is reported as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flag {
+    /// `-x`
+    Short(char),
+    /// `--name`
+    Long(&'static str),
+}
+
+/// What is wrong with the options.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OptError {
+    /// A letter that the command does not have
+    Invalid(char),
+    /// A long option that it does not have
+    InvalidLong(String),
+    /// An option without its argument
+    MissingArgument(char),
+}
+
+impl fmt::Display for OptError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OptError::Invalid(c) => write!(f, "invalid option '{c}'"),
+            OptError::InvalidLong(name) => write!(f, "invalid option '--{name}'"),
+            OptError::MissingArgument(c) => write!(f, "missing argument for '{c}' option"),
+        }
+    }
+}
+
+impl std::error::Error for OptError {}
+
+/// What the arguments of a command say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Parsed {
+    /// Options in the order given, with their arguments.
+    pub options: Vec<(Flag, Option<String>)>,
+    /// Everything else.
+    pub operands: Vec<String>,
+}
+
+impl Parsed {
+    /// Whether `-letter` was given.
+    #[must_use]
+    pub fn has(&self, letter: char) -> bool {
+        self.options
+            .iter()
+            .any(|(flag, _)| *flag == Flag::Short(letter))
+    }
+
+    /// Whether `--name` was given.
+    #[must_use]
+    pub fn has_long(&self, name: &str) -> bool {
+        let is_it = |flag: &Flag| matches!(flag, Flag::Long(n) if *n == name);
+        self.options.iter().any(|(flag, _)| is_it(flag))
+    }
+
+    /// The argument of the last `-letter`.
+    #[must_use]
+    pub fn value(&self, letter: char) -> Option<&str> {
+        self.values(letter).last()
+    }
+
+    /// The arguments of all `-letter`, in order.
+    pub fn values(&self, letter: char) -> impl Iterator<Item = &str> {
+        let wanted = move |(flag, _): &&(Flag, Option<String>)| *flag == Flag::Short(letter);
+        self.options
+            .iter()
+            .filter(wanted)
+            .filter_map(|(_, value)| value.as_deref())
+    }
+}
+
+/// Reads the arguments that follow a command's name.
+///
+/// # Errors
+/// The first thing that is wrong.
+pub fn parse<S: AsRef<str>>(spec: &OptSpec, args: &[S]) -> Result<Parsed, OptError> {
+    let mut parsed = Parsed::default();
+    let mut args = args.iter().map(AsRef::as_ref);
+    while let Some(arg) = args.next() {
+        match arg.strip_prefix('-') {
+            None | Some("") => parsed.operands.push(arg.to_owned()),
+            Some("-") => {
+                parsed.operands.extend(args.by_ref().map(str::to_owned));
+            }
+            Some(rest) => match rest.strip_prefix('-') {
+                Some(name) => parsed.options.push((long_option(spec, name)?, None)),
+                None => short_options(spec, rest, &mut args, &mut parsed)?,
+            },
+        }
+    }
+    Ok(parsed)
+}
+
+fn short_options<'a>(
+    spec: &OptSpec,
+    cluster: &str,
+    args: &mut impl Iterator<Item = &'a str>,
+    parsed: &mut Parsed,
+) -> Result<(), OptError> {
+    let mut rest = cluster.chars();
+    while let Some(letter) = rest.next() {
+        let at = spec.short.find(letter).filter(|_| letter != ':');
+        let at = at.ok_or(OptError::Invalid(letter))?;
+        let takes_argument = spec.short[at + letter.len_utf8()..].starts_with(':');
+        if !takes_argument {
+            parsed.options.push((Flag::Short(letter), None));
+            continue;
+        }
+        let value = match rest.as_str() {
+            "" => args.next().ok_or(OptError::MissingArgument(letter))?,
+            attached => attached,
+        };
+        parsed
+            .options
+            .push((Flag::Short(letter), Some(value.to_owned())));
+        return Ok(());
+    }
+    Ok(())
+}
+
+fn long_option(spec: &OptSpec, name: &str) -> Result<Flag, OptError> {
+    // A command without long options sees a cluster that starts with a dash.
+    if spec.long.is_empty() {
+        return Err(OptError::Invalid('-'));
+    }
+    let unknown = || OptError::InvalidLong(name.to_owned());
+    if let Some((_, flag)) = spec.long.iter().find(|(long, _)| *long == name) {
+        return Ok(*flag);
+    }
+    let mut fitting = spec.long.iter().filter(|(long, _)| long.starts_with(name));
+    match (fitting.next(), fitting.next()) {
+        (Some((_, flag)), None) => Ok(*flag),
+        _ => Err(unknown()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIST: OptSpec = OptSpec {
+        short: "gjHLo:pPT:v",
+        long: &[
+            ("json", Flag::Short('j')),
+            ("json-int", Flag::Long("json-int")),
+            ("json-pool-key-guid", Flag::Long("json-pool-key-guid")),
+        ],
+    };
+
+    fn list(args: &[&str]) -> Result<Parsed, OptError> {
+        parse(&LIST, args)
+    }
+
+    #[test]
+    fn options_may_stand_anywhere_and_together() {
+        let parsed = list(&["tank", "-Honame,size", "-p", "5", "-o", "all"]).unwrap();
+        assert!(parsed.has('H') && parsed.has('p') && !parsed.has('v'));
+        assert_eq!(parsed.values('o').collect::<Vec<_>>(), ["name,size", "all"]);
+        assert_eq!(parsed.value('o'), Some("all"));
+        assert_eq!(parsed.operands, ["tank", "5"]);
+    }
+
+    #[test]
+    fn two_dashes_end_options() {
+        let parsed = list(&["-v", "--", "-H", "-"]).unwrap();
+        assert_eq!(parsed.operands, ["-H", "-"]);
+        assert!(!parsed.has('H'));
+    }
+
+    #[test]
+    fn long_options_by_prefix() {
+        assert!(list(&["--json"]).unwrap().has('j'));
+        assert!(list(&["--json-i"]).unwrap().has_long("json-int"));
+        let ambiguous = list(&["--json-"]).unwrap_err();
+        assert_eq!(ambiguous.to_string(), "invalid option '--json-'");
+    }
+
+    #[test]
+    fn complaints_are_those_of_openzfs() {
+        assert_eq!(list(&["-Z"]).unwrap_err().to_string(), "invalid option 'Z'");
+        assert_eq!(list(&["-:"]).unwrap_err().to_string(), "invalid option ':'");
+        let missing = list(&["-Ho"]).unwrap_err();
+        assert_eq!(missing.to_string(), "missing argument for 'o' option");
+        let no_long = OptSpec {
+            short: "f",
+            long: &[],
+        };
+        let error = parse(&no_long, &["--bogus"]).unwrap_err();
+        assert_eq!(error.to_string(), "invalid option '-'");
+    }
+}
