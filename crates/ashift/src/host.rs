@@ -117,8 +117,9 @@ impl Host {
             Error::new(ErrorKind::NotFound, text)
         })?;
         let lock = self.lock(pool, access)?;
-        let mut options = ImportOptions::from_config(&config, self.id()?, self.settings()?)?;
-        options.readonly = access == Access::Read;
+        let readonly = access == Access::Read;
+        let options = ImportOptions::from_config(&config, readonly, self.id()?, self.settings()?)
+            .within(|| format!("cannot open '{pool}'"))?;
         let spa = Spa::import(options).within(|| format!("cannot open '{pool}'"))?;
         Ok(OpenPool { spa, _lock: lock })
     }

@@ -2,6 +2,9 @@
 
 mod host;
 mod say;
+mod zdb;
+mod zfs;
+mod zpool;
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -14,7 +17,11 @@ struct Command {
     run: fn(&[String]) -> ExitCode,
 }
 
-const COMMANDS: &[Command] = &[];
+const COMMANDS: &[Command] = &[
+    Command { name: "zpool", about: "create, import, list and change pools", run: zpool::run },
+    Command { name: "zfs", about: "create, snapshot, list and change data sets", run: zfs::run },
+    Command { name: "zdb", about: "look at labels, objects, blocks; check a pool", run: zdb::run },
+];
 
 fn usage() -> String {
     let mut text = String::from(

@@ -1,0 +1,51 @@
+//! Random work on whole pools, beside simple models: what the tests of the engine share.
+
+pub mod model;
+pub mod pool;
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+
+/// A reproducible generator.
+pub struct Dice(ChaCha8Rng);
+
+impl Dice {
+    /// From a seed.
+    #[must_use]
+    pub fn new(seed: u64) -> Dice {
+        Dice(ChaCha8Rng::seed_from_u64(seed))
+    }
+
+    /// A number below `bound`.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.0.next_u64() % bound.max(1)
+    }
+
+    /// True once in `n` times.
+    pub fn once_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+
+    /// One of them; `None` of none.
+    pub fn pick<'a, T>(&mut self, items: &'a [T]) -> Option<&'a T> {
+        items.get(self.below(items.len() as u64) as usize)
+    }
+
+    /// Bytes that do or do not compress.
+    pub fn bytes(&mut self, length: usize) -> Vec<u8> {
+        let mut bytes = vec![self.below(256) as u8; length];
+        if !self.once_in(3) {
+            self.0.fill_bytes(&mut bytes[..length / 2]);
+        }
+        bytes
+    }
+}
+
+/// The seed of a randomised test: `SEED`, or the one given. Printed, so that a failure can be had
+/// again.
+#[must_use]
+pub fn seed(default: u64) -> u64 {
+    let seed = std::env::var("SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(default);
+    eprintln!("SEED={seed}");
+    seed
+}

@@ -1,0 +1,240 @@
+//! Data sets of plain objects beside a model: names, snapshots, clones and bytes.
+//!
+//! A [`World`] does each operation twice, on the pool and in memory; [`World::compare`] then reads
+//! everything back.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use base::{ErrorKind, ObjectId, Result};
+use dmu::{NewObject, Objset};
+use dsl::{DslDataset, DslPool, NewDataset};
+use phys::{ObjectType, ObjsetType};
+use spa::Spa;
+
+use crate::Dice;
+
+/// The objects of a data set.
+pub type Objects = BTreeMap<u64, Vec<u8>>;
+
+/// What the pool is to hold.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct World {
+    /// Heads by full name.
+    pub heads: BTreeMap<String, Head>,
+    /// Names never come twice.
+    next: u64,
+}
+
+/// A file system's worth of objects, its snapshots, and where it came from.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Head {
+    /// What it holds now.
+    pub objects: Objects,
+    /// Snapshots by name, oldest first.
+    pub snapshots: Vec<(String, Objects)>,
+    /// The snapshot that it was cloned from.
+    pub origin: Option<String>,
+}
+
+const FILE_BYTES_MAX: u64 = 600_000;
+
+impl World {
+    /// One random operation.
+    ///
+    /// # Errors
+    /// What the pool says, when the model would have done it.
+    pub fn step(&mut self, spa: &Spa, dice: &mut Dice) -> Result<()> {
+        let names: Vec<String> = self.heads.keys().cloned().collect();
+        let Some(name) = dice.pick(&names).cloned() else {
+            return self.create(spa);
+        };
+        match dice.below(100) {
+            0..3 => self.create(spa),
+            3..60 => self.write(spa, &name, dice),
+            60..70 => self.punch(spa, &name, dice),
+            70..76 => self.remove(spa, &name, dice),
+            76..84 => self.snapshot(spa, &name),
+            84..89 => self.clone_snapshot(spa, &name, dice),
+            89..94 => self.destroy_snapshot(spa, &name, dice),
+            94..96 => self.rollback(spa, &name),
+            96..98 => self.destroy(spa, &name),
+            _ => spa.sync().map(|_| ()),
+        }
+    }
+
+    fn fresh(&mut self, stem: &str) -> String {
+        self.next += 1;
+        format!("{stem}{}", self.next)
+    }
+
+    fn create(&mut self, spa: &Spa) -> Result<()> {
+        let name = format!("{}/{}", spa.name(), self.fresh("fs"));
+        spa.dsl().create_dataset(NewDataset {
+            name: name.clone(),
+            type_: ObjsetType::Other,
+            flags: 0,
+            props: Vec::new(),
+            init: Box::new(|_, _| Ok(())),
+        })?;
+        self.heads.insert(name, Head::default());
+        Ok(())
+    }
+
+    fn write(&mut self, spa: &Spa, name: &str, dice: &mut Dice) -> Result<()> {
+        let (objset, _ds) = objset(spa.dsl(), name)?;
+        let head = self.heads.get_mut(name).expect("it was picked from there");
+        let ids: Vec<u64> = head.objects.keys().copied().collect();
+        let shift = dice.below(18);
+        let length = (1 + dice.below(1 << shift)) as usize;
+        let bytes = dice.bytes(length);
+        let tx = spa.groups().hold_open(length as u64)?;
+        let id = match dice.pick(&ids) {
+            Some(id) if !dice.once_in(4) => *id,
+            _ => {
+                let blksz = 512 << dice.below(9);
+                let new = NewObject::new(ObjectType::PLAIN_FILE_CONTENTS).blksz(blksz);
+                let id = objset.object_alloc(&tx, &new)?.id().0;
+                head.objects.insert(id, Vec::new());
+                id
+            }
+        };
+        let offset = dice.below(FILE_BYTES_MAX);
+        objset.hold(ObjectId(id))?.write(&tx, offset, &bytes)?;
+        let model = head.objects.get_mut(&id).expect("it is there by now");
+        let end = offset as usize + length;
+        if model.len() < end {
+            model.resize(end, 0);
+        }
+        model[offset as usize..end].copy_from_slice(&bytes);
+        Ok(())
+    }
+
+    fn punch(&mut self, spa: &Spa, name: &str, dice: &mut Dice) -> Result<()> {
+        let (objset, _ds) = objset(spa.dsl(), name)?;
+        let head = self.heads.get_mut(name).expect("it was picked from there");
+        let ids: Vec<u64> = head.objects.keys().copied().collect();
+        let Some(id) = dice.pick(&ids) else { return Ok(()) };
+        let model = head.objects.get_mut(id).expect("it was picked from there");
+        let start = dice.below(FILE_BYTES_MAX);
+        let end = start + dice.below(FILE_BYTES_MAX);
+        let tx = spa.groups().hold_open(0)?;
+        objset.hold(ObjectId(*id))?.free_range(&tx, start, end - start)?;
+        let (start, end) = (model.len().min(start as usize), model.len().min(end as usize));
+        model[start..end].fill(0);
+        Ok(())
+    }
+
+    fn remove(&mut self, spa: &Spa, name: &str, dice: &mut Dice) -> Result<()> {
+        let (objset, _ds) = objset(spa.dsl(), name)?;
+        let head = self.heads.get_mut(name).expect("it was picked from there");
+        let ids: Vec<u64> = head.objects.keys().copied().collect();
+        let Some(id) = dice.pick(&ids) else { return Ok(()) };
+        let tx = spa.groups().hold_open(0)?;
+        objset.object_free(&tx, ObjectId(*id))?;
+        head.objects.remove(id);
+        Ok(())
+    }
+
+    fn snapshot(&mut self, spa: &Spa, name: &str) -> Result<()> {
+        let snap = self.fresh("s");
+        spa.dsl().snapshot(&[&format!("{name}@{snap}")], Vec::new())?;
+        let head = self.heads.get_mut(name).expect("it was picked from there");
+        let objects = head.objects.clone();
+        head.snapshots.push((snap, objects));
+        Ok(())
+    }
+
+    fn clone_snapshot(&mut self, spa: &Spa, name: &str, dice: &mut Dice) -> Result<()> {
+        let Some((snap, objects)) = dice.pick(&self.heads[name].snapshots).cloned() else {
+            return Ok(());
+        };
+        let origin = format!("{name}@{snap}");
+        let clone = format!("{}/{}", spa.name(), self.fresh("clone"));
+        spa.dsl().clone_dataset(&clone, &origin, Vec::new())?;
+        let head = Head { objects, snapshots: Vec::new(), origin: Some(origin) };
+        self.heads.insert(clone, head);
+        Ok(())
+    }
+
+    fn has_clones(&self, snapshot: &str) -> bool {
+        self.heads.values().any(|head| head.origin.as_deref() == Some(snapshot))
+    }
+
+    fn destroy_snapshot(&mut self, spa: &Spa, name: &str, dice: &mut Dice) -> Result<()> {
+        let Some((snap, _)) = dice.pick(&self.heads[name].snapshots).cloned() else {
+            return Ok(());
+        };
+        let full = format!("{name}@{snap}");
+        let outcome = spa.dsl().destroy_snapshots(&[&full], false);
+        if self.has_clones(&full) {
+            assert!(outcome.is_err(), "{full} has a clone");
+            return Ok(());
+        }
+        outcome?;
+        let head = self.heads.get_mut(name).expect("it was picked from there");
+        head.snapshots.retain(|(s, _)| *s != snap);
+        Ok(())
+    }
+
+    fn rollback(&mut self, spa: &Spa, name: &str) -> Result<()> {
+        let Some((_, objects)) = self.heads[name].snapshots.last().cloned() else {
+            return Ok(());
+        };
+        spa.dsl().rollback(name, None, 0)?;
+        self.heads.get_mut(name).expect("it was picked from there").objects = objects;
+        Ok(())
+    }
+
+    fn destroy(&mut self, spa: &Spa, name: &str) -> Result<()> {
+        if !self.heads[name].snapshots.is_empty() {
+            let refused = spa.dsl().destroy_head(name).expect_err("it has snapshots");
+            assert_ne!(refused.kind(), ErrorKind::Suspended, "{refused}");
+            return Ok(());
+        }
+        spa.dsl().destroy_head(name)?;
+        self.heads.remove(name);
+        Ok(())
+    }
+
+    /// Reads everything back.
+    ///
+    /// # Errors
+    /// What differs, or what reading gave.
+    pub fn compare(&self, dsl: &Arc<DslPool>) -> Result<(), String> {
+        for (name, head) in &self.heads {
+            compare_objects(dsl, name, &head.objects)?;
+            for (snap, objects) in &head.snapshots {
+                compare_objects(dsl, &format!("{name}@{snap}"), objects)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The objset of a data set, and the hold without which it must not be used.
+fn objset(dsl: &Arc<DslPool>, name: &str) -> Result<(Arc<Objset>, Arc<DslDataset>)> {
+    let ds = dsl.dataset(name)?;
+    Ok((ds.objset()?, ds))
+}
+
+fn compare_objects(dsl: &Arc<DslPool>, name: &str, objects: &Objects) -> Result<(), String> {
+    let within = |e: base::Error| format!("{name}: {e}");
+    let (objset, _ds) = objset(dsl, name).map_err(within)?;
+    for (id, bytes) in objects {
+        let dnode = objset.hold(ObjectId(*id)).map_err(within)?;
+        let mut found = vec![0; bytes.len()];
+        dnode.read(0, &mut found).map_err(within)?;
+        if let Some(at) = (0..bytes.len()).find(|at| found[*at] != bytes[*at]) {
+            return Err(format!("{name}: object {id} differs at byte {at} of {}", bytes.len()));
+        }
+    }
+    let mut ids = Vec::new();
+    let mut at = ObjectId(0);
+    while let Some(next) = objset.next_object(at).map_err(within)? {
+        ids.push(next.0);
+        at = next;
+    }
+    let expected: Vec<u64> = objects.keys().copied().collect();
+    if ids == expected { Ok(()) } else { Err(format!("{name}: objects {ids:?}, not {expected:?}")) }
+}

@@ -1,0 +1,119 @@
+//! Pools on any providers, made and opened in one line.
+
+use std::sync::Arc;
+
+use base::Result;
+use geom::Provider;
+use spa::{CreateOptions, Host, ImportOptions, Settings, Spa, VdevSpec, feature};
+use vdev::import::discover;
+use vdev::{AllocBias, VdevKind};
+use zio::AllocClass;
+
+/// What a pool stands on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layout {
+    /// Each device is a vdev of its own.
+    Stripe,
+    /// All devices are one mirror.
+    Mirror,
+}
+
+/// The host of these tests.
+#[must_use]
+pub fn host() -> Host {
+    Host { id: 0x00ba_b10c, name: "torture".into() }
+}
+
+/// Makes a pool with all features that are kept up.
+///
+/// # Errors
+/// Those of [`Spa::create`].
+pub fn create(
+    name: &str,
+    layout: Layout,
+    ashift: u32,
+    devices: &[Arc<dyn Provider>],
+    init_root: dsl::ObjsetInit,
+) -> Result<Spa> {
+    let leaf = |provider: &Arc<dyn Provider>| VdevSpec {
+        kind: VdevKind::File,
+        device: Some((provider.name().to_owned(), provider.clone())),
+        children: Vec::new(),
+        bias: AllocBias::None,
+    };
+    let leaves: Vec<VdevSpec> = devices.iter().map(leaf).collect();
+    let vdevs = match layout {
+        Layout::Stripe => leaves,
+        Layout::Mirror => vec![VdevSpec {
+            kind: VdevKind::Mirror,
+            device: None,
+            children: leaves,
+            bias: AllocBias::None,
+        }],
+    };
+    Spa::create(CreateOptions {
+        name: name.into(),
+        vdevs,
+        ashift,
+        features: feature::kept().collect(),
+        props: Vec::new(),
+        comment: None,
+        compatibility: None,
+        fs_props: Vec::new(),
+        init_root,
+        command: format!("zpool create {name}"),
+        host: host(),
+        settings: Settings::default(),
+    })
+}
+
+/// Opens the only pool on these devices.
+///
+/// # Errors
+/// Those of [`Spa::import`]; `NotFound` when there is no pool.
+pub fn open(devices: &[Arc<dyn Provider>], readonly: bool) -> Result<Spa> {
+    let found = discover(devices).pools.into_iter().next();
+    Spa::import(ImportOptions {
+        found: found.ok_or_else(|| base::Error::not_found("no pool on these devices"))?,
+        new_name: None,
+        readonly,
+        max_txg: None,
+        force: false,
+        host: host(),
+        settings: Settings::default(),
+    })
+}
+
+/// What the checker says of the last synced state of an open pool.
+///
+/// # Errors
+/// Those of [`check::verify`].
+pub fn verify(spa: &Spa) -> Result<check::Report> {
+    let tops = spa.tree().tops();
+    let tops = tops.iter().enumerate().map(|(i, top)| {
+        let config = top.config();
+        check::TopVdev {
+            id: base::VdevId(i as u64),
+            ashift: config.ashift,
+            ms_shift: config.ms_shift,
+            ms_count: top.metaslab_count(),
+            class: AllocClass::Normal,
+            metaslab_array: base::ObjectId(config.ms_array),
+            top_zap: (config.top_zap != 0).then_some(base::ObjectId(config.top_zap)),
+            is_concrete: top.kind().is_concrete(),
+        }
+    });
+    let pool = check::Pool::new(spa.pipeline().clone(), &spa.uberblock(), tops.collect());
+    check::verify(&pool, &check::Options::default())
+}
+
+/// Asserts that the checker finds nothing wrong.
+///
+/// # Panics
+/// With the findings.
+#[track_caller]
+pub fn assert_clean(spa: &Spa) {
+    let report = verify(spa).expect("the MOS can be opened");
+    assert!(report.is_clean(), "findings: {:#?}", report.findings);
+    assert_eq!(report.allocated_bytes(), report.found_bytes(), "leaked or doubly used");
+}

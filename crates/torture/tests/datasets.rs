@@ -1,0 +1,60 @@
+//! Random work on data sets of plain objects: contents by a model, space by our checker and zdb.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use geom::Provider;
+use geom::disk::{OpenMode, open};
+use oracle::{Zdb, have_zdb};
+use torture::model::World;
+use torture::pool::{self, Layout};
+use torture::{Dice, seed};
+
+fn images(folder: &Path, count: usize, bytes: u64) -> Vec<Arc<dyn Provider>> {
+    (0..count)
+        .map(|i| {
+            let path = folder.join(format!("disk{i}"));
+            if !path.exists() {
+                std::fs::File::create(&path).unwrap().set_len(bytes).unwrap();
+            }
+            open(&path, OpenMode::ReadWrite).unwrap()
+        })
+        .collect()
+}
+
+fn run(layout: Layout, ashift: u32, seed: u64, rounds: usize, steps: usize) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut dice = Dice::new(seed);
+    let mut world = World::default();
+    let disks = images(folder.path(), 2, 512 << 20);
+    let spa = pool::create("tank", layout, ashift, &disks, Box::new(|_, _| Ok(()))).unwrap();
+    spa.export().unwrap();
+    drop((spa, disks));
+    for round in 0..rounds {
+        let disks = images(folder.path(), 2, 0);
+        let spa = pool::open(&disks, false).unwrap();
+        for step in 0..steps {
+            let outcome = world.step(&spa, &mut dice);
+            outcome.unwrap_or_else(|e| panic!("round {round}, step {step}: {e}"));
+        }
+        world.compare(spa.dsl()).unwrap();
+        spa.sync().unwrap();
+        world.compare(spa.dsl()).unwrap();
+        pool::assert_clean(&spa);
+        spa.export().unwrap();
+        drop((spa, disks));
+        if have_zdb() {
+            Zdb::verify(folder.path(), "tank").assert_clean();
+        }
+    }
+}
+
+#[test]
+fn random_datasets_on_a_stripe_of_ashift_9() {
+    run(Layout::Stripe, 9, seed(1), 4, 120);
+}
+
+#[test]
+fn random_datasets_on_a_mirror_of_ashift_12() {
+    run(Layout::Mirror, 12, seed(2), 4, 120);
+}
