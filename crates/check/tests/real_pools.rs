@@ -49,7 +49,7 @@ fn our_counts(report: &check::Report) -> Counts {
     }
 }
 
-fn compare(image: &Image) {
+fn compare(image: &Image) -> check::Report {
     let pool = open_pool(&image.folder);
     let report = check::verify(&pool, &Options::default()).expect("the MOS opens");
     for finding in &report.findings {
@@ -59,6 +59,7 @@ fn compare(image: &Image) {
     let zdb = Zdb::verify(&image.folder, &image.pool);
     zdb.assert_clean();
     assert_eq!(our_counts(&report), zdb_counts(&zdb.stdout));
+    report
 }
 
 #[test]
@@ -74,7 +75,9 @@ fn slow_a_pool_with_gangs_and_a_log_counts_as_zdb_does() {
     let Some(image) = Image::gangs_and_log() else {
         return;
     };
-    compare(&image);
+    let report = compare(&image);
+    let log = check::BlockKind::Type(phys::ObjectType::INTENT_LOG.raw());
+    assert!(report.stats.of_kind(log).count > 5, "the log was claimed");
 }
 
 #[test]
@@ -84,7 +87,7 @@ fn slow_a_mirror_with_a_bad_side_is_told() {
     };
     compare(&image);
     let copy = image.copy();
-    damage(&copy.folder.join("d0.img"), 40 << 20, 8 << 20);
+    damage(&copy.folder.join("d0.img"), 8 << 20, 200 << 20);
     let pool = open_pool(&copy.folder);
     let report = check::verify(&pool, &Options::default()).expect("the MOS opens");
     let damaged = |f: &Finding| matches!(f, Finding::DamagedCopies { .. });
@@ -102,6 +105,9 @@ fn slow_a_mirror_with_a_bad_side_is_told() {
 
 fn damage(path: &Path, at: u64, len: usize) {
     use std::os::unix::fs::FileExt;
-    let file = std::fs::OpenOptions::new().write(true).open(path).expect("the image");
+    let file = std::fs::OpenOptions::new()
+        .write(true)
+        .open(path)
+        .expect("the image");
     file.write_all_at(&vec![0xdb; len], at).expect("written");
 }

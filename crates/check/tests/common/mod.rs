@@ -16,7 +16,7 @@ use vdev::VdevTree;
 use zio::{AllocClass, Allocator, BlockStore, DvaSet, Hint, Pipeline, PipelineSettings};
 
 /// Bumped when a script below changes.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Image files of one pool.
 pub(crate) struct Image {
@@ -26,7 +26,7 @@ pub(crate) struct Image {
 }
 
 impl Image {
-    fn cached(pool: &str, sizes_mib: &[u64], script: &str) -> Option<Image> {
+    fn cached(pool: &str, sizes_mib: &[u64], scripts: &[&str]) -> Option<Image> {
         if !oracle::have_zdb() {
             return None;
         }
@@ -47,9 +47,13 @@ impl Image {
             let file = std::fs::File::create(host.path().join(format!("d{i}.img")));
             file.expect("an image").set_len(mib << 20).expect("sized");
         }
-        let outcome = guest.run(&format!("set -ex\n{script}"), host.path(), &[]);
-        outcome.assert_success();
-        let own = image.folder.with_extension(format!("{}", std::process::id()));
+        for script in scripts {
+            let outcome = guest.run(&format!("set -ex\n{script}"), host.path(), &[]);
+            outcome.assert_success();
+        }
+        let own = image
+            .folder
+            .with_extension(format!("{}", std::process::id()));
         std::fs::create_dir_all(&own).expect("the cache folder");
         copy_sparse(host.path(), &own);
         let _ = std::fs::rename(&own, &image.folder);
@@ -69,25 +73,28 @@ impl Image {
 
     /// One disk with what most features leave behind.
     pub(crate) fn lived_in() -> Option<Image> {
-        Image::cached("lived", &[512], LIVED_IN)
+        Image::cached("lived", &[512], &[LIVED_IN])
     }
 
     /// One disk on which large blocks are ganged, with an intent log that was not replayed and a
     /// data set that is being destroyed.
     pub(crate) fn gangs_and_log() -> Option<Image> {
-        Image::cached("gangs", &[512], GANGS_AND_LOG)
+        Image::cached("gangs", &[512], &[GANGS_AND_LOG, CLAIM])
     }
 
     /// A mirror of two.
     pub(crate) fn mirror() -> Option<Image> {
-        Image::cached("mirror", &[256, 256], MIRROR)
+        Image::cached("twosides", &[256, 256], &[MIRROR])
     }
 }
 
 fn copy_sparse(from: &Path, to: &Path) {
     let images = from.join("*.img");
     let command = format!("cp --sparse=always {} {}/", images.display(), to.display());
-    let status = Command::new("sh").args(["-c", &command]).status().expect("cp");
+    let status = Command::new("sh")
+        .args(["-c", &command])
+        .status()
+        .expect("cp");
     assert!(status.success(), "{command}");
 }
 
@@ -129,18 +136,25 @@ head -c 6000000 /dev/urandom >/gangs/a/ganged
 dd if=/dev/urandom of=/gangs/b/x bs=128k count=100 2>/dev/null; zpool sync
 zfs snapshot gangs/a@s; head -c 2000000 /dev/urandom >/gangs/a/more; zpool sync
 echo 16777217 >$p/metaslab_force_ganging
+dd if=/dev/urandom of=/gangs/b/first bs=10000 count=1 conv=fsync; zpool sync
 zpool freeze gangs
-i=0; while [ $i -lt 20 ]; do dd if=/dev/urandom of=/gangs/b/log$i bs=10000 count=5 oflag=sync 2>/dev/null
+i=0; while [ $i -lt 20 ]; do dd if=/dev/urandom of=/gangs/b/log$i bs=10000 count=5 conv=fsync 2>/dev/null
   i=$((i+1)); done
-dd if=/dev/urandom of=/gangs/b/large bs=128k count=8 oflag=sync 2>/dev/null
+dd if=/dev/urandom of=/gangs/b/large bs=128k count=8 conv=fsync 2>/dev/null
+";
+
+/// After the crash: claims the log, and leaves without replaying it.
+const CLAIM: &str = r"
+zpool import -f -N -d /host gangs
+zpool export gangs
 ";
 
 const MIRROR: &str = r"
-zpool create -O compression=lz4 mirror mirror /host/d0.img /host/d1.img
-head -c 90000000 /dev/urandom >/mirror/data
-zfs create mirror/fs; i=0; while [ $i -lt 3000 ]; do echo $i >/mirror/fs/$i; i=$((i+1)); done
-zfs snapshot mirror/fs@s
-zpool export mirror
+zpool create -O compression=lz4 twosides mirror /host/d0.img /host/d1.img
+head -c 90000000 /dev/urandom >/twosides/data
+zfs create twosides/fs; i=0; while [ $i -lt 3000 ]; do echo $i >/twosides/fs/$i; i=$((i+1)); done
+zfs snapshot twosides/fs@s
+zpool export twosides
 ";
 
 /// No space at all: for reading.
@@ -179,11 +193,18 @@ pub(crate) fn open_pool(folder: &Path) -> Pool {
     let mos = open_mos(&pipeline, &uberblock.rootbp);
     let directory = zap::Zap::open(&mos, ObjectId(pool_names::POOL_DIRECTORY_OBJECT));
     let directory = directory.expect("the pool directory");
-    let salt = directory.lookup::<u8>(pool_names::CHECKSUM_SALT).expect("readable");
+    let salt = directory
+        .lookup::<u8>(pool_names::CHECKSUM_SALT)
+        .expect("readable");
     let salt = salt.and_then(|s| s.try_into().ok()).unwrap_or([0; 32]);
     let config = mos_config(&mos, &directory);
     let tree = found.open(&config, false).expect("a tree");
-    let tops = tree.tops().iter().enumerate().map(|(i, top)| top_vdev(i, top)).collect();
+    let tops = tree
+        .tops()
+        .iter()
+        .enumerate()
+        .map(|(i, top)| top_vdev(i, top))
+        .collect();
     Pool::new(pipeline_of(&tree, salt), &uberblock, tops)
 }
 
@@ -207,9 +228,15 @@ fn open_mos(pipeline: &Arc<Pipeline>, root: &phys::BlkPtrPhys) -> Arc<Objset> {
 }
 
 fn mos_config(mos: &Arc<Objset>, directory: &zap::Zap) -> NvList {
-    let object = directory.lookup_u64(pool_names::CONFIG).expect("readable").expect("config");
+    let object = directory
+        .lookup_u64(pool_names::CONFIG)
+        .expect("readable")
+        .expect("config");
     let dnode = mos.hold(ObjectId(object)).expect("the config object");
-    let size = dnode.bonus().first_chunk::<8>().map(|b| u64::from_le_bytes(*b));
+    let size = dnode
+        .bonus()
+        .first_chunk::<8>()
+        .map(|b| u64::from_le_bytes(*b));
     let mut bytes = vec![0; size.expect("a size") as usize];
     dnode.read(0, &mut bytes).expect("the config");
     nvpair::decode(&bytes).expect("an nvlist")
@@ -223,7 +250,11 @@ fn top_vdev(id: usize, top: &vdev::Vdev) -> TopVdev {
         ashift: config.ashift,
         ms_shift: config.ms_shift,
         ms_count: config.asize >> config.ms_shift,
-        class: if config.is_log { AllocClass::Log } else { AllocClass::Normal },
+        class: if config.is_log {
+            AllocClass::Log
+        } else {
+            AllocClass::Normal
+        },
         metaslab_array: ObjectId(config.ms_array),
         top_zap: (zap.0 != 0).then_some(zap),
         is_concrete: config.ms_array != 0,
