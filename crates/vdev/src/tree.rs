@@ -319,6 +319,11 @@ impl VdevOps for VdevTree {
         })
     }
 
+    fn is_linear(&self, vdev: VdevId) -> bool {
+        let top = self.top(vdev);
+        top.is_some_and(|top| top.kind().is_device() || top.kind().is_mirror_like())
+    }
+
     fn psize_to_asize(&self, vdev: VdevId, psize: u64) -> u64 {
         self.top(vdev)
             .map_or(psize, |top| top.psize_to_asize(psize))
