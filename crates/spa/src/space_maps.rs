@@ -25,11 +25,17 @@ const HISTOGRAM: &str = "com.delphix:spacemap_histogram";
 /// Bytes of a `space_map_phys_t` without its histogram (`SPACE_MAP_SIZE_V0`).
 const PHYS_V0_BYTES: usize = 24;
 
+/// What lives in the MOS.
+#[derive(Clone)]
+struct Parts {
+    mos: Arc<Objset>,
+    features: Arc<Features>,
+}
+
 /// The space map objects of one pool.
 pub struct SpaceMaps {
     /// `None` once the pool is closed: the MOS refers to the allocator, which refers to this.
-    mos: RwLock<Option<Arc<Objset>>>,
-    features: Arc<Features>,
+    parts: RwLock<Option<Parts>>,
     arrays: Mutex<BTreeMap<VdevId, ObjectId>>,
 }
 
@@ -42,8 +48,7 @@ impl SpaceMaps {
         arrays: BTreeMap<VdevId, ObjectId>,
     ) -> Arc<SpaceMaps> {
         Arc::new(SpaceMaps {
-            mos: RwLock::new(Some(mos.clone())),
-            features: features.clone(),
+            parts: RwLock::new(Some(Parts { mos: mos.clone(), features: features.clone() })),
             arrays: Mutex::new(arrays),
         })
     }
@@ -74,12 +79,16 @@ impl SpaceMaps {
 
     /// Lets the MOS go.
     pub(crate) fn close(&self) {
-        *self.mos.write() = None;
+        *self.parts.write() = None;
+    }
+
+    fn parts(&self) -> Result<Parts> {
+        let parts = self.parts.read().clone();
+        parts.ok_or_else(|| Error::new(ErrorKind::Suspended, "the pool is closed"))
     }
 
     fn mos(&self) -> Result<Arc<Objset>> {
-        let mos = self.mos.read().clone();
-        mos.ok_or_else(|| Error::new(ErrorKind::Suspended, "the pool is closed"))
+        Ok(self.parts()?.mos)
     }
 
     fn array(&self, vdev: VdevId) -> Result<ObjectId> {
@@ -96,9 +105,10 @@ impl SpaceMaps {
 impl SpaceMapStore for SpaceMaps {
     fn create(&self, txg: Txg, vdev: VdevId, metaslab: MetaslabId) -> Result<SpaceMapObject> {
         let tx = Tx::syncing(txg);
-        let has_histogram = self.features.count(HISTOGRAM).is_some();
+        let Parts { mos, features } = self.parts()?;
+        let has_histogram = features.count(HISTOGRAM).is_some();
         let bonus_bytes = if has_histogram {
-            self.features.adjust(HISTOGRAM, 1, &tx)?;
+            features.adjust(HISTOGRAM, 1, &tx)?;
             size_of::<SpaceMapPhys>()
         } else {
             PHYS_V0_BYTES
@@ -107,7 +117,7 @@ impl SpaceMapStore for SpaceMaps {
             .blksz(u64::from(SPACE_MAP_BLOCK_BYTES))
             .ibs(SPACE_MAP_IBS as u8)
             .bonus(ObjectType::SPACE_MAP_HEADER, bonus_bytes);
-        let dnode = self.mos()?.object_alloc(&tx, &new)?;
+        let dnode = mos.object_alloc(&tx, &new)?;
         self.record(vdev, metaslab, dnode.id(), &tx)?;
         Ok(SpaceMapObject {
             object: dnode.id(),
@@ -169,15 +179,16 @@ impl SpaceMapStore for SpaceMaps {
     ) -> Result<SpaceMapObject> {
         let (found, _) = self.open(object)?;
         let tx = Tx::syncing(txg);
-        let lacks_histogram = !found.has_histogram && self.features.count(HISTOGRAM).is_some();
+        let Parts { mos, features } = self.parts()?;
+        let lacks_histogram = !found.has_histogram && features.count(HISTOGRAM).is_some();
         if lacks_histogram || found.block_bytes != SPACE_MAP_BLOCK_BYTES {
             if found.has_histogram {
-                self.features.adjust(HISTOGRAM, -1, &tx)?;
+                features.adjust(HISTOGRAM, -1, &tx)?;
             }
-            self.mos()?.object_free(&tx, object)?;
+            mos.object_free(&tx, object)?;
             return self.create(txg, vdev, metaslab);
         }
-        self.mos()?.hold(object)?.free_range(&tx, 0, u64::MAX)?;
+        mos.hold(object)?.free_range(&tx, 0, u64::MAX)?;
         Ok(found)
     }
 }

@@ -1,0 +1,111 @@
+//! The power fails after a device write, with unflushed writes lost in any subset and torn at the
+//! sector: the pool opens at the last synced txg or later, and is clean.
+//!
+//! `CUTS=all` tries every single write; the default takes a sample.
+
+use std::sync::Arc;
+
+use geom::powercut::{PowerCut, PowerSupply};
+use geom::{Provider, mem::Memory};
+use torture::model::World;
+use torture::pool::{self, Layout};
+use torture::{Dice, seed};
+
+const DISK_BYTES: u64 = 128 << 20;
+const CUTS: u64 = 60;
+
+/// What happened on the disks, and what the pool was to hold after each step.
+struct Recording {
+    disks: Vec<Arc<PowerCut>>,
+    /// After each step: the world, and how many device commands had been acknowledged when
+    /// everything up to it was known to be on disk (`None`: nobody asked).
+    steps: Vec<(World, Option<u64>)>,
+    commands: u64,
+}
+
+fn record(layout: Layout, ashift: u32, seed: u64, steps: usize) -> Recording {
+    let supply = PowerSupply::new();
+    let disk = |i| {
+        let sector = 1 << ashift.min(12);
+        Arc::new(PowerCut::fed_by(&supply, format!("/disk{i}"), DISK_BYTES, sector))
+    };
+    let disks: Vec<Arc<PowerCut>> = (0..2).map(disk).collect();
+    let providers: Vec<Arc<dyn Provider>> = disks.iter().map(|d| d.clone() as _).collect();
+    let mut dice = Dice::new(seed);
+    let mut world = World::default();
+    let spa = pool::create("tank", layout, ashift, &providers, Box::new(|_, _| Ok(()))).unwrap();
+    disks.iter().for_each(|disk| disk.forget());
+    let mut recorded = vec![(world.clone(), Some(supply.commands()))];
+    for step in 0..steps {
+        world.step(&spa, &mut dice).unwrap_or_else(|e| panic!("step {step}: {e}"));
+        let known = if dice.once_in(4) {
+            spa.sync().unwrap();
+            Some(supply.commands())
+        } else {
+            None
+        };
+        recorded.push((world.clone(), known));
+    }
+    spa.close().unwrap();
+    drop(spa);
+    Recording { commands: supply.commands(), disks, steps: recorded }
+}
+
+impl Recording {
+    /// Cuts the power after the n-th command, opens what is left, and says what is wrong with it.
+    fn cut(&self, n: u64, seed: u64) -> Result<(), String> {
+        let images: Vec<Arc<dyn Provider>> = self
+            .disks
+            .iter()
+            .map(|disk| Arc::new(disk.image_after(n, seed)) as Arc<dyn Provider>)
+            .collect();
+        let spa = pool::open(&images, false).map_err(|e| format!("import: {e}"))?;
+        let synced = self.steps.iter().rposition(|(_, known)| known.is_some_and(|at| at <= n));
+        let synced = synced.expect("the empty pool was synced");
+        let candidates = self.steps[synced..].iter();
+        let mut complaints = Vec::new();
+        let found = candidates.map(|(world, _)| world.compare(spa.dsl())).any(|outcome| {
+            outcome.map_err(|complaint| complaints.push(complaint)).is_ok()
+        });
+        if !found {
+            return Err(format!("no state since step {synced} is there: {complaints:#?}"));
+        }
+        let report = pool::verify(&spa).map_err(|e| format!("check: {e}"))?;
+        if !report.is_clean() {
+            return Err(format!("findings: {:#?}", report.findings));
+        }
+        spa.export().map_err(|e| format!("export: {e}"))
+    }
+}
+
+fn run(layout: Layout, ashift: u32, seed: u64) {
+    let recording = record(layout, ashift, seed, 60);
+    let first = recording.steps[0].1.unwrap();
+    let total = recording.commands - first;
+    let all = std::env::var("CUTS").is_ok_and(|v| v == "all");
+    let stride = if all { 1 } else { (total / CUTS).max(1) };
+    let cuts: Vec<u64> = (first..=recording.commands).step_by(stride as usize).collect();
+    eprintln!("{} of {total} writes", cuts.len());
+    for n in cuts {
+        let outcome = recording.cut(n, seed ^ n);
+        outcome.unwrap_or_else(|e| panic!("SEED={seed}, cut after command {n}: {e}"));
+    }
+}
+
+#[test]
+fn sim_power_cuts_on_a_stripe() {
+    let seed = seed(11);
+    rt::simulate(seed, move || run(Layout::Stripe, 9, seed));
+}
+
+#[test]
+fn sim_power_cuts_on_a_mirror_of_4k_sectors() {
+    let seed = seed(12);
+    rt::simulate(seed, move || run(Layout::Mirror, 12, seed));
+}
+
+/// A cut image is an ordinary disk.
+#[test]
+fn an_image_can_be_used_as_it_is() {
+    let _: Memory = PowerCut::new("/disk", DISK_BYTES).cut(1);
+}
