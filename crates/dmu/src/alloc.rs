@@ -145,19 +145,27 @@ impl Objset {
             if cursor.next >= DN_MAX_OBJECT {
                 return Err(Error::new(ErrorKind::NoSpace, "object numbers"));
             }
+            let blkid = match cursor.block {
+                Some((known, _)) if known == blkid => blkid,
+                Some(_) => self.next_block(cursor, blkid)?,
+                None => blkid,
+            };
             if cursor.block.is_none_or(|(known, _)| known != blkid) {
+                if cursor.next / DNODES_PER_BLOCK != blkid {
+                    cursor.next = blkid * DNODES_PER_BLOCK;
+                }
                 cursor.block = Some((blkid, self.used_slots(blkid)?));
             }
             if let Some(id) = cursor.take_run(slots) {
                 return Ok(ObjectId(id));
             }
-            cursor.next = self.next_block(cursor, blkid)? * DNODES_PER_BLOCK;
+            cursor.full_blocks += 1;
+            cursor.next = (blkid + 1) * DNODES_PER_BLOCK;
         }
     }
 
-    /// The block to look at after `blkid`.
-    fn next_block(&self, cursor: &mut Cursor, blkid: u64) -> Result<u64> {
-        let next = blkid + 1;
+    /// The block to look at when it is the turn of `next`.
+    fn next_block(&self, cursor: &mut Cursor, next: u64) -> Result<u64> {
         let covered = 1 << (self.meta.ibs() - 7);
         if next.is_multiple_of(covered) {
             let rescan = self.freed_objects.load(Ordering::Relaxed) >= RESCAN_FREED;
@@ -167,7 +175,6 @@ impl Objset {
             let from = if rescan { 0 } else { next };
             return Ok(self.sparse_from(from)? / DNODES_PER_BLOCK);
         }
-        cursor.full_blocks += 1;
         if cursor.full_blocks < FULL_BLOCKS_MAX {
             return Ok(next);
         }
@@ -317,8 +324,10 @@ impl Objset {
         let mut from = after.0.saturating_add(1);
         loop {
             let mut in_memory = None;
+            let generation;
             {
                 let cache = self.cache.lock();
+                generation = cache.generation;
                 for (id, _) in cache.unsynced_in(from, DN_MAX_OBJECT) {
                     if cache.get(ObjectId(id)).is_some_and(|dnode| !dnode.is_freed()) {
                         in_memory = Some(id);
@@ -327,9 +336,13 @@ impl Objset {
                 }
             }
             let on_disk = self.next_on_disk(from)?;
+            let cache = self.cache.lock();
+            if cache.generation != generation {
+                // Both looks have to be at the same moment.
+                continue;
+            }
             let Some(next) = in_memory.into_iter().chain(on_disk).min() else { return Ok(None) };
-            let freed = self.cache.lock().get(ObjectId(next)).is_some_and(|d| d.is_freed());
-            if !freed {
+            if !cache.get(ObjectId(next)).is_some_and(|dnode| dnode.is_freed()) {
                 return Ok(Some(ObjectId(next)));
             }
             from = next + 1;

@@ -310,7 +310,7 @@ fn run(ops: &[Op]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if cfg!(debug_assertions) { 160 } else { 400 }))]
+    #![proptest_config(ProptestConfig::with_cases(160))]
 
     #[test]
     fn prop_objects_are_what_was_written(ops in prop::collection::vec(op(), 1..60)) {

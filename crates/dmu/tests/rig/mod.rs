@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use base::{ObjectId, ObjsetId, Result, Txg};
+use base::{Buf, ObjectId, ObjsetId, Result, Txg};
 use dmu::{BlockAccounting, Objset, ObjsetProps, Tx, TxGroups, TxgSettings, TxgSync};
 use phys::blkptr::{BlkIdentity, BlkPtrPhys};
 use phys::dnode::{DnodePhys, DnodeView};
@@ -15,7 +15,7 @@ use phys::objset::ObjsetPhys;
 use phys::{ObjsetType, Phys};
 use zerocopy::{FromBytes, IntoBytes};
 use zio::ram::RamStore;
-use zio::{BlockStore, Bookmark};
+use zio::{BlockStore, Bookmark, WriteRequest};
 
 /// Every block that is born and not killed.
 pub(crate) struct Books {
@@ -57,6 +57,39 @@ impl BlockAccounting for Books {
 
     fn dirtied(&self, txg: Txg) {
         self.dirtied.fetch_max(txg.0, Ordering::Relaxed);
+    }
+}
+
+/// The store, but every call takes a while, so that others get in between.
+pub(crate) struct Slow(pub(crate) Arc<RamStore>);
+
+fn take_a_while() {
+    if rt::is_simulated() {
+        rt::sleep_ns(rt::random_below(1000));
+    } else {
+        rt::yield_now();
+    }
+}
+
+impl BlockStore for Slow {
+    fn read(&self, bp: &BlkPtrPhys, bookmark: &Bookmark) -> Result<Buf> {
+        take_a_while();
+        self.0.read(bp, bookmark)
+    }
+
+    fn write_batch(&self, txg: Txg, requests: Vec<WriteRequest>) -> Result<Vec<BlkPtrPhys>> {
+        let (first, mut second) = (requests.len() / 2, requests);
+        let rest = second.split_off(first);
+        take_a_while();
+        let mut bps = self.0.write_batch(txg, second)?;
+        take_a_while();
+        bps.extend(self.0.write_batch(txg, rest)?);
+        take_a_while();
+        Ok(bps)
+    }
+
+    fn free(&self, txg: Txg, bp: &BlkPtrPhys) {
+        self.0.free(txg, bp);
     }
 }
 
@@ -192,7 +225,7 @@ impl Pool {
         let books = Books::new(&store);
         let tx = Tx::syncing(Txg(4));
         let objset = Objset::create(
-            Arc::clone(&store) as Arc<dyn BlockStore>,
+            Arc::new(Slow(Arc::clone(&store))) as Arc<dyn BlockStore>,
             id,
             ObjsetType::Zfs,
             props.clone(),
@@ -233,7 +266,7 @@ impl Pool {
         let mut objset = self.objset.lock();
         let root = objset.root_bp();
         *objset = Objset::open(
-            Arc::clone(&self.store) as Arc<dyn BlockStore>,
+            Arc::new(Slow(Arc::clone(&self.store))) as Arc<dyn BlockStore>,
             self.id,
             &root,
             self.props.clone(),

@@ -1,0 +1,116 @@
+//! The bonus bytes in a dnode, and the spill block next to them.
+//!
+//! # Source
+//! OpenZFS module/zfs/dnode.c (`dnode_setbonuslen`), module/zfs/dbuf.c (`dbuf_rm_spill`) @be7657e3.
+
+use base::{Buf, Error, Result};
+use phys::BlkPtrPhys;
+
+use crate::dnode::{State, View};
+use crate::{Dnode, SpillChange, Tx};
+
+impl Dnode {
+    /// The bonus bytes.
+    #[must_use]
+    pub fn bonus(&self) -> Vec<u8> {
+        self.state().fields(View::Open).bonus.to_vec()
+    }
+
+    /// dn_bonuslen
+    #[must_use]
+    pub fn bonus_len(&self) -> usize {
+        self.state().fields(View::Open).bonus.len()
+    }
+
+    /// The most bonus bytes that fit, next to the spill pointer if there is one.
+    #[must_use]
+    #[doc(alias = "DN_MAX_BONUS_LEN")]
+    pub fn max_bonus_len(&self) -> usize {
+        let state = self.state();
+        let has_spill = state.fields(View::Open).has_spill;
+        self.room(&state, has_spill)
+    }
+
+    fn room(&self, state: &State, has_spill: bool) -> usize {
+        let mut core = state.image.core;
+        core.flags &= !phys::dnode::DNODE_FLAG_SPILL_BLKPTR;
+        let spill = if has_spill { size_of::<BlkPtrPhys>() } else { 0 };
+        core.max_bonuslen().saturating_sub(spill)
+    }
+
+    /// Replaces the bonus bytes and their number.
+    ///
+    /// # Errors
+    /// `InvalidInput` when they do not fit; `NotFound` when the object was freed.
+    #[doc(alias = "dmu_set_bonus")]
+    pub fn set_bonus(&self, tx: &Tx, bonus: &[u8]) -> Result<()> {
+        self.modify_bonus(tx, |bytes| {
+            bytes.clear();
+            bytes.extend_from_slice(bonus);
+        })
+    }
+
+    /// Changes the bonus bytes, and their number if `f` does.
+    ///
+    /// # Errors
+    /// As [`set_bonus`](Dnode::set_bonus); nothing is changed then.
+    pub fn modify_bonus<R>(&self, tx: &Tx, f: impl FnOnce(&mut Vec<u8>) -> R) -> Result<R> {
+        self.change(tx, |state, change| {
+            let fields = &mut change.layer.fields;
+            let mut bytes = fields.bonus.to_vec();
+            let result = f(&mut bytes);
+            let room = self.room(state, fields.has_spill);
+            if bytes.len() > room {
+                let what = format!("bonus of {} bytes, room for {room}", bytes.len());
+                return Err(Error::invalid(what));
+            }
+            fields.bonus = bytes.into();
+            Ok(result)
+        })?
+    }
+
+    /// Whether there is a spill block.
+    #[must_use]
+    pub fn has_spill(&self) -> bool {
+        self.state().fields(View::Open).has_spill
+    }
+
+    /// Writes a spill block: a multiple of 512 bytes, at most 128 KiB.
+    ///
+    /// # Errors
+    /// `InvalidInput` when the bonus leaves no room for its pointer.
+    #[doc(alias = "dmu_spill_hold_by_bonus")]
+    pub fn set_spill(&self, tx: &Tx, spill: Buf) -> Result<()> {
+        let len = spill.len() as u64;
+        let fits = (1..=base::SPA_OLD_MAXBLOCKSIZE).contains(&len) && len.is_multiple_of(512);
+        assert!(fits, "spill block of {len} bytes");
+        self.change(tx, |state, change| {
+            let bonus = change.layer.fields.bonus.len();
+            if bonus + size_of::<BlkPtrPhys>() > self.room(state, false) {
+                return Err(Error::invalid(format!("bonus of {bonus} bytes next to a spill block")));
+            }
+            change.layer.fields.has_spill = true;
+            if let SpillChange::Set(old) = &change.layer.spill {
+                *change.charge -= old.len() as i64;
+            }
+            *change.charge += len as i64;
+            change.layer.spill = SpillChange::Set(spill);
+            Ok(())
+        })?
+    }
+
+    /// Frees the spill block.
+    ///
+    /// # Errors
+    /// `NotFound` when the object was freed.
+    #[doc(alias = "dmu_rm_spill")]
+    pub fn remove_spill(&self, tx: &Tx) -> Result<()> {
+        self.change(tx, |_, change| {
+            change.layer.fields.has_spill = false;
+            if let SpillChange::Set(old) = &change.layer.spill {
+                *change.charge -= old.len() as i64;
+            }
+            change.layer.spill = SpillChange::Remove;
+        })
+    }
+}

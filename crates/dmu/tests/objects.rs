@@ -1,0 +1,255 @@
+//! Many objects, huge sparse objects, large dnodes, special objects.
+
+mod rig;
+
+use std::collections::BTreeSet;
+
+use base::{BlkId, Buf, ErrorKind, ObjectId, ObjsetId};
+use dmu::{NewObject, OBJECT_END, ObjsetProps, TxgSettings, USERUSED_OBJECT};
+use phys::ObjectType;
+use rig::Pool;
+use std::sync::Arc;
+
+fn pool() -> Arc<Pool> {
+    Pool::new(ObjsetId(54), ObjsetProps::default(), TxgSettings::default())
+}
+
+fn file(slots: u8) -> NewObject {
+    NewObject::new(ObjectType::PLAIN_FILE_CONTENTS).bonus(ObjectType::SA, 0).dnode_slots(slots)
+}
+
+fn stamp(id: ObjectId) -> Vec<u8> {
+    id.0.to_le_bytes().repeat(3)
+}
+
+#[test]
+fn objects_are_counted_from_one_and_fill_their_blocks() {
+    let pool = pool();
+    let objset = pool.objset();
+    let tx = pool.hold();
+    let ids: Vec<u64> =
+        (0..100).map(|_| objset.object_alloc(&tx, &file(1)).unwrap().id().0).collect();
+    assert!(ids.into_iter().eq(1..=100));
+    drop(tx);
+    assert_eq!(pool.audit().objects.len(), 100);
+    assert_eq!(objset.hold(ObjectId(0)).unwrap().nlevels(), 6, "deep enough from the start");
+    pool.stop();
+}
+
+#[test]
+fn tens_of_thousands_of_objects_come_and_go() {
+    let pool = pool();
+    let mut ids = BTreeSet::new();
+    for round in 0u64..6 {
+        let objset = pool.objset();
+        for i in 0..5000u64 {
+            let tx = pool.hold();
+            let slots = [1, 2, 1, 4][(i % 4) as usize];
+            let dnode = objset.object_alloc(&tx, &file(slots)).unwrap();
+            dnode.set_bonus(&tx, &stamp(dnode.id())).unwrap();
+            assert!(ids.insert(dnode.id()), "{} was given out twice", dnode.id());
+        }
+        if round % 2 == 0 {
+            pool.groups.kick();
+        }
+        let doomed: Vec<ObjectId> = ids.iter().copied().filter(|id| id.0 % 7 == round).collect();
+        for id in doomed {
+            assert_eq!(objset.hold(id).unwrap().bonus(), stamp(id));
+            objset.object_free(&pool.hold(), id).unwrap();
+            ids.remove(&id);
+        }
+        drop(objset);
+        if round % 3 == 1 {
+            pool.reopen();
+        }
+    }
+    pool.reopen();
+    let objset = pool.objset();
+    let mut at = ObjectId(0);
+    for id in &ids {
+        at = objset.next_object(at).unwrap().unwrap();
+        assert_eq!(at, *id);
+        assert_eq!(objset.hold(at).unwrap().bonus(), stamp(at));
+    }
+    assert_eq!(objset.next_object(at).unwrap(), None);
+    assert_eq!(pool.audit().objects.len(), ids.len());
+    pool.stop();
+}
+
+#[test]
+fn a_number_is_taken_until_its_end_is_synced() {
+    let pool = pool();
+    let objset = pool.objset();
+    let id = ObjectId(1000);
+    let claim = |id| objset.object_claim(&pool.hold(), id, &file(2)).map(|_| ());
+    claim(id).unwrap();
+    assert_eq!(claim(id).unwrap_err().kind(), ErrorKind::Exists);
+    assert_eq!(claim(ObjectId(999)).unwrap_err().kind(), ErrorKind::Exists, "two slots");
+    assert_eq!(claim(ObjectId(1001)).unwrap_err().kind(), ErrorKind::Exists, "inside");
+    assert_eq!(claim(ObjectId(1023)).unwrap_err().kind(), ErrorKind::InvalidInput, "two blocks");
+    assert_eq!(objset.hold(ObjectId(1001)).unwrap_err().kind(), ErrorKind::NotFound);
+    pool.sync();
+    assert_eq!(claim(ObjectId(1001)).unwrap_err().kind(), ErrorKind::Exists, "inside, on disk");
+    objset.object_free(&pool.hold(), id).unwrap();
+    assert_eq!(claim(id).unwrap_err().kind(), ErrorKind::Exists, "freed, but not synced");
+    pool.sync();
+    claim(id).unwrap();
+    // Claimed slots are not handed out.
+    for _ in 0..2000 {
+        let dnode = objset.object_alloc(&pool.hold(), &file(1)).unwrap();
+        assert!(![1000, 1001].contains(&dnode.id().0));
+    }
+    pool.audit();
+    pool.stop();
+}
+
+#[test]
+fn freed_regions_are_filled_again() {
+    let pool = pool();
+    let objset = pool.objset();
+    let create = |count: usize| -> Vec<ObjectId> {
+        let tx = pool.hold();
+        (0..count).map(|_| objset.object_alloc(&tx, &file(1)).unwrap().id()).collect()
+    };
+    let ids = create(140_000);
+    assert_eq!(ids.last().unwrap().0, 140_000);
+    pool.sync();
+    let tx = pool.hold();
+    ids.iter().for_each(|id| objset.object_free(&tx, *id).unwrap());
+    drop(tx);
+    pool.sync();
+    let again = create(40_000);
+    assert!(again.iter().filter(|id| id.0 < 40_000).count() > 10_000, "{:?}", again.last());
+    pool.stop();
+}
+
+#[test]
+fn a_sparse_object_of_16_tib_is_quick() {
+    let pool = pool();
+    let objset = pool.objset();
+    let new = file(1).blksz(131_072);
+    let dnode = objset.object_alloc(&pool.hold(), &new).unwrap();
+    let places = [0, 5 << 30, (16u64 << 40) - 131_072];
+    for place in places {
+        dnode.write(&pool.hold(), place + 77, b"here").unwrap();
+    }
+    let seek = || {
+        let mut at = 0;
+        for place in places {
+            assert_eq!(dnode.next_data(at).unwrap(), Some(place.max(at)));
+            assert_eq!(dnode.next_hole(place + 5).unwrap(), place + 131_072);
+            at = place + 131_072;
+        }
+        assert_eq!(dnode.next_data(at).unwrap(), None);
+    };
+    seek();
+    pool.sync();
+    seek();
+    assert_eq!(dnode.nlevels(), 4);
+    let found = pool.audit();
+    assert_eq!(found.objects[&dnode.id().0].used_bytes(), dnode.used_bytes());
+    let reads = pool.store.stats().reads;
+    // Everything but the last block, then that too.
+    dnode.free_range(&pool.hold(), 0, (16 << 40) - 131_072).unwrap();
+    pool.sync();
+    assert_eq!(dnode.next_data(1).unwrap(), Some(places[2]));
+    dnode.free_range(&pool.hold(), 100, OBJECT_END).unwrap();
+    pool.sync();
+    assert_eq!((dnode.maxblkid(), dnode.used_bytes()), (BlkId(0), 0));
+    assert!(pool.store.stats().reads - reads < 100, "only what exists is read");
+    pool.audit();
+    pool.stop();
+}
+
+#[test]
+fn holes_remember_when_they_were_made() {
+    let pool = pool();
+    let dnode = pool.objset().object_alloc(&pool.hold(), &file(1).blksz(512).ibs(12)).unwrap();
+    dnode.write(&pool.hold(), 0, &[1; 200 * 512]).unwrap();
+    pool.sync();
+    let bp = |level, blkid| dnode.block_pointer(level, BlkId(blkid)).unwrap();
+    assert_eq!(bp(0, 300).birth().0, 0, "never written");
+    // Blocks 32..64 are one indirect block.
+    dnode.free_range(&pool.hold(), 20 * 512, 60 * 512).unwrap();
+    pool.sync();
+    let freed = pool.groups.synced_txg();
+    for blkid in [20, 31, 32, 50, 64, 79] {
+        assert!(bp(0, blkid).is_hole());
+        assert_eq!(bp(0, blkid).birth(), freed, "block {blkid}");
+    }
+    assert!(bp(1, 1).is_hole());
+    // A block written into the hole leaves its neighbours as old as they are.
+    dnode.write(&pool.hold(), 40 * 512, &[2; 512]).unwrap();
+    pool.sync();
+    assert!(!bp(0, 40).is_hole());
+    assert_eq!((bp(0, 39).birth(), bp(0, 41).birth()), (freed, freed));
+    assert_eq!((bp(0, 39).level(), bp(0, 39).lsize()), (0, 512));
+    // Freed and written again within one txg: the holes are as new as that txg.
+    let tx = pool.hold();
+    dnode.free_range(&tx, 0, OBJECT_END).unwrap();
+    dnode.write(&tx, 100 * 512, &[3; 512]).unwrap();
+    drop(tx);
+    pool.sync();
+    let now = pool.groups.synced_txg();
+    assert_eq!((bp(0, 99).birth(), bp(0, 101).birth()), (now, now));
+    assert!(bp(1, 0).is_hole() && bp(1, 0).birth() == now);
+    pool.audit();
+    pool.stop();
+}
+
+#[test]
+fn special_objects_live_in_the_objset_block() {
+    let pool = pool();
+    let objset = pool.objset();
+    assert_eq!(objset.hold(USERUSED_OBJECT).unwrap_err().kind(), ErrorKind::NotFound);
+    let new = NewObject::new(ObjectType::USERGROUP_USED).blksz(512);
+    let dnode = objset.object_claim(&pool.hold(), USERUSED_OBJECT, &new).unwrap();
+    dnode.write(&pool.hold(), 0, &[9; 5000]).unwrap();
+    assert_eq!(objset.next_object(ObjectId(0)).unwrap(), None, "not one of the others");
+    drop((dnode, objset));
+    pool.reopen();
+    let dnode = pool.objset().hold(USERUSED_OBJECT).unwrap();
+    assert_eq!(dnode.read_block(BlkId(3)).unwrap()[..], [9; 512]);
+    assert_eq!(pool.objset().object_count(), 0);
+    pool.audit();
+    pool.stop();
+}
+
+#[test]
+fn a_written_buffer_is_not_copied() {
+    let pool = pool();
+    let dnode = pool.objset().object_alloc(&pool.hold(), &file(1).blksz(131_072)).unwrap();
+    let data = Buf::copy_of(&vec![3; 131_072]);
+    dnode.write_block(&pool.hold(), BlkId(7), data.clone()).unwrap();
+    assert!(dnode.read_block(BlkId(7)).unwrap().is_same(&data));
+    pool.sync();
+    assert!(dnode.read_block(BlkId(7)).unwrap().is_same(&data), "not even on its way to the store");
+    dnode.modify_block(&pool.hold(), BlkId(7), |block| block[0] = 4).unwrap();
+    assert_eq!(data[0], 3, "a change makes a copy");
+    pool.stop();
+}
+
+#[test]
+fn damaged_dnodes_are_errors() {
+    let pool = pool();
+    let dnode = pool.objset().object_alloc(&pool.hold(), &file(1).blksz(4096)).unwrap();
+    dnode.write(&pool.hold(), 0, &[1; 10_000]).unwrap();
+    let id = dnode.id();
+    drop(dnode);
+    pool.reopen();
+    let dnode = pool.objset().hold(id).unwrap();
+    let leaf = dnode.block_pointer(0, BlkId(1)).unwrap();
+    pool.store.damage(&leaf);
+    let mut bytes = [0; 10_000];
+    assert_eq!(dnode.read(0, &mut bytes).unwrap_err().kind(), ErrorKind::Checksum);
+    assert!(dnode.read(8192, &mut bytes[..100]).is_ok());
+    let error = dnode.write(&pool.hold(), 4100, &[1]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Checksum, "half a block needs the other half");
+    dnode.write(&pool.hold(), 4096, &[1; 4096]).unwrap();
+    drop(dnode);
+    pool.reopen();
+    let meta = pool.objset().hold(ObjectId(0)).unwrap();
+    pool.store.damage(&meta.block_pointer(0, BlkId(0)).unwrap());
+    assert_eq!(pool.objset().hold(id).unwrap_err().kind(), ErrorKind::Checksum);
+    pool.stop();
+}
