@@ -3,6 +3,8 @@
 /// One command with what it printed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Case {
+    /// What it is called in the file.
+    pub(crate) name: String,
     /// The command line, arguments separated by blanks.
     pub(crate) command: String,
     pub(crate) stdout: String,
@@ -17,19 +19,22 @@ impl Case {
     }
 }
 
-/// Cuts `text` at its `$ command` lines; lines of stderr begin with `2> `.
+/// Cuts `text` at its `# name` lines, which a `$ command` line follows; lines of stderr begin with
+/// `2> `.
 pub(crate) fn cases(text: &str) -> Vec<Case> {
     let mut cases: Vec<Case> = Vec::new();
     for line in text.lines() {
-        if let Some(command) = line.strip_prefix("$ ") {
+        if let Some(name) = line.strip_prefix("# ") {
             cases.push(Case {
-                command: command.to_owned(),
+                name: name.to_owned(),
                 ..Case::default()
             });
             continue;
         }
-        let case = cases.last_mut().expect("a command comes first");
-        if let Some(status) = line.strip_prefix("exit ") {
+        let case = cases.last_mut().expect("a name comes first");
+        if let Some(command) = line.strip_prefix("$ ") {
+            case.command = command.to_owned();
+        } else if let Some(status) = line.strip_prefix("exit ") {
             case.exit = status.parse().expect("an exit status");
         } else if let Some(error) = line.strip_prefix("2> ") {
             case.stderr += error;
@@ -46,4 +51,10 @@ pub(crate) fn cases(text: &str) -> Vec<Case> {
 pub(crate) fn case(text: &str, command: &str) -> Case {
     let found = cases(text).into_iter().find(|case| case.command == command);
     found.unwrap_or_else(|| panic!("no golden output of {command:?}"))
+}
+
+/// The case called `name`.
+pub(crate) fn case_named(text: &str, name: &str) -> Case {
+    let found = cases(text).into_iter().find(|case| case.name == name);
+    found.unwrap_or_else(|| panic!("no golden output called {name:?}"))
 }

@@ -14,6 +14,7 @@
 pub mod getopt;
 #[cfg(test)]
 mod golden;
+pub mod listing;
 pub mod name;
 pub mod number;
 pub mod prop;
