@@ -214,6 +214,7 @@ impl Spa {
                 labels_dirty: true,
                 config_object,
                 vdev_zaps: None,
+                dtls: BTreeMap::new(),
                 comment: options.comment,
                 compatibility: options.compatibility,
                 config: NvList::new(),

@@ -10,10 +10,12 @@
 //! OpenZFS `module/zfs/spa.c`, `spa_config.c`, `spa_history.c`, `zfeature.c`.
 
 mod cachefile;
+mod change;
 mod config;
 mod core;
 mod create;
 pub mod directory;
+mod dtl;
 pub mod feature;
 mod features;
 mod history;

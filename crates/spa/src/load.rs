@@ -38,6 +38,7 @@ use crate::config::read_packed;
 use crate::core::Core;
 use crate::create::geometry;
 use crate::directory;
+use crate::dtl::load_dtls;
 use crate::features::{Features, Obstacle};
 use crate::history::History;
 use crate::host::Host;
@@ -290,6 +291,7 @@ fn load(
     core.set_features(Arc::new(Features::open(&mos)?));
 
     let maps = open_space(&mos, &core.features(), &tree, &space)?;
+    load_dtls(&tree, &maps)?;
     let synced = uberblock.txg();
     let groups = TxGroups::new(synced, options.settings.txg.clone());
     let dsl_mos = Mos::new(mos.clone(), env)?;
@@ -338,6 +340,7 @@ fn load(
             labels_dirty: needs_config,
             config_object: directory::get(&mos, "config")?,
             vdev_zaps: directory::find(&mos, "com.delphix:vdev_zap_map")?,
+            dtls: BTreeMap::new(),
             comment: text("comment"),
             compatibility: text("compatibility"),
             config: look.config,

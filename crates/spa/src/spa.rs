@@ -13,6 +13,7 @@
 //! # Source
 //! OpenZFS `module/zfs/spa.c`, `module/zfs/spa_misc.c`.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use base::{Context, Error, ErrorKind, Guid, ObjectId, Result, Txg, VdevId};
@@ -22,7 +23,7 @@ use metaslab::{Metaslabs, SpaceStats};
 use nvpair::NvList;
 use phys::uberblock::UberblockPhys;
 use rt::Mutex;
-use vdev::{PoolState, VdevAux, VdevState, VdevTree};
+use vdev::{PoolState, TxgSet, VdevAux, VdevState, VdevTree};
 use zio::{AllocClass, BlockStore, Pipeline};
 
 use crate::core::Core;
@@ -91,6 +92,8 @@ pub(crate) struct State {
     pub(crate) config_object: ObjectId,
     /// `spa_all_vdev_zaps`
     pub(crate) vdev_zaps: Option<ObjectId>,
+    /// The DTLs as the MOS has them.
+    pub(crate) dtls: BTreeMap<Guid, TxgSet>,
     pub(crate) comment: Option<String>,
     pub(crate) compatibility: Option<String>,
     /// The config as it was written last: what a cachefile keeps.

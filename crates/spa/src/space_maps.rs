@@ -82,6 +82,25 @@ impl SpaceMaps {
         *self.parts.write() = None;
     }
 
+    /// Makes an empty space map.
+    #[doc(alias = "space_map_alloc")]
+    pub(crate) fn alloc(&self, block_bytes: u32, tx: &Tx) -> Result<SpaceMapObject> {
+        let Parts { mos, features } = self.parts()?;
+        let has_histogram = features.count(HISTOGRAM).is_some();
+        let bonus_bytes = if has_histogram {
+            features.adjust(HISTOGRAM, 1, tx)?;
+            size_of::<SpaceMapPhys>()
+        } else {
+            PHYS_V0_BYTES
+        };
+        let new = NewObject::new(ObjectType::SPACE_MAP)
+            .blksz(u64::from(block_bytes))
+            .ibs(SPACE_MAP_IBS as u8)
+            .bonus(ObjectType::SPACE_MAP_HEADER, bonus_bytes);
+        let object = mos.object_alloc(tx, &new)?.id();
+        Ok(SpaceMapObject { object, block_bytes, has_histogram })
+    }
+
     fn parts(&self) -> Result<Parts> {
         let parts = self.parts.read().clone();
         parts.ok_or_else(|| Error::new(ErrorKind::Suspended, "the pool is closed"))
@@ -105,25 +124,9 @@ impl SpaceMaps {
 impl SpaceMapStore for SpaceMaps {
     fn create(&self, txg: Txg, vdev: VdevId, metaslab: MetaslabId) -> Result<SpaceMapObject> {
         let tx = Tx::syncing(txg);
-        let Parts { mos, features } = self.parts()?;
-        let has_histogram = features.count(HISTOGRAM).is_some();
-        let bonus_bytes = if has_histogram {
-            features.adjust(HISTOGRAM, 1, &tx)?;
-            size_of::<SpaceMapPhys>()
-        } else {
-            PHYS_V0_BYTES
-        };
-        let new = NewObject::new(ObjectType::SPACE_MAP)
-            .blksz(u64::from(SPACE_MAP_BLOCK_BYTES))
-            .ibs(SPACE_MAP_IBS as u8)
-            .bonus(ObjectType::SPACE_MAP_HEADER, bonus_bytes);
-        let dnode = mos.object_alloc(&tx, &new)?;
-        self.record(vdev, metaslab, dnode.id(), &tx)?;
-        Ok(SpaceMapObject {
-            object: dnode.id(),
-            block_bytes: SPACE_MAP_BLOCK_BYTES,
-            has_histogram,
-        })
+        let object = self.alloc(SPACE_MAP_BLOCK_BYTES, &tx)?;
+        self.record(vdev, metaslab, object.object, &tx)?;
+        Ok(object)
     }
 
     fn open(&self, object: ObjectId) -> Result<(SpaceMapObject, SpaceMapPhys)> {

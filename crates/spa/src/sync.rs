@@ -54,6 +54,7 @@ impl Inner {
             self.sync_config(tx)?;
             self.dsl().sync_datasets(tx, pass)?;
             if pass == 1 {
+                self.sync_dtls(tx)?;
                 self.dsl().run_tasks(tx)?;
                 self.dsl().process_async_destroys(tx)?;
                 // Tasks may have changed the config, and made data sets that are dirty.

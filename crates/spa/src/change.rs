@@ -1,0 +1,122 @@
+//! Changing what a pool is set to: properties, features, its config, the outcome of a scrub.
+//!
+//! # What it is
+//! What `zpool set`, `online`, `offline` and `scrub` need of an open pool. Each call returns when the
+//! change is on disk.
+//!
+//! # Source
+//! OpenZFS `module/zfs/spa.c` (`spa_sync_props`, `spa_config_update`), `module/zfs/dsl_scan.c`
+//! (`dsl_scan_sync_state`).
+
+use base::{Guid, Result, Txg};
+use phys::ScanPhys;
+use zerocopy::IntoBytes;
+
+use crate::directory;
+use crate::feature::Feature;
+use crate::props::PropValue;
+use crate::spa::Spa;
+
+/// `DMU_POOL_SCAN`: the pool directory's entry for the last scrub.
+const SCAN: &str = "scan";
+
+impl Spa {
+    /// Sets one of the pool's own properties.
+    ///
+    /// # Errors
+    /// `ReadOnly`, `Suspended`.
+    pub fn set_prop(&self, name: &str, value: PropValue) -> Result<()> {
+        let name = name.to_owned();
+        self.in_sync(move |inner, tx| inner.props.set(&name, value, tx))
+    }
+
+    /// Sets the comment, which stands in the config.
+    ///
+    /// # Errors
+    /// `ReadOnly`, `Suspended`.
+    pub fn set_comment(&self, comment: Option<String>) -> Result<()> {
+        self.check_writable()?;
+        self.inner.state.lock().comment = comment;
+        self.config_changed()
+    }
+
+    /// Sets which set of features the pool keeps to, which stands in the config.
+    ///
+    /// # Errors
+    /// `ReadOnly`, `Suspended`.
+    pub fn set_compatibility(&self, compatibility: Option<String>) -> Result<()> {
+        self.check_writable()?;
+        self.inner.state.lock().compatibility = compatibility;
+        self.config_changed()
+    }
+
+    /// The comment.
+    #[must_use]
+    pub fn comment(&self) -> Option<String> {
+        self.inner.state.lock().comment.clone()
+    }
+
+    /// The set of features that the pool keeps to.
+    #[must_use]
+    pub fn compatibility(&self) -> Option<String> {
+        self.inner.state.lock().compatibility.clone()
+    }
+
+    /// Enables a feature with all that it depends on.
+    ///
+    /// # Errors
+    /// `ReadOnly`, `Suspended`.
+    pub fn enable_feature(&self, feature: &'static Feature) -> Result<()> {
+        self.in_sync(move |inner, tx| inner.features().enable(feature, tx))?;
+        self.config_changed()
+    }
+
+    /// Writes config and labels anew: something about a vdev changed.
+    ///
+    /// # Errors
+    /// `ReadOnly`, `Suspended`.
+    #[doc(alias = "spa_config_update")]
+    pub fn config_changed(&self) -> Result<()> {
+        self.check_writable()?;
+        {
+            let mut state = self.inner.state.lock();
+            state.config_dirty = true;
+            state.labels_dirty = true;
+        }
+        self.sync_now()
+    }
+
+    /// What the last scrub came to, if there was one.
+    ///
+    /// # Errors
+    /// What reading the MOS gives.
+    pub fn scan(&self) -> Result<Option<ScanPhys>> {
+        let words = zap::lookup::<u64>(&self.inner.mos, directory::OBJECT, SCAN)?;
+        let Some(words) = words else { return Ok(None) };
+        let mut scan = ScanPhys::default();
+        let bytes = words.as_bytes();
+        let length = bytes.len().min(size_of::<ScanPhys>());
+        scan.as_mut_bytes()[..length].copy_from_slice(&bytes[..length]);
+        Ok(Some(scan))
+    }
+
+    /// Writes down what a scrub came to. Devices in `complete` have everything up to `txg` now.
+    ///
+    /// # Errors
+    /// `ReadOnly`, `Suspended`.
+    pub fn record_scan(&self, scan: ScanPhys, complete: &[Guid], txg: Txg) -> Result<()> {
+        for guid in complete {
+            if let Some(device) = self.inner.tree.find(*guid) {
+                device.leaf().clear_dtl(&(0..txg.0 + 1));
+            }
+        }
+        let words: Vec<u64> = scan
+            .as_bytes()
+            .chunks_exact(8)
+            .map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes")))
+            .collect();
+        self.in_sync(move |inner, tx| {
+            zap::update(&inner.mos, tx, directory::OBJECT, SCAN, &words[..])
+        })
+    }
+}
