@@ -21,7 +21,6 @@ use zerocopy::little_endian::U64;
 use crate::attrs::{FileType, Time};
 use crate::log::{XAT_CREATETIME, XAT_FLAGS, XAT_PROJID, mask};
 use crate::make::{Claim, Create, NewNode};
-use crate::xattr::SetXattr;
 use crate::{Filesystem, RenameKind, SetAttr};
 
 fn time(words: &[U64; 2]) -> Time {
@@ -228,12 +227,9 @@ impl Filesystem {
         let id = ObjectId(lr.foid.get());
         let (name, rest) = c_string(rest)?;
         let size = lr.size.get();
-        if size == 0 {
-            return self.removexattr(id, name);
-        }
         let value = usize::try_from(size).ok().and_then(|size| rest.get(..size));
         let value = value.ok_or_else(|| Error::corrupt(format!("lr_size is {size}")))?;
-        self.setxattr(id, name, value, SetXattr::Set)
+        self.replay_sa_xattr(id, name, Some(value).filter(|value| !value.is_empty()))
     }
 
     /// An ACL: only its mode is kept here, and that is in a record of its own.

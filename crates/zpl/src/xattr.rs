@@ -184,7 +184,7 @@ impl Filesystem {
         value: Option<&[u8]>,
     ) -> Result<()> {
         let wants_list = match value {
-            Some(value) => self.settings().xattr_sa && fits_list(&place.list, value),
+            Some(value) => self.wants_list(&place.list, value),
             None => place.in_list,
         };
         if wants_list {
@@ -216,6 +216,16 @@ impl Filesystem {
             log::set_sa_xattr(self, tx, attr, name, None);
         }
         Ok(())
+    }
+
+    /// Whether `value` is to be added to the list.
+    fn wants_list(&self, list: &NvList, value: &[u8]) -> bool {
+        let settings = self.settings();
+        settings.xattr_sa
+            && value.len() <= SA_VALUE_MAX_BYTES
+            && nvpair::xdr::encoded_size(list) <= SA_LIST_MAX_BYTES
+            // A log record without a value says that the attribute was removed.
+            && !(value.is_empty() && settings.log_sa_xattr)
     }
 
     fn find_xattr(&self, node: &Node, attr: &Attr, name: &[u8]) -> Result<Place> {
@@ -336,6 +346,35 @@ impl Filesystem {
         )
     }
 
+    /// Changes the list alone: what happened to the hidden directory is in records of its own.
+    pub(crate) fn replay_sa_xattr(
+        &self,
+        id: ObjectId,
+        name: &[u8],
+        value: Option<&[u8]>,
+    ) -> Result<()> {
+        check_xattr_name(name)?;
+        let tx = self.begin(NAMES_DIRTY_BYTES)?;
+        let node = self.node(id)?;
+        let _xattrs = node.locks.names.lock();
+        let mut list = self.xattr_list(&node)?;
+        list.remove(name);
+        if let Some(value) = value {
+            list.add(
+                NvString::from_bytes(name)?,
+                NvValue::ByteArray(value.to_vec()),
+            );
+        }
+        self.log.is_replaying(&tx);
+        if self.write_xattr_list(&tx, &node, &list)? {
+            return Ok(());
+        }
+        Err(too_big(
+            "a list of extended attributes",
+            nvpair::xdr::encoded_size(&list),
+        ))
+    }
+
     /// Makes the hidden directory of a file.
     fn make_xattr_dir(
         &self,
@@ -384,11 +423,6 @@ impl Filesystem {
         self.log.is_replaying(&tx);
         Ok(())
     }
-}
-
-/// Whether `value` may be added to the list.
-fn fits_list(list: &NvList, value: &[u8]) -> bool {
-    value.len() <= SA_VALUE_MAX_BYTES && nvpair::xdr::encoded_size(list) <= SA_LIST_MAX_BYTES
 }
 
 fn full_name(stored: &[u8]) -> Vec<u8> {
