@@ -36,12 +36,12 @@ use base::{BlkId, Error, ObjectId, ObjsetId, Result, Txg};
 use phys::ObjectType;
 use rt::{Condvar, Mutex, MutexGuard};
 
-use crate::Tx;
 use crate::context::Context;
 use crate::dirty::{Dirty, Fields, SpillChange};
 use crate::image::Image;
 use crate::prefetch::Streams;
-use crate::tree::{Pending, levels_for};
+use crate::tree::{PathCache, Pending, levels_for};
+use crate::{META_DNODE_OBJECT, Tx};
 use crate::user::Users;
 
 /// What a dirty dnode is charged in the txg beyond its blocks.
@@ -59,6 +59,8 @@ pub struct Dnode {
     returned: Condvar,
     pub(crate) streams: Mutex<Streams>,
     pub(crate) users: Users,
+    /// Of the meta-dnode: whoever looks for an object goes through it.
+    pub(crate) path: Option<Arc<PathCache>>,
 }
 
 pub(crate) struct State {
@@ -70,6 +72,8 @@ pub(crate) struct State {
     pub(crate) pending: Option<Arc<Pending>>,
     /// Counts what may make the content of an absent dirty block outdated.
     pub(crate) changes: u64,
+    /// Counts the images.
+    pub(crate) version: u64,
     tickets: [u32; 2],
     epoch: usize,
 }
@@ -150,11 +154,13 @@ impl Dnode {
                 writing: None,
                 pending: None,
                 changes: 0,
+                version: 0,
                 tickets: [0; 2],
                 epoch: 0,
             }),
             returned: Condvar::new(),
             streams: Mutex::new(Streams::default()),
+            path: (id == META_DNODE_OBJECT).then(Arc::default),
             users: Users::default(),
         })
     }

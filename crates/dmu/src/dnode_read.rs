@@ -50,7 +50,11 @@ impl Dnode {
     /// The tree on disk, and the right to read what it points at.
     pub(crate) fn walk<'a>(&'a self, state: &mut State) -> (Ticket<'a>, Walk) {
         let tree = state.image.tree(self, state.pending.clone());
-        (self.ticket(state), Walk::new(tree, Arc::clone(&self.context.store)))
+        let mut walk = Walk::new(tree, Arc::clone(&self.context.store));
+        if let Some(path) = &self.path {
+            walk = walk.from_path(path, state.version);
+        }
+        (self.ticket(state), walk)
     }
 
     /// Reads `out.len()` bytes from `offset` on; zeros in holes and behind the last block.

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use base::{BlkId, Buf, Error, ObjectId, ObjsetId, Result};
 use phys::ObjectType;
 use phys::blkptr::{BlkPtrPhys, SPA_BLKPTRSHIFT};
+use rt::Mutex;
 use zerocopy::{FromBytes, IntoBytes};
 use zio::{BlockStore, Bookmark};
 
@@ -147,18 +148,36 @@ impl Node {
     }
 }
 
+/// By level: the block last looked at.
+type Path = Vec<Option<(u64, Node)>>;
+
+/// Where a walk through a tree that is walked all the time leaves its path for the next one.
+#[derive(Default)]
+pub(crate) struct PathCache(Mutex<(u64, Path)>);
+
 /// A descent through a [`Tree`].
 pub(crate) struct Walk {
     pub(crate) tree: Tree,
     store: Arc<dyn BlockStore>,
-    /// By level: the block last looked at.
-    last: Vec<Option<(u64, Node)>>,
+    last: Path,
+    home: Option<(Arc<PathCache>, u64)>,
 }
 
 impl Walk {
     pub(crate) fn new(tree: Tree, store: Arc<dyn BlockStore>) -> Walk {
         let last = vec![None; usize::from(tree.nlevels)];
-        Walk { tree, store, last }
+        Walk { tree, store, last, home: None }
+    }
+
+    /// The same, starting from the path that the last walk of this `version` of the tree left.
+    pub(crate) fn from_path(mut self, home: &Arc<PathCache>, version: u64) -> Walk {
+        let left = home.0.lock();
+        if left.0 == version && left.1.len() == self.last.len() {
+            self.last.clone_from(&left.1);
+        }
+        drop(left);
+        self.home = Some((Arc::clone(home), version));
+        self
     }
 
     /// The pointer at block `blkid` of `level`; a hole where the tree does not reach.
@@ -252,6 +271,16 @@ impl Walk {
             }
         }
         Ok(None)
+    }
+}
+
+impl Drop for Walk {
+    fn drop(&mut self) {
+        let Some((home, version)) = self.home.take() else { return };
+        let mut left = home.0.lock();
+        if left.0 <= version {
+            *left = (version, std::mem::take(&mut self.last));
+        }
     }
 }
 

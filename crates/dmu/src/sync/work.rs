@@ -193,6 +193,7 @@ impl Work {
     pub(super) fn install(&self) {
         let mut state = self.dnode.state();
         state.image = Arc::new(self.new.clone());
+        state.version += 1;
         state.pending = None;
         if !self.layer.freeing {
             state.writing = None;
