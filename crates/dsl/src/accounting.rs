@@ -200,6 +200,11 @@ impl MosAccounting {
         Arc::new(MosAccounting { env, change: Mutex::new(Space::ZERO) })
     }
 
+    #[cfg(test)]
+    pub(crate) fn pending(&self) -> Space {
+        *self.change.lock()
+    }
+
     /// What has not been charged yet.
     pub(crate) fn take(&self) -> Space {
         std::mem::take(&mut *self.change.lock())

@@ -56,6 +56,17 @@ pub struct DslBookmark {
     words: Vec<u64>,
 }
 
+impl DslBookmark {
+    /// What the snapshot referred to: allocated, compressed and uncompressed bytes. `None` for a
+    /// bookmark made without `bookmark_written`.
+    #[must_use]
+    pub fn referenced_bytes(&self) -> Option<[u64; 3]> {
+        let has_sizes = self.words.get(FLAGS_WORD).is_some_and(|flags| flags & HAS_FBN != 0);
+        let sizes = self.words.get(FLAGS_WORD + 1..)?.first_chunk();
+        sizes.filter(|_| has_sizes).copied()
+    }
+}
+
 impl DslPool {
     fn bookmarks_zap(&self, head: &DslDataset) -> Result<Option<ObjectId>> {
         if !self.mos().is_zapified(head.object())? {

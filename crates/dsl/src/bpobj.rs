@@ -355,7 +355,7 @@ impl Bpobj {
         Ok(())
     }
 
-    fn subobjs(&self, header: &Header) -> Result<Vec<ObjectId>> {
+    pub(crate) fn subobjs(&self, header: &Header) -> Result<Vec<ObjectId>> {
         if header.subobjs == 0 || header.num_subobjs == 0 {
             return Ok(Vec::new());
         }

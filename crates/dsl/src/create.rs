@@ -284,6 +284,9 @@ impl DslPool {
         let objset = Objset::create(store, ds.objset_id(), type_, props, accounting, tx);
         ds.set_objset(Some(objset.clone()));
         init(&objset, tx)?;
+        if objset.flags() & OBJSET_FLAG_USEROBJACCOUNTING_COMPLETE != 0 {
+            ds.activate_feature(feature::USEROBJ_ACCOUNTING);
+        }
         self.sync_dataset(ds, tx, 1)
     }
 

@@ -78,3 +78,6 @@ pub use size::Space;
 pub use space::{SpaceCheck, slop_space};
 pub use stats::DatasetStats;
 pub use synctask::Verdict;
+
+#[cfg(test)]
+mod tests;

@@ -36,6 +36,8 @@ use crate::bpobj::Bpobj;
 use crate::dataset::DslDataset;
 use crate::dir::{DslDir, Used};
 use crate::mos::Mos;
+#[cfg(test)]
+use crate::size::Space;
 use crate::synctask::TaskQueue;
 
 /// `MOS_DIR_NAME`: the directory that is charged for the MOS.
@@ -373,6 +375,11 @@ impl DslPool {
             }
         }
         Err(Error::new(ErrorKind::Io, format!("objset {} does not become clean", ds.object())))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn mos_pending(&self) -> Space {
+        self.mos_accounting.pending()
     }
 
     fn charge_mos(&self) {

@@ -111,10 +111,15 @@ impl DslPool {
         let unused = |unique: u64| limits.reserved.min(unique).cast_signed();
         let more_unused = unused(limits.unique) - unused(clone.fields().unique_bytes);
 
-        let since_origin = origin.fields().prev_snap_txg;
-        let unique = clone.with_deadlist(|dl| dl.space_range(since_origin, u64::MAX))?;
-        origin.state().fields.unique_bytes = unique.used.cast_unsigned();
-        self.dirty_dataset(&origin);
+        let fields = origin.fields();
+        if fields.next_snap_obj == head.object().0 {
+            // The head is what follows the origin. (A clone may go back to its origin as well,
+            // which changes nothing there; OpenZFS sets unique_bytes to 0 then.)
+            let since = fields.prev_snap_txg;
+            let unique = clone.with_deadlist(|dl| dl.space_range(since, u64::MAX))?;
+            origin.state().fields.unique_bytes = unique.used.cast_unsigned();
+            self.dirty_dataset(&origin);
+        }
 
         self.swap_accounts(clone, head)?;
         let more_unused = Space { used: more_unused, ..Space::ZERO };

@@ -94,6 +94,7 @@ impl DslPool {
         let _config = self.config().read();
         let fields = ds.fields();
         let limits = ds.limits();
+        let userrefs = ds.state().userrefs;
         let refratio = ratio(fields.uncompressed_bytes, fields.compressed_bytes);
         let mut stats = DatasetStats {
             name: self.dataset_name(ds)?,
@@ -109,7 +110,7 @@ impl DslPool {
             creation: fields.creation_time,
             guid: Guid(fields.guid),
             objsetid: ds.objset_id(),
-            userrefs: ds.state().userrefs,
+            userrefs,
             defer_destroy: ds.is_defer_destroy(),
             inconsistent: ds.is_inconsistent(),
             refquota: limits.quota,

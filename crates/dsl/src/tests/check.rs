@@ -1,0 +1,315 @@
+//! Recomputes from scratch what the DSL keeps account of.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use base::{ObjectId, Txg};
+use phys::BlkPtrPhys;
+
+use super::harness::TestPool;
+use crate::bpobj::{Bpobj, Progress};
+use crate::dataset::DslDataset;
+use crate::dir::{DslDir, Used};
+use crate::feature;
+use crate::pool::DslPool;
+use crate::size::Space;
+use crate::traverse::{End, Walk};
+
+/// Blocks by place.
+type Blocks = BTreeMap<u64, BlkPtrPhys>;
+
+fn blocks_of(pool: &DslPool, root: &BlkPtrPhys) -> Blocks {
+    let mut blocks = Blocks::new();
+    let mut walk = Walk::new(pool.store().as_ref(), Txg(0), None);
+    let end = walk.run(root, &mut |bp, _| {
+        if !bp.is_embedded() {
+            let before = blocks.insert(bp.dva[0].offset(), *bp);
+            assert!(before.is_none(), "a block in two places of one tree");
+        }
+        Progress::Continue
+    });
+    match end {
+        End::Complete => blocks,
+        End::Paused(_) => panic!("nobody paused"),
+        End::Failed(_, error) => panic!("tree of {root:?}: {error}"),
+    }
+}
+
+fn space_of<'a>(pool: &DslPool, blocks: impl IntoIterator<Item = &'a BlkPtrPhys>) -> Space {
+    blocks.into_iter().map(|bp| Space::of_block(pool.mos().env(), bp)).sum()
+}
+
+/// Everything known of one data set.
+struct Seen {
+    ds: Arc<DslDataset>,
+    blocks: Blocks,
+}
+
+/// Objects of the MOS that something refers to, and empty bpobjs in use.
+#[derive(Default)]
+struct Objects {
+    used: BTreeSet<ObjectId>,
+    empties: u64,
+}
+
+/// Checks all invariants of a pool in which nothing waits to be freed.
+pub(crate) fn check(test: &TestPool) {
+    let pool = &test.pool;
+    let mut seen = BTreeMap::<u64, Seen>::new();
+    let mut objects = Objects::default();
+    objects.use_it(1);
+    let dirs = pool.subtree(pool.root_dir()).unwrap();
+    for dd in &dirs {
+        check_dir(pool, dd, &mut objects, &mut seen);
+    }
+    for one in seen.values() {
+        check_dataset(pool, one, &seen);
+    }
+    for dd in &dirs {
+        check_space(pool, dd, &seen);
+    }
+    check_store(test, &seen);
+    check_objects(test, objects);
+}
+
+impl Objects {
+    fn use_it(&mut self, object: u64) {
+        if object != 0 {
+            assert!(self.used.insert(ObjectId(object)), "object {object} is used twice");
+        }
+    }
+
+    fn use_bpobj(&mut self, pool: &DslPool, object: ObjectId) {
+        if Some(object) == pool.mos().empty_bpobj() {
+            self.empties += 1;
+            return;
+        }
+        self.use_it(object.0);
+        let bpobj = Bpobj::open(pool.mos(), object).unwrap();
+        let header = bpobj.header();
+        self.use_it(header.subobjs);
+        let mut total = Space::ZERO;
+        bpobj
+            .iterate(&mut |bp, _| {
+                total += Space::of_block(pool.mos().env(), bp);
+                Ok(())
+            })
+            .unwrap();
+        assert_eq!(bpobj.space().unwrap(), total, "space of bpobj {object}");
+        for sub in bpobj.subobjs(&header).unwrap() {
+            self.use_bpobj(pool, sub);
+        }
+    }
+}
+
+fn check_dir(
+    pool: &Arc<DslPool>,
+    dd: &Arc<DslDir>,
+    objects: &mut Objects,
+    seen: &mut BTreeMap<u64, Seen>,
+) {
+    let fields = dd.fields();
+    objects.use_it(dd.object().0);
+    objects.use_it(fields.child_dir_zapobj);
+    objects.use_it(fields.props_zapobj);
+    objects.use_it(fields.clones);
+    if fields.clones != 0 {
+        for member in pool.mos().zap_set_members(ObjectId(fields.clones)).unwrap() {
+            let clone = pool.dataset_by_object(ObjectId(member)).unwrap();
+            assert!(!clone.is_snapshot());
+            let origin = ObjectId(clone.dir().fields().origin_obj);
+            let origin = pool.dataset_by_object(origin).unwrap();
+            assert!(Arc::ptr_eq(&origin.dir(), dd), "a clone of another directory");
+        }
+    }
+    let Some(head) = pool.head_of(dd).unwrap() else {
+        return;
+    };
+    if pool.mos().is_zapified(head.object()).unwrap() {
+        let bookmarks = pool.mos().zap_get(head.object(), "com.delphix:bookmarks").unwrap();
+        objects.use_it(bookmarks.unwrap_or(0));
+    }
+    let mut snaps = pool.snap_entries(&head).unwrap();
+    snaps.sort_by_key(|(_, object)| *object);
+    let mut all = vec![head.clone()];
+    all.extend(snaps.iter().map(|(_, object)| pool.dataset_by_object(*object).unwrap()));
+    for ds in all {
+        let fields = ds.fields();
+        assert!(Arc::ptr_eq(&ds.dir(), dd));
+        objects.use_it(ds.object().0);
+        objects.use_it(fields.snapnames_zapobj);
+        objects.use_it(fields.next_clones_obj);
+        objects.use_it(fields.props_obj);
+        objects.use_it(fields.userrefs_obj);
+        objects.use_it(fields.deadlist_obj);
+        let lists = ds.with_deadlist(|deadlist| deadlist.entries()).unwrap();
+        lists.values().for_each(|list| objects.use_bpobj(pool, *list));
+        let blocks = blocks_of(pool, &ds.root_bp());
+        seen.insert(ds.object().0, Seen { ds, blocks });
+    }
+}
+
+fn check_dataset(pool: &Arc<DslPool>, one: &Seen, seen: &BTreeMap<u64, Seen>) {
+    let fields = one.ds.fields();
+    let what = format!("{:?} {}", one.ds, pool.dataset_name(&one.ds).unwrap());
+    // Embedded blocks count before compression only; they are not among the blocks here.
+    let referenced = space_of(pool, one.blocks.values());
+    assert_eq!(fields.referenced_bytes, referenced.used.cast_unsigned(), "{what}: referenced");
+    assert_eq!(fields.compressed_bytes, referenced.comp.cast_unsigned(), "{what}: compressed");
+
+    let prev = seen.get(&fields.prev_snap_obj);
+    let none = Blocks::new();
+    let before = prev.map_or(&none, |prev| &prev.blocks);
+    for (place, bp) in &one.blocks {
+        let is_new = bp.allocation_birth().0 > fields.prev_snap_txg;
+        assert_eq!(is_new, !before.contains_key(place), "{what}: birth of {place:#x}");
+    }
+    let dead: BTreeSet<u64> =
+        before.keys().filter(|place| !one.blocks.contains_key(place)).copied().collect();
+    let mut listed = BTreeSet::new();
+    let (lists, space) = one
+        .ds
+        .with_deadlist(|deadlist| Ok((deadlist.entries()?, deadlist.space()?)))
+        .unwrap();
+    let mut keys: Vec<u64> = lists.keys().copied().collect();
+    keys.push(u64::MAX);
+    for (at, list) in lists.values().enumerate() {
+        let bpobj = Bpobj::open(pool.mos(), *list).unwrap();
+        bpobj
+            .iterate(&mut |bp, freed| {
+                assert!(!freed);
+                let birth = bp.allocation_birth().0;
+                assert!(keys[at] < birth && birth <= keys[at + 1], "{what}: birth {birth}");
+                if !bp.is_embedded() {
+                    assert!(listed.insert(bp.dva[0].offset()), "{what}: listed twice");
+                }
+                Ok(())
+            })
+            .unwrap();
+    }
+    assert_eq!(listed, dead, "{what}: deadlist");
+    let dead_space = space_of(pool, dead.iter().map(|place| &before[place]));
+    assert_eq!(space.used, dead_space.used, "{what}: deadlist space");
+    check_keys(pool, one, &keys, &what);
+    check_unique(pool, one, seen, &what);
+}
+
+/// The keys are 0 and the creation txgs of all predecessors but the last.
+fn check_keys(pool: &Arc<DslPool>, one: &Seen, keys: &[u64], what: &str) {
+    let mut expected = vec![u64::MAX];
+    let mut at = one.ds.fields();
+    while at.prev_snap_obj != 0 {
+        at = pool.dataset_by_object(ObjectId(at.prev_snap_obj)).unwrap().fields();
+        expected.push(at.prev_snap_txg);
+    }
+    expected.reverse();
+    // A snapshot keeps the keys of those that were destroyed since, which are empty then.
+    if one.ds.is_snapshot() {
+        assert!(expected.iter().all(|key| keys.contains(key)), "{what}: {keys:x?} {expected:x?}");
+    } else {
+        assert_eq!(keys, expected, "{what}: keys");
+    }
+}
+
+fn check_unique(pool: &Arc<DslPool>, one: &Seen, seen: &BTreeMap<u64, Seen>, what: &str) {
+    let fields = one.ds.fields();
+    let prev = seen.get(&fields.prev_snap_obj);
+    let next = seen.get(&fields.next_snap_obj);
+    let own = one.blocks.iter().filter(|(place, _)| {
+        let in_prev = prev.is_some_and(|prev| prev.blocks.contains_key(place));
+        let in_next = next.is_some_and(|next| next.blocks.contains_key(place));
+        !in_prev && !in_next
+    });
+    let unique = space_of(pool, own.map(|(_, bp)| bp));
+    assert_eq!(fields.unique_bytes, unique.used.cast_unsigned(), "{what}: unique");
+    let clones = fields.num_children.saturating_sub(1);
+    if fields.next_clones_obj != 0 {
+        let members = pool.mos().zap_set_members(ObjectId(fields.next_clones_obj)).unwrap();
+        assert_eq!(members.len() as u64, clones, "{what}: next_clones");
+        for member in members {
+            let clone = pool.dataset_by_object(ObjectId(member)).unwrap();
+            assert_eq!(clone.fields().prev_snap_obj, one.ds.object().0);
+        }
+    } else {
+        assert_eq!(clones, 0, "{what}: num_children");
+    }
+}
+
+fn check_space(pool: &Arc<DslPool>, dd: &Arc<DslDir>, seen: &BTreeMap<u64, Seen>) {
+    let fields = dd.fields();
+    let name = dd.name();
+    let kinds = [Used::Head, Used::Snap, Used::Child, Used::ChildRsrv, Used::RefRsrv];
+    let total: u64 = kinds.iter().map(|kind| fields.used_by(*kind)).sum();
+    assert_eq!(total, fields.used_bytes, "{name}: sum of the breakdown");
+
+    let (mut used_child, mut charged) = (0, 0);
+    for child in pool.child_dirs(dd).unwrap() {
+        let child = child.fields();
+        used_child += child.used_bytes;
+        charged += child.used_bytes.max(child.reserved);
+    }
+    assert_eq!(fields.used_by(Used::Child), used_child, "{name}: children");
+    assert_eq!(fields.used_by(Used::ChildRsrv), charged - used_child, "{name}: reserved");
+    let Some(head) = pool.head_of(dd).unwrap() else {
+        return;
+    };
+    let origin_txg = dd.state().origin_txg;
+    let mut own = Blocks::new();
+    for one in seen.values().filter(|one| Arc::ptr_eq(&one.ds.dir(), dd)) {
+        let young = one.blocks.iter().filter(|(_, bp)| bp.allocation_birth().0 > origin_txg);
+        own.extend(young.map(|(place, bp)| (*place, *bp)));
+    }
+    let in_head = &seen[&head.object().0].blocks;
+    let of_head = space_of(pool, own.iter().filter(|(p, _)| in_head.contains_key(p)).map(|e| e.1));
+    let all = space_of(pool, own.values());
+    assert_eq!(fields.used_by(Used::Head), of_head.used.cast_unsigned(), "{name}: head");
+    let of_snaps = (all - of_head).used.cast_unsigned();
+    assert_eq!(fields.used_by(Used::Snap), of_snaps, "{name}: snapshots");
+    let limits = head.limits();
+    let unused = limits.reserved.saturating_sub(limits.unique);
+    assert_eq!(fields.used_by(Used::RefRsrv), unused, "{name}: refreservation");
+}
+
+fn check_store(test: &TestPool, seen: &BTreeMap<u64, Seen>) {
+    let pool = &test.pool;
+    let mos = blocks_of(pool, &test.root.lock());
+    let mut reachable: BTreeSet<u64> = mos.keys().copied().collect();
+    for one in seen.values() {
+        reachable.extend(one.blocks.keys());
+    }
+    let live: BTreeSet<u64> = test.env.store.live().iter().map(|bp| bp.dva[0].offset()).collect();
+    let leaked: Vec<_> = live.difference(&reachable).collect();
+    let lost: Vec<_> = reachable.difference(&live).collect();
+    assert!(leaked.is_empty(), "leaked: {leaked:x?}");
+    assert!(lost.is_empty(), "freed but referred to: {lost:x?}");
+
+    let charged = Space { uncomp: 0, ..pool.mos_dir().fields().space() };
+    let pending = Space { uncomp: 0, ..pool.mos_pending() };
+    let actual = Space { uncomp: 0, ..space_of(pool, mos.values()) };
+    assert_eq!(charged + pending, actual, "$MOS");
+    assert!(pool.free_dir().fields().space().is_zero(), "$FREE");
+}
+
+fn check_objects(test: &TestPool, mut objects: Objects) {
+    let pool = &test.pool;
+    let mos = pool.mos();
+    objects.use_bpobj(pool, mos.directory_get("free_bpobj").unwrap());
+    let empties = test.env.features.lock().get(feature::EMPTY_BPOBJ).copied().unwrap_or(0);
+    assert_eq!(empties, objects.empties, "uses of the empty bpobj");
+    objects.use_it(mos.empty_bpobj().map_or(0, |object| object.0));
+
+    let mut zapified = 0;
+    let mut at = ObjectId(0);
+    while let Some(object) = mos.objset().next_object(at).unwrap() {
+        assert!(objects.used.remove(&object), "object {object} is leaked");
+        let dnode = mos.hold(object).unwrap();
+        let bonus = dnode.bonus_type();
+        let owner = [phys::ObjectType::DSL_DIR, phys::ObjectType::DSL_DATASET];
+        zapified += u64::from(owner.contains(&bonus) && dnode.type_().is_zap());
+        at = object;
+    }
+    assert!(objects.used.is_empty(), "objects that do not exist: {:?}", objects.used);
+    let extensible =
+        test.env.features.lock().get(feature::EXTENSIBLE_DATASET).copied().unwrap_or(0);
+    assert_eq!(zapified, extensible, "extensible data sets");
+}

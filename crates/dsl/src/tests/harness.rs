@@ -1,0 +1,291 @@
+//! A pool in memory: what spa does, as little of it as these tests need.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+
+use base::{ObjectId, ObjsetId, Result, Txg};
+use dmu::{Objset, ObjsetProps, Tx, TxGroups, TxgSettings, TxgSync};
+use phys::{BlkPtrPhys, ObjectType, ObjsetType};
+use rt::Mutex;
+use zap::NewZap;
+use zio::BlockStore;
+use zio::ram::RamStore;
+
+use crate::feature;
+use crate::{
+    DslPool, MosAccounting, Mos, NewDataset, ObjsetInit, POOL_DIRECTORY, PoolEnv, PoolParts,
+    PropValue,
+};
+
+/// Space, features, frees.
+pub(crate) struct Env {
+    pub(crate) store: Arc<RamStore>,
+    pub(crate) features: Mutex<BTreeMap<String, u64>>,
+    pub(crate) dspace: Mutex<u64>,
+    /// Blocks that an asynchronous destroy frees per txg.
+    pub(crate) destroy_budget: Mutex<u64>,
+}
+
+const ENABLED: &[&str] = &[
+    feature::ASYNC_DESTROY,
+    feature::EMPTY_BPOBJ,
+    feature::EXTENSIBLE_DATASET,
+    feature::BOOKMARKS,
+    feature::LARGE_BLOCKS,
+    feature::LARGE_DNODE,
+    feature::SHA512,
+    feature::ZSTD_COMPRESS,
+    feature::FS_SS_LIMIT,
+];
+
+impl PoolEnv for Env {
+    fn dsize(&self, bp: &BlkPtrPhys) -> u64 {
+        bp.asize()
+    }
+
+    fn free(&self, txg: Txg, bp: &BlkPtrPhys) {
+        self.store.free(txg, bp);
+    }
+
+    fn feature_is_enabled(&self, guid: &str) -> bool {
+        ENABLED.contains(&guid)
+    }
+
+    fn feature_is_active(&self, guid: &str) -> bool {
+        self.features.lock().get(guid).is_some_and(|count| *count > 0)
+    }
+
+    fn feature_incr(&self, guid: &str, _tx: &Tx) -> Result<()> {
+        assert!(self.feature_is_enabled(guid), "{guid} is not enabled");
+        *self.features.lock().entry(guid.to_string()).or_default() += 1;
+        Ok(())
+    }
+
+    fn feature_decr(&self, guid: &str, _tx: &Tx) -> Result<()> {
+        let mut features = self.features.lock();
+        let count = features.get_mut(guid).expect("active");
+        *count = count.checked_sub(1).expect("active");
+        Ok(())
+    }
+
+    fn dspace(&self) -> u64 {
+        *self.dspace.lock()
+    }
+
+    fn destroy_should_pause(&self, freed: u64) -> bool {
+        freed >= *self.destroy_budget.lock()
+    }
+}
+
+/// A pool with a sync thread.
+pub(crate) struct TestPool {
+    pub(crate) env: Arc<Env>,
+    pub(crate) pool: Arc<DslPool>,
+    pub(crate) root: Arc<Mutex<BlkPtrPhys>>,
+}
+
+struct Spa {
+    pool: Weak<DslPool>,
+    root: Arc<Mutex<BlkPtrPhys>>,
+}
+
+impl TxgSync for Spa {
+    fn freeze(&self, txg: Txg) {
+        let pool = self.pool.upgrade().expect("open");
+        pool.freeze(txg);
+        pool.mos().objset().freeze(txg);
+    }
+
+    fn sync(&self, txg: Txg) -> Result<()> {
+        let pool = self.pool.upgrade().expect("open");
+        let tx = Tx::syncing(txg);
+        *self.root.lock() = sync_passes(&pool, &tx)?;
+        Ok(())
+    }
+}
+
+fn sync_passes(pool: &Arc<DslPool>, tx: &Tx) -> Result<BlkPtrPhys> {
+    let mos = pool.mos().objset().clone();
+    for pass in 1..20 {
+        pool.sync_datasets(tx, pass)?;
+        if pass == 1 {
+            pool.run_tasks(tx)?;
+            pool.process_async_destroys(tx)?;
+        }
+        pool.flush(tx)?;
+        if pass > 1 && !mos.needs_sync() {
+            mos.sync_done(tx.txg());
+            return Ok(mos.root_bp());
+        }
+        // What the last passes change is charged to $MOS in the next txg.
+        let last = pass > 4;
+        mos.sync(tx, pass)?;
+        if last {
+            assert!(!mos.needs_sync());
+            mos.sync_done(tx.txg());
+            return Ok(mos.root_bp());
+        }
+    }
+    panic!("the MOS does not become clean");
+}
+
+impl TestPool {
+    pub(crate) fn create() -> TestPool {
+        let store = Arc::new(RamStore::new());
+        let env = Arc::new(Env {
+            store: store.clone(),
+            features: Mutex::new(BTreeMap::new()),
+            dspace: Mutex::new(64 << 30),
+            destroy_budget: Mutex::new(u64::MAX),
+        });
+        let groups = TxGroups::new(Txg::INITIAL, settings());
+        let tx = Tx::syncing(Txg::INITIAL);
+        let accounting = MosAccounting::new(env.clone());
+        let props = ObjsetProps::mos();
+        let os = Objset::create(
+            store.clone(),
+            ObjsetId(0),
+            ObjsetType::Meta,
+            props,
+            accounting.clone(),
+            &tx,
+        );
+        let directory = NewZap::new(ObjectType::OBJECT_DIRECTORY);
+        zap::create_claim(&os, &tx, POOL_DIRECTORY, &directory).unwrap();
+        let mos = Mos::new(os, env.clone()).unwrap();
+        let parts = PoolParts {
+            name: "tank".to_string(),
+            mos,
+            accounting,
+            store,
+            groups: groups.clone(),
+        };
+        let pool = DslPool::create(parts, &[], fill_fs(), &tx).unwrap();
+        let root = sync_passes(&pool, &tx).unwrap();
+        TestPool::start(env, pool, root)
+    }
+
+    fn start(env: Arc<Env>, pool: Arc<DslPool>, root: BlkPtrPhys) -> TestPool {
+        let root = Arc::new(Mutex::new(root));
+        let spa = Spa { pool: Arc::downgrade(&pool), root: root.clone() };
+        pool.groups().start(Arc::new(spa));
+        TestPool { env, pool, root }
+    }
+
+    /// Exports and imports.
+    pub(crate) fn reopen(self) -> TestPool {
+        self.pool.groups().stop().unwrap();
+        let synced = self.pool.groups().synced_txg();
+        let root = *self.root.lock();
+        let env = self.env.clone();
+        drop(self);
+        let accounting = MosAccounting::new(env.clone());
+        let store = env.store.clone();
+        let props = ObjsetProps::mos();
+        let os =
+            Objset::open(store.clone(), ObjsetId(0), &root, props, accounting.clone()).unwrap();
+        let mos = Mos::new(os, env.clone()).unwrap();
+        let groups = TxGroups::new(synced, settings());
+        let parts = PoolParts { name: "tank".to_string(), mos, accounting, store, groups };
+        TestPool::start(env, DslPool::open(parts).unwrap(), root)
+    }
+
+    /// Syncs until nothing is left to be freed.
+    pub(crate) fn settle(&self) {
+        self.sync();
+        for _ in 0..1000 {
+            if !self.pool.is_freeing() {
+                return;
+            }
+            self.sync();
+        }
+        panic!("destroys do not end");
+    }
+
+    pub(crate) fn sync(&self) {
+        let groups = self.pool.groups();
+        groups.wait_synced(groups.open_txg()).unwrap();
+    }
+
+    pub(crate) fn create_fs(&self, name: &str) {
+        self.create_fs_with(name, Vec::new()).unwrap();
+    }
+
+    pub(crate) fn create_fs_with(
+        &self,
+        name: &str,
+        props: Vec<(String, PropValue)>,
+    ) -> Result<()> {
+        let name = name.to_string();
+        let type_ = ObjsetType::Zfs;
+        self.pool.create_dataset(NewDataset { name, type_, flags: 0, props, init: fill_fs() })
+    }
+
+    /// Writes a block of `object`, which is made if it is not there.
+    pub(crate) fn write(&self, fs: &str, object: u64, block: u64, byte: u8) {
+        let ds = self.pool.dataset(fs).unwrap();
+        let os = ds.objset().unwrap();
+        let id = ObjectId(object);
+        let mut tx = self.pool.groups().hold_open(0).unwrap();
+        let dnode = match os.hold(id) {
+            Ok(dnode) => dnode,
+            Err(_) => os.object_claim(&tx, id, &new_file()).unwrap_or_else(|_| {
+                // It was removed in a txg that is not synced yet.
+                drop(std::mem::replace(&mut tx, dmu::Tx::syncing(Txg(0))));
+                self.sync();
+                tx = self.pool.groups().hold_open(0).unwrap();
+                os.object_claim(&tx, id, &new_file()).unwrap()
+            }),
+        };
+        dnode.write(&tx, block * BLOCK, &[byte; BLOCK as usize]).unwrap();
+    }
+
+    pub(crate) fn remove(&self, fs: &str, object: u64) {
+        let ds = self.pool.dataset(fs).unwrap();
+        let os = ds.objset().unwrap();
+        let tx = self.pool.groups().hold_open(0).unwrap();
+        os.object_free(&tx, ObjectId(object)).unwrap();
+    }
+
+    pub(crate) fn read(&self, name: &str, object: u64, block: u64) -> Option<u8> {
+        let ds = self.pool.dataset(name).unwrap();
+        let dnode = ds.objset().unwrap().hold(ObjectId(object)).ok()?;
+        let mut bytes = [0xee; BLOCK as usize];
+        dnode.read(block * BLOCK, &mut bytes).unwrap();
+        assert!(bytes.iter().all(|byte| *byte == bytes[0]), "a torn block");
+        Some(bytes[0])
+    }
+
+    pub(crate) fn snapshot(&self, name: &str) {
+        self.pool.snapshot(&[name], Vec::new()).unwrap();
+    }
+
+    pub(crate) fn used(&self, name: &str) -> u64 {
+        self.pool.dir(name).unwrap().fields().used_bytes
+    }
+}
+
+impl Drop for TestPool {
+    fn drop(&mut self) {
+        let _ = self.pool.groups().stop();
+    }
+}
+
+/// Bytes of a block of a file.
+pub(crate) const BLOCK: u64 = 4096;
+
+fn new_file() -> dmu::NewObject {
+    dmu::NewObject::new(ObjectType::PLAIN_FILE_CONTENTS).blksz(BLOCK).ibs(12)
+}
+
+fn settings() -> TxgSettings {
+    TxgSettings { timeout_ns: 3600_000_000_000, ..TxgSettings::default() }
+}
+
+/// A file system with one object, so that it is not empty.
+pub(crate) fn fill_fs() -> ObjsetInit {
+    Box::new(|os, tx| {
+        zap::create_claim(os, tx, ObjectId(1), &NewZap::new(ObjectType::MASTER_NODE))?;
+        zap::add_u64(os, tx, ObjectId(1), "VERSION", 5)
+    })
+}
