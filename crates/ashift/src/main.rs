@@ -1,9 +1,11 @@
 //! The one binary: `ashift zpool …`, `ashift cp …`, or `zpool …` through a link of that name.
 
 mod host;
+mod links;
 mod say;
 mod zdb;
 mod zfs;
+mod zone;
 mod zpool;
 
 use std::ffi::OsString;
@@ -21,6 +23,7 @@ const COMMANDS: &[Command] = &[
     Command { name: "zpool", about: "create, import, list and change pools", run: zpool::run },
     Command { name: "zfs", about: "create, snapshot, list and change data sets", run: zfs::run },
     Command { name: "zdb", about: "look at labels, objects, blocks; check a pool", run: zdb::run },
+    Command { name: "links", about: "make links named zpool, zfs and zdb", run: links::run },
 ];
 
 fn usage() -> String {

@@ -1,0 +1,208 @@
+//! `zfs create` and `zfs clone`.
+//!
+//! Source: OpenZFS lib/libzfs/libzfs_dataset.c (`zfs_create`, `zfs_clone`, `check_parents`).
+
+use std::rc::Rc;
+
+use admin::getopt::Parsed;
+use admin::name::{NameKind, check_name, check_nesting, parent_of, pool_of};
+use admin::number::parse_number;
+use admin::prop::{DatasetContext, Types};
+use base::ErrorKind;
+use dsl::{NewDataset, ObjsetInit, PropChange};
+use phys::ObjsetType;
+
+use super::fail::{Fail, Outcome, words};
+use super::session::Session;
+use super::set::{Stored, Typed, check, split_assignments};
+use super::target::{exists, find, open};
+use crate::host::OpenPool;
+
+/// Fills the objset of a new file system; its root directory belongs to whoever makes it.
+pub fn init_filesystem() -> ObjsetInit {
+    let new = zpl::NewFilesystem {
+        uid: u64::from(rustix::process::getuid().as_raw()),
+        gid: u64::from(rustix::process::getgid().as_raw()),
+        utf8only: false,
+    };
+    Box::new(move |objset, tx| zpl::Filesystem::create(objset, tx, &new))
+}
+
+/// Checks the name of a head that is to be made, and where; gives its pool. The parent may be
+/// missing if `makes_ancestors`.
+#[doc(alias = "check_parents")]
+pub(super) fn place(
+    session: &Session,
+    name: &str,
+    makes_ancestors: bool,
+) -> Outcome<Rc<OpenPool>> {
+    let cannot = |why: &str| Fail::failed(format!("cannot create '{name}': {why}"));
+    check_name(name, NameKind::Dataset, true).map_err(|e| cannot(&e.to_string()))?;
+    check_nesting(name).map_err(|_| cannot("maximum name nesting depth exceeded"))?;
+    let parent = parent_of(name).ok_or_else(|| cannot("missing dataset name"))?;
+    let pool = session.pool(pool_of(name)).map_err(|e| cannot(&e.to_string()))?;
+    let pool = pool.ok_or_else(|| cannot(&format!("no such pool '{}'", pool_of(name))))?;
+    let mut above = Some(parent);
+    while let Some(parent) = above {
+        match find(&pool, parent) {
+            Ok(found) if found.types == Types::FILESYSTEM => break,
+            Ok(_) => return Err(cannot("parent is not a filesystem")),
+            Err(e) if e.kind() != ErrorKind::NotFound => return Err(cannot(&words(&e))),
+            Err(_) if !makes_ancestors => return Err(cannot("parent does not exist")),
+            Err(_) => above = parent_of(parent),
+        }
+    }
+    Ok(pool)
+}
+
+/// Makes the file systems above `name` that are not there.
+#[doc(alias = "zfs_create_ancestors")]
+pub(super) fn make_ancestors(session: &Session, pool: &OpenPool, name: &str) -> Outcome {
+    let slashes: Vec<usize> = name.match_indices('/').map(|(at, _)| at).collect();
+    for end in slashes.into_iter().skip(1) {
+        let ancestor = &name[..end];
+        match pool.dsl().dataset(ancestor) {
+            Ok(_) => {}
+            Err(e) if e.kind() == ErrorKind::NotFound => {
+                make(session, pool, ancestor, Stored::new())?;
+            }
+            Err(e) => return Err(Fail::of(format!("cannot create '{ancestor}'"), &e)),
+        }
+    }
+    Ok(())
+}
+
+/// Properties that are checked against what is used, so that they are set when there is a dataset.
+fn is_limit(name: &str) -> bool {
+    ["quota", "refquota", "reservation", "refreservation"].contains(&name)
+}
+
+fn make(session: &Session, pool: &OpenPool, name: &str, props: Stored) -> Outcome {
+    let cannot = |e: &base::Error| Fail::of(format!("cannot create '{name}'"), e);
+    let (limits, props): (Stored, Stored) = props.into_iter().partition(|(n, _)| is_limit(n));
+    let new = NewDataset {
+        name: name.to_owned(),
+        type_: ObjsetType::Zfs,
+        flags: 0,
+        props,
+        init: init_filesystem(),
+    };
+    pool.dsl().create_dataset(new).map_err(|e| cannot(&e))?;
+    session.note_change(pool_of(name));
+    set_limits(pool, name, limits).map_err(|e| cannot(&e))
+}
+
+/// Sets quotas and reservations of a dataset that was just made; without them it goes again.
+fn set_limits(pool: &OpenPool, name: &str, limits: Stored) -> base::Result<()> {
+    if limits.is_empty() {
+        return Ok(());
+    }
+    let changes = limits.into_iter().map(|(name, value)| (name, PropChange::Set(value)));
+    let outcome = pool.dsl().set_props(name, changes.collect());
+    if outcome.is_err() {
+        pool.dsl().destroy_head(name)?;
+    }
+    outcome
+}
+
+fn refuse_volume(parsed: &Parsed, name: &str) -> Outcome {
+    let size = parsed.value('V').unwrap_or_default();
+    parse_number(size).map_err(|e| Fail::failed(format!("bad volume size '{size}': {e}")))?;
+    Err(Fail::failed(format!("cannot create '{name}': volumes are not supported yet")))
+}
+
+/// `zfs create`.
+pub(super) fn create(session: &Session, parsed: &Parsed) -> Outcome {
+    let typed = split_assignments(parsed.values('o'))?;
+    let is_volume = parsed.value('V').is_some();
+    if !is_volume && (parsed.has('s') || parsed.value('b').is_some()) {
+        return Err(Fail::usage("'-s' and '-b' can only be used when creating a volume"));
+    }
+    let name = match &parsed.operands[..] {
+        [] if is_volume => return Err(Fail::usage("missing volume argument")),
+        [] => return Err(Fail::usage("missing filesystem argument")),
+        [name] => name,
+        _ => return Err(Fail::usage("too many arguments")),
+    };
+    if is_volume {
+        return refuse_volume(parsed, name);
+    }
+    let (ancestors, dry, parseable) = (parsed.has('p'), parsed.has('n'), parsed.has('P'));
+    let pool = place(session, name, ancestors)?;
+    let what = format!("cannot create '{name}'");
+    if exists(&pool, name).map_err(|e| Fail::of(&what, &e))? {
+        // With -p, all that matters is that it is there.
+        return match ancestors {
+            true => Ok(()),
+            false => Err(Fail::failed(format!("{what}: dataset already exists"))),
+        };
+    }
+    let verb = if dry { format!("cannot verify '{name}'") } else { what };
+    let context = DatasetContext::creating(Types::FILESYSTEM);
+    let props = check(&typed, &context, &pool, &verb)?;
+    if parsed.has('v') || parseable {
+        announce(name, &typed, ancestors, dry, parseable);
+    }
+    if dry {
+        return Ok(());
+    }
+    if ancestors {
+        make_ancestors(session, &pool, name)?;
+    }
+    make(session, &pool, name, props)
+}
+
+fn announce(name: &str, props: &Typed, ancestors: bool, dry: bool, parseable: bool) {
+    let would = if dry { "would " } else { "" };
+    if parseable {
+        if ancestors {
+            println!("create_ancestors\t{name}");
+        }
+        println!("create\t{name}");
+    } else {
+        if ancestors {
+            println!("{would}create ancestors of {name}");
+        }
+        println!("{would}create {name}");
+    }
+    for (property, value) in props {
+        if parseable {
+            println!("property\t{property}\t{value}");
+        } else {
+            println!("\t{property}={value}");
+        }
+    }
+}
+
+/// `zfs clone`.
+pub(super) fn clone(session: &Session, parsed: &Parsed) -> Outcome {
+    let typed = split_assignments(parsed.values('o'))?;
+    let (origin, name) = match &parsed.operands[..] {
+        [] => return Err(Fail::usage("missing source dataset argument")),
+        [_] => return Err(Fail::usage("missing target dataset argument")),
+        [origin, name] => (origin, name),
+        _ => return Err(Fail::usage("too many arguments")),
+    };
+    let source = open(session, origin, Types::SNAPSHOT)?;
+    let ancestors = parsed.has('p');
+    let pool = place(session, name, ancestors)?;
+    let what = format!("cannot create '{name}'");
+    if exists(&pool, name).map_err(|e| Fail::of(&what, &e))? {
+        return match ancestors {
+            true => Ok(()),
+            false => Err(Fail::failed(format!("{what}: dataset already exists"))),
+        };
+    }
+    if pool_of(origin) != pool_of(name) {
+        let text = format!("{what}: source and target pools differ");
+        return Err(Fail::failed(text));
+    }
+    let props = check(&typed, &DatasetContext::creating(Types::FILESYSTEM), &source.pool, &what)?;
+    let (limits, props): (Stored, Stored) = props.into_iter().partition(|(n, _)| is_limit(n));
+    if ancestors {
+        make_ancestors(session, &pool, name)?;
+    }
+    pool.dsl().clone_dataset(name, origin, props).map_err(|e| Fail::of(&what, &e))?;
+    session.note_change(pool_of(name));
+    set_limits(&pool, name, limits).map_err(|e| Fail::of(&what, &e))
+}

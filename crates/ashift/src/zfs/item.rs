@@ -1,0 +1,301 @@
+//! What a dataset says about itself: every property with its value and source.
+//!
+//! # What it is
+//! A property is computed (space, dates, links), fixed in the objset when it was made (`version`,
+//! `utf8only`, `volblocksize`), or set: then its value is the local, received or inherited one, or
+//! its default. `mountpoint` is the only one whose value depends on where it is inherited from.
+//!
+//! # Source
+//! OpenZFS lib/libzfs/libzfs_dataset.c (`zfs_prop_get`, `get_numeric_property`).
+
+use std::collections::BTreeMap;
+
+use admin::listing::{Item, Prop};
+use admin::prop::{DATASET, Edit, PropDesc, PropName, PropValue, Source, Types, is_user_property};
+use base::{ObjectId, Result};
+use dsl::{DatasetStats, PropSource};
+use phys::znode::{MASTER_NODE_OBJ, master_node};
+
+use super::target::{Target, What};
+
+/// `ZVOL_OBJ`: a volume's data
+const ZVOL_OBJ: ObjectId = ObjectId(1);
+/// `ZVOL_ZAP_OBJ`: its size
+const ZVOL_ZAP_OBJ: ObjectId = ObjectId(2);
+
+/// What of an item is wanted beyond what every item has.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Wanted<'a> {
+    /// Names that are in no table: `written@…` is computed for these only.
+    pub(super) names: &'a [PropName],
+    /// Received values.
+    pub(super) received: bool,
+}
+
+pub(super) fn to_admin(value: &dsl::PropValue) -> PropValue {
+    match value {
+        dsl::PropValue::Number(number) => PropValue::Number(*number),
+        dsl::PropValue::Text(text) => PropValue::Text(text.clone()),
+    }
+}
+
+pub(super) fn to_dsl(value: &PropValue) -> dsl::PropValue {
+    match value {
+        PropValue::Number(number) => dsl::PropValue::Number(*number),
+        PropValue::Text(text) => dsl::PropValue::Text(text.clone()),
+    }
+}
+
+/// All properties of a dataset.
+pub(super) fn item(target: &Target, wanted: Wanted<'_>) -> Result<Item> {
+    let mut item = Item {
+        name: target.name.clone(),
+        types: Some(target.types),
+        props: Vec::new(),
+    };
+    match &target.what {
+        What::Bookmark(bookmark) => {
+            item.props.push(Prop::text("type", "bookmark"));
+            item.props.push(Prop::number("creation", bookmark.creation));
+            if let Some([referenced, _, logical]) = bookmark.referenced_bytes() {
+                item.props.push(Prop::number("referenced", referenced));
+                item.props.push(Prop::number("logicalreferenced", logical));
+            }
+            item.props.push(Prop::number("createtxg", bookmark.createtxg.0));
+            item.props.push(Prop::number("guid", bookmark.guid.0));
+        }
+        What::Dataset(_) => item.props = Reader::open(target)?.all(wanted)?,
+    }
+    Ok(item)
+}
+
+/// What is known of one dataset.
+struct Reader<'a> {
+    target: &'a Target,
+    stats: DatasetStats,
+    set: BTreeMap<String, dsl::Prop>,
+}
+
+impl<'a> Reader<'a> {
+    fn open(target: &'a Target) -> Result<Reader<'a>> {
+        let ds = target.dataset().expect("a bookmark has no properties that are set");
+        let (stats, set) = (target.dsl().stats(ds)?, target.dsl().props(ds)?);
+        Ok(Reader { target, stats, set })
+    }
+
+    fn all(&self, wanted: Wanted<'_>) -> Result<Vec<Prop>> {
+        let mut props = Vec::new();
+        let types = self.target.types;
+        for desc in DATASET.iter().filter(|desc| desc.types.meets(types)) {
+            props.extend(self.native(desc)?);
+        }
+        for (name, prop) in self.set.iter().filter(|(name, _)| is_user_property(name)) {
+            // A user property is a text, whoever wrote it.
+            let value = match &prop.value {
+                dsl::PropValue::Number(number) => PropValue::Text(number.to_string()),
+                text @ dsl::PropValue::Text(_) => to_admin(text),
+            };
+            props.push(Prop::new(name, value, source(&prop.source)));
+        }
+        for name in wanted.names.iter().map(PropName::as_str) {
+            if let Some(written) = self.written(name)? {
+                props.push(Prop::new(name, PropValue::Number(written), Source::Local));
+            }
+        }
+        if wanted.received {
+            self.add_received(&mut props)?;
+        }
+        Ok(props)
+    }
+
+    fn native(&self, desc: &PropDesc) -> Result<Option<Prop>> {
+        if desc.edit == Edit::ReadOnly {
+            return Ok(self.computed(desc.name));
+        }
+        let limit = match desc.name {
+            "quota" => Some(self.stats.quota),
+            "reservation" => Some(self.stats.reservation),
+            "refquota" => Some(self.stats.refquota),
+            "refreservation" => Some(self.stats.refreservation),
+            _ => None,
+        };
+        if let Some(limit) = limit {
+            return Ok(Some(self.limit(desc, limit)));
+        }
+        match desc.name {
+            "version" => self.fixed(desc, master_node::VERSION),
+            "utf8only" => self.fixed(desc, master_node::UTF8ONLY),
+            "normalization" => self.fixed(desc, master_node::NORMALIZATION),
+            "casesensitivity" => self.fixed(desc, master_node::CASESENSITIVITY),
+            "volsize" | "volblocksize" => self.of_volume(desc),
+            // Only to be seen where there is a key.
+            "pbkdf2salt" => Ok(None),
+            "mountpoint" => Ok(Some(self.mountpoint(desc))),
+            _ => Ok(Some(self.settable(desc))),
+        }
+    }
+
+    /// A property with its set value, or its default.
+    fn settable(&self, desc: &PropDesc) -> Prop {
+        let found = self.set.get(desc.name);
+        let fits = |value: &PropValue| {
+            value.as_text().is_some() == matches!(desc.kind, admin::prop::Kind::Text(_))
+        };
+        match found.map(|prop| (to_admin(&prop.value), source(&prop.source))) {
+            Some((value, source)) if fits(&value) => Prop::new(desc.name, value, source),
+            _ => Prop::new(desc.name, desc.default_value(), Source::Default),
+        }
+    }
+
+    /// A quota or reservation, as it is in force.
+    fn limit(&self, desc: &PropDesc, bytes: u64) -> Prop {
+        let source = match self.set.get(desc.name) {
+            Some(prop) => source(&prop.source),
+            None if bytes == 0 => Source::Default,
+            None => Source::Local,
+        };
+        Prop::new(desc.name, PropValue::Number(bytes), source)
+    }
+
+    /// A property that a file system has had from the start.
+    fn fixed(&self, desc: &PropDesc, entry: &str) -> Result<Option<Prop>> {
+        let ds = self.target.dataset().expect("a reader is for datasets");
+        let objset = ds.objset()?;
+        if objset.type_() != phys::ObjsetType::Zfs {
+            return Ok(None);
+        }
+        let value = zap::lookup_u64(&objset, ObjectId(MASTER_NODE_OBJ), entry)?;
+        Ok(Some(Prop::number(desc.name, value.unwrap_or(0))))
+    }
+
+    fn of_volume(&self, desc: &PropDesc) -> Result<Option<Prop>> {
+        let ds = self.target.dataset().expect("a reader is for datasets");
+        let objset = ds.objset()?;
+        if objset.type_() != phys::ObjsetType::Zvol {
+            return Ok(None);
+        }
+        let value = if desc.name == "volsize" {
+            zap::lookup_u64(&objset, ZVOL_ZAP_OBJ, "size")?.unwrap_or(0)
+        } else {
+            objset.hold(ZVOL_OBJ)?.blksz()
+        };
+        let set = self.set.get(desc.name).map(|prop| source(&prop.source));
+        let source = set.unwrap_or(match desc.name {
+            "volsize" => Source::Local,
+            _ if Some(value) == desc.default_value().as_number() => Source::Default,
+            _ => Source::None,
+        });
+        Ok(Some(Prop::new(desc.name, PropValue::Number(value), source)))
+    }
+
+    /// The path where it belongs: below that of the dataset that it inherits from.
+    fn mountpoint(&self, desc: &PropDesc) -> Prop {
+        let mut prop = self.settable(desc);
+        let path = prop.value.as_text().unwrap_or("/").to_owned();
+        let below = match &prop.source {
+            Source::Inherited(from) => self.target.name.strip_prefix(from.as_str()),
+            Source::Default => Some(self.target.name.as_str()),
+            _ => return prop,
+        };
+        if path.starts_with('/') {
+            let below = below.unwrap_or("").trim_start_matches('/');
+            let path = path.trim_end_matches('/');
+            prop.value = PropValue::Text(format!("{path}/{below}"));
+        }
+        prop
+    }
+
+    /// A property that is only looked at; `None` when the dataset has nothing to say.
+    fn computed(&self, name: &str) -> Option<Prop> {
+        let stats = &self.stats;
+        let number = match name {
+            "used" => stats.used,
+            "available" => stats.available,
+            "referenced" => stats.referenced,
+            "creation" => stats.creation,
+            "createtxg" => stats.createtxg.0,
+            "guid" => stats.guid.0,
+            "compressratio" => stats.compressratio,
+            "refcompressratio" => stats.refcompressratio,
+            "mounted" => 0,
+            "usedbysnapshots" => stats.usedbysnapshots,
+            "usedbydataset" => stats.usedbydataset,
+            "usedbychildren" => stats.usedbychildren,
+            "usedbyrefreservation" => stats.usedbyrefreservation,
+            "defer_destroy" => u64::from(stats.defer_destroy),
+            "userrefs" => stats.userrefs,
+            "objsetid" => stats.objsetid.0,
+            "written" => stats.written,
+            "logicalused" => stats.logicalused,
+            "logicalreferenced" => stats.logicalreferenced,
+            "unique" => stats.unique,
+            "numclones" => stats.clones.len() as u64,
+            "inconsistent" => u64::from(stats.inconsistent),
+            "useraccounting" => 1,
+            // Nobody counts without a limit.
+            "filesystem_count" | "snapshot_count" => {
+                return Some(Prop::new(name, PropValue::Number(u64::MAX), Source::Default));
+            }
+            "snapshots_changed" if stats.snapshots_changed != 0 => stats.snapshots_changed,
+            _ => return self.computed_text(name),
+        };
+        Some(Prop::number(name, number))
+    }
+
+    fn computed_text(&self, name: &str) -> Option<Prop> {
+        let text = match name {
+            "type" => self.target.type_word().to_owned(),
+            "origin" => self.stats.origin.clone()?,
+            "prevsnap" => self.stats.prev_snap.clone()?,
+            "clones" if !self.stats.clones.is_empty() => self.stats.clones.join(","),
+            _ => return None,
+        };
+        Some(Prop::text(name, text))
+    }
+
+    /// `written@snapshot`: what was written since.
+    fn written(&self, name: &str) -> Result<Option<u64>> {
+        let Some(snapshot) = name.strip_prefix("written@") else {
+            return Ok(None);
+        };
+        let head = admin::name::dataset_of(&self.target.name);
+        let full = match snapshot.contains('@') {
+            true => snapshot.to_owned(),
+            false => format!("{head}@{snapshot}"),
+        };
+        let dsl = self.target.dsl();
+        let ds = self.target.dataset().expect("a reader is for datasets");
+        let written = dsl.dataset(&full).and_then(|since| dsl.space_written(&since, ds));
+        Ok(written.ok().map(|space| space.used.max(0).cast_unsigned()))
+    }
+
+    fn add_received(&self, props: &mut [Prop]) -> Result<()> {
+        let ds = self.target.dataset().expect("a reader is for datasets");
+        let received = self.target.dsl().received_props(ds)?;
+        let style = admin::listing::Style::new(admin::prop::TableKind::Dataset);
+        for prop in props {
+            let value = received.get(&prop.name).map(to_admin);
+            prop.received = value.map(|value| style.format(&prop.name, &value));
+        }
+        Ok(())
+    }
+}
+
+fn source(source: &PropSource) -> Source {
+    match source {
+        PropSource::Local => Source::Local,
+        PropSource::Received => Source::Received,
+        PropSource::Inherited(from) => Source::Inherited(from.clone()),
+    }
+}
+
+/// The number of a property that is set or has a default.
+pub(super) fn number(target: &Target, name: &str) -> Result<u64> {
+    let item = item(target, Wanted::default())?;
+    Ok(item.get(name).and_then(|prop| prop.value.as_number()).unwrap_or(0))
+}
+
+/// Whether `types` has a property of this name at all.
+pub(super) fn has_property(types: Types, name: &str) -> bool {
+    DATASET.iter().any(|desc| desc.name == name && desc.types.meets(types))
+}

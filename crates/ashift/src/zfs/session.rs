@@ -1,0 +1,83 @@
+//! The pools that one command has open.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use base::{ErrorKind, Result};
+
+use super::fail::{Fail, Outcome};
+use crate::host::{Access, Host, OpenPool};
+
+/// One run of one command.
+pub(super) struct Session {
+    host: Host,
+    access: Access,
+    command_line: String,
+    pools: RefCell<BTreeMap<String, Rc<OpenPool>>>,
+    changed: RefCell<Vec<String>>,
+}
+
+impl Session {
+    pub(super) fn new(writes: bool, command_line: String) -> Session {
+        Session {
+            host: Host::here(),
+            access: if writes { Access::Write } else { Access::Read },
+            command_line,
+            pools: RefCell::default(),
+            changed: RefCell::default(),
+        }
+    }
+
+    /// The names of the imported pools.
+    pub(super) fn pool_names(&self) -> Outcome<Vec<String>> {
+        let pools = self.host.pools().map_err(|e| Fail::failed(e.to_string()))?;
+        Ok(pools.into_iter().map(|(name, _)| name).collect())
+    }
+
+    /// A pool by name, opened when first asked for; `None` when there is no such pool here.
+    pub(super) fn pool(&self, name: &str) -> Result<Option<Rc<OpenPool>>> {
+        if let Some(pool) = self.pools.borrow().get(name) {
+            return Ok(Some(pool.clone()));
+        }
+        if self.host.cache().find(name)?.is_none() {
+            return Ok(None);
+        }
+        let pool = self.host.open(name, self.access)?;
+        if self.access == Access::Write {
+            pool.check_writable()?;
+        }
+        let pool = Rc::new(pool);
+        self.pools.borrow_mut().insert(name.to_owned(), pool.clone());
+        Ok(Some(pool))
+    }
+
+    /// Notes that a pool was changed, so that its history gets this command.
+    pub(super) fn note_change(&self, pool: &str) {
+        let mut changed = self.changed.borrow_mut();
+        if !changed.iter().any(|name| name == pool) {
+            changed.push(pool.to_owned());
+        }
+    }
+
+    /// Writes the history and closes the pools.
+    pub(super) fn finish(self) -> Outcome {
+        let changed = self.changed.into_inner();
+        let mut outcome = Ok(());
+        for (name, pool) in self.pools.into_inner() {
+            if changed.contains(&name) {
+                let logged = pool.log_command(&self.command_line).and_then(|()| pool.sync());
+                if let Err(error) = logged {
+                    // A pool that is full keeps no history; what was done is on disk.
+                    if error.kind() != ErrorKind::NoSpace {
+                        outcome = Err(Fail::failed(format!("cannot write pool '{name}': {error}")));
+                    }
+                }
+            }
+            if let Err(error) = pool.close() {
+                outcome = Err(Fail::failed(format!("cannot close pool '{name}': {error}")));
+            }
+        }
+        outcome
+    }
+}

@@ -1,0 +1,218 @@
+//! `zfs set` and `zfs inherit`; what setting a property asks of a pool.
+//!
+//! Source: OpenZFS lib/libzfs/libzfs_dataset.c (`zfs_prop_set_list`, `zfs_prop_inherit`),
+//! module/zfs/zfs_ioctl.c (`zfs_check_settable`).
+
+use admin::getopt::Parsed;
+use admin::name::pool_of;
+use admin::prop::{
+    DatasetContext, Edit, PropValue, TableKind, Types, is_user_property, is_userspace_property,
+    parse_dataset_assignment, split_assignment,
+};
+use base::{Error, ErrorKind, SPA_OLD_MAXBLOCKSIZE};
+use dsl::{PropChange, feature};
+use spa::Spa;
+
+use super::fail::{Fail, Outcome, for_each, words};
+use super::item::to_dsl;
+use super::session::Session;
+use super::target::{Target, open};
+
+/// Properties as they were typed: name and value.
+pub(super) type Typed = Vec<(String, String)>;
+
+/// Properties as they are stored.
+pub(super) type Stored = Vec<(String, dsl::PropValue)>;
+
+/// Splits `name=value` words; each name may come once, by whichever of its names.
+#[doc(alias = "parseprop")]
+pub(super) fn split_assignments<'a>(words: impl Iterator<Item = &'a str>) -> Outcome<Typed> {
+    let mut typed = Typed::new();
+    for word in words {
+        let (name, value) = split_assignment(word)
+            .ok_or_else(|| Fail::failed("missing '=' for property=value argument"))?;
+        let known = |name: &str| TableKind::Dataset.lookup(name).map(|desc| desc.name);
+        let same = |other: &(String, String)| {
+            other.0 == name || known(name).is_some_and(|full| known(&other.0) == Some(full))
+        };
+        if typed.iter().any(same) {
+            return Err(Fail::failed(format!("property '{name}' specified multiple times")));
+        }
+        typed.push((name.to_owned(), value.to_owned()));
+    }
+    Ok(typed)
+}
+
+/// Checks what is to be set; `what` is what cannot be done if it is wrong.
+pub(super) fn check(
+    typed: &Typed,
+    context: &DatasetContext,
+    spa: &Spa,
+    what: &str,
+) -> Outcome<Stored> {
+    let mut stored = Stored::new();
+    for (name, value) in typed {
+        let cannot = |why: &dyn std::fmt::Display| Fail::failed(format!("{what}: {why}"));
+        let (name, value) =
+            parse_dataset_assignment(name, value, context).map_err(|e| cannot(&e))?;
+        if let Some(guid) = needed_feature(&name, &value)
+            && spa.features().count(guid).is_none()
+        {
+            return Err(cannot(&"pool must be upgraded to set this property or value"));
+        }
+        if !is_of_objset(&name) {
+            stored.push((name, to_dsl(&value)));
+        }
+    }
+    Ok(stored)
+}
+
+/// What is decided when a file system is made, and stands in its objset: the only value that this
+/// program makes needs not be kept.
+fn is_of_objset(name: &str) -> bool {
+    let fixed = ["version", "utf8only", "normalization", "casesensitivity"];
+    let key = ["encryption", "keylocation", "keyformat"];
+    fixed.contains(&name) || key.contains(&name)
+}
+
+/// The feature without which a value cannot be used.
+fn needed_feature(name: &str, value: &PropValue) -> Option<&'static str> {
+    const ALLOCATION_CLASSES: &str = "org.zfsonlinux:allocation_classes";
+    const COMPRESS_LZ4: u64 = 15;
+    const COMPRESS_ZSTD: u64 = 16;
+    let number = value.as_number()?;
+    match (name, number) {
+        ("compression", COMPRESS_LZ4) => Some(feature::LZ4_COMPRESS),
+        ("compression", n) if n & 0x7f == COMPRESS_ZSTD => Some(feature::ZSTD_COMPRESS),
+        ("checksum", 11) => Some(feature::SHA512),
+        ("checksum", 12) => Some(feature::SKEIN),
+        ("checksum", 13) => Some(feature::EDONR),
+        ("checksum", 14) => Some(feature::BLAKE3),
+        ("recordsize", n) if n > SPA_OLD_MAXBLOCKSIZE => Some(feature::LARGE_BLOCKS),
+        ("dnodesize", n) if n != 0 => Some(feature::LARGE_DNODE),
+        ("special_small_blocks", n) if n != 0 => Some(ALLOCATION_CLASSES),
+        _ => None,
+    }
+}
+
+/// Why a property could not be set, in OpenZFS's words.
+#[doc(alias = "zfs_setprop_error")]
+fn set_words(error: &Error, changes: &[(String, PropChange)]) -> String {
+    let has = |names: &[&str]| changes.iter().any(|(name, _)| names.contains(&name.as_str()));
+    match error.kind() {
+        ErrorKind::NoSpace if has(&["quota", "refquota"]) => {
+            "size is less than current used or reserved space".to_owned()
+        }
+        ErrorKind::NoSpace if has(&["reservation", "refreservation"]) => {
+            "size is greater than available space".to_owned()
+        }
+        ErrorKind::TooBig => "property value too long".to_owned(),
+        ErrorKind::NameTooLong => "property name is too long".to_owned(),
+        _ => words(error),
+    }
+}
+
+fn change(
+    session: &Session,
+    target: &Target,
+    changes: Vec<(String, PropChange)>,
+    what: &str,
+) -> Outcome {
+    let outcome = target.dsl().set_props(&target.name, changes.clone());
+    outcome.map_err(|e| Fail::failed(format!("{what}: {}", set_words(&e, &changes))))?;
+    session.note_change(pool_of(&target.name));
+    Ok(())
+}
+
+/// `zfs set`.
+pub(super) fn set(session: &Session, parsed: &Parsed) -> Outcome {
+    let at = parsed.operands.iter().position(|word| !word.contains('='));
+    let (assignments, names) = parsed.operands.split_at(at.unwrap_or(parsed.operands.len()));
+    match (assignments, names) {
+        ([], []) => return Err(Fail::usage("missing arguments")),
+        ([], [_]) => return Err(Fail::usage("missing property=value argument(s)")),
+        ([], _) => return Err(Fail::failed("missing property=value argument(s)")),
+        (_, []) => return Err(Fail::usage("missing dataset name(s)")),
+        _ => {}
+    }
+    let typed = split_assignments(assignments.iter().map(String::as_str))?;
+    for_each(names, |name| {
+        let target = open(session, name, Types::DATASET)?;
+        let what = format!("cannot set property for '{name}'");
+        let mut context = DatasetContext::existing(target.types);
+        context.max_blocksize = base::SPA_MAXBLOCKSIZE;
+        let stored = check(&typed, &context, &target.pool, &what)?;
+        if stored.is_empty() {
+            return Ok(());
+        }
+        let changes = stored.into_iter().map(|(name, value)| (name, PropChange::Set(value)));
+        change(session, &target, changes.collect(), &what)
+    })
+}
+
+/// `zfs inherit`.
+pub(super) fn inherit(session: &Session, parsed: &Parsed) -> Outcome {
+    let (property, names) = match &parsed.operands[..] {
+        [] => return Err(Fail::usage("missing property argument")),
+        [_] => return Err(Fail::usage("missing dataset argument")),
+        [property, names @ ..] => (property.as_str(), names),
+    };
+    let (recursive, reverts) = (parsed.has('r'), parsed.has('S'));
+    let property = inheritable(property, reverts)?;
+    let action = if reverts { PropChange::Revert } else { PropChange::Inherit };
+    for_each(names, |name| {
+        let target = open(session, name, Types::DATASET)?;
+        let targets = if recursive && target.is_head() {
+            target.with_descendants().map_err(|e| Fail::of(format!("cannot open '{name}'"), &e))?
+        } else {
+            vec![target]
+        };
+        for_each(&targets, |target| {
+            if TableKind::Dataset.lookup(&property).is_some_and(|d| !d.types.meets(target.types)) {
+                return if recursive { Ok(()) } else { Err(does_not_apply(target, &property)) };
+            }
+            let what = format!("cannot inherit {property} for '{}'", target.name);
+            change(session, target, vec![(property.clone(), action.clone())], &what)
+        })
+    })
+}
+
+fn does_not_apply(target: &Target, property: &str) -> Fail {
+    let name = &target.name;
+    let text = format!(
+        "cannot inherit {property} for '{name}': property does not apply to datasets of this type"
+    );
+    Fail::failed(text)
+}
+
+/// Checks that a property can be inherited, or reverted to what was received; gives its full name.
+fn inheritable(property: &str, reverts: bool) -> Outcome<String> {
+    let Some(desc) = TableKind::Dataset.lookup(property) else {
+        if is_user_property(property) {
+            return Ok(property.to_owned());
+        }
+        if is_userspace_property(property) {
+            return Err(Fail::failed(format!("'{property}' is not kept up by this program yet")));
+        }
+        return Err(Fail::usage(format!("invalid property '{property}'")));
+    };
+    let name = desc.name;
+    if desc.is_readonly() {
+        return Err(Fail::failed(format!("{property} property is read-only")));
+    }
+    if desc.edit == Edit::Default && !reverts {
+        let mut text = format!("'{property}' property cannot be inherited");
+        if ["quota", "reservation", "refquota", "refreservation"].contains(&name) {
+            text += &format!(
+                "\nuse 'zfs set {property}=none' to clear\nuse 'zfs inherit -S {property}' to \
+                 revert to received value"
+            );
+        }
+        return Err(Fail::failed(text));
+    }
+    if reverts && ["volsize", "version"].contains(&name) {
+        let text = format!("'{property}' property cannot be reverted to a received value");
+        return Err(Fail::failed(text));
+    }
+    Ok(name.to_owned())
+}

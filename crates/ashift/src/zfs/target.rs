@@ -1,0 +1,284 @@
+//! From names to datasets, and which of them a command is about.
+//!
+//! Source: OpenZFS cmd/zfs/zfs_iter.c.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use admin::name::{NameKind, check_name, dataset_of, pool_of};
+use admin::prop::Types;
+use base::{ErrorKind, Result};
+use dsl::{DslBookmark, DslDataset, DslPool};
+use phys::ObjsetType;
+
+use super::fail::{Fail, Outcome, words};
+use super::session::Session;
+use crate::host::OpenPool;
+
+/// A file system, volume, snapshot or bookmark that exists.
+#[derive(Clone)]
+pub(super) struct Target {
+    /// Its full name.
+    pub(super) name: String,
+    /// Exactly one kind.
+    pub(super) types: Types,
+    pub(super) pool: Rc<OpenPool>,
+    pub(super) what: What,
+}
+
+#[derive(Clone)]
+pub(super) enum What {
+    Dataset(Arc<DslDataset>),
+    Bookmark(DslBookmark),
+}
+
+/// The word for a kind of dataset.
+pub(super) fn type_word(types: Types) -> &'static str {
+    match types {
+        Types::SNAPSHOT => "snapshot",
+        Types::VOLUME => "volume",
+        Types::BOOKMARK => "bookmark",
+        _ => "filesystem",
+    }
+}
+
+impl Target {
+    pub(super) fn dsl(&self) -> &Arc<DslPool> {
+        self.pool.dsl()
+    }
+
+    /// The dataset; a bookmark is none.
+    pub(super) fn dataset(&self) -> Option<&Arc<DslDataset>> {
+        match &self.what {
+            What::Dataset(ds) => Some(ds),
+            What::Bookmark(_) => None,
+        }
+    }
+
+    pub(super) fn is_head(&self) -> bool {
+        self.types.meets(Types::FILESYSTEM.or(Types::VOLUME))
+    }
+
+    pub(super) fn type_word(&self) -> &'static str {
+        type_word(self.types)
+    }
+
+    /// The snapshots of a head, oldest first.
+    pub(super) fn snapshots(&self) -> Result<Vec<Target>> {
+        let Some(ds) = self.dataset().filter(|_| self.is_head()) else {
+            return Ok(Vec::new());
+        };
+        let snapshots = self.dsl().snapshots(ds)?.into_iter();
+        Ok(snapshots
+            .map(|(snap, ds)| Target {
+                name: format!("{}@{snap}", self.name),
+                types: Types::SNAPSHOT,
+                pool: self.pool.clone(),
+                what: What::Dataset(ds),
+            })
+            .collect())
+    }
+
+    /// The bookmarks of a head, oldest first.
+    pub(super) fn bookmarks(&self) -> Result<Vec<Target>> {
+        let Some(ds) = self.dataset().filter(|_| self.is_head()) else {
+            return Ok(Vec::new());
+        };
+        let bookmarks = self.dsl().bookmarks(ds)?.into_iter();
+        Ok(bookmarks
+            .map(|bookmark| Target {
+                name: format!("{}#{}", self.name, bookmark.name),
+                types: Types::BOOKMARK,
+                pool: self.pool.clone(),
+                what: What::Bookmark(bookmark),
+            })
+            .collect())
+    }
+
+    /// The file systems and volumes directly below a file system, by name.
+    pub(super) fn children(&self) -> Result<Vec<Target>> {
+        if self.types != Types::FILESYSTEM {
+            return Ok(Vec::new());
+        }
+        let mut names = self.dsl().children(&self.name)?;
+        names.sort();
+        names.iter().map(|name| find(&self.pool, name)).collect()
+    }
+
+    /// It and all heads below it, parents first.
+    pub(super) fn with_descendants(&self) -> Result<Vec<Target>> {
+        let mut all = vec![self.clone()];
+        for child in self.children()? {
+            all.extend(child.with_descendants()?);
+        }
+        Ok(all)
+    }
+}
+
+/// A dataset of an open pool by its name.
+pub(super) fn find(pool: &Rc<OpenPool>, name: &str) -> Result<Target> {
+    let target = |types, what| Target { name: name.to_owned(), types, pool: pool.clone(), what };
+    if let Some((head, mark)) = name.split_once('#') {
+        let bookmarks = pool.dsl().bookmarks(&*pool.dsl().dataset(head)?)?;
+        let found = bookmarks.into_iter().find(|bookmark| bookmark.name == mark);
+        let found = found.ok_or_else(|| base::Error::not_found("no such bookmark"))?;
+        return Ok(target(Types::BOOKMARK, What::Bookmark(found)));
+    }
+    let ds = pool.dsl().dataset(name)?;
+    let types = match () {
+        () if ds.is_snapshot() => Types::SNAPSHOT,
+        () if ds.objset()?.type_() == ObjsetType::Zvol => Types::VOLUME,
+        () => Types::FILESYSTEM,
+    };
+    Ok(target(types, What::Dataset(ds)))
+}
+
+/// Opens a dataset that must exist and be of one of these types.
+#[doc(alias = "zfs_open")]
+pub(super) fn open(session: &Session, name: &str, types: Types) -> Outcome<Target> {
+    let cannot = |why: &str| Fail::failed(format!("cannot open '{name}': {why}"));
+    check_name(name, name_kind(types), false).map_err(|e| cannot(&e.to_string()))?;
+    let pool = session.pool(pool_of(name)).map_err(|e| cannot(&e.to_string()))?;
+    let pool = pool.ok_or_else(|| cannot("dataset does not exist"))?;
+    let target = find(&pool, name).map_err(|e| cannot(&words(&e)))?;
+    if !target.types.meets(types) {
+        return Err(cannot("operation not applicable to datasets of this type"));
+    }
+    Ok(target)
+}
+
+fn name_kind(types: Types) -> NameKind {
+    let heads = types.meets(Types::FILESYSTEM.or(Types::VOLUME));
+    match (heads, types.meets(Types::SNAPSHOT), types.meets(Types::BOOKMARK)) {
+        (_, _, true) => NameKind::Any,
+        (true, true, _) => NameKind::DatasetOrSnapshot,
+        (false, true, _) => NameKind::Snapshot,
+        _ => NameKind::Dataset,
+    }
+}
+
+/// Whether a dataset of that name exists.
+pub(super) fn exists(pool: &Rc<OpenPool>, name: &str) -> Result<bool> {
+    match pool.dsl().dataset(name) {
+        Ok(_) => Ok(true),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(false),
+        Err(e) => Err(e),
+    }
+}
+
+/// The head that a snapshot belongs to.
+pub(super) fn head_of(target: &Target) -> Result<Target> {
+    find(&target.pool, dataset_of(&target.name))
+}
+
+/// Which datasets a listing is about.
+pub(super) struct Selection {
+    /// `-t`
+    pub(super) types: Types,
+    /// Snapshots only of pools with `listsnapshots=on`.
+    pub(super) snapshots_as_pool_says: bool,
+    /// `-r`; with a depth, `-d`
+    pub(super) recurses: bool,
+    pub(super) depth: Option<usize>,
+}
+
+impl Selection {
+    /// The datasets that `names` and their descendants select; all pools' without names. What
+    /// cannot be opened is said at once; the answer then says that something went wrong.
+    #[doc(alias = "zfs_for_each")]
+    pub(super) fn gather(&self, session: &Session, names: &[String]) -> (Vec<Target>, Outcome) {
+        let mut found = Vec::new();
+        let mut outcome = Ok(());
+        let mut failed = |fail: Fail| outcome = Err(fail.say());
+        let everything;
+        let (names, recurses) = if names.is_empty() {
+            everything = session.pool_names().unwrap_or_else(|fail| {
+                failed(fail);
+                Vec::new()
+            });
+            (&everything[..], true)
+        } else {
+            (names, self.recurses)
+        };
+        for name in names {
+            let opened = open(session, name, self.argument_types(recurses));
+            match opened {
+                Ok(target) => {
+                    if let Err(error) = self.visit(&target, recurses, 0, &mut found) {
+                        failed(Fail::of(format!("cannot iterate '{name}'"), &error));
+                    }
+                }
+                Err(fail) => failed(fail),
+            }
+        }
+        // Someone may have named a dataset and one above it.
+        let mut seen = BTreeSet::new();
+        found.retain(|target| seen.insert(target.name.clone()));
+        (found, outcome)
+    }
+
+    fn argument_types(&self, recurses: bool) -> Types {
+        let mut types = self.types;
+        if recurses {
+            types = types.or(Types::FILESYSTEM);
+            if types.meets(Types::SNAPSHOT.or(Types::BOOKMARK)) {
+                types = types.or(Types::VOLUME);
+            }
+        }
+        types
+    }
+
+    fn lists_snapshots(&self, target: &Target) -> bool {
+        if !self.snapshots_as_pool_says {
+            return self.types.meets(Types::SNAPSHOT);
+        }
+        target.pool.props().get("listsnapshots") == Some(spa::PropValue::Number(1))
+    }
+
+    fn visit(
+        &self,
+        target: &Target,
+        recurses: bool,
+        depth: usize,
+        found: &mut Vec<Target>,
+    ) -> Result<()> {
+        if target.types.meets(self.types) {
+            found.push(target.clone());
+        }
+        if !recurses || self.depth.is_some_and(|limit| depth >= limit) {
+            return Ok(());
+        }
+        if self.lists_snapshots(target) {
+            found.extend(target.snapshots()?);
+        }
+        if self.types.meets(Types::BOOKMARK) {
+            found.extend(target.bookmarks()?);
+        }
+        for child in target.children()? {
+            self.visit(&child, recurses, depth + 1, found)?;
+        }
+        Ok(())
+    }
+}
+
+/// Reads `-t`: kinds with commas between.
+pub(super) fn parse_types(text: &str) -> Outcome<Types> {
+    let mut types = Types::NONE;
+    for word in text.split(',') {
+        types = types.or(match word {
+            "filesystem" | "fs" => Types::FILESYSTEM,
+            "volume" | "vol" => Types::VOLUME,
+            "snapshot" | "snap" => Types::SNAPSHOT,
+            "bookmark" => Types::BOOKMARK,
+            "all" => Types::DATASET.or(Types::BOOKMARK),
+            _ => return Err(Fail::usage(format!("invalid type '{word}'"))),
+        });
+    }
+    Ok(types)
+}
+
+/// Reads `-d`.
+pub(super) fn parse_depth(text: &str) -> Outcome<usize> {
+    text.parse().map_err(|_| Fail::usage(format!("{text} is not an integer")))
+}
