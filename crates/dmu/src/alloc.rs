@@ -113,10 +113,13 @@ impl Objset {
 
     fn admit(&self, tx: &Tx, id: ObjectId, new: &NewObject) -> Result<Arc<Dnode>> {
         let dnode = Dnode::new(Arc::clone(&self.context), id, Image::new_object(new));
+        {
+            let mut cache = self.cache.lock();
+            cache.unsynced.insert(id, new.slots());
+            cache.insert(Arc::clone(&dnode));
+        }
+        // From here on a sync may write it, and take it off the list of unsynced objects.
         dnode.begin(tx)?;
-        let mut cache = self.cache.lock();
-        cache.unsynced.insert(id, new.slots());
-        cache.insert(Arc::clone(&dnode));
         Ok(dnode)
     }
 

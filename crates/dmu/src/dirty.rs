@@ -23,6 +23,10 @@ pub(crate) struct Fields {
     pub(crate) blksz: u64,
     pub(crate) maxblkid: u64,
     pub(crate) has_spill: bool,
+    /// dn_checksum, raw; 0: as the objset
+    pub(crate) checksum: u8,
+    /// dn_compress, raw; 0: as the objset
+    pub(crate) compress: u8,
 }
 
 #[derive(Clone, Debug)]

@@ -33,7 +33,8 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 
 use base::{BlkId, Error, ObjectId, ObjsetId, Result, Txg};
-use phys::ObjectType;
+use phys::dnode::DnodePhys;
+use phys::{ChecksumType, CompressType, ObjectType};
 use rt::{Condvar, Mutex, MutexGuard};
 
 use crate::context::Context;
@@ -272,6 +273,13 @@ impl Dnode {
         self.state.lock().image.used_bytes()
     }
 
+    /// The core of the dnode, as of the last sync.
+    #[must_use]
+    #[doc(alias = "dmu_object_info")]
+    pub fn phys(&self) -> DnodePhys {
+        self.state.lock().image.core
+    }
+
     /// Whether the object has been freed, if only in memory.
     #[must_use]
     pub fn is_freed(&self) -> bool {
@@ -356,6 +364,24 @@ impl Dnode {
     #[doc(alias = "dnode_setbonus_type")]
     pub fn set_bonus_type(&self, tx: &Tx, type_: ObjectType) -> Result<()> {
         self.change(tx, |_, change| change.layer.fields.bonus_type = type_)
+    }
+
+    /// Gives the object a checksum of its own; `Inherit`: that of the objset.
+    ///
+    /// # Errors
+    /// `NotFound` when the object was freed.
+    #[doc(alias = "dmu_object_set_checksum")]
+    pub fn set_checksum(&self, tx: &Tx, checksum: ChecksumType) -> Result<()> {
+        self.change(tx, |_, change| change.layer.fields.checksum = checksum.raw())
+    }
+
+    /// Gives the object a compression of its own; `Inherit`: that of the objset.
+    ///
+    /// # Errors
+    /// `NotFound` when the object was freed.
+    #[doc(alias = "dmu_object_set_compress")]
+    pub fn set_compress(&self, tx: &Tx, compress: CompressType) -> Result<()> {
+        self.change(tx, |_, change| change.layer.fields.compress = compress.raw())
     }
 
     /// Moves the changes of the open txg aside. Nobody holds that txg.

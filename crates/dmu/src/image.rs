@@ -196,6 +196,8 @@ impl Image {
             blksz: self.core.datablksz(),
             maxblkid: self.core.maxblkid.get(),
             has_spill: self.spill.is_some(),
+            checksum: self.core.checksum,
+            compress: self.core.compress,
         }
     }
 
@@ -228,7 +230,7 @@ impl Image {
     }
 }
 
-/// What `core_of` finds in a slot of a block of dnodes.
+/// The core in a slot of a block of dnodes.
 pub(crate) fn slot_core(block: &[u8], slot: usize) -> &DnodePhys {
     DnodePhys::view(&block[slot * 512..]).expect("slots are 512 bytes")
 }

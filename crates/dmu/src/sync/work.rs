@@ -222,6 +222,8 @@ fn updated(old: &Image, layer: &Dirty) -> Image {
     new.bonus = Arc::clone(&fields.bonus);
     new.core.set_datablksz(fields.blksz);
     new.core.maxblkid.set(fields.maxblkid);
+    new.core.checksum = fields.checksum;
+    new.core.compress = fields.compress;
     let needed = levels_for(fields.maxblkid, new.core.nblkptr, new.core.indblkshift);
     new.core.nlevels = new.core.nlevels.max(needed);
     new

@@ -1,0 +1,185 @@
+//! Writers and readers while txgs sync.
+
+mod rig;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use base::{BlkId, Buf, ObjectId, ObjsetId};
+use dmu::{Dnode, NewObject, OBJECT_END, ObjsetProps, TxgSettings};
+use phys::ObjectType;
+use rig::Pool;
+
+const BLOCKS: u64 = 200;
+
+fn stamped(writer: u64, block: u64, count: u64) -> Buf {
+    let words = [writer, block, count];
+    let words = words.into_iter().flat_map(u64::to_le_bytes);
+    let mut bytes: Vec<u8> = words.collect();
+    bytes.resize(512, 0);
+    Buf::copy_of(&bytes)
+}
+
+/// Each writer has objects of its own, whose blocks it counts up, empties, frees.
+fn write_a_lot(pool: &Pool, writer: u64, rounds: u64) -> BTreeMap<ObjectId, Vec<u64>> {
+    let objset = pool.objset();
+    let new = NewObject::new(ObjectType::PLAIN_FILE_CONTENTS).blksz(512).ibs(12);
+    let new = new.bonus(ObjectType::SA, 0);
+    let mut counts: BTreeMap<ObjectId, Vec<u64>> = BTreeMap::new();
+    for round in 1..=rounds {
+        let tx = pool.groups.hold_open(512).unwrap();
+        let choice = rt::random_below(100);
+        if counts.is_empty() || (choice < 5 && counts.len() < 5) {
+            let dnode = objset.object_alloc(&tx, &new).unwrap();
+            dnode.set_bonus(&tx, &writer.to_le_bytes()).unwrap();
+            assert!(counts.insert(dnode.id(), vec![0; BLOCKS as usize]).is_none());
+            continue;
+        }
+        let index = rt::random_below(counts.len() as u64) as usize;
+        let id = *counts.keys().nth(index).unwrap();
+        let dnode = objset.hold(id).unwrap();
+        let count = counts.get_mut(&id).unwrap();
+        let block = rt::random_below(BLOCKS);
+        match choice {
+            5..8 => {
+                dnode.free_range(&tx, block * 512, OBJECT_END).unwrap();
+                count[block as usize..].fill(0);
+            }
+            8..9 => {
+                objset.object_free(&tx, id).unwrap();
+                counts.remove(&id);
+                continue;
+            }
+            9..40 => {
+                dnode.modify_block(&tx, BlkId(block), |bytes| {
+                    let seen = u64::from_le_bytes(bytes[16..24].try_into().unwrap());
+                    assert_eq!(seen, count[block as usize], "own writes are seen");
+                    bytes.copy_from_slice(&stamped(writer, block, round));
+                }).unwrap();
+                count[block as usize] = round;
+            }
+            _ => {
+                dnode.write_block(&tx, BlkId(block), stamped(writer, block, round)).unwrap();
+                count[block as usize] = round;
+            }
+        }
+        drop(tx);
+        check_block(&dnode, writer, BlkId(block), count);
+        if choice == 99 {
+            pool.groups.kick();
+        }
+    }
+    counts
+}
+
+fn check_block(dnode: &Dnode, writer: u64, block: BlkId, counts: &[u64]) {
+    if dnode.is_freed() {
+        return;
+    }
+    let want = counts[block.0 as usize];
+    let want = if want == 0 { Buf::zeroed(512) } else { stamped(writer, block.0, want) };
+    assert_eq!(dnode.read_block(block).unwrap()[..], want[..], "{dnode:?} block {block}");
+}
+
+fn writers_while_syncing(rounds: u64) {
+    let settings = TxgSettings { dirty_data_max: 1 << 20, ..TxgSettings::default() };
+    let pool = Pool::new(ObjsetId(7), ObjsetProps::default(), settings);
+    let stop = Arc::new(AtomicBool::new(false));
+    let reader = {
+        let (pool, stop) = (Arc::clone(&pool), Arc::clone(&stop));
+        rt::spawn("reader", move || {
+            let mut at = ObjectId(0);
+            while !stop.load(Ordering::Relaxed) {
+                let objset = pool.objset();
+                at = objset.next_object(at).unwrap().unwrap_or(ObjectId(0));
+                let Ok(dnode) = objset.hold(at) else { continue };
+                let mut bytes = vec![0; 512 * BLOCKS as usize];
+                if at.0 != 0 {
+                    dnode.read(0, &mut bytes).unwrap();
+                    let data = dnode.next_data(512 * rt::random_below(BLOCKS)).unwrap();
+                    assert!(data.is_none_or(|data| data < 512 * BLOCKS));
+                }
+                rt::yield_now();
+            }
+        })
+    };
+    let writers: Vec<_> = (1..4)
+        .map(|writer| {
+            let pool = Arc::clone(&pool);
+            rt::spawn(&format!("writer {writer}"), move || write_a_lot(&pool, writer, rounds))
+        })
+        .collect();
+    let counts: Vec<_> = writers.into_iter().map(rt::JoinHandle::join).collect();
+    stop.store(true, Ordering::Relaxed);
+    reader.join();
+    pool.reopen();
+    for (writer, counts) in (1..).zip(&counts) {
+        for (id, counts) in counts {
+            let dnode = pool.objset().hold(*id).unwrap();
+            assert_eq!(dnode.bonus(), u64::to_le_bytes(writer));
+            (0..BLOCKS).for_each(|block| check_block(&dnode, writer, BlkId(block), counts));
+        }
+    }
+    let objects: usize = counts.iter().map(BTreeMap::len).sum();
+    assert_eq!(pool.audit().objects.len(), objects);
+    pool.stop();
+}
+
+#[test]
+fn writers_go_on_while_txgs_sync() {
+    writers_while_syncing(3000);
+}
+
+#[test]
+fn sim_writers_go_on_while_txgs_sync() {
+    for seed in 0..8 {
+        rt::simulate(seed, || writers_while_syncing(400));
+    }
+}
+
+/// Two threads change different parts of the same blocks.
+fn neighbours_in_a_block() {
+    let pool = Pool::new(ObjsetId(7), ObjsetProps::default(), TxgSettings::default());
+    let new = NewObject::new(ObjectType::PLAIN_FILE_CONTENTS).blksz(4096).ibs(12);
+    let id = pool.objset().object_alloc(&pool.hold(), &new).unwrap().id();
+    let threads: Vec<_> = (0..4u64)
+        .map(|n| {
+            let pool = Arc::clone(&pool);
+            rt::spawn(&format!("thread {n}"), move || {
+                let dnode = pool.objset().hold(id).unwrap();
+                for round in 1..60u8 {
+                    for block in 0..20 {
+                        let at = block * 4096 + n * 1024;
+                        dnode.write(&pool.hold(), at, &[round; 1024]).unwrap();
+                        let mut bytes = [0; 1024];
+                        dnode.read(at, &mut bytes).unwrap();
+                        assert_eq!(bytes, [round; 1024]);
+                    }
+                    if u64::from(round) % 4 == n {
+                        pool.groups.kick();
+                    }
+                }
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(rt::JoinHandle::join);
+    pool.reopen();
+    let mut bytes = vec![0; 20 * 4096];
+    pool.objset().hold(id).unwrap().read(0, &mut bytes).unwrap();
+    assert!(bytes.iter().all(|b| *b == 59));
+    pool.audit();
+    pool.stop();
+}
+
+#[test]
+fn parts_of_a_block_do_not_undo_each_other() {
+    neighbours_in_a_block();
+}
+
+#[test]
+fn sim_parts_of_a_block_do_not_undo_each_other() {
+    for seed in 0..5 {
+        rt::simulate(seed, neighbours_in_a_block);
+    }
+}
