@@ -10,6 +10,7 @@ use base::{Error, ErrorKind, ObjectId, Result, Txg};
 use dmu::{Objset, Tx};
 use phys::dsl::{DS_FLAG_CI_DATASET, DS_FLAG_INCONSISTENT, DS_FLAG_UNIQUE_ACCURATE};
 use phys::dsl::{DslDatasetPhys, DslDirPhys};
+use phys::objset::OBJSET_FLAG_USEROBJACCOUNTING_COMPLETE;
 use phys::{ObjectType, ObjsetType, Phys, ZilHeaderPhys};
 
 use crate::bpobj::Bpobj;

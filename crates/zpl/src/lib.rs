@@ -33,6 +33,7 @@ mod file;
 mod fs;
 mod log;
 mod make;
+pub mod mount;
 mod path;
 mod remove;
 mod rename;

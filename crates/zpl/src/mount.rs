@@ -1,0 +1,155 @@
+//! A data set as a file system: made, opened with its properties, its quotas, its owners' accounts.
+//!
+//! # What it is
+//! [`Filesystem`] knows nothing of data sets. [`mount`] puts the two together; while the
+//! [`Mount`] lives, the data set cannot be destroyed or rolled back.
+//!
+//! # Source
+//! OpenZFS `module/os/linux/zfs/zfs_vfsops.c` (`zfs_domount`), `module/zfs/dmu_objset.c`
+//! (`dmu_objset_create_impl_dnstats`: the accounting flags).
+
+use std::ops::Deref;
+use std::sync::{Arc, Weak};
+
+use base::{Context, Error, ErrorKind, Result};
+use dmu::{Objset, Owner, Tx};
+use dsl::{DslDataset, DslPool, LongHold, ObjsetInit};
+use phys::ObjsetType;
+use phys::objset::{OBJSET_FLAG_USERACCOUNTING_COMPLETE, OBJSET_FLAG_USEROBJACCOUNTING_COMPLETE};
+
+use crate::{
+    AtimePolicy, FileOwners, Filesystem, IntentLog, NewFilesystem, NoLog, OpenOptions, Settings,
+    Space, SpaceCheck, SyncPolicy,
+};
+
+/// `ZFS_XATTR_DIR`, as the property is stored.
+const XATTR_DIR: u64 = 1;
+
+/// What [`dsl::NewDataset`] and pool creation need to make a file system.
+#[must_use]
+pub fn init(new: NewFilesystem, counts_objects: bool) -> ObjsetInit {
+    Box::new(move |objset: &Arc<Objset>, tx: &Tx| {
+        let mut flags = objset.flags() | OBJSET_FLAG_USERACCOUNTING_COMPLETE;
+        if counts_objects {
+            flags |= OBJSET_FLAG_USEROBJACCOUNTING_COMPLETE;
+        }
+        objset.set_flags(tx, flags);
+        objset.set_owner_accounting(Some(Arc::new(owners_of(objset))));
+        Filesystem::create(objset, tx, &new)
+    })
+}
+
+/// The accounting that the flags of an objset ask for.
+fn owners_of(objset: &Objset) -> FileOwners {
+    let counts_objects = objset.flags() & OBJSET_FLAG_USEROBJACCOUNTING_COMPLETE != 0;
+    FileOwners { counts_objects, counts_projects: false }
+}
+
+/// A data set that is open as a file system.
+pub struct Mount {
+    fs: Arc<Filesystem>,
+    hold: LongHold,
+}
+
+impl Deref for Mount {
+    type Target = Arc<Filesystem>;
+    fn deref(&self) -> &Arc<Filesystem> {
+        &self.fs
+    }
+}
+
+impl Mount {
+    /// The data set.
+    #[must_use]
+    pub fn dataset(&self) -> &Arc<DslDataset> {
+        self.hold.dataset()
+    }
+}
+
+/// Opens the file system or snapshot `name`. `log`: the data set's intent log, replayed already.
+///
+/// # Errors
+/// `NotFound`; `InvalidInput` for volumes; `Unsupported` for file systems that fold names or are
+/// encrypted.
+#[doc(alias = "zfs_domount")]
+pub fn mount(
+    pool: &Arc<DslPool>,
+    name: &str,
+    readonly: bool,
+    log: Option<Arc<dyn IntentLog>>,
+) -> Result<Mount> {
+    let ds = pool.dataset(name)?;
+    let readonly = readonly || ds.is_snapshot();
+    let hold = ds.long_hold()?;
+    let objset = ds.objset().within(|| name.to_owned())?;
+    if objset.type_() != ObjsetType::Zfs {
+        let text = format!("'{name}' is not a file system");
+        return Err(Error::new(ErrorKind::InvalidInput, text));
+    }
+    let mut settings = settings(pool, &ds)?;
+    settings.read_only |= readonly;
+    if !readonly && objset.flags() & OBJSET_FLAG_USERACCOUNTING_COMPLETE != 0 {
+        objset.set_owner_accounting(Some(Arc::new(owners_of(&objset))));
+    }
+    let space = Arc::new(DatasetSpace { pool: Arc::downgrade(pool), ds: ds.clone() });
+    let options = OpenOptions {
+        groups: (!readonly).then(|| pool.groups().clone()),
+        settings,
+        log: log.unwrap_or_else(|| Arc::new(NoLog)),
+        space,
+    };
+    let fs = Filesystem::open(objset, options).within(|| name.to_owned())?;
+    Ok(Mount { fs, hold })
+}
+
+fn settings(pool: &DslPool, ds: &Arc<DslDataset>) -> Result<Settings> {
+    let number = |name: &str, default: u64| -> Result<u64> {
+        let prop = pool.prop(ds, name)?;
+        Ok(prop.and_then(|prop| prop.value.number()).unwrap_or(default))
+    };
+    let atime = match (number("atime", 1)?, number("relatime", 1)?) {
+        (0, _) => AtimePolicy::Off,
+        (_, 0) => AtimePolicy::On,
+        _ => AtimePolicy::Relative,
+    };
+    let sync = match number("sync", 0)? {
+        1 => SyncPolicy::Always,
+        2 => SyncPolicy::Disabled,
+        _ => SyncPolicy::Standard,
+    };
+    Ok(Settings {
+        read_only: number("readonly", 0)? != 0,
+        atime,
+        xattr_sa: number("xattr", 2)? != XATTR_DIR,
+        log_sa_xattr: ds.feature_is_active("org.openzfs:zilsaxattr"),
+        sync,
+    })
+}
+
+/// The quotas of a data set and what is free in its pool.
+struct DatasetSpace {
+    pool: Weak<DslPool>,
+    ds: Arc<DslDataset>,
+}
+
+impl SpaceCheck for DatasetSpace {
+    fn check_write(&self, _owner: &Owner, bytes: u64) -> Result<()> {
+        let Some(pool) = self.pool.upgrade() else { return Ok(()) };
+        let copies = self.ds.open_objset().map_or(1, |objset| u64::from(objset.props().copies));
+        let bytes = bytes * copies;
+        pool.check_space(&self.ds, bytes, false)?;
+        // The transaction that follows is of this txg, or of the next one.
+        pool.will_use_space(&self.ds, pool.groups().open_txg(), bytes);
+        Ok(())
+    }
+
+    fn check_create(&self, owner: &Owner) -> Result<()> {
+        self.check_write(owner, 4096)
+    }
+
+    fn space(&self) -> Space {
+        let Some(pool) = self.pool.upgrade() else { return Space::default() };
+        let used = self.ds.fields().referenced().used.max(0).cast_unsigned();
+        Space { used_bytes: used, available_bytes: pool.available(&self.ds) }
+    }
+}
