@@ -17,6 +17,7 @@ mod golden;
 pub mod listing;
 pub mod name;
 pub mod number;
+pub mod pool;
 pub mod prop;
 pub mod usage;
 pub mod vdev_spec;

@@ -163,6 +163,16 @@ impl Column {
         }
     }
 
+    /// The same with its cells flush right.
+    pub(crate) fn flush_right(&self) -> Self {
+        Column {
+            name: self.name.clone(),
+            header: self.header.clone(),
+            is_right: true,
+            ..*self
+        }
+    }
+
     /// Makes room for `value`, unless the column's width is fixed.
     fn fit(&mut self, value: &str, numbers: NumberStyle) {
         if !self.is_fixed || numbers == NumberStyle::Exact {

@@ -1,0 +1,564 @@
+//! The state of a pool: what a front end gathers from the engine, how healthy that is, and how
+//! `zpool status`, `zpool list -v` and `zpool import` show it.
+//!
+//! # Source
+//! OpenZFS lib/libzfs/libzfs_status.c `check_status`, libzfs_pool.c `zpool_vdev_name`,
+//! cmd/zpool/zpool_main.c @be7657e3; what is printed follows 2.3.
+
+mod health;
+mod import;
+mod json;
+mod list;
+mod status;
+#[cfg(test)]
+mod tests;
+
+pub use health::{Reason, diagnose};
+pub use import::{ImportCandidate, import_listing};
+pub use json::{pools_json, status_json};
+pub use list::list_verbose;
+pub use status::{StatusRequest, healthy_line, status};
+
+pub use crate::vdev_spec::VdevClass;
+
+/// `vdev_state_t`
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum VdevState {
+    /// Not opened.
+    Closed,
+    /// Not allowed to open.
+    Offline,
+    /// Taken out of the machine.
+    Removed,
+    /// Tried to open, but could not.
+    CantOpen,
+    /// Not to be used, after errors or a request.
+    Faulted,
+    /// Usable, but less redundant than it should be.
+    Degraded,
+    /// All is well.
+    #[default]
+    Healthy,
+}
+
+/// `vdev_aux_t`: why a vdev is in its state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VdevAux {
+    /// ldi_open_*() or vn_open() failed
+    OpenFailed,
+    /// Bad label or disk contents
+    CorruptData,
+    /// Insufficient number of replicas
+    NoReplicas,
+    /// vdev guid sum doesn't match
+    BadGuidSum,
+    /// vdev size is too small
+    TooSmall,
+    /// The label is OK but invalid
+    BadLabel,
+    /// On-disk version is too new
+    VersionNewer,
+    /// On-disk version is too old
+    VersionOlder,
+    /// Unsupported features
+    UnsupFeat,
+    /// A hot spare used in another pool
+    Spared,
+    /// Too many errors
+    ErrExceeded,
+    /// Experienced I/O failure
+    IoFailure,
+    /// Cannot read the log chain
+    BadLog,
+    /// External diagnosis or forced fault
+    External,
+    /// Split off into another pool
+    SplitPool,
+    /// Its ashift is too large
+    AshiftTooBig,
+    /// Active on another host
+    Active,
+    /// All children are offline
+    ChildrenOffline,
+}
+
+/// What kind of vdev.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum VdevKind {
+    /// The pool itself.
+    Root,
+    /// A block device; `is_whole` when the pool made the partition itself.
+    Disk {
+        /// vdev_wholedisk
+        is_whole: bool,
+    },
+    /// A regular file.
+    #[default]
+    File,
+    /// mirror
+    Mirror,
+    /// raidz
+    Raidz {
+        /// 1 to 3
+        parity: u64,
+    },
+    /// draid
+    Draid {
+        /// 1 to 3
+        parity: u64,
+        /// Data devices per group
+        data: u64,
+        /// Distributed spares
+        spares: u64,
+    },
+    /// A device and its successor.
+    Replacing,
+    /// A device and the hot spare that stands in for it.
+    Spare,
+    /// A distributed spare of a dRAID.
+    DraidSpare,
+    /// A device that the configuration names and nobody has seen.
+    Missing,
+    /// What a removed log device leaves.
+    Hole,
+    /// What a removed device leaves: a map to where its blocks are now.
+    Indirect,
+}
+
+impl VdevKind {
+    /// `ZPOOL_CONFIG_TYPE`
+    #[must_use]
+    pub fn type_name(&self) -> &'static str {
+        match self {
+            VdevKind::Root => "root",
+            VdevKind::Disk { .. } => "disk",
+            VdevKind::File => "file",
+            VdevKind::Mirror => "mirror",
+            VdevKind::Raidz { .. } => "raidz",
+            VdevKind::Draid { .. } => "draid",
+            VdevKind::Replacing => "replacing",
+            VdevKind::Spare => "spare",
+            VdevKind::DraidSpare => "dspare",
+            VdevKind::Missing => "missing",
+            VdevKind::Hole => "hole",
+            VdevKind::Indirect => "indirect",
+        }
+    }
+}
+
+/// How far an initialization or a trim of a device is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Activity {
+    /// What it is doing.
+    pub state: ActivityState,
+    /// Bytes done.
+    pub done_bytes: u64,
+    /// Bytes to be done.
+    pub estimate_bytes: u64,
+    /// When the state began, in seconds since 1970.
+    pub since_secs: u64,
+}
+
+/// See [`Activity`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ActivityState {
+    /// Going on.
+    Active,
+    /// Stopped by request.
+    Suspended,
+    /// Done.
+    Complete,
+}
+
+/// A vdev with its numbers: `vdev_stat_t` and what the configuration says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VdevStatus {
+    /// What kind.
+    pub kind: VdevKind,
+    /// Its number among its siblings.
+    pub id: u64,
+    /// Its guid.
+    pub guid: u64,
+    /// Of a device: where it is; of a distributed spare: its name.
+    pub path: Option<String>,
+    /// The device was not there when the pool was opened; `path` is where it used to be.
+    pub is_not_present: bool,
+    /// What it is for.
+    pub class: VdevClass,
+    /// vs_state
+    pub state: VdevState,
+    /// vs_aux
+    pub aux: Option<VdevAux>,
+    /// vs_alloc, of a top-level vdev
+    pub alloc_bytes: u64,
+    /// vs_space, of a top-level vdev
+    pub space_bytes: u64,
+    /// vs_dspace, of a top-level vdev
+    pub deflated_bytes: u64,
+    /// vs_pspace: size of a device
+    pub physical_bytes: u64,
+    /// vs_rsize: the least size of a replacement
+    pub replaceable_bytes: u64,
+    /// vs_esize: by how much it can grow
+    pub expandable_bytes: u64,
+    /// vs_checkpoint_space
+    pub checkpoint_bytes: u64,
+    /// vs_self_healed
+    pub healed_bytes: u64,
+    /// vs_fragmentation, in percent
+    pub fragmentation: Option<u64>,
+    /// vs_read_errors
+    pub read_errors: u64,
+    /// vs_write_errors
+    pub write_errors: u64,
+    /// vs_checksum_errors
+    pub checksum_errors: u64,
+    /// vs_slow_ios
+    pub slow_ios: u64,
+    /// vs_dio_verify_errors
+    pub direct_errors: u64,
+    /// vs_scan_processed: bytes that the scan wrote to it
+    pub scanned_bytes: u64,
+    /// vs_resilver_deferred
+    pub is_resilver_deferred: bool,
+    /// vs_scan_removing
+    pub is_removing: bool,
+    /// vs_noalloc
+    pub is_noalloc: bool,
+    /// vs_configured_ashift
+    pub configured_ashift: u32,
+    /// vs_physical_ashift
+    pub physical_ashift: u32,
+    /// vs_initialize_*
+    pub initialize: Option<Activity>,
+    /// vs_trim_*
+    pub trim: Option<Activity>,
+    /// vs_trim_notsup
+    pub is_trim_unsupported: bool,
+    /// Those below it.
+    pub children: Vec<VdevStatus>,
+}
+
+impl VdevStatus {
+    /// Whether it is a device, with nothing below it.
+    #[must_use]
+    pub fn is_leaf(&self) -> bool {
+        self.children.is_empty()
+    }
+
+    fn is_unhealthy(&self, counts_slow: bool) -> bool {
+        let errors = self.read_errors + self.write_errors + self.checksum_errors;
+        let own =
+            self.state != VdevState::Healthy || errors > 0 || counts_slow && self.slow_ios > 0;
+        own || self
+            .children
+            .iter()
+            .any(|child| child.is_unhealthy(counts_slow))
+    }
+
+    /// The STATE column.
+    #[must_use]
+    #[doc(alias = "zpool_state_to_name")]
+    pub fn state_name(&self) -> &'static str {
+        match (self.state, self.aux) {
+            (VdevState::Closed | VdevState::Offline, _) => "OFFLINE",
+            (VdevState::Removed, _) => "REMOVED",
+            (VdevState::CantOpen, Some(VdevAux::CorruptData | VdevAux::BadLog)) => "FAULTED",
+            (VdevState::CantOpen, Some(VdevAux::SplitPool)) => "SPLIT",
+            (VdevState::CantOpen, _) => "UNAVAIL",
+            (VdevState::Faulted, _) => "FAULTED",
+            (VdevState::Degraded, _) => "DEGRADED",
+            (VdevState::Healthy, _) => "ONLINE",
+        }
+    }
+
+    /// The STATE column of a hot spare.
+    fn spare_state_name(&self) -> &'static str {
+        match (self.aux, self.state) {
+            (Some(VdevAux::Spared), _) => "INUSE",
+            (_, VdevState::Healthy) => "AVAIL",
+            _ => self.state_name(),
+        }
+    }
+
+    /// What is said behind the numbers about `aux`.
+    fn aux_text(&self) -> &'static str {
+        match self.aux {
+            None => "",
+            Some(VdevAux::OpenFailed) => "cannot open",
+            Some(VdevAux::BadGuidSum) => "missing device",
+            Some(VdevAux::NoReplicas) => "insufficient replicas",
+            Some(VdevAux::VersionNewer) => "newer version",
+            Some(VdevAux::UnsupFeat) => "unsupported feature(s)",
+            Some(VdevAux::AshiftTooBig) => "unsupported minimum blocksize",
+            Some(VdevAux::Spared | VdevAux::Active) => "currently in use",
+            Some(VdevAux::ErrExceeded) if self.has_only_slow_ios() => "too many slow I/Os",
+            Some(VdevAux::ErrExceeded) => "too many errors",
+            Some(VdevAux::IoFailure) => "experienced I/O failures",
+            Some(VdevAux::BadLog) => "bad intent log",
+            Some(VdevAux::External) => "external device fault",
+            Some(VdevAux::SplitPool) => "split into new pool",
+            Some(VdevAux::ChildrenOffline) => "all children offline",
+            Some(VdevAux::BadLabel) => "invalid label",
+            Some(VdevAux::CorruptData | VdevAux::TooSmall | VdevAux::VersionOlder) => {
+                "corrupted data"
+            }
+        }
+    }
+
+    fn has_only_slow_ios(&self) -> bool {
+        let errors = self.read_errors + self.write_errors + self.checksum_errors;
+        errors == 0 && self.is_leaf() && self.slow_ios > 0
+    }
+
+    /// What it is called. The root vdev is called as its pool.
+    #[must_use]
+    #[doc(alias = "zpool_vdev_name")]
+    pub fn name(&self, style: NameStyle) -> String {
+        if self.is_not_present || style.is_guid {
+            return self.guid.to_string();
+        }
+        if let Some(path) = &self.path {
+            return match &self.kind {
+                VdevKind::Disk { is_whole } if !style.is_full_path => {
+                    let base = path.rsplit('/').next().unwrap_or(path);
+                    if *is_whole {
+                        strip_partition(base)
+                    } else {
+                        base.to_owned()
+                    }
+                }
+                _ => path.clone(),
+            };
+        }
+        let name = match &self.kind {
+            VdevKind::Raidz { parity } => format!("raidz{parity}"),
+            VdevKind::Draid {
+                parity,
+                data,
+                spares,
+            } => {
+                format!("draid{parity}:{data}d:{}c:{spares}s", self.children.len())
+            }
+            kind => kind.type_name().to_owned(),
+        };
+        if style.has_id {
+            format!("{name}-{}", self.id)
+        } else {
+            name
+        }
+    }
+}
+
+/// How vdevs are called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NameStyle {
+    /// `-g`: by guid
+    pub is_guid: bool,
+    /// `-P`: by the whole path
+    pub is_full_path: bool,
+    /// Whether mirrors and the like have their number behind them.
+    pub has_id: bool,
+}
+
+impl Default for NameStyle {
+    fn default() -> Self {
+        NameStyle {
+            is_guid: false,
+            is_full_path: false,
+            has_id: true,
+        }
+    }
+}
+
+/// `zfs_strip_partition`: the disk that a partition is on: `sda1` is on `sda`, `nvme0n1p1` on
+/// `nvme0n1`, `ata-X-part1` on `ata-X`.
+fn strip_partition(name: &str) -> String {
+    let digits = name.len() - name.trim_end_matches(|c: char| c.is_ascii_digit()).len();
+    let stem = &name[..name.len() - digits];
+    if digits == 0 {
+        return name.to_owned();
+    }
+    if let Some(disk) = stem.strip_suffix("-part") {
+        return disk.to_owned();
+    }
+    if let Some(disk) = stem.strip_suffix('p')
+        && disk.ends_with(|c: char| c.is_ascii_digit())
+    {
+        return disk.to_owned();
+    }
+    let kinds = ["hd", "sd", "vd", "xvd"];
+    let is_lettered = |kind: &&str| {
+        let letters = stem.strip_prefix(*kind).unwrap_or("");
+        !letters.is_empty() && letters.chars().all(|c| c.is_ascii_alphabetic())
+    };
+    if kinds.iter().any(|kind| is_lettered(&kind)) {
+        stem.to_owned()
+    } else {
+        name.to_owned()
+    }
+}
+
+/// What a scan does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScanFunction {
+    /// Reads everything.
+    Scrub,
+    /// Brings devices up to date.
+    Resilver,
+}
+
+/// Whether work in the background goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScanState {
+    /// `DSS_SCANNING`
+    Scanning,
+    /// `DSS_FINISHED`
+    Finished,
+    /// `DSS_CANCELED`
+    Canceled,
+}
+
+/// `pool_scan_stat_t`. Times are seconds since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScanStatus {
+    /// pss_func
+    pub function: ScanFunction,
+    /// pss_state
+    pub state: ScanState,
+    /// pss_start_time
+    pub start_secs: u64,
+    /// pss_end_time
+    pub end_secs: u64,
+    /// pss_pass_scrub_pause, when paused
+    pub paused_secs: Option<u64>,
+    /// pss_to_examine
+    pub total_bytes: u64,
+    /// pss_examined
+    pub examined_bytes: u64,
+    /// pss_skipped
+    pub skipped_bytes: u64,
+    /// pss_issued
+    pub issued_bytes: u64,
+    /// pss_processed: repaired, or resilvered
+    pub processed_bytes: u64,
+    /// pss_errors
+    pub errors: u64,
+    /// pss_pass_start: when this pass began (the last import, or resumption)
+    pub pass_start_secs: u64,
+    /// pss_pass_scrub_spent_paused
+    pub pass_paused_secs: u64,
+    /// pss_pass_exam
+    pub pass_examined_bytes: u64,
+    /// pss_pass_issued
+    pub pass_issued_bytes: u64,
+}
+
+/// `pool_removal_stat_t`. Times are seconds since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemovalStatus {
+    /// prs_state
+    pub state: ScanState,
+    /// prs_removing_vdev
+    pub vdev: u64,
+    /// prs_start_time
+    pub start_secs: u64,
+    /// prs_end_time
+    pub end_secs: u64,
+    /// prs_to_copy
+    pub total_bytes: u64,
+    /// prs_copied
+    pub copied_bytes: u64,
+    /// prs_mapping_memory
+    pub mapping_bytes: u64,
+}
+
+/// `pool_checkpoint_stat_t`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CheckpointStatus {
+    /// Whether it is being thrown away.
+    pub is_discarding: bool,
+    /// When it was made, in seconds since 1970.
+    pub start_secs: u64,
+    /// What it holds on to.
+    pub bytes: u64,
+}
+
+/// A pool with everything that is shown of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PoolStatus {
+    /// What it is called.
+    pub name: String,
+    /// Its guid.
+    pub guid: u64,
+    /// The last txg.
+    pub txg: u64,
+    /// `spa_version`: 5000 with features
+    pub version: u64,
+    /// The root vdev, with the top-level vdevs below it.
+    pub root: VdevStatus,
+    /// Hot spares.
+    pub spares: Vec<VdevStatus>,
+    /// Cache devices.
+    pub cache: Vec<VdevStatus>,
+    /// It takes no more writes after an I/O failure.
+    pub is_suspended: bool,
+    /// Features that it needs and this program does not have.
+    pub unsupported_features: Vec<String>,
+    /// With those it could still be read.
+    pub is_readable: bool,
+    /// Not all features are enabled that could be.
+    pub has_disabled_features: bool,
+    /// It was last used by another host, or is in use by it.
+    pub is_foreign: bool,
+    /// The last scan.
+    pub scan: Option<ScanStatus>,
+    /// The last removal.
+    pub removal: Option<RemovalStatus>,
+    /// The checkpoint.
+    pub checkpoint: Option<CheckpointStatus>,
+    /// How many blocks are known to be damaged; none when that cannot be said.
+    pub error_count: Option<u64>,
+    /// What they belong to: paths of files, or `<0x36>:<0x2>`.
+    pub errors: Vec<String>,
+}
+
+impl PoolStatus {
+    /// The pool's state: `zpool_get_state_str`.
+    #[must_use]
+    pub fn state_name(&self) -> &'static str {
+        if self.is_suspended {
+            "SUSPENDED"
+        } else {
+            self.root.state_name()
+        }
+    }
+
+    /// Top-level vdevs of a class, holes left out.
+    fn tops(&self, class: VdevClass) -> impl Iterator<Item = &VdevStatus> {
+        let of_class = move |top: &&VdevStatus| top.class == class && top.kind != VdevKind::Hole;
+        self.root.children.iter().filter(of_class)
+    }
+
+    /// `max_width`: the width of the widest vdev's name with its indentation.
+    fn name_width(&self, style: NameStyle) -> usize {
+        fn widest(vdev: &VdevStatus, depth: usize, style: NameStyle) -> usize {
+            let own = vdev.name(style).chars().count() + depth;
+            let below = vdev
+                .children
+                .iter()
+                .map(|child| widest(child, depth + 2, style));
+            below.fold(own, usize::max)
+        }
+        let lone = self
+            .spares
+            .iter()
+            .chain(&self.cache)
+            .chain(&self.root.children);
+        let widths = lone.map(|vdev| widest(vdev, 2, style));
+        widths.fold(self.name.chars().count(), usize::max)
+    }
+}
+
+/// What belongs to the classes behind the normal vdevs, in the order of `zpool status`.
+const STATUS_CLASSES: [VdevClass; 3] = [VdevClass::Dedup, VdevClass::Special, VdevClass::Log];

@@ -1,0 +1,364 @@
+//! `zpool status -j`, `zpool list -j` and `zpool get -j`.
+
+use serde_json::{Map, Value, json};
+
+use super::{
+    PoolStatus, STATUS_CLASSES, ScanFunction, ScanState, StatusRequest, VdevAux, VdevClass,
+    VdevKind, VdevStatus, diagnose,
+};
+use crate::listing::{
+    GetRequest, Item, JsonStyle, Style, json_document, json_numbers, json_properties,
+};
+use crate::number::{NumberStyle, Zone, date_time, nice_bytes, nice_number};
+
+/// Where a vdev stands, which JSON tells of each.
+#[derive(Clone, Copy)]
+enum Place {
+    Class(VdevClass),
+    Cache,
+    Spare,
+}
+
+impl Place {
+    fn name(self) -> &'static str {
+        match self {
+            Place::Class(class) => class.alloc_bias().unwrap_or("normal"),
+            Place::Cache => "l2cache",
+            Place::Spare => "spare",
+        }
+    }
+}
+
+struct Writer<'a> {
+    json: JsonStyle,
+    numbers: NumberStyle,
+    request: &'a StatusRequest,
+}
+
+/// `zpool status -j`.
+#[must_use]
+pub fn status_json(pools: &[PoolStatus], request: &StatusRequest, json: JsonStyle) -> String {
+    let numbers = if json.has_numbers {
+        NumberStyle::Exact
+    } else {
+        request.numbers
+    };
+    let writer = Writer {
+        json,
+        numbers,
+        request,
+    };
+    let mut all = Map::new();
+    for pool in pools {
+        all.insert(pool_key(pool, json), Value::Object(writer.pool(pool)));
+    }
+    let mut body = Map::new();
+    body.insert("pools".to_owned(), Value::Object(all));
+    json_document("zpool status", body)
+}
+
+/// `zpool list -j` and `zpool get -j`: `command` is which of them.
+#[must_use]
+pub fn pools_json(
+    command: &str,
+    style: &Style,
+    json: JsonStyle,
+    request: &GetRequest,
+    pools: &[(Item, &PoolStatus)],
+) -> String {
+    let style = json_numbers(style, json);
+    let mut all = Map::new();
+    for (item, pool) in pools {
+        let mut entry = pool_head(pool, json, true);
+        let properties = json_properties(&style, json, request, item);
+        entry.insert("properties".to_owned(), Value::Object(properties));
+        all.insert(pool_key(pool, json), Value::Object(entry));
+    }
+    let mut body = Map::new();
+    body.insert("pools".to_owned(), Value::Object(all));
+    json_document(command, body)
+}
+
+fn pool_key(pool: &PoolStatus, json: JsonStyle) -> String {
+    if json.has_guid_keys {
+        pool.guid.to_string()
+    } else {
+        pool.name.clone()
+    }
+}
+
+#[doc(alias = "fill_pool_info")]
+fn pool_head(pool: &PoolStatus, json: JsonStyle, has_type: bool) -> Map<String, Value> {
+    let mut out = Map::new();
+    out.insert("name".to_owned(), json!(pool.name));
+    if has_type {
+        out.insert("type".to_owned(), json!("POOL"));
+    }
+    out.insert("state".to_owned(), json!(pool.state_name()));
+    let numbers = [
+        ("pool_guid", pool.guid),
+        ("txg", pool.txg),
+        ("spa_version", 5000),
+    ];
+    for (name, number) in numbers.into_iter().chain([("zpl_version", 5)]) {
+        out.insert(name.to_owned(), json.number(number));
+    }
+    out
+}
+
+/// `ctime` with the zone, as `strftime("%c %Z")` has it.
+fn timestamp(secs: u64, zone: Zone) -> String {
+    let text = date_time(secs, zone);
+    let (start, year) = text.split_at(text.len() - 4);
+    let offset = (zone.0)(secs);
+    if offset == 0 {
+        return format!("{start}UTC {year}");
+    }
+    let sign = if offset < 0 { '-' } else { '+' };
+    let minutes = offset.unsigned_abs() / 60;
+    format!("{start}{sign}{:02}{:02} {year}", minutes / 60, minutes % 60)
+}
+
+impl Writer<'_> {
+    fn count(&self, number: u64) -> Value {
+        match self.numbers {
+            NumberStyle::Exact => self.json.number(number),
+            NumberStyle::Nice => json!(nice_number(number)),
+        }
+    }
+
+    fn bytes(&self, number: u64) -> Value {
+        match self.numbers {
+            NumberStyle::Exact => self.json.number(number),
+            NumberStyle::Nice => json!(nice_bytes(number)),
+        }
+    }
+
+    fn time(&self, secs: u64) -> Value {
+        match self.numbers {
+            NumberStyle::Exact => self.json.number(secs),
+            NumberStyle::Nice => json!(timestamp(secs, self.request.zone)),
+        }
+    }
+
+    fn pool(&self, pool: &PoolStatus) -> Map<String, Value> {
+        let mut out = pool_head(pool, self.json, false);
+        let reason = diagnose(pool, false);
+        if let Some((status, action)) = reason.advice(pool) {
+            out.insert("status".to_owned(), json!(status));
+            out.insert("action".to_owned(), json!(action));
+        }
+        if let Some(id) = reason.message_id() {
+            let link = format!("https://openzfs.github.io/openzfs-docs/msg/{id}");
+            out.insert("msgid".to_owned(), json!(id));
+            out.insert("moreinfo".to_owned(), json!(link));
+        }
+        if pool.scan.is_some() {
+            out.insert("scan_stats".to_owned(), self.scan(pool));
+        }
+        if pool.removal.is_some() {
+            out.insert("removal_stats".to_owned(), self.removal(pool));
+        }
+        self.push_vdevs(&mut out, pool);
+        if let Some(count) = pool.error_count {
+            out.insert("error_count".to_owned(), self.count(count));
+            if self.request.is_verbose && count > 0 {
+                out.insert("errlist".to_owned(), json!(pool.errors));
+            }
+        }
+        out
+    }
+
+    fn push_vdevs(&self, out: &mut Map<String, Value>, pool: &PoolStatus) {
+        let normal = Place::Class(VdevClass::Normal);
+        let mut root = self.vdev(&pool.root, &pool.name, normal);
+        let tops = self.vdevs(pool.tops(VdevClass::Normal), normal);
+        if !tops.is_empty() {
+            root.insert("vdevs".to_owned(), Value::Object(tops));
+        }
+        let mut all = Map::new();
+        all.insert(pool.name.clone(), Value::Object(root));
+        out.insert("vdevs".to_owned(), Value::Object(all));
+        for class in STATUS_CLASSES {
+            let vdevs = self.vdevs(pool.tops(class), Place::Class(class));
+            if !vdevs.is_empty() {
+                out.insert(class.heading().to_owned(), Value::Object(vdevs));
+            }
+        }
+        let lone = [
+            ("l2cache", &pool.cache, Place::Cache),
+            ("spares", &pool.spares, Place::Spare),
+        ];
+        for (name, vdevs, place) in lone {
+            let vdevs = self.vdevs(vdevs.iter(), place);
+            if !vdevs.is_empty() {
+                out.insert(name.to_owned(), Value::Object(vdevs));
+            }
+        }
+    }
+
+    fn vdevs<'v>(
+        &self,
+        vdevs: impl Iterator<Item = &'v VdevStatus>,
+        place: Place,
+    ) -> Map<String, Value> {
+        let only = self.request.only_unhealthy;
+        vdevs
+            .filter(|vdev| vdev.kind != VdevKind::Indirect)
+            .filter(|vdev| !only || vdev.is_unhealthy(self.request.has_slow))
+            .map(|vdev| {
+                let name = vdev.name(self.request.names);
+                let mut entry = self.vdev(vdev, &name, place);
+                let below = self.vdevs(vdev.children.iter(), place);
+                if !below.is_empty() {
+                    entry.insert("vdevs".to_owned(), Value::Object(below));
+                }
+                (name, Value::Object(entry))
+            })
+            .collect()
+    }
+
+    #[doc(alias = "vdev_stats_nvlist")]
+    fn vdev(&self, vdev: &VdevStatus, name: &str, place: Place) -> Map<String, Value> {
+        let mut out = Map::new();
+        let is_spare = matches!(place, Place::Spare);
+        let state = if is_spare {
+            vdev.spare_state_name()
+        } else {
+            vdev.state_name()
+        };
+        out.insert("name".to_owned(), json!(name));
+        out.insert("vdev_type".to_owned(), json!(vdev.kind.type_name()));
+        out.insert("guid".to_owned(), self.json.number(vdev.guid));
+        if let Some(path) = &vdev.path {
+            out.insert("path".to_owned(), json!(path));
+        }
+        out.insert("class".to_owned(), json!(place.name()));
+        out.insert("state".to_owned(), json!(state));
+        if !is_spare {
+            self.push_numbers(&mut out, vdev);
+        }
+        if vdev.is_not_present {
+            out.insert("not_present".to_owned(), self.json.number(1));
+            out.insert("was".to_owned(), json!(vdev.path));
+        } else if let Some(aux) = vdev.aux {
+            out.insert("aux".to_owned(), json!(aux_name(aux)));
+        }
+        out
+    }
+
+    fn push_numbers(&self, out: &mut Map<String, Value>, vdev: &VdevStatus) {
+        let sizes = [
+            ("alloc_space", vdev.alloc_bytes),
+            ("total_space", vdev.space_bytes),
+            ("def_space", vdev.deflated_bytes),
+            ("rep_dev_size", vdev.replaceable_bytes),
+            ("ex_dev_size", vdev.expandable_bytes),
+            ("self_healed", vdev.healed_bytes),
+            ("phys_space", vdev.physical_bytes),
+        ];
+        for (name, bytes) in sizes.into_iter().filter(|(_, bytes)| *bytes > 0) {
+            out.insert(name.to_owned(), self.bytes(bytes));
+        }
+        let errors = [
+            ("read_errors", vdev.read_errors),
+            ("write_errors", vdev.write_errors),
+            ("checksum_errors", vdev.checksum_errors),
+        ];
+        for (name, number) in errors {
+            out.insert(name.to_owned(), self.count(number));
+        }
+        let more = [
+            ("scan_processed", vdev.scanned_bytes),
+            ("checkpoint_space", vdev.checkpoint_bytes),
+        ];
+        for (name, bytes) in more.into_iter().filter(|(_, bytes)| *bytes > 0) {
+            out.insert(name.to_owned(), self.bytes(bytes));
+        }
+        if vdev.is_leaf() && vdev.kind != VdevKind::Root {
+            out.insert("slow_ios".to_owned(), self.count(vdev.slow_ios));
+        }
+        if self.request.has_direct {
+            out.insert(
+                "dio_verify_errors".to_owned(),
+                self.count(vdev.direct_errors),
+            );
+        }
+    }
+
+    fn scan(&self, pool: &PoolStatus) -> Value {
+        let scan = pool.scan.as_ref().expect("the caller looked");
+        let function = match scan.function {
+            ScanFunction::Scrub => "SCRUB",
+            ScanFunction::Resilver => "RESILVER",
+        };
+        let pause = scan.paused_secs.map_or(json!("-"), |secs| self.time(secs));
+        json!({
+            "function": function,
+            "state": state_name(scan.state),
+            "start_time": self.time(scan.start_secs),
+            "end_time": self.time(scan.end_secs),
+            "to_examine": self.bytes(scan.total_bytes),
+            "examined": self.bytes(scan.examined_bytes),
+            "skipped": self.bytes(scan.skipped_bytes),
+            "processed": self.bytes(scan.processed_bytes),
+            "errors": self.count(scan.errors),
+            "bytes_per_scan": self.bytes(scan.pass_examined_bytes),
+            "pass_start": self.json.number(scan.pass_start_secs),
+            "scrub_pause": pause,
+            "scrub_spent_paused": self.json.number(scan.pass_paused_secs),
+            "issued_bytes_per_scan": self.bytes(scan.pass_issued_bytes),
+            "issued": self.bytes(scan.issued_bytes),
+        })
+    }
+
+    fn removal(&self, pool: &PoolStatus) -> Value {
+        let removal = pool.removal.as_ref().expect("the caller looked");
+        let vdev = pool.root.children.iter().find(|top| top.id == removal.vdev);
+        let names = super::NameStyle {
+            has_id: false,
+            ..self.request.names
+        };
+        json!({
+            "name": vdev.map(|vdev| vdev.name(names)),
+            "state": state_name(removal.state),
+            "removing_vdev": self.json.number(removal.vdev),
+            "start_time": self.time(removal.start_secs),
+            "end_time": self.time(removal.end_secs),
+            "to_copy": self.bytes(removal.total_bytes),
+            "copied": self.bytes(removal.copied_bytes),
+            "mapping_memory": self.bytes(removal.mapping_bytes),
+        })
+    }
+}
+
+fn state_name(state: ScanState) -> &'static str {
+    match state {
+        ScanState::Scanning => "SCANNING",
+        ScanState::Finished => "FINISHED",
+        ScanState::Canceled => "CANCELED",
+    }
+}
+
+fn aux_name(aux: VdevAux) -> &'static str {
+    match aux {
+        VdevAux::OpenFailed => "OPEN_FAILED",
+        VdevAux::CorruptData => "CORRUPT_DATA",
+        VdevAux::NoReplicas => "NO_REPLICAS",
+        VdevAux::BadGuidSum => "BAD_GUID_SUM",
+        VdevAux::TooSmall => "TOO_SMALL",
+        VdevAux::BadLabel => "BAD_LABEL",
+        VdevAux::VersionNewer => "VERSION_NEWER",
+        VdevAux::VersionOlder => "VERSION_OLDER",
+        VdevAux::UnsupFeat => "UNSUP_FEAT",
+        VdevAux::Spared => "SPARED",
+        VdevAux::ErrExceeded => "ERR_EXCEEDED",
+        VdevAux::IoFailure => "IO_FAILURE",
+        VdevAux::BadLog => "BAD_LOG",
+        VdevAux::External => "EXTERNAL",
+        VdevAux::SplitPool => "SPLIT_POOL",
+        VdevAux::AshiftTooBig => "ASHIFT_TOO_BIG",
+        VdevAux::Active => "ACTIVE",
+        VdevAux::ChildrenOffline => "CHILDREN_OFFLINE",
+    }
+}
