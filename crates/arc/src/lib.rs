@@ -106,7 +106,8 @@ struct Inner<S: ?Sized> {
 /// The cache; see the crate. `S` is the store below: of the pool, its pipeline.
 pub struct Arc<S: ?Sized = dyn LogStore> {
     inner: Shared<Inner<S>>,
-    queue: rt::TaskQueue,
+    /// Started with the first prefetch.
+    queue: rt::Mutex<Option<rt::TaskQueue>>,
 }
 
 impl<S: BlockStore + ?Sized + 'static> Arc<S> {
@@ -122,8 +123,14 @@ impl<S: BlockStore + ?Sized + 'static> Arc<S> {
         };
         Arc {
             inner: Shared::new(inner),
-            queue: rt::TaskQueue::new("arc_prefetch", settings.prefetch_threads.max(1)),
+            queue: rt::Mutex::new(None),
         }
+    }
+
+    fn dispatch(&self, task: impl FnOnce() + Send + 'static) {
+        let threads = self.inner.settings.prefetch_threads.max(1);
+        let start = || rt::TaskQueue::new("arc_prefetch", threads);
+        self.queue.lock().get_or_insert_with(start).dispatch(task);
     }
 
     /// The store below.
@@ -319,7 +326,7 @@ impl<S: BlockStore + ?Sized + 'static> BlockStore for Arc<S> {
             }
             self.inner.prefetching.fetch_add(1, Ordering::Relaxed);
             let (inner, bp) = (self.inner.clone(), *bp);
-            self.queue.dispatch(move || {
+            self.dispatch(move || {
                 inner.prefetch(&bp);
                 inner.prefetching.fetch_sub(1, Ordering::Relaxed);
             });

@@ -347,3 +347,17 @@ fn report(walk: &Walk, tally: Tally) -> Report {
     report.findings.dedup();
     report
 }
+
+/// The dsize of everything below the block of an objset.
+#[cfg(test)]
+fn walk_for_tests(pool: &Pool, root: &BlkPtrPhys) -> u64 {
+    let options = Options {
+        checksums: Checksums::None,
+        ..Options::default()
+    };
+    let walk = Walk::new(pool.clone(), options, None, false);
+    let mut tally = Tally::default();
+    walk.push_root(root, &mut tally);
+    tally.add(walk.run());
+    tally.born.values().sum()
+}

@@ -178,7 +178,8 @@ impl Drop for Running<'_> {
 /// The threads that help every flight of a pool.
 pub(crate) struct Issuer {
     vdevs: Arc<dyn VdevOps>,
-    queue: rt::TaskQueue,
+    /// Started with the first batch that has work for it: pools that are only read have none.
+    queue: rt::Mutex<Option<rt::TaskQueue>>,
     threads: usize,
 }
 
@@ -186,9 +187,15 @@ impl Issuer {
     pub(crate) fn new(vdevs: Arc<dyn VdevOps>, threads: usize) -> Self {
         Issuer {
             vdevs,
-            queue: rt::TaskQueue::new("z_wr_iss", threads.max(1)),
+            queue: rt::Mutex::new(None),
             threads: threads.max(1),
         }
+    }
+
+    fn dispatch(&self, task: impl FnOnce() + Send + 'static) {
+        let mut queue = self.queue.lock();
+        let start = || rt::TaskQueue::new("z_wr_iss", self.threads);
+        queue.get_or_insert_with(start).dispatch(task);
     }
 
     /// Starts a batch.
@@ -222,7 +229,7 @@ impl Flight<'_> {
         while state.helpers < wanted.min(self.issuer.threads) {
             state.helpers += 1;
             let shared = self.shared.clone();
-            self.issuer.queue.dispatch(move || shared.work(true));
+            self.issuer.dispatch(move || shared.work(true));
         }
     }
 
