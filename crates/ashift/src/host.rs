@@ -22,6 +22,22 @@ pub enum Access {
     Write,
 }
 
+/// What this host remembers of an imported pool besides its config.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// `altroot`
+    pub altroot: Option<String>,
+    /// It was imported read-only.
+    pub readonly: bool,
+    /// It was imported as it was in this txg, read-only.
+    pub max_txg: Option<u64>,
+}
+
+/// Keys of [`Facts`] beside the config in the cachefile.
+const ALTROOT: &str = "ashift:altroot";
+const READONLY: &str = "ashift:readonly";
+const MAX_TXG: &str = "ashift:max_txg";
+
 /// The pools of this host.
 #[derive(Debug)]
 pub struct Host {
@@ -110,22 +126,61 @@ impl Host {
         Ok(file)
     }
 
+    /// Puts an open pool into the cachefile.
+    pub fn remember(&self, spa: &Spa, facts: &Facts) -> Result<()> {
+        let mut config = spa.config();
+        if let Some(altroot) = &facts.altroot {
+            config.add(ALTROOT, &**altroot);
+        }
+        if facts.readonly {
+            config.add(READONLY, 1u64);
+        }
+        if let Some(txg) = facts.max_txg {
+            config.add(MAX_TXG, txg);
+        }
+        self.cache.put(&spa.name(), &config)
+    }
+
+    /// What is remembered of an imported pool; nothing if it is not imported.
+    pub fn facts(&self, pool: &str) -> Result<Facts> {
+        Ok(self.cache.find(pool)?.map_or_else(Facts::default, |c| facts_in(&c)))
+    }
+
     /// Opens an imported pool.
     pub fn open(&self, pool: &str, access: Access) -> Result<OpenPool> {
         let config = self.cache.find(pool)?.ok_or_else(|| {
             let text = format!("cannot open '{pool}': no such pool");
             Error::new(ErrorKind::NotFound, text)
         })?;
+        let facts = facts_in(&config);
+        if facts.readonly && access == Access::Write {
+            let text = format!("cannot open '{pool}': pool is read-only");
+            return Err(Error::new(ErrorKind::ReadOnly, text));
+        }
         let lock = self.lock(pool, access)?;
         let readonly = access == Access::Read;
-        let options = ImportOptions::from_config(&config, readonly, self.id()?, self.settings()?)
-            .within(|| format!("cannot open '{pool}'"))?;
-        let spa = Spa::import(options).within(|| format!("cannot open '{pool}'"))?;
+        let within = || format!("cannot open '{pool}'");
+        let (id, settings) = (self.id()?, self.settings()?);
+        let mut options =
+            ImportOptions::from_config(&config, readonly, id, settings).within(within)?;
+        options.max_txg = facts.max_txg.map(base::Txg);
+        let spa = Spa::import(options).within(within)?;
+        if !spa.is_readonly() && crate::zpool::needs_resilver(&spa) {
+            crate::zpool::catch_up(&spa).within(within)?;
+        }
         Ok(OpenPool { spa, _lock: lock })
     }
 
     /// The folder of this host's state.
     pub fn state(&self) -> &Path {
         &self.state
+    }
+}
+
+fn facts_in(config: &NvList) -> Facts {
+    Facts {
+        altroot: config.get_str(ALTROOT).map(str::to_owned),
+        readonly: config.get_u64(READONLY) == Some(1),
+        max_txg: config.get_u64(MAX_TXG),
     }
 }

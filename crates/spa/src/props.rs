@@ -81,6 +81,12 @@ impl PoolProps {
         self.state.lock().values.get(name).cloned()
     }
 
+    /// The names of all that were set.
+    #[must_use]
+    pub fn names(&self) -> Vec<String> {
+        self.state.lock().values.keys().cloned().collect()
+    }
+
     /// Sets a property. In syncing context.
     ///
     /// # Errors

@@ -1,9 +1,193 @@
-//! `zpool`.
+//! `zpool`: create, import, look at and change pools.
+//!
+//! # What it is
+//! One module per group of subcommands. Each is a function from arguments to an exit code or a
+//! [`Failure`]; this module reads the first word, prints what went wrong and how the command is
+//! called.
+//!
+//! # Source
+//! OpenZFS cmd/zpool/zpool_main.c, lib/libzfs/libzfs_pool.c: texts, columns and exit codes.
+
+mod create;
+mod device_state;
+mod devices;
+mod gather;
+mod history;
+mod import;
+mod lifecycle;
+mod list;
+mod props;
+mod scrub;
+mod status;
 
 use std::process::ExitCode;
 
+use admin::getopt::{Flag, OptSpec, Parsed, parse};
+use admin::number::Zone;
+use admin::usage::{Tool, usage, usage_of_all};
+use base::{Error, ErrorKind};
+
+pub(crate) use scrub::{catch_up, needs_resilver};
+
+/// Why a command did not do what it was asked.
+pub(crate) enum Failure {
+    /// The arguments make no sense: the text, then how the command is called; exit code 2.
+    Usage(String),
+    /// What to print on stderr; exit code 1.
+    Text(String),
+    /// Everything was said already.
+    Code(u8),
+}
+
+/// An exit code, or a failure.
+pub(crate) type Outcome = Result<u8, Failure>;
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::Text(error.to_string())
+    }
+}
+
+impl From<String> for Failure {
+    fn from(text: String) -> Failure {
+        Failure::Text(text)
+    }
+}
+
+/// A subcommand that is there.
+struct Sub {
+    name: &'static str,
+    short: &'static str,
+    run: fn(&Parsed) -> Outcome,
+}
+
+const JSON: &[(&str, Flag)] = &[
+    ("json", Flag::Short('j')),
+    ("json-int", Flag::Long("json-int")),
+    ("json-flat-vdevs", Flag::Long("json-flat-vdevs")),
+    ("json-pool-key-guid", Flag::Long("json-pool-key-guid")),
+    ("power", Flag::Long("power")),
+    (
+        "rewind-to-checkpoint",
+        Flag::Long("rewind-to-checkpoint"),
+    ),
+];
+
+#[rustfmt::skip]
+const SUBS: &[Sub] = &[
+    Sub { name: "create", short: "fndR:m:o:O:t:", run: create::run },
+    Sub { name: "destroy", short: "f", run: lifecycle::destroy },
+    Sub { name: "export", short: "af", run: lifecycle::export },
+    Sub { name: "labelclear", short: "f", run: lifecycle::labelclear },
+    Sub { name: "sync", short: "f", run: lifecycle::sync },
+    Sub { name: "import", short: "aCc:d:DEfFjlmnNo:R:stT:VX", run: import::run },
+    Sub { name: "list", short: "gjHLo:pPT:v", run: list::run },
+    Sub { name: "status", short: "c:jdDegiLpPsT:tvx", run: status::run },
+    Sub { name: "get", short: "jHo:p", run: props::get },
+    Sub { name: "set", short: "", run: props::set },
+    Sub { name: "history", short: "li", run: history::run },
+    Sub { name: "scrub", short: "spweC", run: scrub::run },
+    Sub { name: "online", short: "e", run: device_state::online },
+    Sub { name: "offline", short: "ft", run: device_state::offline },
+    Sub { name: "clear", short: "FnX", run: device_state::clear },
+    Sub { name: "version", short: "j", run: version },
+];
+
 /// Runs `zpool ARGS`.
-pub fn run(args: &[String]) -> ExitCode {
-    let _ = args;
-    crate::say::fail("zpool", 2, "no command given")
+pub(crate) fn run(args: &[String]) -> ExitCode {
+    let is_there = |name: &str| SUBS.iter().any(|sub| sub.name == name);
+    let Some((name, rest)) = args.split_first() else {
+        eprint!("missing command\n{}", usage_of_all(Tool::Zpool, &is_there));
+        return ExitCode::from(2);
+    };
+    let name = match name.as_str() {
+        "help" | "-h" | "-?" | "--help" => {
+            print!("{}", usage_of_all(Tool::Zpool, &is_there));
+            return ExitCode::SUCCESS;
+        }
+        "-V" | "--version" => "version",
+        name => name,
+    };
+    if let Some(sub) = SUBS.iter().find(|sub| sub.name == name) {
+        return run_sub(sub, rest);
+    }
+    if Tool::Zpool.command(name).is_some() {
+        eprintln!("'zpool {name}' is not supported yet");
+        return ExitCode::from(1);
+    }
+    eprint!("unrecognized command '{name}'\n{}", usage_of_all(Tool::Zpool, &is_there));
+    ExitCode::from(2)
+}
+
+fn run_sub(sub: &Sub, args: &[String]) -> ExitCode {
+    if args.iter().any(|arg| arg == "-h" || arg == "--help") {
+        print!("{}", usage(Tool::Zpool, sub.name));
+        return ExitCode::SUCCESS;
+    }
+    let takes_long = ["list", "status", "get", "import", "online", "offline", "clear", "version"];
+    let long = if takes_long.contains(&sub.name) { JSON } else { &[] };
+    let spec = OptSpec { short: sub.short, long };
+    let outcome = match parse(&spec, args) {
+        Ok(parsed) => (sub.run)(&parsed),
+        Err(error) => Err(Failure::Usage(error.to_string())),
+    };
+    match outcome {
+        Ok(code) | Err(Failure::Code(code)) => ExitCode::from(code),
+        Err(Failure::Text(text)) => {
+            eprintln!("{}", text.trim_end_matches('\n'));
+            ExitCode::from(1)
+        }
+        Err(Failure::Usage(text)) => {
+            eprint!("{text}\n{}", usage(Tool::Zpool, sub.name));
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn version(args: &Parsed) -> Outcome {
+    if args.has('j') {
+        let version = env!("CARGO_PKG_VERSION");
+        println!("{}", serde_json::json!({ "zfs_version": { "userland": format!("ashift-{version}") } }));
+    } else {
+        println!("ashift-{}", env!("CARGO_PKG_VERSION"));
+    }
+    Ok(0)
+}
+
+/// The time zone of this machine.
+pub(crate) fn zone() -> Zone {
+    Zone::UTC
+}
+
+/// Options that are understood but not there.
+fn refuse_options(args: &Parsed, command: &str, letters: &str) -> Result<(), Failure> {
+    match letters.chars().find(|letter| args.has(*letter)) {
+        Some(letter) => Err(Failure::Text(format!(
+            "'zpool {command} -{letter}' is not supported yet"
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// The command line for the history: what would be typed at the real tools.
+pub(crate) fn command_line() -> String {
+    let mut args: Vec<String> = std::env::args().collect();
+    if !args.is_empty() {
+        args.remove(0);
+    }
+    if args.first().is_none_or(|first| first != "zpool") {
+        args.insert(0, "zpool".to_owned());
+    }
+    args.join(" ")
+}
+
+/// `cannot open 'tank': no such pool`, and other reasons in the words of libzfs.
+fn open_error(pool: &str, error: &Error) -> Failure {
+    let text = error.to_string();
+    let prefix = format!("cannot open '{pool}': ");
+    Failure::Text(match error.kind() {
+        ErrorKind::NotFound if text.contains("no such pool") => format!("{prefix}no such pool"),
+        _ if text.starts_with(&prefix) => text,
+        _ => format!("{prefix}{text}"),
+    })
 }

@@ -1,0 +1,393 @@
+//! `zpool create`.
+//!
+//! # Source
+//! OpenZFS cmd/zpool/zpool_main.c (`zpool_do_create`), zpool_vdev.c, lib/libzfs/libzfs_pool.c
+//! (`zpool_create`), libzfs_util.c (compatibility sets).
+
+use std::fmt::Write as _;
+
+use admin::getopt::Parsed;
+use admin::name::check_pool_name;
+use admin::prop::{
+    DatasetContext, PoolContext, Types, parse_dataset_assignment, parse_pool_assignment,
+    split_assignment,
+};
+use admin::vdev_spec::{
+    self, Grouping, LeafFacts, VdevClass, check_has_normal, check_replication, override_message,
+    parse_vdev_spec,
+};
+use base::ErrorKind;
+use geom::disk::OpenMode;
+use spa::feature::{self, FEATURES, Feature, Support};
+use spa::{CreateOptions, PropValue, Spa, VdevSpec};
+use vdev::{AllocBias, VdevKind};
+use zpl::{Filesystem, NewFilesystem};
+
+use super::devices::{Device, objection};
+use super::{Failure, Outcome, command_line, refuse_options};
+use crate::host::{Access, Facts, Host};
+
+/// What `-o` and `-O` say.
+#[derive(Default)]
+struct Wanted {
+    ashift: u32,
+    props: Vec<(String, PropValue)>,
+    fs_props: Vec<(String, dsl::PropValue)>,
+    features: Vec<&'static Feature>,
+    comment: Option<String>,
+    compatibility: Option<String>,
+    altroot: Option<String>,
+}
+
+/// `zpool create`.
+pub(super) fn run(args: &Parsed) -> Outcome {
+    let Some((pool, words)) = args.operands.split_first() else {
+        return Err(Failure::Usage("missing pool name argument".into()));
+    };
+    if words.is_empty() {
+        return Err(Failure::Usage("missing vdev specification".into()));
+    }
+    refuse_options(args, "create", "t")?;
+    if pool.contains('/') {
+        return Err(Failure::Text(format!(
+            "cannot create '{pool}': invalid character '/' in pool name\nuse 'zfs create' to \
+             create a dataset"
+        )));
+    }
+    let is_forced = args.has('f');
+    let host = Host::here();
+    let wanted = read_options(pool, args)?;
+    let spec = parse_vdev_spec(words)?;
+    let tops = resolve(&spec)?;
+    let mut wrong = Vec::new();
+    for device in tops.iter().flat_map(|(_, devices)| devices) {
+        let found = objection(&host, device)?;
+        wrong.extend(found.filter(|o| !o.can_force || !is_forced).map(|o| o.text));
+    }
+    if wrong.is_empty() && !is_forced {
+        wrong = check_has_normal(&spec).err().unwrap_or_default();
+    }
+    if wrong.is_empty() && !is_forced {
+        let facts = |leaf: &str| leaf_facts(leaf);
+        wrong = check_replication(&spec, None, &facts).err().unwrap_or_default();
+    }
+    if !wrong.is_empty() {
+        return Err(Failure::Text(override_message(&wrong, is_forced)));
+    }
+    check_twice(&tops)?;
+    if args.has('n') {
+        print!("{}", planned_layout(pool, &tops));
+        return Ok(0);
+    }
+    check_pool_name(pool, true).map_err(|error| {
+        format!("cannot create '{pool}': {error}\npool name may have been omitted")
+    })?;
+    if host.cache().find(pool)?.is_some() {
+        return Err(Failure::Text(format!("cannot create '{pool}': pool already exists")));
+    }
+    refuse_kinds(&spec)?;
+    create(&host, pool, &tops, wanted)
+}
+
+fn create(host: &Host, pool: &str, tops: &[(Grouping, Vec<Device>)], wanted: Wanted) -> Outcome {
+    let failed = |error: base::Error| {
+        let text = error.to_string();
+        let text = match error.kind() {
+            ErrorKind::TooBig if text.contains("too small") => {
+                "one or more devices is less than the minimum size (64M)".to_owned()
+            }
+            ErrorKind::Busy => format!("one or more vdevs refer to the same device, or one of\nthe \
+                devices is part of an active md or lvm device ({text})"),
+            _ => text,
+        };
+        Failure::Text(format!("cannot create '{pool}': {text}"))
+    };
+    let _lock = host.lock(pool, Access::Write)?;
+    let mut vdevs = Vec::new();
+    for (grouping, devices) in tops {
+        vdevs.push(open_top(grouping, devices).map_err(failed)?);
+    }
+    let (uid, gid) = (0, 0);
+    let options = CreateOptions {
+        name: pool.to_owned(),
+        vdevs,
+        ashift: wanted.ashift,
+        features: wanted.features,
+        props: wanted.props,
+        comment: wanted.comment,
+        compatibility: wanted.compatibility,
+        fs_props: wanted.fs_props,
+        init_root: Box::new(move |objset, tx| {
+            Filesystem::create(objset, tx, &NewFilesystem { uid, gid, utf8only: false })
+        }),
+        command: command_line(),
+        host: host.id()?,
+        settings: host.settings()?,
+    };
+    let spa = Spa::create(options).map_err(failed)?;
+    let facts = Facts { altroot: wanted.altroot, ..Facts::default() };
+    host.remember(&spa, &facts)?;
+    spa.close().map_err(failed)?;
+    Ok(0)
+}
+
+fn open_top(grouping: &Grouping, devices: &[Device]) -> base::Result<VdevSpec> {
+    let mut leaves = Vec::new();
+    for device in devices {
+        leaves.push(VdevSpec {
+            kind: device.kind(),
+            device: Some((device.name(), device.open(OpenMode::ReadWrite)?)),
+            children: Vec::new(),
+            bias: AllocBias::None,
+        });
+    }
+    Ok(match grouping {
+        Grouping::Mirror => VdevSpec {
+            kind: VdevKind::Mirror,
+            device: None,
+            children: leaves,
+            bias: AllocBias::None,
+        },
+        _ => leaves.remove(0),
+    })
+}
+
+/// The devices of every top-level vdev.
+fn resolve(spec: &vdev_spec::VdevSpec) -> Result<Vec<(Grouping, Vec<Device>)>, Failure> {
+    let mut tops = Vec::new();
+    for top in &spec.tops {
+        let devices: Result<Vec<_>, _> = top.leaves.iter().map(|l| Device::find(l)).collect();
+        tops.push((top.grouping.clone(), devices?));
+    }
+    for leaf in spec.spares.iter().chain(&spec.cache) {
+        Device::find(leaf)?;
+    }
+    Ok(tops)
+}
+
+/// Kinds of vdevs that the engine does not make.
+fn refuse_kinds(spec: &vdev_spec::VdevSpec) -> Result<(), Failure> {
+    let grouping = spec.tops.iter().find_map(|top| match &top.grouping {
+        Grouping::Single | Grouping::Mirror => None,
+        other => Some(other.display_name()),
+    });
+    let class = spec.tops.iter().find(|top| top.class != VdevClass::Normal);
+    let class = class.and_then(|top| top.class.alloc_bias()).map(str::to_owned);
+    let lone = [("spare", &spec.spares), ("cache", &spec.cache)];
+    let lone = lone.iter().find(|(_, l)| !l.is_empty()).map(|(word, _)| (*word).to_owned());
+    match grouping.or(class).or(lone) {
+        Some(word) => Err(Failure::Text(format!(
+            "invalid vdev specification: '{word}' vdevs are not supported yet, only devices, files \
+             and mirrors of them"
+        ))),
+        None => Ok(()),
+    }
+}
+
+fn check_twice(tops: &[(Grouping, Vec<Device>)]) -> Result<(), Failure> {
+    let mut seen = std::collections::BTreeSet::new();
+    for device in tops.iter().flat_map(|(_, devices)| devices) {
+        let real = std::fs::canonicalize(&device.path).unwrap_or_else(|_| device.path.clone());
+        if !seen.insert(real) {
+            return Err(Failure::Text(format!(
+                "invalid vdev specification: '{}' is given more than once",
+                device.typed
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn leaf_facts(leaf: &str) -> LeafFacts {
+    let Ok(device) = Device::find(leaf) else {
+        return LeafFacts { is_file: false, size: None };
+    };
+    let size = device.open(OpenMode::Inspect).ok().map(|p| p.mediasize());
+    LeafFacts { is_file: device.is_file, size }
+}
+
+/// What `-n` says.
+fn planned_layout(pool: &str, tops: &[(Grouping, Vec<Device>)]) -> String {
+    let mut out = format!("would create '{pool}' with the following layout:\n\n\t{pool}\n");
+    for (grouping, devices) in tops {
+        let mut depth = 2;
+        if *grouping != Grouping::Single {
+            let _ = writeln!(out, "\t  {}", grouping.display_name());
+            depth = 4;
+        }
+        for device in devices {
+            let name = device.name();
+            let name = super::devices::short_name(&name, device.kind());
+            let _ = writeln!(out, "\t{:depth$}{name}", "");
+        }
+    }
+    out
+}
+
+fn read_options(pool: &str, args: &Parsed) -> Result<Wanted, Failure> {
+    let mut wanted = Wanted { altroot: args.value('R').map(str::to_owned), ..Wanted::default() };
+    if let Some(root) = args.value('R').filter(|root| !root.starts_with('/')) {
+        return Err(Failure::Text(format!("bad alternate root '{root}'")));
+    }
+    let (mut enabled, mut disabled) = (Vec::new(), Vec::new());
+    for text in args.values('o') {
+        let (name, value) = assignment(text)?;
+        if name == "compatibility" {
+            wanted.compatibility = (value != "off").then(|| value.to_owned());
+            continue;
+        }
+        read_pool_prop(pool, name, value, &mut wanted, &mut enabled, &mut disabled)?;
+    }
+    wanted.features = features(pool, args.has('d'), &wanted, &enabled, &disabled)?;
+    read_fs_props(pool, args, &mut wanted)?;
+    Ok(wanted)
+}
+
+fn assignment(text: &str) -> Result<(&str, &str), Failure> {
+    split_assignment(text).ok_or_else(|| {
+        Failure::Text(format!("missing '=' for property=value argument '{text}'"))
+    })
+}
+
+fn read_pool_prop(
+    pool: &str,
+    name: &str,
+    value: &str,
+    wanted: &mut Wanted,
+    enabled: &mut Vec<&'static Feature>,
+    disabled: &mut Vec<&'static Feature>,
+) -> Result<(), Failure> {
+    let failed = |text: String| Failure::Text(format!("cannot create '{pool}': {text}"));
+    let context = PoolContext { is_new: true, is_import: false };
+    let (name, value) =
+        parse_pool_assignment(name, value, &context).map_err(|e| failed(e.to_string()))?;
+    if let Some(short) = name.strip_prefix("feature@") {
+        let feature = feature::by_name(short)
+            .ok_or_else(|| failed(format!("property '{name}' is not a known feature")))?;
+        if value.as_number() == Some(0) {
+            disabled.push(feature);
+        } else if feature.support == Support::Kept {
+            enabled.push(feature);
+        } else {
+            return Err(failed(format!("feature '{short}' is not supported yet")));
+        }
+        return Ok(());
+    }
+    match (name.as_str(), value) {
+        ("ashift", admin::prop::PropValue::Number(n)) => wanted.ashift = n as u32,
+        ("comment", admin::prop::PropValue::Text(text)) => wanted.comment = Some(text),
+        ("altroot", admin::prop::PropValue::Text(text)) => wanted.altroot = Some(text),
+        ("cachefile", admin::prop::PropValue::Text(text)) if !text.is_empty() => {
+            let text = "'cachefile' is not supported yet: pools are remembered below ASHIFT_STATE";
+            return Err(failed(text.to_owned()));
+        }
+        ("cachefile", _) => {}
+        (_, admin::prop::PropValue::Number(n)) => wanted.props.push((name, PropValue::Number(n))),
+        (_, admin::prop::PropValue::Text(t)) => wanted.props.push((name, PropValue::Text(t))),
+    }
+    Ok(())
+}
+
+fn read_fs_props(pool: &str, args: &Parsed, wanted: &mut Wanted) -> Result<(), Failure> {
+    let context = DatasetContext::creating(Types::FILESYSTEM);
+    let mut add = |name: &str, value: &str| {
+        let parsed = parse_dataset_assignment(name, value, &context)
+            .map_err(|e| format!("cannot create '{pool}': {e}"))?;
+        let value = match parsed.1 {
+            admin::prop::PropValue::Number(n) => dsl::PropValue::Number(n),
+            admin::prop::PropValue::Text(t) => dsl::PropValue::Text(t),
+        };
+        wanted.fs_props.retain(|(known, _)| *known != parsed.0);
+        wanted.fs_props.push((parsed.0, value));
+        Ok::<(), Failure>(())
+    };
+    for text in args.values('O') {
+        let (name, value) = assignment(text)?;
+        add(name, value)?;
+    }
+    if let Some(mountpoint) = args.value('m') {
+        if !mountpoint.starts_with('/') && mountpoint != "none" && mountpoint != "legacy" {
+            return Err(Failure::Text(format!(
+                "invalid mountpoint '{mountpoint}': must be an absolute path, 'legacy', or 'none'"
+            )));
+        }
+        add("mountpoint", mountpoint)?;
+    }
+    Ok(())
+}
+
+/// The features of the new pool.
+fn features(
+    pool: &str,
+    none: bool,
+    wanted: &Wanted,
+    enabled: &[&'static Feature],
+    disabled: &[&'static Feature],
+) -> Result<Vec<&'static Feature>, Failure> {
+    let allowed = match &wanted.compatibility {
+        None => None,
+        Some(sets) => Some(compatibility_set(sets).map_err(|text| {
+            format!("cannot create '{pool}': {text}")
+        })?),
+    };
+    let is_allowed = |f: &Feature| allowed.as_ref().is_none_or(|set| set.iter().any(|n| n == f.name));
+    let is_off = |f: &Feature| disabled.iter().any(|d| d.guid == f.guid);
+    let mut list: Vec<&'static Feature> = feature::kept()
+        .filter(|f| !none && is_allowed(f) && !is_off(f))
+        .collect();
+    for feature in enabled {
+        if !list.iter().any(|f| f.guid == feature.guid) {
+            list.push(feature);
+        }
+    }
+    list.retain(|f| !f.depends.iter().any(|name| disabled.iter().any(|d| d.name == *name)));
+    Ok(list)
+}
+
+/// Features that came with a release: those not in the ones before.
+const NEW_IN_2_2: &[&str] = &["blake3", "block_cloning", "head_errlog", "vdev_zaps_v2", "zilsaxattr"];
+const COMPATIBILITY_FOLDERS: [&str; 2] =
+    ["/etc/zfs/compatibility.d", "/usr/share/zfs/compatibility.d"];
+
+/// The names of the features that a compatibility property allows: `legacy`, or sets of which each
+/// must have them.
+#[doc(alias = "zpool_load_compat")]
+pub(super) fn compatibility_set(sets: &str) -> Result<Vec<String>, String> {
+    if sets == "legacy" {
+        return Ok(Vec::new());
+    }
+    let mut names: Vec<String> = FEATURES.iter().map(|f| f.name.to_owned()).collect();
+    for set in sets.split(',') {
+        let allowed = one_set(set)?;
+        names.retain(|name| allowed.contains(name));
+    }
+    Ok(names)
+}
+
+fn one_set(set: &str) -> Result<Vec<String>, String> {
+    let all = || FEATURES.iter().map(|f| f.name.to_owned());
+    let release = set.strip_prefix("openzfs-").map(|rest| {
+        rest.trim_end_matches("-linux").trim_end_matches("-freebsd")
+    });
+    match release {
+        Some("2.0" | "2.1") => {
+            return Ok(all().filter(|n| !NEW_IN_2_2.contains(&n.as_str())).collect());
+        }
+        Some("2.2" | "2.3" | "2.4") => return Ok(all().collect()),
+        _ => {}
+    }
+    let folders: Vec<&str> =
+        if set.starts_with('/') { vec![""] } else { COMPATIBILITY_FOLDERS.to_vec() };
+    let text = folders
+        .iter()
+        .find_map(|folder| std::fs::read_to_string(format!("{folder}/{set}")).ok());
+    let text = text.ok_or_else(|| {
+        format!("'compatibility' property value is invalid: no such set '{set}'")
+    })?;
+    let words = text.lines().map(|line| line.split('#').next().unwrap_or(""));
+    Ok(words
+        .flat_map(|line| line.split(|c: char| c.is_whitespace() || c == ','))
+        .filter(|word| !word.is_empty())
+        .map(str::to_owned)
+        .collect())
+}

@@ -1,0 +1,175 @@
+//! Devices as people name them, and whether they are free to be used.
+//!
+//! # Source
+//! OpenZFS cmd/zpool/zpool_vdev.c (`make_leaf_vdev`, `check_file_generic`), lib/libzfs/libzfs_import.c
+//! (`zpool_in_use`).
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use base::{ErrorKind, Guid};
+use geom::Provider;
+use geom::disk::{OpenMode, open};
+use vdev::{PoolState, VdevKind, label};
+
+use crate::host::Host;
+
+/// A device that was named on the command line.
+#[derive(Clone, Debug)]
+pub(super) struct Device {
+    /// As it was typed.
+    pub(super) typed: String,
+    /// Absolute.
+    pub(super) path: PathBuf,
+    /// Whether it is a file.
+    pub(super) is_file: bool,
+}
+
+impl Device {
+    /// Finds what a person means: a path, or the short name of a device.
+    pub(super) fn find(typed: &str) -> Result<Device, String> {
+        let given = Path::new(typed);
+        let path = if given.is_absolute() {
+            given.to_path_buf()
+        } else {
+            let here = std::path::absolute(given).unwrap_or_else(|_| given.to_path_buf());
+            if here.exists() { here } else { Path::new("/dev").join(typed) }
+        };
+        let Ok(metadata) = std::fs::metadata(&path) else {
+            if given.is_absolute() {
+                return Err(format!("cannot open '{typed}': No such file or directory"));
+            }
+            return Err(format!(
+                "cannot open '{typed}': no such device in /dev\nmust be a full path or shorthand \
+                 device name"
+            ));
+        };
+        let kind = metadata.file_type();
+        let is_block = std::os::unix::fs::FileTypeExt::is_block_device(&kind);
+        if !is_block && !kind.is_file() {
+            return Err(format!(
+                "cannot use '{}': must be a block device or regular file",
+                path.display()
+            ));
+        }
+        Ok(Device { typed: typed.to_owned(), path, is_file: !is_block })
+    }
+
+    /// The kind that goes into labels.
+    pub(super) fn kind(&self) -> VdevKind {
+        if self.is_file { VdevKind::File } else { VdevKind::Disk }
+    }
+
+    /// Its path as text.
+    pub(super) fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    /// Opens it.
+    pub(super) fn open(&self, mode: OpenMode) -> base::Result<Arc<dyn Provider>> {
+        open(&self.path, mode)
+    }
+}
+
+/// What stands against using a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Objection {
+    /// What to say.
+    pub(super) text: String,
+    /// Whether `-f` overrides it.
+    pub(super) can_force: bool,
+}
+
+/// Whether the device is in use, or has something on it that may be wanted.
+#[doc(alias = "check_file_generic")]
+pub(super) fn objection(host: &Host, device: &Device) -> base::Result<Option<Objection>> {
+    let path = device.name();
+    let provider = match device.open(OpenMode::Inspect) {
+        Ok(provider) => provider,
+        Err(error) if error.kind() == ErrorKind::Busy => {
+            let text = format!("{path} is in use and contains a unknown filesystem.");
+            return Ok(Some(Objection { text, can_force: false }));
+        }
+        Err(error) => return Err(error),
+    };
+    if let Some(owner) = label::owner(&*provider)? {
+        let is_active = owner.state == PoolState::Active && is_imported(host, owner.pool_guid)?;
+        let what = match owner.state {
+            PoolState::Active if is_active => "active",
+            PoolState::Active => "potentially active",
+            PoolState::Exported => "exported",
+            PoolState::Spare => {
+                let text = format!("{path} is reserved as a hot spare for pool {}", owner.pool);
+                return Ok(Some(Objection { text, can_force: false }));
+            }
+            PoolState::Destroyed | PoolState::L2Cache => return Ok(None),
+        };
+        let text = format!("{path} is part of {what} pool '{}'", owner.pool);
+        return Ok(Some(Objection { text, can_force: !is_active }));
+    }
+    Ok(signature(&*provider).map(|what| Objection {
+        text: format!("{path} contains a {what}"),
+        can_force: true,
+    }))
+}
+
+fn is_imported(host: &Host, pool: Guid) -> base::Result<bool> {
+    let pools = host.pools()?;
+    Ok(pools.iter().any(|(_, config)| config.get_u64("pool_guid") == Some(pool.0)))
+}
+
+/// File systems and the like by the bytes that they begin with: offset, bytes, name.
+const SIGNATURES: &[(usize, &[u8], &str)] = &[
+    (0x438, &[0x53, 0xef], "filesystem of type 'ext4'"),
+    (0, b"XFSB", "filesystem of type 'xfs'"),
+    (0x1_0040, b"_BHRfS_M", "filesystem of type 'btrfs'"),
+    (3, b"NTFS    ", "filesystem of type 'ntfs'"),
+    (3, b"EXFAT   ", "filesystem of type 'exfat'"),
+    (0x36, b"FAT", "filesystem of type 'vfat'"),
+    (0x52, b"FAT32", "filesystem of type 'vfat'"),
+    (0, b"hsqs", "filesystem of type 'squashfs'"),
+    (0x8001, b"CD001", "filesystem of type 'iso9660'"),
+    (0x400, &[0x10, 0x20, 0xf5, 0xf2], "filesystem of type 'f2fs'"),
+    (4086, b"SWAPSPACE2", "filesystem of type 'swap'"),
+    (0, b"LUKS\xba\xbe", "filesystem of type 'crypto_LUKS'"),
+    (0x218, b"LVM2 001", "filesystem of type 'LVM2_member'"),
+    (0x200, b"EFI PART", "partition table of type 'gpt'"),
+    (0x1000, b"EFI PART", "partition table of type 'gpt'"),
+];
+
+/// What a device seems to contain, other than a pool.
+fn signature(provider: &dyn Provider) -> Option<String> {
+    let mut head = vec![0; 0x1_0000 + 0x200];
+    if provider.mediasize() < head.len() as u64 || provider.read(0, &mut head).is_err() {
+        return None;
+    }
+    let found = SIGNATURES
+        .iter()
+        .find(|(at, bytes, _)| head.get(*at..*at + bytes.len()) == Some(*bytes));
+    if let Some((_, _, what)) = found {
+        return Some((*what).to_owned());
+    }
+    let has_partition = (0..4).any(|i| head[446 + 16 * i + 4] != 0);
+    (head[510..512] == [0x55, 0xaa] && has_partition)
+        .then(|| "partition table of type 'dos'".to_owned())
+}
+
+/// A device's path as `zpool status` shows it: disks without the folder they are in.
+#[doc(alias = "zfs_strip_path")]
+pub(super) fn short_name(path: &str, kind: VdevKind) -> &str {
+    const FOLDERS: [&str; 9] = [
+        "/dev/disk/by-vdev/",
+        "/dev/mapper/",
+        "/dev/disk/by-partlabel/",
+        "/dev/disk/by-partuuid/",
+        "/dev/disk/by-label/",
+        "/dev/disk/by-uuid/",
+        "/dev/disk/by-id/",
+        "/dev/disk/by-path/",
+        "/dev/",
+    ];
+    if kind != VdevKind::Disk {
+        return path;
+    }
+    FOLDERS.iter().find_map(|folder| path.strip_prefix(folder)).unwrap_or(path)
+}

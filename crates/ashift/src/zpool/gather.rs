@@ -1,0 +1,333 @@
+//! What is shown of a pool, gathered from the engine.
+//!
+//! # Source
+//! OpenZFS module/zfs/vdev.c (`vdev_get_stats_ex`), module/zfs/spa_misc.c, module/zfs/spa.c
+//! (`spa_prop_get_config`).
+
+use std::collections::BTreeMap;
+
+use admin::listing::{Item, Prop};
+use admin::pool::{
+    PoolStatus, ScanFunction, ScanState, ScanStatus, VdevAux, VdevClass, VdevKind, VdevState,
+    VdevStatus,
+};
+use admin::prop::{POOL, PropValue, Source};
+use base::VdevId;
+use spa::Spa;
+use spa::feature::{FEATURES, Support};
+use vdev::AllocBias;
+use vdev::import::FoundPool;
+
+use crate::host::{Host, OpenPool};
+
+/// `scn_func`, `scn_state` of a scan in the pool directory.
+const SCAN_RESILVER: u64 = 2;
+const SCAN_FINISHED: u64 = 2;
+const SCAN_CANCELED: u64 = 3;
+
+/// Everything `zpool status` shows of an open pool.
+pub(super) fn status_of(host: &Host, pool: &OpenPool) -> base::Result<PoolStatus> {
+    let tree = pool.tree();
+    let mut root = vdev_status(&tree.root(), 0, VdevClass::Normal);
+    for (i, top) in root.children.iter_mut().enumerate() {
+        fill_space(pool, VdevId(i as u64), top);
+    }
+    let space = pool.space();
+    root.alloc_bytes = space.alloc;
+    root.space_bytes = space.space;
+    root.deflated_bytes = space.dspace;
+    let kept = super::scrub::kept_errors(host, pool.guid());
+    add_errors(&mut root, &kept.devices);
+    let unsupported = pool
+        .obstacles()
+        .iter()
+        .map(|o| format!("{} ({})", o.guid, o.description))
+        .collect();
+    let features = pool.features();
+    let has_disabled_features = FEATURES
+        .iter()
+        .any(|f| f.support == Support::Kept && features.count(f.guid).is_none());
+    Ok(PoolStatus {
+        name: pool.name(),
+        guid: pool.guid().0,
+        txg: pool.config().get_u64("txg").unwrap_or(0),
+        version: 5000,
+        root,
+        unsupported_features: unsupported,
+        is_readable: true,
+        has_disabled_features: has_disabled_features && pool.compatibility().is_none(),
+        scan: scan_status(pool)?,
+        error_count: Some(kept.damaged.len() as u64),
+        errors: kept.damaged,
+        ..PoolStatus::default()
+    })
+}
+
+/// What can be said of a pool that was found on devices.
+pub(super) fn status_of_found(found: &FoundPool, host_id: u64) -> PoolStatus {
+    let mut pool = PoolStatus {
+        name: found.name.clone(),
+        guid: found.guid.0,
+        txg: found.config.get_u64("txg").unwrap_or(0),
+        version: found.config.get_u64("version").unwrap_or(0),
+        is_readable: true,
+        is_foreign: found.state == vdev::PoolState::Active
+            && found.hostid != 0
+            && found.hostid != host_id,
+        ..PoolStatus::default()
+    };
+    match found.open(&found.config, false) {
+        Ok(tree) => pool.root = vdev_status(&tree.root(), 0, VdevClass::Normal),
+        Err(error) => {
+            let is_unsupported = error.kind() == base::ErrorKind::Unsupported;
+            pool.root = VdevStatus {
+                kind: VdevKind::Root,
+                state: VdevState::CantOpen,
+                aux: Some(if is_unsupported { VdevAux::UnsupFeat } else { VdevAux::CorruptData }),
+                ..VdevStatus::default()
+            };
+            pool.unsupported_features.push(error.to_string());
+            pool.is_readable = false;
+        }
+    }
+    if found.uberblock.is_none() {
+        pool.root.state = VdevState::CantOpen;
+        pool.root.aux = Some(VdevAux::CorruptData);
+    }
+    pool
+}
+
+fn vdev_status(vdev: &vdev::Vdev, id: u64, class: VdevClass) -> VdevStatus {
+    let config = vdev.config();
+    let (state, aux) = vdev.state();
+    let stats = vdev.stats().snapshot();
+    let is_device = vdev.kind().is_device();
+    let class = match (config.is_log, config.alloc_bias) {
+        (true, _) | (_, AllocBias::Log) => VdevClass::Log,
+        (_, AllocBias::Special) => VdevClass::Special,
+        (_, AllocBias::Dedup) => VdevClass::Dedup,
+        (_, AllocBias::None) => class,
+    };
+    let children = vdev.children().iter().enumerate();
+    let physical = if is_device { vdev.leaf().psize() } else { 0 };
+    VdevStatus {
+        kind: kind_of(vdev.kind(), config.whole_disk == Some(true)),
+        id,
+        guid: vdev.guid().0,
+        path: config.path.clone().filter(|_| is_device),
+        is_not_present: is_device && config.not_present && !state.is_usable(),
+        class,
+        state: state_of(state),
+        aux: aux_of(aux),
+        physical_bytes: physical,
+        replaceable_bytes: if is_device { phys::label::allocatable_size(physical) } else { 0 },
+        healed_bytes: stats.self_healed_bytes,
+        read_errors: stats.read_errors,
+        write_errors: stats.write_errors,
+        checksum_errors: stats.checksum_errors,
+        is_removing: config.removing,
+        is_noalloc: config.non_allocating,
+        configured_ashift: config.ashift,
+        children: children.map(|(i, child)| vdev_status(child, i as u64, class)).collect(),
+        ..VdevStatus::default()
+    }
+}
+
+fn fill_space(pool: &Spa, id: VdevId, top: &mut VdevStatus) {
+    if let Ok(space) = pool.vdev_space(id) {
+        top.alloc_bytes = space.alloc;
+        top.space_bytes = space.space;
+        top.deflated_bytes = space.dspace;
+        top.fragmentation = space.fragmentation;
+        top.replaceable_bytes = space.space;
+    }
+}
+
+fn add_errors(vdev: &mut VdevStatus, kept: &BTreeMap<u64, [u64; 3]>) {
+    if let Some([read, write, checksum]) = kept.get(&vdev.guid) {
+        vdev.read_errors += read;
+        vdev.write_errors += write;
+        vdev.checksum_errors += checksum;
+    }
+    vdev.children.iter_mut().for_each(|child| add_errors(child, kept));
+}
+
+fn kind_of(kind: vdev::VdevKind, is_whole: bool) -> VdevKind {
+    match kind {
+        vdev::VdevKind::Root => VdevKind::Root,
+        vdev::VdevKind::Mirror => VdevKind::Mirror,
+        vdev::VdevKind::Replacing => VdevKind::Replacing,
+        vdev::VdevKind::Spare => VdevKind::Spare,
+        vdev::VdevKind::RaidZ { nparity } => VdevKind::Raidz { parity: nparity.into() },
+        vdev::VdevKind::Disk => VdevKind::Disk { is_whole },
+        vdev::VdevKind::File => VdevKind::File,
+        vdev::VdevKind::Missing => VdevKind::Missing,
+        vdev::VdevKind::Hole => VdevKind::Hole,
+        vdev::VdevKind::Indirect => VdevKind::Indirect,
+    }
+}
+
+fn state_of(state: vdev::VdevState) -> VdevState {
+    match state {
+        vdev::VdevState::Closed => VdevState::Closed,
+        vdev::VdevState::Offline => VdevState::Offline,
+        vdev::VdevState::Removed => VdevState::Removed,
+        vdev::VdevState::CantOpen => VdevState::CantOpen,
+        vdev::VdevState::Faulted => VdevState::Faulted,
+        vdev::VdevState::Degraded => VdevState::Degraded,
+        vdev::VdevState::Healthy => VdevState::Healthy,
+    }
+}
+
+fn aux_of(aux: vdev::VdevAux) -> Option<VdevAux> {
+    Some(match aux {
+        vdev::VdevAux::None => return None,
+        vdev::VdevAux::OpenFailed => VdevAux::OpenFailed,
+        vdev::VdevAux::CorruptData => VdevAux::CorruptData,
+        vdev::VdevAux::NoReplicas => VdevAux::NoReplicas,
+        vdev::VdevAux::BadGuidSum => VdevAux::BadGuidSum,
+        vdev::VdevAux::TooSmall => VdevAux::TooSmall,
+        vdev::VdevAux::BadLabel => VdevAux::BadLabel,
+        vdev::VdevAux::VersionNewer => VdevAux::VersionNewer,
+        vdev::VdevAux::VersionOlder => VdevAux::VersionOlder,
+        vdev::VdevAux::UnsupFeat => VdevAux::UnsupFeat,
+        vdev::VdevAux::Spared => VdevAux::Spared,
+        vdev::VdevAux::ErrExceeded => VdevAux::ErrExceeded,
+        vdev::VdevAux::IoFailure => VdevAux::IoFailure,
+        vdev::VdevAux::BadLog => VdevAux::BadLog,
+        vdev::VdevAux::External | vdev::VdevAux::ExternalPersist => VdevAux::External,
+        vdev::VdevAux::SplitPool => VdevAux::SplitPool,
+        vdev::VdevAux::BadAshift | vdev::VdevAux::AshiftTooBig => VdevAux::AshiftTooBig,
+        vdev::VdevAux::Active => VdevAux::Active,
+        vdev::VdevAux::ChildrenOffline => VdevAux::ChildrenOffline,
+    })
+}
+
+fn scan_status(pool: &Spa) -> base::Result<Option<ScanStatus>> {
+    let Some(scan) = pool.scan()? else { return Ok(None) };
+    let state = match scan.state.get() {
+        0 => return Ok(None),
+        SCAN_FINISHED => ScanState::Finished,
+        SCAN_CANCELED => ScanState::Canceled,
+        _ => ScanState::Scanning,
+    };
+    let is_resilver = scan.func.get() == SCAN_RESILVER;
+    Ok(Some(ScanStatus {
+        function: if is_resilver { ScanFunction::Resilver } else { ScanFunction::Scrub },
+        state,
+        start_secs: scan.start_time.get(),
+        end_secs: scan.end_time.get(),
+        paused_secs: None,
+        total_bytes: scan.to_examine.get(),
+        examined_bytes: scan.examined.get(),
+        skipped_bytes: scan.skipped.get(),
+        issued_bytes: scan.examined.get(),
+        processed_bytes: scan.processed.get(),
+        errors: scan.errors.get(),
+        pass_start_secs: scan.start_time.get(),
+        pass_paused_secs: 0,
+        pass_examined_bytes: scan.examined.get(),
+        pass_issued_bytes: scan.examined.get(),
+    }))
+}
+
+/// Every property of an open pool.
+pub(super) fn properties_of(host: &Host, pool: &OpenPool) -> base::Result<Item> {
+    let mut props = Vec::new();
+    let facts = host.facts(&pool.name())?;
+    let space = pool.space();
+    let percent = |part: u64, whole: u64| if whole == 0 { 0 } else { (part * 100).div_ceil(whole) };
+    let (health, _) = pool.tree().state();
+    for desc in POOL {
+        let number = |n: u64| Prop::number(desc.name, n);
+        let text = |t: &str| Prop::text(desc.name, t);
+        let local = |t: Option<String>| match t {
+            Some(t) => Prop::new(desc.name, PropValue::Text(t), Source::Local),
+            None => Prop::new(desc.name, desc.default_value(), Source::Default),
+        };
+        props.push(match desc.name {
+            "name" => continue,
+            "size" => number(space.space),
+            "capacity" => number(percent(space.alloc, space.space)),
+            "altroot" => local(facts.altroot.clone()),
+            "health" => text(&health.to_string()),
+            "guid" => number(pool.guid().0),
+            "version" => Prop::new(desc.name, PropValue::Number(5000), Source::Default),
+            "free" => number(space.space.saturating_sub(space.alloc)),
+            "allocated" => number(space.alloc),
+            "dedupratio" | "bcloneratio" => number(100),
+            "readonly" => number(u64::from(pool.is_readonly() || facts.readonly)),
+            "comment" => local(pool.comment()),
+            "compatibility" => local(pool.compatibility()),
+            "fragmentation" => number(space.fragmentation.unwrap_or(u64::MAX)),
+            "maxblocksize" => number(base::SPA_MAXBLOCKSIZE),
+            "maxdnodesize" => number(16 << 10),
+            "load_guid" => number(pool.guid().0),
+            "freeing" => number(freeing(pool)?),
+            _ if desc.edit == admin::prop::Edit::ReadOnly => number(0),
+            _ => stored(pool, desc),
+        });
+    }
+    props.extend(feature_props(pool));
+    props.extend(user_props(pool));
+    Ok(Item { name: pool.name(), types: None, props })
+}
+
+fn freeing(pool: &Spa) -> base::Result<u64> {
+    let dir = pool.dsl().dir(&format!("{}/$FREE", pool.name()));
+    Ok(dir.map(|dir| dir.fields().used_bytes).unwrap_or(0))
+}
+
+fn stored(pool: &Spa, desc: &'static admin::prop::PropDesc) -> Prop {
+    match pool.props().get(desc.name) {
+        Some(spa::PropValue::Number(n)) if desc.name == "bootfs" => {
+            let name = pool.dsl().dataset_of(base::ObjectId(n));
+            let name = name.and_then(|ds| pool.dsl().name_of(&ds)).unwrap_or_default();
+            Prop::new(desc.name, PropValue::Text(name), Source::Local)
+        }
+        Some(spa::PropValue::Number(n)) => {
+            Prop::new(desc.name, PropValue::Number(n), Source::Local)
+        }
+        Some(spa::PropValue::Text(text)) => {
+            Prop::new(desc.name, PropValue::Text(text), Source::Local)
+        }
+        None => Prop::new(desc.name, desc.default_value(), Source::Default),
+    }
+}
+
+fn feature_props(pool: &Spa) -> Vec<Prop> {
+    let features = pool.features();
+    let mut props: Vec<Prop> = FEATURES
+        .iter()
+        .map(|feature| {
+            let word = match features.count(feature.guid) {
+                None => "disabled",
+                Some(0) => "enabled",
+                Some(_) => "active",
+            };
+            let name = format!("feature@{}", feature.name);
+            Prop::new(name, PropValue::Text(word.to_owned()), Source::Local)
+        })
+        .collect();
+    for (guid, count) in features.counts() {
+        if spa::feature::by_guid(&guid).is_none() {
+            let word = if count == 0 { "inactive" } else { "readonly" };
+            let name = format!("unsupported@{guid}");
+            props.push(Prop::new(name, PropValue::Text(word.to_owned()), Source::Local));
+        }
+    }
+    props
+}
+
+fn user_props(pool: &Spa) -> Vec<Prop> {
+    let names = pool.props().names().into_iter();
+    names
+        .filter(|name| admin::prop::is_user_property(name))
+        .filter_map(|name| match pool.props().get(&name) {
+            Some(spa::PropValue::Text(text)) => {
+                Some(Prop::new(name, PropValue::Text(text), Source::Local))
+            }
+            _ => None,
+        })
+        .collect()
+}

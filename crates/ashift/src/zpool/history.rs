@@ -1,0 +1,70 @@
+//! `zpool history`.
+//!
+//! # Source
+//! OpenZFS cmd/zpool/zpool_main.c (`print_history_records`), module/zfs/spa_history.c (the names in
+//! records).
+
+use std::fmt::Write as _;
+
+use admin::getopt::Parsed;
+use admin::number::history_time;
+use nvpair::NvList;
+
+use super::list::pool_names;
+use super::{Outcome, open_error, zone};
+use crate::host::{Access, Host};
+
+/// `zpool history`.
+pub(super) fn run(args: &Parsed) -> Outcome {
+    let host = Host::here();
+    for name in pool_names(&host, &args.operands)? {
+        let pool = host.open(&name, Access::Read).map_err(|e| open_error(&name, &e))?;
+        println!("History for '{name}':");
+        for record in pool.history()? {
+            if let Some(line) = line(&record.0, args.has('i'), args.has('l')) {
+                println!("{line}");
+            }
+        }
+        println!();
+    }
+    Ok(0)
+}
+
+/// One line, if the record is to be shown.
+fn line(record: &NvList, internal: bool, long: bool) -> Option<String> {
+    let time = record.get_u64("history_time").unwrap_or(0);
+    let mut out = history_time(time, zone());
+    if let Some(command) = record.get_str("history_command") {
+        let _ = write!(out, " {command}");
+    } else if !internal {
+        return None;
+    } else if let Some(name) = record.get_str("history_internal_name") {
+        let txg = record.get_u64("history_txg").unwrap_or(0);
+        let _ = write!(out, " [txg:{txg}] {name}");
+        if let Some(dataset) = record.get_str("dsname") {
+            let _ = write!(out, " {dataset} ({})", record.get_u64("dsid").unwrap_or(0));
+        }
+        let text = record.get_str("history_internal_str").unwrap_or_default();
+        let _ = write!(out, " {text}");
+    } else if let Some(name) = record.get_str("ioctl") {
+        let _ = write!(out, " ioctl {name}");
+    } else {
+        let _ = write!(out, " unrecognized record");
+    }
+    if long {
+        out.push_str(&who(record));
+    }
+    Some(out)
+}
+
+fn who(record: &NvList) -> String {
+    let mut parts = Vec::new();
+    if let Some(uid) = record.get_u64("history_who") {
+        let name = if uid == 0 { " (root)".to_owned() } else { String::new() };
+        parts.push(format!("user {uid}{name}"));
+    }
+    if let Some(host) = record.get_str("history_hostname") {
+        parts.push(format!("on {host}:{}", record.get_str("history_zone").unwrap_or("linux")));
+    }
+    if parts.is_empty() { String::new() } else { format!(" [{}]", parts.join(" ")) }
+}

@@ -1,0 +1,350 @@
+//! `zpool import`: what could be imported, and doing it.
+//!
+//! # Source
+//! OpenZFS cmd/zpool/zpool_main.c (`zpool_do_import`, `do_import`), lib/libzutil/zutil_import.c.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use admin::getopt::Parsed;
+use admin::name::check_pool_name;
+use admin::number::date_time;
+use admin::pool::{ImportCandidate, NameStyle, import_listing};
+use admin::prop::{PoolContext, parse_pool_assignment, split_assignment};
+use base::Txg;
+use geom::Provider;
+use geom::disk::{OpenMode, open};
+use spa::{ImportOptions, Spa};
+use vdev::import::{FoundPool, discover};
+use vdev::{PoolState, VdevState};
+
+use super::gather::status_of_found;
+use super::{Failure, Outcome, command_line, refuse_options, zone};
+use crate::host::{Access, Facts, Host};
+
+/// What the options say.
+struct Request {
+    is_forced: bool,
+    wants_destroyed: bool,
+    max_txg: Option<Txg>,
+    facts: Facts,
+    props: Vec<(String, spa::PropValue)>,
+    comment: Option<String>,
+}
+
+/// `zpool import`.
+pub(super) fn run(args: &Parsed) -> Outcome {
+    refuse_options(args, "import", "cClmEFXVnt")?;
+    if args.has_long("rewind-to-checkpoint") {
+        let text = "'zpool import --rewind-to-checkpoint' is not supported yet";
+        return Err(Failure::Text(text.into()));
+    }
+    if args.has('a') && !args.operands.is_empty() || args.operands.len() > 2 {
+        return Err(Failure::Usage("too many arguments".into()));
+    }
+    let request = read_request(args)?;
+    let host = Host::here();
+    let providers = candidates(args)?;
+    let pools = find_pools(&host, &providers, request.wants_destroyed)?;
+    if args.has('a') {
+        return import_all(&host, pools, &request);
+    }
+    match args.operands.split_first() {
+        None if args.has('j') => list_json(&host, &pools),
+        None => list(&host, &pools),
+        Some((wanted, rest)) => import_one(&host, pools, wanted, rest.first(), &request),
+    }
+}
+
+fn read_request(args: &Parsed) -> Result<Request, Failure> {
+    let mut request = Request {
+        is_forced: args.has('f'),
+        wants_destroyed: args.has('D'),
+        max_txg: None,
+        facts: Facts { altroot: args.value('R').map(str::to_owned), ..Facts::default() },
+        props: Vec::new(),
+        comment: None,
+    };
+    if let Some(root) = args.value('R').filter(|root| !root.starts_with('/')) {
+        return Err(Failure::Text(format!("bad alternate root '{root}'")));
+    }
+    if let Some(text) = args.value('T') {
+        let txg = text.parse().ok().filter(|txg| *txg > 0);
+        let txg = txg.ok_or_else(|| Failure::Usage(format!("invalid txg value '{text}'")))?;
+        request.max_txg = Some(Txg(txg));
+        request.facts.max_txg = Some(txg);
+    }
+    for text in args.values('o') {
+        let Some((name, value)) = split_assignment(text) else {
+            return Err(Failure::Text(format!("'{text}': mount options are not supported yet")));
+        };
+        let context = PoolContext { is_new: false, is_import: true };
+        let (name, value) = parse_pool_assignment(name, value, &context)
+            .map_err(|e| format!("cannot import pools: {e}"))?;
+        match (name.as_str(), value) {
+            ("readonly", value) => request.facts.readonly = value.as_number() == Some(1),
+            ("altroot", value) => request.facts.altroot = value.as_text().map(str::to_owned),
+            ("comment", value) => request.comment = value.as_text().map(str::to_owned),
+            ("cachefile", _) => {}
+            (_, admin::prop::PropValue::Number(n)) if !name.starts_with("feature@") => {
+                request.props.push((name, spa::PropValue::Number(n)));
+            }
+            (_, admin::prop::PropValue::Text(t)) => {
+                request.props.push((name, spa::PropValue::Text(t)));
+            }
+            _ => return Err(Failure::Text(format!("property '{name}' cannot be set at import"))),
+        }
+    }
+    if request.max_txg.is_some() && !request.facts.readonly {
+        let text = "'zpool import -T' needs '-o readonly=on': going back for good is not \
+                    supported yet";
+        return Err(Failure::Text(text.into()));
+    }
+    Ok(request)
+}
+
+/// The devices to look at.
+fn candidates(args: &Parsed) -> Result<Vec<Arc<dyn Provider>>, Failure> {
+    let mut paths: Vec<PathBuf> = Vec::new();
+    for place in args.values('d') {
+        let path = std::path::absolute(place).unwrap_or_else(|_| PathBuf::from(place));
+        let metadata = std::fs::metadata(&path)
+            .map_err(|e| format!("cannot open '{place}': {}", plain(&e)))?;
+        if !metadata.is_dir() {
+            paths.push(path);
+            continue;
+        }
+        let entries = std::fs::read_dir(&path)
+            .map_err(|e| format!("cannot open '{place}': {}", plain(&e)))?;
+        paths.extend(entries.flatten().map(|entry| entry.path()));
+    }
+    if args.value('d').is_none() {
+        paths = block_devices();
+    }
+    paths.sort();
+    paths.dedup();
+    let is_candidate = |path: &&PathBuf| {
+        std::fs::metadata(path).is_ok_and(|m| {
+            let is_block = std::os::unix::fs::FileTypeExt::is_block_device(&m.file_type());
+            is_block || m.is_file() && m.len() >= phys::label::SPA_MINDEVSIZE
+        })
+    };
+    let open_one = |path: &PathBuf| open(path, OpenMode::Inspect).ok();
+    Ok(paths.iter().filter(is_candidate).filter_map(open_one).collect())
+}
+
+fn plain(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or("").to_owned()
+}
+
+fn block_devices() -> Vec<PathBuf> {
+    let Ok(text) = std::fs::read_to_string("/proc/partitions") else {
+        return Vec::new();
+    };
+    let names = text.lines().skip(2).filter_map(|line| line.split_whitespace().nth(3));
+    names.map(|name| Path::new("/dev").join(name)).collect()
+}
+
+/// Pools on the devices that are not imported yet.
+fn find_pools(
+    host: &Host,
+    providers: &[Arc<dyn Provider>],
+    destroyed: bool,
+) -> Result<Vec<FoundPool>, Failure> {
+    let imported: Vec<u64> = host
+        .pools()?
+        .iter()
+        .filter_map(|(_, config)| config.get_u64("pool_guid"))
+        .collect();
+    let mut pools = discover(providers).pools;
+    pools.retain(|pool| {
+        !imported.contains(&pool.guid.0) && (pool.state == PoolState::Destroyed) == destroyed
+    });
+    Ok(pools)
+}
+
+fn list(host: &Host, pools: &[FoundPool]) -> Outcome {
+    if pools.is_empty() {
+        eprintln!("no pools available to import");
+        return Ok(0);
+    }
+    let id = host.id()?.id;
+    for (i, found) in pools.iter().enumerate() {
+        if i > 0 {
+            println!();
+        }
+        let status = status_of_found(found, id);
+        let candidate = ImportCandidate {
+            status: &status,
+            comment: found.config.get_str("comment"),
+            is_destroyed: found.state == PoolState::Destroyed,
+        };
+        print!("{}", import_listing(&candidate, NameStyle::default()));
+    }
+    Ok(0)
+}
+
+fn list_json(host: &Host, pools: &[FoundPool]) -> Outcome {
+    let id = host.id()?.id;
+    let mut all = serde_json::Map::new();
+    for found in pools {
+        let status = status_of_found(found, id);
+        let devices = found.devices.iter().map(|d| d.provider.name());
+        let entry = serde_json::json!({
+            "name": found.name,
+            "pool_guid": found.guid.0.to_string(),
+            "state": status.state_name(),
+            "is_destroyed": found.state == PoolState::Destroyed,
+            "is_foreign": status.is_foreign,
+            "hostname": found.hostname,
+            "txg": found.uberblock.map_or(0, |ub| ub.txg().0).to_string(),
+            "devices": devices.collect::<Vec<_>>(),
+            "config": found.config.to_json(),
+        });
+        all.insert(found.guid.0.to_string(), entry);
+    }
+    let mut body = serde_json::Map::new();
+    body.insert("pools".to_owned(), serde_json::Value::Object(all));
+    print!("{}", admin::listing::json_document("zpool import", body));
+    Ok(0)
+}
+
+fn import_all(host: &Host, pools: Vec<FoundPool>, request: &Request) -> Outcome {
+    let mut code = 0;
+    for found in pools {
+        let name = found.name.clone();
+        if let Err(Failure::Text(text)) = import(host, found, &name, request) {
+            eprintln!("{text}");
+            code = 1;
+        }
+    }
+    Ok(code)
+}
+
+fn import_one(
+    host: &Host,
+    pools: Vec<FoundPool>,
+    wanted: &str,
+    new_name: Option<&String>,
+    request: &Request,
+) -> Outcome {
+    let guid = wanted.parse::<u64>().ok().filter(|guid| *guid != 0);
+    let mut fitting: Vec<FoundPool> = pools
+        .into_iter()
+        .filter(|pool| Some(pool.guid.0) == guid || guid.is_none() && pool.name == wanted)
+        .collect();
+    if fitting.len() > 1 {
+        return Err(Failure::Text(format!(
+            "cannot import '{wanted}': more than one matching pool\nimport by numeric ID instead"
+        )));
+    }
+    let name = new_name.map_or_else(
+        || fitting.first().map_or_else(|| wanted.to_owned(), |pool| pool.name.clone()),
+        String::clone,
+    );
+    if guid.is_none() && fitting.is_empty() && host.cache().find(&name)?.is_none() {
+        return Err(Failure::Text(format!("cannot import '{wanted}': no such pool available")));
+    }
+    if host.cache().find(&name)?.is_some() {
+        return Err(Failure::Text(format!(
+            "cannot import '{name}': a pool with that name already exists\nuse the form 'zpool \
+             import <pool | id> <newpool>' to give it a new name"
+        )));
+    }
+    let Some(found) = fitting.pop() else {
+        return Err(Failure::Text(format!("cannot import '{wanted}': no such pool available")));
+    };
+    import(host, found, &name, request)?;
+    Ok(0)
+}
+
+fn import(host: &Host, found: FoundPool, name: &str, request: &Request) -> Result<(), Failure> {
+    let failed = |text: &dyn std::fmt::Display| Failure::Text(format!("cannot import '{name}': {text}"));
+    check_pool_name(name, name != found.name).map_err(|e| failed(&e))?;
+    let id = host.id()?;
+    let is_foreign = found.hostid != 0 && found.hostid != id.id;
+    if found.state != PoolState::Exported && is_foreign && !request.is_forced {
+        return Err(foreign(&found));
+    }
+    let (state, _) = found.health();
+    if state < VdevState::Degraded {
+        let text = if found.open(&found.config, false).is_err() {
+            "invalid vdev configuration"
+        } else {
+            "one or more devices is currently unavailable"
+        };
+        return Err(failed(&text));
+    }
+    let _lock = host.lock(name, Access::Write)?;
+    let readonly = request.facts.readonly;
+    let mode = if readonly { OpenMode::ReadOnly } else { OpenMode::ReadWrite };
+    // Labels may have changed since they were looked at: lock the devices and look again.
+    let mut providers = Vec::new();
+    for device in &found.devices {
+        let path = PathBuf::from(device.provider.name());
+        providers.push(open(&path, mode).map_err(|e| failed(&e))?);
+    }
+    let guid = found.guid;
+    drop(found);
+    let again = discover(&providers).pools.into_iter().find(|pool| pool.guid == guid);
+    let found = again.ok_or_else(|| failed(&"its labels changed meanwhile"))?;
+    let new_name = (name != found.name).then(|| name.to_owned());
+    if new_name.is_some() && readonly {
+        return Err(failed(&"a pool that is imported read-only keeps its name"));
+    }
+    let spa = Spa::import(ImportOptions {
+        found,
+        new_name,
+        readonly,
+        max_txg: request.max_txg,
+        force: true,
+        host: id,
+        settings: host.settings()?,
+    })
+    .map_err(|e| failed(&e))?;
+    finish(host, &spa, request).map_err(|e| failed(&e))?;
+    Ok(())
+}
+
+fn finish(host: &Host, spa: &Spa, request: &Request) -> base::Result<()> {
+    let mut facts = request.facts.clone();
+    if spa.is_readonly() {
+        if !facts.readonly {
+            let names: Vec<&str> = spa.obstacles().iter().map(|o| o.guid.as_str()).collect();
+            eprintln!(
+                "pool '{}' is imported read-only: it uses features that are not supported yet ({})",
+                spa.name(),
+                names.join(", ")
+            );
+            facts.readonly = true;
+        }
+        return host.remember(spa, &facts);
+    }
+    for (name, value) in &request.props {
+        spa.set_prop(name, value.clone())?;
+    }
+    if let Some(comment) = &request.comment {
+        spa.set_comment(Some(comment.clone()).filter(|c| !c.is_empty()))?;
+    }
+    if super::needs_resilver(spa) {
+        super::catch_up(spa)?;
+    }
+    spa.log_command(&command_line())?;
+    spa.sync()?;
+    host.remember(spa, &facts)?;
+    spa.close()
+}
+
+fn foreign(found: &FoundPool) -> Failure {
+    let when = found.uberblock.map_or(0, |ub| ub.timestamp.get());
+    let host = if found.hostname.is_empty() { "<unknown>" } else { &found.hostname };
+    Failure::Text(format!(
+        "cannot import '{}': pool was previously in use from another system.\nLast accessed by \
+         {host} (hostid={:x}) at {}\nThe pool can be imported, use 'zpool import -f' to import the \
+         pool.",
+        found.name,
+        found.hostid,
+        date_time(when, zone())
+    ))
+}

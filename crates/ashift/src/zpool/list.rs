@@ -1,0 +1,181 @@
+//! `zpool list`.
+//!
+//! # Source
+//! OpenZFS cmd/zpool/zpool_main.c (`zpool_do_list`).
+
+use admin::getopt::Parsed;
+use admin::listing::{
+    GetRequest, Item, JsonStyle, Style, default_columns, list as print_list,
+};
+use admin::number::{NumberStyle, date_time};
+use admin::pool::{NameStyle, PoolStatus, list_verbose, pools_json};
+use admin::prop::{PropName, TableKind, parse_list};
+
+use super::gather::{properties_of, status_of};
+use super::{Failure, Outcome, open_error, zone};
+use crate::host::{Access, Host};
+
+/// How often to print.
+pub(super) struct Repeat {
+    secs: f64,
+    count: Option<u64>,
+}
+
+/// Splits pools from `interval [count]` at the end.
+pub(super) fn split_repeat(operands: &[String]) -> Result<(Vec<String>, Option<Repeat>), Failure> {
+    let mut pools = operands.to_vec();
+    let number = |word: Option<&String>| word.and_then(|w| w.parse::<f64>().ok());
+    let Some(last) = number(pools.last()) else { return Ok((pools, None)) };
+    pools.pop();
+    let mut repeat = Repeat { secs: last, count: None };
+    if let Some(interval) = number(pools.last()) {
+        pools.pop();
+        repeat = Repeat { secs: interval, count: Some(last as u64) };
+    }
+    if repeat.secs <= 0.0 {
+        return Err(Failure::Usage("interval cannot be zero".into()));
+    }
+    if repeat.count == Some(0) {
+        return Err(Failure::Usage("count cannot be zero".into()));
+    }
+    Ok((pools, Some(repeat)))
+}
+
+/// Prints once, or again and again.
+pub(super) fn repeat(
+    args: &Parsed,
+    repeat: Option<&Repeat>,
+    mut print: impl FnMut() -> Outcome,
+) -> Outcome {
+    let stamp = match args.value('T') {
+        None => None,
+        Some("u") => Some(false),
+        Some("d") => Some(true),
+        Some(other) => {
+            return Err(Failure::Usage(format!("invalid time stamp format '{other}'")));
+        }
+    };
+    let mut rounds = 0;
+    loop {
+        if let Some(is_date) = stamp {
+            println!("{}", time_stamp(is_date));
+        }
+        let code = print()?;
+        rounds += 1;
+        let Some(repeat) = repeat else { return Ok(code) };
+        if repeat.count.is_some_and(|count| rounds >= count) {
+            return Ok(code);
+        }
+        rt::sleep_ns((repeat.secs * 1e9) as u64);
+        println!();
+    }
+}
+
+fn time_stamp(is_date: bool) -> String {
+    let now = rt::wall_clock().secs;
+    if !is_date {
+        return now.to_string();
+    }
+    let text = date_time(now, zone());
+    let (start, year) = text.split_at(text.len() - 4);
+    format!("{start}UTC {year}")
+}
+
+/// The names of the pools meant: those given, or all.
+pub(super) fn pool_names(host: &Host, given: &[String]) -> base::Result<Vec<String>> {
+    let all = host.pools()?.into_iter().map(|(name, _)| name);
+    Ok(if given.is_empty() { all.collect() } else { given.to_vec() })
+}
+
+/// How numbers and names are to look.
+pub(super) fn styles(args: &Parsed) -> (Style, NameStyle, JsonStyle) {
+    let numbers = if args.has('p') { NumberStyle::Exact } else { NumberStyle::Nice };
+    let style = Style {
+        is_scripted: args.has('H'),
+        numbers,
+        zone: zone(),
+        ..Style::new(TableKind::Pool)
+    };
+    let names = NameStyle {
+        is_guid: args.has('g'),
+        is_full_path: args.has('P') || args.has('L'),
+        ..NameStyle::default()
+    };
+    let json = JsonStyle {
+        has_numbers: args.has_long("json-int"),
+        has_guid_keys: args.has_long("json-pool-key-guid"),
+    };
+    (style, names, json)
+}
+
+/// `zpool list`.
+pub(super) fn run(args: &Parsed) -> Outcome {
+    let columns = match args.value('o') {
+        None => default_columns(TableKind::Pool),
+        Some(text) => parse_list(TableKind::Pool, text)
+            .map_err(Failure::Usage)?
+            .unwrap_or_else(all_columns),
+    };
+    let (given, interval) = split_repeat(&args.operands)?;
+    repeat(args, interval.as_ref(), || print_once(args, &given, &columns))
+}
+
+fn all_columns() -> Vec<PropName> {
+    let table = admin::prop::all_properties(TableKind::Pool);
+    let name = std::iter::once(PropName::Native("name"));
+    name.chain(table.iter().map(|d| PropName::Native(d.name))).collect()
+}
+
+fn print_once(args: &Parsed, given: &[String], columns: &[PropName]) -> Outcome {
+    let host = Host::here();
+    let (style, names, json) = styles(args);
+    let mut pools: Vec<(Item, PoolStatus)> = Vec::new();
+    let mut code = 0;
+    for name in pool_names(&host, given)? {
+        match gather(&host, &name, !given.is_empty()) {
+            Ok(pool) => pools.push(pool),
+            Err(Failure::Text(text)) => {
+                eprintln!("{text}");
+                code = 1;
+            }
+            Err(other) => return Err(other),
+        }
+    }
+    let refs: Vec<(Item, &PoolStatus)> = pools.iter().map(|(i, s)| (i.clone(), s)).collect();
+    let text = if args.has('j') {
+        let request = GetRequest::new(Some(columns.to_vec()));
+        pools_json("zpool list", &style, json, &request, &refs)
+    } else if pools.is_empty() {
+        if given.is_empty() && !args.has('H') {
+            println!("no pools available");
+        }
+        return Ok(code);
+    } else if args.has('v') {
+        list_verbose(&style, columns, &refs, names)
+    } else {
+        let items: Vec<Item> = pools.iter().map(|(item, _)| item.clone()).collect();
+        print_list(&style, columns, &items)
+    };
+    print!("{text}");
+    Ok(code)
+}
+
+/// One pool's properties and state; a pool that cannot be opened is shown as UNAVAIL.
+pub(super) fn gather(
+    host: &Host,
+    name: &str,
+    is_asked_for: bool,
+) -> Result<(Item, PoolStatus), Failure> {
+    match host.open(name, Access::Read) {
+        Ok(pool) => Ok((properties_of(host, &pool)?, status_of(host, &pool)?)),
+        Err(error) => match super::status::unavailable(host, name, &error)? {
+            Some(status) if !is_asked_for || status.guid != 0 => {
+                let health = admin::listing::Prop::text("health", status.root.state_name());
+                let guid = admin::listing::Prop::number("guid", status.guid);
+                let item = Item { name: name.to_owned(), types: None, props: vec![health, guid] };
+                Ok((item, status))
+            }
+            _ => Err(open_error(name, &error)),
+        },
+    }
+}

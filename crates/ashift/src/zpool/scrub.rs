@@ -1,0 +1,236 @@
+//! `zpool scrub`, and bringing devices up to date that were away.
+//!
+//! # What it is
+//! There is no daemon that could scrub in the background: the command reads every copy of every block,
+//! repairs what can be repaired, and ends when it is done. What it found is kept in the pool (as the
+//! kernel keeps it) and, device by device, below the state folder until `zpool clear` or export.
+//!
+//! # Source
+//! OpenZFS module/zfs/dsl_scan.c, cmd/zpool/zpool_main.c (`zpool_do_scrub`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use admin::getopt::Parsed;
+use admin::number::{duration, nice_bytes};
+use base::{Context, Guid, VdevId};
+use check::{Finding, Report};
+use phys::ScanPhys;
+use serde_json::{Value, json};
+use spa::Spa;
+use zio::AllocClass;
+
+use super::{Failure, Outcome, command_line, open_error, refuse_options};
+use crate::host::{Access, Host};
+use crate::say::progress;
+
+/// `POOL_SCAN_SCRUB`, `POOL_SCAN_RESILVER`; `DSS_FINISHED`
+const SCRUB: u64 = 1;
+const RESILVER: u64 = 2;
+const FINISHED: u64 = 2;
+
+/// `zpool scrub`.
+pub(super) fn run(args: &Parsed) -> Outcome {
+    refuse_options(args, "scrub", "spC")?;
+    if args.operands.is_empty() {
+        return Err(Failure::Usage("missing pool name argument".into()));
+    }
+    let mut code = 0;
+    for name in &args.operands {
+        code |= scrub(&Host::here(), name)?;
+    }
+    Ok(code)
+}
+
+fn scrub(host: &Host, name: &str) -> Outcome {
+    let pool = host.open(name, Access::Write).map_err(|e| open_error(name, &e))?;
+    pool.check_writable().map_err(|_| format!("cannot scrub {name}: pool is read-only"))?;
+    let (report, scan) = scan(&pool, SCRUB)?;
+    keep_errors(host, &pool, &report)?;
+    let secs = scan.end_time.get() - scan.start_time.get();
+    println!(
+        "scrub of '{name}' verified {} in {}, repaired {}, with {} errors",
+        nice_bytes(scan.examined.get()),
+        duration(secs),
+        nice_bytes(scan.processed.get()),
+        scan.errors.get()
+    );
+    for finding in &report.findings {
+        println!("  {finding}");
+    }
+    pool.log_command(&command_line())?;
+    pool.sync()?;
+    pool.close()?;
+    Ok(u8::from(!report.is_clean()))
+}
+
+/// Whether a device of the pool lacks something that another one has.
+pub(crate) fn needs_resilver(spa: &Spa) -> bool {
+    spa.tree().devices().iter().any(|d| d.leaf().is_usable() && d.leaf().has_dtl())
+}
+
+/// Reads everything and writes what devices lack that were away.
+pub(crate) fn catch_up(spa: &Spa) -> base::Result<()> {
+    scan(spa, RESILVER).map(|_| ())
+}
+
+/// The top-level vdevs as the checker wants them.
+pub(crate) fn tops(spa: &Spa) -> Vec<check::TopVdev> {
+    let tops = spa.tree().tops();
+    let tops = tops.iter().enumerate().map(|(i, top)| {
+        let config = top.config();
+        check::TopVdev {
+            id: VdevId(i as u64),
+            ashift: config.ashift,
+            ms_shift: config.ms_shift,
+            ms_count: top.metaslab_count(),
+            class: AllocClass::Normal,
+            metaslab_array: base::ObjectId(config.ms_array),
+            top_zap: (config.top_zap != 0).then_some(base::ObjectId(config.top_zap)),
+            is_concrete: top.kind().is_concrete(),
+        }
+    });
+    tops.collect()
+}
+
+/// Verifies every copy of every block of an open pool, and repairs if it may be written to.
+pub(crate) fn verify(spa: &Spa, options: check::Options) -> base::Result<Report> {
+    let pool = check::Pool::new(spa.pipeline().clone(), &spa.uberblock(), tops(spa));
+    let bar = progress(None, true);
+    let shown = bar.clone();
+    let options = check::Options {
+        progress: Some(Arc::new(move |p: &check::Progress| {
+            shown.set_length(p.allocated_bytes);
+            shown.set_position(p.verified_bytes);
+        })),
+        ..options
+    };
+    let report = check::verify(&pool, &options);
+    bar.finish_and_clear();
+    report
+}
+
+fn scan(spa: &Spa, function: u64) -> base::Result<(Report, ScanPhys)> {
+    spa.sync()?;
+    let stale: BTreeSet<Guid> = stale_devices(spa);
+    let txg = spa.uberblock().txg();
+    let start = rt::wall_clock().secs;
+    let healed = healed_bytes(spa);
+    let report = verify(spa, check::Options::default()).within(|| spa.name())?;
+    let errors = report.findings.iter().filter(|f| is_loss(f)).count() as u64;
+    let mut scan = ScanPhys::default();
+    scan.func.set(function);
+    scan.state.set(FINISHED);
+    scan.max_txg.set(txg.0);
+    scan.cur_max_txg.set(txg.0);
+    scan.start_time.set(start);
+    scan.end_time.set(rt::wall_clock().secs);
+    let bytes = report.progress.verified_bytes;
+    scan.to_examine.set(report.allocated_bytes().max(bytes));
+    scan.examined.set(bytes);
+    scan.processed.set(healed_bytes(spa).saturating_sub(healed));
+    scan.errors.set(errors);
+    // What could not be repaired is still missing somewhere.
+    let complete: Vec<Guid> =
+        if errors == 0 && !has_unrepaired(&report) { stale.into_iter().collect() } else { Vec::new() };
+    spa.record_scan(scan, &complete, txg)?;
+    Ok((report, scan))
+}
+
+fn stale_devices(spa: &Spa) -> BTreeSet<Guid> {
+    let devices = spa.tree().devices();
+    let stale = devices.iter().filter(|d| d.leaf().is_usable() && d.leaf().has_dtl());
+    stale.map(|d| d.guid()).collect()
+}
+
+fn healed_bytes(spa: &Spa) -> u64 {
+    spa.tree().root().total_stats().self_healed_bytes
+}
+
+fn is_loss(finding: &Finding) -> bool {
+    matches!(finding, Finding::Unreadable { .. } | Finding::BadPointer { .. })
+}
+
+fn has_unrepaired(report: &Report) -> bool {
+    let is_unrepaired = |f: &Finding| match f {
+        Finding::DamagedCopies { bad, repaired, .. } => repaired < bad,
+        _ => false,
+    };
+    report.findings.iter().any(is_unrepaired)
+}
+
+/// What was found out about a pool and not forgotten yet.
+#[derive(Debug, Default)]
+pub(super) struct KeptErrors {
+    /// By guid: reads, writes, checksums that failed.
+    pub(super) devices: BTreeMap<u64, [u64; 3]>,
+    /// Blocks that cannot be read, as `zpool status -v` names them.
+    pub(super) damaged: Vec<String>,
+}
+
+fn errors_path(host: &Host, pool: Guid) -> PathBuf {
+    host.state().join("errors").join(format!("{}.json", pool.0))
+}
+
+/// What is kept of a pool; nothing if that cannot be read.
+pub(super) fn kept_errors(host: &Host, pool: Guid) -> KeptErrors {
+    let text = std::fs::read_to_string(errors_path(host, pool)).unwrap_or_default();
+    let value: Value = serde_json::from_str(&text).unwrap_or_default();
+    let mut kept = KeptErrors::default();
+    let devices = value["devices"].as_object();
+    for (guid, counts) in devices.into_iter().flatten() {
+        let count = |i: usize| counts[i].as_u64().unwrap_or(0);
+        if let Ok(guid) = guid.parse() {
+            kept.devices.insert(guid, [count(0), count(1), count(2)]);
+        }
+    }
+    let damaged = value["damaged"].as_array().into_iter().flatten();
+    kept.damaged = damaged.filter_map(|d| d.as_str().map(str::to_owned)).collect();
+    kept
+}
+
+/// Forgets what is kept of a pool.
+pub(super) fn forget_errors(host: &Host, pool: Guid) {
+    let _ = std::fs::remove_file(errors_path(host, pool));
+}
+
+/// Forgets what is kept of one device.
+pub(super) fn forget_device(host: &Host, pool: Guid, device: Guid) -> base::Result<()> {
+    let mut kept = kept_errors(host, pool);
+    kept.devices.remove(&device.0);
+    write_errors(host, pool, &kept)
+}
+
+fn keep_errors(host: &Host, pool: &Spa, report: &Report) -> base::Result<()> {
+    let mut kept = kept_errors(host, pool.guid());
+    pool.tree().root().visit(&mut |vdev| {
+        let stats = vdev.stats().snapshot();
+        let counts = [stats.read_errors, stats.write_errors, stats.checksum_errors];
+        if counts != [0; 3] {
+            let sum = kept.devices.entry(vdev.guid().0).or_default();
+            sum.iter_mut().zip(counts).for_each(|(sum, n)| *sum += n);
+        }
+    });
+    let damaged = report.findings.iter().filter(|f| is_loss(f));
+    let names: BTreeSet<String> = damaged
+        .filter_map(Finding::bookmark)
+        .map(|b| format!("<{:#x}>:<{:#x}>", b.objset.0, b.object.0))
+        .collect();
+    kept.damaged = names.into_iter().collect();
+    write_errors(host, pool.guid(), &kept)
+}
+
+fn write_errors(host: &Host, pool: Guid, kept: &KeptErrors) -> base::Result<()> {
+    if kept.devices.is_empty() && kept.damaged.is_empty() {
+        forget_errors(host, pool);
+        return Ok(());
+    }
+    let path = errors_path(host, pool);
+    let within = |e: std::io::Error| base::Error::from(e).within(path.display());
+    let devices: serde_json::Map<String, Value> =
+        kept.devices.iter().map(|(guid, counts)| (guid.to_string(), json!(counts))).collect();
+    let value = json!({ "devices": devices, "damaged": kept.damaged });
+    std::fs::create_dir_all(path.parent().expect("a file in a folder")).map_err(within)?;
+    std::fs::write(&path, value.to_string()).map_err(within)
+}
