@@ -133,7 +133,7 @@ fn writers_go_on_while_txgs_sync() {
 
 #[test]
 fn sim_writers_go_on_while_txgs_sync() {
-    for seed in 0..8 {
+    for seed in 0..std::env::var("SEEDS").map_or(8, |s| s.parse().unwrap()) {
         rt::simulate(seed, || writers_while_syncing(400));
     }
 }
@@ -179,7 +179,7 @@ fn parts_of_a_block_do_not_undo_each_other() {
 
 #[test]
 fn sim_parts_of_a_block_do_not_undo_each_other() {
-    for seed in 0..5 {
+    for seed in 0..std::env::var("SEEDS").map_or(5, |s| s.parse().unwrap()) {
         rt::simulate(seed, neighbours_in_a_block);
     }
 }
