@@ -1,5 +1,6 @@
 //! Random work on whole pools, beside simple models: what the tests of the engine share.
 
+pub mod files;
 pub mod model;
 pub mod pool;
 

@@ -36,7 +36,7 @@ pub fn create(
     init_root: dsl::ObjsetInit,
 ) -> Result<Spa> {
     let leaf = |provider: &Arc<dyn Provider>| VdevSpec {
-        kind: VdevKind::File,
+        kind: VdevKind::Disk, // so that a kernel takes the images as disks
         device: Some((provider.name().to_owned(), provider.clone())),
         children: Vec::new(),
         bias: AllocBias::None,

@@ -1,0 +1,155 @@
+//! Pools written here, in the hands of the real OpenZFS kernel module, and back.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use geom::Provider;
+use geom::disk::{OpenMode, open};
+use oracle::vm::Guest;
+use oracle::{Zdb, have_zdb};
+use spa::Spa;
+use torture::files::Files;
+use torture::pool::{self, Layout};
+use torture::{Dice, seed};
+use zpl::NewFilesystem;
+use zpl::mount::{init, mount};
+
+fn images(folder: &Path, count: usize) -> (Vec<PathBuf>, Vec<Arc<dyn Provider>>) {
+    let paths: Vec<PathBuf> = (0..count).map(|i| folder.join(format!("disk{i}"))).collect();
+    let providers = paths.iter().map(|path| {
+        if !path.exists() {
+            std::fs::File::create(path).unwrap().set_len(512 << 20).unwrap();
+        }
+        open(path, OpenMode::ReadWrite).unwrap()
+    });
+    let providers = providers.collect();
+    (paths, providers)
+}
+
+fn new_fs(spa: &Spa, name: &str, props: &[(&str, u64)]) {
+    let props = props.iter().map(|(n, v)| ((*n).to_owned(), dsl::PropValue::Number(*v))).collect();
+    spa.dsl()
+        .create_dataset(dsl::NewDataset {
+            name: name.into(),
+            type_: phys::ObjsetType::Zfs,
+            flags: 0,
+            props,
+            init: init(NewFilesystem::default(), true),
+        })
+        .unwrap();
+}
+
+fn work(spa: &Spa, name: &str, files: &mut Files, dice: &mut Dice, steps: usize) {
+    let fs = mount(spa.dsl(), name, false, None).unwrap();
+    for step in 0..steps {
+        files.step(&fs, dice).unwrap_or_else(|e| panic!("step {step}: {e}"));
+    }
+    files.compare(&fs).unwrap();
+}
+
+/// Compression and checksum by the numbers that stand for them on disk.
+const KINDS: &[(&str, &[(&str, u64)])] = &[
+    ("plain", &[("compression", 2), ("recordsize", 4096)]),
+    ("lz4", &[("compression", 15), ("checksum", 8)]),
+    ("zstd", &[("compression", 16), ("recordsize", 1 << 20), ("checksum", 14)]),
+    ("gzip", &[("compression", 10), ("checksum", 12), ("copies", 2), ("dnodesize", 1024)]),
+];
+
+const GUEST: &str = r#"set -e
+zpool import -d /dev -R /mnt tank
+zpool status -v tank
+zpool scrub -w tank
+zpool status -v tank
+zpool status tank | grep -q "repaired 0B in .* with 0 errors"
+zpool status tank | grep -q "errors: No known data errors"
+zfs list -t all -o name,used,refer,mountpoint
+for fs in plain lz4 zstd gzip; do
+  cd /mnt/tank/$fs; sha256sum -c /host/$fs.sums >/host/check.log || { grep -v OK /host/check.log; exit 1; }
+  cd /mnt/tank/$fs/.zfs/snapshot/one; sha256sum -c /host/$fs.one.sums >/host/check.log || { grep -v OK /host/check.log; exit 1; }
+  cd /
+done
+cd /mnt/tank/clone; sha256sum -c /host/lz4.one.sums >/dev/null; cd /
+mkdir /mnt/tank/lz4/kernel
+cp -r /sbin/z* /mnt/tank/lz4/kernel/
+ln -s zdb /mnt/tank/lz4/kernel/link
+for i in $(seq 300); do echo $i >/mnt/tank/plain/kernel$i; done
+rm -r /mnt/tank/zstd/*
+zfs snapshot -r tank@kernel
+zfs destroy tank/lz4@one || zfs promote tank/clone
+(cd /mnt/tank/lz4/kernel && sha256sum z*) >/host/kernel.sums
+zfs userspace -Hp tank/plain >/host/userspace || true
+zpool export tank
+"#;
+
+#[test]
+fn kernel_imports_scrubs_reads_writes_and_gives_back() {
+    let Some(guest) = Guest::find() else { return };
+    if !have_zdb() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let host = tempfile::tempdir().unwrap();
+    let mut dice = Dice::new(seed(77));
+    let (paths, disks) = images(folder.path(), 2);
+    let root = init(NewFilesystem::default(), true);
+    let spa = pool::create("tank", Layout::Mirror, 12, &disks, root).unwrap();
+    let mut all = Vec::new();
+    for (name, props) in KINDS {
+        let full = format!("tank/{name}");
+        new_fs(&spa, &full, props);
+        let mut files = Files::default();
+        work(&spa, &full, &mut files, &mut dice, 300);
+        spa.dsl().snapshot(&[&format!("{full}@one")], Vec::new()).unwrap();
+        std::fs::write(host.path().join(format!("{name}.one.sums")), files.sha256sums()).unwrap();
+        work(&spa, &full, &mut files, &mut dice, 200);
+        std::fs::write(host.path().join(format!("{name}.sums")), files.sha256sums()).unwrap();
+        all.push((full, files));
+    }
+    spa.dsl().clone_dataset("tank/clone", "tank/lz4@one", Vec::new()).unwrap();
+    spa.sync().unwrap();
+    pool::assert_clean(&spa);
+    spa.export().unwrap();
+    drop((spa, disks));
+    Zdb::verify(folder.path(), "tank").assert_clean();
+
+    let paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
+    guest.run(GUEST, host.path(), &paths).assert_success();
+
+    Zdb::verify(folder.path(), "tank").assert_clean();
+    let (_, disks) = images(folder.path(), 2);
+    let spa = pool::open(&disks, false).unwrap();
+    assert!(!spa.is_readonly(), "kept read-only by {:?}", spa.obstacles());
+    pool::assert_clean(&spa);
+    check_kernel_files(&spa, host.path());
+    let (name, files) = &mut all[3];
+    work(&spa, name, files, &mut dice, 200);
+    spa.sync().unwrap();
+    pool::assert_clean(&spa);
+    spa.export().unwrap();
+    drop((spa, disks));
+    Zdb::verify(folder.path(), "tank").assert_clean();
+}
+
+/// What the kernel wrote reads back here.
+fn check_kernel_files(spa: &Spa, host: &Path) {
+    let fs = mount(spa.dsl(), "tank/lz4", true, None).unwrap();
+    let sums = std::fs::read_to_string(host.join("kernel.sums")).unwrap();
+    for line in sums.lines() {
+        let (sum, name) = line.split_once("  ").unwrap();
+        let id = fs.resolve(format!("kernel/{name}")).unwrap();
+        let mut bytes = vec![0; fs.getattr(id).unwrap().size as usize];
+        fs.read(id, 0, &mut bytes).unwrap();
+        let words = checksum::digest(phys::ChecksumType::Sha256, &[0; 32], &bytes);
+        let hex: String = words.iter().map(|word| format!("{word:016x}")).collect();
+        assert_eq!(hex, sum, "{name}");
+    }
+    let plain = mount(spa.dsl(), "tank/plain", true, None).unwrap();
+    for i in 1..=300 {
+        let id = plain.resolve(format!("kernel{i}")).unwrap();
+        let mut bytes = vec![0; plain.getattr(id).unwrap().size as usize];
+        plain.read(id, 0, &mut bytes).unwrap();
+        assert_eq!(bytes, format!("{i}\n").into_bytes());
+    }
+    let root = fs.resolve("kernel/link").unwrap_or(fs.root());
+    assert!(fs.getattr(root).is_ok());
+}
