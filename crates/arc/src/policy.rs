@@ -240,7 +240,8 @@ impl Policy {
                     return Found::Other;
                 }
                 let was_prefetched = std::mem::take(&mut entry.is_prefetched);
-                let list = if was_prefetched { List::Mru } else { List::Mfu };
+                // The first use of what was read ahead is its first use.
+                let list = if was_prefetched { entry.list } else { List::Mfu };
                 self.move_to(at, list);
                 return Found::Cached(buf);
             }
