@@ -30,12 +30,12 @@ pub enum NameKind {
 
 impl NameKind {
     fn may_have(self, delimiter: char) -> bool {
-        match (self, delimiter) {
-            (NameKind::Any, _) => true,
-            (NameKind::Snapshot | NameKind::DatasetOrSnapshot, '@') => true,
-            (NameKind::Bookmark, '#') => true,
-            _ => false,
-        }
+        matches!(
+            (self, delimiter),
+            (NameKind::Any, _)
+                | (NameKind::Snapshot | NameKind::DatasetOrSnapshot, '@')
+                | (NameKind::Bookmark, '#')
+        )
     }
 }
 

@@ -44,41 +44,41 @@ pub enum VdevState {
 /// `vdev_aux_t`: why a vdev is in its state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VdevAux {
-    /// ldi_open_*() or vn_open() failed
+    /// The device could not be opened.
     OpenFailed,
-    /// Bad label or disk contents
+    /// It holds something else, or nothing that makes sense.
     CorruptData,
-    /// Insufficient number of replicas
+    /// Too few of its children can be used.
     NoReplicas,
-    /// vdev guid sum doesn't match
+    /// The guids of the vdevs found do not add up: some are missing.
     BadGuidSum,
-    /// vdev size is too small
+    /// It is smaller than it was.
     TooSmall,
-    /// The label is OK but invalid
+    /// Its label cannot be read.
     BadLabel,
-    /// On-disk version is too new
+    /// Its version is unknown here.
     VersionNewer,
-    /// On-disk version is too old
+    /// Its version is no longer supported.
     VersionOlder,
-    /// Unsupported features
+    /// The pool has features that are unknown here.
     UnsupFeat,
-    /// A hot spare used in another pool
+    /// A hot spare that is in use.
     Spared,
-    /// Too many errors
+    /// It made too many errors.
     ErrExceeded,
-    /// Experienced I/O failure
+    /// I/O to it failed.
     IoFailure,
-    /// Cannot read the log chain
+    /// A log record on it cannot be read.
     BadLog,
-    /// External diagnosis or forced fault
+    /// Someone asked for it to be faulted.
     External,
-    /// Split off into another pool
+    /// It went into another pool with `zpool split`.
     SplitPool,
-    /// Its ashift is too large
+    /// Its sectors are larger than any ashift.
     AshiftTooBig,
-    /// Active on another host
+    /// Another host uses it.
     Active,
-    /// All children are offline
+    /// Everything below it is offline.
     ChildrenOffline,
 }
 
@@ -388,11 +388,11 @@ fn strip_partition(name: &str) -> String {
         return disk.to_owned();
     }
     let kinds = ["hd", "sd", "vd", "xvd"];
-    let is_lettered = |kind: &&str| {
-        let letters = stem.strip_prefix(*kind).unwrap_or("");
+    let is_lettered = |kind: &str| {
+        let letters = stem.strip_prefix(kind).unwrap_or("");
         !letters.is_empty() && letters.chars().all(|c| c.is_ascii_alphabetic())
     };
-    if kinds.iter().any(|kind| is_lettered(&kind)) {
+    if kinds.iter().any(|kind| is_lettered(kind)) {
         stem.to_owned()
     } else {
         name.to_owned()

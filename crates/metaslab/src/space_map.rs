@@ -146,7 +146,7 @@ impl SpaceMap {
             object,
             length: check_length(object.object, phys.length.get())?,
             allocated,
-            histogram: phys.histogram.map(|count| count.get()),
+            histogram: phys.histogram.map(u64::from),
         })
     }
 

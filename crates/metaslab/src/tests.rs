@@ -241,9 +241,9 @@ impl Model {
                 };
             }
             if early {
-                self.early.push(dva)
+                self.early.push(dva);
             } else {
-                self.live.push(dva)
+                self.live.push(dva);
             }
         }
         true

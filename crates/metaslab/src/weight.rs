@@ -137,11 +137,7 @@ pub(crate) fn fragmentation(histogram: &MapHistogram, shift: u32) -> u64 {
         total += space;
         weighted += space * u128::from(percent);
     }
-    if total == 0 {
-        0
-    } else {
-        (weighted / total) as u64
-    }
+    weighted.checked_div(total).unwrap_or(0) as u64
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use super::{NameStyle, PoolStatus, VdevClass, VdevKind, VdevStatus};
 use crate::listing::{Column, Item, Style, columns, header, item_line, line};
 use crate::number::NumberStyle;
-use crate::prop::{PropName, TableKind};
+use crate::prop::{PropDesc, PropName, TableKind};
 
 /// Classes behind the normal vdevs, in the order of `zpool list -v` (not that of `zpool status`).
 const CLASSES: [VdevClass; 3] = [VdevClass::Dedup, VdevClass::Special, VdevClass::Log];
@@ -116,7 +116,7 @@ impl Table<'_> {
             };
             let width = match name {
                 "health" => 8,
-                _ => TableKind::Pool.lookup(name).map_or(0, |desc| desc.width()),
+                _ => TableKind::Pool.lookup(name).map_or(0, PropDesc::width),
             };
             *out += &match self.style.is_scripted {
                 true => format!("\t{cell}"),

@@ -50,7 +50,7 @@ fn vdev(value: &Value, class: VdevClass) -> VdevStatus {
             spares: digit(13),
         },
         // The real tool does not find those by name, and tells next to nothing of them.
-        "" => VdevKind::DraidSpare,
+        "" | "dspare" => VdevKind::DraidSpare,
         "replacing" => VdevKind::Replacing,
         "spare" => VdevKind::Spare,
         "file" => VdevKind::File,

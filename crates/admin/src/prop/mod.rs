@@ -354,14 +354,16 @@ pub fn help(kind: TableKind) -> String {
     rows.sort_by_key(|desc| (desc.edit != Edit::ReadOnly, desc.name));
     match kind {
         TableKind::Dataset => {
-            let _ = writeln!(
-                out,
-                "\n\t{:<21} {}  {}   VALUES\n",
-                "PROPERTY", "EDIT", "INHERIT"
-            );
+            out += "
+	PROPERTY              EDIT  INHERIT   VALUES
+
+";
         }
         TableKind::Pool | TableKind::Vdev => {
-            let _ = writeln!(out, "\n\t{:<19}  {}   VALUES\n", "PROPERTY", "EDIT");
+            out += "
+	PROPERTY             EDIT   VALUES
+
+";
         }
     }
     for desc in rows {
