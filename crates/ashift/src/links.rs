@@ -13,7 +13,7 @@ const USAGE: &str = "usage: ashift links DIR\n\nPuts links named zpool, zfs and 
                      link.\n";
 
 /// Runs `links ARGS`.
-pub fn run(args: &[String]) -> ExitCode {
+pub(crate) fn run(args: &[String]) -> ExitCode {
     match args {
         [arg] if arg == "-h" || arg == "--help" => {
             print!("{USAGE}");

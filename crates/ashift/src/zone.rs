@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 /// The time zone of this host, or of `$TZ`.
-pub fn local() -> Zone {
+pub(crate) fn local() -> Zone {
     Zone(|secs| {
         static ZONE: OnceLock<TimeZone> = OnceLock::new();
         let zone = ZONE.get_or_init(TimeZone::system);

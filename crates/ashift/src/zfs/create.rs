@@ -9,7 +9,7 @@ use admin::name::{NameKind, check_name, check_nesting, parent_of, pool_of};
 use admin::number::parse_number;
 use admin::prop::{DatasetContext, Types};
 use base::ErrorKind;
-use dsl::{NewDataset, ObjsetInit, PropChange};
+use dsl::{NewDataset, ObjsetInit, PropChange, feature};
 use phys::ObjsetType;
 
 use super::fail::{Fail, Outcome, words};
@@ -19,13 +19,14 @@ use super::target::{exists, find, open};
 use crate::host::OpenPool;
 
 /// Fills the objset of a new file system; its root directory belongs to whoever makes it.
-pub fn init_filesystem() -> ObjsetInit {
+fn init_filesystem(pool: &OpenPool) -> ObjsetInit {
     let new = zpl::NewFilesystem {
         uid: u64::from(rustix::process::getuid().as_raw()),
         gid: u64::from(rustix::process::getgid().as_raw()),
         utf8only: false,
     };
-    Box::new(move |objset, tx| zpl::Filesystem::create(objset, tx, &new))
+    let counts_objects = pool.features().count(feature::USEROBJ_ACCOUNTING).is_some();
+    zpl::mount::init(new, counts_objects)
 }
 
 /// Checks the name of a head that is to be made, and where; gives its pool. The parent may be
@@ -85,7 +86,7 @@ fn make(session: &Session, pool: &OpenPool, name: &str, props: Stored) -> Outcom
         type_: ObjsetType::Zfs,
         flags: 0,
         props,
-        init: init_filesystem(),
+        init: init_filesystem(pool),
     };
     pool.dsl().create_dataset(new).map_err(|e| cannot(&e))?;
     session.note_change(pool_of(name));

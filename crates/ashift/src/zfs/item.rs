@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 
 use admin::listing::{Item, Prop};
-use admin::prop::{DATASET, Edit, PropDesc, PropName, PropValue, Source, Types, is_user_property};
+use admin::prop::{DATASET, Edit, PropDesc, PropName, PropValue, Source, is_user_property};
 use base::{ObjectId, Result};
 use dsl::{DatasetStats, PropSource};
 use phys::znode::{MASTER_NODE_OBJ, master_node};
@@ -287,15 +287,4 @@ fn source(source: &PropSource) -> Source {
         PropSource::Received => Source::Received,
         PropSource::Inherited(from) => Source::Inherited(from.clone()),
     }
-}
-
-/// The number of a property that is set or has a default.
-pub(super) fn number(target: &Target, name: &str) -> Result<u64> {
-    let item = item(target, Wanted::default())?;
-    Ok(item.get(name).and_then(|prop| prop.value.as_number()).unwrap_or(0))
-}
-
-/// Whether `types` has a property of this name at all.
-pub(super) fn has_property(types: Types, name: &str) -> bool {
-    DATASET.iter().any(|desc| desc.name == name && desc.types.meets(types))
 }

@@ -32,8 +32,6 @@ mod set;
 mod snapshot;
 mod target;
 
-pub use create::init_filesystem;
-
 use std::process::ExitCode;
 
 use admin::getopt::{self, Flag, OptSpec, Parsed};
@@ -94,7 +92,7 @@ const COMMANDS: &[Command] = &[
 ];
 
 /// Runs `zfs ARGS`.
-pub fn run(args: &[String]) -> ExitCode {
+pub(crate) fn run(args: &[String]) -> ExitCode {
     let Some((name, rest)) = args.split_first() else {
         eprint!("missing command\n{}", help_of_all());
         return ExitCode::from(2);
