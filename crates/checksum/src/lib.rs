@@ -23,7 +23,8 @@
 //! # Invariants
 //! 1. No function here depends on anything but its arguments: the CPU may choose how a sum is
 //!    computed, never what it is.
-//! 2. No input makes a function here panic.
+//! 2. No contents of a block make a function here panic; lengths that cannot be, and kinds where
+//!    they do not belong, are programming errors.
 //!
 //! # Source
 //! OpenZFS module/zfs/zio_checksum.c, sha2_zfs.c, skein_zfs.c, edonr_zfs.c, blake3_zfs.c,
