@@ -46,6 +46,7 @@ use base::{
 };
 use dmu::{FreeAtOnce, Objset, ObjsetProps};
 use phys::{BlkPtrPhys, UberblockPhys, pool_names};
+use vdev::{AllocBias, Vdev, VdevKind};
 use zio::{AllocClass, BlockStore, Pipeline};
 
 pub use findings::{Finding, Severity};
@@ -78,6 +79,39 @@ pub struct TopVdev {
     pub is_concrete: bool,
 }
 
+impl TopVdev {
+    /// A vdev whose config comes from the MOS.
+    #[must_use]
+    pub fn of(id: VdevId, vdev: &Vdev) -> Self {
+        let config = vdev.config();
+        let class = match config.alloc_bias {
+            _ if config.is_log => AllocClass::Log,
+            AllocBias::None => AllocClass::Normal,
+            AllocBias::Log => AllocClass::Log,
+            AllocBias::Special => AllocClass::Special,
+            AllocBias::Dedup => AllocClass::Dedup,
+        };
+        let is_placeholder = matches!(
+            vdev.kind(),
+            VdevKind::Hole | VdevKind::Missing | VdevKind::Indirect
+        );
+        TopVdev {
+            id,
+            ashift: config.ashift,
+            ms_shift: config.ms_shift,
+            ms_count: if is_placeholder {
+                0
+            } else {
+                vdev.metaslab_count()
+            },
+            class,
+            metaslab_array: ObjectId(config.ms_array),
+            top_zap: Some(ObjectId(config.top_zap)).filter(|object| object.0 != 0),
+            is_concrete: !is_placeholder && config.ms_array != 0,
+        }
+    }
+}
+
 /// The pool to be checked.
 #[derive(Clone)]
 pub struct Pool {
@@ -92,6 +126,17 @@ pub struct Pool {
 }
 
 impl Pool {
+    /// An imported pool, as the last uberblock on disk has it.
+    #[must_use]
+    pub fn of(spa: &spa::Spa) -> Self {
+        let tops = spa.tree().tops();
+        let tops = tops
+            .iter()
+            .enumerate()
+            .map(|(id, top)| TopVdev::of(VdevId(id as u64), top));
+        Pool::new(spa.pipeline().clone(), &spa.uberblock(), tops.collect())
+    }
+
     /// The pool as `uberblock` has it.
     #[must_use]
     pub fn new(pipeline: Arc<Pipeline>, uberblock: &UberblockPhys, tops: Vec<TopVdev>) -> Self {

@@ -241,22 +241,3 @@ fn mos_config(mos: &Arc<Objset>, directory: &zap::Zap) -> NvList {
     dnode.read(0, &mut bytes).expect("the config");
     nvpair::decode(&bytes).expect("an nvlist")
 }
-
-fn top_vdev(id: usize, top: &vdev::Vdev) -> TopVdev {
-    let config = top.config();
-    let zap = ObjectId(config.top_zap);
-    TopVdev {
-        id: VdevId(id as u64),
-        ashift: config.ashift,
-        ms_shift: config.ms_shift,
-        ms_count: config.asize >> config.ms_shift,
-        class: if config.is_log {
-            AllocClass::Log
-        } else {
-            AllocClass::Normal
-        },
-        metaslab_array: ObjectId(config.ms_array),
-        top_zap: (zap.0 != 0).then_some(zap),
-        is_concrete: config.ms_array != 0,
-    }
-}
