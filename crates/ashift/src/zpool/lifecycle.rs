@@ -79,6 +79,7 @@ fn export_one(host: &Host, pool: &str, is_forced: bool) -> Result<(), Failure> {
     if open.is_readonly() {
         open.close()?;
     } else {
+        open.log_command(&super::command_line())?;
         open.export().map_err(|e| format!("cannot export '{pool}': {e}"))?;
     }
     host.cache().remove(pool)?;

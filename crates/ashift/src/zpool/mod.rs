@@ -27,7 +27,7 @@ use admin::number::Zone;
 use admin::usage::{Tool, usage, usage_of_all};
 use base::{Error, ErrorKind};
 
-pub(crate) use scrub::{catch_up, needs_resilver};
+pub(crate) use scrub::{catch_up, needs_resilver, verify};
 
 /// Why a command did not do what it was asked.
 pub(crate) enum Failure {
