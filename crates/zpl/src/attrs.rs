@@ -78,6 +78,24 @@ impl FileType {
     }
 }
 
+/// Bits of a device number that are the minor one, in the kernel of Linux.
+const MINOR_BITS: u32 = 20;
+
+/// The number of a device as it is stored: as the kernel of Linux has it, which is not how `stat`
+/// shows it.
+#[must_use]
+pub fn device_number(major: u32, minor: u32) -> u64 {
+    u64::from(major) << MINOR_BITS | u64::from(minor)
+}
+
+/// Major and minor number of a stored device number, also of those from illumos, which have 32
+/// bits each.
+#[must_use]
+pub fn device_major_minor(rdev: u64) -> (u32, u32) {
+    let bits = if rdev >> 32 == 0 { MINOR_BITS } else { 32 };
+    ((rdev >> bits) as u32, (rdev & ((1 << bits) - 1)) as u32)
+}
+
 /// A time in a file's attributes: seconds since 1970, which may be negative, and nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Time {
@@ -119,7 +137,7 @@ pub struct Attr {
     pub used_bytes: u64,
     /// Bytes per block.
     pub blksz: u64,
-    /// Device number, as the operating system that made it counts.
+    /// Device number as it is stored: see [`device_number`].
     pub rdev: u64,
     /// Last access.
     pub atime: Time,

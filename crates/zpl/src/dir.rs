@@ -140,8 +140,7 @@ impl Filesystem {
         self.make(parent, name, &NewNode::new(FileType::Directory, *create))
     }
 
-    /// Makes a pipe, a socket or a device; `rdev` is the device number as this operating system
-    /// counts.
+    /// Makes a pipe, a socket or a device; `rdev` is a [`device_number`](crate::device_number).
     ///
     /// # Errors
     /// As [`create_file`](Filesystem::create_file).

@@ -46,7 +46,9 @@ mod xattr;
 mod tests;
 
 pub use account::{FileOwners, Used, space_by_owner};
-pub use attrs::{Attr, FileType, MODE_PERMISSIONS, MODE_TYPE, Time};
+pub use attrs::{
+    Attr, FileType, MODE_PERMISSIONS, MODE_TYPE, Time, device_major_minor, device_number,
+};
 pub use dir::DirEntry;
 pub use file::SIZE_MAX;
 pub use fs::{

@@ -42,7 +42,10 @@ pub fn init(new: NewFilesystem, counts_objects: bool) -> ObjsetInit {
 /// The accounting that the flags of an objset ask for.
 fn owners_of(objset: &Objset) -> FileOwners {
     let counts_objects = objset.flags() & OBJSET_FLAG_USEROBJACCOUNTING_COMPLETE != 0;
-    FileOwners { counts_objects, counts_projects: false }
+    FileOwners {
+        counts_objects,
+        counts_projects: false,
+    }
 }
 
 /// A data set that is open as a file system.
@@ -91,7 +94,10 @@ pub fn mount(
     if !readonly && objset.flags() & OBJSET_FLAG_USERACCOUNTING_COMPLETE != 0 {
         objset.set_owner_accounting(Some(Arc::new(owners_of(&objset))));
     }
-    let space = Arc::new(DatasetSpace { pool: Arc::downgrade(pool), ds: ds.clone() });
+    let space = Arc::new(DatasetSpace {
+        pool: Arc::downgrade(pool),
+        ds: ds.clone(),
+    });
     let options = OpenOptions {
         groups: (!readonly).then(|| pool.groups().clone()),
         settings,
@@ -134,8 +140,13 @@ struct DatasetSpace {
 
 impl SpaceCheck for DatasetSpace {
     fn check_write(&self, _owner: &Owner, bytes: u64) -> Result<()> {
-        let Some(pool) = self.pool.upgrade() else { return Ok(()) };
-        let copies = self.ds.open_objset().map_or(1, |objset| u64::from(objset.props().copies));
+        let Some(pool) = self.pool.upgrade() else {
+            return Ok(());
+        };
+        let copies = self
+            .ds
+            .open_objset()
+            .map_or(1, |objset| u64::from(objset.props().copies));
         let bytes = bytes * copies;
         pool.check_space(&self.ds, bytes, false)?;
         // The transaction that follows is of this txg, or of the next one.
@@ -148,8 +159,13 @@ impl SpaceCheck for DatasetSpace {
     }
 
     fn space(&self) -> Space {
-        let Some(pool) = self.pool.upgrade() else { return Space::default() };
+        let Some(pool) = self.pool.upgrade() else {
+            return Space::default();
+        };
         let used = self.ds.fields().referenced().used.max(0).cast_unsigned();
-        Space { used_bytes: used, available_bytes: pool.available(&self.ds) }
+        Space {
+            used_bytes: used,
+            available_bytes: pool.available(&self.ds),
+        }
     }
 }

@@ -227,7 +227,7 @@ fn random_operations_are_replayed() {
     let mut random = Random::from_env();
     let twins = Twins::new();
     let fs = &twins.original;
-    for _ in 0..ops(3000) {
+    for _ in 0..ops(20_000) / 10 {
         let all = files(fs);
         let directories: Vec<ObjectId> = all
             .iter()
