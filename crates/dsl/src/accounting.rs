@@ -53,12 +53,21 @@ pub(crate) struct HeadAccounting {
 
 impl HeadAccounting {
     pub(crate) fn new(pool: Weak<DslPool>, ds: &Arc<DslDataset>) -> HeadAccounting {
-        HeadAccounting { pool, ds: Arc::downgrade(ds) }
+        HeadAccounting {
+            pool,
+            ds: Arc::downgrade(ds),
+        }
     }
 
     fn parts(&self) -> (Arc<DslPool>, Arc<DslDataset>) {
-        let pool = self.pool.upgrade().expect("the pool outlives the syncing of its data sets");
-        let ds = self.ds.upgrade().expect("a data set outlives the syncing of its objset");
+        let pool = self
+            .pool
+            .upgrade()
+            .expect("the pool outlives the syncing of its data sets");
+        let ds = self
+            .ds
+            .upgrade()
+            .expect("a data set outlives the syncing of its objset");
         (pool, ds)
     }
 }
@@ -67,7 +76,10 @@ impl BlockAccounting for HeadAccounting {
     fn born(&self, bp: &BlkPtrPhys, tx: &Tx) {
         let (pool, ds) = self.parts();
         assert!(tx.is_syncing(), "blocks are born in syncing context");
-        assert!(bp.allocation_birth() > ds.prev_snap_txg(), "born into a snapshot's time");
+        assert!(
+            bp.allocation_birth() > ds.prev_snap_txg(),
+            "born into a snapshot's time"
+        );
         let mut tally = ds.tally.lock();
         tally.born += Space::of_block(pool.mos().env(), bp);
         tally.features.extend(features_of(bp));
@@ -109,7 +121,9 @@ impl BlockAccounting for HeadAccounting {
     }
 
     fn dsize(&self, bp: &BlkPtrPhys) -> u64 {
-        self.pool.upgrade().map_or_else(|| bp.asize(), |pool| pool.mos().env().dsize(bp))
+        self.pool
+            .upgrade()
+            .map_or_else(|| bp.asize(), |pool| pool.mos().env().dsize(bp))
     }
 
     fn dirtied(&self, txg: Txg) {
@@ -150,7 +164,14 @@ impl DslPool {
     #[doc(alias = "dsl_dataset_sync_done")]
     pub(crate) fn apply_tally(&self, ds: &Arc<DslDataset>, tx: &Tx) -> Result<()> {
         let tally = std::mem::take(&mut *ds.tally.lock());
-        let Tally { born, freed, dead, dead_unique_to_prev, dead_after_origin, .. } = tally;
+        let Tally {
+            born,
+            freed,
+            dead,
+            dead_unique_to_prev,
+            dead_after_origin,
+            ..
+        } = tally;
         let unique = born.used - freed.used;
         let (charged, dir, prev) = {
             let mut state = ds.state();
@@ -165,7 +186,10 @@ impl DslPool {
             (charged, state.dir.clone(), state.prev.clone())
         };
         self.dirty_dataset(ds);
-        let change = Space { used: charged, ..born - freed };
+        let change = Space {
+            used: charged,
+            ..born - freed
+        };
         if !change.is_zero() || unique != 0 {
             self.diduse_transfer(&dir, change, unique, Used::RefRsrv, Used::Head);
         }
@@ -178,7 +202,9 @@ impl DslPool {
         ds.with_deadlist(|deadlist| deadlist.insert(&tally.pending, tx))?;
         if !tally.deferred.is_empty() {
             let deferred = tally.deferred.iter();
-            let space = deferred.map(|bp| Space::of_block(self.mos().env(), bp)).sum();
+            let space = deferred
+                .map(|bp| Space::of_block(self.mos().env(), bp))
+                .sum();
             self.free_bpobj()?.enqueue(&tally.deferred, false, tx)?;
             self.diduse_space(self.free_dir(), Used::Head, space);
         }
@@ -197,7 +223,10 @@ impl MosAccounting {
     /// For the MOS of a pool that is being created or opened.
     #[must_use]
     pub fn new(env: Arc<dyn PoolEnv>) -> Arc<MosAccounting> {
-        Arc::new(MosAccounting { env, change: Mutex::new(Space::ZERO) })
+        Arc::new(MosAccounting {
+            env,
+            change: Mutex::new(Space::ZERO),
+        })
     }
 
     #[cfg(test)]

@@ -61,7 +61,10 @@ impl DslBookmark {
     /// bookmark made without `bookmark_written`.
     #[must_use]
     pub fn referenced_bytes(&self) -> Option<[u64; 3]> {
-        let has_sizes = self.words.get(FLAGS_WORD).is_some_and(|flags| flags & HAS_FBN != 0);
+        let has_sizes = self
+            .words
+            .get(FLAGS_WORD)
+            .is_some_and(|flags| flags & HAS_FBN != 0);
         let sizes = self.words.get(FLAGS_WORD + 1..)?.first_chunk();
         sizes.filter(|_| has_sizes).copied()
     }
@@ -72,7 +75,10 @@ impl DslPool {
         if !self.mos().is_zapified(head.object())? {
             return Ok(None);
         }
-        Ok(self.mos().zap_get(head.object(), BOOKMARKS_FIELD)?.map(ObjectId))
+        Ok(self
+            .mos()
+            .zap_get(head.object(), BOOKMARKS_FIELD)?
+            .map(ObjectId))
     }
 
     fn load_bookmarks(&self, head: &DslDataset) -> Result<Vec<DslBookmark>> {
@@ -85,7 +91,13 @@ impl DslPool {
                 Error::corrupt(format!("bookmark {name} has {} words", words.len()))
             })?;
             let (guid, createtxg) = (Guid(guid), Txg(createtxg));
-            bookmarks.push(DslBookmark { name, guid, createtxg, creation, words });
+            bookmarks.push(DslBookmark {
+                name,
+                guid,
+                createtxg,
+                creation,
+                words,
+            });
         }
         bookmarks.sort_by(|a, b| (a.createtxg, &a.name).cmp(&(b.createtxg, &b.name)));
         Ok(bookmarks)
@@ -107,11 +119,18 @@ impl DslPool {
     #[doc(alias = "dsl_bookmark_create")]
     pub fn create_bookmark(&self, bookmark: &str, snapshot: &str) -> Result<()> {
         let (head_name, name) = split_bookmark(bookmark)?;
-        let names = (head_name.to_string(), name.to_string(), snapshot.to_string());
+        let names = (
+            head_name.to_string(),
+            name.to_string(),
+            snapshot.to_string(),
+        );
         let (head_name, name, snapshot) = names.clone();
         let check = move |pool: &DslPool, _: &Tx| {
             if !pool.mos().env().feature_is_enabled(feature::BOOKMARKS) {
-                return Err(Error::new(ErrorKind::Unsupported, "the pool has no bookmarks"));
+                return Err(Error::new(
+                    ErrorKind::Unsupported,
+                    "the pool has no bookmarks",
+                ));
             }
             let head = pool.find_dataset(&head_name)?;
             crate::create::expect_head(&head, &head_name)?;
@@ -120,7 +139,11 @@ impl DslPool {
                 let text = format!("{snapshot} is not an earlier snapshot of {head_name}");
                 return Err(Error::invalid(text));
             }
-            if pool.load_bookmarks(&head)?.iter().any(|found| found.name == name) {
+            if pool
+                .load_bookmarks(&head)?
+                .iter()
+                .any(|found| found.name == name)
+            {
                 let text = format!("{head_name}#{name} exists");
                 return Err(Error::new(ErrorKind::Exists, text));
             }
@@ -132,7 +155,12 @@ impl DslPool {
             let snap = pool.find_dataset(&snapshot)?.fields();
             let words = [snap.guid, snap.creation_txg, snap.creation_time];
             pool.add_bookmark(&head, &name, &words, tx)?;
-            pool.log(&head, "bookmark", &format!("name={name} creation_txg={}", words[1]), tx)
+            pool.log(
+                &head,
+                "bookmark",
+                &format!("name={name} creation_txg={}", words[1]),
+                tx,
+            )
         })
     }
 
@@ -141,10 +169,13 @@ impl DslPool {
         let zap = match self.bookmarks_zap(head)? {
             Some(zap) => zap,
             None => {
-                let zap = self.mos().zap_create_names(ObjectType::N_ZAP_METADATA, tx)?;
+                let zap = self
+                    .mos()
+                    .zap_create_names(ObjectType::N_ZAP_METADATA, tx)?;
                 self.mos().env().feature_incr(feature::BOOKMARKS, tx)?;
                 self.mos().zapify(head.object(), tx)?;
-                self.mos().zap_add(head.object(), BOOKMARKS_FIELD, zap.0, tx)?;
+                self.mos()
+                    .zap_add(head.object(), BOOKMARKS_FIELD, zap.0, tx)?;
                 zap
             }
         };
@@ -165,7 +196,10 @@ impl DslPool {
         let (head_name, name) = names.clone();
         let check = move |pool: &DslPool, _: &Tx| {
             let head = pool.find_dataset(&head_name)?;
-            let found = pool.load_bookmarks(&head)?.into_iter().find(|found| found.name == name);
+            let found = pool
+                .load_bookmarks(&head)?
+                .into_iter()
+                .find(|found| found.name == name);
             let missing = || Error::not_found(format!("there is no {head_name}#{name}"));
             check_simple(&found.ok_or_else(missing)?)?;
             Ok(Verdict::Go)
@@ -181,7 +215,11 @@ impl DslPool {
     fn remove_bookmark(&self, head: &DslDataset, name: &str, tx: &Tx) -> Result<()> {
         let missing = || Error::not_found(format!("no bookmark {name}"));
         let zap = self.bookmarks_zap(head)?.ok_or_else(missing)?;
-        if self.mos().zap_get_words(zap, name)?.is_some_and(|words| words.len() > 3) {
+        if self
+            .mos()
+            .zap_get_words(zap, name)?
+            .is_some_and(|words| words.len() > 3)
+        {
             self.mos().env().feature_decr(feature::BOOKMARK_V2, tx)?;
         }
         self.mos().zap_remove(zap, name, tx)?;
@@ -209,7 +247,9 @@ impl DslPool {
     #[doc(alias = "dsl_bookmark_ds_destroyed")]
     pub(crate) fn bookmarks_keep_key(&self, snap: &Arc<DslDataset>, _tx: &Tx) -> Result<bool> {
         if let Some(head) = self.head_of(&snap.dir())? {
-            self.load_bookmarks(&head)?.iter().try_for_each(check_simple)?;
+            self.load_bookmarks(&head)?
+                .iter()
+                .try_for_each(check_simple)?;
         }
         Ok(false)
     }
@@ -253,7 +293,11 @@ impl DslPool {
     #[doc(alias = "dsl_bookmark_latest_txg")]
     pub(crate) fn latest_bookmark_txg(&self, head: &DslDataset) -> Result<u64> {
         let bookmarks = self.load_bookmarks(head)?;
-        Ok(bookmarks.iter().map(|bookmark| bookmark.createtxg.0).max().unwrap_or(0))
+        Ok(bookmarks
+            .iter()
+            .map(|bookmark| bookmark.createtxg.0)
+            .max()
+            .unwrap_or(0))
     }
 
     /// Gives up the livelist of a clone.
@@ -276,7 +320,10 @@ impl DslPool {
 fn check_simple(bookmark: &DslBookmark) -> Result<()> {
     let word = |at: usize| bookmark.words.get(at).copied().unwrap_or(0);
     if word(FLAGS_WORD) & HAS_FBN != 0 || word(REDACTION_WORD) != 0 {
-        let text = format!("bookmark {} counts freed space, or has redactions", bookmark.name);
+        let text = format!(
+            "bookmark {} counts freed space, or has redactions",
+            bookmark.name
+        );
         return Err(Error::new(ErrorKind::Unsupported, text));
     }
     Ok(())
@@ -284,8 +331,13 @@ fn check_simple(bookmark: &DslBookmark) -> Result<()> {
 
 fn split_bookmark(name: &str) -> Result<(&str, &str)> {
     if name.len() > NAME_BYTES_MAX {
-        return Err(Error::new(ErrorKind::NameTooLong, format!("{name} is too long")));
+        return Err(Error::new(
+            ErrorKind::NameTooLong,
+            format!("{name} is too long"),
+        ));
     }
-    let parts = name.split_once('#').filter(|(_, last)| !last.is_empty() && !last.contains('/'));
+    let parts = name
+        .split_once('#')
+        .filter(|(_, last)| !last.is_empty() && !last.contains('/'));
     parts.ok_or_else(|| Error::invalid(format!("{name:?} is not a bookmark's name")))
 }

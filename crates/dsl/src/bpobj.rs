@@ -121,7 +121,13 @@ impl Bpobj {
         // Only livelists have freed entries to count.
         let full = mos.env().feature_is_active(feature::LIVELIST);
         let bonus = if full { BpobjPhys::SIZE } else { BPOBJ_SIZE_V2 };
-        mos.alloc(ObjectType::BPOBJ, BPOBJ_BLOCKSIZE, ObjectType::BPOBJ_HDR, bonus, tx)
+        mos.alloc(
+            ObjectType::BPOBJ,
+            BPOBJ_BLOCKSIZE,
+            ObjectType::BPOBJ_HDR,
+            bonus,
+            tx,
+        )
     }
 
     /// Answers an empty bpobj for one deadlist entry: the shared one if the pool has the feature.
@@ -168,7 +174,11 @@ impl Bpobj {
     /// What the MOS gives.
     #[doc(alias = "bpobj_free")]
     pub fn free(mos: &Arc<Mos>, object: ObjectId, tx: &Tx) -> Result<()> {
-        assert_ne!(Some(object), mos.empty_bpobj(), "the shared empty bpobj is not freed");
+        assert_ne!(
+            Some(object),
+            mos.empty_bpobj(),
+            "the shared empty bpobj is not freed"
+        );
         let mut todo = vec![object];
         while let Some(object) = todo.pop() {
             let bpobj = Bpobj::open(mos, object)?;
@@ -191,12 +201,19 @@ impl Bpobj {
         let dnode = mos.hold(object)?;
         if dnode.type_() != ObjectType::BPOBJ || dnode.bonus_type() != ObjectType::BPOBJ_HDR {
             let type_ = dnode.type_();
-            return Err(Error::corrupt(format!("object {object} is {type_:?}, not a bpobj")));
+            return Err(Error::corrupt(format!(
+                "object {object} is {type_:?}, not a bpobj"
+            )));
         }
-        let bpobj = Bpobj { mos: mos.clone(), dnode };
+        let bpobj = Bpobj {
+            mos: mos.clone(),
+            dnode,
+        };
         let bonus = bpobj.dnode.bonus().len();
         if bonus < BPOBJ_SIZE_V0 {
-            return Err(Error::corrupt(format!("bpobj {object} has a bonus of {bonus} bytes")));
+            return Err(Error::corrupt(format!(
+                "bpobj {object} has a bonus of {bonus} bytes"
+            )));
         }
         Ok(bpobj)
     }
@@ -278,7 +295,11 @@ impl Bpobj {
         if bps.is_empty() {
             return Ok(());
         }
-        assert_ne!(Some(self.object()), self.mos.empty_bpobj(), "the shared bpobj stays empty");
+        assert_ne!(
+            Some(self.object()),
+            self.mos.empty_bpobj(),
+            "the shared bpobj stays empty"
+        );
         let mut header = self.header();
         let mut bytes = Vec::with_capacity(size_of_val(bps));
         let mut change = Space::ZERO;
@@ -287,7 +308,8 @@ impl Bpobj {
             bytes.extend_from_slice(without_payload(bp, freed).as_bytes());
             change += Space::of_block(self.mos.env(), bp);
         }
-        self.dnode.write(tx, header.num_blkptrs * BP_BYTES, &bytes)?;
+        self.dnode
+            .write(tx, header.num_blkptrs * BP_BYTES, &bytes)?;
         header.num_blkptrs += bps.len() as u64;
         if freed {
             header.num_freed += bps.len() as u64;
@@ -302,8 +324,16 @@ impl Bpobj {
     /// What the MOS gives.
     #[doc(alias = "bpobj_enqueue_subobj")]
     pub fn enqueue_subobj(&self, object: ObjectId, tx: &Tx) -> Result<()> {
-        assert!(self.has_subobjs(), "bpobj {} is too old for subobjs", self.object());
-        assert_ne!(Some(self.object()), self.mos.empty_bpobj(), "the shared bpobj stays empty");
+        assert!(
+            self.has_subobjs(),
+            "bpobj {} is too old for subobjs",
+            self.object()
+        );
+        assert_ne!(
+            Some(self.object()),
+            self.mos.empty_bpobj(),
+            "the shared bpobj stays empty"
+        );
         if Some(object) == self.mos.empty_bpobj() {
             return Bpobj::release_empty(&self.mos, tx);
         }
@@ -313,7 +343,11 @@ impl Bpobj {
             return Bpobj::free(&self.mos, object, tx);
         }
         let mut header = self.header();
-        header.add(Space::stored(sub_header.bytes, sub_header.comp, sub_header.uncomp));
+        header.add(Space::stored(
+            sub_header.bytes,
+            sub_header.comp,
+            sub_header.uncomp,
+        ));
 
         // Small lists are copied, so that nesting stays shallow: first the list of sub-subobjs,
         // and only if that one was small, the pointers.
@@ -324,14 +358,22 @@ impl Bpobj {
             if copied_all {
                 let numbers = sub.subobjs(&sub_header)?;
                 self.append_subobjs(&mut header, &numbers, tx)?;
-                sub.store(Header { subobjs: 0, num_subobjs: 0, ..sub_header }, tx)?;
+                sub.store(
+                    Header {
+                        subobjs: 0,
+                        num_subobjs: 0,
+                        ..sub_header
+                    },
+                    tx,
+                )?;
                 self.mos.free_object(ObjectId(sub_header.subobjs), tx)?;
             }
         }
         if copied_all && sub.dnode.maxblkid() == BlkId(0) {
             let mut bytes = vec![0; (sub_header.num_blkptrs * BP_BYTES) as usize];
             sub.dnode.read(0, &mut bytes)?;
-            self.dnode.write(tx, header.num_blkptrs * BP_BYTES, &bytes)?;
+            self.dnode
+                .write(tx, header.num_blkptrs * BP_BYTES, &bytes)?;
             header.num_blkptrs += sub_header.num_blkptrs;
             header.num_freed += sub_header.num_freed;
             drop(sub);
@@ -345,7 +387,9 @@ impl Bpobj {
     fn append_subobjs(&self, header: &mut Header, numbers: &[ObjectId], tx: &Tx) -> Result<()> {
         if header.subobjs == 0 {
             let kind = ObjectType::BPOBJ_SUBOBJ;
-            let list = self.mos.alloc(kind, BPOBJ_BLOCKSIZE, ObjectType::NONE, 0, tx)?;
+            let list = self
+                .mos
+                .alloc(kind, BPOBJ_BLOCKSIZE, ObjectType::NONE, 0, tx)?;
             header.subobjs = list.0;
         }
         let list = self.mos.hold(ObjectId(header.subobjs))?;
@@ -411,7 +455,9 @@ impl Bpobj {
                 let bp = BlkPtrPhys::read(&block[at..])?;
                 if bp.is_hole() {
                     let object = self.object();
-                    return Err(Error::corrupt(format!("bpobj {object}: entry {left} is a hole")));
+                    return Err(Error::corrupt(format!(
+                        "bpobj {object}: entry {left} is a hole"
+                    )));
                 }
                 // blk_fill is not a count here: its lowest bit says "freed".
                 let freed = bp.as_bytes()[FILL_OFFSET] & 1 != 0;
@@ -449,7 +495,10 @@ impl Bpobj {
     ) -> Result<(Space, Result<bool>)> {
         let mut header = self.header();
         if depth > MAX_DEPTH {
-            return Err(Error::corrupt(format!("bpobj {} is nested too deep", self.object())));
+            return Err(Error::corrupt(format!(
+                "bpobj {} is nested too deep",
+                self.object()
+            )));
         }
         let mut removed = Space::ZERO;
         let mut num_removed = 0;

@@ -54,7 +54,13 @@ impl Bptree<'_> {
     #[doc(alias = "bptree_alloc")]
     fn alloc(mos: &Mos, tx: &Tx) -> Result<ObjectId> {
         let type_ = ObjectType::N_UINT64_METADATA;
-        mos.alloc(type_, base::SPA_OLD_MAXBLOCKSIZE, type_, BptreePhys::SIZE, tx)
+        mos.alloc(
+            type_,
+            base::SPA_OLD_MAXBLOCKSIZE,
+            type_,
+            BptreePhys::SIZE,
+            tx,
+        )
     }
 
     fn header(&self) -> Result<BptreePhys> {
@@ -81,7 +87,11 @@ impl Bptree<'_> {
     fn add(&self, bp: BlkPtrPhys, birth_txg: u64, space: Space, tx: &Tx) -> Result<()> {
         let mut header = self.header()?;
         let end = header.end.get();
-        let entry = BptreeEntryPhys { bp, birth_txg: birth_txg.into(), ..Default::default() };
+        let entry = BptreeEntryPhys {
+            bp,
+            birth_txg: birth_txg.into(),
+            ..Default::default()
+        };
         self.set_entry(end, &entry, tx)?;
         header.end.set(end + 1);
         add_space(&mut header, space);
@@ -93,13 +103,18 @@ impl Bptree<'_> {
         let begin = header.begin.get();
         header.begin.set(begin + 1);
         let bytes = BptreeEntryPhys::SIZE as u64;
-        self.mos.hold(self.object)?.free_range(tx, begin * bytes, bytes)
+        self.mos
+            .hold(self.object)?
+            .free_range(tx, begin * bytes, bytes)
     }
 }
 
 fn add_space(header: &mut BptreePhys, change: Space) {
     let words = [&mut header.bytes, &mut header.comp, &mut header.uncomp];
-    for (word, by) in words.into_iter().zip([change.used, change.comp, change.uncomp]) {
+    for (word, by) in words
+        .into_iter()
+        .zip([change.used, change.comp, change.uncomp])
+    {
         let mut value = word.get();
         apply(&mut value, by, "bptree space");
         word.set(value);
@@ -126,7 +141,12 @@ impl DslPool {
         let dir = ds.dir();
         let space = dir.fields().space();
         let fields = ds.fields();
-        debug_assert_eq!(fields.unique_bytes.cast_signed(), space.used, "{}", dir.name());
+        debug_assert_eq!(
+            fields.unique_bytes.cast_signed(),
+            space.used,
+            "{}",
+            dir.name()
+        );
         Bptree { mos, object }.add(fields.bp(), fields.prev_snap_txg, space, tx)?;
         self.diduse_space(&dir, Used::Head, -space);
         self.diduse_space(self.free_dir(), Used::Head, space);
@@ -156,7 +176,12 @@ impl DslPool {
     /// What the MOS gives. Trees with unreadable blocks are left on the queue.
     #[doc(alias = "dsl_process_async_destroys")]
     pub fn process_async_destroys(&self, tx: &Tx) -> Result<()> {
-        let mut freed = Freed { pool: self, txg: tx.txg(), count: 0, space: Space::ZERO };
+        let mut freed = Freed {
+            pool: self,
+            txg: tx.txg(),
+            count: 0,
+            space: Space::ZERO,
+        };
         let list = self.free_bpobj()?;
         let mut finished = true;
         if !list.is_empty() {
@@ -173,7 +198,10 @@ impl DslPool {
     }
 
     fn process_bptree(&self, object: ObjectId, freed: &mut Freed<'_>, tx: &Tx) -> Result<()> {
-        let bptree = Bptree { mos: self.mos(), object };
+        let bptree = Bptree {
+            mos: self.mos(),
+            object,
+        };
         let mut header = bptree.header()?;
         let before = freed.space;
         // Set once a tree could not be read: it stays, and so do the entries behind it.
@@ -218,7 +246,10 @@ impl DslPool {
 
 /// Damage on disk, as opposed to trouble with the pool as a whole.
 fn is_damage(kind: ErrorKind) -> bool {
-    matches!(kind, ErrorKind::Io | ErrorKind::Checksum | ErrorKind::Corrupt | ErrorKind::Unsupported)
+    matches!(
+        kind,
+        ErrorKind::Io | ErrorKind::Checksum | ErrorKind::Corrupt | ErrorKind::Unsupported
+    )
 }
 
 /// Blocks freed in this txg.
@@ -250,5 +281,8 @@ pub(crate) const DESTROYED_OBJSET: u64 = u64::MAX;
 
 /// The block id of level 0 below which everything of block `blkid` of `level` lies.
 pub(crate) fn first_data_block(blkid: BlkId, level: u32, epbs: u32) -> u64 {
-    blkid.0.checked_shl(level.saturating_mul(epbs)).unwrap_or(u64::MAX)
+    blkid
+        .0
+        .checked_shl(level.saturating_mul(epbs))
+        .unwrap_or(u64::MAX)
 }

@@ -93,7 +93,12 @@ impl DslPool {
             let ds = pool.create_head(&parent, &last, Some(&snap), 0, tx)?;
             pool.set_props_sync(&ds, &props, tx)?;
             pool.zero_zil(&ds, tx)?;
-            pool.log(&ds, "clone", &format!("origin={origin} ({})", snap.object()), tx)
+            pool.log(
+                &ds,
+                "clone",
+                &format!("origin={origin} ({})", snap.object()),
+                tx,
+            )
         })
     }
 
@@ -103,7 +108,10 @@ impl DslPool {
             return Ok(());
         };
         if head.objset()?.type_() != ObjsetType::Zfs {
-            return Err(Error::invalid(format!("{} is not a file system", parent.name())));
+            return Err(Error::invalid(format!(
+                "{} is not a file system",
+                parent.name()
+            )));
         }
         Ok(())
     }
@@ -117,7 +125,12 @@ impl DslPool {
     ) -> Result<()> {
         let name = self.dataset_name(ds)?;
         let object = ds.object().0;
-        let event = HistoryEvent { operation, dataset: &name, object, message };
+        let event = HistoryEvent {
+            operation,
+            dataset: &name,
+            object,
+            message,
+        };
         self.mos().env().log_history(&event, tx);
         Ok(())
     }
@@ -195,7 +208,11 @@ impl DslPool {
             guid: rt::random_u64(),
             snapnames_zapobj: mos.zap_create_names(ObjectType::DSL_DS_SNAP_MAP, tx)?.0,
             creation_time: now_secs(),
-            creation_txg: if tx.txg() == Txg::INITIAL { 1 } else { tx.txg().0 },
+            creation_txg: if tx.txg() == Txg::INITIAL {
+                1
+            } else {
+                tx.txg().0
+            },
             ..DatasetFields::default()
         };
         let origin = origin.or(self.origin());
@@ -221,7 +238,11 @@ impl DslPool {
     ) -> Result<()> {
         let mos = self.mos();
         let source = origin.fields();
-        assert!(source.num_children > 0, "{} is not a snapshot", origin.object());
+        assert!(
+            source.num_children > 0,
+            "{} is not a snapshot",
+            origin.object()
+        );
         fields.prev_snap_obj = origin.object().0;
         fields.prev_snap_txg = source.creation_txg;
         fields.set_referenced(source.referenced());
@@ -249,7 +270,9 @@ impl DslPool {
         mos.zap_int_add(next_clones, object.0, object.0, tx)?;
 
         {
-            let is_clone = self.origin().is_some_and(|empty| !Arc::ptr_eq(empty, origin));
+            let is_clone = self
+                .origin()
+                .is_some_and(|empty| !Arc::ptr_eq(empty, origin));
             let mut state = dd.state();
             state.fields.origin_obj = origin.object().0;
             state.origin_txg = if is_clone { source.creation_txg } else { 0 };
@@ -380,13 +403,18 @@ impl DslPool {
     /// Notes when the list of snapshots changed.
     #[doc(alias = "dsl_dir_snap_cmtime_update")]
     pub(crate) fn touch_snapshots(&self, dd: &Arc<DslDir>, tx: &Tx) -> Result<()> {
-        if !self.mos().env().feature_is_enabled(feature::EXTENSIBLE_DATASET) {
+        if !self
+            .mos()
+            .env()
+            .feature_is_enabled(feature::EXTENSIBLE_DATASET)
+        {
             return Ok(());
         }
         let now = rt::wall_clock();
         self.zapify_dir(dd, tx)?;
         let words = [now.secs, u64::from(now.nanos)];
-        self.mos().zap_set_words(dd.object(), SNAPSHOTS_CHANGED, &words, tx)
+        self.mos()
+            .zap_set_words(dd.object(), SNAPSHOTS_CHANGED, &words, tx)
     }
 }
 
@@ -417,6 +445,12 @@ impl DslPool {
 
     /// Records the features that blocks written in this sync need.
     pub(crate) fn activate_features(&self, ds: &Arc<DslDataset>, tx: &Tx) -> Result<()> {
+        let old = std::mem::take(&mut ds.state().deactivating);
+        for guid in old {
+            ds.state().features.remove(guid);
+            self.mos().zap_remove(ds.object(), guid, tx)?;
+            self.mos().env().feature_decr(guid, tx)?;
+        }
         let new = std::mem::take(&mut ds.state().activating);
         for guid in new {
             let value = vec![0];
@@ -442,7 +476,10 @@ pub(crate) fn now_secs() -> u64 {
 /// The error of an operation on a head that got a snapshot, or the other way round.
 pub(crate) fn expect_head(ds: &DslDataset, name: &str) -> Result<()> {
     if ds.is_snapshot() {
-        return Err(Error::new(ErrorKind::InvalidInput, format!("{name} is a snapshot")));
+        return Err(Error::new(
+            ErrorKind::InvalidInput,
+            format!("{name} is a snapshot"),
+        ));
     }
     Ok(())
 }

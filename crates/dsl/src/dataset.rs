@@ -35,6 +35,7 @@ use dmu::{FreeAtOnce, Objset};
 use phys::BlkPtrPhys;
 use phys::dsl::{DS_FLAG_DEFER_DESTROY, DS_FLAG_INCONSISTENT};
 use rt::{Mutex, MutexGuard};
+use zil::Zilog;
 
 use crate::accounting::{HeadAccounting, Tally};
 use crate::deadlist::Deadlist;
@@ -56,6 +57,7 @@ pub struct DslDataset {
     /// What the objset's syncing has told so far, not applied yet.
     pub(crate) tally: Mutex<Tally>,
     objset: Mutex<Option<Arc<Objset>>>,
+    zil: Mutex<Option<Arc<Zilog>>>,
     watchers: Mutex<Vec<PropsWatcher>>,
 }
 
@@ -79,6 +81,8 @@ pub(crate) struct DatasetState {
     pub(crate) features: BTreeMap<String, Vec<u64>>,
     /// ds_feature_activation: to be recorded at the end of the sync
     pub(crate) activating: BTreeSet<&'static str>,
+    /// To be taken back at the end of the sync.
+    pub(crate) deactivating: BTreeSet<&'static str>,
     /// ds_longholds, owner included
     pub(crate) long_holds: u64,
     /// ds_owner
@@ -120,6 +124,7 @@ impl DslDataset {
             deadlist: Mutex::new(Some(deadlist)),
             tally: Mutex::new(Tally::default()),
             objset: Mutex::new(None),
+            zil: Mutex::new(None),
             watchers: Mutex::new(Vec::new()),
         }
     }
@@ -209,8 +214,18 @@ impl DslDataset {
     /// Records at the end of the current sync that the data set uses a per-dataset feature.
     pub fn activate_feature(&self, guid: &'static str) {
         let mut state = self.state();
+        state.deactivating.remove(guid);
         if !state.features.contains_key(guid) {
             state.activating.insert(guid);
+        }
+    }
+
+    /// Records at the end of the current sync that the data set does not use a feature any more.
+    pub(crate) fn deactivate_feature(&self, guid: &'static str) {
+        let mut state = self.state();
+        state.activating.remove(guid);
+        if state.features.contains_key(guid) {
+            state.deactivating.insert(guid);
         }
     }
 
@@ -251,8 +266,7 @@ impl DslDataset {
         let props = pool.objset_props(self)?;
         let accounting = self.accounting(&pool);
         let id = self.objset_id();
-        let opened =
-            Objset::open(pool.store().clone(), id, &self.root_bp(), props, accounting)?;
+        let opened = Objset::open(pool.store().clone(), id, &self.root_bp(), props, accounting)?;
         *objset = Some(opened.clone());
         Ok(opened)
     }
@@ -272,7 +286,16 @@ impl DslDataset {
     }
 
     pub(crate) fn set_objset(&self, objset: Option<Arc<Objset>>) {
+        *self.zil.lock() = None;
         *self.objset.lock() = objset;
+    }
+
+    pub(crate) fn zil_or_insert(&self, new: impl FnOnce() -> Arc<Zilog>) -> Arc<Zilog> {
+        self.zil.lock().get_or_insert_with(new).clone()
+    }
+
+    pub(crate) fn open_zil(&self) -> Option<Arc<Zilog>> {
+        self.zil.lock().clone()
     }
 
     /// Has `watcher` called after every change of a property that may concern this data set.
@@ -323,7 +346,10 @@ impl DslDataset {
             return Err(self.gone());
         }
         state.long_holds += 1;
-        Ok(LongHold { ds: self.clone(), owner: false })
+        Ok(LongHold {
+            ds: self.clone(),
+            owner: false,
+        })
     }
 
     /// Owns the data set: a long hold that only one can have.
@@ -342,7 +368,10 @@ impl DslDataset {
         }
         state.owned = true;
         state.long_holds += 1;
-        Ok(LongHold { ds: self.clone(), owner: true })
+        Ok(LongHold {
+            ds: self.clone(),
+            owner: true,
+        })
     }
 
     pub(crate) fn check_not_held(&self, allowed: u64) -> Result<()> {

@@ -75,9 +75,15 @@ impl Deadlist {
             return Err(Error::new(ErrorKind::Unsupported, text));
         }
         if type_ != ObjectType::DEADLIST {
-            return Err(Error::corrupt(format!("object {object} is {type_:?}, not a deadlist")));
+            return Err(Error::corrupt(format!(
+                "object {object} is {type_:?}, not a deadlist"
+            )));
         }
-        Ok(Deadlist { mos: mos.clone(), dnode, tree: None })
+        Ok(Deadlist {
+            mos: mos.clone(),
+            dnode,
+            tree: None,
+        })
     }
 
     /// Frees the object and all its lists, but not the blocks listed.
@@ -114,13 +120,20 @@ impl Deadlist {
     #[doc(alias = "dsl_deadlist_space")]
     pub fn space(&self) -> Result<Space> {
         let header = self.header()?;
-        Ok(Space::stored(header.used.get(), header.comp.get(), header.uncomp.get()))
+        Ok(Space::stored(
+            header.used.get(),
+            header.comp.get(),
+            header.uncomp.get(),
+        ))
     }
 
     fn add_space(&self, change: Space, tx: &Tx) -> Result<()> {
         let mut header = self.header()?;
         let words = [&mut header.used, &mut header.comp, &mut header.uncomp];
-        for (word, by) in words.into_iter().zip([change.used, change.comp, change.uncomp]) {
+        for (word, by) in words
+            .into_iter()
+            .zip([change.used, change.comp, change.uncomp])
+        {
             let mut value = word.get();
             apply(&mut value, by, "deadlist space");
             word.set(value);
@@ -131,7 +144,12 @@ impl Deadlist {
     fn load(&mut self) -> Result<&mut BTreeMap<u64, ObjectId>> {
         if self.tree.is_none() {
             let entries = self.mos.zap_int_entries(self.object())?;
-            self.tree = Some(entries.into_iter().map(|(key, list)| (key, ObjectId(list))).collect());
+            self.tree = Some(
+                entries
+                    .into_iter()
+                    .map(|(key, list)| (key, ObjectId(list)))
+                    .collect(),
+            );
         }
         Ok(self.tree.as_mut().expect("just loaded"))
     }
@@ -160,7 +178,11 @@ impl Deadlist {
         if mintxg >= maxtxg {
             return Ok(Space::ZERO);
         }
-        let lists: Vec<ObjectId> = self.load()?.range(mintxg..maxtxg).map(|(_, l)| *l).collect();
+        let lists: Vec<ObjectId> = self
+            .load()?
+            .range(mintxg..maxtxg)
+            .map(|(_, l)| *l)
+            .collect();
         let mut total = Space::ZERO;
         for list in lists {
             if Some(list) != self.mos.empty_bpobj() {
@@ -185,7 +207,8 @@ impl Deadlist {
         for bp in bps {
             let birth = bp.allocation_birth().0;
             let Some((key, _)) = self.load()?.range(..birth).next_back() else {
-                let text = format!("deadlist {object} has no key below a block's birth txg {birth}");
+                let text =
+                    format!("deadlist {object} has no key below a block's birth txg {birth}");
                 return Err(Error::corrupt(text));
             };
             by_key.entry(*key).or_default().push(*bp);
@@ -230,7 +253,10 @@ impl Deadlist {
         let list = Bpobj::alloc_empty(&self.mos, tx)?;
         self.mos.zap_int_add(self.object(), mintxg, list.0, tx)?;
         let before = self.load()?.insert(mintxg, list);
-        assert!(before.is_none(), "deadlist key {mintxg:#x} is there already");
+        assert!(
+            before.is_none(),
+            "deadlist key {mintxg:#x} is there already"
+        );
         Ok(())
     }
 
@@ -293,8 +319,11 @@ impl Deadlist {
     /// What the MOS gives.
     #[doc(alias = "dsl_deadlist_move_bpobj")]
     pub fn move_to(&mut self, target: &Bpobj, mintxg: u64, tx: &Tx) -> Result<()> {
-        let moving: Vec<(u64, ObjectId)> =
-            self.load()?.range(mintxg..).map(|(key, list)| (*key, *list)).collect();
+        let moving: Vec<(u64, ObjectId)> = self
+            .load()?
+            .range(mintxg..)
+            .map(|(key, list)| (*key, *list))
+            .collect();
         let mut moved = Space::ZERO;
         for (key, list) in moving {
             if Some(list) != self.mos.empty_bpobj() {

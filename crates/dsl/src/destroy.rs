@@ -98,7 +98,12 @@ impl DslPool {
             self.dirty_dataset(snap);
             return self.log(snap, "defer_destroy", "", tx);
         }
-        assert_eq!(fields.num_children, 1, "snapshot {} has clones", snap.object());
+        assert_eq!(
+            fields.num_children,
+            1,
+            "snapshot {} has clones",
+            snap.object()
+        );
         self.log(snap, "destroy", "", tx)?;
         let keep_key = self.bookmarks_keep_key(snap, tx)?;
         self.deactivate_features(snap, tx)?;
@@ -162,7 +167,11 @@ impl DslPool {
             // What `prev` shared with `snap` alone is its own from now on.
             let (from, to) = (prev.fields().prev_snap_txg, fields.prev_snap_txg);
             let shared = next.with_deadlist(|deadlist| deadlist.space_range(from, to))?;
-            apply(&mut prev.state().fields.unique_bytes, shared.used, "ds_unique_bytes");
+            apply(
+                &mut prev.state().fields.unique_bytes,
+                shared.used,
+                "ds_unique_bytes",
+            );
         }
         let free_bpobj = self.free_bpobj()?;
         let freed = next.with_deadlist(|deadlist| {
@@ -216,7 +225,11 @@ impl DslPool {
         let shared = after.with_deadlist(|deadlist| {
             deadlist.space_range(fields.prev_snap_txg, fields.creation_txg)
         })?;
-        apply(&mut next.state().fields.unique_bytes, shared.used, "ds_unique_bytes");
+        apply(
+            &mut next.state().fields.unique_bytes,
+            shared.used,
+            "ds_unique_bytes",
+        );
         self.dirty_dataset(next);
         if !keep_key {
             let head = self.head_of(&snap.dir())?;
@@ -240,7 +253,10 @@ impl DslPool {
         if unique_before < reserved {
             // What the head now has to itself uses up its refreservation.
             let gained = (unique - unique_before).min(reserved - unique_before);
-            let less = Space { used: -gained.cast_signed(), ..Space::ZERO };
+            let less = Space {
+                used: -gained.cast_signed(),
+                ..Space::ZERO
+            };
             self.diduse_space(&snap.dir(), Used::RefRsrv, less);
         }
         Ok(())
@@ -251,13 +267,18 @@ impl DslPool {
     #[doc(alias = "dsl_dataset_recalc_head_uniq")]
     pub(crate) fn recalc_head_unique(&self, head: &Arc<DslDataset>) -> Result<()> {
         let before = head.prev().map_or(0, |prev| prev.fields().referenced_bytes);
-        let dead = head.with_deadlist(|deadlist| deadlist.space())?.used.cast_unsigned();
+        let dead = head
+            .with_deadlist(|deadlist| deadlist.space())?
+            .used
+            .cast_unsigned();
         let mut state = head.state();
         let shared = before.checked_sub(dead);
         let unique = shared.and_then(|shared| state.fields.referenced_bytes.checked_sub(shared));
         state.fields.unique_bytes = unique.ok_or_else(|| {
             let refd = state.fields.referenced_bytes;
-            Error::corrupt(format!("head refers to {refd} of {before} bytes, {dead} dead"))
+            Error::corrupt(format!(
+                "head refers to {refd} of {before} bytes, {dead} dead"
+            ))
         })?;
         drop(state);
         self.dirty_dataset(head);
@@ -274,11 +295,17 @@ impl DslPool {
         let mos = self.mos();
         let dir = snap.dir();
         let name = self.snapname(snap)?;
-        let head = self.head_of(&dir)?.ok_or_else(|| Error::corrupt("a snapshot without a head"))?;
+        let head = self
+            .head_of(&dir)?
+            .ok_or_else(|| Error::corrupt("a snapshot without a head"))?;
         self.touch_snapshots(&dir, tx)?;
         mos.zap_remove(ObjectId(head.fields().snapnames_zapobj), &name, tx)?;
         self.adjust_count(&dir, SNAPSHOT_COUNT, -1, tx)?;
-        for zap in [fields.next_clones_obj, fields.props_obj, fields.userrefs_obj] {
+        for zap in [
+            fields.next_clones_obj,
+            fields.props_obj,
+            fields.userrefs_obj,
+        ] {
             if zap != 0 {
                 mos.zap_destroy(ObjectId(zap), tx)?;
             }
@@ -334,11 +361,18 @@ impl DslPool {
         if dir.parent().is_none() {
             return Err(Error::invalid("the root data set goes with its pool"));
         }
-        if ds.prev().is_some_and(|prev| prev.fields().next_snap_obj == ds.object().0) {
+        if ds
+            .prev()
+            .is_some_and(|prev| prev.fields().next_snap_obj == ds.object().0)
+        {
             let text = format!("{} has snapshots", dir.name());
             return Err(Error::new(ErrorKind::Busy, text));
         }
-        if self.mos().zap_count(ObjectId(dir.fields().child_dir_zapobj))? != 0 {
+        if self
+            .mos()
+            .zap_count(ObjectId(dir.fields().child_dir_zapobj))?
+            != 0
+        {
             let text = format!("{} has data sets below it", dir.name());
             return Err(Error::new(ErrorKind::NotEmpty, text));
         }
@@ -373,7 +407,12 @@ impl DslPool {
         ds.set_deadlist(None);
         Deadlist::free(mos, ObjectId(ds.fields().deadlist_obj), tx)?;
 
-        self.log(ds, "destroy", &format!("(bptree, mintxg={})", ds.prev_snap_txg()), tx)?;
+        self.log(
+            ds,
+            "destroy",
+            &format!("(bptree, mintxg={})", ds.prev_snap_txg()),
+            tx,
+        )?;
         self.free_tree_later(ds, tx)?;
 
         if let Some(prev) = &prev {
@@ -401,7 +440,12 @@ impl DslPool {
         self.adjust_count(&parent, FILESYSTEM_COUNT, -1, tx)?;
         self.set_reservation(dd, 0, tx);
         let fields = dd.fields();
-        assert_eq!(fields.head_dataset_obj, 0, "directory {} has a head", dd.object());
+        assert_eq!(
+            fields.head_dataset_obj,
+            0,
+            "directory {} has a head",
+            dd.object()
+        );
         if !fields.space().is_zero() {
             let text = format!("directory {} still uses {:?}", dd.object(), fields.space());
             return Err(Error::corrupt(text));

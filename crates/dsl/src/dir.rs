@@ -87,7 +87,10 @@ impl DirState {
 
 impl DslDir {
     pub(crate) fn new(object: ObjectId, state: DirState) -> DslDir {
-        DslDir { object, state: Mutex::new(state) }
+        DslDir {
+            object,
+            state: Mutex::new(state),
+        }
     }
 
     /// dd_object

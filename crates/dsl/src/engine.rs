@@ -41,7 +41,11 @@ pub(crate) fn objset_props(raw: &BTreeMap<&str, u64>, env: &dyn PoolEnv) -> Objs
         Ok(algorithm) => algorithm,
     };
     let large_blocks = env.feature_is_enabled(feature::LARGE_BLOCKS);
-    let max_blksz = if large_blocks { base::SPA_MAXBLOCKSIZE } else { base::SPA_OLD_MAXBLOCKSIZE };
+    let max_blksz = if large_blocks {
+        base::SPA_MAXBLOCKSIZE
+    } else {
+        base::SPA_OLD_MAXBLOCKSIZE
+    };
     ObjsetProps {
         checksum: checksum(number("checksum")),
         compress,
@@ -71,7 +75,9 @@ const EMBEDDED_DATA: &str = "com.delphix:embedded_data";
 const HOLE_BIRTH: &str = "com.delphix:hole_birth";
 
 fn checksum(number: u64) -> ChecksumType {
-    let known = u8::try_from(number).ok().and_then(|raw| ChecksumType::try_from(raw).ok());
+    let known = u8::try_from(number)
+        .ok()
+        .and_then(|raw| ChecksumType::try_from(raw).ok());
     match known {
         Some(kind) if kind.is_embedded() => ChecksumType::ON_VALUE,
         Some(ChecksumType::Inherit | ChecksumType::On) | None => ChecksumType::ON_VALUE,

@@ -83,7 +83,12 @@ pub struct HistoryEvent<'a> {
 
 impl fmt::Display for HistoryEvent<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let HistoryEvent { operation, dataset, object, message } = self;
+        let HistoryEvent {
+            operation,
+            dataset,
+            object,
+            message,
+        } = self;
         write!(f, "{operation} {dataset} ({object}) {message}")
     }
 }

@@ -149,13 +149,25 @@ impl DirFields {
     /// The three sizes of everything at and below the directory.
     #[must_use]
     pub fn space(&self) -> Space {
-        Space::stored(self.used_bytes, self.compressed_bytes, self.uncompressed_bytes)
+        Space::stored(
+            self.used_bytes,
+            self.compressed_bytes,
+            self.uncompressed_bytes,
+        )
     }
 
     pub(crate) fn add(&mut self, change: Space) {
         apply(&mut self.used_bytes, change.used, "dd_used_bytes");
-        apply(&mut self.compressed_bytes, change.comp, "dd_compressed_bytes");
-        apply(&mut self.uncompressed_bytes, change.uncomp, "dd_uncompressed_bytes");
+        apply(
+            &mut self.compressed_bytes,
+            change.comp,
+            "dd_compressed_bytes",
+        );
+        apply(
+            &mut self.uncompressed_bytes,
+            change.uncomp,
+            "dd_uncompressed_bytes",
+        );
     }
 
     pub(crate) fn add_kind(&mut self, kind: Used, bytes: i64) {
@@ -204,7 +216,11 @@ impl DatasetFields {
     /// The three sizes of everything that the data set refers to.
     #[must_use]
     pub fn referenced(&self) -> Space {
-        Space::stored(self.referenced_bytes, self.compressed_bytes, self.uncompressed_bytes)
+        Space::stored(
+            self.referenced_bytes,
+            self.compressed_bytes,
+            self.uncompressed_bytes,
+        )
     }
 
     pub(crate) fn set_referenced(&mut self, space: Space) {
@@ -214,9 +230,21 @@ impl DatasetFields {
     }
 
     pub(crate) fn add_referenced(&mut self, change: Space) {
-        apply(&mut self.referenced_bytes, change.used, "ds_referenced_bytes");
-        apply(&mut self.compressed_bytes, change.comp, "ds_compressed_bytes");
-        apply(&mut self.uncompressed_bytes, change.uncomp, "ds_uncompressed_bytes");
+        apply(
+            &mut self.referenced_bytes,
+            change.used,
+            "ds_referenced_bytes",
+        );
+        apply(
+            &mut self.compressed_bytes,
+            change.comp,
+            "ds_compressed_bytes",
+        );
+        apply(
+            &mut self.uncompressed_bytes,
+            change.uncomp,
+            "ds_uncompressed_bytes",
+        );
     }
 
     pub(crate) fn has_flag(&self, flag: u64) -> bool {

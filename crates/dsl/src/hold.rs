@@ -41,13 +41,18 @@ impl DslPool {
             }
             Ok(Verdict::Go)
         };
-        self.sync_task(names.len() as u64, SpaceCheck::Reserved, check, move |pool, tx| {
-            for name in &names {
-                let snap = pool.find_dataset(name)?;
-                pool.hold_sync(&snap, &tag, tx)?;
-            }
-            Ok(())
-        })
+        self.sync_task(
+            names.len() as u64,
+            SpaceCheck::Reserved,
+            check,
+            move |pool, tx| {
+                for name in &names {
+                    let snap = pool.find_dataset(name)?;
+                    pool.hold_sync(&snap, &tag, tx)?;
+                }
+                Ok(())
+            },
+        )
     }
 
     #[doc(alias = "dsl_dataset_user_hold_sync_one")]
@@ -89,7 +94,8 @@ impl DslPool {
             for name in &names {
                 let snap = pool.find_dataset(name)?;
                 let goes = goes_with_last_hold(&snap);
-                pool.mos().zap_remove(ObjectId(snap.fields().userrefs_obj), &tag, tx)?;
+                pool.mos()
+                    .zap_remove(ObjectId(snap.fields().userrefs_obj), &tag, tx)?;
                 snap.state().userrefs -= 1;
                 let refs = snap.state().userrefs;
                 pool.log(&snap, "release", &format!("tag={tag} refs={refs}"), tx)?;

@@ -47,6 +47,7 @@ mod env;
 pub mod feature;
 mod fields;
 pub mod hold;
+mod log;
 mod mos;
 mod names;
 mod pool;

@@ -29,7 +29,11 @@ impl Mos {
     /// # Errors
     /// What reading the pool directory gives.
     pub fn new(os: Arc<Objset>, env: Arc<dyn PoolEnv>) -> Result<Arc<Mos>> {
-        let mos = Mos { os, env, empty_bpobj: Mutex::new(None) };
+        let mos = Mos {
+            os,
+            env,
+            empty_bpobj: Mutex::new(None),
+        };
         if mos.env.feature_is_active(feature::EMPTY_BPOBJ) {
             let object = mos.directory_get("empty_bpobj")?;
             mos.set_empty_bpobj(Some(object));
@@ -72,7 +76,9 @@ impl Mos {
         bonus_len: usize,
         tx: &Tx,
     ) -> Result<ObjectId> {
-        let new = NewObject::new(type_).blksz(block_bytes).bonus(bonus_type, bonus_len);
+        let new = NewObject::new(type_)
+            .blksz(block_bytes)
+            .bonus(bonus_type, bonus_len);
         Ok(self.os.object_alloc(tx, &new)?.id())
     }
 
@@ -117,13 +123,20 @@ impl Mos {
         bonus_len: usize,
         tx: &Tx,
     ) -> Result<ObjectId> {
-        let new = NewZap { bonus_type, bonus_len, ..NewZap::new(type_) };
+        let new = NewZap {
+            bonus_type,
+            bonus_len,
+            ..NewZap::new(type_)
+        };
         Ok(zap::create_with(&self.os, tx, &new)?.id())
     }
 
     /// A ZAP for names of snapshots or bookmarks, which are hashed without case.
     pub(crate) fn zap_create_names(&self, type_: ObjectType, tx: &Tx) -> Result<ObjectId> {
-        let new = NewZap { flags: Flags::TOUPPER, ..NewZap::new(type_) };
+        let new = NewZap {
+            flags: Flags::TOUPPER,
+            ..NewZap::new(type_)
+        };
         Ok(zap::create_with(&self.os, tx, &new)?.id())
     }
 
@@ -250,7 +263,13 @@ impl Mos {
 
 /// ZAPs keyed by numbers, which are spelled in hexadecimal.
 impl Mos {
-    pub(crate) fn zap_int_add(&self, object: ObjectId, key: u64, value: u64, tx: &Tx) -> Result<()> {
+    pub(crate) fn zap_int_add(
+        &self,
+        object: ObjectId,
+        key: u64,
+        value: u64,
+        tx: &Tx,
+    ) -> Result<()> {
         self.zap_add(object, &format!("{key:x}"), value, tx)
     }
 
@@ -283,7 +302,11 @@ impl Mos {
 
     /// The values of a set: a ZAP whose keys are its values.
     pub(crate) fn zap_set_members(&self, object: ObjectId) -> Result<Vec<u64>> {
-        Ok(self.zap_int_entries(object)?.into_iter().map(|(_, value)| value).collect())
+        Ok(self
+            .zap_int_entries(object)?
+            .into_iter()
+            .map(|(_, value)| value)
+            .collect())
     }
 }
 

@@ -89,7 +89,9 @@ impl DslPool {
         };
         let object = self.snap_lookup(&head, snapname)?.ok_or_else(missing)?;
         let snap = self.dataset_by_object(object)?;
-        snap.state().snapname.get_or_insert_with(|| snapname.to_string());
+        snap.state()
+            .snapname
+            .get_or_insert_with(|| snapname.to_string());
         Ok(snap)
     }
 
@@ -160,7 +162,9 @@ impl DslPool {
     pub(crate) fn snap_entries(&self, head: &DslDataset) -> Result<Vec<(String, ObjectId)>> {
         let zap = ObjectId(head.fields().snapnames_zapobj);
         let entries = self.mos().zap_entries(zap)?.into_iter();
-        Ok(entries.map(|(name, object)| (name, ObjectId(object))).collect())
+        Ok(entries
+            .map(|(name, object)| (name, ObjectId(object)))
+            .collect())
     }
 
     /// A data set's full name.
@@ -183,7 +187,10 @@ impl DslPool {
         let nameless = || Error::corrupt(format!("snapshot {} has no name", snap.object()));
         let head = self.head_of(&snap.dir())?.ok_or_else(nameless)?;
         let zap = ObjectId(head.fields().snapnames_zapobj);
-        let name = self.mos().zap_name_of(zap, snap.object().0)?.ok_or_else(nameless)?;
+        let name = self
+            .mos()
+            .zap_name_of(zap, snap.object().0)?
+            .ok_or_else(nameless)?;
         snap.state().snapname = Some(name.clone());
         Ok(name)
     }
@@ -208,7 +215,9 @@ impl DslPool {
         let dnode = self.mos().hold(object)?;
         if dnode.bonus_type() != ObjectType::DSL_DIR {
             let type_ = dnode.bonus_type();
-            return Err(Error::corrupt(format!("object {object} is {type_:?}, not a directory")));
+            return Err(Error::corrupt(format!(
+                "object {object} is {type_:?}, not a directory"
+            )));
         }
         let fields = DirFields::read(&dnode.bonus())?;
         let (parent, name) = match place {
@@ -228,7 +237,13 @@ impl DslPool {
             origin_txg = DatasetFields::read(&origin.bonus())?.creation_txg;
         }
         let in_flight = BTreeMap::new();
-        let state = DirState { fields, name, parent, origin_txg, in_flight };
+        let state = DirState {
+            fields,
+            name,
+            parent,
+            origin_txg,
+            in_flight,
+        };
         Ok(self.cache_dir(DslDir::new(object, state)))
     }
 
@@ -247,7 +262,9 @@ impl DslPool {
         let dnode = self.mos().hold(object)?;
         if dnode.bonus_type() != ObjectType::DSL_DATASET {
             let type_ = dnode.bonus_type();
-            return Err(Error::corrupt(format!("object {object} is {type_:?}, not a data set")));
+            return Err(Error::corrupt(format!(
+                "object {object} is {type_:?}, not a data set"
+            )));
         }
         let fields = DatasetFields::read(&dnode.bonus())?;
         let dir = self.dir_by_object(ObjectId(fields.dir_obj))?;
@@ -261,13 +278,20 @@ impl DslPool {
             holds => self.mos().zap_count(ObjectId(holds))?,
         };
         let props = ObjectId(dir.fields().props_zapobj);
-        let limit = |name| if is_head { self.own_number(props, name) } else { Ok(0) };
+        let limit = |name| {
+            if is_head {
+                self.own_number(props, name)
+            } else {
+                Ok(0)
+            }
+        };
         let deadlist = Deadlist::open(self.mos(), ObjectId(fields.deadlist_obj))?;
         let state = DatasetState {
             reserved: limit("refreservation")?,
             quota: limit("refquota")?,
             features: self.load_features(object)?,
             activating: BTreeSet::new(),
+            deactivating: BTreeSet::new(),
             snapname: None,
             long_holds: 0,
             owned: false,
@@ -343,7 +367,9 @@ impl DslPool {
         let zap = ObjectId(self.find_dir(name)?.fields().child_dir_zapobj);
         let entries = self.mos().zap_entries(zap)?.into_iter();
         let visible = entries.filter(|(child, _)| !child.starts_with(['$', '%']));
-        Ok(visible.map(|(child, _)| format!("{name}/{child}")).collect())
+        Ok(visible
+            .map(|(child, _)| format!("{name}/{child}"))
+            .collect())
     }
 
     /// The snapshots of a head, oldest first, with the last components of their names.
@@ -359,7 +385,10 @@ impl DslPool {
             snaps.push((snap.fields().creation_txg, name, snap));
         }
         snaps.sort_by_key(|(txg, ..)| *txg);
-        Ok(snaps.into_iter().map(|(_, name, snap)| (name, snap)).collect())
+        Ok(snaps
+            .into_iter()
+            .map(|(_, name, snap)| (name, snap))
+            .collect())
     }
 
     /// All names at and below a directory that have a head: parents first, then by name.
@@ -369,7 +398,9 @@ impl DslPool {
     pub fn descendants(&self, name: &str) -> Result<Vec<String>> {
         let _config = self.config().read();
         let dirs = self.subtree(&self.find_dir(name)?)?.into_iter();
-        let visible = dirs.filter(|dd| dd.fields().head_dataset_obj != 0).map(|dd| dd.name());
+        let visible = dirs
+            .filter(|dd| dd.fields().head_dataset_obj != 0)
+            .map(|dd| dd.name());
         Ok(visible.filter(|name| !name.contains(['$', '%'])).collect())
     }
 }
@@ -381,11 +412,22 @@ mod tests {
     #[test]
     fn names_are_cut_at_slashes_and_at_one_at_sign() {
         let name = Name::parse("tank/a/b@c").unwrap();
-        assert_eq!((name.dirs, name.snapshot), (vec!["tank", "a", "b"], Some("c")));
-        for bad in ["", "/", "tank/", "tank//a", "tank@", "@c", "tank@c@d", "tank@c/d"] {
-            assert_eq!(Name::parse(bad).err().map(|e| e.kind()), Some(ErrorKind::InvalidInput));
+        assert_eq!(
+            (name.dirs, name.snapshot),
+            (vec!["tank", "a", "b"], Some("c"))
+        );
+        for bad in [
+            "", "/", "tank/", "tank//a", "tank@", "@c", "tank@c@d", "tank@c/d",
+        ] {
+            assert_eq!(
+                Name::parse(bad).err().map(|e| e.kind()),
+                Some(ErrorKind::InvalidInput)
+            );
         }
         let long = "x".repeat(256);
-        assert_eq!(Name::parse(&long).err().map(|e| e.kind()), Some(ErrorKind::NameTooLong));
+        assert_eq!(
+            Name::parse(&long).err().map(|e| e.kind()),
+            Some(ErrorKind::NameTooLong)
+        );
     }
 }

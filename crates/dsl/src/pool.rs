@@ -142,7 +142,9 @@ impl DslPool {
         };
         let origin_dir = special(ORIGIN_DIR)?;
         let head = pool.dataset_by_object(ObjectId(origin_dir.fields().head_dataset_obj))?;
-        let origin = head.prev().ok_or_else(|| Error::corrupt("$ORIGIN has no snapshot"))?;
+        let origin = head
+            .prev()
+            .ok_or_else(|| Error::corrupt("$ORIGIN has no snapshot"))?;
         let special = Special {
             mos_dir: special(MOS_DIR)?,
             free_dir: special(FREE_DIR)?,
@@ -151,7 +153,13 @@ impl DslPool {
             origin,
         };
         *pool.bptree.lock() = pool.mos.directory_find("bptree_obj")?;
-        pool.set_special(special.root_dir, special.mos_dir, special.free_dir, special.origin, special.free_bpobj);
+        pool.set_special(
+            special.root_dir,
+            special.mos_dir,
+            special.free_dir,
+            special.origin,
+            special.free_bpobj,
+        );
         Ok(pool)
     }
 
@@ -163,7 +171,13 @@ impl DslPool {
         origin: Arc<DslDataset>,
         free_bpobj: ObjectId,
     ) {
-        let special = Special { root_dir, mos_dir, free_dir, origin, free_bpobj };
+        let special = Special {
+            root_dir,
+            mos_dir,
+            free_dir,
+            origin,
+            free_bpobj,
+        };
         assert!(self.special.set(special).is_ok(), "a pool is opened once");
     }
 
@@ -296,21 +310,39 @@ impl DslPool {
 /// Marking what has to be synced.
 impl DslPool {
     pub(crate) fn dirty_dir(&self, dd: &Arc<DslDir>) {
-        self.changed.lock().dirs.entry(dd.object()).or_insert_with(|| dd.clone());
+        self.changed
+            .lock()
+            .dirs
+            .entry(dd.object())
+            .or_insert_with(|| dd.clone());
     }
 
     pub(crate) fn dirty_dataset(&self, ds: &Arc<DslDataset>) {
-        self.changed.lock().datasets.entry(ds.object()).or_insert_with(|| ds.clone());
+        self.changed
+            .lock()
+            .datasets
+            .entry(ds.object())
+            .or_insert_with(|| ds.clone());
     }
 
     pub(crate) fn objset_dirtied(&self, ds: &Arc<DslDataset>, txg: Txg) {
         let mut changed = self.changed.lock();
-        changed.objsets.entry(txg).or_default().entry(ds.object()).or_insert_with(|| ds.clone());
+        changed
+            .objsets
+            .entry(txg)
+            .or_default()
+            .entry(ds.object())
+            .or_insert_with(|| ds.clone());
     }
 
     pub(crate) fn note_in_flight(&self, dd: &Arc<DslDir>, txg: Txg) {
         let mut changed = self.changed.lock();
-        changed.in_flight.entry(txg).or_default().entry(dd.object()).or_insert_with(|| dd.clone());
+        changed
+            .in_flight
+            .entry(txg)
+            .or_default()
+            .entry(dd.object())
+            .or_insert_with(|| dd.clone());
     }
 
     /// Whether an objset has something to be synced in `txg`.
@@ -326,7 +358,13 @@ impl DslPool {
     pub fn freeze(&self, txg: Txg) {
         let dirty: Vec<Arc<DslDataset>> = {
             let changed = self.changed.lock();
-            changed.objsets.get(&txg).into_iter().flat_map(BTreeMap::values).cloned().collect()
+            changed
+                .objsets
+                .get(&txg)
+                .into_iter()
+                .flat_map(BTreeMap::values)
+                .cloned()
+                .collect()
         };
         for objset in dirty.iter().filter_map(|ds| ds.open_objset()) {
             objset.freeze(txg);
@@ -342,15 +380,19 @@ impl DslPool {
     #[doc(alias = "dsl_pool_sync")]
     pub fn sync_datasets(&self, tx: &Tx, pass: u32) -> Result<()> {
         let txg = tx.txg();
-        while let Some(dirty) = {
-            let taken = self.changed.lock().objsets.remove(&txg);
-            taken
-        } {
+        loop {
+            let dirty = self.changed.lock().objsets.remove(&txg);
+            let Some(dirty) = dirty else { break };
             for ds in dirty.into_values() {
                 self.sync_dataset(&ds, tx, pass)?;
             }
         }
-        let estimated = self.changed.lock().in_flight.remove(&txg).unwrap_or_default();
+        let estimated = self
+            .changed
+            .lock()
+            .in_flight
+            .remove(&txg)
+            .unwrap_or_default();
         for dd in estimated.into_values() {
             dd.state().in_flight.remove(&txg);
         }
@@ -364,6 +406,9 @@ impl DslPool {
         let Some(objset) = ds.open_objset() else {
             return Ok(());
         };
+        if let Some(zil) = ds.open_zil() {
+            zil.sync(tx)?;
+        }
         // Once more when the accounts of users and groups, which follow the data, are in the
         // same objset: a snapshot taken by a task of this txg must have them.
         for _ in 0..SYNC_ROUNDS_MAX {
@@ -374,7 +419,10 @@ impl DslPool {
                 return self.apply_tally(ds, tx);
             }
         }
-        Err(Error::new(ErrorKind::Io, format!("objset {} does not become clean", ds.object())))
+        Err(Error::new(
+            ErrorKind::Io,
+            format!("objset {} does not become clean", ds.object()),
+        ))
     }
 
     #[cfg(test)]
@@ -397,7 +445,10 @@ impl DslPool {
     pub fn flush(&self, tx: &Tx) -> Result<()> {
         let (dirs, datasets) = {
             let mut changed = self.changed.lock();
-            (std::mem::take(&mut changed.dirs), std::mem::take(&mut changed.datasets))
+            (
+                std::mem::take(&mut changed.dirs),
+                std::mem::take(&mut changed.datasets),
+            )
         };
         for dd in dirs.into_values() {
             let bytes = dd.state().fields.to_bytes();

@@ -67,7 +67,9 @@ impl Promotion {
 
     /// The oldest of the clone's: what follows the origin there.
     fn after_origin(&self) -> &Arc<DslDataset> {
-        self.of_clone.last().expect("the clone itself is among them")
+        self.of_clone
+            .last()
+            .expect("the clone itself is among them")
     }
 }
 
@@ -82,7 +84,11 @@ impl DslPool {
         let snaps = {
             let _config = self.config().read();
             let ds = self.find_dataset(name)?;
-            if ds.is_snapshot() { 0 } else { self.snap_entries(&ds)?.len() as u64 }
+            if ds.is_snapshot() {
+                0
+            } else {
+                self.snap_entries(&ds)?.len() as u64
+            }
         };
         let (checked, name) = (name.to_string(), name.to_string());
         let check = move |pool: &DslPool, tx: &Tx| {
@@ -134,7 +140,9 @@ impl DslPool {
             at = ObjectId(ds.fields().prev_snap_obj);
             chain.push(ds);
             if at.0 == 0 && end != Some(at) {
-                return Err(Error::corrupt(format!("snapshots before {newest} do not lead there")));
+                return Err(Error::corrupt(format!(
+                    "snapshots before {newest} do not lead there"
+                )));
             }
         }
         Ok(chain)
@@ -144,7 +152,10 @@ impl DslPool {
     fn promote_check(&self, promotion: &Promotion) -> Result<()> {
         let clone = &promotion.clone;
         if clone.fields().has_flag(DS_FLAG_NOPROMOTE) {
-            return Err(Error::new(ErrorKind::CrossDevice, "the clone may not be promoted"));
+            return Err(Error::new(
+                ErrorKind::CrossDevice,
+                "the clone may not be promoted",
+            ));
         }
         let clone_name = clone.dir().name();
         let mut conflicts = Vec::new();
@@ -152,7 +163,10 @@ impl DslPool {
             snap.check_not_held(0)?;
             let name = self.snapname(snap)?;
             if clone_name.len() + 1 + name.len() > NAME_BYTES_MAX {
-                return Err(Error::new(ErrorKind::NameTooLong, format!("{clone_name}@{name}")));
+                return Err(Error::new(
+                    ErrorKind::NameTooLong,
+                    format!("{clone_name}@{name}"),
+                ));
             }
             if self.snap_lookup(clone, &name)?.is_some() {
                 conflicts.push(name);
@@ -174,8 +188,9 @@ impl DslPool {
     fn promote_space(&self, promotion: &Promotion) -> Result<Moved> {
         let origin = promotion.origin();
         let since = origin.fields().prev_snap_txg;
-        let unique =
-            promotion.after_origin().with_deadlist(|dl| dl.space_range(since, u64::MAX))?;
+        let unique = promotion
+            .after_origin()
+            .with_deadlist(|dl| dl.space_range(since, u64::MAX))?;
         let mut space = origin.fields().referenced();
         for snap in &promotion.shared {
             if snap.fields().prev_snap_obj != 0 {
@@ -234,7 +249,8 @@ impl DslPool {
         let clones = origin.fields().next_clones_obj;
         if clones != 0 {
             self.mos().zap_int_remove(ObjectId(clones), new_next, tx)?;
-            self.mos().zap_int_add(ObjectId(clones), old_next, old_next, tx)?;
+            self.mos()
+                .zap_int_add(ObjectId(clones), old_next, old_next, tx)?;
         }
         Ok(())
     }
@@ -266,7 +282,10 @@ impl DslPool {
         self.dirty_dir(origin_dir);
 
         let mos = self.mos();
-        let (head, other) = (promotion.clone.object().0, promotion.origin_head().object().0);
+        let (head, other) = (
+            promotion.clone.object().0,
+            promotion.origin_head().object().0,
+        );
         mos.zap_int_remove(ObjectId(origin_dir.fields().clones), head, tx)?;
         if let Some(grand) = &promotion.origin_origin {
             let grand_clones = self.clones_zap(&grand.dir(), tx)?;
@@ -325,7 +344,10 @@ impl DslPool {
             true => used_snap - fields.used_by(Used::Snap).cast_signed(),
             false => 0,
         };
-        let only_used = Space { used: of_snaps, ..Space::ZERO };
+        let only_used = Space {
+            used: of_snaps,
+            ..Space::ZERO
+        };
         self.diduse_space(dir, Used::Snap, only_used);
         self.diduse_space(dir, Used::Head, space - only_used);
     }

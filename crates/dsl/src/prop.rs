@@ -102,10 +102,29 @@ pub enum PropChange {
 
 /// Settable properties that are never inherited: they say something about one data set only.
 const NOT_INHERITABLE: &[&str] = &[
-    "canmount", "version", "quota", "reservation", "refquota", "refreservation", "volsize",
-    "filesystem_limit", "snapshot_limit", "keylocation", "keyformat", "pbkdf2iters", "mlslabel",
-    "context", "fscontext", "defcontext", "rootcontext", "volthreading", "defaultuserquota",
-    "defaultgroupquota", "defaultprojectquota", "defaultuserobjquota", "defaultgroupobjquota",
+    "canmount",
+    "version",
+    "quota",
+    "reservation",
+    "refquota",
+    "refreservation",
+    "volsize",
+    "filesystem_limit",
+    "snapshot_limit",
+    "keylocation",
+    "keyformat",
+    "pbkdf2iters",
+    "mlslabel",
+    "context",
+    "fscontext",
+    "defcontext",
+    "rootcontext",
+    "volthreading",
+    "defaultuserquota",
+    "defaultgroupquota",
+    "defaultprojectquota",
+    "defaultuserobjquota",
+    "defaultgroupobjquota",
     "defaultprojectobjquota",
 ];
 
@@ -117,8 +136,11 @@ pub fn is_inheritable(name: &str) -> bool {
 }
 
 /// Values that older software must not see: (property, value, default).
-const IGNORED_BY_OLD: &[(&str, u64, u64)] =
-    &[("redundant_metadata", 2, 0), ("redundant_metadata", 3, 0), ("snapdir", 2, 0)];
+const IGNORED_BY_OLD: &[(&str, u64, u64)] = &[
+    ("redundant_metadata", 2, 0),
+    ("redundant_metadata", 3, 0),
+    ("snapdir", 2, 0),
+];
 
 /// Reading.
 impl DslPool {
@@ -159,7 +181,9 @@ impl DslPool {
                     _ => source.clone(),
                 };
                 if counts && (!inherits || is_inheritable(name)) {
-                    found.entry(name.to_string()).or_insert(Prop { value, source });
+                    found
+                        .entry(name.to_string())
+                        .or_insert(Prop { value, source });
                 }
             }
         }
@@ -225,16 +249,22 @@ impl DslPool {
                 continue;
             }
             if let Some(value) = self.mos().zap_value(zap, &format!("{name}{RECVD}"))? {
-                let source = if inherits { source } else { PropSource::Received };
+                let source = if inherits {
+                    source
+                } else {
+                    PropSource::Received
+                };
                 return Ok(Some(Prop { value, source }));
             }
         }
         Ok(None)
     }
 
-    fn number(&self, ds: &Arc<DslDataset>, name: &str, default: u64) -> Result<u64> {
+    pub(crate) fn number(&self, ds: &Arc<DslDataset>, name: &str, default: u64) -> Result<u64> {
         let found = self.find_prop(ds, name)?;
-        Ok(found.and_then(|prop| prop.value.number()).unwrap_or(default))
+        Ok(found
+            .and_then(|prop| prop.value.number())
+            .unwrap_or(default))
     }
 
     /// A number that is not inherited: local, else received, else 0.
@@ -311,7 +341,10 @@ impl DslPool {
             let text = format!("{name}: value of {} bytes", text.len());
             return Err(Error::new(ErrorKind::TooBig, text));
         }
-        let limit = matches!(name, "quota" | "reservation" | "refquota" | "refreservation");
+        let limit = matches!(
+            name,
+            "quota" | "reservation" | "refquota" | "refreservation"
+        );
         if !limit {
             return Ok(());
         }
@@ -332,15 +365,16 @@ impl DslPool {
     fn predict(&self, dir: &Arc<DslDir>, name: &str, change: &PropChange) -> Result<u64> {
         let zap = ObjectId(dir.fields().props_zapobj);
         let stored = |key: String| -> Result<Option<u64>> {
-            Ok(self.mos().zap_value(zap, &key)?.and_then(|value| value.number()))
+            Ok(self
+                .mos()
+                .zap_value(zap, &key)?
+                .and_then(|value| value.number()))
         };
         Ok(match change {
             PropChange::Set(value) => value.number().unwrap_or(0),
             PropChange::Inherit => 0,
             PropChange::Revert => stored(format!("{name}{RECVD}"))?.unwrap_or(0),
-            PropChange::Receive(value) => {
-                stored(name.to_string())?.or(value.number()).unwrap_or(0)
-            }
+            PropChange::Receive(value) => stored(name.to_string())?.or(value.number()).unwrap_or(0),
             PropChange::ForgetReceived => stored(name.to_string())?.unwrap_or(0),
         })
     }
@@ -380,7 +414,10 @@ impl DslPool {
             change
         };
         self.dirty_dataset(ds);
-        let change = Space { used: change, ..Space::ZERO };
+        let change = Space {
+            used: change,
+            ..Space::ZERO
+        };
         self.diduse_space(&ds.dir(), Used::RefRsrv, change);
     }
 
@@ -453,7 +490,12 @@ impl DslPool {
             None => String::new(),
         };
         let inherits = matches!(change, PropChange::Inherit | PropChange::Revert);
-        self.log(ds, if inherits { "inherit" } else { "set" }, &format!("{name}={value}"), tx)
+        self.log(
+            ds,
+            if inherits { "inherit" } else { "set" },
+            &format!("{name}={value}"),
+            tx,
+        )
     }
 
     fn has_received(&self, ds: &Arc<DslDataset>) -> Result<bool> {
@@ -527,6 +569,9 @@ impl DslPool {
         for ds in self.cached_datasets() {
             if let Some(objset) = ds.open_objset() {
                 objset.set_props(self.objset_props(&ds)?);
+            }
+            if let Some(zil) = ds.open_zil() {
+                zil.set_mode(self.sync_mode(&ds)?);
             }
             ds.notify_watchers();
         }

@@ -48,7 +48,10 @@ impl DslPool {
         if let Some(head) = self.head_of(&new_parent)?
             && head.objset()?.type_() != ObjsetType::Zfs
         {
-            return Err(Error::invalid(format!("{} is not a file system", new_parent.name())));
+            return Err(Error::invalid(format!(
+                "{} is not a file system",
+                new_parent.name()
+            )));
         }
         self.check_names_fit(&dd, old, new)?;
         if Arc::ptr_eq(&parent, &new_parent) {
@@ -73,7 +76,11 @@ impl DslPool {
             let mut longest = 0;
             if let Some(head) = self.head_of(&dd)? {
                 let snaps = self.snap_entries(&head)?;
-                longest = snaps.iter().map(|(snap, _)| snap.len() + 1).max().unwrap_or(0);
+                longest = snaps
+                    .iter()
+                    .map(|(snap, _)| snap.len() + 1)
+                    .max()
+                    .unwrap_or(0);
             }
             let bytes = name.len() + longest + new.len() - old.len();
             let nesting = depth(&name) + depth(new) - depth(old);
@@ -105,7 +112,12 @@ impl DslPool {
             state.fields.parent_obj = new_parent.object().0;
         }
         self.dirty_dir(&dd);
-        mos.zap_add(ObjectId(new_parent.fields().child_dir_zapobj), &last, dd.object().0, tx)?;
+        mos.zap_add(
+            ObjectId(new_parent.fields().child_dir_zapobj),
+            &last,
+            dd.object().0,
+            tx,
+        )?;
         self.notify_props()
     }
 
@@ -128,8 +140,14 @@ impl DslPool {
         }
         let fields = dd.fields();
         let space = fields.space();
-        let unused = fields.reserved.saturating_sub(fields.used_bytes).cast_signed();
-        let unused = Space { used: unused, ..Space::ZERO };
+        let unused = fields
+            .reserved
+            .saturating_sub(fields.used_bytes)
+            .cast_signed();
+        let unused = Space {
+            used: unused,
+            ..Space::ZERO
+        };
         self.diduse_space(parent, Used::Child, -space);
         self.diduse_space(new_parent, Used::Child, space);
         self.diduse_space(parent, Used::ChildRsrv, -unused);
@@ -179,7 +197,11 @@ impl DslPool {
 
     fn heads_to_rename(&self, fs: &str, recursive: bool) -> Result<Vec<Arc<DslDataset>>> {
         let dd = self.find_dir(fs)?;
-        let dirs = if recursive { self.subtree(&dd)? } else { vec![dd] };
+        let dirs = if recursive {
+            self.subtree(&dd)?
+        } else {
+            vec![dd]
+        };
         let mut heads = Vec::new();
         for dd in dirs {
             heads.extend(self.head_of(&dd)?);

@@ -33,9 +33,8 @@ impl DslPool {
     pub fn rollback(&self, name: &str, to: Option<&str>, holds: u64) -> Result<()> {
         let (checked, name) = (name.to_string(), name.to_string());
         let to = to.map(str::to_string);
-        let check = move |pool: &DslPool, tx: &Tx| {
-            pool.rollback_check(&checked, to.as_deref(), holds, tx)
-        };
+        let check =
+            move |pool: &DslPool, tx: &Tx| pool.rollback_check(&checked, to.as_deref(), holds, tx);
         self.sync_task(1, SpaceCheck::Reserved, check, move |pool, tx| {
             let ds = pool.find_dataset(&name)?;
             let snap = ds.prev().expect("checked: there is a snapshot");
@@ -48,13 +47,7 @@ impl DslPool {
     }
 
     #[doc(alias = "dsl_dataset_rollback_check")]
-    fn rollback_check(
-        &self,
-        name: &str,
-        to: Option<&str>,
-        holds: u64,
-        tx: &Tx,
-    ) -> Result<Verdict> {
+    fn rollback_check(&self, name: &str, to: Option<&str>, holds: u64, tx: &Tx) -> Result<Verdict> {
         let ds = self.find_dataset(name)?;
         crate::create::expect_head(&ds, name)?;
         let prev = ds.prev().filter(|_| ds.prev_snap_txg() >= Txg::INITIAL);
@@ -77,7 +70,10 @@ impl DslPool {
         ds.check_not_held(holds)?;
         let limits = ds.limits();
         if limits.quota != 0 && prev.fields().referenced_bytes > limits.quota {
-            let text = format!("the snapshot is larger than the refquota of {}", limits.quota);
+            let text = format!(
+                "the snapshot is larger than the refquota of {}",
+                limits.quota
+            );
             return Err(Error::new(ErrorKind::Quota, text));
         }
         let needed = limits.reserved.min(limits.unique);
@@ -122,7 +118,10 @@ impl DslPool {
         }
 
         self.swap_accounts(clone, head)?;
-        let more_unused = Space { used: more_unused, ..Space::ZERO };
+        let more_unused = Space {
+            used: more_unused,
+            ..Space::ZERO
+        };
         self.diduse_space(&head.dir(), Used::RefRsrv, more_unused);
 
         let (mut clone_state, mut head_state) = (clone.state(), head.state());
@@ -175,9 +174,8 @@ impl DslPool {
         self.diduse_space(&clone_dir, Used::Head, -change);
         // What dies with the head's deadlist counts as the snapshots' in the head's directory.
         let origin_txg = head_dir.state().origin_txg;
-        let dead = |ds: &Arc<DslDataset>| {
-            ds.with_deadlist(|dl| dl.space_range(origin_txg, u64::MAX))
-        };
+        let dead =
+            |ds: &Arc<DslDataset>| ds.with_deadlist(|dl| dl.space_range(origin_txg, u64::MAX));
         let more_dead = dead(clone)? - dead(head)?;
         self.transfer_space(&head_dir, more_dead.used, Used::Head, Used::Snap);
         Ok(())

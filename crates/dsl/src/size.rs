@@ -20,12 +20,20 @@ pub struct Space {
 
 impl Space {
     /// Nothing.
-    pub const ZERO: Space = Space { used: 0, comp: 0, uncomp: 0 };
+    pub const ZERO: Space = Space {
+        used: 0,
+        comp: 0,
+        uncomp: 0,
+    };
 
     /// From what is on disk.
     #[must_use]
     pub fn stored(used: u64, comp: u64, uncomp: u64) -> Space {
-        Space { used: used.cast_signed(), comp: comp.cast_signed(), uncomp: uncomp.cast_signed() }
+        Space {
+            used: used.cast_signed(),
+            comp: comp.cast_signed(),
+            uncomp: uncomp.cast_signed(),
+        }
     }
 
     /// What one block counts for.
@@ -34,7 +42,11 @@ impl Space {
         if bp.is_hole() || bp.is_redacted() {
             return Space::ZERO;
         }
-        let uncomp = if bp.is_metadata() { bp.psize() } else { bp.lsize() };
+        let uncomp = if bp.is_metadata() {
+            bp.psize()
+        } else {
+            bp.lsize()
+        };
         Space::stored(env.dsize(bp), bp.psize(), uncomp)
     }
 
@@ -59,7 +71,11 @@ impl Add for Space {
 impl Neg for Space {
     type Output = Space;
     fn neg(self) -> Space {
-        Space { used: -self.used, comp: -self.comp, uncomp: -self.uncomp }
+        Space {
+            used: -self.used,
+            comp: -self.comp,
+            uncomp: -self.uncomp,
+        }
     }
 }
 
@@ -90,10 +106,13 @@ impl Sum for Space {
 
 /// Adds a change to an account on disk.
 ///
-/// # Panics
-/// When the account would become negative: what is taken out must have been put in.
+/// What is taken out must have been put in. But accounts are on disk, where other software has
+/// got them wrong before: in release builds one that would become negative becomes 0.
 pub(crate) fn apply(account: &mut u64, change: i64, what: &str) {
-    *account = account
-        .checked_add_signed(change)
-        .unwrap_or_else(|| panic!("{what} is {account} and cannot change by {change}"));
+    let changed = account.checked_add_signed(change);
+    debug_assert!(
+        changed.is_some(),
+        "{what} is {account} and cannot change by {change}"
+    );
+    *account = changed.unwrap_or(0);
 }

@@ -80,7 +80,10 @@ impl DslPool {
         crate::create::expect_head(ds, name)?;
         let full = format!("{}@{name}", ds.dir().name());
         if full.len() > NAME_BYTES_MAX {
-            return Err(Error::new(ErrorKind::NameTooLong, format!("{full} is too long")));
+            return Err(Error::new(
+                ErrorKind::NameTooLong,
+                format!("{full} is too long"),
+            ));
         }
         if self.snap_lookup(ds, name)?.is_some() {
             return Err(Error::new(ErrorKind::Exists, format!("{full} exists")));
@@ -148,7 +151,10 @@ impl DslPool {
         let (unique, reserved) = (head.unique_bytes, ds.limits().reserved);
         if reserved > 0 {
             // The head's own bytes become the snapshot's: the refreservation is unused again.
-            let again = Space { used: unique.min(reserved).cast_signed(), ..Space::ZERO };
+            let again = Space {
+                used: unique.min(reserved).cast_signed(),
+                ..Space::ZERO
+            };
             self.diduse_space(&dir, Used::RefRsrv, again);
         }
         let deadlist = self.next_deadlist(ds, head.prev_snap_txg, tx)?;
@@ -200,6 +206,8 @@ impl DslPool {
 
 /// Cuts `pool/a@snap` at the at sign.
 pub(crate) fn split_snapshot(name: &str) -> Result<(&str, &str)> {
-    let parts = name.split_once('@').filter(|(_, snap)| !snap.is_empty() && !snap.contains('/'));
+    let parts = name
+        .split_once('@')
+        .filter(|(_, snap)| !snap.is_empty() && !snap.contains('/'));
     parts.ok_or_else(|| Error::invalid(format!("{name:?} is not a snapshot's name")))
 }

@@ -16,7 +16,7 @@ use base::{Error, ErrorKind, Result, Txg};
 use dmu::Tx;
 
 use crate::dataset::DslDataset;
-use crate::dir::{DslDir, Used};
+use crate::dir::{DirState, DslDir, Used};
 use crate::fields::DirFields;
 use crate::pool::DslPool;
 use crate::size::Space;
@@ -29,6 +29,16 @@ const SLOP_MIN_BYTES: u64 = 128 << 20;
 const SLOP_MAX_BYTES: u64 = 128 << 30;
 /// Below this an estimate may still run over a quota that it does not know to be reached.
 const QUOTA_SLACK_SHIFT: u32 = 5;
+
+/// How often a transaction waits for a txg in the hope of room.
+const SPACE_ATTEMPTS: u32 = 4;
+
+/// Whether a transaction may go ahead.
+enum Room {
+    Enough,
+    /// Ask again when the open txg is synced.
+    Later,
+}
 
 /// `zfs_space_check_t`: how much of the pool's own space an operation may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +76,10 @@ impl DslPool {
         };
         self.dirty_dir(dd);
         if let Some(parent) = dd.parent() {
-            let up = Space { used: charged, ..change };
+            let up = Space {
+                used: charged,
+                ..change
+            };
             self.diduse_transfer(&parent, up, change.used, Used::ChildRsrv, Used::Child);
         }
     }
@@ -93,8 +106,13 @@ impl DslPool {
                 charged
             };
             self.dirty_dir(&dd);
-            let up = Space { used: charged, ..change };
-            at = dd.parent().map(|dd| (dd, up, change.used, Used::ChildRsrv, Used::Child));
+            let up = Space {
+                used: charged,
+                ..change
+            };
+            at = dd
+                .parent()
+                .map(|dd| (dd, up, change.used, Used::ChildRsrv, Used::Child));
         }
     }
 
@@ -134,7 +152,8 @@ impl DslPool {
     /// The same without what was freed but cannot be allocated yet.
     #[doc(alias = "dsl_pool_unreserved_space")]
     pub(crate) fn unreserved_space(&self, check: SpaceCheck) -> u64 {
-        self.adjusted_size(check).saturating_sub(self.mos().env().deferred())
+        self.adjusted_size(check)
+            .saturating_sub(self.mos().env().deferred())
     }
 
     /// How much more a directory could use, if `ancestor` used `delta` more (`delta <= 0`).
@@ -166,7 +185,10 @@ impl DslPool {
                 *space += state.fields.reserved.saturating_sub(used);
             }
             if let Some((_, delta)) = ancestor.filter(|(ancestor, _)| Arc::ptr_eq(ancestor, &dd)) {
-                assert!(delta <= 0, "only space given back is considered, not {delta}");
+                assert!(
+                    delta <= 0,
+                    "only space given back is considered, not {delta}"
+                );
                 used = used.saturating_add_signed(delta);
                 space = space.map(|space| space.saturating_add_signed(-delta));
             }
@@ -179,60 +201,94 @@ impl DslPool {
     }
 
     /// Asks whether a transaction may add `bytes` to a head; `frees` if it frees more than it
-    /// adds, which is allowed beyond quotas and in a pool that is all but full.
+    /// adds, which is allowed beyond quotas and in a pool that is all but full. Waits for the
+    /// open txg when only what is on its way to disk stands against it: the caller must not hold
+    /// a transaction.
     ///
     /// # Errors
-    /// `Quota` or `NoSpace`.
+    /// `Quota` or `NoSpace`; `Suspended`.
     #[doc(alias = "dsl_dir_tempreserve_space")]
     pub fn check_space(&self, ds: &Arc<DslDataset>, bytes: u64, frees: bool) -> Result<()> {
-        if bytes == 0 {
-            return Ok(());
+        for _ in 0..SPACE_ATTEMPTS {
+            match self.try_space(ds, bytes, frees)? {
+                Room::Enough => return Ok(()),
+                Room::Later => {
+                    self.groups().sync_all()?;
+                }
+            }
         }
-        let head = ds.limits();
-        let mut first = true;
+        Err(Error::new(
+            ErrorKind::NoSpace,
+            format!("pool {} is all but full", self.name()),
+        ))
+    }
+
+    /// The answer as of now.
+    #[doc(alias = "dsl_dir_tempreserve_impl")]
+    fn try_space(&self, ds: &Arc<DslDataset>, bytes: u64, frees: bool) -> Result<Room> {
         let mut asked = bytes;
-        let mut next = Some(ds.dir());
+        let mut first = Some(ds.limits());
+        let mut next = Some(ds.dir()).filter(|_| bytes > 0);
         while let Some(dd) = next {
             let state = dd.state();
             let in_flight = state.in_flight();
             let mut used = state.fields.used_bytes;
             let mut prepaid = 0;
-            if first {
+            let is_first = first.is_some();
+            if let Some(head) = first.take() {
                 let unused = head.reserved.saturating_sub(head.unique);
                 used = used.saturating_sub(unused);
                 prepaid = unused.saturating_sub(in_flight).min(asked);
                 if !frees && head.quota != 0 && head.referenced + in_flight >= head.quota {
+                    if in_flight > 0 || head.referenced < head.quota {
+                        return Ok(Room::Later);
+                    }
                     return Err(over_quota(&dd, "refquota", head.quota));
                 }
             }
-            let mut quota = u64::MAX;
-            if !frees && state.fields.quota != 0 && (first || state.fields.head_dataset_obj != 0) {
-                quota = state.fields.quota;
-            }
-            let mut kind = ErrorKind::Quota;
-            if state.parent.is_none() {
-                let check = if frees { SpaceCheck::Reserved } else { SpaceCheck::Normal };
-                let size = self.unreserved_space(check);
-                if size < quota {
-                    quota = size;
-                    kind = ErrorKind::NoSpace;
-                }
-            }
-            let slack = if quota == u64::MAX { 0 } else { quota >> QUOTA_SLACK_SHIFT };
-            if used >= quota || used.saturating_add(in_flight) >= quota.saturating_add(slack) {
+            let (quota, kind) = self.limit_of(&state, is_first, frees);
+            let slack = if quota == u64::MAX {
+                0
+            } else {
+                quota >> QUOTA_SLACK_SHIFT
+            };
+            if used >= quota {
                 drop(state);
-                return Err(match kind {
-                    ErrorKind::Quota => over_quota(&dd, "quota", quota),
-                    _ => Error::new(kind, format!("pool {} is full", self.name())),
-                });
+                return match kind {
+                    ErrorKind::Quota => Err(over_quota(&dd, "quota", quota)),
+                    _ if used - quota < self.mos().env().deferred() => Ok(Room::Later),
+                    _ => Err(Error::new(kind, format!("pool {} is full", self.name()))),
+                };
+            }
+            if used.saturating_add(in_flight) >= quota.saturating_add(slack) {
+                return Ok(Room::Later);
             }
             let after = (asked - prepaid).cast_signed();
             let charged = state.parent_delta(used + in_flight, after);
             next = state.parent.clone().filter(|_| charged > 0);
             asked = u64::try_from(charged).unwrap_or(0);
-            first = false;
         }
-        Ok(())
+        Ok(Room::Enough)
+    }
+
+    /// What a directory may use, and what it is to run into that.
+    fn limit_of(&self, state: &DirState, is_first: bool, frees: bool) -> (u64, ErrorKind) {
+        let mut quota = u64::MAX;
+        if !frees && state.fields.quota != 0 && (is_first || state.fields.head_dataset_obj != 0) {
+            quota = state.fields.quota;
+        }
+        if state.parent.is_none() {
+            let check = if frees {
+                SpaceCheck::Reserved
+            } else {
+                SpaceCheck::Normal
+            };
+            let size = self.unreserved_space(check);
+            if size < quota {
+                return (size, ErrorKind::NoSpace);
+            }
+        }
+        (quota, ErrorKind::Quota)
     }
 
     /// Notes that the transactions of `txg` may add `bytes` to a head, until that txg is synced.
@@ -253,7 +309,13 @@ impl DslPool {
 }
 
 fn over_quota(dd: &Arc<DslDir>, which: &str, quota: u64) -> Error {
-    Error::new(ErrorKind::Quota, format!("directory {}: {which} of {quota} bytes reached", dd.object()))
+    Error::new(
+        ErrorKind::Quota,
+        format!(
+            "directory {}: {which} of {quota} bytes reached",
+            dd.object()
+        ),
+    )
 }
 
 /// Quotas and reservations of directories. In syncing context.
@@ -265,7 +327,10 @@ impl DslPool {
     #[doc(alias = "dsl_dir_set_quota_check")]
     pub(crate) fn quota_check(&self, dd: &Arc<DslDir>, quota: u64) -> Result<()> {
         let state = dd.state();
-        let least = state.fields.reserved.max(state.fields.used_bytes + state.in_flight());
+        let least = state
+            .fields
+            .reserved
+            .max(state.fields.used_bytes + state.in_flight());
         if quota != 0 && quota < least {
             let text = format!("quota of {quota} bytes, but {least} are used or reserved");
             return Err(Error::new(ErrorKind::NoSpace, text));
@@ -279,12 +344,21 @@ impl DslPool {
     /// `NoSpace` when there is not that much left.
     #[doc(alias = "dsl_dir_set_reservation_check")]
     pub(crate) fn reservation_check(&self, dd: &Arc<DslDir>, reserved: u64) -> Result<()> {
-        let DirFields { used_bytes, reserved: before, quota, .. } = dd.fields();
+        let DirFields {
+            used_bytes,
+            reserved: before,
+            quota,
+            ..
+        } = dd.fields();
         let available = match dd.parent() {
             Some(parent) => self.space_available(&parent, None, false),
-            None => self.adjusted_size(SpaceCheck::Normal).saturating_sub(used_bytes),
+            None => self
+                .adjusted_size(SpaceCheck::Normal)
+                .saturating_sub(used_bytes),
         };
-        let more = used_bytes.max(reserved).saturating_sub(used_bytes.max(before));
+        let more = used_bytes
+            .max(reserved)
+            .saturating_sub(used_bytes.max(before));
         if more > available || (more > 0 && quota > 0 && reserved > quota) {
             let text = format!("reservation of {reserved} bytes, but {available} are left");
             return Err(Error::new(ErrorKind::NoSpace, text));
@@ -304,7 +378,10 @@ impl DslPool {
         };
         self.dirty_dir(dd);
         if let Some(parent) = dd.parent() {
-            let change = Space { used: change, ..Space::ZERO };
+            let change = Space {
+                used: change,
+                ..Space::ZERO
+            };
             self.diduse_space(&parent, Used::ChildRsrv, change);
         }
     }
@@ -322,7 +399,10 @@ impl DslPool {
     ) -> Result<()> {
         let ancestor = common_ancestor(source, target);
         let mut delta = -space.cast_signed();
-        for dd in source.lineage().take_while(|dd| !Arc::ptr_eq(dd, &ancestor)) {
+        for dd in source
+            .lineage()
+            .take_while(|dd| !Arc::ptr_eq(dd, &ancestor))
+        {
             let state = dd.state();
             delta = state.parent_delta(state.fields.used_bytes, delta);
         }

@@ -144,7 +144,8 @@ impl DslPool {
             stats.origin = Some(self.dataset_name(&origin)?);
         }
         let is_origin = |prev: &Arc<DslDataset>| {
-            self.origin().is_some_and(|origin| Arc::ptr_eq(origin, prev))
+            self.origin()
+                .is_some_and(|origin| Arc::ptr_eq(origin, prev))
         };
         if let Some(prev) = ds.prev().filter(|prev| !is_origin(prev)) {
             stats.prev_snap = Some(self.dataset_name(&prev)?);
@@ -170,7 +171,9 @@ impl DslPool {
         if !self.mos().is_zapified(object)? {
             return Ok(0);
         }
-        let words = self.mos().zap_get_words(object, crate::create::SNAPSHOTS_CHANGED)?;
+        let words = self
+            .mos()
+            .zap_get_words(object, crate::create::SNAPSHOTS_CHANGED)?;
         Ok(words.and_then(|words| words.first().copied()).unwrap_or(0))
     }
 
@@ -203,8 +206,9 @@ impl DslPool {
         let mut later = later.clone();
         loop {
             if later.is_snapshot() && earlier_txg >= later.fields().creation_txg {
-                return Ok(Arc::ptr_eq(&later.dir(), &earlier_dir)
-                    && later.object() == earlier.object());
+                return Ok(
+                    Arc::ptr_eq(&later.dir(), &earlier_dir) && later.object() == earlier.object()
+                );
             }
             let dir = later.dir();
             if Arc::ptr_eq(&dir, &earlier_dir) {
@@ -261,7 +265,9 @@ impl DslPool {
         let same = Arc::ptr_eq(&first.dir(), &last.dir());
         let snaps = first.is_snapshot() && last.is_snapshot();
         if !same || !snaps || from.creation_txg > to.creation_txg {
-            return Err(Error::invalid("not two snapshots of one data set in this order"));
+            return Err(Error::invalid(
+                "not two snapshots of one data set in this order",
+            ));
         }
         let mut space = Space::ZERO;
         let mut at = ObjectId(to.next_snap_obj);

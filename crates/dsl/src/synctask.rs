@@ -132,7 +132,10 @@ impl DslPool {
                 Outcome::Later => {}
             }
         }
-        Err(Error::new(ErrorKind::Busy, "the operation found no txg to run in"))
+        Err(Error::new(
+            ErrorKind::Busy,
+            "the operation found no txg to run in",
+        ))
     }
 
     /// Queues `job` to run in syncing context of the Tx's txg, without a check and without

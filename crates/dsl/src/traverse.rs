@@ -35,14 +35,20 @@ pub(crate) struct Point {
 
 impl Point {
     /// Before everything: no object comes before object 1.
-    const START: Point = Point { object: ObjectId(1), blkid: 0 };
+    const START: Point = Point {
+        object: ObjectId(1),
+        blkid: 0,
+    };
 
     /// `None` for a walk that has not begun.
     pub(crate) fn from_phys(phys: &BookmarkPhys) -> Option<Point> {
         if *phys == BookmarkPhys::default() {
             return None;
         }
-        Some(Point { object: ObjectId(phys.object.get()), blkid: phys.blkid.get() })
+        Some(Point {
+            object: ObjectId(phys.object.get()),
+            blkid: phys.blkid.get(),
+        })
     }
 
     pub(crate) fn to_phys(self) -> BookmarkPhys {
@@ -81,7 +87,9 @@ struct Place<'a> {
 
 impl Place<'_> {
     fn epbs(&self) -> u32 {
-        self.dnode.map_or(0, |dnode| u32::from(dnode.indblkshift).saturating_sub(BP_SHIFT))
+        self.dnode.map_or(0, |dnode| {
+            u32::from(dnode.indblkshift).saturating_sub(BP_SHIFT)
+        })
     }
 
     fn is_root(&self) -> bool {
@@ -91,7 +99,12 @@ impl Place<'_> {
     /// Where a walk that stopped here goes on. A block of dnodes that the visitor paused at has
     /// nothing left below it; one that could not be read has everything.
     fn point(&self, was_paused: bool) -> Point {
-        let Bookmark { object, level, blkid, .. } = self.bookmark;
+        let Bookmark {
+            object,
+            level,
+            blkid,
+            ..
+        } = self.bookmark;
         if self.is_root() {
             return Point::START;
         }
@@ -100,7 +113,10 @@ impl Place<'_> {
             let object = ObjectId(first.saturating_mul(DNODES_PER_BLOCK).max(1));
             return Point { object, blkid: 0 };
         }
-        Point { object, blkid: first }
+        Point {
+            object,
+            blkid: first,
+        }
     }
 
     /// The place as it sorts among all blocks: object, first block of level 0, and the larger
@@ -109,7 +125,9 @@ impl Place<'_> {
         let level = self.bookmark.level.cast_unsigned();
         let first = first_data_block(BlkId(blkid), level as u32, self.epbs());
         if self.bookmark.object == ObjectId(0) {
-            let per_block = self.dnode.map_or(0, |dnode| u64::from(dnode.datablkszsec.get()));
+            let per_block = self
+                .dnode
+                .map_or(0, |dnode| u64::from(dnode.datablkszsec.get()));
             return (first.saturating_mul(per_block), 0, level + META_LEVEL);
         }
         (self.bookmark.object.0, first, level)
@@ -129,14 +147,22 @@ type Visitor<'v> = dyn FnMut(&BlkPtrPhys, bool) -> Progress + 'v;
 impl<'a> Walk<'a> {
     /// Over what was born after `min_txg`.
     pub(crate) fn new(store: &'a dyn BlockStore, min_txg: Txg, resume: Option<Point>) -> Walk<'a> {
-        Walk { store, min_txg, resume, stopped_at: None }
+        Walk {
+            store,
+            min_txg,
+            resume,
+            stopped_at: None,
+        }
     }
 
     /// Shows every block below and including `root`, and whether it is of level 0 and below the
     /// root: there, and only there, the visitor may pause, and is shown the same block again.
     pub(crate) fn run(&mut self, root: &BlkPtrPhys, visit: &mut Visitor<'_>) -> End {
         let bookmark = Bookmark::root(ObjsetId(DESTROYED_OBJSET));
-        let place = Place { dnode: None, bookmark };
+        let place = Place {
+            dnode: None,
+            bookmark,
+        };
         let stop = self.block(root, place, visit);
         let point = self.stopped_at.unwrap_or(Point::START);
         match stop {
@@ -168,7 +194,8 @@ impl<'a> Walk<'a> {
         });
         if let Err(stop) = &done {
             let was_paused = matches!(stop, Stop::Paused);
-            self.stopped_at.get_or_insert_with(|| place.point(was_paused));
+            self.stopped_at
+                .get_or_insert_with(|| place.point(was_paused));
         }
         done
     }
@@ -274,7 +301,12 @@ fn compare_to_resume(place: &Place<'_>, resume: Point) -> Skip {
     if place.is_root() {
         return Skip::Nothing;
     }
-    let Bookmark { object, level, blkid, .. } = place.bookmark;
+    let Bookmark {
+        object,
+        level,
+        blkid,
+        ..
+    } = place.bookmark;
     let resume_key = if resume.object == ObjectId(0) {
         (resume.blkid.saturating_mul(DNODES_PER_BLOCK), 0, META_LEVEL)
     } else {

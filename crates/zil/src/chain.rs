@@ -67,8 +67,16 @@ pub fn parse(
 ) -> Result<Parsed> {
     let claimed = header.claim_txg.get() != 0;
     let has_lr_seq = claimed && header.flags.get() & ZIL_CLAIM_LR_SEQ_VALID != 0;
-    let last_blk_seq = if claimed { header.claim_blk_seq.get() } else { u64::MAX };
-    let last_lr_seq = if has_lr_seq { header.claim_lr_seq.get() } else { u64::MAX };
+    let last_blk_seq = if claimed {
+        header.claim_blk_seq.get()
+    } else {
+        u64::MAX
+    };
+    let last_lr_seq = if has_lr_seq {
+        header.claim_lr_seq.get()
+    } else {
+        u64::MAX
+    };
     let mut parsed = Parsed::default();
     let mut bp = header.log;
     while !bp.is_hole() {
@@ -133,12 +141,20 @@ fn read(store: &dyn LogStore, objset: ObjsetId, bp: &BlkPtrPhys) -> Result<Optio
     };
     let size = data.len();
     let is_slim = bp.checksum() == ChecksumType::Zilog2.raw();
-    let chain_at = if is_slim { 0 } else { size.saturating_sub(ZilChainPhys::SIZE) };
+    let chain_at = if is_slim {
+        0
+    } else {
+        size.saturating_sub(ZilChainPhys::SIZE)
+    };
     let Ok(chain) = ZilChainPhys::read(&data[chain_at..]) else {
         return Ok(None);
     };
     let used = usize::try_from(chain.nused.get()).unwrap_or(usize::MAX);
-    let records = if is_slim { ZilChainPhys::SIZE..used } else { 0..used };
+    let records = if is_slim {
+        ZilChainPhys::SIZE..used
+    } else {
+        0..used
+    };
     let room = if is_slim { size } else { chain_at };
     let mut expected = verifier;
     expected[ZIL_ZC_SEQ] = expected[ZIL_ZC_SEQ].wrapping_add(1);
@@ -146,12 +162,19 @@ fn read(store: &dyn LogStore, objset: ObjsetId, bp: &BlkPtrPhys) -> Result<Optio
     if records.start > records.end || records.end > room || next.cksum_words() != expected {
         return Ok(None);
     }
-    Ok(Some(LogBlock { data, records, next }))
+    Ok(Some(LogBlock {
+        data,
+        records,
+        next,
+    }))
 }
 
 /// Errors that mean: nothing was written here.
 fn is_end(kind: ErrorKind) -> bool {
-    matches!(kind, ErrorKind::Checksum | ErrorKind::Io | ErrorKind::Corrupt | ErrorKind::NotFound)
+    matches!(
+        kind,
+        ErrorKind::Checksum | ErrorKind::Io | ErrorKind::Corrupt | ErrorKind::NotFound
+    )
 }
 
 /// Adds a pointer to those that were met; false if it was among them.
@@ -173,7 +196,13 @@ pub fn destroy_sync(
     tx: &Tx,
 ) -> Result<()> {
     let claim_txg = Txg(header.claim_txg.get());
-    let mut free = Free { store, txg: tx.txg(), claim_txg, blocks: Vec::new(), seen: BTreeSet::new() };
+    let mut free = Free {
+        store,
+        txg: tx.txg(),
+        claim_txg,
+        blocks: Vec::new(),
+        seen: BTreeSet::new(),
+    };
     parse(store, objset, header, &mut free)?;
     // Only now: a block that is read must not be free.
     for bp in &free.blocks {
@@ -241,7 +270,12 @@ pub fn claim(
     header: &ZilHeaderPhys,
     first_txg: Txg,
 ) -> Result<Parsed> {
-    let mut claim = Claim { store, objset, first_txg, seen: BTreeSet::new() };
+    let mut claim = Claim {
+        store,
+        objset,
+        first_txg,
+        seen: BTreeSet::new(),
+    };
     parse(store, objset, header, &mut claim)
 }
 
@@ -270,7 +304,10 @@ impl Visitor for Claim<'_> {
         // A block that the log could not wait for was promised to nobody: here the log ends.
         let bookmark = Bookmark::zil(self.objset, common.seq.get());
         if self.store.read(&bp, &bookmark).is_err() {
-            return Err(Error::new(ErrorKind::Checksum, "the data of a write was not written"));
+            return Err(Error::new(
+                ErrorKind::Checksum,
+                "the data of a write was not written",
+            ));
         }
         self.block(&bp)
     }

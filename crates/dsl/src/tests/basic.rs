@@ -65,7 +65,9 @@ fn a_clone_shares_with_its_origin_and_is_destroyed_alone() {
     test.write("tank/a", 10, 0, 1);
     test.write("tank/a", 11, 0, 2);
     test.snapshot("tank/a@one");
-    test.pool.clone_dataset("tank/b", "tank/a@one", Vec::new()).unwrap();
+    test.pool
+        .clone_dataset("tank/b", "tank/a@one", Vec::new())
+        .unwrap();
     check(&test);
     test.write("tank/b", 10, 0, 7);
     test.remove("tank/b", 11);
@@ -74,7 +76,10 @@ fn a_clone_shares_with_its_origin_and_is_destroyed_alone() {
     assert_eq!(test.read("tank/a", 10, 0), Some(1));
     assert_eq!(test.read("tank/b", 10, 0), Some(7));
     assert_eq!(test.read("tank/b", 11, 0), None);
-    let busy = test.pool.destroy_snapshots(&["tank/a@one"], false).unwrap_err();
+    let busy = test
+        .pool
+        .destroy_snapshots(&["tank/a@one"], false)
+        .unwrap_err();
     assert_eq!(busy.kind(), ErrorKind::Exists);
     test.pool.destroy_head("tank/b").unwrap();
     test.settle();
@@ -137,7 +142,9 @@ fn promote_moves_snapshots_and_who_pays() {
         test.write("tank/a", 20 + u64::from(step), 0, step);
         test.snapshot(&format!("tank/a@{step}"));
     }
-    test.pool.clone_dataset("tank/b", "tank/a@2", Vec::new()).unwrap();
+    test.pool
+        .clone_dataset("tank/b", "tank/a@2", Vec::new())
+        .unwrap();
     test.write("tank/b", 10, 0, 9);
     test.snapshot("tank/b@mine");
     test.settle();
@@ -153,7 +160,10 @@ fn promote_moves_snapshots_and_who_pays() {
     assert_eq!(snaps("tank/b"), ["1", "2", "mine"]);
     assert_eq!(snaps("tank/a"), ["3"]);
     let a = test.pool.dataset("tank/a").unwrap();
-    assert_eq!(test.pool.stats(&a).unwrap().origin.as_deref(), Some("tank/b@2"));
+    assert_eq!(
+        test.pool.stats(&a).unwrap().origin.as_deref(),
+        Some("tank/b@2")
+    );
     assert_eq!(test.read("tank/b@1", 10, 0), Some(1));
     let test = test.reopen();
     check(&test);
@@ -161,7 +171,9 @@ fn promote_moves_snapshots_and_who_pays() {
     test.pool.destroy_head("tank/a").unwrap();
     test.settle();
     check(&test);
-    test.pool.destroy_snapshots(&["tank/b@1", "tank/b@2", "tank/b@mine"], false).unwrap();
+    test.pool
+        .destroy_snapshots(&["tank/b@1", "tank/b@2", "tank/b@mine"], false)
+        .unwrap();
     test.settle();
     check(&test);
     assert_eq!(test.read("tank/b", 10, 0), Some(9));
@@ -183,7 +195,10 @@ fn names_move_with_what_is_below_them() {
     assert_eq!(test.read("tank/c/d/b@t", 10, 0), Some(1));
     let error = test.pool.rename("tank/c", "tank/c/d/e").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
-    assert_eq!(test.pool.rename("tank/c", "tank/c/d").unwrap_err().kind(), ErrorKind::Exists);
+    assert_eq!(
+        test.pool.rename("tank/c", "tank/c/d").unwrap_err().kind(),
+        ErrorKind::Exists
+    );
     let test = test.reopen();
     assert_eq!(
         test.pool.descendants("tank").unwrap(),
@@ -204,27 +219,49 @@ fn properties_are_inherited_received_and_reverted() {
     assert_eq!(prop.value, number(0));
     assert_eq!(prop.source, PropSource::Inherited("tank/a".to_string()));
     let change = |change: PropChange| {
-        test.pool.set_props("tank/a/b", vec![("atime".to_string(), change)]).unwrap();
-        test.pool.prop(&b, "atime").unwrap().map(|prop| (prop.value, prop.source))
+        test.pool
+            .set_props("tank/a/b", vec![("atime".to_string(), change)])
+            .unwrap();
+        test.pool
+            .prop(&b, "atime")
+            .unwrap()
+            .map(|prop| (prop.value, prop.source))
     };
-    test.pool.set_prop("tank/a/b", "$hasrecvd", number(0)).unwrap();
+    test.pool
+        .set_prop("tank/a/b", "$hasrecvd", number(0))
+        .unwrap();
     let received = change(PropChange::Receive(number(7)));
     assert_eq!(received, Some((number(7), PropSource::Received)));
-    assert_eq!(change(PropChange::Set(number(3))), Some((number(3), PropSource::Local)));
+    assert_eq!(
+        change(PropChange::Set(number(3))),
+        Some((number(3), PropSource::Local))
+    );
     let inherited = Some((number(0), PropSource::Inherited("tank/a".to_string())));
     assert_eq!(change(PropChange::Inherit), inherited);
-    assert_eq!(change(PropChange::Revert), Some((number(7), PropSource::Received)));
+    assert_eq!(
+        change(PropChange::Revert),
+        Some((number(7), PropSource::Received))
+    );
     assert_eq!(change(PropChange::ForgetReceived), inherited);
 
-    test.pool.set_prop("tank/a", "org.me:note", PropValue::Text("x".into())).unwrap();
-    test.pool.set_prop("tank/a", "quota", number(1 << 30)).unwrap();
+    test.pool
+        .set_prop("tank/a", "org.me:note", PropValue::Text("x".into()))
+        .unwrap();
+    test.pool
+        .set_prop("tank/a", "quota", number(1 << 30))
+        .unwrap();
     let props = test.pool.props(&b).unwrap();
     assert_eq!(props["org.me:note"].value, PropValue::Text("x".into()));
     assert!(!props.contains_key("quota"), "a quota is not inherited");
     test.snapshot("tank/a/b@s");
-    test.pool.set_prop("tank/a/b@s", "org.me:note", PropValue::Text("y".into())).unwrap();
+    test.pool
+        .set_prop("tank/a/b@s", "org.me:note", PropValue::Text("y".into()))
+        .unwrap();
     let snap = test.pool.dataset("tank/a/b@s").unwrap();
-    assert_eq!(test.pool.props(&snap).unwrap()["org.me:note"].source, PropSource::Local);
+    assert_eq!(
+        test.pool.props(&snap).unwrap()["org.me:note"].source,
+        PropSource::Local
+    );
     check(&test);
     let note = vec![("org.me:note".to_string(), PropChange::Inherit)];
     test.pool.set_props("tank/a/b@s", note).unwrap();
@@ -238,7 +275,9 @@ fn engine_properties_reach_open_objsets() {
     let ds = test.pool.dataset("tank/a").unwrap();
     let os = ds.objset().unwrap();
     assert_eq!(os.props().copies, 1);
-    test.pool.set_prop("tank", "copies", PropValue::Number(2)).unwrap();
+    test.pool
+        .set_prop("tank", "copies", PropValue::Number(2))
+        .unwrap();
     assert_eq!(os.props().copies, 2);
     test.write("tank/a", 10, 0, 1);
     test.settle();
@@ -251,7 +290,9 @@ fn reservations_and_quotas_are_charged_and_enforced() {
     test.create_fs("tank/a");
     test.create_fs("tank/a/b");
     let set = |name: &str, prop: &str, bytes: u64| {
-        test.pool.set_prop(name, prop, PropValue::Number(bytes)).map_err(|e| e.kind())
+        test.pool
+            .set_prop(name, prop, PropValue::Number(bytes))
+            .map_err(|e| e.kind())
     };
     set("tank/a/b", "reservation", 5 << 20).unwrap();
     set("tank/a/b", "refreservation", 4 << 20).unwrap();
@@ -259,7 +300,10 @@ fn reservations_and_quotas_are_charged_and_enforced() {
     assert!(test.used("tank/a") >= 5 << 20);
     assert_eq!(set("tank/a", "quota", 4 << 20), Err(ErrorKind::NoSpace));
     set("tank/a", "quota", 16 << 20).unwrap();
-    assert_eq!(set("tank/a/b", "refreservation", 32 << 20), Err(ErrorKind::NoSpace));
+    assert_eq!(
+        set("tank/a/b", "refreservation", 32 << 20),
+        Err(ErrorKind::NoSpace)
+    );
     for block in 0..100 {
         test.write("tank/a/b", 10, block, 1);
     }
@@ -300,14 +344,20 @@ fn holds_keep_snapshots_and_let_them_go() {
     test.snapshot("tank/a@s");
     test.pool.hold(&["tank/a@s"], "keep").unwrap();
     check(&test);
-    let error = test.pool.destroy_snapshots(&["tank/a@s"], false).unwrap_err();
+    let error = test
+        .pool
+        .destroy_snapshots(&["tank/a@s"], false)
+        .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Busy);
     test.pool.destroy_snapshots(&["tank/a@s"], true).unwrap();
     let snap = test.pool.dataset("tank/a@s").unwrap();
     assert!(snap.is_defer_destroy());
     assert_eq!(test.pool.holds(&snap).unwrap()[0].0, "keep");
     test.pool.release(&["tank/a@s"], "keep").unwrap();
-    assert_eq!(test.pool.dataset("tank/a@s").unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(
+        test.pool.dataset("tank/a@s").unwrap_err().kind(),
+        ErrorKind::NotFound
+    );
     test.settle();
     check(&test);
 }
@@ -318,11 +368,16 @@ fn a_deferred_origin_goes_with_its_last_clone() {
     test.create_fs("tank/a");
     test.write("tank/a", 10, 0, 1);
     test.snapshot("tank/a@s");
-    test.pool.clone_dataset("tank/b", "tank/a@s", Vec::new()).unwrap();
+    test.pool
+        .clone_dataset("tank/b", "tank/a@s", Vec::new())
+        .unwrap();
     test.write("tank/a", 10, 0, 2);
     test.pool.destroy_snapshots(&["tank/a@s"], true).unwrap();
     test.pool.destroy_head("tank/b").unwrap();
-    assert_eq!(test.pool.dataset("tank/a@s").unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(
+        test.pool.dataset("tank/a@s").unwrap_err().kind(),
+        ErrorKind::NotFound
+    );
     test.settle();
     check(&test);
 }
@@ -334,7 +389,9 @@ fn bookmarks_outlive_their_snapshot_and_move_with_a_promotion() {
     test.snapshot("tank/a@s");
     let guid = test.pool.dataset("tank/a@s").unwrap().fields().guid;
     test.pool.create_bookmark("tank/a#m", "tank/a@s").unwrap();
-    test.pool.clone_dataset("tank/b", "tank/a@s", Vec::new()).unwrap();
+    test.pool
+        .clone_dataset("tank/b", "tank/a@s", Vec::new())
+        .unwrap();
     check(&test);
     test.pool.promote("tank/b").unwrap();
     check(&test);
@@ -346,7 +403,9 @@ fn bookmarks_outlive_their_snapshot_and_move_with_a_promotion() {
     check(&test);
     test.pool.destroy_bookmark("tank/b#m").unwrap();
     check(&test);
-    test.pool.create_bookmark("tank/b#n", "tank/b@s").unwrap_err();
+    test.pool
+        .create_bookmark("tank/b#n", "tank/b@s")
+        .unwrap_err();
 }
 
 #[test]
@@ -370,11 +429,16 @@ fn statistics_tell_who_has_what() {
     assert_eq!(stats.prev_snap.as_deref(), Some("tank/a@2"));
     let written = test.pool.space_written(&first, &ds).unwrap().used;
     assert!(written >= 10 * 4096, "{written}");
-    assert!(written.cast_unsigned() < stats.referenced - 10 * 4096, "{written}");
+    assert!(
+        written.cast_unsigned() < stats.referenced - 10 * 4096,
+        "{written}"
+    );
     let freed = test.pool.space_would_free(&first, &first).unwrap().used;
     assert_eq!(freed.cast_unsigned(), first.fields().unique_bytes);
     assert_eq!(stats.usedbysnapshots, ds.dir().fields().used_by(Used::Snap));
-    test.pool.clone_dataset("tank/b", "tank/a@1", Vec::new()).unwrap();
+    test.pool
+        .clone_dataset("tank/b", "tank/a@1", Vec::new())
+        .unwrap();
     assert_eq!(test.pool.stats(&first).unwrap().clones, ["tank/b"]);
 }
 
@@ -393,7 +457,9 @@ fn large_blocks_are_recorded_as_a_feature_of_the_data_set() {
     test.settle();
     assert!(ds.feature_is_active(crate::feature::LARGE_BLOCKS));
     test.snapshot("tank/a@s");
-    test.pool.clone_dataset("tank/b", "tank/a@s", Vec::new()).unwrap();
+    test.pool
+        .clone_dataset("tank/b", "tank/a@s", Vec::new())
+        .unwrap();
     let count = |guid: &str| test.env.features.lock().get(guid).copied().unwrap_or(0);
     assert_eq!(count(crate::feature::LARGE_BLOCKS), 3);
     check(&test);
@@ -415,7 +481,9 @@ fn a_clone_goes_back_to_its_origin_which_stays_what_it_was() {
     test.create_fs("tank/a");
     test.write("tank/a", 10, 0, 1);
     test.snapshot("tank/a@s");
-    test.pool.clone_dataset("tank/b", "tank/a@s", Vec::new()).unwrap();
+    test.pool
+        .clone_dataset("tank/b", "tank/a@s", Vec::new())
+        .unwrap();
     test.write("tank/a", 10, 0, 2);
     test.write("tank/b", 10, 0, 3);
     test.settle();
@@ -425,5 +493,45 @@ fn a_clone_goes_back_to_its_origin_which_stays_what_it_was() {
     test.settle();
     check(&test);
     assert_eq!(test.read("tank/b", 10, 0), Some(1));
-    assert_eq!(test.pool.dataset("tank/a@s").unwrap().fields().unique_bytes, unique);
+    assert_eq!(
+        test.pool.dataset("tank/a@s").unwrap().fields().unique_bytes,
+        unique
+    );
+}
+
+#[test]
+fn logs_of_heads_are_claimed_replayed_and_freed_with_them() {
+    let test = TestPool::create();
+    test.create_fs("tank/a");
+    test.write("tank/a", 10, 0, 1);
+    test.sync();
+    test.write_logged("tank/a", 10, 0, 2);
+    test.write_logged("tank/a", 10, 3, 3);
+    test.snapshot("tank/a@s");
+    test.write_logged("tank/a", 10, 0, 4);
+    let test = test.crash();
+    assert_eq!(test.read("tank/a", 10, 0), Some(2), "as of the last txg");
+    assert_eq!(test.replay("tank/a"), 1);
+    assert_eq!(test.read("tank/a", 10, 0), Some(4));
+    assert_eq!(test.read("tank/a@s", 10, 0), Some(2));
+    test.settle();
+    check(&test);
+
+    // A clone does not inherit the log; rollback and destroy free it.
+    test.write_logged("tank/a", 10, 0, 5);
+    test.snapshot("tank/a@t");
+    test.pool
+        .clone_dataset("tank/b", "tank/a@t", Vec::new())
+        .unwrap();
+    let b = test.pool.dataset("tank/b").unwrap();
+    assert!(b.objset().unwrap().zil_header().log.is_hole());
+    drop(b);
+    test.write_logged("tank/b", 10, 0, 6);
+    test.close_zil("tank/b");
+    test.close_zil("tank/a");
+    test.pool.rollback("tank/a", None, 0).unwrap();
+    test.pool.destroy_head("tank/b").unwrap();
+    test.settle();
+    check(&test);
+    assert_eq!(test.read("tank/a", 10, 0), Some(5));
 }

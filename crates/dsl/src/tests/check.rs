@@ -36,7 +36,19 @@ fn blocks_of(pool: &DslPool, root: &BlkPtrPhys) -> Blocks {
 }
 
 fn space_of<'a>(pool: &DslPool, blocks: impl IntoIterator<Item = &'a BlkPtrPhys>) -> Space {
-    blocks.into_iter().map(|bp| Space::of_block(pool.mos().env(), bp)).sum()
+    blocks
+        .into_iter()
+        .map(|bp| Space::of_block(pool.mos().env(), bp))
+        .sum()
+}
+
+struct LogBlocks<'a>(&'a mut BTreeSet<u64>);
+
+impl zil::Visitor for LogBlocks<'_> {
+    fn block(&mut self, bp: &BlkPtrPhys) -> base::Result<()> {
+        self.0.insert(bp.dva[0].offset());
+        Ok(())
+    }
 }
 
 /// Everything known of one data set.
@@ -75,7 +87,10 @@ pub(crate) fn check(test: &TestPool) {
 impl Objects {
     fn use_it(&mut self, object: u64) {
         if object != 0 {
-            assert!(self.used.insert(ObjectId(object)), "object {object} is used twice");
+            assert!(
+                self.used.insert(ObjectId(object)),
+                "object {object} is used twice"
+            );
         }
     }
 
@@ -119,20 +134,30 @@ fn check_dir(
             assert!(!clone.is_snapshot());
             let origin = ObjectId(clone.dir().fields().origin_obj);
             let origin = pool.dataset_by_object(origin).unwrap();
-            assert!(Arc::ptr_eq(&origin.dir(), dd), "a clone of another directory");
+            assert!(
+                Arc::ptr_eq(&origin.dir(), dd),
+                "a clone of another directory"
+            );
         }
     }
     let Some(head) = pool.head_of(dd).unwrap() else {
         return;
     };
     if pool.mos().is_zapified(head.object()).unwrap() {
-        let bookmarks = pool.mos().zap_get(head.object(), "com.delphix:bookmarks").unwrap();
+        let bookmarks = pool
+            .mos()
+            .zap_get(head.object(), "com.delphix:bookmarks")
+            .unwrap();
         objects.use_it(bookmarks.unwrap_or(0));
     }
     let mut snaps = pool.snap_entries(&head).unwrap();
     snaps.sort_by_key(|(_, object)| *object);
     let mut all = vec![head.clone()];
-    all.extend(snaps.iter().map(|(_, object)| pool.dataset_by_object(*object).unwrap()));
+    all.extend(
+        snaps
+            .iter()
+            .map(|(_, object)| pool.dataset_by_object(*object).unwrap()),
+    );
     for ds in all {
         let fields = ds.fields();
         assert!(Arc::ptr_eq(&ds.dir(), dd));
@@ -142,8 +167,10 @@ fn check_dir(
         objects.use_it(fields.props_obj);
         objects.use_it(fields.userrefs_obj);
         objects.use_it(fields.deadlist_obj);
-        let lists = ds.with_deadlist(|deadlist| deadlist.entries()).unwrap();
-        lists.values().for_each(|list| objects.use_bpobj(pool, *list));
+        let lists = ds.with_deadlist(crate::Deadlist::entries).unwrap();
+        lists
+            .values()
+            .for_each(|list| objects.use_bpobj(pool, *list));
         let blocks = blocks_of(pool, &ds.root_bp());
         seen.insert(ds.object().0, Seen { ds, blocks });
     }
@@ -154,18 +181,33 @@ fn check_dataset(pool: &Arc<DslPool>, one: &Seen, seen: &BTreeMap<u64, Seen>) {
     let what = format!("{:?} {}", one.ds, pool.dataset_name(&one.ds).unwrap());
     // Embedded blocks count before compression only; they are not among the blocks here.
     let referenced = space_of(pool, one.blocks.values());
-    assert_eq!(fields.referenced_bytes, referenced.used.cast_unsigned(), "{what}: referenced");
-    assert_eq!(fields.compressed_bytes, referenced.comp.cast_unsigned(), "{what}: compressed");
+    assert_eq!(
+        fields.referenced_bytes,
+        referenced.used.cast_unsigned(),
+        "{what}: referenced"
+    );
+    assert_eq!(
+        fields.compressed_bytes,
+        referenced.comp.cast_unsigned(),
+        "{what}: compressed"
+    );
 
     let prev = seen.get(&fields.prev_snap_obj);
     let none = Blocks::new();
     let before = prev.map_or(&none, |prev| &prev.blocks);
     for (place, bp) in &one.blocks {
         let is_new = bp.allocation_birth().0 > fields.prev_snap_txg;
-        assert_eq!(is_new, !before.contains_key(place), "{what}: birth of {place:#x}");
+        assert_eq!(
+            is_new,
+            !before.contains_key(place),
+            "{what}: birth of {place:#x}"
+        );
     }
-    let dead: BTreeSet<u64> =
-        before.keys().filter(|place| !one.blocks.contains_key(place)).copied().collect();
+    let dead: BTreeSet<u64> = before
+        .keys()
+        .filter(|place| !one.blocks.contains_key(place))
+        .copied()
+        .collect();
     let mut listed = BTreeSet::new();
     let (lists, space) = one
         .ds
@@ -179,7 +221,10 @@ fn check_dataset(pool: &Arc<DslPool>, one: &Seen, seen: &BTreeMap<u64, Seen>) {
             .iterate(&mut |bp, freed| {
                 assert!(!freed);
                 let birth = bp.allocation_birth().0;
-                assert!(keys[at] < birth && birth <= keys[at + 1], "{what}: birth {birth}");
+                assert!(
+                    keys[at] < birth && birth <= keys[at + 1],
+                    "{what}: birth {birth}"
+                );
                 if !bp.is_embedded() {
                     assert!(listed.insert(bp.dva[0].offset()), "{what}: listed twice");
                 }
@@ -199,13 +244,19 @@ fn check_keys(pool: &Arc<DslPool>, one: &Seen, keys: &[u64], what: &str) {
     let mut expected = vec![u64::MAX];
     let mut at = one.ds.fields();
     while at.prev_snap_obj != 0 {
-        at = pool.dataset_by_object(ObjectId(at.prev_snap_obj)).unwrap().fields();
+        at = pool
+            .dataset_by_object(ObjectId(at.prev_snap_obj))
+            .unwrap()
+            .fields();
         expected.push(at.prev_snap_txg);
     }
     expected.reverse();
     // A snapshot keeps the keys of those that were destroyed since, which are empty then.
     if one.ds.is_snapshot() {
-        assert!(expected.iter().all(|key| keys.contains(key)), "{what}: {keys:x?} {expected:x?}");
+        assert!(
+            expected.iter().all(|key| keys.contains(key)),
+            "{what}: {keys:x?} {expected:x?}"
+        );
     } else {
         assert_eq!(keys, expected, "{what}: keys");
     }
@@ -221,10 +272,17 @@ fn check_unique(pool: &Arc<DslPool>, one: &Seen, seen: &BTreeMap<u64, Seen>, wha
         !in_prev && !in_next
     });
     let unique = space_of(pool, own.map(|(_, bp)| bp));
-    assert_eq!(fields.unique_bytes, unique.used.cast_unsigned(), "{what}: unique");
+    assert_eq!(
+        fields.unique_bytes,
+        unique.used.cast_unsigned(),
+        "{what}: unique"
+    );
     let clones = fields.num_children.saturating_sub(1);
     if fields.next_clones_obj != 0 {
-        let members = pool.mos().zap_set_members(ObjectId(fields.next_clones_obj)).unwrap();
+        let members = pool
+            .mos()
+            .zap_set_members(ObjectId(fields.next_clones_obj))
+            .unwrap();
         assert_eq!(members.len() as u64, clones, "{what}: next_clones");
         for member in members {
             let clone = pool.dataset_by_object(ObjectId(member)).unwrap();
@@ -238,7 +296,13 @@ fn check_unique(pool: &Arc<DslPool>, one: &Seen, seen: &BTreeMap<u64, Seen>, wha
 fn check_space(pool: &Arc<DslPool>, dd: &Arc<DslDir>, seen: &BTreeMap<u64, Seen>) {
     let fields = dd.fields();
     let name = dd.name();
-    let kinds = [Used::Head, Used::Snap, Used::Child, Used::ChildRsrv, Used::RefRsrv];
+    let kinds = [
+        Used::Head,
+        Used::Snap,
+        Used::Child,
+        Used::ChildRsrv,
+        Used::RefRsrv,
+    ];
     let total: u64 = kinds.iter().map(|kind| fields.used_by(*kind)).sum();
     assert_eq!(total, fields.used_bytes, "{name}: sum of the breakdown");
 
@@ -249,25 +313,45 @@ fn check_space(pool: &Arc<DslPool>, dd: &Arc<DslDir>, seen: &BTreeMap<u64, Seen>
         charged += child.used_bytes.max(child.reserved);
     }
     assert_eq!(fields.used_by(Used::Child), used_child, "{name}: children");
-    assert_eq!(fields.used_by(Used::ChildRsrv), charged - used_child, "{name}: reserved");
+    assert_eq!(
+        fields.used_by(Used::ChildRsrv),
+        charged - used_child,
+        "{name}: reserved"
+    );
     let Some(head) = pool.head_of(dd).unwrap() else {
         return;
     };
     let origin_txg = dd.state().origin_txg;
     let mut own = Blocks::new();
     for one in seen.values().filter(|one| Arc::ptr_eq(&one.ds.dir(), dd)) {
-        let young = one.blocks.iter().filter(|(_, bp)| bp.allocation_birth().0 > origin_txg);
+        let young = one
+            .blocks
+            .iter()
+            .filter(|(_, bp)| bp.allocation_birth().0 > origin_txg);
         own.extend(young.map(|(place, bp)| (*place, *bp)));
     }
     let in_head = &seen[&head.object().0].blocks;
-    let of_head = space_of(pool, own.iter().filter(|(p, _)| in_head.contains_key(p)).map(|e| e.1));
+    let of_head = space_of(
+        pool,
+        own.iter()
+            .filter(|(p, _)| in_head.contains_key(p))
+            .map(|e| e.1),
+    );
     let all = space_of(pool, own.values());
-    assert_eq!(fields.used_by(Used::Head), of_head.used.cast_unsigned(), "{name}: head");
+    assert_eq!(
+        fields.used_by(Used::Head),
+        of_head.used.cast_unsigned(),
+        "{name}: head"
+    );
     let of_snaps = (all - of_head).used.cast_unsigned();
     assert_eq!(fields.used_by(Used::Snap), of_snaps, "{name}: snapshots");
     let limits = head.limits();
     let unused = limits.reserved.saturating_sub(limits.unique);
-    assert_eq!(fields.used_by(Used::RefRsrv), unused, "{name}: refreservation");
+    assert_eq!(
+        fields.used_by(Used::RefRsrv),
+        unused,
+        "{name}: refreservation"
+    );
 }
 
 fn check_store(test: &TestPool, seen: &BTreeMap<u64, Seen>) {
@@ -276,16 +360,36 @@ fn check_store(test: &TestPool, seen: &BTreeMap<u64, Seen>) {
     let mut reachable: BTreeSet<u64> = mos.keys().copied().collect();
     for one in seen.values() {
         reachable.extend(one.blocks.keys());
+        if !one.ds.is_snapshot() && !one.ds.root_bp().is_hole() {
+            let header = one.ds.objset().unwrap().zil_header();
+            let (store, id) = (pool.log_store().as_ref(), one.ds.objset_id());
+            zil::parse(store, id, &header, &mut LogBlocks(&mut reachable)).unwrap();
+        }
     }
-    let live: BTreeSet<u64> = test.env.store.live().iter().map(|bp| bp.dva[0].offset()).collect();
+    let live: BTreeSet<u64> = test
+        .env
+        .store
+        .live()
+        .iter()
+        .map(|bp| bp.dva[0].offset())
+        .collect();
     let leaked: Vec<_> = live.difference(&reachable).collect();
     let lost: Vec<_> = reachable.difference(&live).collect();
     assert!(leaked.is_empty(), "leaked: {leaked:x?}");
     assert!(lost.is_empty(), "freed but referred to: {lost:x?}");
 
-    let charged = Space { uncomp: 0, ..pool.mos_dir().fields().space() };
-    let pending = Space { uncomp: 0, ..pool.mos_pending() };
-    let actual = Space { uncomp: 0, ..space_of(pool, mos.values()) };
+    let charged = Space {
+        uncomp: 0,
+        ..pool.mos_dir().fields().space()
+    };
+    let pending = Space {
+        uncomp: 0,
+        ..pool.mos_pending()
+    };
+    let actual = Space {
+        uncomp: 0,
+        ..space_of(pool, mos.values())
+    };
     assert_eq!(charged + pending, actual, "$MOS");
     assert!(pool.free_dir().fields().space().is_zero(), "$FREE");
 }
@@ -294,7 +398,13 @@ fn check_objects(test: &TestPool, mut objects: Objects) {
     let pool = &test.pool;
     let mos = pool.mos();
     objects.use_bpobj(pool, mos.directory_get("free_bpobj").unwrap());
-    let empties = test.env.features.lock().get(feature::EMPTY_BPOBJ).copied().unwrap_or(0);
+    let empties = test
+        .env
+        .features
+        .lock()
+        .get(feature::EMPTY_BPOBJ)
+        .copied()
+        .unwrap_or(0);
     assert_eq!(empties, objects.empties, "uses of the empty bpobj");
     objects.use_it(mos.empty_bpobj().map_or(0, |object| object.0));
 
@@ -308,8 +418,17 @@ fn check_objects(test: &TestPool, mut objects: Objects) {
         zapified += u64::from(owner.contains(&bonus) && dnode.type_().is_zap());
         at = object;
     }
-    assert!(objects.used.is_empty(), "objects that do not exist: {:?}", objects.used);
-    let extensible =
-        test.env.features.lock().get(feature::EXTENSIBLE_DATASET).copied().unwrap_or(0);
+    assert!(
+        objects.used.is_empty(),
+        "objects that do not exist: {:?}",
+        objects.used
+    );
+    let extensible = test
+        .env
+        .features
+        .lock()
+        .get(feature::EXTENSIBLE_DATASET)
+        .copied()
+        .unwrap_or(0);
     assert_eq!(zapified, extensible, "extensible data sets");
 }

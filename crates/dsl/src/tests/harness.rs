@@ -5,16 +5,19 @@ use std::sync::{Arc, Weak};
 
 use base::{ObjectId, ObjsetId, Result, Txg};
 use dmu::{Objset, ObjsetProps, Tx, TxGroups, TxgSettings, TxgSync};
-use phys::{BlkPtrPhys, ObjectType, ObjsetType};
+use phys::zil::LrWritePhys;
+use phys::{BlkPtrPhys, LrPhys, ObjectType, ObjsetType, Phys};
 use rt::Mutex;
 use zap::NewZap;
+use zerocopy::IntoBytes;
+use zil::{Itx, ReplaySink, WriteState, Zilog};
 use zio::BlockStore;
 use zio::ram::RamStore;
 
 use crate::feature;
 use crate::{
-    DslPool, MosAccounting, Mos, NewDataset, ObjsetInit, POOL_DIRECTORY, PoolEnv, PoolParts,
-    PropValue,
+    DslDataset, DslPool, Mos, MosAccounting, NewDataset, ObjsetInit, POOL_DIRECTORY, PoolEnv,
+    PoolParts, PropValue,
 };
 
 /// Space, features, frees.
@@ -52,7 +55,10 @@ impl PoolEnv for Env {
     }
 
     fn feature_is_active(&self, guid: &str) -> bool {
-        self.features.lock().get(guid).is_some_and(|count| *count > 0)
+        self.features
+            .lock()
+            .get(guid)
+            .is_some_and(|count| *count > 0)
     }
 
     fn feature_incr(&self, guid: &str, _tx: &Tx) -> Result<()> {
@@ -82,6 +88,7 @@ pub(crate) struct TestPool {
     pub(crate) env: Arc<Env>,
     pub(crate) pool: Arc<DslPool>,
     pub(crate) root: Arc<Mutex<BlkPtrPhys>>,
+    mounted: Mutex<Vec<Arc<DslDataset>>>,
 }
 
 struct Spa {
@@ -167,14 +174,26 @@ impl TestPool {
 
     fn start(env: Arc<Env>, pool: Arc<DslPool>, root: BlkPtrPhys) -> TestPool {
         let root = Arc::new(Mutex::new(root));
-        let spa = Spa { pool: Arc::downgrade(&pool), root: root.clone() };
+        let spa = Spa {
+            pool: Arc::downgrade(&pool),
+            root: root.clone(),
+        };
         pool.groups().start(Arc::new(spa));
-        TestPool { env, pool, root }
+        TestPool {
+            env,
+            pool,
+            root,
+            mounted: Mutex::new(Vec::new()),
+        }
     }
 
     /// Exports and imports.
     pub(crate) fn reopen(self) -> TestPool {
         self.pool.groups().stop().unwrap();
+        self.import()
+    }
+
+    fn import(self) -> TestPool {
         let synced = self.pool.groups().synced_txg();
         let root = *self.root.lock();
         let env = self.env.clone();
@@ -186,8 +205,78 @@ impl TestPool {
             Objset::open(store.clone(), ObjsetId(0), &root, props, accounting.clone()).unwrap();
         let mos = Mos::new(os, env.clone()).unwrap();
         let groups = TxGroups::new(synced, settings());
-        let parts = PoolParts { name: "tank".to_string(), mos, accounting, store, groups };
-        TestPool::start(env, DslPool::open(parts).unwrap(), root)
+        let parts = PoolParts {
+            name: "tank".to_string(),
+            mos,
+            accounting,
+            store,
+            groups,
+        };
+        let pool = DslPool::open(parts).unwrap();
+        pool.claim_logs(synced.next()).unwrap();
+        TestPool::start(env, pool, root)
+    }
+
+    /// Loses all that is in memory, and imports.
+    pub(crate) fn crash(self) -> TestPool {
+        self.pool
+            .groups()
+            .suspend(&base::Error::new(base::ErrorKind::Io, "crash"));
+        let _ = self.pool.groups().stop();
+        self.import()
+    }
+
+    /// Writes a block, logs that, and commits.
+    pub(crate) fn write_logged(&self, fs: &str, object: u64, block: u64, byte: u8) {
+        self.write(fs, object, block, byte);
+        let ds = self.pool.dataset(fs).unwrap();
+        let zil = self.pool.zil(&ds).unwrap();
+        let mut phys = LrWritePhys::default();
+        phys.common.txtype.set(phys::zil::tx::WRITE);
+        phys.foid.set(object);
+        phys.offset.set(block * BLOCK);
+        phys.length.set(BLOCK);
+        let mut record = phys.as_bytes().to_vec();
+        record.extend_from_slice(&[byte; BLOCK as usize]);
+        let write_state = WriteState::Complete;
+        let itx = Itx {
+            record,
+            object: ObjectId(object),
+            is_sync: true,
+            write_state,
+        };
+        let tx = self.pool.groups().hold_open(0).unwrap();
+        zil.log(&tx, itx);
+        drop(tx);
+        zil.commit(None).unwrap();
+        // As long as the file system is mounted.
+        self.mounted.lock().push(ds);
+    }
+
+    pub(crate) fn replay(&self, fs: &str) -> u64 {
+        struct Sink<'a>(&'a TestPool, Arc<Objset>, Arc<Zilog>);
+        impl ReplaySink for Sink<'_> {
+            fn replay(&mut self, _common: &LrPhys, record: &[u8]) -> Result<()> {
+                let write = LrWritePhys::read(record)?;
+                let tx = self.0.pool.groups().hold_open(0)?;
+                let dnode = self.1.hold(ObjectId(write.foid.get()))?;
+                dnode.write(&tx, write.offset.get(), &record[LrWritePhys::SIZE..])?;
+                assert!(self.2.is_replaying(&tx));
+                Ok(())
+            }
+        }
+        let ds = self.pool.dataset(fs).unwrap();
+        let zil = self.pool.zil(&ds).unwrap();
+        let mut sink = Sink(self, ds.objset().unwrap(), zil.clone());
+        zil.replay(&mut sink).unwrap().records
+    }
+
+    pub(crate) fn close_zil(&self, fs: &str) {
+        let ds = self.pool.dataset(fs).unwrap();
+        self.pool.zil(&ds).unwrap().close().unwrap();
+        self.mounted
+            .lock()
+            .retain(|mounted| !Arc::ptr_eq(mounted, &ds));
     }
 
     /// Syncs until nothing is left to be freed.
@@ -211,14 +300,16 @@ impl TestPool {
         self.create_fs_with(name, Vec::new()).unwrap();
     }
 
-    pub(crate) fn create_fs_with(
-        &self,
-        name: &str,
-        props: Vec<(String, PropValue)>,
-    ) -> Result<()> {
+    pub(crate) fn create_fs_with(&self, name: &str, props: Vec<(String, PropValue)>) -> Result<()> {
         let name = name.to_string();
         let type_ = ObjsetType::Zfs;
-        self.pool.create_dataset(NewDataset { name, type_, flags: 0, props, init: fill_fs() })
+        self.pool.create_dataset(NewDataset {
+            name,
+            type_,
+            flags: 0,
+            props,
+            init: fill_fs(),
+        })
     }
 
     /// Writes a block of `object`, which is made if it is not there.
@@ -237,7 +328,9 @@ impl TestPool {
                 os.object_claim(&tx, id, &new_file()).unwrap()
             }),
         };
-        dnode.write(&tx, block * BLOCK, &[byte; BLOCK as usize]).unwrap();
+        dnode
+            .write(&tx, block * BLOCK, &[byte; BLOCK as usize])
+            .unwrap();
     }
 
     pub(crate) fn remove(&self, fs: &str, object: u64) {
@@ -275,11 +368,16 @@ impl Drop for TestPool {
 pub(crate) const BLOCK: u64 = 4096;
 
 fn new_file() -> dmu::NewObject {
-    dmu::NewObject::new(ObjectType::PLAIN_FILE_CONTENTS).blksz(BLOCK).ibs(12)
+    dmu::NewObject::new(ObjectType::PLAIN_FILE_CONTENTS)
+        .blksz(BLOCK)
+        .ibs(12)
 }
 
 fn settings() -> TxgSettings {
-    TxgSettings { timeout_ns: 3600_000_000_000, ..TxgSettings::default() }
+    TxgSettings {
+        timeout_ns: 3_600_000_000_000,
+        ..TxgSettings::default()
+    }
 }
 
 /// A file system with one object, so that it is not empty.

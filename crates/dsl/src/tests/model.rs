@@ -14,18 +14,51 @@ type Content = BTreeMap<(u64, u64), u8>;
 
 #[derive(Clone, Debug)]
 enum Op {
-    Create { fs: usize, parent: usize },
-    Write { fs: usize, object: u64, block: u64, byte: u8 },
-    Remove { fs: usize, object: u64 },
-    Snapshot { fs: usize },
-    Clone { snap: usize, fs: usize },
-    Promote { fs: usize },
-    Rollback { fs: usize },
-    DestroyHead { fs: usize },
-    DestroySnap { snap: usize, defer: bool },
-    Rename { fs: usize, parent: usize },
-    Reserve { fs: usize, megabytes: u64, of_head: bool },
-    Budget { blocks: u64 },
+    Create {
+        parent: usize,
+    },
+    Write {
+        fs: usize,
+        object: u64,
+        block: u64,
+        byte: u8,
+    },
+    Remove {
+        fs: usize,
+        object: u64,
+    },
+    Snapshot {
+        fs: usize,
+    },
+    Clone {
+        snap: usize,
+        fs: usize,
+    },
+    Promote {
+        fs: usize,
+    },
+    Rollback {
+        fs: usize,
+    },
+    DestroyHead {
+        fs: usize,
+    },
+    DestroySnap {
+        snap: usize,
+        defer: bool,
+    },
+    Rename {
+        fs: usize,
+        parent: usize,
+    },
+    Reserve {
+        fs: usize,
+        megabytes: u64,
+        of_head: bool,
+    },
+    Budget {
+        blocks: u64,
+    },
     Sync,
     Reopen,
 }
@@ -34,7 +67,7 @@ fn op() -> impl Strategy<Value = Op> {
     let fs = 0..6usize;
     let snap = 0..12usize;
     prop_oneof![
-        3 => (fs.clone(), fs.clone()).prop_map(|(fs, parent)| Op::Create { fs, parent }),
+        3 => fs.clone().prop_map(|parent| Op::Create { parent }),
         12 => (fs.clone(), 10..14u64, 0..40u64, 1..=9u8)
             .prop_map(|(fs, object, block, byte)| Op::Write { fs, object, block, byte }),
         2 => (fs.clone(), 10..14u64).prop_map(|(fs, object)| Op::Remove { fs, object }),
@@ -64,20 +97,36 @@ impl Model {
     fn new() -> Model {
         let test = TestPool::create();
         let contents = BTreeMap::from([("tank".to_string(), Content::new())]);
-        Model { test, contents, serial: 0 }
+        Model {
+            test,
+            contents,
+            serial: 0,
+        }
     }
 
     fn heads(&self) -> Vec<String> {
-        self.contents.keys().filter(|name| !name.contains('@')).cloned().collect()
+        self.contents
+            .keys()
+            .filter(|name| !name.contains('@'))
+            .cloned()
+            .collect()
     }
 
     fn snaps(&self) -> Vec<String> {
-        self.contents.keys().filter(|name| name.contains('@')).cloned().collect()
+        self.contents
+            .keys()
+            .filter(|name| name.contains('@'))
+            .cloned()
+            .collect()
     }
 
     /// One of the heads but the root; `None` while there is none.
     fn head(&self, at: usize) -> Option<String> {
-        let heads: Vec<_> = self.heads().into_iter().filter(|name| name != "tank").collect();
+        let heads: Vec<_> = self
+            .heads()
+            .into_iter()
+            .filter(|name| name != "tank")
+            .collect();
         (!heads.is_empty()).then(|| heads[at % heads.len()].clone())
     }
 
@@ -94,7 +143,7 @@ impl Model {
 
     fn apply(mut self, op: &Op) -> Model {
         match op {
-            Op::Create { fs: _, parent } => {
+            Op::Create { parent } => {
                 let heads = self.heads();
                 let parent = heads[parent % heads.len()].clone();
                 let name = format!("{parent}/{}", self.fresh('f'));
@@ -103,7 +152,12 @@ impl Model {
                     self.contents.insert(name, Content::new());
                 }
             }
-            Op::Write { fs, object, block, byte } => {
+            Op::Write {
+                fs,
+                object,
+                block,
+                byte,
+            } => {
                 if let Some(name) = self.head(*fs) {
                     self.test.write(&name, *object, *block, *byte);
                     let content = self.contents.get_mut(&name).unwrap();
@@ -138,9 +192,17 @@ impl Model {
             Op::DestroyHead { fs } => self.destroy_head(*fs),
             Op::DestroySnap { snap, defer } => self.destroy_snap(*snap, *defer),
             Op::Rename { fs, parent } => self.rename(*fs, *parent),
-            Op::Reserve { fs, megabytes, of_head } => {
+            Op::Reserve {
+                fs,
+                megabytes,
+                of_head,
+            } => {
                 if let Some(name) = self.head(*fs) {
-                    let prop = if *of_head { "refreservation" } else { "reservation" };
+                    let prop = if *of_head {
+                        "refreservation"
+                    } else {
+                        "reservation"
+                    };
                     let bytes = PropValue::Number(megabytes << 20);
                     self.test.pool.set_prop(&name, prop, bytes).unwrap();
                 }
@@ -149,8 +211,16 @@ impl Model {
             Op::Sync => self.test.sync(),
             Op::Reopen => {
                 self.test.sync();
-                let Model { test, contents, serial } = self;
-                return Model { test: test.reopen(), contents, serial };
+                let Model {
+                    test,
+                    contents,
+                    serial,
+                } = self;
+                return Model {
+                    test: test.reopen(),
+                    contents,
+                    serial,
+                };
             }
         }
         self
@@ -165,7 +235,10 @@ impl Model {
         let heads = self.heads();
         let name = format!("{}/{}", heads[parent % heads.len()], self.fresh('c'));
         if name.matches('/').count() < 4 {
-            self.test.pool.clone_dataset(&name, &snap, Vec::new()).unwrap();
+            self.test
+                .pool
+                .clone_dataset(&name, &snap, Vec::new())
+                .unwrap();
             self.contents.insert(name, self.contents[&snap].clone());
         }
     }
@@ -192,7 +265,11 @@ impl Model {
     fn rollback(&mut self, fs: usize) {
         let Some(name) = self.head(fs) else { return };
         let snaps = self.snaps_of(&name);
-        match self.test.pool.rollback(&name, snaps.last().map(String::as_str), 0) {
+        match self
+            .test
+            .pool
+            .rollback(&name, snaps.last().map(String::as_str), 0)
+        {
             Ok(()) => {
                 let ds = self.test.pool.dataset(&name).unwrap();
                 let origin = self.test.pool.stats(&ds).unwrap().origin;
@@ -204,7 +281,11 @@ impl Model {
                 let ds = self.test.pool.dataset(&name).unwrap();
                 let is_clone = self.test.pool.stats(&ds).unwrap().origin.is_some();
                 let none = snaps.is_empty() && !is_clone;
-                let expected = if none { ErrorKind::NotFound } else { ErrorKind::NoSpace };
+                let expected = if none {
+                    ErrorKind::NotFound
+                } else {
+                    ErrorKind::NoSpace
+                };
                 assert_eq!(error.kind(), expected, "{error}");
             }
         }
@@ -275,7 +356,9 @@ impl Model {
                 assert!(!below);
                 let all: Vec<String> = self.contents.keys().cloned().collect();
                 for old in all {
-                    let Some(rest) = old.strip_prefix(&name) else { continue };
+                    let Some(rest) = old.strip_prefix(&name) else {
+                        continue;
+                    };
                     if rest.is_empty() || rest.starts_with(['/', '@']) {
                         let content = self.contents.remove(&old).unwrap();
                         self.contents.insert(format!("{new}{rest}"), content);
@@ -294,9 +377,8 @@ impl Model {
             for object in 10..14 {
                 let exists = content.keys().any(|(found, _)| *found == object);
                 for block in 0..40 {
-                    let expected = exists.then(|| {
-                        content.get(&(object, block)).copied().unwrap_or(0)
-                    });
+                    let expected =
+                        exists.then(|| content.get(&(object, block)).copied().unwrap_or(0));
                     let found = self.test.read(name, object, block);
                     assert_eq!(found, expected, "{name}: object {object}, block {block}");
                 }
@@ -314,7 +396,10 @@ fn run(ops: &[Op]) {
     model.test.settle();
     check(&model.test);
     model.verify();
-    let model = Model { test: model.test.reopen(), ..model };
+    let model = Model {
+        test: model.test.reopen(),
+        ..model
+    };
     check(&model.test);
     model.verify();
 }
@@ -328,5 +413,8 @@ proptest! {
 }
 
 fn cases() -> u32 {
-    std::env::var("DSL_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(6)
+    std::env::var("DSL_CASES")
+        .ok()
+        .and_then(|cases| cases.parse().ok())
+        .unwrap_or(6)
 }

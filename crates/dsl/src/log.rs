@@ -1,0 +1,129 @@
+//! The intent logs of heads: opening, claiming at import, syncing.
+//!
+//! Source: OpenZFS module/zfs/zil.c (`zil_claim`, `zil_create`), module/zfs/dmu_objset.c
+//! (`dmu_objset_zil`), module/zfs/spa.c (`spa_ld_claim_log_blocks`) @be7657e3
+
+use std::sync::{Arc, Weak};
+
+use base::{Error, ErrorKind, Result, Txg};
+use dmu::Tx;
+use phys::zil::{ZIL_CLAIM_LR_SEQ_VALID, ZIL_REPLAY_NEEDED};
+use zil::{SyncMode, ZilHost, ZilParts, Zilog};
+
+use crate::dataset::DslDataset;
+use crate::feature;
+use crate::pool::DslPool;
+
+/// A head as its log sees it.
+struct HeadLog {
+    pool: Weak<DslPool>,
+    ds: Weak<DslDataset>,
+}
+
+impl ZilHost for HeadLog {
+    fn dirty(&self, tx: &Tx) {
+        if let (Some(pool), Some(ds)) = (self.pool.upgrade(), self.ds.upgrade()) {
+            pool.objset_dirtied(&ds, tx.txg());
+        }
+    }
+
+    fn chain_begins(&self, _tx: &Tx) {
+        // Known before any record of that kind can be in the log.
+        if let (Some(pool), Some(ds)) = (self.pool.upgrade(), self.ds.upgrade())
+            && pool.mos().env().feature_is_enabled(feature::ZILSAXATTR)
+        {
+            ds.activate_feature(feature::ZILSAXATTR);
+        }
+    }
+
+    fn chain_ended(&self, _tx: &Tx) {
+        if let Some(ds) = self.ds.upgrade() {
+            ds.deactivate_feature(feature::ZILSAXATTR);
+        }
+    }
+}
+
+impl DslPool {
+    /// The intent log of a head, the same one for as long as the head is open.
+    ///
+    /// # Errors
+    /// `ReadOnly` for a snapshot; what opening the objset gives.
+    #[doc(alias = "dmu_objset_zil")]
+    pub fn zil(&self, ds: &Arc<DslDataset>) -> Result<Arc<Zilog>> {
+        if ds.is_snapshot() {
+            let text = format!("snapshot {} has no intent log", ds.object());
+            return Err(Error::new(ErrorKind::ReadOnly, text));
+        }
+        let objset = ds.objset()?;
+        let _config = self.config().read();
+        let mode = self.sync_mode(ds)?;
+        let zil = ds.zil_or_insert(|| {
+            Zilog::new(ZilParts {
+                objset,
+                store: self.log_store().clone(),
+                groups: self.groups().clone(),
+                host: Arc::new(HeadLog {
+                    pool: self.weak(),
+                    ds: Arc::downgrade(ds),
+                }),
+            })
+        });
+        zil.set_mode(mode);
+        Ok(zil)
+    }
+
+    /// What the `sync` property says.
+    pub(crate) fn sync_mode(&self, ds: &Arc<DslDataset>) -> Result<SyncMode> {
+        Ok(match self.number(ds, "sync", 0)? {
+            1 => SyncMode::Always,
+            2 => SyncMode::Disabled,
+            _ => SyncMode::Standard,
+        })
+    }
+
+    /// Claims what the intent logs of all heads refer to, before anything is allocated. Answers
+    /// how many logs have something to be replayed.
+    ///
+    /// `first_txg`: the txg after the last one that was synced; it is to be synced next.
+    ///
+    /// # Errors
+    /// What reading gives; `Corrupt` for a log whose blocks are taken.
+    #[doc(alias = "spa_ld_claim_log_blocks")]
+    pub fn claim_logs(&self, first_txg: Txg) -> Result<u64> {
+        let tx = Tx::syncing(first_txg);
+        let mut to_replay = 0;
+        for dd in self.subtree(self.root_dir())? {
+            let Some(head) = self.head_of(&dd)? else {
+                continue;
+            };
+            if head.root_bp().is_hole() || head.is_inconsistent() {
+                continue;
+            }
+            to_replay += u64::from(self.claim_log(&head, &tx)?);
+        }
+        Ok(to_replay)
+    }
+
+    #[doc(alias = "zil_claim")]
+    fn claim_log(&self, head: &Arc<DslDataset>, tx: &Tx) -> Result<bool> {
+        let objset = head.objset()?;
+        let mut header = objset.zil_header();
+        if header.log.is_hole() {
+            return Ok(false);
+        }
+        if header.claim_txg.get() == 0 {
+            let store = self.log_store().as_ref();
+            let parsed = zil::claim(store, head.objset_id(), &header, tx.txg())?;
+            header.claim_txg.set(tx.txg().0);
+            header.claim_blk_seq.set(parsed.blk_seq);
+            header.claim_lr_seq.set(parsed.lr_seq);
+            let mut flags = header.flags.get() | ZIL_CLAIM_LR_SEQ_VALID;
+            if parsed.records > 0 || parsed.blocks > 1 {
+                flags |= ZIL_REPLAY_NEEDED;
+            }
+            header.flags.set(flags);
+            objset.set_zil_header(tx, header);
+        }
+        Ok(header.flags.get() & ZIL_REPLAY_NEEDED != 0)
+    }
+}

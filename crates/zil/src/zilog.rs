@@ -1,0 +1,515 @@
+//! The log of one objset: adding records, committing, syncing the header.
+//!
+//! Source: OpenZFS module/zfs/zil.c (`zil_commit`, `zil_create`, `zil_sync`, `zil_destroy`,
+//! `zil_close`) @be7657e3.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Weak};
+
+use base::{ObjectId, Result, Txg};
+use dmu::{Objset, Tx, TxGroups};
+use phys::zil::{ZIL_MIN_BLKSZ, ZIL_ZC_SEQ};
+use phys::{BlkPtrPhys, ChecksumType, ZilHeaderPhys};
+use rt::{Mutex, MutexGuard};
+use zio::{Bookmark, LogStore};
+
+use crate::chain::destroy_sync;
+use crate::itx::{DataRequest, Itx, ItxLists};
+use crate::lwb::{Lwb, Pending, Predictor};
+
+/// The `sync` property.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SyncMode {
+    /// A commit commits.
+    #[default]
+    Standard,
+    /// The layers above commit after every change.
+    Always,
+    /// A commit does nothing: changes are durable when their txg is.
+    Disabled,
+}
+
+/// Answers the data of a write; `None` when the file is gone, or shorter by now.
+pub type GetData = Box<dyn Fn(&DataRequest) -> Result<Option<Vec<u8>>> + Send + Sync>;
+
+/// What the log needs of the data set around it.
+pub trait ZilHost: Send + Sync {
+    /// Sees to it that [`Zilog::sync`] is called in the sync of the Tx's txg.
+    #[doc(alias = "dsl_dataset_dirty")]
+    fn dirty(&self, tx: &Tx);
+
+    /// A new chain is begun, in open context; it will be in the header with the Tx's txg.
+    fn chain_begins(&self, tx: &Tx) {
+        let _ = tx;
+    }
+
+    /// There is no chain any more as of the txg being synced.
+    fn chain_ended(&self, tx: &Tx) {
+        let _ = tx;
+    }
+}
+
+/// What a [`Zilog`] is made of.
+pub struct ZilParts {
+    /// The head's objset, which has the header.
+    pub objset: Arc<Objset>,
+    /// Where log blocks are.
+    pub store: Arc<dyn LogStore>,
+    /// The pool's txgs.
+    pub groups: Arc<TxGroups>,
+    /// The data set.
+    pub host: Arc<dyn ZilHost>,
+}
+
+/// `zilog_t`: the intent log of one objset.
+#[doc(alias = "zilog_t")]
+pub struct Zilog {
+    me: Weak<Zilog>,
+    parts: ZilParts,
+    get_data: Mutex<Option<Arc<GetData>>>,
+    itxs: Mutex<ItxLists>,
+    /// Held while a commit writes.
+    writer: Mutex<Writer>,
+    state: Mutex<State>,
+}
+
+/// What only the committing thread uses.
+#[derive(Default)]
+struct Writer {
+    lr_seq: u64,
+    predictor: Predictor,
+}
+
+/// What the sync thread uses as well.
+#[derive(Default)]
+struct State {
+    mode: SyncMode,
+    /// zl_lwb_list: from the one that the header names to the one that is to be written next.
+    lwbs: VecDeque<Lwb>,
+    /// zl_destroy_txg, zl_keep_first
+    destroy: Option<(Txg, bool)>,
+    /// Blocks that go with the destroyed chain.
+    doomed: Vec<BlkPtrPhys>,
+    /// zl_replay, zl_replaying_seq
+    replaying: Option<u64>,
+    /// zl_replayed_seq: the last record carried out in each txg
+    replayed: BTreeMap<Txg, u64>,
+    /// The txg in which [`Zilog::sync`] did its work last.
+    synced: Txg,
+}
+
+impl Zilog {
+    /// The log of an objset. What is in it already is to be [replayed](Zilog::replay) first.
+    #[must_use]
+    #[doc(alias = "zil_alloc")]
+    pub fn new(parts: ZilParts) -> Arc<Zilog> {
+        Arc::new_cyclic(|me| Zilog {
+            me: me.clone(),
+            parts,
+            get_data: Mutex::new(None),
+            itxs: Mutex::new(ItxLists::default()),
+            writer: Mutex::new(Writer::default()),
+            state: Mutex::new(State::default()),
+        })
+    }
+
+    /// Says who has the data of writes.
+    #[doc(alias = "zil_open")]
+    pub fn set_get_data(&self, get_data: Option<GetData>) {
+        *self.get_data.lock() = get_data.map(Arc::new);
+    }
+
+    /// Follows the `sync` property.
+    #[doc(alias = "zil_set_sync")]
+    pub fn set_mode(&self, mode: SyncMode) {
+        self.state.lock().mode = mode;
+    }
+
+    /// The `sync` property.
+    #[must_use]
+    pub fn mode(&self) -> SyncMode {
+        self.state.lock().mode
+    }
+
+    pub(crate) fn header(&self) -> ZilHeaderPhys {
+        self.parts.objset.zil_header()
+    }
+
+    pub(crate) fn objset(&self) -> &Arc<Objset> {
+        &self.parts.objset
+    }
+
+    pub(crate) fn store(&self) -> &dyn LogStore {
+        self.parts.store.as_ref()
+    }
+
+    pub(crate) fn wait_synced(&self) -> Result<()> {
+        self.parts.groups.sync_all().map(|_| ())
+    }
+
+    /// Adds a record of what was changed under `tx`.
+    #[doc(alias = "zil_itx_assign")]
+    pub fn log(&self, tx: &Tx, itx: Itx) {
+        let is_first = self.itxs.lock().assign(tx.txg(), itx);
+        self.parts.host.dirty(tx);
+        if is_first {
+            let (me, txg) = (self.me.clone(), tx.txg());
+            tx.on_synced(move |_| {
+                if let Some(zilog) = me.upgrade() {
+                    zilog.itxs.lock().clean(txg);
+                }
+            });
+        }
+    }
+
+    /// Forgets records of a removed file that no commit has written.
+    #[doc(alias = "zil_remove_async")]
+    pub fn forget(&self, object: ObjectId) {
+        self.itxs.lock().forget(object);
+    }
+
+    /// Whether a log is being replayed. Notes that the record that is being carried out is done
+    /// with when `tx` is.
+    #[must_use]
+    #[doc(alias = "zil_replaying")]
+    pub fn is_replaying(&self, tx: &Tx) -> bool {
+        let mut state = self.state.lock();
+        let Some(seq) = state.replaying else {
+            return false;
+        };
+        state.replayed.insert(tx.txg(), seq);
+        drop(state);
+        self.parts.host.dirty(tx);
+        true
+    }
+
+    pub(crate) fn begin_replay(&self) {
+        self.state.lock().replaying = Some(0);
+    }
+
+    pub(crate) fn set_replaying(&self, seq: u64) {
+        self.state.lock().replaying = Some(seq);
+    }
+
+    pub(crate) fn end_replay(&self) {
+        self.state.lock().replaying = None;
+    }
+}
+
+/// Committing. In open context, without a transaction and without locks that data is read under.
+impl Zilog {
+    /// Returns when all records of `object` (`None`: of all objects), and all sync ones, are on
+    /// stable storage.
+    ///
+    /// # Errors
+    /// `Suspended`. Trouble with the log itself is none: then the txg is waited for.
+    #[doc(alias = "zil_commit")]
+    pub fn commit(&self, object: Option<ObjectId>) -> Result<()> {
+        if self.mode() == SyncMode::Disabled {
+            return Ok(());
+        }
+        self.itxs.lock().async_to_sync(object);
+        let mut writer = self.writer.lock();
+        // Whoever wrote before us may have taken ours along; then they are on disk by now.
+        let itxs = self.itxs.lock().take();
+        if itxs.is_empty() {
+            return Ok(());
+        }
+        let max_txg = itxs.iter().map(|(txg, _)| *txg).max().unwrap_or(Txg(0));
+        match self.write(&mut writer, itxs) {
+            Ok(()) => Ok(()),
+            Err(_) => {
+                // No space, or a device that does not write: the txg will tell.
+                self.give_up_chain()?;
+                self.parts.groups.wait_synced(max_txg)
+            }
+        }
+    }
+
+    fn write(&self, writer: &mut Writer, itxs: Vec<(Txg, Itx)>) -> Result<()> {
+        let mut pending = Pending::new(itxs, writer.lr_seq);
+        if self.state.lock().lwbs.is_empty() && self.begin_chain(pending.max_txg())? {
+            return Ok(());
+        }
+        let burst = pending.bytes();
+        let get_data = self.get_data.lock().clone();
+        let get = |request: &DataRequest| match &get_data {
+            Some(get_data) => get_data(request),
+            None => Ok(None),
+        };
+        while !pending.is_empty() {
+            let bp = self.last_lwb();
+            let block = pending.fill(bp.psize(), &get)?;
+            writer.lr_seq = pending.lr_seq;
+            if block.is_empty() && pending.is_empty() {
+                break;
+            }
+            let max_txg = block.max_txg;
+            let size = writer.predictor.block_bytes(pending.bytes());
+            let next = self.extend(&bp, size, max_txg)?;
+            let seq = bp.cksum_words()[ZIL_ZC_SEQ];
+            let bookmark = Bookmark::zil(self.parts.objset.id(), seq);
+            self.store().write_log(&bp, block.seal(next), &bookmark)?;
+        }
+        writer.predictor.note(burst);
+        self.store().flush()?;
+        self.mark_done();
+        Ok(())
+    }
+
+    fn last_lwb(&self) -> BlkPtrPhys {
+        let state = self.state.lock();
+        state.lwbs.back().expect("there is a chain").bp
+    }
+
+    /// All blocks but the last are on stable storage. (The sync thread takes some from the front
+    /// of the list, but only such that are done, so never the last.)
+    fn mark_done(&self) {
+        let mut state = self.state.lock();
+        let last = state.lwbs.len() - 1;
+        state
+            .lwbs
+            .iter_mut()
+            .take(last)
+            .for_each(|lwb| lwb.is_done = true);
+    }
+
+    /// Allocates the block after `bp`, which is going to have records up to `max_txg`.
+    #[doc(alias = "zil_lwb_write_close")]
+    fn extend(&self, bp: &BlkPtrPhys, size: u64, max_txg: Txg) -> Result<BlkPtrPhys> {
+        let tx = self.parts.groups.hold_open(0)?;
+        let mut verifier = bp.cksum_words();
+        verifier[ZIL_ZC_SEQ] += 1;
+        let kind = ChecksumType::Zilog2;
+        let next = self
+            .store()
+            .alloc_log(tx.txg(), size, kind, verifier, Some(bp))?;
+        let mut state = self.state.lock();
+        state.lwbs.back_mut().expect("there is a chain").max_txg = max_txg;
+        state.lwbs.push_back(new_lwb(next, tx.txg()));
+        drop(state);
+        self.mark_dirty(&tx);
+        Ok(next)
+    }
+
+    fn mark_dirty(&self, tx: &Tx) {
+        self.parts.host.dirty(tx);
+        self.parts.groups.note_dirty(0);
+    }
+
+    /// Begins a chain. True if that has waited for all records up to `max_txg` to be synced.
+    #[doc(alias = "zil_create")]
+    fn begin_chain(&self, max_txg: Txg) -> Result<bool> {
+        let header = self.header();
+        assert_eq!(header.claim_txg.get(), 0, "the log is to be replayed first");
+        if !header.log.is_hole() {
+            self.state
+                .lock()
+                .lwbs
+                .push_back(new_lwb(header.log, Txg(0)));
+            return Ok(false);
+        }
+        let tx = self.parts.groups.hold_open(0)?;
+        let txg = tx.txg();
+        let verifier = new_verifier(&self.parts.objset);
+        let kind = ChecksumType::Zilog2;
+        let bp = self
+            .store()
+            .alloc_log(txg, ZIL_MIN_BLKSZ, kind, verifier, None)?;
+        self.state.lock().lwbs.push_back(new_lwb(bp, txg));
+        self.parts.host.chain_begins(&tx);
+        self.mark_dirty(&tx);
+        drop(tx);
+        self.parts.groups.wait_synced(txg)?;
+        Ok(max_txg <= txg)
+    }
+
+    /// Lets the next sync free the whole chain, and the next commit begin a new one.
+    #[doc(alias = "zil_commit_writer_stall")]
+    fn give_up_chain(&self) -> Result<()> {
+        let tx = self.parts.groups.hold_open(0)?;
+        let mut state = self.state.lock();
+        for lwb in &mut state.lwbs {
+            lwb.is_done = true;
+            lwb.max_txg = lwb.max_txg.max(lwb.alloc_txg);
+        }
+        let is_empty = state.lwbs.is_empty();
+        drop(state);
+        let txg = tx.txg();
+        if !is_empty {
+            self.mark_dirty(&tx);
+        }
+        drop(tx);
+        if is_empty {
+            return Ok(());
+        }
+        self.parts.groups.wait_synced(txg)
+    }
+}
+
+fn new_lwb(bp: BlkPtrPhys, alloc_txg: Txg) -> Lwb {
+    Lwb {
+        bp,
+        alloc_txg,
+        max_txg: Txg(0),
+        is_done: false,
+    }
+}
+
+/// What the first block of a chain is mixed with.
+#[doc(alias = "zil_init_log_chain")]
+fn new_verifier(objset: &Objset) -> [u64; 4] {
+    [rt::random_u64(), rt::random_u64(), objset.id().0, 1]
+}
+
+/// The header.
+impl Zilog {
+    /// Brings the header to what the txg being synced makes of the chain. Called once per txg,
+    /// before the objset is written; more calls do nothing.
+    ///
+    /// # Errors
+    /// What reading a chain that is to be destroyed gives.
+    #[doc(alias = "zil_sync")]
+    pub fn sync(&self, tx: &Tx) -> Result<()> {
+        assert!(tx.is_syncing(), "headers change in syncing context");
+        let txg = tx.txg();
+        let before = self.header();
+        let mut state = self.state.lock();
+        if state.synced >= txg {
+            return Ok(());
+        }
+        state.synced = txg;
+        let mut header = before;
+        if let Some(seq) = take_until(&mut state.replayed, txg) {
+            header.replay_seq.set(seq.max(header.replay_seq.get()));
+        }
+        let destroy = state.destroy.take_if(|(when, _)| *when == txg);
+        let mut free = std::mem::take(&mut state.doomed);
+        if destroy.is_none() {
+            state.doomed = std::mem::take(&mut free);
+        }
+        advance(&mut state, &mut header, txg, &mut free);
+        drop(state);
+        if let Some((_, keep_first)) = destroy {
+            self.destroy_in_sync(&before, &mut header, keep_first, free.is_empty(), tx)?;
+        }
+        free.iter().for_each(|bp| self.store().free(txg, bp));
+        if header != before {
+            self.parts.objset.set_zil_header(tx, header);
+        }
+        Ok(())
+    }
+
+    /// What remains of the header when the chain of `before` goes.
+    fn destroy_in_sync(
+        &self,
+        before: &ZilHeaderPhys,
+        header: &mut ZilHeaderPhys,
+        keep_first: bool,
+        is_on_disk_only: bool,
+        tx: &Tx,
+    ) -> Result<()> {
+        *header = ZilHeaderPhys::default();
+        if keep_first {
+            // Other random words: what is in that block is not part of the new chain.
+            let mut first = before.log;
+            if !first.is_hole() {
+                first.set_cksum(new_verifier(&self.parts.objset));
+            }
+            header.log = first;
+            return Ok(());
+        }
+        if is_on_disk_only {
+            destroy_sync(self.store(), self.parts.objset.id(), before, tx)?;
+        }
+        self.parts.host.chain_ended(tx);
+        Ok(())
+    }
+
+    /// Forgets the log, and waits until that is on disk. `keep_first`: its first block, if there
+    /// is one, is where the next chain begins.
+    ///
+    /// # Errors
+    /// `Suspended`.
+    #[doc(alias = "zil_destroy")]
+    pub fn destroy(&self, keep_first: bool) -> Result<()> {
+        let _writer = self.writer.lock();
+        let header = self.header();
+        if header.log.is_hole() && header.flags.get() == 0 {
+            return Ok(());
+        }
+        let tx = self.parts.groups.hold_open(0)?;
+        let txg = tx.txg();
+        {
+            let mut state = self.state.lock();
+            assert!(!keep_first || state.lwbs.is_empty(), "the chain is in use");
+            state.destroy = Some((txg, keep_first));
+            state.doomed = state.lwbs.drain(..).map(|lwb| lwb.bp).collect();
+        }
+        self.mark_dirty(&tx);
+        drop(tx);
+        self.parts.groups.wait_synced(txg)
+    }
+
+    /// Ends the use of the log: everything is on disk, the header names a block that is empty.
+    ///
+    /// # Errors
+    /// `Suspended`.
+    #[doc(alias = "zil_close")]
+    pub fn close(&self) -> Result<()> {
+        let _writer = self.writer.lock();
+        let last = self.last_txg();
+        if last > Txg(0) {
+            self.parts.groups.wait_synced(last)?;
+        }
+        // Blocks leave the list in the sync after the one that covers their records at the latest.
+        while self.state.lock().lwbs.len() > 1 {
+            let tx = self.parts.groups.hold_open(0)?;
+            let txg = tx.txg();
+            self.mark_dirty(&tx);
+            drop(tx);
+            self.parts.groups.wait_synced(txg)?;
+        }
+        self.state.lock().lwbs.clear();
+        self.set_get_data(None);
+        Ok(())
+    }
+
+    /// The last txg that anything in memory belongs to; 0 if there is nothing.
+    fn last_txg(&self) -> Txg {
+        let pending = !self.itxs.lock().is_empty();
+        let state: MutexGuard<'_, State> = self.state.lock();
+        let blocks = state
+            .lwbs
+            .iter()
+            .map(|lwb| lwb.max_txg.max(lwb.alloc_txg))
+            .max();
+        let open = self.parts.groups.open_txg();
+        if pending {
+            open
+        } else {
+            blocks.unwrap_or(Txg(0)).min(open)
+        }
+    }
+}
+
+/// Takes blocks that `txg` covers off the list; the header names the first that it does not.
+fn advance(state: &mut State, header: &mut ZilHeaderPhys, txg: Txg, free: &mut Vec<BlkPtrPhys>) {
+    while let Some(lwb) = state.lwbs.front() {
+        header.log = lwb.bp;
+        if !lwb.is_done || lwb.alloc_txg > txg || lwb.max_txg > txg {
+            return;
+        }
+        free.push(lwb.bp);
+        state.lwbs.pop_front();
+        if state.lwbs.is_empty() {
+            header.log = BlkPtrPhys::default();
+        }
+    }
+}
+
+/// The value of the last entry up to `txg`; those entries are gone after that.
+fn take_until(entries: &mut BTreeMap<Txg, u64>, txg: Txg) -> Option<u64> {
+    let later = entries.split_off(&txg.next());
+    std::mem::replace(entries, later).into_values().max()
+}
