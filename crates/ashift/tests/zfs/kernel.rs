@@ -1,0 +1,66 @@
+//! The kernel's OpenZFS mounts what was made here, and says the same of it.
+
+use oracle::vm::Guest;
+use oracle::{Zdb, have_zdb};
+
+use crate::Place;
+
+const LOOK: &str = "set -e
+zpool import -d /dev -N -o readonly=on tank
+zfs get -Hp -r all tank
+zpool export tank
+";
+
+const WORK: &str = "set -e
+zpool import -d /dev -R /mnt tank
+echo from the kernel >/mnt/tank/a/kernel
+cat /mnt/tank/a/ours /mnt/tank/clone/ours
+zfs set compression=gzip tank/a
+zfs destroy tank/a/b
+zfs snapshot tank/a@kernel
+zpool export tank
+";
+
+/// Lines about what differs by nature: how it is mounted, and that the pool is read-only there.
+fn comparable(text: &str) -> Vec<&str> {
+    let differs = ["mounted", "readonly"];
+    let property = |line: &str| line.split('\t').nth(1).unwrap_or("").to_owned();
+    text.lines().filter(|line| !differs.contains(&property(line).as_str())).collect()
+}
+
+#[test]
+fn slow_the_kernel_reads_and_goes_on() {
+    let Some(guest) = Guest::find() else { return };
+    let place = Place::with_pool("-O mountpoint=/tank -O compression=zstd");
+    place.zfs("create -o quota=200M -o xattr=sa -o acltype=posix -o note:x=y tank/a");
+    place.zfs("create -o reservation=10M -o dnodesize=auto -o recordsize=1M tank/a/b");
+    place.write("tank/a", "ours", b"from here\n").unwrap();
+    place.write("tank/a/b", "file", &vec![9; 3 << 20]).unwrap();
+    place.zfs("snapshot -r tank/a@one");
+    place.zfs("clone -o refquota=50M -o redundant_metadata=most tank/a@one tank/clone");
+    place.zfs("set snapdir=visible logbias=throughput sync=always copies=2 tank/clone");
+    place.zfs("destroy tank/a/b@one");
+    let ours = place.zfs("get -Hp -r all tank");
+    assert_eq!(place.run("zpool export tank").code, 0);
+    let image = place.images().join("tank");
+    let share = tempfile::tempdir().unwrap();
+
+    let looked = guest.run(LOOK, share.path(), &[&image]);
+    looked.assert_success();
+    assert_eq!(comparable(&ours), comparable(&looked.output));
+
+    let worked = guest.run(WORK, share.path(), &[&image]);
+    worked.assert_success();
+    assert_eq!(worked.output, "from here\nfrom here\n");
+    if have_zdb() {
+        Zdb::verify(&place.images(), "tank").assert_clean();
+    }
+    let import = place.run(&format!("zpool import -d {} tank", crate::path(&place.images())));
+    assert_eq!((import.code, import.err.as_str()), (0, ""));
+    assert_eq!(place.get("compression", "tank/a"), "gzip local");
+    assert_eq!(place.names(), "tank tank/a tank/a@one tank/a@kernel tank/clone");
+    let mut files = place.files("tank/a");
+    files.sort();
+    assert_eq!(files, ["kernel", "ours"]);
+    place.verify();
+}
