@@ -1,5 +1,7 @@
 //! The one binary: `ashift zpool …`, `ashift cp …`, or `zpool …` through a link of that name.
 
+mod bench;
+mod files;
 mod host;
 mod links;
 mod say;
@@ -20,10 +22,111 @@ struct Command {
 }
 
 const COMMANDS: &[Command] = &[
-    Command { name: "zpool", about: "create, import, list and change pools", run: zpool::run },
-    Command { name: "zfs", about: "create, snapshot, list and change data sets", run: zfs::run },
-    Command { name: "zdb", about: "look at labels, objects, blocks; check a pool", run: zdb::run },
-    Command { name: "links", about: "make links named zpool, zfs and zdb", run: links::run },
+    Command {
+        name: "zpool",
+        about: "create, import, list and change pools",
+        run: zpool::run,
+    },
+    Command {
+        name: "zfs",
+        about: "create, snapshot, list and change data sets",
+        run: zfs::run,
+    },
+    Command {
+        name: "zdb",
+        about: "look at labels, objects, blocks; check a pool",
+        run: zdb::run,
+    },
+    Command {
+        name: "cp",
+        about: "copy files between this host and data sets",
+        run: files::cp,
+    },
+    Command {
+        name: "ls",
+        about: "list files in a data set",
+        run: files::ls,
+    },
+    Command {
+        name: "cat",
+        about: "print files of a data set",
+        run: files::cat,
+    },
+    Command {
+        name: "find",
+        about: "find files in a data set",
+        run: files::find,
+    },
+    Command {
+        name: "stat",
+        about: "say everything about a file",
+        run: files::stat,
+    },
+    Command {
+        name: "du",
+        about: "space that files take",
+        run: files::du,
+    },
+    Command {
+        name: "sha256sum",
+        about: "sum files up",
+        run: files::sha256sum,
+    },
+    Command {
+        name: "mkdir",
+        about: "make directories",
+        run: files::mkdir,
+    },
+    Command {
+        name: "rmdir",
+        about: "remove empty directories",
+        run: files::rmdir,
+    },
+    Command {
+        name: "rm",
+        about: "remove files",
+        run: files::rm,
+    },
+    Command {
+        name: "mv",
+        about: "rename files",
+        run: files::mv,
+    },
+    Command {
+        name: "ln",
+        about: "make links",
+        run: files::ln,
+    },
+    Command {
+        name: "touch",
+        about: "make files, or change their times",
+        run: files::touch,
+    },
+    Command {
+        name: "truncate",
+        about: "change the size of files",
+        run: files::truncate,
+    },
+    Command {
+        name: "chmod",
+        about: "change permissions",
+        run: files::chmod,
+    },
+    Command {
+        name: "chown",
+        about: "change owners",
+        run: files::chown,
+    },
+    Command {
+        name: "bench",
+        about: "measure speeds beside other programs",
+        run: bench::run,
+    },
+    Command {
+        name: "links",
+        about: "make links named zpool, zfs and zdb",
+        run: links::run,
+    },
 ];
 
 fn usage() -> String {

@@ -30,7 +30,7 @@ use crate::history::History;
 const DEFERRED_FREE_PASS: u32 = 2;
 
 /// Callbacks of the pool for those above the pipeline.
-pub struct Core {
+pub(crate) struct Core {
     pub(crate) store: Arc<dyn BlockStore>,
     pub(crate) space: Arc<Metaslabs>,
     tree: Arc<VdevTree>,

@@ -19,8 +19,8 @@ use metaslab::SpaceMapStore;
 use phys::space_map::{Encoder, MapType, SpaceMapEntry, SpaceMapRange, entries};
 use vdev::{Vdev, VdevTree};
 
-use crate::space_maps::SpaceMaps;
 use crate::spa::Inner;
+use crate::space_maps::SpaceMaps;
 
 /// `zfs_vdev_dtl_sm_blksz`
 const BLOCK_BYTES: u32 = 4096;
@@ -31,7 +31,13 @@ impl Inner {
     pub(crate) fn sync_dtls(&self, tx: &Tx) -> Result<()> {
         for device in self.tree.devices() {
             let dtl = device.leaf().dtl();
-            let known = self.state.lock().dtls.get(&device.guid()).cloned().unwrap_or_default();
+            let known = self
+                .state
+                .lock()
+                .dtls
+                .get(&device.guid())
+                .cloned()
+                .unwrap_or_default();
             if dtl == known {
                 continue;
             }
@@ -57,7 +63,12 @@ impl Inner {
             let run = range.end - range.start;
             total += run;
             let map_type = MapType::Alloc;
-            encoder.range(&SpaceMapRange { map_type, vdev: None, offset: range.start, run });
+            encoder.range(&SpaceMapRange {
+                map_type,
+                vdev: None,
+                offset: range.start,
+                run,
+            });
         }
         let bytes = encoder.finish();
         let (_, mut phys) = self.maps.open(object)?;
@@ -85,7 +96,9 @@ pub(crate) fn load_dtls(tree: &VdevTree, maps: &SpaceMaps) -> Result<()> {
         maps.read(object, 0, &mut bytes)?;
         for entry in entries(&bytes) {
             if let SpaceMapEntry::Range(range) = entry? {
-                device.leaf().dirty_dtl(range.offset..range.offset.saturating_add(range.run));
+                device
+                    .leaf()
+                    .dirty_dtl(range.offset..range.offset.saturating_add(range.run));
             }
         }
     }

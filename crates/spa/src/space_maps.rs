@@ -48,7 +48,10 @@ impl SpaceMaps {
         arrays: BTreeMap<VdevId, ObjectId>,
     ) -> Arc<SpaceMaps> {
         Arc::new(SpaceMaps {
-            parts: RwLock::new(Some(Parts { mos: mos.clone(), features: features.clone() })),
+            parts: RwLock::new(Some(Parts {
+                mos: mos.clone(),
+                features: features.clone(),
+            })),
             arrays: Mutex::new(arrays),
         })
     }
@@ -98,7 +101,11 @@ impl SpaceMaps {
             .ibs(SPACE_MAP_IBS as u8)
             .bonus(ObjectType::SPACE_MAP_HEADER, bonus_bytes);
         let object = mos.object_alloc(tx, &new)?.id();
-        Ok(SpaceMapObject { object, block_bytes, has_histogram })
+        Ok(SpaceMapObject {
+            object,
+            block_bytes,
+            has_histogram,
+        })
     }
 
     fn parts(&self) -> Result<Parts> {

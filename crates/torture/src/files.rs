@@ -36,20 +36,33 @@ fn split(path: &str) -> (&str, &str) {
 impl Files {
     fn dirs(&self) -> Vec<String> {
         let dirs = self.nodes.iter().filter(|(_, node)| **node == Node::Dir);
-        std::iter::once(String::new()).chain(dirs.map(|(path, _)| path.clone())).collect()
+        std::iter::once(String::new())
+            .chain(dirs.map(|(path, _)| path.clone()))
+            .collect()
     }
 
     fn regular(&self) -> Vec<String> {
-        let files = self.nodes.iter().filter(|(_, node)| matches!(node, Node::File(_)));
+        let files = self
+            .nodes
+            .iter()
+            .filter(|(_, node)| matches!(node, Node::File(_)));
         files.map(|(path, _)| path.clone()).collect()
     }
 
     fn fresh(&mut self, dice: &mut Dice, stem: &str) -> String {
         self.next += 1;
         let dir = dice.pick(&self.dirs()).cloned().unwrap_or_default();
-        let long = if dice.once_in(10) { "a-name-that-is-rather-long-".repeat(5) } else { String::new() };
+        let long = if dice.once_in(10) {
+            "a-name-that-is-rather-long-".repeat(5)
+        } else {
+            String::new()
+        };
         let name = format!("{stem}{long}{}", self.next);
-        if dir.is_empty() { name } else { format!("{dir}/{name}") }
+        if dir.is_empty() {
+            name
+        } else {
+            format!("{dir}/{name}")
+        }
     }
 
     /// One random operation, in the file system and in the model.
@@ -75,7 +88,11 @@ impl Files {
 
     fn create(&mut self, fs: &Filesystem, dice: &mut Dice) -> Result<()> {
         let path = self.fresh(dice, "f");
-        let create = Create { mode: 0o644, uid: dice.below(3) * 1000, gid: 100 };
+        let create = Create {
+            mode: 0o644,
+            uid: dice.below(3) * 1000,
+            gid: 100,
+        };
         let attr = fs.create_file(Self::parent(fs, &path)?, split(&path).1.as_bytes(), &create)?;
         let shift = dice.below(17);
         let length = dice.below(1 << shift) as usize;
@@ -87,7 +104,11 @@ impl Files {
 
     fn mkdir(&mut self, fs: &Filesystem, dice: &mut Dice) -> Result<()> {
         let path = self.fresh(dice, "d");
-        let create = Create { mode: 0o755, uid: 0, gid: 0 };
+        let create = Create {
+            mode: 0o755,
+            uid: 0,
+            gid: 0,
+        };
         fs.mkdir(Self::parent(fs, &path)?, split(&path).1.as_bytes(), &create)?;
         self.nodes.insert(path, Node::Dir);
         Ok(())
@@ -104,13 +125,17 @@ impl Files {
     }
 
     fn write(&mut self, fs: &Filesystem, dice: &mut Dice) -> Result<()> {
-        let Some(path) = dice.pick(&self.regular()).cloned() else { return Ok(()) };
+        let Some(path) = dice.pick(&self.regular()).cloned() else {
+            return Ok(());
+        };
         let shift = dice.below(18);
         let length = 1 + dice.below(1 << shift) as usize;
         let bytes = dice.bytes(length);
         let offset = dice.below(FILE_BYTES_MAX) as usize;
         fs.write(fs.resolve(&path)?, offset as u64, &bytes)?;
-        let Some(Node::File(content)) = self.nodes.get_mut(&path) else { unreachable!("a file") };
+        let Some(Node::File(content)) = self.nodes.get_mut(&path) else {
+            unreachable!("a file")
+        };
         if content.len() < offset + length {
             content.resize(offset + length, 0);
         }
@@ -119,17 +144,23 @@ impl Files {
     }
 
     fn truncate(&mut self, fs: &Filesystem, dice: &mut Dice) -> Result<()> {
-        let Some(path) = dice.pick(&self.regular()).cloned() else { return Ok(()) };
+        let Some(path) = dice.pick(&self.regular()).cloned() else {
+            return Ok(());
+        };
         let size = dice.below(FILE_BYTES_MAX);
         fs.truncate(fs.resolve(&path)?, size)?;
-        let Some(Node::File(content)) = self.nodes.get_mut(&path) else { unreachable!("a file") };
+        let Some(Node::File(content)) = self.nodes.get_mut(&path) else {
+            unreachable!("a file")
+        };
         content.resize(size as usize, 0);
         Ok(())
     }
 
     fn unlink(&mut self, fs: &Filesystem, dice: &mut Dice) -> Result<()> {
         let names: Vec<String> = self.nodes.keys().cloned().collect();
-        let Some(path) = dice.pick(&names).cloned() else { return Ok(()) };
+        let Some(path) = dice.pick(&names).cloned() else {
+            return Ok(());
+        };
         let (parent, name) = (Self::parent(fs, &path)?, split(&path).1.as_bytes());
         if self.nodes[&path] == Node::Dir {
             let prefix = format!("{path}/");
@@ -149,7 +180,9 @@ impl Files {
 
     fn rename(&mut self, fs: &Filesystem, dice: &mut Dice) -> Result<()> {
         let names: Vec<String> = self.nodes.keys().cloned().collect();
-        let Some(old) = dice.pick(&names).cloned() else { return Ok(()) };
+        let Some(old) = dice.pick(&names).cloned() else {
+            return Ok(());
+        };
         let new = self.fresh(dice, "r");
         if new.starts_with(&format!("{old}/")) {
             return Ok(());
@@ -158,20 +191,32 @@ impl Files {
         let (name, new_name) = (split(&old).1.as_bytes(), split(&new).1.as_bytes());
         fs.rename(from, name, to, new_name, RenameKind::default())?;
         let prefix = format!("{old}/");
-        let moved: Vec<String> =
-            self.nodes.keys().filter(|n| **n == old || n.starts_with(&prefix)).cloned().collect();
+        let moved: Vec<String> = self
+            .nodes
+            .keys()
+            .filter(|n| **n == old || n.starts_with(&prefix))
+            .cloned()
+            .collect();
         for name in moved {
             let node = self.nodes.remove(&name).expect("it was listed");
-            self.nodes.insert(format!("{new}{}", &name[old.len()..]), node);
+            self.nodes
+                .insert(format!("{new}{}", &name[old.len()..]), node);
         }
         Ok(())
     }
 
     fn xattr(&mut self, fs: &Filesystem, dice: &mut Dice) -> Result<()> {
-        let Some(path) = dice.pick(&self.regular()).cloned() else { return Ok(()) };
+        let Some(path) = dice.pick(&self.regular()).cloned() else {
+            return Ok(());
+        };
         let length = dice.below(600) as usize;
         let value = dice.bytes(length);
-        fs.setxattr(fs.resolve(&path)?, b"user.note", &value, SetXattr::default())
+        fs.setxattr(
+            fs.resolve(&path)?,
+            b"user.note",
+            &value,
+            SetXattr::default(),
+        )
     }
 
     /// Reads everything back.
@@ -217,7 +262,11 @@ fn walk(
 ) -> Result<()> {
     for entry in fs.list(dir)? {
         let name = String::from_utf8_lossy(&entry.name).into_owned();
-        let path = if prefix.is_empty() { name } else { format!("{prefix}/{name}") };
+        let path = if prefix.is_empty() {
+            name
+        } else {
+            format!("{prefix}/{name}")
+        };
         let attr = fs.getattr(entry.id)?;
         let node = match attr.file_type() {
             Some(zpl::FileType::Directory) => {

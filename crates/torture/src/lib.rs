@@ -46,7 +46,10 @@ impl Dice {
 /// again.
 #[must_use]
 pub fn seed(default: u64) -> u64 {
-    let seed = std::env::var("SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(default);
+    let seed = std::env::var("SEED")
+        .ok()
+        .and_then(|s| s.parse().ok())
+        .unwrap_or(default);
     eprintln!("SEED={seed}");
     seed
 }

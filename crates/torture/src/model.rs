@@ -114,13 +114,20 @@ impl World {
         let (objset, _ds) = objset(spa.dsl(), name)?;
         let head = self.heads.get_mut(name).expect("it was picked from there");
         let ids: Vec<u64> = head.objects.keys().copied().collect();
-        let Some(id) = dice.pick(&ids) else { return Ok(()) };
+        let Some(id) = dice.pick(&ids) else {
+            return Ok(());
+        };
         let model = head.objects.get_mut(id).expect("it was picked from there");
         let start = dice.below(FILE_BYTES_MAX);
         let end = start + dice.below(FILE_BYTES_MAX);
         let tx = spa.groups().hold_open(0)?;
-        objset.hold(ObjectId(*id))?.free_range(&tx, start, end - start)?;
-        let (start, end) = (model.len().min(start as usize), model.len().min(end as usize));
+        objset
+            .hold(ObjectId(*id))?
+            .free_range(&tx, start, end - start)?;
+        let (start, end) = (
+            model.len().min(start as usize),
+            model.len().min(end as usize),
+        );
         model[start..end].fill(0);
         Ok(())
     }
@@ -129,7 +136,9 @@ impl World {
         let (objset, _ds) = objset(spa.dsl(), name)?;
         let head = self.heads.get_mut(name).expect("it was picked from there");
         let ids: Vec<u64> = head.objects.keys().copied().collect();
-        let Some(id) = dice.pick(&ids) else { return Ok(()) };
+        let Some(id) = dice.pick(&ids) else {
+            return Ok(());
+        };
         let tx = spa.groups().hold_open(0)?;
         objset.object_free(&tx, ObjectId(*id))?;
         head.objects.remove(id);
@@ -138,7 +147,8 @@ impl World {
 
     fn snapshot(&mut self, spa: &Spa, name: &str) -> Result<()> {
         let snap = self.fresh("s");
-        spa.dsl().snapshot(&[&format!("{name}@{snap}")], Vec::new())?;
+        spa.dsl()
+            .snapshot(&[&format!("{name}@{snap}")], Vec::new())?;
         let head = self.heads.get_mut(name).expect("it was picked from there");
         let objects = head.objects.clone();
         head.snapshots.push((snap, objects));
@@ -152,13 +162,19 @@ impl World {
         let origin = format!("{name}@{snap}");
         let clone = format!("{}/{}", spa.name(), self.fresh("clone"));
         spa.dsl().clone_dataset(&clone, &origin, Vec::new())?;
-        let head = Head { objects, snapshots: Vec::new(), origin: Some(origin) };
+        let head = Head {
+            objects,
+            snapshots: Vec::new(),
+            origin: Some(origin),
+        };
         self.heads.insert(clone, head);
         Ok(())
     }
 
     fn has_clones(&self, snapshot: &str) -> bool {
-        self.heads.values().any(|head| head.origin.as_deref() == Some(snapshot))
+        self.heads
+            .values()
+            .any(|head| head.origin.as_deref() == Some(snapshot))
     }
 
     fn destroy_snapshot(&mut self, spa: &Spa, name: &str, dice: &mut Dice) -> Result<()> {
@@ -182,7 +198,10 @@ impl World {
             return Ok(());
         };
         spa.dsl().rollback(name, None, 0)?;
-        self.heads.get_mut(name).expect("it was picked from there").objects = objects;
+        self.heads
+            .get_mut(name)
+            .expect("it was picked from there")
+            .objects = objects;
         Ok(())
     }
 
@@ -226,7 +245,10 @@ fn compare_objects(dsl: &Arc<DslPool>, name: &str, objects: &Objects) -> Result<
         let mut found = vec![0; bytes.len()];
         dnode.read(0, &mut found).map_err(within)?;
         if let Some(at) = (0..bytes.len()).find(|at| found[*at] != bytes[*at]) {
-            return Err(format!("{name}: object {id} differs at byte {at} of {}", bytes.len()));
+            return Err(format!(
+                "{name}: object {id} differs at byte {at} of {}",
+                bytes.len()
+            ));
         }
     }
     let mut ids = Vec::new();
@@ -236,5 +258,9 @@ fn compare_objects(dsl: &Arc<DslPool>, name: &str, objects: &Objects) -> Result<
         at = next;
     }
     let expected: Vec<u64> = objects.keys().copied().collect();
-    if ids == expected { Ok(()) } else { Err(format!("{name}: objects {ids:?}, not {expected:?}")) }
+    if ids == expected {
+        Ok(())
+    } else {
+        Err(format!("{name}: objects {ids:?}, not {expected:?}"))
+    }
 }

@@ -1,9 +1,11 @@
 //! Pools on any providers, made and opened in one line.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use base::Result;
 use geom::Provider;
+use geom::disk::OpenMode;
 use spa::{CreateOptions, Host, ImportOptions, Settings, Spa, VdevSpec, feature};
 use vdev::import::discover;
 use vdev::{AllocBias, VdevKind};
@@ -21,7 +23,10 @@ pub enum Layout {
 /// The host of these tests.
 #[must_use]
 pub fn host() -> Host {
-    Host { id: 0x00ba_b10c, name: "torture".into() }
+    Host {
+        id: 0x00ba_b10c,
+        name: "torture".into(),
+    }
 }
 
 /// Makes a pool with all features that are kept up.
@@ -34,6 +39,28 @@ pub fn create(
     ashift: u32,
     devices: &[Arc<dyn Provider>],
     init_root: dsl::ObjsetInit,
+) -> Result<Spa> {
+    create_with(
+        name,
+        layout,
+        ashift,
+        devices,
+        init_root,
+        Settings::default(),
+    )
+}
+
+/// The same, run in another way.
+///
+/// # Errors
+/// Those of [`Spa::create`].
+pub fn create_with(
+    name: &str,
+    layout: Layout,
+    ashift: u32,
+    devices: &[Arc<dyn Provider>],
+    init_root: dsl::ObjsetInit,
+    settings: Settings,
 ) -> Result<Spa> {
     let leaf = |provider: &Arc<dyn Provider>| VdevSpec {
         kind: VdevKind::Disk, // so that a kernel takes the images as disks
@@ -63,8 +90,43 @@ pub fn create(
         init_root,
         command: format!("zpool create {name}"),
         host: host(),
-        settings: Settings::default(),
+        settings,
     })
+}
+
+/// Image files `disk0`, `disk1`… in a folder; sparse ones of `bytes` are made where they are not.
+///
+/// # Panics
+/// When the host does not let them be made or opened.
+#[must_use]
+pub fn images(folder: &Path, count: usize, bytes: u64) -> Vec<Arc<dyn Provider>> {
+    let image = |i| {
+        let path = folder.join(format!("disk{i}"));
+        if !path.exists() {
+            let made = std::fs::File::create(&path).and_then(|file| file.set_len(bytes));
+            made.unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        }
+        geom::disk::open(&path, OpenMode::ReadWrite).unwrap_or_else(|e| panic!("{e}"))
+    };
+    (0..count).map(image).collect()
+}
+
+/// Makes a file system with these properties, by the numbers that stand for them on disk.
+///
+/// # Errors
+/// Those of [`dsl::DslPool::create_dataset`].
+pub fn create_fs(spa: &Spa, name: &str, props: &[(&str, u64)]) -> Result<()> {
+    let props = props
+        .iter()
+        .map(|(n, v)| ((*n).to_owned(), dsl::PropValue::Number(*v)));
+    spa.dsl().create_dataset(dsl::NewDataset {
+        name: name.into(),
+        type_: phys::ObjsetType::Zfs,
+        flags: 0,
+        props: props.collect(),
+        init: zpl::mount::init(zpl::NewFilesystem::default(), true),
+    })?;
+    Ok(())
 }
 
 /// Opens the only pool on these devices.
@@ -72,6 +134,14 @@ pub fn create(
 /// # Errors
 /// Those of [`Spa::import`]; `NotFound` when there is no pool.
 pub fn open(devices: &[Arc<dyn Provider>], readonly: bool) -> Result<Spa> {
+    open_with(devices, readonly, Settings::default())
+}
+
+/// The same, run in another way.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_with(devices: &[Arc<dyn Provider>], readonly: bool, settings: Settings) -> Result<Spa> {
     let found = discover(devices).pools.into_iter().next();
     Spa::import(ImportOptions {
         found: found.ok_or_else(|| base::Error::not_found("no pool on these devices"))?,
@@ -80,7 +150,7 @@ pub fn open(devices: &[Arc<dyn Provider>], readonly: bool) -> Result<Spa> {
         max_txg: None,
         force: false,
         host: host(),
-        settings: Settings::default(),
+        settings,
     })
 }
 
@@ -115,5 +185,9 @@ pub fn verify(spa: &Spa) -> Result<check::Report> {
 pub fn assert_clean(spa: &Spa) {
     let report = verify(spa).expect("the MOS can be opened");
     assert!(report.is_clean(), "findings: {:#?}", report.findings);
-    assert_eq!(report.allocated_bytes(), report.found_bytes(), "leaked or doubly used");
+    assert_eq!(
+        report.allocated_bytes(),
+        report.found_bytes(),
+        "leaked or doubly used"
+    );
 }

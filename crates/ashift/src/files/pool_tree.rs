@@ -1,0 +1,177 @@
+//! The files of a data set as a [`Tree`].
+
+use std::rc::Rc;
+
+use base::{Error, ObjectId, Result};
+use zpl::mount::Mount;
+use zpl::{Attr, Create, FileType, SetAttr, SetXattr};
+
+use super::tree::{Content, Handle, Meta, Preserve, Tree};
+
+/// A mounted data set.
+pub(crate) struct PoolTree(pub(crate) Rc<Mount>);
+
+fn object(handle: &Handle) -> ObjectId {
+    match handle {
+        Handle::Object(id) => *id,
+        Handle::Path(path) => unreachable!("{} is not in a data set", path.display()),
+    }
+}
+
+impl PoolTree {
+    fn meta_of(&self, attr: &Attr) -> Result<Meta> {
+        let file_type = attr
+            .file_type()
+            .ok_or_else(|| Error::corrupt(format!("object {}: mode {:o}", attr.id, attr.mode)))?;
+        Ok(Meta {
+            file_type,
+            mode: attr.mode & 0o7777,
+            uid: attr.uid,
+            gid: attr.gid,
+            size: attr.size,
+            rdev: attr.rdev,
+            links: attr.links,
+            identity: (self.0.objset().id().0, attr.id.0),
+            used_bytes: attr.used_bytes,
+            blksz: attr.blksz,
+            atime: attr.atime,
+            mtime: attr.mtime,
+            ctime: attr.ctime,
+            crtime: Some(attr.crtime),
+        })
+    }
+}
+
+/// One regular file of a data set.
+struct PoolFile<'a> {
+    mount: &'a Mount,
+    id: ObjectId,
+}
+
+impl Content for PoolFile<'_> {
+    fn read_at(&mut self, offset: u64, out: &mut [u8]) -> Result<usize> {
+        self.mount.read(self.id, offset, out)
+    }
+
+    fn write_at(&mut self, offset: u64, data: &[u8]) -> Result<()> {
+        self.mount.write(self.id, offset, data)
+    }
+
+    fn next_data(&mut self, offset: u64, end: u64) -> Result<Option<(u64, u64)>> {
+        let Some(start) = self
+            .mount
+            .seek_data(self.id, offset)?
+            .filter(|start| *start < end)
+        else {
+            return Ok(None);
+        };
+        let stop = self
+            .mount
+            .seek_hole(self.id, start)?
+            .unwrap_or(end)
+            .min(end);
+        Ok(Some((start, stop)))
+    }
+
+    fn set_size(&mut self, size: u64) -> Result<()> {
+        self.mount.truncate(self.id, size)
+    }
+}
+
+impl Tree for PoolTree {
+    fn resolve(&self, path: &str) -> Result<Handle> {
+        self.0.resolve(path).map(Handle::Object)
+    }
+
+    fn resolve_link(&self, path: &str) -> Result<Handle> {
+        self.0.resolve_link(path).map(Handle::Object)
+    }
+
+    fn child(&self, dir: &Handle, name: &[u8]) -> Result<Handle> {
+        Ok(Handle::Object(self.0.lookup(object(dir), name)?.id))
+    }
+
+    fn list(&self, dir: &Handle) -> Result<Vec<Vec<u8>>> {
+        let mut names: Vec<_> = self
+            .0
+            .list(object(dir))?
+            .into_iter()
+            .map(|e| e.name)
+            .collect();
+        names.sort();
+        Ok(names)
+    }
+
+    fn meta(&self, file: &Handle) -> Result<Meta> {
+        self.meta_of(&self.0.getattr(object(file))?)
+    }
+
+    fn open(&self, file: &Handle, _writes: bool) -> Result<Box<dyn Content + '_>> {
+        Ok(Box::new(PoolFile {
+            mount: &self.0,
+            id: object(file),
+        }))
+    }
+
+    fn readlink(&self, file: &Handle) -> Result<Vec<u8>> {
+        self.0.readlink(object(file))
+    }
+
+    fn make(&self, dir: &Handle, name: &[u8], meta: &Meta, target: &[u8]) -> Result<Handle> {
+        let dir = object(dir);
+        let create = Create {
+            mode: meta.mode,
+            uid: meta.uid,
+            gid: meta.gid,
+        };
+        let attr = match meta.file_type {
+            FileType::Regular => self.0.create_file(dir, name, &create)?,
+            FileType::Directory => self.0.mkdir(dir, name, &create)?,
+            FileType::Symlink => self.0.symlink(dir, name, target, &create)?,
+            other => self.0.mknod(dir, name, other, meta.rdev, &create)?,
+        };
+        Ok(Handle::Object(attr.id))
+    }
+
+    fn link(&self, file: &Handle, dir: &Handle, name: &[u8]) -> Result<()> {
+        self.0.link(object(file), object(dir), name).map(|_| ())
+    }
+
+    fn remove(&self, dir: &Handle, name: &[u8], is_dir: bool) -> Result<()> {
+        let dir = object(dir);
+        if is_dir {
+            self.0.rmdir(dir, name)
+        } else {
+            self.0.unlink(dir, name)
+        }
+    }
+
+    fn set_meta(&self, file: &Handle, meta: &Meta, preserve: Preserve) -> Result<()> {
+        let is_link = meta.file_type == FileType::Symlink;
+        let set = SetAttr {
+            mode: (preserve.mode && !is_link).then_some(meta.mode),
+            uid: preserve.owner.then_some(meta.uid),
+            gid: preserve.owner.then_some(meta.gid),
+            atime: preserve.times.then_some(meta.atime),
+            mtime: preserve.times.then_some(meta.mtime),
+            ..SetAttr::default()
+        };
+        self.0.setattr(object(file), &set).map(|_| ())
+    }
+
+    fn xattrs(&self, file: &Handle) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        let id = object(file);
+        let mut all = Vec::new();
+        for name in self.0.listxattr(id)? {
+            if let Some(value) = self.0.getxattr(id, &name)? {
+                all.push((name, value));
+            }
+        }
+        Ok(all)
+    }
+
+    fn set_xattr(&self, file: &Handle, name: &[u8], value: &[u8]) -> Result<()> {
+        self.0
+            .setxattr(object(file), name, value, SetXattr::default())
+    }
+}

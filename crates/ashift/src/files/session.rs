@@ -1,0 +1,131 @@
+//! The pools and data sets that one command has open.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use base::{Error, ErrorKind, Result};
+use zpl::mount::{Mount, mount};
+
+use crate::host::{Access, Host, OpenPool};
+
+/// Where a file is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Location {
+    /// On this host.
+    Host(PathBuf),
+    /// In a data set or snapshot: its name, and the path in it.
+    Pool(String, String),
+}
+
+impl Location {
+    /// Reads an operand. What has `:/` or ends in `:` behind something that can name a data set is
+    /// in a pool; `./a:/b` is on the host.
+    pub(crate) fn parse(text: &str) -> Location {
+        let (name, path) = match text.split_once(":/") {
+            Some((name, path)) => (name, path),
+            None => match text.strip_suffix(':') {
+                Some(name) => (name, ""),
+                None => return Location::Host(text.into()),
+            },
+        };
+        if name.is_empty() || name.starts_with(['/', '.']) {
+            return Location::Host(text.into());
+        }
+        Location::Pool(name.to_owned(), path.trim_end_matches('/').to_owned())
+    }
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Location::Host(path) => write!(f, "{}", path.display()),
+            Location::Pool(name, path) => write!(f, "{name}:/{path}"),
+        }
+    }
+}
+
+/// The pools and data sets of one command.
+pub(crate) struct Session {
+    host: Host,
+    access: Access,
+    // Mounts go before the pools that they are in.
+    mounts: RefCell<BTreeMap<String, Rc<Mount>>>,
+    pools: RefCell<BTreeMap<String, Rc<OpenPool>>>,
+}
+
+impl Session {
+    pub(crate) fn new(access: Access) -> Session {
+        Session {
+            host: Host::here(),
+            access,
+            mounts: RefCell::default(),
+            pools: RefCell::default(),
+        }
+    }
+
+    fn pool(&self, name: &str) -> Result<Rc<OpenPool>> {
+        if let Some(pool) = self.pools.borrow().get(name) {
+            return Ok(pool.clone());
+        }
+        let pool = Rc::new(self.host.open(name, self.access)?);
+        self.pools
+            .borrow_mut()
+            .insert(name.to_owned(), pool.clone());
+        Ok(pool)
+    }
+
+    /// The file system of a data set or snapshot.
+    pub(crate) fn mount(&self, name: &str) -> Result<Rc<Mount>> {
+        if let Some(mount) = self.mounts.borrow().get(name) {
+            return Ok(mount.clone());
+        }
+        let pool = self.pool(name.split(['/', '@']).next().unwrap_or(name))?;
+        let readonly = self.access == Access::Read || pool.is_readonly();
+        let mount = mount(pool.dsl(), name, readonly, None).map_err(|e| match e.kind() {
+            ErrorKind::NotFound => Error::new(
+                e.kind(),
+                format!("cannot open '{name}': data set does not exist"),
+            ),
+            _ => e,
+        })?;
+        let mount = Rc::new(mount);
+        self.mounts
+            .borrow_mut()
+            .insert(name.to_owned(), mount.clone());
+        Ok(mount)
+    }
+
+    /// Puts everything on disk and closes the pools.
+    pub(crate) fn close(self) -> Result<()> {
+        self.mounts.borrow_mut().clear();
+        for pool in std::mem::take(&mut *self.pools.borrow_mut()).into_values() {
+            pool.close()?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_in_pools_have_a_colon_and_a_slash() {
+        let pool = |name: &str, path: &str| Location::Pool(name.into(), path.into());
+        assert_eq!(Location::parse("tank/a:/b/c"), pool("tank/a", "b/c"));
+        assert_eq!(Location::parse("tank/a@s:/"), pool("tank/a@s", ""));
+        assert_eq!(Location::parse("tank:"), pool("tank", ""));
+        assert_eq!(
+            Location::parse("/tank:/a"),
+            Location::Host("/tank:/a".into())
+        );
+        assert_eq!(
+            Location::parse("./tank:/a"),
+            Location::Host("./tank:/a".into())
+        );
+        assert_eq!(Location::parse("plain"), Location::Host("plain".into()));
+    }
+}

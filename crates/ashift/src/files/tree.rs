@@ -1,0 +1,89 @@
+//! A tree of files, on the host or in a data set: what a copy needs of both.
+
+use std::path::PathBuf;
+
+use base::{ObjectId, Result};
+use zpl::{FileType, Time};
+
+/// A file in a [`Tree`].
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Handle {
+    /// On the host.
+    Path(PathBuf),
+    /// In a data set.
+    Object(ObjectId),
+}
+
+/// What is known about a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Meta {
+    pub(crate) file_type: FileType,
+    /// Permissions, without the type.
+    pub(crate) mode: u32,
+    pub(crate) uid: u64,
+    pub(crate) gid: u64,
+    pub(crate) size: u64,
+    /// Device number, for a device.
+    pub(crate) rdev: u64,
+    pub(crate) links: u64,
+    /// Tells files apart: device and inode, or objset and object.
+    pub(crate) identity: (u64, u64),
+    pub(crate) used_bytes: u64,
+    pub(crate) blksz: u64,
+    pub(crate) atime: Time,
+    pub(crate) mtime: Time,
+    pub(crate) ctime: Time,
+    pub(crate) crtime: Option<Time>,
+}
+
+/// Which attributes of the source the copy gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Preserve {
+    pub(crate) mode: bool,
+    pub(crate) owner: bool,
+    pub(crate) times: bool,
+    pub(crate) xattrs: bool,
+    pub(crate) links: bool,
+}
+
+/// Bytes of one file.
+pub(crate) trait Content {
+    /// Fills `out` from `offset` on; short only at the end.
+    fn read_at(&mut self, offset: u64, out: &mut [u8]) -> Result<usize>;
+    /// Writes all of `data` at `offset`.
+    fn write_at(&mut self, offset: u64, data: &[u8]) -> Result<()>;
+    /// The next range with data at or after `offset`, up to `end`; `None`: only a hole.
+    fn next_data(&mut self, offset: u64, end: u64) -> Result<Option<(u64, u64)>>;
+    /// Sets the size.
+    fn set_size(&mut self, size: u64) -> Result<()>;
+}
+
+/// A tree of files.
+pub(crate) trait Tree {
+    /// The file of a path; the last link is not followed.
+    fn resolve(&self, path: &str) -> Result<Handle>;
+    /// The file of a path, links followed.
+    fn resolve_link(&self, path: &str) -> Result<Handle>;
+    /// A name in a directory.
+    fn child(&self, dir: &Handle, name: &[u8]) -> Result<Handle>;
+    /// The names in a directory, sorted.
+    fn list(&self, dir: &Handle) -> Result<Vec<Vec<u8>>>;
+    /// What is known about it; links are not followed.
+    fn meta(&self, file: &Handle) -> Result<Meta>;
+    /// Opens a regular file.
+    fn open(&self, file: &Handle, writes: bool) -> Result<Box<dyn Content + '_>>;
+    /// The target of a symbolic link.
+    fn readlink(&self, file: &Handle) -> Result<Vec<u8>>;
+    /// Makes a file of the kind that `meta` says; regular files are empty.
+    fn make(&self, dir: &Handle, name: &[u8], meta: &Meta, target: &[u8]) -> Result<Handle>;
+    /// Gives a file one more name.
+    fn link(&self, file: &Handle, dir: &Handle, name: &[u8]) -> Result<()>;
+    /// Removes a name; of a directory only when it is empty.
+    fn remove(&self, dir: &Handle, name: &[u8], is_dir: bool) -> Result<()>;
+    /// Gives a file the attributes that are to be kept.
+    fn set_meta(&self, file: &Handle, meta: &Meta, preserve: Preserve) -> Result<()>;
+    /// All extended attributes.
+    fn xattrs(&self, file: &Handle) -> Result<Vec<(Vec<u8>, Vec<u8>)>>;
+    /// Sets an extended attribute.
+    fn set_xattr(&self, file: &Handle, name: &[u8], value: &[u8]) -> Result<()>;
+}
