@@ -32,16 +32,14 @@ fn init_filesystem(pool: &OpenPool) -> ObjsetInit {
 /// Checks the name of a head that is to be made, and where; gives its pool. The parent may be
 /// missing if `makes_ancestors`.
 #[doc(alias = "check_parents")]
-pub(super) fn place(
-    session: &Session,
-    name: &str,
-    makes_ancestors: bool,
-) -> Outcome<Rc<OpenPool>> {
+pub(super) fn place(session: &Session, name: &str, makes_ancestors: bool) -> Outcome<Rc<OpenPool>> {
     let cannot = |why: &str| Fail::failed(format!("cannot create '{name}': {why}"));
     check_name(name, NameKind::Dataset, true).map_err(|e| cannot(&e.to_string()))?;
     check_nesting(name).map_err(|_| cannot("maximum name nesting depth exceeded"))?;
     let parent = parent_of(name).ok_or_else(|| cannot("missing dataset name"))?;
-    let pool = session.pool(pool_of(name)).map_err(|e| cannot(&e.to_string()))?;
+    let pool = session
+        .pool(pool_of(name))
+        .map_err(|e| cannot(&e.to_string()))?;
     let pool = pool.ok_or_else(|| cannot(&format!("no such pool '{}'", pool_of(name))))?;
     let mut above = Some(parent);
     while let Some(parent) = above {
@@ -98,7 +96,9 @@ fn set_limits(pool: &OpenPool, name: &str, limits: Stored) -> base::Result<()> {
     if limits.is_empty() {
         return Ok(());
     }
-    let changes = limits.into_iter().map(|(name, value)| (name, PropChange::Set(value)));
+    let changes = limits
+        .into_iter()
+        .map(|(name, value)| (name, PropChange::Set(value)));
     let outcome = pool.dsl().set_props(name, changes.collect());
     if outcome.is_err() {
         pool.dsl().destroy_head(name)?;
@@ -109,7 +109,9 @@ fn set_limits(pool: &OpenPool, name: &str, limits: Stored) -> base::Result<()> {
 fn refuse_volume(parsed: &Parsed, name: &str) -> Outcome {
     let size = parsed.value('V').unwrap_or_default();
     parse_number(size).map_err(|e| Fail::failed(format!("bad volume size '{size}': {e}")))?;
-    Err(Fail::failed(format!("cannot create '{name}': volumes are not supported yet")))
+    Err(Fail::failed(format!(
+        "cannot create '{name}': volumes are not supported yet"
+    )))
 }
 
 /// `zfs create`.
@@ -117,7 +119,9 @@ pub(super) fn create(session: &Session, parsed: &Parsed) -> Outcome {
     let typed = split_assignments(parsed.values('o'))?;
     let is_volume = parsed.value('V').is_some();
     if !is_volume && (parsed.has('s') || parsed.value('b').is_some()) {
-        return Err(Fail::usage("'-s' and '-b' can only be used when creating a volume"));
+        return Err(Fail::usage(
+            "'-s' and '-b' can only be used when creating a volume",
+        ));
     }
     let name = match &parsed.operands[..] {
         [] if is_volume => return Err(Fail::usage("missing volume argument")),
@@ -138,7 +142,11 @@ pub(super) fn create(session: &Session, parsed: &Parsed) -> Outcome {
             false => Err(Fail::failed(format!("{what}: dataset already exists"))),
         };
     }
-    let verb = if dry { format!("cannot verify '{name}'") } else { what };
+    let verb = if dry {
+        format!("cannot verify '{name}'")
+    } else {
+        what
+    };
     let context = DatasetContext::creating(Types::FILESYSTEM);
     let props = check(&typed, &context, &pool, &verb)?;
     if parsed.has('v') || parseable {
@@ -198,12 +206,19 @@ pub(super) fn clone(session: &Session, parsed: &Parsed) -> Outcome {
         let text = format!("{what}: source and target pools differ");
         return Err(Fail::failed(text));
     }
-    let props = check(&typed, &DatasetContext::creating(Types::FILESYSTEM), &source.pool, &what)?;
+    let props = check(
+        &typed,
+        &DatasetContext::creating(Types::FILESYSTEM),
+        &source.pool,
+        &what,
+    )?;
     let (limits, props): (Stored, Stored) = props.into_iter().partition(|(n, _)| is_limit(n));
     if ancestors {
         make_ancestors(session, &pool, name)?;
     }
-    pool.dsl().clone_dataset(name, origin, props).map_err(|e| Fail::of(&what, &e))?;
+    pool.dsl()
+        .clone_dataset(name, origin, props)
+        .map_err(|e| Fail::of(&what, &e))?;
     session.note_change(pool_of(name));
     set_limits(&pool, name, limits).map_err(|e| Fail::of(&what, &e))
 }

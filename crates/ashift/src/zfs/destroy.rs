@@ -69,7 +69,11 @@ pub(super) fn destroy(session: &Session, parsed: &Parsed) -> Outcome {
     if name.contains('#') {
         return destroy_bookmark(session, name, &options);
     }
-    let types = if options.defers { Types::SNAPSHOT } else { Types::FILESYSTEM.or(Types::VOLUME) };
+    let types = if options.defers {
+        Types::SNAPSHOT
+    } else {
+        Types::FILESYSTEM.or(Types::VOLUME)
+    };
     destroy_head(session, &open(session, name, types)?, &options)
 }
 
@@ -108,18 +112,43 @@ fn destroy_head(session: &Session, target: &Target, options: &Options) -> Outcom
 }
 
 fn remove(session: &Session, target: &Target) -> Outcome {
+    if target.types == Types::SNAPSHOT {
+        return remove_snapshot(session, target, false);
+    }
     let name = target.name.as_str();
-    let (what, outcome) = if target.types == Types::SNAPSHOT {
-        let what = format!("cannot destroy snapshot {name}");
-        (what, target.dsl().destroy_snapshots(&[name], false))
-    } else {
-        (format!("cannot destroy '{name}'"), target.dsl().destroy_head(name))
-    };
-    outcome.map_err(|e| match e.kind() {
-        ErrorKind::Exists => Fail::failed(format!("{what}: snapshot is cloned")),
-        ErrorKind::NotEmpty => Fail::failed(format!("{what}: filesystem has children")),
-        _ => Fail::of(what, &e),
-    })?;
+    let what = format!("cannot destroy '{name}'");
+    target
+        .dsl()
+        .destroy_head(name)
+        .map_err(|e| match e.kind() {
+            ErrorKind::NotEmpty => Fail::failed(format!("{what}: filesystem has children")),
+            _ => Fail::of(what, &e),
+        })?;
+    session.note_change(pool_of(name));
+    Ok(())
+}
+
+fn remove_snapshot(session: &Session, snapshot: &Target, defers: bool) -> Outcome {
+    let name = snapshot.name.as_str();
+    let is_held = snapshot.dataset().is_some_and(|ds| {
+        snapshot
+            .dsl()
+            .stats(ds)
+            .is_ok_and(|stats| stats.userrefs > 0)
+    });
+    snapshot
+        .dsl()
+        .destroy_snapshots(&[name], defers)
+        .map_err(|e| {
+            let why = match e.kind() {
+                ErrorKind::Exists => "snapshot is cloned".to_owned(),
+                ErrorKind::Busy if is_held => {
+                    format!("it's being held. Run 'zfs holds -r {name}' to see holders.")
+                }
+                _ => words(&e),
+            };
+            Fail::failed(format!("cannot destroy snapshot {name}: {why}"))
+        })?;
     session.note_change(pool_of(name));
     Ok(())
 }
@@ -161,14 +190,20 @@ fn gather_one(target: &Target, found: &mut Vec<Target>) -> Result<()> {
 }
 
 fn clones(snapshot: &Target) -> Result<Vec<Target>> {
-    let Some(ds) = snapshot.dataset() else { return Ok(Vec::new()) };
+    let Some(ds) = snapshot.dataset() else {
+        return Ok(Vec::new());
+    };
     let names = snapshot.dsl().stats(ds)?.clones;
-    names.iter().map(|name| find(&snapshot.pool, name)).collect()
+    names
+        .iter()
+        .map(|name| find(&snapshot.pool, name))
+        .collect()
 }
 
 /// Whether a name lies below another, or is a snapshot of it.
 fn is_below(name: &str, above: &str) -> bool {
-    name.strip_prefix(above).is_some_and(|rest| rest.starts_with(['/', '@']))
+    name.strip_prefix(above)
+        .is_some_and(|rest| rest.starts_with(['/', '@']))
 }
 
 /// Whether all that depends on `target` may go.
@@ -199,7 +234,11 @@ fn check_dependents(target: &Target, doomed: &[Target], options: &Options) -> Ou
 
 fn destroy_snapshots(session: &Session, head: &str, spec: &str, options: &Options) -> Outcome {
     let head = open(session, head, Types::FILESYSTEM.or(Types::VOLUME))?;
-    let heads = if options.recurses { head.with_descendants() } else { Ok(vec![head.clone()]) };
+    let heads = if options.recurses {
+        head.with_descendants()
+    } else {
+        Ok(vec![head.clone()])
+    };
     let mut doomed = Vec::new();
     let mut reclaimed = 0;
     for head in heads.map_err(|e| cannot_iterate(&head, &e))? {
@@ -235,15 +274,7 @@ fn destroy_snapshots(session: &Session, head: &str, spec: &str, options: &Option
         }
     }
     for snapshot in &doomed {
-        let name = snapshot.name.as_str();
-        let outcome = snapshot.dsl().destroy_snapshots(&[name], options.defers);
-        outcome.map_err(|e| match e.kind() {
-            ErrorKind::Exists => {
-                Fail::failed(format!("cannot destroy snapshot {name}: snapshot is cloned"))
-            }
-            _ => Fail::failed(format!("cannot destroy snapshot {name}: {}", words(&e))),
-        })?;
-        session.note_change(pool_of(name));
+        remove_snapshot(session, snapshot, options.defers)?;
     }
     Ok(())
 }
@@ -251,7 +282,10 @@ fn destroy_snapshots(session: &Session, head: &str, spec: &str, options: &Option
 /// Which of a head's snapshots, oldest first, are meant by `a,b%c,d%`.
 #[doc(alias = "zfs_iter_snapspec")]
 fn choose(all: &[Target], spec: &str) -> Vec<bool> {
-    let names: Vec<&str> = all.iter().filter_map(|t| t.name.split('@').nth(1)).collect();
+    let names: Vec<&str> = all
+        .iter()
+        .filter_map(|t| t.name.split('@').nth(1))
+        .collect();
     let mut chosen = vec![false; names.len()];
     let at = |name: &str| names.iter().position(|other| *other == name);
     for part in spec.split(',') {
@@ -259,7 +293,11 @@ fn choose(all: &[Target], spec: &str) -> Vec<bool> {
             None => at(part).map(|at| (at, at)),
             Some((first, last)) => {
                 let first = if first.is_empty() { Some(0) } else { at(first) };
-                let last = if last.is_empty() { names.len().checked_sub(1) } else { at(last) };
+                let last = if last.is_empty() {
+                    names.len().checked_sub(1)
+                } else {
+                    at(last)
+                };
                 first.zip(last)
             }
         };
@@ -280,7 +318,12 @@ fn space(all: &[Target], chosen: &[bool]) -> Result<u64> {
         if run > 0 {
             let (first, last) = (&all[at], &all[at + run - 1]);
             if let Some((from, to)) = first.dataset().zip(last.dataset()) {
-                total += first.dsl().space_would_free(from, to)?.used.max(0).cast_unsigned();
+                total += first
+                    .dsl()
+                    .space_would_free(from, to)?
+                    .used
+                    .max(0)
+                    .cast_unsigned();
             }
         }
         at += run.max(1);
@@ -291,7 +334,9 @@ fn space(all: &[Target], chosen: &[bool]) -> Result<u64> {
 fn destroy_bookmark(session: &Session, name: &str, options: &Options) -> Outcome {
     for (given, what) in [(options.dry, "dryrun"), (options.defers, "defer destroy")] {
         if given {
-            return Err(Fail::failed(format!("{what} is not supported with bookmark")));
+            return Err(Fail::failed(format!(
+                "{what} is not supported with bookmark"
+            )));
         }
     }
     let target = open(session, name, Types::BOOKMARK)?;

@@ -11,7 +11,14 @@ use super::session::Session;
 use super::target::{Selection, parse_depth, parse_types};
 
 fn sources(text: &str) -> Outcome<Vec<String>> {
-    let known = ["local", "default", "inherited", "received", "temporary", "none"];
+    let known = [
+        "local",
+        "default",
+        "inherited",
+        "received",
+        "temporary",
+        "none",
+    ];
     let words: Vec<String> = text.split(',').map(str::to_owned).collect();
     match words.iter().find(|word| !known.contains(&word.as_str())) {
         Some(word) => Err(Fail::usage(format!("invalid source '{word}'"))),
@@ -25,11 +32,19 @@ pub(super) fn get(session: &Session, parsed: &Parsed) -> Outcome {
     let Some((properties, names)) = parsed.operands.split_first() else {
         return Err(Fail::usage("missing property argument"));
     };
-    let fields = parsed.value('o').map(parse_get_fields).transpose().map_err(Fail::Usage)?;
+    let fields = parsed
+        .value('o')
+        .map(parse_get_fields)
+        .transpose()
+        .map_err(Fail::Usage)?;
     let request = GetRequest {
         properties: parse_list(TableKind::Dataset, properties).map_err(Fail::Usage)?,
         fields: fields.unwrap_or_else(|| GetField::DEFAULT.to_vec()),
-        sources: parsed.value('s').map(sources).transpose()?.unwrap_or_default(),
+        sources: parsed
+            .value('s')
+            .map(sources)
+            .transpose()?
+            .unwrap_or_default(),
     };
     let types = parsed.value('t').map(parse_types).transpose()?;
     let depth = parsed.value('d').map(parse_depth).transpose()?;
@@ -58,7 +73,10 @@ pub(super) fn get(session: &Session, parsed: &Parsed) -> Outcome {
     match json {
         Some(json) => {
             outcome?;
-            print!("{}", listing::datasets_json("zfs get", &style, json, &request, &items));
+            print!(
+                "{}",
+                listing::datasets_json("zfs get", &style, json, &request, &items)
+            );
             Ok(())
         }
         None => {

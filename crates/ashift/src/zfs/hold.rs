@@ -28,7 +28,9 @@ fn snapshots(session: &Session, name: &str, recursive: bool) -> Outcome<Vec<Targ
         }
     }
     if found.is_empty() {
-        return Err(Fail::failed(format!("cannot open '{name}': dataset does not exist")));
+        return Err(Fail::failed(format!(
+            "cannot open '{name}': dataset does not exist"
+        )));
     }
     Ok(found)
 }
@@ -56,7 +58,11 @@ fn change(
         let snapshots = snapshots(session, name, parsed.has('r'))?;
         let names: Vec<&str> = snapshots.iter().map(|snap| snap.name.as_str()).collect();
         act(&snapshots[0], &names, tag).map_err(|e| {
-            let why = if e.kind() == wrong_tag.0 { wrong_tag.1.to_owned() } else { words(&e) };
+            let why = if e.kind() == wrong_tag.0 {
+                wrong_tag.1.to_owned()
+            } else {
+                words(&e)
+            };
             Fail::failed(format!("{what} '{name}': {why}"))
         })?;
         session.note_change(pool_of(name));
@@ -67,7 +73,9 @@ fn change(
 /// `zfs hold`.
 pub(super) fn hold(session: &Session, parsed: &Parsed) -> Outcome {
     if parsed.has('t') {
-        return Err(Fail::failed("zfs hold -t: temporary holds are not supported"));
+        return Err(Fail::failed(
+            "zfs hold -t: temporary holds are not supported",
+        ));
     }
     change(
         session,
@@ -97,11 +105,17 @@ pub(super) fn holds(session: &Session, parsed: &Parsed) -> Outcome {
     let mut rows: Vec<(String, String, u64)> = Vec::new();
     let outcome = for_each(&parsed.operands, |name| {
         for snapshot in snapshots(session, name, parsed.has('r'))? {
-            let Some(ds) = snapshot.dataset() else { continue };
+            let Some(ds) = snapshot.dataset() else {
+                continue;
+            };
             let holds = snapshot.dsl().holds(ds);
             let mut holds = holds.map_err(|e| Fail::of(format!("cannot read '{name}'"), &e))?;
             holds.sort();
-            rows.extend(holds.into_iter().map(|(tag, at)| (snapshot.name.clone(), tag, at)));
+            rows.extend(
+                holds
+                    .into_iter()
+                    .map(|(tag, at)| (snapshot.name.clone(), tag, at)),
+            );
         }
         Ok(())
     });
@@ -113,16 +127,32 @@ fn print_holds(rows: &[(String, String, u64)], scripted: bool, exact: bool) {
     let widest = |least: &str, of: &dyn Fn(&(String, String, u64)) -> usize| {
         rows.iter().map(of).chain([least.len()]).max().unwrap_or(0)
     };
-    let (names, tags) = (widest("NAME", &|row| row.0.len()), widest("TAG", &|row| row.1.len()));
+    let (names, tags) = (
+        widest("NAME", &|row| row.0.len()),
+        widest("TAG", &|row| row.1.len()),
+    );
     if !scripted {
         println!("{:<names$}  {:<tags$}  TIMESTAMP", "NAME", "TAG");
     }
     for (name, tag, at) in rows {
-        let time = if exact { at.to_string() } else { creation_time(*at, crate::zone::local()) };
+        let time = if exact {
+            at.to_string()
+        } else {
+            creation_time(*at, crate::zone::local())
+        };
         if scripted {
             println!("{name}\t{tag}\t{time}");
         } else {
             println!("{name:<names$}  {tag:<tags$}  {time}");
         }
     }
+}
+
+/// As `creation` is shown, but with two digits for the hour.
+fn hold_time(at: u64) -> String {
+    let mut text = creation_time(at, crate::zone::local());
+    if text.as_bytes().get(11) == Some(&b' ') {
+        text.replace_range(11..12, "0");
+    }
+    text
 }

@@ -61,7 +61,8 @@ pub(super) fn item(target: &Target, wanted: Wanted<'_>) -> Result<Item> {
                 item.props.push(Prop::number("referenced", referenced));
                 item.props.push(Prop::number("logicalreferenced", logical));
             }
-            item.props.push(Prop::number("createtxg", bookmark.createtxg.0));
+            item.props
+                .push(Prop::number("createtxg", bookmark.createtxg.0));
             item.props.push(Prop::number("guid", bookmark.guid.0));
         }
         What::Dataset(_) => item.props = Reader::open(target)?.all(wanted)?,
@@ -78,7 +79,9 @@ struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     fn open(target: &'a Target) -> Result<Reader<'a>> {
-        let ds = target.dataset().expect("a bookmark has no properties that are set");
+        let ds = target
+            .dataset()
+            .expect("a bookmark has no properties that are set");
         let (stats, set) = (target.dsl().stats(ds)?, target.dsl().props(ds)?);
         Ok(Reader { target, stats, set })
     }
@@ -234,7 +237,11 @@ impl<'a> Reader<'a> {
             "useraccounting" => 1,
             // Nobody counts without a limit.
             "filesystem_count" | "snapshot_count" => {
-                return Some(Prop::new(name, PropValue::Number(u64::MAX), Source::Default));
+                return Some(Prop::new(
+                    name,
+                    PropValue::Number(u64::MAX),
+                    Source::Default,
+                ));
             }
             "snapshots_changed" if stats.snapshots_changed != 0 => stats.snapshots_changed,
             _ => return self.computed_text(name),
@@ -265,7 +272,9 @@ impl<'a> Reader<'a> {
         };
         let dsl = self.target.dsl();
         let ds = self.target.dataset().expect("a reader is for datasets");
-        let written = dsl.dataset(&full).and_then(|since| dsl.space_written(&since, ds));
+        let written = dsl
+            .dataset(&full)
+            .and_then(|since| dsl.space_written(&since, ds));
         Ok(written.ok().map(|space| space.used.max(0).cast_unsigned()))
     }
 

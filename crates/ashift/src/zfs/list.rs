@@ -15,7 +15,11 @@ pub(super) fn style(parsed: &Parsed) -> Style {
     let exact = parsed.has('p') || parsed.has_long("json-int");
     Style {
         is_scripted: parsed.has('H'),
-        numbers: if exact { NumberStyle::Exact } else { NumberStyle::Nice },
+        numbers: if exact {
+            NumberStyle::Exact
+        } else {
+            NumberStyle::Nice
+        },
         zone: crate::zone::local(),
         ..Style::new(TableKind::Dataset)
     }
@@ -28,7 +32,10 @@ pub(super) fn json_style(parsed: &Parsed) -> Outcome<Option<JsonStyle>> {
         let wrong = || Fail::usage("'--json-int' only works with '-j' option");
         return if has_numbers { Err(wrong()) } else { Ok(None) };
     }
-    Ok(Some(JsonStyle { has_numbers, ..JsonStyle::default() }))
+    Ok(Some(JsonStyle {
+        has_numbers,
+        ..JsonStyle::default()
+    }))
 }
 
 /// Reads `-o`: `all` is every property, behind the name.
@@ -36,10 +43,17 @@ fn columns(parsed: &Parsed) -> Outcome<Vec<PropName>> {
     let Some(text) = parsed.value('o') else {
         return Ok(listing::default_columns(TableKind::Dataset));
     };
-    Ok(parse_list(TableKind::Dataset, text).map_err(Fail::Usage)?.unwrap_or_else(|| {
-        let all = all_properties(TableKind::Dataset).into_iter().map(|desc| desc.name);
-        std::iter::once("name").chain(all).map(PropName::Native).collect()
-    }))
+    Ok(parse_list(TableKind::Dataset, text)
+        .map_err(Fail::Usage)?
+        .unwrap_or_else(|| {
+            let all = all_properties(TableKind::Dataset)
+                .into_iter()
+                .map(|desc| desc.name);
+            std::iter::once("name")
+                .chain(all)
+                .map(PropName::Native)
+                .collect()
+        }))
 }
 
 fn sort_keys(parsed: &Parsed) -> Outcome<Vec<SortKey>> {
@@ -63,7 +77,11 @@ fn selection(parsed: &Parsed) -> Outcome<Selection> {
     let given = parsed.value('t').map(parse_types).transpose()?;
     let depth = parsed.value('d').map(parse_depth).transpose()?;
     let space = parsed.value('o') == Some("space");
-    let default = if space { Types::FILESYSTEM.or(Types::VOLUME) } else { Types::DATASET };
+    let default = if space {
+        Types::FILESYSTEM.or(Types::VOLUME)
+    } else {
+        Types::DATASET
+    };
     let mut selection = Selection {
         types: given.unwrap_or(default),
         snapshots_as_pool_says: given.is_none(),
@@ -88,7 +106,10 @@ pub(super) fn list(session: &Session, parsed: &Parsed) -> Outcome {
     let (targets, outcome) = selection.gather(session, &parsed.operands);
     let mut items = Vec::new();
     for target in &targets {
-        let wanted = Wanted { names: &names, received: false };
+        let wanted = Wanted {
+            names: &names,
+            received: false,
+        };
         let read = item(target, wanted);
         items.push(read.map_err(|e| Fail::of(format!("cannot read '{}'", target.name), &e))?);
     }
@@ -96,7 +117,10 @@ pub(super) fn list(session: &Session, parsed: &Parsed) -> Outcome {
     if let Some(json) = json {
         outcome?;
         let request = GetRequest::new(Some(columns));
-        print!("{}", listing::datasets_json("zfs list", &style, json, &request, &items));
+        print!(
+            "{}",
+            listing::datasets_json("zfs list", &style, json, &request, &items)
+        );
         return Ok(());
     }
     if !items.is_empty() {

@@ -49,15 +49,22 @@ struct Command {
     run: fn(&Session, &Parsed) -> Outcome,
 }
 
-const JSON: &[(&str, Flag)] =
-    &[("json", Flag::Short('j')), ("json-int", Flag::Long("json-int"))];
+const JSON: &[(&str, Flag)] = &[
+    ("json", Flag::Short('j')),
+    ("json-int", Flag::Long("json-int")),
+];
 
 const fn looks(
     name: &'static str,
     short: &'static str,
     run: fn(&Session, &Parsed) -> Outcome,
 ) -> Command {
-    Command { name, options: OptSpec { short, long: &[] }, writes: false, run }
+    Command {
+        name,
+        options: OptSpec { short, long: &[] },
+        writes: false,
+        run,
+    }
 }
 
 const fn changes(
@@ -65,11 +72,17 @@ const fn changes(
     short: &'static str,
     run: fn(&Session, &Parsed) -> Outcome,
 ) -> Command {
-    Command { writes: true, ..looks(name, short, run) }
+    Command {
+        writes: true,
+        ..looks(name, short, run)
+    }
 }
 
 const fn with_json(command: Command) -> Command {
-    let options = OptSpec { short: command.options.short, long: JSON };
+    let options = OptSpec {
+        short: command.options.short,
+        long: JSON,
+    };
     Command { options, ..command }
 }
 
@@ -107,7 +120,10 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
         eprint!("unrecognized command '{name}'\n{}", help_of_all());
         return ExitCode::from(2);
     };
-    if rest.first().is_some_and(|arg| arg == "-h" || arg == "--help") {
+    if rest
+        .first()
+        .is_some_and(|arg| arg == "-h" || arg == "--help")
+    {
         return help(&[known.name.to_owned()]);
     }
     let Some(command) = COMMANDS.iter().find(|command| command.name == known.name) else {
@@ -149,7 +165,10 @@ fn help_of_all() -> String {
 }
 
 fn help(topics: &[String]) -> ExitCode {
-    match topics.first().map(|topic| (topic, Tool::Zfs.command(topic))) {
+    match topics
+        .first()
+        .map(|topic| (topic, Tool::Zfs.command(topic)))
+    {
         None => print!("{}", help_of_all()),
         Some((_, Some(command))) => {
             print!("{}", usage(Tool::Zfs, command.name));

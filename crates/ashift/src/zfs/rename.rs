@@ -30,7 +30,9 @@ pub(super) fn rename(session: &Session, parsed: &Parsed) -> Outcome {
         return Err(Fail::usage("-u and -p options are mutually exclusive"));
     }
     if recursive && !old.contains('@') {
-        return Err(Fail::usage("source dataset for recursive rename must be a snapshot"));
+        return Err(Fail::usage(
+            "source dataset for recursive rename must be a snapshot",
+        ));
     }
     let types = match (recursive, ancestors) {
         (true, _) => Types::SNAPSHOT,
@@ -63,7 +65,9 @@ fn rename_snapshot(session: &Session, source: &Target, new: &str, recursive: boo
     if new_snap == old_snap {
         return Ok(());
     }
-    let outcome = source.dsl().rename_snapshot(fs, old_snap, new_snap, recursive);
+    let outcome = source
+        .dsl()
+        .rename_snapshot(fs, old_snap, new_snap, recursive);
     outcome.map_err(|e| match (recursive, e.kind()) {
         (true, ErrorKind::Exists) => Fail::failed(format!(
             "cannot rename '{old}': a child dataset already has a snapshot with the new name"
@@ -81,8 +85,13 @@ fn rename_head(session: &Session, source: &Target, new: &str, ancestors: bool) -
     }
     let wrong = |why: &str| Fail::failed(format!("cannot rename to '{new}': {why}"));
     check_name(new, NameKind::Dataset, true).map_err(|e| wrong(&e.to_string()))?;
-    if new.strip_prefix(old).is_some_and(|rest| rest.starts_with('/')) {
-        return Err(wrong("New dataset name cannot be a descendant of current dataset name"));
+    if new
+        .strip_prefix(old)
+        .is_some_and(|rest| rest.starts_with('/'))
+    {
+        return Err(wrong(
+            "New dataset name cannot be a descendant of current dataset name",
+        ));
     }
     let pool = place(session, new, ancestors)?;
     if pool_of(old) != pool_of(new) {
@@ -93,7 +102,9 @@ fn rename_head(session: &Session, source: &Target, new: &str, ancestors: bool) -
         return Err(Fail::failed(format!("{what}: dataset already exists")));
     }
     if parent_of(old).is_none() {
-        return Err(Fail::failed(format!("{what}: operation does not apply to pools")));
+        return Err(Fail::failed(format!(
+            "{what}: operation does not apply to pools"
+        )));
     }
     if ancestors {
         make_ancestors(session, &pool, new)?;
@@ -118,14 +129,18 @@ pub(super) fn promote(session: &Session, parsed: &Parsed) -> Outcome {
     let clone = open(session, name, Types::FILESYSTEM.or(Types::VOLUME))?;
     let what = format!("cannot promote '{name}'");
     let origin = clone.dataset().map(|ds| clone.dsl().stats(ds)).transpose();
-    let origin = origin.map_err(|e| Fail::of(&what, &e))?.and_then(|stats| stats.origin);
+    let origin = origin
+        .map_err(|e| Fail::of(&what, &e))?
+        .and_then(|stats| stats.origin);
     let Some(origin) = origin else {
         return Err(Fail::failed(format!("{what}: not a cloned filesystem")));
     };
     clone.dsl().promote(name).map_err(|e| match e.kind() {
         ErrorKind::Exists => {
             let snap = conflict(&clone, &origin).unwrap_or_default();
-            Fail::failed(format!("{what}: conflicting snapshot '{snap}' from parent '{origin}'"))
+            Fail::failed(format!(
+                "{what}: conflicting snapshot '{snap}' from parent '{origin}'"
+            ))
         }
         _ => Fail::failed(format!("{what}: {}", words(&e))),
     })?;
@@ -140,5 +155,8 @@ fn conflict(clone: &Target, origin: &str) -> Option<String> {
     let parent = find(&clone.pool, dataset_of(origin)).ok()?;
     let others = parent.snapshots().ok()?;
     let end = others.iter().position(|other| other.name == origin)?;
-    others[..=end].iter().filter_map(snap).find(|name| own.contains(name))
+    others[..=end]
+        .iter()
+        .filter_map(snap)
+        .find(|name| own.contains(name))
 }

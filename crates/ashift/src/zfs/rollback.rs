@@ -49,12 +49,14 @@ pub(super) fn rollback(session: &Session, parsed: &Parsed) -> Outcome {
         remove(target).map_err(|e| Fail::of(format!("cannot destroy '{}'", target.name), &e))?;
         session.note_change(pool_of(name));
     }
-    head.dsl().rollback(&head.name, Some(name), 0).map_err(|e| match e.kind() {
-        ErrorKind::Exists => {
-            Fail::failed(format!("{what}: more recent snapshots or bookmarks exist"))
-        }
-        _ => Fail::of(format!("cannot rollback '{}'", head.name), &e),
-    })?;
+    head.dsl()
+        .rollback(&head.name, Some(name), 0)
+        .map_err(|e| match e.kind() {
+            ErrorKind::Exists => {
+                Fail::failed(format!("{what}: more recent snapshots or bookmarks exist"))
+            }
+            _ => Fail::of(format!("cannot rollback '{}'", head.name), &e),
+        })?;
     session.note_change(pool_of(name));
     Ok(())
 }

@@ -48,7 +48,9 @@ impl Session {
             pool.check_writable()?;
         }
         let pool = Rc::new(pool);
-        self.pools.borrow_mut().insert(name.to_owned(), pool.clone());
+        self.pools
+            .borrow_mut()
+            .insert(name.to_owned(), pool.clone());
         Ok(Some(pool))
     }
 
@@ -66,7 +68,9 @@ impl Session {
         let mut outcome = Ok(());
         for (name, pool) in self.pools.into_inner() {
             if changed.contains(&name) {
-                let logged = pool.log_command(&self.command_line).and_then(|()| pool.sync());
+                let logged = pool
+                    .log_command(&self.command_line)
+                    .and_then(|()| pool.sync());
                 if let Err(error) = logged {
                     // A pool that is full keeps no history; what was done is on disk.
                     if error.kind() != ErrorKind::NoSpace {

@@ -36,7 +36,9 @@ pub(super) fn split_assignments<'a>(words: impl Iterator<Item = &'a str>) -> Out
             other.0 == name || known(name).is_some_and(|full| known(&other.0) == Some(full))
         };
         if typed.iter().any(same) {
-            return Err(Fail::failed(format!("property '{name}' specified multiple times")));
+            return Err(Fail::failed(format!(
+                "property '{name}' specified multiple times"
+            )));
         }
         typed.push((name.to_owned(), value.to_owned()));
     }
@@ -58,7 +60,9 @@ pub(super) fn check(
         if let Some(guid) = needed_feature(&name, &value)
             && spa.features().count(guid).is_none()
         {
-            return Err(cannot(&"pool must be upgraded to set this property or value"));
+            return Err(cannot(
+                &"pool must be upgraded to set this property or value",
+            ));
         }
         if !is_of_objset(&name) {
             stored.push((name, to_dsl(&value)));
@@ -98,7 +102,11 @@ fn needed_feature(name: &str, value: &PropValue) -> Option<&'static str> {
 /// Why a property could not be set, in OpenZFS's words.
 #[doc(alias = "zfs_setprop_error")]
 fn set_words(error: &Error, changes: &[(String, PropChange)]) -> String {
-    let has = |names: &[&str]| changes.iter().any(|(name, _)| names.contains(&name.as_str()));
+    let has = |names: &[&str]| {
+        changes
+            .iter()
+            .any(|(name, _)| names.contains(&name.as_str()))
+    };
     match error.kind() {
         ErrorKind::NoSpace if has(&["quota", "refquota"]) => {
             "size is less than current used or reserved space".to_owned()
@@ -127,11 +135,18 @@ fn change(
 /// `zfs set`.
 pub(super) fn set(session: &Session, parsed: &Parsed) -> Outcome {
     let at = parsed.operands.iter().position(|word| !word.contains('='));
-    let (assignments, names) = parsed.operands.split_at(at.unwrap_or(parsed.operands.len()));
+    let (assignments, names) = parsed
+        .operands
+        .split_at(at.unwrap_or(parsed.operands.len()));
     match (assignments, names) {
         ([], []) => return Err(Fail::usage("missing arguments")),
         ([], [_]) => return Err(Fail::usage("missing property=value argument(s)")),
-        ([], _) => return Err(Fail::failed("missing property=value argument(s)")),
+        ([], _) => {
+            for name in names {
+                open(session, name, Types::DATASET)?;
+            }
+            return Err(Fail::usage("missing property=value argument(s)"));
+        }
         (_, []) => return Err(Fail::usage("missing dataset name(s)")),
         _ => {}
     }
@@ -145,7 +160,9 @@ pub(super) fn set(session: &Session, parsed: &Parsed) -> Outcome {
         if stored.is_empty() {
             return Ok(());
         }
-        let changes = stored.into_iter().map(|(name, value)| (name, PropChange::Set(value)));
+        let changes = stored
+            .into_iter()
+            .map(|(name, value)| (name, PropChange::Set(value)));
         change(session, &target, changes.collect(), &what)
     })
 }
@@ -159,20 +176,38 @@ pub(super) fn inherit(session: &Session, parsed: &Parsed) -> Outcome {
     };
     let (recursive, reverts) = (parsed.has('r'), parsed.has('S'));
     let property = inheritable(property, reverts)?;
-    let action = if reverts { PropChange::Revert } else { PropChange::Inherit };
+    let action = if reverts {
+        PropChange::Revert
+    } else {
+        PropChange::Inherit
+    };
     for_each(names, |name| {
         let target = open(session, name, Types::DATASET)?;
         let targets = if recursive && target.is_head() {
-            target.with_descendants().map_err(|e| Fail::of(format!("cannot open '{name}'"), &e))?
+            target
+                .with_descendants()
+                .map_err(|e| Fail::of(format!("cannot open '{name}'"), &e))?
         } else {
             vec![target]
         };
         for_each(&targets, |target| {
-            if TableKind::Dataset.lookup(&property).is_some_and(|d| !d.types.meets(target.types)) {
-                return if recursive { Ok(()) } else { Err(does_not_apply(target, &property)) };
+            if TableKind::Dataset
+                .lookup(&property)
+                .is_some_and(|d| !d.types.meets(target.types))
+            {
+                return if recursive {
+                    Ok(())
+                } else {
+                    Err(does_not_apply(target, &property))
+                };
             }
             let what = format!("cannot inherit {property} for '{}'", target.name);
-            change(session, target, vec![(property.clone(), action.clone())], &what)
+            change(
+                session,
+                target,
+                vec![(property.clone(), action.clone())],
+                &what,
+            )
         })
     })
 }
@@ -192,7 +227,9 @@ fn inheritable(property: &str, reverts: bool) -> Outcome<String> {
             return Ok(property.to_owned());
         }
         if is_userspace_property(property) {
-            return Err(Fail::failed(format!("'{property}' is not kept up by this program yet")));
+            return Err(Fail::failed(format!(
+                "'{property}' is not kept up by this program yet"
+            )));
         }
         return Err(Fail::usage(format!("invalid property '{property}'")));
     };

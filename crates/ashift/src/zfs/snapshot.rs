@@ -26,7 +26,11 @@ pub(super) fn snapshot(session: &Session, parsed: &Parsed) -> Outcome {
         };
         let cannot = |why: String| Fail::failed(format!("cannot create snapshot '{name}': {why}"));
         check_name(name, NameKind::Snapshot, true).map_err(|e| cannot(e.to_string()))?;
-        let heads = if parsed.has('r') { head.with_descendants() } else { Ok(vec![head]) };
+        let heads = if parsed.has('r') {
+            head.with_descendants()
+        } else {
+            Ok(vec![head])
+        };
         let heads = heads.map_err(|e| cannot(e.to_string()))?;
         for name in heads.iter().map(|head| format!("{}@{snap}", head.name)) {
             if !wanted.contains(&name) {
@@ -54,7 +58,9 @@ fn take(session: &Session, typed: &super::set::Typed, wanted: &[String]) -> Outc
         let text = "cannot create snapshots: multiple snapshots of same fs not allowed";
         return Err(Fail::failed(text));
     }
-    let pool = session.pool(pool_name).map_err(|e| Fail::failed(e.to_string()))?;
+    let pool = session
+        .pool(pool_name)
+        .map_err(|e| Fail::failed(e.to_string()))?;
     let pool = pool.expect("its datasets were opened");
     let props = check(
         typed,

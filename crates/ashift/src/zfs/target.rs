@@ -118,7 +118,12 @@ impl Target {
 
 /// A dataset of an open pool by its name.
 pub(super) fn find(pool: &Rc<OpenPool>, name: &str) -> Result<Target> {
-    let target = |types, what| Target { name: name.to_owned(), types, pool: pool.clone(), what };
+    let target = |types, what| Target {
+        name: name.to_owned(),
+        types,
+        pool: pool.clone(),
+        what,
+    };
     if let Some((head, mark)) = name.split_once('#') {
         let bookmarks = pool.dsl().bookmarks(&*pool.dsl().dataset(head)?)?;
         let found = bookmarks.into_iter().find(|bookmark| bookmark.name == mark);
@@ -139,7 +144,9 @@ pub(super) fn find(pool: &Rc<OpenPool>, name: &str) -> Result<Target> {
 pub(super) fn open(session: &Session, name: &str, types: Types) -> Outcome<Target> {
     let cannot = |why: &str| Fail::failed(format!("cannot open '{name}': {why}"));
     check_name(name, name_kind(types), false).map_err(|e| cannot(&e.to_string()))?;
-    let pool = session.pool(pool_of(name)).map_err(|e| cannot(&e.to_string()))?;
+    let pool = session
+        .pool(pool_of(name))
+        .map_err(|e| cannot(&e.to_string()))?;
     let pool = pool.ok_or_else(|| cannot("dataset does not exist"))?;
     let target = find(&pool, name).map_err(|e| cannot(&words(&e)))?;
     if !target.types.meets(types) {
@@ -150,7 +157,11 @@ pub(super) fn open(session: &Session, name: &str, types: Types) -> Outcome<Targe
 
 fn name_kind(types: Types) -> NameKind {
     let heads = types.meets(Types::FILESYSTEM.or(Types::VOLUME));
-    match (heads, types.meets(Types::SNAPSHOT), types.meets(Types::BOOKMARK)) {
+    match (
+        heads,
+        types.meets(Types::SNAPSHOT),
+        types.meets(Types::BOOKMARK),
+    ) {
         (_, _, true) => NameKind::Any,
         (true, true, _) => NameKind::DatasetOrSnapshot,
         (false, true, _) => NameKind::Snapshot,
@@ -280,5 +291,6 @@ pub(super) fn parse_types(text: &str) -> Outcome<Types> {
 
 /// Reads `-d`.
 pub(super) fn parse_depth(text: &str) -> Outcome<usize> {
-    text.parse().map_err(|_| Fail::usage(format!("{text} is not an integer")))
+    text.parse()
+        .map_err(|_| Fail::usage(format!("{text} is not an integer")))
 }

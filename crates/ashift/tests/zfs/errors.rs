@@ -13,7 +13,9 @@ fn place() -> Place {
     place.zfs("create tank/home/user");
     place.zfs("create -o mountpoint=legacy -o quota=15M -o refreservation=5M tank/leg");
     place.zfs("snapshot -r tank@one");
-    place.write("tank/home", "file", &vec![0x5a; 20 << 20]).unwrap();
+    place
+        .write("tank/home", "file", &vec![0x5a; 20 << 20])
+        .unwrap();
     place.write("tank/home", "other", &noise(5 << 20)).unwrap();
     place.zfs("snapshot tank/home@two");
     place.zfs("clone tank/home@one tank/clone");
@@ -41,15 +43,29 @@ fn complaint(text: &str) -> &str {
 fn what_is_wrong_is_said_as_openzfs_says_it() {
     let place = place();
     // There are no volumes, mounts and bookmarks here; and names in it have blanks.
-    let elsewhere = ["-V", "volsize", "/vol", " mount", "unmount", "holds", "a b c", " hold keep"];
+    let elsewhere = [
+        "-V",
+        "volsize",
+        "/vol",
+        " mount",
+        "unmount",
+        "holds",
+        "a b c",
+        " hold keep",
+    ];
     let mut checked = 0;
     for (command, real) in golden(ERRORS) {
         let mounts = real.err.contains("mount");
         if mounts || elsewhere.iter().any(|words| command.contains(words)) {
             continue;
         }
-        let changes = ["rename tank/home tank/home", "inherit com", "inherit compression"];
-        if real.code == 0 && !command.contains("-n") && !changes.iter().any(|c| command.contains(c)) {
+        let changes = [
+            "rename tank/home tank/home",
+            "inherit com",
+            "inherit compression",
+        ];
+        if real.code == 0 && !command.contains("-n") && !changes.iter().any(|c| command.contains(c))
+        {
             continue;
         }
         // Without the bookmark and the volume that were in the way there.
@@ -59,7 +75,11 @@ fn what_is_wrong_is_said_as_openzfs_says_it() {
         }
         let said = place.run(&command);
         assert_eq!(complaint(&said.err), complaint(&wanted), "{command}");
-        assert_eq!((said.code, said.out.as_str()), (real.code, real.out.as_str()), "{command}");
+        assert_eq!(
+            (said.code, said.out.as_str()),
+            (real.code, real.out.as_str()),
+            "{command}"
+        );
         checked += 1;
     }
     assert!(checked > 50, "only {checked} cases");
@@ -69,8 +89,13 @@ fn what_is_wrong_is_said_as_openzfs_says_it() {
 #[test]
 fn what_is_set_is_checked_as_openzfs_checks_it() {
     let place = place();
-    // Volumes; what takes blanks; and quotas of users, which are not kept up.
-    let elsewhere = ["tank/vol", "userquota", "groupquota", "special_small_blocks"];
+    // Volumes; quotas of users, which are not kept up; options for a server that is not here.
+    let elsewhere = [
+        "tank/vol",
+        "userquota",
+        "groupquota",
+        "special_small_blocks",
+    ];
     let mut checked = 0;
     for (command, real) in golden(SET) {
         if elsewhere.iter().any(|words| command.contains(words)) {
@@ -79,10 +104,6 @@ fn what_is_set_is_checked_as_openzfs_checks_it() {
         let said = place.run(&command);
         if said.err.contains("not kept up by this program") {
             assert_eq!(said.code, 1, "{command}");
-            continue;
-        }
-        if command.ends_with("bogus tank") {
-            assert_eq!(said.code, 2, "{command}");
             continue;
         }
         assert_eq!(said.err, real.err, "{command}");
@@ -97,7 +118,10 @@ fn what_is_set_is_checked_as_openzfs_checks_it() {
 fn names_have_255_bytes_at_most() {
     let place = Place::with_pool("");
     let long = format!("tank/{}", "x".repeat(251));
-    place.refused(&format!("create {long}"), &format!("cannot create '{long}': name is too long"));
+    place.refused(
+        &format!("create {long}"),
+        &format!("cannot create '{long}': name is too long"),
+    );
     let fits = &long[..255];
     place.zfs(&format!("create {fits}"));
     let snap = format!("{fits}@s");
@@ -116,12 +140,24 @@ fn names_have_255_bytes_at_most() {
 #[test]
 fn what_is_not_there_says_so() {
     let place = Place::with_pool("");
-    place.refused("create -V 1M tank/v", "cannot create 'tank/v': volumes are not supported yet");
+    place.refused(
+        "create -V 1M tank/v",
+        "cannot create 'tank/v': volumes are not supported yet",
+    );
     place.refused(
         "create -V 1Q tank/v",
         "bad volume size '1Q': invalid numeric suffix 'Q'",
     );
-    for command in ["send", "receive", "upgrade", "userspace", "diff", "share", "allow", "bookmark"] {
+    for command in [
+        "send",
+        "receive",
+        "upgrade",
+        "userspace",
+        "diff",
+        "share",
+        "allow",
+        "bookmark",
+    ] {
         place.refused(command, &format!("zfs {command}: not supported yet"));
     }
     let mount = place.run("zfs mount tank");
@@ -140,8 +176,15 @@ fn what_is_not_there_says_so() {
 
 #[test]
 fn usage_is_asked_for_or_given() {
-    let place = Place { folder: tempfile::tempdir().unwrap() };
-    for (args, code) in [("zfs", 2), ("zfs bogus", 2), ("zfs create", 2), ("zfs list -Z", 2)] {
+    let place = Place {
+        folder: tempfile::tempdir().unwrap(),
+    };
+    for (args, code) in [
+        ("zfs", 2),
+        ("zfs bogus", 2),
+        ("zfs create", 2),
+        ("zfs list -Z", 2),
+    ] {
         let said = place.run(args);
         assert_eq!(said.code, code, "{args}");
         assert!(said.err.contains("usage:"), "{args}: {}", said.err);
@@ -150,8 +193,15 @@ fn usage_is_asked_for_or_given() {
     assert_eq!((said.code, said.err.as_str()), (0, ""));
     assert!(said.out.contains("create [-Pnpuv]"), "{}", said.out);
     for command in ["list", "get", "rename", "send"] {
-        assert!(place.zfs(&format!("help {command}")).contains(&format!("\t{command} ")));
+        assert!(
+            place
+                .zfs(&format!("help {command}"))
+                .contains(&format!("\t{command} "))
+        );
     }
     let said = place.run("zfs list");
-    assert_eq!((said.code, said.err.as_str()), (0, "no datasets available\n"));
+    assert_eq!(
+        (said.code, said.err.as_str()),
+        (0, "no datasets available\n")
+    );
 }

@@ -25,7 +25,9 @@ zpool export tank
 fn comparable(text: &str) -> Vec<&str> {
     let differs = ["mounted", "readonly"];
     let property = |line: &str| line.split('\t').nth(1).unwrap_or("").to_owned();
-    text.lines().filter(|line| !differs.contains(&property(line).as_str())).collect()
+    text.lines()
+        .filter(|line| !differs.contains(&property(line).as_str()))
+        .collect()
 }
 
 #[test]
@@ -55,10 +57,16 @@ fn slow_the_kernel_reads_and_goes_on() {
     if have_zdb() {
         Zdb::verify(&place.images(), "tank").assert_clean();
     }
-    let import = place.run(&format!("zpool import -d {} tank", crate::path(&place.images())));
+    let import = place.run(&format!(
+        "zpool import -d {} tank",
+        crate::path(&place.images())
+    ));
     assert_eq!((import.code, import.err.as_str()), (0, ""));
     assert_eq!(place.get("compression", "tank/a"), "gzip local");
-    assert_eq!(place.names(), "tank tank/a tank/a@one tank/a@kernel tank/clone");
+    assert_eq!(
+        place.names(),
+        "tank tank/a tank/a@one tank/a@kernel tank/clone"
+    );
     let mut files = place.files("tank/a");
     files.sort();
     assert_eq!(files, ["kernel", "ours"]);

@@ -13,7 +13,9 @@ fn quotas_stop_writers() {
         place.zfs(&format!("create -o {property}=10M tank/a"));
         place.write("tank/a", "fits", &vec![1; 8 * MIB]).unwrap();
         place.write("tank/a", "last", &vec![1; 4 * MIB]).unwrap();
-        let error = place.write("tank/a", "over", &vec![1; 4 * MIB]).unwrap_err();
+        let error = place
+            .write("tank/a", "over", &vec![1; 4 * MIB])
+            .unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Quota, "{error}");
         place.refused(
             &format!("set {property}=5M tank/a"),
@@ -29,7 +31,11 @@ fn quotas_stop_writers() {
 fn reservations_keep_others_out() {
     let place = Place::with_pool("-O compression=off");
     let available = || -> u64 {
-        place.zfs("get -Hp -o value available tank").trim_end().parse().unwrap()
+        place
+            .zfs("get -Hp -o value available tank")
+            .trim_end()
+            .parse()
+            .unwrap()
     };
     let before = available();
     place.zfs("create -o reservation=100M tank/a");
@@ -41,7 +47,10 @@ fn reservations_keep_others_out() {
         "set reservation=1T tank/a",
         "cannot set property for 'tank/a': size is greater than available space",
     );
-    place.refused("create -o reservation=1T tank/c", "cannot create 'tank/c': out of space");
+    place.refused(
+        "create -o reservation=1T tank/c",
+        "cannot create 'tank/c': out of space",
+    );
     assert_eq!(place.names(), "tank tank/a tank/b");
     place.verify();
 }

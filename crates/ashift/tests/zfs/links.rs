@@ -5,7 +5,11 @@ use std::process::Command;
 use crate::{Said, path};
 
 fn ashift(args: &[&str]) -> Said {
-    Command::new(env!("CARGO_BIN_EXE_ashift")).args(args).output().unwrap().into()
+    Command::new(env!("CARGO_BIN_EXE_ashift"))
+        .args(args)
+        .output()
+        .unwrap()
+        .into()
 }
 
 #[test]
@@ -13,10 +17,22 @@ fn links_are_the_program_under_other_names() {
     let folder = tempfile::tempdir().unwrap();
     for _ in 0..2 {
         let said = ashift(&["links", path(folder.path())]);
-        assert_eq!((said.code, said.err.as_str()), (0, ""), "making them again is no error");
+        assert_eq!(
+            (said.code, said.err.as_str()),
+            (0, ""),
+            "making them again is no error"
+        );
     }
-    let said: Said = Command::new(folder.path().join("zfs")).arg("help").output().unwrap().into();
-    assert!(said.out.starts_with("usage: zfs command args"), "{}", said.out);
+    let said: Said = Command::new(folder.path().join("zfs"))
+        .arg("help")
+        .output()
+        .unwrap()
+        .into();
+    assert!(
+        said.out.starts_with("usage: zfs command args"),
+        "{}",
+        said.out
+    );
 }
 
 #[test]

@@ -39,7 +39,9 @@ impl From<Output> for Said {
 impl Place {
     /// A pool `tank` on one image.
     fn with_pool(options: &str) -> Place {
-        let place = Place { folder: tempfile::tempdir().unwrap() };
+        let place = Place {
+            folder: tempfile::tempdir().unwrap(),
+        };
         place.pool("tank", options);
         place
     }
@@ -51,8 +53,12 @@ impl Place {
     fn pool(&self, name: &str, options: &str) {
         std::fs::create_dir_all(self.images()).unwrap();
         let image = self.images().join(name);
-        std::fs::File::create(&image).unwrap().set_len(512 << 20).unwrap();
-        let said = self.run(&format!("zpool create {options} {name} {}", image.display()));
+        std::fs::File::create(&image)
+            .unwrap()
+            .set_len(512 << 20)
+            .unwrap();
+        let command = format!("zpool create {options} {name} {}", image.display());
+        let said = self.run(&command.replace("  ", " "));
         assert_eq!((said.code, said.err.as_str()), (0, ""));
     }
 
@@ -64,7 +70,10 @@ impl Place {
     fn run(&self, args: &str) -> Said {
         let args: Vec<&str> = args.split(' ').collect();
         let mut command = Command::new(env!("CARGO_BIN_EXE_ashift"));
-        command.args(args).env("ASHIFT_STATE", self.state()).env("TZ", "UTC");
+        command
+            .args(args)
+            .env("ASHIFT_STATE", self.state())
+            .env("TZ", "UTC");
         command.output().unwrap().into()
     }
 
@@ -80,19 +89,28 @@ impl Place {
     #[track_caller]
     fn refused(&self, args: &str, words: &str) {
         let said = self.run(&format!("zfs {args}"));
-        assert_eq!((said.err.as_str(), said.code), (format!("{words}\n").as_str(), 1), "zfs {args}");
+        assert_eq!(
+            (said.err.as_str(), said.code),
+            (format!("{words}\n").as_str(), 1),
+            "zfs {args}"
+        );
     }
 
     /// Names of all datasets, blanks between.
     #[track_caller]
     fn names(&self) -> String {
-        self.zfs("list -H -o name -t all").split_whitespace().collect::<Vec<_>>().join(" ")
+        self.zfs("list -H -o name -t all")
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ")
     }
 
     /// One property's value and source.
     #[track_caller]
     fn get(&self, property: &str, dataset: &str) -> String {
-        self.zfs(&format!("get -H -o value,source {property} {dataset}")).trim_end().replace('\t', " ")
+        self.zfs(&format!("get -H -o value,source {property} {dataset}"))
+            .trim_end()
+            .replace('\t', " ")
     }
 
     /// Opens the pool as the commands do, for `act`.
@@ -112,7 +130,11 @@ impl Place {
     fn write(&self, dataset: &str, name: &str, bytes: &[u8]) -> base::Result<()> {
         self.with_spa(|spa| {
             let fs = zpl::mount::mount(spa.dsl(), dataset, false, None)?;
-            let create = zpl::Create { mode: 0o644, uid: 0, gid: 0 };
+            let create = zpl::Create {
+                mode: 0o644,
+                uid: 0,
+                gid: 0,
+            };
             let file = fs.create_file(fs.root(), name.as_bytes(), &create)?;
             fs.write(file.id, 0, bytes)
         })
@@ -123,7 +145,9 @@ impl Place {
         self.with_spa(|spa| {
             let fs = zpl::mount::mount(spa.dsl(), dataset, false, None).unwrap();
             let entries = fs.list(fs.root()).unwrap().into_iter();
-            entries.map(|entry| String::from_utf8(entry.name.to_vec()).unwrap()).collect()
+            entries
+                .map(|entry| String::from_utf8(entry.name.to_vec()).unwrap())
+                .collect()
         })
     }
 
@@ -143,7 +167,11 @@ fn golden(text: &str) -> Vec<(String, Said)> {
     let mut cases: Vec<(String, Said)> = Vec::new();
     for line in text.lines().filter(|line| !line.starts_with("# ")) {
         if let Some(command) = line.strip_prefix("$ ") {
-            let said = Said { code: 0, out: String::new(), err: String::new() };
+            let said = Said {
+                code: 0,
+                out: String::new(),
+                err: String::new(),
+            };
             cases.push((command.to_owned(), said));
         } else if let Some((_, said)) = cases.last_mut() {
             if let Some(code) = line.strip_prefix("exit ") {

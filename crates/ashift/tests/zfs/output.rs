@@ -14,18 +14,36 @@ fn real(text: &str, command: &str) -> String {
 fn get_all_shows_what_openzfs_shows() {
     let place = Place::with_pool("-O mountpoint=/mnt/tank -O compression=lz4 -O atime=off");
     place.zfs("create -o quota=100M -o recordsize=1M -o com.example:note=hello tank/home");
+    place.zfs("snapshot tank/home@one");
+    place.zfs("clone tank/home@one tank/clone");
     place.zfs("snapshot tank/home@two");
-    place.zfs("clone tank/home@two tank/clone");
     place.zfs("set com.example:note=there tank");
     // Space, dates, numbers that are drawn; nothing is mounted here.
-    let differs = ["used", "available", "referenced", "written", "creation", "createtxg", "guid"];
-    let more = ["logical", "objsetid", "snapshots_changed", "mounted", "origin", "compressratio"];
+    let differs = [
+        "used",
+        "available",
+        "referenced",
+        "written",
+        "creation",
+        "createtxg",
+        "guid",
+    ];
+    let more = [
+        "logical",
+        "objsetid",
+        "snapshots_changed",
+        "mounted",
+        "origin",
+        "compressratio",
+    ];
     let differs = |name: &str| {
         differs.iter().chain(&more).any(|d| name.contains(d)) || name.ends_with("ratio")
     };
     for dataset in ["tank/home", "tank/home@two", "tank/clone"] {
         let lines = |text: &str| -> Vec<String> {
-            let rows = text.lines().map(|line| line.split("  ").filter(|w| !w.is_empty()));
+            let rows = text
+                .lines()
+                .map(|line| line.split("  ").filter(|w| !w.is_empty()));
             let rows = rows.map(|cells| cells.map(str::trim).collect::<Vec<_>>());
             rows.map(|row| match differs(row[1]) {
                 true => format!("{} {} {}", row[0], row[1], row.last().unwrap()),
@@ -47,12 +65,31 @@ fn list_has_openzfs_columns() {
     let place = Place::with_pool("-O mountpoint=/mnt/tank");
     place.zfs("create -o mountpoint=none tank/a");
     place.zfs("create -o mountpoint=legacy tank/b");
-    let header = |text: &str| text.lines().next().unwrap().split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-    assert_eq!(header(&place.zfs("list")), header(&real(LIST, "zfs list -S name")));
-    assert_eq!(header(&place.zfs("list -o space")), header(&real(LIST, "zfs list -o space")));
+    let header = |text: &str| {
+        text.lines()
+            .next()
+            .unwrap()
+            .split_whitespace()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        header(&place.zfs("list")),
+        header(&real(LIST, "zfs list -S name"))
+    );
+    assert_eq!(
+        header(&place.zfs("list -o space")),
+        header(&real(LIST, "zfs list -o space"))
+    );
     let all = header(&place.zfs("list -o all tank"));
     let wanted = header(&real(LIST, "zfs list -o all tank/home"));
-    assert_eq!(all, wanted.into_iter().filter(|name| !name.contains(':')).collect::<Vec<_>>());
+    assert_eq!(
+        all,
+        wanted
+            .into_iter()
+            .filter(|name| !name.contains(':'))
+            .collect::<Vec<_>>()
+    );
     assert_eq!(
         place.zfs("list -H -o name,mountpoint,mounted,type"),
         "tank\t/mnt/tank\tno\tfilesystem\ntank/a\tnone\tno\tfilesystem\ntank/b\tlegacy\tno\tfilesystem\n"
@@ -65,7 +102,11 @@ fn list_selects_by_name_depth_and_type() {
     place.zfs("create -p tank/a/b/c");
     place.zfs("snapshot -r tank@s");
     let names = |args: &str| {
-        place.zfs(&format!("list -H -o name {args}")).split_whitespace().collect::<Vec<_>>().join(" ")
+        place
+            .zfs(&format!("list -H -o name {args}"))
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ")
     };
     assert_eq!(names("tank"), "tank");
     assert_eq!(names("-r tank/a"), "tank/a tank/a/b tank/a/b/c");
@@ -74,16 +115,28 @@ fn list_selects_by_name_depth_and_type() {
     assert_eq!(names("-t snap tank/a"), "tank/a@s");
     assert_eq!(names("-t snap -d 1 tank/a"), "tank/a@s");
     assert_eq!(names("-t snapshot -d 2 tank/a"), "tank/a@s tank/a/b@s");
-    assert_eq!(names("-t all -d 1 tank/a/b"), "tank/a/b tank/a/b@s tank/a/b/c");
+    assert_eq!(
+        names("-t all -d 1 tank/a/b"),
+        "tank/a/b tank/a/b@s tank/a/b/c"
+    );
     assert_eq!(names("-S name -t fs"), "tank/a/b/c tank/a/b tank/a tank");
     assert_eq!(names("tank/a@s tank/a tank/a"), "tank/a tank/a@s");
     place.run("zpool set listsnapshots=on tank");
-    assert_eq!(names("-r tank/a/b"), "tank/a/b tank/a/b@s tank/a/b/c tank/a/b/c@s");
+    assert_eq!(
+        names("-r tank/a/b"),
+        "tank/a/b tank/a/b@s tank/a/b/c tank/a/b/c@s"
+    );
     let said = place.run("zfs list -H -o name tank/nosuch tank/a");
     assert_eq!((said.code, said.out.as_str()), (1, "tank/a\n"));
-    assert_eq!(said.err, "cannot open 'tank/nosuch': dataset does not exist\n");
+    assert_eq!(
+        said.err,
+        "cannot open 'tank/nosuch': dataset does not exist\n"
+    );
     let said = place.run("zfs list -t bogus");
-    assert_eq!((said.code, said.err.starts_with("invalid type 'bogus'\n")), (2, true));
+    assert_eq!(
+        (said.code, said.err.starts_with("invalid type 'bogus'\n")),
+        (2, true)
+    );
 }
 
 #[test]
@@ -94,7 +147,10 @@ fn json_is_what_openzfs_gives() {
     let json: serde_json::Value = serde_json::from_str(&text).unwrap();
     let home = &json["datasets"]["tank/home"];
     assert_eq!(json["output_version"]["command"], "zfs get");
-    assert_eq!((&home["type"], &home["pool"]), (&"FILESYSTEM".into(), &"tank".into()));
+    assert_eq!(
+        (&home["type"], &home["pool"]),
+        (&"FILESYSTEM".into(), &"tank".into())
+    );
     assert_eq!(home["properties"]["quota"]["value"], "100M");
     assert_eq!(home["properties"]["quota"]["source"]["type"], "LOCAL");
     let text = place.zfs("list -j --json-int");

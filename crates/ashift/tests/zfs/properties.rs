@@ -11,11 +11,17 @@ fn values_come_from_above_until_set() {
     assert_eq!(place.get("compression", "tank/a/b"), "on default");
     place.zfs("set compression=zstd atime=off user:x=1 tank/a");
     assert_eq!(place.get("compression", "tank/a"), "zstd local");
-    assert_eq!(place.get("compression", "tank/a/b"), "zstd inherited from tank/a");
+    assert_eq!(
+        place.get("compression", "tank/a/b"),
+        "zstd inherited from tank/a"
+    );
     assert_eq!(place.get("user:x", "tank/a/b"), "1 inherited from tank/a");
     place.zfs("set compression=off tank/a/b tank");
     place.zfs("inherit compression tank/a");
-    assert_eq!(place.get("compression", "tank/a"), "off inherited from tank");
+    assert_eq!(
+        place.get("compression", "tank/a"),
+        "off inherited from tank"
+    );
     assert_eq!(place.get("compression", "tank/a/b"), "off local");
     place.zfs("inherit -r compression tank");
     assert_eq!(place.get("compression", "tank/a/b"), "on default");
@@ -33,18 +39,33 @@ fn all_words_of_all_properties_are_kept_or_refused() {
     place.zfs("create tank/a");
     let mut kept = 0;
     for desc in admin::prop::DATASET {
-        let admin::prop::Kind::Index(_, words) = desc.kind else { continue };
+        let admin::prop::Kind::Index(_, words) = desc.kind else {
+            continue;
+        };
         for (word, number) in words.iter().filter(|_| !desc.is_readonly()) {
             let said = place.run(&format!("zfs set {}={word} tank/a", desc.name));
             if said.code == 0 {
                 let shown = desc.word(*number).unwrap();
                 let value = place.get(desc.name, "tank/a");
                 let fixed = desc.name == "version";
-                assert!(fixed || value == format!("{shown} local"), "{}={word}: {value}", desc.name);
+                assert!(
+                    fixed || value == format!("{shown} local"),
+                    "{}={word}: {value}",
+                    desc.name
+                );
                 kept += 1;
             } else {
-                let ours = ["not kept up", "must be upgraded", "does not apply", "Can not downgrade"];
-                assert!(ours.iter().any(|why| said.err.contains(why)), "{}", said.err);
+                let ours = [
+                    "not kept up",
+                    "must be upgraded",
+                    "does not apply",
+                    "Can not downgrade",
+                ];
+                assert!(
+                    ours.iter().any(|why| said.err.contains(why)),
+                    "{}",
+                    said.err
+                );
                 assert_eq!(said.code, 1);
             }
         }
@@ -72,7 +93,10 @@ fn snapshots_take_user_properties_only() {
 fn blocks(place: &Place, dataset: &str) -> String {
     let images = place.images();
     let said = Zdb::run(&["-e", "-p", crate::path(&images), "-ddddddbbbbbb", dataset]);
-    let from = said.stdout.find("ZFS plain file").unwrap_or_else(|| panic!("{}", said.stdout));
+    let from = said
+        .stdout
+        .find("ZFS plain file")
+        .unwrap_or_else(|| panic!("{}", said.stdout));
     said.stdout[said.stdout[..from].rfind("Object  lvl").unwrap()..].to_owned()
 }
 
@@ -102,7 +126,13 @@ fn properties_decide_how_blocks_are_written() {
     ];
     // A run of zeros, a text, then noise: something for every algorithm.
     let mut bytes = vec![0_u8; 64 << 10];
-    bytes.extend((0..1 << 20).map(|i: u32| if i % 64 < 48 { b'a' } else { (i * i >> 7) as u8 }));
+    bytes.extend((0..1 << 20).map(|i: u32| {
+        if i % 64 < 48 {
+            b'a'
+        } else {
+            (i.wrapping_mul(i) >> 7) as u8
+        }
+    }));
     for (at, (property, _)) in cases.iter().enumerate() {
         place.zfs(&format!("create -o {property} tank/f{at}"));
         place.write(&format!("tank/f{at}"), "file", &bytes).unwrap();
@@ -127,7 +157,10 @@ fn changed_properties_count_for_what_is_written_next() {
     place.write("tank/a", "file", &vec![b'x'; 1 << 20]).unwrap();
     place.verify();
     let said = blocks(&place, "tank/a");
-    assert!(said.contains(" gzip-6 ") && said.contains("size=2000L"), "{said}");
+    assert!(
+        said.contains(" gzip-6 ") && said.contains("size=2000L"),
+        "{said}"
+    );
 }
 
 #[test]
