@@ -368,7 +368,7 @@ impl Zap {
     /// I/O and corruption.
     #[doc(alias = "zap_value_search")]
     pub fn value_search(&self, value: u64, mask: u64) -> Result<Option<Vec<u8>>> {
-        for entry in self.iter() {
+        for entry in self {
             let entry = entry?;
             if entry.first_integer & mask == value & mask {
                 return Ok(Some(entry.name));
@@ -566,7 +566,7 @@ impl Zap {
         }
         let grown = block.len() as u64 + SPA_MINBLOCKSIZE;
         if grown > MICRO_MAX_BYTES {
-            self.upgrade(tx, index, block)?;
+            self.upgrade(tx, index, &block)?;
             return Ok(None);
         }
         drop(block);
@@ -592,7 +592,7 @@ impl Zap {
         let micro_index = index.as_mut().expect("called for micro zaps");
         StoredKey::new(key, micro_index.salt, micro_index.flags)?;
         let (Some(single), true) = (value.single(), name.len() < MZAP_NAME_LEN) else {
-            return self.upgrade(tx, index, block).map(|()| false);
+            return self.upgrade(tx, index, &block).map(|()| false);
         };
         match micro_index.find(&block, name).map(|entry| entry.chunk) {
             Some(_) if if_present == IfPresent::Fail => Err(Error::new(
@@ -605,7 +605,7 @@ impl Zap {
                 Ok(true)
             }
             None if !micro_index.fits_leaf(name, FZAP_DEFAULT_BLOCK_SHIFT) => {
-                self.upgrade(tx, index, block).map(|()| false)
+                self.upgrade(tx, index, &block).map(|()| false)
             }
             None => {
                 let (chunk, cd) = micro_index.allocate(&block, name);
@@ -619,14 +619,14 @@ impl Zap {
     }
 
     /// Makes a micro ZAP fat; its salt, and so all hashes and cursors, stay.
-    fn upgrade(&self, tx: &Tx, index: &mut Option<MicroIndex>, block: Buf) -> Result<()> {
+    fn upgrade(&self, tx: &Tx, index: &mut Option<MicroIndex>, block: &Buf) -> Result<()> {
         let micro = index.as_ref().expect("only a micro zap is upgraded");
         let (salt, flags) = (micro.salt, micro.flags);
         self.dnode.set_blksz(tx, 1 << FZAP_DEFAULT_BLOCK_SHIFT)?;
         *index = None;
         let shift = FZAP_DEFAULT_BLOCK_SHIFT;
         let mut fat = Fat::create(&self.dnode, tx, shift, salt, flags)?;
-        for entry in micro::entries(&block) {
+        for entry in micro::entries(block) {
             let key = StoredKey::new(&Key::Name(entry.name.into()), salt, flags)?;
             let value = Value::of(&[entry.value])?;
             fat.put(tx, &key, Some(entry.cd), &value, IfPresent::Fail)?;

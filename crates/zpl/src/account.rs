@@ -143,7 +143,7 @@ pub fn space_by_owner(objset: &Arc<Objset>, object: ObjectId) -> Result<Vec<Used
         result => result?,
     };
     let mut used: BTreeMap<u64, Used> = BTreeMap::new();
-    for entry in zap.iter() {
+    for entry in &zap {
         let entry = entry?;
         let name = entry.name_str();
         let (digits, is_objects) = match name.strip_prefix(OBJECTS_PREFIX) {

@@ -321,7 +321,8 @@ impl Filesystem {
             name,
             new.target,
         );
-        Ok(attr)
+        self.inherit_posix_acl(tx, directory, &node)?;
+        self.attr_of(&node)
     }
 
     /// Makes what a log record says, with the number that it says.

@@ -64,6 +64,8 @@ pub struct Settings {
     pub atime: AtimePolicy,
     /// Keep extended attributes with the other attributes (`xattr=sa`), not in a directory.
     pub xattr_sa: bool,
+    /// `acltype=posix`: files have POSIX ACLs.
+    pub posix_acl: bool,
     /// Whether setting extended attributes that way is logged (feature `zilsaxattr`).
     pub log_sa_xattr: bool,
     /// `sync` property.
@@ -76,6 +78,7 @@ impl Default for Settings {
             read_only: false,
             atime: AtimePolicy::default(),
             xattr_sa: true,
+            posix_acl: false,
             log_sa_xattr: true,
             sync: SyncPolicy::default(),
         }

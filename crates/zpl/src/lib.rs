@@ -35,6 +35,7 @@ mod log;
 mod make;
 pub mod mount;
 mod path;
+mod posix_acl;
 mod remove;
 mod rename;
 mod replay;

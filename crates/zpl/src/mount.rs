@@ -11,19 +11,24 @@
 use std::ops::Deref;
 use std::sync::{Arc, Weak};
 
-use base::{Context, Error, ErrorKind, Result};
+use base::{Context, Error, ErrorKind, ObjectId, Result};
 use dmu::{Objset, Owner, Tx};
 use dsl::{DslDataset, DslPool, LongHold, ObjsetInit};
-use phys::ObjsetType;
+use phys::{LrPhys, ObjsetType};
 use phys::objset::{OBJSET_FLAG_USERACCOUNTING_COMPLETE, OBJSET_FLAG_USEROBJACCOUNTING_COMPLETE};
 
+use zil::{ReplaySink, Zilog};
+
 use crate::{
-    AtimePolicy, FileOwners, Filesystem, IntentLog, NewFilesystem, NoLog, OpenOptions, Settings,
-    Space, SpaceCheck, SyncPolicy,
+    AtimePolicy, FileOwners, Filesystem, IntentLog, Itx, NewFilesystem, NoLog, OpenOptions,
+    Settings, Space, SpaceCheck, SyncPolicy, WriteState,
 };
 
 /// `ZFS_XATTR_DIR`, as the property is stored.
 const XATTR_DIR: u64 = 1;
+
+/// `ZFS_ACLTYPE_POSIX`, as the property is stored.
+const ACLTYPE_POSIX: u64 = 1;
 
 /// What [`dsl::NewDataset`] and pool creation need to make a file system.
 #[must_use]
@@ -51,7 +56,19 @@ fn owners_of(objset: &Objset) -> FileOwners {
 /// A data set that is open as a file system.
 pub struct Mount {
     fs: Arc<Filesystem>,
+    zil: Option<Arc<Zilog>>,
     hold: LongHold,
+}
+
+impl Drop for Mount {
+    /// Ends the intent log: what is in it is in the next txg as well.
+    fn drop(&mut self) {
+        if let Some(zil) = &self.zil {
+            // When the pool is suspended the log stays as it is, to be replayed.
+            let _ = zil.close();
+            zil.set_get_data(None);
+        }
+    }
 }
 
 impl Deref for Mount {
@@ -69,7 +86,7 @@ impl Mount {
     }
 }
 
-/// Opens the file system or snapshot `name`. `log`: the data set's intent log, replayed already.
+/// Opens the file system or snapshot `name`, and replays its intent log, unless `readonly`.
 ///
 /// # Errors
 /// `NotFound`; `InvalidInput` for volumes; `Unsupported` for file systems that fold names or are
@@ -79,7 +96,6 @@ pub fn mount(
     pool: &Arc<DslPool>,
     name: &str,
     readonly: bool,
-    log: Option<Arc<dyn IntentLog>>,
 ) -> Result<Mount> {
     let ds = pool.dataset(name)?;
     let readonly = readonly || ds.is_snapshot();
@@ -98,14 +114,60 @@ pub fn mount(
         pool: Arc::downgrade(pool),
         ds: ds.clone(),
     });
-    let options = OpenOptions {
-        groups: (!readonly).then(|| pool.groups().clone()),
-        settings,
-        log: log.unwrap_or_else(|| Arc::new(NoLog)),
-        space,
+    let zil = if readonly { None } else { Some(pool.zil(&ds)?) };
+    let log: Arc<dyn IntentLog> = match &zil {
+        Some(zil) => Arc::new(DatasetLog(zil.clone())),
+        None => Arc::new(NoLog),
     };
+    let groups = (!readonly).then(|| pool.groups().clone());
+    let options = OpenOptions { groups, settings, log, space };
     let fs = Filesystem::open(objset, options).within(|| name.to_owned())?;
-    Ok(Mount { fs, hold })
+    if let Some(zil) = &zil {
+        let data = Arc::downgrade(&fs);
+        zil.set_get_data(Some(Box::new(move |wanted| match data.upgrade() {
+            Some(fs) => fs.log_data(wanted.id, wanted.generation, wanted.offset, wanted.len),
+            None => Ok(None),
+        })));
+        zil.replay(&mut Replayer(&fs)).within(|| format!("{name}: intent log"))?;
+    }
+    Ok(Mount { fs, zil, hold })
+}
+
+/// The intent log of a data set as its file system sees it.
+struct DatasetLog(Arc<Zilog>);
+
+impl IntentLog for DatasetLog {
+    fn log(&self, tx: &Tx, itx: Itx) {
+        let write_state = match itx.write_state {
+            WriteState::Complete => zil::WriteState::Complete,
+            WriteState::NeedCopy { id, generation, offset, len } => {
+                zil::WriteState::NeedCopy(zil::DataRequest { id, generation, offset, len })
+            }
+        };
+        let Itx { record, object, is_sync, .. } = itx;
+        self.0.log(tx, zil::Itx { record, object, is_sync, write_state });
+    }
+
+    fn commit(&self, object: ObjectId) -> Result<bool> {
+        self.0.commit(Some(object)).map(|()| true)
+    }
+
+    fn forget(&self, object: ObjectId) {
+        self.0.forget(object);
+    }
+
+    fn is_replaying(&self, tx: &Tx) -> bool {
+        self.0.is_replaying(tx)
+    }
+}
+
+/// Carries records out in a file system.
+struct Replayer<'a>(&'a Filesystem);
+
+impl ReplaySink for Replayer<'_> {
+    fn replay(&mut self, _common: &LrPhys, record: &[u8]) -> Result<()> {
+        self.0.replay(record)
+    }
 }
 
 fn settings(pool: &DslPool, ds: &Arc<DslDataset>) -> Result<Settings> {
@@ -127,6 +189,7 @@ fn settings(pool: &DslPool, ds: &Arc<DslDataset>) -> Result<Settings> {
         read_only: number("readonly", 0)? != 0,
         atime,
         xattr_sa: number("xattr", 2)? != XATTR_DIR,
+        posix_acl: number("acltype", 0)? == ACLTYPE_POSIX,
         log_sa_xattr: ds.feature_is_active("org.openzfs:zilsaxattr"),
         sync,
     })

@@ -199,7 +199,7 @@ impl Filesystem {
             objects.push(xattr_dir);
         }
         if attr.is_xattr() && attr.is_directory() {
-            for entry in Zap::new(node.dnode.clone())?.iter() {
+            for entry in &Zap::new(node.dnode.clone())? {
                 objects.push(ObjectId(dirent_object(entry?.first_integer)));
             }
         }

@@ -88,14 +88,23 @@ impl Filesystem {
         let rest = SetAttr { size: None, ..*set };
         if rest != SetAttr::default() {
             let tx = self.begin(ATTRS_DIRTY_BYTES)?;
+            let _namespace = self.namespace.read();
             let node = self.node(id)?;
-            self.set_attrs(&tx, &node, &rest)?;
+            match rest.mode.filter(|_| self.settings().posix_acl) {
+                Some(mode) => {
+                    let _xattrs = node.locks.names.lock();
+                    self.set_attrs(&tx, &node, &rest)?;
+                    self.chmod_posix_acl(&tx, &node, mode)?;
+                }
+                None => self.set_attrs(&tx, &node, &rest)?,
+            }
         }
         self.finish(id)?;
         self.getattr(id)
     }
 
-    fn set_attrs(&self, tx: &Tx, node: &Node, set: &SetAttr) -> Result<()> {
+    /// The same within a transaction; the ACL of the mode is a trivial one.
+    pub(crate) fn set_attrs(&self, tx: &Tx, node: &Node, set: &SetAttr) -> Result<()> {
         let mut pending = node.locks.attrs.lock();
         let attr = self.read_attr(&node.dnode)?;
         let changes_flags = set.pflags.is_some();

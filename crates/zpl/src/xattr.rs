@@ -25,7 +25,8 @@ use crate::attrs::{Attr, Change, FileType, Time};
 use crate::dir::{NAMES_DIRTY_BYTES, show};
 use crate::fs::Node;
 use crate::make::{Claim, Create, NewNode};
-use crate::{Filesystem, NAME_MAX_BYTES, log};
+use crate::posix_acl::{self, PosixAcl};
+use crate::{Filesystem, NAME_MAX_BYTES, SetAttr, log};
 
 /// `DXATTR_MAX_ENTRY_SIZE`: the largest value that goes with the attributes.
 const SA_VALUE_MAX_BYTES: usize = 32768;
@@ -58,6 +59,12 @@ struct Place {
     in_dir: Option<ObjectId>,
 }
 
+impl Place {
+    fn is_somewhere(&self) -> bool {
+        self.in_list || self.in_dir.is_some()
+    }
+}
+
 /// The name as an older version may have stored it, without `user.`.
 fn bare(name: &[u8]) -> Option<&[u8]> {
     name.strip_prefix(USER_PREFIX)
@@ -75,8 +82,12 @@ impl Filesystem {
     pub fn getxattr(&self, id: ObjectId, name: &[u8]) -> Result<Option<Vec<u8>>> {
         let node = self.node(id)?;
         let _xattrs = node.locks.names.lock();
-        let attr = self.attr_of(&node)?;
-        let list = self.xattr_list(&node)?;
+        self.getxattr_of(&node, name)
+    }
+
+    fn getxattr_of(&self, node: &Node, name: &[u8]) -> Result<Option<Vec<u8>>> {
+        let attr = self.attr_of(node)?;
+        let list = self.xattr_list(node)?;
         for name in [Some(name), bare(name)].into_iter().flatten() {
             if let Some(NvValue::ByteArray(value)) = list.get(name) {
                 return Ok(Some(value.clone()));
@@ -148,30 +159,127 @@ impl Filesystem {
             let _namespace = self.namespace.read();
             let node = self.node(id)?;
             let _xattrs = node.locks.names.lock();
-            let attr = self.attr_of(&node)?;
-            let mut place = self.find_xattr(&node, &attr, name)?;
-            let mut stored = name;
-            if let Some(bare) = bare(name)
-                && !place.in_list
-                && place.in_dir.is_none()
-            {
-                let other = self.find_xattr(&node, &attr, bare)?;
-                if other.in_list || other.in_dir.is_some() {
-                    (place, stored) = (other, bare);
-                }
+            if [posix_acl::ACCESS, posix_acl::DEFAULT].contains(&name) {
+                self.change_posix_acl(&tx, &node, name, value, expect)?;
+            } else {
+                self.change_xattr_of(&tx, &node, name, value, expect)?;
             }
-            let is_there = place.in_list || place.in_dir.is_some();
-            match expect {
-                SetXattr::Create if is_there => {
-                    return Err(Error::new(ErrorKind::Exists, show(name)));
-                }
-                SetXattr::Replace if !is_there => return Err(Error::not_found(show(name))),
-                _ => {}
-            }
-            self.store_xattr(&tx, &node, &attr, place, stored, value)?;
         }
         drop(tx);
         self.finish(id)
+    }
+
+    /// Changes an extended attribute of a file whose names are locked, or that is new.
+    fn change_xattr_of(
+        &self,
+        tx: &Tx,
+        node: &Node,
+        name: &[u8],
+        value: Option<&[u8]>,
+        expect: SetXattr,
+    ) -> Result<()> {
+        let attr = self.attr_of(node)?;
+        let mut place = self.find_xattr(node, &attr, name)?;
+        let mut stored = name;
+        if let Some(bare) = bare(name)
+            && !place.is_somewhere()
+        {
+            let other = self.find_xattr(node, &attr, bare)?;
+            if other.is_somewhere() {
+                (place, stored) = (other, bare);
+            }
+        }
+        match expect {
+            SetXattr::Create if place.is_somewhere() => {
+                Err(Error::new(ErrorKind::Exists, show(name)))
+            }
+            SetXattr::Replace if !place.is_somewhere() => Err(Error::not_found(show(name))),
+            _ => self.store_xattr(tx, node, &attr, place, stored, value),
+        }
+    }
+
+    /// Changes a POSIX ACL of a file whose names are locked; the mode follows.
+    fn change_posix_acl(
+        &self,
+        tx: &Tx,
+        node: &Node,
+        name: &[u8],
+        value: Option<&[u8]>,
+        expect: SetXattr,
+    ) -> Result<()> {
+        if !self.settings().posix_acl {
+            return Err(Error::new(ErrorKind::Unsupported, "posix acls are off"));
+        }
+        let attr = self.attr_of(node)?;
+        let acl = value.map(PosixAcl::parse).transpose()?;
+        if name == posix_acl::DEFAULT && acl.is_some() && !attr.is_directory() {
+            return Err(Error::new(
+                ErrorKind::Permission,
+                "a default acl is for directories",
+            ));
+        }
+        match acl {
+            Some(acl) if name == posix_acl::ACCESS => {
+                self.store_access_acl(tx, node, &acl)?;
+                let mode = Some(attr.mode & !0o777 | acl.mode());
+                self.set_attrs(
+                    tx,
+                    node,
+                    &SetAttr {
+                        mode,
+                        ..SetAttr::default()
+                    },
+                )
+            }
+            _ => self.change_xattr_of(tx, node, name, value, expect),
+        }
+    }
+
+    /// Stores a file's own ACL, if it says more than the mode.
+    fn store_access_acl(&self, tx: &Tx, node: &Node, acl: &PosixAcl) -> Result<()> {
+        let bytes = acl.to_bytes();
+        let value = Some(&bytes[..]).filter(|_| !acl.is_mode());
+        if value.is_none() && self.getxattr_of(node, posix_acl::ACCESS)?.is_none() {
+            return Ok(());
+        }
+        self.change_xattr_of(tx, node, posix_acl::ACCESS, value, SetXattr::Set)
+    }
+
+    /// After `chmod`: the ACL of a file whose names are locked follows the mode.
+    pub(crate) fn chmod_posix_acl(&self, tx: &Tx, node: &Node, mode: u32) -> Result<()> {
+        let Some(value) = self.getxattr_of(node, posix_acl::ACCESS)? else {
+            return Ok(());
+        };
+        self.store_access_acl(tx, node, &PosixAcl::parse(&value)?.with_mode(mode))
+    }
+
+    /// Gives a new file the ACL that its directory has for such.
+    pub(crate) fn inherit_posix_acl(&self, tx: &Tx, directory: &Node, node: &Node) -> Result<()> {
+        if !self.settings().posix_acl || self.log.is_replaying(tx) {
+            return Ok(());
+        }
+        let attr = self.attr_of(node)?;
+        if attr.file_type() == Some(FileType::Symlink) {
+            return Ok(());
+        }
+        let Some(value) = self.getxattr_of(directory, posix_acl::DEFAULT)? else {
+            return Ok(());
+        };
+        if attr.is_directory() {
+            let name = posix_acl::DEFAULT;
+            self.change_xattr_of(tx, node, name, Some(&value), SetXattr::Set)?;
+        }
+        let acl = PosixAcl::parse(&value)?.for_new(attr.mode);
+        self.store_access_acl(tx, node, &acl)?;
+        let mode = Some(attr.mode & !0o777 | acl.mode());
+        self.set_attrs(
+            tx,
+            node,
+            &SetAttr {
+                mode,
+                ..SetAttr::default()
+            },
+        )
     }
 
     fn store_xattr(

@@ -100,7 +100,7 @@ fn list_host(dir: &Path, prefix: &str, list: &mut String) {
         .unwrap()
         .map(|e| e.unwrap())
         .collect();
-    entries.sort_by_key(|entry| entry.file_name());
+    entries.sort_by_key(std::fs::DirEntry::file_name);
     for entry in entries {
         let path = entry.path();
         let name = format!("{prefix}/{}", entry.file_name().as_bytes().escape_ascii());

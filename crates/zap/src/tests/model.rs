@@ -1,6 +1,7 @@
 //! Random operations against a `BTreeMap`.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use proptest::prelude::*;
 
@@ -81,11 +82,14 @@ fn run(steps: Vec<Step>) {
                     Value::U32(v) => zap.add(&tx, &name, v),
                     Value::U64(v) => zap.add(&tx, &name, v),
                 };
-                if model.contains_key(&name) {
-                    assert_eq!(result.unwrap_err().kind(), ErrorKind::Exists);
-                } else {
-                    result.unwrap();
-                    model.insert(name, value);
+                match model.entry(name) {
+                    Entry::Occupied(_) => {
+                        assert_eq!(result.unwrap_err().kind(), ErrorKind::Exists);
+                    }
+                    Entry::Vacant(entry) => {
+                        result.unwrap();
+                        entry.insert(value);
+                    }
                 }
             }
             Step::Update(name, value) => {

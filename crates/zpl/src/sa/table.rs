@@ -201,7 +201,7 @@ impl SaTable {
 fn read_registry(objset: &Arc<Objset>, tables: &mut Tables) -> Result<()> {
     let mut registered = BTreeMap::new();
     if let Some(object) = tables.registry {
-        for entry in Zap::open(objset, object)?.iter() {
+        for entry in &Zap::open(objset, object)? {
             let entry = entry?;
             let name = entry.name_str().into_owned();
             let reg = SaAttrReg::decode(entry.first_integer).within(|| name.clone())?;
@@ -269,7 +269,7 @@ fn read_layouts(objset: &Arc<Objset>, tables: &mut Tables) -> Result<()> {
         return Ok(());
     };
     let zap = Zap::open(objset, object)?;
-    for entry in zap.iter() {
+    for entry in &zap {
         let entry = entry?;
         let name = entry.name_str().into_owned();
         let number = name

@@ -469,3 +469,56 @@ fn groups_pass_on_in_setgid_directories() {
     let sub = fs.mkdir(dir.id, b"sub", &create(0o755)).unwrap();
     assert_eq!((file.gid, sub.gid, sub.mode), (77, 77, 0o042_755));
 }
+
+#[test]
+fn posix_acls_and_modes_follow_each_other() {
+    use crate::posix_acl::{ACCESS, DEFAULT, tests::sample};
+    let settings = Settings {
+        posix_acl: true,
+        ..Settings::default()
+    };
+    let pool = Pool::with(super::props(), settings, std::sync::Arc::new(crate::NoLog));
+    let fs = pool.mount();
+    let root = fs.root();
+    let mode = |id| fs.getattr(id).unwrap().mode & 0o7777;
+    let dir = fs.mkdir(root, b"dir", &create(0o755)).unwrap().id;
+    let file = fs.create_file(root, b"file", &create(0o644)).unwrap().id;
+    fs.setxattr(file, ACCESS, &sample(), SetXattr::Set).unwrap();
+    assert_eq!(mode(file), 0o750);
+    fs.setattr(
+        file,
+        &SetAttr {
+            mode: Some(0o4640),
+            ..SetAttr::default()
+        },
+    )
+    .unwrap();
+    let acl = fs.getxattr(file, ACCESS).unwrap().unwrap();
+    // The mask, which is the group of the mode, is r--.
+    assert_eq!((acl[4 + 3 * 8 + 2], mode(file)), (4, 0o4640));
+    assert_eq!(
+        kind(fs.setxattr(file, DEFAULT, &sample(), SetXattr::Set)),
+        ErrorKind::Permission
+    );
+    fs.setxattr(dir, DEFAULT, &sample(), SetXattr::Set).unwrap();
+    let inside = fs.create_file(dir, b"inside", &create(0o666)).unwrap();
+    assert_eq!(inside.mode & 0o7777, 0o640);
+    assert!(fs.getxattr(inside.id, ACCESS).unwrap().is_some());
+    let sub = fs.mkdir(dir, b"sub", &create(0o777)).unwrap();
+    assert_eq!(sub.mode & 0o7777, 0o750);
+    assert_eq!(fs.getxattr(sub.id, DEFAULT).unwrap(), Some(sample()));
+    // An ACL that says what the mode says is not kept.
+    let mut plain = vec![2, 0, 0, 0];
+    for (tag, permissions) in [(1, 7), (4, 5), (32, 1)] {
+        plain.extend_from_slice(&[tag, 0, permissions, 0, 255, 255, 255, 255]);
+    }
+    fs.setxattr(file, ACCESS, &plain, SetXattr::Set).unwrap();
+    assert_eq!(
+        (mode(file), fs.getxattr(file, ACCESS).unwrap()),
+        (0o4751, None)
+    );
+    assert_eq!(
+        kind(fs.setxattr(file, ACCESS, b"junk", SetXattr::Set)),
+        ErrorKind::InvalidInput
+    );
+}
