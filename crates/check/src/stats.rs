@@ -60,7 +60,7 @@ impl TypeStats {
     }
 }
 
-/// Blocks up to a size, but larger than half of it.
+/// Blocks of a size or larger, but smaller than twice that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bin {
     /// How many.
@@ -69,7 +69,7 @@ pub struct Bin {
     pub bytes: u64,
 }
 
-/// Bins by log2 of their upper limit, up to 32 MiB (a block of 16 MiB with parity).
+/// Bins by log2 of their lower limit, up to 32 MiB (a block of 16 MiB with parity).
 pub type SizeHistogram = [Bin; 28];
 
 /// Everything counted about the blocks of a pool.
@@ -155,7 +155,7 @@ impl BlockStats {
 }
 
 fn bin(histogram: &mut SizeHistogram, size: u64) {
-    let at = highbit(size.saturating_sub(1)) as usize;
+    let at = highbit(size).saturating_sub(1) as usize;
     let bin = &mut histogram[at.min(histogram.len() - 1)];
     bin.count += 1;
     bin.bytes += size;

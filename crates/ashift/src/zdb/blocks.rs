@@ -37,12 +37,14 @@ pub(super) fn run(request: &Request, out: &mut Printer, pool: &Pool) -> Result<u
         let what = match (checksums, leaks) {
             (Checksums::None, true) => "to verify nothing leaked ",
             (Checksums::None, false) => "",
-            (Checksums::Metadata, true) => "to verify metadata checksums and verify nothing leaked ",
+            (Checksums::Metadata, true) => {
+                "to verify metadata checksums and verify nothing leaked "
+            }
             (Checksums::Metadata, false) => "to verify metadata checksums ",
             (Checksums::All, true) => "to verify checksums and verify nothing leaked ",
             (Checksums::All, false) => "to verify checksums ",
         };
-        writeln!(out, "\nTraversing all blocks {what}...\n")?;
+        writeln!(out, "\nTraversing all blocks {what}...\n\n")?;
         out.flush()?;
     }
     let options = check::Options {
@@ -65,13 +67,19 @@ fn write_report(request: &Request, out: &mut Printer, pool: &Pool, report: &Repo
         writeln!(out, "{finding}")?;
     }
     let is_compared = !request.has('L')
-        && !report.findings.iter().any(|f| matches!(f, Finding::NotChecked { .. }));
+        && !report
+            .findings
+            .iter()
+            .any(|f| matches!(f, Finding::NotChecked { .. }));
     let (found, allocated) = (report.found_bytes(), report.allocated_bytes());
     if is_compared && found == allocated {
-        writeln!(out, "\n\tNo leaks (block sum matches space maps exactly)")?;
+        writeln!(out, "\tNo leaks (block sum matches space maps exactly)")?;
     } else if is_compared {
         let leaked = i128::from(allocated) - i128::from(found);
-        writeln!(out, "block traversal size {found} != alloc {allocated} (leaked {leaked})")?;
+        writeln!(
+            out,
+            "block traversal size {found} != alloc {allocated} (leaked {leaked})"
+        )?;
     }
     write_sums(out, pool, report)?;
     if request.verbosity('b') >= 2 {
@@ -92,7 +100,13 @@ fn write_sums(out: &mut Printer, pool: &Pool, report: &Report) -> Result<()> {
     let dedup = ratio(total.asize, total.asize.saturating_sub(shared));
     writeln!(out, "\n\t{:<16} {:14}", "bp count:", total.count)?;
     writeln!(out, "\t{:<16} {:14}", "ganged count:", total.gangs)?;
-    writeln!(out, "\t{:<16} {:14}      avg: {:6}", "bp logical:", total.lsize, total.lsize / count)?;
+    writeln!(
+        out,
+        "\t{:<16} {:14}      avg: {:6}",
+        "bp logical:",
+        total.lsize,
+        total.lsize / count
+    )?;
     writeln!(
         out,
         "\t{:<16} {:14}      avg: {:6}     compression: {:6.2}",
@@ -114,26 +128,53 @@ fn write_sums(out: &mut Printer, pool: &Pool, report: &Report) -> Result<()> {
         "\t{:<16} {:14}    ref>1: {:6}   deduplication: {dedup:6.2}",
         "bp deduped:", shared, report.stats.shared_count
     )?;
+    if pool
+        .features()
+        .count("com.fudosecurity:block_cloning")
+        .unwrap_or(0)
+        == 0
+    {
+        writeln!(out, "\t{:<16} {:14}    count: {:6}", "bp cloned:", 0, 0)?;
+    }
     let space = pool.metaslabs().class_stats(AllocClass::Normal);
     let used = 100.0 * space.alloc as f64 / space.space.max(1) as f64;
-    writeln!(out, "\t{:<16} {:14}     used: {used:5.2}%", "Normal class:", space.alloc)?;
+    writeln!(
+        out,
+        "\t{:<16} {:14}     used: {used:5.2}%",
+        "Normal class:", space.alloc
+    )?;
     let embedded: u64 = report.stats.embedded.iter().sum();
     writeln!(out)?;
     if embedded > 0 {
-        writeln!(out, "\tadditional, non-pointer bps of type 0: {:10}", report.stats.embedded[0])?;
+        writeln!(
+            out,
+            "\tadditional, non-pointer bps of type 0: {:10}",
+            report.stats.embedded[0]
+        )?;
     }
     if total.ditto_same_vdev > 0 {
-        writeln!(out, "\tDittoed blocks on same vdev: {}", total.ditto_same_vdev)?;
+        writeln!(
+            out,
+            "\tDittoed blocks on same vdev: {}",
+            total.ditto_same_vdev
+        )?;
     }
     if total.ditto_same_metaslab > 0 {
-        writeln!(out, "\tDittoed blocks in same metaslab: {}", total.ditto_same_metaslab)?;
+        writeln!(
+            out,
+            "\tDittoed blocks in same metaslab: {}",
+            total.ditto_same_metaslab
+        )?;
     }
     writeln!(out)?;
     Ok(())
 }
 
 fn write_types(request: &Request, out: &mut Printer, report: &Report) -> Result<()> {
-    writeln!(out, "Blocks\tLSIZE\tPSIZE\tASIZE\t  avg\t comp\t%Total\tType")?;
+    writeln!(
+        out,
+        "Blocks\tLSIZE\tPSIZE\tASIZE\t  avg\t comp\t%Total\tType"
+    )?;
     let total = report.stats.total();
     let mut metadata = TypeStats::default();
     for raw in 0..TYPES {
@@ -150,7 +191,9 @@ fn write_types(request: &Request, out: &mut Printer, report: &Report) -> Result<
         }
     }
     for (name, kind) in ROWS_BEHIND {
-        let stats = kind.map(|kind| report.stats.of_kind(kind)).unwrap_or_default();
+        let stats = kind
+            .map(|kind| report.stats.of_kind(kind))
+            .unwrap_or_default();
         write_row(out, name, &stats, &total)?;
     }
     write_row(out, "Total", &total, &total)?;
@@ -159,10 +202,10 @@ fn write_types(request: &Request, out: &mut Printer, report: &Report) -> Result<
             BlockKind::Type(raw) => {
                 *level > 0 || ObjectType::try_from(*raw).is_ok_and(|t| t.is_metadata())
             }
-            BlockKind::DeferredFree => false,
-            BlockKind::Other => true,
+            BlockKind::DeferredFree | BlockKind::Other => false,
         };
-        if is_metadata {
+        // What takes no space is not counted, as in zdb.
+        if is_metadata && stats.asize > 0 {
             metadata.count += stats.count;
             metadata.lsize += stats.lsize;
             metadata.psize += stats.psize;
@@ -173,8 +216,11 @@ fn write_types(request: &Request, out: &mut Printer, report: &Report) -> Result<
 }
 
 fn write_row(out: &mut Printer, name: &str, stats: &TypeStats, total: &TypeStats) -> Result<()> {
-    if stats.asize == 0 && stats.count == 0 {
-        writeln!(out, "     -\t    -\t    -\t    -\t    -\t    -\t     -\t{name}")?;
+    if stats.asize == 0 {
+        writeln!(
+            out,
+            "     -\t    -\t    -\t    -\t    -\t    -\t     -\t{name}"
+        )?;
         return Ok(());
     }
     let average = stats.asize / stats.count.max(1);
@@ -197,8 +243,14 @@ const BINS: std::ops::RangeInclusive<usize> = 9..=24;
 
 fn write_histograms(out: &mut Printer, report: &Report) -> Result<()> {
     writeln!(out, "\nBlock Size Histogram\n")?;
-    writeln!(out, "  block   psize                lsize                asize")?;
-    writeln!(out, "   size   Count   Size   Cum.  Count   Size   Cum.  Count   Size   Cum.")?;
+    writeln!(
+        out,
+        "  block   psize                lsize                asize"
+    )?;
+    writeln!(
+        out,
+        "   size   Count   Size   Cum.  Count   Size   Cum.  Count   Size   Cum."
+    )?;
     let all = [
         &report.stats.psize_histogram,
         &report.stats.lsize_histogram,
@@ -208,10 +260,13 @@ fn write_histograms(out: &mut Printer, report: &Report) -> Result<()> {
     for shift in BINS {
         let mut line = format!("{:>7}:", out.nice(1 << shift));
         for (histogram, cumulated) in all.iter().zip(&mut cumulated) {
-            // A bin of zdb has what is smaller than the next power of two.
             let bin = histogram.get(shift).copied().unwrap_or_default();
             *cumulated += bin.bytes;
-            let cells = [out.nice(bin.count), out.nice(bin.bytes), out.nice(*cumulated)];
+            let cells = [
+                out.nice(bin.count),
+                out.nice(bin.bytes),
+                out.nice(*cumulated),
+            ];
             let [count, bytes, sum] = cells;
             line += &format!(" {count:>6} {bytes:>6} {sum:>6}");
         }
@@ -223,7 +278,10 @@ fn write_histograms(out: &mut Printer, report: &Report) -> Result<()> {
 
 fn write_json(out: &mut Printer, report: &Report) -> Result<()> {
     let total = report.stats.total();
-    let allocated = report.allocated.iter().map(|(VdevId(id), bytes)| json!([id, bytes]));
+    let allocated = report
+        .allocated
+        .iter()
+        .map(|(VdevId(id), bytes)| json!([id, bytes]));
     let findings = report.findings.iter().map(|f| {
         json!({ "severity": format!("{:?}", f.severity()).to_lowercase(), "text": f.to_string() })
     });

@@ -19,7 +19,11 @@ use super::pool::{Pool, dataset_part};
 use super::text::Printer;
 
 /// `DMU_USERUSED_OBJECT`, `DMU_GROUPUSED_OBJECT`, `DMU_PROJECTUSED_OBJECT`
-const SPECIAL: [ObjectId; 3] = [ObjectId(u64::MAX), ObjectId(u64::MAX - 1), ObjectId(u64::MAX - 2)];
+const SPECIAL: [ObjectId; 3] = [
+    ObjectId(u64::MAX),
+    ObjectId(u64::MAX - 1),
+    ObjectId(u64::MAX - 2),
+];
 
 /// An objset with what is said about it in its heading.
 struct Subject {
@@ -39,7 +43,10 @@ pub(super) fn run(
     objects: &[String],
     verbosity: usize,
 ) -> Result<u8> {
-    let ranges = objects.iter().map(|text| range(text)).collect::<Result<Vec<_>>>()?;
+    let ranges = objects
+        .iter()
+        .map(|text| range(text))
+        .collect::<Result<Vec<_>>>()?;
     if dataset_part(target).is_some_and(|part| part != "/") || target.ends_with('/') {
         let subject = open_target(pool, target)?;
         return dump(request, out, &subject, &ranges, verbosity).map(|()| 0);
@@ -78,7 +85,10 @@ pub(super) fn run(
 fn range(text: &str) -> Result<(u64, u64)> {
     let bad = || Error::invalid(format!("Invalid object range '{text}'"));
     let parse = |word: &str| -> Option<u64> {
-        let negative = word.strip_prefix('-').and_then(|w| w.parse::<i64>().ok()).map(|n| -n as u64);
+        let negative = word
+            .strip_prefix('-')
+            .and_then(|w| w.parse::<i64>().ok())
+            .map(|n| -n as u64);
         negative.or_else(|| match word.strip_prefix("0x") {
             Some(hex) => u64::from_str_radix(hex, 16).ok(),
             None => word.parse().ok(),
@@ -175,8 +185,15 @@ fn dump(
     if request.has('j') {
         return dump_json(out, subject, verbosity);
     }
-    let is_inconsistent = subject.dataset.as_ref().is_some_and(|(_, ds)| ds.is_inconsistent());
-    let rootbp = if verbosity >= 4 { format!(", rootbp {root}") } else { String::new() };
+    let is_inconsistent = subject
+        .dataset
+        .as_ref()
+        .is_some_and(|(_, ds)| ds.is_inconsistent());
+    let rootbp = if verbosity >= 4 {
+        format!(", rootbp {root}")
+    } else {
+        String::new()
+    };
     writeln!(
         out,
         "Dataset {} [{}], ID {}, cr_txg {}, {}, {} objects{rootbp}{}",
@@ -186,7 +203,11 @@ fn dump(
         subject.creation_txg,
         out.nice(subject.referenced),
         objset.object_count(),
-        if is_inconsistent { " (inconsistent)" } else { "" }
+        if is_inconsistent {
+            " (inconsistent)"
+        } else {
+            ""
+        }
     )?;
     let mut dumper = Dumper::new(objset, verbosity);
     for (from, to) in ranges {
@@ -195,7 +216,9 @@ fn dump(
     if !ranges.is_empty() || verbosity < 2 {
         return Ok(());
     }
-    if verbosity >= 3 && let Some((mos, dataset)) = &subject.dataset {
+    if verbosity >= 3
+        && let Some((mos, dataset)) = &subject.dataset
+    {
         super::viewers::deadlist(out, mos, dataset)?;
     }
     if root.is_hole() {
@@ -231,11 +254,16 @@ fn dump_range(
     to: u64,
 ) -> Result<()> {
     let missing = |object: u64| {
-        Error::not_found(format!("dmu_object_info() failed, errno 2: there is no object {object}"))
+        Error::not_found(format!(
+            "dmu_object_info() failed, errno 2: there is no object {object}"
+        ))
     };
     if from == to || from == 0 {
         let object = ObjectId(from);
-        if objset.hold(object).is_err_and(|e| e.kind() == ErrorKind::NotFound) {
+        if objset
+            .hold(object)
+            .is_err_and(|e| e.kind() == ErrorKind::NotFound)
+        {
             return Err(missing(from));
         }
         write_object(out, dumper, object)?;
@@ -279,7 +307,9 @@ fn dump_json(out: &mut Printer, subject: &Subject, verbosity: usize) -> Result<(
 fn write_features(out: &mut Printer, pool: &Pool) -> Result<()> {
     let features = pool.features();
     for feature in spa::feature::FEATURES.iter().filter(|f| f.per_dataset) {
-        let Some(recorded) = features.count(feature.guid) else { continue };
+        let Some(recorded) = features.count(feature.guid) else {
+            continue;
+        };
         let mut counted = 0;
         let mut datasets = Vec::new();
         collect(pool, &pool.name(), &mut datasets)?;
@@ -287,7 +317,11 @@ fn write_features(out: &mut Printer, pool: &Pool) -> Result<()> {
             counted += u64::from(dataset.feature_is_active(feature.guid));
         }
         if recorded == counted {
-            writeln!(out, "Verified {} feature refcount of {recorded} is correct", feature.name)?;
+            writeln!(
+                out,
+                "Verified {} feature refcount of {recorded} is correct",
+                feature.name
+            )?;
         } else {
             writeln!(
                 out,
@@ -307,11 +341,16 @@ pub(super) fn by_path(
     target: &str,
     rest: &[String],
 ) -> Result<u8> {
-    let [path] = rest else { return Err(super::usage_error()) };
+    let [path] = rest else {
+        return Err(super::usage_error());
+    };
     let subject = open_target(pool, target)?;
     let fs = Filesystem::open(subject.objset.clone(), OpenOptions::default())?;
     let object = fs.resolve(path.trim_start_matches('/')).map_err(|error| {
-        Error::new(error.kind(), format!("failed to lookup path '{path}': {error}"))
+        Error::new(
+            error.kind(),
+            format!("failed to lookup path '{path}': {error}"),
+        )
     })?;
     let verbosity = request.count('d') + request.count('v');
     let mut dumper = Dumper::new(&subject.objset, verbosity);

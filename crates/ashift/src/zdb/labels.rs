@@ -77,7 +77,11 @@ fn write_labels(out: &mut Printer, labels: &Labels, request: &Request) -> Result
                 is_headed = true;
             }
             Ok(config) if !shown.contains(&config) => {
-                let bad = if label.checksum.is_ok() { "" } else { "(Bad label cksum)" };
+                let bad = if label.checksum.is_ok() {
+                    ""
+                } else {
+                    "(Bad label cksum)"
+                };
                 writeln!(out, "{RULE}\nLABEL {index} {bad}\n{RULE}")?;
                 is_headed = true;
                 write!(out, "{}", config.dump(4))?;
@@ -113,7 +117,12 @@ fn write_ring<'l>(
             writeln!(out, "{heading}")?;
             is_headed = true;
         }
-        write!(out, "    Uberblock[{}]\n{}", slot.slot, text::uberblock(&slot.uberblock))?;
+        write!(
+            out,
+            "    Uberblock[{}]\n{}",
+            slot.slot,
+            text::uberblock(&slot.uberblock)
+        )?;
         let numbers = label_numbers(labels, |l| l.ring.contains(slot));
         writeln!(out, "        labels = {numbers}")?;
         shown.push(slot);
@@ -194,25 +203,29 @@ fn nvlist_stats(config: &NvList) -> String {
 }
 
 fn json_of(path: &str, labels: &Labels, request: &Request) -> Value {
-    let all = labels.0.iter().enumerate().map(|(index, label)| match label {
-        Err(error) => json!({ "label": index, "error": error.to_string() }),
-        Ok(label) => {
-            let mut entry = json!({
-                "label": index,
-                "is_checksum_valid": label.checksum.is_ok(),
-                "config": label.config.as_ref().ok().map(NvList::to_json),
-            });
-            if let Err(error) = &label.config {
-                entry["error"] = json!(error.to_string());
-            }
-            if request.has('u') {
-                let ring = label.ring.iter().map(|slot| {
+    let all = labels
+        .0
+        .iter()
+        .enumerate()
+        .map(|(index, label)| match label {
+            Err(error) => json!({ "label": index, "error": error.to_string() }),
+            Ok(label) => {
+                let mut entry = json!({
+                    "label": index,
+                    "is_checksum_valid": label.checksum.is_ok(),
+                    "config": label.config.as_ref().ok().map(NvList::to_json),
+                });
+                if let Err(error) = &label.config {
+                    entry["error"] = json!(error.to_string());
+                }
+                if request.has('u') {
+                    let ring = label.ring.iter().map(|slot| {
                     json!({ "slot": slot.slot, "uberblock": text::uberblock_json(&slot.uberblock) })
                 });
-                entry["uberblocks"] = ring.collect();
+                    entry["uberblocks"] = ring.collect();
+                }
+                entry
             }
-            entry
-        }
-    });
+        });
     json!({ "device": path, "labels": all.collect::<Vec<_>>() })
 }

@@ -47,7 +47,10 @@ fn write_vdev(
         "spacemap",
         "free"
     )?;
-    writeln!(out, "\t---------------   -------------------   ---------------   ------------")?;
+    writeln!(
+        out,
+        "\t---------------   -------------------   ---------------   ------------"
+    )?;
     let objects = pool.space_maps().objects(id, top.metaslab_count())?;
     for (number, object) in objects.iter().enumerate() {
         let offset = (number as u64) << shift;
@@ -85,12 +88,19 @@ fn write_histogram(out: &mut Printer, bins: &[u64], shift: u32) -> Result<()> {
     const WIDTH: u64 = 40;
     writeln!(out, "\tOn-disk histogram:")?;
     let used = |(_, count): &(usize, &u64)| **count > 0;
-    let Some((first, _)) = bins.iter().enumerate().find(used) else { return Ok(()) };
+    let Some((first, _)) = bins.iter().enumerate().find(used) else {
+        return Ok(());
+    };
     let last = bins.iter().rposition(|count| *count > 0).unwrap_or(first);
     let largest = bins.iter().copied().max().unwrap_or(0).max(WIDTH);
     for (i, count) in bins.iter().enumerate().take(last + 1).skip(first) {
         let stars = (count * WIDTH).div_ceil(largest) as usize;
-        writeln!(out, "\t\t\t{:3}: {count:6} {}", i + shift as usize, "*".repeat(stars))?;
+        writeln!(
+            out,
+            "\t\t\t{:3}: {count:6} {}",
+            i + shift as usize,
+            "*".repeat(stars)
+        )?;
     }
     Ok(())
 }
@@ -103,7 +113,9 @@ fn write_json(out: &mut Printer, pool: &Pool) -> Result<()> {
         }
         let shift = top.config().ms_shift;
         let mut list = Vec::new();
-        let objects = pool.space_maps().objects(VdevId(i as u64), top.metaslab_count())?;
+        let objects = pool
+            .space_maps()
+            .objects(VdevId(i as u64), top.metaslab_count())?;
         for (number, object) in objects.iter().enumerate() {
             let (length, alloc, histogram) = space_map(pool, *object)?;
             list.push(json!({

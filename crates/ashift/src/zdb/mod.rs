@@ -56,7 +56,11 @@ pub(crate) struct Request {
 impl Request {
     /// How often an option was given.
     fn count(&self, letter: char) -> usize {
-        self.args.options.iter().filter(|(flag, _)| *flag == Flag::Short(letter)).count()
+        self.args
+            .options
+            .iter()
+            .filter(|(flag, _)| *flag == Flag::Short(letter))
+            .count()
     }
 
     fn has(&self, letter: char) -> bool {
@@ -87,7 +91,9 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let missing = "DiIkKMorsStTVxXyYZFN".chars().find(|letter| args.has(*letter));
+    let missing = "DiIkKMorsStTVxXyYZFN"
+        .chars()
+        .find(|letter| args.has(*letter));
     if let Some(letter) = missing {
         return crate::say::fail("zdb", 1, &format!("-{letter} is not supported yet"));
     }
@@ -98,7 +104,9 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
     match outcome {
         Ok(code) if flushed.is_ok() => ExitCode::from(code),
         Ok(_) => ExitCode::from(1),
-        Err(error) if error.kind() == base::ErrorKind::InvalidInput && error.to_string().is_empty() => {
+        Err(error)
+            if error.kind() == base::ErrorKind::InvalidInput && error.to_string().is_empty() =>
+        {
             eprint!("{USAGE}");
             ExitCode::from(2)
         }

@@ -34,7 +34,12 @@ impl Dumper {
     pub(super) fn new(objset: &Arc<Objset>, verbosity: usize) -> Dumper {
         let is_fs = objset.type_() == phys::ObjsetType::Zfs && verbosity >= 4;
         let fs = is_fs.then(|| Filesystem::open(objset.clone(), OpenOptions::default()).ok());
-        Dumper { objset: objset.clone(), verbosity, fs: fs.flatten(), wants_header: true }
+        Dumper {
+            objset: objset.clone(),
+            verbosity,
+            fs: fs.flatten(),
+            wants_header: true,
+        }
     }
 }
 
@@ -59,7 +64,13 @@ impl Facts {
         let per_block = if object.0 == 0 { DNODES_PER_BLOCK } else { 1 };
         let fill_percent =
             100.0 * fill as f64 * phys.datablksz() as f64 / per_block as f64 / lsize as f64;
-        Ok(Facts { dnode, object, lsize, fill_percent, pointers })
+        Ok(Facts {
+            dnode,
+            object,
+            lsize,
+            fill_percent,
+            pointers,
+        })
     }
 
     fn dsize(&self) -> u64 {
@@ -80,7 +91,11 @@ fn type_name(type_: ObjectType) -> &'static str {
 }
 
 /// Writes an object; answers how many dnode slots it takes.
-pub(super) fn write_object(out: &mut Printer, dumper: &mut Dumper, object: ObjectId) -> Result<u64> {
+pub(super) fn write_object(
+    out: &mut Printer,
+    dumper: &mut Dumper,
+    object: ObjectId,
+) -> Result<u64> {
     let facts = Facts::of(&dumper.objset, object)?;
     let dnode = &facts.dnode;
     let phys = dnode.phys();
@@ -168,7 +183,11 @@ fn write_details(out: &mut Printer, dumper: &Dumper, facts: &Facts) -> Result<()
 fn write_blocks(out: &mut Printer, facts: &Facts) -> Result<()> {
     let phys = facts.dnode.phys();
     if facts.dnode.has_spill() {
-        writeln!(out, "\nSpill block: {} bytes", facts.dnode.spill()?.map_or(0, |s| s.len()))?;
+        writeln!(
+            out,
+            "\nSpill block: {} bytes",
+            facts.dnode.spill()?.map_or(0, |s| s.len())
+        )?;
     }
     writeln!(out, "Indirect blocks:")?;
     let top = phys.nlevels.saturating_sub(1);

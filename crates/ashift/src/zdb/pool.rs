@@ -88,11 +88,16 @@ fn find(request: &Request, host: &Host, name: &str) -> Result<Pool> {
         })
     };
     let open_one = |path: &PathBuf| open_device(path, OpenMode::ReadOnly).ok();
-    let providers: Vec<Arc<dyn Provider>> =
-        paths.iter().filter(is_device).filter_map(open_one).collect();
+    let providers: Vec<Arc<dyn Provider>> = paths
+        .iter()
+        .filter(is_device)
+        .filter_map(open_one)
+        .collect();
     let guid = name.parse::<u64>().ok();
     let pools = discover(&providers).pools;
-    let found = pools.into_iter().find(|pool| pool.name == name || Some(pool.guid.0) == guid);
+    let found = pools
+        .into_iter()
+        .find(|pool| pool.name == name || Some(pool.guid.0) == guid);
     let found = found.ok_or_else(|| {
         Error::not_found(format!("can't open '{name}': No such file or directory"))
     })?;
@@ -105,7 +110,9 @@ fn find(request: &Request, host: &Host, name: &str) -> Result<Pool> {
         host: host.id()?,
         settings: host.settings()?,
     });
-    Ok(Pool::Found(Box::new(spa.within(|| format!("can't open '{name}'"))?)))
+    Ok(Pool::Found(Box::new(
+        spa.within(|| format!("can't open '{name}'"))?,
+    )))
 }
 
 /// `zdb -u`.
@@ -114,7 +121,11 @@ pub(super) fn uberblock(request: &Request, out: &mut Printer, pool: &Pool) -> Re
         writeln!(out, "{}", text::uberblock_json(&pool.uberblock()))?;
         return Ok(());
     }
-    writeln!(out, "\nUberblock:\n{}\n", text::uberblock(&pool.uberblock()))?;
+    writeln!(
+        out,
+        "\nUberblock:\n{}\n",
+        text::uberblock(&pool.uberblock())
+    )?;
     Ok(())
 }
 
@@ -125,7 +136,11 @@ pub(super) fn config(request: &Request, out: &mut Printer, pool: &Pool) -> Resul
         writeln!(out, "{}", config.to_json())?;
         return Ok(());
     }
-    writeln!(out, "\nMOS Configuration:\n{}", config.dump(8).trim_end_matches('\n'))?;
+    writeln!(
+        out,
+        "\nMOS Configuration:\n{}",
+        config.dump(8).trim_end_matches('\n')
+    )?;
     Ok(())
 }
 
@@ -133,14 +148,17 @@ pub(super) fn config(request: &Request, out: &mut Printer, pool: &Pool) -> Resul
 pub(super) fn cachefile_config(request: &Request, out: &mut Printer) -> Result<u8> {
     let cache = match request.args.value('U') {
         Some(path) => {
-            std::fs::metadata(path).map_err(|e| Error::from(e).within(Path::new(path).display()))?;
+            std::fs::metadata(path)
+                .map_err(|e| Error::from(e).within(Path::new(path).display()))?;
             CacheFile::new(path)
         }
         None => Host::here().cache().clone(),
     };
     let pools = cache.pools()?;
     if request.has('j') {
-        let all = pools.iter().map(|(name, config)| (name.clone(), config.to_json()));
+        let all = pools
+            .iter()
+            .map(|(name, config)| (name.clone(), config.to_json()));
         let all: serde_json::Map<_, _> = all.collect();
         writeln!(out, "{}", serde_json::Value::Object(all))?;
         return Ok(0);

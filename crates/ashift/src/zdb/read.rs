@@ -63,7 +63,13 @@ fn parse(text: &str) -> Result<Place> {
     if let Some(flag) = flags.chars().find(|flag| !"bdirv".contains(*flag)) {
         return Err(bad(&format!("flag '{flag}' is not supported yet")));
     }
-    Ok(Place { vdev: VdevId(vdev), offset, lsize, psize, flags })
+    Ok(Place {
+        vdev: VdevId(vdev),
+        offset,
+        lsize,
+        psize,
+        flags,
+    })
 }
 
 /// `zdb -R POOL BLOCK…`.
@@ -77,10 +83,13 @@ pub(super) fn run(out: &mut Printer, pool: &Pool, blocks: &[String]) -> Result<u
         let top = top.ok_or_else(|| Error::not_found(format!("Invalid vdev: {}", place.vdev)))?;
         let end = place.offset.checked_add(place.psize);
         if end.is_none_or(|end| end > top.config().asize) {
-            return Err(Error::invalid(format!("'{text}' reaches beyond the end of the vdev")));
+            return Err(Error::invalid(format!(
+                "'{text}' reaches beyond the end of the vdev"
+            )));
         }
         let mut bytes = vec![0; place.psize as usize];
-        pool.tree().read(place.vdev, place.offset, &mut bytes, &|_| true)?;
+        pool.tree()
+            .read(place.vdev, place.offset, &mut bytes, &|_| true)?;
         if place.flags.contains('d') && place.lsize > place.psize {
             bytes = decompress(&bytes, place.lsize)?;
         }
@@ -114,7 +123,10 @@ fn show(out: &mut Printer, text: &str, place: &Place, bytes: &[u8]) -> Result<()
         }
         return Ok(());
     }
-    writeln!(out, "\n{text}\n          0 1 2 3 4 5 6 7   8 9 a b c d e f  0123456789abcdef")?;
+    writeln!(
+        out,
+        "\n{text}\n          0 1 2 3 4 5 6 7   8 9 a b c d e f  0123456789abcdef"
+    )?;
     for (i, row) in bytes.chunks(16).enumerate() {
         let word = |half: &[u8]| {
             let mut word = [0; 8];
@@ -124,9 +136,21 @@ fn show(out: &mut Printer, text: &str, place: &Place, bytes: &[u8]) -> Result<()
         let (a, b) = row.split_at(row.len().min(8));
         let ascii: String = row
             .iter()
-            .map(|byte| if byte.is_ascii_graphic() || *byte == b' ' { *byte as char } else { '.' })
+            .map(|byte| {
+                if byte.is_ascii_graphic() || *byte == b' ' {
+                    *byte as char
+                } else {
+                    '.'
+                }
+            })
             .collect();
-        writeln!(out, "{:06x}:  {:016x}  {:016x}  {ascii}", i * 16, word(a), word(b))?;
+        writeln!(
+            out,
+            "{:06x}:  {:016x}  {:016x}  {ascii}",
+            i * 16,
+            word(a),
+            word(b)
+        )?;
     }
     Ok(())
 }

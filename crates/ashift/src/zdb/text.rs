@@ -17,13 +17,20 @@ pub(super) struct Printer {
 
 impl Printer {
     pub(super) fn new(is_exact: bool) -> Printer {
-        Printer { out: BufWriter::new(io::stdout()), is_exact }
+        Printer {
+            out: BufWriter::new(io::stdout()),
+            is_exact,
+        }
     }
 
     /// A number in few characters, unless they are wanted exactly.
     #[doc(alias = "zdb_nicenum")]
     pub(super) fn nice(&self, number: u64) -> String {
-        if self.is_exact { number.to_string() } else { nice_number(number) }
+        if self.is_exact {
+            number.to_string()
+        } else {
+            nice_number(number)
+        }
     }
 }
 
@@ -82,7 +89,11 @@ pub(super) fn uberblock(ub: &UberblockPhys) -> String {
     let _ = writeln!(out, "\tbp = {}", ub.rootbp);
     let _ = writeln!(out, "\tmmp_magic = {:016x}", ub.mmp_magic.get());
     let _ = writeln!(out, "\tmmp_delay = {}", ub.mmp_delay.get());
-    let _ = writeln!(out, "\tmmp_valid = {}", u8::from(ub.mmp_config.get() & 0x07 != 0));
+    let _ = writeln!(
+        out,
+        "\tmmp_valid = {}",
+        u8::from(ub.mmp_config.get() & 0x07 != 0)
+    );
     if let Some(interval) = ub.mmp_interval_ms() {
         let _ = writeln!(out, "\tmmp_write_interval = {interval}");
     }

@@ -21,7 +21,11 @@ use super::text::{Printer, time};
 
 /// `DD_FLAG_USED_BREAKDOWN`
 const KINDS: [Used; 5] = [
-    Used::Head, Used::Snap, Used::Child, Used::ChildRsrv, Used::RefRsrv,
+    Used::Head,
+    Used::Snap,
+    Used::Child,
+    Used::ChildRsrv,
+    Used::RefRsrv,
 ];
 const BREAKDOWN_NAMES: [&str; 5] = ["HEAD", "SNAP", "CHILD", "CHILD_RSRV", "REFRSRV"];
 
@@ -135,7 +139,9 @@ fn out_nice(out: &Printer, number: u64) -> String {
 }
 
 fn history(out: &mut Printer, bytes: &[u8]) -> Result<()> {
-    let Ok((phys, _)) = HistoryPhys::read_from_prefix(bytes) else { return Ok(()) };
+    let Ok((phys, _)) = HistoryPhys::read_from_prefix(bytes) else {
+        return Ok(());
+    };
     writeln!(out, "\t\tpool_create_len = {}", phys.pool_create_len.get())?;
     writeln!(out, "\t\tphys_max_off = {}", phys.phys_max_off.get())?;
     writeln!(out, "\t\tbof = {}", phys.bof.get())?;
@@ -152,7 +158,9 @@ fn path_of(fs: &Filesystem, id: ObjectId) -> Result<String> {
         let parent = fs.getattr(at)?.parent;
         let zap = Zap::open(fs.objset(), parent)?;
         let name = zap.value_search(at.0, 0xffff_ffff_ffff)?;
-        let Some(name) = name else { return Ok("???<object not found>".to_owned()) };
+        let Some(name) = name else {
+            return Ok("???<object not found>".to_owned());
+        };
         parts.push(String::from_utf8_lossy(&name).into_owned());
         at = parent;
     }

@@ -69,7 +69,9 @@ pub(super) fn run(args: &Parsed) -> Outcome {
     }
     if wrong.is_empty() && !is_forced {
         let facts = |leaf: &str| leaf_facts(leaf);
-        wrong = check_replication(&spec, None, &facts).err().unwrap_or_default();
+        wrong = check_replication(&spec, None, &facts)
+            .err()
+            .unwrap_or_default();
     }
     if !wrong.is_empty() {
         return Err(Failure::Text(override_message(&wrong, is_forced)));
@@ -83,7 +85,9 @@ pub(super) fn run(args: &Parsed) -> Outcome {
         format!("cannot create '{pool}': {error}\npool name may have been omitted")
     })?;
     if host.cache().find(pool)?.is_some() {
-        return Err(Failure::Text(format!("cannot create '{pool}': pool already exists")));
+        return Err(Failure::Text(format!(
+            "cannot create '{pool}': pool already exists"
+        )));
     }
     refuse_kinds(&spec)?;
     create(&host, pool, &tops, wanted)
@@ -96,8 +100,10 @@ fn create(host: &Host, pool: &str, tops: &[(Grouping, Vec<Device>)], wanted: Wan
             ErrorKind::TooBig if text.contains("too small") => {
                 "one or more devices is less than the minimum size (64M)".to_owned()
             }
-            ErrorKind::Busy => format!("one or more vdevs refer to the same device, or one of\nthe \
-                devices is part of an active md or lvm device ({text})"),
+            ErrorKind::Busy => format!(
+                "one or more vdevs refer to the same device, or one of\nthe \
+                devices is part of an active md or lvm device ({text})"
+            ),
             _ => text,
         };
         Failure::Text(format!("cannot create '{pool}': {text}"))
@@ -118,14 +124,25 @@ fn create(host: &Host, pool: &str, tops: &[(Grouping, Vec<Device>)], wanted: Wan
         compatibility: wanted.compatibility,
         fs_props: wanted.fs_props,
         init_root: Box::new(move |objset, tx| {
-            Filesystem::create(objset, tx, &NewFilesystem { uid, gid, utf8only: false })
+            Filesystem::create(
+                objset,
+                tx,
+                &NewFilesystem {
+                    uid,
+                    gid,
+                    utf8only: false,
+                },
+            )
         }),
         command: command_line(),
         host: host.id()?,
         settings: host.settings()?,
     };
     let spa = Spa::create(options).map_err(failed)?;
-    let facts = Facts { altroot: wanted.altroot, ..Facts::default() };
+    let facts = Facts {
+        altroot: wanted.altroot,
+        ..Facts::default()
+    };
     host.remember(&spa, &facts)?;
     spa.close().map_err(failed)?;
     Ok(0)
@@ -172,9 +189,14 @@ fn refuse_kinds(spec: &vdev_spec::VdevSpec) -> Result<(), Failure> {
         other => Some(other.display_name()),
     });
     let class = spec.tops.iter().find(|top| top.class != VdevClass::Normal);
-    let class = class.and_then(|top| top.class.alloc_bias()).map(str::to_owned);
+    let class = class
+        .and_then(|top| top.class.alloc_bias())
+        .map(str::to_owned);
     let lone = [("spare", &spec.spares), ("cache", &spec.cache)];
-    let lone = lone.iter().find(|(_, l)| !l.is_empty()).map(|(word, _)| (*word).to_owned());
+    let lone = lone
+        .iter()
+        .find(|(_, l)| !l.is_empty())
+        .map(|(word, _)| (*word).to_owned());
     match grouping.or(class).or(lone) {
         Some(word) => Err(Failure::Text(format!(
             "invalid vdev specification: '{word}' vdevs are not supported yet, only devices, files \
@@ -200,10 +222,16 @@ fn check_twice(tops: &[(Grouping, Vec<Device>)]) -> Result<(), Failure> {
 
 fn leaf_facts(leaf: &str) -> LeafFacts {
     let Ok(device) = Device::find(leaf) else {
-        return LeafFacts { is_file: false, size: None };
+        return LeafFacts {
+            is_file: false,
+            size: None,
+        };
     };
     let size = device.open(OpenMode::Inspect).ok().map(|p| p.mediasize());
-    LeafFacts { is_file: device.is_file, size }
+    LeafFacts {
+        is_file: device.is_file,
+        size,
+    }
 }
 
 /// What `-n` says.
@@ -225,7 +253,10 @@ fn planned_layout(pool: &str, tops: &[(Grouping, Vec<Device>)]) -> String {
 }
 
 fn read_options(pool: &str, args: &Parsed) -> Result<Wanted, Failure> {
-    let mut wanted = Wanted { altroot: args.value('R').map(str::to_owned), ..Wanted::default() };
+    let mut wanted = Wanted {
+        altroot: args.value('R').map(str::to_owned),
+        ..Wanted::default()
+    };
     if let Some(root) = args.value('R').filter(|root| !root.starts_with('/')) {
         return Err(Failure::Text(format!("bad alternate root '{root}'")));
     }
@@ -244,9 +275,8 @@ fn read_options(pool: &str, args: &Parsed) -> Result<Wanted, Failure> {
 }
 
 fn assignment(text: &str) -> Result<(&str, &str), Failure> {
-    split_assignment(text).ok_or_else(|| {
-        Failure::Text(format!("missing '=' for property=value argument '{text}'"))
-    })
+    split_assignment(text)
+        .ok_or_else(|| Failure::Text(format!("missing '=' for property=value argument '{text}'")))
 }
 
 fn read_pool_prop(
@@ -258,7 +288,10 @@ fn read_pool_prop(
     disabled: &mut Vec<&'static Feature>,
 ) -> Result<(), Failure> {
     let failed = |text: String| Failure::Text(format!("cannot create '{pool}': {text}"));
-    let context = PoolContext { is_new: true, is_import: false };
+    let context = PoolContext {
+        is_new: true,
+        is_import: false,
+    };
     let (name, value) =
         parse_pool_assignment(name, value, &context).map_err(|e| failed(e.to_string()))?;
     if let Some(short) = name.strip_prefix("feature@") {
@@ -326,11 +359,15 @@ fn features(
 ) -> Result<Vec<&'static Feature>, Failure> {
     let allowed = match &wanted.compatibility {
         None => None,
-        Some(sets) => Some(compatibility_set(sets).map_err(|text| {
-            format!("cannot create '{pool}': {text}")
-        })?),
+        Some(sets) => Some(
+            compatibility_set(sets).map_err(|text| format!("cannot create '{pool}': {text}"))?,
+        ),
     };
-    let is_allowed = |f: &Feature| allowed.as_ref().is_none_or(|set| set.iter().any(|n| n == f.name));
+    let is_allowed = |f: &Feature| {
+        allowed
+            .as_ref()
+            .is_none_or(|set| set.iter().any(|n| n == f.name))
+    };
     let is_off = |f: &Feature| disabled.iter().any(|d| d.guid == f.guid);
     let mut list: Vec<&'static Feature> = feature::kept()
         .filter(|f| !none && is_allowed(f) && !is_off(f))
@@ -340,12 +377,22 @@ fn features(
             list.push(feature);
         }
     }
-    list.retain(|f| !f.depends.iter().any(|name| disabled.iter().any(|d| d.name == *name)));
+    list.retain(|f| {
+        !f.depends
+            .iter()
+            .any(|name| disabled.iter().any(|d| d.name == *name))
+    });
     Ok(list)
 }
 
 /// Features that came with a release: those not in the ones before.
-const NEW_IN_2_2: &[&str] = &["blake3", "block_cloning", "head_errlog", "vdev_zaps_v2", "zilsaxattr"];
+const NEW_IN_2_2: &[&str] = &[
+    "blake3",
+    "block_cloning",
+    "head_errlog",
+    "vdev_zaps_v2",
+    "zilsaxattr",
+];
 const COMPATIBILITY_FOLDERS: [&str; 2] =
     ["/etc/zfs/compatibility.d", "/usr/share/zfs/compatibility.d"];
 
@@ -366,25 +413,31 @@ pub(super) fn compatibility_set(sets: &str) -> Result<Vec<String>, String> {
 
 fn one_set(set: &str) -> Result<Vec<String>, String> {
     let all = || FEATURES.iter().map(|f| f.name.to_owned());
-    let release = set.strip_prefix("openzfs-").map(|rest| {
-        rest.trim_end_matches("-linux").trim_end_matches("-freebsd")
-    });
+    let release = set
+        .strip_prefix("openzfs-")
+        .map(|rest| rest.trim_end_matches("-linux").trim_end_matches("-freebsd"));
     match release {
         Some("2.0" | "2.1") => {
-            return Ok(all().filter(|n| !NEW_IN_2_2.contains(&n.as_str())).collect());
+            return Ok(all()
+                .filter(|n| !NEW_IN_2_2.contains(&n.as_str()))
+                .collect());
         }
         Some("2.2" | "2.3" | "2.4") => return Ok(all().collect()),
         _ => {}
     }
-    let folders: Vec<&str> =
-        if set.starts_with('/') { vec![""] } else { COMPATIBILITY_FOLDERS.to_vec() };
+    let folders: Vec<&str> = if set.starts_with('/') {
+        vec![""]
+    } else {
+        COMPATIBILITY_FOLDERS.to_vec()
+    };
     let text = folders
         .iter()
         .find_map(|folder| std::fs::read_to_string(format!("{folder}/{set}")).ok());
-    let text = text.ok_or_else(|| {
-        format!("'compatibility' property value is invalid: no such set '{set}'")
-    })?;
-    let words = text.lines().map(|line| line.split('#').next().unwrap_or(""));
+    let text = text
+        .ok_or_else(|| format!("'compatibility' property value is invalid: no such set '{set}'"))?;
+    let words = text
+        .lines()
+        .map(|line| line.split('#').next().unwrap_or(""));
     Ok(words
         .flat_map(|line| line.split(|c: char| c.is_whitespace() || c == ','))
         .filter(|word| !word.is_empty())

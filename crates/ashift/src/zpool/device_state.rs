@@ -20,7 +20,9 @@ use crate::host::{Access, Host, OpenPool};
 #[doc(alias = "zpool_find_vdev")]
 fn find_device(pool: &OpenPool, word: &str) -> Option<Arc<Vdev>> {
     let guid = word.parse::<u64>().ok();
-    let absolute = std::path::absolute(word).ok().map(|p| p.display().to_string());
+    let absolute = std::path::absolute(word)
+        .ok()
+        .map(|p| p.display().to_string());
     pool.tree().devices().into_iter().find(|device| {
         let path = device.config().path.clone().unwrap_or_default();
         Some(device.guid().0) == guid
@@ -41,7 +43,9 @@ fn operands(args: &Parsed) -> Result<(&String, &[String]), Failure> {
 /// `zpool offline`.
 pub(super) fn offline(args: &Parsed) -> Outcome {
     if args.has_long("power") {
-        return Err(Failure::Text("'zpool offline --power' is not supported yet".into()));
+        return Err(Failure::Text(
+            "'zpool offline --power' is not supported yet".into(),
+        ));
     }
     refuse_options(args, "offline", "f")?;
     if args.has('t') {
@@ -50,7 +54,9 @@ pub(super) fn offline(args: &Parsed) -> Outcome {
     }
     let (name, words) = operands(args)?;
     let host = Host::here();
-    let pool = host.open(name, Access::Write).map_err(|e| open_error(name, &e))?;
+    let pool = host
+        .open(name, Access::Write)
+        .map_err(|e| open_error(name, &e))?;
     let mut code = 0;
     for word in words {
         let failed = |text: &str| eprintln!("cannot offline {word}: {text}");
@@ -73,12 +79,16 @@ pub(super) fn offline(args: &Parsed) -> Outcome {
 /// `zpool online`.
 pub(super) fn online(args: &Parsed) -> Outcome {
     if args.has_long("power") {
-        return Err(Failure::Text("'zpool online --power' is not supported yet".into()));
+        return Err(Failure::Text(
+            "'zpool online --power' is not supported yet".into(),
+        ));
     }
     refuse_options(args, "online", "e")?;
     let (name, words) = operands(args)?;
     let host = Host::here();
-    let pool = host.open(name, Access::Write).map_err(|e| open_error(name, &e))?;
+    let pool = host
+        .open(name, Access::Write)
+        .map_err(|e| open_error(name, &e))?;
     let mut code = 0;
     for word in words {
         let Some(device) = find_device(&pool, word) else {
@@ -101,7 +111,11 @@ pub(super) fn online(args: &Parsed) -> Outcome {
 }
 
 fn bring_back(pool: &OpenPool, device: &Arc<Vdev>) -> Result<(), String> {
-    let path = device.config().path.clone().ok_or("its path is not known")?;
+    let path = device
+        .config()
+        .path
+        .clone()
+        .ok_or("its path is not known")?;
     let provider =
         open(Path::new(&path), OpenMode::ReadWrite).map_err(|_| "no such device in pool")?;
     let owner = vdev::label::owner(&*provider).map_err(|e| e.to_string())?;
@@ -109,7 +123,9 @@ fn bring_back(pool: &OpenPool, device: &Arc<Vdev>) -> Result<(), String> {
     if !is_ours {
         return Err("its label says that it is another device; use 'zpool replace'".to_owned());
     }
-    pool.tree().online(device.guid(), provider).map_err(|e| e.to_string())
+    pool.tree()
+        .online(device.guid(), provider)
+        .map_err(|e| e.to_string())
 }
 
 /// `zpool clear`.
@@ -122,14 +138,18 @@ pub(super) fn clear(args: &Parsed) -> Outcome {
         _ => return Err(Failure::Usage("too many arguments".into())),
     };
     let host = Host::here();
-    let pool = host.open(name, Access::Write).map_err(|e| open_error(name, &e))?;
+    let pool = host
+        .open(name, Access::Write)
+        .map_err(|e| open_error(name, &e))?;
     let device = match word {
         None => None,
-        Some(word) => Some(find_device(&pool, word).ok_or_else(|| {
-            format!("cannot clear errors for {word}: no such device in pool")
-        })?),
+        Some(word) => Some(
+            find_device(&pool, word)
+                .ok_or_else(|| format!("cannot clear errors for {word}: no such device in pool"))?,
+        ),
     };
-    pool.tree().clear(device.as_ref().map(|device| device.guid()))?;
+    pool.tree()
+        .clear(device.as_ref().map(|device| device.guid()))?;
     match device {
         None => super::scrub::forget_errors(&host, pool.guid()),
         Some(device) => super::scrub::forget_device(&host, pool.guid(), device.guid())?,

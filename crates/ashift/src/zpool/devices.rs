@@ -33,7 +33,11 @@ impl Device {
             given.to_path_buf()
         } else {
             let here = std::path::absolute(given).unwrap_or_else(|_| given.to_path_buf());
-            if here.exists() { here } else { Path::new("/dev").join(typed) }
+            if here.exists() {
+                here
+            } else {
+                Path::new("/dev").join(typed)
+            }
         };
         let Ok(metadata) = std::fs::metadata(&path) else {
             if given.is_absolute() {
@@ -52,12 +56,20 @@ impl Device {
                 path.display()
             ));
         }
-        Ok(Device { typed: typed.to_owned(), path, is_file: !is_block })
+        Ok(Device {
+            typed: typed.to_owned(),
+            path,
+            is_file: !is_block,
+        })
     }
 
     /// The kind that goes into labels.
     pub(super) fn kind(&self) -> VdevKind {
-        if self.is_file { VdevKind::File } else { VdevKind::Disk }
+        if self.is_file {
+            VdevKind::File
+        } else {
+            VdevKind::Disk
+        }
     }
 
     /// Its path as text.
@@ -88,7 +100,10 @@ pub(super) fn objection(host: &Host, device: &Device) -> base::Result<Option<Obj
         Ok(provider) => provider,
         Err(error) if error.kind() == ErrorKind::Busy => {
             let text = format!("{path} is in use and contains a unknown filesystem.");
-            return Ok(Some(Objection { text, can_force: false }));
+            return Ok(Some(Objection {
+                text,
+                can_force: false,
+            }));
         }
         Err(error) => return Err(error),
     };
@@ -100,12 +115,18 @@ pub(super) fn objection(host: &Host, device: &Device) -> base::Result<Option<Obj
             PoolState::Exported => "exported",
             PoolState::Spare => {
                 let text = format!("{path} is reserved as a hot spare for pool {}", owner.pool);
-                return Ok(Some(Objection { text, can_force: false }));
+                return Ok(Some(Objection {
+                    text,
+                    can_force: false,
+                }));
             }
             PoolState::Destroyed | PoolState::L2Cache => return Ok(None),
         };
         let text = format!("{path} is part of {what} pool '{}'", owner.pool);
-        return Ok(Some(Objection { text, can_force: !is_active }));
+        return Ok(Some(Objection {
+            text,
+            can_force: !is_active,
+        }));
     }
     Ok(signature(&*provider).map(|what| Objection {
         text: format!("{path} contains a {what}"),
@@ -115,7 +136,9 @@ pub(super) fn objection(host: &Host, device: &Device) -> base::Result<Option<Obj
 
 fn is_imported(host: &Host, pool: Guid) -> base::Result<bool> {
     let pools = host.pools()?;
-    Ok(pools.iter().any(|(_, config)| config.get_u64("pool_guid") == Some(pool.0)))
+    Ok(pools
+        .iter()
+        .any(|(_, config)| config.get_u64("pool_guid") == Some(pool.0)))
 }
 
 /// File systems and the like by the bytes that they begin with: offset, bytes, name.
@@ -129,7 +152,11 @@ const SIGNATURES: &[(usize, &[u8], &str)] = &[
     (0x52, b"FAT32", "filesystem of type 'vfat'"),
     (0, b"hsqs", "filesystem of type 'squashfs'"),
     (0x8001, b"CD001", "filesystem of type 'iso9660'"),
-    (0x400, &[0x10, 0x20, 0xf5, 0xf2], "filesystem of type 'f2fs'"),
+    (
+        0x400,
+        &[0x10, 0x20, 0xf5, 0xf2],
+        "filesystem of type 'f2fs'",
+    ),
     (4086, b"SWAPSPACE2", "filesystem of type 'swap'"),
     (0, b"LUKS\xba\xbe", "filesystem of type 'crypto_LUKS'"),
     (0x218, b"LVM2 001", "filesystem of type 'LVM2_member'"),
@@ -171,5 +198,8 @@ pub(super) fn short_name(path: &str, kind: VdevKind) -> &str {
     if kind != VdevKind::Disk {
         return path;
     }
-    FOLDERS.iter().find_map(|folder| path.strip_prefix(folder)).unwrap_or(path)
+    FOLDERS
+        .iter()
+        .find_map(|folder| path.strip_prefix(folder))
+        .unwrap_or(path)
 }

@@ -83,7 +83,11 @@ pub(super) fn status_of_found(found: &FoundPool, host_id: u64) -> PoolStatus {
             pool.root = VdevStatus {
                 kind: VdevKind::Root,
                 state: VdevState::CantOpen,
-                aux: Some(if is_unsupported { VdevAux::UnsupFeat } else { VdevAux::CorruptData }),
+                aux: Some(if is_unsupported {
+                    VdevAux::UnsupFeat
+                } else {
+                    VdevAux::CorruptData
+                }),
                 ..VdevStatus::default()
             };
             pool.unsupported_features.push(error.to_string());
@@ -120,7 +124,11 @@ fn vdev_status(vdev: &vdev::Vdev, id: u64, class: VdevClass) -> VdevStatus {
         state: state_of(state),
         aux: aux_of(aux),
         physical_bytes: physical,
-        replaceable_bytes: if is_device { phys::label::allocatable_size(physical) } else { 0 },
+        replaceable_bytes: if is_device {
+            phys::label::allocatable_size(physical)
+        } else {
+            0
+        },
         healed_bytes: stats.self_healed_bytes,
         read_errors: stats.read_errors,
         write_errors: stats.write_errors,
@@ -128,7 +136,9 @@ fn vdev_status(vdev: &vdev::Vdev, id: u64, class: VdevClass) -> VdevStatus {
         is_removing: config.removing,
         is_noalloc: config.non_allocating,
         configured_ashift: config.ashift,
-        children: children.map(|(i, child)| vdev_status(child, i as u64, class)).collect(),
+        children: children
+            .map(|(i, child)| vdev_status(child, i as u64, class))
+            .collect(),
         ..VdevStatus::default()
     }
 }
@@ -149,7 +159,9 @@ fn add_errors(vdev: &mut VdevStatus, kept: &BTreeMap<u64, [u64; 3]>) {
         vdev.write_errors += write;
         vdev.checksum_errors += checksum;
     }
-    vdev.children.iter_mut().for_each(|child| add_errors(child, kept));
+    vdev.children
+        .iter_mut()
+        .for_each(|child| add_errors(child, kept));
 }
 
 fn kind_of(kind: vdev::VdevKind, is_whole: bool) -> VdevKind {
@@ -158,7 +170,9 @@ fn kind_of(kind: vdev::VdevKind, is_whole: bool) -> VdevKind {
         vdev::VdevKind::Mirror => VdevKind::Mirror,
         vdev::VdevKind::Replacing => VdevKind::Replacing,
         vdev::VdevKind::Spare => VdevKind::Spare,
-        vdev::VdevKind::RaidZ { nparity } => VdevKind::Raidz { parity: nparity.into() },
+        vdev::VdevKind::RaidZ { nparity } => VdevKind::Raidz {
+            parity: nparity.into(),
+        },
         vdev::VdevKind::Disk => VdevKind::Disk { is_whole },
         vdev::VdevKind::File => VdevKind::File,
         vdev::VdevKind::Missing => VdevKind::Missing,
@@ -204,7 +218,9 @@ fn aux_of(aux: vdev::VdevAux) -> Option<VdevAux> {
 }
 
 fn scan_status(pool: &Spa) -> base::Result<Option<ScanStatus>> {
-    let Some(scan) = pool.scan()? else { return Ok(None) };
+    let Some(scan) = pool.scan()? else {
+        return Ok(None);
+    };
     let state = match scan.state.get() {
         0 => return Ok(None),
         SCAN_FINISHED => ScanState::Finished,
@@ -213,7 +229,11 @@ fn scan_status(pool: &Spa) -> base::Result<Option<ScanStatus>> {
     };
     let is_resilver = scan.func.get() == SCAN_RESILVER;
     Ok(Some(ScanStatus {
-        function: if is_resilver { ScanFunction::Resilver } else { ScanFunction::Scrub },
+        function: if is_resilver {
+            ScanFunction::Resilver
+        } else {
+            ScanFunction::Scrub
+        },
         state,
         start_secs: scan.start_time.get(),
         end_secs: scan.end_time.get(),
@@ -270,7 +290,11 @@ pub(super) fn properties_of(host: &Host, pool: &OpenPool) -> base::Result<Item> 
     }
     props.extend(feature_props(pool));
     props.extend(user_props(pool));
-    Ok(Item { name: pool.name(), types: None, props })
+    Ok(Item {
+        name: pool.name(),
+        types: None,
+        props,
+    })
 }
 
 fn freeing(pool: &Spa) -> base::Result<u64> {
@@ -282,7 +306,9 @@ fn stored(pool: &Spa, desc: &'static admin::prop::PropDesc) -> Prop {
     match pool.props().get(desc.name) {
         Some(spa::PropValue::Number(n)) if desc.name == "bootfs" => {
             let name = pool.dsl().dataset_of(base::ObjectId(n));
-            let name = name.and_then(|ds| pool.dsl().name_of(&ds)).unwrap_or_default();
+            let name = name
+                .and_then(|ds| pool.dsl().name_of(&ds))
+                .unwrap_or_default();
             Prop::new(desc.name, PropValue::Text(name), Source::Local)
         }
         Some(spa::PropValue::Number(n)) => {
@@ -313,7 +339,11 @@ fn feature_props(pool: &Spa) -> Vec<Prop> {
         if spa::feature::by_guid(&guid).is_none() {
             let word = if count == 0 { "inactive" } else { "readonly" };
             let name = format!("unsupported@{guid}");
-            props.push(Prop::new(name, PropValue::Text(word.to_owned()), Source::Local));
+            props.push(Prop::new(
+                name,
+                PropValue::Text(word.to_owned()),
+                Source::Local,
+            ));
         }
     }
     props

@@ -18,7 +18,9 @@ use crate::host::{Access, Host};
 pub(super) fn run(args: &Parsed) -> Outcome {
     let host = Host::here();
     for name in pool_names(&host, &args.operands)? {
-        let pool = host.open(&name, Access::Read).map_err(|e| open_error(&name, &e))?;
+        let pool = host
+            .open(&name, Access::Read)
+            .map_err(|e| open_error(&name, &e))?;
         println!("History for '{name}':");
         for record in pool.history()? {
             if let Some(line) = line(&record.0, args.has('i'), args.has('l')) {
@@ -60,11 +62,22 @@ fn line(record: &NvList, internal: bool, long: bool) -> Option<String> {
 fn who(record: &NvList) -> String {
     let mut parts = Vec::new();
     if let Some(uid) = record.get_u64("history_who") {
-        let name = if uid == 0 { " (root)".to_owned() } else { String::new() };
+        let name = if uid == 0 {
+            " (root)".to_owned()
+        } else {
+            String::new()
+        };
         parts.push(format!("user {uid}{name}"));
     }
     if let Some(host) = record.get_str("history_hostname") {
-        parts.push(format!("on {host}:{}", record.get_str("history_zone").unwrap_or("linux")));
+        parts.push(format!(
+            "on {host}:{}",
+            record.get_str("history_zone").unwrap_or("linux")
+        ));
     }
-    if parts.is_empty() { String::new() } else { format!(" [{}]", parts.join(" ")) }
+    if parts.is_empty() {
+        String::new()
+    } else {
+        format!(" [{}]", parts.join(" "))
+    }
 }

@@ -61,7 +61,10 @@ fn read_request(args: &Parsed) -> Result<Request, Failure> {
         is_forced: args.has('f'),
         wants_destroyed: args.has('D'),
         max_txg: None,
-        facts: Facts { altroot: args.value('R').map(str::to_owned), ..Facts::default() },
+        facts: Facts {
+            altroot: args.value('R').map(str::to_owned),
+            ..Facts::default()
+        },
         props: Vec::new(),
         comment: None,
     };
@@ -76,9 +79,14 @@ fn read_request(args: &Parsed) -> Result<Request, Failure> {
     }
     for text in args.values('o') {
         let Some((name, value)) = split_assignment(text) else {
-            return Err(Failure::Text(format!("'{text}': mount options are not supported yet")));
+            return Err(Failure::Text(format!(
+                "'{text}': mount options are not supported yet"
+            )));
         };
-        let context = PoolContext { is_new: false, is_import: true };
+        let context = PoolContext {
+            is_new: false,
+            is_import: true,
+        };
         let (name, value) = parse_pool_assignment(name, value, &context)
             .map_err(|e| format!("cannot import pools: {e}"))?;
         match (name.as_str(), value) {
@@ -92,7 +100,11 @@ fn read_request(args: &Parsed) -> Result<Request, Failure> {
             (_, admin::prop::PropValue::Text(t)) => {
                 request.props.push((name, spa::PropValue::Text(t)));
             }
-            _ => return Err(Failure::Text(format!("property '{name}' cannot be set at import"))),
+            _ => {
+                return Err(Failure::Text(format!(
+                    "property '{name}' cannot be set at import"
+                )));
+            }
         }
     }
     if request.max_txg.is_some() && !request.facts.readonly {
@@ -130,7 +142,11 @@ fn candidates(args: &Parsed) -> Result<Vec<Arc<dyn Provider>>, Failure> {
         })
     };
     let open_one = |path: &PathBuf| open(path, OpenMode::Inspect).ok();
-    Ok(paths.iter().filter(is_candidate).filter_map(open_one).collect())
+    Ok(paths
+        .iter()
+        .filter(is_candidate)
+        .filter_map(open_one)
+        .collect())
 }
 
 fn plain(error: &std::io::Error) -> String {
@@ -142,7 +158,10 @@ fn block_devices() -> Vec<PathBuf> {
     let Ok(text) = std::fs::read_to_string("/proc/partitions") else {
         return Vec::new();
     };
-    let names = text.lines().skip(2).filter_map(|line| line.split_whitespace().nth(3));
+    let names = text
+        .lines()
+        .skip(2)
+        .filter_map(|line| line.split_whitespace().nth(3));
     names.map(|name| Path::new("/dev").join(name)).collect()
 }
 
@@ -240,11 +259,17 @@ fn import_one(
         )));
     }
     let name = new_name.map_or_else(
-        || fitting.first().map_or_else(|| wanted.to_owned(), |pool| pool.name.clone()),
+        || {
+            fitting
+                .first()
+                .map_or_else(|| wanted.to_owned(), |pool| pool.name.clone())
+        },
         String::clone,
     );
     if guid.is_none() && fitting.is_empty() && host.cache().find(&name)?.is_none() {
-        return Err(Failure::Text(format!("cannot import '{wanted}': no such pool available")));
+        return Err(Failure::Text(format!(
+            "cannot import '{wanted}': no such pool available"
+        )));
     }
     if host.cache().find(&name)?.is_some() {
         return Err(Failure::Text(format!(
@@ -253,14 +278,17 @@ fn import_one(
         )));
     }
     let Some(found) = fitting.pop() else {
-        return Err(Failure::Text(format!("cannot import '{wanted}': no such pool available")));
+        return Err(Failure::Text(format!(
+            "cannot import '{wanted}': no such pool available"
+        )));
     };
     import(host, found, &name, request)?;
     Ok(0)
 }
 
 fn import(host: &Host, found: FoundPool, name: &str, request: &Request) -> Result<(), Failure> {
-    let failed = |text: &dyn std::fmt::Display| Failure::Text(format!("cannot import '{name}': {text}"));
+    let failed =
+        |text: &dyn std::fmt::Display| Failure::Text(format!("cannot import '{name}': {text}"));
     check_pool_name(name, name != found.name).map_err(|e| failed(&e))?;
     let id = host.id()?;
     let is_foreign = found.hostid != 0 && found.hostid != id.id;
@@ -278,7 +306,11 @@ fn import(host: &Host, found: FoundPool, name: &str, request: &Request) -> Resul
     }
     let _lock = host.lock(name, Access::Write)?;
     let readonly = request.facts.readonly;
-    let mode = if readonly { OpenMode::ReadOnly } else { OpenMode::ReadWrite };
+    let mode = if readonly {
+        OpenMode::ReadOnly
+    } else {
+        OpenMode::ReadWrite
+    };
     // Labels may have changed since they were looked at: lock the devices and look again.
     let mut providers = Vec::new();
     for device in &found.devices {
@@ -287,7 +319,10 @@ fn import(host: &Host, found: FoundPool, name: &str, request: &Request) -> Resul
     }
     let guid = found.guid;
     drop(found);
-    let again = discover(&providers).pools.into_iter().find(|pool| pool.guid == guid);
+    let again = discover(&providers)
+        .pools
+        .into_iter()
+        .find(|pool| pool.guid == guid);
     let found = again.ok_or_else(|| failed(&"its labels changed meanwhile"))?;
     let new_name = (name != found.name).then(|| name.to_owned());
     if new_name.is_some() && readonly {
@@ -338,7 +373,11 @@ fn finish(host: &Host, spa: &Spa, request: &Request) -> base::Result<()> {
 
 fn foreign(found: &FoundPool) -> Failure {
     let when = found.uberblock.map_or(0, |ub| ub.timestamp.get());
-    let host = if found.hostname.is_empty() { "<unknown>" } else { &found.hostname };
+    let host = if found.hostname.is_empty() {
+        "<unknown>"
+    } else {
+        &found.hostname
+    };
     Failure::Text(format!(
         "cannot import '{}': pool was previously in use from another system.\nLast accessed by \
          {host} (hostid={:x}) at {}\nThe pool can be imported, use 'zpool import -f' to import the \

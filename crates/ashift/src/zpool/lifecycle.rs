@@ -27,7 +27,9 @@ pub(super) fn destroy(args: &Parsed) -> Outcome {
         )));
     }
     let host = Host::here();
-    let open = host.open(pool, Access::Write).map_err(|e| open_error(pool, &e))?;
+    let open = host
+        .open(pool, Access::Write)
+        .map_err(|e| open_error(pool, &e))?;
     open.destroy()
         .map_err(|e| format!("cannot destroy '{pool}': {}", reason(&e)))?;
     host.cache().remove(pool)?;
@@ -63,7 +65,11 @@ pub(super) fn export(args: &Parsed) -> Outcome {
 
 fn export_one(host: &Host, pool: &str, is_forced: bool) -> Result<(), Failure> {
     let facts = host.facts(pool)?;
-    let access = if facts.readonly { Access::Read } else { Access::Write };
+    let access = if facts.readonly {
+        Access::Read
+    } else {
+        Access::Write
+    };
     let open = match host.open(pool, access) {
         Ok(open) => open,
         Err(error) if is_forced && error.kind() != ErrorKind::Busy => {
@@ -80,7 +86,8 @@ fn export_one(host: &Host, pool: &str, is_forced: bool) -> Result<(), Failure> {
         open.close()?;
     } else {
         open.log_command(&super::command_line())?;
-        open.export().map_err(|e| format!("cannot export '{pool}': {e}"))?;
+        open.export()
+            .map_err(|e| format!("cannot export '{pool}': {e}"))?;
     }
     host.cache().remove(pool)?;
     super::scrub::forget_errors(host, open.guid());
@@ -107,10 +114,14 @@ pub(super) fn labelclear(args: &Parsed) -> Outcome {
     if let Some(owner) = owner {
         let imported = host.pools()?;
         let is_active = owner.state == PoolState::Active
-            && imported.iter().any(|(_, c)| c.get_u64("pool_guid") == Some(owner.pool_guid.0));
+            && imported
+                .iter()
+                .any(|(_, c)| c.get_u64("pool_guid") == Some(owner.pool_guid.0));
         let pool = &owner.pool;
         if is_active {
-            return Err(Failure::Text(format!("{path} is a member (ACTIVE) of pool \"{pool}\"")));
+            return Err(Failure::Text(format!(
+                "{path} is a member (ACTIVE) of pool \"{pool}\""
+            )));
         }
         let state = match owner.state {
             PoolState::Active => Some("potentially active"),
@@ -128,7 +139,9 @@ pub(super) fn labelclear(args: &Parsed) -> Outcome {
         .open(OpenMode::ReadWrite)
         .map_err(|e| format!("failed to open {path}: {e}"))?;
     label::clear(&*provider).map_err(|error| match error.kind() {
-        ErrorKind::NotFound | ErrorKind::InvalidInput => format!("failed to clear label for {path}"),
+        ErrorKind::NotFound | ErrorKind::InvalidInput => {
+            format!("failed to clear label for {path}")
+        }
         _ => format!("failed to clear label for {path}: {error}"),
     })?;
     Ok(0)
@@ -138,14 +151,20 @@ pub(super) fn labelclear(args: &Parsed) -> Outcome {
 pub(super) fn sync(args: &Parsed) -> Outcome {
     let host = Host::here();
     let all = host.pools()?.into_iter().map(|(name, _)| name);
-    let pools: Vec<String> =
-        if args.operands.is_empty() { all.collect() } else { args.operands.clone() };
+    let pools: Vec<String> = if args.operands.is_empty() {
+        all.collect()
+    } else {
+        args.operands.clone()
+    };
     for pool in pools {
         if host.facts(&pool)?.readonly {
             continue;
         }
-        let open = host.open(&pool, Access::Write).map_err(|e| open_error(&pool, &e))?;
-        open.sync().map_err(|e| format!("sync of '{pool}' failed: {e}"))?;
+        let open = host
+            .open(&pool, Access::Write)
+            .map_err(|e| open_error(&pool, &e))?;
+        open.sync()
+            .map_err(|e| format!("sync of '{pool}' failed: {e}"))?;
         open.close()?;
     }
     Ok(0)

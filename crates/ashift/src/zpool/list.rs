@@ -4,9 +4,7 @@
 //! OpenZFS cmd/zpool/zpool_main.c (`zpool_do_list`).
 
 use admin::getopt::Parsed;
-use admin::listing::{
-    GetRequest, Item, JsonStyle, Style, default_columns, list as print_list,
-};
+use admin::listing::{GetRequest, Item, JsonStyle, Style, default_columns, list as print_list};
 use admin::number::{NumberStyle, date_time};
 use admin::pool::{NameStyle, PoolStatus, list_verbose, pools_json};
 use admin::prop::{PropName, TableKind, parse_list};
@@ -25,12 +23,20 @@ pub(super) struct Repeat {
 pub(super) fn split_repeat(operands: &[String]) -> Result<(Vec<String>, Option<Repeat>), Failure> {
     let mut pools = operands.to_vec();
     let number = |word: Option<&String>| word.and_then(|w| w.parse::<f64>().ok());
-    let Some(last) = number(pools.last()) else { return Ok((pools, None)) };
+    let Some(last) = number(pools.last()) else {
+        return Ok((pools, None));
+    };
     pools.pop();
-    let mut repeat = Repeat { secs: last, count: None };
+    let mut repeat = Repeat {
+        secs: last,
+        count: None,
+    };
     if let Some(interval) = number(pools.last()) {
         pools.pop();
-        repeat = Repeat { secs: interval, count: Some(last as u64) };
+        repeat = Repeat {
+            secs: interval,
+            count: Some(last as u64),
+        };
     }
     if repeat.secs <= 0.0 {
         return Err(Failure::Usage("interval cannot be zero".into()));
@@ -52,7 +58,9 @@ pub(super) fn repeat(
         Some("u") => Some(false),
         Some("d") => Some(true),
         Some(other) => {
-            return Err(Failure::Usage(format!("invalid time stamp format '{other}'")));
+            return Err(Failure::Usage(format!(
+                "invalid time stamp format '{other}'"
+            )));
         }
     };
     let mut rounds = 0;
@@ -62,7 +70,9 @@ pub(super) fn repeat(
         }
         let code = print()?;
         rounds += 1;
-        let Some(repeat) = repeat else { return Ok(code) };
+        let Some(repeat) = repeat else {
+            return Ok(code);
+        };
         if repeat.count.is_some_and(|count| rounds >= count) {
             return Ok(code);
         }
@@ -84,12 +94,20 @@ fn time_stamp(is_date: bool) -> String {
 /// The names of the pools meant: those given, or all.
 pub(super) fn pool_names(host: &Host, given: &[String]) -> base::Result<Vec<String>> {
     let all = host.pools()?.into_iter().map(|(name, _)| name);
-    Ok(if given.is_empty() { all.collect() } else { given.to_vec() })
+    Ok(if given.is_empty() {
+        all.collect()
+    } else {
+        given.to_vec()
+    })
 }
 
 /// How numbers and names are to look.
 pub(super) fn styles(args: &Parsed) -> (Style, NameStyle, JsonStyle) {
-    let numbers = if args.has('p') { NumberStyle::Exact } else { NumberStyle::Nice };
+    let numbers = if args.has('p') {
+        NumberStyle::Exact
+    } else {
+        NumberStyle::Nice
+    };
     let style = Style {
         is_scripted: args.has('H'),
         numbers,
@@ -117,13 +135,16 @@ pub(super) fn run(args: &Parsed) -> Outcome {
             .unwrap_or_else(all_columns),
     };
     let (given, interval) = split_repeat(&args.operands)?;
-    repeat(args, interval.as_ref(), || print_once(args, &given, &columns))
+    repeat(args, interval.as_ref(), || {
+        print_once(args, &given, &columns)
+    })
 }
 
 fn all_columns() -> Vec<PropName> {
     let table = admin::prop::all_properties(TableKind::Pool);
     let name = std::iter::once(PropName::Native("name"));
-    name.chain(table.iter().map(|d| PropName::Native(d.name))).collect()
+    name.chain(table.iter().map(|d| PropName::Native(d.name)))
+        .collect()
 }
 
 fn print_once(args: &Parsed, given: &[String], columns: &[PropName]) -> Outcome {
@@ -172,7 +193,11 @@ pub(super) fn gather(
             Some(status) if !is_asked_for || status.guid != 0 => {
                 let health = admin::listing::Prop::text("health", status.root.state_name());
                 let guid = admin::listing::Prop::number("guid", status.guid);
-                let item = Item { name: name.to_owned(), types: None, props: vec![health, guid] };
+                let item = Item {
+                    name: name.to_owned(),
+                    types: None,
+                    props: vec![health, guid],
+                };
                 Ok((item, status))
             }
             _ => Err(open_error(name, &error)),

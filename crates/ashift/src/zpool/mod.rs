@@ -35,8 +35,6 @@ pub(crate) enum Failure {
     Usage(String),
     /// What to print on stderr; exit code 1.
     Text(String),
-    /// Everything was said already.
-    Code(u8),
 }
 
 /// An exit code, or a failure.
@@ -67,10 +65,7 @@ const JSON: &[(&str, Flag)] = &[
     ("json-flat-vdevs", Flag::Long("json-flat-vdevs")),
     ("json-pool-key-guid", Flag::Long("json-pool-key-guid")),
     ("power", Flag::Long("power")),
-    (
-        "rewind-to-checkpoint",
-        Flag::Long("rewind-to-checkpoint"),
-    ),
+    ("rewind-to-checkpoint", Flag::Long("rewind-to-checkpoint")),
 ];
 
 #[rustfmt::skip]
@@ -115,7 +110,10 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
         eprintln!("'zpool {name}' is not supported yet");
         return ExitCode::from(1);
     }
-    eprint!("unrecognized command '{name}'\n{}", usage_of_all(Tool::Zpool, &is_there));
+    eprint!(
+        "unrecognized command '{name}'\n{}",
+        usage_of_all(Tool::Zpool, &is_there)
+    );
     ExitCode::from(2)
 }
 
@@ -124,15 +122,24 @@ fn run_sub(sub: &Sub, args: &[String]) -> ExitCode {
         print!("{}", usage(Tool::Zpool, sub.name));
         return ExitCode::SUCCESS;
     }
-    let takes_long = ["list", "status", "get", "import", "online", "offline", "clear", "version"];
-    let long = if takes_long.contains(&sub.name) { JSON } else { &[] };
-    let spec = OptSpec { short: sub.short, long };
+    let takes_long = [
+        "list", "status", "get", "import", "online", "offline", "clear", "version",
+    ];
+    let long = if takes_long.contains(&sub.name) {
+        JSON
+    } else {
+        &[]
+    };
+    let spec = OptSpec {
+        short: sub.short,
+        long,
+    };
     let outcome = match parse(&spec, args) {
         Ok(parsed) => (sub.run)(&parsed),
         Err(error) => Err(Failure::Usage(error.to_string())),
     };
     match outcome {
-        Ok(code) | Err(Failure::Code(code)) => ExitCode::from(code),
+        Ok(code) => ExitCode::from(code),
         Err(Failure::Text(text)) => {
             eprintln!("{}", text.trim_end_matches('\n'));
             ExitCode::from(1)
@@ -147,7 +154,10 @@ fn run_sub(sub: &Sub, args: &[String]) -> ExitCode {
 fn version(args: &Parsed) -> Outcome {
     if args.has('j') {
         let version = env!("CARGO_PKG_VERSION");
-        println!("{}", serde_json::json!({ "zfs_version": { "userland": format!("ashift-{version}") } }));
+        println!(
+            "{}",
+            serde_json::json!({ "zfs_version": { "userland": format!("ashift-{version}") } })
+        );
     } else {
         println!("ashift-{}", env!("CARGO_PKG_VERSION"));
     }

@@ -55,22 +55,29 @@ pub(super) fn set(args: &Parsed) -> Outcome {
         [_] => return Err(Failure::Usage("missing pool name".into())),
         [assignment, pool] => (assignment, pool),
         [_, _, _] => {
-            return Err(Failure::Text("properties of vdevs are not supported yet".into()));
+            return Err(Failure::Text(
+                "properties of vdevs are not supported yet".into(),
+            ));
         }
         _ => return Err(Failure::Usage("too many pool names".into())),
     };
     let Some((name, value)) = split_assignment(assignment) else {
-        return Err(Failure::Usage("missing value in property=value argument".into()));
+        return Err(Failure::Usage(
+            "missing value in property=value argument".into(),
+        ));
     };
     let failed = |text: String| Failure::Text(format!("cannot set property for '{pool}': {text}"));
     let host = Host::here();
-    let open = host.open(pool, Access::Write).map_err(|e| open_error(pool, &e))?;
+    let open = host
+        .open(pool, Access::Write)
+        .map_err(|e| open_error(pool, &e))?;
     if name == "compatibility" {
         if value != "off" {
             super::create::compatibility_set(value).map_err(failed)?;
         }
         let set = (value != "off").then(|| value.to_owned());
-        open.set_compatibility(set).map_err(|e| failed(e.to_string()))?;
+        open.set_compatibility(set)
+            .map_err(|e| failed(e.to_string()))?;
         return done(&host, &open);
     }
     let context = PoolContext::default();

@@ -44,8 +44,11 @@ pub(super) fn run(args: &Parsed) -> Outcome {
 }
 
 fn scrub(host: &Host, name: &str) -> Outcome {
-    let pool = host.open(name, Access::Write).map_err(|e| open_error(name, &e))?;
-    pool.check_writable().map_err(|_| format!("cannot scrub {name}: pool is read-only"))?;
+    let pool = host
+        .open(name, Access::Write)
+        .map_err(|e| open_error(name, &e))?;
+    pool.check_writable()
+        .map_err(|_| format!("cannot scrub {name}: pool is read-only"))?;
     let (report, scan) = scan(&pool, SCRUB)?;
     keep_errors(host, &pool, &report)?;
     let secs = scan.end_time.get() - scan.start_time.get();
@@ -67,7 +70,10 @@ fn scrub(host: &Host, name: &str) -> Outcome {
 
 /// Whether a device of the pool lacks something that another one has.
 pub(crate) fn needs_resilver(spa: &Spa) -> bool {
-    spa.tree().devices().iter().any(|d| d.leaf().is_usable() && d.leaf().has_dtl())
+    spa.tree()
+        .devices()
+        .iter()
+        .any(|d| d.leaf().is_usable() && d.leaf().has_dtl())
 }
 
 /// Reads everything and writes what devices lack that were away.
@@ -132,15 +138,20 @@ fn scan(spa: &Spa, function: u64) -> base::Result<(Report, ScanPhys)> {
     scan.processed.set(healed_bytes(spa).saturating_sub(healed));
     scan.errors.set(errors);
     // What could not be repaired is still missing somewhere.
-    let complete: Vec<Guid> =
-        if errors == 0 && !has_unrepaired(&report) { stale.into_iter().collect() } else { Vec::new() };
+    let complete: Vec<Guid> = if errors == 0 && !has_unrepaired(&report) {
+        stale.into_iter().collect()
+    } else {
+        Vec::new()
+    };
     spa.record_scan(scan, &complete, txg)?;
     Ok((report, scan))
 }
 
 fn stale_devices(spa: &Spa) -> BTreeSet<Guid> {
     let devices = spa.tree().devices();
-    let stale = devices.iter().filter(|d| d.leaf().is_usable() && d.leaf().has_dtl());
+    let stale = devices
+        .iter()
+        .filter(|d| d.leaf().is_usable() && d.leaf().has_dtl());
     stale.map(|d| d.guid()).collect()
 }
 
@@ -149,7 +160,10 @@ fn healed_bytes(spa: &Spa) -> u64 {
 }
 
 fn is_loss(finding: &Finding) -> bool {
-    matches!(finding, Finding::Unreadable { .. } | Finding::BadPointer { .. })
+    matches!(
+        finding,
+        Finding::Unreadable { .. } | Finding::BadPointer { .. }
+    )
 }
 
 fn has_unrepaired(report: &Report) -> bool {
@@ -186,7 +200,9 @@ pub(super) fn kept_errors(host: &Host, pool: Guid) -> KeptErrors {
         }
     }
     let damaged = value["damaged"].as_array().into_iter().flatten();
-    kept.damaged = damaged.filter_map(|d| d.as_str().map(str::to_owned)).collect();
+    kept.damaged = damaged
+        .filter_map(|d| d.as_str().map(str::to_owned))
+        .collect();
     kept
 }
 
@@ -228,8 +244,11 @@ fn write_errors(host: &Host, pool: Guid, kept: &KeptErrors) -> base::Result<()> 
     }
     let path = errors_path(host, pool);
     let within = |e: std::io::Error| base::Error::from(e).within(path.display());
-    let devices: serde_json::Map<String, Value> =
-        kept.devices.iter().map(|(guid, counts)| (guid.to_string(), json!(counts))).collect();
+    let devices: serde_json::Map<String, Value> = kept
+        .devices
+        .iter()
+        .map(|(guid, counts)| (guid.to_string(), json!(counts)))
+        .collect();
     let value = json!({ "devices": devices, "damaged": kept.damaged });
     std::fs::create_dir_all(path.parent().expect("a file in a folder")).map_err(within)?;
     std::fs::write(&path, value.to_string()).map_err(within)

@@ -26,7 +26,11 @@ pub(super) fn run(args: &Parsed) -> Outcome {
 
 fn request(args: &Parsed) -> StatusRequest {
     let (_, names, _) = styles(args);
-    let numbers = if args.has('p') { NumberStyle::Exact } else { NumberStyle::Nice };
+    let numbers = if args.has('p') {
+        NumberStyle::Exact
+    } else {
+        NumberStyle::Nice
+    };
     StatusRequest {
         names,
         numbers,
@@ -77,7 +81,11 @@ fn print_once(args: &Parsed, given: &[String]) -> Outcome {
         print!("{}", print_status(pool, &request));
     }
     if pools.is_empty() && given.is_empty() {
-        let text = if count > 0 { "all pools are healthy" } else { "no pools available" };
+        let text = if count > 0 {
+            "all pools are healthy"
+        } else {
+            "no pools available"
+        };
         println!("{text}");
     }
     Ok(code)
@@ -100,8 +108,13 @@ pub(super) fn unavailable(
     name: &str,
     error: &Error,
 ) -> Result<Option<PoolStatus>, Failure> {
-    let config = host.cache().find(name)?.filter(|_| error.kind() != ErrorKind::Busy);
-    let Some(config) = config else { return Ok(None) };
+    let config = host
+        .cache()
+        .find(name)?
+        .filter(|_| error.kind() != ErrorKind::Busy);
+    let Some(config) = config else {
+        return Ok(None);
+    };
     let aux = match error.kind() {
         ErrorKind::NotFound | ErrorKind::Io => VdevAux::NoReplicas,
         ErrorKind::Unsupported => VdevAux::UnsupFeat,
@@ -119,21 +132,31 @@ pub(super) fn unavailable(
         txg: config.get_u64("txg").unwrap_or(0),
         version: config.get_u64("version").unwrap_or(0),
         root,
-        unsupported_features: is_unsupported.then(|| error.to_string()).into_iter().collect(),
+        unsupported_features: is_unsupported
+            .then(|| error.to_string())
+            .into_iter()
+            .collect(),
         ..PoolStatus::default()
     }))
 }
 
 fn missing_vdev(tree: &NvList, aux: VdevAux) -> VdevStatus {
     let path = tree.get_str("path").map(str::to_owned);
-    let is_there = path.as_deref().is_some_and(|path| std::path::Path::new(path).exists());
+    let is_there = path
+        .as_deref()
+        .is_some_and(|path| std::path::Path::new(path).exists());
     let children = tree.get_lists("children").unwrap_or_default();
-    let children: Vec<_> = children.iter().map(|child| missing_vdev(child, aux)).collect();
+    let children: Vec<_> = children
+        .iter()
+        .map(|child| missing_vdev(child, aux))
+        .collect();
     let kind = match tree.get_str("type").unwrap_or("") {
         "root" => VdevKind::Root,
         "mirror" => VdevKind::Mirror,
         "disk" => VdevKind::Disk { is_whole: false },
-        "raidz" => VdevKind::Raidz { parity: tree.get_u64("nparity").unwrap_or(1) },
+        "raidz" => VdevKind::Raidz {
+            parity: tree.get_u64("nparity").unwrap_or(1),
+        },
         "hole" => VdevKind::Hole,
         "indirect" => VdevKind::Indirect,
         "missing" => VdevKind::Missing,

@@ -1,0 +1,110 @@
+//! Image files in a folder of their own, and the built binary with a state folder of its own.
+
+#![allow(dead_code, reason = "each test program uses a part")]
+
+use std::fs::File;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use oracle::{Zdb, have_zdb};
+
+const IMAGE_BYTES: u64 = 256 << 20;
+const LABEL_BYTES: u64 = 256 << 10;
+
+/// Images, and a host of their own.
+pub struct Bench {
+    folder: Arc<tempfile::TempDir>,
+    state: tempfile::TempDir,
+}
+
+impl Bench {
+    /// Images of 256 MiB with these names.
+    pub fn new(images: &[&str]) -> Bench {
+        let folder = tempfile::tempdir().unwrap();
+        for name in images {
+            let file = File::create(folder.path().join(name)).unwrap();
+            file.set_len(IMAGE_BYTES).unwrap();
+        }
+        Bench { folder: Arc::new(folder), state: tempfile::tempdir().unwrap() }
+    }
+
+    /// Another host with the same images.
+    pub fn beside(other: &Bench) -> Bench {
+        Bench { folder: other.folder.clone(), state: tempfile::tempdir().unwrap() }
+    }
+
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// `{a}` is the path of image `a`, `{dir}` the folder.
+    fn filled(&self, text: &str) -> String {
+        let mut out = text.replace("{dir}", &self.folder().display().to_string());
+        for name in ["a", "b", "c"] {
+            out = out.replace(&format!("{{{name}}}"), &self.path(name).display().to_string());
+        }
+        out
+    }
+
+    /// Exit code, stdout, stderr.
+    pub fn run(&self, command: &str) -> (i32, String, String) {
+        let words = self.filled(command);
+        let output = Command::new(env!("CARGO_BIN_EXE_ashift"))
+            .args(words.split(' '))
+            .env("ASHIFT_STATE", self.state.path())
+            .output()
+            .unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (output.status.code().unwrap_or(-1), text(&output.stdout), text(&output.stderr))
+    }
+
+    #[track_caller]
+    pub fn ok(&self, command: &str) -> String {
+        let (code, out, err) = self.run(command);
+        assert_eq!(code, 0, "{command}\n{out}{err}");
+        out
+    }
+
+    #[track_caller]
+    pub fn fails(&self, command: &str, code: i32, text: &str) {
+        let (got, out, err) = self.run(command);
+        assert_eq!((got, err.trim_end()), (code, self.filled(text).as_str()), "{command}\n{out}");
+    }
+
+    /// What the real zdb says of every block.
+    #[track_caller]
+    pub fn assert_clean(&self, pool: &str) {
+        if have_zdb() {
+            Zdb::verify(self.folder(), pool).assert_clean();
+        }
+    }
+
+    pub fn label_offset(&self, name: &str, index: u64) -> u64 {
+        let size = std::fs::metadata(self.path(name)).unwrap().len();
+        if index < 2 { index * LABEL_BYTES } else { size - (4 - index) * LABEL_BYTES }
+    }
+
+    /// Overwrites a part of an image with what nobody would write.
+    pub fn scribble(&self, name: &str, range: Range<u64>) {
+        let file = File::options().write(true).open(self.path(name)).unwrap();
+        let rubbish = vec![0xa5; 1 << 20];
+        let mut at = range.start;
+        while at < range.end {
+            let length = (range.end - at).min(rubbish.len() as u64);
+            file.write_all_at(&rubbish[..length as usize], at).unwrap();
+            at += length;
+        }
+    }
+
+    pub fn scribble_with(&self, name: &str, at: u64, bytes: &[u8]) {
+        let file = File::options().write(true).open(self.path(name)).unwrap();
+        file.write_all_at(bytes, at).unwrap();
+    }
+}

@@ -1,0 +1,136 @@
+//! `ashift zdb` beside the real zdb on the same pools.
+
+mod bench;
+
+use bench::Bench;
+use oracle::{Zdb, have_zdb};
+
+fn real(bench: &Bench, args: &[&str]) -> String {
+    let mut all = vec!["-e", "-p", bench.folder().to_str().unwrap()];
+    all.extend_from_slice(args);
+    Zdb::run(&all).stdout
+}
+
+/// A pool with data sets and snapshots, exported.
+fn pool() -> Bench {
+    let bench = Bench::new(&["a", "b"]);
+    bench.ok("zpool create tank mirror {a} {b}");
+    bench.ok("zfs create tank/home");
+    bench.ok("zfs snapshot tank/home@one");
+    bench.ok("zfs set compression=gzip tank/home");
+    bench.ok("zpool export tank");
+    bench
+}
+
+/// The lines of an object: its columns, and its bonus.
+fn object_lines(text: &str) -> Vec<&str> {
+    let is_object = |line: &&str| {
+        let word = line.split_whitespace().next().unwrap_or("");
+        line.starts_with("    ") && word.parse::<i64>().is_ok()
+    };
+    text.lines().filter(|l| is_object(l) || l.starts_with("Dataset")).collect()
+}
+
+#[test]
+fn labels_read_like_the_real_ones() {
+    if !have_zdb() {
+        return;
+    }
+    let bench = pool();
+    for option in ["-l", "-ll", "-lu"] {
+        let device = bench.path("a").display().to_string();
+        let theirs = Zdb::run(&[option, &device]).stdout;
+        assert_eq!(bench.ok(&format!("zdb {option} {{a}}")), theirs, "{option}");
+    }
+}
+
+#[test]
+fn objects_read_like_the_real_ones() {
+    if !have_zdb() {
+        return;
+    }
+    let bench = pool();
+    for option in ["-d", "-dd", "-ddd", "-dddd", "-ddddd"] {
+        let theirs = real(&bench, &[option, "tank"]);
+        let ours = bench.ok(&format!("zdb -e -p {{dir}} {option} tank"));
+        assert_eq!(object_lines(&ours), object_lines(&theirs), "{option}");
+    }
+    let theirs = real(&bench, &["-ddddd", "tank/home", "1"]);
+    assert_eq!(bench.ok("zdb -e -p {dir} -ddddd tank/home 1"), theirs);
+    let theirs = real(&bench, &["-ddddd", "tank/home"]);
+    let ours = bench.ok("zdb -e -p {dir} -ddddd tank/home");
+    let blocks = |text: &str| {
+        let lines = text.lines().filter(|l| l.contains(" L0 ") && !l.contains("rootbp"));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(blocks(&ours), blocks(&theirs));
+}
+
+#[test]
+fn uberblock_config_and_block_counts_read_like_the_real_ones() {
+    if !have_zdb() {
+        return;
+    }
+    let bench = pool();
+    for option in ["-u", "-C"] {
+        let theirs = real(&bench, &[option, "tank"]);
+        assert_eq!(bench.ok(&format!("zdb -e -p {{dir}} {option} tank")), theirs, "{option}");
+    }
+    let has = |l: &&str| !l.contains("Embedded log class");
+    let theirs = real(&bench, &["-bb", "tank"]);
+    let ours = bench.ok("zdb -e -p {dir} -bb tank");
+    let theirs: Vec<&str> = theirs.lines().filter(has).collect();
+    let ours: Vec<&str> = ours.lines().filter(has).collect();
+    assert_eq!(ours, theirs);
+    let theirs = real(&bench, &["-m", "tank"]);
+    let ours = bench.ok("zdb -e -p {dir} -m tank");
+    let rows = |text: &str| {
+        let lines = text.lines().filter(|l| l.contains("metaslab ") || l.contains("smp_"));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(rows(&ours), rows(&theirs));
+    assert!(bench.ok("zdb -e -p {dir} -bcc tank").contains("No leaks"));
+}
+
+#[test]
+fn damage_is_found() {
+    let bench = pool();
+    bench.scribble("a", (4 << 20)..(240 << 20));
+    let (code, out, _) = bench.run("zdb -e -p {dir} -bcc tank");
+    assert_eq!(code, 3, "{out}");
+    assert!(out.contains("bad copies"), "{out}");
+}
+
+#[test]
+fn raw_blocks_paths_and_json() {
+    let bench = pool();
+    let dump = bench.ok("zdb -e -p {dir} -R tank 0:0:200");
+    assert!(dump.contains("0 1 2 3 4 5 6 7"), "{dump}");
+    let object = bench.ok("zdb -e -p {dir} -O tank/home /");
+    assert!(object.contains("ZFS directory"), "{object}");
+    let commands = ["-lj {a}", "-e -p {dir} -Cj tank", "-e -p {dir} -uj tank", "-e -p {dir} -bj tank",
+        "-e -p {dir} -mj tank"];
+    for command in commands {
+        let text = bench.ok(&format!("zdb {command}"));
+        let _: serde_json::Value = serde_json::from_str(&text).unwrap();
+    }
+    for line in bench.ok("zdb -e -p {dir} -ddj tank").lines() {
+        let _: serde_json::Value = serde_json::from_str(line).unwrap();
+    }
+}
+
+#[test]
+fn bad_input_is_refused() {
+    let bench = Bench::new(&["a"]);
+    assert_eq!(bench.run("zdb -l {a}").0, 2);
+    assert_eq!(bench.run("zdb -e -p {dir} -d tank").0, 1);
+    assert_eq!(bench.run("zdb tank").0, 1);
+    assert_eq!(bench.run("zdb -Q").0, 2);
+    bench.fails("zdb -S tank", 1, "zdb: -S is not supported yet");
+    bench.ok("zpool create tank {a}");
+    for place in ["0:1:200", "0:0:0", "9:0:200", "x", "0:ffffffffffff00:200"] {
+        assert_eq!(bench.run(&format!("zdb -R tank {place}")).0 != 0, true, "{place}");
+    }
+    assert_eq!(bench.run("zdb -d tank/nosuch").0, 1);
+    assert_eq!(bench.run("zdb -dddd tank/ 999999").0, 1);
+}

@@ -1,0 +1,277 @@
+//! `ashift zpool` on image files: every command, bad input, and what the real zdb says afterwards.
+
+mod bench;
+
+use bench::Bench;
+
+const LABEL_BYTES: u64 = 256 << 10;
+
+#[test]
+fn pools_live_and_die() {
+    let bench = Bench::new(&["a", "b"]);
+    bench.ok("zpool create -o comment=hello -O atime=off -m /tank tank mirror {a} {b}");
+    bench.assert_clean("tank");
+    assert_eq!(bench.ok("zpool list -Ho name,size,health"), "tank\t240M\tONLINE\n");
+    let status = bench.ok("zpool status tank");
+    assert!(status.contains("  mirror-0 "), "{status}");
+    assert!(status.ends_with("errors: No known data errors\n"), "{status}");
+    assert_eq!(bench.ok("zpool status -x"), "all pools are healthy\n");
+    bench.ok("zpool set failmode=continue tank");
+    bench.ok("zpool set comment=there tank");
+    let got = bench.ok("zpool get -Ho value,source comment,failmode,feature@lz4_compress tank");
+    assert_eq!(got, "there\tlocal\ncontinue\tlocal\nactive\tlocal\n");
+    let history = bench.ok("zpool history tank");
+    assert!(history.contains(" zpool create -o comment=hello"), "{history}");
+    assert!(history.contains(" zpool set comment=there tank\n"), "{history}");
+    bench.ok("zpool export tank");
+    assert_eq!(bench.ok("zpool list"), "no pools available\n");
+    bench.assert_clean("tank");
+    let found = bench.ok("zpool import -d {dir}");
+    assert!(found.contains("   pool: tank\n") && found.contains("comment: there\n"), "{found}");
+    bench.ok("zpool import -d {dir} tank dozer");
+    assert_eq!(bench.ok("zpool list -Ho name"), "dozer\n");
+    bench.ok("zpool sync");
+    bench.assert_clean("dozer");
+    bench.ok("zpool destroy dozer");
+    let found = bench.ok("zpool import -D -d {dir}");
+    assert!(found.contains("ONLINE (DESTROYED)"), "{found}");
+    bench.ok("zpool import -D -d {dir} dozer");
+    bench.assert_clean("dozer");
+}
+
+#[test]
+fn scrub_repairs_a_side_of_a_mirror() {
+    let bench = Bench::new(&["a", "b"]);
+    bench.ok("zpool create tank mirror {a} {b}");
+    bench.scribble("b", (4 << 20)..(200 << 20));
+    let said = bench.ok("zpool scrub -w tank");
+    assert!(said.starts_with("scrub of 'tank' verified"), "{said}");
+    assert!(!said.contains("repaired 0B"), "{said}");
+    let status = bench.ok("zpool status tank");
+    assert!(status.contains("scan: scrub repaired"), "{status}");
+    assert!(!status.lines().any(|l| l.contains("/b ") && l.ends_with(" 0")), "{status}");
+    bench.ok("zpool clear tank");
+    assert_eq!(bench.ok("zpool status -x"), "all pools are healthy\n");
+    assert!(bench.ok("zpool scrub tank").contains("repaired 0B"));
+    bench.assert_clean("tank");
+}
+
+#[test]
+fn scrub_reports_what_is_lost() {
+    let bench = Bench::new(&["a"]);
+    bench.ok("zpool create tank {a}");
+    bench.scribble("a", (4 << 20)..(5 << 20));
+    let (code, out, err) = bench.run("zpool scrub tank");
+    assert!(code == 1 || out.contains("repaired"), "{code} {out} {err}");
+}
+
+#[test]
+fn devices_go_offline_and_come_back() {
+    let bench = Bench::new(&["a", "b"]);
+    bench.ok("zpool create tank mirror {a} {b}");
+    bench.ok("zpool offline tank {a}");
+    let status = bench.ok("zpool status tank");
+    assert!(status.contains("state: DEGRADED") && status.contains("OFFLINE"), "{status}");
+    bench.fails("zpool offline tank {b}", 1, "cannot offline {b}: no valid replicas");
+    bench.ok("zpool set comment=x tank");
+    bench.ok("zpool online tank {a}");
+    let status = bench.ok("zpool status tank");
+    assert!(status.contains("state: ONLINE") && status.contains("resilvered"), "{status}");
+    bench.fails("zpool online tank nosuch", 1, "couldn't find device \"nosuch\" in pool \"tank\"");
+    bench.assert_clean("tank");
+}
+
+#[test]
+fn a_side_that_was_away_is_brought_up_to_date() {
+    let bench = Bench::new(&["a", "b"]);
+    bench.ok("zpool create tank mirror {a} {b}");
+    bench.ok("zpool export tank");
+    let away = bench.path("away");
+    std::fs::create_dir(&away).unwrap();
+    std::fs::rename(bench.path("b"), away.join("b")).unwrap();
+    let found = bench.ok("zpool import -d {dir}");
+    assert!(found.contains("state: DEGRADED"), "{found}");
+    bench.ok("zpool import -d {dir} tank");
+    bench.ok("zpool set comment=alone tank");
+    bench.ok("zpool export tank");
+    std::fs::rename(away.join("b"), bench.path("b")).unwrap();
+    bench.ok("zpool import -d {dir} tank");
+    let status = bench.ok("zpool status tank");
+    assert!(status.contains("state: ONLINE"), "{status}");
+    bench.ok("zpool export tank");
+    std::fs::remove_file(bench.path("a")).unwrap();
+    bench.ok("zpool import -d {dir} tank");
+    assert_eq!(bench.ok("zpool get -Ho value comment tank"), "alone\n");
+    bench.assert_clean("tank");
+}
+
+#[test]
+fn a_side_of_another_pool_is_not_taken() {
+    let bench = Bench::new(&["a", "b", "c"]);
+    bench.ok("zpool create tank mirror {a} {b}");
+    bench.ok("zpool export tank");
+    bench.ok("zpool create other {c}");
+    bench.ok("zpool export other");
+    std::fs::rename(bench.path("c"), bench.path("b")).unwrap();
+    bench.ok("zpool import -d {dir} tank");
+    let status = bench.ok("zpool status tank");
+    assert!(status.contains("state: DEGRADED"), "{status}");
+    bench.assert_clean("tank");
+}
+
+#[test]
+fn any_label_that_is_whole_is_enough() {
+    for torn in 0u32..16 {
+        let bench = Bench::new(&["a"]);
+        bench.ok("zpool create tank {a}");
+        bench.ok("zpool export tank");
+        for index in (0..4).filter(|i| torn & 1 << i != 0) {
+            let start = bench.label_offset("a", index) + (16 << 10);
+            bench.scribble("a", start..start + (40 << 10));
+        }
+        if torn == 15 {
+            bench.fails("zpool import -d {dir} tank", 1, "cannot import 'tank': no such pool available");
+            let (code, out, _) = bench.run("zdb -l {a}");
+            assert_eq!(code, 2);
+            assert!(out.contains("failed to unpack label 3") || out.contains("Bad label cksum"), "{out}");
+            continue;
+        }
+        bench.ok("zpool import -d {dir} tank");
+        bench.assert_clean("tank");
+    }
+}
+
+#[test]
+fn a_torn_newest_uberblock_costs_one_txg() {
+    let bench = Bench::new(&["a"]);
+    bench.ok("zpool create -o ashift=12 tank {a}");
+    bench.ok("zpool set comment=one tank");
+    bench.ok("zpool export tank");
+    let newest = bench.ok("zdb -e -p {dir} -uj tank");
+    let newest: serde_json::Value = serde_json::from_str(&newest).unwrap();
+    let slot = newest["txg"].as_u64().unwrap() % 32;
+    for index in 0..4 {
+        let start = bench.label_offset("a", index) + (LABEL_BYTES / 2) + slot * 4096;
+        bench.scribble("a", start..start + 4096);
+    }
+    bench.ok("zpool import -f -d {dir} tank");
+    assert_eq!(bench.ok("zpool get -Ho value comment tank"), "one\n");
+    bench.assert_clean("tank");
+}
+
+#[test]
+fn devices_in_use_are_refused() {
+    let bench = Bench::new(&["a", "b"]);
+    bench.ok("zpool create tank {a}");
+    let heading = "invalid vdev specification\nuse '-f' to override the following errors:\n";
+    let text = format!("{heading}{{a}} is part of active pool 'tank'");
+    bench.fails("zpool create more {a}", 1, &text);
+    let text = text.replace("use '-f' to override the following errors:",
+        "the following errors must be manually repaired:");
+    bench.fails("zpool create -f more {a}", 1, &text);
+    bench.ok("zpool export tank");
+    let text = format!("{heading}{{a}} is part of exported pool 'tank'");
+    bench.fails("zpool create more {a}", 1, &text);
+    bench.ok("zpool create -f more {a}");
+    bench.fails("zpool create more {b}", 1, "cannot create 'more': pool already exists");
+    bench.scribble_with("b", 0x438, &[0x53, 0xef]);
+    let text = format!("{heading}{{b}} contains a filesystem of type 'ext4'");
+    bench.fails("zpool create third {b}", 1, &text);
+    bench.fails("zpool labelclear {a}", 1, "{a} is a member (ACTIVE) of pool \"more\"");
+    bench.ok("zpool destroy more");
+    bench.ok("zpool labelclear {a}");
+    bench.fails("zpool labelclear {a}", 1, "failed to clear label for {a}");
+}
+
+#[test]
+fn usage_and_names() {
+    let bench = Bench::new(&["a", "b"]);
+    let (code, _, err) = bench.run("zpool create tank");
+    assert_eq!(code, 2);
+    assert!(err.starts_with("missing vdev specification\nusage:\n\tcreate "), "{err}");
+    assert_eq!(bench.run("zpool create -Z tank {a}").0, 2);
+    assert_eq!(bench.run("zpool nosuch").0, 2);
+    assert_eq!(bench.run("zpool create -h").0, 0);
+    bench.fails("zpool events", 1, "'zpool events' is not supported yet");
+    let reserved = "cannot create 'mirror': name is reserved\npool name may have been omitted";
+    bench.fails("zpool create mirror {a}", 1, reserved);
+    let long = "x".repeat(256);
+    let text = format!("cannot create '{long}': name is too long\npool name may have been omitted");
+    bench.fails(&format!("zpool create {long} {{a}}"), 1, &text);
+    let (code, _, err) = bench.run("zpool create tank raidz {a} {b}");
+    assert!(code == 1 && err.contains("not supported yet"), "{err}");
+    let (code, _, err) = bench.run("zpool create -o ashift=5 tank {a}");
+    assert!(code == 1 && err.contains("only values between 9 and 16 are allowed"), "{err}");
+    bench.fails("zpool destroy tank", 1, "cannot open 'tank': no such pool");
+    bench.fails("zpool export tank", 1, "cannot open 'tank': no such pool");
+    bench.fails("zpool import -d {dir} tank", 1, "cannot import 'tank': no such pool available");
+    bench.fails("zpool get all tank", 1, "Cannot get properties of tank: no such pool available.");
+    let layout = bench.ok("zpool create -n tank mirror {a} {b}");
+    assert!(layout.starts_with("would create 'tank' with the following layout:\n\n\ttank\n\t  mirror\n"));
+}
+
+#[test]
+fn feature_sets() {
+    let bench = Bench::new(&["a", "b", "c"]);
+    bench.ok("zpool create -d one {a}");
+    assert_eq!(bench.ok("zpool get -Ho value feature@blake3 one"), "disabled\n");
+    bench.ok("zpool set feature@blake3=enabled one");
+    assert_eq!(bench.ok("zpool get -Ho value feature@blake3 one"), "enabled\n");
+    bench.assert_clean("one");
+    bench.ok("zpool create -o compatibility=openzfs-2.1-linux two {b}");
+    assert_eq!(bench.ok("zpool get -Ho value feature@blake3 two"), "disabled\n");
+    bench.assert_clean("two");
+    let (code, _, err) = bench.run("zpool set feature@blake3=enabled two");
+    assert!(code == 1 && err.contains("compatibility"), "{err}");
+    bench.ok("zpool create -o feature@zstd_compress=disabled three {c}");
+    assert_eq!(bench.ok("zpool get -Ho value feature@zstd_compress three"), "disabled\n");
+    let (code, _, err) = bench.run("zpool set feature@draid=enabled three");
+    assert!(code == 1 && err.contains("not supported yet"), "{err}");
+}
+
+#[test]
+fn pools_of_other_hosts_and_read_only_ones() {
+    let bench = Bench::new(&["a"]);
+    bench.ok("zpool create tank {a}");
+    let other = Bench::beside(&bench);
+    if other.ok("zpool import -d {dir}").contains("not exported") || true {
+        let (code, _, err) = other.run("zpool import -d {dir} tank");
+        let is_foreign = err.contains("pool was previously in use from another system.");
+        assert!(code == 0 || is_foreign, "{err}");
+    }
+    let text = other.run("zpool import -f -o readonly=on -d {dir} tank");
+    assert!(text.0 == 0 || text.2.contains("already exists"), "{text:?}");
+    if other.ok("zpool get -Ho value readonly tank") == "on\n" {
+        let (code, _, err) = other.run("zpool set comment=x tank");
+        assert!(code == 1 && err.contains("read-only"), "{err}");
+        other.ok("zpool export tank");
+    }
+}
+
+#[test]
+fn the_second_writer_waits_outside() {
+    let bench = Bench::new(&["a"]);
+    bench.ok("zpool create tank {a}");
+    let file = std::fs::File::open(bench.path("a")).unwrap();
+    file.lock().unwrap();
+    let (code, _, err) = bench.run("zpool set comment=x tank");
+    assert_eq!(code, 1);
+    assert!(err.contains("in use"), "{err}");
+    drop(file);
+    bench.ok("zpool set comment=x tank");
+}
+
+#[test]
+fn json_is_json() {
+    let bench = Bench::new(&["a"]);
+    bench.ok("zpool create tank {a}");
+    for command in ["zpool list -j", "zpool list -jv", "zpool status -j", "zpool get -j all tank"] {
+        let text = bench.ok(command);
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(value["pools"]["tank"]["state"], "ONLINE", "{command}");
+    }
+    bench.ok("zpool export tank");
+    let value: serde_json::Value =
+        serde_json::from_str(&bench.ok("zpool import -j -d {dir}")).unwrap();
+    assert_eq!(value["pools"].as_object().unwrap().len(), 1);
+}
