@@ -1,0 +1,158 @@
+//! `ashift bench`: how fast, beside another program that does the same work.
+//!
+//! # What it is
+//! Speeds of one machine say little, so nothing here prints a speed alone: in one run both programs
+//! take turns, and what counts is the ratio of the medians. Each turn of either side is a process
+//! of its own, so neither finds warm caches that the other has not.
+//!
+//! | word     | the other side                                                      |
+//! |----------|---------------------------------------------------------------------|
+//! | `peer`   | OpenZFS in user space (libzpool), and a plain copy-checksum-write loop |
+//! | `verify` | OpenZFS's `zdb -bcc`                                                |
+//! | `stream` | none: one turn of ours, for `peer`                                  |
+//! | `plain`  | none: one turn of the plain loop, for `peer`                        |
+
+mod peer;
+mod plain;
+mod stream;
+mod turns;
+mod verify;
+
+use std::process::ExitCode;
+
+use base::{Error, ErrorKind, Result};
+
+const USAGE: &str = "\
+usage: ashift bench peer --peer PROGRAM [--size SIZE] [--runs N] [--data FILE] [--dir DIR] [-j]
+       ashift bench verify --dir DIR [--zdb PROGRAM] [--runs N] [-j] POOL
+       ashift bench stream COMPRESSION MIB DATA FILE
+       ashift bench plain MIB DATA FILE
+
+    peer    write and read an object, beside PROGRAM LAYOUT RECORDSIZE COMPRESSION MIB DATA FILE,
+            which prints 'write_MBps N' and 'read_MBps N'; FILE is made in DIR (/dev/shm)
+    verify  check the exported POOL whose devices are in DIR, beside zdb -e -p DIR -bcc POOL
+    stream  make a pool on FILE, write MIB of DATA, export, import, read, compare
+    plain   copy, sum and write MIB of DATA to FILE; read, sum and compare
+";
+
+/// Options with a value, and everything else.
+struct Words {
+    options: Vec<(String, String)>,
+    is_json: bool,
+    operands: Vec<String>,
+}
+
+impl Words {
+    fn parse(args: &[String]) -> Result<Words> {
+        let mut words = Words {
+            options: Vec::new(),
+            is_json: false,
+            operands: Vec::new(),
+        };
+        let mut rest = args.iter();
+        while let Some(word) = rest.next() {
+            if word == "-j" || word == "--json" {
+                words.is_json = true;
+            } else if let Some(name) = word.strip_prefix("--") {
+                let value = rest.next().ok_or_else(usage_error)?;
+                words.options.push((name.to_owned(), value.clone()));
+            } else {
+                words.operands.push(word.clone());
+            }
+        }
+        Ok(words)
+    }
+
+    /// Takes an option out; what is left in the end is unknown.
+    fn take(&mut self, name: &str) -> Option<String> {
+        let at = self.options.iter().position(|(have, _)| have == name)?;
+        Some(self.options.remove(at).1)
+    }
+
+    fn take_number(&mut self, name: &str, default: u64) -> Result<u64> {
+        self.take(name).map_or(Ok(default), |text| number(&text))
+    }
+
+    fn check_all_taken(&self) -> Result<()> {
+        match self.options.first() {
+            None => Ok(()),
+            Some((name, _)) => Err(Error::invalid(format!("unknown option --{name}"))),
+        }
+    }
+}
+
+/// A number with an optional K, M or G.
+fn number(text: &str) -> Result<u64> {
+    let bad = || Error::invalid(format!("'{text}' is not a number"));
+    let digits = text.trim_end_matches(['K', 'M', 'G']);
+    let shift = match &text[digits.len()..] {
+        "" => 0,
+        "K" => 10,
+        "M" => 20,
+        "G" => 30,
+        _ => return Err(bad()),
+    };
+    let number: u64 = digits.parse().map_err(|_| bad())?;
+    number
+        .checked_mul(1 << shift)
+        .filter(|n| *n > 0)
+        .ok_or_else(bad)
+}
+
+fn usage_error() -> Error {
+    Error::invalid("")
+}
+
+/// Runs `ashift bench ARGS`.
+pub(crate) fn run(args: &[String]) -> ExitCode {
+    let Some((word, rest)) = args.split_first() else {
+        eprint!("{USAGE}");
+        return ExitCode::from(2);
+    };
+    if word == "-h" || word == "--help" {
+        print!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
+    match dispatch(word, rest) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.kind() == ErrorKind::InvalidInput && error.to_string().is_empty() => {
+            eprint!("{USAGE}");
+            ExitCode::from(2)
+        }
+        Err(error) => crate::say::fail("bench", 1, &error.to_string()),
+    }
+}
+
+fn dispatch(word: &str, args: &[String]) -> Result<()> {
+    let words = Words::parse(args)?;
+    match word {
+        "peer" => peer::run(words),
+        "verify" => verify::run(words),
+        "stream" => stream::run(&words),
+        "plain" => plain::run(&words),
+        _ => Err(usage_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_may_have_a_unit() {
+        assert_eq!(number("3").unwrap(), 3);
+        assert_eq!(number("2G").unwrap(), 2 << 30);
+        assert!(number("G").is_err() && number("0").is_err() && number("1X").is_err());
+        assert!(number("99999999999G").is_err());
+    }
+
+    #[test]
+    fn options_are_taken_once() {
+        let args = ["--runs", "7", "pool", "-j"].map(String::from);
+        let mut words = Words::parse(&args).unwrap();
+        assert_eq!(words.take_number("runs", 5).unwrap(), 7);
+        assert_eq!(words.take_number("size", 5).unwrap(), 5);
+        assert!(words.check_all_taken().is_ok() && words.is_json);
+        assert_eq!(words.operands, ["pool"]);
+    }
+}

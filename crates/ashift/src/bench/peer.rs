@@ -1,0 +1,181 @@
+//! `ashift bench peer`: ours, the peer and the plain loop, in turns.
+
+use std::path::{Path, PathBuf};
+
+use base::{Error, Result};
+use serde_json::json;
+
+use super::stream::make_file;
+use super::turns::{Speeds, median, own_program, speeds};
+use super::{Words, usage_error};
+
+/// What is compared, and what the goals are: peer's ratio, plain loop's ratio.
+const CASES: [(&str, f64, Option<f64>); 3] = [
+    ("off", 3.0, Some(0.8)),
+    ("lz4", 2.0, None),
+    ("zstd", 2.0, None),
+];
+
+struct Setup {
+    own: PathBuf,
+    peer: PathBuf,
+    data: String,
+    /// The file that pools are made on, one after the other.
+    file: PathBuf,
+    mib: u64,
+}
+
+/// Removes the file at the end, however it ends.
+struct Removed(PathBuf);
+
+impl Drop for Removed {
+    fn drop(&mut self) {
+        // Nothing is lost if it is gone already.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// What one side did in all turns.
+#[derive(Default)]
+struct Side(Vec<Speeds>);
+
+impl Side {
+    fn write(&self) -> f64 {
+        median(&self.0.iter().map(|s| s.write).collect::<Vec<_>>())
+    }
+
+    fn read(&self) -> f64 {
+        median(&self.0.iter().map(|s| s.read).collect::<Vec<_>>())
+    }
+}
+
+/// `ashift bench peer`
+pub(super) fn run(mut words: Words) -> Result<()> {
+    let peer = words.take("peer").ok_or_else(usage_error)?;
+    let size = words.take_number("size", 2 << 30)?;
+    let runs = words.take_number("runs", 5)?;
+    let own = own_program()?;
+    let data = words
+        .take("data")
+        .unwrap_or_else(|| own.display().to_string());
+    let dir = words.take("dir").unwrap_or_else(|| "/dev/shm".into());
+    let only = words.take("compression");
+    words.check_all_taken()?;
+    if !words.operands.is_empty() || size < 1 << 20 {
+        return Err(usage_error());
+    }
+    let file = Path::new(&dir).join(format!("ashift-bench.{}", std::process::id()));
+    let setup = Setup {
+        own,
+        peer: peer.into(),
+        data,
+        file: file.clone(),
+        mib: size >> 20,
+    };
+    let _removed = Removed(file);
+    let mut rows = Vec::new();
+    let cases = CASES
+        .iter()
+        .filter(|case| only.as_deref().is_none_or(|only| only == case.0));
+    for &(compression, goal, plain_goal) in cases {
+        let sides = measure(&setup, compression, plain_goal.is_some(), runs)?;
+        rows.push((compression, goal, plain_goal, sides));
+    }
+    if rows.is_empty() {
+        return Err(Error::invalid("no such compression"));
+    }
+    if words.is_json {
+        print_json(&rows, size, runs);
+    } else {
+        print_table(&rows);
+    }
+    Ok(())
+}
+
+struct Sides {
+    ours: Side,
+    peer: Side,
+    plain: Side,
+}
+
+fn measure(setup: &Setup, compression: &str, plain_too: bool, runs: u64) -> Result<Sides> {
+    let mut sides = Sides {
+        ours: Side::default(),
+        peer: Side::default(),
+        plain: Side::default(),
+    };
+    let (mib, file) = (setup.mib.to_string(), setup.file.display().to_string());
+    let words = |words: &[&str]| words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>();
+    let data = &*setup.data;
+    for _ in 0..runs {
+        make_file(&setup.file, setup.mib << 20)?;
+        let record = super::stream::RECORD_BYTES.to_string();
+        let args = words(&["single", &record, compression, &mib, data, &file]);
+        sides.peer.0.push(speeds(&setup.peer, &args)?);
+        let args = words(&["bench", "stream", compression, &mib, data, &file]);
+        sides.ours.0.push(speeds(&setup.own, &args)?);
+        if plain_too {
+            let args = words(&["bench", "plain", &mib, data, &file]);
+            sides.plain.0.push(speeds(&setup.own, &args)?);
+        }
+    }
+    Ok(sides)
+}
+
+type Row<'a> = (&'a str, f64, Option<f64>, Sides);
+
+fn ratios(sides: &Sides) -> [(&'static str, f64, f64, f64); 2] {
+    [
+        (
+            "write",
+            sides.ours.write(),
+            sides.peer.write(),
+            sides.plain.write(),
+        ),
+        (
+            "read",
+            sides.ours.read(),
+            sides.peer.read(),
+            sides.plain.read(),
+        ),
+    ]
+}
+
+fn print_table(rows: &[Row<'_>]) {
+    println!(
+        "MB/s, medians         ours      peer     plain    ours/peer (goal)  ours/plain (goal)"
+    );
+    for (compression, goal, plain_goal, sides) in rows {
+        for (what, ours, peer, plain) in ratios(sides) {
+            let name = format!("{what} {compression}");
+            print!("{name:<16} {ours:>9.0} {peer:>9.0} ");
+            match plain_goal {
+                None => println!("{:>9} {:>9.2} ({goal})", "-", ours / peer),
+                Some(plain_goal) => println!(
+                    "{plain:>9.0} {:>9.2} ({goal})    {:>9.2} ({plain_goal})",
+                    ours / peer,
+                    ours / plain
+                ),
+            }
+        }
+    }
+}
+
+fn print_json(rows: &[Row<'_>], size: u64, runs: u64) {
+    let mut values = Vec::new();
+    for (compression, goal, plain_goal, sides) in rows {
+        for (what, ours, peer, plain) in ratios(sides) {
+            let has_plain = plain_goal.is_some();
+            values.push(json!({
+                "what": what, "compression": compression,
+                "ours_MBps": ours, "peer_MBps": peer, "plain_MBps": has_plain.then_some(plain),
+                "ours_to_peer": ours / peer, "ours_to_peer_goal": goal,
+                "ours_to_plain": has_plain.then_some(ours / plain), "ours_to_plain_goal": plain_goal,
+            }));
+        }
+    }
+    println!(
+        "{}",
+        json!({ "size_bytes": size, "runs": runs, "results": values })
+    );
+}

@@ -1,0 +1,188 @@
+//! `ashift bench stream`: one turn of ours. The work is that of the peer, step by step.
+//!
+//! # What it is
+//! Makes a pool on one file (ashift 12), writes one object of 128 KiB records, a transaction for
+//! each MiB, waits until it is synced; exports, imports, reads the object back and compares.
+
+use std::fs::{File, OpenOptions};
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+
+use base::{Error, ObjectId, Result};
+use dmu::NewObject;
+use dsl::{NewDataset, PropValue};
+use geom::Provider;
+use geom::disk::{OpenMode, open};
+use phys::{CompressType, ObjectType, ObjsetType};
+use spa::{CreateOptions, Host, ImportOptions, Settings, Spa, VdevSpec, feature};
+use vdev::import::discover;
+use vdev::{AllocBias, VdevKind};
+
+use super::{Words, number, usage_error};
+
+/// The payload repeats after that many bytes.
+const PAYLOAD_BYTES: usize = 64 << 20;
+/// What one transaction writes and one read asks for.
+pub(super) const CHUNK_BYTES: u64 = 1 << 20;
+/// recordsize
+pub(super) const RECORD_BYTES: u64 = 128 << 10;
+/// How much larger than its content the file is: a fifth, and this.
+const ROOM_BYTES: u64 = 256 << 20;
+
+/// Time since a moment.
+pub(super) struct Watch(u64);
+
+impl Watch {
+    pub(super) fn start() -> Watch {
+        Watch(rt::now_ns())
+    }
+
+    /// As the peer prints it.
+    pub(super) fn print(&self, what: &str, bytes: u64) {
+        let seconds = (rt::now_ns() - self.0) as f64 / 1e9;
+        println!("{what}_MBps {:.1}", bytes as f64 / 1e6 / seconds);
+    }
+}
+
+/// The first 64 MiB of a file, repeated if it is shorter.
+pub(super) fn payload(path: &str) -> Result<Vec<u8>> {
+    let within = |e: std::io::Error| Error::from(e).within(path);
+    let file = File::open(path).map_err(within)?;
+    let mut bytes = Vec::with_capacity(PAYLOAD_BYTES);
+    file.take(PAYLOAD_BYTES as u64)
+        .read_to_end(&mut bytes)
+        .map_err(within)?;
+    if bytes.is_empty() {
+        return Err(Error::invalid(format!("{path} is empty")));
+    }
+    while bytes.len() < PAYLOAD_BYTES {
+        let more = bytes.len().min(PAYLOAD_BYTES - bytes.len());
+        bytes.extend_from_within(..more);
+    }
+    Ok(bytes)
+}
+
+/// `ashift bench stream COMPRESSION MIB DATA FILE`
+pub(super) fn run(words: &Words) -> Result<()> {
+    words.check_all_taken()?;
+    let [compression, mib, data, path] = &words.operands[..] else {
+        return Err(usage_error());
+    };
+    let compression = match &**compression {
+        "off" => CompressType::Off,
+        "lz4" => CompressType::Lz4,
+        "zstd" => CompressType::Zstd,
+        other => return Err(Error::invalid(format!("compression '{other}'"))),
+    };
+    let total = number(mib)? << 20;
+    let payload = payload(data)?;
+    let path = Path::new(path);
+    make_file(path, total)?;
+    let object = write(path, compression, total, &payload)?;
+    read(path, object, total, &payload)
+}
+
+/// An empty file with room for `total` bytes.
+pub(super) fn make_file(path: &Path, total: u64) -> Result<()> {
+    let mut options = OpenOptions::new();
+    let file = options.write(true).create(true).truncate(true).open(path)?;
+    Ok(file.set_len(base::align_up(total + total / 5 + ROOM_BYTES, 1 << 20))?)
+}
+
+fn host() -> Host {
+    Host {
+        id: 0x00be_4c41,
+        name: "bench".into(),
+    }
+}
+
+fn create(path: &Path) -> Result<Spa> {
+    let provider = open(path, OpenMode::ReadWrite)?;
+    let leaf = VdevSpec {
+        kind: VdevKind::File,
+        device: Some((path.display().to_string(), provider)),
+        children: Vec::new(),
+        bias: AllocBias::None,
+    };
+    Spa::create(CreateOptions {
+        name: "bench".into(),
+        vdevs: vec![leaf],
+        ashift: 12,
+        features: feature::kept().collect(),
+        props: Vec::new(),
+        comment: None,
+        compatibility: None,
+        fs_props: Vec::new(),
+        init_root: Box::new(|_, _| Ok(())),
+        command: "zpool create bench".into(),
+        host: host(),
+        settings: Settings::default(),
+    })
+}
+
+fn write(path: &Path, compression: CompressType, total: u64, payload: &[u8]) -> Result<ObjectId> {
+    let spa = create(path)?;
+    spa.dsl().create_dataset(NewDataset {
+        name: "bench/data".into(),
+        type_: ObjsetType::Other,
+        flags: 0,
+        props: vec![(
+            "compression".into(),
+            PropValue::Number(u64::from(compression.raw())),
+        )],
+        init: Box::new(|_, _| Ok(())),
+    })?;
+    let dataset = spa.dsl().dataset("bench/data")?;
+    let objset = dataset.objset()?;
+    let new = NewObject::new(ObjectType::UINT64_OTHER).blksz(RECORD_BYTES);
+    let tx = spa.groups().hold_open(0)?;
+    let dnode = objset.object_alloc(&tx, &new)?;
+    drop(tx);
+    spa.sync()?;
+
+    let watch = Watch::start();
+    for offset in (0..total).step_by(CHUNK_BYTES as usize) {
+        let tx = spa.groups().hold_open(CHUNK_BYTES)?;
+        let at = (offset % payload.len() as u64) as usize;
+        dnode.write(&tx, offset, &payload[at..at + CHUNK_BYTES as usize])?;
+    }
+    spa.sync()?;
+    watch.print("write", total);
+    let id = dnode.id();
+    drop((dnode, objset, dataset));
+    spa.export()?;
+    Ok(id)
+}
+
+fn read(path: &Path, object: ObjectId, total: u64, payload: &[u8]) -> Result<()> {
+    let devices: Vec<Arc<dyn Provider>> = vec![open(path, OpenMode::ReadWrite)?];
+    let found = discover(&devices).pools.into_iter().next();
+    let spa = Spa::import(ImportOptions {
+        found: found.ok_or_else(|| Error::not_found("no pool after the export"))?,
+        new_name: None,
+        readonly: false,
+        max_txg: None,
+        force: false,
+        host: host(),
+        settings: Settings::default(),
+    })?;
+    let dataset = spa.dsl().dataset("bench/data")?;
+    let objset = dataset.objset()?;
+    let dnode = objset.hold(object)?;
+    let mut back = vec![0; CHUNK_BYTES as usize];
+
+    let watch = Watch::start();
+    for offset in (0..total).step_by(CHUNK_BYTES as usize) {
+        dnode.read(offset, &mut back)?;
+        let at = (offset % payload.len() as u64) as usize;
+        if back != payload[at..at + back.len()] {
+            return Err(Error::corrupt(format!(
+                "what was read at {offset} was not written"
+            )));
+        }
+    }
+    watch.print("read", total);
+    drop((dnode, objset, dataset));
+    spa.export()
+}

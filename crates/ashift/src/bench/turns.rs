@@ -1,0 +1,69 @@
+//! One turn of a program, and the middle of many turns.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use base::{Context, Error, ErrorKind, Result};
+
+/// The values in the middle of what was measured.
+pub(super) fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    match sorted.len() {
+        0 => f64::NAN,
+        n if n % 2 == 1 => sorted[middle],
+        _ => f64::midpoint(sorted[middle - 1], sorted[middle]),
+    }
+}
+
+/// Megabytes per second of one turn.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Speeds {
+    pub(super) write: f64,
+    pub(super) read: f64,
+}
+
+/// Runs a program that prints `write_MBps N` and `read_MBps N`.
+pub(super) fn speeds(program: &Path, args: &[String]) -> Result<Speeds> {
+    let name = || program.display().to_string();
+    let output = Command::new(program)
+        .args(args)
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(Error::from)
+        .within(name)?;
+    if !output.status.success() {
+        return Err(Error::new(
+            ErrorKind::Io,
+            format!("{} ended with {}", name(), output.status),
+        ));
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    let value = |key: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(key));
+        let value = line.and_then(|rest| rest.trim().parse().ok());
+        value.ok_or_else(|| Error::invalid(format!("{} printed no '{key}N'", name())))
+    };
+    Ok(Speeds {
+        write: value("write_MBps ")?,
+        read: value("read_MBps ")?,
+    })
+}
+
+/// This very program.
+pub(super) fn own_program() -> Result<std::path::PathBuf> {
+    Ok(std::env::current_exe()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::median;
+
+    #[test]
+    fn medians() {
+        assert!(median(&[]).is_nan());
+        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
+    }
+}

@@ -1,0 +1,63 @@
+//! `ashift bench verify`: our check of every block of a pool beside `zdb -bcc`.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use base::{Context, Error, ErrorKind, Result};
+use serde_json::json;
+
+use super::turns::{median, own_program};
+use super::{Words, usage_error};
+
+/// How many times as fast ours is to be.
+const GOAL: f64 = 5.0;
+
+/// `ashift bench verify`
+pub(super) fn run(mut words: Words) -> Result<()> {
+    let dir = words.take("dir").ok_or_else(usage_error)?;
+    let zdb = words.take("zdb").unwrap_or_else(|| "zdb".into());
+    let runs = words.take_number("runs", 5)?;
+    words.check_all_taken()?;
+    let [pool] = &words.operands[..] else {
+        return Err(usage_error());
+    };
+    let own = own_program()?;
+    let args = ["-e", "-p", &dir, "-bcc", pool];
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for _ in 0..runs {
+        theirs.push(seconds(Path::new(&zdb), &args)?);
+        let own_args = [&["zdb"], &args[..]].concat();
+        ours.push(seconds(&own, &own_args)?);
+    }
+    let (ours, theirs) = (median(&ours), median(&theirs));
+    let ratio = theirs / ours;
+    if words.is_json {
+        let value = json!({
+            "ours_seconds": ours, "zdb_seconds": theirs, "ratio": ratio, "goal": GOAL, "runs": runs,
+        });
+        println!("{value}");
+    } else {
+        println!("seconds, medians      ours       zdb    zdb/ours (goal)");
+        println!("verify           {ours:>9.2} {theirs:>9.2} {ratio:>9.2} ({GOAL})");
+    }
+    Ok(())
+}
+
+/// How long a program runs that must succeed.
+fn seconds(program: &Path, args: &[&str]) -> Result<f64> {
+    let name = || program.display().to_string();
+    let start = rt::now_ns();
+    let status = Command::new(program)
+        .args(args)
+        .stdout(Stdio::null())
+        .status()
+        .map_err(Error::from)
+        .within(name)?;
+    if !status.success() {
+        return Err(Error::new(
+            ErrorKind::Io,
+            format!("{} ended with {status}", name()),
+        ));
+    }
+    Ok((rt::now_ns() - start) as f64 / 1e9)
+}
