@@ -349,8 +349,10 @@ fn load(
     });
     let spa = Spa { inner };
     if !readonly {
+        // Before anything is allocated: what the intent logs refer to.
+        let to_replay = spa.dsl().claim_logs(synced.next())?;
         spa.inner.groups.start(spa.inner.clone());
-        if needs_config {
+        if needs_config || to_replay > 0 {
             spa.sync_now()?;
         }
     }

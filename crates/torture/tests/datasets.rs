@@ -15,7 +15,10 @@ fn images(folder: &Path, count: usize, bytes: u64) -> Vec<Arc<dyn Provider>> {
         .map(|i| {
             let path = folder.join(format!("disk{i}"));
             if !path.exists() {
-                std::fs::File::create(&path).unwrap().set_len(bytes).unwrap();
+                std::fs::File::create(&path)
+                    .unwrap()
+                    .set_len(bytes)
+                    .unwrap();
             }
             open(&path, OpenMode::ReadWrite).unwrap()
         })

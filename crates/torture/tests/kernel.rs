@@ -15,10 +15,15 @@ use zpl::NewFilesystem;
 use zpl::mount::{init, mount};
 
 fn images(folder: &Path, count: usize) -> (Vec<PathBuf>, Vec<Arc<dyn Provider>>) {
-    let paths: Vec<PathBuf> = (0..count).map(|i| folder.join(format!("disk{i}"))).collect();
+    let paths: Vec<PathBuf> = (0..count)
+        .map(|i| folder.join(format!("disk{i}")))
+        .collect();
     let providers = paths.iter().map(|path| {
         if !path.exists() {
-            std::fs::File::create(path).unwrap().set_len(512 << 20).unwrap();
+            std::fs::File::create(path)
+                .unwrap()
+                .set_len(512 << 20)
+                .unwrap();
         }
         open(path, OpenMode::ReadWrite).unwrap()
     });
@@ -27,7 +32,10 @@ fn images(folder: &Path, count: usize) -> (Vec<PathBuf>, Vec<Arc<dyn Provider>>)
 }
 
 fn new_fs(spa: &Spa, name: &str, props: &[(&str, u64)]) {
-    let props = props.iter().map(|(n, v)| ((*n).to_owned(), dsl::PropValue::Number(*v))).collect();
+    let props = props
+        .iter()
+        .map(|(n, v)| ((*n).to_owned(), dsl::PropValue::Number(*v)))
+        .collect();
     spa.dsl()
         .create_dataset(dsl::NewDataset {
             name: name.into(),
@@ -40,9 +48,11 @@ fn new_fs(spa: &Spa, name: &str, props: &[(&str, u64)]) {
 }
 
 fn work(spa: &Spa, name: &str, files: &mut Files, dice: &mut Dice, steps: usize) {
-    let fs = mount(spa.dsl(), name, false, None).unwrap();
+    let fs = mount(spa.dsl(), name, false).unwrap();
     for step in 0..steps {
-        files.step(&fs, dice).unwrap_or_else(|e| panic!("step {step}: {e}"));
+        files
+            .step(&fs, dice)
+            .unwrap_or_else(|e| panic!("step {step}: {e}"));
     }
     files.compare(&fs).unwrap();
 }
@@ -51,8 +61,23 @@ fn work(spa: &Spa, name: &str, files: &mut Files, dice: &mut Dice, steps: usize)
 const KINDS: &[(&str, &[(&str, u64)])] = &[
     ("plain", &[("compression", 2), ("recordsize", 4096)]),
     ("lz4", &[("compression", 15), ("checksum", 8)]),
-    ("zstd", &[("compression", 16), ("recordsize", 1 << 20), ("checksum", 14)]),
-    ("gzip", &[("compression", 10), ("checksum", 12), ("copies", 2), ("dnodesize", 1024)]),
+    (
+        "zstd",
+        &[
+            ("compression", 16),
+            ("recordsize", 1 << 20),
+            ("checksum", 14),
+        ],
+    ),
+    (
+        "gzip",
+        &[
+            ("compression", 10),
+            ("checksum", 12),
+            ("copies", 2),
+            ("dnodesize", 1024),
+        ],
+    ),
 ];
 
 const GUEST: &str = r#"set -e
@@ -100,13 +125,21 @@ fn kernel_imports_scrubs_reads_writes_and_gives_back() {
         new_fs(&spa, &full, props);
         let mut files = Files::default();
         work(&spa, &full, &mut files, &mut dice, 300);
-        spa.dsl().snapshot(&[&format!("{full}@one")], Vec::new()).unwrap();
-        std::fs::write(host.path().join(format!("{name}.one.sums")), files.sha256sums()).unwrap();
+        spa.dsl()
+            .snapshot(&[&format!("{full}@one")], Vec::new())
+            .unwrap();
+        std::fs::write(
+            host.path().join(format!("{name}.one.sums")),
+            files.sha256sums(),
+        )
+        .unwrap();
         work(&spa, &full, &mut files, &mut dice, 200);
         std::fs::write(host.path().join(format!("{name}.sums")), files.sha256sums()).unwrap();
         all.push((full, files));
     }
-    spa.dsl().clone_dataset("tank/clone", "tank/lz4@one", Vec::new()).unwrap();
+    spa.dsl()
+        .clone_dataset("tank/clone", "tank/lz4@one", Vec::new())
+        .unwrap();
     spa.sync().unwrap();
     pool::assert_clean(&spa);
     spa.export().unwrap();
@@ -119,7 +152,11 @@ fn kernel_imports_scrubs_reads_writes_and_gives_back() {
     Zdb::verify(folder.path(), "tank").assert_clean();
     let (_, disks) = images(folder.path(), 2);
     let spa = pool::open(&disks, false).unwrap();
-    assert!(!spa.is_readonly(), "kept read-only by {:?}", spa.obstacles());
+    assert!(
+        !spa.is_readonly(),
+        "kept read-only by {:?}",
+        spa.obstacles()
+    );
     pool::assert_clean(&spa);
     check_kernel_files(&spa, host.path());
     let (name, files) = &mut all[3];
@@ -134,7 +171,7 @@ fn kernel_imports_scrubs_reads_writes_and_gives_back() {
 
 /// What the kernel wrote reads back here.
 fn check_kernel_files(spa: &Spa, host: &Path) {
-    let fs = mount(spa.dsl(), "tank/lz4", true, None).unwrap();
+    let fs = mount(spa.dsl(), "tank/lz4", true).unwrap();
     let sums = std::fs::read_to_string(host.join("kernel.sums")).unwrap();
     for line in sums.lines() {
         let (sum, name) = line.split_once("  ").unwrap();
@@ -145,7 +182,7 @@ fn check_kernel_files(spa: &Spa, host: &Path) {
         let hex: String = words.iter().map(|word| format!("{word:016x}")).collect();
         assert_eq!(hex, sum, "{name}");
     }
-    let plain = mount(spa.dsl(), "tank/plain", true, None).unwrap();
+    let plain = mount(spa.dsl(), "tank/plain", true).unwrap();
     for i in 1..=300 {
         let id = plain.resolve(format!("kernel{i}")).unwrap();
         let mut bytes = vec![0; plain.getattr(id).unwrap().size as usize];

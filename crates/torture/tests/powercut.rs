@@ -27,7 +27,12 @@ fn record(layout: Layout, ashift: u32, seed: u64, steps: usize) -> Recording {
     let supply = PowerSupply::new();
     let disk = |i| {
         let sector = 1 << ashift.min(12);
-        Arc::new(PowerCut::fed_by(&supply, format!("/disk{i}"), DISK_BYTES, sector))
+        Arc::new(PowerCut::fed_by(
+            &supply,
+            format!("/disk{i}"),
+            DISK_BYTES,
+            sector,
+        ))
     };
     let disks: Vec<Arc<PowerCut>> = (0..2).map(disk).collect();
     let providers: Vec<Arc<dyn Provider>> = disks.iter().map(|d| d.clone() as _).collect();
@@ -37,7 +42,9 @@ fn record(layout: Layout, ashift: u32, seed: u64, steps: usize) -> Recording {
     disks.iter().for_each(|disk| disk.forget());
     let mut recorded = vec![(world.clone(), Some(supply.commands()))];
     for step in 0..steps {
-        world.step(&spa, &mut dice).unwrap_or_else(|e| panic!("step {step}: {e}"));
+        world
+            .step(&spa, &mut dice)
+            .unwrap_or_else(|e| panic!("step {step}: {e}"));
         let known = if dice.once_in(4) {
             spa.sync().unwrap();
             Some(supply.commands())
@@ -48,7 +55,11 @@ fn record(layout: Layout, ashift: u32, seed: u64, steps: usize) -> Recording {
     }
     spa.close().unwrap();
     drop(spa);
-    Recording { commands: supply.commands(), disks, steps: recorded }
+    Recording {
+        commands: supply.commands(),
+        disks,
+        steps: recorded,
+    }
 }
 
 impl Recording {
@@ -60,15 +71,24 @@ impl Recording {
             .map(|disk| Arc::new(disk.image_after(n, seed)) as Arc<dyn Provider>)
             .collect();
         let spa = pool::open(&images, false).map_err(|e| format!("import: {e}"))?;
-        let synced = self.steps.iter().rposition(|(_, known)| known.is_some_and(|at| at <= n));
+        let synced = self
+            .steps
+            .iter()
+            .rposition(|(_, known)| known.is_some_and(|at| at <= n));
         let synced = synced.expect("the empty pool was synced");
         let candidates = self.steps[synced..].iter();
         let mut complaints = Vec::new();
-        let found = candidates.map(|(world, _)| world.compare(spa.dsl())).any(|outcome| {
-            outcome.map_err(|complaint| complaints.push(complaint)).is_ok()
-        });
+        let found = candidates
+            .map(|(world, _)| world.compare(spa.dsl()))
+            .any(|outcome| {
+                outcome
+                    .map_err(|complaint| complaints.push(complaint))
+                    .is_ok()
+            });
         if !found {
-            return Err(format!("no state since step {synced} is there: {complaints:#?}"));
+            return Err(format!(
+                "no state since step {synced} is there: {complaints:#?}"
+            ));
         }
         let report = pool::verify(&spa).map_err(|e| format!("check: {e}"))?;
         if !report.is_clean() {
@@ -84,7 +104,9 @@ fn run(layout: Layout, ashift: u32, seed: u64) {
     let total = recording.commands - first;
     let all = std::env::var("CUTS").is_ok_and(|v| v == "all");
     let stride = if all { 1 } else { (total / CUTS).max(1) };
-    let cuts: Vec<u64> = (first..=recording.commands).step_by(stride as usize).collect();
+    let cuts: Vec<u64> = (first..=recording.commands)
+        .step_by(stride as usize)
+        .collect();
     eprintln!("{} of {total} writes", cuts.len());
     for n in cuts {
         let outcome = recording.cut(n, seed ^ n);

@@ -14,8 +14,8 @@ use std::sync::{Arc, Weak};
 use base::{Context, Error, ErrorKind, ObjectId, Result};
 use dmu::{Objset, Owner, Tx};
 use dsl::{DslDataset, DslPool, LongHold, ObjsetInit};
-use phys::{LrPhys, ObjsetType};
 use phys::objset::{OBJSET_FLAG_USERACCOUNTING_COMPLETE, OBJSET_FLAG_USEROBJACCOUNTING_COMPLETE};
+use phys::{LrPhys, ObjsetType};
 
 use zil::{ReplaySink, Zilog};
 
@@ -92,11 +92,7 @@ impl Mount {
 /// `NotFound`; `InvalidInput` for volumes; `Unsupported` for file systems that fold names or are
 /// encrypted.
 #[doc(alias = "zfs_domount")]
-pub fn mount(
-    pool: &Arc<DslPool>,
-    name: &str,
-    readonly: bool,
-) -> Result<Mount> {
+pub fn mount(pool: &Arc<DslPool>, name: &str, readonly: bool) -> Result<Mount> {
     let ds = pool.dataset(name)?;
     let readonly = readonly || ds.is_snapshot();
     let hold = ds.long_hold()?;
@@ -120,7 +116,12 @@ pub fn mount(
         None => Arc::new(NoLog),
     };
     let groups = (!readonly).then(|| pool.groups().clone());
-    let options = OpenOptions { groups, settings, log, space };
+    let options = OpenOptions {
+        groups,
+        settings,
+        log,
+        space,
+    };
     let fs = Filesystem::open(objset, options).within(|| name.to_owned())?;
     if let Some(zil) = &zil {
         let data = Arc::downgrade(&fs);
@@ -128,7 +129,8 @@ pub fn mount(
             Some(fs) => fs.log_data(wanted.id, wanted.generation, wanted.offset, wanted.len),
             None => Ok(None),
         })));
-        zil.replay(&mut Replayer(&fs)).within(|| format!("{name}: intent log"))?;
+        zil.replay(&mut Replayer(&fs))
+            .within(|| format!("{name}: intent log"))?;
     }
     Ok(Mount { fs, zil, hold })
 }
@@ -140,12 +142,33 @@ impl IntentLog for DatasetLog {
     fn log(&self, tx: &Tx, itx: Itx) {
         let write_state = match itx.write_state {
             WriteState::Complete => zil::WriteState::Complete,
-            WriteState::NeedCopy { id, generation, offset, len } => {
-                zil::WriteState::NeedCopy(zil::DataRequest { id, generation, offset, len })
-            }
+            WriteState::NeedCopy {
+                id,
+                generation,
+                offset,
+                len,
+            } => zil::WriteState::NeedCopy(zil::DataRequest {
+                id,
+                generation,
+                offset,
+                len,
+            }),
         };
-        let Itx { record, object, is_sync, .. } = itx;
-        self.0.log(tx, zil::Itx { record, object, is_sync, write_state });
+        let Itx {
+            record,
+            object,
+            is_sync,
+            ..
+        } = itx;
+        self.0.log(
+            tx,
+            zil::Itx {
+                record,
+                object,
+                is_sync,
+                write_state,
+            },
+        );
     }
 
     fn commit(&self, object: ObjectId) -> Result<bool> {

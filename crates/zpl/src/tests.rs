@@ -1,6 +1,7 @@
 //! File systems on a pool of one objset in memory.
 
 mod basics;
+mod concurrent;
 mod format;
 mod model;
 mod random;
@@ -73,6 +74,15 @@ impl Pool {
     ) -> Arc<Pool> {
         let ram = Arc::new(RamStore::new());
         let store: Arc<dyn BlockStore> = Arc::new(arc::Arc::new(ram, ArcSettings::default()));
+        Pool::on(store, props, settings, log)
+    }
+
+    pub(crate) fn on(
+        store: Arc<dyn BlockStore>,
+        props: ObjsetProps,
+        settings: Settings,
+        log: Arc<dyn IntentLog>,
+    ) -> Arc<Pool> {
         let tx = Tx::syncing(Txg(4));
         let accounting = Arc::new(FreeAtOnce(store.clone()));
         let objset = Objset::create(

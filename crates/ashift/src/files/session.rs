@@ -84,7 +84,7 @@ impl Session {
         }
         let pool = self.pool(name.split(['/', '@']).next().unwrap_or(name))?;
         let readonly = self.access == Access::Read || pool.is_readonly();
-        let mount = mount(pool.dsl(), name, readonly, None).map_err(|e| match e.kind() {
+        let mount = mount(pool.dsl(), name, readonly).map_err(|e| match e.kind() {
             ErrorKind::NotFound => Error::new(
                 e.kind(),
                 format!("cannot open '{name}': data set does not exist"),

@@ -129,7 +129,7 @@ impl Place {
     /// Writes `bytes` into a new file.
     fn write(&self, dataset: &str, name: &str, bytes: &[u8]) -> base::Result<()> {
         self.with_spa(|spa| {
-            let fs = zpl::mount::mount(spa.dsl(), dataset, false, None)?;
+            let fs = zpl::mount::mount(spa.dsl(), dataset, false)?;
             let create = zpl::Create {
                 mode: 0o644,
                 uid: 0,
@@ -143,7 +143,7 @@ impl Place {
     /// The names in the root directory of a dataset or snapshot.
     fn files(&self, dataset: &str) -> Vec<String> {
         self.with_spa(|spa| {
-            let fs = zpl::mount::mount(spa.dsl(), dataset, false, None).unwrap();
+            let fs = zpl::mount::mount(spa.dsl(), dataset, false).unwrap();
             let entries = fs.list(fs.root()).unwrap().into_iter();
             entries
                 .map(|entry| String::from_utf8(entry.name.to_vec()).unwrap())

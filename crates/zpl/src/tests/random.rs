@@ -4,6 +4,10 @@
 pub(crate) struct Random(u64);
 
 impl Random {
+    pub(crate) fn new(seed: u64) -> Random {
+        Random(seed)
+    }
+
     /// Seeded by `SEED`, or by the clock; says which, for failures to be repeated.
     pub(crate) fn from_env() -> Random {
         let given = std::env::var("SEED")

@@ -1,0 +1,124 @@
+//! The power fails while files are written and fsync'd: what was fsync'd is there, replayed from
+//! the intent log if need be.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use geom::Provider;
+use geom::powercut::{PowerCut, PowerSupply};
+use torture::pool::{self, Layout};
+use torture::{Dice, seed};
+use zpl::mount::{Mount, init, mount};
+use zpl::{Create, NewFilesystem};
+
+const DISK_BYTES: u64 = 128 << 20;
+const FILES: u64 = 6;
+const CUTS: u64 = 50;
+
+/// The contents that a file had, each with the step that made it.
+type Versions = BTreeMap<u64, Vec<(usize, Vec<u8>)>>;
+
+struct Recording {
+    disk: Arc<PowerCut>,
+    versions: Versions,
+    /// After an fsync: how many commands the disk had acknowledged, which file, at which step.
+    fsyncs: Vec<(u64, u64, usize)>,
+    first: u64,
+    last: u64,
+}
+
+fn step(fs: &Mount, versions: &mut Versions, dice: &mut Dice, at: usize) -> u64 {
+    let file = dice.below(FILES);
+    let name = format!("f{file}");
+    let mut content = match versions.get(&file) {
+        Some(known) => known.last().unwrap().1.clone(),
+        None => {
+            fs.create_file(fs.root(), name.as_bytes(), &Create::default()).unwrap();
+            Vec::new()
+        }
+    };
+    let id = fs.resolve(&name).unwrap();
+    if dice.once_in(6) {
+        let size = dice.below(150_000);
+        fs.truncate(id, size).unwrap();
+        content.resize(size as usize, 0);
+    } else {
+        let shift = dice.below(15);
+        let length = 1 + dice.below(1 << shift) as usize;
+        let bytes = dice.bytes(length);
+        let offset = dice.below(100_000) as usize;
+        fs.write(id, offset as u64, &bytes).unwrap();
+        content.resize(content.len().max(offset + length), 0);
+        content[offset..offset + length].copy_from_slice(&bytes);
+    }
+    versions.entry(file).or_default().push((at, content));
+    file
+}
+
+fn record(seed: u64) -> Recording {
+    let supply = PowerSupply::new();
+    let disk = Arc::new(PowerCut::fed_by(&supply, "/disk", DISK_BYTES, 512));
+    let providers: Vec<Arc<dyn Provider>> = vec![disk.clone()];
+    let mut dice = Dice::new(seed);
+    let root = init(NewFilesystem::default(), true);
+    let spa = pool::create("tank", Layout::Stripe, 9, &providers, root).unwrap();
+    disk.forget();
+    let first = supply.commands();
+    let (mut versions, mut fsyncs) = (Versions::new(), Vec::new());
+    let fs = mount(spa.dsl(), "tank", false).unwrap();
+    for at in 0..150 {
+        let file = step(&fs, &mut versions, &mut dice, at);
+        if dice.once_in(3) {
+            fs.fsync(fs.resolve(format!("f{file}")).unwrap()).unwrap();
+            fsyncs.push((supply.commands(), file, at));
+        }
+        if dice.once_in(40) {
+            spa.sync().unwrap();
+        }
+    }
+    let last = supply.commands();
+    drop(fs);
+    spa.close().unwrap();
+    Recording { disk, versions, fsyncs, first, last }
+}
+
+impl Recording {
+    fn cut(&self, n: u64, seed: u64) -> Result<(), String> {
+        let image: Arc<dyn Provider> = Arc::new(self.disk.image_after(n, seed));
+        let spa = pool::open(&[image], false).map_err(|e| format!("import: {e}"))?;
+        let fs = mount(spa.dsl(), "tank", false).map_err(|e| format!("mount: {e}"))?;
+        for (file, versions) in &self.versions {
+            let known = self.fsyncs.iter().rev().find(|(at, f, _)| *at <= n && f == file);
+            let Some((_, _, since)) = known else { continue };
+            let id = fs.resolve(format!("f{file}")).map_err(|e| format!("f{file}: {e}"))?;
+            let mut found = vec![0; fs.getattr(id).unwrap().size as usize];
+            fs.read(id, 0, &mut found).map_err(|e| format!("f{file}: {e}"))?;
+            if !versions.iter().any(|(at, content)| at >= since && *content == found) {
+                return Err(format!("f{file} was fsync'd at step {since} and is not there"));
+            }
+        }
+        drop(fs);
+        spa.sync().map_err(|e| format!("sync: {e}"))?;
+        let report = pool::verify(&spa).map_err(|e| format!("check: {e}"))?;
+        if !report.is_clean() {
+            return Err(format!("findings: {:#?}", report.findings));
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn sim_what_was_fsynced_survives_a_power_cut() {
+    let seed = seed(5);
+    rt::simulate(seed, move || {
+        let recording = record(seed);
+        assert!(recording.fsyncs.len() > 20, "only {} fsyncs", recording.fsyncs.len());
+        let total = recording.last - recording.first;
+        let all = std::env::var("CUTS").is_ok_and(|v| v == "all");
+        let stride = if all { 1 } else { (total / CUTS).max(1) };
+        for n in (recording.first..=recording.last).step_by(stride as usize) {
+            let outcome = recording.cut(n, seed ^ n);
+            outcome.unwrap_or_else(|e| panic!("SEED={seed}, cut after command {n}: {e}"));
+        }
+    });
+}
