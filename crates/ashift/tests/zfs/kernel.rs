@@ -21,9 +21,10 @@ zfs snapshot tank/a@kernel
 zpool export tank
 ";
 
-/// Lines about what differs by nature: how it is mounted, and that the pool is read-only there.
+/// All lines but those about what differs by nature: what is mounted, that the pool is read-only
+/// there, and what is left, since the export wrote another txg.
 fn comparable(text: &str) -> Vec<&str> {
-    let differs = ["mounted", "readonly"];
+    let differs = ["mounted", "readonly", "available"];
     let property = |line: &str| line.split('\t').nth(1).unwrap_or("").to_owned();
     text.lines()
         .filter(|line| !differs.contains(&property(line).as_str()))
