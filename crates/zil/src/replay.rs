@@ -34,7 +34,7 @@ pub struct Replayed {
 
 impl Zilog {
     /// Replays the log if it has anything to be replayed, and starts with an empty one. To be
-    /// called before the objset is changed.
+    /// called before the objset is changed; a log that is in use already is left alone.
     ///
     /// # Errors
     /// `Suspended`; the error of a record that could not be replayed: what came before it is
@@ -42,6 +42,9 @@ impl Zilog {
     #[doc(alias = "zil_replay")]
     pub fn replay(&self, sink: &mut dyn ReplaySink) -> Result<Replayed> {
         let header = self.header();
+        if self.is_in_use() {
+            return Ok(Replayed::default());
+        }
         if header.flags.get() & ZIL_REPLAY_NEEDED == 0 {
             self.destroy(true)?;
             return Ok(Replayed::default());

@@ -617,7 +617,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: zil_cases(), ..ProptestConfig::default() })]
     /// Power fails after any number of log writes and flushes; of what was not flushed any part
     /// survives. What was promised is there after every crash, and what is there is what was
     /// done up to some moment.
@@ -676,4 +676,11 @@ proptest! {
                 .collect();
         }
     }
+}
+
+fn zil_cases() -> u32 {
+    std::env::var("ZIL_CASES")
+        .ok()
+        .and_then(|cases| cases.parse().ok())
+        .unwrap_or(40)
 }

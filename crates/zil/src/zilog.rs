@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};
 
-use base::{ObjectId, Result, Txg};
+use base::{Error, ObjectId, Result, Txg};
 use dmu::{Objset, Tx, TxGroups};
 use phys::zil::{ZIL_MIN_BLKSZ, ZIL_ZC_SEQ};
 use phys::{BlkPtrPhys, ChecksumType, ZilHeaderPhys};
@@ -183,6 +183,11 @@ impl Zilog {
         true
     }
 
+    /// Whether records have been committed to it since it was opened.
+    pub(crate) fn is_in_use(&self) -> bool {
+        !self.state.lock().lwbs.is_empty()
+    }
+
     pub(crate) fn begin_replay(&self) {
         self.state.lock().replaying = Some(0);
     }
@@ -235,7 +240,8 @@ impl Zilog {
         let get_data = self.get_data.lock().clone();
         let get = |request: &DataRequest| match &get_data {
             Some(get_data) => get_data(request),
-            None => Ok(None),
+            // Nobody knows the data: the txg has to be waited for.
+            None => Err(Error::invalid("a write record without its data")),
         };
         while !pending.is_empty() {
             let bp = self.last_lwb();

@@ -42,6 +42,18 @@ fn space_of<'a>(pool: &DslPool, blocks: impl IntoIterator<Item = &'a BlkPtrPhys>
         .sum()
 }
 
+/// Adds the blocks of a head's log.
+pub(super) fn add_log_blocks(pool: &Arc<DslPool>, dd: &Arc<DslDir>, blocks: &mut BTreeSet<u64>) {
+    let Some(head) = pool.head_of(dd).unwrap() else {
+        return;
+    };
+    if !head.root_bp().is_hole() {
+        let header = head.objset().unwrap().zil_header();
+        let store = pool.log_store().as_ref();
+        zil::parse(store, head.objset_id(), &header, &mut LogBlocks(blocks)).unwrap();
+    }
+}
+
 struct LogBlocks<'a>(&'a mut BTreeSet<u64>);
 
 impl zil::Visitor for LogBlocks<'_> {
@@ -360,11 +372,9 @@ fn check_store(test: &TestPool, seen: &BTreeMap<u64, Seen>) {
     let mut reachable: BTreeSet<u64> = mos.keys().copied().collect();
     for one in seen.values() {
         reachable.extend(one.blocks.keys());
-        if !one.ds.is_snapshot() && !one.ds.root_bp().is_hole() {
-            let header = one.ds.objset().unwrap().zil_header();
-            let (store, id) = (pool.log_store().as_ref(), one.ds.objset_id());
-            zil::parse(store, id, &header, &mut LogBlocks(&mut reachable)).unwrap();
-        }
+    }
+    for dd in pool.subtree(pool.root_dir()).unwrap() {
+        add_log_blocks(pool, &dd, &mut reachable);
     }
     let live: BTreeSet<u64> = test
         .env

@@ -1,6 +1,6 @@
 //! A pool in memory: what spa does, as little of it as these tests need.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 
 use base::{ObjectId, ObjsetId, Result, Txg};
@@ -214,6 +214,7 @@ impl TestPool {
         };
         let pool = DslPool::open(parts).unwrap();
         pool.claim_logs(synced.next()).unwrap();
+        forget_unsynced_logs(&env, &pool, synced.next());
         TestPool::start(env, pool, root)
     }
 
@@ -226,10 +227,25 @@ impl TestPool {
         self.import()
     }
 
+    /// Replays a log, and keeps the file system open.
+    fn mount(&self, fs: &str) -> Arc<DslDataset> {
+        let ds = self.pool.dataset(fs).unwrap();
+        if !self
+            .mounted
+            .lock()
+            .iter()
+            .any(|mounted| Arc::ptr_eq(mounted, &ds))
+        {
+            self.replay(fs);
+            self.mounted.lock().push(ds.clone());
+        }
+        ds
+    }
+
     /// Writes a block, logs that, and commits.
     pub(crate) fn write_logged(&self, fs: &str, object: u64, block: u64, byte: u8) {
+        let ds = self.mount(fs);
         self.write(fs, object, block, byte);
-        let ds = self.pool.dataset(fs).unwrap();
         let zil = self.pool.zil(&ds).unwrap();
         let mut phys = LrWritePhys::default();
         phys.common.txtype.set(phys::zil::tx::WRITE);
@@ -249,8 +265,6 @@ impl TestPool {
         zil.log(&tx, itx);
         drop(tx);
         zil.commit(None).unwrap();
-        // As long as the file system is mounted.
-        self.mounted.lock().push(ds);
     }
 
     pub(crate) fn replay(&self, fs: &str) -> u64 {
@@ -273,7 +287,9 @@ impl TestPool {
 
     pub(crate) fn close_zil(&self, fs: &str) {
         let ds = self.pool.dataset(fs).unwrap();
-        self.pool.zil(&ds).unwrap().close().unwrap();
+        if ds.open_zil().is_some() {
+            self.pool.zil(&ds).unwrap().close().unwrap();
+        }
         self.mounted
             .lock()
             .retain(|mounted| !Arc::ptr_eq(mounted, &ds));
@@ -355,6 +371,19 @@ impl TestPool {
 
     pub(crate) fn used(&self, name: &str) -> u64 {
         self.pool.dir(name).unwrap().fields().used_bytes
+    }
+}
+
+/// Log blocks allocated in txgs that never were, and not claimed, are free.
+fn forget_unsynced_logs(env: &Env, pool: &Arc<DslPool>, first_txg: Txg) {
+    let mut claimed = BTreeSet::new();
+    for dd in pool.subtree(pool.root_dir()).unwrap() {
+        super::check::add_log_blocks(pool, &dd, &mut claimed);
+    }
+    for bp in env.store.live() {
+        if bp.birth() >= first_txg && !claimed.contains(&bp.dva[0].offset()) {
+            env.store.free(first_txg, &bp);
+        }
     }
 }
 

@@ -61,6 +61,10 @@ enum Op {
     },
     Sync,
     Reopen,
+    /// Logged writes (file system, object, block), then a crash.
+    Crash {
+        writes: Vec<(usize, u64, u64)>,
+    },
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -83,6 +87,8 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (1..60u64).prop_map(|blocks| Op::Budget { blocks }),
         2 => Just(Op::Sync),
         1 => Just(Op::Reopen),
+        2 => prop::collection::vec((0..6usize, 10..14u64, 0..40u64), 0..6)
+            .prop_map(|writes| Op::Crash { writes }),
     ]
 }
 
@@ -209,6 +215,7 @@ impl Model {
             }
             Op::Budget { blocks } => *self.test.env.destroy_budget.lock() = *blocks,
             Op::Sync => self.test.sync(),
+            Op::Crash { writes } => return self.crash(writes),
             Op::Reopen => {
                 self.test.sync();
                 let Model {
@@ -224,6 +231,35 @@ impl Model {
             }
         }
         self
+    }
+
+    fn crash(mut self, writes: &[(usize, u64, u64)]) -> Model {
+        self.test.sync();
+        for (fs, object, block) in writes {
+            let Some(name) = self.head(*fs) else { continue };
+            let content = self.contents.get_mut(&name).unwrap();
+            if content.keys().any(|(found, _)| found == object) {
+                self.serial += 1;
+                let byte = (self.serial % 200 + 20) as u8;
+                self.test.write_logged(&name, *object, *block, byte);
+                content.insert((*object, *block), byte);
+            }
+        }
+        let Model {
+            test,
+            contents,
+            serial,
+        } = self;
+        let test = test.crash();
+        let model = Model {
+            test,
+            contents,
+            serial,
+        };
+        for name in model.heads().iter().filter(|name| *name != "tank") {
+            model.test.replay(name);
+        }
+        model
     }
 
     fn clone_snap(&mut self, snap: usize, parent: usize) {
@@ -264,6 +300,7 @@ impl Model {
 
     fn rollback(&mut self, fs: usize) {
         let Some(name) = self.head(fs) else { return };
+        self.test.close_zil(&name);
         let snaps = self.snaps_of(&name);
         match self
             .test
@@ -307,6 +344,7 @@ impl Model {
         let below = format!("{name}/");
         let has_children = self.contents.keys().any(|other| other.starts_with(&below));
         let has_snaps = !self.snaps_of(&name).is_empty();
+        self.test.close_zil(&name);
         match self.test.pool.destroy_head(&name) {
             Ok(()) => {
                 assert!(!has_children && !has_snaps);
