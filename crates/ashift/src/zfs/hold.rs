@@ -35,7 +35,7 @@ fn snapshots(session: &Session, name: &str, recursive: bool) -> Outcome<Vec<Targ
     Ok(found)
 }
 
-fn tag_and_names<'a>(parsed: &'a Parsed) -> Outcome<(&'a str, &'a [String])> {
+fn tag_and_names(parsed: &Parsed) -> Outcome<(&str, &[String])> {
     match &parsed.operands[..] {
         [] | [_] => Err(Fail::usage("")),
         [tag, ..] if tag.starts_with('.') => {
@@ -138,7 +138,7 @@ fn print_holds(rows: &[(String, String, u64)], scripted: bool, exact: bool) {
         let time = if exact {
             at.to_string()
         } else {
-            creation_time(*at, crate::zone::local())
+            hold_time(*at)
         };
         if scripted {
             println!("{name}\t{tag}\t{time}");

@@ -41,6 +41,7 @@ use fail::{Fail, Outcome};
 use session::Session;
 
 /// A command.
+#[derive(Clone, Copy)]
 struct Command {
     name: &'static str,
     options: OptSpec,

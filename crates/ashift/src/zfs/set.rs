@@ -123,11 +123,11 @@ fn set_words(error: &Error, changes: &[(String, PropChange)]) -> String {
 fn change(
     session: &Session,
     target: &Target,
-    changes: Vec<(String, PropChange)>,
+    changes: &[(String, PropChange)],
     what: &str,
 ) -> Outcome {
-    let outcome = target.dsl().set_props(&target.name, changes.clone());
-    outcome.map_err(|e| Fail::failed(format!("{what}: {}", set_words(&e, &changes))))?;
+    let outcome = target.dsl().set_props(&target.name, changes.to_vec());
+    outcome.map_err(|e| Fail::failed(format!("{what}: {}", set_words(&e, changes))))?;
     session.note_change(pool_of(&target.name));
     Ok(())
 }
@@ -163,7 +163,7 @@ pub(super) fn set(session: &Session, parsed: &Parsed) -> Outcome {
         let changes = stored
             .into_iter()
             .map(|(name, value)| (name, PropChange::Set(value)));
-        change(session, &target, changes.collect(), &what)
+        change(session, &target, &changes.collect::<Vec<_>>(), &what)
     })
 }
 
@@ -205,7 +205,7 @@ pub(super) fn inherit(session: &Session, parsed: &Parsed) -> Outcome {
             change(
                 session,
                 target,
-                vec![(property.clone(), action.clone())],
+                &[(property.clone(), action.clone())],
                 &what,
             )
         })

@@ -81,7 +81,7 @@ fn take(session: &Session, typed: &super::set::Typed, wanted: &[String]) -> Outc
     outcome?;
     let names: Vec<&str> = wanted.iter().map(String::as_str).collect();
     let taken = pool.dsl().snapshot(&names, props);
-    taken.map_err(|e| match &wanted[..] {
+    taken.map_err(|e| match wanted {
         [name] => Fail::of(format!("cannot create snapshot '{name}'"), &e),
         _ => Fail::of("cannot create snapshots", &e),
     })?;
