@@ -88,7 +88,10 @@ impl Objset {
         if is_special(id) {
             let has_place = Self::special_slot(&mut self.header.lock(), id).is_some();
             if !has_place || new.slots() > 1 {
-                return Err(Error::invalid(format!("object {id} of {} slots", new.slots())));
+                return Err(Error::invalid(format!(
+                    "object {id} of {} slots",
+                    new.slots()
+                )));
             }
             let present = self.hold(id).map(|_| ());
             match present {
@@ -101,7 +104,10 @@ impl Objset {
         let (BlkId(blkid), slot) = Self::place_of(id);
         let fits = slot as u64 + u64::from(new.slots()) <= DNODES_PER_BLOCK;
         if id == META_DNODE_OBJECT || id.0 >= DN_MAX_OBJECT || !fits {
-            return Err(Error::invalid(format!("object {id} of {} slots", new.slots())));
+            return Err(Error::invalid(format!(
+                "object {id} of {} slots",
+                new.slots()
+            )));
         }
         let wanted = (u32::MAX >> (32 - u32::from(new.slots()))) << slot;
         if self.used_slots(blkid)? & wanted != 0 || self.cache.lock().get(id).is_some() {
@@ -228,7 +234,11 @@ impl Objset {
         let first = blkid * DNODES_PER_BLOCK;
         let mut used = u32::from(blkid == 0);
         // First memory, then disk: objects go from here to there.
-        for (id, slots) in self.cache.lock().unsynced_in(first, first + DNODES_PER_BLOCK) {
+        for (id, slots) in self
+            .cache
+            .lock()
+            .unsynced_in(first, first + DNODES_PER_BLOCK)
+        {
             used |= (u32::MAX >> (32 - u32::from(slots))) << (id - first);
         }
         if self.meta.block_pointer(0, BlkId(blkid))?.fill() == DNODES_PER_BLOCK {
@@ -280,12 +290,18 @@ impl Objset {
                 }
                 cache.generation
             };
-            let image = if is_special(id) { self.special_image(id)? } else { self.disk_image(id)? };
+            let image = if is_special(id) {
+                self.special_image(id)?
+            } else {
+                self.disk_image(id)?
+            };
             let mut cache = self.cache.lock();
             if cache.generation != generation || cache.get(id).is_some() {
                 continue;
             }
-            let Some(image) = image else { return Err(self.not_found(id)) };
+            let Some(image) = image else {
+                return Err(self.not_found(id));
+            };
             let dnode = Dnode::new(Arc::clone(&self.context), id, image);
             cache.insert(Arc::clone(&dnode));
             return Ok(dnode);
@@ -298,7 +314,9 @@ impl Objset {
 
     fn special_image(&self, id: ObjectId) -> Result<Option<Image>> {
         let mut header = self.header.lock();
-        let Some(slot) = Self::special_slot(&mut header, id) else { return Ok(None) };
+        let Some(slot) = Self::special_slot(&mut header, id) else {
+            return Ok(None);
+        };
         if !slot.core.is_allocated() {
             return Ok(None);
         }
@@ -315,7 +333,9 @@ impl Objset {
             return Ok(None);
         }
         let image = Image::decode(&block[slot * 512..]);
-        image.map(Some).within(|| format!("object {id} of objset {}", self.id()))
+        image
+            .map(Some)
+            .within(|| format!("object {id} of objset {}", self.id()))
     }
 
     /// The next object in use behind `after`, changes in memory included; 0 to start.
@@ -332,7 +352,10 @@ impl Objset {
                 let cache = self.cache.lock();
                 generation = cache.generation;
                 for (id, _) in cache.unsynced_in(from, DN_MAX_OBJECT) {
-                    if cache.get(ObjectId(id)).is_some_and(|dnode| !dnode.is_freed()) {
+                    if cache
+                        .get(ObjectId(id))
+                        .is_some_and(|dnode| !dnode.is_freed())
+                    {
                         in_memory = Some(id);
                         break;
                     }
@@ -344,8 +367,13 @@ impl Objset {
                 // Both looks have to be at the same moment.
                 continue;
             }
-            let Some(next) = in_memory.into_iter().chain(on_disk).min() else { return Ok(None) };
-            if !cache.get(ObjectId(next)).is_some_and(|dnode| dnode.is_freed()) {
+            let Some(next) = in_memory.into_iter().chain(on_disk).min() else {
+                return Ok(None);
+            };
+            if !cache
+                .get(ObjectId(next))
+                .is_some_and(|dnode| dnode.is_freed())
+            {
                 return Ok(Some(ObjectId(next)));
             }
             from = next + 1;

@@ -14,18 +14,31 @@ use base::ObjectId;
 
 use crate::Dnode;
 
-/// Dnodes that nobody holds and that stay for the next one who asks.
+/// Dnodes that stay in memory for the next one who asks, if nobody says otherwise.
 const IDLE_MAX: usize = 8192;
 /// Candidates looked at when one has to go.
 const TRIES: usize = 4;
 
-#[derive(Default)]
 pub(crate) struct Cache {
+    /// Dnodes that stay although nobody holds them.
+    pub(crate) idle_max: usize,
     dnodes: BTreeMap<ObjectId, Arc<Dnode>>,
     /// The order in which dnodes came; may name some that are gone.
     queue: VecDeque<ObjectId>,
     pub(crate) unsynced: BTreeMap<ObjectId, u8>,
     pub(crate) generation: u64,
+}
+
+impl Default for Cache {
+    fn default() -> Self {
+        Cache {
+            idle_max: IDLE_MAX,
+            dnodes: BTreeMap::new(),
+            queue: VecDeque::new(),
+            unsynced: BTreeMap::new(),
+            generation: 0,
+        }
+    }
 }
 
 impl Cache {
@@ -46,15 +59,19 @@ impl Cache {
 
     fn is_idle(&self, id: ObjectId) -> Option<bool> {
         // Whoever gets hold of a dnode does so under the lock of this cache.
-        self.dnodes.get(&id).map(|dnode| Arc::strong_count(dnode) == 1)
+        self.dnodes
+            .get(&id)
+            .map(|dnode| Arc::strong_count(dnode) == 1)
     }
 
     fn make_room(&mut self) {
         for _ in 0..TRIES {
-            if self.dnodes.len() < IDLE_MAX {
+            if self.dnodes.len() < self.idle_max {
                 return;
             }
-            let Some(id) = self.queue.pop_front() else { return };
+            let Some(id) = self.queue.pop_front() else {
+                return;
+            };
             match self.is_idle(id) {
                 Some(true) => self.remove(id),
                 Some(false) => self.queue.push_back(id),
@@ -66,10 +83,12 @@ impl Cache {
     /// Lets go of what is too much, after a txg during which everything was held.
     pub(crate) fn trim(&mut self) {
         for _ in 0..self.queue.len() {
-            if self.dnodes.len() <= IDLE_MAX && self.queue.len() <= 2 * IDLE_MAX {
+            if self.dnodes.len() <= self.idle_max && self.queue.len() <= 2 * self.idle_max {
                 return;
             }
-            let Some(id) = self.queue.pop_front() else { return };
+            let Some(id) = self.queue.pop_front() else {
+                return;
+            };
             match self.is_idle(id) {
                 Some(true) => self.remove(id),
                 Some(false) => self.queue.push_back(id),

@@ -61,7 +61,11 @@ impl Context {
         }
         if let Some(groups) = tx.groups() {
             let known = self.groups.get_or_init(|| Arc::clone(groups));
-            assert!(Arc::ptr_eq(known, groups), "objset {} changed through two pools", self.id);
+            assert!(
+                Arc::ptr_eq(known, groups),
+                "objset {} changed through two pools",
+                self.id
+            );
         }
         self.accounting.dirtied(tx.txg());
         told.store(tx.txg().0, Ordering::Release);
@@ -75,7 +79,11 @@ impl Context {
     /// Puts a dnode on the list of those that `tx` changed. Called with the dnode locked.
     pub(crate) fn enlist(&self, tx: &Tx, dnode: Arc<Dnode>) {
         let mut lists = self.lists.lock();
-        let list = if tx.is_syncing() { &mut lists.frozen } else { &mut lists.dirty };
+        let list = if tx.is_syncing() {
+            &mut lists.frozen
+        } else {
+            &mut lists.dirty
+        };
         list.push(dnode);
     }
 

@@ -42,8 +42,8 @@ use crate::dirty::{Dirty, Fields, SpillChange};
 use crate::image::Image;
 use crate::prefetch::Streams;
 use crate::tree::{PathCache, Pending, levels_for};
-use crate::{META_DNODE_OBJECT, Tx};
 use crate::user::Users;
+use crate::{META_DNODE_OBJECT, Tx};
 
 /// What a dirty dnode is charged in the txg beyond its blocks.
 const DNODE_CHARGE_BYTES: u64 = 1024;
@@ -90,7 +90,11 @@ pub(crate) enum View {
 
 impl View {
     pub(crate) fn of(tx: &Tx) -> View {
-        if tx.is_syncing() { View::Syncing } else { View::Open }
+        if tx.is_syncing() {
+            View::Syncing
+        } else {
+            View::Open
+        }
     }
 }
 
@@ -98,7 +102,10 @@ impl State {
     /// The layers, topmost first.
     pub(crate) fn layers(&self, view: View) -> impl Iterator<Item = &Dirty> {
         let dirty = self.dirty.as_deref().filter(|_| view == View::Open);
-        dirty.into_iter().chain(self.frozen.as_deref()).chain(self.writing.as_deref())
+        dirty
+            .into_iter()
+            .chain(self.frozen.as_deref())
+            .chain(self.writing.as_deref())
     }
 
     pub(crate) fn fields(&self, view: View) -> Fields {
@@ -117,7 +124,10 @@ impl State {
 
     fn layer_slot(&mut self, tx: &Tx, id: ObjectId) -> &mut Option<Box<Dirty>> {
         if tx.is_syncing() {
-            assert!(self.dirty.is_none(), "object {id} changed in open and in syncing context");
+            assert!(
+                self.dirty.is_none(),
+                "object {id} changed in open and in syncing context"
+            );
             &mut self.frozen
         } else {
             &mut self.dirty
@@ -184,7 +194,12 @@ impl Dnode {
         if state.tickets[epoch] == 0 {
             return;
         }
-        assert_eq!(state.tickets[1 - epoch], 0, "two threads drain object {}", self.id);
+        assert_eq!(
+            state.tickets[1 - epoch],
+            0,
+            "two threads drain object {}",
+            self.id
+        );
         state.epoch = 1 - epoch;
         while state.tickets[epoch] > 0 {
             self.returned.wait(&mut state);
@@ -192,7 +207,9 @@ impl Dnode {
     }
 
     pub(crate) fn me(&self) -> Arc<Dnode> {
-        self.me.upgrade().expect("a method runs on an object that is held")
+        self.me
+            .upgrade()
+            .expect("a method runs on an object that is held")
     }
 }
 
@@ -263,7 +280,8 @@ impl Dnode {
         let state = self.state.lock();
         let core = &state.image.core;
         let maxblkid = state.fields(View::Open).maxblkid;
-        core.nlevels.max(levels_for(maxblkid, core.nblkptr, core.indblkshift))
+        core.nlevels
+            .max(levels_for(maxblkid, core.nblkptr, core.indblkshift))
     }
 
     /// dn_used: bytes that the object's blocks take, as of the last sync.
@@ -296,7 +314,11 @@ impl Dnode {
 /// Changes of the dnode itself.
 impl Dnode {
     /// Runs `f` on the layer that `tx` changes, which is created first if necessary.
-    pub(crate) fn change<R>(&self, tx: &Tx, f: impl FnOnce(&mut State, Change<'_>) -> R) -> Result<R> {
+    pub(crate) fn change<R>(
+        &self,
+        tx: &Tx,
+        f: impl FnOnce(&mut State, Change<'_>) -> R,
+    ) -> Result<R> {
         self.context.announce(tx);
         let mut state = self.state.lock();
         self.change_locked(&mut state, tx, f)
@@ -321,7 +343,13 @@ impl Dnode {
         }
         let mut layer = state.layer_slot(tx, self.id).take().expect("created above");
         let mut charge = charge as i64;
-        let result = f(state, Change { layer: &mut layer, charge: &mut charge });
+        let result = f(
+            state,
+            Change {
+                layer: &mut layer,
+                charge: &mut charge,
+            },
+        );
         layer.charged_bytes = layer.charged_bytes.saturating_add_signed(charge);
         *state.layer_slot(tx, self.id) = Some(layer);
         self.context.charge(tx, charge);
@@ -329,7 +357,11 @@ impl Dnode {
     }
 
     pub(crate) fn gone(&self) -> Error {
-        Error::not_found(format!("object {} of objset {} is gone", self.id, self.objset_id()))
+        Error::not_found(format!(
+            "object {} of objset {} is gone",
+            self.id,
+            self.objset_id()
+        ))
     }
 
     /// Makes an object that was only thought up until now; part of its allocation.
@@ -372,7 +404,9 @@ impl Dnode {
     /// `NotFound` when the object was freed.
     #[doc(alias = "dmu_object_set_checksum")]
     pub fn set_checksum(&self, tx: &Tx, checksum: ChecksumType) -> Result<()> {
-        self.change(tx, |_, change| change.layer.fields.checksum = checksum.raw())
+        self.change(tx, |_, change| {
+            change.layer.fields.checksum = checksum.raw();
+        })
     }
 
     /// Gives the object a compression of its own; `Inherit`: that of the objset.
@@ -381,13 +415,19 @@ impl Dnode {
     /// `NotFound` when the object was freed.
     #[doc(alias = "dmu_object_set_compress")]
     pub fn set_compress(&self, tx: &Tx, compress: CompressType) -> Result<()> {
-        self.change(tx, |_, change| change.layer.fields.compress = compress.raw())
+        self.change(tx, |_, change| {
+            change.layer.fields.compress = compress.raw();
+        })
     }
 
     /// Moves the changes of the open txg aside. Nobody holds that txg.
     pub(crate) fn freeze(&self, txg: Txg) {
         let mut state = self.state.lock();
-        assert!(state.frozen.is_none(), "object {} is frozen already in txg {txg}", self.id);
+        assert!(
+            state.frozen.is_none(),
+            "object {} is frozen already in txg {txg}",
+            self.id
+        );
         state.frozen = state.dirty.take();
         state.changes += 1;
     }

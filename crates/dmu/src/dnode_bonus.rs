@@ -34,7 +34,11 @@ impl Dnode {
     fn room(&self, state: &State, has_spill: bool) -> usize {
         let mut core = state.image.core;
         core.flags &= !phys::dnode::DNODE_FLAG_SPILL_BLKPTR;
-        let spill = if has_spill { size_of::<BlkPtrPhys>() } else { 0 };
+        let spill = if has_spill {
+            size_of::<BlkPtrPhys>()
+        } else {
+            0
+        };
         core.max_bonuslen().saturating_sub(spill)
     }
 
@@ -87,7 +91,9 @@ impl Dnode {
         self.change(tx, |state, change| {
             let bonus = change.layer.fields.bonus.len();
             if bonus + size_of::<BlkPtrPhys>() > self.room(state, false) {
-                return Err(Error::invalid(format!("bonus of {bonus} bytes next to a spill block")));
+                return Err(Error::invalid(format!(
+                    "bonus of {bonus} bytes next to a spill block"
+                )));
             }
             change.layer.fields.has_spill = true;
             if let SpillChange::Set(old) = &change.layer.spill {

@@ -52,7 +52,7 @@ impl Dnode {
         let tree = state.image.tree(self, state.pending.clone());
         let mut walk = Walk::new(tree, Arc::clone(&self.context.store));
         if let Some(path) = &self.path {
-            walk = walk.from_path(path, state.version);
+            walk = walk.along_path(path, state.version);
         }
         (self.ticket(state), walk)
     }
@@ -81,16 +81,26 @@ impl Dnode {
         let disk = (!from_disk.is_empty()).then(|| self.walk(&mut state));
         drop(state);
         for (buf, piece) in from_memory {
-            piece.out.copy_from_slice(&buf[piece.start..piece.start + piece.out.len()]);
+            piece
+                .out
+                .copy_from_slice(&buf[piece.start..piece.start + piece.out.len()]);
         }
-        let Some((ticket, mut walk)) = disk else { return Ok(()) };
-        let result = self.read_pieces(&mut walk, from_disk);
-        self.read_ahead(&mut walk, blocks, blksz);
+        let Some((ticket, mut walk)) = disk else {
+            return Ok(());
+        };
+        let result = self.read_pieces(&mut walk, from_disk, blocks);
         drop(ticket);
         result
     }
 
-    fn read_pieces(&self, walk: &mut Walk, pieces: Vec<Piece<'_>>) -> Result<()> {
+    /// The threads that read ahead bring in what is behind the first piece, and what is likely to be
+    /// asked for next, while this one copies.
+    fn read_pieces(
+        &self,
+        walk: &mut Walk,
+        pieces: Vec<Piece<'_>>,
+        blocks: (u64, u64),
+    ) -> Result<()> {
         let mut reads = Vec::with_capacity(pieces.len());
         for piece in pieces {
             let bp = walk.bp(0, piece.blkid)?;
@@ -104,16 +114,22 @@ impl Dnode {
             let bps: Vec<BlkPtrPhys> = reads.iter().map(|(bp, _)| *bp).collect();
             self.context.store.prefetch(&bps[1..]);
         }
+        self.read_ahead(walk, blocks, walk.tree.blksz);
         let tree = &walk.tree;
-        let read = |(bp, piece): (BlkPtrPhys, Piece<'_>)| -> Result<()> {
-            let buf = self.read_leaf(&bp, tree.blksz, &tree.bookmark(0, piece.blkid))?;
-            piece.out.copy_from_slice(&buf[piece.start..piece.start + piece.out.len()]);
-            Ok(())
-        };
-        if reads.len() == 1 {
-            return reads.into_iter().try_for_each(read);
+        let mut result = Ok(());
+        for (bp, piece) in reads {
+            // After an error, too, everything that was asked for is waited for: see `read_ahead`.
+            match self.read_leaf(&bp, tree.blksz, &tree.bookmark(0, piece.blkid)) {
+                Ok(buf) => {
+                    let len = piece.out.len();
+                    piece
+                        .out
+                        .copy_from_slice(&buf[piece.start..piece.start + len]);
+                }
+                Err(error) => result = result.and(Err(error)),
+            }
         }
-        rt::parallel_map(reads, read).into_iter().collect()
+        result
     }
 
     /// Reads a data block that is not a hole. The caller has a ticket.
@@ -172,7 +188,9 @@ impl Dnode {
         let fields = state.fields(View::Open);
         let first = offset / fields.blksz;
         let last = offset.saturating_add(len.saturating_sub(1)) / fields.blksz;
-        let last = last.min(fields.maxblkid).min(first.saturating_add(PREFETCH_BLOCKS_MAX));
+        let last = last
+            .min(fields.maxblkid)
+            .min(first.saturating_add(PREFETCH_BLOCKS_MAX));
         let (_ticket, mut walk) = self.walk(&mut state);
         drop(state);
         self.prefetch_blocks(&mut walk, first, last + 1);
@@ -223,7 +241,9 @@ impl Dnode {
                 SpillChange::Keep => {}
             }
         }
-        let Some(bp) = state.image.spill.filter(|bp| !bp.is_hole()) else { return Ok(None) };
+        let Some(bp) = state.image.spill.filter(|bp| !bp.is_hole()) else {
+            return Ok(None);
+        };
         let _ticket = self.ticket(&mut state);
         drop(state);
         let at = Bookmark::spill(self.objset_id(), self.id());
@@ -244,7 +264,11 @@ fn split(offset: u64, out: &mut [u8], blksz: u64) -> impl Iterator<Item = Piece<
         let start = at % blksz;
         let len = (blksz - start).min(rest.len() as u64) as usize;
         let (now, later) = std::mem::take(&mut rest).split_at_mut(len);
-        let piece = Piece { blkid: at / blksz, start: start as usize, out: now };
+        let piece = Piece {
+            blkid: at / blksz,
+            start: start as usize,
+            out: now,
+        };
         rest = later;
         at += len as u64;
         Some(piece)

@@ -90,9 +90,15 @@ impl<'a> Seek<'a> {
         let mut at = from;
         loop {
             let on_disk = self.walk.search(0, at, &|level, bp| {
-                if level == 0 { !bp.is_hole() } else { bp.fill() > 0 }
+                if level == 0 {
+                    !bp.is_hole()
+                } else {
+                    bp.fill() > 0
+                }
             })?;
-            let Some(state) = self.layers() else { return Ok(None) };
+            let Some(state) = self.layers() else {
+                return Ok(None);
+            };
             let layers: Vec<&Dirty> = state.layers(View::Open).collect();
             let freed = on_disk.and_then(|id| layers.iter().find_map(|l| l.freed.end_of(id)));
             if let Some(end) = freed {
@@ -108,18 +114,25 @@ impl<'a> Seek<'a> {
     fn hole(&mut self, from: u64) -> Result<Option<u64>> {
         let mut at = from;
         while at <= self.maxblkid {
-            let Some(state) = self.layers() else { return Ok(None) };
+            let Some(state) = self.layers() else {
+                return Ok(None);
+            };
             match state.locate(View::Open, at) {
                 Found::Memory(_) => at += 1,
                 Found::Zeros => break,
                 Found::Disk => {
-                    let freed = state.layers(View::Open).filter_map(|l| l.freed.next(at)).min();
+                    let freed = state
+                        .layers(View::Open)
+                        .filter_map(|l| l.freed.next(at))
+                        .min();
                     drop(state);
                     let hole = self.disk_hole(at)?;
                     if hole == at {
                         break;
                     }
-                    at = freed.map_or(hole, |freed| freed.min(hole)).min(self.maxblkid + 1);
+                    at = freed
+                        .map_or(hole, |freed| freed.min(hole))
+                        .min(self.maxblkid + 1);
                 }
             }
         }

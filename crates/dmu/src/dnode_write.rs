@@ -52,7 +52,12 @@ impl Dnode {
     pub fn write_block(&self, tx: &Tx, blkid: BlkId, data: Buf) -> Result<()> {
         self.change(tx, |_, change| {
             let blksz = change.layer.fields.blksz;
-            assert_eq!(data.len() as u64, blksz, "block {blkid} of object {}", self.id());
+            assert_eq!(
+                data.len() as u64,
+                blksz,
+                "block {blkid} of object {}",
+                self.id()
+            );
             self.put(change, blkid.0, data)
         })?
     }
@@ -130,7 +135,10 @@ fn check_reach(fields: &crate::dirty::Fields, blkid: u64) -> Result<()> {
     if blkid == 0 || fields.blksz.is_power_of_two() {
         return Ok(());
     }
-    Err(Error::invalid(format!("block {blkid} of an object with blocks of {}", fields.blksz)))
+    Err(Error::invalid(format!(
+        "block {blkid} of an object with blocks of {}",
+        fields.blksz
+    )))
 }
 
 /// Sizes and holes.
@@ -185,7 +193,11 @@ impl Dnode {
             return Ok(());
         }
         let first = offset.div_ceil(blksz);
-        let behind = if truncates { fields.maxblkid + 1 } else { end / blksz };
+        let behind = if truncates {
+            fields.maxblkid + 1
+        } else {
+            end / blksz
+        };
         if !offset.is_multiple_of(blksz) {
             let base = offset / blksz * blksz;
             self.zero_part(tx, offset / blksz, offset - base, (end - base).min(blksz))?;
@@ -214,7 +226,9 @@ impl Dnode {
         if self.is_hole(View::of(tx), blkid)? {
             return Ok(());
         }
-        self.modify_block(tx, BlkId(blkid), |block| block[from as usize..to as usize].fill(0))
+        self.modify_block(tx, BlkId(blkid), |block| {
+            block[from as usize..to as usize].fill(0);
+        })
     }
 
     fn is_hole(&self, view: View, blkid: u64) -> Result<bool> {

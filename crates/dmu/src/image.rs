@@ -86,11 +86,17 @@ impl NewObject {
             return Err(Error::invalid("a new object needs a type"));
         }
         if usize::from(self.slots()) > DNODE_MAX_SLOTS {
-            return Err(Error::invalid(format!("dnode of {} slots", self.dnode_slots)));
+            return Err(Error::invalid(format!(
+                "dnode of {} slots",
+                self.dnode_slots
+            )));
         }
         let room = slots_to_bonuslen(self.slots().into());
         if self.bonus_len > room {
-            return Err(Error::invalid(format!("bonus of {} bytes, room for {room}", self.bonus_len)));
+            return Err(Error::invalid(format!(
+                "bonus of {} bytes, room for {room}",
+                self.bonus_len
+            )));
         }
         check_blksz(self.blksz, props)
     }
@@ -104,7 +110,11 @@ impl NewObject {
             ObjectType::SA => 1,
             _ => (1 + spare / size_of::<BlkPtrPhys>()).min(DN_MAX_NBLKPTR.into()) as u8,
         };
-        let ibs = if self.ibs == 0 { DN_MAX_INDBLKSHIFT } else { self.ibs };
+        let ibs = if self.ibs == 0 {
+            DN_MAX_INDBLKSHIFT
+        } else {
+            self.ibs
+        };
         let mut core = DnodePhys {
             type_: self.type_.raw(),
             indblkshift: ibs.clamp(DN_MIN_INDBLKSHIFT, DN_MAX_INDBLKSHIFT),

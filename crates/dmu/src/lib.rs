@@ -1,4 +1,45 @@
-//! Objsets, dnodes, transactions
+//! The data management unit: objsets full of objects, changed in transactions, synced by txg.
+//!
+//! # What it is
+//! An [`Objset`] is a set of numbered objects; a [`Dnode`] is one of them: an array of blocks, a
+//! few bonus bytes, perhaps a spill block. Changes are made under a [`Tx`] and stay in memory
+//! until their txg is synced, when the [`TxGroups`] thread has everything frozen and written
+//! through a [`BlockStore`](zio::BlockStore). What blocks cost, and whether a block that is
+//! replaced is freed or kept for a snapshot, is decided above, behind [`BlockAccounting`].
+//!
+//! # How a change travels
+//! ```text
+//! open txg      Dnode::write            dirty layer: blocks, freed ranges, bonus
+//!    |  Objset::freeze                  the layer moves aside, nothing is copied
+//! syncing txg   Tx::syncing             the same layer, for those who work in syncing context
+//!    |  Objset::sync, pass 1, 2, ..     level 0, level 1, .., dnodes, meta-dnode, objset block
+//! on disk       Objset::root_bp         goes into the data set, and that into the MOS
+//! ```
+//! A file system is synced once or twice per txg: again, when space by owner was accounted. The
+//! MOS, which is changed by syncing itself, is synced until nothing is dirty any more.
+//!
+//! # Invariants
+//! 1. A dnode has at most two generations of changes, one of the open txg, one of the txg being
+//!    synced (and what a pass is writing just now). Buffers are copy-on-write.
+//! 2. There are no clean buffers here: what is on disk is in the cache of the block store.
+//! 3. Readers never wait for a sync, and never see a block change under their pointer.
+//! 4. An object number that was freed is not given out before that is on disk.
+//!
+//! # Where to look
+//! `txg`, `tx`: the state machine and the throttle. `objset`, `alloc`, `cache`: objects by number.
+//! `dnode`, `dirty`, `image`: one object. `dnode_read`, `dnode_write`, `dnode_seek`, `dnode_bonus`:
+//! what can be done with it. `tree`: block pointers. `sync`: everything about writing.
+//!
+//! # Why not simpler
+//! OpenZFS keeps a dbuf per block, clean or dirty, with four generations. Its dbufs are a second
+//! cache above the ARC, and most of the complexity of its DMU is keeping the states of dbufs,
+//! dnodes and txgs in step. With one cache and two generations nearly all of that is gone.
+//!
+//! # Source
+//! OpenZFS module/zfs/dmu.c, dmu_objset.c, dmu_object.c, dmu_tx.c, dnode.c, dnode_sync.c, dbuf.c,
+//! txg.c; include/sys/dmu.h, dnode.h, dmu_objset.h @be7657e3.
+
+#![forbid(unsafe_code)]
 
 mod account;
 mod alloc;

@@ -84,11 +84,19 @@ impl Objset {
         tx: &Tx,
     ) -> Arc<Objset> {
         assert!(tx.is_syncing(), "objsets are created in syncing context");
-        let size = if props.project_quota { OBJSET_PHYS_SIZE_V3 } else { OBJSET_PHYS_SIZE_V2 };
+        let size = if props.project_quota {
+            OBJSET_PHYS_SIZE_V3
+        } else {
+            OBJSET_PHYS_SIZE_V2
+        };
         let mut phys = Box::<ObjsetPhys>::default();
         phys.type_.set(type_ as u64);
         let context = Context::new(id, store, props, accounting);
-        let header = Header { phys, size, root: BlkPtrPhys::default() };
+        let header = Header {
+            phys,
+            size,
+            root: BlkPtrPhys::default(),
+        };
         let objset = Self::assemble(context, type_, new_meta(id), header);
         objset.mark_header(tx);
         objset
@@ -110,7 +118,11 @@ impl Objset {
         let block = store.read(root, &bookmark)?;
         let phys = Box::new(ObjsetPhys::parse(&block).within(|| format!("objset {id}"))?);
         let type_ = phys.objset_type()?;
-        let wanted = if props.project_quota { OBJSET_PHYS_SIZE_V3 } else { OBJSET_PHYS_SIZE_V2 };
+        let wanted = if props.project_quota {
+            OBJSET_PHYS_SIZE_V3
+        } else {
+            OBJSET_PHYS_SIZE_V2
+        };
         let size = block.len().max(wanted);
         let meta = Image::decode(zerocopy::IntoBytes::as_bytes(&phys.meta_dnode));
         let meta = meta.within(|| format!("meta-dnode of objset {id}"))?;
@@ -120,7 +132,16 @@ impl Objset {
             return Err(base::Error::corrupt(what));
         }
         let context = Context::new(id, store, props, accounting);
-        Ok(Self::assemble(context, type_, meta, Header { phys, size, root: *root }))
+        Ok(Self::assemble(
+            context,
+            type_,
+            meta,
+            Header {
+                phys,
+                size,
+                root: *root,
+            },
+        ))
     }
 
     fn assemble(
@@ -190,6 +211,11 @@ impl Objset {
         *self.owners.write() = owners;
     }
 
+    /// How many dnodes stay in memory that nobody holds (8192 unless told).
+    pub fn set_idle_dnodes_max(&self, count: usize) {
+        self.cache.lock().idle_max = count.max(1);
+    }
+
     pub(crate) fn owners(&self) -> Option<Arc<dyn OwnerAccounting>> {
         self.owners.read().clone()
     }
@@ -225,7 +251,10 @@ impl Objset {
     }
 
     fn mark_header(&self, tx: &Tx) {
-        assert!(tx.is_syncing(), "the objset block is changed in syncing context");
+        assert!(
+            tx.is_syncing(),
+            "the objset block is changed in syncing context"
+        );
         self.context.announce(tx);
         self.header_dirty.store(true, Ordering::Release);
     }
@@ -255,15 +284,16 @@ impl Objset {
 
     /// Ends the sync of `txg`.
     pub fn sync_done(&self, txg: Txg) {
-        assert!(!self.needs_sync(), "objset {} was changed after its sync of txg {txg}", self.id());
+        assert!(
+            !self.needs_sync(),
+            "objset {} was changed after its sync of txg {txg}",
+            self.id()
+        );
         self.cache.lock().trim();
     }
 
     /// Whether a special object has a place in the objset block.
-    pub(crate) fn special_slot<'a>(
-        header: &'a mut Header,
-        id: ObjectId,
-    ) -> Option<&'a mut DnodeSlotPhys> {
+    pub(crate) fn special_slot(header: &mut Header, id: ObjectId) -> Option<&mut DnodeSlotPhys> {
         let phys = &mut *header.phys;
         let (slot, end) = match id {
             USERUSED_OBJECT => (&mut phys.userused_dnode, OBJSET_PHYS_SIZE_V2),
@@ -276,7 +306,10 @@ impl Objset {
 
     /// The block of the meta-dnode that object `id` is in, and its slot there.
     pub(crate) fn place_of(id: ObjectId) -> (BlkId, usize) {
-        (BlkId(id.0 / DNODES_PER_BLOCK), (id.0 % DNODES_PER_BLOCK) as usize)
+        (
+            BlkId(id.0 / DNODES_PER_BLOCK),
+            (id.0 % DNODES_PER_BLOCK) as usize,
+        )
     }
 }
 

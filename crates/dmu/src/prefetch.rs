@@ -28,17 +28,26 @@ pub(crate) struct Streams(Vec<Stream>);
 impl Streams {
     /// Blocks `[from, to)` are read; answers the blocks to be fetched, if any.
     pub(crate) fn advance(&mut self, from: u64, to: u64, blksz: u64) -> Option<(u64, u64)> {
-        let known = self.0.iter().position(|s| s.next == from || s.next == from + 1);
+        let known = self
+            .0
+            .iter()
+            .position(|s| s.next == from || s.next == from + 1);
         let Some(at) = known else {
             if self.0.len() == STREAMS_MAX {
                 self.0.remove(0);
             }
-            self.0.push(Stream { next: to, ahead: to, window_bytes: 0 });
+            self.0.push(Stream {
+                next: to,
+                ahead: to,
+                window_bytes: 0,
+            });
             return None;
         };
         let mut stream = self.0.remove(at);
         if to > stream.next {
-            let doubled = (stream.window_bytes * 2).max(WINDOW_MIN_BYTES).max((to - from) * blksz * 2);
+            let doubled = (stream.window_bytes * 2)
+                .max(WINDOW_MIN_BYTES)
+                .max((to - from) * blksz * 2);
             stream.window_bytes = doubled.min(WINDOW_MAX_BYTES);
             stream.next = to;
         }
@@ -64,11 +73,17 @@ mod tests {
         let mut fetched = 0;
         for blk in 0..1000 {
             if let Some((from, to)) = streams.advance(blk, blk + 1, 131_072) {
-                assert!(from > blk && to > from && to - blk <= 65, "{blk}: {from}..{to}");
+                assert!(
+                    from > blk && to > from && to - blk <= 65,
+                    "{blk}: {from}..{to}"
+                );
                 assert!(from >= fetched, "fetched twice: {from} < {fetched}");
                 fetched = to;
             }
-            assert!(blk < 3 || fetched > blk + 1, "block {blk}, fetched up to {fetched}");
+            assert!(
+                blk < 3 || fetched > blk + 1,
+                "block {blk}, fetched up to {fetched}"
+            );
         }
     }
 
@@ -76,7 +91,10 @@ mod tests {
     fn random_readers_fetch_nothing() {
         let mut streams = Streams::default();
         for i in 0..100u64 {
-            assert_eq!(streams.advance(i * 7919 % 1000 * 2, i * 7919 % 1000 * 2 + 1, 131_072), None);
+            assert_eq!(
+                streams.advance(i * 7919 % 1000 * 2, i * 7919 % 1000 * 2 + 1, 131_072),
+                None
+            );
         }
     }
 

@@ -98,7 +98,14 @@ impl ObjsetProps {
                 embed,
             };
             let small = block.type_.is_file() && block.lsize <= self.special_small_blocks;
-            return (policy, if small { AllocClass::Special } else { AllocClass::Normal });
+            return (
+                policy,
+                if small {
+                    AllocClass::Special
+                } else {
+                    AllocClass::Normal
+                },
+            );
         }
         let extra = match self.redundant_metadata {
             RedundantMetadata::All => true,

@@ -53,7 +53,9 @@ impl Tree {
 
     /// The block of `level` that level-0 block `blkid` is in or below.
     pub(crate) fn ancestor(&self, blkid: u64, level: u8) -> u64 {
-        blkid.checked_shr(self.epbs() * u32::from(level)).unwrap_or(0)
+        blkid
+            .checked_shr(self.epbs() * u32::from(level))
+            .unwrap_or(0)
     }
 
     /// The level-0 blocks `[first, end)` below a block; `end` saturates.
@@ -69,7 +71,11 @@ impl Tree {
 
     /// Bytes of a block of `level`.
     pub(crate) fn lsize(&self, level: u8) -> u64 {
-        if level == 0 { self.blksz } else { 1 << self.ibs }
+        if level == 0 {
+            self.blksz
+        } else {
+            1 << self.ibs
+        }
     }
 
     /// The hole that an indirect hole at `level` implies for each of its children.
@@ -140,7 +146,9 @@ impl Node {
                 let mut buf = Buf::zeroed(len);
                 if child.birth().0 != 0 {
                     let bytes = buf.make_mut();
-                    bytes.chunks_exact_mut(128).for_each(|slot| slot.copy_from_slice(child.as_bytes()));
+                    bytes
+                        .chunks_exact_mut(128)
+                        .for_each(|slot| slot.copy_from_slice(child.as_bytes()));
                 }
                 buf
             }
@@ -166,11 +174,16 @@ pub(crate) struct Walk {
 impl Walk {
     pub(crate) fn new(tree: Tree, store: Arc<dyn BlockStore>) -> Walk {
         let last = vec![None; usize::from(tree.nlevels)];
-        Walk { tree, store, last, home: None }
+        Walk {
+            tree,
+            store,
+            last,
+            home: None,
+        }
     }
 
     /// The same, starting from the path that the last walk of this `version` of the tree left.
-    pub(crate) fn from_path(mut self, home: &Arc<PathCache>, version: u64) -> Walk {
+    pub(crate) fn along_path(mut self, home: &Arc<PathCache>, version: u64) -> Walk {
         let left = home.0.lock();
         if left.0 == version && left.1.len() == self.last.len() {
             self.last.clone_from(&left.1);
@@ -183,7 +196,9 @@ impl Walk {
     /// The pointer at block `blkid` of `level`; a hole where the tree does not reach.
     pub(crate) fn bp(&mut self, level: u8, blkid: u64) -> Result<BlkPtrPhys> {
         if level >= self.tree.top() {
-            let root = usize::try_from(blkid).ok().filter(|_| level == self.tree.top());
+            let root = usize::try_from(blkid)
+                .ok()
+                .filter(|_| level == self.tree.top());
             let bp = root.and_then(|index| self.tree.blkptrs.get(index));
             return Ok(bp.copied().unwrap_or_default());
         }
@@ -194,7 +209,10 @@ impl Walk {
 
     /// The indirect block `blkid` of `level`.
     pub(crate) fn node(&mut self, level: u8, blkid: u64) -> Result<Node> {
-        assert!(level > 0 && level <= self.tree.top(), "level {level} is not indirect");
+        assert!(
+            level > 0 && level <= self.tree.top(),
+            "level {level} is not indirect"
+        );
         let slot = usize::from(level);
         if let Some((id, node)) = &self.last[slot]
             && *id == blkid
@@ -276,7 +294,9 @@ impl Walk {
 
 impl Drop for Walk {
     fn drop(&mut self) {
-        let Some((home, version)) = self.home.take() else { return };
+        let Some((home, version)) = self.home.take() else {
+            return;
+        };
         let mut left = home.0.lock();
         if left.0 <= version {
             *left = (version, std::mem::take(&mut self.last));
@@ -287,7 +307,10 @@ impl Drop for Walk {
 /// Refuses a pointer that cannot lead to a block of this level and size.
 pub(crate) fn check_shape(bp: &BlkPtrPhys, level: u8, lsize: u64, at: &Bookmark) -> Result<()> {
     if bp.level() != level {
-        return Err(Error::corrupt(format!("block pointer {at}: level is {}", bp.level())));
+        return Err(Error::corrupt(format!(
+            "block pointer {at}: level is {}",
+            bp.level()
+        )));
     }
     if bp.lsize() != lsize {
         let what = format!("block pointer {at}: lsize is {}, not {lsize}", bp.lsize());
@@ -300,5 +323,8 @@ pub(crate) fn check_len(buf: &Buf, lsize: u64, at: &Bookmark) -> Result<()> {
     if buf.len() as u64 == lsize {
         return Ok(());
     }
-    Err(Error::corrupt(format!("block {at}: {} bytes, not {lsize}", buf.len())))
+    Err(Error::corrupt(format!(
+        "block {at}: {} bytes, not {lsize}",
+        buf.len()
+    )))
 }

@@ -62,7 +62,10 @@ impl Tx {
     /// `f` runs on the sync thread, without locks held; it must not wait for another txg.
     #[doc(alias = "dmu_tx_callback_register")]
     pub fn on_synced(&self, f: impl FnOnce(Result<()>) + Send + 'static) {
-        let groups = self.hold.as_ref().expect("callbacks belong to open-context transactions");
+        let groups = self
+            .hold
+            .as_ref()
+            .expect("callbacks belong to open-context transactions");
         groups.add_callback(self.txg, Box::new(f));
     }
 }

@@ -96,7 +96,9 @@ impl TxgSettings {
         }
         let scaled = u128::from(self.delay_scale_ns) * u128::from(dirty - free_below);
         let delay = scaled / u128::from(left);
-        u64::try_from(delay).unwrap_or(u64::MAX).min(self.delay_max_ns)
+        u64::try_from(delay)
+            .unwrap_or(u64::MAX)
+            .min(self.delay_max_ns)
     }
 }
 
@@ -373,9 +375,10 @@ impl TxGroups {
 impl State {
     fn check(&self) -> Result<()> {
         match &self.failed {
-            None if self.stopped => {
-                Err(Error::new(ErrorKind::Suspended, "transaction groups are stopped"))
-            }
+            None if self.stopped => Err(Error::new(
+                ErrorKind::Suspended,
+                "transaction groups are stopped",
+            )),
             None => Ok(()),
             Some(cause) => Err(suspended(cause)),
         }
@@ -421,14 +424,17 @@ impl TxGroups {
             sync.freeze(txg);
             self.open_next(txg);
             let outcome = sync.sync(txg);
-            state = self.finish(txg, outcome);
+            state = self.finish(txg, &outcome);
         }
         state.stopped = true;
         let left = std::mem::take(&mut state.callbacks);
         drop(state);
         self.wake_everybody();
         for callback in left.into_values().flatten() {
-            callback(Err(Error::new(ErrorKind::Suspended, "the txg was never synced")));
+            callback(Err(Error::new(
+                ErrorKind::Suspended,
+                "the txg was never synced",
+            )));
         }
     }
 
@@ -457,7 +463,8 @@ impl TxGroups {
             if full || state.stopping || age_ns >= self.settings.timeout_ns {
                 return true;
             }
-            self.work.wait_timeout_ns(state, self.settings.timeout_ns - age_ns);
+            self.work
+                .wait_timeout_ns(state, self.settings.timeout_ns - age_ns);
         }
     }
 
@@ -484,14 +491,16 @@ impl TxGroups {
         self.progress.notify_all();
     }
 
-    fn finish(&self, txg: Txg, outcome: Result<()>) -> MutexGuard<'_, State> {
+    fn finish(&self, txg: Txg, outcome: &Result<()>) -> MutexGuard<'_, State> {
         let mut state = self.state.lock();
         state.syncing = None;
         state.sync_dirty = 0;
-        match &outcome {
+        match outcome {
             Ok(()) => state.synced = txg,
             Err(error) => {
-                state.failed.get_or_insert_with(|| format!("txg {txg}: {error}"));
+                state
+                    .failed
+                    .get_or_insert_with(|| format!("txg {txg}: {error}"));
             }
         }
         let later = state.callbacks.split_off(&txg.next());
@@ -500,7 +509,7 @@ impl TxGroups {
         self.room.notify_all();
         self.progress.notify_all();
         for callback in due.into_values().flatten() {
-            callback(match &outcome {
+            callback(match outcome {
                 Ok(()) => Ok(()),
                 Err(error) => Err(Error::new(ErrorKind::Suspended, error.to_string())),
             });

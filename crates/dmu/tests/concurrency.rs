@@ -4,12 +4,12 @@ mod rig;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use base::{BlkId, Buf, ObjectId, ObjsetId};
 use dmu::{Dnode, NewObject, OBJECT_END, ObjsetProps, TxgSettings};
 use phys::ObjectType;
-use rig::Pool;
+use rig::{Pool, seeds, take_a_while};
 
 const BLOCKS: u64 = 200;
 
@@ -24,7 +24,9 @@ fn stamped(writer: u64, block: u64, count: u64) -> Buf {
 /// Each writer has objects of its own, whose blocks it counts up, empties, frees.
 fn write_a_lot(pool: &Pool, writer: u64, rounds: u64) -> BTreeMap<ObjectId, Vec<u64>> {
     let objset = pool.objset();
-    let new = NewObject::new(ObjectType::PLAIN_FILE_CONTENTS).blksz(512).ibs(12);
+    let new = NewObject::new(ObjectType::PLAIN_FILE_CONTENTS)
+        .blksz(512)
+        .ibs(12);
     let new = new.bonus(ObjectType::SA, 0);
     let mut counts: BTreeMap<ObjectId, Vec<u64>> = BTreeMap::new();
     for round in 1..=rounds {
@@ -33,7 +35,11 @@ fn write_a_lot(pool: &Pool, writer: u64, rounds: u64) -> BTreeMap<ObjectId, Vec<
         if counts.is_empty() || (choice < 5 && counts.len() < 5) {
             let dnode = objset.object_alloc(&tx, &new).unwrap();
             dnode.set_bonus(&tx, &writer.to_le_bytes()).unwrap();
-            assert!(counts.insert(dnode.id(), vec![0; BLOCKS as usize]).is_none());
+            assert!(
+                counts
+                    .insert(dnode.id(), vec![0; BLOCKS as usize])
+                    .is_none()
+            );
             continue;
         }
         let index = rt::random_below(counts.len() as u64) as usize;
@@ -52,15 +58,19 @@ fn write_a_lot(pool: &Pool, writer: u64, rounds: u64) -> BTreeMap<ObjectId, Vec<
                 continue;
             }
             9..40 => {
-                dnode.modify_block(&tx, BlkId(block), |bytes| {
-                    let seen = u64::from_le_bytes(bytes[16..24].try_into().unwrap());
-                    assert_eq!(seen, count[block as usize], "own writes are seen");
-                    bytes.copy_from_slice(&stamped(writer, block, round));
-                }).unwrap();
+                dnode
+                    .modify_block(&tx, BlkId(block), |bytes| {
+                        let seen = u64::from_le_bytes(bytes[16..24].try_into().unwrap());
+                        assert_eq!(seen, count[block as usize], "own writes are seen");
+                        bytes.copy_from_slice(&stamped(writer, block, round));
+                    })
+                    .unwrap();
                 count[block as usize] = round;
             }
             _ => {
-                dnode.write_block(&tx, BlkId(block), stamped(writer, block, round)).unwrap();
+                dnode
+                    .write_block(&tx, BlkId(block), stamped(writer, block, round))
+                    .unwrap();
                 count[block as usize] = round;
             }
         }
@@ -78,13 +88,26 @@ fn check_block(dnode: &Dnode, writer: u64, block: BlkId, counts: &[u64]) {
         return;
     }
     let want = counts[block.0 as usize];
-    let want = if want == 0 { Buf::zeroed(512) } else { stamped(writer, block.0, want) };
-    assert_eq!(dnode.read_block(block).unwrap()[..], want[..], "{dnode:?} block {block}");
+    let want = if want == 0 {
+        Buf::zeroed(512)
+    } else {
+        stamped(writer, block.0, want)
+    };
+    assert_eq!(
+        dnode.read_block(block).unwrap()[..],
+        want[..],
+        "{dnode:?} block {block}"
+    );
 }
 
 fn writers_while_syncing(rounds: u64) {
-    let settings = TxgSettings { dirty_data_max: 1 << 20, ..TxgSettings::default() };
+    let settings = TxgSettings {
+        dirty_data_max: 1 << 20,
+        ..TxgSettings::default()
+    };
     let pool = Pool::new(ObjsetId(7), ObjsetProps::default(), settings);
+    // Dnodes come and go all the time.
+    pool.objset().set_idle_dnodes_max(2);
     let stop = Arc::new(AtomicBool::new(false));
     let reader = {
         let (pool, stop) = (Arc::clone(&pool), Arc::clone(&stop));
@@ -100,14 +123,16 @@ fn writers_while_syncing(rounds: u64) {
                     let data = dnode.next_data(512 * rt::random_below(BLOCKS)).unwrap();
                     assert!(data.is_none_or(|data| data < 512 * BLOCKS));
                 }
-                rt::yield_now();
+                take_a_while();
             }
         })
     };
     let writers: Vec<_> = (1..4)
         .map(|writer| {
             let pool = Arc::clone(&pool);
-            rt::spawn(&format!("writer {writer}"), move || write_a_lot(&pool, writer, rounds))
+            rt::spawn(&format!("writer {writer}"), move || {
+                write_a_lot(&pool, writer, rounds)
+            })
         })
         .collect();
     let counts: Vec<_> = writers.into_iter().map(rt::JoinHandle::join).collect();
@@ -133,15 +158,70 @@ fn writers_go_on_while_txgs_sync() {
 
 #[test]
 fn sim_writers_go_on_while_txgs_sync() {
-    for seed in 0..std::env::var("SEEDS").map_or(8, |s| s.parse().unwrap()) {
+    for seed in seeds(8) {
         rt::simulate(seed, || writers_while_syncing(400));
+    }
+}
+
+/// One thread appends; what it has written is never seen as a hole.
+fn seeking_behind_a_writer() {
+    let pool = Pool::new(ObjsetId(7), ObjsetProps::default(), TxgSettings::default());
+    let new = NewObject::new(ObjectType::PLAIN_FILE_CONTENTS)
+        .blksz(512)
+        .ibs(12);
+    let dnode = pool.objset().object_alloc(&pool.hold(), &new).unwrap();
+    let written = Arc::new(AtomicU64::new(0));
+    let seekers: Vec<_> = (0..2)
+        .map(|n| {
+            let (dnode, written) = (Arc::clone(&dnode), Arc::clone(&written));
+            rt::spawn(&format!("seeker {n}"), move || {
+                loop {
+                    let end = written.load(Ordering::Acquire);
+                    let from = rt::random_below(end + 1) * 512;
+                    let hole = dnode.next_hole(from).unwrap();
+                    assert!(hole >= end * 512, "hole at {hole} of {}", end * 512);
+                    let data = dnode.next_data(from).unwrap();
+                    assert!(from == end * 512 || data == Some(from), "data at {data:?}");
+                    if end == 300 {
+                        break;
+                    }
+                    take_a_while();
+                }
+            })
+        })
+        .collect();
+    for block in 0..300 {
+        dnode.write(&pool.hold(), block * 512, &[1; 512]).unwrap();
+        written.store(block + 1, Ordering::Release);
+        if block % 3 == 0 {
+            pool.groups.kick();
+        }
+        if rt::is_simulated() {
+            rt::sleep_ns(rt::random_below(3000));
+        }
+    }
+    seekers.into_iter().for_each(rt::JoinHandle::join);
+    pool.stop();
+}
+
+#[test]
+fn what_was_written_is_no_hole() {
+    seeking_behind_a_writer();
+}
+
+#[test]
+fn sim_what_was_written_is_no_hole() {
+    for seed in seeds(5) {
+        rt::simulate(seed, seeking_behind_a_writer);
     }
 }
 
 /// Two threads change different parts of the same blocks.
 fn neighbours_in_a_block() {
     let pool = Pool::new(ObjsetId(7), ObjsetProps::default(), TxgSettings::default());
-    let new = NewObject::new(ObjectType::PLAIN_FILE_CONTENTS).blksz(4096).ibs(12);
+    let new = NewObject::new(ObjectType::PLAIN_FILE_CONTENTS)
+        .blksz(4096)
+        .ibs(12);
     let id = pool.objset().object_alloc(&pool.hold(), &new).unwrap().id();
     let threads: Vec<_> = (0..4u64)
         .map(|n| {
@@ -179,7 +259,7 @@ fn parts_of_a_block_do_not_undo_each_other() {
 
 #[test]
 fn sim_parts_of_a_block_do_not_undo_each_other() {
-    for seed in 0..std::env::var("SEEDS").map_or(5, |s| s.parse().unwrap()) {
+    for seed in seeds(5) {
         rt::simulate(seed, neighbours_in_a_block);
     }
 }

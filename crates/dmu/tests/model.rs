@@ -15,17 +15,56 @@ const REACH: usize = 160 << 10;
 
 #[derive(Clone, Debug)]
 enum Op {
-    Alloc { shape: usize },
-    Free { object: usize },
-    Write { object: usize, offset: usize, len: usize, seed: u8 },
-    WriteBlock { object: usize, block: usize, seed: u8 },
-    Modify { object: usize, offset: usize, seed: u8 },
-    Punch { object: usize, offset: usize, len: usize },
-    Truncate { object: usize, offset: usize },
-    Blksz { object: usize, blksz: u64 },
-    Bonus { object: usize, len: usize, seed: u8 },
-    Spill { object: usize, len: usize, seed: u8 },
-    Look { object: usize, offset: usize, len: usize },
+    Alloc {
+        shape: usize,
+    },
+    Free {
+        object: usize,
+    },
+    Write {
+        object: usize,
+        offset: usize,
+        len: usize,
+        seed: u8,
+    },
+    WriteBlock {
+        object: usize,
+        block: usize,
+        seed: u8,
+    },
+    Modify {
+        object: usize,
+        offset: usize,
+        seed: u8,
+    },
+    Punch {
+        object: usize,
+        offset: usize,
+        len: usize,
+    },
+    Truncate {
+        object: usize,
+        offset: usize,
+    },
+    Blksz {
+        object: usize,
+        blksz: u64,
+    },
+    Bonus {
+        object: usize,
+        len: usize,
+        seed: u8,
+    },
+    Spill {
+        object: usize,
+        len: usize,
+        seed: u8,
+    },
+    Look {
+        object: usize,
+        offset: usize,
+        len: usize,
+    },
     Kick,
     Sync,
     Audit,
@@ -64,8 +103,13 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 /// Block size, indirect block shift, slots.
-const SHAPES: [(u64, u8, u8); 5] =
-    [(512, 12, 1), (1024, 12, 2), (4096, 12, 1), (16_384, 17, 4), (1536, 12, 1)];
+const SHAPES: [(u64, u8, u8); 5] = [
+    (512, 12, 1),
+    (1024, 12, 2),
+    (4096, 12, 1),
+    (16_384, 17, 4),
+    (1536, 12, 1),
+];
 
 #[derive(Clone)]
 struct Model {
@@ -79,7 +123,9 @@ fn pattern(seed: u8, len: usize) -> Vec<u8> {
     if seed.is_multiple_of(3) {
         return vec![0; len];
     }
-    (0..len).map(|i| (i as u8).wrapping_mul(seed) ^ seed).collect()
+    (0..len)
+        .map(|i| (i as u8).wrapping_mul(seed) ^ seed)
+        .collect()
 }
 
 struct World {
@@ -90,7 +136,10 @@ struct World {
 impl World {
     fn new() -> World {
         let pool = Pool::new(ObjsetId(21), ObjsetProps::default(), TxgSettings::default());
-        World { pool, models: BTreeMap::new() }
+        World {
+            pool,
+            models: BTreeMap::new(),
+        }
     }
 
     fn pick(&self, object: usize) -> Option<(u64, std::sync::Arc<Dnode>)> {
@@ -101,7 +150,11 @@ impl World {
     /// What may be written: everything, or the first block if its size is odd.
     fn limit(dnode: &Dnode) -> usize {
         let blksz = dnode.blksz();
-        if blksz.is_power_of_two() { REACH } else { blksz as usize }
+        if blksz.is_power_of_two() {
+            REACH
+        } else {
+            blksz as usize
+        }
     }
 
     fn apply(&mut self, op: &Op) {
@@ -111,7 +164,10 @@ impl World {
             Op::Sync => return self.pool.sync(),
             Op::Audit => {
                 let found = self.pool.audit();
-                assert!(found.objects.keys().eq(self.models.keys()), "objects on disk");
+                assert!(
+                    found.objects.keys().eq(self.models.keys()),
+                    "objects on disk"
+                );
                 return self.check_holes();
             }
             Op::Reopen => return self.pool.reopen(),
@@ -130,7 +186,9 @@ impl World {
         else {
             unreachable!("handled above")
         };
-        let Some((id, dnode)) = self.pick(*object) else { return };
+        let Some((id, dnode)) = self.pick(*object) else {
+            return;
+        };
         if matches!(op, Op::Free { .. }) {
             let tx = self.pool.hold();
             self.pool.objset().object_free(&tx, ObjectId(id)).unwrap();
@@ -148,12 +206,22 @@ impl World {
             return;
         }
         let (blksz, ibs, slots) = SHAPES[shape];
-        let new = NewObject::new(ObjectType::PLAIN_FILE_CONTENTS).blksz(blksz).ibs(ibs);
+        let new = NewObject::new(ObjectType::PLAIN_FILE_CONTENTS)
+            .blksz(blksz)
+            .ibs(ibs);
         let new = new.bonus(ObjectType::SA, 0).dnode_slots(slots);
         let tx = self.pool.hold();
         let dnode = self.pool.objset().object_alloc(&tx, &new).unwrap();
-        let model = Model { bytes: vec![0; REACH + 32_768], bonus: Vec::new(), spill: None };
-        assert!(self.models.insert(dnode.id().0, model).is_none(), "{} is taken", dnode.id());
+        let model = Model {
+            bytes: vec![0; REACH + 32_768],
+            bonus: Vec::new(),
+            spill: None,
+        };
+        assert!(
+            self.models.insert(dnode.id().0, model).is_none(),
+            "{} is taken",
+            dnode.id()
+        );
     }
 
     /// Everything reads as the model says.
@@ -170,7 +238,11 @@ impl World {
             let dnode = objset.hold(ObjectId(*id)).unwrap();
             let mut bytes = vec![0xee; model.bytes.len()];
             dnode.read(0, &mut bytes).unwrap();
-            assert!(bytes == model.bytes, "object {id}: {:?}", differs(&bytes, &model.bytes));
+            assert!(
+                bytes == model.bytes,
+                "object {id}: {:?}",
+                differs(&bytes, &model.bytes)
+            );
             assert_eq!(dnode.bonus(), model.bonus, "object {id}");
             let spill = dnode.spill().unwrap().map(|buf| buf.to_vec());
             assert_eq!(spill, model.spill, "object {id}");
@@ -183,14 +255,20 @@ impl World {
             let dnode = self.pool.objset().hold(ObjectId(*id)).unwrap();
             let blksz = dnode.blksz() as usize;
             let end = (dnode.maxblkid().0 as usize + 1) * blksz;
-            let data: Vec<bool> =
-                model.bytes.chunks(blksz).map(|block| block.iter().any(|b| *b != 0)).collect();
+            let data: Vec<bool> = model
+                .bytes
+                .chunks(blksz)
+                .map(|block| block.iter().any(|b| *b != 0))
+                .collect();
             for at in (0..model.bytes.len()).step_by(509) {
                 let next = (at / blksz..data.len()).find(|i| data[*i]);
                 let next = next.map(|block| (block * blksz).max(at) as u64);
                 assert_eq!(dnode.next_data(at as u64).unwrap(), next, "{id} {at}");
                 let blocks = at / blksz..end / blksz;
-                let hole = blocks.into_iter().find(|i| !data[*i]).unwrap_or(end / blksz);
+                let hole = blocks
+                    .into_iter()
+                    .find(|i| !data[*i])
+                    .unwrap_or(end / blksz);
                 let hole = (hole * blksz).max(at) as u64;
                 assert_eq!(dnode.next_hole(at as u64).unwrap(), hole, "{id} {at}");
             }
@@ -206,7 +284,9 @@ fn change(pool: &Pool, dnode: &Dnode, model: &mut Model, op: &Op) {
     let limit = World::limit(dnode);
     let blksz = dnode.blksz() as usize;
     match *op {
-        Op::Write { offset, len, seed, .. } => {
+        Op::Write {
+            offset, len, seed, ..
+        } => {
             let offset = offset % limit;
             let data = pattern(seed, len.min(limit - offset));
             dnode.write(&pool.hold(), offset as u64, &data).unwrap();
@@ -216,7 +296,9 @@ fn change(pool: &Pool, dnode: &Dnode, model: &mut Model, op: &Op) {
             let block = block % (limit / blksz).max(1);
             let data = pattern(seed, blksz);
             let buf = Buf::copy_of(&data);
-            dnode.write_block(&pool.hold(), BlkId(block as u64), buf).unwrap();
+            dnode
+                .write_block(&pool.hold(), BlkId(block as u64), buf)
+                .unwrap();
             model.bytes[block * blksz..(block + 1) * blksz].copy_from_slice(&data);
         }
         Op::Modify { offset, seed, .. } => {
@@ -225,15 +307,22 @@ fn change(pool: &Pool, dnode: &Dnode, model: &mut Model, op: &Op) {
             let old = dnode.modify_block(&pool.hold(), block, |bytes| {
                 std::mem::replace(&mut bytes[offset % blksz], seed)
             });
-            assert_eq!(old.unwrap(), std::mem::replace(&mut model.bytes[offset], seed));
+            assert_eq!(
+                old.unwrap(),
+                std::mem::replace(&mut model.bytes[offset], seed)
+            );
         }
         Op::Punch { offset, len, .. } => {
-            dnode.free_range(&pool.hold(), offset as u64, len as u64).unwrap();
+            dnode
+                .free_range(&pool.hold(), offset as u64, len as u64)
+                .unwrap();
             let end = (offset + len).min(model.bytes.len());
             model.bytes[offset.min(end)..end].fill(0);
         }
         Op::Truncate { offset, .. } => {
-            dnode.free_range(&pool.hold(), offset as u64, OBJECT_END).unwrap();
+            dnode
+                .free_range(&pool.hold(), offset as u64, OBJECT_END)
+                .unwrap();
             model.bytes[offset..].fill(0);
         }
         Op::Blksz { blksz, .. } => {
@@ -303,7 +392,11 @@ fn run(ops: &[Op]) {
     // Without its objects nothing is left but the objset.
     let ids: Vec<u64> = world.models.keys().copied().collect();
     for id in ids {
-        world.pool.objset().object_free(&world.pool.hold(), ObjectId(id)).unwrap();
+        world
+            .pool
+            .objset()
+            .object_free(&world.pool.hold(), ObjectId(id))
+            .unwrap();
     }
     assert_eq!(world.pool.audit().blocks.len(), 1);
     world.pool.stop();

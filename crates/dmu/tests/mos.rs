@@ -11,7 +11,7 @@ use base::{BlkId, Buf, ErrorKind, ObjectId, ObjsetId, Txg};
 use dmu::{NewObject, OBJECT_END, Objset, ObjsetProps, Tx};
 use phys::{ObjectType, ObjsetType};
 use proptest::prelude::*;
-use rig::{Books, Slow, audit};
+use rig::{Books, Slow, audit, seeds};
 use zio::BlockStore;
 use zio::ram::RamStore;
 
@@ -41,8 +41,7 @@ impl Mos {
         let store = Arc::clone(self.objset.store());
         let root = self.objset.root_bp();
         let books = Arc::clone(&self.books) as _;
-        self.objset =
-            Objset::open(store, ObjsetId(0), &root, ObjsetProps::mos(), books).unwrap();
+        self.objset = Objset::open(store, ObjsetId(0), &root, ObjsetProps::mos(), books).unwrap();
     }
 }
 
@@ -51,10 +50,20 @@ const SIZE: usize = 40_000;
 /// One change in syncing context.
 #[derive(Clone, Debug)]
 enum Op {
-    Write { object: usize, offset: usize, len: usize, seed: u8 },
-    Truncate { object: usize, offset: usize },
+    Write {
+        object: usize,
+        offset: usize,
+        len: usize,
+        seed: u8,
+    },
+    Truncate {
+        object: usize,
+        offset: usize,
+    },
     Alloc,
-    Free { object: usize },
+    Free {
+        object: usize,
+    },
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -73,14 +82,25 @@ fn apply(objset: &Objset, tx: &Tx, model: &mut BTreeMap<u64, Vec<u8>>, op: &Op) 
     let pick = |object: usize| model.keys().nth(object % count).copied();
     match *op {
         Op::Alloc => {
-            let new = NewObject::new(ObjectType::N_UINT64_METADATA).blksz(1024).ibs(12);
+            let new = NewObject::new(ObjectType::N_UINT64_METADATA)
+                .blksz(1024)
+                .ibs(12);
             let dnode = objset.object_alloc(tx, &new).unwrap();
             assert!(model.insert(dnode.id().0, vec![0; SIZE + 3000]).is_none());
         }
-        Op::Write { object, offset, len, seed } => {
+        Op::Write {
+            object,
+            offset,
+            len,
+            seed,
+        } => {
             let Some(id) = pick(object) else { return };
             let data: Vec<u8> = (0..len).map(|i| (i as u8).wrapping_mul(seed)).collect();
-            objset.hold(ObjectId(id)).unwrap().write(tx, offset as u64, &data).unwrap();
+            objset
+                .hold(ObjectId(id))
+                .unwrap()
+                .write(tx, offset as u64, &data)
+                .unwrap();
             model.get_mut(&id).unwrap()[offset..offset + len].copy_from_slice(&data);
         }
         Op::Truncate { object, offset } => {
@@ -100,7 +120,11 @@ fn apply(objset: &Objset, tx: &Tx, model: &mut BTreeMap<u64, Vec<u8>>, op: &Op) 
 fn check(objset: &Objset, model: &BTreeMap<u64, Vec<u8>>) {
     for (id, bytes) in model {
         let mut read = vec![1; bytes.len()];
-        objset.hold(ObjectId(*id)).unwrap().read(0, &mut read).unwrap();
+        objset
+            .hold(ObjectId(*id))
+            .unwrap()
+            .read(0, &mut read)
+            .unwrap();
         assert!(read == *bytes, "object {id}");
     }
 }
@@ -122,7 +146,12 @@ fn run(txgs: &[Vec<Vec<Op>>]) {
         }
         mos.objset.sync(&tx, 9).unwrap();
         mos.objset.sync_done(Txg(txg));
-        assert!(audit(&mos.objset, &mos.books).objects.keys().eq(model.keys()));
+        assert!(
+            audit(&mos.objset, &mos.books)
+                .objects
+                .keys()
+                .eq(model.keys())
+        );
         if txg % 2 == 0 {
             mos.reopen();
             check(&mos.objset, &model);
@@ -146,23 +175,36 @@ proptest! {
 fn a_later_pass_overwrites_in_place() {
     let mos = new_mos();
     let tx = Tx::syncing(Txg(4));
-    let new = NewObject::new(ObjectType::N_UINT64_METADATA).blksz(4096).ibs(12);
+    let new = NewObject::new(ObjectType::N_UINT64_METADATA)
+        .blksz(4096)
+        .ibs(12);
     let dnode = mos.objset.object_alloc(&tx, &new).unwrap();
     for block in 0..100 {
-        dnode.write_block(&tx, BlkId(block), Buf::copy_of(&[7; 4096])).unwrap();
+        dnode
+            .write_block(&tx, BlkId(block), Buf::copy_of(&[7; 4096]))
+            .unwrap();
     }
     mos.objset.sync(&tx, 1).unwrap();
     let before = mos.books.store.stats();
     for pass in 2..12 {
-        dnode.modify_block(&tx, BlkId(50), |block| block[9] = pass).unwrap();
+        dnode
+            .modify_block(&tx, BlkId(50), |block| block[9] = pass)
+            .unwrap();
         mos.objset.sync(&tx, pass.into()).unwrap();
     }
     let after = mos.books.store.stats();
     assert_eq!(before.allocs, after.allocs, "nothing is allocated any more");
-    assert_eq!(after.rewrites - before.rewrites, 10 * 5, "L0, L1, L2, dnodes, root");
+    assert_eq!(
+        after.rewrites - before.rewrites,
+        10 * 5,
+        "L0, L1, L2, dnodes, root"
+    );
     let found = audit(&mos.objset, &mos.books);
-    let copies: Vec<usize> = found.blocks.values().map(|bp| bp.ndvas()).collect();
-    assert!(copies.iter().all(|n| *n == 3), "metadata of the MOS has three copies");
+    let copies: Vec<usize> = found.blocks.values().map(phys::BlkPtrPhys::ndvas).collect();
+    assert!(
+        copies.iter().all(|n| *n == 3),
+        "metadata of the MOS has three copies"
+    );
 }
 
 /// Objects hold a counter in every block; a reader must never see one go back, nor blocks of
@@ -170,22 +212,34 @@ fn a_later_pass_overwrites_in_place() {
 fn readers_during_passes() {
     let mos = new_mos();
     let tx = Tx::syncing(Txg(4));
-    let new = NewObject::new(ObjectType::N_UINT64_METADATA).blksz(512).ibs(12);
+    let new = NewObject::new(ObjectType::N_UINT64_METADATA)
+        .blksz(512)
+        .ibs(12);
     let blocks = 120u64;
-    let dnodes: Vec<_> = (0..4).map(|_| mos.objset.object_alloc(&tx, &new).unwrap()).collect();
+    let dnodes: Vec<_> = (0..4)
+        .map(|_| mos.objset.object_alloc(&tx, &new).unwrap())
+        .collect();
     let ids: Vec<ObjectId> = dnodes.iter().map(|dnode| dnode.id()).collect();
     for dnode in &dnodes {
         for block in 0..blocks {
-            dnode.write_block(&tx, BlkId(block), Buf::copy_of(&stamp(dnode.id(), 1))).unwrap();
+            dnode
+                .write_block(&tx, BlkId(block), Buf::copy_of(&stamp(dnode.id(), 1)))
+                .unwrap();
         }
     }
     drop(dnodes);
+    // Dnodes come and go all the time.
+    mos.objset.set_idle_dnodes_max(1);
     mos.objset.sync(&tx, 1).unwrap();
     let stop = Arc::new(AtomicBool::new(false));
     let reads = Arc::new(AtomicU64::new(0));
     let readers: Vec<_> = (0..3)
         .map(|n| {
-            let (objset, stop, reads) = (Arc::clone(&mos.objset), Arc::clone(&stop), Arc::clone(&reads));
+            let (objset, stop, reads) = (
+                Arc::clone(&mos.objset),
+                Arc::clone(&stop),
+                Arc::clone(&reads),
+            );
             let ids = ids.clone();
             rt::spawn(&format!("reader {n}"), move || {
                 let mut last = BTreeMap::new();
@@ -211,7 +265,9 @@ fn readers_during_passes() {
                 let id = ids[rt::random_below(4) as usize];
                 let block = BlkId(rt::random_below(blocks));
                 let dnode = mos.objset.hold(id).unwrap();
-                dnode.write_block(&tx, block, Buf::copy_of(&stamp(id, count))).unwrap();
+                dnode
+                    .write_block(&tx, block, Buf::copy_of(&stamp(id, count)))
+                    .unwrap();
             }
             mos.objset.sync(&tx, pass).unwrap();
         }
@@ -237,7 +293,7 @@ fn readers_see_no_block_change_under_their_pointer() {
 
 #[test]
 fn sim_readers_see_no_block_change_under_their_pointer() {
-    for seed in 0..std::env::var("SEEDS").map_or(10, |s| s.parse().unwrap()) {
+    for seed in seeds(10) {
         rt::simulate(seed, readers_during_passes);
     }
 }

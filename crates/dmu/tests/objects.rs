@@ -15,7 +15,9 @@ fn pool() -> Arc<Pool> {
 }
 
 fn file(slots: u8) -> NewObject {
-    NewObject::new(ObjectType::PLAIN_FILE_CONTENTS).bonus(ObjectType::SA, 0).dnode_slots(slots)
+    NewObject::new(ObjectType::PLAIN_FILE_CONTENTS)
+        .bonus(ObjectType::SA, 0)
+        .dnode_slots(slots)
 }
 
 fn stamp(id: ObjectId) -> Vec<u8> {
@@ -27,12 +29,17 @@ fn objects_are_counted_from_one_and_fill_their_blocks() {
     let pool = pool();
     let objset = pool.objset();
     let tx = pool.hold();
-    let ids: Vec<u64> =
-        (0..100).map(|_| objset.object_alloc(&tx, &file(1)).unwrap().id().0).collect();
+    let ids: Vec<u64> = (0..100)
+        .map(|_| objset.object_alloc(&tx, &file(1)).unwrap().id().0)
+        .collect();
     assert!(ids.into_iter().eq(1..=100));
     drop(tx);
     assert_eq!(pool.audit().objects.len(), 100);
-    assert_eq!(objset.hold(ObjectId(0)).unwrap().nlevels(), 6, "deep enough from the start");
+    assert_eq!(
+        objset.hold(ObjectId(0)).unwrap().nlevels(),
+        6,
+        "deep enough from the start"
+    );
     pool.stop();
 }
 
@@ -84,14 +91,37 @@ fn a_number_is_taken_until_its_end_is_synced() {
     let claim = |id| objset.object_claim(&pool.hold(), id, &file(2)).map(|_| ());
     claim(id).unwrap();
     assert_eq!(claim(id).unwrap_err().kind(), ErrorKind::Exists);
-    assert_eq!(claim(ObjectId(999)).unwrap_err().kind(), ErrorKind::Exists, "two slots");
-    assert_eq!(claim(ObjectId(1001)).unwrap_err().kind(), ErrorKind::Exists, "inside");
-    assert_eq!(claim(ObjectId(1023)).unwrap_err().kind(), ErrorKind::InvalidInput, "two blocks");
-    assert_eq!(objset.hold(ObjectId(1001)).unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(
+        claim(ObjectId(999)).unwrap_err().kind(),
+        ErrorKind::Exists,
+        "two slots"
+    );
+    assert_eq!(
+        claim(ObjectId(1001)).unwrap_err().kind(),
+        ErrorKind::Exists,
+        "inside"
+    );
+    assert_eq!(
+        claim(ObjectId(1023)).unwrap_err().kind(),
+        ErrorKind::InvalidInput,
+        "two blocks"
+    );
+    assert_eq!(
+        objset.hold(ObjectId(1001)).unwrap_err().kind(),
+        ErrorKind::NotFound
+    );
     pool.sync();
-    assert_eq!(claim(ObjectId(1001)).unwrap_err().kind(), ErrorKind::Exists, "inside, on disk");
+    assert_eq!(
+        claim(ObjectId(1001)).unwrap_err().kind(),
+        ErrorKind::Exists,
+        "inside, on disk"
+    );
     objset.object_free(&pool.hold(), id).unwrap();
-    assert_eq!(claim(id).unwrap_err().kind(), ErrorKind::Exists, "freed, but not synced");
+    assert_eq!(
+        claim(id).unwrap_err().kind(),
+        ErrorKind::Exists,
+        "freed, but not synced"
+    );
     pool.sync();
     claim(id).unwrap();
     // Claimed slots are not handed out.
@@ -109,17 +139,24 @@ fn freed_regions_are_filled_again() {
     let objset = pool.objset();
     let create = |count: usize| -> Vec<ObjectId> {
         let tx = pool.hold();
-        (0..count).map(|_| objset.object_alloc(&tx, &file(1)).unwrap().id()).collect()
+        (0..count)
+            .map(|_| objset.object_alloc(&tx, &file(1)).unwrap().id())
+            .collect()
     };
     let ids = create(140_000);
     assert_eq!(ids.last().unwrap().0, 140_000);
     pool.sync();
     let tx = pool.hold();
-    ids.iter().for_each(|id| objset.object_free(&tx, *id).unwrap());
+    ids.iter()
+        .for_each(|id| objset.object_free(&tx, *id).unwrap());
     drop(tx);
     pool.sync();
     let again = create(40_000);
-    assert!(again.iter().filter(|id| id.0 < 40_000).count() > 10_000, "{:?}", again.last());
+    assert!(
+        again.iter().filter(|id| id.0 < 40_000).count() > 10_000,
+        "{:?}",
+        again.last()
+    );
     pool.stop();
 }
 
@@ -147,16 +184,24 @@ fn a_sparse_object_of_16_tib_is_quick() {
     seek();
     assert_eq!(dnode.nlevels(), 4);
     let found = pool.audit();
-    assert_eq!(found.objects[&dnode.id().0].used_bytes(), dnode.used_bytes());
+    assert_eq!(
+        found.objects[&dnode.id().0].used_bytes(),
+        dnode.used_bytes()
+    );
     let reads = pool.store.stats().reads;
     // Everything but the last block, then that too.
-    dnode.free_range(&pool.hold(), 0, (16 << 40) - 131_072).unwrap();
+    dnode
+        .free_range(&pool.hold(), 0, (16 << 40) - 131_072)
+        .unwrap();
     pool.sync();
     assert_eq!(dnode.next_data(1).unwrap(), Some(places[2]));
     dnode.free_range(&pool.hold(), 100, OBJECT_END).unwrap();
     pool.sync();
     assert_eq!((dnode.maxblkid(), dnode.used_bytes()), (BlkId(0), 0));
-    assert!(pool.store.stats().reads - reads < 100, "only what exists is read");
+    assert!(
+        pool.store.stats().reads - reads < 100,
+        "only what exists is read"
+    );
     pool.audit();
     pool.stop();
 }
@@ -164,7 +209,10 @@ fn a_sparse_object_of_16_tib_is_quick() {
 #[test]
 fn holes_remember_when_they_were_made() {
     let pool = pool();
-    let dnode = pool.objset().object_alloc(&pool.hold(), &file(1).blksz(512).ibs(12)).unwrap();
+    let dnode = pool
+        .objset()
+        .object_alloc(&pool.hold(), &file(1).blksz(512).ibs(12))
+        .unwrap();
     dnode.write(&pool.hold(), 0, &[1; 200 * 512]).unwrap();
     pool.sync();
     let bp = |level, blkid| dnode.block_pointer(level, BlkId(blkid)).unwrap();
@@ -201,11 +249,20 @@ fn holes_remember_when_they_were_made() {
 fn special_objects_live_in_the_objset_block() {
     let pool = pool();
     let objset = pool.objset();
-    assert_eq!(objset.hold(USERUSED_OBJECT).unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(
+        objset.hold(USERUSED_OBJECT).unwrap_err().kind(),
+        ErrorKind::NotFound
+    );
     let new = NewObject::new(ObjectType::USERGROUP_USED).blksz(512);
-    let dnode = objset.object_claim(&pool.hold(), USERUSED_OBJECT, &new).unwrap();
+    let dnode = objset
+        .object_claim(&pool.hold(), USERUSED_OBJECT, &new)
+        .unwrap();
     dnode.write(&pool.hold(), 0, &[9; 5000]).unwrap();
-    assert_eq!(objset.next_object(ObjectId(0)).unwrap(), None, "not one of the others");
+    assert_eq!(
+        objset.next_object(ObjectId(0)).unwrap(),
+        None,
+        "not one of the others"
+    );
     drop((dnode, objset));
     pool.reopen();
     let dnode = pool.objset().hold(USERUSED_OBJECT).unwrap();
@@ -218,13 +275,23 @@ fn special_objects_live_in_the_objset_block() {
 #[test]
 fn a_written_buffer_is_not_copied() {
     let pool = pool();
-    let dnode = pool.objset().object_alloc(&pool.hold(), &file(1).blksz(131_072)).unwrap();
+    let dnode = pool
+        .objset()
+        .object_alloc(&pool.hold(), &file(1).blksz(131_072))
+        .unwrap();
     let data = Buf::copy_of(&vec![3; 131_072]);
-    dnode.write_block(&pool.hold(), BlkId(7), data.clone()).unwrap();
+    dnode
+        .write_block(&pool.hold(), BlkId(7), data.clone())
+        .unwrap();
     assert!(dnode.read_block(BlkId(7)).unwrap().is_same(&data));
     pool.sync();
-    assert!(dnode.read_block(BlkId(7)).unwrap().is_same(&data), "not even on its way to the store");
-    dnode.modify_block(&pool.hold(), BlkId(7), |block| block[0] = 4).unwrap();
+    assert!(
+        dnode.read_block(BlkId(7)).unwrap().is_same(&data),
+        "not even on its way to the store"
+    );
+    dnode
+        .modify_block(&pool.hold(), BlkId(7), |block| block[0] = 4)
+        .unwrap();
     assert_eq!(data[0], 3, "a change makes a copy");
     pool.stop();
 }
@@ -232,7 +299,10 @@ fn a_written_buffer_is_not_copied() {
 #[test]
 fn damaged_dnodes_are_errors() {
     let pool = pool();
-    let dnode = pool.objset().object_alloc(&pool.hold(), &file(1).blksz(4096)).unwrap();
+    let dnode = pool
+        .objset()
+        .object_alloc(&pool.hold(), &file(1).blksz(4096))
+        .unwrap();
     dnode.write(&pool.hold(), 0, &[1; 10_000]).unwrap();
     let id = dnode.id();
     drop(dnode);
@@ -241,15 +311,25 @@ fn damaged_dnodes_are_errors() {
     let leaf = dnode.block_pointer(0, BlkId(1)).unwrap();
     pool.store.damage(&leaf);
     let mut bytes = [0; 10_000];
-    assert_eq!(dnode.read(0, &mut bytes).unwrap_err().kind(), ErrorKind::Checksum);
+    assert_eq!(
+        dnode.read(0, &mut bytes).unwrap_err().kind(),
+        ErrorKind::Checksum
+    );
     assert!(dnode.read(8192, &mut bytes[..100]).is_ok());
     let error = dnode.write(&pool.hold(), 4100, &[1]).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Checksum, "half a block needs the other half");
+    assert_eq!(
+        error.kind(),
+        ErrorKind::Checksum,
+        "half a block needs the other half"
+    );
     dnode.write(&pool.hold(), 4096, &[1; 4096]).unwrap();
     drop(dnode);
     pool.reopen();
     let meta = pool.objset().hold(ObjectId(0)).unwrap();
     pool.store.damage(&meta.block_pointer(0, BlkId(0)).unwrap());
-    assert_eq!(pool.objset().hold(id).unwrap_err().kind(), ErrorKind::Checksum);
+    assert_eq!(
+        pool.objset().hold(id).unwrap_err().kind(),
+        ErrorKind::Checksum
+    );
     pool.stop();
 }

@@ -28,7 +28,11 @@ impl OwnerAccounting for Sums {
         }
         let bytes = if bonus.is_empty() { spill? } else { bonus };
         let [user, group, project] = [bytes[0], bytes[1], bytes[2]].map(u64::from);
-        Some(Owner { user, group, project })
+        Some(Owner {
+            user,
+            group,
+            project,
+        })
     }
 
     fn account(&self, objset: &Arc<Objset>, tx: &Tx, deltas: &OwnerDeltas) -> Result<()> {
@@ -69,7 +73,8 @@ fn expected(pool: &Pool, owners: &BTreeMap<u64, u64>) -> BTreeMap<u64, OwnerDelt
 fn owners_are_charged_what_their_objects_use() {
     let pool = Pool::new(ObjsetId(3), ObjsetProps::default(), TxgSettings::default());
     let sums = Arc::new(Sums::default());
-    pool.objset().set_owner_accounting(Some(Arc::clone(&sums) as _));
+    pool.objset()
+        .set_owner_accounting(Some(Arc::clone(&sums) as _));
     let new = NewObject::new(ObjectType::PLAIN_FILE_CONTENTS).blksz(4096);
     let new = new.bonus(ObjectType::SA, 0).dnode_slots(2);
     let mut owners = BTreeMap::new();
@@ -80,13 +85,19 @@ fn owners_are_charged_what_their_objects_use() {
         let tx = pool.hold();
         let dnode = pool.objset().object_alloc(&tx, &new).unwrap();
         dnode.set_bonus(&tx, &[n % 3, n, 0]).unwrap();
-        dnode.write(&tx, 0, &vec![n; 10_000 * usize::from(n)]).unwrap();
+        dnode
+            .write(&tx, 0, &vec![n; 10_000 * usize::from(n)])
+            .unwrap();
         owners.insert(dnode.id().0, u64::from(n % 3));
     }
     check(&owners);
     // An owner changes, an object shrinks, one goes, one comes and goes, one hides its owner.
     let tx = pool.hold();
-    let hold = |n: usize| pool.objset().hold(ObjectId(*owners.keys().nth(n).unwrap())).unwrap();
+    let hold = |n: usize| {
+        pool.objset()
+            .hold(ObjectId(*owners.keys().nth(n).unwrap()))
+            .unwrap()
+    };
     let (given, shrunk, freed, moved) = (hold(4), hold(11), hold(7), hold(2));
     given.set_bonus(&tx, &[9, 9, 9]).unwrap();
     shrunk.free_range(&tx, 5000, OBJECT_END).unwrap();

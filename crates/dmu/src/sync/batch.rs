@@ -19,7 +19,11 @@ pub(super) struct Place {
 
 impl Place {
     pub(super) fn spill(work: usize) -> Place {
-        Place { work, level: SPILL, blkid: 0 }
+        Place {
+            work,
+            level: SPILL,
+            blkid: 0,
+        }
     }
 
     pub(super) fn is_spill(&self) -> bool {
@@ -46,7 +50,9 @@ impl Batch {
     }
 
     pub(super) fn take(&mut self) -> (Vec<Place>, Vec<WriteRequest>) {
-        let Batch { places, requests, .. } = std::mem::take(self);
+        let Batch {
+            places, requests, ..
+        } = std::mem::take(self);
         (places, requests)
     }
 }

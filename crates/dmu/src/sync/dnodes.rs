@@ -11,9 +11,9 @@ use phys::{ObjectType, Phys};
 use zerocopy::{FromZeros, IntoBytes};
 use zio::Bookmark;
 
+use super::Pass;
 use super::batch::{Batch, Place};
 use super::work::Work;
-use super::Pass;
 use crate::alloc::allocated_slots;
 use crate::dirty::Dirty;
 use crate::image::Image;
@@ -30,7 +30,10 @@ impl Pass<'_> {
         work.new.blkptrs = work.walk.tree.blkptrs.clone();
         self.finish_spill(work);
         let used = work.old.used_bytes().checked_add_signed(work.used_bytes);
-        let owner_changes = self.objset.owners().filter(|_| !is_special(work.dnode.id()));
+        let owner_changes = self
+            .objset
+            .owners()
+            .filter(|_| !is_special(work.dnode.id()));
         if let Some(owners) = &owner_changes {
             self.leave_owner(work, &**owners)?;
         }
@@ -57,7 +60,10 @@ impl Pass<'_> {
             SpillChange::Set(_) => work.new_spill,
         };
         let old = work.old.spill.unwrap_or_default();
-        let patch = super::work::Patch { bp: new.unwrap_or_default(), keep_birth: false };
+        let patch = super::work::Patch {
+            bp: new.unwrap_or_default(),
+            keep_birth: false,
+        };
         let settled = self.settle(work, &old, &patch);
         work.new.spill = new.map(|_| settled);
     }
@@ -96,7 +102,8 @@ impl Pass<'_> {
             SpillChange::Keep => {
                 let at = Bookmark::spill(self.objset.id(), work.dnode.id());
                 let bp = new.spill.filter(|bp| !bp.is_hole());
-                bp.map(|bp| self.objset.store().read(&bp, &at)).transpose()?
+                bp.map(|bp| self.objset.store().read(&bp, &at))
+                    .transpose()?
             }
         };
         if let Some(owner) = owners.owner(new.bonus_type(), &new.bonus, spill.as_deref()) {
@@ -132,7 +139,14 @@ impl Pass<'_> {
             }
             let old = self.rewritable(&mut metas[0], 0, blkid)?;
             let request = self.request(&metas[0], 0, blkid, buf, fill, old);
-            batch.push(Place { work: 0, level: 0, blkid }, request);
+            batch.push(
+                Place {
+                    work: 0,
+                    level: 0,
+                    blkid,
+                },
+                request,
+            );
             if batch.is_full() {
                 self.flush_uncharged(&mut batch, &mut metas)?;
             }
@@ -158,7 +172,14 @@ impl Pass<'_> {
         }
         let (_, bps) = self.write(requests)?;
         for (place, bp) in places.into_iter().zip(bps) {
-            metas[0].patch(0, place.blkid, super::Patch { bp, keep_birth: false });
+            metas[0].patch(
+                0,
+                place.blkid,
+                super::Patch {
+                    bp,
+                    keep_birth: false,
+                },
+            );
         }
         Ok(())
     }
@@ -217,7 +238,11 @@ pub(super) fn store_slot(slot: &mut DnodeSlotPhys, image: Option<&Image>) {
         None => slot.zero(),
         Some(image) => {
             let bytes = image.encode();
-            assert_eq!(bytes.len(), DnodeSlotPhys::SIZE, "a special dnode takes one slot");
+            assert_eq!(
+                bytes.len(),
+                DnodeSlotPhys::SIZE,
+                "a special dnode takes one slot"
+            );
             slot.as_mut_bytes().copy_from_slice(&bytes);
         }
     }

@@ -82,7 +82,9 @@ impl Pass<'_> {
         let first = blkid << epbs;
         let children = 0..1u64 << epbs;
         if level > 1 {
-            let present = children.clone().filter(|i| !node.entry(*i as usize).is_hole());
+            let present = children
+                .clone()
+                .filter(|i| !node.entry(*i as usize).is_hole());
             let present: Vec<u64> = present.map(|i| first + i).collect();
             for (index, child) in present.iter().enumerate() {
                 if index % super::PREFETCH_BLOCKS == 0 && !self.overwrites() {

@@ -143,7 +143,14 @@ impl Pass<'_> {
             for (&blkid, data) in &layer.blocks {
                 let old = self.rewritable(&mut works[at], 0, blkid)?;
                 let request = self.request(&works[at], 0, blkid, data.clone(), 1, old);
-                batch.push(Place { work: at, level: 0, blkid }, request);
+                batch.push(
+                    Place {
+                        work: at,
+                        level: 0,
+                        blkid,
+                    },
+                    request,
+                );
                 if batch.is_full() {
                     self.flush(&mut batch, works)?;
                 }
@@ -158,7 +165,11 @@ impl Pass<'_> {
 
     /// Writes the indirect blocks that were told of changes below, and tells those above.
     fn write_indirects(&mut self, works: &mut [Work]) -> Result<()> {
-        let levels = works.iter().map(|work| work.walk.tree.nlevels).max().unwrap_or(1);
+        let levels = works
+            .iter()
+            .map(|work| work.walk.tree.nlevels)
+            .max()
+            .unwrap_or(1);
         let mut batch = Batch::default();
         for level in 1..levels {
             for at in 0..works.len() {
@@ -169,7 +180,11 @@ impl Pass<'_> {
                         works[at].prefetch(level, next);
                     }
                     let request = self.patched(&mut works[at], level, blkid, patches)?;
-                    let place = Place { work: at, level, blkid };
+                    let place = Place {
+                        work: at,
+                        level,
+                        blkid,
+                    };
                     match request {
                         Err(hole) => works[at].patch(level, blkid, hole),
                         Ok(request) => batch.push(place, request),
@@ -335,7 +350,14 @@ impl Pass<'_> {
             if place.is_spill() {
                 work.new_spill = Some(bp);
             } else {
-                work.patch(place.level, place.blkid, Patch { bp, keep_birth: false });
+                work.patch(
+                    place.level,
+                    place.blkid,
+                    Patch {
+                        bp,
+                        keep_birth: false,
+                    },
+                );
             }
         }
         self.objset.context.written(leaves);
@@ -344,7 +366,11 @@ impl Pass<'_> {
 
     /// Writes blocks; answers also the bytes of level 0 among them.
     fn write(&mut self, requests: Vec<WriteRequest>) -> Result<(u64, Vec<BlkPtrPhys>)> {
-        let leaves = requests.iter().filter(|r| r.level == 0).map(|r| r.data.len() as u64).sum();
+        let leaves = requests
+            .iter()
+            .filter(|r| r.level == 0)
+            .map(|r| r.data.len() as u64)
+            .sum();
         let olds: Vec<_> = requests.iter().map(|request| request.rewrite).collect();
         let context = &self.objset.context;
         let bps = context.store.write_batch(self.tx.txg(), requests)?;
@@ -382,7 +408,10 @@ impl Pass<'_> {
         let request = self.request_of(&kind, bookmark, data, meta.new.fill(), rewrite);
         let (_, mut bps) = self.write(vec![request])?;
         let bp = bps.pop().expect("one pointer per block");
-        assert!(!bp.is_hole() && !bp.is_embedded(), "the objset block is a block");
+        assert!(
+            !bp.is_hole() && !bp.is_embedded(),
+            "the objset block is a block"
+        );
         if !old.is_hole() && !is_in_place(&old, &bp, self.tx) {
             self.kills.push(old);
         }

@@ -46,8 +46,15 @@ impl Work {
     pub(super) fn begin(dnode: Arc<Dnode>) -> Work {
         let (layer, old) = {
             let mut state = dnode.state();
-            assert!(state.writing.is_none(), "object {} is written already", dnode.id());
-            let layer = state.frozen.take().expect("a dnode on the list has a frozen layer");
+            assert!(
+                state.writing.is_none(),
+                "object {} is written already",
+                dnode.id()
+            );
+            let layer = state
+                .frozen
+                .take()
+                .expect("a dnode on the list has a frozen layer");
             let layer: Arc<Dirty> = Arc::from(layer);
             state.writing = Some(Arc::clone(&layer));
             state.changes += 1;
@@ -87,18 +94,25 @@ impl Work {
     pub(super) fn patch(&mut self, level: u8, blkid: u64, patch: Patch) {
         let tree = &self.walk.tree;
         if level == tree.top() {
-            let index = usize::try_from(blkid).ok().filter(|index| *index < tree.blkptrs.len());
+            let index = usize::try_from(blkid)
+                .ok()
+                .filter(|index| *index < tree.blkptrs.len());
             self.root.insert(index.expect("the tree was grown"), patch);
             return;
         }
         let epbs = tree.epbs();
         let index = (blkid & ((1 << epbs) - 1)) as usize;
-        let parent = self.patches[usize::from(level) + 1].entry(blkid >> epbs).or_default();
+        let parent = self.patches[usize::from(level) + 1]
+            .entry(blkid >> epbs)
+            .or_default();
         parent.insert(index, patch);
     }
 
     pub(super) fn take_patches(&mut self, level: u8) -> BTreeMap<u64, BlockPatches> {
-        self.patches.get_mut(usize::from(level)).map(std::mem::take).unwrap_or_default()
+        self.patches
+            .get_mut(usize::from(level))
+            .map(std::mem::take)
+            .unwrap_or_default()
     }
 
     pub(super) fn take_root(&mut self) -> BlockPatches {
@@ -164,8 +178,13 @@ impl Work {
 
     /// Has indirect blocks fetched that will be changed.
     pub(super) fn prefetch<'a>(&mut self, level: u8, blkids: impl Iterator<Item = &'a u64>) {
-        let bps: Vec<BlkPtrPhys> = blkids.filter_map(|id| self.walk.bp(level, *id).ok()).collect();
-        let bps: Vec<_> = bps.into_iter().filter(|bp| !bp.is_hole() && !bp.is_embedded()).collect();
+        let bps: Vec<BlkPtrPhys> = blkids
+            .filter_map(|id| self.walk.bp(level, *id).ok())
+            .collect();
+        let bps: Vec<_> = bps
+            .into_iter()
+            .filter(|bp| !bp.is_hole() && !bp.is_embedded())
+            .collect();
         if bps.len() > 1 {
             self.dnode.context.store.prefetch(&bps);
         }

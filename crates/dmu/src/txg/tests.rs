@@ -1,3 +1,5 @@
+//! The state machine over a sync that only takes notes.
+
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
@@ -62,8 +64,14 @@ fn stop_syncs_what_is_open() {
     drop(tx);
     groups.stop().unwrap();
     assert_eq!(*recorder.synced.lock(), [11]);
-    assert_eq!(groups.hold_open(0).unwrap_err().kind(), ErrorKind::Suspended);
-    assert_eq!(groups.wait_synced(Txg(12)).unwrap_err().kind(), ErrorKind::Suspended);
+    assert_eq!(
+        groups.hold_open(0).unwrap_err().kind(),
+        ErrorKind::Suspended
+    );
+    assert_eq!(
+        groups.wait_synced(Txg(12)).unwrap_err().kind(),
+        ErrorKind::Suspended
+    );
 }
 
 #[test]
@@ -100,8 +108,14 @@ fn sim_a_held_txg_is_not_frozen() {
 #[test]
 fn sim_writers_are_slowed_down_and_never_beyond_the_maximum() {
     rt::simulate(5, || {
-        let settings = TxgSettings { dirty_data_max: 1 << 20, ..TxgSettings::default() };
-        let recorder = Recorder { sync_ns: SECOND / 10, ..Recorder::default() };
+        let settings = TxgSettings {
+            dirty_data_max: 1 << 20,
+            ..TxgSettings::default()
+        };
+        let recorder = Recorder {
+            sync_ns: SECOND / 10,
+            ..Recorder::default()
+        };
         let (groups, _recorder) = start(recorder, settings);
         let most = Arc::new(AtomicU64::new(0));
         let writers: Vec<_> = (0..4)
@@ -128,7 +142,10 @@ fn sim_writers_are_slowed_down_and_never_beyond_the_maximum() {
 
 #[test]
 fn a_failed_txg_suspends_the_pool_for_everybody() {
-    let recorder = Recorder { fail_at: Some(12), ..Recorder::default() };
+    let recorder = Recorder {
+        fail_at: Some(12),
+        ..Recorder::default()
+    };
     let (groups, recorder) = start(recorder, TxgSettings::default());
     groups.sync_all().unwrap();
     let told = Arc::new(Mutex::new(Vec::new()));
@@ -139,7 +156,10 @@ fn a_failed_txg_suspends_the_pool_for_everybody() {
     let error = groups.sync_all().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Suspended);
     assert!(error.context().contains("the disk is gone"), "{error}");
-    assert_eq!(groups.hold_open(0).unwrap_err().kind(), ErrorKind::Suspended);
+    assert_eq!(
+        groups.hold_open(0).unwrap_err().kind(),
+        ErrorKind::Suspended
+    );
     assert!(groups.suspended().is_some());
     assert_eq!(groups.stop().unwrap_err().kind(), ErrorKind::Suspended);
     assert_eq!(*told.lock(), [ErrorKind::Suspended]);
@@ -167,7 +187,13 @@ fn callbacks_come_after_their_txg() {
 }
 
 fn many_threads() {
-    let (groups, recorder) = start(Recorder { sync_ns: 1000, ..Recorder::default() }, TxgSettings::default());
+    let (groups, recorder) = start(
+        Recorder {
+            sync_ns: 1000,
+            ..Recorder::default()
+        },
+        TxgSettings::default(),
+    );
     let threads: Vec<_> = (0..8)
         .map(|n| {
             let groups = Arc::clone(&groups);

@@ -17,6 +17,19 @@ use zerocopy::{FromBytes, IntoBytes};
 use zio::ram::RamStore;
 use zio::{BlockStore, Bookmark, WriteRequest};
 
+/// The seeds of a simulation: `SEED=` for one of them, `SEEDS=` for their number.
+pub(crate) fn seeds(usual: u64) -> std::ops::Range<u64> {
+    let number = |name| {
+        std::env::var(name)
+            .ok()
+            .map(|text| text.parse().expect("a number"))
+    };
+    match number("SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("SEEDS").unwrap_or(usual),
+    }
+}
+
 /// Every block that is born and not killed.
 pub(crate) struct Books {
     pub(crate) store: Arc<RamStore>,
@@ -63,7 +76,7 @@ impl BlockAccounting for Books {
 /// The store, but every call takes a while, so that others get in between.
 pub(crate) struct Slow(pub(crate) Arc<RamStore>);
 
-fn take_a_while() {
+pub(crate) fn take_a_while() {
     if rt::is_simulated() {
         rt::sleep_ns(rt::random_below(1000));
     } else {
@@ -115,17 +128,27 @@ pub(crate) fn reach(store: &dyn BlockStore, id: ObjsetId, root: &BlkPtrPhys) -> 
             let core = DnodePhys::view(&block[slot * 512..]).unwrap();
             if core.is_allocated() {
                 count += 1;
-                dnodes.push((blkid * 32 + slot as u64, block[slot * 512..][..core.size()].to_vec()));
+                dnodes.push((
+                    blkid * 32 + slot as u64,
+                    block[slot * 512..][..core.size()].to_vec(),
+                ));
                 slot += core.slots();
             } else {
-                assert!(block[slot * 512..][..512].iter().all(|b| *b == 0), "free slot not zero");
+                assert!(
+                    block[slot * 512..][..512].iter().all(|b| *b == 0),
+                    "free slot not zero"
+                );
                 slot += 1;
             }
         }
         count
     });
     assert_eq!(root.fill(), fill, "fill of the root");
-    for special in [&objset.userused_dnode, &objset.groupused_dnode, &objset.projectused_dnode] {
+    for special in [
+        &objset.userused_dnode,
+        &objset.groupused_dnode,
+        &objset.projectused_dnode,
+    ] {
         if special.core.is_allocated() {
             let view = DnodeView::new(special.as_bytes()).unwrap();
             found.walk(store, (id, ObjectId(u64::MAX)), &view, &mut |_, _| 1);
@@ -145,7 +168,10 @@ type OnLeaf<'a> = &'a mut dyn FnMut(u64, &[u8]) -> u64;
 impl Reachable {
     fn visit(&mut self, bp: &BlkPtrPhys) {
         if !bp.is_hole() {
-            assert!(self.blocks.insert(bp.identity(), *bp).is_none(), "reached twice: {bp:?}");
+            assert!(
+                self.blocks.insert(bp.identity(), *bp).is_none(),
+                "reached twice: {bp:?}"
+            );
         }
     }
 
@@ -183,13 +209,20 @@ impl Reachable {
         if bp.is_hole() {
             return 0;
         }
-        assert_eq!((bp.level(), bp.object_type()), (level, core.type_), "{at:?} {blkid}");
+        assert_eq!(
+            (bp.level(), bp.object_type()),
+            (level, core.type_),
+            "{at:?} {blkid}"
+        );
         self.visit(bp);
         let bookmark = Bookmark::new(at.0, at.1, level, base::BlkId(blkid));
         let block = store.read(bp, &bookmark).unwrap();
         let fill = if level == 0 {
             assert_eq!(block.len() as u64, core.datablksz());
-            assert!(blkid <= core.maxblkid.get(), "block {blkid} behind the end of {at:?}");
+            assert!(
+                blkid <= core.maxblkid.get(),
+                "block {blkid} behind the end of {at:?}"
+            );
             leaf(blkid, &block)
         } else {
             assert_eq!(block.len(), 1 << core.indblkshift);
@@ -197,7 +230,10 @@ impl Reachable {
             let first = blkid * entries.len() as u64;
             let mut fill = 0;
             for (child, index) in entries.iter().zip(first..) {
-                assert!(child.birth() <= bp.birth(), "a child is younger than its parent");
+                assert!(
+                    child.birth() <= bp.birth(),
+                    "a child is younger than its parent"
+                );
                 fill += self.tree(store, at, core, child, (level - 1, index), leaf);
             }
             fill
@@ -290,7 +326,11 @@ impl Pool {
 pub(crate) fn audit(objset: &Objset, books: &Books) -> Reachable {
     let found = reach(&*books.store, objset.id(), &objset.root_bp());
     let live = books.live();
-    assert_eq!(found.blocks.len(), live.len(), "blocks reachable and blocks in the books");
+    assert_eq!(
+        found.blocks.len(),
+        live.len(),
+        "blocks reachable and blocks in the books"
+    );
     assert!(found.blocks.keys().eq(live.keys()));
     assert_eq!(books.store.stats().live_blocks, live.len() as u64);
     assert_eq!(objset.object_count(), found.objects.len() as u64);
