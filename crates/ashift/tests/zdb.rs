@@ -129,7 +129,7 @@ fn bad_input_is_refused() {
     bench.fails("zdb -S tank", 1, "zdb: -S is not supported yet");
     bench.ok("zpool create tank {a}");
     for place in ["0:1:200", "0:0:0", "9:0:200", "x", "0:ffffffffffff00:200"] {
-        assert_eq!(bench.run(&format!("zdb -R tank {place}")).0 != 0, true, "{place}");
+        assert_ne!(bench.run(&format!("zdb -R tank {place}")).0, 0, "{place}");
     }
     assert_eq!(bench.run("zdb -d tank/nosuch").0, 1);
     assert_eq!(bench.run("zdb -dddd tank/ 999999").0, 1);

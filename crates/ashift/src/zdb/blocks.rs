@@ -200,7 +200,7 @@ fn write_types(request: &Request, out: &mut Printer, report: &Report) -> Result<
     for ((kind, level), stats) in &report.stats.by_kind {
         let is_metadata = match kind {
             BlockKind::Type(raw) => {
-                *level > 0 || ObjectType::try_from(*raw).is_ok_and(|t| t.is_metadata())
+                *level > 0 || ObjectType::try_from(*raw).is_ok_and(ObjectType::is_metadata)
             }
             BlockKind::DeferredFree | BlockKind::Other => false,
         };

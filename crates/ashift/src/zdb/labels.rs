@@ -136,6 +136,8 @@ struct Sizes {
     strings: (usize, usize),
     booleans: (usize, usize),
     nvlists: (usize, usize),
+    /// Of the vdevs in arrays: how many, bytes of all, bytes of the largest.
+    leaves: (usize, usize, usize),
 }
 
 /// Bytes that a pair takes as XDR, without what an nvlist in it takes.
@@ -160,8 +162,16 @@ fn count_pairs(list: &NvList, sizes: &mut Sizes) {
             NvValue::List(_) | NvValue::ListArray(_) => &mut sizes.nvlists,
             _ => &mut sizes.integers,
         };
-        slot.0 += 1;
+        slot.0 += if let NvValue::ListArray(lists) = value { lists.len() } else { 1 };
         slot.1 += bytes;
+        if let NvValue::ListArray(lists) = value {
+            for list in lists {
+                let bytes = nvpair::encode_xdr(list).len();
+                sizes.leaves.0 += 1;
+                sizes.leaves.1 += bytes;
+                sizes.leaves.2 = sizes.leaves.2.max(bytes);
+            }
+        }
         match value {
             NvValue::List(inner) => count_pairs(inner, sizes),
             NvValue::ListArray(lists) => lists.iter().for_each(|inner| count_pairs(inner, sizes)),
@@ -199,7 +209,13 @@ fn nvlist_stats(config: &NvList) -> String {
             percent(bytes, total)
         );
     }
-    out + "\n\n"
+    let (count, total, largest) = sizes.leaves;
+    out.push('\n');
+    if let Some(average) = total.checked_div(count) {
+        let _ = writeln!(out, "{:>12} {count:4} {:6} bytes average", "leaf vdevs:", average);
+        let _ = writeln!(out, "{largest:24} bytes largest");
+    }
+    out + "\n"
 }
 
 fn json_of(path: &str, labels: &Labels, request: &Request) -> Value {

@@ -123,7 +123,7 @@ pub(super) fn uberblock(request: &Request, out: &mut Printer, pool: &Pool) -> Re
     }
     writeln!(
         out,
-        "\nUberblock:\n{}\n",
+        "\nUberblock:\n{}",
         text::uberblock(&pool.uberblock())
     )?;
     Ok(())

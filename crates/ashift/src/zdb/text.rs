@@ -49,7 +49,7 @@ pub(super) fn time(secs: u64) -> String {
     date_time(secs, Zone::UTC)
 }
 
-/// A block pointer on one line of a list of them.
+/// A block pointer on one line of a list of them, with the first of its copies.
 #[doc(alias = "snprintf_blkptr_compact")]
 pub(super) fn compact(bp: &BlkPtrPhys) -> String {
     if bp.is_hole() {
@@ -65,7 +65,7 @@ pub(super) fn compact(bp: &BlkPtrPhys) -> String {
         );
     }
     let mut out = String::new();
-    for dva in bp.dvas() {
+    if let Some(dva) = bp.dvas().next() {
         let _ = write!(out, "{}:{:x}:{:x} ", dva.vdev(), dva.offset(), dva.asize());
     }
     let (lsize, psize, fill) = (bp.lsize(), bp.psize(), bp.fill());

@@ -221,7 +221,7 @@ fn zap(out: &mut Printer, dnode: &Arc<Dnode>) -> Result<()> {
         writeln!(out, "\t\tzap_magic: {:#x}", phys::zap::ZAP_MAGIC)?;
         writeln!(out, "\t\tzap_salt: {:#x}\n", stats.salt)?;
     }
-    for entry in zap.iter() {
+    for entry in &zap {
         writeln!(out, "{}", entry_line(&zap, dnode.type_(), &entry?)?)?;
     }
     Ok(())

@@ -276,7 +276,7 @@ pub(super) fn properties_of(host: &Host, pool: &OpenPool) -> base::Result<Item> 
             "free" => number(space.space.saturating_sub(space.alloc)),
             "allocated" => number(space.alloc),
             "dedupratio" | "bcloneratio" => number(100),
-            "readonly" => number(u64::from(pool.is_readonly() || facts.readonly)),
+            "readonly" => number(u64::from(facts.readonly || !pool.obstacles().is_empty())),
             "comment" => local(pool.comment()),
             "compatibility" => local(pool.compatibility()),
             "fragmentation" => number(space.fragmentation.unwrap_or(u64::MAX)),

@@ -166,7 +166,7 @@ fn version(args: &Parsed) -> Outcome {
 
 /// The time zone of this machine.
 pub(crate) fn zone() -> Zone {
-    Zone::UTC
+    crate::zone::local()
 }
 
 /// Options that are understood but not there.

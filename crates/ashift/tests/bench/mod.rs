@@ -15,14 +15,14 @@ const IMAGE_BYTES: u64 = 256 << 20;
 const LABEL_BYTES: u64 = 256 << 10;
 
 /// Images, and a host of their own.
-pub struct Bench {
+pub(crate) struct Bench {
     folder: Arc<tempfile::TempDir>,
     state: tempfile::TempDir,
 }
 
 impl Bench {
     /// Images of 256 MiB with these names.
-    pub fn new(images: &[&str]) -> Bench {
+    pub(crate) fn new(images: &[&str]) -> Bench {
         let folder = tempfile::tempdir().unwrap();
         for name in images {
             let file = File::create(folder.path().join(name)).unwrap();
@@ -32,15 +32,15 @@ impl Bench {
     }
 
     /// Another host with the same images.
-    pub fn beside(other: &Bench) -> Bench {
+    pub(crate) fn beside(other: &Bench) -> Bench {
         Bench { folder: other.folder.clone(), state: tempfile::tempdir().unwrap() }
     }
 
-    pub fn folder(&self) -> &Path {
+    pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
@@ -54,7 +54,7 @@ impl Bench {
     }
 
     /// Exit code, stdout, stderr.
-    pub fn run(&self, command: &str) -> (i32, String, String) {
+    pub(crate) fn run(&self, command: &str) -> (i32, String, String) {
         let words = self.filled(command);
         let output = Command::new(env!("CARGO_BIN_EXE_ashift"))
             .args(words.split(' '))
@@ -66,33 +66,33 @@ impl Bench {
     }
 
     #[track_caller]
-    pub fn ok(&self, command: &str) -> String {
+    pub(crate) fn ok(&self, command: &str) -> String {
         let (code, out, err) = self.run(command);
         assert_eq!(code, 0, "{command}\n{out}{err}");
         out
     }
 
     #[track_caller]
-    pub fn fails(&self, command: &str, code: i32, text: &str) {
+    pub(crate) fn fails(&self, command: &str, code: i32, text: &str) {
         let (got, out, err) = self.run(command);
         assert_eq!((got, err.trim_end()), (code, self.filled(text).as_str()), "{command}\n{out}");
     }
 
     /// What the real zdb says of every block.
     #[track_caller]
-    pub fn assert_clean(&self, pool: &str) {
+    pub(crate) fn assert_clean(&self, pool: &str) {
         if have_zdb() {
             Zdb::verify(self.folder(), pool).assert_clean();
         }
     }
 
-    pub fn label_offset(&self, name: &str, index: u64) -> u64 {
+    pub(crate) fn label_offset(&self, name: &str, index: u64) -> u64 {
         let size = std::fs::metadata(self.path(name)).unwrap().len();
         if index < 2 { index * LABEL_BYTES } else { size - (4 - index) * LABEL_BYTES }
     }
 
     /// Overwrites a part of an image with what nobody would write.
-    pub fn scribble(&self, name: &str, range: Range<u64>) {
+    pub(crate) fn scribble(&self, name: &str, range: Range<u64>) {
         let file = File::options().write(true).open(self.path(name)).unwrap();
         let rubbish = vec![0xa5; 1 << 20];
         let mut at = range.start;
@@ -103,7 +103,7 @@ impl Bench {
         }
     }
 
-    pub fn scribble_with(&self, name: &str, at: u64, bytes: &[u8]) {
+    pub(crate) fn scribble_with(&self, name: &str, at: u64, bytes: &[u8]) {
         let file = File::options().write(true).open(self.path(name)).unwrap();
         file.write_all_at(bytes, at).unwrap();
     }
