@@ -258,8 +258,13 @@ impl Filesystem {
 
     fn add_link(&self, tx: &Tx, directory: &Node, name: &[u8], node: &Node) -> Result<()> {
         let now = Time::now();
+        // Once more under the lock that removing its last name takes: it may be gone by now.
         let mut pending = node.locks.attrs.lock();
+        node.require_alive()?;
         let attr = self.read_attr(&node.dnode)?;
+        if attr.links == 0 {
+            return Err(Error::not_found(show(name)));
+        }
         let entry = dirent_new(node.id().0, attr.mode.into());
         Zap::new(directory.dnode.clone())?.add_u64(tx, name, entry)?;
         let changes = [

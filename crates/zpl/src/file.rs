@@ -357,7 +357,12 @@ impl Filesystem {
         let tx = self.begin(ATTRS_DIRTY_BYTES)?;
         let mut pending = node.locks.attrs.lock();
         if let Some(atime) = pending.atime.take() {
-            self.write_attrs(&tx, &node.dnode, &[Change::Time(ZplAttr::Atime, atime)])?;
+            let change = [Change::Time(ZplAttr::Atime, atime)];
+            return match self.write_attrs(&tx, &node.dnode, &change) {
+                // The file went in the meantime.
+                Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+                result => result,
+            };
         }
         Ok(())
     }

@@ -5,7 +5,8 @@
 //! lock already has a txg and never waits for one, so a txg can always be quiesced. Locks in
 //! order:
 //! 1. `namespace`: for writing by `rename`, for reading by everything else that changes names;
-//! 2. `names` of a directory, then of a directory in it: what is in the directory;
+//! 2. `names` of a directory, then of a file in it: what is in the directory, the extended
+//!    attributes of the file, and whether the file exists: it is freed under this lock;
 //! 3. `content` of a file: its bytes and block size; readers together or one writer;
 //! 4. `attrs` of a file: its attributes.
 //!
@@ -191,6 +192,14 @@ pub(crate) struct Node {
 impl Node {
     pub(crate) fn id(&self) -> ObjectId {
         self.dnode.id()
+    }
+
+    /// Asserts that the file has not been freed since it was looked up.
+    pub(crate) fn require_alive(&self) -> Result<()> {
+        if self.dnode.is_freed() {
+            return Err(Error::not_found(format!("file {}", self.id())));
+        }
+        Ok(())
     }
 }
 

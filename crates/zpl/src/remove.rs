@@ -43,6 +43,8 @@ impl Filesystem {
             if node.dnode.type_() == ObjectType::DIRECTORY_CONTENTS {
                 return Err(Error::new(ErrorKind::IsDirectory, show(name)));
             }
+            let _file_names = node.locks.names.lock();
+            node.require_alive()?;
             self.remove_entry(&tx, &directory, name, false)?;
             log::remove(self, &tx, parent, name, Some(node.id()));
             self.drop_link(&tx, &node)?;
@@ -128,6 +130,9 @@ impl Filesystem {
         let Ok(node) = self.node(id) else {
             return Ok(());
         };
+        if node.dnode.is_freed() {
+            return Ok(());
+        }
         let attr = self.attr_of(&node)?;
         let has_pending_atime = node.locks.attrs.lock().atime.is_some();
         if attr.links > 0 {
@@ -143,6 +148,7 @@ impl Filesystem {
 
     /// Frees a file of the delete queue, if nobody refers to it.
     fn destroy_unlinked(&self, tx: &Tx, node: &Node) -> Result<()> {
+        let _names = node.locks.names.lock();
         let _attrs = node.locks.attrs.lock();
         if node.dnode.is_freed() {
             return Ok(());

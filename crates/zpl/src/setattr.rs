@@ -93,6 +93,7 @@ impl Filesystem {
             match rest.mode.filter(|_| self.settings().posix_acl) {
                 Some(mode) => {
                     let _xattrs = node.locks.names.lock();
+                    node.require_alive()?;
                     self.set_attrs(&tx, &node, &rest)?;
                     self.chmod_posix_acl(&tx, &node, mode)?;
                 }

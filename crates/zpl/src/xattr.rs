@@ -159,6 +159,7 @@ impl Filesystem {
             let _namespace = self.namespace.read();
             let node = self.node(id)?;
             let _xattrs = node.locks.names.lock();
+            node.require_alive()?;
             if [posix_acl::ACCESS, posix_acl::DEFAULT].contains(&name) {
                 self.change_posix_acl(&tx, &node, name, value, expect)?;
             } else {

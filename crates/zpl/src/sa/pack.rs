@@ -119,6 +119,15 @@ pub(crate) fn pack(
             is_variable: fixed_len(attr) == 0,
         })
         .collect();
+    for (attr, value) in attrs.iter() {
+        let fixed = fixed_len(attr);
+        if fixed != 0 && fixed != value.len() {
+            let len = value.len();
+            return Err(Error::corrupt(format!(
+                "attribute {attr} is registered with {fixed} bytes, not {len}"
+            )));
+        }
+    }
     let sizes = measure_bonus(&items, bonus_space);
     if sizes.total as u64 > SPA_OLD_MAXBLOCKSIZE {
         return Err(Error::new(

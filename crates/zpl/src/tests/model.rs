@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base::{ErrorKind, ObjectId, Result};
+use dmu::ObjsetProps;
 
 use super::random::{Random, ops};
 use super::{Pool, check_tree, create};
-use crate::{Attr, FileType, Filesystem, RenameKind, SetAttr, SetXattr, Time};
+use crate::{Attr, FileType, Filesystem, NoLog, RenameKind, SetAttr, SetXattr, Settings, Time};
 
 /// A file of the model.
 #[derive(Clone, Default)]
@@ -572,9 +573,19 @@ impl Pair {
 
 #[test]
 fn random_operations_agree_with_a_model() {
-    let random = Random::from_env();
+    let mut random = Random::from_env();
     let ops = ops(20_000);
-    let pool = Pool::new();
+    let props = ObjsetProps {
+        recordsize: random.pick(&[4 << 10, 16 << 10, 128 << 10]),
+        dnodesize: random.pick(&[512, 1024, 2048]),
+        ..ObjsetProps::default()
+    };
+    let xattr_sa = random.one_in(2);
+    let settings = Settings {
+        xattr_sa,
+        ..Settings::default()
+    };
+    let pool = Pool::with(props, settings, Arc::new(NoLog));
     let fs = pool.mount();
     let mut pair = Pair {
         model: Model::new(fs.root()),
