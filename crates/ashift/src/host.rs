@@ -71,6 +71,11 @@ impl Host {
             .or_else(|| var("XDG_STATE_HOME").map(|d| d.join("ashift")))
             .or_else(|| var("HOME").map(|d| d.join(".local/state/ashift")))
             .unwrap_or_else(|| PathBuf::from("/var/lib/ashift"));
+        Host::with_state(state)
+    }
+
+    /// The host whose state is in that folder.
+    pub fn with_state(state: PathBuf) -> Host {
         Host {
             cache: CacheFile::new(state.join("zpool.cache")),
             state,
@@ -143,7 +148,10 @@ impl Host {
 
     /// What is remembered of an imported pool; nothing if it is not imported.
     pub fn facts(&self, pool: &str) -> Result<Facts> {
-        Ok(self.cache.find(pool)?.map_or_else(Facts::default, |c| facts_in(&c)))
+        Ok(self
+            .cache
+            .find(pool)?
+            .map_or_else(Facts::default, |c| facts_in(&c)))
     }
 
     /// Opens an imported pool.

@@ -1,6 +1,7 @@
 //! The one binary: `ashift zpool …`, `ashift cp …`, or `zpool …` through a link of that name.
 
 mod bench;
+mod demo;
 mod files;
 mod host;
 mod links;
@@ -22,6 +23,11 @@ struct Command {
 }
 
 const COMMANDS: &[Command] = &[
+    Command {
+        name: "demo",
+        about: "the whole way once, on image files",
+        run: demo::run,
+    },
     Command {
         name: "zpool",
         about: "create, import, list and change pools",

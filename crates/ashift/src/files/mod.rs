@@ -6,6 +6,7 @@
 //! both sides look alike, so that `cp` is written once.
 
 mod change;
+mod compare;
 mod cp;
 mod host_tree;
 mod list;
@@ -17,11 +18,34 @@ use std::process::ExitCode;
 
 use admin::getopt::{OptSpec, Parsed};
 use base::{Error, ErrorKind};
+use tree::Tree;
 
 pub(crate) use change::{chmod, chown, ln, mkdir, mv, rm, rmdir, touch, truncate};
 pub(crate) use cp::cp;
 pub(crate) use list::{cat, du, find, ls, sha256sum, stat};
 pub(crate) use session::{Location, Session};
+
+/// Compares a folder of this host with one of a data set, opened by the state folder `state`.
+pub(crate) fn compare_with_host(
+    state: &std::path::Path,
+    folder: &std::path::Path,
+    dataset: &str,
+    path: &str,
+) -> base::Result<compare::Compared> {
+    let session = Session::with_state(state, crate::host::Access::Read);
+    let mut found = compare::Compared::default();
+    {
+        let pool = pool_tree::PoolTree(session.mount(dataset)?);
+        let host = host_tree::HostTree;
+        let left = host.resolve(&folder.to_string_lossy())?;
+        let right = pool.resolve(path)?;
+        let bar = crate::say::progress(None, true);
+        compare::compare((&host, &left), (&pool, &right), path, &bar, &mut found)?;
+        bar.finish_and_clear();
+    }
+    session.close()?;
+    Ok(found)
+}
 
 /// What a command is called and how it is used.
 pub(crate) struct Usage {

@@ -66,6 +66,14 @@ impl Session {
         }
     }
 
+    /// The same with another state folder.
+    pub(crate) fn with_state(state: &std::path::Path, access: Access) -> Session {
+        Session {
+            host: Host::with_state(state.to_owned()),
+            ..Session::new(access)
+        }
+    }
+
     fn pool(&self, name: &str) -> Result<Rc<OpenPool>> {
         if let Some(pool) = self.pools.borrow().get(name) {
             return Ok(pool.clone());

@@ -162,7 +162,11 @@ fn count_pairs(list: &NvList, sizes: &mut Sizes) {
             NvValue::List(_) | NvValue::ListArray(_) => &mut sizes.nvlists,
             _ => &mut sizes.integers,
         };
-        slot.0 += if let NvValue::ListArray(lists) = value { lists.len() } else { 1 };
+        slot.0 += if let NvValue::ListArray(lists) = value {
+            lists.len()
+        } else {
+            1
+        };
         slot.1 += bytes;
         if let NvValue::ListArray(lists) = value {
             for list in lists {
@@ -212,7 +216,11 @@ fn nvlist_stats(config: &NvList) -> String {
     let (count, total, largest) = sizes.leaves;
     out.push('\n');
     if let Some(average) = total.checked_div(count) {
-        let _ = writeln!(out, "{:>12} {count:4} {:6} bytes average", "leaf vdevs:", average);
+        let _ = writeln!(
+            out,
+            "{:>12} {count:4} {:6} bytes average",
+            "leaf vdevs:", average
+        );
         let _ = writeln!(out, "{largest:24} bytes largest");
     }
     out + "\n"

@@ -121,11 +121,7 @@ pub(super) fn uberblock(request: &Request, out: &mut Printer, pool: &Pool) -> Re
         writeln!(out, "{}", text::uberblock_json(&pool.uberblock()))?;
         return Ok(());
     }
-    writeln!(
-        out,
-        "\nUberblock:\n{}",
-        text::uberblock(&pool.uberblock())
-    )?;
+    writeln!(out, "\nUberblock:\n{}", text::uberblock(&pool.uberblock()))?;
     Ok(())
 }
 
