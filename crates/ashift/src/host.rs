@@ -15,7 +15,7 @@ use spa::{CacheFile, Host as HostId, ImportOptions, Settings, Spa};
 
 /// How a command wants a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
+pub(crate) enum Access {
     /// Only to look.
     Read,
     /// To change something.
@@ -24,7 +24,7 @@ pub enum Access {
 
 /// What this host remembers of an imported pool besides its config.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Facts {
+pub(crate) struct Facts {
     /// `altroot`
     pub altroot: Option<String>,
     /// It was imported read-only.
@@ -40,13 +40,13 @@ const MAX_TXG: &str = "ashift:max_txg";
 
 /// The pools of this host.
 #[derive(Debug)]
-pub struct Host {
+pub(crate) struct Host {
     state: PathBuf,
     cache: CacheFile,
 }
 
 /// A pool that is open for one command, with its lock.
-pub struct OpenPool {
+pub(crate) struct OpenPool {
     spa: Spa,
     _lock: File,
 }
@@ -61,7 +61,7 @@ impl std::ops::Deref for OpenPool {
 impl Host {
     /// The host whose state is in `$ASHIFT_STATE`, `$XDG_STATE_HOME/ashift` or
     /// `~/.local/state/ashift`.
-    pub fn here() -> Host {
+    pub(crate) fn here() -> Host {
         let var = |name| {
             std::env::var_os(name)
                 .filter(|v| !v.is_empty())
@@ -75,7 +75,7 @@ impl Host {
     }
 
     /// The host whose state is in that folder.
-    pub fn with_state(state: PathBuf) -> Host {
+    pub(crate) fn with_state(state: PathBuf) -> Host {
         Host {
             cache: CacheFile::new(state.join("zpool.cache")),
             state,
@@ -83,17 +83,17 @@ impl Host {
     }
 
     /// The cachefile.
-    pub fn cache(&self) -> &CacheFile {
+    pub(crate) fn cache(&self) -> &CacheFile {
         &self.cache
     }
 
     /// Who this host is in labels.
-    pub fn id(&self) -> Result<HostId> {
+    pub(crate) fn id(&self) -> Result<HostId> {
         HostId::find(&self.state)
     }
 
     /// Settings for an open pool: `ASHIFT_ARC_BYTES` bounds its cache.
-    pub fn settings(&self) -> Result<Settings> {
+    pub(crate) fn settings(&self) -> Result<Settings> {
         let mut settings = Settings::default();
         if let Some(text) = std::env::var_os("ASHIFT_ARC_BYTES") {
             let bytes = text.to_str().and_then(|t| t.parse().ok());
@@ -104,12 +104,12 @@ impl Host {
     }
 
     /// Names and configs of the imported pools.
-    pub fn pools(&self) -> Result<Vec<(String, NvList)>> {
+    pub(crate) fn pools(&self) -> Result<Vec<(String, NvList)>> {
         self.cache.pools()
     }
 
     /// Locks a pool's name: exclusively for whoever writes.
-    pub fn lock(&self, pool: &str, access: Access) -> Result<File> {
+    pub(crate) fn lock(&self, pool: &str, access: Access) -> Result<File> {
         let folder = self.state.join("locks");
         let path = folder.join(format!("{pool}.lock"));
         let within = |e: std::io::Error| Error::from(e).within(path.display());
@@ -132,7 +132,7 @@ impl Host {
     }
 
     /// Puts an open pool into the cachefile.
-    pub fn remember(&self, spa: &Spa, facts: &Facts) -> Result<()> {
+    pub(crate) fn remember(&self, spa: &Spa, facts: &Facts) -> Result<()> {
         let mut config = spa.config();
         if let Some(altroot) = &facts.altroot {
             config.add(ALTROOT, &**altroot);
@@ -147,7 +147,7 @@ impl Host {
     }
 
     /// What is remembered of an imported pool; nothing if it is not imported.
-    pub fn facts(&self, pool: &str) -> Result<Facts> {
+    pub(crate) fn facts(&self, pool: &str) -> Result<Facts> {
         Ok(self
             .cache
             .find(pool)?
@@ -155,7 +155,7 @@ impl Host {
     }
 
     /// Opens an imported pool.
-    pub fn open(&self, pool: &str, access: Access) -> Result<OpenPool> {
+    pub(crate) fn open(&self, pool: &str, access: Access) -> Result<OpenPool> {
         let config = self.cache.find(pool)?.ok_or_else(|| {
             let text = format!("cannot open '{pool}': no such pool");
             Error::new(ErrorKind::NotFound, text)
@@ -180,7 +180,7 @@ impl Host {
     }
 
     /// The folder of this host's state.
-    pub fn state(&self) -> &Path {
+    pub(crate) fn state(&self) -> &Path {
         &self.state
     }
 }

@@ -6,14 +6,14 @@ use std::process::ExitCode;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// Says what went wrong and gives the exit code.
-pub fn fail(program: &str, code: u8, text: &str) -> ExitCode {
+pub(crate) fn fail(program: &str, code: u8, text: &str) -> ExitCode {
     eprintln!("{program}: {text}");
     ExitCode::from(code)
 }
 
 /// A bar on stderr for work that may take longer than a second; silent when stderr is no terminal.
 /// `unit_bytes`: the position counts bytes, not things.
-pub fn progress(total: Option<u64>, unit_bytes: bool) -> ProgressBar {
+pub(crate) fn progress(total: Option<u64>, unit_bytes: bool) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }

@@ -226,6 +226,7 @@ impl Spa {
 
     /// The last uberblock on disk.
     #[must_use]
+    #[expect(clippy::misnamed_getters, reason = "the other one is being built")]
     pub fn uberblock(&self) -> UberblockPhys {
         self.inner.state.lock().synced
     }

@@ -256,7 +256,7 @@ pub(super) fn properties_of(host: &Host, pool: &OpenPool) -> base::Result<Item> 
     let mut props = Vec::new();
     let facts = host.facts(&pool.name())?;
     let space = pool.space();
-    let percent = |part: u64, whole: u64| if whole == 0 { 0 } else { part * 100 / whole };
+    let percent = |part: u64, whole: u64| (part * 100).checked_div(whole).unwrap_or(0);
     let (health, _) = pool.tree().state();
     for desc in POOL {
         let number = |n: u64| Prop::number(desc.name, n);
