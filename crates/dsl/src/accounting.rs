@@ -186,6 +186,9 @@ impl DslPool {
             (charged, state.dir.clone(), state.prev.clone())
         };
         self.dirty_dataset(ds);
+        if dir.state().origin_txg != 0 {
+            self.remove_livelist(&dir, tx)?;
+        }
         let change = Space {
             used: charged,
             ..born - freed

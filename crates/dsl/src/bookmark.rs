@@ -1,4 +1,4 @@
-//! Bookmarks: when a snapshot was, without its data; and livelists, which are given up.
+//! Bookmarks: when a snapshot was, without its data.
 //!
 //! # What it is
 //! A bookmark remembers a snapshot's guid and txg, so that an incremental send can start there
@@ -6,15 +6,11 @@
 //! `bookmark_written`) would have to be kept up with every freed block; a pool with such bookmarks
 //! is not written to.
 //!
-//! A livelist lists the blocks of a clone that its origin does not have, to make destroying the
-//! clone quicker. It may be given up at any time, and is, before the clone changes.
-//!
 //! # On disk
-//! The data set's ZAP has `com.delphix:bookmarks` -> a ZAP of `zfs_bookmark_phys_t` by name. The
-//! directory's ZAP has `com.delphix:livelist` -> a deadlist.
+//! The data set's ZAP has `com.delphix:bookmarks` -> a ZAP of `zfs_bookmark_phys_t` by name.
 //!
 //! # Source
-//! OpenZFS module/zfs/dsl_bookmark.c, module/zfs/dsl_dir.c (`dsl_dir_remove_livelist`) @be7657e3
+//! OpenZFS module/zfs/dsl_bookmark.c @be7657e3
 
 use std::sync::Arc;
 
@@ -23,8 +19,6 @@ use dmu::Tx;
 use phys::ObjectType;
 
 use crate::dataset::DslDataset;
-use crate::deadlist::Deadlist;
-use crate::dir::DslDir;
 use crate::feature;
 use crate::names::NAME_BYTES_MAX;
 use crate::pool::DslPool;
@@ -33,8 +27,6 @@ use crate::synctask::Verdict;
 
 /// `DS_FIELD_BOOKMARK_NAMES`
 const BOOKMARKS_FIELD: &str = "com.delphix:bookmarks";
-/// `DD_FIELD_LIVELIST`
-const LIVELIST_FIELD: &str = "com.delphix:livelist";
 /// Index of zbm_flags among the words of a bookmark.
 const FLAGS_WORD: usize = 4;
 /// Index of zbm_redaction_obj among the words of a bookmark.
@@ -298,21 +290,6 @@ impl DslPool {
             .map(|bookmark| bookmark.createtxg.0)
             .max()
             .unwrap_or(0))
-    }
-
-    /// Gives up the livelist of a clone.
-    #[doc(alias = "dsl_dir_remove_livelist")]
-    pub(crate) fn remove_livelist(&self, dd: &Arc<DslDir>, tx: &Tx) -> Result<()> {
-        let mos = self.mos();
-        if !mos.env().feature_is_active(feature::LIVELIST) || !mos.is_zapified(dd.object())? {
-            return Ok(());
-        }
-        if let Some(livelist) = mos.zap_get(dd.object(), LIVELIST_FIELD)? {
-            mos.zap_remove(dd.object(), LIVELIST_FIELD, tx)?;
-            Deadlist::free(mos, ObjectId(livelist), tx)?;
-            mos.env().feature_decr(feature::LIVELIST, tx)?;
-        }
-        Ok(())
     }
 }
 

@@ -39,6 +39,7 @@ use crate::bpobj::Progress;
 use crate::dataset::DslDataset;
 use crate::dir::Used;
 use crate::feature;
+use crate::livelist::DELETED_CLONES;
 use crate::mos::Mos;
 use crate::pool::DslPool;
 use crate::size::{Space, apply};
@@ -166,7 +167,11 @@ impl DslPool {
     #[must_use]
     pub fn is_freeing(&self) -> bool {
         let listed = self.free_bpobj().is_ok_and(|list| !list.is_empty());
-        listed || self.bptree.lock().is_some()
+        let cloned = self
+            .mos()
+            .directory_find(DELETED_CLONES)
+            .is_ok_and(|set| set.is_some());
+        listed || cloned || self.bptree.lock().is_some()
     }
 
     /// Frees blocks of destroyed data sets: as many as this txg has time for. Called in pass 1,
@@ -191,6 +196,7 @@ impl DslPool {
         if let Some(object) = queue.filter(|_| finished) {
             self.process_bptree(object, &mut freed, tx)?;
         }
+        self.process_deleted_clones(&mut freed, tx)?;
         if !freed.space.is_zero() {
             self.diduse_space(self.free_dir(), Used::Head, -freed.space);
         }
@@ -253,7 +259,7 @@ fn is_damage(kind: ErrorKind) -> bool {
 }
 
 /// Blocks freed in this txg.
-struct Freed<'a> {
+pub(crate) struct Freed<'a> {
     pool: &'a DslPool,
     txg: Txg,
     count: u64,
@@ -263,16 +269,24 @@ struct Freed<'a> {
 impl Freed<'_> {
     /// Frees a block, unless it is time to pause, which is possible at level 0 only.
     fn free(&mut self, bp: &BlkPtrPhys, may_pause: bool) -> Progress {
-        let env = self.pool.mos().env();
-        if may_pause && env.destroy_should_pause(self.count) {
+        if may_pause && self.should_pause() {
             return Progress::Pause;
         }
+        self.free_now(bp);
+        Progress::Continue
+    }
+
+    pub(crate) fn should_pause(&self) -> bool {
+        self.pool.mos().env().destroy_should_pause(self.count)
+    }
+
+    pub(crate) fn free_now(&mut self, bp: &BlkPtrPhys) {
+        let env = self.pool.mos().env();
         if !bp.is_embedded() {
             env.free_sync(self.txg, bp);
         }
         self.space += Space::of_block(env, bp);
         self.count += 1;
-        Progress::Continue
     }
 }
 

@@ -141,6 +141,11 @@ impl Deadlist {
         self.dnode.set_bonus(tx, header.as_bytes())
     }
 
+    #[cfg(test)]
+    pub(crate) fn add_space_for_test(&self, change: Space, tx: &Tx) -> Result<()> {
+        self.add_space(change, tx)
+    }
+
     fn load(&mut self) -> Result<&mut BTreeMap<u64, ObjectId>> {
         if self.tree.is_none() {
             let entries = self.mos.zap_int_entries(self.object())?;
@@ -275,6 +280,25 @@ impl Deadlist {
         self.mos.zap_int_remove(object, mintxg, tx)?;
         self.load()?.remove(&mintxg);
         Ok(())
+    }
+
+    /// Removes the entry `mintxg` with its list, but not the blocks listed: they are free.
+    ///
+    /// # Errors
+    /// What the MOS gives; `Corrupt` when there is no such key.
+    #[doc(alias = "dsl_deadlist_remove_entry")]
+    pub(crate) fn remove_entry(&mut self, mintxg: u64, tx: &Tx) -> Result<()> {
+        let object = self.object();
+        let list = self.load()?.remove(&mintxg);
+        let missing = || Error::corrupt(format!("deadlist {object} lacks key {mintxg:#x}"));
+        let list = list.ok_or_else(missing)?;
+        self.mos.zap_int_remove(object, mintxg, tx)?;
+        if Some(list) == self.mos.empty_bpobj() {
+            return Bpobj::release_empty(&self.mos, tx);
+        }
+        let space = Bpobj::open(&self.mos, list)?.space()?;
+        Bpobj::free(&self.mos, list, tx)?;
+        self.add_space(-space, tx)
     }
 
     /// A new deadlist with the same keys below `maxtxg`, all empty.

@@ -47,6 +47,7 @@ mod env;
 pub mod feature;
 mod fields;
 pub mod hold;
+pub mod livelist;
 mod log;
 mod mos;
 mod names;

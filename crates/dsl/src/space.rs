@@ -223,6 +223,16 @@ impl DslPool {
         ))
     }
 
+    /// The same within a transaction, which cannot wait: what only stands in the way until a txg is
+    /// synced does not count. Whoever was let in by [`check_space`](DslPool::check_space) just
+    /// before goes beyond a limit by no more than what others have written since.
+    ///
+    /// # Errors
+    /// `Quota` or `NoSpace`.
+    pub fn check_space_now(&self, ds: &Arc<DslDataset>, bytes: u64, frees: bool) -> Result<()> {
+        self.try_space(ds, bytes, frees).map(|_| ())
+    }
+
     /// The answer as of now.
     #[doc(alias = "dsl_dir_tempreserve_impl")]
     fn try_space(&self, ds: &Arc<DslDataset>, bytes: u64, frees: bool) -> Result<Room> {

@@ -535,3 +535,59 @@ fn logs_of_heads_are_claimed_replayed_and_freed_with_them() {
     check(&test);
     assert_eq!(test.read("tank/a", 10, 0), Some(5));
 }
+
+#[test]
+fn livelists_of_destroyed_clones_are_worked_off() {
+    use crate::{Bpobj, Deadlist, Space, feature};
+    use base::{Buf, ObjsetId};
+    use zio::{Bookmark, WritePolicy, WriteRequest};
+
+    let test = TestPool::create();
+    let tx = test.pool.groups().hold_open(0).unwrap();
+    test.pool.queue_task(&tx, |pool, tx| {
+        let mos = pool.mos();
+        let bps: Vec<_> = (1..=6u8)
+            .map(|byte| {
+                let mut data = Buf::zeroed(4096);
+                data.make_mut().fill(byte);
+                let mark = Bookmark::root(ObjsetId(99));
+                let request = WriteRequest::new(data, WritePolicy::default(), 19, mark);
+                pool.store().write(tx.txg(), request).unwrap()
+            })
+            .collect();
+        mos.env().feature_incr(feature::LIVELIST, tx)?;
+        let livelist = Deadlist::alloc(mos, tx)?;
+        let mut deadlist = Deadlist::open(mos, livelist)?;
+        deadlist.add_key(0, tx)?;
+        let list = Bpobj::alloc(mos, tx)?;
+        Bpobj::release_empty(mos, tx)?;
+        mos.zap_int_update(livelist, 0, list.0, tx)?;
+        // Blocks 0 and 3 were freed again, 3 was allocated twice.
+        let list = Bpobj::open(mos, list)?;
+        list.enqueue(&bps[..4], false, tx)?;
+        list.enqueue(&[bps[0], bps[3]], true, tx)?;
+        list.enqueue(&bps[3..], false, tx)?;
+        let space = list.space()?;
+        pool.store().free(tx.txg(), &bps[0]);
+        let clones = mos.zap_create(phys::ObjectType::N_ZAP_METADATA, tx)?;
+        mos.zap_int_add(clones, livelist.0, livelist.0, tx)?;
+        mos.directory_add("com.delphix:deleted_clones", clones, tx)?;
+        let deadlist = Deadlist::open(mos, livelist)?;
+        deadlist.add_space_for_test(space, tx)?;
+        pool.diduse_space(pool.free_dir(), Used::Head, space);
+        assert_eq!(
+            space,
+            Space {
+                used: 5 * 4096,
+                comp: 5 * 4096,
+                uncomp: 5 * 4096
+            }
+        );
+        Ok(())
+    });
+    drop(tx);
+    test.settle();
+    assert!(!test.pool.is_freeing());
+    check(&test);
+    assert_eq!(test.env.features.lock()[feature::LIVELIST], 0);
+}

@@ -39,6 +39,7 @@ const ENABLED: &[&str] = &[
     feature::SHA512,
     feature::ZSTD_COMPRESS,
     feature::FS_SS_LIMIT,
+    feature::LIVELIST,
 ];
 
 impl PoolEnv for Env {
