@@ -205,7 +205,10 @@ impl PoolEnv for Core {
         self.deferred_bytes.load(Ordering::Relaxed)
     }
 
-    #[expect(clippy::misnamed_getters, reason = "the DSL counts deflated bytes only")]
+    #[expect(
+        clippy::misnamed_getters,
+        reason = "the DSL counts deflated bytes only"
+    )]
     fn deferred(&self) -> u64 {
         self.space.evaluate().ddeferred
     }

@@ -276,7 +276,7 @@ pub(crate) fn geometry(id: VdevId, top: &Vdev) -> VdevGeometry {
 pub(crate) fn io_threads(tree: &VdevTree) -> usize {
     let max = PipelineSettings::default().io_threads;
     let tops = tree.tops();
-    let devices = tops.iter().flat_map(|top| top.devices());
+    let devices = tops.iter().flat_map(vdev::Vdev::devices);
     let lanes = devices.map(|d| if d.kind() == VdevKind::File { 1 } else { max });
     lanes.sum::<usize>().clamp(1, max)
 }

@@ -13,7 +13,7 @@
 
 use std::sync::Arc;
 
-use base::{ObjectId, Result};
+use base::{ObjectId, Result, Txg};
 use dmu::Tx;
 use metaslab::SpaceMapStore;
 use phys::space_map::{Encoder, MapType, SpaceMapEntry, SpaceMapRange, entries};
@@ -81,9 +81,11 @@ impl Inner {
     }
 }
 
-/// Reads what each device missed into the tree.
+/// Reads what each device missed into the tree. A DTL runs ahead of the txg in which it was
+/// written, as writes of open txgs may be missed, too; those after `synced` never came to be, and
+/// their numbers are used again.
 #[doc(alias = "vdev_dtl_load")]
-pub(crate) fn load_dtls(tree: &VdevTree, maps: &SpaceMaps) -> Result<()> {
+pub(crate) fn load_dtls(tree: &VdevTree, maps: &SpaceMaps, synced: Txg) -> Result<()> {
     for device in tree.devices() {
         let object = device.config().dtl_object;
         if object == 0 {
@@ -98,7 +100,7 @@ pub(crate) fn load_dtls(tree: &VdevTree, maps: &SpaceMaps) -> Result<()> {
             if let SpaceMapEntry::Range(range) = entry? {
                 device
                     .leaf()
-                    .dirty_dtl(range.offset..range.offset.saturating_add(range.run));
+                    .dirty_dtl(range.offset..range.offset.saturating_add(range.run).min(synced.0 + 1));
             }
         }
     }

@@ -292,8 +292,8 @@ fn load(
     core.set_features(Arc::new(Features::open(&mos)?));
 
     let maps = open_space(&mos, &core.features(), &tree, &space)?;
-    load_dtls(&tree, &maps)?;
     let synced = uberblock.txg();
+    load_dtls(&tree, &maps, synced)?;
     let groups = TxGroups::new(synced, options.settings.txg.clone());
     let dsl_mos = Mos::new(mos.clone(), env)?;
     if let Some(history) = History::open(&mos)? {
