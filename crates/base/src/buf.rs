@@ -7,20 +7,23 @@
 //!
 //! # Why not simpler
 //! A `Vec<u8>` of 128 KiB comes straight from the operating system and pays a page fault for each
-//! of its 32 pages, every time. Freed buffers of such sizes therefore wait in a small free list.
+//! of its 32 pages, every time, and for taking them from other processors' TLBs when it goes. Freed
+//! buffers of such sizes therefore wait in a free list, which is as large as what comes and goes at
+//! once: a batch of a txg is written, enters the cache, and pushes as many buffers out of it.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Alignment of every buffer in bytes: what direct I/O to any disk asks for.
 const ALIGN_BYTES: usize = 4096;
 /// Buffers of at least this many bytes are recycled.
 const RECYCLE_MIN_BYTES: usize = 32 << 10;
 /// The most bytes that wait for reuse.
-const RECYCLE_MAX_TOTAL_BYTES: usize = 32 << 20;
+const RECYCLE_MAX_TOTAL_BYTES: usize = 96 << 20;
 
 /// Owned, page-aligned bytes of a fixed length.
 pub struct BlockBuf {
@@ -33,19 +36,47 @@ unsafe impl Send for BlockBuf {}
 // SAFETY: shared access only reads.
 unsafe impl Sync for BlockBuf {}
 
+/// Buffers that wait, by length, the latest last: it may still be in the processor's cache.
 struct FreeList {
-    buffers: Vec<(usize, Recycled)>,
+    buffers: BTreeMap<usize, Vec<Recycled>>,
     total_bytes: usize,
+}
+
+impl FreeList {
+    fn take(&mut self, len: usize) -> Option<NonNull<u8>> {
+        let Recycled(ptr) = self.buffers.get_mut(&len)?.pop()?;
+        self.total_bytes -= len;
+        Some(ptr)
+    }
+
+    /// Keeps a buffer; answers false when there are enough.
+    fn put(&mut self, len: usize, ptr: NonNull<u8>) -> bool {
+        if self.total_bytes + len > RECYCLE_MAX_TOTAL_BYTES {
+            return false;
+        }
+        self.total_bytes += len;
+        self.buffers.entry(len).or_default().push(Recycled(ptr));
+        true
+    }
+
+    /// Takes out a buffer of another length than `len`: lengths come out of use.
+    fn take_other(&mut self, len: usize) -> Option<(usize, NonNull<u8>)> {
+        let mut others = self.buffers.iter().filter(|(other, list)| **other != len && !list.is_empty());
+        let other = *others.next_back()?.0;
+        Some((other, self.take(other)?))
+    }
 }
 
 struct Recycled(NonNull<u8>);
 // SAFETY: memory that nobody refers to may move between threads.
 unsafe impl Send for Recycled {}
 
-static FREE: Mutex<FreeList> = Mutex::new(FreeList {
-    buffers: Vec::new(),
-    total_bytes: 0,
-});
+static FREE: Mutex<FreeList> =
+    Mutex::new(FreeList { buffers: BTreeMap::new(), total_bytes: 0 });
+
+fn free_list() -> MutexGuard<'static, FreeList> {
+    FREE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 fn layout(len: usize) -> Layout {
     Layout::from_size_align(len.max(1), ALIGN_BYTES).expect("a block is far below isize::MAX")
@@ -63,13 +94,10 @@ impl BlockBuf {
     /// `len` initialised bytes of unspecified content, for callers that overwrite all of them.
     #[must_use]
     pub fn scratch(len: usize) -> Self {
-        if len >= RECYCLE_MIN_BYTES {
-            let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(at) = free.buffers.iter().rposition(|(have, _)| *have == len) {
-                let (_, Recycled(ptr)) = free.buffers.swap_remove(at);
-                free.total_bytes -= len;
-                return BlockBuf { ptr, len };
-            }
+        if len >= RECYCLE_MIN_BYTES
+            && let Some(ptr) = free_list().take(len)
+        {
+            return BlockBuf { ptr, len };
         }
         // SAFETY: the layout has a non-zero size.
         let raw = unsafe { alloc_zeroed(layout(len)) };
@@ -96,16 +124,23 @@ impl BlockBuf {
 
 impl Drop for BlockBuf {
     fn drop(&mut self) {
-        if self.len >= RECYCLE_MIN_BYTES {
-            let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
-            if free.total_bytes + self.len <= RECYCLE_MAX_TOTAL_BYTES {
-                free.total_bytes += self.len;
-                free.buffers.push((self.len, Recycled(self.ptr)));
+        let (mut ptr, mut len) = (self.ptr, self.len);
+        if len >= RECYCLE_MIN_BYTES {
+            let mut free = free_list();
+            if free.put(len, ptr) {
                 return;
+            }
+            // One of another length goes instead, if there is one.
+            if let Some(other) = free.take_other(len) {
+                if free.put(len, ptr) {
+                    (len, ptr) = other;
+                } else {
+                    free.put(other.0, other.1);
+                }
             }
         }
         // SAFETY: allocated in `scratch` with this very layout, and not referred to any more.
-        unsafe { dealloc(self.ptr.as_ptr(), layout(self.len)) }
+        unsafe { dealloc(ptr.as_ptr(), layout(len)) }
     }
 }
 
@@ -198,5 +233,17 @@ mod tests {
         drop(buf);
         assert!(BlockBuf::zeroed(65_536).iter().all(|b| *b == 0));
         assert_eq!(BlockBuf::zeroed(65_536).as_ptr() as usize % ALIGN_BYTES, 0);
+    }
+
+    #[test]
+    fn the_free_list_is_bounded_and_lets_other_lengths_go() {
+        let mut free = FreeList { buffers: BTreeMap::new(), total_bytes: 0 };
+        let (len, ptr) = (1 << 20, NonNull::dangling());
+        while free.put(len, ptr) {}
+        assert_eq!(free.total_bytes, RECYCLE_MAX_TOTAL_BYTES);
+        assert!(free.take_other(len).is_none());
+        assert_eq!(free.take_other(2 << 20).map(|(other, _)| other), Some(len));
+        assert_eq!(free.total_bytes, RECYCLE_MAX_TOTAL_BYTES - len);
+        assert!(free.take(2 << 20).is_none() && free.take(len).is_some());
     }
 }

@@ -1,7 +1,8 @@
 //! Files and block devices of the host.
 //!
 //! # Concurrency
-//! Every command is one system call on a shared descriptor at a given offset; no lock of ours.
+//! Every command is one system call on a shared descriptor at a given offset. Writers of a file
+//! take turns: the host lets only one in at a time anyhow, and lets the others spin meanwhile.
 //! Against other programs a writer holds an exclusive `flock`, a reader a shared one; a block
 //! device is also opened with `O_EXCL`, which fails while it is mounted, or held by the kernel's
 //! ZFS, by LVM or by a RAID.
@@ -46,6 +47,8 @@ struct Disk {
     mode: OpenMode,
     shape: Shape,
     is_block_device: bool,
+    /// Whose turn it is to write to a file.
+    write_turn: rt::Mutex<()>,
 }
 
 /// What a device says about itself.
@@ -108,6 +111,7 @@ fn open_disk(path: &Path, mode: OpenMode, name: &str) -> Result<Disk> {
         mode,
         shape,
         is_block_device,
+        write_turn: rt::Mutex::new(()),
     })
 }
 
@@ -213,6 +217,7 @@ impl Provider for Disk {
         self.check_writable()?;
         let mut slices: Vec<_> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
         let mut rest = slices.as_mut_slice();
+        let _turn = (!self.is_block_device).then(|| self.write_turn.lock());
         let mut done = 0;
         while done < len {
             let written = self.write_some(offset + done as u64, rest)?;

@@ -90,6 +90,7 @@ fn a_full_host_is_named() {
             is_rotational: false,
         },
         is_block_device: false,
+        write_turn: rt::Mutex::new(()),
     };
     let error = disk.write(0, &[0; 512]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NoSpace);
