@@ -282,6 +282,7 @@ impl Filesystem {
     /// Makes a file and its name.
     pub(crate) fn make(&self, parent: ObjectId, name: &[u8], new: &NewNode<'_>) -> Result<Attr> {
         self.check_name(name)?;
+        self.space.wait_for_room(crate::mount::CREATE_BYTES)?;
         let tx = self.begin(NAMES_DIRTY_BYTES)?;
         let attr = {
             let _namespace = self.namespace.read();

@@ -111,7 +111,9 @@ impl Filesystem {
         let mut start = offset;
         let mut done = 0;
         while done < data.len() {
-            let tx = self.begin(WRITE_CHUNK_BYTES.min((data.len() - done) as u64))?;
+            let bytes = WRITE_CHUNK_BYTES.min((data.len() - done) as u64);
+            self.space.wait_for_room(bytes)?;
+            let tx = self.begin(bytes)?;
             {
                 let _content = node.locks.content.write();
                 let attr = self.attr_of(&node)?;

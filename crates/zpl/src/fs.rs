@@ -97,6 +97,16 @@ pub struct Space {
 
 /// Who knows how much may be written: the dataset, its quotas, its owners' quotas.
 pub trait SpaceCheck: Send + Sync {
+    /// Waits, before a transaction that is about to add `bytes`, while only what is on its way to
+    /// disk stands against it. The caller holds neither a transaction nor a lock.
+    ///
+    /// # Errors
+    /// `NoSpace` or `Quota`; `Suspended`.
+    fn wait_for_room(&self, bytes: u64) -> Result<()> {
+        let _ = bytes;
+        Ok(())
+    }
+
     /// Whether `owner` may write `bytes` more.
     ///
     /// # Errors

@@ -30,6 +30,9 @@ const XATTR_DIR: u64 = 1;
 /// `ZFS_ACLTYPE_POSIX`, as the property is stored.
 const ACLTYPE_POSIX: u64 = 1;
 
+/// What a new file is taken to need.
+pub(crate) const CREATE_BYTES: u64 = 4096;
+
 /// What [`dsl::NewDataset`] and pool creation need to make a file system.
 #[must_use]
 pub fn init(new: NewFilesystem, counts_objects: bool) -> ObjsetInit {
@@ -224,24 +227,35 @@ struct DatasetSpace {
     ds: Arc<DslDataset>,
 }
 
+impl DatasetSpace {
+    /// What `bytes` take with all their copies.
+    fn with_copies(&self, bytes: u64) -> u64 {
+        let objset = self.ds.open_objset();
+        bytes * objset.map_or(1, |objset| u64::from(objset.props().copies))
+    }
+}
+
 impl SpaceCheck for DatasetSpace {
+    fn wait_for_room(&self, bytes: u64) -> Result<()> {
+        let Some(pool) = self.pool.upgrade() else {
+            return Ok(());
+        };
+        pool.check_space(&self.ds, self.with_copies(bytes), false)
+    }
+
     fn check_write(&self, _owner: &Owner, bytes: u64) -> Result<()> {
         let Some(pool) = self.pool.upgrade() else {
             return Ok(());
         };
-        let copies = self
-            .ds
-            .open_objset()
-            .map_or(1, |objset| u64::from(objset.props().copies));
-        let bytes = bytes * copies;
-        pool.check_space(&self.ds, bytes, false)?;
-        // The transaction that follows is of this txg, or of the next one.
+        let bytes = self.with_copies(bytes);
+        pool.check_space_now(&self.ds, bytes, false)?;
+        // The caller holds the open txg.
         pool.will_use_space(&self.ds, pool.groups().open_txg(), bytes);
         Ok(())
     }
 
     fn check_create(&self, owner: &Owner) -> Result<()> {
-        self.check_write(owner, 4096)
+        self.check_write(owner, CREATE_BYTES)
     }
 
     fn space(&self) -> Space {
