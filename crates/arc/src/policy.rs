@@ -241,7 +241,11 @@ impl Policy {
                 }
                 let was_prefetched = std::mem::take(&mut entry.is_prefetched);
                 // The first use of what was read ahead is its first use.
-                let list = if was_prefetched { entry.list } else { List::Mfu };
+                let list = if was_prefetched {
+                    entry.list
+                } else {
+                    List::Mfu
+                };
                 self.move_to(at, list);
                 return Found::Cached(buf);
             }

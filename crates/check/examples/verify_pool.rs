@@ -2,10 +2,36 @@
 //!
 //! `cargo run --release -p check --example verify_pool -- FOLDER [THREADS]`
 
-#[path = "../tests/common/mod.rs"]
-mod common;
+use std::path::Path;
+use std::sync::Arc;
 
-use check::{Checksums, Options};
+use check::{Checksums, Options, Pool};
+use geom::Provider;
+use geom::disk::OpenMode;
+use spa::{Host, ImportOptions, Settings, Spa};
+
+fn import(folder: &Path) -> Spa {
+    let open = |path: &Path| -> Arc<dyn Provider> {
+        geom::disk::open(path, OpenMode::ReadOnly).expect("an image")
+    };
+    let files = std::fs::read_dir(folder).expect("the folder");
+    let providers: Vec<_> = files.map(|e| open(&e.expect("an entry").path())).collect();
+    let found = vdev::import::discover(&providers).pools.remove(0);
+    let host = Host {
+        id: 1,
+        name: "example".into(),
+    };
+    let options = ImportOptions {
+        found,
+        new_name: None,
+        readonly: true,
+        max_txg: None,
+        force: true,
+        host,
+        settings: Settings::default(),
+    };
+    Spa::import(options).expect("imported")
+}
 
 fn main() {
     let mut args = std::env::args().skip(1);
@@ -13,7 +39,8 @@ fn main() {
     let threads = args
         .next()
         .map_or(8, |n| n.parse().expect("a number of threads"));
-    let pool = common::open_pool(folder.as_ref());
+    let spa = import(folder.as_ref());
+    let pool = Pool::of(&spa);
     for (name, checksums, every_copy) in [
         ("blocks only", Checksums::None, false),
         ("all checksums", Checksums::All, false),

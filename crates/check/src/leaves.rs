@@ -68,6 +68,13 @@ impl Leaf {
     }
 }
 
+#[cfg(test)]
+impl Leaf {
+    pub(crate) fn segment(&self) -> (VdevId, u64, u64) {
+        (self.vdev, self.offset, self.linear_bytes)
+    }
+}
+
 /// Leaves in order of place, cut into runs.
 pub(crate) struct Runs {
     leaves: Vec<Leaf>,

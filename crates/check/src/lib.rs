@@ -406,3 +406,17 @@ fn walk_for_tests(pool: &Pool, root: &BlkPtrPhys) -> u64 {
     tally.add(walk.run());
     tally.born.values().sum()
 }
+
+/// Where all metadata is.
+#[cfg(test)]
+fn metadata_for_tests(pool: &Pool) -> Vec<(VdevId, u64, u64)> {
+    let options = Options {
+        checksums: Checksums::Metadata,
+        ..Options::default()
+    };
+    let walk = Walk::new(pool.clone(), options, None, false);
+    walk.push_root(&pool.root, &mut Tally::default());
+    walk.run();
+    let leaves = walk.leaves.lock();
+    leaves.iter().map(leaves::Leaf::segment).collect()
+}

@@ -20,6 +20,8 @@ use crate::Finding;
 
 /// Block pointers read at once.
 const CHUNK: u64 = 1024;
+/// bpobjs within bpobjs: real ones are two or three deep.
+const DEPTH_MAX: usize = 64;
 
 /// What the pool directory has under a name.
 pub(crate) fn directory(mos: &Objset, name: &str) -> Result<Option<ObjectId>> {
@@ -62,7 +64,7 @@ pub(crate) fn each_bp(
     dsize: &dyn Fn(&BlkPtrPhys) -> u64,
 ) -> Result<()> {
     let mut seen = BTreeSet::new();
-    visit(mos, object, each, findings, dsize, &mut seen).map(|_| ())
+    visit(mos, object, each, findings, dsize, &mut seen, 0).map(|_| ())
 }
 
 /// Answers the bytes of all entries.
@@ -73,9 +75,13 @@ fn visit(
     findings: &mut Vec<Finding>,
     dsize: &dyn Fn(&BlkPtrPhys) -> u64,
     seen: &mut BTreeSet<ObjectId>,
+    depth: usize,
 ) -> Result<u64> {
     if !seen.insert(object) {
         return Err(Error::corrupt(format!("bpobj {object} is found twice")));
+    }
+    if depth > DEPTH_MAX {
+        return Err(Error::corrupt(format!("bpobj {object} is {depth} deep")));
     }
     let dnode = mos.hold(object)?;
     let header: BpobjPhys = bonus(&dnode, BPOBJ_SIZE_V0).within(|| format!("bpobj {object}"))?;
@@ -102,7 +108,7 @@ fn visit(
             let mut word = [0; 8];
             subobjs.read(i * 8, &mut word)?;
             let sub = ObjectId(u64::from_le_bytes(word));
-            counted += visit(mos, sub, each, findings, dsize, seen)?;
+            counted += visit(mos, sub, each, findings, dsize, seen, depth + 1)?;
         }
     }
     let recorded = header.bytes.get();

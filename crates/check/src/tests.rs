@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use base::{ErrorKind, ObjectId, Txg, VdevId};
+use compress::Algorithm;
 use phys::{BlkPtrPhys, BpobjPhys, DvaPhys, ObjectType, Phys, SpaceMapPhys, pool_names};
+use proptest::prelude::*;
 use rig::{Rig, TXG};
 use zerocopy::IntoBytes;
 use zio::BlockStore;
@@ -325,6 +327,20 @@ fn a_check_can_be_cancelled_and_reports_progress() {
     assert!(verify(&pool, &options).unwrap().is_clean());
     cancel.store(true, Ordering::Relaxed);
     assert_eq!(verify(&pool, &options).unwrap_err().kind(), ErrorKind::Busy);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn prop_garbage_is_survived(places in prop::collection::vec(any::<(u32, u32, u8)>(), 1..400)) {
+        let rig = Rig::with_compression(true, Algorithm::Empty);
+        let pool = rig.sync(|_| {});
+        let segments = crate::metadata_for_tests(&pool);
+        rig.memory.is_gullible.store(true, Ordering::Relaxed);
+        rig.memory.litter(&segments, &places);
+        let _ = verify(&pool, &Options::default());
+    }
 }
 
 #[test]

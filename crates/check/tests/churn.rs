@@ -195,6 +195,87 @@ fn churned_pools_stay_clean() {
     churn(1, 80);
 }
 
+/// The pipeline's own gang blocks, in the eyes of the real zdb: all free space is in crumbs of
+/// 4 KiB when blocks of 128 KiB are written, overwritten, snapshot and freed.
+#[test]
+fn slow_gangs_on_a_fragmented_pool_are_clean() {
+    let memory = Arc::new(Memory::new("d0", 320 << 20));
+    let spa = create(&memory);
+    let init = |objset: &Arc<Objset>, tx: &Tx| {
+        for blksz in [4 << 10, 128 << 10] {
+            let new = NewObject::new(ObjectType::PLAIN_FILE_CONTENTS).blksz(blksz);
+            objset.object_alloc(tx, &new)?;
+        }
+        Ok(())
+    };
+    let new = NewDataset {
+        name: "churn/a".into(),
+        type_: ObjsetType::Zfs,
+        flags: 0,
+        props: Vec::new(),
+        init: Box::new(init),
+    };
+    spa.dsl().create_dataset(new).expect("a data set");
+    let dataset = spa.dsl().dataset("churn/a").expect("it");
+    let objset = dataset.objset().expect("its objset");
+    let (crumbs, large) = (objset.hold(ObjectId(1)), objset.hold(ObjectId(2)));
+    let (crumbs, large) = (crumbs.expect("a file"), large.expect("a file"));
+    let mut random = Random(5);
+    let mut noise = |len: u64| -> Vec<u8> { (0..len).map(|_| random.below(256) as u8).collect() };
+    let mut blocks = 0;
+    while spa.space().space - spa.space().alloc > 6 << 20 {
+        for _ in 0..512 {
+            let tx = spa.groups().hold_open(4096).expect("room");
+            crumbs
+                .write(&tx, blocks * 4096, &noise(4096))
+                .expect("written");
+            blocks += 1;
+        }
+        spa.sync().expect("synced");
+    }
+    for block in (0..blocks).step_by(2) {
+        let tx = spa.groups().hold_open(4096).expect("room");
+        crumbs.free_range(&tx, block * 4096, 4096).expect("freed");
+    }
+    for _ in 0..4 {
+        let tx = spa.groups().hold_open(4096).expect("room");
+        crumbs.write(&tx, 4096, &noise(4096)).expect("written");
+        drop(tx);
+        spa.sync().expect("synced");
+    }
+    for round in 0..3 {
+        for block in 0..60 {
+            let tx = spa.groups().hold_open(128 << 10).expect("room");
+            large
+                .write(&tx, block * (128 << 10), &noise(128 << 10))
+                .expect("written");
+        }
+        spa.sync().expect("synced");
+        assert_clean(&spa, "gangs");
+        if round == 0 {
+            spa.dsl()
+                .snapshot(&["churn/a@s"], Vec::new())
+                .expect("a snapshot");
+        }
+    }
+    let gangs = verify(&Pool::of(&spa), &Options::default())
+        .expect("the MOS")
+        .stats
+        .total()
+        .gangs;
+    assert!(gangs > 30, "{gangs} gangs");
+    spa.dsl()
+        .destroy_snapshots(&["churn/a@s"], false)
+        .expect("destroyed");
+    assert_clean(&spa, "freeing gangs");
+    spa.export().expect("exported");
+    if oracle::have_zdb() {
+        let folder = tempfile::tempdir().expect("a folder");
+        memory.save(&folder.path().join("d0.img")).expect("saved");
+        Zdb::verify(folder.path(), "churn").assert_clean();
+    }
+}
+
 #[test]
 fn slow_many_churned_pools_stay_clean() {
     let rounds = std::env::var("ROUNDS")

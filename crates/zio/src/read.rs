@@ -145,7 +145,7 @@ impl Pipeline {
             let mut buf = self.sectors(&dva, size);
             match self.vdevs.read(dva.vdev(), dva.offset(), &mut buf, verify) {
                 Ok(()) => {
-                    let failed: Vec<DvaPhys> = bad.iter().map(|(dva, _)| *dva).collect();
+                    let failed = healable(&bad);
                     self.heal(&failed, &buf[..size]);
                     return Ok(buf);
                 }
@@ -321,10 +321,20 @@ impl Pipeline {
         let Some(good) = good else {
             return Err(worst(failed));
         };
-        let failed: Vec<DvaPhys> = failed.iter().map(|(dva, _)| *dva).collect();
+        let failed = healable(&failed);
         report.repaired += self.heal(&failed, &good[..size]);
         Ok(())
     }
+}
+
+/// The copies worth writing again: not those that are outside of any vdev.
+fn healable(failed: &[(DvaPhys, Error)]) -> Vec<DvaPhys> {
+    let is_there = |e: &Error| matches!(e.kind(), ErrorKind::Checksum | ErrorKind::Io);
+    failed
+        .iter()
+        .filter(|(_, e)| is_there(e))
+        .map(|(dva, _)| *dva)
+        .collect()
 }
 
 /// The error that tells most: wrong bytes over no bytes.

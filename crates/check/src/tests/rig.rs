@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use base::{Buf, Error, ErrorKind, MetaslabId, ObjectId, ObjsetId, Result, Txg, VdevId, align_up};
+use compress::Algorithm;
 use dmu::{Dnode, FreeAtOnce, NewObject, Objset, ObjsetProps, Tx};
 use metaslab::{
     Metaslabs, MetaslabsOptions, SPACE_MAP_BLOCK_BYTES, SPACE_MAP_IBS, SpaceMapObject,
@@ -29,9 +31,20 @@ const SIZE: u64 = 128 << 20;
 pub(super) struct Memory {
     bytes: Vec<rt::Mutex<Vec<u8>>>,
     is_linear: bool,
+    /// Answers whatever is stored, verified or not: garbage reaches every parser.
+    pub(super) is_gullible: AtomicBool,
 }
 
 impl Memory {
+    /// Flips bits in some allocated sectors.
+    pub(super) fn litter(&self, segments: &[(VdevId, u64, u64)], places: &[(u32, u32, u8)]) {
+        for (which, at, mask) in places {
+            let (vdev, offset, size) = segments[*which as usize % segments.len()];
+            let at = offset + u64::from(*at) % size;
+            self.bytes[vdev.0 as usize].lock()[at as usize] ^= mask;
+        }
+    }
+
     pub(super) fn damage(&self, dva: &DvaPhys) {
         self.bytes[dva.vdev().0 as usize].lock()[dva.offset() as usize + 11] ^= 1;
     }
@@ -52,13 +65,17 @@ impl VdevOps for Memory {
             .and_then(|b| b.get(..buf.len()));
         buf.copy_from_slice(from.ok_or_else(outside)?);
         let wrong = || Error::new(ErrorKind::Checksum, format!("vdev {vdev}"));
-        verify(buf).then_some(()).ok_or_else(wrong)
+        let is_good = verify(buf) || self.is_gullible.load(Ordering::Relaxed);
+        is_good.then_some(()).ok_or_else(wrong)
     }
 
     fn write(&self, vdev: VdevId, offset: u64, data: &[u8]) -> Result<()> {
         let outside = || Error::corrupt(format!("no {offset:#x} on vdev {vdev}"));
         let mut bytes = self.bytes.get(vdev.0 as usize).ok_or_else(outside)?.lock();
-        bytes[offset as usize..][..data.len()].copy_from_slice(data);
+        let to = bytes
+            .get_mut(offset as usize..)
+            .and_then(|b| b.get_mut(..data.len()));
+        to.ok_or_else(outside)?.copy_from_slice(data);
         Ok(())
     }
 
@@ -155,10 +172,20 @@ pub(super) struct Rig {
 impl Rig {
     /// A pool with one dataset of some files, which still has to be synced.
     pub(super) fn new(is_linear: bool) -> Rig {
+        Rig::with_compression(is_linear, Algorithm::Lz4)
+    }
+
+    /// The same with another compression of metadata.
+    pub(super) fn with_compression(is_linear: bool, metadata: Algorithm) -> Rig {
+        let mos_props = ObjsetProps {
+            metadata_compress: metadata,
+            ..ObjsetProps::mos()
+        };
         let zeros = || rt::Mutex::new(vec![0; SIZE as usize]);
         let memory = Arc::new(Memory {
             bytes: vec![zeros(), zeros()],
             is_linear,
+            is_gullible: AtomicBool::new(false),
         });
         let options = MetaslabsOptions { spacemap_v2: true };
         let space = Arc::new(Metaslabs::new(memory.clone(), options));
@@ -170,13 +197,7 @@ impl Rig {
                 VdevGeometry::new(VdevId(id), SIZE, ASHIFT, MS_SHIFT, AllocClass::Normal);
             space.add_vdev(geometry, &[], false).unwrap();
         }
-        let mos = new_objset(
-            &pipeline,
-            ObjsetId(0),
-            ObjsetType::Meta,
-            ObjsetProps::mos(),
-            &tx,
-        );
+        let mos = new_objset(&pipeline, ObjsetId(0), ObjsetType::Meta, mos_props, &tx);
         let directory = zap::NewZap::new(ObjectType::OBJECT_DIRECTORY);
         zap::create_claim(&mos, &tx, ObjectId(1), &directory).unwrap();
         let array = |_| mos.object_alloc(&tx, &NewObject::new(ObjectType::OBJECT_ARRAY));
@@ -197,17 +218,20 @@ impl Rig {
             maps,
             data: ObjsetId(0),
         };
-        rig.data = rig.add_dataset();
+        rig.data = rig.add_dataset(metadata);
         rig
     }
 
     /// A dataset with three files: one embedded, one of a block, one of many.
-    fn add_dataset(&self) -> ObjsetId {
+    fn add_dataset(&self, metadata: Algorithm) -> ObjsetId {
         let new = NewObject::new(ObjectType::DSL_DATASET)
             .bonus(ObjectType::DSL_DATASET, DslDatasetPhys::SIZE);
         let dnode = self.mos.object_alloc(&self.tx, &new).unwrap();
         let id = ObjsetId(dnode.id().0);
-        let props = ObjsetProps::default();
+        let props = ObjsetProps {
+            metadata_compress: metadata,
+            ..ObjsetProps::default()
+        };
         let objset = new_objset(&self.pipeline, id, ObjsetType::Other, props, &self.tx);
         let file = || {
             let new = NewObject::new(ObjectType::PLAIN_FILE_CONTENTS).blksz(16 << 10);

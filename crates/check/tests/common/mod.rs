@@ -174,7 +174,8 @@ impl Allocator for NoSpace {
     }
 }
 
-/// Opens the pool on the images of a folder, read-only.
+/// Opens the pool on the images of a folder, read-only, whatever features it uses: the checker knows
+/// how to walk more than an import admits (encrypted data sets, dedup).
 pub(crate) fn open_pool(folder: &Path) -> Pool {
     let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
         .expect("the folder")
@@ -203,7 +204,7 @@ pub(crate) fn open_pool(folder: &Path) -> Pool {
         .tops()
         .iter()
         .enumerate()
-        .map(|(i, top)| top_vdev(i, top))
+        .map(|(i, top)| TopVdev::of(VdevId(i as u64), top))
         .collect();
     Pool::new(pipeline_of(&tree, salt), &uberblock, tops)
 }
