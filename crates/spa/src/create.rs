@@ -116,7 +116,6 @@ impl Spa {
         let settings = PipelineSettings {
             salt,
             hole_birth,
-            io_threads: io_threads(&tree),
             ..PipelineSettings::default()
         };
         let pipeline = Arc::new(Pipeline::new(tree.clone(), space.clone(), settings));
@@ -269,16 +268,6 @@ pub(crate) fn geometry(id: VdevId, top: &Vdev) -> VdevGeometry {
         (_, AllocBias::None) => AllocClass::Normal,
     };
     VdevGeometry::new(id, config.asize, config.ashift, config.ms_shift, class)
-}
-
-/// Device writes in flight for one batch: one for each file, since its host lets in one writer at a
-/// time and waking the next takes longer than going on; more if there are devices.
-pub(crate) fn io_threads(tree: &VdevTree) -> usize {
-    let max = PipelineSettings::default().io_threads;
-    let tops = tree.tops();
-    let devices = tops.iter().flat_map(vdev::Vdev::devices);
-    let lanes = devices.map(|d| if d.kind() == VdevKind::File { 1 } else { max });
-    lanes.sum::<usize>().clamp(1, max)
 }
 
 fn nonzero_random() -> u64 {

@@ -36,7 +36,7 @@ use zio::{BlockStore, LogStore, Pipeline, PipelineSettings};
 
 use crate::config::read_packed;
 use crate::core::Core;
-use crate::create::{geometry, io_threads};
+use crate::create::geometry;
 use crate::directory;
 use crate::dtl::load_dtls;
 use crate::features::{Features, Obstacle};
@@ -271,7 +271,6 @@ fn load(
         salt: look.salt,
         hole_birth: look.has_hole_birth,
         heal: !readonly,
-        io_threads: io_threads(&tree),
         ..PipelineSettings::default()
     };
     let pipeline = Arc::new(Pipeline::new(tree.clone(), space.clone(), settings));
