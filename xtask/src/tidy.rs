@@ -112,7 +112,9 @@ fn file_breaches(path: &Path, text: &str) -> Vec<String> {
         .to_string();
     let code = text.split("#[cfg(test)]\nmod ").next().unwrap_or(text);
     let lines = code.lines().count();
-    let is_test = ["/tests/", "/benches/", "/examples/"].iter().any(|d| relative.contains(d))
+    let is_test = ["/tests/", "/benches/", "/examples/"]
+        .iter()
+        .any(|d| relative.contains(d))
         || relative.ends_with("tests.rs");
     if lines > FILE_LINES_MAX && !is_test {
         breaches.push(format!(

@@ -28,7 +28,9 @@ fn object_lines(text: &str) -> Vec<&str> {
         let word = line.split_whitespace().next().unwrap_or("");
         line.starts_with("    ") && word.parse::<i64>().is_ok()
     };
-    text.lines().filter(|l| is_object(l) || l.starts_with("Dataset")).collect()
+    text.lines()
+        .filter(|l| is_object(l) || l.starts_with("Dataset"))
+        .collect()
 }
 
 #[test]
@@ -60,7 +62,9 @@ fn objects_read_like_the_real_ones() {
     let theirs = real(&bench, &["-ddddd", "tank/home"]);
     let ours = bench.ok("zdb -e -p {dir} -ddddd tank/home");
     let blocks = |text: &str| {
-        let lines = text.lines().filter(|l| l.contains(" L0 ") && !l.contains("rootbp"));
+        let lines = text
+            .lines()
+            .filter(|l| l.contains(" L0 ") && !l.contains("rootbp"));
         lines.map(str::to_owned).collect::<Vec<_>>()
     };
     assert_eq!(blocks(&ours), blocks(&theirs));
@@ -74,7 +78,11 @@ fn uberblock_config_and_block_counts_read_like_the_real_ones() {
     let bench = pool();
     for option in ["-u", "-C"] {
         let theirs = real(&bench, &[option, "tank"]);
-        assert_eq!(bench.ok(&format!("zdb -e -p {{dir}} {option} tank")), theirs, "{option}");
+        assert_eq!(
+            bench.ok(&format!("zdb -e -p {{dir}} {option} tank")),
+            theirs,
+            "{option}"
+        );
     }
     let has = |l: &&str| !l.contains("Embedded log class");
     let theirs = real(&bench, &["-bb", "tank"]);
@@ -85,7 +93,9 @@ fn uberblock_config_and_block_counts_read_like_the_real_ones() {
     let theirs = real(&bench, &["-m", "tank"]);
     let ours = bench.ok("zdb -e -p {dir} -m tank");
     let rows = |text: &str| {
-        let lines = text.lines().filter(|l| l.contains("metaslab ") || l.contains("smp_"));
+        let lines = text
+            .lines()
+            .filter(|l| l.contains("metaslab ") || l.contains("smp_"));
         lines.map(str::to_owned).collect::<Vec<_>>()
     };
     assert_eq!(rows(&ours), rows(&theirs));
@@ -108,8 +118,13 @@ fn raw_blocks_paths_and_json() {
     assert!(dump.contains("0 1 2 3 4 5 6 7"), "{dump}");
     let object = bench.ok("zdb -e -p {dir} -O tank/home /");
     assert!(object.contains("ZFS directory"), "{object}");
-    let commands = ["-lj {a}", "-e -p {dir} -Cj tank", "-e -p {dir} -uj tank", "-e -p {dir} -bj tank",
-        "-e -p {dir} -mj tank"];
+    let commands = [
+        "-lj {a}",
+        "-e -p {dir} -Cj tank",
+        "-e -p {dir} -uj tank",
+        "-e -p {dir} -bj tank",
+        "-e -p {dir} -mj tank",
+    ];
     for command in commands {
         let text = bench.ok(&format!("zdb {command}"));
         let _: serde_json::Value = serde_json::from_str(&text).unwrap();

@@ -11,23 +11,38 @@ fn pools_live_and_die() {
     let bench = Bench::new(&["a", "b"]);
     bench.ok("zpool create -o comment=hello -O atime=off -m /tank tank mirror {a} {b}");
     bench.assert_clean("tank");
-    assert_eq!(bench.ok("zpool list -Ho name,size,health"), "tank\t240M\tONLINE\n");
+    assert_eq!(
+        bench.ok("zpool list -Ho name,size,health"),
+        "tank\t240M\tONLINE\n"
+    );
     let status = bench.ok("zpool status tank");
     assert!(status.contains("  mirror-0 "), "{status}");
-    assert!(status.ends_with("errors: No known data errors\n"), "{status}");
+    assert!(
+        status.ends_with("errors: No known data errors\n"),
+        "{status}"
+    );
     assert_eq!(bench.ok("zpool status -x"), "all pools are healthy\n");
     bench.ok("zpool set failmode=continue tank");
     bench.ok("zpool set comment=there tank");
     let got = bench.ok("zpool get -Ho value,source comment,failmode,feature@lz4_compress tank");
     assert_eq!(got, "there\tlocal\ncontinue\tlocal\nactive\tlocal\n");
     let history = bench.ok("zpool history tank");
-    assert!(history.contains(" zpool create -o comment=hello"), "{history}");
-    assert!(history.contains(" zpool set comment=there tank\n"), "{history}");
+    assert!(
+        history.contains(" zpool create -o comment=hello"),
+        "{history}"
+    );
+    assert!(
+        history.contains(" zpool set comment=there tank\n"),
+        "{history}"
+    );
     bench.ok("zpool export tank");
     assert_eq!(bench.ok("zpool list"), "no pools available\n");
     bench.assert_clean("tank");
     let found = bench.ok("zpool import -d {dir}");
-    assert!(found.contains("   pool: tank\n") && found.contains("comment: there\n"), "{found}");
+    assert!(
+        found.contains("   pool: tank\n") && found.contains("comment: there\n"),
+        "{found}"
+    );
     bench.ok("zpool import -d {dir} tank dozer");
     assert_eq!(bench.ok("zpool list -Ho name"), "dozer\n");
     bench.ok("zpool sync");
@@ -49,7 +64,12 @@ fn scrub_repairs_a_side_of_a_mirror() {
     assert!(!said.contains("repaired 0B"), "{said}");
     let status = bench.ok("zpool status tank");
     assert!(status.contains("scan: scrub repaired"), "{status}");
-    assert!(!status.lines().any(|l| l.contains("/b ") && l.ends_with(" 0")), "{status}");
+    assert!(
+        !status
+            .lines()
+            .any(|l| l.contains("/b ") && l.ends_with(" 0")),
+        "{status}"
+    );
     bench.ok("zpool clear tank");
     assert_eq!(bench.ok("zpool status -x"), "all pools are healthy\n");
     assert!(bench.ok("zpool scrub tank").contains("repaired 0B"));
@@ -71,13 +91,27 @@ fn devices_go_offline_and_come_back() {
     bench.ok("zpool create tank mirror {a} {b}");
     bench.ok("zpool offline tank {a}");
     let status = bench.ok("zpool status tank");
-    assert!(status.contains("state: DEGRADED") && status.contains("OFFLINE"), "{status}");
-    bench.fails("zpool offline tank {b}", 1, "cannot offline {b}: no valid replicas");
+    assert!(
+        status.contains("state: DEGRADED") && status.contains("OFFLINE"),
+        "{status}"
+    );
+    bench.fails(
+        "zpool offline tank {b}",
+        1,
+        "cannot offline {b}: no valid replicas",
+    );
     bench.ok("zpool set comment=x tank");
     bench.ok("zpool online tank {a}");
     let status = bench.ok("zpool status tank");
-    assert!(status.contains("state: ONLINE") && status.contains("resilvered"), "{status}");
-    bench.fails("zpool online tank nosuch", 1, "couldn't find device \"nosuch\" in pool \"tank\"");
+    assert!(
+        status.contains("state: ONLINE") && status.contains("resilvered"),
+        "{status}"
+    );
+    bench.fails(
+        "zpool online tank nosuch",
+        1,
+        "couldn't find device \"nosuch\" in pool \"tank\"",
+    );
     bench.assert_clean("tank");
 }
 
@@ -130,10 +164,17 @@ fn any_label_that_is_whole_is_enough() {
             bench.scribble("a", start..start + (40 << 10));
         }
         if torn == 15 {
-            bench.fails("zpool import -d {dir} tank", 1, "cannot import 'tank': no such pool available");
+            bench.fails(
+                "zpool import -d {dir} tank",
+                1,
+                "cannot import 'tank': no such pool available",
+            );
             let (code, out, _) = bench.run("zdb -l {a}");
             assert_eq!(code, 2);
-            assert!(out.contains("failed to unpack label 3") || out.contains("Bad label cksum"), "{out}");
+            assert!(
+                out.contains("failed to unpack label 3") || out.contains("Bad label cksum"),
+                "{out}"
+            );
             continue;
         }
         bench.ok("zpool import -d {dir} tank");
@@ -166,18 +207,28 @@ fn devices_in_use_are_refused() {
     let heading = "invalid vdev specification\nuse '-f' to override the following errors:\n";
     let text = format!("{heading}{{a}} is part of active pool 'tank'");
     bench.fails("zpool create more {a}", 1, &text);
-    let text = text.replace("use '-f' to override the following errors:",
-        "the following errors must be manually repaired:");
+    let text = text.replace(
+        "use '-f' to override the following errors:",
+        "the following errors must be manually repaired:",
+    );
     bench.fails("zpool create -f more {a}", 1, &text);
     bench.ok("zpool export tank");
     let text = format!("{heading}{{a}} is part of exported pool 'tank'");
     bench.fails("zpool create more {a}", 1, &text);
     bench.ok("zpool create -f more {a}");
-    bench.fails("zpool create more {b}", 1, "cannot create 'more': pool already exists");
+    bench.fails(
+        "zpool create more {b}",
+        1,
+        "cannot create 'more': pool already exists",
+    );
     bench.scribble_with("b", 0x438, &[0x53, 0xef]);
     let text = format!("{heading}{{b}} contains a filesystem of type 'ext4'");
     bench.fails("zpool create third {b}", 1, &text);
-    bench.fails("zpool labelclear {a}", 1, "{a} is a member (ACTIVE) of pool \"more\"");
+    bench.fails(
+        "zpool labelclear {a}",
+        1,
+        "{a} is a member (ACTIVE) of pool \"more\"",
+    );
     bench.ok("zpool destroy more");
     bench.ok("zpool labelclear {a}");
     bench.fails("zpool labelclear {a}", 1, "failed to clear label for {a}");
@@ -188,7 +239,10 @@ fn usage_and_names() {
     let bench = Bench::new(&["a", "b"]);
     let (code, _, err) = bench.run("zpool create tank");
     assert_eq!(code, 2);
-    assert!(err.starts_with("missing vdev specification\nusage:\n\tcreate "), "{err}");
+    assert!(
+        err.starts_with("missing vdev specification\nusage:\n\tcreate "),
+        "{err}"
+    );
     assert_eq!(bench.run("zpool create -Z tank {a}").0, 2);
     assert_eq!(bench.run("zpool nosuch").0, 2);
     assert_eq!(bench.run("zpool create -h").0, 0);
@@ -201,30 +255,56 @@ fn usage_and_names() {
     let (code, _, err) = bench.run("zpool create tank raidz {a} {b}");
     assert!(code == 1 && err.contains("not supported yet"), "{err}");
     let (code, _, err) = bench.run("zpool create -o ashift=5 tank {a}");
-    assert!(code == 1 && err.contains("only values between 9 and 16 are allowed"), "{err}");
+    assert!(
+        code == 1 && err.contains("only values between 9 and 16 are allowed"),
+        "{err}"
+    );
     bench.fails("zpool destroy tank", 1, "cannot open 'tank': no such pool");
     bench.fails("zpool export tank", 1, "cannot open 'tank': no such pool");
-    bench.fails("zpool import -d {dir} tank", 1, "cannot import 'tank': no such pool available");
-    bench.fails("zpool get all tank", 1, "Cannot get properties of tank: no such pool available.");
+    bench.fails(
+        "zpool import -d {dir} tank",
+        1,
+        "cannot import 'tank': no such pool available",
+    );
+    bench.fails(
+        "zpool get all tank",
+        1,
+        "Cannot get properties of tank: no such pool available.",
+    );
     let layout = bench.ok("zpool create -n tank mirror {a} {b}");
-    assert!(layout.starts_with("would create 'tank' with the following layout:\n\n\ttank\n\t  mirror\n"));
+    assert!(
+        layout
+            .starts_with("would create 'tank' with the following layout:\n\n\ttank\n\t  mirror\n")
+    );
 }
 
 #[test]
 fn feature_sets() {
     let bench = Bench::new(&["a", "b", "c"]);
     bench.ok("zpool create -d one {a}");
-    assert_eq!(bench.ok("zpool get -Ho value feature@blake3 one"), "disabled\n");
+    assert_eq!(
+        bench.ok("zpool get -Ho value feature@blake3 one"),
+        "disabled\n"
+    );
     bench.ok("zpool set feature@blake3=enabled one");
-    assert_eq!(bench.ok("zpool get -Ho value feature@blake3 one"), "enabled\n");
+    assert_eq!(
+        bench.ok("zpool get -Ho value feature@blake3 one"),
+        "enabled\n"
+    );
     bench.assert_clean("one");
     bench.ok("zpool create -o compatibility=openzfs-2.1-linux two {b}");
-    assert_eq!(bench.ok("zpool get -Ho value feature@blake3 two"), "disabled\n");
+    assert_eq!(
+        bench.ok("zpool get -Ho value feature@blake3 two"),
+        "disabled\n"
+    );
     bench.assert_clean("two");
     let (code, _, err) = bench.run("zpool set feature@blake3=enabled two");
     assert!(code == 1 && err.contains("compatibility"), "{err}");
     bench.ok("zpool create -o feature@zstd_compress=disabled three {c}");
-    assert_eq!(bench.ok("zpool get -Ho value feature@zstd_compress three"), "disabled\n");
+    assert_eq!(
+        bench.ok("zpool get -Ho value feature@zstd_compress three"),
+        "disabled\n"
+    );
     let (code, _, err) = bench.run("zpool set feature@draid=enabled three");
     assert!(code == 1 && err.contains("not supported yet"), "{err}");
 }
@@ -236,7 +316,11 @@ fn a_pool_that_was_imported_read_only_stays_so() {
     bench.ok("zpool export tank");
     bench.ok("zpool import -o readonly=on -d {dir} tank");
     assert_eq!(bench.ok("zpool get -Ho value readonly tank"), "on\n");
-    bench.fails("zpool set comment=x tank", 1, "cannot open 'tank': pool is read-only");
+    bench.fails(
+        "zpool set comment=x tank",
+        1,
+        "cannot open 'tank': pool is read-only",
+    );
     bench.ok("zpool export tank");
     bench.ok("zpool import -d {dir} tank");
     assert_eq!(bench.ok("zpool get -Ho value readonly tank"), "off\n");
@@ -265,7 +349,12 @@ fn the_second_writer_waits_outside() {
 fn json_is_json() {
     let bench = Bench::new(&["a"]);
     bench.ok("zpool create tank {a}");
-    for command in ["zpool list -j", "zpool list -jv", "zpool status -j", "zpool get -j all tank"] {
+    for command in [
+        "zpool list -j",
+        "zpool list -jv",
+        "zpool status -j",
+        "zpool get -j all tank",
+    ] {
         let text = bench.ok(command);
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(value["pools"]["tank"]["state"], "ONLINE", "{command}");

@@ -61,7 +61,10 @@ impl FreeList {
 
     /// Takes out a buffer of another length than `len`: lengths come out of use.
     fn take_other(&mut self, len: usize) -> Option<(usize, NonNull<u8>)> {
-        let mut others = self.buffers.iter().filter(|(other, list)| **other != len && !list.is_empty());
+        let mut others = self
+            .buffers
+            .iter()
+            .filter(|(other, list)| **other != len && !list.is_empty());
         let other = *others.next_back()?.0;
         Some((other, self.take(other)?))
     }
@@ -71,8 +74,10 @@ struct Recycled(NonNull<u8>);
 // SAFETY: memory that nobody refers to may move between threads.
 unsafe impl Send for Recycled {}
 
-static FREE: Mutex<FreeList> =
-    Mutex::new(FreeList { buffers: BTreeMap::new(), total_bytes: 0 });
+static FREE: Mutex<FreeList> = Mutex::new(FreeList {
+    buffers: BTreeMap::new(),
+    total_bytes: 0,
+});
 
 fn free_list() -> MutexGuard<'static, FreeList> {
     FREE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -237,7 +242,10 @@ mod tests {
 
     #[test]
     fn the_free_list_is_bounded_and_lets_other_lengths_go() {
-        let mut free = FreeList { buffers: BTreeMap::new(), total_bytes: 0 };
+        let mut free = FreeList {
+            buffers: BTreeMap::new(),
+            total_bytes: 0,
+        };
         let (len, ptr) = (1 << 20, NonNull::dangling());
         while free.put(len, ptr) {}
         assert_eq!(free.total_bytes, RECYCLE_MAX_TOTAL_BYTES);

@@ -261,7 +261,7 @@ fn readers_during_passes() {
         let tx = Tx::syncing(Txg(txg));
         for pass in 1..6 {
             count += 1;
-            for _ in 0..30 {
+            for _ in 0..rt::random_below(4) {
                 let id = ids[rt::random_below(4) as usize];
                 let block = BlkId(rt::random_below(blocks));
                 let dnode = mos.objset.hold(id).unwrap();

@@ -211,7 +211,11 @@ fn resilver(spa: &Spa) -> check::Report {
 }
 
 fn dtls(spa: &Spa) -> Vec<vdev::TxgSet> {
-    spa.tree().devices().iter().map(|device| device.leaf().dtl()).collect()
+    spa.tree()
+        .devices()
+        .iter()
+        .map(|device| device.leaf().dtl())
+        .collect()
 }
 
 fn stale_count(spa: &Spa) -> usize {
@@ -233,7 +237,7 @@ fn a_mirror_goes_on_without_a_side_and_brings_it_up_to_date_later() {
     fs.unlink(fs.root(), b"file3").unwrap();
     files.nodes.remove("file3");
     drop(fs);
-    pool_closes(spa);
+    pool_closes(&spa);
 
     let spa = pool::open(&providers(&disks), false).unwrap();
     assert_eq!(
@@ -258,7 +262,7 @@ fn a_mirror_goes_on_without_a_side_and_brings_it_up_to_date_later() {
     );
 }
 
-fn pool_closes(spa: Spa) {
+fn pool_closes(spa: &Spa) {
     spa.sync().unwrap();
     spa.close().unwrap();
 }
@@ -276,7 +280,7 @@ fn a_side_that_dies_at_work_is_missed_and_brought_up_to_date() {
     spa.sync().unwrap();
     files.compare(&fs).unwrap();
     drop(fs);
-    pool_closes(spa);
+    pool_closes(&spa);
     disks[1].revive();
     let spa = pool::open(&providers(&disks), false).unwrap();
     assert_eq!(stale_count(&spa), 1);
@@ -368,7 +372,7 @@ fn a_block_bad_on_both_sides_is_lost_alone() {
         spa.sync().unwrap();
         let bad = places(&fs, "file")[4].clone();
         drop(fs);
-        pool_closes(spa);
+        pool_closes(&spa);
         disks.iter().for_each(|disk| disk.damage(bad.clone(), kind));
 
         let spa = pool::open(&providers(&disks), false).unwrap();
@@ -569,7 +573,7 @@ fn a_full_host_suspends_the_pool_and_what_was_synced_is_there_afterwards() {
             image: disk.clone(),
             room: AtomicU64::new(u64::MAX / 2),
         });
-        let spa = new_pool("tank", Layout::Stripe, &[host.clone()]);
+        let spa = new_pool("tank", Layout::Stripe, std::slice::from_ref(&host));
         spa.sync().unwrap();
         host.room.store(room, Ordering::SeqCst);
         let (synced, error) = write_until_error(&spa);

@@ -33,7 +33,8 @@ fn step(fs: &Mount, versions: &mut Versions, dice: &mut Dice, at: usize) -> u64 
     let mut content = match versions.get(&file) {
         Some(known) => known.last().unwrap().1.clone(),
         None => {
-            fs.create_file(fs.root(), name.as_bytes(), &Create::default()).unwrap();
+            fs.create_file(fs.root(), name.as_bytes(), &Create::default())
+                .unwrap();
             Vec::new()
         }
     };
@@ -79,7 +80,13 @@ fn record(seed: u64) -> Recording {
     let last = supply.commands();
     drop(fs);
     spa.close().unwrap();
-    Recording { disk, versions, fsyncs, first, last }
+    Recording {
+        disk,
+        versions,
+        fsyncs,
+        first,
+        last,
+    }
 }
 
 impl Recording {
@@ -88,13 +95,23 @@ impl Recording {
         let spa = pool::open(&[image], false).map_err(|e| format!("import: {e}"))?;
         let fs = mount(spa.dsl(), "tank", false).map_err(|e| format!("mount: {e}"))?;
         for (file, versions) in &self.versions {
-            let known = self.fsyncs.iter().rev().find(|(at, f, _)| *at <= n && f == file);
+            let known = self
+                .fsyncs
+                .iter()
+                .rev()
+                .find(|(at, f, _)| *at <= n && f == file);
             let Some((_, _, since)) = known else { continue };
-            let id = fs.resolve(format!("f{file}")).map_err(|e| format!("f{file}: {e}"))?;
+            let id = fs
+                .resolve(format!("f{file}"))
+                .map_err(|e| format!("f{file}: {e}"))?;
             let mut found = vec![0; fs.getattr(id).unwrap().size as usize];
-            fs.read(id, 0, &mut found).map_err(|e| format!("f{file}: {e}"))?;
-            let since_then: Vec<&Vec<u8>> =
-                versions.iter().filter(|(at, _)| at >= since).map(|(_, c)| c).collect();
+            fs.read(id, 0, &mut found)
+                .map_err(|e| format!("f{file}: {e}"))?;
+            let since_then: Vec<&Vec<u8>> = versions
+                .iter()
+                .filter(|(at, _)| at >= since)
+                .map(|(_, c)| c)
+                .collect();
             check_content(&found, &since_then)
                 .map_err(|e| format!("f{file} was fsync'd at step {since}: {e}"))?;
         }
@@ -115,11 +132,17 @@ fn check_content(found: &[u8], since_then: &[&Vec<u8>]) -> Result<(), String> {
     let lengths = since_then.iter().map(|content| content.len());
     let (shortest, longest) = (lengths.clone().min().unwrap(), lengths.max().unwrap());
     if found.len() < shortest || found.len() > longest {
-        return Err(format!("{} bytes, not {shortest} to {longest}", found.len()));
+        return Err(format!(
+            "{} bytes, not {shortest} to {longest}",
+            found.len()
+        ));
     }
     let byte = |content: &Vec<u8>, at: usize| content.get(at).copied().unwrap_or(0);
-    let wrong = (0..found.len())
-        .find(|at| !since_then.iter().any(|content| byte(content, *at) == found[*at]));
+    let wrong = (0..found.len()).find(|at| {
+        !since_then
+            .iter()
+            .any(|content| byte(content, *at) == found[*at])
+    });
     match wrong {
         Some(at) => Err(format!("byte {at} is of no step since then")),
         None => Ok(()),
@@ -131,7 +154,11 @@ fn sim_what_was_fsynced_survives_a_power_cut() {
     let seed = seed(5);
     rt::simulate(seed, move || {
         let recording = record(seed);
-        assert!(recording.fsyncs.len() > 20, "only {} fsyncs", recording.fsyncs.len());
+        assert!(
+            recording.fsyncs.len() > 20,
+            "only {} fsyncs",
+            recording.fsyncs.len()
+        );
         let total = recording.last - recording.first;
         let all = std::env::var("CUTS").is_ok_and(|v| v == "all");
         let stride = if all { 1 } else { (total / CUTS).max(1) };

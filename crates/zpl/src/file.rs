@@ -122,7 +122,7 @@ impl Filesystem {
                 let chunk = self.write_chunk_len(&attr, from, data.len() - done)?;
                 self.check_write(&tx, &attr, from, chunk as u64)?;
                 let part = &data[done..done + chunk];
-                self.write_chunk(&tx, &node, &attr, from, part, None)?;
+                self.write_chunk(&tx, &node, &attr, from, part)?;
                 log::write(self, &tx, &attr, from, part, is_sync);
                 done += chunk;
             }
@@ -169,8 +169,7 @@ impl Filesystem {
         self.space.check_write(&Self::owner_of(attr), len)
     }
 
-    /// Writes within one transaction; the caller holds the content lock. `new_size`: what the size
-    /// becomes if it is to become anything else than the end of the data.
+    /// Writes within one transaction; the caller holds the content lock.
     pub(crate) fn write_chunk(
         &self,
         tx: &Tx,
@@ -178,7 +177,6 @@ impl Filesystem {
         attr: &Attr,
         from: u64,
         data: &[u8],
-        new_size: Option<u64>,
     ) -> Result<()> {
         let end = from + data.len() as u64;
         let recordsize = self.objset.props().recordsize;
@@ -186,7 +184,7 @@ impl Filesystem {
             self.set_blksz(tx, node, blksz)?;
         }
         node.dnode.write(tx, from, data)?;
-        let size = attr.size.max(new_size.unwrap_or(end));
+        let size = attr.size.max(end);
         self.touch_content(tx, node, Some(size).filter(|size| *size != attr.size))
     }
 

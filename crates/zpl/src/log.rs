@@ -305,14 +305,21 @@ pub(crate) fn rename_whiteout(
     log_sync(fs, tx, file, record(txtype::RENAME_WHITEOUT, &head, &tails));
 }
 
-/// `TX_WRITE`.
+/// Whether the records of a file's content belong to every commit: those of extended attributes
+/// do, which nobody commits by their own number. All records of one file must go the same way, or
+/// their order would be lost.
+fn is_always_committed(attr: &Attr) -> bool {
+    attr.is_xattr()
+}
+
+/// `TX_WRITE`; `is_urgent`: a commit follows at once.
 pub(crate) fn write(
     fs: &Filesystem,
     tx: &Tx,
     attr: &Attr,
     offset: u64,
     data: &[u8],
-    is_sync: bool,
+    is_urgent: bool,
 ) {
     if is_quiet(fs, tx) || attr.links == 0 {
         return;
@@ -324,30 +331,28 @@ pub(crate) fn write(
         blkptr: BlkPtrPhys::default(),
         ..LrWritePhys::default()
     };
-    let object = attr.id;
-    let itx = if is_sync && data.len() <= COPIED_MAX_BYTES {
-        let record = record(txtype::WRITE, &head, &[data]);
-        Itx {
-            record,
-            object,
-            is_sync,
-            write_state: WriteState::Complete,
-        }
+    let is_copied = is_urgent && data.len() <= COPIED_MAX_BYTES;
+    let (record, write_state) = if is_copied {
+        (record(txtype::WRITE, &head, &[data]), WriteState::Complete)
     } else {
-        let write_state = WriteState::NeedCopy {
+        let wanted = WriteState::NeedCopy {
             id: attr.id,
             generation: attr.generation,
             offset,
             len: data.len() as u64,
         };
+        (record(txtype::WRITE, &head, &[]), wanted)
+    };
+    let is_sync = is_always_committed(attr);
+    fs.log.log(
+        tx,
         Itx {
-            record: record(txtype::WRITE, &head, &[]),
-            object,
+            record,
+            object: attr.id,
             is_sync,
             write_state,
-        }
-    };
-    fs.log.log(tx, itx);
+        },
+    );
 }
 
 /// `TX_TRUNCATE`.
@@ -361,7 +366,12 @@ pub(crate) fn truncate(fs: &Filesystem, tx: &Tx, attr: &Attr, offset: u64, len: 
         length: U64::new(len),
         ..LrTruncatePhys::default()
     };
-    log_async(fs, tx, attr.id, record(txtype::TRUNCATE, &head, &[]));
+    let record = record(txtype::TRUNCATE, &head, &[]);
+    if is_always_committed(attr) {
+        log_sync(fs, tx, attr.id, record);
+    } else {
+        log_async(fs, tx, attr.id, record);
+    }
 }
 
 /// `TX_SETSAXATTR`; no value: the attribute is removed.

@@ -113,6 +113,8 @@ impl Filesystem {
             ];
             return self.write_attrs(tx, &node.dnode, &changes);
         }
+        // Its number may be another file's in the next txg.
+        self.log.forget(node.id());
         let extra = self.attached_objects(node, &attr)?;
         let holds = self.holds.lock();
         if holds.contains_key(&node.id()) {

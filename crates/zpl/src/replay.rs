@@ -21,7 +21,7 @@ use zerocopy::little_endian::U64;
 use crate::attrs::{FileType, Time};
 use crate::log::{XAT_CREATETIME, XAT_FLAGS, XAT_PROJID, mask};
 use crate::make::{Claim, Create, NewNode};
-use crate::{Filesystem, RenameKind, SetAttr};
+use crate::{Filesystem, RenameKind, SIZE_MAX, SetAttr};
 
 fn time(words: &[U64; 2]) -> Time {
     Time {
@@ -38,8 +38,8 @@ fn c_string(bytes: &[u8]) -> Result<(&[u8], &[u8])> {
 }
 
 impl Filesystem {
-    /// Applies one record. The data of a write whose record names a block (that is, whose length
-    /// is that of `lr_write_t` alone) must have been read and follow the record.
+    /// Applies one record. The bytes of a write follow its record, also if that names the block
+    /// that has them: the caller has read it and cut them out.
     ///
     /// # Errors
     /// As the operation that the record is of; `Corrupt` for a record that makes no sense;
@@ -58,7 +58,7 @@ impl Filesystem {
             txtype::LINK => self.replay_link(record),
             txtype::RENAME | txtype::RENAME_EXCHANGE => self.replay_rename(type_, record),
             txtype::RENAME_WHITEOUT => self.replay_rename_whiteout(record),
-            txtype::WRITE => self.replay_write(&common, record),
+            txtype::WRITE => self.replay_write(record),
             txtype::TRUNCATE => self.replay_truncate(record),
             txtype::SETATTR => self.replay_setattr(record),
             txtype::SETSAXATTR => self.replay_setsaxattr(record),
@@ -165,35 +165,29 @@ impl Filesystem {
         self.rename_claiming(source, target, RenameKind::Whiteout, Some(claim))
     }
 
-    fn replay_write(&self, common: &LrPhys, record: &[u8]) -> Result<()> {
+    fn replay_write(&self, record: &[u8]) -> Result<()> {
         let (lr, data) = LrWritePhys::split(record)?;
         let id = ObjectId(lr.foid.get());
-        let (mut offset, mut len) = (lr.offset.get(), lr.length.get());
-        let end = offset.checked_add(len);
-        let end = end.ok_or_else(|| Error::corrupt(format!("lr_length is {len}")))?;
-        if common.reclen.get() == LrWritePhys::SIZE as u64 {
-            // A whole block, which may reach beyond the end of the file.
-            let blksz = lr.blkptr.lsize();
-            if len < blksz {
-                offset -= offset % blksz;
-                len = blksz;
-            }
+        let (offset, len) = (lr.offset.get(), lr.length.get());
+        let end = offset.checked_add(len).filter(|end| *end <= SIZE_MAX);
+        if end.is_none() {
+            return Err(Error::corrupt(format!("lr_offset is {offset}")));
         }
         let data = usize::try_from(len).ok().and_then(|len| data.get(..len));
         let data = data.ok_or_else(|| Error::corrupt(format!("lr_length is {len}")))?;
-        match self.replay_data(id, offset, data, end) {
+        match self.replay_data(id, offset, data) {
             // Records of data are out of order with those of names: the file may be gone.
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
             result => result,
         }
     }
 
-    fn replay_data(&self, id: ObjectId, offset: u64, data: &[u8], end: u64) -> Result<()> {
+    fn replay_data(&self, id: ObjectId, offset: u64, data: &[u8]) -> Result<()> {
         let node = self.node(id)?;
         let tx = self.begin(data.len() as u64)?;
         let _content = node.locks.content.write();
         let attr = self.attr_of(&node)?;
-        self.write_chunk(&tx, &node, &attr, offset, data, Some(end))?;
+        self.write_chunk(&tx, &node, &attr, offset, data)?;
         // For the log to note its progress with this transaction.
         self.log.is_replaying(&tx);
         Ok(())

@@ -430,7 +430,7 @@ impl Filesystem {
             log::truncate(self, tx, &old, 0, 0);
         }
         let now = self.attr_of(&file)?;
-        self.write_chunk(tx, &file, &now, 0, value, None)?;
+        self.write_chunk(tx, &file, &now, 0, value)?;
         log::write(self, tx, &now, 0, value, false);
         self.touch_ctime(tx, node)
     }

@@ -36,10 +36,11 @@ struct Facts {
 
 fn line(list: &mut String, path: &str, mut facts: Facts) {
     let is_directory = facts.mode >> 12 == 4;
+    let (secs, nanos) = facts.mtime;
     let times = if is_directory {
         String::new()
     } else {
-        format!("{:?}", facts.mtime)
+        format!("{TIME_MARK}{secs}.{nanos:09}")
     };
     facts.xattrs.sort();
     let xattrs: Vec<String> = facts
@@ -61,6 +62,18 @@ fn line(list: &mut String, path: &str, mut facts: Facts) {
         facts.content.escape_ascii()
     )
     .unwrap();
+}
+
+/// What a modification time begins with in a listing.
+const TIME_MARK: &str = "mtime=";
+
+/// A listing without times: replaying a log sets those anew.
+fn timeless(list: &str) -> String {
+    let lines = list.lines().map(|line| {
+        let words = line.split(' ').filter(|word| !word.starts_with(TIME_MARK));
+        words.collect::<Vec<_>>().join(" ") + "\n"
+    });
+    lines.collect()
 }
 
 /// A sum of all bytes that are not zero, and of where they are.
@@ -188,7 +201,7 @@ fn change_host(dir: &Path) {
     for i in (0..3000).step_by(3) {
         std::fs::remove_file(new.join(format!("file{i}"))).unwrap();
     }
-    for (i, len) in [0, 1, 100, 500, 3000, 20_000, 60_000]
+    for (i, len) in [2, 1, 100, 500, 3000, 20_000, 60_000]
         .into_iter()
         .enumerate()
     {
@@ -398,12 +411,12 @@ fn make(spa: &Spa) {
             init: init(NewFilesystem::default(), true),
         };
         spa.dsl().create_dataset(new).unwrap();
-        fill(&mount(spa.dsl(), &format!("tank/{name}"), false, None).unwrap());
+        fill(&mount(spa.dsl(), &format!("tank/{name}"), false).unwrap());
     }
 }
 
 fn listing(spa: &Spa, name: &str) -> String {
-    let fs = mount(spa.dsl(), &format!("tank/{name}"), true, None).unwrap();
+    let fs = mount(spa.dsl(), &format!("tank/{name}"), true).unwrap();
     let mut list = String::new();
     list_fs(&fs, fs.root(), "", &mut list);
     list
@@ -411,6 +424,10 @@ fn listing(spa: &Spa, name: &str) -> String {
 
 fn compare(ours: &str, host: &Path, file: &str) {
     let theirs = std::fs::read_to_string(host.join(file)).unwrap();
+    compare_lists(ours, &theirs, file);
+}
+
+fn compare_lists(ours: &str, theirs: &str, file: &str) {
     for (ours, theirs) in ours.lines().zip(theirs.lines()) {
         assert_eq!(ours, theirs, "{file}");
     }
@@ -426,6 +443,63 @@ fn remove_all(fs: &Filesystem, dir: ObjectId) {
             fs.unlink(dir, &entry.name).unwrap();
         }
     }
+}
+
+/// What `change_host` does, roughly, each file made durable by the intent log.
+fn change_fs(fs: &Filesystem) {
+    let root = fs.root();
+    let new = fs.mkdir(root, b"ours", &create(0o755)).unwrap().id;
+    for i in 0..400 {
+        let name = format!("file{i}");
+        let file = fs
+            .create_file(new, name.as_bytes(), &create(0o640))
+            .unwrap()
+            .id;
+        fs.write(file, 0, name.repeat(1 + i * 10).as_bytes())
+            .unwrap();
+        if i % 3 == 0 {
+            fs.unlink(new, name.as_bytes()).unwrap();
+        } else {
+            fs.fsync(file).unwrap();
+        }
+    }
+    let at = |path: &str| fs.resolve_link(path).unwrap();
+    for (i, len) in [2, 100, 500, 3000, 20_000].into_iter().enumerate() {
+        let file = at(&format!("ours/file{}", 1 + 3 * i));
+        fs.setxattr(file, b"user.ours", &vec![len as u8; len], SetXattr::Set)
+            .unwrap();
+        fs.setxattr(file, b"user.gone", b"value", SetXattr::Set)
+            .unwrap();
+        fs.removexattr(file, b"user.gone").unwrap();
+        fs.fsync(file).unwrap();
+    }
+    fs.symlink(new, b"link", &[b'x'; 700], &create(0)).unwrap();
+    fs.mknod(
+        new,
+        b"device",
+        FileType::BlockDevice,
+        zpl::device_number(8, 17),
+        &create(0o600),
+    )
+    .unwrap();
+    fs.link(at("small"), new, b"hard").unwrap();
+    fs.rename(at("dir"), b"renamed", new, b"moved", RenameKind::Replace)
+        .unwrap();
+    fs.rename(root, b"mode070", root, b"mode604", RenameKind::Replace)
+        .unwrap();
+    let (small, sparse) = (at("small"), at("sparse"));
+    fs.append(small, &[9; 300_000]).unwrap();
+    fs.truncate(sparse, 1 << 41).unwrap();
+    fs.punch_hole(sparse, 1 << 30, 3000).unwrap();
+    let set = SetAttr {
+        mode: Some(0o4711),
+        uid: Some(3),
+        gid: Some(4),
+        ..SetAttr::default()
+    };
+    fs.setattr(small, &set).unwrap();
+    fs.fsync(small).unwrap();
+    fs.fsync(sparse).unwrap();
 }
 
 const SCRIPT: &str = r#"set -e
@@ -489,7 +563,7 @@ fn slow_kernel_and_we_see_the_same_files() {
     );
     for (name, _) in KINDS {
         compare(&listing(&spa, name), host.path(), &format!("{name}.after"));
-        let fs = mount(spa.dsl(), &format!("tank/{name}"), false, None).unwrap();
+        let fs = mount(spa.dsl(), &format!("tank/{name}"), false).unwrap();
         remove_all(&fs, fs.root());
         let root = fs.getattr(fs.root()).unwrap();
         assert_eq!((root.size, root.links), (2, 2));
@@ -499,4 +573,117 @@ fn slow_kernel_and_we_see_the_same_files() {
     spa.export().unwrap();
     drop((spa, disks));
     Zdb::verify(folder.path(), "tank").assert_clean();
+}
+
+/// Changes in a pool that syncs no txg any more, so that they are in the intent log alone.
+const FROZEN: &str = r#"set -e
+zpool import -d /dev -R /mnt tank
+zpool freeze tank
+for fs in usual xdir; do
+  ZPL_GUEST=change ZPL_DIR=/mnt/tank/$fs /host/program --exact guest
+  ZPL_GUEST=list ZPL_DIR=/mnt/tank/$fs ZPL_OUT=/host/$fs.frozen /host/program --exact guest
+done
+sync
+"#;
+
+/// A crash of ours, seen by the kernel.
+const CRASHED: &str = r#"set -e
+zpool import -f -d /dev -R /mnt tank
+for fs in usual xdir; do
+  ZPL_GUEST=list ZPL_DIR=/mnt/tank/$fs ZPL_OUT=/host/$fs.replayed /host/program --exact guest
+done
+zpool export tank
+"#;
+
+fn made_pool(path: &Path) -> Spa {
+    std::fs::File::create(path)
+        .unwrap()
+        .set_len(512 << 20)
+        .unwrap();
+    let root = init(NewFilesystem::default(), true);
+    let spa = pool::create("tank", Layout::Stripe, 12, &open_disk(path), root).unwrap();
+    make(&spa);
+    spa.sync().unwrap();
+    spa
+}
+
+fn host_folder() -> tempfile::TempDir {
+    let host = tempfile::tempdir().unwrap();
+    std::fs::copy(
+        std::env::current_exe().unwrap(),
+        host.path().join("program"),
+    )
+    .unwrap();
+    host
+}
+
+#[test]
+fn slow_the_log_of_the_kernel_is_replayed_here() {
+    let Some(guest) = Guest::find() else { return };
+    if !have_zdb() {
+        return;
+    }
+    let (folder, host) = (tempfile::tempdir().unwrap(), host_folder());
+    let path = folder.path().join("disk");
+    made_pool(&path).export().unwrap();
+    guest.run(FROZEN, host.path(), &[&path]).assert_success();
+    let spa = open_forced(&path);
+    for name in ["usual", "xdir"] {
+        let before = std::fs::read_to_string(host.path().join(format!("{name}.frozen"))).unwrap();
+        drop(mount(spa.dsl(), &format!("tank/{name}"), false).unwrap());
+        compare_lists(&timeless(&listing(&spa, name)), &timeless(&before), name);
+    }
+    spa.sync().unwrap();
+    pool::assert_clean(&spa);
+    spa.export().unwrap();
+    Zdb::verify(folder.path(), "tank").assert_clean();
+}
+
+fn open_forced(path: &Path) -> Spa {
+    let found = vdev::import::discover(&open_disk(path))
+        .pools
+        .into_iter()
+        .next();
+    Spa::import(spa::ImportOptions {
+        found: found.unwrap(),
+        new_name: None,
+        readonly: false,
+        max_txg: None,
+        force: true,
+        host: pool::host(),
+        settings: spa::Settings::default(),
+    })
+    .unwrap()
+}
+
+#[test]
+fn slow_our_log_is_replayed_by_the_kernel() {
+    let Some(guest) = Guest::find() else { return };
+    let (folder, host) = (tempfile::tempdir().unwrap(), host_folder());
+    let path = folder.path().join("disk");
+    let spa = made_pool(&path);
+    let mut ours = Vec::new();
+    for name in ["usual", "xdir"] {
+        let fs = mount(spa.dsl(), &format!("tank/{name}"), false).unwrap();
+        change_fs(&fs);
+        let mut list = String::new();
+        list_fs(&fs, fs.root(), "", &mut list);
+        ours.push((name, list));
+        // Leaks what would sync when it is closed.
+        std::mem::forget(fs);
+    }
+    let crashed = folder.path().join("crashed");
+    let copied = std::process::Command::new("cp")
+        .arg("--sparse=always")
+        .args([&path, &crashed])
+        .status();
+    assert!(copied.unwrap().success());
+    guest
+        .run(CRASHED, host.path(), &[&crashed])
+        .assert_success();
+    for (name, list) in ours {
+        let file = host.path().join(format!("{name}.replayed"));
+        let theirs = std::fs::read_to_string(file).unwrap();
+        compare_lists(&timeless(&list), &timeless(&theirs), name);
+    }
 }

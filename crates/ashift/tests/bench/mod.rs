@@ -28,12 +28,18 @@ impl Bench {
             let file = File::create(folder.path().join(name)).unwrap();
             file.set_len(IMAGE_BYTES).unwrap();
         }
-        Bench { folder: Arc::new(folder), state: tempfile::tempdir().unwrap() }
+        Bench {
+            folder: Arc::new(folder),
+            state: tempfile::tempdir().unwrap(),
+        }
     }
 
     /// Another host with the same images.
     pub(crate) fn beside(other: &Bench) -> Bench {
-        Bench { folder: other.folder.clone(), state: tempfile::tempdir().unwrap() }
+        Bench {
+            folder: other.folder.clone(),
+            state: tempfile::tempdir().unwrap(),
+        }
     }
 
     pub(crate) fn folder(&self) -> &Path {
@@ -48,7 +54,10 @@ impl Bench {
     fn filled(&self, text: &str) -> String {
         let mut out = text.replace("{dir}", &self.folder().display().to_string());
         for name in ["a", "b", "c"] {
-            out = out.replace(&format!("{{{name}}}"), &self.path(name).display().to_string());
+            out = out.replace(
+                &format!("{{{name}}}"),
+                &self.path(name).display().to_string(),
+            );
         }
         out
     }
@@ -62,7 +71,11 @@ impl Bench {
             .output()
             .unwrap();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        (output.status.code().unwrap_or(-1), text(&output.stdout), text(&output.stderr))
+        (
+            output.status.code().unwrap_or(-1),
+            text(&output.stdout),
+            text(&output.stderr),
+        )
     }
 
     #[track_caller]
@@ -75,7 +88,11 @@ impl Bench {
     #[track_caller]
     pub(crate) fn fails(&self, command: &str, code: i32, text: &str) {
         let (got, out, err) = self.run(command);
-        assert_eq!((got, err.trim_end()), (code, self.filled(text).as_str()), "{command}\n{out}");
+        assert_eq!(
+            (got, err.trim_end()),
+            (code, self.filled(text).as_str()),
+            "{command}\n{out}"
+        );
     }
 
     /// What the real zdb says of every block.
@@ -88,7 +105,11 @@ impl Bench {
 
     pub(crate) fn label_offset(&self, name: &str, index: u64) -> u64 {
         let size = std::fs::metadata(self.path(name)).unwrap().len();
-        if index < 2 { index * LABEL_BYTES } else { size - (4 - index) * LABEL_BYTES }
+        if index < 2 {
+            index * LABEL_BYTES
+        } else {
+            size - (4 - index) * LABEL_BYTES
+        }
     }
 
     /// Overwrites a part of an image with what nobody would write.

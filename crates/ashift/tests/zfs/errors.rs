@@ -44,13 +44,7 @@ fn what_is_wrong_is_said_as_openzfs_says_it() {
     let place = place();
     // There are no volumes, mounts and bookmarks here; and names in it have blanks.
     let elsewhere = [
-        "-V",
-        "volsize",
-        "/vol",
-        " mount",
-        "unmount",
-        "holds",
-        "a b c",
+        "-V", "volsize", "/vol", " mount", "unmount", "holds", "a b c",
     ];
     let mut checked = 0;
     for (command, real) in golden(ERRORS) {

@@ -78,7 +78,13 @@ pub(crate) struct Slow(pub(crate) Arc<RamStore>);
 
 pub(crate) fn take_a_while() {
     if rt::is_simulated() {
-        rt::sleep_ns(rt::random_below(1000));
+        // Now and then long enough for a whole txg of others.
+        let most_ns = if rt::random_below(16) == 0 {
+            200_000
+        } else {
+            1000
+        };
+        rt::sleep_ns(rt::random_below(most_ns));
     } else {
         rt::yield_now();
     }
@@ -87,7 +93,9 @@ pub(crate) fn take_a_while() {
 impl BlockStore for Slow {
     fn read(&self, bp: &BlkPtrPhys, bookmark: &Bookmark) -> Result<Buf> {
         take_a_while();
-        self.0.read(bp, bookmark)
+        let result = self.0.read(bp, bookmark);
+        take_a_while();
+        result
     }
 
     fn write_batch(&self, txg: Txg, requests: Vec<WriteRequest>) -> Result<Vec<BlkPtrPhys>> {
