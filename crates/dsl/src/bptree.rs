@@ -174,6 +174,12 @@ impl DslPool {
         listed || cloned || self.bptree.lock().is_some()
     }
 
+    /// Bytes that destroyed data sets still occupy (`$FREE`): `zpool get freeing`.
+    #[must_use]
+    pub fn free_bytes(&self) -> u64 {
+        self.free_dir().fields().used_bytes
+    }
+
     /// Frees blocks of destroyed data sets: as many as this txg has time for. Called in pass 1,
     /// after the tasks.
     ///

@@ -311,7 +311,20 @@ impl Spa {
         if self.inner.readonly {
             return Ok(());
         }
+        self.finish_destroys()?;
         self.inner.groups.stop()
+    }
+
+    /// Frees what destroyed data sets still occupy: nobody would do it once the pool is closed.
+    fn finish_destroys(&self) -> Result<()> {
+        while self.dsl().is_freeing() {
+            let before = self.dsl().free_bytes();
+            self.sync_now()?;
+            if self.dsl().is_freeing() && self.dsl().free_bytes() == before {
+                break; // blocks that cannot be read stay on the list
+            }
+        }
+        Ok(())
     }
 
     /// Syncs, marks the pool as exported, and lets the devices go.
@@ -337,6 +350,7 @@ impl Spa {
         self.check_writable()?;
         // The last changes first: the txg that says "exported" then has nothing else to write.
         self.inner.groups.sync_all().within(|| self.name())?;
+        self.finish_destroys()?;
         {
             let mut state = self.inner.state.lock();
             state.pool_state = pool_state;

@@ -573,7 +573,8 @@ fn a_full_host_suspends_the_pool_and_what_was_synced_is_there_afterwards() {
             image: disk.clone(),
             room: AtomicU64::new(u64::MAX / 2),
         });
-        let spa = new_pool("tank", Layout::Stripe, std::slice::from_ref(&host));
+        let device: Arc<dyn Provider> = host.clone();
+        let spa = new_pool("tank", Layout::Stripe, std::slice::from_ref(&device));
         spa.sync().unwrap();
         host.room.store(room, Ordering::SeqCst);
         let (synced, error) = write_until_error(&spa);
