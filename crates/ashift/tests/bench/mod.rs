@@ -128,4 +128,20 @@ impl Bench {
         let file = File::options().write(true).open(self.path(name)).unwrap();
         file.write_all_at(bytes, at).unwrap();
     }
+
+    /// Keeps a copy of an image outside of the folder.
+    pub(crate) fn set_aside(&self, name: &str) {
+        copy(&self.path(name), &self.state.path().join(name));
+    }
+
+    /// Brings an image back to what it was when it was set aside.
+    pub(crate) fn restore(&self, name: &str) {
+        copy(&self.state.path().join(name), &self.path(name));
+    }
+}
+
+/// Copies an image with its holes.
+fn copy(from: &Path, to: &Path) {
+    let status = Command::new("cp").arg("--sparse=always").args([from, to]).status().unwrap();
+    assert!(status.success());
 }
