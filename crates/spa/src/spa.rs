@@ -46,7 +46,12 @@ impl Default for Settings {
     fn default() -> Self {
         Settings {
             arc_bytes: 256 << 20,
-            txg: TxgSettings::default(),
+            // With what is being written and recycled buffers, memory stays below the cache's
+            // bound and 256 MiB.
+            txg: TxgSettings {
+                dirty_data_max: 128 << 20,
+                ..TxgSettings::default()
+            },
         }
     }
 }

@@ -142,6 +142,10 @@ impl Bench {
 
 /// Copies an image with its holes.
 fn copy(from: &Path, to: &Path) {
-    let status = Command::new("cp").arg("--sparse=always").args([from, to]).status().unwrap();
+    let status = Command::new("cp")
+        .arg("--sparse=always")
+        .args([from, to])
+        .status()
+        .unwrap();
     assert!(status.success());
 }
