@@ -13,8 +13,6 @@ use zpl::{Create, NewFilesystem};
 const TOTAL: u64 = 1 << 30;
 const PIECE: u64 = 1 << 20;
 const ARC_BYTES: u64 = 64 << 20;
-/// `dirty_data_max`: the default is twice that, and would be all of [`BEYOND`].
-const DIRTY_BYTES: u64 = 128 << 20;
 /// Dirty data and everything else, beside the cache.
 const BEYOND: u64 = 256 << 20;
 const CHILD: &str = "ASHIFT_MEMORY_CHILD";

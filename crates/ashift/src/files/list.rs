@@ -233,8 +233,7 @@ impl Ls<'_> {
         if self.parsed.has('l') || self.parsed.has('n') {
             let size = match attr.file_type() {
                 Some(FileType::BlockDevice | FileType::CharDevice) => {
-                    let (major, minor) =
-                        (rustix::fs::major(attr.rdev), rustix::fs::minor(attr.rdev));
+                    let (major, minor) = zpl::device_major_minor(attr.rdev);
                     format!("{major}, {minor}")
                 }
                 _ if self.parsed.has('h') => nice_bytes(attr.size),

@@ -18,6 +18,17 @@ fn object(handle: &Handle) -> ObjectId {
     }
 }
 
+/// A device number as this host counts, from one that is stored.
+fn host_device(stored: u64) -> u64 {
+    let (major, minor) = zpl::device_major_minor(stored);
+    rustix::fs::makedev(major, minor)
+}
+
+/// The other way round.
+fn stored_device(host: u64) -> u64 {
+    zpl::device_number(rustix::fs::major(host), rustix::fs::minor(host))
+}
+
 impl PoolTree {
     fn meta_of(&self, attr: &Attr) -> Result<Meta> {
         let file_type = attr
@@ -29,7 +40,7 @@ impl PoolTree {
             uid: attr.uid,
             gid: attr.gid,
             size: attr.size,
-            rdev: attr.rdev,
+            rdev: host_device(attr.rdev),
             links: attr.links,
             identity: (self.0.objset().id().0, attr.id.0),
             used_bytes: attr.used_bytes,
@@ -128,7 +139,9 @@ impl Tree for PoolTree {
             FileType::Regular => self.0.create_file(dir, name, &create)?,
             FileType::Directory => self.0.mkdir(dir, name, &create)?,
             FileType::Symlink => self.0.symlink(dir, name, target, &create)?,
-            other => self.0.mknod(dir, name, other, meta.rdev, &create)?,
+            other => self
+                .0
+                .mknod(dir, name, other, stored_device(meta.rdev), &create)?,
         };
         Ok(Handle::Object(attr.id))
     }
