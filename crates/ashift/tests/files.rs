@@ -1,0 +1,125 @@
+//! `ashift cp` and its kin: a tree with every kind of entry goes into a pool and comes back.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use oracle::{Zdb, have_zdb};
+
+struct Bench {
+    folder: tempfile::TempDir,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let bench = Bench {
+            folder: tempfile::tempdir().unwrap(),
+        };
+        let image = bench.path("disk.img");
+        std::fs::File::create(&image)
+            .unwrap()
+            .set_len(512 << 20)
+            .unwrap();
+        bench.ok(&["zpool", "create", "tank", &image]);
+        bench
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.folder.path().join(name).display().to_string()
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_ashift"))
+            .args(args)
+            .env("ASHIFT_STATE", self.folder.path().join("state"))
+            .output()
+            .unwrap()
+    }
+
+    fn ok(&self, args: &[&str]) -> String {
+        let output = self.run(args);
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{args:?}: {complaint}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+}
+
+fn shell(script: &str, at: &Path) -> String {
+    let output = Command::new("sh")
+        .args(["-c", script])
+        .current_dir(at)
+        .output()
+        .unwrap();
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{script}: {complaint}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Every kind of entry, as far as this user may make it.
+const MAKE: &str = r#"
+mkdir -p tree/dir/sub tree/empty; cd tree
+echo hello >dir/file; chmod 4751 dir/file
+head -c 3000000 /dev/urandom >dir/large
+truncate -s 1G dir/sparse; printf x | dd of=dir/sparse bs=1 seek=700000000 conv=notrunc status=none
+: >zero; ln dir/file dir/sub/hard; ln -s ../nowhere link; mkfifo fifo
+printf long >"$(printf 'n%.0s' $(seq 255))"
+touch -d '2001-02-03 04:05:06.123456789' dir/file; touch -h -d '1999-01-01' link
+if [ "$(id -u)" = 0 ]; then mknod null c 1 3; mknod disk b 259 70000; chown 1234:5678 zero; fi
+touch -d '2010-10-10 10:10:10.101010101' dir empty
+"#;
+
+/// What is compared: names, types, modes, owners, sizes, times, devices, link targets.
+const LIST: &str = "find . -mindepth 1 -printf '%P %y %m %U %G %n %T@ %l\\n' | sort; \
+     find . -type f -exec sha256sum {} + | sort; find . -type c -o -type b | sort | xargs -r stat -c '%n %t %T'";
+
+#[test]
+fn every_kind_of_entry_goes_there_and_back() {
+    let bench = Bench::new();
+    let host = bench.folder.path();
+    shell(MAKE, host);
+    bench.ok(&["cp", "-a", &bench.path("tree"), "tank:/"]);
+    bench.ok(&["cp", "-a", "tank:/tree", &bench.path("back")]);
+    let (there, back) = (
+        shell(LIST, &host.join("tree")),
+        shell(LIST, &host.join("back")),
+    );
+    assert_eq!(there, back);
+    let used: u64 = shell("stat -c %b back/dir/sparse", host)
+        .trim()
+        .parse()
+        .unwrap();
+    assert!(used < 10_000, "the hole was filled: {used} sectors");
+    bench.ok(&["zfs", "snapshot", "tank@s"]);
+    bench.ok(&["rm", "-r", "tank:/tree/dir"]);
+    assert_eq!(bench.ok(&["cat", "tank@s:/tree/dir/file"]), "hello\n");
+    let missing = bench.run(&["ls", "tank:/tree/dir"]);
+    assert_eq!(missing.status.code(), Some(1));
+    let complaint = String::from_utf8_lossy(&missing.stderr).into_owned();
+    assert_eq!(
+        complaint,
+        "ashift ls: tank:/tree/dir: No such file or directory\n"
+    );
+    bench.ok(&["zpool", "export", "tank"]);
+    if have_zdb() {
+        Zdb::verify(host, "tank").assert_clean();
+    }
+}
+
+#[test]
+fn names_are_made_changed_and_removed() {
+    let bench = Bench::new();
+    bench.ok(&["mkdir", "-p", "tank:/a/b/c"]);
+    bench.ok(&["truncate", "-s", "16T", "tank:/a/sparse"]);
+    bench.ok(&["mv", "tank:/a/sparse", "tank:/a/b"]);
+    bench.ok(&["ln", "-s", "b/sparse", "tank:/a/link"]);
+    let found = bench.ok(&["find", "tank:/a"]);
+    assert_eq!(
+        found,
+        "tank:/a\ntank:/a/b\ntank:/a/b/c\ntank:/a/b/sparse\ntank:/a/link\n"
+    );
+    let stat: serde_json::Value =
+        serde_json::from_str(&bench.ok(&["stat", "-j", "tank:/a/b/sparse"])).unwrap();
+    assert_eq!(stat[0]["size"], 16u64 << 40);
+    assert!(!bench.run(&["rmdir", "tank:/a/b"]).status.success());
+    bench.ok(&["rm", "-r", "tank:/a"]);
+    assert_eq!(bench.ok(&["ls", "tank:/"]), "");
+}
