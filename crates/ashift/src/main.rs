@@ -1,10 +1,21 @@
 //! The one binary: `ashift zpool …`, `ashift cp …`, or `zpool …` through a link of that name.
 
 mod bench;
+mod dd;
 mod demo;
+mod diskmark;
+mod drives;
 mod files;
+mod geli;
+mod gnop;
+mod gpart;
 mod host;
+mod identify;
+mod lab;
 mod links;
+mod machine;
+mod parted;
+mod phybs;
 mod say;
 mod zdb;
 mod zfs;
@@ -122,6 +133,66 @@ const COMMANDS: &[Command] = &[
         name: "chown",
         about: "change owners",
         run: files::chown,
+    },
+    Command {
+        name: "machine",
+        about: "machines of emulated drives: create, show, pull, cut the power",
+        run: machine::run,
+    },
+    Command {
+        name: "drives",
+        about: "drive models: what they say, what they are",
+        run: drives::run,
+    },
+    Command {
+        name: "gpart",
+        about: "partition tables, as FreeBSD does it",
+        run: gpart::run,
+    },
+    Command {
+        name: "gnop",
+        about: "a provider that passes on what it gets, with another sector size",
+        run: gnop::run,
+    },
+    Command {
+        name: "geli",
+        about: "encrypted providers",
+        run: geli::run,
+    },
+    Command {
+        name: "parted",
+        about: "partition tables, as GNU parted does it",
+        run: parted::run,
+    },
+    Command {
+        name: "camcontrol",
+        about: "what drives say of themselves",
+        run: identify::camcontrol,
+    },
+    Command {
+        name: "diskinfo",
+        about: "sizes and sectors of providers",
+        run: identify::diskinfo,
+    },
+    Command {
+        name: "dd",
+        about: "copy blocks between files, providers and pools",
+        run: dd::run,
+    },
+    Command {
+        name: "phybs",
+        about: "find the physical sector by writing",
+        run: phybs::run,
+    },
+    Command {
+        name: "diskmark",
+        about: "sequential and random speed of a drive or folder",
+        run: diskmark::run,
+    },
+    Command {
+        name: "lab",
+        about: "replay published experiments",
+        run: lab::run,
     },
     Command {
         name: "bench",

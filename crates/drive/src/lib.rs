@@ -1,0 +1,1 @@
+//! Emulated drives: mechanics, caches, read-modify-write, faults.

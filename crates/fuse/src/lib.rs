@@ -1,0 +1,1 @@
+//! Emulated drives as files, by FUSE.

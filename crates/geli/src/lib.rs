@@ -1,0 +1,1 @@
+//! GEOM ELI: encrypted providers.

@@ -1,0 +1,1 @@
+//! Partition tables: GPT and MBR.
