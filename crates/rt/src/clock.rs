@@ -23,7 +23,8 @@ fn started() -> Instant {
     *STARTED.get_or_init(Instant::now)
 }
 
-/// Nanoseconds since an arbitrary moment; never goes back. A simulation starts at 0.
+/// Nanoseconds since an arbitrary moment; never goes back. A simulation starts at 0, or where
+/// [`SimOptions::start_ns`](crate::SimOptions::start_ns) says.
 #[must_use]
 #[doc(alias = "gethrtime")]
 pub fn now_ns() -> u64 {
@@ -33,7 +34,7 @@ pub fn now_ns() -> u64 {
     }
 }
 
-/// The time of day. A simulation starts at [`SIMULATED_EPOCH_SECS`].
+/// The time of day: in a simulation [`SIMULATED_EPOCH_SECS`] and what [`now_ns`] says.
 #[must_use]
 #[doc(alias = "gethrestime")]
 pub fn wall_clock() -> Timestamp {

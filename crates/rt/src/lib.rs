@@ -43,6 +43,7 @@ mod sim;
 mod sync;
 mod taskq;
 mod thread;
+mod timer;
 
 pub use clock::{SIMULATED_EPOCH_SECS, Timestamp, now_ns, sleep_ns, wall_clock};
 pub use parallel::{parallel_map, parallelism};
@@ -51,3 +52,4 @@ pub use sim::{SimOptions, is_simulated, simulate, simulate_with};
 pub use sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use taskq::TaskQueue;
 pub use thread::{JoinHandle, spawn, yield_now};
+pub use timer::at_ns;

@@ -10,6 +10,8 @@
 //!    others are parked. Exception: after an *abort*, see below.
 //! 2. A thread is in exactly one of: running, the runnable list, one waiting list (and perhaps the
 //!    timers), finished.
+//! 3. The function of a timer runs in whichever thread found that nobody can run before it is due,
+//!    on top of that thread's wait, and never waits itself.
 //!
 //! # Abort
 //! After a deadlock, or a panic of the first thread, all other threads have to go away, wherever
@@ -27,8 +29,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::thread::Payload;
+pub(crate) use schedule::{Callback, Wait, WaitKey};
 use schedule::{Decision, Schedule, Slot, TaskId};
-pub(crate) use schedule::{Wait, WaitKey};
 
 /// How a simulation runs.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +40,8 @@ pub struct SimOptions {
     /// A thread that takes a lock hands the baton on once in so many times although it need not,
     /// so that more interleavings are seen; 0 for never.
     pub preempt_one_in: u32,
+    /// What [`now_ns`](crate::now_ns) says at the start: where an earlier simulation stopped.
+    pub start_ns: u64,
 }
 
 impl SimOptions {
@@ -47,6 +51,7 @@ impl SimOptions {
         SimOptions {
             seed,
             preempt_one_in: 32,
+            start_ns: 0,
         }
     }
 }
@@ -72,6 +77,8 @@ pub fn simulate_with<T: Send>(options: SimOptions, f: impl FnOnce() -> T + Send)
         catch_unwind(AssertUnwindSafe(|| {
             let value = f();
             context.wait_for_everyone();
+            let never_due = sim.schedule().take_callbacks();
+            drop(never_due);
             value
         }))
     };
@@ -99,6 +106,8 @@ pub fn is_simulated() -> bool {
 thread_local! {
     /// Whether `CONTEXT` is set: readable without any set-up, for the fast path of real time.
     static IN_SIM: Cell<bool> = const { Cell::new(false) };
+    /// Whether the thread runs the function of a timer: it must not wait then.
+    static IN_CALLBACK: Cell<bool> = const { Cell::new(false) };
     static CONTEXT: RefCell<Option<Context>> = const { RefCell::new(None) };
 }
 
@@ -200,6 +209,10 @@ impl Context {
         self.block(Wait::Sleep, Some(until), Location::caller());
     }
 
+    pub(crate) fn at_ns(&self, when: u64, f: Callback) {
+        self.sim.schedule().add_callback(when, f);
+    }
+
     /// Whether waiting is pointless because the simulation is being torn down. Unwinds the calling
     /// thread unless it unwinds already.
     pub(crate) fn is_aborted(&self) -> bool {
@@ -231,11 +244,20 @@ impl Context {
             std::thread::sleep(Duration::from_millis(1));
             return false;
         }
+        assert!(
+            !IN_CALLBACK.get(),
+            "the function of a timer waits ({wait:?}) at {at}"
+        );
+        let mut schedule = self.sim.schedule();
+        if let Some(deadline) = deadline
+            && schedule.jump_to(deadline)
+        {
+            return true;
+        }
         let is_lock = matches!(wait, Wait::Lock { .. });
         if is_lock {
             self.sim.lock_waiters.fetch_add(1, Ordering::Relaxed);
         }
-        let mut schedule = self.sim.schedule();
         schedule.block(self.me, wait, deadline, at);
         self.pass_baton(schedule);
         if is_lock {
@@ -248,22 +270,46 @@ impl Context {
     }
 
     /// Runs whoever is next and waits for the baton to come back.
-    fn pass_baton(&self, mut schedule: MutexGuard<'_, Schedule>) {
-        let slot = schedule.slot(self.me);
-        match schedule.choose_next() {
-            Decision::Run(next) if next == self.me => return,
-            Decision::Run(next) => schedule.slot(next).release(),
-            Decision::Deadlock(report) => {
-                self.sim.aborted.store(true, Ordering::Release);
-                schedule.abort(&report);
+    fn pass_baton<'a>(&'a self, mut schedule: MutexGuard<'a, Schedule>) {
+        loop {
+            match schedule.choose_next() {
+                Decision::Run(next) if next == self.me => return,
+                Decision::Run(next) => schedule.slot(next).release(),
+                Decision::Call(f) => {
+                    drop(schedule);
+                    self.call(f);
+                    schedule = self.sim.schedule();
+                    if !self.sim.is_aborted() {
+                        continue;
+                    }
+                }
+                Decision::Deadlock(report) => {
+                    self.sim.aborted.store(true, Ordering::Release);
+                    schedule.abort(&report);
+                }
             }
+            break;
         }
+        let slot = schedule.slot(self.me);
         drop(schedule);
         slot.wait();
     }
 
+    /// Runs the function of a timer; its panic ends the simulation.
+    fn call(&self, f: Callback) {
+        IN_CALLBACK.set(true);
+        let result = catch_unwind(AssertUnwindSafe(f));
+        IN_CALLBACK.set(false);
+        if let Err(payload) = result
+            && let Some(message) = panic_message(&payload)
+        {
+            let report = format!("the function of a timer panicked: {message}");
+            self.sim.abort(&report);
+        }
+    }
+
     pub(crate) fn yield_now(&self) {
-        if self.is_aborted() {
+        if self.is_aborted() || IN_CALLBACK.get() {
             return;
         }
         let mut schedule = self.sim.schedule();
@@ -275,7 +321,7 @@ impl Context {
 
     /// Yields once in a while.
     pub(crate) fn maybe_preempt(&self) {
-        if self.is_aborted() {
+        if self.is_aborted() || IN_CALLBACK.get() {
             return;
         }
         let mut schedule = self.sim.schedule();
@@ -351,15 +397,23 @@ impl Context {
     fn finish(&self, panicked: Option<String>) {
         let mut schedule = self.sim.schedule();
         schedule.finish(self.me, panicked);
-        if self.sim.is_aborted() {
-            return;
-        }
-        match schedule.choose_next() {
-            Decision::Run(next) => schedule.slot(next).release(),
-            Decision::Deadlock(report) => {
-                self.sim.aborted.store(true, Ordering::Release);
-                schedule.abort(&report);
+        while !self.sim.is_aborted() {
+            match schedule.choose_next() {
+                Decision::Run(next) => schedule.slot(next).release(),
+                Decision::Call(f) => {
+                    drop(schedule);
+                    let entered = Entered::new(self.clone());
+                    self.call(f);
+                    drop(entered);
+                    schedule = self.sim.schedule();
+                    continue;
+                }
+                Decision::Deadlock(report) => {
+                    self.sim.aborted.store(true, Ordering::Release);
+                    schedule.abort(&report);
+                }
             }
+            return;
         }
     }
 }

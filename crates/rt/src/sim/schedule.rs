@@ -1,6 +1,7 @@
 //! The table of a simulation's threads and the choice of who runs next.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::fmt;
 use std::panic::Location;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -100,9 +101,38 @@ struct Task {
     joined: bool,
 }
 
+/// What a timer runs.
+pub(crate) type Callback = Box<dyn FnOnce() + Send>;
+
+/// A function and when it runs; those of one moment run in the order of their numbers.
+struct DueCall {
+    when: u64,
+    number: u64,
+    f: Callback,
+}
+
+impl PartialEq for DueCall {
+    fn eq(&self, other: &Self) -> bool {
+        self.number == other.number
+    }
+}
+impl Eq for DueCall {}
+impl PartialOrd for DueCall {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for DueCall {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.when, self.number).cmp(&(other.when, other.number))
+    }
+}
+
 /// What to do when the running thread stops.
 pub(super) enum Decision {
     Run(TaskId),
+    /// Run this, without the lock of the schedule, and ask again.
+    Call(Callback),
     Deadlock(String),
 }
 
@@ -115,6 +145,8 @@ pub(super) struct Schedule {
     tasks: Vec<Task>,
     runnable: Vec<TaskId>,
     timers: BTreeSet<(u64, TaskId)>,
+    callbacks: BinaryHeap<Reverse<DueCall>>,
+    callbacks_added: u64,
     waiters: BTreeMap<WaitKey, Vec<TaskId>>,
     spawned_live: usize,
     abort_report: String,
@@ -126,13 +158,15 @@ impl Schedule {
         slot.belongs_to(std::thread::current());
         let mut seeds = SeededRandom::new(options.seed);
         Schedule {
-            now_ns: 0,
+            now_ns: options.start_ns,
             random: SeededRandom::new(seeds.next_u64()),
             choices: SeededRandom::new(seeds.next_u64()),
             preempt_one_in: options.preempt_one_in,
             tasks: vec![Task::new("main", slot, State::Running)],
             runnable: Vec::new(),
             timers: BTreeSet::new(),
+            callbacks: BinaryHeap::new(),
+            callbacks_added: 0,
             waiters: BTreeMap::new(),
             spawned_live: 0,
             abort_report: String::new(),
@@ -208,8 +242,46 @@ impl Schedule {
         self.runnable.push(id);
     }
 
+    pub(super) fn add_callback(&mut self, when: u64, f: Callback) {
+        let number = self.callbacks_added;
+        self.callbacks_added += 1;
+        self.callbacks.push(Reverse(DueCall { when, number, f }));
+    }
+
+    /// What was never due.
+    pub(super) fn take_callbacks(&mut self) -> Vec<Callback> {
+        self.callbacks.drain().map(|Reverse(call)| call.f).collect()
+    }
+
+    /// The clock jumps to `deadline` if nobody can run and nothing is due before or then.
+    pub(super) fn jump_to(&mut self, deadline: u64) -> bool {
+        let is_first = self.runnable.is_empty()
+            && self.timers.first().is_none_or(|(due, _)| *due > deadline)
+            && (self.callbacks.peek()).is_none_or(|Reverse(call)| call.when > deadline);
+        if is_first {
+            self.now_ns = self.now_ns.max(deadline);
+        }
+        is_first
+    }
+
+    /// The next function of a timer, if it runs before any thread; moves the clock.
+    fn next_callback(&mut self) -> Option<Callback> {
+        let when = self.callbacks.peek()?.0.when;
+        if when > self.now_ns {
+            let thread_due = self.timers.first().map(|(due, _)| *due);
+            if !self.runnable.is_empty() || thread_due.is_some_and(|due| due < when) {
+                return None;
+            }
+            self.now_ns = when;
+        }
+        self.callbacks.pop().map(|Reverse(call)| call.f)
+    }
+
     /// Picks who runs next, letting the clock jump if nobody can run now.
     pub(super) fn choose_next(&mut self) -> Decision {
+        if let Some(f) = self.next_callback() {
+            return Decision::Call(f);
+        }
         if self.runnable.is_empty() && !self.fire_timers() {
             return Decision::Deadlock(self.report());
         }
