@@ -7,9 +7,12 @@
 //! - [`disk`]: files and block devices of the host,
 //! - [`mem`]: RAM disks,
 //! - [`part`]: a range of another provider,
+//! - [`nop`]: another size and sector size, failures and delays by chance,
 //! - [`fault`]: a provider that misbehaves on request and never forgets the right bytes,
 //! - [`powercut`]: RAM disks whose power can be cut after any command,
 //! - [`delay`]: a provider whose commands take a while.
+//!
+//! [`Namespace`] says what their names mean.
 //!
 //! # Invariants
 //! 1. A write that was acknowledged is seen by every later read, but survives a loss of power only
@@ -26,9 +29,12 @@ pub mod delay;
 pub mod disk;
 pub mod fault;
 pub mod mem;
+pub mod namespace;
+pub mod nop;
 pub mod part;
 pub mod powercut;
 mod provider;
 mod sparse;
 
+pub use namespace::{HostNames, Namespace, Renamed};
 pub use provider::{Bio, BioData, BioOp, DoneFn, Provider, check_range};

@@ -1,1 +1,18 @@
 //! The providers that commands find by name: of this host, or of a machine of emulated drives.
+//!
+//! # What it is
+//! A [`World`] is where names of providers lead somewhere. There are two kinds:
+//! - **this host**: a name is the path of a file or block device; with a suffix it is a layer that
+//!   was put onto it (`disk.img.nop`) or a partition on it (`disk.imgp1`, `disk.img:gpt/LABEL`);
+//! - a **machine**: a folder that describes a computer of emulated drives, whose names are those of
+//!   FreeBSD: `ada0`, `ada0p1`, `gpt/d1`, `gpt/d1.nop`, each with or without `/dev/`.
+//!
+//! Layers are kept from one command to the next.
+
+mod kept;
+mod layer;
+mod ledger;
+mod world;
+
+pub use layer::{Layer, LayerKind};
+pub use world::{ProviderInfo, World};

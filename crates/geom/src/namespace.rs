@@ -1,0 +1,108 @@
+//! What names of providers mean.
+//!
+//! # What it is
+//! The engine knows its devices by names: of labels, of a cachefile, of a command line. Where the
+//! names lead is not its business: on a host they are paths, in a machine of emulated drives they
+//! are names like `/dev/gpt/d1.nop`. A [`Namespace`] is handed to whoever has to open a device by
+//! its name; [`HostNames`] is the one of this host.
+
+use std::any::Any;
+use std::path::Path;
+use std::sync::Arc;
+
+use base::Result;
+
+use crate::disk::{self, OpenMode};
+use crate::{Bio, Provider};
+
+/// A place in which providers have names.
+pub trait Namespace: Send + Sync {
+    /// Opens a provider. Its [`Provider::name`] is the name that leads to it again, as it is to
+    /// stand in labels.
+    ///
+    /// # Errors
+    /// [`base::ErrorKind::NotFound`] if there is no such name, [`base::ErrorKind::Busy`] if someone
+    /// else uses it.
+    fn open(&self, name: &str, mode: OpenMode) -> Result<Arc<dyn Provider>>;
+}
+
+/// The names of this host: paths of files and block devices.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct HostNames;
+
+impl Namespace for HostNames {
+    fn open(&self, name: &str, mode: OpenMode) -> Result<Arc<dyn Provider>> {
+        disk::open(Path::new(name), mode)
+    }
+}
+
+/// A provider under another name.
+pub struct Renamed {
+    name: String,
+    provider: Arc<dyn Provider>,
+    /// Let go after the provider.
+    _held: Option<Box<dyn Any + Send + Sync>>,
+}
+
+impl Renamed {
+    /// `provider`, called `name` from now on.
+    #[must_use]
+    pub fn new(name: impl Into<String>, provider: Arc<dyn Provider>) -> Renamed {
+        Renamed {
+            name: name.into(),
+            provider,
+            _held: None,
+        }
+    }
+
+    /// Keeps `held` for as long as the provider is open.
+    #[must_use]
+    pub fn holding(self, held: impl Any + Send + Sync) -> Renamed {
+        Renamed {
+            _held: Some(Box::new(held)),
+            ..self
+        }
+    }
+}
+
+impl Provider for Renamed {
+    fn name(&self) -> &str {
+        &self.name
+    }
+    fn mediasize(&self) -> u64 {
+        self.provider.mediasize()
+    }
+    fn sectorsize(&self) -> u32 {
+        self.provider.sectorsize()
+    }
+    fn stripesize(&self) -> u32 {
+        self.provider.stripesize()
+    }
+    fn stripeoffset(&self) -> u32 {
+        self.provider.stripeoffset()
+    }
+    fn is_rotational(&self) -> bool {
+        self.provider.is_rotational()
+    }
+    fn is_queued(&self) -> bool {
+        self.provider.is_queued()
+    }
+    fn submit(&self, bio: Bio) {
+        self.provider.submit(bio);
+    }
+    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.provider.read(offset, buf)
+    }
+    fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
+        self.provider.write(offset, data)
+    }
+    fn write_vectored(&self, offset: u64, pieces: &[&[u8]]) -> Result<()> {
+        self.provider.write_vectored(offset, pieces)
+    }
+    fn flush(&self) -> Result<()> {
+        self.provider.flush()
+    }
+    fn delete(&self, offset: u64, len: u64) -> Result<()> {
+        self.provider.delete(offset, len)
+    }
+}

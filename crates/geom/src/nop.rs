@@ -1,0 +1,522 @@
+//! GEOM NOP: a provider that passes on what it gets, with another size, another sector size,
+//! another physical sector, and with failures and delays by chance.
+//!
+//! # What it is
+//! A window onto another provider. What it says of itself (size, sector, physical sector) is its
+//! own; what is read and written goes to the same bytes, shifted by `offset`. It keeps counters of
+//! everything that passed.
+//!
+//! # On disk
+//! Nothing: whoever wants a nop to be there next time keeps its [`NopConfig`].
+//!
+//! # Invariants
+//! 1. A command off the nop's own sectors or beyond its end is refused before anything is counted.
+//! 2. Every other command takes these steps, in this order: `count_until_fail` goes down (at zero
+//!    every read and write fails from then on, that command included); the counters go up; a read
+//!    or write fails with its probability, and the provider below never hears of it; it is held for
+//!    `delaymsec` with its probability; the provider below gets it.
+//! 3. Flushes and deletes neither fail nor wait.
+//! 4. The physical sector of the provider below is not passed on: it is what the config says, and
+//!    the nop's own sector if that says nothing.
+//!
+//! # Concurrency
+//! One lock around config and counters, held for the decision only.
+//!
+//! # Source
+//! FreeBSD `sys/geom/nop/g_nop.c`, `lib/geom/nop/gnop.8`.
+
+use std::sync::Arc;
+
+use base::{Error, ErrorKind, Result};
+use rt::Mutex;
+use serde::{Deserialize, Serialize};
+
+use crate::{Bio, BioOp, Provider, check_range};
+
+/// What is appended to the name of the provider below.
+pub const SUFFIX: &str = ".nop";
+/// The error that a failing command gives unless told otherwise (`EIO`).
+pub const ERROR_DEFAULT: i32 = 5;
+/// How long a delayed command is held unless told otherwise.
+pub const DELAY_MSEC_DEFAULT: u32 = 1;
+/// The largest sector: what one command of the kernel can carry (`MAXPHYS`).
+const SECTOR_BYTES_MAX: u64 = 1 << 20;
+/// The longest name (`char name[64]` with its end).
+const NAME_LEN_MAX: usize = 63;
+
+/// What `gnop create` was told. Zero stands for "as the provider below has it" in sizes, for
+/// "never" in probabilities and in `count_until_fail`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct NopConfig {
+    /// `-o`: where in the provider below byte 0 is.
+    #[serde(skip_serializing_if = "is_default")]
+    pub offset: u64,
+    /// `-s`: the size; 0 is all that is left behind the offset.
+    #[serde(skip_serializing_if = "is_default")]
+    pub size: u64,
+    /// `-S`: the sector size.
+    #[serde(skip_serializing_if = "is_default")]
+    pub secsize: u64,
+    /// `-p`: the physical sector.
+    #[serde(skip_serializing_if = "is_default")]
+    pub stripesize: u64,
+    /// `-P`: where the first physical sector begins.
+    #[serde(skip_serializing_if = "is_default")]
+    pub stripeoffset: u64,
+    /// `-e`: the errno of a failing command.
+    pub error: i32,
+    /// `-r`: how many reads of a hundred fail.
+    #[serde(skip_serializing_if = "is_default")]
+    pub rfailprob: u32,
+    /// `-w`: how many writes of a hundred fail.
+    #[serde(skip_serializing_if = "is_default")]
+    pub wfailprob: u32,
+    /// `-d`: for how many milliseconds a delayed command is held.
+    pub delaymsec: u32,
+    /// `-q`: how many reads of a hundred are delayed.
+    #[serde(skip_serializing_if = "is_default")]
+    pub rdelayprob: u32,
+    /// `-x`: how many writes of a hundred are delayed.
+    #[serde(skip_serializing_if = "is_default")]
+    pub wdelayprob: u32,
+    /// `-c`: after how many commands everything fails.
+    #[serde(skip_serializing_if = "is_default")]
+    pub count_until_fail: u64,
+    /// `-z`: the physical path that it claims; nothing: that of the provider below.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub physpath: Option<String>,
+}
+
+impl Default for NopConfig {
+    fn default() -> Self {
+        NopConfig {
+            offset: 0,
+            size: 0,
+            secsize: 0,
+            stripesize: 0,
+            stripeoffset: 0,
+            error: ERROR_DEFAULT,
+            rfailprob: 0,
+            wfailprob: 0,
+            delaymsec: DELAY_MSEC_DEFAULT,
+            rdelayprob: 0,
+            wdelayprob: 0,
+            count_until_fail: 0,
+            physpath: None,
+        }
+    }
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+/// What `gnop configure` can change while the nop is in use; what is nothing stays as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NopChange {
+    /// `-e`
+    pub error: Option<i32>,
+    /// `-r`
+    pub rfailprob: Option<u32>,
+    /// `-w`
+    pub wfailprob: Option<u32>,
+    /// `-d`
+    pub delaymsec: Option<u32>,
+    /// `-q`
+    pub rdelayprob: Option<u32>,
+    /// `-x`
+    pub wdelayprob: Option<u32>,
+    /// `-c`
+    pub count_until_fail: Option<u64>,
+}
+
+impl NopConfig {
+    /// Takes over what a change says.
+    ///
+    /// # Errors
+    /// As [`NopConfig::check_chances`]; then nothing has changed.
+    pub fn change(&mut self, change: &NopChange) -> Result<()> {
+        let mut new = self.clone();
+        new.error = change.error.unwrap_or(new.error);
+        new.rfailprob = change.rfailprob.unwrap_or(new.rfailprob);
+        new.wfailprob = change.wfailprob.unwrap_or(new.wfailprob);
+        new.delaymsec = change.delaymsec.unwrap_or(new.delaymsec);
+        new.rdelayprob = change.rdelayprob.unwrap_or(new.rdelayprob);
+        new.wdelayprob = change.wdelayprob.unwrap_or(new.wdelayprob);
+        new.count_until_fail = change.count_until_fail.unwrap_or(new.count_until_fail);
+        new.check_chances()?;
+        *self = new;
+        Ok(())
+    }
+
+    /// Whether probabilities are percentages and the delay is one.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`] in gnop's words.
+    pub fn check_chances(&self) -> Result<()> {
+        let chances = [
+            ("rfailprob", self.rfailprob),
+            ("wfailprob", self.wfailprob),
+            ("rdelayprob", self.rdelayprob),
+            ("wdelayprob", self.wdelayprob),
+        ];
+        let bad = chances.iter().find(|(_, percent)| *percent > 100);
+        match bad {
+            Some((name, _)) => Err(invalid_argument(name)),
+            None if self.delaymsec < 1 => Err(invalid_argument("delaymsec")),
+            None => Ok(()),
+        }
+    }
+
+    /// Size, sector, physical sector and its offset of a nop on that provider.
+    fn shape_on(&self, below: &dyn Provider) -> Result<Shape> {
+        let parent = u64::from(below.sectorsize());
+        let invalid =
+            |what: &str| Error::invalid(format!("Invalid {what} for provider {}.", below.name()));
+        if !self.offset.is_multiple_of(parent) || self.offset >= below.mediasize() {
+            return Err(invalid("offset"));
+        }
+        let rest = below.mediasize() - self.offset;
+        if !self.size.is_multiple_of(parent) || self.size > rest {
+            return Err(invalid("size"));
+        }
+        let size = if self.size == 0 { rest } else { self.size };
+        let secsize = if self.secsize == 0 {
+            parent
+        } else {
+            self.secsize
+        };
+        // A sector that is no power of two is gnop's to give, but nothing above could use it.
+        if !secsize.is_multiple_of(parent) || !secsize.is_power_of_two() {
+            return Err(invalid("secsize"));
+        }
+        if secsize > SECTOR_BYTES_MAX {
+            return Err(Error::invalid("secsize is too big."));
+        }
+        let stripesize = if self.stripesize == 0 {
+            secsize
+        } else {
+            self.stripesize
+        };
+        if !self.stripesize.is_multiple_of(parent) || !stripesize.is_power_of_two() {
+            return Err(invalid("stripesize"));
+        }
+        if !self.stripeoffset.is_multiple_of(parent) {
+            return Err(invalid("stripeoffset"));
+        }
+        if self.stripesize != 0 && self.stripeoffset >= self.stripesize {
+            return Err(Error::invalid("stripeoffset is too big."));
+        }
+        Ok(Shape {
+            mediasize: size - size % secsize,
+            sectorsize: u32::try_from(secsize).map_err(|_| invalid("secsize"))?,
+            stripesize: u32::try_from(stripesize).map_err(|_| invalid("stripesize"))?,
+            stripeoffset: u32::try_from(self.stripeoffset % stripesize)
+                .map_err(|_| invalid("stripeoffset"))?,
+        })
+    }
+}
+
+fn invalid_argument(name: &str) -> Error {
+    Error::invalid(format!("Invalid '{name}' argument"))
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    mediasize: u64,
+    sectorsize: u32,
+    stripesize: u32,
+    stripeoffset: u32,
+}
+
+/// What passed through a nop.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct NopCounters {
+    /// Reads, the failed ones included.
+    pub reads: u64,
+    /// Writes, the failed ones included.
+    pub writes: u64,
+    /// Deletes.
+    pub deletes: u64,
+    /// Questions for attributes; nobody here asks any.
+    pub getattrs: u64,
+    /// Flushes.
+    pub flushes: u64,
+    /// Commands of the first driver-specific kind; nobody here sends any.
+    pub cmd0s: u64,
+    /// The second kind.
+    pub cmd1s: u64,
+    /// The third kind.
+    pub cmd2s: u64,
+    /// Bytes that reads asked for.
+    pub read_bytes: u64,
+    /// Bytes that writes brought.
+    pub wrote_bytes: u64,
+}
+
+/// A nop on a provider.
+pub struct Nop {
+    name: String,
+    below: Arc<dyn Provider>,
+    offset: u64,
+    shape: Shape,
+    state: Mutex<State>,
+}
+
+struct State {
+    config: NopConfig,
+    counters: NopCounters,
+}
+
+/// What becomes of a command.
+#[derive(Debug, PartialEq, Eq)]
+enum Fate {
+    Pass,
+    Delay { ns: u64 },
+    Fail { errno: i32 },
+}
+
+/// What kind of command it is, with its length.
+#[derive(Clone, Copy)]
+enum What {
+    Read(u64),
+    Write(u64),
+    Delete,
+    Flush,
+}
+
+impl Nop {
+    /// A nop named `name` on `below`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`] in gnop's words if the config does not fit the provider.
+    pub fn new(
+        below: Arc<dyn Provider>,
+        name: impl Into<String>,
+        config: NopConfig,
+    ) -> Result<Arc<Nop>> {
+        let shape = config.shape_on(&*below)?;
+        config.check_chances()?;
+        let name = name.into();
+        if name.is_empty() {
+            return Err(Error::invalid("Invalid provider name."));
+        }
+        Ok(Arc::new(Nop {
+            name,
+            below,
+            offset: config.offset,
+            shape,
+            state: Mutex::new(State {
+                config,
+                counters: NopCounters::default(),
+            }),
+        }))
+    }
+
+    /// The config as it is now: `count_until_fail` has gone down, and what it sets is set.
+    #[must_use]
+    pub fn config(&self) -> NopConfig {
+        self.state.lock().config.clone()
+    }
+
+    /// Changes what can be changed while in use.
+    ///
+    /// # Errors
+    /// As [`NopConfig::change`].
+    pub fn configure(&self, change: &NopChange) -> Result<()> {
+        self.state.lock().config.change(change)
+    }
+
+    /// What passed so far.
+    #[must_use]
+    pub fn counters(&self) -> NopCounters {
+        self.state.lock().counters
+    }
+
+    /// Goes on counting from there; `gnop reset` from zero.
+    pub fn set_counters(&self, counters: NopCounters) {
+        self.state.lock().counters = counters;
+    }
+
+    /// The provider below.
+    #[must_use]
+    pub fn below(&self) -> &Arc<dyn Provider> {
+        &self.below
+    }
+
+    fn start(&self, what: What) -> Fate {
+        let mut state = self.state.lock();
+        let State { config, counters } = &mut *state;
+        if config.count_until_fail > 0 {
+            config.count_until_fail -= 1;
+            if config.count_until_fail == 0 {
+                (config.rfailprob, config.wfailprob) = (100, 100);
+            }
+        }
+        let (fail, delay) = match what {
+            What::Read(len) => {
+                counters.reads += 1;
+                counters.read_bytes += len;
+                (config.rfailprob, config.rdelayprob)
+            }
+            What::Write(len) => {
+                counters.writes += 1;
+                counters.wrote_bytes += len;
+                (config.wfailprob, config.wdelayprob)
+            }
+            What::Delete => {
+                counters.deletes += 1;
+                (0, 0)
+            }
+            What::Flush => {
+                counters.flushes += 1;
+                (0, 0)
+            }
+        };
+        if happens(fail) {
+            return Fate::Fail {
+                errno: config.error,
+            };
+        }
+        if happens(delay) {
+            return Fate::Delay {
+                ns: u64::from(config.delaymsec) * 1_000_000,
+            };
+        }
+        Fate::Pass
+    }
+
+    /// Takes a command through all steps before the provider below, in the calling thread.
+    fn pass(&self, what: What) -> Result<()> {
+        match self.start(what) {
+            Fate::Pass => Ok(()),
+            Fate::Delay { ns } => {
+                rt::sleep_ns(ns);
+                Ok(())
+            }
+            Fate::Fail { errno } => Err(self.failure(errno)),
+        }
+    }
+
+    fn failure(&self, errno: i32) -> Error {
+        let text = format!("{}: returning error={errno}", self.name);
+        Error::new(kind_of(errno), text)
+    }
+}
+
+fn happens(percent: u32) -> bool {
+    percent > 0 && rt::random_below(100) < u64::from(percent)
+}
+
+/// The kind that a caller acts on, of an errno of FreeBSD.
+fn kind_of(errno: i32) -> ErrorKind {
+    match errno {
+        1 | 13 => ErrorKind::Permission,
+        2 | 6 => ErrorKind::NotFound,
+        16 => ErrorKind::Busy,
+        22 => ErrorKind::InvalidInput,
+        28 => ErrorKind::NoSpace,
+        30 => ErrorKind::ReadOnly,
+        45 => ErrorKind::Unsupported,
+        _ => ErrorKind::Io,
+    }
+}
+
+/// The name of a nop: that of the provider below, or the one asked for by `-Z`, with the suffix.
+///
+/// # Errors
+/// [`ErrorKind::InvalidInput`] in gnop's words.
+pub fn name_for(below: &str, gnopname: Option<&str>) -> Result<String> {
+    if let Some(name) = gnopname {
+        if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric()) {
+            return Err(Error::invalid(format!("Name {name} is invalid.")));
+        }
+        if name.len() + SUFFIX.len() > NAME_LEN_MAX {
+            return Err(Error::invalid("Invalid provider name."));
+        }
+    }
+    Ok(format!("{}{SUFFIX}", gnopname.unwrap_or(below)))
+}
+
+impl Provider for Nop {
+    fn name(&self) -> &str {
+        &self.name
+    }
+    fn mediasize(&self) -> u64 {
+        self.shape.mediasize
+    }
+    fn sectorsize(&self) -> u32 {
+        self.shape.sectorsize
+    }
+    fn stripesize(&self) -> u32 {
+        self.shape.stripesize
+    }
+    fn stripeoffset(&self) -> u32 {
+        self.shape.stripeoffset
+    }
+    fn is_rotational(&self) -> bool {
+        self.below.is_rotational()
+    }
+    fn is_queued(&self) -> bool {
+        self.below.is_queued()
+    }
+
+    fn submit(&self, bio: Bio) {
+        let (what, len) = match &bio.op {
+            BioOp::Read { len } => (What::Read(*len as u64), *len as u64),
+            BioOp::Write(bytes) => (What::Write(bytes.len() as u64), bytes.len() as u64),
+            BioOp::Delete { len } => (What::Delete, *len),
+            BioOp::Flush => (What::Flush, 0),
+        };
+        if let Err(error) = check_range(self, bio.offset, len) {
+            return (bio.done)(Err(error));
+        }
+        let bio_below = |bio: Bio| Bio {
+            offset: self.offset + bio.offset,
+            ..bio
+        };
+        match self.start(what) {
+            Fate::Fail { errno } => (bio.done)(Err(self.failure(errno))),
+            Fate::Pass => self.below.submit(bio_below(bio)),
+            Fate::Delay { ns } => {
+                rt::sleep_ns(ns);
+                self.below.submit(bio_below(bio));
+            }
+        }
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        check_range(self, offset, buf.len() as u64)?;
+        self.pass(What::Read(buf.len() as u64))?;
+        self.below.read(self.offset + offset, buf)
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
+        check_range(self, offset, data.len() as u64)?;
+        self.pass(What::Write(data.len() as u64))?;
+        self.below.write(self.offset + offset, data)
+    }
+
+    fn write_vectored(&self, offset: u64, pieces: &[&[u8]]) -> Result<()> {
+        let len: usize = pieces.iter().map(|piece| piece.len()).sum();
+        check_range(self, offset, len as u64)?;
+        self.pass(What::Write(len as u64))?;
+        self.below.write_vectored(self.offset + offset, pieces)
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.pass(What::Flush)?;
+        self.below.flush()
+    }
+
+    fn delete(&self, offset: u64, len: u64) -> Result<()> {
+        check_range(self, offset, len)?;
+        self.pass(What::Delete)?;
+        self.below.delete(self.offset + offset, len)
+    }
+}
+
+#[cfg(test)]
+mod tests;
