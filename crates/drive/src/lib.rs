@@ -1,1 +1,6 @@
 //! Emulated drives: mechanics, caches, read-modify-write, faults.
+
+pub mod profile;
+pub mod timing;
+
+pub use profile::{Profile, profiles};

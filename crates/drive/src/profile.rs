@@ -1,0 +1,360 @@
+//! Profiles: what a drive says about itself, and what it really is.
+//!
+//! # What it is
+//! A TOML file with the unit in each key. `[identify]` is what the drive tells a host, lies included; `[medium]` is the truth
+//! about its sectors; `[disk]` or `[flash]` is what moves the bytes; `[cache]` what hides it; `[bridge]` a USB enclosure around
+//! it. Each `[[source]]` says where a figure comes from, each `[[published]]` is a measurement that somebody published and
+//! that the profile should reproduce.
+//!
+//! # Invariants
+//! 1. A profile that was parsed is possible: nothing divides by zero, a track holds at least one physical sector, the skew covers
+//!    the switch of heads.
+//! 2. The host's sectors are `identify.sectors - bridge.hidden_sectors`; the medium's are `identify.sectors + medium.lba_shift`.
+
+mod builtin;
+mod check;
+
+use std::sync::Arc;
+
+use base::{Error, Result};
+use serde::{Deserialize, Serialize};
+
+pub use builtin::profiles;
+
+/// A drive, as its profile describes it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Profile {
+    /// The name by which it is chosen: `wd20ears`.
+    pub name: String,
+    /// What it is, in one line.
+    pub title: String,
+    /// What the drive says about itself.
+    pub identify: Identify,
+    /// A USB enclosure around it.
+    pub bridge: Option<Bridge>,
+    /// What is true of its sectors.
+    pub medium: Medium,
+    /// How commands reach it.
+    pub interface: Interface,
+    /// Rotating platters; exactly one of this and `flash` is there.
+    pub disk: Option<DiskFigures>,
+    /// Flash memory.
+    pub flash: Option<FlashFigures>,
+    /// What hides the medium.
+    pub cache: CacheFigures,
+    /// Where the figures come from.
+    #[serde(default)]
+    pub source: Vec<Source>,
+    /// What others measured on such a drive.
+    #[serde(default)]
+    pub published: Vec<Published>,
+}
+
+/// What the drive says about itself in IDENTIFY DEVICE (or Identify Namespace).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Identify {
+    /// Model, up to 40 characters.
+    pub model: String,
+    /// Firmware revision, up to 8 characters.
+    pub firmware: String,
+    /// How a serial number of such a drive begins.
+    pub serial_prefix: String,
+    /// The wire: SATA, or NVMe.
+    pub transport: Transport,
+    /// Sectors before any bridge takes some away.
+    pub sectors: u64,
+    /// The unit of an LBA (words 117-118).
+    pub logical_sector_bytes: u32,
+    /// The physical sector that the drive admits to (word 106).
+    pub physical_sector_bytes: u32,
+    /// How far logical sector 0 lies inside of its physical sector, as the drive tells it (word 209).
+    pub alignment_offset_bytes: u32,
+    /// Nominal rotation rate (word 217): 0 when the drive does not tell, 1 for flash.
+    pub rotation_rpm: u16,
+    /// Commands that the drive queues (word 75).
+    pub queue_depth: u32,
+}
+
+/// The wire between a host and a drive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Transport {
+    /// Serial ATA.
+    Sata,
+    /// NVM Express.
+    Nvme,
+}
+
+/// A USB enclosure: the host sees the bridge.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bridge {
+    /// The bridge's chip.
+    pub model: String,
+    /// Sectors at the end that the bridge keeps for itself.
+    pub hidden_sectors: u64,
+    /// Commands that the bridge passes on at a time.
+    pub queue_depth: u32,
+}
+
+/// What is true of the sectors, whatever the drive says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Medium {
+    /// The sector that the head really writes.
+    pub physical_sector_bytes: u32,
+    /// Added to each LBA inside the drive: 1 with the alignment jumper set.
+    pub lba_shift: u64,
+}
+
+/// How commands reach the drive.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Interface {
+    /// The controller's work on each command, serial.
+    pub command_overhead_us: f64,
+    /// Bytes through the wire, 10^6 per second.
+    pub rate_mb_s: f64,
+}
+
+/// Rotating platters.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DiskFigures {
+    /// Revolutions per minute.
+    pub rpm: f64,
+    /// Surfaces with a head each.
+    pub surfaces: u32,
+    /// Zones of equal sectors per track, of equally many tracks.
+    pub zones: u32,
+    /// Bytes under the head on the outermost tracks, 10^6 per second: a whole track per revolution, before the skew's loss.
+    pub media_rate_outer_mb_s: f64,
+    /// The same on the innermost tracks; between them linear in the track.
+    pub media_rate_inner_mb_s: f64,
+    /// To the next cylinder, with settling.
+    pub seek_min_ms: f64,
+    /// Mean over random pairs of cylinders.
+    pub seek_avg_ms: f64,
+    /// From the first cylinder to the last.
+    pub seek_max_ms: f64,
+    /// To another head in the same cylinder.
+    pub head_switch_ms: f64,
+    /// What a write adds to a seek or a switch.
+    pub write_settle_ms: f64,
+    /// By how much the first sector of a track lies behind the last one of the track before.
+    pub track_skew_ms: f64,
+    /// A waiting command older than this goes first.
+    pub age_limit_ms: f64,
+}
+
+/// What the drive does with a write that covers a part of a physical sector only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RmwPolicy {
+    /// A batch of the write cache is read in one pass and written in another.
+    Batched,
+    /// Each command is read and written on its own: a revolution for each.
+    Sync,
+    /// Each physical sector is read and written on its own.
+    Unbatched,
+    /// The drive finds a way in which nobody pays for it.
+    Hidden,
+}
+
+/// What hides the medium.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CacheFigures {
+    /// What the drive does about partial physical sectors.
+    pub rmw_policy: RmwPolicy,
+    /// Ranges that the read cache keeps.
+    pub read_segments: u32,
+    /// The longest range of the read cache, read-ahead included.
+    pub read_segment_kib: u32,
+    /// Bytes of writes that wait for the medium at most; 0: each write is done when it is on the medium.
+    pub write_cache_kib: u32,
+    /// Separate ranges of writes that wait at most.
+    pub write_segments: u32,
+    /// Adjacent writes become one range up to this length.
+    pub write_segment_kib: u32,
+    /// Ranges that one pass over the medium writes at most; physical sectors, when one of them is partial.
+    pub destage_batch: u32,
+    /// Lost between two passes that do not follow one another on the medium.
+    pub destage_turnaround_ms: f64,
+    /// Lost after each rewriting of partial sectors, from nothing up to this: drawn from the seed.
+    pub rewrite_latency_max_ms: f64,
+    /// How many waiting ranges, oldest first, the choice of the next pass looks at.
+    pub elevator_window: u32,
+    /// The medium must have been idle for so long before waiting writes go to it, unless they press.
+    pub destage_idle_ms: f64,
+    /// A waiting write older than this presses.
+    pub destage_age_ms: f64,
+}
+
+/// Flash memory.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FlashFigures {
+    /// Channels to the dies.
+    pub channels: u32,
+    /// Dies of each channel, which work side by side.
+    pub dies_per_channel: u32,
+    /// Bytes that are read or programmed at once.
+    pub page_kib: u32,
+    /// Pages that are erased at once.
+    pub pages_per_block: u32,
+    /// A page from the die.
+    pub read_us: f64,
+    /// A page into the die.
+    pub program_us: f64,
+    /// A block emptied.
+    pub erase_us: f64,
+    /// Bytes through one channel, 10^6 per second.
+    pub channel_mb_s: f64,
+    /// Pages programmed for each page that the host writes, in a steady state.
+    pub write_amplification: f64,
+    /// Whether capacitors save the write cache when the power fails.
+    pub power_loss_protected: bool,
+}
+
+/// Where a figure comes from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Source {
+    /// The keys: `disk.rpm`, or a table `disk`.
+    pub of: String,
+    /// How sure it is.
+    pub kind: SourceKind,
+    /// Where from, or why.
+    pub note: String,
+}
+
+/// How sure a figure is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SourceKind {
+    /// The maker or a measurement says so.
+    Published,
+    /// Follows from published figures.
+    Derived,
+    /// Chosen so that published measurements come out.
+    Fitted,
+    /// As drives of its kind are.
+    Assumed,
+}
+
+/// A measurement that somebody published.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Published {
+    /// What was run: `phybs -w SIZE@OFFSET`, `sequential-read outer`, …
+    pub experiment: String,
+    /// What came out.
+    pub value: f64,
+    /// Its unit: `ms` or `MB/s`, 10^6 bytes.
+    pub unit: String,
+    /// How near the profile must come.
+    pub within_percent: f64,
+    /// Who, where.
+    pub by: String,
+}
+
+impl Profile {
+    /// The profile that a TOML text describes; `origin` (a file's name) begins the message of an error.
+    ///
+    /// # Errors
+    /// `InvalidInput` with line and column for what is not TOML, misspelt or of the wrong type; with key and value for
+    /// what cannot be.
+    pub fn parse(origin: &str, text: &str) -> Result<Profile> {
+        let profile: Profile = toml::from_str(text).map_err(|e| {
+            let (line, column) = place(text, e.span().map_or(0, |s| s.start));
+            let message = e.message().replace('\n', " ");
+            Error::invalid(format!("{origin}: line {line}, column {column}: {message}"))
+        })?;
+        profile.check().map_err(|e| e.within(origin))?;
+        Ok(profile)
+    }
+
+    /// The built-in profile of that name, in any case of letters.
+    ///
+    /// # Errors
+    /// `NotFound`, naming those that there are.
+    pub fn find(name: &str) -> Result<Arc<Profile>> {
+        let all = profiles();
+        if let Some(profile) = all.iter().find(|p| p.name.eq_ignore_ascii_case(name)) {
+            return Ok(profile.clone());
+        }
+        let names: Vec<&str> = all.iter().map(|p| p.name.as_str()).collect();
+        Err(Error::not_found(format!(
+            "no drive profile '{name}'; there are {}",
+            names.join(", ")
+        )))
+    }
+
+    /// The same drive with another capacity, in sectors as `identify.sectors` counts them: rates and seeks keep their range,
+    /// over fewer or more tracks.
+    ///
+    /// # Errors
+    /// `InvalidInput` if nothing would be left, or too much.
+    pub fn with_sectors(&self, sectors: u64) -> Result<Profile> {
+        let mut other = self.clone();
+        other.identify.sectors = sectors;
+        other.check().map_err(|e| e.within(&self.name))?;
+        Ok(other)
+    }
+
+    /// Logical sectors that the host sees.
+    #[must_use]
+    pub fn host_sectors(&self) -> u64 {
+        let hidden = self.bridge.as_ref().map_or(0, |b| b.hidden_sectors);
+        self.identify.sectors - hidden
+    }
+
+    /// Logical sectors as the medium numbers them: the host's, shifted by the jumper.
+    #[must_use]
+    pub fn medium_sectors(&self) -> u64 {
+        self.identify.sectors + self.medium.lba_shift
+    }
+
+    /// Where the medium keeps what the host calls `lba`.
+    #[must_use]
+    pub fn medium_lba(&self, lba: u64) -> u64 {
+        lba + self.medium.lba_shift
+    }
+
+    /// Logical sectors in a physical one, in truth.
+    #[must_use]
+    pub fn sectors_per_physical(&self) -> u64 {
+        u64::from(self.medium.physical_sector_bytes / self.identify.logical_sector_bytes)
+    }
+
+    /// Commands that reach the drive at a time.
+    #[must_use]
+    pub fn queue_depth(&self) -> u32 {
+        let bridge = self.bridge.as_ref().map_or(u32::MAX, |b| b.queue_depth);
+        self.identify.queue_depth.min(bridge)
+    }
+
+    /// The profile as TOML, as [`Profile::parse`] reads it.
+    #[must_use]
+    pub fn to_toml(&self) -> String {
+        toml::to_string(self).expect("a profile is tables of plain values")
+    }
+}
+
+/// Line and column, from 1, of a byte of `text`.
+fn place(text: &str, at: usize) -> (usize, usize) {
+    let before = &text.as_bytes()[..at.min(text.len())];
+    let line = before.iter().filter(|b| **b == b'\n').count() + 1;
+    let start = before
+        .iter()
+        .rposition(|b| *b == b'\n')
+        .map_or(0, |n| n + 1);
+    let column = String::from_utf8_lossy(&before[start..]).chars().count() + 1;
+    (line, column)
+}
+
+#[cfg(test)]
+mod tests;
