@@ -1,0 +1,499 @@
+//! Experiment files: what they say, and checking it before anything runs.
+//!
+//! # What it is
+//! ```toml
+//! title = "What it shows"
+//! about = "Why one would care."
+//! seed = 1
+//! host = "freebsd-9"                # whose processor time is charged; `none`: nobody's
+//!
+//! [source]                          # left out for predictions
+//! title = "A write-up"
+//! about = "its author, system and drives"
+//!
+//! [parameters]                      # values that --set and --sweep replace
+//! drive = "wd30ezrx"
+//!
+//! [required]                        # values that must be given, and what they are
+//! data = "a directory of your own: --data DIR"
+//!
+//! [sweep]                           # every combination of these
+//! ashift = [9, 12]
+//!
+//! [drives]                          # of the machine that each case starts with
+//! ada0 = "{drive}"
+//!
+//! [[case]]
+//! name = "plain"
+//! title = "As it comes"
+//! commands = '''
+//! zpool create -o ashift={ashift} tank ada0
+//! dd if=/dev/zero of=/tank/test bs=1m count=1000
+//! '''
+//! published = { rate = 11.36 }      # by the names of readings
+//!
+//! [[reading]]
+//! name = "rate"                     # may use named groups of the pattern: "{size}@{offset}"
+//! title = "dd"
+//! unit = "MB/s"
+//! command = "dd"                    # the last command of a case that begins with these words
+//! pattern = '\((?<value>\d+) bytes/sec\)'
+//! scale = 1e-6
+//! tolerance_percent = 20            # of the published figure
+//!
+//! [[ratio]]
+//! reading = "rate"
+//! of = "tuned"                      # cases
+//! to = "plain"
+//! published = 5.51
+//! tolerance_percent = 15
+//! ```
+//! `seconds = true` instead of a pattern reads the simulated time of the command. A `-` before a
+//! command lets the case go on although it fails.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use base::{Error, Result};
+use serde::Deserialize;
+use toml::Spanned;
+
+use crate::parameters::{Parameters, Scalar, Sweep};
+use crate::place::line_and_column;
+use crate::recommend::Recommend;
+
+/// Where published figures come from.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub struct Source {
+    /// Its title, as a reader would look it up.
+    pub title: String,
+    /// Author, year, system.
+    pub about: String,
+}
+
+/// One command of a case, as written, before parameters are put in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandLine {
+    /// Its words, with `{parameters}`.
+    pub words: Vec<String>,
+    /// The line of the file that it stands in, from 1.
+    pub line: usize,
+    /// It is written with a `-` before it: the case goes on although it fails.
+    pub may_fail: bool,
+}
+
+/// A sequence of commands on a fresh machine.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Case {
+    /// What ratios and `--case` call it.
+    pub name: String,
+    /// What people read.
+    pub title: String,
+    /// What it does.
+    pub commands: Vec<CommandLine>,
+    /// Published figures by the name of the reading.
+    pub published: BTreeMap<String, f64>,
+}
+
+/// How a figure is read off.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct Reading {
+    /// What it is called in `published`; groups of the pattern in braces.
+    pub name: String,
+    /// What people read.
+    #[serde(default)]
+    pub title: String,
+    /// Its unit.
+    #[serde(default)]
+    pub unit: String,
+    /// The words that the command begins with.
+    pub command: String,
+    /// A regular expression with a group `value`, matched line by line.
+    #[serde(default)]
+    pub pattern: Option<String>,
+    /// The simulated time of the command, in seconds, is the figure.
+    #[serde(default)]
+    pub seconds: bool,
+    /// What the figure is multiplied with.
+    #[serde(default = "one")]
+    pub scale: f64,
+    /// How far it may be from a published figure.
+    #[serde(default)]
+    pub tolerance_percent: Option<f64>,
+    /// How large the root mean square of all its deviations may be.
+    #[serde(default)]
+    pub rms_tolerance_percent: Option<f64>,
+    /// Whether the report draws bars of it.
+    #[serde(default = "yes")]
+    pub chart: bool,
+    /// Only in these cases; in all without it.
+    #[serde(default)]
+    pub cases: Vec<String>,
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl Reading {
+    /// What people read.
+    #[must_use]
+    pub fn heading(&self) -> &str {
+        if self.title.is_empty() {
+            &self.name
+        } else {
+            &self.title
+        }
+    }
+
+    /// Whether a case has it.
+    #[must_use]
+    pub fn is_of(&self, case: &str) -> bool {
+        self.cases.is_empty() || self.cases.iter().any(|name| name == case)
+    }
+}
+
+/// One figure of one case over that of another.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct Ratio {
+    /// Which reading.
+    pub reading: String,
+    /// The case above the line.
+    pub of: String,
+    /// The case below it; with `to_reading`, the same case's other reading may stand there.
+    pub to: String,
+    /// The reading below the line, when it is another one.
+    #[serde(default)]
+    pub to_reading: Option<String>,
+    /// What was published.
+    #[serde(default)]
+    pub published: Option<f64>,
+    /// How far it may be from that.
+    #[serde(default)]
+    pub tolerance_percent: Option<f64>,
+}
+
+/// A published or measured figure.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figure {
+    /// The reading's name.
+    pub name: String,
+    /// In the reading's unit.
+    pub value: f64,
+}
+
+/// An experiment, understood and checked.
+#[derive(Clone, Debug)]
+pub struct Experiment {
+    /// What it is called on the command line.
+    pub name: String,
+    /// Where it was read from, for errors.
+    pub path: String,
+    /// What it shows.
+    pub title: String,
+    /// Why one would care.
+    pub about: String,
+    /// Where the published figures come from; predictions have none.
+    pub source: Option<Source>,
+    /// What decides all chance.
+    pub seed: u64,
+    /// The profile of the host whose processor time is charged.
+    pub host: String,
+    /// Values that can be set, with their defaults.
+    pub parameters: Parameters,
+    /// Values that must be given, and what they are.
+    pub required: BTreeMap<String, String>,
+    /// What is swept by default.
+    pub sweep: Sweep,
+    /// Drives of each machine: name and profile.
+    pub drives: BTreeMap<String, String>,
+    /// What is run.
+    pub cases: Vec<Case>,
+    /// What is read off.
+    pub readings: Vec<Reading>,
+    /// What is compared.
+    pub ratios: Vec<Ratio>,
+    /// How the best configuration is chosen.
+    pub recommend: Option<Recommend>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    title: String,
+    #[serde(default)]
+    about: String,
+    #[serde(default)]
+    source: Option<Source>,
+    #[serde(default = "default_seed")]
+    seed: u64,
+    #[serde(default = "no_host")]
+    host: String,
+    #[serde(default)]
+    parameters: BTreeMap<String, Scalar>,
+    #[serde(default)]
+    required: BTreeMap<String, String>,
+    #[serde(default)]
+    sweep: BTreeMap<String, Vec<Scalar>>,
+    drives: BTreeMap<String, String>,
+    case: Vec<CaseEntry>,
+    #[serde(default)]
+    reading: Vec<Reading>,
+    #[serde(default)]
+    ratio: Vec<Ratio>,
+    #[serde(default)]
+    recommend: Option<Recommend>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CaseEntry {
+    name: String,
+    #[serde(default)]
+    title: String,
+    commands: Spanned<String>,
+    #[serde(default)]
+    published: BTreeMap<String, f64>,
+}
+
+fn default_seed() -> u64 {
+    1
+}
+
+fn no_host() -> String {
+    "none".into()
+}
+
+/// The experiments that come along: name and text.
+const BUILTIN: &[(&str, &str)] = &[
+    (
+        "zfs-on-512e-mirror",
+        include_str!("../experiments/zfs-on-512e-mirror.toml"),
+    ),
+    ("phybs-512e", include_str!("../experiments/phybs-512e.toml")),
+    ("alignment", include_str!("../experiments/alignment.toml")),
+    (
+        "sector-size-sweep",
+        include_str!("../experiments/sector-size-sweep.toml"),
+    ),
+];
+
+/// The names and texts of the experiments that come along.
+#[must_use]
+pub fn builtin() -> &'static [(&'static str, &'static str)] {
+    BUILTIN
+}
+
+impl Experiment {
+    /// The experiment that comes along under this name.
+    ///
+    /// # Errors
+    /// `NotFound`, with the names that there are.
+    pub fn find(name: &str, is_command: &dyn Fn(&str) -> bool) -> Result<Experiment> {
+        let Some((name, text)) = BUILTIN.iter().find(|(known, _)| *known == name) else {
+            let names: Vec<&str> = BUILTIN.iter().map(|(name, _)| *name).collect();
+            let text = format!(
+                "no experiment '{name}'; there are {}, or give the path of a file",
+                names.join(", ")
+            );
+            return Err(Error::not_found(text));
+        };
+        Experiment::parse(name, &format!("{name}.toml"), text, is_command)
+    }
+
+    /// Understands a file. `path` is for errors; `is_command` knows the commands that there are.
+    ///
+    /// # Errors
+    /// `InvalidInput` with the line of the first mistake.
+    pub fn parse(
+        name: &str,
+        path: &str,
+        text: &str,
+        is_command: &dyn Fn(&str) -> bool,
+    ) -> Result<Experiment> {
+        let file: File = toml::from_str(text).map_err(|e| {
+            let at = e.span().map_or(0, |span| span.start);
+            let (line, column) = line_and_column(text, at);
+            Error::invalid(format!("{path}:{line}:{column}: {}", e.message()))
+        })?;
+        let mut cases = Vec::new();
+        for entry in file.case {
+            cases.push(understand_case(path, text, entry, is_command)?);
+        }
+        let experiment = Experiment {
+            name: name.to_owned(),
+            path: path.to_owned(),
+            title: file.title,
+            about: file.about.trim().to_owned(),
+            source: file.source,
+            seed: file.seed,
+            host: file.host,
+            parameters: Parameters::new(file.parameters),
+            required: file.required,
+            sweep: Sweep::new(file.sweep),
+            drives: file.drives,
+            cases,
+            readings: file.reading,
+            ratios: file.ratio,
+            recommend: file.recommend,
+        };
+        experiment.check()?;
+        Ok(experiment)
+    }
+
+    fn check(&self) -> Result<()> {
+        let fail = |text: String| Err(Error::invalid(format!("{}: {text}", self.path)));
+        if self.cases.is_empty() {
+            return fail("no case".into());
+        }
+        if self.drives.is_empty() {
+            return fail("no drive".into());
+        }
+        let mut names = BTreeSet::new();
+        for case in &self.cases {
+            if !names.insert(&*case.name) {
+                return fail(format!("two cases are called '{}'", case.name));
+            }
+        }
+        for reading in &self.readings {
+            if let Some(case) = reading.cases.iter().find(|case| !names.contains(&***case)) {
+                return fail(format!("reading '{}': no case '{case}'", reading.name));
+            }
+            crate::reading::compile(reading)
+                .map_err(|e| Error::invalid(format!("{}: {e}", self.path)))?;
+            let mut of = self.cases.iter().filter(|case| reading.is_of(&case.name));
+            let missing = of.find(|case| crate::reading::command_of(reading, case).is_none());
+            if let Some(case) = missing {
+                return fail(format!(
+                    "reading '{}': case '{}' has no command '{}'",
+                    reading.name, case.name, reading.command
+                ));
+            }
+        }
+        for ratio in &self.ratios {
+            self.check_ratio(ratio, &names)?;
+        }
+        self.check_parameters()
+    }
+
+    fn check_ratio(&self, ratio: &Ratio, cases: &BTreeSet<&str>) -> Result<()> {
+        let fail = |text: String| Err(Error::invalid(format!("{}: ratio: {text}", self.path)));
+        for case in [&ratio.of, &ratio.to] {
+            if !cases.contains(&**case) {
+                return fail(format!("no case '{case}'"));
+            }
+        }
+        let names = [Some(&ratio.reading), ratio.to_reading.as_ref()];
+        for name in names.into_iter().flatten() {
+            let mut readings = self.readings.iter();
+            if !readings.any(|r| r.name == *name || r.name.contains('{')) {
+                return fail(format!("no reading '{name}'"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Every `{parameter}` has a value, or will be given one.
+    fn check_parameters(&self) -> Result<()> {
+        let known = |name: &str| {
+            self.parameters.get(name).is_some()
+                || self.required.contains_key(name)
+                || self.sweep.has(name)
+        };
+        for (drive, profile) in &self.drives {
+            for name in Parameters::used_in(profile) {
+                if !known(&name) {
+                    let text = format!("{}: drive {drive}: no parameter '{name}'", self.path);
+                    return Err(Error::invalid(text));
+                }
+            }
+        }
+        for case in &self.cases {
+            for command in &case.commands {
+                for name in command.words.iter().flat_map(|w| Parameters::used_in(w)) {
+                    if !known(&name) {
+                        return Err(Error::invalid(format!(
+                            "{}:{}: no parameter '{name}' for: {}",
+                            self.path,
+                            command.line,
+                            command.words.join(" ")
+                        )));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn understand_case(
+    path: &str,
+    text: &str,
+    entry: CaseEntry,
+    is_command: &dyn Fn(&str) -> bool,
+) -> Result<Case> {
+    let span = entry.commands.span();
+    let commands = split_commands(path, text, span, entry.commands.get_ref())?;
+    for command in &commands {
+        if !is_command(&command.words[0]) {
+            return Err(Error::invalid(format!(
+                "{path}:{}: unknown command '{}'",
+                command.line, command.words[0]
+            )));
+        }
+    }
+    if commands.is_empty() {
+        let text = format!("{path}: case '{}' has no commands", entry.name);
+        return Err(Error::invalid(text));
+    }
+    Ok(Case {
+        title: if entry.title.is_empty() {
+            entry.name.clone()
+        } else {
+            entry.title
+        },
+        name: entry.name,
+        commands,
+        published: entry.published,
+    })
+}
+
+/// One command a line; a `#` begins a comment.
+fn split_commands(
+    path: &str,
+    text: &str,
+    span: std::ops::Range<usize>,
+    block: &str,
+) -> Result<Vec<CommandLine>> {
+    let (mut line, _) = line_and_column(text, span.start);
+    let raw = &text[span];
+    let opens_with_newline = ["'''\n", "\"\"\"\n", "'''\r\n", "\"\"\"\r\n"];
+    line += usize::from(opens_with_newline.iter().any(|open| raw.starts_with(open)));
+    let mut commands = Vec::new();
+    for (index, written) in block.lines().enumerate() {
+        let written = written.trim();
+        if written.is_empty() || written.starts_with('#') {
+            continue;
+        }
+        let may_fail = written.starts_with('-');
+        let written = written.trim_start_matches('-').trim_start();
+        let words = shell_words::split(written).map_err(|_| {
+            let line = line + index;
+            Error::invalid(format!("{path}:{line}: a quote is not closed: {written}"))
+        })?;
+        if !words.is_empty() {
+            commands.push(CommandLine {
+                words,
+                line: line + index,
+                may_fail,
+            });
+        }
+    }
+    Ok(commands)
+}

@@ -1,0 +1,158 @@
+//! The page.
+
+use crate::judge::Verdict;
+use crate::outcome::{CaseOutcome, Outcome, Ran};
+use crate::table::Grid;
+
+use super::bars;
+use super::drives;
+use super::html::escape;
+
+/// Longest output of a command that the page shows whole, in bytes.
+const OUTPUT_MAX: usize = 4000;
+
+/// One page about all these outcomes. `made_by` names the program and its version.
+#[must_use]
+pub fn page(outcomes: &[Outcome], made_by: &str) -> String {
+    let title = match outcomes {
+        [only] => escape(&only.title),
+        _ => "Sector sizes, measured".to_owned(),
+    };
+    let heading = if outcomes.len() == 1 {
+        String::new()
+    } else {
+        format!("<h1>{title}</h1>\n")
+    };
+    let tag = if outcomes.len() == 1 { "h1" } else { "h2" };
+    let sections: String = outcomes
+        .iter()
+        .map(|outcome| section(outcome, tag))
+        .collect();
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <title>{title}</title>\n<style>\n{}</style>\n</head>\n<body>\n{heading}{sections}\
+         <footer>Made by {}. All times are those of the emulated drives and of the host profile, \
+         not of the computer that this ran on.</footer>\n</body>\n</html>\n",
+        include_str!("style.css"),
+        escape(made_by)
+    )
+}
+
+fn section(outcome: &Outcome, tag: &str) -> String {
+    let mut html = format!("<section>\n<{tag}>{}</{tag}>\n", escape(&outcome.title));
+    html.push_str(&format!("<p>{}</p>\n", escape(&outcome.about)));
+    if let Some((title, about)) = &outcome.source {
+        html.push_str(&format!(
+            "<p class=\"source\">Published: “{}”, {}.</p>\n",
+            escape(title),
+            escape(about)
+        ));
+    }
+    html.push_str(&verdict(outcome));
+    html.push_str(&advice(outcome));
+    html.push_str(&table(&outcome.grid()));
+    html.push_str(&bars::charts(outcome));
+    html.push_str(&drives::sections(outcome));
+    html.push_str(&commands(outcome));
+    html.push_str(&format!(
+        "<h3>Do it again</h3>\n<pre>{}</pre>\n<p class=\"source\">Seed {}; host: {}.</p>\n</section>\n",
+        escape(&outcome.again),
+        outcome.seed,
+        escape(&outcome.host)
+    ));
+    html
+}
+
+fn verdict(outcome: &Outcome) -> String {
+    let figures = outcome
+        .cases
+        .iter()
+        .flat_map(|case| &case.figures)
+        .map(|f| f.verdict);
+    let ratios = outcome.ratios.iter().map(|ratio| ratio.verdict);
+    let rms = outcome.rms.iter().map(|(.., verdict)| *verdict);
+    let judged: Vec<Verdict> = figures
+        .chain(ratios)
+        .chain(rms)
+        .filter(|v| *v != Verdict::Unjudged)
+        .collect();
+    let missed = judged.iter().filter(|v| **v == Verdict::Missed).count();
+    match (judged.len(), missed) {
+        (0, _) => {
+            "<p class=\"faint\">Predictions: nothing was published to compare with.</p>\n".into()
+        }
+        (all, 0) => format!(
+            "<p class=\"verdict good\">All {all} published figures are reproduced within their \
+             tolerances.</p>\n"
+        ),
+        (all, missed) => format!(
+            "<p class=\"verdict bad\">{missed} of {all} published figures are outside of their \
+             tolerances.</p>\n"
+        ),
+    }
+}
+
+fn advice(outcome: &Outcome) -> String {
+    let choices = outcome.recommendation.iter().flat_map(|r| &r.choices);
+    let advice = |choice: &crate::recommend::Choice| {
+        let given = match &*choice.given {
+            "" => String::new(),
+            given => format!("For {}: ", escape(given)),
+        };
+        format!(
+            "<div class=\"advice\"><p>{given}take <b>{}</b></p><p class=\"faint\">Because {}.</p></div>\n",
+            escape(&choice.take),
+            escape(&choice.reason)
+        )
+    };
+    choices.map(advice).collect()
+}
+
+fn table(grid: &Grid) -> String {
+    let cells = |row: &[String], tag: &str| {
+        let cell = |text: &String| {
+            let class = match &**text {
+                "ok" => " class=\"good\"",
+                "MISSED" => " class=\"bad\"",
+                _ => "",
+            };
+            format!("<{tag}{class}>{}</{tag}>", escape(text))
+        };
+        row.iter().map(cell).collect::<String>()
+    };
+    let rows = grid
+        .rows
+        .iter()
+        .map(|row| format!("<tr>{}</tr>\n", cells(row, "td")));
+    format!(
+        "<div class=\"scroll\"><table>\n<tr>{}</tr>\n{}</table></div>\n",
+        cells(&grid.heading, "th"),
+        rows.collect::<String>()
+    )
+}
+
+fn commands(outcome: &Outcome) -> String {
+    let several = outcome.has_several_titles();
+    let one = |ran: &Ran| {
+        let output = ran.output.trim_end();
+        let mut end = output.len().min(OUTPUT_MAX);
+        while !output.is_char_boundary(end) {
+            end -= 1;
+        }
+        let more = if end < output.len() { "\n…" } else { "" };
+        let gap = if output.is_empty() { "" } else { "\n" };
+        let (command, shown) = (escape(&ran.command), escape(&output[..end]));
+        format!("<b># {command}</b>{gap}{shown}{more}\n")
+    };
+    let case = |case: &CaseOutcome| {
+        format!(
+            "<details><summary>{}</summary>\n<p class=\"faint\">{:.1} s of the machine's time</p>\n<pre>{}</pre></details>\n",
+            escape(&case.label(several)),
+            case.seconds,
+            case.ran.iter().map(one).collect::<String>()
+        )
+    };
+    let cases: String = outcome.cases.iter().map(case).collect();
+    format!("<h3>Commands and their output</h3>\n{cases}")
+}

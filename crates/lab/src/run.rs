@@ -1,0 +1,349 @@
+//! Running an experiment: machines, commands, figures.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use base::{Error, ErrorKind, Result};
+
+use crate::experiment::{Case, Experiment, Ratio};
+use crate::judge::{self, Verdict};
+use crate::outcome::{CaseOutcome, Measured, Outcome, Ran, RatioOutcome};
+use crate::parameters::Parameters;
+use crate::reading;
+use crate::shell::{Answer, MachinePlan, Shell};
+
+/// How an experiment is run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The machines are made in folders below this one, which exists.
+    pub folder: PathBuf,
+    /// How many cases at a time.
+    pub jobs: usize,
+    /// How a person would run it again, for the report.
+    pub again: String,
+    /// What is known of the host whose time is charged, for the report.
+    pub host: String,
+}
+
+/// What happens while an experiment runs. Cases that run at the same time are told apart by label.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// A command ended.
+    Ran {
+        /// Which case.
+        case: &'a str,
+        /// As one would type it.
+        command: &'a str,
+        /// What it answered.
+        answer: &'a Answer,
+    },
+    /// A case ended.
+    CaseDone {
+        /// Which case.
+        case: &'a str,
+        /// How many have ended.
+        done: usize,
+        /// How many there are.
+        total: usize,
+    },
+}
+
+/// A case with the values of its parameters.
+struct Job<'a> {
+    case: &'a Case,
+    shown: Vec<(String, String)>,
+    parameters: Parameters,
+}
+
+/// Runs all cases and judges their figures.
+///
+/// # Errors
+/// `InvalidInput` when a required parameter was not given; the first failure of a command or a
+/// figure that could not be read, with file, line and command, and where its machine is.
+pub fn run(
+    experiment: &Experiment,
+    shell: &dyn Shell,
+    options: &Options,
+    progress: &(dyn Fn(Event<'_>) + Sync),
+) -> Result<Outcome> {
+    let jobs = jobs(experiment)?;
+    let next = AtomicUsize::new(0);
+    let done = AtomicUsize::new(0);
+    let failed = AtomicBool::new(false);
+    let results: Mutex<Vec<Option<Result<CaseOutcome>>>> =
+        Mutex::new((0..jobs.len()).map(|_| None).collect());
+    let several = experiment.cases.len() > 1;
+    std::thread::scope(|scope| {
+        for _ in 0..options.jobs.clamp(1, jobs.len()) {
+            scope.spawn(|| {
+                while !failed.load(Ordering::Relaxed) {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(job) = jobs.get(index) else { break };
+                    let machine = options.folder.join(folder_name(index, job.case));
+                    let label = label(job, several);
+                    let result = run_case(experiment, job, &label, shell, &machine, progress);
+                    failed.fetch_or(result.is_err(), Ordering::Relaxed);
+                    results.lock().unwrap_or_else(PoisonError::into_inner)[index] = Some(result);
+                    let done = 1 + done.fetch_add(1, Ordering::Relaxed);
+                    let total = jobs.len();
+                    progress(Event::CaseDone {
+                        case: &label,
+                        done,
+                        total,
+                    });
+                }
+            });
+        }
+    });
+    let results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let cases = results.into_iter().flatten().collect::<Result<Vec<_>>>()?;
+    judge_all(experiment, cases, options)
+}
+
+fn folder_name(index: usize, case: &Case) -> String {
+    let plain = |c: char| {
+        if c.is_ascii_alphanumeric() || c == '-' {
+            c
+        } else {
+            '_'
+        }
+    };
+    let name: String = case.name.chars().map(plain).collect();
+    format!("{:02}-{name}", index + 1)
+}
+
+fn label(job: &Job<'_>, several: bool) -> String {
+    let values = job.shown.iter().map(|(k, v)| format!("{k}={v}"));
+    let values = values.collect::<Vec<_>>().join(" ");
+    match (several || values.is_empty(), values.is_empty()) {
+        (true, true) => job.case.name.clone(),
+        (true, false) => format!("{} {values}", job.case.name),
+        (false, _) => values,
+    }
+}
+
+fn jobs(experiment: &Experiment) -> Result<Vec<Job<'_>>> {
+    for (name, what) in &experiment.required {
+        if experiment.parameters.get(name).is_none() && !experiment.sweep.has(name) {
+            let text = format!("{} needs '{name}': {what}", experiment.name);
+            return Err(Error::invalid(text));
+        }
+    }
+    let mut jobs = Vec::new();
+    for case in &experiment.cases {
+        for combination in experiment.sweep.combinations() {
+            let mut parameters = experiment.parameters.clone();
+            for (name, value) in &combination {
+                parameters.set(name, value);
+            }
+            jobs.push(Job {
+                case,
+                shown: combination,
+                parameters,
+            });
+        }
+    }
+    Ok(jobs)
+}
+
+fn run_case(
+    experiment: &Experiment,
+    job: &Job<'_>,
+    label: &str,
+    shell: &dyn Shell,
+    machine: &Path,
+    progress: &(dyn Fn(Event<'_>) + Sync),
+) -> Result<CaseOutcome> {
+    let at_case = |e: Error| e.within(format!("{}: case {label}", experiment.path));
+    let drive =
+        |(name, profile): (&String, &String)| Ok((name.clone(), job.parameters.fill(profile)?));
+    let drives = experiment.drives.iter().map(drive).collect::<Result<_>>();
+    let plan = MachinePlan {
+        drives: drives.map_err(at_case)?,
+        seed: experiment.seed,
+        host: experiment.host.clone(),
+    };
+    shell.create(machine, &plan).map_err(at_case)?;
+    let mut ran = Vec::new();
+    for line in &job.case.commands {
+        let filled = line.words.iter().map(|word| job.parameters.fill(word));
+        let mut words = filled.collect::<Result<Vec<String>>>().map_err(at_case)?;
+        let may_fail = line.may_fail;
+        words.retain(|word| !word.is_empty());
+        let command = shell_words::join(&words);
+        let place = || format!("{}:{}: {command}", experiment.path, line.line);
+        let answer = shell.run(machine, &words).map_err(|e| e.within(place()))?;
+        progress(Event::Ran {
+            case: label,
+            command: &command,
+            answer: &answer,
+        });
+        if answer.code != 0 && !may_fail {
+            let complaints = match answer.complaints.trim() {
+                "" => answer.output.trim(),
+                complaints => complaints,
+            };
+            let text = format!(
+                "{}: exit code {}: {complaints}\nthe machine is kept in {}",
+                place(),
+                answer.code,
+                machine.display()
+            );
+            return Err(Error::new(ErrorKind::InvalidInput, text));
+        }
+        ran.push(Ran {
+            command,
+            output: answer.output,
+            seconds: answer.took_ns as f64 / 1e9,
+        });
+    }
+    let figures = read_figures(experiment, job.case, &ran).map_err(|e| {
+        let kept = format!("{e}\nthe machine is kept in {}", machine.display());
+        Error::new(ErrorKind::InvalidInput, kept)
+    })?;
+    Ok(CaseOutcome {
+        name: job.case.name.clone(),
+        title: job.case.title.clone(),
+        parameters: job.shown.clone(),
+        seconds: ran.iter().map(|ran| ran.seconds).sum(),
+        ran,
+        figures,
+        drives: shell.traces(machine).map_err(at_case)?,
+    })
+}
+
+fn read_figures(experiment: &Experiment, case: &Case, ran: &[Ran]) -> Result<Vec<Measured>> {
+    let mut measured = Vec::new();
+    let readings = experiment.readings.iter();
+    for reading in readings.filter(|reading| reading.is_of(&case.name)) {
+        let index = reading::command_of(reading, case).expect("checked when it was parsed");
+        let (line, ran) = (&case.commands[index], &ran[index]);
+        let figures = reading::figures(reading, &ran.output, ran.seconds).map_err(|text| {
+            let at = format!("{}:{}: {}", experiment.path, line.line, ran.command);
+            Error::invalid(format!("{at}: {text}"))
+        })?;
+        for figure in figures {
+            let published = case.published.get(&figure.name).copied();
+            let (deviation_percent, verdict) =
+                judge::judge(figure.value, published, reading.tolerance_percent);
+            measured.push(Measured {
+                title: if figure.name == reading.name {
+                    reading.heading().to_owned()
+                } else {
+                    figure.name.clone()
+                },
+                name: figure.name,
+                reading: reading.heading().to_owned(),
+                chart: reading.chart,
+                unit: reading.unit.clone(),
+                value: figure.value,
+                published,
+                deviation_percent,
+                tolerance_percent: reading.tolerance_percent,
+                verdict,
+            });
+        }
+    }
+    let has = |name: &String| measured.iter().any(|figure| figure.name == *name);
+    if let Some(name) = case.published.keys().find(|name| !has(name)) {
+        let text = format!(
+            "{}: case '{}': a figure '{name}' was published, and none was read",
+            experiment.path, case.name
+        );
+        return Err(Error::invalid(text));
+    }
+    Ok(measured)
+}
+
+fn judge_all(
+    experiment: &Experiment,
+    cases: Vec<CaseOutcome>,
+    options: &Options,
+) -> Result<Outcome> {
+    let mut ratios = Vec::new();
+    for ratio in &experiment.ratios {
+        ratios.extend(ratio_outcomes(experiment, ratio, &cases)?);
+    }
+    let recommendation = experiment
+        .recommend
+        .as_ref()
+        .and_then(|rule| rule.choose(&cases));
+    let source = experiment.source.as_ref();
+    Ok(Outcome {
+        name: experiment.name.clone(),
+        title: experiment.title.clone(),
+        about: experiment.about.clone(),
+        source: source.map(|source| (source.title.clone(), source.about.clone())),
+        seed: experiment.seed,
+        host: options.host.clone(),
+        again: options.again.clone(),
+        ratios,
+        rms: rms_of_readings(experiment, &cases),
+        recommendation,
+        cases,
+    })
+}
+
+/// The ratio for every combination of swept values.
+fn ratio_outcomes(
+    experiment: &Experiment,
+    ratio: &Ratio,
+    cases: &[CaseOutcome],
+) -> Result<Vec<RatioOutcome>> {
+    let below = ratio.to_reading.as_ref().unwrap_or(&ratio.reading);
+    let mut outcomes = Vec::new();
+    for upper in cases.iter().filter(|case| case.name == ratio.of) {
+        let mut twins = cases.iter();
+        let lower = twins.find(|c| c.name == ratio.to && c.parameters == upper.parameters);
+        let figure = |case: Option<&CaseOutcome>, name: &str| {
+            let found = case.and_then(|case| case.figure(name));
+            found.map(|figure| figure.value).ok_or_else(|| {
+                Error::invalid(format!("{}: ratio: no figure '{name}'", experiment.path))
+            })
+        };
+        let value = figure(Some(upper), &ratio.reading)? / figure(lower, below)?;
+        let (deviation_percent, verdict) =
+            judge::judge(value, ratio.published, ratio.tolerance_percent);
+        let lower_title = lower.map_or("", |case| &case.title);
+        let title = if ratio.of == ratio.to {
+            format!("{}: {} / {below}", upper.label(true), ratio.reading)
+        } else {
+            format!("{} / {lower_title}", upper.label(true))
+        };
+        outcomes.push(RatioOutcome {
+            title,
+            value,
+            published: ratio.published,
+            deviation_percent,
+            tolerance_percent: ratio.tolerance_percent,
+            verdict,
+        });
+    }
+    Ok(outcomes)
+}
+
+fn rms_of_readings(
+    experiment: &Experiment,
+    cases: &[CaseOutcome],
+) -> Vec<(String, f64, f64, Verdict)> {
+    let mut all = Vec::new();
+    for reading in &experiment.readings {
+        let Some(tolerance) = reading.rms_tolerance_percent else {
+            continue;
+        };
+        let figures = cases.iter().flat_map(|case| &case.figures);
+        let of = figures.filter(|f| f.name == reading.name || reading.name.contains('{'));
+        let deviations: Vec<f64> = of.filter_map(|f| f.deviation_percent).collect();
+        if let Some(rms) = judge::rms(&deviations) {
+            let within = rms <= tolerance;
+            let verdict = if within {
+                Verdict::Within
+            } else {
+                Verdict::Missed
+            };
+            all.push((reading.heading().to_owned(), rms, tolerance, verdict));
+        }
+    }
+    all
+}

@@ -1,0 +1,297 @@
+//! Experiments run on a shell that answers what the test wants.
+
+use std::path::Path;
+use std::sync::Mutex;
+
+use base::{Error, Result};
+use lab::run::{Event, Options, run};
+use lab::{Answer, DriveTrace, Experiment, MachinePlan, Outcome, Shell, TraceEntry, Verdict};
+
+type Reply = fn(&MachinePlan, &[String]) -> Answer;
+
+struct Fake {
+    reply: Reply,
+    plans: Mutex<Vec<(std::path::PathBuf, MachinePlan)>>,
+}
+
+impl Fake {
+    fn new(reply: Reply) -> Fake {
+        let plans = Mutex::new(Vec::new());
+        Fake { reply, plans }
+    }
+
+    fn plan_of(&self, machine: &Path) -> MachinePlan {
+        let plans = self.plans.lock().unwrap();
+        let found = plans.iter().find(|(path, _)| path == machine);
+        found.expect("the machine was created").1.clone()
+    }
+}
+
+impl Shell for Fake {
+    fn create(&self, machine: &Path, plan: &MachinePlan) -> Result<()> {
+        if plan.drives.iter().any(|(_, profile)| profile == "nosuch") {
+            return Err(Error::not_found("no drive profile 'nosuch'"));
+        }
+        let mut plans = self.plans.lock().unwrap();
+        plans.push((machine.to_owned(), plan.clone()));
+        Ok(())
+    }
+
+    fn run(&self, machine: &Path, words: &[String]) -> Result<Answer> {
+        Ok((self.reply)(&self.plan_of(machine), words))
+    }
+
+    fn traces(&self, machine: &Path) -> Result<Vec<DriveTrace>> {
+        let entry = TraceEntry {
+            at_ns: 1,
+            lba: 34,
+            sectors: 256,
+            is_write: true,
+            is_partial: true,
+        };
+        let plan = self.plan_of(machine);
+        let trace = |(drive, profile): &(String, String)| DriveTrace {
+            drive: drive.clone(),
+            profile: profile.clone(),
+            sector_bytes: 512,
+            sectors: 1 << 32,
+            writes: 1,
+            written_bytes: 131_072,
+            partial_writes: 1,
+            write_sizes: vec![(17, 1)],
+            write_alignments: vec![(10, 1)],
+            entries: vec![entry],
+            ..DriveTrace::default()
+        };
+        Ok(plan.drives.iter().map(trace).collect())
+    }
+}
+
+const MIRROR: &str = r#"
+title = "A <title>"
+[source]
+title = "a write-up"
+about = "somebody"
+[parameters]
+drive = "slow"
+[drives]
+ada0 = "{drive}"
+[[case]]
+name = "a"
+commands = '''
+prepare "two words"
+# a comment
+
+measure {drive}
+'''
+published = { rate = 10 }
+[[case]]
+name = "b"
+commands = '''
+-broken
+measure {drive} fast
+'''
+published = { rate = 45 }
+[[reading]]
+name = "rate"
+unit = "MB/s"
+command = "measure"
+pattern = 'rate (?<value>\S+)'
+tolerance_percent = 20
+[[ratio]]
+reading = "rate"
+of = "b"
+to = "a"
+published = 4.0
+tolerance_percent = 15
+"#;
+
+fn reply(_: &MachinePlan, words: &[String]) -> Answer {
+    let output = match words[0].as_str() {
+        "measure" if words.len() == 3 => "rate 40\n",
+        "measure" => "rate 9\nrate 10\n",
+        _ => "",
+    };
+    Answer {
+        output: output.into(),
+        complaints: String::new(),
+        code: i32::from(words[0] == "broken"),
+        took_ns: 1_500_000_000,
+    }
+}
+
+fn known(command: &str) -> bool {
+    ["prepare", "measure", "broken"].contains(&command)
+}
+
+fn parse(text: &str) -> Result<Experiment> {
+    Experiment::parse("mirror", "mirror.toml", text, &known)
+}
+
+fn run_on(experiment: &Experiment, fake: &Fake, jobs: usize) -> Result<Outcome> {
+    let options = Options {
+        folder: "/machines".into(),
+        jobs,
+        again: "ashift lab run mirror".into(),
+        host: "none".into(),
+    };
+    run(experiment, fake, &options, &|_: Event<'_>| {})
+}
+
+#[test]
+fn figures_and_ratios_are_judged() {
+    let outcome = run_on(&parse(MIRROR).unwrap(), &Fake::new(reply), 2).unwrap();
+    let rates: Vec<f64> = outcome.cases.iter().map(|c| c.figures[0].value).collect();
+    assert_eq!(rates, [10.0, 40.0], "the last line that matches counts");
+    assert_eq!(outcome.ratios[0].value, 4.0);
+    assert_eq!(outcome.ratios[0].verdict, Verdict::Within);
+    assert!(outcome.is_within_tolerances());
+    let table = outcome.table();
+    assert!(
+        table.contains("45 MB/s") && table.contains("-11.1 %"),
+        "{table}"
+    );
+    assert!((outcome.cases[0].seconds - 3.0).abs() < 1e-9);
+}
+
+#[test]
+fn a_missed_tolerance_is_told() {
+    let text = MIRROR.replace("rate = 45", "rate = 60");
+    let outcome = run_on(&parse(&text).unwrap(), &Fake::new(reply), 1).unwrap();
+    assert!(!outcome.is_within_tolerances());
+    assert!(outcome.table().contains("MISSED"));
+}
+
+#[test]
+fn the_order_of_work_does_not_show() {
+    let experiment = parse(MIRROR).unwrap();
+    let alone = run_on(&experiment, &Fake::new(reply), 1).unwrap();
+    let together = run_on(&experiment, &Fake::new(reply), 4).unwrap();
+    assert_eq!(alone, together);
+}
+
+#[test]
+fn sweeping_runs_every_combination() {
+    let mut experiment = parse(MIRROR).unwrap();
+    experiment.sweep.set("drive", vec!["x".into(), "y".into()]);
+    let outcome = run_on(&experiment, &Fake::new(reply), 2).unwrap();
+    assert_eq!(outcome.cases.len(), 4);
+    assert_eq!(outcome.ratios.len(), 2);
+    assert_eq!(outcome.cases[1].drives[0].profile, "y");
+}
+
+#[test]
+fn a_failing_command_names_file_line_and_command() {
+    let fail: Reply = |_, words| Answer {
+        complaints: "no space".into(),
+        code: i32::from(words[0] == "measure") * 7,
+        ..Answer::default()
+    };
+    let error = run_on(&parse(MIRROR).unwrap(), &Fake::new(fail), 1).unwrap_err();
+    let text = error.to_string();
+    assert!(
+        text.contains("mirror.toml:16: measure slow: exit code 7: no space"),
+        "{text}"
+    );
+    assert!(
+        text.contains("the machine is kept in /machines/01-a"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_figure_that_is_not_printed_names_its_command() {
+    let silent: Reply = |_, _| Answer::default();
+    let error = run_on(&parse(MIRROR).unwrap(), &Fake::new(silent), 1).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("mirror.toml:16: measure slow: reading 'rate'"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_drive_that_does_not_exist_is_named() {
+    let mut experiment = parse(MIRROR).unwrap();
+    experiment.parameters.set("drive", "nosuch");
+    let error = run_on(&experiment, &Fake::new(reply), 1).unwrap_err();
+    assert!(
+        error.to_string().contains("no drive profile 'nosuch'"),
+        "{error}"
+    );
+}
+
+#[test]
+fn mistakes_are_found_before_anything_runs() {
+    let wrong = |from: &str, to: &str| parse(&MIRROR.replace(from, to)).unwrap_err().to_string();
+    let expect = |text: String, part: &str| assert!(text.contains(part), "{text}");
+    expect(
+        wrong("measure {drive} fast", "meassure"),
+        "mirror.toml:23: unknown command 'meassure'",
+    );
+    expect(
+        wrong("{drive} fast", "{drvie}"),
+        "mirror.toml:23: no parameter 'drvie'",
+    );
+    expect(
+        wrong("title = \"A <title>\"", "titel = \"x\""),
+        "mirror.toml:2:1: unknown field `titel`",
+    );
+    expect(wrong("of = \"b\"", "of = \"c\""), "no case 'c'");
+    expect(
+        wrong("command = \"measure\"", "command = \"dd\""),
+        "has no command 'dd'",
+    );
+    expect(
+        wrong("\"two words\"", "\"two words"),
+        "mirror.toml:13: a quote is not closed",
+    );
+    expect(wrong("(?<value>", "("), "no group (?<value>");
+    let outcome = run_on(
+        &parse(&MIRROR.replace("rate = 45", "rat = 45")).unwrap(),
+        &Fake::new(reply),
+        1,
+    );
+    expect(
+        outcome.unwrap_err().to_string(),
+        "a figure 'rat' was published",
+    );
+}
+
+#[test]
+fn a_required_value_must_be_given() {
+    let text = format!("{MIRROR}\n[required]\nsize = \"how large: --set size=N\"\n");
+    let error = run_on(&parse(&text).unwrap(), &Fake::new(reply), 1).unwrap_err();
+    assert!(
+        error.to_string().contains("needs 'size': how large"),
+        "{error}"
+    );
+}
+
+#[test]
+fn the_page_stands_alone_and_says_everything() {
+    let outcome = run_on(&parse(MIRROR).unwrap(), &Fake::new(reply), 1).unwrap();
+    let page = lab::report::page(&[outcome], "ashift");
+    for part in [
+        "A &lt;title&gt;",
+        "ashift lab run mirror",
+        "class=\"partial\"",
+        "a write-up",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
+    for part in ["http://", "https://", "<script", "url("] {
+        assert!(!page.contains(part), "{part}");
+    }
+    let opened = page.matches("<svg").count();
+    assert!(opened >= 3 && opened == page.matches("</svg>").count());
+}
+
+#[test]
+fn the_experiments_that_come_along_are_understood() {
+    for (name, _) in lab::builtin() {
+        let experiment = Experiment::find(name, &|_| true).unwrap();
+        assert_eq!(experiment.name, *name);
+    }
+}
