@@ -1,1 +1,42 @@
 //! GEOM ELI: encrypted providers.
+//!
+//! # What it is
+//! A provider whose sectors lie encrypted on another one. The last sector of the provider below
+//! holds the [`Metadata`]: algorithms, sizes, and a random master key, encrypted up to twice with
+//! keys that come from passphrases and key files. [`Attached`] is what an attached provider needs
+//! to be opened again by the next command; [`Eli`] is that provider.
+//!
+//! # On disk
+//! docs/spec/geli.md.
+//!
+//! # Invariants
+//! 1. What is on disk without its keys tells sizes and algorithms, and nothing else.
+//! 2. Randomness comes from `rt`: in a simulation it comes from a seed, so that a machine comes to
+//!    the same bytes again. Such keys are for experiments, not for secrets.
+//!
+//! # Source
+//! FreeBSD `sys/geom/eli/`, `lib/geom/eli/geom_eli.c`, geli(8).
+
+mod aes;
+mod algorithm;
+mod attached;
+mod keys;
+mod layout;
+mod metadata;
+mod provider;
+mod sectors;
+mod setup;
+
+pub use algorithm::{AuthAlgorithm, Cipher};
+pub use attached::{Attached, MasterKey};
+pub use keys::{
+    Components, ITERATIONS_SIMULATED, PASSPHRASE_BYTES_MAX, UserKey, calibrate_iterations,
+};
+pub use metadata::{
+    Flags, METADATA_BYTES, Metadata, SLOTS, VERSION_MAX, clear, last_sector, name_on, trash,
+};
+pub use provider::Eli;
+pub use setup::{InitOptions, SetKey, attach, init, onetime, resize, set_key, unlock_named};
+
+/// What is appended to the name of the provider below.
+pub const SUFFIX: &str = ".eli";

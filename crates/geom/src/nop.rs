@@ -480,6 +480,10 @@ impl Provider for Nop {
         match self.start(what) {
             Fate::Fail { errno } => (bio.done)(Err(self.failure(errno))),
             Fate::Pass => self.below.submit(bio_below(bio)),
+            Fate::Delay { ns } if self.below.is_queued() => {
+                let (below, bio) = (Arc::clone(&self.below), bio_below(bio));
+                rt::at_ns(rt::now_ns() + ns, move || below.submit(bio));
+            }
             Fate::Delay { ns } => {
                 rt::sleep_ns(ns);
                 self.below.submit(bio_below(bio));

@@ -1,0 +1,286 @@
+//! The encrypted provider.
+//!
+//! # What it is
+//! Reads decrypt what the provider below holds, writes encrypt it first. Every sector is a unit of
+//! its own: its IV or tweak is its offset, its key changes every 2^20 sectors. With
+//! authentication, a sector is spread over several sectors of the provider below, each of which
+//! carries a code over its own part (see [`crate::layout`]).
+//!
+//! # Invariants
+//! 1. What leaves for the provider below is encrypted; the caller's bytes are never changed.
+//! 2. One command from above is one command below, of the same sectors: what is torn or reordered
+//!    below is torn or reordered by whole sectors here.
+//! 3. Without authentication a sector that was never written reads as noise, and so does one with
+//!    a flipped bit. With it, both are errors.
+//!
+//! # Crash argument
+//! There is no state besides the metadata. A sector's IV and code depend on its own content and
+//! place only, so that a write that was lost leaves the old sector, readable.
+//!
+//! # Concurrency
+//! The cache of expanded keys is behind a lock held for a look; encrypting happens in the thread
+//! of the caller, decrypting in whichever thread the provider below tells of the end of the read.
+//!
+//! # Source
+//! FreeBSD `sys/geom/eli/g_eli.c`, `g_eli_privacy.c`, `g_eli_integrity.c`, `g_eli_hmac.c`.
+
+use std::sync::Arc;
+
+use base::{BlockBuf, Error, ErrorKind, Result};
+use geom::{Bio, BioData, BioOp, Provider, check_range};
+
+use crate::aes::Direction;
+use crate::layout::Geometry;
+use crate::sectors::Sectors;
+use crate::{Attached, Flags};
+
+/// An encrypted provider.
+pub struct Eli {
+    name: String,
+    below: Arc<dyn Provider>,
+    core: Arc<Core>,
+}
+
+/// What a read in flight needs to end.
+struct Core {
+    name: String,
+    geometry: Geometry,
+    sectors: Sectors,
+    is_readonly: bool,
+    passes_deletes: bool,
+}
+
+/// Whether what is attached fits a provider.
+pub(crate) fn check_fit(below: &dyn Provider, attached: &Attached) -> Result<()> {
+    Geometry::new(below, attached).map(drop)
+}
+
+impl Eli {
+    /// Opens the encrypted provider `name` on `below`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`] if sizes do not fit each other.
+    pub fn open(
+        below: Arc<dyn Provider>,
+        name: impl Into<String>,
+        attached: &Attached,
+    ) -> Result<Arc<Eli>> {
+        let geometry = Geometry::new(&*below, attached)?;
+        let name = name.into();
+        let core = Core {
+            name: name.clone(),
+            sectors: Sectors::new(attached, &geometry),
+            geometry,
+            is_readonly: attached.flags.contains(Flags::RO),
+            passes_deletes: !attached.flags.contains(Flags::NODELETE) && attached.aalgo.is_none(),
+        };
+        Ok(Arc::new(Eli {
+            name,
+            below,
+            core: Arc::new(core),
+        }))
+    }
+
+    /// The provider below.
+    #[must_use]
+    pub fn below(&self) -> &Arc<dyn Provider> {
+        &self.below
+    }
+
+    /// How many keys the sectors have.
+    #[must_use]
+    pub fn keys_total(&self) -> u64 {
+        self.core.sectors.keys_total()
+    }
+
+    fn check(&self, offset: u64, len: u64) -> Result<()> {
+        check_range(self, offset, len)
+    }
+
+    fn check_writable(&self) -> Result<()> {
+        if self.core.is_readonly {
+            let text = format!("{}: attached read-only", self.name);
+            return Err(Error::new(ErrorKind::ReadOnly, text));
+        }
+        Ok(())
+    }
+
+    fn check_delete(&self) -> Result<()> {
+        self.check_writable()?;
+        if !self.core.passes_deletes {
+            let text = format!("{}: deletes are not passed on", self.name);
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        }
+        Ok(())
+    }
+
+    /// Where a command goes, if it may.
+    fn admit(&self, bio: &Bio) -> Result<()> {
+        match &bio.op {
+            BioOp::Read { len } => self.check(bio.offset, *len as u64),
+            BioOp::Write(bytes) => {
+                self.check(bio.offset, bytes.len() as u64)?;
+                self.check_writable()
+            }
+            BioOp::Delete { len } => {
+                self.check(bio.offset, *len)?;
+                self.check_delete()
+            }
+            BioOp::Flush => Ok(()),
+        }
+    }
+}
+
+impl Core {
+    /// The bytes for the provider below, from pieces that lie one after the other.
+    fn encrypt(&self, offset: u64, pieces: &[&[u8]]) -> BlockBuf {
+        let len: usize = pieces.iter().map(|piece| piece.len()).sum();
+        let mut plain = BlockBuf::scratch(len);
+        let mut rest = &mut plain[..];
+        for piece in pieces {
+            let (head, tail) = rest.split_at_mut(piece.len());
+            head.copy_from_slice(piece);
+            rest = tail;
+        }
+        let at = self.geometry.offset_below(offset);
+        match &self.geometry.spread {
+            None => {
+                self.sectors.crypt(Direction::Encrypt, &mut plain, at);
+                plain
+            }
+            Some(spread) => {
+                let mut below = BlockBuf::zeroed(spread.len_below(len));
+                spread.scatter(&plain, &mut below);
+                self.sectors.seal(spread, &mut below, at);
+                below
+            }
+        }
+    }
+
+    /// Decrypts what the provider below answered; without authentication in place.
+    fn decrypt(&self, offset: u64, mut below: BlockBuf) -> Result<BlockBuf> {
+        let at = self.geometry.offset_below(offset);
+        match &self.geometry.spread {
+            None => {
+                self.sectors.crypt(Direction::Decrypt, &mut below, at);
+                Ok(below)
+            }
+            Some(spread) => {
+                self.sectors
+                    .unseal(spread, &mut below, at)
+                    .map_err(|bad| self.code_error(offset, bad))?;
+                let mut plain = BlockBuf::scratch(spread.len_above(below.len()));
+                spread.gather(&below, &mut plain);
+                Ok(plain)
+            }
+        }
+    }
+
+    fn code_error(&self, offset: u64, bad: usize) -> Error {
+        let text = format!(
+            "{}: Failed to authenticate {bad} sectors of the data at offset {offset}.",
+            self.name
+        );
+        Error::new(ErrorKind::Checksum, text)
+    }
+
+    fn len_below(&self, len: usize) -> usize {
+        let spread = self.geometry.spread.as_ref();
+        spread.map_or(len, |spread| spread.len_below(len))
+    }
+}
+
+impl Provider for Eli {
+    fn name(&self) -> &str {
+        &self.name
+    }
+    fn mediasize(&self) -> u64 {
+        self.core.geometry.mediasize
+    }
+    fn sectorsize(&self) -> u32 {
+        self.core.geometry.sectorsize
+    }
+    fn is_rotational(&self) -> bool {
+        self.below.is_rotational()
+    }
+    fn is_queued(&self) -> bool {
+        self.below.is_queued()
+    }
+
+    fn submit(&self, bio: Bio) {
+        if let Err(error) = self.admit(&bio) {
+            return (bio.done)(Err(error));
+        }
+        let Bio { op, offset, done } = bio;
+        let at = self.core.geometry.offset_below(offset);
+        let bio = match op {
+            BioOp::Read { len } => {
+                let core = Arc::clone(&self.core);
+                let finish = move |result: Result<BioData>| {
+                    let decrypted = result
+                        .and_then(|data| core.decrypt(offset, data.into_read()))
+                        .map(BioData::Read);
+                    done(decrypted);
+                };
+                Bio {
+                    op: BioOp::Read {
+                        len: self.core.len_below(len),
+                    },
+                    offset: at,
+                    done: Box::new(finish),
+                }
+            }
+            BioOp::Write(bytes) => Bio {
+                op: BioOp::Write(self.core.encrypt(offset, &[&bytes]).share()),
+                offset: at,
+                done,
+            },
+            op @ (BioOp::Delete { .. } | BioOp::Flush) => Bio {
+                op,
+                offset: at,
+                done,
+            },
+        };
+        self.below.submit(bio);
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.check(offset, buf.len() as u64)?;
+        let core = &self.core;
+        let at = core.geometry.offset_below(offset);
+        if core.geometry.spread.is_none() {
+            self.below.read(at, buf)?;
+            core.sectors.crypt(Direction::Decrypt, buf, at);
+            return Ok(());
+        }
+        let mut below = BlockBuf::scratch(core.len_below(buf.len()));
+        self.below.read(at, &mut below)?;
+        buf.copy_from_slice(&core.decrypt(offset, below)?);
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
+        self.write_vectored(offset, &[data])
+    }
+
+    fn write_vectored(&self, offset: u64, pieces: &[&[u8]]) -> Result<()> {
+        let len: usize = pieces.iter().map(|piece| piece.len()).sum();
+        self.check(offset, len as u64)?;
+        self.check_writable()?;
+        let at = self.core.geometry.offset_below(offset);
+        self.below.write(at, &self.core.encrypt(offset, pieces))
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.below.flush()
+    }
+
+    fn delete(&self, offset: u64, len: u64) -> Result<()> {
+        self.check(offset, len)?;
+        self.check_delete()?;
+        self.below.delete(offset, len)
+    }
+}
+
+#[cfg(test)]
+mod tests;

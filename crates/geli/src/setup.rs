@@ -1,0 +1,300 @@
+//! Making, opening and moving encrypted providers: what the subcommands of geli(8) do to metadata.
+
+use base::{Error, ErrorKind, Result};
+use geom::Provider;
+
+use crate::keys::Components;
+use crate::metadata::{SLOT_BYTES, SLOTS, VERSION_MAX, last_sector, trash};
+use crate::{Attached, AuthAlgorithm, Cipher, Flags, MasterKey, Metadata};
+
+/// The largest sector: what one command can carry.
+const SECTOR_BYTES_MAX: u32 = 1 << 20;
+
+/// What `geli init` and `geli onetime` were told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InitOptions {
+    /// `-V`
+    pub version: u32,
+    /// `-b`, `-d`, `-g`, `-R`, `-T`
+    pub flags: Flags,
+    /// `-e`; nothing is AES-XTS, or AES-CBC before version 5.
+    pub cipher: Option<Cipher>,
+    /// `-a`
+    pub auth: Option<AuthAlgorithm>,
+    /// `-l` in bits; 0 is the usual length.
+    pub key_bits: u16,
+    /// `-s`; nothing is that of the provider below.
+    pub sectorsize: Option<u32>,
+}
+
+impl Default for InitOptions {
+    fn default() -> Self {
+        InitOptions {
+            version: VERSION_MAX,
+            flags: Flags::AUTORESIZE,
+            cipher: None,
+            auth: None,
+            key_bits: 0,
+            sectorsize: None,
+        }
+    }
+}
+
+impl InitOptions {
+    /// Checks all that does not depend on a provider, and chooses what was not asked for.
+    fn choose(&self) -> Result<(Cipher, u16)> {
+        if self.version > VERSION_MAX {
+            return Err(Error::invalid(format!(
+                "Invalid version specified should be between 0 and {VERSION_MAX}."
+            )));
+        }
+        if self.auth.is_some() && self.version < 1 {
+            return Err(Error::invalid(
+                "Data authentication is supported starting from version 1.",
+            ));
+        }
+        let cipher = match self.cipher {
+            Some(Cipher::AesXts) if self.version < 5 => {
+                return Err(Error::invalid(
+                    "AES-XTS algorithm is supported starting from version 5.",
+                ));
+            }
+            Some(cipher) => cipher,
+            None if self.version < 5 => Cipher::AesCbc,
+            None => Cipher::AesXts,
+        };
+        Ok((cipher, cipher.key_bits(self.key_bits)?))
+    }
+
+    fn sectorsize_on(&self, below: &dyn Provider) -> Result<u32> {
+        let parent = below.sectorsize();
+        let size = self.sectorsize.unwrap_or(parent);
+        let fits = size.is_multiple_of(parent) && size.is_power_of_two();
+        if !fits || size > SECTOR_BYTES_MAX {
+            return Err(Error::invalid("Invalid sector size."));
+        }
+        Ok(size)
+    }
+}
+
+/// Prepares metadata for a provider, with one slot locked by `components`, and writes it.
+///
+/// `iterations`: of the passphrase; nothing takes as many as [`crate::calibrate_iterations`] says.
+///
+/// # Errors
+/// [`ErrorKind::InvalidInput`] in geli's words; what the provider says.
+pub fn init(
+    below: &dyn Provider,
+    options: &InitOptions,
+    components: &Components,
+    iterations: Option<i32>,
+) -> Result<Metadata> {
+    let (cipher, key_bits) = options.choose()?;
+    let sectorsize = options.sectorsize_on(below)?;
+    last_sector(below)?;
+    components.check()?;
+    if iterations.is_some() && components.passphrase.is_none() {
+        return Err(Error::invalid("Options -i and -P are mutually exclusive."));
+    }
+    let mut metadata = Metadata {
+        version: options.version,
+        flags: options.flags.with(Flags::AUTH, options.auth.is_some()),
+        ealgo: cipher.number(),
+        keylen: key_bits,
+        aalgo: options.auth.map_or(0, AuthAlgorithm::number),
+        provsize: below.mediasize(),
+        sectorsize,
+        keys: 0,
+        iterations: chosen_iterations(components, iterations)?,
+        salt: [0; 64],
+        mkeys: [[0; SLOT_BYTES]; SLOTS],
+    };
+    rt::fill_random(&mut metadata.salt);
+    metadata.delete_all_slots();
+    let user = components.user_key(&metadata.salt, metadata.iterations)?;
+    metadata.lock(0, &MasterKey::random(), &user)?;
+    crate::provider::check_fit(below, &metadata_shape(&metadata)?)?;
+    metadata.write(below)?;
+    Ok(metadata)
+}
+
+fn chosen_iterations(components: &Components, asked: Option<i32>) -> Result<i32> {
+    match (components.passphrase.is_some(), asked) {
+        (false, _) => Ok(-1),
+        (true, None) => Ok(crate::calibrate_iterations()),
+        (true, Some(asked)) if asked >= 0 => Ok(asked),
+        (true, Some(_)) => Err(Error::invalid("Invalid 'iterations' argument.")),
+    }
+}
+
+/// All of [`Attached`] but the key.
+fn metadata_shape(metadata: &Metadata) -> Result<Attached> {
+    let cipher = Cipher::from_number(metadata.ealgo)?;
+    let auth = metadata.flags.contains(Flags::AUTH);
+    Ok(Attached {
+        version: metadata.version,
+        flags: metadata.flags,
+        ealgo: cipher,
+        keylen: cipher.stored_key_bits(metadata.keylen)?,
+        aalgo: if auth {
+            Some(AuthAlgorithm::from_number(metadata.aalgo)?)
+        } else {
+            None
+        },
+        provsize: metadata.provsize,
+        sectorsize: metadata.sectorsize,
+        nkey: None,
+        mkey: MasterKey([0; 128]),
+    })
+}
+
+/// Opens a provider that has metadata: `geli attach`.
+///
+/// `slot`: the only one to try.
+///
+/// # Errors
+/// [`ErrorKind::Permission`] for a wrong key, in geli's words; [`ErrorKind::InvalidInput`] if the
+/// metadata does not fit the provider.
+pub fn attach(
+    below: &dyn Provider,
+    metadata: &Metadata,
+    components: &Components,
+    slot: Option<u8>,
+) -> Result<Attached> {
+    let name = below.name();
+    if metadata.provsize != below.mediasize() {
+        return Err(Error::invalid("Provider size mismatch."));
+    }
+    if metadata.keys == 0 {
+        return Err(Error::invalid(format!("No valid keys on {name}.")));
+    }
+    let shape = metadata_shape(metadata)?;
+    crate::provider::check_fit(below, &shape)?;
+    let (mkey, slot) = unlock_named(metadata, components, slot, name)?;
+    Ok(Attached {
+        nkey: Some(slot),
+        mkey,
+        ..shape
+    })
+}
+
+/// Opens a slot, with errors in geli's words about `name`.
+///
+/// # Errors
+/// [`ErrorKind::Permission`] for a wrong key.
+pub fn unlock_named(
+    metadata: &Metadata,
+    components: &Components,
+    slot: Option<u8>,
+    name: &str,
+) -> Result<(MasterKey, u8)> {
+    let user = components.user_key(&metadata.salt, metadata.iterations)?;
+    metadata
+        .unlock(&user, slot)
+        .map_err(|error| match error.kind() {
+            ErrorKind::Permission => Error::new(error.kind(), format!("Wrong key for {name}.")),
+            _ => error,
+        })
+}
+
+/// A provider with a made-up key and no metadata: `geli onetime`.
+///
+/// # Errors
+/// [`ErrorKind::InvalidInput`] in geli's words.
+pub fn onetime(below: &dyn Provider, options: &InitOptions) -> Result<Attached> {
+    let (cipher, key_bits) = options.choose()?;
+    let flags = options.flags.with(Flags::AUTH, options.auth.is_some());
+    let attached = Attached {
+        version: options.version,
+        flags: flags.with(Flags::ONETIME, true),
+        ealgo: cipher,
+        keylen: key_bits,
+        aalgo: options.auth,
+        provsize: below.mediasize(),
+        sectorsize: options.sectorsize_on(below)?,
+        nkey: None,
+        mkey: MasterKey::random(),
+    };
+    crate::provider::check_fit(below, &attached)?;
+    Ok(attached)
+}
+
+/// What a new user key shall be put into.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SetKey {
+    /// `-n`; nothing is the slot that was opened.
+    pub slot: Option<u8>,
+    /// `-i`
+    pub iterations: Option<i32>,
+}
+
+/// Puts an opened master key into a slot, locked with new components: `geli setkey`. `opened` is
+/// the slot that it came from. Nothing is written.
+///
+/// # Errors
+/// [`ErrorKind::InvalidInput`] in geli's words.
+pub fn set_key(
+    metadata: &mut Metadata,
+    (master, opened): (&MasterKey, u8),
+    new: &Components,
+    what: SetKey,
+) -> Result<u8> {
+    let slot = what.slot.unwrap_or(opened);
+    if usize::from(slot) >= SLOTS {
+        return Err(Error::invalid("Invalid 'keyno' argument."));
+    }
+    new.check()?;
+    let has_passphrase = new.passphrase.is_some();
+    if what.iterations.is_some_and(|iterations| iterations < 0) {
+        return Err(Error::invalid("Invalid 'iterations' argument."));
+    }
+    match what.iterations {
+        Some(iterations) if metadata.iterations == -1 => metadata.iterations = iterations,
+        Some(iterations) if iterations != metadata.iterations => {
+            if metadata.keys.count_ones() != 1 {
+                return Err(Error::invalid(
+                    "To be able to use '-i' option, only one key can be defined.",
+                ));
+            }
+            if metadata.keys != 1 << slot {
+                return Err(Error::invalid(
+                    "Only already defined key can be changed when '-i' option is used.",
+                ));
+            }
+            metadata.iterations = iterations;
+        }
+        None if metadata.iterations == -1 && has_passphrase => {
+            metadata.iterations = crate::calibrate_iterations();
+        }
+        _ => {}
+    }
+    let user = new.user_key(&metadata.salt, metadata.iterations)?;
+    metadata.lock(slot, master, &user)?;
+    Ok(slot)
+}
+
+/// Moves the metadata of a provider that had `old_size` bytes to its present end: `geli resize`.
+///
+/// # Errors
+/// [`ErrorKind::InvalidInput`] in geli's words; what the provider says.
+pub fn resize(below: &dyn Provider, old_size: u64) -> Result<()> {
+    let size = below.mediasize();
+    let sector = u64::from(below.sectorsize());
+    if old_size > size || old_size < sector || !old_size.is_multiple_of(sector) {
+        return Err(Error::invalid("Invalid oldsize: Out of range."));
+    }
+    let old_at = old_size - sector;
+    if old_at == last_sector(below)? {
+        return Err(Error::invalid("Size hasn't changed."));
+    }
+    let mut metadata = Metadata::read_at(below, old_at)?;
+    if metadata.provsize != old_size {
+        return Err(Error::invalid("Provider size mismatch at oldsize."));
+    }
+    metadata.provsize = size;
+    metadata.write(below)?;
+    trash(below, old_at)
+}
+
+#[cfg(test)]
+mod tests;
