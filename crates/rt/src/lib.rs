@@ -18,7 +18,8 @@
 //! # Invariants
 //! 1. In a simulation at most one thread runs between two baton passes, so the order of all events
 //!    is a function of the seed and of the code alone.
-//! 2. Simulated time moves only when every thread of the simulation waits. Computing is free.
+//! 2. Simulated time moves only when every thread of the simulation waits. Computing is free, but
+//!    for what a simulated [`Processor`] charges.
 //! 3. A thread belongs to the simulation of the thread that spawned it; locks and conditions are
 //!    shared only by threads of one simulation (or only by real ones). Several simulations may run
 //!    in one process at the same time.
@@ -38,6 +39,7 @@
 
 mod clock;
 mod parallel;
+mod processor;
 mod random;
 mod sim;
 mod sync;
@@ -47,6 +49,7 @@ mod timer;
 
 pub use clock::{SIMULATED_EPOCH_SECS, Timestamp, now_ns, sleep_ns, wall_clock};
 pub use parallel::{parallel_map, parallelism};
+pub use processor::{Processor, Work, charge};
 pub use random::{fill_random, random_below, random_u64};
 pub use sim::{SimOptions, is_simulated, simulate, simulate_with};
 pub use sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};

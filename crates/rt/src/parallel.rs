@@ -14,6 +14,7 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use crate::processor;
 use crate::sim;
 use crate::thread::Payload;
 
@@ -35,7 +36,8 @@ fn processors() -> usize {
 pub fn parallel_map<I: Send, R: Send>(items: Vec<I>, f: impl Fn(I) -> R + Sync) -> Vec<R> {
     let helpers = parallelism().min(items.len()).saturating_sub(1);
     if helpers == 0 {
-        return items.into_iter().map(f).collect();
+        let ways = items.len();
+        return processor::side_by_side(ways, || items.into_iter().map(f).collect());
     }
     let count = items.len();
     // A share is small enough that the slowest thread ends not much later than the others.

@@ -28,6 +28,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::processor::{Cores, Processor};
 use crate::thread::Payload;
 pub(crate) use schedule::{Callback, Wait, WaitKey};
 use schedule::{Decision, Schedule, Slot, TaskId};
@@ -42,6 +43,8 @@ pub struct SimOptions {
     pub preempt_one_in: u32,
     /// What [`now_ns`](crate::now_ns) says at the start: where an earlier simulation stopped.
     pub start_ns: u64,
+    /// What computing costs; by default nothing.
+    pub processor: Processor,
 }
 
 impl SimOptions {
@@ -52,6 +55,7 @@ impl SimOptions {
             seed,
             preempt_one_in: 32,
             start_ns: 0,
+            processor: Processor::default(),
         }
     }
 }
@@ -103,6 +107,11 @@ pub fn is_simulated() -> bool {
     IN_SIM.get()
 }
 
+/// Whether the calling thread runs the function of a timer.
+pub(crate) fn is_in_callback() -> bool {
+    IN_CALLBACK.get()
+}
+
 thread_local! {
     /// Whether `CONTEXT` is set: readable without any set-up, for the fast path of real time.
     static IN_SIM: Cell<bool> = const { Cell::new(false) };
@@ -151,6 +160,7 @@ pub(crate) struct Sim {
     /// Threads in `Wait::Lock`: releasing a lock costs nothing while there are none.
     lock_waiters: AtomicUsize,
     aborted: AtomicBool,
+    cores: Cores,
 }
 
 impl Sim {
@@ -159,6 +169,7 @@ impl Sim {
             schedule: Mutex::new(Schedule::new(options)),
             lock_waiters: AtomicUsize::new(0),
             aborted: AtomicBool::new(false),
+            cores: Cores::new(options.processor),
         }
     }
 
@@ -197,6 +208,11 @@ pub(crate) struct Context {
 impl Context {
     pub(crate) fn now_ns(&self) -> u64 {
         self.sim.schedule().now_ns
+    }
+
+    /// The processor's cores.
+    pub(crate) fn cores(&self) -> &Cores {
+        &self.sim.cores
     }
 
     pub(crate) fn random_u64(&self) -> u64 {

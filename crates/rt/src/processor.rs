@@ -1,0 +1,247 @@
+//! What computing costs in simulated time.
+//!
+//! # What it is
+//! Computing is free in a simulation, unless [`SimOptions::processor`](crate::SimOptions) says what
+//! it costs: then code that does much of it tells so with [`charge`], and waits until a processor
+//! of the simulated computer would have done it. The computer has a few cores; work that finds all
+//! of them busy waits its turn. In real time, and on a free processor, [`charge`] does nothing.
+//!
+//! # Invariants
+//! 1. At no time more work is in progress than there are cores.
+//! 2. Small charges of a thread are summed up and waited for together, so the clock moves in steps
+//!    of some microseconds; nothing is lost while the thread lives.
+//!
+//! # Concurrency
+//! The cores' times are behind one plain mutex that is held for a few instructions.
+
+use std::cell::Cell;
+use std::sync::{Mutex, PoisonError};
+
+use crate::sim;
+
+/// Kinds of work that have a price.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// Handing one command to a provider and hearing of its end.
+    Command,
+    /// Entering the kernel and coming back.
+    SystemCall,
+    /// Moving a byte once through memory.
+    Copy,
+    /// A fletcher checksum of a byte.
+    Fletcher,
+    /// A cryptographic checksum of a byte.
+    Digest,
+    /// Compressing a byte.
+    Compress,
+    /// Decompressing a byte (counted after it).
+    Decompress,
+    /// Setting a cipher up for one sector.
+    CipherSector,
+    /// Encrypting or decrypting a byte.
+    Cipher,
+}
+
+const KINDS: usize = 9;
+
+/// The processor of a simulated computer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Processor {
+    /// How many cores it has; 0: computing is free.
+    pub cores: u32,
+    /// Picoseconds for one byte, or one occasion, of each kind of work.
+    price_ps: [u64; KINDS],
+}
+
+impl Processor {
+    /// A processor on which all work is free, so far.
+    #[must_use]
+    pub fn new(cores: u32) -> Processor {
+        Processor {
+            cores,
+            price_ps: [0; KINDS],
+        }
+    }
+
+    /// The same with a price in picoseconds for a kind of work.
+    #[must_use]
+    pub fn with(mut self, work: Work, price_ps: u64) -> Processor {
+        self.price_ps[work as usize] = price_ps;
+        self
+    }
+
+    /// What one byte, or one occasion, costs in picoseconds.
+    #[must_use]
+    pub fn price_ps(&self, work: Work) -> u64 {
+        self.price_ps[work as usize]
+    }
+}
+
+/// Cores of a simulation, and until when each is busy.
+pub(crate) struct Cores {
+    processor: Processor,
+    free_at_ns: Mutex<Vec<u64>>,
+}
+
+impl Cores {
+    pub(crate) fn new(processor: Processor) -> Self {
+        Cores {
+            processor,
+            free_at_ns: Mutex::new(vec![0; processor.cores as usize]),
+        }
+    }
+
+    /// Puts work on the `share` cores that are free first; when all of it is done.
+    fn occupy(&self, now_ns: u64, work_ns: u64, share: usize) -> u64 {
+        let mut free = self
+            .free_at_ns
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        free.sort_unstable();
+        let share = share.clamp(1, free.len());
+        let part = work_ns.div_ceil(share as u64);
+        let mut end = now_ns;
+        for core in &mut free[..share] {
+            *core = now_ns.max(*core) + part;
+            end = end.max(*core);
+        }
+        end
+    }
+}
+
+/// A thread waits once its charges sum up to so much.
+const STEP_PS: u64 = 20_000_000;
+
+thread_local! {
+    /// Work of this thread that the clock does not know of yet, in picoseconds.
+    static OWED_PS: Cell<u64> = const { Cell::new(0) };
+    /// Inside of `side_by_side`: work is summed up until its end.
+    static GATHERING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Waits for as long as `count` bytes, or occasions, of this work take on the simulated processor.
+#[inline]
+pub fn charge(work: Work, count: u64) {
+    if sim::is_simulated() {
+        charge_simulated(work, count);
+    }
+}
+
+#[cold]
+#[track_caller]
+fn charge_simulated(work: Work, count: u64) {
+    let Some(context) = sim::current() else {
+        return;
+    };
+    let cores = context.cores();
+    if cores.processor.cores == 0 || sim::is_in_callback() {
+        return;
+    }
+    let owed = OWED_PS.get() + cores.processor.price_ps(work).saturating_mul(count);
+    OWED_PS.set(owed);
+    if owed >= STEP_PS && !GATHERING.get() {
+        pay(&context, 1);
+    }
+}
+
+#[track_caller]
+fn pay(context: &sim::Context, share: usize) {
+    let owed_ns = OWED_PS.get() / 1000;
+    OWED_PS.set(OWED_PS.get() % 1000);
+    let now = context.now_ns();
+    let end = context.cores().occupy(now, owed_ns, share);
+    context.sleep_ns(end - now);
+}
+
+/// Runs `f`, whose work can be spread over up to `ways` cores, and waits for its charges at its
+/// end.
+pub(crate) fn side_by_side<T>(ways: usize, f: impl FnOnce() -> T) -> T {
+    let Some(context) = sim::current() else {
+        return f();
+    };
+    if context.cores().processor.cores == 0 || GATHERING.get() || sim::is_in_callback() {
+        return f();
+    }
+    struct Gathering;
+    impl Drop for Gathering {
+        fn drop(&mut self) {
+            GATHERING.set(false);
+        }
+    }
+    GATHERING.set(true);
+    let gathering = Gathering;
+    let result = f();
+    drop(gathering);
+    if OWED_PS.get() >= STEP_PS {
+        pay(&context, ways);
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{SimOptions, now_ns, parallel_map, simulate_with, spawn};
+
+    fn on<T: Send>(cores: u32, f: impl FnOnce() -> T + Send) -> T {
+        let mut options = SimOptions::new(1);
+        options.processor = Processor::new(cores).with(Work::Copy, 1_000_000);
+        simulate_with(options, f)
+    }
+
+    #[test]
+    fn work_takes_its_time() {
+        let took = on(1, || {
+            charge(Work::Copy, 1000);
+            now_ns()
+        });
+        assert_eq!(took, 1_000_000);
+    }
+
+    #[test]
+    fn small_charges_are_not_lost() {
+        let took = on(1, || {
+            (0..1000).for_each(|_| charge(Work::Copy, 1));
+            now_ns()
+        });
+        assert_eq!(took, 1_000_000);
+    }
+
+    #[test]
+    fn work_without_a_price_is_free() {
+        let took = on(1, || {
+            charge(Work::Cipher, 1 << 40);
+            now_ns()
+        });
+        assert_eq!(took, 0);
+        charge(Work::Copy, u64::MAX);
+    }
+
+    #[test]
+    fn threads_share_the_cores() {
+        let run = |cores| {
+            on(cores, || {
+                let threads: Vec<_> = (0..4)
+                    .map(|_| spawn("w", || charge(Work::Copy, 1000)))
+                    .collect();
+                threads.into_iter().for_each(|thread| thread.join());
+                now_ns()
+            })
+        };
+        assert_eq!(
+            [run(1), run(2), run(4), run(8)],
+            [4_000_000, 2_000_000, 1_000_000, 1_000_000]
+        );
+    }
+
+    #[test]
+    fn a_parallel_map_uses_all_cores() {
+        let run = |cores| {
+            on(cores, || {
+                parallel_map(vec![(); 6], |()| charge(Work::Copy, 1000));
+                now_ns()
+            })
+        };
+        assert_eq!([run(1), run(3), run(12)], [6_000_000, 2_000_000, 1_000_000]);
+    }
+}
