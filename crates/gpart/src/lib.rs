@@ -1,23 +1,32 @@
 //! Partition tables: GPT and MBR.
 //!
 //! # What it is
-//! [`Table`] reads and writes the table of a [`geom::Provider`]; a table in memory is changed by
+//! [`Table`] reads and writes the table of a [`geom::Provider`]. A table in memory is changed by
+//! gpart(8)'s operations ([`Table::add`] and so on), and written as a whole. [`parted`] has GNU
+//! parted's way of placing and printing the same tables.
 //!
 //! # On disk
 //! docs/spec/partition-tables.md.
 //!
 //! # Source
 //! The UEFI specification, chapter 5, for the GPT. FreeBSD `sys/geom/part/g_part*.c` and
-//! `lib/geom/part/geom_part.c` for what gpart(8) does and says.
+//! `lib/geom/part/geom_part.c` for what gpart(8) does and says; parted 3.5, by running it.
 
+pub mod align;
+mod backup;
+mod change;
 pub mod crc;
 mod gpt;
 mod kind;
+pub mod listing;
 mod mbr;
 mod phys;
 mod table;
 mod uuid;
 
+pub use align::Wish;
+pub use backup::{Backup, backup};
+pub use change::{GPT_ENTRIES, NewPartition};
 pub use kind::Kind;
 pub use table::{Era, Partition, Place, Scheme, Shape, Table};
 pub use uuid::Uuid;

@@ -295,7 +295,7 @@ impl Table {
     }
 
     /// What no partition may do: overlap another one, leave the usable range.
-    fn breaches(&self) -> Vec<String> {
+    pub(crate) fn breaches(&self) -> Vec<String> {
         let mut found = Vec::new();
         let disk_last = self.shape.sectors().saturating_sub(1);
         if self.last < self.first {
