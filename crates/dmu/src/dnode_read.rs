@@ -66,6 +66,7 @@ impl Dnode {
         if out.is_empty() {
             return Ok(());
         }
+        rt::charge(rt::Work::Copy, out.len() as u64);
         let mut state = self.state();
         let blksz = state.fields(View::Open).blksz;
         let blocks = (offset / blksz, (offset + out.len() as u64 - 1) / blksz + 1);

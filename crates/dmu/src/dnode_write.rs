@@ -24,6 +24,7 @@ impl Dnode {
     /// `NotFound` when the object was freed.
     #[doc(alias = "dmu_write")]
     pub fn write(&self, tx: &Tx, offset: u64, data: &[u8]) -> Result<()> {
+        rt::charge(rt::Work::Copy, data.len() as u64);
         let blksz = self.blksz();
         let mut at = offset;
         let mut rest = data;

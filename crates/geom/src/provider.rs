@@ -135,12 +135,15 @@ pub trait Provider: Send + Sync {
         submit_and_wait(self, BioOp::Write(Buf::copy_of(data)), offset).map(drop)
     }
 
-    /// Writes pieces one after another from `offset` on. Worth supplying where fewer calls are
-    /// cheaper.
+    /// Writes pieces one after another from `offset` on: to a queued provider as one command.
+    /// Worth supplying where gathering needs no copy.
     ///
     /// # Errors
     /// As [`Provider::write`]; how much was written is then unknown.
     fn write_vectored(&self, offset: u64, pieces: &[&[u8]]) -> Result<()> {
+        if self.is_queued() {
+            return self.write(offset, &pieces.concat());
+        }
         let mut at = offset;
         for piece in pieces {
             self.write(at, piece)?;

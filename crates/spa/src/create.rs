@@ -116,7 +116,7 @@ impl Spa {
         let settings = PipelineSettings {
             salt,
             hole_birth,
-            ..PipelineSettings::default()
+            ..options.settings.pipeline_settings()
         };
         let pipeline = Arc::new(Pipeline::new(tree.clone(), space.clone(), settings));
         let cache = Arc::new(arc::Arc::new(

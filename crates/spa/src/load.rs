@@ -271,7 +271,7 @@ fn load(
         salt: look.salt,
         hole_birth: look.has_hole_birth,
         heal: !readonly,
-        ..PipelineSettings::default()
+        ..options.settings.pipeline_settings()
     };
     let pipeline = Arc::new(Pipeline::new(tree.clone(), space.clone(), settings));
     let cache = Arc::new(arc::Arc::new(

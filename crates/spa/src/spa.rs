@@ -24,7 +24,7 @@ use nvpair::NvList;
 use phys::uberblock::UberblockPhys;
 use rt::Mutex;
 use vdev::{PoolState, TxgSet, VdevAux, VdevState, VdevTree};
-use zio::{AllocClass, BlockStore, Pipeline};
+use zio::{AllocClass, BlockStore, Pipeline, PipelineSettings};
 
 use crate::core::Core;
 use crate::features::{Features, Obstacle};
@@ -40,6 +40,10 @@ pub struct Settings {
     pub arc_bytes: u64,
     /// When txgs sync.
     pub txg: TxgSettings,
+    /// `zfs_vdev_max_pending` of old: device writes in flight for one batch.
+    pub io_threads: usize,
+    /// `zfs_vdev_aggregation_limit`: the largest write that neighbours are merged into, in bytes.
+    pub aggregation_limit_bytes: u64,
 }
 
 impl Default for Settings {
@@ -52,6 +56,8 @@ impl Default for Settings {
                 dirty_data_max: 128 << 20,
                 ..TxgSettings::default()
             },
+            io_threads: PipelineSettings::default().io_threads,
+            aggregation_limit_bytes: PipelineSettings::default().aggregation_limit_bytes,
         }
     }
 }
@@ -106,6 +112,14 @@ pub(crate) struct State {
 }
 
 impl Settings {
+    pub(crate) fn pipeline_settings(&self) -> PipelineSettings {
+        PipelineSettings {
+            io_threads: self.io_threads,
+            aggregation_limit_bytes: self.aggregation_limit_bytes,
+            ..PipelineSettings::default()
+        }
+    }
+
     pub(crate) fn arc_settings(&self) -> arc::ArcSettings {
         arc::ArcSettings {
             limit_bytes: self.arc_bytes,

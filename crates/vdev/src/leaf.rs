@@ -168,6 +168,7 @@ impl Leaf {
     /// # Errors
     /// [`ErrorKind::Io`] and what the provider says.
     pub fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        rt::charge(rt::Work::Command, 1);
         let provider = self.usable_provider()?;
         let _busy = Busy::new(self, offset, buf.len());
         let sector = u64::from(provider.sectorsize());
@@ -188,6 +189,7 @@ impl Leaf {
     /// # Errors
     /// [`ErrorKind::Io`] and what the provider says.
     pub fn write(&self, offset: u64, pieces: &[&[u8]]) -> Result<()> {
+        rt::charge(rt::Work::Command, 1);
         let provider = self.usable_provider()?;
         let len = pieces.iter().map(|piece| piece.len()).sum();
         let _busy = Busy::new(self, offset, len);

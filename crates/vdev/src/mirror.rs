@@ -325,6 +325,7 @@ impl<'a> Copies<'a> {
                 theirs.give(result.map(drop));
             });
             let at = offset + LABEL_START_SIZE;
+            rt::charge(rt::Work::Command, 1);
             vdev.leaf().begin_queued_write(at, bytes.len());
             provider.submit(Bio {
                 op: BioOp::Write(bytes),

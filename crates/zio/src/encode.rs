@@ -147,6 +147,7 @@ fn compress(pool: &Pool<'_>, request: &WriteRequest) -> Compressed {
     let (min_alloc, gcd_alloc) = (pool.min_alloc as usize, pool.gcd_alloc as usize);
     let max = compress::max_compressed_len_in_pool(algorithm, data.len(), min_alloc, gcd_alloc);
     let mut buf = BlockBuf::scratch(data.len());
+    rt::charge(rt::Work::Compress, data.len() as u64);
     let Some(size) = compress::compress(algorithm, data, &mut buf[..max]) else {
         return Compressed::No;
     };
@@ -198,9 +199,20 @@ fn finish(
     bp.set_little_endian();
     bp.set_birth(txg, txg);
     bp.set_fill(request.fill);
+    charge_checksum(checksum, physical.bytes().len());
     bp.set_cksum(pool.checksums.digest(checksum, physical.bytes()));
     Encoded {
         bp,
         physical: Some(physical),
     }
+}
+
+/// Lets a simulated processor work on a checksum.
+pub(crate) fn charge_checksum(kind: ChecksumType, bytes: usize) {
+    let work = match kind {
+        ChecksumType::Off => return,
+        ChecksumType::Fletcher2 | ChecksumType::Fletcher4 => rt::Work::Fletcher,
+        _ => rt::Work::Digest,
+    };
+    rt::charge(work, bytes as u64);
 }

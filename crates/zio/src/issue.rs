@@ -2,7 +2,7 @@
 //!
 //! # What it is
 //! A [`Flight`] takes writes while the batch is still being encoded. Writes to consecutive places
-//! become one device write of up to 1 MiB. Helper threads start on them at once; the thread that
+//! become one device write of up to a limit. Helper threads start on them at once; the thread that
 //! waits for the batch works along.
 //!
 //! # Concurrency
@@ -24,8 +24,6 @@ use phys::DvaPhys;
 
 use crate::VdevOps;
 
-/// `zfs_vdev_aggregation_limit`: the largest merged write in bytes.
-const AGGREGATION_LIMIT_BYTES: u64 = 1 << 20;
 /// The most blocks in one merged write, far below any system's limit on gathered writes.
 const AGGREGATION_LIMIT_PARTS: usize = 256;
 
@@ -86,7 +84,7 @@ impl Group {
 
 /// Sorts by place and merges neighbours.
 #[doc(alias = "vdev_queue_aggregate")]
-fn aggregate(vdevs: &dyn VdevOps, mut writes: Vec<Write>) -> Vec<Group> {
+fn aggregate(vdevs: &dyn VdevOps, mut writes: Vec<Write>, limit_bytes: u64) -> Vec<Group> {
     writes.sort_unstable_by_key(|w| (w.vdev, w.offset));
     let mut groups: Vec<Group> = Vec::new();
     let (mut vdev, mut end, mut bytes) = (VdevId(u64::MAX), 0, 0);
@@ -101,7 +99,7 @@ fn aggregate(vdevs: &dyn VdevOps, mut writes: Vec<Write>) -> Vec<Group> {
             write.offset
         );
         (vdev, end) = (write.vdev, write.offset + asize);
-        let fits = bytes + asize <= AGGREGATION_LIMIT_BYTES && parts < AGGREGATION_LIMIT_PARTS;
+        let fits = bytes + asize <= limit_bytes && parts < AGGREGATION_LIMIT_PARTS;
         match groups.last_mut() {
             Some(group) if adjacent && fits => {
                 group.writes.push(write);
@@ -181,14 +179,20 @@ pub(crate) struct Issuer {
     /// Started with the first batch that has work for it: pools that are only read have none.
     queue: rt::Mutex<Option<rt::TaskQueue>>,
     threads: usize,
+    aggregation_limit_bytes: u64,
 }
 
 impl Issuer {
-    pub(crate) fn new(vdevs: Arc<dyn VdevOps>, threads: usize) -> Self {
+    pub(crate) fn new(
+        vdevs: Arc<dyn VdevOps>,
+        threads: usize,
+        aggregation_limit_bytes: u64,
+    ) -> Self {
         Issuer {
             vdevs,
             queue: rt::Mutex::new(None),
             threads: threads.max(1),
+            aggregation_limit_bytes,
         }
     }
 
@@ -222,7 +226,11 @@ impl Flight<'_> {
     /// Adds writes. With `more` to come, helpers take all of them; otherwise one group is left to
     /// the caller, who is going to wait.
     pub(crate) fn submit(&self, writes: Vec<Write>, more: bool) {
-        let groups = aggregate(&*self.issuer.vdevs, writes);
+        let groups = aggregate(
+            &*self.issuer.vdevs,
+            writes,
+            self.issuer.aggregation_limit_bytes,
+        );
         let mut state = self.shared.state.lock();
         state.groups.extend(groups);
         let wanted = state.groups.len().saturating_sub(usize::from(!more));

@@ -70,6 +70,8 @@ pub struct PipelineSettings {
     pub heal: bool,
     /// Device writes in flight for one batch.
     pub io_threads: usize,
+    /// `zfs_vdev_aggregation_limit`: the largest write that neighbours are merged into.
+    pub aggregation_limit_bytes: u64,
 }
 
 impl Default for PipelineSettings {
@@ -80,6 +82,7 @@ impl Default for PipelineSettings {
             dynamic_gang_header: false,
             heal: true,
             io_threads: 8,
+            aggregation_limit_bytes: 1 << 20,
         }
     }
 }
@@ -165,7 +168,11 @@ impl Pipeline {
         settings: PipelineSettings,
     ) -> Self {
         Pipeline {
-            issuer: Issuer::new(vdevs.clone(), settings.io_threads),
+            issuer: Issuer::new(
+                vdevs.clone(),
+                settings.io_threads,
+                settings.aggregation_limit_bytes,
+            ),
             vdevs,
             alloc,
             checksums: checksum::Templates::new(&settings.salt),

@@ -12,6 +12,7 @@
 use base::{BlockBuf, Buf, Context, Error, ErrorKind, Result, SPA_MAXBLOCKSIZE, align_up};
 use phys::{BlkPtrPhys, ChecksumType, CompressType, DvaPhys, ObjectType};
 
+use crate::encode::charge_checksum;
 use crate::pipeline::{PhysicalReport, Pipeline};
 use crate::{Bookmark, ScrubReport, eck, embedded};
 
@@ -65,6 +66,7 @@ impl Pipeline {
             ChecksumType::Off => true,
             ChecksumType::Zilog | ChecksumType::Zilog2 => eck::verify(kind, bp, bytes),
             _ => {
+                charge_checksum(kind, bytes.len());
                 let have = self.checksums.digest(kind, bytes);
                 let want = bp.cksum_words();
                 let objset = bp.object_type() == ObjectType::OBJSET.raw();
@@ -210,6 +212,7 @@ impl Pipeline {
             };
         }
         let mut data = BlockBuf::scratch(bp.lsize() as usize);
+        rt::charge(rt::Work::Decompress, bp.lsize());
         compress::decompress(compress, &physical[..psize], &mut data)
             .within(|| format!("block {bookmark}"))?;
         Ok(data.share())
