@@ -26,7 +26,7 @@ use phys::ObjsetType;
 use phys::label::{ASHIFT_MAX, ASHIFT_MIN, SPA_MINDEVSIZE, allocatable_size};
 use phys::uberblock::UberblockPhys;
 use rt::Mutex;
-use vdev::{AllocBias, PoolState, Vdev, VdevConfig, VdevKind, VdevTree};
+use vdev::{AllocBias, AutoAshift, PoolState, Vdev, VdevConfig, VdevKind, VdevTree};
 use zio::{AllocClass, BlockStore, LogStore, Pipeline, PipelineSettings};
 
 use crate::core::Core;
@@ -94,7 +94,11 @@ impl Spa {
         let txg = Txg::INITIAL;
         let tx = Tx::syncing(txg);
         let guid = Guid(nonzero_random());
-        let tops = build_tops(&options.vdevs, options.ashift, txg)?;
+        let tops = build_tops(
+            &options.vdevs,
+            (options.ashift, options.settings.auto_ashift),
+            txg,
+        )?;
         let root = Vdev::new(
             VdevKind::Root,
             guid,
@@ -187,7 +191,7 @@ impl Spa {
         let mut record = NvList::new();
         record.add("history_time", rt::wall_clock().secs);
         record.add("history_command", &*options.command);
-        record.add("history_who", u64::from(rustix::process::getuid().as_raw()));
+        record.add("history_who", crate::host::user());
         core.log(record, true, &tx)?;
 
         let inner = Arc::new(Inner {
@@ -275,18 +279,22 @@ fn nonzero_random() -> u64 {
 }
 
 /// The top-level vdevs, opened and measured.
-fn build_tops(specs: &[VdevSpec], ashift: u32, txg: Txg) -> Result<Vec<Arc<Vdev>>> {
+fn build_tops(
+    specs: &[VdevSpec],
+    (ashift, auto): (u32, AutoAshift),
+    txg: Txg,
+) -> Result<Vec<Arc<Vdev>>> {
     if ashift != 0 && !(ASHIFT_MIN..=ASHIFT_MAX).contains(&ashift) {
         let text = format!("ashift {ashift} is not between {ASHIFT_MIN} and {ASHIFT_MAX}");
         return Err(Error::invalid(text));
     }
     specs
         .iter()
-        .map(|spec| build_top(spec, ashift, txg))
+        .map(|spec| build_top(spec, ashift, auto, txg))
         .collect()
 }
 
-fn build_top(spec: &VdevSpec, ashift: u32, txg: Txg) -> Result<Arc<Vdev>> {
+fn build_top(spec: &VdevSpec, ashift: u32, auto: AutoAshift, txg: Txg) -> Result<Arc<Vdev>> {
     let top = build(spec)?;
     let devices = top.devices();
     let providers: Vec<_> = devices.iter().filter_map(|d| d.leaf().provider()).collect();
@@ -295,7 +303,7 @@ fn build_top(spec: &VdevSpec, ashift: u32, txg: Txg) -> Result<Arc<Vdev>> {
     let (Some(logical), Some(physical)) = (logical, physical) else {
         return Err(Error::invalid("a vdev without devices"));
     };
-    let ashift = vdev::choose_ashift(ashift, logical, physical);
+    let ashift = vdev::choose_ashift(ashift, logical, physical, auto);
     if ashift > ASHIFT_MAX {
         let text = format!("sectors of {} bytes are too large", 1u64 << ashift);
         return Err(Error::new(ErrorKind::Unsupported, text));

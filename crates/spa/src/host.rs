@@ -46,6 +46,14 @@ impl Host {
     }
 }
 
+/// Who runs commands, for the history: simulations know nobody but root.
+pub(crate) fn user() -> u64 {
+    if rt::is_simulated() {
+        return 0;
+    }
+    u64::from(rustix::process::getuid().as_raw())
+}
+
 /// Four bytes, little endian, not zero.
 fn read_id(path: &Path) -> Option<u64> {
     let bytes = std::fs::read(path).ok()?;

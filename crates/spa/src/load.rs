@@ -18,13 +18,12 @@
 //! OpenZFS `module/zfs/spa.c` (`spa_load_impl`, `spa_ld_*`).
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use base::{Context, Error, ErrorKind, Guid, ObjectId, ObjsetId, Result, Txg, VdevId};
 use dmu::{Objset, ObjsetProps, TxGroups};
 use dsl::{Bpobj, DslPool, Mos, MosAccounting, PoolEnv, PoolParts};
-use geom::Provider;
+use geom::{HostNames, Namespace, Provider};
 use geom::disk::OpenMode;
 use metaslab::{Metaslabs, MetaslabsOptions};
 use nvpair::NvList;
@@ -79,18 +78,38 @@ impl ImportOptions {
         host: Host,
         settings: Settings,
     ) -> Result<ImportOptions> {
+        ImportOptions::from_config_in(&HostNames, config, readonly, host, settings)
+    }
+
+    /// The same where names lead elsewhere. Devices that are not where they were are searched for.
+    ///
+    /// # Errors
+    /// As [`from_config`](ImportOptions::from_config).
+    pub fn from_config_in(
+        names: &dyn Namespace,
+        config: &NvList,
+        readonly: bool,
+        host: Host,
+        settings: Settings,
+    ) -> Result<ImportOptions> {
         let mode = if readonly {
             OpenMode::ReadOnly
         } else {
             OpenMode::ReadWrite
         };
         let mut providers: Vec<Arc<dyn Provider>> = Vec::new();
+        let mut is_whole = true;
         for path in device_paths(config.expect_list("vdev_tree")?) {
-            match geom::disk::open(Path::new(&path), mode) {
+            match names.open(&path, mode) {
                 Ok(provider) => providers.push(provider),
-                Err(e) if e.kind() == ErrorKind::NotFound => {}
+                Err(e) if e.kind() == ErrorKind::NotFound => is_whole = false,
                 Err(e) => return Err(e),
             }
+        }
+        if !is_whole {
+            let elsewhere = names.names()?;
+            let open = |name: &String| names.open(name, mode).ok();
+            providers.extend(elsewhere.iter().filter_map(open));
         }
         let guid = Guid(config.expect_u64("pool_guid")?);
         let pools = discover(&providers).pools;

@@ -23,7 +23,7 @@ use metaslab::{Metaslabs, SpaceStats};
 use nvpair::NvList;
 use phys::uberblock::UberblockPhys;
 use rt::Mutex;
-use vdev::{PoolState, TxgSet, VdevAux, VdevState, VdevTree};
+use vdev::{AutoAshift, PoolState, TxgSet, VdevAux, VdevState, VdevTree};
 use zio::{AllocClass, BlockStore, Pipeline, PipelineSettings};
 
 use crate::core::Core;
@@ -44,6 +44,8 @@ pub struct Settings {
     pub io_threads: usize,
     /// `zfs_vdev_aggregation_limit`: the largest write that neighbours are merged into, in bytes.
     pub aggregation_limit_bytes: u64,
+    /// Which physical sectors decide over a new vdev's ashift.
+    pub auto_ashift: AutoAshift,
 }
 
 impl Default for Settings {
@@ -58,6 +60,7 @@ impl Default for Settings {
             },
             io_threads: PipelineSettings::default().io_threads,
             aggregation_limit_bytes: PipelineSettings::default().aggregation_limit_bytes,
+            auto_ashift: AutoAshift::default(),
         }
     }
 }
@@ -291,7 +294,7 @@ impl Spa {
         let mut record = NvList::new();
         record.add("history_time", rt::wall_clock().secs);
         record.add("history_command", command);
-        record.add("history_who", u64::from(rustix::process::getuid().as_raw()));
+        record.add("history_who", crate::host::user());
         let core = self.inner.core.clone();
         let tx = self.inner.groups.hold_open(0)?;
         self.dsl()

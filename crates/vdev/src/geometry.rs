@@ -59,17 +59,36 @@ pub fn physical_ashift(provider: &dyn Provider) -> u32 {
         .trailing_zeros()
 }
 
+/// The bounds within which a physical sector decides, as exponents of two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AutoAshift {
+    /// `zfs_vdev_min_auto_ashift`: no new vdev gets less.
+    pub min: u32,
+    /// `zfs_vdev_max_auto_ashift`: a larger physical sector is not heeded. With 9 none is, as it
+    /// was before drives had any but logical sectors.
+    pub max: u32,
+}
+
+impl Default for AutoAshift {
+    fn default() -> Self {
+        AutoAshift {
+            min: ASHIFT_MIN,
+            max: MAX_AUTO_ASHIFT,
+        }
+    }
+}
+
 /// The sector of a new top-level vdev. `requested` is 0 if nobody asked for one; a request
 /// below the logical sector is not obeyed.
 #[must_use]
 #[doc(alias = "vdev_ashift_optimize")]
-pub fn choose_ashift(requested: u32, logical: u32, physical: u32) -> u32 {
+pub fn choose_ashift(requested: u32, logical: u32, physical: u32, auto: AutoAshift) -> u32 {
     if requested >= logical {
         requested
-    } else if logical < physical && physical <= MAX_AUTO_ASHIFT {
-        physical
+    } else if logical < physical && physical <= auto.max {
+        physical.max(auto.min)
     } else {
-        logical
+        logical.max(auto.min)
     }
 }
 
@@ -97,11 +116,25 @@ mod tests {
 
     #[test]
     fn ashift_follows_the_physical_sector_unless_asked_otherwise() {
-        assert_eq!(choose_ashift(0, 9, 9), 9);
-        assert_eq!(choose_ashift(0, 9, 12), 12);
-        assert_eq!(choose_ashift(9, 9, 12), 9);
-        assert_eq!(choose_ashift(9, 12, 12), 12);
-        assert_eq!(choose_ashift(13, 9, 12), 13);
-        assert_eq!(choose_ashift(0, 9, 16), 9);
+        let choose = |requested, logical, physical| {
+            choose_ashift(requested, logical, physical, AutoAshift::default())
+        };
+        assert_eq!(choose(0, 9, 9), 9);
+        assert_eq!(choose(0, 9, 12), 12);
+        assert_eq!(choose(9, 9, 12), 9);
+        assert_eq!(choose(9, 12, 12), 12);
+        assert_eq!(choose(13, 9, 12), 13);
+        assert_eq!(choose(0, 9, 16), 9);
+    }
+
+    #[test]
+    fn the_bounds_of_the_choice_are_settings() {
+        let unheeding = AutoAshift { min: 9, max: 9 };
+        assert_eq!(choose_ashift(0, 9, 12, unheeding), 9);
+        assert_eq!(choose_ashift(12, 9, 12, unheeding), 12);
+        let at_least = AutoAshift { min: 12, max: 14 };
+        assert_eq!(choose_ashift(0, 9, 9, at_least), 12);
+        assert_eq!(choose_ashift(0, 9, 13, at_least), 13);
+        assert_eq!(choose_ashift(9, 9, 9, at_least), 9);
     }
 }

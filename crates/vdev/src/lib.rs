@@ -34,7 +34,7 @@ mod vdev;
 
 pub use config::{PoolConfig, Target};
 pub use dtl::TxgSet;
-pub use geometry::{choose_ashift, logical_ashift, metaslab_shift, physical_ashift};
+pub use geometry::{AutoAshift, choose_ashift, logical_ashift, metaslab_shift, physical_ashift};
 pub use kind::VdevKind;
 pub use leaf::Leaf;
 pub use state::{AllocBias, PoolState, VdevAux, VdevState};
