@@ -10,18 +10,23 @@ const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
   install   installs from Debian what the tests need (as root)
-  test      install, then format, lints, tidy and every test; ends with their count
+  test      install, then format, lints, tidy, every test, a minute of each fuzz target; ends with
+            their count. --no-fuzz or FUZZ_SECONDS=0 leaves the last out, FUZZ_SECONDS=N changes the minute
   tidy      the rules of STYLE.md that a program can check
-  fuzz      runs each fuzz target for SECONDS (default 60): cargo xtask fuzz [SECONDS]
+  fuzz      runs fuzz targets for SECONDS each (default 60): cargo xtask fuzz [SECONDS] [TARGET...]
 ";
 
 fn main() -> ExitCode {
-    let mut args = std::env::args().skip(1);
-    let outcome = match args.next().as_deref() {
-        Some("install") => oracle::install::install(),
-        Some("test") => test::run(),
-        Some("tidy") => tidy::run(),
-        Some("fuzz") => fuzz::run(args.next().as_deref()),
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let (name, rest) = args
+        .split_first()
+        .map_or(("", &[][..]), |(name, rest)| (name.as_str(), rest));
+    let outcome = match (name, rest) {
+        ("install", []) => oracle::install::install(),
+        ("test", []) => test::run(true),
+        ("test", [switch]) if switch == "--no-fuzz" => test::run(false),
+        ("tidy", []) => tidy::run(),
+        ("fuzz", rest) => fuzz::command(rest),
         _ => {
             eprint!("{USAGE}");
             return ExitCode::from(2);

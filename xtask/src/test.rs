@@ -1,10 +1,12 @@
-//! Format, lints, tidy and every test.
+//! Format, lints, tidy, every test, every fuzz target.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-/// Runs everything that must hold before a change lands, and prints the count of tests.
-pub(crate) fn run() -> Result<(), String> {
+/// Runs everything that must hold before a change lands, and prints the count of tests: a fuzz target
+/// that survives its minute counts as one.
+pub(crate) fn run(with_fuzz: bool) -> Result<(), String> {
+    let seconds = if with_fuzz { fuzz_seconds()? } else { 0 };
     oracle::install::install()?;
     crate::run("cargo", &["fmt", "--all", "--check"])?;
     crate::run(
@@ -20,11 +22,36 @@ pub(crate) fn run() -> Result<(), String> {
         ],
     )?;
     crate::tidy::run()?;
-    tests()
+    let (mut passed, mut failed, mut outcome) = tests()?;
+    if seconds == 0 {
+        println!("SKIPPED: fuzz targets");
+    } else {
+        match crate::fuzz::run(seconds, &[]) {
+            Ok(count) => {
+                passed += count.passed;
+                failed += count.failed;
+            }
+            Err(complaint) => outcome = outcome.and(Err(complaint)),
+        }
+    }
+    println!("{passed} passed, {failed} failed");
+    if failed > 0 {
+        return Err("tests failed".into());
+    }
+    outcome
 }
 
-/// Runs `cargo test`, shows its output, adds up its closing lines.
-fn tests() -> Result<(), String> {
+/// How long each fuzz target runs: `FUZZ_SECONDS`, or a minute.
+fn fuzz_seconds() -> Result<u32, String> {
+    std::env::var("FUZZ_SECONDS").map_or(Ok(60), |seconds| {
+        seconds
+            .parse()
+            .map_err(|_| format!("FUZZ_SECONDS={seconds} is no number"))
+    })
+}
+
+/// Runs `cargo test`, shows its output, adds up its closing lines: passed, failed, and how it ended.
+fn tests() -> Result<(u64, u64, Result<(), String>), String> {
     eprintln!("$ cargo test --workspace");
     let mut child = Command::new("cargo")
         .args(["test", "--workspace", "--no-fail-fast"])
@@ -42,12 +69,12 @@ fn tests() -> Result<(), String> {
         }
     }
     let status = child.wait().map_err(|e| format!("cargo: {e}"))?;
-    println!("{passed} passed, {failed} failed");
-    if status.success() && failed == 0 && passed > 0 {
+    let outcome = if status.success() && passed > 0 {
         Ok(())
     } else {
         Err("cargo test failed".into())
-    }
+    };
+    Ok((passed, failed, outcome))
 }
 
 /// The number that stands right before `word`; 0 when there is none.

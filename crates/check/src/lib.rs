@@ -25,6 +25,7 @@
 //! `module/zfs/dsl_scan.c`.
 
 mod accounting;
+mod dedup;
 mod findings;
 mod leaves;
 mod lists;
@@ -49,6 +50,7 @@ use phys::{BlkPtrPhys, UberblockPhys, pool_names};
 use vdev::{AllocBias, Vdev, VdevKind};
 use zio::{AllocClass, BlockStore, Pipeline};
 
+pub use dedup::{DedupRow, DedupSums, DedupTable};
 pub use findings::{Finding, Severity};
 pub use progress::{Progress, ProgressFn};
 pub use stats::{Bin, BlockKind, BlockStats, SizeHistogram, TypeStats};
@@ -195,6 +197,8 @@ pub struct Options {
     pub every_copy: bool,
     /// Whether blocks are compared with the space maps (not so in `zdb -L`).
     pub leaks: bool,
+    /// Whether blocks of data are counted by checksum (`zdb -S`).
+    pub dedup: bool,
     /// Reads under way at once.
     pub threads: usize,
     /// How many blocks are gathered before they are sorted and read; about 200 bytes each.
@@ -212,6 +216,7 @@ impl Default for Options {
             checksums: Checksums::All,
             every_copy: true,
             leaks: true,
+            dedup: false,
             threads: 8,
             leaves_max: 256 << 10,
             progress: None,
@@ -231,6 +236,8 @@ pub struct Report {
     pub allocated: Vec<(VdevId, u64)>,
     /// Bytes that only a checkpoint refers to, not in `allocated`.
     pub checkpoint_bytes: u64,
+    /// Blocks of data by checksum; empty unless asked for.
+    pub dedup: DedupTable,
     /// How far it got.
     pub progress: Progress,
 }
@@ -375,6 +382,7 @@ fn report(walk: &Walk, tally: Tally) -> Report {
     let mut report = Report {
         stats: tally.stats,
         findings: tally.findings,
+        dedup: tally.dedup,
         progress: walk.progress.now(),
         ..Report::default()
     };

@@ -34,6 +34,7 @@ use phys::{
 use zerocopy::IntoBytes;
 use zio::Bookmark;
 
+use crate::dedup::DedupTable;
 use crate::leaves::Leaf;
 use crate::resume::Resume;
 use crate::space::{Claim, Space};
@@ -89,6 +90,7 @@ pub(crate) struct Tally {
     pub(crate) datasets: Vec<Dataset>,
     /// dsize of the blocks visited, by objset.
     pub(crate) born: BTreeMap<ObjsetId, u64>,
+    pub(crate) dedup: DedupTable,
 }
 
 impl Tally {
@@ -99,6 +101,7 @@ impl Tally {
         for (objset, bytes) in other.born {
             *self.born.entry(objset).or_default() += bytes;
         }
+        self.dedup.add(other.dedup);
     }
 }
 
@@ -538,6 +541,9 @@ impl Walker<'_> {
         if self.destroyed.is_none() {
             let dsize = self.walk.pool.dsize(bp);
             *self.tally.born.entry(bookmark.objset).or_default() += dsize;
+            if self.walk.options.dedup {
+                self.tally.dedup.count(bp, dsize);
+            }
         }
         if let Some(what) = contradiction(bp, &parent) {
             self.bad_pointer(&bookmark, what);

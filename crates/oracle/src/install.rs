@@ -16,6 +16,7 @@ const PACKAGES: &[&str] = &[
     "btrfs-progs",
     "acl",
     "attr",
+    "g++",
 ];
 /// From bookworm-backports, section contrib.
 const BACKPORTS: &[&str] = &["zfs-dkms", "zfsutils-linux", "zfs-test", "libzfslinux-dev"];
@@ -33,6 +34,7 @@ pub fn is_installed() -> bool {
         "/usr/sbin/mkfs.btrfs",
         "/usr/bin/getfacl",
         "/usr/bin/getfattr",
+        "/usr/bin/g++",
     ];
     tools
         .iter()

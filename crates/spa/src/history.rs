@@ -100,9 +100,16 @@ impl History {
             if phys.bof.get() >= phys.eof.get() {
                 return Ok(()); // larger than the whole ring
             }
-            let length = self.length_at(&phys, phys.bof.get())?;
-            phys.bof.set(phys.bof.get() + 8 + length);
-            phys.records_lost.set(phys.records_lost.get() + 1);
+            let next = phys.bof.get() + 8 + self.length_at(&phys, phys.bof.get())?;
+            if next > phys.eof.get() {
+                return Err(Error::corrupt(format!(
+                    "history: record up to {next}, beyond the end {}",
+                    phys.eof.get()
+                )));
+            }
+            phys.bof.set(next);
+            let lost = phys.records_lost.get();
+            phys.records_lost.set(lost.saturating_add(1));
         }
         for (offset, range) in pieces(&phys, phys.eof.get(), bytes.len() as u64) {
             self.dnode.write(tx, offset, &bytes[range])?;
@@ -139,9 +146,11 @@ impl History {
         let (phys, _) = HistoryPhys::read_from_prefix(&bonus)
             .map_err(|_| Error::corrupt(format!("history: bonus of {} bytes", bonus.len())))?;
         let (create, max) = (phys.pool_create_len.get(), phys.phys_max_off.get());
-        if create >= max || max > MAX_BYTES || phys.bof.get() > phys.eof.get() {
+        let (bof, eof) = (phys.bof.get(), phys.eof.get());
+        let is_ring = create < max && max <= MAX_BYTES && eof < u64::MAX / 2;
+        if !is_ring || bof > eof || eof - bof > max - create {
             return Err(Error::corrupt(format!(
-                "history: create {create}, max {max}"
+                "history: create {create}, max {max}, ring from {bof} to {eof}"
             )));
         }
         Ok(phys)

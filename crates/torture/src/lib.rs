@@ -1,7 +1,9 @@
 //! Random work on whole pools, beside simple models: what the tests of the engine share.
 
 pub mod files;
+pub mod memfs;
 pub mod model;
+pub mod pair;
 pub mod pool;
 
 use rand_chacha::ChaCha8Rng;

@@ -9,6 +9,7 @@
 
 mod blocks;
 mod datasets;
+mod dedup;
 mod labels;
 mod metaslabs;
 mod objects;
@@ -29,6 +30,7 @@ usage: zdb [-bcCdmuvPL] [-e [-p path] ...] [-U cachefile] [-j] pool[/dataset | /
        zdb -l[lu] device ...
        zdb -O [-e [-p path] ...] pool/dataset path
        zdb -R [-e [-p path] ...] pool vdev:offset:[lsize/]psize[:flags]
+       zdb -S [-e [-p path] ...] [-U cachefile] [-Pj] pool
        zdb -C [-U cachefile]
 
     -b      block statistics, and whether blocks and space maps agree (-bb: by type)
@@ -36,7 +38,7 @@ usage: zdb [-bcCdmuvPL] [-e [-p path] ...] [-U cachefile] [-j] pool[/dataset | /
     -C      the configuration of a pool, or of the cachefile
     -d      data sets; -dd objects, -dddd their content, -ddddd their blocks
     -e      the pool is exported: look for it on devices
-    -j      JSON instead of text (-l, -C, -u, -d, -b, -m)
+    -j      JSON instead of text (-l, -C, -u, -d, -b, -m, -S)
     -l      the labels of a device; -ll how they fill their place, -lu uberblocks, too
     -L      do not look for leaks
     -m      metaslabs; -mm with histograms
@@ -44,6 +46,7 @@ usage: zdb [-bcCdmuvPL] [-e [-p path] ...] [-U cachefile] [-j] pool[/dataset | /
     -p      where to look for devices: a folder or a device
     -P      exact numbers
     -R      raw blocks; flags: b block pointers, d decompress, i indirect block, r raw to stdout
+    -S      what deduplication would save: blocks by how often the same one is there
     -u      the uberblock
     -U      another cachefile
 ";
@@ -91,7 +94,7 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let missing = "DiIkKMorsStTVxXyYZFN"
+    let missing = "DiIkKMorstTVxXyYZFN"
         .chars()
         .find(|letter| args.has(*letter));
     if let Some(letter) = missing {
@@ -131,6 +134,9 @@ fn dispatch(request: &Request, out: &mut Printer) -> base::Result<u8> {
     let pool = pool::open(request, target)?;
     if request.has('O') {
         return datasets::by_path(request, out, &pool, target, rest);
+    }
+    if request.has('S') {
+        return dedup::run(request, out, &pool);
     }
     if request.has('R') {
         return read::run(out, &pool, rest);
