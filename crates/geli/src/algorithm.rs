@@ -205,8 +205,7 @@ impl fmt::Display for AuthAlgorithm {
 }
 
 /// What geli calls the authentication algorithm with that number.
-#[must_use]
-pub fn auth_name(number: u16) -> &'static str {
+pub(crate) fn auth_name(number: u16) -> &'static str {
     match number {
         6 => "HMAC/MD5",
         7 => "HMAC/SHA1",
