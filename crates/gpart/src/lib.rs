@@ -20,6 +20,7 @@ mod gpt;
 mod kind;
 pub mod listing;
 mod mbr;
+pub mod parted;
 mod phys;
 mod table;
 mod uuid;

@@ -1,0 +1,277 @@
+//! Where parted puts a partition.
+//!
+//! # What it is
+//! A location stands for a range of sectors (half a unit to both sides, nothing for sectors and
+//! binary units). First the sectors nearest to what was asked for are sought that lie in the ranges,
+//! in free space, and on the grain of the alignment; then without the grain, with a warning; and if
+//! there are none, parted names the closest place there is, and gives up.
+
+use super::unit::{Location, Unit};
+use crate::{Scheme, Shape, Table};
+
+/// Sectors that are `offset` past a multiple of `grain`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Alignment {
+    /// In sectors.
+    pub offset: u64,
+    /// In sectors; at least 1.
+    pub grain: u64,
+}
+
+impl Alignment {
+    const ANY: Alignment = Alignment {
+        offset: 0,
+        grain: 1,
+    };
+
+    /// Whether a partition may start there.
+    #[must_use]
+    pub fn holds(&self, sector: u64) -> bool {
+        sector % self.grain == self.offset % self.grain
+    }
+
+    /// What parted prints of a start that is off.
+    #[must_use]
+    pub fn arithmetic(&self, sector: u64) -> String {
+        format!("{sector}s % {}s != {}s", self.grain, self.offset)
+    }
+
+    /// The aligned sector nearest to `wish` in `[low, high]`.
+    fn nearest(&self, wish: u64, low: u64, high: u64) -> Option<u64> {
+        if low > high {
+            return None;
+        }
+        let wish = wish.clamp(low, high);
+        let past = (wish + self.grain - self.offset % self.grain) % self.grain;
+        let below = wish.checked_sub(past).filter(|s| *s >= low);
+        let above = wish
+            .checked_add((self.grain - past) % self.grain)
+            .filter(|s| *s <= high);
+        match (below, above) {
+            (Some(below), Some(above)) if above - wish < wish - below => Some(above),
+            (Some(below), _) => Some(below),
+            (None, above) => above,
+        }
+    }
+}
+
+/// The alignments that a disk asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Topology {
+    /// Whole physical sectors.
+    pub minimal: Alignment,
+    /// 1 MiB wherever physical sectors divide that.
+    pub optimal: Alignment,
+}
+
+impl Topology {
+    /// That of a disk. An image file has none of its own.
+    #[must_use]
+    pub fn of(shape: &Shape) -> Topology {
+        const MIB: u64 = 1 << 20;
+        let sector = u64::from(shape.sectorsize);
+        let offset = u64::from(shape.stripeoffset) / sector;
+        let minimal = u64::from(shape.stripesize.max(shape.sectorsize)) / sector;
+        let optimal = if MIB.is_multiple_of(minimal * sector) {
+            MIB / sector
+        } else {
+            minimal
+        };
+        let alignment = |grain| Alignment { offset, grain };
+        Topology {
+            minimal: alignment(minimal),
+            optimal: alignment(optimal),
+        }
+    }
+}
+
+/// Where a partition goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placed {
+    /// Its first sector.
+    pub start: u64,
+    /// Its last sector.
+    pub end: u64,
+    /// It is off the alignment: the arithmetic.
+    pub misaligned: Option<String>,
+}
+
+/// Why it goes nowhere, in parted's words.
+pub type Refusal = String;
+
+/// First and last sector, inclusive.
+type Range = (u64, u64);
+
+fn intersect(one: Range, other: Range) -> Range {
+    (one.0.max(other.0), one.1.min(other.1))
+}
+
+/// What the scheme lets partitions have.
+fn usable(table: &Table) -> Range {
+    match table.scheme() {
+        Scheme::Gpt => (table.first, table.last),
+        Scheme::Mbr => (1, table.last),
+    }
+}
+
+/// The piece of the disk that a sector is in: metadata, a partition, or free space.
+fn piece(table: &Table, sector: u64, track: u64) -> Range {
+    let disk_last = table.shape.sectors().saturating_sub(1);
+    let head = match table.scheme() {
+        Scheme::Gpt => table.first,
+        Scheme::Mbr => track,
+    };
+    let mut piece = (0, disk_last);
+    let mut cut = |range: Range| {
+        if (range.0..=range.1).contains(&sector) {
+            piece = range;
+        } else if range.1 < sector {
+            piece.0 = piece.0.max(range.1 + 1);
+        } else {
+            piece.1 = piece.1.min(range.0.saturating_sub(1));
+        }
+    };
+    if head > 0 {
+        let first = table.partitions.iter().map(|p| p.start_sector).min();
+        cut((0, head.min(first.unwrap_or(head)).max(1) - 1));
+    }
+    if table.scheme() == Scheme::Gpt && table.last < disk_last {
+        cut((table.last + 1, disk_last));
+    }
+    for one in table.partitions.iter().filter(|p| p.sectors > 0) {
+        cut((one.start_sector, one.last_sector()));
+    }
+    piece
+}
+
+/// The nearest of two boundaries that is in the range, or the sector itself.
+fn snap(sector: u64, range: Range, low: Option<u64>, high: u64) -> u64 {
+    let is_in = |s: &u64| (range.0..=range.1).contains(s);
+    let low = low.filter(is_in);
+    let high = Some(high).filter(is_in);
+    match (low, high) {
+        (Some(low), Some(high)) if high - sector < sector - low => high,
+        (Some(low), _) => low,
+        (None, Some(high)) => high,
+        (None, None) => sector,
+    }
+}
+
+/// The free sectors around a start, as far as parted sees them.
+fn region(table: &Table, start: u64) -> Option<Range> {
+    let mut low = 0;
+    let mut high = table.shape.sectors().saturating_sub(1);
+    for one in table.in_place() {
+        if one.start_sector < start || low >= one.start_sector {
+            low = low.max(one.last_sector().saturating_add(1));
+        } else {
+            high = one.start_sector - 1;
+            break;
+        }
+    }
+    (low < high).then_some((low, high))
+}
+
+/// Start and end nearest to the wish; the alignment is that of the start and of the sector after
+/// the end.
+fn solve(wish: Range, starts: Range, ends: Range, alignment: Alignment) -> Option<Range> {
+    let start = alignment.nearest(wish.0, starts.0, starts.1)?;
+    let end = alignment.nearest(
+        wish.1.saturating_add(1),
+        ends.0.max(start).saturating_add(1),
+        ends.1.saturating_add(1),
+    )?;
+    Some((start, end - 1))
+}
+
+/// Places a new partition. `track`: sectors of a track, kept free by an MBR.
+///
+/// # Errors
+/// What parted says.
+pub fn place(
+    table: &Table,
+    start: &Location,
+    end: &Location,
+    alignment: Option<Alignment>,
+    (unit, track): (Unit, u64),
+) -> Result<Placed, Refusal> {
+    if end.sector < start.sector {
+        let len = i128::from(end.sector) - i128::from(start.sector) + 1;
+        return Err(format!(
+            "Error: Can't have the end before the start! (start sector={} length={len})",
+            start.sector
+        ));
+    }
+    let from = piece(table, start.sector, track);
+    let until = piece(table, end.sector, track);
+    let wish_start = snap(start.sector, start.range, Some(from.0), from.1 + 1);
+    let wish_end = snap(end.sector, end.range, until.0.checked_sub(1), until.1);
+    let wish = if wish_start <= wish_end {
+        (wish_start, wish_end)
+    } else {
+        (start.sector, end.sector)
+    };
+    let Some(free) = region(table, wish.0) else {
+        return Err("Error: Can't have overlapping partitions.".to_owned());
+    };
+    let free = intersect(free, usable(table));
+    let aligned = alignment.unwrap_or(Alignment::ANY);
+    let (starts, ends) = (intersect(free, start.range), intersect(free, end.range));
+    let found =
+        solve(wish, starts, ends, aligned).or_else(|| solve(wish, starts, ends, Alignment::ANY));
+    if let Some((start, end)) = found {
+        let is_off = alignment.filter(|a| !a.holds(start));
+        return Ok(Placed {
+            start,
+            end,
+            misaligned: is_off.map(|a| a.arithmetic(start)),
+        });
+    }
+    let Some((low, high)) = solve(wish, free, free, Alignment::ANY) else {
+        return Err("Error: Unable to satisfy all constraints on the partition.".to_owned());
+    };
+    let shape = &table.shape;
+    let text = |sector| unit.format_sector(shape, sector);
+    Err(format!(
+        "Error: You requested a partition from {} to {} (sectors {}..{}).\n\
+         The closest location we can manage is {} to {} (sectors {low}..{high}).",
+        text(start.sector),
+        text(end.sector),
+        start.sector,
+        end.sector,
+        text(low),
+        text(high)
+    ))
+}
+
+/// The new end of partition `index`.
+///
+/// # Errors
+/// What parted says.
+pub fn resize_end(table: &Table, index: u32, end: &Location) -> Result<u64, Refusal> {
+    let Some(one) = table.partition(index) else {
+        return Err("Error: Partition doesn't exist.".to_owned());
+    };
+    let mut others = table.clone();
+    others.partitions.retain(|p| p.index != index);
+    if end.sector < one.start_sector {
+        let (start, len) = (
+            one.start_sector,
+            i128::from(end.sector) - i128::from(one.start_sector) + 1,
+        );
+        return Err(format!(
+            "Error: Can't have the end before the start! (start sector={start} length={len})"
+        ));
+    }
+    let next = others.partitions.iter().map(|p| p.start_sector);
+    let next = next.filter(|s| *s > one.start_sector).min();
+    let limit = next.map_or(table.last, |next| next - 1).min(table.last);
+    let until = piece(&others, end.sector, 1);
+    let wish = snap(end.sector, end.range, until.0.checked_sub(1), until.1);
+    let low = end.range.0.max(one.start_sector);
+    let high = end.range.1.min(limit);
+    if low > high {
+        return Err("Error: Can't have overlapping partitions.".to_owned());
+    }
+    Ok(wish.clamp(low, high))
+}
