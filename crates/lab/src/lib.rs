@@ -34,7 +34,9 @@ mod table;
 
 pub use experiment::{Case, CommandLine, Experiment, Figure, Ratio, Reading, Source, builtin};
 pub use judge::Verdict;
-pub use outcome::{CaseOutcome, DriveTrace, Measured, Outcome, RatioOutcome, TraceEntry};
+pub use outcome::{
+    CaseOutcome, DriveTrace, Measured, Outcome, Ran, RatioOutcome, Seen, TraceEntry,
+};
 pub use parameters::{Parameters, Sweep};
 pub use recommend::{Recommend, Recommendation};
 pub use shell::{Answer, MachinePlan, Shell};

@@ -46,6 +46,8 @@ pub struct DriveTrace {
     /// Writes by alignment: power of two of bytes that the first byte's offset on the medium is a
     /// multiple of (at most 12: 4 KiB), count.
     pub write_alignments: Vec<(u32, u64)>,
+    /// One in so many commands is in `entries`; a power of two, 0 for an empty trace.
+    pub one_in: u64,
     /// Commands: all of them, or an even sample of many.
     pub entries: Vec<TraceEntry>,
 }
@@ -186,5 +188,152 @@ impl Outcome {
         self.cases
             .windows(2)
             .any(|pair| pair[0].title != pair[1].title)
+    }
+}
+
+/// What one command, or several, did to the drives of a machine.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Seen {
+    /// The machine's clock before.
+    pub start_ns: u64,
+    /// The machine's clock after.
+    pub end_ns: u64,
+    /// What each drive was asked.
+    pub drives: Vec<DriveTrace>,
+}
+
+/// Most commands of a drive that are remembered one by one.
+const ENTRIES_MAX: usize = 40_000;
+
+impl DriveTrace {
+    /// Notes a command. `alignment` is the power of two that the write's first byte is aligned to on
+    /// the medium.
+    pub fn note(&mut self, entry: TraceEntry, alignment: u32) {
+        let bytes = u64::from(entry.sectors) * u64::from(self.sector_bytes);
+        if entry.is_write {
+            self.writes += 1;
+            self.written_bytes += bytes;
+            self.partial_writes += u64::from(entry.is_partial);
+            count(&mut self.write_sizes, bytes.max(1).ilog2(), 1);
+            count(&mut self.write_alignments, alignment, 1);
+        } else {
+            self.reads += 1;
+            self.read_bytes += bytes;
+        }
+        self.one_in = self.one_in.max(1);
+        if (self.writes + self.reads).is_multiple_of(self.one_in) {
+            self.entries.push(entry);
+        }
+        while self.entries.len() > ENTRIES_MAX {
+            self.halve();
+        }
+    }
+
+    /// Adds what a later command did.
+    pub fn absorb(&mut self, later: DriveTrace) {
+        self.writes += later.writes;
+        self.written_bytes += later.written_bytes;
+        self.partial_writes += later.partial_writes;
+        self.reads += later.reads;
+        self.read_bytes += later.read_bytes;
+        for &(power, n) in &later.write_sizes {
+            count(&mut self.write_sizes, power, n);
+        }
+        for &(power, n) in &later.write_alignments {
+            count(&mut self.write_alignments, power, n);
+        }
+        let mut later_entries = DriveTrace {
+            one_in: later.one_in.max(1),
+            entries: later.entries,
+            ..DriveTrace::default()
+        };
+        self.one_in = self.one_in.max(1);
+        while self.one_in < later_entries.one_in {
+            self.halve();
+        }
+        while later_entries.one_in < self.one_in {
+            later_entries.halve();
+        }
+        self.entries.append(&mut later_entries.entries);
+        while self.entries.len() > ENTRIES_MAX {
+            self.halve();
+        }
+    }
+
+    /// Keeps every other command.
+    fn halve(&mut self) {
+        let mut keep = false;
+        self.entries.retain(|_| {
+            keep = !keep;
+            keep
+        });
+        self.one_in *= 2;
+    }
+}
+
+impl Seen {
+    /// Adds what a later command did.
+    pub fn absorb(&mut self, later: Seen) {
+        self.end_ns = later.end_ns;
+        for trace in later.drives {
+            match self.drives.iter_mut().find(|d| d.drive == trace.drive) {
+                Some(known) => known.absorb(trace),
+                None => self.drives.push(trace),
+            }
+        }
+    }
+}
+
+fn count(counts: &mut Vec<(u32, u64)>, power: u32, n: u64) {
+    match counts.iter_mut().find(|(known, _)| *known == power) {
+        Some((_, sum)) => *sum += n,
+        None => {
+            counts.push((power, n));
+            counts.sort_unstable();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_stay_exact_when_commands_are_thinned_out() {
+        let mut trace = DriveTrace {
+            sector_bytes: 512,
+            ..DriveTrace::default()
+        };
+        for at in 0..100_000u64 {
+            let entry = TraceEntry {
+                at_ns: at,
+                lba: at * 8,
+                sectors: 8,
+                is_write: at % 2 == 0,
+                is_partial: at % 4 == 0,
+            };
+            trace.note(entry, 12);
+        }
+        assert_eq!(
+            (trace.writes, trace.reads, trace.partial_writes),
+            (50_000, 50_000, 25_000)
+        );
+        assert_eq!(trace.write_sizes, [(12, 50_000)]);
+        assert!(trace.entries.len() <= ENTRIES_MAX && trace.entries.len() > ENTRIES_MAX / 4);
+        let early = trace.entries.iter().filter(|e| e.at_ns < 50_000).count();
+        assert!(
+            early.abs_diff(trace.entries.len() / 2) < 2,
+            "the sample is even"
+        );
+        let mut sum = Seen {
+            drives: vec![trace.clone()],
+            ..Seen::default()
+        };
+        sum.absorb(Seen {
+            drives: vec![trace],
+            end_ns: 9,
+            ..Seen::default()
+        });
+        assert_eq!((sum.drives[0].writes, sum.end_ns), (100_000, 9));
     }
 }
