@@ -1,0 +1,231 @@
+//! Files, devices and pipes of this host as the ends of a `dd`.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use base::{Error, Result};
+use rustix::fs::{FileType, Mode, OFlags, SeekFrom};
+use rustix::io::Errno;
+
+use super::{Flags, Input, Operands, Output, SyncAtEnd};
+
+/// What a file of this host is, as far as `dd` treats them apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostKind {
+    /// A regular file, which has a size that can be set.
+    Regular,
+    /// A block device: to be asked for before it is written to.
+    BlockDevice,
+    /// Pipes, terminals and the rest.
+    Other,
+}
+
+impl HostKind {
+    /// The kind of what a path leads to; `None` if there is nothing.
+    #[must_use]
+    pub fn of(path: &Path) -> Option<HostKind> {
+        let stat = rustix::fs::stat(path).ok()?;
+        Some(HostKind::of_mode(stat.st_mode))
+    }
+
+    fn of_mode(mode: u32) -> HostKind {
+        match FileType::from_raw_mode(mode) {
+            FileType::RegularFile => HostKind::Regular,
+            FileType::BlockDevice => HostKind::BlockDevice,
+            _ => HostKind::Other,
+        }
+    }
+}
+
+/// A file of this host.
+pub struct HostFile {
+    fd: OwnedFd,
+    kind: HostKind,
+    /// The file ends in a hole that a size has to be set for.
+    ends_in_hole: bool,
+    truncates_at_seek: bool,
+    is_direct: bool,
+}
+
+fn error(errno: Errno) -> Error {
+    std::io::Error::from(errno).into()
+}
+
+fn common_flags(flags: Flags) -> OFlags {
+    let mut all = OFlags::CLOEXEC | OFlags::NOCTTY;
+    all.set(OFlags::DIRECT, flags.direct);
+    all.set(OFlags::DSYNC, flags.dsync);
+    all.set(OFlags::SYNC, flags.sync);
+    all.set(OFlags::NOFOLLOW, flags.nofollow);
+    all.set(OFlags::NOATIME, flags.noatime);
+    all.set(OFlags::NONBLOCK, flags.nonblock);
+    all
+}
+
+impl HostFile {
+    fn new(fd: OwnedFd, flags: Flags) -> Result<HostFile> {
+        let stat = rustix::fs::fstat(&fd).map_err(error)?;
+        Ok(HostFile {
+            kind: HostKind::of_mode(stat.st_mode),
+            fd,
+            ends_in_hole: false,
+            truncates_at_seek: false,
+            is_direct: flags.direct,
+        })
+    }
+
+    /// Opens what `dd` reads.
+    ///
+    /// # Errors
+    /// What the host says.
+    pub fn input(path: &Path, flags: Flags) -> Result<HostFile> {
+        let open = OFlags::RDONLY | common_flags(flags);
+        let fd = rustix::fs::open(path, open, Mode::empty()).map_err(error)?;
+        HostFile::new(fd, flags)
+    }
+
+    /// Opens what `dd` writes; makes it, or cuts it off, as `operands` say. A block device is
+    /// opened so that nobody else can be using it.
+    ///
+    /// # Errors
+    /// What the host says.
+    pub fn output(path: &Path, operands: &Operands) -> Result<HostFile> {
+        let flags = operands.output_flags;
+        let conversions = operands.conversions;
+        let mut open = OFlags::WRONLY | common_flags(flags);
+        open.set(OFlags::CREATE, !conversions.nocreat);
+        open.set(OFlags::EXCL, conversions.excl);
+        open.set(OFlags::APPEND, flags.append);
+        let at_start = operands.seek_bytes() == 0;
+        open.set(OFlags::TRUNC, operands.truncates() && at_start);
+        if HostKind::of(path) == Some(HostKind::BlockDevice) {
+            open = (open | OFlags::EXCL) - OFlags::CREATE;
+        }
+        let mode = Mode::from_raw_mode(0o666);
+        let fd = rustix::fs::open(path, open, mode).map_err(error)?;
+        let mut file = HostFile::new(fd, flags)?;
+        file.truncates_at_seek = operands.truncates();
+        Ok(file)
+    }
+
+    /// Standard input.
+    ///
+    /// # Errors
+    /// What the host says.
+    pub fn stdin() -> Result<HostFile> {
+        let fd = std::io::stdin().as_fd().try_clone_to_owned()?;
+        HostFile::new(fd, Flags::default())
+    }
+
+    /// Standard output.
+    ///
+    /// # Errors
+    /// What the host says.
+    pub fn stdout() -> Result<HostFile> {
+        let fd = std::io::stdout().as_fd().try_clone_to_owned()?;
+        HostFile::new(fd, Flags::default())
+    }
+
+    /// Moves on in a pipe.
+    fn read_away(&mut self, bytes: u64) -> Result<u64> {
+        let mut away = vec![0; 64 << 10];
+        let mut done = 0;
+        while done < bytes {
+            let len = usize::try_from(bytes - done)
+                .unwrap_or(usize::MAX)
+                .min(away.len());
+            match self.read(&mut away[..len])? {
+                0 => break,
+                read => done += read as u64,
+            }
+        }
+        Ok(done)
+    }
+
+    fn size(&self) -> Result<u64> {
+        let stat = rustix::fs::fstat(&self.fd).map_err(error)?;
+        Ok(u64::try_from(stat.st_size).unwrap_or(0))
+    }
+
+    /// A block that the device would not take past the cache goes through it.
+    fn leave_direct(&mut self) -> Result<()> {
+        let flags = rustix::fs::fcntl_getfl(&self.fd).map_err(error)?;
+        rustix::fs::fcntl_setfl(&self.fd, flags - OFlags::DIRECT).map_err(error)?;
+        self.is_direct = false;
+        Ok(())
+    }
+}
+
+impl Input for HostFile {
+    fn read(&mut self, block: &mut [u8]) -> Result<usize> {
+        loop {
+            match rustix::io::read(&self.fd, &mut *block) {
+                Err(Errno::INTR) => {}
+                result => return result.map_err(error),
+            }
+        }
+    }
+
+    fn skip(&mut self, bytes: u64) -> Result<u64> {
+        let Ok(here) = rustix::fs::seek(&self.fd, SeekFrom::Current(0)) else {
+            return self.read_away(bytes);
+        };
+        let skipped = match self.kind {
+            HostKind::Regular => bytes.min(self.size()?.saturating_sub(here)),
+            _ => bytes,
+        };
+        rustix::fs::seek(&self.fd, SeekFrom::Start(here + skipped)).map_err(error)?;
+        Ok(skipped)
+    }
+}
+
+impl Output for HostFile {
+    fn write(&mut self, block: &[u8]) -> Result<usize> {
+        if self.is_direct && !block.len().is_multiple_of(512) {
+            self.leave_direct()?;
+        }
+        loop {
+            match rustix::io::write(&self.fd, block) {
+                Err(Errno::INTR) => {}
+                result => {
+                    self.ends_in_hole = false;
+                    return result.map_err(error);
+                }
+            }
+        }
+    }
+
+    fn seek(&mut self, bytes: u64) -> Result<()> {
+        if self.truncates_at_seek && self.kind == HostKind::Regular {
+            rustix::fs::ftruncate(&self.fd, bytes).map_err(error)?;
+        }
+        let by = i64::try_from(bytes).map_err(|_| Error::invalid("offset too large"))?;
+        rustix::fs::seek(&self.fd, SeekFrom::Current(by)).map_err(error)?;
+        Ok(())
+    }
+
+    fn leave_hole(&mut self, bytes: u64) -> Result<()> {
+        let by = i64::try_from(bytes).map_err(|_| Error::invalid("offset too large"))?;
+        rustix::fs::seek(&self.fd, SeekFrom::Current(by)).map_err(error)?;
+        self.ends_in_hole = true;
+        Ok(())
+    }
+
+    fn finish(&mut self, sync: SyncAtEnd) -> Result<()> {
+        if self.ends_in_hole && self.kind == HostKind::Regular {
+            let end = rustix::fs::seek(&self.fd, SeekFrom::Current(0)).map_err(error)?;
+            if self.size()? < end {
+                rustix::fs::ftruncate(&self.fd, end).map_err(error)?;
+            }
+        }
+        match sync {
+            SyncAtEnd::No => Ok(()),
+            SyncAtEnd::Data => rustix::fs::fdatasync(&self.fd).map_err(error),
+            SyncAtEnd::All => rustix::fs::fsync(&self.fd).map_err(error),
+        }
+    }
+
+    fn is_character_device(&self) -> bool {
+        self.kind == HostKind::Other
+    }
+}
