@@ -308,7 +308,7 @@ impl Operands {
             _ => {
                 return Err(match self.flavour {
                     Flavour::FreeBsd => OperandError(format!("unknown conversion {word}")),
-                    Flavour::Gnu => gnu_usage(format!("invalid conversion: '{word}'")),
+                    Flavour::Gnu => gnu_usage(&format!("invalid conversion: '{word}'")),
                 });
             }
         }
@@ -345,7 +345,7 @@ impl Operands {
                 let side = if input { "input" } else { "output" };
                 return Err(match self.flavour {
                     Flavour::FreeBsd => OperandError(format!("unknown {side} flag {word}")),
-                    Flavour::Gnu => gnu_usage(format!("invalid {side} flag: '{word}'")),
+                    Flavour::Gnu => gnu_usage(&format!("invalid {side} flag: '{word}'")),
                 });
             }
         }
@@ -359,7 +359,7 @@ impl Operands {
             "progress" => Ok(Status::Progress),
             _ => Err(match self.flavour {
                 Flavour::FreeBsd => OperandError(format!("unknown status {value}")),
-                Flavour::Gnu => gnu_usage(format!("invalid status level: '{value}'")),
+                Flavour::Gnu => gnu_usage(&format!("invalid status level: '{value}'")),
             }),
         }
     }
@@ -402,7 +402,7 @@ impl Operands {
                 let name = arg.split('=').next().unwrap_or(arg);
                 OperandError(format!("unknown operand {name}"))
             }
-            Flavour::Gnu => gnu_usage(format!("unrecognized operand '{arg}'")),
+            Flavour::Gnu => gnu_usage(&format!("unrecognized operand '{arg}'")),
         }
     }
 
@@ -418,7 +418,7 @@ impl Operands {
     }
 }
 
-fn gnu_usage(text: String) -> OperandError {
+fn gnu_usage(text: &str) -> OperandError {
     OperandError(format!(
         "{text}\nTry 'ashift dd --help' for more information."
     ))
