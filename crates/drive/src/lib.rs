@@ -1,6 +1,18 @@
 //! Emulated drives: mechanics, caches, read-modify-write, faults.
+//!
+//! # What it is
+//! [`Emulated`] is a drive as a `geom::Provider`: real bytes in a sparse file, and for each command
+//! the time that the drive of its [`Profile`] would take. [`timing`] is the model behind that, without
+//! any bytes; [`identify`] is what a drive says about itself.
 
+pub mod emulated;
+pub mod fault;
+pub mod identify;
+mod media;
 pub mod profile;
 pub mod timing;
 
+pub use emulated::{Emulated, Identity, TraceEntry};
+pub use fault::Fault;
+pub use identify::IdentifyData;
 pub use profile::{Profile, profiles};

@@ -187,7 +187,8 @@ impl Media {
         let mut run_is_zero = false;
         while run.end < data.len() {
             let at = offset + run.end as u64;
-            let to_boundary = PIECE_BYTES - usize::try_from(at % PIECE_BYTES as u64).expect("small");
+            let to_boundary =
+                PIECE_BYTES - usize::try_from(at % PIECE_BYTES as u64).expect("small");
             let piece = run.end..(run.end + to_boundary).min(data.len());
             let piece_is_zero = is_zero(&data[piece.clone()]);
             if piece_is_zero != run_is_zero {
@@ -261,7 +262,9 @@ impl Media {
         let zeros = vec![0; usize::try_from(len.min(1 << 20)).expect("at most a MiB")];
         let mut at = range.start;
         while at < range.end {
-            let len = zeros.len().min(usize::try_from(range.end - at).unwrap_or(usize::MAX));
+            let len = zeros
+                .len()
+                .min(usize::try_from(range.end - at).unwrap_or(usize::MAX));
             self.write_file(at, &zeros[..len])?;
             at += len as u64;
         }

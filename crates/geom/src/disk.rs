@@ -24,6 +24,8 @@ use crate::{Provider, check_range};
 
 mod ioctl;
 
+pub(crate) use ioctl::device_topology;
+
 /// What a provider is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenMode {

@@ -35,6 +35,7 @@ pub mod part;
 pub mod powercut;
 mod provider;
 mod sparse;
+pub mod topology;
 
 pub use namespace::{HostNames, Namespace, Renamed};
 pub use provider::{Bio, BioData, BioOp, DoneFn, Provider, check_range};

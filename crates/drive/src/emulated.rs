@@ -1,0 +1,561 @@
+//! A drive: bytes, a cache, and the time that everything takes.
+//!
+//! # What it is
+//! [`Emulated`] is a [`Provider`] that keeps real bytes (`media`: what is on the medium; `volatile`:
+//! what is in the cache only) and asks the timing model ([`Timing`]) when each command is done. In
+//! simulated time the clock jumps there; in real time the caller waits as long as it would for the
+//! real drive.
+//!
+//! # Invariants
+//! 1. A write is in `volatile` from its submission until [`Event::Destaged`], then on the medium.
+//!    Reads see both.
+//! 2. When a flush is done, every write that was done when it was submitted is on the medium.
+//! 3. What a command does to the bytes, it does in the order of submission; queued commands that
+//!    overlap are thus never mixed up.
+//! 4. Time is looked at when somebody waits for it, and before a power cut: what happened behind the
+//!    cache in between is then caught up with.
+//!
+//! # Crash argument
+//! See `keep` for a program that dies, `power` for a drive that loses power.
+//!
+//! # Concurrency
+//! One lock, `state`, never held while waiting. Whoever waits for a command sleeps until the next
+//! one may be done, by a condition with a deadline; whoever finds a command of somebody else done
+//! says so. Queued commands are told by a timer. `DoneFn`s are called without the lock.
+
+mod commands;
+mod keep;
+mod power;
+#[cfg(test)]
+mod tests;
+mod volatile;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+
+use base::{BlockBuf, Context, Error, ErrorKind, Result};
+use geom::{Bio, BioData, BioOp, DoneFn, Provider};
+use rt::{Condvar, Mutex};
+use serde::Serialize;
+
+use crate::fault::{Fault, Faults};
+use crate::identify::IdentifyData;
+use crate::media::Media;
+use crate::profile::Profile;
+use crate::timing::{CommandKind, Event, Statistics, Timing};
+pub(crate) use keep::replace_file;
+use keep::{Files, KeptState};
+use volatile::Volatile;
+
+/// What tells a drive from others of its profile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Its capacity, before a USB bridge takes some away; that of the profile if nothing is said.
+    pub size_bytes: Option<u64>,
+    /// Its serial number; made from the seed if nothing is said.
+    pub serial: Option<String>,
+    /// Whether the host knows the drives that lie about their sectors (`ADA_Q_4K`).
+    pub has_quirks: bool,
+}
+
+impl Default for Identity {
+    fn default() -> Self {
+        Identity {
+            size_bytes: None,
+            serial: None,
+            has_quirks: true,
+        }
+    }
+}
+
+/// A command, for pictures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct TraceEntry {
+    /// When it was submitted.
+    pub at_ns: u64,
+    /// When it was done; nothing if it is not, or never will be.
+    pub done_ns: Option<u64>,
+    /// What it does.
+    #[serde(serialize_with = "kind_in_words")]
+    pub kind: CommandKind,
+    /// The first sector, as the host numbers them.
+    pub lba: u64,
+    /// How many.
+    pub sectors: u32,
+    /// Of a write: physical sectors that it covers in part only.
+    pub partial: u32,
+    /// Commands in the drive, with this one.
+    pub depth: u32,
+}
+
+fn kind_in_words<S: serde::Serializer>(kind: &CommandKind, s: S) -> Result<S::Ok, S::Error> {
+    s.serialize_str(match kind {
+        CommandKind::Read => "read",
+        CommandKind::Write => "write",
+        CommandKind::Flush => "flush",
+        CommandKind::Trim => "trim",
+    })
+}
+
+/// An emulated drive.
+pub struct Emulated {
+    name: String,
+    profile: Arc<Profile>,
+    identify: IdentifyData,
+    shape: Shape,
+    files: Files,
+    seed: u64,
+    me: Weak<Emulated>,
+    state: Mutex<State>,
+    /// A command that somebody waits for is done.
+    answered: Condvar,
+}
+
+/// What GEOM sees, and where the medium keeps it.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    mediasize: u64,
+    sectorsize: u32,
+    stripesize: u32,
+    stripeoffset: u32,
+    /// The host's byte 0 on the medium: the jumper.
+    shift_bytes: u64,
+    medium_bytes: u64,
+    physical_bytes: u64,
+}
+
+struct State {
+    timing: Timing,
+    /// What the drive's clock is ahead of the program's, when that began anew.
+    ahead_ns: u64,
+    media: Media,
+    faults: Faults,
+    volatile: Volatile,
+    in_flight: BTreeMap<u64, InFlight>,
+    next_tag: u64,
+    /// Queued commands that are done and whose callers are to be told, without the lock.
+    finished: Vec<(DoneFn, Result<BioData>)>,
+    /// Queued commands in flight.
+    queued: usize,
+    /// Threads that wait for a command.
+    waiting: usize,
+    /// When the next timer is due.
+    timer_at: Option<u64>,
+    rewriting: Vec<Rewriting>,
+    /// Writes that the media file had no room for.
+    stuck: usize,
+    has_power: bool,
+    /// The cache file says what is so.
+    is_kept: bool,
+    /// Nothing is to be kept when it is dropped.
+    is_closed: bool,
+    life: KeptState,
+    trace: Option<Vec<TraceEntry>>,
+    events: Vec<Event>,
+}
+
+/// A read-modify-write in progress, in bytes of the medium.
+#[derive(Clone, Debug)]
+struct Rewriting {
+    bytes: std::ops::Range<u64>,
+    from: u64,
+    until: u64,
+}
+
+struct InFlight {
+    kind: CommandKind,
+    /// On the medium.
+    offset: u64,
+    len: u64,
+    caller: Caller,
+    /// Its place in the trace.
+    traced: Option<usize>,
+}
+
+enum Caller {
+    /// A thread that waits; what came out is put here.
+    Waits(Option<Result<()>>),
+    /// Somebody to call.
+    Calls(DoneFn),
+}
+
+impl Emulated {
+    /// Opens the drive whose files are in `dir`, and makes it if there is none. `name` is what GEOM
+    /// calls it and what its files begin with; `seed` decides what chance decides.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a size that is not possible; `Corrupt` for files that no drive wrote; what
+    /// the host says otherwise.
+    pub fn open(
+        dir: &Path,
+        name: &str,
+        profile: Arc<Profile>,
+        identity: &Identity,
+        seed: u64,
+    ) -> Result<Arc<Emulated>> {
+        Self::open_drive(dir, name, profile, identity, seed).within(|| name)
+    }
+
+    fn open_drive(
+        dir: &Path,
+        name: &str,
+        profile: Arc<Profile>,
+        identity: &Identity,
+        seed: u64,
+    ) -> Result<Arc<Emulated>> {
+        let profile = sized(profile, identity)?;
+        let identify = IdentifyData::of(&profile, identity.serial.as_deref(), seed)?;
+        let shape = Shape::of(&profile, &identify, identity.has_quirks);
+        let files = Files::new(dir, name);
+        let media = Media::open(&files.path("img"), shape.medium_bytes)?;
+        let sector = u64::from(shape.sectorsize);
+        let faults = Faults::open(&files.path("faults"), sector, shape.medium_bytes)?;
+        let life = files.read_state()?;
+        let state = State::new(&files, &profile, media, faults, life, seed)?;
+        Ok(Arc::new_cyclic(|me| Emulated {
+            name: name.to_owned(),
+            profile,
+            identify,
+            shape,
+            files,
+            seed,
+            me: me.clone(),
+            state: Mutex::new(state),
+            answered: Condvar::new(),
+        }))
+    }
+
+    /// The profile, with this drive's own capacity.
+    #[must_use]
+    pub fn profile(&self) -> &Arc<Profile> {
+        &self.profile
+    }
+
+    /// What the drive says about itself.
+    #[must_use]
+    pub fn identify(&self) -> IdentifyData {
+        self.identify.clone()
+    }
+
+    /// What it did in its life.
+    #[must_use]
+    pub fn statistics(&self) -> Statistics {
+        let mut state = self.state.lock();
+        let now = state.now();
+        self.catch_up(&mut state, now);
+        let sum = keep::add(&state.life.before, state.timing.statistics());
+        self.unlock(state);
+        sum
+    }
+
+    /// Times that it was switched on.
+    #[must_use]
+    pub fn power_cycles(&self) -> u64 {
+        self.state.lock().life.power_cycles
+    }
+
+    /// Begins to write down each command, or stops and forgets.
+    pub fn trace(&self, on: bool) {
+        self.state.lock().trace = on.then(Vec::new);
+    }
+
+    /// What was written down since it began or was last taken.
+    #[must_use]
+    pub fn take_trace(&self) -> Vec<TraceEntry> {
+        let mut state = self.state.lock();
+        for flight in state.in_flight.values_mut() {
+            flight.traced = None;
+        }
+        state.trace.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Bytes on the host's disk that the medium takes, and bytes that are in the cache only.
+    #[must_use]
+    pub fn stored_bytes(&self) -> (u64, u64) {
+        let state = self.state.lock();
+        let cached = state.volatile.iter().map(|(_, write)| write.len).sum();
+        (state.media.allocated().total(), cached)
+    }
+
+    /// The media file.
+    #[must_use]
+    pub fn media_path(&self) -> PathBuf {
+        self.files.path("img")
+    }
+
+    /// Adds a fault; its number.
+    ///
+    /// # Errors
+    /// `InvalidInput` for sectors that the medium does not have; what the host says.
+    pub fn add_fault(&self, fault: Fault) -> Result<u64> {
+        let sectors = self.shape.medium_bytes / u64::from(self.shape.sectorsize);
+        if let Some(range) = fault.range()
+            && (range.is_empty() || range.end > sectors)
+        {
+            let text = format!("{range:?}: the medium has {sectors} sectors");
+            return Err(Error::invalid(text).within(&self.name));
+        }
+        let mut state = self.state.lock();
+        let id = state.faults.add(fault);
+        let saved = state.faults.save();
+        self.unlock(state);
+        saved.map(|()| id)
+    }
+
+    /// Adds `count` faults of one sector each (`make` is given a sector and a seed for each), where the medium has
+    /// bytes if it has any, at places that follow from `seed`.
+    ///
+    /// # Errors
+    /// What the host says.
+    pub fn scatter_faults(
+        &self,
+        count: u64,
+        mut seed: u64,
+        make: impl Fn(u64, u64) -> Fault,
+    ) -> Result<Vec<u64>> {
+        let sector = u64::from(self.shape.sectorsize);
+        let mut state = self.state.lock();
+        let ids = (0..count)
+            .map(|_| {
+                let random = crate::fault::next_random(&mut seed);
+                let place = random_place(&state.media, random, &self.shape);
+                let fault = make(place / sector, crate::fault::next_random(&mut seed));
+                state.faults.add(fault)
+            })
+            .collect();
+        let saved = state.faults.save();
+        self.unlock(state);
+        saved.map(|()| ids)
+    }
+
+    /// The faults, by number.
+    #[must_use]
+    pub fn faults(&self) -> Vec<(u64, Fault)> {
+        self.state.lock().faults.list()
+    }
+
+    /// Takes a fault away: the right bytes are back.
+    ///
+    /// # Errors
+    /// `NotFound` if there is none of that number; what the host says.
+    pub fn remove_fault(&self, id: u64) -> Result<Fault> {
+        let mut state = self.state.lock();
+        let fault = state.faults.remove(id);
+        let saved = state.faults.save();
+        self.unlock(state);
+        let fault = fault.within(|| &self.name)?;
+        saved.map(|()| fault)
+    }
+
+    /// Reads what a drive without faults would bring, in no time.
+    ///
+    /// # Errors
+    /// `InvalidInput` for what is off the sectors or the end; what the host says.
+    pub fn read_pristine(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        geom::check_range(self, offset, buf.len() as u64)?;
+        let state = self.state.lock();
+        let at = offset + self.shape.shift_bytes;
+        let result = state.media.read(at, buf);
+        state.volatile.overlay(at, buf);
+        self.unlock(state);
+        result
+    }
+
+    /// Keeps the drive as it is: what is in its cache stays there, and is lost if the power is cut.
+    ///
+    /// # Errors
+    /// What the host says.
+    pub fn save(&self) -> Result<()> {
+        let mut state = self.state.lock();
+        let now = state.now();
+        self.catch_up(&mut state, now);
+        let saved = state.save(&self.files);
+        self.unlock(state);
+        saved.within(|| &self.name)
+    }
+
+    /// Keeps it and is done with it. The drive must not be used afterwards.
+    ///
+    /// # Errors
+    /// What the host says.
+    pub fn close(&self) -> Result<()> {
+        self.save()?;
+        self.state.lock().is_closed = true;
+        Ok(())
+    }
+
+    /// Forgets the drive as a program does that dies: nothing is kept but what is in the files.
+    pub fn abandon(&self) {
+        self.state.lock().is_closed = true;
+    }
+}
+
+impl Drop for Emulated {
+    fn drop(&mut self) {
+        if !std::thread::panicking() && !self.state.get_mut().is_closed {
+            // Nobody is left to be told; a cache that is not kept is a power cut, which is allowed.
+            let _ = self.save();
+        }
+    }
+}
+
+fn sized(profile: Arc<Profile>, identity: &Identity) -> Result<Arc<Profile>> {
+    let sector = u64::from(profile.identify.logical_sector_bytes);
+    match identity.size_bytes {
+        None => Ok(profile),
+        Some(size) if size % sector != 0 || size == 0 => {
+            let text = format!("a size of {size} bytes with sectors of {sector}");
+            Err(Error::invalid(text))
+        }
+        Some(size) if size / sector == profile.identify.sectors => Ok(profile),
+        Some(size) => profile.with_sectors(size / sector).map(Arc::new),
+    }
+}
+
+impl Shape {
+    fn of(profile: &Profile, identify: &IdentifyData, has_quirks: bool) -> Shape {
+        let sector = u64::from(profile.identify.logical_sector_bytes);
+        let (stripesize, stripeoffset) = identify.stripe(has_quirks);
+        Shape {
+            mediasize: profile.host_sectors() * sector,
+            sectorsize: profile.identify.logical_sector_bytes,
+            stripesize: stripesize.max(profile.identify.logical_sector_bytes),
+            stripeoffset,
+            shift_bytes: profile.medium.lba_shift * sector,
+            medium_bytes: profile.medium_sectors() * sector,
+            physical_bytes: u64::from(profile.medium.physical_sector_bytes),
+        }
+    }
+}
+
+impl State {
+    fn new(
+        files: &Files,
+        profile: &Arc<Profile>,
+        media: Media,
+        faults: Faults,
+        mut life: KeptState,
+        seed: u64,
+    ) -> Result<State> {
+        let kept = files.read_cache()?;
+        let is_kept = kept.is_some();
+        let (timing, next_tag, volatile, stopped_ns) = match kept {
+            Some((kept, volatile)) => {
+                volatile
+                    .check(profile)
+                    .within(|| files.path("cache").display().to_string())?;
+                let timing = Timing::restore(Arc::clone(profile), kept.timing)?;
+                (timing, kept.next_tag, volatile, kept.now_ns)
+            }
+            None => {
+                // New, or switched on after a loss of power.
+                life.before = keep::add(&life.before, &std::mem::take(&mut life.since));
+                life.power_cycles += 1;
+                let timing = Timing::new(Arc::clone(profile), seed);
+                (timing, 1, Volatile::default(), life.now_ns)
+            }
+        };
+        let stuck = volatile.iter().filter(|(_, write)| write.is_stuck).count();
+        Ok(State {
+            timing,
+            ahead_ns: stopped_ns.saturating_sub(rt::now_ns()),
+            media,
+            faults,
+            volatile,
+            in_flight: BTreeMap::new(),
+            next_tag,
+            finished: Vec::new(),
+            queued: 0,
+            waiting: 0,
+            timer_at: None,
+            rewriting: Vec::new(),
+            stuck,
+            has_power: true,
+            is_kept,
+            is_closed: false,
+            life,
+            trace: None,
+            events: Vec::new(),
+        })
+    }
+
+    fn now(&self) -> u64 {
+        rt::now_ns() + self.ahead_ns
+    }
+
+    fn save(&mut self, files: &Files) -> Result<()> {
+        self.faults.save()?;
+        if self.is_kept {
+            return Ok(());
+        }
+        let now = self.now();
+        self.life.now_ns = now;
+        self.life.since = self.timing.statistics().clone();
+        files.write_state(&self.life)?;
+        files.write_cache(now, self.next_tag, self.timing.state(), &self.volatile)?;
+        self.is_kept = true;
+        Ok(())
+    }
+}
+
+/// The start of a sector of the medium, at random: where there are bytes, if there are any.
+fn random_place(media: &Media, random: u64, shape: &Shape) -> u64 {
+    let sector = u64::from(shape.sectorsize);
+    let allocated = media.allocated();
+    let total = allocated.total();
+    if total < sector {
+        return random % (shape.medium_bytes / sector) * sector;
+    }
+    let mut nth = random % total;
+    for extent in allocated.iter() {
+        let len = extent.end - extent.start;
+        if nth < len {
+            return (extent.start + nth) / sector * sector;
+        }
+        nth -= len;
+    }
+    0
+}
+
+impl Provider for Emulated {
+    fn name(&self) -> &str {
+        &self.name
+    }
+    fn mediasize(&self) -> u64 {
+        self.shape.mediasize
+    }
+    fn sectorsize(&self) -> u32 {
+        self.shape.sectorsize
+    }
+    fn stripesize(&self) -> u32 {
+        self.shape.stripesize
+    }
+    fn stripeoffset(&self) -> u32 {
+        self.shape.stripeoffset
+    }
+    fn is_rotational(&self) -> bool {
+        self.profile.disk.is_some()
+    }
+    fn is_queued(&self) -> bool {
+        true
+    }
+    fn submit(&self, bio: Bio) {
+        self.submit_bio(bio);
+    }
+    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.read_and_wait(offset, buf)
+    }
+    fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
+        self.write_and_wait(offset, &[data], false)
+    }
+    fn write_vectored(&self, offset: u64, pieces: &[&[u8]]) -> Result<()> {
+        self.write_and_wait(offset, pieces, false)
+    }
+    fn flush(&self) -> Result<()> {
+        self.flush_and_wait()
+    }
+    fn delete(&self, offset: u64, len: u64) -> Result<()> {
+        self.trim_and_wait(offset, len)
+    }
+}

@@ -1,0 +1,583 @@
+//! Commands: how they begin, how time passes while somebody waits for them, how they end.
+
+use rt::MutexGuard;
+
+use super::volatile::CachedWrite;
+use super::*;
+use crate::fault::Fate;
+use crate::media::{Extents, is_zero};
+use crate::timing::Command;
+
+/// The longest command of the ATA set: 65,536 sectors.
+const SECTORS_MAX: u64 = 65_536;
+
+/// What a command is about, in bytes of the host.
+struct Request {
+    kind: CommandKind,
+    offset: u64,
+    len: u64,
+    fua: bool,
+}
+
+impl Emulated {
+    pub(super) fn read_and_wait(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        geom::check_range(self, offset, buf.len() as u64)?;
+        let mut at = offset;
+        for part in buf.chunks_mut(self.bytes_max()) {
+            let request = Request {
+                kind: CommandKind::Read,
+                offset: at,
+                len: part.len() as u64,
+                fua: false,
+            };
+            let mut state = self.state.lock();
+            let tag = self.begin(&mut state, &request, None, Caller::Waits(None))?;
+            let (mut state, result) = self.wait_for(state, tag);
+            let result = result.and_then(|()| state.read(at + self.shape.shift_bytes, part));
+            self.unlock(state);
+            result.within(|| &self.name)?;
+            at += part.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Writes and waits until the bytes are on the medium, whatever the cache could do.
+    ///
+    /// # Errors
+    /// As [`Provider::write`].
+    pub fn write_fua(&self, offset: u64, data: &[u8]) -> Result<()> {
+        self.write_and_wait(offset, &[data], true)
+    }
+
+    pub(super) fn write_and_wait(&self, offset: u64, pieces: &[&[u8]], fua: bool) -> Result<()> {
+        let len: usize = pieces.iter().map(|piece| piece.len()).sum();
+        geom::check_range(self, offset, len as u64)?;
+        if len == 0 {
+            return Ok(());
+        }
+        if let [data] = pieces {
+            let mut at = offset;
+            for part in data.chunks(self.bytes_max()) {
+                let bytes = (!is_zero(part)).then(|| BlockBuf::copy_of(part).share());
+                self.write_one(at, part.len() as u64, bytes, fua)?;
+                at += part.len() as u64;
+            }
+            return Ok(());
+        }
+        if len > self.bytes_max() {
+            return self.write_and_wait(offset, &[&pieces.concat()], fua);
+        }
+        let is_hole = pieces.iter().all(|piece| is_zero(piece));
+        let bytes = (!is_hole).then(|| {
+            let mut whole = BlockBuf::scratch(len);
+            let mut at = 0;
+            for piece in pieces {
+                whole[at..at + piece.len()].copy_from_slice(piece);
+                at += piece.len();
+            }
+            whole.share()
+        });
+        self.write_one(offset, len as u64, bytes, fua)
+    }
+
+    /// `bytes`: nothing for zeros.
+    fn write_one(&self, offset: u64, len: u64, bytes: Option<base::Buf>, fua: bool) -> Result<()> {
+        let request = Request {
+            kind: CommandKind::Write,
+            offset,
+            len,
+            fua,
+        };
+        self.run(&request, bytes)
+    }
+
+    pub(super) fn flush_and_wait(&self) -> Result<()> {
+        let request = Request {
+            kind: CommandKind::Flush,
+            offset: 0,
+            len: 0,
+            fua: false,
+        };
+        self.run(&request, None)
+    }
+
+    pub(super) fn trim_and_wait(&self, offset: u64, len: u64) -> Result<()> {
+        geom::check_range(self, offset, len)?;
+        self.check_trim()?;
+        let end = offset + len;
+        let mut at = offset;
+        while at < end {
+            let len = (self.bytes_max() as u64).min(end - at);
+            let request = Request {
+                kind: CommandKind::Trim,
+                offset: at,
+                len,
+                fua: false,
+            };
+            self.run(&request, None)?;
+            at += len;
+        }
+        Ok(())
+    }
+
+    fn check_trim(&self) -> Result<()> {
+        if self.identify.has_trim() {
+            return Ok(());
+        }
+        let text = format!("{}: has no delete", self.name);
+        Err(Error::new(ErrorKind::Unsupported, text))
+    }
+
+    fn bytes_max(&self) -> usize {
+        let bytes = SECTORS_MAX * u64::from(self.shape.sectorsize);
+        usize::try_from(bytes).expect("some megabytes")
+    }
+
+    fn run(&self, request: &Request, bytes: Option<base::Buf>) -> Result<()> {
+        let mut state = self.state.lock();
+        let tag = self.begin(&mut state, request, bytes, Caller::Waits(None))?;
+        let (state, result) = self.wait_for(state, tag);
+        self.unlock(state);
+        result
+    }
+
+    pub(super) fn submit_bio(&self, bio: Bio) {
+        let (kind, len) = match &bio.op {
+            BioOp::Read { len } => (CommandKind::Read, *len as u64),
+            BioOp::Write(bytes) => (CommandKind::Write, bytes.len() as u64),
+            BioOp::Delete { len } => (CommandKind::Trim, *len),
+            BioOp::Flush => (CommandKind::Flush, 0),
+        };
+        let request = Request {
+            kind,
+            offset: bio.offset,
+            len,
+            fua: false,
+        };
+        if len == 0 && kind != CommandKind::Flush {
+            let nothing = match kind {
+                CommandKind::Read => BioData::Read(BlockBuf::zeroed(0)),
+                _ => BioData::None,
+            };
+            return (bio.done)(Ok(nothing));
+        }
+        let checked = match kind {
+            CommandKind::Flush => Ok(()),
+            CommandKind::Trim => geom::check_range(self, bio.offset, len).and(self.check_trim()),
+            _ => geom::check_range(self, bio.offset, len),
+        };
+        if let Err(error) = checked {
+            return (bio.done)(Err(error));
+        }
+        let bytes = match bio.op {
+            BioOp::Write(bytes) if !is_zero(&bytes) => Some(bytes),
+            _ => None,
+        };
+        let mut state = self.state.lock();
+        // A refusal is told by `begin`, through `finished`.
+        let _ = self.begin(&mut state, &request, bytes, Caller::Calls(bio.done));
+        self.unlock(state);
+    }
+
+    /// Hands a command to the drive; what it does to the bytes, it does now. Who is called on an
+    /// error gets it through `finished`; who waits, as the result.
+    fn begin(
+        &self,
+        state: &mut MutexGuard<'_, State>,
+        request: &Request,
+        bytes: Option<base::Buf>,
+        caller: Caller,
+    ) -> Result<u64> {
+        let state = &mut **state;
+        let now = state.now();
+        let tag = state.next_tag;
+        let offset = request.offset + self.shape.shift_bytes;
+        let range = offset..offset + request.len;
+        let admitted = self.admit(state, request, now).and_then(|()| {
+            state
+                .change(tag, request.kind, range, bytes, &self.shape)
+                .within(|| &self.name)
+        });
+        if let Err(error) = admitted {
+            if let Caller::Calls(done) = caller {
+                let copy = Error::new(error.kind(), error.context());
+                state.finished.push((done, Err(copy)));
+            }
+            return Err(error);
+        }
+        state.next_tag += 1;
+        let sector = u64::from(self.shape.sectorsize);
+        let command = Command {
+            tag,
+            kind: request.kind,
+            lba: request.offset / sector,
+            sectors: u32::try_from(request.len / sector).unwrap_or(u32::MAX),
+            fua: request.fua,
+        };
+        state.timing.submit(now, command);
+        state.queued += usize::from(matches!(caller, Caller::Calls(_)));
+        let traced = self.note(state, &command, now);
+        let flight = InFlight {
+            kind: request.kind,
+            offset,
+            len: request.len,
+            caller,
+            traced,
+        };
+        state.in_flight.insert(tag, flight);
+        Ok(tag)
+    }
+
+    /// Whether the drive takes a command at all.
+    fn admit(&self, state: &mut State, request: &Request, now: u64) -> Result<()> {
+        let refuse = |what: &str| {
+            let text = format!("{}: {what}", self.name);
+            Err(Error::new(ErrorKind::Io, text))
+        };
+        if !state.has_power {
+            return refuse("no power");
+        }
+        if !state.faults.is_empty() {
+            if state.faults.is_dead(now) {
+                return refuse("does not answer");
+            }
+            let start = request.offset + self.shape.shift_bytes;
+            if request.kind == CommandKind::Write
+                && let Some(lba) = state.faults.refuses_write(&(start..start + request.len))
+            {
+                return refuse(&format!("write fault at sector {lba} of the medium"));
+            }
+        }
+        if state.is_kept {
+            self.files.remove_cache()?;
+            state.is_kept = false;
+        }
+        if state.stuck > 0 && request.kind != CommandKind::Read {
+            state.retry_stuck().within(|| &self.name)?;
+        }
+        Ok(())
+    }
+
+    /// Writes a command down, if that is wanted.
+    fn note(&self, state: &mut State, command: &Command, at_ns: u64) -> Option<usize> {
+        let depth = u32::try_from(state.in_flight.len() + 1).unwrap_or(u32::MAX);
+        let trace = state.trace.as_mut()?;
+        trace.push(TraceEntry {
+            at_ns,
+            done_ns: None,
+            kind: command.kind,
+            lba: command.lba,
+            sectors: command.sectors,
+            partial: match command.kind {
+                CommandKind::Write => self.partial_sectors(command),
+                _ => 0,
+            },
+            depth,
+        });
+        Some(trace.len() - 1)
+    }
+
+    /// Physical sectors that a write covers in part only.
+    fn partial_sectors(&self, command: &Command) -> u32 {
+        let per = self.profile.sectors_per_physical();
+        let start = self.profile.medium_lba(command.lba);
+        let end = start + u64::from(command.sectors);
+        let (head, tail) = (start % per != 0, end % per != 0);
+        let is_same = start / per == (end - 1) / per;
+        match (head, tail) {
+            (false, false) => 0,
+            (true, true) if !is_same => 2,
+            _ => 1,
+        }
+    }
+
+    /// Lets time pass until a command is done.
+    fn wait_for<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        tag: u64,
+    ) -> (MutexGuard<'a, State>, Result<()>) {
+        loop {
+            let now = state.now();
+            self.catch_up(&mut state, now);
+            if let Some(result) = state.take_result(tag) {
+                return (state, result);
+            }
+            if !state.finished.is_empty() {
+                self.unlock(state);
+                state = self.state.lock();
+                continue;
+            }
+            let next = state.timing.next_done_at();
+            let next = next.unwrap_or_else(|| panic!("{}: command {tag} never ends", self.name));
+            if next > now {
+                state.waiting += 1;
+                self.answered.wait_timeout_ns(&mut state, next - now);
+                state.waiting -= 1;
+            }
+        }
+    }
+
+    /// Does what the mechanics did until now.
+    pub(super) fn catch_up(&self, state: &mut MutexGuard<'_, State>, now: u64) {
+        let state = &mut **state;
+        if !state.has_power {
+            return;
+        }
+        let mut events = std::mem::take(&mut state.events);
+        state.timing.advance(now, &mut events);
+        let mut answered = false;
+        for event in events.drain(..) {
+            match event {
+                Event::Done { tag, at } => answered |= state.end(tag, at, &self.shape, &self.name),
+                Event::Destaged { tag, .. } => state.destage(tag),
+                Event::Rewriting {
+                    physical_lba,
+                    sectors,
+                    from,
+                    until,
+                } => {
+                    let start = physical_lba * self.shape.physical_bytes;
+                    let len = u64::from(sectors) * self.shape.physical_bytes;
+                    state.rewriting.retain(|other| other.until > from);
+                    state.rewriting.push(Rewriting {
+                        bytes: start..start + len,
+                        from,
+                        until,
+                    });
+                }
+            }
+        }
+        state.events = events;
+        if answered && state.waiting > 0 {
+            self.answered.notify_all();
+        }
+    }
+
+    /// Lets the lock go; tells whoever is to be told, and sets the timer for the others.
+    pub(super) fn unlock(&self, mut state: MutexGuard<'_, State>) {
+        if state.queued > 0
+            && state.has_power
+            && let Some(next) = state.timing.next_done_at()
+            && state.timer_at.is_none_or(|at| next < at)
+        {
+            state.timer_at = Some(next);
+            let me = self.me.clone();
+            let when = next.saturating_sub(state.ahead_ns);
+            rt::at_ns(when, move || {
+                if let Some(me) = me.upgrade() {
+                    me.timer(next);
+                }
+            });
+        }
+        if state.finished.is_empty() {
+            return;
+        }
+        let finished = std::mem::take(&mut state.finished);
+        drop(state);
+        for (done, result) in finished {
+            done(result);
+        }
+    }
+
+    fn timer(&self, at: u64) {
+        let mut state = self.state.lock();
+        if state.timer_at == Some(at) {
+            state.timer_at = None;
+        }
+        let now = state.now();
+        self.catch_up(&mut state, now);
+        self.unlock(state);
+    }
+}
+
+impl State {
+    /// What a command does to the bytes, in the order of submission: a write goes into the cache.
+    fn change(
+        &mut self,
+        tag: u64,
+        kind: CommandKind,
+        range: std::ops::Range<u64>,
+        data: Option<base::Buf>,
+        shape: &Shape,
+    ) -> Result<()> {
+        match kind {
+            CommandKind::Write => {}
+            CommandKind::Trim => {
+                self.volatile.cut(&range);
+                self.media.erase(range.clone())?;
+                return self.faults.repair(&range);
+            }
+            CommandKind::Read | CommandKind::Flush => return Ok(()),
+        }
+        let fate = if self.faults.is_empty() {
+            Fate::Arrives
+        } else {
+            let media = &self.media;
+            self.faults
+                .fate(&range, |random| random_place(media, random, shape))
+        };
+        let write = CachedWrite {
+            offset: range.start,
+            len: range.end - range.start,
+            data,
+            cuts: Extents::default(),
+            fate,
+            is_acknowledged: false,
+            is_stuck: false,
+        };
+        self.volatile.insert(tag, write);
+        Ok(())
+    }
+
+    /// Bytes as the drive brings them.
+    pub(super) fn read(&mut self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.media.read(offset, buf)?;
+        if !self.faults.is_empty() {
+            let volatile = &self.volatile;
+            let covers = |range: &std::ops::Range<u64>| volatile.covers(range);
+            self.faults.damage(offset, buf, covers)?;
+        }
+        self.volatile.overlay(offset, buf);
+        Ok(())
+    }
+
+    /// The mechanics have written a write to the medium.
+    fn destage(&mut self, tag: u64) {
+        let Some(mut write) = self.volatile.remove(tag) else {
+            return;
+        };
+        if self.to_medium(&write).is_err() {
+            // It stays in the cache, and the next command that changes anything says why.
+            self.stuck += usize::from(!write.is_stuck);
+            write.is_stuck = true;
+            self.volatile.insert(tag, write);
+        }
+    }
+
+    /// Writes to the media file what is still valid of a write.
+    pub(super) fn to_medium(&mut self, write: &CachedWrite) -> Result<()> {
+        if write.cuts.is_empty() {
+            return self.part_to_medium(write, &write.range());
+        }
+        let pieces = write.pieces();
+        pieces
+            .iter()
+            .try_for_each(|piece| self.part_to_medium(write, piece))
+    }
+
+    pub(super) fn part_to_medium(
+        &mut self,
+        write: &CachedWrite,
+        part: &std::ops::Range<u64>,
+    ) -> Result<()> {
+        if write.fate != Fate::Arrives {
+            let fate = match write.fate {
+                Fate::Lands(place) => Fate::Lands(place + (part.start - write.offset)),
+                fate => fate,
+            };
+            let zeros = vec![0; usize::try_from(part.end - part.start).expect("a command")];
+            let bytes = write.bytes(part).unwrap_or(&zeros);
+            return self
+                .faults
+                .misplace(&mut self.media, part.start, bytes, fate);
+        }
+        match write.bytes(part) {
+            None => self.media.erase(part.clone())?,
+            Some(bytes) => self.media.write(part.start, bytes)?,
+        }
+        self.faults.repair(part)
+    }
+
+    /// Tries again what the media file had no room for.
+    pub(super) fn retry_stuck(&mut self) -> Result<()> {
+        let is_stuck = |(tag, write): (u64, &CachedWrite)| write.is_stuck.then_some(tag);
+        let tags: Vec<u64> = self.volatile.iter().filter_map(is_stuck).collect();
+        for tag in tags {
+            let write = self.volatile.remove(tag).expect("found just now");
+            if let Err(error) = self.to_medium(&write) {
+                self.volatile.insert(tag, write);
+                return Err(error);
+            }
+            self.stuck -= 1;
+        }
+        Ok(())
+    }
+
+    /// A command is done; true if a thread waits for it.
+    fn end(&mut self, tag: u64, at: u64, shape: &Shape, name: &str) -> bool {
+        let Some(flight) = self.in_flight.get_mut(&tag) else {
+            return false;
+        };
+        if let (Some(trace), Some(nth)) = (&mut self.trace, flight.traced)
+            && let Some(entry) = trace.get_mut(nth)
+        {
+            entry.done_ns = Some(at);
+        }
+        let mut result = Ok(());
+        match flight.kind {
+            CommandKind::Write => {
+                if let Some(write) = self.volatile.get_mut(tag) {
+                    write.is_acknowledged = true;
+                }
+            }
+            CommandKind::Flush => result = self.end_flush(tag).within(|| name),
+            CommandKind::Read | CommandKind::Trim => {}
+        }
+        let flight = self.in_flight.get_mut(&tag).expect("seen just now");
+        if let Caller::Waits(answer) = &mut flight.caller {
+            *answer = Some(result);
+            return true;
+        }
+        let flight = self.in_flight.remove(&tag).expect("seen just now");
+        self.queued -= 1;
+        let Caller::Calls(done) = flight.caller else {
+            unreachable!("it does not wait");
+        };
+        let result = result.and_then(|()| match flight.kind {
+            CommandKind::Read => {
+                let len = usize::try_from(flight.len).expect("a command");
+                let mut bytes = BlockBuf::scratch(len);
+                self.read(flight.offset, &mut bytes).within(|| name)?;
+                Ok(BioData::Read(bytes))
+            }
+            _ => Ok(BioData::None),
+        });
+        debug_assert!(flight.offset + flight.len <= shape.medium_bytes);
+        self.finished.push((done, result));
+        false
+    }
+
+    /// What a flush promises. The mechanics have done it already; but the media file may have had no
+    /// room, and a drive with capacitors does not hurry.
+    fn end_flush(&mut self, tag: u64) -> Result<()> {
+        self.retry_stuck()?;
+        let is_promised = |(earlier, write): (u64, &CachedWrite)| {
+            (earlier < tag && write.is_acknowledged).then_some(earlier)
+        };
+        let promised: Vec<u64> = self.volatile.iter().filter_map(is_promised).collect();
+        let flash = self.timing.profile().flash.as_ref();
+        debug_assert!(
+            promised.is_empty() || flash.is_some_and(|f| f.power_loss_protected),
+            "flush {tag} is done, but {promised:?} are not on the medium"
+        );
+        for earlier in promised {
+            self.destage(earlier);
+        }
+        match self.stuck {
+            0 => Ok(()),
+            _ => self.retry_stuck(),
+        }
+    }
+
+    /// What came out of a command that a thread waits for.
+    fn take_result(&mut self, tag: u64) -> Option<Result<()>> {
+        let flight = self.in_flight.get_mut(&tag)?;
+        let Caller::Waits(answer) = &mut flight.caller else {
+            return None;
+        };
+        let result = answer.take()?;
+        self.in_flight.remove(&tag);
+        Some(result)
+    }
+}

@@ -1,0 +1,127 @@
+//! The power: what is left when it fails.
+//!
+//! # Crash argument
+//! When the power fails, the drive may have written any subset of what was in its cache, and of one
+//! write any subset of its sectors: nothing of it was promised to anyone. What was flushed is on the
+//! medium already. A physical sector that was just being rewritten has lost its old bytes and has
+//! not got the new ones whole: all of its logical sectors read as uncorrectable errors, those that
+//! nobody wrote to as well. That is a fault like others: the right bytes stay beside it.
+
+use super::volatile::CachedWrite;
+use super::*;
+use crate::fault::next_random;
+
+impl Emulated {
+    /// The power fails. `seed` decides what of the cache had reached the medium. Commands in flight, and all that
+    /// come later, fail until [`Emulated::power_on`], or until the drive is opened again.
+    ///
+    /// # Errors
+    /// What the host says when the medium is written.
+    pub fn power_cut(&self, seed: u64) -> Result<()> {
+        let mut state = self.state.lock();
+        let now = state.now();
+        self.catch_up(&mut state, now);
+        let result = self.lose_power(&mut state, now, seed);
+        if state.waiting > 0 {
+            self.answered.notify_all();
+        }
+        self.unlock(state);
+        result.within(|| &self.name)
+    }
+
+    fn lose_power(&self, state: &mut State, now: u64, mut seed: u64) -> Result<()> {
+        if !state.has_power {
+            return Ok(());
+        }
+        let keeps_all = (self.profile.flash.as_ref()).is_some_and(|f| f.power_loss_protected);
+        let mut result = Ok(());
+        for tag in state.volatile.tags() {
+            let write = state.volatile.remove(tag).expect("listed just now");
+            let survives = write.is_stuck || (keeps_all && write.is_acknowledged);
+            let written = if survives {
+                state.to_medium(&write)
+            } else {
+                self.write_partly(state, &write, &mut seed)
+            };
+            result = result.and(written);
+        }
+        for rewriting in std::mem::take(&mut state.rewriting) {
+            if rewriting.from <= now && now < rewriting.until {
+                let end = rewriting.bytes.end.min(self.shape.medium_bytes);
+                state.faults.ruin(&(rewriting.bytes.start..end));
+            }
+        }
+        state.stuck = 0;
+        state.has_power = false;
+        self.end_all(state);
+        state.life.now_ns = now;
+        state.life.before = keep::add(&state.life.before, state.timing.statistics());
+        state.life.since = Statistics::default();
+        let kept = self.files.remove_cache();
+        state.is_kept = true;
+        result
+            .and(kept)
+            .and_then(|()| state.faults.save())
+            .and_then(|()| self.files.write_state(&state.life))
+    }
+
+    /// Writes what had reached the medium of a write: all, nothing, a first part, or any sectors.
+    fn write_partly(&self, state: &mut State, write: &CachedWrite, seed: &mut u64) -> Result<()> {
+        let sector = u64::from(self.shape.sectorsize);
+        let choice = next_random(seed) % 8;
+        let first_part = next_random(seed) % (write.len / sector + 1);
+        match choice {
+            0..3 => return state.to_medium(write),
+            3..6 => return Ok(()),
+            _ => {}
+        }
+        for piece in write.pieces() {
+            for at in (piece.start..piece.end).step_by(usize::try_from(sector).expect("small")) {
+                let survives = match choice {
+                    6 => (at - write.offset) / sector < first_part,
+                    _ => next_random(seed) % 2 == 0,
+                };
+                if survives {
+                    state.part_to_medium(write, &(at..at + sector))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// All commands in flight fail.
+    fn end_all(&self, state: &mut State) {
+        let error = || Error::new(ErrorKind::Io, format!("{}: no power", self.name));
+        for (tag, flight) in std::mem::take(&mut state.in_flight) {
+            match flight.caller {
+                Caller::Calls(done) => state.finished.push((done, Err(error()))),
+                Caller::Waits(_) => {
+                    let caller = Caller::Waits(Some(Err(error())));
+                    state.in_flight.insert(tag, InFlight { caller, ..flight });
+                }
+            }
+        }
+        state.queued = 0;
+    }
+
+    /// Whether it has power.
+    #[must_use]
+    pub fn has_power(&self) -> bool {
+        self.state.lock().has_power
+    }
+
+    /// The power is back: the drive starts with an empty cache.
+    pub fn power_on(&self) {
+        let mut state = self.state.lock();
+        if state.has_power {
+            return;
+        }
+        let seed = self.seed.wrapping_add(state.life.power_cycles);
+        state.timing = Timing::new(Arc::clone(&self.profile), seed);
+        state.life.power_cycles += 1;
+        state.has_power = true;
+        state.is_kept = false;
+        state.timer_at = None;
+        self.unlock(state);
+    }
+}

@@ -1,0 +1,1 @@
+//! Drives against plain arrays of bytes.

@@ -1,0 +1,521 @@
+//! Faults: what is wrong with a drive, beside the right bytes.
+//!
+//! # What it is
+//! The media file always holds what a drive without faults would hold. Faults lie over it: sectors
+//! that cannot be read, bits that flip, and, in a second sparse file, the bytes that a range brings
+//! instead of the right ones, because a write to it got lost, or one to elsewhere landed on it.
+//! *Rules* make such damage from coming writes.
+//!
+//! # Invariants
+//! 1. The right bytes are never touched, so that a checker can always ask for them.
+//! 2. Writing damaged sectors repairs them, as it does on a real drive, which remaps them.
+//! 3. What a rule does to which write follows from its seed and from the writes that came.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use base::{Error, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::media::Media;
+
+/// A fault. Sectors are logical ones, as the medium numbers them: with a jumper that is one more
+/// than what the host calls them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Fault {
+    /// Reads fail until the sectors are written again.
+    Unreadable {
+        /// The first sector.
+        lba: u64,
+        /// How many.
+        sectors: u64,
+    },
+    /// Writes fail, for good.
+    Unwritable {
+        /// The first sector.
+        lba: u64,
+        /// How many.
+        sectors: u64,
+    },
+    /// One bit of each sector, chosen by the seed, reads as its opposite until it is written again.
+    Flipped {
+        /// The first sector.
+        lba: u64,
+        /// How many.
+        sectors: u64,
+        /// Which bits.
+        seed: u64,
+    },
+    /// Reads bring other bytes than the right ones until the sectors are written again.
+    Wrong {
+        /// The first sector.
+        lba: u64,
+        /// How many.
+        sectors: u64,
+        /// Why.
+        cause: Cause,
+    },
+    /// A rule: some coming writes that touch these sectors are acknowledged but never arrive.
+    LoseWrites(Rule),
+    /// A rule: some coming writes that touch these sectors arrive elsewhere.
+    MisdirectWrites(Rule),
+    /// Every command fails from one time until another: a drive that dies, and perhaps comes back.
+    Dead {
+        /// From when on, by the clock.
+        from_ns: u64,
+        /// Until when; for ever if nothing is said.
+        until_ns: Option<u64>,
+    },
+}
+
+/// Why a range holds wrong bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cause {
+    /// A write to it got lost.
+    LostWrite,
+    /// A write to elsewhere landed here.
+    MisdirectedWrite,
+}
+
+/// Which coming writes a rule hits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rule {
+    /// The first sector.
+    pub lba: u64,
+    /// How many; writes that touch none of them are spared.
+    pub sectors: u64,
+    /// Of so many writes about one is hit; 1 for each.
+    pub one_in: u64,
+    /// How many more are hit; the rule is gone then.
+    pub count: u64,
+    /// Which ones: changes with each write.
+    pub seed: u64,
+}
+
+/// What happens to a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Fate {
+    Arrives,
+    Lost,
+    /// Lands at this byte of the medium.
+    Lands(u64),
+}
+
+/// The faults of a drive, by number.
+#[derive(Debug)]
+pub(crate) struct Faults {
+    path: PathBuf,
+    sector_bytes: u64,
+    size_bytes: u64,
+    entries: BTreeMap<u64, Fault>,
+    next_id: u64,
+    /// The bytes that [`Fault::Wrong`] brings, at their places.
+    wrong: Option<Media>,
+    /// Changed since it was last written.
+    is_dirty: bool,
+}
+
+/// The file: numbers and faults.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Kept {
+    next_id: u64,
+    faults: BTreeMap<u64, Fault>,
+}
+
+impl Fault {
+    /// The sectors that it is about; nothing for a dead drive.
+    #[must_use]
+    pub fn range(&self) -> Option<Range<u64>> {
+        match *self {
+            Fault::Unreadable { lba, sectors }
+            | Fault::Unwritable { lba, sectors }
+            | Fault::Flipped { lba, sectors, .. }
+            | Fault::Wrong { lba, sectors, .. }
+            | Fault::LoseWrites(Rule { lba, sectors, .. })
+            | Fault::MisdirectWrites(Rule { lba, sectors, .. }) => {
+                Some(lba..lba.saturating_add(sectors))
+            }
+            Fault::Dead { .. } => None,
+        }
+    }
+
+    fn with_range(&self, range: Range<u64>) -> Fault {
+        let mut other = self.clone();
+        match &mut other {
+            Fault::Unreadable { lba, sectors }
+            | Fault::Unwritable { lba, sectors }
+            | Fault::Flipped { lba, sectors, .. }
+            | Fault::Wrong { lba, sectors, .. }
+            | Fault::LoseWrites(Rule { lba, sectors, .. })
+            | Fault::MisdirectWrites(Rule { lba, sectors, .. }) => {
+                (*lba, *sectors) = (range.start, range.end - range.start);
+            }
+            Fault::Dead { .. } => {}
+        }
+        other
+    }
+
+    /// Whether writing its sectors ends it.
+    fn ends_when_written(&self) -> bool {
+        matches!(
+            self,
+            Fault::Unreadable { .. } | Fault::Flipped { .. } | Fault::Wrong { .. }
+        )
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let range = self.range().unwrap_or_default();
+        let (lba, sectors) = (range.start, range.end - range.start);
+        let rule = |f: &mut fmt::Formatter<'_>, rule: &Rule, what: &str| {
+            let (one_in, count) = (rule.one_in, rule.count);
+            write!(
+                f,
+                "one in {one_in} writes to {sectors} sectors at {lba} {what}, {count} times"
+            )
+        };
+        match self {
+            Fault::Unreadable { .. } => write!(f, "{sectors} sectors at {lba} cannot be read"),
+            Fault::Unwritable { .. } => write!(f, "{sectors} sectors at {lba} cannot be written"),
+            Fault::Flipped { .. } => write!(f, "a bit is flipped in {sectors} sectors at {lba}"),
+            Fault::Wrong { cause, .. } => {
+                let cause = match cause {
+                    Cause::LostWrite => "a write got lost",
+                    Cause::MisdirectedWrite => "a write to elsewhere landed there",
+                };
+                write!(f, "{sectors} sectors at {lba} are wrong: {cause}")
+            }
+            Fault::LoseWrites(r) => rule(f, r, "gets lost"),
+            Fault::MisdirectWrites(r) => rule(f, r, "lands elsewhere"),
+            Fault::Dead { from_ns, until_ns } => {
+                write!(f, "dead from {:.3} s", *from_ns as f64 / 1e9)?;
+                match until_ns {
+                    Some(until) => write!(f, " until {:.3} s", *until as f64 / 1e9),
+                    None => f.write_str(" on"),
+                }
+            }
+        }
+    }
+}
+
+/// The next number of a small seeded generator (splitmix64).
+pub(crate) fn next_random(seed: &mut u64) -> u64 {
+    *seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut z = *seed;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+impl Faults {
+    /// The faults in that file; none if it does not exist.
+    pub(crate) fn open(path: &Path, sector_bytes: u64, size_bytes: u64) -> Result<Faults> {
+        let mut faults = Faults {
+            path: path.to_owned(),
+            sector_bytes,
+            size_bytes,
+            entries: BTreeMap::new(),
+            next_id: 1,
+            wrong: None,
+            is_dirty: false,
+        };
+        let text = match std::fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(faults),
+            Err(e) => return Err(Error::from(e).within(path.display())),
+        };
+        let kept: Kept = serde_json::from_str(&text)
+            .map_err(|e| Error::corrupt(format!("{}: {e}", path.display())))?;
+        faults.entries = kept.faults;
+        let last = faults.entries.keys().next_back().copied().unwrap_or(0);
+        faults.next_id = kept.next_id.max(last.saturating_add(1));
+        Ok(faults)
+    }
+
+    /// Writes them down if they changed.
+    pub(crate) fn save(&mut self) -> Result<()> {
+        if !self.is_dirty {
+            return Ok(());
+        }
+        let kept = Kept {
+            next_id: self.next_id,
+            faults: self.entries.clone(),
+        };
+        let text = serde_json::to_string_pretty(&kept).expect("faults are plain values");
+        crate::emulated::replace_file(&self.path, text.as_bytes())?;
+        self.is_dirty = false;
+        Ok(())
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    pub(crate) fn list(&self) -> Vec<(u64, Fault)> {
+        let entry = |(id, fault): (&u64, &Fault)| (*id, fault.clone());
+        self.entries.iter().map(entry).collect()
+    }
+
+    pub(crate) fn add(&mut self, fault: Fault) -> u64 {
+        let id = self.next_id;
+        self.next_id += 1;
+        self.entries.insert(id, fault);
+        self.is_dirty = true;
+        id
+    }
+
+    pub(crate) fn remove(&mut self, id: u64) -> Result<Fault> {
+        let fault = self.entries.remove(&id).ok_or_else(|| {
+            let text = format!("there is no fault {id}");
+            Error::not_found(text)
+        })?;
+        self.is_dirty = true;
+        self.forget_wrong_bytes(&fault)?;
+        Ok(fault)
+    }
+
+    /// The bytes that nobody reads any more become a hole again.
+    fn forget_wrong_bytes(&mut self, fault: &Fault) -> Result<()> {
+        if let (Fault::Wrong { .. }, Some(range)) = (fault, fault.range()) {
+            let bytes = self.bytes(&range);
+            self.wrong()?.erase(bytes)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn is_dead(&self, now: u64) -> bool {
+        self.entries.values().any(|fault| match fault {
+            Fault::Dead { from_ns, until_ns } => {
+                *from_ns <= now && until_ns.is_none_or(|until| now < until)
+            }
+            _ => false,
+        })
+    }
+
+    /// Whether a write to these bytes fails; says where.
+    pub(crate) fn refuses_write(&self, bytes: &Range<u64>) -> Option<u64> {
+        self.hits(bytes)
+            .find(|(fault, _)| matches!(fault, Fault::Unwritable { .. }))
+            .map(|(_, hit)| hit.start / self.sector_bytes)
+    }
+
+    fn bytes(&self, sectors: &Range<u64>) -> Range<u64> {
+        let end = sectors.end.saturating_mul(self.sector_bytes);
+        let end = end.min(self.size_bytes);
+        sectors.start.saturating_mul(self.sector_bytes).min(end)..end
+    }
+
+    /// The faults that touch a range of bytes, with the bytes that they touch.
+    fn hits<'a>(
+        &'a self,
+        range: &'a Range<u64>,
+    ) -> impl Iterator<Item = (&'a Fault, Range<u64>)> + 'a {
+        self.entries.values().filter_map(|fault| {
+            let bytes = self.bytes(&fault.range()?);
+            let hit = bytes.start.max(range.start)..bytes.end.min(range.end);
+            (hit.start < hit.end).then_some((fault, hit))
+        })
+    }
+
+    /// What becomes of a write to these bytes. `elsewhere` says where a misdirected one lands.
+    pub(crate) fn fate(&mut self, bytes: &Range<u64>, elsewhere: impl Fn(u64) -> u64) -> Fate {
+        let size = bytes.end - bytes.start;
+        let limits = (self.sector_bytes, self.size_bytes);
+        for (id, fault) in &mut self.entries {
+            let (rule, misdirects) = match fault {
+                Fault::LoseWrites(rule) => (rule, false),
+                Fault::MisdirectWrites(rule) => (rule, true),
+                _ => continue,
+            };
+            let start = rule.lba.saturating_mul(limits.0);
+            let end = start.saturating_add(rule.sectors.saturating_mul(limits.0));
+            if start >= bytes.end || end <= bytes.start || rule.count == 0 {
+                continue;
+            }
+            self.is_dirty = true;
+            if next_random(&mut rule.seed) % rule.one_in.max(1) != 0 {
+                continue;
+            }
+            rule.count -= 1;
+            let (id, is_over) = (*id, rule.count == 0);
+            let place = elsewhere(next_random(&mut rule.seed));
+            if is_over {
+                self.entries.remove(&id);
+            }
+            let place = place.min(limits.1.saturating_sub(size)) / limits.0 * limits.0;
+            let is_elsewhere = place >= bytes.end || place + size <= bytes.start;
+            return match misdirects && is_elsewhere {
+                true => Fate::Lands(place),
+                false => Fate::Lost,
+            };
+        }
+        Fate::Arrives
+    }
+
+    fn wrong(&mut self) -> Result<&mut Media> {
+        if self.wrong.is_none() {
+            let path = self.path.with_extension("wrong");
+            self.wrong = Some(Media::open(&path, self.size_bytes)?);
+        }
+        Ok(self.wrong.as_mut().expect("opened just now"))
+    }
+
+    /// Turns right bytes, just read, into what the drive brings. `Err` holds the first sector that
+    /// cannot be read; `covers` says whether the cache has all of a range anyhow.
+    pub(crate) fn damage(
+        &mut self,
+        offset: u64,
+        buf: &mut [u8],
+        covers: impl Fn(&Range<u64>) -> bool,
+    ) -> Result<()> {
+        let range = offset..offset + buf.len() as u64;
+        self.replace_wrong(offset, buf)?;
+        let index = |at: u64| usize::try_from(at - offset).expect("within the buffer");
+        let hits: Vec<_> = self.hits(&range).map(|(f, hit)| (f.clone(), hit)).collect();
+        for (fault, hit) in hits {
+            match fault {
+                Fault::Flipped { seed, .. } => {
+                    for at in hit.step_by(usize::try_from(self.sector_bytes).expect("small")) {
+                        let mut seed = seed ^ at;
+                        let bit = next_random(&mut seed) % (self.sector_bytes * 8);
+                        let byte = index(at) + usize::try_from(bit / 8).expect("small");
+                        buf[byte] ^= 1 << (bit % 8);
+                    }
+                }
+                Fault::Unreadable { .. } if !covers(&hit) => {
+                    let lba = hit.start / self.sector_bytes;
+                    return Err(Error::new(
+                        base::ErrorKind::Io,
+                        format!("uncorrectable error reading sector {lba} of the medium"),
+                    ));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn replace_wrong(&mut self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let range = offset..offset + buf.len() as u64;
+        let wrong: Vec<_> = self
+            .hits(&range)
+            .filter(|(fault, _)| matches!(fault, Fault::Wrong { .. }))
+            .map(|(_, hit)| hit)
+            .collect();
+        for hit in wrong {
+            let index = |at: u64| usize::try_from(at - offset).expect("within the buffer");
+            let part = &mut buf[index(hit.start)..index(hit.end)];
+            self.wrong()?.read(hit.start, part)?;
+        }
+        Ok(())
+    }
+
+    /// A range was written: what was wrong with it is over.
+    pub(crate) fn repair(&mut self, bytes: &Range<u64>) -> Result<()> {
+        if self.entries.is_empty() {
+            return Ok(());
+        }
+        let written = bytes.start / self.sector_bytes..bytes.end / self.sector_bytes;
+        let hit: Vec<u64> = self
+            .entries
+            .iter()
+            .filter(|(_, fault)| fault.ends_when_written())
+            .filter(|(_, fault)| {
+                let range = fault.range().unwrap_or_default();
+                range.start < written.end && written.start < range.end
+            })
+            .map(|(id, _)| *id)
+            .collect();
+        for id in hit {
+            let fault = self.entries.remove(&id).expect("found just now");
+            let range = fault.range().unwrap_or_default();
+            let left = range.start..written.start.max(range.start);
+            let right = written.end.min(range.end)..range.end;
+            let over = left.end..right.start;
+            self.forget_wrong_bytes(&fault.with_range(over))?;
+            if !left.is_empty() {
+                self.entries.insert(id, fault.with_range(left.clone()));
+            }
+            if !right.is_empty() {
+                let rest = fault.with_range(right);
+                if left.is_empty() {
+                    self.entries.insert(id, rest);
+                } else {
+                    self.add(rest);
+                }
+            }
+            self.is_dirty = true;
+        }
+        Ok(())
+    }
+
+    /// A write that does not arrive where it should; `media` gets it, as the right bytes.
+    pub(crate) fn misplace(
+        &mut self,
+        media: &mut Media,
+        offset: u64,
+        data: &[u8],
+        fate: Fate,
+    ) -> Result<()> {
+        let sectors =
+            |at: u64| at / self.sector_bytes..(at + data.len() as u64) / self.sector_bytes;
+        let (here, there) = (
+            sectors(offset),
+            match fate {
+                Fate::Lands(place) => Some((place, sectors(place))),
+                _ => None,
+            },
+        );
+        let mut seen = vec![0; data.len()];
+        media.read(offset, &mut seen)?;
+        self.replace_wrong(offset, &mut seen)?;
+        self.wrong()?.write(offset, &seen)?;
+        self.mark_wrong(here, Cause::LostWrite);
+        if let Some((place, sectors)) = there {
+            self.repair(&(place..place + data.len() as u64))?;
+            self.wrong()?.write(place, data)?;
+            self.mark_wrong(sectors, Cause::MisdirectedWrite);
+        }
+        media.write(offset, data)
+    }
+
+    /// Marks sectors as wrong whose wrong bytes are in place. Marks do not overlap.
+    fn mark_wrong(&mut self, sectors: Range<u64>, cause: Cause) {
+        let old: Vec<_> = self
+            .entries
+            .iter()
+            .filter(|(_, fault)| matches!(fault, Fault::Wrong { .. }))
+            .filter_map(|(id, fault)| Some((*id, fault.range()?, fault.clone())))
+            .filter(|(_, range, _)| range.start < sectors.end && sectors.start < range.end)
+            .collect();
+        for (id, range, fault) in old {
+            self.entries.remove(&id);
+            for rest in [
+                range.start..sectors.start.max(range.start),
+                sectors.end.min(range.end)..range.end,
+            ] {
+                if !rest.is_empty() {
+                    self.add(fault.with_range(rest));
+                }
+            }
+        }
+        self.add(Fault::Wrong {
+            lba: sectors.start,
+            sectors: sectors.end - sectors.start,
+            cause,
+        });
+    }
+
+    /// Sectors that a power cut ruined.
+    pub(crate) fn ruin(&mut self, bytes: &Range<u64>) {
+        let lba = bytes.start / self.sector_bytes;
+        let sectors = bytes.end / self.sector_bytes - lba;
+        self.add(Fault::Unreadable { lba, sectors });
+    }
+}

@@ -1,0 +1,1 @@
+//! The 512 bytes, and what is printed from them.
