@@ -121,6 +121,12 @@ impl Geometry {
         self.cylinders
     }
 
+    /// Tracks of the medium.
+    #[must_use]
+    pub fn tracks(&self) -> u64 {
+        self.cylinders * self.surfaces
+    }
+
     /// The cylinder of a track.
     #[must_use]
     pub fn cylinder(&self, track: u64) -> u64 {

@@ -1,0 +1,781 @@
+//! A disk: commands in, the wire, the caches, and the choice of what the head does next.
+//!
+//! # What it is
+//! An event simulation with three queues of things to come, each already in the order of time: what passes over the wire
+//! (`bus`), what the running pass does on the medium (`medium`), and the end of that pass or the next thing to decide (`wake_at`).
+//! A command waits at the host until one of the `queue_depth` places is free. Then
+//! - a read is answered from a cache, or waits for the head: the one that can begin soonest goes first, unless one has waited
+//!   longer than the age limit;
+//! - a write is done once it has passed the wire into the cache; it needs room there first. With FUA, or without a write
+//!   cache, it is done when it is on the medium;
+//! - a flush is done when the cache is clean; nothing behind it enters the drive before.
+//!
+//! Waiting writes go to the medium (see `destage.rs`) when the medium has been idle for a while, or when they press: by number,
+//! size or age, by a flush, or by a write that finds no room. Pressing writes and waiting reads take turns.
+//!
+//! # Invariants
+//! 1. Decisions depend on the state and the simulated time only, never on how often somebody asks: advancing in one step or in a
+//!    thousand gives the same events.
+//! 2. No step allocates once the queues have found their size.
+
+use std::collections::VecDeque;
+
+use serde::{Deserialize, Serialize};
+
+use super::command::{Command, CommandKind, Event, Statistics};
+use super::geometry::{Place, ns_of_ms, ns_of_us};
+use super::mechanics::{Access, Head, Mechanics};
+use super::mutant::Mutant;
+use super::read_cache::{Range, ReadCache, ReadLimits};
+use super::write_cache::{Pending, WriteCache, WriteLimits};
+use crate::profile::{DiskFigures, Profile};
+
+/// Times stay below: 36 years.
+pub(super) const TIME_MAX: u64 = 1 << 60;
+
+/// A command and when it came.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+struct Queued {
+    command: Command,
+    submitted: u64,
+}
+
+/// Something that passes over the wire, and when it has.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+struct Transfer {
+    queued: Queued,
+    at: u64,
+}
+
+/// A read that waits for the head.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+struct WaitingRead {
+    queued: Queued,
+    range: Range,
+    ready_at: u64,
+}
+
+/// What the head does.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+enum Job {
+    Read(WaitingRead),
+    Destage,
+}
+
+/// All that changes; it is kept while the program does not run.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct DiskState {
+    clock: u64,
+    pub(super) random: u64,
+    pub(super) head: Head,
+    job: Option<Job>,
+    wake_at: u64,
+    last_was_read: bool,
+    active_at: u64,
+    draining: bool,
+    /// After a pass of writes: no other before, unless it begins where that one ended.
+    pub(super) not_before: u64,
+    pub(super) written: Range,
+    in_drive: u32,
+    host: VecDeque<Queued>,
+    reads: Vec<WaitingRead>,
+    writes: VecDeque<Queued>,
+    incoming: usize,
+    incoming_sectors: u64,
+    flush: Option<Queued>,
+    bus_free: u64,
+    bus: VecDeque<Transfer>,
+    pub(super) medium: VecDeque<MediumEvent>,
+    pub(super) write_cache: WriteCache,
+    pub(super) read_cache: ReadCache,
+    pub(super) told: VecDeque<Event>,
+    pub(super) statistics: Statistics,
+}
+
+/// Something that the running pass will have done.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(super) enum MediumEvent {
+    Written { write: Pending, at: u64 },
+    Rewriting(Event),
+}
+
+impl MediumEvent {
+    fn at(&self) -> u64 {
+        match self {
+            MediumEvent::Written { at, .. } => *at,
+            MediumEvent::Rewriting(event) => event.at(),
+        }
+    }
+}
+
+/// A disk.
+#[derive(Debug)]
+pub(super) struct Disk {
+    pub(super) mechanics: Mechanics,
+    pub(super) limits: WriteLimits,
+    pub(super) read_limits: ReadLimits,
+    pub(super) turnaround_ns: u64,
+    pub(super) rewrite_latency_ns: u64,
+    sector_bytes: u64,
+    medium_sectors: u64,
+    lba_shift: u64,
+    depth: u32,
+    window: usize,
+    overhead_ns: u64,
+    ps_per_byte: u64,
+    age_limit_ns: u64,
+    idle_ns: u64,
+    destage_age_ns: u64,
+    /// Ranges within a track of one another are written in one pass.
+    near: u64,
+    pub(super) state: DiskState,
+    pub(super) runs: Vec<super::destage::Run>,
+    ages: Vec<u64>,
+    record: Option<Vec<Access>>,
+}
+
+/// The next number of a sequence that a seed begins (SplitMix64).
+pub(super) fn next_random(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut z = *state;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+impl Disk {
+    pub(super) fn new(profile: &Profile, disk: &DiskFigures, seed: u64) -> Disk {
+        let mechanics = Mechanics::new(profile, disk);
+        let mut random = seed;
+        let phase = next_random(&mut random) % mechanics.geometry.turn_ns();
+        let state = DiskState {
+            clock: 0,
+            random,
+            head: Head { track: 0, phase },
+            job: None,
+            wake_at: u64::MAX,
+            last_was_read: false,
+            active_at: 0,
+            draining: false,
+            not_before: 0,
+            written: Range { start: 0, end: 0 },
+            in_drive: 0,
+            host: VecDeque::new(),
+            reads: Vec::new(),
+            writes: VecDeque::new(),
+            incoming: 0,
+            incoming_sectors: 0,
+            flush: None,
+            bus_free: 0,
+            bus: VecDeque::new(),
+            medium: VecDeque::new(),
+            write_cache: WriteCache::default(),
+            read_cache: ReadCache::default(),
+            told: VecDeque::new(),
+            statistics: Statistics::default(),
+        };
+        Disk::with_state(profile, disk, mechanics, state)
+    }
+
+    fn with_state(
+        profile: &Profile,
+        disk: &DiskFigures,
+        mechanics: Mechanics,
+        state: DiskState,
+    ) -> Disk {
+        let cache = &profile.cache;
+        let sector_bytes = u64::from(profile.identify.logical_sector_bytes);
+        let per = profile.sectors_per_physical();
+        let physical = u64::from(profile.medium.physical_sector_bytes);
+        let kib = |n: u32| u64::from(n) * 1024;
+        Disk {
+            limits: WriteLimits {
+                per,
+                policy: cache.rmw_policy,
+                sectors: kib(cache.write_cache_kib) / sector_bytes,
+                segments: cache.write_segments as usize,
+                segment_sectors: (kib(cache.write_segment_kib) / sector_bytes).max(per),
+                batch: cache.destage_batch as usize,
+            },
+            read_limits: ReadLimits {
+                segments: cache.read_segments as usize,
+                sectors: kib(cache.read_segment_kib) / physical,
+            },
+            turnaround_ns: ns_of_ms(cache.destage_turnaround_ms),
+            rewrite_latency_ns: ns_of_ms(cache.rewrite_latency_max_ms),
+            sector_bytes,
+            medium_sectors: profile.medium_sectors(),
+            lba_shift: profile.medium.lba_shift,
+            depth: profile.queue_depth(),
+            window: cache.elevator_window as usize,
+            overhead_ns: ns_of_us(profile.interface.command_overhead_us),
+            ps_per_byte: (1e6 / profile.interface.rate_mb_s).round() as u64,
+            age_limit_ns: ns_of_ms(disk.age_limit_ms),
+            idle_ns: ns_of_ms(cache.destage_idle_ms),
+            destage_age_ns: ns_of_ms(cache.destage_age_ms),
+            near: mechanics.geometry.locate(0).per_track * per,
+            mechanics,
+            state,
+            runs: Vec::new(),
+            ages: Vec::new(),
+            record: None,
+        }
+    }
+
+    /// A disk in a state that was kept; `None` if it cannot be in it.
+    pub(super) fn restore(profile: &Profile, disk: &DiskFigures, state: DiskState) -> Option<Disk> {
+        let disk = Disk::with_state(profile, disk, Mechanics::new(profile, disk), state);
+        disk.is_possible().then_some(disk)
+    }
+
+    /// A kept state may come from a file that somebody edited.
+    fn is_possible(&self) -> bool {
+        let s = &self.state;
+        let geometry = &self.mechanics.geometry;
+        let sectors = geometry.sectors();
+        let asked = |q: &Queued| {
+            let known = q.command.lba <= self.medium_sectors;
+            known && q.submitted < TIME_MAX
+        };
+        let read = |r: &WaitingRead| {
+            let range = r.range.start < r.range.end && r.range.end <= sectors;
+            asked(&r.queued) && range && r.ready_at < TIME_MAX
+        };
+        let job = match &s.job {
+            None => s.write_cache.flying.is_empty() && s.medium.is_empty(),
+            Some(Job::Read(r)) => read(r) && s.wake_at < TIME_MAX,
+            Some(Job::Destage) => s.wake_at < TIME_MAX,
+        };
+        let times = [s.clock, s.active_at, s.not_before, s.bus_free];
+        let bus = |t: &Transfer| asked(&t.queued) && t.at < TIME_MAX;
+        let incoming = |t: &&Transfer| t.queued.command.kind == CommandKind::Write;
+        let count = s.bus.iter().filter(incoming).count();
+        let sizes = s.bus.iter().filter(incoming);
+        let sizes: u64 = sizes.map(|t| u64::from(t.queued.command.sectors)).sum();
+        times.iter().all(|t| *t < TIME_MAX)
+            && s.head.phase < geometry.turn_ns()
+            && s.head.track < geometry.tracks()
+            && job
+            && s.host.iter().chain(&s.writes).chain(&s.flush).all(asked)
+            && s.reads.iter().all(read)
+            && s.bus.iter().all(bus)
+            && s.medium.iter().all(|e| e.at() < TIME_MAX)
+            && (count, sizes) == (s.incoming, s.incoming_sectors)
+            && s.write_cache.is_possible(self.medium_sectors)
+            && s.read_cache.is_possible(sectors)
+    }
+
+    pub(super) fn plant(&mut self, mutant: Option<Mutant>) {
+        self.mechanics.plant(mutant);
+    }
+
+    /// Keeps a list of what passes under the head.
+    pub(super) fn record(&mut self) {
+        self.record.get_or_insert_default();
+    }
+
+    /// What has passed under the head since [`Disk::record`], and until now.
+    pub(super) fn take_record(&mut self) -> Vec<Access> {
+        let now = self.state.clock;
+        let ahead = self.state.read_cache.reading_ahead(now, &self.mechanics);
+        let mut list = self.record.as_mut().map(std::mem::take).unwrap_or_default();
+        list.extend(ahead);
+        list
+    }
+
+    pub(super) fn note(&mut self, access: Access) {
+        if let Some(list) = &mut self.record {
+            list.push(access);
+        }
+    }
+
+    /// A command reaches the drive, or waits at the host.
+    pub(super) fn submit(&mut self, now: u64, command: Command) {
+        let now = now.max(self.state.clock);
+        self.run(now);
+        self.state.host.push_back(Queued {
+            command,
+            submitted: now,
+        });
+        self.admit(now);
+    }
+
+    /// When something may happen next.
+    pub(super) fn next_at(&self) -> Option<u64> {
+        let s = &self.state;
+        let told = s.told.front().map(Event::at);
+        let next = s.medium.front().map_or(u64::MAX, MediumEvent::at);
+        let next = next.min(s.bus.front().map_or(u64::MAX, |t| t.at));
+        let next = next.min(s.wake_at);
+        told.or((next != u64::MAX).then_some(next))
+    }
+
+    /// The same, while a command waits; otherwise only what is there to be told.
+    pub(super) fn next_done_at(&self) -> Option<u64> {
+        let s = &self.state;
+        let waits = s.in_drive > 0 || !s.told.is_empty();
+        if waits { self.next_at() } else { None }
+    }
+
+    /// Lets everything happen until `now`.
+    pub(super) fn run(&mut self, now: u64) {
+        loop {
+            let s = &mut self.state;
+            let medium = s.medium.front().map_or(u64::MAX, MediumEvent::at);
+            let bus = s.bus.front().map_or(u64::MAX, |t| t.at);
+            let at = medium.min(bus).min(s.wake_at);
+            if at > now {
+                s.clock = s.clock.max(now);
+                return;
+            }
+            s.clock = at;
+            if medium == at {
+                self.on_medium(at);
+            } else if bus == at {
+                self.on_bus(at);
+            } else {
+                self.on_wake(at);
+            }
+        }
+    }
+
+    /// Lets commands in as far as there are places.
+    fn admit(&mut self, now: u64) {
+        while self.state.in_drive < self.depth && self.state.flush.is_none() {
+            let Some(queued) = self.state.host.pop_front() else {
+                break;
+            };
+            let s = &mut self.state;
+            s.in_drive += 1;
+            s.active_at = now;
+            s.statistics.queue_depth_max = s.statistics.queue_depth_max.max(s.in_drive);
+            self.accept(now, queued);
+        }
+        self.reconsider(now);
+    }
+
+    fn accept(&mut self, now: u64, queued: Queued) {
+        match queued.command.kind {
+            CommandKind::Read => self.accept_read(now, queued),
+            CommandKind::Write if queued.command.sectors > 0 => {
+                self.state.writes.push_back(queued);
+                self.take_writes(now);
+            }
+            CommandKind::Flush => {
+                self.state.flush = Some(queued);
+                self.end_flush(now);
+            }
+            CommandKind::Write | CommandKind::Trim => self.transfer(now, queued, 0),
+        }
+    }
+
+    fn accept_read(&mut self, now: u64, queued: Queued) {
+        let (start, end) = self.extent(&queued.command);
+        let bytes = self.bytes(&queued.command);
+        if start == end {
+            return self.transfer(now, queued, 0);
+        }
+        let per = self.limits.per;
+        let range = Range {
+            start: start / per,
+            end: end.div_ceil(per),
+        };
+        let s = &mut self.state;
+        if s.write_cache.covers(start, end)
+            || s.read_cache
+                .has(&range, now, &self.mechanics, self.read_limits)
+        {
+            s.statistics.read_hits += 1;
+            return self.transfer(now, queued, bytes);
+        }
+        s.reads.push(WaitingRead {
+            queued,
+            range,
+            ready_at: now + self.overhead_ns,
+        });
+    }
+
+    /// Lets waiting writes pass the wire as far as the cache has room.
+    fn take_writes(&mut self, now: u64) {
+        while let Some(queued) = self.state.writes.front().copied() {
+            let sectors = u64::from(queued.command.sectors);
+            let s = &mut self.state;
+            let all = s.incoming_sectors + sectors;
+            let room = s.write_cache.has_room(s.incoming + 1, all, &self.limits);
+            if !room && !self.mechanics.is(Mutant::CacheIsBottomless) {
+                break;
+            }
+            s.writes.pop_front();
+            s.incoming += 1;
+            s.incoming_sectors = all;
+            let bytes = self.bytes(&queued.command);
+            self.transfer(now, queued, bytes);
+        }
+    }
+
+    fn bytes(&self, command: &Command) -> u64 {
+        u64::from(command.sectors) * self.sector_bytes
+    }
+
+    /// A command's sectors as the medium numbers them, cut off at its end.
+    fn extent(&self, command: &Command) -> (u64, u64) {
+        let end = self.medium_sectors;
+        let start = (command.lba.saturating_add(self.lba_shift)).min(end - 1);
+        let sectors = u64::from(command.sectors).min(end - start);
+        (start, start + sectors)
+    }
+
+    /// The wire and the controller, for a command that needs nothing else.
+    fn transfer(&mut self, now: u64, queued: Queued, bytes: u64) {
+        let s = &mut self.state;
+        let ns = self.overhead_ns + bytes * self.ps_per_byte / 1000;
+        s.bus_free = s.bus_free.max(now) + ns;
+        let at = s.bus_free;
+        s.bus.push_back(Transfer { queued, at });
+    }
+
+    /// Something has passed the wire.
+    fn on_bus(&mut self, now: u64) {
+        let Some(Transfer { queued, .. }) = self.state.bus.pop_front() else {
+            return;
+        };
+        let command = queued.command;
+        if command.kind != CommandKind::Write || command.sectors == 0 {
+            return self.done(now, &command, queued.submitted);
+        }
+        let (start, end) = self.extent(&command);
+        let through = command.fua || self.limits.sectors == 0;
+        let waits = through && !self.mechanics.is(Mutant::FuaIsIgnored);
+        let write = Pending {
+            tag: command.tag,
+            submitted: queued.submitted,
+            waits,
+        };
+        let s = &mut self.state;
+        s.incoming -= 1;
+        s.incoming_sectors -= u64::from(command.sectors);
+        s.active_at = now;
+        s.statistics.writes += 1;
+        s.statistics.write_bytes += u64::from(command.sectors) * self.sector_bytes;
+        let per = self.limits.per;
+        if !start.is_multiple_of(per) || !end.is_multiple_of(per) {
+            s.statistics.partial_writes += 1;
+        }
+        let apart = self.mechanics.is(Mutant::OverlapsAreKeptApart);
+        s.write_cache
+            .insert((start, end), now, write, &self.limits, apart);
+        if waits {
+            self.reconsider(now);
+        } else {
+            self.done(now, &command, queued.submitted);
+        }
+    }
+
+    /// The host may be told.
+    fn done(&mut self, now: u64, command: &Command, submitted: u64) {
+        let statistics = &mut self.state.statistics;
+        match command.kind {
+            CommandKind::Read => {
+                statistics.reads += 1;
+                statistics.read_bytes += u64::from(command.sectors) * self.sector_bytes;
+            }
+            CommandKind::Flush => statistics.flushes += 1,
+            CommandKind::Trim => statistics.trims += 1,
+            CommandKind::Write => {}
+        }
+        self.tell_done(now, command.tag, submitted);
+    }
+
+    fn tell_done(&mut self, now: u64, tag: u64, submitted: u64) {
+        let s = &mut self.state;
+        s.statistics.latency_ns += now - submitted;
+        s.in_drive -= 1;
+        s.told.push_back(Event::Done { tag, at: now });
+        self.end_flush(now);
+        self.admit(now);
+    }
+
+    /// A flush that waits is done when nothing is left to be written.
+    fn end_flush(&mut self, now: u64) {
+        let s = &mut self.state;
+        let clean = s.write_cache.is_clean() && s.writes.is_empty() && s.incoming == 0;
+        if (clean || self.mechanics.is(Mutant::FlushesLie))
+            && let Some(queued) = s.flush.take()
+        {
+            self.transfer(now, queued, 0);
+        }
+    }
+
+    /// The running pass has written something, or begins to rewrite.
+    fn on_medium(&mut self, now: u64) {
+        match self.state.medium.pop_front() {
+            Some(MediumEvent::Written { write, at }) => {
+                let tag = write.tag;
+                self.state.told.push_back(Event::Destaged { tag, at });
+                if write.waits {
+                    self.tell_done(now, tag, write.submitted);
+                }
+            }
+            Some(MediumEvent::Rewriting(event)) => self.state.told.push_back(event),
+            None => {}
+        }
+    }
+
+    /// The pass has ended, or it is time to look for something to do.
+    fn on_wake(&mut self, now: u64) {
+        self.state.wake_at = u64::MAX;
+        match self.state.job.take() {
+            Some(Job::Read(read)) => {
+                let s = &mut self.state;
+                s.active_at = now;
+                let room = self.mechanics.geometry.sectors() - read.range.end;
+                s.read_cache.enter(&read.range, now, room, self.read_limits);
+                self.answer(now, read.queued);
+            }
+            Some(Job::Destage) => {
+                self.state.active_at = now;
+                self.state.write_cache.landed();
+                self.take_writes(now);
+                self.end_flush(now);
+            }
+            None => {}
+        }
+        self.decide(now);
+    }
+
+    /// What was read goes to the host; all but its end may have gone already.
+    fn answer(&mut self, now: u64, queued: Queued) {
+        let ns = self.bytes(&queued.command) * self.ps_per_byte / 1000;
+        let s = &mut self.state;
+        s.bus_free = (s.bus_free + ns).max(now);
+        let at = s.bus_free;
+        s.bus.push_back(Transfer { queued, at });
+    }
+
+    /// Something came; if the head rests, there may be something to do, or earlier than it was.
+    fn reconsider(&mut self, now: u64) {
+        if self.state.job.is_none() {
+            let at = self.due(now).max(now);
+            self.state.wake_at = self.state.wake_at.min(at);
+        }
+    }
+
+    /// When there will be something for the head to do, if nothing else comes.
+    fn due(&self, now: u64) -> u64 {
+        let s = &self.state;
+        let reads = s.reads.iter().map(|r| r.ready_at).min();
+        let at = reads.unwrap_or(u64::MAX);
+        if s.write_cache.waiting.is_empty() {
+            return at;
+        }
+        if s.draining || self.presses(now) {
+            return now;
+        }
+        at.min(s.active_at + self.idle_ns)
+    }
+
+    /// Whether waiting writes must not wait any longer.
+    fn presses(&self, now: u64) -> bool {
+        let s = &self.state;
+        let cache = &s.write_cache;
+        let limits = &self.limits;
+        s.flush.is_some()
+            || !s.writes.is_empty()
+            || cache.waiting.len() * 4 >= limits.segments * 3
+            || cache.sectors * 4 >= limits.sectors * 3
+            || cache.waiting.iter().any(|e| e.urgent)
+            || self.aged(now).is_some()
+    }
+
+    /// The oldest waiting range, if it is too old.
+    fn aged(&self, now: u64) -> Option<usize> {
+        let cache = &self.state.write_cache;
+        let oldest = cache.oldest()?;
+        let age = now - cache.waiting[oldest].since;
+        (age > self.destage_age_ns && !self.mechanics.is(Mutant::AgeIsIgnored)).then_some(oldest)
+    }
+
+    /// The head rests: what next?
+    fn decide(&mut self, now: u64) {
+        while self.state.job.is_none() {
+            let ready = self.state.reads.iter().any(|r| r.ready_at <= now);
+            let some = !self.state.write_cache.waiting.is_empty();
+            let presses = some && self.presses(now);
+            let s = &mut self.state;
+            s.draining = some && (s.draining || presses);
+            let idle = some && now >= s.active_at + self.idle_ns;
+            if ready && !(presses && s.last_was_read) {
+                self.begin_read(now);
+            } else if s.draining || idle {
+                self.begin_destage(now);
+            } else {
+                self.state.wake_at = self.due(now);
+                return;
+            }
+        }
+    }
+
+    /// The read that can begin soonest; the oldest one if it has waited too long.
+    fn choose_read(&self, now: u64) -> usize {
+        let s = &self.state;
+        let oldest = s.reads[0].queued.submitted;
+        if now - oldest > self.age_limit_ns
+            && s.reads[0].ready_at <= now
+            && !self.mechanics.is(Mutant::AgeIsIgnored)
+        {
+            return 0;
+        }
+        let farthest = self.mechanics.is(Mutant::FarthestFirst);
+        let mut best = (u64::MAX, 0);
+        for (n, read) in s.reads.iter().enumerate() {
+            if read.ready_at > now {
+                continue;
+            }
+            let flow = s.read_cache.flows_by(&read.range, now, &self.mechanics);
+            let ns = if flow.is_some() {
+                0
+            } else {
+                let place = self.mechanics.geometry.locate(read.range.start);
+                self.mechanics.reach(&s.head, now, &place, false).ns()
+            };
+            let ns = if farthest { u64::MAX - 1 - ns } else { ns };
+            if ns < best.0 {
+                best = (ns, n);
+            }
+        }
+        best.1
+    }
+
+    fn begin_read(&mut self, now: u64) {
+        let chosen = self.choose_read(now);
+        let s = &mut self.state;
+        let read = s.reads.remove(chosen);
+        s.last_was_read = true;
+        let (mechanics, limits) = (&self.mechanics, self.read_limits);
+        if s.read_cache.has(&read.range, now, mechanics, limits) {
+            s.statistics.read_hits += 1;
+            return self.answer(now, read.queued);
+        }
+        let until = match s.read_cache.flows_by(&read.range, now, mechanics) {
+            Some(flow) => {
+                s.statistics.transfer_ns += flow.until - now;
+                s.statistics.busy_ns += flow.until - now;
+                s.head.track = mechanics.geometry.locate(read.range.end - 1).track;
+                self.note(Access {
+                    sector: flow.from,
+                    sectors: flow.sectors,
+                    from: flow.since,
+                    until: flow.until,
+                    write: false,
+                });
+                flow.until
+            }
+            None => {
+                self.stop_reading_ahead(now);
+                let missing = self.state.read_cache.missing(&read.range);
+                self.access(now, missing.start, missing.end - missing.start, false)
+                    .until
+            }
+        };
+        self.state.job = Some(Job::Read(read));
+        self.state.wake_at = until;
+    }
+
+    fn stop_reading_ahead(&mut self, now: u64) {
+        if self.record.is_some()
+            && let Some(access) = self.state.read_cache.reading_ahead(now, &self.mechanics)
+        {
+            self.note(access);
+        }
+        let s = &mut self.state;
+        s.read_cache
+            .stop(now, &mut s.head, &self.mechanics, self.read_limits);
+    }
+
+    fn begin_destage(&mut self, now: u64) {
+        self.stop_reading_ahead(now);
+        let (first, at) = self.choose_batch(now);
+        let s = &mut self.state;
+        s.last_was_read = false;
+        s.write_cache.take(first, self.near, &self.limits);
+        s.job = Some(Job::Destage);
+        self.state.wake_at = self.destage(now, at);
+    }
+
+    /// The waiting range with which the next pass begins, and when that may begin: what somebody waits for, or is too old;
+    /// else, of the ranges that are not just behind another one, the one that can be reached soonest.
+    fn choose_batch(&mut self, now: u64) -> (usize, u64) {
+        let cache = &self.state.write_cache;
+        let youngest = if cache.waiting.len() > self.window {
+            self.ages.clear();
+            self.ages.extend(cache.waiting.iter().map(|e| e.since));
+            *self.ages.select_nth_unstable(self.window - 1).1
+        } else {
+            u64::MAX
+        };
+        if let Some(aged) = self.aged(now) {
+            return (aged, self.may_begin(now, aged));
+        }
+        let urgent = cache.waiting.iter().any(|e| e.urgent);
+        let mut best = (u64::MAX, 0, now);
+        for (n, extent) in cache.waiting.iter().enumerate() {
+            let behind = n > 0
+                && extent.start.saturating_sub(cache.waiting[n - 1].end) <= self.near
+                && !urgent;
+            if behind || extent.since > youngest || extent.urgent != urgent {
+                continue;
+            }
+            let at = self.may_begin(now, n);
+            let place = self.place(extent.start / self.limits.per);
+            let reach = self.mechanics.reach(&self.state.head, at, &place, true);
+            let ns = at - now + reach.ns();
+            if ns < best.0 {
+                best = (ns, n, at);
+            }
+        }
+        if best.0 == u64::MAX {
+            best.2 = self.may_begin(now, 0);
+        }
+        (best.1, best.2)
+    }
+
+    fn place(&self, sector: u64) -> Place {
+        self.mechanics.geometry.locate(sector)
+    }
+
+    /// At once if the range continues what was written last and needs no reading, else after the turnaround.
+    fn may_begin(&self, now: u64, waiting: usize) -> u64 {
+        let s = &self.state;
+        let extent = &s.write_cache.waiting[waiting];
+        let continues = extent.start == s.written.end * self.limits.per;
+        if (continues && !self.limits.pays(extent)) || self.mechanics.is(Mutant::TurnaroundIsFree) {
+            now
+        } else {
+            now.max(s.not_before)
+        }
+    }
+
+    /// Moves the head to a sector, and lets so many pass.
+    pub(super) fn access(&mut self, at: u64, sector: u64, sectors: u64, write: bool) -> Access {
+        let s = &mut self.state;
+        let place = self.mechanics.geometry.locate(sector);
+        let reach = self.mechanics.reach(&s.head, at, &place, write);
+        let pass_ns = self.mechanics.pass_ns(&place, sectors);
+        let from = at + reach.ns();
+        let access = Access {
+            sector,
+            sectors,
+            from,
+            until: from + pass_ns,
+            write,
+        };
+        s.statistics.seeks += u64::from(reach.seek_ns > 0);
+        s.statistics.seek_ns += reach.seek_ns;
+        s.statistics.rotation_ns += reach.wait_ns;
+        s.statistics.transfer_ns += pass_ns;
+        s.statistics.busy_ns += reach.ns() + pass_ns;
+        s.head.track = self.mechanics.last_track(&place, sector, sectors);
+        self.note(access);
+        access
+    }
+}

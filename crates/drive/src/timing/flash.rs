@@ -1,0 +1,446 @@
+//! A flash drive: pages on dies, dies on channels, and a write cache before them.
+//!
+//! # What it is
+//! Consecutive pages lie on consecutive dies, so that long reads use all of them. A read takes the die for `read_us`, then its
+//! channel, then the wire; it suspends a program that is under way. Writes pass the wire into the cache and are done;
+//! whole pages are programmed in the order in which they were filled, on one die after the other. Each page of the host
+//! costs `write_amplification` programs, each `pages_per_block` programs of a die an erase. With capacitors a write is
+//! safe when it is done; without, when its last page is programmed, and a flush programs what is left of an open page.
+//!
+//! # Invariants
+//! As for disks: no decision depends on how often somebody asks.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use serde::{Deserialize, Serialize};
+
+use super::command::{Command, CommandKind, Event, Statistics};
+use super::disk::TIME_MAX;
+use super::geometry::ns_of_us;
+use crate::profile::{FlashFigures, Profile};
+
+/// A command and when it came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+struct Queued {
+    tag: u64,
+    kind: Kind,
+    lba: u64,
+    sectors: u32,
+    fua: bool,
+    submitted: u64,
+}
+
+/// [`CommandKind`] with an order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+enum Kind {
+    Read,
+    Write,
+    Flush,
+    Trim,
+}
+
+/// Something that will be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+enum Coming {
+    /// A command has passed the wire.
+    Transferred(Queued),
+    /// So many bytes of the cache are programmed.
+    Programmed(u64),
+    /// The last page of a write is programmed.
+    Safe(Queued),
+}
+
+/// All that changes.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct FlashState {
+    clock: u64,
+    sequence: u64,
+    in_drive: u32,
+    host: VecDeque<Queued>,
+    /// Writes that find no room in the cache.
+    writes: VecDeque<Queued>,
+    flushes: VecDeque<Queued>,
+    /// Bytes in the cache or on their way to it.
+    cached: u64,
+    /// Bytes in the open page, and the writes that end in it.
+    open: u64,
+    open_writes: Vec<Queued>,
+    /// Writes that are done or wait, and are not yet on flash.
+    unsafe_writes: u64,
+    cursor: usize,
+    amplified: u64,
+    bus_free: u64,
+    channel_free: Vec<u64>,
+    read_free: Vec<u64>,
+    program_free: Vec<u64>,
+    programs: Vec<u32>,
+    coming: BinaryHeap<Reverse<(u64, u64, Coming)>>,
+    pub(super) told: VecDeque<Event>,
+    pub(super) statistics: Statistics,
+}
+
+/// A flash drive.
+#[derive(Debug)]
+pub(super) struct Flash {
+    figures: FlashFigures,
+    sector_bytes: u64,
+    page_bytes: u64,
+    cache_bytes: u64,
+    depth: u32,
+    overhead_ns: u64,
+    ps_per_byte: u64,
+    channel_ps_per_byte: u64,
+    read_ns: u64,
+    program_ns: u64,
+    erase_ns: u64,
+    /// Thousandths of a program beyond the host's own, for each of them.
+    amplification: u64,
+    pub(super) state: FlashState,
+}
+
+impl Flash {
+    pub(super) fn new(profile: &Profile, figures: &FlashFigures, seed: u64) -> Flash {
+        let channels = figures.channels as usize;
+        let dies = channels * figures.dies_per_channel as usize;
+        let state = FlashState {
+            clock: 0,
+            sequence: 0,
+            in_drive: 0,
+            host: VecDeque::new(),
+            writes: VecDeque::new(),
+            flushes: VecDeque::new(),
+            cached: 0,
+            open: 0,
+            open_writes: Vec::new(),
+            unsafe_writes: 0,
+            cursor: (seed % dies as u64) as usize,
+            amplified: 0,
+            bus_free: 0,
+            channel_free: vec![0; channels],
+            read_free: vec![0; dies],
+            program_free: vec![0; dies],
+            programs: vec![0; dies],
+            coming: BinaryHeap::new(),
+            told: VecDeque::new(),
+            statistics: Statistics::default(),
+        };
+        Flash::with_state(profile, figures, state)
+    }
+
+    fn with_state(profile: &Profile, figures: &FlashFigures, state: FlashState) -> Flash {
+        let ps_per_byte = |mb_s: f64| (1e6 / mb_s).round() as u64;
+        Flash {
+            sector_bytes: u64::from(profile.identify.logical_sector_bytes),
+            page_bytes: u64::from(figures.page_kib) * 1024,
+            cache_bytes: u64::from(profile.cache.write_cache_kib) * 1024,
+            depth: profile.queue_depth(),
+            overhead_ns: ns_of_us(profile.interface.command_overhead_us),
+            ps_per_byte: ps_per_byte(profile.interface.rate_mb_s),
+            channel_ps_per_byte: ps_per_byte(figures.channel_mb_s),
+            read_ns: ns_of_us(figures.read_us),
+            program_ns: ns_of_us(figures.program_us),
+            erase_ns: ns_of_us(figures.erase_us),
+            amplification: ((figures.write_amplification - 1.0) * 1000.0).round() as u64,
+            figures: figures.clone(),
+            state,
+        }
+    }
+
+    /// A drive in a state that was kept; `None` if it cannot be in it.
+    pub(super) fn restore(
+        profile: &Profile,
+        figures: &FlashFigures,
+        state: FlashState,
+    ) -> Option<Flash> {
+        if !is_possible(&state, figures) {
+            return None;
+        }
+        Some(Flash::with_state(profile, figures, state))
+    }
+
+    /// A command reaches the drive, or waits at the host.
+    pub(super) fn submit(&mut self, now: u64, command: Command) {
+        let now = now.max(self.state.clock);
+        self.run(now);
+        let kind = match command.kind {
+            CommandKind::Read => Kind::Read,
+            CommandKind::Write => Kind::Write,
+            CommandKind::Flush => Kind::Flush,
+            CommandKind::Trim => Kind::Trim,
+        };
+        self.state.host.push_back(Queued {
+            tag: command.tag,
+            kind,
+            lba: command.lba,
+            sectors: command.sectors,
+            fua: command.fua,
+            submitted: now,
+        });
+        self.admit(now);
+    }
+
+    pub(super) fn next_at(&self) -> Option<u64> {
+        let told = self.state.told.front().map(Event::at);
+        told.or_else(|| self.state.coming.peek().map(|c| c.0.0))
+    }
+
+    pub(super) fn next_done_at(&self) -> Option<u64> {
+        let waits = self.state.in_drive > 0 || !self.state.told.is_empty();
+        if waits { self.next_at() } else { None }
+    }
+
+    /// Lets everything happen until `now`.
+    pub(super) fn run(&mut self, now: u64) {
+        while let Some(Reverse((at, _, coming))) = self.state.coming.peek().copied() {
+            if at > now {
+                break;
+            }
+            self.state.coming.pop();
+            self.state.clock = at;
+            match coming {
+                Coming::Transferred(queued) => self.transferred(at, queued),
+                Coming::Programmed(bytes) => {
+                    self.state.cached -= bytes.min(self.state.cached);
+                    self.take_writes(at);
+                }
+                Coming::Safe(queued) => self.safe(at, queued),
+            }
+        }
+        self.state.clock = self.state.clock.max(now);
+    }
+
+    fn expect(&mut self, at: u64, coming: Coming) {
+        self.state.sequence += 1;
+        let entry = (at, self.state.sequence, coming);
+        self.state.coming.push(Reverse(entry));
+    }
+
+    fn admit(&mut self, now: u64) {
+        while self.state.in_drive < self.depth {
+            let Some(queued) = self.state.host.pop_front() else {
+                return;
+            };
+            let s = &mut self.state;
+            s.in_drive += 1;
+            s.statistics.queue_depth_max = s.statistics.queue_depth_max.max(s.in_drive);
+            match queued.kind {
+                Kind::Read => {
+                    let read = self.read_pages(now + self.overhead_ns, &queued);
+                    self.transfer(now, read, queued);
+                }
+                Kind::Write => {
+                    s.writes.push_back(queued);
+                    self.take_writes(now);
+                }
+                Kind::Flush => {
+                    s.flushes.push_back(queued);
+                    self.end_flushes(now);
+                }
+                Kind::Trim => self.transfer(now, now, queued),
+            }
+        }
+    }
+
+    fn bytes(&self, queued: &Queued) -> u64 {
+        u64::from(queued.sectors) * self.sector_bytes
+    }
+
+    /// Reads all pages that a command touches; returns when the last one has passed its channel.
+    fn read_pages(&mut self, at: u64, queued: &Queued) -> u64 {
+        let start = queued.lba.saturating_mul(self.sector_bytes);
+        let end = start.saturating_add(self.bytes(queued));
+        let dies = self.state.read_free.len() as u64;
+        let channels = self.state.channel_free.len();
+        let mut last = at;
+        for page in start / self.page_bytes..end.div_ceil(self.page_bytes) {
+            let die = (page % dies) as usize;
+            let from = start.max(page * self.page_bytes);
+            let bytes = end.min((page + 1) * self.page_bytes) - from;
+            let s = &mut self.state;
+            let read = s.read_free[die].max(at) + self.read_ns;
+            s.read_free[die] = read;
+            if s.program_free[die] > at {
+                s.program_free[die] += self.read_ns;
+            }
+            let channel = &mut s.channel_free[die % channels];
+            *channel = (*channel).max(read) + bytes * self.channel_ps_per_byte / 1000;
+            last = last.max(*channel);
+            s.statistics.busy_ns += self.read_ns;
+        }
+        last
+    }
+
+    /// The wire, for a command whose bytes are there at `ready`.
+    fn transfer(&mut self, now: u64, ready: u64, queued: Queued) {
+        let moves = matches!(queued.kind, Kind::Read | Kind::Write);
+        let bytes = if moves { self.bytes(&queued) } else { 0 };
+        let s = &mut self.state;
+        let ns = bytes * self.ps_per_byte / 1000;
+        s.bus_free = s.bus_free.max(now) + ns;
+        let at = (s.bus_free + self.overhead_ns).max(ready + ns);
+        self.expect(at, Coming::Transferred(queued));
+    }
+
+    /// Lets writes pass the wire as far as the cache has room; one alone always fits.
+    fn take_writes(&mut self, now: u64) {
+        while let Some(queued) = self.state.writes.front().copied() {
+            let bytes = self.bytes(&queued);
+            let s = &mut self.state;
+            if s.cached > s.open && s.cached + bytes > self.cache_bytes {
+                return;
+            }
+            s.writes.pop_front();
+            s.cached += bytes;
+            s.unsafe_writes += 1;
+            self.transfer(now, now, queued);
+        }
+    }
+
+    fn transferred(&mut self, now: u64, queued: Queued) {
+        if queued.kind != Kind::Write {
+            return self.done(now, &queued);
+        }
+        let through = queued.fua || self.cache_bytes == 0;
+        if self.figures.power_loss_protected {
+            let tag = queued.tag;
+            self.state.told.push_back(Event::Destaged { tag, at: now });
+            self.done(now, &queued);
+        } else if !through {
+            self.done(now, &queued);
+        }
+        self.fill_pages(now, queued);
+        if (through && !self.figures.power_loss_protected) || !self.state.flushes.is_empty() {
+            self.close_page(now);
+        }
+    }
+
+    /// Puts a write's bytes into pages; each that is full is programmed.
+    fn fill_pages(&mut self, now: u64, queued: Queued) {
+        let mut left = self.bytes(&queued);
+        while self.state.open + left >= self.page_bytes {
+            left -= self.page_bytes - self.state.open;
+            self.state.open = self.page_bytes;
+            if left == 0 {
+                self.state.open_writes.push(queued);
+                return self.program(now);
+            }
+            self.program(now);
+        }
+        self.state.open += left;
+        self.state.open_writes.push(queued);
+    }
+
+    /// Programs what there is of an open page.
+    fn close_page(&mut self, now: u64) {
+        if !self.state.open_writes.is_empty() {
+            self.program(now);
+        }
+    }
+
+    /// Programs the open page, and what the amplification adds.
+    fn program(&mut self, now: u64) {
+        let at = self.program_once(now);
+        let bytes = std::mem::take(&mut self.state.open);
+        self.expect(at, Coming::Programmed(bytes));
+        for n in 0..self.state.open_writes.len() {
+            let write = self.state.open_writes[n];
+            self.expect(at, Coming::Safe(write));
+        }
+        self.state.open_writes.clear();
+        self.state.amplified += self.amplification;
+        while self.state.amplified >= 1000 {
+            self.state.amplified -= 1000;
+            self.program_once(now);
+        }
+    }
+
+    /// One page on the next die; returns when it is there.
+    fn program_once(&mut self, now: u64) -> u64 {
+        let s = &mut self.state;
+        let die = s.cursor;
+        s.cursor = (die + 1) % s.program_free.len();
+        let channels = s.channel_free.len();
+        let channel = &mut s.channel_free[die % channels];
+        *channel = (*channel).max(now) + self.page_bytes * self.channel_ps_per_byte / 1000;
+        let mut ns = self.program_ns;
+        s.programs[die] += 1;
+        if s.programs[die] >= self.figures.pages_per_block {
+            s.programs[die] = 0;
+            s.statistics.erases += 1;
+            ns += self.erase_ns;
+        }
+        s.program_free[die] = s.program_free[die].max(*channel) + ns;
+        s.statistics.busy_ns += ns;
+        s.program_free[die]
+    }
+
+    /// A write's last byte is programmed.
+    fn safe(&mut self, now: u64, queued: Queued) {
+        self.state.unsafe_writes = self.state.unsafe_writes.saturating_sub(1);
+        if !self.figures.power_loss_protected {
+            let tag = queued.tag;
+            self.state.told.push_back(Event::Destaged { tag, at: now });
+            if queued.fua || self.cache_bytes == 0 {
+                self.done(now, &queued);
+            }
+        }
+        self.end_flushes(now);
+    }
+
+    /// Flushes are done when all writes are safe.
+    fn end_flushes(&mut self, now: u64) {
+        if self.state.flushes.is_empty() {
+            return;
+        }
+        if !self.figures.power_loss_protected && self.state.unsafe_writes > 0 {
+            return self.close_page(now);
+        }
+        while let Some(queued) = self.state.flushes.pop_front() {
+            self.transfer(now, now, queued);
+        }
+    }
+
+    fn done(&mut self, now: u64, queued: &Queued) {
+        let bytes = self.bytes(queued);
+        let s = &mut self.state;
+        match queued.kind {
+            Kind::Read => {
+                s.statistics.reads += 1;
+                s.statistics.read_bytes += bytes;
+            }
+            Kind::Write => {
+                s.statistics.writes += 1;
+                s.statistics.write_bytes += bytes;
+            }
+            Kind::Flush => s.statistics.flushes += 1,
+            Kind::Trim => s.statistics.trims += 1,
+        }
+        s.statistics.latency_ns += now.saturating_sub(queued.submitted);
+        s.in_drive = s.in_drive.saturating_sub(1);
+        let tag = queued.tag;
+        s.told.push_back(Event::Done { tag, at: now });
+        self.admit(now);
+    }
+}
+
+/// A kept state may come from a file that somebody edited.
+fn is_possible(state: &FlashState, figures: &FlashFigures) -> bool {
+    let dies = (figures.channels * figures.dies_per_channel) as usize;
+    let queued = |q: &Queued| q.submitted < TIME_MAX;
+    let waiting = state.host.iter().chain(&state.writes);
+    let mut waiting = waiting.chain(&state.flushes).chain(&state.open_writes);
+    let times = state.channel_free.iter().chain(&state.read_free);
+    let mut times = times.chain(&state.program_free).chain([&state.clock]);
+    state.channel_free.len() == figures.channels as usize
+        && state.read_free.len() == dies
+        && state.program_free.len() == dies
+        && state.programs.len() == dies
+        && state.cursor < dies
+        && state.cached < TIME_MAX
+        && state.bus_free < TIME_MAX
+        && state.open < u64::from(figures.page_kib) * 1024
+        && times.all(|t| *t < TIME_MAX)
+        && waiting.all(queued)
+        && state.coming.iter().all(|c| c.0.0 < TIME_MAX)
+}

@@ -1,0 +1,72 @@
+//! Mistakes that the tests plant in the model, to show that they would be noticed.
+
+/// A planted mistake. Outside of tests there is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mutant {
+    /// The arm needs no time.
+    SeeksAreFree,
+    /// Sectors need not come round.
+    RotationIsFree,
+    /// Bytes pass the head twice as fast as the disk turns.
+    TransfersAreHalved,
+    /// Read-ahead has everything at once.
+    ReadAheadIsInstant,
+    /// Each write reads first.
+    AlignedWritesRead,
+    /// Partial physical sectors are written without having been read.
+    PartialWritesDoNotRead,
+    /// Nobody is told about rewriting.
+    RewritingIsSilent,
+    /// A flush does not wait.
+    FlushesLie,
+    /// A write with FUA is done when it is in the cache.
+    FuaIsIgnored,
+    /// Bytes are called safe before they are written.
+    DestagedTooEarly,
+    /// Adjacent writes become one, and one tag is lost.
+    MergedTagsAreLost,
+    /// A newer write to the same sectors does not replace the older one.
+    OverlapsAreKeptApart,
+    /// The cache takes whatever comes.
+    CacheIsBottomless,
+    /// The farthest command goes first.
+    FarthestFirst,
+    /// Nobody looks at how long a command has waited.
+    AgeIsIgnored,
+    /// The next pass catches its first sector.
+    TurnaroundIsFree,
+    /// Randomness that does not come from the seed.
+    SeedIsIgnored,
+}
+
+#[cfg(test)]
+impl Mutant {
+    /// All of them.
+    pub(crate) const ALL: [Mutant; 17] = [
+        Mutant::SeeksAreFree,
+        Mutant::RotationIsFree,
+        Mutant::TransfersAreHalved,
+        Mutant::ReadAheadIsInstant,
+        Mutant::AlignedWritesRead,
+        Mutant::PartialWritesDoNotRead,
+        Mutant::RewritingIsSilent,
+        Mutant::FlushesLie,
+        Mutant::FuaIsIgnored,
+        Mutant::DestagedTooEarly,
+        Mutant::MergedTagsAreLost,
+        Mutant::OverlapsAreKeptApart,
+        Mutant::CacheIsBottomless,
+        Mutant::FarthestFirst,
+        Mutant::AgeIsIgnored,
+        Mutant::TurnaroundIsFree,
+        Mutant::SeedIsIgnored,
+    ];
+}
+
+/// Randomness from anywhere.
+pub(crate) fn unseeded() -> u64 {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let mut state = COUNT.fetch_add(1, Ordering::Relaxed);
+    super::disk::next_random(&mut state)
+}

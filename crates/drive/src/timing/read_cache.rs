@@ -1,0 +1,228 @@
+//! The read cache: ranges that have passed the head, and the head reading on while nobody needs it.
+
+use serde::{Deserialize, Serialize};
+
+use super::mechanics::{Access, Head, Mechanics};
+use super::mutant::Mutant;
+
+/// A range of physical sectors, `[start, end)`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Range {
+    pub(super) start: u64,
+    pub(super) end: u64,
+}
+
+impl Range {
+    pub(super) fn contains(&self, other: &Range) -> bool {
+        self.start <= other.start && other.end <= self.end
+    }
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Segment {
+    range: Range,
+    used: u64,
+}
+
+/// The head reads on behind the segment at `segment`, since `since`, from sector `from` on.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Ahead {
+    segment: usize,
+    since: u64,
+    from: u64,
+    most: u64,
+}
+
+/// The ranges that are kept; the one used longest ago goes first.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct ReadCache {
+    segments: Vec<Segment>,
+    ahead: Option<Ahead>,
+    uses: u64,
+}
+
+/// How many ranges, and how long they are.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ReadLimits {
+    pub(super) segments: usize,
+    pub(super) sectors: u64,
+}
+
+impl ReadCache {
+    /// What has been read until `now` is entered; the head keeps reading on.
+    fn catch_up(&mut self, now: u64, mechanics: &Mechanics, limits: ReadLimits) {
+        let Some(ahead) = &self.ahead else { return };
+        let place = mechanics.geometry.locate(ahead.from);
+        let mut passed =
+            mechanics
+                .geometry
+                .passed(&place, now.saturating_sub(ahead.since), ahead.most);
+        if mechanics.is(Mutant::ReadAheadIsInstant) {
+            passed = ahead.most;
+        }
+        let range = &mut self.segments[ahead.segment].range;
+        range.end = ahead.from + passed;
+        range.start = range.start.max(range.end.saturating_sub(limits.sectors));
+    }
+
+    /// Whether all of `want` is there at `now`.
+    pub(super) fn has(
+        &mut self,
+        want: &Range,
+        now: u64,
+        mechanics: &Mechanics,
+        limits: ReadLimits,
+    ) -> bool {
+        self.catch_up(now, mechanics, limits);
+        self.uses += 1;
+        let uses = self.uses;
+        let found = self.segments.iter_mut().find(|s| s.range.contains(want));
+        found.map(|s| s.used = uses).is_some()
+    }
+
+    /// The head stops reading on and stays where it is.
+    pub(super) fn stop(
+        &mut self,
+        now: u64,
+        head: &mut Head,
+        mechanics: &Mechanics,
+        limits: ReadLimits,
+    ) {
+        self.catch_up(now, mechanics, limits);
+        if let Some(ahead) = self.ahead.take() {
+            let end = self.segments[ahead.segment].range.end;
+            let stays = if end == ahead.from + ahead.most {
+                end - 1
+            } else {
+                end
+            };
+            head.track = mechanics.geometry.locate(stays).track;
+        }
+    }
+
+    /// What has passed the head since it began to read on.
+    pub(super) fn reading_ahead(&self, now: u64, mechanics: &Mechanics) -> Option<Access> {
+        let ahead = self.ahead.as_ref()?;
+        let place = mechanics.geometry.locate(ahead.from);
+        let ns = now.saturating_sub(ahead.since);
+        let sectors = mechanics.geometry.passed(&place, ns, ahead.most);
+        let until = ahead.since + mechanics.geometry.pass_ns(&place, sectors.max(1));
+        (sectors > 0).then_some(Access {
+            sector: ahead.from,
+            sectors,
+            from: ahead.since,
+            until,
+            write: false,
+        })
+    }
+
+    /// If the head, reading on, comes by the end of `want` without another movement: when that is.
+    pub(super) fn flows_by(&self, want: &Range, now: u64, mechanics: &Mechanics) -> Option<Flow> {
+        let ahead = self.ahead.as_ref()?;
+        let segment = &self.segments[ahead.segment].range;
+        if want.start < segment.start || want.start > ahead.from + ahead.most {
+            return None;
+        }
+        let place = mechanics.geometry.locate(ahead.from);
+        let stops = ahead.since + mechanics.pass_ns(&place, ahead.most);
+        if want.end > ahead.from + ahead.most && now > stops {
+            return None;
+        }
+        let sectors = want.end.saturating_sub(ahead.from);
+        let at = |sectors: u64| ahead.since + mechanics.pass_ns(&place, sectors);
+        Some(Flow {
+            from: ahead.from,
+            since: ahead.since,
+            sectors,
+            until: if sectors == 0 {
+                now
+            } else {
+                at(sectors).max(now)
+            },
+        })
+    }
+
+    /// The part of `want` that is not in the range that holds its beginning.
+    pub(super) fn missing(&self, want: &Range) -> Range {
+        let holds = |r: &Range| r.start <= want.start && want.start < r.end;
+        let start = self
+            .segments
+            .iter()
+            .filter(|s| holds(&s.range))
+            .map(|s| s.range.end)
+            .max()
+            .unwrap_or(want.start);
+        Range {
+            start: start.min(want.end - 1),
+            end: want.end,
+        }
+    }
+
+    /// `range` has been read by `now`; the head reads on from its end, `room` sectors at most.
+    pub(super) fn enter(&mut self, range: &Range, now: u64, room: u64, limits: ReadLimits) {
+        self.ahead = None;
+        if limits.segments == 0 || limits.sectors == 0 {
+            return;
+        }
+        self.uses += 1;
+        let joins = |s: &Segment| s.range.start <= range.start && range.start <= s.range.end;
+        let at = match self.segments.iter().position(joins) {
+            Some(at) => {
+                let old = &mut self.segments[at].range;
+                old.end = old.end.max(range.end);
+                at
+            }
+            None if self.segments.len() < limits.segments => {
+                self.segments.push(Segment {
+                    range: *range,
+                    used: 0,
+                });
+                self.segments.len() - 1
+            }
+            None => {
+                let oldest = (0..self.segments.len()).min_by_key(|n| self.segments[*n].used);
+                let at = oldest.unwrap_or(0);
+                self.segments[at].range = *range;
+                at
+            }
+        };
+        let segment = &mut self.segments[at];
+        segment.used = self.uses;
+        let end = segment.range.end;
+        segment.range.start = segment.range.start.max(end.saturating_sub(limits.sectors));
+        if end == range.end && room > 0 {
+            self.ahead = Some(Ahead {
+                segment: at,
+                since: now,
+                from: end,
+                most: room.min(limits.sectors),
+            });
+        }
+    }
+
+    /// Whether a kept state can be continued.
+    pub(super) fn is_possible(&self, sectors: u64) -> bool {
+        let in_disk = |r: &Range| r.start < r.end && r.end <= sectors;
+        let ahead = self.ahead.as_ref().is_none_or(|a| {
+            a.segment < self.segments.len()
+                && a.most > 0
+                && a.from < sectors
+                && a.most <= sectors - a.from
+                && a.since < super::disk::TIME_MAX
+        });
+        ahead && self.segments.iter().all(|s| in_disk(&s.range))
+    }
+}
+
+/// A read that is served by the head reading on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Flow {
+    /// Where reading on began.
+    pub(super) from: u64,
+    /// When it did.
+    pub(super) since: u64,
+    /// Sectors from there to the end of the read.
+    pub(super) sectors: u64,
+    /// When they have passed.
+    pub(super) until: u64,
+}

@@ -1,0 +1,227 @@
+//! The write cache: ranges of logical sectors that wait for the medium, and how they become batches.
+//!
+//! # Invariants
+//! 1. Waiting ranges are sorted and do not overlap: who writes again over a waiting range joins it, so that the older bytes
+//!    never reach the medium after the newer ones. What is already on its way to the medium is kept apart, and goes first.
+//! 2. A range lists its writes in the order of submission.
+
+use serde::{Deserialize, Serialize};
+
+use crate::profile::RmwPolicy;
+
+/// A write in the cache.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(super) struct Pending {
+    pub(super) tag: u64,
+    pub(super) submitted: u64,
+    /// The host waits until it is on the medium.
+    pub(super) waits: bool,
+}
+
+/// A waiting range of logical sectors, as the medium numbers them: `[start, end)`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Extent {
+    pub(super) start: u64,
+    pub(super) end: u64,
+    /// When its oldest write came.
+    pub(super) since: u64,
+    /// Somebody waits until it is on the medium.
+    pub(super) urgent: bool,
+    pub(super) writes: Vec<Pending>,
+}
+
+impl Extent {
+    /// Its physical sectors, `[start, end)`.
+    pub(super) fn physical(&self, per: u64) -> (u64, u64) {
+        (self.start / per, self.end.div_ceil(per))
+    }
+
+    pub(super) fn is_partial(&self, per: u64) -> bool {
+        !self.start.is_multiple_of(per) || !self.end.is_multiple_of(per)
+    }
+}
+
+/// What the cache may hold and how it lets go.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct WriteLimits {
+    /// Logical sectors in a physical one.
+    pub(super) per: u64,
+    pub(super) policy: RmwPolicy,
+    /// Logical sectors in the cache; 0: none, each write waits for the medium.
+    pub(super) sectors: u64,
+    pub(super) segments: usize,
+    /// Logical sectors of a range that adjacent writes make, and of a pass.
+    pub(super) segment_sectors: u64,
+    pub(super) batch: usize,
+}
+
+impl WriteLimits {
+    /// Whether somebody pays for a write of only a part of this range's first or last physical sector.
+    pub(super) fn pays(&self, extent: &Extent) -> bool {
+        self.policy != RmwPolicy::Hidden && extent.is_partial(self.per)
+    }
+
+    /// Whether such a range goes to the medium on its own.
+    fn goes_alone(&self, extent: &Extent) -> bool {
+        matches!(self.policy, RmwPolicy::Sync | RmwPolicy::Unbatched) && extent.is_partial(self.per)
+    }
+}
+
+/// Waiting ranges, and those on their way.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct WriteCache {
+    pub(super) waiting: Vec<Extent>,
+    pub(super) flying: Vec<Extent>,
+    /// Logical sectors of both.
+    pub(super) sectors: u64,
+    #[serde(skip)]
+    spare: Vec<Vec<Pending>>,
+}
+
+impl WriteCache {
+    /// Whether nothing waits and nothing flies.
+    pub(super) fn is_clean(&self) -> bool {
+        self.waiting.is_empty() && self.flying.is_empty()
+    }
+
+    /// Whether `incoming` more writes of `sectors` together fit, by range and by size; one alone always fits into an empty cache.
+    pub(super) fn has_room(&self, incoming: usize, sectors: u64, limits: &WriteLimits) -> bool {
+        let segments = self.waiting.len() + self.flying.len() + incoming;
+        let size = limits.sectors.max(limits.segment_sectors);
+        (segments <= limits.segments && self.sectors + sectors <= size) || segments == 1
+    }
+
+    /// Enters a write of `[start, end)`. `apart`: never joins it with what it overlaps (a planted mistake).
+    pub(super) fn insert(
+        &mut self,
+        (start, end): (u64, u64),
+        now: u64,
+        write: Pending,
+        limits: &WriteLimits,
+        apart: bool,
+    ) {
+        let mut writes = self.spare.pop().unwrap_or_default();
+        let mut new = Extent {
+            start,
+            end,
+            since: now,
+            urgent: write.waits,
+            writes: Vec::new(),
+        };
+        let from = self.waiting.partition_point(|e| e.end < start);
+        let mut to = from;
+        let mut first = from;
+        while !apart && to < self.waiting.len() && self.waiting[to].start <= end {
+            let old = &self.waiting[to];
+            if !joins(old, &new, limits) {
+                if to == first && old.end == start {
+                    first += 1;
+                    to += 1;
+                    continue;
+                }
+                break;
+            }
+            let old = &mut self.waiting[to];
+            new.start = new.start.min(old.start);
+            new.end = new.end.max(old.end);
+            new.since = new.since.min(old.since);
+            new.urgent |= old.urgent;
+            self.sectors -= old.end - old.start;
+            if writes.is_empty() {
+                std::mem::swap(&mut writes, &mut old.writes);
+            } else {
+                writes.append(&mut old.writes);
+            }
+            to += 1;
+        }
+        writes.push(write);
+        new.writes = writes;
+        self.sectors += new.end - new.start;
+        if first == to {
+            self.waiting.insert(first, new);
+            return;
+        }
+        let replaced = std::mem::replace(&mut self.waiting[first], new);
+        self.spare.push(replaced.writes);
+        for gone in self.waiting.drain(first + 1..to) {
+            self.spare.push(gone.writes);
+        }
+    }
+
+    /// Whether one range, waiting or flying, covers `[start, end)`.
+    pub(super) fn covers(&self, start: u64, end: u64) -> bool {
+        let at = self.waiting.partition_point(|e| e.end <= start);
+        let over = |e: &Extent| e.start <= start && end <= e.end;
+        self.waiting.get(at).is_some_and(over) || self.flying.iter().any(over)
+    }
+
+    /// The index of the range whose oldest write has waited longest.
+    pub(super) fn oldest(&self) -> Option<usize> {
+        (0..self.waiting.len()).min_by_key(|n| self.waiting[*n].since)
+    }
+
+    /// Moves the batch that begins with waiting range `first` to those that fly: ascending ranges, each within `near`
+    /// logical sectors of the one before.
+    pub(super) fn take(&mut self, first: usize, near: u64, limits: &WriteLimits) {
+        debug_assert!(self.flying.is_empty(), "one batch at a time");
+        let mut last = first;
+        let head = &self.waiting[first];
+        let mut pays = limits.pays(head);
+        let (start, end) = head.physical(limits.per);
+        let mut physical = end - start;
+        let mut sectors = head.end - head.start;
+        let alone = limits.goes_alone(head);
+        while !alone && last + 1 < self.waiting.len() && last + 1 - first < limits.batch {
+            let (end, next) = (self.waiting[last].end, &self.waiting[last + 1]);
+            let (next_start, next_end) = next.physical(limits.per);
+            pays |= limits.pays(next);
+            physical += next_end - next_start;
+            sectors += next.end - next.start;
+            if next.start.saturating_sub(end) > near
+                || sectors > limits.segment_sectors
+                || limits.goes_alone(next)
+                || (pays && physical > limits.batch as u64)
+            {
+                break;
+            }
+            last += 1;
+        }
+        self.flying.extend(self.waiting.drain(first..=last));
+    }
+
+    /// What flew has landed.
+    pub(super) fn landed(&mut self) {
+        for mut extent in self.flying.drain(..) {
+            self.sectors -= extent.end - extent.start;
+            extent.writes.clear();
+            self.spare.push(extent.writes);
+        }
+    }
+
+    /// Whether a kept state can be continued.
+    pub(super) fn is_possible(&self, sectors: u64) -> bool {
+        let well = |e: &Extent| e.start < e.end && e.end <= sectors;
+        let kept = self.waiting.iter().chain(&self.flying);
+        let times = |e: &Extent| {
+            let writes = e.writes.iter().all(|w| w.submitted < super::disk::TIME_MAX);
+            e.since < super::disk::TIME_MAX && writes
+        };
+        let sum: u64 = kept.clone().map(|e| e.end.saturating_sub(e.start)).sum();
+        kept.clone().all(|e| well(e) && times(e))
+            && self.waiting.windows(2).all(|w| w[0].end <= w[1].start)
+            && sum == self.sectors
+    }
+}
+
+/// Whether a new write becomes one range with an older one that it touches: always if it overlaps, for one of them would be
+/// stale; if they are only adjacent, up to a length, and not if each write is rewritten on its own.
+fn joins(old: &Extent, new: &Extent, limits: &WriteLimits) -> bool {
+    if old.start < new.end && new.start < old.end {
+        return true;
+    }
+    let union = new.end.max(old.end) - new.start.min(old.start);
+    union <= limits.segment_sectors
+        && !limits.goes_alone(old)
+        && !limits.goes_alone(new)
+        && old.urgent == new.urgent
+}
