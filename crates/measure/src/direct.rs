@@ -7,7 +7,7 @@
 //! block), it goes through the cache from then on, and [`Direct::is_direct`] says so.
 
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -17,6 +17,8 @@ use geom::{Bio, BioData, BioOp, Provider, check_range};
 use rt::{Mutex, TaskQueue};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
+
+use crate::dd::host::HostKind;
 
 /// A file or device of this host, past its cache.
 pub struct Direct {
@@ -41,8 +43,7 @@ pub fn open(path: &Path, writes: bool, depth: usize) -> Result<Arc<Direct>> {
     assert!(depth > 0, "a queue for nothing");
     let name = path.display().to_string();
     let shape = geom::disk::open(path, OpenMode::Inspect)?;
-    let is_block_device =
-        crate::dd::host::HostKind::of(path) == Some(crate::dd::host::HostKind::BlockDevice);
+    let is_block_device = HostKind::of(path) == Some(HostKind::BlockDevice);
     let mut flags = OFlags::CLOEXEC | if writes { OFlags::RDWR } else { OFlags::RDONLY };
     flags.set(OFlags::EXCL, is_block_device && writes);
     let open = |flags| rustix::fs::open(path, flags, Mode::empty());
@@ -71,6 +72,19 @@ pub fn open(path: &Path, writes: bool, depth: usize) -> Result<Arc<Direct>> {
         queue: Mutex::new(None),
         depth,
     }))
+}
+
+/// The block device of this host that a name leads to, also through the layers and partitions that
+/// its endings stand for (`/dev/sdb.nop`, `/dev/sdbp1`): to be asked for before it is written to.
+#[must_use]
+pub fn block_device_below(name: &str) -> Option<PathBuf> {
+    let ends = name.char_indices().map(|(at, _)| at).skip(1);
+    let mut ends: Vec<usize> = ends.chain([name.len()]).collect();
+    ends.reverse();
+    let mut prefixes = ends.into_iter().map(|end| Path::new(&name[..end]));
+    let existing = prefixes.find(|path| path.exists() && !path.is_dir())?;
+    let kind = HostKind::of(existing);
+    (kind == Some(HostKind::BlockDevice)).then(|| existing.to_owned())
 }
 
 fn of_host(errno: Errno, within: &str) -> Error {
