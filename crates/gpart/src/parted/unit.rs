@@ -105,7 +105,9 @@ impl Unit {
 
     /// The last byte of a sector.
     pub(super) fn format_end(self, shape: &Shape, sector: u64) -> String {
-        let next = sector.saturating_add(1).saturating_mul(u64::from(shape.sectorsize));
+        let next = sector
+            .saturating_add(1)
+            .saturating_mul(u64::from(shape.sectorsize));
         self.format(shape, next.saturating_sub(1))
     }
 }
