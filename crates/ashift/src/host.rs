@@ -59,19 +59,9 @@ impl std::ops::Deref for OpenPool {
 }
 
 impl Host {
-    /// The host whose state is in `$ASHIFT_STATE`, `$XDG_STATE_HOME/ashift` or
-    /// `~/.local/state/ashift`.
+    /// The machine in which the command runs, or the host whose state is in [`state_folder`].
     pub(crate) fn here() -> Host {
-        let var = |name| {
-            std::env::var_os(name)
-                .filter(|v| !v.is_empty())
-                .map(PathBuf::from)
-        };
-        let state = var("ASHIFT_STATE")
-            .or_else(|| var("XDG_STATE_HOME").map(|d| d.join("ashift")))
-            .or_else(|| var("HOME").map(|d| d.join(".local/state/ashift")))
-            .unwrap_or_else(|| PathBuf::from("/var/lib/ashift"));
-        Host::with_state(state)
+        Host::with_state(crate::machine::state_of_current().unwrap_or_else(state_folder))
     }
 
     /// The host whose state is in that folder.
@@ -89,12 +79,26 @@ impl Host {
 
     /// Who this host is in labels.
     pub(crate) fn id(&self) -> Result<HostId> {
+        let world = crate::machine::current()?;
+        if let Some(machine) = world.running() {
+            return Ok(HostId {
+                id: machine.hostid(),
+                name: machine.hostname(),
+            });
+        }
         HostId::find(&self.state)
     }
 
     /// Settings for an open pool: `ASHIFT_ARC_BYTES` bounds its cache.
     pub(crate) fn settings(&self) -> Result<Settings> {
         let mut settings = Settings::default();
+        if let Some(machine) = crate::machine::current()?.running() {
+            let host = machine.host();
+            settings.io_threads = host.io_threads;
+            settings.aggregation_limit_bytes = host.aggregation_limit_bytes;
+            settings.txg.dirty_data_max = host.dirty_data_max_bytes;
+            settings.auto_ashift.max = host.max_auto_ashift;
+        }
         if let Some(text) = std::env::var_os("ASHIFT_ARC_BYTES") {
             let bytes = text.to_str().and_then(|t| t.parse().ok());
             settings.arc_bytes =
@@ -169,8 +173,9 @@ impl Host {
         let readonly = access == Access::Read;
         let within = || format!("cannot open '{pool}'");
         let (id, settings) = (self.id()?, self.settings()?);
-        let mut options =
-            ImportOptions::from_config(&config, readonly, id, settings).within(within)?;
+        let world = crate::machine::current()?;
+        let options = ImportOptions::from_config_in(&*world, &config, readonly, id, settings);
+        let mut options = options.within(within)?;
         options.max_txg = facts.max_txg.map(base::Txg);
         let spa = Spa::import(options).within(within)?;
         if !spa.is_readonly() && crate::zpool::needs_resilver(&spa) {
@@ -183,6 +188,19 @@ impl Host {
     pub(crate) fn state(&self) -> &Path {
         &self.state
     }
+}
+
+/// `$ASHIFT_STATE`, `$XDG_STATE_HOME/ashift` or `~/.local/state/ashift`.
+pub(crate) fn state_folder() -> PathBuf {
+    let var = |name| {
+        std::env::var_os(name)
+            .filter(|v| !v.is_empty())
+            .map(PathBuf::from)
+    };
+    var("ASHIFT_STATE")
+        .or_else(|| var("XDG_STATE_HOME").map(|d| d.join("ashift")))
+        .or_else(|| var("HOME").map(|d| d.join(".local/state/ashift")))
+        .unwrap_or_else(|| PathBuf::from("/var/lib/ashift"))
 }
 
 fn facts_in(config: &NvList) -> Facts {

@@ -1,8 +1,99 @@
-//! `machine`.
+//! The world in which a command runs: this host, or a machine of emulated drives.
+//!
+//! # What it is
+//! Every command that asks for providers runs inside of [`with_world`]: in the machine of `-m` or
+//! `$ASHIFT_MACHINE`, in simulated time, or on this host. A command that is run by another one finds
+//! the world of that one.
 
+mod command;
+
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::{Arc, OnceLock};
 
-/// `ashift machine`
-pub(crate) fn run(_args: &[String]) -> ExitCode {
-    crate::say::fail("machine", 1, "not there yet")
+use machine::{Machine, Patience, World};
+
+use crate::host::state_folder;
+use crate::say::fail;
+use crate::trace::traced;
+
+pub(crate) use command::run;
+
+/// How long another command that uses the machine is waited for.
+const PATIENCE_NS: u64 = 10_000_000_000;
+
+static CHOSEN: OnceLock<Option<PathBuf>> = OnceLock::new();
+
+thread_local! {
+    static CURRENT: RefCell<Option<Arc<World>>> = const { RefCell::new(None) };
+}
+
+/// Notes which machine was asked for: that folder, or that of `$ASHIFT_MACHINE`.
+pub(crate) fn choose(folder: Option<PathBuf>) {
+    let named = || {
+        std::env::var_os("ASHIFT_MACHINE")
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
+    let _ = CHOSEN.set(folder.or_else(named));
+}
+
+/// The machine that was asked for.
+pub(crate) fn chosen() -> Option<PathBuf> {
+    CHOSEN.get().cloned().flatten()
+}
+
+/// The world in which the calling command runs; this host outside of any.
+pub(crate) fn current() -> base::Result<Arc<World>> {
+    match CURRENT.with_borrow(Clone::clone) {
+        Some(world) => Ok(world),
+        None => World::host(&state_folder()).map(Arc::new),
+    }
+}
+
+/// Where the machine in which the calling command runs remembers its pools.
+pub(crate) fn state_of_current() -> Option<PathBuf> {
+    CURRENT.with_borrow(|world| Some(world.as_ref()?.running()?.state()))
+}
+
+/// Runs a command in its world: that of the command that calls it, the machine that was asked for,
+/// or this host. What is to be kept of the world is kept when it ends.
+pub(crate) fn with_world(run: impl FnOnce(&Arc<World>) -> ExitCode + Send) -> ExitCode {
+    if let Some(world) = CURRENT.with_borrow(Clone::clone) {
+        return run(&world);
+    }
+    let outcome = match chosen() {
+        Some(folder) => open(&folder).and_then(|machine| in_machine(machine, run)),
+        None => World::host(&state_folder()).and_then(|world| {
+            let world = Arc::new(world);
+            let code = enter(&world, run);
+            world.close().map(|()| code)
+        }),
+    };
+    outcome.unwrap_or_else(|error| fail("ashift", 1, &error.to_string()))
+}
+
+/// Opens a machine; waits a while if another command uses it.
+pub(crate) fn open(folder: &Path) -> base::Result<Machine> {
+    let patience = Patience {
+        wait_ns: PATIENCE_NS,
+        on_wait: &|text| eprintln!("ashift: {text}; waiting"),
+    };
+    Machine::open(folder, &patience)
+}
+
+/// Runs something in a machine that is switched on for it.
+pub(crate) fn in_machine<T: Send>(
+    machine: Machine,
+    run: impl FnOnce(&Arc<World>) -> T + Send,
+) -> base::Result<T> {
+    machine.run(|world| traced(world, || enter(world, run)))?
+}
+
+fn enter<T>(world: &Arc<World>, run: impl FnOnce(&Arc<World>) -> T) -> T {
+    CURRENT.set(Some(Arc::clone(world)));
+    let value = run(world);
+    CURRENT.set(None);
+    value
 }

@@ -7,6 +7,7 @@ mod diskmark;
 mod drives;
 mod files;
 mod geli;
+mod geomclass;
 mod gnop;
 mod gpart;
 mod host;
@@ -17,13 +18,14 @@ mod machine;
 mod parted;
 mod phybs;
 mod say;
+mod trace;
 mod zdb;
 mod zfs;
 mod zone;
 mod zpool;
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// A command with what `ashift help` says of it.
@@ -206,16 +208,26 @@ const COMMANDS: &[Command] = &[
     },
 ];
 
+/// Commands that ask for no provider, or find their machine themselves.
+const WORLDLESS: [&str; 6] = ["demo", "machine", "drives", "lab", "bench", "links"];
+
+/// Whether there is a command of this name.
+pub(crate) fn is_command(name: &str) -> bool {
+    COMMANDS.iter().any(|command| command.name == name)
+}
+
 fn usage() -> String {
     let mut text = String::from(
-        "usage: ashift COMMAND [ARGUMENT…]     (ashift COMMAND -h says more of one)\n\n",
+        "usage: ashift [-m MACHINE] COMMAND [ARGUMENT…]     (ashift COMMAND -h says more of one)\n\n",
     );
     for command in COMMANDS {
         text.push_str(&format!("  {:<10} {}\n", command.name, command.about));
     }
     text.push_str(
         "\nA file in a pool is POOL/DATASET:/path, in a snapshot POOL/DATASET@SNAP:/path.\n\
-         Imported pools are remembered below $ASHIFT_STATE (default: ~/.local/state/ashift).\n",
+         Imported pools are remembered below $ASHIFT_STATE (default: ~/.local/state/ashift).\n\
+         With -m or $ASHIFT_MACHINE a command runs in a machine of emulated drives: a folder made\n\
+         by `ashift machine create`. Names like ada0 and gpt/d1 are those of its drives.\n",
     );
     text
 }
@@ -236,8 +248,14 @@ fn main() -> ExitCode {
         }
     }
     if let Some(command) = COMMANDS.iter().find(|c| c.name == own) {
-        return (command.run)(&args);
+        machine::choose(None);
+        return run(command, &args);
     }
+    let folder = match machine_option(&mut args) {
+        Ok(folder) => folder,
+        Err(text) => return say::fail("ashift", 2, &text),
+    };
+    machine::choose(folder);
     let Some((name, rest)) = args.split_first() else {
         eprint!("{}", usage());
         return ExitCode::from(2);
@@ -252,11 +270,31 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         _ => match COMMANDS.iter().find(|c| c.name == name) {
-            Some(command) => (command.run)(rest),
+            Some(command) => run(command, rest),
             None => {
                 eprint!("ashift: unrecognized command '{name}'\n{}", usage());
                 ExitCode::from(2)
             }
         },
     }
+}
+
+/// Takes `-m MACHINE` off the front.
+fn machine_option(args: &mut Vec<String>) -> Result<Option<PathBuf>, String> {
+    if !args.first().is_some_and(|a| a == "-m" || a == "--machine") {
+        return Ok(None);
+    }
+    args.remove(0);
+    if args.is_empty() {
+        return Err("-m needs the folder of a machine".to_owned());
+    }
+    Ok(Some(PathBuf::from(args.remove(0))))
+}
+
+/// Runs a command where its names are to be looked for.
+fn run(command: &Command, args: &[String]) -> ExitCode {
+    if WORLDLESS.contains(&command.name) {
+        return (command.run)(args);
+    }
+    machine::with_world(|_| (command.run)(args))
 }

@@ -24,6 +24,15 @@ pub trait Namespace: Send + Sync {
     /// [`base::ErrorKind::NotFound`] if there is no such name, [`base::ErrorKind::Busy`] if someone
     /// else uses it.
     fn open(&self, name: &str, mode: OpenMode) -> Result<Arc<dyn Provider>>;
+
+    /// The names that are searched for a device that is not where it was, the likeliest first. None
+    /// where there are too many.
+    ///
+    /// # Errors
+    /// [`base::ErrorKind::Io`].
+    fn names(&self) -> Result<Vec<String>> {
+        Ok(Vec::new())
+    }
 }
 
 /// The names of this host: paths of files and block devices.

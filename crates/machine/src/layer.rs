@@ -1,11 +1,12 @@
 //! Layers: classes that are put onto providers by command, and stay until they are taken off.
 
 use base::{Error, Result};
+use geli::Attached;
 use geom::nop::NopConfig;
 use serde::{Deserialize, Serialize};
 
 /// A nop or an eli on a provider.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "Entry", try_from = "Entry")]
 pub struct Layer {
     /// The provider that it is on.
@@ -19,10 +20,12 @@ pub struct Layer {
 }
 
 /// What a layer is.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LayerKind {
     /// A nop.
     Nop(NopConfig),
+    /// An attached eli.
+    Eli(Attached),
 }
 
 impl LayerKind {
@@ -31,15 +34,14 @@ impl LayerKind {
     pub fn class(&self) -> &'static str {
         match self {
             LayerKind::Nop(_) => "NOP",
+            LayerKind::Eli(_) => "ELI",
         }
     }
 
     /// Whether it holds a key, which must not be in a file that others may read.
     #[must_use]
     pub fn is_secret(&self) -> bool {
-        match self {
-            LayerKind::Nop(_) => false,
-        }
+        matches!(self, LayerKind::Eli(_))
     }
 }
 
@@ -53,16 +55,22 @@ struct Entry {
     transient: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     nop: Option<NopConfig>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    eli: Option<Attached>,
 }
 
 impl From<Layer> for Entry {
     fn from(layer: Layer) -> Entry {
-        let LayerKind::Nop(nop) = layer.kind;
+        let (nop, eli) = match layer.kind {
+            LayerKind::Nop(config) => (Some(config), None),
+            LayerKind::Eli(attached) => (None, Some(attached)),
+        };
         Entry {
             name: layer.name,
             on: layer.on,
             transient: layer.transient,
-            nop: Some(nop),
+            nop,
+            eli,
         }
     }
 }
@@ -70,15 +78,20 @@ impl From<Layer> for Entry {
 impl TryFrom<Entry> for Layer {
     type Error = Error;
     fn try_from(entry: Entry) -> Result<Layer> {
-        let Some(nop) = entry.nop else {
-            let text = format!("layer '{}' does not say what it is", entry.name);
-            return Err(Error::invalid(text));
+        let kind = match (entry.nop, entry.eli) {
+            (Some(config), None) => LayerKind::Nop(config),
+            (None, Some(attached)) => LayerKind::Eli(attached),
+            _ => {
+                let name = entry.name;
+                let text = format!("layer '{name}' has not one of `nop` and `eli`");
+                return Err(Error::invalid(text));
+            }
         };
         Ok(Layer {
             on: entry.on,
             name: entry.name,
             transient: entry.transient,
-            kind: LayerKind::Nop(nop),
+            kind,
         })
     }
 }

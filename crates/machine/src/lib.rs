@@ -9,10 +9,20 @@
 //!
 //! Layers are kept from one command to the next.
 
+mod description;
+mod host_profile;
 mod kept;
 mod layer;
 mod ledger;
+mod machine;
+mod running;
+mod taste;
 mod world;
 
+pub use description::{Description, DriveEntry, FILE_NAME, NewDrive, parse_size};
+pub use host_profile::{HostProfile, host_profiles};
 pub use layer::{Layer, LayerKind};
-pub use world::{ProviderInfo, World};
+pub use machine::{Machine, NewMachine, Patience};
+pub use running::Running;
+pub use taste::ProviderInfo;
+pub use world::World;

@@ -6,54 +6,47 @@
 //! bottom there is a file, a block device or a drive. Nothing is resolved before it is asked for.
 //!
 //! # Concurrency
-//! `layers` and `ledger` are leaf locks.
+//! `layers`, `ledger`, `shared` and the locks of a [`Running`] machine are leaf locks.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use base::{Error, ErrorKind, Result};
+use drive::Emulated;
+use geli::Eli;
 use geom::disk::OpenMode;
 use geom::nop::{Nop, NopCounters};
 use geom::{Namespace, Provider, Renamed, disk};
 use rt::Mutex;
 
-use crate::kept::KeptFile;
+use crate::kept::{Kept, KeptFile};
 use crate::layer::{Layer, LayerKind};
-use crate::ledger::{Entry, Ledger, sum};
+use crate::ledger::{Counted, Entry, Ledger, sum};
+use crate::machine::{Machine, Patience};
+use crate::running::Running;
+use crate::taste::Tables;
 
 /// Layers on layers on layers: more than this is a circle in a file that a person wrote.
 const DEPTH_MAX: u32 = 16;
-
-/// What can be said of a provider without opening it for anything.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProviderInfo {
-    /// `gpt/d1.nop`
-    pub name: String,
-    /// The class that makes it, as GEOM calls it: `DISK`, `PART`, `LABEL`, `NOP`, `ELI`.
-    pub class: &'static str,
-    /// The provider that it is on.
-    pub below: Option<String>,
-    /// The size in bytes.
-    pub mediasize: u64,
-    /// The unit of all commands.
-    pub sectorsize: u32,
-    /// The physical sector.
-    pub stripesize: u32,
-    /// Where the first physical sector begins.
-    pub stripeoffset: u32,
-}
+/// How long a machine that is in use is waited for.
+const PATIENCE_NS: u64 = 10_000_000_000;
 
 /// What names of providers mean.
 pub struct World {
-    place: Place,
+    pub(crate) place: Place,
     kept: KeptFile,
     layers: Mutex<Vec<Layer>>,
     ledger: Arc<Ledger>,
+    /// Layers of a machine that are open, by name: several may use one at the same time.
+    shared: Mutex<BTreeMap<String, Weak<dyn Provider>>>,
+    pub(crate) tables: Tables,
 }
 
-enum Place {
+/// Which world it is.
+pub(crate) enum Place {
     Host,
+    Machine(Box<Running>),
 }
 
 impl World {
@@ -64,20 +57,66 @@ impl World {
     pub fn host(state: &Path) -> Result<World> {
         let kept = KeptFile::within(state);
         let layers = kept.read()?.layers;
-        Ok(World {
-            place: Place::Host,
+        Ok(World::new(Place::Host, kept, layers))
+    }
+
+    /// The machine in that folder, switched on: its drives are open. The caller is inside of a
+    /// simulation, whose clock jumps to that of the machine.
+    ///
+    /// # Errors
+    /// As [`Machine::open`]; what opening the drives gives.
+    pub fn machine(folder: &Path) -> Result<World> {
+        let patience = Patience {
+            wait_ns: PATIENCE_NS,
+            on_wait: &|_| {},
+        };
+        World::start(Machine::open(folder, &patience)?)
+    }
+
+    /// Switches a machine on. As [`World::machine`].
+    ///
+    /// # Errors
+    /// What opening the drives gives.
+    pub fn start(machine: Machine) -> Result<World> {
+        assert!(rt::is_simulated(), "a machine runs in simulated time");
+        rt::sleep_ns(machine.clock_ns().saturating_sub(rt::now_ns()));
+        let kept = KeptFile::within(&machine.state());
+        let mut layers = machine.description.layers.clone();
+        layers.extend(kept.read()?.layers);
+        let running = Running::start(machine)?;
+        Ok(World::new(Place::Machine(Box::new(running)), kept, layers))
+    }
+
+    fn new(place: Place, kept: KeptFile, layers: Vec<Layer>) -> World {
+        World {
+            place,
             kept,
             layers: Mutex::new(layers),
             ledger: Arc::default(),
-        })
+            shared: Mutex::default(),
+            tables: Tables::default(),
+        }
     }
 
     /// Whether names are those of a machine, not of this host.
     #[must_use]
     pub fn is_machine(&self) -> bool {
-        match self.place {
-            Place::Host => false,
+        self.running().is_some()
+    }
+
+    /// The machine, if it is one.
+    #[must_use]
+    pub fn running(&self) -> Option<&Running> {
+        match &self.place {
+            Place::Host => None,
+            Place::Machine(running) => Some(running),
         }
+    }
+
+    /// The drives of a machine that are connected; none on a host.
+    #[must_use]
+    pub fn drives(&self) -> Vec<Arc<Emulated>> {
+        self.running().map_or_else(Vec::new, Running::drives)
     }
 
     /// The one name of what has several: without `/dev/` in a machine, an absolute path on a host.
@@ -85,29 +124,78 @@ impl World {
     pub fn canonical(&self, name: &str) -> String {
         match self.place {
             Place::Host => host_path(name).to_string_lossy().into_owned(),
+            Place::Machine(_) => name.strip_prefix("/dev/").unwrap_or(name).to_owned(),
         }
     }
 
     /// Opens a provider; its [`Provider::name`] is the [canonical](World::canonical) one.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] if nothing has that name, and whatever opening what is below gives.
+    /// [`ErrorKind::NotFound`] if nothing has that name, [`ErrorKind::Exists`] if it is a label that
+    /// two have, and whatever opening what is below gives.
     pub fn open(&self, name: &str, mode: OpenMode) -> Result<Arc<dyn Provider>> {
         self.resolve(&self.canonical(name), mode, 0)
     }
 
-    fn resolve(&self, name: &str, mode: OpenMode, depth: u32) -> Result<Arc<dyn Provider>> {
+    pub(crate) fn resolve(
+        &self,
+        name: &str,
+        mode: OpenMode,
+        depth: u32,
+    ) -> Result<Arc<dyn Provider>> {
         if depth > DEPTH_MAX {
             let text = format!("{name}: layers are on each other in a circle");
             return Err(Error::invalid(text));
         }
-        if let Some(layer) = self.layer(name) {
-            let below = self.resolve(&layer.on, mode, depth + 1)?;
-            return self.open_layer(&layer, below);
+        let provider = if let Some(layer) = self.find_layer(name) {
+            self.open_on(&layer, mode, depth)?
+        } else if let Some(provider) = self.open_bottom(name, mode)? {
+            provider
+        } else if let Some(place) = self.find_place(name, mode, depth)? {
+            place
+        } else {
+            return Err(self.not_found(name));
+        };
+        if mode == OpenMode::ReadWrite {
+            self.tables.forget(name);
         }
-        match self.place {
-            Place::Host => disk::open(Path::new(name), mode),
+        Ok(provider)
+    }
+
+    /// What stands on nothing else: a path of the host, a drive.
+    fn open_bottom(&self, name: &str, mode: OpenMode) -> Result<Option<Arc<dyn Provider>>> {
+        match &self.place {
+            Place::Host => match disk::open(Path::new(name), mode) {
+                Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+                other => other.map(Some),
+            },
+            Place::Machine(running) => running.drive(name),
         }
+    }
+
+    fn not_found(&self, name: &str) -> Error {
+        match &self.place {
+            Place::Host => Error::not_found(format!("{name}: No such file or directory")),
+            Place::Machine(_) => {
+                Error::not_found(format!("{name}: there is no such provider in this machine"))
+            }
+        }
+    }
+
+    /// Opens a layer. In a machine all who have it open share it: there is one of it.
+    fn open_on(&self, layer: &Layer, mode: OpenMode, depth: u32) -> Result<Arc<dyn Provider>> {
+        let is_shared = self.is_machine();
+        let open = self.shared.lock().get(&layer.name).and_then(Weak::upgrade);
+        if let Some(provider) = open.filter(|_| is_shared) {
+            return Ok(provider);
+        }
+        let below = self.resolve(&layer.on, mode, depth + 1)?;
+        let provider = self.open_layer(layer, below)?;
+        if is_shared {
+            let weak = Arc::downgrade(&provider);
+            self.shared.lock().insert(layer.name.clone(), weak);
+        }
+        Ok(provider)
     }
 
     fn open_layer(&self, layer: &Layer, below: Arc<dyn Provider>) -> Result<Arc<dyn Provider>> {
@@ -121,29 +209,8 @@ impl World {
                 };
                 Ok(Arc::new(Renamed::new(&layer.name, nop).holding(entry)))
             }
+            LayerKind::Eli(attached) => Ok(Eli::open(below, layer.name.as_str(), attached)?),
         }
-    }
-
-    /// Everything that has a name, in the order of tasting: what is on a provider follows it. On a
-    /// host these are the layers and what they are on.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Io`] when a drive cannot be read. What cannot be opened is left out.
-    pub fn providers(&self) -> Result<Vec<ProviderInfo>> {
-        let layers = self.layers();
-        let mut found: Vec<ProviderInfo> = Vec::new();
-        for layer in &layers {
-            if !layers.iter().any(|l| l.name == layer.on)
-                && !found.iter().any(|info| info.name == layer.on)
-                && let Ok(provider) = self.open(&layer.on, OpenMode::Inspect)
-            {
-                found.push(describe(&*provider, "DISK", None));
-            }
-            if let Ok(provider) = self.open(&layer.name, OpenMode::Inspect) {
-                found.push(describe(&*provider, layer.kind.class(), Some(&layer.on)));
-            }
-        }
-        Ok(found)
     }
 
     /// The layers there are, in the order in which they were made.
@@ -155,7 +222,10 @@ impl World {
     /// The layer of that name.
     #[must_use]
     pub fn layer(&self, name: &str) -> Option<Layer> {
-        let name = self.canonical(name);
+        self.find_layer(&self.canonical(name))
+    }
+
+    fn find_layer(&self, name: &str) -> Option<Layer> {
         self.layers.lock().iter().find(|l| l.name == name).cloned()
     }
 
@@ -170,8 +240,12 @@ impl World {
             name: self.canonical(&layer.name),
             ..layer
         };
-        if self.layer(&layer.name).is_some() {
-            let text = format!("provider {} already exists", layer.name);
+        let is_taken = match self.resolve(&layer.name, OpenMode::Inspect, 0) {
+            Ok(_) => true,
+            Err(error) => error.kind() != ErrorKind::NotFound,
+        };
+        if is_taken {
+            let text = format!("Provider {} already exists.", layer.name);
             return Err(Error::new(ErrorKind::Exists, text));
         }
         let below = self.resolve(&layer.on, OpenMode::Inspect, 0)?;
@@ -217,13 +291,52 @@ impl World {
         })
     }
 
+    /// Changes the layers where they are kept: on a host all in one file; in a machine those that
+    /// survive a loss of power, and hold no key, in its description.
     fn change_layers<T>(&self, edit: impl FnOnce(&mut Vec<Layer>) -> Result<T>) -> Result<T> {
-        self.kept.change(|kept| {
-            let outcome = edit(&mut kept.layers)?;
-            kept.counters
-                .retain(|name, _| kept.layers.iter().any(|l| l.name == *name));
-            *self.layers.lock() = kept.layers.clone();
+        let change = |kept: &mut Kept| {
+            let mut layers = match &self.place {
+                Place::Host => kept.layers.clone(),
+                Place::Machine(_) => self.layers(),
+            };
+            let outcome = edit(&mut layers)?;
+            kept.layers = match &self.place {
+                Place::Host => layers.clone(),
+                Place::Machine(running) => {
+                    let (open, hidden) = layers
+                        .iter()
+                        .cloned()
+                        .partition::<Vec<_>, _>(|l| !l.transient && !l.kind.is_secret());
+                    running.set_layers(&open)?;
+                    hidden
+                }
+            };
+            let is_there = |name: &String| layers.iter().any(|l| l.name == *name);
+            kept.counters.retain(|name, _| is_there(name));
+            *self.layers.lock() = layers;
             Ok(outcome)
+        };
+        let outcome = self.kept.change(change)?;
+        self.shared.lock().clear();
+        Ok(outcome)
+    }
+
+    /// Takes off what does not survive a loss of power, and forgets what was counted.
+    pub(crate) fn lose_layers(&self) -> Result<()> {
+        self.ledger.lock().clear();
+        self.change_layers(|layers| {
+            // What is on a layer that is gone goes with it.
+            while let Some(at) = layers.iter().position(|l| l.transient) {
+                let gone = layers.remove(at);
+                for layer in layers.iter_mut().filter(|l| l.on == gone.name) {
+                    layer.transient = true;
+                }
+            }
+            Ok(())
+        })?;
+        self.kept.change(|kept| {
+            kept.counters.clear();
+            Ok(())
         })
     }
 
@@ -253,35 +366,50 @@ impl World {
         })
     }
 
-    /// Keeps what is to be kept: the counters of nops. To be called when every provider is closed.
+    /// Keeps what is to be kept: what the nops counted; of a machine its drives and its clock. To
+    /// be called when every provider is closed.
     ///
     /// # Errors
-    /// What writing it gives.
+    /// What writing it gives; everything that can be is written nevertheless.
     pub fn close(&self) -> Result<()> {
+        let kept = self.keep_ledger();
+        match &self.place {
+            Place::Host => kept,
+            Place::Machine(running) => kept.and(running.stop()),
+        }
+    }
+
+    fn keep_ledger(&self) -> Result<()> {
         let ledger = std::mem::take(&mut *self.ledger.lock());
-        let counted: BTreeMap<_, _> = ledger
-            .into_iter()
-            .filter(|(_, c)| c.counters != NopCounters::default() || c.config.is_some())
-            .collect();
-        if counted.is_empty() {
+        let is_used = |c: &Counted| c.counters != NopCounters::default() || c.config.is_some();
+        if !ledger.values().any(is_used) {
             return Ok(());
         }
+        for (name, counted) in &ledger {
+            self.keep_config(name, counted)?;
+        }
         self.kept.change(|kept| {
-            for (name, counted) in counted {
-                let Some(layer) = kept.layers.iter_mut().find(|l| l.name == name) else {
-                    continue;
-                };
-                if let (Some((opened, now)), LayerKind::Nop(config)) =
-                    (counted.config, &mut layer.kind)
-                    && *config == opened
-                {
-                    *config = now;
+            for (name, counted) in ledger {
+                if self.find_layer(&name).is_some() {
+                    let so_far = kept.counters.entry(name).or_default();
+                    *so_far = sum(*so_far, counted.counters);
                 }
-                let sum = sum(
-                    kept.counters.get(&name).copied().unwrap_or_default(),
-                    counted.counters,
-                );
-                kept.counters.insert(name, sum);
+            }
+            Ok(())
+        })
+    }
+
+    /// A nop that counts down to its failure has changed by itself.
+    fn keep_config(&self, name: &str, counted: &Counted) -> Result<()> {
+        let Some((opened, now)) = &counted.config else {
+            return Ok(());
+        };
+        self.change_layers(|layers| {
+            let layer = layers.iter_mut().find(|l| l.name == name);
+            if let Some(LayerKind::Nop(config)) = layer.map(|l| &mut l.kind)
+                && config == opened
+            {
+                *config = now.clone();
             }
             Ok(())
         })
@@ -297,22 +425,23 @@ impl Namespace for World {
         let path = format!("/dev/{}", provider.name());
         Ok(Arc::new(Renamed::new(path, provider)))
     }
+
+    /// In a machine everything: labels first, as they say more than numbers of drives.
+    fn names(&self) -> Result<Vec<String>> {
+        if !self.is_machine() {
+            return Ok(Vec::new());
+        }
+        let (mut names, others): (Vec<_>, Vec<_>) = self
+            .providers()?
+            .into_iter()
+            .partition(|info| info.class == "LABEL");
+        names.extend(others);
+        Ok(names.iter().map(|i| format!("/dev/{}", i.name)).collect())
+    }
 }
 
 fn no_layer(name: &str) -> Error {
     Error::not_found(format!("there is no layer {name}"))
-}
-
-fn describe(provider: &dyn Provider, class: &'static str, below: Option<&str>) -> ProviderInfo {
-    ProviderInfo {
-        name: provider.name().to_owned(),
-        class,
-        below: below.map(str::to_owned),
-        mediasize: provider.mediasize(),
-        sectorsize: provider.sectorsize(),
-        stripesize: provider.stripesize(),
-        stripeoffset: provider.stripeoffset(),
-    }
 }
 
 /// An absolute path; the short name of a device when there is one in `/dev` and nothing here.

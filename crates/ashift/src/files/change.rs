@@ -19,7 +19,7 @@ struct Target {
 
 impl Target {
     fn find(session: &Session, text: &str) -> Result<Target> {
-        match Location::parse(text) {
+        match session.locate(text)? {
             Location::Pool(name, path) => Ok(Target {
                 mount: session.mount(&name)?,
                 path,

@@ -15,6 +15,7 @@ use zpl::FileType;
 
 use super::host_tree::HostTree;
 use super::pool_tree::PoolTree;
+use super::session::may_be_mounted;
 use super::tree::{Handle, Meta, Preserve, Tree};
 use super::{Location, Run, Session, Usage, parse};
 use crate::host::Access;
@@ -81,13 +82,8 @@ pub(crate) fn cp(args: &[String]) -> ExitCode {
         Ok(parsed) => parsed,
         Err(code) => return code,
     };
-    let mut operands: Vec<Location> = parsed
-        .operands
-        .iter()
-        .map(|text| Location::parse(text))
-        .collect();
-    let target = operands.pop().expect("there are two");
-    let writes = matches!(target, Location::Pool(..));
+    let last = parsed.operands.last().expect("there are two");
+    let writes = may_be_mounted(last) || matches!(Location::parse(last), Location::Pool(..));
     let all = parsed.has('a');
     let keep = all || parsed.has('p');
     let session = Session::new(if writes { Access::Write } else { Access::Read });
@@ -105,6 +101,11 @@ pub(crate) fn cp(args: &[String]) -> ExitCode {
         },
     };
     let mut run = Run::new("cp");
+    let operands = parsed.operands.iter().map(|text| session.locate(text));
+    let Some(mut operands) = run.note(last, operands.collect::<Result<Vec<_>>>()) else {
+        return run.end(session);
+    };
+    let target = operands.pop().expect("there are two");
     let outcome = copy_all(
         &session,
         &operands,

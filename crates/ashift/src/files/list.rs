@@ -18,7 +18,7 @@ use crate::host::Access;
 const PIECE_BYTES: usize = 4 << 20;
 
 fn find_mount(session: &Session, text: &str) -> Result<(Rc<Mount>, String)> {
-    match Location::parse(text) {
+    match session.locate(text)? {
         Location::Pool(name, path) => Ok((session.mount(&name)?, path)),
         Location::Host(_) => Err(Error::invalid(
             "not a path in a pool (POOL/DATASET:/path): use the host's own tools",
@@ -344,25 +344,6 @@ fn each_piece(fs: &Mount, id: ObjectId, mut see: impl FnMut(&[u8])) -> Result<()
     }
 }
 
-fn each_file(
-    usage: &Usage,
-    args: &[String],
-    work: impl Fn(&str, &Mount, ObjectId) -> Result<()>,
-) -> ExitCode {
-    let parsed = match parse(usage, args, 1) {
-        Ok(parsed) => parsed,
-        Err(code) => return code,
-    };
-    let session = Session::new(Access::Read);
-    let mut run = Run::new(usage.name);
-    for operand in &parsed.operands {
-        let outcome = find_mount(&session, operand)
-            .and_then(|(mount, path)| work(operand, &mount, mount.resolve_link(&path)?));
-        run.note(operand, outcome);
-    }
-    run.end(session)
-}
-
 /// Runs `ashift cat`.
 pub(crate) fn cat(args: &[String]) -> ExitCode {
     let usage = Usage {
@@ -373,31 +354,68 @@ pub(crate) fn cat(args: &[String]) -> ExitCode {
             long: &[],
         },
     };
-    each_file(&usage, args, |_, fs, id| each_piece(fs, id, put))
+    let parsed = match parse(&usage, args, 1) {
+        Ok(parsed) => parsed,
+        Err(code) => return code,
+    };
+    let session = Session::new(Access::Read);
+    let mut run = Run::new(usage.name);
+    for operand in &parsed.operands {
+        let outcome = find_mount(&session, operand)
+            .and_then(|(mount, path)| each_piece(&mount, mount.resolve_link(&path)?, put));
+        run.note(operand, outcome);
+    }
+    run.end(session)
 }
 
 /// Runs `ashift sha256sum`.
 pub(crate) fn sha256sum(args: &[String]) -> ExitCode {
     let usage = Usage {
         name: "sha256sum",
-        text: "usage: ashift sha256sum POOL/DATASET[@SNAPSHOT]:/path…\n",
+        text: "usage: ashift sha256sum [-r] POOL/DATASET[@SNAPSHOT]:/path…\n\n\
+               -r  every regular file below a directory, in the order of the names\n",
         options: OptSpec {
-            short: "",
+            short: "r",
             long: &[],
         },
     };
-    each_file(&usage, args, |name, fs, id| {
-        use sha2::Digest;
-        let mut hash = sha2::Sha256::new();
-        each_piece(fs, id, |bytes| hash.update(bytes))?;
-        let hex: String = hash
-            .finalize()
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
-        line(&format!("{hex}  {name}"));
-        Ok(())
-    })
+    let parsed = match parse(&usage, args, 1) {
+        Ok(parsed) => parsed,
+        Err(code) => return code,
+    };
+    let session = Session::new(Access::Read);
+    let mut run = Run::new(usage.name);
+    for operand in &parsed.operands {
+        let outcome = find_mount(&session, operand).and_then(|(mount, path)| {
+            let id = mount.resolve_link(&path)?;
+            if !parsed.has('r') {
+                return sum(&mount, id, operand);
+            }
+            let top = operand.trim_end_matches('/');
+            walk(&mount, id, top, 0, &mut |name, attr, _| {
+                if attr.file_type() == Some(FileType::Regular) {
+                    sum(&mount, attr.id, name)?;
+                }
+                Ok(true)
+            })
+        });
+        run.note(operand, outcome);
+    }
+    run.end(session)
+}
+
+/// Prints the sum of a file.
+fn sum(fs: &Mount, id: ObjectId, name: &str) -> Result<()> {
+    use sha2::Digest;
+    let mut hash = sha2::Sha256::new();
+    each_piece(fs, id, |bytes| hash.update(bytes))?;
+    let hex: String = hash
+        .finalize()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    line(&format!("{hex}  {name}"));
+    Ok(())
 }
 
 /// What `ashift find` asks of each name.

@@ -10,6 +10,7 @@ mod compare;
 mod cp;
 mod host_tree;
 mod list;
+mod mounted;
 mod pool_tree;
 mod session;
 mod tree;
@@ -117,7 +118,9 @@ fn words(error: &Error) -> String {
 
 /// Reads the arguments; prints the usage text and gives the exit code when that is all.
 fn parse(usage: &Usage, args: &[String], least: usize) -> Result<Parsed, ExitCode> {
-    if args.iter().any(|arg| arg == "--help") {
+    let asks =
+        |arg: &String| arg == "--help" || (arg == "-h" && !usage.options.short.contains('h'));
+    if args.iter().any(asks) {
         print!("{}", usage.text);
         return Err(ExitCode::SUCCESS);
     }

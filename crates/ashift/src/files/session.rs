@@ -9,6 +9,7 @@ use std::rc::Rc;
 use base::{Error, ErrorKind, Result};
 use zpl::mount::{Mount, mount};
 
+use super::mounted;
 use crate::host::{Access, Host, OpenPool};
 
 /// Where a file is.
@@ -47,6 +48,11 @@ impl fmt::Display for Location {
     }
 }
 
+/// Whether a path may lead to where a data set is mounted, as they are in a machine.
+pub(crate) fn may_be_mounted(text: &str) -> bool {
+    text.starts_with('/') && crate::machine::state_of_current().is_some()
+}
+
 /// The pools and data sets of one command.
 pub(crate) struct Session {
     host: Host,
@@ -83,6 +89,30 @@ impl Session {
             .borrow_mut()
             .insert(name.to_owned(), pool.clone());
         Ok(pool)
+    }
+
+    /// Reads an operand as [`Location::parse`]; in a machine an absolute path may lead to where a
+    /// data set is mounted. What leads nowhere in the machine is on the host.
+    pub(crate) fn locate(&self, text: &str) -> Result<Location> {
+        let location = Location::parse(text);
+        if !may_be_mounted(text) {
+            return Ok(location);
+        }
+        let mut best: Option<(usize, Location)> = None;
+        for (name, _) in self.host.pools()? {
+            let altroot = self.host.facts(&name)?.altroot;
+            let pool = self.pool(&name)?;
+            for (mountpoint, dataset) in mounted::mounted(pool.dsl(), altroot.as_deref())? {
+                let Some(path) = mounted::below(text, &mountpoint) else {
+                    continue;
+                };
+                if best.as_ref().is_none_or(|(len, _)| *len < mountpoint.len()) {
+                    let location = Location::Pool(dataset, path.to_owned());
+                    best = Some((mountpoint.len(), location));
+                }
+            }
+        }
+        Ok(best.map_or(location, |(_, location)| location))
     }
 
     /// The file system of a data set or snapshot.

@@ -8,7 +8,7 @@ use std::io::Write as _;
 use std::path::Path;
 
 use base::{Error, Result};
-use geom::disk::{OpenMode, open};
+use geom::disk::OpenMode;
 use nvpair::{NvList, NvValue};
 use phys::label::LABELS;
 use serde_json::{Value, json};
@@ -16,6 +16,7 @@ use vdev::label::{Label, Labels, RingSlot};
 
 use super::text::{self, Printer};
 use super::{Request, usage_error};
+use crate::machine::current;
 
 /// Bytes of a label's nvlist part that an nvlist may fill.
 const NVLIST_BYTES: usize = phys::label::NVLIST_MAX as usize;
@@ -27,9 +28,11 @@ pub(super) fn run(request: &Request, out: &mut Printer) -> Result<u8> {
         return Err(usage_error());
     }
     let mut code = 0;
+    let world = current()?;
     for typed in &request.args.operands {
         let path = device_path(typed);
-        let provider = open(Path::new(&path), OpenMode::Inspect)
+        let provider = world
+            .open(&path, OpenMode::Inspect)
             .map_err(|e| Error::new(e.kind(), format!("cannot open '{typed}': {e}")))?;
         let labels = Labels::read(&*provider)?;
         if request.has('j') {

@@ -5,14 +5,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use base::{Context, Error, Result};
-use geom::Provider;
-use geom::disk::{OpenMode, open as open_device};
+use geom::disk::OpenMode;
+use geom::{Namespace, Provider};
 use spa::{CacheFile, ImportOptions, Spa};
 use vdev::import::discover;
 
 use super::Request;
 use super::text::{self, Printer};
 use crate::host::{Access, Host, OpenPool};
+use crate::machine::current;
 
 /// An open pool, from wherever it came.
 pub(super) enum Pool {
@@ -51,7 +52,9 @@ pub(super) fn open(request: &Request, target: &str) -> Result<Pool> {
         let config = config.ok_or_else(|| {
             Error::not_found(format!("can't open '{name}': No such file or directory"))
         })?;
-        let options = ImportOptions::from_config(&config, true, host.id()?, host.settings()?)?;
+        let world = current()?;
+        let (id, settings) = (host.id()?, host.settings()?);
+        let options = ImportOptions::from_config_in(&*world, &config, true, id, settings)?;
         return Ok(Pool::Found(Box::new(Spa::import(options)?)));
     }
     let open = host.open(name, Access::Read);
@@ -64,9 +67,19 @@ pub(super) fn open(request: &Request, target: &str) -> Result<Pool> {
     })
 }
 
-fn find(request: &Request, host: &Host, name: &str) -> Result<Pool> {
+/// The devices to look at for `-e`.
+fn candidates(request: &Request) -> Result<Vec<String>> {
+    let world = current()?;
+    if world.is_machine() {
+        return world.names();
+    }
     let mut paths: Vec<PathBuf> = Vec::new();
+    let mut layers: Vec<String> = Vec::new();
     for place in request.args.values('p') {
+        if !Path::new(place).exists() && world.open(place, OpenMode::Inspect).is_ok() {
+            layers.push(world.canonical(place));
+            continue;
+        }
         let place = std::path::absolute(place).unwrap_or_else(|_| PathBuf::from(place));
         if !place.is_dir() {
             paths.push(place);
@@ -87,12 +100,16 @@ fn find(request: &Request, host: &Host, name: &str) -> Result<Pool> {
                 || std::os::unix::fs::FileTypeExt::is_block_device(&m.file_type())
         })
     };
-    let open_one = |path: &PathBuf| open_device(path, OpenMode::ReadOnly).ok();
-    let providers: Vec<Arc<dyn Provider>> = paths
-        .iter()
-        .filter(is_device)
-        .filter_map(open_one)
-        .collect();
+    let names = paths.iter().filter(is_device);
+    let names = names.map(|path| path.display().to_string()).chain(layers);
+    Ok(names.collect())
+}
+
+fn find(request: &Request, host: &Host, name: &str) -> Result<Pool> {
+    let world = current()?;
+    let open_one = |name: &String| Namespace::open(&*world, name, OpenMode::ReadOnly).ok();
+    let names = candidates(request)?;
+    let providers: Vec<Arc<dyn Provider>> = names.iter().filter_map(open_one).collect();
     let guid = name.parse::<u64>().ok();
     let pools = discover(&providers).pools;
     let found = pools

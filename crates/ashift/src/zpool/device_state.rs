@@ -4,17 +4,18 @@
 //! OpenZFS cmd/zpool/zpool_main.c (`zpool_do_online`, `zpool_do_offline`, `zpool_do_clear`),
 //! lib/libzfs/libzfs_pool.c (`zpool_find_vdev`, `zpool_vdev_offline`).
 
-use std::path::Path;
 use std::sync::Arc;
 
 use admin::getopt::Parsed;
 use base::ErrorKind;
-use geom::disk::{OpenMode, open};
+use geom::Namespace;
+use geom::disk::OpenMode;
 use vdev::Vdev;
 
 use super::devices::short_name;
 use super::{Failure, Outcome, command_line, open_error, refuse_options};
 use crate::host::{Access, Host, OpenPool};
+use crate::machine::current;
 
 /// The device that a person means: by guid, path, or the path without its folder.
 #[doc(alias = "zpool_find_vdev")]
@@ -116,8 +117,9 @@ fn bring_back(pool: &OpenPool, device: &Arc<Vdev>) -> Result<(), String> {
         .path
         .clone()
         .ok_or("its path is not known")?;
-    let provider =
-        open(Path::new(&path), OpenMode::ReadWrite).map_err(|_| "no such device in pool")?;
+    let world = current().map_err(|e| e.to_string())?;
+    let provider = Namespace::open(&*world, &path, OpenMode::ReadWrite)
+        .map_err(|_| "no such device in pool")?;
     let owner = vdev::label::owner(&*provider).map_err(|e| e.to_string())?;
     let is_ours = owner.is_some_and(|o| o.guid == device.guid() && o.pool_guid == pool.guid());
     if !is_ours {

@@ -8,11 +8,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use base::{ErrorKind, Guid};
-use geom::Provider;
-use geom::disk::{OpenMode, open};
+use geom::disk::OpenMode;
+use geom::{Namespace, Provider};
+use machine::World;
 use vdev::{PoolState, VdevKind, label};
 
 use crate::host::Host;
+use crate::machine::current;
 
 /// A device that was named on the command line.
 #[derive(Clone, Debug)]
@@ -28,6 +30,10 @@ pub(super) struct Device {
 impl Device {
     /// Finds what a person means: a path, or the short name of a device.
     pub(super) fn find(typed: &str) -> Result<Device, String> {
+        let world = current().map_err(|e| e.to_string())?;
+        if world.is_machine() {
+            return Device::find_in_machine(&world, typed);
+        }
         let given = Path::new(typed);
         let path = if given.is_absolute() {
             given.to_path_buf()
@@ -40,6 +46,14 @@ impl Device {
             }
         };
         let Ok(metadata) = std::fs::metadata(&path) else {
+            if world.open(typed, OpenMode::Inspect).is_ok() {
+                let path = PathBuf::from(world.canonical(typed));
+                return Ok(Device {
+                    typed: typed.to_owned(),
+                    is_file: !path.starts_with("/dev"),
+                    path,
+                });
+            }
             if given.is_absolute() {
                 return Err(format!("cannot open '{typed}': No such file or directory"));
             }
@@ -63,6 +77,26 @@ impl Device {
         })
     }
 
+    fn find_in_machine(world: &World, typed: &str) -> Result<Device, String> {
+        match world.open(typed, OpenMode::Inspect) {
+            Ok(provider) => Ok(Device {
+                typed: typed.to_owned(),
+                path: Path::new("/dev").join(provider.name()),
+                is_file: false,
+            }),
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(format!("cannot open '{typed}': {error}"))
+            }
+            Err(_) if typed.starts_with('/') => {
+                Err(format!("cannot open '{typed}': No such file or directory"))
+            }
+            Err(_) => Err(format!(
+                "cannot open '{typed}': no such device in /dev\nmust be a full path or shorthand \
+                 device name"
+            )),
+        }
+    }
+
     /// The kind that goes into labels.
     pub(super) fn kind(&self) -> VdevKind {
         if self.is_file {
@@ -79,7 +113,7 @@ impl Device {
 
     /// Opens it.
     pub(super) fn open(&self, mode: OpenMode) -> base::Result<Arc<dyn Provider>> {
-        open(&self.path, mode)
+        Namespace::open(&*current()?, &self.name(), mode)
     }
 }
 

@@ -12,8 +12,9 @@ use admin::number::date_time;
 use admin::pool::{ImportCandidate, NameStyle, import_listing};
 use admin::prop::{PoolContext, parse_pool_assignment, split_assignment};
 use base::Txg;
-use geom::Provider;
-use geom::disk::{OpenMode, open};
+use geom::disk::OpenMode;
+use geom::{Namespace, Provider};
+use machine::World;
 use spa::{ImportOptions, Spa};
 use vdev::import::{FoundPool, discover};
 use vdev::{PoolState, VdevState};
@@ -21,6 +22,7 @@ use vdev::{PoolState, VdevState};
 use super::gather::status_of_found;
 use super::{Failure, Outcome, command_line, refuse_options, zone};
 use crate::host::{Access, Facts, Host};
+use crate::machine::current;
 
 /// What the options say.
 struct Request {
@@ -117,11 +119,21 @@ fn read_request(args: &Parsed) -> Result<Request, Failure> {
 
 /// The devices to look at.
 fn candidates(args: &Parsed) -> Result<Vec<Arc<dyn Provider>>, Failure> {
+    let world = current()?;
+    if world.is_machine() {
+        return candidates_in_machine(args, &world);
+    }
     let mut paths: Vec<PathBuf> = Vec::new();
+    let mut layers: Vec<String> = Vec::new();
     for place in args.values('d') {
         let path = std::path::absolute(place).unwrap_or_else(|_| PathBuf::from(place));
-        let metadata = std::fs::metadata(&path)
-            .map_err(|e| format!("cannot open '{place}': {}", plain(&e)))?;
+        let metadata = match std::fs::metadata(&path) {
+            Err(_) if world.open(place, OpenMode::Inspect).is_ok() => {
+                layers.push(world.canonical(place));
+                continue;
+            }
+            other => other.map_err(|e| format!("cannot open '{place}': {}", plain(&e)))?,
+        };
         if !metadata.is_dir() {
             paths.push(path);
             continue;
@@ -129,6 +141,8 @@ fn candidates(args: &Parsed) -> Result<Vec<Arc<dyn Provider>>, Failure> {
         let entries = std::fs::read_dir(&path)
             .map_err(|e| format!("cannot open '{place}': {}", plain(&e)))?;
         paths.extend(entries.flatten().map(|entry| entry.path()));
+        let here = |name: &String| Path::new(name).parent() == Some(&*path);
+        layers.extend(world.layers().into_iter().map(|l| l.name).filter(here));
     }
     if args.value('d').is_none() {
         paths = block_devices();
@@ -141,12 +155,34 @@ fn candidates(args: &Parsed) -> Result<Vec<Arc<dyn Provider>>, Failure> {
             is_block || m.is_file() && m.len() >= phys::label::SPA_MINDEVSIZE
         })
     };
-    let open_one = |path: &PathBuf| open(path, OpenMode::Inspect).ok();
-    Ok(paths
-        .iter()
-        .filter(is_candidate)
-        .filter_map(open_one)
-        .collect())
+    let names = paths.iter().filter(is_candidate);
+    let names = names.map(|path| path.display().to_string()).chain(layers);
+    let open_one = |name: String| Namespace::open(&*world, &name, OpenMode::Inspect).ok();
+    Ok(names.filter_map(open_one).collect())
+}
+
+/// The providers of a machine; `-d` names one, or a folder below its `/dev`.
+fn candidates_in_machine(args: &Parsed, world: &World) -> Result<Vec<Arc<dyn Provider>>, Failure> {
+    let mut names = world.names()?;
+    let places: Vec<&str> = args.values('d').collect();
+    if !places.is_empty() {
+        let is_below = |name: &str, place: &str| {
+            let folder = place.trim_end_matches('/');
+            let is_in = name
+                .strip_prefix(folder)
+                .is_some_and(|r| r.starts_with('/'));
+            is_in || world.canonical(name) == world.canonical(place)
+        };
+        for place in &places {
+            if !names.iter().any(|name| is_below(name, place)) {
+                let text = format!("cannot open '{place}': No such file or directory");
+                return Err(Failure::Text(text));
+            }
+        }
+        names.retain(|name| places.iter().any(|place| is_below(name, place)));
+    }
+    let open_one = |name: &String| Namespace::open(world, name, OpenMode::Inspect).ok();
+    Ok(names.iter().filter_map(open_one).collect())
 }
 
 fn plain(error: &std::io::Error) -> String {
@@ -311,11 +347,12 @@ fn import(host: &Host, found: FoundPool, name: &str, request: &Request) -> Resul
     } else {
         OpenMode::ReadWrite
     };
+    let world = current()?;
     // Labels may have changed since they were looked at: lock the devices and look again.
     let mut providers = Vec::new();
     for device in &found.devices {
-        let path = PathBuf::from(device.provider.name());
-        providers.push(open(&path, mode).map_err(|e| failed(&e))?);
+        let provider = Namespace::open(&*world, device.provider.name(), mode);
+        providers.push(provider.map_err(|e| failed(&e))?);
     }
     let guid = found.guid;
     drop(found);

@@ -20,6 +20,7 @@ mod props;
 mod scrub;
 mod status;
 
+use std::cell::RefCell;
 use std::process::ExitCode;
 
 use admin::getopt::{Flag, OptSpec, Parsed, parse};
@@ -90,6 +91,7 @@ const SUBS: &[Sub] = &[
 
 /// Runs `zpool ARGS`.
 pub(crate) fn run(args: &[String]) -> ExitCode {
+    COMMAND_LINE.set(format!("zpool {}", args.join(" ")));
     let is_there = |name: &str| SUBS.iter().any(|sub| sub.name == name);
     let Some((name, rest)) = args.split_first() else {
         eprint!("missing command\n{}", usage_of_all(Tool::Zpool, &is_there));
@@ -179,16 +181,13 @@ fn refuse_options(args: &Parsed, command: &str, letters: &str) -> Result<(), Fai
     }
 }
 
+thread_local! {
+    static COMMAND_LINE: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
 /// The command line for the history: what would be typed at the real tools.
 pub(crate) fn command_line() -> String {
-    let mut args: Vec<String> = std::env::args().collect();
-    if !args.is_empty() {
-        args.remove(0);
-    }
-    if args.first().is_none_or(|first| first != "zpool") {
-        args.insert(0, "zpool".to_owned());
-    }
-    args.join(" ")
+    COMMAND_LINE.with_borrow(Clone::clone)
 }
 
 /// `cannot open 'tank': no such pool`, and other reasons in the words of libzfs.

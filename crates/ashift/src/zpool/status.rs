@@ -144,7 +144,7 @@ fn missing_vdev(tree: &NvList, aux: VdevAux) -> VdevStatus {
     let path = tree.get_str("path").map(str::to_owned);
     let is_there = path
         .as_deref()
-        .is_some_and(|path| std::path::Path::new(path).exists());
+        .is_some_and(|path| crate::zpool::devices::Device::find(path).is_ok());
     let children = tree.get_lists("children").unwrap_or_default();
     let children: Vec<_> = children
         .iter()

@@ -1,0 +1,287 @@
+//! `lab`: published experiments, replayed.
+
+mod kept;
+mod options;
+mod shell;
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use base::{Context, Error, Result};
+use lab::run::{Event, Options};
+use lab::{Experiment, Outcome};
+use machine::HostProfile;
+
+use crate::say::fail;
+use options::RunOptions;
+use shell::Children;
+
+const USAGE: &str = "\
+usage: ashift lab list [-j]
+       ashift lab show NAME|FILE
+       ashift lab run [-jq] [--set NAME=VALUE]… [--sweep NAME=VALUE,VALUE…]… [--data DIR]
+                      [--case NAME] [--seed N] [--jobs N] [--keep DIR] [--report FILE] NAME|FILE
+       ashift lab report [-o FILE] [NAME…]
+
+list    the experiments that come along
+show    an experiment as the file that it is: copy it, change it, run it
+run     runs every command of an experiment on a machine of emulated drives, then sets what was
+        measured beside what was published; ends with 1 if a stated tolerance is missed
+report  one page of HTML about the last runs
+
+  -q             only the table          -j             JSON
+  --set          gives a parameter another value
+  --sweep        runs every combination of these values
+  --data DIR     the same as --set data=DIR
+  --case NAME    only this case (again for more)
+  --jobs N       machines at a time (default: one for each processor)
+  --keep DIR     leaves the machines in DIR, for `ashift -m DIR/01-…`
+  --report FILE  the page about this run
+";
+
+/// `ashift lab`
+pub(crate) fn run(args: &[String]) -> ExitCode {
+    let Some((verb, rest)) = args.split_first() else {
+        eprint!("{USAGE}");
+        return ExitCode::from(2);
+    };
+    let outcome = match verb.as_str() {
+        "list" => list(rest),
+        "show" => show(rest),
+        "run" => return run_experiment(rest),
+        "report" => report(rest),
+        "help" | "-h" | "--help" => {
+            print!("{USAGE}");
+            return ExitCode::SUCCESS;
+        }
+        other => Err(Error::invalid(format!(
+            "unrecognized command '{other}'\n{USAGE}"
+        ))),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail("ashift lab", 2, &error.to_string()),
+    }
+}
+
+fn find(name: &str) -> Result<Experiment> {
+    let is_builtin = lab::builtin().iter().any(|(known, _)| *known == name);
+    if is_builtin || !Path::new(name).exists() {
+        return Experiment::find(name, &crate::is_command);
+    }
+    let text = fs::read_to_string(name)
+        .map_err(Error::from)
+        .within(|| name.to_owned())?;
+    let stem = Path::new(name).file_stem().unwrap_or_default();
+    Experiment::parse(&stem.to_string_lossy(), name, &text, &crate::is_command)
+}
+
+fn list(args: &[String]) -> Result<()> {
+    let json = match args {
+        [] => false,
+        [flag] if flag == "-j" => true,
+        _ => return Err(Error::invalid(USAGE)),
+    };
+    let mut all = Vec::new();
+    for (name, _) in lab::builtin() {
+        let experiment = Experiment::find(name, &crate::is_command)?;
+        let published = experiment
+            .source
+            .as_ref()
+            .map(|source| source.title.clone());
+        if json {
+            all.push(serde_json::json!({
+                "name": name, "title": experiment.title, "published": published,
+            }));
+        } else {
+            println!("{name:<20} {}", experiment.title);
+            let from = published.map_or("predictions".into(), |title| format!("from “{title}”"));
+            println!("{:<20} {from}", "");
+        }
+    }
+    if json {
+        println!("{}", serde_json::to_string_pretty(&all).unwrap_or_default());
+    }
+    Ok(())
+}
+
+fn show(args: &[String]) -> Result<()> {
+    let [name] = args else {
+        return Err(Error::invalid(USAGE));
+    };
+    match lab::builtin().iter().find(|(known, _)| known == name) {
+        Some((_, text)) => print!("{text}"),
+        None => {
+            find(name)?;
+            print!("{}", fs::read_to_string(name)?);
+        }
+    }
+    Ok(())
+}
+
+fn report(args: &[String]) -> Result<()> {
+    let mut file = PathBuf::from("ashift-report.html");
+    let mut names = Vec::new();
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "-o" => {
+                let value = args
+                    .next()
+                    .ok_or_else(|| Error::invalid("-o needs a file"))?;
+                file = PathBuf::from(value);
+            }
+            flag if flag.starts_with('-') => return Err(Error::invalid(USAGE)),
+            name => names.push(name.to_owned()),
+        }
+    }
+    let outcomes = kept::load(&names)?;
+    write_page(&file, &outcomes)?;
+    println!("{}", file.display());
+    Ok(())
+}
+
+fn write_page(file: &Path, outcomes: &[Outcome]) -> Result<()> {
+    let made_by = format!("ashift {}", env!("CARGO_PKG_VERSION"));
+    let page = lab::report::page(outcomes, &made_by);
+    fs::write(file, page)
+        .map_err(Error::from)
+        .within(|| file.display().to_string())
+}
+
+/// Where the machines are: a folder that was asked for, or one that goes when all went well.
+enum Folder {
+    Kept(PathBuf),
+    Passing(tempfile::TempDir),
+}
+
+impl Folder {
+    fn make(keep: Option<&Path>) -> Result<Folder> {
+        let Some(path) = keep else {
+            let passing = tempfile::Builder::new().prefix("ashift-lab-").tempdir();
+            return Ok(Folder::Passing(passing?));
+        };
+        fs::create_dir_all(path)
+            .map_err(Error::from)
+            .within(|| path.display().to_string())?;
+        let mut entries = fs::read_dir(path)?;
+        if entries.next().is_some() {
+            let text = format!("{}: the folder is not empty", path.display());
+            return Err(Error::invalid(text));
+        }
+        Ok(Folder::Kept(path.canonicalize()?))
+    }
+
+    fn path(&self) -> &Path {
+        match self {
+            Folder::Kept(path) => path,
+            Folder::Passing(passing) => passing.path(),
+        }
+    }
+
+    fn keep(self) {
+        if let Folder::Passing(passing) = self {
+            let _ = passing.keep();
+        }
+    }
+}
+
+fn run_experiment(args: &[String]) -> ExitCode {
+    let prepared = RunOptions::parse(args).and_then(|options| {
+        let mut experiment = find(&options.name)?;
+        options.apply(&mut experiment)?;
+        let host = HostProfile::find(&experiment.host).ok_or_else(|| {
+            let text = format!("{}: no host '{}'", experiment.path, experiment.host);
+            Error::invalid(text)
+        })?;
+        let folder = Folder::make(options.keep.as_deref())?;
+        Ok((options, experiment, host, folder))
+    });
+    let (options, experiment, host, folder) = match prepared {
+        Ok(prepared) => prepared,
+        Err(error) => return fail("ashift lab", 2, &error.to_string()),
+    };
+    let bar = crate::say::progress(None, false);
+    let progress = |event: Event<'_>| match event {
+        Event::Ran {
+            case,
+            command,
+            answer,
+        } if !options.is_quiet => {
+            bar.suspend(|| say(case, command, answer));
+        }
+        Event::CaseDone { done, total, case } => {
+            bar.set_length(total as u64);
+            bar.set_position(done as u64);
+            bar.set_message(case.to_owned());
+        }
+        Event::Ran { .. } => {}
+    };
+    let lab_options = Options {
+        folder: folder.path().to_owned(),
+        jobs: options.jobs,
+        again: options.again(),
+        host: host.describe(),
+    };
+    let outcome = lab::run::run(&experiment, &Children, &lab_options, &progress);
+    bar.finish_and_clear();
+    match outcome.and_then(|outcome| tell(&options, &outcome).map(|()| outcome)) {
+        Ok(outcome) if outcome.is_within_tolerances() => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::FAILURE,
+        Err(error) => {
+            folder.keep();
+            fail("ashift lab", 2, &error.to_string())
+        }
+    }
+}
+
+fn tell(options: &RunOptions, outcome: &Outcome) -> Result<()> {
+    kept::save(outcome)?;
+    if let Some(file) = &options.report {
+        write_page(file, std::slice::from_ref(outcome))?;
+    }
+    if options.is_json {
+        let mut value = serde_json::to_value(outcome).unwrap_or_default();
+        forget_entries(&mut value);
+        println!(
+            "{}",
+            serde_json::to_string_pretty(&value).unwrap_or_default()
+        );
+        return Ok(());
+    }
+    print!("{}", outcome.table());
+    if let Some(file) = &options.report {
+        println!("\nThe report is in {}.", file.display());
+    }
+    if let Some(folder) = &options.keep {
+        println!(
+            "\nThe machines are in {}: try `ashift -m {}/01-… zpool status`.",
+            folder.display(),
+            folder.display()
+        );
+    }
+    Ok(())
+}
+
+/// Single commands are for pictures.
+fn forget_entries(outcome: &mut serde_json::Value) {
+    let cases = outcome["cases"].as_array_mut().into_iter().flatten();
+    for case in cases {
+        for drive in case["drives"].as_array_mut().into_iter().flatten() {
+            if let Some(drive) = drive.as_object_mut() {
+                drive.remove("entries");
+            }
+        }
+    }
+}
+
+/// One command with what it printed, at once, so that two cases do not mix.
+fn say(case: &str, command: &str, answer: &lab::Answer) {
+    let mut text = format!("[{case}] # {command}\n{}", answer.output);
+    for complaint in answer.complaints.lines() {
+        text.push_str(&format!("{complaint}\n"));
+    }
+    let _ = std::io::stdout().write_all(text.as_bytes());
+}

@@ -1,0 +1,350 @@
+//! `ashift machine`: makes machines, and does to them what hands do.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use base::{Error, Result};
+use geom::Provider;
+use machine::{DriveEntry, FILE_NAME, HostProfile, Machine, NewDrive, NewMachine, World};
+use serde_json::json;
+
+use super::{chosen, in_machine, open};
+use crate::say::fail;
+
+const USAGE: &str = "\
+usage: ashift machine create [--seed N] [--host HOST] DIR NAME=PROFILE[,size=SIZE][,serial=TEXT] ...
+       ashift machine show [-j] [DIR]
+       ashift machine add [DIR] NAME=PROFILE[,size=SIZE][,serial=TEXT] ...
+       ashift machine pull [DIR] NAME ...
+       ashift machine push [DIR] NAME ...
+       ashift machine power-cut [--seed N] [DIR]
+       ashift machine destroy DIR
+
+A machine is a folder that describes a computer of emulated drives (machine.toml) and holds what is
+on them. Commands run in it with -m DIR or ASHIFT_MACHINE=DIR: `ashift -m DIR zpool status`; then DIR
+may be left out here, too. Its clock moves only while a command runs in it.
+
+    create      make a machine; `ashift drives` lists the profiles; HOST says what computing takes:
+                none (the default: nothing), modern, freebsd-9
+    show        its clock, its drives, and everything that has a name in it
+    add         add drives, or put pulled ones back (NAME alone)
+    pull        take drives out, as a hand would: what only their caches hold is lost
+    push        put pulled drives back
+    power-cut   lose the power: of what the drives' caches hold, chance decides what is lost;
+                layers that were made with --transient, and attached elis, are gone
+    destroy     remove the machine with all that is on its drives
+
+SIZE is a number of bytes, or one with K, M, G, T (1024) or KB, MB, GB, TB (1000).
+Drives are named like ada0. machine.toml can be edited and kept under version control.
+";
+
+/// What the arguments say.
+#[derive(Default)]
+struct Request {
+    operands: Vec<String>,
+    seed: Option<u64>,
+    host: Option<String>,
+    is_json: bool,
+}
+
+/// Why nothing was done.
+enum Failure {
+    Usage(String),
+    Failed(Error),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::Failed(error)
+    }
+}
+
+type Outcome = std::result::Result<(), Failure>;
+
+/// Runs `machine ARGS`.
+pub(crate) fn run(args: &[String]) -> ExitCode {
+    if args.iter().any(|a| a == "-h" || a == "--help") || args.first().is_some_and(|a| a == "help")
+    {
+        print!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
+    let outcome = match args.split_first() {
+        None => Err(Failure::Usage("missing command".to_owned())),
+        Some((name, rest)) => parse(rest).and_then(|request| dispatch(name, &request)),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Failed(error)) => fail("ashift machine", 1, &error.to_string()),
+        Err(Failure::Usage(text)) => {
+            eprint!("ashift machine: {text}\n{USAGE}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn parse(args: &[String]) -> std::result::Result<Request, Failure> {
+    let mut request = Request::default();
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "-j" | "--json" => request.is_json = true,
+            "--seed" => {
+                let seed = args.next().and_then(|text| text.parse().ok());
+                let bad = || Failure::Usage("--seed needs a number".to_owned());
+                request.seed = Some(seed.ok_or_else(bad)?);
+            }
+            "--host" => {
+                let host = args.next().cloned();
+                request.host = host.or_else(|| Some(String::new()));
+            }
+            option if option.starts_with('-') => {
+                return Err(Failure::Usage(format!("invalid option '{option}'")));
+            }
+            operand => request.operands.push(operand.to_owned()),
+        }
+    }
+    Ok(request)
+}
+
+fn dispatch(name: &str, request: &Request) -> Outcome {
+    let operands = request.operands.as_slice();
+    if name == "create" {
+        return create(request);
+    }
+    let (folder, rest) = folder_of(operands)?;
+    match name {
+        "show" if rest.is_empty() => show(&folder, request.is_json),
+        "add" if !rest.is_empty() => add(&folder, rest),
+        "pull" if !rest.is_empty() => on_drives(&folder, rest, pull),
+        "push" if !rest.is_empty() => on_drives(&folder, rest, push),
+        "power-cut" if rest.is_empty() => power_cut(&folder, request.seed),
+        "destroy" if rest.is_empty() && operands.len() == 1 => {
+            open(&folder)?.destroy()?;
+            Ok(())
+        }
+        "show" | "power-cut" => Err(Failure::Usage(format!("'{}' is too much", rest[0]))),
+        "destroy" => Err(Failure::Usage("one folder is to be named".to_owned())),
+        "add" | "pull" | "push" => Err(Failure::Usage("missing drive".to_owned())),
+        _ => Err(Failure::Usage(format!("unrecognized command '{name}'"))),
+    }
+}
+
+/// The machine's folder, which may be left out where `-m` says it.
+fn folder_of(operands: &[String]) -> std::result::Result<(PathBuf, &[String]), Failure> {
+    let is_machine = |text: &String| Path::new(text).join(FILE_NAME).exists();
+    match (operands.split_first(), chosen()) {
+        (Some((first, rest)), _) if is_machine(first) => Ok((PathBuf::from(first), rest)),
+        (_, Some(folder)) => Ok((folder, operands)),
+        (Some((first, rest)), None) => Ok((PathBuf::from(first), rest)),
+        (None, None) => Err(Failure::Usage(
+            "which machine? Name its folder, or use -m or ASHIFT_MACHINE".to_owned(),
+        )),
+    }
+}
+
+fn create(request: &Request) -> Outcome {
+    let named = chosen().map(|folder| folder.display().to_string());
+    let has_folder = request.operands.first().is_some_and(|o| !o.contains('='));
+    let (folder, drives) = match (named, request.operands.split_first()) {
+        (Some(folder), _) if !has_folder => (folder, request.operands.as_slice()),
+        (_, Some((folder, drives))) => (folder.clone(), drives),
+        (None, None) => return Err(Failure::Usage("missing folder".to_owned())),
+        (Some(folder), None) => (folder, [].as_slice()),
+    };
+    let drives = drives.iter().map(|text| NewDrive::parse(text));
+    let drives = drives
+        .collect::<Result<Vec<_>>>()
+        .map_err(|e| Failure::Usage(e.to_string()))?;
+    let host = request.host.as_deref().unwrap_or("none");
+    if HostProfile::find(host).is_none() {
+        return Err(Failure::Usage(format!("no host '{host}'")));
+    }
+    let new = NewMachine {
+        seed: request.seed.unwrap_or(1),
+        host: request.host.clone(),
+        drives,
+    };
+    Machine::create(Path::new(&folder), &new)?;
+    Ok(())
+}
+
+fn add(folder: &Path, words: &[String]) -> Outcome {
+    let machine = open(folder)?;
+    let mut new = Vec::new();
+    for word in words {
+        new.push(match word.contains('=') {
+            true => Some(NewDrive::parse(word).map_err(|e| Failure::Usage(e.to_string()))?),
+            false => None,
+        });
+    }
+    in_machine(machine, |world| {
+        for (word, new) in words.iter().zip(&new) {
+            match new {
+                Some(drive) => running(world)?.add(drive)?,
+                None => push(world, word)?,
+            }
+        }
+        Ok(())
+    })?
+    .map_err(Failure::Failed)
+}
+
+fn on_drives(folder: &Path, names: &[String], act: fn(&Arc<World>, &str) -> Result<()>) -> Outcome {
+    let act_on_all = |world: &Arc<World>| names.iter().try_for_each(|name| act(world, name));
+    in_machine(open(folder)?, act_on_all)?.map_err(Failure::Failed)
+}
+
+fn running(world: &World) -> Result<&machine::Running> {
+    world
+        .running()
+        .ok_or_else(|| Error::invalid("this host has no drives to plug"))
+}
+
+fn pull(world: &Arc<World>, name: &str) -> Result<()> {
+    running(world)?.pull(name)
+}
+
+fn push(world: &Arc<World>, name: &str) -> Result<()> {
+    running(world)?.push(name)
+}
+
+fn power_cut(folder: &Path, seed: Option<u64>) -> Outcome {
+    let machine = open(folder)?;
+    let seed = seed.unwrap_or_else(|| machine.command_seed());
+    in_machine(machine, |world| world.power_cut(seed))?.map_err(Failure::Failed)
+}
+
+fn show(folder: &Path, is_json: bool) -> Outcome {
+    let machine = open(folder)?;
+    let shown = folder.display().to_string();
+    let text = in_machine(machine, |world| {
+        if is_json {
+            json_of(world, &shown)
+        } else {
+            text_of(world, &shown)
+        }
+    })??;
+    print!("{text}");
+    Ok(())
+}
+
+fn pools(world: &World) -> Result<Vec<String>> {
+    let cache = spa::CacheFile::new(running(world)?.state().join("zpool.cache"));
+    Ok(cache.pools()?.into_iter().map(|(name, _)| name).collect())
+}
+
+/// `1234.567890123 s`
+fn seconds(ns: u64) -> String {
+    format!("{}.{:09} s", ns / 1_000_000_000, ns % 1_000_000_000)
+}
+
+fn text_of(world: &World, folder: &str) -> Result<String> {
+    let running = running(world)?;
+    let mut out = format!(
+        "machine {folder} ({}), clock at {}\n\n",
+        running.hostname(),
+        seconds(rt::now_ns())
+    );
+    let drives = running.entries();
+    let mut rows = vec![["DRIVE", "PROFILE", "SIZE", "ON HOST", "MODEL"].map(str::to_owned)];
+    rows.extend(drives.iter().map(|entry| drive_row(world, entry)));
+    out.push_str(&columns(&rows));
+    let providers = world.providers()?;
+    if !providers.is_empty() {
+        out.push('\n');
+        let mut rows = vec![["PROVIDER", "CLASS", "SIZE", "SECTOR", "STRIPE"].map(str::to_owned)];
+        rows.extend(providers.iter().map(|info| {
+            let stripe = match info.stripeoffset {
+                0 => info.stripesize.to_string(),
+                offset => format!("{}+{offset}", info.stripesize),
+            };
+            let size = info.mediasize.to_string();
+            let sector = info.sectorsize.to_string();
+            [
+                info.name.clone(),
+                info.class.to_owned(),
+                size,
+                sector,
+                stripe,
+            ]
+        }));
+        out.push_str(&columns(&rows));
+    }
+    let pools = pools(world)?;
+    if !pools.is_empty() {
+        let _ = writeln!(out, "\nimported pools: {}", pools.join(" "));
+    }
+    Ok(out)
+}
+
+fn drive_row(world: &World, entry: &DriveEntry) -> [String; 5] {
+    let drive = world.drives().into_iter().find(|d| d.name() == entry.name);
+    let size = match &drive {
+        Some(drive) => drive.mediasize().to_string(),
+        None => "pulled".to_owned(),
+    };
+    [
+        entry.name.clone(),
+        entry.profile_name.clone(),
+        size,
+        drive.map_or_else(String::new, |d| {
+            admin::number::nice_bytes(d.stored_bytes().0)
+        }),
+        entry.profile.identify.model.clone(),
+    ]
+}
+
+/// Columns as wide as their widest cell, numbers as they come.
+fn columns(rows: &[[String; 5]]) -> String {
+    let width = |i: usize| rows.iter().map(|row| row[i].chars().count()).max();
+    let widths: Vec<usize> = (0..5).map(|i| width(i).unwrap_or(0)).collect();
+    let mut out = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (cell, width) in row.iter().zip(&widths) {
+            let _ = write!(line, "{cell:width$}  ");
+        }
+        let _ = writeln!(out, "{}", line.trim_end());
+    }
+    out
+}
+
+fn json_of(world: &World, folder: &str) -> Result<String> {
+    let running = running(world)?;
+    let drives = running.entries();
+    let drives = drives.iter().map(|entry| {
+        let drive = world.drives().into_iter().find(|d| d.name() == entry.name);
+        json!({
+            "name": entry.name,
+            "profile": entry.profile_name,
+            "model": entry.profile.identify.model,
+            "is_pulled": entry.is_pulled,
+            "mediasize": drive.as_ref().map(|d| d.mediasize()),
+            "stored_bytes": drive.as_ref().map(|d| d.stored_bytes().0),
+            "cached_bytes": drive.as_ref().map(|d| d.stored_bytes().1),
+        })
+    });
+    let providers = world.providers()?;
+    let providers = providers.iter().map(|info| {
+        json!({
+            "name": info.name,
+            "class": info.class,
+            "below": info.below,
+            "mediasize": info.mediasize,
+            "sectorsize": info.sectorsize,
+            "stripesize": info.stripesize,
+            "stripeoffset": info.stripeoffset,
+        })
+    });
+    let value = json!({
+        "machine": folder,
+        "hostname": running.hostname(),
+        "clock_ns": rt::now_ns(),
+        "drives": drives.collect::<Vec<_>>(),
+        "providers": providers.collect::<Vec<_>>(),
+        "pools": pools(world)?,
+    });
+    Ok(format!("{value:#}\n"))
+}

@@ -1,0 +1,583 @@
+//! The commands, one after another, on one device.
+
+use std::io::{BufRead, IsTerminal, Write};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use base::ErrorKind;
+use geom::Provider;
+use geom::disk::OpenMode;
+use gpart::parted::{
+    Alignment, Disk, FileSystems, Format, Location, TableView, Topology, Unit, kind_for,
+    parse_location, place, print, resize_end,
+};
+use gpart::{Era, NewPartition, Partition, Scheme, Shape, Table, Wish};
+use machine::World;
+
+use super::{Align, HELP, Options};
+use crate::gpart::device;
+
+/// Why a command ended early; said already, if there is nothing to say.
+struct Failed(String);
+
+type Result<T> = std::result::Result<T, Failed>;
+
+impl From<base::Error> for Failed {
+    fn from(error: base::Error) -> Self {
+        Failed(format!("Error: {error}"))
+    }
+}
+
+impl From<String> for Failed {
+    fn from(text: String) -> Self {
+        Failed(text)
+    }
+}
+
+fn fail<T>(text: &str) -> Result<T> {
+    Err(Failed(text.to_owned()))
+}
+
+struct Session<'a> {
+    world: &'a Arc<World>,
+    options: &'a Options,
+    device: String,
+    shape: Shape,
+    disk: Disk,
+    unit: Unit,
+    table: Option<Table>,
+    /// Open for writing, once that was needed.
+    writer: Option<Arc<dyn Provider>>,
+    reader: Arc<dyn Provider>,
+}
+
+/// The words of a command line, taken one by one.
+struct Words<'a>(std::slice::Iter<'a, String>);
+
+impl<'a> Words<'a> {
+    fn next(&mut self) -> Option<&'a str> {
+        self.0.next().map(String::as_str)
+    }
+
+    fn peek(&self) -> Option<&'a str> {
+        self.0.as_slice().first().map(String::as_str)
+    }
+}
+
+/// Runs the commands.
+pub(super) fn run(
+    world: &Arc<World>,
+    device: &str,
+    words: &[String],
+    options: &Options,
+) -> ExitCode {
+    let mut session = match Session::open(world, device, options) {
+        Ok(session) => session,
+        Err(Failed(text)) => return say(&text),
+    };
+    if words.is_empty() {
+        return say("Error: there is no interactive mode here: name a command (parted -h)");
+    }
+    let mut words = Words(words.iter());
+    while let Some(command) = words.next() {
+        match session.command(command, &mut words) {
+            Ok(true) => {}
+            Ok(false) => break,
+            Err(Failed(text)) => return say(&text),
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+fn say(text: &str) -> ExitCode {
+    if !text.is_empty() {
+        eprintln!("{text}");
+    }
+    ExitCode::FAILURE
+}
+
+/// Looks for pools of ZFS: the magic of the first uberblock of the first label.
+struct Probe(Arc<dyn Provider>);
+
+impl std::fmt::Debug for Probe {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Probe")
+    }
+}
+
+impl FileSystems for Probe {
+    fn name(&self, one: &Partition) -> &'static str {
+        const UBERBLOCKS: u64 = 128 << 10;
+        const MAGIC: u64 = 0x00ba_b10c;
+        let sector = u64::from(self.0.sectorsize());
+        let at = one.start_sector.checked_mul(sector);
+        let at = at.and_then(|at| at.checked_add(UBERBLOCKS));
+        let mut bytes = vec![0; self.0.sectorsize() as usize];
+        let is_inside = one.sectors.saturating_mul(sector) > UBERBLOCKS;
+        let Some(at) = at.filter(|_| is_inside) else {
+            return "";
+        };
+        if self.0.read(at, &mut bytes).is_err() {
+            return "";
+        }
+        let word = bytes.first_chunk().map(|word| u64::from_ne_bytes(*word));
+        if word.is_some_and(|w| w == MAGIC || w.swap_bytes() == MAGIC) {
+            "zfs"
+        } else {
+            ""
+        }
+    }
+}
+
+impl<'a> Session<'a> {
+    fn open(world: &'a Arc<World>, device: &str, options: &'a Options) -> Result<Session<'a>> {
+        let reader = world.open(device, OpenMode::Inspect).map_err(|error| {
+            Failed(match error.kind() {
+                ErrorKind::NotFound if world.is_machine() => {
+                    format!("Error: Could not stat device {device} - {error}.")
+                }
+                ErrorKind::NotFound => {
+                    format!("Error: Could not stat device {device} - No such file or directory.")
+                }
+                _ => format!("Error: {error}"),
+            })
+        })?;
+        let shape = Shape::of(&*reader);
+        if shape.sectors() < 10 {
+            return fail(&format!(
+                "Error: The device {device} is so small that it cannot possibly store a file system \
+                 or partition table.  Perhaps you selected the wrong device?"
+            ));
+        }
+        let is_device = world.is_machine() || device::is_host_device(world, device);
+        let disk = Disk {
+            path: path_of(world, device),
+            model: if is_device { "Unknown" } else { "" }.to_owned(),
+            transport: if is_device { "unknown" } else { "file" }.to_owned(),
+            track: if is_device { 63 } else { 32 },
+        };
+        let mut session = Session {
+            world,
+            options,
+            device: device.to_owned(),
+            shape,
+            disk,
+            unit: Unit::default(),
+            table: None,
+            writer: None,
+            reader,
+        };
+        session.describe();
+        Ok(session)
+    }
+
+    /// What the drive of a machine says of itself.
+    fn describe(&mut self) {
+        let name = self.world.canonical(&self.device);
+        let drive = self.world.drives().into_iter().find(|d| d.name() == name);
+        if let Some(model) = drive.and_then(|drive| model_of(&drive)) {
+            self.disk.model = format!("ATA {model}");
+            "scsi".clone_into(&mut self.disk.transport);
+        }
+    }
+
+    fn command(&mut self, command: &str, words: &mut Words<'_>) -> Result<bool> {
+        match command {
+            "print" | "p" => self.print(words)?,
+            "mklabel" | "mktable" => self.mklabel(words)?,
+            "mkpart" => self.mkpart(words)?,
+            "rm" => self.rm(words)?,
+            "name" => self.name(words)?,
+            "resizepart" => self.resizepart(words)?,
+            "align-check" => self.align_check(words)?,
+            "unit" | "u" => self.set_unit(words)?,
+            "quit" | "q" => return Ok(false),
+            "help" | "h" | "?" => {
+                words.next();
+                print!("{HELP}");
+            }
+            "version" => println!("parted (ashift {})", env!("CARGO_PKG_VERSION")),
+            "set" | "toggle" | "disk_set" | "disk_toggle" | "rescue" | "select" => {
+                return fail(&format!("Error: {command} is not kept up here"));
+            }
+            _ => {
+                print!("{HELP}");
+                return Err(Failed(format!("parted: invalid token: {command}")));
+            }
+        }
+        Ok(true)
+    }
+
+    /// The table, read when it is first needed.
+    fn table(&mut self) -> Result<&mut Table> {
+        if self.table.is_none() {
+            self.table = Some(self.read_table()?);
+        }
+        Ok(self.table.as_mut().expect("it was just read"))
+    }
+
+    fn read_table(&mut self) -> Result<Table> {
+        let path = &self.disk.path;
+        let mut table = match Table::read(&*self.reader) {
+            Ok(Some(table)) => table,
+            Ok(None) => return fail(&format!("Error: {path}: unrecognised disk label")),
+            Err(error) if error.kind() == ErrorKind::Corrupt => {
+                return fail(
+                    "Error: Both the primary and backup GPT tables are corrupt.  Try making a fresh \
+                     table, and using Parted's rescue feature to recover partitions.",
+                );
+            }
+            Err(error) => return Err(error.into()),
+        };
+        if table.is_corrupt() {
+            eprintln!("{}", complaint(&table));
+            if self.options.is_script && self.options.fixes {
+                table.recover(path, Era::Nine)?;
+                table.write(&*self.writer()?)?;
+            }
+        }
+        Ok(table)
+    }
+
+    /// The device, open for writing.
+    fn writer(&mut self) -> Result<Arc<dyn Provider>> {
+        if let Some(writer) = &self.writer {
+            return Ok(Arc::clone(writer));
+        }
+        device::check_consent(self.world, &self.device, self.options.has_consent)
+            .map_err(|text| format!("Error: {text}"))?;
+        let writer = self.world.open(&self.device, OpenMode::ReadWrite)?;
+        self.writer = Some(Arc::clone(&writer));
+        Ok(writer)
+    }
+
+    /// Writes what was changed.
+    fn commit(&mut self, mut table: Table) -> Result<()> {
+        let writer = self.writer()?;
+        if table.is_corrupt() {
+            // parted writes both copies anew with whatever it changes
+            table.recover(&self.disk.path, Era::Nine)?;
+        }
+        table.write(&*writer)?;
+        self.table = Some(table);
+        Ok(())
+    }
+
+    fn is_asking(&self) -> bool {
+        !self.options.is_script && std::io::stdin().is_terminal()
+    }
+
+    /// Asks for a yes; without a terminal, or with `-s`, the answer is `otherwise`.
+    fn confirm(&self, question: &str, otherwise: bool) -> Result<()> {
+        if self.options.is_script {
+            return if otherwise { Ok(()) } else { fail(question) };
+        }
+        eprintln!("{question}");
+        if !self.is_asking() {
+            return fail("");
+        }
+        eprint!("Yes/No? ");
+        let _ = std::io::stderr().flush();
+        let mut answer = String::new();
+        let _ = std::io::stdin().lock().read_line(&mut answer);
+        match answer.trim().to_ascii_lowercase().as_str() {
+            "y" | "yes" => Ok(()),
+            _ => fail(""),
+        }
+    }
+
+    fn print(&mut self, words: &mut Words<'_>) -> Result<()> {
+        let with_free = match words.peek() {
+            Some("free") => words.next().is_some(),
+            Some("devices" | "list" | "all") => {
+                return fail("Error: only the device that was named is printed here");
+            }
+            _ => false,
+        };
+        let read = self.table().map(|table| table.clone());
+        let probe = Probe(Arc::clone(&self.reader));
+        let view = TableView {
+            table: read.as_ref().ok(),
+            shape: self.shape,
+            file_system: &probe,
+        };
+        // people see the disk even if there is no table on it, after the complaint
+        if let Err(Failed(complaint)) = &read {
+            eprintln!("{complaint}");
+        }
+        print!("{}", print(&view, &self.disk, self.unit, with_free, self.options.format));
+        match read {
+            Ok(_) => Ok(()),
+            Err(_) => fail(""),
+        }
+    }
+
+    fn mklabel(&mut self, words: &mut Words<'_>) -> Result<()> {
+        let scheme = match words.next() {
+            Some("gpt") => Scheme::Gpt,
+            Some("msdos" | "mbr") => Scheme::Mbr,
+            Some(
+                other @ ("aix" | "amiga" | "atari" | "bsd" | "dvh" | "mac" | "pc98" | "sun" | "loop"),
+            ) => {
+                return fail(&format!("Error: label type {other} is not kept up here"));
+            }
+            Some(other) => {
+                return fail(&format!(
+                    "parted: invalid token: {other}\nError: Expecting a disk label type."
+                ));
+            }
+            None => return fail("Error: Expecting a disk label type."),
+        };
+        let old = Table::read(&*self.reader);
+        if matches!(&old, Ok(Some(_))) {
+            let path = &self.disk.path;
+            self.confirm(
+                &format!(
+                    "Warning: The existing disk label on {path} will be destroyed and all data on this \
+                     disk will be lost. Do you want to continue?"
+                ),
+                true,
+            )?;
+        }
+        let table = Table::create(scheme, self.shape, None, Era::Nine).map_err(|_| {
+            let name = if scheme == Scheme::Gpt { "GPT" } else { "MSDOS" };
+            format!("Error: device is too small for {name}")
+        })?;
+        let writer = self.writer()?;
+        match old {
+            Ok(Some(old)) => old.destroy(&*writer)?,
+            Err(_) => wipe(&*writer)?,
+            Ok(None) => {}
+        }
+        self.commit(table)
+    }
+
+    fn index(words: &mut Words<'_>) -> Result<u32> {
+        let Some(text) = words.next() else {
+            return fail("Error: Expecting a partition number.");
+        };
+        text.parse()
+            .or_else(|_| fail("Error: Partition doesn't exist."))
+    }
+
+    /// The partition that a word names.
+    fn partition(&mut self, words: &mut Words<'_>) -> Result<Partition> {
+        let index = Self::index(words)?;
+        let found = self.table()?.partition(index).cloned();
+        found.map_or_else(|| fail("Error: Partition doesn't exist."), Ok)
+    }
+
+    fn rm(&mut self, words: &mut Words<'_>) -> Result<()> {
+        let one = self.partition(words)?;
+        let mut table = self.table()?.clone();
+        table.delete(one.index)?;
+        self.commit(table)
+    }
+
+    fn name(&mut self, words: &mut Words<'_>) -> Result<()> {
+        let scheme = self.table()?.scheme();
+        let one = self.partition(words)?;
+        if scheme == Scheme::Mbr {
+            return fail("Error: msdos disk labels do not support partition name.");
+        }
+        let Some(name) = words.next() else {
+            return Ok(());
+        };
+        let mut table = self.table()?.clone();
+        table.modify(one.index, Some(name), None)?;
+        self.commit(table)
+    }
+
+    fn set_unit(&mut self, words: &mut Words<'_>) -> Result<()> {
+        let Some(text) = words.next() else {
+            return Ok(());
+        };
+        if Unit::is_left_out(text) {
+            return fail(&format!("Error: unit {text} is not kept up here"));
+        }
+        let unknown = || Failed(format!("parted: invalid token: {text}"));
+        self.unit = Unit::parse(text).ok_or_else(unknown)?;
+        Ok(())
+    }
+
+    fn alignment(&self) -> Option<Alignment> {
+        let topology = Topology::of(&self.shape);
+        match self.options.align {
+            Align::None => None,
+            Align::Minimal => Some(topology.minimal),
+            Align::Optimal => Some(topology.optimal),
+        }
+    }
+
+    fn location(&self, text: Option<&str>) -> Result<Location> {
+        // without a terminal parted gives up without a word, too
+        let Some(text) = text else { return fail("") };
+        let location = parse_location(text, self.unit, &self.shape, &self.disk.path)?;
+        Ok(location)
+    }
+
+    fn mkpart(&mut self, words: &mut Words<'_>) -> Result<()> {
+        let table = self.table()?.clone();
+        let scheme = table.scheme();
+        if scheme == Scheme::Mbr && table.partitions().len() == table.entries() as usize {
+            return fail("Error: Can't create any more partitions.");
+        }
+        let mut label = None;
+        match (scheme, words.next()) {
+            (_, None) => return fail(""),
+            (Scheme::Gpt, Some(name)) => label = Some(name.to_owned()),
+            (Scheme::Mbr, Some("primary")) => {}
+            (Scheme::Mbr, Some("extended" | "logical")) => {
+                return fail("Error: extended and logical partitions are not kept up here");
+            }
+            (Scheme::Mbr, Some(other)) => {
+                return fail(&format!(
+                    "parted: invalid token: {other}\nError: Expecting a partition type."
+                ));
+            }
+        }
+        let looks_like_system = words
+            .peek()
+            .is_some_and(|w| w.starts_with(|c: char| c.is_ascii_alphabetic()));
+        let system = if looks_like_system { words.next() } else { None };
+        let Some(kind) = kind_for(scheme, system) else {
+            let system = system.unwrap_or_default();
+            return fail(&format!(
+                "parted: invalid token: {system}\nError: Expecting a file system type."
+            ));
+        };
+        let start = self.location(words.next())?;
+        let end_text = words.next();
+        let end = self.location(end_text)?;
+        let end = end.as_end(end_text.unwrap_or_default(), &start);
+        let alignment = self.alignment();
+        let placed = place(&table, &start, &end, alignment, (self.unit, self.disk.track))?;
+        if let Some(arithmetic) = &placed.misaligned {
+            let text = format!(
+                "Warning: The resulting partition is not properly aligned for best performance: {arithmetic}"
+            );
+            eprintln!("{text}");
+        }
+        let mut table = table;
+        if table.is_corrupt() {
+            table.recover(&self.disk.path, Era::Nine)?;
+        }
+        let new = NewPartition {
+            wish: Wish {
+                alignment: None,
+                start: Some(placed.start),
+                size: Some(placed.end - placed.start + 1),
+            },
+            index: None,
+            label: label.filter(|_| scheme == Scheme::Gpt),
+            era: Era::Current,
+        };
+        table.allow_from(placed.start);
+        table.add(kind, &new)?;
+        self.commit(table)
+    }
+
+    fn resizepart(&mut self, words: &mut Words<'_>) -> Result<()> {
+        let one = self.partition(words)?;
+        let text = words.next();
+        let Some(text) = text else {
+            return fail("");
+        };
+        let start = Location {
+            sector: one.start_sector,
+            range: (one.start_sector, one.start_sector),
+        };
+        let end = self.location(Some(text))?.as_end(text, &start);
+        let mut table = self.table()?.clone();
+        let end = resize_end(&table, one.index, &end)?;
+        if end < one.last_sector() {
+            self.confirm(
+                "Warning: Shrinking a partition can cause data loss, are you sure you want to continue?",
+                false,
+            )?;
+        }
+        let wish = Wish {
+            size: Some(end - one.start_sector + 1),
+            ..Wish::default()
+        };
+        table.resize(one.index, &wish, Era::Current)?;
+        self.commit(table)
+    }
+
+    fn align_check(&mut self, words: &mut Words<'_>) -> Result<()> {
+        let topology = Topology::of(&self.shape);
+        let is_prefix_of = |text: &str, name: &str| !text.is_empty() && name.starts_with(text);
+        let alignment = match words.peek() {
+            Some(text) if is_prefix_of(text, "minimal") || is_prefix_of(text, "minimum") => {
+                words.next();
+                topology.minimal
+            }
+            Some(text) if is_prefix_of(text, "optimal") || is_prefix_of(text, "optimum") => {
+                words.next();
+                topology.optimal
+            }
+            Some(text) if text.parse::<u32>().is_err() => {
+                return fail(&format!("parted: invalid token: {text}"));
+            }
+            _ => topology.optimal,
+        };
+        let one = self.partition(words)?;
+        let is_aligned = alignment.holds(one.start_sector);
+        if self.options.is_script {
+            return if is_aligned { Ok(()) } else { fail("") };
+        }
+        let index = one.index;
+        if is_aligned {
+            println!("{index} aligned");
+        } else {
+            println!("{index} not aligned: {}", alignment.arithmetic(one.start_sector));
+        }
+        Ok(())
+    }
+}
+
+/// What parted says of a GPT that has one good copy.
+fn complaint(table: &Table) -> String {
+    let notes = table.notes();
+    let says = |text: &str| notes.iter().any(|note| note.contains(text));
+    if says("primary GPT table is corrupt") {
+        "Error: The primary GPT table is corrupt, but the backup appears OK, so that will be used."
+            .to_owned()
+    } else if says("not in the last LBA") {
+        "Error: The backup GPT table is not at the end of the disk, as it should be.".to_owned()
+    } else if says("larger disk") {
+        "Error: Invalid argument during seek for read: the backup GPT table lies past the end of the \
+         device; it was made on a larger one"
+            .to_owned()
+    } else if says("secondary GPT table") {
+        "Error: The backup GPT table is corrupt, but the primary appears OK, so that will be used."
+            .to_owned()
+    } else {
+        format!("Error: {}", notes.join("; "))
+    }
+}
+
+/// Wipes headers of which none is good.
+fn wipe(provider: &dyn Provider) -> Result<()> {
+    let sector = u64::from(provider.sectorsize());
+    let zeros = vec![0; provider.sectorsize() as usize];
+    let last = provider.mediasize() / sector - 1;
+    for lba in [0, 1, last] {
+        provider.write(lba * sector, &zeros)?;
+    }
+    Ok(())
+}
+
+fn model_of(drive: &drive::Emulated) -> Option<String> {
+    let model = drive.identify().model();
+    Some(model).filter(|model| !model.is_empty())
+}
+
+/// As parted prints it: absolute on a host, below `/dev` in a machine.
+fn path_of(world: &World, device: &str) -> String {
+    let name = world.canonical(device);
+    if world.is_machine() {
+        return format!("/dev/{name}");
+    }
+    std::path::absolute(&name).map_or(name, |path| path.display().to_string())
+}

@@ -1,0 +1,204 @@
+//! `parted`: partition tables, as GNU parted does it.
+
+mod commands;
+
+use std::process::ExitCode;
+
+use gpart::parted::Format;
+
+use crate::gpart::device;
+
+const HELP: &str = include_str!("help.txt");
+
+/// How new partitions are aligned.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+enum Align {
+    None,
+    Minimal,
+    #[default]
+    Optimal,
+}
+
+/// What stands in front of the device.
+#[derive(Default)]
+struct Options {
+    format: Format,
+    is_script: bool,
+    fixes: bool,
+    align: Align,
+    has_consent: bool,
+}
+
+/// What the options ask for.
+enum Start {
+    Run(Options, Vec<String>),
+    Exit(ExitCode),
+}
+
+/// `ashift parted`
+pub(crate) fn run(args: &[String]) -> ExitCode {
+    let mut args = args.to_vec();
+    let has_consent = device::take_consent(&mut args);
+    let (mut options, rest) = match read_options(args) {
+        Start::Run(options, rest) => (options, rest),
+        Start::Exit(code) => return code,
+    };
+    options.has_consent = has_consent;
+    let mut words = rest.into_iter();
+    let Some(device) = words.next() else {
+        eprintln!("Error: No device found");
+        return ExitCode::FAILURE;
+    };
+    // as in parted: an argument may hold several words
+    let words: Vec<String> = words.flat_map(|arg| split_words(&arg)).collect();
+    crate::machine::with_world(|world| commands::run(world, &device, &words, &options))
+}
+
+fn read_options(args: Vec<String>) -> Start {
+    let mut options = Options::default();
+    let mut rest = Vec::new();
+    let mut args = args.into_iter();
+    while let Some(arg) = args.next() {
+        // options end at the device: what follows belongs to commands (-1s)
+        if arg == "--" {
+            rest.extend(args);
+            break;
+        }
+        let (short, long) = match (arg.strip_prefix("--"), arg.strip_prefix('-')) {
+            (Some(long), _) => (String::new(), long.to_owned()),
+            (None, Some(short)) if !short.is_empty() => (short.to_owned(), String::new()),
+            _ => {
+                rest.push(arg);
+                continue;
+            }
+        };
+        if is_location(&arg) {
+            rest.push(arg);
+            continue;
+        }
+        let mut letters = short.chars();
+        loop {
+            let letter = match (long.as_str(), letters.next()) {
+                ("help", _) => 'h',
+                ("version", _) => 'v',
+                ("machine", _) => 'm',
+                ("json", _) => 'j',
+                ("script", _) => 's',
+                ("fix", _) => 'f',
+                (long, _) if long == "align" || long.starts_with("align=") => 'a',
+                ("", Some(letter)) => letter,
+                ("", None) => break,
+                _ => '?',
+            };
+            match letter {
+                'h' => {
+                    print!("{HELP}");
+                    return Start::Exit(ExitCode::SUCCESS);
+                }
+                'v' => {
+                    println!("parted (ashift {})", env!("CARGO_PKG_VERSION"));
+                    return Start::Exit(ExitCode::SUCCESS);
+                }
+                'm' => options.format = Format::Machine,
+                'j' => options.format = Format::Json,
+                's' => options.is_script = true,
+                'f' => options.fixes = true,
+                'a' => {
+                    let attached = match long.split_once('=') {
+                        Some((_, value)) => value.to_owned(),
+                        None => letters.by_ref().collect(),
+                    };
+                    let value = if attached.is_empty() {
+                        args.next().unwrap_or_default()
+                    } else {
+                        attached
+                    };
+                    options.align = match value.as_str() {
+                        "none" => Align::None,
+                        "min" | "minimal" => Align::Minimal,
+                        "opt" | "optimal" => Align::Optimal,
+                        "cyl" | "cylinder" => {
+                            eprintln!("parted: alignment to cylinders is not kept up here");
+                            return Start::Exit(ExitCode::FAILURE);
+                        }
+                        _ => return unknown(&format!("parted: invalid alignment: {value}")),
+                    };
+                }
+                _ if long.is_empty() => {
+                    return unknown(&format!("parted: invalid option -- '{letter}'"));
+                }
+                _ => return unknown(&format!("parted: unrecognized option '{arg}'")),
+            }
+            if !long.is_empty() {
+                break;
+            }
+        }
+    }
+    Start::Run(options, rest)
+}
+
+fn unknown(complaint: &str) -> Start {
+    eprintln!("{complaint}\nUsage: parted [-hmjsfv] [-a<align>] [DEVICE [COMMAND [PARAMETERS]]...]");
+    Start::Exit(ExitCode::FAILURE)
+}
+
+/// `-1s`, `-5%`: no option.
+fn is_location(arg: &str) -> bool {
+    let rest = arg.strip_prefix('-').unwrap_or_default();
+    rest.starts_with(|c: char| c.is_ascii_digit() || c == '.')
+}
+
+/// Words of a line; quotes hold blanks together.
+fn split_words(text: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut word = String::new();
+    let mut is_word = false;
+    let mut quote = None;
+    for c in text.chars() {
+        match (quote, c) {
+            (Some(q), c) if c == q => quote = None,
+            (None, '"' | '\'') => {
+                quote = Some(c);
+                is_word = true;
+            }
+            (None, c) if c.is_ascii_whitespace() => {
+                if std::mem::take(&mut is_word) {
+                    words.push(std::mem::take(&mut word));
+                }
+            }
+            (_, c) => {
+                word.push(c);
+                is_word = true;
+            }
+        }
+    }
+    if is_word {
+        words.push(word);
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_split_as_by_parted() {
+        let check = |text: &str, expect: &[&str]| assert_eq!(split_words(text), expect, "{text}");
+        check("mkpart x 0% 50%", &["mkpart", "x", "0%", "50%"]);
+        check("'a b' c", &["a b", "c"]);
+        check("\"hello world\"", &["hello world"]);
+        check("  ", &[]);
+        check("''", &[""]);
+        check("a'b c'd", &["ab cd"]);
+        check("it's", &["its"]);
+    }
+
+    #[test]
+    fn negative_locations_are_no_options() {
+        assert!(is_location("-1s"));
+        assert!(is_location("-.5%"));
+        assert!(!is_location("-s"));
+        assert!(!is_location("-"));
+    }
+}

@@ -1,0 +1,72 @@
+//! What a command did to the drives of its machine, written down for whoever asked.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use base::{Context, Error, Result};
+use drive::Emulated;
+use drive::timing::CommandKind;
+use geom::Provider;
+use lab::{DriveTrace, Seen, TraceEntry};
+use machine::World;
+
+/// The environment variable that names the file.
+pub(crate) const VARIABLE: &str = "ASHIFT_TRACE";
+
+/// Runs something in a machine; if `$ASHIFT_TRACE` names a file, what the drives were asked
+/// meanwhile is written there, as JSON.
+///
+/// # Errors
+/// When that file cannot be written.
+pub(crate) fn traced<T>(world: &World, run: impl FnOnce() -> T) -> Result<T> {
+    let Some(path) = std::env::var_os(VARIABLE).filter(|value| !value.is_empty()) else {
+        return Ok(run());
+    };
+    let start_ns = rt::now_ns();
+    let drives = world.drives();
+    for drive in &drives {
+        drive.trace(true);
+    }
+    let value = run();
+    let seen = Seen {
+        start_ns,
+        end_ns: rt::now_ns(),
+        drives: drives.iter().map(trace_of).collect(),
+    };
+    let bytes = serde_json::to_vec(&seen).map_err(|e| Error::invalid(e.to_string()))?;
+    let path = Path::new(&path);
+    std::fs::write(path, bytes)
+        .map_err(Error::from)
+        .within(|| path.display().to_string())?;
+    Ok(value)
+}
+
+fn trace_of(drive: &Arc<Emulated>) -> DriveTrace {
+    let sector_bytes = drive.sectorsize();
+    let profile = drive.profile();
+    let mut trace = DriveTrace {
+        drive: drive.name().to_owned(),
+        profile: profile.name.clone(),
+        sector_bytes,
+        sectors: drive.mediasize() / u64::from(sector_bytes),
+        ..DriveTrace::default()
+    };
+    let shift_bytes = profile.medium.lba_shift * u64::from(sector_bytes);
+    for entry in drive.take_trace() {
+        let is_write = match entry.kind {
+            CommandKind::Read => false,
+            CommandKind::Write => true,
+            CommandKind::Flush | CommandKind::Trim => continue,
+        };
+        let on_medium = entry.lba * u64::from(sector_bytes) + shift_bytes;
+        let note = TraceEntry {
+            at_ns: entry.at_ns,
+            lba: entry.lba,
+            sectors: entry.sectors,
+            is_write,
+            is_partial: entry.partial > 0,
+        };
+        trace.note(note, on_medium.trailing_zeros().min(12));
+    }
+    trace
+}

@@ -1,0 +1,130 @@
+//! The computer around the drives: what its processor takes, and how its ZFS behaved.
+//!
+//! # What it is
+//! A drive of 2012 was measured on a computer of 2012, by a ZFS of 2012. A [`HostProfile`] names
+//! both: prices of work for the simulated processor, and the settings of the pool that differed
+//! then. `none` charges nothing and has today's settings.
+//!
+//! # Source
+//! The settings: FreeBSD 9.0 `sys/cddl/contrib/opensolaris/uts/common/fs/zfs/vdev_queue.c` (ten
+//! commands in flight, merged up to 128 KiB), `vdev_geom.c` (only the logical sector counts),
+//! `dsl_pool.c` (dirty data is bounded by an eighth of the memory). The prices are round figures
+//! for a desktop of 2008 with two cores of about 2 GHz and no instructions for AES.
+
+use rt::{Processor, Work};
+
+/// A computer of some time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostProfile {
+    /// `freebsd-9`
+    pub name: &'static str,
+    /// What it is.
+    pub about: &'static str,
+    /// What work costs there.
+    pub processor: Processor,
+    /// Device writes in flight at a time for one batch.
+    pub io_threads: usize,
+    /// The largest write that neighbours are merged into.
+    pub aggregation_limit_bytes: u64,
+    /// The most data that waits to be written.
+    pub dirty_data_max_bytes: u64,
+    /// The largest physical sector that decides over ashift, as an exponent of two.
+    pub max_auto_ashift: u32,
+}
+
+/// Every computer that there is.
+#[must_use]
+pub fn host_profiles() -> Vec<HostProfile> {
+    let now = HostProfile {
+        name: "none",
+        about: "computing is free",
+        processor: Processor::default(),
+        io_threads: 10,
+        aggregation_limit_bytes: 1 << 20,
+        dirty_data_max_bytes: 128 << 20,
+        max_auto_ashift: 14,
+    };
+    let modern = HostProfile {
+        name: "modern",
+        about: "four cores of 3 GHz with instructions for AES",
+        processor: Processor::new(4)
+            .with(Work::Command, 5_000_000)
+            .with(Work::SystemCall, 300_000)
+            .with(Work::Copy, 120)
+            .with(Work::Fletcher, 150)
+            .with(Work::Digest, 1_500)
+            .with(Work::Compress, 1_500)
+            .with(Work::Decompress, 400)
+            .with(Work::CipherSector, 300_000)
+            .with(Work::Cipher, 400),
+        ..now
+    };
+    let freebsd_9 = HostProfile {
+        name: "freebsd-9",
+        about: "FreeBSD 9 on a desktop of 2008: two cores of 2 GHz, software AES, 2 GiB",
+        processor: Processor::new(2)
+            .with(Work::Command, 15_000_000)
+            .with(Work::SystemCall, 1_000_000)
+            .with(Work::Copy, 700)
+            .with(Work::Fletcher, 1_000)
+            .with(Work::Digest, 12_000)
+            .with(Work::Compress, 6_000)
+            .with(Work::Decompress, 2_500)
+            .with(Work::CipherSector, 2_000_000)
+            .with(Work::Cipher, 15_000),
+        io_threads: 10,
+        aggregation_limit_bytes: 128 << 10,
+        dirty_data_max_bytes: 128 << 20,
+        max_auto_ashift: 9,
+    };
+    vec![now, modern, freebsd_9]
+}
+
+impl HostProfile {
+    /// The profile of this name.
+    #[must_use]
+    pub fn find(name: &str) -> Option<HostProfile> {
+        host_profiles().into_iter().find(|host| host.name == name)
+    }
+
+    /// Name, description and prices in one line, for reports.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let price = |work| self.processor.price_ps(work) as f64 / 1000.0;
+        if self.processor.cores == 0 {
+            return format!("{}: {}", self.name, self.about);
+        }
+        format!(
+            "{}: {}; per byte {} ns to copy, {} ns of fletcher, {} ns of compression, {} ns of AES; \
+             {} us per command",
+            self.name,
+            self.about,
+            price(Work::Copy),
+            price(Work::Fletcher),
+            price(Work::Compress),
+            price(Work::Cipher),
+            price(Work::Command) / 1000.0
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_found() {
+        for host in host_profiles() {
+            assert_eq!(HostProfile::find(host.name), Some(host));
+        }
+        assert_eq!(HostProfile::find("abacus"), None);
+    }
+
+    #[test]
+    fn only_one_is_free() {
+        let free = host_profiles()
+            .into_iter()
+            .filter(|host| host.processor.cores == 0);
+        assert_eq!(free.map(|host| host.name).collect::<Vec<_>>(), ["none"]);
+    }
+}

@@ -1,0 +1,245 @@
+//! A machine: the folder of a computer of emulated drives.
+//!
+//! # On disk
+//! ```text
+//! machine.toml     what it is made of: for people, and for version control
+//! .gitignore       everything else
+//! drives/          what is on the drives, one sparse file each, with caches and faults
+//! state/           clock.toml, geom.toml (layers with keys, transient layers, counters of nops),
+//!                  zpool.cache and what else a host remembers
+//! ```
+//!
+//! # Invariants
+//! 1. One command at a time: each holds an exclusive lock on `state/lock`, from before it reads the
+//!    description until everything is written back.
+//! 2. Time goes on where the last command stopped; it passes only while commands run.
+//! 3. Chance follows from the seed and the number of commands that ran before.
+//!
+//! # Crash argument
+//! Files are replaced by renaming. What is lost when a command is killed is what the drives had not
+//! written to their files, as in a loss of power, and the time that had passed.
+
+use std::fs::{self, File};
+use std::io::{Read, Seek, Write};
+use std::path::{Path, PathBuf};
+
+use base::{Context, Error, ErrorKind, Result};
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+
+use crate::description::{Description, FILE_NAME, NewDrive};
+use crate::kept::{read_toml, write_toml};
+
+/// How long another command is waited for, and how that is said.
+pub struct Patience<'a> {
+    /// After so long it is an error.
+    pub wait_ns: u64,
+    /// Called once, when it takes longer than a second.
+    pub on_wait: &'a dyn Fn(&str),
+}
+
+/// How often the lock is tried.
+const TRY_EVERY_NS: u64 = 20_000_000;
+/// When it is said that there is a wait.
+const SAY_AFTER_NS: u64 = 1_000_000_000;
+
+/// What changes while commands run.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Clock {
+    /// Where the clock stands.
+    pub(crate) clock_ns: u64,
+    /// How many commands ran so far.
+    pub(crate) commands: u64,
+}
+
+/// A machine that is to be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewMachine {
+    /// Decides all chance.
+    pub seed: u64,
+    /// The computer around the drives, if computing is not free.
+    pub host: Option<String>,
+    /// Its drives.
+    pub drives: Vec<NewDrive>,
+}
+
+/// A machine that is switched off, locked by this process.
+#[derive(Debug)]
+pub struct Machine {
+    pub(crate) description: Description,
+    pub(crate) clock: Clock,
+    _lock: File,
+}
+
+impl Machine {
+    /// Makes a machine in a folder that is not there yet, or empty.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Exists`] if there is something in the folder; as [`Description::add_drive`].
+    pub fn create(folder: &Path, new: &NewMachine) -> Result<Machine> {
+        let path = folder.join(FILE_NAME);
+        let text = format!(
+            "# A machine of emulated drives. `ashift -m FOLDER COMMAND` runs a command in it.\n\
+             seed = {}\n",
+            new.seed
+        );
+        let mut description = Description::parse(path, &text)?;
+        if let Some(host) = &new.host {
+            description.set_host(host)?;
+        }
+        for drive in &new.drives {
+            description.add_drive(drive)?;
+        }
+        let within = |e: std::io::Error| Error::from(e).within(folder.display());
+        if folder.exists() && fs::read_dir(folder).map_err(within)?.next().is_some() {
+            let text = format!("'{}' exists and is not empty", folder.display());
+            return Err(Error::new(ErrorKind::Exists, text));
+        }
+        fs::create_dir_all(folder).map_err(within)?;
+        fs::write(folder.join(".gitignore"), "/drives/\n/state/\n").map_err(within)?;
+        description.save()?;
+        let patience = Patience {
+            wait_ns: 0,
+            on_wait: &|_| {},
+        };
+        Machine::open(folder, &patience)
+    }
+
+    /// Locks a machine and reads what it is made of.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] if the folder is none; [`ErrorKind::Busy`] if another command uses it
+    /// for longer than the patience lasts; [`ErrorKind::InvalidInput`] with line and column for a
+    /// description that makes no sense.
+    pub fn open(folder: &Path, patience: &Patience<'_>) -> Result<Machine> {
+        if !folder.join(FILE_NAME).is_file() {
+            Description::read(folder)?; // says what is wrong
+        }
+        let lock = lock(folder, patience)?;
+        let description = Description::read(folder)?;
+        let clock = read_toml(&state_of(folder).join("clock.toml"))?;
+        let clock = clock.unwrap_or(Clock {
+            clock_ns: description.clock_ns,
+            commands: 0,
+        });
+        Ok(Machine {
+            description,
+            clock,
+            _lock: lock,
+        })
+    }
+
+    /// What it is made of.
+    #[must_use]
+    pub fn description(&self) -> &Description {
+        &self.description
+    }
+
+    /// Where its clock stands.
+    #[must_use]
+    pub fn clock_ns(&self) -> u64 {
+        self.clock.clock_ns
+    }
+
+    /// Its folder.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.description.folder()
+    }
+
+    /// The folder of what it remembers.
+    #[must_use]
+    pub fn state(&self) -> PathBuf {
+        state_of(self.folder())
+    }
+
+    /// The folder of what is on its drives.
+    #[must_use]
+    pub fn drives(&self) -> PathBuf {
+        self.folder().join("drives")
+    }
+
+    /// The seed of the command that runs now.
+    #[must_use]
+    pub fn command_seed(&self) -> u64 {
+        let mixed = self.description.seed ^ self.clock.commands.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        mixed.rotate_left(29).wrapping_mul(0xbf58_476d_1ce4_e5b9)
+    }
+
+    /// Writes down where the clock stands after a command.
+    pub(crate) fn save_clock(&mut self, now_ns: u64) -> Result<()> {
+        self.clock.clock_ns = self.clock.clock_ns.max(now_ns);
+        self.clock.commands += 1;
+        write_toml(&self.state().join("clock.toml"), &self.clock)
+    }
+
+    /// Removes everything that belongs to the machine; the folder, too, if nothing else is in it.
+    ///
+    /// # Errors
+    /// What the host says.
+    pub fn destroy(self) -> Result<()> {
+        let folder = self.folder().to_owned();
+        for name in ["drives", "state"] {
+            gone(fs::remove_dir_all(folder.join(name))).within(|| folder.display())?;
+        }
+        for name in [".gitignore", FILE_NAME] {
+            gone(fs::remove_file(folder.join(name))).within(|| folder.display())?;
+        }
+        match fs::remove_dir(&folder) {
+            Err(e) if e.kind() == std::io::ErrorKind::DirectoryNotEmpty => Ok(()),
+            other => gone(other).within(|| folder.display()),
+        }
+    }
+}
+
+fn gone(outcome: std::io::Result<()>) -> Result<()> {
+    match outcome {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        outcome => outcome.map_err(Error::from),
+    }
+}
+
+fn state_of(folder: &Path) -> PathBuf {
+    folder.join("state")
+}
+
+fn lock(folder: &Path, patience: &Patience<'_>) -> Result<File> {
+    let path = state_of(folder).join("lock");
+    let within = |e: std::io::Error| Error::from(e).within(path.display());
+    fs::create_dir_all(state_of(folder)).map_err(within)?;
+    let options = File::options()
+        .create(true)
+        .truncate(false)
+        .read(true)
+        .write(true)
+        .open(&path);
+    let mut file = options.map_err(within)?;
+    let mut waited_ns = 0;
+    while let Err(errno) = flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        if errno != rustix::io::Errno::WOULDBLOCK {
+            return Err(within(std::io::Error::from(errno)));
+        }
+        let mut owner = String::new();
+        let _ = file.rewind().and_then(|()| file.read_to_string(&mut owner));
+        let text = format!(
+            "machine '{}' is in use by another command ({})",
+            folder.display(),
+            owner.trim()
+        );
+        if waited_ns >= patience.wait_ns {
+            return Err(Error::new(ErrorKind::Busy, text));
+        }
+        if waited_ns == SAY_AFTER_NS {
+            (patience.on_wait)(&text);
+        }
+        rt::sleep_ns(TRY_EVERY_NS);
+        waited_ns += TRY_EVERY_NS;
+    }
+    // Whoever waits reads who it is; nothing depends on it.
+    let _ = file
+        .set_len(0)
+        .and_then(|()| file.rewind())
+        .and_then(|()| writeln!(file, "process {}", std::process::id()));
+    Ok(file)
+}

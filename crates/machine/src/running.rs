@@ -1,0 +1,234 @@
+//! A machine that is switched on.
+//!
+//! # Concurrency
+//! `slots` and `machine` are leaf locks; neither is held while a drive works.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use base::{Error, ErrorKind, Result};
+use drive::{Emulated, Identity};
+use geom::Provider;
+use rt::{Mutex, SimOptions};
+
+use crate::description::{DriveEntry, NewDrive, no_drive};
+use crate::host_profile::HostProfile;
+use crate::layer::Layer;
+use crate::machine::Machine;
+use crate::world::World;
+
+/// A machine whose drives are open.
+pub struct Running {
+    machine: Mutex<Machine>,
+    slots: Mutex<Vec<Slot>>,
+    seed: u64,
+}
+
+struct Slot {
+    entry: DriveEntry,
+    /// Nothing while it is pulled.
+    drive: Option<Arc<Emulated>>,
+}
+
+impl Machine {
+    /// Switches the machine on in simulated time, lets `f` use it, and switches it off.
+    ///
+    /// # Errors
+    /// What opening the drives gives, and writing back what is to be kept.
+    pub fn run<T: Send>(self, f: impl FnOnce(&Arc<World>) -> T + Send) -> Result<T> {
+        let options = SimOptions {
+            preempt_one_in: 0,
+            start_ns: self.clock_ns(),
+            processor: self.description.host.processor,
+            ..SimOptions::new(self.command_seed())
+        };
+        rt::simulate_with(options, move || {
+            let world = Arc::new(World::start(self)?);
+            let value = f(&world);
+            world.close()?;
+            Ok(value)
+        })
+    }
+}
+
+impl Running {
+    pub(crate) fn start(machine: Machine) -> Result<Running> {
+        let mut slots = Vec::new();
+        for entry in &machine.description.drives {
+            let drive = match entry.is_pulled {
+                true => None,
+                false => Some(open(&machine, entry)?),
+            };
+            slots.push(Slot {
+                entry: entry.clone(),
+                drive,
+            });
+        }
+        Ok(Running {
+            seed: machine.command_seed(),
+            machine: Mutex::new(machine),
+            slots: Mutex::new(slots),
+        })
+    }
+
+    /// The folder of what the machine remembers.
+    #[must_use]
+    pub fn state(&self) -> PathBuf {
+        self.machine.lock().state()
+    }
+
+    /// The folder of what is on its drives.
+    #[must_use]
+    pub fn drive_folder(&self) -> PathBuf {
+        self.machine.lock().drives()
+    }
+
+    /// Who the machine is, in labels and history.
+    #[must_use]
+    pub fn hostname(&self) -> String {
+        self.machine.lock().description.hostname.clone()
+    }
+
+    /// The computer around the drives.
+    #[must_use]
+    pub fn host(&self) -> HostProfile {
+        self.machine.lock().description.host
+    }
+
+    /// A number that is its own, and the same for the same seed.
+    #[must_use]
+    pub fn hostid(&self) -> u64 {
+        let seed = self.machine.lock().description.seed;
+        let mixed = seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        mixed.max(1)
+    }
+
+    /// Its drives as they are described, the pulled ones included.
+    #[must_use]
+    pub fn entries(&self) -> Vec<DriveEntry> {
+        self.slots.lock().iter().map(|s| s.entry.clone()).collect()
+    }
+
+    pub(crate) fn drives(&self) -> Vec<Arc<Emulated>> {
+        let slots = self.slots.lock();
+        slots.iter().filter_map(|s| s.drive.clone()).collect()
+    }
+
+    /// The drive of that name; nothing if there is none.
+    pub(crate) fn drive(&self, name: &str) -> Result<Option<Arc<dyn Provider>>> {
+        let slots = self.slots.lock();
+        let Some(slot) = slots.iter().find(|s| s.entry.name == name) else {
+            return Ok(None);
+        };
+        match &slot.drive {
+            Some(drive) => Ok(Some(Arc::clone(drive) as Arc<dyn Provider>)),
+            None => Err(Error::not_found(format!("{name}: the drive is pulled"))),
+        }
+    }
+
+    pub(crate) fn set_layers(&self, layers: &[Layer]) -> Result<()> {
+        let mut machine = self.machine.lock();
+        if machine.description.layers == layers {
+            return Ok(());
+        }
+        machine.description.set_layers(layers)?;
+        machine.description.save()
+    }
+
+    /// Adds a new drive.
+    ///
+    /// # Errors
+    /// As [`Description::add_drive`](crate::Description::add_drive).
+    pub fn add(&self, drive: &NewDrive) -> Result<()> {
+        let mut machine = self.machine.lock();
+        machine.description.add_drive(drive)?;
+        let entry = machine.description.drive(&drive.name).cloned();
+        let entry = entry.ok_or_else(|| no_drive(&drive.name))?;
+        let drive = Some(open(&machine, &entry)?);
+        machine.description.save()?;
+        self.slots.lock().push(Slot { entry, drive });
+        Ok(())
+    }
+
+    /// Takes a drive out, as a hand would: at once, and with what its cache holds.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`]; [`ErrorKind::Exists`] if it is out already.
+    pub fn pull(&self, name: &str) -> Result<()> {
+        let drive = {
+            let mut slots = self.slots.lock();
+            let slot = slots.iter_mut().find(|s| s.entry.name == name);
+            let slot = slot.ok_or_else(|| no_drive(name))?;
+            let drive = slot.drive.take();
+            slot.entry.is_pulled = true;
+            drive
+        };
+        let drive = drive.ok_or_else(|| {
+            Error::new(
+                ErrorKind::Exists,
+                format!("drive '{name}' is pulled already"),
+            )
+        })?;
+        drive.power_cut(self.seed)?;
+        drive.close()?;
+        let mut machine = self.machine.lock();
+        machine.description.set_pulled(name, true)?;
+        machine.description.save()
+    }
+
+    /// Puts a pulled drive back in.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`]; [`ErrorKind::Exists`] if it is in.
+    pub fn push(&self, name: &str) -> Result<()> {
+        let mut machine = self.machine.lock();
+        let mut slots = self.slots.lock();
+        let slot = slots.iter_mut().find(|s| s.entry.name == name);
+        let slot = slot.ok_or_else(|| no_drive(name))?;
+        if slot.drive.is_some() {
+            let text = format!("drive '{name}' is connected already");
+            return Err(Error::new(ErrorKind::Exists, text));
+        }
+        slot.drive = Some(open(&machine, &slot.entry)?);
+        slot.entry.is_pulled = false;
+        machine.description.set_pulled(name, false)?;
+        machine.description.save()
+    }
+
+    /// Writes back what is on the drives, and the clock.
+    pub(crate) fn stop(&self) -> Result<()> {
+        let mut outcome = Ok(());
+        for drive in self.drives() {
+            outcome = outcome.and(drive.close());
+        }
+        outcome.and(self.machine.lock().save_clock(rt::now_ns()))
+    }
+}
+
+impl World {
+    /// Cuts the power of a machine: of what the caches of its drives hold, the seed chooses what is
+    /// lost; transient layers are gone.
+    ///
+    /// # Errors
+    /// What keeping the layers gives.
+    pub fn power_cut(&self, seed: u64) -> Result<()> {
+        for (drive, number) in self.drives().iter().zip(0..) {
+            drive.power_cut(seed.wrapping_add(number))?;
+        }
+        self.lose_layers()
+    }
+}
+
+fn open(machine: &Machine, entry: &DriveEntry) -> Result<Arc<Emulated>> {
+    let name = &entry.name;
+    let number = name.bytes().fold(machine.description.seed, |sum, byte| {
+        (sum ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    let identity = Identity {
+        size_bytes: entry.size,
+        serial: entry.serial.clone(),
+        ..Identity::default()
+    };
+    let profile = Arc::clone(&entry.profile);
+    Emulated::open(&machine.drives(), name, profile, &identity, number)
+}

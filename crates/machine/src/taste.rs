@@ -1,0 +1,228 @@
+//! Tasting: which partitions and labels are on what.
+//!
+//! # What it is
+//! A partition table makes a provider for each partition, and one more for each that has a label.
+//! GEOM tastes when a provider appears; here a table is read when a name asks for it, and
+//! remembered in a machine, whose providers nobody else changes, until one of them is opened for
+//! writing.
+//!
+//! # Invariants
+//! 1. A label that partitions of two drives have leads nowhere: the error names both.
+//! 2. A partition that is seen once more through a layer on its drive keeps the name that it has on
+//!    the drive itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use base::{Error, ErrorKind, Result};
+use geom::Provider;
+use geom::disk::OpenMode;
+use geom::part::Part;
+use gpart::{Place, Table};
+use rt::Mutex;
+
+use crate::world::World;
+
+/// What can be said of a provider without opening it for anything.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProviderInfo {
+    /// `gpt/d1.nop`
+    pub name: String,
+    /// The class that makes it, as GEOM calls it: `DISK`, `PART`, `LABEL`, `NOP`, `ELI`.
+    pub class: &'static str,
+    /// The provider that it is on.
+    pub below: Option<String>,
+    /// The size in bytes.
+    pub mediasize: u64,
+    /// The unit of all commands.
+    pub sectorsize: u32,
+    /// The physical sector.
+    pub stripesize: u32,
+    /// Where the first physical sector begins.
+    pub stripeoffset: u32,
+}
+
+/// Tables that were read, by the name of the provider that they are on.
+#[derive(Default)]
+pub(crate) struct Tables(Mutex<Known>);
+
+#[derive(Default)]
+struct Known {
+    places: BTreeMap<String, Arc<[Place]>>,
+    /// Opened for writing: what was read of these may change at any time.
+    unsteady: BTreeSet<String>,
+}
+
+impl Tables {
+    /// Notes that a provider may be written to from now on.
+    pub(crate) fn forget(&self, name: &str) {
+        let mut known = self.0.lock();
+        known.places.remove(name);
+        known.unsteady.insert(name.to_owned());
+    }
+}
+
+impl World {
+    /// The partitions on a provider; none where there is no table that makes sense.
+    fn places(&self, name: &str, depth: u32) -> Result<Arc<[Place]>> {
+        if let Some(places) = self.tables.0.lock().places.get(name) {
+            return Ok(Arc::clone(places));
+        }
+        let provider = self.resolve(name, OpenMode::Inspect, depth + 1)?;
+        let table = match Table::read(&*provider) {
+            Ok(table) => table,
+            Err(e) if e.kind() == ErrorKind::Corrupt => None,
+            Err(e) => return Err(e),
+        };
+        let places = table.map_or_else(Vec::new, |table| table.places(name));
+        let places: Arc<[Place]> = places.into();
+        let mut known = self.tables.0.lock();
+        if self.is_machine() && !known.unsteady.contains(name) {
+            known.places.insert(name.to_owned(), Arc::clone(&places));
+        }
+        Ok(places)
+    }
+
+    /// The partition of that name or label.
+    pub(crate) fn find_place(
+        &self,
+        name: &str,
+        mode: OpenMode,
+        depth: u32,
+    ) -> Result<Option<Arc<dyn Provider>>> {
+        let (disk, place) = match self.find_label(name, depth)? {
+            Some(found) => found,
+            None => match self.find_partition(name, depth)? {
+                Some(found) => found,
+                None => return Ok(None),
+            },
+        };
+        let whole = self.resolve(&disk, mode, depth + 1)?;
+        let part = Part::new(name, whole, place.start, place.len)?;
+        Ok(Some(Arc::new(part)))
+    }
+
+    /// `ada0p1`: a suffix on the name of what has a table.
+    fn find_partition(&self, name: &str, depth: u32) -> Result<Option<(String, Place)>> {
+        let disk = name.trim_end_matches(|c: char| c.is_ascii_digit());
+        let has_number = disk.len() < name.len();
+        let Some(disk) = disk.strip_suffix(['p', 's']).filter(|_| has_number) else {
+            return Ok(None);
+        };
+        let places = match self.places(disk, depth) {
+            Ok(places) => places,
+            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::InvalidInput) => {
+                return Ok(None);
+            }
+            Err(e) => return Err(e),
+        };
+        let place = places.iter().find(|place| place.name == name);
+        Ok(place.map(|place| (disk.to_owned(), place.clone())))
+    }
+
+    /// `gpt/d1` in a machine, `disk.img:gpt/d1` on a host: the disk, and where on it.
+    fn find_label(&self, name: &str, depth: u32) -> Result<Option<(String, Place)>> {
+        if !self.is_machine() {
+            let Some((disk, label)) = name.split_once(":gpt/") else {
+                return Ok(None);
+            };
+            let found = self.labelled(disk, &format!("gpt/{label}"), depth)?;
+            return one_of(name, found);
+        }
+        if !name.starts_with("gpt/") {
+            return Ok(None);
+        }
+        let mut found = Vec::new();
+        for drive in self.drives() {
+            found.extend(self.labelled(drive.name(), name, depth)?);
+        }
+        if found.is_empty() {
+            for layer in self.layers().iter().filter(|l| l.on != name) {
+                if let Ok(places) = self.labelled(&layer.name, name, depth) {
+                    found.extend(places);
+                }
+            }
+            found.truncate(1);
+        }
+        one_of(name, found)
+    }
+
+    fn labelled(&self, disk: &str, label: &str, depth: u32) -> Result<Vec<(String, Place)>> {
+        let places = self.places(disk, depth)?;
+        let same = places.iter().filter(|p| p.label.as_deref() == Some(label));
+        Ok(same.map(|p| (disk.to_owned(), p.clone())).collect())
+    }
+
+    /// Everything that has a name, in the order of tasting: what is on a provider follows it. On a
+    /// host these are the layers and what they are on.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`] when a drive cannot be read. What cannot be opened is left out.
+    pub fn providers(&self) -> Result<Vec<ProviderInfo>> {
+        let mut found = Vec::new();
+        for drive in self.drives() {
+            self.visit(drive.name(), "DISK", None, &mut found);
+        }
+        for layer in self.layers() {
+            let is_host = !self.is_machine();
+            if is_host && self.layer(&layer.on).is_none() {
+                self.visit(&layer.on, "DISK", None, &mut found);
+            }
+        }
+        Ok(found)
+    }
+
+    fn visit(
+        &self,
+        name: &str,
+        class: &'static str,
+        below: Option<&str>,
+        found: &mut Vec<ProviderInfo>,
+    ) {
+        if found.iter().any(|info| info.name == name) {
+            return;
+        }
+        let Ok(provider) = self.resolve(name, OpenMode::Inspect, 0) else {
+            return;
+        };
+        found.push(ProviderInfo {
+            name: name.to_owned(),
+            class,
+            below: below.map(str::to_owned),
+            mediasize: provider.mediasize(),
+            sectorsize: provider.sectorsize(),
+            stripesize: provider.stripesize(),
+            stripeoffset: provider.stripeoffset(),
+        });
+        drop(provider);
+        if !matches!(class, "PART" | "LABEL")
+            && let Ok(places) = self.places(name, 0)
+        {
+            for place in places.iter() {
+                self.visit(&place.name, "PART", Some(name), found);
+                if let Some(label) = &place.label
+                    && self.is_machine()
+                {
+                    self.visit(label, "LABEL", Some(&place.name), found);
+                }
+            }
+        }
+        for layer in self.layers().iter().filter(|layer| layer.on == name) {
+            self.visit(&layer.name, layer.kind.class(), Some(name), found);
+        }
+    }
+}
+
+fn one_of(name: &str, found: Vec<(String, Place)>) -> Result<Option<(String, Place)>> {
+    match found.as_slice() {
+        [] => Ok(None),
+        [one] => Ok(Some(one.clone())),
+        [one, other, ..] => {
+            let text = format!(
+                "{name}: the label is used twice, by {} and {}",
+                one.1.name, other.1.name
+            );
+            Err(Error::new(ErrorKind::Exists, text))
+        }
+    }
+}
