@@ -271,6 +271,12 @@ impl Media {
         Ok(())
     }
 
+    /// From now on the host's disk is full, and what was on it cannot be seen.
+    #[cfg(test)]
+    pub(crate) fn fill_host(&mut self) {
+        self.fd = rustix::fs::open("/dev/full", OFlags::RDWR, Mode::empty()).unwrap();
+    }
+
     fn error(&self, errno: Errno, what: &str, offset: u64) -> Error {
         let path = self.path.display();
         if errno == Errno::NOSPC || errno == Errno::DQUOT {

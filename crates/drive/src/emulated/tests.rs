@@ -1,1 +1,309 @@
 //! Drives against plain arrays of bytes.
+
+mod faults;
+mod model;
+
+use std::path::Path;
+
+use super::*;
+use crate::profile::Bridge;
+
+/// A drive of 64 MiB, so that a test meets itself.
+const SIZE: u64 = 64 << 20;
+
+fn small() -> Identity {
+    Identity {
+        size_bytes: Some(SIZE),
+        ..Identity::default()
+    }
+}
+
+fn wd20ears() -> Arc<Profile> {
+    Profile::find("wd20ears").unwrap()
+}
+
+fn open(dir: &Path, profile: &Arc<Profile>, seed: u64) -> Arc<Emulated> {
+    Emulated::open(dir, "ada0", Arc::clone(profile), &small(), seed).unwrap()
+}
+
+/// The same drive with the alignment jumper set.
+fn jumpered() -> Arc<Profile> {
+    let mut profile = Profile::clone(&wd20ears());
+    profile.medium.lba_shift = 1;
+    Arc::new(profile)
+}
+
+/// The same drive with sectors of 4096 bytes only.
+fn native() -> Arc<Profile> {
+    let mut profile = Profile::clone(&wd20ears());
+    profile.identify.sectors /= 8;
+    profile.identify.logical_sector_bytes = 4096;
+    profile.identify.physical_sector_bytes = 4096;
+    Arc::new(profile)
+}
+
+/// The same drive in a USB enclosure.
+fn bridged() -> Arc<Profile> {
+    let mut profile = Profile::clone(&wd20ears());
+    profile.bridge = Some(Bridge {
+        model: "JMicron JMS579".to_owned(),
+        hidden_sectors: 65_536,
+        queue_depth: 1,
+    });
+    Arc::new(profile)
+}
+
+#[test]
+fn sim_what_was_written_comes_back_after_closing() {
+    let dir = tempfile::tempdir().unwrap();
+    rt::simulate(1, || {
+        for profile in [wd20ears(), jumpered()] {
+            let disk = open(dir.path(), &profile, 1);
+            disk.write(4096, &[7; 4096]).unwrap();
+            disk.write_vectored(1 << 20, &[&[1; 512], &[2; 512]])
+                .unwrap();
+            disk.close().unwrap();
+            let (_, cached) = disk.stored_bytes();
+            drop(disk);
+            let disk = open(dir.path(), &profile, 1);
+            assert_eq!(disk.stored_bytes().1, cached, "the cache was kept");
+            let mut back = [0; 1024];
+            disk.read(1 << 20, &mut back).unwrap();
+            assert!(back[..512] == [1; 512] && back[512..] == [2; 512]);
+            assert_eq!(disk.power_cycles(), 1);
+            drop(disk);
+            for entry in std::fs::read_dir(dir.path()).unwrap() {
+                std::fs::remove_file(entry.unwrap().path()).unwrap();
+            }
+        }
+    });
+}
+
+#[test]
+fn sim_zeros_take_no_space_and_the_size_costs_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    rt::simulate(1, || {
+        let profile = wd20ears();
+        let identity = Identity::default();
+        let disk = Emulated::open(dir.path(), "ada0", profile, &identity, 1).unwrap();
+        assert_eq!(disk.mediasize(), 3_907_029_168 * 512);
+        let zeros = vec![0; 8 << 20];
+        for n in 0..128 {
+            disk.write(n * zeros.len() as u64, &zeros).unwrap();
+        }
+        disk.flush().unwrap();
+        disk.close().unwrap();
+        let used: u64 = std::fs::read_dir(dir.path())
+            .unwrap()
+            .map(|entry| {
+                std::os::unix::fs::MetadataExt::blocks(&entry.unwrap().metadata().unwrap())
+            })
+            .sum();
+        assert!(used * 512 < 1 << 20, "{used} blocks");
+    });
+}
+
+#[test]
+fn sim_geom_sees_what_the_drive_says_and_what_the_lists_know() {
+    let dir = tempfile::tempdir().unwrap();
+    rt::simulate(1, || {
+        let shape = |profile: &Arc<Profile>, has_quirks| {
+            let identity = Identity {
+                has_quirks,
+                ..Identity::default()
+            };
+            let name = format!("ada{}", rt::random_u64());
+            let disk =
+                Emulated::open(dir.path(), &name, Arc::clone(profile), &identity, 1).unwrap();
+            (disk.sectorsize(), disk.stripesize(), disk.stripeoffset())
+        };
+        // A liar, whose model the list knows.
+        assert_eq!(shape(&wd20ears(), true), (512, 4096, 0));
+        assert_eq!(shape(&wd20ears(), false), (512, 512, 0));
+        assert_eq!(shape(&native(), true), (4096, 4096, 0));
+        let mut honest = Profile::clone(&jumpered());
+        honest.identify.physical_sector_bytes = 4096;
+        honest.identify.alignment_offset_bytes = 512;
+        assert_eq!(shape(&Arc::new(honest), true), (512, 4096, 3584));
+    });
+}
+
+#[test]
+fn sim_a_native_drive_refuses_what_is_not_aligned() {
+    let dir = tempfile::tempdir().unwrap();
+    rt::simulate(1, || {
+        let disk = open(dir.path(), &native(), 1);
+        for result in [
+            disk.write(512, &[0; 4096]),
+            disk.write(4096, &[0; 512]),
+            disk.read(2048, &mut [0; 4096]),
+            disk.read(SIZE, &mut [0; 4096]),
+        ] {
+            assert_eq!(result.unwrap_err().kind().errno(), 22);
+        }
+        disk.write(SIZE - 4096, &[1; 4096]).unwrap();
+        assert_eq!(disk.statistics().writes, 1);
+    });
+}
+
+#[test]
+fn sim_a_bridge_hides_the_end_and_a_jumper_shifts_the_bytes() {
+    let dir = tempfile::tempdir().unwrap();
+    rt::simulate(1, || {
+        let disk = open(dir.path(), &bridged(), 1);
+        assert_eq!(disk.mediasize(), SIZE - 65_536 * 512);
+        assert_eq!(disk.identify().sectors(), SIZE / 512);
+        assert!(disk.read(disk.mediasize(), &mut [0; 512]).is_err());
+        drop(disk);
+        std::fs::remove_file(dir.path().join("ada0.cache")).unwrap();
+        let disk = open(dir.path(), &jumpered(), 1);
+        assert_eq!(disk.mediasize(), SIZE);
+        disk.write(SIZE - 512, &[3; 512]).unwrap();
+        disk.flush().unwrap();
+        let file = std::fs::read(disk.media_path()).unwrap();
+        assert_eq!(file.len() as u64, SIZE + 512);
+        assert!(file[file.len() - 512..] == [3; 512]);
+    });
+}
+
+#[test]
+fn sim_queued_commands_overlap_and_tell_their_callers() {
+    let dir = tempfile::tempdir().unwrap();
+    rt::simulate(3, || {
+        let disk = open(dir.path(), &wd20ears(), 1);
+        disk.trace(true);
+        let answers = Arc::new((Mutex::new(Vec::new()), Condvar::new()));
+        for n in 0..8u64 {
+            let answers = Arc::clone(&answers);
+            disk.submit(Bio {
+                op: BioOp::Write(base::Buf::copy_of(&[n as u8 + 1; 4096])),
+                offset: n * 4096,
+                done: Box::new(move |result| {
+                    result.unwrap();
+                    answers.0.lock().push((rt::now_ns(), n));
+                    answers.1.notify_all();
+                }),
+            });
+        }
+        let mut list = answers.0.lock();
+        answers.1.wait_while(&mut list, |list| list.len() < 8);
+        assert!(list.is_sorted());
+        drop(list);
+        let trace = disk.take_trace();
+        assert_eq!(trace.len(), 8);
+        assert!(
+            trace
+                .iter()
+                .all(|entry| entry.done_ns.is_some() && entry.partial == 0)
+        );
+        assert_eq!(trace[7].depth, 8);
+        let mut back = [0; 512];
+        disk.read(3 * 4096, &mut back).unwrap();
+        assert_eq!(back, [4; 512]);
+        let refused = Arc::new(Mutex::new(None));
+        let answer = Arc::clone(&refused);
+        disk.submit(Bio {
+            op: BioOp::Read { len: 512 },
+            offset: SIZE,
+            done: Box::new(move |result| *answer.lock() = Some(result.map(drop))),
+        });
+        assert!(refused.lock().take().unwrap().is_err());
+    });
+}
+
+#[test]
+fn sim_many_threads_wait_for_one_drive() {
+    let run = |seed| {
+        let dir = tempfile::tempdir().unwrap();
+        rt::simulate(seed, || {
+            let disk = open(dir.path(), &wd20ears(), seed);
+            let threads: Vec<_> = (0..6u64)
+                .map(|n| {
+                    let disk = Arc::clone(&disk);
+                    rt::spawn(&format!("t{n}"), move || {
+                        for turn in 0..20u64 {
+                            let at = (n * 64 + turn) * 4096;
+                            disk.write(at, &[n as u8 + 1; 4096]).unwrap();
+                            let mut back = [0; 4096];
+                            disk.read(at, &mut back).unwrap();
+                            assert_eq!(back, [n as u8 + 1; 4096]);
+                        }
+                        disk.flush().unwrap();
+                    })
+                })
+                .collect();
+            threads.into_iter().for_each(rt::JoinHandle::join);
+            rt::now_ns()
+        })
+    };
+    assert_eq!(run(5), run(5), "times follow from the seed");
+    assert!(run(5) > 0);
+}
+
+#[test]
+fn partial_sectors_are_counted_where_the_medium_has_them() {
+    let dir = tempfile::tempdir().unwrap();
+    rt::simulate(1, || {
+        for (profile, offset, len, partial) in [
+            (wd20ears(), 0, 4096, 0),
+            (wd20ears(), 0, 512, 1),
+            (wd20ears(), 512, 4096, 2),
+            (wd20ears(), 512, 1024, 1),
+            (wd20ears(), 3584, 512, 1),
+            (wd20ears(), 3584, 4608, 1),
+            (jumpered(), 0, 4096, 2),
+            (jumpered(), 3584, 4096, 0),
+        ] {
+            let dir = tempfile::tempdir_in(dir.path()).unwrap();
+            let disk = open(dir.path(), &profile, 1);
+            disk.trace(true);
+            disk.write(offset, &vec![0; len]).unwrap();
+            assert_eq!(disk.take_trace()[0].partial, partial, "{len} at {offset}");
+        }
+    });
+}
+
+#[test]
+fn real_time_takes_as_long_as_the_drive() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = open(dir.path(), &wd20ears(), 1);
+    let start = rt::now_ns();
+    disk.write(0, &[1; 4096]).unwrap();
+    disk.flush().unwrap();
+    let waited = rt::now_ns() - start;
+    let statistics = disk.statistics();
+    assert_eq!((statistics.writes, statistics.flushes), (1, 1));
+    assert!(
+        waited >= statistics.latency_ns,
+        "{waited} ns, {statistics:?}"
+    );
+    let mut back = [0; 512];
+    disk.read(512, &mut back).unwrap();
+    assert_eq!(back, [1; 512]);
+}
+
+#[test]
+fn files_that_no_drive_wrote_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    rt::simulate(1, || {
+        let disk = open(dir.path(), &wd20ears(), 1);
+        disk.write(0, &[1; 512]).unwrap();
+        disk.close().unwrap();
+        drop(disk);
+        let path = dir.path().join("ada0.cache");
+        let good = std::fs::read(&path).unwrap();
+        let profile = wd20ears();
+        let open = || Emulated::open(dir.path(), "ada0", Arc::clone(&profile), &small(), 1);
+        for bad in [&good[..20], b"", b"{}\n", b"\xff\xff\n"] {
+            std::fs::write(&path, bad).unwrap();
+            let error = open().map(drop).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+            assert!(error.to_string().contains("ada0.cache"), "{error}");
+        }
+        std::fs::write(&path, &good).unwrap();
+        open().unwrap();
+        std::fs::write(dir.path().join("ada0.faults"), "{\"faults\": 3}").unwrap();
+        let error = open().map(drop).unwrap_err();
+        assert!(error.to_string().contains("ada0.faults"), "{error}");
+    });
+}
