@@ -1,8 +1,309 @@
 //! `geli`.
 
+mod attach;
+mod keys;
+mod metadata;
+mod secret;
+mod show;
+
 use std::process::ExitCode;
+use std::sync::Arc;
+
+use ::geli::Attached;
+use base::{Error, ErrorKind, Result};
+use geom::Provider;
+use geom::disk::OpenMode;
+use machine::{Layer, LayerKind};
+
+use crate::geomclass::{Call, Class, Verb, flag, list, number, status, text};
+
+const INIT: Verb = Verb {
+    name: "init",
+    synopsis: "[-bdgPRTv] [-a aalgo] [-B backupfile] [-e ealgo] [-i iterations] [-J newpassfile] \
+               [-K newkeyfile] [-l keylen] [-s sectorsize] [-V version] prov ...",
+    options: &[
+        text('a'),
+        flag('b'),
+        text('B'),
+        flag('d'),
+        text('e'),
+        flag('g'),
+        number('i'),
+        text('J'),
+        text('K'),
+        number('l'),
+        flag('P'),
+        flag('R'),
+        number('s'),
+        flag('T'),
+        flag('v'),
+        number('V'),
+    ],
+    run: attach::init,
+};
+
+const DETACH: Verb = Verb {
+    name: "detach",
+    synopsis: "[-fl] prov ...",
+    options: &[flag('f'), flag('l'), flag('v')],
+    run: attach::detach,
+};
+
+const CLASS: Class = Class {
+    program: "geli",
+    verbs: &[
+        INIT,
+        Verb {
+            name: "label",
+            synopsis: "- an alias for 'init'",
+            ..INIT
+        },
+        Verb {
+            name: "attach",
+            synopsis: "[-Cprv] [-n keyno] [-j passfile] [-k keyfile] prov ...",
+            options: &[
+                flag('C'),
+                flag('d'),
+                text('j'),
+                text('k'),
+                number('n'),
+                flag('p'),
+                flag('r'),
+                flag('v'),
+            ],
+            run: attach::attach,
+        },
+        DETACH,
+        Verb {
+            name: "stop",
+            synopsis: "- an alias for 'detach'",
+            ..DETACH
+        },
+        Verb {
+            name: "onetime",
+            synopsis: "[-RTv] [-a aalgo] [-e ealgo] [-l keylen] [-s sectorsize] prov",
+            options: &[
+                text('a'),
+                flag('d'),
+                text('e'),
+                number('l'),
+                flag('R'),
+                number('s'),
+                flag('T'),
+                flag('v'),
+            ],
+            run: attach::onetime,
+        },
+        Verb {
+            name: "configure",
+            synopsis: "[-bBdDgGrRtTv] prov ...",
+            options: &[
+                flag('b'),
+                flag('B'),
+                flag('d'),
+                flag('D'),
+                flag('g'),
+                flag('G'),
+                flag('r'),
+                flag('R'),
+                flag('t'),
+                flag('T'),
+                flag('v'),
+            ],
+            run: metadata::configure,
+        },
+        Verb {
+            name: "setkey",
+            synopsis: "[-pPv] [-i iterations] [-j passfile] [-J newpassfile] [-k keyfile] \
+                       [-K newkeyfile] [-n keyno] prov",
+            options: &[
+                number('i'),
+                text('j'),
+                text('J'),
+                text('k'),
+                text('K'),
+                number('n'),
+                flag('p'),
+                flag('P'),
+                flag('v'),
+            ],
+            run: keys::setkey,
+        },
+        Verb {
+            name: "delkey",
+            synopsis: "[-afv] [-n keyno] prov",
+            options: &[flag('a'), flag('f'), number('n'), flag('v')],
+            run: keys::delkey,
+        },
+        Verb {
+            name: "kill",
+            synopsis: "[-av] [prov ...]",
+            options: &[flag('a'), flag('v')],
+            run: keys::kill,
+        },
+        Verb {
+            name: "backup",
+            synopsis: "[-v] prov file",
+            options: &[flag('v')],
+            run: metadata::backup,
+        },
+        Verb {
+            name: "restore",
+            synopsis: "[-fv] file prov",
+            options: &[flag('f'), flag('v')],
+            run: metadata::restore,
+        },
+        Verb {
+            name: "suspend",
+            synopsis: "- not supported: detach and attach again",
+            options: &[flag('a'), flag('v')],
+            run: |_| Err(no_suspend("suspend")),
+        },
+        Verb {
+            name: "resume",
+            synopsis: "- not supported: detach and attach again",
+            options: &[text('j'), text('k'), flag('p'), flag('v')],
+            run: |_| Err(no_suspend("resume")),
+        },
+        Verb {
+            name: "resize",
+            synopsis: "[-v] -s oldsize prov",
+            options: &[number('s'), flag('v')],
+            run: metadata::resize,
+        },
+        Verb {
+            name: "version",
+            synopsis: "[prov ...]",
+            options: &[],
+            run: metadata::version,
+        },
+        Verb {
+            name: "clear",
+            synopsis: "[-v] prov ...",
+            options: &[flag('v')],
+            run: metadata::clear,
+        },
+        Verb {
+            name: "dump",
+            synopsis: "[-jv] prov ...",
+            options: &[flag('j'), flag('v')],
+            run: metadata::dump,
+        },
+        Verb {
+            name: "list",
+            synopsis: "[-aj] [name ...]",
+            options: &[flag('a'), flag('j')],
+            run: |call| list(call, "ELI", show::geoms(call)?),
+        },
+        Verb {
+            name: "status",
+            synopsis: "[-ajs] [name ...]",
+            options: &[flag('a'), flag('j'), flag('s')],
+            run: |call| status(call, "ELI", show::geoms(call)?),
+        },
+    ],
+    help: "\
+geli init writes metadata with a new master key into the last sector of a provider; geli attach
+opens it: PROV.eli then has the decrypted sectors, until geli detach.
+
+  -s sectorsize        of PROV.eli: -s 4096 makes a pool on it choose ashift 12, and encrypts
+                       eight times fewer sectors
+  -e ealgo, -l keylen  AES-XTS (128 or 256 bits; -e aes), AES-CBC (128, 192, 256), NULL
+  -a aalgo             authenticate sectors: HMAC/SHA1, /SHA256, /SHA384, /SHA512
+  -J file, -j file     the new, and the present, passphrase: the first line of the file; - is
+                       standard input. Otherwise it is asked for on the terminal
+  -K file, -k file     the new, and the present, key file; may be given several times
+  -P, -p               there is no new, or no present, passphrase
+  -i iterations        of PBKDF2 over the passphrase; otherwise about two seconds' worth
+                       (200000 in a machine, where time is not measured)
+  -n keyno             which of the two keys
+  -B backupfile        where init puts a copy of the metadata; none: nowhere. Otherwise
+                       MACHINE/state/backups/PROV.eli or $ASHIFT_STATE/backups/PROV.eli
+  -V version           of the metadata, 0 to 7 (7)
+  -b -d -g -R -T       flags: ask at boot, show stars, for the boot loader, no autoresize, no delete
+  -C                   attach: only try the key
+  -r                   attach: read-only
+  -f                   detach, restore, delkey: even so
+  -v                   say what is done
+  -j                   list, status, dump: print JSON
+
+A provider stays attached from one command to the next: its master key is kept in a file that only
+you can read, below MACHINE/state, or on this host in $ASHIFT_STATE/geom.toml, until it is detached
+or the power of the machine is cut. In a machine all randomness comes from its seed, so that it
+comes to the same bytes again: do not put secrets there.
+On this host `geli attach disk.img` makes a provider named disk.img.eli, which every command of
+ashift takes for a file or device. Other programs do not see it.
+
+  ashift -m lab geli init -s 4096 -P -K key gpt/d1
+  ashift -m lab geli attach -p -k key gpt/d1
+  ashift -m lab zpool create tank gpt/d1.eli
+",
+};
 
 /// `ashift geli`
-pub(crate) fn run(_args: &[String]) -> ExitCode {
-    crate::say::fail("geli", 1, "not there yet")
+pub(crate) fn run(args: &[String]) -> ExitCode {
+    CLASS.main(args)
+}
+
+fn no_suspend(what: &str) -> Error {
+    Error::new(
+        ErrorKind::Unsupported,
+        format!("{what} is not supported: detach and attach again"),
+    )
+}
+
+/// The attached provider of that name, or on the provider of that name.
+fn find_attached(call: &Call<'_>, name: &str) -> Option<(Layer, Attached)> {
+    let name = call.world.canonical(name);
+    let layers = call.world.layers();
+    layers.into_iter().find_map(|layer| {
+        let is_it = layer.name == name || layer.on == name;
+        match layer.kind.clone() {
+            LayerKind::Eli(attached) if is_it => Some((layer, attached)),
+            _ => None,
+        }
+    })
+}
+
+/// Opens the provider that has, or shall have, metadata.
+fn open(call: &Call<'_>, name: &str, mode: OpenMode) -> Result<Arc<dyn Provider>> {
+    call.world
+        .open(name, mode)
+        .map_err(|error| match error.kind() {
+            ErrorKind::NotFound => Error::not_found(format!(
+                "Cannot get information about {name}: No such file or directory."
+            )),
+            _ => error,
+        })
+}
+
+/// Does something for every provider; complains about each that it does not work for.
+fn for_each(
+    call: &Call<'_>,
+    otherwise: &str,
+    mut act: impl FnMut(&str) -> Result<()>,
+) -> Result<()> {
+    let mut has_failed = false;
+    for name in call.providers("Too few arguments.")? {
+        if let Err(error) = act(name) {
+            call.complain(&error);
+            has_failed = true;
+        }
+    }
+    if has_failed {
+        return Err(Error::invalid(otherwise));
+    }
+    Ok(())
+}
+
+/// What [`for_each`] ends with when secrets were involved.
+const AT_LEAST_ONE: &str = "There was an error with at least one provider.";
+
+/// The slot that `-n` names.
+fn slot(call: &Call<'_>) -> Result<Option<u8>> {
+    match call.options.number('n') {
+        None | Some(-1) => Ok(None),
+        Some(slot @ 0..=1) => Ok(u8::try_from(slot).ok()),
+        Some(_) => Err(Error::invalid("Invalid 'keyno' argument.")),
+    }
 }

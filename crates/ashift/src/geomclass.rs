@@ -11,7 +11,7 @@ use std::sync::Arc;
 use base::{Error, Result};
 use machine::World;
 
-pub(crate) use options::{Kind, Opt, Options, flag, number, text};
+pub(crate) use options::{Opt, Options, flag, number, text};
 pub(crate) use show::{Geom, Shape, list, status};
 pub(crate) use users::{layers_above, user_of};
 

@@ -36,7 +36,11 @@ pub use metadata::{
     Flags, METADATA_BYTES, Metadata, SLOTS, VERSION_MAX, clear, last_sector, name_on, trash,
 };
 pub use provider::Eli;
-pub use setup::{InitOptions, SetKey, attach, init, onetime, resize, set_key, unlock_named};
+pub use sectors::KEPT_KEYS;
+pub use setup::{
+    InitOptions, SetKey, attach, destroy_keys, init, metadata_sector, onetime, resize, set_key,
+    unlock_named,
+};
 
 /// What is appended to the name of the provider below.
 pub const SUFFIX: &str = ".eli";

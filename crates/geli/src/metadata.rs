@@ -29,7 +29,7 @@ pub(crate) const MASTER_KEY_BYTES: usize = 128;
 /// An encrypted copy: the master key and a code over it.
 pub(crate) const SLOT_BYTES: usize = MASTER_KEY_BYTES + 64;
 /// How often something is overwritten that must not be found again.
-const OVERWRITES: usize = 5;
+pub(crate) const OVERWRITES: usize = 5;
 const MAGIC: &[u8; 16] = b"GEOM::ELI\0\0\0\0\0\0\0";
 
 /// Properties of an encrypted provider, in the metadata and in memory.
@@ -105,6 +105,10 @@ pub struct Metadata {
     pub(crate) mkeys: [[u8; SLOT_BYTES]; SLOTS],
 }
 
+pub(crate) fn has_magic(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"GEOM::ELI\0")
+}
+
 /// Takes fields off the front of bytes.
 struct Reader<'a>(&'a [u8]);
 
@@ -124,7 +128,7 @@ impl Metadata {
     /// too new, [`ErrorKind::Corrupt`] if the checksum does not match.
     #[doc(alias = "eli_metadata_decode")]
     pub fn decode(bytes: &[u8]) -> Result<Metadata> {
-        if !bytes.starts_with(b"GEOM::ELI\0") {
+        if !has_magic(bytes) {
             return Err(Error::not_found("Invalid argument"));
         }
         let corrupt = || Error::corrupt("inconsistent metadata");
@@ -292,7 +296,7 @@ pub fn clear(provider: &dyn Provider) -> Result<()> {
     let at = last_sector(provider)?;
     let mut sector = BlockBuf::zeroed(provider.sectorsize() as usize);
     provider.read(at, &mut sector)?;
-    if !sector.starts_with(b"GEOM::ELI\0") {
+    if !has_magic(&sector) {
         return Err(Error::not_found("Invalid argument"));
     }
     sector.fill(0);

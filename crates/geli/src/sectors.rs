@@ -16,7 +16,7 @@ use crate::{Attached, AuthAlgorithm, Cipher, MasterKey};
 /// A key covers that many sectors, as a power of two.
 const KEY_SHIFT: u32 = 20;
 /// How many expanded keys are kept.
-const KEPT_KEYS: usize = 64;
+pub const KEPT_KEYS: u64 = 64;
 
 /// The ciphers of all sectors.
 pub(crate) struct Sectors {
@@ -65,7 +65,7 @@ impl Sectors {
             is_first_key_only: *version < 6 && is_authenticated,
             iv_hash: Sha256::new_with_prefix(mkey.iv_key()),
             code_hash: Sha256::new_with_prefix(code_key(mkey)),
-            kept: Mutex::new(vec![None; KEPT_KEYS]),
+            kept: Mutex::new(vec![None; KEPT_KEYS as usize]),
         }
     }
 
@@ -85,7 +85,7 @@ impl Sectors {
 
     #[doc(alias = "g_eli_key_hold")]
     fn unit_cipher(&self, number: u64) -> Arc<UnitCipher> {
-        let place = usize::try_from(number % KEPT_KEYS as u64).expect("below the count");
+        let place = usize::try_from(number % KEPT_KEYS).expect("below the count");
         if let Some((kept, cipher)) = &self.kept.lock()[place]
             && *kept == number
         {

@@ -1,10 +1,10 @@
 //! Making, opening and moving encrypted providers: what the subcommands of geli(8) do to metadata.
 
-use base::{Error, ErrorKind, Result};
+use base::{BlockBuf, Error, ErrorKind, Result};
 use geom::Provider;
 
 use crate::keys::Components;
-use crate::metadata::{SLOT_BYTES, SLOTS, VERSION_MAX, last_sector, trash};
+use crate::metadata::{OVERWRITES, SLOT_BYTES, SLOTS, VERSION_MAX, has_magic, last_sector, trash};
 use crate::{Attached, AuthAlgorithm, Cipher, Flags, MasterKey, Metadata};
 
 /// The largest sector: what one command can carry.
@@ -64,6 +64,16 @@ impl InitOptions {
             None => Cipher::AesXts,
         };
         Ok((cipher, cipher.key_bits(self.key_bits)?))
+    }
+
+    /// Whether the options go with each other and with a provider.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`] in geli's words.
+    pub fn check(&self, below: &dyn Provider) -> Result<()> {
+        self.choose()?;
+        self.sectorsize_on(below)?;
+        last_sector(below).map(drop)
     }
 
     fn sectorsize_on(&self, below: &dyn Provider) -> Result<u32> {
@@ -271,6 +281,39 @@ pub fn set_key(
     let user = new.user_key(&metadata.salt, metadata.iterations)?;
     metadata.lock(slot, master, &user)?;
     Ok(slot)
+}
+
+/// Makes one slot unreadable, or all of them, and writes that several times over: `geli delkey`.
+///
+/// # Errors
+/// As [`Metadata::delete_slot`]; what the provider says.
+pub fn destroy_keys(
+    below: &dyn Provider,
+    metadata: &mut Metadata,
+    slot: Option<u8>,
+    is_forced: bool,
+) -> Result<()> {
+    for round in 0..OVERWRITES {
+        match slot {
+            Some(slot) => metadata.delete_slot(slot, is_forced || round > 0)?,
+            None => metadata.delete_all_slots(),
+        }
+        metadata.write(below)?;
+    }
+    Ok(())
+}
+
+/// The sector that holds the metadata, as it is: `geli backup`.
+///
+/// # Errors
+/// [`ErrorKind::NotFound`] if there is no metadata in it; what the provider says.
+pub fn metadata_sector(below: &dyn Provider) -> Result<Vec<u8>> {
+    let mut sector = BlockBuf::zeroed(below.sectorsize() as usize);
+    below.read(last_sector(below)?, &mut sector)?;
+    if !has_magic(&sector) {
+        return Err(Error::not_found("Invalid argument"));
+    }
+    Ok(sector.to_vec())
 }
 
 /// Moves the metadata of a provider that had `old_size` bytes to its present end: `geli resize`.
