@@ -8,8 +8,8 @@ use base::ErrorKind;
 use geom::Provider;
 use geom::disk::OpenMode;
 use gpart::parted::{
-    Alignment, Disk, FileSystems, Format, Location, TableView, Topology, Unit, kind_for,
-    parse_location, place, print, resize_end,
+    Alignment, Disk, FileSystems, Location, TableView, Topology, Unit, kind_for, parse_location,
+    place, print, resize_end,
 };
 use gpart::{Era, NewPartition, Partition, Scheme, Shape, Table, Wish};
 use machine::World;
@@ -37,6 +37,9 @@ impl From<String> for Failed {
 fn fail<T>(text: &str) -> Result<T> {
     Err(Failed(text.to_owned()))
 }
+
+/// parted would ask.
+const NEEDS: &str = "Error: mkpart needs PART-TYPE [FS-TYPE] START END";
 
 struct Session<'a> {
     world: &'a Arc<World>,
@@ -200,9 +203,11 @@ impl<'a> Session<'a> {
             "set" | "toggle" | "disk_set" | "disk_toggle" | "rescue" | "select" => {
                 return fail(&format!("Error: {command} is not kept up here"));
             }
+            // parted itself goes no further, and calls that a success
             _ => {
                 print!("{HELP}");
-                return Err(Failed(format!("parted: invalid token: {command}")));
+                eprintln!("parted: invalid token: {command}");
+                return Ok(false);
             }
         }
         Ok(true)
@@ -305,7 +310,10 @@ impl<'a> Session<'a> {
         if let Err(Failed(complaint)) = &read {
             eprintln!("{complaint}");
         }
-        print!("{}", print(&view, &self.disk, self.unit, with_free, self.options.format));
+        print!(
+            "{}",
+            print(&view, &self.disk, self.unit, with_free, self.options.format)
+        );
         match read {
             Ok(_) => Ok(()),
             Err(_) => fail(""),
@@ -317,7 +325,8 @@ impl<'a> Session<'a> {
             Some("gpt") => Scheme::Gpt,
             Some("msdos" | "mbr") => Scheme::Mbr,
             Some(
-                other @ ("aix" | "amiga" | "atari" | "bsd" | "dvh" | "mac" | "pc98" | "sun" | "loop"),
+                other @ ("aix" | "amiga" | "atari" | "bsd" | "dvh" | "mac" | "pc98" | "sun"
+                | "loop"),
             ) => {
                 return fail(&format!("Error: label type {other} is not kept up here"));
             }
@@ -340,7 +349,11 @@ impl<'a> Session<'a> {
             )?;
         }
         let table = Table::create(scheme, self.shape, None, Era::Nine).map_err(|_| {
-            let name = if scheme == Scheme::Gpt { "GPT" } else { "MSDOS" };
+            let name = if scheme == Scheme::Gpt {
+                "GPT"
+            } else {
+                "MSDOS"
+            };
             format!("Error: device is too small for {name}")
         })?;
         let writer = self.writer()?;
@@ -410,8 +423,9 @@ impl<'a> Session<'a> {
     }
 
     fn location(&self, text: Option<&str>) -> Result<Location> {
-        // without a terminal parted gives up without a word, too
-        let Some(text) = text else { return fail("") };
+        let Some(text) = text else {
+            return fail(NEEDS);
+        };
         let location = parse_location(text, self.unit, &self.shape, &self.disk.path)?;
         Ok(location)
     }
@@ -424,7 +438,7 @@ impl<'a> Session<'a> {
         }
         let mut label = None;
         match (scheme, words.next()) {
-            (_, None) => return fail(""),
+            (_, None) => return fail(NEEDS),
             (Scheme::Gpt, Some(name)) => label = Some(name.to_owned()),
             (Scheme::Mbr, Some("primary")) => {}
             (Scheme::Mbr, Some("extended" | "logical")) => {
@@ -439,7 +453,11 @@ impl<'a> Session<'a> {
         let looks_like_system = words
             .peek()
             .is_some_and(|w| w.starts_with(|c: char| c.is_ascii_alphabetic()));
-        let system = if looks_like_system { words.next() } else { None };
+        let system = if looks_like_system {
+            words.next()
+        } else {
+            None
+        };
         let Some(kind) = kind_for(scheme, system) else {
             let system = system.unwrap_or_default();
             return fail(&format!(
@@ -451,7 +469,13 @@ impl<'a> Session<'a> {
         let end = self.location(end_text)?;
         let end = end.as_end(end_text.unwrap_or_default(), &start);
         let alignment = self.alignment();
-        let placed = place(&table, &start, &end, alignment, (self.unit, self.disk.track))?;
+        let placed = place(
+            &table,
+            &start,
+            &end,
+            alignment,
+            (self.unit, self.disk.track),
+        )?;
         if let Some(arithmetic) = &placed.misaligned {
             let text = format!(
                 "Warning: The resulting partition is not properly aligned for best performance: {arithmetic}"
@@ -479,9 +503,8 @@ impl<'a> Session<'a> {
 
     fn resizepart(&mut self, words: &mut Words<'_>) -> Result<()> {
         let one = self.partition(words)?;
-        let text = words.next();
-        let Some(text) = text else {
-            return fail("");
+        let Some(text) = words.next() else {
+            return fail("Error: resizepart needs NUMBER END");
         };
         let start = Location {
             sector: one.start_sector,
@@ -530,7 +553,10 @@ impl<'a> Session<'a> {
         if is_aligned {
             println!("{index} aligned");
         } else {
-            println!("{index} not aligned: {}", alignment.arithmetic(one.start_sector));
+            println!(
+                "{index} not aligned: {}",
+                alignment.arithmetic(one.start_sector)
+            );
         }
         Ok(())
     }

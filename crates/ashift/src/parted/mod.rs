@@ -138,7 +138,9 @@ fn read_options(args: Vec<String>) -> Start {
 }
 
 fn unknown(complaint: &str) -> Start {
-    eprintln!("{complaint}\nUsage: parted [-hmjsfv] [-a<align>] [DEVICE [COMMAND [PARAMETERS]]...]");
+    eprintln!(
+        "{complaint}\nUsage: parted [-hmjsfv] [-a<align>] [DEVICE [COMMAND [PARAMETERS]]...]"
+    );
     Start::Exit(ExitCode::FAILURE)
 }
 
