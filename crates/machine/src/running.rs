@@ -53,6 +53,8 @@ impl Machine {
 
 impl Running {
     pub(crate) fn start(machine: Machine) -> Result<Running> {
+        let folder = machine.drives();
+        std::fs::create_dir_all(&folder).map_err(|e| Error::from(e).within(folder.display()))?;
         let mut slots = Vec::new();
         for entry in &machine.description.drives {
             let drive = match entry.is_pulled {

@@ -126,19 +126,18 @@ impl World {
             let Some((disk, label)) = name.split_once(":gpt/") else {
                 return Ok(None);
             };
-            let found = self.labelled(disk, &format!("gpt/{label}"), depth)?;
-            return one_of(name, found);
+            return one_of(name, self.labelled(disk, label, depth)?);
         }
-        if !name.starts_with("gpt/") {
+        let Some(label) = name.strip_prefix("gpt/") else {
             return Ok(None);
-        }
+        };
         let mut found = Vec::new();
         for drive in self.drives() {
-            found.extend(self.labelled(drive.name(), name, depth)?);
+            found.extend(self.labelled(drive.name(), label, depth)?);
         }
         if found.is_empty() {
             for layer in self.layers().iter().filter(|l| l.on != name) {
-                if let Ok(places) = self.labelled(&layer.name, name, depth) {
+                if let Ok(places) = self.labelled(&layer.name, label, depth) {
                     found.extend(places);
                 }
             }
@@ -203,7 +202,7 @@ impl World {
                 if let Some(label) = &place.label
                     && self.is_machine()
                 {
-                    self.visit(label, "LABEL", Some(&place.name), found);
+                    self.visit(&format!("gpt/{label}"), "LABEL", Some(&place.name), found);
                 }
             }
         }
