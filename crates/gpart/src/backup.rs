@@ -97,7 +97,7 @@ impl Backup {
         if self.scheme == Scheme::Mbr {
             table = Table::create(self.scheme, shape, self.entries, Era::Current)?;
             if let Some(lowest) = self.lines.iter().map(|l| l.start).min() {
-                table.first = table.first.min(lowest.max(1));
+                table.allow_from(lowest);
             }
         }
         for line in &self.lines {

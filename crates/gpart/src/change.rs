@@ -155,6 +155,13 @@ impl Table {
         Ok(())
     }
 
+    /// Lets partitions of an MBR begin there, although its first track is kept free by default.
+    pub fn allow_from(&mut self, start: u64) {
+        if self.scheme == Scheme::Mbr {
+            self.first = self.first.min(start.max(1));
+        }
+    }
+
     fn kind(&self, text: &str) -> Result<Kind> {
         let kind = Kind::parse(self.scheme, text)?;
         if kind.is_extended() {

@@ -16,6 +16,7 @@ pub mod align;
 mod backup;
 mod change;
 pub mod crc;
+pub mod fuzzing;
 mod gpt;
 mod kind;
 pub mod listing;
@@ -23,6 +24,8 @@ mod mbr;
 pub mod parted;
 mod phys;
 mod table;
+#[cfg(test)]
+mod tests;
 mod uuid;
 
 pub use align::Wish;
