@@ -163,34 +163,48 @@ pub enum RmwPolicy {
     Hidden,
 }
 
-/// What hides the medium.
+/// What hides the medium. For flash only `rmw_policy` and `write_cache_kib` mean anything.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CacheFigures {
     /// What the drive does about partial physical sectors.
     pub rmw_policy: RmwPolicy,
     /// Ranges that the read cache keeps.
+    #[serde(default)]
     pub read_segments: u32,
     /// The longest range of the read cache, read-ahead included.
+    #[serde(default)]
     pub read_segment_kib: u32,
     /// Bytes of writes that wait for the medium at most; 0: each write is done when it is on the medium.
     pub write_cache_kib: u32,
     /// Separate ranges of writes that wait at most.
+    #[serde(default = "one")]
     pub write_segments: u32,
     /// Adjacent writes become one range up to this length.
+    #[serde(default = "one")]
     pub write_segment_kib: u32,
     /// Ranges that one pass over the medium writes at most; physical sectors, when one of them is partial.
+    #[serde(default = "one")]
     pub destage_batch: u32,
     /// Lost between two passes that do not follow one another on the medium.
+    #[serde(default)]
     pub destage_turnaround_ms: f64,
     /// Lost after each rewriting of partial sectors, from nothing up to this: drawn from the seed.
+    #[serde(default)]
     pub rewrite_latency_max_ms: f64,
     /// How many waiting ranges, oldest first, the choice of the next pass looks at.
+    #[serde(default = "one")]
     pub elevator_window: u32,
     /// The medium must have been idle for so long before waiting writes go to it, unless they press.
+    #[serde(default)]
     pub destage_idle_ms: f64,
     /// A waiting write older than this presses.
+    #[serde(default)]
     pub destage_age_ms: f64,
+}
+
+fn one() -> u32 {
+    1
 }
 
 /// Flash memory.
@@ -213,7 +227,7 @@ pub struct FlashFigures {
     pub erase_us: f64,
     /// Bytes through one channel, 10^6 per second.
     pub channel_mb_s: f64,
-    /// Pages programmed for each page that the host writes, in a steady state.
+    /// Pages programmed for each page of writes that do not continue one another, in a steady state.
     pub write_amplification: f64,
     /// Whether capacitors save the write cache when the power fails.
     pub power_loss_protected: bool,

@@ -5,10 +5,49 @@ use std::sync::{Arc, OnceLock};
 use super::Profile;
 
 /// File names and texts, in the order in which they are listed.
-const TEXTS: &[(&str, &str)] = &[(
-    "wd20ears.toml",
-    include_str!("../../profiles/wd20ears.toml"),
-)];
+const TEXTS: &[(&str, &str)] = &[
+    (
+        "wd15ears.toml",
+        include_str!("../../profiles/wd15ears.toml"),
+    ),
+    (
+        "wd20ears.toml",
+        include_str!("../../profiles/wd20ears.toml"),
+    ),
+    (
+        "wd20ears-unbatched.toml",
+        include_str!("../../profiles/wd20ears-unbatched.toml"),
+    ),
+    (
+        "wd20ears-jumper.toml",
+        include_str!("../../profiles/wd20ears-jumper.toml"),
+    ),
+    (
+        "wd30ezrx.toml",
+        include_str!("../../profiles/wd30ezrx.toml"),
+    ),
+    (
+        "st2000dm001.toml",
+        include_str!("../../profiles/st2000dm001.toml"),
+    ),
+    (
+        "mal32000.toml",
+        include_str!("../../profiles/mal32000.toml"),
+    ),
+    (
+        "wd160edgz.toml",
+        include_str!("../../profiles/wd160edgz.toml"),
+    ),
+    (
+        "wd160edgz-usb.toml",
+        include_str!("../../profiles/wd160edgz-usb.toml"),
+    ),
+    (
+        "huh721010ale600.toml",
+        include_str!("../../profiles/huh721010ale600.toml"),
+    ),
+    ("p4500.toml", include_str!("../../profiles/p4500.toml")),
+];
 
 /// The built-in profiles.
 #[must_use]

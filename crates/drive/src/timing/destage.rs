@@ -68,7 +68,7 @@ impl Disk {
         self.runs.clear();
         let mut end_before = 0;
         for (n, extent) in self.state.write_cache.flying.iter().enumerate() {
-            let (start, end) = extent.physical(per);
+            let (start, end) = extent.physical(&self.limits);
             let head = pays && (!extent.start.is_multiple_of(per) || always);
             let tail = pays && !extent.end.is_multiple_of(per);
             match self.runs.last_mut() {

@@ -23,7 +23,7 @@ use std::collections::VecDeque;
 use serde::{Deserialize, Serialize};
 
 use super::command::{Command, CommandKind, Event, Statistics};
-use super::geometry::{Place, ns_of_ms, ns_of_us};
+use super::geometry::{ns_of_ms, ns_of_us};
 use super::mechanics::{Access, Head, Mechanics};
 use super::mutant::Mutant;
 use super::read_cache::{Range, ReadCache, ReadLimits};
@@ -661,13 +661,7 @@ impl Disk {
                 s.statistics.transfer_ns += flow.until - now;
                 s.statistics.busy_ns += flow.until - now;
                 s.head.track = mechanics.geometry.locate(read.range.end - 1).track;
-                self.note(Access {
-                    sector: flow.from,
-                    sectors: flow.sectors,
-                    from: flow.since,
-                    until: flow.until,
-                    write: false,
-                });
+                self.note(flow.access());
                 flow.until
             }
             None => {
@@ -726,7 +720,10 @@ impl Disk {
                 continue;
             }
             let at = self.may_begin(now, n);
-            let place = self.place(extent.start / self.limits.per);
+            let place = self
+                .mechanics
+                .geometry
+                .locate(extent.start / self.limits.per);
             let reach = self.mechanics.reach(&self.state.head, at, &place, true);
             let ns = at - now + reach.ns();
             if ns < best.0 {
@@ -739,15 +736,11 @@ impl Disk {
         (best.1, best.2)
     }
 
-    fn place(&self, sector: u64) -> Place {
-        self.mechanics.geometry.locate(sector)
-    }
-
     /// At once if the range continues what was written last and needs no reading, else after the turnaround.
     fn may_begin(&self, now: u64, waiting: usize) -> u64 {
         let s = &self.state;
         let extent = &s.write_cache.waiting[waiting];
-        let continues = extent.start == s.written.end * self.limits.per;
+        let continues = extent.physical(&self.limits).0 == s.written.end;
         if (continues && !self.limits.pays(extent)) || self.mechanics.is(Mutant::TurnaroundIsFree) {
             now
         } else {

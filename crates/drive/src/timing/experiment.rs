@@ -35,7 +35,9 @@ const STREAM_BYTES: u32 = 128 << 10;
 /// Bytes of a stream that is measured.
 const STREAM_TOTAL: u64 = 1000 << 20;
 /// Commands of a random access that are measured.
-const RANDOM_COUNT: u64 = 1000;
+const RANDOM_COUNT: u64 = 20_000;
+/// The same on flash, whose cache holds more.
+const RANDOM_COUNT_FLASH: u64 = 200_000;
 
 /// Something that can be measured on a drive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,12 +49,14 @@ pub enum Experiment {
         /// Bytes from the beginning of the disk.
         offset: u32,
     },
-    /// `sequential read|write outer|inner|whole [+OFFSET]`: 10^6 bytes per second, one command of 128 KiB after the other.
+    /// `sequential read|write outer|inner|whole [depth N] [+OFFSET]`: 10^6 bytes per second, one command of 128 KiB after the other.
     Sequential {
         /// Writes, or reads.
         write: bool,
         /// Where.
         region: Region,
+        /// Commands at a time.
+        depth: u32,
         /// Bytes by which it is shifted.
         offset: u32,
     },
@@ -90,7 +94,7 @@ impl FromStr for Experiment {
         parse(&words).ok_or_else(|| {
             Error::invalid(format!(
                 "experiment '{text}': must be phybs -w SIZE@OFFSET, sequential read|write \
-                 outer|inner|whole [+OFFSET] or random read|write SIZE depth N [sync] [+OFFSET]"
+                 outer|inner|whole [depth N] [+OFFSET] or random read|write SIZE depth N [sync] [+OFFSET]"
             ))
         })
     }
@@ -98,6 +102,7 @@ impl FromStr for Experiment {
 
 fn parse(words: &[&str]) -> Option<Experiment> {
     let size = |text: &str| text.parse().ok().filter(|n: &u32| n.is_multiple_of(512));
+    let depth = |text: &str| text.parse().ok().filter(|n: &u32| (1..=1024).contains(n));
     let (words, offset) = match words.split_last()? {
         (last, rest) if last.starts_with('+') => (rest, size(&last[1..])?),
         _ => (words, 0),
@@ -115,7 +120,7 @@ fn parse(words: &[&str]) -> Option<Experiment> {
                 offset: size(at)?,
             })
         }
-        ["sequential", kind, region] => Some(Experiment::Sequential {
+        ["sequential", kind, region, ref rest @ ..] => Some(Experiment::Sequential {
             write: write(kind)?,
             region: match region {
                 "outer" => Region::Outer,
@@ -123,12 +128,17 @@ fn parse(words: &[&str]) -> Option<Experiment> {
                 "whole" => Region::Whole,
                 _ => return None,
             },
+            depth: match rest {
+                [] => 1,
+                ["depth", text] => depth(text)?,
+                _ => return None,
+            },
             offset,
         }),
-        ["random", kind, bytes, "depth", depth, ref rest @ ..] => Some(Experiment::Random {
+        ["random", kind, bytes, "depth", text, ref rest @ ..] => Some(Experiment::Random {
             write: write(kind)?,
             size: size(bytes).filter(|n| *n > 0)?,
-            depth: depth.parse().ok().filter(|n| (1..=1024).contains(n))?,
+            depth: depth(text)?,
             sync: match rest {
                 [] => false,
                 ["sync"] => true,
@@ -148,6 +158,7 @@ impl fmt::Display for Experiment {
             Experiment::Sequential {
                 write,
                 region,
+                depth,
                 offset,
             } => {
                 let region = match region {
@@ -156,6 +167,9 @@ impl fmt::Display for Experiment {
                     Region::Whole => "whole",
                 };
                 write!(f, "sequential {} {region}", kind(write))?;
+                if depth > 1 {
+                    write!(f, " depth {depth}")?;
+                }
                 offset
             }
             Experiment::Random {
@@ -205,8 +219,9 @@ impl Experiment {
             Experiment::Sequential {
                 write,
                 region,
+                depth,
                 offset,
-            } => sequential(&mut timing, write, region, u64::from(offset)),
+            } => sequential(&mut timing, write, region, depth, u64::from(offset)),
             Experiment::Random {
                 write,
                 size,
@@ -215,15 +230,20 @@ impl Experiment {
                 offset,
             } => {
                 let step = u64::from(size);
+                let count = if profile.flash.is_some() {
+                    RANDOM_COUNT_FLASH
+                } else {
+                    RANDOM_COUNT
+                };
                 let places = bytes_of(&timing) / step - 1;
                 let mut random = seed ^ 0x5eed;
-                let asks = (0..RANDOM_COUNT).map(|_| Ask {
+                let asks = (0..count).map(|_| Ask {
                     write,
                     at: next_random(&mut random) % places * step + u64::from(offset),
                     bytes: size,
                     fua: sync,
                 });
-                elapsed(&mut timing, 0, depth, asks) as f64 / 1e6 / RANDOM_COUNT as f64
+                elapsed(&mut timing, 0, depth, asks) as f64 / 1e6 / count as f64
             }
         }
     }
@@ -242,7 +262,7 @@ fn bytes_of(timing: &Timing) -> u64 {
     profile.host_sectors() * u64::from(profile.identify.logical_sector_bytes)
 }
 
-fn sequential(timing: &mut Timing, write: bool, region: Region, offset: u64) -> f64 {
+fn sequential(timing: &mut Timing, write: bool, region: Region, depth: u32, offset: u64) -> f64 {
     let bytes = bytes_of(timing);
     let (starts, total) = match region {
         Region::Outer => (vec![0], STREAM_TOTAL),
@@ -252,7 +272,7 @@ fn sequential(timing: &mut Timing, write: bool, region: Region, offset: u64) -> 
         ),
         Region::Whole => (
             (0..16).map(|n| bytes / 16 * n + bytes / 32).collect(),
-            32 << 20,
+            256 << 20,
         ),
     };
     let (mut now, mut moved) = (0, 0);
@@ -265,7 +285,7 @@ fn sequential(timing: &mut Timing, write: bool, region: Region, offset: u64) -> 
             bytes: STREAM_BYTES,
             fua: false,
         });
-        now = elapsed(timing, now, 1, asks);
+        now = elapsed(timing, now, depth, asks);
         moved += count * u64::from(STREAM_BYTES);
     }
     moved as f64 * 1e3 / now as f64

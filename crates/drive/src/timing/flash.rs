@@ -3,8 +3,9 @@
 //! # What it is
 //! Consecutive pages lie on consecutive dies, so that long reads use all of them. A read takes the die for `read_us`, then its
 //! channel, then the wire; it suspends a program that is under way. Writes pass the wire into the cache and are done;
-//! whole pages are programmed in the order in which they were filled, on one die after the other. Each page of the host
-//! costs `write_amplification` programs, each `pages_per_block` programs of a die an erase. With capacitors a write is
+//! whole pages are programmed in the order in which they were filled, on one die after the other. A write that
+//! does not continue the one before costs `write_amplification` times its bytes, for the blocks that are collected later; each
+//! `pages_per_block` programs of a die an erase. With capacitors a write is
 //! safe when it is done; without, when its last page is programmed, and a flush programs what is left of an open page.
 //!
 //! # Invariants
@@ -69,7 +70,10 @@ pub(super) struct FlashState {
     /// Writes that are done or wait, and are not yet on flash.
     unsafe_writes: u64,
     cursor: usize,
+    /// Bytes that collecting blocks will have to program, in thousandths.
     amplified: u64,
+    /// Where the last write ended.
+    write_end: u64,
     bus_free: u64,
     channel_free: Vec<u64>,
     read_free: Vec<u64>,
@@ -94,7 +98,7 @@ pub(super) struct Flash {
     read_ns: u64,
     program_ns: u64,
     erase_ns: u64,
-    /// Thousandths of a program beyond the host's own, for each of them.
+    /// Thousandths of a byte programmed beyond the host's own, for each of them.
     amplification: u64,
     pub(super) state: FlashState,
 }
@@ -116,6 +120,7 @@ impl Flash {
             unsafe_writes: 0,
             cursor: (seed % dies as u64) as usize,
             amplified: 0,
+            write_end: 0,
             bus_free: 0,
             channel_free: vec![0; channels],
             read_free: vec![0; dies],
@@ -318,6 +323,10 @@ impl Flash {
     /// Puts a write's bytes into pages; each that is full is programmed.
     fn fill_pages(&mut self, now: u64, queued: Queued) {
         let mut left = self.bytes(&queued);
+        if queued.lba != self.state.write_end {
+            self.state.amplified += left * self.amplification;
+        }
+        self.state.write_end = queued.lba.saturating_add(u64::from(queued.sectors));
         while self.state.open + left >= self.page_bytes {
             left -= self.page_bytes - self.state.open;
             self.state.open = self.page_bytes;
@@ -348,9 +357,8 @@ impl Flash {
             self.expect(at, Coming::Safe(write));
         }
         self.state.open_writes.clear();
-        self.state.amplified += self.amplification;
-        while self.state.amplified >= 1000 {
-            self.state.amplified -= 1000;
+        while self.state.amplified >= self.page_bytes * 1000 {
+            self.state.amplified -= self.page_bytes * 1000;
             self.program_once(now);
         }
     }

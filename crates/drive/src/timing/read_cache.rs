@@ -129,16 +129,13 @@ impl ReadCache {
             return None;
         }
         let sectors = want.end.saturating_sub(ahead.from);
-        let at = |sectors: u64| ahead.since + mechanics.pass_ns(&place, sectors);
+        let passed = ahead.since + mechanics.pass_ns(&place, sectors);
         Some(Flow {
             from: ahead.from,
             since: ahead.since,
             sectors,
-            until: if sectors == 0 {
-                now
-            } else {
-                at(sectors).max(now)
-            },
+            passed,
+            until: passed.max(now),
         })
     }
 
@@ -218,11 +215,26 @@ impl ReadCache {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Flow {
     /// Where reading on began.
-    pub(super) from: u64,
+    from: u64,
     /// When it did.
-    pub(super) since: u64,
+    since: u64,
     /// Sectors from there to the end of the read.
-    pub(super) sectors: u64,
-    /// When they have passed.
+    sectors: u64,
+    /// When they had, or will have, passed.
+    passed: u64,
+    /// When the read has all that it needs.
     pub(super) until: u64,
+}
+
+impl Flow {
+    /// What passes under the head from where reading on began.
+    pub(super) fn access(&self) -> Access {
+        Access {
+            sector: self.from,
+            sectors: self.sectors,
+            from: self.since,
+            until: self.passed,
+            write: false,
+        }
+    }
 }

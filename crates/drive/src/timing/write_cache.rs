@@ -31,9 +31,15 @@ pub(super) struct Extent {
 }
 
 impl Extent {
-    /// Its physical sectors, `[start, end)`.
-    pub(super) fn physical(&self, per: u64) -> (u64, u64) {
-        (self.start / per, self.end.div_ceil(per))
+    /// The physical sectors that the head writes for it, `[start, end)`. Where partial ones are hidden, the last one is left to
+    /// whatever comes behind it.
+    pub(super) fn physical(&self, limits: &WriteLimits) -> (u64, u64) {
+        let (start, per) = (self.start / limits.per, limits.per);
+        if limits.policy == RmwPolicy::Hidden {
+            (start, (self.end / per).max(start + 1))
+        } else {
+            (start, self.end.div_ceil(per))
+        }
     }
 
     pub(super) fn is_partial(&self, per: u64) -> bool {
@@ -167,13 +173,13 @@ impl WriteCache {
         let mut last = first;
         let head = &self.waiting[first];
         let mut pays = limits.pays(head);
-        let (start, end) = head.physical(limits.per);
+        let (start, end) = head.physical(limits);
         let mut physical = end - start;
         let mut sectors = head.end - head.start;
         let alone = limits.goes_alone(head);
         while !alone && last + 1 < self.waiting.len() && last + 1 - first < limits.batch {
             let (end, next) = (self.waiting[last].end, &self.waiting[last + 1]);
-            let (next_start, next_end) = next.physical(limits.per);
+            let (next_start, next_end) = next.physical(limits);
             pays |= limits.pays(next);
             physical += next_end - next_start;
             sectors += next.end - next.start;
