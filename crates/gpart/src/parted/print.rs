@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::unit::Unit;
 use crate::listing::rows;
+use crate::phys::{MbrEntryPhys, PROTECTIVE};
 use crate::{Kind, Partition, Scheme, Shape, Table};
 
 /// What is known of the disk besides its table.
@@ -202,6 +203,17 @@ fn label(view: &TableView<'_>) -> &'static str {
     }
 }
 
+/// The flags of the disk: a protective entry that is marked active.
+fn disk_flags(view: &TableView<'_>) -> &'static str {
+    let entries = view.table.map(|table| table.boot.entries);
+    let is_active = |e: &MbrEntryPhys| e.kind == PROTECTIVE && e.flag == 0x80;
+    if entries.is_some_and(|entries| entries.iter().any(is_active)) {
+        "pmbr_boot"
+    } else {
+        ""
+    }
+}
+
 /// `print` or `print free`.
 #[must_use]
 pub fn print(
@@ -227,14 +239,15 @@ fn human(view: &TableView<'_>, disk: &Disk, unit: Unit, lines: &[Line]) -> Strin
     let shape = &view.shape;
     let mut text = format!(
         "Model: {} ({})\nDisk {}: {}\nSector size (logical/physical): {}B/{}B\nPartition Table: {}\n\
-         Disk Flags: \n",
+         Disk Flags: {}\n",
         disk.model,
         disk.transport,
         disk.path,
         unit.format(shape, shape.mediasize),
         shape.sectorsize,
         physical(shape),
-        label(view)
+        label(view),
+        disk_flags(view)
     );
     let Some(table) = view.table else {
         return text;
@@ -294,14 +307,15 @@ fn escaped(text: &str) -> String {
 fn machine(view: &TableView<'_>, disk: &Disk, unit: Unit, lines: &[Line]) -> String {
     let shape = &view.shape;
     let mut text = format!(
-        "BYT;\n{}:{}:{}:{}:{}:{}:{}:;\n",
+        "BYT;\n{}:{}:{}:{}:{}:{}:{}:{};\n",
         escaped(&disk.path),
         unit.format(shape, shape.mediasize),
         disk.transport,
         shape.sectorsize,
         physical(shape),
         label(view),
-        escaped(&disk.model)
+        escaped(&disk.model),
+        disk_flags(view)
     );
     for line in lines {
         let sectors = line.end - line.start + 1;
@@ -354,6 +368,10 @@ fn json(view: &TableView<'_>, disk: &Disk, unit: Unit, lines: &[Line]) -> String
     ];
     if let Some(table) = view.table {
         fields.push(format!("\"max-partitions\": {}", table.entries()));
+    }
+    let flags = disk_flags(view);
+    if !flags.is_empty() {
+        fields.push(format!("\"flags\": [\n          \"{flags}\"\n      ]"));
     }
     if !lines.is_empty() {
         let objects: Vec<String> = lines.iter().map(|l| json_line(shape, unit, l)).collect();

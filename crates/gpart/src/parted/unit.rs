@@ -133,8 +133,8 @@ impl Location {
     #[must_use]
     pub fn as_end(self, text: &str, start: &Location) -> Location {
         let is_binary = text.trim_end().to_ascii_lowercase().ends_with("ib");
-        if is_binary && self.range.0 == self.range.1 && self.sector > start.sector {
-            return Location::exactly(self.sector - 1);
+        if is_binary && self.range.0 == self.range.1 && self.sector != start.sector {
+            return Location::exactly(self.sector.saturating_sub(1));
         }
         self
     }
