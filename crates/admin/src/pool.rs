@@ -320,6 +320,9 @@ impl VdevStatus {
         }
         if let Some(path) = &self.path {
             return match &self.kind {
+                VdevKind::Disk { .. } if style.is_below_dev && !style.is_full_path => {
+                    path.strip_prefix("/dev/").unwrap_or(path).to_owned()
+                }
                 VdevKind::Disk { is_whole } if !style.is_full_path => {
                     let base = path.rsplit('/').next().unwrap_or(path);
                     if *is_whole {
@@ -357,6 +360,8 @@ pub struct NameStyle {
     pub is_guid: bool,
     /// `-P`: by the whole path
     pub is_full_path: bool,
+    /// Disks by their path below `/dev`, as on FreeBSD; otherwise by the last part of it.
+    pub is_below_dev: bool,
     /// Whether mirrors and the like have their number behind them.
     pub has_id: bool,
 }
@@ -366,6 +371,7 @@ impl Default for NameStyle {
         NameStyle {
             is_guid: false,
             is_full_path: false,
+            is_below_dev: false,
             has_id: true,
         }
     }

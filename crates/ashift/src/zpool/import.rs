@@ -9,7 +9,7 @@ use std::sync::Arc;
 use admin::getopt::Parsed;
 use admin::name::check_pool_name;
 use admin::number::date_time;
-use admin::pool::{ImportCandidate, NameStyle, import_listing};
+use admin::pool::{ImportCandidate, import_listing};
 use admin::prop::{PoolContext, parse_pool_assignment, split_assignment};
 use base::Txg;
 use geom::disk::OpenMode;
@@ -235,7 +235,7 @@ fn list(host: &Host, pools: &[FoundPool]) -> Outcome {
             comment: found.config.get_str("comment"),
             is_destroyed: found.state == PoolState::Destroyed,
         };
-        print!("{}", import_listing(&candidate, NameStyle::default()));
+        print!("{}", import_listing(&candidate, super::list::name_style()));
     }
     Ok(0)
 }

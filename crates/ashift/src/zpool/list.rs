@@ -101,6 +101,14 @@ pub(super) fn pool_names(host: &Host, given: &[String]) -> base::Result<Vec<Stri
     })
 }
 
+/// How vdevs are called: in a machine as on FreeBSD.
+pub(super) fn name_style() -> NameStyle {
+    NameStyle {
+        is_below_dev: crate::machine::state_of_current().is_some(),
+        ..NameStyle::default()
+    }
+}
+
 /// How numbers and names are to look.
 pub(super) fn styles(args: &Parsed) -> (Style, NameStyle, JsonStyle) {
     let numbers = if args.has('p') {
@@ -117,7 +125,7 @@ pub(super) fn styles(args: &Parsed) -> (Style, NameStyle, JsonStyle) {
     let names = NameStyle {
         is_guid: args.has('g'),
         is_full_path: args.has('P') || args.has('L'),
-        ..NameStyle::default()
+        ..name_style()
     };
     let json = JsonStyle {
         has_numbers: args.has_long("json-int"),
