@@ -506,10 +506,7 @@ impl<'a> Session<'a> {
         let Some(text) = words.next() else {
             return fail("Error: resizepart needs NUMBER END");
         };
-        let start = Location {
-            sector: one.start_sector,
-            range: (one.start_sector, one.start_sector),
-        };
+        let start = Location::exactly(i64::try_from(one.start_sector).unwrap_or(i64::MAX));
         let end = self.location(Some(text))?.as_end(text, &start);
         let mut table = self.table()?.clone();
         let end = resize_end(&table, one.index, &end)?;

@@ -184,6 +184,17 @@ fn solve(wish: Range, starts: Range, ends: Range, alignment: Alignment) -> Optio
     Some((start, end - 1))
 }
 
+/// Both as sectors of the disk, if they are in order.
+fn in_order(start: i64, end: i64) -> Result<Range, Refusal> {
+    match (u64::try_from(start), u64::try_from(end)) {
+        (Ok(first), Ok(last)) if first <= last => Ok((first, last)),
+        _ => Err(format!(
+            "Error: Can't have the end before the start! (start sector={start} length={})",
+            i128::from(end) - i128::from(start) + 1
+        )),
+    }
+}
+
 /// Places a new partition. `track`: sectors of a track, kept free by an MBR.
 ///
 /// # Errors
@@ -195,21 +206,17 @@ pub fn place(
     alignment: Option<Alignment>,
     (unit, track): (Unit, u64),
 ) -> Result<Placed, Refusal> {
-    if end.sector < start.sector {
-        let len = i128::from(end.sector) - i128::from(start.sector) + 1;
-        return Err(format!(
-            "Error: Can't have the end before the start! (start sector={} length={len})",
-            start.sector
-        ));
-    }
-    let from = piece(table, start.sector, track);
-    let until = piece(table, end.sector, track);
-    let wish_start = snap(start.sector, start.range, Some(from.0), from.1 + 1);
-    let wish_end = snap(end.sector, end.range, until.0.checked_sub(1), until.1);
+    let (start_sector, end_sector) = in_order(start.sector, end.sector)?;
+    let from = piece(table, start_sector, track);
+    let until = piece(table, end_sector, track);
+    let starts = (start.range.0, start.range.1.min(end_sector));
+    let wish_start = snap(start_sector, starts, Some(from.0), from.1 + 1);
+    let ends = (end.range.0.max(wish_start), end.range.1);
+    let wish_end = snap(end_sector, ends, until.0.checked_sub(1), until.1);
     let wish = if wish_start <= wish_end {
         (wish_start, wish_end)
     } else {
-        (start.sector, end.sector)
+        (start_sector, end_sector)
     };
     let Some(free) = region(table, wish.0) else {
         return Err("Error: Can't have overlapping partitions.".to_owned());
@@ -235,10 +242,10 @@ pub fn place(
     Err(format!(
         "Error: You requested a partition from {} to {} (sectors {}..{}).\n\
          The closest location we can manage is {} to {} (sectors {low}..{high}).",
-        text(start.sector),
-        text(end.sector),
-        start.sector,
-        end.sector,
+        text(start_sector),
+        text(end_sector),
+        start_sector,
+        end_sector,
         text(low),
         text(high)
     ))
@@ -254,20 +261,13 @@ pub fn resize_end(table: &Table, index: u32, end: &Location) -> Result<u64, Refu
     };
     let mut others = table.clone();
     others.partitions.retain(|p| p.index != index);
-    if end.sector < one.start_sector {
-        let (start, len) = (
-            one.start_sector,
-            i128::from(end.sector) - i128::from(one.start_sector) + 1,
-        );
-        return Err(format!(
-            "Error: Can't have the end before the start! (start sector={start} length={len})"
-        ));
-    }
+    let first = i64::try_from(one.start_sector).unwrap_or(i64::MAX);
+    let (_, end_sector) = in_order(first, end.sector)?;
     let next = others.partitions.iter().map(|p| p.start_sector);
     let next = next.filter(|s| *s > one.start_sector).min();
     let limit = next.map_or(table.last, |next| next - 1).min(table.last);
-    let until = piece(&others, end.sector, 1);
-    let wish = snap(end.sector, end.range, until.0.checked_sub(1), until.1);
+    let until = piece(&others, end_sector, 1);
+    let wish = snap(end_sector, end.range, until.0.checked_sub(1), until.1);
     let low = end.range.0.max(one.start_sector);
     let high = end.range.1.min(limit);
     if low > high {

@@ -373,7 +373,7 @@ fn json(view: &TableView<'_>, disk: &Disk, unit: Unit, lines: &[Line]) -> String
     if !flags.is_empty() {
         fields.push(format!("\"flags\": [\n          \"{flags}\"\n      ]"));
     }
-    if !lines.is_empty() {
+    if view.table.is_some() {
         let objects: Vec<String> = lines.iter().map(|l| json_line(shape, unit, l)).collect();
         let objects = objects.join(",");
         fields.push(format!("\"partitions\": [\n         {objects}\n      ]"));

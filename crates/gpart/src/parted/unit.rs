@@ -115,17 +115,20 @@ impl Unit {
 /// A sector, and how far from it is still what was meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Location {
-    /// The sector.
-    pub sector: u64,
+    /// The sector; -1 for an end in front of the first one.
+    pub sector: i64,
     /// First and last acceptable sector, inclusive.
     pub range: (u64, u64),
 }
 
 impl Location {
-    fn exactly(sector: u64) -> Location {
+    /// That sector and no other.
+    #[must_use]
+    pub fn exactly(sector: i64) -> Location {
+        let at = u64::try_from(sector).unwrap_or(0);
         Location {
             sector,
-            range: (sector, sector),
+            range: (at, at),
         }
     }
 
@@ -134,7 +137,7 @@ impl Location {
     pub fn as_end(self, text: &str, start: &Location) -> Location {
         let is_binary = text.trim_end().to_ascii_lowercase().ends_with("ib");
         if is_binary && self.range.0 == self.range.1 && self.sector != start.sector {
-            return Location::exactly(self.sector.saturating_sub(1));
+            return Location::exactly(self.sector - 1);
         }
         self
     }
@@ -173,7 +176,7 @@ pub fn parse_location(
     let bytes = unit.bytes(shape);
     let sectors = shape.sectors();
     let last = sectors.saturating_sub(1);
-    let radius = if bytes.is_power_of_two() {
+    let radius = if matches!(unit, Unit::Sector | Unit::Byte | Unit::Binary(_)) {
         0
     } else {
         i128::from(bytes.div_ceil(u64::from(shape.sectorsize)) / 2) - 1
@@ -192,7 +195,7 @@ pub fn parse_location(
         ));
     }
     Ok(Location {
-        sector: clip(sector),
+        sector: i64::try_from(clip(sector)).unwrap_or(i64::MAX),
         range,
     })
 }
