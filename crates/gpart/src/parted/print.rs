@@ -375,8 +375,11 @@ fn json(view: &TableView<'_>, disk: &Disk, unit: Unit, lines: &[Line]) -> String
     }
     if view.table.is_some() {
         let objects: Vec<String> = lines.iter().map(|l| json_line(shape, unit, l)).collect();
-        let objects = objects.join(",");
-        fields.push(format!("\"partitions\": [\n         {objects}\n      ]"));
+        let mut objects = objects.join(",");
+        if !objects.is_empty() {
+            objects.insert_str(0, "         ");
+        }
+        fields.push(format!("\"partitions\": [\n{objects}\n      ]"));
     }
     let fields = fields.join(",\n      ");
     format!("{{\n   \"disk\": {{\n      {fields}\n   }}\n}}\n")
