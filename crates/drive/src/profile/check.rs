@@ -14,7 +14,9 @@ fn within(key: &str, value: f64, least: f64, most: f64) -> Result<()> {
     if value >= least && value <= most {
         Ok(())
     } else {
-        Err(refuse(key, value, &format!("from {least} to {most}")))
+        let short = |n: f64| (n * 1e6).round() / 1e6;
+        let must = format!("from {} to {}", short(least), short(most));
+        Err(refuse(key, value, &must))
     }
 }
 

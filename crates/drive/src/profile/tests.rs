@@ -51,3 +51,87 @@ fn every_figure_says_where_it_comes_from() {
         }
     }
 }
+
+/// The profile with one line replaced, and the error that comes of it.
+fn error(from: &str, to: &str) -> String {
+    let text = include_str!("../../profiles/wd20ears.toml");
+    assert!(text.contains(from), "{from}");
+    let error = Profile::parse("x.toml", &text.replacen(from, to, 1)).unwrap_err();
+    assert_eq!(error.kind(), base::ErrorKind::InvalidInput);
+    error.to_string()
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_its_key_and_value() {
+    for (from, to, expected) in [
+        (
+            "rpm = 5400",
+            "rpm = 0",
+            "x.toml: disk.rpm = 0: must be from 100 to 100000",
+        ),
+        (
+            "rpm = 5400",
+            "rpm = nan",
+            "x.toml: disk.rpm = NaN: must be from 100 to 100000",
+        ),
+        (
+            "logical_sector_bytes = 512",
+            "logical_sector_bytes = 520",
+            "x.toml: identify.logical_sector_bytes = 520: must be a power of two from 512 to 65536",
+        ),
+        (
+            "track_skew_ms = 0.9",
+            "track_skew_ms = 0.1",
+            "x.toml: disk.track_skew_ms = 0.1: must be from 0.8 to 11.111111",
+        ),
+        ("[disk]", "[flash]", "x.toml: line"),
+        (
+            "sectors = 3907029168",
+            "sectors = 7",
+            "x.toml: identify.sectors = 7: must be from 2048",
+        ),
+    ] {
+        let error = error(from, to);
+        assert!(error.starts_with(expected), "{error}");
+    }
+}
+
+#[test]
+fn a_wrong_type_and_a_missing_key_are_named_with_their_place() {
+    let wrong = error("surfaces = 8", "surfaces = \"eight\"");
+    assert!(
+        wrong.contains(": line ") && wrong.contains("expected u32"),
+        "{wrong}"
+    );
+    let missing = error("seek_avg_ms = 12.0\n", "");
+    assert!(missing.contains("missing field `seek_avg_ms`"), "{missing}");
+    let torn = error("[disk]", "[disk");
+    assert!(torn.starts_with("x.toml: line "), "{torn}");
+}
+
+#[test]
+fn an_unknown_name_is_answered_with_those_that_there_are() {
+    let error = Profile::find("wd21ears").unwrap_err();
+    assert_eq!(error.kind(), base::ErrorKind::NotFound);
+    assert!(error.to_string().contains("wd20ears, "), "{error}");
+}
+
+#[test]
+fn a_bridge_hides_sectors_and_a_jumper_shifts_them() {
+    let usb = Profile::find("wd160edgz-usb").unwrap();
+    let sata = Profile::find("WD160EDGZ").unwrap();
+    assert_eq!(
+        (sata.host_sectors(), sata.queue_depth()),
+        (31_251_759_104, 32)
+    );
+    assert_eq!((usb.host_sectors(), usb.queue_depth()), (31_251_693_568, 1));
+    assert_eq!(usb.medium_sectors(), sata.medium_sectors());
+    let jumper = Profile::find("wd20ears-jumper").unwrap();
+    assert_eq!(
+        (jumper.medium_lba(63), jumper.sectors_per_physical()),
+        (64, 8)
+    );
+    let small = sata.with_sectors(1 << 20).unwrap();
+    assert_eq!(small.host_sectors(), 1 << 20);
+    assert!(usb.with_sectors(65_536).is_err());
+}

@@ -144,7 +144,8 @@ impl Disk {
             let run = self.runs[n];
             let sectors = run.range.end - run.range.start;
             let access = self.access(now, run.range.start, sectors, true);
-            if run.hole || (sectors <= 2 && (run.head || run.tail)) {
+            let both = run.head && run.tail && sectors <= 2;
+            if run.hole || both {
                 self.tell_rewriting(&access);
             } else {
                 self.tell_ends(&run, &access);

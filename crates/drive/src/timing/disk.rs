@@ -23,7 +23,7 @@ use std::collections::VecDeque;
 use serde::{Deserialize, Serialize};
 
 use super::command::{Command, CommandKind, Event, Statistics};
-use super::geometry::{ns_of_ms, ns_of_us};
+use super::geometry::{Place, ns_of_ms, ns_of_us};
 use super::mechanics::{Access, Head, Mechanics};
 use super::mutant::Mutant;
 use super::read_cache::{Range, ReadCache, ReadLimits};
@@ -35,29 +35,31 @@ pub(super) const TIME_MAX: u64 = 1 << 60;
 
 /// A command and when it came.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-struct Queued {
-    command: Command,
-    submitted: u64,
+pub(super) struct Queued {
+    pub(super) command: Command,
+    pub(super) submitted: u64,
 }
 
 /// Something that passes over the wire, and when it has.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-struct Transfer {
-    queued: Queued,
-    at: u64,
+pub(super) struct Transfer {
+    pub(super) queued: Queued,
+    pub(super) at: u64,
 }
 
 /// A read that waits for the head.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-struct WaitingRead {
-    queued: Queued,
-    range: Range,
-    ready_at: u64,
+pub(super) struct WaitingRead {
+    pub(super) queued: Queued,
+    pub(super) range: Range,
+    pub(super) ready_at: u64,
+    #[serde(skip)]
+    place: Place,
 }
 
 /// What the head does.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-enum Job {
+pub(super) enum Job {
     Read(WaitingRead),
     Destage,
 }
@@ -65,26 +67,26 @@ enum Job {
 /// All that changes; it is kept while the program does not run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct DiskState {
-    clock: u64,
+    pub(super) clock: u64,
     pub(super) random: u64,
     pub(super) head: Head,
-    job: Option<Job>,
-    wake_at: u64,
+    pub(super) job: Option<Job>,
+    pub(super) wake_at: u64,
     last_was_read: bool,
-    active_at: u64,
+    pub(super) active_at: u64,
     draining: bool,
     /// After a pass of writes: no other before, unless it begins where that one ended.
     pub(super) not_before: u64,
     pub(super) written: Range,
-    in_drive: u32,
-    host: VecDeque<Queued>,
-    reads: Vec<WaitingRead>,
-    writes: VecDeque<Queued>,
-    incoming: usize,
-    incoming_sectors: u64,
-    flush: Option<Queued>,
-    bus_free: u64,
-    bus: VecDeque<Transfer>,
+    pub(super) in_drive: u32,
+    pub(super) host: VecDeque<Queued>,
+    pub(super) reads: Vec<WaitingRead>,
+    pub(super) writes: VecDeque<Queued>,
+    pub(super) incoming: usize,
+    pub(super) incoming_sectors: u64,
+    pub(super) flush: Option<Queued>,
+    pub(super) bus_free: u64,
+    pub(super) bus: VecDeque<Transfer>,
     pub(super) medium: VecDeque<MediumEvent>,
     pub(super) write_cache: WriteCache,
     pub(super) read_cache: ReadCache,
@@ -100,7 +102,7 @@ pub(super) enum MediumEvent {
 }
 
 impl MediumEvent {
-    fn at(&self) -> u64 {
+    pub(super) fn at(&self) -> u64 {
         match self {
             MediumEvent::Written { at, .. } => *at,
             MediumEvent::Rewriting(event) => event.at(),
@@ -117,7 +119,7 @@ pub(super) struct Disk {
     pub(super) turnaround_ns: u64,
     pub(super) rewrite_latency_ns: u64,
     sector_bytes: u64,
-    medium_sectors: u64,
+    pub(super) medium_sectors: u64,
     lba_shift: u64,
     depth: u32,
     window: usize,
@@ -224,47 +226,21 @@ impl Disk {
 
     /// A disk in a state that was kept; `None` if it cannot be in it.
     pub(super) fn restore(profile: &Profile, disk: &DiskFigures, state: DiskState) -> Option<Disk> {
-        let disk = Disk::with_state(profile, disk, Mechanics::new(profile, disk), state);
-        disk.is_possible().then_some(disk)
+        let mut disk = Disk::with_state(profile, disk, Mechanics::new(profile, disk), state);
+        if !super::kept::is_possible(&disk) {
+            return None;
+        }
+        let geometry = &disk.mechanics.geometry;
+        for extent in &mut disk.state.write_cache.waiting {
+            extent.place = geometry.locate(extent.start / disk.limits.per);
+        }
+        for read in &mut disk.state.reads {
+            read.place = geometry.locate(read.range.start);
+        }
+        Some(disk)
     }
 
-    /// A kept state may come from a file that somebody edited.
-    fn is_possible(&self) -> bool {
-        let s = &self.state;
-        let geometry = &self.mechanics.geometry;
-        let sectors = geometry.sectors();
-        let asked = |q: &Queued| {
-            let known = q.command.lba <= self.medium_sectors;
-            known && q.submitted < TIME_MAX
-        };
-        let read = |r: &WaitingRead| {
-            let range = r.range.start < r.range.end && r.range.end <= sectors;
-            asked(&r.queued) && range && r.ready_at < TIME_MAX
-        };
-        let job = match &s.job {
-            None => s.write_cache.flying.is_empty() && s.medium.is_empty(),
-            Some(Job::Read(r)) => read(r) && s.wake_at < TIME_MAX,
-            Some(Job::Destage) => s.wake_at < TIME_MAX,
-        };
-        let times = [s.clock, s.active_at, s.not_before, s.bus_free];
-        let bus = |t: &Transfer| asked(&t.queued) && t.at < TIME_MAX;
-        let incoming = |t: &&Transfer| t.queued.command.kind == CommandKind::Write;
-        let count = s.bus.iter().filter(incoming).count();
-        let sizes = s.bus.iter().filter(incoming);
-        let sizes: u64 = sizes.map(|t| u64::from(t.queued.command.sectors)).sum();
-        times.iter().all(|t| *t < TIME_MAX)
-            && s.head.phase < geometry.turn_ns()
-            && s.head.track < geometry.tracks()
-            && job
-            && s.host.iter().chain(&s.writes).chain(&s.flush).all(asked)
-            && s.reads.iter().all(read)
-            && s.bus.iter().all(bus)
-            && s.medium.iter().all(|e| e.at() < TIME_MAX)
-            && (count, sizes) == (s.incoming, s.incoming_sectors)
-            && s.write_cache.is_possible(self.medium_sectors)
-            && s.read_cache.is_possible(sectors)
-    }
-
+    #[cfg(test)]
     pub(super) fn plant(&mut self, mutant: Option<Mutant>) {
         self.mechanics.plant(mutant);
     }
@@ -392,6 +368,7 @@ impl Disk {
             queued,
             range,
             ready_at: now + self.overhead_ns,
+            place: self.mechanics.geometry.locate(range.start),
         });
     }
 
@@ -462,8 +439,9 @@ impl Disk {
             s.statistics.partial_writes += 1;
         }
         let apart = self.mechanics.is(Mutant::OverlapsAreKeptApart);
+        let locate = |sector| self.mechanics.geometry.locate(sector);
         s.write_cache
-            .insert((start, end), now, write, &self.limits, apart);
+            .insert((start, end), now, write, &self.limits, locate, apart);
         if waits {
             self.reconsider(now);
         } else {
@@ -528,8 +506,8 @@ impl Disk {
             Some(Job::Read(read)) => {
                 let s = &mut self.state;
                 s.active_at = now;
-                let room = self.mechanics.geometry.sectors() - read.range.end;
-                s.read_cache.enter(&read.range, now, room, self.read_limits);
+                s.read_cache
+                    .enter(&read.range, now, &self.mechanics, self.read_limits);
                 self.answer(now, read.queued);
             }
             Some(Job::Destage) => {
@@ -635,8 +613,7 @@ impl Disk {
             let ns = if flow.is_some() {
                 0
             } else {
-                let place = self.mechanics.geometry.locate(read.range.start);
-                self.mechanics.reach(&s.head, now, &place, false).ns()
+                self.mechanics.reach(&s.head, now, &read.place, false).ns()
             };
             let ns = if farthest { u64::MAX - 1 - ns } else { ns };
             if ns < best.0 {

@@ -204,7 +204,11 @@ impl Experiment {
     /// Runs it on a new drive.
     #[must_use]
     pub fn run(&self, profile: &Arc<Profile>, seed: u64) -> f64 {
-        let mut timing = Timing::new(profile.clone(), seed);
+        self.run_on(&mut Timing::new(profile.clone(), seed), seed)
+    }
+
+    /// Runs it on a drive that has nothing else to do.
+    pub(super) fn run_on(&self, timing: &mut Timing, seed: u64) -> f64 {
         match *self {
             Experiment::Phybs { size, offset } => {
                 let count = PHYBS_TOTAL / u64::from(size);
@@ -214,14 +218,14 @@ impl Experiment {
                     bytes: size,
                     fua: false,
                 });
-                elapsed(&mut timing, 0, 1, writes) as f64 / 1e6
+                elapsed(timing, 0, 1, writes) as f64 / 1e6
             }
             Experiment::Sequential {
                 write,
                 region,
                 depth,
                 offset,
-            } => sequential(&mut timing, write, region, depth, u64::from(offset)),
+            } => sequential(timing, write, region, depth, u64::from(offset)),
             Experiment::Random {
                 write,
                 size,
@@ -230,12 +234,12 @@ impl Experiment {
                 offset,
             } => {
                 let step = u64::from(size);
-                let count = if profile.flash.is_some() {
+                let count = if timing.profile().flash.is_some() {
                     RANDOM_COUNT_FLASH
                 } else {
                     RANDOM_COUNT
                 };
-                let places = bytes_of(&timing) / step - 1;
+                let places = bytes_of(timing) / step - 1;
                 let mut random = seed ^ 0x5eed;
                 let asks = (0..count).map(|_| Ask {
                     write,
@@ -243,7 +247,7 @@ impl Experiment {
                     bytes: size,
                     fua: sync,
                 });
-                elapsed(&mut timing, 0, depth, asks) as f64 / 1e6 / count as f64
+                elapsed(timing, 0, depth, asks) as f64 / 1e6 / count as f64
             }
         }
     }

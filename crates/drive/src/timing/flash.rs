@@ -435,7 +435,7 @@ impl Flash {
 /// A kept state may come from a file that somebody edited.
 fn is_possible(state: &FlashState, figures: &FlashFigures) -> bool {
     let dies = (figures.channels * figures.dies_per_channel) as usize;
-    let queued = |q: &Queued| q.submitted < TIME_MAX;
+    let queued = |q: &Queued| q.submitted <= state.clock;
     let waiting = state.host.iter().chain(&state.writes);
     let mut waiting = waiting.chain(&state.flushes).chain(&state.open_writes);
     let times = state.channel_free.iter().chain(&state.read_free);
@@ -446,9 +446,15 @@ fn is_possible(state: &FlashState, figures: &FlashFigures) -> bool {
         && state.programs.len() == dies
         && state.cursor < dies
         && state.cached < TIME_MAX
+        && state.amplified < TIME_MAX
+        && state.sequence < TIME_MAX
+        && super::kept::is_sane(&state.statistics)
         && state.bus_free < TIME_MAX
         && state.open < u64::from(figures.page_kib) * 1024
         && times.all(|t| *t < TIME_MAX)
         && waiting.all(queued)
-        && state.coming.iter().all(|c| c.0.0 < TIME_MAX)
+        && state
+            .coming
+            .iter()
+            .all(|c| (state.clock..TIME_MAX).contains(&c.0.0))
 }

@@ -32,7 +32,7 @@ struct Zone {
 }
 
 /// Where a physical sector is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Place {
     /// Its track.
     pub track: u64,
@@ -176,6 +176,13 @@ impl Geometry {
             left -= per_track;
             ns += self.turn_ns;
         }
+    }
+
+    /// How long after the end of the sector before it a sector begins: the skew, if it is the first one of its track.
+    #[must_use]
+    pub fn gap_ns(&self, sector: u64) -> u64 {
+        let first = sector > 0 && self.locate(sector.min(self.sectors - 1)).index == 0;
+        if first { self.skew_ns } else { 0 }
     }
 
     /// Sectors of a track; tracks beyond the last are like the last.

@@ -58,6 +58,7 @@ impl Mechanics {
         }
     }
 
+    #[cfg(test)]
     pub(super) fn plant(&mut self, mutant: Option<Mutant>) {
         self.mutant = mutant;
     }

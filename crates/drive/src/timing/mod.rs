@@ -21,6 +21,7 @@ mod disk;
 mod experiment;
 mod flash;
 mod geometry;
+mod kept;
 mod mechanics;
 mod mutant;
 mod read_cache;

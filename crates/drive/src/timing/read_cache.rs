@@ -155,8 +155,15 @@ impl ReadCache {
         }
     }
 
-    /// `range` has been read by `now`; the head reads on from its end, `room` sectors at most.
-    pub(super) fn enter(&mut self, range: &Range, now: u64, room: u64, limits: ReadLimits) {
+    /// `range` has been read by `now`; the head reads on from its end.
+    pub(super) fn enter(
+        &mut self,
+        range: &Range,
+        now: u64,
+        mechanics: &Mechanics,
+        limits: ReadLimits,
+    ) {
+        let room = mechanics.geometry.sectors() - range.end;
         self.ahead = None;
         if limits.segments == 0 || limits.sectors == 0 {
             return;
@@ -190,7 +197,7 @@ impl ReadCache {
         if end == range.end && room > 0 {
             self.ahead = Some(Ahead {
                 segment: at,
-                since: now,
+                since: now + mechanics.geometry.gap_ns(end),
                 from: end,
                 most: room.min(limits.sectors),
             });
@@ -198,14 +205,14 @@ impl ReadCache {
     }
 
     /// Whether a kept state can be continued.
-    pub(super) fn is_possible(&self, sectors: u64) -> bool {
+    pub(super) fn is_possible(&self, sectors: u64, latest: u64) -> bool {
         let in_disk = |r: &Range| r.start < r.end && r.end <= sectors;
         let ahead = self.ahead.as_ref().is_none_or(|a| {
             a.segment < self.segments.len()
                 && a.most > 0
                 && a.from < sectors
                 && a.most <= sectors - a.from
-                && a.since < super::disk::TIME_MAX
+                && a.since <= latest
         });
         ahead && self.segments.iter().all(|s| in_disk(&s.range))
     }

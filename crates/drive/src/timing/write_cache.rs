@@ -7,6 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::geometry::Place;
 use crate::profile::RmwPolicy;
 
 /// A write in the cache.
@@ -28,6 +29,9 @@ pub(super) struct Extent {
     /// Somebody waits until it is on the medium.
     pub(super) urgent: bool,
     pub(super) writes: Vec<Pending>,
+    /// Where its first physical sector is.
+    #[serde(skip)]
+    pub(super) place: Place,
 }
 
 impl Extent {
@@ -104,6 +108,7 @@ impl WriteCache {
         now: u64,
         write: Pending,
         limits: &WriteLimits,
+        locate: impl Fn(u64) -> Place,
         apart: bool,
     ) {
         let mut writes = self.spare.pop().unwrap_or_default();
@@ -113,6 +118,7 @@ impl WriteCache {
             since: now,
             urgent: write.waits,
             writes: Vec::new(),
+            place: Place::default(),
         };
         let from = self.waiting.partition_point(|e| e.end < start);
         let mut to = from;
@@ -142,6 +148,7 @@ impl WriteCache {
         }
         writes.push(write);
         new.writes = writes;
+        new.place = locate(new.start / limits.per);
         self.sectors += new.end - new.start;
         if first == to {
             self.waiting.insert(first, new);
@@ -205,17 +212,19 @@ impl WriteCache {
     }
 
     /// Whether a kept state can be continued.
-    pub(super) fn is_possible(&self, sectors: u64) -> bool {
+    pub(super) fn is_possible(&self, sectors: u64, clock: u64) -> bool {
         let well = |e: &Extent| e.start < e.end && e.end <= sectors;
         let kept = self.waiting.iter().chain(&self.flying);
         let times = |e: &Extent| {
-            let writes = e.writes.iter().all(|w| w.submitted < super::disk::TIME_MAX);
-            e.since < super::disk::TIME_MAX && writes
+            let writes = e.writes.iter().all(|w| w.submitted <= clock);
+            e.since <= clock && writes
         };
-        let sum: u64 = kept.clone().map(|e| e.end.saturating_sub(e.start)).sum();
+        let sum = kept
+            .clone()
+            .try_fold(0u64, |n, e| n.checked_add(e.end.saturating_sub(e.start)));
         kept.clone().all(|e| well(e) && times(e))
             && self.waiting.windows(2).all(|w| w[0].end <= w[1].start)
-            && sum == self.sectors
+            && sum == Some(self.sectors)
     }
 }
 

@@ -1,8 +1,36 @@
+//! Published measurements, physics, and planted mistakes.
+
+mod geometry;
+mod laws;
+mod state;
+mod trial;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use proptest::prelude::*;
+
+use super::mutant::Mutant;
 use super::*;
+use crate::profiles;
+use trial::{Verdict, hold};
+
+/// The profiles that are disks.
+fn disks() -> impl Iterator<Item = &'static Arc<Profile>> {
+    profiles().iter().filter(|p| p.disk.is_some())
+}
+
+fn find(name: &str) -> Arc<Profile> {
+    Profile::find(name).expect("it is built in")
+}
+
+fn phybs(profile: &Arc<Profile>, mutant: Option<Mutant>, size: u32, offset: u32) -> f64 {
+    Experiment::Phybs { size, offset }.run_on(&mut trial::drive(profile, 1, mutant), 1)
+}
 
 #[test]
 fn published_measurements_are_reproduced() {
-    for profile in crate::profiles() {
+    for profile in profiles() {
         for r in reproduce(profile) {
             let (error, within) = (r.error_percent(), r.published.within_percent);
             let what = &r.published.experiment;
@@ -12,5 +40,168 @@ fn published_measurements_are_reproduced() {
                 profile.name
             );
         }
+    }
+}
+
+#[test]
+fn the_phybs_table_of_2010_comes_out_and_its_missing_row_is_predicted() {
+    let rows = reproduce(&find("wd20ears"));
+    assert_eq!(rows.len(), 13);
+    let squares: f64 = rows.iter().map(|r| r.error_percent().powi(2)).sum();
+    let rms = (squares / 13.0).sqrt();
+    assert!(rms <= 8.0, "{rms} %");
+    let whole = phybs(&find("wd20ears"), None, 8192, 0);
+    let missing = phybs(&find("wd20ears"), None, 8192, 4096);
+    assert!(
+        (missing / whole - 1.0).abs() < 0.02,
+        "{missing} like {whole} ms"
+    );
+}
+
+#[test]
+fn misaligned_writes_take_sixty_two_or_three_times_as_long_as_the_regime_says() {
+    for (name, aligned, ratio) in [
+        ("wd20ears-unbatched", 0, 62.4),
+        ("wd20ears-jumper", 3584, 2.75),
+        ("wd20ears", 0, 2.99),
+        ("st2000dm001", 0, 1.0),
+    ] {
+        let profile = find(name);
+        let got = phybs(&profile, None, 4096, 512) / phybs(&profile, None, 4096, aligned);
+        assert!(
+            (got / ratio - 1.0).abs() <= 0.1,
+            "{name}: {got}, not {ratio}"
+        );
+    }
+}
+
+#[test]
+fn a_batch_costs_a_revolution_for_each_pass() {
+    let profile = find("wd20ears");
+    let mut timing = Timing::new(profile, 1);
+    let e = Experiment::Phybs {
+        size: 4096,
+        offset: 512,
+    };
+    let _ = e.run_on(&mut timing, 1);
+    let s = timing.statistics();
+    assert_eq!(s.partial_writes, 32768);
+    assert!(
+        s.write_passes.abs_diff(32768 / 12) < 8,
+        "{}",
+        s.write_passes
+    );
+    assert!(s.rewrite_passes.abs_diff(s.write_passes) < 2);
+}
+
+#[test]
+fn experiments_are_written_as_they_are_read() {
+    for text in [
+        "phybs -w 4096@512",
+        "sequential read outer",
+        "sequential write whole depth 32 +512",
+        "random write 4096 depth 1 sync +512",
+    ] {
+        let experiment: Experiment = text.parse().expect("it is one");
+        assert_eq!(experiment.to_string(), text);
+    }
+    for text in [
+        "",
+        "phybs",
+        "phybs -w 0@0",
+        "random read 100 depth 1",
+        "sequential read here",
+    ] {
+        let error = text.parse::<Experiment>().unwrap_err();
+        assert!(error.to_string().contains("must be phybs"), "{error}");
+    }
+    for profile in profiles() {
+        for published in &profile.published {
+            let experiment: Experiment = published.experiment.parse().expect("it is one");
+            assert_eq!(experiment.unit(), published.unit);
+        }
+    }
+}
+
+/// Everything that must hold, on the drives that show it best.
+fn suite(mutant: Option<Mutant>) -> Verdict {
+    for profile in disks() {
+        laws::mixtures_obey(profile, mutant, 0..8)?;
+    }
+    for name in ["wd20ears-unbatched", "wd30ezrx", "wd160edgz"] {
+        laws::runs_repeat(&find(name), mutant, 5)?;
+    }
+    laws::depth_helps(&find("wd20ears"), mutant)?;
+    laws::nobody_starves(&find("wd20ears"), mutant)?;
+    laws::random_reads_take_a_seek_and_half_a_turn(&find("wd20ears"), mutant)?;
+    laws::streams_pass_at_the_rate_of_the_zone(&find("wd30ezrx"), mutant)?;
+    let ms = phybs(&find("wd20ears"), mutant, 4096, 512);
+    hold!(
+        (ms / 61_987.0 - 1.0).abs() < 0.12,
+        "phybs 4096@512: {ms} ms"
+    );
+    let drawn = find("wd20ears-unbatched");
+    let ms = phybs(&drawn, mutant, 4096, 512);
+    let again = phybs(&drawn, mutant, 4096, 512);
+    hold!(ms == again, "phybs from equal seeds: {ms} ms, {again} ms");
+    Ok(())
+}
+
+#[test]
+fn the_model_itself_breaks_no_law() {
+    suite(None).unwrap();
+}
+
+#[test]
+fn every_planted_mistake_is_noticed() {
+    for mutant in Mutant::ALL {
+        let verdict = catch_unwind(AssertUnwindSafe(|| suite(Some(mutant))));
+        let noticed = verdict.map_or_else(|_| Some("a panic".to_string()), Result::err);
+        let how = noticed.unwrap_or_else(|| panic!("nobody notices {mutant:?}"));
+        println!("{mutant:?}: {how}");
+    }
+}
+
+#[test]
+fn random_reads_take_a_seek_and_half_a_revolution_on_every_disk() {
+    for profile in disks() {
+        laws::random_reads_take_a_seek_and_half_a_turn(profile, None).unwrap();
+    }
+}
+
+#[test]
+fn deeper_queues_are_never_slower_on_any_disk() {
+    for profile in disks() {
+        laws::depth_helps(profile, None).unwrap();
+    }
+}
+
+#[test]
+fn streams_pass_at_the_rate_of_the_zone_on_every_disk_at_every_depth() {
+    for profile in disks() {
+        laws::streams_pass_at_the_rate_of_the_zone(profile, None).unwrap();
+    }
+}
+
+#[test]
+fn nobody_starves_on_any_disk() {
+    for profile in disks() {
+        laws::nobody_starves(profile, None).unwrap();
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn prop_mixtures_break_no_law(which in 0usize..11, seed in 0u64..1 << 40) {
+        let verdict = laws::mixtures_obey(&profiles()[which], None, seed..seed + 1);
+        prop_assert!(verdict.is_ok(), "{:?}", verdict);
+    }
+
+    #[test]
+    fn prop_equal_seeds_give_equal_times(which in 0usize..11, seed in 0u64..1 << 40) {
+        let verdict = laws::runs_repeat(&profiles()[which], None, seed);
+        prop_assert!(verdict.is_ok(), "{:?}", verdict);
     }
 }
