@@ -19,6 +19,7 @@
 //! ACS-2 and ACS-3 for the words; FreeBSD `sys/cam/ata/ata_all.c`, `ata_da.c` and Linux `libata`,
 //! `sd.c` for what they make of them.
 
+pub mod speed;
 mod text;
 
 use base::{Error, Result};
@@ -235,6 +236,26 @@ impl IdentifyData {
     #[must_use]
     pub fn word(&self, number: usize) -> u16 {
         self.words[number]
+    }
+
+    /// What Linux keeps in `vpd_pg89` of a SATA drive's device: the 512 bytes stand behind 60 others.
+    ///
+    /// # Errors
+    /// `Corrupt` if it is too short or not what it should be.
+    pub fn from_vpd(page: &[u8]) -> Result<IdentifyData> {
+        match page.get(60..572) {
+            Some(bytes) if page.get(1) == Some(&0x89) => IdentifyData::from_bytes(bytes),
+            _ => Err(Error::corrupt(format!(
+                "{} bytes are no page 0x89 of a SATA drive",
+                page.len()
+            ))),
+        }
+    }
+
+    /// Whether it stands for a drive with ATA commands, not NVMe.
+    #[must_use]
+    pub fn is_sata(&self) -> bool {
+        self.transport == Transport::Sata
     }
 
     fn text(&self, at: usize, words: usize) -> String {

@@ -22,6 +22,7 @@ struct Request {
 impl Emulated {
     pub(super) fn read_and_wait(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         geom::check_range(self, offset, buf.len() as u64)?;
+        rt::charge(rt::Work::Transfer, buf.len() as u64);
         let mut at = offset;
         for part in buf.chunks_mut(self.bytes_max()) {
             let request = Request {
@@ -55,6 +56,7 @@ impl Emulated {
         if len == 0 {
             return Ok(());
         }
+        rt::charge(rt::Work::Transfer, len as u64);
         if let [data] = pieces {
             let mut at = offset;
             for part in data.chunks(self.bytes_max()) {
@@ -148,6 +150,9 @@ impl Emulated {
             BioOp::Delete { len } => (CommandKind::Trim, *len),
             BioOp::Flush => (CommandKind::Flush, 0),
         };
+        if matches!(kind, CommandKind::Read | CommandKind::Write) {
+            rt::charge(rt::Work::Transfer, len);
+        }
         let request = Request {
             kind,
             offset: bio.offset,

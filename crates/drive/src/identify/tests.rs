@@ -182,6 +182,17 @@ fn every_profile_survives_its_own_512_bytes() {
     }
 }
 
+#[test]
+fn linux_keeps_it_behind_sixty_bytes() {
+    let mut page = vec![0; 60];
+    page[1] = 0x89;
+    page.extend_from_slice(&of(&honest()).to_bytes());
+    assert_eq!(IdentifyData::from_vpd(&page).unwrap(), of(&honest()));
+    assert!(IdentifyData::from_vpd(&page[..500]).is_err());
+    page[1] = 0x80;
+    assert!(IdentifyData::from_vpd(&page).is_err());
+}
+
 proptest! {
     #[test]
     fn prop_garbage_is_read_without_a_panic(
