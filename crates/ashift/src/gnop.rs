@@ -1,10 +1,12 @@
 //! `gnop`.
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use base::{Error, ErrorKind, Result};
+use geom::Provider;
 use geom::disk::OpenMode;
-use geom::nop::{NopChange, NopConfig, NopCounters, name_for};
+use geom::nop::{Nop, NopChange, NopConfig, NopCounters, name_for};
 use machine::{Layer, LayerKind};
 use serde_json::{Value, json};
 
@@ -170,9 +172,11 @@ fn create(call: &mut Call<'_>) -> Result<()> {
     config.change(&change(call)?)?;
     for on in call.providers("Missing device(s).")? {
         let on = call.world.canonical(on);
-        open(call, &on)?;
+        let name = name_for(&on, call.options.text('Z'))?;
+        // What does not fit is said before what is taken.
+        Nop::new(open(call, &on)?, &*name, config.clone())?;
         let layer = Layer {
-            name: name_for(&on, call.options.text('Z'))?,
+            name,
             on,
             transient: call.options.has('T'),
             kind: LayerKind::Nop(config.clone()),
@@ -182,14 +186,13 @@ fn create(call: &mut Call<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Whether there is such a provider to stand on.
-fn open(call: &Call<'_>, name: &str) -> Result<()> {
+/// The provider to stand on.
+fn open(call: &Call<'_>, name: &str) -> Result<Arc<dyn Provider>> {
     match call.world.open(name, OpenMode::Inspect) {
-        Ok(_) => Ok(()),
         Err(error) if error.kind() == ErrorKind::NotFound => {
             Err(Error::not_found(format!("Provider {name} is invalid.")))
         }
-        Err(error) => Err(error),
+        other => other,
     }
 }
 
@@ -223,7 +226,7 @@ fn destroy(call: &mut Call<'_>) -> Result<()> {
     for name in call.providers("Missing device(s).")? {
         let (layer, _) = find(call, name, "Device")?;
         if call.options.has('f') {
-            for above in layers_above(call.world, &layer.name)? {
+            for above in layers_above(call.world, &layer.name) {
                 call.world.remove_layer(&above.name)?;
             }
         } else if let Some(user) = user_of(call.world, &layer.name)? {

@@ -142,6 +142,7 @@ impl Core {
             head.copy_from_slice(piece);
             rest = tail;
         }
+        self.charge(len);
         let at = self.geometry.offset_below(offset);
         match &self.geometry.spread {
             None => {
@@ -159,6 +160,7 @@ impl Core {
 
     /// Decrypts what the provider below answered; without authentication in place.
     fn decrypt(&self, offset: u64, mut below: BlockBuf) -> Result<BlockBuf> {
+        self.charge(below.len());
         let at = self.geometry.offset_below(offset);
         match &self.geometry.spread {
             None => {
@@ -174,6 +176,13 @@ impl Core {
                 Ok(plain)
             }
         }
+    }
+
+    /// Lets a simulated processor work on so many bytes.
+    fn charge(&self, bytes: usize) {
+        let sectors = bytes as u64 / u64::from(self.geometry.sectorsize);
+        rt::charge(rt::Work::CipherSector, sectors);
+        rt::charge(rt::Work::Cipher, bytes as u64);
     }
 
     fn code_error(&self, offset: u64, bad: usize) -> Error {

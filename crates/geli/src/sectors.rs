@@ -34,14 +34,16 @@ pub(crate) struct Sectors {
     /// A hash that has seen the key of the codes.
     code_hash: Sha256,
     /// Expanded keys, each in the place of its number modulo their count.
-    kept: Mutex<Vec<Option<(u64, Arc<UnitCipher>)>>>,
+    kept: Mutex<Vec<Option<NumberedCipher>>>,
 }
+
+type NumberedCipher = (u64, Arc<UnitCipher>);
 
 /// An expanded key.
 enum UnitCipher {
     Null,
-    Cbc(AesKey),
-    Xts(Xts),
+    Cbc(Box<AesKey>),
+    Xts(Box<Xts>),
 }
 
 impl Sectors {
@@ -94,8 +96,8 @@ impl Sectors {
         let key = self.keys.key(number);
         let cipher = Arc::new(match self.cipher {
             Cipher::Null => UnitCipher::Null,
-            Cipher::AesCbc => UnitCipher::Cbc(AesKey::new(&key[..self.key_bytes])),
-            Cipher::AesXts => UnitCipher::Xts(Xts::new(&key[..2 * self.key_bytes])),
+            Cipher::AesCbc => UnitCipher::Cbc(Box::new(AesKey::new(&key[..self.key_bytes]))),
+            Cipher::AesXts => UnitCipher::Xts(Box::new(Xts::new(&key[..2 * self.key_bytes]))),
         });
         self.kept.lock()[place] = Some((number, Arc::clone(&cipher)));
         cipher

@@ -271,7 +271,7 @@ pub(super) fn detach(call: &mut Call<'_>) -> Result<()> {
         let (layer, _) =
             found.ok_or_else(|| Error::not_found(format!("No such device: {name}.")))?;
         if call.options.has('f') {
-            for above in layers_above(call.world, &layer.name)? {
+            for above in layers_above(call.world, &layer.name) {
                 call.world.remove_layer(&above.name)?;
             }
         } else if let Some(user) = user_of(call.world, &layer.name)? {

@@ -107,7 +107,7 @@ pub(super) fn kill(call: &mut Call<'_>) -> Result<()> {
 fn kill_one(call: &Call<'_>, name: &str) -> Result<()> {
     let found = find_attached(call, name);
     if let Some((layer, attached)) = &found {
-        for above in layers_above(call.world, &layer.name)? {
+        for above in layers_above(call.world, &layer.name) {
             call.world.remove_layer(&above.name)?;
         }
         call.world.remove_layer(&layer.name)?;

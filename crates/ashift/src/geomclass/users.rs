@@ -1,4 +1,8 @@
 //! Who uses a provider: layers on it, and imported pools.
+//!
+//! # Why not simpler
+//! The world could be asked for all providers and what they are on. But it would look for partition
+//! tables on all of them, and a nop counts what it is asked: looking at it must not change it.
 
 use base::Result;
 use machine::{Layer, World};
@@ -6,47 +10,44 @@ use nvpair::NvList;
 
 use crate::host::Host;
 
-/// Layers that stand on a provider, on its partitions or on each other; the topmost first.
-pub(crate) fn layers_above(world: &World, name: &str) -> Result<Vec<Layer>> {
-    let infos = world.providers()?;
-    let below = |name: &str| {
-        let info = infos.iter().find(|info| info.name == name)?;
-        info.below.clone()
-    };
-    let stands_on = |layer: &Layer| {
-        let mut at = Some(layer.on.clone());
-        while let Some(here) = at {
-            if here == name {
-                return true;
-            }
-            at = below(&here);
+/// Whether a provider is another one, or stands on it: a layer of it, a partition of it. Labels
+/// are those of drives; nothing stands between.
+fn stands_on(world: &World, provider: &str, name: &str) -> bool {
+    let mut at = world.canonical(provider);
+    loop {
+        if at == name {
+            return true;
         }
-        false
-    };
-    let mut above: Vec<Layer> = world.layers().into_iter().filter(stands_on).collect();
-    above.reverse();
-    Ok(above)
+        at = match (world.layer(&at), partition_of(&at)) {
+            (Some(layer), _) => layer.on,
+            (None, Some(disk)) => disk.to_owned(),
+            (None, None) => return false,
+        };
+    }
+}
+
+/// The provider whose partition has that name.
+fn partition_of(name: &str) -> Option<&str> {
+    let disk = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    let disk = disk.strip_suffix(['p', 's']).filter(|_| disk != name);
+    disk.filter(|disk| !disk.is_empty())
+}
+
+/// Layers that stand on a provider, on its partitions or on each other; the topmost first.
+pub(crate) fn layers_above(world: &World, name: &str) -> Vec<Layer> {
+    let layers = world.layers().into_iter().rev();
+    layers
+        .filter(|layer| stands_on(world, &layer.on, name))
+        .collect()
 }
 
 /// Who uses a provider, so that it cannot go away: a layer or an imported pool.
 pub(crate) fn user_of(world: &World, name: &str) -> Result<Option<String>> {
-    if let Some(layer) = layers_above(world, name)?.pop() {
+    if let Some(layer) = layers_above(world, name).pop() {
         return Ok(Some(layer.name));
     }
-    let infos = world.providers()?;
-    let pools = Host::here().pools()?;
-    let on_it = |path: &str| {
-        let mut at = Some(world.canonical(path));
-        while let Some(here) = at {
-            if here == name {
-                return true;
-            }
-            let info = infos.iter().find(|info| info.name == here);
-            at = info.and_then(|info| info.below.clone());
-        }
-        false
-    };
-    let user = pools.into_iter().find(|(_, config)| {
+    let on_it = |path: &str| stands_on(world, path, name);
+    let user = Host::here().pools()?.into_iter().find(|(_, config)| {
         let tree = config.get_list("vdev_tree");
         tree.is_some_and(|tree| has_path(tree, &on_it))
     });
@@ -59,4 +60,18 @@ fn has_path(tree: &NvList, matches: &dyn Fn(&str) -> bool) -> bool {
         let children = tree.get_lists(key).unwrap_or_default();
         children.iter().any(|child| has_path(child, matches))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn partitions_are_known_by_their_names() {
+        assert_eq!(partition_of("ada0p1"), Some("ada0"));
+        assert_eq!(partition_of("ada0.nops12"), Some("ada0.nop"));
+        assert_eq!(partition_of("ada0"), None);
+        assert_eq!(partition_of("gpt/top"), None);
+        assert_eq!(partition_of("p1"), None);
+    }
 }

@@ -39,8 +39,17 @@ fn pattern(len: usize) -> Vec<u8> {
 fn writes_the_bytes_of_the_format() {
     use AuthAlgorithm::{HmacSha1, HmacSha256, HmacSha384, HmacSha512};
     use Cipher::{AesCbc, AesXts, Null};
+    type Case = (
+        u32,
+        Cipher,
+        u16,
+        Option<AuthAlgorithm>,
+        u32,
+        u64,
+        &'static str,
+    );
     #[rustfmt::skip]
-    let cases: &[(u32, Cipher, u16, Option<AuthAlgorithm>, u32, u64, &str)] = &[
+    let cases: &[Case] = &[
         (7, AesXts, 128, None, 4096, 0, "6df0a6d9a019d273114f6f5a85c850ac8a7539c9cf5c64ed51850bcc5d73ffdd"),
         (7, AesXts, 256, None, 4096, (4 << 30) - 8192, "852834d8d814530dd457279e21820fbc26cbde2f7aa1c14e465187bed32ebc72"),
         (6, AesXts, 128, None, 512, (512 << 20) - 1024, "7ac93c9719f282c4e7c19e0cc215c28fda97edd551fd3ad06b3c71042b4da100"),
