@@ -609,11 +609,9 @@ impl Disk {
             if read.ready_at > now {
                 continue;
             }
-            let flow = s.read_cache.flows_by(&read.range, now, &self.mechanics);
-            let ns = if flow.is_some() {
-                0
-            } else {
-                self.mechanics.reach(&s.head, now, &read.place, false).ns()
+            let ns = match s.read_cache.flows_by(&read.range, now, &self.mechanics) {
+                Some(flow) => flow.begins.saturating_sub(now),
+                None => self.mechanics.reach(&s.head, now, &read.place, false).ns(),
             };
             let ns = if farthest { u64::MAX - 1 - ns } else { ns };
             if ns < best.0 {
@@ -676,39 +674,33 @@ impl Disk {
     /// The waiting range with which the next pass begins, and when that may begin: what somebody waits for, or is too old;
     /// else, of the ranges that are not just behind another one, the one that can be reached soonest.
     fn choose_batch(&mut self, now: u64) -> (usize, u64) {
+        if let Some(aged) = self.aged(now) {
+            return (aged, self.may_begin(now, aged));
+        }
         let cache = &self.state.write_cache;
-        let youngest = if cache.waiting.len() > self.window {
+        let urgent = cache.waiting.iter().any(|e| e.urgent);
+        let youngest = if cache.waiting.len() > self.window && !urgent {
             self.ages.clear();
             self.ages.extend(cache.waiting.iter().map(|e| e.since));
             *self.ages.select_nth_unstable(self.window - 1).1
         } else {
             u64::MAX
         };
-        if let Some(aged) = self.aged(now) {
-            return (aged, self.may_begin(now, aged));
-        }
-        let urgent = cache.waiting.iter().any(|e| e.urgent);
-        let mut best = (u64::MAX, 0, now);
+        let (head, turned) = (&self.state.head, now.max(self.state.not_before));
+        let mut best = (u64::MAX, 0, turned);
+        let mut end = 0;
         for (n, extent) in cache.waiting.iter().enumerate() {
-            let behind = n > 0
-                && extent.start.saturating_sub(cache.waiting[n - 1].end) <= self.near
-                && !urgent;
+            let behind = n > 0 && extent.start.saturating_sub(end) <= self.near && !urgent;
+            end = extent.end;
             if behind || extent.since > youngest || extent.urgent != urgent {
                 continue;
             }
             let at = self.may_begin(now, n);
-            let place = self
-                .mechanics
-                .geometry
-                .locate(extent.start / self.limits.per);
-            let reach = self.mechanics.reach(&self.state.head, at, &place, true);
+            let reach = self.mechanics.reach(head, at, &extent.place, true);
             let ns = at - now + reach.ns();
             if ns < best.0 {
                 best = (ns, n, at);
             }
-        }
-        if best.0 == u64::MAX {
-            best.2 = self.may_begin(now, 0);
         }
         (best.1, best.2)
     }

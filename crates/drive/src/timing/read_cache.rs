@@ -130,7 +130,9 @@ impl ReadCache {
         }
         let sectors = want.end.saturating_sub(ahead.from);
         let passed = ahead.since + mechanics.pass_ns(&place, sectors);
+        let before = want.start.saturating_sub(ahead.from);
         Some(Flow {
+            begins: ahead.since + mechanics.pass_ns(&place, before),
             from: ahead.from,
             since: ahead.since,
             sectors,
@@ -227,6 +229,8 @@ pub(super) struct Flow {
     since: u64,
     /// Sectors from there to the end of the read.
     sectors: u64,
+    /// When the first sector of the read begins to pass, if it has not passed already.
+    pub(super) begins: u64,
     /// When they had, or will have, passed.
     passed: u64,
     /// When the read has all that it needs.

@@ -12,7 +12,8 @@ pub(super) type Verdict = Result<(), String>;
 
 macro_rules! hold {
     ($law:expr, $($text:tt)*) => {
-        if !$law {
+        let holds: bool = $law;
+        if !holds {
             return Err(format!($($text)*));
         }
     };
