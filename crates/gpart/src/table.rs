@@ -48,7 +48,7 @@ impl Scheme {
 pub enum Era {
     /// FreeBSD 8 and 9: a GPT is usable from LBA 34 on; MBR partitions are whole tracks.
     Nine,
-    /// FreeBSD since 12: the usable range of a GPT is rounded to 4096 bytes; MBR has no tracks.
+    /// FreeBSD today: the usable range of a GPT is rounded to 4096 bytes; MBR has no tracks.
     #[default]
     Current,
 }

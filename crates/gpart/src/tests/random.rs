@@ -109,7 +109,7 @@ fn apply(table: &mut Table, step: &Step, era: Era) {
                 let unit = alignment.unwrap_or(physical);
                 assert_eq!(one.start_sector % unit, 0, "{step:?}");
                 let is_small = size.is_some_and(|s| s <= unit);
-                assert!(is_small || one.sectors % unit == 0, "{step:?}");
+                assert!(is_small || one.sectors.is_multiple_of(unit), "{step:?}");
                 if let Some(start) = start {
                     assert!(one.start_sector >= *start);
                 }
@@ -144,7 +144,7 @@ fn apply(table: &mut Table, step: &Step, era: Era) {
                     );
                     let unit = alignment.unwrap_or(physical);
                     let is_tracks = era == Era::Nine && table.scheme() == Scheme::Mbr;
-                    assert!(is_tracks || (one.last_sector() + 1) % unit == 0);
+                    assert!(is_tracks || (one.last_sector() + 1).is_multiple_of(unit));
                 }
                 model[at].2 = one.last_sector();
             }
