@@ -48,8 +48,10 @@
 //! published = 5.51
 //! tolerance_percent = 15
 //! ```
-//! `seconds = true` instead of a pattern reads the simulated time of the command. A `-` before a
-//! command lets the case go on although it fails.
+//! `seconds = true` instead of a pattern reads the simulated time of the command;
+//! `drives = "partial_writes"` (or `writes`, `written_bytes`, `reads`, `read_bytes`) instead of a
+//! command sums up what all drives counted. A `-` before a command lets the case go on although it
+//! fails. `{name*}` becomes as many words as the value has.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -95,6 +97,22 @@ pub struct Case {
     pub published: BTreeMap<String, f64>,
 }
 
+/// What drives count.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum Count {
+    /// Writes.
+    Writes,
+    /// Bytes written.
+    WrittenBytes,
+    /// Writes that begin or end inside of a physical sector.
+    PartialWrites,
+    /// Reads.
+    Reads,
+    /// Bytes read.
+    ReadBytes,
+}
+
 /// How a figure is read off.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
@@ -108,6 +126,7 @@ pub struct Reading {
     #[serde(default)]
     pub unit: String,
     /// The words that the command begins with.
+    #[serde(default)]
     pub command: String,
     /// A regular expression with a group `value`, matched line by line.
     #[serde(default)]
@@ -115,6 +134,9 @@ pub struct Reading {
     /// The simulated time of the command, in seconds, is the figure.
     #[serde(default)]
     pub seconds: bool,
+    /// What the drives counted, all together, is the figure.
+    #[serde(default)]
+    pub drives: Option<Count>,
     /// What the figure is multiplied with.
     #[serde(default = "one")]
     pub scale: f64,
@@ -347,6 +369,32 @@ impl Experiment {
         Ok(experiment)
     }
 
+    /// Drops all cases but these; all stay when there is none. Ratios go with their cases.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a name that no case has.
+    pub fn keep_cases(&mut self, names: &[String]) -> Result<()> {
+        if names.is_empty() {
+            return Ok(());
+        }
+        if let Some(name) = names
+            .iter()
+            .find(|name| self.cases.iter().all(|c| c.name != **name))
+        {
+            let known: Vec<&str> = self.cases.iter().map(|case| &*case.name).collect();
+            let text = format!(
+                "{} has no case '{name}'; there are {}",
+                self.name,
+                known.join(", ")
+            );
+            return Err(Error::invalid(text));
+        }
+        self.cases.retain(|case| names.contains(&case.name));
+        self.ratios
+            .retain(|r| names.contains(&r.of) && names.contains(&r.to));
+        Ok(())
+    }
+
     fn check(&self) -> Result<()> {
         let fail = |text: String| Err(Error::invalid(format!("{}: {text}", self.path)));
         if self.cases.is_empty() {
@@ -367,6 +415,9 @@ impl Experiment {
             }
             crate::reading::compile(reading)
                 .map_err(|e| Error::invalid(format!("{}: {e}", self.path)))?;
+            if reading.drives.is_some() {
+                continue;
+            }
             let mut of = self.cases.iter().filter(|case| reading.is_of(&case.name));
             let missing = of.find(|case| crate::reading::command_of(reading, case).is_none());
             if let Some(case) = missing {

@@ -32,7 +32,9 @@ pub mod run;
 mod shell;
 mod table;
 
-pub use experiment::{Case, CommandLine, Experiment, Figure, Ratio, Reading, Source, builtin};
+pub use experiment::{
+    Case, CommandLine, Count, Experiment, Figure, Ratio, Reading, Source, builtin,
+};
 pub use judge::Verdict;
 pub use outcome::{
     CaseOutcome, DriveTrace, Measured, Outcome, Ran, RatioOutcome, Seen, TraceEntry,

@@ -64,7 +64,10 @@ impl Parameters {
             rest = &rest[open + 1..];
             let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '-'));
             match end {
-                Some(end) if end > 0 && rest[end..].starts_with('}') => {
+                Some(end)
+                    if end > 0
+                        && (rest[end..].starts_with('}') || rest[end..].starts_with("*}")) =>
+                {
                     names.push(rest[..end].to_owned());
                     rest = &rest[end + 1..];
                 }
@@ -72,6 +75,23 @@ impl Parameters {
             }
         }
         names
+    }
+
+    /// The words that a word of a command becomes: `{name*}` alone becomes as many as its value has.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a name without a value.
+    pub fn fill_words(&self, word: &str) -> Result<Vec<String>> {
+        let alone = word
+            .strip_prefix('{')
+            .and_then(|rest| rest.strip_suffix("*}"));
+        match alone {
+            Some(name) => {
+                let value = self.fill(&format!("{{{name}}}"))?;
+                Ok(value.split_whitespace().map(str::to_owned).collect())
+            }
+            None => Ok(vec![self.fill(word)?]),
+        }
     }
 
     /// The text with every `{name}` replaced by its value.
@@ -157,6 +177,9 @@ mod tests {
         assert_eq!(parameters.fill("{a}-{b-c}-{a}").unwrap(), "1-x y-1");
         assert_eq!(parameters.fill("{} {a {a}").unwrap(), "{} {a 1");
         assert!(parameters.fill("{nothing}").is_err());
+        assert_eq!(parameters.fill_words("{b-c*}").unwrap(), ["x", "y"]);
+        assert_eq!(parameters.fill_words("{b-c}").unwrap(), ["x y"]);
+        assert_eq!(Parameters::used_in("{b-c*}"), ["b-c"]);
     }
 
     #[test]

@@ -2,19 +2,20 @@
 
 use regex::Regex;
 
-use crate::experiment::{Case, Figure, Reading};
+use crate::experiment::{Case, Count, Figure, Reading};
+use crate::outcome::DriveTrace;
 
 /// The pattern of a reading; none when it reads the time.
 pub(crate) fn compile(reading: &Reading) -> Result<Option<Regex>, String> {
     let fail = |text: &str| Err(format!("reading '{}': {text}", reading.name));
-    match (&reading.pattern, reading.seconds) {
-        (None, true) => Ok(None),
-        (Some(pattern), false) => match Regex::new(pattern) {
+    match (&reading.pattern, reading.seconds, reading.drives) {
+        (None, true, None) | (None, false, Some(_)) => Ok(None),
+        (Some(pattern), false, None) => match Regex::new(pattern) {
             Ok(regex) if regex.capture_names().flatten().any(|n| n == "value") => Ok(Some(regex)),
             Ok(_) => fail("its pattern has no group (?<value>…)"),
             Err(e) => fail(&e.to_string()),
         },
-        _ => fail("it needs either `pattern` or `seconds = true`"),
+        _ => fail("it needs one of `pattern`, `seconds = true` and `drives`"),
     }
 }
 
@@ -25,6 +26,18 @@ pub(crate) fn command_of(reading: &Reading, case: &Case) -> Option<usize> {
         let words = command.words.iter().map(String::as_str);
         command.words.len() >= wanted.len() && words.zip(&wanted).all(|(a, b)| a == *b)
     })
+}
+
+/// What all drives counted.
+pub(crate) fn counted(count: Count, drives: &[DriveTrace]) -> f64 {
+    let of = |trace: &DriveTrace| match count {
+        Count::Writes => trace.writes,
+        Count::WrittenBytes => trace.written_bytes,
+        Count::PartialWrites => trace.partial_writes,
+        Count::Reads => trace.reads,
+        Count::ReadBytes => trace.read_bytes,
+    };
+    drives.iter().map(of).sum::<u64>() as f64
 }
 
 /// Every figure in a command's output: one for each line that matches.

@@ -6,9 +6,9 @@ use std::sync::{Mutex, PoisonError};
 
 use base::{Error, ErrorKind, Result};
 
-use crate::experiment::{Case, Experiment, Ratio};
+use crate::experiment::{Case, Experiment, Figure, Ratio, Reading};
 use crate::judge::{self, Verdict};
-use crate::outcome::{CaseOutcome, Measured, Outcome, Ran, RatioOutcome};
+use crate::outcome::{CaseOutcome, DriveTrace, Measured, Outcome, Ran, RatioOutcome};
 use crate::parameters::Parameters;
 use crate::reading;
 use crate::shell::{Answer, MachinePlan, Shell};
@@ -167,11 +167,16 @@ fn run_case(
     shell.create(machine, &plan).map_err(at_case)?;
     let mut ran = Vec::new();
     for line in &job.case.commands {
-        let filled = line.words.iter().map(|word| job.parameters.fill(word));
-        let mut words = filled.collect::<Result<Vec<String>>>().map_err(at_case)?;
+        let filled = line
+            .words
+            .iter()
+            .map(|word| job.parameters.fill_words(word));
+        let words = filled
+            .collect::<Result<Vec<_>>>()
+            .map_err(at_case)?
+            .concat();
         let may_fail = line.may_fail;
-        words.retain(|word| !word.is_empty());
-        let command = shell_words::join(&words);
+        let command = as_typed(&words);
         let place = || format!("{}:{}: {command}", experiment.path, line.line);
         let answer = shell.run(machine, &words).map_err(|e| e.within(place()))?;
         progress(Event::Ran {
@@ -194,11 +199,12 @@ fn run_case(
         }
         ran.push(Ran {
             command,
-            output: answer.output,
+            output: answer.output + &answer.complaints,
             seconds: answer.took_ns as f64 / 1e9,
         });
     }
-    let figures = read_figures(experiment, job.case, &ran).map_err(|e| {
+    let drives = shell.traces(machine).map_err(at_case)?;
+    let figures = read_figures(experiment, job.case, &ran, &drives).map_err(|e| {
         let kept = format!("{e}\nthe machine is kept in {}", machine.display());
         Error::new(ErrorKind::InvalidInput, kept)
     })?;
@@ -209,20 +215,34 @@ fn run_case(
         seconds: ran.iter().map(|ran| ran.seconds).sum(),
         ran,
         figures,
-        drives: shell.traces(machine).map_err(at_case)?,
+        drives,
     })
 }
 
-fn read_figures(experiment: &Experiment, case: &Case, ran: &[Ran]) -> Result<Vec<Measured>> {
+/// A command as one would type it: quotes only where the shell needs them.
+#[must_use]
+pub fn as_typed(words: &[String]) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "-_=+:,.@%/{}^".contains(c);
+    let typed = words.iter().map(|word| {
+        if !word.is_empty() && word.chars().all(is_plain) {
+            word.clone()
+        } else {
+            shell_words::quote(word).into_owned()
+        }
+    });
+    typed.collect::<Vec<_>>().join(" ")
+}
+
+fn read_figures(
+    experiment: &Experiment,
+    case: &Case,
+    ran: &[Ran],
+    drives: &[DriveTrace],
+) -> Result<Vec<Measured>> {
     let mut measured = Vec::new();
     let readings = experiment.readings.iter();
     for reading in readings.filter(|reading| reading.is_of(&case.name)) {
-        let index = reading::command_of(reading, case).expect("checked when it was parsed");
-        let (line, ran) = (&case.commands[index], &ran[index]);
-        let figures = reading::figures(reading, &ran.output, ran.seconds).map_err(|text| {
-            let at = format!("{}:{}: {}", experiment.path, line.line, ran.command);
-            Error::invalid(format!("{at}: {text}"))
-        })?;
+        let figures = read_one(experiment, case, ran, drives, reading)?;
         for figure in figures {
             let published = case.published.get(&figure.name).copied();
             let (deviation_percent, verdict) =
@@ -254,6 +274,27 @@ fn read_figures(experiment: &Experiment, case: &Case, ran: &[Ran]) -> Result<Vec
         return Err(Error::invalid(text));
     }
     Ok(measured)
+}
+
+fn read_one(
+    experiment: &Experiment,
+    case: &Case,
+    ran: &[Ran],
+    drives: &[DriveTrace],
+    reading: &Reading,
+) -> Result<Vec<Figure>> {
+    if let Some(count) = reading.drives {
+        return Ok(vec![Figure {
+            name: reading.name.clone(),
+            value: reading::counted(count, drives) * reading.scale,
+        }]);
+    }
+    let index = reading::command_of(reading, case).expect("checked when it was parsed");
+    let (line, ran) = (&case.commands[index], &ran[index]);
+    reading::figures(reading, &ran.output, ran.seconds).map_err(|text| {
+        let at = format!("{}:{}: {}", experiment.path, line.line, ran.command);
+        Error::invalid(format!("{at}: {text}"))
+    })
 }
 
 fn judge_all(

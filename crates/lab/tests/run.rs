@@ -295,3 +295,18 @@ fn the_experiments_that_come_along_are_understood() {
         assert_eq!(experiment.name, *name);
     }
 }
+
+#[test]
+fn commands_are_shown_as_one_would_type_them() {
+    let words = ["dd", "if=/dev/zero", "of=a b", "bs=1m"].map(str::to_owned);
+    assert_eq!(lab::run::as_typed(&words), "dd if=/dev/zero 'of=a b' bs=1m");
+}
+
+#[test]
+fn what_drives_counted_is_a_figure() {
+    let text = format!("{MIRROR}\n[[reading]]\nname = \"partial\"\ndrives = \"partial_writes\"\n");
+    let outcome = run_on(&parse(&text).unwrap(), &Fake::new(reply), 1).unwrap();
+    assert_eq!(outcome.cases[1].figure("partial").unwrap().value, 1.0);
+    let text = text.replace("partial_writes", "partial");
+    assert!(parse(&text).is_err());
+}
