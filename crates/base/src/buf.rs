@@ -9,7 +9,8 @@
 //! A `Vec<u8>` of 128 KiB comes straight from the operating system and pays a page fault for each
 //! of its 32 pages, every time, and for taking them from other processors' TLBs when it goes. Freed
 //! buffers of such sizes therefore wait in a free list, which is as large as what comes and goes at
-//! once: a batch of a txg is written, enters the cache, and pushes as many buffers out of it.
+//! once: a batch of a txg is written, enters the cache, and pushes as many buffers out of it. New ones
+//! of the usual lengths get all their pages at one go (`slots`).
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::collections::BTreeMap;
@@ -17,6 +18,8 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::slots::{self, Slots, is_slot_len};
 
 /// Alignment of every buffer in bytes: what direct I/O to any disk asks for.
 const ALIGN_BYTES: usize = 4096;
@@ -40,6 +43,8 @@ unsafe impl Sync for BlockBuf {}
 struct FreeList {
     buffers: BTreeMap<usize, Vec<Recycled>>,
     total_bytes: usize,
+    /// Where buffers of the usual lengths come from and go to.
+    slots: Slots,
 }
 
 impl FreeList {
@@ -77,6 +82,7 @@ unsafe impl Send for Recycled {}
 static FREE: Mutex<FreeList> = Mutex::new(FreeList {
     buffers: BTreeMap::new(),
     total_bytes: 0,
+    slots: Slots::new(),
 });
 
 fn free_list() -> MutexGuard<'static, FreeList> {
@@ -87,29 +93,60 @@ fn layout(len: usize) -> Layout {
     Layout::from_size_align(len.max(1), ALIGN_BYTES).expect("a block is far below isize::MAX")
 }
 
+/// Memory full of zeros that was not used before.
+fn fresh(len: usize) -> NonNull<u8> {
+    let raw = if is_slot_len(len) {
+        let slot = free_list().slots.take(len);
+        slot.inspect(|slot| slots::fault_in(len, *slot))
+    } else {
+        // SAFETY: the layout has a non-zero size.
+        NonNull::new(unsafe { alloc_zeroed(layout(len)) })
+    };
+    raw.unwrap_or_else(|| handle_alloc_error(layout(len)))
+}
+
+/// Gives memory from [`fresh`] back to the system.
+fn discard(len: usize, ptr: NonNull<u8>) {
+    if is_slot_len(len) {
+        slots::let_go_of(len, ptr);
+        free_list().slots.put(len, ptr);
+        return;
+    }
+    // SAFETY: allocated in `fresh` with this very layout, and not referred to any more.
+    unsafe { dealloc(ptr.as_ptr(), layout(len)) }
+}
+
+fn recycled(len: usize) -> Option<BlockBuf> {
+    if len < RECYCLE_MIN_BYTES {
+        return None;
+    }
+    let ptr = free_list().take(len)?;
+    Some(BlockBuf { ptr, len })
+}
+
 impl BlockBuf {
     /// `len` bytes of zeros.
     #[must_use]
     pub fn zeroed(len: usize) -> Self {
-        let mut buf = Self::scratch(len);
-        buf.fill(0);
-        buf
+        match recycled(len) {
+            Some(mut buf) => {
+                buf.fill(0);
+                buf
+            }
+            None => BlockBuf {
+                ptr: fresh(len),
+                len,
+            },
+        }
     }
 
     /// `len` initialised bytes of unspecified content, for callers that overwrite all of them.
     #[must_use]
     pub fn scratch(len: usize) -> Self {
-        if len >= RECYCLE_MIN_BYTES
-            && let Some(ptr) = free_list().take(len)
-        {
-            return BlockBuf { ptr, len };
-        }
-        // SAFETY: the layout has a non-zero size.
-        let raw = unsafe { alloc_zeroed(layout(len)) };
-        let Some(ptr) = NonNull::new(raw) else {
-            handle_alloc_error(layout(len))
-        };
-        BlockBuf { ptr, len }
+        recycled(len).unwrap_or_else(|| BlockBuf {
+            ptr: fresh(len),
+            len,
+        })
     }
 
     /// A copy of `bytes`.
@@ -123,7 +160,20 @@ impl BlockBuf {
     /// Shares the buffer from here on.
     #[must_use]
     pub fn share(self) -> Buf {
-        Buf(Arc::new(self))
+        Buf(Arc::new(Shared {
+            bytes: self,
+            fletcher4: None,
+        }))
+    }
+
+    /// Shares the buffer whose bytes were summed while they came in: nobody has to go through them
+    /// again, and what happens to them in memory from then on is noticed.
+    #[must_use]
+    pub fn share_summed(self, fletcher4: [u64; 4]) -> Buf {
+        Buf(Arc::new(Shared {
+            bytes: self,
+            fletcher4: Some(fletcher4),
+        }))
     }
 }
 
@@ -144,8 +194,7 @@ impl Drop for BlockBuf {
                 }
             }
         }
-        // SAFETY: allocated in `scratch` with this very layout, and not referred to any more.
-        unsafe { dealloc(ptr.as_ptr(), layout(len)) }
+        discard(len, ptr);
     }
 }
 
@@ -178,7 +227,24 @@ impl fmt::Debug for BlockBuf {
 
 /// A shared, immutable block; cloning is cheap.
 #[derive(Clone, Debug)]
-pub struct Buf(Arc<BlockBuf>);
+pub struct Buf(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    bytes: BlockBuf,
+    /// Summed by whoever filled the buffer; of all bytes.
+    fletcher4: Option<[u64; 4]>,
+}
+
+impl Clone for Shared {
+    /// For whoever is about to change the copy.
+    fn clone(&self) -> Self {
+        Shared {
+            bytes: self.bytes.clone(),
+            fletcher4: None,
+        }
+    }
+}
 
 impl Buf {
     /// `len` bytes of zeros.
@@ -195,7 +261,15 @@ impl Buf {
 
     /// The bytes for writing; copies them first if anyone else holds this buffer.
     pub fn make_mut(&mut self) -> &mut [u8] {
-        Arc::<BlockBuf>::make_mut(&mut self.0)
+        let shared = Arc::make_mut(&mut self.0);
+        shared.fletcher4 = None;
+        &mut shared.bytes
+    }
+
+    /// The fletcher4 of all bytes, if it is known.
+    #[must_use]
+    pub fn fletcher4(&self) -> Option<[u64; 4]> {
+        self.0.fletcher4
     }
 
     /// Whether both are the very same memory.
@@ -208,7 +282,7 @@ impl Buf {
 impl Deref for Buf {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        &self.0
+        &self.0.bytes
     }
 }
 
@@ -232,6 +306,17 @@ mod tests {
     }
 
     #[test]
+    fn a_sum_is_forgotten_when_the_bytes_may_change() {
+        let mut a = BlockBuf::zeroed(512).share_summed([1, 2, 3, 4]);
+        let mut b = a.clone();
+        assert_eq!(b.fletcher4(), Some([1, 2, 3, 4]));
+        b.make_mut()[0] = 1;
+        assert_eq!((a.fletcher4(), b.fletcher4()), (Some([1, 2, 3, 4]), None));
+        a.make_mut();
+        assert_eq!(a.fletcher4(), None);
+    }
+
+    #[test]
     fn recycled_buffers_come_back_zeroed_when_asked() {
         let mut buf = BlockBuf::zeroed(65_536);
         buf.fill(0xff);
@@ -245,6 +330,7 @@ mod tests {
         let mut free = FreeList {
             buffers: BTreeMap::new(),
             total_bytes: 0,
+            slots: Slots::new(),
         };
         let (len, ptr) = (1 << 20, NonNull::dangling());
         while free.put(len, ptr) {}

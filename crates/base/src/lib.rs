@@ -7,6 +7,7 @@ mod buf;
 mod error;
 mod id;
 mod round;
+mod slots;
 
 pub use buf::{BlockBuf, Buf};
 pub use error::{Context, Error, ErrorKind, Result};

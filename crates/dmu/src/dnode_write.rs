@@ -8,7 +8,8 @@
 //! OpenZFS module/zfs/dmu.c (`dmu_write`), module/zfs/dbuf.c (`dbuf_dirty`),
 //! module/zfs/dnode.c (`dnode_set_blksz`, `dnode_free_range`) @be7657e3.
 
-use base::{BlkId, Buf, Error, ErrorKind, Result};
+use base::{BlkId, BlockBuf, Buf, Error, ErrorKind, Result};
+use phys::{ChecksumType, CompressType};
 
 use crate::dnode::{Change, State, View};
 use crate::dnode_read::Found;
@@ -26,6 +27,7 @@ impl Dnode {
     pub fn write(&self, tx: &Tx, offset: u64, data: &[u8]) -> Result<()> {
         rt::charge(rt::Work::Copy, data.len() as u64);
         let blksz = self.blksz();
+        let sums = data.len() as u64 >= blksz && self.sums_on_arrival();
         let mut at = offset;
         let mut rest = data;
         while !rest.is_empty() {
@@ -34,7 +36,12 @@ impl Dnode {
             let (now, later) = rest.split_at(len);
             let blkid = BlkId(at / blksz);
             if len as u64 == blksz {
-                self.write_block(tx, blkid, Buf::copy_of(now))?;
+                let block = if sums {
+                    copy_summed(now)
+                } else {
+                    Buf::copy_of(now)
+                };
+                self.write_block(tx, blkid, block)?;
             } else {
                 let range = start..start + len;
                 self.modify_block(tx, blkid, |block| block[range].copy_from_slice(now))?;
@@ -43,6 +50,30 @@ impl Dnode {
             at += len as u64;
         }
         Ok(())
+    }
+
+    /// Whether blocks are going to be stored as they are, with a checksum that costs next to nothing
+    /// while they are copied.
+    fn sums_on_arrival(&self) -> bool {
+        let fields = self.state().fields(View::Open);
+        let props = self.context.props();
+        let own =
+            |raw: u8, inherited: u8, inherit: u8| if raw == inherit { inherited } else { raw };
+        let (checksum, compress) = (
+            own(
+                fields.checksum,
+                props.checksum.raw(),
+                ChecksumType::Inherit.raw(),
+            ),
+            own(
+                fields.compress,
+                props.compress.kind().raw(),
+                CompressType::Inherit.raw(),
+            ),
+        );
+        !fields.type_.is_metadata()
+            && compress == CompressType::Off.raw()
+            && [ChecksumType::On.raw(), ChecksumType::Fletcher4.raw()].contains(&checksum)
     }
 
     /// Replaces a whole block, without copying it. `data` is as long as a block.
@@ -129,6 +160,12 @@ impl Dnode {
             return self.change_locked(&mut state, tx, |state, change| f(state, change, base));
         }
     }
+}
+
+fn copy_summed(bytes: &[u8]) -> Buf {
+    let mut block = BlockBuf::scratch(bytes.len());
+    let sum = checksum::copy_fletcher4(bytes, &mut block);
+    block.share_summed(sum)
 }
 
 /// Only objects whose block size is a power of two have more than one block.

@@ -200,7 +200,13 @@ fn finish(
     bp.set_birth(txg, txg);
     bp.set_fill(request.fill);
     charge_checksum(checksum, physical.bytes().len());
-    bp.set_cksum(pool.checksums.digest(checksum, physical.bytes()));
+    let is_whole = physical.psize == physical.buf.len();
+    let known = physical
+        .buf
+        .fletcher4()
+        .filter(|_| is_whole && checksum == ChecksumType::Fletcher4);
+    let digest = || pool.checksums.digest(checksum, physical.bytes());
+    bp.set_cksum(known.unwrap_or_else(digest));
     Encoded {
         bp,
         physical: Some(physical),

@@ -9,9 +9,11 @@
 //! |----------|---------------------------------------------------------------------|
 //! | `peer`   | OpenZFS in user space (libzpool), and a plain copy-checksum-write loop |
 //! | `verify` | OpenZFS's `zdb -bcc`                                                |
+//! | `cp`     | `cp -a` into a file system of the kernel                              |
 //! | `stream` | none: one turn of ours, for `peer`                                  |
 //! | `plain`  | none: one turn of the plain loop, for `peer`                        |
 
+mod cp;
 mod peer;
 mod plain;
 mod stream;
@@ -25,12 +27,15 @@ use base::{Error, ErrorKind, Result};
 const USAGE: &str = "\
 usage: ashift bench peer --peer PROGRAM [--size SIZE] [--runs N] [--data FILE] [--dir DIR] [-j]
        ashift bench verify --dir DIR [--zdb PROGRAM] [--runs N] [-j] POOL
+       ashift bench cp [--files N] [--fs btrfs|ext4|xfs] [--runs N] [--dir DIR] [-j]
        ashift bench stream COMPRESSION MIB DATA FILE
        ashift bench plain MIB DATA FILE
 
     peer    write and read an object, beside PROGRAM LAYOUT RECORDSIZE COMPRESSION MIB DATA FILE,
             which prints 'write_MBps N' and 'read_MBps N'; FILE is made in DIR (/dev/shm)
     verify  check the exported POOL whose devices are in DIR, beside zdb -e -p DIR -bcc POOL
+    cp      copy a tree of N small files into a new pool, beside cp -a and sync into a new file
+            system on a loop device, both on images in DIR (the temporary folder); needs root
     stream  make a pool on FILE, write MIB of DATA, export, import, read, compare
     plain   copy, sum and write MIB of DATA to FILE; read, sum and compare
 ";
@@ -128,6 +133,7 @@ fn dispatch(word: &str, args: &[String]) -> Result<()> {
     match word {
         "peer" => peer::run(words),
         "verify" => verify::run(words),
+        "cp" => cp::run(words),
         "stream" => stream::run(&words),
         "plain" => plain::run(&words),
         _ => Err(usage_error()),

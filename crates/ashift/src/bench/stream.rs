@@ -30,18 +30,33 @@ pub(super) const RECORD_BYTES: u64 = 128 << 10;
 /// How much larger than its content the file is: a fifth, and this.
 const ROOM_BYTES: u64 = 256 << 20;
 
-/// Time since a moment.
-pub(super) struct Watch(u64);
+/// Time since a moment: on the wall, and that of all processors that worked for this process.
+pub(super) struct Watch {
+    wall_ns: u64,
+    cpu_ns: u64,
+}
+
+/// `CLOCK_PROCESS_CPUTIME_ID`
+fn cpu_ns() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
 
 impl Watch {
     pub(super) fn start() -> Watch {
-        Watch(rt::now_ns())
+        Watch {
+            cpu_ns: cpu_ns(),
+            wall_ns: rt::now_ns(),
+        }
     }
 
-    /// As the peer prints it.
+    /// As the peer prints it, and the processor time, which other programs on the machine change
+    /// less.
     pub(super) fn print(&self, what: &str, bytes: u64) {
-        let seconds = (rt::now_ns() - self.0) as f64 / 1e9;
-        println!("{what}_MBps {:.1}", bytes as f64 / 1e6 / seconds);
+        let seconds = |ns: u64| ns as f64 / 1e9;
+        let wall = seconds(rt::now_ns() - self.wall_ns);
+        println!("{what}_MBps {:.1}", bytes as f64 / 1e6 / wall);
+        println!("{what}_cpu_seconds {:.3}", seconds(cpu_ns() - self.cpu_ns));
     }
 }
 

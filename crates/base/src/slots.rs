@@ -1,0 +1,173 @@
+//! Memory for buffers of the usual lengths: faulted in at one go, given back without being unmapped.
+//!
+//! # What it is
+//! A power of two from 64 KiB to 16 MiB is the length of nearly every large block. Buffers of such a
+//! length are *slots*, cut one after the other from regions mapped from the operating system. The
+//! pages of a slot are asked for in one call when it is taken. A slot that is given back keeps its
+//! addresses, but its memory goes back to the system; used again, it is full of zeros.
+//!
+//! # Invariants
+//! 1. A slot that was never handed out, or was given back, reads as zeros.
+//! 2. What the process occupies is what is handed out.
+//!
+//! # Why not simpler
+//! `malloc` maps and unmaps 128 KiB at a time, and pays a fault for each 4 KiB in it. Large pages
+//! would pay one for 2 MiB, but a virtual machine may have to get every one of them from its host,
+//! while small ones are at hand: measured, that took several times as long.
+
+use std::collections::BTreeMap;
+use std::ptr::NonNull;
+
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+
+/// The shortest slot; below, the usual allocator is good enough.
+const SLOT_MIN_BYTES: usize = 64 << 10;
+/// The longest slot: the largest block.
+const SLOT_MAX_BYTES: usize = 16 << 20;
+/// What is mapped at a time.
+const REGION_BYTES: usize = 64 << 20;
+
+const _: () = assert!(REGION_BYTES.is_multiple_of(SLOT_MAX_BYTES));
+
+/// Whether buffers of this length are slots.
+pub(crate) fn is_slot_len(len: usize) -> bool {
+    cfg!(target_os = "linux")
+        && len.is_power_of_two()
+        && (SLOT_MIN_BYTES..=SLOT_MAX_BYTES).contains(&len)
+}
+
+/// Memory that nobody refers to.
+#[derive(Clone, Copy)]
+struct Piece {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: memory that nobody refers to may move between threads.
+unsafe impl Send for Piece {}
+
+impl Piece {
+    /// Cuts off the first `len` bytes.
+    fn cut(&mut self, len: usize) -> Option<NonNull<u8>> {
+        if self.len < len {
+            return None;
+        }
+        let first = self.start;
+        // SAFETY: `len` bytes are there, so the end of them is within or just behind the mapping.
+        self.start = unsafe { first.add(len) };
+        self.len -= len;
+        Some(first)
+    }
+}
+
+/// All slots that are not in use.
+pub(crate) struct Slots {
+    /// Given back, by length.
+    idle: BTreeMap<usize, Vec<Piece>>,
+    /// What is left of the latest region.
+    region: Option<Piece>,
+}
+
+impl Slots {
+    pub(crate) const fn new() -> Slots {
+        Slots {
+            idle: BTreeMap::new(),
+            region: None,
+        }
+    }
+
+    /// A slot full of zeros; None when the system has no memory.
+    pub(crate) fn take(&mut self, len: usize) -> Option<NonNull<u8>> {
+        assert!(is_slot_len(len), "slot of {len} bytes");
+        if let Some(piece) = self.idle.get_mut(&len).and_then(Vec::pop) {
+            return Some(piece.start);
+        }
+        if let Some(slot) = self.region.as_mut().and_then(|region| region.cut(len)) {
+            return Some(slot);
+        }
+        // The rest of the old region was never touched: addresses, not memory.
+        self.region.insert(map_region()?).cut(len)
+    }
+
+    /// Takes a slot back whose memory was [let go](let_go_of).
+    pub(crate) fn put(&mut self, len: usize, start: NonNull<u8>) {
+        assert!(is_slot_len(len), "slot of {len} bytes");
+        let idle = self.idle.entry(len).or_default();
+        idle.push(Piece { start, len });
+    }
+}
+
+fn map_region() -> Option<Piece> {
+    let len = REGION_BYTES;
+    let prot = ProtFlags::READ | ProtFlags::WRITE;
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+    // SAFETY: a new mapping at addresses of the system's choice.
+    let raw = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), len, prot, flags) };
+    let start = NonNull::new(raw.ok()?.cast::<u8>())?;
+    Some(Piece { start, len })
+}
+
+/// Has the system back a slot with memory. The caller owns the slot alone.
+pub(crate) fn fault_in(len: usize, start: NonNull<u8>) {
+    // Systems that do not know this do it page by page as they are used.
+    advise(start, len, Advice::LinuxPopulateWrite);
+}
+
+/// Gives the memory of a slot back to the system, and keeps its addresses. The caller owns the slot
+/// alone.
+pub(crate) fn let_go_of(len: usize, start: NonNull<u8>) {
+    if !advise(start, len, Advice::LinuxDontNeed) {
+        // SAFETY: `len` bytes that the caller owns alone.
+        unsafe { start.write_bytes(0, len) };
+    }
+}
+
+/// Answers whether the system took the advice.
+fn advise(start: NonNull<u8>, len: usize, advice: Advice) -> bool {
+    assert!(is_slot_len(len), "slot of {len} bytes");
+    // SAFETY: a slot is within one of this module's mappings, and nobody else refers to what is in
+    // it: its content may become zeros.
+    unsafe { rustix::mm::madvise(start.as_ptr().cast(), len, advice) }.is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes<'a>(start: NonNull<u8>, len: usize) -> &'a mut [u8] {
+        // SAFETY: a slot that the test has taken, and uses here only.
+        unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), len) }
+    }
+
+    #[test]
+    fn slots_do_not_overlap_and_come_back_as_zeros() {
+        let mut slots = Slots::new();
+        let lens = [65_536, 131_072, 1 << 20, 16 << 20];
+        let mut taken = Vec::new();
+        for (n, len) in lens.iter().cycle().take(80).enumerate() {
+            let slot = slots.take(*len).unwrap();
+            let content = bytes(slot, *len);
+            assert!(content.iter().step_by(511).all(|b| *b == 0), "slot {n}");
+            content[0] = n as u8;
+            content[len - 1] = n as u8;
+            taken.push((slot, *len));
+        }
+        for (n, (slot, len)) in taken.iter().enumerate() {
+            let content = bytes(*slot, *len);
+            assert_eq!((content[0], content[len - 1]), (n as u8, n as u8));
+            assert_eq!(slot.as_ptr() as usize % 4096, 0);
+        }
+        for (slot, len) in taken {
+            let_go_of(len, slot);
+            slots.put(len, slot);
+        }
+        let again = slots.take(131_072).unwrap();
+        assert!(bytes(again, 131_072).iter().all(|b| *b == 0));
+    }
+
+    #[test]
+    fn only_powers_of_two_are_slots() {
+        assert!(is_slot_len(65_536) && is_slot_len(16 << 20));
+        assert!(!is_slot_len(98_304) && !is_slot_len(32_768) && !is_slot_len(32 << 20));
+    }
+}
