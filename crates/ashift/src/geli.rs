@@ -209,7 +209,8 @@ opens it: PROV.eli then has the decrypted sectors, until geli detach.
   -s sectorsize        of PROV.eli: -s 4096 makes a pool on it choose ashift 12, and encrypts
                        eight times fewer sectors
   -e ealgo, -l keylen  AES-XTS (128 or 256 bits; -e aes), AES-CBC (128, 192, 256), NULL
-  -a aalgo             authenticate sectors: HMAC/SHA1, /SHA256, /SHA384, /SHA512
+  -a aalgo             authenticate sectors: HMAC/SHA1, /SHA256, /SHA384, /SHA512; what was never
+                       written cannot be read: dd zeros over all of PROV.eli first
   -J file, -j file     the new, and the present, passphrase: the first line of the file; - is
                        standard input. Otherwise it is asked for on the terminal
   -K file, -k file     the new, and the present, key file; may be given several times

@@ -64,6 +64,32 @@ impl AesKey {
         }
     }
 
+    /// Encrypts units of `unit_bytes` in place, each chained from its own IV. A chain cannot be
+    /// encrypted but one block after the other; the chains of a batch of units run side by side.
+    pub(crate) fn cbc_encrypt_units(
+        &self,
+        units: &mut [u8],
+        unit_bytes: usize,
+        mut ivs: impl FnMut() -> [u8; BLOCK_BYTES],
+    ) {
+        let mut chains = [Block::default(); BATCH];
+        for batch in units.chunks_mut(unit_bytes * BATCH) {
+            let chains = &mut chains[..batch.len() / unit_bytes];
+            chains.fill_with(|| ivs().into());
+            for at in (0..unit_bytes).step_by(BLOCK_BYTES) {
+                let place =
+                    |unit: usize| unit * unit_bytes + at..unit * unit_bytes + at + BLOCK_BYTES;
+                for (unit, chain) in chains.iter_mut().enumerate() {
+                    xor(chain, batch[place(unit)].as_array().expect("a block"));
+                }
+                self.encrypt_blocks(chains);
+                for (unit, chain) in chains.iter().enumerate() {
+                    batch[place(unit)].copy_from_slice(chain);
+                }
+            }
+        }
+    }
+
     /// Decrypts `data` in place; whole blocks.
     pub(crate) fn cbc_decrypt(&self, iv: [u8; BLOCK_BYTES], data: &mut [u8]) {
         let mut before = iv;

@@ -259,6 +259,7 @@ impl Provider for Eli {
         let at = core.geometry.offset_below(offset);
         if core.geometry.spread.is_none() {
             self.below.read(at, buf)?;
+            core.charge(buf.len());
             core.sectors.crypt(Direction::Decrypt, buf, at);
             return Ok(());
         }

@@ -135,14 +135,13 @@ impl Sectors {
                 xts.crypt(direction, run, unit_bytes, (offset, self.unit_bytes));
             }
             UnitCipher::Cbc(aes) => {
-                for (unit, at) in run
-                    .chunks_exact_mut(unit_bytes)
-                    .zip((offset..).step_by(unit_bytes))
-                {
-                    match direction {
-                        Direction::Encrypt => aes.cbc_encrypt(self.iv(at), unit),
-                        Direction::Decrypt => aes.cbc_decrypt(self.iv(at), unit),
-                    }
+                let mut places = (offset..).step_by(unit_bytes);
+                let mut ivs = || self.iv(places.next().expect("offsets go on"));
+                if direction == Direction::Encrypt {
+                    return aes.cbc_encrypt_units(run, unit_bytes, ivs);
+                }
+                for unit in run.chunks_exact_mut(unit_bytes) {
+                    aes.cbc_decrypt(ivs(), unit);
                 }
             }
         }
