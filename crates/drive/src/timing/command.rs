@@ -11,7 +11,7 @@ pub enum CommandKind {
     Write,
     /// All writes that are done go to the medium.
     Flush,
-    /// The host needs these bytes no more.
+    /// The host needs these bytes no more. Takes the wire only; what waits in the cache still goes to the medium.
     Trim,
 }
 

@@ -163,6 +163,65 @@ fn every_planted_mistake_is_noticed() {
 }
 
 #[test]
+fn small_drives_obey_the_same_laws() {
+    for sectors in [1 << 17, 1 << 21, 1 << 27] {
+        for profile in disks() {
+            let small = Arc::new(profile.with_sectors(sectors).expect("large enough"));
+            laws::mixtures_obey(&small, None, 20..22).unwrap();
+        }
+    }
+}
+
+#[test]
+fn flash_without_capacitors_keeps_its_promises() {
+    let mut profile = (*find("p4500")).clone();
+    profile.flash.as_mut().expect("flash").power_loss_protected = false;
+    for cache_kib in [65_536, 256, 0] {
+        profile.cache.write_cache_kib = cache_kib;
+        let profile = Arc::new(profile.clone());
+        for seed in 0..10 {
+            let list = laws::mixture(&profile, seed, 200);
+            let outcome = trial::run(&profile, seed, None, &list);
+            outcome.check().unwrap();
+            outcome.writes_are_told_once().unwrap();
+        }
+        laws::runs_repeat(&profile, None, 3).unwrap();
+    }
+}
+
+#[test]
+fn flash_works_on_all_channels_at_once() {
+    let profile = find("p4500");
+    let ms = |text: &str| {
+        text.parse::<Experiment>()
+            .expect("it is one")
+            .run(&profile, 1)
+    };
+    let (one, many) = (
+        ms("random read 4096 depth 1"),
+        ms("random read 4096 depth 128"),
+    );
+    assert!(
+        one / many > 20.0,
+        "{one} ms one at a time, {many} ms each of 128"
+    );
+}
+
+#[test]
+fn a_drive_without_a_write_cache_is_done_when_the_medium_is() {
+    let mut profile = (*find("wd30ezrx")).clone();
+    profile.cache.write_cache_kib = 0;
+    let profile = Arc::new(profile);
+    laws::mixtures_obey(&profile, None, 30..36).unwrap();
+    let e: Experiment = "random write 4096 depth 1".parse().expect("it is one");
+    let ms = e.run(&profile, 1);
+    assert!(
+        (16.0..20.0).contains(&ms),
+        "a seek and half a revolution, not {ms} ms"
+    );
+}
+
+#[test]
 fn random_reads_take_a_seek_and_half_a_revolution_on_every_disk() {
     for profile in disks() {
         laws::random_reads_take_a_seek_and_half_a_turn(profile, None).unwrap();

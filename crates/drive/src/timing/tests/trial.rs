@@ -247,15 +247,23 @@ impl Outcome {
         Ok(())
     }
 
-    /// Each write is told to be on the medium once, and then it is.
+    /// Each write is told to be on the medium once.
+    pub(super) fn writes_are_told_once(&self) -> Verdict {
+        for tag in self.tags(CommandKind::Write) {
+            let times = self.destaged[tag].len();
+            hold!(times == 1, "write {tag} reaches the medium {times} times");
+        }
+        Ok(())
+    }
+
+    /// And then it is there.
     fn writes_reach_the_medium_once(&self) -> Verdict {
+        self.writes_are_told_once()?;
         let Some(geometry) = self.timing.geometry() else {
             return Ok(());
         };
         let hidden = self.profile.cache.rmw_policy == RmwPolicy::Hidden;
         for tag in self.tags(CommandKind::Write) {
-            let times = self.destaged[tag].len();
-            hold!(times == 1, "write {tag} reaches the medium {times} times");
             let at = self.events[self.destaged[tag][0]].at();
             let (start, end) = self.range(tag);
             let came = self.commands[tag].at;
