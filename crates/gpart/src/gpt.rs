@@ -299,6 +299,8 @@ fn table_of(shape: Shape, header: &Header) -> Table {
 fn partition_of(index: u32, entry: &EntryPhys, rest: &[u8]) -> Partition {
     let (first, last) = (entry.first.get(), entry.last.get());
     let sectors = last.checked_sub(first).and_then(|n| n.checked_add(1));
+    let zeros = rest.iter().rev().take_while(|byte| **byte == 0).count();
+    let rest = &rest[..rest.len() - zeros];
     Partition {
         index,
         start_sector: first,

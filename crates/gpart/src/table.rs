@@ -132,7 +132,7 @@ pub struct Partition {
     pub attributes: u64,
     /// GPT: the name, UTF-16, zeros after its end.
     pub(crate) name: [u16; crate::phys::NAME_UNITS],
-    /// Bytes of the entry after those that are known; carried through.
+    /// Bytes of the entry after those that are known, as far as they are not zero; carried through.
     pub(crate) rest: Vec<u8>,
 }
 
