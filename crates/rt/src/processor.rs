@@ -4,7 +4,7 @@
 //! Computing is free in a simulation, unless [`SimOptions::processor`](crate::SimOptions) says what
 //! it costs: then code that does much of it tells so with [`charge`], and waits until a processor
 //! of the simulated computer would have done it. The computer has a few cores; work that finds all
-//! of them busy waits its turn. In real time, and on a free processor, [`charge`] does nothing.
+//! of them busy waits its turn. Beside the cores it has one bus, on which drives wait for each other. In real time, and on a free processor, [`charge`] does nothing.
 //!
 //! # Invariants
 //! 1. At no time more work is in progress than there are cores.
@@ -40,9 +40,12 @@ pub enum Work {
     CipherSector,
     /// Encrypting or decrypting a byte.
     Cipher,
+    /// Moving a byte between memory and a drive, over the one bus that all drives share. It keeps
+    /// the bus busy, not a core.
+    Transfer,
 }
 
-const KINDS: usize = 9;
+const KINDS: usize = 10;
 
 /// The processor of a simulated computer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,10 +80,11 @@ impl Processor {
     }
 }
 
-/// Cores of a simulation, and until when each is busy.
+/// Cores and bus of a simulation, and until when each is busy.
 pub(crate) struct Cores {
     processor: Processor,
     free_at_ns: Mutex<Vec<u64>>,
+    bus_free_at_ns: Mutex<u64>,
 }
 
 impl Cores {
@@ -88,7 +92,18 @@ impl Cores {
         Cores {
             processor,
             free_at_ns: Mutex::new(vec![0; processor.cores as usize]),
+            bus_free_at_ns: Mutex::new(0),
         }
+    }
+
+    /// Puts a transfer on the bus; when it is done.
+    fn transfer(&self, now_ns: u64, transfer_ns: u64) -> u64 {
+        let mut free = self
+            .bus_free_at_ns
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *free = now_ns.max(*free) + transfer_ns;
+        *free
     }
 
     /// Puts work on the `share` cores that are free first; when all of it is done.
@@ -137,7 +152,15 @@ fn charge_simulated(work: Work, count: u64) {
     if cores.processor.cores == 0 || sim::is_in_callback() {
         return;
     }
-    let owed = OWED_PS.get() + cores.processor.price_ps(work).saturating_mul(count);
+    let price_ps = cores.processor.price_ps(work).saturating_mul(count);
+    if work == Work::Transfer {
+        if price_ps > 0 {
+            let now = context.now_ns();
+            context.sleep_ns(cores.transfer(now, price_ps / 1000) - now);
+        }
+        return;
+    }
+    let owed = OWED_PS.get() + price_ps;
     OWED_PS.set(owed);
     if owed >= STEP_PS && !GATHERING.get() {
         pay(&context, 1);
@@ -232,6 +255,24 @@ mod tests {
             [run(1), run(2), run(4), run(8)],
             [4_000_000, 2_000_000, 1_000_000, 1_000_000]
         );
+    }
+
+    #[test]
+    fn drives_share_the_bus_and_leave_the_cores_alone() {
+        let mut options = SimOptions::new(1);
+        options.processor = Processor::new(4)
+            .with(Work::Copy, 1_000_000)
+            .with(Work::Transfer, 2_000_000);
+        let took = simulate_with(options, || {
+            let threads: Vec<_> = (0..2)
+                .map(|_| spawn("t", || charge(Work::Transfer, 1000)))
+                .collect();
+            charge(Work::Copy, 1000);
+            assert_eq!(now_ns(), 1_000_000);
+            threads.into_iter().for_each(|thread| thread.join());
+            now_ns()
+        });
+        assert_eq!(took, 4_000_000);
     }
 
     #[test]

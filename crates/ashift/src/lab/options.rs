@@ -129,7 +129,7 @@ impl RunOptions {
     pub(crate) fn again(&self) -> String {
         let mut words = vec!["ashift".to_owned(), "lab".to_owned(), "run".to_owned()];
         words.extend(self.args.iter().cloned());
-        shell_words::join(words)
+        lab::run::as_typed(&words)
     }
 }
 

@@ -173,6 +173,8 @@ impl Copier<'_> {
     }
 
     fn read_block(&mut self, wanted: usize) -> base::Result<usize> {
+        rt::charge(rt::Work::SystemCall, 1);
+        rt::charge(rt::Work::Copy, wanted as u64);
         let mut read = self.input.read(&mut self.input_block[..wanted])?;
         assert!(read <= wanted, "{read} bytes read of {wanted}");
         while self.operands.input_flags.fullblock && read > 0 && read < wanted {
@@ -280,6 +282,7 @@ impl Copier<'_> {
         }
         let mut rest = record;
         while !rest.is_empty() {
+            rt::charge(rt::Work::SystemCall, 1);
             let written = match self.output.write(rest) {
                 Ok(0) => return Err(self.end_of_device(record.len() > rest.len())),
                 Ok(written) => written,
