@@ -20,7 +20,7 @@ use serde_json::{Map, Value, json};
 use crate::number::{NumberStyle, Zone};
 use crate::prop::{
     Kind, PropDesc, PropName, PropValue, Source, TableKind, Types, all_properties,
-    format_dataset_value, format_pool_value,
+    format_dataset_value, format_pool_value, format_unlisted_value,
 };
 
 /// The value of a property of an [`Item`].
@@ -120,6 +120,9 @@ impl Style {
                 format_dataset_value(desc, value, self.numbers, self.zone)
             }
             (Some(desc), _) => format_pool_value(desc, value, self.numbers),
+            (None, PropValue::Number(number)) if self.kind == TableKind::Dataset => {
+                format_unlisted_value(name, *number, self.numbers)
+            }
             (None, PropValue::Number(number)) => self.numbers.number(*number),
             (None, PropValue::Text(text)) => text.clone(),
         }

@@ -85,6 +85,68 @@ fn scrub_reports_what_is_lost() {
     assert!(code == 1 || out.contains("repaired"), "{code} {out} {err}");
 }
 
+/// `-e` reads again only what a scrub before it could not read.
+#[test]
+fn scrub_of_errors_looks_at_what_is_known_to_be_damaged() {
+    let bench = Bench::new(&["a", "b"]);
+    bench.ok("zpool create -O compression=off tank {a}");
+    assert_eq!(
+        bench.ok("zpool scrub -e tank"),
+        "pool 'tank' has no known data errors\n"
+    );
+    for (name, byte) in [("good", 0x11u8), ("bad", 0x77)] {
+        std::fs::write(bench.path(name), vec![byte; 4 << 20]).unwrap();
+        bench.ok(&format!("cp {{dir}}/{name} tank:/{name}"));
+    }
+    let image = std::fs::read(bench.path("a")).unwrap();
+    let at = image.windows(64).position(|w| w == [0x77; 64]).unwrap();
+    bench.set_aside("a");
+    bench.scribble_with("a", at as u64, &[0xa5; 4096]);
+    let (code, out, _) = bench.run("zpool scrub tank");
+    assert_eq!(code, 1, "{out}");
+    let (code, out, _) = bench.run("zpool scrub -e tank");
+    assert_eq!(code, 1, "{out}");
+    assert!(
+        out.starts_with("scrub of 'tank' verified 1 damaged object, repaired 0B, with 1 errors\n"),
+        "{out}"
+    );
+    assert!(bench.ok("zpool status -v tank").contains("errors: Permanent errors"));
+    // The damage is undone; only it is looked at, and found to be gone.
+    bench.scribble_with("a", at as u64, &[0x77; 4096]);
+    let out = bench.ok("zpool scrub -e tank");
+    assert!(out.contains("with 0 errors"), "{out}");
+    let status = bench.ok("zpool status -v tank");
+    assert!(status.contains("errors: No known data errors"), "{status}");
+}
+
+/// A pool that was not exported belongs to the host that had it.
+#[test]
+fn a_pool_of_another_host_needs_force() {
+    let bench = Bench::new(&["a"]);
+    bench.ok("zpool create tank {a}");
+    let other = Bench::beside(&bench);
+    let list = other.ok("zpool import -d {dir}");
+    assert!(list.contains("last accessed by another system"), "{list}");
+    let (code, out, err) = other.run("zpool import -d {dir} tank");
+    assert_eq!((code, out.as_str()), (1, ""), "{err}");
+    assert!(
+        err.starts_with(
+            "cannot import 'tank': pool was previously in use from another system.\nLast accessed by "
+        ),
+        "{err}"
+    );
+    assert!(err.contains("use 'zpool import -f'"), "{err}");
+    assert_eq!(other.run("zpool list tank").0, 1);
+    other.ok("zpool import -f -d {dir} tank");
+    other.ok("zpool list tank");
+    // Now it is the other one's; the first one, whose cache still names it, is told so.
+    let (code, _, err) = bench.run("zfs create tank/lost");
+    assert_eq!(code, 1, "{err}");
+    assert!(err.contains("another system"), "{err}");
+    other.ok("zpool export tank");
+    bench.ok("zpool import -d {dir} tank");
+}
+
 #[test]
 fn devices_go_offline_and_come_back() {
     let bench = Bench::new(&["a", "b"]);

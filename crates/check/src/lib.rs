@@ -38,6 +38,7 @@ mod stats;
 mod tests;
 mod walk;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -199,6 +200,8 @@ pub struct Options {
     pub leaks: bool,
     /// Whether blocks of data are counted by checksum (`zdb -S`).
     pub dedup: bool,
+    /// Of which objects data is read; of all, if it does not say.
+    pub only: Option<Arc<BTreeSet<(ObjsetId, ObjectId)>>>,
     /// Reads under way at once.
     pub threads: usize,
     /// How many blocks are gathered before they are sorted and read; about 200 bytes each.
@@ -217,6 +220,7 @@ impl Default for Options {
             every_copy: true,
             leaks: true,
             dedup: false,
+            only: None,
             threads: 8,
             leaves_max: 256 << 10,
             progress: None,

@@ -580,7 +580,9 @@ impl Walker<'_> {
     }
 
     fn leaf(&mut self, bp: &BlkPtrPhys, bookmark: &Bookmark) {
-        if !bp.is_embedded() {
+        let only = self.walk.options.only.as_ref();
+        let object = (bookmark.objset, bookmark.object);
+        if !bp.is_embedded() && only.is_none_or(|only| only.contains(&object)) {
             Leaf::push(
                 &self.walk.pool,
                 &self.walk.options,

@@ -35,30 +35,32 @@ use crate::synctask::Verdict;
 
 /// Snapshots.
 impl DslPool {
-    /// Destroys snapshots, in this order, each in a sync task of its own. Those that do not exist
-    /// are passed over. With `defer`, one that is held or cloned is only marked, and goes with
-    /// its last hold or clone.
+    /// Destroys snapshots in one txg, in this order: all of them or none. Those that do not exist are
+    /// passed over. With `defer`, one that is held or cloned is only marked, and goes with its last
+    /// hold or clone.
     ///
     /// # Errors
-    /// `Busy` when one is in use or held, `Exists` when one has clones; those before it are gone.
+    /// `Busy` when one is in use or held, `Exists` when one has clones.
     #[doc(alias = "dsl_destroy_snapshots_nvl")]
     pub fn destroy_snapshots(&self, names: &[&str], defer: bool) -> Result<()> {
-        for name in names {
-            let (checked, name) = ((*name).to_string(), (*name).to_string());
-            let check = move |pool: &DslPool, _: &Tx| {
-                if let Some(snap) = crate::mos::optional(pool.find_dataset(&checked))? {
-                    pool.destroy_snapshot_check(&snap, &checked, defer)?;
+        let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+        let checked = names.clone();
+        let check = move |pool: &DslPool, _: &Tx| {
+            for name in &checked {
+                if let Some(snap) = crate::mos::optional(pool.find_dataset(name))? {
+                    pool.destroy_snapshot_check(&snap, name, defer)?;
                 }
-                Ok(Verdict::Go)
-            };
-            self.sync_task(0, SpaceCheck::ExtraReserved, check, move |pool, tx| {
-                match crate::mos::optional(pool.find_dataset(&name))? {
-                    Some(snap) => pool.destroy_snapshot_sync(&snap, defer, tx),
-                    None => Ok(()),
+            }
+            Ok(Verdict::Go)
+        };
+        self.sync_task(0, SpaceCheck::ExtraReserved, check, move |pool, tx| {
+            for name in &names {
+                if let Some(snap) = crate::mos::optional(pool.find_dataset(name))? {
+                    pool.destroy_snapshot_sync(&snap, defer, tx)?;
                 }
-            })?;
-        }
-        Ok(())
+            }
+            Ok(())
+        })
     }
 
     #[doc(alias = "dsl_destroy_snapshot_check_impl")]

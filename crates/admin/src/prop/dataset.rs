@@ -321,7 +321,9 @@ pub const DATASET: &[PropDesc] = &[
     readonly("guid", NUMBER, ALL_BOOK)
         .shown("GUID", "<uint64>")
         .flexible(),
-    inherited("primarycache", CACHE_ALL, ALL).shown("PRIMARYCACHE", "all | none | metadata"),
+    inherited("primarycache", CACHE_ALL, ALL)
+        .shown("PRIMARYCACHE", "all | none | metadata")
+        .honoured(Honoured::Only(&["all"])),
     inherited("secondarycache", CACHE_ALL, ALL)
         .shown("SECONDARYCACHE", "all | none | metadata")
         .honoured(KEPT),
@@ -435,7 +437,7 @@ pub const DATASET: &[PropDesc] = &[
         .flexible(),
     inherited("prefetch", CACHE_ALL, ALL)
         .shown("PREFETCH", "none | metadata | all")
-        .honoured(KEPT),
+        .honoured(Honoured::Only(&["all"])),
     own("volthreading", ON, VOL)
         .shown("zvol threading", "on | off")
         .honoured(KEPT),

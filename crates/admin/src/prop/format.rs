@@ -86,6 +86,20 @@ impl Source {
     }
 }
 
+/// A number whose name is in no table: `userused@…`, `userobjquota@…`, `written@…`.
+#[must_use]
+#[doc(alias = "zfs_prop_get_userquota")]
+pub fn format_unlisted_value(name: &str, number: u64, style: NumberStyle) -> String {
+    let prefix = name.split('@').next().unwrap_or(name);
+    if number == 0 && style != NumberStyle::Exact && prefix.ends_with("quota") {
+        "none".to_owned()
+    } else if prefix.contains("obj") {
+        style.number(number)
+    } else {
+        style.bytes(number)
+    }
+}
+
 /// A dataset property's value, as `zfs list` and `zfs get` print it.
 ///
 /// # Panics

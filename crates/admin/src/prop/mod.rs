@@ -21,7 +21,9 @@ mod vdev;
 use std::fmt::Write as _;
 
 pub use dataset::DATASET;
-pub use format::{PropValue, Source, format_dataset_value, format_pool_value};
+pub use format::{
+    PropValue, Source, format_dataset_value, format_pool_value, format_unlisted_value,
+};
 pub use parse::{
     DatasetContext, PoolContext, PropError, parse_dataset_assignment, parse_pool_assignment,
     parse_value, split_assignment,

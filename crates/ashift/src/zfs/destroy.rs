@@ -94,27 +94,43 @@ fn destroy_head(session: &Session, target: &Target, options: &Options) -> Outcom
     let doomed = dependents(target).map_err(|e| cannot_iterate(target, &e))?;
     check_dependents(target, &doomed, options)?;
     let mut outcome = Ok(());
+    // Snapshots that follow each other go together.
+    let mut batch: Vec<Target> = Vec::new();
+    let mut note = |done: Outcome| -> Outcome {
+        let Err(fail) = done else { return Ok(()) };
+        let said = fail.say();
+        if !options.recurses {
+            return Err(said);
+        }
+        // What cannot be destroyed does not keep the others.
+        outcome = Err(said);
+        Ok(())
+    };
     for target in doomed.iter().chain([target]) {
         options.announce(&target.name);
         if options.dry || (!target.name.contains(['/', '@'])) {
             continue;
         }
-        if let Err(fail) = remove(session, target) {
-            // One that cannot be destroyed does not keep the others.
-            let said = fail.say();
-            if !options.recurses {
-                return Err(said);
-            }
-            outcome = Err(said);
+        if target.types == Types::SNAPSHOT {
+            batch.push(target.clone());
+            continue;
         }
+        note(remove_snapshots(session, &std::mem::take(&mut batch), false))?;
+        note(remove_head(session, target))?;
     }
+    note(remove_snapshots(session, &batch, false))?;
     outcome
 }
 
 fn remove(session: &Session, target: &Target) -> Outcome {
     if target.types == Types::SNAPSHOT {
-        return remove_snapshot(session, target, false);
+        remove_snapshots(session, std::slice::from_ref(target), false)
+    } else {
+        remove_head(session, target)
     }
+}
+
+fn remove_head(session: &Session, target: &Target) -> Outcome {
     let name = target.name.as_str();
     let what = format!("cannot destroy '{name}'");
     target
@@ -128,29 +144,45 @@ fn remove(session: &Session, target: &Target) -> Outcome {
     Ok(())
 }
 
-fn remove_snapshot(session: &Session, snapshot: &Target, defers: bool) -> Outcome {
-    let name = snapshot.name.as_str();
-    let is_held = snapshot.dataset().is_some_and(|ds| {
-        snapshot
-            .dsl()
-            .stats(ds)
-            .is_ok_and(|stats| stats.userrefs > 0)
-    });
-    snapshot
-        .dsl()
-        .destroy_snapshots(&[name], defers)
-        .map_err(|e| {
-            let why = match e.kind() {
-                ErrorKind::Exists => "snapshot is cloned".to_owned(),
-                ErrorKind::Busy if is_held => {
-                    format!("it's being held. Run 'zfs holds -r {name}' to see holders.")
-                }
-                _ => words(&e),
-            };
-            Fail::failed(format!("cannot destroy snapshot {name}: {why}"))
-        })?;
-    session.note_change(pool_of(name));
-    Ok(())
+/// Destroys snapshots of one pool in one txg: all or none.
+#[doc(alias = "zfs_destroy_snaps_nvl")]
+fn remove_snapshots(session: &Session, snapshots: &[Target], defers: bool) -> Outcome {
+    let Some(first) = snapshots.first() else {
+        return Ok(());
+    };
+    let names: Vec<&str> = snapshots.iter().map(|s| s.name.as_str()).collect();
+    let destroyed = first.dsl().destroy_snapshots(&names, defers);
+    let Err(error) = destroyed else {
+        session.note_change(pool_of(&first.name));
+        return Ok(());
+    };
+    let mut reasons: Vec<String> = snapshots
+        .iter()
+        .filter_map(|snapshot| Some((snapshot, in_the_way(snapshot, defers)?)))
+        .map(|(snapshot, why)| format!("cannot destroy snapshot {}: {why}", snapshot.name))
+        .collect();
+    if reasons.is_empty() {
+        let why = words(&error);
+        reasons.push(format!("cannot destroy snapshot {}: {why}", first.name));
+    }
+    Err(Fail::failed(reasons.join("\n")))
+}
+
+/// Why a snapshot stays.
+fn in_the_way(snapshot: &Target, defers: bool) -> Option<String> {
+    let stats = snapshot.dsl().stats(snapshot.dataset()?).ok()?;
+    if defers {
+        None
+    } else if !stats.clones.is_empty() {
+        Some("snapshot is cloned".to_owned())
+    } else if stats.userrefs > 0 {
+        let name = &snapshot.name;
+        Some(format!(
+            "it's being held. Run 'zfs holds -r {name}' to see holders."
+        ))
+    } else {
+        None
+    }
 }
 
 /// Everything that must go before `target`, in this order.
@@ -273,10 +305,7 @@ fn destroy_snapshots(session: &Session, head: &str, spec: &str, options: &Option
             }
         }
     }
-    for snapshot in &doomed {
-        remove_snapshot(session, snapshot, options.defers)?;
-    }
-    Ok(())
+    remove_snapshots(session, &doomed, options.defers)
 }
 
 /// Which of a head's snapshots, oldest first, are meant by `a,b%c,d%`.

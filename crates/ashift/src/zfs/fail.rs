@@ -8,8 +8,10 @@ pub(super) enum Fail {
     Usage(String),
     /// It did not work: the text is shown; exit code 1.
     Failed(String),
-    /// The same, and everything was said.
-    Said,
+    /// The same, with the exit code of its own that OpenZFS has for it.
+    Exits(u8, String),
+    /// It did not work, and everything was said; the exit code.
+    Said(u8),
 }
 
 /// How a command ends.
@@ -24,6 +26,15 @@ impl Fail {
         Fail::Failed(text.into())
     }
 
+    /// Words and exit code that are still to be said.
+    fn words(&self) -> Option<(u8, &str)> {
+        match self {
+            Fail::Failed(text) => Some((1, text)),
+            Fail::Exits(code, text) => Some((*code, text)),
+            Fail::Usage(_) | Fail::Said(_) => None,
+        }
+    }
+
     /// `what`, a colon, and the error in OpenZFS's words.
     pub(super) fn of(what: impl std::fmt::Display, error: &Error) -> Fail {
         Fail::Failed(format!("{what}: {}", words(error)))
@@ -31,11 +42,19 @@ impl Fail {
 
     /// Says it now, for commands that go on with the next dataset.
     pub(super) fn say(self) -> Fail {
-        if let Fail::Failed(text) = &self {
+        if let Some((code, text)) = self.words() {
             eprintln!("{text}");
-            return Fail::Said;
+            return Fail::Said(code);
         }
         self
+    }
+
+    /// Several things went wrong: OpenZFS puts the bits of their exit codes together.
+    fn and(self, earlier: Outcome) -> Fail {
+        match (self, earlier) {
+            (Fail::Said(code), Err(Fail::Said(before))) => Fail::Said(code | before),
+            (fail, _) => fail,
+        }
     }
 }
 
@@ -64,7 +83,7 @@ pub(super) fn for_each<T>(
         match act(thing) {
             Ok(()) => {}
             Err(usage @ Fail::Usage(_)) => return Err(usage),
-            Err(fail) => outcome = Err(fail.say()),
+            Err(fail) => outcome = Err(fail.say().and(outcome)),
         }
     }
     outcome

@@ -17,7 +17,10 @@ use dsl::{DatasetStats, PropSource};
 use phys::znode::{MASTER_NODE_OBJ, master_node};
 
 use super::target::{Target, What};
+use super::userspace;
 
+/// `ZFS_CANMOUNT_ON`
+const CANMOUNT_ON: u64 = 1;
 /// `ZVOL_OBJ`: a volume's data
 const ZVOL_OBJ: ObjectId = ObjectId(1);
 /// `ZVOL_ZAP_OBJ`: its size
@@ -70,6 +73,11 @@ pub(super) fn item(target: &Target, wanted: Wanted<'_>) -> Result<Item> {
     Ok(item)
 }
 
+/// Where a file system would be mounted, if it were.
+pub(super) fn mounted_at(target: &Target) -> Result<Option<String>> {
+    Ok(Reader::open(target)?.mounted_at())
+}
+
 /// What is known of one dataset.
 struct Reader<'a> {
     target: &'a Target,
@@ -103,6 +111,9 @@ impl<'a> Reader<'a> {
         for name in wanted.names.iter().map(PropName::as_str) {
             if let Some(written) = self.written(name)? {
                 props.push(Prop::new(name, PropValue::Number(written), Source::Local));
+            }
+            if let Some(figure) = userspace::figure(self.target, name)? {
+                props.push(Prop::new(name, PropValue::Number(figure), Source::Local));
             }
         }
         if wanted.received {
@@ -189,6 +200,17 @@ impl<'a> Reader<'a> {
             _ => Source::None,
         });
         Ok(Some(Prop::new(desc.name, PropValue::Number(value), source)))
+    }
+
+    /// Where it would be mounted; `None` if nowhere, or only when told.
+    fn mounted_at(&self) -> Option<String> {
+        let desc = |name| DATASET.iter().find(|desc| desc.name == name);
+        if self.settable(desc("canmount")?).value != PropValue::Number(CANMOUNT_ON) {
+            return None;
+        }
+        let path = self.mountpoint(desc("mountpoint")?).value;
+        let path = path.as_text().filter(|path| path.starts_with('/'))?;
+        Some(path.to_owned())
     }
 
     /// The path where it belongs: below that of the dataset that it inherits from.

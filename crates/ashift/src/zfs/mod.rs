@@ -31,6 +31,7 @@ mod session;
 mod set;
 mod snapshot;
 mod target;
+mod userspace;
 
 use std::process::ExitCode;
 
@@ -141,11 +142,10 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
             eprint!("{text}{}", usage(Tool::Zfs, command.name));
             ExitCode::from(2)
         }
-        Err(Fail::Said) => ExitCode::from(1),
-        Err(Fail::Failed(text)) => {
-            eprintln!("{text}");
-            ExitCode::from(1)
-        }
+        Err(fail) => match fail.say() {
+            Fail::Said(code) => ExitCode::from(code),
+            _ => ExitCode::from(1),
+        },
     }
 }
 

@@ -99,6 +99,9 @@ fn needed_feature(name: &str, value: &PropValue) -> Option<&'static str> {
     }
 }
 
+/// OpenZFS's `zfs set` ends with what its library answers, which is -1.
+const NOT_SET: u8 = 255;
+
 /// Why a property could not be set, in OpenZFS's words.
 #[doc(alias = "zfs_setprop_error")]
 fn set_words(error: &Error, changes: &[(String, PropChange)]) -> String {
@@ -150,21 +153,32 @@ pub(super) fn set(session: &Session, parsed: &Parsed) -> Outcome {
         (_, []) => return Err(Fail::usage("missing dataset name(s)")),
         _ => {}
     }
-    let typed = split_assignments(assignments.iter().map(String::as_str))?;
+    let typed = split_assignments(assignments.iter().map(String::as_str));
+    let typed = typed.map_err(|fail| match fail {
+        Fail::Failed(text) => Fail::Exits(NOT_SET, text),
+        other => other,
+    })?;
     for_each(names, |name| {
         let target = open(session, name, Types::DATASET)?;
-        let what = format!("cannot set property for '{name}'");
-        let mut context = DatasetContext::existing(target.types);
-        context.max_blocksize = base::SPA_MAXBLOCKSIZE;
-        let stored = check(&typed, &context, &target.pool, &what)?;
-        if stored.is_empty() {
-            return Ok(());
-        }
-        let changes = stored
-            .into_iter()
-            .map(|(name, value)| (name, PropChange::Set(value)));
-        change(session, &target, &changes.collect::<Vec<_>>(), &what)
+        set_one(session, &target, &typed).map_err(|fail| match fail {
+            Fail::Failed(text) => Fail::Exits(NOT_SET, text),
+            other => other,
+        })
     })
+}
+
+fn set_one(session: &Session, target: &Target, typed: &Typed) -> Outcome {
+    let what = format!("cannot set property for '{}'", target.name);
+    let mut context = DatasetContext::existing(target.types);
+    context.max_blocksize = base::SPA_MAXBLOCKSIZE;
+    let stored = check(typed, &context, &target.pool, &what)?;
+    if stored.is_empty() {
+        return Ok(());
+    }
+    let changes = stored
+        .into_iter()
+        .map(|(name, value)| (name, PropChange::Set(value)));
+    change(session, target, &changes.collect::<Vec<_>>(), &what)
 }
 
 /// `zfs inherit`.

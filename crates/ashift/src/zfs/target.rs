@@ -13,6 +13,7 @@ use dsl::{DslBookmark, DslDataset, DslPool};
 use phys::ObjsetType;
 
 use super::fail::{Fail, Outcome, words};
+use super::item::mounted_at;
 use super::session::Session;
 use crate::host::OpenPool;
 
@@ -155,6 +156,37 @@ pub(super) fn open(session: &Session, name: &str, types: Types) -> Outcome<Targe
     Ok(target)
 }
 
+fn is_path(name: &str) -> bool {
+    name.starts_with('/') || name.starts_with("./")
+}
+
+/// The file system that `path` would be in, if all were mounted where they belong.
+#[doc(alias = "zfs_path_to_zhandle")]
+fn open_path(session: &Session, path: &str) -> Outcome<Target> {
+    let cannot = |why: &dyn std::fmt::Display| Fail::failed(format!("cannot open '{path}': {why}"));
+    let wanted = std::path::absolute(path).map_err(|e| cannot(&e))?;
+    let mut best: Option<(usize, Target)> = None;
+    for name in session.pool_names()? {
+        let Some(pool) = session.pool(pool_of(&name)).map_err(|e| cannot(&e))? else {
+            continue;
+        };
+        let all = find(&pool, &name).and_then(|root| root.with_descendants());
+        for target in all.map_err(|e| cannot(&words(&e)))? {
+            if target.types != Types::FILESYSTEM {
+                continue;
+            }
+            let place = mounted_at(&target).map_err(|e| cannot(&words(&e)))?;
+            if let Some(place) = place.filter(|place| wanted.starts_with(place))
+                && best.as_ref().is_none_or(|(length, _)| place.len() > *length)
+            {
+                best = Some((place.len(), target));
+            }
+        }
+    }
+    let missing = || Fail::failed(format!("'{path}': not a ZFS filesystem"));
+    best.map(|(_, target)| target).ok_or_else(missing)
+}
+
 fn name_kind(types: Types) -> NameKind {
     let heads = types.meets(Types::FILESYSTEM.or(Types::VOLUME));
     match (
@@ -213,7 +245,11 @@ impl Selection {
             (names, self.recurses)
         };
         for name in names {
-            let opened = open(session, name, self.argument_types(recurses));
+            let opened = if is_path(name) {
+                open_path(session, name)
+            } else {
+                open(session, name, self.argument_types(recurses))
+            };
             match opened {
                 Ok(target) => {
                     if let Err(error) = self.visit(&target, recurses, 0, &mut found) {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use admin::getopt::Parsed;
 use admin::number::{duration, nice_bytes};
-use base::{Context, Guid, VdevId};
+use base::{Context, Guid, ObjectId, ObjsetId, VdevId};
 use check::{Finding, Report};
 use phys::ScanPhys;
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ use spa::Spa;
 use zio::AllocClass;
 
 use super::{Failure, Outcome, command_line, open_error, refuse_options};
-use crate::host::{Access, Host};
+use crate::host::{Access, Host, OpenPool};
 use crate::say::progress;
 
 /// `POOL_SCAN_SCRUB`, `POOL_SCAN_RESILVER`; `DSS_FINISHED`
@@ -38,17 +38,17 @@ pub(super) fn run(args: &Parsed) -> Outcome {
     }
     let mut code = 0;
     for name in &args.operands {
-        code |= scrub(&Host::here(), name)?;
+        code |= if args.has('e') {
+            scrub_errors(&Host::here(), name)?
+        } else {
+            scrub(&Host::here(), name)?
+        };
     }
     Ok(code)
 }
 
 fn scrub(host: &Host, name: &str) -> Outcome {
-    let pool = host
-        .open(name, Access::Write)
-        .map_err(|e| open_error(name, &e))?;
-    pool.check_writable()
-        .map_err(|_| format!("cannot scrub {name}: pool is read-only"))?;
+    let pool = open_to_scrub(host, name)?;
     let (report, scan) = scan(&pool, SCRUB)?;
     keep_errors(host, &pool, &report)?;
     let secs = scan.end_time.get() - scan.start_time.get();
@@ -59,6 +59,19 @@ fn scrub(host: &Host, name: &str) -> Outcome {
         nice_bytes(scan.processed.get()),
         scan.errors.get()
     );
+    close_scrubbed(&pool, &report)
+}
+
+fn open_to_scrub(host: &Host, name: &str) -> Result<OpenPool, Failure> {
+    let pool = host
+        .open(name, Access::Write)
+        .map_err(|e| open_error(name, &e))?;
+    pool.check_writable()
+        .map_err(|_| format!("cannot scrub {name}: pool is read-only"))?;
+    Ok(pool)
+}
+
+fn close_scrubbed(pool: &OpenPool, report: &Report) -> Outcome {
     for finding in &report.findings {
         println!("  {finding}");
     }
@@ -66,6 +79,33 @@ fn scrub(host: &Host, name: &str) -> Outcome {
     pool.sync()?;
     pool.close()?;
     Ok(u8::from(!report.is_clean()))
+}
+
+/// `zpool scrub -e`: only what is known to be damaged is read again.
+fn scrub_errors(host: &Host, name: &str) -> Outcome {
+    let pool = open_to_scrub(host, name)?;
+    let kept = kept_errors(host, pool.guid());
+    let objects: BTreeSet<(ObjsetId, ObjectId)> =
+        kept.damaged.iter().filter_map(|d| parse_damaged(d)).collect();
+    if objects.is_empty() {
+        println!("pool '{name}' has no known data errors");
+        return Ok(0);
+    }
+    let (count, healed) = (objects.len(), healed_bytes(&pool));
+    let options = check::Options {
+        only: Some(Arc::new(objects)),
+        leaks: false,
+        ..check::Options::default()
+    };
+    let report = verify(&pool, options).within(|| name.to_owned())?;
+    keep_errors(host, &pool, &report)?;
+    println!(
+        "scrub of '{name}' verified {count} damaged {}, repaired {}, with {} errors",
+        if count == 1 { "object" } else { "objects" },
+        nice_bytes(healed_bytes(&pool).saturating_sub(healed)),
+        report.findings.iter().filter(|f| is_loss(f)).count()
+    );
+    close_scrubbed(&pool, &report)
 }
 
 /// Whether a device of the pool lacks something that another one has.
@@ -183,6 +223,21 @@ pub(super) struct KeptErrors {
     pub(super) damaged: Vec<String>,
 }
 
+/// An object as `zpool status -v` names it.
+fn show_damaged(objset: ObjsetId, object: ObjectId) -> String {
+    format!("<{:#x}>:<{:#x}>", objset.0, object.0)
+}
+
+/// The same, read again.
+fn parse_damaged(text: &str) -> Option<(ObjsetId, ObjectId)> {
+    let (objset, object) = text.split_once(':')?;
+    let number = |text: &str| {
+        let digits = text.strip_prefix("<0x")?.strip_suffix('>')?;
+        u64::from_str_radix(digits, 16).ok()
+    };
+    Some((ObjsetId(number(objset)?), ObjectId(number(object)?)))
+}
+
 fn errors_path(host: &Host, pool: Guid) -> PathBuf {
     host.state().join("errors").join(format!("{}.json", pool.0))
 }
@@ -231,7 +286,7 @@ fn keep_errors(host: &Host, pool: &Spa, report: &Report) -> base::Result<()> {
     let damaged = report.findings.iter().filter(|f| is_loss(f));
     let names: BTreeSet<String> = damaged
         .filter_map(Finding::bookmark)
-        .map(|b| format!("<{:#x}>:<{:#x}>", b.objset.0, b.object.0))
+        .map(|b| show_damaged(b.objset, b.object))
         .collect();
     kept.damaged = names.into_iter().collect();
     write_errors(host, pool.guid(), &kept)

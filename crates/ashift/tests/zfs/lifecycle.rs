@@ -109,6 +109,45 @@ fn destroy_takes_lists_and_ranges_of_snapshots() {
     place.verify();
 }
 
+/// Many snapshots go in one txg, all or none.
+#[test]
+fn snapshots_are_destroyed_together_or_not_at_all() {
+    let place = Place::with_pool("");
+    place.zfs("create tank/fs");
+    for i in 0..40 {
+        place.write("tank/fs", &format!("file{i}"), &[i; 3000]).unwrap();
+        place.zfs(&format!("snapshot tank/fs@s{i}"));
+    }
+    place.zfs("clone tank/fs@s20 tank/clone");
+    place.zfs("hold mine tank/fs@s30");
+    let said = place.run("zfs destroy tank/fs@s25%s35");
+    assert_eq!(
+        (said.code, said.err.as_str()),
+        (
+            1,
+            "cannot destroy snapshot tank/fs@s30: it's being held. Run 'zfs holds -r \
+             tank/fs@s30' to see holders.\n"
+        )
+    );
+    assert!(place.names().contains("tank/fs@s25 "));
+    let txg = || place.with_spa(|spa| spa.uberblock().txg().0);
+    let before = txg();
+    place.zfs("destroy tank/fs@%s9,s11%s19,s31%");
+    assert!(txg() - before < 12, "a txg each: {}", txg() - before);
+    let left = place.names();
+    let snapshots: Vec<&str> = left.split(' ').filter(|n| n.contains('@')).collect();
+    let wanted: Vec<String> = [10]
+        .into_iter()
+        .chain(20..=30)
+        .map(|i| format!("tank/fs@s{i}"))
+        .collect();
+    assert_eq!(snapshots, wanted);
+    place.zfs("release mine tank/fs@s30");
+    place.zfs("destroy -R tank/fs");
+    assert_eq!(place.names(), "tank");
+    place.verify();
+}
+
 #[test]
 fn destroy_takes_trees_with_clones() {
     let place = Place::with_pool("");

@@ -140,6 +140,33 @@ fn list_selects_by_name_depth_and_type() {
 }
 
 #[test]
+fn a_path_means_the_file_system_that_it_lies_in() {
+    let place = Place::with_pool("-O mountpoint=/nowhere");
+    place.zfs("create tank/a");
+    place.zfs("create -o canmount=off tank/off");
+    place.zfs("create -o mountpoint=/nowhere/else tank/b");
+    for (path, name) in [
+        ("/nowhere", "tank"),
+        ("/nowhere/a", "tank/a"),
+        ("/nowhere/a/deep/down", "tank/a"),
+        ("/nowhere/ab", "tank"),
+        ("/nowhere/off/x", "tank"),
+        ("/nowhere/else", "tank/b"),
+    ] {
+        assert_eq!(
+            place.zfs(&format!("list -H -o name {path}")),
+            format!("{name}\n"),
+            "{path}"
+        );
+    }
+    assert_eq!(
+        place.zfs("get -H -o name,value type /nowhere/a"),
+        "tank/a\tfilesystem\n"
+    );
+    place.refused("list /etc", "'/etc': not a ZFS filesystem");
+}
+
+#[test]
 fn json_is_what_openzfs_gives() {
     let place = Place::with_pool("-O mountpoint=/mnt/tank");
     place.zfs("create -o quota=100M tank/home");

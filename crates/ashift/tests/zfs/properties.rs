@@ -74,6 +74,59 @@ fn all_words_of_all_properties_are_kept_or_refused() {
     place.verify();
 }
 
+/// `userused@…` and its like are what the files say.
+#[test]
+fn owners_are_told_what_they_use() {
+    let place = Place::with_pool("");
+    place.zfs("create -o compression=off tank/fs");
+    let host = place.folder.path().join("file");
+    std::fs::write(&host, vec![7; 3 << 20]).unwrap();
+    let host = host.to_str().unwrap();
+    for name in ["one", "two", "three"] {
+        assert_eq!(place.run(&format!("cp {host} tank/fs:/{name}")).code, 0);
+    }
+    assert_eq!(place.run("chown 1000:0 tank/fs:/one").code, 0);
+    assert_eq!(place.run("chown 4242:77 tank/fs:/two tank/fs:/three").code, 0);
+    let exact = |name: &str| -> u64 {
+        let text = place.zfs(&format!("get -Hp -o value {name} tank/fs"));
+        text.trim_end().parse().unwrap_or_else(|_| panic!("{text}"))
+    };
+    let three = 3 << 20;
+    assert!((three..three + 4096).contains(&exact("userused@1000")));
+    assert!((2 * three..2 * three + 8192).contains(&exact("userused@4242")));
+    assert_eq!(exact("userobjused@4242"), 2);
+    assert_eq!(exact("groupobjused@77"), 2);
+    assert!(exact("groupused@77") >= 2 * three);
+    assert_eq!(exact("userused@5"), 0);
+    assert!(exact("userobjused@root") >= 1);
+    assert_eq!(place.get("userused@1000", "tank/fs"), "3.00M local");
+    assert_eq!(place.get("userused@5", "tank/fs"), "0B local");
+    assert_eq!(place.get("userquota@root", "tank/fs"), "none local");
+    assert_eq!(place.get("userused@nosuchuser", "tank/fs"), "- -");
+    assert_eq!(
+        place.zfs("list -H -o name,userobjused@4242 tank/fs"),
+        "tank/fs\t2\n"
+    );
+    place.zfs("snapshot tank/fs@now");
+    assert_eq!(place.get("userobjused@4242", "tank/fs@now"), "2 local");
+}
+
+/// What does not change what the program does is refused.
+#[test]
+fn caches_are_for_everything() {
+    let place = Place::with_pool("");
+    for name in ["primarycache", "prefetch"] {
+        let said = place.run(&format!("zfs set {name}=metadata tank"));
+        assert!(
+            said.err
+                .contains(&format!("'{name}=metadata' is not kept up by this program")),
+            "{}",
+            said.err
+        );
+        place.zfs(&format!("set {name}=all tank"));
+    }
+}
+
 #[test]
 fn snapshots_take_user_properties_only() {
     let place = Place::with_pool("");
