@@ -70,7 +70,7 @@ impl World {
             0 => self.create(session),
             1..4 => self.snapshot(session, &name),
             4..6 => self.clone_snapshot(session, &name),
-            6..8 => self.destroy_snapshot(session, &name),
+            6..8 => self.destroy_snapshots(session, &name),
             8 => self.rollback(session, &name),
             9 => self.destroy(session, &name),
             10 => self.promote(session, &name),
@@ -151,20 +151,24 @@ impl World {
         origins.any(|origin| origin == snapshot)
     }
 
-    fn destroy_snapshot(&mut self, session: &mut Session, name: &str) {
-        let picked = self.dice.pick(&self.heads[name].snapshots);
-        let Some(snap) = picked.map(|(snap, _)| snap.clone()) else {
-            return;
-        };
-        let full = format!("{name}@{snap}");
-        let outcome = session.spa.dsl().destroy_snapshots(&[&full], false);
-        if self.has_clones(&full) {
-            assert!(outcome.is_err(), "{full} has a clone");
+    /// Some snapshots of a head: all go, or none.
+    fn destroy_snapshots(&mut self, session: &mut Session, name: &str) {
+        let all = &self.heads[name].snapshots;
+        let doomed: Vec<String> = all
+            .iter()
+            .filter(|_| self.dice.once_in(2))
+            .map(|(snap, _)| format!("{name}@{snap}"))
+            .collect();
+        let names: Vec<&str> = doomed.iter().map(String::as_str).collect();
+        let outcome = session.spa.dsl().destroy_snapshots(&names, false);
+        if names.iter().any(|full| self.has_clones(full)) {
+            assert!(outcome.is_err(), "one of {names:?} has a clone");
             return;
         }
         outcome.unwrap();
         let head = self.heads.get_mut(name).expect("it was picked from there");
-        head.snapshots.retain(|(s, _)| *s != snap);
+        let is_doomed = |snap: &str| names.contains(&format!("{name}@{snap}").as_str());
+        head.snapshots.retain(|(snap, _)| !is_doomed(snap));
     }
 
     fn rollback(&mut self, session: &mut Session, name: &str) {

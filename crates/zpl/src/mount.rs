@@ -13,7 +13,7 @@ use std::sync::{Arc, Weak};
 
 use base::{Context, Error, ErrorKind, ObjectId, Result};
 use dmu::{Objset, Owner, Tx};
-use dsl::{DslDataset, DslPool, LongHold, ObjsetInit};
+use dsl::{DslDataset, DslPool, LongHold, ObjsetInit, feature};
 use phys::objset::{OBJSET_FLAG_USERACCOUNTING_COMPLETE, OBJSET_FLAG_USEROBJACCOUNTING_COMPLETE};
 use phys::{LrPhys, ObjsetType};
 
@@ -216,7 +216,8 @@ fn settings(pool: &DslPool, ds: &Arc<DslDataset>) -> Result<Settings> {
         atime,
         xattr_sa: number("xattr", 2)? != XATTR_DIR,
         posix_acl: number("acltype", 0)? == ACLTYPE_POSIX,
-        log_sa_xattr: ds.feature_is_active("org.openzfs:zilsaxattr"),
+        // The log makes the feature active in the data set before it has such a record.
+        log_sa_xattr: pool.mos().env().feature_is_enabled(feature::ZILSAXATTR),
         sync,
     })
 }

@@ -18,6 +18,7 @@
 //! # Source
 //! OpenZFS cmd/zfs/zfs_main.c, lib/libzfs/libzfs_dataset.c @be7657e3.
 
+mod bookmark;
 mod create;
 mod destroy;
 mod fail;
@@ -94,6 +95,7 @@ const COMMANDS: &[Command] = &[
     changes("snapshot", "ro:", snapshot::snapshot),
     changes("rollback", "rRf", rollback::rollback),
     changes("clone", "o:pu", create::clone),
+    changes("bookmark", "r", bookmark::bookmark),
     changes("promote", "", rename::promote),
     changes("rename", "pruf", rename::rename),
     with_json(looks("list", "jHS:d:o:prs:t:", list::list)),

@@ -159,7 +159,6 @@ fn what_is_not_there_says_so() {
         "diff",
         "share",
         "allow",
-        "bookmark",
     ] {
         place.refused(command, &format!("zfs {command}: not supported yet"));
     }

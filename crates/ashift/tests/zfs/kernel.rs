@@ -18,6 +18,14 @@ cat /mnt/tank/a/ours /mnt/tank/clone/ours
 zfs set compression=gzip tank/a
 zfs destroy tank/a/b
 zfs snapshot tank/a@kernel
+zfs bookmark tank/a@kernel tank/a#mark
+zfs clone tank/a@kernel tank/lively
+dd if=/dev/urandom of=/mnt/tank/lively/noise bs=128k count=40 2>/dev/null
+zfs clone tank/a@kernel tank/doomed
+dd if=/dev/urandom of=/mnt/tank/doomed/noise bs=128k count=40 2>/dev/null
+zpool sync tank
+zfs destroy tank/doomed
+zpool get -H -o value feature@livelist,feature@bookmarks tank
 zpool export tank
 ";
 
@@ -53,7 +61,10 @@ fn slow_the_kernel_reads_and_goes_on() {
 
     let worked = guest.run(WORK, &share, &[]);
     worked.assert_success();
-    assert_eq!(worked.output, "from here\nfrom here\n");
+    assert_eq!(
+        worked.output,
+        "from here\nfrom here\nactive\nactive\n"
+    );
     for rest in ["script", "output", "status", "console"] {
         std::fs::remove_file(share.join(rest)).unwrap();
     }
@@ -68,8 +79,20 @@ fn slow_the_kernel_reads_and_goes_on() {
     assert_eq!(place.get("compression", "tank/a"), "gzip local");
     assert_eq!(
         place.names(),
-        "tank tank/a tank/a@one tank/a@kernel tank/clone"
+        "tank tank/a tank/a@one tank/a@kernel tank/a#mark tank/clone tank/lively"
     );
+    // Here a clone's livelist is given up before the clone changes.
+    place.write("tank/lively", "ours too", &[1; 300_000]).unwrap();
+    let mut files = place.files("tank/lively");
+    files.sort();
+    assert_eq!(files, ["kernel", "noise", "ours", "ours too"]);
+    assert_eq!(
+        place.run("zpool get -H -o value feature@livelist tank").out,
+        "enabled\n"
+    );
+    place.verify();
+    place.zfs("destroy tank/lively");
+    place.zfs("destroy tank/a#mark");
     let mut files = place.files("tank/a");
     files.sort();
     assert_eq!(files, ["kernel", "ours"]);

@@ -109,6 +109,49 @@ fn destroy_takes_lists_and_ranges_of_snapshots() {
     place.verify();
 }
 
+/// A bookmark remembers a snapshot that is gone.
+#[test]
+fn bookmarks_outlive_their_snapshots() {
+    let place = Place::with_pool("");
+    place.zfs("create -p tank/fs/below");
+    place.zfs("snapshot -r tank/fs@one");
+    place.zfs("bookmark tank/fs@one tank/fs#mark");
+    place.zfs("bookmark tank/fs@one #short");
+    place.zfs("bookmark -r tank/fs@one #all");
+    place.refused(
+        "bookmark tank/fs@one tank/fs#mark",
+        "cannot create bookmark 'tank/fs#mark': bookmark exists",
+    );
+    place.refused(
+        "bookmark tank/fs@one tank/fs/below#x",
+        "cannot create bookmark 'tank/fs/below#x': source is not an ancestor of the new \
+         bookmark's dataset",
+    );
+    assert_eq!(place.run("zfs bookmark tank/fs tank/fs#x").code, 2);
+    let created = place.zfs("get -Hp -o value createtxg,guid tank/fs@one");
+    place.zfs("destroy -r tank/fs@one");
+    assert_eq!(
+        place.zfs("list -H -o name -t bookmark -r tank"),
+        "tank/fs#all\ntank/fs#mark\ntank/fs#short\ntank/fs/below#all\n"
+    );
+    assert_eq!(
+        place.zfs("get -Hp -o value createtxg,guid tank/fs#mark"),
+        created
+    );
+    assert_eq!(
+        place.run("zpool get -H -o value feature@bookmarks tank").out,
+        "active\n"
+    );
+    for mark in ["tank/fs#mark", "tank/fs#short", "tank/fs#all", "tank/fs/below#all"] {
+        place.zfs(&format!("destroy {mark}"));
+    }
+    assert_eq!(
+        place.run("zpool get -H -o value feature@bookmarks tank").out,
+        "enabled\n"
+    );
+    place.verify();
+}
+
 /// Many snapshots go in one txg, all or none.
 #[test]
 fn snapshots_are_destroyed_together_or_not_at_all() {

@@ -85,13 +85,17 @@ impl Place {
         said.out
     }
 
-    /// Runs `ashift zfs ARGS`, which must be refused with exit code 1 and these words on stderr.
+    /// Runs `ashift zfs ARGS`, which must be refused with these words on stderr, and exit code 1 (of
+    /// `set` 255).
     #[track_caller]
     fn refused(&self, args: &str, words: &str) {
         let said = self.run(&format!("zfs {args}"));
         assert_eq!(
             (said.err.as_str(), said.code),
-            (format!("{words}\n").as_str(), 1),
+            (
+                format!("{words}\n").as_str(),
+                if args.starts_with("set ") { 255 } else { 1 }
+            ),
             "zfs {args}"
         );
     }
