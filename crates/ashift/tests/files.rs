@@ -1,5 +1,6 @@
 //! `ashift cp` and its kin: a tree with every kind of entry goes into a pool and comes back.
 
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -98,6 +99,115 @@ fn every_kind_of_entry_goes_there_and_back() {
         complaint,
         "ashift ls: tank:/tree/dir: No such file or directory\n"
     );
+    bench.ok(&["zpool", "export", "tank"]);
+    if have_zdb() {
+        Zdb::verify(host, "tank").assert_clean();
+    }
+}
+
+/// As many entries as `ENTRIES` says: `ENTRIES=1000000` takes some minutes.
+#[test]
+fn directories_have_many_entries() {
+    let count: usize = std::env::var("ENTRIES").map_or(20_000, |n| n.parse().unwrap());
+    let bench = Bench::new();
+    let host = bench.folder.path();
+    std::fs::create_dir(host.join("many")).unwrap();
+    for i in 0..count {
+        let file = std::fs::File::create(host.join(format!("many/entry {i}")));
+        drop(file.unwrap());
+    }
+    bench.ok(&["cp", "-a", &bench.path("many"), "tank:/"]);
+    let list = bench.ok(&["ls", "tank:/many"]);
+    let mut names: Vec<&str> = list.lines().collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), count);
+    let last = format!("tank:/many/entry {}", count - 1);
+    bench.ok(&["mv", &last, "tank:/many/renamed"]);
+    assert!(!bench.run(&["stat", &last]).status.success());
+    bench.ok(&["stat", "tank:/many/renamed"]);
+    bench.ok(&["cp", "-a", "tank:/many", &bench.path("back")]);
+    let back = std::fs::read_dir(host.join("back")).unwrap().count();
+    assert_eq!(back, count);
+    bench.ok(&["rm", "-r", "tank:/many"]);
+    assert_eq!(bench.ok(&["ls", "tank:/"]), "");
+    bench.ok(&["zpool", "export", "tank"]);
+    if have_zdb() {
+        Zdb::verify(host, "tank").assert_clean();
+    }
+}
+
+const ACLS: &str = "mkdir -p acls/dir; touch acls/file
+setfacl -m u:1234:rwx,g:77:r--,m::rwx acls/file
+setfacl -m u:9:-wx acls/dir; setfacl -d -m u:5:r-x,m::rx acls/dir";
+
+#[test]
+fn posix_acls_go_there_and_back() {
+    let bench = Bench::new();
+    let host = bench.folder.path();
+    let set = Command::new("sh").args(["-c", ACLS]).current_dir(host);
+    if !{ set }.status().is_ok_and(|status| status.success()) {
+        return oracle::skip("setfacl (package acl), or ACLs in the temporary folder, are missing");
+    }
+    bench.ok(&["zfs", "create", "-o", "acltype=posix", "tank/acl"]);
+    bench.ok(&["cp", "-a", &bench.path("acls"), "tank/acl:/"]);
+    bench.ok(&["cp", "-a", "tank/acl:/acls", &bench.path("back")]);
+    let list = "getfacl -R -n .";
+    let (there, back) = (
+        shell(list, &host.join("acls")),
+        shell(list, &host.join("back")),
+    );
+    assert!(there.contains("default:user:5:r-x"), "{there}");
+    assert_eq!(there, back);
+}
+
+/// Names of 255 bytes are made, those of 256 are refused.
+#[test]
+fn names_have_255_bytes() {
+    let bench = Bench::new();
+    for name in ["n".repeat(255), "ü".repeat(127) + "n"] {
+        let path = format!("tank:/{name}");
+        bench.ok(&["mkdir", &path]);
+        bench.ok(&["touch", &format!("{path}/{name}")]);
+        bench.ok(&["mv", &format!("{path}/{name}"), &format!("{path}/short")]);
+        assert_eq!(bench.ok(&["ls", &path]), "short\n");
+        let long = bench.run(&["mkdir", &format!("{path}n")]);
+        assert_eq!(long.status.code(), Some(1));
+        let complaint = String::from_utf8_lossy(&long.stderr).into_owned();
+        assert_eq!(
+            complaint,
+            format!("ashift mkdir: {path}n: File name too long\n")
+        );
+        bench.ok(&["rm", "-r", &path]);
+    }
+}
+
+/// Sixteen tebibytes of nothing, and some bytes at the end.
+#[test]
+fn sparse_files_are_as_long_as_they_may_be() {
+    const END: u64 = 15 << 40; // ext4 has no more
+    let bench = Bench::new();
+    let host = bench.folder.path();
+    let file = std::fs::File::create(host.join("sparse")).unwrap();
+    if file.set_len(END).is_err() {
+        eprintln!("SKIPPED: the temporary folder takes no files of 15 TiB");
+        return;
+    }
+    file.write_all_at(b"the end", END - 7).unwrap();
+    bench.ok(&["cp", &bench.path("sparse"), "tank:/"]);
+    bench.ok(&["truncate", "-s", "16T", "tank:/sparse"]);
+    let stat: serde_json::Value =
+        serde_json::from_str(&bench.ok(&["stat", "-j", "tank:/sparse"])).unwrap();
+    assert_eq!(stat[0]["size"], 16u64 << 40);
+    bench.ok(&["truncate", "-s", &END.to_string(), "tank:/sparse"]);
+    bench.ok(&["cp", "tank:/sparse", &bench.path("back")]);
+    let back = std::fs::File::open(host.join("back")).unwrap();
+    let facts = back.metadata().unwrap();
+    assert_eq!(facts.len(), END);
+    assert!(facts.blocks() < 10_000, "{} sectors", facts.blocks());
+    let mut end = [0; 7];
+    back.read_exact_at(&mut end, END - 7).unwrap();
+    assert_eq!(&end, b"the end");
     bench.ok(&["zpool", "export", "tank"]);
     if have_zdb() {
         Zdb::verify(host, "tank").assert_clean();

@@ -110,7 +110,11 @@ fn scrub_of_errors_looks_at_what_is_known_to_be_damaged() {
         out.starts_with("scrub of 'tank' verified 1 damaged object, repaired 0B, with 1 errors\n"),
         "{out}"
     );
-    assert!(bench.ok("zpool status -v tank").contains("errors: Permanent errors"));
+    assert!(
+        bench
+            .ok("zpool status -v tank")
+            .contains("errors: Permanent errors")
+    );
     // The damage is undone; only it is looked at, and found to be gone.
     bench.scribble_with("a", at as u64, &[0x77; 4096]);
     let out = bench.ok("zpool scrub -e tank");
@@ -123,8 +127,10 @@ fn scrub_of_errors_looks_at_what_is_known_to_be_damaged() {
 #[test]
 fn a_pool_of_another_host_needs_force() {
     let bench = Bench::new(&["a"]);
-    bench.ok("zpool create tank {a}");
     let other = Bench::beside(&bench);
+    bench.set_hostid(0x1111);
+    other.set_hostid(0x2222);
+    bench.ok("zpool create tank {a}");
     let list = other.ok("zpool import -d {dir}");
     assert!(list.contains("last accessed by another system"), "{list}");
     let (code, out, err) = other.run("zpool import -d {dir} tank");
@@ -135,6 +141,7 @@ fn a_pool_of_another_host_needs_force() {
         ),
         "{err}"
     );
+    assert!(err.contains("(hostid=1111)"), "{err}");
     assert!(err.contains("use 'zpool import -f'"), "{err}");
     assert_eq!(other.run("zpool list tank").0, 1);
     other.ok("zpool import -f -d {dir} tank");
@@ -410,6 +417,103 @@ fn the_second_writer_waits_outside() {
     assert!(err.contains("in use"), "{err}");
     drop(file);
     bench.ok("zpool set comment=x tank");
+}
+
+/// Detaches when the test ends, however it does.
+struct Loop(String);
+
+impl Loop {
+    /// The image as a block device of such sectors; `None` where that may not be.
+    fn attach(image: &std::path::Path, sector: &str) -> Option<Loop> {
+        let output = std::process::Command::new("losetup")
+            .args(["-b", sector, "-f", "--show"])
+            .arg(image)
+            .output();
+        let output = output.ok().filter(|output| output.status.success());
+        let Some(output) = output else {
+            eprintln!("SKIPPED: losetup gives no loop device here (it needs root)");
+            return None;
+        };
+        Some(Loop(
+            String::from_utf8(output.stdout).unwrap().trim().into(),
+        ))
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("losetup")
+            .args(["-d", &self.0])
+            .status();
+    }
+}
+
+/// The sectors of a block device decide over ashift.
+#[test]
+fn block_devices_hold_pools() {
+    for (sector, ashift) in [("512", 9), ("4096", 12)] {
+        let bench = Bench::new(&["a"]);
+        let Some(device) = Loop::attach(&bench.path("a"), sector) else {
+            return;
+        };
+        bench.ok(&format!("zpool create tank {}", device.0));
+        let config = bench.ok("zdb -C tank");
+        assert!(config.contains(&format!("ashift: {ashift}\n")), "{config}");
+        assert!(bench.ok("zpool status tank").contains(&device.0));
+        bench.ok("zfs create tank/fs");
+        bench.ok(&format!("cp {{dir}}/a tank/fs:/{sector}"));
+        bench.ok("zpool export tank");
+        bench.ok(&format!("zpool import -d {} tank", device.0));
+        assert!(bench.ok("zpool scrub tank").contains("with 0 errors"));
+        bench.ok("zpool export tank");
+        drop(device);
+        bench.assert_clean("tank");
+    }
+}
+
+/// What `zpool import` says of pools that are whole, degraded, incomplete, destroyed.
+#[test]
+fn import_lists_the_states_of_pools() {
+    let bench = Bench::new(&["a", "b", "c"]);
+    let away = |name: &str| {
+        let to = bench.path("away");
+        std::fs::rename(bench.path(name), to).unwrap();
+    };
+    let back = |name: &str| std::fs::rename(bench.path("away"), bench.path(name)).unwrap();
+    assert_eq!(
+        bench.run("zpool import -d {dir}"),
+        (0, String::new(), "no pools available to import\n".into())
+    );
+    bench.ok("zpool create tank mirror {a} {b}");
+    bench.ok("zpool export tank");
+    let list = bench.ok("zpool import -d {dir}");
+    assert!(list.contains("\n state: ONLINE\n"), "{list}");
+    assert!(!list.contains("status:"), "{list}");
+    std::fs::create_dir(bench.path("aside")).unwrap();
+    std::fs::rename(bench.path("b"), bench.path("aside/b")).unwrap();
+    let list = bench.ok("zpool import -d {dir}");
+    assert!(list.contains("\n state: DEGRADED\n"), "{list}");
+    assert!(list.contains("UNAVAIL  cannot open"), "{list}");
+    std::fs::rename(bench.path("aside/b"), bench.path("b")).unwrap();
+    bench.ok("zpool import -d {dir} tank");
+    bench.ok("zpool destroy tank");
+    assert_eq!(bench.ok("zpool import -d {dir}"), "");
+    let list = bench.ok("zpool import -D -d {dir}");
+    assert!(list.contains("\n state: ONLINE (DESTROYED)\n"), "{list}");
+    bench.ok("zpool import -D -d {dir} tank");
+    bench.ok("zpool destroy tank");
+
+    bench.ok("zpool create -f wide {b} {c}");
+    bench.ok("zpool export wide");
+    away("c");
+    let list = bench.ok("zpool import -d {dir}");
+    assert!(list.contains("\n state: UNAVAIL\n"), "{list}");
+    assert!(list.contains("UNAVAIL  insufficient replicas"), "{list}");
+    let (code, _, err) = bench.run("zpool import -d {dir} wide");
+    assert_eq!(code, 1);
+    assert!(err.starts_with("cannot import 'wide': "), "{err}");
+    back("c");
+    bench.ok("zpool import -d {dir} wide");
 }
 
 #[test]

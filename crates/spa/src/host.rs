@@ -2,8 +2,9 @@
 //!
 //! # What it is
 //! A pool's labels name the host that opened it last. Another host refuses to import such a pool
-//! unless it was exported, or the user insists. The id is `/etc/hostid` when there is one (so a
-//! kernel on the same machine agrees), otherwise a random number kept in the state folder.
+//! unless it was exported, or the user insists. The id is in `hostid` of the state folder, if it
+//! is there; otherwise `/etc/hostid` (so a kernel on the same machine agrees); otherwise a random
+//! number, kept in the state folder.
 //!
 //! # Source
 //! OpenZFS `module/os/linux/spl/spl-generic.c` (`spl_kmem_init`, `hostid_read`).
@@ -22,7 +23,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// This host; `state` is where its id is kept when `/etc/hostid` does not say.
+    /// This host; `state` is where its id is kept when `/etc/hostid` does not say, or another one than it.
     ///
     /// # Errors
     /// When the id can be neither read nor kept.
@@ -31,12 +32,11 @@ impl Host {
             .nodename()
             .to_string_lossy()
             .into_owned();
-        if let Some(id) = read_id(Path::new("/etc/hostid")) {
-            return Ok(Host { id, name });
-        }
         let kept = state.join("hostid");
-        if let Some(id) = read_id(&kept) {
-            return Ok(Host { id, name });
+        for known in [&kept, Path::new("/etc/hostid")] {
+            if let Some(id) = read_id(known) {
+                return Ok(Host { id, name });
+            }
         }
         let id = 1 + rt::random_below(u64::from(u32::MAX) - 1);
         let within = |e: std::io::Error| Error::from(e).within(kept.display());

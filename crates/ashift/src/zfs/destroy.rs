@@ -115,7 +115,11 @@ fn destroy_head(session: &Session, target: &Target, options: &Options) -> Outcom
             batch.push(target.clone());
             continue;
         }
-        note(remove_snapshots(session, &std::mem::take(&mut batch), false))?;
+        note(remove_snapshots(
+            session,
+            &std::mem::take(&mut batch),
+            false,
+        ))?;
         note(remove_head(session, target))?;
     }
     note(remove_snapshots(session, &batch, false))?;

@@ -177,7 +177,9 @@ fn open_path(session: &Session, path: &str) -> Outcome<Target> {
             }
             let place = mounted_at(&target).map_err(|e| cannot(&words(&e)))?;
             if let Some(place) = place.filter(|place| wanted.starts_with(place))
-                && best.as_ref().is_none_or(|(length, _)| place.len() > *length)
+                && best
+                    .as_ref()
+                    .is_none_or(|(length, _)| place.len() > *length)
             {
                 best = Some((place.len(), target));
             }

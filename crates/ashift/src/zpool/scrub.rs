@@ -85,8 +85,11 @@ fn close_scrubbed(pool: &OpenPool, report: &Report) -> Outcome {
 fn scrub_errors(host: &Host, name: &str) -> Outcome {
     let pool = open_to_scrub(host, name)?;
     let kept = kept_errors(host, pool.guid());
-    let objects: BTreeSet<(ObjsetId, ObjectId)> =
-        kept.damaged.iter().filter_map(|d| parse_damaged(d)).collect();
+    let objects: BTreeSet<(ObjsetId, ObjectId)> = kept
+        .damaged
+        .iter()
+        .filter_map(|d| parse_damaged(d))
+        .collect();
     if objects.is_empty() {
         println!("pool '{name}' has no known data errors");
         return Ok(0);

@@ -42,6 +42,11 @@ impl Bench {
         }
     }
 
+    /// Makes it the host with this id.
+    pub(crate) fn set_hostid(&self, id: u32) {
+        std::fs::write(self.state.path().join("hostid"), id.to_le_bytes()).unwrap();
+    }
+
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }

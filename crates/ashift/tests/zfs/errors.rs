@@ -22,7 +22,7 @@ fn place() -> Place {
     place
 }
 
-fn noise(length: usize) -> Vec<u8> {
+pub(crate) fn noise(length: usize) -> Vec<u8> {
     let mut word = 0x9e37_79b9_7f4a_7c15_u64;
     let mut bytes = Vec::with_capacity(length);
     while bytes.len() < length {

@@ -139,14 +139,23 @@ fn bookmarks_outlive_their_snapshots() {
         created
     );
     assert_eq!(
-        place.run("zpool get -H -o value feature@bookmarks tank").out,
+        place
+            .run("zpool get -H -o value feature@bookmarks tank")
+            .out,
         "active\n"
     );
-    for mark in ["tank/fs#mark", "tank/fs#short", "tank/fs#all", "tank/fs/below#all"] {
+    for mark in [
+        "tank/fs#mark",
+        "tank/fs#short",
+        "tank/fs#all",
+        "tank/fs/below#all",
+    ] {
         place.zfs(&format!("destroy {mark}"));
     }
     assert_eq!(
-        place.run("zpool get -H -o value feature@bookmarks tank").out,
+        place
+            .run("zpool get -H -o value feature@bookmarks tank")
+            .out,
         "enabled\n"
     );
     place.verify();
@@ -158,7 +167,9 @@ fn snapshots_are_destroyed_together_or_not_at_all() {
     let place = Place::with_pool("");
     place.zfs("create tank/fs");
     for i in 0..40 {
-        place.write("tank/fs", &format!("file{i}"), &[i; 3000]).unwrap();
+        place
+            .write("tank/fs", &format!("file{i}"), &[i; 3000])
+            .unwrap();
         place.zfs(&format!("snapshot tank/fs@s{i}"));
     }
     place.zfs("clone tank/fs@s20 tank/clone");

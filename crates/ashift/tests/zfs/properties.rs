@@ -86,7 +86,10 @@ fn owners_are_told_what_they_use() {
         assert_eq!(place.run(&format!("cp {host} tank/fs:/{name}")).code, 0);
     }
     assert_eq!(place.run("chown 1000:0 tank/fs:/one").code, 0);
-    assert_eq!(place.run("chown 4242:77 tank/fs:/two tank/fs:/three").code, 0);
+    assert_eq!(
+        place.run("chown 4242:77 tank/fs:/two tank/fs:/three").code,
+        0
+    );
     let exact = |name: &str| -> u64 {
         let text = place.zfs(&format!("get -Hp -o value {name} tank/fs"));
         text.trim_end().parse().unwrap_or_else(|_| panic!("{text}"))
