@@ -145,8 +145,11 @@ setfacl -m u:9:-wx acls/dir; setfacl -d -m u:5:r-x,m::rx acls/dir";
 fn posix_acls_go_there_and_back() {
     let bench = Bench::new();
     let host = bench.folder.path();
-    let set = Command::new("sh").args(["-c", ACLS]).current_dir(host);
-    if !{ set }.status().is_ok_and(|status| status.success()) {
+    let set = Command::new("sh")
+        .args(["-ec", ACLS])
+        .current_dir(host)
+        .status();
+    if !set.is_ok_and(|status| status.success()) {
         return oracle::skip("setfacl (package acl), or ACLs in the temporary folder, are missing");
     }
     bench.ok(&["zfs", "create", "-o", "acltype=posix", "tank/acl"]);

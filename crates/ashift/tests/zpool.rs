@@ -475,11 +475,10 @@ fn block_devices_hold_pools() {
 #[test]
 fn import_lists_the_states_of_pools() {
     let bench = Bench::new(&["a", "b", "c"]);
-    let away = |name: &str| {
-        let to = bench.path("away");
-        std::fs::rename(bench.path(name), to).unwrap();
-    };
-    let back = |name: &str| std::fs::rename(bench.path("away"), bench.path(name)).unwrap();
+    let aside = |name: &str| bench.path("aside").join(name);
+    std::fs::create_dir(bench.path("aside")).unwrap();
+    let away = |name: &str| std::fs::rename(bench.path(name), aside(name)).unwrap();
+    let back = |name: &str| std::fs::rename(aside(name), bench.path(name)).unwrap();
     assert_eq!(
         bench.run("zpool import -d {dir}"),
         (0, String::new(), "no pools available to import\n".into())
@@ -489,12 +488,11 @@ fn import_lists_the_states_of_pools() {
     let list = bench.ok("zpool import -d {dir}");
     assert!(list.contains("\n state: ONLINE\n"), "{list}");
     assert!(!list.contains("status:"), "{list}");
-    std::fs::create_dir(bench.path("aside")).unwrap();
-    std::fs::rename(bench.path("b"), bench.path("aside/b")).unwrap();
+    away("b");
     let list = bench.ok("zpool import -d {dir}");
     assert!(list.contains("\n state: DEGRADED\n"), "{list}");
     assert!(list.contains("UNAVAIL  cannot open"), "{list}");
-    std::fs::rename(bench.path("aside/b"), bench.path("b")).unwrap();
+    back("b");
     bench.ok("zpool import -d {dir} tank");
     bench.ok("zpool destroy tank");
     assert_eq!(bench.ok("zpool import -d {dir}"), "");
