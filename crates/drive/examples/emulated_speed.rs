@@ -46,11 +46,14 @@ fn bytes(disk: &Emulated) -> u64 {
     100_000
 }
 
+/// Gives commands to a drive and counts them.
+type Test = fn(&Emulated) -> u64;
+
 fn main() {
     let name = std::env::args().nth(1).unwrap_or("wd20ears".to_owned());
     let profile = Profile::find(&name).expect("a profile");
     let dir = tempfile::tempdir().expect("a folder");
-    let tests: [(&str, fn(&Emulated) -> u64); 3] = [
+    let tests: [(&str, Test); 3] = [
         ("phybs -w, zeros", phybs),
         ("random reads", reads),
         ("writes of bytes", bytes),

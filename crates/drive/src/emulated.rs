@@ -284,6 +284,12 @@ impl Emulated {
         self.files.path("img")
     }
 
+    /// What the drive's clock says: that of [`rt::now_ns`], or more if the drive knows later times.
+    #[must_use]
+    pub fn now_ns(&self) -> u64 {
+        self.state.lock().now()
+    }
+
     /// Adds a fault; its number.
     ///
     /// # Errors

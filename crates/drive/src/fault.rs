@@ -160,6 +160,18 @@ impl Fault {
         other
     }
 
+    /// The same in the host's numbers: `lba_shift` less.
+    #[must_use]
+    pub fn as_host_sees(&self, lba_shift: u64) -> Fault {
+        match self.range() {
+            None => self.clone(),
+            Some(range) => {
+                let start = range.start.saturating_sub(lba_shift);
+                self.with_range(start..range.end.saturating_sub(lba_shift).max(start))
+            }
+        }
+    }
+
     /// Whether writing its sectors ends it.
     fn ends_when_written(&self) -> bool {
         matches!(
@@ -339,7 +351,7 @@ impl Faults {
                 continue;
             }
             self.is_dirty = true;
-            if next_random(&mut rule.seed) % rule.one_in.max(1) != 0 {
+            if !next_random(&mut rule.seed).is_multiple_of(rule.one_in.max(1)) {
                 continue;
             }
             rule.count -= 1;

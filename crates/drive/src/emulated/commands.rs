@@ -287,7 +287,7 @@ impl Emulated {
         let per = self.profile.sectors_per_physical();
         let start = self.profile.medium_lba(command.lba);
         let end = start + u64::from(command.sectors);
-        let (head, tail) = (start % per != 0, end % per != 0);
+        let (head, tail) = (!start.is_multiple_of(per), !end.is_multiple_of(per));
         let is_same = start / per == (end - 1) / per;
         match (head, tail) {
             (false, false) => 0,
@@ -452,7 +452,7 @@ impl State {
         let Some(mut write) = self.volatile.remove(tag) else {
             return;
         };
-        if self.to_medium(&write).is_err() {
+        if self.settle(&write).is_err() {
             // It stays in the cache, and the next command that changes anything says why.
             self.stuck += usize::from(!write.is_stuck);
             write.is_stuck = true;
@@ -461,17 +461,17 @@ impl State {
     }
 
     /// Writes to the media file what is still valid of a write.
-    pub(super) fn to_medium(&mut self, write: &CachedWrite) -> Result<()> {
+    pub(super) fn settle(&mut self, write: &CachedWrite) -> Result<()> {
         if write.cuts.is_empty() {
-            return self.part_to_medium(write, &write.range());
+            return self.settle_part(write, &write.range());
         }
         let pieces = write.pieces();
         pieces
             .iter()
-            .try_for_each(|piece| self.part_to_medium(write, piece))
+            .try_for_each(|piece| self.settle_part(write, piece))
     }
 
-    pub(super) fn part_to_medium(
+    pub(super) fn settle_part(
         &mut self,
         write: &CachedWrite,
         part: &std::ops::Range<u64>,
@@ -500,7 +500,7 @@ impl State {
         let tags: Vec<u64> = self.volatile.iter().filter_map(is_stuck).collect();
         for tag in tags {
             let write = self.volatile.remove(tag).expect("found just now");
-            if let Err(error) = self.to_medium(&write) {
+            if let Err(error) = self.settle(&write) {
                 self.volatile.insert(tag, write);
                 return Err(error);
             }

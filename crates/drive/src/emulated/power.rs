@@ -39,7 +39,7 @@ impl Emulated {
             let write = state.volatile.remove(tag).expect("listed just now");
             let survives = write.is_stuck || (keeps_all && write.is_acknowledged);
             let written = if survives {
-                state.to_medium(&write)
+                state.settle(&write)
             } else {
                 self.write_partly(state, &write, &mut seed)
             };
@@ -71,7 +71,7 @@ impl Emulated {
         let choice = next_random(seed) % 8;
         let first_part = next_random(seed) % (write.len / sector + 1);
         match choice {
-            0..3 => return state.to_medium(write),
+            0..3 => return state.settle(write),
             3..6 => return Ok(()),
             _ => {}
         }
@@ -79,10 +79,10 @@ impl Emulated {
             for at in (piece.start..piece.end).step_by(usize::try_from(sector).expect("small")) {
                 let survives = match choice {
                     6 => (at - write.offset) / sector < first_part,
-                    _ => next_random(seed) % 2 == 0,
+                    _ => next_random(seed).is_multiple_of(2),
                 };
                 if survives {
-                    state.part_to_medium(write, &(at..at + sector))?;
+                    state.settle_part(write, &(at..at + sector))?;
                 }
             }
         }

@@ -209,7 +209,7 @@ pub fn openzfs_sector_size(vendor: &str, model: &str) -> Option<u32> {
     let sizes = [(OPENZFS_4K, 4096), (OPENZFS_8K, 8192)];
     sizes
         .iter()
-        .find(|(list, _)| list.iter().any(|entry| is_key(entry)))
+        .find(|(list, _)| list.iter().any(is_key))
         .map(|(_, size)| *size)
 }
 
