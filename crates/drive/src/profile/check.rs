@@ -4,6 +4,9 @@ use base::{Error, Result};
 
 use super::{CacheFigures, DiskFigures, FlashFigures, Profile};
 
+/// A thousand times what drives have; times a revolution of the slowest disk still 63 bits.
+const TRACKS_MAX: f64 = 4_294_967_296.0;
+
 /// Names a key that cannot have that value.
 fn refuse<T: std::fmt::Display>(key: &str, value: T, must: &str) -> Error {
     Error::invalid(format!("{key} = {value}: must be {must}"))
@@ -51,14 +54,30 @@ impl Profile {
             0.0,
             1e6,
         )?;
-        within("interface.rate_mb_s", self.interface.rate_mb_s, 0.1, 1e6)?;
+        within("interface.rate_mb_s", self.interface.rate_mb_s, 1.0, 1e6)?;
         self.cache.check()?;
         match (&self.disk, &self.flash) {
-            (Some(disk), None) => disk.check(self.medium.physical_sector_bytes),
+            (Some(disk), None) => {
+                disk.check(self.medium.physical_sector_bytes)?;
+                self.check_tracks(disk)
+            }
             (None, Some(flash)) => flash.check(),
             _ => Err(Error::invalid(
                 "a drive has either a table [disk] or a table [flash]",
             )),
+        }
+    }
+
+    /// Not so many tracks that no integer counts their angles.
+    fn check_tracks(&self, disk: &DiskFigures) -> Result<()> {
+        let id = &self.identify;
+        let bytes = id.sectors as f64 * f64::from(id.logical_sector_bytes);
+        let tracks = bytes / (disk.media_rate_inner_mb_s * 1e6 * 60.0 / disk.rpm) * 2.0;
+        if tracks < TRACKS_MAX {
+            Ok(())
+        } else {
+            let must = "as many as 2^32 tracks can hold";
+            Err(refuse("identify.sectors", id.sectors, must))
         }
     }
 

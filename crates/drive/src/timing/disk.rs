@@ -402,10 +402,15 @@ impl Disk {
         (start, start + sectors)
     }
 
+    /// So many bytes through the wire.
+    fn wire_ns(&self, bytes: u64) -> u64 {
+        bytes.saturating_mul(self.ps_per_byte) / 1000
+    }
+
     /// The wire and the controller, for a command that needs nothing else.
     fn transfer(&mut self, now: u64, queued: Queued, bytes: u64) {
+        let ns = self.overhead_ns + self.wire_ns(bytes);
         let s = &mut self.state;
-        let ns = self.overhead_ns + bytes * self.ps_per_byte / 1000;
         s.bus_free = s.bus_free.max(now) + ns;
         let at = s.bus_free;
         s.bus.push_back(Transfer { queued, at });
@@ -523,7 +528,7 @@ impl Disk {
 
     /// What was read goes to the host; all but its end may have gone already.
     fn answer(&mut self, now: u64, queued: Queued) {
-        let ns = self.bytes(&queued.command) * self.ps_per_byte / 1000;
+        let ns = self.wire_ns(self.bytes(&queued.command));
         let s = &mut self.state;
         s.bus_free = (s.bus_free + ns).max(now);
         let at = s.bus_free;

@@ -269,7 +269,7 @@ impl Flash {
                 s.program_free[die] += self.read_ns;
             }
             let channel = &mut s.channel_free[die % channels];
-            *channel = (*channel).max(read) + bytes * self.channel_ps_per_byte / 1000;
+            *channel = (*channel).max(read) + bytes.saturating_mul(self.channel_ps_per_byte) / 1000;
             last = last.max(*channel);
             s.statistics.busy_ns += self.read_ns;
         }
@@ -281,7 +281,7 @@ impl Flash {
         let moves = matches!(queued.kind, Kind::Read | Kind::Write);
         let bytes = if moves { self.bytes(&queued) } else { 0 };
         let s = &mut self.state;
-        let ns = bytes * self.ps_per_byte / 1000;
+        let ns = bytes.saturating_mul(self.ps_per_byte) / 1000;
         s.bus_free = s.bus_free.max(now) + ns;
         let at = (s.bus_free + self.overhead_ns).max(ready + ns);
         self.expect(at, Coming::Transferred(queued));
@@ -318,13 +318,14 @@ impl Flash {
         if (through && !self.figures.power_loss_protected) || !self.state.flushes.is_empty() {
             self.close_page(now);
         }
+        self.take_writes(now);
     }
 
     /// Puts a write's bytes into pages; each that is full is programmed.
     fn fill_pages(&mut self, now: u64, queued: Queued) {
         let mut left = self.bytes(&queued);
         if queued.lba != self.state.write_end {
-            self.state.amplified += left * self.amplification;
+            self.state.amplified += left.min(1 << 40) * self.amplification;
         }
         self.state.write_end = queued.lba.saturating_add(u64::from(queued.sectors));
         while self.state.open + left >= self.page_bytes {
@@ -370,7 +371,8 @@ impl Flash {
         s.cursor = (die + 1) % s.program_free.len();
         let channels = s.channel_free.len();
         let channel = &mut s.channel_free[die % channels];
-        *channel = (*channel).max(now) + self.page_bytes * self.channel_ps_per_byte / 1000;
+        *channel =
+            (*channel).max(now) + self.page_bytes.saturating_mul(self.channel_ps_per_byte) / 1000;
         let mut ns = self.program_ns;
         s.programs[die] += 1;
         if s.programs[die] >= self.figures.pages_per_block {

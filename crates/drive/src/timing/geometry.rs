@@ -210,7 +210,7 @@ impl Geometry {
             track += 1;
             left -= self.skew_ns;
             let per_track = self.per_track(track);
-            passed += whole(per_track, left);
+            passed += whole(per_track, left.min(self.turn_ns));
             if left < self.turn_ns {
                 break;
             }

@@ -1,5 +1,6 @@
 //! Published measurements, physics, and planted mistakes.
 
+mod extremes;
 mod geometry;
 mod laws;
 mod state;
