@@ -363,6 +363,15 @@ impl Table {
         Ok(())
     }
 
+    /// Makes a GPT whole, and all of the disk usable, whether that is needed or not.
+    ///
+    /// # Errors
+    /// As [`Table::recover`].
+    pub fn use_all(&mut self, disk: &str) -> Result<()> {
+        self.is_corrupt = true;
+        self.recover(disk, Era::Nine).map(drop)
+    }
+
     /// Makes a damaged GPT whole for the disk as it is now; whether there was anything to do.
     ///
     /// # Errors

@@ -419,6 +419,17 @@ impl Table {
         &self.notes
     }
 
+    /// How many more sectors a GPT could make usable on this disk: it grew, or they were rounded off.
+    #[must_use]
+    pub fn unused_sectors(&self) -> u64 {
+        if self.scheme == Scheme::Mbr {
+            return 0;
+        }
+        let copy = gpt::entries_sectors(&self.shape, self.entries, self.gpt.entry_size);
+        let last = self.shape.sectors().saturating_sub(copy.saturating_add(2));
+        last.saturating_sub(self.last)
+    }
+
     /// The GUID of the disk; nothing in an MBR.
     #[must_use]
     pub fn disk_guid(&self) -> Option<Uuid> {

@@ -222,7 +222,7 @@ impl<'a> Session<'a> {
     }
 
     fn read_table(&mut self) -> Result<Table> {
-        let path = &self.disk.path;
+        let path = &self.disk.path.clone();
         let mut table = match Table::read(&*self.reader) {
             Ok(Some(table)) => table,
             Ok(None) => return fail(&format!("Error: {path}: unrecognised disk label")),
@@ -234,12 +234,37 @@ impl<'a> Session<'a> {
             }
             Err(error) => return Err(error.into()),
         };
-        if table.is_corrupt() {
+        let fixes = self.options.is_script && self.options.fixes;
+        let note = |text: &str| table.notes().iter().find(|note| note.contains(text));
+        if let Some(note) = note("larger disk") {
+            let is_file = self.disk.transport == "file";
+            let what = if is_file {
+                format!("end of file while reading {path}")
+            } else {
+                format!("Invalid argument during seek for read on {path}")
+            };
+            return fail(&format!("Error: {what} ({note})"));
+        }
+        let extra = table.unused_sectors();
+        let is_grown = note("secondary GPT table").is_none() && extra > 0;
+        if note("primary GPT table").is_some() {
+            eprintln!(
+                "Error: The primary GPT table is corrupt, but the backup appears OK, so that will be used."
+            );
+        } else if is_grown && fixes {
+            println!("Fixing, due to --fix");
+        } else if is_grown {
+            eprintln!(
+                "Warning: Not all of the space available to {path} appears to be used, you can fix the \
+                 GPT to use all of the space (an extra {extra} blocks) or continue with the current \
+                 setting? "
+            );
+        } else if table.is_corrupt() {
             eprintln!("{}", complaint(&table));
-            if self.options.is_script && self.options.fixes {
-                table.recover(path, Era::Nine)?;
-                table.write(&*self.writer()?)?;
-            }
+        }
+        if fixes && (is_grown || table.is_corrupt()) {
+            table.use_all(path)?;
+            table.write(&*self.writer()?)?;
         }
         Ok(table)
     }
@@ -559,20 +584,13 @@ impl<'a> Session<'a> {
     }
 }
 
-/// What parted says of a GPT that has one good copy.
+/// What parted says of a GPT whose secondary copy is damaged.
 fn complaint(table: &Table) -> String {
     let notes = table.notes();
-    let says = |text: &str| notes.iter().any(|note| note.contains(text));
-    if says("primary GPT table is corrupt") {
-        "Error: The primary GPT table is corrupt, but the backup appears OK, so that will be used."
-            .to_owned()
-    } else if says("not in the last LBA") {
-        "Error: The backup GPT table is not at the end of the disk, as it should be.".to_owned()
-    } else if says("larger disk") {
-        "Error: Invalid argument during seek for read: the backup GPT table lies past the end of the \
-         device; it was made on a larger one"
-            .to_owned()
-    } else if says("secondary GPT table") {
+    if notes
+        .iter()
+        .any(|note| note.contains("secondary GPT table"))
+    {
         "Error: The backup GPT table is corrupt, but the primary appears OK, so that will be used."
             .to_owned()
     } else {

@@ -126,7 +126,7 @@ fn piece(table: &Table, sector: u64, track: u64) -> Range {
         if (range.0..=range.1).contains(&sector) {
             piece = range;
         } else if range.1 < sector {
-            piece.0 = piece.0.max(range.1 + 1);
+            piece.0 = piece.0.max(range.1.saturating_add(1));
         } else {
             piece.1 = piece.1.min(range.0.saturating_sub(1));
         }
@@ -210,7 +210,7 @@ pub fn place(
     let from = piece(table, start_sector, track);
     let until = piece(table, end_sector, track);
     let starts = (start.range.0, start.range.1.min(end_sector));
-    let wish_start = snap(start_sector, starts, Some(from.0), from.1 + 1);
+    let wish_start = snap(start_sector, starts, Some(from.0), from.1.saturating_add(1));
     let ends = (end.range.0.max(wish_start), end.range.1);
     let wish_end = snap(end_sector, ends, until.0.checked_sub(1), until.1);
     let wish = if wish_start <= wish_end {
