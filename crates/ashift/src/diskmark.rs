@@ -306,11 +306,10 @@ fn print(world: &World, request: &Request, provider: &dyn Provider, mode: &Mode,
         println!("{report:#}");
         return;
     }
-    let size = provider.mediasize() as f64 / 1e9;
     let report = Report {
         program: &format!("diskmark {} (ashift)", env!("CARGO_PKG_VERSION")),
         profile: request.profile,
-        target: &format!("{}: {size:.1} GB", request.target),
+        target: &format!("{}: {}", request.target, size(provider, &request.target)),
         mode: mode.text(),
         date: &date(world),
         system: &system(world),
@@ -318,6 +317,19 @@ fn print(world: &World, request: &Request, provider: &dyn Provider, mode: &Mode,
         scores,
     };
     print!("{}", report.text());
+}
+
+/// How large the target is; of a folder, how full its file system is.
+fn size(provider: &dyn Provider, target: &str) -> String {
+    let folder = Some(Path::new(target)).filter(|path| path.is_dir());
+    let Some(stat) = folder.and_then(|path| rustix::fs::statvfs(path).ok()) else {
+        return format!("{:.1} GB", provider.mediasize() as f64 / 1e9);
+    };
+    let (total, free) = (stat.f_blocks, stat.f_bfree.min(stat.f_blocks));
+    let used = total - free;
+    let gib = |blocks: u64| u128::from(blocks) * u128::from(stat.f_frsize) >> 30;
+    let percent = u128::from(used) * 100 / u128::from(total.max(1));
+    format!("{percent}% ({}/{} GiB)", gib(used), gib(total))
 }
 
 fn as_json(score: &Score) -> serde_json::Value {

@@ -1,1 +1,108 @@
-//! Emulated drives as files, by FUSE.
+//! The providers of a machine as files of this host, by FUSE.
+//!
+//! # What it is
+//! [`mount()`] shows a machine's drives, partitions, labels and layers as plain files below a folder
+//! of this host, so that the host's own fio, dd, sgdisk and blkid can be let loose on them. A file
+//! behaves as a block device does, as far as a file can: it has the provider's size, which cannot be
+//! changed (asking for it succeeds and does nothing); writes past the end find no space; what is not
+//! whole sectors is read, changed and written back; `fsync` is a flush of the drive, a hole that is
+//! punched is a delete. Nothing is cached by the kernel: every read and write reaches the drive.
+//!
+//! # Invariants
+//! 1. One command at a time, in the order in which the kernel asks, all from the thread that called
+//!    [`mount()`]: that of the machine's simulation. The simulated clock moves by what each command
+//!    takes; while nobody asks, it stands still.
+//! 2. The machine stays locked until the folder is unmounted.
+//!
+//! # Concurrency
+//! FUSE requests are received by a thread of this host and handed over through a channel together
+//! with the right to answer them. The waiting for the next request is real and takes no simulated
+//! time. One more thread waits for signals and unmounts. Neither of the two touches anything
+//! of the simulation.
+//!
+//! # Why not simpler
+//! Running the requests where they are received would need a simulation in that thread; a new one
+//! per request would lose what a drive does between two commands.
+
+mod files;
+mod sectors;
+mod server;
+mod tree;
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+use base::{Context, Error, ErrorKind, Result};
+use fuser::{Config, MountOption, Session};
+use machine::World;
+use rustix::mount::UnmountFlags;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use files::{Files, Job};
+use server::Server;
+
+/// Shows the providers of `world` below `folder` until that is unmounted, or this process is told to
+/// end by a signal. `ready` is called once it can be used.
+///
+/// # Errors
+/// [`ErrorKind::Unsupported`] without FUSE on this host; what it says when mounting; what the machine
+/// says when its providers are looked for.
+pub fn mount(world: &Arc<World>, folder: &Path, ready: impl FnOnce()) -> Result<()> {
+    let name = || folder.display().to_string();
+    if !Path::new("/dev/fuse").exists() {
+        let text = "no /dev/fuse on this host: its kernel has no FUSE, or lets nobody use it";
+        return Err(Error::new(ErrorKind::Unsupported, text));
+    }
+    if !folder.is_dir() {
+        return Err(Error::new(ErrorKind::NotDirectory, "not a folder")).within(name);
+    }
+    let mut server = Server::new(Arc::clone(world))?;
+    let (sender, jobs) = std::sync::mpsc::channel::<Job>();
+    let mut config = Config::default();
+    config.mount_options = vec![
+        MountOption::FSName("ashift".to_owned()),
+        MountOption::Subtype("ashift".to_owned()),
+        MountOption::NoSuid,
+        MountOption::NoDev,
+    ];
+    let session = Session::new(Files::new(sender), folder, &config);
+    let session = session.map_err(Error::from).within(name)?;
+    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
+    let handle = signals.handle();
+    let mounted = folder.to_owned();
+    let waiting = std::thread::Builder::new().name("signals".to_owned());
+    let waiting = waiting.spawn(move || {
+        for _signal in signals.forever() {
+            unmount(&mounted);
+        }
+    })?;
+    let background = session.spawn().map_err(Error::from).within(name)?;
+    ready();
+    // Ends when the session has dropped its end of the channel.
+    for job in jobs {
+        job(&mut server);
+    }
+    let ended = background.join().map_err(Error::from).within(name);
+    handle.close();
+    // It only panics when the process is out of threads or memory anyhow.
+    let _ = waiting.join();
+    ended
+}
+
+/// Takes the folder out of this host's tree; whoever still has a file open can finish.
+fn unmount(folder: &Path) {
+    if rustix::mount::unmount(folder, UnmountFlags::DETACH).is_ok() {
+        return;
+    }
+    for program in ["fusermount3", "fusermount"] {
+        let status = Command::new(program)
+            .args(["-u", "-z", "--"])
+            .arg(folder)
+            .status();
+        if status.is_ok_and(|status| status.success()) {
+            return;
+        }
+    }
+}

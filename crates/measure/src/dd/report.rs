@@ -62,8 +62,8 @@ fn rate(bytes: u64, elapsed_ns: u64) -> u64 {
 }
 
 fn free_bsd_line(bytes: u64, elapsed_ns: u64) -> String {
-    // As little as its clock can tell, where no time has passed.
-    let secs = seconds(elapsed_ns.max(1));
+    // As little as its clock could tell.
+    let secs = seconds(elapsed_ns.max(1000));
     let rate = bytes as f64 / secs;
     format!("{bytes} bytes transferred in {secs:.6} secs ({rate:.0} bytes/sec)")
 }
