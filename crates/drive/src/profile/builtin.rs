@@ -35,6 +35,10 @@ const TEXTS: &[(&str, &str)] = &[
         include_str!("../../profiles/mal32000.toml"),
     ),
     (
+        "mal32000-4k.toml",
+        include_str!("../../profiles/mal32000-4k.toml"),
+    ),
+    (
         "wd160edgz.toml",
         include_str!("../../profiles/wd160edgz.toml"),
     ),

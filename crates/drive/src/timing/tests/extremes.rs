@@ -37,7 +37,7 @@ proptest! {
 
     #[test]
     fn prop_whatever_the_check_lets_pass_runs(
-        profile in 0usize..11,
+        profile in 0usize..profiles().len(),
         numbers in prop::collection::vec(
             (0usize..45, prop_oneof![
                 Just(0.0), Just(1.0), Just(512.0), Just(65536.0), Just(1e5), Just(1e6),
