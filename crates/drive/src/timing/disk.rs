@@ -1,4 +1,4 @@
-//! A disk: commands in, the wire, the caches, and the choice of what the head does next.
+//! A disk: commands in, the wire, the caches, events out.
 //!
 //! # What it is
 //! An event simulation with three queues of things to come, each already in the order of time: what passes over the wire
@@ -10,8 +10,7 @@
 //!   cache, it is done when it is on the medium;
 //! - a flush is done when the cache is clean; nothing behind it enters the drive before.
 //!
-//! Waiting writes go to the medium (see `destage.rs`) when the medium has been idle for a while, or when they press: by number,
-//! size or age, by a flush, or by a write that finds no room. Pressing writes and waiting reads take turns.
+//! What the head does next is decided in `schedule.rs`, what it does with a batch of writes in `destage.rs`.
 //!
 //! # Invariants
 //! 1. Decisions depend on the state and the simulated time only, never on how often somebody asks: advancing in one step or in a
@@ -54,7 +53,7 @@ pub(super) struct WaitingRead {
     pub(super) range: Range,
     pub(super) ready_at: u64,
     #[serde(skip)]
-    place: Place,
+    pub(super) place: Place,
 }
 
 /// What the head does.
@@ -72,9 +71,9 @@ pub(super) struct DiskState {
     pub(super) head: Head,
     pub(super) job: Option<Job>,
     pub(super) wake_at: u64,
-    last_was_read: bool,
+    pub(super) last_was_read: bool,
     pub(super) active_at: u64,
-    draining: bool,
+    pub(super) draining: bool,
     /// After a pass of writes: no other before, unless it begins where that one ended.
     pub(super) not_before: u64,
     pub(super) written: Range,
@@ -122,18 +121,18 @@ pub(super) struct Disk {
     pub(super) medium_sectors: u64,
     lba_shift: u64,
     depth: u32,
-    window: usize,
+    pub(super) window: usize,
     overhead_ns: u64,
     ps_per_byte: u64,
-    age_limit_ns: u64,
-    idle_ns: u64,
-    destage_age_ns: u64,
+    pub(super) age_limit_ns: u64,
+    pub(super) idle_ns: u64,
+    pub(super) destage_age_ns: u64,
     /// Ranges within a track of one another are written in one pass.
-    near: u64,
+    pub(super) near: u64,
     pub(super) state: DiskState,
     pub(super) runs: Vec<super::destage::Run>,
-    ages: Vec<u64>,
-    record: Option<Vec<Access>>,
+    pub(super) ages: Vec<u64>,
+    pub(super) record: Option<Vec<Access>>,
 }
 
 /// The next number of a sequence that a seed begins (SplitMix64).
@@ -527,199 +526,12 @@ impl Disk {
     }
 
     /// What was read goes to the host; all but its end may have gone already.
-    fn answer(&mut self, now: u64, queued: Queued) {
+    pub(super) fn answer(&mut self, now: u64, queued: Queued) {
         let ns = self.wire_ns(self.bytes(&queued.command));
         let s = &mut self.state;
         s.bus_free = (s.bus_free + ns).max(now);
         let at = s.bus_free;
         s.bus.push_back(Transfer { queued, at });
-    }
-
-    /// Something came; if the head rests, there may be something to do, or earlier than it was.
-    fn reconsider(&mut self, now: u64) {
-        if self.state.job.is_none() {
-            let at = self.due(now).max(now);
-            self.state.wake_at = self.state.wake_at.min(at);
-        }
-    }
-
-    /// When there will be something for the head to do, if nothing else comes.
-    fn due(&self, now: u64) -> u64 {
-        let s = &self.state;
-        let reads = s.reads.iter().map(|r| r.ready_at).min();
-        let at = reads.unwrap_or(u64::MAX);
-        if s.write_cache.waiting.is_empty() {
-            return at;
-        }
-        if s.draining || self.presses(now) {
-            return now;
-        }
-        at.min(s.active_at + self.idle_ns)
-    }
-
-    /// Whether waiting writes must not wait any longer.
-    fn presses(&self, now: u64) -> bool {
-        let s = &self.state;
-        let cache = &s.write_cache;
-        let limits = &self.limits;
-        s.flush.is_some()
-            || !s.writes.is_empty()
-            || cache.waiting.len() * 4 >= limits.segments * 3
-            || cache.sectors * 4 >= limits.sectors * 3
-            || cache.waiting.iter().any(|e| e.urgent)
-            || self.aged(now).is_some()
-    }
-
-    /// The oldest waiting range, if it is too old.
-    fn aged(&self, now: u64) -> Option<usize> {
-        let cache = &self.state.write_cache;
-        let oldest = cache.oldest()?;
-        let age = now - cache.waiting[oldest].since;
-        (age > self.destage_age_ns && !self.mechanics.is(Mutant::AgeIsIgnored)).then_some(oldest)
-    }
-
-    /// The head rests: what next?
-    fn decide(&mut self, now: u64) {
-        while self.state.job.is_none() {
-            let ready = self.state.reads.iter().any(|r| r.ready_at <= now);
-            let some = !self.state.write_cache.waiting.is_empty();
-            let presses = some && self.presses(now);
-            let s = &mut self.state;
-            s.draining = some && (s.draining || presses);
-            let idle = some && now >= s.active_at + self.idle_ns;
-            if ready && !(presses && s.last_was_read) {
-                self.begin_read(now);
-            } else if s.draining || idle {
-                self.begin_destage(now);
-            } else {
-                self.state.wake_at = self.due(now);
-                return;
-            }
-        }
-    }
-
-    /// The read that can begin soonest; the oldest one if it has waited too long.
-    fn choose_read(&self, now: u64) -> usize {
-        let s = &self.state;
-        let oldest = s.reads[0].queued.submitted;
-        if now - oldest > self.age_limit_ns
-            && s.reads[0].ready_at <= now
-            && !self.mechanics.is(Mutant::AgeIsIgnored)
-        {
-            return 0;
-        }
-        let farthest = self.mechanics.is(Mutant::FarthestFirst);
-        let mut best = (u64::MAX, 0);
-        for (n, read) in s.reads.iter().enumerate() {
-            if read.ready_at > now {
-                continue;
-            }
-            let ns = match s.read_cache.flows_by(&read.range, now, &self.mechanics) {
-                Some(flow) => flow.begins.saturating_sub(now),
-                None => self.mechanics.reach(&s.head, now, &read.place, false).ns(),
-            };
-            let ns = if farthest { u64::MAX - 1 - ns } else { ns };
-            if ns < best.0 {
-                best = (ns, n);
-            }
-        }
-        best.1
-    }
-
-    fn begin_read(&mut self, now: u64) {
-        let chosen = self.choose_read(now);
-        let s = &mut self.state;
-        let read = s.reads.remove(chosen);
-        s.last_was_read = true;
-        let (mechanics, limits) = (&self.mechanics, self.read_limits);
-        if s.read_cache.has(&read.range, now, mechanics, limits) {
-            s.statistics.read_hits += 1;
-            return self.answer(now, read.queued);
-        }
-        let until = match s.read_cache.flows_by(&read.range, now, mechanics) {
-            Some(flow) => {
-                s.statistics.transfer_ns += flow.until - now;
-                s.statistics.busy_ns += flow.until - now;
-                s.head.track = mechanics.geometry.locate(read.range.end - 1).track;
-                self.note(flow.access());
-                flow.until
-            }
-            None => {
-                self.stop_reading_ahead(now);
-                let missing = self.state.read_cache.missing(&read.range);
-                self.access(now, missing.start, missing.end - missing.start, false)
-                    .until
-            }
-        };
-        self.state.job = Some(Job::Read(read));
-        self.state.wake_at = until;
-    }
-
-    fn stop_reading_ahead(&mut self, now: u64) {
-        if self.record.is_some()
-            && let Some(access) = self.state.read_cache.reading_ahead(now, &self.mechanics)
-        {
-            self.note(access);
-        }
-        let s = &mut self.state;
-        s.read_cache
-            .stop(now, &mut s.head, &self.mechanics, self.read_limits);
-    }
-
-    fn begin_destage(&mut self, now: u64) {
-        self.stop_reading_ahead(now);
-        let (first, at) = self.choose_batch(now);
-        let s = &mut self.state;
-        s.last_was_read = false;
-        s.write_cache.take(first, self.near, &self.limits);
-        s.job = Some(Job::Destage);
-        self.state.wake_at = self.destage(now, at);
-    }
-
-    /// The waiting range with which the next pass begins, and when that may begin: what somebody waits for, or is too old;
-    /// else, of the ranges that are not just behind another one, the one that can be reached soonest.
-    fn choose_batch(&mut self, now: u64) -> (usize, u64) {
-        if let Some(aged) = self.aged(now) {
-            return (aged, self.may_begin(now, aged));
-        }
-        let cache = &self.state.write_cache;
-        let urgent = cache.waiting.iter().any(|e| e.urgent);
-        let youngest = if cache.waiting.len() > self.window && !urgent {
-            self.ages.clear();
-            self.ages.extend(cache.waiting.iter().map(|e| e.since));
-            *self.ages.select_nth_unstable(self.window - 1).1
-        } else {
-            u64::MAX
-        };
-        let (head, turned) = (&self.state.head, now.max(self.state.not_before));
-        let mut best = (u64::MAX, 0, turned);
-        let mut end = 0;
-        for (n, extent) in cache.waiting.iter().enumerate() {
-            let behind = n > 0 && extent.start.saturating_sub(end) <= self.near && !urgent;
-            end = extent.end;
-            if behind || extent.since > youngest || extent.urgent != urgent {
-                continue;
-            }
-            let at = self.may_begin(now, n);
-            let reach = self.mechanics.reach(head, at, &extent.place, true);
-            let ns = at - now + reach.ns();
-            if ns < best.0 {
-                best = (ns, n, at);
-            }
-        }
-        (best.1, best.2)
-    }
-
-    /// At once if the range continues what was written last and needs no reading, else after the turnaround.
-    fn may_begin(&self, now: u64, waiting: usize) -> u64 {
-        let s = &self.state;
-        let extent = &s.write_cache.waiting[waiting];
-        let continues = extent.physical(&self.limits).0 == s.written.end;
-        if (continues && !self.limits.pays(extent)) || self.mechanics.is(Mutant::TurnaroundIsFree) {
-            now
-        } else {
-            now.max(s.not_before)
-        }
     }
 
     /// Moves the head to a sector, and lets so many pass.
