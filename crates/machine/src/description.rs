@@ -34,9 +34,10 @@ use std::sync::Arc;
 
 use base::{Context, Error, ErrorKind, Result};
 use drive::Profile;
+use geom::nop::NopConfig;
 use serde::Deserialize;
 use toml::Spanned;
-use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, value};
+use toml_edit::{ArrayOfTables, DocumentMut, InlineTable, Item, Table, value};
 
 use crate::host_profile::{HostProfile, host_profiles};
 use crate::kept::{complaint, parse_toml, replace};
@@ -231,9 +232,9 @@ impl Description {
             return Err(Error::new(ErrorKind::Exists, text));
         }
         check_name(&drive.name)?;
-        find_profile(&drive.profile, self.folder())?;
+        let profile = find_profile(&drive.profile, self.folder())?;
         if let Some(size) = &drive.size {
-            parse_size(size)?;
+            fitting(&profile, parse_size(size)?)?;
         }
         let mut table = Table::new();
         table.insert("name", value(&drive.name));
@@ -324,6 +325,12 @@ impl Description {
     }
 }
 
+impl std::fmt::Display for Description {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.document.fmt(f)
+    }
+}
+
 pub(crate) fn no_drive(name: &str) -> Error {
     Error::not_found(format!("there is no drive '{name}' in this machine"))
 }
@@ -340,21 +347,31 @@ fn nth<'d>(document: &'d mut DocumentMut, key: &str, at: usize) -> Option<&'d mu
     document.get_mut(key)?.as_array_of_tables_mut()?.get_mut(at)
 }
 
-/// A layer as a table whose details are on one line.
+/// A layer as a table whose details are on one line, without those that everybody has.
 fn layer_table(layer: &Layer) -> Result<Table> {
     let bad = |e: &dyn std::fmt::Display| Error::invalid(format!("layer {}: {e}", layer.name));
-    let text = toml::to_string(layer).map_err(|e| bad(&e))?;
-    let mut table = text
-        .parse::<DocumentMut>()
-        .map_err(|e| bad(&e))?
-        .as_table()
-        .clone();
-    for (_, item) in table.iter_mut() {
-        if let Item::Table(details) = item {
-            *item = value(std::mem::take(details).into_inline_table());
+    let document = |text: std::result::Result<String, toml::ser::Error>| {
+        let text = text.map_err(|e| bad(&e))?;
+        text.parse::<DocumentMut>().map_err(|e| bad(&e))
+    };
+    let usual = document(toml::to_string(&NopConfig::default()))?;
+    let mut table = Table::new();
+    for (key, item) in document(toml::to_string(layer))?.iter() {
+        let Item::Table(details) = item else {
+            table.insert(key, item.clone());
+            continue;
+        };
+        let mut inline = InlineTable::new();
+        for (key, item) in details {
+            let is_usual = |usual: &Item| usual.to_string() == item.to_string();
+            let is_told = usual.get(key).is_none_or(|usual| !is_usual(usual));
+            if let Some(value) = item.as_value().filter(|_| is_told) {
+                inline.insert(key, value.clone());
+            }
         }
+        inline.fmt();
+        table.insert(key, value(inline));
     }
-    table.set_position(None);
     Ok(table)
 }
 
@@ -431,6 +448,7 @@ fn entry(drive: FileDrive, text: &str, folder: &Path) -> Result<DriveEntry> {
                 Size::Bytes(bytes) => check_size(bytes),
                 Size::Text(size) => parse_size(&size),
             };
+            let bytes = bytes.and_then(|bytes| fitting(&profile, bytes));
             Some(bytes.map_err(|e| complaint(text, at, &e.to_string()))?)
         }
     };
@@ -442,6 +460,13 @@ fn entry(drive: FileDrive, text: &str, folder: &Path) -> Result<DriveEntry> {
         serial: drive.serial.map(Spanned::into_inner),
         is_pulled: drive.pulled,
     })
+}
+
+/// That size in whole sectors, if such a drive can be of it.
+fn fitting(profile: &Profile, bytes: u64) -> Result<u64> {
+    let sector = u64::from(profile.identify.logical_sector_bytes);
+    profile.with_sectors(bytes / sector)?;
+    Ok(bytes / sector * sector)
 }
 
 /// A profile by its name, or in a file beside the description.

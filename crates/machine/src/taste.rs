@@ -126,7 +126,7 @@ impl World {
             let Some((disk, label)) = name.split_once(":gpt/") else {
                 return Ok(None);
             };
-            return one_of(name, self.labelled(disk, label, depth)?);
+            return one_of(name, &self.labelled(disk, label, depth)?);
         }
         let Some(label) = name.strip_prefix("gpt/") else {
             return Ok(None);
@@ -143,7 +143,7 @@ impl World {
             }
             found.truncate(1);
         }
-        one_of(name, found)
+        one_of(name, &found)
     }
 
     fn labelled(&self, disk: &str, label: &str, depth: u32) -> Result<Vec<(String, Place)>> {
@@ -212,8 +212,8 @@ impl World {
     }
 }
 
-fn one_of(name: &str, found: Vec<(String, Place)>) -> Result<Option<(String, Place)>> {
-    match found.as_slice() {
+fn one_of(name: &str, found: &[(String, Place)]) -> Result<Option<(String, Place)>> {
+    match found {
         [] => Ok(None),
         [one] => Ok(Some(one.clone())),
         [one, other, ..] => {

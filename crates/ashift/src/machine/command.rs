@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use base::{Error, Result};
 use geom::Provider;
-use machine::{DriveEntry, FILE_NAME, HostProfile, Machine, NewDrive, NewMachine, World};
+use machine::{
+    DriveEntry, FILE_NAME, HostProfile, Machine, NewDrive, NewMachine, World, host_profiles,
+};
 use serde_json::json;
 
 use super::{chosen, in_machine, open};
@@ -20,6 +22,8 @@ usage: ashift machine create [--seed N] [--host HOST] DIR NAME=PROFILE[,size=SIZ
        ashift machine pull [DIR] NAME ...
        ashift machine push [DIR] NAME ...
        ashift machine power-cut [--seed N] [DIR]
+       ashift machine fault list|add|remove …
+       ashift machine mount [--foreground] [DIR] FOLDER
        ashift machine destroy DIR
 
 A machine is a folder that describes a computer of emulated drives (machine.toml) and holds what is
@@ -34,11 +38,25 @@ may be left out here, too. Its clock moves only while a command runs in it.
     push        put pulled drives back
     power-cut   lose the power: of what the drives' caches hold, chance decides what is lost;
                 layers that were made with --transient, and attached elis, are gone
+    fault       sectors that fail or lie, writes that get lost, dead drives: `ashift machine fault -h`
+    mount       show everything that has a name as a file in FOLDER, by FUSE, for this host's own
+                programs; the machine is in use until `umount FOLDER`
     destroy     remove the machine with all that is on its drives
 
 SIZE is a number of bytes, or one with K, M, G, T (1024) or KB, MB, GB, TB (1000).
 Drives are named like ada0. machine.toml can be edited and kept under version control.
 ";
+
+/// Commands on a machine that is there.
+const COMMANDS: [&str; 7] = [
+    "show",
+    "add",
+    "pull",
+    "push",
+    "power-cut",
+    "mount",
+    "destroy",
+];
 
 /// What the arguments say.
 #[derive(Default)]
@@ -47,6 +65,7 @@ struct Request {
     seed: Option<u64>,
     host: Option<String>,
     is_json: bool,
+    is_foreground: bool,
 }
 
 /// Why nothing was done.
@@ -65,6 +84,11 @@ type Outcome = std::result::Result<(), Failure>;
 
 /// Runs `machine ARGS`.
 pub(crate) fn run(args: &[String]) -> ExitCode {
+    if let Some((name, rest)) = args.split_first()
+        && name == "fault"
+    {
+        return super::fault::run(rest);
+    }
     if args.iter().any(|a| a == "-h" || a == "--help") || args.first().is_some_and(|a| a == "help")
     {
         print!("{USAGE}");
@@ -78,8 +102,8 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Failed(error)) => fail("ashift machine", 1, &error.to_string()),
         Err(Failure::Usage(text)) => {
-            eprint!("ashift machine: {text}\n{USAGE}");
-            ExitCode::from(2)
+            let text = format!("{text} (`ashift machine -h` says how it is used)");
+            fail("ashift machine", 2, &text)
         }
     }
 }
@@ -90,6 +114,7 @@ fn parse(args: &[String]) -> std::result::Result<Request, Failure> {
     while let Some(arg) = args.next() {
         match arg.as_str() {
             "-j" | "--json" => request.is_json = true,
+            "--foreground" => request.is_foreground = true,
             "--seed" => {
                 let seed = args.next().and_then(|text| text.parse().ok());
                 let bad = || Failure::Usage("--seed needs a number".to_owned());
@@ -113,8 +138,16 @@ fn dispatch(name: &str, request: &Request) -> Outcome {
     if name == "create" {
         return create(request);
     }
+    if !COMMANDS.contains(&name) {
+        return Err(Failure::Usage(format!("unrecognized command '{name}'")));
+    }
     let (folder, rest) = folder_of(operands)?;
     match name {
+        "mount" if rest.len() == 1 => {
+            let result = crate::mount::run(&folder, Path::new(&rest[0]), request.is_foreground);
+            result.map_err(Failure::Failed)
+        }
+        "mount" => Err(Failure::Usage("one folder to mount on is needed".to_owned())),
         "show" if rest.is_empty() => show(&folder, request.is_json),
         "add" if !rest.is_empty() => add(&folder, rest),
         "pull" if !rest.is_empty() => on_drives(&folder, rest, pull),
@@ -126,8 +159,7 @@ fn dispatch(name: &str, request: &Request) -> Outcome {
         }
         "show" | "power-cut" => Err(Failure::Usage(format!("'{}' is too much", rest[0]))),
         "destroy" => Err(Failure::Usage("one folder is to be named".to_owned())),
-        "add" | "pull" | "push" => Err(Failure::Usage("missing drive".to_owned())),
-        _ => Err(Failure::Usage(format!("unrecognized command '{name}'"))),
+        _ => Err(Failure::Usage("missing drive".to_owned())),
     }
 }
 
@@ -159,7 +191,9 @@ fn create(request: &Request) -> Outcome {
         .map_err(|e| Failure::Usage(e.to_string()))?;
     let host = request.host.as_deref().unwrap_or("none");
     if HostProfile::find(host).is_none() {
-        return Err(Failure::Usage(format!("no host '{host}'")));
+        let known: Vec<&str> = host_profiles().iter().map(|h| h.name).collect();
+        let text = format!("no host '{host}'; there are {}", known.join(", "));
+        return Err(Failure::Usage(text));
     }
     let new = NewMachine {
         seed: request.seed.unwrap_or(1),

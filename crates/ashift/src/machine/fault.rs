@@ -1,0 +1,258 @@
+//! `ashift machine fault`: what is to go wrong with the drives of a machine, and what already has.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use base::{Context, Error, Result};
+use drive::Emulated;
+use drive::fault::{Fault, Rule};
+use geom::Provider;
+use machine::{FILE_NAME, World};
+use serde_json::{Value, json};
+
+use super::{chosen, in_machine, open};
+use crate::say::fail;
+
+const USAGE: &str = "\
+usage: ashift machine fault list [-j] [DIR]
+       ashift machine fault add [options] [DIR] DRIVE KIND [PLACE]
+       ashift machine fault remove [DIR] DRIVE NUMBER ... | all
+
+Faults lie beside the right bytes, which stay: taking a fault away brings them back.
+
+KIND       unreadable        reads of the sectors fail until they are written again
+           unwritable        writes to the sectors fail, for good
+           flipped           a bit of each sector is wrong until it is written again
+           lose-writes       writes that touch the sectors are acknowledged but never arrive
+           misdirect-writes  they arrive elsewhere
+           dead              the drive does not answer
+PLACE      LBA or LBA+COUNT, in sectors of the drive, or random:N: N sectors, where it has bytes if
+           it has any. Rules about writes are for the whole drive if nothing is said.
+--seed N   decides which bits, which writes, which places; 1
+--one-in N of so many writes one is hit; 1
+--count N  so many writes are hit; 1
+--after S  seconds from now until the drive is dead; 0
+--for S    seconds until it comes back; for ever if nothing is said
+-j         print JSON
+";
+
+/// What the options say.
+struct Options {
+    seed: u64,
+    one_in: u64,
+    count: u64,
+    after_s: f64,
+    for_s: Option<f64>,
+    is_json: bool,
+    operands: Vec<String>,
+}
+
+/// Runs `machine fault ARGS`.
+pub(super) fn run(args: &[String]) -> ExitCode {
+    if args.iter().any(|arg| arg == "-h" || arg == "--help") {
+        print!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
+    let parsed = match args.split_first() {
+        Some((verb, rest)) => parse(rest).map(|options| (verb.as_str(), options)),
+        None => Err(Error::invalid("missing command")),
+    };
+    let (verb, options) = match parsed {
+        Ok(parsed) => parsed,
+        Err(error) => return usage(&error.to_string()),
+    };
+    let (folder, operands) = match folder_of(&options.operands) {
+        Some(found) => found,
+        None => return usage("which machine? Name its folder, or use -m or ASHIFT_MACHINE"),
+    };
+    let act = |world: &Arc<World>| match (verb, operands) {
+        ("list", []) => list(world, options.is_json),
+        ("add", [drive, kind, place @ ..]) if place.len() <= 1 => add(
+            world,
+            drive,
+            kind,
+            place.first().map(String::as_str),
+            &options,
+        ),
+        ("remove", [drive, numbers @ ..]) if !numbers.is_empty() => remove(world, drive, numbers),
+        _ => Err(Error::invalid("see ashift machine fault -h")),
+    };
+    match open(&folder).and_then(|machine| in_machine(machine, act)?) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail("ashift machine fault", 1, &error.to_string()),
+    }
+}
+
+fn usage(text: &str) -> ExitCode {
+    eprint!("ashift machine fault: {text}\n{USAGE}");
+    ExitCode::from(2)
+}
+
+fn parse(args: &[String]) -> Result<Options> {
+    let mut options = Options {
+        seed: 1,
+        one_in: 1,
+        count: 1,
+        after_s: 0.0,
+        for_s: None,
+        is_json: false,
+        operands: Vec::new(),
+    };
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        let mut value = || {
+            let text = args.next().map(String::as_str);
+            text.ok_or_else(|| Error::invalid(format!("{arg} needs a number")))
+        };
+        match arg.as_str() {
+            "-j" | "--json" => options.is_json = true,
+            "--seed" => options.seed = number(arg, value()?)?,
+            "--one-in" => options.one_in = number(arg, value()?)?.max(1),
+            "--count" => options.count = number(arg, value()?)?,
+            "--after" => options.after_s = seconds(arg, value()?)?,
+            "--for" => options.for_s = Some(seconds(arg, value()?)?),
+            option if option.starts_with('-') => {
+                return Err(Error::invalid(format!("invalid option '{option}'")));
+            }
+            operand => options.operands.push(operand.to_owned()),
+        }
+    }
+    Ok(options)
+}
+
+fn number(what: &str, text: &str) -> Result<u64> {
+    let wrong = || Error::invalid(format!("{what}: '{text}' is not a number"));
+    text.parse().map_err(|_| wrong())
+}
+
+fn seconds(what: &str, text: &str) -> Result<f64> {
+    let value: Option<f64> = text.parse().ok();
+    value
+        .filter(|seconds| (0.0..1e9).contains(seconds))
+        .ok_or_else(|| Error::invalid(format!("{what}: '{text}' is no time in seconds")))
+}
+
+fn folder_of(operands: &[String]) -> Option<(PathBuf, &[String])> {
+    match (operands.split_first(), chosen()) {
+        (Some((first, rest)), _) if PathBuf::from(first).join(FILE_NAME).exists() => {
+            Some((PathBuf::from(first), rest))
+        }
+        (_, Some(folder)) => Some((folder, operands)),
+        (Some((first, rest)), None) => Some((PathBuf::from(first), rest)),
+        (None, None) => None,
+    }
+}
+
+fn find(world: &World, name: &str) -> Result<Arc<Emulated>> {
+    let name = name.strip_prefix("/dev/").unwrap_or(name);
+    let found = world
+        .drives()
+        .into_iter()
+        .find(|drive| drive.name() == name);
+    found.ok_or_else(|| Error::not_found(format!("{name}: there is no such drive")))
+}
+
+fn list(world: &World, is_json: bool) -> Result<()> {
+    let mut entries = Vec::new();
+    for drive in world.drives() {
+        let shift = drive.profile().medium.lba_shift;
+        for (number, fault) in drive.faults() {
+            let fault = fault.as_host_sees(shift);
+            if is_json {
+                entries.push(as_json(drive.name(), number, &fault));
+            } else {
+                println!("{}  {number}  {fault}", drive.name());
+            }
+        }
+    }
+    if is_json {
+        println!("{:#}", json!({ "faults": entries }));
+    }
+    Ok(())
+}
+
+fn as_json(drive: &str, number: u64, fault: &Fault) -> Value {
+    json!({ "drive": drive, "number": number, "fault": fault, "text": fault.to_string() })
+}
+
+fn add(
+    world: &World,
+    drive: &str,
+    kind: &str,
+    place: Option<&str>,
+    options: &Options,
+) -> Result<()> {
+    let drive = find(world, drive)?;
+    if kind == "dead" {
+        let at = |seconds: f64| drive.now_ns().saturating_add((seconds * 1e9) as u64);
+        let fault = Fault::Dead {
+            from_ns: at(options.after_s),
+            until_ns: options.for_s.map(|seconds| at(options.after_s + seconds)),
+        };
+        return drive.add_fault(fault).map(say);
+    }
+    let whole = drive.mediasize() / u64::from(drive.sectorsize());
+    let shift = drive.profile().medium.lba_shift;
+    let make = |lba: u64, sectors: u64, seed: u64| {
+        let rule = Rule {
+            lba,
+            sectors,
+            one_in: options.one_in,
+            count: options.count,
+            seed,
+        };
+        Ok(match kind {
+            "unreadable" => Fault::Unreadable { lba, sectors },
+            "unwritable" => Fault::Unwritable { lba, sectors },
+            "flipped" => Fault::Flipped { lba, sectors, seed },
+            "lose-writes" => Fault::LoseWrites(rule),
+            "misdirect-writes" => Fault::MisdirectWrites(rule),
+            _ => return Err(Error::invalid(format!("no kind of fault '{kind}'"))),
+        })
+    };
+    let is_rule = kind.ends_with("-writes");
+    let Some(place) = place.or(is_rule.then_some("")) else {
+        return Err(Error::invalid(format!(
+            "{kind}: where? LBA, LBA+COUNT, random:N"
+        )));
+    };
+    if let Some(count) = place.strip_prefix("random:") {
+        make(0, 1, 0)?;
+        let count = number("random", count)?.min(1_000_000);
+        let ids = drive.scatter_faults(count, options.seed, |lba, seed| {
+            make(lba, 1, seed).expect("the kind was tried")
+        })?;
+        ids.into_iter().for_each(say);
+        return Ok(());
+    }
+    let (lba, sectors) = match place.split_once('+') {
+        _ if place.is_empty() => (0, whole),
+        Some((lba, count)) => (number("LBA", lba)?, number("COUNT", count)?),
+        None => (number("LBA", place)?, 1),
+    };
+    if lba.checked_add(sectors).is_none_or(|end| end > whole) {
+        let text = format!("{place}: {} has {whole} sectors", drive.name());
+        return Err(Error::invalid(text));
+    }
+    drive
+        .add_fault(make(lba + shift, sectors, options.seed)?)
+        .map(say)
+}
+
+fn say(number: u64) {
+    println!("fault {number}");
+}
+
+fn remove(world: &World, name: &str, numbers: &[String]) -> Result<()> {
+    let drive = find(world, name)?;
+    if numbers == ["all"] {
+        return (drive.faults().iter()).try_for_each(|(id, _)| drive.remove_fault(*id).map(drop));
+    }
+    for text in numbers {
+        drive
+            .remove_fault(number("NUMBER", text)?)
+            .within(|| "fault")?;
+    }
+    Ok(())
+}
