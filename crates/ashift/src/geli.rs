@@ -15,7 +15,8 @@ use geom::Provider;
 use geom::disk::OpenMode;
 use machine::{Layer, LayerKind};
 
-use crate::geomclass::{Call, Class, Verb, flag, list, number, status, text};
+use crate::geomclass::{Call, Class, Verb, flag, list, number, status, text, user_of};
+use crate::gpart::device::check_consent;
 
 const INIT: Verb = Verb {
     name: "init",
@@ -227,6 +228,7 @@ opens it: PROV.eli then has the decrypted sectors, until geli detach.
   -f                   detach, restore, delkey: even so
   -v                   say what is done
   -j                   list, status, dump: print JSON
+  --yes-write-to-device   write to a block device of this host
 
 A provider stays attached from one command to the next: its master key is kept in a file that only
 you can read, below MACHINE/state, or on this host in $ASHIFT_STATE/geom.toml, until it is detached
@@ -266,8 +268,19 @@ fn find_attached(call: &Call<'_>, name: &str) -> Option<(Layer, Attached)> {
     })
 }
 
-/// Opens the provider that has, or shall have, metadata.
+/// Opens the provider that has, or shall have, metadata. For writing only if nobody else uses it,
+/// and if it is a block device of this host, only with consent.
 fn open(call: &Call<'_>, name: &str, mode: OpenMode) -> Result<Arc<dyn Provider>> {
+    if mode == OpenMode::ReadWrite {
+        check_consent(call.world, name, call.has_consent).map_err(Error::invalid)?;
+        let canonical = call.world.canonical(name);
+        if find_attached(call, name).is_none()
+            && let Some(user) = user_of(call.world, &canonical)?
+        {
+            let text = format!("Cannot open {name}: it is used by {user}.");
+            return Err(Error::new(ErrorKind::Busy, text));
+        }
+    }
     call.world
         .open(name, mode)
         .map_err(|error| match error.kind() {

@@ -11,6 +11,8 @@ use std::sync::Arc;
 use base::{Error, Result};
 use machine::World;
 
+use crate::gpart::device::take_consent;
+
 pub(crate) use options::{Opt, Options, flag, number, text};
 pub(crate) use show::{Geom, Shape, list, status};
 pub(crate) use users::{layers_above, user_of};
@@ -39,6 +41,8 @@ pub(crate) struct Call<'a> {
     pub verb: &'static Verb,
     pub world: &'a Arc<World>,
     pub options: Options,
+    /// It may write to a block device of this host.
+    pub has_consent: bool,
 }
 
 impl Call<'_> {
@@ -95,7 +99,9 @@ impl Class {
             print!("{usage}\n\n{}", self.help);
             return ExitCode::SUCCESS;
         }
-        let options = match Options::parse(rest, verb.options) {
+        let mut rest = rest.to_vec();
+        let has_consent = take_consent(&mut rest);
+        let options = match Options::parse(&rest, verb.options) {
             Ok(options) => options,
             Err(error) => {
                 eprintln!("{}: {error}", self.program);
@@ -109,6 +115,7 @@ impl Class {
                 verb,
                 world,
                 options,
+                has_consent,
             };
             match (call.verb.run)(&mut call) {
                 Ok(()) => {
