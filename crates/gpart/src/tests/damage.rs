@@ -87,6 +87,37 @@ fn both_copies_damaged_are_an_error_and_may_be_replaced() {
 }
 
 #[test]
+fn a_boot_sector_is_not_always_a_table() {
+    let one = disk(SECTORS, 512, 512);
+    fresh(&one, Scheme::Mbr, Era::Current);
+    assert!(Table::read(&one).unwrap().is_some());
+    // neither active nor not: code of some boot loader
+    flip(&one, 446, 0x12);
+    assert!(Table::read(&one).unwrap().is_none());
+    flip(&one, 446, 0x12);
+    // sectors of 512 bytes, clusters of 8: a FAT volume
+    flip(&one, 0x0c, 2);
+    flip(&one, 0x0d, 8);
+    assert!(Table::read(&one).unwrap().is_none());
+}
+
+#[test]
+fn a_header_in_the_wrong_place_does_not_count() {
+    let (one, table) = written(512);
+    let mut header = [0; 512];
+    one.read(512, &mut header).unwrap();
+    one.write((SECTORS - 1) * 512, &header).unwrap();
+    let read = Table::read(&one).unwrap().unwrap();
+    assert!(read.is_corrupt());
+    assert!(
+        read.notes()[0].contains("its own LBA is 1"),
+        "{:?}",
+        read.notes()
+    );
+    assert_eq!(read.partitions(), table.partitions());
+}
+
+#[test]
 fn the_protective_entry_decides() {
     let (one, table) = written(512);
     // no boot signature: the secondary header still tells
