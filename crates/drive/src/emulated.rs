@@ -41,7 +41,7 @@ use serde::Serialize;
 
 use crate::fault::{Fault, Faults};
 use crate::identify::IdentifyData;
-use crate::media::Media;
+use crate::media::{Extents, Media};
 use crate::profile::Profile;
 use crate::timing::{CommandKind, Event, Statistics, Timing};
 pub(crate) use keep::replace_file;
@@ -322,10 +322,13 @@ impl Emulated {
     ) -> Result<Vec<u64>> {
         let sector = u64::from(self.shape.sectorsize);
         let mut state = self.state.lock();
+        let mut used = state.media.allocated().clone();
+        let cached = state.volatile.iter().filter(|(_, w)| w.data.is_some());
+        cached.for_each(|(_, write)| used.insert(write.range()));
         let ids = (0..count)
             .map(|_| {
                 let random = crate::fault::next_random(&mut seed);
-                let place = random_place(&state.media, random, &self.shape);
+                let place = random_place(&used, random, &self.shape);
                 let fault = make(place / sector, crate::fault::next_random(&mut seed));
                 state.faults.add(fault)
             })
@@ -506,15 +509,14 @@ impl State {
 }
 
 /// The start of a sector of the medium, at random: where there are bytes, if there are any.
-fn random_place(media: &Media, random: u64, shape: &Shape) -> u64 {
+fn random_place(used: &Extents, random: u64, shape: &Shape) -> u64 {
     let sector = u64::from(shape.sectorsize);
-    let allocated = media.allocated();
-    let total = allocated.total();
+    let total = used.total();
     if total < sector {
         return random % (shape.medium_bytes / sector) * sector;
     }
     let mut nth = random % total;
-    for extent in allocated.iter() {
+    for extent in used.iter() {
         let len = extent.end - extent.start;
         if nth < len {
             return (extent.start + nth) / sector * sector;

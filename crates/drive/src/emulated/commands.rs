@@ -5,7 +5,7 @@ use rt::MutexGuard;
 use super::volatile::CachedWrite;
 use super::*;
 use crate::fault::Fate;
-use crate::media::{Extents, is_zero};
+use crate::media::is_zero;
 use crate::timing::Command;
 
 /// The longest command of the ATA set: 65,536 sectors.
@@ -418,9 +418,9 @@ impl State {
         let fate = if self.faults.is_empty() {
             Fate::Arrives
         } else {
-            let media = &self.media;
+            let used = self.media.allocated();
             self.faults
-                .fate(&range, |random| random_place(media, random, shape))
+                .fate(&range, |random| random_place(used, random, shape))
         };
         let write = CachedWrite {
             offset: range.start,
