@@ -6,6 +6,7 @@
 //! the world of that one.
 
 mod command;
+mod fault;
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
