@@ -48,6 +48,7 @@ fn trace_of(drive: &Arc<Emulated>) -> DriveTrace {
         drive: drive.name().to_owned(),
         profile: profile.name.clone(),
         sector_bytes,
+        physical_bytes: profile.medium.physical_sector_bytes,
         sectors: drive.mediasize() / u64::from(sector_bytes),
         ..DriveTrace::default()
     };

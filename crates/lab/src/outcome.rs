@@ -29,6 +29,8 @@ pub struct DriveTrace {
     pub profile: String,
     /// Bytes of a logical sector.
     pub sector_bytes: u32,
+    /// Bytes of a physical sector, as it really is.
+    pub physical_bytes: u32,
     /// Logical sectors on the drive.
     pub sectors: u64,
     /// How many writes there were.

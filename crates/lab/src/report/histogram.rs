@@ -11,7 +11,7 @@ const PLOT: f64 = 84.0;
 
 /// Both histograms of a drive, side by side.
 pub(crate) fn histograms(trace: &DriveTrace) -> String {
-    let sizes = draw("size of writes", &trace.write_sizes, "measured");
+    let sizes = draw("size of writes", &trace.write_sizes, 0);
     let mut alignments: Vec<(u32, u64)> = Vec::new();
     for (power, count) in &trace.write_alignments {
         match alignments.iter_mut().find(|(known, _)| known == power) {
@@ -19,11 +19,12 @@ pub(crate) fn histograms(trace: &DriveTrace) -> String {
             None => alignments.push((*power, *count)),
         }
     }
-    let alignment = draw("alignment of writes", &alignments, "measured");
+    let alignment = draw("alignment of writes", &alignments, trace.physical_bytes);
     format!("<div class=\"pair\">{sizes}{alignment}</div>\n")
 }
 
-fn draw(title: &str, counts: &[(u32, u64)], class: &str) -> String {
+/// Bars of a histogram; those of less than `whole_bytes` are marked as partial.
+fn draw(title: &str, counts: &[(u32, u64)], whole_bytes: u32) -> String {
     let mut counts: Vec<(u32, u64)> = counts.iter().copied().filter(|(_, n)| *n > 0).collect();
     counts.sort_unstable();
     let most = counts.iter().map(|(_, n)| *n).max().unwrap_or(0);
@@ -40,6 +41,8 @@ fn draw(title: &str, counts: &[(u32, u64)], class: &str) -> String {
         let share = *count as f64 / total as f64 * 100.0;
         let tip = format!("{size}: {count} ({share:.1} %)");
         let y = PLOT - height;
+        let is_partial = 1u64 << power.min(&63) < u64::from(whole_bytes);
+        let class = if is_partial { "partial" } else { "measured" };
         svg.push_str(&svg_bar(x + 2.0, y, slot - 4.0, height, class, &tip));
         let middle = x + slot / 2.0;
         let count = short(*count as f64);

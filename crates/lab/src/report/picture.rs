@@ -18,53 +18,46 @@ const LEFT: f64 = 4.0;
 const BAND_GAP: f64 = 18.0;
 const PLOT: f64 = 220.0;
 const CELL: f64 = 2.0;
-const BANDS_MAX: usize = 5;
+const BANDS_MAX: usize = 8;
 
 /// A stretch of the drive: sectors, half open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Band {
     start: u64,
     end: u64,
+    /// Sectors of it that were touched.
+    touched: u64,
 }
 
 /// Cuts the places that were touched into at most [`BANDS_MAX`] bands.
 fn bands(entries: &[TraceEntry]) -> Vec<Band> {
-    let mut spans: Vec<Band> = entries
-        .iter()
-        .map(|e| Band {
-            start: e.lba,
-            end: e.lba + u64::from(e.sectors.max(1)),
-        })
-        .collect();
-    spans.sort_unstable_by_key(|span| span.start);
-    let mut merged: Vec<Band> = Vec::new();
-    for span in spans {
+    let span = |e: &TraceEntry| (e.lba, e.lba + u64::from(e.sectors.max(1)));
+    let mut spans: Vec<(u64, u64)> = entries.iter().map(span).collect();
+    spans.sort_unstable();
+    let mut merged: Vec<(u64, u64)> = Vec::new();
+    for (start, end) in spans {
         match merged.last_mut() {
-            Some(last) if span.start <= last.end => last.end = last.end.max(span.end),
-            _ => merged.push(span),
+            Some(last) if start <= last.1 => last.1 = last.1.max(end),
+            _ => merged.push((start, end)),
         }
     }
-    let mut gaps: Vec<(u64, usize)> = merged
-        .windows(2)
-        .enumerate()
-        .map(|(at, pair)| (pair[1].start - pair[0].end, at))
-        .collect();
+    let gap = |(at, pair): (usize, &[(u64, u64)])| (pair[1].0 - pair[0].1, at);
+    let mut gaps: Vec<(u64, usize)> = merged.windows(2).enumerate().map(gap).collect();
     gaps.sort_unstable_by(|a, b| b.cmp(a));
     // Small gaps are drawn as they are: only what would squeeze the rest is cut out.
-    let touched: u64 = merged.iter().map(|band| band.end - band.start).sum();
+    let touched: u64 = merged.iter().map(|(start, end)| end - start).sum();
     let worth = gaps.iter().filter(|(gap, _)| *gap > touched / 4).count();
-    let mut cuts: Vec<usize> = gaps
-        .iter()
-        .take(worth.min(BANDS_MAX - 1))
-        .map(|g| g.1)
-        .collect();
+    let cuts = gaps.iter().take(worth.min(BANDS_MAX - 1));
+    let mut cuts: Vec<usize> = cuts.map(|(_, at)| *at).collect();
     cuts.sort_unstable();
     let mut bands = Vec::new();
     let mut from = 0;
     for cut in cuts.into_iter().chain(merged.len().checked_sub(1)) {
+        let inside = &merged[from..=cut];
         bands.push(Band {
-            start: merged[from].start,
-            end: merged[cut].end,
+            start: inside[0].0,
+            end: merged[cut].1,
+            touched: inside.iter().map(|(start, end)| end - start).sum(),
         });
         from = cut + 1;
     }
@@ -105,9 +98,9 @@ pub(crate) fn picture(trace: &DriveTrace) -> String {
     };
     let span_ns = (last - first).max(1);
     // Every band is seen; larger ones get more.
-    let weight = |band: &Band| ((band.end - band.start) as f64).sqrt();
+    let weight = |band: &Band| (band.touched as f64).sqrt();
     let total: f64 = bands.iter().map(weight).sum();
-    let least = 22.0;
+    let least = 16.0;
     let spare = PLOT - least * bands.len() as f64;
     let heights: Vec<f64> = bands
         .iter()
@@ -213,8 +206,11 @@ mod tests {
             write(1_000_000, 16),
         ];
         let found = bands(&entries);
-        let expected = [(0, 16), (1000, 1008), (1_000_000, 1_000_016)];
-        assert_eq!(found, expected.map(|(start, end)| Band { start, end }));
+        let shown: Vec<_> = found.iter().map(|b| (b.start, b.end, b.touched)).collect();
+        assert_eq!(
+            shown,
+            [(0, 16, 16), (1000, 1008, 8), (1_000_000, 1_000_016, 16)]
+        );
     }
 
     #[test]
