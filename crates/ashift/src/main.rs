@@ -15,6 +15,7 @@ mod identify;
 mod lab;
 mod links;
 mod machine;
+mod mount;
 mod parted;
 mod phybs;
 mod say;
