@@ -131,10 +131,14 @@ impl Places<'_> {
         outcome.is_ok()
     }
 
+    /// Asks for consent on a host; in a machine, providers that pools are on are not for others.
     fn check_may_write(&self, name: &str, consents: bool) -> Result<()> {
+        let is_provider = || matches!(self.find(name), Ok(Place::Provider));
         match Location::parse(name) {
-            Location::Pool(..) => Ok(()),
-            Location::Host(_) => crate::phybs::check_may_write(self.world, name, consents),
+            Location::Host(_) if !self.world.is_machine() || is_provider() => {
+                crate::phybs::check_may_write(self.world, name, consents)
+            }
+            _ => Ok(()),
         }
     }
 

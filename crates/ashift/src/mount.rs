@@ -79,6 +79,12 @@ fn start(machine: &Path, folder: &Path) -> Result<()> {
         stderr.read_to_string(&mut text)?;
     }
     child.wait()?;
-    let text = text.trim().trim_start_matches("ashift machine: ");
+    // What it waited for stands before what went wrong.
+    let text = text
+        .trim()
+        .lines()
+        .last()
+        .unwrap_or("it ended without a word");
+    let text = text.trim_start_matches("ashift machine: ");
     Err(Error::invalid(text))
 }
