@@ -460,7 +460,7 @@ impl State {
             None => {
                 // New, or switched on after a loss of power.
                 life.before = keep::add(&life.before, &std::mem::take(&mut life.since));
-                life.power_cycles += 1;
+                life.power_cycles = life.power_cycles.saturating_add(1);
                 let timing = Timing::new(Arc::clone(profile), seed);
                 (timing, 1, Volatile::default(), life.now_ns)
             }

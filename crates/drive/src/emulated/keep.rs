@@ -25,6 +25,11 @@ use crate::timing::{Statistics, TimingState};
 /// The longest first line of a cache file.
 const HEADER_BYTES_MAX: usize = 256 << 20;
 
+/// No drive's clock gets as far.
+const CLOCK_MAX_NS: u64 = 1 << 62;
+/// No drive takes as many commands.
+const TAG_MAX: u64 = 1 << 62;
+
 /// The files of a drive.
 #[derive(Debug, Clone)]
 pub(super) struct Files {
@@ -85,7 +90,9 @@ impl Files {
         match read_if_there(&path)? {
             None => Ok(KeptState::default()),
             Some(bytes) => serde_json::from_slice(&bytes)
-                .map_err(|e| Error::corrupt(format!("{}: {e}", path.display()))),
+                .map_err(|e| Error::corrupt(e.to_string()))
+                .and_then(|state: KeptState| check_clock(state.now_ns).map(|()| state))
+                .map_err(|e| e.within(path.display())),
         }
     }
 
@@ -146,6 +153,14 @@ impl Files {
     }
 }
 
+/// Times that a drive may have seen: some centuries, with room above for sums.
+fn check_clock(now_ns: u64) -> Result<()> {
+    match now_ns {
+        0..CLOCK_MAX_NS => Ok(()),
+        _ => Err(Error::corrupt(format!("now_ns is {now_ns}"))),
+    }
+}
+
 fn parse_cache(bytes: &[u8]) -> Result<(KeptCache, Volatile)> {
     let end = bytes
         .iter()
@@ -156,6 +171,10 @@ fn parse_cache(bytes: &[u8]) -> Result<(KeptCache, Volatile)> {
     let mut rest = &rest[1..];
     let mut kept: KeptCache =
         serde_json::from_slice(header).map_err(|e| Error::corrupt(e.to_string()))?;
+    check_clock(kept.now_ns)?;
+    if kept.next_tag > TAG_MAX {
+        return Err(Error::corrupt(format!("next_tag is {}", kept.next_tag)));
+    }
     let mut volatile = Volatile::default();
     for write in std::mem::take(&mut kept.writes) {
         let wrong = |what: &str| Error::corrupt(format!("write {}: {what}", write.tag));

@@ -302,6 +302,16 @@ fn files_that_no_drive_wrote_are_refused() {
         }
         std::fs::write(&path, &good).unwrap();
         open().unwrap();
+        let state = dir.path().join("ada0.state");
+        let text = std::fs::read_to_string(&state).unwrap();
+        let field = text.lines().find(|line| line.contains("now_ns")).unwrap();
+        let later = format!("  \"now_ns\": {},", u64::MAX);
+        for bad in ["", "[]", &text.replace(field, &later)] {
+            std::fs::write(&state, bad).unwrap();
+            let error = open().map(drop).unwrap_err();
+            assert!(error.to_string().contains("ada0.state"), "{error}");
+        }
+        std::fs::write(&state, &text).unwrap();
         std::fs::write(dir.path().join("ada0.faults"), "{\"faults\": 3}").unwrap();
         let error = open().map(drop).unwrap_err();
         assert!(error.to_string().contains("ada0.faults"), "{error}");
