@@ -35,7 +35,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use base::{Buf, Error, ErrorKind, Result, SPA_MAXBLOCKSIZE, Txg};
 use phys::{BlkPtrPhys, ChecksumType};
-use policy::{Found, Pending, Policy};
+use policy::{Ahead, Found, Pending, Policy};
 use zio::{BlockStore, Bookmark, LogStore, WriteRequest};
 
 pub use policy::ArcBytes;
@@ -97,6 +97,7 @@ fn count(counter: &AtomicU64) {
 
 struct Inner<S: ?Sized> {
     policy: rt::Mutex<Policy>,
+    run: rt::Mutex<Run>,
     counters: Counters,
     prefetching: AtomicUsize,
     settings: ArcSettings,
@@ -116,6 +117,7 @@ impl<S: BlockStore + ?Sized + 'static> Arc<S> {
     pub fn new(store: Shared<S>, settings: ArcSettings) -> Self {
         let inner = Inner {
             policy: rt::Mutex::new(Policy::new(settings.limit_bytes)),
+            run: rt::Mutex::default(),
             counters: Counters::default(),
             prefetching: AtomicUsize::new(0),
             settings,
@@ -191,7 +193,7 @@ struct Load<'a, S: BlockStore + ?Sized> {
     bp: &'a BlkPtrPhys,
     pending: Shared<Pending>,
     result: Option<Result<Buf>>,
-    is_prefetch: bool,
+    ahead: Ahead,
 }
 
 impl<S: BlockStore + ?Sized> Load<'_, S> {
@@ -209,7 +211,7 @@ impl<S: BlockStore + ?Sized> Drop for Load<'_, S> {
         let lost = || Err(Error::new(ErrorKind::Io, "a read ended without a result"));
         let result = self.result.take().unwrap_or_else(lost);
         let mut policy = self.inner.policy.lock();
-        let result = policy.finish_load(self.bp, result, self.is_prefetch);
+        let result = policy.finish_load(self.bp, result, self.ahead);
         drop(policy);
         self.pending.finish(result);
     }
@@ -241,14 +243,14 @@ impl<S: BlockStore + ?Sized> Inner<S> {
                     bp,
                     pending,
                     result: None,
-                    is_prefetch: false,
+                    ahead: Ahead::No,
                 };
                 load.run(bookmark)
             }
         }
     }
 
-    fn prefetch(&self, bp: &BlkPtrPhys) {
+    fn prefetch(&self, bp: &BlkPtrPhys, ahead: Ahead) {
         let Some(pending) = self.policy.lock().start_prefetch(bp) else {
             return;
         };
@@ -258,23 +260,81 @@ impl<S: BlockStore + ?Sized> Inner<S> {
             bp,
             pending,
             result: None,
-            is_prefetch: true,
+            ahead,
         };
         // Whoever needs the block meets the error again, and knows what to do about it.
         let _ = load.run(&Bookmark::default());
     }
 
-    fn insert_written(&self, bps: &[BlkPtrPhys], data: Vec<(Buf, bool)>) {
+    fn insert_written(&self, bps: &[BlkPtrPhys], data: Vec<Written>) {
         let mut policy = self.policy.lock();
-        for (bp, (buf, is_metadata)) in bps.iter().zip(data) {
+        let mut passing_bytes = 0;
+        for (bp, written) in bps.iter().zip(data) {
             if !is_cacheable(bp) {
                 continue;
             }
-            if is_metadata || self.settings.cache_written_data {
-                policy.insert_written(bp, buf);
+            let size = written.buf.len() as u64;
+            let passes = written.run_bytes > stream_bytes(&policy) && policy.is_full_for(size);
+            passing_bytes += if passes { size } else { 0 };
+            // A log that grows slowly is no stream.
+            let passes = passes && passing_bytes > PASSING_BATCH_BYTES;
+            if written.is_metadata || self.settings.cache_written_data && !passes {
+                policy.insert_written(bp, written.buf);
             } else {
                 policy.remove(bp);
             }
+        }
+    }
+
+    /// Looks at a batch before it is written.
+    fn look_at(&self, requests: &[WriteRequest]) -> Vec<Written> {
+        let mut run = self.run.lock();
+        requests.iter().map(|r| run.look_at(r)).collect()
+    }
+}
+
+/// Of a cache, how large a part a stream may fill.
+const STREAM_SHARE: u64 = 4;
+/// What a stream may have of the cache before it has to do with its own room.
+fn stream_bytes(policy: &Policy) -> u64 {
+    policy.limit() / STREAM_SHARE
+}
+
+/// What is written at one go is a stream beyond this many bytes.
+const PASSING_BATCH_BYTES: u64 = 4 << 20;
+
+/// A block that is being written, until it is known where.
+struct Written {
+    buf: Buf,
+    is_metadata: bool,
+    /// How much of its file was written in sequence, up to it.
+    run_bytes: u64,
+}
+
+/// File contents that are written one after the other.
+#[derive(Default)]
+struct Run {
+    last: Bookmark,
+    bytes: u64,
+}
+
+impl Run {
+    fn look_at(&mut self, request: &WriteRequest) -> Written {
+        let is_metadata = request.level > 0
+            || phys::ObjectType::try_from(request.object_type)
+                .is_ok_and(phys::ObjectType::is_metadata);
+        if !is_metadata {
+            let (at, last) = (request.bookmark, self.last);
+            let follows = at.objset == last.objset
+                && at.object == last.object
+                && at.blkid.0 == last.blkid.0.wrapping_add(1);
+            self.bytes = if follows { self.bytes } else { 0 } + request.data.len() as u64;
+            self.last = at;
+        }
+        Written {
+            buf: request.data.clone(),
+            is_metadata,
+            run_bytes: self.bytes,
         }
     }
 }
@@ -286,15 +346,7 @@ impl<S: BlockStore + ?Sized + 'static> BlockStore for Arc<S> {
 
     fn write_batch(&self, txg: Txg, requests: Vec<WriteRequest>) -> Result<Vec<BlkPtrPhys>> {
         let rewritten: Vec<BlkPtrPhys> = requests.iter().filter_map(|r| r.rewrite).collect();
-        let metadata = |r: &WriteRequest| {
-            r.level > 0
-                || phys::ObjectType::try_from(r.object_type)
-                    .is_ok_and(phys::ObjectType::is_metadata)
-        };
-        let data = requests
-            .iter()
-            .map(|r| (r.data.clone(), metadata(r)))
-            .collect();
+        let data = self.inner.look_at(&requests);
         let result = self.inner.store.write_batch(txg, requests);
         match &result {
             Ok(bps) => self.inner.insert_written(bps, data),
@@ -316,23 +368,41 @@ impl<S: BlockStore + ?Sized + 'static> BlockStore for Arc<S> {
     }
 
     fn prefetch(&self, bps: &[BlkPtrPhys]) {
-        let limit = self.inner.settings.prefetch_backlog;
-        for bp in bps.iter().filter(|bp| is_cacheable(bp) && !is_log(bp)) {
-            if self.inner.prefetching.load(Ordering::Relaxed) >= limit {
-                return;
-            }
-            if !self.inner.policy.lock().wants(bp) {
-                continue;
-            }
-            self.inner.prefetching.fetch_add(1, Ordering::Relaxed);
-            let (inner, bp) = (self.inner.clone(), *bp);
+        self.prefetch_run(bps, 0);
+    }
+
+    fn prefetch_run(&self, bps: &[BlkPtrPhys], run_bytes: u64) {
+        let settings = &self.inner.settings;
+        let prefetching = &self.inner.prefetching;
+        let policy = self.inner.policy.lock();
+        let ahead = if run_bytes > stream_bytes(&policy) {
+            Ahead::Passing
+        } else {
+            Ahead::Yes
+        };
+        let room = settings
+            .prefetch_backlog
+            .saturating_sub(prefetching.load(Ordering::Relaxed));
+        let useful = |bp: &&BlkPtrPhys| is_cacheable(bp) && !is_log(bp) && policy.wants(bp);
+        let wanted: Vec<BlkPtrPhys> = bps.iter().filter(useful).take(room).copied().collect();
+        drop(policy);
+        // Waking a thread costs as much as reading some blocks that are at hand.
+        let share = wanted.len() / (2 * settings.prefetch_threads.max(1));
+        for blocks in wanted.chunks(share.clamp(1, TASK_BLOCKS_MAX)) {
+            prefetching.fetch_add(blocks.len(), Ordering::Relaxed);
+            let (inner, blocks) = (self.inner.clone(), blocks.to_vec());
             self.dispatch(move || {
-                inner.prefetch(&bp);
-                inner.prefetching.fetch_sub(1, Ordering::Relaxed);
+                for bp in blocks {
+                    inner.prefetch(&bp, ahead);
+                    inner.prefetching.fetch_sub(1, Ordering::Relaxed);
+                }
             });
         }
     }
 }
+
+/// The most blocks that one thread reads ahead one after the other.
+const TASK_BLOCKS_MAX: usize = 8;
 
 impl<S: LogStore + ?Sized + 'static> LogStore for Arc<S> {
     fn alloc_log(

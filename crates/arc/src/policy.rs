@@ -7,6 +7,11 @@
 //! MFU pays. A hit on the other ghost moves it the other way. A long scan passes through MRU and
 //! its ghost without touching what is used frequently.
 //!
+//! A *stream* that is much longer than the cache would go through all of MRU and find nothing of
+//! itself when it begins anew. When room is needed, it gives up its own blocks instead, as soon as its
+//! reader has left them behind: what was there stays, and the same few buffers go round, which the
+//! processor's caches like.
+//!
 //! # Invariants
 //! 1. `mru + mfu <= limit` after every call.
 //! 2. `mru + mru_ghost <= limit`, and all four lists together `<= 2 * limit`.
@@ -15,7 +20,7 @@
 //! # Source
 //! OpenZFS `module/zfs/arc.c` (`arc_access`, `arc_adapt`, `arc_evict`); the FAST 2003 paper.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc as Shared;
 
@@ -125,6 +130,20 @@ enum List {
     MfuGhost = 3,
 }
 
+/// Whether, and for whom, a block is read before it is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ahead {
+    /// Somebody asked.
+    No,
+    /// For a reader of the usual kind.
+    Yes,
+    /// For a stream that is too long to be kept.
+    Passing,
+}
+
+/// Blocks of long streams that stay when room is needed, behind their readers.
+const PASSED_KEPT: usize = 16;
+
 /// No entry.
 const NIL: u32 = u32::MAX;
 
@@ -136,6 +155,8 @@ struct Entry {
     buf: Option<Buf>,
     /// Read ahead, and not asked for yet.
     is_prefetched: bool,
+    /// Part of a stream that is too long to be kept.
+    is_passing: bool,
     newer: u32,
     older: u32,
 }
@@ -156,6 +177,8 @@ pub(crate) struct Policy {
     entries: Vec<Entry>,
     unused: Vec<u32>,
     lists: [Ends; 4],
+    /// Blocks of long streams that were read, the latest last.
+    passed: VecDeque<(u32, BlkIdentity)>,
     evictions: u64,
     ghost_hits: u64,
 }
@@ -175,6 +198,7 @@ impl Policy {
             entries: Vec::new(),
             unused: Vec::new(),
             lists: [ends; 4],
+            passed: VecDeque::new(),
             evictions: 0,
             ghost_hits: 0,
         }
@@ -214,6 +238,7 @@ impl Policy {
         self.index.clear();
         self.entries.clear();
         self.unused.clear();
+        self.passed.clear();
         self.lists = Policy::new(0).lists;
         self.mru_target = self.limit / 2;
     }
@@ -240,6 +265,9 @@ impl Policy {
                     return Found::Other;
                 }
                 let was_prefetched = std::mem::take(&mut entry.is_prefetched);
+                if was_prefetched && entry.is_passing {
+                    self.passed.push_back((at, identity));
+                }
                 // The first use of what was read ahead is its first use.
                 let list = if was_prefetched {
                     entry.list
@@ -272,7 +300,7 @@ impl Policy {
         &mut self,
         bp: &BlkPtrPhys,
         result: Result<Buf>,
-        is_prefetch: bool,
+        ahead: Ahead,
     ) -> Result<Buf> {
         let identity = bp.identity();
         self.loading.remove(&identity);
@@ -285,15 +313,15 @@ impl Policy {
             }
         }
         let buf = result?;
-        self.insert(bp, buf.clone(), is_prefetch);
+        self.insert(bp, buf.clone(), ahead);
         Ok(buf)
     }
 
     pub(crate) fn insert_written(&mut self, bp: &BlkPtrPhys, buf: Buf) {
-        self.insert(bp, buf, false);
+        self.insert(bp, buf, Ahead::No);
     }
 
-    fn insert(&mut self, bp: &BlkPtrPhys, buf: Buf, is_prefetched: bool) {
+    fn insert(&mut self, bp: &BlkPtrPhys, buf: Buf, ahead: Ahead) {
         let identity = bp.identity();
         let size = buf.len() as u64;
         let mut list = List::Mru;
@@ -321,7 +349,8 @@ impl Policy {
             size,
             list,
             buf: Some(buf),
-            is_prefetched,
+            is_prefetched: ahead != Ahead::No,
+            is_passing: ahead == Ahead::Passing,
             newer: NIL,
             older: NIL,
         };
@@ -359,6 +388,10 @@ impl Policy {
     #[doc(alias = "arc_evict")]
     fn make_room(&mut self, size: u64, is_for_mfu: bool) {
         while self.on(List::Mru) + self.on(List::Mfu) + size > self.limit {
+            if let Some(victim) = self.take_passed() {
+                self.evict(victim);
+                continue;
+            }
             let mru = self.on(List::Mru);
             let is_over = mru > self.mru_target || (is_for_mfu && mru == self.mru_target);
             let victim = match (self.oldest(List::Mru), self.oldest(List::Mfu)) {
@@ -374,6 +407,24 @@ impl Policy {
             };
             self.evict(victim);
         }
+    }
+
+    /// A block of a long stream that its reader has left behind. Those of last are kept: a record is
+    /// often read piece by piece.
+    fn take_passed(&mut self) -> Option<u32> {
+        while self.passed.len() > PASSED_KEPT {
+            let (at, identity) = self.passed.pop_front()?;
+            let entry = &self.entries[at as usize];
+            if entry.identity == identity && entry.list == List::Mru && entry.buf.is_some() {
+                return Some(at);
+            }
+        }
+        None
+    }
+
+    /// Whether `size` more bytes would push something out.
+    pub(crate) fn is_full_for(&self, size: u64) -> bool {
+        self.on(List::Mru) + self.on(List::Mfu) + size > self.limit
     }
 
     fn evict(&mut self, at: u32) {

@@ -112,6 +112,54 @@ fn a_scan_does_not_push_out_what_is_used_frequently() {
 }
 
 #[test]
+fn a_long_stream_that_is_read_gives_up_its_own_blocks() {
+    let cache = cache(64 * 4096);
+    let kept: Vec<BlkPtrPhys> = (0..16).map(|i| cache.put(4096, i)).collect();
+    let below = |_| {
+        cache
+            .store()
+            .write(Txg(9), request(4096, 99, DATA))
+            .unwrap()
+    };
+    let stream: Vec<BlkPtrPhys> = (0..500).map(below).collect();
+    for (i, bp) in stream.iter().enumerate() {
+        cache.prefetch_run(&[*bp], i as u64 * 4096);
+        while !cache.is_cached(bp) {
+            std::thread::yield_now();
+        }
+        assert_eq!(cache.get(bp).unwrap()[0], 99);
+    }
+    assert!(cache.stats().bytes.cached() <= 64 * 4096);
+    assert!(kept.iter().all(|bp| cache.is_cached(bp)));
+    assert!(stream[..16].iter().all(|bp| cache.is_cached(bp)));
+    // What was read last is often asked for again, piece by piece.
+    assert!(stream[490..].iter().all(|bp| cache.is_cached(bp)));
+    assert!(!cache.is_cached(&stream[300]));
+}
+
+#[test]
+fn a_long_stream_that_is_written_passes_by_when_the_cache_is_full() {
+    let cache = cache(8 << 20);
+    let write = |blocks: std::ops::Range<u64>| {
+        let at = |blkid| Bookmark::new(ObjsetId(1), ObjectId(2), 0, BlkId(blkid));
+        let data = |blkid| WriteRequest {
+            bookmark: at(blkid),
+            ..request(131_072, 1, DATA)
+        };
+        let requests = blocks.map(data).collect();
+        cache.write_batch(Txg(9), requests).unwrap()
+    };
+    let first = write(0..64);
+    assert!(first.iter().all(|bp| cache.is_cached(bp)));
+    let rest = write(64..192);
+    assert!(cache.is_cached(&rest[31]) && cache.is_cached(&first[63]));
+    assert!(rest[32..].iter().all(|bp| !cache.is_cached(bp)));
+    // Something else that is written is as welcome as ever.
+    let other = cache.put(4096, 1);
+    assert!(cache.is_cached(&other));
+}
+
+#[test]
 fn the_boundary_follows_ghost_hits() {
     let cache = cache(8 * 4096);
     let bps: Vec<BlkPtrPhys> = (0..24).map(|i| cache.put(4096, i)).collect();
@@ -254,7 +302,7 @@ proptest! {
                     prop_assert!(buf.iter().all(|b| *b == fill));
                 },
                 Step::Prefetch(n) => if let Some((_, (bp, _))) = pick(n) {
-                    cache.inner.prefetch(&bp);
+                    cache.inner.prefetch(&bp, crate::policy::Ahead::Yes);
                 },
                 Step::Free(n) => if let Some((key, (bp, _))) = pick(n) {
                     cache.free(Txg(9), &bp);

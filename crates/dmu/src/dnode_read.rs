@@ -194,7 +194,7 @@ impl Dnode {
             .min(first.saturating_add(PREFETCH_BLOCKS_MAX));
         let (_ticket, mut walk) = self.walk(&mut state);
         drop(state);
-        self.prefetch_blocks(&mut walk, first, last + 1);
+        self.prefetch_blocks(&mut walk, first, last + 1, 0);
     }
 
     fn read_ahead(&self, walk: &mut Walk, blocks: (u64, u64), blksz: u64) {
@@ -204,12 +204,12 @@ impl Dnode {
         }
         let end = self.maxblkid().0 + 1;
         let ahead = self.streams.lock().advance(blocks.0, blocks.1, blksz);
-        if let Some((from, to)) = ahead {
-            self.prefetch_blocks(walk, from, to.min(end));
+        if let Some(fetch) = ahead {
+            self.prefetch_blocks(walk, fetch.from, fetch.to.min(end), fetch.run_bytes);
         }
     }
 
-    fn prefetch_blocks(&self, walk: &mut Walk, from: u64, to: u64) {
+    fn prefetch_blocks(&self, walk: &mut Walk, from: u64, to: u64, run_bytes: u64) {
         let mut bps = Vec::new();
         for blkid in from..to {
             match walk.bp(0, blkid) {
@@ -220,7 +220,7 @@ impl Dnode {
             }
         }
         if !bps.is_empty() {
-            self.context.store.prefetch(&bps);
+            self.context.store.prefetch_run(&bps, run_bytes);
         }
     }
 

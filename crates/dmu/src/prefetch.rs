@@ -19,6 +19,16 @@ struct Stream {
     /// The block behind the last one fetched.
     ahead: u64,
     window_bytes: u64,
+    /// Blocks read in sequence.
+    run: u64,
+}
+
+/// Blocks to be fetched, and how much their reader has read in sequence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fetch {
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+    pub(crate) run_bytes: u64,
 }
 
 /// The streams of one object, the latest last.
@@ -27,7 +37,7 @@ pub(crate) struct Streams(Vec<Stream>);
 
 impl Streams {
     /// Blocks `[from, to)` are read; answers the blocks to be fetched, if any.
-    pub(crate) fn advance(&mut self, from: u64, to: u64, blksz: u64) -> Option<(u64, u64)> {
+    pub(crate) fn advance(&mut self, from: u64, to: u64, blksz: u64) -> Option<Fetch> {
         let known = self
             .0
             .iter()
@@ -40,6 +50,7 @@ impl Streams {
                 next: to,
                 ahead: to,
                 window_bytes: 0,
+                run: to - from,
             });
             return None;
         };
@@ -49,6 +60,7 @@ impl Streams {
                 .max(WINDOW_MIN_BYTES)
                 .max((to - from) * blksz * 2);
             stream.window_bytes = doubled.min(WINDOW_MAX_BYTES);
+            stream.run += to - stream.next;
             stream.next = to;
         }
         let window = stream.window_bytes / blksz;
@@ -59,7 +71,11 @@ impl Streams {
             stream.ahead = target;
         }
         self.0.push(stream);
-        fetch.then_some((start, target))
+        fetch.then_some(Fetch {
+            from: start,
+            to: target,
+            run_bytes: stream.run * blksz,
+        })
     }
 }
 
@@ -72,7 +88,13 @@ mod tests {
         let mut streams = Streams::default();
         let mut fetched = 0;
         for blk in 0..1000 {
-            if let Some((from, to)) = streams.advance(blk, blk + 1, 131_072) {
+            if let Some(Fetch {
+                from,
+                to,
+                run_bytes,
+            }) = streams.advance(blk, blk + 1, 131_072)
+            {
+                assert_eq!(run_bytes, (blk + 1) * 131_072);
                 assert!(
                     from > blk && to > from && to - blk <= 65,
                     "{blk}: {from}..{to}"

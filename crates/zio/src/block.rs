@@ -179,6 +179,13 @@ pub trait BlockStore: Send + Sync {
         let _ = bps;
     }
 
+    /// As [`prefetch`](BlockStore::prefetch), for a reader who has read `run_bytes` in sequence: of a
+    /// long run not everything is worth being kept.
+    fn prefetch_run(&self, bps: &[BlkPtrPhys], run_bytes: u64) {
+        let _ = run_bytes;
+        self.prefetch(bps);
+    }
+
     /// Writes one block; see [`write_batch`](BlockStore::write_batch).
     ///
     /// # Errors
