@@ -128,7 +128,8 @@ pub struct Reading {
     /// The words that the command begins with.
     #[serde(default)]
     pub command: String,
-    /// A regular expression with a group `value`, matched line by line.
+    /// A regular expression with a group `value`, matched line by line; a group `minus` is taken
+    /// from it.
     #[serde(default)]
     pub pattern: Option<String>,
     /// The simulated time of the command, in seconds, is the figure.

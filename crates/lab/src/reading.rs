@@ -54,10 +54,14 @@ pub(crate) fn figures(
     };
     let mut figures: Vec<Figure> = Vec::new();
     for found in output.lines().filter_map(|line| pattern.captures(line)) {
-        let text = &found["value"];
-        let value: f64 = text
-            .parse()
-            .map_err(|_| format!("reading '{}': '{text}' is no number", reading.name))?;
+        let number = |text: &str| -> Result<f64, String> {
+            let bad = |_| format!("reading '{}': '{text}' is no number", reading.name);
+            text.parse().map_err(bad)
+        };
+        let mut value = number(&found["value"])?;
+        if let Some(minus) = found.name("minus") {
+            value -= number(minus.as_str())?;
+        }
         let mut name = reading.name.clone();
         for group in pattern.capture_names().flatten() {
             let text = found.name(group).map_or("", |m| m.as_str());
@@ -99,6 +103,17 @@ mod tests {
         let figures = figures(&reading, output, 0.0).unwrap();
         let named: Vec<_> = figures.iter().map(|f| (&*f.name, f.value)).collect();
         assert_eq!(named, [("1024@0", 131771.0), ("1024@512", 136005.0)]);
+    }
+
+    #[test]
+    fn a_figure_can_be_a_difference() {
+        let reading = reading(
+            "name = 'padding'\ncommand = 'zdb'\npattern = '(?<minus>\\d+) +(?<value>\\d+) files'",
+        );
+        assert_eq!(
+            figures(&reading, "100  164 files\n", 0.0).unwrap()[0].value,
+            64.0
+        );
     }
 
     #[test]

@@ -1,0 +1,191 @@
+//! The lab, by the built binary: published experiments on the real engine.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use oracle::have_zdb;
+
+struct Bench(tempfile::TempDir);
+
+impl Bench {
+    fn new() -> Bench {
+        Bench(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn run(&self, line: &str) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_ashift"))
+            .args(line.split_whitespace())
+            .current_dir(self.0.path())
+            .env("ASHIFT_STATE", self.path("state"))
+            .env_remove("ASHIFT_MACHINE")
+            .stdin(Stdio::null())
+            .output()
+            .unwrap()
+    }
+
+    #[track_caller]
+    fn ok(&self, line: &str) -> String {
+        let output = self.run(line);
+        let (out, complaint) = (text(&output.stdout), text(&output.stderr));
+        assert!(output.status.success(), "{line}: {out}{complaint}");
+        out
+    }
+
+    /// What is said on stderr by a command that ends with 2.
+    #[track_caller]
+    fn fails(&self, line: &str) -> String {
+        let output = self.run(line);
+        assert_eq!(output.status.code(), Some(2), "{line}: {}", text(&output.stdout));
+        text(&output.stderr)
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn json(text: &str) -> serde_json::Value {
+    serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"))
+}
+
+/// A loop device over a part of an image.
+struct Loop(String);
+
+impl Loop {
+    fn new(image: &Path, offset: u64) -> Option<Loop> {
+        let output = Command::new("losetup")
+            .args(["--find", "--show", "--read-only", "--offset", &offset.to_string()])
+            .arg(image)
+            .output()
+            .ok()?;
+        let device = text(&output.stdout).trim().to_owned();
+        output.status.success().then_some(Loop(device))
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").args(["--detach", &self.0]).status();
+    }
+}
+
+/// The pool on the first partition of both drives passes OpenZFS's own check.
+fn check_with_zdb(machine: &Path) {
+    const FIRST_SECTOR: u64 = 40;
+    let image = |drive: &str| machine.join("drives").join(format!("{drive}.img"));
+    let loops = ["ada0", "ada1"].map(|drive| Loop::new(&image(drive), FIRST_SECTOR * 512));
+    let [Some(first), Some(second)] = loops else {
+        oracle::skip("loop devices (losetup) are missing: the lab's pools are not checked by zdb");
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    for (device, name) in [(&first, "d1"), (&second, "d2")] {
+        std::os::unix::fs::symlink(&device.0, folder.path().join(name)).unwrap();
+    }
+    let output = Command::new("zdb")
+        .args(["-e", "-p"])
+        .arg(folder.path())
+        .args(["-bcc", "tank"])
+        .output()
+        .unwrap();
+    let said = text(&output.stdout) + &text(&output.stderr);
+    assert!(output.status.success() && said.contains("No leaks"), "{said}");
+}
+
+#[test]
+fn a_mirror_on_512e_drives_is_as_slow_and_as_fast_as_published() {
+    let bench = Bench::new();
+    let first = bench.ok("lab run -j --keep machines --report page.html zfs-on-512e-mirror");
+    let outcome = json(&first);
+    let cases = outcome["cases"].as_array().unwrap();
+    assert_eq!(cases.len(), 3);
+    let ashifts: Vec<f64> = cases.iter().filter_map(|c| c["figures"][1]["value"].as_f64()).collect();
+    assert_eq!(ashifts, [9.0, 12.0, 12.0]);
+    let page = fs::read_to_string(bench.path("page.html")).unwrap();
+    assert!(page.contains("<svg") && !page.contains("<script"));
+    if have_zdb() {
+        check_with_zdb(&bench.path("machines/01-ashift9"));
+        check_with_zdb(&bench.path("machines/03-gnop"));
+    }
+    let again = json(&bench.ok("lab run -j --jobs 1 zfs-on-512e-mirror"));
+    assert_eq!(again["cases"], outcome["cases"], "the same seed gives the same figures");
+}
+
+#[test]
+fn phybs_finds_the_sectors_that_the_drive_hides() {
+    let bench = Bench::new();
+    let outcome = json(&bench.ok("lab run -j phybs-512e"));
+    assert_eq!(outcome["rms"][0][3], "within");
+    assert!(bench.ok("lab report -o r.html").contains("r.html"));
+    assert!(fs::read_to_string(bench.path("r.html")).unwrap().contains("Ulf Lilleengen"));
+}
+
+#[test]
+fn a_sweep_recommends_what_fits_the_drive() {
+    let bench = Bench::new();
+    fs::create_dir(bench.path("data")).unwrap();
+    for n in 0..40u32 {
+        let bytes: Vec<u8> = (0..n * 997).map(|at| (at * at % 251) as u8).collect();
+        fs::write(bench.path("data").join(format!("f{n}")), bytes).unwrap();
+    }
+    let outcome = json(&bench.ok(
+        "lab run -j sector-size-sweep --data data --sweep ashift=9,12 --sweep recordsize=16K,128K",
+    ));
+    assert_eq!(outcome["cases"].as_array().unwrap().len(), 8);
+    let choices = outcome["recommendation"]["choices"].as_array().unwrap();
+    for choice in choices {
+        assert!(choice["take"].as_str().unwrap().contains("ashift=12"), "{choice}");
+    }
+    let complaint = bench.fails("lab run -q sector-size-sweep");
+    assert!(complaint.contains("--data DIR"), "{complaint}");
+}
+
+#[test]
+fn partitions_that_begin_inside_of_a_sector_are_slower() {
+    let bench = Bench::new();
+    let outcome = json(&bench.ok("lab run -j alignment --set count=50"));
+    let rate = |at: usize| outcome["cases"][at]["figures"][1]["value"].as_f64().unwrap();
+    let cases = outcome["cases"].as_array().unwrap();
+    let of = |drive: &str, start: &str| {
+        let is = |c: &serde_json::Value| {
+            let parameters = c["parameters"].to_string();
+            parameters.contains(drive) && parameters.contains(&format!("\"{start}\""))
+        };
+        rate(cases.iter().position(is).unwrap())
+    };
+    assert!(of("wd30ezrx", "2048") > 1.5 * of("wd30ezrx", "63"));
+    assert!((of("mal32000", "2048") / of("mal32000", "63") - 1.0).abs() < 0.05);
+}
+
+#[test]
+fn what_goes_wrong_is_named_and_the_machine_kept() {
+    let bench = Bench::new();
+    let experiment = |commands: &str| {
+        let text = format!(
+            "title = 't'\n[drives]\nada0 = 'wd20ears'\n[[case]]\nname = 'a'\ncommands = '''\n{commands}\n'''\n"
+        );
+        fs::write(bench.path("x.toml"), text).unwrap();
+    };
+    experiment("zpool create tank ada0\nzpol status");
+    let complaint = bench.fails("lab run x.toml");
+    assert!(complaint.contains("x.toml:8: unknown command 'zpol'"), "{complaint}");
+    experiment("zpool create tank ada0\nzpool create tank ada0");
+    let complaint = bench.fails("lab run x.toml");
+    assert!(complaint.contains("x.toml:8: zpool create tank ada0: exit code 1"), "{complaint}");
+    let (_, kept) = complaint.split_once("the machine is kept in ").unwrap();
+    let kept = Path::new(kept.trim());
+    let status = bench.ok(&format!("-m {} zpool status tank", kept.display()));
+    assert!(status.contains("ada0"), "{status}");
+    fs::remove_dir_all(kept.parent().unwrap()).unwrap();
+    let complaint = bench.fails("lab run phybs-512e --set drive=abacus");
+    assert!(complaint.contains("abacus"), "{complaint}");
+    let complaint = bench.fails("lab run nosuch");
+    assert!(complaint.contains("zfs-on-512e-mirror"), "{complaint}");
+    let complaint = bench.fails("lab run phybs-512e --set drvie=wd20ears");
+    assert!(complaint.contains("no parameter 'drvie'"), "{complaint}");
+}
