@@ -21,25 +21,7 @@ pub use status::{StatusRequest, healthy_line, status};
 
 pub use crate::vdev_spec::VdevClass;
 
-/// `vdev_state_t`
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum VdevState {
-    /// Not opened.
-    Closed,
-    /// Not allowed to open.
-    Offline,
-    /// Taken out of the machine.
-    Removed,
-    /// Tried to open, but could not.
-    CantOpen,
-    /// Not to be used, after errors or a request.
-    Faulted,
-    /// Usable, but less redundant than it should be.
-    Degraded,
-    /// All is well.
-    #[default]
-    Healthy,
-}
+pub use vdev::VdevState;
 
 /// `vdev_aux_t`: why a vdev is in its state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -261,14 +243,12 @@ impl VdevStatus {
     #[doc(alias = "zpool_state_to_name")]
     pub fn state_name(&self) -> &'static str {
         match (self.state, self.aux) {
-            (VdevState::Closed | VdevState::Offline, _) => "OFFLINE",
-            (VdevState::Removed, _) => "REMOVED",
-            (VdevState::CantOpen, Some(VdevAux::CorruptData | VdevAux::BadLog)) => "FAULTED",
+            (VdevState::Closed, _) => VdevState::Offline.word(),
+            (VdevState::CantOpen, Some(VdevAux::CorruptData | VdevAux::BadLog)) => {
+                VdevState::Faulted.word()
+            }
             (VdevState::CantOpen, Some(VdevAux::SplitPool)) => "SPLIT",
-            (VdevState::CantOpen, _) => "UNAVAIL",
-            (VdevState::Faulted, _) => "FAULTED",
-            (VdevState::Degraded, _) => "DEGRADED",
-            (VdevState::Healthy, _) => "ONLINE",
+            (state, _) => state.word(),
         }
     }
 

@@ -41,24 +41,7 @@ impl Delay {
 }
 
 impl Provider for Delay {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-    fn mediasize(&self) -> u64 {
-        self.inner.mediasize()
-    }
-    fn sectorsize(&self) -> u32 {
-        self.inner.sectorsize()
-    }
-    fn stripesize(&self) -> u32 {
-        self.inner.stripesize()
-    }
-    fn stripeoffset(&self) -> u32 {
-        self.inner.stripeoffset()
-    }
-    fn is_rotational(&self) -> bool {
-        self.inner.is_rotational()
-    }
+    crate::provider::same_shape_as!(inner);
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         self.wait();
         self.inner.read(offset, buf)

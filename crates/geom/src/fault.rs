@@ -151,24 +151,7 @@ fn noise(seed: u64, at: u64) -> u8 {
 }
 
 impl Provider for FaultInjector {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-    fn mediasize(&self) -> u64 {
-        self.inner.mediasize()
-    }
-    fn sectorsize(&self) -> u32 {
-        self.inner.sectorsize()
-    }
-    fn stripesize(&self) -> u32 {
-        self.inner.stripesize()
-    }
-    fn stripeoffset(&self) -> u32 {
-        self.inner.stripeoffset()
-    }
-    fn is_rotational(&self) -> bool {
-        self.inner.is_rotational()
-    }
+    crate::provider::same_shape_as!(inner);
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         self.check_alive(offset)?;
         self.reads.fetch_add(1, Ordering::SeqCst);

@@ -24,6 +24,32 @@ pub enum BioOp {
     Flush,
 }
 
+/// The methods by which a provider says that its name, sizes and kind are those of the one that it stands
+/// on, in field `$below`.
+macro_rules! same_shape_as {
+    ($below:ident) => {
+        fn name(&self) -> &str {
+            self.$below.name()
+        }
+        fn mediasize(&self) -> u64 {
+            self.$below.mediasize()
+        }
+        fn sectorsize(&self) -> u32 {
+            self.$below.sectorsize()
+        }
+        fn stripesize(&self) -> u32 {
+            self.$below.stripesize()
+        }
+        fn stripeoffset(&self) -> u32 {
+            self.$below.stripeoffset()
+        }
+        fn is_rotational(&self) -> bool {
+            self.$below.is_rotational()
+        }
+    };
+}
+pub(crate) use same_shape_as;
+
 /// What a command brings back.
 #[derive(Debug)]
 pub enum BioData {

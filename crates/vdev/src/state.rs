@@ -41,7 +41,7 @@ impl PoolState {
 }
 
 /// `vdev_state_t`: how well a vdev can be used, from worst to best.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[doc(alias = "vdev_state_t")]
 pub enum VdevState {
     /// Not opened yet.
@@ -57,6 +57,7 @@ pub enum VdevState {
     /// Works, but something in or below it does not.
     Degraded,
     /// Fine.
+    #[default]
     Healthy,
 }
 
@@ -65,6 +66,21 @@ impl VdevState {
     #[must_use]
     pub fn raw(self) -> u64 {
         self as u64
+    }
+
+    /// As it is shown.
+    #[must_use]
+    #[doc(alias = "zpool_state_to_name")]
+    pub fn word(self) -> &'static str {
+        match self {
+            VdevState::Closed => "CLOSED",
+            VdevState::Offline => "OFFLINE",
+            VdevState::Removed => "REMOVED",
+            VdevState::CantOpen => "UNAVAIL",
+            VdevState::Faulted => "FAULTED",
+            VdevState::Degraded => "DEGRADED",
+            VdevState::Healthy => "ONLINE",
+        }
     }
 
     /// Whether it can be read and written at all.
@@ -77,15 +93,7 @@ impl VdevState {
 
 impl fmt::Display for VdevState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            VdevState::Closed => "CLOSED",
-            VdevState::Offline => "OFFLINE",
-            VdevState::Removed => "REMOVED",
-            VdevState::CantOpen => "UNAVAIL",
-            VdevState::Faulted => "FAULTED",
-            VdevState::Degraded => "DEGRADED",
-            VdevState::Healthy => "ONLINE",
-        })
+        f.pad(self.word())
     }
 }
 

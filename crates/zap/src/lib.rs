@@ -39,7 +39,7 @@ pub use handle::{Entry, Stats, Zap};
 pub use hash::{CRC64_TABLE, crc64};
 pub use key::Key;
 pub use object::{
-    add, add_u64, contains, count, increment, iter, lookup, lookup_str, lookup_u64, remove,
-    remove_if_present, update, update_str, update_u64,
+    add, add_u64, contains, count, iter, lookup, lookup_str, lookup_u64, remove, remove_if_present,
+    update, update_str, update_u64,
 };
 pub use value::{Flags, Integer, MAX_LONG_NAME_BYTES, MAX_NAME_BYTES, MAX_VALUE_BYTES};

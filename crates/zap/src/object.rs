@@ -124,20 +124,6 @@ pub fn update_str<'k>(
     Zap::open(objset, id)?.update_str(tx, key, text)
 }
 
-/// [`Zap::increment`] of object `id`.
-///
-/// # Errors
-/// As there, and as [`Zap::open`].
-pub fn increment<'k>(
-    objset: &Arc<Objset>,
-    tx: &Tx,
-    id: ObjectId,
-    key: impl Into<Key<'k>>,
-    delta: i64,
-) -> Result<()> {
-    Zap::open(objset, id)?.increment(tx, key, delta)
-}
-
 /// [`Zap::remove`] of object `id`.
 ///
 /// # Errors

@@ -121,7 +121,7 @@ fn vdev_status(vdev: &vdev::Vdev, id: u64, class: VdevClass) -> VdevStatus {
         path: config.path.clone().filter(|_| is_device),
         is_not_present: is_device && config.not_present && !state.is_usable(),
         class,
-        state: state_of(state),
+        state,
         aux: aux_of(aux),
         physical_bytes: physical,
         replaceable_bytes: if is_device {
@@ -178,18 +178,6 @@ fn kind_of(kind: vdev::VdevKind, is_whole: bool) -> VdevKind {
         vdev::VdevKind::Missing => VdevKind::Missing,
         vdev::VdevKind::Hole => VdevKind::Hole,
         vdev::VdevKind::Indirect => VdevKind::Indirect,
-    }
-}
-
-fn state_of(state: vdev::VdevState) -> VdevState {
-    match state {
-        vdev::VdevState::Closed => VdevState::Closed,
-        vdev::VdevState::Offline => VdevState::Offline,
-        vdev::VdevState::Removed => VdevState::Removed,
-        vdev::VdevState::CantOpen => VdevState::CantOpen,
-        vdev::VdevState::Faulted => VdevState::Faulted,
-        vdev::VdevState::Degraded => VdevState::Degraded,
-        vdev::VdevState::Healthy => VdevState::Healthy,
     }
 }
 

@@ -92,7 +92,6 @@ fn slow_the_kernel_reads_and_goes_on() {
         place.run("zpool get -H -o value feature@livelist tank").out,
         "enabled\n"
     );
-    place.verify();
     place.zfs("destroy tank/lively");
     place.zfs("destroy tank/a#mark");
     let mut files = place.files("tank/a");
