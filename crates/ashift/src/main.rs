@@ -292,6 +292,21 @@ fn machine_option(args: &mut Vec<String>) -> Result<Option<PathBuf>, String> {
     Ok(Some(PathBuf::from(args.remove(0))))
 }
 
+/// Runs the command that these words are, in the world of the caller.
+pub(crate) fn run_words(words: &[String]) -> ExitCode {
+    let found = words.split_first().and_then(|(name, rest)| {
+        let command = COMMANDS.iter().find(|c| c.name == name)?;
+        Some((command, rest))
+    });
+    match found {
+        Some((command, rest)) => run(command, rest),
+        None => {
+            let name = words.first().map_or("", String::as_str);
+            say::fail("ashift", 2, &format!("unrecognized command '{name}'"))
+        }
+    }
+}
+
 /// Runs a command where its names are to be looked for.
 fn run(command: &Command, args: &[String]) -> ExitCode {
     if WORLDLESS.contains(&command.name) {

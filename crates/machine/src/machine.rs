@@ -215,7 +215,8 @@ fn lock(folder: &Path, patience: &Patience<'_>) -> Result<File> {
         .write(true)
         .open(&path);
     let mut file = options.map_err(within)?;
-    let mut waited_ns = 0;
+    let start_ns = rt::now_ns();
+    let mut is_said = false;
     while let Err(errno) = flock(&file, FlockOperation::NonBlockingLockExclusive) {
         if errno != rustix::io::Errno::WOULDBLOCK {
             return Err(within(std::io::Error::from(errno)));
@@ -227,14 +228,15 @@ fn lock(folder: &Path, patience: &Patience<'_>) -> Result<File> {
             folder.display(),
             owner.trim()
         );
+        let waited_ns = rt::now_ns() - start_ns;
         if waited_ns >= patience.wait_ns {
             return Err(Error::new(ErrorKind::Busy, text));
         }
-        if waited_ns == SAY_AFTER_NS {
+        if waited_ns >= SAY_AFTER_NS && !is_said {
             (patience.on_wait)(&text);
+            is_said = true;
         }
         rt::sleep_ns(TRY_EVERY_NS);
-        waited_ns += TRY_EVERY_NS;
     }
     // Whoever waits reads who it is; nothing depends on it.
     let _ = file

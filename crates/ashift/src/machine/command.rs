@@ -22,6 +22,7 @@ usage: ashift machine create [--seed N] [--host HOST] DIR NAME=PROFILE[,size=SIZ
        ashift machine pull [DIR] NAME ...
        ashift machine push [DIR] NAME ...
        ashift machine power-cut [--seed N] [DIR]
+       ashift machine power-cut [--seed N] --after SECONDS [DIR] -- COMMAND ...
        ashift machine fault list|add|remove …
        ashift machine mount [--foreground] [DIR] FOLDER
        ashift machine destroy DIR
@@ -37,7 +38,8 @@ may be left out here, too. Its clock moves only while a command runs in it.
     pull        take drives out, as a hand would: what only their caches hold is lost
     push        put pulled drives back
     power-cut   lose the power: of what the drives' caches hold, chance decides what is lost;
-                layers that were made with --transient, and attached elis, are gone
+                layers that were made with --transient, and attached elis, are gone; with
+                --after in the midst of a command, so many seconds of the machine after its start
     fault       sectors that fail or lie, writes that get lost, dead drives: `ashift machine fault -h`
     mount       show everything that has a name as a file in FOLDER, by FUSE, for this host's own
                 programs; the machine is in use until `umount FOLDER`
@@ -64,6 +66,10 @@ struct Request {
     operands: Vec<String>,
     seed: Option<u64>,
     host: Option<String>,
+    /// `--after`, in nanoseconds.
+    after_ns: Option<u64>,
+    /// What follows `--`.
+    command: Vec<String>,
     is_json: bool,
     is_foreground: bool,
 }
@@ -124,6 +130,13 @@ fn parse(args: &[String]) -> std::result::Result<Request, Failure> {
                 let host = args.next().cloned();
                 request.host = host.or_else(|| Some(String::new()));
             }
+            "--after" => {
+                let seconds = args.next().and_then(|text| text.parse::<f64>().ok());
+                let seconds = seconds.filter(|s| (0.0..1e9).contains(s));
+                let bad = || Failure::Usage("--after needs a number of seconds".to_owned());
+                request.after_ns = Some((seconds.ok_or_else(bad)? * 1e9) as u64);
+            }
+            "--" => request.command = args.by_ref().cloned().collect(),
             option if option.starts_with('-') => {
                 return Err(Failure::Usage(format!("invalid option '{option}'")));
             }
@@ -147,12 +160,14 @@ fn dispatch(name: &str, request: &Request) -> Outcome {
             let result = crate::mount::run(&folder, Path::new(&rest[0]), request.is_foreground);
             result.map_err(Failure::Failed)
         }
-        "mount" => Err(Failure::Usage("one folder to mount on is needed".to_owned())),
+        "mount" => Err(Failure::Usage(
+            "one folder to mount on is needed".to_owned(),
+        )),
         "show" if rest.is_empty() => show(&folder, request.is_json),
         "add" if !rest.is_empty() => add(&folder, rest),
         "pull" if !rest.is_empty() => on_drives(&folder, rest, pull),
         "push" if !rest.is_empty() => on_drives(&folder, rest, push),
-        "power-cut" if rest.is_empty() => power_cut(&folder, request.seed),
+        "power-cut" if rest.is_empty() => power_cut(&folder, request),
         "destroy" if rest.is_empty() && operands.len() == 1 => {
             open(&folder)?.destroy()?;
             Ok(())
@@ -244,10 +259,34 @@ fn push(world: &Arc<World>, name: &str) -> Result<()> {
     running(world)?.push(name)
 }
 
-fn power_cut(folder: &Path, seed: Option<u64>) -> Outcome {
+fn power_cut(folder: &Path, request: &Request) -> Outcome {
+    if request.after_ns.is_some() == request.command.is_empty() {
+        let text = "--after and -- COMMAND belong together".to_owned();
+        return Err(Failure::Usage(text));
+    }
+    if let Some(name) = request.command.first()
+        && !crate::is_command(name)
+    {
+        return Err(Failure::Usage(format!("unrecognized command '{name}'")));
+    }
     let machine = open(folder)?;
-    let seed = seed.unwrap_or_else(|| machine.command_seed());
-    in_machine(machine, |world| world.power_cut(seed))?.map_err(Failure::Failed)
+    let seed = request.seed.unwrap_or_else(|| machine.command_seed());
+    let Some(after_ns) = request.after_ns else {
+        return in_machine(machine, |world| world.power_cut(seed))?.map_err(Failure::Failed);
+    };
+    in_machine(machine, |world| {
+        let drives = world.drives();
+        rt::at_ns(rt::now_ns() + after_ns, move || {
+            for (drive, number) in drives.iter().zip(0..) {
+                // A file that could not be written is found by `World::power_cut`, too.
+                let _ = drive.power_cut(seed.wrapping_add(number));
+            }
+        });
+        // It fails, unless it was quicker than the power.
+        let _ = crate::run_words(&request.command);
+        world.power_cut(seed)
+    })?
+    .map_err(Failure::Failed)
 }
 
 fn show(folder: &Path, is_json: bool) -> Outcome {

@@ -32,7 +32,8 @@ pub(super) fn run(request: &Request, out: &mut Printer) -> Result<u8> {
     for typed in &request.args.operands {
         let path = device_path(typed);
         let provider = world
-            .open(&path, OpenMode::Inspect)
+            .open(typed, OpenMode::Inspect)
+            .or_else(|_| world.open(&path, OpenMode::Inspect))
             .map_err(|e| Error::new(e.kind(), format!("cannot open '{typed}': {e}")))?;
         let labels = Labels::read(&*provider)?;
         if request.has('j') {
