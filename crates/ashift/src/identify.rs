@@ -32,12 +32,13 @@ What the drives of the machine, or the disks of this host, say about themselves.
 ";
 
 const DISKINFO_USAGE: &str = "\
-usage: diskinfo [-cjtv] disk ...
+usage: diskinfo [-cjltv] disk ...
 
 What GEOM knows of a provider of the machine, or of a device or file of this host: name, sector size,
 size in bytes, size in sectors, physical sector (stripe) and where the first one begins.
 
   -v  a line for each
+  -l  what Linux says of its sectors, or would, and whether it is known to lie
   -c  measure the overhead of a command
   -t  measure seeks and transfer rates
   -j  print JSON
@@ -227,7 +228,7 @@ fn identify_json(name: &str, data: &IdentifyData) -> Value {
 
 /// `ashift diskinfo`
 pub(crate) fn diskinfo(args: &[String]) -> ExitCode {
-    let parsed = match options("diskinfo", "cjtvh", args, DISKINFO_USAGE) {
+    let parsed = match options("diskinfo", "cjltvh", args, DISKINFO_USAGE) {
         Ok(parsed) => parsed,
         Err(code) => return code,
     };
@@ -252,6 +253,13 @@ pub(crate) fn diskinfo(args: &[String]) -> ExitCode {
 /// Prints a provider, unless JSON is wanted; gives what that would say.
 fn show(name: &str, parsed: &Parsed) -> Result<Value> {
     let world = crate::machine::current()?;
+    if parsed.has('l') {
+        let topology = topology(&world, name)?;
+        if !parsed.has('j') {
+            println!("{}", topology_text(name, &topology));
+        }
+        return Ok(topology_json(name, &topology));
+    }
     let is_timed = parsed.has('c') || parsed.has('t');
     let provider = match is_timed {
         true => crate::phybs::open(&world, name, false, 1)?,
@@ -288,6 +296,66 @@ fn show(name: &str, parsed: &Parsed) -> Result<Value> {
         }
     }
     Ok(entry)
+}
+
+/// What Linux says, or would say of a machine's drive.
+fn topology(world: &World, name: &str) -> Result<Topology> {
+    if !world.is_machine() {
+        return Topology::of(Path::new(name));
+    }
+    let name = world.canonical(name);
+    let drive = world
+        .drives()
+        .into_iter()
+        .find(|drive| drive.name() == name);
+    let drive = drive.ok_or_else(|| Error::not_found(format!("{name}: no such drive")))?;
+    Ok(Topology {
+        mediasize: drive.mediasize(),
+        ..drive.identify().linux_topology()
+    })
+}
+
+fn topology_text(name: &str, topology: &Topology) -> String {
+    let mut out = format!("{name}\n");
+    let mut line = |value: &str, what: &str| {
+        out += &format!("\t{value:<12}\t# {what}\n");
+    };
+    line(&topology.mediasize.to_string(), "size in bytes");
+    line(
+        &topology.logical_block_size.to_string(),
+        "logical_block_size",
+    );
+    line(
+        &topology.physical_block_size.to_string(),
+        "physical_block_size",
+    );
+    line(&topology.minimum_io_size.to_string(), "minimum_io_size");
+    line(&topology.optimal_io_size.to_string(), "optimal_io_size");
+    line(&topology.alignment_offset.to_string(), "alignment_offset");
+    let rotational = topology.is_rotational.map(|is| u8::from(is).to_string());
+    line(rotational.as_deref().unwrap_or("?"), "rotational");
+    line(topology.model.as_deref().unwrap_or("?"), "model");
+    match topology.known_lie() {
+        Some((size, list)) => line(&size.to_string(), &format!("in truth, says {list}'s list")),
+        None => line("-", "not known to lie"),
+    }
+    out
+}
+
+fn topology_json(name: &str, topology: &Topology) -> Value {
+    let lie = topology.known_lie();
+    json!({
+        "name": name,
+        "mediasize": topology.mediasize,
+        "logical_block_size": topology.logical_block_size,
+        "physical_block_size": topology.physical_block_size,
+        "minimum_io_size": topology.minimum_io_size,
+        "optimal_io_size": topology.optimal_io_size,
+        "alignment_offset": topology.alignment_offset,
+        "rotational": topology.is_rotational,
+        "model": topology.model,
+        "known_lie": lie.map(|(size, list)| json!({ "physical_block_size": size, "list": list })),
+    })
 }
 
 fn info(world: &World, name: &str, provider: &dyn Provider) -> Result<DiskInfo> {
