@@ -16,6 +16,18 @@ pub(crate) fn escape(text: &str) -> String {
     escaped
 }
 
+/// Prose: as [`escape`], and what stands between backticks is code.
+pub(crate) fn prose(text: &str) -> String {
+    let mut html = String::new();
+    for (at, part) in text.split('`').enumerate() {
+        match at % 2 {
+            0 => html.push_str(&escape(part)),
+            _ => html.push_str(&format!("<code>{}</code>", escape(part))),
+        }
+    }
+    html
+}
+
 /// The opening of a picture that is as wide as the page allows. `what` is read to those who cannot
 /// see it.
 pub(crate) fn open_svg(width: f64, height: f64, what: &str) -> String {
@@ -45,6 +57,11 @@ pub(crate) fn svg_bar(x: f64, y: f64, width: f64, height: f64, class: &str, tip:
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn backticks_become_code() {
+        assert_eq!(prose("say `a<b` now"), "say <code>a&lt;b</code> now");
+    }
 
     #[test]
     fn nothing_gets_out_of_a_text() {

@@ -6,7 +6,7 @@ use crate::table::Grid;
 
 use super::bars;
 use super::drives;
-use super::html::escape;
+use super::html::{escape, prose};
 
 /// Longest output of a command that the page shows whole, in bytes.
 const OUTPUT_MAX: usize = 4000;
@@ -41,7 +41,7 @@ pub fn page(outcomes: &[Outcome], made_by: &str) -> String {
 
 fn section(outcome: &Outcome, tag: &str) -> String {
     let mut html = format!("<section>\n<{tag}>{}</{tag}>\n", escape(&outcome.title));
-    html.push_str(&format!("<p>{}</p>\n", escape(&outcome.about)));
+    html.push_str(&format!("<p>{}</p>\n", prose(&outcome.about)));
     if let Some((title, about)) = &outcome.source {
         html.push_str(&format!(
             "<p class=\"source\">Published: “{}”, {}.</p>\n",
