@@ -327,7 +327,7 @@ fn size(provider: &dyn Provider, target: &str) -> String {
     };
     let (total, free) = (stat.f_blocks, stat.f_bfree.min(stat.f_blocks));
     let used = total - free;
-    let gib = |blocks: u64| u128::from(blocks) * u128::from(stat.f_frsize) >> 30;
+    let gib = |blocks: u64| (u128::from(blocks) * u128::from(stat.f_frsize)) >> 30;
     let percent = u128::from(used) * 100 / u128::from(total.max(1));
     format!("{percent}% ({}/{} GiB)", gib(used), gib(total))
 }
