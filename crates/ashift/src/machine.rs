@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
 
+use base::ErrorKind;
 use machine::{Machine, Patience, World};
 
 use crate::host::state_folder;
@@ -64,15 +65,27 @@ pub(crate) fn with_world(run: impl FnOnce(&Arc<World>) -> ExitCode + Send) -> Ex
     if let Some(world) = CURRENT.with_borrow(Clone::clone) {
         return run(&world);
     }
+    let mut answered = None;
     let outcome = match chosen() {
-        Some(folder) => open(&folder).and_then(|machine| in_machine(machine, run)),
+        Some(folder) => open(&folder).and_then(|machine| {
+            in_machine(machine, |world| {
+                let code = run(world);
+                answered = Some(code);
+                code
+            })
+        }),
         None => World::host(&state_folder()).and_then(|world| {
             let world = Arc::new(world);
             let code = enter(&world, run);
             world.close().map(|()| code)
         }),
     };
-    outcome.unwrap_or_else(|error| fail("ashift", 1, &error.to_string()))
+    match (outcome, answered) {
+        (Ok(code), _) => code,
+        // The command has said that the host is full.
+        (Err(e), Some(code)) if e.kind() == ErrorKind::NoSpace && code != ExitCode::SUCCESS => code,
+        (Err(error), _) => fail("ashift", 1, &error.to_string()),
+    }
 }
 
 /// Opens a machine; waits a while if another command uses it.

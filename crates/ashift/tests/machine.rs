@@ -249,3 +249,53 @@ fn what_makes_no_sense_is_said_once() {
     assert!(!bench.path("m").exists());
     assert!(bench.fails("zpool status").contains("is not a machine"));
 }
+
+#[test]
+fn a_full_host_is_named_and_nothing_is_lost() {
+    let small = tempfile::tempdir().unwrap();
+    let mount = |options: &str| {
+        let status = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", options, "none"])
+            .arg(small.path())
+            .stderr(Stdio::null())
+            .status();
+        status.is_ok_and(|status| status.success())
+    };
+    if !mount("size=6m") {
+        oracle::skip("a file system that is full: mounting one needs root");
+        return;
+    }
+    let _unmount = Unmount(small.path().to_owned());
+    let bench = Bench(tempfile::tempdir_in(small.path()).unwrap());
+    bench.ok("machine create ada0=wd20ears,size=100MB");
+    bench.ok("zpool create tank ada0");
+    bench.ok("zfs create tank/sub");
+    let rubbish = tempfile::NamedTempFile::new().unwrap();
+    let mut bytes = vec![0; 9 << 20];
+    let mut state = 1u32;
+    bytes.fill_with(|| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 24) as u8
+    });
+    fs::write(rubbish.path(), &bytes).unwrap();
+    let copy = format!("cp {} /tank/sub/file", rubbish.path().display());
+    let full = bench.fails(&copy);
+    assert!(
+        full.contains("the file system that holds it is full"),
+        "{full}"
+    );
+    assert_eq!(full.lines().count(), 1, "{full}");
+    assert!(mount("remount,size=40m"));
+    bench.ok("zdb -bcc tank");
+    bench.ok(&copy);
+    let back = bench.run("cat /tank/sub/file").stdout;
+    assert!(back == bytes);
+}
+
+struct Unmount(PathBuf);
+
+impl Drop for Unmount {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}

@@ -203,7 +203,17 @@ impl Running {
         for drive in self.drives() {
             outcome = outcome.and(drive.close());
         }
-        outcome.and(self.machine.lock().save_clock(rt::now_ns()))
+        let mut machine = self.machine.lock();
+        let outcome = outcome.and(machine.save_clock(rt::now_ns()));
+        outcome.map_err(|error| {
+            if error.kind() != ErrorKind::NoSpace {
+                return error;
+            }
+            let folder = machine.folder().display();
+            error.within(format_args!(
+                "machine '{folder}': the file system that holds it is full"
+            ))
+        })
     }
 }
 

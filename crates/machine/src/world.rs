@@ -326,7 +326,8 @@ impl World {
         self.ledger.lock().clear();
         self.change_layers(|layers| {
             // What is on a layer that is gone goes with it.
-            while let Some(at) = layers.iter().position(|l| l.transient) {
+            let is_lost = |l: &Layer| l.transient || l.kind.is_secret();
+            while let Some(at) = layers.iter().position(is_lost) {
                 let gone = layers.remove(at);
                 for layer in layers.iter_mut().filter(|l| l.on == gone.name) {
                     layer.transient = true;
