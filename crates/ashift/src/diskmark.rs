@@ -303,7 +303,7 @@ fn print(world: &World, request: &Request, provider: &dyn Provider, mode: &Mode,
             "mode": mode.text(),
             "tests": scores,
         });
-        println!("{report:#}");
+        crate::phybs::print(&format!("{report:#}\n"));
         return;
     }
     let report = Report {
@@ -316,7 +316,7 @@ fn print(world: &World, request: &Request, provider: &dyn Provider, mode: &Mode,
         options: &request.options,
         scores,
     };
-    print!("{}", report.text());
+    crate::phybs::print(&report.text());
 }
 
 /// How large the target is; of a folder, how full its file system is.

@@ -110,7 +110,8 @@ fn measure(device: &str, options: &Options, parsed: &Parsed) -> Result<()> {
     };
     if parsed.has('j') {
         let rows: Vec<_> = rows.iter().map(as_json).collect();
-        println!("{:#}", json!({ "device": device, "passes": rows }));
+        let report = json!({ "device": device, "passes": rows });
+        print(&format!("{report:#}\n"));
     }
     Ok(())
 }
@@ -161,6 +162,14 @@ fn as_json(row: &Row) -> serde_json::Value {
     })
 }
 
+/// Prints at once. A reader that is gone does not end what is measured.
+pub(crate) fn print(text: &str) {
+    let mut stdout = stdout();
+    let _ = stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush());
+}
+
 /// The rows as they come; on a terminal with how far the pass is.
 struct Table {
     published_tps: bool,
@@ -170,7 +179,7 @@ struct Table {
 
 impl Table {
     fn begin(published_tps: bool) -> Table {
-        println!("{}", header());
+        print(&format!("{}\n", header()));
         Table {
             published_tps,
             is_terminal: stdout().is_terminal(),
@@ -180,23 +189,21 @@ impl Table {
 
     fn note(&mut self, progress: Progress) {
         match progress {
-            Progress::Size => println!(),
+            Progress::Size => print("\n"),
             Progress::Begun(pass) => {
                 self.percent = None;
-                print!("{}", pass.text());
+                print(&pass.text());
             }
             Progress::At(pass, done) => self.show_percent(pass, done),
-            Progress::Done(row) => println!("{}", row.text(self.published_tps)),
+            Progress::Done(row) => print(&format!("{}\n", row.text(self.published_tps))),
         }
-        // A terminal that is gone does not end the measuring.
-        let _ = stdout().flush();
     }
 
     fn show_percent(&mut self, pass: Pass, done: u32) {
         let percent = u64::from(done) * 100 / u64::from(pass.count.max(1));
         if self.is_terminal && self.percent != Some(percent) {
             self.percent = Some(percent);
-            print!("{percent:9}%{}", "\u{8}".repeat(10));
+            print(&format!("{percent:9}%{}", "\u{8}".repeat(10)));
         }
     }
 }

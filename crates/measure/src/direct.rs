@@ -216,6 +216,25 @@ mod tests {
     use super::*;
 
     #[test]
+    fn devices_are_seen_through_layers_on_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let image = dir.path().join("disk.img");
+        std::fs::write(&image, b"").unwrap();
+        let on_file = format!("{}.nop", image.display());
+        assert_eq!(block_device_below(&on_file), None);
+        assert_eq!(block_device_below("ada0"), None);
+        assert_eq!(block_device_below("/dev/null.nop"), None);
+        let loops = Path::new("/dev/loop0");
+        if HostKind::of(loops) != Some(HostKind::BlockDevice) {
+            eprintln!("SKIPPED: no block device /dev/loop0 here: load the loop module");
+            return;
+        }
+        for name in ["/dev/loop0", "/dev/loop0.nop", "/dev/loop0p1.eli"] {
+            assert_eq!(block_device_below(name).as_deref(), Some(loops), "{name}");
+        }
+    }
+
+    #[test]
     fn commands_run_at_the_same_time_and_reach_the_file() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("disk");
