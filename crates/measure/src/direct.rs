@@ -229,7 +229,7 @@ mod tests {
             eprintln!("SKIPPED: no block device /dev/loop0 here: load the loop module");
             return;
         }
-        for name in ["/dev/loop0", "/dev/loop0.nop", "/dev/loop0p1.eli"] {
+        for name in ["/dev/loop0", "/dev/loop0.nop", "/dev/loop0.nopp1.eli"] {
             assert_eq!(block_device_below(name).as_deref(), Some(loops), "{name}");
         }
     }
