@@ -42,6 +42,11 @@ fn native() -> Arc<Profile> {
     Arc::new(profile)
 }
 
+/// Flash, whose capacitors save the cache.
+fn p4500() -> Arc<Profile> {
+    Profile::find("p4500").unwrap()
+}
+
 /// The same drive in a USB enclosure.
 fn bridged() -> Arc<Profile> {
     let mut profile = Profile::clone(&wd20ears());
@@ -164,6 +169,27 @@ fn sim_a_bridge_hides_the_end_and_a_jumper_shifts_the_bytes() {
         assert_eq!(file.len() as u64, SIZE + 512);
         assert!(file[file.len() - 512..] == [3; 512]);
     });
+}
+
+#[test]
+fn sim_capacitors_save_what_was_acknowledged() {
+    for cut in 0..10 {
+        let dir = tempfile::tempdir().unwrap();
+        rt::simulate(1, || {
+            let disk = open(dir.path(), &p4500(), 1);
+            for n in 0..20 {
+                disk.write(n * 4096, &[n as u8 + 1; 4096]).unwrap();
+            }
+            disk.power_cut(cut).unwrap();
+            disk.power_on();
+            for n in 0..20 {
+                let mut back = [0; 4096];
+                disk.read(n * 4096, &mut back).unwrap();
+                assert_eq!(back, [n as u8 + 1; 4096]);
+            }
+            assert_eq!(disk.power_cycles(), 2);
+        });
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use super::*;
 use crate::fault::Fault;
 
 /// Random courses in a run of the tests.
-const CASES: u32 = 40;
+const CASES: u32 = 100;
 /// The sectors that the commands of the model touch, so that they meet.
 const SECTORS: u64 = 400;
 
@@ -26,6 +26,11 @@ enum Step {
         queued: bool,
     },
     Flush,
+    /// Nothing on a drive that has no such command.
+    Trim {
+        lba: u64,
+        sectors: u64,
+    },
     Wait {
         us: u64,
     },
@@ -46,6 +51,7 @@ fn step() -> impl Strategy<Value = Step> {
         5 => (lba(), sectors(), any::<bool>())
             .prop_map(|(lba, sectors, queued)| Step::Read { lba, sectors, queued }),
         1 => Just(Step::Flush),
+        1 => (lba(), sectors()).prop_map(|(lba, sectors)| Step::Trim { lba, sectors }),
         1 => (0u64..30_000).prop_map(|us| Step::Wait { us }),
         1 => Just(Step::Reopen),
         1 => Just(Step::Crash),
@@ -224,6 +230,16 @@ fn run(profile: &Arc<Profile>, seed: u64, steps: Vec<Step>) -> Result<u64, TestC
                     disk.flush().unwrap();
                     model.flush();
                 }
+                Step::Trim { lba, sectors } => {
+                    let result = disk.delete(lba * size, sectors * size);
+                    prop_assert_eq!(result.is_ok(), disk.identify().has_trim());
+                    if result.is_ok() {
+                        for sector in model.range(lba, sectors) {
+                            (sector.now, sector.legal) = (0, vec![0]);
+                            sector.is_ruined = false;
+                        }
+                    }
+                }
                 Step::Wait { us } => rt::sleep_ns(us * 1000),
                 Step::Reopen => {
                     disk.close().unwrap();
@@ -259,10 +275,10 @@ proptest! {
     #[test]
     fn prop_a_drive_is_an_array_that_may_lose_what_was_not_flushed(
         steps in prop::collection::vec(step(), 1..60),
-        which in 0usize..3,
+        which in 0usize..4,
         seed in any::<u64>(),
     ) {
-        let profile = [wd20ears(), jumpered(), native()][which].clone();
+        let profile = [wd20ears(), jumpered(), native(), p4500()][which].clone();
         let first = run(&profile, seed, steps.clone())?;
         if seed % 4 == 0 {
             prop_assert_eq!(run(&profile, seed, steps)?, first, "times follow from the seed");
