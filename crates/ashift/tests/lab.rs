@@ -40,7 +40,12 @@ impl Bench {
     #[track_caller]
     fn fails(&self, line: &str) -> String {
         let output = self.run(line);
-        assert_eq!(output.status.code(), Some(2), "{line}: {}", text(&output.stdout));
+        assert_eq!(
+            output.status.code(),
+            Some(2),
+            "{line}: {}",
+            text(&output.stdout)
+        );
         text(&output.stderr)
     }
 }
@@ -59,7 +64,13 @@ struct Loop(String);
 impl Loop {
     fn new(image: &Path, offset: u64) -> Option<Loop> {
         let output = Command::new("losetup")
-            .args(["--find", "--show", "--read-only", "--offset", &offset.to_string()])
+            .args([
+                "--find",
+                "--show",
+                "--read-only",
+                "--offset",
+                &offset.to_string(),
+            ])
             .arg(image)
             .output()
             .ok()?;
@@ -94,7 +105,10 @@ fn check_with_zdb(machine: &Path) {
         .output()
         .unwrap();
     let said = text(&output.stdout) + &text(&output.stderr);
-    assert!(output.status.success() && said.contains("No leaks"), "{said}");
+    assert!(
+        output.status.success() && said.contains("No leaks"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -104,7 +118,10 @@ fn a_mirror_on_512e_drives_is_as_slow_and_as_fast_as_published() {
     let outcome = json(&first);
     let cases = outcome["cases"].as_array().unwrap();
     assert_eq!(cases.len(), 3);
-    let ashifts: Vec<f64> = cases.iter().filter_map(|c| c["figures"][1]["value"].as_f64()).collect();
+    let ashifts: Vec<f64> = cases
+        .iter()
+        .filter_map(|c| c["figures"][1]["value"].as_f64())
+        .collect();
     assert_eq!(ashifts, [9.0, 12.0, 12.0]);
     let page = fs::read_to_string(bench.path("page.html")).unwrap();
     assert!(page.contains("<svg") && !page.contains("<script"));
@@ -113,7 +130,10 @@ fn a_mirror_on_512e_drives_is_as_slow_and_as_fast_as_published() {
         check_with_zdb(&bench.path("machines/03-gnop"));
     }
     let again = json(&bench.ok("lab run -j --jobs 1 zfs-on-512e-mirror"));
-    assert_eq!(again["cases"], outcome["cases"], "the same seed gives the same figures");
+    assert_eq!(
+        again["cases"], outcome["cases"],
+        "the same seed gives the same figures"
+    );
 }
 
 #[test]
@@ -122,7 +142,11 @@ fn phybs_finds_the_sectors_that_the_drive_hides() {
     let outcome = json(&bench.ok("lab run -j phybs-512e"));
     assert_eq!(outcome["rms"][0][3], "within");
     assert!(bench.ok("lab report -o r.html").contains("r.html"));
-    assert!(fs::read_to_string(bench.path("r.html")).unwrap().contains("Ulf Lilleengen"));
+    assert!(
+        fs::read_to_string(bench.path("r.html"))
+            .unwrap()
+            .contains("Ulf Lilleengen")
+    );
 }
 
 #[test]
@@ -139,7 +163,10 @@ fn a_sweep_recommends_what_fits_the_drive() {
     assert_eq!(outcome["cases"].as_array().unwrap().len(), 8);
     let choices = outcome["recommendation"]["choices"].as_array().unwrap();
     for choice in choices {
-        assert!(choice["take"].as_str().unwrap().contains("ashift=12"), "{choice}");
+        assert!(
+            choice["take"].as_str().unwrap().contains("ashift=12"),
+            "{choice}"
+        );
     }
     let complaint = bench.fails("lab run -q sector-size-sweep");
     assert!(complaint.contains("--data DIR"), "{complaint}");
@@ -149,7 +176,11 @@ fn a_sweep_recommends_what_fits_the_drive() {
 fn partitions_that_begin_inside_of_a_sector_are_slower() {
     let bench = Bench::new();
     let outcome = json(&bench.ok("lab run -j alignment --set count=50"));
-    let rate = |at: usize| outcome["cases"][at]["figures"][1]["value"].as_f64().unwrap();
+    let rate = |at: usize| {
+        outcome["cases"][at]["figures"][1]["value"]
+            .as_f64()
+            .unwrap()
+    };
     let cases = outcome["cases"].as_array().unwrap();
     let of = |drive: &str, start: &str| {
         let is = |c: &serde_json::Value| {
@@ -173,10 +204,16 @@ fn what_goes_wrong_is_named_and_the_machine_kept() {
     };
     experiment("zpool create tank ada0\nzpol status");
     let complaint = bench.fails("lab run x.toml");
-    assert!(complaint.contains("x.toml:8: unknown command 'zpol'"), "{complaint}");
+    assert!(
+        complaint.contains("x.toml:8: unknown command 'zpol'"),
+        "{complaint}"
+    );
     experiment("zpool create tank ada0\nzpool create tank ada0");
     let complaint = bench.fails("lab run x.toml");
-    assert!(complaint.contains("x.toml:8: zpool create tank ada0: exit code 1"), "{complaint}");
+    assert!(
+        complaint.contains("x.toml:8: zpool create tank ada0: exit code 1"),
+        "{complaint}"
+    );
     let (_, kept) = complaint.split_once("the machine is kept in ").unwrap();
     let kept = Path::new(kept.trim());
     let status = bench.ok(&format!("-m {} zpool status tank", kept.display()));
@@ -188,4 +225,39 @@ fn what_goes_wrong_is_named_and_the_machine_kept() {
     assert!(complaint.contains("zfs-on-512e-mirror"), "{complaint}");
     let complaint = bench.fails("lab run phybs-512e --set drvie=wd20ears");
     assert!(complaint.contains("no parameter 'drvie'"), "{complaint}");
+}
+
+#[test]
+fn memory_does_not_grow_with_what_is_written() {
+    let bench = Bench::new();
+    bench.ok("machine create m ada0=wd30ezrx");
+    bench.ok("-m m zpool create -O compression=off tank ada0");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_ashift"))
+        .args([
+            "-m",
+            "m",
+            "dd",
+            "if=/dev/zero",
+            "of=/tank/test",
+            "bs=1m",
+            "count=1500",
+        ])
+        .current_dir(bench.0.path())
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut peak_kib = 0;
+    while child.try_wait().unwrap().is_none() {
+        let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kib = line.and_then(|rest| rest.trim().trim_end_matches(" kB").parse().ok());
+        peak_kib = peak_kib.max(kib.unwrap_or(0u64));
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    assert!(child.wait().unwrap().success());
+    assert!(
+        (10_000..1 << 20).contains(&peak_kib),
+        "{peak_kib} KiB at most"
+    );
 }

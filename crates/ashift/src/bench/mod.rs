@@ -10,10 +10,12 @@
 //! | `peer`   | OpenZFS in user space (libzpool), and a plain copy-checksum-write loop |
 //! | `verify` | OpenZFS's `zdb -bcc`                                                |
 //! | `cp`     | `cp -a` into a file system of the kernel                              |
+//! | `lab`    | the clock of the machines in the experiments                          |
 //! | `stream` | none: one turn of ours, for `peer`                                  |
 //! | `plain`  | none: one turn of the plain loop, for `peer`                        |
 
 mod cp;
+mod lab;
 mod peer;
 mod plain;
 mod stream;
@@ -28,6 +30,7 @@ const USAGE: &str = "\
 usage: ashift bench peer --peer PROGRAM [--size SIZE] [--runs N] [--data FILE] [--dir DIR] [-j]
        ashift bench verify --dir DIR [--zdb PROGRAM] [--runs N] [-j] POOL
        ashift bench cp [--files N] [--fs btrfs|ext4|xfs] [--runs N] [--dir DIR] [-j]
+       ashift bench lab [--data DIR] [--runs N] [-j] [EXPERIMENT...]
        ashift bench stream COMPRESSION MIB DATA FILE
        ashift bench plain MIB DATA FILE
 
@@ -36,6 +39,7 @@ usage: ashift bench peer --peer PROGRAM [--size SIZE] [--runs N] [--data FILE] [
     verify  check the exported POOL whose devices are in DIR, beside zdb -e -p DIR -bcc POOL
     cp      copy a tree of N small files into a new pool, beside cp -a and sync into a new file
             system on a loop device, both on images in DIR (the temporary folder); needs root
+    lab     run experiments, beside the time that they may take; the sweep only with --data
     stream  make a pool on FILE, write MIB of DATA, export, import, read, compare
     plain   copy, sum and write MIB of DATA to FILE; read, sum and compare
 ";
@@ -134,6 +138,7 @@ fn dispatch(word: &str, args: &[String]) -> Result<()> {
         "peer" => peer::run(words),
         "verify" => verify::run(words),
         "cp" => cp::run(words),
+        "lab" => lab::run(words),
         "stream" => stream::run(&words),
         "plain" => plain::run(&words),
         _ => Err(usage_error()),
