@@ -288,3 +288,27 @@ fn layers_and_partitions_on_files_of_the_host() {
     let error = world.open(&layer, OpenMode::Inspect).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
 }
+
+#[test]
+fn a_machine_can_be_switched_on_inside_of_a_simulation() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = &folder.path().join("m");
+    drop(create(folder));
+    let path = folder.join("machine.toml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, format!("clock_ns = 7\nhost = \"modern\"\n{text}")).unwrap();
+    rt::simulate(1, || {
+        let world = World::machine(folder).unwrap();
+        assert_eq!(
+            rt::now_ns(),
+            7,
+            "the clock starts where the description says"
+        );
+        assert_eq!(world.running().unwrap().host().name, "modern");
+        let provider = world.open("ada0", OpenMode::ReadOnly).unwrap();
+        provider.read(0, &mut [0; 512]).unwrap();
+        world.close().unwrap();
+    });
+    let machine = open(folder).unwrap();
+    assert!(machine.clock_ns() > 1_000_000, "a read takes its time");
+}

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use base::{Error, ErrorKind, Result};
@@ -53,6 +53,15 @@ pub(crate) fn may_be_mounted(text: &str) -> bool {
     text.starts_with('/') && crate::machine::state_of_current().is_some()
 }
 
+/// Whether there is, or could be made, something of this path on the host.
+fn is_on_host(text: &str) -> bool {
+    let path = Path::new(text);
+    path.exists()
+        || path
+            .parent()
+            .is_some_and(|p| p.exists() && p != Path::new("/"))
+}
+
 /// The pools and data sets of one command.
 pub(crate) struct Session {
     host: Host,
@@ -99,9 +108,19 @@ impl Session {
             return Ok(location);
         }
         let mut best: Option<(usize, Location)> = None;
+        let mut closed = None;
         for (name, _) in self.host.pools()? {
             let altroot = self.host.facts(&name)?.altroot;
-            let pool = self.pool(&name)?;
+            let pool = match self.pool(&name) {
+                Ok(pool) => pool,
+                Err(error) => {
+                    let is_likely = mounted::below(text, &format!("/{name}")).is_some();
+                    if is_likely || !is_on_host(text) {
+                        closed.get_or_insert(error);
+                    }
+                    continue;
+                }
+            };
             for (mountpoint, dataset) in mounted::mounted(pool.dsl(), altroot.as_deref())? {
                 let Some(path) = mounted::below(text, &mountpoint) else {
                     continue;
@@ -112,7 +131,12 @@ impl Session {
                 }
             }
         }
-        Ok(best.map_or(location, |(_, location)| location))
+        match (best, closed) {
+            (Some((_, location)), _) => Ok(location),
+            // It may be in that one: it must not be taken for a path of the host.
+            (None, Some(error)) => Err(error),
+            (None, None) => Ok(location),
+        }
     }
 
     /// The file system of a data set or snapshot.
