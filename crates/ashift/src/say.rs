@@ -11,6 +11,21 @@ pub(crate) fn fail(program: &str, code: u8, text: &str) -> ExitCode {
     ExitCode::from(code)
 }
 
+/// Lets a closed pipe end the program as it ends others (`ashift … | head`), not with a panic.
+pub(crate) fn end_with_the_pipe() {
+    /// What a shell reports of a program that SIGPIPE ended.
+    const SIGPIPE_CODE: i32 = 128 + 13;
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        let payload = panic.payload();
+        let text = payload.downcast_ref::<String>().map_or("", String::as_str);
+        if text.starts_with("failed printing to std") && text.contains("Broken pipe") {
+            std::process::exit(SIGPIPE_CODE);
+        }
+        report(panic);
+    }));
+}
+
 /// A bar on stderr for work that may take longer than a second; silent when stderr is no terminal.
 /// `unit_bytes`: the position counts bytes, not things.
 pub(crate) fn progress(total: Option<u64>, unit_bytes: bool) -> ProgressBar {
