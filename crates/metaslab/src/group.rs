@@ -136,6 +136,8 @@ pub(crate) struct Group {
     format: MapFormat,
     /// vdev_deflate_ratio: data bytes per 512 allocated ones
     deflate_ratio: u64,
+    /// Of all metaslabs.
+    size_bytes: u64,
     state: rt::Mutex<State>,
 }
 
@@ -203,6 +205,7 @@ impl Group {
             geometry,
             format,
             deflate_ratio,
+            size_bytes: metaslabs.iter().map(|m| m.extent.size).sum(),
             state: rt::Mutex::new(State {
                 metaslabs,
                 order,
@@ -492,10 +495,19 @@ impl Group {
 
     pub(crate) fn stats(&self) -> SpaceStats {
         let state = self.state.lock();
-        let space = match state.is_new {
-            true => 0,
-            false => state.metaslabs.iter().map(|m| m.extent.size).sum(),
-        };
+        SpaceStats {
+            fragmentation: self.fragmentation(&state),
+            ..self.usage_in(&state)
+        }
+    }
+
+    /// As [`stats`](Group::stats), without the fragmentation: asked for with every change of a file.
+    pub(crate) fn usage(&self) -> SpaceStats {
+        self.usage_in(&self.state.lock())
+    }
+
+    fn usage_in(&self, state: &State) -> SpaceStats {
+        let space = if state.is_new { 0 } else { self.size_bytes };
         SpaceStats {
             alloc: state.alloc,
             deferred: state.deferred,
@@ -503,7 +515,7 @@ impl Group {
             dalloc: self.deflate(state.alloc),
             ddeferred: self.deflate(state.deferred),
             dspace: self.deflate(space),
-            fragmentation: self.fragmentation(&state),
+            fragmentation: None,
         }
     }
 

@@ -230,6 +230,17 @@ impl Metaslabs {
         total(&data.map(|class| self.class_stats(class)))
     }
 
+    /// As [`evaluate`](Metaslabs::evaluate), without the fragmentation, which takes a look at every
+    /// metaslab.
+    #[must_use]
+    pub fn usage(&self) -> SpaceStats {
+        let topology = self.topology.read();
+        let data = [AllocClass::Normal, AllocClass::Special, AllocClass::Dedup];
+        let classes = data.map(|class| &topology.classes[class as usize]);
+        let groups = classes.iter().flat_map(|class| &class.groups);
+        total(&groups.map(|group| group.usage()).collect::<Vec<_>>())
+    }
+
     fn groups(&self) -> Vec<Arc<Group>> {
         self.topology.read().groups.values().cloned().collect()
     }

@@ -575,6 +575,12 @@ fn claims_take_what_is_free_and_nothing_else() {
     assert!(model.metaslabs.sync(Txg(4), 1).unwrap());
     model.metaslabs.sync_done(Txg(4), 0);
     assert_eq!(model.metaslabs.evaluate().alloc, 4096 * 2);
+    let all = model.metaslabs.evaluate();
+    let usage = model.metaslabs.usage();
+    assert_eq!(
+        (usage.alloc, usage.space, usage.dspace),
+        (all.alloc, all.space, all.dspace)
+    );
 }
 
 #[test]

@@ -198,7 +198,7 @@ impl PoolEnv for Core {
     }
 
     fn dspace(&self) -> u64 {
-        self.space.evaluate().dspace
+        self.space.usage().dspace
     }
 
     fn held_back(&self) -> u64 {
@@ -210,7 +210,7 @@ impl PoolEnv for Core {
         reason = "the DSL counts deflated bytes only"
     )]
     fn deferred(&self) -> u64 {
-        self.space.evaluate().ddeferred
+        self.space.usage().ddeferred
     }
 
     fn log_history(&self, event: &HistoryEvent<'_>, tx: &Tx) {

@@ -211,12 +211,15 @@ impl Tree for HostTree {
 
     fn xattrs(&self, file: &Handle) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
         let path = path(file);
-        let mut names = vec![0u8; 64 << 10];
-        let length = match rustix::fs::llistxattr(path, &mut names) {
-            Ok(length) => length,
-            Err(Errno::NOTSUP | Errno::PERM) => return Ok(Vec::new()),
+        // Most files have none: no buffer is needed to hear that.
+        let mut none: [u8; 0] = [];
+        match rustix::fs::llistxattr(path, &mut none) {
+            Ok(0) | Err(Errno::NOTSUP | Errno::PERM) => return Ok(Vec::new()),
+            Ok(_) => {}
             Err(e) => return Err(errno(e)),
-        };
+        }
+        let mut names = vec![0u8; 64 << 10];
+        let length = rustix::fs::llistxattr(path, &mut names).map_err(errno)?;
         let mut all = Vec::new();
         for name in names[..length]
             .split(|b| *b == 0)
