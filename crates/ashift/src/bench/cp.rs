@@ -226,7 +226,7 @@ fn make_tree(root: &Path, files: u64) -> Result<u64> {
         }
         // The product of two numbers: small files are frequent.
         let (a, b) = (numbers.next() % 1024, numbers.next() % 1024);
-        let size = (a * b * SIZE_MAX >> 20) as usize;
+        let size = ((a * b * SIZE_MAX) >> 20) as usize;
         text.clear();
         while text.len() < size {
             let n = numbers.next();

@@ -360,7 +360,7 @@ impl Call<'_> {
             let text = format!("geom '{name}': File exists");
             return Err(Error::new(ErrorKind::Exists, text));
         }
-        self.check_unused(&[name.clone()])?;
+        self.check_unused(std::slice::from_ref(&name))?;
         let table = Table::create(scheme, Shape::of(&*provider), entries, self.era)?;
         table.write(&*provider)?;
         println!("{name} created");
