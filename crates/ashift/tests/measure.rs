@@ -250,6 +250,7 @@ fn the_hosts_own_programs_see_a_mounted_machine() {
             "--size=4m",
             "--direct=1",
             "--verify=crc32c",
+            "--verify_state_save=0",
         ],
     ) {
         assert!(
