@@ -169,36 +169,26 @@ pub struct Owner {
     pub guid: Guid,
 }
 
-/// Who a device belongs to, if to anyone: a device of an active pool should not be overwritten.
-///
-/// # Errors
-/// [`ErrorKind::Io`] if no label can be read.
+/// Who a device belongs to, if to anyone: a device of an active pool should not be overwritten. One
+/// whose labels cannot be read belongs to nobody: so does a new encrypted provider, whose sectors
+/// do not authenticate before they are written.
+#[must_use]
 #[doc(alias = "vdev_inuse")]
-pub fn owner(provider: &dyn Provider) -> Result<Option<Owner>> {
-    let Ok(labels) = Labels::read(provider) else {
-        return Ok(None);
-    };
-    if labels.readable().next().is_none() {
-        let context = format!("{}: no label can be read", provider.name());
-        return Err(Error::new(ErrorKind::Io, context));
-    }
-    let Some(config) = labels.best_config(Txg(u64::MAX)) else {
-        return Ok(None);
-    };
+pub fn owner(provider: &dyn Provider) -> Option<Owner> {
+    let labels = Labels::read(provider).ok()?;
+    let config = labels.best_config(Txg(u64::MAX))?;
     let state = config.get_u64("state").and_then(PoolState::from_raw);
-    let Some((state, guid)) = state.zip(config.get_u64("guid")) else {
-        return Ok(None);
-    };
+    let (state, guid) = state.zip(config.get_u64("guid"))?;
     let is_aux = matches!(state, PoolState::Spare | PoolState::L2Cache);
     if !is_aux && config.get_u64("txg").unwrap_or(0) == 0 {
-        return Ok(None);
+        return None;
     }
-    Ok(Some(Owner {
+    Some(Owner {
         state,
         pool: config.get_str("name").unwrap_or_default().to_owned(),
         pool_guid: Guid(config.get_u64("pool_guid").unwrap_or(0)),
         guid: Guid(guid),
-    }))
+    })
 }
 
 fn read_block(provider: &dyn Provider, index: usize) -> Result<(BlockBuf, Label)> {

@@ -120,7 +120,7 @@ fn bring_back(pool: &OpenPool, device: &Arc<Vdev>) -> Result<(), String> {
     let world = current().map_err(|e| e.to_string())?;
     let provider = Namespace::open(&*world, &path, OpenMode::ReadWrite)
         .map_err(|_| "no such device in pool")?;
-    let owner = vdev::label::owner(&*provider).map_err(|e| e.to_string())?;
+    let owner = vdev::label::owner(&*provider);
     let is_ours = owner.is_some_and(|o| o.guid == device.guid() && o.pool_guid == pool.guid());
     if !is_ours {
         return Err("its label says that it is another device; use 'zpool replace'".to_owned());

@@ -141,7 +141,7 @@ pub(super) fn objection(host: &Host, device: &Device) -> base::Result<Option<Obj
         }
         Err(error) => return Err(error),
     };
-    if let Some(owner) = label::owner(&*provider)? {
+    if let Some(owner) = label::owner(&*provider) {
         let is_active = owner.state == PoolState::Active && is_imported(host, owner.pool_guid)?;
         let what = match owner.state {
             PoolState::Active if is_active => "active",

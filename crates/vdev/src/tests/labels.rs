@@ -78,16 +78,16 @@ fn a_label_in_the_wrong_place_or_with_a_flipped_bit_does_not_count() {
 #[test]
 fn owners_are_told_and_forgotten() {
     let disk = memory(0);
-    assert_eq!(owner(&*disk).unwrap(), None);
+    assert_eq!(owner(&*disk), None);
     let tree = tree(vec![as_top(leaf(101, disk.clone()), 9)]);
     tree.prepare_devices().unwrap();
-    assert_eq!(owner(&*disk).unwrap(), None);
+    assert_eq!(owner(&*disk), None);
     sync(&tree, 10).unwrap();
-    let found = owner(&*disk).unwrap().unwrap();
+    let found = owner(&*disk).unwrap();
     assert_eq!((found.state, &*found.pool), (PoolState::Active, "tank"));
     assert_eq!((found.pool_guid, found.guid), (pool().guid, Guid(101)));
     clear(&*disk).unwrap();
-    assert_eq!(owner(&*disk).unwrap(), None);
+    assert_eq!(owner(&*disk), None);
     assert!(
         Labels::read(&*disk)
             .unwrap()
