@@ -150,8 +150,12 @@ fn a_pool_of_another_host_needs_force() {
     let (code, _, err) = bench.run("zfs create tank/lost");
     assert_eq!(code, 1, "{err}");
     assert!(err.contains("another system"), "{err}");
+    bench.ok("zpool export -f tank"); // forgets it
+    assert_eq!(bench.ok("zpool list -H"), "");
+    other.ok("zfs create tank/ours");
     other.ok("zpool export tank");
     bench.ok("zpool import -d {dir} tank");
+    bench.ok("zfs list tank/ours");
 }
 
 #[test]

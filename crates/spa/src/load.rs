@@ -121,7 +121,8 @@ impl ImportOptions {
                     "none of its devices is there: import it again with `zpool import -d DIR`";
                 Error::not_found(text)
             })?;
-        let force = true; // it is ours: the cachefile says so
+        // Somebody else may have taken it since: that is found out as at an import.
+        let force = false;
         Ok(ImportOptions {
             found,
             new_name: None,
@@ -201,7 +202,7 @@ fn check_owner(options: &ImportOptions) -> Result<()> {
             "pool '{name}' was last used by another system ({host}, hostid {id:x}) and not exported \
              there; '-f' imports it anyway"
         );
-        return Err(Error::new(ErrorKind::Busy, text));
+        return Err(Error::new(ErrorKind::Permission, text));
     }
     Ok(())
 }

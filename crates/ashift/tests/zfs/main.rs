@@ -9,9 +9,14 @@ mod output;
 mod properties;
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::sync::{PoisonError, RwLock};
 
 use oracle::{Zdb, have_zdb};
+
+/// A process that is being started has the devices of this one open, with their locks: none is while a
+/// test has a pool open.
+static FORKS: RwLock<()> = RwLock::new(());
 
 /// A folder with images, and a state folder that knows the pools on them.
 struct Place {
@@ -74,7 +79,13 @@ impl Place {
             .args(args)
             .env("ASHIFT_STATE", self.state())
             .env("TZ", "UTC");
-        command.output().unwrap().into()
+        command.stdin(Stdio::null());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = {
+            let _forks = FORKS.read().unwrap_or_else(PoisonError::into_inner);
+            command.spawn().unwrap()
+        };
+        child.wait_with_output().unwrap().into()
     }
 
     /// Runs `ashift zfs ARGS`, which must do what it is asked; gives what it printed.
@@ -119,6 +130,7 @@ impl Place {
 
     /// Opens the pool as the commands do, for `act`.
     fn with_spa<T>(&self, act: impl FnOnce(&spa::Spa) -> T) -> T {
+        let _alone = FORKS.write().unwrap_or_else(PoisonError::into_inner);
         let cache = spa::CacheFile::new(self.state().join("zpool.cache"));
         let config = cache.find("tank").unwrap().unwrap();
         let host = spa::Host::find(&self.state()).unwrap();
