@@ -266,7 +266,11 @@ fn memory_does_not_grow_with_what_is_written() {
 fn a_closed_pipe_is_no_panic() {
     let program = env!("CARGO_BIN_EXE_ashift");
     let output = Command::new("sh")
-        .args(["-c", "{ sleep 0.3; \"$0\" lab show zfs-on-512e-mirror; } | true", program])
+        .args([
+            "-c",
+            "{ sleep 0.3; \"$0\" lab show zfs-on-512e-mirror; } | true",
+            program,
+        ])
         .output()
         .unwrap();
     let said = text(&output.stderr);

@@ -211,20 +211,21 @@ impl Tree for HostTree {
 
     fn xattrs(&self, file: &Handle) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
         let path = path(file);
-        // Most files have none: no buffer is needed to hear that.
-        let mut none: [u8; 0] = [];
-        match rustix::fs::llistxattr(path, &mut none) {
-            Ok(0) | Err(Errno::NOTSUP | Errno::PERM) => return Ok(Vec::new()),
-            Ok(_) => {}
+        // Most files have none or few: their names fit onto the stack.
+        let mut few = [0u8; 512];
+        let mut many = Vec::new();
+        let names = match rustix::fs::llistxattr(path, &mut few) {
+            Ok(length) => &few[..length],
+            Err(Errno::NOTSUP | Errno::PERM) => return Ok(Vec::new()),
+            Err(Errno::RANGE) => {
+                many.resize(64 << 10, 0);
+                let length = rustix::fs::llistxattr(path, &mut many).map_err(errno)?;
+                &many[..length]
+            }
             Err(e) => return Err(errno(e)),
-        }
-        let mut names = vec![0u8; 64 << 10];
-        let length = rustix::fs::llistxattr(path, &mut names).map_err(errno)?;
+        };
         let mut all = Vec::new();
-        for name in names[..length]
-            .split(|b| *b == 0)
-            .filter(|name| !name.is_empty())
-        {
+        for name in names.split(|b| *b == 0).filter(|name| !name.is_empty()) {
             let mut value = vec![0u8; 64 << 10];
             match rustix::fs::lgetxattr(path, name, &mut value) {
                 Ok(length) => {
