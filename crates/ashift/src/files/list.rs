@@ -344,6 +344,26 @@ fn each_piece(fs: &Mount, id: ObjectId, mut see: impl FnMut(&[u8])) -> Result<()
     }
 }
 
+/// Opens what each operand leads to, and does something with it.
+fn each_file(
+    usage: &Usage,
+    args: &[String],
+    work: impl Fn(&Parsed, &str, &Mount, ObjectId) -> Result<()>,
+) -> ExitCode {
+    let parsed = match parse(usage, args, 1) {
+        Ok(parsed) => parsed,
+        Err(code) => return code,
+    };
+    let session = Session::new(Access::Read);
+    let mut run = Run::new(usage.name);
+    for operand in &parsed.operands {
+        let outcome = find_mount(&session, operand)
+            .and_then(|(mount, path)| work(&parsed, operand, &mount, mount.resolve_link(&path)?));
+        run.note(operand, outcome);
+    }
+    run.end(session)
+}
+
 /// Runs `ashift cat`.
 pub(crate) fn cat(args: &[String]) -> ExitCode {
     let usage = Usage {
@@ -354,18 +374,7 @@ pub(crate) fn cat(args: &[String]) -> ExitCode {
             long: &[],
         },
     };
-    let parsed = match parse(&usage, args, 1) {
-        Ok(parsed) => parsed,
-        Err(code) => return code,
-    };
-    let session = Session::new(Access::Read);
-    let mut run = Run::new(usage.name);
-    for operand in &parsed.operands {
-        let outcome = find_mount(&session, operand)
-            .and_then(|(mount, path)| each_piece(&mount, mount.resolve_link(&path)?, put));
-        run.note(operand, outcome);
-    }
-    run.end(session)
+    each_file(&usage, args, |_, _, fs, id| each_piece(fs, id, put))
 }
 
 /// Runs `ashift sha256sum`.
@@ -379,29 +388,18 @@ pub(crate) fn sha256sum(args: &[String]) -> ExitCode {
             long: &[],
         },
     };
-    let parsed = match parse(&usage, args, 1) {
-        Ok(parsed) => parsed,
-        Err(code) => return code,
-    };
-    let session = Session::new(Access::Read);
-    let mut run = Run::new(usage.name);
-    for operand in &parsed.operands {
-        let outcome = find_mount(&session, operand).and_then(|(mount, path)| {
-            let id = mount.resolve_link(&path)?;
-            if !parsed.has('r') {
-                return sum(&mount, id, operand);
+    each_file(&usage, args, |parsed, operand, fs, id| {
+        if !parsed.has('r') {
+            return sum(fs, id, operand);
+        }
+        let top = operand.trim_end_matches('/');
+        walk(fs, id, top, 0, &mut |name, attr, _| {
+            if attr.file_type() == Some(FileType::Regular) {
+                sum(fs, attr.id, name)?;
             }
-            let top = operand.trim_end_matches('/');
-            walk(&mount, id, top, 0, &mut |name, attr, _| {
-                if attr.file_type() == Some(FileType::Regular) {
-                    sum(&mount, attr.id, name)?;
-                }
-                Ok(true)
-            })
-        });
-        run.note(operand, outcome);
-    }
-    run.end(session)
+            Ok(true)
+        })
+    })
 }
 
 /// Prints the sum of a file.
