@@ -99,7 +99,7 @@ impl HostProfile {
             return format!("{}: {}", self.name, self.about);
         }
         format!(
-            "{}: {}; per byte {} ns to copy, {} ns of fletcher, {} ns of compression, {} ns of AES, \
+            "{}: {}; assumed, not measured: per byte {} ns to copy, {} ns of fletcher, {} ns of compression, {} ns of AES, \
              {} ns on the bus; {} us per command",
             self.name,
             self.about,

@@ -22,7 +22,8 @@ const USAGE: &str = "\
 usage: ashift lab list [-j]
        ashift lab show NAME|FILE
        ashift lab run [-jq] [--set NAME=VALUE]… [--sweep NAME=VALUE,VALUE…]… [--data DIR]
-                      [--case NAME] [--seed N] [--jobs N] [--keep DIR] [--report FILE] NAME|FILE
+                      [--case NAME] [--host NAME] [--seed N] [--jobs N] [--keep DIR]
+                      [--report FILE] NAME|FILE
        ashift lab report [-o FILE] [NAME…]
 
 list    the experiments that come along
@@ -36,6 +37,7 @@ report  one page of HTML about the last runs
   --sweep        runs every combination of these values
   --data DIR     the same as --set data=DIR
   --case NAME    only this case (again for more)
+  --host NAME    whose processor time is charged: none, modern, freebsd-9
   --jobs N       machines at a time (default: one for each processor)
   --keep DIR     leaves the machines in DIR, for `ashift -m DIR/01-…`
   --report FILE  the page about this run
