@@ -215,6 +215,9 @@ impl Provider for Eli {
     fn is_queued(&self) -> bool {
         self.below.is_queued()
     }
+    fn writes_at_once(&self) -> usize {
+        self.below.writes_at_once()
+    }
 
     fn submit(&self, bio: Bio) {
         if let Err(error) = self.admit(&bio) {

@@ -194,6 +194,11 @@ impl Provider for Disk {
         self.shape.is_rotational
     }
 
+    /// The kernel lets one thread at a time write to a regular file.
+    fn writes_at_once(&self) -> usize {
+        if self.is_block_device { usize::MAX } else { 1 }
+    }
+
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         check_range(self, offset, buf.len() as u64)?;
         let mut done = 0;

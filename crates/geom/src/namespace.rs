@@ -96,6 +96,9 @@ impl Provider for Renamed {
     fn is_queued(&self) -> bool {
         self.provider.is_queued()
     }
+    fn writes_at_once(&self) -> usize {
+        self.provider.writes_at_once()
+    }
     fn submit(&self, bio: Bio) {
         self.provider.submit(bio);
     }

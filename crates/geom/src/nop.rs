@@ -462,6 +462,9 @@ impl Provider for Nop {
     fn is_queued(&self) -> bool {
         self.below.is_queued()
     }
+    fn writes_at_once(&self) -> usize {
+        self.below.writes_at_once()
+    }
 
     fn submit(&self, bio: Bio) {
         let (what, len) = match &bio.op {

@@ -59,6 +59,9 @@ impl Provider for Part {
     fn is_queued(&self) -> bool {
         self.whole.is_queued()
     }
+    fn writes_at_once(&self) -> usize {
+        self.whole.writes_at_once()
+    }
     fn submit(&self, bio: Bio) {
         let len = match &bio.op {
             crate::BioOp::Read { len } => *len as u64,

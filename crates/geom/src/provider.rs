@@ -46,6 +46,9 @@ macro_rules! same_shape_as {
         fn is_rotational(&self) -> bool {
             self.$below.is_rotational()
         }
+        fn writes_at_once(&self) -> usize {
+            self.$below.writes_at_once()
+        }
     };
 }
 pub(crate) use same_shape_as;
@@ -125,6 +128,11 @@ pub trait Provider: Send + Sync {
     /// providers run at the same time.
     fn is_queued(&self) -> bool {
         false
+    }
+
+    /// How many writes make progress at the same time; further ones only wait for their turn.
+    fn writes_at_once(&self) -> usize {
+        usize::MAX
     }
 
     /// Queues a command. The default runs it in the calling thread.

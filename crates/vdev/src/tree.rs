@@ -324,6 +324,13 @@ impl VdevOps for VdevTree {
         top.is_some_and(|top| top.kind().is_device() || top.kind().is_mirror_like())
     }
 
+    fn writes_at_once(&self, vdev: VdevId) -> usize {
+        let leaves = self.top(vdev).map_or_else(Vec::new, |top| top.devices());
+        let ways = |leaf: &Arc<Vdev>| leaf.leaf().provider().map(|p| p.writes_at_once());
+        let all = leaves.iter().filter_map(ways);
+        all.fold(0, usize::saturating_add).max(1)
+    }
+
     fn psize_to_asize(&self, vdev: VdevId, psize: u64) -> u64 {
         self.top(vdev)
             .map_or(psize, |top| top.psize_to_asize(psize))

@@ -3,10 +3,12 @@
 //! # What it is
 //! A [`Flight`] takes writes while the batch is still being encoded. Writes to consecutive places
 //! become one device write of up to a limit. Helper threads start on them at once; the thread that
-//! waits for the batch works along.
+//! waits for the batch works along. No more threads write than the devices have use for: two that
+//! take turns at one file cost a wakeup for each write.
 //!
 //! # Concurrency
-//! One lock per flight, held only to take the next group. After the first error the remaining
+//! One lock per flight, held only to take the next group. While groups are left, a thread is at work
+//! that will look for them, or one was asked to come. After the first error the remaining
 //! groups are dropped: the txg is lost anyhow.
 //!
 //! # Why not simpler
@@ -116,12 +118,32 @@ fn aggregate(vdevs: &dyn VdevOps, mut writes: Vec<Write>, limit_bytes: u64) -> V
     groups
 }
 
+/// How many of the groups the devices can work on at once.
+fn ways(vdevs: &dyn VdevOps, groups: &[Group]) -> usize {
+    let by_vdev = groups.chunk_by(|a, b| a.writes[0].vdev == b.writes[0].vdev);
+    let ways = by_vdev.map(|of_one| vdevs.writes_at_once(of_one[0].writes[0].vdev));
+    ways.fold(0, usize::saturating_add)
+}
+
 #[derive(Default)]
 struct State {
     groups: VecDeque<Group>,
     running: usize,
     helpers: usize,
+    /// How many groups the devices can work on at once.
+    ways: usize,
     error: Option<Error>,
+}
+
+impl State {
+    fn next(&mut self) -> Option<Group> {
+        if self.running >= self.ways {
+            return None;
+        }
+        let group = self.groups.pop_front()?;
+        self.running += 1;
+        Some(group)
+    }
 }
 
 struct Shared {
@@ -131,11 +153,10 @@ struct Shared {
 }
 
 impl Shared {
-    /// Issues groups until none is left.
+    /// Issues groups until none is left, or enough others are at it.
     fn work(&self, is_helper: bool) {
         let mut state = self.state.lock();
-        while let Some(group) = state.groups.pop_front() {
-            state.running += 1;
+        while let Some(group) = state.next() {
             drop(state);
             let mut running = Running {
                 shared: self,
@@ -226,14 +247,14 @@ impl Flight<'_> {
     /// Adds writes. With `more` to come, helpers take all of them; otherwise one group is left to
     /// the caller, who is going to wait.
     pub(crate) fn submit(&self, writes: Vec<Write>, more: bool) {
-        let groups = aggregate(
-            &*self.issuer.vdevs,
-            writes,
-            self.issuer.aggregation_limit_bytes,
-        );
+        let vdevs = &*self.issuer.vdevs;
+        let groups = aggregate(vdevs, writes, self.issuer.aggregation_limit_bytes);
+        let ways = ways(vdevs, &groups);
         let mut state = self.shared.state.lock();
+        state.ways = state.ways.max(ways);
         state.groups.extend(groups);
-        let wanted = state.groups.len().saturating_sub(usize::from(!more));
+        let wanted = state.groups.len().min(state.ways);
+        let wanted = wanted.saturating_sub(usize::from(!more));
         while state.helpers < wanted.min(self.issuer.threads) {
             state.helpers += 1;
             let shared = self.shared.clone();

@@ -53,7 +53,7 @@ use crate::{
 const WAVE_BYTES: usize = 4 << 20;
 /// Requests that go through the stages together.
 const WAVE_REQUESTS: usize = 1024;
-/// Logical bytes that one core takes at a time.
+/// Bytes that one core takes at a time, of those that there is something to compute for.
 const CHUNK_BYTES: usize = 256 << 10;
 
 /// What is fixed for an imported pool.
@@ -375,7 +375,7 @@ fn chunks(wave: &[WriteRequest]) -> Vec<&[WriteRequest]> {
     let mut chunks = Vec::new();
     let (mut start, mut bytes) = (0, 0);
     for (i, request) in wave.iter().enumerate() {
-        bytes += request.data.len();
+        bytes += encode::work_bytes(request);
         if bytes >= CHUNK_BYTES {
             chunks.push(&wave[start..=i]);
             (start, bytes) = (i + 1, 0);

@@ -93,6 +93,12 @@ pub trait VdevOps: Send + Sync {
         false
     }
 
+    /// How many writes to this vdev make progress at the same time; further ones only wait.
+    fn writes_at_once(&self, vdev: VdevId) -> usize {
+        let _ = vdev;
+        usize::MAX
+    }
+
     /// Bytes that a block of `psize` bytes takes on this vdev, parity and padding included.
     fn psize_to_asize(&self, vdev: VdevId, psize: u64) -> u64;
 
