@@ -15,7 +15,7 @@
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -272,6 +272,20 @@ impl Buf {
         self.0.fletcher4
     }
 
+    /// A part of the block; the whole of it stays in memory with it.
+    ///
+    /// # Panics
+    /// If `range` is not within the block.
+    #[must_use]
+    pub fn slice(self, range: Range<usize>) -> BufSlice {
+        assert!(
+            range.start <= range.end && range.end <= self.len(),
+            "{range:?} of {}",
+            self.len()
+        );
+        BufSlice { buf: self, range }
+    }
+
     /// Whether both are the very same memory.
     #[must_use]
     pub fn is_same(&self, other: &Buf) -> bool {
@@ -283,6 +297,20 @@ impl Deref for Buf {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
         &self.0.bytes
+    }
+}
+
+/// A part of a [`Buf`].
+#[derive(Clone, Debug)]
+pub struct BufSlice {
+    buf: Buf,
+    range: Range<usize>,
+}
+
+impl Deref for BufSlice {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.buf[self.range.clone()]
     }
 }
 

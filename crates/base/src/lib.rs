@@ -9,7 +9,7 @@ mod id;
 mod round;
 mod slots;
 
-pub use buf::{BlockBuf, Buf};
+pub use buf::{BlockBuf, Buf, BufSlice};
 pub use error::{Context, Error, ErrorKind, Result};
 pub use id::{BlkId, Guid, MetaslabId, ObjectId, ObjsetId, Txg, VdevId};
 pub use round::{align_down, align_up, highbit, is_aligned};

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use base::{BlkId, Buf, Result};
+use base::{BlkId, Buf, BufSlice, Result};
 use phys::blkptr::BlkPtrPhys;
 use zio::Bookmark;
 
@@ -20,12 +20,28 @@ pub(crate) enum Found {
     Disk,
 }
 
-/// One block of a read.
-struct Piece<'a> {
+/// The part of a block that a read wants.
+struct Piece {
     blkid: u64,
     /// Where in the block.
     start: usize,
-    out: &'a mut [u8],
+    len: usize,
+}
+
+/// Where the bytes of a piece come from.
+enum Source {
+    Memory(Buf),
+    Zeros,
+    Block(BlkPtrPhys),
+}
+
+/// What a range of an object holds.
+#[derive(Clone, Debug)]
+pub enum Content {
+    /// These bytes, in memory that the cache has as well.
+    Data(BufSlice),
+    /// So many zeros, which are not stored.
+    Hole(usize),
 }
 
 impl State {
@@ -63,72 +79,109 @@ impl Dnode {
     /// What the block store says of the first block that cannot be read.
     #[doc(alias = "dmu_read")]
     pub fn read(&self, offset: u64, out: &mut [u8]) -> Result<()> {
-        if out.is_empty() {
+        rt::charge(rt::Work::Copy, out.len() as u64);
+        let len = out.len() as u64;
+        let mut rest = out;
+        self.visit(offset, len, &mut |content| {
+            let len = match &content {
+                Content::Data(bytes) => bytes.len(),
+                Content::Hole(len) => *len,
+            };
+            let (now, later) = std::mem::take(&mut rest).split_at_mut(len);
+            match content {
+                Content::Data(bytes) => now.copy_from_slice(&bytes),
+                Content::Hole(_) => now.fill(0),
+            }
+            rest = later;
+        })
+    }
+
+    /// Shows `see` the `len` bytes from `offset` on, block by block and in order, where they lie in
+    /// memory: what [`read`](Dnode::read) would copy.
+    ///
+    /// # Errors
+    /// What the block store says of the first block that cannot be read; `see` was shown what is before
+    /// it.
+    #[doc(alias = "dmu_buf_hold_array")]
+    pub fn visit(
+        &self,
+        offset: u64,
+        len: u64,
+        see: &mut dyn FnMut(Content),
+    ) -> Result<()> {
+        if len == 0 {
             return Ok(());
         }
-        rt::charge(rt::Work::Copy, out.len() as u64);
         let mut state = self.state();
         let blksz = state.fields(View::Open).blksz;
-        let blocks = (offset / blksz, (offset + out.len() as u64 - 1) / blksz + 1);
-        let mut from_disk = Vec::new();
-        let mut from_memory = Vec::new();
-        for piece in split(offset, out, blksz) {
-            match state.locate(View::Open, piece.blkid) {
-                Found::Memory(buf) => from_memory.push((buf, piece)),
-                Found::Zeros => piece.out.fill(0),
-                Found::Disk => from_disk.push(piece),
-            }
-        }
-        let disk = (!from_disk.is_empty()).then(|| self.walk(&mut state));
+        let blocks = (offset / blksz, (offset + len - 1) / blksz + 1);
+        let found: Vec<(Piece, Found)> = split(offset, len, blksz)
+            .map(|piece| {
+                let found = state.locate(View::Open, piece.blkid);
+                (piece, found)
+            })
+            .collect();
+        let on_disk = |(_, found): &(Piece, Found)| matches!(found, Found::Disk);
+        let disk = found
+            .iter()
+            .any(on_disk)
+            .then(|| self.walk(&mut state));
         drop(state);
-        for (buf, piece) in from_memory {
-            piece
-                .out
-                .copy_from_slice(&buf[piece.start..piece.start + piece.out.len()]);
-        }
         let Some((ticket, mut walk)) = disk else {
+            for (piece, found) in found {
+                see(match found {
+                    Found::Memory(buf) => piece.of(buf),
+                    Found::Zeros | Found::Disk => Content::Hole(piece.len),
+                });
+            }
             return Ok(());
         };
-        let result = self.read_pieces(&mut walk, from_disk, blocks);
+        let result = self.visit_tree(&mut walk, found, blocks, see);
         drop(ticket);
         result
     }
 
-    /// The threads that read ahead bring in what is behind the first piece, and what is likely to be
-    /// asked for next, while this one copies.
-    fn read_pieces(
+    /// The threads that read ahead bring in what is behind the first block, and what is likely to be
+    /// asked for next, while this one shows.
+    fn visit_tree(
         &self,
         walk: &mut Walk,
-        pieces: Vec<Piece<'_>>,
+        found: Vec<(Piece, Found)>,
         blocks: (u64, u64),
+        see: &mut dyn FnMut(Content),
     ) -> Result<()> {
-        let mut reads = Vec::with_capacity(pieces.len());
-        for piece in pieces {
-            let bp = walk.bp(0, piece.blkid)?;
-            if bp.is_hole() {
-                piece.out.fill(0);
-            } else {
-                reads.push((bp, piece));
-            }
+        let mut sources = Vec::with_capacity(found.len());
+        let mut bps = Vec::new();
+        for (piece, found) in found {
+            let source = match found {
+                Found::Memory(buf) => Source::Memory(buf),
+                Found::Zeros => Source::Zeros,
+                Found::Disk => match walk.bp(0, piece.blkid)? {
+                    bp if bp.is_hole() => Source::Zeros,
+                    bp => {
+                        bps.push(bp);
+                        Source::Block(bp)
+                    }
+                },
+            };
+            sources.push((piece, source));
         }
-        if reads.len() > 1 {
-            let bps: Vec<BlkPtrPhys> = reads.iter().map(|(bp, _)| *bp).collect();
+        if bps.len() > 1 {
             self.context.store.prefetch(&bps[1..]);
         }
         self.read_ahead(walk, blocks, walk.tree.blksz);
         let tree = &walk.tree;
         let mut result = Ok(());
-        for (bp, piece) in reads {
-            // After an error, too, everything that was asked for is waited for: see `read_ahead`.
-            match self.read_leaf(&bp, tree.blksz, &tree.bookmark(0, piece.blkid)) {
-                Ok(buf) => {
-                    let len = piece.out.len();
-                    piece
-                        .out
-                        .copy_from_slice(&buf[piece.start..piece.start + len]);
-                }
-                Err(error) => result = result.and(Err(error)),
-            }
+        for (piece, source) in sources {
+            // After an error, too, every block that was asked for is waited for: see `read_ahead`.
+            let content = match source {
+                Source::Memory(buf) => Ok(piece.of(buf)),
+                Source::Zeros => Ok(Content::Hole(piece.len)),
+                Source::Block(bp) => self
+                    .read_leaf(&bp, tree.blksz, &tree.bookmark(0, piece.blkid))
+                    .map(|buf| piece.of(buf)),
+            };
+            result = result.and(content).map(&mut *see);
         }
         result
     }
@@ -255,23 +308,23 @@ impl Dnode {
 /// The most blocks that one call of `prefetch` asks for.
 const PREFETCH_BLOCKS_MAX: u64 = 4096;
 
-fn split(offset: u64, out: &mut [u8], blksz: u64) -> impl Iterator<Item = Piece<'_>> {
-    let mut at = offset;
-    let mut rest = out;
+impl Piece {
+    fn of(&self, block: Buf) -> Content {
+        Content::Data(block.slice(self.start..self.start + self.len))
+    }
+}
+
+fn split(offset: u64, len: u64, blksz: u64) -> impl Iterator<Item = Piece> {
+    let (mut at, end) = (offset, offset + len);
     std::iter::from_fn(move || {
-        if rest.is_empty() {
-            return None;
-        }
         let start = at % blksz;
-        let len = (blksz - start).min(rest.len() as u64) as usize;
-        let (now, later) = std::mem::take(&mut rest).split_at_mut(len);
+        let len = (blksz - start).min(end - at);
         let piece = Piece {
             blkid: at / blksz,
             start: start as usize,
-            out: now,
+            len: len as usize,
         };
-        rest = later;
-        at += len as u64;
-        Some(piece)
+        at += len;
+        (len > 0).then_some(piece)
     })
 }

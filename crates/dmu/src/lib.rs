@@ -66,6 +66,7 @@ use base::ObjectId;
 
 pub use account::{BlockAccounting, FreeAtOnce, Owner, OwnerAccounting, OwnerDelta, OwnerDeltas};
 pub use dnode::Dnode;
+pub use dnode_read::Content;
 pub use image::NewObject;
 pub use objset::Objset;
 pub use props::{ObjsetProps, RedundantMetadata};

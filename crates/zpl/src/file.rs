@@ -15,7 +15,7 @@
 //! `zfs_extend`, `zfs_trunc`).
 
 use base::{Error, ErrorKind, ObjectId, Result, SPA_MINBLOCKSIZE, align_up};
-use dmu::{OBJECT_END, Tx};
+use dmu::{Content, Dnode, OBJECT_END, Tx};
 use phys::sa::ZplAttr;
 use phys::znode::pflags;
 
@@ -55,21 +55,49 @@ impl Filesystem {
     /// `NotFound`, `IsDirectory`, `InvalidInput` (no regular file); I/O.
     #[doc(alias = "zfs_read")]
     pub fn read(&self, id: ObjectId, offset: u64, out: &mut [u8]) -> Result<usize> {
+        self.read_with(id, offset, out.len() as u64, |dnode, len| {
+            let len = len as usize;
+            dnode.read(offset, &mut out[..len])?;
+            Ok(len)
+        })
+    }
+
+    /// What [`read`](Filesystem::read) of `len` bytes would copy, where it lies in memory; empty at the
+    /// end of the file.
+    ///
+    /// # Errors
+    /// As `read`.
+    pub fn contents(&self, id: ObjectId, offset: u64, len: u64) -> Result<Vec<Content>> {
+        self.read_with(id, offset, len, |dnode, len| {
+            let mut contents = Vec::new();
+            dnode.visit(offset, len, &mut |content| contents.push(content))?;
+            Ok(contents)
+        })
+    }
+
+    /// Lets `read` have as much of the `len` bytes from `offset` on as the file has.
+    fn read_with<T>(
+        &self,
+        id: ObjectId,
+        offset: u64,
+        len: u64,
+        read: impl FnOnce(&Dnode, u64) -> Result<T>,
+    ) -> Result<T> {
         let node = self.regular_file(id)?;
-        let len = {
+        let result = {
             let _content = node.locks.content.read();
             let attr = self.attr_of(&node)?;
-            let len = attr.size.saturating_sub(offset).min(out.len() as u64) as usize;
-            node.dnode.read(offset, &mut out[..len])?;
+            let len = attr.size.saturating_sub(offset).min(len);
+            let result = read(&node.dnode, len)?;
             if self.needs_atime(&attr) {
                 node.locks.attrs.lock().atime = Some(Time::now());
             }
-            len
+            result
         };
         if !self.is_held(id) && node.locks.attrs.lock().atime.is_some() {
             self.flush_atime(&node)?;
         }
-        Ok(len)
+        Ok(result)
     }
 
     /// Writes `data` at `offset`; the file grows as needed.

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use base::{Error, ObjectId, Result};
-use dmu::NewObject;
+use dmu::{Content, NewObject};
 use dsl::{NewDataset, PropValue};
 use geom::Provider;
 use geom::disk::{OpenMode, open};
@@ -185,13 +185,17 @@ fn read(path: &Path, object: ObjectId, total: u64, payload: &[u8]) -> Result<()>
     let dataset = spa.dsl().dataset("bench/data")?;
     let objset = dataset.objset()?;
     let dnode = objset.hold(object)?;
-    let mut back = vec![0; CHUNK_BYTES as usize];
 
     let watch = Watch::start();
     for offset in (0..total).step_by(CHUNK_BYTES as usize) {
-        dnode.read(offset, &mut back)?;
-        let at = (offset % payload.len() as u64) as usize;
-        if back != payload[at..at + back.len()] {
+        let mut at = (offset % payload.len() as u64) as usize;
+        let mut is_same = true;
+        dnode.visit(offset, CHUNK_BYTES, &mut |content| {
+            is_same = is_same
+                && matches!(&content, Content::Data(bytes) if bytes[..] == payload[at..at + bytes.len()]);
+            at += RECORD_BYTES as usize;
+        })?;
+        if !is_same {
             return Err(Error::corrupt(format!(
                 "what was read at {offset} was not written"
             )));

@@ -6,7 +6,8 @@ use std::rc::Rc;
 
 use admin::getopt::{OptSpec, Parsed};
 use admin::number::{Zone, nice_bytes};
-use base::{BlockBuf, Error, ObjectId, Result};
+use base::{Error, ObjectId, Result};
+use dmu::Content;
 use serde_json::{Value, json};
 use zpl::mount::Mount;
 use zpl::{Attr, FileType, Time};
@@ -15,7 +16,7 @@ use super::{Location, Run, Session, Usage, parse};
 use crate::host::Access;
 
 /// Bytes that are read at a time.
-const PIECE_BYTES: usize = 4 << 20;
+const PIECE_BYTES: u64 = 1 << 20;
 
 fn find_mount(session: &Session, text: &str) -> Result<(Rc<Mount>, String)> {
     match session.locate(text)? {
@@ -332,15 +333,27 @@ fn stat_text(name: &str, attr: &Attr, zone: Zone) {
 }
 
 fn each_piece(fs: &Mount, id: ObjectId, mut see: impl FnMut(&[u8])) -> Result<()> {
-    let mut piece = BlockBuf::zeroed(PIECE_BYTES);
+    const ZEROS: [u8; 64 << 10] = [0; 64 << 10];
     let mut at = 0;
     loop {
-        let read = fs.read(id, at, &mut piece)?;
-        if read == 0 {
+        let contents = fs.contents(id, at, PIECE_BYTES)?;
+        if contents.is_empty() {
             return Ok(());
         }
-        see(&piece[..read]);
-        at += read as u64;
+        for content in contents {
+            match content {
+                Content::Data(bytes) => {
+                    see(&bytes);
+                    at += bytes.len() as u64;
+                }
+                Content::Hole(len) => {
+                    for start in (0..len).step_by(ZEROS.len()) {
+                        see(&ZEROS[..ZEROS.len().min(len - start)]);
+                    }
+                    at += len as u64;
+                }
+            }
+        }
     }
 }
 
