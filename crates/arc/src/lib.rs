@@ -35,7 +35,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use base::{Buf, Error, ErrorKind, Result, SPA_MAXBLOCKSIZE, Txg};
 use phys::{BlkPtrPhys, ChecksumType};
-use policy::{Ahead, Found, Pending, Policy};
+use policy::{Found, Pending, Policy, Reader};
 use zio::{BlockStore, Bookmark, LogStore, WriteRequest};
 
 pub use policy::ArcBytes;
@@ -53,12 +53,22 @@ pub struct ArcSettings {
     pub prefetch_backlog: usize,
 }
 
+/// What the host has in memory, a processor reads: more threads than processors only get in the way of
+/// whoever asked. In simulated time a thread costs nothing, and drives like to have several commands.
+fn prefetch_threads() -> usize {
+    if rt::is_simulated() {
+        4
+    } else {
+        rt::parallelism().clamp(2, 8)
+    }
+}
+
 impl Default for ArcSettings {
     fn default() -> Self {
         ArcSettings {
             limit_bytes: 256 << 20,
             cache_written_data: true,
-            prefetch_threads: 4,
+            prefetch_threads: prefetch_threads(),
             prefetch_backlog: 256,
         }
     }
@@ -187,13 +197,29 @@ fn is_log(bp: &BlkPtrPhys) -> bool {
     log.contains(&bp.checksum())
 }
 
+/// How far a read has come.
+enum Begun {
+    Read(Result<Buf>),
+    /// Another thread reads the block.
+    Joined(Shared<Pending>),
+}
+
+impl Begun {
+    fn end(self) -> Result<Buf> {
+        match self {
+            Begun::Read(result) => result,
+            Begun::Joined(pending) => pending.wait(),
+        }
+    }
+}
+
 /// A read that others may wait for. Dropping it without a result (a panic) ends their wait.
 struct Load<'a, S: BlockStore + ?Sized> {
     inner: &'a Inner<S>,
     bp: &'a BlkPtrPhys,
     pending: Shared<Pending>,
     result: Option<Result<Buf>>,
-    ahead: Ahead,
+    reader: Reader,
 }
 
 impl<S: BlockStore + ?Sized> Load<'_, S> {
@@ -211,30 +237,31 @@ impl<S: BlockStore + ?Sized> Drop for Load<'_, S> {
         let lost = || Err(Error::new(ErrorKind::Io, "a read ended without a result"));
         let result = self.result.take().unwrap_or_else(lost);
         let mut policy = self.inner.policy.lock();
-        let result = policy.finish_load(self.bp, result, self.ahead);
+        let result = policy.finish_load(self.bp, result, self.reader);
         drop(policy);
         self.pending.finish(result);
     }
 }
 
 impl<S: BlockStore + ?Sized> Inner<S> {
-    fn read(&self, bp: &BlkPtrPhys, bookmark: &Bookmark) -> Result<Buf> {
+    /// Reads a block, or tells who is reading it.
+    fn begin_read(&self, bp: &BlkPtrPhys, bookmark: &Bookmark, reader: Reader) -> Begun {
         if !is_cacheable(bp) || is_log(bp) || bp.lsize() > self.policy.lock().limit() {
-            return self.store.read(bp, bookmark);
+            return Begun::Read(self.store.read(bp, bookmark));
         }
         let found = self.policy.lock().find_or_start(bp);
         match found {
             Found::Cached(buf) => {
                 count(&self.counters.hits);
-                Ok(buf)
+                Begun::Read(Ok(buf))
             }
             Found::Loading(pending) => {
                 count(&self.counters.joins);
-                pending.wait()
+                Begun::Joined(pending)
             }
             Found::Other => {
                 count(&self.counters.misses);
-                self.store.read(bp, bookmark)
+                Begun::Read(self.store.read(bp, bookmark))
             }
             Found::Start(pending) => {
                 count(&self.counters.misses);
@@ -243,14 +270,14 @@ impl<S: BlockStore + ?Sized> Inner<S> {
                     bp,
                     pending,
                     result: None,
-                    ahead: Ahead::No,
+                    reader,
                 };
-                load.run(bookmark)
+                Begun::Read(load.run(bookmark))
             }
         }
     }
 
-    fn prefetch(&self, bp: &BlkPtrPhys, ahead: Ahead) {
+    fn prefetch(&self, bp: &BlkPtrPhys, reader: Reader) {
         let Some(pending) = self.policy.lock().start_prefetch(bp) else {
             return;
         };
@@ -260,7 +287,7 @@ impl<S: BlockStore + ?Sized> Inner<S> {
             bp,
             pending,
             result: None,
-            ahead,
+            reader,
         };
         // Whoever needs the block meets the error again, and knows what to do about it.
         let _ = load.run(&Bookmark::default());
@@ -341,7 +368,21 @@ impl Run {
 
 impl<S: BlockStore + ?Sized + 'static> BlockStore for Arc<S> {
     fn read(&self, bp: &BlkPtrPhys, bookmark: &Bookmark) -> Result<Buf> {
-        self.inner.read(bp, bookmark)
+        let begun = self.inner.begin_read(bp, bookmark, Reader::default());
+        begun.end()
+    }
+
+    /// What somebody else is reading is waited for last: there are other blocks to be read meanwhile.
+    fn read_run(&self, blocks: &[(BlkPtrPhys, Bookmark)], run_bytes: u64) -> Vec<Result<Buf>> {
+        let reader = Reader {
+            is_ahead: false,
+            is_passing: run_bytes > stream_bytes(&self.inner.policy.lock()),
+        };
+        let begun: Vec<Begun> = blocks
+            .iter()
+            .map(|(bp, bookmark)| self.inner.begin_read(bp, bookmark, reader))
+            .collect();
+        begun.into_iter().map(Begun::end).collect()
     }
 
     fn write_batch(&self, txg: Txg, requests: Vec<WriteRequest>) -> Result<Vec<BlkPtrPhys>> {
@@ -375,10 +416,9 @@ impl<S: BlockStore + ?Sized + 'static> BlockStore for Arc<S> {
         let settings = &self.inner.settings;
         let prefetching = &self.inner.prefetching;
         let policy = self.inner.policy.lock();
-        let ahead = if run_bytes > stream_bytes(&policy) {
-            Ahead::Passing
-        } else {
-            Ahead::Yes
+        let reader = Reader {
+            is_ahead: true,
+            is_passing: run_bytes > stream_bytes(&policy),
         };
         let room = settings
             .prefetch_backlog
@@ -393,7 +433,7 @@ impl<S: BlockStore + ?Sized + 'static> BlockStore for Arc<S> {
             let (inner, blocks) = (self.inner.clone(), blocks.to_vec());
             self.dispatch(move || {
                 for bp in blocks {
-                    inner.prefetch(&bp, ahead);
+                    inner.prefetch(&bp, reader);
                     inner.prefetching.fetch_sub(1, Ordering::Relaxed);
                 }
             });

@@ -23,6 +23,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc as Shared;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use base::{Buf, Error, Result};
 use phys::BlkPtrPhys;
@@ -57,6 +58,8 @@ impl ArcBytes {
 pub(crate) struct Pending {
     result: rt::Mutex<Option<Result<Buf>>>,
     done: rt::Condvar,
+    /// Somebody waits: changed under the policy's lock only.
+    has_reader: AtomicBool,
 }
 
 impl Pending {
@@ -64,6 +67,7 @@ impl Pending {
         Shared::new(Pending {
             result: rt::Mutex::new(None),
             done: rt::Condvar::new(),
+            has_reader: AtomicBool::new(false),
         })
     }
 
@@ -130,15 +134,13 @@ enum List {
     MfuGhost = 3,
 }
 
-/// Whether, and for whom, a block is read before it is asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ahead {
-    /// Somebody asked.
-    No,
-    /// For a reader of the usual kind.
-    Yes,
-    /// For a stream that is too long to be kept.
-    Passing,
+/// For whom a block is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Reader {
+    /// It was not asked for yet.
+    pub(crate) is_ahead: bool,
+    /// A stream that is too long to be kept.
+    pub(crate) is_passing: bool,
 }
 
 /// Blocks of long streams that stay when room is needed, behind their readers.
@@ -279,6 +281,7 @@ impl Policy {
             }
         }
         if let Some(pending) = self.loading.get(&identity) {
+            pending.has_reader.store(true, Ordering::Relaxed);
             return Found::Loading(pending.clone());
         }
         let pending = Pending::new();
@@ -300,10 +303,14 @@ impl Policy {
         &mut self,
         bp: &BlkPtrPhys,
         result: Result<Buf>,
-        ahead: Ahead,
+        mut reader: Reader,
     ) -> Result<Buf> {
         let identity = bp.identity();
-        self.loading.remove(&identity);
+        if let Some(pending) = self.loading.remove(&identity)
+            && pending.has_reader.load(Ordering::Relaxed)
+        {
+            reader.is_ahead = false;
+        }
         if let Some(&at) = self.index.get(&identity) {
             let entry = &self.entries[at as usize];
             if let Some(written) = &entry.buf
@@ -313,15 +320,15 @@ impl Policy {
             }
         }
         let buf = result?;
-        self.insert(bp, buf.clone(), ahead);
+        self.insert(bp, buf.clone(), reader);
         Ok(buf)
     }
 
     pub(crate) fn insert_written(&mut self, bp: &BlkPtrPhys, buf: Buf) {
-        self.insert(bp, buf, Ahead::No);
+        self.insert(bp, buf, Reader::default());
     }
 
-    fn insert(&mut self, bp: &BlkPtrPhys, buf: Buf, ahead: Ahead) {
+    fn insert(&mut self, bp: &BlkPtrPhys, buf: Buf, reader: Reader) {
         let identity = bp.identity();
         let size = buf.len() as u64;
         let mut list = List::Mru;
@@ -349,8 +356,8 @@ impl Policy {
             size,
             list,
             buf: Some(buf),
-            is_prefetched: ahead != Ahead::No,
-            is_passing: ahead == Ahead::Passing,
+            is_prefetched: reader.is_ahead,
+            is_passing: reader.is_passing,
             newer: NIL,
             older: NIL,
         };
@@ -363,6 +370,9 @@ impl Policy {
         };
         self.index.insert(identity, at);
         self.link(at, list);
+        if reader.is_passing && !reader.is_ahead {
+            self.passed.push_back((at, identity));
+        }
         self.trim_ghosts();
     }
 

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use zio::ram::RamStore;
 use zio::{BlockStore, Bookmark, WritePolicy, WriteRequest};
 
+use crate::policy::Reader;
 use crate::{Arc, ArcSettings};
 
 const DATA: u8 = ObjectType::PLAIN_FILE_CONTENTS.raw();
@@ -302,7 +303,8 @@ proptest! {
                     prop_assert!(buf.iter().all(|b| *b == fill));
                 },
                 Step::Prefetch(n) => if let Some((_, (bp, _))) = pick(n) {
-                    cache.inner.prefetch(&bp, crate::policy::Ahead::Yes);
+                    let reader = Reader { is_ahead: true, is_passing: n % 3 == 0 };
+                    cache.inner.prefetch(&bp, reader);
                 },
                 Step::Free(n) => if let Some((key, (bp, _))) = pick(n) {
                     cache.free(Txg(9), &bp);

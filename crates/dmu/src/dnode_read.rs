@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use base::{BlkId, Buf, BufSlice, Result};
+use base::{BlkId, Buf, BufSlice, Error, Result};
 use phys::blkptr::BlkPtrPhys;
 use zio::Bookmark;
 
@@ -32,7 +32,30 @@ struct Piece {
 enum Source {
     Memory(Buf),
     Zeros,
-    Block(BlkPtrPhys),
+    Block(BlkPtrPhys, Bookmark),
+    /// There is a pointer, but not to such a block.
+    Misshapen(Error),
+}
+
+impl Source {
+    fn on_disk(walk: &mut Walk, blkid: u64) -> Result<Source> {
+        let bp = walk.bp(0, blkid)?;
+        if bp.is_hole() {
+            return Ok(Source::Zeros);
+        }
+        let at = walk.tree.bookmark(0, blkid);
+        Ok(match check_shape(&bp, 0, walk.tree.blksz, &at) {
+            Ok(()) => Source::Block(bp, at),
+            Err(error) => Source::Misshapen(error),
+        })
+    }
+
+    fn block(&self) -> Option<(BlkPtrPhys, Bookmark)> {
+        match self {
+            Source::Block(bp, at) => Some((*bp, *at)),
+            _ => None,
+        }
+    }
 }
 
 /// What a range of an object holds.
@@ -150,40 +173,54 @@ impl Dnode {
         blocks: (u64, u64),
         see: &mut dyn FnMut(Content),
     ) -> Result<()> {
+        let blksz = walk.tree.blksz;
         let mut sources = Vec::with_capacity(found.len());
-        let mut bps = Vec::new();
         for (piece, found) in found {
             let source = match found {
                 Found::Memory(buf) => Source::Memory(buf),
                 Found::Zeros => Source::Zeros,
-                Found::Disk => match walk.bp(0, piece.blkid)? {
-                    bp if bp.is_hole() => Source::Zeros,
-                    bp => {
-                        bps.push(bp);
-                        Source::Block(bp)
-                    }
-                },
+                Found::Disk => Source::on_disk(walk, piece.blkid)?,
             };
             sources.push((piece, source));
         }
+        let blocks_of = |source: &(Piece, Source)| source.1.block().map(|(bp, _)| bp);
+        let bps: Vec<BlkPtrPhys> = sources.iter().filter_map(blocks_of).collect();
         if bps.len() > 1 {
             self.context.store.prefetch(&bps[1..]);
         }
-        self.read_ahead(walk, blocks, walk.tree.blksz);
-        let tree = &walk.tree;
+        let run_bytes = self.read_ahead(walk, blocks, blksz);
+        let at_once = (TOGETHER_BYTES / blksz).max(1) as usize;
+        let mut sources = sources.into_iter().peekable();
         let mut result = Ok(());
-        for (piece, source) in sources {
+        while sources.peek().is_some() {
             // After an error, too, every block that was asked for is waited for: see `read_ahead`.
-            let content = match source {
-                Source::Memory(buf) => Ok(piece.of(buf)),
-                Source::Zeros => Ok(Content::Hole(piece.len)),
-                Source::Block(bp) => self
-                    .read_leaf(&bp, tree.blksz, &tree.bookmark(0, piece.blkid))
-                    .map(|buf| piece.of(buf)),
-            };
-            result = result.and(content).map(&mut *see);
+            let together = sources.by_ref().take(at_once).collect();
+            for content in self.read_sources(together, blksz, run_bytes) {
+                result = result.and(content).map(&mut *see);
+            }
         }
         result
+    }
+
+    fn read_sources(
+        &self,
+        sources: Vec<(Piece, Source)>,
+        blksz: u64,
+        run_bytes: u64,
+    ) -> Vec<Result<Content>> {
+        let wanted: Vec<_> = sources.iter().filter_map(|(_, s)| s.block()).collect();
+        let mut bufs = self.context.store.read_run(&wanted, run_bytes).into_iter();
+        let content = |(piece, source): (Piece, Source)| match source {
+            Source::Memory(buf) => Ok(piece.of(buf)),
+            Source::Zeros => Ok(Content::Hole(piece.len)),
+            Source::Misshapen(error) => Err(error),
+            Source::Block(_, at) => {
+                let buf = bufs.next().expect("one for each block that was wanted")?;
+                check_len(&buf, blksz, &at)?;
+                Ok(piece.of(buf))
+            }
+        };
+        sources.into_iter().map(content).collect()
     }
 
     /// Reads a data block that is not a hole. The caller has a ticket.
@@ -250,16 +287,18 @@ impl Dnode {
         self.prefetch_blocks(&mut walk, first, last + 1, 0);
     }
 
-    fn read_ahead(&self, walk: &mut Walk, blocks: (u64, u64), blksz: u64) {
+    /// Answers how much was read in sequence.
+    fn read_ahead(&self, walk: &mut Walk, blocks: (u64, u64), blksz: u64) -> u64 {
         // The MOS overwrites blocks in place, which must not meet a read nobody waits for.
         if self.context.id.0 == 0 {
-            return;
+            return 0;
         }
         let end = self.maxblkid().0 + 1;
-        let ahead = self.streams.lock().advance(blocks.0, blocks.1, blksz);
-        if let Some(fetch) = ahead {
-            self.prefetch_blocks(walk, fetch.from, fetch.to.min(end), fetch.run_bytes);
+        let progress = self.streams.lock().advance(blocks.0, blocks.1, blksz);
+        if let Some((from, to)) = progress.fetch {
+            self.prefetch_blocks(walk, from, to.min(end), progress.run_bytes);
         }
+        progress.run_bytes
     }
 
     fn prefetch_blocks(&self, walk: &mut Walk, from: u64, to: u64, run_bytes: u64) {
@@ -305,6 +344,9 @@ impl Dnode {
     }
 }
 
+/// Blocks of so many bytes are in memory before the first of them is shown: what the processor's cache
+/// next to a core holds.
+const TOGETHER_BYTES: u64 = 1 << 20;
 /// The most blocks that one call of `prefetch` asks for.
 const PREFETCH_BLOCKS_MAX: u64 = 4096;
 

@@ -3,7 +3,8 @@
 //! # What it is
 //! Each object remembers up to eight streams, that is block ids at which somebody stopped
 //! reading. A read that goes on where a stream stopped doubles its window, from 256 KiB up to
-//! 8 MiB; when less than half of the window is left ahead, it is filled up.
+//! 8 MiB; when a quarter of the window is used up, it is filled up: those who fetch should not wait
+//! for those who read.
 //!
 //! # Source
 //! OpenZFS module/zfs/dmu_zfetch.c @be7657e3.
@@ -23,12 +24,13 @@ struct Stream {
     run: u64,
 }
 
-/// Blocks to be fetched, and how much their reader has read in sequence.
+/// What is known of a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Fetch {
-    pub(crate) from: u64,
-    pub(crate) to: u64,
+pub(crate) struct Progress {
+    /// How much was read in sequence.
     pub(crate) run_bytes: u64,
+    /// Blocks `[from, to)` are to be fetched.
+    pub(crate) fetch: Option<(u64, u64)>,
 }
 
 /// The streams of one object, the latest last.
@@ -36,8 +38,8 @@ pub(crate) struct Fetch {
 pub(crate) struct Streams(Vec<Stream>);
 
 impl Streams {
-    /// Blocks `[from, to)` are read; answers the blocks to be fetched, if any.
-    pub(crate) fn advance(&mut self, from: u64, to: u64, blksz: u64) -> Option<Fetch> {
+    /// Blocks `[from, to)` are read.
+    pub(crate) fn advance(&mut self, from: u64, to: u64, blksz: u64) -> Progress {
         let known = self
             .0
             .iter()
@@ -52,7 +54,10 @@ impl Streams {
                 window_bytes: 0,
                 run: to - from,
             });
-            return None;
+            return Progress {
+                run_bytes: (to - from) * blksz,
+                fetch: None,
+            };
         };
         let mut stream = self.0.remove(at);
         if to > stream.next {
@@ -66,16 +71,15 @@ impl Streams {
         let window = stream.window_bytes / blksz;
         let start = stream.ahead.max(stream.next);
         let target = stream.next + window;
-        let fetch = start + window / 2 < target + 1 && start < target;
+        let fetch = start + window / 4 < target + 1 && start < target;
         if fetch {
             stream.ahead = target;
         }
         self.0.push(stream);
-        fetch.then_some(Fetch {
-            from: start,
-            to: target,
+        Progress {
             run_bytes: stream.run * blksz,
-        })
+            fetch: fetch.then_some((start, target)),
+        }
     }
 }
 
@@ -88,13 +92,9 @@ mod tests {
         let mut streams = Streams::default();
         let mut fetched = 0;
         for blk in 0..1000 {
-            if let Some(Fetch {
-                from,
-                to,
-                run_bytes,
-            }) = streams.advance(blk, blk + 1, 131_072)
-            {
-                assert_eq!(run_bytes, (blk + 1) * 131_072);
+            let progress = streams.advance(blk, blk + 1, 131_072);
+            assert_eq!(progress.run_bytes, (blk + 1) * 131_072);
+            if let Some((from, to)) = progress.fetch {
                 assert!(
                     from > blk && to > from && to - blk <= 65,
                     "{blk}: {from}..{to}"
@@ -113,17 +113,17 @@ mod tests {
     fn random_readers_fetch_nothing() {
         let mut streams = Streams::default();
         for i in 0..100u64 {
-            assert_eq!(
-                streams.advance(i * 7919 % 1000 * 2, i * 7919 % 1000 * 2 + 1, 131_072),
-                None
-            );
+            let at = i * 7919 % 1000 * 2;
+            let progress = streams.advance(at, at + 1, 131_072);
+            assert_eq!((progress.run_bytes, progress.fetch), (131_072, None));
         }
     }
 
     #[test]
     fn small_reads_within_a_block_belong_to_the_stream() {
         let mut streams = Streams::default();
-        let fetches = (0..64).filter(|i| streams.advance(i / 32, i / 32 + 1, 131_072).is_some());
+        let mut read = |i| streams.advance(i / 32, i / 32 + 1, 131_072);
+        let fetches = (0..64).filter(|i| read(*i).fetch.is_some());
         assert_eq!(fetches.count(), 1);
     }
 }

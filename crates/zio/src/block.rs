@@ -161,6 +161,16 @@ pub trait BlockStore: Send + Sync {
     /// pointer or the compressed bytes make no sense, `Unsupported` for encrypted blocks.
     fn read(&self, bp: &BlkPtrPhys, bookmark: &Bookmark) -> Result<Buf>;
 
+    /// Reads several blocks for a reader who has read `run_bytes` in sequence, and answers them in the
+    /// order in which they were asked for.
+    ///
+    /// # Errors
+    /// Of each block, those of [`read`](BlockStore::read).
+    fn read_run(&self, blocks: &[(BlkPtrPhys, Bookmark)], run_bytes: u64) -> Vec<Result<Buf>> {
+        let _ = run_bytes;
+        blocks.iter().map(|(bp, at)| self.read(bp, at)).collect()
+    }
+
     /// Writes all blocks and answers their pointers in the same order, born in `txg`. Data that is
     /// all zeros becomes a hole when compression is on. Durable after the next `flush` of the
     /// vdevs, as the uberblock's writer does.
