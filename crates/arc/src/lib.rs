@@ -27,11 +27,12 @@
 //! Replacement Cache" (FAST 2003).
 
 mod policy;
+mod prefetch;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc as Shared;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use base::{Buf, Error, ErrorKind, Result, SPA_MAXBLOCKSIZE, Txg};
 use phys::{BlkPtrPhys, ChecksumType};
@@ -47,20 +48,11 @@ pub struct ArcSettings {
     pub limit_bytes: u64,
     /// Whether blocks of file contents are cached when written.
     pub cache_written_data: bool,
-    /// Threads that read ahead.
+    /// Threads that read ahead while devices keep them waiting; of a device that does not, no more do
+    /// than there are processors to spare.
     pub prefetch_threads: usize,
     /// Blocks that may wait to be read ahead; further ones are not prefetched.
     pub prefetch_backlog: usize,
-}
-
-/// What the host has in memory, a processor reads: more threads than processors only get in the way of
-/// whoever asked. In simulated time a thread costs nothing, and drives like to have several commands.
-fn prefetch_threads() -> usize {
-    if rt::is_simulated() {
-        4
-    } else {
-        rt::parallelism().clamp(2, 8)
-    }
 }
 
 impl Default for ArcSettings {
@@ -68,7 +60,7 @@ impl Default for ArcSettings {
         ArcSettings {
             limit_bytes: 256 << 20,
             cache_written_data: true,
-            prefetch_threads: prefetch_threads(),
+            prefetch_threads: 4,
             prefetch_backlog: 256,
         }
     }
@@ -109,7 +101,7 @@ struct Inner<S: ?Sized> {
     policy: rt::Mutex<Policy>,
     run: rt::Mutex<Run>,
     counters: Counters,
-    prefetching: AtomicUsize,
+    ahead: prefetch::Queue,
     settings: ArcSettings,
     store: Shared<S>,
 }
@@ -129,7 +121,7 @@ impl<S: BlockStore + ?Sized + 'static> Arc<S> {
             policy: rt::Mutex::new(Policy::new(settings.limit_bytes)),
             run: rt::Mutex::default(),
             counters: Counters::default(),
-            prefetching: AtomicUsize::new(0),
+            ahead: prefetch::Queue::default(),
             settings,
             store,
         };
@@ -137,12 +129,6 @@ impl<S: BlockStore + ?Sized + 'static> Arc<S> {
             inner: Shared::new(inner),
             queue: rt::Mutex::new(None),
         }
-    }
-
-    fn dispatch(&self, task: impl FnOnce() + Send + 'static) {
-        let threads = self.inner.settings.prefetch_threads.max(1);
-        let start = || rt::TaskQueue::new("arc_prefetch", threads);
-        self.queue.lock().get_or_insert_with(start).dispatch(task);
     }
 
     /// The store below.
@@ -277,22 +263,6 @@ impl<S: BlockStore + ?Sized> Inner<S> {
         }
     }
 
-    fn prefetch(&self, bp: &BlkPtrPhys, reader: Reader) {
-        let Some(pending) = self.policy.lock().start_prefetch(bp) else {
-            return;
-        };
-        count(&self.counters.prefetches);
-        let load = Load {
-            inner: self,
-            bp,
-            pending,
-            result: None,
-            reader,
-        };
-        // Whoever needs the block meets the error again, and knows what to do about it.
-        let _ = load.run(&Bookmark::default());
-    }
-
     fn insert_written(&self, bps: &[BlkPtrPhys], data: Vec<Written>) {
         let mut policy = self.policy.lock();
         let mut passing_bytes = 0;
@@ -301,7 +271,7 @@ impl<S: BlockStore + ?Sized> Inner<S> {
                 continue;
             }
             let size = written.buf.len() as u64;
-            let passes = written.run_bytes > stream_bytes(&policy) && policy.is_full_for(size);
+            let passes = written.run_bytes > policy.stream_bytes() && policy.is_full_for(size);
             passing_bytes += if passes { size } else { 0 };
             // A log that grows slowly is no stream.
             let passes = passes && passing_bytes > PASSING_BATCH_BYTES;
@@ -318,13 +288,6 @@ impl<S: BlockStore + ?Sized> Inner<S> {
         let mut run = self.run.lock();
         requests.iter().map(|r| run.look_at(r)).collect()
     }
-}
-
-/// Of a cache, how large a part a stream may fill.
-const STREAM_SHARE: u64 = 4;
-/// What a stream may have of the cache before it has to do with its own room.
-fn stream_bytes(policy: &Policy) -> u64 {
-    policy.limit() / STREAM_SHARE
 }
 
 /// What is written at one go is a stream beyond this many bytes.
@@ -376,7 +339,7 @@ impl<S: BlockStore + ?Sized + 'static> BlockStore for Arc<S> {
     fn read_run(&self, blocks: &[(BlkPtrPhys, Bookmark)], run_bytes: u64) -> Vec<Result<Buf>> {
         let reader = Reader {
             is_ahead: false,
-            is_passing: run_bytes > stream_bytes(&self.inner.policy.lock()),
+            is_passing: run_bytes > self.inner.policy.lock().stream_bytes(),
         };
         let begun: Vec<Begun> = blocks
             .iter()
@@ -413,36 +376,9 @@ impl<S: BlockStore + ?Sized + 'static> BlockStore for Arc<S> {
     }
 
     fn prefetch_run(&self, bps: &[BlkPtrPhys], run_bytes: u64) {
-        let settings = &self.inner.settings;
-        let prefetching = &self.inner.prefetching;
-        let policy = self.inner.policy.lock();
-        let reader = Reader {
-            is_ahead: true,
-            is_passing: run_bytes > stream_bytes(&policy),
-        };
-        let room = settings
-            .prefetch_backlog
-            .saturating_sub(prefetching.load(Ordering::Relaxed));
-        let useful = |bp: &&BlkPtrPhys| is_cacheable(bp) && !is_log(bp) && policy.wants(bp);
-        let wanted: Vec<BlkPtrPhys> = bps.iter().filter(useful).take(room).copied().collect();
-        drop(policy);
-        // Waking a thread costs as much as reading some blocks that are at hand.
-        let share = wanted.len() / (2 * settings.prefetch_threads.max(1));
-        for blocks in wanted.chunks(share.clamp(1, TASK_BLOCKS_MAX)) {
-            prefetching.fetch_add(blocks.len(), Ordering::Relaxed);
-            let (inner, blocks) = (self.inner.clone(), blocks.to_vec());
-            self.dispatch(move || {
-                for bp in blocks {
-                    inner.prefetch(&bp, reader);
-                    inner.prefetching.fetch_sub(1, Ordering::Relaxed);
-                }
-            });
-        }
+        self.read_ahead(bps, run_bytes);
     }
 }
-
-/// The most blocks that one thread reads ahead one after the other.
-const TASK_BLOCKS_MAX: usize = 8;
 
 impl<S: LogStore + ?Sized + 'static> LogStore for Arc<S> {
     fn alloc_log(

@@ -60,7 +60,11 @@ pub(crate) struct Pending {
     done: rt::Condvar,
     /// Somebody waits: changed under the policy's lock only.
     has_reader: AtomicBool,
+    is_done: AtomicBool,
 }
+
+/// A block that is in the host's memory is there before a thread has gone to sleep and been woken.
+const SPIN_NS: u64 = 50_000;
 
 impl Pending {
     fn new() -> Shared<Self> {
@@ -68,15 +72,18 @@ impl Pending {
             result: rt::Mutex::new(None),
             done: rt::Condvar::new(),
             has_reader: AtomicBool::new(false),
+            is_done: AtomicBool::new(false),
         })
     }
 
     pub(crate) fn finish(&self, result: Result<Buf>) {
         *self.result.lock() = Some(result);
+        self.is_done.store(true, Ordering::Release);
         self.done.notify_all();
     }
 
     pub(crate) fn wait(&self) -> Result<Buf> {
+        rt::spin(SPIN_NS, || self.is_done.load(Ordering::Acquire));
         let mut result = self.result.lock();
         loop {
             match &*result {
@@ -143,8 +150,12 @@ pub(crate) struct Reader {
     pub(crate) is_passing: bool,
 }
 
-/// Blocks of long streams that stay when room is needed, behind their readers.
-const PASSED_KEPT: usize = 16;
+/// Of the cache, how large a part a long stream fills before it has to do with its own room.
+const STREAM_SHARE: u64 = 4;
+/// Of the cache, how large a part it keeps behind its reader then: a record is often read piece by
+/// piece. That is more than a processor's own cache holds: otherwise every buffer would be filled by one
+/// processor while another still has what it read in it.
+const PASSED_SHARE: u64 = 16;
 
 /// No entry.
 const NIL: u32 = u32::MAX;
@@ -161,6 +172,13 @@ struct Entry {
     is_passing: bool,
     newer: u32,
     older: u32,
+}
+
+/// A block that the reader of a long stream left behind; another one may have its entry by now.
+struct Passed {
+    at: u32,
+    identity: BlkIdentity,
+    size: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -180,7 +198,8 @@ pub(crate) struct Policy {
     unused: Vec<u32>,
     lists: [Ends; 4],
     /// Blocks of long streams that were read, the latest last.
-    passed: VecDeque<(u32, BlkIdentity)>,
+    passed: VecDeque<Passed>,
+    passed_bytes: u64,
     evictions: u64,
     ghost_hits: u64,
 }
@@ -201,6 +220,7 @@ impl Policy {
             unused: Vec::new(),
             lists: [ends; 4],
             passed: VecDeque::new(),
+            passed_bytes: 0,
             evictions: 0,
             ghost_hits: 0,
         }
@@ -241,6 +261,7 @@ impl Policy {
         self.entries.clear();
         self.unused.clear();
         self.passed.clear();
+        self.passed_bytes = 0;
         self.lists = Policy::new(0).lists;
         self.mru_target = self.limit / 2;
     }
@@ -267,15 +288,15 @@ impl Policy {
                     return Found::Other;
                 }
                 let was_prefetched = std::mem::take(&mut entry.is_prefetched);
-                if was_prefetched && entry.is_passing {
-                    self.passed.push_back((at, identity));
-                }
                 // The first use of what was read ahead is its first use.
                 let list = if was_prefetched {
                     entry.list
                 } else {
                     List::Mfu
                 };
+                if was_prefetched && entry.is_passing {
+                    self.note_passed(at);
+                }
                 self.move_to(at, list);
                 return Found::Cached(buf);
             }
@@ -371,7 +392,7 @@ impl Policy {
         self.index.insert(identity, at);
         self.link(at, list);
         if reader.is_passing && !reader.is_ahead {
-            self.passed.push_back((at, identity));
+            self.note_passed(at);
         }
         self.trim_ghosts();
     }
@@ -419,11 +440,24 @@ impl Policy {
         }
     }
 
-    /// A block of a long stream that its reader has left behind. Those of last are kept: a record is
-    /// often read piece by piece.
+    /// What a stream may have of the cache before it has to do with its own room.
+    pub(crate) fn stream_bytes(&self) -> u64 {
+        self.limit / STREAM_SHARE
+    }
+
+    /// A reader leaves a block of a long stream behind.
+    fn note_passed(&mut self, at: u32) {
+        let entry = &self.entries[at as usize];
+        let (identity, size) = (entry.identity, entry.size);
+        self.passed.push_back(Passed { at, identity, size });
+        self.passed_bytes += size;
+    }
+
+    /// A block of a long stream that its reader has left behind, but for the last ones.
     fn take_passed(&mut self) -> Option<u32> {
-        while self.passed.len() > PASSED_KEPT {
-            let (at, identity) = self.passed.pop_front()?;
+        while self.passed_bytes > self.limit / PASSED_SHARE {
+            let Passed { at, identity, size } = self.passed.pop_front()?;
+            self.passed_bytes -= size;
             let entry = &self.entries[at as usize];
             if entry.identity == identity && entry.list == List::Mru && entry.buf.is_some() {
                 return Some(at);

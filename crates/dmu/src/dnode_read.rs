@@ -126,12 +126,7 @@ impl Dnode {
     /// What the block store says of the first block that cannot be read; `see` was shown what is before
     /// it.
     #[doc(alias = "dmu_buf_hold_array")]
-    pub fn visit(
-        &self,
-        offset: u64,
-        len: u64,
-        see: &mut dyn FnMut(Content),
-    ) -> Result<()> {
+    pub fn visit(&self, offset: u64, len: u64, see: &mut dyn FnMut(Content)) -> Result<()> {
         if len == 0 {
             return Ok(());
         }
@@ -145,10 +140,7 @@ impl Dnode {
             })
             .collect();
         let on_disk = |(_, found): &(Piece, Found)| matches!(found, Found::Disk);
-        let disk = found
-            .iter()
-            .any(on_disk)
-            .then(|| self.walk(&mut state));
+        let disk = found.iter().any(on_disk).then(|| self.walk(&mut state));
         drop(state);
         let Some((ticket, mut walk)) = disk else {
             for (piece, found) in found {

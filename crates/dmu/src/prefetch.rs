@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn small_reads_within_a_block_belong_to_the_stream() {
         let mut streams = Streams::default();
-        let mut read = |i| streams.advance(i / 32, i / 32 + 1, 131_072);
+        let mut read = |i: u64| streams.advance(i / 32, i / 32 + 1, 131_072);
         let fetches = (0..64).filter(|i| read(*i).fetch.is_some());
         assert_eq!(fetches.count(), 1);
     }

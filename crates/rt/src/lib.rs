@@ -57,5 +57,5 @@ pub use random::{fill_random, random_below, random_u64};
 pub use sim::{SimOptions, is_simulated, simulate, simulate_with};
 pub use sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use taskq::TaskQueue;
-pub use thread::{JoinHandle, spawn, yield_now};
+pub use thread::{JoinHandle, spawn, spin, yield_now};
 pub use timer::at_ns;

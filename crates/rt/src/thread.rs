@@ -1,6 +1,6 @@
 //! Threads: of the operating system, or of the simulation that the spawning thread belongs to.
 
-use crate::sim;
+use crate::{now_ns, parallelism, sim};
 
 /// What a panicking thread leaves behind.
 pub(crate) type Payload = Box<dyn std::any::Any + Send + 'static>;
@@ -29,6 +29,18 @@ pub fn spawn<T: Send + 'static>(
                 .unwrap_or_else(|e| panic!("no thread for {name}: {e}")),
         ),
     })
+}
+
+/// Waits for what a thread on another processor is about to do, for so short a time that sleeping would
+/// cost more; answers whether it was done. Not at all in simulated time, or where there is one processor.
+pub fn spin(ns: u64, is_done: impl Fn() -> bool) -> bool {
+    if parallelism() > 1 {
+        let start_ns = now_ns();
+        while !is_done() && now_ns() - start_ns < ns {
+            std::hint::spin_loop();
+        }
+    }
+    is_done()
 }
 
 /// Lets other threads run first.

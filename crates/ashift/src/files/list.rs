@@ -333,7 +333,7 @@ fn stat_text(name: &str, attr: &Attr, zone: Zone) {
 }
 
 fn each_piece(fs: &Mount, id: ObjectId, mut see: impl FnMut(&[u8])) -> Result<()> {
-    const ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+    static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
     let mut at = 0;
     loop {
         let contents = fs.contents(id, at, PIECE_BYTES)?;

@@ -1,0 +1,142 @@
+//! Reading ahead: blocks that wait for it, and how many threads are at it.
+//!
+//! # What it is
+//! Blocks that somebody will ask for stand in one queue; threads take them from its front, one at a
+//! time, until it is empty. How many threads depends on what reading costs. A device that lets its
+//! readers wait wants several commands at once. What the host has in memory costs a processor's time
+//! and nothing else: then there are as many threads as there are processors beside that of the reader,
+//! who reads as well (`read_run` of [`Arc`]); one more would only take turns with it.
+//!
+//! # Concurrency
+//! One lock, held to put blocks in or to take one; nothing else is locked meanwhile.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use phys::BlkPtrPhys;
+use zio::{BlockStore, Bookmark};
+
+use crate::policy::Reader;
+use crate::{Arc, Inner, Load, count, is_cacheable, is_log};
+
+/// A block that was in the host's memory takes no longer than this and [`QUICK_NS_PER_KIB`].
+const QUICK_NS: u64 = 100_000;
+const QUICK_NS_PER_KIB: u64 = 500;
+/// That a thread lost its processor for once says nothing of the device.
+const SLOWNESS_MAX: u64 = 4000;
+/// One read counts for one part in so many of the average.
+const AVERAGE_OVER: u64 = 8;
+
+/// What is to be read ahead, and how that goes.
+#[derive(Default)]
+pub(crate) struct Queue {
+    state: rt::Mutex<State>,
+    /// How long reads take, on an average, in thousandths of what a quick one takes at most.
+    slowness: AtomicU64,
+}
+
+#[derive(Default)]
+struct State {
+    blocks: VecDeque<(BlkPtrPhys, Reader)>,
+    /// Threads that read ahead.
+    running: usize,
+}
+
+/// A thread that reads ahead. Dropping it takes it off the count, also after a panic.
+struct Running<'a>(&'a Queue);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().running -= 1;
+    }
+}
+
+impl Queue {
+    fn note(&self, bp: &BlkPtrPhys, ns: u64) {
+        let quick_ns = QUICK_NS + (bp.psize() >> 10) * QUICK_NS_PER_KIB;
+        let now = (ns.saturating_mul(1000) / quick_ns).min(SLOWNESS_MAX);
+        let before = self.slowness.load(Ordering::Relaxed);
+        // Two threads at once may lose one of their reads: it is an average.
+        let average = (before * (AVERAGE_OVER - 1)).saturating_add(now) / AVERAGE_OVER;
+        self.slowness.store(average, Ordering::Relaxed);
+    }
+
+    /// How many threads should be at it, of `threads` that there are.
+    fn useful(&self, threads: usize) -> usize {
+        let is_quick = self.slowness.load(Ordering::Relaxed) < 1000;
+        if is_quick && !rt::is_simulated() {
+            threads.min(rt::parallelism().saturating_sub(1)).max(1)
+        } else {
+            threads
+        }
+    }
+}
+
+impl<S: BlockStore + ?Sized> Inner<S> {
+    /// What one thread does.
+    fn read_queued(&self) {
+        let _running = Running(&self.ahead);
+        loop {
+            let useful = self.ahead.useful(self.settings.prefetch_threads);
+            let mut state = self.ahead.state.lock();
+            if state.running > useful {
+                return;
+            }
+            let Some((bp, reader)) = state.blocks.pop_front() else {
+                return;
+            };
+            drop(state);
+            self.prefetch(&bp, reader);
+        }
+    }
+
+    pub(crate) fn prefetch(&self, bp: &BlkPtrPhys, reader: Reader) {
+        let Some(pending) = self.policy.lock().start_prefetch(bp) else {
+            return;
+        };
+        count(&self.counters.prefetches);
+        let load = Load {
+            inner: self,
+            bp,
+            pending,
+            result: None,
+            reader,
+        };
+        let start_ns = rt::now_ns();
+        // Whoever needs the block meets the error again, and knows what to do about it.
+        let _ = load.run(&Bookmark::default());
+        self.ahead.note(bp, rt::now_ns().saturating_sub(start_ns));
+    }
+}
+
+impl<S: BlockStore + ?Sized + 'static> Arc<S> {
+    pub(crate) fn read_ahead(&self, bps: &[BlkPtrPhys], run_bytes: u64) {
+        let settings = &self.inner.settings;
+        let threads = settings.prefetch_threads.max(1);
+        let policy = self.inner.policy.lock();
+        let reader = Reader {
+            is_ahead: true,
+            is_passing: run_bytes > policy.stream_bytes(),
+        };
+        let useful = |bp: &&BlkPtrPhys| is_cacheable(bp) && !is_log(bp) && policy.wants(bp);
+        let wanted: Vec<BlkPtrPhys> = bps.iter().filter(useful).copied().collect();
+        drop(policy);
+        let mut state = self.inner.ahead.state.lock();
+        let room = settings.prefetch_backlog.saturating_sub(state.blocks.len());
+        let wanted = wanted.into_iter().take(room);
+        state.blocks.extend(wanted.map(|bp| (bp, reader)));
+        let useful = self.inner.ahead.useful(threads).min(state.blocks.len());
+        let more = useful.saturating_sub(state.running);
+        state.running += more;
+        drop(state);
+        for _ in 0..more {
+            let inner = self.inner.clone();
+            self.dispatch(threads, move || inner.read_queued());
+        }
+    }
+
+    fn dispatch(&self, threads: usize, task: impl FnOnce() + Send + 'static) {
+        let start = || rt::TaskQueue::new("arc_prefetch", threads);
+        self.queue.lock().get_or_insert_with(start).dispatch(task);
+    }
+}
