@@ -45,6 +45,15 @@ struct State {
 /// A thread that reads ahead. Dropping it takes it off the count, also after a panic.
 struct Running<'a>(&'a Queue);
 
+impl Running<'_> {
+    /// Under the lock under which the queue was found empty: who puts something in finds either this
+    /// thread at work or its place free.
+    fn leave(self, state: &mut State) {
+        state.running -= 1;
+        std::mem::forget(self);
+    }
+}
+
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         self.0.state.lock().running -= 1;
@@ -75,15 +84,17 @@ impl Queue {
 impl<S: BlockStore + ?Sized> Inner<S> {
     /// What one thread does.
     fn read_queued(&self) {
-        let _running = Running(&self.ahead);
+        let running = Running(&self.ahead);
         loop {
             let useful = self.ahead.useful(self.settings.prefetch_threads);
             let mut state = self.ahead.state.lock();
-            if state.running > useful {
-                return;
-            }
-            let Some((bp, reader)) = state.blocks.pop_front() else {
-                return;
+            let next = if state.running > useful {
+                None
+            } else {
+                state.blocks.pop_front()
+            };
+            let Some((bp, reader)) = next else {
+                return running.leave(&mut state);
             };
             drop(state);
             self.prefetch(&bp, reader);
@@ -138,5 +149,27 @@ impl<S: BlockStore + ?Sized + 'static> Arc<S> {
     fn dispatch(&self, threads: usize, task: impl FnOnce() + Send + 'static) {
         let start = || rt::TaskQueue::new("arc_prefetch", threads);
         self.queue.lock().get_or_insert_with(start).dispatch(task);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slow_devices_have_all_threads_and_quick_ones_the_processors_to_spare() {
+        let mut bp = BlkPtrPhys::default();
+        bp.set_psize(128 << 10);
+        let queue = Queue::default();
+        let spare = rt::parallelism().saturating_sub(1).max(1);
+        assert_eq!(queue.useful(64), spare.min(64));
+        (0..10).for_each(|_| queue.note(&bp, 5_000_000));
+        assert_eq!(queue.useful(64), 64);
+        (0..40).for_each(|_| queue.note(&bp, 50_000));
+        assert_eq!(queue.useful(64), spare.min(64));
+        // A thread that lost its processor once.
+        queue.note(&bp, 20_000_000);
+        assert_eq!(queue.useful(64), spare.min(64));
+        rt::simulate(1, || assert_eq!(queue.useful(4), 4));
     }
 }

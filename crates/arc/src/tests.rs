@@ -139,6 +139,38 @@ fn a_long_stream_that_is_read_gives_up_its_own_blocks() {
 }
 
 #[test]
+fn a_stream_that_nobody_reads_ahead_of_gives_up_its_own_blocks_as_well() {
+    let cache = cache(64 * 4096);
+    let kept: Vec<BlkPtrPhys> = (0..16).map(|i| cache.put(4096, i)).collect();
+    for at in 0..500 {
+        let bp = cache
+            .store()
+            .write(Txg(9), request(4096, 99, DATA))
+            .unwrap();
+        let read = cache.read_run(&[(bp, bookmark())], at * 4096);
+        assert_eq!(read[0].as_ref().unwrap()[0], 99);
+    }
+    assert!(cache.stats().bytes.cached() <= 64 * 4096);
+    assert!(kept.iter().all(|bp| cache.is_cached(bp)));
+}
+
+#[test]
+fn a_run_is_answered_in_its_order_and_block_by_block() {
+    let cache = cache(1 << 20);
+    let bps: Vec<BlkPtrPhys> = (0..8).map(|i| cache.put(4096, i)).collect();
+    cache.flush_cache();
+    cache.get(&bps[6]).unwrap();
+    cache.store().damage(&bps[3]);
+    let wanted: Vec<_> = bps.iter().map(|bp| (*bp, bookmark())).collect();
+    for (i, result) in cache.read_run(&wanted, 0).into_iter().enumerate() {
+        match result {
+            Ok(buf) => assert_eq!(usize::from(buf[0]), i),
+            Err(error) => assert_eq!((i, error.kind()), (3, ErrorKind::Checksum)),
+        }
+    }
+}
+
+#[test]
 fn a_long_stream_that_is_written_passes_by_when_the_cache_is_full() {
     let cache = cache(8 << 20);
     let write = |blocks: std::ops::Range<u64>| {
@@ -258,6 +290,42 @@ fn sim_prefetch_overlaps_reads() {
         assert_eq!(slow.0.stats().reads, 64, "nothing was read twice");
         assert!(elapsed < 64 * 5_000_000 / 3, "{elapsed} ns");
         assert!(cache.stats().prefetches > 40);
+    });
+}
+
+#[test]
+fn sim_who_waits_for_a_block_reads_others_meanwhile() {
+    rt::simulate(5, || {
+        let slow = Shared::new(Slow(RamStore::new()));
+        let settings = ArcSettings {
+            prefetch_threads: 1,
+            ..ArcSettings::default()
+        };
+        let cache = Arc::new(slow.clone(), settings);
+        let write = |i| {
+            (
+                cache.write(Txg(9), request(4096, i, DATA)).unwrap(),
+                bookmark(),
+            )
+        };
+        let wanted: Vec<_> = (0..16).map(write).collect();
+        cache.flush_cache();
+        let start_ns = rt::now_ns();
+        let bps: Vec<BlkPtrPhys> = wanted.iter().map(|(bp, _)| *bp).collect();
+        cache.prefetch(&bps);
+        rt::sleep_ns(1_000_000);
+        let bufs = cache.read_run(&wanted, 0);
+        let elapsed_ns = rt::now_ns() - start_ns;
+        assert!(
+            bufs.iter()
+                .enumerate()
+                .all(|(i, buf)| usize::from(buf.as_ref().unwrap()[0]) == i)
+        );
+        assert_eq!(slow.0.stats().reads, 16, "nothing was read twice");
+        assert!(
+            elapsed_ns <= 9 * 5_000_000,
+            "two at a time took {elapsed_ns} ns"
+        );
     });
 }
 

@@ -22,8 +22,15 @@ struct Bench {
 }
 
 fn bench(ashift: u32) -> Bench {
+    bench_with(ashift, usize::MAX)
+}
+
+/// `ways`: how many writes to a vdev make progress at once.
+fn bench_with(ashift: u32, ways: usize) -> Bench {
     let size = 16 << 20;
-    let vdevs = Arc::new(FakeVdevs::new(3, size, ashift));
+    let mut vdevs = FakeVdevs::new(3, size, ashift);
+    vdevs.ways = ways;
+    let vdevs = Arc::new(vdevs);
     let space = Arc::new(FakeAllocator::new(3, size as u64, ashift));
     let settings = PipelineSettings {
         salt: [7; 32],
@@ -363,6 +370,30 @@ fn sim_writes_the_same_bytes_on_the_same_seed() {
         })
     };
     assert_eq!(run(), run());
+}
+
+#[test]
+fn sim_no_more_threads_write_than_devices_have_use_for() {
+    for (ways, most) in [(1, 3), (2, 6), (usize::MAX, 9)] {
+        for seed in 0..10 {
+            let bench = rt::simulate(seed, || {
+                let bench = bench_with(12, ways);
+                let requests = (0..200).map(|i| request(noise(131_072, i), plain()));
+                let bps = bench.pipeline.write_batch(TXG, requests.collect()).unwrap();
+                bench.assert_all_free(&bps);
+                bench
+            });
+            let (now, at_once) = bench.vdevs.state.lock().writing;
+            assert!(
+                now == 0 && at_once <= most,
+                "{ways} ways, seed {seed}: {at_once}"
+            );
+            assert!(
+                at_once >= ways.min(2),
+                "{ways} ways, seed {seed}: {at_once}"
+            );
+        }
+    }
 }
 
 fn any_policy() -> impl Strategy<Value = WritePolicy> {

@@ -11,6 +11,8 @@ use crate::{AllocClass, Allocator, DvaSet, Hint, VdevOps};
 /// Vdevs of memory, one copy each.
 pub(super) struct FakeVdevs {
     pub(super) ashift: u32,
+    /// What `writes_at_once` says of each vdev.
+    pub(super) ways: usize,
     bytes: Vec<rt::Mutex<Vec<u8>>>,
     pub(super) state: rt::Mutex<FakeState>,
 }
@@ -23,6 +25,8 @@ pub(super) struct FakeState {
     pub(super) writes_left: Option<u64>,
     /// Device writes, merged ones counted once.
     pub(super) writes: u64,
+    /// Device writes under way, and the most there were.
+    pub(super) writing: (usize, usize),
     /// Reads that no bytes satisfied, probes not counted.
     pub(super) checksum_errors: u64,
 }
@@ -31,6 +35,7 @@ impl FakeVdevs {
     pub(super) fn new(count: usize, size: usize, ashift: u32) -> Self {
         FakeVdevs {
             ashift,
+            ways: usize::MAX,
             bytes: (0..count)
                 .map(|_| rt::Mutex::new(vec![0xa5; size]))
                 .collect(),
@@ -109,7 +114,11 @@ impl VdevOps for FakeVdevs {
             }
             *left -= 1;
         }
+        state.writing.0 += 1;
+        state.writing.1 = state.writing.1.max(state.writing.0);
         drop(state);
+        rt::yield_now();
+        self.state.lock().writing.0 -= 1;
         self.bytes[vdev.0 as usize].lock()[at..at + data.len()].copy_from_slice(data);
         Ok(())
     }
@@ -128,6 +137,10 @@ impl VdevOps for FakeVdevs {
 
     fn ashift(&self, _vdev: VdevId) -> u32 {
         self.ashift
+    }
+
+    fn writes_at_once(&self, _vdev: VdevId) -> usize {
+        self.ways
     }
 }
 

@@ -1,6 +1,7 @@
 //! What single operations do.
 
 use base::{ErrorKind, ObjectId, Result};
+use dmu::Content;
 
 use super::{Pool, check_tree, create};
 use crate::{
@@ -85,6 +86,45 @@ fn holes_are_found() {
         kind(fs.write(file, u64::MAX - 3, b"too far")),
         ErrorKind::TooBig
     );
+}
+
+#[test]
+fn contents_are_what_a_read_would_copy() {
+    let pool = Pool::new();
+    let fs = pool.mount();
+    let file = fs
+        .create_file(fs.root(), b"file", &create(0o644))
+        .unwrap()
+        .id;
+    fs.write(file, 0, &[1; 300_000]).unwrap();
+    pool.sync();
+    fs.punch_hole(file, 131_072, 131_072).unwrap();
+    fs.write(file, 290_000, &[2; 20_000]).unwrap();
+    fs.truncate(file, 700_001).unwrap();
+    for (from, len) in [
+        (0, 1 << 20),
+        (5, 131_072),
+        (130_000, 3000),
+        (299_999, 90_000),
+        (700_000, 9),
+    ] {
+        let mut read = vec![9; len];
+        let n = fs.read(file, from, &mut read).unwrap();
+        let mut seen = Vec::new();
+        let mut holes = 0;
+        for content in fs.contents(file, from, len as u64).unwrap() {
+            match content {
+                Content::Data(bytes) => seen.extend_from_slice(&bytes),
+                Content::Hole(len) => {
+                    seen.resize(seen.len() + len, 0);
+                    holes += len;
+                }
+            }
+        }
+        assert!(seen == read[..n], "{len} bytes from {from}");
+        assert!(from != 0 || holes >= 2 * 131_072, "{holes} bytes of holes");
+    }
+    assert!(fs.contents(file, 700_001, 100).unwrap().is_empty());
 }
 
 #[test]
