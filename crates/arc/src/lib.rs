@@ -37,7 +37,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use base::{Buf, Error, ErrorKind, Result, SPA_MAXBLOCKSIZE, Txg};
 use phys::{BlkPtrPhys, ChecksumType};
 use policy::{Found, Pending, Policy, Reader};
-use zio::{BlockStore, Bookmark, LogStore, WriteRequest};
+use zio::{BlockStore, Bookmark, LogStore, UnderWay, WriteRequest};
 
 pub use policy::ArcBytes;
 
@@ -362,6 +362,18 @@ impl<S: BlockStore + ?Sized + 'static> BlockStore for Arc<S> {
             }
         }
         result
+    }
+
+    fn begin_batch(
+        &self,
+        txg: Txg,
+        requests: Vec<WriteRequest>,
+        under_way: &mut UnderWay,
+    ) -> Result<Vec<BlkPtrPhys>> {
+        let data = self.inner.look_at(&requests);
+        let bps = self.inner.store.begin_batch(txg, requests, under_way)?;
+        self.inner.insert_written(&bps, data);
+        Ok(bps)
     }
 
     fn free(&self, txg: Txg, bp: &BlkPtrPhys) {

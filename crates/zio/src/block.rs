@@ -6,7 +6,7 @@ use base::{BlkId, Buf, ObjectId, ObjsetId, Result, Txg};
 use compress::Algorithm;
 use phys::{BlkPtrPhys, ChecksumType};
 
-use crate::AllocClass;
+use crate::{AllocClass, UnderWay};
 
 /// `zbookmark_phys_t`: where in a pool a block belongs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -179,6 +179,22 @@ pub trait BlockStore: Send + Sync {
     /// `NoSpace`, or `Io` when a block could be stored nowhere: the txg cannot be finished, and
     /// what was allocated for the batch is given back.
     fn write_batch(&self, txg: Txg, requests: Vec<WriteRequest>) -> Result<Vec<BlkPtrPhys>>;
+
+    /// As [`write_batch`](BlockStore::write_batch), but answers as soon as every block has its place.
+    /// They may be read only when `under_way` was waited for, and nothing is overwritten in place.
+    ///
+    /// # Errors
+    /// `NoSpace`: the txg cannot be finished; what has a place keeps it.
+    #[doc(alias = "zio_nowait")]
+    fn begin_batch(
+        &self,
+        txg: Txg,
+        requests: Vec<WriteRequest>,
+        under_way: &mut UnderWay,
+    ) -> Result<Vec<BlkPtrPhys>> {
+        let _ = under_way;
+        self.write_batch(txg, requests)
+    }
 
     /// Gives the block's space back; it may be reused when `txg` is on disk (and, for the sake of
     /// rewinding, a little later). In syncing context. Holes and embedded blocks cost nothing.

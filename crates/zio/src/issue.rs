@@ -1,7 +1,8 @@
 //! Issuing a batch of device writes: neighbours merged, several in flight.
 //!
 //! # What it is
-//! A [`Flight`] takes writes while the batch is still being encoded. Writes to consecutive places
+//! A [`Flight`] takes writes while the batch is still being encoded, and of further batches if nobody
+//! has to wait for the first ([`UnderWay`]). Writes to consecutive places
 //! become one device write of up to a limit. Helper threads start on them at once; the thread that
 //! waits for the batch works along. No more threads write than the devices have use for: two that
 //! take turns at one file cost a wakeup for each write.
@@ -169,6 +170,15 @@ impl Shared {
         }
         state.helpers -= usize::from(is_helper);
     }
+
+    /// Waits until others have written what is left; answers the first error.
+    fn settle(&self) -> Option<Error> {
+        let mut state = self.state.lock();
+        while state.running > 0 || !state.groups.is_empty() {
+            self.idle.wait(&mut state);
+        }
+        state.error.take()
+    }
 }
 
 /// A group that is being issued. Dropping it records the result; without one, issuing panicked,
@@ -224,51 +234,74 @@ impl Issuer {
     }
 
     /// Starts a batch.
-    pub(crate) fn flight(&self) -> Flight<'_> {
-        let shared = Arc::new(Shared {
+    pub(crate) fn flight(&self) -> Flight {
+        Flight(Arc::new(Shared {
             vdevs: self.vdevs.clone(),
             state: rt::Mutex::new(State::default()),
             idle: rt::Condvar::new(),
-        });
-        Flight {
-            issuer: self,
-            shared,
-        }
+        }))
     }
-}
 
-/// The device writes of one batch.
-pub(crate) struct Flight<'a> {
-    issuer: &'a Issuer,
-    shared: Arc<Shared>,
-}
-
-impl Flight<'_> {
-    /// Adds writes. With `more` to come, helpers take all of them; otherwise one group is left to
-    /// the caller, who is going to wait.
-    pub(crate) fn submit(&self, writes: Vec<Write>, more: bool) {
-        let vdevs = &*self.issuer.vdevs;
-        let groups = aggregate(vdevs, writes, self.issuer.aggregation_limit_bytes);
+    /// Adds writes to a flight. With `more` to come, helpers take all of them; otherwise one group is
+    /// left to the caller, who is going to wait.
+    pub(crate) fn submit(&self, flight: &Flight, writes: Vec<Write>, more: bool) {
+        let vdevs = &*self.vdevs;
+        let groups = aggregate(vdevs, writes, self.aggregation_limit_bytes);
         let ways = ways(vdevs, &groups);
-        let mut state = self.shared.state.lock();
+        let mut state = flight.0.state.lock();
         state.ways = state.ways.max(ways);
+        if state.error.is_some() {
+            return;
+        }
         state.groups.extend(groups);
         let wanted = state.groups.len().min(state.ways);
         let wanted = wanted.saturating_sub(usize::from(!more));
-        while state.helpers < wanted.min(self.issuer.threads) {
+        while state.helpers < wanted.min(self.threads) {
             state.helpers += 1;
-            let shared = self.shared.clone();
-            self.issuer.dispatch(move || shared.work(true));
+            let shared = flight.0.clone();
+            self.dispatch(move || shared.work(true));
         }
     }
+}
 
+/// Device writes that somebody is going to wait for.
+pub(crate) struct Flight(Arc<Shared>);
+
+impl Flight {
     /// Works along until everything is written.
     pub(crate) fn wait(self) -> Result<()> {
-        self.shared.work(false);
-        let mut state = self.shared.state.lock();
-        while state.running > 0 || !state.groups.is_empty() {
-            self.shared.idle.wait(&mut state);
+        self.0.work(false);
+        self.0.settle().map_or(Ok(()), Err)
+    }
+}
+
+/// Batches that were begun: all their blocks have places, and are being written there.
+///
+/// Dropping it instead of waiting gives up what was not written yet.
+#[derive(Default)]
+pub struct UnderWay(Option<Flight>);
+
+impl UnderWay {
+    /// Waits until everything that was begun is written.
+    ///
+    /// # Errors
+    /// `Io` when a block could be stored nowhere. What was allocated stays so: the txg is lost.
+    #[doc(alias = "zio_wait")]
+    pub fn wait(&mut self) -> Result<()> {
+        self.0.take().map_or(Ok(()), Flight::wait)
+    }
+
+    pub(crate) fn flight(&mut self, issuer: &Issuer) -> &Flight {
+        self.0.get_or_insert_with(|| issuer.flight())
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        if let Some(flight) = self.0.take() {
+            flight.0.state.lock().groups.clear();
+            // Whoever gives up has met an error already.
+            let _ = flight.0.settle();
         }
-        state.error.take().map_or(Ok(()), Err)
     }
 }

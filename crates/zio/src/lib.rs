@@ -30,6 +30,7 @@ mod vdev_ops;
 
 pub use alloc::{AllocClass, Allocator, DvaSet, Hint};
 pub use block::{BlockStore, Bookmark, LogStore, WritePolicy, WriteRequest};
+pub use issue::UnderWay;
 pub use pipeline::{PhysicalReport, Pipeline, PipelineSettings, PipelineStats};
 pub use vdev_ops::{ScrubReport, VdevOps};
 

@@ -19,7 +19,8 @@
 //! 1. The order of allocations is the order of requests: the same batch gives the same layout,
 //!    whatever the number of cores.
 //! 2. When `write_batch` answers an error, nothing that it allocated stays allocated, and nothing
-//!    that it started is still being written.
+//!    that it started is still being written. What `begin_batch` started is, until it is waited for or
+//!    given up.
 //! 3. A block is overwritten in place only if it was born in the very txg that is being written,
 //!    so no uberblock on disk leads to it.
 //!
@@ -44,9 +45,10 @@ use phys::{BlkPtrPhys, ChecksumType, DvaPhys};
 
 use crate::encode::{self, Encoded, Physical, Pool};
 use crate::gang::{GangWrite, Placed};
-use crate::issue::{Issuer, Write};
+use crate::issue::{Flight, Issuer, Write};
 use crate::{
-    AllocClass, Allocator, BlockStore, Bookmark, Hint, LogStore, VdevOps, WriteRequest, eck, log,
+    AllocClass, Allocator, BlockStore, Bookmark, Hint, LogStore, UnderWay, VdevOps, WriteRequest,
+    eck, log,
 };
 
 /// Logical bytes that go through the stages together.
@@ -317,19 +319,22 @@ impl Pipeline {
         true
     }
 
+    /// Has everything placed and on its way to the devices. Unless the caller `goes_on`, the last group
+    /// of writes is left to it.
     fn write_waves(
         &self,
         txg: Txg,
         requests: &[WriteRequest],
         allocated: &mut Vec<DvaPhys>,
+        flight: &Flight,
+        goes_on: bool,
     ) -> Result<Vec<BlkPtrPhys>> {
         let mut bps = Vec::with_capacity(requests.len());
-        let flight = self.issuer.flight();
         let mut rest = requests;
-        let mut placing = Ok(());
-        while !rest.is_empty() && placing.is_ok() {
+        while !rest.is_empty() {
             let (wave, after) = rest.split_at(wave_len(rest));
             let mut placed = Placed::default();
+            let mut placing = Ok(());
             for (request, encoded) in wave.iter().zip(self.encode_wave(txg, wave)) {
                 match self.place(txg, request, encoded, &mut placed) {
                     Ok(bp) => bps.push(bp),
@@ -340,14 +345,18 @@ impl Pipeline {
                 }
             }
             allocated.append(&mut placed.allocated);
-            if placing.is_ok() {
-                flight.submit(placed.writes, !after.is_empty());
-            }
+            placing?;
+            let more = goes_on || !after.is_empty();
+            self.issuer.submit(flight, placed.writes, more);
             rest = after;
         }
-        let written = flight.wait();
-        placing.and(written)?;
         Ok(bps)
+    }
+
+    fn give_back(&self, txg: Txg, allocated: &[DvaPhys]) {
+        for dva in allocated {
+            self.alloc.unallocate(txg, dva);
+        }
     }
 }
 
@@ -404,13 +413,28 @@ impl BlockStore for Pipeline {
 
     fn write_batch(&self, txg: Txg, requests: Vec<WriteRequest>) -> Result<Vec<BlkPtrPhys>> {
         let mut allocated = Vec::new();
-        let result = self.write_waves(txg, &requests, &mut allocated);
+        let flight = self.issuer.flight();
+        let placed = self.write_waves(txg, &requests, &mut allocated, &flight, false);
+        let written = flight.wait();
+        let result = placed.and_then(|bps| written.map(|()| bps));
         if result.is_err() {
-            for dva in &allocated {
-                self.alloc.unallocate(txg, dva);
-            }
+            self.give_back(txg, &allocated);
         }
         result
+    }
+
+    fn begin_batch(
+        &self,
+        txg: Txg,
+        requests: Vec<WriteRequest>,
+        under_way: &mut UnderWay,
+    ) -> Result<Vec<BlkPtrPhys>> {
+        assert!(
+            requests.iter().all(|r| r.rewrite.is_none()),
+            "what is overwritten may be under way itself"
+        );
+        let flight = under_way.flight(&self.issuer);
+        self.write_waves(txg, &requests, &mut Vec::new(), flight, true)
     }
 
     #[doc(alias = "zio_free_sync")]
@@ -450,7 +474,7 @@ impl LogStore for Pipeline {
         eck::seal_log(bp, data.make_mut());
         let writes = bp.dvas().map(|dva| Write::new(&dva, &data, 0, psize));
         let flight = self.issuer.flight();
-        flight.submit(writes.collect(), false);
+        self.issuer.submit(&flight, writes.collect(), false);
         flight.wait()
     }
 

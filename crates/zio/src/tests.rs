@@ -9,7 +9,7 @@ use phys::{BlkPtrPhys, ChecksumType, CompressType, ObjectType};
 use proptest::prelude::*;
 
 use crate::{
-    BlockStore, Bookmark, LogStore, Pipeline, PipelineSettings, WritePolicy, WriteRequest,
+    BlockStore, Bookmark, LogStore, Pipeline, PipelineSettings, UnderWay, WritePolicy, WriteRequest,
 };
 
 const DATA: u8 = ObjectType::PLAIN_FILE_CONTENTS.raw();
@@ -376,14 +376,13 @@ fn sim_writes_the_same_bytes_on_the_same_seed() {
 fn sim_no_more_threads_write_than_devices_have_use_for() {
     for (ways, most) in [(1, 3), (2, 6), (usize::MAX, 9)] {
         for seed in 0..10 {
-            let bench = rt::simulate(seed, || {
+            let (now, at_once) = rt::simulate(seed, || {
                 let bench = bench_with(12, ways);
                 let requests = (0..200).map(|i| request(noise(131_072, i), plain()));
                 let bps = bench.pipeline.write_batch(TXG, requests.collect()).unwrap();
                 bench.assert_all_free(&bps);
-                bench
+                bench.vdevs.state.lock().writing
             });
-            let (now, at_once) = bench.vdevs.state.lock().writing;
             assert!(
                 now == 0 && at_once <= most,
                 "{ways} ways, seed {seed}: {at_once}"
@@ -394,6 +393,75 @@ fn sim_no_more_threads_write_than_devices_have_use_for() {
             );
         }
     }
+}
+
+#[test]
+fn sim_batches_that_were_begun_are_there_when_they_were_waited_for() {
+    for seed in 0..20 {
+        rt::simulate(seed, || {
+            let bench = bench_with(12, 1);
+            let mut under_way = UnderWay::default();
+            let mut all = Vec::new();
+            for batch in 0..5 {
+                let requests = (0..30).map(|i| request(noise(65_536, batch * 100 + i), plain()));
+                let requests: Vec<_> = requests.collect();
+                let begun = bench
+                    .pipeline
+                    .begin_batch(TXG, requests.clone(), &mut under_way);
+                all.extend(begun.unwrap().into_iter().zip(requests));
+            }
+            under_way.wait().unwrap();
+            assert_eq!(bench.vdevs.state.lock().writing.0, 0);
+            for (bp, request) in &all {
+                assert_eq!(*bench.read(bp).unwrap(), *request.data, "seed {seed}");
+            }
+            let bps: Vec<BlkPtrPhys> = all.into_iter().map(|(bp, _)| bp).collect();
+            bench.assert_all_free(&bps);
+        });
+    }
+}
+
+#[test]
+fn sim_who_waits_for_batches_is_told_of_a_failed_write() {
+    for seed in 0..20 {
+        rt::simulate(seed, || {
+            let bench = bench_with(12, 1);
+            bench.vdevs.state.lock().writes_left = Some(seed % 4);
+            let mut under_way = UnderWay::default();
+            let batch = || {
+                (0..100)
+                    .map(|i| request(noise(131_072, i), plain()))
+                    .collect()
+            };
+            for _ in 0..2 {
+                let begun = bench.pipeline.begin_batch(TXG, batch(), &mut under_way);
+                assert_eq!(begun.unwrap().len(), 100);
+            }
+            assert_eq!(under_way.wait().unwrap_err().kind(), ErrorKind::Io);
+            assert_eq!(bench.vdevs.state.lock().writing.0, 0);
+        });
+    }
+}
+
+#[test]
+fn sim_batches_that_are_given_up_leave_no_write_behind() {
+    let mut given_up = 0;
+    for seed in 0..20 {
+        rt::simulate(seed, || {
+            let bench = bench_with(12, 1);
+            let mut under_way = UnderWay::default();
+            let requests = (0..200).map(|i| request(noise(131_072, i), plain()));
+            let begun = bench
+                .pipeline
+                .begin_batch(TXG, requests.collect(), &mut under_way);
+            begun.unwrap();
+            drop(under_way);
+            let state = bench.vdevs.state.lock();
+            assert_eq!(state.writing.0, 0, "seed {seed}");
+            given_up += u64::from(state.writes < 200 / 8);
+        });
+    }
+    assert!(given_up > 0, "everything had been written each time");
 }
 
 fn any_policy() -> impl Strategy<Value = WritePolicy> {

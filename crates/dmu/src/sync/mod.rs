@@ -16,7 +16,10 @@
 //! 2. In the first pass of a txg nothing is overwritten. Later passes (of the MOS) overwrite
 //!    blocks born in this txg in place: readers are first shown what is in memory
 //!    (`State::pending`), and are waited for.
-//! 3. Holes carry the txg of their birth wherever something was there before.
+//! 3. In the first pass blocks are begun and not waited for, so that devices write those of one level
+//!    while the next one is made. All of them are written before the new trees are installed: nobody
+//!    reads a block that is under way.
+//! 4. Holes carry the txg of their birth wherever something was there before.
 //!
 //! # Crash argument
 //! Nothing of a pass is reachable before the uberblock is written that leads to it: all writes go
@@ -39,7 +42,7 @@ use std::sync::Arc;
 use base::{Buf, Result};
 use phys::ObjectType;
 use phys::blkptr::BlkPtrPhys;
-use zio::{Bookmark, WriteRequest};
+use zio::{Bookmark, UnderWay, WriteRequest};
 
 use crate::account::OwnerDeltas;
 use crate::objset::Header;
@@ -61,6 +64,10 @@ struct Pass<'a> {
     props: Arc<ObjsetProps>,
     kills: Vec<BlkPtrPhys>,
     deltas: OwnerDeltas,
+    under_way: UnderWay,
+    under_way_bytes: u64,
+    /// Bytes of level 0 that were dirty, and are under way.
+    leaf_bytes: u64,
 }
 
 impl Objset {
@@ -88,6 +95,9 @@ impl Objset {
             props: self.props(),
             kills: Vec::new(),
             deltas: OwnerDeltas::default(),
+            under_way: UnderWay::default(),
+            under_way_bytes: 0,
+            leaf_bytes: 0,
         };
         let deltas = pass.run(dnodes)?;
         if let Some(owners) = self.owners()
@@ -108,6 +118,7 @@ impl Pass<'_> {
         }
         let mut meta = self.write_dnodes(&works)?;
         let root = self.write_objset(&works, &meta)?;
+        self.wait_under_way()?;
         self.install(&works, &mut meta, root);
         for kill in std::mem::take(&mut self.kills) {
             self.objset.context.accounting.kill(&kill, self.tx);
@@ -360,7 +371,7 @@ impl Pass<'_> {
                 );
             }
         }
-        self.objset.context.written(leaves);
+        self.leaf_bytes += leaves;
         Ok(())
     }
 
@@ -373,7 +384,15 @@ impl Pass<'_> {
             .sum();
         let olds: Vec<_> = requests.iter().map(|request| request.rewrite).collect();
         let context = &self.objset.context;
-        let bps = context.store.write_batch(self.tx.txg(), requests)?;
+        let bps = if self.overwrites() {
+            context.store.write_batch(self.tx.txg(), requests)?
+        } else {
+            self.make_room_under_way(&requests)?;
+            let txg = self.tx.txg();
+            context
+                .store
+                .begin_batch(txg, requests, &mut self.under_way)?
+        };
         for (bp, old) in bps.iter().zip(olds) {
             let in_place = old.is_some_and(|old| is_in_place(&old, bp, self.tx));
             if !bp.is_hole() && !in_place {
@@ -381,6 +400,25 @@ impl Pass<'_> {
             }
         }
         Ok((leaves, bps))
+    }
+
+    /// What is being written is in memory: there is a limit to it.
+    fn make_room_under_way(&mut self, requests: &[WriteRequest]) -> Result<()> {
+        let bytes: u64 = requests.iter().map(|r| r.data.len() as u64).sum();
+        if self.under_way_bytes + bytes > UNDER_WAY_BYTES {
+            self.wait_under_way()?;
+        }
+        self.under_way_bytes += bytes;
+        Ok(())
+    }
+
+    /// Waits until all blocks of the pass are written.
+    fn wait_under_way(&mut self) -> Result<()> {
+        self.under_way_bytes = 0;
+        self.under_way.wait()?;
+        let leaves = std::mem::take(&mut self.leaf_bytes);
+        self.objset.context.written(leaves);
+        Ok(())
     }
 
     fn write_objset(&mut self, works: &[Work], meta: &Work) -> Result<BlkPtrPhys> {
@@ -442,6 +480,8 @@ impl Pass<'_> {
     }
 }
 
+/// The most bytes of blocks of one pass that are being written while others are made.
+const UNDER_WAY_BYTES: u64 = 128 << 20;
 /// Indirect blocks fetched at a time.
 const PREFETCH_BLOCKS: usize = 64;
 
