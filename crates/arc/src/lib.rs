@@ -36,8 +36,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use base::{Buf, Error, ErrorKind, Result, SPA_MAXBLOCKSIZE, Txg};
 use phys::{BlkPtrPhys, ChecksumType};
-use policy::{Found, Pending, Policy, Reader};
-use zio::{BlockStore, Bookmark, LogStore, UnderWay, WriteRequest};
+use policy::{Found, Passing, Pending, Policy, Reader};
+use zio::{BlockStore, Bookmark, LogStore, Run, UnderWay, WriteRequest};
 
 pub use policy::ArcBytes;
 
@@ -99,7 +99,7 @@ fn count(counter: &AtomicU64) {
 
 struct Inner<S: ?Sized> {
     policy: rt::Mutex<Policy>,
-    run: rt::Mutex<Run>,
+    write_run: rt::Mutex<WriteRun>,
     counters: Counters,
     ahead: prefetch::Queue,
     settings: ArcSettings,
@@ -119,7 +119,7 @@ impl<S: BlockStore + ?Sized + 'static> Arc<S> {
     pub fn new(store: Shared<S>, settings: ArcSettings) -> Self {
         let inner = Inner {
             policy: rt::Mutex::new(Policy::new(settings.limit_bytes)),
-            run: rt::Mutex::default(),
+            write_run: rt::Mutex::default(),
             counters: Counters::default(),
             ahead: prefetch::Queue::default(),
             settings,
@@ -265,18 +265,15 @@ impl<S: BlockStore + ?Sized> Inner<S> {
 
     fn insert_written(&self, bps: &[BlkPtrPhys], data: Vec<Written>) {
         let mut policy = self.policy.lock();
-        let mut passing_bytes = 0;
         for (bp, written) in bps.iter().zip(data) {
             if !is_cacheable(bp) {
                 continue;
             }
-            let size = written.buf.len() as u64;
-            let passes = written.run_bytes > policy.stream_bytes() && policy.is_full_for(size);
-            passing_bytes += if passes { size } else { 0 };
-            // A log that grows slowly is no stream.
-            let passes = passes && passing_bytes > PASSING_BATCH_BYTES;
-            if written.is_metadata || self.settings.cache_written_data && !passes {
-                policy.insert_written(bp, written.buf);
+            if written.is_metadata {
+                policy.insert_written(bp, written.buf, Passing::No);
+            } else if self.settings.cache_written_data {
+                let passing = policy.passing(written.run);
+                policy.insert_written(bp, written.buf, passing);
             } else {
                 policy.remove(bp);
             }
@@ -285,30 +282,28 @@ impl<S: BlockStore + ?Sized> Inner<S> {
 
     /// Looks at a batch before it is written.
     fn look_at(&self, requests: &[WriteRequest]) -> Vec<Written> {
-        let mut run = self.run.lock();
+        let mut run = self.write_run.lock();
         requests.iter().map(|r| run.look_at(r)).collect()
     }
 }
-
-/// What is written at one go is a stream beyond this many bytes.
-const PASSING_BATCH_BYTES: u64 = 4 << 20;
 
 /// A block that is being written, until it is known where.
 struct Written {
     buf: Buf,
     is_metadata: bool,
-    /// How much of its file was written in sequence, up to it.
-    run_bytes: u64,
+    /// How much of its file was written in sequence, up to it. There is no telling how long that file
+    /// is going to be.
+    run: Run,
 }
 
 /// File contents that are written one after the other.
 #[derive(Default)]
-struct Run {
+struct WriteRun {
     last: Bookmark,
     bytes: u64,
 }
 
-impl Run {
+impl WriteRun {
     fn look_at(&mut self, request: &WriteRequest) -> Written {
         let is_metadata = request.level > 0
             || phys::ObjectType::try_from(request.object_type)
@@ -324,7 +319,10 @@ impl Run {
         Written {
             buf: request.data.clone(),
             is_metadata,
-            run_bytes: self.bytes,
+            run: Run {
+                bytes: self.bytes,
+                object_bytes: u64::MAX,
+            },
         }
     }
 }
@@ -336,10 +334,10 @@ impl<S: BlockStore + ?Sized + 'static> BlockStore for Arc<S> {
     }
 
     /// What somebody else is reading is waited for last: there are other blocks to be read meanwhile.
-    fn read_run(&self, blocks: &[(BlkPtrPhys, Bookmark)], run_bytes: u64) -> Vec<Result<Buf>> {
+    fn read_run(&self, blocks: &[(BlkPtrPhys, Bookmark)], run: Run) -> Vec<Result<Buf>> {
         let reader = Reader {
             is_ahead: false,
-            is_passing: run_bytes > self.inner.policy.lock().stream_bytes(),
+            passing: self.inner.policy.lock().passing(run),
         };
         let begun: Vec<Begun> = blocks
             .iter()
@@ -384,11 +382,11 @@ impl<S: BlockStore + ?Sized + 'static> BlockStore for Arc<S> {
     }
 
     fn prefetch(&self, bps: &[BlkPtrPhys]) {
-        self.prefetch_run(bps, 0);
+        self.prefetch_run(bps, Run::default());
     }
 
-    fn prefetch_run(&self, bps: &[BlkPtrPhys], run_bytes: u64) {
-        self.read_ahead(bps, run_bytes);
+    fn prefetch_run(&self, bps: &[BlkPtrPhys], run: Run) {
+        self.read_ahead(bps, run);
     }
 }
 

@@ -7,10 +7,11 @@
 //! MFU pays. A hit on the other ghost moves it the other way. A long scan passes through MRU and
 //! its ghost without touching what is used frequently.
 //!
-//! A *stream* that is much longer than the cache would go through all of MRU and find nothing of
-//! itself when it begins anew. When room is needed, it gives up its own blocks instead, as soon as its
-//! reader has left them behind: what was there stays, and the same few buffers go round, which the
-//! processor's caches like.
+//! A *stream* that is longer than the cache would go through all of MRU and find nothing of itself when
+//! it begins anew. It keeps its head, and from then on gives up its own blocks as soon as its reader has
+//! left them behind: what was there stays, and the same few buffers go round. That takes no more memory
+//! from the system, which has to fill every page of it with zeros, and the processor's caches like it.
+//! A stream that the cache could hold does so only when room is needed.
 //!
 //! # Invariants
 //! 1. `mru + mfu <= limit` after every call.
@@ -28,6 +29,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use base::{Buf, Error, Result};
 use phys::BlkPtrPhys;
 use phys::blkptr::BlkIdentity;
+use zio::Run;
 
 /// Bytes on each list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -146,11 +148,22 @@ enum List {
 pub(crate) struct Reader {
     /// It was not asked for yet.
     pub(crate) is_ahead: bool,
-    /// A stream that is too long to be kept.
-    pub(crate) is_passing: bool,
+    pub(crate) passing: Passing,
 }
 
-/// Of the cache, how large a part a long stream fills before it has to do with its own room.
+/// What becomes of a block when its reader has left it behind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Passing {
+    /// It stays.
+    #[default]
+    No,
+    /// It goes before any other: part of a long stream.
+    WhenFull,
+    /// It goes: part of a stream that is longer than the cache.
+    Always,
+}
+
+/// Of the cache, how large a part a long stream may have, and then has to do with its own room.
 const STREAM_SHARE: u64 = 4;
 /// Of the cache, how large a part it keeps behind its reader then: a record is often read piece by
 /// piece. That is more than a processor's own cache holds: otherwise every buffer would be filled by one
@@ -168,7 +181,7 @@ struct Entry {
     buf: Option<Buf>,
     /// Read ahead, and not asked for yet.
     is_prefetched: bool,
-    /// Part of a stream that is too long to be kept.
+    /// Part of a long stream.
     is_passing: bool,
     newer: u32,
     older: u32,
@@ -345,8 +358,13 @@ impl Policy {
         Ok(buf)
     }
 
-    pub(crate) fn insert_written(&mut self, bp: &BlkPtrPhys, buf: Buf) {
-        self.insert(bp, buf, Reader::default());
+    /// `passing`: of whoever writes.
+    pub(crate) fn insert_written(&mut self, bp: &BlkPtrPhys, buf: Buf, passing: Passing) {
+        let reader = Reader {
+            is_ahead: false,
+            passing,
+        };
+        self.insert(bp, buf, reader);
     }
 
     fn insert(&mut self, bp: &BlkPtrPhys, buf: Buf, reader: Reader) {
@@ -370,7 +388,13 @@ impl Policy {
         if size > self.limit {
             return;
         }
+        if reader.passing == Passing::Always {
+            while let Some(victim) = self.take_passed() {
+                self.evict(victim);
+            }
+        }
         self.make_room(size, list == List::Mfu);
+        let is_passing = reader.passing != Passing::No;
         let entry = Entry {
             identity,
             cksum: bp.cksum_words(),
@@ -378,7 +402,7 @@ impl Policy {
             list,
             buf: Some(buf),
             is_prefetched: reader.is_ahead,
-            is_passing: reader.is_passing,
+            is_passing,
             newer: NIL,
             older: NIL,
         };
@@ -391,7 +415,7 @@ impl Policy {
         };
         self.index.insert(identity, at);
         self.link(at, list);
-        if reader.is_passing && !reader.is_ahead {
+        if is_passing && !reader.is_ahead {
             self.note_passed(at);
         }
         self.trim_ghosts();
@@ -440,9 +464,15 @@ impl Policy {
         }
     }
 
-    /// What a stream may have of the cache before it has to do with its own room.
-    pub(crate) fn stream_bytes(&self) -> u64 {
-        self.limit / STREAM_SHARE
+    /// How the next block of a run is to be treated.
+    pub(crate) fn passing(&self, run: Run) -> Passing {
+        if run.bytes <= self.limit / STREAM_SHARE {
+            Passing::No
+        } else if run.object_bytes <= self.limit {
+            Passing::WhenFull
+        } else {
+            Passing::Always
+        }
     }
 
     /// A reader leaves a block of a long stream behind.
@@ -464,11 +494,6 @@ impl Policy {
             }
         }
         None
-    }
-
-    /// Whether `size` more bytes would push something out.
-    pub(crate) fn is_full_for(&self, size: u64) -> bool {
-        self.on(List::Mru) + self.on(List::Mfu) + size > self.limit
     }
 
     fn evict(&mut self, at: u32) {

@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use phys::BlkPtrPhys;
-use zio::{BlockStore, Bookmark};
+use zio::{BlockStore, Bookmark, Run};
 
 use crate::policy::Reader;
 use crate::{Arc, Inner, Load, count, is_cacheable, is_log};
@@ -121,13 +121,13 @@ impl<S: BlockStore + ?Sized> Inner<S> {
 }
 
 impl<S: BlockStore + ?Sized + 'static> Arc<S> {
-    pub(crate) fn read_ahead(&self, bps: &[BlkPtrPhys], run_bytes: u64) {
+    pub(crate) fn read_ahead(&self, bps: &[BlkPtrPhys], run: Run) {
         let settings = &self.inner.settings;
         let threads = settings.prefetch_threads.max(1);
         let policy = self.inner.policy.lock();
         let reader = Reader {
             is_ahead: true,
-            is_passing: run_bytes > policy.stream_bytes(),
+            passing: policy.passing(run),
         };
         let useful = |bp: &&BlkPtrPhys| is_cacheable(bp) && !is_log(bp) && policy.wants(bp);
         let wanted: Vec<BlkPtrPhys> = bps.iter().filter(useful).copied().collect();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use base::{BlkId, Buf, BufSlice, Error, Result};
 use phys::blkptr::BlkPtrPhys;
-use zio::Bookmark;
+use zio::{Bookmark, Run};
 
 use crate::dnode::{State, Ticket, View};
 use crate::tree::{Walk, check_len, check_shape};
@@ -180,14 +180,14 @@ impl Dnode {
         if bps.len() > 1 {
             self.context.store.prefetch(&bps[1..]);
         }
-        let run_bytes = self.read_ahead(walk, blocks, blksz);
+        let run = self.read_ahead(walk, blocks, blksz);
         let at_once = (TOGETHER_BYTES / blksz).max(1) as usize;
         let mut sources = sources.into_iter().peekable();
         let mut result = Ok(());
         while sources.peek().is_some() {
             // After an error, too, every block that was asked for is waited for: see `read_ahead`.
             let together = sources.by_ref().take(at_once).collect();
-            for content in self.read_sources(together, blksz, run_bytes) {
+            for content in self.read_sources(together, blksz, run) {
                 result = result.and(content).map(&mut *see);
             }
         }
@@ -198,10 +198,10 @@ impl Dnode {
         &self,
         sources: Vec<(Piece, Source)>,
         blksz: u64,
-        run_bytes: u64,
+        run: Run,
     ) -> Vec<Result<Content>> {
         let wanted: Vec<_> = sources.iter().filter_map(|(_, s)| s.block()).collect();
-        let mut bufs = self.context.store.read_run(&wanted, run_bytes).into_iter();
+        let mut bufs = self.context.store.read_run(&wanted, run).into_iter();
         let content = |(piece, source): (Piece, Source)| match source {
             Source::Memory(buf) => Ok(piece.of(buf)),
             Source::Zeros => Ok(Content::Hole(piece.len)),
@@ -276,24 +276,28 @@ impl Dnode {
             .min(first.saturating_add(PREFETCH_BLOCKS_MAX));
         let (_ticket, mut walk) = self.walk(&mut state);
         drop(state);
-        self.prefetch_blocks(&mut walk, first, last + 1, 0);
+        self.prefetch_blocks(&mut walk, first, last + 1, Run::default());
     }
 
-    /// Answers how much was read in sequence.
-    fn read_ahead(&self, walk: &mut Walk, blocks: (u64, u64), blksz: u64) -> u64 {
+    /// Answers what the read that is going on is part of.
+    fn read_ahead(&self, walk: &mut Walk, blocks: (u64, u64), blksz: u64) -> Run {
         // The MOS overwrites blocks in place, which must not meet a read nobody waits for.
         if self.context.id.0 == 0 {
-            return 0;
+            return Run::default();
         }
         let end = self.maxblkid().0 + 1;
         let progress = self.streams.lock().advance(blocks.0, blocks.1, blksz);
+        let run = Run {
+            bytes: progress.run_bytes,
+            object_bytes: end.saturating_mul(blksz),
+        };
         if let Some((from, to)) = progress.fetch {
-            self.prefetch_blocks(walk, from, to.min(end), progress.run_bytes);
+            self.prefetch_blocks(walk, from, to.min(end), run);
         }
-        progress.run_bytes
+        run
     }
 
-    fn prefetch_blocks(&self, walk: &mut Walk, from: u64, to: u64, run_bytes: u64) {
+    fn prefetch_blocks(&self, walk: &mut Walk, from: u64, to: u64, run: Run) {
         let mut bps = Vec::new();
         for blkid in from..to {
             match walk.bp(0, blkid) {
@@ -304,7 +308,7 @@ impl Dnode {
             }
         }
         if !bps.is_empty() {
-            self.context.store.prefetch_run(&bps, run_bytes);
+            self.context.store.prefetch_run(&bps, run);
         }
     }
 

@@ -152,6 +152,15 @@ impl WriteRequest {
     }
 }
 
+/// What is known of a reader who goes through an object in sequence.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Run {
+    /// How much it has read so far.
+    pub bytes: u64,
+    /// The size of the object: how much it may come to.
+    pub object_bytes: u64,
+}
+
 /// Blocks by block pointer: what dmu, zil and check need from a pool.
 pub trait BlockStore: Send + Sync {
     /// The logical bytes that `bp` stands for; zeros for a hole.
@@ -161,13 +170,13 @@ pub trait BlockStore: Send + Sync {
     /// pointer or the compressed bytes make no sense, `Unsupported` for encrypted blocks.
     fn read(&self, bp: &BlkPtrPhys, bookmark: &Bookmark) -> Result<Buf>;
 
-    /// Reads several blocks for a reader who has read `run_bytes` in sequence, and answers them in the
-    /// order in which they were asked for.
+    /// Reads several blocks for a reader in sequence, and answers them in the order in which they were
+    /// asked for.
     ///
     /// # Errors
     /// Of each block, those of [`read`](BlockStore::read).
-    fn read_run(&self, blocks: &[(BlkPtrPhys, Bookmark)], run_bytes: u64) -> Vec<Result<Buf>> {
-        let _ = run_bytes;
+    fn read_run(&self, blocks: &[(BlkPtrPhys, Bookmark)], run: Run) -> Vec<Result<Buf>> {
+        let _ = run;
         blocks.iter().map(|(bp, at)| self.read(bp, at)).collect()
     }
 
@@ -205,10 +214,10 @@ pub trait BlockStore: Send + Sync {
         let _ = bps;
     }
 
-    /// As [`prefetch`](BlockStore::prefetch), for a reader who has read `run_bytes` in sequence: of a
-    /// long run not everything is worth being kept.
-    fn prefetch_run(&self, bps: &[BlkPtrPhys], run_bytes: u64) {
-        let _ = run_bytes;
+    /// As [`prefetch`](BlockStore::prefetch), for a reader in sequence: of a long run not everything is
+    /// worth being kept.
+    fn prefetch_run(&self, bps: &[BlkPtrPhys], run: Run) {
+        let _ = run;
         self.prefetch(bps);
     }
 

@@ -29,7 +29,7 @@ mod read;
 mod vdev_ops;
 
 pub use alloc::{AllocClass, Allocator, DvaSet, Hint};
-pub use block::{BlockStore, Bookmark, LogStore, WritePolicy, WriteRequest};
+pub use block::{BlockStore, Bookmark, LogStore, Run, WritePolicy, WriteRequest};
 pub use issue::UnderWay;
 pub use pipeline::{PhysicalReport, Pipeline, PipelineSettings, PipelineStats};
 pub use vdev_ops::{ScrubReport, VdevOps};
