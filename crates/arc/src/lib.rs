@@ -232,7 +232,7 @@ impl<S: BlockStore + ?Sized> Drop for Load<'_, S> {
 impl<S: BlockStore + ?Sized> Inner<S> {
     /// Reads a block, or tells who is reading it.
     fn begin_read(&self, bp: &BlkPtrPhys, bookmark: &Bookmark, reader: Reader) -> Begun {
-        if !is_cacheable(bp) || is_log(bp) || bp.lsize() > self.policy.lock().limit() {
+        if !is_cacheable(bp) || is_log(bp) || !self.policy.lock().fits(bp) {
             return Begun::Read(self.store.read(bp, bookmark));
         }
         let found = self.policy.lock().find_or_start(bp);

@@ -13,8 +13,11 @@
 //! from the system, which has to fill every page of it with zeros, and the processor's caches like it.
 //! A stream that the cache could hold does so only when room is needed.
 //!
+//! Blocks are counted as what they take from memory: their buffer, and what is known of them here. That
+//! is twice their size and more when they are of 512 bytes.
+//!
 //! # Invariants
-//! 1. `mru + mfu <= limit` after every call.
+//! 1. `mru + mfu`, and what is known of the ghosts, `<= limit` after every call.
 //! 2. `mru + mru_ghost <= limit`, and all four lists together `<= 2 * limit`.
 //! 3. An entry is on exactly one list; it has its bytes if and only if that is no ghost list.
 //!
@@ -31,7 +34,7 @@ use phys::BlkPtrPhys;
 use phys::blkptr::BlkIdentity;
 use zio::Run;
 
-/// Bytes on each list.
+/// Bytes on each list: buffers and what is known of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ArcBytes {
     /// Used once.
@@ -170,12 +173,24 @@ const STREAM_SHARE: u64 = 4;
 /// processor while another still has what it read in it.
 const PASSED_SHARE: u64 = 16;
 
+/// What is known of a block, cached or not: its [`Entry`], its place in the index, the head of its buffer.
+const ENTRY_BYTES: u64 = 256;
+
+/// What a cached block of `len` bytes takes from memory.
+pub(crate) fn charge(len: u64) -> u64 {
+    let len = usize::try_from(len).unwrap_or(usize::MAX / 2);
+    base::footprint(len) as u64 + ENTRY_BYTES
+}
+
 /// No entry.
 const NIL: u32 = u32::MAX;
 
 struct Entry {
     identity: BlkIdentity,
     cksum: [u64; 4],
+    /// Of the block.
+    len: u64,
+    /// Of the block and its entry, in memory.
     size: u64,
     list: List,
     buf: Option<Buf>,
@@ -199,6 +214,7 @@ struct Ends {
     newest: u32,
     oldest: u32,
     bytes: u64,
+    entries: u64,
 }
 
 /// The lists and who is on them.
@@ -223,6 +239,7 @@ impl Policy {
             newest: NIL,
             oldest: NIL,
             bytes: 0,
+            entries: 0,
         };
         Policy {
             limit,
@@ -237,10 +254,6 @@ impl Policy {
             evictions: 0,
             ghost_hits: 0,
         }
-    }
-
-    pub(crate) fn limit(&self) -> u64 {
-        self.limit
     }
 
     pub(crate) fn evictions(&self) -> u64 {
@@ -287,7 +300,12 @@ impl Policy {
     /// Whether reading the block ahead would change anything.
     pub(crate) fn wants(&self, bp: &BlkPtrPhys) -> bool {
         let is_known = self.contains(bp) || self.loading.contains_key(&bp.identity());
-        bp.lsize() <= self.limit && !is_known
+        self.fits(bp) && !is_known
+    }
+
+    /// Whether the block may be cached at all.
+    pub(crate) fn fits(&self, bp: &BlkPtrPhys) -> bool {
+        charge(bp.lsize()) <= self.limit
     }
 
     /// Looks a block up as a reader does.
@@ -297,7 +315,7 @@ impl Policy {
         if let Some(&at) = self.index.get(&identity) {
             let entry = &mut self.entries[at as usize];
             if let Some(buf) = entry.buf.clone() {
-                if entry.cksum != bp.cksum_words() || entry.size != bp.lsize() {
+                if entry.cksum != bp.cksum_words() || entry.len != bp.lsize() {
                     return Found::Other;
                 }
                 let was_prefetched = std::mem::take(&mut entry.is_prefetched);
@@ -369,7 +387,8 @@ impl Policy {
 
     fn insert(&mut self, bp: &BlkPtrPhys, buf: Buf, reader: Reader) {
         let identity = bp.identity();
-        let size = buf.len() as u64;
+        let len = buf.len() as u64;
+        let size = charge(len);
         let mut list = List::Mru;
         if let Some(&at) = self.index.get(&identity) {
             list = match self.entries[at as usize].list {
@@ -398,6 +417,7 @@ impl Policy {
         let entry = Entry {
             identity,
             cksum: bp.cksum_words(),
+            len,
             size,
             list,
             buf: Some(buf),
@@ -442,7 +462,7 @@ impl Policy {
     /// Evicts until `size` more bytes fit.
     #[doc(alias = "arc_evict")]
     fn make_room(&mut self, size: u64, is_for_mfu: bool) {
-        while self.on(List::Mru) + self.on(List::Mfu) + size > self.limit {
+        while self.used() + size > self.limit {
             if let Some(victim) = self.take_passed() {
                 self.evict(victim);
                 continue;
@@ -462,6 +482,12 @@ impl Policy {
             };
             self.evict(victim);
         }
+    }
+
+    /// Bytes in memory.
+    fn used(&self) -> u64 {
+        let ghosts = [List::MruGhost, List::MfuGhost].map(|list| self.lists[list as usize].entries);
+        self.on(List::Mru) + self.on(List::Mfu) + ghosts.iter().sum::<u64>() * ENTRY_BYTES
     }
 
     /// How the next block of a run is to be treated.
@@ -560,6 +586,7 @@ impl Policy {
         entry.newer = NIL;
         entry.older = ends.newest;
         ends.bytes += entry.size;
+        ends.entries += 1;
         let second = std::mem::replace(&mut ends.newest, at);
         if second == NIL {
             ends.oldest = at;
@@ -573,6 +600,7 @@ impl Policy {
         let (list, size, newer, older) = (entry.list, entry.size, entry.newer, entry.older);
         let ends = &mut self.lists[list as usize];
         ends.bytes -= size;
+        ends.entries -= 1;
         if newer == NIL {
             ends.newest = older;
         } else {

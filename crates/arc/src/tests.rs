@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use zio::ram::RamStore;
 use zio::{BlockStore, Bookmark, Run, WritePolicy, WriteRequest};
 
-use crate::policy::{Passing, Reader};
+use crate::policy::{Passing, Reader, charge};
 use crate::{Arc, ArcSettings};
 
 const DATA: u8 = ObjectType::PLAIN_FILE_CONTENTS.raw();
@@ -19,6 +19,13 @@ fn cache(limit_bytes: u64) -> Arc<RamStore> {
         ..ArcSettings::default()
     };
     Arc::new(Shared::new(RamStore::new()), settings)
+}
+
+const BLOCK: usize = 65_536;
+
+/// A cache that holds so many blocks of [`BLOCK`] bytes, and knows as many that it evicted.
+fn cache_of(blocks: u64) -> Arc<RamStore> {
+    cache(blocks * (charge(BLOCK as u64) + charge(0)))
 }
 
 fn bookmark() -> Bookmark {
@@ -88,12 +95,12 @@ fn a_rewrite_replaces_what_is_cached() {
 
 #[test]
 fn a_scan_does_not_push_out_what_is_used_frequently() {
-    let cache = cache(64 * 4096);
-    let hot: Vec<BlkPtrPhys> = (0..16).map(|i| cache.put(4096, i)).collect();
+    let cache = cache_of(64);
+    let hot: Vec<BlkPtrPhys> = (0..16).map(|i| cache.put(BLOCK, i)).collect();
     for bp in &hot {
         cache.get(bp).unwrap();
     }
-    let cold: Vec<BlkPtrPhys> = (0..1000).map(|_| cache.put(4096, 99)).collect();
+    let cold: Vec<BlkPtrPhys> = (0..1000).map(|_| cache.put(BLOCK, 99)).collect();
     cache.flush_cache();
     for bp in hot.iter().chain(&hot) {
         cache.get(bp).unwrap();
@@ -114,13 +121,13 @@ fn a_scan_does_not_push_out_what_is_used_frequently() {
 
 /// A block of a file that is in the store, and not in the cache.
 fn below(cache: &Arc<RamStore>) -> BlkPtrPhys {
-    let request = request(4096, 99, DATA);
+    let request = request(BLOCK, 99, DATA);
     cache.store().write(Txg(9), request).unwrap()
 }
 
 /// A reader who has come to block `at` of a file of `blocks` blocks.
 fn run(at: usize, blocks: usize) -> Run {
-    let bytes = |n: usize| n as u64 * 4096;
+    let bytes = |n: usize| (n * BLOCK) as u64;
     Run {
         bytes: bytes(at),
         object_bytes: bytes(blocks),
@@ -129,8 +136,8 @@ fn run(at: usize, blocks: usize) -> Run {
 
 #[test]
 fn a_long_stream_that_is_read_gives_up_its_own_blocks() {
-    let cache = cache(64 * 4096);
-    let kept: Vec<BlkPtrPhys> = (0..16).map(|i| cache.put(4096, i)).collect();
+    let cache = cache_of(64);
+    let kept: Vec<BlkPtrPhys> = (0..16).map(|i| cache.put(BLOCK, i)).collect();
     let stream: Vec<BlkPtrPhys> = (0..500).map(|_| below(&cache)).collect();
     for (i, bp) in stream.iter().enumerate() {
         cache.prefetch_run(&[*bp], run(i, 500));
@@ -141,7 +148,10 @@ fn a_long_stream_that_is_read_gives_up_its_own_blocks() {
     }
     // A quarter of the cache for its head, and a sixteenth for what was read last: that is often asked
     // for again, piece by piece. More than that it does not take, though there would be room.
-    assert_eq!(cache.stats().bytes.cached(), (16 + 17 + 4 + 1) * 4096);
+    assert_eq!(
+        cache.stats().bytes.cached(),
+        (16 + 17 + 4 + 1) * charge(BLOCK as u64)
+    );
     assert!(kept.iter().all(|bp| cache.is_cached(bp)));
     assert!(stream[..17].iter().all(|bp| cache.is_cached(bp)));
     assert!(stream[496..].iter().all(|bp| cache.is_cached(bp)));
@@ -150,8 +160,8 @@ fn a_long_stream_that_is_read_gives_up_its_own_blocks() {
 
 #[test]
 fn a_stream_that_the_cache_can_hold_gives_up_its_own_blocks_when_there_is_no_room() {
-    let cache = cache(64 * 4096);
-    let kept: Vec<BlkPtrPhys> = (0..24).map(|i| cache.put(4096, i)).collect();
+    let cache = cache_of(64);
+    let kept: Vec<BlkPtrPhys> = (0..24).map(|i| cache.put(BLOCK, i)).collect();
     let stream: Vec<BlkPtrPhys> = (0..64).map(|_| below(&cache)).collect();
     for (i, bp) in stream.iter().enumerate() {
         cache.read_run(&[(*bp, bookmark())], run(i, 64));
@@ -163,14 +173,14 @@ fn a_stream_that_the_cache_can_hold_gives_up_its_own_blocks_when_there_is_no_roo
 
 #[test]
 fn a_stream_that_nobody_reads_ahead_of_gives_up_its_own_blocks_as_well() {
-    let cache = cache(64 * 4096);
-    let kept: Vec<BlkPtrPhys> = (0..16).map(|i| cache.put(4096, i)).collect();
+    let cache = cache_of(64);
+    let kept: Vec<BlkPtrPhys> = (0..16).map(|i| cache.put(BLOCK, i)).collect();
     for at in 0..500 {
         let bp = below(&cache);
         let read = cache.read_run(&[(bp, bookmark())], run(at, 500));
         assert_eq!(read[0].as_ref().unwrap()[0], 99);
     }
-    assert!(cache.stats().bytes.cached() <= 64 * 4096);
+    assert!(cache.stats().bytes.cached() <= 64 * charge(BLOCK as u64));
     assert!(kept.iter().all(|bp| cache.is_cached(bp)));
 }
 
@@ -196,12 +206,12 @@ fn a_run_is_answered_in_its_order_and_block_by_block() {
 
 #[test]
 fn of_a_long_stream_that_is_written_head_and_end_are_kept() {
-    let cache = cache(8 << 20);
+    let cache = cache_of(64);
     let write = |blocks: std::ops::Range<u64>| {
         let at = |blkid| Bookmark::new(ObjsetId(1), ObjectId(2), 0, BlkId(blkid));
         let data = |blkid| WriteRequest {
             bookmark: at(blkid),
-            ..request(131_072, 1, DATA)
+            ..request(BLOCK, 1, DATA)
         };
         let requests = blocks.map(data).collect();
         cache.write_batch(Txg(9), requests).unwrap()
@@ -222,8 +232,8 @@ fn of_a_long_stream_that_is_written_head_and_end_are_kept() {
 
 #[test]
 fn the_boundary_follows_ghost_hits() {
-    let cache = cache(8 * 4096);
-    let bps: Vec<BlkPtrPhys> = (0..24).map(|i| cache.put(4096, i)).collect();
+    let cache = cache_of(8);
+    let bps: Vec<BlkPtrPhys> = (0..24).map(|i| cache.put(BLOCK, i)).collect();
     cache.flush_cache();
     let target = cache.stats().bytes.mru_target;
     // Two blocks are frequent, so that MRU is not all there is.
@@ -238,7 +248,7 @@ fn the_boundary_follows_ghost_hits() {
     let stats = cache.stats();
     assert_eq!(stats.ghost_hits, 1);
     assert!(stats.bytes.mru_target > target);
-    assert!(stats.bytes.cached() <= 8 * 4096);
+    assert!(stats.bytes.cached() <= 8 * charge(BLOCK as u64));
 }
 
 #[test]
@@ -248,6 +258,16 @@ fn blocks_larger_than_the_cache_pass_by() {
     let large = cache.put(16_384, 2);
     assert_eq!(cache.get(&large).unwrap()[9], 2);
     assert!(cache.is_cached(&small) && !cache.is_cached(&large));
+}
+
+#[test]
+fn small_blocks_are_counted_as_what_they_take_from_memory() {
+    let cache = cache(1 << 20);
+    let bps: Vec<BlkPtrPhys> = (0..10_000).map(|_| cache.put(512, 1)).collect();
+    let cached = bps.iter().filter(|bp| cache.is_cached(bp)).count() as u64;
+    let stats = cache.stats();
+    assert_eq!(stats.bytes.cached(), cached * charge(512));
+    assert_eq!(cached, (1 << 20) / charge(512));
 }
 
 #[test]
@@ -399,7 +419,7 @@ proptest! {
                     prop_assert!(buf.iter().all(|b| *b == fill));
                 },
                 Step::Prefetch(n) => if let Some((_, (bp, _))) = pick(n) {
-                    let passing = [Passing::No, Passing::WhenFull, Passing::Always][usize::from(n) % 3];
+                    let passing = [Passing::No, Passing::WhenFull, Passing::Always][n % 3];
                     let reader = Reader { is_ahead: true, passing };
                     cache.inner.prefetch(&bp, reader);
                 },

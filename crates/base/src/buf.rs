@@ -1,4 +1,4 @@
-//! Block buffers: page-aligned bytes, shared without copying, recycled without page faults.
+//! Block buffers: bytes that are shared without copying and recycled without page faults.
 //!
 //! # What it is
 //! A [`Buf`] is one block's bytes, shared by reference count between whoever wrote it, the cache
@@ -19,19 +19,29 @@ use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::heap::{self, Heap};
 use crate::slots::{self, Slots, is_slot_len};
 
-/// Alignment of every buffer in bytes: what direct I/O to any disk asks for.
-const ALIGN_BYTES: usize = 4096;
-/// Buffers of at least this many bytes are recycled.
-const RECYCLE_MIN_BYTES: usize = 32 << 10;
+/// Alignment of buffers that are no slots, in bytes. It is what `malloc` gives of itself: asked for more,
+/// it cannot put a buffer where one of the same length was before.
+const ALIGN_BYTES: usize = 16;
+/// What direct I/O to any disk asks for.
+const PAGE_BYTES: usize = 4096;
+/// What `malloc` takes for itself.
+const MALLOC_HEAD_BYTES: usize = 16;
+/// Of what `malloc` gives, about one part in so many lies idle between buffers of many lengths.
+const MALLOC_GAPS_SHARE: usize = 8;
 /// The most bytes that wait for reuse.
 const RECYCLE_MAX_TOTAL_BYTES: usize = 96 << 20;
+/// The most bytes that may go on waiting when buffers of another length are needed.
+const RECYCLE_OTHERS_BYTES: usize = 32 << 20;
 
-/// Owned, page-aligned bytes of a fixed length.
+/// Owned bytes of a fixed length. Slots (a power of two from 64 KiB to 16 MiB) lie at page boundaries.
 pub struct BlockBuf {
     ptr: NonNull<u8>,
     len: usize,
+    /// Of what `malloc` gave.
+    align: usize,
 }
 
 // SAFETY: a BlockBuf owns its memory alone, as a Box<[u8]> does.
@@ -39,11 +49,11 @@ unsafe impl Send for BlockBuf {}
 // SAFETY: shared access only reads.
 unsafe impl Sync for BlockBuf {}
 
-/// Buffers that wait, by length, the latest last: it may still be in the processor's cache.
+/// Slots that wait, by length, the latest last: it may still be in the processor's cache.
 struct FreeList {
     buffers: BTreeMap<usize, Vec<Recycled>>,
     total_bytes: usize,
-    /// Where buffers of the usual lengths come from and go to.
+    /// Where they come from and go to.
     slots: Slots,
 }
 
@@ -85,43 +95,77 @@ static FREE: Mutex<FreeList> = Mutex::new(FreeList {
     slots: Slots::new(),
 });
 
+static HEAP: Heap = Heap::new();
+
 fn free_list() -> MutexGuard<'static, FreeList> {
     FREE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn layout(len: usize) -> Layout {
-    Layout::from_size_align(len.max(1), ALIGN_BYTES).expect("a block is far below isize::MAX")
+fn layout(len: usize, align: usize) -> Layout {
+    Layout::from_size_align(len.max(1), align).expect("a block is far below isize::MAX")
+}
+
+/// What a buffer of `len` bytes takes from memory.
+#[must_use]
+pub fn footprint(len: usize) -> usize {
+    if is_slot_len(len) {
+        len
+    } else {
+        len + len / MALLOC_GAPS_SHARE + MALLOC_HEAD_BYTES
+    }
 }
 
 /// Memory full of zeros that was not used before.
-fn fresh(len: usize) -> NonNull<u8> {
+fn fresh(len: usize, align: usize) -> BlockBuf {
     let raw = if is_slot_len(len) {
-        let slot = free_list().slots.take(len);
+        let slot = fresh_slot(len);
         slot.inspect(|slot| slots::fault_in(len, *slot))
     } else {
+        HEAP.taken(len);
         // SAFETY: the layout has a non-zero size.
-        NonNull::new(unsafe { alloc_zeroed(layout(len)) })
+        NonNull::new(unsafe { alloc_zeroed(layout(len, align)) })
     };
-    raw.unwrap_or_else(|| handle_alloc_error(layout(len)))
+    let ptr = raw.unwrap_or_else(|| handle_alloc_error(layout(len, align)));
+    BlockBuf { ptr, len, align }
 }
 
-/// Gives memory from [`fresh`] back to the system.
-fn discard(len: usize, ptr: NonNull<u8>) {
-    if is_slot_len(len) {
-        slots::let_go_of(len, ptr);
-        free_list().slots.put(len, ptr);
-        return;
+/// A slot that was not used before. The length that is in demand has changed when many others wait: as
+/// many bytes of those go.
+fn fresh_slot(len: usize) -> Option<NonNull<u8>> {
+    let mut free = free_list();
+    let slot = free.slots.take(len);
+    let mut gone = Vec::new();
+    let mut gone_bytes = 0;
+    while gone_bytes < len
+        && free.total_bytes > RECYCLE_OTHERS_BYTES
+        && let Some(other) = free.take_other(len)
+    {
+        gone_bytes += other.0;
+        gone.push(other);
     }
-    // SAFETY: allocated in `fresh` with this very layout, and not referred to any more.
-    unsafe { dealloc(ptr.as_ptr(), layout(len)) }
+    drop(free);
+    for (len, ptr) in gone {
+        discard_slot(len, ptr);
+    }
+    slot
+}
+
+/// Gives the memory of a slot back to the system.
+fn discard_slot(len: usize, ptr: NonNull<u8>) {
+    slots::let_go_of(len, ptr);
+    free_list().slots.put(len, ptr);
 }
 
 fn recycled(len: usize) -> Option<BlockBuf> {
-    if len < RECYCLE_MIN_BYTES {
+    if !is_slot_len(len) {
         return None;
     }
     let ptr = free_list().take(len)?;
-    Some(BlockBuf { ptr, len })
+    Some(BlockBuf {
+        ptr,
+        len,
+        align: PAGE_BYTES,
+    })
 }
 
 impl BlockBuf {
@@ -133,20 +177,24 @@ impl BlockBuf {
                 buf.fill(0);
                 buf
             }
-            None => BlockBuf {
-                ptr: fresh(len),
-                len,
-            },
+            None => fresh(len, ALIGN_BYTES),
         }
     }
 
     /// `len` initialised bytes of unspecified content, for callers that overwrite all of them.
     #[must_use]
     pub fn scratch(len: usize) -> Self {
-        recycled(len).unwrap_or_else(|| BlockBuf {
-            ptr: fresh(len),
-            len,
-        })
+        recycled(len).unwrap_or_else(|| fresh(len, ALIGN_BYTES))
+    }
+
+    /// `len` bytes of zeros that begin at a page boundary, for direct I/O.
+    #[must_use]
+    pub fn paged(len: usize) -> Self {
+        if is_slot_len(len) {
+            Self::zeroed(len)
+        } else {
+            fresh(len, PAGE_BYTES)
+        }
     }
 
     /// A copy of `bytes`.
@@ -179,22 +227,30 @@ impl BlockBuf {
 
 impl Drop for BlockBuf {
     fn drop(&mut self) {
-        let (mut ptr, mut len) = (self.ptr, self.len);
-        if len >= RECYCLE_MIN_BYTES {
-            let mut free = free_list();
-            if free.put(len, ptr) {
-                return;
+        let (ptr, len) = (self.ptr, self.len);
+        if !is_slot_len(len) {
+            // SAFETY: allocated in `fresh` with this very layout, and not referred to any more.
+            unsafe { dealloc(ptr.as_ptr(), layout(len, self.align)) };
+            if HEAP.given(len) {
+                heap::trim();
             }
-            // One of another length goes instead, if there is one.
-            if let Some(other) = free.take_other(len) {
-                if free.put(len, ptr) {
-                    (len, ptr) = other;
-                } else {
-                    free.put(other.0, other.1);
-                }
-            }
+            return;
         }
-        discard(len, ptr);
+        let mut free = free_list();
+        if free.put(len, ptr) {
+            return;
+        }
+        // One of another length goes instead, if there is one.
+        let goes = match free.take_other(len) {
+            Some(other) if free.put(len, ptr) => other,
+            Some((other_len, other)) => {
+                free.put(other_len, other);
+                (len, ptr)
+            }
+            None => (len, ptr),
+        };
+        drop(free);
+        discard_slot(goes.0, goes.1);
     }
 }
 
@@ -350,7 +406,29 @@ mod tests {
         buf.fill(0xff);
         drop(buf);
         assert!(BlockBuf::zeroed(65_536).iter().all(|b| *b == 0));
-        assert_eq!(BlockBuf::zeroed(65_536).as_ptr() as usize % ALIGN_BYTES, 0);
+    }
+
+    #[test]
+    fn buffers_of_every_length_are_aligned_and_zeroed() {
+        for len in [
+            0,
+            1,
+            512,
+            4096,
+            5120,
+            33_280,
+            65_536,
+            65_537,
+            1 << 20,
+            17 << 20,
+        ] {
+            let buf = BlockBuf::zeroed(len);
+            assert_eq!(buf.as_ptr() as usize % ALIGN_BYTES, 0, "{len}");
+            assert!(buf.iter().all(|b| *b == 0), "{len}");
+            let paged = BlockBuf::paged(len);
+            assert_eq!(paged.as_ptr() as usize % PAGE_BYTES, 0, "{len}");
+            assert!(paged.iter().all(|b| *b == 0), "{len}");
+        }
     }
 
     #[test]

@@ -5,11 +5,12 @@
 
 mod buf;
 mod error;
+mod heap;
 mod id;
 mod round;
 mod slots;
 
-pub use buf::{BlockBuf, Buf, BufSlice};
+pub use buf::{BlockBuf, Buf, BufSlice, footprint};
 pub use error::{Context, Error, ErrorKind, Result};
 pub use id::{BlkId, Guid, MetaslabId, ObjectId, ObjsetId, Txg, VdevId};
 pub use round::{align_down, align_up, highbit, is_aligned};

@@ -63,10 +63,18 @@ impl Dirty {
         }
     }
 
-    /// Drops the dirty blocks in `[start, end)`; answers their bytes.
+    /// Drops the dirty blocks in `[start, end)`; answers what they were charged.
     pub(crate) fn discard_blocks(&mut self, start: u64, end: u64) -> u64 {
         let doomed: Vec<u64> = self.blocks.range(start..end).map(|(&id, _)| id).collect();
         let dropped = doomed.iter().filter_map(|id| self.blocks.remove(id));
-        dropped.map(|buf| buf.len() as u64).sum()
+        dropped.map(|buf| charge_of(buf.len())).sum()
     }
+}
+
+/// What is known of a dirty block until its pointer is in its parent.
+const BLOCK_CHARGE_BYTES: usize = 1024;
+
+/// What a dirty block of `len` bytes is charged in its txg: what it takes from memory.
+pub(crate) fn charge_of(len: usize) -> u64 {
+    (base::footprint(len) + BLOCK_CHARGE_BYTES) as u64
 }

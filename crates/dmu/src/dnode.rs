@@ -46,7 +46,7 @@ use crate::user::Users;
 use crate::{META_DNODE_OBJECT, Tx};
 
 /// What a dirty dnode is charged in the txg beyond its blocks.
-const DNODE_CHARGE_BYTES: u64 = 1024;
+const DNODE_CHARGE_BYTES: u64 = 4096;
 
 /// `dnode_t`: an object.
 #[doc(alias = "dnode_t")]

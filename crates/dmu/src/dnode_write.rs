@@ -11,6 +11,7 @@
 use base::{BlkId, BlockBuf, Buf, Error, ErrorKind, Result};
 use phys::{ChecksumType, CompressType};
 
+use crate::dirty::charge_of;
 use crate::dnode::{Change, State, View};
 use crate::dnode_read::Found;
 use crate::image::{check_blksz, round_blksz};
@@ -125,9 +126,9 @@ impl Dnode {
         let Change { layer, charge } = change;
         check_reach(&layer.fields, blkid)?;
         layer.fields.maxblkid = layer.fields.maxblkid.max(blkid);
-        *charge += data.len() as i64;
+        *charge += charge_of(data.len()) as i64;
         if let Some(old) = layer.blocks.insert(blkid, data) {
-            *charge -= old.len() as i64;
+            *charge -= charge_of(old.len()) as i64;
         }
         Ok(())
     }
@@ -207,7 +208,7 @@ impl Dnode {
                 let kept = old.len().min(buf.len());
                 buf.make_mut()[..kept].copy_from_slice(&old[..kept]);
                 layer.blocks.insert(0, buf);
-                *charge += blksz as i64;
+                *charge += charge_of(blksz as usize) as i64;
             }
             Ok(())
         })?

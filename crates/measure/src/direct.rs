@@ -146,7 +146,7 @@ impl File {
     fn run(&self, op: &BioOp, offset: u64) -> Result<BioData> {
         match op {
             BioOp::Read { len } => {
-                let mut bytes = BlockBuf::scratch(*len);
+                let mut bytes = BlockBuf::paged(*len);
                 self.read(offset, &mut bytes)?;
                 Ok(BioData::Read(bytes))
             }
@@ -244,7 +244,7 @@ mod tests {
         let (sender, receiver) = std::sync::mpsc::channel();
         for n in 0..16u8 {
             let sender = sender.clone();
-            let mut block = BlockBuf::zeroed(4096);
+            let mut block = BlockBuf::paged(4096);
             block.fill(n);
             disk.submit(Bio {
                 op: BioOp::Write(block.share()),
@@ -256,7 +256,7 @@ mod tests {
             receiver.recv().unwrap().unwrap();
         }
         disk.flush().unwrap();
-        let mut back = BlockBuf::zeroed(4096);
+        let mut back = BlockBuf::paged(4096);
         for n in 0..16u8 {
             disk.read(u64::from(n) * 4096, &mut back).unwrap();
             assert!(back.iter().all(|byte| *byte == n));

@@ -262,7 +262,7 @@ fn scan(
     pass: Pass,
     observe: &mut impl FnMut(Progress),
 ) -> Result<Row> {
-    let mut block = BlockBuf::zeroed(
+    let mut block = BlockBuf::paged(
         usize::try_from(pass.size_bytes)
             .map_err(|_| Error::invalid(format!("a block of {} bytes", pass.size_bytes)))?,
     );

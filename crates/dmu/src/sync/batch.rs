@@ -3,7 +3,7 @@
 use zio::WriteRequest;
 
 /// After that many bytes a batch is written.
-const BATCH_BYTES: u64 = 64 << 20;
+const BATCH_BYTES: u64 = 8 << 20;
 /// After that many blocks a batch is written.
 const BATCH_BLOCKS: usize = 16_384;
 /// `Place::level` of a spill block.

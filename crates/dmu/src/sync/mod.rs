@@ -45,6 +45,7 @@ use phys::blkptr::BlkPtrPhys;
 use zio::{Bookmark, UnderWay, WriteRequest};
 
 use crate::account::OwnerDeltas;
+use crate::dirty::charge_of;
 use crate::objset::Header;
 use crate::props::BlockKind;
 use crate::{Dnode, Objset, ObjsetProps, Tx};
@@ -66,7 +67,7 @@ struct Pass<'a> {
     deltas: OwnerDeltas,
     under_way: UnderWay,
     under_way_bytes: u64,
-    /// Bytes of level 0 that were dirty, and are under way.
+    /// What blocks of level 0 were charged that are under way.
     leaf_bytes: u64,
 }
 
@@ -375,12 +376,12 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// Writes blocks; answers also the bytes of level 0 among them.
+    /// Writes blocks; answers also what those of level 0 among them were charged.
     fn write(&mut self, requests: Vec<WriteRequest>) -> Result<(u64, Vec<BlkPtrPhys>)> {
         let leaves = requests
             .iter()
             .filter(|r| r.level == 0)
-            .map(|r| r.data.len() as u64)
+            .map(|r| charge_of(r.data.len()))
             .sum();
         let olds: Vec<_> = requests.iter().map(|request| request.rewrite).collect();
         let context = &self.objset.context;
@@ -404,7 +405,7 @@ impl Pass<'_> {
 
     /// What is being written is in memory: there is a limit to it.
     fn make_room_under_way(&mut self, requests: &[WriteRequest]) -> Result<()> {
-        let bytes: u64 = requests.iter().map(|r| r.data.len() as u64).sum();
+        let bytes: u64 = requests.iter().map(bytes_under_way).sum();
         if self.under_way_bytes + bytes > UNDER_WAY_BYTES {
             self.wait_under_way()?;
         }
@@ -480,8 +481,20 @@ impl Pass<'_> {
     }
 }
 
-/// The most bytes of blocks of one pass that are being written while others are made.
-const UNDER_WAY_BYTES: u64 = 128 << 20;
+/// What blocks of one pass may take from memory, beyond what they were charged, while they are being
+/// written and others are made.
+const UNDER_WAY_BYTES: u64 = 24 << 20;
+
+/// What a block takes from memory while it is being written, beyond what it was charged.
+fn bytes_under_way(request: &WriteRequest) -> u64 {
+    let is_as_it_was = request.level == 0 && request.policy.compress == compress::Algorithm::Off;
+    if is_as_it_was {
+        0
+    } else {
+        request.data.len() as u64
+    }
+}
+
 /// Indirect blocks fetched at a time.
 const PREFETCH_BLOCKS: usize = 64;
 

@@ -8,7 +8,7 @@ use compress::Algorithm;
 use phys::blkptr::BlkPtrPhys;
 use phys::{ChecksumType, CompressType};
 
-use crate::dirty::Dirty;
+use crate::dirty::{Dirty, charge_of};
 use crate::image::Image;
 use crate::tree::{Node, Pending, Walk, levels_for};
 use crate::{Dnode, SpillChange};
@@ -221,12 +221,13 @@ impl Work {
 
     /// What the dnode was charged for other than its blocks of level 0.
     pub(super) fn charged_beyond_blocks(&self) -> u64 {
-        let blocks: u64 = self.layer.blocks.values().map(|buf| buf.len() as u64).sum();
         let spill = match &self.layer.spill {
-            SpillChange::Set(buf) => buf.len() as u64,
-            _ => 0,
+            SpillChange::Set(buf) => Some(buf),
+            _ => None,
         };
-        self.layer.charged_bytes.saturating_sub(blocks + spill)
+        let blocks = self.layer.blocks.values().chain(spill);
+        let charged: u64 = blocks.map(|buf| charge_of(buf.len())).sum();
+        self.layer.charged_bytes.saturating_sub(charged)
     }
 }
 

@@ -33,7 +33,7 @@ pub fn copy(
     counts: &mut Counts,
     observer: &mut dyn Observer,
 ) -> Result<(), String> {
-    let block = |bytes: u64| BlockBuf::zeroed(usize::try_from(bytes).expect("checked: a block"));
+    let block = |bytes: u64| BlockBuf::paged(usize::try_from(bytes).expect("checked: a block"));
     let mut copier = Copier {
         operands,
         input,

@@ -263,7 +263,7 @@ fn check(provider: &dyn Provider, options: &Options) -> Result<()> {
 /// Random bytes, the same ones every time.
 fn data(len: u64, zeros: bool) -> Result<Buf> {
     let len = usize::try_from(len).map_err(|_| Error::invalid("a block that large"))?;
-    let mut block = BlockBuf::zeroed(len);
+    let mut block = BlockBuf::paged(len);
     if !zeros {
         let mut random = Places::new(1);
         for chunk in block.chunks_mut(8) {
