@@ -82,7 +82,11 @@ pub(super) fn run(mut words: Words) -> Result<()> {
         rows.push((compression, goal, plain_goal, sides));
     }
     if rows.is_empty() {
-        return Err(Error::invalid("no such compression"));
+        let known: Vec<&str> = CASES.iter().map(|case| case.0).collect();
+        return Err(Error::invalid(format!(
+            "--compression is one of {}",
+            known.join(", ")
+        )));
     }
     if words.is_json {
         print_json(&rows, size, runs);

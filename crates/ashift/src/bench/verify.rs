@@ -47,17 +47,21 @@ pub(super) fn run(mut words: Words) -> Result<()> {
 fn seconds(program: &Path, args: &[&str]) -> Result<f64> {
     let name = || program.display().to_string();
     let start = rt::now_ns();
-    let status = Command::new(program)
+    // Progress goes to stderr: of use only if it ends with an error.
+    let output = Command::new(program)
         .args(args)
         .stdout(Stdio::null())
-        .status()
+        .output()
         .map_err(Error::from)
         .within(name)?;
-    if !status.success() {
-        return Err(Error::new(
-            ErrorKind::Io,
-            format!("{} ended with {status}", name()),
-        ));
+    let seconds = (rt::now_ns() - start) as f64 / 1e9;
+    if output.status.success() {
+        return Ok(seconds);
     }
-    Ok((rt::now_ns() - start) as f64 / 1e9)
+    let said = String::from_utf8_lossy(&output.stderr);
+    let last = said.lines().next_back().unwrap_or_default();
+    Err(Error::new(
+        ErrorKind::Io,
+        format!("{} ended with {}: {last}", name(), output.status),
+    ))
 }
