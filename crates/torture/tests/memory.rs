@@ -139,7 +139,7 @@ fn records_far_apart_take_no_more() {
         let world = world(&[("recordsize", 4096)]);
         let id = world.create("file");
         let mut bytes = vec![0; 4096];
-        for n in 0..12_000 {
+        for n in 0..30_000 {
             piece(n, &mut bytes);
             world.fs.write(id, n * (4 << 20), &bytes).unwrap();
         }
