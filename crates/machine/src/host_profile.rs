@@ -24,7 +24,7 @@ pub struct HostProfile {
     pub about: &'static str,
     /// What work costs there.
     pub processor: Processor,
-    /// Device writes in flight at a time for one batch.
+    /// Device writes in flight at a time.
     pub io_threads: usize,
     /// The largest write that neighbours are merged into.
     pub aggregation_limit_bytes: u64,

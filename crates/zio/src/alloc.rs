@@ -123,6 +123,11 @@ pub trait Allocator: Send + Sync {
     #[doc(alias = "metaslab_claim_dva")]
     fn claim(&self, txg: Txg, dva: &DvaPhys) -> Result<()>;
 
+    /// Whether there is so much space that blocks may be placed which nobody will refer to in the end.
+    fn has_spare(&self) -> bool {
+        false
+    }
+
     /// `spa_min_alloc`: the smallest allocation of any normal vdev (1 << ashift, or a row of a
     /// RAID-Z); compressed blocks are padded to a multiple of it.
     fn min_alloc(&self) -> u64;

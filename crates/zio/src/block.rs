@@ -193,7 +193,7 @@ pub trait BlockStore: Send + Sync {
     /// They may be read only when `under_way` was waited for, and nothing is overwritten in place.
     ///
     /// # Errors
-    /// `NoSpace`: the txg cannot be finished; what has a place keeps it.
+    /// `NoSpace`; nothing of this batch has a place then.
     #[doc(alias = "zio_nowait")]
     fn begin_batch(
         &self,
@@ -203,6 +203,12 @@ pub trait BlockStore: Send + Sync {
     ) -> Result<Vec<BlkPtrPhys>> {
         let _ = under_way;
         self.write_batch(txg, requests)
+    }
+
+    /// Whether there is space to spare for blocks of the open txg ([`UnderWay::behind`]) that may be
+    /// overwritten before it is synced.
+    fn has_spare(&self) -> bool {
+        false
     }
 
     /// Gives the block's space back; it may be reused when `txg` is on disk (and, for the sake of

@@ -1,16 +1,18 @@
-//! Issuing a batch of device writes: neighbours merged, several in flight.
+//! Issuing device writes: neighbours merged, several in flight, the urgent ones first.
 //!
 //! # What it is
-//! A [`Flight`] takes writes while the batch is still being encoded, and of further batches if nobody
-//! has to wait for the first ([`UnderWay`]). Writes to consecutive places
-//! become one device write of up to a limit. Helper threads start on them at once; the thread that
-//! waits for the batch works along. No more threads write than the devices have use for: two that
-//! take turns at one file cost a wakeup for each write.
+//! A [`Flight`] takes writes while its batch is still being encoded, and of further batches if nobody
+//! has to wait for the first ([`UnderWay`]). Writes to consecutive places become one device write of up
+//! to a limit. Helper threads start on them at once, in the order that the queues of the vdevs say
+//! ([`crate::vdev_queue`]); a thread that waits for a flight works along.
+//!
+//! # Invariants
+//! 1. While a vdev could take one more write and has some waiting, a thread is at work that will look,
+//!    or one was asked to come.
+//! 2. After the first error of a flight the rest of it is dropped: its txg is lost anyhow.
 //!
 //! # Concurrency
-//! One lock per flight, held only to take the next group. While groups are left, a thread is at work
-//! that will look for them, or one was asked to come. After the first error the remaining
-//! groups are dropped: the txg is lost anyhow.
+//! One lock for all queues, held only to take the next group or to book it.
 //!
 //! # Why not simpler
 //! `rt::parallel_map` is for computing: in simulated time it runs inline, and then an array of
@@ -19,13 +21,13 @@
 //! # Source
 //! OpenZFS `module/zfs/vdev_queue.c` (aggregation), `module/zfs/zio.c` (`zio_vdev_io_start`).
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use base::{BlockBuf, Buf, Error, ErrorKind, Result, VdevId, align_up, is_aligned};
 use phys::DvaPhys;
 
 use crate::VdevOps;
+use crate::vdev_queue::{Group, Landing, Priority, State, Then};
 
 /// The most blocks in one merged write, far below any system's limit on gathered writes.
 const AGGREGATION_LIMIT_PARTS: usize = 256;
@@ -33,8 +35,8 @@ const AGGREGATION_LIMIT_PARTS: usize = 256;
 /// One copy of one block.
 #[derive(Debug)]
 pub(crate) struct Write {
-    vdev: VdevId,
-    offset: u64,
+    pub(crate) vdev: VdevId,
+    pub(crate) offset: u64,
     buf: Buf,
     start: usize,
     len: usize,
@@ -53,7 +55,7 @@ impl Write {
         }
     }
 
-    fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         &self.buf[self.start..self.start + self.len]
     }
 
@@ -70,24 +72,14 @@ impl Write {
     }
 }
 
-struct Group {
-    writes: Vec<Write>,
-}
-
-impl Group {
-    fn issue(&self, vdevs: &dyn VdevOps) -> Result<()> {
-        let first = &self.writes[0];
-        if let [only] = &self.writes[..] {
-            return vdevs.write(only.vdev, only.offset, only.bytes());
-        }
-        let parts: Vec<&[u8]> = self.writes.iter().map(Write::bytes).collect();
-        vdevs.write_gather(first.vdev, first.offset, &parts)
-    }
-}
-
 /// Sorts by place and merges neighbours.
 #[doc(alias = "vdev_queue_aggregate")]
-fn aggregate(vdevs: &dyn VdevOps, mut writes: Vec<Write>, limit_bytes: u64) -> Vec<Group> {
+fn aggregate(
+    vdevs: &dyn VdevOps,
+    flight: u64,
+    mut writes: Vec<Write>,
+    limit_bytes: u64,
+) -> Vec<Group> {
     writes.sort_unstable_by_key(|w| (w.vdev, w.offset));
     let mut groups: Vec<Group> = Vec::new();
     let (mut vdev, mut end, mut bytes) = (VdevId(u64::MAX), 0, 0);
@@ -110,6 +102,7 @@ fn aggregate(vdevs: &dyn VdevOps, mut writes: Vec<Write>, limit_bytes: u64) -> V
             }
             _ => {
                 groups.push(Group {
+                    flight,
                     writes: vec![write],
                 });
                 bytes = asize;
@@ -119,65 +112,88 @@ fn aggregate(vdevs: &dyn VdevOps, mut writes: Vec<Write>, limit_bytes: u64) -> V
     groups
 }
 
-/// How many of the groups the devices can work on at once.
-fn ways(vdevs: &dyn VdevOps, groups: &[Group]) -> usize {
-    let by_vdev = groups.chunk_by(|a, b| a.writes[0].vdev == b.writes[0].vdev);
-    let ways = by_vdev.map(|of_one| vdevs.writes_at_once(of_one[0].writes[0].vdev));
-    ways.fold(0, usize::saturating_add)
-}
-
-#[derive(Default)]
-struct State {
-    groups: VecDeque<Group>,
-    running: usize,
-    helpers: usize,
-    /// How many groups the devices can work on at once.
-    ways: usize,
-    error: Option<Error>,
-}
-
-impl State {
-    fn next(&mut self) -> Option<Group> {
-        if self.running >= self.ways {
-            return None;
-        }
-        let group = self.groups.pop_front()?;
-        self.running += 1;
-        Some(group)
-    }
-}
-
 struct Shared {
     vdevs: Arc<dyn VdevOps>,
     state: rt::Mutex<State>,
-    idle: rt::Condvar,
+    /// A flight has landed.
+    landed: rt::Condvar,
+    /// Started with the first batch that has work for it: pools that are only read have none.
+    queue: rt::Mutex<Option<rt::TaskQueue>>,
+    threads: usize,
 }
 
 impl Shared {
-    /// Issues groups until none is left, or enough others are at it.
-    fn work(&self, is_helper: bool) {
-        let mut state = self.state.lock();
-        while let Some(group) = state.next() {
-            drop(state);
-            let mut running = Running {
-                shared: self,
-                result: None,
-            };
-            running.result = Some(group.issue(&*self.vdevs));
-            drop(group);
-            drop(running);
-            state = self.state.lock();
-        }
-        state.helpers -= usize::from(is_helper);
+    fn issue(&self, group: Group, is_helper: bool) {
+        let mut running = Running {
+            shared: self,
+            vdev: group.vdev(),
+            flight: group.flight,
+            is_helper,
+            result: None,
+        };
+        running.result = Some(group.issue(&*self.vdevs));
+        // The bytes may go before anybody hears of it.
+        drop(group);
     }
 
-    /// Waits until others have written what is left; answers the first error.
-    fn settle(&self) -> Option<Error> {
-        let mut state = self.state.lock();
-        while state.running > 0 || !state.groups.is_empty() {
-            self.idle.wait(&mut state);
+    /// Issues what there is, until there is nothing.
+    fn help(self: &Arc<Self>) {
+        let panics = Panics(self);
+        loop {
+            let mut state = self.state.lock();
+            let Some(group) = state.next() else {
+                // Under the same lock: whoever has more from now on asks for another helper.
+                state.helpers -= 1;
+                std::mem::forget(panics);
+                return;
+            };
+            state.busy += 1;
+            drop(state);
+            self.issue(group, true);
         }
-        state.error.take()
+    }
+
+    /// Works along until everything of a flight is written.
+    fn land(self: &Arc<Self>, flight: u64) {
+        let mut state = self.state.lock();
+        while !state.has_landed(flight) {
+            let Some(group) = state.next() else { break };
+            drop(state);
+            self.issue(group, false);
+            state = self.state.lock();
+        }
+        self.summon(&mut state, 0);
+        while !state.has_landed(flight) {
+            self.landed.wait(&mut state);
+        }
+    }
+
+    /// Asks for as many helpers as there is something to do for; `spared` is done by the caller.
+    fn summon(self: &Arc<Self>, state: &mut State, spared: usize) {
+        if state.is_closed {
+            return;
+        }
+        let wanted = state.ready().saturating_sub(spared) + state.busy;
+        while state.helpers < wanted.min(self.threads) {
+            state.helpers += 1;
+            let shared = Arc::clone(self);
+            let mut queue = self.queue.lock();
+            let start = || rt::TaskQueue::new("z_wr_iss", self.threads);
+            queue
+                .get_or_insert_with(start)
+                .dispatch(move || shared.help());
+        }
+    }
+}
+
+/// A helper that ends in a panic leaves its work to another one.
+struct Panics<'a>(&'a Arc<Shared>);
+
+impl Drop for Panics<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock();
+        state.helpers -= 1;
+        self.0.summon(&mut state, 0);
     }
 }
 
@@ -185,6 +201,9 @@ impl Shared {
 /// and nobody may wait for it for ever.
 struct Running<'a> {
     shared: &'a Shared,
+    vdev: VdevId,
+    flight: u64,
+    is_helper: bool,
     result: Option<Result<()>>,
 }
 
@@ -193,23 +212,32 @@ impl Drop for Running<'_> {
         let panicked = || Err(Error::new(ErrorKind::Io, "a device write panicked"));
         let result = self.result.take().unwrap_or_else(panicked);
         let mut state = self.shared.state.lock();
-        state.running -= 1;
+        state.busy -= usize::from(self.is_helper);
+        let queue = state.vdevs.get_mut(&self.vdev);
+        queue.expect("it came from there").running -= 1;
         if let Err(error) = result {
-            state.groups.clear();
-            state.error.get_or_insert(error);
+            state.purge(self.flight);
+            let landing = state.flights.get_mut(&self.flight);
+            landing.expect("not landed yet").error.get_or_insert(error);
         }
-        if state.running == 0 && state.groups.is_empty() {
-            self.shared.idle.notify_all();
+        state.forget(self.flight, 1);
+        let landing = state.flights.get_mut(&self.flight);
+        let landing = landing.expect("it is open until it has landed");
+        if landing.left > 0 {
+            return;
+        }
+        let then = landing.then.take().filter(|_| landing.error.is_none());
+        self.shared.landed.notify_all();
+        drop(state);
+        if let Some(then) = then {
+            then();
         }
     }
 }
 
-/// The threads that help every flight of a pool.
+/// Who issues the writes of a pool.
 pub(crate) struct Issuer {
-    vdevs: Arc<dyn VdevOps>,
-    /// Started with the first batch that has work for it: pools that are only read have none.
-    queue: rt::Mutex<Option<rt::TaskQueue>>,
-    threads: usize,
+    shared: Arc<Shared>,
     aggregation_limit_bytes: u64,
 }
 
@@ -220,88 +248,174 @@ impl Issuer {
         aggregation_limit_bytes: u64,
     ) -> Self {
         Issuer {
-            vdevs,
-            queue: rt::Mutex::new(None),
-            threads: threads.max(1),
+            shared: Arc::new(Shared {
+                vdevs,
+                state: rt::Mutex::new(State::default()),
+                landed: rt::Condvar::new(),
+                queue: rt::Mutex::new(None),
+                threads: threads.max(1),
+            }),
             aggregation_limit_bytes,
         }
     }
 
-    fn dispatch(&self, task: impl FnOnce() + Send + 'static) {
-        let mut queue = self.queue.lock();
-        let start = || rt::TaskQueue::new("z_wr_iss", self.threads);
-        queue.get_or_insert_with(start).dispatch(task);
-    }
-
     /// Starts a batch.
-    pub(crate) fn flight(&self) -> Flight {
-        Flight(Arc::new(Shared {
-            vdevs: self.vdevs.clone(),
-            state: rt::Mutex::new(State::default()),
-            idle: rt::Condvar::new(),
-        }))
+    pub(crate) fn flight(&self, priority: Priority) -> Flight {
+        let mut state = self.shared.state.lock();
+        let id = state.next_flight;
+        state.next_flight += 1;
+        state.flights.insert(id, Landing::default());
+        Flight {
+            shared: Arc::clone(&self.shared),
+            id,
+            priority,
+        }
     }
 
     /// Adds writes to a flight. With `more` to come, helpers take all of them; otherwise one group is
     /// left to the caller, who is going to wait.
     pub(crate) fn submit(&self, flight: &Flight, writes: Vec<Write>, more: bool) {
-        let vdevs = &*self.vdevs;
-        let groups = aggregate(vdevs, writes, self.aggregation_limit_bytes);
-        let ways = ways(vdevs, &groups);
-        let mut state = flight.0.state.lock();
-        state.ways = state.ways.max(ways);
-        if state.error.is_some() {
+        let vdevs = &*self.shared.vdevs;
+        let groups = aggregate(vdevs, flight.id, writes, self.aggregation_limit_bytes);
+        let mut limits: Vec<(VdevId, usize)> = Vec::new();
+        for of_one in groups.chunk_by(|a, b| a.vdev() == b.vdev()) {
+            let vdev = of_one[0].vdev();
+            limits.push((vdev, vdevs.writes_at_once(vdev).max(1)));
+        }
+        let mut state = self.shared.state.lock();
+        if state.flights[&flight.id].error.is_some() {
             return;
         }
-        state.groups.extend(groups);
-        let wanted = state.groups.len().min(state.ways);
-        let wanted = wanted.saturating_sub(usize::from(!more));
-        while state.helpers < wanted.min(self.threads) {
-            state.helpers += 1;
-            let shared = flight.0.clone();
-            self.dispatch(move || shared.work(true));
+        for group in groups {
+            state.push(flight.priority, group);
         }
+        for (vdev, limit) in limits {
+            state.vdevs.entry(vdev).or_default().limit = limit;
+        }
+        self.shared.summon(&mut state, usize::from(!more));
     }
 }
 
-/// Device writes that somebody is going to wait for.
-pub(crate) struct Flight(Arc<Shared>);
+impl Drop for Issuer {
+    /// The threads hold what they share with this, and cannot end themselves.
+    fn drop(&mut self) {
+        self.shared.state.lock().is_closed = true;
+        let queue = self.shared.queue.lock().take();
+        drop(queue);
+    }
+}
+
+/// Device writes that somebody is going to wait for. Dropping them gives up what was not issued yet.
+pub(crate) struct Flight {
+    shared: Arc<Shared>,
+    id: u64,
+    priority: Priority,
+}
 
 impl Flight {
     /// Works along until everything is written.
     pub(crate) fn wait(self) -> Result<()> {
-        self.0.work(false);
-        self.0.settle().map_or(Ok(()), Err)
+        self.drain();
+        let mut state = self.shared.state.lock();
+        let landing = state.flights.get_mut(&self.id);
+        let error = landing.expect("it is open").error.take();
+        drop(state);
+        error.map_or(Ok(()), Err)
+    }
+
+    /// As [`wait`](Flight::wait); who waits will be told of errors.
+    pub(crate) fn drain(&self) {
+        self.shared.land(self.id);
+    }
+
+    fn is_written(&self) -> bool {
+        let landing = &self.shared.state.lock().flights[&self.id];
+        landing.left == 0 && landing.error.is_none()
+    }
+
+    fn then(&self, f: Then) -> bool {
+        let mut state = self.shared.state.lock();
+        let landing = state.flights.get_mut(&self.id).expect("it is open");
+        let goes_on = landing.left > 0;
+        if goes_on {
+            landing.then = Some(f);
+        }
+        goes_on
+    }
+}
+
+impl std::fmt::Debug for Flight {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Flight({}, {:?})", self.id, self.priority)
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        let mut state = self.shared.state.lock();
+        state.purge(self.id);
+        while !state.has_landed(self.id) {
+            self.shared.landed.wait(&mut state);
+        }
+        state.flights.remove(&self.id);
     }
 }
 
 /// Batches that were begun: all their blocks have places, and are being written there.
 ///
 /// Dropping it instead of waiting gives up what was not written yet.
-#[derive(Default)]
-pub struct UnderWay(Option<Flight>);
+#[derive(Debug, Default)]
+pub struct UnderWay {
+    flight: Option<Flight>,
+    is_behind: bool,
+}
 
 impl UnderWay {
+    /// For blocks of the open txg, which nobody waits for yet.
+    #[must_use]
+    pub fn behind() -> UnderWay {
+        UnderWay {
+            flight: None,
+            is_behind: true,
+        }
+    }
+
+    /// Whether it was made by [`behind`](UnderWay::behind).
+    #[must_use]
+    pub fn is_behind(&self) -> bool {
+        self.is_behind
+    }
+
     /// Waits until everything that was begun is written.
     ///
     /// # Errors
     /// `Io` when a block could be stored nowhere. What was allocated stays so: the txg is lost.
     #[doc(alias = "zio_wait")]
     pub fn wait(&mut self) -> Result<()> {
-        self.0.take().map_or(Ok(()), Flight::wait)
+        self.flight.take().map_or(Ok(()), Flight::wait)
+    }
+
+    /// Whether all of it has been written, without an error.
+    #[must_use]
+    pub fn is_written(&self) -> bool {
+        self.flight.as_ref().is_none_or(Flight::is_written)
+    }
+
+    /// Has `f` called when all that was begun is written, on the thread that wrote the last of it and
+    /// without locks; not after an error. Nothing may be begun after this. False, and nothing is called,
+    /// if nothing is being written any more.
+    #[must_use]
+    pub fn then(&self, f: impl FnOnce() + Send + 'static) -> bool {
+        let flight = self.flight.as_ref();
+        flight.is_some_and(|flight| flight.then(Box::new(f)))
     }
 
     pub(crate) fn flight(&mut self, issuer: &Issuer) -> &Flight {
-        self.0.get_or_insert_with(|| issuer.flight())
-    }
-}
-
-impl Drop for UnderWay {
-    fn drop(&mut self) {
-        if let Some(flight) = self.0.take() {
-            flight.0.state.lock().groups.clear();
-            // Whoever gives up has met an error already.
-            let _ = flight.0.settle();
-        }
+        let priority = if self.is_behind {
+            Priority::Behind
+        } else {
+            Priority::Txg
+        };
+        self.flight.get_or_insert_with(|| issuer.flight(priority))
     }
 }

@@ -27,6 +27,7 @@ mod pipeline;
 pub mod ram;
 mod read;
 mod vdev_ops;
+mod vdev_queue;
 
 pub use alloc::{AllocClass, Allocator, DvaSet, Hint};
 pub use block::{BlockStore, Bookmark, LogStore, Run, WritePolicy, WriteRequest};

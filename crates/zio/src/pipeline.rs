@@ -18,9 +18,9 @@
 //! # Invariants
 //! 1. The order of allocations is the order of requests: the same batch gives the same layout,
 //!    whatever the number of cores.
-//! 2. When `write_batch` answers an error, nothing that it allocated stays allocated, and nothing
-//!    that it started is still being written. What `begin_batch` started is, until it is waited for or
-//!    given up.
+//! 2. When `write_batch` or `begin_batch` answers an error, nothing that it allocated stays allocated,
+//!    and nothing that it started is still being written. What `begin_batch` started without an error
+//!    is, until it is waited for or given up.
 //! 3. A block is overwritten in place only if it was born in the very txg that is being written,
 //!    so no uberblock on disk leads to it.
 //!
@@ -46,6 +46,7 @@ use phys::{BlkPtrPhys, ChecksumType, DvaPhys};
 use crate::encode::{self, Encoded, Physical, Pool};
 use crate::gang::{GangWrite, Placed};
 use crate::issue::{Flight, Issuer, Write};
+use crate::vdev_queue::Priority;
 use crate::{
     AllocClass, Allocator, BlockStore, Bookmark, Hint, LogStore, UnderWay, VdevOps, WriteRequest,
     eck, log,
@@ -70,7 +71,7 @@ pub struct PipelineSettings {
     pub dynamic_gang_header: bool,
     /// Whether bad copies are written again; off for read-only imports.
     pub heal: bool,
-    /// Device writes in flight for one batch.
+    /// Device writes in flight.
     pub io_threads: usize,
     /// `zfs_vdev_aggregation_limit`: the largest write that neighbours are merged into.
     pub aggregation_limit_bytes: u64,
@@ -104,6 +105,8 @@ pub struct PipelineStats {
     pub placeless: u64,
     /// Blocks overwritten in place.
     pub rewrites: u64,
+    /// Blocks begun while nobody waited for them ([`UnderWay::behind`]).
+    pub behind: u64,
     /// Gang blocks written.
     pub gangs: u64,
     /// DVAs repaired from another DVA.
@@ -120,6 +123,7 @@ pub(crate) struct Counters {
     written_bytes: AtomicU64,
     placeless: AtomicU64,
     rewrites: AtomicU64,
+    behind: AtomicU64,
     gangs: AtomicU64,
     healed: AtomicU64,
     leaked_gangs: AtomicU64,
@@ -194,6 +198,7 @@ impl Pipeline {
             written_bytes: get(&self.stats.written_bytes),
             placeless: get(&self.stats.placeless),
             rewrites: get(&self.stats.rewrites),
+            behind: get(&self.stats.behind),
             gangs: get(&self.stats.gangs),
             healed: get(&self.stats.healed),
             leaked_gangs: get(&self.stats.leaked_gangs),
@@ -413,7 +418,7 @@ impl BlockStore for Pipeline {
 
     fn write_batch(&self, txg: Txg, requests: Vec<WriteRequest>) -> Result<Vec<BlkPtrPhys>> {
         let mut allocated = Vec::new();
-        let flight = self.issuer.flight();
+        let flight = self.issuer.flight(Priority::Txg);
         let placed = self.write_waves(txg, &requests, &mut allocated, &flight, false);
         let written = flight.wait();
         let result = placed.and_then(|bps| written.map(|()| bps));
@@ -433,8 +438,23 @@ impl BlockStore for Pipeline {
             requests.iter().all(|r| r.rewrite.is_none()),
             "what is overwritten may be under way itself"
         );
+        let mut allocated = Vec::new();
+        let is_behind = under_way.is_behind();
         let flight = under_way.flight(&self.issuer);
-        self.write_waves(txg, &requests, &mut Vec::new(), flight, true)
+        let result = self.write_waves(txg, &requests, &mut allocated, flight, true);
+        match &result {
+            Ok(bps) if is_behind => add(&self.stats.behind, bps.len() as u64),
+            Ok(_) => {}
+            Err(_) => {
+                flight.drain();
+                self.give_back(txg, &allocated);
+            }
+        }
+        result
+    }
+
+    fn has_spare(&self) -> bool {
+        self.alloc.has_spare()
     }
 
     #[doc(alias = "zio_free_sync")]
@@ -473,7 +493,7 @@ impl LogStore for Pipeline {
         assert_eq!(data.len(), psize, "length of log block {bookmark}");
         eck::seal_log(bp, data.make_mut());
         let writes = bp.dvas().map(|dva| Write::new(&dva, &data, 0, psize));
-        let flight = self.issuer.flight();
+        let flight = self.issuer.flight(Priority::Log);
         self.issuer.submit(&flight, writes.collect(), false);
         flight.wait()
     }

@@ -5,17 +5,22 @@
 //! a pool is forgiving: reading a block that was freed, freeing it twice and reading one that
 //! was never written are told at once, where a pool would often still find the old bytes.
 //!
+//! What is written behind ([`UnderWay::behind`]) takes its time: until its "device" has written it, a
+//! read of it ends with `Checksum`, and freeing it is an error.
+//!
 //! # Why not simpler
 //! It answers real block pointers, checksum included, so that what is stored above (dnodes,
 //! indirect blocks) is what a pool would hold.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use base::{Buf, Error, ErrorKind, Result, SPA_MAXBLOCKSIZE, SPA_MINBLOCKSIZE, Txg, VdevId};
 use compress::Algorithm;
 use phys::{BlkPtrPhys, ChecksumType, CompressType, DvaPhys};
 
-use crate::{BlockStore, Bookmark, LogStore, WriteRequest};
+use crate::issue::{Issuer, Write};
+use crate::{BlockStore, Bookmark, LogStore, UnderWay, VdevOps, WriteRequest};
 
 /// What happened to a [`RamStore`] so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,6 +31,8 @@ pub struct RamStats {
     pub allocs: u64,
     /// Blocks overwritten in place.
     pub rewrites: u64,
+    /// Blocks begun while nobody waited for them.
+    pub behind: u64,
     /// Blocks freed.
     pub frees: u64,
     /// Blocks in use now.
@@ -38,6 +45,7 @@ struct Entry {
     /// None: allocated for the log, not written yet.
     data: Option<Buf>,
     bp: BlkPtrPhys,
+    is_under_way: bool,
     freed: Option<Txg>,
 }
 
@@ -51,7 +59,54 @@ struct State {
 
 /// The store; see the module.
 pub struct RamStore {
-    state: rt::Mutex<State>,
+    state: Arc<rt::Mutex<State>>,
+    issuer: Issuer,
+}
+
+/// Where blocks go that are written behind.
+struct Device(Arc<rt::Mutex<State>>);
+
+/// The longest that a write takes there in simulated time.
+const WRITE_MAX_NS: u64 = 100_000;
+
+impl VdevOps for Device {
+    fn read(
+        &self,
+        vdev: VdevId,
+        offset: u64,
+        _: &mut [u8],
+        _: &dyn Fn(&[u8]) -> bool,
+    ) -> Result<()> {
+        unreachable!("read of {offset:#x} on {vdev}: the store has the blocks")
+    }
+
+    fn write(&self, _vdev: VdevId, offset: u64, _data: &[u8]) -> Result<()> {
+        if rt::is_simulated() {
+            rt::sleep_ns(rt::random_below(WRITE_MAX_NS));
+        } else {
+            rt::yield_now();
+        }
+        let mut state = self.0.lock();
+        let entry = state.blocks.get_mut(&offset);
+        entry.expect("it was placed there").is_under_way = false;
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn psize_to_asize(&self, _vdev: VdevId, psize: u64) -> u64 {
+        psize
+    }
+
+    fn ashift(&self, _vdev: VdevId) -> u32 {
+        base::SPA_MINBLOCKSHIFT
+    }
+
+    fn writes_at_once(&self, _vdev: VdevId) -> usize {
+        2
+    }
 }
 
 impl Default for RamStore {
@@ -68,8 +123,11 @@ impl RamStore {
             next_offset: SPA_MINBLOCKSIZE,
             ..State::default()
         };
+        let state = Arc::new(rt::Mutex::new(state));
+        let device = Arc::new(Device(Arc::clone(&state)));
         RamStore {
-            state: rt::Mutex::new(state),
+            state,
+            issuer: Issuer::new(device, 2, SPA_MINBLOCKSIZE),
         }
     }
 
@@ -191,6 +249,7 @@ impl State {
         let entry = Entry {
             data,
             bp,
+            is_under_way: false,
             freed: None,
         };
         let before = self.blocks.insert(bp.dva[0].offset(), entry);
@@ -213,7 +272,8 @@ impl BlockStore for RamStore {
             return Err(Error::corrupt(what));
         };
         let checksum_error = || Error::new(ErrorKind::Checksum, format!("block {bookmark}"));
-        let data = entry.data.as_ref().ok_or_else(checksum_error)?;
+        let data = entry.data.as_ref().filter(|_| !entry.is_under_way);
+        let data = data.ok_or_else(checksum_error)?;
         if let Some(freed) = entry.freed {
             panic!(
                 "block {bookmark}, born {}, was freed in txg {freed}",
@@ -238,6 +298,43 @@ impl BlockStore for RamStore {
         requests.into_iter().map(|r| state.write(txg, r)).collect()
     }
 
+    fn begin_batch(
+        &self,
+        txg: Txg,
+        requests: Vec<WriteRequest>,
+        under_way: &mut UnderWay,
+    ) -> Result<Vec<BlkPtrPhys>> {
+        if !under_way.is_behind() {
+            return self.write_batch(txg, requests);
+        }
+        let mut state = self.state.lock();
+        let count = requests.len() as u64;
+        if state.fail_after.is_some_and(|left| left < count) {
+            return Err(Error::new(ErrorKind::NoSpace, format!("{count} blocks")));
+        }
+        state.stats.behind += count;
+        let mut writes = Vec::new();
+        let mut bps = Vec::new();
+        for request in requests {
+            let data = request.data.clone();
+            let bp = state.write(txg, request)?;
+            if !bp.is_hole() {
+                let entry = state.blocks.get_mut(&bp.dva[0].offset());
+                entry.expect("written just now").is_under_way = true;
+                writes.push(Write::new(&bp.dva[0], &data, 0, data.len()));
+            }
+            bps.push(bp);
+        }
+        drop(state);
+        let flight = under_way.flight(&self.issuer);
+        self.issuer.submit(flight, writes, true);
+        Ok(bps)
+    }
+
+    fn has_spare(&self) -> bool {
+        true
+    }
+
     fn free(&self, txg: Txg, bp: &BlkPtrPhys) {
         if bp.is_hole() || bp.is_embedded() {
             return;
@@ -251,6 +348,7 @@ impl BlockStore for RamStore {
             "block freed in txg {:?} and in {txg}",
             entry.freed
         );
+        assert!(!entry.is_under_way, "freed while it was being written");
         entry.freed = Some(txg);
         entry.data = entry.data.take().map(|_| Buf::zeroed(0));
         state.stats.frees += 1;

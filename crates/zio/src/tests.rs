@@ -374,12 +374,19 @@ fn sim_writes_the_same_bytes_on_the_same_seed() {
 
 #[test]
 fn sim_no_more_threads_write_than_devices_have_use_for() {
-    for (ways, most) in [(1, 3), (2, 6), (usize::MAX, 9)] {
+    for (ways, most) in [(1, 3), (2, 6), (usize::MAX, 11)] {
         for seed in 0..10 {
             let (now, at_once) = rt::simulate(seed, || {
                 let bench = bench_with(12, ways);
-                let requests = (0..200).map(|i| request(noise(131_072, i), plain()));
-                let bps = bench.pipeline.write_batch(TXG, requests.collect()).unwrap();
+                let requests =
+                    |n: u64| (0..100).map(move |i| request(noise(131_072, n + i), plain()));
+                let mut behind = UnderWay::behind();
+                let begun = requests(0).collect();
+                let mut bps = bench.pipeline.begin_batch(TXG, begun, &mut behind).unwrap();
+                // Another flight at the same time counts as well.
+                let more = requests(100).collect();
+                bps.extend(bench.pipeline.write_batch(TXG, more).unwrap());
+                behind.wait().unwrap();
                 bench.assert_all_free(&bps);
                 bench.vdevs.state.lock().writing
             });
@@ -392,6 +399,123 @@ fn sim_no_more_threads_write_than_devices_have_use_for() {
                 "{ways} ways, seed {seed}: {at_once}"
             );
         }
+    }
+}
+
+#[test]
+fn sim_what_somebody_waits_for_goes_first() {
+    const BEHIND: usize = 131_072;
+    const TXG_RECORD: usize = 20_480;
+    const LOG: usize = 4096;
+    let mut left = 0;
+    for seed in 0..20 {
+        rt::simulate(seed, || {
+            let bench = bench_with(12, 1);
+            let begin = |count: u64, len: usize, under_way: &mut UnderWay| {
+                let requests = (0..count).map(|i| request(noise(len, i), plain()));
+                let begun = bench
+                    .pipeline
+                    .begin_batch(TXG, requests.collect(), under_way);
+                begun.unwrap();
+            };
+            let mut behind = UnderWay::behind();
+            begin(240, BEHIND, &mut behind);
+            let mut txg = UnderWay::default();
+            begin(150, TXG_RECORD, &mut txg);
+            let kind = ChecksumType::Zilog2;
+            let log = bench
+                .pipeline
+                .alloc_log(TXG, LOG as u64, kind, [1; 4], None);
+            let mut block = Buf::zeroed(LOG);
+            block.make_mut()[136..144].copy_from_slice(&4096u64.to_le_bytes());
+            let log_begun = bench.vdevs.state.lock().order.len();
+            let written = bench.pipeline.write_log(&log.unwrap(), block, &bookmark());
+            written.unwrap();
+            txg.wait().unwrap();
+            behind.wait().unwrap();
+            let order = bench.vdevs.state.lock().order.clone();
+            // A vdev takes one write at a time; the one that it is at is finished first.
+            let of = |vdev, from: usize| {
+                let later = order[from..].iter().filter(move |write| write.0 == vdev);
+                later.map(|write| write.1)
+            };
+            let with_log = order.iter().find(|write| write.1 == LOG).unwrap().0;
+            let waited = of(with_log, log_begun).take_while(|len| *len != LOG);
+            assert!(waited.count() <= 1, "seed {seed}: the log waited");
+            for vdev in 0..3 {
+                let lens: Vec<usize> = of(vdev, 0).filter(|len| *len != LOG).collect();
+                let txg = |len: &usize| !len.is_multiple_of(BEHIND);
+                let first = lens.iter().position(txg).expect("50 records");
+                let last = lens.iter().rposition(txg).expect("50 records");
+                assert!(
+                    lens[first..last].iter().all(txg),
+                    "seed {seed}: the txg waited"
+                );
+                left += lens.len() - last - 1;
+            }
+        });
+    }
+    assert!(left > 100, "{left} writes let others go first");
+}
+
+#[test]
+fn sim_who_asked_is_told_when_all_is_written() {
+    for seed in 0..20 {
+        rt::simulate(seed, || {
+            let bench = bench_with(12, 1);
+            let fails = seed % 4 == 0;
+            bench.vdevs.state.lock().writes_left = fails.then_some(3);
+            let mut behind = UnderWay::behind();
+            assert!(behind.is_written() && !behind.then(|| unreachable!("nothing was begun")));
+            let requests = (0..100).map(|i| request(noise(131_072, i), plain()));
+            let begun = bench
+                .pipeline
+                .begin_batch(TXG, requests.collect(), &mut behind);
+            begun.unwrap();
+            let told = Arc::new(rt::Mutex::new(0));
+            let theirs = Arc::clone(&told);
+            let vdevs = Arc::clone(&bench.vdevs);
+            let is_told = behind.then(move || {
+                assert_eq!(vdevs.state.lock().writing.0, 0, "seed {seed}");
+                *theirs.lock() += 1;
+            });
+            assert!(is_told || fails, "100 records take their time");
+            rt::sleep_ns(1_000_000_000);
+            assert_eq!(*told.lock(), usize::from(!fails), "seed {seed}");
+            assert_eq!(behind.is_written(), !fails);
+            assert!(!behind.then(|| unreachable!("it is too late")));
+            assert_eq!(behind.wait().is_ok(), !fails);
+        });
+    }
+}
+
+#[test]
+fn sim_a_batch_that_finds_no_place_leaves_nothing() {
+    for seed in 0..20 {
+        rt::simulate(seed, || {
+            let bench = bench_with(12, 1);
+            let requests = |count| (0..count).map(|i| request(noise(131_072, i), plain()));
+            let mut under_way = UnderWay::behind();
+            let begun = bench
+                .pipeline
+                .begin_batch(TXG, requests(20).collect(), &mut under_way);
+            let bps = begun.unwrap();
+            let held = bench.space.allocated();
+            // Two waves find their places, the third does not, and neither do the pieces of a gang.
+            bench.space.limit(Some(70));
+            let error = bench
+                .pipeline
+                .begin_batch(TXG, requests(100).collect(), &mut under_way);
+            assert_eq!(error.unwrap_err().kind(), ErrorKind::NoSpace);
+            assert_eq!(bench.space.allocated(), held);
+            assert_eq!(bench.vdevs.state.lock().writing.0, 0);
+            bench.space.limit(None);
+            under_way.wait().unwrap();
+            for (bp, request) in bps.iter().zip(requests(20)) {
+                assert_eq!(*bench.read(bp).unwrap(), *request.data, "seed {seed}");
+            }
+            bench.assert_all_free(&bps);
+        });
     }
 }
 

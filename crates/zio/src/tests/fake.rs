@@ -25,6 +25,8 @@ pub(super) struct FakeState {
     pub(super) writes_left: Option<u64>,
     /// Device writes, merged ones counted once.
     pub(super) writes: u64,
+    /// Their vdevs and lengths, in order.
+    pub(super) order: Vec<(u64, usize)>,
     /// Device writes under way, and the most there were.
     pub(super) writing: (usize, usize),
     /// Reads that no bytes satisfied, probes not counted.
@@ -105,6 +107,7 @@ impl VdevOps for FakeVdevs {
         let at = self.check(vdev, offset, data.len())?;
         let mut state = self.state.lock();
         state.writes += 1;
+        state.order.push((vdev.0, data.len()));
         if let Some(left) = &mut state.writes_left {
             if *left == 0 {
                 return Err(Error::new(

@@ -1,0 +1,150 @@
+//! The queues of a pool's vdevs: which write goes next.
+//!
+//! # What it is
+//! One queue for each vdev, and what is known of each flight. No more writes are issued to a vdev than
+//! it has use for: two that take turns at one file cost a wakeup for each write. Within a vdev, what
+//! somebody waits for goes first ([`Priority`]); vdevs take turns.
+//!
+//! # Source
+//! OpenZFS `module/zfs/vdev_queue.c`, `include/sys/zio_priority.h`.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
+
+use base::{Error, Result, VdevId};
+
+use crate::VdevOps;
+use crate::issue::Write;
+
+/// `zio_priority_t`: who waits for a write, the most urgent first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(alias = "zio_priority_t")]
+pub(crate) enum Priority {
+    /// Somebody who called fsync (`ZIO_PRIORITY_SYNC_WRITE`).
+    Log,
+    /// The txg that is being synced (`ZIO_PRIORITY_ASYNC_WRITE`).
+    Txg,
+    /// Nobody yet: a stream of the open txg.
+    Behind,
+}
+
+const PRIORITIES: usize = Priority::Behind as usize + 1;
+
+/// Neighbours that are written together.
+pub(crate) struct Group {
+    pub(crate) flight: u64,
+    pub(crate) writes: Vec<Write>,
+}
+
+impl Group {
+    pub(crate) fn vdev(&self) -> VdevId {
+        self.writes[0].vdev
+    }
+
+    pub(crate) fn issue(&self, vdevs: &dyn VdevOps) -> Result<()> {
+        let first = &self.writes[0];
+        if let [only] = &self.writes[..] {
+            return vdevs.write(only.vdev, only.offset, only.bytes());
+        }
+        let parts: Vec<&[u8]> = self.writes.iter().map(Write::bytes).collect();
+        vdevs.write_gather(first.vdev, first.offset, &parts)
+    }
+}
+
+/// What waits for one vdev.
+#[derive(Default)]
+pub(crate) struct VdevQueue {
+    /// How many writes the vdev can work on at once.
+    pub(crate) limit: usize,
+    pub(crate) running: usize,
+    /// By priority.
+    waiting: [VecDeque<Group>; PRIORITIES],
+}
+
+impl VdevQueue {
+    pub(crate) fn next(&mut self) -> Option<Group> {
+        if self.running >= self.limit {
+            return None;
+        }
+        let next = self.waiting.iter_mut().find_map(VecDeque::pop_front);
+        self.running += usize::from(next.is_some());
+        next
+    }
+
+    /// How many writes could be issued now.
+    pub(crate) fn ready(&self) -> usize {
+        let waiting = self.waiting.iter().map(VecDeque::len).sum();
+        self.limit.saturating_sub(self.running).min(waiting)
+    }
+}
+
+/// What is known of a flight.
+#[derive(Default)]
+pub(crate) struct Landing {
+    /// Groups that wait or are being issued.
+    pub(crate) left: usize,
+    pub(crate) error: Option<Error>,
+    /// To be called when nothing is left.
+    pub(crate) then: Option<Then>,
+}
+
+pub(crate) type Then = Box<dyn FnOnce() + Send>;
+
+#[derive(Default)]
+pub(crate) struct State {
+    pub(crate) vdevs: BTreeMap<VdevId, VdevQueue>,
+    /// Whose turn it was.
+    last: VdevId,
+    pub(crate) flights: BTreeMap<u64, Landing>,
+    pub(crate) next_flight: u64,
+    /// Helpers that were asked to come and have not left.
+    pub(crate) helpers: usize,
+    /// Helpers that are issuing something.
+    pub(crate) busy: usize,
+    /// No helper comes any more.
+    pub(crate) is_closed: bool,
+}
+
+impl State {
+    /// The next group: of the vdevs in turn.
+    pub(crate) fn next(&mut self) -> Option<Group> {
+        let after = (Bound::Excluded(self.last), Bound::Unbounded);
+        let next = self.vdevs.range_mut(after).find_map(|(_, q)| q.next());
+        let next = next.or_else(|| self.vdevs.values_mut().find_map(VdevQueue::next))?;
+        self.last = next.vdev();
+        Some(next)
+    }
+
+    pub(crate) fn ready(&self) -> usize {
+        self.vdevs.values().map(VdevQueue::ready).sum()
+    }
+
+    pub(crate) fn push(&mut self, priority: Priority, group: Group) {
+        let landing = self.flights.get_mut(&group.flight);
+        landing.expect("a flight is open while it is added to").left += 1;
+        let queue = self.vdevs.entry(group.vdev()).or_default();
+        queue.waiting[priority as usize].push_back(group);
+    }
+
+    /// A group has been issued, or never will be.
+    pub(crate) fn forget(&mut self, flight: u64, groups: usize) {
+        let landing = self.flights.get_mut(&flight);
+        landing.expect("a flight is open until it has landed").left -= groups;
+    }
+
+    /// Drops what waits of a flight.
+    pub(crate) fn purge(&mut self, flight: u64) {
+        let mut purged = 0;
+        let queues = self.vdevs.values_mut();
+        for waiting in queues.flat_map(|queue| &mut queue.waiting) {
+            let before = waiting.len();
+            waiting.retain(|group| group.flight != flight);
+            purged += before - waiting.len();
+        }
+        self.forget(flight, purged);
+    }
+
+    pub(crate) fn has_landed(&self, flight: u64) -> bool {
+        self.flights[&flight].left == 0
+    }
+}
