@@ -34,7 +34,7 @@ mod tests;
 use std::sync::Arc as Shared;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use base::{Buf, Error, ErrorKind, Result, SPA_MAXBLOCKSIZE, Txg};
+use base::{Buf, Error, ErrorKind, ObjectId, ObjsetId, Result, SPA_MAXBLOCKSIZE, Txg};
 use phys::{BlkPtrPhys, ChecksumType};
 use policy::{Found, Passing, Pending, Policy, Reader};
 use zio::{BlockStore, Bookmark, LogStore, Run, UnderWay, WriteRequest};
@@ -281,9 +281,9 @@ impl<S: BlockStore + ?Sized> Inner<S> {
     }
 
     /// Looks at a batch before it is written.
-    fn look_at(&self, requests: &[WriteRequest]) -> Vec<Written> {
+    fn look_at(&self, requests: &[WriteRequest], is_behind: bool) -> Vec<Written> {
         let mut run = self.write_run.lock();
-        requests.iter().map(|r| run.look_at(r)).collect()
+        requests.iter().map(|r| run.look_at(r, is_behind)).collect()
     }
 }
 
@@ -296,25 +296,46 @@ struct Written {
     run: Run,
 }
 
-/// File contents that are written one after the other.
+/// File contents that are written one after the other: by the sync, and at the same time further on
+/// behind a stream, with what the other one writes left out.
 #[derive(Default)]
 struct WriteRun {
-    last: Bookmark,
+    objset: ObjsetId,
+    object: ObjectId,
+    /// The block after the last one, of the sync and of what is written behind.
+    next: [u64; 2],
     bytes: u64,
 }
 
+/// So many bytes at most are left out.
+const LEFT_OUT_BYTES_MAX: u64 = 128 << 20;
+
 impl WriteRun {
-    fn look_at(&mut self, request: &WriteRequest) -> Written {
+    fn look_at(&mut self, request: &WriteRequest, is_behind: bool) -> Written {
         let is_metadata = request.level > 0
             || phys::ObjectType::try_from(request.object_type)
                 .is_ok_and(phys::ObjectType::is_metadata);
         if !is_metadata {
-            let (at, last) = (request.bookmark, self.last);
-            let follows = at.objset == last.objset
-                && at.object == last.object
-                && at.blkid.0 == last.blkid.0.wrapping_add(1);
-            self.bytes = if follows { self.bytes } else { 0 } + request.data.len() as u64;
-            self.last = at;
+            let Bookmark {
+                objset,
+                object,
+                blkid,
+                ..
+            } = request.bookmark;
+            let len = request.data.len() as u64;
+            let is_same = (objset, object) == (self.objset, self.object);
+            let left_out = blkid.0.checked_sub(self.next[usize::from(is_behind)]);
+            let follows = left_out.is_some_and(|n| n.saturating_mul(len) <= LEFT_OUT_BYTES_MAX);
+            if !is_same || !follows {
+                *self = WriteRun {
+                    objset,
+                    object,
+                    next: [blkid.0; 2],
+                    bytes: 0,
+                };
+            }
+            self.bytes += len;
+            self.next[usize::from(is_behind)] = blkid.0 + 1;
         }
         Written {
             buf: request.data.clone(),
@@ -348,7 +369,7 @@ impl<S: BlockStore + ?Sized + 'static> BlockStore for Arc<S> {
 
     fn write_batch(&self, txg: Txg, requests: Vec<WriteRequest>) -> Result<Vec<BlkPtrPhys>> {
         let rewritten: Vec<BlkPtrPhys> = requests.iter().filter_map(|r| r.rewrite).collect();
-        let data = self.inner.look_at(&requests);
+        let data = self.inner.look_at(&requests, false);
         let result = self.inner.store.write_batch(txg, requests);
         match &result {
             Ok(bps) => self.inner.insert_written(bps, data),
@@ -368,10 +389,14 @@ impl<S: BlockStore + ?Sized + 'static> BlockStore for Arc<S> {
         requests: Vec<WriteRequest>,
         under_way: &mut UnderWay,
     ) -> Result<Vec<BlkPtrPhys>> {
-        let data = self.inner.look_at(&requests);
+        let data = self.inner.look_at(&requests, under_way.is_behind());
         let bps = self.inner.store.begin_batch(txg, requests, under_way)?;
         self.inner.insert_written(&bps, data);
         Ok(bps)
+    }
+
+    fn has_spare(&self) -> bool {
+        self.inner.store.has_spare()
     }
 
     fn free(&self, txg: Txg, bp: &BlkPtrPhys) {

@@ -98,6 +98,8 @@ impl Host {
             settings.aggregation_limit_bytes = host.aggregation_limit_bytes;
             settings.txg.dirty_data_max = host.dirty_data_max_bytes;
             settings.auto_ashift.max = host.max_auto_ashift;
+            // Its times are compared with those of OpenZFS, which does not.
+            settings.txg.write_behind_bytes = u64::MAX;
         }
         if let Some(text) = std::env::var_os("ASHIFT_ARC_BYTES") {
             let bytes = text.to_str().and_then(|t| t.parse().ok());

@@ -7,6 +7,7 @@ use base::{ObjsetId, Txg};
 use rt::{Mutex, RwLock};
 use zio::BlockStore;
 
+use crate::dirty::Charge;
 use crate::{BlockAccounting, Dnode, ObjsetProps, Tx, TxGroups};
 
 /// See the module. The objset owns the dnodes, and both refer to this.
@@ -112,12 +113,18 @@ impl Context {
     }
 
     /// Counts dirty bytes in the open txg; those of syncing context are nobody's to throttle.
-    pub(crate) fn charge(&self, tx: &Tx, bytes: i64) {
-        let Some(groups) = tx.groups() else { return };
-        if bytes > 0 {
-            groups.note_dirty(bytes as u64);
-        } else if bytes < 0 {
-            groups.forget_dirty(bytes.unsigned_abs());
+    pub(crate) fn charge(&self, tx: &Tx, charge: Charge) {
+        if tx.groups().is_some() {
+            self.recharge(charge);
+        }
+    }
+
+    /// The same without a transaction: what is counted changes, nothing else.
+    pub(crate) fn recharge(&self, charge: Charge) {
+        if let Some(groups) = self.groups.get()
+            && charge != Charge::default()
+        {
+            groups.recharge(charge.waiting, charge.begun);
         }
     }
 

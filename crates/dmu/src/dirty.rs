@@ -4,14 +4,20 @@
 //! 1. `blocks` holds only block ids up to `fields.maxblkid`, each `fields.blksz` bytes long.
 //! 2. A block that is in `blocks` is what `blocks` says, also when a freed range covers it: the
 //!    range came first.
-//! 3. When `freeing`, `blocks` is empty and nothing is added any more.
+//! 3. `charged_bytes` is what the blocks, and those that were begun and abandoned, take.
+//! 4. When `freeing`, `blocks` is empty and nothing is added any more.
 
 use std::collections::BTreeMap;
+use std::ops::{Add, AddAssign, Sub, SubAssign};
 use std::sync::Arc;
 
 use base::Buf;
-use phys::ObjectType;
+use compress::Algorithm;
+use phys::blkptr::BlkPtrPhys;
+use phys::{ChecksumType, CompressType, ObjectType};
 
+use crate::behind::Behind;
+use crate::props::BlockKind;
 use crate::range_set::RangeSet;
 
 /// The parts of a dnode that open context may change, apart from its blocks.
@@ -29,6 +35,37 @@ pub(crate) struct Fields {
     pub(crate) compress: u8,
 }
 
+impl Fields {
+    /// dn_checksum, unless "inherit"
+    pub(crate) fn checksum(&self) -> Option<ChecksumType> {
+        match ChecksumType::try_from(self.checksum).ok()? {
+            ChecksumType::Inherit => None,
+            ChecksumType::On => Some(ChecksumType::ON_VALUE),
+            own => Some(own),
+        }
+    }
+
+    /// dn_compress, unless "inherit"
+    pub(crate) fn compress(&self) -> Option<Algorithm> {
+        match CompressType::try_from(self.compress).ok()? {
+            CompressType::Inherit => None,
+            own => Algorithm::from_property(u64::from(own.raw())).ok(),
+        }
+    }
+
+    /// What a block of level 0 is to those who say how it is written.
+    pub(crate) fn leaf(&self, lsize: u64) -> BlockKind {
+        BlockKind {
+            type_: self.type_,
+            level: 0,
+            is_spill: false,
+            lsize,
+            checksum: self.checksum(),
+            compress: self.compress(),
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(crate) enum SpillChange {
     Keep,
@@ -39,7 +76,8 @@ pub(crate) enum SpillChange {
 #[derive(Debug)]
 pub(crate) struct Dirty {
     pub(crate) fields: Fields,
-    pub(crate) blocks: BTreeMap<u64, Buf>,
+    pub(crate) blocks: BTreeMap<u64, Block>,
+    pub(crate) behind: Behind,
     pub(crate) freed: RangeSet,
     pub(crate) spill: SpillChange,
     /// The object did not exist before this generation.
@@ -55,6 +93,7 @@ impl Dirty {
         Dirty {
             fields,
             blocks: BTreeMap::new(),
+            behind: Behind::default(),
             freed: RangeSet::default(),
             spill: SpillChange::Keep,
             allocated: false,
@@ -63,11 +102,131 @@ impl Dirty {
         }
     }
 
-    /// Drops the dirty blocks in `[start, end)`; answers what they were charged.
-    pub(crate) fn discard_blocks(&mut self, start: u64, end: u64) -> u64 {
+    /// Sets a block; answers by how much the charge grows.
+    pub(crate) fn put_block(&mut self, blkid: u64, data: Buf) -> Charge {
+        let block = Block::Data(data);
+        let charge = block.charge();
+        match self.blocks.insert(blkid, block) {
+            None => charge,
+            Some(old) => charge + self.drop_block(old),
+        }
+    }
+
+    /// The bytes of a block, to be changed, and by how much the charge grows; None if the layer does
+    /// not have them.
+    pub(crate) fn data_mut(&mut self, blkid: u64) -> Option<(&mut Buf, Charge)> {
+        let block = self.blocks.get_mut(&blkid)?;
+        let mut charge = Charge::default();
+        if let Block::Begun(data, _) = block {
+            let own = Block::Data(data.clone());
+            charge += own.charge() - block.charge();
+            charge += self.behind.abandon(std::mem::replace(block, own));
+        }
+        match block {
+            Block::Data(data) => Some((data, charge)),
+            Block::Begun(..) | Block::Written(_) => None,
+        }
+    }
+
+    /// Drops the dirty blocks in `[start, end)`; answers by how much the charge grows.
+    pub(crate) fn discard_blocks(&mut self, start: u64, end: u64) -> Charge {
         let doomed: Vec<u64> = self.blocks.range(start..end).map(|(&id, _)| id).collect();
-        let dropped = doomed.iter().filter_map(|id| self.blocks.remove(id));
-        dropped.map(|buf| charge_of(buf.len())).sum()
+        let mut charge = Charge::default();
+        for blkid in doomed {
+            let block = self.blocks.remove(&blkid);
+            charge += self.drop_block(block.expect("it was there"));
+        }
+        charge
+    }
+
+    fn drop_block(&mut self, block: Block) -> Charge {
+        let charge = block.charge();
+        self.behind.abandon(block) - charge
+    }
+
+    /// Counts what was charged for the layer.
+    pub(crate) fn charge(&mut self, charge: Charge) {
+        self.charged_bytes = self.charged_bytes.saturating_add_signed(charge.total());
+    }
+}
+
+/// A dirty block of level 0.
+#[derive(Debug)]
+pub(crate) enum Block {
+    /// To be written when the txg is synced.
+    Data(Buf),
+    /// Being written, to there.
+    Begun(Buf, Box<BlkPtrPhys>),
+    /// Written there.
+    Written(Box<BlkPtrPhys>),
+}
+
+impl Block {
+    pub(crate) fn charge(&self) -> Charge {
+        match self {
+            Block::Data(data) => Charge::waiting(charge_of(data.len())),
+            Block::Begun(data, _) => Charge {
+                waiting: 0,
+                begun: charge_of(data.len()) as i64,
+            },
+            Block::Written(_) => Charge::waiting(BLOCK_CHARGE_BYTES as u64),
+        }
+    }
+}
+
+/// What is charged in a txg, or by how much that changes, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Charge {
+    /// What the txg has to be synced for.
+    pub(crate) waiting: i64,
+    /// What is being written without that.
+    pub(crate) begun: i64,
+}
+
+impl Charge {
+    pub(crate) fn waiting(bytes: u64) -> Charge {
+        Charge {
+            waiting: bytes as i64,
+            begun: 0,
+        }
+    }
+
+    pub(crate) fn total(self) -> i64 {
+        self.waiting + self.begun
+    }
+}
+
+impl Add for Charge {
+    type Output = Charge;
+
+    fn add(self, other: Charge) -> Charge {
+        Charge {
+            waiting: self.waiting + other.waiting,
+            begun: self.begun + other.begun,
+        }
+    }
+}
+
+impl Sub for Charge {
+    type Output = Charge;
+
+    fn sub(self, other: Charge) -> Charge {
+        Charge {
+            waiting: self.waiting - other.waiting,
+            begun: self.begun - other.begun,
+        }
+    }
+}
+
+impl AddAssign for Charge {
+    fn add_assign(&mut self, other: Charge) {
+        *self = *self + other;
+    }
+}
+
+impl SubAssign for Charge {
+    fn sub_assign(&mut self, other: Charge) {
+        *self = *self - other;
     }
 }
 

@@ -38,7 +38,7 @@ use phys::{ChecksumType, CompressType, ObjectType};
 use rt::{Condvar, Mutex, MutexGuard};
 
 use crate::context::Context;
-use crate::dirty::{Dirty, Fields, SpillChange};
+use crate::dirty::{Charge, Dirty, Fields, SpillChange};
 use crate::image::Image;
 use crate::prefetch::Streams;
 use crate::tree::{PathCache, Pending, levels_for};
@@ -334,15 +334,14 @@ impl Dnode {
         if state.is_freed() {
             return Err(self.gone());
         }
-        let mut charge = 0;
+        let mut charge = Charge::default();
         if state.layer_slot(tx, self.id).is_none() {
             let fields = state.fields(View::of(tx));
             *state.layer_slot(tx, self.id) = Some(Box::new(Dirty::new(fields)));
             self.context.enlist(tx, self.me());
-            charge = DNODE_CHARGE_BYTES;
+            charge = Charge::waiting(DNODE_CHARGE_BYTES);
         }
         let mut layer = state.layer_slot(tx, self.id).take().expect("created above");
-        let mut charge = charge as i64;
         let result = f(
             state,
             Change {
@@ -350,7 +349,7 @@ impl Dnode {
                 charge: &mut charge,
             },
         );
-        layer.charged_bytes = layer.charged_bytes.saturating_add_signed(charge);
+        layer.charge(charge);
         *state.layer_slot(tx, self.id) = Some(layer);
         self.context.charge(tx, charge);
         Ok(result)
@@ -372,8 +371,7 @@ impl Dnode {
     /// Frees the object with all that it has.
     pub(crate) fn free(&self, tx: &Tx) -> Result<()> {
         self.change(tx, |state, change| {
-            let dropped = change.layer.discard_blocks(0, u64::MAX);
-            *change.charge -= dropped as i64;
+            *change.charge += change.layer.discard_blocks(0, u64::MAX);
             change.layer.freed.insert(0, u64::MAX);
             change.layer.spill = SpillChange::Remove;
             change.layer.freeing = true;
@@ -436,8 +434,8 @@ impl Dnode {
 /// A layer under change.
 pub(crate) struct Change<'a> {
     pub(crate) layer: &'a mut Dirty,
-    /// Bytes by which the layer grows.
-    pub(crate) charge: &'a mut i64,
+    /// By how much the layer grows.
+    pub(crate) charge: &'a mut Charge,
 }
 
 impl fmt::Debug for Dnode {

@@ -6,7 +6,7 @@
 use base::{Buf, Error, Result};
 use phys::BlkPtrPhys;
 
-use crate::dirty::charge_of;
+use crate::dirty::{Charge, charge_of};
 use crate::dnode::{State, View};
 use crate::{Dnode, SpillChange, Tx};
 
@@ -98,9 +98,9 @@ impl Dnode {
             }
             change.layer.fields.has_spill = true;
             if let SpillChange::Set(old) = &change.layer.spill {
-                *change.charge -= charge_of(old.len()) as i64;
+                *change.charge -= Charge::waiting(charge_of(old.len()));
             }
-            *change.charge += charge_of(spill.len()) as i64;
+            *change.charge += Charge::waiting(charge_of(spill.len()));
             change.layer.spill = SpillChange::Set(spill);
             Ok(())
         })?
@@ -115,7 +115,7 @@ impl Dnode {
         self.change(tx, |_, change| {
             change.layer.fields.has_spill = false;
             if let SpillChange::Set(old) = &change.layer.spill {
-                *change.charge -= charge_of(old.len()) as i64;
+                *change.charge -= Charge::waiting(charge_of(old.len()));
             }
             change.layer.spill = SpillChange::Remove;
         })

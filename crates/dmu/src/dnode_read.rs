@@ -9,6 +9,7 @@ use base::{BlkId, Buf, BufSlice, Error, Result};
 use phys::blkptr::BlkPtrPhys;
 use zio::{Bookmark, Run};
 
+use crate::dirty::Block;
 use crate::dnode::{State, Ticket, View};
 use crate::tree::{Walk, check_len, check_shape};
 use crate::{Dnode, SpillChange};
@@ -17,7 +18,17 @@ use crate::{Dnode, SpillChange};
 pub(crate) enum Found {
     Memory(Buf),
     Zeros,
+    /// There, although no tree leads to it yet, and the tree's block size may be another one.
+    Stored(BlkPtrPhys),
+    /// Where the tree says.
     Disk,
+}
+
+impl Found {
+    /// Whether the block store has it.
+    fn is_stored(&self) -> bool {
+        matches!(self, Found::Stored(_) | Found::Disk)
+    }
 }
 
 /// The part of a block that a read wants.
@@ -50,6 +61,14 @@ impl Source {
         })
     }
 
+    fn stored(bp: BlkPtrPhys, walk: &Walk, blkid: u64) -> Source {
+        if bp.is_hole() {
+            Source::Zeros
+        } else {
+            Source::Block(bp, walk.tree.bookmark(0, blkid))
+        }
+    }
+
     fn block(&self) -> Option<(BlkPtrPhys, Bookmark)> {
         match self {
             Source::Block(bp, at) => Some((*bp, *at)),
@@ -71,8 +90,10 @@ impl State {
     /// Where `view` finds block `blkid`.
     pub(crate) fn locate(&self, view: View, blkid: u64) -> Found {
         for layer in self.layers(view) {
-            if let Some(buf) = layer.blocks.get(&blkid) {
-                return Found::Memory(buf.clone());
+            match layer.blocks.get(&blkid) {
+                Some(Block::Data(buf) | Block::Begun(buf, _)) => return Found::Memory(buf.clone()),
+                Some(Block::Written(bp)) => return Found::Stored(**bp),
+                None => {}
             }
             if layer.freed.contains(blkid) {
                 return Found::Zeros;
@@ -139,14 +160,14 @@ impl Dnode {
                 (piece, found)
             })
             .collect();
-        let on_disk = |(_, found): &(Piece, Found)| matches!(found, Found::Disk);
-        let disk = found.iter().any(on_disk).then(|| self.walk(&mut state));
+        let is_stored = found.iter().any(|(_, found)| found.is_stored());
+        let disk = is_stored.then(|| self.walk(&mut state));
         drop(state);
         let Some((ticket, mut walk)) = disk else {
             for (piece, found) in found {
                 see(match found {
                     Found::Memory(buf) => piece.of(buf),
-                    Found::Zeros | Found::Disk => Content::Hole(piece.len),
+                    Found::Zeros | Found::Stored(_) | Found::Disk => Content::Hole(piece.len),
                 });
             }
             return Ok(());
@@ -171,6 +192,7 @@ impl Dnode {
             let source = match found {
                 Found::Memory(buf) => Source::Memory(buf),
                 Found::Zeros => Source::Zeros,
+                Found::Stored(bp) => Source::stored(bp, walk, piece.blkid),
                 Found::Disk => Source::on_disk(walk, piece.blkid)?,
             };
             sources.push((piece, source));
@@ -187,28 +209,23 @@ impl Dnode {
         while sources.peek().is_some() {
             // After an error, too, every block that was asked for is waited for: see `read_ahead`.
             let together = sources.by_ref().take(at_once).collect();
-            for content in self.read_sources(together, blksz, run) {
+            for content in self.read_sources(together, run) {
                 result = result.and(content).map(&mut *see);
             }
         }
         result
     }
 
-    fn read_sources(
-        &self,
-        sources: Vec<(Piece, Source)>,
-        blksz: u64,
-        run: Run,
-    ) -> Vec<Result<Content>> {
+    fn read_sources(&self, sources: Vec<(Piece, Source)>, run: Run) -> Vec<Result<Content>> {
         let wanted: Vec<_> = sources.iter().filter_map(|(_, s)| s.block()).collect();
         let mut bufs = self.context.store.read_run(&wanted, run).into_iter();
         let content = |(piece, source): (Piece, Source)| match source {
             Source::Memory(buf) => Ok(piece.of(buf)),
             Source::Zeros => Ok(Content::Hole(piece.len)),
             Source::Misshapen(error) => Err(error),
-            Source::Block(_, at) => {
+            Source::Block(bp, at) => {
                 let buf = bufs.next().expect("one for each block that was wanted")?;
-                check_len(&buf, blksz, &at)?;
+                check_len(&buf, bp.lsize(), &at)?;
                 Ok(piece.of(buf))
             }
         };
@@ -234,23 +251,31 @@ impl Dnode {
         match state.locate(View::Open, blkid.0) {
             Found::Memory(buf) => Ok(buf),
             Found::Zeros => Ok(Buf::zeroed(blksz as usize)),
-            Found::Disk => {
+            found @ (Found::Stored(_) | Found::Disk) => {
                 let (_ticket, walk) = self.walk(&mut state);
                 drop(state);
-                let found = self.read_from_tree(walk, blkid.0)?;
-                Ok(found.unwrap_or_else(|| Buf::zeroed(blksz as usize)))
+                let content = self.read_found(&found, walk, blkid.0)?;
+                Ok(content.unwrap_or_else(|| Buf::zeroed(blksz as usize)))
             }
         }
     }
 
-    /// A data block on disk; None if it is a hole.
-    pub(crate) fn read_from_tree(&self, mut walk: Walk, blkid: u64) -> Result<Option<Buf>> {
-        let bp = walk.bp(0, blkid)?;
+    /// A data block in the block store; None if it is a hole. The caller has a ticket.
+    pub(crate) fn read_found(
+        &self,
+        found: &Found,
+        mut walk: Walk,
+        blkid: u64,
+    ) -> Result<Option<Buf>> {
+        let (bp, blksz) = match found {
+            Found::Stored(bp) => (*bp, bp.lsize()),
+            _ => (walk.bp(0, blkid)?, walk.tree.blksz),
+        };
         if bp.is_hole() {
             return Ok(None);
         }
         let at = walk.tree.bookmark(0, blkid);
-        self.read_leaf(&bp, walk.tree.blksz, &at).map(Some)
+        self.read_leaf(&bp, blksz, &at).map(Some)
     }
 
     /// The pointer to a block, as of the last sync; a hole outside of the tree.

@@ -118,7 +118,8 @@ impl<'a> Seek<'a> {
                 return Ok(None);
             };
             match state.locate(View::Open, at) {
-                Found::Memory(_) => at += 1,
+                Found::Stored(bp) if bp.is_hole() => break,
+                Found::Memory(_) | Found::Stored(_) => at += 1,
                 Found::Zeros => break,
                 Found::Disk => {
                     let freed = state

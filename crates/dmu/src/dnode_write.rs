@@ -1,4 +1,5 @@
-//! Writing: blocks go into the layer of the transaction; nothing is written to disk here.
+//! Writing: blocks go into the layer of the transaction. Only streams are written to disk already
+//! ([`crate::behind`]).
 //!
 //! # Concurrency
 //! Part of a block that is on disk only is changed in three steps: read it without the lock, take
@@ -9,9 +10,9 @@
 //! module/zfs/dnode.c (`dnode_set_blksz`, `dnode_free_range`) @be7657e3.
 
 use base::{BlkId, BlockBuf, Buf, Error, ErrorKind, Result};
-use phys::{ChecksumType, CompressType};
+use compress::Algorithm;
+use phys::ChecksumType;
 
-use crate::dirty::charge_of;
 use crate::dnode::{Change, State, View};
 use crate::dnode_read::Found;
 use crate::image::{check_blksz, round_blksz};
@@ -50,31 +51,24 @@ impl Dnode {
             rest = later;
             at += len as u64;
         }
+        let full = offset.div_ceil(blksz)..at / blksz;
+        if sums && !full.is_empty() {
+            self.write_behind(tx, full);
+        }
         Ok(())
     }
 
     /// Whether blocks are going to be stored as they are, with a checksum that costs next to nothing
     /// while they are copied.
     fn sums_on_arrival(&self) -> bool {
-        let fields = self.state().fields(View::Open);
-        let props = self.context.props();
-        let own =
-            |raw: u8, inherited: u8, inherit: u8| if raw == inherit { inherited } else { raw };
-        let (checksum, compress) = (
-            own(
-                fields.checksum,
-                props.checksum.raw(),
-                ChecksumType::Inherit.raw(),
-            ),
-            own(
-                fields.compress,
-                props.compress.kind().raw(),
-                CompressType::Inherit.raw(),
-            ),
-        );
-        !fields.type_.is_metadata()
-            && compress == CompressType::Off.raw()
-            && [ChecksumType::On.raw(), ChecksumType::Fletcher4.raw()].contains(&checksum)
+        let kind = {
+            let fields = self.state().fields(View::Open);
+            fields.leaf(fields.blksz)
+        };
+        let (policy, _) = self.context.props().write_policy(&kind);
+        !kind.type_.is_metadata()
+            && policy.compress == Algorithm::Off
+            && policy.checksum == ChecksumType::Fletcher4
     }
 
     /// Replaces a whole block, without copying it. `data` is as long as a block.
@@ -107,7 +101,8 @@ impl Dnode {
         f: impl FnOnce(&mut [u8]) -> R,
     ) -> Result<R> {
         self.change_block(tx, blkid.0, |_, change, base| {
-            if let Some(own) = change.layer.blocks.get_mut(&blkid.0) {
+            if let Some((own, charge)) = change.layer.data_mut(blkid.0) {
+                *change.charge += charge;
                 // The base is this very buffer: a second owner would force a copy.
                 drop(base);
                 return Ok(f(own.make_mut()));
@@ -126,10 +121,7 @@ impl Dnode {
         let Change { layer, charge } = change;
         check_reach(&layer.fields, blkid)?;
         layer.fields.maxblkid = layer.fields.maxblkid.max(blkid);
-        *charge += charge_of(data.len()) as i64;
-        if let Some(old) = layer.blocks.insert(blkid, data) {
-            *charge -= charge_of(old.len()) as i64;
-        }
+        *charge += layer.put_block(blkid, data);
         Ok(())
     }
 
@@ -147,13 +139,13 @@ impl Dnode {
             let base = match state.locate(View::of(tx), blkid) {
                 Found::Memory(buf) => Some(buf),
                 Found::Zeros => None,
-                Found::Disk => match read.take() {
+                found @ (Found::Stored(_) | Found::Disk) => match read.take() {
                     Some((changes, content)) if changes == state.changes => content,
                     _ => {
                         let changes = state.changes;
                         let (_ticket, walk) = self.walk(&mut state);
                         drop(state);
-                        read = Some((changes, self.read_from_tree(walk, blkid)?));
+                        read = Some((changes, self.read_found(&found, walk, blkid)?));
                         continue;
                     }
                 },
@@ -203,12 +195,11 @@ impl Dnode {
             layer.fields.blksz = blksz;
             state.changes += 1;
             if let Some(old) = base {
-                *charge -= layer.discard_blocks(0, 1) as i64;
+                *charge += layer.discard_blocks(0, 1);
                 let mut buf = Buf::zeroed(blksz as usize);
                 let kept = old.len().min(buf.len());
                 buf.make_mut()[..kept].copy_from_slice(&old[..kept]);
-                layer.blocks.insert(0, buf);
-                *charge += charge_of(blksz as usize) as i64;
+                *charge += layer.put_block(0, buf);
             }
             Ok(())
         })?
@@ -250,7 +241,7 @@ impl Dnode {
         let behind = if truncates { u64::MAX } else { behind };
         self.change(tx, |state, change| {
             let Change { layer, charge } = change;
-            *charge -= layer.discard_blocks(first, behind) as i64;
+            *charge += layer.discard_blocks(first, behind);
             layer.freed.insert(first, behind);
             if truncates {
                 layer.fields.maxblkid = first.saturating_sub(1);
@@ -275,6 +266,7 @@ impl Dnode {
         match state.locate(view, blkid) {
             Found::Memory(_) => Ok(false),
             Found::Zeros => Ok(true),
+            Found::Stored(bp) => Ok(bp.is_hole()),
             Found::Disk => {
                 let (_ticket, mut walk) = self.walk(&mut state);
                 drop(state);

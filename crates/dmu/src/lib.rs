@@ -43,6 +43,7 @@
 
 mod account;
 mod alloc;
+mod behind;
 mod cache;
 mod context;
 mod dirty;

@@ -57,6 +57,9 @@ pub struct TxgSettings {
     pub dirty_data_max: u64,
     /// `zfs_dirty_data_sync_percent`: of `dirty_data_max`, after which the open txg is synced
     pub dirty_data_sync_percent: u64,
+    /// Of a stream, so many bytes are written at a time before their txg is synced; `u64::MAX`: never,
+    /// as OpenZFS does
+    pub write_behind_bytes: u64,
     /// `zfs_delay_min_dirty_percent`: of `dirty_data_max`, above which holds are delayed
     pub delay_min_dirty_percent: u64,
     /// `zfs_delay_scale`: the delay half way between that and the maximum
@@ -71,6 +74,7 @@ impl Default for TxgSettings {
             timeout_ns: 5_000_000_000,
             dirty_data_max: 256 << 20,
             dirty_data_sync_percent: 20,
+            write_behind_bytes: 1 << 20,
             delay_min_dirty_percent: 60,
             delay_scale_ns: 500_000,
             delay_max_ns: 100_000_000,
@@ -102,6 +106,13 @@ impl TxgSettings {
     }
 }
 
+/// So much may be on its way behind streams before they pause.
+const BEHIND_BYTES_MAX: u64 = 12 << 20;
+/// They look again after this time: who writes to a device is not to be kept busy with waking others.
+const PAUSE_NS: u64 = 200_000;
+/// And go on after so many pauses, however slow the devices are.
+const PAUSES_MAX: u32 = 8;
+
 type Callback = Box<dyn FnOnce(Result<()>) + Send>;
 
 struct State {
@@ -115,7 +126,10 @@ struct State {
     synced: Txg,
     /// Sync until this txg is synced, changed or not.
     wanted: Txg,
+    /// Waits for the open txg to be synced.
     open_dirty: u64,
+    /// Is written behind streams, without that.
+    open_begun: u64,
     sync_dirty: u64,
     /// When the last delayed hold was let go: delays add up over all writers.
     last_wakeup_ns: u64,
@@ -152,6 +166,7 @@ impl TxGroups {
             synced: last_synced,
             wanted: last_synced,
             open_dirty: 0,
+            open_begun: 0,
             sync_dirty: 0,
             last_wakeup_ns: 0,
             stopping: false,
@@ -289,6 +304,27 @@ impl TxGroups {
         }
     }
 
+    /// The most that is dirty at a time, in bytes.
+    #[must_use]
+    pub fn dirty_data_max(&self) -> u64 {
+        self.settings.dirty_data_max
+    }
+
+    pub(crate) fn write_behind_bytes(&self) -> u64 {
+        self.settings.write_behind_bytes
+    }
+
+    /// Lets devices catch up with a stream: what waits for them only for a moment is still in the
+    /// processor's caches when it is written. Slow devices are not waited for.
+    pub(crate) fn pause_behind(&self) {
+        for _ in 0..PAUSES_MAX {
+            if self.state.lock().open_begun <= BEHIND_BYTES_MAX {
+                return;
+            }
+            rt::sleep_ns(PAUSE_NS);
+        }
+    }
+
     /// The open txg.
     #[must_use]
     pub fn open_txg(&self) -> Txg {
@@ -348,6 +384,24 @@ impl TxGroups {
         self.room.notify_all();
     }
 
+    /// Bytes of the open txg are more, or fewer: of those that wait for it to be synced, and of those
+    /// that were begun already. The caller holds the open txg.
+    pub(crate) fn recharge(&self, dirty: i64, begun: i64) {
+        if dirty > 0 && begun == 0 {
+            return self.note_dirty(dirty.unsigned_abs());
+        }
+        let mut state = self.state.lock();
+        let before = state.dirty_total();
+        state.open_dirty = state.open_dirty.saturating_add_signed(dirty);
+        state.open_begun = state.open_begun.saturating_add_signed(begun);
+        if state.open_dirty >= self.settings.sync_threshold() {
+            self.work.notify_all();
+        }
+        if state.dirty_total() < before {
+            self.room.notify_all();
+        }
+    }
+
     /// Dirty bytes of the syncing txg have been written.
     #[doc(alias = "dsl_pool_undirty_space")]
     pub fn note_written(&self, bytes: u64) {
@@ -394,7 +448,7 @@ impl State {
     }
 
     fn dirty_total(&self) -> u64 {
-        self.open_dirty + self.sync_dirty
+        self.open_dirty + self.open_begun + self.sync_dirty
     }
 
     fn delay_until(&mut self, settings: &TxgSettings, estimate: u64) -> Option<u64> {
@@ -459,7 +513,8 @@ impl TxGroups {
                 continue;
             };
             let age_ns = rt::now_ns().saturating_sub(changed_at_ns);
-            let full = state.open_dirty >= self.settings.sync_threshold();
+            let full = state.open_dirty >= self.settings.sync_threshold()
+                || state.dirty_total() >= self.settings.dirty_data_max;
             if full || state.stopping || age_ns >= self.settings.timeout_ns {
                 return true;
             }
@@ -485,7 +540,8 @@ impl TxGroups {
         state.open = txg.next();
         state.changed_at_ns = None;
         state.syncing = Some(txg);
-        state.sync_dirty = std::mem::take(&mut state.open_dirty);
+        state.sync_dirty =
+            std::mem::take(&mut state.open_dirty) + std::mem::take(&mut state.open_begun);
         drop(state);
         self.room.notify_all();
         self.progress.notify_all();

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use base::{BlkId, Buf, ObjectId, ObjsetId};
 use dmu::{Dnode, NewObject, OBJECT_END, ObjsetProps, TxgSettings};
 use phys::ObjectType;
-use rig::{Pool, seeds, take_a_while};
+use rig::{Pool, behind, seeds, take_a_while};
 
 const BLOCKS: u64 = 200;
 
@@ -67,6 +67,11 @@ fn write_a_lot(pool: &Pool, writer: u64, rounds: u64) -> BTreeMap<ObjectId, Vec<
                     .unwrap();
                 count[block as usize] = round;
             }
+            40..70 => {
+                let stamped = stamped(writer, block, round);
+                dnode.write(&tx, block * 512, &stamped).unwrap();
+                count[block as usize] = round;
+            }
             _ => {
                 dnode
                     .write_block(&tx, BlkId(block), stamped(writer, block, round))
@@ -100,12 +105,14 @@ fn check_block(dnode: &Dnode, writer: u64, block: BlkId, counts: &[u64]) {
     );
 }
 
-fn writers_while_syncing(rounds: u64) {
+fn writers_while_syncing(rounds: u64, setup: (ObjsetProps, TxgSettings)) {
+    let (props, settings) = setup;
+    let is_behind = settings.write_behind_bytes == 1;
     let settings = TxgSettings {
         dirty_data_max: 1 << 20,
-        ..TxgSettings::default()
+        ..settings
     };
-    let pool = Pool::new(ObjsetId(7), ObjsetProps::default(), settings);
+    let pool = Pool::new(ObjsetId(7), props, settings);
     // Dnodes come and go all the time.
     pool.objset().set_idle_dnodes_max(2);
     let stop = Arc::new(AtomicBool::new(false));
@@ -148,18 +155,80 @@ fn writers_while_syncing(rounds: u64) {
     }
     let objects: usize = counts.iter().map(BTreeMap::len).sum();
     assert_eq!(pool.audit().objects.len(), objects);
+    assert_eq!(pool.store.stats().behind > 0, is_behind);
     pool.stop();
 }
 
 #[test]
 fn writers_go_on_while_txgs_sync() {
-    writers_while_syncing(3000);
+    writers_while_syncing(3000, Default::default());
+    writers_while_syncing(3000, behind());
 }
 
 #[test]
 fn sim_writers_go_on_while_txgs_sync() {
     for seed in seeds(8) {
-        rt::simulate(seed, || writers_while_syncing(400));
+        rt::simulate(seed, || writers_while_syncing(400, Default::default()));
+        rt::simulate(seed, || writers_while_syncing(400, behind()));
+    }
+}
+
+/// A stream is written, and its bytes are not kept, before anybody asks for a sync.
+fn a_stream_before_its_sync() {
+    const RECORD: usize = 128 << 10;
+    let (props, _) = behind();
+    let pool = Pool::new(ObjsetId(7), props, TxgSettings::default());
+    let new = NewObject::new(ObjectType::PLAIN_FILE_CONTENTS).blksz(RECORD as u64);
+    let dnode = pool.objset().object_alloc(&pool.hold(), &new).unwrap();
+    let record = |n: u64| vec![n as u8; RECORD];
+    for n in 0..400 {
+        dnode
+            .write(&pool.hold(), n * RECORD as u64, &record(n))
+            .unwrap();
+    }
+    assert_eq!(pool.store.stats().behind, 400);
+    let is_written = || pool.groups.dirty_bytes() < 2 << 20;
+    (0..1000).take_while(|_| !is_written()).for_each(|_| {
+        rt::sleep_ns(1_000_000);
+    });
+    assert!(is_written(), "{} are dirty", pool.groups.dirty_bytes());
+    let synced = pool.syncs.load(Ordering::Relaxed);
+    assert_eq!(synced, 0, "50 MiB are no reason to sync");
+    let reads = pool.store.stats().reads;
+    let mut bytes = vec![0; RECORD];
+    for n in 0..400 {
+        dnode.read(n * RECORD as u64, &mut bytes).unwrap();
+        assert_eq!(bytes, record(n), "record {n}");
+    }
+    assert_eq!(pool.store.stats().reads - reads, 400);
+    // A record that changes now has to be written once more; the rest stays where it is.
+    dnode.write(&pool.hold(), 77, &[0xab; 9]).unwrap();
+    dnode
+        .free_range(&pool.hold(), 399 * RECORD as u64, OBJECT_END)
+        .unwrap();
+    let allocs = pool.store.stats().allocs;
+    pool.reopen();
+    assert!(pool.store.stats().allocs - allocs < 20);
+    let dnode = pool.objset().hold(dnode.id()).unwrap();
+    dnode.read(0, &mut bytes).unwrap();
+    assert_eq!(
+        (bytes[76], bytes[77], bytes[85], bytes[86]),
+        (0, 0xab, 0xab, 0)
+    );
+    assert_eq!(dnode.maxblkid(), BlkId(398));
+    pool.audit();
+    pool.stop();
+}
+
+#[test]
+fn a_stream_is_written_before_its_txg_is_synced() {
+    a_stream_before_its_sync();
+}
+
+#[test]
+fn sim_a_stream_is_written_before_its_txg_is_synced() {
+    for seed in seeds(3) {
+        rt::simulate(seed, a_stream_before_its_sync);
     }
 }
 

@@ -61,7 +61,7 @@ pub(crate) struct MapFormat {
     pub(crate) count: u64,
 }
 
-fn slot(txg: Txg) -> usize {
+pub(crate) fn slot(txg: Txg) -> usize {
     (txg.0 % TXG_SIZE as u64) as usize
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use base::{
     Error, ErrorKind, ObjectId, Result, SPA_MINBLOCKSHIFT, SPA_OLD_MAXBLOCKSIZE, Txg, VdevId,
@@ -12,6 +13,7 @@ use zio::{AllocClass, Allocator, DvaSet, Hint, VdevOps};
 
 use crate::class::{Class, total};
 use crate::group::{Group, SpaceStats, VdevGeometry};
+use crate::metaslab::{TXG_SIZE, slot};
 use crate::space_map::SpaceMapStore;
 
 /// What the features of the pool say about space maps.
@@ -29,6 +31,10 @@ pub struct Metaslabs {
     topology: rt::RwLock<Topology>,
     /// The first thing that went wrong where it could not be told; the next sync tells it.
     fault: rt::Mutex<Option<(ErrorKind, String)>>,
+    /// What was free as of the last txg on disk, beyond what has to stay free.
+    spare: AtomicU64,
+    /// What was allocated in the txgs since.
+    allocated: [AtomicU64; TXG_SIZE],
 }
 
 #[derive(Default)]
@@ -65,6 +71,8 @@ impl Metaslabs {
             options,
             topology: rt::RwLock::new(Topology::default()),
             fault: rt::Mutex::new(None),
+            spare: AtomicU64::new(0),
+            allocated: Default::default(),
         }
     }
 
@@ -182,9 +190,14 @@ impl Metaslabs {
     }
 
     /// The txg is on disk. `slop_bytes`: while less than that is free, freed space is not deferred.
-    pub fn sync_done(&self, txg: Txg, slop_bytes: u64) {
+    /// `spare_bytes`: what one txg may waste, if so much is free beyond that.
+    pub fn sync_done(&self, txg: Txg, slop_bytes: u64, spare_bytes: u64) {
         let normal = self.class_stats(AllocClass::Normal);
-        let defer = normal.space.saturating_sub(normal.alloc) > slop_bytes;
+        let free = normal.space.saturating_sub(normal.alloc);
+        let defer = free > slop_bytes;
+        let spare = free.saturating_sub(slop_bytes.saturating_add(spare_bytes));
+        self.spare.store(spare, Ordering::Relaxed);
+        self.allocated[slot(txg)].store(0, Ordering::Relaxed);
         let topology = self.topology.read();
         for group in topology.groups.values() {
             group.sync_done(txg, defer);
@@ -344,13 +357,16 @@ impl Allocator for Metaslabs {
             store: store.as_deref().unwrap_or(&NoStore),
         };
         let topology = self.topology.read();
-        fallbacks(class)
+        let found = fallbacks(class)
             .iter()
-            .find_map(|class| self.allocate_in(&topology.classes[*class as usize], &request))
-            .ok_or_else(|| {
-                let text = format!("no free segment of {psize} bytes for {copies} copies");
-                Error::new(ErrorKind::NoSpace, text)
-            })
+            .find_map(|class| self.allocate_in(&topology.classes[*class as usize], &request));
+        let dvas = found.ok_or_else(|| {
+            let text = format!("no free segment of {psize} bytes for {copies} copies");
+            Error::new(ErrorKind::NoSpace, text)
+        })?;
+        let asize: u64 = dvas.iter().map(|dva| dva.asize()).sum();
+        self.allocated[slot(txg)].fetch_add(asize, Ordering::Relaxed);
+        Ok(dvas)
     }
 
     fn free(&self, txg: Txg, dva: &DvaPhys) {
@@ -370,6 +386,11 @@ impl Allocator for Metaslabs {
     fn claim(&self, txg: Txg, dva: &DvaPhys) -> Result<()> {
         let group = self.group(dva.vdev())?;
         group.claim(txg, dva.offset(), dva.asize(), &*self.store())
+    }
+
+    fn has_spare(&self) -> bool {
+        let load = |n: &AtomicU64| n.load(Ordering::Relaxed);
+        load(&self.spare) > self.allocated.iter().map(load).sum()
     }
 
     fn min_alloc(&self) -> u64 {

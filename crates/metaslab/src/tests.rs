@@ -282,7 +282,7 @@ impl Model {
             }
         }
         let normal = self.metaslabs.class_stats(AllocClass::Normal);
-        self.metaslabs.sync_done(Txg(self.syncing), 0);
+        self.metaslabs.sync_done(Txg(self.syncing), 0, 0);
         let syncing = self.syncing;
         for sector in self.sectors.values_mut().flatten() {
             let full = normal.space == normal.alloc;
@@ -490,7 +490,7 @@ fn freed_space_comes_back_at_once_when_space_is_short() {
     model.sync();
     model.free(3);
     model.metaslabs.sync(Txg(model.syncing), 1).unwrap();
-    model.metaslabs.sync_done(Txg(model.syncing), 1 << 20);
+    model.metaslabs.sync_done(Txg(model.syncing), 1 << 20, 0);
     let got = model
         .metaslabs
         .allocate(Txg(6), AllocClass::Normal, 4096, 1, &Hint::default());
@@ -573,7 +573,7 @@ fn claims_take_what_is_free_and_nothing_else() {
         assert!(model.metaslabs.claim(Txg(4), &outside).is_err() || offset == 100);
     }
     assert!(model.metaslabs.sync(Txg(4), 1).unwrap());
-    model.metaslabs.sync_done(Txg(4), 0);
+    model.metaslabs.sync_done(Txg(4), 0, 0);
     assert_eq!(model.metaslabs.evaluate().alloc, 4096 * 2);
     let all = model.metaslabs.evaluate();
     let usage = model.metaslabs.usage();
@@ -719,5 +719,5 @@ fn fifty_thousand_blocks_take_no_time() {
         assert_eq!(set.unwrap().len(), 2);
     }
     assert!(metaslabs.sync(Txg(4), 1).unwrap());
-    metaslabs.sync_done(Txg(4), 0);
+    metaslabs.sync_done(Txg(4), 0, 0);
 }

@@ -24,7 +24,7 @@ use nvpair::NvList;
 use phys::uberblock::UberblockPhys;
 use rt::Mutex;
 use vdev::{AutoAshift, PoolState, TxgSet, VdevAux, VdevState, VdevTree};
-use zio::{AllocClass, BlockStore, Pipeline, PipelineSettings};
+use zio::{AllocClass, BlockStore, Pipeline, PipelineSettings, PipelineStats};
 
 use crate::core::Core;
 use crate::features::{Features, Obstacle};
@@ -40,7 +40,7 @@ pub struct Settings {
     pub arc_bytes: u64,
     /// When txgs sync.
     pub txg: TxgSettings,
-    /// `zfs_vdev_max_pending` of old: device writes in flight for one batch.
+    /// `zfs_vdev_max_pending` of old: device writes in flight.
     pub io_threads: usize,
     /// `zfs_vdev_aggregation_limit`: the largest write that neighbours are merged into, in bytes.
     pub aggregation_limit_bytes: u64,
@@ -232,6 +232,12 @@ impl Spa {
     #[must_use]
     pub fn groups(&self) -> &Arc<TxGroups> {
         &self.inner.groups
+    }
+
+    /// What went through the pipeline since the pool was opened.
+    #[must_use]
+    pub fn pipeline_stats(&self) -> PipelineStats {
+        self.inner.pipeline.stats()
     }
 
     /// The feature counts.

@@ -41,7 +41,8 @@ impl TxgSync for Inner {
         self.core.set_pass(0);
         outcome?;
         self.mos.sync_done(txg);
-        self.space.sync_done(txg, self.slop_bytes());
+        let spare_bytes = self.groups.dirty_data_max();
+        self.space.sync_done(txg, self.slop_bytes(), spare_bytes);
         Ok(())
     }
 }

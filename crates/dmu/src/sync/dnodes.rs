@@ -15,7 +15,7 @@ use super::Pass;
 use super::batch::{Batch, Place};
 use super::work::Work;
 use crate::alloc::allocated_slots;
-use crate::dirty::Dirty;
+use crate::dirty::{Block, Dirty};
 use crate::image::Image;
 use crate::objset::is_special;
 use crate::{Objset, OwnerAccounting, SpillChange};
@@ -193,7 +193,7 @@ impl Pass<'_> {
         let mut layer = Dirty::new(meta.layer.fields.clone());
         for (&blkid, dnodes) in by_block {
             let (buf, _) = self.block_of_dnodes(meta, blkid, dnodes)?;
-            layer.blocks.insert(blkid, buf);
+            layer.blocks.insert(blkid, Block::Data(buf));
         }
         meta.dnode.state().writing = Some(Arc::new(layer));
         let blkids: Vec<u64> = by_block.keys().copied().collect();

@@ -12,7 +12,8 @@
 //!
 //! # Invariants
 //! 1. Every block born in a pass is referenced by what the pass installs; every block that is not
-//!    referenced any more is killed once.
+//!    referenced any more is killed once. What was begun in open context and abandoned was never born:
+//!    it is only freed.
 //! 2. In the first pass of a txg nothing is overwritten. Later passes (of the MOS) overwrite
 //!    blocks born in this txg in place: readers are first shown what is in memory
 //!    (`State::pending`), and are waited for.
@@ -45,7 +46,7 @@ use phys::blkptr::BlkPtrPhys;
 use zio::{Bookmark, UnderWay, WriteRequest};
 
 use crate::account::OwnerDeltas;
-use crate::dirty::charge_of;
+use crate::dirty::{Block, charge_of};
 use crate::objset::Header;
 use crate::props::BlockKind;
 use crate::{Dnode, Objset, ObjsetProps, Tx};
@@ -66,6 +67,8 @@ struct Pass<'a> {
     kills: Vec<BlkPtrPhys>,
     deltas: OwnerDeltas,
     under_way: UnderWay,
+    /// What was begun in open context.
+    begun: Vec<UnderWay>,
     under_way_bytes: u64,
     /// What blocks of level 0 were charged that are under way.
     leaf_bytes: u64,
@@ -97,6 +100,7 @@ impl Objset {
             kills: Vec::new(),
             deltas: OwnerDeltas::default(),
             under_way: UnderWay::default(),
+            begun: Vec::new(),
             under_way_bytes: 0,
             leaf_bytes: 0,
         };
@@ -113,6 +117,8 @@ impl Objset {
 impl Pass<'_> {
     fn run(&mut self, dnodes: Vec<Arc<Dnode>>) -> Result<OwnerDeltas> {
         let mut works: Vec<Work> = dnodes.into_iter().map(Work::begin).collect();
+        let begun = works.iter_mut().map(|work| std::mem::take(&mut work.begun));
+        self.begun = begun.flatten().collect();
         self.write_trees(&mut works)?;
         for work in &mut works {
             self.finish_dnode(work)?;
@@ -123,6 +129,9 @@ impl Pass<'_> {
         self.install(&works, &mut meta, root);
         for kill in std::mem::take(&mut self.kills) {
             self.objset.context.accounting.kill(&kill, self.tx);
+        }
+        for bp in works.iter().flat_map(|work| work.layer.behind.abandoned()) {
+            self.objset.context.store.free(self.tx.txg(), bp);
         }
         Ok(std::mem::take(&mut self.deltas))
     }
@@ -152,7 +161,15 @@ impl Pass<'_> {
             if layer.freeing {
                 continue;
             }
-            for (&blkid, data) in &layer.blocks {
+            for (&blkid, block) in &layer.blocks {
+                let data = match block {
+                    Block::Data(data) => data,
+                    Block::Begun(_, bp) | Block::Written(bp) => {
+                        self.leaf_bytes += block.charge().total().unsigned_abs();
+                        self.adopt(&mut works[at], blkid, **bp);
+                        continue;
+                    }
+                };
                 let old = self.rewritable(&mut works[at], 0, blkid)?;
                 let request = self.request(&works[at], 0, blkid, data.clone(), 1, old);
                 batch.push(
@@ -173,6 +190,15 @@ impl Pass<'_> {
             }
         }
         self.flush(&mut batch, works)
+    }
+
+    /// Takes over a block that was begun in open context.
+    fn adopt(&self, work: &mut Work, blkid: u64, bp: BlkPtrPhys) {
+        if !bp.is_hole() {
+            self.objset.context.accounting.born(&bp, self.tx);
+        }
+        let keep_birth = false;
+        work.patch(0, blkid, Patch { bp, keep_birth });
     }
 
     /// Writes the indirect blocks that were told of changes below, and tells those above.
@@ -300,12 +326,8 @@ impl Pass<'_> {
         rewrite: Option<BlkPtrPhys>,
     ) -> WriteRequest {
         let kind = BlockKind {
-            type_: work.new.type_(),
             level,
-            is_spill: false,
-            lsize: data.len() as u64,
-            checksum: work.checksum(),
-            compress: work.compress(),
+            ..work.layer.fields.leaf(data.len() as u64)
         };
         let bookmark = work.walk.tree.bookmark(level, blkid);
         self.request_of(&kind, bookmark, data, fill, rewrite)
@@ -417,6 +439,9 @@ impl Pass<'_> {
     fn wait_under_way(&mut self) -> Result<()> {
         self.under_way_bytes = 0;
         self.under_way.wait()?;
+        for mut begun in std::mem::take(&mut self.begun) {
+            begun.wait()?;
+        }
         let leaves = std::mem::take(&mut self.leaf_bytes);
         self.objset.context.written(leaves);
         Ok(())

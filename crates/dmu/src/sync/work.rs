@@ -1,14 +1,14 @@
 //! One dnode in a pass: its tree before, what changes in it, and what it will be.
 
 use std::collections::BTreeMap;
+use std::ops::Add;
 use std::sync::Arc;
 
 use base::Result;
-use compress::Algorithm;
 use phys::blkptr::BlkPtrPhys;
-use phys::{ChecksumType, CompressType};
+use zio::UnderWay;
 
-use crate::dirty::{Dirty, charge_of};
+use crate::dirty::{Block, Charge, Dirty, charge_of};
 use crate::image::Image;
 use crate::tree::{Node, Pending, Walk, levels_for};
 use crate::{Dnode, SpillChange};
@@ -26,6 +26,8 @@ pub(super) type BlockPatches = BTreeMap<usize, Patch>;
 
 pub(super) struct Work {
     pub(super) dnode: Arc<Dnode>,
+    /// What was begun of the layer in open context.
+    pub(super) begun: Vec<UnderWay>,
     pub(super) layer: Arc<Dirty>,
     pub(super) old: Arc<Image>,
     /// The dnode as it will be; its pointers when all levels are written.
@@ -44,24 +46,28 @@ pub(super) struct Work {
 impl Work {
     /// Takes the frozen layer of a dnode.
     pub(super) fn begin(dnode: Arc<Dnode>) -> Work {
-        let (layer, old) = {
+        let (layer, begun, old) = {
             let mut state = dnode.state();
             assert!(
                 state.writing.is_none(),
                 "object {} is written already",
                 dnode.id()
             );
-            let layer = state
+            let mut layer = state
                 .frozen
                 .take()
                 .expect("a dnode on the list has a frozen layer");
+            let begun = layer.behind.take_under_way();
             let layer: Arc<Dirty> = Arc::from(layer);
             state.writing = Some(Arc::clone(&layer));
             state.changes += 1;
-            (layer, Arc::clone(&state.image))
+            (layer, begun, Arc::clone(&state.image))
         };
         let new = updated(&old, &layer);
-        Self::assemble(dnode, layer, old, new)
+        Work {
+            begun,
+            ..Self::assemble(dnode, layer, old, new)
+        }
     }
 
     /// For the meta-dnode, whose blocks change only here. `maxblkid`: the last one that does.
@@ -80,6 +86,7 @@ impl Work {
         Work {
             patches: vec![BTreeMap::new(); usize::from(new.core.nlevels)],
             dnode,
+            begun: Vec::new(),
             layer,
             old,
             new,
@@ -190,24 +197,6 @@ impl Work {
         }
     }
 
-    /// dn_checksum, unless "inherit"
-    pub(super) fn checksum(&self) -> Option<ChecksumType> {
-        let own = ChecksumType::try_from(self.new.core.checksum).ok()?;
-        match own {
-            ChecksumType::Inherit => None,
-            ChecksumType::On => Some(ChecksumType::ON_VALUE),
-            _ => Some(own),
-        }
-    }
-
-    /// dn_compress, unless "inherit"
-    pub(super) fn compress(&self) -> Option<Algorithm> {
-        match CompressType::try_from(self.new.core.compress).ok()? {
-            CompressType::Inherit => None,
-            other => Algorithm::from_property(u64::from(other.raw())).ok(),
-        }
-    }
-
     /// Lets the new tree be seen. A freed object stays as it is: freed.
     pub(super) fn install(&self) {
         let mut state = self.dnode.state();
@@ -225,9 +214,12 @@ impl Work {
             SpillChange::Set(buf) => Some(buf),
             _ => None,
         };
-        let blocks = self.layer.blocks.values().chain(spill);
-        let charged: u64 = blocks.map(|buf| charge_of(buf.len())).sum();
-        self.layer.charged_bytes.saturating_sub(charged)
+        let spill = spill.map_or(0, |buf| charge_of(buf.len()));
+        let blocks = self.layer.blocks.values().map(Block::charge);
+        let charged = blocks.fold(Charge::waiting(spill), Charge::add);
+        self.layer
+            .charged_bytes
+            .saturating_add_signed(-charged.total())
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use base::{Buf, ObjectId, ObjsetId, Result, Txg};
+use compress::Algorithm;
 use dmu::{BlockAccounting, Objset, ObjsetProps, Tx, TxGroups, TxgSettings, TxgSync};
 use phys::blkptr::{BlkIdentity, BlkPtrPhys};
 use phys::dnode::{DnodePhys, DnodeView};
@@ -15,7 +16,7 @@ use phys::objset::ObjsetPhys;
 use phys::{ObjsetType, Phys};
 use zerocopy::{FromBytes, IntoBytes};
 use zio::ram::RamStore;
-use zio::{BlockStore, Bookmark, WriteRequest};
+use zio::{BlockStore, Bookmark, UnderWay, WriteRequest};
 
 /// The seeds of a simulation: `SEED=` for one of them, `SEEDS=` for their number.
 pub(crate) fn seeds(usual: u64) -> std::ops::Range<u64> {
@@ -28,6 +29,19 @@ pub(crate) fn seeds(usual: u64) -> std::ops::Range<u64> {
         Some(seed) => seed..seed + 1,
         None => 0..number("SEEDS").unwrap_or(usual),
     }
+}
+
+/// Full blocks are stored as they are, each of them at once.
+pub(crate) fn behind() -> (ObjsetProps, TxgSettings) {
+    let props = ObjsetProps {
+        compress: Algorithm::Off,
+        ..ObjsetProps::default()
+    };
+    let settings = TxgSettings {
+        write_behind_bytes: 1,
+        ..TxgSettings::default()
+    };
+    (props, settings)
 }
 
 /// Every block that is born and not killed.
@@ -107,6 +121,25 @@ impl BlockStore for Slow {
         bps.extend(self.0.write_batch(txg, rest)?);
         take_a_while();
         Ok(bps)
+    }
+
+    fn begin_batch(
+        &self,
+        txg: Txg,
+        requests: Vec<WriteRequest>,
+        under_way: &mut UnderWay,
+    ) -> Result<Vec<BlkPtrPhys>> {
+        if !under_way.is_behind() {
+            return self.write_batch(txg, requests);
+        }
+        take_a_while();
+        let bps = self.0.begin_batch(txg, requests, under_way)?;
+        take_a_while();
+        Ok(bps)
+    }
+
+    fn has_spare(&self) -> bool {
+        self.0.has_spare()
     }
 
     fn free(&self, txg: Txg, bp: &BlkPtrPhys) {

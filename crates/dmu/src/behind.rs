@@ -1,0 +1,216 @@
+//! Writing behind: the records of a stream are written before their txg is synced.
+//!
+//! # What it is
+//! Somebody who fills a file record by record is unlikely to touch again what is behind him. Full
+//! records that are stored as they came are therefore placed, and begin to be written, while their txg
+//! is still open. Devices have something to do then while the txg before is ended, and a long stream
+//! needs no txg for each part of it that fits into memory: what is written is not dirty any more, but
+//! for its pointer, and its bytes are the cache's to keep or to drop. Syncing only puts the pointers
+//! into their parents.
+//!
+//! The stream is the range `from..next`: written one after the other, and not begun. It is begun in
+//! order, so that a file lies on disk as it was written.
+//! ```text
+//!   Data --begun--> Begun --all its piece is written--> Written      (crate::dirty::Block)
+//!    ^                |                                    |
+//!    +---changed or dropped: what was begun is abandoned---+
+//! ```
+//!
+//! # Invariants
+//! 1. What a pointer of the layer leads to is what the block holds: whoever changes or drops the block
+//!    abandons the pointer.
+//! 2. What was abandoned is freed when the txg is synced, not before: it may be on its way. Until then
+//!    it is charged, so that the space which one txg can waste is bounded like its dirty bytes.
+//! 3. A layer in which something was written twice is not written behind any more.
+//! 4. Nothing is counted as born before the txg is synced.
+//!
+//! # Crash argument
+//! As for all blocks of a txg: they go to free space, and nothing leads to them before its uberblock.
+//! The sync waits for them before it installs the tree that refers to them.
+//!
+//! # Concurrency
+//! A piece is taken with the dnode locked and begun without; the txg is held meanwhile. Whoever changes
+//! a block in between makes a new buffer (the one that is being written has a second owner), which is
+//! noticed when the pointers are noted. That a piece is written is told by the thread that wrote it;
+//! once the layer is frozen, only the sync waits for it.
+//!
+//! # Source
+//! OpenZFS has blocks that are written in open context as well: module/zfs/dmu.c (`dmu_sync`),
+//! module/zfs/dmu_direct.c (`dmu_write_direct`), module/zfs/dbuf.c (`dbuf_unoverride`) @be7657e3. It
+//! does so for fsync and for O_DIRECT, not for streams.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use base::{BlkId, Buf};
+use phys::blkptr::BlkPtrPhys;
+use zio::{Bookmark, UnderWay, WriteRequest};
+
+use crate::dirty::{Block, Charge, Dirty, Fields, charge_of};
+use crate::{Dnode, ObjsetProps, Tx};
+
+/// What of a layer is written behind; see the module.
+#[derive(Debug, Default)]
+pub(crate) struct Behind {
+    from: u64,
+    next: u64,
+    is_closed: bool,
+    under_way: Vec<UnderWay>,
+    abandoned: Vec<BlkPtrPhys>,
+}
+
+impl Behind {
+    /// Full records were written.
+    fn advance(&mut self, written: Range<u64>) {
+        if written.start != self.next {
+            self.from = written.start;
+        }
+        self.next = written.end;
+    }
+
+    /// Takes the stream, if it is long enough.
+    fn take(&mut self, least: u64) -> Range<u64> {
+        let taken = self.from..self.next;
+        if self.is_closed || taken.end - taken.start < least {
+            return 0..0;
+        }
+        self.from = self.next;
+        taken
+    }
+
+    /// A block changes, or goes; answers what is still charged for it.
+    pub(crate) fn abandon(&mut self, block: Block) -> Charge {
+        self.is_closed = true;
+        match block {
+            Block::Data(_) => Charge::default(),
+            Block::Begun(_, bp) | Block::Written(bp) => {
+                let waste = Charge::waiting(charge_of(bp.asize() as usize));
+                self.abandoned.push(*bp);
+                waste
+            }
+        }
+    }
+
+    /// What was begun and is not referenced.
+    pub(crate) fn abandoned(&self) -> &[BlkPtrPhys] {
+        &self.abandoned
+    }
+
+    /// What has to be waited for.
+    pub(crate) fn take_under_way(&mut self) -> Vec<UnderWay> {
+        std::mem::take(&mut self.under_way)
+    }
+}
+
+/// Blocks that are begun together.
+type Piece = Vec<(u64, Buf)>;
+/// A block, and where it is.
+type Place = (u64, BlkPtrPhys);
+
+impl Dirty {
+    /// Takes the stream: of it, the blocks that need nothing but a place.
+    fn take_piece(&mut self, least_bytes: u64) -> Piece {
+        let least = least_bytes.div_ceil(self.fields.blksz).max(1);
+        let taken = self.behind.take(least);
+        let ready = |blkid| match self.blocks.get(&blkid) {
+            Some(Block::Data(data)) if data.fletcher4().is_some() => Some((blkid, data.clone())),
+            _ => None,
+        };
+        taken.filter_map(ready).collect()
+    }
+
+    /// Notes where a piece is being written; what has changed meanwhile is abandoned.
+    fn note_begun(&mut self, piece: Piece, bps: &[BlkPtrPhys]) -> Charge {
+        let mut charge = Charge::default();
+        for ((blkid, data), bp) in piece.into_iter().zip(bps) {
+            let begun = Block::Begun(data.clone(), Box::new(*bp));
+            match self.blocks.get_mut(&blkid) {
+                Some(Block::Data(now)) if now.is_same(&data) => {
+                    charge += begun.charge() - Block::Data(data).charge();
+                    self.blocks.insert(blkid, begun);
+                }
+                _ => charge += self.behind.abandon(begun),
+            }
+        }
+        charge
+    }
+
+    /// Blocks have been written: their bytes need not be kept.
+    fn note_written(&mut self, blocks: &[Place]) -> Charge {
+        let mut charge = Charge::default();
+        for (blkid, written) in blocks {
+            let Some(block) = self.blocks.get_mut(blkid) else {
+                continue;
+            };
+            if matches!(block, Block::Begun(_, bp) if **bp == *written) {
+                charge -= block.charge();
+                *block = Block::Written(Box::new(*written));
+                charge += block.charge();
+            }
+        }
+        charge
+    }
+}
+
+impl Dnode {
+    /// Full records were written, ready to be stored: begins those that are a stream.
+    pub(crate) fn write_behind(&self, tx: &Tx, written: Range<u64>) {
+        let Some(groups) = tx.groups() else { return };
+        let store = &self.context.store;
+        let (piece, fields) = {
+            let mut state = self.state();
+            let Some(layer) = &mut state.dirty else {
+                return;
+            };
+            layer.behind.advance(written);
+            let piece = layer.take_piece(groups.write_behind_bytes());
+            if piece.is_empty() || !store.has_spare() {
+                return;
+            }
+            (piece, layer.fields.clone())
+        };
+        let props = self.context.props();
+        let requests = piece.iter();
+        let requests = requests.map(|(blkid, data)| self.leaf(&fields, &props, *blkid, data));
+        let mut under_way = UnderWay::behind();
+        let begun = store.begin_batch(tx.txg(), requests.collect(), &mut under_way);
+        let Ok(bps) = begun else {
+            // They are still dirty: the sync will write them, or say why not.
+            return;
+        };
+        let blkids = piece.iter().map(|(blkid, _)| *blkid);
+        let places: Arc<[Place]> = blkids.zip(bps.iter().copied()).collect();
+        self.recharge(|layer| {
+            let mut charge = layer.note_begun(piece, &bps);
+            let (dnode, written) = (self.me(), Arc::clone(&places));
+            let then = move || dnode.recharge(|layer| layer.note_written(&written));
+            if !under_way.then(then) && under_way.is_written() {
+                charge += layer.note_written(&places);
+            }
+            layer.behind.under_way.retain(|piece| !piece.is_written());
+            layer.behind.under_way.push(under_way);
+            charge
+        });
+        groups.pause_behind();
+    }
+
+    /// Changes the layer of the open txg, if there is one, in nothing but what is charged for it.
+    fn recharge(&self, f: impl FnOnce(&mut Dirty) -> Charge) {
+        let mut state = self.state();
+        if let Some(layer) = &mut state.dirty {
+            let charge = f(layer);
+            layer.charge(charge);
+            self.context.recharge(charge);
+        }
+    }
+
+    fn leaf(&self, fields: &Fields, props: &ObjsetProps, blkid: u64, data: &Buf) -> WriteRequest {
+        let kind = fields.leaf(data.len() as u64);
+        let (policy, class) = props.write_policy(&kind);
+        let bookmark = Bookmark::new(self.objset_id(), self.id(), 0, BlkId(blkid));
+        WriteRequest {
+            class,
+            ..WriteRequest::new(data.clone(), policy, kind.type_.raw(), bookmark)
+        }
+    }
+}
