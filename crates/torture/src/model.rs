@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use base::{ErrorKind, ObjectId, Result};
 use dmu::{NewObject, Objset};
-use dsl::{DslDataset, DslPool, NewDataset};
+use dsl::{DslDataset, DslPool, NewDataset, PropValue};
 use phys::{ObjectType, ObjsetType};
 use spa::Spa;
 
@@ -51,7 +51,8 @@ impl World {
         };
         match dice.below(100) {
             0..3 => self.create(spa),
-            3..60 => self.write(spa, &name, dice),
+            3..50 => self.write(spa, &name, dice),
+            50..60 => self.stream(spa, &name, dice),
             60..70 => self.punch(spa, &name, dice),
             70..76 => self.remove(spa, &name, dice),
             76..84 => self.snapshot(spa, &name),
@@ -70,11 +71,14 @@ impl World {
 
     fn create(&mut self, spa: &Spa) -> Result<()> {
         let name = format!("{}/{}", spa.name(), self.fresh("fs"));
+        // What is not compressed is written behind.
+        let off = ("compression".to_owned(), PropValue::Number(2));
+        let is_plain = self.heads.len().is_multiple_of(2);
         spa.dsl().create_dataset(NewDataset {
             name: name.clone(),
             type_: ObjsetType::Other,
             flags: 0,
-            props: Vec::new(),
+            props: is_plain.then_some(off).into_iter().collect(),
             init: Box::new(|_, _| Ok(())),
         })?;
         self.heads.insert(name, Head::default());
@@ -107,6 +111,24 @@ impl World {
             model.resize(end, 0);
         }
         model[offset as usize..end].copy_from_slice(&bytes);
+        Ok(())
+    }
+
+    /// A new object, filled from its beginning; all of it in one transaction, as every step.
+    fn stream(&mut self, spa: &Spa, name: &str, dice: &mut Dice) -> Result<()> {
+        let (objset, _ds) = objset(spa.dsl(), name)?;
+        let blksz = 4096u64 << dice.below(5);
+        let new = NewObject::new(ObjectType::PLAIN_FILE_CONTENTS).blksz(blksz);
+        let tx = spa.groups().hold_open(16 * blksz)?;
+        let dnode = objset.object_alloc(&tx, &new)?;
+        let head = self.heads.get_mut(name).expect("it was picked from there");
+        let model = head.objects.entry(dnode.id().0).or_default();
+        for _ in 0..dice.below(16) {
+            let length = blksz * (1 + dice.below(3));
+            let bytes = dice.bytes(length as usize);
+            dnode.write(&tx, model.len() as u64, &bytes)?;
+            model.extend(bytes);
+        }
         Ok(())
     }
 

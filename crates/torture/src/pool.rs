@@ -40,14 +40,18 @@ pub fn create(
     devices: &[Arc<dyn Provider>],
     init_root: dsl::ObjsetInit,
 ) -> Result<Spa> {
-    create_with(
-        name,
-        layout,
-        ashift,
-        devices,
-        init_root,
-        Settings::default(),
-    )
+    create_with(name, layout, ashift, devices, init_root, settings())
+}
+
+/// How these pools are run: full records that are stored as they are go to disk before their txg, also
+/// when no others follow. What is rare elsewhere is to happen all the time here.
+#[must_use]
+pub fn settings() -> Settings {
+    let mut settings = Settings::default();
+    settings.txg.write_behind_bytes = 1;
+    // Space that may be wasted by it: pools are small.
+    settings.txg.dirty_data_max = 16 << 20;
+    settings
 }
 
 /// The same, run in another way.
@@ -134,7 +138,7 @@ pub fn create_fs(spa: &Spa, name: &str, props: &[(&str, u64)]) -> Result<()> {
 /// # Errors
 /// Those of [`Spa::import`]; `NotFound` when there is no pool.
 pub fn open(devices: &[Arc<dyn Provider>], readonly: bool) -> Result<Spa> {
-    open_with(devices, readonly, Settings::default())
+    open_with(devices, readonly, settings())
 }
 
 /// The same, run in another way.

@@ -53,6 +53,13 @@ fn record(layout: Layout, ashift: u32, seed: u64, steps: usize) -> Recording {
         };
         recorded.push((world.clone(), known));
     }
+    let behind = spa.pipeline_stats().behind;
+    // Another seed may not come to that.
+    let is_usual = std::env::var_os("SEED").is_none();
+    assert!(
+        behind > 20 || !is_usual,
+        "{behind} blocks were written behind"
+    );
     spa.close().unwrap();
     drop(spa);
     Recording {
