@@ -9,8 +9,8 @@ use std::process::ExitCode;
 const NAMES: [&str; 3] = ["zpool", "zfs", "zdb"];
 
 const USAGE: &str = "usage: ashift links DIR\n\nPuts links named zpool, zfs and zdb into DIR that \
-                     run this program.\nWhat is there already is left alone, unless it is such a \
-                     link.\n";
+                     run this program.\nDIR is made if it is not there; what is in it already is left alone, \
+                     unless it is such a link.\n";
 
 /// Runs `links ARGS`.
 pub(crate) fn run(args: &[String]) -> ExitCode {
@@ -32,6 +32,7 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
 
 fn make(dir: &Path) -> Result<(), String> {
     let program = std::env::current_exe().map_err(|e| format!("this program: {e}"))?;
+    fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
     for name in NAMES {
         let link = dir.join(name);
         let within = |e: std::io::Error| format!("{}: {e}", link.display());

@@ -584,6 +584,37 @@ fn claims_take_what_is_free_and_nothing_else() {
 }
 
 #[test]
+fn spare_space_is_what_no_txg_has_taken_yet() {
+    let model = one_vdev(2);
+    let metaslabs = &model.metaslabs;
+    let allocate = |txg| {
+        let set = metaslabs.allocate(Txg(txg), AllocClass::Normal, 4096, 1, &Hint::default());
+        set.unwrap().iter().map(|dva| dva.asize()).sum::<u64>()
+    };
+    assert!(
+        !metaslabs.has_spare(),
+        "nothing is known before the first sync"
+    );
+    let asize = allocate(4);
+    assert!(metaslabs.sync(Txg(4), 1).unwrap());
+    let all = metaslabs.class_stats(AllocClass::Normal);
+    let slop = 10 * asize;
+    let spare = all.space - all.alloc - slop - 5 * asize / 2;
+    metaslabs.sync_done(Txg(4), slop, spare);
+    // Two and a half blocks beyond slop and spare: for this txg and the next one together.
+    for txg in [5, 6, 6] {
+        assert!(metaslabs.has_spare());
+        allocate(txg);
+    }
+    assert!(!metaslabs.has_spare());
+    assert!(metaslabs.sync(Txg(5), 1).unwrap());
+    metaslabs.sync_done(Txg(5), slop, spare);
+    assert!(!metaslabs.has_spare(), "what txg 6 has taken counts on");
+    metaslabs.sync_done(Txg(5), slop, spare - 2 * asize);
+    assert!(metaslabs.has_spare());
+}
+
+#[test]
 fn freeing_twice_stops_the_next_sync() {
     let mut model = one_vdev(2);
     model.allocate(false, AllocClass::Normal, 4096, 1);

@@ -15,15 +15,16 @@ fn ashift(args: &[&str]) -> Said {
 #[test]
 fn links_are_the_program_under_other_names() {
     let folder = tempfile::tempdir().unwrap();
+    let bin = folder.path().join("not/there/yet");
     for _ in 0..2 {
-        let said = ashift(&["links", path(folder.path())]);
+        let said = ashift(&["links", path(&bin)]);
         assert_eq!(
             (said.code, said.err.as_str()),
             (0, ""),
             "making them again is no error"
         );
     }
-    let said: Said = Command::new(folder.path().join("zfs"))
+    let said: Said = Command::new(bin.join("zfs"))
         .arg("help")
         .output()
         .unwrap()
@@ -42,6 +43,9 @@ fn links_leave_alone_what_is_there() {
     let said = ashift(&["links", path(folder.path())]);
     assert_eq!(said.code, 1, "{}", said.err);
     assert_eq!(std::fs::read(folder.path().join("zfs")).unwrap(), b"mine");
-    assert_eq!(ashift(&["links", "/nonexistent/folder"]).code, 1);
+    let file = folder.path().join("zfs/bin");
+    let said = ashift(&["links", path(&file)]);
+    assert_eq!(said.code, 1);
+    assert!(said.err.contains(path(&file)), "{}", said.err);
     assert_eq!(ashift(&["links"]).code, 2);
 }
