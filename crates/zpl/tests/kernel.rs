@@ -609,13 +609,17 @@ done
 zpool export tank
 "#;
 
+/// Nothing is synced unless it is asked for: what is only in the log stays there.
 fn made_pool(path: &Path) -> Spa {
     std::fs::File::create(path)
         .unwrap()
         .set_len(512 << 20)
         .unwrap();
     let root = init(NewFilesystem::default(), true);
-    let spa = pool::create("tank", Layout::Stripe, 12, &open_disk(path), root).unwrap();
+    let mut settings = spa::Settings::default();
+    settings.txg.timeout_ns = 3_600_000_000_000;
+    let disk = open_disk(path);
+    let spa = pool::create_with("tank", Layout::Stripe, 12, &disk, root, settings).unwrap();
     make(&spa);
     spa.sync().unwrap();
     spa
