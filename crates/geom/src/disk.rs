@@ -129,6 +129,17 @@ fn lock(fd: &OwnedFd, mode: OpenMode) -> Result<()> {
     })
 }
 
+impl Drop for Disk {
+    /// Closing would do, if a child that is just being started had not a descriptor of its own until it
+    /// becomes another program.
+    fn drop(&mut self) {
+        if self.mode != OpenMode::Inspect {
+            // Closing does it then.
+            let _ = rustix::fs::flock(&self.fd, FlockOperation::Unlock);
+        }
+    }
+}
+
 fn from_errno(errno: Errno) -> Error {
     Error::from(std::io::Error::from(errno))
 }

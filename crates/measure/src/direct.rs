@@ -34,6 +34,14 @@ struct File {
     is_direct: AtomicBool,
 }
 
+impl Drop for File {
+    /// As [`geom::disk`] does: a child that is just being started may have the descriptor, too.
+    fn drop(&mut self) {
+        // Closing does it then.
+        let _ = rustix::fs::flock(&self.fd, FlockOperation::Unlock);
+    }
+}
+
 /// Opens a file or device; `writes` locks it against others. Up to `depth` commands are under way
 /// at the same time.
 ///

@@ -61,6 +61,18 @@ fn writers_are_alone_and_readers_are_not() {
     );
 }
 
+/// What a child has until it becomes another program.
+#[test]
+fn a_copy_of_the_descriptor_does_not_keep_the_lock() {
+    let file = TempFile::new("copy", 1 << 20);
+    let disk = open_disk(&file.0, OpenMode::ReadWrite, "disk").unwrap();
+    let copy = disk.fd.try_clone().unwrap();
+    assert!(open(&file.0, OpenMode::ReadOnly).is_err());
+    drop(disk);
+    open(&file.0, OpenMode::ReadWrite).unwrap();
+    drop(copy);
+}
+
 #[test]
 fn says_what_is_wrong_with_a_path() {
     let error = open(Path::new("/nonexistent/disk"), OpenMode::ReadOnly).unwrap_err();
