@@ -61,7 +61,7 @@ impl Default for ArcSettings {
             limit_bytes: 256 << 20,
             cache_written_data: true,
             prefetch_threads: 4,
-            prefetch_backlog: 256,
+            prefetch_backlog: 4096,
         }
     }
 }
@@ -412,6 +412,10 @@ impl<S: BlockStore + ?Sized + 'static> BlockStore for Arc<S> {
 
     fn prefetch_run(&self, bps: &[BlkPtrPhys], run: Run) {
         self.read_ahead(bps, run);
+    }
+
+    fn prefetch_distance(&self) -> u64 {
+        self.inner.ahead.distance()
     }
 }
 

@@ -168,10 +168,13 @@ pub(crate) enum Passing {
 
 /// Of the cache, how large a part a long stream may have, and then has to do with its own room.
 const STREAM_SHARE: u64 = 4;
-/// Of the cache, how large a part it keeps behind its reader then: a record is often read piece by
-/// piece. That is more than a processor's own cache holds: otherwise every buffer would be filled by one
-/// processor while another still has what it read in it.
+/// So much it keeps behind its reader then, as a record is often read piece by piece: so many blocks, but
+/// no more than this part of the cache.
+const PASSED_BLOCKS: usize = 16;
 const PASSED_SHARE: u64 = 16;
+/// It is more than a processor's own cache holds: otherwise every buffer would be filled by one processor
+/// while another still has what it read in it.
+const PASSED_BYTES: u64 = 2 << 20;
 
 /// What is known of a block, cached or not: its [`Entry`], its place in the index, the head of its buffer.
 const ENTRY_BYTES: u64 = 256;
@@ -509,9 +512,15 @@ impl Policy {
         self.passed_bytes += size;
     }
 
+    fn has_passed_too_many(&self) -> bool {
+        let (blocks, bytes) = (self.passed.len(), self.passed_bytes);
+        (blocks > PASSED_BLOCKS && bytes > PASSED_BYTES)
+            || (blocks > 1 && bytes > self.limit / PASSED_SHARE)
+    }
+
     /// A block of a long stream that its reader has left behind, but for the last ones.
     fn take_passed(&mut self) -> Option<u32> {
-        while self.passed_bytes > self.limit / PASSED_SHARE {
+        while self.has_passed_too_many() {
             let Passed { at, identity, size } = self.passed.pop_front()?;
             self.passed_bytes -= size;
             let entry = &self.entries[at as usize];

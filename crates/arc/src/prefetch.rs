@@ -5,7 +5,8 @@
 //! time, until it is empty. How many threads depends on what reading costs. A device that lets its
 //! readers wait wants several commands at once. What the host has in memory costs a processor's time
 //! and nothing else: then there are as many threads as there are processors beside that of the reader,
-//! who reads as well (`read_run` of [`Arc`]); one more would only take turns with it.
+//! who reads as well (`read_run` of [`Arc`]); one more would only take turns with it. Nor do they go far
+//! ahead of it: buffers that come round soon are still in the cache that the processors share.
 //!
 //! # Concurrency
 //! One lock, held to put blocks in or to take one; nothing else is locked meanwhile.
@@ -14,7 +15,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use phys::BlkPtrPhys;
-use zio::{BlockStore, Bookmark, Run};
+use zio::{BlockStore, Bookmark, PREFETCH_DISTANCE_MAX_BYTES, Run};
 
 use crate::policy::Reader;
 use crate::{Arc, Inner, Load, count, is_cacheable, is_log};
@@ -26,6 +27,9 @@ const QUICK_NS_PER_KIB: u64 = 500;
 const SLOWNESS_MAX: u64 = 4000;
 /// One read counts for one part in so many of the average.
 const AVERAGE_OVER: u64 = 8;
+
+/// How far ahead of a reader to go when reads are quick.
+const QUICK_DISTANCE_BYTES: u64 = 2 << 20;
 
 /// What is to be read ahead, and how that goes.
 #[derive(Default)]
@@ -70,10 +74,23 @@ impl Queue {
         self.slowness.store(average, Ordering::Relaxed);
     }
 
+    /// Whether reading costs a processor's time and nothing else.
+    fn is_quick(&self) -> bool {
+        self.slowness.load(Ordering::Relaxed) < 1000 && !rt::is_simulated()
+    }
+
+    /// How far ahead of a reader in sequence to go, in bytes.
+    pub(crate) fn distance(&self) -> u64 {
+        if self.is_quick() {
+            QUICK_DISTANCE_BYTES
+        } else {
+            PREFETCH_DISTANCE_MAX_BYTES
+        }
+    }
+
     /// How many threads should be at it, of `threads` that there are.
     fn useful(&self, threads: usize) -> usize {
-        let is_quick = self.slowness.load(Ordering::Relaxed) < 1000;
-        if is_quick && !rt::is_simulated() {
+        if self.is_quick() {
             threads.min(rt::parallelism().saturating_sub(1)).max(1)
         } else {
             threads

@@ -11,6 +11,7 @@ use zio::{Bookmark, Run};
 
 use crate::dirty::Block;
 use crate::dnode::{State, Ticket, View};
+use crate::prefetch::Progress;
 use crate::tree::{Walk, check_len, check_shape};
 use crate::{Dnode, SpillChange};
 
@@ -197,12 +198,7 @@ impl Dnode {
             };
             sources.push((piece, source));
         }
-        let blocks_of = |source: &(Piece, Source)| source.1.block().map(|(bp, _)| bp);
-        let bps: Vec<BlkPtrPhys> = sources.iter().filter_map(blocks_of).collect();
-        if bps.len() > 1 {
-            self.context.store.prefetch(&bps[1..]);
-        }
-        let run = self.read_ahead(walk, blocks, blksz);
+        let run = self.read_ahead(walk, &sources, blocks, blksz);
         let at_once = (TOGETHER_BYTES / blksz).max(1) as usize;
         let mut sources = sources.into_iter().peekable();
         let mut result = Ok(());
@@ -304,18 +300,36 @@ impl Dnode {
         self.prefetch_blocks(&mut walk, first, last + 1, Run::default());
     }
 
-    /// Answers what the read that is going on is part of.
-    fn read_ahead(&self, walk: &mut Walk, blocks: (u64, u64), blksz: u64) -> Run {
-        // The MOS overwrites blocks in place, which must not meet a read nobody waits for.
-        if self.context.id.0 == 0 {
-            return Run::default();
-        }
+    /// Has what this read wants besides its first block fetched, as far as it is not under way already,
+    /// and what the next ones will want. Answers what the read is part of.
+    fn read_ahead(
+        &self,
+        walk: &mut Walk,
+        wanted: &[(Piece, Source)],
+        blocks: (u64, u64),
+        blksz: u64,
+    ) -> Run {
         let end = self.maxblkid().0 + 1;
-        let progress = self.streams.lock().advance(blocks.0, blocks.1, blksz);
+        // The MOS overwrites blocks in place, which must not meet a read nobody waits for.
+        let progress = if self.context.id.0 == 0 {
+            Progress::unknown(blocks.0)
+        } else {
+            let distance = self.context.store.prefetch_distance();
+            self.streams.lock().advance(blocks, blksz, distance)
+        };
         let run = Run {
             bytes: progress.run_bytes,
             object_bytes: end.saturating_mul(blksz),
         };
+        let missing = progress.fetched.max(blocks.0 + 1);
+        let bps: Vec<BlkPtrPhys> = wanted
+            .iter()
+            .filter(|(piece, _)| piece.blkid >= missing)
+            .filter_map(|(_, source)| Some(source.block()?.0))
+            .collect();
+        if !bps.is_empty() {
+            self.context.store.prefetch_run(&bps, run);
+        }
         if let Some((from, to)) = progress.fetch {
             self.prefetch_blocks(walk, from, to.min(end), run);
         }

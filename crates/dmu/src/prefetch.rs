@@ -3,7 +3,7 @@
 //! # What it is
 //! Each object remembers up to eight streams, that is block ids at which somebody stopped
 //! reading. A read that goes on where a stream stopped doubles its window, from 256 KiB up to
-//! 8 MiB; when a quarter of the window is used up, it is filled up: those who fetch should not wait
+//! what the block store says; when a quarter of the window is used up, it is filled up: those who fetch should not wait
 //! for those who read.
 //!
 //! # Source
@@ -11,7 +11,6 @@
 
 const STREAMS_MAX: usize = 8;
 const WINDOW_MIN_BYTES: u64 = 256 << 10;
-const WINDOW_MAX_BYTES: u64 = 8 << 20;
 
 #[derive(Clone, Copy)]
 struct Stream {
@@ -29,8 +28,21 @@ struct Stream {
 pub(crate) struct Progress {
     /// How much was read in sequence.
     pub(crate) run_bytes: u64,
+    /// Of the blocks that are read, those before this one were fetched.
+    pub(crate) fetched: u64,
     /// Blocks `[from, to)` are to be fetched.
     pub(crate) fetch: Option<(u64, u64)>,
+}
+
+impl Progress {
+    /// A reader of whom nothing is known, from block `from` on.
+    pub(crate) fn unknown(from: u64) -> Progress {
+        Progress {
+            run_bytes: 0,
+            fetched: from,
+            fetch: None,
+        }
+    }
 }
 
 /// The streams of one object, the latest last.
@@ -38,8 +50,13 @@ pub(crate) struct Progress {
 pub(crate) struct Streams(Vec<Stream>);
 
 impl Streams {
-    /// Blocks `[from, to)` are read.
-    pub(crate) fn advance(&mut self, from: u64, to: u64, blksz: u64) -> Progress {
+    /// Blocks `[from, to)` are read. The window is at most `window_max` bytes.
+    pub(crate) fn advance(
+        &mut self,
+        (from, to): (u64, u64),
+        blksz: u64,
+        window_max: u64,
+    ) -> Progress {
         let known = self
             .0
             .iter()
@@ -56,15 +73,16 @@ impl Streams {
             });
             return Progress {
                 run_bytes: (to - from) * blksz,
-                fetch: None,
+                ..Progress::unknown(from)
             };
         };
         let mut stream = self.0.remove(at);
+        let fetched = stream.ahead.clamp(from, to);
         if to > stream.next {
             let doubled = (stream.window_bytes * 2)
                 .max(WINDOW_MIN_BYTES)
                 .max((to - from) * blksz * 2);
-            stream.window_bytes = doubled.min(WINDOW_MAX_BYTES);
+            stream.window_bytes = doubled.min(window_max);
             stream.run += to - stream.next;
             stream.next = to;
         }
@@ -78,6 +96,7 @@ impl Streams {
         self.0.push(stream);
         Progress {
             run_bytes: stream.run * blksz,
+            fetched,
             fetch: fetch.then_some((start, target)),
         }
     }
@@ -87,12 +106,14 @@ impl Streams {
 mod tests {
     use super::*;
 
+    const WINDOW: u64 = 8 << 20;
+
     #[test]
     fn a_sequential_reader_is_kept_ahead_of() {
         let mut streams = Streams::default();
         let mut fetched = 0;
         for blk in 0..1000 {
-            let progress = streams.advance(blk, blk + 1, 131_072);
+            let progress = streams.advance((blk, blk + 1), 131_072, WINDOW);
             assert_eq!(progress.run_bytes, (blk + 1) * 131_072);
             if let Some((from, to)) = progress.fetch {
                 assert!(
@@ -114,7 +135,7 @@ mod tests {
         let mut streams = Streams::default();
         for i in 0..100u64 {
             let at = i * 7919 % 1000 * 2;
-            let progress = streams.advance(at, at + 1, 131_072);
+            let progress = streams.advance((at, at + 1), 131_072, WINDOW);
             assert_eq!((progress.run_bytes, progress.fetch), (131_072, None));
         }
     }
@@ -122,7 +143,7 @@ mod tests {
     #[test]
     fn small_reads_within_a_block_belong_to_the_stream() {
         let mut streams = Streams::default();
-        let mut read = |i: u64| streams.advance(i / 32, i / 32 + 1, 131_072);
+        let mut read = |i: u64| streams.advance((i / 32, i / 32 + 1), 131_072, WINDOW);
         let fetches = (0..64).filter(|i| read(*i).fetch.is_some());
         assert_eq!(fetches.count(), 1);
     }

@@ -161,6 +161,9 @@ pub struct Run {
     pub object_bytes: u64,
 }
 
+/// What keeps devices busy that let their readers wait.
+pub const PREFETCH_DISTANCE_MAX_BYTES: u64 = 8 << 20;
+
 /// Blocks by block pointer: what dmu, zil and check need from a pool.
 pub trait BlockStore: Send + Sync {
     /// The logical bytes that `bp` stands for; zeros for a hole.
@@ -225,6 +228,12 @@ pub trait BlockStore: Send + Sync {
     fn prefetch_run(&self, bps: &[BlkPtrPhys], run: Run) {
         let _ = run;
         self.prefetch(bps);
+    }
+
+    /// How many bytes ahead of a reader in sequence blocks should be asked for, at most.
+    #[doc(alias = "zfetch_max_distance")]
+    fn prefetch_distance(&self) -> u64 {
+        PREFETCH_DISTANCE_MAX_BYTES
     }
 
     /// Writes one block; see [`write_batch`](BlockStore::write_batch).

@@ -30,7 +30,9 @@ mod vdev_ops;
 mod vdev_queue;
 
 pub use alloc::{AllocClass, Allocator, DvaSet, Hint};
-pub use block::{BlockStore, Bookmark, LogStore, Run, WritePolicy, WriteRequest};
+pub use block::{
+    BlockStore, Bookmark, LogStore, PREFETCH_DISTANCE_MAX_BYTES, Run, WritePolicy, WriteRequest,
+};
 pub use issue::UnderWay;
 pub use pipeline::{PhysicalReport, Pipeline, PipelineSettings, PipelineStats};
 pub use vdev_ops::{ScrubReport, VdevOps};
