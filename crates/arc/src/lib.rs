@@ -191,6 +191,10 @@ enum Begun {
 }
 
 impl Begun {
+    fn is_under_way(&self) -> bool {
+        matches!(self, Begun::Joined(pending) if !pending.is_done())
+    }
+
     fn end(self) -> Result<Buf> {
         match self {
             Begun::Read(result) => result,
@@ -364,7 +368,13 @@ impl<S: BlockStore + ?Sized + 'static> BlockStore for Arc<S> {
             .iter()
             .map(|(bp, bookmark)| self.inner.begin_read(bp, bookmark, reader))
             .collect();
-        begun.into_iter().map(Begun::end).collect()
+        let end = |begun: Begun| {
+            if begun.is_under_way() {
+                self.inner.read_meanwhile();
+            }
+            begun.end()
+        };
+        begun.into_iter().map(end).collect()
     }
 
     fn write_batch(&self, txg: Txg, requests: Vec<WriteRequest>) -> Result<Vec<BlkPtrPhys>> {

@@ -87,8 +87,12 @@ impl Pending {
         self.done.notify_all();
     }
 
+    pub(crate) fn is_done(&self) -> bool {
+        self.is_done.load(Ordering::Acquire)
+    }
+
     pub(crate) fn wait(&self) -> Result<Buf> {
-        rt::spin(SPIN_NS, || self.is_done.load(Ordering::Acquire));
+        rt::spin(SPIN_NS, || self.is_done());
         let mut result = self.result.lock();
         loop {
             match &*result {
@@ -170,7 +174,7 @@ pub(crate) enum Passing {
 const STREAM_SHARE: u64 = 4;
 /// So much it keeps behind its reader then, as a record is often read piece by piece: so many blocks, but
 /// no more than this part of the cache.
-const PASSED_BLOCKS: usize = 16;
+pub(crate) const PASSED_BLOCKS: usize = 16;
 const PASSED_SHARE: u64 = 16;
 /// It is more than a processor's own cache holds: otherwise every buffer would be filled by one processor
 /// while another still has what it read in it.

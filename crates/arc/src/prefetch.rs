@@ -118,6 +118,17 @@ impl<S: BlockStore + ?Sized> Inner<S> {
         }
     }
 
+    /// For whoever waits for a block that another thread is just reading: it would sleep no longer than
+    /// it takes to read the next one of the queue.
+    pub(crate) fn read_meanwhile(&self) {
+        if self.ahead.is_quick() {
+            let next = self.ahead.state.lock().blocks.pop_front();
+            if let Some((bp, reader)) = next {
+                self.prefetch(&bp, reader);
+            }
+        }
+    }
+
     pub(crate) fn prefetch(&self, bp: &BlkPtrPhys, reader: Reader) {
         let Some(pending) = self.policy.lock().start_prefetch(bp) else {
             return;
@@ -171,7 +182,14 @@ impl<S: BlockStore + ?Sized + 'static> Arc<S> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc as Shared;
+
+    use base::{Buf, Txg};
+    use zio::ram::RamStore;
+    use zio::{WritePolicy, WriteRequest};
+
     use super::*;
+    use crate::ArcSettings;
 
     #[test]
     fn slow_devices_have_all_threads_and_quick_ones_the_processors_to_spare() {
@@ -180,13 +198,54 @@ mod tests {
         let queue = Queue::default();
         let spare = rt::parallelism().saturating_sub(1).max(1);
         assert_eq!(queue.useful(64), spare.min(64));
+        assert_eq!(queue.distance(), QUICK_DISTANCE_BYTES);
         (0..10).for_each(|_| queue.note(&bp, 5_000_000));
         assert_eq!(queue.useful(64), 64);
+        assert_eq!(queue.distance(), PREFETCH_DISTANCE_MAX_BYTES);
         (0..40).for_each(|_| queue.note(&bp, 50_000));
         assert_eq!(queue.useful(64), spare.min(64));
         // A thread that lost its processor once.
         queue.note(&bp, 20_000_000);
         assert_eq!(queue.useful(64), spare.min(64));
         rt::simulate(1, || assert_eq!(queue.useful(4), 4));
+    }
+
+    #[test]
+    fn while_a_quick_device_reads_for_another_the_next_block_is_read() {
+        let cache = Arc::new(Shared::new(RamStore::new()), ArcSettings::default());
+        let new = |fill| {
+            let data = Buf::copy_of(&[fill; 4096]);
+            let request = WriteRequest::new(data, WritePolicy::default(), 19, Bookmark::default());
+            cache.store().write(Txg(9), request).unwrap()
+        };
+        let (first, next) = (new(1), new(2));
+        let queued = || cache.inner.ahead.state.lock().blocks.len();
+        let pending = cache.inner.policy.lock().start_prefetch(&first).unwrap();
+        let entry = (next, Reader::default());
+        cache.inner.ahead.state.lock().blocks.push_back(entry);
+        let wanted = [(first, Bookmark::default())];
+        let start_ns = rt::now_ns();
+        std::thread::scope(|threads| {
+            let load = Load {
+                inner: &cache.inner,
+                bp: &first,
+                pending,
+                result: None,
+                reader: Reader::default(),
+            };
+            let run = || cache.read_run(&wanted, Run::default()).remove(0).unwrap()[0];
+            let reader = threads.spawn(run);
+            while queued() > 0 || !cache.is_cached(&next) {
+                assert!(rt::now_ns() - start_ns < 30_000_000_000, "it was not read");
+                std::thread::yield_now();
+            }
+            assert_eq!(load.run(&Bookmark::default()).unwrap()[0], 1);
+            assert_eq!(reader.join().unwrap(), 1);
+        });
+        // What keeps its readers waiting is left to the threads that may wait.
+        (0..10).for_each(|_| cache.inner.ahead.note(&next, 5_000_000));
+        cache.inner.ahead.state.lock().blocks.push_back(entry);
+        cache.inner.read_meanwhile();
+        assert_eq!(queued(), 1);
     }
 }

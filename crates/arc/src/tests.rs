@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use zio::ram::RamStore;
 use zio::{BlockStore, Bookmark, Run, WritePolicy, WriteRequest};
 
-use crate::policy::{Passing, Reader, charge};
+use crate::policy::{PASSED_BLOCKS, Passing, Reader, charge};
 use crate::{Arc, ArcSettings};
 
 const DATA: u8 = ObjectType::PLAIN_FILE_CONTENTS.raw();
@@ -156,6 +156,31 @@ fn a_long_stream_that_is_read_gives_up_its_own_blocks() {
     assert!(stream[..17].iter().all(|bp| cache.is_cached(bp)));
     assert!(stream[496..].iter().all(|bp| cache.is_cached(bp)));
     assert!(!cache.is_cached(&stream[300]));
+}
+
+/// How many blocks of `len` bytes a cache of 64 MiB has behind a reader in the middle of a long stream.
+fn kept_behind(len: usize) -> usize {
+    let cache = cache(64 << 20);
+    let write = |_| cache.store().write(Txg(9), request(len, 99, DATA)).unwrap();
+    let stream: Vec<BlkPtrPhys> = (0..2 * PASSED_BLOCKS).map(write).collect();
+    let run = Run {
+        bytes: 1 << 30,
+        object_bytes: 2 << 30,
+    };
+    for bp in &stream {
+        cache.read_run(&[(*bp, bookmark())], run);
+    }
+    stream.iter().filter(|bp| cache.is_cached(bp)).count()
+}
+
+#[test]
+fn behind_a_reader_some_blocks_are_kept_whatever_their_size() {
+    // Sixteen, and the one that comes in; all of them while they are few bytes.
+    assert_eq!(kept_behind(4096), 2 * PASSED_BLOCKS);
+    assert_eq!(kept_behind(128 << 10), PASSED_BLOCKS + 1);
+    // No more than a sixteenth of the cache, but the last one always.
+    assert_eq!(kept_behind(1 << 20), 4);
+    assert_eq!(kept_behind(8 << 20), 2);
 }
 
 #[test]

@@ -1,14 +1,19 @@
-//! Many objects, huge sparse objects, large dnodes, special objects.
+//! Many objects, huge sparse objects, large dnodes, special objects, reading ahead.
 
 mod rig;
 
 use std::collections::BTreeSet;
-
-use base::{BlkId, Buf, ErrorKind, ObjectId, ObjsetId};
-use dmu::{NewObject, OBJECT_END, ObjsetProps, TxgSettings, USERUSED_OBJECT};
-use phys::ObjectType;
-use rig::Pool;
 use std::sync::Arc;
+
+use base::{BlkId, Buf, ErrorKind, ObjectId, ObjsetId, Result, Txg};
+use dmu::{
+    BlockAccounting, NewObject, OBJECT_END, Objset, ObjsetProps, TxgSettings, USERUSED_OBJECT,
+};
+use phys::ObjectType;
+use phys::blkptr::BlkPtrPhys;
+use rig::Pool;
+use zio::ram::RamStore;
+use zio::{BlockStore, Bookmark, Run, WriteRequest};
 
 fn pool() -> Arc<Pool> {
     Pool::new(ObjsetId(54), ObjsetProps::default(), TxgSettings::default())
@@ -331,5 +336,84 @@ fn damaged_dnodes_are_errors() {
         pool.objset().hold(id).unwrap_err().kind(),
         ErrorKind::Checksum
     );
+    pool.stop();
+}
+
+/// A store that notes what it is asked to read ahead.
+struct Asked {
+    store: Arc<RamStore>,
+    ahead: rt::Mutex<Vec<BlkPtrPhys>>,
+    distance: u64,
+}
+
+impl BlockStore for Asked {
+    fn read(&self, bp: &BlkPtrPhys, bookmark: &Bookmark) -> Result<Buf> {
+        self.store.read(bp, bookmark)
+    }
+
+    fn write_batch(&self, txg: Txg, requests: Vec<WriteRequest>) -> Result<Vec<BlkPtrPhys>> {
+        self.store.write_batch(txg, requests)
+    }
+
+    fn free(&self, txg: Txg, bp: &BlkPtrPhys) {
+        self.store.free(txg, bp);
+    }
+
+    fn prefetch_run(&self, bps: &[BlkPtrPhys], _: Run) {
+        self.ahead.lock().extend(bps);
+    }
+
+    fn prefetch_distance(&self) -> u64 {
+        self.distance
+    }
+}
+
+#[test]
+fn a_reader_in_sequence_has_each_block_asked_for_once_and_not_too_early() {
+    const BLKSZ: u64 = 4096;
+    const BLOCKS: u64 = 1000;
+    let pool = pool();
+    let tx = pool.hold();
+    let new = file(1).blksz(BLKSZ);
+    let file = pool.objset().object_alloc(&tx, &new).unwrap();
+    for blkid in 0..BLOCKS {
+        let content = blkid.to_le_bytes().repeat(BLKSZ as usize / 8);
+        file.write(&tx, blkid * BLKSZ, &content).unwrap();
+    }
+    drop(tx);
+    pool.sync();
+    for (at_once, window) in [(1, 16), (8, 16), (8, 64), (100, 64), (7, 300)] {
+        let asked = Arc::new(Asked {
+            store: Arc::clone(&pool.store),
+            ahead: rt::Mutex::default(),
+            distance: window * BLKSZ,
+        });
+        let objset = Objset::open(
+            Arc::clone(&asked) as Arc<dyn BlockStore>,
+            pool.id,
+            &pool.objset().root_bp(),
+            pool.props.clone(),
+            Arc::clone(&pool.books) as Arc<dyn BlockAccounting>,
+        )
+        .unwrap();
+        let file = objset.hold(file.id()).unwrap();
+        let mut seen = 0;
+        for first in (0..BLOCKS).step_by(at_once as usize) {
+            let mut out = vec![0; (at_once.min(BLOCKS - first) * BLKSZ) as usize];
+            file.read(first * BLKSZ, &mut out).unwrap();
+            let end = first + out.len() as u64 / BLKSZ;
+            let ahead = asked.ahead.lock();
+            // Of the first two reads, nothing is known but what they want.
+            let unasked = if first == 0 { 1 } else { 2 };
+            assert!(ahead.len() as u64 + unasked >= end, "{at_once}: {end}");
+            assert!(ahead.len() as u64 <= end + window, "{at_once}: {end}");
+            let order = ahead[seen..].iter().map(|bp| pool.first_word(bp));
+            assert!(order.is_sorted_by(|a, b| a < b));
+            seen = ahead.len();
+        }
+        let ahead = asked.ahead.lock();
+        let once: BTreeSet<u64> = ahead.iter().map(|bp| pool.first_word(bp)).collect();
+        assert_eq!(once.len(), ahead.len(), "{at_once}: asked for twice");
+    }
     pool.stop();
 }

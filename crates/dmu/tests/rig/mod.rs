@@ -358,6 +358,12 @@ impl Pool {
         audit(&self.objset(), &self.books)
     }
 
+    /// The first word of a stored block.
+    pub(crate) fn first_word(&self, bp: &BlkPtrPhys) -> u64 {
+        let block = self.store.read(bp, &Bookmark::default()).unwrap();
+        u64::from_le_bytes(block[..8].try_into().unwrap())
+    }
+
     pub(crate) fn stop(&self) {
         self.groups.stop().unwrap();
     }
