@@ -212,7 +212,23 @@ struct Load<'a, S: BlockStore + ?Sized> {
     reader: Reader,
 }
 
-impl<S: BlockStore + ?Sized> Load<'_, S> {
+impl<'a, S: BlockStore + ?Sized> Load<'a, S> {
+    /// The read of `bp` that `pending` stands for.
+    fn new(
+        inner: &'a Inner<S>,
+        bp: &'a BlkPtrPhys,
+        pending: Shared<Pending>,
+        reader: Reader,
+    ) -> Self {
+        Load {
+            inner,
+            bp,
+            pending,
+            result: None,
+            reader,
+        }
+    }
+
     /// Reads; answers what was read, or what a write put there meanwhile.
     fn run(mut self, bookmark: &Bookmark) -> Result<Buf> {
         self.result = Some(self.inner.store.read(self.bp, bookmark));
@@ -255,13 +271,7 @@ impl<S: BlockStore + ?Sized> Inner<S> {
             }
             Found::Start(pending) => {
                 count(&self.counters.misses);
-                let load = Load {
-                    inner: self,
-                    bp,
-                    pending,
-                    result: None,
-                    reader,
-                };
+                let load = Load::new(self, bp, pending, reader);
                 Begun::Read(load.run(bookmark))
             }
         }

@@ -134,13 +134,7 @@ impl<S: BlockStore + ?Sized> Inner<S> {
             return;
         };
         count(&self.counters.prefetches);
-        let load = Load {
-            inner: self,
-            bp,
-            pending,
-            result: None,
-            reader,
-        };
+        let load = Load::new(self, bp, pending, reader);
         let start_ns = rt::now_ns();
         // Whoever needs the block meets the error again, and knows what to do about it.
         let _ = load.run(&Bookmark::default());
@@ -226,13 +220,7 @@ mod tests {
         let wanted = [(first, Bookmark::default())];
         let start_ns = rt::now_ns();
         std::thread::scope(|threads| {
-            let load = Load {
-                inner: &cache.inner,
-                bp: &first,
-                pending,
-                result: None,
-                reader: Reader::default(),
-            };
+            let load = Load::new(&cache.inner, &first, pending, Reader::default());
             let run = || cache.read_run(&wanted, Run::default()).remove(0).unwrap()[0];
             let reader = threads.spawn(run);
             while queued() > 0 || !cache.is_cached(&next) {
