@@ -31,6 +31,7 @@ mod prefetch;
 #[cfg(test)]
 mod tests;
 
+use std::ops::Range;
 use std::sync::Arc as Shared;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -99,7 +100,8 @@ fn count(counter: &AtomicU64) {
 
 struct Inner<S: ?Sized> {
     policy: rt::Mutex<Policy>,
-    write_run: rt::Mutex<WriteRun>,
+    /// Of the sync, and of what is written behind.
+    write_runs: [rt::Mutex<WriteRun>; 2],
     counters: Counters,
     ahead: prefetch::Queue,
     settings: ArcSettings,
@@ -119,7 +121,7 @@ impl<S: BlockStore + ?Sized + 'static> Arc<S> {
     pub fn new(store: Shared<S>, settings: ArcSettings) -> Self {
         let inner = Inner {
             policy: rt::Mutex::new(Policy::new(settings.limit_bytes)),
-            write_run: rt::Mutex::default(),
+            write_runs: Default::default(),
             counters: Counters::default(),
             ahead: prefetch::Queue::default(),
             settings,
@@ -296,8 +298,8 @@ impl<S: BlockStore + ?Sized> Inner<S> {
 
     /// Looks at a batch before it is written.
     fn look_at(&self, requests: &[WriteRequest], is_behind: bool) -> Vec<Written> {
-        let mut run = self.write_run.lock();
-        requests.iter().map(|r| run.look_at(r, is_behind)).collect()
+        let mut run = self.write_runs[usize::from(is_behind)].lock();
+        requests.iter().map(|r| run.look_at(r)).collect()
     }
 }
 
@@ -310,22 +312,22 @@ struct Written {
     run: Run,
 }
 
-/// File contents that are written one after the other: by the sync, and at the same time further on
-/// behind a stream, with what the other one writes left out.
+/// File contents that are written in ascending order: by the sync, or behind a stream that goes on at the
+/// same time, each with what the other one writes left out.
 #[derive(Default)]
 struct WriteRun {
     objset: ObjsetId,
     object: ObjectId,
-    /// The block after the last one, of the sync and of what is written behind.
-    next: [u64; 2],
+    /// Where it began, and the block after the last one.
+    blocks: Range<u64>,
     bytes: u64,
 }
 
-/// So many bytes at most are left out.
-const LEFT_OUT_BYTES_MAX: u64 = 128 << 20;
+/// A run has at least this part of what is between its ends; others are blocks here and there.
+const WRITE_RUN_SHARE: u64 = 4;
 
 impl WriteRun {
-    fn look_at(&mut self, request: &WriteRequest, is_behind: bool) -> Written {
+    fn look_at(&mut self, request: &WriteRequest) -> Written {
         let is_metadata = request.level > 0
             || phys::ObjectType::try_from(request.object_type)
                 .is_ok_and(phys::ObjectType::is_metadata);
@@ -338,18 +340,18 @@ impl WriteRun {
             } = request.bookmark;
             let len = request.data.len() as u64;
             let is_same = (objset, object) == (self.objset, self.object);
-            let left_out = blkid.0.checked_sub(self.next[usize::from(is_behind)]);
-            let follows = left_out.is_some_and(|n| n.saturating_mul(len) <= LEFT_OUT_BYTES_MAX);
-            if !is_same || !follows {
+            let span = (blkid.0 + 1).saturating_sub(self.blocks.start);
+            let is_dense = span.saturating_mul(len) <= (self.bytes + len) * WRITE_RUN_SHARE;
+            if !is_same || blkid.0 < self.blocks.end || !is_dense {
                 *self = WriteRun {
                     objset,
                     object,
-                    next: [blkid.0; 2],
+                    blocks: blkid.0..blkid.0,
                     bytes: 0,
                 };
             }
             self.bytes += len;
-            self.next[usize::from(is_behind)] = blkid.0 + 1;
+            self.blocks.end = blkid.0 + 1;
         }
         Written {
             buf: request.data.clone(),

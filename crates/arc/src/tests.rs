@@ -6,7 +6,7 @@ use compress::Algorithm;
 use phys::{BlkPtrPhys, ObjectType};
 use proptest::prelude::*;
 use zio::ram::RamStore;
-use zio::{BlockStore, Bookmark, Run, WritePolicy, WriteRequest};
+use zio::{BlockStore, Bookmark, Run, UnderWay, WritePolicy, WriteRequest};
 
 use crate::policy::{PASSED_BLOCKS, Passing, Reader, charge};
 use crate::{Arc, ArcSettings};
@@ -229,18 +229,51 @@ fn a_run_is_answered_in_its_order_and_block_by_block() {
     }
 }
 
+/// Blocks of one file.
+fn contents(blocks: impl Iterator<Item = u64>) -> Vec<WriteRequest> {
+    let at = |blkid| Bookmark::new(ObjsetId(1), ObjectId(2), 0, BlkId(blkid));
+    let data = |blkid| WriteRequest {
+        bookmark: at(blkid),
+        ..request(BLOCK, 1, DATA)
+    };
+    blocks.map(data).collect()
+}
+
+#[test]
+fn blocks_here_and_there_are_kept_when_they_are_written() {
+    let cache = cache_of(64);
+    for blkids in [0..60, 1000..1060] {
+        let sparse = contents(blkids.map(|n| n * 8));
+        let bps = cache.write_batch(Txg(9), sparse).unwrap();
+        assert!(bps.iter().all(|bp| cache.is_cached(bp)));
+    }
+}
+
+#[test]
+fn a_stream_that_is_written_by_the_sync_and_behind_it_is_one_for_both() {
+    let cache = cache_of(64);
+    let (mut synced, mut behind) = (Vec::new(), Vec::new());
+    for first in (0..400).step_by(8) {
+        // Of eight blocks, the sync writes the fourth and the last two, while others are written ahead.
+        let later = contents([0, 1, 2, 4, 5].map(|n| first + 80 + n).into_iter());
+        let mut under_way = UnderWay::behind();
+        behind.extend(cache.begin_batch(Txg(10), later, &mut under_way).unwrap());
+        under_way.wait().unwrap();
+        let now = contents([3, 6, 7].map(|n| first + n).into_iter());
+        synced.extend(cache.write_batch(Txg(9), now).unwrap());
+    }
+    let kept = |bps: &[BlkPtrPhys]| bps.iter().filter(|bp| cache.is_cached(bp)).count();
+    // Of each, a quarter of the cache for its head.
+    assert!(behind[..16].iter().all(|bp| cache.is_cached(bp)));
+    assert!(synced[..16].iter().all(|bp| cache.is_cached(bp)));
+    assert!(kept(&behind) + kept(&synced) <= 32 + 5 + 3);
+    assert_eq!(cache.store().stats().behind, behind.len() as u64);
+}
+
 #[test]
 fn of_a_long_stream_that_is_written_head_and_end_are_kept() {
     let cache = cache_of(64);
-    let write = |blocks: std::ops::Range<u64>| {
-        let at = |blkid| Bookmark::new(ObjsetId(1), ObjectId(2), 0, BlkId(blkid));
-        let data = |blkid| WriteRequest {
-            bookmark: at(blkid),
-            ..request(BLOCK, 1, DATA)
-        };
-        let requests = blocks.map(data).collect();
-        cache.write_batch(Txg(9), requests).unwrap()
-    };
+    let write = |blocks| cache.write_batch(Txg(9), contents(blocks)).unwrap();
     // A quarter of the cache is 16 blocks of the head, a sixteenth 4 of the end.
     let first = write(0..64);
     assert!(first[..16].iter().all(|bp| cache.is_cached(bp)));
