@@ -5,8 +5,11 @@
 //! folder; every command opens it, acts, syncs and closes it. While it is open its devices are
 //! locked, and so is its name: a second command gets a clear error.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use base::{Context, Error, ErrorKind, Result};
 use nvpair::NvList;
@@ -48,7 +51,15 @@ pub(crate) struct Host {
 /// A pool that is open for one command, with its lock.
 pub(crate) struct OpenPool {
     spa: Spa,
+    facts: Facts,
     _lock: File,
+}
+
+impl OpenPool {
+    /// What goes before the mountpoints of its data sets.
+    pub(crate) fn altroot(&self) -> Option<&str> {
+        self.facts.altroot.as_deref()
+    }
 }
 
 impl std::ops::Deref for OpenPool {
@@ -183,12 +194,49 @@ impl Host {
         if !spa.is_readonly() && crate::zpool::needs_resilver(&spa) {
             crate::zpool::catch_up(&spa).within(within)?;
         }
-        Ok(OpenPool { spa, _lock: lock })
+        Ok(OpenPool {
+            spa,
+            facts,
+            _lock: lock,
+        })
     }
 
     /// The folder of this host's state.
     pub(crate) fn state(&self) -> &Path {
         &self.state
+    }
+}
+
+/// The pools that one command has open, each from when it was first asked for.
+pub(crate) struct OpenPools {
+    pub(crate) host: Host,
+    pub(crate) access: Access,
+    open: RefCell<BTreeMap<String, Rc<OpenPool>>>,
+}
+
+impl OpenPools {
+    pub(crate) fn new(host: Host, access: Access) -> OpenPools {
+        OpenPools {
+            host,
+            access,
+            open: RefCell::default(),
+        }
+    }
+
+    /// An imported pool, as [`Host::open`].
+    pub(crate) fn get(&self, name: &str) -> Result<Rc<OpenPool>> {
+        if let Some(pool) = self.open.borrow().get(name) {
+            return Ok(pool.clone());
+        }
+        let pool = Rc::new(self.host.open(name, self.access)?);
+        let mut open = self.open.borrow_mut();
+        open.insert(name.to_owned(), pool.clone());
+        Ok(pool)
+    }
+
+    /// All that are open, for whoever closes them.
+    pub(crate) fn take(self) -> BTreeMap<String, Rc<OpenPool>> {
+        self.open.into_inner()
     }
 }
 

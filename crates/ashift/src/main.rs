@@ -16,6 +16,7 @@ mod lab;
 mod links;
 mod machine;
 mod mount;
+mod mounted;
 mod parted;
 mod phybs;
 mod say;

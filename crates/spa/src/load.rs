@@ -117,8 +117,8 @@ impl ImportOptions {
             .into_iter()
             .find(|pool| pool.guid == guid)
             .ok_or_else(|| {
-                let text =
-                    "none of its devices is there: import it again with `zpool import -d DIR`";
+                let text = "none of its devices is there: attach them; or, if they are elsewhere now, \
+                            export it with `zpool export -f` and import it with `zpool import -d DIR`";
                 Error::not_found(text)
             })?;
         // Somebody else may have taken it since: that is found out as at an import.

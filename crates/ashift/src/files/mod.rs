@@ -10,7 +10,6 @@ mod compare;
 mod cp;
 mod host_tree;
 mod list;
-mod mounted;
 mod pool_tree;
 mod session;
 mod tree;

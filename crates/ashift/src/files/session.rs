@@ -9,8 +9,8 @@ use std::rc::Rc;
 use base::{Error, ErrorKind, Result};
 use zpl::mount::{Mount, mount};
 
-use super::mounted;
-use crate::host::{Access, Host, OpenPool};
+use crate::host::{Access, Host, OpenPools};
+use crate::mounted::{below, mounted};
 
 /// Where a file is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,40 +64,26 @@ fn is_on_host(text: &str) -> bool {
 
 /// The pools and data sets of one command.
 pub(crate) struct Session {
-    host: Host,
-    access: Access,
     // Mounts go before the pools that they are in.
     mounts: RefCell<BTreeMap<String, Rc<Mount>>>,
-    pools: RefCell<BTreeMap<String, Rc<OpenPool>>>,
+    pools: OpenPools,
 }
 
 impl Session {
     pub(crate) fn new(access: Access) -> Session {
-        Session {
-            host: Host::here(),
-            access,
-            mounts: RefCell::default(),
-            pools: RefCell::default(),
-        }
+        Session::on(Host::here(), access)
     }
 
     /// The same with another state folder.
-    pub(crate) fn with_state(state: &std::path::Path, access: Access) -> Session {
-        Session {
-            host: Host::with_state(state.to_owned()),
-            ..Session::new(access)
-        }
+    pub(crate) fn with_state(state: &Path, access: Access) -> Session {
+        Session::on(Host::with_state(state.to_owned()), access)
     }
 
-    fn pool(&self, name: &str) -> Result<Rc<OpenPool>> {
-        if let Some(pool) = self.pools.borrow().get(name) {
-            return Ok(pool.clone());
+    fn on(host: Host, access: Access) -> Session {
+        Session {
+            mounts: RefCell::default(),
+            pools: OpenPools::new(host, access),
         }
-        let pool = Rc::new(self.host.open(name, self.access)?);
-        self.pools
-            .borrow_mut()
-            .insert(name.to_owned(), pool.clone());
-        Ok(pool)
     }
 
     /// Reads an operand as [`Location::parse`]; in a machine an absolute path may lead to where a
@@ -109,20 +95,19 @@ impl Session {
         }
         let mut best: Option<(usize, Location)> = None;
         let mut closed = None;
-        for (name, _) in self.host.pools()? {
-            let altroot = self.host.facts(&name)?.altroot;
-            let pool = match self.pool(&name) {
+        for (name, _) in self.pools.host.pools()? {
+            let pool = match self.pools.get(&name) {
                 Ok(pool) => pool,
                 Err(error) => {
-                    let is_likely = mounted::below(text, &format!("/{name}")).is_some();
+                    let is_likely = below(text, &format!("/{name}")).is_some();
                     if is_likely || !is_on_host(text) {
                         closed.get_or_insert(error);
                     }
                     continue;
                 }
             };
-            for (mountpoint, dataset) in mounted::mounted(pool.dsl(), altroot.as_deref())? {
-                let Some(path) = mounted::below(text, &mountpoint) else {
+            for (mountpoint, dataset) in mounted(&pool)? {
+                let Some(path) = below(text, &mountpoint) else {
                     continue;
                 };
                 if best.as_ref().is_none_or(|(len, _)| *len < mountpoint.len()) {
@@ -144,8 +129,10 @@ impl Session {
         if let Some(mount) = self.mounts.borrow().get(name) {
             return Ok(mount.clone());
         }
-        let pool = self.pool(name.split(['/', '@']).next().unwrap_or(name))?;
-        let readonly = self.access == Access::Read || pool.is_readonly();
+        let pool = self
+            .pools
+            .get(name.split(['/', '@']).next().unwrap_or(name))?;
+        let readonly = self.pools.access == Access::Read || pool.is_readonly();
         let mount = mount(pool.dsl(), name, readonly).map_err(|e| match e.kind() {
             ErrorKind::NotFound => Error::new(
                 e.kind(),
@@ -163,7 +150,7 @@ impl Session {
     /// Puts everything on disk and closes the pools.
     pub(crate) fn close(self) -> Result<()> {
         self.mounts.borrow_mut().clear();
-        for pool in std::mem::take(&mut *self.pools.borrow_mut()).into_values() {
+        for pool in self.pools.take().into_values() {
             pool.close()?;
         }
         Ok(())

@@ -18,9 +18,8 @@ use phys::znode::{MASTER_NODE_OBJ, master_node};
 
 use super::target::{Target, What};
 use super::userspace;
+use crate::mounted::place;
 
-/// `ZFS_CANMOUNT_ON`
-const CANMOUNT_ON: u64 = 1;
 /// `ZVOL_OBJ`: a volume's data
 const ZVOL_OBJ: ObjectId = ObjectId(1);
 /// `ZVOL_ZAP_OBJ`: its size
@@ -71,11 +70,6 @@ pub(super) fn item(target: &Target, wanted: Wanted<'_>) -> Result<Item> {
         What::Dataset(_) => item.props = Reader::open(target)?.all(wanted)?,
     }
     Ok(item)
-}
-
-/// Where a file system would be mounted, if it were.
-pub(super) fn mounted_at(target: &Target) -> Result<Option<String>> {
-    Ok(Reader::open(target)?.mounted_at())
 }
 
 /// What is known of one dataset.
@@ -202,30 +196,18 @@ impl<'a> Reader<'a> {
         Ok(Some(Prop::new(desc.name, PropValue::Number(value), source)))
     }
 
-    /// Where it would be mounted; `None` if nowhere, or only when told.
-    fn mounted_at(&self) -> Option<String> {
-        let desc = |name| DATASET.iter().find(|desc| desc.name == name);
-        if self.settable(desc("canmount")?).value != PropValue::Number(CANMOUNT_ON) {
-            return None;
-        }
-        let path = self.mountpoint(desc("mountpoint")?).value;
-        let path = path.as_text().filter(|path| path.starts_with('/'))?;
-        Some(path.to_owned())
-    }
-
     /// The path where it belongs: below that of the dataset that it inherits from.
     fn mountpoint(&self, desc: &PropDesc) -> Prop {
         let mut prop = self.settable(desc);
         let path = prop.value.as_text().unwrap_or("/").to_owned();
-        let below = match &prop.source {
-            Source::Inherited(from) => self.target.name.strip_prefix(from.as_str()),
-            Source::Default => Some(self.target.name.as_str()),
-            _ => return prop,
-        };
         if path.starts_with('/') {
-            let below = below.unwrap_or("").trim_start_matches('/');
-            let path = path.trim_end_matches('/');
-            prop.value = PropValue::Text(format!("{path}/{below}"));
+            let below = match &prop.source {
+                Source::Inherited(from) => self.target.name.strip_prefix(from.as_str()),
+                Source::Default => Some(self.target.name.as_str()),
+                _ => None,
+            };
+            let altroot = self.target.pool.altroot();
+            prop.value = PropValue::Text(place(altroot, &path, below.unwrap_or_default()));
         }
         prop
     }

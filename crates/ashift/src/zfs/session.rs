@@ -1,56 +1,46 @@
 //! The pools that one command has open.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use base::{ErrorKind, Result};
 
 use super::fail::{Fail, Outcome};
-use crate::host::{Access, Host, OpenPool};
+use crate::host::{Access, Host, OpenPool, OpenPools};
 
 /// One run of one command.
 pub(super) struct Session {
-    host: Host,
-    access: Access,
+    pools: OpenPools,
     command_line: String,
-    pools: RefCell<BTreeMap<String, Rc<OpenPool>>>,
     changed: RefCell<Vec<String>>,
 }
 
 impl Session {
     pub(super) fn new(writes: bool, command_line: String) -> Session {
+        let access = if writes { Access::Write } else { Access::Read };
         Session {
-            host: Host::here(),
-            access: if writes { Access::Write } else { Access::Read },
+            pools: OpenPools::new(Host::here(), access),
             command_line,
-            pools: RefCell::default(),
             changed: RefCell::default(),
         }
     }
 
     /// The names of the imported pools.
     pub(super) fn pool_names(&self) -> Outcome<Vec<String>> {
-        let pools = self.host.pools().map_err(|e| Fail::failed(e.to_string()))?;
+        let pools = self.pools.host.pools();
+        let pools = pools.map_err(|e| Fail::failed(e.to_string()))?;
         Ok(pools.into_iter().map(|(name, _)| name).collect())
     }
 
-    /// A pool by name, opened when first asked for; `None` when there is no such pool here.
+    /// A pool by name; `None` when there is no such pool here.
     pub(super) fn pool(&self, name: &str) -> Result<Option<Rc<OpenPool>>> {
-        if let Some(pool) = self.pools.borrow().get(name) {
-            return Ok(Some(pool.clone()));
-        }
-        if self.host.cache().find(name)?.is_none() {
+        if self.pools.host.cache().find(name)?.is_none() {
             return Ok(None);
         }
-        let pool = self.host.open(name, self.access)?;
-        if self.access == Access::Write {
+        let pool = self.pools.get(name)?;
+        if self.pools.access == Access::Write {
             pool.check_writable()?;
         }
-        let pool = Rc::new(pool);
-        self.pools
-            .borrow_mut()
-            .insert(name.to_owned(), pool.clone());
         Ok(Some(pool))
     }
 
@@ -66,7 +56,7 @@ impl Session {
     pub(super) fn finish(self) -> Outcome {
         let changed = self.changed.into_inner();
         let mut outcome = Ok(());
-        for (name, pool) in self.pools.into_inner() {
+        for (name, pool) in self.pools.take() {
             if changed.contains(&name) {
                 let logged = pool
                     .log_command(&self.command_line)

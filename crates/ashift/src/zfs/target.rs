@@ -13,9 +13,9 @@ use dsl::{DslBookmark, DslDataset, DslPool};
 use phys::ObjsetType;
 
 use super::fail::{Fail, Outcome, words};
-use super::item::mounted_at;
 use super::session::Session;
 use crate::host::OpenPool;
+use crate::mounted::mounted;
 
 /// A file system, volume, snapshot or bookmark that exists.
 #[derive(Clone)]
@@ -165,28 +165,21 @@ fn is_path(name: &str) -> bool {
 fn open_path(session: &Session, path: &str) -> Outcome<Target> {
     let cannot = |why: &dyn std::fmt::Display| Fail::failed(format!("cannot open '{path}': {why}"));
     let wanted = std::path::absolute(path).map_err(|e| cannot(&e))?;
-    let mut best: Option<(usize, Target)> = None;
+    let mut best: Option<(usize, Rc<OpenPool>, String)> = None;
     for name in session.pool_names()? {
-        let Some(pool) = session.pool(pool_of(&name)).map_err(|e| cannot(&e))? else {
+        let Some(pool) = session.pool(&name).map_err(|e| cannot(&e))? else {
             continue;
         };
-        let all = find(&pool, &name).and_then(|root| root.with_descendants());
-        for target in all.map_err(|e| cannot(&words(&e)))? {
-            if target.types != Types::FILESYSTEM {
-                continue;
-            }
-            let place = mounted_at(&target).map_err(|e| cannot(&words(&e)))?;
-            if let Some(place) = place.filter(|place| wanted.starts_with(place))
-                && best
-                    .as_ref()
-                    .is_none_or(|(length, _)| place.len() > *length)
-            {
-                best = Some((place.len(), target));
+        for (place, dataset) in mounted(&pool).map_err(|e| cannot(&words(&e)))? {
+            let is_within = wanted.starts_with(&place);
+            if is_within && best.as_ref().is_none_or(|(len, ..)| place.len() > *len) {
+                best = Some((place.len(), pool.clone(), dataset));
             }
         }
     }
     let missing = || Fail::failed(format!("'{path}': not a ZFS filesystem"));
-    best.map(|(_, target)| target).ok_or_else(missing)
+    let (_, pool, dataset) = best.ok_or_else(missing)?;
+    find(&pool, &dataset).map_err(|e| cannot(&words(&e)))
 }
 
 fn name_kind(types: Types) -> NameKind {

@@ -167,6 +167,27 @@ fn a_path_means_the_file_system_that_it_lies_in() {
 }
 
 #[test]
+fn an_altroot_goes_before_mountpoints_and_only_where_the_pool_is_here() {
+    let place = Place::with_pool("-R /mnt/");
+    place.zfs("create tank/a");
+    place.zfs("create -o mountpoint=/srv tank/b");
+    place.zfs("create tank/b/c");
+    place.zfs("create -o mountpoint=none tank/d");
+    let mountpoints = "/mnt/tank\n/mnt/tank/a\n/mnt/srv\n/mnt/srv/c\nnone\n";
+    assert_eq!(place.zfs("list -H -o mountpoint"), mountpoints);
+    assert_eq!(place.zfs("list -H -o name /mnt/srv/c/file"), "tank/b/c\n");
+    place.refused("list /srv/c/file", "'/srv/c/file': not a ZFS filesystem");
+    let pools = place.images();
+    for command in [
+        "export tank",
+        &format!("import -d {} tank", pools.display()),
+    ] {
+        assert_eq!(place.run(&format!("zpool {command}")).code, 0);
+    }
+    assert_eq!(place.zfs("get -H -o value mountpoint tank/b/c"), "/srv/c\n");
+}
+
+#[test]
 fn json_is_what_openzfs_gives() {
     let place = Place::with_pool("-O mountpoint=/mnt/tank");
     place.zfs("create -o quota=100M tank/home");
