@@ -21,48 +21,7 @@ pub use status::{StatusRequest, healthy_line, status};
 
 pub use crate::vdev_spec::VdevClass;
 
-pub use vdev::VdevState;
-
-/// `vdev_aux_t`: why a vdev is in its state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum VdevAux {
-    /// The device could not be opened.
-    OpenFailed,
-    /// It holds something else, or nothing that makes sense.
-    CorruptData,
-    /// Too few of its children can be used.
-    NoReplicas,
-    /// The guids of the vdevs found do not add up: some are missing.
-    BadGuidSum,
-    /// It is smaller than it was.
-    TooSmall,
-    /// Its label cannot be read.
-    BadLabel,
-    /// Its version is unknown here.
-    VersionNewer,
-    /// Its version is no longer supported.
-    VersionOlder,
-    /// The pool has features that are unknown here.
-    UnsupFeat,
-    /// A hot spare that is in use.
-    Spared,
-    /// It made too many errors.
-    ErrExceeded,
-    /// I/O to it failed.
-    IoFailure,
-    /// A log record on it cannot be read.
-    BadLog,
-    /// Someone asked for it to be faulted.
-    External,
-    /// It went into another pool with `zpool split`.
-    SplitPool,
-    /// Its sectors are larger than any ashift.
-    AshiftTooBig,
-    /// Another host uses it.
-    Active,
-    /// Everything below it is offline.
-    ChildrenOffline,
-}
+pub use vdev::{VdevAux, VdevState};
 
 /// What kind of vdev.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -170,7 +129,7 @@ pub struct VdevStatus {
     /// vs_state
     pub state: VdevState,
     /// vs_aux
-    pub aux: Option<VdevAux>,
+    pub aux: VdevAux,
     /// vs_alloc, of a top-level vdev
     pub alloc_bytes: u64,
     /// vs_space, of a top-level vdev
@@ -244,10 +203,10 @@ impl VdevStatus {
     pub fn state_name(&self) -> &'static str {
         match (self.state, self.aux) {
             (VdevState::Closed, _) => VdevState::Offline.word(),
-            (VdevState::CantOpen, Some(VdevAux::CorruptData | VdevAux::BadLog)) => {
+            (VdevState::CantOpen, VdevAux::CorruptData | VdevAux::BadLog) => {
                 VdevState::Faulted.word()
             }
-            (VdevState::CantOpen, Some(VdevAux::SplitPool)) => "SPLIT",
+            (VdevState::CantOpen, VdevAux::SplitPool) => "SPLIT",
             (state, _) => state.word(),
         }
     }
@@ -255,7 +214,7 @@ impl VdevStatus {
     /// The STATE column of a hot spare.
     fn spare_state_name(&self) -> &'static str {
         match (self.aux, self.state) {
-            (Some(VdevAux::Spared), _) => "INUSE",
+            (VdevAux::Spared, _) => "INUSE",
             (_, VdevState::Healthy) => "AVAIL",
             _ => self.state_name(),
         }
@@ -264,25 +223,27 @@ impl VdevStatus {
     /// What is said behind the numbers about `aux`.
     fn aux_text(&self) -> &'static str {
         match self.aux {
-            None => "",
-            Some(VdevAux::OpenFailed) => "cannot open",
-            Some(VdevAux::BadGuidSum) => "missing device",
-            Some(VdevAux::NoReplicas) => "insufficient replicas",
-            Some(VdevAux::VersionNewer) => "newer version",
-            Some(VdevAux::UnsupFeat) => "unsupported feature(s)",
-            Some(VdevAux::AshiftTooBig) => "unsupported minimum blocksize",
-            Some(VdevAux::Spared | VdevAux::Active) => "currently in use",
-            Some(VdevAux::ErrExceeded) if self.has_only_slow_ios() => "too many slow I/Os",
-            Some(VdevAux::ErrExceeded) => "too many errors",
-            Some(VdevAux::IoFailure) => "experienced I/O failures",
-            Some(VdevAux::BadLog) => "bad intent log",
-            Some(VdevAux::External) => "external device fault",
-            Some(VdevAux::SplitPool) => "split into new pool",
-            Some(VdevAux::ChildrenOffline) => "all children offline",
-            Some(VdevAux::BadLabel) => "invalid label",
-            Some(VdevAux::CorruptData | VdevAux::TooSmall | VdevAux::VersionOlder) => {
-                "corrupted data"
-            }
+            VdevAux::None => "",
+            VdevAux::OpenFailed => "cannot open",
+            VdevAux::BadGuidSum => "missing device",
+            VdevAux::NoReplicas => "insufficient replicas",
+            VdevAux::VersionNewer => "newer version",
+            VdevAux::UnsupFeat => "unsupported feature(s)",
+            VdevAux::AshiftTooBig => "unsupported minimum blocksize",
+            VdevAux::Spared | VdevAux::Active => "currently in use",
+            VdevAux::ErrExceeded if self.has_only_slow_ios() => "too many slow I/Os",
+            VdevAux::ErrExceeded => "too many errors",
+            VdevAux::IoFailure => "experienced I/O failures",
+            VdevAux::BadLog => "bad intent log",
+            VdevAux::External => "external device fault",
+            VdevAux::SplitPool => "split into new pool",
+            VdevAux::ChildrenOffline => "all children offline",
+            VdevAux::BadLabel => "invalid label",
+            VdevAux::CorruptData
+            | VdevAux::TooSmall
+            | VdevAux::VersionOlder
+            | VdevAux::BadAshift
+            | VdevAux::ExternalPersist => "corrupted data",
         }
     }
 

@@ -262,18 +262,22 @@ fn has_problem(pool: &PoolStatus, ignores: bool, is_problem: &dyn Fn(&VdevStatus
 
 fn cannot_open(pool: &PoolStatus) -> Option<Reason> {
     let is_unopened = pool.root.state == VdevState::CantOpen;
-    let aux = pool.root.aux.filter(|_| is_unopened);
+    let aux = if is_unopened {
+        pool.root.aux
+    } else {
+        VdevAux::None
+    };
     match aux {
-        Some(VdevAux::VersionNewer) => return Some(Reason::VersionNewer),
-        Some(VdevAux::UnsupFeat) if pool.is_readable => return Some(Reason::UnsupFeatWrite),
-        Some(VdevAux::UnsupFeat) => return Some(Reason::UnsupFeatRead),
-        Some(VdevAux::BadGuidSum) => return Some(Reason::BadGuidSum),
+        VdevAux::VersionNewer => return Some(Reason::VersionNewer),
+        VdevAux::UnsupFeat if pool.is_readable => return Some(Reason::UnsupFeatWrite),
+        VdevAux::UnsupFeat => return Some(Reason::UnsupFeatRead),
+        VdevAux::BadGuidSum => return Some(Reason::BadGuidSum),
         _ => {}
     }
     if pool.is_suspended {
         return Some(Reason::Suspended);
     }
-    if aux == Some(VdevAux::BadLog) {
+    if aux == VdevAux::BadLog {
         return Some(Reason::BadLog);
     }
     if !is_unopened {
@@ -287,8 +291,7 @@ fn cannot_open(pool: &PoolStatus) -> Option<Reason> {
     } else if has(&is_broken) {
         Some(Reason::CorruptLabelNr)
     } else {
-        aux.filter(|aux| *aux == VdevAux::CorruptData)
-            .map(|_| Reason::CorruptPool)
+        (aux == VdevAux::CorruptData).then_some(Reason::CorruptPool)
     }
 }
 
@@ -324,7 +327,7 @@ fn is_faulted(vdev: &VdevStatus) -> bool {
 }
 
 fn is_missing(vdev: &VdevStatus) -> bool {
-    vdev.state == VdevState::CantOpen && vdev.aux == Some(VdevAux::OpenFailed)
+    vdev.state == VdevState::CantOpen && vdev.aux == VdevAux::OpenFailed
 }
 
 fn is_broken(vdev: &VdevStatus) -> bool {

@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 
 use super::{
-    NameStyle, PoolStatus, Reason, STATUS_CLASSES, VdevClass, VdevKind, VdevStatus, diagnose,
+    NameStyle, PoolStatus, Reason, STATUS_CLASSES, VdevAux, VdevClass, VdevKind, VdevStatus,
+    diagnose,
 };
 
 /// A pool that was found on devices.
@@ -151,7 +152,7 @@ fn push_vdev(out: &mut String, vdev: &VdevStatus, depth: usize, width: usize, na
 fn push_line(out: &mut String, vdev: &VdevStatus, name: &str, depth: usize, width: usize) {
     let width = width.saturating_sub(depth);
     let _ = write!(out, "\t{:depth$}{name:<width$}  {}", "", vdev.state_name());
-    if vdev.aux.is_some() {
+    if vdev.aux != VdevAux::None {
         let _ = write!(out, "  {}", vdev.aux_text());
     }
     out.push('\n');

@@ -241,8 +241,8 @@ impl Writer<'_> {
         if vdev.is_not_present {
             out.insert("not_present".to_owned(), self.json.number(1));
             out.insert("was".to_owned(), json!(vdev.path));
-        } else if let Some(aux) = vdev.aux {
-            out.insert("aux".to_owned(), json!(aux_name(aux)));
+        } else if vdev.aux != VdevAux::None {
+            out.insert("aux".to_owned(), json!(aux_name(vdev.aux)));
         }
         out
     }
@@ -342,6 +342,7 @@ fn state_name(state: ScanState) -> &'static str {
 
 fn aux_name(aux: VdevAux) -> &'static str {
     match aux {
+        VdevAux::None => "NONE",
         VdevAux::OpenFailed => "OPEN_FAILED",
         VdevAux::CorruptData => "CORRUPT_DATA",
         VdevAux::NoReplicas => "NO_REPLICAS",
@@ -356,6 +357,8 @@ fn aux_name(aux: VdevAux) -> &'static str {
         VdevAux::IoFailure => "IO_FAILURE",
         VdevAux::BadLog => "BAD_LOG",
         VdevAux::External => "EXTERNAL",
+        VdevAux::ExternalPersist => "EXTERNAL_PERSIST",
+        VdevAux::BadAshift => "BAD_ASHIFT",
         VdevAux::SplitPool => "SPLIT_POOL",
         VdevAux::AshiftTooBig => "ASHIFT_TOO_BIG",
         VdevAux::Active => "ACTIVE",

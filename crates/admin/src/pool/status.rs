@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::{
     Activity, ActivityState, CheckpointStatus, NameStyle, PoolStatus, RemovalStatus,
-    STATUS_CLASSES, ScanFunction, ScanState, ScanStatus, VdevClass, VdevKind, VdevState,
+    STATUS_CLASSES, ScanFunction, ScanState, ScanStatus, VdevAux, VdevClass, VdevKind, VdevState,
     VdevStatus, diagnose,
 };
 use crate::number::{NumberStyle, Zone, date_time, duration, nice_bytes, nice_number};
@@ -382,7 +382,7 @@ impl Table<'_> {
         let is_coarse = vdev.configured_ashift < vdev.physical_ashift;
         if vdev.is_not_present {
             let _ = write!(out, "  was {}", vdev.path.as_deref().unwrap_or(""));
-        } else if vdev.aux.is_some() {
+        } else if vdev.aux != VdevAux::None {
             let _ = write!(out, "  {}", vdev.aux_text());
         } else if vdev.is_leaf() && !is_spare && is_coarse {
             let (have, native) = (1u64 << vdev.configured_ashift, 1u64 << vdev.physical_ashift);

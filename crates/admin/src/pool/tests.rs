@@ -76,7 +76,10 @@ fn vdev(value: &Value, class: VdevClass) -> VdevStatus {
         },
         class,
         state,
-        aux: (text(value, "aux") == "SPARED").then_some(VdevAux::Spared),
+        aux: match text(value, "aux") {
+            "SPARED" => VdevAux::Spared,
+            _ => VdevAux::None,
+        },
         alloc_bytes: number(value, "alloc_space"),
         space_bytes: number(value, "total_space"),
         deflated_bytes: number(value, "def_space"),
@@ -292,7 +295,7 @@ fn devices_that_are_gone_or_faulted() {
     let gone = &mut mirror.children[1];
     gone.checksum_errors = 0;
     gone.state = VdevState::CantOpen;
-    gone.aux = Some(VdevAux::CorruptData);
+    gone.aux = VdevAux::CorruptData;
     gone.is_not_present = true;
     assert_eq!(diagnose(&missing, false), Reason::CorruptLabelR);
     let got = status(&missing, &request());
@@ -300,7 +303,7 @@ fn devices_that_are_gone_or_faulted() {
 
     let mut faulted = pools("status-scrubbed-j").remove(0);
     let disk = &mut faulted.root.children[1].children[1];
-    (disk.state, disk.aux) = (VdevState::Faulted, Some(VdevAux::External));
+    (disk.state, disk.aux) = (VdevState::Faulted, VdevAux::External);
     assert_eq!(diagnose(&faulted, false), Reason::FaultedDevR);
     let got = status(&faulted, &request());
     assert!(
@@ -574,7 +577,7 @@ fn candidates_for_import() {
     let mirror = &mut pool.root.children[0];
     (pool.root.state, mirror.state) = (VdevState::Degraded, VdevState::Degraded);
     let gone = &mut mirror.children[1];
-    (gone.state, gone.aux) = (VdevState::CantOpen, Some(VdevAux::BadLabel));
+    (gone.state, gone.aux) = (VdevState::CantOpen, VdevAux::BadLabel);
     let candidate = ImportCandidate {
         status: &pool,
         comment: None,

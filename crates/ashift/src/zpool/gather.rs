@@ -83,11 +83,11 @@ pub(super) fn status_of_found(found: &FoundPool, host_id: u64) -> PoolStatus {
             pool.root = VdevStatus {
                 kind: VdevKind::Root,
                 state: VdevState::CantOpen,
-                aux: Some(if is_unsupported {
+                aux: if is_unsupported {
                     VdevAux::UnsupFeat
                 } else {
                     VdevAux::CorruptData
-                }),
+                },
                 ..VdevStatus::default()
             };
             pool.unsupported_features.push(error.to_string());
@@ -96,7 +96,7 @@ pub(super) fn status_of_found(found: &FoundPool, host_id: u64) -> PoolStatus {
     }
     if found.uberblock.is_none() {
         pool.root.state = VdevState::CantOpen;
-        pool.root.aux = Some(VdevAux::CorruptData);
+        pool.root.aux = VdevAux::CorruptData;
     }
     pool
 }
@@ -122,7 +122,7 @@ fn vdev_status(vdev: &vdev::Vdev, id: u64, class: VdevClass) -> VdevStatus {
         is_not_present: is_device && config.not_present && !state.is_usable(),
         class,
         state,
-        aux: aux_of(aux),
+        aux,
         physical_bytes: physical,
         replaceable_bytes: if is_device {
             phys::label::allocatable_size(physical)
@@ -179,30 +179,6 @@ fn kind_of(kind: vdev::VdevKind, is_whole: bool) -> VdevKind {
         vdev::VdevKind::Hole => VdevKind::Hole,
         vdev::VdevKind::Indirect => VdevKind::Indirect,
     }
-}
-
-fn aux_of(aux: vdev::VdevAux) -> Option<VdevAux> {
-    Some(match aux {
-        vdev::VdevAux::None => return None,
-        vdev::VdevAux::OpenFailed => VdevAux::OpenFailed,
-        vdev::VdevAux::CorruptData => VdevAux::CorruptData,
-        vdev::VdevAux::NoReplicas => VdevAux::NoReplicas,
-        vdev::VdevAux::BadGuidSum => VdevAux::BadGuidSum,
-        vdev::VdevAux::TooSmall => VdevAux::TooSmall,
-        vdev::VdevAux::BadLabel => VdevAux::BadLabel,
-        vdev::VdevAux::VersionNewer => VdevAux::VersionNewer,
-        vdev::VdevAux::VersionOlder => VdevAux::VersionOlder,
-        vdev::VdevAux::UnsupFeat => VdevAux::UnsupFeat,
-        vdev::VdevAux::Spared => VdevAux::Spared,
-        vdev::VdevAux::ErrExceeded => VdevAux::ErrExceeded,
-        vdev::VdevAux::IoFailure => VdevAux::IoFailure,
-        vdev::VdevAux::BadLog => VdevAux::BadLog,
-        vdev::VdevAux::External | vdev::VdevAux::ExternalPersist => VdevAux::External,
-        vdev::VdevAux::SplitPool => VdevAux::SplitPool,
-        vdev::VdevAux::BadAshift | vdev::VdevAux::AshiftTooBig => VdevAux::AshiftTooBig,
-        vdev::VdevAux::Active => VdevAux::Active,
-        vdev::VdevAux::ChildrenOffline => VdevAux::ChildrenOffline,
-    })
 }
 
 fn scan_status(pool: &Spa) -> base::Result<Option<ScanStatus>> {

@@ -124,7 +124,7 @@ pub(super) fn unavailable(
         .get_list("vdev_tree")
         .map_or_else(VdevStatus::default, |tree| missing_vdev(tree, aux));
     root.state = VdevState::CantOpen;
-    root.aux = Some(aux);
+    root.aux = aux;
     let is_unsupported = error.kind() == ErrorKind::Unsupported;
     Ok(Some(PoolStatus {
         name: name.to_owned(),
@@ -163,13 +163,13 @@ fn missing_vdev(tree: &NvList, aux: VdevAux) -> VdevStatus {
         _ => VdevKind::File,
     };
     let (state, own) = match (&path, is_there) {
-        (Some(_), true) if aux != VdevAux::NoReplicas => (VdevState::Healthy, None),
-        (Some(_), true) => (VdevState::CantOpen, Some(VdevAux::BadLabel)),
-        (Some(_), false) => (VdevState::CantOpen, Some(VdevAux::OpenFailed)),
+        (Some(_), true) if aux != VdevAux::NoReplicas => (VdevState::Healthy, VdevAux::None),
+        (Some(_), true) => (VdevState::CantOpen, VdevAux::BadLabel),
+        (Some(_), false) => (VdevState::CantOpen, VdevAux::OpenFailed),
         (None, _) if children.iter().any(|c| c.state == VdevState::CantOpen) => {
-            (VdevState::CantOpen, Some(VdevAux::NoReplicas))
+            (VdevState::CantOpen, VdevAux::NoReplicas)
         }
-        (None, _) => (VdevState::Healthy, None),
+        (None, _) => (VdevState::Healthy, VdevAux::None),
     };
     VdevStatus {
         kind,
