@@ -36,8 +36,9 @@ pub struct DirEntry {
     pub next_offset: u64,
 }
 
-/// Offsets below this are `.` and `..`; greater ones are cursors.
-const FIRST_CURSOR: u64 = 2;
+/// The offset for [`readdir`](Filesystem::readdir) to begin behind `.` and `..`; greater ones are
+/// cursors.
+pub const FIRST_ENTRY: u64 = 2;
 
 impl Filesystem {
     /// The file called `name` in directory `parent`.
@@ -77,7 +78,7 @@ impl Filesystem {
         if attr.links == 0 {
             return Ok(());
         }
-        while offset < FIRST_CURSOR {
+        while offset < FIRST_ENTRY {
             let (name, id) = [(&b"."[..], attr.id), (&b".."[..], attr.parent)][offset as usize];
             offset += 1;
             let file_type = Some(FileType::Directory);
@@ -91,7 +92,7 @@ impl Filesystem {
                 return Ok(());
             }
         }
-        let start = if offset == FIRST_CURSOR { 0 } else { offset };
+        let start = if offset == FIRST_ENTRY { 0 } else { offset };
         let mut cursor = Zap::new(node.dnode)?.cursor(start);
         while let Some(entry) = cursor.retrieve()? {
             cursor.advance();
@@ -114,7 +115,7 @@ impl Filesystem {
     /// As [`readdir`](Filesystem::readdir).
     pub fn list(&self, directory: ObjectId) -> Result<Vec<DirEntry>> {
         let mut entries = Vec::new();
-        self.readdir(directory, FIRST_CURSOR, |entry| {
+        self.readdir(directory, FIRST_ENTRY, |entry| {
             entries.push(entry.clone());
             true
         })?;

@@ -50,7 +50,7 @@ pub use account::{FileOwners, Used, space_by_owner};
 pub use attrs::{
     Attr, FileType, MODE_PERMISSIONS, MODE_TYPE, Time, device_major_minor, device_number,
 };
-pub use dir::DirEntry;
+pub use dir::{DirEntry, FIRST_ENTRY};
 pub use file::SIZE_MAX;
 pub use fs::{
     AtimePolicy, Filesystem, NewFilesystem, NoLimits, OpenOptions, Settings, Space, SpaceCheck,

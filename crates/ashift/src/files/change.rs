@@ -6,7 +6,7 @@ use std::rc::Rc;
 use admin::getopt::OptSpec;
 use base::{Error, ErrorKind, ObjectId, Result};
 use zpl::mount::Mount;
-use zpl::{Create, FileType, RenameKind, SetAttr, Time};
+use zpl::{Create, FIRST_ENTRY, FileType, RenameKind, SetAttr, Time};
 
 use super::{Location, Run, Session, Usage, parse};
 use crate::host::Access;
@@ -162,12 +162,31 @@ fn remove(fs: &Mount, dir: ObjectId, name: &[u8], is_dir: bool, recursive: bool)
     if !recursive {
         return Err(Error::new(ErrorKind::IsDirectory, "a directory"));
     }
-    let own = fs.lookup(dir, name)?.id;
-    for entry in fs.list(own)? {
-        let is_dir = entry.file_type == Some(FileType::Directory);
-        remove(fs, own, &entry.name, is_dir, true)?;
-    }
+    empty(fs, fs.lookup(dir, name)?.id)?;
     fs.rmdir(dir, name)
+}
+
+/// So many names of a directory are in memory at a time.
+const NAMES_AT_ONCE: usize = 1000;
+
+/// Removes what is in a directory.
+fn empty(fs: &Mount, dir: ObjectId) -> Result<()> {
+    let mut offset = FIRST_ENTRY;
+    loop {
+        let mut entries = Vec::new();
+        fs.readdir(dir, offset, |entry| {
+            entries.push(entry.clone());
+            entries.len() < NAMES_AT_ONCE
+        })?;
+        let Some(last) = entries.last() else {
+            return Ok(());
+        };
+        offset = last.next_offset;
+        for entry in entries {
+            let is_dir = entry.file_type == Some(FileType::Directory);
+            remove(fs, dir, &entry.name, is_dir, true)?;
+        }
+    }
 }
 
 /// Runs `ashift truncate`.
