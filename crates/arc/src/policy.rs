@@ -172,13 +172,13 @@ pub(crate) enum Passing {
 
 /// Of the cache, how large a part a long stream may have, and then has to do with its own room.
 const STREAM_SHARE: u64 = 4;
-/// So much it keeps behind its reader then, as a record is often read piece by piece: so many blocks, but
-/// no more than this part of the cache.
+/// What it keeps behind its reader then, as a record is often read piece by piece: so many blocks, and so
+/// many bytes if blocks are small. More would only take the same few buffers out of the cache that the
+/// processors share before they are filled again.
 pub(crate) const PASSED_BLOCKS: usize = 16;
-const PASSED_SHARE: u64 = 16;
-/// It is more than a processor's own cache holds: otherwise every buffer would be filled by one processor
-/// while another still has what it read in it.
 const PASSED_BYTES: u64 = 2 << 20;
+/// But no more than this part of the cache, if that is more than one block.
+const PASSED_SHARE: u64 = 16;
 
 /// What is known of a block, cached or not: its [`Entry`], its place in the index, the head of its buffer.
 const ENTRY_BYTES: u64 = 256;

@@ -3,8 +3,8 @@
 //! # What it is
 //! Each object remembers up to eight streams, that is block ids at which somebody stopped
 //! reading. A read that goes on where a stream stopped doubles its window, from 256 KiB up to
-//! what the block store says; when a quarter of the window is used up, it is filled up: those who fetch should not wait
-//! for those who read.
+//! what the block store says; when a quarter of the window is used up, it is filled up: those who
+//! fetch should not wait for those who read.
 //!
 //! # Source
 //! OpenZFS module/zfs/dmu_zfetch.c @be7657e3.
