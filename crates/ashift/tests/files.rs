@@ -105,6 +105,49 @@ fn every_kind_of_entry_goes_there_and_back() {
     }
 }
 
+/// A compressor that keeps something of a block that did not compress spoils the next one, and the
+/// checksum fits what it made.
+#[test]
+fn blocks_that_compress_and_blocks_that_do_not_take_turns() {
+    const BLOCK: usize = 128 << 10;
+    let bench = Bench::new();
+    let text: Vec<u8> = (0..)
+        .flat_map(|i: u32| format!("line {i}\n").into_bytes())
+        .take(BLOCK)
+        .collect();
+    let mut noise = 0x9e37_79b9_7f4a_7c15u64;
+    let mut bytes = Vec::new();
+    for _ in 0..40 {
+        for _ in 0..BLOCK / 8 {
+            noise ^= noise << 13;
+            noise ^= noise >> 7;
+            noise ^= noise << 17;
+            bytes.extend_from_slice(&noise.to_le_bytes());
+        }
+        bytes.extend_from_slice(&text);
+    }
+    std::fs::write(bench.path("turns"), &bytes).unwrap();
+    for word in ["gzip-1", "gzip-6", "zstd", "lz4"] {
+        let dataset = format!("tank/{word}");
+        bench.ok(&[
+            "zfs",
+            "create",
+            "-o",
+            &format!("compression={word}"),
+            &dataset,
+        ]);
+        let there = format!("{dataset}:/turns");
+        bench.ok(&["cp", &bench.path("turns"), &there]);
+        bench.ok(&["cp", &there, &bench.path("back")]);
+        assert!(
+            std::fs::read(bench.path("back")).unwrap() == bytes,
+            "{word}"
+        );
+    }
+    bench.ok(&["zpool", "scrub", "-t", "tank"]);
+    bench.ok(&["zdb", "-bcc", "tank"]);
+}
+
 /// As many entries as `ENTRIES` says: `ENTRIES=1000000` takes some minutes.
 #[test]
 fn directories_have_many_entries() {

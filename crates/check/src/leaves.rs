@@ -68,6 +68,14 @@ impl Leaf {
     }
 }
 
+impl Leaf {
+    /// Whether this is the copy whose contents stand for all.
+    fn is_first_copy(&self) -> bool {
+        let first = self.bp.dvas().next();
+        first.is_some_and(|dva| (dva.vdev(), dva.offset()) == (self.vdev, self.offset))
+    }
+}
+
 #[cfg(test)]
 impl Leaf {
     pub(crate) fn segment(&self) -> (VdevId, u64, u64) {
@@ -185,6 +193,15 @@ impl Verifier<'_> {
                 repaired,
             });
         }
+        if self.options.decompress {
+            for leaf in run.iter().filter(|leaf| leaf.is_first_copy()) {
+                let at = (leaf.offset - first.offset) as usize;
+                let (pipeline, bookmark) = (&self.pool.pipeline, &leaf.bookmark);
+                if let Err(error) = pipeline.check_decompresses(&leaf.bp, &buf[at..], bookmark) {
+                    tally.findings.push(unreadable(bookmark, &error));
+                }
+            }
+        }
         true
     }
 
@@ -202,11 +219,22 @@ impl Verifier<'_> {
     /// Leaves a block to the pipeline.
     fn alone(&self, leaf: &Leaf, tally: &mut Tally) {
         let Leaf { bp, bookmark, .. } = leaf;
-        let result = if self.options.every_copy {
-            self.pool.pipeline.verify_physical(bp, bookmark)
+        let pipeline = &self.pool.pipeline;
+        let read = || {
+            let bytes = pipeline.read_raw(bp, bookmark)?;
+            if self.options.decompress {
+                pipeline.check_decompresses(bp, &bytes, bookmark)?;
+            }
+            Ok(PhysicalReport::default())
+        };
+        let result = if !self.options.every_copy {
+            read()
+        } else if self.options.decompress && leaf.is_first_copy() {
+            // Read once more: rare, it is for gangs, stripes and runs with damage.
+            let verified = pipeline.verify_physical(bp, bookmark);
+            verified.and_then(|report| read().map(|_| report))
         } else {
-            let read = self.pool.pipeline.read_raw(bp, bookmark);
-            read.map(|_| PhysicalReport::default())
+            pipeline.verify_physical(bp, bookmark)
         };
         match result {
             Ok(PhysicalReport { bad: 0, .. }) => {}

@@ -6,6 +6,9 @@
 //! what `zdb -b` and `zdb -bcc` do, and what a scrub reads. The outcome is data: [`BlockStats`] and
 //! a list of [`Finding`]s; front ends print them.
 //!
+//! A checksum says that a block is what was written. Whether it was written well enough to be read
+//! is another question, which only decompressing it answers ([`Options::decompress`]).
+//!
 //! The checker trusts as little as it can of the code that wrote the pool. It opens its own view of
 //! the MOS at the last uberblock, walks the block pointers itself, and replays the space maps
 //! itself; only ZAPs and objects of the MOS are read with the layers above.
@@ -196,6 +199,9 @@ pub struct Options {
     pub checksums: Checksums,
     /// Whether all copies are read (DVAs, sides of mirrors, parity), not only the first good one.
     pub every_copy: bool,
+    /// Whether each block that is read is decompressed, too: the checksum is of what was stored,
+    /// right or wrong (`zpool scrub -t`, `zdb -bcc`). Metadata that leads further always is.
+    pub decompress: bool,
     /// Whether blocks are compared with the space maps (not so in `zdb -L`).
     pub leaks: bool,
     /// Whether blocks of data are counted by checksum (`zdb -S`).
@@ -213,11 +219,12 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// Everything, every copy.
+    /// Everything, every copy, by its checksum.
     fn default() -> Self {
         Options {
             checksums: Checksums::All,
             every_copy: true,
+            decompress: false,
             leaks: true,
             dedup: false,
             only: None,

@@ -155,6 +155,48 @@ fn a_block_without_a_good_copy_is_unreadable() {
     }
 }
 
+/// The checksum of a block is right, and its compressor was wrong.
+#[test]
+fn a_block_that_does_not_decompress_is_found_by_those_who_try() {
+    for is_linear in [false, true] {
+        let rig = Rig::new(is_linear);
+        let root = rig.dataset().bp;
+        let pool = rig.sync(|_| {});
+        let leaf = find_data_block(&pool, &root, |bp| bp.psize() < bp.lsize());
+        // All bytes pass for verified: so this is as if the block had been written like that. The
+        // first ones are the length of what lz4 made.
+        rig.memory.is_gullible.store(true, Ordering::Relaxed);
+        leaf.dvas().for_each(|dva| rig.memory.damage_at(&dva, 0));
+        assert_eq!(check(&pool).findings, []);
+        for every_copy in [false, true] {
+            let options = Options {
+                decompress: true,
+                every_copy,
+                ..Options::default()
+            };
+            let findings = verify(&pool, &options).unwrap().findings;
+            let [Finding::Unreadable { kind, what, .. }] = &findings[..] else {
+                panic!("{findings:?}");
+            };
+            assert_eq!(*kind, ErrorKind::Corrupt);
+            assert!(what.contains("lz4 block of"), "{what}");
+        }
+    }
+}
+
+#[test]
+fn a_good_pool_decompresses() {
+    for is_linear in [false, true] {
+        let rig = Rig::new(is_linear);
+        let pool = rig.sync(|_| {});
+        let options = Options {
+            decompress: true,
+            ..Options::default()
+        };
+        assert_eq!(verify(&pool, &options).unwrap().findings, []);
+    }
+}
+
 #[test]
 fn one_bad_copy_is_found_and_repaired() {
     for is_linear in [false, true] {
@@ -356,8 +398,17 @@ fn every_finding_reads_as_a_sentence() {
     );
 }
 
-/// A level-0 block of file contents with a place, found the hard way.
+/// A level-0 block of file contents with a place.
 fn some_data_block(pool: &Pool, root: &BlkPtrPhys) -> BlkPtrPhys {
+    find_data_block(pool, root, |_| true)
+}
+
+/// The same, found the hard way.
+fn find_data_block(
+    pool: &Pool,
+    root: &BlkPtrPhys,
+    is_wanted: impl Fn(&BlkPtrPhys) -> bool,
+) -> BlkPtrPhys {
     let store: Arc<dyn BlockStore> = pool.pipeline.clone();
     let accounting = Arc::new(dmu::FreeAtOnce(store.clone()));
     let props = dmu::ObjsetProps::default();
@@ -366,13 +417,12 @@ fn some_data_block(pool: &Pool, root: &BlkPtrPhys) -> BlkPtrPhys {
     let mut object = ObjectId(0);
     while let Some(next) = objset.next_object(object).unwrap() {
         object = next;
-        let bp = objset
-            .hold(object)
-            .unwrap()
-            .block_pointer(0, base::BlkId(0))
-            .unwrap();
-        if !bp.is_hole() && !bp.is_embedded() {
-            return bp;
+        let dnode = objset.hold(object).unwrap();
+        for blkid in 0..4 {
+            let bp = dnode.block_pointer(0, base::BlkId(blkid)).unwrap();
+            if !bp.is_hole() && !bp.is_embedded() && is_wanted(&bp) {
+                return bp;
+            }
         }
     }
     panic!("no data block");

@@ -580,16 +580,18 @@ impl Walker<'_> {
     }
 
     fn leaf(&mut self, bp: &BlkPtrPhys, bookmark: &Bookmark) {
-        let only = self.walk.options.only.as_ref();
+        let options = &self.walk.options;
         let object = (bookmark.objset, bookmark.object);
-        if !bp.is_embedded() && only.is_none_or(|only| only.contains(&object)) {
-            Leaf::push(
-                &self.walk.pool,
-                &self.walk.options,
-                bp,
-                bookmark,
-                &mut self.leaves,
-            );
+        let only = options.only.as_ref();
+        if only.is_some_and(|only| !only.contains(&object)) {
+            return;
+        }
+        if !bp.is_embedded() {
+            Leaf::push(&self.walk.pool, options, bp, bookmark, &mut self.leaves);
+        } else if options.decompress
+            && let Err(error) = self.walk.pool.pipeline.read_keyless(bp, bookmark)
+        {
+            self.unreadable(bookmark, &error);
         }
     }
 

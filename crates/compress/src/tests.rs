@@ -85,10 +85,21 @@ fn lz4_zstd_and_gzip_use_all_of_the_room() {
     }
 }
 
+/// Bytes that no algorithm makes smaller.
+fn noise(len: usize) -> Vec<u8> {
+    let mut x = 11u64;
+    let mut next = || {
+        x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (x >> 56) as u8
+    };
+    (0..len).map(|_| next()).collect()
+}
+
 #[test]
 fn what_came_before_does_not_change_the_bytes() {
     let bytes = mixed(131_072);
-    let other = mixed(5_000);
+    let (other, noise) = (mixed(5_000), noise(131_072));
+    let room = max_compressed_len(noise.len());
     for algorithm in algorithms() {
         let fresh = std::thread::scope(|s| {
             let run = || {
@@ -100,11 +111,53 @@ fn what_came_before_does_not_change_the_bytes() {
             s.spawn(run).join().unwrap()
         });
         let mut target = vec![0; bytes.len()];
-        for _ in 0..3 {
-            let _ = compress(algorithm, &other, &mut target[..100]);
-            let _ = compress(algorithm, &other[1..], &mut target);
+        // each leaves the thread's context in another state: gave up early, late, ended
+        let before: [(&[u8], usize); 4] = [
+            (&other, 100),
+            (&noise, room),
+            (&bytes, fresh.len() - 1),
+            (&other, 5_000),
+        ];
+        for (source, room) in before {
+            let _ = compress(algorithm, source, &mut target[..room]);
             let len = compress(algorithm, &bytes, &mut target).unwrap();
-            assert_eq!(&target[..len], fresh, "{algorithm}");
+            assert!(target[..len] == fresh, "{algorithm} after room for {room}");
+        }
+    }
+}
+
+#[test]
+fn blocks_of_noise_and_of_text_take_turns_and_all_come_back() {
+    let (text, noise) = (mixed(131_072), noise(131_072));
+    let room = max_compressed_len(text.len());
+    for algorithm in algorithms() {
+        for _ in 0..3 {
+            let mut target = vec![0; room];
+            assert_eq!(compress(algorithm, &noise, &mut target), None);
+            let len = compress(algorithm, &text, &mut target).unwrap();
+            let mut back = vec![0; text.len()];
+            decompress(algorithm.kind(), &target[..len], &mut back)
+                .unwrap_or_else(|e| panic!("{algorithm}: {e}"));
+            assert!(back == text, "{algorithm}");
+        }
+    }
+}
+
+#[test]
+fn a_damaged_block_does_not_spoil_the_next() {
+    let bytes = mixed(131_072);
+    for algorithm in algorithms() {
+        let mut good = vec![0; bytes.len()];
+        let len = compress(algorithm, &bytes, &mut good).unwrap();
+        let mut back = vec![0; bytes.len()];
+        for (at, bits) in [(0, 0xff), (9, 0x55), (len / 2, 0x10), (len - 1, 1)] {
+            let mut damaged = good[..len].to_vec();
+            damaged[at] ^= bits;
+            let _ = decompress(algorithm.kind(), &damaged, &mut back);
+            let _ = decompress(algorithm.kind(), &good[..at], &mut back);
+            decompress(algorithm.kind(), &good[..len], &mut back)
+                .unwrap_or_else(|e| panic!("{algorithm}: {e}"));
+            assert!(back == bytes, "{algorithm}");
         }
     }
 }
@@ -189,6 +242,17 @@ fn data() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(piece, 1..10).prop_map(|pieces| pieces.concat())
 }
 
+/// A block of a pool: noise, text, or some of each.
+fn block() -> impl Strategy<Value = Vec<u8>> {
+    let len = prop::sample::select(vec![512usize, 1536, 4096, 32_768, 131_072]);
+    (len, 0usize..=4, any::<usize>()).prop_map(|(len, noisy, seed)| {
+        let (noise, text) = (noise(len + 4096), mixed(len + 4096));
+        let start = seed % 4096;
+        let cut = len * noisy / 4;
+        [&noise[start..start + cut], &text[start..start + len - cut]].concat()
+    })
+}
+
 fn kind() -> impl Strategy<Value = CompressType> {
     prop::sample::select(CompressType::ALL)
 }
@@ -197,6 +261,23 @@ proptest! {
     #[test]
     fn prop_round_trip(bytes in data(), algorithm in prop::sample::select(algorithms())) {
         round_trip(algorithm, &bytes);
+    }
+
+    #[test]
+    fn prop_any_sequence_of_blocks_through_one_thread_comes_back(
+        pair in prop::sample::subsequence(algorithms(), 2),
+        blocks in prop::collection::vec((block(), 0usize..5, 2usize..=7), 2..16),
+    ) {
+        for (bytes, which, eighths) in blocks {
+            let algorithm = pair[which / 4];
+            let mut target = vec![0; bytes.len() * eighths / 8];
+            if let Some(len) = compress(algorithm, &bytes, &mut target) {
+                let mut back = vec![0; bytes.len()];
+                let outcome = decompress(algorithm.kind(), &target[..len], &mut back);
+                prop_assert!(outcome.is_ok(), "{:?}", outcome);
+                prop_assert!(back == bytes, "{} of {} bytes", algorithm, bytes.len());
+            }
+        }
     }
 
     #[test]

@@ -203,19 +203,33 @@ impl Pipeline {
         }
         let physical = self.read_physical(bp, bookmark)?;
         let psize = bp.psize() as usize;
-        let (_, compress) = check_bp(bp).within(|| format!("block {bookmark}"))?;
-        if compress == CompressType::Off {
-            return if physical.len() == psize {
-                Ok(physical.share())
-            } else {
-                Ok(Buf::copy_of(&physical[..psize]))
-            };
+        match decompress(bp, &physical[..psize]).within(|| format!("block {bookmark}"))? {
+            Some(data) => Ok(data.share()),
+            None if physical.len() == psize => Ok(physical.share()),
+            None => Ok(Buf::copy_of(&physical[..psize])),
         }
-        let mut data = BlockBuf::scratch(bp.lsize() as usize);
-        rt::charge(rt::Work::Decompress, bp.lsize());
-        compress::decompress(compress, &physical[..psize], &mut data)
-            .within(|| format!("block {bookmark}"))?;
-        Ok(data.share())
+    }
+
+    /// Whether `physical`, verified bytes of a block (psize or a little more), can be read as
+    /// well: a checksum fits whatever the writer's compression made of the data. An encrypted
+    /// block cannot be judged without its key, and passes.
+    ///
+    /// # Errors
+    /// `Corrupt` if they do not decompress to lsize bytes.
+    #[doc(alias = "DSS_THOROUGH")]
+    pub fn check_decompresses(
+        &self,
+        bp: &BlkPtrPhys,
+        physical: &[u8],
+        bookmark: &Bookmark,
+    ) -> Result<()> {
+        if bp.is_encrypted() {
+            return Ok(());
+        }
+        let psize = (bp.psize() as usize).min(physical.len());
+        decompress(bp, &physical[..psize])
+            .map(|_| ())
+            .within(|| format!("block {bookmark}"))
     }
 
     /// As [`BlockStore::read`](crate::BlockStore::read), but encrypted blocks are answered as they
@@ -328,6 +342,18 @@ impl Pipeline {
         report.repaired += self.heal(&failed, &good[..size]);
         Ok(())
     }
+}
+
+/// The logical bytes of a block from all of its physical ones; `None`: it is not compressed.
+fn decompress(bp: &BlkPtrPhys, physical: &[u8]) -> Result<Option<BlockBuf>> {
+    let (_, compress) = check_bp(bp)?;
+    if compress == CompressType::Off {
+        return Ok(None);
+    }
+    let mut data = BlockBuf::scratch(bp.lsize() as usize);
+    rt::charge(rt::Work::Decompress, bp.lsize());
+    compress::decompress(compress, physical, &mut data)?;
+    Ok(Some(data))
 }
 
 /// The copies worth writing again: not those that are outside of any vdev.

@@ -51,6 +51,7 @@ pub(super) fn run(request: &Request, out: &mut Printer, pool: &Pool) -> Result<u
         checksums,
         leaks,
         every_copy: checksums == Checksums::All,
+        decompress: checksums == Checksums::All,
         ..check::Options::default()
     };
     let report = verify(pool, options)?;

@@ -82,7 +82,7 @@ const SUBS: &[Sub] = &[
     Sub { name: "get", short: "jHo:p", run: props::get },
     Sub { name: "set", short: "", run: props::set },
     Sub { name: "history", short: "li", run: history::run },
-    Sub { name: "scrub", short: "spweC", run: scrub::run },
+    Sub { name: "scrub", short: "spwetC", run: scrub::run },
     Sub { name: "online", short: "e", run: device_state::online },
     Sub { name: "offline", short: "ft", run: device_state::offline },
     Sub { name: "clear", short: "FnX", run: device_state::clear },

@@ -36,20 +36,30 @@ pub(super) fn run(args: &Parsed) -> Outcome {
     if args.operands.is_empty() {
         return Err(Failure::Usage("missing pool name argument".into()));
     }
+    if args.has('e') && args.has('t') {
+        return Err(Failure::Usage(
+            "invalid option combination: -e and -t are mutually exclusive".into(),
+        ));
+    }
     let mut code = 0;
     for name in &args.operands {
         code |= if args.has('e') {
             scrub_errors(&Host::here(), name)?
         } else {
-            scrub(&Host::here(), name)?
+            scrub(&Host::here(), name, args.has('t'))?
         };
     }
     Ok(code)
 }
 
-fn scrub(host: &Host, name: &str) -> Outcome {
+/// `zpool scrub`; a thorough one (`-t`) decompresses each block as well.
+fn scrub(host: &Host, name: &str, is_thorough: bool) -> Outcome {
     let pool = open_to_scrub(host, name)?;
-    let (report, scan) = scan(&pool, SCRUB)?;
+    let options = check::Options {
+        decompress: is_thorough,
+        ..check::Options::default()
+    };
+    let (report, scan) = scan(&pool, SCRUB, options)?;
     keep_errors(host, &pool, &report)?;
     let secs = scan.end_time.get() - scan.start_time.get();
     println!(
@@ -121,7 +131,7 @@ pub(crate) fn needs_resilver(spa: &Spa) -> bool {
 
 /// Reads everything and writes what devices lack that were away.
 pub(crate) fn catch_up(spa: &Spa) -> base::Result<()> {
-    scan(spa, RESILVER).map(|_| ())
+    scan(spa, RESILVER, check::Options::default()).map(|_| ())
 }
 
 /// The top-level vdevs as the checker wants them.
@@ -160,13 +170,13 @@ pub(crate) fn verify(spa: &Spa, options: check::Options) -> base::Result<Report>
     report
 }
 
-fn scan(spa: &Spa, function: u64) -> base::Result<(Report, ScanPhys)> {
+fn scan(spa: &Spa, function: u64, options: check::Options) -> base::Result<(Report, ScanPhys)> {
     spa.sync()?;
     let stale: BTreeSet<Guid> = stale_devices(spa);
     let txg = spa.uberblock().txg();
     let start = rt::wall_clock().secs;
     let healed = healed_bytes(spa);
-    let report = verify(spa, check::Options::default()).within(|| spa.name())?;
+    let report = verify(spa, options).within(|| spa.name())?;
     let errors = report.findings.iter().filter(|f| is_loss(f)).count() as u64;
     let mut scan = ScanPhys::default();
     scan.func.set(function);

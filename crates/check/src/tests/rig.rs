@@ -46,7 +46,11 @@ impl Memory {
     }
 
     pub(super) fn damage(&self, dva: &DvaPhys) {
-        self.bytes[dva.vdev().0 as usize].lock()[dva.offset() as usize + 11] ^= 1;
+        self.damage_at(dva, 11);
+    }
+
+    pub(super) fn damage_at(&self, dva: &DvaPhys, at: usize) {
+        self.bytes[dva.vdev().0 as usize].lock()[dva.offset() as usize + at] ^= 1;
     }
 }
 
