@@ -32,6 +32,8 @@ pub(crate) struct Facts {
     pub altroot: Option<String>,
     /// It was imported read-only.
     pub readonly: bool,
+    /// Why it is read-only, if that was not asked for.
+    pub readonly_reason: Option<String>,
     /// It was imported as it was in this txg, read-only.
     pub max_txg: Option<u64>,
 }
@@ -39,6 +41,7 @@ pub(crate) struct Facts {
 /// Keys of [`Facts`] beside the config in the cachefile.
 const ALTROOT: &str = "ashift:altroot";
 const READONLY: &str = "ashift:readonly";
+const READONLY_REASON: &str = "ashift:readonly_reason";
 const MAX_TXG: &str = "ashift:max_txg";
 
 /// The pools of this host.
@@ -157,6 +160,9 @@ impl Host {
         if facts.readonly {
             config.add(READONLY, 1u64);
         }
+        if let Some(reason) = &facts.readonly_reason {
+            config.add(READONLY_REASON, &**reason);
+        }
         if let Some(txg) = facts.max_txg {
             config.add(MAX_TXG, txg);
         }
@@ -179,7 +185,9 @@ impl Host {
         })?;
         let facts = facts_in(&config);
         if facts.readonly && access == Access::Write {
-            let text = format!("cannot open '{pool}': pool is read-only");
+            let why = facts.readonly_reason;
+            let why = why.map_or_else(String::new, |why| format!(": {why}"));
+            let text = format!("cannot open '{pool}': pool is read-only{why}");
             return Err(Error::new(ErrorKind::ReadOnly, text));
         }
         let lock = self.lock(pool, access)?;
@@ -257,6 +265,7 @@ fn facts_in(config: &NvList) -> Facts {
     Facts {
         altroot: config.get_str(ALTROOT).map(str::to_owned),
         readonly: config.get_u64(READONLY) == Some(1),
+        readonly_reason: config.get_str(READONLY_REASON).map(str::to_owned),
         max_txg: config.get_u64(MAX_TXG),
     }
 }

@@ -235,7 +235,7 @@ fn usage() -> String {
 }
 
 fn main() -> ExitCode {
-    say::end_with_the_pipe();
+    say::end_at_a_panic();
     let mut args = std::env::args_os();
     let own = args.next().unwrap_or_else(|| OsString::from("ashift"));
     let own = Path::new(&own)

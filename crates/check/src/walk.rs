@@ -21,8 +21,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use base::{BlkId, Buf, Error, ObjectId, ObjsetId, Txg};
+use base::{BlkId, Buf, Error, ObjectId, ObjsetId, SPA_MINBLOCKSHIFT, Txg};
 use phys::blkptr::SPA_BLKPTRSHIFT;
 use phys::dnode::DNODE_MIN_SIZE;
 use phys::objset::{
@@ -39,7 +40,7 @@ use crate::leaves::Leaf;
 use crate::resume::Resume;
 use crate::space::{Claim, Space};
 use crate::stats::{BlockKind, BlockStats, Ditto};
-use crate::{Checksums, Finding, Options, Pool};
+use crate::{Checksums, Finding, Options, Pool, TopVdev};
 
 /// Claims are made in batches of this many.
 const CLAIM_BATCH: usize = 4096;
@@ -122,6 +123,48 @@ pub(crate) struct Walk {
     stack: rt::Mutex<Stack>,
     wake: rt::Condvar,
     pub(crate) leaves: rt::Mutex<Vec<Leaf>>,
+    bound: Bound,
+}
+
+/// Findings after which it is pointless to go on.
+const FINDINGS_MAX: u64 = 100_000;
+
+/// What ends a walk of a pool that leads to the same blocks again and again.
+struct Bound {
+    /// Blocks that lead further and were not looked into yet: at most as many as there is room for.
+    parents_left: AtomicU64,
+    findings: AtomicU64,
+    has_given_up: AtomicBool,
+}
+
+impl Bound {
+    fn new(tops: &[TopVdev]) -> Bound {
+        let sectors = |top: &TopVdev| (top.ms_count << top.ms_shift) >> SPA_MINBLOCKSHIFT;
+        Bound {
+            parents_left: AtomicU64::new(tops.iter().map(sectors).sum()),
+            findings: AtomicU64::new(0),
+            has_given_up: AtomicBool::new(false),
+        }
+    }
+
+    /// Counts a block that is to be looked into; false when there can be no more.
+    fn takes_parent(&self) -> bool {
+        let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
+        let taken = self
+            .parents_left
+            .fetch_update(set, fetch, |left| left.checked_sub(1));
+        taken.is_ok()
+    }
+
+    /// Counts findings; false when there are enough.
+    fn takes_findings(&self, count: usize) -> bool {
+        self.findings.fetch_add(count as u64, Ordering::Relaxed) + count as u64 <= FINDINGS_MAX
+    }
+
+    /// Ends the walk; true the first time.
+    fn give_up(&self) -> bool {
+        !self.has_given_up.swap(true, Ordering::Relaxed)
+    }
 }
 
 /// What a pointer was found in.
@@ -168,6 +211,7 @@ impl Walk {
         let total = space.as_ref().map_or(0, Space::allocated);
         Arc::new(Walk {
             progress: crate::progress::Meter::new(total, &options),
+            bound: Bound::new(&pool.tops),
             pool,
             options,
             space,
@@ -246,6 +290,10 @@ impl Walk {
     fn next(&self) -> Option<Task> {
         let mut stack = self.stack.lock();
         loop {
+            if self.bound.has_given_up.load(Ordering::Relaxed) {
+                stack.tasks.clear();
+                return None;
+            }
             if self.progress.is_cancelled() || self.has_enough_leaves() {
                 return None;
             }
@@ -280,7 +328,19 @@ impl Walker<'_> {
     }
 
     fn find(&mut self, finding: Finding) {
+        let bookmark = finding.bookmark().unwrap_or_default();
         self.tally.findings.push(finding);
+        if !self.walk.bound.takes_findings(1) {
+            self.give_up(bookmark, format!("gave up after {FINDINGS_MAX} findings"));
+        }
+    }
+
+    fn give_up(&mut self, bookmark: Bookmark, what: String) {
+        if self.walk.bound.give_up() {
+            self.tally
+                .findings
+                .push(Finding::BadPointer { bookmark, what });
+        }
     }
 
     fn bad_pointer(&mut self, bookmark: &Bookmark, what: String) {
@@ -558,6 +618,10 @@ impl Walker<'_> {
         } else {
             None
         };
+        if lead.is_some() && !self.walk.bound.takes_parent() {
+            let what = "more blocks of metadata than the pool has room for: some lead in circles";
+            return self.give_up(bookmark, what.to_owned());
+        }
         if let Some(lead) = lead {
             self.children.push(Task {
                 bp: *bp,
@@ -630,7 +694,12 @@ impl Walker<'_> {
             return;
         };
         let claimed = space.claim(&mut self.claims);
+        let count = claimed.findings.len();
         self.tally.findings.extend(claimed.findings);
+        if count > 0 && !self.walk.bound.takes_findings(count) {
+            let what = format!("gave up after {FINDINGS_MAX} findings");
+            self.give_up(Bookmark::default(), what);
+        }
         self.tally.stats.shared_count += claimed.shared;
         self.tally.stats.shared_asize += claimed.shared_bytes;
     }

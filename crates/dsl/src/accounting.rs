@@ -110,9 +110,12 @@ impl BlockAccounting for HeadAccounting {
         }
         tally.dead += space;
         tally.pending.push(*bp);
-        let prev = prev.expect("what was born before the previous snapshot has one");
-        let prev = prev.state();
-        if prev.fields.next_snap_obj == ds.object().0 && birth.0 > prev.fields.prev_snap_txg {
+        // A block of txg 0 in a head without snapshots is a lie, and on no list.
+        let is_unique_to = |prev: &DslDataset| {
+            let prev = prev.state();
+            prev.fields.next_snap_obj == ds.object().0 && birth.0 > prev.fields.prev_snap_txg
+        };
+        if prev.is_some_and(|prev| is_unique_to(&prev)) {
             tally.dead_unique_to_prev += space.used;
         }
         if birth.0 > origin_txg {

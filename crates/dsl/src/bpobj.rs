@@ -26,6 +26,7 @@
 //! # Source
 //! OpenZFS module/zfs/bpobj.c, include/sys/bpobj.h @be7657e3
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use base::{BlkId, Error, ObjectId, Result};
@@ -180,7 +181,9 @@ impl Bpobj {
             "the shared empty bpobj is not freed"
         );
         let mut todo = vec![object];
+        let mut seen = BTreeSet::new();
         while let Some(object) = todo.pop() {
+            note_seen(&mut seen, object)?;
             let bpobj = Bpobj::open(mos, object)?;
             let header = bpobj.header();
             todo.extend(bpobj.subobjs(&header)?);
@@ -215,7 +218,19 @@ impl Bpobj {
                 "bpobj {object} has a bonus of {bonus} bytes"
             )));
         }
+        let (count, fits) = (bpobj.header().num_blkptrs, bpobj.capacity());
+        if count > fits {
+            return Err(Error::corrupt(format!(
+                "bpobj {object}: bpo_num_blkptrs is {count}, {fits} fit"
+            )));
+        }
         Ok(bpobj)
+    }
+
+    /// Block pointers that fit the object's blocks.
+    fn capacity(&self) -> u64 {
+        let blocks = self.dnode.maxblkid().0.saturating_add(1);
+        (self.dnode.blksz() / BP_BYTES).saturating_mul(blocks)
     }
 
     /// The object's number.
@@ -404,7 +419,8 @@ impl Bpobj {
             return Ok(Vec::new());
         }
         let list = self.mos.hold(ObjectId(header.subobjs))?;
-        let fits = list.blksz().saturating_mul(list.maxblkid().0 + 1) / 8;
+        let blocks = list.maxblkid().0.saturating_add(1);
+        let fits = list.blksz().saturating_mul(blocks) / 8;
         if header.num_subobjs > fits {
             return Err(Error::corrupt(format!(
                 "bpobj {}: bpo_num_subobjs is {}, the list holds {fits}",
@@ -427,7 +443,9 @@ impl Bpobj {
     #[doc(alias = "bpobj_iterate_nofree")]
     pub fn iterate(&self, visit: &mut dyn FnMut(&BlkPtrPhys, bool) -> Result<()>) -> Result<()> {
         let mut todo = vec![self.object()];
+        let mut seen = BTreeSet::new();
         while let Some(object) = todo.pop() {
+            note_seen(&mut seen, object)?;
             let bpobj = Bpobj::open(&self.mos, object)?;
             let header = bpobj.header();
             bpobj.visit_own(header.num_blkptrs, &mut |bp, freed| {
@@ -558,6 +576,14 @@ impl Bpobj {
         }
         Ok((removed, Ok(true)))
     }
+}
+
+/// A subobj belongs to one list only: one that is met again is in a circle.
+fn note_seen(seen: &mut BTreeSet<ObjectId>, object: ObjectId) -> Result<()> {
+    if seen.insert(object) {
+        return Ok(());
+    }
+    Err(Error::corrupt(format!("bpobj {object} is a subobj twice")))
 }
 
 /// Deeper than any pool nests them: copying small lists keeps real ones at a few levels.

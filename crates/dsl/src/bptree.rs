@@ -29,7 +29,7 @@
 
 use std::sync::Arc;
 
-use base::{BlkId, ErrorKind, ObjectId, Result, Txg};
+use base::{BlkId, Error, ErrorKind, ObjectId, Result, Txg};
 use dmu::Tx;
 use phys::dsl::{BptreeEntryPhys, BptreePhys};
 use phys::{BlkPtrPhys, ObjectType, Phys, ZilHeaderPhys};
@@ -65,7 +65,20 @@ impl Bptree<'_> {
     }
 
     fn header(&self) -> Result<BptreePhys> {
-        BptreePhys::read(&self.mos.hold(self.object)?.bonus())
+        let dnode = self.mos.hold(self.object)?;
+        let header = BptreePhys::read(&dnode.bonus())?;
+        let fits = dnode
+            .blksz()
+            .saturating_mul(dnode.maxblkid().0.saturating_add(1));
+        let fits = fits / BptreeEntryPhys::SIZE as u64;
+        let (begin, end) = (header.begin.get(), header.end.get());
+        if begin > end || end > fits {
+            let object = self.object;
+            return Err(Error::corrupt(format!(
+                "bptree {object}: entries {begin} to {end}, {fits} fit"
+            )));
+        }
+        Ok(header)
     }
 
     fn store(&self, header: &BptreePhys, tx: &Tx) -> Result<()> {
@@ -142,11 +155,12 @@ impl DslPool {
         let dir = ds.dir();
         let space = dir.fields().space();
         let fields = ds.fields();
-        debug_assert_eq!(
-            fields.unique_bytes.cast_signed(),
-            space.used,
-            "{}",
-            dir.name()
+        assert!(
+            fields.unique_bytes.cast_signed() == space.used || !cfg!(test),
+            "{} has {} bytes to itself, its directory uses {}",
+            dir.name(),
+            fields.unique_bytes,
+            space.used
         );
         Bptree { mos, object }.add(fields.bp(), fields.prev_snap_txg, space, tx)?;
         self.diduse_space(&dir, Used::Head, -space);

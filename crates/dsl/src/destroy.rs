@@ -84,7 +84,22 @@ impl DslPool {
         if state.fields.num_children > 1 {
             return Err(Error::new(ErrorKind::Exists, format!("{name} has clones")));
         }
-        Ok(())
+        drop(state);
+        self.check_neighbours(snap)
+    }
+
+    /// Whether what comes before and after a snapshot agrees with it.
+    fn check_neighbours(&self, snap: &Arc<DslDataset>) -> Result<()> {
+        let fields = snap.fields();
+        self.predecessor(snap.object(), &fields)?;
+        let next = self.dataset_by_object(ObjectId(fields.next_snap_obj))?;
+        let back = next.fields().prev_snap_obj;
+        if back == snap.object().0 {
+            return Ok(());
+        }
+        let (object, next) = (snap.object(), next.object());
+        let text = format!("snapshot {object}: the one after it, {next}, comes after {back}");
+        Err(Error::corrupt(text))
     }
 
     #[doc(alias = "dsl_destroy_snapshot_sync_impl")]
@@ -100,12 +115,11 @@ impl DslPool {
             self.dirty_dataset(snap);
             return self.log(snap, "defer_destroy", "", tx);
         }
-        assert_eq!(
-            fields.num_children,
-            1,
-            "snapshot {} has clones",
-            snap.object()
-        );
+        if fields.num_children != 1 {
+            let (object, count) = (snap.object(), fields.num_children);
+            let text = format!("snapshot {object} is destroyed, its ds_num_children is {count}");
+            return Err(Error::corrupt(text));
+        }
         self.log(snap, "destroy", "", tx)?;
         let keep_key = self.bookmarks_keep_key(snap, tx)?;
         self.deactivate_features(snap, tx)?;
@@ -138,10 +152,9 @@ impl DslPool {
         fields: &DatasetFields,
         tx: &Tx,
     ) -> Result<Option<(Arc<DslDataset>, bool)>> {
-        if fields.prev_snap_obj == 0 {
+        let Some(prev) = self.predecessor(snap.object(), fields)? else {
             return Ok(None);
-        }
-        let prev = self.dataset_by_object(ObjectId(fields.prev_snap_obj))?;
+        };
         let prev_fields = prev.fields();
         let after_branch_point = prev_fields.next_snap_obj != snap.object().0;
         if !after_branch_point {
@@ -254,7 +267,9 @@ impl DslPool {
         let (unique, reserved) = (head.fields().unique_bytes, head.limits().reserved);
         if unique_before < reserved {
             // What the head now has to itself uses up its refreservation.
-            let gained = (unique - unique_before).min(reserved - unique_before);
+            let gained = unique
+                .saturating_sub(unique_before)
+                .min(reserved - unique_before);
             let less = Space {
                 used: -gained.cast_signed(),
                 ..Space::ZERO
@@ -397,8 +412,11 @@ impl DslPool {
         let prev = ds.prev();
         if let Some(prev) = &prev {
             let fields = prev.fields();
-            assert_ne!(fields.next_snap_obj, ds.object().0, "a head with snapshots");
-            assert!(fields.num_children > 1, "a branch point without branches");
+            if fields.next_snap_obj == ds.object().0 || fields.num_children <= 1 {
+                let (object, snap) = (ds.object(), prev.object());
+                let text = format!("head {object} does not branch off at snapshot {snap}");
+                return Err(Error::corrupt(text));
+            }
             if fields.next_clones_obj != 0 {
                 mos.zap_int_remove(ObjectId(fields.next_clones_obj), ds.object().0, tx)?;
             }
@@ -442,12 +460,6 @@ impl DslPool {
         self.adjust_count(&parent, FILESYSTEM_COUNT, -1, tx)?;
         self.set_reservation(dd, 0, tx);
         let fields = dd.fields();
-        assert_eq!(
-            fields.head_dataset_obj,
-            0,
-            "directory {} has a head",
-            dd.object()
-        );
         if !fields.space().is_zero() {
             let text = format!("directory {} still uses {:?}", dd.object(), fields.space());
             return Err(Error::corrupt(text));

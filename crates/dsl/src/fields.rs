@@ -121,7 +121,14 @@ impl DirFields {
     /// # Errors
     /// `Corrupt` when it is too short.
     pub fn read(bonus: &[u8]) -> Result<DirFields> {
-        Ok(DirFields::from_phys(DslDirPhys::view(bonus)?))
+        let fields = DirFields::from_phys(DslDirPhys::view(bonus)?);
+        check_bytes("dd_used_bytes", fields.used_bytes)?;
+        check_bytes("dd_compressed_bytes", fields.compressed_bytes)?;
+        check_bytes("dd_uncompressed_bytes", fields.uncompressed_bytes)?;
+        for used in &fields.extra.used_breakdown {
+            check_bytes("dd_used_breakdown", used.get())?;
+        }
+        Ok(fields)
     }
 
     /// The bonus.
@@ -181,6 +188,16 @@ impl DirFields {
 
 const _: () = assert!(USED_KINDS == 5);
 
+/// Bytes that no pool can hold: accounts below can be added up without overflow.
+const ACCOUNT_MAX_BYTES: u64 = 1 << 60;
+
+fn check_bytes(field: &str, bytes: u64) -> Result<()> {
+    if bytes <= ACCOUNT_MAX_BYTES {
+        return Ok(());
+    }
+    Err(Error::corrupt(format!("{field} is {bytes}")))
+}
+
 impl DatasetFields {
     /// From the bonus of a data set.
     ///
@@ -194,7 +211,26 @@ impl DatasetFields {
                 fields.num_children, fields.next_snap_obj
             )));
         }
+        check_bytes("ds_referenced_bytes", fields.referenced_bytes)?;
+        check_bytes("ds_compressed_bytes", fields.compressed_bytes)?;
+        check_bytes("ds_uncompressed_bytes", fields.uncompressed_bytes)?;
+        check_bytes("ds_unique_bytes", fields.unique_bytes)?;
+        fields.check_txgs()?;
         Ok(fields)
+    }
+
+    /// What comes before is older: a walk from a dataset to its predecessors ends.
+    fn check_txgs(&self) -> Result<()> {
+        let (object, prev) = (self.prev_snap_obj, self.prev_snap_txg);
+        let is_snapshot = self.num_children != 0;
+        let is_later = !is_snapshot || prev < self.creation_txg;
+        if is_later && (object != 0 || prev == 0) {
+            return Ok(());
+        }
+        let created = self.creation_txg;
+        Err(Error::corrupt(format!(
+            "ds_prev_snap_txg is {prev} (object {object}), ds_creation_txg {created}"
+        )))
     }
 
     /// The bonus.

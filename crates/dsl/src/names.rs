@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use base::{Error, ErrorKind, ObjectId, Result};
+use base::{Context, Error, ErrorKind, ObjectId, Result};
 use phys::ObjectType;
 
 use crate::dataset::{DatasetState, DslDataset};
@@ -22,6 +22,9 @@ use crate::pool::DslPool;
 pub const NAME_BYTES_MAX: usize = 255;
 /// `zfs_max_dataset_nesting`: directories in the longest name.
 pub const NESTING_MAX: usize = 50;
+
+/// Directories in a directory's full name: as many as the longest name has room for.
+const DEPTH_MAX: usize = NAME_BYTES_MAX.div_ceil(2);
 
 /// A name cut at its separators.
 struct Name<'a> {
@@ -117,7 +120,7 @@ impl DslPool {
     pub(crate) fn child(&self, dd: &Arc<DslDir>, name: &str) -> Result<Option<Arc<DslDir>>> {
         let zap = ObjectId(dd.fields().child_dir_zapobj);
         match self.mos().zap_get(zap, name)? {
-            Some(object) => self.load_dir(ObjectId(object), Some((dd, name))).map(Some),
+            Some(object) => self.named_dir(ObjectId(object), dd, name).map(Some),
             None => Ok(None),
         }
     }
@@ -135,17 +138,23 @@ impl DslPool {
         let zap = ObjectId(dd.fields().child_dir_zapobj);
         let mut children = Vec::new();
         for (name, object) in self.mos().zap_entries(zap)? {
-            children.push(self.load_dir(ObjectId(object), Some((dd, &name)))?);
+            children.push(self.named_dir(ObjectId(object), dd, &name)?);
         }
         Ok(children)
     }
 
     /// A directory and all below it, parents first.
     pub(crate) fn subtree(&self, dd: &Arc<DslDir>) -> Result<Vec<Arc<DslDir>>> {
+        let mut seen = BTreeSet::from([dd.object()]);
         let mut found = vec![dd.clone()];
         let mut at = 0;
         while at < found.len() {
             let children = self.child_dirs(&found[at])?;
+            if let Some(again) = children.iter().find(|child| !seen.insert(child.object())) {
+                let (object, name) = (again.object(), again.name());
+                let text = format!("directory {object} ({name}) has two names");
+                return Err(Error::corrupt(text));
+            }
             found.splice(at + 1..at + 1, children);
             at += 1;
         }
@@ -180,7 +189,10 @@ impl DslPool {
     /// A snapshot's last component.
     #[doc(alias = "dsl_dataset_get_snapname")]
     pub(crate) fn snapname(&self, snap: &Arc<DslDataset>) -> Result<String> {
-        assert!(snap.is_snapshot(), "a head has no snapshot name");
+        if !snap.is_snapshot() {
+            let text = format!("dataset {} is not a snapshot", snap.object());
+            return Err(Error::corrupt(text));
+        }
         if let Some(name) = &snap.state().snapname {
             return Ok(name.clone());
         }
@@ -200,18 +212,50 @@ impl DslPool {
 impl DslPool {
     #[doc(alias = "dsl_dir_hold_obj")]
     pub(crate) fn dir_by_object(&self, object: ObjectId) -> Result<Arc<DslDir>> {
-        self.load_dir(object, None)
+        self.dir_at_depth(object, 0)
     }
 
-    /// `place`: the parent and the name, when they are known.
-    fn load_dir(
-        &self,
-        object: ObjectId,
-        place: Option<(&Arc<DslDir>, &str)>,
-    ) -> Result<Arc<DslDir>> {
+    /// `below`: how many directories below this one led to it.
+    fn dir_at_depth(&self, object: ObjectId, below: usize) -> Result<Arc<DslDir>> {
         if let Some(dir) = self.cached_dir(object) {
             return Ok(dir);
         }
+        let fields = self.read_dir(object)?;
+        if fields.parent_obj == 0 {
+            return self.open_dir(object, fields, None, self.name());
+        }
+        if below >= DEPTH_MAX {
+            let text =
+                format!("directory {object} has more than {DEPTH_MAX} below it, or is one of them");
+            return Err(Error::corrupt(text));
+        }
+        let parent = self.dir_at_depth(ObjectId(fields.parent_obj), below + 1)?;
+        let zap = ObjectId(parent.fields().child_dir_zapobj);
+        let name = self.mos().zap_name_of(zap, object.0)?;
+        let nameless = || Error::corrupt(format!("directory {object} has no name"));
+        self.open_dir(object, fields, Some(parent), name.ok_or_else(nameless)?)
+    }
+
+    /// A directory that its parent names.
+    fn named_dir(&self, object: ObjectId, parent: &Arc<DslDir>, name: &str) -> Result<Arc<DslDir>> {
+        let dir = match self.cached_dir(object) {
+            Some(dir) => dir,
+            None => {
+                let fields = self.read_dir(object)?;
+                self.open_dir(object, fields, Some(parent.clone()), name.to_owned())?
+            }
+        };
+        let own = dir.fields().parent_obj;
+        if own != parent.object().0 {
+            let entered = parent.object();
+            return Err(Error::corrupt(format!(
+                "directory {object} ({name}) stands in directory {entered}, its dd_parent_obj is {own}"
+            )));
+        }
+        Ok(dir)
+    }
+
+    fn read_dir(&self, object: ObjectId) -> Result<DirFields> {
         let dnode = self.mos().hold(object)?;
         if dnode.bonus_type() != ObjectType::DSL_DIR {
             let type_ = dnode.bonus_type();
@@ -219,18 +263,20 @@ impl DslPool {
                 "object {object} is {type_:?}, not a directory"
             )));
         }
-        let fields = DirFields::read(&dnode.bonus())?;
-        let (parent, name) = match place {
-            Some((parent, name)) => (Some(parent.clone()), name.to_string()),
-            None if fields.parent_obj == 0 => (None, self.name()),
-            None => {
-                let parent = self.dir_by_object(ObjectId(fields.parent_obj))?;
-                let zap = ObjectId(parent.fields().child_dir_zapobj);
-                let name = self.mos().zap_name_of(zap, object.0)?;
-                let nameless = || Error::corrupt(format!("directory {object} has no name"));
-                (Some(parent), name.ok_or_else(nameless)?)
-            }
-        };
+        DirFields::read(&dnode.bonus()).within(|| format!("directory {object}"))
+    }
+
+    fn open_dir(
+        &self,
+        object: ObjectId,
+        fields: DirFields,
+        parent: Option<Arc<DslDir>>,
+        name: String,
+    ) -> Result<Arc<DslDir>> {
+        if parent.iter().flat_map(DslDir::lineage).count() > DEPTH_MAX {
+            let text = format!("directory {object} ({name}) is more than {DEPTH_MAX} deep");
+            return Err(Error::corrupt(text));
+        }
         let mut origin_txg = 0;
         if self.is_clone(&fields) {
             let origin = self.mos().hold(ObjectId(fields.origin_obj))?;
@@ -259,20 +305,84 @@ impl DslPool {
         if let Some(ds) = self.cached_dataset(object) {
             return Ok(ds);
         }
+        let fields = self.read_dataset(object)?;
+        let prev = match fields.num_children {
+            0 => self.predecessor(object, &fields)?,
+            _ => None,
+        };
+        self.open_dataset(object, fields, prev)
+    }
+
+    /// The snapshot before a dataset.
+    ///
+    /// It is as old as the dataset says, and older than the dataset if that is a snapshot, too: whoever goes
+    /// on from predecessor to predecessor comes to an end.
+    pub(crate) fn predecessor(
+        &self,
+        object: ObjectId,
+        fields: &DatasetFields,
+    ) -> Result<Option<Arc<DslDataset>>> {
+        if fields.prev_snap_obj == 0 {
+            return Ok(None);
+        }
+        let prev = ObjectId(fields.prev_snap_obj);
+        let ds = match self.cached_dataset(prev) {
+            Some(ds) => ds,
+            None => {
+                let fields = self.read_dataset(prev)?;
+                if fields.num_children == 0 {
+                    let text =
+                        format!("dataset {object}: ds_prev_snap_obj {prev} is not a snapshot");
+                    return Err(Error::corrupt(text));
+                }
+                self.open_dataset(prev, fields, None)?
+            }
+        };
+        let (said, taken) = (fields.prev_snap_txg, ds.fields().creation_txg);
+        if !ds.is_snapshot() || said != taken {
+            return Err(Error::corrupt(format!(
+                "dataset {object}: ds_prev_snap_txg is {said}, but {prev} was taken in txg {taken}"
+            )));
+        }
+        Ok(Some(ds))
+    }
+
+    /// The snapshot before `ds`, which has one.
+    pub(crate) fn snapshot_before(&self, ds: &DslDataset) -> Result<Arc<DslDataset>> {
+        let object = ds.object();
+        let prev = self.predecessor(object, &ds.fields())?;
+        prev.ok_or_else(|| Error::corrupt(format!("no snapshot comes before dataset {object}")))
+    }
+
+    fn read_dataset(&self, object: ObjectId) -> Result<DatasetFields> {
         let dnode = self.mos().hold(object)?;
         if dnode.bonus_type() != ObjectType::DSL_DATASET {
             let type_ = dnode.bonus_type();
             return Err(Error::corrupt(format!(
-                "object {object} is {type_:?}, not a data set"
+                "object {object} is {type_:?}, not a dataset"
             )));
         }
-        let fields = DatasetFields::read(&dnode.bonus())?;
+        let fields = DatasetFields::read(&dnode.bonus());
+        let fields = fields.within(|| format!("dataset {object}"))?;
+        let (open, newest) = (
+            self.groups().open_txg(),
+            fields.creation_txg.max(fields.prev_snap_txg),
+        );
+        if newest > open.0 {
+            let text = format!("dataset {object} is of txg {newest}, the pool is at {open}");
+            return Err(Error::corrupt(text));
+        }
+        Ok(fields)
+    }
+
+    fn open_dataset(
+        &self,
+        object: ObjectId,
+        fields: DatasetFields,
+        prev: Option<Arc<DslDataset>>,
+    ) -> Result<Arc<DslDataset>> {
         let dir = self.dir_by_object(ObjectId(fields.dir_obj))?;
         let is_head = fields.num_children == 0;
-        let prev = match fields.prev_snap_obj {
-            prev if is_head && prev != 0 => Some(self.dataset_by_object(ObjectId(prev))?),
-            _ => None,
-        };
         let userrefs = match fields.userrefs_obj {
             0 => 0,
             holds => self.mos().zap_count(ObjectId(holds))?,

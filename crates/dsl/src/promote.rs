@@ -18,7 +18,7 @@
 
 use std::sync::Arc;
 
-use base::{Error, ErrorKind, ObjectId, Result, Txg};
+use base::{Context, Error, ErrorKind, ObjectId, Result, Txg};
 use dmu::Tx;
 use phys::dsl::DS_FLAG_NOPROMOTE;
 
@@ -132,20 +132,17 @@ impl DslPool {
     #[doc(alias = "snaplist_make")]
     fn chain(&self, newest: ObjectId, end: Option<ObjectId>) -> Result<Vec<Arc<DslDataset>>> {
         let mut chain = Vec::new();
-        let mut at = newest;
-        let mut end = end;
-        while Some(at) != end {
-            let ds = self.dataset_by_object(at)?;
-            end = end.or_else(|| Some(ObjectId(ds.dir().fields().origin_obj)));
-            at = ObjectId(ds.fields().prev_snap_obj);
-            chain.push(ds);
-            if at.0 == 0 && end != Some(at) {
-                return Err(Error::corrupt(format!(
-                    "snapshots before {newest} do not lead there"
-                )));
+        let mut at = self.dataset_by_object(newest)?;
+        let end = end.unwrap_or_else(|| ObjectId(at.dir().fields().origin_obj));
+        loop {
+            let before = ObjectId(at.fields().prev_snap_obj);
+            chain.push(at.clone());
+            if before == end {
+                return Ok(chain);
             }
+            let lost = || format!("the snapshots before {newest} do not lead to {end}");
+            at = self.snapshot_before(&at).within(lost)?;
         }
-        Ok(chain)
     }
 
     #[doc(alias = "dsl_dataset_promote_check")]

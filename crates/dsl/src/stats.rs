@@ -192,9 +192,9 @@ impl DslPool {
     }
 
     fn written_since_prev(&self, ds: &Arc<DslDataset>) -> Result<Space> {
-        match ds.fields().prev_snap_obj {
-            0 => Ok(ds.fields().referenced()),
-            prev => self.written_since(&self.dataset_by_object(ObjectId(prev))?, ds),
+        match self.predecessor(ds.object(), &ds.fields())? {
+            None => Ok(ds.fields().referenced()),
+            Some(prev) => self.written_since(&prev, ds),
         }
     }
 
@@ -216,9 +216,22 @@ impl DslPool {
             }
             match dir.fields().origin_obj {
                 0 => return Ok(false),
-                origin => later = self.dataset_by_object(ObjectId(origin))?,
+                origin => later = self.older_origin(&later, ObjectId(origin))?,
             }
         }
+    }
+
+    /// The snapshot that the directory of `later` branched off at: older than every snapshot in it.
+    fn older_origin(&self, later: &DslDataset, origin: ObjectId) -> Result<Arc<DslDataset>> {
+        let found = self.dataset_by_object(origin)?;
+        let (own, older) = (later.fields().creation_txg, found.fields().creation_txg);
+        if found.is_snapshot() && (!later.is_snapshot() || older < own) {
+            return Ok(found);
+        }
+        let object = later.object();
+        Err(Error::corrupt(format!(
+            "dataset {object} of txg {own} branched off at {origin} of txg {older}"
+        )))
     }
 
     /// What `new` refers to and `old`, an earlier snapshot, does not: the difference of the sizes
@@ -232,7 +245,7 @@ impl DslPool {
         let mut at = new.clone();
         while at.fields().prev_snap_txg > old_fields.creation_txg {
             written += at.with_deadlist(|dl| dl.space_range(0, old_fields.creation_txg))?;
-            at = self.dataset_by_object(ObjectId(at.fields().prev_snap_obj))?;
+            at = self.snapshot_before(&at)?;
         }
         if at.object() != old.object() {
             written += at.with_deadlist(|dl| dl.space())?;
@@ -270,11 +283,10 @@ impl DslPool {
             ));
         }
         let mut space = Space::ZERO;
-        let mut at = ObjectId(to.next_snap_obj);
-        while at != first.object() {
-            let ds = self.dataset_by_object(at)?;
-            space += ds.with_deadlist(|dl| dl.space_range(from.prev_snap_txg, u64::MAX))?;
-            at = ObjectId(ds.fields().prev_snap_obj);
+        let mut at = self.dataset_by_object(ObjectId(to.next_snap_obj))?;
+        while at.object() != first.object() {
+            space += at.with_deadlist(|dl| dl.space_range(from.prev_snap_txg, u64::MAX))?;
+            at = self.snapshot_before(&at)?;
         }
         Ok(space)
     }

@@ -14,7 +14,7 @@ use std::cmp::Ordering;
 use base::{BlkId, Error, ObjectId, ObjsetId, Result, Txg};
 use phys::dnode::{DNODE_MIN_SIZE, DNODES_PER_BLOCK, DnodeView};
 use phys::objset::{GROUPUSED_OBJECT, PROJECTUSED_OBJECT, USERUSED_OBJECT};
-use phys::{BlkPtrPhys, BookmarkPhys, DnodePhys, DnodeSlotPhys, ObjectType, ObjsetPhys, Phys};
+use phys::{BlkPtrPhys, BookmarkPhys, DnodePhys, DnodeSlotPhys, ObjsetPhys, Phys};
 use zerocopy::IntoBytes;
 use zio::{BlockStore, Bookmark};
 
@@ -94,6 +94,17 @@ impl Place<'_> {
 
     fn is_root(&self) -> bool {
         self.dnode.is_none()
+    }
+
+    /// Whether a pointer is of the level that its place has: the level falls with each step, so that a
+    /// block that leads to itself is found out.
+    fn check(&self, bp: &BlkPtrPhys) -> Result<()> {
+        let level = self.bookmark.level.max(0);
+        if i64::from(bp.level()) == level {
+            return Ok(());
+        }
+        let (bookmark, own) = (&self.bookmark, bp.level());
+        Err(Error::corrupt(format!("block {bookmark} has level {own}")))
     }
 
     /// Where a walk that stopped here goes on. A block of dnodes that the visitor paused at has
@@ -181,6 +192,7 @@ impl<'a> Walk<'a> {
         if bp.is_hole() || bp.is_redacted() || bp.allocation_birth() <= self.min_txg {
             return Ok(());
         }
+        place.check(bp).map_err(Stop::Failed)?;
         let mut below = Ok(());
         match self.resume.map(|resume| compare_to_resume(&place, resume)) {
             Some(Skip::All) => return Ok(()),
@@ -206,7 +218,7 @@ impl<'a> Walk<'a> {
         place: Place<'_>,
         visit: &mut Visitor<'_>,
     ) -> Result<(), Stop> {
-        let is_dnodes = bp.object_type() == ObjectType::DNODE.raw();
+        let is_dnodes = place.bookmark.object == ObjectId(0);
         if !place.is_root() && bp.level() == 0 && !is_dnodes {
             return Ok(());
         }

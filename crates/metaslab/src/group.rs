@@ -438,7 +438,7 @@ impl Group {
         plan.write(store, &target)?;
         let (object, phys) = {
             let metaslab = &mut self.state.lock().metaslabs[at];
-            metaslab.sync_end(plan, &self.format);
+            metaslab.sync_end(plan, &self.format)?;
             let map = metaslab.map.as_ref().expect("sync_end put it there");
             (map.object.object, map.phys())
         };

@@ -200,11 +200,16 @@ impl Metaslab {
                 .iter()
                 .all(|(start, size)| free.try_remove(start, size));
         }
+        for just_freed in [&self.freeing, &self.freed] {
+            fits &= !just_freed
+                .iter()
+                .any(|(start, size)| free.overlaps(start, size));
+        }
         if fits {
             return Ok(free);
         }
         Err(base::Error::corrupt(
-            "the space map contradicts what was logged since",
+            "the space map contradicts what was logged or freed since",
         ))
     }
 
@@ -380,16 +385,21 @@ impl Metaslab {
     }
 
     /// Takes the map back after the plan was written, and brings its numbers up to date.
-    pub(crate) fn sync_end(&mut self, plan: SyncPlan, format: &MapFormat) {
+    ///
+    /// # Errors
+    /// `Corrupt` when the map had said less to be allocated than was freed, or more than there is.
+    pub(crate) fn sync_end(&mut self, plan: SyncPlan, format: &MapFormat) -> Result<()> {
         let mut map = plan.map.expect("a map was made if there was none");
         let (allocated, freed) = (plan.allocs.space(), plan.frees.space());
-        self.allocated = (self.allocated + allocated)
-            .checked_sub(freed)
-            .expect("more was freed than is allocated");
-        assert!(
-            self.allocated <= self.extent.size,
-            "more allocated than there is"
-        );
+        let left = (self.allocated + allocated).checked_sub(freed);
+        let left = left.filter(|bytes| *bytes <= self.extent.size);
+        self.allocated = left.ok_or_else(|| {
+            let (object, before, size) = (map.object.object, self.allocated, self.extent.size);
+            base::Error::corrupt(format!(
+                "space map {object} has {before} of {size} bytes allocated, \
+                 {allocated} are added and {freed} freed"
+            ))
+        })?;
         map.allocated = self.allocated;
         self.freed.add_all(&plan.frees);
         self.allocated_this_txg += allocated;
@@ -403,6 +413,7 @@ impl Metaslab {
             weight::add_histogram(&mut map.histogram, format.shift, &plan.frees);
         }
         self.map = Some(map);
+        Ok(())
     }
 
     /// `metaslab_sync_done`: the txg is on disk. What it freed is deferred (or not, when `defer` is
@@ -457,7 +468,9 @@ impl Metaslab {
                 Weight::of_map(&self.available_histogram(map, format), format.shift)
             }
             (None, Some(_)) => Weight::of_space(
-                self.extent.size - self.allocated - self.deferred(),
+                self.extent
+                    .size
+                    .saturating_sub(self.allocated + self.deferred()),
                 None,
                 self.id.0,
                 format.count,

@@ -51,6 +51,10 @@ const MMP_FAIL_INT: Field = Field::new(48, 16);
 const REFLOW_OFFSET: Field = Field::new(0, 55);
 const REFLOW_STATE: Field = Field::new(55, 9);
 
+/// No pool gets this far: a txg each microsecond for 2,000 years. Numbers above leave no room for those
+/// that are counted on from them.
+const TXG_MAX: u64 = 1 << 56;
+
 phys_struct! {
     /// `uberblock_t`.
     #[doc(alias = "uberblock")]
@@ -106,6 +110,9 @@ impl UberblockPhys {
                 ErrorKind::Unsupported,
                 format!("ub_version {version}"),
             ));
+        }
+        if ub.txg.get() > TXG_MAX {
+            return Err(Error::corrupt(format!("ub_txg {}", ub.txg)));
         }
         Ok(ub)
     }

@@ -8,8 +8,12 @@
 //! OpenZFS `module/zfs/spa.c` (`spa_sync_props`, `spa_config_update`), `module/zfs/dsl_scan.c`
 //! (`dsl_scan_sync_state`).
 
-use base::{Guid, Result, Txg};
-use phys::ScanPhys;
+use std::sync::Arc;
+
+use base::{Guid, ObjectId, Result, Txg};
+use dmu::Dnode;
+use phys::scan::{DSS_CANCELED, DSS_SCANNING};
+use phys::{ObjectType, ScanPhys};
 use zerocopy::IntoBytes;
 
 use crate::directory;
@@ -100,6 +104,30 @@ impl Spa {
         Ok(Some(scan))
     }
 
+    /// Ends a scrub or resilver that another host began and did not finish. It goes on by a list of
+    /// datasets, and OpenZFS stops the host when one of these is not there any more. What a resilver has
+    /// still to do is in the DTLs.
+    pub(crate) fn cancel_unfinished_scan(&self) -> Result<()> {
+        let Some(mut scan) = self.scan()? else {
+            return Ok(());
+        };
+        if scan.state.get() != DSS_SCANNING {
+            return Ok(());
+        }
+        let queue = ObjectId(scan.queue_obj.get());
+        scan.state.set(DSS_CANCELED);
+        scan.end_time.set(rt::wall_clock().secs);
+        scan.queue_obj.set(0);
+        let words = words_of(&scan);
+        self.in_sync(move |inner, tx| {
+            let is_queue = |dnode: Arc<Dnode>| dnode.type_() == ObjectType::SCAN_QUEUE;
+            if queue.0 != 0 && inner.mos.hold(queue).is_ok_and(is_queue) {
+                zap::destroy(&inner.mos, tx, queue)?;
+            }
+            zap::update(&inner.mos, tx, directory::OBJECT, SCAN, &words[..])
+        })
+    }
+
     /// Writes down what a scrub came to. Devices in `complete` have everything up to `txg` now.
     ///
     /// # Errors
@@ -110,13 +138,15 @@ impl Spa {
                 device.leaf().clear_dtl(&(0..txg.0 + 1));
             }
         }
-        let words: Vec<u64> = scan
-            .as_bytes()
-            .chunks_exact(8)
-            .map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes")))
-            .collect();
+        let words = words_of(&scan);
         self.in_sync(move |inner, tx| {
             zap::update(&inner.mos, tx, directory::OBJECT, SCAN, &words[..])
         })
     }
+}
+
+/// A scan as the pool directory has it.
+fn words_of(scan: &ScanPhys) -> Vec<u64> {
+    let (words, _) = scan.as_bytes().as_chunks::<8>();
+    words.iter().map(|word| u64::from_le_bytes(*word)).collect()
 }

@@ -98,9 +98,10 @@ pub(crate) fn load_dtls(tree: &VdevTree, maps: &SpaceMaps, synced: Txg) -> Resul
         maps.read(object, 0, &mut bytes)?;
         for entry in entries(&bytes) {
             if let SpaceMapEntry::Range(range) = entry? {
-                device.leaf().dirty_dtl(
-                    range.offset..range.offset.saturating_add(range.run).min(synced.0 + 1),
-                );
+                let end = range.offset.saturating_add(range.run).min(synced.0 + 1);
+                if range.offset < end {
+                    device.leaf().dirty_dtl(range.offset..end);
+                }
             }
         }
     }

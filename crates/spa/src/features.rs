@@ -18,6 +18,7 @@ use rt::Mutex;
 
 use crate::directory;
 use crate::feature::{self, Feature, Support};
+use crate::obstacle::Obstacle;
 
 const FOR_READ: &str = "features_for_read";
 const FOR_WRITE: &str = "features_for_write";
@@ -39,17 +40,6 @@ struct Counts {
     /// By guid; the flag says whether it stands in `features_for_write`.
     refs: BTreeMap<String, (u64, bool)>,
     enabled_txg: Option<ObjectId>,
-}
-
-/// A feature that stands in the way of opening the pool.
-#[derive(Debug, Clone)]
-pub struct Obstacle {
-    /// Its guid.
-    pub guid: String,
-    /// What the pool says it is.
-    pub description: String,
-    /// Whether a read-only import can do without it.
-    pub readable: bool,
 }
 
 impl Features {
@@ -120,11 +110,11 @@ impl Features {
             }
             let description = zap::lookup_str(&self.mos, self.descriptions, &*guid)?;
             let description = description.unwrap_or_default();
-            let readable = for_write || support == Support::Read;
-            obstacles.push(Obstacle {
+            let is_readable = for_write || support == Support::Read;
+            obstacles.push(Obstacle::Feature {
                 guid,
                 description,
-                readable,
+                is_readable,
             });
         }
         Ok(obstacles)

@@ -6,8 +6,8 @@
 //! read-only with what the labels say, to read config, features and salt, then for real.
 //!
 //! # Invariants
-//! 1. A pool with an active feature that this program does not keep up is opened read-only, or not
-//!    at all; the feature is named.
+//! 1. A pool with something that this program does not keep up (see `obstacle.rs`) is opened
+//!    read-only, or not at all, and says why.
 //! 2. Nothing is written before everything that could speak against it was checked.
 //!
 //! # Crash argument
@@ -38,9 +38,10 @@ use crate::core::Core;
 use crate::create::geometry;
 use crate::directory;
 use crate::dtl::load_dtls;
-use crate::features::{Features, Obstacle};
+use crate::features::Features;
 use crate::history::History;
 use crate::host::Host;
+use crate::obstacle::{self, Obstacle};
 use crate::props::PoolProps;
 use crate::spa::{Inner, Settings, Spa, State};
 use crate::space_maps::SpaceMaps;
@@ -171,12 +172,9 @@ impl Spa {
         let uberblock = best_uberblock(&options.found, max_txg)?;
         let look = first_look(&options, &uberblock)?;
         let readonly = options.readonly || !look.obstacles.is_empty();
-        if let Some(obstacle) = look.obstacles.iter().find(|o| !o.readable) {
-            let Obstacle {
-                guid, description, ..
-            } = obstacle;
-            let text =
-                format!("the pool uses feature {guid} ({description}), which is not supported");
+        if let Some(obstacle) = look.obstacles.iter().find(|o| !o.is_readable()) {
+            let name = obstacle.name();
+            let text = format!("the pool uses feature {name}, which is not supported");
             return Err(Error::new(ErrorKind::Unsupported, text));
         }
         let tree = options.found.open(&look.config, !readonly)?;
@@ -257,12 +255,18 @@ fn first_look(options: &ImportOptions, uberblock: &UberblockPhys) -> Result<Firs
         salt[..length].copy_from_slice(&found[..length]);
     }
     let is_active = |guid| features.count(guid).is_some_and(|count| count > 0);
+    let found = &options.found;
+    let is_foreign = found.hostid != options.host.id && found.state == PoolState::Active;
+    let heartbeat = obstacle::Heartbeat {
+        uberblock,
+        foreign: is_foreign.then_some(found),
+    };
     Ok(FirstLook {
         config,
         salt,
         has_hole_birth: is_active("com.delphix:hole_birth"),
         spacemap_v2: is_active("com.delphix:spacemap_v2"),
-        obstacles: features.obstacles()?,
+        obstacles: obstacle::find(&mos, &features, &heartbeat)?,
     })
 }
 
@@ -375,6 +379,7 @@ fn load(
         if needs_config || to_replay > 0 {
             spa.sync_now()?;
         }
+        spa.cancel_unfinished_scan()?;
     }
     Ok(spa)
 }

@@ -27,9 +27,10 @@ use vdev::{AutoAshift, PoolState, TxgSet, VdevAux, VdevState, VdevTree};
 use zio::{AllocClass, BlockStore, Pipeline, PipelineSettings, PipelineStats};
 
 use crate::core::Core;
-use crate::features::{Features, Obstacle};
+use crate::features::Features;
 use crate::history::Record;
 use crate::host::Host;
+use crate::obstacle::Obstacle;
 use crate::props::PoolProps;
 use crate::space_maps::SpaceMaps;
 
@@ -75,7 +76,7 @@ pub(crate) struct Inner {
     pub(crate) guid: Guid,
     pub(crate) host: Host,
     pub(crate) readonly: bool,
-    /// Features because of which the pool is read-only.
+    /// Why the pool is read-only, although that was not asked for.
     pub(crate) obstacles: Vec<Obstacle>,
     pub(crate) tree: Arc<VdevTree>,
     pub(crate) space: Arc<Metaslabs>,
@@ -174,7 +175,7 @@ impl Spa {
         self.inner.readonly
     }
 
-    /// Active features that are not kept up here, because of which the pool is read-only.
+    /// What is not kept up here, because of which the pool is read-only.
     #[must_use]
     pub fn obstacles(&self) -> &[Obstacle] {
         &self.inner.obstacles
@@ -314,8 +315,12 @@ impl Spa {
     /// `ReadOnly`.
     pub fn check_writable(&self) -> Result<()> {
         if self.inner.readonly {
-            let text = format!("pool '{}' is read-only", self.name());
-            return Err(Error::new(ErrorKind::ReadOnly, text));
+            let why = self.inner.obstacles.first();
+            let why = why.map_or_else(String::new, |obstacle| format!(": {obstacle}"));
+            return Err(Error::new(
+                ErrorKind::ReadOnly,
+                format!("pool is read-only{why}"),
+            ));
         }
         Ok(())
     }

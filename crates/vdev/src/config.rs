@@ -14,11 +14,16 @@ use std::sync::Arc;
 
 use base::{Context, Error, Guid, Result, VdevId};
 use nvpair::NvList;
+use phys::label::{ASHIFT_MAX, ASHIFT_MIN};
 
 use crate::{Vdev, VdevAux, VdevConfig, VdevKind, VdevState, VdevTree};
 
 /// Deeper trees than OpenZFS ever makes are refused.
 const DEPTH_MAX: usize = 8;
+/// Where top-level vdevs are in a pool's tree.
+const TOP_DEPTH: usize = 1;
+/// Eight times what OpenZFS makes of a new vdev (`zfs_vdev_ms_count_limit`), which may have grown since.
+const METASLABS_MAX: u64 = 1 << 20;
 
 /// Which config is generated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -200,11 +205,29 @@ fn parse(nv: &NvList, depth: usize) -> Result<Arc<Vdev>> {
         )));
     }
     let config = parse_facts(nv, kind).within(|| format!("vdev {guid}"))?;
+    if depth == TOP_DEPTH && kind.is_concrete() {
+        check_top(&config).within(|| format!("vdev {guid}"))?;
+    }
     let vdev = Vdev::new(kind, guid, config, children);
     if kind.is_device() {
         restore_state(nv, &vdev);
     }
     Ok(vdev)
+}
+
+/// Sectors and metaslabs of a top-level vdev are of sizes that it can have.
+fn check_top(config: &VdevConfig) -> Result<()> {
+    let (ashift, ms_shift, asize) = (config.ashift, config.ms_shift, config.asize);
+    if !(ASHIFT_MIN..=ASHIFT_MAX).contains(&ashift) {
+        return Err(Error::corrupt(format!("ashift is {ashift}")));
+    }
+    let count = asize >> ms_shift;
+    if config.ms_array != 0 && (ms_shift < ashift || count > METASLABS_MAX) {
+        return Err(Error::corrupt(format!(
+            "metaslab_shift is {ms_shift}: {count} metaslabs in asize {asize}"
+        )));
+    }
+    Ok(())
 }
 
 fn missing(key: &str) -> Error {

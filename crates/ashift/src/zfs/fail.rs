@@ -66,11 +66,19 @@ pub(super) fn words(error: &Error) -> String {
         ErrorKind::Exists => "dataset already exists",
         ErrorKind::Busy => "dataset is busy",
         ErrorKind::NoSpace | ErrorKind::Quota => "out of space",
-        ErrorKind::ReadOnly => "pool is read-only",
+        ErrorKind::ReadOnly => return read_only(error),
         ErrorKind::NameTooLong => "dataset name is too long",
         _ => return error.to_string(),
     };
     known.to_owned()
+}
+
+/// "pool is read-only", and why, if that was not asked for.
+fn read_only(error: &Error) -> String {
+    const WORDS: &str = "pool is read-only";
+    let text = error.to_string();
+    let said = text.find(WORDS).map(|at| &text[at..]);
+    said.unwrap_or(WORDS).to_owned()
 }
 
 /// Runs `act` for each of `things`, saying what goes wrong without stopping there.

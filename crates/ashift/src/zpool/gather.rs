@@ -38,11 +38,7 @@ pub(super) fn status_of(host: &Host, pool: &OpenPool) -> base::Result<PoolStatus
     root.deflated_bytes = space.dspace;
     let kept = super::scrub::kept_errors(host, pool.guid());
     add_errors(&mut root, &kept.devices);
-    let unsupported = pool
-        .obstacles()
-        .iter()
-        .map(|o| format!("{} ({})", o.guid, o.description))
-        .collect();
+    let unsupported = pool.obstacles().iter().map(spa::Obstacle::name).collect();
     let features = pool.features();
     let has_disabled_features = FEATURES
         .iter()

@@ -383,13 +383,11 @@ fn finish(host: &Host, spa: &Spa, request: &Request) -> base::Result<()> {
     let mut facts = request.facts.clone();
     if spa.is_readonly() {
         if !facts.readonly {
-            let names: Vec<&str> = spa.obstacles().iter().map(|o| o.guid.as_str()).collect();
-            eprintln!(
-                "pool '{}' is imported read-only: it uses features that are not supported yet ({})",
-                spa.name(),
-                names.join(", ")
-            );
+            let why: Vec<String> = spa.obstacles().iter().map(ToString::to_string).collect();
+            let why = why.join("; ");
+            eprintln!("pool '{}' is imported read-only: {why}", spa.name());
             facts.readonly = true;
+            facts.readonly_reason = Some(why);
         }
         return host.remember(spa, &facts);
     }

@@ -1,0 +1,161 @@
+//! What stands in the way of writing to a pool.
+//!
+//! # What it is
+//! Active features that are not kept up here say so themselves ([`Features::obstacles`]). Two things have
+//! no feature flag, although a writer that does not know them does harm: classic dedup tables, where
+//! freeing one reference would free the block for all, and `multihost`, whose heartbeat other hosts wait for.
+//!
+//! # Source
+//! OpenZFS `module/zfs/ddt.c` (`ddt_object_name`, `ddt_sync_update_stats`), `module/zfs/mmp.c`.
+
+use std::fmt;
+use std::sync::Arc;
+
+use base::{ObjectId, Result};
+use dmu::Objset;
+use phys::pool_names::DDT_STATS;
+use phys::uberblock::{MMP_MAGIC, UberblockPhys};
+use vdev::import::FoundPool;
+
+use crate::directory;
+use crate::features::Features;
+use crate::props::{PoolProps, PropValue};
+
+/// What the names of dedup tables in the pool directory begin with (`DMU_POOL_DDT`).
+const DDT_PREFIX: &str = "DDT-";
+/// The pool property; off unless it was set.
+const MULTIHOST: &str = "multihost";
+
+/// A heartbeat comes each second (`zfs_multihost_interval`); one as old as this is of a host that is gone
+/// (`zfs_multihost_fail_intervals` and `zfs_multihost_import_intervals` of them, generously).
+const RECENT_SECS: u64 = 60;
+
+/// Why a pool is opened read-only, or not at all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Obstacle {
+    /// An active feature.
+    Feature {
+        /// Its guid.
+        guid: String,
+        /// What the pool says it is.
+        description: String,
+        /// Whether a read-only import can do without it.
+        is_readable: bool,
+    },
+    /// A dedup table of a pool without `fast_dedup`, by its name in the pool directory.
+    DedupTable(String),
+    /// `multihost=on`.
+    Multihost {
+        /// Another host whose heartbeat is recent.
+        in_use_by: Option<String>,
+    },
+}
+
+impl Obstacle {
+    /// Whether a read-only import can do without it.
+    #[must_use]
+    pub fn is_readable(&self) -> bool {
+        match self {
+            Obstacle::Feature { is_readable, .. } => *is_readable,
+            Obstacle::DedupTable(_) | Obstacle::Multihost { .. } => true,
+        }
+    }
+
+    /// What it is, for lists.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self {
+            Obstacle::Feature {
+                guid, description, ..
+            } => format!("{guid} ({description})"),
+            Obstacle::DedupTable(name) => format!("dedup table ({name})"),
+            Obstacle::Multihost { .. } => "multihost=on".to_owned(),
+        }
+    }
+}
+
+/// Why the pool cannot be written, as a clause.
+impl fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Obstacle::Feature { guid, .. } => {
+                write!(f, "it uses feature {guid}, which cannot be kept up yet")
+            }
+            Obstacle::DedupTable(name) => {
+                write!(
+                    f,
+                    "it has a dedup table ({name}), which cannot be kept up yet"
+                )
+            }
+            Obstacle::Multihost { in_use_by } => {
+                f.write_str(
+                    "its multihost property is on, which cannot be kept up yet, nor set to off: \
+                     other hosts would not see that the pool is in use (`zpool set multihost=off` \
+                     with OpenZFS lifts this)",
+                )?;
+                match in_use_by {
+                    Some(host) => write!(f, "; it is in use by {host}"),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+}
+
+/// All that stands in the way, features first.
+pub(crate) fn find(
+    mos: &Arc<Objset>,
+    features: &Features,
+    beat: &Heartbeat<'_>,
+) -> Result<Vec<Obstacle>> {
+    let mut obstacles = features.obstacles()?;
+    obstacles.extend(dedup_tables(mos)?.into_iter().map(Obstacle::DedupTable));
+    let multihost = PoolProps::open(mos)?.get(MULTIHOST);
+    if multihost.is_some_and(|value| value != PropValue::Number(0)) || beat.is_there() {
+        let in_use_by = beat.in_use_by();
+        obstacles.push(Obstacle::Multihost { in_use_by });
+    }
+    Ok(obstacles)
+}
+
+/// The names of all dedup tables that have entries. OpenZFS removes a table with its last one; the
+/// statistics stay.
+fn dedup_tables(mos: &Arc<Objset>) -> Result<Vec<String>> {
+    let mut tables = Vec::new();
+    for entry in zap::iter(mos, directory::OBJECT)? {
+        let entry = entry?;
+        let name = entry.name_str().into_owned();
+        if !name.starts_with(DDT_PREFIX) || name == DDT_STATS {
+            continue;
+        }
+        if zap::count(mos, ObjectId(entry.first_integer))? > 0 {
+            tables.push(name);
+        }
+    }
+    tables.sort();
+    Ok(tables)
+}
+
+/// What labels and uberblock say of a host that has the pool open with multihost.
+pub(crate) struct Heartbeat<'a> {
+    pub(crate) uberblock: &'a UberblockPhys,
+    /// The pool, if the host that had it last is another one, and has not exported it.
+    pub(crate) foreign: Option<&'a FoundPool>,
+}
+
+impl Heartbeat<'_> {
+    /// Whether the uberblock was written by a host with multihost on: only then it has a delay.
+    fn is_there(&self) -> bool {
+        self.uberblock.mmp_magic.get() == MMP_MAGIC && self.uberblock.mmp_delay.get() != 0
+    }
+
+    fn in_use_by(&self) -> Option<String> {
+        let pool = self.foreign.filter(|_| self.is_there())?;
+        let now_secs = rt::wall_clock().secs;
+        let age_secs = now_secs.saturating_sub(self.uberblock.timestamp.get());
+        let (name, id) = (&pool.hostname, pool.hostid);
+        (age_secs <= RECENT_SECS).then(|| {
+            format!("host '{name}' (hostid {id:x}), whose last heartbeat is {age_secs} s old")
+        })
+    }
+}

@@ -1,0 +1,482 @@
+//! A small pool as a tree of blocks, and what an edit makes of it.
+//!
+//! # What it is
+//! Every block that can be reached from the uberblock is kept decompressed, with the place of the pointer
+//! that leads to it. An edited block is written without compression into spare room (the blocks of a
+//! file that was made for it), and the pointer to it is made anew, which edits its parent, up to
+//! the uberblock. Blocks of intent logs hold their own checksums and stay where they are.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use base::{BlkId, ObjectId, ObjsetId, Result, VdevId};
+use checksum::embedded;
+use geom::Provider;
+use geom::mem::Memory;
+use nvpair::NvList;
+use phys::dnode::{DNODE_MIN_SIZE, DnodeView};
+use phys::label::{
+    LABELS, NVLIST_MAX, NVLIST_OFFSET, NVLIST_SIZE, label_offset, uberblock_count,
+    uberblock_offset, uberblock_size,
+};
+use phys::uberblock::UberblockPhys;
+use phys::{BlkPtrPhys, ChecksumType, CompressType, DvaPhys, ObjectType, Phys};
+use vdev::label::Labels;
+use zio::{BlockStore, Bookmark, LogStore};
+
+use crate::pool;
+
+/// What the content of the spare blocks begins with.
+pub const SPARE_MARK: &[u8; 8] = b"SPARE!!!";
+/// Bytes of a spare block.
+pub const SPARE_BYTES: u64 = 128 << 10;
+/// Where the devices' own labels end, in bytes: DVAs count from here.
+const VDEV_START: u64 = phys::label::LABEL_START_SIZE;
+/// Where a dataset's block pointer lies in its bonus.
+const DS_BP_OFFSET: usize = 128;
+/// Where the pointer to the first log block lies in an objset.
+const ZIL_LOG_OFFSET: usize = 512 + 16;
+/// Where the pointer to the next log block lies in a log block.
+const ZIL_NEXT_OFFSET: usize = 8;
+/// Where the dnodes lie in an objset.
+const OBJSET_DNODES: [usize; 4] = [0, 1024, 1536, 2048];
+
+/// What a block is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    /// `objset_phys_t`
+    Objset,
+    /// Block pointers of an object of this type.
+    Indirect(u8),
+    /// Dnodes of the MOS.
+    MosDnodes,
+    /// Dnodes of a dataset.
+    Dnodes,
+    /// What an object of this type holds.
+    Data(u8),
+    /// A block of an intent log.
+    Log,
+}
+
+/// A block of the pool.
+pub struct Block {
+    /// The block with the pointer to this one, and where in it; `None`: the uberblock.
+    pub parent: Option<(usize, usize)>,
+    /// The pointer.
+    pub bp: BlkPtrPhys,
+    /// What it says, decompressed.
+    pub content: Vec<u8>,
+    /// What it is.
+    pub role: Role,
+    /// Whose it is: 0 is the MOS.
+    pub objset: u64,
+    /// Which object.
+    pub object: u64,
+}
+
+/// A pool, taken apart.
+pub struct Image {
+    disks: Vec<Memory>,
+    ashift: u32,
+    uberblock: UberblockPhys,
+    /// Parents before children.
+    pub blocks: Vec<Block>,
+    /// Offsets of spare blocks on the first vdev.
+    spare: Vec<u64>,
+}
+
+struct Crawl<'a> {
+    store: &'a zio::Pipeline,
+    blocks: Vec<Block>,
+    spare: Vec<u64>,
+    seen: BTreeSet<[u64; 2]>,
+    /// How many datasets were entered: their numbers.
+    objsets: u64,
+}
+
+/// Where in the pool a pointer stands.
+#[derive(Clone, Copy)]
+struct At {
+    parent: Option<(usize, usize)>,
+    objset: u64,
+    object: u64,
+}
+
+impl Image {
+    /// Takes the pool on these devices apart; it must be a good one.
+    ///
+    /// # Errors
+    /// What reading it gives.
+    pub fn of(disks: Vec<Memory>) -> Result<Image> {
+        let providers: Vec<Arc<dyn Provider>> = disks
+            .iter()
+            .map(|disk| Arc::new(disk.snapshot()) as Arc<dyn Provider>)
+            .collect();
+        let spa = pool::open(&providers, true)?;
+        let uberblock = spa.uberblock();
+        let ashift = spa.tree().tops()[0].config().ashift;
+        let mut crawl = Crawl {
+            store: spa.pipeline(),
+            blocks: Vec::new(),
+            spare: Vec::new(),
+            seen: BTreeSet::new(),
+            objsets: 0,
+        };
+        let root = At {
+            parent: None,
+            objset: 0,
+            object: 0,
+        };
+        crawl.pointer(&uberblock.rootbp, root)?;
+        let Crawl { blocks, spare, .. } = crawl;
+        Ok(Image {
+            disks,
+            ashift,
+            uberblock,
+            blocks,
+            spare,
+        })
+    }
+
+    /// Begins to change it.
+    #[must_use]
+    pub fn edit(&self) -> Edit<'_> {
+        Edit {
+            image: self,
+            uberblock: self.uberblock,
+            changed: BTreeMap::new(),
+            config: None,
+        }
+    }
+
+    /// The block of dnodes of the MOS with this object, and where its dnode begins.
+    ///
+    /// # Panics
+    /// When there is none.
+    #[must_use]
+    pub fn mos_dnode(&self, object: ObjectId) -> (usize, usize) {
+        let per_block = 32;
+        let mut first = 0;
+        for (index, block) in self.blocks.iter().enumerate() {
+            if block.role == Role::MosDnodes {
+                if (first..first + per_block).contains(&object.0) {
+                    return (index, (object.0 - first) as usize * DNODE_MIN_SIZE);
+                }
+                first += per_block;
+            }
+        }
+        panic!("the MOS has no object {object}");
+    }
+}
+
+impl Crawl<'_> {
+    fn pointer(&mut self, bp: &BlkPtrPhys, at: At) -> Result<()> {
+        let is_known = !bp.is_embedded() && !self.seen.insert(bp.identity_words());
+        if bp.is_hole() || is_known {
+            return Ok(());
+        }
+        let bookmark = Bookmark::new(ObjsetId(at.objset), ObjectId(at.object), 0, BlkId(0));
+        let content = self.store.read(bp, &bookmark)?.to_vec();
+        if content.starts_with(SPARE_MARK) {
+            self.spare.extend(bp.dvas().next().map(|dva| dva.offset()));
+            return Ok(());
+        }
+        let is_dnodes = bp.object_type() == ObjectType::DNODE.raw();
+        let mut at = at;
+        let role = match (bp.level(), bp.object_type()) {
+            (0, type_) if type_ == ObjectType::OBJSET.raw() => {
+                at.objset = self.objsets;
+                at.object = 0;
+                self.objsets += 1;
+                Role::Objset
+            }
+            (0, _) if is_dnodes && at.objset == 0 => Role::MosDnodes,
+            (0, _) if is_dnodes => Role::Dnodes,
+            (0, type_) => Role::Data(type_),
+            (_, type_) => Role::Indirect(type_),
+        };
+        let index = self.push(bp, content, role, at);
+        match role {
+            Role::Objset => self.objset(index, at),
+            Role::MosDnodes | Role::Dnodes => self.dnodes(index, at),
+            Role::Indirect(_) => {
+                let count = self.blocks[index].content.len() / size_of::<BlkPtrPhys>();
+                (0..count).try_for_each(|i| self.child(index, i * size_of::<BlkPtrPhys>(), at))
+            }
+            Role::Data(_) | Role::Log => Ok(()),
+        }
+    }
+
+    fn push(&mut self, bp: &BlkPtrPhys, content: Vec<u8>, role: Role, at: At) -> usize {
+        self.blocks.push(Block {
+            parent: at.parent,
+            bp: *bp,
+            content,
+            role,
+            objset: at.objset,
+            object: at.object,
+        });
+        self.blocks.len() - 1
+    }
+
+    fn child(&mut self, index: usize, offset: usize, at: At) -> Result<()> {
+        let bp = pointer_at(&self.blocks[index].content, offset);
+        let parent = Some((index, offset));
+        self.pointer(&bp, At { parent, ..at })
+    }
+
+    fn objset(&mut self, index: usize, at: At) -> Result<()> {
+        let log = pointer_at(&self.blocks[index].content, ZIL_LOG_OFFSET);
+        self.log(&log, (index, ZIL_LOG_OFFSET), at);
+        for offset in OBJSET_DNODES {
+            self.dnode(index, offset, At { object: 0, ..at })?;
+        }
+        Ok(())
+    }
+
+    fn log(&mut self, bp: &BlkPtrPhys, parent: (usize, usize), at: At) {
+        let seq = bp.cksum_words()[3];
+        let bookmark = Bookmark::zil(ObjsetId(at.objset), seq);
+        if bp.is_hole() {
+            return;
+        }
+        // The chain ends with a block that was not written yet.
+        let Ok(content) = self.store.read_log(bp, &bookmark) else {
+            return;
+        };
+        let at = At {
+            parent: Some(parent),
+            ..at
+        };
+        let next = pointer_at(&content, ZIL_NEXT_OFFSET);
+        let index = self.push(bp, content.to_vec(), Role::Log, at);
+        self.log(&next, (index, ZIL_NEXT_OFFSET), at);
+    }
+
+    fn dnodes(&mut self, index: usize, at: At) -> Result<()> {
+        let mut slot = 0;
+        while slot * DNODE_MIN_SIZE < self.blocks[index].content.len() {
+            let object = at.object + slot as u64 + 1;
+            slot += self.dnode(index, slot * DNODE_MIN_SIZE, At { object, ..at })?;
+        }
+        Ok(())
+    }
+
+    /// What a dnode points to; answers how many slots it has.
+    fn dnode(&mut self, index: usize, offset: usize, at: At) -> Result<usize> {
+        let content = &self.blocks[index].content;
+        if content.len() <= offset || content[offset] == 0 {
+            return Ok(1);
+        }
+        let view = DnodeView::new(&content[offset..])?;
+        let core = view.core();
+        let slots = core.slots();
+        let bonus_at = core.bonus_offset();
+        let mut places: Vec<usize> = (0..usize::from(core.nblkptr))
+            .map(|i| 64 + 128 * i)
+            .collect();
+        if core.bonustype == ObjectType::DSL_DATASET.raw() {
+            places.push(bonus_at + DS_BP_OFFSET);
+        }
+        if core.has_spill() {
+            places.push(core.size() - size_of::<BlkPtrPhys>());
+        }
+        for place in places {
+            self.child(index, offset + place, at)?;
+        }
+        Ok(slots)
+    }
+}
+
+fn pointer_at(content: &[u8], offset: usize) -> BlkPtrPhys {
+    BlkPtrPhys::read(&content[offset..]).expect("a pointer is in the block")
+}
+
+/// Identifies a stored block by its first DVA.
+trait IdentityWords {
+    fn identity_words(&self) -> [u64; 2];
+}
+
+impl IdentityWords for BlkPtrPhys {
+    fn identity_words(&self) -> [u64; 2] {
+        self.dvas().next().map_or([0, 0], |dva| dva.words())
+    }
+}
+
+/// Changes to an image.
+pub struct Edit<'a> {
+    image: &'a Image,
+    /// The uberblock, to be changed.
+    pub uberblock: UberblockPhys,
+    changed: BTreeMap<usize, Vec<u8>>,
+    config: Option<ConfigEdit>,
+}
+
+type ConfigEdit = Box<dyn Fn(&mut NvList)>;
+
+impl<'a> Edit<'a> {
+    /// The image.
+    #[must_use]
+    pub fn image(&self) -> &'a Image {
+        self.image
+    }
+
+    /// What a block says, to be changed.
+    pub fn content(&mut self, block: usize) -> &mut Vec<u8> {
+        let original = &self.image.blocks[block].content;
+        self.changed
+            .entry(block)
+            .or_insert_with(|| original.clone())
+    }
+
+    /// Changes the config in all labels.
+    pub fn config(&mut self, change: impl Fn(&mut NvList) + 'static) {
+        self.config = Some(Box::new(change));
+    }
+
+    /// Writes a word into the bonus of an object of the MOS, at this offset.
+    ///
+    /// # Panics
+    /// When there is no such object.
+    pub fn set_mos_bonus(&mut self, object: ObjectId, offset: usize, word: u64) {
+        let (block, at) = self.image.mos_dnode(object);
+        let bonus = DnodeView::new(&self.image.blocks[block].content[at..]);
+        let bonus = bonus.expect("an allocated dnode").core().bonus_offset();
+        let at = at + bonus + offset;
+        self.content(block)[at..at + 8].copy_from_slice(&word.to_le_bytes());
+    }
+
+    /// The devices with everything changed and every checksum right.
+    #[must_use]
+    pub fn finish(mut self) -> Vec<Arc<dyn Provider>> {
+        let disks: Vec<Memory> = self.image.disks.iter().map(Memory::snapshot).collect();
+        let mut room = Room {
+            chunks: self.image.spare.iter(),
+            at: 0,
+            left: 0,
+        };
+        while let Some((index, mut content)) = self.changed.pop_last() {
+            let block = &self.image.blocks[index];
+            if block.role == Role::Log {
+                seal_log(&disks, &block.bp, &mut content);
+                continue;
+            }
+            let Some(offset) = room.take(content.len() as u64) else {
+                // More was changed than there is room for: the rest stays as it was.
+                continue;
+            };
+            write_all(&disks[..1], VDEV_START + offset, &content);
+            let bp = pointer_to(&block.bp, offset, &content);
+            match block.parent {
+                Some((parent, at)) => self.content(parent)[at..at + size_of::<BlkPtrPhys>()]
+                    .copy_from_slice(zerocopy::IntoBytes::as_bytes(&bp)),
+                None => self.uberblock.rootbp = bp,
+            }
+        }
+        self.write_labels(&disks);
+        disks
+            .into_iter()
+            .map(|disk| Arc::new(disk) as Arc<dyn Provider>)
+            .collect()
+    }
+
+    fn write_labels(&self, disks: &[Memory]) {
+        let ashift = self.image.ashift;
+        for disk in disks {
+            let labels = self.config.as_ref().and_then(|_| Labels::read(disk).ok());
+            for index in 0..LABELS {
+                let start = label_offset(disk.mediasize(), index).expect("a device of a pool");
+                let slot = |ub: &UberblockPhys| {
+                    start + uberblock_offset(ashift, ub.txg().0 % uberblock_count(ashift))
+                };
+                let mut block = vec![0; uberblock_size(ashift) as usize];
+                write_all([disk], slot(&self.image.uberblock), &block);
+                self.uberblock.write(&mut block);
+                seal_label(disk, slot(&self.uberblock), &mut block);
+                let label = labels
+                    .as_ref()
+                    .and_then(|labels| labels.0[index].as_ref().ok());
+                if let (Some(change), Some(label)) = (&self.config, label)
+                    && let Ok(config) = &label.config
+                {
+                    let mut config = config.clone();
+                    change(&mut config);
+                    let mut packed = nvpair::encode_xdr(&config);
+                    if packed.len() as u64 <= NVLIST_MAX {
+                        packed.resize(NVLIST_SIZE as usize, 0);
+                        seal_label(disk, start + NVLIST_OFFSET, &mut packed);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Spare room, taken from the front.
+struct Room<'a> {
+    chunks: std::slice::Iter<'a, u64>,
+    at: u64,
+    left: u64,
+}
+
+impl Room<'_> {
+    fn take(&mut self, bytes: u64) -> Option<u64> {
+        if self.left < bytes {
+            self.at = *self.chunks.next()?;
+            self.left = SPARE_BYTES;
+        }
+        let at = self.at;
+        let bytes = bytes.next_multiple_of(4096);
+        self.at += bytes;
+        self.left = self.left.saturating_sub(bytes);
+        Some(at)
+    }
+}
+
+/// A pointer like `old` to an uncompressed block.
+fn pointer_to(old: &BlkPtrPhys, offset: u64, content: &[u8]) -> BlkPtrPhys {
+    let size = content.len() as u64;
+    let kind = ChecksumType::Fletcher4;
+    let mut bp = BlkPtrPhys::default();
+    bp.set_lsize(size);
+    bp.set_psize(size);
+    bp.set_type(old.object_type());
+    bp.set_level(old.level());
+    bp.set_compress(CompressType::Off.raw());
+    bp.set_checksum(kind.raw());
+    bp.set_birth(old.birth(), old.birth());
+    bp.set_fill(if old.is_embedded() { 1 } else { old.fill() });
+    bp.set_little_endian();
+    bp.set_dva(0, DvaPhys::new(VdevId(0), offset, size, false));
+    bp.set_cksum(checksum::digest(kind, &[0; 32], content));
+    bp
+}
+
+/// Writes a log block with its own checksum back to where it is.
+fn seal_log(disks: &[Memory], bp: &BlkPtrPhys, content: &mut [u8]) {
+    let kind = ChecksumType::try_from(bp.checksum()).expect("that of a log block");
+    // A count of bytes in use that is beyond the block cannot be summed up: it stays unreadable.
+    let used = u64::from_le_bytes(content[136..144].try_into().expect("eight bytes"));
+    if used <= content.len() as u64 {
+        embedded::set(kind, &bp.cksum_words(), content);
+    }
+    for dva in bp.dvas() {
+        write_all(
+            [&disks[dva.vdev().0 as usize]],
+            VDEV_START + dva.offset(),
+            content,
+        );
+    }
+}
+
+fn seal_label(disk: &Memory, offset: u64, block: &mut [u8]) {
+    let verifier = embedded::label_verifier(offset);
+    embedded::set(ChecksumType::Label, &verifier, block);
+    write_all([disk], offset, block);
+}
+
+fn write_all<'d>(disks: impl IntoIterator<Item = &'d Memory>, offset: u64, bytes: &[u8]) {
+    for disk in disks {
+        disk.write(offset, bytes).expect("a RAM disk");
+    }
+}

@@ -1,0 +1,162 @@
+//! Images whose structures lie and whose checksums are right: whatever they say, commands end, with an
+//! error or without.
+//!
+//! The ordinary run takes a sample. `HOSTILE_IMAGES=100000` tries so many, from `SEED` on, and lists every
+//! place that fails; `HOSTILE_SEED=N` repeats one.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use torture::hostile::{self, exercise::Outcome};
+use torture::{Dice, seed};
+
+/// Images in the ordinary run.
+const SAMPLE: u64 = 300;
+/// No image may take longer, in seconds.
+const SECONDS_MAX: u64 = 10;
+/// The most memory that the process may ever have had, in KiB.
+const PEAK_KIB_MAX: u64 = 2 << 20;
+/// Seeds that once failed.
+const FOUND: &[u64] = &[];
+
+/// The seed of the image that is being tried, and how many times a second passed since it began.
+static CURRENT: AtomicU64 = AtomicU64::new(0);
+static SECONDS: AtomicU64 = AtomicU64::new(0);
+/// Where threads panicked, with the text and the first seed.
+static PANICS: Mutex<BTreeMap<String, (String, u64, u64)>> = Mutex::new(BTreeMap::new());
+
+fn run(seed: u64) -> Option<Outcome> {
+    CURRENT.store(seed, Ordering::SeqCst);
+    SECONDS.store(0, Ordering::SeqCst);
+    catch_unwind(AssertUnwindSafe(|| hostile::run(&mut Dice::new(seed)))).ok()
+}
+
+/// Ends the process when an image takes too long: the thread cannot be ended alone.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "watches what happens in real time"
+)]
+fn watch() {
+    std::thread::spawn(|| {
+        loop {
+            std::thread::sleep(Duration::from_secs(1));
+            if SECONDS.fetch_add(1, Ordering::SeqCst) >= SECONDS_MAX {
+                eprintln!("HOSTILE_SEED={} hangs", CURRENT.load(Ordering::SeqCst));
+                std::process::abort();
+            }
+        }
+    });
+}
+
+fn note_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        let at = panic
+            .location()
+            .map_or_else(String::new, ToString::to_string);
+        let text = panic.payload_as_str().unwrap_or("").to_owned();
+        let seed = CURRENT.load(Ordering::SeqCst);
+        if std::env::var_os("RUST_BACKTRACE").is_some() {
+            eprintln!("{}", std::backtrace::Backtrace::force_capture());
+        }
+        let mut panics = PANICS.lock().unwrap_or_else(PoisonError::into_inner);
+        let entry = panics.entry(at.clone()).or_insert_with(|| {
+            eprintln!("HOSTILE_SEED={seed}: {at}: {text}");
+            (text, seed, 0)
+        });
+        entry.2 += 1;
+    }));
+}
+
+/// `VmHWM`: the peak of this process, in KiB.
+fn peak_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let number = line.unwrap().split_whitespace().next().unwrap();
+    number.parse().unwrap()
+}
+
+#[test]
+fn images_that_lie_neither_hang_nor_abort() {
+    let number = |name: &str| {
+        std::env::var(name)
+            .ok()
+            .and_then(|text| text.parse::<u64>().ok())
+    };
+    let seeds: Vec<u64> = match (number("HOSTILE_SEED"), number("HOSTILE_IMAGES")) {
+        (Some(one), _) => vec![one],
+        (None, count) => {
+            let first = seed(1);
+            let sample = first..first + count.unwrap_or(SAMPLE);
+            FOUND.iter().copied().chain(sample).collect()
+        }
+    };
+    let images = hostile::seeds::all();
+    watch();
+    note_panics();
+    let mut sum = Outcome::default();
+    let (mut readable, mut writable, mut failed) = (0, 0, Vec::new());
+    for (at, seed) in seeds.iter().enumerate() {
+        match run(*seed) {
+            Some(outcome) => {
+                readable += u64::from(outcome.is_readable);
+                writable += u64::from(outcome.is_writable);
+                sum.done += outcome.done;
+                sum.failed += outcome.failed;
+            }
+            None => failed.push(*seed),
+        }
+        if at % 10_000 == 9_999 {
+            eprintln!(
+                "{} images, {} failed, peak {} KiB",
+                at + 1,
+                failed.len(),
+                peak_kib()
+            );
+        }
+    }
+    let _ = std::panic::take_hook();
+    SECONDS.store(0, Ordering::SeqCst);
+    let panics = PANICS.lock().unwrap_or_else(PoisonError::into_inner);
+    for (at, (text, seed, count)) in panics.iter() {
+        eprintln!("{count} times at {at}: {text} (HOSTILE_SEED={seed})");
+    }
+    let count = seeds.len() as u64;
+    eprintln!(
+        "{count} images, {readable} readable, {writable} writable, {sum:?}, {} KiB",
+        peak_kib()
+    );
+    assert!(
+        failed.is_empty(),
+        "{} of {count} failed: {failed:?}",
+        failed.len()
+    );
+    assert!(panics.is_empty(), "a thread panicked");
+    assert!(peak_kib() < PEAK_KIB_MAX, "{} KiB", peak_kib());
+    // Most of them get past the door: otherwise nothing is shown.
+    assert!(count < 100 || readable * 2 > count && writable * 3 > count);
+    drop(Arc::clone(&images));
+}
+
+#[test]
+fn an_image_that_is_not_changed_is_good() {
+    for image in hostile::seeds::all().iter() {
+        let devices = image.edit().finish();
+        let outcome = rt::simulate(1, || hostile::exercise(&devices, 0));
+        assert!(
+            outcome.is_readable && outcome.is_writable && outcome.done > 100,
+            "{outcome:?}"
+        );
+        let spa = torture::pool::open(&image.edit().finish(), true).unwrap();
+        torture::pool::assert_clean(&spa);
+        // A block that is written elsewhere with the same content changes nothing that is read.
+        let mut edit = image.edit();
+        for block in 0..image.blocks.len().min(40) {
+            edit.content(block);
+        }
+        let spa = torture::pool::open(&edit.finish(), true).unwrap();
+        assert!(spa.dsl().descendants("tank").unwrap().len() > 1);
+    }
+}
