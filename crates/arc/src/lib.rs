@@ -49,8 +49,8 @@ pub struct ArcSettings {
     pub limit_bytes: u64,
     /// Whether blocks of file contents are cached when written.
     pub cache_written_data: bool,
-    /// Threads that read ahead while devices keep them waiting; of a device that does not, no more do
-    /// than there are processors to spare.
+    /// Threads that read ahead while devices keep them waiting, for each top-level vdev; of a device
+    /// that does not, no more do than there are processors to spare.
     pub prefetch_threads: usize,
     /// Blocks that may wait to be read ahead; further ones are not prefetched.
     pub prefetch_backlog: usize,
@@ -111,8 +111,8 @@ struct Inner<S: ?Sized> {
 /// The cache; see the crate. `S` is the store below: of the pool, its pipeline.
 pub struct Arc<S: ?Sized = dyn LogStore> {
     inner: Shared<Inner<S>>,
-    /// Started with the first prefetch.
-    queue: rt::Mutex<Option<rt::TaskQueue>>,
+    /// Threads that read ahead, a queue for each top-level vdev; started when they are needed.
+    queues: rt::Mutex<Vec<rt::TaskQueue>>,
 }
 
 impl<S: BlockStore + ?Sized + 'static> Arc<S> {
@@ -129,7 +129,7 @@ impl<S: BlockStore + ?Sized + 'static> Arc<S> {
         };
         Arc {
             inner: Shared::new(inner),
-            queue: rt::Mutex::new(None),
+            queues: rt::Mutex::default(),
         }
     }
 

@@ -3,7 +3,9 @@
 //! # What it is
 //! Blocks that somebody will ask for stand in one queue; threads take them from its front, one at a
 //! time, until it is empty. How many threads depends on what reading costs. A device that lets its
-//! readers wait wants several commands at once. What the host has in memory costs a processor's time
+//! readers wait wants several commands at once, and each top-level vdev wants its own: a file lies on
+//! one of them for some mebibytes, then on the next one. So a thread takes the first block whose vdev
+//! is not busy enough, and the reader is kept further ahead of where there are several vdevs. What the host has in memory costs a processor's time
 //! and nothing else: then there are as many threads as there are processors beside that of the reader,
 //! who reads as well (`read_run` of [`Arc`]); one more would only take turns with it. Nor do they go far
 //! ahead of it: buffers that come round soon are still in the cache that the processors share.
@@ -12,7 +14,7 @@
 //! One lock, held to put blocks in or to take one; nothing else is locked meanwhile.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use phys::BlkPtrPhys;
 use zio::{BlockStore, Bookmark, PREFETCH_DISTANCE_MAX_BYTES, Run};
@@ -28,6 +30,11 @@ const SLOWNESS_MAX: u64 = 4000;
 /// One read counts for one part in so many of the average.
 const AVERAGE_OVER: u64 = 8;
 
+/// How far ahead of a reader to go at most, over however many vdevs (`zfetch_max_distance`).
+const DISTANCE_MAX_BYTES: u64 = 64 << 20;
+/// Top-level vdevs that have threads of their own.
+const VDEVS_MAX: usize = 16;
+
 /// How far ahead of a reader to go when reads are quick.
 const QUICK_DISTANCE_BYTES: u64 = 2 << 20;
 
@@ -37,6 +44,8 @@ pub(crate) struct Queue {
     state: rt::Mutex<State>,
     /// How long reads take, on an average, in thousandths of what a quick one takes at most.
     slowness: AtomicU64,
+    /// Top-level vdevs that blocks were seen on, the highest one last.
+    vdevs: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -44,10 +53,38 @@ struct State {
     blocks: VecDeque<(BlkPtrPhys, Reader)>,
     /// Threads that read ahead.
     running: usize,
+    /// How many of them are at each top-level vdev.
+    reading: [usize; VDEVS_MAX],
+}
+
+/// The vdev of a block, as far as the threads tell them apart.
+fn vdev_of(bp: &BlkPtrPhys) -> usize {
+    let first = bp.dvas().next();
+    first.map_or(0, |dva| dva.vdev().0 as usize % VDEVS_MAX)
+}
+
+impl State {
+    /// The first block of a vdev at which less than `per_vdev` threads are.
+    fn take(&mut self, per_vdev: usize) -> Option<(BlkPtrPhys, Reader)> {
+        let is_free = |(bp, _): &(BlkPtrPhys, Reader)| self.reading[vdev_of(bp)] < per_vdev;
+        let at = self.blocks.iter().position(is_free)?;
+        let next = self.blocks.remove(at)?;
+        self.reading[vdev_of(&next.0)] += 1;
+        Some(next)
+    }
 }
 
 /// A thread that reads ahead. Dropping it takes it off the count, also after a panic.
 struct Running<'a>(&'a Queue);
+
+/// A read at a vdev.
+struct Reading<'a>(&'a Queue, usize);
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().reading[self.1] -= 1;
+    }
+}
 
 impl Running<'_> {
     /// Under the lock under which the queue was found empty: who puts something in finds either this
@@ -84,12 +121,17 @@ impl Queue {
         if self.is_quick() {
             QUICK_DISTANCE_BYTES
         } else {
-            PREFETCH_DISTANCE_MAX_BYTES
+            (PREFETCH_DISTANCE_MAX_BYTES * self.vdevs() as u64).min(DISTANCE_MAX_BYTES)
         }
     }
 
-    /// How many threads should be at it, of `threads` that there are.
-    fn useful(&self, threads: usize) -> usize {
+    fn vdevs(&self) -> usize {
+        self.vdevs.load(Ordering::Relaxed).clamp(1, VDEVS_MAX)
+    }
+
+    /// How many threads should be at it, if `per_vdev` are enough for one vdev.
+    fn useful(&self, per_vdev: usize) -> usize {
+        let threads = per_vdev * self.vdevs();
         if self.is_quick() {
             threads.min(rt::parallelism().saturating_sub(1)).max(1)
         } else {
@@ -108,12 +150,13 @@ impl<S: BlockStore + ?Sized> Inner<S> {
             let next = if state.running > useful {
                 None
             } else {
-                state.blocks.pop_front()
+                state.take(self.settings.prefetch_threads)
             };
             let Some((bp, reader)) = next else {
                 return running.leave(&mut state);
             };
             drop(state);
+            let _reading = Reading(&self.ahead, vdev_of(&bp));
             self.prefetch(&bp, reader);
         }
     }
@@ -154,7 +197,10 @@ impl<S: BlockStore + ?Sized + 'static> Arc<S> {
         let useful = |bp: &&BlkPtrPhys| is_cacheable(bp) && !is_log(bp) && policy.wants(bp);
         let wanted: Vec<BlkPtrPhys> = bps.iter().filter(useful).copied().collect();
         drop(policy);
-        let mut state = self.inner.ahead.state.lock();
+        let vdevs = wanted.iter().map(|bp| vdev_of(bp) + 1).max();
+        let ahead = &self.inner.ahead;
+        ahead.vdevs.fetch_max(vdevs.unwrap_or(1), Ordering::Relaxed);
+        let mut state = ahead.state.lock();
         let room = settings.prefetch_backlog.saturating_sub(state.blocks.len());
         let wanted = wanted.into_iter().take(room);
         state.blocks.extend(wanted.map(|bp| (bp, reader)));
@@ -168,9 +214,15 @@ impl<S: BlockStore + ?Sized + 'static> Arc<S> {
         }
     }
 
+    /// Hands a task to a thread that has nothing to do; there are `threads` more for each vdev.
     fn dispatch(&self, threads: usize, task: impl FnOnce() + Send + 'static) {
-        let start = || rt::TaskQueue::new("arc_prefetch", threads);
-        self.queue.lock().get_or_insert_with(start).dispatch(task);
+        let mut queues = self.queues.lock();
+        let wanted = self.inner.ahead.vdevs();
+        while queues.len() < wanted {
+            queues.push(rt::TaskQueue::new("arc_prefetch", threads));
+        }
+        let idlest = queues.iter().min_by_key(|queue| queue.len());
+        idlest.expect("one for each vdev").dispatch(task);
     }
 }
 
@@ -202,6 +254,32 @@ mod tests {
         queue.note(&bp, 20_000_000);
         assert_eq!(queue.useful(64), spare.min(64));
         rt::simulate(1, || assert_eq!(queue.useful(4), 4));
+    }
+
+    #[test]
+    fn each_vdev_has_threads_of_its_own() {
+        let on = |vdev: u32| {
+            let mut bp = BlkPtrPhys::default();
+            let dva = phys::DvaPhys::new(base::VdevId(vdev), 1 << 20, 4096, false);
+            bp.set_dva(0, dva);
+            (bp, Reader::default())
+        };
+        let mut state = State::default();
+        state.blocks.extend([0, 0, 0, 1, 0, 2].map(on));
+        let mut take = || state.take(2).map(|(bp, _)| vdev_of(&bp));
+        assert_eq!(
+            [(); 5].map(|()| take()),
+            [Some(0), Some(0), Some(1), Some(2), None]
+        );
+        state.reading[0] -= 1;
+        assert_eq!(state.take(2).map(|(bp, _)| vdev_of(&bp)), Some(0));
+        assert_eq!(state.blocks.len(), 1);
+        let queue = Queue::default();
+        queue.vdevs.store(4, Ordering::Relaxed);
+        rt::simulate(1, || {
+            assert_eq!(queue.useful(4), 16);
+            assert_eq!(queue.distance(), 4 * PREFETCH_DISTANCE_MAX_BYTES);
+        });
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! `dd`: copies blocks between files, providers and pools.
 
-use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write, stderr};
 use std::path::Path;
 use std::process::ExitCode;
@@ -8,7 +7,7 @@ use std::rc::Rc;
 
 use base::{Error, ErrorKind, ObjectId, Result};
 use geom::disk::OpenMode;
-use machine::World;
+use machine::{Hold, World};
 use measure::dd::ends::{Device, Null, Random, Zeros};
 use measure::dd::host::HostFile;
 use measure::dd::{
@@ -19,7 +18,8 @@ use zpl::Create;
 use zpl::mount::Mount;
 
 use crate::files::{Location, Session};
-use crate::host::{Access, Host};
+use crate::gpart::device;
+use crate::host::Access;
 use crate::say::fail;
 
 /// Between two lines of `status=progress`.
@@ -97,16 +97,21 @@ impl Places<'_> {
             fail("dd", 1, text);
             false
         };
-        let mut input = match self.input(operands) {
+        let find = |name: &Option<String>| name.as_deref().map(|n| self.find(n)).transpose();
+        // A pool that cannot be opened is not a file that is missing: that is said in full.
+        let (from, to) = match (find(&operands.input), find(&operands.output)) {
+            (Ok(from), Ok(to)) => (from, to),
+            (Err(error), _) | (_, Err(error)) => return complain(&error.to_string()),
+        };
+        let mut input = match self.input(operands, from) {
             Ok(input) => input,
             Err(error) => return complain(&operands.open_error(true, &error)),
         };
-        if let Some(name) = &operands.output
-            && let Err(error) = self.check_may_write(name, consents)
-        {
-            return complain(&error.to_string());
-        }
-        let mut output = match self.output(operands) {
+        let _held = match self.hold(operands, &to, consents) {
+            Ok(held) => held,
+            Err(error) => return complain(&error.to_string()),
+        };
+        let mut output = match self.output(operands, to) {
             Ok(output) => output,
             Err(error) => return complain(&operands.open_error(false, &error)),
         };
@@ -131,23 +136,32 @@ impl Places<'_> {
         outcome.is_ok()
     }
 
-    /// Asks for consent on a host; in a machine, providers that pools are on are not for others.
-    fn check_may_write(&self, name: &str, consents: bool) -> Result<()> {
-        let is_provider = || matches!(self.find(name), Ok(Place::Provider));
-        match Location::parse(name) {
-            Location::Host(_) if !self.world.is_machine() || is_provider() => {
-                crate::phybs::check_may_write(self.world, name, consents)
-            }
-            _ => Ok(()),
-        }
+    /// Holds the output if it is a provider, or may be one: a file or device of this host.
+    fn hold(
+        &self,
+        operands: &Operands,
+        to: &Option<Place>,
+        consents: bool,
+    ) -> Result<Option<Hold>> {
+        let Some(name) = operands.output.as_deref() else {
+            return Ok(None);
+        };
+        let is_device = match to {
+            Some(Place::Provider) => true,
+            Some(Place::Host) => !self.world.is_machine() && Path::new(name).exists(),
+            _ => false,
+        };
+        is_device
+            .then(|| device::hold(self.world, name, consents))
+            .transpose()
     }
 
-    fn input(&self, operands: &Operands) -> Result<Box<dyn Input>> {
+    fn input(&self, operands: &Operands, from: Option<Place>) -> Result<Box<dyn Input>> {
         let flags = operands.input_flags;
-        let Some(name) = operands.input.as_deref() else {
+        let (Some(name), Some(from)) = (operands.input.as_deref(), from) else {
             return Ok(Box::new(HostFile::stdin()?));
         };
-        Ok(match self.find(name)? {
+        Ok(match from {
             Place::Zeros => Box::new(Zeros),
             Place::Random => Box::new(Random::new()),
             Place::Null => Box::new(Null),
@@ -164,11 +178,11 @@ impl Places<'_> {
         })
     }
 
-    fn output(&self, operands: &Operands) -> Result<Box<dyn Output>> {
-        let Some(name) = operands.output.as_deref() else {
+    fn output(&self, operands: &Operands, to: Option<Place>) -> Result<Box<dyn Output>> {
+        let (Some(name), Some(to)) = (operands.output.as_deref(), to) else {
             return Ok(Box::new(HostFile::stdout()?));
         };
-        Ok(match self.find(name)? {
+        Ok(match to {
             Place::Zeros | Place::Random | Place::Null => Box::new(Null),
             Place::Provider => {
                 if operands.conversions.excl {
@@ -185,8 +199,20 @@ impl Places<'_> {
         })
     }
 
-    /// What a name stands for. In a machine, what is in `/dev` and what has no slash are its
-    /// providers, and other paths may lead into its pools.
+    /// Whether drives of this machine, and what is on them, are named so (`ada9p1`). If there is none of that
+    /// name, it was mistyped, and must not become a file of the host.
+    fn is_drive_name(&self, name: &str) -> bool {
+        let is_unit = |c: char| c.is_ascii_digit();
+        let entries = self.world.running().map(|machine| machine.entries());
+        entries.unwrap_or_default().iter().any(|entry| {
+            let letters = entry.name.trim_end_matches(is_unit);
+            let rest = name.strip_prefix(letters).unwrap_or_default();
+            rest.starts_with(is_unit)
+        })
+    }
+
+    /// What a name stands for. In a machine, what is in `/dev` and what is named as a drive are its
+    /// providers, there or not; so is what else a provider is named; other paths may lead into its pools.
     fn find(&self, name: &str) -> Result<Place> {
         if let Location::Pool(dataset, path) = Location::parse(name) {
             return Ok(Place::Pool(dataset, path));
@@ -206,10 +232,11 @@ impl Places<'_> {
             "/dev/null" => return Ok(Place::Null),
             _ => {}
         }
-        if name.starts_with("/dev/") || !name.contains('/') {
+        let is_relative = !name.starts_with(['/', '.']);
+        if name.starts_with("/dev/") || self.is_drive_name(name) {
             return Ok(Place::Provider);
         }
-        if !name.starts_with(['/', '.']) && self.world.open(name, OpenMode::Inspect).is_ok() {
+        if is_relative && self.world.open(name, OpenMode::Inspect).is_ok() {
             return Ok(Place::Provider);
         }
         Ok(match self.session.locate(name)? {
@@ -227,53 +254,6 @@ enum Place {
     Provider,
     Host,
     Pool(String, String),
-}
-
-/// Refuses what an imported pool of the machine is on, in the kernel's words.
-pub(crate) fn check_unused(world: &World, name: &str) -> Result<()> {
-    let pools = Host::here().pools()?;
-    if pools.is_empty() {
-        return Ok(());
-    }
-    let infos = world.providers()?;
-    let below: BTreeMap<&str, Option<&str>> = infos
-        .iter()
-        .map(|info| (info.name.as_str(), info.below.as_deref()))
-        .collect();
-    let wanted = world.canonical(name);
-    for (pool, config) in &pools {
-        let mut paths = Vec::new();
-        leaf_paths(config, &mut paths);
-        for path in paths {
-            let mut at = Some(world.canonical(&path));
-            while let Some(provider) = at {
-                if provider == wanted {
-                    let text = format!("{name}: Operation not permitted (pool '{pool}' is on it)");
-                    return Err(Error::new(ErrorKind::Busy, text));
-                }
-                at = below
-                    .get(provider.as_str())
-                    .copied()
-                    .flatten()
-                    .map(str::to_owned);
-            }
-        }
-    }
-    Ok(())
-}
-
-fn leaf_paths(config: &nvpair::NvList, paths: &mut Vec<String>) {
-    if let Some(path) = config.get_str("path") {
-        paths.push(path.to_owned());
-    }
-    if let Some(tree) = config.get_list("vdev_tree") {
-        leaf_paths(tree, paths);
-    }
-    for key in ["children", "l2cache", "spares"] {
-        for child in config.get_lists(key).unwrap_or_default() {
-            leaf_paths(child, paths);
-        }
-    }
 }
 
 /// A file in a data set.

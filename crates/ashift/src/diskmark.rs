@@ -11,10 +11,11 @@ use geom::Provider;
 use indicatif::ProgressBar;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use machine::World;
+use machine::{Hold, World};
 use measure::diskmark::{DEFAULT, NVME, Options, Progress, Report, Score};
 use serde_json::json;
 
+use crate::gpart::device;
 use crate::say::{fail, progress};
 
 const USAGE: &str = "\
@@ -182,7 +183,7 @@ fn measure(mut request: Request) -> Result<()> {
         .map(|test| test.queues * test.threads);
     let depth = depths.max().unwrap_or(1) as usize;
     let folder = Path::new(&request.target);
-    let (provider, mode, _file) = if !world.is_machine() && folder.is_dir() {
+    let (provider, mode, _held) = if !world.is_machine() && folder.is_dir() {
         request.options.offset_bytes = request.offset_bytes.unwrap_or(0);
         let end = request
             .options
@@ -192,10 +193,9 @@ fn measure(mut request: Request) -> Result<()> {
         let file = TestFile::make(folder, end)?;
         let direct = measure::direct::open(&file.0, true, depth)?;
         let provider = Arc::clone(&direct) as Arc<dyn Provider>;
-        (provider, Mode::Host(direct), Some(file))
+        (provider, Mode::Host(direct), Held::File(file))
     } else {
-        let (provider, mode) = open(&world, &mut request, depth)?;
-        (provider, mode, None)
+        open(&world, &mut request, depth)?
     };
     let bar = progress(None, false);
     let outcome = measure::diskmark::run(&*provider, &request.options, |now| tell(&bar, &now));
@@ -223,13 +223,22 @@ impl Mode {
     }
 }
 
-fn open(world: &World, request: &mut Request, depth: usize) -> Result<(Arc<dyn Provider>, Mode)> {
+/// What lasts as long as the measurement.
+enum Held {
+    File(#[expect(dead_code, reason = "it is removed when it is dropped")] TestFile),
+    Target(#[expect(dead_code, reason = "it is let go when it is dropped")] Option<Hold>),
+}
+
+fn open(
+    world: &World,
+    request: &mut Request,
+    depth: usize,
+) -> Result<(Arc<dyn Provider>, Mode, Held)> {
     let (target, options) = (&request.target, &mut request.options);
     options.offset_bytes = request.offset_bytes.unwrap_or(AREA_OFFSET_BYTES);
     options.prepares = options.writes;
-    if options.writes {
-        crate::phybs::check_may_write(world, target, request.consents)?;
-    }
+    let hold = || device::hold(world, target, request.consents);
+    let hold = options.writes.then(hold).transpose()?;
     let path = Path::new(target);
     let (provider, mode) = if !world.is_machine() && path.exists() {
         let direct = measure::direct::open(path, options.writes, depth)?;
@@ -248,7 +257,7 @@ fn open(world: &World, request: &mut Request, depth: usize) -> Result<(Arc<dyn P
     if options.writes && !request.consents {
         check_blank(&*provider)?;
     }
-    Ok((provider, mode))
+    Ok((provider, mode, Held::Target(hold)))
 }
 
 /// Refuses what begins or ends with something: a table, a label, a file system.

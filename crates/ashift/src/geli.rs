@@ -13,9 +13,9 @@ use ::geli::Attached;
 use base::{Error, ErrorKind, Result};
 use geom::Provider;
 use geom::disk::OpenMode;
-use machine::{Layer, LayerKind};
+use machine::{Holder, Layer, LayerKind};
 
-use crate::geomclass::{Call, Class, Verb, flag, list, number, status, text, user_of};
+use crate::geomclass::{Call, Class, Verb, flag, list, number, status, text};
 use crate::gpart::device::check_consent;
 
 const INIT: Verb = Verb {
@@ -272,18 +272,17 @@ fn find_attached(call: &Call<'_>, name: &str) -> Option<(Layer, Attached)> {
 /// and if it is a block device of this host, only with consent.
 fn open(call: &Call<'_>, name: &str, mode: OpenMode) -> Result<Arc<dyn Provider>> {
     if mode == OpenMode::ReadWrite {
-        check_consent(call.world, name, call.has_consent).map_err(Error::invalid)?;
-        let canonical = call.world.canonical(name);
-        if find_attached(call, name).is_none()
-            && let Some(user) = user_of(call.world, &canonical)?
-        {
-            let text = format!("Cannot open {name}: it is used by {user}.");
-            return Err(Error::new(ErrorKind::Busy, text));
-        }
+        check_consent(call.world, name, call.has_consent)?;
     }
+    // The class itself has open what an attached provider is on.
+    let holder = match find_attached(call, name) {
+        Some((layer, _)) => Holder::Layer(layer.name),
+        None => Holder::Program,
+    };
     call.world
-        .open(name, mode)
+        .open_as(name, mode, holder)
         .map_err(|error| match error.kind() {
+            ErrorKind::Busy => error.within("Cannot open"),
             ErrorKind::NotFound => Error::not_found(format!(
                 "Cannot get information about {name}: No such file or directory."
             )),

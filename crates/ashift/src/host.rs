@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use base::{Context, Error, ErrorKind, Result};
+use machine::Holder;
 use nvpair::NvList;
 use rustix::fs::{FlockOperation, flock};
 use spa::{CacheFile, Host as HostId, ImportOptions, Settings, Spa};
@@ -128,6 +129,18 @@ impl Host {
         self.cache.pools()
     }
 
+    /// Names of the imported pools with the paths of all their devices, spares and caches included.
+    pub(crate) fn pool_devices(&self) -> Result<Vec<(String, Vec<String>)>> {
+        let with_devices = |(pool, config): (String, NvList)| {
+            let mut paths = Vec::new();
+            if let Some(tree) = config.get_list("vdev_tree") {
+                collect_paths(tree, &mut paths);
+            }
+            (pool, paths)
+        };
+        Ok(self.pools()?.into_iter().map(with_devices).collect())
+    }
+
     /// Locks a pool's name: exclusively for whoever writes.
     pub(crate) fn lock(&self, pool: &str, access: Access) -> Result<File> {
         let folder = self.state.join("locks");
@@ -195,7 +208,8 @@ impl Host {
         let within = || format!("cannot open '{pool}'");
         let (id, settings) = (self.id()?, self.settings()?);
         let world = crate::machine::current()?;
-        let options = ImportOptions::from_config_in(&*world, &config, readonly, id, settings);
+        let names = world.names_for(Holder::Pool(pool.to_owned()));
+        let options = ImportOptions::from_config_in(&names, &config, readonly, id, settings);
         let mut options = options.within(within)?;
         options.max_txg = facts.max_txg.map(base::Txg);
         let spa = Spa::import(options).within(within)?;
@@ -259,6 +273,15 @@ pub(crate) fn state_folder() -> PathBuf {
         .or_else(|| var("XDG_STATE_HOME").map(|d| d.join("ashift")))
         .or_else(|| var("HOME").map(|d| d.join(".local/state/ashift")))
         .unwrap_or_else(|| PathBuf::from("/var/lib/ashift"))
+}
+
+fn collect_paths(tree: &NvList, paths: &mut Vec<String>) {
+    paths.extend(tree.get_str("path").map(str::to_owned));
+    for key in ["children", "l2cache", "spares"] {
+        for child in tree.get_lists(key).unwrap_or_default() {
+            collect_paths(child, paths);
+        }
+    }
 }
 
 fn facts_in(config: &NvList) -> Facts {

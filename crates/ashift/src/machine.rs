@@ -16,7 +16,7 @@ use std::sync::{Arc, OnceLock};
 use base::ErrorKind;
 use machine::{Machine, Patience, World};
 
-use crate::host::state_folder;
+use crate::host::{Host, state_folder};
 use crate::say::fail;
 use crate::trace::traced;
 
@@ -50,8 +50,15 @@ pub(crate) fn chosen() -> Option<PathBuf> {
 pub(crate) fn current() -> base::Result<Arc<World>> {
     match CURRENT.with_borrow(Clone::clone) {
         Some(world) => Ok(world),
-        None => World::host(&state_folder()).map(Arc::new),
+        None => this_host(),
     }
+}
+
+fn this_host() -> base::Result<Arc<World>> {
+    let world = World::host(&state_folder())?;
+    let host = Host::with_state(state_folder());
+    world.set_pools(Box::new(move || host.pool_devices()));
+    Ok(Arc::new(world))
 }
 
 /// Where the machine in which the calling command runs remembers its pools.
@@ -74,8 +81,7 @@ pub(crate) fn with_world(run: impl FnOnce(&Arc<World>) -> ExitCode + Send) -> Ex
                 code
             })
         }),
-        None => World::host(&state_folder()).and_then(|world| {
-            let world = Arc::new(world);
+        None => this_host().and_then(|world| {
             let code = enter(&world, run);
             world.close().map(|()| code)
         }),
@@ -102,7 +108,11 @@ pub(crate) fn in_machine<T: Send>(
     machine: Machine,
     run: impl FnOnce(&Arc<World>) -> T + Send,
 ) -> base::Result<T> {
-    machine.run(|world| traced(world, || enter(world, run)))?
+    let host = Host::with_state(machine.state());
+    machine.run(|world| {
+        world.set_pools(Box::new(move || host.pool_devices()));
+        traced(world, || enter(world, run))
+    })?
 }
 
 fn enter<T>(world: &Arc<World>, run: impl FnOnce(&Arc<World>) -> T) -> T {

@@ -6,13 +6,14 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use admin::getopt::{Flag, OptSpec, Parsed};
-use base::{Error, Result};
+use base::Result;
 use geom::Provider;
 use geom::disk::OpenMode;
 use machine::World;
 use measure::phybs::{Options, Pass, Progress, Row, header, parse_size};
 use serde_json::json;
 
+use crate::gpart::device;
 use crate::say::fail;
 
 const USAGE: &str = "\
@@ -97,9 +98,10 @@ fn options(parsed: &Parsed) -> Result<Options> {
 fn measure(device: &str, options: &Options, parsed: &Parsed) -> Result<()> {
     let world = crate::machine::current()?;
     let consents = parsed.has_long("yes-write-to-device");
-    if options.write {
-        check_may_write(&world, device, consents)?;
-    }
+    let _held = match options.write {
+        true => Some(device::hold(&world, device, consents)?),
+        false => None,
+    };
     let provider = open(&world, device, options.write, 1)?;
     let published = parsed.has_long("published-tps");
     let rows = if parsed.has('j') {
@@ -114,20 +116,6 @@ fn measure(device: &str, options: &Options, parsed: &Parsed) -> Result<()> {
         print(&format!("{report:#}\n"));
     }
     Ok(())
-}
-
-/// Refuses to write to a block device of this host without consent, and to what an imported pool is on.
-pub(crate) fn check_may_write(world: &World, name: &str, consents: bool) -> Result<()> {
-    if world.is_machine() {
-        return crate::dd::check_unused(world, name);
-    }
-    match measure::direct::block_device_below(name) {
-        Some(device) if !consents => Err(Error::invalid(format!(
-            "{}: a block device of this host: what it holds would be lost; say --yes-write-to-device",
-            device.display()
-        ))),
-        _ => Ok(()),
-    }
 }
 
 /// Opens a provider by name; what is on this host past its cache, `depth` commands at a time.

@@ -299,3 +299,449 @@ impl Drop for Unmount {
         let _ = Command::new("umount").arg("-l").arg(&self.0).status();
     }
 }
+
+/// How a pool may lie on `ada0`: what makes the provider, and the provider.
+const LAYERS: [(&str, &str); 5] = [
+    ("gpart destroy -F ada0", "ada0"),
+    ("gpart show ada0", "ada0p1"),
+    ("gpart show ada0", "gpt/d0"),
+    ("gnop create -S 4096 gpt/d0", "gpt/d0.nop"),
+    ("geli onetime -s 4096 gpt/d0", "gpt/d0.eli"),
+];
+
+/// What must not be done below a pool, what is said where it is on a partition, and where on the raw drive.
+const OVERWRITES: [(&str, &str, &str); 16] = [
+    (
+        "dd if=/dev/zero of=/dev/ada0 count=1",
+        "dd: /dev/ada0: Operation not permitted (",
+        "",
+    ),
+    (
+        "dd if=/dev/zero of=/dev/ada0p1 count=1",
+        "dd: /dev/ada0p1: Operation not permitted (",
+        "",
+    ),
+    (
+        "dd if=/dev/zero of=gpt/d0 count=1",
+        "dd: gpt/d0: Operation not permitted (",
+        "No such file",
+    ),
+    (
+        "phybs -w ada0",
+        "phybs: ada0: Operation not permitted (",
+        "",
+    ),
+    (
+        "diskmark --yes-write-to-device ada0",
+        "diskmark: ada0: Operation not permitted (",
+        "",
+    ),
+    (
+        "gpart create -s gpt ada0",
+        "gpart: geom 'ada0': File exists",
+        "gpart: geom 'ada0': Operation not permitted (",
+    ),
+    (
+        "gpart delete -i 1 ada0",
+        "gpart: Device busy (",
+        "Operation not permitted",
+    ),
+    (
+        "gpart destroy -F ada0",
+        "gpart: Device busy (",
+        "Operation not permitted",
+    ),
+    (
+        "gpart resize -i 1 -s 70m ada0",
+        "gpart: Device busy (",
+        "Operation not permitted",
+    ),
+    (
+        "gpart bootcode -p m/machine.toml -i 1 ada0",
+        "gpart: /dev/ada0p1: Operation not permitted (",
+        "Operation not permitted",
+    ),
+    (
+        "parted -s ada0 mklabel gpt",
+        "Error: Partition(s) on /dev/ada0 are being used.",
+        "",
+    ),
+    (
+        "parted -s ada0 rm 1",
+        "Warning: Partition /dev/ada0p1 is being used.",
+        "unrecognised disk label",
+    ),
+    (
+        "geli init -P -K m/machine.toml ada0",
+        "Operation not permitted (",
+        "",
+    ),
+    ("geli onetime ada0", "Operation not permitted (", ""),
+    (
+        "zpool create -f other ada0",
+        "cannot create 'other': one or more vdevs refer to the same device",
+        "is part of active pool 'tank'",
+    ),
+    (
+        "zpool labelclear -f ada0",
+        "Operation not permitted (",
+        "ACTIVE",
+    ),
+];
+
+#[test]
+fn nobody_writes_below_a_pool() {
+    for (make, device) in LAYERS {
+        let bench = Bench::new(2);
+        bench.ok(make);
+        bench.ok(&format!("zpool create tank {device}"));
+        bench.ok("dd if=/dev/random of=/tank/file bs=1m count=2");
+        let sum = bench.ok("sha256sum /tank/file");
+        let before = fs::read(bench.path("m/drives/ada0.img")).unwrap();
+        for (line, on_partition, on_drive) in OVERWRITES {
+            let output = bench.run(line);
+            let said = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(1), "{device}: {line}: {said}");
+            let is_whole = device == "ada0" && !on_drive.is_empty();
+            let expect = if is_whole { on_drive } else { on_partition };
+            assert!(said.contains(expect), "{device}: {line}: {said}");
+        }
+        let after = fs::read(bench.path("m/drives/ada0.img")).unwrap();
+        assert!(before == after, "{device}: something was written");
+        bench.ok("dd if=ada0 of=/dev/null bs=1m count=1");
+        bench.ok("dd if=/dev/zero of=ada1 bs=1m count=1");
+        bench.ok("zpool scrub tank");
+        assert_eq!(bench.ok("sha256sum /tank/file"), sum);
+        // What nobody uses any more is free.
+        bench.ok("zpool export tank");
+        if device != "gpt/d0.eli" {
+            bench.ok("dd if=/dev/zero of=ada0 bs=1m count=1");
+        }
+    }
+}
+
+#[test]
+fn a_table_changes_around_the_partitions_in_use() {
+    let bench = Bench::new(1);
+    bench.ok("gpart delete -i 1 ada0");
+    bench.ok("gpart add -t freebsd-zfs -s 70m -l d0 ada0");
+    bench.ok("gpart add -t freebsd-swap -s 4m ada0");
+    bench.ok("zpool create tank gpt/d0");
+    for line in [
+        "gpart add -t freebsd-boot -s 512k -i 7 ada0",
+        "gpart bootcode -p m/machine.toml -i 7 ada0",
+        "gpart set -a bootme -i 1 ada0",
+        "gpart resize -i 2 -s 3m ada0",
+        "gpart delete -i 2 ada0",
+        "dd if=/dev/zero of=ada0p7 count=1",
+        "gnop create ada0p7",
+        "parted -s ada0 mkpart x 90MB 95MB",
+        "zpool scrub tank",
+    ] {
+        bench.ok(line);
+    }
+    // A nop asks for nothing by itself, but what is written through it arrives below.
+    bench.ok("gnop create ada0p1");
+    let said = bench.fails("dd if=/dev/zero of=ada0p1.nop count=1");
+    assert_eq!(
+        said,
+        "dd: ada0p1.nop: Operation not permitted (pool 'tank' is on it)"
+    );
+    let said = bench.fails("zpool create -f p ada0p7 ada0p7.nop");
+    assert!(said.contains("refer to the same device"), "{said}");
+}
+
+#[test]
+fn an_image_of_an_imported_pool_is_in_use_though_nobody_has_it_open() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |line: &str| {
+        let output = Command::new(env!("CARGO_BIN_EXE_ashift"))
+            .args(line.split_whitespace())
+            .current_dir(folder.path())
+            .env("ASHIFT_STATE", folder.path().join("state"))
+            .env_remove("ASHIFT_MACHINE")
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        (output.status.success(), text(&output.stderr))
+    };
+    let image = folder.path().join("a.img");
+    fs::File::create(&image).unwrap().set_len(64 << 20).unwrap();
+    std::os::unix::fs::symlink("a.img", folder.path().join("link")).unwrap();
+    let (succeeded, said) = run(&format!("zpool create tank {}", image.display()));
+    assert!(succeeded, "{said}");
+    let before = fs::read(&image).unwrap();
+    for line in [
+        "dd if=/dev/zero of=a.img count=1 conv=notrunc",
+        "dd if=/dev/zero of=link count=1",
+        "phybs -w a.img",
+        "diskmark --yes-write-to-device a.img",
+        "gpart create -s gpt a.img",
+        "parted -s link mklabel gpt",
+        "geli init -P -K state/zpool.cache a.img",
+        "zpool labelclear -f a.img",
+        "zpool create -f p link",
+    ] {
+        let (succeeded, said) = run(line);
+        assert!(!succeeded, "{line}");
+        let names_user = said.contains("pool 'tank'") || said.contains("pool \"tank\"");
+        assert!(
+            names_user || said.contains("are being used"),
+            "{line}: {said}"
+        );
+    }
+    assert!(fs::read(&image).unwrap() == before, "something was written");
+    let (succeeded, said) = run("zpool export tank");
+    assert!(succeeded, "{said}");
+    let (succeeded, said) = run("dd if=/dev/zero of=a.img count=1 conv=notrunc");
+    assert!(succeeded, "{said}");
+}
+
+#[test]
+fn dd_leaves_a_file_alone_that_another_program_has_locked() {
+    let bench = Bench::new(1);
+    let path = bench.path("file");
+    fs::write(&path, b"precious").unwrap();
+    let open = fs::File::open(&path).unwrap();
+    open.lock().unwrap();
+    let said = bench.fails(&format!("dd if=/dev/zero of={} count=1", path.display()));
+    assert!(said.contains("in use by another program"), "{said}");
+    assert_eq!(fs::read(&path).unwrap(), b"precious");
+}
+
+/// Bytes per second in the last line of `dd`.
+fn rate(output: &Output) -> f64 {
+    let said = text(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let rate = said.rsplit('(').next().unwrap().split(' ').next().unwrap();
+    rate.parse().unwrap_or_else(|_| panic!("no rate: {said}"))
+}
+
+#[test]
+fn the_bus_and_the_drives_wire_carry_bytes_at_the_same_time() {
+    let bench = Bench(tempfile::tempdir().unwrap());
+    bench.ok("machine create --host freebsd-9 ada0=wd15ears");
+    // The drive writes 100 MB/s, the bus carries 125: together not less than the slower one.
+    for line in [
+        "dd if=ada0 of=/dev/null bs=1m count=300",
+        "dd if=/dev/zero of=ada0 bs=1m count=300",
+    ] {
+        let rate = rate(&bench.run(line)) / 1e6;
+        assert!((90.0..125.0).contains(&rate), "{line}: {rate} MB/s");
+    }
+    // Two drives at the same time share the bus.
+    bench.ok("machine add ada1=wd15ears ada2=wd15ears");
+    bench.ok("zpool create -O compression=off tank ada1 ada2");
+    bench.ok("dd if=/dev/zero of=/tank/f bs=1m count=200");
+    let both = rate(&bench.run("dd if=/tank/f of=/dev/null bs=1m")) / 1e6;
+    assert!(both < 125.0, "{both} MB/s");
+}
+
+#[test]
+fn a_stripe_of_n_disks_reads_n_times_as_fast() {
+    let read = |drives: usize| {
+        let bench = Bench(tempfile::tempdir().unwrap());
+        let names: String = (0..drives).map(|n| format!(" ada{n}=wd20ears")).collect();
+        bench.ok(&format!("machine create{names}"));
+        let names: String = (0..drives).map(|n| format!(" ada{n}")).collect();
+        bench.ok(&format!("zpool create -O compression=off tank{names}"));
+        bench.ok("dd if=/dev/zero of=/tank/f bs=1m count=256");
+        rate(&bench.run("dd if=/tank/f of=/dev/null bs=1m"))
+    };
+    let [one, two, four] = [1, 2, 4].map(read);
+    assert!(two > 1.7 * one, "{one} {two}");
+    assert!(four > 3.2 * one, "{one} {two} {four}");
+}
+
+#[test]
+fn a_power_cut_while_the_pool_is_opened_is_not_taken_for_a_missing_file() {
+    let bench = Bench::new(1);
+    bench.ok("zpool create t gpt/d0");
+    for after in ["0.001", "0.05", "0.1", "0.15", "0.5"] {
+        let line =
+            format!("machine power-cut --after {after} -- dd if=/dev/zero of=/t/g bs=1m count=50");
+        let said = text(&bench.run(&line).stderr);
+        assert!(!said.contains("No such file"), "{after}: {said}");
+    }
+}
+
+#[test]
+fn names_that_no_drive_could_have_are_files_of_the_host() {
+    let bench = Bench::new(1);
+    let back = fs::File::create(bench.path("in"));
+    back.unwrap().write_all_at(&[7; 4096], 0).unwrap();
+    fs::create_dir(bench.path("sub")).unwrap();
+    for (from, to) in [("in", "out"), ("out", "sub/out"), ("./sub/out", "./again")] {
+        bench.ok(&format!("dd if={from} of={to}"));
+        assert_eq!(fs::read(bench.path(to)).unwrap(), [7; 4096], "{to}");
+    }
+    let said = bench.fails("dd if=in of=ada9");
+    assert_eq!(said, "dd: ada9: No such file or directory");
+    assert!(!bench.path("ada9").exists());
+}
+
+#[test]
+fn no_time_is_no_rate() {
+    let bench = Bench::new(1);
+    let said = text(
+        &bench
+            .run("dd if=/dev/zero of=/dev/null bs=1m count=10")
+            .stderr,
+    );
+    let last = said.lines().last();
+    assert_eq!(
+        last,
+        Some("10485760 bytes transferred in 0.000000 secs (inf bytes/sec)")
+    );
+}
+
+#[test]
+fn drives_have_the_names_under_which_they_are_sold() {
+    let bench = Bench(tempfile::tempdir().unwrap());
+    bench.ok("machine create ada0=WD20EARS,size=100MB ada1=wd160edgz-11b2da0");
+    let shown = bench.ok("machine show");
+    assert!(shown.contains("ada0   wd20ears "), "{shown}");
+    assert!(shown.contains("ada1   wd160edgz "), "{shown}");
+    let toml = fs::read_to_string(bench.path("m/machine.toml")).unwrap();
+    assert!(toml.contains("profile = \"wd20ears\""), "{toml}");
+    assert!(bench.ok("drives -n WD20EARS-00MVWB0").contains("wd20ears"));
+    let said = bench.fails("drives -n WD");
+    assert!(
+        said.contains("no drive profile 'WD'; there are wd15ears"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_drive_moves_behind_a_bridge_and_back() {
+    let bench = Bench::new(2);
+    bench.ok("dd if=/dev/random of=ada1 bs=1m count=2 seek=3");
+    let before = bench.ok("diskinfo ada1");
+    let identify = |name: &str| bench.ok(&format!("camcontrol identify {name}"));
+    assert!(
+        identify("ada1").contains("300.000MB/s transfers (SATA 2.x"),
+        "{}",
+        identify("ada1")
+    );
+    bench.ok("machine move ada1=usb");
+    let lines = identify("ada1");
+    assert_eq!(
+        lines.lines().nth(1),
+        Some("pass1: 400.000MB/s transfers"),
+        "{lines}"
+    );
+    let behind = bench.ok("diskinfo ada1");
+    let sectors = |line: &str| {
+        line.split_whitespace()
+            .nth(3)
+            .unwrap()
+            .parse::<u64>()
+            .unwrap()
+    };
+    assert_eq!(sectors(&before) - sectors(&behind), 65_536);
+    let toml = fs::read_to_string(bench.path("m/machine.toml")).unwrap();
+    assert!(toml.contains("bus = \"usb\""), "{toml}");
+    bench.ok("machine move ada1=sata");
+    assert_eq!(bench.ok("diskinfo ada1"), before);
+    bench.ok("machine pull ada0");
+    bench.ok("machine move ada0=usb");
+    assert!(bench.ok("machine show").contains("pulled"));
+    bench.ok("machine push ada0");
+    let refused = |line: &str, code: i32, words: &str| {
+        let output = bench.run(line);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{line}: {said}");
+        assert!(said.contains(words), "{line}: {said}");
+    };
+    refused(
+        "machine move ada1",
+        2,
+        "'ada1': where to? NAME=sata or NAME=usb",
+    );
+    refused(
+        "machine move ada1=scsi",
+        2,
+        "no bus 'scsi'; there are sata, usb",
+    );
+    refused(
+        "machine move ada7=usb",
+        1,
+        "there is no drive 'ada7' in this machine",
+    );
+    bench.ok("machine add ada2=p4500");
+    refused(
+        "machine move ada2=usb",
+        1,
+        "only SATA drives change the bus",
+    );
+    bench.ok("machine add ada3=wd20ears,size=100MB,bus=usb");
+    assert!(identify("ada3").contains("400.000MB/s"));
+}
+
+#[test]
+fn a_drive_is_not_taken_for_the_folder_of_a_machine() {
+    for line in [
+        "push ada1",
+        "pull ada0 ada1",
+        "move ada0=usb",
+        "add ada2=wd20ears",
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_ashift"))
+            .arg("machine")
+            .args(line.split_whitespace())
+            .env_remove("ASHIFT_MACHINE")
+            .output()
+            .unwrap();
+        let said = text(&output.stderr);
+        assert!(
+            said.contains("which machine? Name its folder, or use -m or ASHIFT_MACHINE"),
+            "{said}"
+        );
+        assert_eq!(output.status.code(), Some(2), "{said}");
+    }
+}
+
+#[test]
+fn gpart_follows_the_host_and_parted_is_linux() {
+    let bench = Bench(tempfile::tempdir().unwrap());
+    bench
+        .ok("machine create --host freebsd-9 ada0=wd20ears,size=100MB ada1=st2000dm001,size=100MB");
+    bench.ok("gpart create -s gpt ada0");
+    let shown = bench.ok("gpart show ada0");
+    assert!(shown.starts_with("=>    34  "), "{shown}");
+    bench.ok("gpart destroy ada0");
+    bench.ok("gpart create --era current -s gpt ada0");
+    let shown = bench.ok("gpart show ada0");
+    assert!(shown.starts_with("=>    40  "), "{shown}");
+    // C's strtoimax skips blanks, so an option and its number may be one argument.
+    let mut add = bench.command("gpart add -t freebsd-zfs");
+    let output = add
+        .args(["-a 4K", "-s 10m", "-i 3", "ada0"])
+        .output()
+        .unwrap();
+    assert_eq!(
+        text(&output.stdout),
+        "ada0p3 added\n",
+        "{}",
+        text(&output.stderr)
+    );
+    // FreeBSD's list of drives that lie about their sectors is not Linux's; a model has 16 characters.
+    let said = bench.ok("parted -s ada0 print");
+    assert!(
+        said.contains("Model: ATA WDC WD20EARS-00M (scsi)\n"),
+        "{said}"
+    );
+    assert!(
+        said.contains("Sector size (logical/physical): 512B/512B\n"),
+        "{said}"
+    );
+    let said = text(&bench.run("parted -s ada1 print").stdout);
+    assert!(
+        said.contains("Sector size (logical/physical): 512B/4096B\n"),
+        "{said}"
+    );
+    assert!(
+        bench.ok("diskinfo -v ada0").contains("4096 "),
+        "FreeBSD knows better"
+    );
+}

@@ -268,3 +268,33 @@ fn the_hosts_own_programs_see_a_mounted_machine() {
     let back = std::fs::read(bench.path("out")).unwrap();
     assert_eq!(back[3000..1_003_000], bytes);
 }
+
+#[test]
+fn a_mounted_drive_of_an_imported_pool_cannot_be_written_to() {
+    if !Path::new("/dev/fuse").exists() {
+        eprintln!("SKIPPED: no /dev/fuse here: load the fuse module, or let the container have it");
+        return;
+    }
+    let bench = Bench::new();
+    bench.ok("-m m zpool create tank ada1");
+    let folder = bench.path("mnt");
+    std::fs::create_dir(&folder).unwrap();
+    let (succeeded, text) = bench.says("machine mount m mnt");
+    if !succeeded {
+        eprintln!(
+            "SKIPPED: this host lets us mount nothing ({}): run as root, or install fuse3",
+            text.trim()
+        );
+        return;
+    }
+    let mounted = Mounted(folder.clone());
+    let write = |name: &str| {
+        let mut options = std::fs::OpenOptions::new();
+        options.write(true).open(folder.join(name))
+    };
+    write("ada0").unwrap();
+    let error = write("ada1").unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::ResourceBusy);
+    std::fs::File::open(folder.join("ada1")).unwrap();
+    assert!(mounted.unmount(), "nobody uses it any more");
+}

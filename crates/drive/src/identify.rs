@@ -51,6 +51,10 @@ const EXTENSION_WWN: u16 = 1 << 8;
 const SATA_NCQ: u16 = 1 << 8;
 /// Words 83, 84, 87, 106, 209: bits 15:14 of a word that is valid.
 const VALID: u16 = 1 << 14;
+/// What FreeBSD says of any USB 2 device, and the bytes that such a wire carries at most.
+const USB_2_MB_S: u32 = 40;
+/// What FreeBSD says of any USB 3 device.
+const USB_3_MB_S: u32 = 400;
 /// The largest number of sectors that words 60-61 can say.
 const LBA28_MAX: u64 = 0x0fff_ffff;
 
@@ -59,6 +63,15 @@ const LBA28_MAX: u64 = 0x0fff_ffff;
 pub struct IdentifyData {
     words: [u16; 256],
     transport: Transport,
+    /// Behind a USB bridge: what its transfers are said to reach, in MB/s.
+    usb_mb_s: Option<u32>,
+}
+
+/// What FreeBSD says of the transfers through the bridge of a profile (`umass.c`: the base rate of the bus).
+fn usb_mb_s(profile: &Profile) -> Option<u32> {
+    profile.bridge.as_ref()?;
+    let is_slow = profile.interface.rate_mb_s <= f64::from(USB_2_MB_S);
+    Some(if is_slow { USB_2_MB_S } else { USB_3_MB_S })
 }
 
 impl IdentifyData {
@@ -72,6 +85,7 @@ impl IdentifyData {
         let mut data = IdentifyData {
             words: [0; 256],
             transport: says.transport,
+            usb_mb_s: usb_mb_s(profile),
         };
         let serial = match serial {
             Some(serial) => serial.to_owned(),
@@ -229,6 +243,7 @@ impl IdentifyData {
         Ok(IdentifyData {
             words,
             transport: Transport::Sata,
+            usb_mb_s: None,
         })
     }
 

@@ -87,6 +87,41 @@ pub enum Transport {
     Nvme,
 }
 
+/// How a SATA drive is connected to the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Bus {
+    /// By itself.
+    Sata,
+    /// Behind a USB bridge.
+    Usb,
+}
+
+impl Bus {
+    /// `sata` or `usb`.
+    ///
+    /// # Errors
+    /// `InvalidInput` for anything else.
+    pub fn parse(text: &str) -> Result<Bus> {
+        match text {
+            "sata" => Ok(Bus::Sata),
+            "usb" => Ok(Bus::Usb),
+            _ => Err(Error::invalid(format!(
+                "no bus '{text}'; there are sata, usb"
+            ))),
+        }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Bus::Sata => "sata",
+            Bus::Usb => "usb",
+        }
+    }
+}
+
 /// A USB enclosure: the host sees the bridge.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -291,13 +326,15 @@ impl Profile {
         Ok(profile)
     }
 
-    /// The built-in profile of that name, in any case of letters.
+    /// The built-in profile of that name, or of a drive of that model, in any case of letters. Of
+    /// several profiles of one model it is the first: the drive as it was sold.
     ///
     /// # Errors
     /// `NotFound`, naming those that there are.
     pub fn find(name: &str) -> Result<Arc<Profile>> {
         let all = profiles();
-        if let Some(profile) = all.iter().find(|p| p.name.eq_ignore_ascii_case(name)) {
+        let by_name = all.iter().find(|p| p.name.eq_ignore_ascii_case(name));
+        if let Some(profile) = by_name.or_else(|| all.iter().find(|p| p.is_model(name))) {
             return Ok(profile.clone());
         }
         let names: Vec<&str> = all.iter().map(|p| p.name.as_str()).collect();
@@ -305,6 +342,58 @@ impl Profile {
             "no drive profile '{name}'; there are {}",
             names.join(", ")
         )))
+    }
+
+    /// The same drive on another bus. Behind USB it has the bridge of the built-in profile that has one; what a
+    /// drive of a bridged profile does by itself is known from the profile of the same model without a bridge.
+    ///
+    /// # Errors
+    /// `InvalidInput` if the drive has another wire, if nobody knows how it does there, or if the bridge leaves
+    /// nothing of it.
+    pub fn on_bus(&self, bus: Bus) -> Result<Profile> {
+        if self.identify.transport != Transport::Sata {
+            let text = format!("profile {}: only SATA drives change the bus", self.name);
+            return Err(Error::invalid(text));
+        }
+        let mut other = self.clone();
+        match (bus, &self.bridge) {
+            (Bus::Usb, None) => {
+                let bridged = profiles().iter().find(|p| p.bridge.is_some());
+                let bridged = bridged.ok_or_else(|| Error::invalid("no profile has a bridge"))?;
+                let (own, theirs) = (&self.interface, &bridged.interface);
+                other.bridge.clone_from(&bridged.bridge);
+                other.interface = Interface {
+                    command_overhead_us: own.command_overhead_us.max(theirs.command_overhead_us),
+                    rate_mb_s: own.rate_mb_s.min(theirs.rate_mb_s),
+                };
+            }
+            (Bus::Sata, Some(_)) => {
+                let model = &self.identify.model;
+                let is_bare = |p: &&Arc<Profile>| p.bridge.is_none() && p.identify.model == *model;
+                let bare = profiles().iter().find(is_bare).ok_or_else(|| {
+                    Error::invalid(format!(
+                        "no profile says how a {model} does without its bridge"
+                    ))
+                })?;
+                other.bridge = None;
+                other.interface = bare.interface.clone();
+            }
+            (Bus::Usb, Some(_)) | (Bus::Sata, None) => {}
+        }
+        other.check().map_err(|e| e.within(&self.name))?;
+        Ok(other)
+    }
+
+    /// Whether a drive of this profile is sold by that name: with or without the maker in front, and
+    /// the variant behind.
+    fn is_model(&self, name: &str) -> bool {
+        let model = self.identify.model.as_str();
+        let number = model.rsplit(' ').next().unwrap_or(model);
+        let family = number.split('-').next().unwrap_or(number);
+        let with_maker = &model[..model.len() - (number.len() - family.len())];
+        [model, with_maker, number, family]
+            .iter()
+            .any(|known| known.eq_ignore_ascii_case(name.trim()))
     }
 
     /// The same drive with another capacity, in sectors as `identify.sectors` counts them: rates and seeks keep their range,

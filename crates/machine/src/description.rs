@@ -34,6 +34,7 @@ use std::sync::Arc;
 
 use base::{Context, Error, ErrorKind, Result};
 use drive::Profile;
+use drive::profile::Bus;
 use geom::nop::NopConfig;
 use serde::Deserialize;
 use toml::Spanned;
@@ -61,6 +62,8 @@ pub struct DriveEntry {
     pub size: Option<u64>,
     /// Its serial number, if it is not made up.
     pub serial: Option<String>,
+    /// How it is connected, if not as its profile says.
+    pub bus: Option<Bus>,
     /// It is not connected.
     pub is_pulled: bool,
 }
@@ -76,10 +79,12 @@ pub struct NewDrive {
     pub size: Option<String>,
     /// Its serial number.
     pub serial: Option<String>,
+    /// How it is connected, if not as its profile says.
+    pub bus: Option<Bus>,
 }
 
 impl NewDrive {
-    /// Reads `NAME=PROFILE[,size=…,serial=…]`.
+    /// Reads `NAME=PROFILE[,size=…,serial=…,bus=…]`.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`].
@@ -93,13 +98,16 @@ impl NewDrive {
             profile: words.next().unwrap_or_default().to_owned(),
             size: None,
             serial: None,
+            bus: None,
         };
         for word in words {
             match word.split_once('=') {
                 Some(("size", size)) => drive.size = Some(size.to_owned()),
                 Some(("serial", serial)) => drive.serial = Some(serial.to_owned()),
+                Some(("bus", bus)) => drive.bus = Some(Bus::parse(bus)?),
                 _ => {
-                    let text = format!("'{word}' is neither size=… nor serial=… (drive '{name}')");
+                    let text =
+                        format!("'{word}' is none of size=…, serial=…, bus=… (drive '{name}')");
                     return Err(Error::invalid(text));
                 }
             }
@@ -129,6 +137,7 @@ struct FileDrive {
     profile: Spanned<String>,
     size: Option<Spanned<Size>>,
     serial: Option<Spanned<String>>,
+    bus: Option<Spanned<Bus>>,
     #[serde(default)]
     pulled: bool,
 }
@@ -236,9 +245,21 @@ impl Description {
         if let Some(size) = &drive.size {
             fitting(&profile, parse_size(size)?)?;
         }
+        if let Some(bus) = drive.bus {
+            profile.on_bus(bus)?;
+        }
+        let is_file = drive.profile.ends_with(".toml");
+        let known_as = if is_file {
+            &drive.profile
+        } else {
+            &profile.name
+        };
         let mut table = Table::new();
         table.insert("name", value(&drive.name));
-        table.insert("profile", value(&drive.profile));
+        table.insert("profile", value(known_as));
+        if let Some(bus) = drive.bus {
+            table.insert("bus", value(bus.name()));
+        }
         if let Some(size) = &drive.size {
             table.insert("size", value(size));
         }
@@ -268,6 +289,24 @@ impl Description {
             } else {
                 table.remove("pulled");
             }
+            Ok(())
+        })
+    }
+
+    /// Says how a drive is connected.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`]; [`ErrorKind::InvalidInput`] if such a drive cannot be connected so.
+    pub fn set_bus(&mut self, name: &str, bus: Bus) -> Result<()> {
+        let at = self.drives.iter().position(|d| d.name == name);
+        let at = at.ok_or_else(|| no_drive(name))?;
+        let drive = &self.drives[at];
+        find_profile(&drive.profile_name, self.folder())?.on_bus(bus)?;
+        self.edit(|document| {
+            let Some(table) = nth(document, "drive", at) else {
+                return Err(Error::invalid("[[drive]] is not a list of tables"));
+            };
+            table.insert("bus", value(bus.name()));
             Ok(())
         })
     }
@@ -440,6 +479,13 @@ fn entry(drive: FileDrive, text: &str, folder: &Path) -> Result<DriveEntry> {
     let at = drive.profile.span().start;
     let profile = find_profile(drive.profile.as_ref(), folder)
         .map_err(|e| complaint(text, at, &e.to_string()))?;
+    let profile = match &drive.bus {
+        None => profile,
+        Some(bus) => {
+            let moved = profile.on_bus(*bus.as_ref());
+            Arc::new(moved.map_err(|e| complaint(text, bus.span().start, &e.to_string()))?)
+        }
+    };
     let size = match drive.size {
         None => None,
         Some(size) => {
@@ -458,6 +504,7 @@ fn entry(drive: FileDrive, text: &str, folder: &Path) -> Result<DriveEntry> {
         profile,
         size,
         serial: drive.serial.map(Spanned::into_inner),
+        bus: drive.bus.map(Spanned::into_inner),
         is_pulled: drive.pulled,
     })
 }

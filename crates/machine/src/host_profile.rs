@@ -13,6 +13,7 @@
 //! Round figures for 2 GHz: 1.6 cycles to copy a byte, 2 for fletcher, 26 for AES in C; and
 //! 125 MB/s on a conventional PCI bus (32 bits, 33 MHz: 133 at best).
 
+use gpart::Era;
 use rt::{Processor, Work};
 
 /// A computer of some time.
@@ -32,6 +33,8 @@ pub struct HostProfile {
     pub dirty_data_max_bytes: u64,
     /// The largest physical sector that decides over ashift, as an exponent of two.
     pub max_auto_ashift: u32,
+    /// How its gpart aligns what is not told.
+    pub era: Era,
 }
 
 /// Every computer that there is.
@@ -45,6 +48,7 @@ pub fn host_profiles() -> Vec<HostProfile> {
         aggregation_limit_bytes: 1 << 20,
         dirty_data_max_bytes: 128 << 20,
         max_auto_ashift: 14,
+        era: Era::Current,
     };
     let modern = HostProfile {
         name: "modern",
@@ -80,6 +84,7 @@ pub fn host_profiles() -> Vec<HostProfile> {
         aggregation_limit_bytes: 128 << 10,
         dirty_data_max_bytes: 128 << 20,
         max_auto_ashift: 9,
+        era: Era::Nine,
     };
     vec![now, modern, freebsd_9]
 }

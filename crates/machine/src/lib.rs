@@ -9,6 +9,7 @@
 //!
 //! Layers are kept from one command to the next.
 
+mod access;
 mod description;
 mod host_profile;
 mod kept;
@@ -19,10 +20,11 @@ mod running;
 mod taste;
 mod world;
 
+pub use access::{Hold, Holder, Pools};
 pub use description::{Description, DriveEntry, FILE_NAME, NewDrive, parse_size};
 pub use host_profile::{HostProfile, host_profiles};
 pub use layer::{Layer, LayerKind};
 pub use machine::{Machine, NewMachine, Patience};
 pub use running::Running;
 pub use taste::ProviderInfo;
-pub use world::World;
+pub use world::{NamesFor, World};

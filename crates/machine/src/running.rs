@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use base::{Error, ErrorKind, Result};
+use drive::profile::Bus;
 use drive::{Emulated, Identity};
 use geom::Provider;
 use rt::{Mutex, SimOptions};
@@ -195,6 +196,30 @@ impl Running {
         slot.entry.is_pulled = false;
         machine.description.set_pulled(name, false)?;
         machine.description.save()
+    }
+
+    /// Connects a drive to another bus; what only its cache holds is lost, as it loses its power meanwhile.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`]; [`ErrorKind::InvalidInput`] if such a drive cannot be connected so.
+    pub fn move_to(&self, name: &str, bus: Bus) -> Result<()> {
+        self.machine.lock().description.set_bus(name, bus)?;
+        let is_in = match self.pull(name) {
+            Ok(()) => true,
+            Err(error) if error.kind() == ErrorKind::Exists => false,
+            Err(error) => return Err(error),
+        };
+        {
+            let machine = self.machine.lock();
+            machine.description.save()?;
+            let moved = machine.description.drive(name).cloned();
+            let mut slots = self.slots.lock();
+            let slot = slots.iter_mut().find(|s| s.entry.name == name);
+            if let (Some(slot), Some(entry)) = (slot, moved) {
+                slot.entry = entry;
+            }
+        }
+        if is_in { self.push(name) } else { Ok(()) }
     }
 
     /// Writes back what is on the drives, and the clock.

@@ -121,7 +121,7 @@ impl World {
     }
 
     /// `gpt/d1` in a machine, `disk.img:gpt/d1` on a host: the disk, and where on it.
-    fn find_label(&self, name: &str, depth: u32) -> Result<Option<(String, Place)>> {
+    pub(crate) fn find_label(&self, name: &str, depth: u32) -> Result<Option<(String, Place)>> {
         if !self.is_machine() {
             let Some((disk, label)) = name.split_once(":gpt/") else {
                 return Ok(None);

@@ -20,6 +20,7 @@ use geom::nop::{Nop, NopCounters};
 use geom::{Namespace, Provider, Renamed, disk};
 use rt::Mutex;
 
+use crate::access::{Access, Holder};
 use crate::kept::{Kept, KeptFile};
 use crate::layer::{Layer, LayerKind};
 use crate::ledger::{Counted, Entry, Ledger, sum};
@@ -28,7 +29,7 @@ use crate::running::Running;
 use crate::taste::Tables;
 
 /// Layers on layers on layers: more than this is a circle in a file that a person wrote.
-const DEPTH_MAX: u32 = 16;
+pub(crate) const DEPTH_MAX: u32 = 16;
 /// How long a machine that is in use is waited for.
 const PATIENCE_NS: u64 = 10_000_000_000;
 
@@ -41,6 +42,7 @@ pub struct World {
     /// Layers of a machine that are open, by name: several may use one at the same time.
     shared: Mutex<BTreeMap<String, Weak<dyn Provider>>>,
     pub(crate) tables: Tables,
+    pub(crate) access: Access,
 }
 
 /// Which world it is.
@@ -95,6 +97,7 @@ impl World {
             ledger: Arc::default(),
             shared: Mutex::default(),
             tables: Tables::default(),
+            access: Access::default(),
         }
     }
 
@@ -132,9 +135,33 @@ impl World {
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] if nothing has that name, [`ErrorKind::Exists`] if it is a label that
-    /// two have, and whatever opening what is below gives.
+    /// two have, as [`World::hold`] for writing, and whatever opening what is below gives.
     pub fn open(&self, name: &str, mode: OpenMode) -> Result<Arc<dyn Provider>> {
-        self.resolve(&self.canonical(name), mode, 0)
+        self.open_as(name, mode, Holder::Program)
+    }
+
+    /// The same for somebody: what that one holds already does not stand against it.
+    ///
+    /// # Errors
+    /// As [`World::open`].
+    pub fn open_as(&self, name: &str, mode: OpenMode, holder: Holder) -> Result<Arc<dyn Provider>> {
+        let canonical = self.canonical(name);
+        if mode != OpenMode::ReadWrite {
+            return self.resolve(&canonical, mode, 0);
+        }
+        let hold = self.hold(name, holder)?;
+        let provider = self.resolve(&canonical, mode, 0)?;
+        let own = provider.name().to_owned();
+        Ok(Arc::new(Renamed::new(own, provider).holding(hold)))
+    }
+
+    /// The names of this world for a pool, or for a device of a new one.
+    #[must_use]
+    pub fn names_for(&self, holder: Holder) -> NamesFor<'_> {
+        NamesFor {
+            world: self,
+            holder,
+        }
     }
 
     pub(crate) fn resolve(
@@ -318,6 +345,7 @@ impl World {
         };
         let outcome = self.kept.change(change)?;
         self.shared.lock().clear();
+        self.forget_steps();
         Ok(outcome)
     }
 
@@ -417,10 +445,16 @@ impl World {
     }
 }
 
-impl Namespace for World {
+/// Names as they stand in labels of pools.
+pub struct NamesFor<'a> {
+    world: &'a World,
+    holder: Holder,
+}
+
+impl Namespace for NamesFor<'_> {
     fn open(&self, name: &str, mode: OpenMode) -> Result<Arc<dyn Provider>> {
-        let provider = World::open(self, name, mode)?;
-        if !self.is_machine() {
+        let provider = self.world.open_as(name, mode, self.holder.clone())?;
+        if !self.world.is_machine() {
             return Ok(provider);
         }
         let path = format!("/dev/{}", provider.name());
@@ -429,15 +463,26 @@ impl Namespace for World {
 
     /// In a machine everything: labels first, as they say more than numbers of drives.
     fn names(&self) -> Result<Vec<String>> {
-        if !self.is_machine() {
+        if !self.world.is_machine() {
             return Ok(Vec::new());
         }
         let (mut names, others): (Vec<_>, Vec<_>) = self
+            .world
             .providers()?
             .into_iter()
             .partition(|info| info.class == "LABEL");
         names.extend(others);
         Ok(names.iter().map(|i| format!("/dev/{}", i.name)).collect())
+    }
+}
+
+impl Namespace for World {
+    fn open(&self, name: &str, mode: OpenMode) -> Result<Arc<dyn Provider>> {
+        self.names_for(Holder::Program).open(name, mode)
+    }
+
+    fn names(&self) -> Result<Vec<String>> {
+        self.names_for(Holder::Program).names()
     }
 }
 

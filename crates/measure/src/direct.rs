@@ -7,7 +7,7 @@
 //! block), it goes through the cache from then on, and [`Direct::is_direct`] says so.
 
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -80,19 +80,6 @@ pub fn open(path: &Path, writes: bool, depth: usize) -> Result<Arc<Direct>> {
         queue: Mutex::new(None),
         depth,
     }))
-}
-
-/// The block device of this host that a name leads to, also through the layers and partitions that
-/// its endings stand for (`/dev/sdb.nop`, `/dev/sdbp1`): to be asked for before it is written to.
-#[must_use]
-pub fn block_device_below(name: &str) -> Option<PathBuf> {
-    let ends = name.char_indices().map(|(at, _)| at).skip(1);
-    let mut ends: Vec<usize> = ends.chain([name.len()]).collect();
-    ends.reverse();
-    let mut prefixes = ends.into_iter().map(|end| Path::new(&name[..end]));
-    let existing = prefixes.find(|path| path.exists() && !path.is_dir())?;
-    let kind = HostKind::of(existing);
-    (kind == Some(HostKind::BlockDevice)).then(|| existing.to_owned())
 }
 
 fn of_host(errno: Errno, within: &str) -> Error {
@@ -222,25 +209,6 @@ impl Provider for Direct {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn devices_are_seen_through_layers_on_them() {
-        let dir = tempfile::tempdir().unwrap();
-        let image = dir.path().join("disk.img");
-        std::fs::write(&image, b"").unwrap();
-        let on_file = format!("{}.nop", image.display());
-        assert_eq!(block_device_below(&on_file), None);
-        assert_eq!(block_device_below("ada0"), None);
-        assert_eq!(block_device_below("/dev/null.nop"), None);
-        let loops = Path::new("/dev/loop0");
-        if HostKind::of(loops) != Some(HostKind::BlockDevice) {
-            eprintln!("SKIPPED: no block device /dev/loop0 here: load the loop module");
-            return;
-        }
-        for name in ["/dev/loop0", "/dev/loop0.nop", "/dev/loop0.nopp1.eli"] {
-            assert_eq!(block_device_below(name).as_deref(), Some(loops), "{name}");
-        }
-    }
 
     #[test]
     fn commands_run_at_the_same_time_and_reach_the_file() {

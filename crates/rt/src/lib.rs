@@ -52,7 +52,7 @@ mod timer;
 
 pub use clock::{SIMULATED_EPOCH_SECS, Timestamp, now_ns, sleep_ns, wall_clock};
 pub use parallel::{parallel_map, parallelism};
-pub use processor::{Processor, Work, charge};
+pub use processor::{Processor, Transfer, Work, book_transfer, charge};
 pub use random::{fill_random, random_below, random_u64};
 pub use sim::{SimOptions, is_simulated, simulate, simulate_with};
 pub use sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};

@@ -41,7 +41,7 @@ pub enum Work {
     /// Encrypting or decrypting a byte.
     Cipher,
     /// Moving a byte between memory and a drive, over the one bus that all drives share. It keeps
-    /// the bus busy, not a core.
+    /// the bus busy, not a core: [`book_transfer`], not [`charge`].
     Transfer,
 }
 
@@ -153,17 +153,63 @@ fn charge_simulated(work: Work, count: u64) {
         return;
     }
     let price_ps = cores.processor.price_ps(work).saturating_mul(count);
-    if work == Work::Transfer {
-        if price_ps > 0 {
-            let now = context.now_ns();
-            context.sleep_ns(cores.transfer(now, price_ps / 1000) - now);
-        }
-        return;
-    }
     let owed = OWED_PS.get() + price_ps;
     OWED_PS.set(owed);
     if owed >= STEP_PS && !GATHERING.get() {
         pay(&context, 1);
+    }
+}
+
+/// Bytes on the bus: when the first one begins to pass, and when the last one has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Transfer {
+    /// Its beginning.
+    pub from_ns: u64,
+    /// Its end.
+    pub until_ns: u64,
+}
+
+/// Puts bytes on the bus, behind those that are on it already. Nobody waits here, because a drive takes
+/// and sends bytes while they pass the bus: whoever needs them waits until both are done.
+#[must_use]
+pub fn book_transfer(bytes: u64) -> Transfer {
+    let Some(context) = sim::current() else {
+        return Transfer::default();
+    };
+    let (cores, now) = (context.cores(), context.now_ns());
+    let price_ps = cores.processor.price_ps(Work::Transfer);
+    let transfer_ns = price_ps.saturating_mul(bytes) / 1000;
+    let until_ns = match transfer_ns {
+        0 => now,
+        _ => cores.transfer(now, transfer_ns),
+    };
+    Transfer {
+        from_ns: until_ns - transfer_ns,
+        until_ns,
+    }
+}
+
+impl Transfer {
+    /// Waits until it is its turn. A timer's function cannot wait, and goes on at once.
+    #[track_caller]
+    pub fn begin(&self) {
+        sleep_until(self.from_ns);
+    }
+
+    /// Waits until all of it has passed; as [`Transfer::begin`].
+    #[track_caller]
+    pub fn end(&self) {
+        sleep_until(self.until_ns);
+    }
+}
+
+#[track_caller]
+fn sleep_until(at_ns: u64) {
+    if let Some(context) = sim::current().filter(|_| !sim::is_in_callback()) {
+        let now = context.now_ns();
+        if at_ns > now {
+            context.sleep_ns(at_ns - now);
+        }
     }
 }
 
@@ -265,7 +311,14 @@ mod tests {
             .with(Work::Transfer, 2_000_000);
         let took = simulate_with(options, || {
             let threads: Vec<_> = (0..2)
-                .map(|_| spawn("t", || charge(Work::Transfer, 1000)))
+                .map(|_| {
+                    spawn("t", || {
+                        let transfer = book_transfer(1000);
+                        transfer.begin();
+                        assert_eq!(now_ns() % 2_000_000, 0);
+                        transfer.end();
+                    })
+                })
                 .collect();
             charge(Work::Copy, 1000);
             assert_eq!(now_ns(), 1_000_000);

@@ -10,7 +10,7 @@ use ::geli::{
 };
 use base::{Context, Error, ErrorKind, Result};
 use geom::disk::OpenMode;
-use machine::{Layer, LayerKind};
+use machine::{Holder, Layer, LayerKind};
 
 use super::secret::{Which, components};
 use super::{AT_LEAST_ONE, find_attached, for_each, open, slot};
@@ -243,10 +243,17 @@ fn no_last_close(option: &str) -> Error {
     )
 }
 
+/// Attaches, unless somebody else has open what it would be on.
 fn add(call: &Call<'_>, name: &str, attached: Attached) -> Result<()> {
     let on = call.world.canonical(name);
+    let eli = name_on(&on);
+    if call.world.layer(&eli).is_none() {
+        call.world
+            .hold(&on, Holder::Layer(eli.clone()))
+            .within(|| "Cannot access")?;
+    }
     call.world.add_layer(Layer {
-        name: name_on(&on),
+        name: eli,
         on,
         transient: true,
         kind: LayerKind::Eli(attached),

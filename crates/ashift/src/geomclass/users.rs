@@ -5,10 +5,7 @@
 //! tables on all of them, and a nop counts what it is asked: looking at it must not change it.
 
 use base::Result;
-use machine::{Layer, World};
-use nvpair::NvList;
-
-use crate::host::Host;
+use machine::{Holder, Layer, World};
 
 /// Whether a provider is another one, or stands on it: a layer of it, a partition of it. Labels
 /// are those of drives; nothing stands between.
@@ -46,20 +43,7 @@ pub(crate) fn user_of(world: &World, name: &str) -> Result<Option<String>> {
     if let Some(layer) = layers_above(world, name).pop() {
         return Ok(Some(layer.name));
     }
-    let on_it = |path: &str| stands_on(world, path, name);
-    let user = Host::here().pools()?.into_iter().find(|(_, config)| {
-        let tree = config.get_list("vdev_tree");
-        tree.is_some_and(|tree| has_path(tree, &on_it))
-    });
-    Ok(user.map(|(pool, _)| format!("pool '{pool}'")))
-}
-
-fn has_path(tree: &NvList, matches: &dyn Fn(&str) -> bool) -> bool {
-    let own = tree.get_str("path").is_some_and(matches);
-    own || ["children", "l2cache", "spares"].iter().any(|key| {
-        let children = tree.get_lists(key).unwrap_or_default();
-        children.iter().any(|child| has_path(child, matches))
-    })
+    Ok(world.holders(name)?.first().map(Holder::to_string))
 }
 
 #[cfg(test)]

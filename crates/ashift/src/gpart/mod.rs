@@ -13,7 +13,7 @@ use geom::Provider;
 use geom::disk::OpenMode;
 use gpart::listing::{self, Show};
 use gpart::{Backup, Era, NewPartition, Scheme, Shape, Table, Wish, align};
-use machine::World;
+use machine::{Holder, World};
 
 use crate::say::fail;
 
@@ -25,6 +25,7 @@ struct Call<'a> {
     world: &'a Arc<World>,
     verb: &'a str,
     parsed: Parsed,
+    /// Whose default alignment is followed.
     era: Era,
     has_consent: bool,
     is_json: bool,
@@ -112,7 +113,7 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
             verb: &verb,
             is_json: parsed.has('j'),
             parsed,
-            era,
+            era: era.unwrap_or_else(|| era_of(world)),
             has_consent,
         };
         match call.run() {
@@ -130,20 +131,30 @@ fn usage(complaint: Option<&str>) -> ExitCode {
     ExitCode::FAILURE
 }
 
+/// That of the machine's host; on this host today's.
+fn era_of(world: &World) -> Era {
+    world.running().map_or_else(Era::default, |m| m.host().era)
+}
+
 /// Takes `--era X` or `--era=X` out of the arguments.
-fn take_era(args: &mut Vec<String>) -> Result<Era> {
+fn take_era(args: &mut Vec<String>) -> Result<Option<Era>> {
     let is_era = |arg: &String| arg == "--era" || arg.starts_with("--era=");
     let Some(at) = args.iter().position(is_era) else {
-        return Ok(Era::default());
+        return Ok(None);
     };
     let arg = args.remove(at);
     if let Some((_, value)) = arg.split_once('=') {
-        return Era::parse(value);
+        return Era::parse(value).map(Some);
     }
     if at >= args.len() {
         return Err(Error::invalid("--era needs 9 or current"));
     }
-    Era::parse(&args.remove(at))
+    Era::parse(&args.remove(at)).map(Some)
+}
+
+/// A number without the blanks that C's strtoimax skips: `'-a 4K'` may be one argument.
+fn number(text: &str) -> &str {
+    text.trim_start_matches(|c: char| c.is_ascii_whitespace() || c == '\u{b}')
 }
 
 /// A provider that is open for changes, with its table.
@@ -186,7 +197,7 @@ impl Call<'_> {
         let Some(text) = self.parsed.value('i') else {
             return Ok(None);
         };
-        match text.parse() {
+        match number(text).parse() {
             Ok(index) if index > 0 => Ok(Some(index)),
             _ => Err(Error::invalid(format!("index '{text}': Invalid argument"))),
         }
@@ -197,7 +208,7 @@ impl Call<'_> {
         let Some(text) = self.parsed.value(letter) else {
             return Ok(None);
         };
-        let sectors = align::parse_sectors(text, shape.sectorsize);
+        let sectors = align::parse_sectors(number(text), shape.sectorsize);
         let is_right = |n: &u64| *n > 0 || letter != 'a';
         let invalid = || Error::invalid(format!("Invalid {name} param: Invalid argument"));
         sectors.filter(is_right).map(Some).ok_or_else(invalid)
@@ -217,10 +228,10 @@ impl Call<'_> {
 
     fn open(&self, name: &str, mode: OpenMode) -> Result<Arc<dyn Provider>> {
         if mode == OpenMode::ReadWrite {
-            device::check_consent(self.world, name, self.has_consent).map_err(Error::invalid)?;
+            device::check_consent(self.world, name, self.has_consent)?;
         }
         self.world
-            .open(name, mode)
+            .open_as(name, mode, Holder::Table)
             .map_err(|error| match error.kind() {
                 ErrorKind::NotFound => {
                     let text = format!("arg0 '{name}': Invalid argument ({error})");
@@ -350,25 +361,46 @@ impl Call<'_> {
         let scheme = Scheme::parse(self.parsed.value('s').unwrap_or_default())?;
         let entries = match self.parsed.value('n') {
             None => None,
-            Some(text) => Some(text.parse().map_err(|_| {
+            Some(text) => Some(number(text).parse().map_err(|_| {
                 Error::invalid(format!("Invalid entries param '{text}': Invalid argument"))
             })?),
         };
-        let provider = self.open(self.geom(), OpenMode::ReadWrite)?;
         let name = self.shown(self.geom());
+        let provider = self
+            .open(self.geom(), OpenMode::ReadWrite)
+            .map_err(|error| match error.kind() {
+                ErrorKind::Busy => {
+                    let text = error.context();
+                    let own = format!("{}: ", self.geom());
+                    let text = text.strip_prefix(&own).unwrap_or(text);
+                    Error::new(ErrorKind::Busy, format!("geom '{name}': {text}"))
+                }
+                _ => error,
+            })?;
         if self.read(&*provider, &name)?.is_some() {
             let text = format!("geom '{name}': File exists");
             return Err(Error::new(ErrorKind::Exists, text));
         }
-        self.check_unused(std::slice::from_ref(&name))?;
+        self.check_no_layer(std::slice::from_ref(&name))?;
         let table = Table::create(scheme, Shape::of(&*provider), entries, self.era)?;
         table.write(&*provider)?;
         println!("{name} created");
         Ok(())
     }
 
-    /// Refuses what would pull a partition away from under something.
+    /// Refuses what would pull a partition away from under something, in use or not.
     fn check_unused(&self, names: &[String]) -> Result<()> {
+        for name in names {
+            if let Some(holder) = self.world.holders(name)?.first() {
+                let text = format!("Device busy ({holder} is on it)");
+                return Err(Error::new(ErrorKind::Busy, text));
+            }
+        }
+        self.check_no_layer(names)
+    }
+
+    /// Refuses what would take a name away on which something stands.
+    fn check_no_layer(&self, names: &[String]) -> Result<()> {
         let names: Vec<String> = names.iter().map(|n| self.world.canonical(n)).collect();
         let layers = self.world.layers();
         let on = layers
@@ -490,6 +522,11 @@ impl Call<'_> {
                 let text = format!("{}: not enough space", place.name);
                 return Err(Error::new(ErrorKind::NoSpace, text));
             }
+            let device = match self.world.is_machine() {
+                true => format!("/dev/{}", place.name),
+                false => place.name.clone(),
+            };
+            let _held = self.world.hold(&device, Holder::Program)?;
             open.provider.write(place.start, &bytes)?;
             open.provider.flush()?;
             println!("partcode written to {}", place.name);
@@ -529,7 +566,7 @@ impl Call<'_> {
                 open.table.modify(index, label, kind)?;
                 let after = Self::names_of(&open, Some(index));
                 let lost: Vec<_> = before.into_iter().filter(|n| !after.contains(n)).collect();
-                self.check_unused(&lost)?;
+                self.check_no_layer(&lost)?;
                 format!("{} modified", Self::name(&open, index))
             }
             "resize" => self.resize(&mut open, index.unwrap_or_default())?,

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use base::{Error, Result};
+use drive::profile::Bus;
 use geom::Provider;
 use machine::{
     DriveEntry, FILE_NAME, HostProfile, Machine, NewDrive, NewMachine, World, host_profiles,
@@ -16,11 +17,12 @@ use super::{chosen, in_machine, open};
 use crate::say::fail;
 
 const USAGE: &str = "\
-usage: ashift machine create [--seed N] [--host HOST] DIR NAME=PROFILE[,size=SIZE][,serial=TEXT] ...
+usage: ashift machine create [--seed N] [--host HOST] DIR NAME=PROFILE[,OPTION=VALUE]... ...
        ashift machine show [-j] [DIR]
-       ashift machine add [DIR] NAME=PROFILE[,size=SIZE][,serial=TEXT] ...
+       ashift machine add [DIR] NAME=PROFILE[,OPTION=VALUE]... ...
        ashift machine pull [DIR] NAME ...
        ashift machine push [DIR] NAME ...
+       ashift machine move [DIR] NAME=BUS ...
        ashift machine power-cut [--seed N] [DIR]
        ashift machine power-cut [--seed N] --after SECONDS [DIR] -- COMMAND ...
        ashift machine fault list|add|remove …
@@ -37,6 +39,9 @@ may be left out here, too. Its clock moves only while a command runs in it.
     add         add drives, or put pulled ones back (NAME alone)
     pull        take drives out, as a hand would: what only their caches hold is lost
     push        put pulled drives back
+    move        connect drives to another bus: sata, or usb, behind a bridge that keeps sectors at the
+                end for itself and passes on one command at a time; as after pull, what only their
+                caches hold is lost
     power-cut   lose the power: of what the drives' caches hold, chance decides what is lost;
                 layers that were made with --transient, and attached elis, are gone; with
                 --after in the midst of a command, so many seconds of the machine after its start
@@ -45,16 +50,19 @@ may be left out here, too. Its clock moves only while a command runs in it.
                 programs; the machine is in use until `umount FOLDER`
     destroy     remove the machine with all that is on its drives
 
-SIZE is a number of bytes, or one with K, M, G, T (1024) or KB, MB, GB, TB (1000).
+PROFILE is a name of `ashift drives`, or the model of such a drive: WD20EARS. Options of a drive:
+size=SIZE, serial=TEXT, bus=sata|usb. SIZE is a number of bytes, or one with K, M, G, T (1024) or KB,
+MB, GB, TB (1000).
 Drives are named like ada0. machine.toml can be edited and kept under version control.
 ";
 
 /// Commands on a machine that is there.
-const COMMANDS: [&str; 7] = [
+const COMMANDS: [&str; 8] = [
     "show",
     "add",
     "pull",
     "push",
+    "move",
     "power-cut",
     "mount",
     "destroy",
@@ -167,6 +175,7 @@ fn dispatch(name: &str, request: &Request) -> Outcome {
         "add" if !rest.is_empty() => add(&folder, rest),
         "pull" if !rest.is_empty() => on_drives(&folder, rest, pull),
         "push" if !rest.is_empty() => on_drives(&folder, rest, push),
+        "move" if !rest.is_empty() => move_drives(&folder, rest),
         "power-cut" if rest.is_empty() => power_cut(&folder, request),
         "destroy" if rest.is_empty() && operands.len() == 1 => {
             open(&folder)?.destroy()?;
@@ -184,11 +193,19 @@ fn folder_of(operands: &[String]) -> std::result::Result<(PathBuf, &[String]), F
     match (operands.split_first(), chosen()) {
         (Some((first, rest)), _) if is_machine(first) => Ok((PathBuf::from(first), rest)),
         (_, Some(folder)) => Ok((folder, operands)),
-        (Some((first, rest)), None) => Ok((PathBuf::from(first), rest)),
-        (None, None) => Err(Failure::Usage(
+        (Some((first, rest)), None) if !names_drive(first) => Ok((PathBuf::from(first), rest)),
+        _ => Err(Failure::Usage(
             "which machine? Name its folder, or use -m or ASHIFT_MACHINE".to_owned(),
         )),
     }
+}
+
+/// Whether this is a drive (`ada0`, `ada0=wd20ears`), not the folder of a machine.
+fn names_drive(text: &str) -> bool {
+    let name = text.split('=').next().unwrap_or(text);
+    let number = name.trim_start_matches(|c: char| c.is_ascii_lowercase());
+    let has_both = !number.is_empty() && number.len() < name.len();
+    has_both && number.bytes().all(|b| b.is_ascii_digit()) && !Path::new(text).exists()
 }
 
 fn create(request: &Request) -> Outcome {
@@ -249,6 +266,22 @@ fn running(world: &World) -> Result<&machine::Running> {
     world
         .running()
         .ok_or_else(|| Error::invalid("this host has no drives to plug"))
+}
+
+fn move_drives(folder: &Path, words: &[String]) -> Outcome {
+    let mut moves = Vec::new();
+    for word in words {
+        let usage = |text: String| Failure::Usage(text);
+        let (name, bus) = word
+            .split_once('=')
+            .ok_or_else(|| usage(format!("'{word}': where to? NAME=sata or NAME=usb")))?;
+        moves.push((name, Bus::parse(bus).map_err(|e| usage(e.to_string()))?));
+    }
+    in_machine(open(folder)?, |world| {
+        let mut moves = moves.into_iter();
+        moves.try_for_each(|(name, bus)| running(world)?.move_to(name, bus))
+    })?
+    .map_err(Failure::Failed)
 }
 
 fn pull(world: &Arc<World>, name: &str) -> Result<()> {

@@ -12,7 +12,7 @@ use gpart::parted::{
     place, print, resize_end,
 };
 use gpart::{Era, NewPartition, Partition, Scheme, Shape, Table, Wish};
-use machine::World;
+use machine::{Holder, World};
 
 use super::{Align, HELP, Options};
 use crate::gpart::device;
@@ -152,7 +152,7 @@ impl<'a> Session<'a> {
                  or partition table.  Perhaps you selected the wrong device?"
             ));
         }
-        let is_device = world.is_machine() || device::is_host_device(world, device);
+        let is_device = world.is_machine() || world.block_device_below(device).is_some();
         let disk = Disk {
             path: path_of(world, device),
             model: if is_device { "Unknown" } else { "" }.to_owned(),
@@ -178,7 +178,12 @@ impl<'a> Session<'a> {
     fn describe(&mut self) {
         let name = self.world.canonical(&self.device);
         let drive = self.world.drives().into_iter().find(|d| d.name() == name);
-        if let Some(model) = drive.and_then(|drive| model_of(&drive)) {
+        let Some(drive) = drive else { return };
+        // Linux has no list of drives that lie about their sectors, as FreeBSD has.
+        let (stripesize, stripeoffset) = drive.identify().stripe(false);
+        self.shape.stripesize = stripesize.max(self.shape.sectorsize);
+        self.shape.stripeoffset = stripeoffset;
+        if let Some(model) = model_of(&drive) {
             self.disk.model = format!("ATA {model}");
             "scsi".clone_into(&mut self.disk.transport);
         }
@@ -274,9 +279,10 @@ impl<'a> Session<'a> {
         if let Some(writer) = &self.writer {
             return Ok(Arc::clone(writer));
         }
-        device::check_consent(self.world, &self.device, self.options.has_consent)
-            .map_err(|text| format!("Error: {text}"))?;
-        let writer = self.world.open(&self.device, OpenMode::ReadWrite)?;
+        device::check_consent(self.world, &self.device, self.options.has_consent)?;
+        let writer = self
+            .world
+            .open_as(&self.device, OpenMode::ReadWrite, Holder::Table)?;
         self.writer = Some(Arc::clone(&writer));
         Ok(writer)
     }
@@ -363,6 +369,15 @@ impl<'a> Session<'a> {
             None => return fail("Error: Expecting a disk label type."),
         };
         let old = Table::read(&*self.reader);
+        if !self.world.holders(&self.device)?.is_empty() {
+            let path = &self.disk.path;
+            let kind = if self.options.is_script {
+                "Error"
+            } else {
+                "Warning"
+            };
+            return fail(&format!("{kind}: Partition(s) on {path} are being used."));
+        }
         if matches!(&old, Ok(Some(_))) {
             let path = &self.disk.path;
             self.confirm(
@@ -405,8 +420,22 @@ impl<'a> Session<'a> {
         found.map_or_else(|| fail("Error: Partition doesn't exist."), Ok)
     }
 
-    fn rm(&mut self, words: &mut Words<'_>) -> Result<()> {
+    /// The partition that a word names, unless it is being used.
+    fn free_partition(&mut self, words: &mut Words<'_>) -> Result<Partition> {
         let one = self.partition(words)?;
+        let suffix = one.suffix();
+        let name = format!("{}{suffix}", self.world.canonical(&self.device));
+        if !self.world.holders(&name)?.is_empty() {
+            let path = &self.disk.path;
+            return fail(&format!(
+                "Warning: Partition {path}{suffix} is being used. Are you sure you want to continue?"
+            ));
+        }
+        Ok(one)
+    }
+
+    fn rm(&mut self, words: &mut Words<'_>) -> Result<()> {
+        let one = self.free_partition(words)?;
         let mut table = self.table()?.clone();
         table.delete(one.index)?;
         self.commit(table)
@@ -527,7 +556,7 @@ impl<'a> Session<'a> {
     }
 
     fn resizepart(&mut self, words: &mut Words<'_>) -> Result<()> {
-        let one = self.partition(words)?;
+        let one = self.free_partition(words)?;
         let Some(text) = words.next() else {
             return fail("Error: resizepart needs NUMBER END");
         };
@@ -609,8 +638,10 @@ fn wipe(provider: &dyn Provider) -> Result<()> {
     Ok(())
 }
 
+/// The model in the 16 characters that SCSI's answer, which the kernel makes of it, has room for.
 fn model_of(drive: &drive::Emulated) -> Option<String> {
-    let model = drive.identify().model();
+    let model: String = drive.identify().model().chars().take(16).collect();
+    let model = model.trim_end().to_owned();
     Some(model).filter(|model| !model.is_empty())
 }
 

@@ -111,7 +111,7 @@ fn create(host: &Host, pool: &str, tops: &[(Grouping, Vec<Device>)], wanted: Wan
     let _lock = host.lock(pool, Access::Write)?;
     let mut vdevs = Vec::new();
     for (grouping, devices) in tops {
-        vdevs.push(open_top(grouping, devices).map_err(failed)?);
+        vdevs.push(open_top(pool, grouping, devices).map_err(failed)?);
     }
     let (uid, gid) = (0, 0);
     let options = CreateOptions {
@@ -148,12 +148,12 @@ fn create(host: &Host, pool: &str, tops: &[(Grouping, Vec<Device>)], wanted: Wan
     Ok(0)
 }
 
-fn open_top(grouping: &Grouping, devices: &[Device]) -> base::Result<VdevSpec> {
+fn open_top(pool: &str, grouping: &Grouping, devices: &[Device]) -> base::Result<VdevSpec> {
     let mut leaves = Vec::new();
     for device in devices {
         leaves.push(VdevSpec {
             kind: device.kind(),
-            device: Some((device.name(), device.open(OpenMode::ReadWrite)?)),
+            device: Some((device.name(), device.open_for(pool)?)),
             children: Vec::new(),
             bias: AllocBias::None,
         });

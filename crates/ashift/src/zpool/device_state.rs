@@ -10,6 +10,7 @@ use admin::getopt::Parsed;
 use base::ErrorKind;
 use geom::Namespace;
 use geom::disk::OpenMode;
+use machine::Holder;
 use vdev::Vdev;
 
 use super::devices::short_name;
@@ -118,7 +119,9 @@ fn bring_back(pool: &OpenPool, device: &Arc<Vdev>) -> Result<(), String> {
         .clone()
         .ok_or("its path is not known")?;
     let world = current().map_err(|e| e.to_string())?;
-    let provider = Namespace::open(&*world, &path, OpenMode::ReadWrite)
+    let provider = world
+        .names_for(Holder::Pool(pool.name()))
+        .open(&path, OpenMode::ReadWrite)
         .map_err(|_| "no such device in pool")?;
     let owner = vdev::label::owner(&*provider);
     let is_ours = owner.is_some_and(|o| o.guid == device.guid() && o.pool_guid == pool.guid());

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use base::{ErrorKind, Guid};
 use geom::disk::OpenMode;
 use geom::{Namespace, Provider};
-use machine::World;
+use machine::{Holder, World};
 use vdev::{PoolState, VdevKind, label};
 
 use crate::host::Host;
@@ -114,6 +114,13 @@ impl Device {
     /// Opens it.
     pub(super) fn open(&self, mode: OpenMode) -> base::Result<Arc<dyn Provider>> {
         Namespace::open(&*current()?, &self.name(), mode)
+    }
+
+    /// Opens it for a pool that is being made.
+    pub(super) fn open_for(&self, pool: &str) -> base::Result<Arc<dyn Provider>> {
+        let world = current()?;
+        let names = world.names_for(Holder::Device(pool.to_owned()));
+        names.open(&self.name(), OpenMode::ReadWrite)
     }
 }
 

@@ -14,7 +14,7 @@ use admin::prop::{PoolContext, parse_pool_assignment, split_assignment};
 use base::Txg;
 use geom::disk::OpenMode;
 use geom::{Namespace, Provider};
-use machine::World;
+use machine::{Holder, World};
 use spa::{ImportOptions, Spa};
 use vdev::import::{FoundPool, discover};
 use vdev::{PoolState, VdevState};
@@ -348,10 +348,11 @@ fn import(host: &Host, found: FoundPool, name: &str, request: &Request) -> Resul
         OpenMode::ReadWrite
     };
     let world = current()?;
+    let names = world.names_for(Holder::Pool(name.to_owned()));
     // Labels may have changed since they were looked at: lock the devices and look again.
     let mut providers = Vec::new();
     for device in &found.devices {
-        let provider = Namespace::open(&*world, device.provider.name(), mode);
+        let provider = names.open(device.provider.name(), mode);
         providers.push(provider.map_err(|e| failed(&e))?);
     }
     let guid = found.guid;

@@ -19,10 +19,25 @@ struct Request {
     fua: bool,
 }
 
+/// Bytes pass the bus while they pass the drive's wire: a command is over when both have ended. For a caller who
+/// does not wait.
+fn told_after(transfer: rt::Transfer, done: DoneFn) -> DoneFn {
+    if transfer.until_ns <= rt::now_ns() {
+        return done;
+    }
+    Box::new(move |result| {
+        if rt::now_ns() >= transfer.until_ns {
+            done(result);
+        } else {
+            rt::at_ns(transfer.until_ns, move || done(result));
+        }
+    })
+}
+
 impl Emulated {
     pub(super) fn read_and_wait(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         geom::check_range(self, offset, buf.len() as u64)?;
-        rt::charge(rt::Work::Transfer, buf.len() as u64);
+        let transfer = rt::book_transfer(buf.len() as u64);
         let mut at = offset;
         for part in buf.chunks_mut(self.bytes_max()) {
             let request = Request {
@@ -39,6 +54,7 @@ impl Emulated {
             result.within(|| &self.name)?;
             at += part.len() as u64;
         }
+        transfer.end();
         Ok(())
     }
 
@@ -56,7 +72,15 @@ impl Emulated {
         if len == 0 {
             return Ok(());
         }
-        rt::charge(rt::Work::Transfer, len as u64);
+        let transfer = rt::book_transfer(len as u64);
+        transfer.begin();
+        self.write_pieces(offset, pieces, len, fua)?;
+        transfer.end();
+        Ok(())
+    }
+
+    /// `pieces` have `len` bytes.
+    fn write_pieces(&self, offset: u64, pieces: &[&[u8]], len: usize, fua: bool) -> Result<()> {
         if let [data] = pieces {
             let mut at = offset;
             for part in data.chunks(self.bytes_max()) {
@@ -67,7 +91,7 @@ impl Emulated {
             return Ok(());
         }
         if len > self.bytes_max() {
-            return self.write_and_wait(offset, &[&pieces.concat()], fua);
+            return self.write_pieces(offset, &[&pieces.concat()], len, fua);
         }
         let is_hole = pieces.iter().all(|piece| is_zero(piece));
         let bytes = (!is_hole).then(|| {
@@ -150,8 +174,12 @@ impl Emulated {
             BioOp::Delete { len } => (CommandKind::Trim, *len),
             BioOp::Flush => (CommandKind::Flush, 0),
         };
-        if matches!(kind, CommandKind::Read | CommandKind::Write) {
-            rt::charge(rt::Work::Transfer, len);
+        let transfer = match kind {
+            CommandKind::Read | CommandKind::Write => rt::book_transfer(len),
+            CommandKind::Flush | CommandKind::Trim => rt::Transfer::default(),
+        };
+        if kind == CommandKind::Write {
+            transfer.begin();
         }
         let request = Request {
             kind,
@@ -180,7 +208,8 @@ impl Emulated {
         };
         let mut state = self.state.lock();
         // A refusal is told by `begin`, through `finished`.
-        let _ = self.begin(&mut state, &request, bytes, Caller::Calls(bio.done));
+        let done = told_after(transfer, bio.done);
+        let _ = self.begin(&mut state, &request, bytes, Caller::Calls(done));
         self.unlock(state);
     }
 

@@ -63,15 +63,13 @@ pub fn camcontrol_identify(data: &IdentifyData, unit: u32) -> String {
             out,
             "pass{unit}: <{model} {firmware}> {standard}{wire} device"
         );
-        let (speed, wire) = match data.sata_generation() {
-            Some(3) => ("600", "SATA 3.x, "),
-            Some(2) => ("300", "SATA 2.x, "),
-            _ => ("150", "SATA 1.x, "),
+        let (speed, wire) = match (data.usb_mb_s, data.sata_generation()) {
+            (Some(rate), _) => (rate, ""),
+            (None, Some(3)) => (600, " (SATA 3.x, UDMA6, PIO 8192bytes)"),
+            (None, Some(2)) => (300, " (SATA 2.x, UDMA6, PIO 8192bytes)"),
+            (None, _) => (150, " (SATA 1.x, UDMA6, PIO 8192bytes)"),
         };
-        let _ = writeln!(
-            out,
-            "pass{unit}: {speed}.000MB/s transfers ({wire}UDMA6, PIO 8192bytes)\n"
-        );
+        let _ = writeln!(out, "pass{unit}: {speed}.000MB/s transfers{wire}\n");
     }
     write_facts(&mut out, data);
     if data.transport == Transport::Sata {

@@ -1,6 +1,46 @@
 use super::*;
 
 #[test]
+fn profiles_are_found_by_the_models_they_list() {
+    for (name, profile) in [
+        ("wd20ears", "wd20ears"),
+        ("WD20EARS-unbatched", "wd20ears-unbatched"),
+        ("WD20EARS-00MVWB0", "wd20ears"),
+        ("wdc wd20ears", "wd20ears"),
+        ("WDC WD160EDGZ-11B2DA0", "wd160edgz"),
+        ("mal32000sa", "mal32000"),
+        ("ST2000DM001", "st2000dm001"),
+        ("SSDPE2KX010T7", "p4500"),
+    ] {
+        assert_eq!(Profile::find(name).unwrap().name, profile, "{name}");
+    }
+    for name in ["", "WDC", "WD20", "00MVWB0"] {
+        assert!(Profile::find(name).is_err(), "{name}");
+    }
+}
+
+#[test]
+fn a_bus_changes_what_the_host_sees_and_nothing_of_the_medium() {
+    let find = |name| Profile::find(name).unwrap();
+    let plain = find("wd160edgz");
+    let bridged = plain.on_bus(Bus::Usb).unwrap();
+    assert_eq!(bridged.host_sectors(), find("wd160edgz-usb").host_sectors());
+    assert_eq!(bridged.queue_depth(), 1);
+    assert_eq!(bridged.medium_sectors(), plain.medium_sectors());
+    assert_eq!(bridged.on_bus(Bus::Sata).unwrap(), *plain);
+    let freed = find("wd160edgz-usb").on_bus(Bus::Sata).unwrap();
+    assert_eq!(freed.interface, plain.interface);
+    assert!(find("p4500").on_bus(Bus::Usb).is_err());
+    assert!(
+        plain
+            .with_sectors(60_000)
+            .unwrap()
+            .on_bus(Bus::Usb)
+            .is_err()
+    );
+}
+
+#[test]
 fn built_in_profiles_are_possible_and_survive_being_written_and_read() {
     for profile in profiles() {
         let again = Profile::parse(&profile.name, &profile.to_toml());

@@ -3,8 +3,8 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-use base::{Error, Result};
-use rustix::fs::{FileType, Mode, OFlags, SeekFrom};
+use base::{Error, ErrorKind, Result};
+use rustix::fs::{FileType, FlockOperation, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 
 use super::{Flags, Input, Operands, Output, SyncAtEnd};
@@ -85,10 +85,10 @@ impl HostFile {
     }
 
     /// Opens what `dd` writes; makes it, or cuts it off, as `operands` say. A block device is
-    /// opened so that nobody else can be using it.
+    /// opened so that nobody else can be using it, a file is locked.
     ///
     /// # Errors
-    /// What the host says.
+    /// [`ErrorKind::Busy`] if another program uses it; what the host says.
     pub fn output(path: &Path, operands: &Operands) -> Result<HostFile> {
         let flags = operands.output_flags;
         let conversions = operands.conversions;
@@ -97,13 +97,21 @@ impl HostFile {
         open.set(OFlags::EXCL, conversions.excl);
         open.set(OFlags::APPEND, flags.append);
         let at_start = operands.seek_bytes() == 0;
-        open.set(OFlags::TRUNC, operands.truncates() && at_start);
         if HostKind::of(path) == Some(HostKind::BlockDevice) {
             open = (open | OFlags::EXCL) - OFlags::CREATE;
         }
         let mode = Mode::from_raw_mode(0o666);
         let fd = rustix::fs::open(path, open, mode).map_err(error)?;
         let mut file = HostFile::new(fd, flags)?;
+        if file.kind != HostKind::Other {
+            // A file that others use is not cut off either: the lock comes first.
+            let alone = FlockOperation::NonBlockingLockExclusive;
+            rustix::fs::flock(&file.fd, alone)
+                .map_err(|_| Error::new(ErrorKind::Busy, "in use by another program"))?;
+        }
+        if file.kind == HostKind::Regular && operands.truncates() && at_start {
+            rustix::fs::ftruncate(&file.fd, 0).map_err(error)?;
+        }
         file.truncates_at_seek = operands.truncates();
         Ok(file)
     }

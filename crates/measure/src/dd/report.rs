@@ -62,6 +62,11 @@ fn rate(bytes: u64, elapsed_ns: u64) -> u64 {
 }
 
 fn free_bsd_line(bytes: u64, elapsed_ns: u64) -> String {
+    if elapsed_ns == 0 {
+        // It happens only in simulated time, on a host on which computing is free.
+        let rate = if bytes == 0 { "0" } else { "inf" };
+        return format!("{bytes} bytes transferred in 0.000000 secs ({rate} bytes/sec)");
+    }
     // As little as its clock could tell.
     let secs = seconds(elapsed_ns.max(1000));
     let rate = bytes as f64 / secs;
