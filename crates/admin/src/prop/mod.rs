@@ -13,6 +13,7 @@ mod dataset;
 mod format;
 mod parse;
 mod pool;
+mod share;
 mod special;
 #[cfg(test)]
 mod tests;

@@ -8,6 +8,7 @@ use std::fmt;
 
 use base::{SPA_MAXBLOCKSIZE, SPA_MINBLOCKSIZE};
 
+use super::share::{is_nfs_options, is_smb_options};
 use super::special::{
     is_feature_property, is_quota_property, is_user_property, is_userspace_property,
     is_written_property,
@@ -244,6 +245,12 @@ fn check_dataset_value(
             Err(NameError::TooLong) => format!("component of '{typed}' is too long"),
             Err(_) => format!("'{typed}' must be an absolute path, 'none', or 'legacy'"),
         },
+        "sharenfs" if !is_nfs_options(text) => {
+            format!("'{typed}' cannot be set to invalid options")
+        }
+        "sharesmb" if !is_smb_options(text) => {
+            format!("'{typed}' cannot be set to invalid options")
+        }
         "keylocation" if !is_keylocation(text) => "invalid keylocation".to_owned(),
         "keylocation" if !context.is_new && text != "none" => {
             "keylocation must be 'none' for unencrypted datasets".to_owned()

@@ -3,13 +3,13 @@
 //! Source: OpenZFS cmd/zfs/zfs_main.c (`zfs_do_bookmark`, `zfs_bookmark_perror`).
 
 use admin::getopt::Parsed;
-use admin::name::{dataset_of, pool_of};
+use admin::name::{NameKind, check_name, dataset_of, pool_of};
 use admin::prop::Types;
 use base::{Error, ErrorKind};
 
 use super::fail::{Fail, Outcome, words};
 use super::session::Session;
-use super::target::{exists, open};
+use super::target::open;
 
 /// `zfs bookmark SNAPSHOT BOOKMARK`; either may be short, the other is a full name.
 pub(super) fn bookmark(session: &Session, parsed: &Parsed) -> Outcome {
@@ -43,37 +43,26 @@ pub(super) fn bookmark(session: &Session, parsed: &Parsed) -> Outcome {
             "cannot create bookmark '{mark}': copies of bookmarks are not supported yet"
         )));
     }
-    let snapshot = open(session, &source, Types::SNAPSHOT)?;
-    let mut wanted = vec![(mark.clone(), source.clone())];
-    if parsed.has('r') {
-        let (snap, mark) = (after(&source, '@'), after(&mark, '#'));
-        let head = open(
-            session,
-            dataset_of(&source),
-            Types::FILESYSTEM.or(Types::VOLUME),
-        )?;
-        let failed = |e: Error| Fail::of(format!("cannot iterate '{}'", head.name), &e);
-        wanted.clear();
-        for head in head.with_descendants().map_err(failed)? {
-            let snapshot = format!("{}@{snap}", head.name);
-            if exists(&head.pool, &snapshot).map_err(failed)? {
-                wanted.push((format!("{}#{mark}", head.name), snapshot));
-            }
-        }
+    let snapshot = open(session, &source, Types::SNAPSHOT).map_err(shows_usage)?;
+    if check_name(&mark, NameKind::Any, true).is_err() {
+        return Err(refused(&mark, "invalid argument"));
     }
-    for (mark, source) in &wanted {
-        if pool_of(mark) != pool_of(source) {
-            return Err(refused(mark, "bookmark is in a different pool"));
-        }
-        let made = snapshot.dsl().create_bookmark(mark, source);
-        made.map_err(|e| refused(mark, &why(&e)))?;
-        session.note_change(pool_of(mark));
+    if pool_of(&mark) != pool_of(&source) {
+        return Err(refused(&mark, "bookmark is in a different pool"));
     }
+    let made = snapshot.changeable();
+    let made = made.and_then(|dsl| dsl.create_bookmark(&mark, &source));
+    made.map_err(|e| refused(&mark, &why(&e)))?;
+    session.note_change(pool_of(&mark));
     Ok(())
 }
 
-fn after(name: &str, mark: char) -> &str {
-    name.split_once(mark).map_or("", |(_, rest)| rest)
+/// A source that cannot be opened is a wrong argument.
+fn shows_usage(fail: Fail) -> Fail {
+    match fail {
+        Fail::Failed(text) => Fail::Usage(text),
+        other => other,
+    }
 }
 
 fn refused(mark: &str, why: &str) -> Fail {

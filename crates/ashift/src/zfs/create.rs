@@ -15,7 +15,7 @@ use phys::ObjsetType;
 use super::fail::{Fail, Outcome, words};
 use super::session::Session;
 use super::set::{Stored, Typed, check, split_assignments};
-use super::target::{exists, find, open};
+use super::target::{changeable, exists, find, open};
 use crate::host::OpenPool;
 
 /// Fills the objset of a new file system; its root directory belongs to whoever makes it.
@@ -86,7 +86,8 @@ fn make(session: &Session, pool: &OpenPool, name: &str, props: Stored) -> Outcom
         props,
         init: init_filesystem(pool),
     };
-    pool.dsl().create_dataset(new).map_err(|e| cannot(&e))?;
+    let made = changeable(pool).and_then(|dsl| dsl.create_dataset(new));
+    made.map_err(|e| cannot(&e))?;
     session.note_change(pool_of(name));
     set_limits(pool, name, limits).map_err(|e| cannot(&e))
 }
@@ -216,9 +217,8 @@ pub(super) fn clone(session: &Session, parsed: &Parsed) -> Outcome {
     if ancestors {
         make_ancestors(session, &pool, name)?;
     }
-    pool.dsl()
-        .clone_dataset(name, origin, props)
-        .map_err(|e| Fail::of(&what, &e))?;
+    let made = changeable(&pool).and_then(|dsl| dsl.clone_dataset(name, origin, props));
+    made.map_err(|e| Fail::of(&what, &e))?;
     session.note_change(pool_of(name));
     set_limits(&pool, name, limits).map_err(|e| Fail::of(&what, &e))
 }

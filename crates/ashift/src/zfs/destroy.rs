@@ -16,7 +16,7 @@ use base::{ErrorKind, Result};
 
 use super::fail::{Fail, Outcome, words};
 use super::session::Session;
-use super::target::{Target, find, open};
+use super::target::{Target, find, open, open_if_there};
 
 /// What was asked for.
 struct Options {
@@ -115,12 +115,8 @@ fn destroy_head(session: &Session, target: &Target, options: &Options) -> Outcom
             batch.push(target.clone());
             continue;
         }
-        note(remove_snapshots(
-            session,
-            &std::mem::take(&mut batch),
-            false,
-        ))?;
-        note(remove_head(session, target))?;
+        let snapshots = remove_snapshots(session, &std::mem::take(&mut batch), false);
+        note(snapshots.and_then(|()| remove_head(session, target)))?;
     }
     note(remove_snapshots(session, &batch, false))?;
     outcome
@@ -138,8 +134,8 @@ fn remove_head(session: &Session, target: &Target) -> Outcome {
     let name = target.name.as_str();
     let what = format!("cannot destroy '{name}'");
     target
-        .dsl()
-        .destroy_head(name)
+        .changeable()
+        .and_then(|dsl| dsl.destroy_head(name))
         .map_err(|e| match e.kind() {
             ErrorKind::NotEmpty => Fail::failed(format!("{what}: filesystem has children")),
             _ => Fail::of(what, &e),
@@ -155,7 +151,8 @@ fn remove_snapshots(session: &Session, snapshots: &[Target], defers: bool) -> Ou
         return Ok(());
     };
     let names: Vec<&str> = snapshots.iter().map(|s| s.name.as_str()).collect();
-    let destroyed = first.dsl().destroy_snapshots(&names, defers);
+    let dsl = first.changeable();
+    let destroyed = dsl.and_then(|dsl| dsl.destroy_snapshots(&names, defers));
     let Err(error) = destroyed else {
         session.note_change(pool_of(&first.name));
         return Ok(());
@@ -277,13 +274,16 @@ fn destroy_snapshots(session: &Session, head: &str, spec: &str, options: &Option
     };
     let mut doomed = Vec::new();
     let mut reclaimed = 0;
+    let mut outcome = Ok(());
     for head in heads.map_err(|e| cannot_iterate(&head, &e))? {
         let all = head.snapshots().map_err(|e| cannot_iterate(&head, &e))?;
         let chosen = choose(&all, spec);
         for (snapshot, _) in all.iter().zip(&chosen).filter(|(_, chosen)| **chosen) {
             if !options.clones && !options.defers {
                 let needed = dependents(snapshot).map_err(|e| cannot_iterate(snapshot, &e))?;
-                check_dependents(snapshot, &needed, options)?;
+                if let Err(fail) = check_dependents(snapshot, &needed, options) {
+                    outcome = Err(fail.say());
+                }
             }
             options.announce(&snapshot.name);
             doomed.push(snapshot.clone());
@@ -292,6 +292,7 @@ fn destroy_snapshots(session: &Session, head: &str, spec: &str, options: &Option
             reclaimed += space(&all, &chosen).map_err(|e| cannot_iterate(&head, &e))?;
         }
     }
+    outcome?;
     if doomed.is_empty() {
         return Err(Fail::failed(
             "could not find any snapshots to destroy; check snapshot names.",
@@ -365,15 +366,22 @@ fn space(all: &[Target], chosen: &[bool]) -> Result<u64> {
 }
 
 fn destroy_bookmark(session: &Session, name: &str, options: &Options) -> Outcome {
-    for (given, what) in [(options.dry, "dryrun"), (options.defers, "defer destroy")] {
-        if given {
-            return Err(Fail::failed(format!(
-                "{what} is not supported with bookmark"
-            )));
-        }
+    let unsupported = [
+        (options.dry, "dryrun"),
+        (options.defers, "defer destroy"),
+        (options.recurses, "recursive"),
+    ];
+    if let Some((_, what)) = unsupported.iter().find(|(given, _)| *given) {
+        // What OpenZFS's command answers, which is -1.
+        let text = format!("{what} is not supported with bookmark");
+        return Err(Fail::Exits(255, text));
     }
-    let target = open(session, name, Types::BOOKMARK)?;
-    let outcome = target.dsl().destroy_bookmark(name);
+    let Some(target) = open_if_there(session, name, Types::BOOKMARK)? else {
+        let text = format!("bookmark '{name}' does not exist.");
+        return Err(Fail::failed(text));
+    };
+    let dsl = target.changeable();
+    let outcome = dsl.and_then(|dsl| dsl.destroy_bookmark(name));
     outcome.map_err(|e| Fail::of(format!("cannot destroy bookmark '{name}'"), &e))?;
     session.note_change(pool_of(name));
     Ok(())

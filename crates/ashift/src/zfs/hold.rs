@@ -10,91 +10,138 @@ use super::fail::{Fail, Outcome, for_each, words};
 use super::session::Session;
 use super::target::{Target, exists, find, open};
 
-/// The snapshots that `name` means: with `recursive`, those of that name further down as well.
-fn snapshots(session: &Session, name: &str, recursive: bool) -> Outcome<Vec<Target>> {
-    let Some((head, snap)) = name.split_once('@') else {
-        return Err(Fail::failed(format!("'{name}' is not a snapshot")));
-    };
-    let head = open(session, head, Types::FILESYSTEM.or(Types::VOLUME))?;
-    let failed = |e: Error| Fail::of(format!("cannot open '{name}'"), &e);
+/// `MAXNAMELEN`: tags have fewer bytes than this.
+const TAG_LEN_LIMIT: usize = 256;
+
+/// Splits a snapshot's name; anything else is not one.
+fn split(name: &str) -> Outcome<(&str, &str)> {
+    name.split_once('@')
+        .ok_or_else(|| Fail::failed(format!("'{name}' is not a snapshot")))
+}
+
+/// The head of a snapshot's name; with `recursive`, those below it, too.
+fn heads(session: &Session, head: &str, recursive: bool) -> Outcome<Vec<Target>> {
+    let target = open(session, head, Types::FILESYSTEM.or(Types::VOLUME))?;
     if !recursive {
-        return Ok(vec![find(&head.pool, name).map_err(failed)?]);
+        return Ok(vec![target]);
     }
-    let mut found = Vec::new();
-    for head in head.with_descendants().map_err(failed)? {
-        let full = format!("{}@{snap}", head.name);
-        if exists(&head.pool, &full).map_err(failed)? {
-            found.push(find(&head.pool, &full).map_err(failed)?);
-        }
-    }
-    if found.is_empty() {
-        return Err(Fail::failed(format!(
-            "cannot open '{name}': dataset does not exist"
-        )));
-    }
-    Ok(found)
+    let failed = |e: Error| Fail::of(format!("cannot open '{head}'"), &e);
+    target.with_descendants().map_err(failed)
 }
 
 fn tag_and_names(parsed: &Parsed) -> Outcome<(&str, &[String])> {
     match &parsed.operands[..] {
         [] | [_] => Err(Fail::usage("")),
-        [tag, ..] if tag.starts_with('.') => {
-            Err(Fail::usage(format!("tag may not start with '.': {tag}")))
-        }
         [tag, names @ ..] => Ok((tag, names)),
     }
 }
 
-/// Runs `act` for the snapshots of each name, all of a name together.
-fn change(
-    session: &Session,
-    parsed: &Parsed,
-    what: &str,
-    act: impl Fn(&Target, &[&str], &str) -> base::Result<()>,
-    wrong_tag: (ErrorKind, &str),
-) -> Outcome {
+/// `zfs hold`; its `-t` has no meaning in OpenZFS either.
+pub(super) fn hold(session: &Session, parsed: &Parsed) -> Outcome {
+    let (tag, names) = tag_and_names(parsed)?;
+    if tag.starts_with('.') {
+        return Err(Fail::usage("tag may not start with '.'"));
+    }
+    for_each(names, |name| {
+        let (head, snap) = split(name)?;
+        let heads = heads(session, head, parsed.has('r'))?;
+        hold_one(&heads, snap, tag)
+            .map_err(|(what, why)| Fail::failed(format!("{what}: {why}")))?;
+        session.note_change(pool_of(name));
+        Ok(())
+    })
+}
+
+/// Holds the snapshots `snap` of `heads`, all or none; an error in two parts.
+#[doc(alias = "zfs_hold")]
+fn hold_one(heads: &[Target], snap: &str, tag: &str) -> Result<(), (String, String)> {
+    let what = format!("cannot hold snapshot '{}@{snap}'", heads[0].name);
+    let failed = |e: &Error| (what.clone(), words(e));
+    let mut found = Vec::new();
+    for head in heads {
+        let full = format!("{}@{snap}", head.name);
+        if exists(&head.pool, &full).map_err(|e| failed(&e))? {
+            found.push(full);
+        }
+    }
+    if found.is_empty() {
+        return Err((what, "dataset does not exist".to_owned()));
+    }
+    if tag.is_empty() {
+        let why = "operation not applicable to datasets of this type";
+        return Err(("cannot hold".to_owned(), why.to_owned()));
+    }
+    if tag.len() >= TAG_LEN_LIMIT {
+        return Err((what, "tag too long".to_owned()));
+    }
+    let names: Vec<&str> = found.iter().map(String::as_str).collect();
+    let held = heads[0].changeable().and_then(|dsl| dsl.hold(&names, tag));
+    held.map_err(|e| match e.kind() {
+        ErrorKind::Exists => (what, "tag already exists on this dataset".to_owned()),
+        _ => failed(&e),
+    })
+}
+
+/// `zfs release`.
+pub(super) fn release(session: &Session, parsed: &Parsed) -> Outcome {
     let (tag, names) = tag_and_names(parsed)?;
     for_each(names, |name| {
-        let snapshots = snapshots(session, name, parsed.has('r'))?;
-        let names: Vec<&str> = snapshots.iter().map(|snap| snap.name.as_str()).collect();
-        act(&snapshots[0], &names, tag).map_err(|e| {
-            let why = if e.kind() == wrong_tag.0 {
-                wrong_tag.1.to_owned()
-            } else {
-                words(&e)
-            };
-            Fail::failed(format!("{what} '{name}': {why}"))
+        let (head, snap) = split(name)?;
+        let heads = heads(session, head, parsed.has('r'))?;
+        let why = release_one(&heads, snap, tag);
+        why.map_err(|why| {
+            Fail::failed(format!("cannot release hold from snapshot '{name}': {why}"))
         })?;
         session.note_change(pool_of(name));
         Ok(())
     })
 }
 
-/// `zfs hold`.
-pub(super) fn hold(session: &Session, parsed: &Parsed) -> Outcome {
-    if parsed.has('t') {
-        return Err(Fail::failed(
-            "zfs hold -t: temporary holds are not supported",
-        ));
+/// Releases those of the snapshots `snap` of `heads` that have the hold; there must be one. The last
+/// without it says why not.
+#[doc(alias = "zfs_release")]
+fn release_one(heads: &[Target], snap: &str, tag: &str) -> Result<(), String> {
+    let mut found = Vec::new();
+    let mut why = "";
+    for head in heads {
+        let full = format!("{}@{snap}", head.name);
+        if !exists(&head.pool, &full).map_err(|e| words(&e))? {
+            why = "dataset does not exist";
+            continue;
+        }
+        let snapshot = find(&head.pool, &full).map_err(|e| words(&e))?;
+        let ds = snapshot.dataset().expect("a snapshot is a dataset");
+        let holds = snapshot.dsl().holds(ds).map_err(|e| words(&e))?;
+        if holds.iter().any(|(held, _)| held == tag) {
+            found.push(full);
+        } else {
+            why = "no such tag on this dataset";
+        }
     }
-    change(
-        session,
-        parsed,
-        "cannot hold snapshot",
-        |first, names, tag| first.dsl().hold(names, tag),
-        (ErrorKind::Exists, "tag already exists on this dataset"),
-    )
+    if found.is_empty() {
+        return Err(why.to_owned());
+    }
+    let names: Vec<&str> = found.iter().map(String::as_str).collect();
+    let released = heads[0].changeable();
+    let released = released.and_then(|dsl| dsl.release(&names, tag));
+    released.map_err(|e| words(&e))
 }
 
-/// `zfs release`.
-pub(super) fn release(session: &Session, parsed: &Parsed) -> Outcome {
-    change(
-        session,
-        parsed,
-        "cannot release hold from snapshot",
-        |first, names, tag| first.dsl().release(names, tag),
-        (ErrorKind::NotFound, "no such tag on this dataset"),
-    )
+/// The snapshots that `name` means for `zfs holds`.
+fn held(session: &Session, name: &str, recursive: bool) -> Outcome<Vec<Target>> {
+    let (head, snap) = split(name)?;
+    if !recursive {
+        return Ok(vec![open(session, name, Types::SNAPSHOT)?]);
+    }
+    let failed = |e: Error| Fail::of(format!("cannot open '{name}'"), &e);
+    let mut found = Vec::new();
+    for head in heads(session, head, true)? {
+        let full = format!("{}@{snap}", head.name);
+        if exists(&head.pool, &full).map_err(failed)? {
+            found.push(find(&head.pool, &full).map_err(failed)?);
+        }
+    }
+    Ok(found)
 }
 
 /// `zfs holds`.
@@ -103,8 +150,10 @@ pub(super) fn holds(session: &Session, parsed: &Parsed) -> Outcome {
         return Err(Fail::usage(""));
     }
     let mut rows: Vec<(String, String, u64)> = Vec::new();
+    let mut is_empty = true;
     let outcome = for_each(&parsed.operands, |name| {
-        for snapshot in snapshots(session, name, parsed.has('r'))? {
+        for snapshot in held(session, name, parsed.has('r'))? {
+            is_empty = false;
             let Some(ds) = snapshot.dataset() else {
                 continue;
             };
@@ -120,6 +169,9 @@ pub(super) fn holds(session: &Session, parsed: &Parsed) -> Outcome {
         Ok(())
     });
     print_holds(&rows, parsed.has('H'), parsed.has('p'));
+    if is_empty {
+        eprintln!("no datasets available");
+    }
     outcome
 }
 

@@ -115,17 +115,18 @@ pub(super) fn list(session: &Session, parsed: &Parsed) -> Outcome {
     }
     listing::sort_datasets(&mut items, &keys);
     if let Some(json) = json {
-        outcome?;
+        if outcome.is_err() {
+            return outcome;
+        }
         let request = GetRequest::new(Some(columns));
         print!(
             "{}",
             listing::datasets_json("zfs list", &style, json, &request, &items)
         );
-        return Ok(());
-    }
-    if !items.is_empty() {
+    } else if !items.is_empty() {
         print!("{}", listing::list(&style, &columns, &items));
-    } else if outcome.is_ok() && !style.is_scripted {
+    }
+    if items.is_empty() && outcome.is_ok() && !style.is_scripted {
         eprintln!("no datasets available");
     }
     outcome

@@ -36,7 +36,7 @@ mod userspace;
 
 use std::process::ExitCode;
 
-use admin::getopt::{self, Flag, OptSpec, Parsed};
+use admin::getopt::{self, Flag, OptError, OptSpec, Parsed};
 use admin::usage::{Tool, usage, usage_of_all};
 
 use fail::{Fail, Outcome};
@@ -90,17 +90,17 @@ const fn with_json(command: Command) -> Command {
 }
 
 const COMMANDS: &[Command] = &[
-    changes("create", "PV:b:nso:uvp", create::create),
+    changes("create", ":PV:b:nso:puv", create::create),
     changes("destroy", "vpndfrR", destroy::destroy),
     changes("snapshot", "ro:", snapshot::snapshot),
     changes("rollback", "rRf", rollback::rollback),
-    changes("clone", "o:pu", create::clone),
-    changes("bookmark", "r", bookmark::bookmark),
+    changes("clone", "o:p", create::clone),
+    changes("bookmark", "", bookmark::bookmark),
     changes("promote", "", rename::promote),
     changes("rename", "pruf", rename::rename),
     with_json(looks("list", "jHS:d:o:prs:t:", list::list)),
     changes("set", "u", set::set),
-    with_json(looks("get", "d:o:s:jrt:Hp", get::get)),
+    with_json(looks("get", ":d:o:s:jrt:Hp", get::get)),
     changes("inherit", "rS", set::inherit),
     changes("hold", "rt", hold::hold),
     looks("holds", "rHp", hold::holds),
@@ -115,19 +115,19 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
         return ExitCode::from(2);
     };
     match name.as_str() {
-        "-h" | "-?" | "--help" => return help(&[]),
+        "-?" | "--help" => return help(&[]),
         "help" => return help(rest),
         "-V" | "--version" => return run(&["version".to_owned()]),
         _ => {}
     }
     let Some(known) = Tool::Zfs.command(name) else {
+        if name.contains('=') {
+            return run(&[&["set".to_owned()], args].concat());
+        }
         eprint!("unrecognized command '{name}'\n{}", help_of_all());
         return ExitCode::from(2);
     };
-    if rest
-        .first()
-        .is_some_and(|arg| arg == "-h" || arg == "--help")
-    {
+    if rest.first().is_some_and(|arg| arg == "--help") {
         return help(&[known.name.to_owned()]);
     }
     let Some(command) = COMMANDS.iter().find(|command| command.name == known.name) else {
@@ -135,7 +135,7 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
     };
     let outcome = match getopt::parse(&command.options, rest) {
         Ok(parsed) => act(command, &parsed, args),
-        Err(error) => Err(Fail::usage(error.to_string())),
+        Err(error) => Err(Fail::Usage(complaint(command, &error))),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -148,6 +148,20 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
             Fail::Said(code) => ExitCode::from(code),
             _ => ExitCode::from(1),
         },
+    }
+}
+
+/// What is said of wrong options: getopt(3) knows a missing argument only where the letters begin with
+/// a colon.
+fn complaint(command: &Command, error: &OptError) -> String {
+    match error {
+        OptError::MissingArgument(_) if command.name == "create" => {
+            "missing size argument".to_owned()
+        }
+        OptError::MissingArgument(letter) if !command.options.short.starts_with(':') => {
+            OptError::Invalid(*letter).to_string()
+        }
+        _ => error.to_string(),
     }
 }
 
@@ -204,6 +218,9 @@ fn refuse(name: &str, args: &[String]) -> ExitCode {
 }
 
 fn version(_: &Session, parsed: &Parsed) -> Outcome {
+    if !parsed.operands.is_empty() {
+        return Err(Fail::usage("too many arguments"));
+    }
     let version = env!("CARGO_PKG_VERSION");
     if parsed.has('j') {
         let body = serde_json::json!({ "userland": format!("ashift-{version}") });

@@ -65,9 +65,8 @@ fn rename_snapshot(session: &Session, source: &Target, new: &str, recursive: boo
     if new_snap == old_snap {
         return Ok(());
     }
-    let outcome = source
-        .dsl()
-        .rename_snapshot(fs, old_snap, new_snap, recursive);
+    let dsl = source.changeable();
+    let outcome = dsl.and_then(|dsl| dsl.rename_snapshot(fs, old_snap, new_snap, recursive));
     outcome.map_err(|e| match (recursive, e.kind()) {
         (true, ErrorKind::Exists) => Fail::failed(format!(
             "cannot rename '{old}': a child dataset already has a snapshot with the new name"
@@ -109,7 +108,8 @@ fn rename_head(session: &Session, source: &Target, new: &str, ancestors: bool) -
     if ancestors {
         make_ancestors(session, &pool, new)?;
     }
-    source.dsl().rename(old, new).map_err(|e| match e.kind() {
+    let renamed = source.changeable().and_then(|dsl| dsl.rename(old, new));
+    renamed.map_err(|e| match e.kind() {
         ErrorKind::NameTooLong => Fail::failed(format!(
             "{what}: the name of a dataset below it would be too long, or too deep"
         )),
@@ -135,7 +135,8 @@ pub(super) fn promote(session: &Session, parsed: &Parsed) -> Outcome {
     let Some(origin) = origin else {
         return Err(Fail::failed(format!("{what}: not a cloned filesystem")));
     };
-    clone.dsl().promote(name).map_err(|e| match e.kind() {
+    let promoted = clone.changeable().and_then(|dsl| dsl.promote(name));
+    promoted.map_err(|e| match e.kind() {
         ErrorKind::Exists => {
             let snap = conflict(&clone, &origin).unwrap_or_default();
             Fail::failed(format!(

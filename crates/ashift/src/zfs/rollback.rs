@@ -49,8 +49,8 @@ pub(super) fn rollback(session: &Session, parsed: &Parsed) -> Outcome {
         remove(target).map_err(|e| Fail::of(format!("cannot destroy '{}'", target.name), &e))?;
         session.note_change(pool_of(name));
     }
-    head.dsl()
-        .rollback(&head.name, Some(name), 0)
+    head.changeable()
+        .and_then(|dsl| dsl.rollback(&head.name, Some(name), 0))
         .map_err(|e| match e.kind() {
             ErrorKind::Exists => {
                 Fail::failed(format!("{what}: more recent snapshots or bookmarks exist"))
@@ -80,9 +80,10 @@ fn newer(head: &Target, snapshot: &Target) -> Result<Vec<Target>> {
 }
 
 fn remove(target: &Target) -> Result<()> {
+    let dsl = target.changeable()?;
     match target.types {
-        Types::SNAPSHOT => target.dsl().destroy_snapshots(&[&target.name], false),
-        Types::BOOKMARK => target.dsl().destroy_bookmark(&target.name),
-        _ => target.dsl().destroy_head(&target.name),
+        Types::SNAPSHOT => dsl.destroy_snapshots(&[&target.name], false),
+        Types::BOOKMARK => dsl.destroy_bookmark(&target.name),
+        _ => dsl.destroy_head(&target.name),
     }
 }

@@ -11,6 +11,8 @@ use crate::host::{Access, Host, OpenPool, OpenPools};
 /// One run of one command.
 pub(super) struct Session {
     pools: OpenPools,
+    /// Those that were imported read-only, in a command that may change pools.
+    readonly: OpenPools,
     command_line: String,
     changed: RefCell<Vec<String>>,
 }
@@ -20,6 +22,7 @@ impl Session {
         let access = if writes { Access::Write } else { Access::Read };
         Session {
             pools: OpenPools::new(Host::here(), access),
+            readonly: OpenPools::new(Host::here(), Access::Read),
             command_line,
             changed: RefCell::default(),
         }
@@ -36,6 +39,9 @@ impl Session {
     pub(super) fn pool(&self, name: &str) -> Result<Option<Rc<OpenPool>>> {
         if self.pools.host.cache().find(name)?.is_none() {
             return Ok(None);
+        }
+        if self.pools.host.facts(name)?.readonly {
+            return Ok(Some(self.readonly.get(name)?));
         }
         let pool = self.pools.get(name)?;
         if self.pools.access == Access::Write {
@@ -56,7 +62,7 @@ impl Session {
     pub(super) fn finish(self) -> Outcome {
         let changed = self.changed.into_inner();
         let mut outcome = Ok(());
-        for (name, pool) in self.pools.take() {
+        for (name, pool) in self.pools.take().into_iter().chain(self.readonly.take()) {
             if changed.contains(&name) {
                 let logged = pool
                     .log_command(&self.command_line)

@@ -117,6 +117,7 @@ fn set_words(error: &Error, changes: &[(String, PropChange)]) -> String {
         ErrorKind::NoSpace if has(&["reservation", "refreservation"]) => {
             "size is greater than available space".to_owned()
         }
+        ErrorKind::ReadOnly => "dataset is read-only".to_owned(),
         ErrorKind::TooBig => "property value too long".to_owned(),
         ErrorKind::NameTooLong => "property name is too long".to_owned(),
         _ => words(error),
@@ -129,7 +130,8 @@ fn change(
     changes: &[(String, PropChange)],
     what: &str,
 ) -> Outcome {
-    let outcome = target.dsl().set_props(&target.name, changes.to_vec());
+    let dsl = target.changeable();
+    let outcome = dsl.and_then(|dsl| dsl.set_props(&target.name, changes.to_vec()));
     outcome.map_err(|e| Fail::failed(format!("{what}: {}", set_words(&e, changes))))?;
     session.note_change(pool_of(&target.name));
     Ok(())
@@ -216,6 +218,10 @@ pub(super) fn inherit(session: &Session, parsed: &Parsed) -> Outcome {
                 };
             }
             let what = format!("cannot inherit {property} for '{}'", target.name);
+            if property == "mlslabel" {
+                // Only systems with labels may change it.
+                return Err(Fail::failed(format!("{what}: permission denied")));
+            }
             change(
                 session,
                 target,

@@ -7,7 +7,7 @@ use admin::prop::{DatasetContext, Types};
 use super::fail::{Fail, Outcome};
 use super::session::Session;
 use super::set::{check, split_assignments};
-use super::target::{exists, open};
+use super::target::{changeable, exists, open};
 
 /// `zfs snapshot`: all of them, in one txg, or none.
 pub(super) fn snapshot(session: &Session, parsed: &Parsed) -> Outcome {
@@ -49,13 +49,13 @@ pub(super) fn snapshot(session: &Session, parsed: &Parsed) -> Outcome {
 fn take(session: &Session, typed: &super::set::Typed, wanted: &[String]) -> Outcome {
     let pool_name = pool_of(&wanted[0]);
     if wanted.iter().any(|name| pool_of(name) != pool_name) {
-        let text = "cannot create snapshots: multiple snapshots must be in the same pool";
+        let text = "cannot create snapshots : multiple snapshots must be in the same pool";
         return Err(Fail::failed(text));
     }
     let mut heads: Vec<&str> = wanted.iter().map(|name| dataset_of(name)).collect();
     heads.sort_unstable();
     if heads.windows(2).any(|pair| pair[0] == pair[1]) {
-        let text = "cannot create snapshots: multiple snapshots of same fs not allowed";
+        let text = "cannot create snapshots : multiple snapshots of same fs not allowed";
         return Err(Fail::failed(text));
     }
     let pool = session
@@ -66,7 +66,7 @@ fn take(session: &Session, typed: &super::set::Typed, wanted: &[String]) -> Outc
         typed,
         &DatasetContext::creating(Types::SNAPSHOT),
         &pool,
-        "cannot create snapshots",
+        "cannot create snapshots ",
     )?;
     let mut outcome = Ok(());
     for name in wanted {
@@ -80,10 +80,10 @@ fn take(session: &Session, typed: &super::set::Typed, wanted: &[String]) -> Outc
     }
     outcome?;
     let names: Vec<&str> = wanted.iter().map(String::as_str).collect();
-    let taken = pool.dsl().snapshot(&names, props);
+    let taken = changeable(&pool).and_then(|dsl| dsl.snapshot(&names, props));
     taken.map_err(|e| match wanted {
         [name] => Fail::of(format!("cannot create snapshot '{name}'"), &e),
-        _ => Fail::of("cannot create snapshots", &e),
+        _ => Fail::of("cannot create snapshots ", &e),
     })?;
     session.note_change(pool_name);
     Ok(())

@@ -49,6 +49,14 @@ impl Target {
         self.pool.dsl()
     }
 
+    /// The pool's datasets, to change them.
+    ///
+    /// # Errors
+    /// `ReadOnly`
+    pub(super) fn changeable(&self) -> Result<&Arc<DslPool>> {
+        changeable(&self.pool)
+    }
+
     /// The dataset; a bookmark is none.
     pub(super) fn dataset(&self) -> Option<&Arc<DslDataset>> {
         match &self.what {
@@ -117,6 +125,15 @@ impl Target {
     }
 }
 
+/// The datasets of a pool, to change them.
+///
+/// # Errors
+/// `ReadOnly`
+pub(super) fn changeable(pool: &OpenPool) -> Result<&Arc<DslPool>> {
+    pool.check_writable()?;
+    Ok(pool.dsl())
+}
+
 /// A dataset of an open pool by its name.
 pub(super) fn find(pool: &Rc<OpenPool>, name: &str) -> Result<Target> {
     let target = |types, what| Target {
@@ -143,17 +160,31 @@ pub(super) fn find(pool: &Rc<OpenPool>, name: &str) -> Result<Target> {
 /// Opens a dataset that must exist and be of one of these types.
 #[doc(alias = "zfs_open")]
 pub(super) fn open(session: &Session, name: &str, types: Types) -> Outcome<Target> {
+    let missing = || Fail::failed(format!("cannot open '{name}': dataset does not exist"));
+    open_if_there(session, name, types)?.ok_or_else(missing)
+}
+
+/// Opens a dataset that must be of one of these types; `None` if it does not exist.
+pub(super) fn open_if_there(
+    session: &Session,
+    name: &str,
+    types: Types,
+) -> Outcome<Option<Target>> {
     let cannot = |why: &str| Fail::failed(format!("cannot open '{name}': {why}"));
     check_name(name, name_kind(types), false).map_err(|e| cannot(&e.to_string()))?;
     let pool = session
         .pool(pool_of(name))
         .map_err(|e| cannot(&e.to_string()))?;
-    let pool = pool.ok_or_else(|| cannot("dataset does not exist"))?;
-    let target = find(&pool, name).map_err(|e| cannot(&words(&e)))?;
+    let Some(pool) = pool else { return Ok(None) };
+    let target = match find(&pool, name) {
+        Ok(target) => target,
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(cannot(&words(&e))),
+    };
     if !target.types.meets(types) {
         return Err(cannot("operation not applicable to datasets of this type"));
     }
-    Ok(target)
+    Ok(Some(target))
 }
 
 fn is_path(name: &str) -> bool {
@@ -177,7 +208,10 @@ fn open_path(session: &Session, path: &str) -> Outcome<Target> {
             }
         }
     }
-    let missing = || Fail::failed(format!("'{path}': not a ZFS filesystem"));
+    let missing = || match wanted.exists() {
+        true => Fail::failed(format!("'{path}': not a ZFS filesystem")),
+        false => cannot(&"No such file or directory"),
+    };
     let (_, pool, dataset) = best.ok_or_else(missing)?;
     find(&pool, &dataset).map_err(|e| cannot(&words(&e)))
 }
@@ -322,6 +356,7 @@ pub(super) fn parse_types(text: &str) -> Outcome<Types> {
 
 /// Reads `-d`.
 pub(super) fn parse_depth(text: &str) -> Outcome<usize> {
-    text.parse()
-        .map_err(|_| Fail::usage(format!("{text} is not an integer")))
+    let depth = text.parse::<i32>();
+    let depth = depth.map_err(|_| Fail::usage(format!("{text} is not an integer")))?;
+    usize::try_from(depth).map_err(|_| Fail::usage("Depth can not be negative."))
 }

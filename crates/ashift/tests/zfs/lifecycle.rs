@@ -117,7 +117,10 @@ fn bookmarks_outlive_their_snapshots() {
     place.zfs("snapshot -r tank/fs@one");
     place.zfs("bookmark tank/fs@one tank/fs#mark");
     place.zfs("bookmark tank/fs@one #short");
-    place.zfs("bookmark -r tank/fs@one #all");
+    place.zfs("bookmark tank/fs/below@one #all");
+    let words = "cannot open 'tank/fs@none': dataset does not exist\nusage:\n\tbookmark ";
+    let said = place.run("zfs bookmark tank/fs@none #x");
+    assert_eq!((said.code, said.err.starts_with(words)), (2, true));
     place.refused(
         "bookmark tank/fs@one tank/fs#mark",
         "cannot create bookmark 'tank/fs#mark': bookmark exists",
@@ -132,7 +135,7 @@ fn bookmarks_outlive_their_snapshots() {
     place.zfs("destroy -r tank/fs@one");
     assert_eq!(
         place.zfs("list -H -o name -t bookmark -r tank"),
-        "tank/fs#all\ntank/fs#mark\ntank/fs#short\ntank/fs/below#all\n"
+        "tank/fs#mark\ntank/fs#short\ntank/fs/below#all\n"
     );
     assert_eq!(
         place.zfs("get -Hp -o value createtxg,guid tank/fs#mark"),
