@@ -226,6 +226,9 @@ fn check_tree(tree: &VdevTree) -> Result<()> {
         .filter(|device| !device.leaf().is_usable())
         .map(|device| device.name())
         .collect();
+    if missing.is_empty() {
+        return Err(Error::corrupt("the config has no vdev that holds data"));
+    }
     let text = format!(
         "too many devices are missing or damaged: {}",
         missing.join(", ")

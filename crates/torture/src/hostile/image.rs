@@ -92,6 +92,8 @@ struct Crawl<'a> {
     seen: BTreeSet<[u64; 2]>,
     /// How many datasets were entered: their numbers.
     objsets: u64,
+    /// Dnodes met in each dataset.
+    dnodes_seen: BTreeMap<u64, u64>,
 }
 
 /// Where in the pool a pointer stands.
@@ -121,6 +123,7 @@ impl Image {
             spare: Vec::new(),
             seen: BTreeSet::new(),
             objsets: 0,
+            dnodes_seen: BTreeMap::new(),
         };
         let root = At {
             parent: None,
@@ -147,6 +150,19 @@ impl Image {
             changed: BTreeMap::new(),
             config: None,
         }
+    }
+
+    /// The first block of an object of the MOS.
+    ///
+    /// # Panics
+    /// When it has none.
+    #[must_use]
+    pub fn mos_block(&self, object: ObjectId) -> usize {
+        let is_its = |block: &Block| {
+            (block.objset, block.object) == (0, object.0) && matches!(block.role, Role::Data(_))
+        };
+        let found = self.blocks.iter().position(is_its);
+        found.unwrap_or_else(|| panic!("object {object} of the MOS has no block"))
     }
 
     /// The block of dnodes of the MOS with this object, and where its dnode begins.
@@ -254,9 +270,13 @@ impl Crawl<'_> {
     }
 
     fn dnodes(&mut self, index: usize, at: At) -> Result<()> {
+        // The pools are small: their blocks of dnodes have no holes in between.
+        let first = self.dnodes_seen.entry(at.objset).or_default();
+        let base = *first;
+        *first += (self.blocks[index].content.len() / DNODE_MIN_SIZE) as u64;
         let mut slot = 0;
         while slot * DNODE_MIN_SIZE < self.blocks[index].content.len() {
-            let object = at.object + slot as u64 + 1;
+            let object = base + slot as u64;
             slot += self.dnode(index, slot * DNODE_MIN_SIZE, At { object, ..at })?;
         }
         Ok(())

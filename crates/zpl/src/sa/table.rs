@@ -247,6 +247,11 @@ fn add_attr(tables: &mut Tables, attr: ZplAttr, registered: Option<&SaAttrReg>) 
         None => return,
     };
     tables.numbers[index] = Some(num);
+    // The registry may lack attributes whose numbers are fixed.
+    let needed = usize::from(num) + 1;
+    if tables.attrs.len() < needed {
+        tables.attrs.resize(needed, None);
+    }
     let slot = &mut tables.attrs[usize::from(num)];
     if slot.is_none() {
         let facts = attr.facts();

@@ -1,0 +1,205 @@
+//! Structures that lead in circles or say what cannot be, with right checksums: each is refused in words.
+
+use std::sync::Arc;
+
+use base::{ErrorKind, ObjectId, Result};
+use geom::Provider;
+use spa::Spa;
+use torture::hostile::seeds::{self, Kind};
+use torture::hostile::{Edit, Image, exercise};
+use torture::pool;
+
+/// `ds_prev_snap_obj`, `ds_prev_snap_txg` in the bonus of a dataset.
+const DS_PREV_SNAP_OBJ: usize = 8;
+/// `dd_parent_obj`, `dd_origin_obj`, `dd_child_dir_zapobj` in the bonus of a directory.
+const DD_PARENT_OBJ: usize = 16;
+const DD_ORIGIN_OBJ: usize = 24;
+const DD_CHILD_DIR_ZAPOBJ: usize = 32;
+/// `smp_alloc` in the bonus of a space map.
+const SMP_ALLOC: usize = 16;
+/// `bpo_subobjs`, `bpo_num_subobjs` in the bonus of a bpobj.
+const BPO_SUBOBJS: usize = 32;
+const BPO_NUM_SUBOBJS: usize = 40;
+
+struct Target {
+    image: Arc<Vec<Image>>,
+    at: usize,
+    /// The pool as it was, to ask for objects.
+    spa: Spa,
+}
+
+impl Target {
+    fn new(kind: Kind) -> Target {
+        let image = seeds::all();
+        let at = kind as usize;
+        let spa = pool::open(&image[at].edit().finish(), true).unwrap();
+        Target { image, at, spa }
+    }
+
+    fn dataset(&self, name: &str) -> ObjectId {
+        self.spa.dsl().dataset(name).unwrap().object()
+    }
+
+    fn dir(&self, name: &str) -> ObjectId {
+        self.spa.dsl().dir(name).unwrap().object()
+    }
+
+    fn entry(&self, name: &str) -> ObjectId {
+        spa::directory::get(self.spa.mos(), name).unwrap()
+    }
+
+    /// The devices after an edit, which nothing that is done to them may hang on or panic at.
+    fn damaged(&self, change: impl FnOnce(&mut Edit<'_>)) -> Vec<Arc<dyn Provider>> {
+        let mut edit = self.image[self.at].edit();
+        change(&mut edit);
+        let devices = edit.finish();
+        for plan in [0, 31] {
+            let copy = edit_again(&devices);
+            rt::simulate(1, || exercise(&copy, plan));
+        }
+        devices
+    }
+}
+
+/// The same bytes on devices of their own.
+fn edit_again(devices: &[Arc<dyn Provider>]) -> Vec<Arc<dyn Provider>> {
+    let copy = |device: &Arc<dyn Provider>| {
+        let memory = geom::mem::Memory::new(device.name(), device.mediasize());
+        let mut chunk = vec![0; 1 << 20];
+        for offset in (0..device.mediasize()).step_by(chunk.len()) {
+            device.read(offset, &mut chunk).unwrap();
+            if chunk.iter().any(|byte| *byte != 0) {
+                memory.write(offset, &chunk).unwrap();
+            }
+        }
+        Arc::new(memory) as Arc<dyn Provider>
+    };
+    devices.iter().map(copy).collect()
+}
+
+/// What `zfs list -r` asks: everything about all datasets.
+fn list(devices: &[Arc<dyn Provider>]) -> Result<()> {
+    let spa = pool::open(devices, true)?;
+    let dsl = spa.dsl();
+    for head in dsl.descendants("tank")? {
+        let ds = dsl.dataset(&head)?;
+        dsl.stats(&ds)?;
+        for (_, snap) in dsl.snapshots(&ds)? {
+            dsl.stats(&snap)?;
+        }
+    }
+    Ok(())
+}
+
+#[track_caller]
+fn assert_corrupt(outcome: Result<()>, words: &str) {
+    let error = outcome.expect_err("it lies");
+    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+    assert!(error.to_string().contains(words), "{error}");
+}
+
+#[test]
+fn a_chain_of_snapshots_that_is_a_circle_is_refused() {
+    let target = Target::new(Kind::Snapshots);
+    let first = target.dataset("tank/fs@a");
+    for later in ["tank/fs@b", "tank/fs@c", "tank/fs@a"] {
+        let later = target.dataset(later).0;
+        let devices = target.damaged(|edit| edit.set_mos_bonus(first, DS_PREV_SNAP_OBJ, later));
+        assert_corrupt(list(&devices), "ds_prev_snap_txg is");
+    }
+}
+
+#[test]
+fn a_head_that_is_its_own_predecessor_is_refused() {
+    let target = Target::new(Kind::Snapshots);
+    let tank = target.dataset("tank");
+    let devices = target.damaged(|edit| edit.set_mos_bonus(tank, DS_PREV_SNAP_OBJ, tank.0));
+    assert_corrupt(list(&devices), "is not a snapshot");
+}
+
+#[test]
+fn directories_that_contain_each_other_are_refused() {
+    let target = Target::new(Kind::Snapshots);
+    let (above, below) = (target.dir("tank/clone"), target.dir("tank/clone/of"));
+    let parent = |dir, parent: ObjectId| {
+        target.damaged(|edit| edit.set_mos_bonus(dir, DD_PARENT_OBJ, parent.0))
+    };
+    assert_corrupt(list(&parent(above, below)), "dd_parent_obj is");
+    assert_corrupt(list(&parent(above, above)), "dd_parent_obj is");
+    let tank = target.dir("tank");
+    assert_corrupt(list(&parent(tank, below)), "directory");
+    // A directory whose children are those of its parent.
+    let children = target
+        .spa
+        .dsl()
+        .dir("tank")
+        .unwrap()
+        .fields()
+        .child_dir_zapobj;
+    let devices = target.damaged(|edit| edit.set_mos_bonus(below, DD_CHILD_DIR_ZAPOBJ, children));
+    assert_corrupt(list(&devices), "dd_parent_obj is");
+}
+
+#[test]
+fn a_clone_of_its_own_snapshot_is_refused() {
+    let target = Target::new(Kind::Snapshots);
+    let (clone, own) = (target.dir("tank/clone"), target.dataset("tank/clone@d"));
+    let devices = target.damaged(|edit| edit.set_mos_bonus(clone, DD_ORIGIN_OBJ, own.0));
+    let spa = pool::open(&devices, true).unwrap();
+    let dsl = spa.dsl();
+    let of = |name| dsl.dataset(name).unwrap();
+    let written = dsl.space_written(&of("tank/fs@a"), &of("tank/clone@d"));
+    assert_corrupt(written.map(|_| ()), "branched off at");
+}
+
+#[test]
+fn a_list_of_blocks_that_contains_itself_is_refused() {
+    let target = Target::new(Kind::Snapshots);
+    let (list, other) = (target.entry("sync_bplist"), target.entry("config"));
+    let block = target.image[target.at].mos_block(other);
+    let devices = target.damaged(|edit| {
+        edit.set_mos_bonus(list, BPO_SUBOBJS, other.0);
+        edit.set_mos_bonus(list, BPO_NUM_SUBOBJS, 1);
+        edit.content(block)[..8].copy_from_slice(&list.0.to_le_bytes());
+    });
+    // The config is no longer one: the pool does not open; a good one is beside it in the labels only.
+    assert!(pool::open(&devices, true).is_err());
+}
+
+#[test]
+fn an_uberblock_from_the_end_of_time_is_not_believed() {
+    let target = Target::new(Kind::Files);
+    let devices = target.damaged(|edit| edit.uberblock.timestamp.set(1 << 63));
+    assert!(pool::open(&devices, true).is_ok());
+    for txg in [1 << 63, u64::MAX, (1 << 63) - 1] {
+        let devices = target.damaged(|edit| edit.uberblock.txg.set(txg));
+        // An older one takes its place.
+        let spa = pool::open(&devices, true).unwrap();
+        assert!(spa.uberblock().txg() <= target.spa.uberblock().txg());
+    }
+}
+
+#[test]
+fn a_space_map_that_has_less_than_is_freed_suspends_the_pool() {
+    let target = Target::new(Kind::Files);
+    let tops = target.spa.tree().tops();
+    let maps = target.spa.space_maps();
+    let objects = maps
+        .objects(base::VdevId(0), tops[0].metaslab_count())
+        .unwrap();
+    let devices = target.damaged(|edit| {
+        for object in objects.iter().filter(|object| object.0 != 0) {
+            edit.set_mos_bonus(*object, SMP_ALLOC, 0);
+        }
+    });
+    // The first txg frees what the one before had deferred.
+    let error = match pool::open(&devices, false) {
+        Ok(spa) => spa
+            .dsl()
+            .destroy_head("tank/fs")
+            .and_then(|()| spa.sync().map(|_| ()))
+            .unwrap_err(),
+        Err(error) => error,
+    };
+    assert!(error.to_string().contains("bytes allocated"), "{error}");
+}

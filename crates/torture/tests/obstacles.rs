@@ -1,0 +1,149 @@
+//! What makes a pool read-only although no feature flag says so, and scans that others left unfinished.
+
+use std::io::Read;
+use std::sync::Arc;
+
+use base::{ErrorKind, ObjectId, Result};
+use dmu::Tx;
+use geom::Provider;
+use geom::mem::Memory;
+use phys::ScanPhys;
+use phys::scan::{DSS_CANCELED, DSS_SCANNING, POOL_SCAN_RESILVER};
+use spa::{Obstacle, PropValue, Spa, directory};
+use torture::pool::{self, Layout};
+
+fn new_pool() -> (Vec<Arc<dyn Provider>>, Spa) {
+    let disk: Arc<dyn Provider> = Arc::new(Memory::new("/disk0", 64 << 20));
+    let devices = vec![disk];
+    let root = zpl::mount::init(zpl::NewFilesystem::default(), true);
+    let spa = pool::create("tank", Layout::Stripe, 9, &devices, root).unwrap();
+    (devices, spa)
+}
+
+/// Changes the meta-objset by hand.
+fn in_mos(spa: &Spa, change: impl FnOnce(&Arc<dmu::Objset>, &Tx) -> Result<()> + Send + 'static) {
+    let mos = spa.mos().clone();
+    let tx = spa.groups().hold_open(0).unwrap();
+    spa.dsl().queue_task(&tx, move |_, tx| change(&mos, tx));
+    drop(tx);
+    spa.sync().unwrap();
+}
+
+fn table(name: &'static str, entries: u64) -> impl FnOnce(&Arc<dmu::Objset>, &Tx) -> Result<()> {
+    move |mos, tx| {
+        let zap = directory::create_link(mos, phys::ObjectType::DDT_ZAP, name, tx)?;
+        (0..entries).try_for_each(|i| zap::update(mos, tx, zap, &*format!("{i}"), &[i]))
+    }
+}
+
+#[test]
+fn a_pool_with_a_dedup_table_is_read_only_and_says_why() {
+    let (devices, spa) = new_pool();
+    in_mos(&spa, table("DDT-statistics", 2));
+    in_mos(&spa, table("DDT-sha256-zap-unique", 0));
+    spa.export().unwrap();
+    drop(spa);
+    let spa = pool::open(&devices, false).unwrap();
+    assert!(!spa.is_readonly(), "an empty table keeps nothing");
+    in_mos(&spa, table("DDT-sha256-zap-duplicate", 3));
+    spa.export().unwrap();
+    drop(spa);
+    let spa = pool::open(&devices, false).unwrap();
+    assert!(spa.is_readonly());
+    let table = Obstacle::DedupTable("DDT-sha256-zap-duplicate".into());
+    assert_eq!(spa.obstacles(), [table]);
+    let error = spa.check_writable().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ReadOnly);
+    assert_eq!(
+        error.to_string(),
+        "pool is read-only: it has a dedup table (DDT-sha256-zap-duplicate), which cannot be kept up yet"
+    );
+}
+
+#[test]
+fn a_pool_with_multihost_is_read_only_and_says_why() {
+    let (devices, spa) = new_pool();
+    spa.set_prop("multihost", PropValue::Number(1)).unwrap();
+    spa.export().unwrap();
+    drop(spa);
+    let spa = pool::open(&devices, false).unwrap();
+    assert!(spa.is_readonly());
+    let off = spa.set_prop("multihost", PropValue::Number(0)).unwrap_err();
+    let text = off.to_string();
+    assert!(
+        text.starts_with("pool is read-only: its multihost property is on"),
+        "{text}"
+    );
+    assert!(text.contains("nor set to off"), "{text}");
+    assert!(!text.contains("in use by"), "{text}");
+}
+
+#[test]
+fn a_scan_that_another_host_left_unfinished_is_ended() {
+    let (devices, spa) = new_pool();
+    in_mos(&spa, |mos, tx| {
+        let queue = zap::create(mos, tx, phys::ObjectType::SCAN_QUEUE)?;
+        zap::update(mos, tx, queue, "36", &[7u64])?;
+        let mut scan = ScanPhys::default();
+        scan.func.set(POOL_SCAN_RESILVER);
+        scan.state.set(DSS_SCANNING);
+        scan.queue_obj.set(queue.0);
+        let bytes = zerocopy::IntoBytes::as_bytes(&scan);
+        let (words, _) = bytes.as_chunks::<8>();
+        let words: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
+        zap::update(mos, tx, directory::OBJECT, "scan", &words[..])
+    });
+    let queue = ObjectId(spa.scan().unwrap().unwrap().queue_obj.get());
+    assert!(spa.mos().hold(queue).is_ok());
+    spa.export().unwrap();
+    drop(spa);
+    let looked = pool::open(&devices, true).unwrap();
+    assert_eq!(looked.scan().unwrap().unwrap().state.get(), DSS_SCANNING);
+    drop(looked);
+    let spa = pool::open(&devices, false).unwrap();
+    let scan = spa.scan().unwrap().unwrap();
+    assert_eq!((scan.state.get(), scan.queue_obj.get()), (DSS_CANCELED, 0));
+    assert!(spa.mos().hold(queue).is_err());
+    pool::assert_clean(&spa);
+}
+
+/// An image that OpenZFS 2.3.2 made and exported; `tests/golden/README.md` says how.
+fn golden(name: &str) -> Vec<Arc<dyn Provider>> {
+    let path = format!("{}/tests/golden/{name}.img.gz", env!("CARGO_MANIFEST_DIR"));
+    let packed = std::fs::File::open(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
+    let mut bytes = Vec::new();
+    flate2::read::GzDecoder::new(packed)
+        .read_to_end(&mut bytes)
+        .unwrap();
+    let disk = Memory::new(format!("/{name}"), bytes.len() as u64);
+    for (offset, chunk) in (0..).step_by(1 << 16).zip(bytes.chunks(1 << 16)) {
+        if chunk.iter().any(|byte| *byte != 0) {
+            disk.write(offset, chunk).unwrap();
+        }
+    }
+    vec![Arc::new(disk)]
+}
+
+#[test]
+fn a_dedup_table_of_openzfs_is_found() {
+    let spa = pool::open(&golden("openzfs-2.3.2-dedup"), false).unwrap();
+    let tables = ["DDT-sha256-zap-duplicate", "DDT-sha256-zap-unique"];
+    let tables = tables.map(|name| Obstacle::DedupTable(name.into()));
+    assert_eq!(spa.obstacles(), tables);
+    let fs = zpl::mount::mount(spa.dsl(), "tank", true).unwrap();
+    let mut copies = [vec![0; 32 << 10], vec![1; 32 << 10]];
+    for (name, copy) in ["one", "two"].iter().zip(&mut copies) {
+        let file = fs.resolve(name).unwrap();
+        assert_eq!(fs.read(file, 0, copy).unwrap(), copy.len());
+    }
+    assert!(copies[0] == copies[1] && copies[0].iter().any(|byte| *byte != 0));
+}
+
+#[test]
+fn multihost_of_openzfs_is_found() {
+    let spa = pool::open(&golden("openzfs-2.3.2-multihost"), false).unwrap();
+    assert_eq!(spa.obstacles(), [Obstacle::Multihost { in_use_by: None }]);
+    assert!(spa.is_readonly());
+    let fs = zpl::mount::mount(spa.dsl(), "tank", true).unwrap();
+    assert!(fs.resolve("file").is_ok());
+}
