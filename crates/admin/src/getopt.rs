@@ -12,7 +12,8 @@ use std::fmt;
 pub struct OptSpec {
     /// As getopt wants them: letters, each followed by a colon if it takes an argument.
     pub short: &'static str,
-    /// Long options, none of which takes an argument, and what they are reported as.
+    /// Long options and what they are reported as. One that is reported as a letter takes an
+    /// argument if the letter does: `--name=value` or `--name value`.
     pub long: &'static [(&'static str, Flag)],
 }
 
@@ -103,7 +104,7 @@ pub fn parse<S: AsRef<str>>(spec: &OptSpec, args: &[S]) -> Result<Parsed, OptErr
                 parsed.operands.extend(args.by_ref().map(str::to_owned));
             }
             Some(rest) => match rest.strip_prefix('-') {
-                Some(name) => parsed.options.push((long_option(spec, name)?, None)),
+                Some(word) => parsed.options.push(long_option(spec, word, &mut args)?),
                 None => short_options(spec, rest, &mut args, &mut parsed)?,
             },
         }
@@ -119,10 +120,7 @@ fn short_options<'a>(
 ) -> Result<(), OptError> {
     let mut rest = cluster.chars();
     while let Some(letter) = rest.next() {
-        let at = spec.short.find(letter).filter(|_| letter != ':');
-        let at = at.ok_or(OptError::Invalid(letter))?;
-        let takes_argument = spec.short[at + letter.len_utf8()..].starts_with(':');
-        if !takes_argument {
+        if !takes_argument(spec, letter).ok_or(OptError::Invalid(letter))? {
             parsed.options.push((Flag::Short(letter), None));
             continue;
         }
@@ -138,7 +136,35 @@ fn short_options<'a>(
     Ok(())
 }
 
-fn long_option(spec: &OptSpec, name: &str) -> Result<Flag, OptError> {
+/// Whether the option `-letter` takes an argument; `None` if there is no such option.
+fn takes_argument(spec: &OptSpec, letter: char) -> Option<bool> {
+    let at = spec.short.find(letter).filter(|_| letter != ':')?;
+    Some(spec.short[at + letter.len_utf8()..].starts_with(':'))
+}
+
+/// The option `--word`, with its argument if it takes one.
+fn long_option<'a>(
+    spec: &OptSpec,
+    word: &'a str,
+    args: &mut impl Iterator<Item = &'a str>,
+) -> Result<(Flag, Option<String>), OptError> {
+    let (name, attached) = match word.split_once('=') {
+        Some((name, value)) => (name, Some(value)),
+        None => (word, None),
+    };
+    let flag = long_flag(spec, name)?;
+    match flag {
+        Flag::Short(letter) if takes_argument(spec, letter) == Some(true) => {
+            let value = attached.or_else(|| args.next());
+            let value = value.ok_or(OptError::MissingArgument(letter))?;
+            Ok((flag, Some(value.to_owned())))
+        }
+        _ if attached.is_some() => Err(OptError::InvalidLong(word.to_owned())),
+        _ => Ok((flag, None)),
+    }
+}
+
+fn long_flag(spec: &OptSpec, name: &str) -> Result<Flag, OptError> {
     // A command without long options sees a cluster that starts with a dash.
     if spec.long.is_empty() {
         return Err(OptError::Invalid('-'));
@@ -193,6 +219,23 @@ mod tests {
         assert!(list(&["--json-i"]).unwrap().has_long("json-int"));
         let ambiguous = list(&["--json-"]).unwrap_err();
         assert_eq!(ambiguous.to_string(), "invalid option '--json-'");
+    }
+
+    #[test]
+    fn long_options_of_letters_with_arguments_take_them() {
+        let spec = OptSpec {
+            short: "jp:",
+            long: &[("json", Flag::Short('j')), ("path", Flag::Short('p'))],
+        };
+        let parsed = parse(&spec, &["--path=/a=b", "--pa", "/c", "--json"]).unwrap();
+        assert_eq!(parsed.values('p').collect::<Vec<_>>(), ["/a=b", "/c"]);
+        assert!(parsed.has('j'));
+        assert_eq!(
+            parse(&spec, &["--path"]).unwrap_err(),
+            OptError::MissingArgument('p')
+        );
+        let error = parse(&spec, &["--json=1"]).unwrap_err();
+        assert_eq!(error, OptError::InvalidLong("json=1".to_owned()));
     }
 
     #[test]

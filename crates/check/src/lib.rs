@@ -57,7 +57,7 @@ use zio::{AllocClass, BlockStore, Pipeline};
 pub use dedup::{DedupRow, DedupSums, DedupTable};
 pub use findings::{Finding, Severity};
 pub use progress::{Progress, ProgressFn};
-pub use stats::{Bin, BlockKind, BlockStats, SizeHistogram, TypeStats};
+pub use stats::{Bin, BlockKind, BlockStats, Counts, SizeHistogram, TypeStats};
 
 use leaves::Runs;
 use resume::Resume;

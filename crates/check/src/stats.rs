@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use base::highbit;
+use base::{SPA_MINBLOCKSHIFT, SPA_OLD_MAXBLOCKSIZE, highbit};
 use phys::{BlkPtrPhys, ObjectType};
 
 /// What a block belongs to.
@@ -29,8 +29,43 @@ impl BlockKind {
     }
 }
 
+/// `PSIZE_HISTO_SIZE`: blocks by psize in sectors of 512 bytes; the last one counts all that are
+/// larger than 128 KiB.
+const SECTOR_BINS: usize = (SPA_OLD_MAXBLOCKSIZE >> SPA_MINBLOCKSHIFT) as usize + 2;
+/// The most bytes that an embedded block has, and 0.
+const PAYLOAD_BINS: usize = 113;
+
+/// Counts by a number below `N`, of which the last counts all larger ones.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Counts<const N: usize>(pub [u64; N]);
+
+impl<const N: usize> Default for Counts<N> {
+    fn default() -> Self {
+        Counts([0; N])
+    }
+}
+
+impl<const N: usize> std::fmt::Debug for Counts<N> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let there = self.0.iter().enumerate().filter(|(_, count)| **count > 0);
+        f.debug_map().entries(there).finish()
+    }
+}
+
+impl<const N: usize> Counts<N> {
+    fn count(&mut self, number: u64) {
+        self.0[(number as usize).min(N - 1)] += 1;
+    }
+
+    fn add(&mut self, other: &Counts<N>) {
+        for (to, from) in self.0.iter_mut().zip(other.0) {
+            *to += from;
+        }
+    }
+}
+
 /// Sums over some blocks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TypeStats {
     /// Block pointers, embedded ones included.
     pub count: u64,
@@ -46,10 +81,13 @@ pub struct TypeStats {
     pub ditto_same_vdev: u64,
     /// Blocks with two copies in one metaslab.
     pub ditto_same_metaslab: u64,
+    /// By psize in sectors of 512 bytes, embedded ones included.
+    pub psize_sectors: Box<Counts<SECTOR_BINS>>,
 }
 
 impl TypeStats {
-    fn add(&mut self, other: &TypeStats) {
+    /// Adds what another one counted.
+    pub fn add(&mut self, other: &TypeStats) {
         self.count += other.count;
         self.lsize += other.lsize;
         self.psize += other.psize;
@@ -57,6 +95,7 @@ impl TypeStats {
         self.gangs += other.gangs;
         self.ditto_same_vdev += other.ditto_same_vdev;
         self.ditto_same_metaslab += other.ditto_same_metaslab;
+        self.psize_sectors.add(&other.psize_sectors);
     }
 }
 
@@ -79,6 +118,8 @@ pub struct BlockStats {
     pub by_kind: BTreeMap<(BlockKind, u8), TypeStats>,
     /// Embedded blocks by `BP_EMBEDDED_TYPE_*`.
     pub embedded: [u64; 3],
+    /// Of each of them, by the bytes of their payload.
+    pub embedded_payloads: [Counts<PAYLOAD_BINS>; 3],
     /// By psize; embedded blocks are in no histogram.
     pub psize_histogram: SizeHistogram,
     /// By lsize.
@@ -119,18 +160,19 @@ impl BlockStats {
     pub(crate) fn count(&mut self, kind: BlockKind, bp: &BlkPtrPhys, ditto: Ditto) {
         let (lsize, psize, asize) = (bp.lsize(), bp.psize(), bp.asize());
         let stats = self.by_kind.entry((kind, bp.level())).or_default();
-        stats.add(&TypeStats {
-            count: 1,
-            lsize,
-            psize,
-            asize,
-            gangs: bp.dvas().filter(phys::DvaPhys::is_gang).count() as u64,
-            ditto_same_vdev: u64::from(ditto.same_vdev),
-            ditto_same_metaslab: u64::from(ditto.same_metaslab),
-        });
+        stats.count += 1;
+        stats.lsize += lsize;
+        stats.psize += psize;
+        stats.asize += asize;
+        stats.gangs += bp.dvas().filter(phys::DvaPhys::is_gang).count() as u64;
+        stats.ditto_same_vdev += u64::from(ditto.same_vdev);
+        stats.ditto_same_metaslab += u64::from(ditto.same_metaslab);
+        stats.psize_sectors.count(psize >> SPA_MINBLOCKSHIFT);
         if bp.is_embedded() {
-            if let Some(count) = self.embedded.get_mut(usize::from(bp.embedded_type())) {
+            let type_ = usize::from(bp.embedded_type());
+            if let Some(count) = self.embedded.get_mut(type_) {
                 *count += 1;
+                self.embedded_payloads[type_].count(bp.embedded_psize());
             }
             return;
         }
@@ -145,6 +187,13 @@ impl BlockStats {
         }
         for (to, from) in self.embedded.iter_mut().zip(other.embedded) {
             *to += from;
+        }
+        for (to, from) in self
+            .embedded_payloads
+            .iter_mut()
+            .zip(&other.embedded_payloads)
+        {
+            to.add(from);
         }
         add_histogram(&mut self.psize_histogram, &other.psize_histogram);
         add_histogram(&mut self.lsize_histogram, &other.lsize_histogram);

@@ -80,6 +80,13 @@ impl Dnode {
         self.state().fields(View::Open).has_spill
     }
 
+    /// The pointer to the spill block as it is on disk, if there is one.
+    #[must_use]
+    #[doc(alias = "DN_SPILL_BLKPTR")]
+    pub fn spill_pointer(&self) -> Option<BlkPtrPhys> {
+        self.state().image.spill.filter(|bp| !bp.is_hole())
+    }
+
     /// Writes a spill block: a multiple of 512 bytes, at most 128 KiB.
     ///
     /// # Errors

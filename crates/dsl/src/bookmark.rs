@@ -49,6 +49,12 @@ pub struct DslBookmark {
 }
 
 impl DslBookmark {
+    /// zbm_redaction_obj: the object with the redaction list; 0 if there is none.
+    #[must_use]
+    pub fn redaction_object(&self) -> u64 {
+        self.words.get(REDACTION_WORD).copied().unwrap_or(0)
+    }
+
     /// What the snapshot referred to: allocated, compressed and uncompressed bytes. `None` for a
     /// bookmark made without `bookmark_written`.
     #[must_use]

@@ -67,4 +67,5 @@ pub use space_map::{
     SPACE_MAP_BLOCK_BYTES, SPACE_MAP_IBS, SpaceMapExtent, SpaceMapObject, SpaceMapStore,
     for_each_entry, load_free,
 };
+pub use weight::fragmentation;
 pub use zio::Allocator;

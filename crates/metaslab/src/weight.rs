@@ -127,8 +127,9 @@ const FRAGMENTATION_PERCENT: [u64; 21] = [
 
 /// How fragmented the free space is, in percent: 100 when it is all in single sectors, 0 when it
 /// is all in segments of half a gigabyte.
+#[must_use]
 #[doc(alias = "metaslab_set_fragmentation")]
-pub(crate) fn fragmentation(histogram: &MapHistogram, shift: u32) -> u64 {
+pub fn fragmentation(histogram: &MapHistogram, shift: u32) -> u64 {
     let (mut total, mut weighted) = (0u128, 0u128);
     for (at, count) in histogram.iter().enumerate() {
         let row = (shift - SPA_MINBLOCKSHIFT) as usize + at;

@@ -10,6 +10,7 @@
 //! nothing may be missing.
 
 pub mod install;
+pub mod parity;
 pub mod vm;
 pub mod zdb;
 

@@ -41,6 +41,7 @@ use phys::zap::{ZAP_MAGIC, ZBT_HEADER, ZapPhys};
 use zerocopy::FromBytes;
 use zerocopy::little_endian::U64;
 
+use crate::handle::LeafHistograms;
 use crate::leaf::{Fit, LOW_WATER_CHUNKS, Leaf, LeafEntry};
 use crate::value::{Flags, StoredKey, Value};
 
@@ -470,6 +471,22 @@ impl<'a> Fat<'a> {
             at = end;
         }
         Ok(())
+    }
+
+    /// Counts what is in each leaf.
+    #[doc(alias = "fzap_get_stats")]
+    pub(crate) fn histograms(&self) -> Result<LeafHistograms> {
+        let mut all = LeafHistograms::default();
+        let mut last = 0;
+        self.for_each_pointer(0, 1 << self.header.table.shift, |blk| {
+            if blk == last {
+                return Ok(());
+            }
+            last = blk;
+            let block = self.read(blk)?;
+            Leaf::open(&block[..])?.count(self.header.table.shift, &mut all)
+        })?;
+        Ok(all)
     }
 
     /// Points `[index, index + count)` at `leaf`, in the larger copy too if one is being made.

@@ -68,6 +68,25 @@ pub struct Stats {
     pub table_blks_copied: u64,
 }
 
+/// The number of counts in each histogram of [`LeafHistograms`]; the last one counts all larger.
+pub const HISTOGRAM_SIZE: usize = 10;
+
+/// How full the leaves of a fat ZAP are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[doc(alias = "zap_stats_t")]
+pub struct LeafHistograms {
+    /// Leaves by the log2 of the pointers that lead to them.
+    pub leafs_with_2n_pointers: [u64; HISTOGRAM_SIZE],
+    /// Leaves by entries, in fives.
+    pub blocks_with_n5_entries: [u64; HISTOGRAM_SIZE],
+    /// Leaves by the tenths of them that are used.
+    pub blocks_n_tenths_full: [u64; HISTOGRAM_SIZE],
+    /// Entries by the chunks that they take.
+    pub entries_using_n_chunks: [u64; HISTOGRAM_SIZE],
+    /// Hash chains by their length.
+    pub buckets_with_n_entries: [u64; HISTOGRAM_SIZE],
+}
+
 /// An entry as a cursor meets it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[doc(alias = "zap_attribute_t")]
@@ -411,6 +430,19 @@ impl Zap {
             table_nextblk: header.table.nextblk,
             table_blks_copied: header.table.blks_copied,
         })
+    }
+
+    /// How full the leaves of a fat ZAP are; all zero for a micro ZAP.
+    ///
+    /// # Errors
+    /// I/O and corruption.
+    #[doc(alias = "zap_leaf_stats")]
+    pub fn leaf_histograms(&self) -> Result<LeafHistograms> {
+        let (index, block) = self.read()?;
+        if index.is_some() {
+            return Ok(LeafHistograms::default());
+        }
+        Fat::open(&self.dnode, &block)?.histograms()
     }
 
     /// The flags of the ZAP.

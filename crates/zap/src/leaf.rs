@@ -35,6 +35,7 @@ use phys::zap::{
 use zerocopy::FromBytes;
 use zerocopy::little_endian::{U16, U32, U64};
 
+use crate::handle::{HISTOGRAM_SIZE, LeafHistograms};
 use crate::value::{StoredKey, Value};
 
 const HEADER_BYTES: usize = size_of::<ZapLeafPhys>();
@@ -253,6 +254,39 @@ impl<B: Deref<Target = [u8]>> Leaf<B> {
             let at = self.typed_chunk_at(chunk, ZAP_CHUNK_FREE)?;
             take(chunk)?;
             chunk = self.u16_at(at + AT_LINK);
+        }
+        Ok(())
+    }
+
+    /// Adds this leaf to the histograms of a ZAP whose table has `1 << table_shift` pointers.
+    #[doc(alias = "zap_leaf_stats")]
+    pub(crate) fn count(&self, table_shift: u64, all: &mut LeafHistograms) -> Result<()> {
+        fn add(histogram: &mut [u64; HISTOGRAM_SIZE], at: usize) {
+            histogram[at.min(HISTOGRAM_SIZE - 1)] += 1;
+        }
+        let pointers = table_shift.saturating_sub(self.prefix_len().into());
+        add(&mut all.leafs_with_2n_pointers, pointers as usize);
+        add(
+            &mut all.blocks_with_n5_entries,
+            usize::from(self.nentries()) / 5,
+        );
+        let bytes = self.block.len();
+        // As OpenZFS has it: a free chunk counts for 22 bytes, not for its 24.
+        let free = usize::from(self.nfree()) * (ZAP_LEAF_ARRAY_BYTES + 1);
+        add(
+            &mut all.blocks_n_tenths_full,
+            bytes.saturating_sub(free) * 10 / bytes,
+        );
+        for slot in 0..self.hash_entries() {
+            let mut entries = 0;
+            for entry in self.chain(slot) {
+                let entry = entry?;
+                let value = usize::from(entry.value_numints) * usize::from(entry.integer_size);
+                let chunks = 1 + array_chunks(entry.name_numints.into()) + array_chunks(value);
+                add(&mut all.entries_using_n_chunks, chunks);
+                entries += 1;
+            }
+            add(&mut all.buckets_with_n_entries, entries);
         }
         Ok(())
     }

@@ -35,7 +35,7 @@ mod tests;
 
 pub use create::{NewZap, create, create_claim, create_link, create_with, destroy, zapify};
 pub use cursor::Cursor;
-pub use handle::{Entry, Stats, Zap};
+pub use handle::{Entry, HISTOGRAM_SIZE, LeafHistograms, Stats, Zap};
 pub use hash::{CRC64_TABLE, crc64};
 pub use key::Key;
 pub use object::{

@@ -156,7 +156,7 @@ pub struct Attr {
     /// Project.
     pub projid: u64,
     /// The hidden directory of extended attributes, if there is one.
-    pub(crate) xattr_dir: Option<ObjectId>,
+    pub xattr_dir: Option<ObjectId>,
 }
 
 impl Attr {

@@ -119,6 +119,17 @@ impl Filesystem {
         Ok(names)
     }
 
+    /// The extended attributes that are kept with the other attributes of the file, as they are on
+    /// disk: an nvlist of byte arrays. `None` if there is no such list.
+    ///
+    /// # Errors
+    /// `NotFound` (no such file); I/O.
+    pub fn packed_xattrs(&self, id: ObjectId) -> Result<Option<Vec<u8>>> {
+        let node = self.node(id)?;
+        let _attrs = node.locks.attrs.lock();
+        self.read_attr_bytes(&node.dnode, ZplAttr::Dxattr)
+    }
+
     /// Sets an extended attribute.
     ///
     /// # Errors

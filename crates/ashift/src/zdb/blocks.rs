@@ -5,29 +5,32 @@
 
 use std::io::Write;
 
-use base::{Result, VdevId};
-use check::{BlockKind, Checksums, Finding, Report, TypeStats};
+use base::{Error, ErrorKind, Result, VdevId};
+use check::{BlockKind, Checksums, Finding, Report, Severity};
 use phys::ObjectType;
 use serde_json::json;
+use vdev::AllocBias;
 use zio::AllocClass;
 
-use super::Request;
+use super::block_types::{self, ratio};
+use super::metaslabs::{TopVdev, space_map};
 use super::pool::Pool;
+use super::request::Request;
 use super::text::Printer;
 use crate::zpool::verify;
 
-/// `DMU_OT_NUMTYPES`: classic object types.
-const TYPES: u8 = 54;
-/// `DMU_OT_DEDUP`-like rows that zdb adds behind them, of which only some can have blocks here.
-const ROWS_BEHIND: [(&str, Option<BlockKind>); 3] = [
-    ("deferred free", Some(BlockKind::DeferredFree)),
-    ("dedup ditto", None),
-    ("other", Some(BlockKind::Other)),
-];
+/// From here on zdb lists every block pointer.
+const LEVEL_OF_POINTERS: usize = 5;
+/// `zfs_embedded_slog_min_ms`: vdevs with no more metaslabs keep none for the intent log.
+const EMBEDDED_SLOG_MIN_MS: usize = 64;
 
 /// `zdb -b`, `-c`.
 pub(super) fn run(request: &Request, out: &mut Printer, pool: &Pool) -> Result<u8> {
-    let checksums = match request.count('c') {
+    if request.level('b') >= LEVEL_OF_POINTERS {
+        let text = "-bbbbb, the list of every block pointer, is not supported yet";
+        return Err(Error::new(ErrorKind::Unsupported, text));
+    }
+    let checksums = match request.level('c') {
         0 => Checksums::None,
         1 => Checksums::Metadata,
         _ => Checksums::All,
@@ -60,7 +63,21 @@ pub(super) fn run(request: &Request, out: &mut Printer, pool: &Pool) -> Result<u
     } else {
         write_report(request, out, pool, &report)?;
     }
-    Ok(if report.is_clean() { 0 } else { 3 })
+    Ok(status(&report))
+}
+
+/// The status: 2 where space is leaked, 3 where something cannot be read.
+fn status(report: &Report) -> u8 {
+    let is_leak = |f: &Finding| matches!(f, Finding::Leak { .. } | Finding::BlockSum { .. });
+    let mut serious = report
+        .findings
+        .iter()
+        .filter(|f| f.severity() > Severity::Warning);
+    match report.is_clean() {
+        true => 0,
+        false if serious.all(is_leak) => 2,
+        false => 3,
+    }
 }
 
 fn write_report(request: &Request, out: &mut Printer, pool: &Pool, report: &Report) -> Result<()> {
@@ -82,19 +99,16 @@ fn write_report(request: &Request, out: &mut Printer, pool: &Pool, report: &Repo
             "block traversal size {found} != alloc {allocated} (leaked {leaked})"
         )?;
     }
-    write_sums(out, pool, report)?;
-    if request.verbosity('b') >= 2 {
-        write_types(request, out, report)?;
+    write_sums(request, out, pool, report)?;
+    if request.level('b') >= 2 {
+        block_types::run(request, out, report)?;
         write_histograms(out, report)?;
     }
+    writeln!(out)?;
     Ok(())
 }
 
-fn ratio(a: u64, b: u64) -> f64 {
-    a as f64 / b.max(1) as f64
-}
-
-fn write_sums(out: &mut Printer, pool: &Pool, report: &Report) -> Result<()> {
+fn write_sums(request: &Request, out: &mut Printer, pool: &Pool, report: &Report) -> Result<()> {
     let total = report.stats.total();
     let count = total.count.max(1);
     let shared = report.stats.shared_asize;
@@ -137,105 +151,76 @@ fn write_sums(out: &mut Printer, pool: &Pool, report: &Report) -> Result<()> {
     {
         writeln!(out, "\t{:<16} {:14}    count: {:6}", "bp cloned:", 0, 0)?;
     }
-    let space = pool.metaslabs().class_stats(AllocClass::Normal);
-    let used = 100.0 * space.alloc as f64 / space.space.max(1) as f64;
-    writeln!(
-        out,
-        "\t{:<16} {:14}     used: {used:5.2}%",
-        "Normal class:", space.alloc
-    )?;
-    let embedded: u64 = report.stats.embedded.iter().sum();
-    writeln!(out)?;
-    if embedded > 0 {
-        writeln!(
-            out,
-            "\tadditional, non-pointer bps of type 0: {:10}",
-            report.stats.embedded[0]
-        )?;
-    }
+    write_classes(out, pool)?;
+    write_embedded(request, out, report)?;
     if total.ditto_same_vdev > 0 {
-        writeln!(
-            out,
-            "\tDittoed blocks on same vdev: {}",
-            total.ditto_same_vdev
-        )?;
+        let count = total.ditto_same_vdev;
+        writeln!(out, "\tDittoed blocks on same vdev: {count}")?;
     }
     if total.ditto_same_metaslab > 0 {
-        writeln!(
-            out,
-            "\tDittoed blocks in same metaslab: {}",
-            total.ditto_same_metaslab
-        )?;
+        let count = total.ditto_same_metaslab;
+        writeln!(out, "\tDittoed blocks in same metaslab: {count}")?;
     }
-    writeln!(out)?;
     Ok(())
 }
 
-fn write_types(request: &Request, out: &mut Printer, report: &Report) -> Result<()> {
-    writeln!(
-        out,
-        "Blocks\tLSIZE\tPSIZE\tASIZE\t  avg\t comp\t%Total\tType"
-    )?;
-    let total = report.stats.total();
-    let mut metadata = TypeStats::default();
-    for raw in 0..TYPES {
-        let type_ = ObjectType::try_from(raw);
-        let name = type_.as_ref().map_or("?", |t| t.name());
-        let kind = BlockKind::Type(raw);
-        write_row(out, name, &report.stats.of_kind(kind), &total)?;
-        if request.verbosity('b') >= 3 {
-            for level in (0..8u8).rev() {
-                if let Some(stats) = report.stats.by_kind.get(&(kind, level)) {
-                    write_row(out, &format!("    L{level} {name}"), stats, &total)?;
-                }
-            }
+/// How much of each class is in use. One metaslab of a vdev that has more than 64 of them is kept
+/// for the intent log, as OpenZFS chooses it when it opens the pool: the emptiest one.
+fn write_classes(out: &mut Printer, pool: &Pool) -> Result<()> {
+    let mut normal = pool.metaslabs().class_stats(AllocClass::Normal);
+    let (mut log_alloc, mut log_space) = (0, 0);
+    for (i, top) in pool.tree().tops().iter().enumerate() {
+        let config = top.config().clone();
+        let is_normal = config.alloc_bias == AllocBias::None && !config.is_log;
+        let vdev = TopVdev::of(pool, VdevId(i as u64), top)?;
+        if !is_normal || vdev.objects.len() <= EMBEDDED_SLOG_MIN_MS {
+            continue;
+        }
+        let allocated = vdev.objects.iter().map(|object| space_map(pool, *object));
+        let allocated = allocated.map(|map| map.map(|phys| phys.alloc.get().max(0) as u64));
+        let allocated: Vec<u64> = allocated.collect::<Result<_>>()?;
+        log_alloc += allocated.into_iter().min().unwrap_or(0);
+        log_space += 1u64 << config.ms_shift;
+    }
+    normal.alloc = normal.alloc.saturating_sub(log_alloc);
+    normal.space = normal.space.saturating_sub(log_space);
+    let mut classes = vec![("Normal class:", normal.alloc, normal.space)];
+    for (name, class) in [
+        ("Special class", AllocClass::Special),
+        ("Dedup class", AllocClass::Dedup),
+    ] {
+        let stats = pool.metaslabs().class_stats(class);
+        if stats.space > 0 {
+            classes.push((name, stats.alloc, stats.space));
         }
     }
-    for (name, kind) in ROWS_BEHIND {
-        let stats = kind
-            .map(|kind| report.stats.of_kind(kind))
-            .unwrap_or_default();
-        write_row(out, name, &stats, &total)?;
-    }
-    write_row(out, "Total", &total, &total)?;
-    for ((kind, level), stats) in &report.stats.by_kind {
-        let is_metadata = match kind {
-            BlockKind::Type(raw) => {
-                *level > 0 || ObjectType::try_from(*raw).is_ok_and(ObjectType::is_metadata)
-            }
-            BlockKind::DeferredFree | BlockKind::Other => false,
+    classes.push(("Embedded log class", log_alloc, log_space));
+    for (name, alloc, space) in classes {
+        let used = if space == 0 {
+            " -nan".to_owned()
+        } else {
+            format!("{:5.2}", 100.0 * alloc as f64 / space as f64)
         };
-        // What takes no space is not counted, as in zdb.
-        if is_metadata && stats.asize > 0 {
-            metadata.count += stats.count;
-            metadata.lsize += stats.lsize;
-            metadata.psize += stats.psize;
-            metadata.asize += stats.asize;
-        }
+        writeln!(out, "\t{name:<16} {alloc:14}     used: {used}%")?;
     }
-    write_row(out, "Metadata Total", &metadata, &total)
+    Ok(())
 }
 
-fn write_row(out: &mut Printer, name: &str, stats: &TypeStats, total: &TypeStats) -> Result<()> {
-    if stats.asize == 0 {
+fn write_embedded(request: &Request, out: &mut Printer, report: &Report) -> Result<()> {
+    for (type_, count) in report.stats.embedded.iter().enumerate() {
+        if *count == 0 {
+            continue;
+        }
+        writeln!(out)?;
         writeln!(
             out,
-            "     -\t    -\t    -\t    -\t    -\t    -\t     -\t{name}"
+            "\tadditional, non-pointer bps of type {type_}: {count:10}"
         )?;
-        return Ok(());
+        if request.level('b') >= 3 {
+            writeln!(out, "\t number of (compressed) bytes:  number of bps")?;
+            out.histogram(&report.stats.embedded_payloads[type_].0, 0)?;
+        }
     }
-    let average = stats.asize / stats.count.max(1);
-    writeln!(
-        out,
-        "{:>6}\t{:>5}\t{:>5}\t{:>5}\t{:>5}\t{:5.2}\t{:6.2}\t{name}",
-        out.nice(stats.count),
-        out.nice(stats.lsize),
-        out.nice(stats.psize),
-        out.nice(stats.asize),
-        out.nice(average),
-        ratio(stats.lsize, stats.psize),
-        100.0 * stats.asize as f64 / total.asize.max(1) as f64
-    )?;
     Ok(())
 }
 
@@ -273,7 +258,6 @@ fn write_histograms(out: &mut Printer, report: &Report) -> Result<()> {
         }
         writeln!(out, "{line}")?;
     }
-    writeln!(out)?;
     Ok(())
 }
 

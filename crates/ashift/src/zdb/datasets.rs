@@ -1,22 +1,25 @@
-//! `zdb -d`: data sets, and what is in them.
+//! `zdb -d`: objsets and what is in them.
 //!
 //! # Source
-//! OpenZFS cmd/zdb/zdb.c (`dump_objset`, `dump_zpool`, `dump_path`).
+//! OpenZFS cmd/zdb/zdb.c (`dump_objset`, `dump_zpool`).
 
 use std::io::Write;
 use std::sync::Arc;
 
-use base::{Error, ErrorKind, ObjectId, Result};
+use base::{ErrorKind, ObjectId, Result, Txg};
+use compress::Algorithm;
 use dmu::Objset;
 use dsl::DslDataset;
 use phys::ObjsetType;
 use serde_json::json;
-use zpl::{Filesystem, OpenOptions};
+use zio::LogStore;
 
-use super::Request;
 use super::objects::{Dumper, write_object};
-use super::pool::{Pool, dataset_part};
+use super::pool::Pool;
+use super::request::Request;
+use super::targets::{Range, words};
 use super::text::Printer;
+use super::{bookmarks, dtl, features, intent_log, lists};
 
 /// `DMU_USERUSED_OBJECT`, `DMU_GROUPUSED_OBJECT`, `DMU_PROJECTUSED_OBJECT`
 const SPECIAL: [ObjectId; 3] = [
@@ -24,119 +27,106 @@ const SPECIAL: [ObjectId; 3] = [
     ObjectId(u64::MAX - 1),
     ObjectId(u64::MAX - 2),
 ];
+/// `TXG_INITIAL`: when the MOS was made, as zdb has it.
+const MOS_TXG: u64 = 4;
 
 /// An objset with what is said about it in its heading.
-struct Subject {
+pub(super) struct Subject {
     name: String,
-    objset: Arc<Objset>,
+    pub(super) objset: Arc<Objset>,
     creation_txg: u64,
     referenced: u64,
-    dataset: Option<(Arc<dsl::Mos>, Arc<DslDataset>)>,
+    dataset: Option<Arc<DslDataset>>,
+    dsl: Arc<dsl::DslPool>,
+    pub(super) pipeline: Arc<zio::Pipeline>,
+    /// The first txg that is not on disk.
+    pub(super) next_txg: Txg,
 }
 
-/// `zdb -d TARGET [OBJECT…]`.
-pub(super) fn run(
+impl Subject {
+    /// A dataset or a snapshot.
+    pub(super) fn of(pool: &Pool, name: &str, dataset: &Arc<DslDataset>) -> Result<Subject> {
+        let fields = dataset.fields();
+        Ok(Subject {
+            name: name.to_owned(),
+            objset: dataset.objset()?,
+            creation_txg: fields.creation_txg,
+            referenced: fields.referenced_bytes,
+            dataset: Some(dataset.clone()),
+            dsl: pool.dsl().clone(),
+            pipeline: pool.pipeline().clone(),
+            next_txg: pool.uberblock().txg().next(),
+        })
+    }
+
+    /// The MOS.
+    pub(super) fn mos(pool: &Pool) -> Subject {
+        Subject {
+            name: "mos".to_owned(),
+            objset: pool.mos().clone(),
+            creation_txg: MOS_TXG,
+            referenced: pool.dsl().mos_dir().fields().used_bytes,
+            dataset: None,
+            dsl: pool.dsl().clone(),
+            pipeline: pool.pipeline().clone(),
+            next_txg: pool.uberblock().txg().next(),
+        }
+    }
+
+    /// What writes to the objset are compressed with, as zdb names it.
+    #[doc(alias = "os_compress")]
+    pub(super) fn compress(&self) -> String {
+        match &self.dataset {
+            None => "on".to_owned(),
+            Some(dataset) if dataset.is_snapshot() => "inherit".to_owned(),
+            Some(_) => match self.objset.props().compress {
+                Algorithm::On => Algorithm::Lz4.kind().name().to_owned(),
+                zstd @ Algorithm::Zstd(_) => zstd.to_string(),
+                other => other.kind().name().to_owned(),
+            },
+        }
+    }
+
+    /// What reads the objset's intent log.
+    pub(super) fn log_store(&self) -> &Arc<dyn LogStore> {
+        self.dsl.log_store()
+    }
+}
+
+/// Everything in a pool: the MOS, what is being freed, and all datasets.
+pub(super) fn dump_all(
     request: &Request,
     out: &mut Printer,
     pool: &Pool,
-    target: &str,
-    objects: &[String],
-    verbosity: usize,
+    ranges: &[Range],
 ) -> Result<u8> {
-    let ranges = objects
-        .iter()
-        .map(|text| range(text))
-        .collect::<Result<Vec<_>>>()?;
-    if dataset_part(target).is_some_and(|part| part != "/") || target.ends_with('/') {
-        let subject = open_target(pool, target)?;
-        return dump(request, out, &subject, &ranges, verbosity).map(|()| 0);
-    }
-    let mos = Subject {
-        name: "mos".to_owned(),
-        objset: pool.mos().clone(),
-        creation_txg: 4,
-        referenced: pool.dsl().mos_dir().fields().used_bytes,
-        dataset: None,
-    };
-    dump(request, out, &mos, &ranges, verbosity)?;
-    if !ranges.is_empty() {
-        return Ok(0);
+    dump(request, out, &Subject::mos(pool), ranges)?;
+    if request.level('d') >= 3 && !request.has('j') {
+        lists::pool_lists(request, out, pool)?;
+        dtl::run(request, out, pool)?;
     }
     let mut datasets = Vec::new();
     collect(pool, &pool.name(), &mut datasets)?;
-    let mut code = 0;
-    for (name, dataset) in datasets {
-        match open_dataset(pool, &name, &dataset) {
-            Ok(subject) => dump(request, out, &subject, &[], verbosity)?,
+    for (name, dataset) in &datasets {
+        match Subject::of(pool, name, dataset) {
+            Ok(subject) => dump(request, out, &subject, ranges)?,
             Err(error) => {
                 out.flush()?;
-                eprintln!("failed to hold dataset '{name}': {error}");
-                code = 1;
+                eprintln!("failed to hold dataset '{name}': {}", words(&error));
             }
         }
     }
-    if !request.has('j') {
-        write_features(out, pool)?;
+    if request.has('j') {
+        return Ok(0);
     }
-    Ok(code)
-}
-
-/// `object`, or `from:to[:flags]`.
-fn range(text: &str) -> Result<(u64, u64)> {
-    let bad = || Error::invalid(format!("Invalid object range '{text}'"));
-    let parse = |word: &str| -> Option<u64> {
-        let negative = word
-            .strip_prefix('-')
-            .and_then(|w| w.parse::<i64>().ok())
-            .map(|n| -n as u64);
-        negative.or_else(|| match word.strip_prefix("0x") {
-            Some(hex) => u64::from_str_radix(hex, 16).ok(),
-            None => word.parse().ok(),
-        })
-    };
-    let mut parts = text.split(':');
-    let from = parts.next().and_then(parse).ok_or_else(bad)?;
-    let to = match parts.next() {
-        None => from,
-        Some("-1") => u64::MAX >> 16,
-        Some(word) => parse(word).ok_or_else(bad)?,
-    };
-    if to < from || parts.next().is_some() {
-        return Err(bad());
+    if request.level('d') >= 3 && !request.has('L') {
+        lists::origin_deadlists(request, out, pool)?;
     }
-    Ok((from, to))
+    let all: Vec<_> = datasets.into_iter().map(|(_, dataset)| dataset).collect();
+    features::verify(out, pool, &all)
 }
 
-fn open_target(pool: &Pool, target: &str) -> Result<Subject> {
-    let target = target.trim_end_matches('/');
-    let dsl = pool.dsl();
-    let dataset = match dsl.dataset(target) {
-        Ok(dataset) => dataset,
-        Err(error) => {
-            let number = target.rsplit('/').next().and_then(|word| word.parse().ok());
-            let Some(number) = number.filter(|_| error.kind() == ErrorKind::NotFound) else {
-                let text = format!("failed to hold dataset '{target}': {error}");
-                return Err(Error::new(error.kind(), text));
-            };
-            dsl.dataset_of(ObjectId(number))?
-        }
-    };
-    let name = dsl.name_of(&dataset)?;
-    open_dataset(pool, &name, &dataset)
-}
-
-fn open_dataset(pool: &Pool, name: &str, dataset: &Arc<DslDataset>) -> Result<Subject> {
-    let fields = dataset.fields();
-    Ok(Subject {
-        name: name.to_owned(),
-        objset: dataset.objset()?,
-        creation_txg: fields.creation_txg,
-        referenced: fields.referenced_bytes,
-        dataset: Some((pool.dsl().mos().clone(), dataset.clone())),
-    })
-}
-
-/// All data sets in zdb's order: children as their directory has them, snapshots, then the head.
+/// All datasets in zdb's order: children as their directory has them, snapshots, then the head.
 #[doc(alias = "dmu_objset_find")]
 fn collect(pool: &Pool, name: &str, found: &mut Vec<(String, Arc<DslDataset>)>) -> Result<()> {
     let dsl = pool.dsl();
@@ -173,67 +163,80 @@ fn type_name(type_: ObjsetType) -> &'static str {
     }
 }
 
-fn dump(
+/// An objset: its heading, the objects that were asked for, or all of them.
+#[doc(alias = "dump_objset")]
+pub(super) fn dump(
     request: &Request,
     out: &mut Printer,
     subject: &Subject,
-    ranges: &[(u64, u64)],
-    verbosity: usize,
+    ranges: &[Range],
 ) -> Result<()> {
-    let objset = &subject.objset;
-    let root = objset.root_bp();
+    let verbosity = request.level('d').max(request.level('N'));
     if request.has('j') {
         return dump_json(out, subject, verbosity);
     }
-    let is_inconsistent = subject
-        .dataset
-        .as_ref()
-        .is_some_and(|(_, ds)| ds.is_inconsistent());
+    write_heading(out, subject, verbosity)?;
+    let mut dumper = Dumper::new(request, subject, verbosity);
+    for range in ranges {
+        dump_range(out, &subject.objset, &mut dumper, range)?;
+    }
+    if !ranges.is_empty() {
+        writeln!(out)?;
+        return Ok(());
+    }
+    intent_log::run(out, subject, verbosity.max(request.level('i')))?;
+    if let Some(dataset) = &subject.dataset {
+        if verbosity >= 3 {
+            lists::deadlists(request, out, &subject.dsl, dataset)?;
+        }
+        if verbosity >= 4 {
+            bookmarks::of_dataset(out, &subject.dsl, dataset)?;
+        }
+    }
+    if verbosity < 2 || subject.objset.root_bp().is_hole() {
+        return Ok(());
+    }
+    dump_objects(out, subject, &mut dumper)
+}
+
+fn write_heading(out: &mut Printer, subject: &Subject, verbosity: usize) -> Result<()> {
+    let objset = &subject.objset;
+    let dataset = subject.dataset.as_ref();
     let rootbp = if verbosity >= 4 {
-        format!(", rootbp {root}")
+        format!(", rootbp {}", objset.root_bp())
     } else {
         String::new()
     };
+    let state = if dataset.is_some_and(|ds| ds.is_inconsistent()) {
+        " (inconsistent)"
+    } else {
+        ""
+    };
     writeln!(
         out,
-        "Dataset {} [{}], ID {}, cr_txg {}, {}, {} objects{rootbp}{}",
+        "Dataset {} [{}], ID {}, cr_txg {}, {}, {} objects{rootbp}{state}",
         subject.name,
         type_name(objset.type_()),
         objset.id(),
         subject.creation_txg,
         out.nice(subject.referenced),
         objset.object_count(),
-        if is_inconsistent {
-            " (inconsistent)"
-        } else {
-            ""
-        }
     )?;
-    let mut dumper = Dumper::new(objset, verbosity);
-    for (from, to) in ranges {
-        dump_range(out, objset, &mut dumper, *from, *to)?;
-    }
-    if !ranges.is_empty() || verbosity < 2 {
-        return Ok(());
-    }
-    if verbosity >= 3
-        && let Some((mos, dataset)) = &subject.dataset
-    {
-        super::viewers::deadlist(out, mos, dataset)?;
-    }
-    if root.is_hole() {
-        return Ok(());
-    }
-    write_object(out, &mut dumper, ObjectId(0))?;
+    Ok(())
+}
+
+fn dump_objects(out: &mut Printer, subject: &Subject, dumper: &mut Dumper) -> Result<()> {
+    let objset = &subject.objset;
+    write_object(out, dumper, ObjectId(0), None)?;
     for special in SPECIAL {
         if objset.hold(special).is_ok() {
-            write_object(out, &mut dumper, special)?;
+            write_object(out, dumper, special, None)?;
         }
     }
     let (mut used, mut last) = (0, 0);
     let mut at = ObjectId(0);
     while let Some(object) = objset.next_object(at)? {
-        let slots = write_object(out, &mut dumper, object)?;
+        let slots = write_object(out, dumper, object, None)?;
         used += slots;
         last = object.0 + slots - 1;
         at = object;
@@ -243,6 +246,10 @@ fn dump(
     writeln!(out, "\tTotal used:    {used:10}")?;
     writeln!(out, "\tMax used:      {last:10}")?;
     writeln!(out, "\tPercent empty: {empty:10.6}\n")?;
+    if dumper.leaked > 0 {
+        let leaked = dumper.leaked;
+        writeln!(out, "{leaked} potentially leaked objects detected")?;
+    }
     Ok(())
 }
 
@@ -250,30 +257,20 @@ fn dump_range(
     out: &mut Printer,
     objset: &Arc<Objset>,
     dumper: &mut Dumper,
-    from: u64,
-    to: u64,
+    range: &Range,
 ) -> Result<()> {
-    let missing = |object: u64| {
-        Error::not_found(format!(
-            "dmu_object_info() failed, errno 2: there is no object {object}"
-        ))
-    };
-    if from == to || from == 0 {
-        let object = ObjectId(from);
-        if objset
-            .hold(object)
-            .is_err_and(|e| e.kind() == ErrorKind::NotFound)
-        {
-            return Err(missing(from));
-        }
-        write_object(out, dumper, object)?;
-        if from == to {
-            return Ok(());
-        }
+    let mut at = ObjectId(range.from);
+    if range.from == 0 || range.from == range.to {
+        let shown = write_object(out, dumper, at, Some(range));
+        shown.map_err(|error| match error.kind() {
+            ErrorKind::NotFound => base::Error::not_found("dmu_object_info() failed, errno 2"),
+            _ => error,
+        })?;
+    } else {
+        at.0 -= 1;
     }
-    let mut at = ObjectId(from.saturating_sub(1));
-    while let Some(object) = objset.next_object(at)?.filter(|object| object.0 <= to) {
-        write_object(out, dumper, object)?;
+    while let Some(object) = objset.next_object(at)?.filter(|next| next.0 <= range.to) {
+        write_object(out, dumper, object, Some(range))?;
         at = object;
     }
     Ok(())
@@ -301,59 +298,4 @@ fn dump_json(out: &mut Printer, subject: &Subject, verbosity: usize) -> Result<(
     }
     writeln!(out, "{value}")?;
     Ok(())
-}
-
-/// The counts of features that every data set which uses them adds to.
-fn write_features(out: &mut Printer, pool: &Pool) -> Result<()> {
-    let features = pool.features();
-    for feature in spa::feature::FEATURES.iter().filter(|f| f.per_dataset) {
-        let Some(recorded) = features.count(feature.guid) else {
-            continue;
-        };
-        let mut counted = 0;
-        let mut datasets = Vec::new();
-        collect(pool, &pool.name(), &mut datasets)?;
-        for (_, dataset) in &datasets {
-            counted += u64::from(dataset.feature_is_active(feature.guid));
-        }
-        if recorded == counted {
-            writeln!(
-                out,
-                "Verified {} feature refcount of {recorded} is correct",
-                feature.name
-            )?;
-        } else {
-            writeln!(
-                out,
-                "{} feature refcount mismatch: {counted} consumers != {recorded} refcount",
-                feature.name
-            )?;
-        }
-    }
-    Ok(())
-}
-
-/// `zdb -O DATASET PATH`.
-pub(super) fn by_path(
-    request: &Request,
-    out: &mut Printer,
-    pool: &Pool,
-    target: &str,
-    rest: &[String],
-) -> Result<u8> {
-    let [path] = rest else {
-        return Err(super::usage_error());
-    };
-    let subject = open_target(pool, target)?;
-    let fs = Filesystem::open(subject.objset.clone(), OpenOptions::default())?;
-    let object = fs.resolve(path.trim_start_matches('/')).map_err(|error| {
-        Error::new(
-            error.kind(),
-            format!("failed to lookup path '{path}': {error}"),
-        )
-    })?;
-    let verbosity = request.count('d') + request.count('v');
-    let mut dumper = Dumper::new(&subject.objset, verbosity);
-    write_object(out, &mut dumper, object)?;
-    Ok(0)
 }

@@ -7,14 +7,32 @@
 use std::io::Write;
 
 use admin::number::{nice_bytes, nice_number};
-use base::Result;
+use base::{Error, ErrorKind, Result};
 use check::{Checksums, DedupRow, DedupSums};
+use phys::pool_names::DDT_STATS;
 use serde_json::{Value, json};
 
-use super::Request;
 use super::pool::Pool;
+use super::request::Request;
 use super::text::Printer;
 use crate::zpool::verify;
+
+/// What the names of dedup tables in the pool directory begin with.
+const TABLE_PREFIX: &[u8] = b"DDT-";
+
+/// `zdb -D`.
+#[doc(alias = "dump_all_ddts")]
+pub(super) fn tables(out: &mut Printer, pool: &Pool) -> Result<()> {
+    for entry in zap::iter(pool.mos(), spa::directory::OBJECT)? {
+        let entry = entry?;
+        if entry.name.starts_with(TABLE_PREFIX) && entry.name != DDT_STATS.as_bytes() {
+            let text = "-D of a pool with dedup tables is not supported yet";
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        }
+    }
+    writeln!(out, "All DDTs are empty")?;
+    Ok(())
+}
 
 /// `zdb -S`.
 pub(super) fn run(request: &Request, out: &mut Printer, pool: &Pool) -> Result<u8> {

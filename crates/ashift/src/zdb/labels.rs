@@ -7,44 +7,63 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
 
-use base::{Error, Result};
+use base::Result;
 use geom::disk::OpenMode;
-use nvpair::{NvList, NvValue};
-use phys::label::LABELS;
+use nvpair::NvList;
+use phys::label::{ASHIFT_MIN, LABELS, MMP_BLOCKS_PER_LABEL, uberblock_count};
 use serde_json::{Value, json};
 use vdev::label::{Label, Labels, RingSlot};
 
+use super::request::Request;
+use super::targets::words;
 use super::text::{self, Printer};
-use super::{Request, usage_error};
+use super::{FAILED, label_stats};
 use crate::machine::current;
 
-/// Bytes of a label's nvlist part that an nvlist may fill.
-const NVLIST_BYTES: usize = phys::label::NVLIST_MAX as usize;
 const RULE: &str = "------------------------------------";
 
-/// `zdb -l DEVICE…`.
-pub(super) fn run(request: &Request, out: &mut Printer) -> Result<u8> {
-    if request.args.operands.is_empty() {
-        return Err(usage_error());
-    }
-    let mut code = 0;
+/// Devices without any configuration.
+const NO_CONFIG: u8 = 2;
+
+/// `zdb -l DEVICE`.
+#[doc(alias = "dump_label")]
+pub(super) fn run(request: &Request, out: &mut Printer, typed: &str) -> Result<u8> {
     let world = current()?;
-    for typed in &request.args.operands {
-        let path = device_path(typed);
-        let provider = world
-            .open(typed, OpenMode::Inspect)
-            .or_else(|_| world.open(&path, OpenMode::Inspect))
-            .map_err(|e| Error::new(e.kind(), format!("cannot open '{typed}': {e}")))?;
-        let labels = Labels::read(&*provider)?;
-        if request.has('j') {
-            writeln!(out, "{}", json_of(&path, &labels, request))?;
-        } else {
-            write_labels(out, &labels, request)?;
+    let path = device_path(typed);
+    let opened = world
+        .open(typed, OpenMode::Inspect)
+        .or_else(|_| world.open(&path, OpenMode::Inspect));
+    let provider = match opened {
+        Ok(provider) => provider,
+        Err(error) => {
+            if typed.starts_with('/') {
+                writeln!(out, "cannot open '{typed}': {}", words(&error))?;
+            } else {
+                writeln!(
+                    out,
+                    "failed to find device {typed}, try specifying absolute path instead"
+                )?;
+            }
+            return Ok(FAILED);
         }
-        let readable = labels.readable().any(|l| l.valid_config().is_some());
-        code |= if readable { 0 } else { 2 };
+    };
+    let Ok(labels) = Labels::read(&*provider) else {
+        for index in (0..LABELS).filter(|_| !request.has('q')) {
+            writeln!(out, "failed to read label {index}")?;
+        }
+        return Ok(NO_CONFIG);
+    };
+    if request.has('j') {
+        writeln!(out, "{}", json_of(&path, &labels, request))?;
+    } else {
+        write_labels(out, &labels, request)?;
     }
-    Ok(code)
+    let is_readable = |label: &Label| label.config.is_ok();
+    Ok(match labels.readable().filter(|l| is_readable(l)).count() {
+        0 => NO_CONFIG,
+        LABELS => 0,
+        _ => FAILED,
+    })
 }
 
 fn device_path(typed: &str) -> String {
@@ -56,6 +75,7 @@ fn device_path(typed: &str) -> String {
 }
 
 /// Numbers of the labels for which `same` holds.
+#[doc(alias = "print_label_numbers")]
 fn label_numbers(labels: &Labels, same: impl Fn(&Label) -> bool) -> String {
     let mut out = String::new();
     for label in labels.readable().filter(|label| same(label)) {
@@ -65,169 +85,106 @@ fn label_numbers(labels: &Labels, same: impl Fn(&Label) -> bool) -> String {
 }
 
 fn write_labels(out: &mut Printer, labels: &Labels, request: &Request) -> Result<()> {
-    let mut shown: Vec<&NvList> = Vec::new();
-    let mut rings: Vec<&RingSlot> = Vec::new();
-    let verbosity = request.count('l') + request.count('v');
-    for index in 0..LABELS {
-        let heading = format!("{RULE}\nLABEL {index} \n{RULE}");
-        let Ok(label) = &labels.0[index] else {
-            writeln!(out, "{heading}\nfailed to read label {index}")?;
-            continue;
-        };
-        let mut is_headed = false;
-        match &label.config {
-            Err(_) => {
-                writeln!(out, "{heading}\nfailed to unpack label {index}")?;
-                is_headed = true;
-            }
-            Ok(config) if !shown.contains(&config) => {
-                let bad = if label.checksum.is_ok() {
-                    ""
-                } else {
-                    "(Bad label cksum)"
-                };
-                writeln!(out, "{RULE}\nLABEL {index} {bad}\n{RULE}")?;
-                is_headed = true;
-                write!(out, "{}", config.dump(4))?;
-                let same = |l: &Label| l.config.as_ref().ok() == Some(config);
-                writeln!(out, "    labels = {}", label_numbers(labels, same))?;
-                if verbosity >= 2 {
-                    write!(out, "{}", nvlist_stats(config))?;
-                }
-                shown.push(config);
-            }
-            Ok(_) => {}
+    let (level, is_quiet) = (request.level('l'), request.has('q'));
+    for (index, label) in labels.0.iter().enumerate() {
+        if label.is_err() && !is_quiet {
+            writeln!(out, "failed to read label {index}")?;
         }
-        if request.has('u') {
-            write_ring(out, labels, label, &mut rings, (&heading, is_headed))?;
+    }
+    for label in labels.readable() {
+        let mut heading = Heading::of(label, is_quiet);
+        match &label.config {
+            _ if is_quiet => {}
+            Err(_) => writeln!(out, "failed to unpack label {}", label.index)?,
+            Ok(config) => {
+                let same = |l: &Label| l.config.as_ref().ok() == Some(config);
+                let first = labels.readable().find(|l| same(l)).map(|l| l.index);
+                if level >= 3 || first == Some(label.index) {
+                    heading.write(out)?;
+                    write!(out, "{}", config.dump(4))?;
+                    writeln!(out, "    labels = {}", label_numbers(labels, same))?;
+                    if level >= 2 {
+                        write!(out, "{}", label_stats::text(config, level))?;
+                    }
+                }
+            }
+        }
+        if request.level('u') > 0 {
+            write_ring(out, labels, label, request.level('u'), &mut heading)?;
         }
     }
     Ok(())
 }
 
-fn write_ring<'l>(
+/// The lines above what is said of a label, written once.
+struct Heading {
+    text: Option<String>,
+}
+
+impl Heading {
+    #[doc(alias = "print_label_header")]
+    fn of(label: &Label, is_quiet: bool) -> Heading {
+        let bad = if label.checksum.is_ok() {
+            ""
+        } else {
+            "(Bad label cksum)"
+        };
+        let text = format!("{RULE}\nLABEL {} {bad}\n{RULE}\n", label.index);
+        Heading {
+            text: Some(text).filter(|_| !is_quiet),
+        }
+    }
+
+    fn write(&mut self, out: &mut Printer) -> Result<()> {
+        if let Some(text) = self.text.take() {
+            write!(out, "{text}")?;
+        }
+        Ok(())
+    }
+}
+
+/// log2 of the sector that a label's vdev has, which says how far apart uberblocks are.
+fn ashift_of(label: &Label) -> Option<u32> {
+    let tree = label.config.as_ref().ok()?.get_list("vdev_tree")?;
+    u32::try_from(tree.get_u64("ashift")?).ok()
+}
+
+/// The uberblocks of a label: those that an earlier label has are left out, unless all are wanted.
+#[doc(alias = "dump_label_uberblocks")]
+fn write_ring(
     out: &mut Printer,
     labels: &Labels,
-    label: &'l Label,
-    shown: &mut Vec<&'l RingSlot>,
-    heading: (&str, bool),
+    label: &Label,
+    level: usize,
+    heading: &mut Heading,
 ) -> Result<()> {
-    let (heading, mut is_headed) = heading;
-    for slot in &label.ring {
-        if shown.contains(&slot) {
+    let ashift = labels.readable().find_map(ashift_of).unwrap_or(ASHIFT_MIN);
+    let same = |slot: &RingSlot, l: &Label| l.ring.iter().any(|o| o.uberblock == slot.uberblock);
+    for number in 0..uberblock_count(ashift) {
+        let Some(slot) = label.ring.iter().find(|slot| slot.slot == number) else {
+            if level >= 2 {
+                heading.write(out)?;
+                writeln!(out, "    Uberblock[{number}] invalid")?;
+            }
+            continue;
+        };
+        let first = labels.readable().find(|l| same(slot, l)).map(|l| l.index);
+        if level < 3 && first != Some(label.index) {
             continue;
         }
-        if !is_headed {
-            writeln!(out, "{heading}")?;
-            is_headed = true;
+        let ub = &slot.uberblock;
+        let is_mmp = ub.mmp_seq().is_some() || ub.mmp_delay.get() != 0;
+        let mmp_slots = uberblock_count(ashift) - MMP_BLOCKS_PER_LABEL;
+        if level < 4 && is_mmp && ub.mmp_delay.get() != 0 && number >= mmp_slots {
+            continue;
         }
-        write!(
-            out,
-            "    Uberblock[{}]\n{}",
-            slot.slot,
-            text::uberblock(&slot.uberblock)
-        )?;
-        let numbers = label_numbers(labels, |l| l.ring.contains(slot));
+        heading.write(out)?;
+        let text = text::uberblock(ub, level);
+        write!(out, "    Uberblock[{number}]\n{text}")?;
+        let numbers = label_numbers(labels, |l| same(slot, l));
         writeln!(out, "        labels = {numbers}")?;
-        shown.push(slot);
     }
     Ok(())
-}
-
-#[derive(Default)]
-struct Sizes {
-    integers: (usize, usize),
-    strings: (usize, usize),
-    booleans: (usize, usize),
-    nvlists: (usize, usize),
-    /// Of the vdevs in arrays: how many, bytes of all, bytes of the largest.
-    leaves: (usize, usize, usize),
-}
-
-/// Bytes that a pair takes as XDR, without what an nvlist in it takes.
-fn pair_bytes(name: &str, value: &NvValue) -> usize {
-    let mut list = NvList::new();
-    let empty = nvpair::encode_xdr(&list).len();
-    match value {
-        NvValue::List(_) => list.add(name, NvList::new()),
-        NvValue::ListArray(lists) => list.add(name, vec![NvList::new(); lists.len()]),
-        other => list.add(name, other.clone()),
-    };
-    nvpair::encode_xdr(&list).len() - empty
-}
-
-fn count_pairs(list: &NvList, sizes: &mut Sizes) {
-    for (name, value) in list.iter() {
-        let name = name.to_string();
-        let bytes = pair_bytes(&name, value);
-        let slot = match value {
-            NvValue::Boolean | NvValue::BooleanValue(_) => &mut sizes.booleans,
-            NvValue::String(_) | NvValue::StringArray(_) => &mut sizes.strings,
-            NvValue::List(_) | NvValue::ListArray(_) => &mut sizes.nvlists,
-            _ => &mut sizes.integers,
-        };
-        slot.0 += if let NvValue::ListArray(lists) = value {
-            lists.len()
-        } else {
-            1
-        };
-        slot.1 += bytes;
-        if let NvValue::ListArray(lists) = value {
-            for list in lists {
-                let bytes = nvpair::encode_xdr(list).len();
-                sizes.leaves.0 += 1;
-                sizes.leaves.1 += bytes;
-                sizes.leaves.2 = sizes.leaves.2.max(bytes);
-            }
-        }
-        match value {
-            NvValue::List(inner) => count_pairs(inner, sizes),
-            NvValue::ListArray(lists) => lists.iter().for_each(|inner| count_pairs(inner, sizes)),
-            _ => {}
-        }
-    }
-}
-
-/// How the config fills the label.
-#[doc(alias = "dump_nvlist_stats")]
-fn nvlist_stats(config: &NvList) -> String {
-    let total = nvpair::encode_xdr(config).len();
-    let mut sizes = Sizes::default();
-    count_pairs(config, &mut sizes);
-    sizes.nvlists.0 += 1;
-    let known = sizes.integers.1 + sizes.strings.1 + sizes.booleans.1;
-    sizes.nvlists.1 = total.saturating_sub(known);
-    let percent = |part: usize, whole: usize| 100.0 * part as f64 / whole as f64;
-    let free = NVLIST_BYTES.saturating_sub(total);
-    let mut out = format!(
-        "\n\nZFS Label NVList Config Stats:\n  {total} bytes used, {free} bytes free (using \
-         {:4.1}%)\n\n",
-        percent(total, NVLIST_BYTES)
-    );
-    let rows = [
-        ("integers:", sizes.integers),
-        ("strings:", sizes.strings),
-        ("booleans:", sizes.booleans),
-        ("nvlists:", sizes.nvlists),
-    ];
-    for (name, (count, bytes)) in rows {
-        let _ = writeln!(
-            out,
-            "{name:>12} {count:4} {bytes:6} bytes ({:5.2}%)",
-            percent(bytes, total)
-        );
-    }
-    let (count, total, largest) = sizes.leaves;
-    out.push('\n');
-    if let Some(average) = total.checked_div(count) {
-        let _ = writeln!(
-            out,
-            "{:>12} {count:4} {:6} bytes average",
-            "leaf vdevs:", average
-        );
-        let _ = writeln!(out, "{largest:24} bytes largest");
-    }
-    out + "\n"
 }
 
 fn json_of(path: &str, labels: &Labels, request: &Request) -> Value {

@@ -1,130 +1,317 @@
-//! `zdb -m`: the metaslabs of every vdev.
+//! `zdb -m`: the metaslabs of every vdev, and space maps entry by entry.
 //!
 //! # Source
 //! OpenZFS cmd/zdb/zdb.c (`dump_metaslab`, `dump_metaslabs`, `dump_spacemap`).
 
 use std::io::Write;
 
-use base::{ObjectId, Result, VdevId};
-use metaslab::SpaceMapStore;
+use base::{Error, ObjectId, Result, VdevId};
+use metaslab::{RangeTree, SpaceMapExtent, SpaceMapStore, fragmentation, load_free};
+use phys::space_map::{MapType, SpaceMapEntry, SpaceMapPhys, entries};
 use serde_json::json;
 use vdev::Vdev;
 
-use super::Request;
 use super::pool::Pool;
+use super::request::{Request, leading_number};
 use super::text::Printer;
 
+/// `metaslab_by_size_min_shift`: smaller segments are not counted.
+const COUNTED_BYTES_MIN: u64 = 1 << 14;
+/// `SM_NO_VDEVID`
+const NO_VDEV: u64 = 1 << 24;
+const SPACEMAP_HISTOGRAM: &str = "com.delphix:spacemap_histogram";
+const LOG_SPACEMAP: &str = "com.delphix:log_spacemap";
+
+/// Which metaslabs were asked for: a vdev, and some of its metaslabs.
+pub(super) struct Choice(Vec<u64>);
+
+impl Choice {
+    /// The operands of `-m`; with `-d` they are objects.
+    pub(super) fn parse(request: &Request, operands: &[String]) -> Choice {
+        if request.level('d') > 0 || request.level('m') == 0 {
+            return Choice(Vec::new());
+        }
+        Choice(operands.iter().map(|text| leading_number(text)).collect())
+    }
+}
+
 /// `zdb -m`.
-pub(super) fn run(request: &Request, out: &mut Printer, pool: &Pool) -> Result<()> {
+#[doc(alias = "dump_metaslabs")]
+pub(super) fn run(request: &Request, out: &mut Printer, pool: &Pool, only: &Choice) -> Result<()> {
     if request.has('j') {
         return write_json(out, pool);
     }
-    writeln!(out, "\nMetaslabs:")?;
-    for (i, top) in pool.tree().tops().iter().enumerate() {
-        if top.kind().is_concrete() && top.config().ms_array != 0 {
-            write_vdev(request, out, pool, VdevId(i as u64), top)?;
-        }
+    if pool.features().count(LOG_SPACEMAP).unwrap_or(0) > 0 {
+        eprintln!("zdb: the log of space maps is not shown");
     }
-    writeln!(out, "\n")?;
+    writeln!(out, "\nMetaslabs:")?;
+    let tops = pool.tree().tops();
+    let (first, numbers) = match &only.0[..] {
+        [] => (None, &[][..]),
+        [vdev, numbers @ ..] => (Some(*vdev), numbers),
+    };
+    if let Some(vdev) = first.filter(|vdev| *vdev >= tops.len() as u64) {
+        return Err(Error::invalid(format!("bad vdev id: {vdev}")));
+    }
+    for (i, top) in tops.iter().enumerate() {
+        if first.is_some_and(|vdev| vdev != i as u64) {
+            continue;
+        }
+        let vdev = TopVdev::of(pool, VdevId(i as u64), top)?;
+        vdev.write_header(out)?;
+        if numbers.is_empty() {
+            for number in 0..vdev.objects.len() {
+                vdev.write_metaslab(request, out, pool, number)?;
+            }
+        }
+        for number in numbers {
+            if *number < vdev.objects.len() as u64 {
+                vdev.write_metaslab(request, out, pool, *number as usize)?;
+            } else {
+                out.flush()?;
+                eprintln!("bad metaslab number {number}");
+            }
+        }
+        writeln!(out)?;
+    }
     Ok(())
 }
 
-fn write_vdev(
+/// A top-level vdev and its space maps.
+pub(super) struct TopVdev {
+    pub(super) id: VdevId,
+    bias: &'static str,
+    ms_shift: u32,
+    pub(super) ashift: u32,
+    /// Of each metaslab; 0 where there is none yet.
+    pub(super) objects: Vec<ObjectId>,
+}
+
+impl TopVdev {
+    pub(super) fn of(pool: &Pool, id: VdevId, top: &Vdev) -> Result<TopVdev> {
+        let config = top.config().clone();
+        let has_space = top.kind().is_concrete() && config.ms_array != 0;
+        let objects = if has_space {
+            pool.space_maps().objects(id, top.metaslab_count())?
+        } else {
+            Vec::new()
+        };
+        let bias = config.alloc_bias.word().unwrap_or("");
+        Ok(TopVdev {
+            id,
+            bias: if config.is_log { "log" } else { bias },
+            ms_shift: config.ms_shift,
+            ashift: config.ashift,
+            objects,
+        })
+    }
+
+    fn write_header(&self, out: &mut Printer) -> Result<()> {
+        writeln!(out, "\tvdev {:10}   {}", self.id.0, self.bias)?;
+        writeln!(
+            out,
+            "\tmetaslabs {:5}   {:<19}   {:<15}   {:<12}",
+            self.objects.len(),
+            "offset",
+            "spacemap",
+            "free"
+        )?;
+        writeln!(
+            out,
+            "\t---------------   -------------------   ---------------   ------------"
+        )?;
+        Ok(())
+    }
+
+    fn extent(&self, number: usize) -> SpaceMapExtent {
+        SpaceMapExtent {
+            start: (number as u64) << self.ms_shift,
+            size: 1 << self.ms_shift,
+            shift: self.ashift,
+        }
+    }
+
+    #[doc(alias = "dump_metaslab")]
+    fn write_metaslab(
+        &self,
+        request: &Request,
+        out: &mut Printer,
+        pool: &Pool,
+        number: usize,
+    ) -> Result<()> {
+        let object = self.objects[number];
+        let extent = self.extent(number);
+        let phys = space_map(pool, object)?;
+        let free = extent.size.saturating_sub(phys.alloc.get() as u64);
+        writeln!(
+            out,
+            "\tmetaslab {number:6}   offset {:12x}   spacemap {:6}   free    {:>5}",
+            extent.start,
+            object.0,
+            out.nice(free)
+        )?;
+        let level = request.level('m');
+        if level > 2 && !request.has('L') {
+            let free = match pool.space_maps().open(object) {
+                Ok((map, _)) if object.0 != 0 => {
+                    load_free(&**pool.space_maps(), &map, phys.length.get(), &extent)?
+                }
+                _ => [(extent.start, extent.size)].into_iter().collect(),
+            };
+            write_stats(out, &free, extent.size)?;
+        }
+        let has_histograms = pool.features().count(SPACEMAP_HISTOGRAM).unwrap_or(0) > 0;
+        if level > 1 && object.0 != 0 && has_histograms {
+            let histogram = phys.histogram.map(u64::from);
+            let fragmented = fragmentation(&histogram, self.ashift);
+            writeln!(out, "\tOn-disk histogram:\t\tfragmentation {fragmented}")?;
+            out.histogram(&histogram, self.ashift as usize)?;
+        }
+        if object.0 != 0 {
+            write_space_map(request, out, pool, object, extent.start, self.ashift)?;
+        }
+        Ok(())
+    }
+}
+
+/// The header of a space map; all zero where there is none.
+pub(super) fn space_map(pool: &Pool, object: ObjectId) -> Result<SpaceMapPhys> {
+    if object.0 == 0 {
+        return Ok(SpaceMapPhys::default());
+    }
+    Ok(pool.space_maps().open(object)?.1)
+}
+
+/// What is free, as it is in memory when the metaslab is used.
+#[doc(alias = "dump_metaslab_stats")]
+fn write_stats(out: &mut Printer, free: &RangeTree, size: u64) -> Result<()> {
+    let counted = free.iter().filter(|(_, size)| *size >= COUNTED_BYTES_MIN);
+    let counted = match counted.count() {
+        // Where all are small, all are counted.
+        0 => free.segment_count(),
+        some => some,
+    };
+    let largest = free.iter().map(|(_, size)| size).max().unwrap_or(0);
+    let percent = u128::from(free.space()) * 100 / u128::from(size);
+    writeln!(
+        out,
+        "\t {:>25} {counted:10}   {:>7}  {:>6}   {:>4} {percent:4}%",
+        "segments",
+        "maxsize",
+        out.nice(largest),
+        "freepct"
+    )?;
+    writeln!(out, "\tIn-memory histogram:")?;
+    out.histogram(free.histogram(), 0)?;
+    Ok(())
+}
+
+/// A space map: its header, and its entries if they are wanted; `start` and `shift`: of the
+/// metaslab that it is of.
+#[doc(alias = "dump_spacemap")]
+pub(super) fn write_space_map(
     request: &Request,
     out: &mut Printer,
     pool: &Pool,
-    id: VdevId,
-    top: &Vdev,
+    object: ObjectId,
+    start: u64,
+    shift: u32,
 ) -> Result<()> {
-    let bias = top.config().alloc_bias.word().unwrap_or("");
-    let shift = top.config().ms_shift;
-    writeln!(out, "\tvdev {:10}   {bias}", id.0)?;
-    writeln!(
-        out,
-        "\tmetaslabs{:6}   {:<19}   {:<15}   {:<12}",
-        top.metaslab_count(),
-        "offset",
-        "spacemap",
-        "free"
-    )?;
-    writeln!(
-        out,
-        "\t---------------   -------------------   ---------------   ------------"
-    )?;
-    let objects = pool.space_maps().objects(id, top.metaslab_count())?;
-    for (number, object) in objects.iter().enumerate() {
-        let offset = (number as u64) << shift;
-        let (length, alloc, histogram) = space_map(pool, *object)?;
-        let free = out.nice((1u64 << shift).saturating_sub(alloc as u64));
-        writeln!(
-            out,
-            "\tmetaslab {number:6}   offset {offset:12x}   spacemap {:6}   free {free:>8}",
-            object.0
-        )?;
-        if request.verbosity('m') > 1 && object.0 != 0 {
-            write_histogram(out, &histogram, top.config().ashift)?;
-        }
-        if object.0 != 0 {
-            writeln!(out, "space map object {}:", object.0)?;
-            writeln!(out, "  smp_length = {length:#x}")?;
-            writeln!(out, "  smp_alloc = {alloc:#x}")?;
-        }
-    }
-    Ok(())
-}
-
-fn space_map(pool: &Pool, object: ObjectId) -> Result<(u64, i64, Vec<u64>)> {
-    if object.0 == 0 {
-        return Ok((0, 0, Vec::new()));
-    }
-    let (_, phys) = pool.space_maps().open(object)?;
-    let histogram = phys.histogram.iter().map(|bin| bin.get()).collect();
-    Ok((phys.length.get(), phys.alloc.get(), histogram))
-}
-
-/// Free segments by size: from the first to the last size that there is.
-#[doc(alias = "dump_histogram")]
-fn write_histogram(out: &mut Printer, bins: &[u64], shift: u32) -> Result<()> {
-    const WIDTH: u64 = 40;
-    writeln!(out, "\tOn-disk histogram:")?;
-    let used = |(_, count): &(usize, &u64)| **count > 0;
-    let Some((first, _)) = bins.iter().enumerate().find(used) else {
+    let phys = space_map(pool, object)?;
+    let length = phys.length.get();
+    writeln!(out, "space map object {}:", object.0)?;
+    writeln!(out, "  smp_length = {length:#x}")?;
+    writeln!(out, "  smp_alloc = {:#x}", phys.alloc.get())?;
+    if request.level('d') < 6 && request.level('m') < 4 {
         return Ok(());
-    };
-    let last = bins.iter().rposition(|count| *count > 0).unwrap_or(first);
-    let largest = bins.iter().copied().max().unwrap_or(0).max(WIDTH);
-    for (i, count) in bins.iter().enumerate().take(last + 1).skip(first) {
-        let stars = (count * WIDTH).div_ceil(largest) as usize;
+    }
+    let available = pool.mos().hold(object)?.phys();
+    let blocks = available.maxblkid.get().saturating_add(1);
+    let available = blocks.saturating_mul(available.datablksz());
+    if length > available {
+        let text = format!("space map {object}: {length} bytes in an object of {available}");
+        return Err(Error::corrupt(text));
+    }
+    let mut bytes = vec![0; length as usize];
+    pool.space_maps().read(object, 0, &mut bytes)?;
+    let mut allocated = 0i64;
+    for (number, entry) in entries(&bytes).enumerate() {
+        allocated += write_entry(out, number, &entry?, start, shift)?;
+    }
+    if allocated != phys.alloc.get() {
         writeln!(
             out,
-            "\t\t\t{:3}: {count:6} {}",
-            i + shift as usize,
-            "*".repeat(stars)
+            "space_map_object alloc ({}) INCONSISTENT with space map summary ({allocated})",
+            phys.alloc.get()
         )?;
     }
     Ok(())
+}
+
+/// Writes an entry; returns what it allocates.
+fn write_entry(
+    out: &mut Printer,
+    number: usize,
+    entry: &SpaceMapEntry,
+    start: u64,
+    shift: u32,
+) -> Result<i64> {
+    let range = match entry {
+        SpaceMapEntry::Debug { txg, .. } if txg.0 == 0 => {
+            writeln!(out, "\t    [{number:6}] PADDING")?;
+            return Ok(0);
+        }
+        SpaceMapEntry::Debug {
+            action,
+            sync_pass,
+            txg,
+        } => {
+            let action = match action {
+                MapType::Alloc => "ALLOC",
+                MapType::Free => "FREE",
+            };
+            writeln!(
+                out,
+                "\t    [{number:6}] {action}: txg {txg} pass {sync_pass}"
+            )?;
+            return Ok(0);
+        }
+        SpaceMapEntry::Range(range) => range,
+    };
+    let (letter, sign) = match range.map_type {
+        MapType::Alloc => ('A', 1),
+        MapType::Free => ('F', -1),
+    };
+    let from = (range.offset << shift).wrapping_add(start);
+    let size = range.run << shift;
+    let (vdev, words) = range.vdev.map_or((NO_VDEV, 1), |vdev| (vdev.0, 2));
+    writeln!(
+        out,
+        "\t    [{number:6}]    {letter}  range: {from:010x}-{:010x}  size: {size:06x} vdev: \
+         {vdev:06} words: {words}",
+        from.wrapping_add(size)
+    )?;
+    Ok(sign * size as i64)
 }
 
 fn write_json(out: &mut Printer, pool: &Pool) -> Result<()> {
     let mut vdevs = Vec::new();
     for (i, top) in pool.tree().tops().iter().enumerate() {
-        if !top.kind().is_concrete() || top.config().ms_array == 0 {
+        let vdev = TopVdev::of(pool, VdevId(i as u64), top)?;
+        if vdev.objects.is_empty() {
             continue;
         }
-        let shift = top.config().ms_shift;
         let mut list = Vec::new();
-        let objects = pool
-            .space_maps()
-            .objects(VdevId(i as u64), top.metaslab_count())?;
-        for (number, object) in objects.iter().enumerate() {
-            let (length, alloc, histogram) = space_map(pool, *object)?;
+        for (number, object) in vdev.objects.iter().enumerate() {
+            let phys = space_map(pool, *object)?;
+            let extent = vdev.extent(number);
             list.push(json!({
-                "offset": (number as u64) << shift,
-                "size": 1u64 << shift,
+                "offset": extent.start,
+                "size": extent.size,
                 "spacemap": object.0,
-                "smp_length": length,
-                "smp_alloc": alloc,
-                "histogram": histogram,
+                "smp_length": phys.length.get(),
+                "smp_alloc": phys.alloc.get(),
+                "histogram": phys.histogram.map(u64::from),
             }));
         }
         vdevs.push(json!({ "vdev": i, "metaslabs": list }));

@@ -1,166 +1,206 @@
 //! `zdb`: looks at labels, objects and blocks without changing anything, and checks whole pools.
 //!
 //! # What it is
-//! The output is that of OpenZFS's zdb 2.3 where it says the same; what it also says (histograms of
-//! the leaves of ZAPs, lists of deadlist entries) is left out. The pool is opened read-only.
+//! The output is that of OpenZFS's zdb 2.3. The pool is opened read-only.
+//!
+//! ```text
+//! request  options and usage          pool     which pool, configurations, uberblock
+//! labels   -l                         datasets -d: objsets    targets  names, ranges, paths
+//! objects  one object                 viewers, zaps, znodes   what is in an object
+//! lists    deadlists, bpobjs          bookmarks, intent_log, dtl, features
+//! blocks   -b, -c   metaslabs -m -M   dedup -S   read -R   embedded -E   history -h   stats -s
+//! ```
 //!
 //! # Source
-//! OpenZFS cmd/zdb/zdb.c, and what Debian's zdb 2.3 prints.
+//! OpenZFS cmd/zdb/zdb.c (`main`, `dump_zpool`), and what Debian's zdb 2.3 prints.
 
+mod block_types;
 mod blocks;
+mod bookmarks;
 mod datasets;
 mod dedup;
+mod dtl;
+mod embedded;
+mod features;
+mod history;
+mod intent_log;
+mod label_stats;
 mod labels;
+mod lists;
+mod metaslab_groups;
 mod metaslabs;
 mod objects;
 mod pool;
 mod read;
+mod request;
+mod stats;
+mod targets;
 mod text;
 mod viewers;
+mod zaps;
+mod znodes;
 
 use std::io::Write;
 use std::process::ExitCode;
 
-use admin::getopt::{Flag, OptSpec, Parsed, parse};
+use base::{Error, ErrorKind, Result};
 
+use pool::Pool;
+use request::{Request, USAGE};
+use targets::Target;
 use text::Printer;
 
-const USAGE: &str = "\
-usage: zdb [-bcCdmuvPL] [-e [-p path] ...] [-U cachefile] [-j] pool[/dataset | /objset id] [object ...]
-       zdb -l[lu] device ...
-       zdb -O [-e [-p path] ...] pool/dataset path
-       zdb -R [-e [-p path] ...] pool vdev:offset:[lsize/]psize[:flags]
-       zdb -S [-e [-p path] ...] [-U cachefile] [-Pj] pool
-       zdb -C [-U cachefile]
-
-    -b      block statistics, and whether blocks and space maps agree (-bb: by type)
-    -c      verify the checksums of metadata, -cc of everything
-    -C      the configuration of a pool, or of the cachefile
-    -d      data sets; -dd objects, -dddd their content, -ddddd their blocks
-    -e      the pool is exported: look for it on devices
-    -j      JSON instead of text (-l, -C, -u, -d, -b, -m, -S)
-    -l      the labels of a device; -ll how they fill their place, -lu uberblocks, too
-    -L      do not look for leaks
-    -m      metaslabs; -mm with histograms
-    -O      an object by its path
-    -p      where to look for devices: a folder or a device
-    -P      exact numbers
-    -R      raw blocks; flags: b block pointers, d decompress, i indirect block, r raw to stdout
-    -S      what deduplication would save: blocks by how often the same one is there
-    -u      the uberblock
-    -U      another cachefile
-";
-
-/// What is asked for.
-pub(crate) struct Request {
-    args: Parsed,
-}
-
-impl Request {
-    /// How often an option was given.
-    fn count(&self, letter: char) -> usize {
-        self.args
-            .options
-            .iter()
-            .filter(|(flag, _)| *flag == Flag::Short(letter))
-            .count()
-    }
-
-    fn has(&self, letter: char) -> bool {
-        self.args.has(letter)
-    }
-
-    /// How much to say about `letter`: as often as it, and `-v`, were given.
-    fn verbosity(&self, letter: char) -> usize {
-        let own = self.count(letter);
-        if own == 0 { 0 } else { own + self.count('v') }
-    }
-}
+/// The status of OpenZFS's zdb for whatever cannot be done.
+const FAILED: u8 = 1;
 
 /// Runs `zdb ARGS`.
 pub(crate) fn run(args: &[String]) -> ExitCode {
-    if args.iter().any(|arg| arg == "-h" || arg == "--help") {
+    if args.iter().any(|arg| arg == "--help") {
         print!("{USAGE}");
         return ExitCode::SUCCESS;
     }
-    let spec = OptSpec {
-        short: "AbcdDeFGiI:jklK:LmMNo:OCp:PqrRsSt:TuU:vVx:XyYZ",
-        long: &[("json", Flag::Short('j'))],
-    };
-    let args = match parse(&spec, args) {
-        Ok(args) => args,
-        Err(error) => {
-            eprint!("zdb: {error}\n{USAGE}");
-            return ExitCode::from(2);
+    let request = match Request::parse(args) {
+        Ok(request) => request,
+        Err(complaint) if complaint.is_empty() => return usage(),
+        Err(complaint) => {
+            eprintln!("{complaint}");
+            return usage();
         }
     };
-    let missing = "DiIkKMorstTVxXyYZFN"
-        .chars()
-        .find(|letter| args.has(*letter));
-    if let Some(letter) = missing {
-        return crate::say::fail("zdb", 1, &format!("-{letter} is not supported yet"));
+    if let Some(letter) = request.missing() {
+        return crate::say::fail("zdb", FAILED, &format!("-{letter} is not supported yet"));
     }
-    let mut out = Printer::new(args.has('P'));
-    let request = Request { args };
+    let mut out = Printer::new(&request);
     let outcome = dispatch(&request, &mut out);
     let flushed = out.flush();
     match outcome {
         Ok(code) if flushed.is_ok() => ExitCode::from(code),
-        Ok(_) => ExitCode::from(1),
-        Err(error)
-            if error.kind() == base::ErrorKind::InvalidInput && error.to_string().is_empty() =>
-        {
-            eprint!("{USAGE}");
-            ExitCode::from(2)
+        Ok(_) => ExitCode::from(FAILED),
+        Err(error) if error.kind() == ErrorKind::InvalidInput && error.to_string().is_empty() => {
+            usage()
         }
-        Err(error) => crate::say::fail("zdb", 1, &error.to_string()),
+        Err(error) => crate::say::fail("zdb", FAILED, &error.to_string()),
     }
 }
 
-fn usage_error() -> base::Error {
-    base::Error::invalid("")
+fn usage() -> ExitCode {
+    eprint!("{USAGE}");
+    ExitCode::from(FAILED)
 }
 
-fn dispatch(request: &Request, out: &mut Printer) -> base::Result<u8> {
-    if request.has('l') {
-        return labels::run(request, out);
+/// The arguments make no sense: the usage text is shown.
+fn usage_error() -> Error {
+    Error::invalid("")
+}
+
+fn dispatch(request: &Request, out: &mut Printer) -> Result<u8> {
+    let operands = request.operands();
+    if request.has('R') && operands.len() < 2 {
+        return Err(usage_error());
     }
-    let Some((target, rest)) = request.args.operands.split_first() else {
-        if request.has('C') {
+    if request.has('E') {
+        let [words] = operands else {
+            return Err(usage_error());
+        };
+        return embedded::run(out, words);
+    }
+    let Some((name, rest)) = operands.split_first() else {
+        if request.level('C') > 0 && !request.has('e') {
             return pool::cachefile_config(request, out);
         }
         return Err(usage_error());
     };
-    let pool = pool::open(request, target)?;
-    if request.has('O') {
-        return datasets::by_path(request, out, &pool, target, rest);
+    if request.has('l') {
+        return labels::run(request, out, name);
     }
-    if request.has('S') {
-        return dedup::run(request, out, &pool);
+    let target = Target::parse(name);
+    if request.has('N') && target.is_bad_number() {
+        writeln!(out, "Supply a numeric objset ID with -N")?;
+        return Ok(FAILED);
+    }
+    let pool = match pool::open(request, out, &target) {
+        Err(error) if request.has('O') || request.has('r') => {
+            return targets::is_missing(request, &target, error);
+        }
+        other => other?,
+    };
+    if request.has('O') {
+        return targets::show_path(request, out, &pool, &target, rest);
+    }
+    if request.has('r') {
+        return targets::copy_path(request, out, &pool, &target, rest);
     }
     if request.has('R') {
         return read::run(out, &pool, rest);
     }
-    let shows = ["b", "c", "C", "d", "m", "u"];
-    let is_told = shows.iter().any(|l| l.chars().any(|l| request.has(l)));
-    if pool::dataset_part(target).is_some() && !request.has('d') {
-        return datasets::run(request, out, &pool, target, rest, 1);
+    if let Some(bookmark) = target.bookmark() {
+        return bookmarks::run(out, &pool, bookmark);
     }
-    if request.has('u') || !is_told {
-        pool::uberblock(request, out, &pool)?;
+    let ranges = targets::ranges(request, rest)?;
+    let metaslabs = metaslabs::Choice::parse(request, rest);
+    if target.is_dataset() {
+        let subject = targets::open(request, &pool, &target)?;
+        return datasets::dump(request, out, &subject, &ranges).map(|()| 0);
     }
-    if request.has('C') || !is_told {
-        pool::config(request, out, &pool)?;
+    if !ranges.is_empty() && request.level('m') == 0 {
+        let mos = datasets::Subject::mos(&pool);
+        return datasets::dump(request, out, &mos, &ranges).map(|()| 0);
     }
-    if request.has('m') {
-        metaslabs::run(request, out, &pool)?;
+    dump_pool(request, out, &pool, &ranges, &metaslabs)
+}
+
+/// Everything about a pool that was asked for, in zdb's order.
+#[doc(alias = "dump_zpool")]
+fn dump_pool(
+    request: &Request,
+    out: &mut Printer,
+    pool: &Pool,
+    ranges: &[targets::Range],
+    metaslabs: &metaslabs::Choice,
+) -> Result<u8> {
+    if request.has('y') {
+        lists::verify_livelists(out, pool)?;
     }
-    if request.has('d') || !is_told {
-        let verbosity = request.verbosity('d').max(1);
-        datasets::run(request, out, &pool, target, rest, verbosity)?;
+    if request.has('S') {
+        return dedup::run(request, out, pool);
     }
-    if request.has('b') || request.has('c') || !is_told {
-        return blocks::run(request, out, &pool);
+    if request.level('C') > 0 {
+        pool::configs(request, out, pool)?;
     }
-    Ok(0)
+    if request.level('u') > 0 {
+        pool::uberblock(request, out, pool)?;
+    }
+    if request.level('D') > 0 {
+        dedup::tables(out, pool)?;
+    }
+    if request.level('T') > 0 {
+        features::clones(out, pool)?;
+    }
+    let shows_space = request.level('m') > 0 || request.level('d') > 2 && !request.has('j');
+    if shows_space {
+        metaslabs::run(request, out, pool, metaslabs)?;
+    }
+    if request.level('M') > 0 {
+        metaslab_groups::run(out, pool)?;
+    }
+    let mut code = 0;
+    if request.level('d') > 0 || request.level('i') > 0 {
+        code = datasets::dump_all(request, out, pool, ranges)?;
+    }
+    if code == 0 && (request.level('b') > 0 || request.level('c') > 0) {
+        code = blocks::run(request, out, pool)?;
+    }
+    if code == 0 {
+        code = features::space_maps(out, pool)?;
+    }
+    if request.level('s') > 0 {
+        stats::run(out, pool)?;
+    }
+    if request.level('h') > 0 {
+        history::run(request, out, pool)?;
+    }
+    if code == 0 {
+        pool::checkpoint(out, pool)?;
+    }
+    Ok(code)
 }

@@ -8,36 +8,60 @@ use std::sync::Arc;
 
 use base::{BlkId, ObjectId, Result};
 use dmu::{Dnode, Objset};
-use phys::{BlkPtrPhys, ChecksumType, CompressType, ObjectType};
+use phys::{BlkPtrPhys, ChecksumType, CompressType, DnodePhys, ObjectType};
 use serde_json::{Value, json};
+use zio::Bookmark;
 use zpl::{Filesystem, OpenOptions};
 
-use super::text::{Printer, compact};
+use super::datasets::Subject;
+use super::request::Request;
+use super::targets::Range;
+use super::text::Printer;
 use super::viewers;
 
 /// dn_flags: `DNODE_FLAG_*`
-const USED_BYTES: u8 = 1;
-const USERUSED_ACCOUNTED: u8 = 2;
-const SPILL_BLKPTR: u8 = 4;
-const USEROBJUSED_ACCOUNTED: u8 = 8;
+const FLAG_NAMES: [(u8, &str); 4] = [
+    (1, "USED_BYTES "),
+    (2, "USERUSED_ACCOUNTED "),
+    (8, "USEROBJUSED_ACCOUNTED "),
+    (4, "SPILL_BLKPTR"),
+];
 const DNODES_PER_BLOCK: u64 = 32;
+/// `DNODE_MIN_SIZE`: bytes of a slot.
+const SLOT_BYTES: u64 = 512;
+/// Bytes of a Zstandard block's header (`zfs_zstdhdr_t`) that matter here.
+const ZSTD_HEADER_BYTES: usize = 8;
 
 /// What dumping the objects of one objset needs.
 pub(super) struct Dumper {
     pub(super) objset: Arc<Objset>,
-    pub(super) verbosity: usize,
     pub(super) fs: Option<Arc<Filesystem>>,
+    /// How much is said of each object.
+    pub(super) verbosity: usize,
+    /// How often `-d` was given: how much is said of what is in an object.
+    pub(super) content_level: usize,
+    /// What the objset's blocks are compressed with, where the dnode does not say.
+    compress: String,
+    /// What reads blocks as they are on disk, if the headers of compressed ones are wanted (`-Z`).
+    pipeline: Option<Arc<zio::Pipeline>>,
+    /// Files that no directory has.
+    pub(super) leaked: usize,
     wants_header: bool,
 }
 
 impl Dumper {
-    pub(super) fn new(objset: &Arc<Objset>, verbosity: usize) -> Dumper {
+    pub(super) fn new(request: &Request, subject: &Subject, verbosity: usize) -> Dumper {
+        let objset = &subject.objset;
         let is_fs = objset.type_() == phys::ObjsetType::Zfs && verbosity >= 4;
         let fs = is_fs.then(|| Filesystem::open(objset.clone(), OpenOptions::default()).ok());
         Dumper {
             objset: objset.clone(),
-            verbosity,
             fs: fs.flatten(),
+            verbosity,
+            content_level: request.level('d'),
+            compress: subject.compress(),
+            pipeline: request.has('Z').then(|| subject.pipeline.clone()),
+            leaked: 0,
             wants_header: true,
         }
     }
@@ -46,6 +70,7 @@ impl Dumper {
 /// The numbers of an object's line.
 struct Facts {
     dnode: Arc<Dnode>,
+    phys: DnodePhys,
     object: ObjectId,
     lsize: u64,
     fill_percent: f64,
@@ -60,12 +85,14 @@ impl Facts {
         let pointers = (0..u64::from(phys.nblkptr)).map(|i| dnode.block_pointer(top, BlkId(i)));
         let pointers: Vec<BlkPtrPhys> = pointers.collect::<Result<_>>()?;
         let fill: u64 = pointers.iter().map(fill_of).sum();
-        let lsize = (phys.maxblkid.get() + 1) * phys.datablksz();
+        let blocks = phys.maxblkid.get().saturating_add(1);
+        let lsize = blocks.saturating_mul(phys.datablksz());
         let per_block = if object.0 == 0 { DNODES_PER_BLOCK } else { 1 };
         let fill_percent =
             100.0 * fill as f64 * phys.datablksz() as f64 / per_block as f64 / lsize as f64;
         Ok(Facts {
             dnode,
+            phys,
             object,
             lsize,
             fill_percent,
@@ -86,19 +113,14 @@ fn fill_of(bp: &BlkPtrPhys) -> u64 {
     }
 }
 
-fn type_name(type_: ObjectType) -> &'static str {
-    type_.name()
-}
-
-/// Writes an object; answers how many dnode slots it takes.
+/// Writes an object, if the range includes its type; returns how many dnode slots it takes.
+#[doc(alias = "dump_object")]
 pub(super) fn write_object(
     out: &mut Printer,
     dumper: &mut Dumper,
     object: ObjectId,
+    range: Option<&Range>,
 ) -> Result<u64> {
-    let facts = Facts::of(&dumper.objset, object)?;
-    let dnode = &facts.dnode;
-    let phys = dnode.phys();
     if dumper.wants_header {
         writeln!(
             out,
@@ -106,69 +128,65 @@ pub(super) fn write_object(
         )?;
         dumper.wants_header = false;
     }
+    let facts = Facts::of(&dumper.objset, object)?;
+    let dnode = &facts.dnode;
+    let slots = u64::from(dnode.slots());
+    if range.is_some_and(|range| !range.includes(dnode.type_())) {
+        return Ok(slots);
+    }
     let nice = |n: u64| out.nice(n);
     let line = format!(
         "{:10}  {:3}  {:>5}  {:>5}  {:>5}  {:>6}  {:>5}  {:6.2}  {}{}",
         object.0 as i64,
-        phys.nlevels,
-        nice(1 << phys.indblkshift),
-        nice(phys.datablksz()),
+        facts.phys.nlevels,
+        nice(1u64 << facts.phys.indblkshift.min(63)),
+        nice(facts.phys.datablksz()),
         nice(facts.dsize()),
-        nice(u64::from(dnode.slots()) * 512),
+        nice(slots * SLOT_BYTES),
         nice(facts.lsize),
         facts.fill_percent,
-        type_name(dnode.type_()),
-        encodings(&phys)
+        dnode.type_().name(),
+        encodings(&facts.phys, dumper)
     );
     writeln!(out, "{line}")?;
     let bonus_type = dnode.bonus_type();
     if bonus_type != ObjectType::NONE && dumper.verbosity > 3 {
         let size = out.nice(dnode.bonus_len() as u64);
-        writeln!(out, "{:45}{size:>5}   bonus  {}", "", type_name(bonus_type))?;
+        writeln!(out, "{:45}{size:>5}   bonus  {}", "", bonus_type.name())?;
     }
     if dumper.verbosity >= 4 {
         write_details(out, dumper, &facts)?;
         dumper.wants_header = true;
     }
     if dumper.verbosity >= 5 {
-        write_blocks(out, &facts)?;
-        write_segments(out, &facts)?;
+        write_blocks(out, dumper, &facts)?;
+        write_segments(out, dumper, &facts)?;
     }
-    Ok(u64::from(dnode.slots()))
+    Ok(slots)
 }
 
-fn encodings(phys: &phys::DnodePhys) -> String {
+fn encodings(phys: &DnodePhys, dumper: &Dumper) -> String {
     let mut out = String::new();
-    if phys.checksum != 0 {
-        let name = ChecksumType::try_from(phys.checksum).map_or("?", ChecksumType::name);
+    let says_all = dumper.verbosity >= 6;
+    if phys.checksum != 0 || says_all {
+        let name = ChecksumType::try_from(phys.checksum).map_or("UNKNOWN", ChecksumType::name);
         out += &format!(" (K={name})");
     }
     if phys.compress != 0 {
-        let name = match CompressType::try_from(phys.compress) {
-            Ok(CompressType::Off) => "uncompressed",
-            Ok(kind) => kind.name(),
-            Err(_) => "?",
-        };
+        let name = CompressType::try_from(phys.compress).map_or("UNKNOWN", CompressType::name);
         out += &format!(" (Z={name})");
+    } else if says_all {
+        out += &format!(" (Z=inherit={})", dumper.compress);
     }
     out
 }
 
-fn write_details(out: &mut Printer, dumper: &Dumper, facts: &Facts) -> Result<()> {
-    let phys = facts.dnode.phys();
-    let mut flags = String::new();
-    for (bit, name) in [
-        (USED_BYTES, "USED_BYTES "),
-        (USERUSED_ACCOUNTED, "USERUSED_ACCOUNTED "),
-        (USEROBJUSED_ACCOUNTED, "USEROBJUSED_ACCOUNTED "),
-        (SPILL_BLKPTR, "SPILL_BLKPTR"),
-    ] {
-        if phys.flags & bit != 0 {
-            flags += name;
-        }
-    }
+fn write_details(out: &mut Printer, dumper: &mut Dumper, facts: &Facts) -> Result<()> {
+    let flags = FLAG_NAMES.iter();
+    let flags = flags.filter(|(bit, _)| facts.phys.flags & bit != 0);
+    let flags: String = flags.map(|(_, name)| *name).collect();
     writeln!(out, "\tdnode flags: {flags}")?;
-    writeln!(out, "\tdnode maxblkid: {}", phys.maxblkid.get())?;
+    writeln!(out, "\tdnode maxblkid: {}", facts.phys.maxblkid.get())?;
     if facts.object.0 == 0 {
         return Ok(());
     }
@@ -180,32 +198,36 @@ fn write_details(out: &mut Printer, dumper: &Dumper, facts: &Facts) -> Result<()
     Ok(())
 }
 
-fn write_blocks(out: &mut Printer, facts: &Facts) -> Result<()> {
-    let phys = facts.dnode.phys();
-    if facts.dnode.has_spill() {
-        writeln!(
-            out,
-            "\nSpill block: {} bytes",
-            facts.dnode.spill()?.map_or(0, |s| s.len())
-        )?;
+#[doc(alias = "dump_indirect")]
+fn write_blocks(out: &mut Printer, dumper: &Dumper, facts: &Facts) -> Result<()> {
+    if let Some(spill) = facts.dnode.spill_pointer() {
+        writeln!(out, "\nSpill block: {}", out.compact(&spill, false))?;
     }
     writeln!(out, "Indirect blocks:")?;
-    let top = phys.nlevels.saturating_sub(1);
+    let top = facts.phys.nlevels.saturating_sub(1);
     for (i, bp) in facts.pointers.iter().enumerate() {
-        visit(out, facts, bp, top, i as u64)?;
+        visit(out, dumper, facts, bp, top, i as u64)?;
     }
     writeln!(out)?;
     Ok(())
 }
 
 #[doc(alias = "visit_indirect")]
-fn visit(out: &mut Printer, facts: &Facts, bp: &BlkPtrPhys, level: u8, blkid: u64) -> Result<()> {
+fn visit(
+    out: &mut Printer,
+    dumper: &Dumper,
+    facts: &Facts,
+    bp: &BlkPtrPhys,
+    level: u8,
+    blkid: u64,
+) -> Result<()> {
     if bp.birth().0 == 0 {
         return Ok(());
     }
-    let phys = facts.dnode.phys();
-    let epb_shift = u32::from(phys.indblkshift) - 7;
-    let offset = (blkid << (u32::from(level) * epb_shift)) * phys.datablksz();
+    let phys = &facts.phys;
+    let epb_shift = u32::from(phys.indblkshift).saturating_sub(7).min(20);
+    let first = blkid.wrapping_shl(u32::from(level) * epb_shift);
+    let offset = first.wrapping_mul(phys.datablksz());
     let mut line = format!("{offset:16x} ");
     for l in (-1..i32::from(phys.nlevels)).rev() {
         if l == i32::from(level) {
@@ -214,7 +236,10 @@ fn visit(out: &mut Printer, facts: &Facts, bp: &BlkPtrPhys, level: u8, blkid: u6
             line.push(' ');
         }
     }
-    line += &compact(bp);
+    line += &out.compact(bp, false);
+    if let Some(pipeline) = &dumper.pipeline {
+        line += &zstd_header(pipeline, &dumper.objset, facts.object, bp);
+    }
     if !bp.is_embedded() && bp.object_type() != phys.type_ {
         line += &format!(
             " (ERROR: Block pointer type ({}) does not match dnode type ({}))",
@@ -228,11 +253,11 @@ fn visit(out: &mut Printer, facts: &Facts, bp: &BlkPtrPhys, level: u8, blkid: u6
     }
     for i in 0..1u64 << epb_shift {
         let child = (blkid << epb_shift) + i;
-        if child << (u32::from(level - 1) * epb_shift) > phys.maxblkid.get() {
+        if child.wrapping_shl(u32::from(level - 1) * epb_shift) > phys.maxblkid.get() {
             break;
         }
         match facts.dnode.block_pointer(level - 1, BlkId(child)) {
-            Ok(bp) => visit(out, facts, &bp, level - 1, child)?,
+            Ok(bp) => visit(out, dumper, facts, &bp, level - 1, child)?,
             Err(error) => {
                 writeln!(out, "(ERROR: {error})")?;
                 break;
@@ -242,15 +267,68 @@ fn visit(out: &mut Printer, facts: &Facts, bp: &BlkPtrPhys, level: u8, blkid: u6
     Ok(())
 }
 
-fn write_segments(out: &mut Printer, facts: &Facts) -> Result<()> {
+/// What the header of a block compressed with Zstandard says.
+#[doc(alias = "snprintf_zstd_header")]
+fn zstd_header(
+    pipeline: &zio::Pipeline,
+    objset: &Objset,
+    object: ObjectId,
+    bp: &BlkPtrPhys,
+) -> String {
+    if bp.is_hole() || bp.compress() != CompressType::Zstd.raw() {
+        return String::new();
+    }
+    let (bytes, place) = if bp.is_embedded() {
+        (bp.embedded_payload(), "EMBEDDED")
+    } else {
+        let bookmark = Bookmark::new(objset.id(), object, bp.level(), BlkId(0));
+        let raw = pipeline.read_raw(bp, &bookmark);
+        (raw.map(|raw| raw.to_vec()), "NORMAL")
+    };
+    match bytes
+        .as_deref()
+        .map(<[u8]>::first_chunk::<ZSTD_HEADER_BYTES>)
+    {
+        Ok(Some([a, b, c, d, v0, v1, v2, level])) => {
+            let size = u32::from_be_bytes([*a, *b, *c, *d]);
+            let version = u32::from_be_bytes([0, *v0, *v1, *v2]);
+            format!(" ZSTD:size={size}:version={version}:level={level}:{place}")
+        }
+        _ => String::new(),
+    }
+}
+
+/// Where there is data: bytes of a file, and in the object of dnodes the dnodes.
+fn write_segments(out: &mut Printer, dumper: &Dumper, facts: &Facts) -> Result<()> {
+    let mut write = |start: u64, end: u64| {
+        let size = out.nice(end.saturating_sub(start));
+        writeln!(out, "\t\tsegment [{start:016x}, {end:016x}) size {size:>5}")
+    };
     if facts.object.0 == 0 {
-        return Ok(()); // a dnode block is made of dnodes, which the list shows
+        let mut run: Option<(u64, u64)> = None;
+        let mut at = ObjectId(0);
+        while let Some(object) = dumper.objset.next_object(at)? {
+            let slots = u64::from(dumper.objset.hold(object)?.slots());
+            match &mut run {
+                Some((_, end)) if *end == object.0 => *end += slots,
+                _ => {
+                    if let Some((start, end)) = run {
+                        write(start * SLOT_BYTES, end * SLOT_BYTES)?;
+                    }
+                    run = Some((object.0, object.0 + slots));
+                }
+            }
+            at = object;
+        }
+        if let Some((start, end)) = run {
+            write(start * SLOT_BYTES, end * SLOT_BYTES)?;
+        }
+        return Ok(());
     }
     let mut at = 0;
     while let Some(start) = facts.dnode.next_data(at)? {
         let end = facts.dnode.next_hole(start)?;
-        let size = out.nice(end - start);
-        writeln!(out, "\t\tsegment [{start:016x}, {end:016x}) size {size:>5}")?;
+        write(start, end)?;
         at = end;
     }
     Ok(())
@@ -259,18 +337,17 @@ fn write_segments(out: &mut Printer, facts: &Facts) -> Result<()> {
 /// An object's line as JSON.
 pub(super) fn json_of(objset: &Objset, object: ObjectId) -> Result<Value> {
     let facts = Facts::of(objset, object)?;
-    let phys = facts.dnode.phys();
     Ok(json!({
         "object": object.0,
-        "levels": phys.nlevels,
-        "iblk": 1u64 << phys.indblkshift,
-        "dblk": phys.datablksz(),
+        "levels": facts.phys.nlevels,
+        "iblk": 1u64 << facts.phys.indblkshift.min(63),
+        "dblk": facts.phys.datablksz(),
         "dsize": facts.dsize(),
-        "dnsize": u64::from(facts.dnode.slots()) * 512,
+        "dnsize": u64::from(facts.dnode.slots()) * SLOT_BYTES,
         "lsize": facts.lsize,
         "full": facts.fill_percent,
-        "type": type_name(facts.dnode.type_()),
-        "bonus_type": type_name(facts.dnode.bonus_type()),
+        "type": facts.dnode.type_().name(),
+        "bonus_type": facts.dnode.bonus_type().name(),
         "bonus_size": facts.dnode.bonus_len(),
     }))
 }

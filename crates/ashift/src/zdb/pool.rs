@@ -7,13 +7,27 @@ use std::sync::Arc;
 use base::{Context, Error, Result};
 use geom::disk::OpenMode;
 use geom::{Namespace, Provider};
+use nvpair::NvList;
+use phys::UberblockPhys;
+use phys::pool_names::ZPOOL_CHECKPOINT;
 use spa::{CacheFile, ImportOptions, Spa};
-use vdev::import::discover;
+use vdev::import::{FoundPool, discover};
+use zerocopy::FromBytes;
 
-use super::Request;
+use super::FAILED;
+use super::request::Request;
+use super::targets::{Target, words};
 use super::text::{self, Printer};
 use crate::host::{Access, Host, OpenPool};
 use crate::machine::current;
+
+/// `ZPOOL_NEVER_REWIND`
+const NEVER_REWIND: u32 = 2;
+/// `ZPOOL_DO_REWIND`
+const DO_REWIND: u32 = 8;
+/// `ZPOOL_EXTREME_REWIND`
+const EXTREME_REWIND: u32 = 16;
+const CHECKPOINT_FEATURE: &str = "com.delphix:zpool_checkpoint";
 
 /// An open pool, from wherever it came.
 pub(super) enum Pool {
@@ -31,40 +45,70 @@ impl std::ops::Deref for Pool {
     }
 }
 
-/// The part of a target behind the pool's name.
-pub(super) fn dataset_part(target: &str) -> Option<&str> {
-    target.find(['/', '@']).map(|at| &target[at..])
-}
-
-fn pool_part(target: &str) -> &str {
-    admin::name::pool_of(target)
-}
-
 /// Opens the pool of a target, read-only.
-pub(super) fn open(request: &Request, target: &str) -> Result<Pool> {
+pub(super) fn open(request: &Request, out: &mut Printer, target: &Target) -> Result<Pool> {
     let host = Host::here();
-    let name = pool_part(target);
+    let name = &*target.pool;
+    let missing = || {
+        let text = format!("can't open '{}': No such file or directory", target.text);
+        Error::not_found(text)
+    };
+    let within = || format!("can't open '{}'", target.text);
     if request.has('e') {
-        return find(request, &host, name);
+        let found = find(request, name)?.ok_or_else(missing)?;
+        if request.level('C') > 1 && !request.has('j') {
+            let config = import_config(request, &found);
+            write!(out, "\nConfiguration for import:\n{}", config.dump(8))?;
+        }
+        let spa = Spa::import(ImportOptions {
+            found,
+            new_name: None,
+            readonly: true,
+            max_txg: request.max_txg,
+            force: true,
+            host: host.id()?,
+            settings: host.settings()?,
+        });
+        return Ok(Pool::Found(Box::new(spa.within(within)?)));
     }
-    if let Some(path) = request.args.value('U') {
-        let config = CacheFile::new(path).find(name)?;
-        let config = config.ok_or_else(|| {
-            Error::not_found(format!("can't open '{name}': No such file or directory"))
-        })?;
+    if request.value('U').is_some() || request.max_txg.is_some() {
+        let config = cachefile(request).find(name)?.ok_or_else(missing)?;
         let world = current()?;
         let (id, settings) = (host.id()?, host.settings()?);
-        let options = ImportOptions::from_config_in(&*world, &config, true, id, settings)?;
-        return Ok(Pool::Found(Box::new(Spa::open(options)?)));
+        let mut options =
+            ImportOptions::from_config_in(&*world, &config, true, id, settings).within(within)?;
+        options.max_txg = request.max_txg;
+        return Ok(Pool::Found(Box::new(Spa::open(options).within(within)?)));
     }
-    let open = host.open(name, Access::Read);
-    open.map(Pool::Imported).map_err(|error| {
-        if error.kind() == base::ErrorKind::NotFound && error.to_string().contains("no such pool") {
-            let text = format!("can't open '{name}': No such file or directory");
-            return Error::not_found(text);
-        }
-        error
-    })
+    if host.cache().find(name)?.is_none() {
+        return Err(missing());
+    }
+    host.open(name, Access::Read).map(Pool::Imported)
+}
+
+fn cachefile(request: &Request) -> CacheFile {
+    match request.value('U') {
+        Some(path) => CacheFile::new(path),
+        None => Host::here().cache().clone(),
+    }
+}
+
+/// What an import would be given: what the labels say, and how far it may go back.
+fn import_config(request: &Request, found: &FoundPool) -> NvList {
+    let mut config = found.config.clone();
+    let rewind = match (request.has('X'), request.has('F')) {
+        (true, _) => DO_REWIND | EXTREME_REWIND,
+        (false, true) => DO_REWIND,
+        (false, false) => NEVER_REWIND,
+    };
+    let mut policy = NvList::new();
+    policy.add(
+        "load-request-txg",
+        request.max_txg.map_or(u64::MAX, |t| t.0),
+    );
+    policy.add("load-rewind-policy", rewind);
+    config.add("load-policy", policy);
+    config
 }
 
 /// The devices to look at for `-e`.
@@ -75,7 +119,7 @@ fn candidates(request: &Request) -> Result<Vec<String>> {
     }
     let mut paths: Vec<PathBuf> = Vec::new();
     let mut layers: Vec<String> = Vec::new();
-    for place in request.args.values('p') {
+    for place in request.values('p') {
         if !Path::new(place).exists() && world.open(place, OpenMode::Inspect).is_ok() {
             layers.push(world.canonical(place));
             continue;
@@ -89,7 +133,7 @@ fn candidates(request: &Request) -> Result<Vec<String>> {
         let entries = std::fs::read_dir(&place).map_err(within)?;
         paths.extend(entries.flatten().map(|entry| entry.path()));
     }
-    if request.args.value('p').is_none() {
+    if request.value('p').is_none() {
         paths.push(PathBuf::from("/dev"));
     }
     paths.sort();
@@ -105,68 +149,74 @@ fn candidates(request: &Request) -> Result<Vec<String>> {
     Ok(names.collect())
 }
 
-fn find(request: &Request, host: &Host, name: &str) -> Result<Pool> {
+fn find(request: &Request, name: &str) -> Result<Option<FoundPool>> {
     let world = current()?;
     let open_one = |name: &String| Namespace::open(&*world, name, OpenMode::ReadOnly).ok();
     let names = candidates(request)?;
     let providers: Vec<Arc<dyn Provider>> = names.iter().filter_map(open_one).collect();
     let guid = name.parse::<u64>().ok();
-    let pools = discover(&providers).pools;
-    let found = pools
-        .into_iter()
-        .find(|pool| pool.name == name || Some(pool.guid.0) == guid);
-    let found = found.ok_or_else(|| {
-        Error::not_found(format!("can't open '{name}': No such file or directory"))
-    })?;
-    let spa = Spa::import(ImportOptions {
-        found,
-        new_name: None,
-        readonly: true,
-        max_txg: None,
-        force: true,
-        host: host.id()?,
-        settings: host.settings()?,
-    });
-    Ok(Pool::Found(Box::new(
-        spa.within(|| format!("can't open '{name}'"))?,
-    )))
+    let is_it = |pool: &FoundPool| pool.name == name || Some(pool.guid.0) == guid;
+    Ok(discover(&providers).pools.into_iter().find(is_it))
 }
 
 /// `zdb -u`.
 pub(super) fn uberblock(request: &Request, out: &mut Printer, pool: &Pool) -> Result<()> {
+    let uberblock = pool.uberblock();
     if request.has('j') {
-        writeln!(out, "{}", text::uberblock_json(&pool.uberblock()))?;
+        writeln!(out, "{}", text::uberblock_json(&uberblock))?;
         return Ok(());
     }
-    writeln!(out, "\nUberblock:\n{}", text::uberblock(&pool.uberblock()))?;
+    let text = text::uberblock(&uberblock, request.level('u'));
+    writeln!(out, "\nUberblock:\n{text}")?;
     Ok(())
 }
 
-/// `zdb -C POOL`.
-pub(super) fn config(request: &Request, out: &mut Printer, pool: &Pool) -> Result<()> {
+/// `zdb -C POOL`: the configuration in the pool, and the one that the host remembers.
+pub(super) fn configs(request: &Request, out: &mut Printer, pool: &Pool) -> Result<()> {
     let config = pool.config();
     if request.has('j') {
         writeln!(out, "{}", config.to_json())?;
         return Ok(());
     }
-    writeln!(
-        out,
-        "\nMOS Configuration:\n{}",
-        config.dump(8).trim_end_matches('\n')
-    )?;
+    if request.level('C') > 1 && !request.has('e') {
+        let cached = cachefile(request).find(&pool.name())?;
+        let cached = cached.unwrap_or_else(|| config.clone());
+        write!(out, "\nCached configuration:\n{}", cached.dump(8))?;
+    }
+    write!(out, "\nMOS Configuration:\n{}", config.dump(8))?;
+    Ok(())
+}
+
+/// The uberblock that a checkpoint keeps.
+#[doc(alias = "verify_checkpoint")]
+pub(super) fn checkpoint(out: &mut Printer, pool: &Pool) -> Result<()> {
+    if pool.features().count(CHECKPOINT_FEATURE).unwrap_or(0) == 0 {
+        return Ok(());
+    }
+    let words = zap::lookup::<u64>(pool.mos(), spa::directory::OBJECT, ZPOOL_CHECKPOINT)?;
+    let Some(words) = words else {
+        writeln!(out, "\nPartially discarded checkpoint state found:")?;
+        return Ok(());
+    };
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let (uberblock, _) = UberblockPhys::read_from_prefix(&bytes)
+        .map_err(|_| Error::corrupt("the checkpoint's uberblock is cut off"))?;
+    let text = text::uberblock(&uberblock, 0);
+    writeln!(out, "\nCheckpointed uberblock found:\n{text}")?;
+    eprintln!("zdb: what the checkpoint keeps is not compared with the space maps");
     Ok(())
 }
 
 /// `zdb -C`: everything in the cachefile.
+#[doc(alias = "dump_cachefile")]
 pub(super) fn cachefile_config(request: &Request, out: &mut Printer) -> Result<u8> {
-    let cache = match request.args.value('U') {
-        Some(path) => {
-            std::fs::metadata(path)
-                .map_err(|e| Error::from(e).within(Path::new(path).display()))?;
-            CacheFile::new(path)
-        }
-        None => Host::here().cache().clone(),
-    };
+    let cache = cachefile(request);
+    if let Err(error) = std::fs::metadata(cache.path()) {
+        let path = cache.path().display();
+        let reason = words(&Error::from(error));
+        writeln!(out, "cannot open '{path}': {reason}")?;
+        return Ok(FAILED);
+    }
     let pools = cache.pools()?;
     if request.has('j') {
         let all = pools

@@ -1,26 +1,45 @@
-//! How numbers, times and pointers look.
+//! How numbers, times, pointers and histograms look.
 //!
 //! # Source
-//! OpenZFS cmd/zdb/zdb.c (`zdb_nicenum`, `snprintf_blkptr_compact`, `dump_uberblock`).
+//! OpenZFS cmd/zdb/zdb.c (`zdb_nicenum`, `snprintf_blkptr_compact`, `dump_histogram`,
+//! `dump_uberblock`).
 
 use std::fmt::Write as _;
 use std::io::{self, BufWriter, Stdout, Write};
 
-use admin::number::{Zone, date_time, nice_number};
+use admin::number::{date_time, nice_bytes, nice_number};
 use phys::{BlkPtrPhys, UberblockPhys};
 
-/// Standard output.
+use super::request::Request;
+
+/// `histo_stars`: the length of the longest bar of a histogram.
+const BAR_WIDTH: u64 = 40;
+/// `MMP_MAGIC`: the uberblock says how the pool is kept by one host only.
+const MMP_MAGIC: u64 = 0xa11c_ea11;
+
+/// Standard output, and how numbers and block pointers are to look.
 pub(super) struct Printer {
     out: BufWriter<Stdout>,
     is_exact: bool,
+    /// Lists of block pointers name every copy (`-dddddd`).
+    has_all_dvas: bool,
+    /// Lists have block pointers in their long form (`-bbbbbb`).
+    has_long_pointers: bool,
 }
 
 impl Printer {
-    pub(super) fn new(is_exact: bool) -> Printer {
+    pub(super) fn new(request: &Request) -> Printer {
         Printer {
             out: BufWriter::new(io::stdout()),
-            is_exact,
+            is_exact: request.has('P'),
+            has_all_dvas: request.level('d') > 5,
+            has_long_pointers: request.level('b') >= 6,
         }
+    }
+
+    /// Whether numbers are printed as they are (`-P`).
+    pub(super) fn is_exact(&self) -> bool {
+        self.is_exact
     }
 
     /// A number in few characters, unless they are wanted exactly.
@@ -31,6 +50,73 @@ impl Printer {
         } else {
             nice_number(number)
         }
+    }
+
+    /// The same for bytes.
+    #[doc(alias = "zdb_nicebytes")]
+    pub(super) fn nice_bytes(&self, number: u64) -> String {
+        if self.is_exact {
+            number.to_string()
+        } else {
+            nice_bytes(number)
+        }
+    }
+
+    /// A block pointer on one line of a list of them.
+    #[doc(alias = "snprintf_blkptr_compact")]
+    pub(super) fn compact(&self, bp: &BlkPtrPhys, is_freed: bool) -> String {
+        let freed = if is_freed { " FREE" } else { "" };
+        if self.has_long_pointers {
+            return format!("{bp}{freed}");
+        }
+        if bp.is_embedded() {
+            return format!(
+                "EMBEDDED et={} {:x}L/{:x}P B={}",
+                bp.embedded_type(),
+                bp.embedded_lsize(),
+                bp.embedded_psize(),
+                bp.birth()
+            );
+        }
+        let mut out = String::new();
+        let copies = if self.has_all_dvas { bp.ndvas() } else { 1 };
+        for dva in bp.dva.iter().take(copies) {
+            let _ = write!(out, "{}:{:x}:{:x} ", dva.vdev(), dva.offset(), dva.asize());
+        }
+        let (lsize, psize, fill) = (bp.lsize(), bp.psize(), bp.fill());
+        let (birth, physical) = (bp.birth(), bp.physical_birth());
+        if bp.is_hole() {
+            let _ = write!(out, "{lsize:x}L B={birth}");
+            return out;
+        }
+        let _ = write!(
+            out,
+            "{lsize:x}L/{psize:x}P F={fill} B={birth}/{physical}{freed}"
+        );
+        let [a, b, c, d] = bp.cksum_words();
+        let _ = write!(out, " cksum={a:016x}:{b:016x}:{c:016x}:{d:016x}");
+        out
+    }
+
+    /// Counts as bars, from the first to the last that is not zero; `first` is the number of the
+    /// first count.
+    #[doc(alias = "dump_histogram")]
+    pub(super) fn histogram(&mut self, counts: &[u64], first: usize) -> io::Result<()> {
+        let last = counts.len().saturating_sub(1);
+        let from = counts.iter().position(|count| *count > 0).unwrap_or(last);
+        let to = counts.iter().rposition(|count| *count > 0).unwrap_or(0);
+        let largest = counts.iter().copied().max().unwrap_or(0).max(BAR_WIDTH);
+        for (at, count) in counts.iter().enumerate().take(to + 1).skip(from) {
+            let missing = u128::from(largest - count) * u128::from(BAR_WIDTH);
+            let stars = BAR_WIDTH as usize - (missing / u128::from(largest)) as usize;
+            writeln!(
+                self.out,
+                "\t\t\t{:3}: {count:6} {}",
+                at + first,
+                "*".repeat(stars)
+            )?;
+        }
+        Ok(())
     }
 }
 
@@ -46,39 +132,12 @@ impl Write for Printer {
 
 /// A time as `ctime(3)` has it.
 pub(super) fn time(secs: u64) -> String {
-    date_time(secs, Zone::UTC)
+    date_time(secs, crate::zone::local())
 }
 
-/// A block pointer on one line of a list of them, with the first of its copies.
-#[doc(alias = "snprintf_blkptr_compact")]
-pub(super) fn compact(bp: &BlkPtrPhys) -> String {
-    if bp.is_hole() {
-        return format!("HOLE B={}", bp.birth());
-    }
-    if bp.is_embedded() {
-        return format!(
-            "EMBEDDED et={} {:x}L/{:x}P B={}",
-            bp.embedded_type(),
-            bp.embedded_lsize(),
-            bp.embedded_psize(),
-            bp.birth()
-        );
-    }
-    let mut out = String::new();
-    if let Some(dva) = bp.dvas().next() {
-        let _ = write!(out, "{}:{:x}:{:x} ", dva.vdev(), dva.offset(), dva.asize());
-    }
-    let (lsize, psize, fill) = (bp.lsize(), bp.psize(), bp.fill());
-    let (birth, physical) = (bp.birth(), bp.physical_birth());
-    let _ = write!(out, "{lsize:x}L/{psize:x}P F={fill} B={birth}/{physical}");
-    let [a, b, c, d] = bp.cksum_words();
-    let _ = write!(out, " cksum={a:016x}:{b:016x}:{c:016x}:{d:016x}");
-    out
-}
-
-/// An uberblock, a field per line.
+/// An uberblock, a field per line; `level`: how much to say about it.
 #[doc(alias = "dump_uberblock")]
-pub(super) fn uberblock(ub: &UberblockPhys) -> String {
+pub(super) fn uberblock(ub: &UberblockPhys, level: usize) -> String {
     let mut out = String::new();
     let secs = ub.timestamp.get();
     let _ = writeln!(out, "\tmagic = {:016x}", ub.magic.get());
@@ -88,20 +147,21 @@ pub(super) fn uberblock(ub: &UberblockPhys) -> String {
     let _ = writeln!(out, "\ttimestamp = {secs} UTC = {}", time(secs));
     let _ = writeln!(out, "\tbp = {}", ub.rootbp);
     let _ = writeln!(out, "\tmmp_magic = {:016x}", ub.mmp_magic.get());
-    let _ = writeln!(out, "\tmmp_delay = {}", ub.mmp_delay.get());
-    let _ = writeln!(
-        out,
-        "\tmmp_valid = {}",
-        u8::from(ub.mmp_config.get() & 0x07 != 0)
-    );
-    if let Some(interval) = ub.mmp_interval_ms() {
-        let _ = writeln!(out, "\tmmp_write_interval = {interval}");
+    if ub.mmp_magic.get() == MMP_MAGIC {
+        let _ = writeln!(out, "\tmmp_delay = {}", ub.mmp_delay.get());
+        if let Some(seq) = ub.mmp_seq() {
+            let _ = writeln!(out, "\tmmp_seq = {seq}");
+        }
+        if let Some(fail) = ub.mmp_fail_intervals() {
+            let _ = writeln!(out, "\tmmp_fail = {fail}");
+        }
+        if let Some(interval) = ub.mmp_interval_ms() {
+            let _ = writeln!(out, "\tmmp_write = {interval}");
+        }
+        let _ = writeln!(out, "\tmmp_valid = {:x}", ub.mmp_config.get() & 0xff);
     }
-    if let Some(seq) = ub.mmp_seq() {
-        let _ = writeln!(out, "\tmmp_seq = {seq}");
-    }
-    if let Some(fail) = ub.mmp_fail_intervals() {
-        let _ = writeln!(out, "\tmmp_fail = {fail}");
+    if level >= 4 {
+        let _ = writeln!(out, "\trootbp = {}", ub.rootbp);
     }
     let _ = writeln!(out, "\tcheckpoint_txg = {}", ub.checkpoint_txg.get());
     let _ = writeln!(

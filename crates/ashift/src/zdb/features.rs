@@ -1,0 +1,181 @@
+//! Whether the counts that the pool keeps agree with what is counted in it.
+//!
+//! # Source
+//! OpenZFS cmd/zdb/zdb.c (`dump_zpool`, `verify_device_removal_feature_counts`,
+//! `verify_spacemap_refcounts`, `dump_brt`).
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::sync::Arc;
+
+use base::{Error, ErrorKind, ObjectId, Result, VdevId};
+use dsl::DslDataset;
+use metaslab::SpaceMapStore;
+use phys::pool_names::{DD_FIELD_LIVELIST, LOG_SPACEMAP_ZAP, VDEV_TOP_ZAP_POOL_CHECKPOINT_SM};
+use zap::Zap;
+
+use super::pool::Pool;
+use super::text::Printer;
+
+/// The status when counts do not agree.
+const MISMATCH: u8 = 2;
+const BLOCK_CLONING: &str = "com.fudosecurity:block_cloning";
+const DEVICE_REMOVAL: &str = "com.delphix:device_removal";
+const OBSOLETE_COUNTS: &str = "com.delphix:obsolete_counts";
+const SPACEMAP_HISTOGRAM: &str = "com.delphix:spacemap_histogram";
+
+/// Counts the users of features that are counted by dataset, and of some others.
+pub(super) fn verify(out: &mut Printer, pool: &Pool, datasets: &[Arc<DslDataset>]) -> Result<u8> {
+    let others = count_others(pool, datasets)?;
+    let features = pool.features();
+    let mut code = 0;
+    for feature in spa::feature::FEATURES {
+        let counted = if feature.per_dataset {
+            let users = datasets
+                .iter()
+                .filter(|ds| ds.feature_is_active(feature.guid));
+            users.count() as u64
+        } else if let Some(count) = others.get(feature.name) {
+            *count
+        } else {
+            continue;
+        };
+        let Some(recorded) = features.count(feature.guid) else {
+            continue;
+        };
+        let name = feature.name;
+        if recorded == counted {
+            writeln!(
+                out,
+                "Verified {name} feature refcount of {recorded} is correct"
+            )?;
+        } else {
+            writeln!(
+                out,
+                "{name} feature refcount mismatch: {counted} consumers != {recorded} refcount"
+            )?;
+            code = MISMATCH;
+        }
+    }
+    if code == 0 {
+        code = removals(out, pool)?;
+    }
+    Ok(code)
+}
+
+/// Features that count bookmarks and clones, by name.
+fn count_others(pool: &Pool, datasets: &[Arc<DslDataset>]) -> Result<BTreeMap<&'static str, u64>> {
+    let mos = pool.mos();
+    let (mut redacted, mut spilled, mut written, mut livelists) = (0, 0, 0, 0);
+    for dataset in datasets.iter().filter(|dataset| !dataset.is_snapshot()) {
+        for bookmark in pool.dsl().bookmarks(dataset)? {
+            written += u64::from(bookmark.referenced_bytes().is_some());
+            let list = ObjectId(bookmark.redaction_object());
+            if list.0 != 0 {
+                redacted += 1;
+                spilled += u64::from(mos.hold(list)?.has_spill());
+            }
+        }
+        let dir = mos.hold(dataset.dir().object())?;
+        if dir.type_().is_zap() {
+            livelists += u64::from(Zap::new(dir)?.contains(DD_FIELD_LIVELIST)?);
+        }
+    }
+    Ok(BTreeMap::from([
+        ("redaction_bookmarks", redacted),
+        ("redaction_list_spill", spilled),
+        ("bookmark_written", written),
+        ("livelist", livelists),
+    ]))
+}
+
+/// Features of vdevs that were removed.
+#[doc(alias = "verify_device_removal_feature_counts")]
+fn removals(out: &mut Printer, pool: &Pool) -> Result<u8> {
+    let features = pool.features();
+    let tops = pool.tree().tops();
+    let removed = tops.iter().filter(|top| top.config().indirect_object != 0);
+    let (removed, recorded) = (
+        removed.count() as u64,
+        features.count(DEVICE_REMOVAL).unwrap_or(0),
+    );
+    let mut code = 0;
+    if removed == recorded {
+        writeln!(
+            out,
+            "Verified device_removal feature refcount of {recorded} is correct"
+        )?;
+    } else {
+        writeln!(
+            out,
+            "Number of indirect vdevs ({removed}) does not match feature count ({recorded})"
+        )?;
+        code = 1;
+    }
+    // A pool with removed vdevs is not opened, so that there is nothing to count.
+    match features.count(OBSOLETE_COUNTS).unwrap_or(0) {
+        0 => writeln!(
+            out,
+            "Verified indirect_refcount feature refcount of 0 is correct"
+        )?,
+        recorded => {
+            writeln!(
+                out,
+                "Number of obsolete counts objects (0) does not match feature count ({recorded})"
+            )?;
+            code = 1;
+        }
+    }
+    Ok(code)
+}
+
+/// Whether as many space maps have a histogram as the pool says.
+#[doc(alias = "verify_spacemap_refcounts")]
+pub(super) fn space_maps(out: &mut Printer, pool: &Pool) -> Result<u8> {
+    let expected = pool.features().count(SPACEMAP_HISTOGRAM).unwrap_or(0);
+    let (mos, maps) = (pool.mos(), pool.space_maps());
+    let mut objects = Vec::new();
+    let mut actual = 0;
+    for (i, top) in pool.tree().tops().iter().enumerate() {
+        let config = top.config().clone();
+        if top.kind().is_concrete() && config.ms_array != 0 {
+            objects.extend(maps.objects(VdevId(i as u64), top.metaslab_count())?);
+        }
+        if config.top_zap != 0 {
+            let zap = Zap::open(mos, ObjectId(config.top_zap))?;
+            actual += u64::from(zap.contains(VDEV_TOP_ZAP_POOL_CHECKPOINT_SM)?);
+        }
+    }
+    for leaf in pool.tree().devices() {
+        objects.push(ObjectId(leaf.config().dtl_object));
+    }
+    for object in objects.iter().filter(|object| object.0 != 0) {
+        let (object, _) = maps.open(*object)?;
+        actual += u64::from(object.has_histogram);
+    }
+    if let Some(logs) = spa::directory::find(mos, LOG_SPACEMAP_ZAP)? {
+        actual += zap::count(mos, logs)?;
+    }
+    if expected == actual {
+        return Ok(0);
+    }
+    writeln!(
+        out,
+        "space map refcount mismatch: expected {expected} != actual {actual}"
+    )?;
+    Ok(MISMATCH)
+}
+
+/// `zdb -T`: the table of cloned blocks.
+#[doc(alias = "dump_brt")]
+pub(super) fn clones(out: &mut Printer, pool: &Pool) -> Result<()> {
+    match pool.features().count(BLOCK_CLONING) {
+        None => writeln!(out, "BRT: unsupported on this pool")?,
+        Some(0) => writeln!(out, "BRT: empty")?,
+        Some(_) => {
+            let text = "-T of a pool with cloned blocks is not supported yet";
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,98 @@
+//! `zdb -s`: what reading the pool took.
+//!
+//! # Source
+//! OpenZFS lib/libzpool/util.c (`show_pool_stats`, `show_vdev_stats`).
+
+use std::io::Write;
+use std::sync::Arc;
+
+use admin::number::nice_number;
+use base::{Result, VdevId};
+use metaslab::SpaceStats;
+use vdev::{AllocBias, Vdev};
+
+use super::pool::Pool;
+use super::text::Printer;
+
+/// The column in which figures begin.
+const NAME_WIDTH: usize = 25;
+
+/// `zdb -s`.
+pub(super) fn run(out: &mut Printer, pool: &Pool) -> Result<()> {
+    writeln!(
+        out,
+        "                            capacity   operations   bandwidth  ---- errors ----"
+    )?;
+    writeln!(
+        out,
+        "description                used avail  read write  read write  read write cksum"
+    )?;
+    let root = pool.tree().root();
+    write(out, &root, &pool.name(), Some(pool.space()), 0)?;
+    for (i, top) in root.children().iter().enumerate() {
+        let space = pool.vdev_space(VdevId(i as u64)).ok();
+        write_tree(out, top, space, 2)?;
+    }
+    Ok(())
+}
+
+fn write_tree(
+    out: &mut Printer,
+    vdev: &Arc<Vdev>,
+    space: Option<SpaceStats>,
+    indent: usize,
+) -> Result<()> {
+    let path = vdev.config().path.clone();
+    let name = path.unwrap_or_else(|| vdev.kind().word().to_owned());
+    write(out, vdev, &name, space, indent)?;
+    for child in vdev.children() {
+        write_tree(out, child, None, indent + 2)?;
+    }
+    Ok(())
+}
+
+fn write(
+    out: &mut Printer,
+    vdev: &Arc<Vdev>,
+    name: &str,
+    space: Option<SpaceStats>,
+    indent: usize,
+) -> Result<()> {
+    let config = vdev.config().clone();
+    let suffix = match config.alloc_bias {
+        AllocBias::None if config.is_log => " (log)".to_owned(),
+        bias => bias
+            .word()
+            .map_or_else(String::new, |word| format!(" ({word})")),
+    };
+    let space = space.filter(|space| space.space > 0);
+    // As printf has it: a negative width means left-justified, to the same width.
+    let used_width = indent + name.len();
+    let end = NAME_WIDTH + if space.is_some() { 0 } else { 12 };
+    let width = used_width.abs_diff(end);
+    let suffix = if used_width < end {
+        format!("{suffix:<width$}")
+    } else {
+        format!("{suffix:>width$}")
+    };
+    let capacity = space.map_or_else(String::new, |space| {
+        let (used, avail) = (space.alloc, space.space.saturating_sub(space.alloc));
+        format!("{:>6}{:>6}", nice_number(used), nice_number(avail))
+    });
+    let stats = vdev.total_stats();
+    let figures = [
+        stats.read_ops,
+        stats.write_ops,
+        stats.read_bytes,
+        stats.write_bytes,
+        stats.read_errors,
+        stats.write_errors,
+        stats.checksum_errors,
+    ];
+    write!(out, "{:indent$}{name}{suffix}{capacity}", "")?;
+    for figure in figures {
+        write!(out, " {:>5}", nice_number(figure))?;
+    }
+    writeln!(out)?;
+    Ok(())
+}

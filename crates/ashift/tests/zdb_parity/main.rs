@@ -1,0 +1,140 @@
+//! Every `zdb` command line of a list, here and under the real zdb on the same pools.
+//!
+//! `commands.txt` has a command line each. `differences.txt` has those whose output differs, with
+//! the reason: what is not there fails, and so does what is there and not so. The statistics are
+//! printed (`cargo test -p ashift --test zdb_parity -- --nocapture`).
+//! `ASHIFT_ZDB_PARITY=PART` compares only command lines that contain PART, and shows what differs.
+
+#[path = "../bench/mod.rs"]
+mod bench;
+mod pools;
+mod reviewed;
+
+use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use oracle::have_zdb;
+use oracle::parity::{Output, Statistics, Verdict, compare, judge};
+
+use pools::Pools;
+
+/// The real one.
+const REAL: &str = "/usr/sbin/zdb";
+
+fn run(pools: &Pools, program: &[&str], command: &str) -> Output {
+    let words = command.split_whitespace().map(|word| pools.filled(word));
+    let (name, first) = program.split_first().expect("a program");
+    let output = Command::new(name)
+        .args(first)
+        .args(words)
+        .env("ASHIFT_STATE", pools.state())
+        .env("TZ", "UTC")
+        .output()
+        .unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Output {
+        code: output.status.code().unwrap_or(-1),
+        stdout: plain(pools, &text(&output.stdout)),
+        stderr: plain(pools, &without_debugging(&text(&output.stderr))),
+    }
+}
+
+/// What has to differ: where the cachefile is, and the usage text, which promises only what is
+/// there.
+fn plain(pools: &Pools, text: &str) -> String {
+    let text = text
+        .replace("/etc/zfs/zpool.cache", "CACHEFILE")
+        .replace(&format!("{}/zpool.cache", pools.state()), "CACHEFILE")
+        .replace(&pools.destination("real"), "DESTINATION")
+        .replace(&pools.destination("ours"), "DESTINATION");
+    match text.find("Usage:\tzdb") {
+        Some(at) => format!("{}USAGE\n", &text[..at]),
+        None => text,
+    }
+}
+
+/// Without progress, debug messages, and what says that there is no kernel module.
+fn without_debugging(text: &str) -> String {
+    let mut out = String::new();
+    let mut is_debugging = false;
+    for line in text.split_inclusive('\n') {
+        let is_start = line.starts_with("ZFS_DBGMSG(zdb) START");
+        let is_end = line.starts_with("ZFS_DBGMSG(zdb) END");
+        is_debugging |= is_start;
+        if is_start && out.ends_with("\n\n") || is_start && out == "\n" {
+            out.pop();
+        }
+        let is_noise = line.starts_with("The ZFS modules cannot be auto-loaded")
+            || line.starts_with("Try running 'modprobe zfs'")
+            || line.starts_with('\r');
+        if !is_debugging && !is_noise {
+            out.push_str(line);
+        }
+        is_debugging &= !is_end;
+    }
+    out
+}
+
+#[test]
+fn every_command_line_reads_like_the_real_one() {
+    if !have_zdb() {
+        return;
+    }
+    let only = std::env::var("ASHIFT_ZDB_PARITY").ok();
+    let list = include_str!("commands.txt");
+    let lines = list
+        .lines()
+        .filter(|l| !l.is_empty() && !l.starts_with('#'));
+    let lines = lines.filter(|line| only.as_ref().is_none_or(|part| line.contains(&**part)));
+    let commands: Vec<&str> = lines.collect();
+    let differences = reviewed::read(include_str!("differences.txt"));
+    let pools = Pools::make();
+    let next = AtomicUsize::new(0);
+    let found: Mutex<Vec<(usize, Vec<String>)>> = Mutex::default();
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(2, usize::from) {
+            scope.spawn(|| {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(command) = commands.get(index) else {
+                        return;
+                    };
+                    let real = command.replace("{to}", &pools.destination("real"));
+                    let ours = command.replace("{to}", &pools.destination("ours"));
+                    let real = run(&pools, &[REAL], &real);
+                    let ours = run(&pools, &[env!("CARGO_BIN_EXE_ashift"), "zdb"], &ours);
+                    found.lock().unwrap().push((index, compare(&real, &ours)));
+                }
+            });
+        }
+    });
+    let mut found = found.into_inner().unwrap();
+    found.sort();
+    let mut statistics = Statistics::default();
+    let mut complaints = Vec::new();
+    for (index, lines) in &found {
+        let command = commands[*index];
+        if only.is_some() && !lines.is_empty() {
+            eprintln!("== {command}\n{}", lines.join("\n"));
+        }
+        match judge(command, lines, &differences) {
+            Ok(None) => statistics.equal += 1,
+            Ok(Some(Verdict::Harmless)) => statistics.harmless += 1,
+            Ok(Some(Verdict::Missing)) => statistics.missing += 1,
+            Err(complaint) => {
+                statistics.wrong += 1;
+                complaints.push(complaint);
+            }
+        }
+    }
+    if only.is_none() {
+        for difference in &differences {
+            if !commands.contains(&&*difference.command) {
+                complaints.push(format!("{}: is not in the list", difference.command));
+            }
+        }
+    }
+    eprintln!("{statistics}");
+    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+}
