@@ -85,29 +85,34 @@ pub(super) fn online(args: &Parsed) -> Outcome {
             "'zpool online --power' is not supported yet".into(),
         ));
     }
-    refuse_options(args, "online", "e")?;
     let (name, words) = operands(args)?;
     let host = Host::here();
     let pool = host
         .open(name, Access::Write)
         .map_err(|e| open_error(name, &e))?;
     let mut code = 0;
+    let mut growing = Vec::new();
     for word in words {
         let Some(device) = find_device(&pool, word) else {
             eprintln!("couldn't find device \"{word}\" in pool \"{name}\"");
             code = 1;
             continue;
         };
-        if device.leaf().is_usable() {
-            continue;
-        }
-        if let Err(text) = bring_back(&pool, &device) {
+        if !device.leaf().is_usable()
+            && let Err(text) = bring_back(&pool, &device)
+        {
             eprintln!("cannot online {word}: {text}");
             code = 1;
+            continue;
         }
+        let (_, top) = pool.tree().find_device(device.guid())?;
+        growing.push(top.guid());
     }
     if super::needs_resilver(&pool) {
         super::catch_up(&pool)?;
+    }
+    if args.has('e') {
+        pool.expand(&|guid| growing.contains(&guid))?;
     }
     finish(&host, &pool, code)
 }
@@ -155,9 +160,10 @@ pub(super) fn clear(args: &Parsed) -> Outcome {
     };
     pool.tree()
         .clear(device.as_ref().map(|device| device.guid()))?;
+    pool.pipeline().take_errors();
     match device {
-        None => super::scrub::forget_errors(&host, pool.guid()),
-        Some(device) => super::scrub::forget_device(&host, pool.guid(), device.guid())?,
+        None => super::errors::forget_errors(&host, pool.guid()),
+        Some(device) => super::errors::forget_device(&host, pool.guid(), device.guid())?,
     }
     finish(&host, &pool, 0)
 }

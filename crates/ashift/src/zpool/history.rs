@@ -17,10 +17,17 @@ use crate::host::{Access, Host};
 /// `zpool history`.
 pub(super) fn run(args: &Parsed) -> Outcome {
     let host = Host::here();
+    let mut code = 0;
     for name in pool_names(&host, &args.operands)? {
-        let pool = host
-            .open(&name, Access::Read)
-            .map_err(|e| open_error(&name, &e))?;
+        let pool = match host.open(&name, Access::Read) {
+            Ok(pool) => pool,
+            Err(error) if args.operands.is_empty() => {
+                eprintln!("{error}");
+                code = 1;
+                continue;
+            }
+            Err(error) => return Err(open_error(&name, &error)),
+        };
         println!("History for '{name}':");
         for record in pool.history()? {
             if let Some(line) = line(&record.0, args.has('i'), args.has('l')) {
@@ -29,7 +36,7 @@ pub(super) fn run(args: &Parsed) -> Outcome {
         }
         println!();
     }
-    Ok(0)
+    Ok(code)
 }
 
 /// One line, if the record is to be shown.

@@ -163,6 +163,7 @@ fn print_once(args: &Parsed, given: &[String], columns: &[PropName]) -> Outcome 
     for name in pool_names(&host, given)? {
         match gather(&host, &name, !given.is_empty()) {
             Ok(pool) => pools.push(pool),
+            Err(_) if given.is_empty() && host.cache().find(&name)?.is_none() => {} // exported meanwhile
             Err(Failure::Text(text)) => {
                 eprintln!("{text}");
                 code = 1;
@@ -175,7 +176,7 @@ fn print_once(args: &Parsed, given: &[String], columns: &[PropName]) -> Outcome 
         let request = GetRequest::new(Some(columns.to_vec()));
         pools_json("zpool list", &style, json, &request, &refs)
     } else if pools.is_empty() {
-        if given.is_empty() && !args.has('H') {
+        if given.is_empty() && code == 0 && !args.has('H') {
             println!("no pools available");
         }
         return Ok(code);

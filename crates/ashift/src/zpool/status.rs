@@ -51,6 +51,7 @@ fn print_once(args: &Parsed, given: &[String]) -> Outcome {
     for name in pool_names(&host, given)? {
         match gather(&host, &name) {
             Ok(status) => pools.push(status),
+            Err(_) if given.is_empty() && host.cache().find(&name)?.is_none() => {} // exported meanwhile
             Err(Failure::Text(text)) => {
                 eprintln!("{text}");
                 code = 1;
@@ -80,7 +81,7 @@ fn print_once(args: &Parsed, given: &[String]) -> Outcome {
         }
         print!("{}", print_status(pool, &request));
     }
-    if pools.is_empty() && given.is_empty() {
+    if pools.is_empty() && given.is_empty() && code == 0 {
         let text = if count > 0 {
             "all pools are healthy"
         } else {
