@@ -45,7 +45,7 @@ fn a_pool_grows_when_it_is_told_to() {
     assert_eq!(sizes(&bench), (before + 768 * MIB, 0));
     assert_whole(&bench);
     // More than there was before.
-    std::fs::write(bench.path("big"), rubbish(600 << 20)).unwrap();
+    std::fs::write(bench.path("big"), rubbish(280 << 20)).unwrap();
     bench.ok("cp {dir}/big tank:/");
     std::fs::remove_file(bench.path("big")).unwrap();
     assert_whole(&bench);
