@@ -253,6 +253,9 @@ fn main() -> ExitCode {
             Err(arg) => return say::fail(&own, 2, &format!("not UTF-8: {}", arg.display())),
         }
     }
+    if let Err(error) = host::wait_ns(0) {
+        return say::fail(&own, 2, &error.to_string());
+    }
     if let Some(command) = COMMANDS.iter().find(|c| c.name == own) {
         machine::choose(None);
         return run(command, &args);

@@ -57,9 +57,9 @@ pub(crate) fn progress(total: Option<u64>, unit_bytes: bool) -> ProgressBar {
     };
     let bar = ProgressBar::with_draw_target(total, target);
     let template = if is_terminal {
-        "{spinner} {so_far} {wide_msg}"
+        "{spinner} {so_far}  {wide_msg}"
     } else {
-        "{so_far} {wide_msg}"
+        "{so_far}  {wide_msg}"
     };
     let style = ProgressStyle::with_template(template).expect("the template is right");
     bar.set_style(style.with_key(

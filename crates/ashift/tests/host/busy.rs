@@ -73,7 +73,7 @@ fn without_patience_every_command_says_once_who_has_the_pool() {
         assert!(err.contains(&format!("(pid {pid})")), "{command}: {err}");
     }
     let (code, _, err) = bench.finish(bench.command("zpool list").env("ASHIFT_WAIT", "soon"));
-    assert_eq!(code, 1);
+    assert_eq!(code, 2);
     assert!(
         err.contains("ASHIFT_WAIT is not a number of seconds"),
         "{err}"

@@ -140,11 +140,8 @@ fn a_pool_is_looked_at_under_another_name() {
     assert_eq!(bench.ok("zpool list -Ho name,health"), "seen\tONLINE\n");
     assert_eq!(bench.ok("zfs list -Ho name"), "seen\n");
     bench.ok("ls seen:/");
-    bench.fails(
-        "zfs create seen/a",
-        1,
-        "cannot open 'seen': pool is read-only",
-    );
+    let (code, _, err) = bench.run("zfs create seen/a");
+    assert!(code == 1 && err.contains("pool is read-only"), "{err}");
     bench.ok("zpool export seen");
     assert!(image() == before, "the image was written to");
     bench.ok("zpool import -d {dir} tank");
