@@ -269,7 +269,9 @@ impl Host {
             return Err(Error::new(ErrorKind::ReadOnly, text));
         }
         let readonly = access == Access::Read;
-        let patience = self.patience(pool, DEVICES_WAIT_NS)?;
+        // In a machine there is nobody else.
+        let is_machine = crate::machine::current()?.is_machine();
+        let patience = self.patience(pool, if is_machine { 0 } else { DEVICES_WAIT_NS })?;
         let import = || {
             patience.wait_for(&format!("pool '{pool}'"), || {
                 match self.import(pool, &config, readonly) {
