@@ -39,8 +39,11 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
         }
         Ok(parsed) => parsed,
         Err(error) => {
-            eprint!("drives: {error}\n{USAGE}");
-            return ExitCode::from(2);
+            return fail(
+                "drives",
+                2,
+                &format!("{error} ('drives -h' says how it is used)"),
+            );
         }
     };
     if parsed.operands.is_empty() {

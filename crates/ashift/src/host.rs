@@ -3,18 +3,20 @@
 //! # What it is
 //! There is no daemon. A pool that was created or imported stands in the cachefile below the state
 //! folder; every command opens it, acts, syncs and closes it. While it is open its devices are
-//! locked, and so is its name: a second command gets a clear error.
+//! locked, and so is its name: a second command waits its turn, and says for whom.
+//!
+//! # Invariants
+//! A command that holds a pool waits only for pools whose names come later: two commands never wait for
+//! each other.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use base::{Context, Error, ErrorKind, Result};
-use machine::Holder;
+use machine::{FileLock, Holder, LockMode, Patience};
 use nvpair::NvList;
-use rustix::fs::{FlockOperation, flock};
 use spa::{CacheFile, Host as HostId, ImportOptions, Settings, Spa};
 
 /// How a command wants a pool.
@@ -45,8 +47,39 @@ const READONLY: &str = "ashift:readonly";
 const READONLY_REASON: &str = "ashift:readonly_reason";
 const MAX_TXG: &str = "ashift:max_txg";
 
-/// The pools of this host.
+/// How long devices are waited for that another program uses: it may be one that never ends.
+const DEVICES_WAIT_NS: u64 = 10_000_000_000;
+/// How long a command waits that has another pool whose name comes later.
+const OUT_OF_ORDER_NS: u64 = 1_000_000_000;
+
+thread_local! {
+    /// State folder and name of the pools that this command has.
+    static HELD: RefCell<BTreeSet<(PathBuf, String)>> = const { RefCell::new(BTreeSet::new()) };
+}
+
+/// The lock on a pool's name.
 #[derive(Debug)]
+pub(crate) struct PoolLock {
+    key: (PathBuf, String),
+    _file: FileLock,
+}
+
+impl PoolLock {
+    fn new(state: &Path, pool: &str, file: FileLock) -> PoolLock {
+        let key = (state.to_owned(), pool.to_owned());
+        HELD.with_borrow_mut(|held| held.insert(key.clone()));
+        PoolLock { key, _file: file }
+    }
+}
+
+impl Drop for PoolLock {
+    fn drop(&mut self) {
+        HELD.with_borrow_mut(|held| held.remove(&self.key));
+    }
+}
+
+/// The pools of this host.
+#[derive(Debug, Clone)]
 pub(crate) struct Host {
     state: PathBuf,
     cache: CacheFile,
@@ -56,7 +89,21 @@ pub(crate) struct Host {
 pub(crate) struct OpenPool {
     spa: Spa,
     facts: Facts,
-    _lock: File,
+    host: Host,
+    _lock: PoolLock,
+}
+
+impl Drop for OpenPool {
+    /// Keeps what was met that is wrong with the pool, unless it is not this host's any more.
+    fn drop(&mut self) {
+        let name = self.spa.name();
+        if self.host.imported(&name).is_err() {
+            return;
+        }
+        if let Err(error) = crate::zpool::keep_met(&self.host, &self.spa) {
+            eprintln!("cannot keep the errors of pool '{name}': {error}");
+        }
+    }
 }
 
 impl OpenPool {
@@ -141,27 +188,44 @@ impl Host {
         Ok(self.pools()?.into_iter().map(with_devices).collect())
     }
 
-    /// Locks a pool's name: exclusively for whoever writes.
-    pub(crate) fn lock(&self, pool: &str, access: Access) -> Result<File> {
-        let folder = self.state.join("locks");
-        let path = folder.join(format!("{pool}.lock"));
-        let within = |e: std::io::Error| Error::from(e).within(path.display());
-        fs::create_dir_all(&folder).map_err(within)?;
-        let options = fs::OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(&path);
-        let file = options.map_err(within)?;
-        let operation = match access {
-            Access::Read => FlockOperation::NonBlockingLockShared,
-            Access::Write => FlockOperation::NonBlockingLockExclusive,
+    /// Locks a pool's name, exclusively for a writer; waits while another command has it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Busy`] with who has it, after as long as `ASHIFT_WAIT` says.
+    pub(crate) fn lock(&self, pool: &str, access: Access) -> Result<PoolLock> {
+        let path = self.state.join("locks").join(format!("{pool}.lock"));
+        let mode = match access {
+            Access::Read => LockMode::Shared,
+            Access::Write => LockMode::Exclusive,
         };
-        flock(&file, operation).map_err(|_| {
-            let text = format!("pool '{pool}' is in use by another command; wait for it to end");
-            Error::new(ErrorKind::Busy, text)
+        let file = FileLock::take(
+            &path,
+            mode,
+            &format!("pool '{pool}'"),
+            &self.patience(pool, u64::MAX)?,
+        );
+        let file = file.map_err(|e| match e.kind() {
+            ErrorKind::Busy => Error::new(ErrorKind::Busy, format!("pool is {e}")),
+            _ => e,
         })?;
-        Ok(file)
+        Ok(PoolLock::new(&self.state, pool, file))
+    }
+
+    /// How long a command waits for a pool, or for its devices, unless `ASHIFT_WAIT` says how long.
+    fn patience(&self, pool: &str, default_ns: u64) -> Result<Patience<'static>> {
+        let is_last = HELD.with_borrow(|held| {
+            let mut here = held.iter().filter(|(state, _)| *state == self.state);
+            here.all(|(_, name)| name.as_str() < pool)
+        });
+        let wait_ns = wait_ns(default_ns)?;
+        Ok(Patience {
+            wait_ns: if is_last {
+                wait_ns
+            } else {
+                wait_ns.min(OUT_OF_ORDER_NS)
+            },
+            on_wait: &crate::say::waiting,
+        })
     }
 
     /// Puts an open pool into the cachefile.
@@ -190,12 +254,13 @@ impl Host {
             .map_or_else(Facts::default, |c| facts_in(&c)))
     }
 
-    /// Opens an imported pool.
+    /// Opens an imported pool; waits while another command has it.
     pub(crate) fn open(&self, pool: &str, access: Access) -> Result<OpenPool> {
-        let config = self.cache.find(pool)?.ok_or_else(|| {
-            let text = format!("cannot open '{pool}': no such pool");
-            Error::new(ErrorKind::NotFound, text)
-        })?;
+        let within = || format!("cannot open '{pool}'");
+        self.imported(pool)?; // no lock for what is not there
+        let lock = self.lock(pool, access).within(within)?;
+        // It may have been changed, or exported, by the command that had it.
+        let config = self.imported(pool)?;
         let facts = facts_in(&config);
         if facts.readonly && access == Access::Write {
             let why = facts.readonly_reason;
@@ -203,24 +268,53 @@ impl Host {
             let text = format!("cannot open '{pool}': pool is read-only{why}");
             return Err(Error::new(ErrorKind::ReadOnly, text));
         }
-        let lock = self.lock(pool, access)?;
         let readonly = access == Access::Read;
-        let within = || format!("cannot open '{pool}'");
-        let (id, settings) = (self.id()?, self.settings()?);
-        let world = crate::machine::current()?;
-        let names = world.names_for(Holder::Pool(pool.to_owned()));
-        let options = ImportOptions::from_config_in(&names, &config, readonly, id, settings);
-        let mut options = options.within(within)?;
-        options.max_txg = facts.max_txg.map(base::Txg);
-        let spa = Spa::open(options).within(within)?;
+        // In a machine there is nobody else.
+        let is_machine = crate::machine::current()?.is_machine();
+        let patience = self.patience(pool, if is_machine { 0 } else { DEVICES_WAIT_NS })?;
+        let import = || {
+            patience.wait_for(&format!("pool '{pool}'"), || {
+                match self.import(pool, &config, readonly) {
+                    Err(e) if e.kind() == ErrorKind::Busy => Err(e.to_string()),
+                    outcome => Ok(outcome),
+                }
+            })
+        };
+        let mut spa = import().within(within)?;
+        if !spa.is_readonly() && spa.autoexpand() && spa.expand(&|_| true).within(within)? {
+            spa.close().within(within)?;
+            drop(spa);
+            spa = import().within(within)?;
+        }
         if !spa.is_readonly() && crate::zpool::needs_resilver(&spa) {
             crate::zpool::catch_up(&spa).within(within)?;
         }
         Ok(OpenPool {
             spa,
             facts,
+            host: self.clone(),
             _lock: lock,
         })
+    }
+
+    /// The config of an imported pool.
+    fn imported(&self, pool: &str) -> Result<NvList> {
+        self.cache.find(pool)?.ok_or_else(|| {
+            let text = format!("cannot open '{pool}': no such pool");
+            Error::new(ErrorKind::NotFound, text)
+        })
+    }
+
+    fn import(&self, pool: &str, config: &NvList, readonly: bool) -> Result<Spa> {
+        let facts = facts_in(config);
+        let world = crate::machine::current()?;
+        let names = world.names_for(Holder::Pool(pool.to_owned()));
+        let (id, settings) = (self.id()?, self.settings()?);
+        let mut options = ImportOptions::from_config_in(&names, config, readonly, id, settings)?;
+        options.max_txg = facts.max_txg.map(base::Txg);
+        // Its labels keep the name that it had.
+        options.new_name = facts.readonly.then(|| pool.to_owned());
+        Spa::open(options)
     }
 
     /// The folder of this host's state.
@@ -282,6 +376,17 @@ fn collect_paths(tree: &NvList, paths: &mut Vec<String>) {
             collect_paths(child, paths);
         }
     }
+}
+
+/// How long a command waits for what another one has: `ASHIFT_WAIT` in seconds.
+pub(crate) fn wait_ns(default_ns: u64) -> Result<u64> {
+    let Some(text) = std::env::var_os("ASHIFT_WAIT").filter(|text| !text.is_empty()) else {
+        return Ok(default_ns);
+    };
+    let secs: Option<f64> = text.to_str().and_then(|text| text.parse().ok());
+    let secs = secs.filter(|secs| *secs >= 0.0);
+    let secs = secs.ok_or_else(|| Error::invalid("ASHIFT_WAIT is not a number of seconds"))?;
+    Ok((secs * 1e9) as u64)
 }
 
 fn facts_in(config: &NvList) -> Facts {

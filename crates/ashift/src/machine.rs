@@ -16,13 +16,13 @@ use std::sync::{Arc, OnceLock};
 use base::ErrorKind;
 use machine::{Machine, Patience, World};
 
-use crate::host::{Host, state_folder};
-use crate::say::fail;
+use crate::host::{Host, state_folder, wait_ns};
+use crate::say::{self, fail};
 use crate::trace::traced;
 
 pub(crate) use command::run;
 
-/// How long another command that uses the machine is waited for.
+/// How long another command that uses the machine is waited for; it may be a mount, which stays.
 const PATIENCE_NS: u64 = 10_000_000_000;
 
 static CHOSEN: OnceLock<Option<PathBuf>> = OnceLock::new();
@@ -97,8 +97,8 @@ pub(crate) fn with_world(run: impl FnOnce(&Arc<World>) -> ExitCode + Send) -> Ex
 /// Opens a machine; waits a while if another command uses it.
 pub(crate) fn open(folder: &Path) -> base::Result<Machine> {
     let patience = Patience {
-        wait_ns: PATIENCE_NS,
-        on_wait: &|text| eprintln!("ashift: {text}; waiting"),
+        wait_ns: wait_ns(PATIENCE_NS)?,
+        on_wait: &say::waiting,
     };
     Machine::open(folder, &patience)
 }

@@ -19,6 +19,7 @@ mod mount;
 mod mounted;
 mod parted;
 mod phybs;
+mod progress;
 mod say;
 mod trace;
 mod zdb;
@@ -220,7 +221,7 @@ pub(crate) fn is_command(name: &str) -> bool {
 
 fn usage() -> String {
     let mut text = String::from(
-        "usage: ashift [-m MACHINE] COMMAND [ARGUMENT…]     (ashift COMMAND -h says more of one)\n\n",
+        "usage: ashift [-m MACHINE] [-q] COMMAND [ARGUMENT…]     (ashift COMMAND -h says more of one)\n\n",
     );
     for command in COMMANDS {
         text.push_str(&format!("  {:<10} {}\n", command.name, command.about));
@@ -228,6 +229,8 @@ fn usage() -> String {
     text.push_str(
         "\nA file in a pool is POOL/DATASET:/path, in a snapshot POOL/DATASET@SNAP:/path.\n\
          Imported pools are remembered below $ASHIFT_STATE (default: ~/.local/state/ashift).\n\
+         A command waits for a pool that another one uses; $ASHIFT_WAIT says how many seconds, 0: not.\n\
+         With -q (--quiet, --no-progress) or ASHIFT_PROGRESS=off nothing shows how far a command is.\n\
          With -m or $ASHIFT_MACHINE a command runs in a machine of emulated drives: a folder made\n\
          by `ashift machine create`. Names like ada0 and gpt/d1 are those of its drives.\n",
     );
@@ -250,11 +253,14 @@ fn main() -> ExitCode {
             Err(arg) => return say::fail(&own, 2, &format!("not UTF-8: {}", arg.display())),
         }
     }
+    if let Err(error) = host::wait_ns(0) {
+        return say::fail(&own, 2, &error.to_string());
+    }
     if let Some(command) = COMMANDS.iter().find(|c| c.name == own) {
         machine::choose(None);
         return run(command, &args);
     }
-    let folder = match machine_option(&mut args) {
+    let folder = match own_options(&mut args) {
         Ok(folder) => folder,
         Err(text) => return say::fail("ashift", 2, &text),
     };
@@ -274,24 +280,34 @@ fn main() -> ExitCode {
         }
         _ => match COMMANDS.iter().find(|c| c.name == name) {
             Some(command) => run(command, rest),
-            None => {
-                eprint!("ashift: unrecognized command '{name}'\n{}", usage());
-                ExitCode::from(2)
-            }
+            None => unrecognized(name),
         },
     }
 }
 
-/// Takes `-m MACHINE` off the front.
-fn machine_option(args: &mut Vec<String>) -> Result<Option<PathBuf>, String> {
-    if !args.first().is_some_and(|a| a == "-m" || a == "--machine") {
-        return Ok(None);
+fn unrecognized(name: &str) -> ExitCode {
+    let known: Vec<&str> = COMMANDS.iter().map(|command| command.name).collect();
+    say::unrecognized("ashift", name, &known, "ashift help")
+}
+
+/// Takes `-m MACHINE` and `-q` off the front; the machine's folder.
+fn own_options(args: &mut Vec<String>) -> Result<Option<PathBuf>, String> {
+    let mut folder = None;
+    while let Some(option) = args.first() {
+        match option.as_str() {
+            "-m" | "--machine" if args.len() > 1 => {
+                args.remove(0);
+                folder = Some(PathBuf::from(args.remove(0)));
+            }
+            "-m" | "--machine" => return Err("-m needs the folder of a machine".to_owned()),
+            "-q" | "--quiet" | "--no-progress" => {
+                args.remove(0);
+                progress::turn_off();
+            }
+            _ => break,
+        }
     }
-    args.remove(0);
-    if args.is_empty() {
-        return Err("-m needs the folder of a machine".to_owned());
-    }
-    Ok(Some(PathBuf::from(args.remove(0))))
+    Ok(folder)
 }
 
 /// Runs the command that these words are, in the world of the caller.
@@ -302,10 +318,7 @@ pub(crate) fn run_words(words: &[String]) -> ExitCode {
     });
     match found {
         Some((command, rest)) => run(command, rest),
-        None => {
-            let name = words.first().map_or("", String::as_str);
-            say::fail("ashift", 2, &format!("unrecognized command '{name}'"))
-        }
+        None => unrecognized(words.first().map_or("", String::as_str)),
     }
 }
 

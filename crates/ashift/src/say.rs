@@ -1,10 +1,10 @@
-//! What is said on stderr, and the progress bar.
+//! What is said on stderr.
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+pub(crate) use crate::progress::progress;
 
 /// What a shell reports of a program that SIGPIPE ended.
 const SIGPIPE_CODE: i32 = 128 + 13;
@@ -15,6 +15,11 @@ const SIGABRT_CODE: i32 = 128 + 6;
 pub(crate) fn fail(program: &str, code: u8, text: &str) -> ExitCode {
     eprintln!("{program}: {text}");
     ExitCode::from(code)
+}
+
+/// Says what is waited for.
+pub(crate) fn waiting(what: &str) {
+    eprintln!("waiting for {what}");
 }
 
 /// Ends the program at the first panic of any thread: other threads may wait for the one that is gone,
@@ -48,22 +53,42 @@ pub(crate) fn end_at_a_panic() {
     }));
 }
 
-/// A bar on stderr for work that may take longer than a second; silent when stderr is no terminal.
-/// `unit_bytes`: the position counts bytes, not things.
-pub(crate) fn progress(total: Option<u64>, unit_bytes: bool) -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
+/// Says that there is no such command, and which one may have been meant; `help` lists them all.
+pub(crate) fn unrecognized(program: &str, word: &str, known: &[&str], help: &str) -> ExitCode {
+    let meant = suggestion(word, known);
+    let meant = meant.map_or_else(String::new, |name| format!(": did you mean '{name}'?"));
+    let text = format!("unrecognized command '{word}'{meant} ('{help}' lists them all)");
+    fail(program, 2, &text)
+}
+
+/// The name that is most like a word, if any is.
+fn suggestion<'n>(word: &str, known: &[&'n str]) -> Option<&'n str> {
+    let distances = known.iter().map(|name| (edits(word, name), *name));
+    let (distance, name) = distances.min_by_key(|(distance, _)| *distance)?;
+    // A third of a word may be wrong, one letter always.
+    let most = (word.chars().count().max(name.len()) / 3).max(1);
+    (distance <= most && distance < word.chars().count()).then_some(name)
+}
+
+/// How many letters have to be put in, left out, replaced, or exchanged with their neighbours, to make one
+/// word of another (optimal string alignment).
+fn edits(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let mut before: Vec<usize> = Vec::new();
+    let mut last: Vec<usize> = (0..=b.len()).collect();
+    for i in 1..=a.len() {
+        let mut row = vec![i];
+        for j in 1..=b.len() {
+            let replaced = last[j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            let mut least = replaced.min(last[j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                least = least.min(before[j - 2] + 1);
+            }
+            row.push(least);
+        }
+        before = std::mem::replace(&mut last, row);
     }
-    let bar = total.map_or_else(ProgressBar::new_spinner, ProgressBar::new);
-    bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(10));
-    let style = match (total.is_some(), unit_bytes) {
-        (true, true) => "{bar:30} {bytes}/{total_bytes} {bytes_per_sec} {eta} {wide_msg}",
-        (true, false) => "{bar:30} {pos}/{len} {eta} {wide_msg}",
-        (false, true) => "{spinner} {bytes} {bytes_per_sec} {wide_msg}",
-        (false, false) => "{spinner} {pos} {wide_msg}",
-    };
-    bar.set_style(ProgressStyle::with_template(style).expect("the template is right"));
-    bar
+    last[b.len()]
 }
 
 #[cfg(test)]
@@ -110,5 +135,25 @@ mod tests {
         assert_eq!(lines.len(), 1, "{said}");
         assert!(lines[0].starts_with("ashift: internal error at crates/ashift/src/say.rs:"));
         assert!(lines[0].contains(": three is not two; this is a bug, please report it"));
+    }
+
+    #[test]
+    fn words_that_are_nearly_right_are_known() {
+        let known = ["zpool", "zfs", "zdb", "cp", "ls", "machine", "sha256sum"];
+        let cases = [
+            ("zpol", Some("zpool")),
+            ("zpoool", Some("zpool")),
+            ("zsf", Some("zfs")),
+            ("zbd", Some("zdb")),
+            ("machnie", Some("machine")),
+            ("sha256", Some("sha256sum")),
+            ("sl", Some("ls")),
+            ("x", None),
+            ("frobnicate", None),
+            ("", None),
+        ];
+        for (word, expected) in cases {
+            assert_eq!(suggestion(word, &known), expected, "{word}");
+        }
     }
 }

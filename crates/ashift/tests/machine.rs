@@ -210,7 +210,7 @@ fn commands_wait_for_each_other() {
     assert!(output.status.success());
     let said = text(&output.stderr);
     assert!(
-        said.contains("is in use by another command") && said.contains("waiting"),
+        said.starts_with("waiting for machine '") && said.contains("in use by another command"),
         "{said}"
     );
 }

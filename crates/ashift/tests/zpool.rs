@@ -130,7 +130,7 @@ fn a_pool_of_another_host_needs_force() {
     other.set_hostid(0x2222);
     bench.ok("zpool create tank {a}");
     let list = other.ok("zpool import -d {dir}");
-    assert!(list.contains("last used on another system"), "{list}");
+    assert!(list.contains("last accessed by another system"), "{list}");
     let (code, out, err) = other.run("zpool import -d {dir} tank");
     assert_eq!((code, out.as_str()), (1, ""), "{err}");
     assert!(

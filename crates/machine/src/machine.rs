@@ -19,29 +19,15 @@
 //! Files are replaced by renaming. What is lost when a command is killed is what the drives had not
 //! written to their files, as in a loss of power, and the time that had passed.
 
-use std::fs::{self, File};
-use std::io::{Read, Seek, Write};
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use base::{Context, Error, ErrorKind, Result};
-use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 use crate::description::{Description, FILE_NAME, NewDrive};
 use crate::kept::{read_toml, write_toml};
-
-/// How long another command is waited for, and how that is said.
-pub struct Patience<'a> {
-    /// After so long it is an error.
-    pub wait_ns: u64,
-    /// Called once, when it takes longer than a second.
-    pub on_wait: &'a dyn Fn(&str),
-}
-
-/// How often the lock is tried.
-const TRY_EVERY_NS: u64 = 20_000_000;
-/// When it is said that there is a wait.
-const SAY_AFTER_NS: u64 = 1_000_000_000;
+use crate::lock::{FileLock, LockMode, Patience};
 
 /// What changes while commands run.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
@@ -69,7 +55,7 @@ pub struct NewMachine {
 pub struct Machine {
     pub(crate) description: Description,
     pub(crate) clock: Clock,
-    _lock: File,
+    _lock: FileLock,
 }
 
 impl Machine {
@@ -204,44 +190,11 @@ fn state_of(folder: &Path) -> PathBuf {
     folder.join("state")
 }
 
-fn lock(folder: &Path, patience: &Patience<'_>) -> Result<File> {
+fn lock(folder: &Path, patience: &Patience<'_>) -> Result<FileLock> {
     let path = state_of(folder).join("lock");
-    let within = |e: std::io::Error| Error::from(e).within(path.display());
-    fs::create_dir_all(state_of(folder)).map_err(within)?;
-    let options = File::options()
-        .create(true)
-        .truncate(false)
-        .read(true)
-        .write(true)
-        .open(&path);
-    let mut file = options.map_err(within)?;
-    let start_ns = rt::now_ns();
-    let mut is_said = false;
-    while let Err(errno) = flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        if errno != rustix::io::Errno::WOULDBLOCK {
-            return Err(within(std::io::Error::from(errno)));
-        }
-        let mut owner = String::new();
-        let _ = file.rewind().and_then(|()| file.read_to_string(&mut owner));
-        let text = format!(
-            "machine '{}' is in use by another command ({})",
-            folder.display(),
-            owner.trim()
-        );
-        let waited_ns = rt::now_ns() - start_ns;
-        if waited_ns >= patience.wait_ns {
-            return Err(Error::new(ErrorKind::Busy, text));
-        }
-        if waited_ns >= SAY_AFTER_NS && !is_said {
-            (patience.on_wait)(&text);
-            is_said = true;
-        }
-        rt::sleep_ns(TRY_EVERY_NS);
-    }
-    // Whoever waits reads who it is; nothing depends on it.
-    let _ = file
-        .set_len(0)
-        .and_then(|()| file.rewind())
-        .and_then(|()| writeln!(file, "process {}", std::process::id()));
-    Ok(file)
+    let what = format!("machine '{}'", folder.display());
+    FileLock::take(&path, LockMode::Exclusive, &what, patience).map_err(|e| match e.kind() {
+        ErrorKind::Busy => Error::new(ErrorKind::Busy, format!("{what} is {e}")),
+        _ => e,
+    })
 }

@@ -24,7 +24,8 @@ use crate::access::{Access, Holder};
 use crate::kept::{Kept, KeptFile};
 use crate::layer::{Layer, LayerKind};
 use crate::ledger::{Counted, Entry, Ledger, sum};
-use crate::machine::{Machine, Patience};
+use crate::lock::Patience;
+use crate::machine::Machine;
 use crate::running::Running;
 use crate::taste::Tables;
 

@@ -218,7 +218,7 @@ fn a_machine_is_used_by_one_at_a_time_and_its_clock_goes_on() {
     let busy = open(folder).unwrap_err();
     assert_eq!(busy.kind(), ErrorKind::Busy);
     assert!(
-        busy.to_string().contains("in use by another command"),
+        busy.to_string().contains("m' is in use by `world"),
         "{busy}"
     );
     drop(machine);

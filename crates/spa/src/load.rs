@@ -47,6 +47,9 @@ use crate::spa::{Inner, Settings, Spa, State};
 use crate::space_maps::SpaceMaps;
 
 const SALT: &str = "org.illumos:checksum_salt";
+/// `SPA_DVAS_PER_BP - 1`: top-level vdevs that may be missing while the MOS is looked at
+/// (`zfs_max_missing_tvds_scan`, `zfs_max_missing_tvds_cachefile`).
+const MISSING_TOPS_MAX: usize = 2;
 const ALLOCATION_BIAS: &str = "org.zfsonlinux:allocation_bias";
 
 /// What to open, and how.
@@ -118,8 +121,8 @@ impl ImportOptions {
             .into_iter()
             .find(|pool| pool.guid == guid)
             .ok_or_else(|| {
-                let text = "none of its devices is there: attach them; or, if they are elsewhere now, \
-                            export it with `zpool export -f` and import it with `zpool import -d DIR`";
+                let text = "none of its devices is there: attach them, or find them with 'zpool import \
+                            -d DIR'; 'zpool export -f' forgets the pool";
                 Error::not_found(text)
             })?;
         // Somebody else may have taken it since: that is found out as at an import.
@@ -190,17 +193,35 @@ impl Spa {
         check_owner(&options)?;
         let max_txg = options.max_txg.unwrap_or(Txg(u64::MAX));
         let uberblock = best_uberblock(&options.found, max_txg)?;
-        let look = first_look(&options, &uberblock)?;
+        let look = first_look(&options.found, options.host.id, &uberblock)?;
         let readonly = options.readonly || !look.obstacles.is_empty();
-        if let Some(obstacle) = look.obstacles.iter().find(|o| !o.is_readable()) {
-            let name = obstacle.name();
-            let text = format!("the pool uses feature {name}, which is not supported");
-            return Err(Error::new(ErrorKind::Unsupported, text));
-        }
+        check_readable(&look.obstacles)?;
         let tree = options.found.open(&look.config, !readonly)?;
         check_tree(&tree)?;
         load(options, &uberblock, look, tree, readonly)
     }
+}
+
+/// The config that the MOS of a pool has, which was only found so far: how it would be if the host of
+/// this id imported it. Nothing is written.
+///
+/// # Errors
+/// As [`Spa::import`]; a top-level vdev may be missing as long as the MOS can be read.
+#[doc(alias = "spa_tryimport")]
+pub fn try_import(found: &FoundPool, hostid: u64) -> Result<NvList> {
+    let uberblock = best_uberblock(found, Txg(u64::MAX))?;
+    let look = first_look(found, hostid, &uberblock)?;
+    check_readable(&look.obstacles)?;
+    Ok(look.config)
+}
+
+fn check_readable(obstacles: &[Obstacle]) -> Result<()> {
+    let Some(obstacle) = obstacles.iter().find(|o| !o.is_readable()) else {
+        return Ok(());
+    };
+    let name = obstacle.name();
+    let text = format!("the pool uses feature {name}, which is not supported");
+    Err(Error::new(ErrorKind::Unsupported, text))
 }
 
 /// Whether someone else may be using the pool.
@@ -256,10 +277,26 @@ fn check_tree(tree: &VdevTree) -> Result<()> {
     Err(Error::new(ErrorKind::Io, text))
 }
 
-/// Reads config, salt and features with what the labels say.
-fn first_look(options: &ImportOptions, uberblock: &UberblockPhys) -> Result<FirstLook> {
-    let tree = options.found.open(&options.found.config, false)?;
-    check_tree(&tree)?;
+/// Reads config, salt and features with what the labels say. What they do not know, the MOS may: its
+/// blocks have three copies on as many top-level vdevs.
+fn first_look(found: &FoundPool, hostid: u64, uberblock: &UberblockPhys) -> Result<FirstLook> {
+    let is_foreign = found.hostid != hostid && found.state == PoolState::Active;
+    let heartbeat = obstacle::Heartbeat {
+        uberblock,
+        foreign: is_foreign.then_some(found),
+    };
+    let tree = found.open(&found.config, false)?;
+    let whole = check_tree(&tree);
+    let is_away = |top: &&Arc<vdev::Vdev>| !top.state().0.is_usable();
+    if tree.tops().iter().filter(is_away).count() > MISSING_TOPS_MAX {
+        whole?;
+        return look(tree, &heartbeat);
+    }
+    // With devices missing, what cannot be read is not what is the matter.
+    look(tree, &heartbeat).or_else(|error| whole.and(Err(error)))
+}
+
+fn look(tree: Arc<VdevTree>, heartbeat: &obstacle::Heartbeat<'_>) -> Result<FirstLook> {
     let space = Arc::new(Metaslabs::new(
         tree.clone(),
         MetaslabsOptions { spacemap_v2: true },
@@ -269,7 +306,8 @@ fn first_look(options: &ImportOptions, uberblock: &UberblockPhys) -> Result<Firs
         ..PipelineSettings::default()
     };
     let store: Arc<dyn BlockStore> = Arc::new(Pipeline::new(tree, space, settings));
-    let mos = open_mos(store.clone(), uberblock, Arc::new(dmu::FreeAtOnce(store)))?;
+    let accounting = Arc::new(dmu::FreeAtOnce(store.clone()));
+    let mos = open_mos(store, heartbeat.uberblock, accounting)?;
     let features = Features::open(&mos)?;
     let config = read_packed(&mos, directory::get(&mos, "config")?).within(|| "config")?;
     let mut salt = [0; 32];
@@ -278,18 +316,12 @@ fn first_look(options: &ImportOptions, uberblock: &UberblockPhys) -> Result<Firs
         salt[..length].copy_from_slice(&found[..length]);
     }
     let is_active = |guid| features.count(guid).is_some_and(|count| count > 0);
-    let found = &options.found;
-    let is_foreign = found.hostid != options.host.id && found.state == PoolState::Active;
-    let heartbeat = obstacle::Heartbeat {
-        uberblock,
-        foreign: is_foreign.then_some(found),
-    };
     Ok(FirstLook {
         config,
         salt,
         has_hole_birth: is_active("com.delphix:hole_birth"),
         spacemap_v2: is_active("com.delphix:spacemap_v2"),
-        obstacles: obstacle::find(&mos, &features, &heartbeat)?,
+        obstacles: obstacle::find(&mos, &features, heartbeat)?,
     })
 }
 
@@ -359,7 +391,9 @@ fn load(
         store,
         groups: groups.clone(),
     })?;
-    let needs_config = name != options.found.name
+    let has_grown = !readonly && options.found.renew_end_labels(&tree)?;
+    let needs_config = has_grown
+        || name != options.found.name
         || options.found.state != PoolState::Active
         || options.found.hostid != options.host.id
         || paths_differ(&look.config, &tree);

@@ -23,7 +23,7 @@ use geom::Provider;
 use nvpair::NvList;
 use phys::uberblock::UberblockPhys;
 
-use crate::label::Labels;
+use crate::label::{self, Labels};
 use crate::{PoolState, Vdev, VdevAux, VdevKind, VdevState, VdevTree};
 
 /// Configs with more top-level vdevs than this are not believed.
@@ -136,10 +136,16 @@ fn found_device(provider: Arc<dyn Provider>, labels: Labels) -> Option<(Guid, Fo
 /// Puts one pool together.
 #[doc(alias = "get_configs")]
 fn assemble(guid: Guid, devices: Vec<FoundDevice>) -> Option<FoundPool> {
+    let pool = describe(guid, &devices)?;
+    Some(FoundPool { devices, ..pool })
+}
+
+/// What devices say of their pool; without them.
+fn describe(guid: Guid, devices: &[FoundDevice]) -> Option<FoundPool> {
     let uberblocks = devices.iter().filter_map(|device| device.uberblock);
     let uberblock = uberblocks.max_by_key(UberblockPhys::rank);
     let max_txg = uberblock.map_or(Txg(u64::MAX), |ub| ub.txg());
-    let tops = newest_tops(&devices, max_txg);
+    let tops = newest_tops(devices, max_txg);
     let newest = tops.values().max_by_key(|config| config.get_u64("txg"))?;
     let text = |key| newest.get_str(key).unwrap_or_default().to_owned();
     let state = newest.get_u64("state").and_then(PoolState::from_raw)?;
@@ -151,7 +157,7 @@ fn assemble(guid: Guid, devices: Vec<FoundDevice>) -> Option<FoundPool> {
         hostname: text("hostname"),
         config: pool_config(guid, newest, &tops),
         uberblock,
-        devices,
+        devices: Vec::new(),
     })
 }
 
@@ -251,6 +257,53 @@ fn placeholder(id: u64, kind: &str) -> NvList {
 }
 
 impl FoundPool {
+    /// Adds devices that were not found, but are where `config`, of a label or of the MOS, says that they
+    /// are. The kernel opens devices by these paths, whatever was searched.
+    #[must_use]
+    pub fn follow_paths(
+        self,
+        config: &NvList,
+        open: &dyn Fn(&str) -> Option<Arc<dyn Provider>>,
+    ) -> FoundPool {
+        let Some(root) = config
+            .get_list("vdev_tree")
+            .and_then(|t| Vdev::from_config(t).ok())
+        else {
+            return self;
+        };
+        let mut more = Vec::new();
+        for leaf in root.devices() {
+            let path = leaf.config().path.clone();
+            let Some(path) = path.filter(|_| self.device(leaf.guid(), None).is_none()) else {
+                continue;
+            };
+            let read = |provider: Arc<dyn Provider>| {
+                let labels = Labels::read(&*provider).ok()?;
+                found_device(provider, labels)
+            };
+            let found = open(&path).and_then(read);
+            let ours =
+                found.filter(|(pool, device)| *pool == self.guid && device.guid == leaf.guid());
+            more.extend(ours.map(|(_, device)| device));
+        }
+        if more.is_empty() {
+            return self;
+        }
+        let known = self.devices.len();
+        let (guid, mut pool) = (self.guid, self);
+        pool.devices.extend(more);
+        match describe(guid, &pool.devices) {
+            Some(whole) => FoundPool {
+                devices: pool.devices,
+                ..whole
+            },
+            None => {
+                pool.devices.truncate(known);
+                pool
+            }
+        }
+    }
+
     /// The device of this guid. Of several, the one under the path that the label knows, then the
     /// one with the most good labels, then the first.
     #[must_use]
@@ -317,6 +370,26 @@ impl FoundPool {
         }
         self.mark_stale(&tree);
         Ok(tree)
+    }
+
+    /// Writes labels 2 and 3 of devices that have grown at their new end, where labels of another pool may
+    /// be; says whether there were any. They have configs after the next config sync.
+    ///
+    /// # Errors
+    /// What writing them gives.
+    pub fn renew_end_labels(&self, tree: &VdevTree) -> Result<bool> {
+        let mut has_any = false;
+        for top in tree.tops() {
+            for leaf in top.devices() {
+                let device = self.device(leaf.guid(), leaf.config().path.as_deref());
+                let grown = device.filter(|device| device.labels.lacks_end(leaf.guid()));
+                if let Some(device) = grown.filter(|_| leaf.leaf().is_usable()) {
+                    label::renew_end(leaf.leaf(), &device.labels, top.config().ashift)?;
+                    has_any = true;
+                }
+            }
+        }
+        Ok(has_any)
     }
 
     /// Devices that lag behind their siblings get a DTL.

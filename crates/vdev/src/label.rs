@@ -116,13 +116,25 @@ impl Labels {
         self.0.iter().filter_map(|label| label.as_ref().ok())
     }
 
+    /// The labels that agree with the first one whose device this is, and those that are damaged. Behind
+    /// the end of what was a smaller device there may be labels of another pool.
+    #[doc(alias = "zpool_read_label")]
+    fn of_first_owner(&self) -> impl Iterator<Item = &Label> {
+        let first = self.readable().find_map(Label::valid_config);
+        let first = first.map(|config| config.get_u64("guid"));
+        self.readable().filter(move |label| {
+            let own = label.valid_config().map(|config| config.get_u64("guid"));
+            own.is_none() || own == first
+        })
+    }
+
     /// The valid config with the highest txg, at most `max_txg`. Configs without a txg (spares and
     /// caches), or with 0 (not in a pool yet), count as soon as they are met.
     #[must_use]
     #[doc(alias = "vdev_label_read_config")]
     pub fn best_config(&self, max_txg: Txg) -> Option<&NvList> {
         let mut best: Option<(&NvList, u64)> = None;
-        for config in self.readable().filter_map(Label::valid_config) {
+        for config in self.of_first_owner().filter_map(Label::valid_config) {
             match config.get_u64("txg").unwrap_or(0) {
                 0 if best.is_none() => return Some(config),
                 txg if txg <= max_txg.0 && best.is_none_or(|(_, have)| txg > have) => {
@@ -139,12 +151,28 @@ impl Labels {
     #[doc(alias = "vdev_uberblock_load")]
     pub fn best_uberblock(&self, max_txg: Txg) -> Option<UberblockPhys> {
         let uberblocks = self
-            .readable()
+            .of_first_owner()
             .flat_map(|label| &label.ring)
             .map(|slot| slot.uberblock);
         uberblocks
             .filter(|ub| ub.txg() <= max_txg)
             .max_by_key(UberblockPhys::rank)
+    }
+
+    /// Whether labels 0 and 1 are of this device, and labels 2 and 3, where they belong on a device of this
+    /// size, are not: it has grown.
+    #[must_use]
+    pub fn lacks_end(&self, guid: Guid) -> bool {
+        let is_own = |label: &Label| {
+            let config = label.valid_config();
+            config.and_then(|config| config.get_u64("guid")) == Some(guid.0)
+        };
+        let own: Vec<usize> = self
+            .readable()
+            .filter(|label| is_own(label))
+            .map(|label| label.index)
+            .collect();
+        own == [0, 1] && self.readable().count() == LABELS
     }
 
     /// How many labels agree with this config on whose device this is.
@@ -326,6 +354,20 @@ pub(crate) fn write_uberblock(
     uberblock.write(&mut block);
     seal_at(offset, &mut block);
     leaf.write(offset, &[&block])
+}
+
+/// Writes labels 2 and 3 of a device whose end is not where it was when `labels` were written: without a
+/// config before the next config sync, with the uberblocks of label 0 or 1.
+#[doc(alias = "vdev_copy_uberblocks")]
+pub(crate) fn renew_end(leaf: &Leaf, labels: &Labels, ashift: u32) -> Result<()> {
+    let ring = labels.readable().find(|label| !label.ring.is_empty());
+    for index in LABELS / 2..LABELS {
+        write_blank(leaf, index)?;
+        for slot in ring.into_iter().flat_map(|label| &label.ring) {
+            write_uberblock(leaf, index, ashift, &slot.uberblock, false)?;
+        }
+    }
+    leaf.flush()
 }
 
 /// Empties one label of a leaf: no config, no uberblock, an empty boot environment.

@@ -65,6 +65,30 @@ impl VdevTree {
         }
     }
 
+    /// What a top-level vdev can take of its devices: as much as the smallest of those that are there.
+    #[doc(alias = "vdev_max_asize")]
+    #[must_use]
+    pub fn max_asize(top: &Arc<Vdev>) -> Option<u64> {
+        let is_plain = top.kind().is_device() || top.kind().is_mirror_like();
+        let devices = top.devices().into_iter();
+        let sizes = devices.filter(|device| device.leaf().is_usable());
+        let least = sizes
+            .map(|device| allocatable_size(device.leaf().psize()))
+            .min();
+        let ashift = top.config().ashift;
+        least
+            .filter(|_| is_plain)
+            .map(|asize| base::align_down(asize, 1 << ashift))
+    }
+
+    /// What a top-level vdev grows to when it is told to: nothing unless all its devices are healthy and
+    /// have grown.
+    #[must_use]
+    pub fn asize_to_grow_to(top: &Arc<Vdev>) -> Option<u64> {
+        let is_healthy = top.state().0 == VdevState::Healthy;
+        VdevTree::max_asize(top).filter(|asize| is_healthy && *asize > top.config().asize)
+    }
+
     /// Takes a device offline; `temporarily` until the next import.
     ///
     /// # Errors

@@ -20,6 +20,7 @@ mod block;
 mod eck;
 mod embedded;
 mod encode;
+mod error_log;
 mod gang;
 mod issue;
 mod log;

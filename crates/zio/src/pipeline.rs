@@ -37,6 +37,7 @@
 //! # Source
 //! OpenZFS `module/zfs/zio.c`, `include/sys/zio_impl.h` (the stages).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -44,6 +45,7 @@ use base::{Buf, ErrorKind, Result, Txg};
 use phys::{BlkPtrPhys, ChecksumType, DvaPhys};
 
 use crate::encode::{self, Encoded, Physical, Pool};
+use crate::error_log::ErrorLog;
 use crate::gang::{GangWrite, Placed};
 use crate::issue::{Flight, Issuer, Write};
 use crate::vdev_queue::Priority;
@@ -162,6 +164,7 @@ pub struct Pipeline {
     pub(crate) settings: PipelineSettings,
     pub(crate) checksums: checksum::Templates,
     pub(crate) stats: Counters,
+    pub(crate) errors: ErrorLog,
     issuer: Issuer,
 }
 
@@ -184,7 +187,15 @@ impl Pipeline {
             checksums: checksum::Templates::new(&settings.salt),
             settings,
             stats: Counters::default(),
+            errors: ErrorLog::default(),
         }
+    }
+
+    /// The blocks that could not be read since this was asked last, however many copies they have. What
+    /// [`verify_physical`](Pipeline::verify_physical) finds is not among them.
+    #[doc(alias = "spa_log_error")]
+    pub fn take_errors(&self) -> BTreeSet<Bookmark> {
+        self.errors.take()
     }
 
     /// Counters.

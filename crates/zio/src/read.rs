@@ -121,7 +121,9 @@ impl Pipeline {
         } else {
             self.read_simple(bp)
         };
-        physical.within(|| format!("block {bookmark}"))
+        physical
+            .inspect_err(|e| self.errors.note(bookmark, e))
+            .within(|| format!("block {bookmark}"))
     }
 
     /// At least psize bytes of a block that is not a gang, verified.
@@ -203,7 +205,10 @@ impl Pipeline {
         }
         let physical = self.read_physical(bp, bookmark)?;
         let psize = bp.psize() as usize;
-        match decompress(bp, &physical[..psize]).within(|| format!("block {bookmark}"))? {
+        let data = decompress(bp, &physical[..psize])
+            .inspect_err(|e| self.errors.note(bookmark, e))
+            .within(|| format!("block {bookmark}"))?;
+        match data {
             Some(data) => Ok(data.share()),
             None if physical.len() == psize => Ok(physical.share()),
             None => Ok(Buf::copy_of(&physical[..psize])),

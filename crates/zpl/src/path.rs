@@ -1,12 +1,17 @@
 //! Finding files by path.
 
 use base::{Context, Error, ErrorKind, ObjectId, Result};
+use zap::Zap;
 
 use crate::Filesystem;
 use crate::attrs::FileType;
 
 /// `MAXSYMLINKS`: symbolic links that one path may lead through.
 const LINKS_MAX: usize = 40;
+/// `ZFS_DIRENT_OBJ`: the bits of a directory entry that are the file's number.
+const OBJECT_MASK: u64 = (1 << 48) - 1;
+/// Directories that a path may be below: more than any path that can be typed has.
+const DEPTH_MAX: usize = 4096;
 
 impl Filesystem {
     /// The file at `path`, from the root, following symbolic links.
@@ -48,6 +53,35 @@ impl Filesystem {
             return Err(Error::invalid("the root has no name"));
         }
         Ok((self.resolve(directory)?, name))
+    }
+
+    /// The path of a file from the root, `/` in front, as its parents know it. A directory of extended
+    /// attributes is called `<xattrdir>`.
+    ///
+    /// # Errors
+    /// `NotFound` when no directory has the file, or it is not one; I/O.
+    #[doc(alias = "zfs_obj_to_path")]
+    pub fn path_of(&self, id: ObjectId) -> Result<Vec<u8>> {
+        let mut names: Vec<Vec<u8>> = Vec::new();
+        let mut at = id;
+        while at != self.root() {
+            let attr = self.getattr(at)?;
+            let name = if attr.is_directory() && attr.is_xattr() {
+                Some(b"<xattrdir>".to_vec())
+            } else {
+                Zap::open(self.objset(), attr.parent)?.value_search(at.0, OBJECT_MASK)?
+            };
+            let name = name.filter(|_| attr.links > 0 && names.len() < DEPTH_MAX);
+            names
+                .push(name.ok_or_else(|| Error::not_found(format!("no path leads to file {at}")))?);
+            at = attr.parent;
+        }
+        names.push(Vec::new());
+        names.reverse();
+        Ok(match names.len() {
+            1 => b"/".to_vec(),
+            _ => names.join(&b'/'),
+        })
     }
 
     fn walk(&self, path: &[u8], follow_last: bool) -> Result<ObjectId> {

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use super::{
-    NameStyle, PoolStatus, Reason, STATUS_CLASSES, VdevAux, VdevClass, VdevKind, VdevStatus,
-    diagnose,
+    NameStyle, PoolStatus, Reason, STATUS_CLASSES, VdevAux, VdevClass, VdevKind, VdevState,
+    VdevStatus, diagnose,
 };
 
 /// A pool that was found on devices.
@@ -16,6 +16,8 @@ pub struct ImportCandidate<'a> {
     pub comment: Option<&'a str>,
     /// It was destroyed.
     pub is_destroyed: bool,
+    /// It was exported.
+    pub is_exported: bool,
 }
 
 /// The paragraph of one pool; a front end puts an empty line between two.
@@ -34,14 +36,17 @@ pub fn import_listing(candidate: &ImportCandidate<'_>, names: NameStyle) -> Stri
     };
     let _ = writeln!(out, "{indent} state: {}{destroyed}", pool.root.state_name());
     let reason = diagnose(pool, true);
-    let lines = |text: String| text.trim_end().replace('\n', &format!("\n\t{indent}"));
+    let lines = |text: &str| text.trim_end().replace('\n', &format!("\n\t{indent}"));
     if let Some(status) = what_is_wrong(reason, pool) {
-        let _ = writeln!(out, "{indent}status: {}", lines(status));
+        let _ = writeln!(out, "{indent}status: {}", lines(&status));
     }
-    let action = what_to_do(reason, pool, candidate.is_destroyed);
+    let action = what_to_do(reason, pool);
     let _ = writeln!(out, "{indent}action: {}", lines(action));
     if let Some(comment) = candidate.comment {
         let _ = writeln!(out, "comment: {comment}");
+    }
+    if let Some(text) = force_hint(candidate) {
+        let _ = writeln!(out, "\t{indent}{}", lines(text));
     }
     if let Some(id) = reason.message_id() {
         let _ = writeln!(
@@ -54,62 +59,110 @@ pub fn import_listing(candidate: &ImportCandidate<'_>, names: NameStyle) -> Stri
     out
 }
 
+/// A pool whose contents make no sense may be one that is in use.
+fn force_hint(candidate: &ImportCandidate<'_>) -> Option<&'static str> {
+    let root = &candidate.status.root;
+    let is_unopened = matches!(root.state, VdevState::Closed | VdevState::CantOpen);
+    if !is_unopened || root.aux != VdevAux::CorruptData {
+        return None;
+    }
+    if candidate.is_destroyed {
+        return Some("The pool was destroyed, but can be imported using the '-Df' flags.");
+    }
+    let text =
+        "The pool may be active on another system, but can be imported using\nthe '-f' flag.";
+    (!candidate.is_exported).then_some(text)
+}
+
 fn what_is_wrong(reason: Reason, pool: &PoolStatus) -> Option<String> {
     let text = match reason {
         Reason::Ok => return None,
         Reason::MissingDevR | Reason::MissingDevNr | Reason::BadGuidSum => {
-            "Devices of the pool are missing."
+            "One or more devices are missing from the system."
         }
         Reason::CorruptLabelR | Reason::CorruptLabelNr => {
-            "Devices of the pool have no valid label."
+            "One or more devices contains corrupted data."
         }
-        Reason::OfflineDev => "Devices of the pool are offline.",
-        Reason::FaultedDevR | Reason::FaultedDevNr => "Devices of the pool are faulted.",
-        Reason::CorruptPool => "The metadata of the pool is damaged.",
-        Reason::VersionOlder => "The pool has a version from before feature flags.",
-        Reason::VersionNewer => "The version of the pool is too new.",
-        Reason::FeatDisabled => "Features are not enabled that this program has.",
-        Reason::HostidMismatch => "The pool was last used on another system.",
-        Reason::BadLog => "A record of the intent log cannot be read.",
-        Reason::Resilvering => "Devices were being resilvered.",
-        Reason::UnsupFeatRead | Reason::UnsupFeatWrite => {
-            let mut text = "The pool has features that this program does not:\n".to_owned();
-            text += &pool.unsupported_features.join("\n");
-            return Some(text);
+        Reason::CorruptData => "The pool data is corrupted.",
+        Reason::OfflineDev => "One or more devices are offlined.",
+        Reason::FaultedDevR | Reason::FaultedDevNr => "One or more devices are faulted.",
+        Reason::CorruptPool => "The pool metadata is corrupted.",
+        Reason::VersionOlder => "The pool is formatted using a legacy on-disk version.",
+        Reason::VersionNewer => "The pool is formatted using an incompatible version.",
+        Reason::FeatDisabled => {
+            "Some supported features are not enabled on the pool.\n\
+             (Note that they may be intentionally disabled if the\n\
+             'compatibility' property is set.)"
         }
-        _ => "The pool needs attention.",
+        Reason::HostidMismatch => "The pool was last accessed by another system.",
+        Reason::BadLog => "An intent log record cannot be read.",
+        Reason::Resilvering => "One or more devices were being resilvered.",
+        Reason::NonNativeAshift => {
+            "One or more devices are configured to use a non-native block size.\n\
+             Expect reduced performance."
+        }
+        Reason::UnsupFeatRead => {
+            return Some(with_features(
+                "The pool uses the following feature(s) not supported on this system:",
+                pool,
+            ));
+        }
+        Reason::UnsupFeatWrite => {
+            return Some(with_features(
+                "The pool can only be accessed in read-only mode on this system. It\n\
+                 cannot be accessed in read-write mode because it uses the following\n\
+                 feature(s) not supported on this system:",
+                pool,
+            ));
+        }
+        // Not before a pool is imported.
+        Reason::Suspended | Reason::FailingDev | Reason::RemovedDev => return None,
     };
     Some(text.to_owned())
 }
 
-fn what_to_do(reason: Reason, pool: &PoolStatus, is_destroyed: bool) -> String {
-    use super::VdevState::{CantOpen, Degraded};
-    let text = match (pool.root.state, reason) {
-        (CantOpen, Reason::UnsupFeatWrite) => {
-            "The pool can be imported read-only, with '-o readonly=on'."
+fn with_features(text: &str, pool: &PoolStatus) -> String {
+    let lines = std::iter::once(text.to_owned());
+    let all: Vec<String> = lines
+        .chain(pool.unsupported_features.iter().cloned())
+        .collect();
+    all.join("\n")
+}
+
+fn what_to_do(reason: Reason, pool: &PoolStatus) -> &'static str {
+    match (pool.root.state, reason) {
+        (VdevState::Healthy, Reason::VersionOlder | Reason::FeatDisabled) => {
+            "The pool can be imported using its name or numeric identifier, though\n\
+             some features will not be available without an explicit 'zpool upgrade'."
         }
-        (CantOpen, Reason::HostidMismatch) => {
-            "The pool can be imported with '-f', if it is not in use there any more."
+        (VdevState::Healthy, Reason::HostidMismatch) => {
+            "The pool can be imported using its name or numeric identifier and\n\
+             the '-f' flag."
         }
-        (CantOpen, Reason::CorruptPool) => {
-            "The pool cannot be imported as it is; '-F' goes back to an earlier state."
+        (VdevState::Healthy, _) => "The pool can be imported using its name or numeric identifier.",
+        (VdevState::Degraded, _) => {
+            "The pool can be imported despite missing or damaged devices.  The\n\
+             fault tolerance of the pool may be compromised if imported."
         }
-        (CantOpen, Reason::MissingDevR | Reason::MissingDevNr | Reason::BadGuidSum) => {
-            "The pool cannot be imported before the missing devices are back."
+        (_, Reason::VersionNewer) => {
+            "The pool cannot be imported.  Access the pool on a system running newer\n\
+             software, or recreate the pool from backup."
         }
-        (CantOpen, _) => "The pool cannot be imported.",
-        (Degraded, _) => {
-            "The pool can be imported, although devices are missing or damaged: it has\n\
-             less redundancy than it should have."
+        (_, Reason::UnsupFeatRead) => {
+            "The pool cannot be imported. Access the pool on a system that supports\n\
+             the required feature(s), or recreate the pool from backup."
         }
-        (_, Reason::HostidMismatch) => {
-            "The pool can be imported by its name or id, and with '-f', if it is not in\n\
-             use there any more."
+        (_, Reason::UnsupFeatWrite) => {
+            "The pool cannot be imported in read-write mode. Import the pool with\n\
+             '-o readonly=on', access the pool on a system that supports the\n\
+             required feature(s), or recreate the pool from backup."
         }
-        _ if is_destroyed => "The pool can be imported by its name or id, with '-D'.",
-        _ => "The pool can be imported by its name or id.",
-    };
-    text.to_owned()
+        (_, Reason::MissingDevR | Reason::MissingDevNr | Reason::BadGuidSum) => {
+            "The pool cannot be imported. Attach the missing\n\
+             devices and try again."
+        }
+        _ => "The pool cannot be imported due to damaged devices or data.",
+    }
 }
 
 fn push_config(out: &mut String, pool: &PoolStatus, names: NameStyle) {

@@ -582,10 +582,11 @@ fn candidates_for_import() {
         status: &pool,
         comment: None,
         is_destroyed: false,
+        is_exported: true,
     };
     let got = import_listing(&candidate, NameStyle::default());
     let real = case_named(ZPOOL_IMPORT, "import-list-missing").stdout;
-    assert_eq!(without_advice(&got), without_advice(&real));
+    assert_eq!(got, real);
     let commented = ImportCandidate {
         comment: Some("hello"),
         is_destroyed: true,
@@ -596,6 +597,27 @@ fn candidates_for_import() {
     assert!(got.contains("\n  state: DEGRADED (DESTROYED)\n"), "{got}");
     assert!(got.contains("\ncomment: hello\n"), "{got}");
     assert!(got.contains("\n config:\n\n\tt  "), "{got}");
+}
+
+#[test]
+fn a_candidate_whose_contents_are_ruined_is_faulted() {
+    let mut pool = pools("status-cksum-j").remove(0);
+    (pool.root.state, pool.root.aux) = (VdevState::CantOpen, VdevAux::CorruptData);
+    let candidate = |is_exported| ImportCandidate {
+        status: &pool,
+        comment: None,
+        is_destroyed: false,
+        is_exported,
+    };
+    let listing = |is_exported| import_listing(&candidate(is_exported), NameStyle::default());
+    let start = "state: FAULTED\nstatus: The pool metadata is corrupted.\n\
+                 action: The pool cannot be imported due to damaged devices or data.\n";
+    let hint = "\tThe pool may be active on another system, but can be imported using\n\
+                \tthe '-f' flag.\n";
+    let see = "   see: https://openzfs.github.io/openzfs-docs/msg/ZFS-8000-72\nconfig:\n";
+    let (exported, active) = (listing(true), listing(false));
+    assert!(exported.contains(&format!("{start}{see}")), "{exported}");
+    assert!(active.contains(&format!("{start}{hint}{see}")), "{active}");
 }
 
 #[test]

@@ -112,15 +112,20 @@ fn usage_error() -> Error {
     Error::invalid("")
 }
 
+const COMMANDS: [&str; 6] = ["peer", "verify", "cp", "lab", "stream", "plain"];
+
 /// Runs `ashift bench ARGS`.
 pub(crate) fn run(args: &[String]) -> ExitCode {
     let Some((word, rest)) = args.split_first() else {
         eprint!("{USAGE}");
         return ExitCode::from(2);
     };
-    if word == "-h" || word == "--help" {
+    if word == "-h" || word == "--help" || word == "help" {
         print!("{USAGE}");
         return ExitCode::SUCCESS;
+    }
+    if !COMMANDS.contains(&word.as_str()) {
+        return crate::say::unrecognized("ashift bench", word, &COMMANDS, "ashift bench help");
     }
     match dispatch(word, rest) {
         Ok(()) => ExitCode::SUCCESS,

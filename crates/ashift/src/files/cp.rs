@@ -19,6 +19,7 @@ use super::session::may_be_mounted;
 use super::tree::{Handle, Meta, Preserve, Tree};
 use super::{Location, Run, Session, Usage, parse};
 use crate::host::Access;
+use crate::progress::{count_ahead, count_ahead_in};
 use crate::say;
 
 const USAGE: Usage = Usage {
@@ -176,6 +177,14 @@ fn copy_all(
                 continue;
             }
         };
+        let bar = say::progress(None, true);
+        match location {
+            Location::Host(path) => count_ahead(&bar, path),
+            Location::Pool(name, path) => {
+                let mount = session.mount(name)?;
+                count_ahead_in(&bar, &mount, path);
+            }
+        }
         let mut copy = Copy {
             options: options(),
             run: Run::new("cp"),
@@ -183,7 +192,7 @@ fn copy_all(
             target: &*target_tree,
             is_same_tree: same_tree(location, target),
             linked: BTreeMap::new(),
-            bar: say::progress(None, true),
+            bar,
             piece: BlockBuf::zeroed(PIECE_BYTES),
         };
         let place = match &into {

@@ -58,14 +58,20 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
             print!("{USAGE}");
             return ExitCode::SUCCESS;
         }
-        other => Err(Error::invalid(format!(
-            "unrecognized command '{other}'\n{USAGE}"
-        ))),
+        other => {
+            let known = ["list", "show", "run", "report", "help"];
+            return crate::say::unrecognized("ashift lab", other, &known, "ashift lab help");
+        }
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail("ashift lab", 2, &error.to_string()),
     }
+}
+
+fn misused(verb: &str) -> Error {
+    let text = format!("'{verb}' is not used like this ('ashift lab help' says how)");
+    Error::invalid(text)
 }
 
 fn find(name: &str) -> Result<Experiment> {
@@ -84,7 +90,7 @@ fn list(args: &[String]) -> Result<()> {
     let json = match args {
         [] => false,
         [flag] if flag == "-j" => true,
-        _ => return Err(Error::invalid(USAGE)),
+        _ => return Err(misused("list")),
     };
     let mut all = Vec::new();
     for (name, _) in lab::builtin() {
@@ -111,7 +117,7 @@ fn list(args: &[String]) -> Result<()> {
 
 fn show(args: &[String]) -> Result<()> {
     let [name] = args else {
-        return Err(Error::invalid(USAGE));
+        return Err(misused("show"));
     };
     match lab::builtin().iter().find(|(known, _)| known == name) {
         Some((_, text)) => print!("{text}"),
@@ -135,7 +141,7 @@ fn report(args: &[String]) -> Result<()> {
                     .ok_or_else(|| Error::invalid("-o needs a file"))?;
                 file = PathBuf::from(value);
             }
-            flag if flag.starts_with('-') => return Err(Error::invalid(USAGE)),
+            flag if flag.starts_with('-') => return Err(misused("report")),
             name => names.push(name.to_owned()),
         }
     }

@@ -14,7 +14,7 @@ use machine::{
 use serde_json::json;
 
 use super::{chosen, in_machine, open};
-use crate::say::fail;
+use crate::say::{self, fail};
 
 const USAGE: &str = "\
 usage: ashift machine create [--seed N] [--host HOST] DIR NAME=PROFILE[,OPTION=VALUE]... ...
@@ -103,6 +103,12 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
     {
         return super::fault::run(rest);
     }
+    if let Some(name) = args.first()
+        && !is_known(name)
+    {
+        let known = [&["create", "fault", "help"][..], &COMMANDS[..]].concat();
+        return say::unrecognized("ashift machine", name, &known, "ashift machine help");
+    }
     if args.iter().any(|a| a == "-h" || a == "--help") || args.first().is_some_and(|a| a == "help")
     {
         print!("{USAGE}");
@@ -120,6 +126,10 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
             fail("ashift machine", 2, &text)
         }
     }
+}
+
+fn is_known(name: &str) -> bool {
+    COMMANDS.contains(&name) || ["create", "help", "-h", "--help"].contains(&name)
 }
 
 fn parse(args: &[String]) -> std::result::Result<Request, Failure> {
@@ -158,9 +168,6 @@ fn dispatch(name: &str, request: &Request) -> Outcome {
     let operands = request.operands.as_slice();
     if name == "create" {
         return create(request);
-    }
-    if !COMMANDS.contains(&name) {
-        return Err(Failure::Usage(format!("unrecognized command '{name}'")));
     }
     let (folder, rest) = folder_of(operands)?;
     match name {

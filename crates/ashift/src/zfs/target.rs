@@ -172,9 +172,7 @@ pub(super) fn open_if_there(
 ) -> Outcome<Option<Target>> {
     let cannot = |why: &str| Fail::failed(format!("cannot open '{name}': {why}"));
     check_name(name, name_kind(types), false).map_err(|e| cannot(&e.to_string()))?;
-    let pool = session
-        .pool(pool_of(name))
-        .map_err(|e| cannot(&e.to_string()))?;
+    let pool = session.pool(pool_of(name)).map_err(|e| unopened(&e))?;
     let Some(pool) = pool else { return Ok(None) };
     let target = match find(&pool, name) {
         Ok(target) => target,
@@ -187,6 +185,12 @@ pub(super) fn open_if_there(
     Ok(Some(target))
 }
 
+/// A pool that is imported and could not be opened; the error names it. No command takes this for a
+/// wrong argument.
+fn unopened(error: &base::Error) -> Fail {
+    Fail::Exits(1, error.to_string())
+}
+
 fn is_path(name: &str) -> bool {
     name.starts_with('/') || name.starts_with("./")
 }
@@ -197,9 +201,15 @@ fn open_path(session: &Session, path: &str) -> Outcome<Target> {
     let cannot = |why: &dyn std::fmt::Display| Fail::failed(format!("cannot open '{path}': {why}"));
     let wanted = std::path::absolute(path).map_err(|e| cannot(&e))?;
     let mut best: Option<(usize, Rc<OpenPool>, String)> = None;
+    let mut closed = None;
     for name in session.pool_names()? {
-        let Some(pool) = session.pool(&name).map_err(|e| cannot(&e))? else {
-            continue;
+        let pool = match session.pool(&name) {
+            Ok(Some(pool)) => pool,
+            Ok(None) => continue,
+            Err(error) => {
+                closed.get_or_insert(unopened(&error));
+                continue;
+            }
         };
         for (place, dataset) in mounted(&pool).map_err(|e| cannot(&words(&e)))? {
             let is_within = wanted.starts_with(&place);
@@ -208,9 +218,11 @@ fn open_path(session: &Session, path: &str) -> Outcome<Target> {
             }
         }
     }
-    let missing = || match wanted.exists() {
-        true => Fail::failed(format!("'{path}': not a ZFS filesystem")),
-        false => cannot(&"No such file or directory"),
+    // It may be in the one that could not be opened.
+    let missing = || match (closed, wanted.exists()) {
+        (Some(closed), _) => closed,
+        (None, true) => Fail::failed(format!("'{path}': not a ZFS filesystem")),
+        (None, false) => cannot(&"No such file or directory"),
     };
     let (_, pool, dataset) = best.ok_or_else(missing)?;
     find(&pool, &dataset).map_err(|e| cannot(&words(&e)))
@@ -264,7 +276,8 @@ impl Selection {
         let mut outcome = Ok(());
         let mut failed = |fail: Fail| outcome = Err(fail.say());
         let everything;
-        let (names, recurses) = if names.is_empty() {
+        let is_everything = names.is_empty();
+        let (names, recurses) = if is_everything {
             everything = session.pool_names().unwrap_or_else(|fail| {
                 failed(fail);
                 Vec::new()
@@ -274,6 +287,21 @@ impl Selection {
             (names, self.recurses)
         };
         for name in names {
+            if is_everything {
+                match session.pool(name) {
+                    Ok(Some(_)) => {}
+                    Ok(None) => continue, // exported meanwhile
+                    Err(error) if error.kind() == ErrorKind::Busy => {
+                        failed(unopened(&error));
+                        continue;
+                    }
+                    Err(error) => {
+                        // As in zfs_iter_root, a pool that is away does not hide the others.
+                        eprintln!("{error}");
+                        continue;
+                    }
+                }
+            }
             let opened = if is_path(name) {
                 open_path(session, name)
             } else {

@@ -67,9 +67,7 @@ pub(super) fn run(args: &Parsed) -> Outcome {
         format!("cannot create '{pool}': {error}\npool name may have been omitted")
     })?;
     if host.cache().find(pool)?.is_some() {
-        return Err(Failure::Text(format!(
-            "cannot create '{pool}': pool already exists"
-        )));
+        return Err(already_exists(pool));
     }
     check_sizes(pool, &tops)?;
     if args.has('n') {
@@ -218,6 +216,10 @@ fn shown_name(leaf: &str) -> String {
     )
 }
 
+fn already_exists(pool: &str) -> Failure {
+    Failure::Text(format!("cannot create '{pool}': pool already exists"))
+}
+
 fn create(host: &Host, pool: &str, tops: &[(Grouping, Vec<Device>)], wanted: Wanted) -> Outcome {
     let failed = |error: base::Error| {
         let text = error.to_string();
@@ -227,7 +229,13 @@ fn create(host: &Host, pool: &str, tops: &[(Grouping, Vec<Device>)], wanted: Wan
         };
         Failure::Text(format!("cannot create '{pool}': {text}"))
     };
-    let _lock = host.lock(pool, Access::Write)?;
+    let _lock = host
+        .lock(pool, Access::Write)
+        .map_err(|e| format!("cannot create '{pool}': {e}"))?;
+    if host.cache().find(pool)?.is_some() {
+        // By a command that was waited for.
+        return Err(already_exists(pool));
+    }
     let mut vdevs = Vec::new();
     for (grouping, devices) in tops {
         vdevs.push(open_top(pool, grouping, devices).map_err(failed)?);

@@ -118,27 +118,32 @@ pub(super) fn online(args: &Parsed) -> Outcome {
             "'zpool online --power' is not supported yet".into(),
         ));
     }
-    refuse_options(args, "online", "e")?;
     let (name, words) = operands(args)?;
     let host = Host::here();
     let pool = open_for_devices(&host, name)?;
     let mut code = 0;
+    let mut growing = Vec::new();
     for word in words {
         let Some(device) = find_device(&pool, word) else {
             eprintln!("couldn't find device \"{word}\" in pool \"{name}\"");
             code = 1;
             continue;
         };
-        if device.leaf().is_usable() {
-            continue;
-        }
-        if let Err(text) = bring_back(&pool, &device) {
+        if !device.leaf().is_usable()
+            && let Err(text) = bring_back(&pool, &device)
+        {
             eprintln!("cannot online {word}: {text}");
             code = 1;
+            continue;
         }
+        let (_, top) = pool.tree().find_device(device.guid())?;
+        growing.push(top.guid());
     }
     if super::needs_resilver(&pool) {
         super::catch_up(&pool)?;
+    }
+    if args.has('e') {
+        pool.expand(&|guid| growing.contains(&guid))?;
     }
     finish(&host, &pool, code)
 }
@@ -182,7 +187,8 @@ pub(super) fn clear(args: &Parsed) -> Outcome {
         .map_err(|e| open_error(name, &e))?;
     let Some(word) = word else {
         pool.tree().clear(None)?;
-        super::scrub::forget_errors(&host, pool.guid());
+        pool.pipeline().take_errors();
+        super::errors::forget_errors(&host, pool.guid());
         return finish(&host, &pool, 0);
     };
     let device = find_device(&pool, word).map(|device| device.guid());
@@ -190,12 +196,13 @@ pub(super) fn clear(args: &Parsed) -> Outcome {
         .or_else(|| find_group(&pool, word))
         .ok_or_else(|| format!("cannot clear errors for {word}: no such device in pool"))?;
     pool.tree().clear(Some(guid))?;
+    pool.pipeline().take_errors();
     let devices = pool
         .tree()
         .find(guid)
         .map_or_else(Vec::new, |vdev| vdev.devices());
     for device in devices {
-        super::scrub::forget_device(&host, pool.guid(), device.guid())?;
+        super::errors::forget_device(&host, pool.guid(), device.guid())?;
     }
     finish(&host, &pool, 0)
 }

@@ -13,6 +13,7 @@ use admin::pool::{
 };
 use admin::prop::{POOL, PropValue, Source};
 use base::VdevId;
+use nvpair::NvList;
 use spa::Spa;
 use spa::feature::{FEATURES, Feature, Support};
 use vdev::AllocBias;
@@ -36,7 +37,7 @@ pub(super) fn status_of(host: &Host, pool: &OpenPool) -> base::Result<PoolStatus
     root.alloc_bytes = space.alloc;
     root.space_bytes = space.space;
     root.deflated_bytes = space.dspace;
-    let kept = super::scrub::kept_errors(host, pool.guid());
+    let kept = super::errors::kept_errors(host, pool.guid());
     add_errors(&mut root, &kept.devices);
     let unsupported = pool.obstacles().iter().map(spa::Obstacle::name).collect();
     let features = pool.features();
@@ -53,14 +54,19 @@ pub(super) fn status_of(host: &Host, pool: &OpenPool) -> base::Result<PoolStatus
         is_readable: true,
         has_disabled_features: has_disabled_features && pool.compatibility().is_none(),
         scan: scan_status(pool)?,
-        error_count: Some(kept.damaged.len() as u64),
-        errors: kept.damaged,
+        error_count: Some(kept.blocks.len() as u64),
+        errors: super::errors::names_of(pool, &kept.objects()),
         ..PoolStatus::default()
     })
 }
 
-/// What can be said of a pool that was found on devices.
-pub(super) fn status_of_found(found: &FoundPool, host_id: u64) -> PoolStatus {
+/// What can be said of a pool that was found on devices. `tried`: its config, as trying to open it has
+/// shown it.
+pub(super) fn status_of_found(
+    found: &FoundPool,
+    tried: &base::Result<NvList>,
+    host_id: u64,
+) -> PoolStatus {
     let mut pool = PoolStatus {
         name: found.name.clone(),
         guid: found.guid.0,
@@ -72,8 +78,21 @@ pub(super) fn status_of_found(found: &FoundPool, host_id: u64) -> PoolStatus {
             && found.hostid != host_id,
         ..PoolStatus::default()
     };
-    match found.open(&found.config, false) {
-        Ok(tree) => pool.root = vdev_status(&tree.root(), 0, VdevClass::Normal),
+    let config = tried.as_ref().unwrap_or(&found.config);
+    let opened = match tried {
+        Err(e) if e.kind() == base::ErrorKind::Unsupported => {
+            Err(base::Error::new(e.kind(), e.to_string()))
+        }
+        _ => found.open(config, false),
+    };
+    match opened {
+        Ok(tree) => {
+            pool.root = vdev_status(&tree.root(), 0, VdevClass::Normal);
+            if tried.is_err() && pool.root.state.is_usable() {
+                (pool.root.state, pool.root.aux) = (VdevState::CantOpen, VdevAux::CorruptData);
+            }
+            show_paths(&mut pool.root);
+        }
         Err(error) => {
             let is_unsupported = error.kind() == base::ErrorKind::Unsupported;
             pool.root = VdevStatus {
@@ -95,6 +114,12 @@ pub(super) fn status_of_found(found: &FoundPool, host_id: u64) -> PoolStatus {
         pool.root.aux = VdevAux::CorruptData;
     }
     pool
+}
+
+/// A device that is missing before the import is shown by its path.
+fn show_paths(vdev: &mut VdevStatus) {
+    vdev.is_not_present = false;
+    vdev.children.iter_mut().for_each(show_paths);
 }
 
 pub(super) fn vdev_status(vdev: &vdev::Vdev, id: u64, class: VdevClass) -> VdevStatus {
@@ -148,6 +173,16 @@ fn fill_space(pool: &Spa, id: VdevId, top: &mut VdevStatus) {
         top.fragmentation = space.fragmentation;
         top.replaceable_bytes = space.space;
     }
+    top.expandable_bytes = pool.tree().top(id).map_or(0, |top| expandable(&top));
+}
+
+/// What a top-level vdev could grow by, in whole metaslabs.
+#[doc(alias = "vs_esize")]
+fn expandable(top: &std::sync::Arc<vdev::Vdev>) -> u64 {
+    let config = top.config().clone();
+    let (asize, ms_shift) = (config.asize, config.ms_shift);
+    let most = vdev::VdevTree::max_asize(top).unwrap_or(asize);
+    base::align_down(most.saturating_sub(asize), 1 << ms_shift)
 }
 
 fn add_errors(vdev: &mut VdevStatus, kept: &BTreeMap<u64, [u64; 3]>) {
@@ -229,6 +264,7 @@ pub(super) fn properties_of(host: &Host, pool: &OpenPool) -> base::Result<Item> 
         props.push(match desc.name {
             "name" => continue,
             "size" => number(space.space),
+            "expandsize" => number(pool.tree().tops().iter().map(expandable).sum()),
             "capacity" => number(percent(space.alloc, space.space)),
             "altroot" => local(facts.altroot.clone()),
             // A pool with an alternate root is never in OpenZFS's own cachefile.

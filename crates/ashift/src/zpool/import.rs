@@ -3,6 +3,7 @@
 //! # Source
 //! OpenZFS cmd/zpool/zpool_main.c (`zpool_do_import`, `do_import`), lib/libzutil/zutil_import.c.
 
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,12 +11,13 @@ use admin::getopt::Parsed;
 use admin::name::check_pool_name;
 use admin::number::date_time;
 use admin::pool::{ImportCandidate, import_listing};
-use admin::prop::{PoolContext, parse_pool_assignment, split_assignment};
+use admin::prop::{PoolContext, TableKind, parse_pool_assignment, split_assignment};
 use base::Txg;
 use geom::disk::OpenMode;
 use geom::{Namespace, Provider};
 use machine::{Holder, World};
-use spa::{ImportOptions, Spa};
+use nvpair::NvList;
+use spa::{ImportOptions, Spa, device_paths, try_import};
 use vdev::import::{FoundPool, discover};
 use vdev::{PoolState, VdevState};
 
@@ -44,10 +46,19 @@ pub(super) fn run(args: &Parsed) -> Outcome {
     if args.has('a') && !args.operands.is_empty() || args.operands.len() > 2 {
         return Err(Failure::Usage("too many arguments".into()));
     }
-    let request = read_request(args)?;
+    let Some(request) = read_request(args)? else {
+        return Ok(0);
+    };
     let host = Host::here();
     let providers = candidates(args)?;
     let pools = find_pools(&host, &providers, request.wants_destroyed)?;
+    if pools.is_empty() && args.operands.is_empty() && !args.has('j') {
+        eprintln!("no pools available to import");
+        if args.value('d').is_none() && std::io::stderr().is_terminal() {
+            eprintln!("(pools on image files are found with 'zpool import -d FOLDER')");
+        }
+        return Ok(0);
+    }
     if args.has('a') {
         return import_all(&host, pools, &request);
     }
@@ -58,7 +69,9 @@ pub(super) fn run(args: &Parsed) -> Outcome {
     }
 }
 
-fn read_request(args: &Parsed) -> Result<Request, Failure> {
+/// What the options say; none when there is nothing to be done, as OpenZFS sees it, since a property
+/// does not exist.
+fn read_request(args: &Parsed) -> Result<Option<Request>, Failure> {
     let mut request = Request {
         is_forced: args.has('f'),
         wants_destroyed: args.has('D'),
@@ -85,6 +98,12 @@ fn read_request(args: &Parsed) -> Result<Request, Failure> {
                 "'{text}': mount options are not supported yet"
             )));
         };
+        let tables = [TableKind::Pool, TableKind::Vdev];
+        let is_known = tables.iter().any(|table| table.lookup(name).is_some());
+        if !is_known && !name.starts_with("feature@") {
+            eprintln!("property '{name}' is not a valid pool or vdev property");
+            return Ok(None);
+        }
         let context = PoolContext {
             is_new: false,
             is_import: true,
@@ -114,7 +133,7 @@ fn read_request(args: &Parsed) -> Result<Request, Failure> {
                     supported yet";
         return Err(Failure::Text(text.into()));
     }
-    Ok(request)
+    Ok(Some(request))
 }
 
 /// The devices to look at.
@@ -127,19 +146,20 @@ fn candidates(args: &Parsed) -> Result<Vec<Arc<dyn Provider>>, Failure> {
     let mut layers: Vec<String> = Vec::new();
     for place in args.values('d') {
         let path = std::path::absolute(place).unwrap_or_else(|_| PathBuf::from(place));
+        let failed = |e: std::io::Error| format!("cannot resolve path '{place}': {}", plain(&e));
         let metadata = match std::fs::metadata(&path) {
             Err(_) if world.open(place, OpenMode::Inspect).is_ok() => {
                 layers.push(world.canonical(place));
                 continue;
             }
-            other => other.map_err(|e| format!("cannot open '{place}': {}", plain(&e)))?,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
+            other => other.map_err(failed)?,
         };
         if !metadata.is_dir() {
             paths.push(path);
             continue;
         }
-        let entries = std::fs::read_dir(&path)
-            .map_err(|e| format!("cannot open '{place}': {}", plain(&e)))?;
+        let entries = std::fs::read_dir(&path).map_err(failed)?;
         paths.extend(entries.flatten().map(|entry| entry.path()));
         let here = |name: &String| Path::new(name).parent() == Some(&*path);
         layers.extend(world.layers().into_iter().map(|l| l.name).filter(here));
@@ -173,12 +193,6 @@ fn candidates_in_machine(args: &Parsed, world: &World) -> Result<Vec<Arc<dyn Pro
                 .is_some_and(|r| r.starts_with('/'));
             is_in || world.canonical(name) == world.canonical(place)
         };
-        for place in &places {
-            if !names.iter().any(|name| is_below(name, place)) {
-                let text = format!("cannot open '{place}': No such file or directory");
-                return Err(Failure::Text(text));
-            }
-        }
         names.retain(|name| places.iter().any(|place| is_below(name, place)));
     }
     let open_one = |name: &String| Namespace::open(world, name, OpenMode::Inspect).ok();
@@ -201,39 +215,61 @@ fn block_devices() -> Vec<PathBuf> {
     names.map(|name| Path::new("/dev").join(name)).collect()
 }
 
-/// Pools on the devices that are not imported yet.
+/// Pools on the devices that are not imported yet, or whose devices are not where they were when they
+/// were imported. As when the kernel opens devices, those that were not given are looked for at the paths
+/// that labels and MOS know.
 fn find_pools(
     host: &Host,
     providers: &[Arc<dyn Provider>],
     destroyed: bool,
 ) -> Result<Vec<FoundPool>, Failure> {
+    let (world, hostid) = (current()?, host.id()?.id);
     let imported: Vec<u64> = host
         .pools()?
         .iter()
+        .filter(|(_, config)| is_where_it_was(&world, config))
         .filter_map(|(_, config)| config.get_u64("pool_guid"))
         .collect();
     let mut pools = discover(providers).pools;
     pools.retain(|pool| {
         !imported.contains(&pool.guid.0) && (pool.state == PoolState::Destroyed) == destroyed
     });
-    Ok(pools)
+    let open = |path: &str| Namespace::open(&*world, path, OpenMode::Inspect).ok();
+    let follow = |pool: FoundPool| {
+        let labels = pool.config.clone();
+        let pool = pool.follow_paths(&labels, &open);
+        match try_import(&pool, hostid) {
+            Ok(config) => pool.follow_paths(&config, &open),
+            Err(_) => pool,
+        }
+    };
+    Ok(pools.into_iter().map(follow).collect())
+}
+
+/// Whether any device of an imported pool is at the path that is remembered.
+fn is_where_it_was(world: &World, config: &NvList) -> bool {
+    let guid = config.get_u64("pool_guid");
+    let paths = config.get_list("vdev_tree").map(device_paths);
+    let is_there = |path: &String| {
+        let provider = Namespace::open(world, path, OpenMode::Inspect).ok();
+        let owner = provider.and_then(|provider| vdev::label::owner(&*provider));
+        owner.is_some_and(|owner| Some(owner.pool_guid.0) == guid)
+    };
+    paths.unwrap_or_default().iter().any(is_there)
 }
 
 fn list(host: &Host, pools: &[FoundPool]) -> Outcome {
-    if pools.is_empty() {
-        eprintln!("no pools available to import");
-        return Ok(0);
-    }
     let id = host.id()?.id;
     for (i, found) in pools.iter().enumerate() {
         if i > 0 {
             println!();
         }
-        let status = status_of_found(found, id);
+        let status = status_of_found(found, &try_import(found, id), id);
         let candidate = ImportCandidate {
             status: &status,
             comment: found.config.get_str("comment"),
             is_destroyed: found.state == PoolState::Destroyed,
+            is_exported: found.state == PoolState::Exported,
         };
         print!("{}", import_listing(&candidate, super::list::name_style()));
     }
@@ -244,7 +280,7 @@ fn list_json(host: &Host, pools: &[FoundPool]) -> Outcome {
     let id = host.id()?.id;
     let mut all = serde_json::Map::new();
     for found in pools {
-        let status = status_of_found(found, id);
+        let status = status_of_found(found, &try_import(found, id), id);
         let devices = found.devices.iter().map(|d| d.provider.name());
         let entry = serde_json::json!({
             "name": found.name,
@@ -302,24 +338,28 @@ fn import_one(
         },
         String::clone,
     );
-    if guid.is_none() && fitting.is_empty() && host.cache().find(&name)?.is_none() {
-        return Err(Failure::Text(format!(
-            "cannot import '{wanted}': no such pool available"
-        )));
-    }
-    if host.cache().find(&name)?.is_some() {
-        return Err(Failure::Text(format!(
-            "cannot import '{name}': a pool with that name already exists\nuse the form 'zpool \
-             import <pool | id> <newpool>' to give it a new name"
-        )));
-    }
-    let Some(found) = fitting.pop() else {
+    let found = fitting.pop();
+    check_name_is_free(host, &name, found.as_ref())?;
+    let Some(found) = found else {
         return Err(Failure::Text(format!(
             "cannot import '{wanted}': no such pool available"
         )));
     };
     import(host, found, &name, request)?;
     Ok(0)
+}
+
+/// Refuses the name of an imported pool, unless it is this very pool, which has moved.
+fn check_name_is_free(host: &Host, name: &str, found: Option<&FoundPool>) -> Result<(), Failure> {
+    let taken = host.cache().find(name)?;
+    let taken_by = taken.and_then(|config| config.get_u64("pool_guid"));
+    if taken_by.is_none() || taken_by == found.map(|pool| pool.guid.0) {
+        return Ok(());
+    }
+    Err(Failure::Text(format!(
+        "cannot import '{name}': a pool with that name already exists\nuse the form 'zpool \
+         import <pool | id> <newpool>' to give it a new name"
+    )))
 }
 
 fn import(host: &Host, found: FoundPool, name: &str, request: &Request) -> Result<(), Failure> {
@@ -340,7 +380,9 @@ fn import(host: &Host, found: FoundPool, name: &str, request: &Request) -> Resul
         };
         return Err(failed(&text));
     }
-    let _lock = host.lock(name, Access::Write)?;
+    let _lock = host.lock(name, Access::Write).map_err(|e| failed(&e))?;
+    // Another command may have imported it, or another one of that name, since this one looked.
+    check_name_is_free(host, name, Some(&found))?;
     let readonly = request.facts.readonly;
     let mode = if readonly {
         OpenMode::ReadOnly
@@ -363,9 +405,6 @@ fn import(host: &Host, found: FoundPool, name: &str, request: &Request) -> Resul
         .find(|pool| pool.guid == guid);
     let found = again.ok_or_else(|| failed(&"its labels changed meanwhile"))?;
     let new_name = (name != found.name).then(|| name.to_owned());
-    if new_name.is_some() && readonly {
-        return Err(failed(&"a pool that is imported read-only keeps its name"));
-    }
     let spa = Spa::import(ImportOptions {
         found,
         new_name,
@@ -377,10 +416,22 @@ fn import(host: &Host, found: FoundPool, name: &str, request: &Request) -> Resul
     })
     .map_err(|e| failed(&e))?;
     finish(host, &spa, request).map_err(|e| failed(&e))?;
+    forget_moved(host, name, guid)?;
+    Ok(())
+}
+
+/// Takes a pool that has moved out of the cachefile under the name that it had before.
+fn forget_moved(host: &Host, name: &str, guid: base::Guid) -> base::Result<()> {
+    for (other, config) in host.pools()? {
+        if other != name && config.get_u64("pool_guid") == Some(guid.0) {
+            host.cache().remove(&other)?;
+        }
+    }
     Ok(())
 }
 
 fn finish(host: &Host, spa: &Spa, request: &Request) -> base::Result<()> {
+    super::keep_met(host, spa)?;
     let mut facts = request.facts.clone();
     if spa.is_readonly() {
         if !facts.readonly {
@@ -400,6 +451,9 @@ fn finish(host: &Host, spa: &Spa, request: &Request) -> base::Result<()> {
     }
     if super::needs_resilver(spa) {
         super::catch_up(spa)?;
+    }
+    if spa.autoexpand() {
+        spa.expand(&|_| true)?;
     }
     spa.log_command(&command_line())?;
     spa.sync()?;

@@ -36,7 +36,7 @@ pub(super) fn destroy(args: &Parsed) -> Outcome {
     open.destroy()
         .map_err(|e| format!("cannot destroy '{pool}': {}", reason(&e)))?;
     host.cache().remove(pool)?;
-    super::scrub::forget_errors(&host, open.guid());
+    super::errors::forget_errors(&host, open.guid());
     Ok(0)
 }
 
@@ -93,7 +93,7 @@ fn export_one(host: &Host, pool: &str, is_forced: bool) -> Result<(), Failure> {
             .map_err(|e| format!("cannot export '{pool}': {e}"))?;
     }
     host.cache().remove(pool)?;
-    super::scrub::forget_errors(host, open.guid());
+    super::errors::forget_errors(host, open.guid());
     Ok(())
 }
 

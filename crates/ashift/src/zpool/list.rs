@@ -171,10 +171,15 @@ fn print_once(args: &Parsed, given: &[String], columns: &[PropName], is_first: b
     let host = Host::here();
     let (style, names, json) = styles(args);
     let mut pools: Vec<(Item, PoolStatus)> = Vec::new();
+    let mut has_failed = false;
     for name in pool_names(&host, given)? {
         match gather(&host, &name, !given.is_empty()) {
             Ok(pool) => pools.push(pool),
-            Err(Failure::Text(text)) => eprintln!("{text}"),
+            Err(_) if given.is_empty() && host.cache().find(&name)?.is_none() => {} // exported meanwhile
+            Err(Failure::Text(text)) => {
+                eprintln!("{text}");
+                has_failed = true;
+            }
             Err(other) => return Err(other),
         }
     }
@@ -186,10 +191,10 @@ fn print_once(args: &Parsed, given: &[String], columns: &[PropName], is_first: b
         let vdevs = args.has('v').then_some(names);
         pools_json("zpool list", &style, json, &request, &refs, vdevs)
     } else if pools.is_empty() {
-        if !args.has('H') {
+        if !has_failed && !args.has('H') {
             println!("no pools available");
         }
-        return Ok(0);
+        return Ok(u8::from(has_failed));
     } else if args.has('v') {
         list_verbose(&style, columns, &refs, names)
     } else {
@@ -202,7 +207,8 @@ fn print_once(args: &Parsed, given: &[String], columns: &[PropName], is_first: b
         rest.map_or(text.clone(), |(_, rest)| rest.to_owned())
     };
     print!("{text}");
-    Ok(0)
+    // As in OpenZFS, a name that is not there does no harm beside one that is.
+    Ok(u8::from(has_failed && given.is_empty()))
 }
 
 /// One pool's properties and state; a pool that cannot be opened is shown as UNAVAIL.

@@ -11,6 +11,7 @@
 mod create;
 mod device_state;
 mod devices;
+mod errors;
 mod gather;
 mod history;
 mod import;
@@ -29,6 +30,7 @@ use admin::number::Zone;
 use admin::usage::{Tool, usage, usage_of_all};
 use base::{Error, ErrorKind};
 
+pub(crate) use errors::keep_met;
 pub(crate) use scrub::{catch_up, needs_resilver, verify};
 
 /// Why a command did not do what it was asked.

@@ -8,20 +8,19 @@
 //! # Source
 //! OpenZFS module/zfs/dsl_scan.c, cmd/zpool/zpool_main.c (`zpool_do_scrub`).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io::IsTerminal;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use admin::getopt::Parsed;
 use admin::number::{duration, nice_bytes};
-use base::{Context, Guid, ObjectId, ObjsetId, VdevId};
+use base::{Context, Guid, VdevId};
 use check::{Finding, Report};
 use phys::ScanPhys;
-use serde_json::{Value, json};
 use spa::Spa;
 use zio::AllocClass;
 
+use super::errors::{keep_scrubbed, kept_errors};
 use super::list::{pool_names, repeated_code};
 use super::{Failure, Outcome, command_line, open_error, refuse_options};
 use crate::host::{Access, Host, OpenPool};
@@ -115,11 +114,7 @@ fn close_scrubbed(pool: &OpenPool, report: &Report) -> Outcome {
 fn scrub_errors(host: &Host, name: &str) -> Outcome {
     let pool = open_to_scrub(host, name)?;
     let kept = kept_errors(host, pool.guid());
-    let objects: BTreeSet<(ObjsetId, ObjectId)> = kept
-        .damaged
-        .iter()
-        .filter_map(|d| parse_damaged(d))
-        .collect();
+    let objects = kept.objects();
     if objects.is_empty() {
         return Ok(0);
     }
@@ -248,97 +243,9 @@ fn has_unrepaired(report: &Report) -> bool {
     report.findings.iter().any(is_unrepaired)
 }
 
-/// What was found out about a pool and not forgotten yet.
-#[derive(Debug, Default)]
-pub(super) struct KeptErrors {
-    /// By guid: reads, writes, checksums that failed.
-    pub(super) devices: BTreeMap<u64, [u64; 3]>,
-    /// Blocks that cannot be read, as `zpool status -v` names them.
-    pub(super) damaged: Vec<String>,
-}
-
-/// An object as `zpool status -v` names it.
-fn show_damaged(objset: ObjsetId, object: ObjectId) -> String {
-    format!("<{:#x}>:<{:#x}>", objset.0, object.0)
-}
-
-/// The same, read again.
-fn parse_damaged(text: &str) -> Option<(ObjsetId, ObjectId)> {
-    let (objset, object) = text.split_once(':')?;
-    let number = |text: &str| {
-        let digits = text.strip_prefix("<0x")?.strip_suffix('>')?;
-        u64::from_str_radix(digits, 16).ok()
-    };
-    Some((ObjsetId(number(objset)?), ObjectId(number(object)?)))
-}
-
-fn errors_path(host: &Host, pool: Guid) -> PathBuf {
-    host.state().join("errors").join(format!("{}.json", pool.0))
-}
-
-/// What is kept of a pool; nothing if that cannot be read.
-pub(super) fn kept_errors(host: &Host, pool: Guid) -> KeptErrors {
-    let text = std::fs::read_to_string(errors_path(host, pool)).unwrap_or_default();
-    let value: Value = serde_json::from_str(&text).unwrap_or_default();
-    let mut kept = KeptErrors::default();
-    let devices = value["devices"].as_object();
-    for (guid, counts) in devices.into_iter().flatten() {
-        let count = |i: usize| counts[i].as_u64().unwrap_or(0);
-        if let Ok(guid) = guid.parse() {
-            kept.devices.insert(guid, [count(0), count(1), count(2)]);
-        }
-    }
-    let damaged = value["damaged"].as_array().into_iter().flatten();
-    kept.damaged = damaged
-        .filter_map(|d| d.as_str().map(str::to_owned))
-        .collect();
-    kept
-}
-
-/// Forgets what is kept of a pool.
-pub(super) fn forget_errors(host: &Host, pool: Guid) {
-    let _ = std::fs::remove_file(errors_path(host, pool));
-}
-
-/// Forgets what is kept of one device.
-pub(super) fn forget_device(host: &Host, pool: Guid, device: Guid) -> base::Result<()> {
-    let mut kept = kept_errors(host, pool);
-    kept.devices.remove(&device.0);
-    write_errors(host, pool, &kept)
-}
-
+/// Keeps what a scrub has found.
 fn keep_errors(host: &Host, pool: &Spa, report: &Report) -> base::Result<()> {
-    let mut kept = kept_errors(host, pool.guid());
-    pool.tree().root().visit(&mut |vdev| {
-        let stats = vdev.stats().snapshot();
-        let counts = [stats.read_errors, stats.write_errors, stats.checksum_errors];
-        if counts != [0; 3] {
-            let sum = kept.devices.entry(vdev.guid().0).or_default();
-            sum.iter_mut().zip(counts).for_each(|(sum, n)| *sum += n);
-        }
-    });
     let damaged = report.findings.iter().filter(|f| is_loss(f));
-    let names: BTreeSet<String> = damaged
-        .filter_map(Finding::bookmark)
-        .map(|b| show_damaged(b.objset, b.object))
-        .collect();
-    kept.damaged = names.into_iter().collect();
-    write_errors(host, pool.guid(), &kept)
-}
-
-fn write_errors(host: &Host, pool: Guid, kept: &KeptErrors) -> base::Result<()> {
-    if kept.devices.is_empty() && kept.damaged.is_empty() {
-        forget_errors(host, pool);
-        return Ok(());
-    }
-    let path = errors_path(host, pool);
-    let within = |e: std::io::Error| base::Error::from(e).within(path.display());
-    let devices: serde_json::Map<String, Value> = kept
-        .devices
-        .iter()
-        .map(|(guid, counts)| (guid.to_string(), json!(counts)))
-        .collect();
-    let value = json!({ "devices": devices, "damaged": kept.damaged });
-    std::fs::create_dir_all(path.parent().expect("a file in a folder")).map_err(within)?;
-    std::fs::write(&path, value.to_string()).map_err(within)
+    let damaged = damaged.filter_map(Finding::bookmark).collect();
+    keep_scrubbed(host, pool, damaged)
 }

@@ -64,6 +64,7 @@ fn print_once(args: &Parsed, given: &[String]) -> Outcome {
     for name in pool_names(&host, given)? {
         match gather(&host, &name) {
             Ok(status) => pools.push(status),
+            Err(_) if given.is_empty() && host.cache().find(&name)?.is_none() => {} // exported meanwhile
             Err(Failure::Text(text)) => {
                 eprintln!("{text}");
                 code = 1;
@@ -93,9 +94,10 @@ fn print_once(args: &Parsed, given: &[String]) -> Outcome {
         }
         print!("{}", print_status(pool, &request));
     }
-    if given.is_empty() && pools.is_empty() {
+    let has_nothing_to_say = given.is_empty() && is_first && code == 0;
+    if has_nothing_to_say && pools.is_empty() {
         eprintln!("no pools available");
-    } else if given.is_empty() && is_first {
+    } else if has_nothing_to_say {
         println!("all pools are healthy");
     }
     Ok(code)

@@ -72,14 +72,28 @@ impl Bench {
         out
     }
 
+    /// The state folder.
+    pub(crate) fn state(&self) -> &Path {
+        self.state.path()
+    }
+
+    /// A command that has not been started.
+    pub(crate) fn command(&self, command: &str) -> Command {
+        let mut ready = Command::new(env!("CARGO_BIN_EXE_ashift"));
+        ready
+            .args(self.filled(command).split(' '))
+            .env("ASHIFT_STATE", self.state.path());
+        ready
+    }
+
     /// Exit code, stdout, stderr.
     pub(crate) fn run(&self, command: &str) -> (i32, String, String) {
-        let words = self.filled(command);
-        let output = Command::new(env!("CARGO_BIN_EXE_ashift"))
-            .args(words.split(' '))
-            .env("ASHIFT_STATE", self.state.path())
-            .output()
-            .unwrap();
+        self.finish(&mut self.command(command))
+    }
+
+    /// The same of a command that was made ready.
+    pub(crate) fn finish(&self, command: &mut Command) -> (i32, String, String) {
+        let output = command.output().unwrap();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         (
             output.status.code().unwrap_or(-1),

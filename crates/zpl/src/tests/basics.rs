@@ -208,6 +208,21 @@ fn paths_lead_through_links() {
 }
 
 #[test]
+fn a_file_has_a_path_until_it_is_removed() {
+    let pool = Pool::new();
+    let fs = pool.mount();
+    let root = fs.root();
+    let a = fs.mkdir(root, b"a", &create(0o755)).unwrap().id;
+    let file = fs.create_file(a, b"file", &create(0o644)).unwrap().id;
+    assert_eq!(fs.path_of(root).unwrap(), b"/");
+    assert_eq!(fs.path_of(a).unwrap(), b"/a");
+    assert_eq!(fs.path_of(file).unwrap(), b"/a/file");
+    fs.hold(file).unwrap();
+    fs.unlink(a, b"file").unwrap();
+    assert_eq!(kind(fs.path_of(file)), ErrorKind::NotFound);
+}
+
+#[test]
 fn renames_obey_posix() {
     let pool = Pool::new();
     let fs = pool.mount();

@@ -1,0 +1,309 @@
+//! How far a command is that takes its time.
+//!
+//! # What it is
+//! On a terminal one line that is updated: what is done, of how much, how fast, and what is left. Elsewhere
+//! (a log, a pipe) a line every ten seconds. Always on stderr, and neither with `ashift --no-progress` nor
+//! `ASHIFT_PROGRESS=off`.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
+
+use admin::number::{duration, nice_bytes};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle, TermLike};
+use zpl::Filesystem;
+
+/// How often a line is printed where lines stay.
+const LINE_EVERY: Duration = Duration::from_secs(10);
+/// How often the line on a terminal is drawn, per second.
+const DRAWS_PER_SEC: u8 = 10;
+/// What is shown although nothing has happened: that the command is alive.
+const TICK: Duration = Duration::from_millis(250);
+/// A copy that takes less is not worth counting ahead.
+const COUNT_AFTER: Duration = Duration::from_secs(1);
+/// Columns of a line that stays.
+const LINE_COLUMNS: u16 = 100;
+/// Bytes in a block of `st_blocks`.
+const STAT_BLOCK_BYTES: u64 = 512;
+
+static IS_OFF: AtomicBool = AtomicBool::new(false);
+
+/// Shows nothing from now on.
+pub(crate) fn turn_off() {
+    IS_OFF.store(true, Ordering::Relaxed);
+}
+
+fn is_off() -> bool {
+    let asked = std::env::var_os("ASHIFT_PROGRESS");
+    IS_OFF.load(Ordering::Relaxed) || asked.is_some_and(|value| value == "off" || value == "0")
+}
+
+/// Shows work of `total` parts, if that is known yet (`set_length` says it later). `unit_bytes`: the parts
+/// are bytes, not things.
+pub(crate) fn progress(total: Option<u64>, unit_bytes: bool) -> ProgressBar {
+    if is_off() {
+        return ProgressBar::hidden();
+    }
+    let is_terminal = io::IsTerminal::is_terminal(&io::stderr());
+    let target = if is_terminal {
+        ProgressDrawTarget::stderr_with_hz(DRAWS_PER_SEC)
+    } else {
+        ProgressDrawTarget::term_like_with_hz(Box::new(Lines::new()), DRAWS_PER_SEC)
+    };
+    let bar = ProgressBar::with_draw_target(total, target);
+    let template = if is_terminal {
+        "{spinner} {so_far}  {wide_msg}"
+    } else {
+        "{so_far}  {wide_msg}"
+    };
+    let style = ProgressStyle::with_template(template).expect("the template is right");
+    bar.set_style(style.with_key(
+        "so_far",
+        move |state: &ProgressState, out: &mut dyn fmt::Write| {
+            let text = so_far(
+                state.pos(),
+                state.len(),
+                state.elapsed().as_secs_f64(),
+                unit_bytes,
+            );
+            let _ = out.write_str(&text);
+        },
+    ));
+    bar.enable_steady_tick(TICK);
+    bar
+}
+
+/// `1.20G of 3.40G (35%), 120M/s, 00:00:42 left`
+fn so_far(done: u64, total: Option<u64>, secs: f64, unit_bytes: bool) -> String {
+    let number = |n: u64| {
+        if unit_bytes {
+            nice_bytes(n)
+        } else {
+            n.to_string()
+        }
+    };
+    let total = total.filter(|total| *total > 0);
+    if done == 0 && total.is_none() {
+        return String::new();
+    }
+    let mut text = number(done);
+    if let Some(total) = total {
+        let percent = done.min(total).saturating_mul(100) / total;
+        text += &format!(" of {} ({percent}%)", number(total));
+    }
+    // Before that a rate says little.
+    if secs >= 1.0 && done > 0 {
+        let rate = done as f64 / secs;
+        text += &format!(", {}/s", number(rate as u64));
+        if let Some(left) = total.map(|total| total.saturating_sub(done)) {
+            text += &format!(", {} left", duration((left as f64 / rate) as u64));
+        }
+    }
+    text
+}
+
+/// Where lines stay: takes what is drawn, and prints it now and then.
+#[derive(Debug)]
+struct Lines(Mutex<LinesState>);
+
+#[derive(Debug)]
+struct LinesState {
+    drawn: String,
+    printed: Instant,
+}
+
+impl Lines {
+    fn new() -> Lines {
+        Lines(Mutex::new(LinesState {
+            drawn: String::new(),
+            printed: Instant::now(),
+        }))
+    }
+
+    fn change(&self, edit: impl FnOnce(&mut LinesState)) -> io::Result<()> {
+        let mut state = self.0.lock().unwrap_or_else(|poison| poison.into_inner());
+        edit(&mut state);
+        Ok(())
+    }
+}
+
+impl TermLike for Lines {
+    fn width(&self) -> u16 {
+        LINE_COLUMNS
+    }
+
+    fn move_cursor_up(&self, _: usize) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn move_cursor_down(&self, _: usize) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn move_cursor_right(&self, _: usize) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn move_cursor_left(&self, _: usize) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn write_line(&self, text: &str) -> io::Result<()> {
+        self.write_str(text)
+    }
+
+    fn write_str(&self, text: &str) -> io::Result<()> {
+        self.change(|state| state.drawn.push_str(text))
+    }
+
+    fn clear_line(&self) -> io::Result<()> {
+        self.change(|state| state.drawn.clear())
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.change(|state| {
+            let drawn = std::mem::take(&mut state.drawn);
+            let text = drawn.trim();
+            if !text.is_empty() && state.printed.elapsed() >= LINE_EVERY {
+                eprintln!("{text}");
+                state.printed = Instant::now();
+            }
+        })
+    }
+}
+
+/// Finds out how many bytes there are to be copied from a file or folder of the host, beside the copying.
+pub(crate) fn count_ahead(bar: &ProgressBar, from: &Path) {
+    let from = from.to_owned();
+    count_beside(bar, move |is_going_on| bytes_below(from, is_going_on));
+}
+
+/// The same for a file or directory of a dataset.
+pub(crate) fn count_ahead_in(bar: &ProgressBar, fs: &Arc<Filesystem>, from: &str) {
+    // A simulation knows only its own threads.
+    if rt::is_simulated() {
+        return;
+    }
+    // The copying may end before the counting does.
+    let (fs, from) = (Arc::downgrade(fs), from.to_owned());
+    count_beside(bar, move |is_going_on| bytes_in(&fs, &from, is_going_on));
+}
+
+/// Says how much there is as soon as it is counted, unless the work ends before.
+fn count_beside(
+    bar: &ProgressBar,
+    count: impl FnOnce(&dyn Fn() -> bool) -> Option<u64> + Send + 'static,
+) {
+    if bar.is_hidden() {
+        return;
+    }
+    let bar = bar.downgrade();
+    std::thread::spawn(move || {
+        std::thread::sleep(COUNT_AFTER);
+        let is_going_on = || bar.upgrade().is_some_and(|bar| !bar.is_finished());
+        if is_going_on()
+            && let Some(total) = count(&is_going_on)
+            && let Some(bar) = bar.upgrade()
+        {
+            bar.set_length(total);
+        }
+    });
+}
+
+/// As [`bytes_below`]; nothing if something cannot be read, about which the copying will complain.
+fn bytes_in(fs: &Weak<Filesystem>, from: &str, is_going_on: &dyn Fn() -> bool) -> Option<u64> {
+    let mut seen = HashSet::new();
+    let mut total = 0;
+    let mut rest = vec![fs.upgrade()?.resolve_link(from).ok()?];
+    while let Some(id) = rest.pop() {
+        // A directory that is its own parent has no end.
+        if !is_going_on() || !seen.insert(id) {
+            continue;
+        }
+        let fs = fs.upgrade()?;
+        let attr = fs.getattr(id).ok()?;
+        if attr.is_directory() {
+            rest.extend(fs.list(id).ok()?.into_iter().map(|entry| entry.id));
+        } else {
+            total += attr.size;
+        }
+    }
+    is_going_on().then_some(total)
+}
+
+/// The bytes of all files from `root` on, holes left out, each file once; nothing if that is not wanted any
+/// more. What cannot be looked at will be complained about by the copying.
+fn bytes_below(root: PathBuf, is_going_on: &dyn Fn() -> bool) -> Option<u64> {
+    let mut seen = HashSet::new();
+    let mut total = 0;
+    let mut rest = vec![root];
+    while let Some(path) = rest.pop() {
+        if !is_going_on() {
+            return None;
+        }
+        let Ok(metadata) = std::fs::symlink_metadata(&path) else {
+            continue;
+        };
+        if metadata.is_dir() {
+            let entries = std::fs::read_dir(&path).into_iter().flatten().flatten();
+            rest.extend(entries.map(|entry| entry.path()));
+        } else if metadata.is_file()
+            && (metadata.nlink() == 1 || seen.insert((metadata.dev(), metadata.ino())))
+        {
+            total += metadata.len().min(metadata.blocks() * STAT_BLOCK_BYTES);
+        }
+    }
+    Some(total)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_known_is_shown() {
+        let cases = [
+            ((0, None, 0.1, true), ""),
+            ((1 << 20, None, 0.5, true), "1M"),
+            ((1 << 30, None, 8.0, true), "1G, 128M/s"),
+            (
+                (1 << 30, Some(4 << 30), 8.0, true),
+                "1G of 4G (25%), 128M/s, 00:00:24 left",
+            ),
+            ((0, Some(10), 5.0, false), "0 of 10 (0%)"),
+            (
+                (30, Some(90), 10.0, false),
+                "30 of 90 (33%), 3/s, 00:00:20 left",
+            ),
+            ((7, Some(0), 1.0, false), "7, 7/s"),
+            (
+                (9, Some(8), 3.0, false),
+                "9 of 8 (100%), 3/s, 00:00:00 left",
+            ),
+        ];
+        for ((done, total, secs, unit_bytes), expected) in cases {
+            assert_eq!(so_far(done, total, secs, unit_bytes), expected);
+        }
+    }
+
+    #[test]
+    fn a_tree_is_counted_with_each_file_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::create_dir(at("d")).unwrap();
+        std::fs::write(at("d/a"), vec![1; 8192]).unwrap();
+        std::fs::write(at("b"), vec![1; 4096]).unwrap();
+        std::fs::hard_link(at("b"), at("d/link")).unwrap();
+        std::os::unix::fs::symlink("b", at("symlink")).unwrap();
+        let hole = std::fs::File::create(at("hole")).unwrap();
+        hole.set_len(1 << 30).unwrap();
+        let root = folder.path().to_owned();
+        assert_eq!(bytes_below(root.clone(), &|| true), Some(12288));
+        assert_eq!(bytes_below(root, &|| false), None);
+    }
+}

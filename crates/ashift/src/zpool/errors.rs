@@ -1,0 +1,252 @@
+//! What is known to be wrong with a pool: error counters of its devices, blocks that cannot be read.
+//!
+//! # What it is
+//! The kernel keeps the counters in memory as long as a pool is imported, and the blocks in the pool's
+//! error log. Here every command opens the pool anew, so both are kept below the state folder until
+//! `zpool clear` or export. Each command adds what it met when it lets the pool go; a scrub, which reads
+//! everything, replaces the blocks.
+//!
+//! # On disk
+//! `errors/GUID.json`: `{"devices": {"GUID": [read, write, checksum]}, "blocks": [[objset, object, level,
+//! blkid]]}`. It is replaced by renaming, under a lock on `errors/GUID.lock`.
+//!
+//! # Source
+//! OpenZFS lib/libzfs/libzfs_pool.c (`zpool_get_errlog`, `zpool_obj_to_path_impl`),
+//! module/zfs/spa_errlog.c.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use base::{BlkId, Guid, ObjectId, ObjsetId, Result};
+use machine::{FileLock, LockMode, Patience};
+use serde_json::{Value, json};
+use spa::Spa;
+use zio::Bookmark;
+use zpl::mount::{Mount, mount};
+
+use crate::host::{Host, OpenPool};
+
+/// How long another command is waited for that is changing the same file.
+const LOCK_WAIT_NS: u64 = 10_000_000_000;
+
+/// What was found out about a pool and not forgotten yet.
+#[derive(Debug, Default)]
+pub(crate) struct KeptErrors {
+    /// By guid: reads, writes, checksums that failed.
+    pub(super) devices: BTreeMap<u64, [u64; 3]>,
+    /// Blocks that cannot be read.
+    pub(super) blocks: BTreeSet<Bookmark>,
+}
+
+impl KeptErrors {
+    /// The objects that the blocks are of.
+    pub(super) fn objects(&self) -> BTreeSet<(ObjsetId, ObjectId)> {
+        self.blocks.iter().map(|b| (b.objset, b.object)).collect()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.devices.is_empty() && self.blocks.is_empty()
+    }
+
+    fn parse(text: &str) -> KeptErrors {
+        let value: Value = serde_json::from_str(text).unwrap_or_default();
+        let mut kept = KeptErrors::default();
+        let devices = value["devices"].as_object();
+        for (guid, counts) in devices.into_iter().flatten() {
+            let count = |i: usize| counts[i].as_u64().unwrap_or(0);
+            if let Ok(guid) = guid.parse() {
+                kept.devices.insert(guid, [count(0), count(1), count(2)]);
+            }
+        }
+        let blocks = value["blocks"].as_array().into_iter().flatten();
+        kept.blocks = blocks.filter_map(parse_block).collect();
+        kept
+    }
+
+    fn to_json(&self) -> Value {
+        let devices: serde_json::Map<String, Value> = self
+            .devices
+            .iter()
+            .map(|(guid, counts)| (guid.to_string(), json!(counts)))
+            .collect();
+        let blocks = self.blocks.iter();
+        let blocks: Vec<Value> = blocks
+            .map(|b| json!([b.objset.0, b.object.0, b.level, b.blkid.0]))
+            .collect();
+        json!({ "devices": devices, "blocks": blocks })
+    }
+}
+
+fn parse_block(value: &Value) -> Option<Bookmark> {
+    Some(Bookmark {
+        objset: ObjsetId(value[0].as_u64()?),
+        object: ObjectId(value[1].as_u64()?),
+        level: value[2].as_i64()?,
+        blkid: BlkId(value[3].as_u64()?),
+    })
+}
+
+/// What is kept of a pool; nothing if that cannot be read.
+pub(super) fn kept_errors(host: &Host, pool: Guid) -> KeptErrors {
+    KeptErrors::parse(&std::fs::read_to_string(path(host, pool)).unwrap_or_default())
+}
+
+/// Forgets what is kept of a pool.
+pub(super) fn forget_errors(host: &Host, pool: Guid) {
+    let _ = std::fs::remove_file(path(host, pool));
+}
+
+/// Forgets what is kept of one device.
+pub(super) fn forget_device(host: &Host, pool: Guid, device: Guid) -> Result<()> {
+    change(host, pool, |kept| {
+        kept.devices.remove(&device.0);
+    })
+}
+
+/// Keeps what a command has met so far; the pool then counts from zero.
+pub(crate) fn keep_met(host: &Host, pool: &Spa) -> Result<()> {
+    let devices = take_counters(pool);
+    let blocks = pool.pipeline().take_errors();
+    if devices.is_empty() && blocks.is_empty() {
+        return Ok(());
+    }
+    change(host, pool.guid(), |kept| {
+        add_counters(kept, &devices);
+        kept.blocks.extend(blocks);
+    })
+}
+
+/// Keeps what reading everything has shown: these blocks are damaged, and no others.
+pub(super) fn keep_scrubbed(host: &Host, pool: &Spa, damaged: BTreeSet<Bookmark>) -> Result<()> {
+    let devices = take_counters(pool);
+    pool.pipeline().take_errors(); // the same blocks
+    change(host, pool.guid(), |kept| {
+        add_counters(kept, &devices);
+        kept.blocks = damaged;
+    })
+}
+
+fn take_counters(pool: &Spa) -> BTreeMap<u64, [u64; 3]> {
+    let mut devices = BTreeMap::new();
+    pool.tree().root().visit(&mut |vdev| {
+        let stats = vdev.stats().snapshot();
+        let counts = [stats.read_errors, stats.write_errors, stats.checksum_errors];
+        if counts != [0; 3] {
+            devices.insert(vdev.guid().0, counts);
+            vdev.stats().clear_errors();
+        }
+    });
+    devices
+}
+
+fn add_counters(kept: &mut KeptErrors, devices: &BTreeMap<u64, [u64; 3]>) {
+    for (guid, counts) in devices {
+        let sum = kept.devices.entry(*guid).or_default();
+        sum.iter_mut().zip(counts).for_each(|(sum, n)| *sum += n);
+    }
+}
+
+fn path(host: &Host, pool: Guid) -> PathBuf {
+    host.state().join("errors").join(format!("{}.json", pool.0))
+}
+
+fn change(host: &Host, pool: Guid, edit: impl FnOnce(&mut KeptErrors)) -> Result<()> {
+    let path = path(host, pool);
+    let within = |e: std::io::Error| base::Error::from(e).within(path.display());
+    let patience = Patience {
+        wait_ns: LOCK_WAIT_NS,
+        on_wait: &crate::say::waiting,
+    };
+    let lock = path.with_extension("lock");
+    let _lock = FileLock::take(&lock, LockMode::Exclusive, "the error log", &patience)?;
+    let mut kept = kept_errors(host, pool);
+    edit(&mut kept);
+    if kept.is_empty() {
+        forget_errors(host, pool);
+        return Ok(());
+    }
+    let new = path.with_extension("new");
+    std::fs::write(&new, kept.to_json().to_string()).map_err(within)?;
+    std::fs::rename(&new, &path).map_err(within)
+}
+
+/// The damaged objects as `zpool status -v` names them: by path as far as there is one.
+#[doc(alias = "zpool_obj_to_path")]
+pub(super) fn names_of(pool: &OpenPool, objects: &BTreeSet<(ObjsetId, ObjectId)>) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut open: Option<(ObjsetId, Option<Damaged>)> = None;
+    for &(objset, object) in objects {
+        if objset.0 == 0 {
+            names.push(format!("<metadata>:<{:#x}>", object.0));
+            continue;
+        }
+        if open.as_ref().is_none_or(|(id, _)| *id != objset) {
+            open = Some((objset, Damaged::open(pool, objset)));
+        }
+        let dataset = open.as_ref().and_then(|(_, dataset)| dataset.as_ref());
+        names.push(dataset.map_or_else(
+            || format!("<{:#x}>:<{:#x}>", objset.0, object.0),
+            |dataset| dataset.name_of(object),
+        ));
+    }
+    names
+}
+
+/// A dataset with damaged objects.
+struct Damaged {
+    name: String,
+    /// Where it is mounted, in a machine.
+    mountpoint: Option<String>,
+    /// Its files; `None` if they cannot be read at all.
+    files: Option<Mount>,
+}
+
+impl Damaged {
+    fn open(pool: &OpenPool, objset: ObjsetId) -> Option<Damaged> {
+        let dsl = pool.dsl();
+        let dataset = dsl.dataset_of(ObjectId(objset.0)).ok()?;
+        let name = dsl.name_of(&dataset).ok()?;
+        let is_mounted = crate::machine::state_of_current().is_some();
+        let mounted = is_mounted.then(|| crate::mounted::mounted(pool).ok());
+        let mounted = mounted.flatten().unwrap_or_default();
+        let place = mounted.into_iter().find(|(_, dataset)| *dataset == name);
+        Some(Damaged {
+            mountpoint: place.map(|(path, _)| path),
+            files: mount(dsl, &name, true).ok(),
+            name,
+        })
+    }
+
+    fn name_of(&self, object: ObjectId) -> String {
+        let path = self.files.as_ref().and_then(|fs| fs.path_of(object).ok());
+        let path = path.map(|path| String::from_utf8_lossy(&path).into_owned());
+        match (path, &self.mountpoint) {
+            (Some(path), Some(place)) => format!("{}{path}", place.trim_end_matches('/')),
+            (Some(path), None) => format!("{}:{path}", self.name),
+            (None, _) => format!("{}:<{:#x}>", self.name, object.0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_read_again() {
+        let block = |level| Bookmark {
+            objset: ObjsetId(43),
+            object: ObjectId(7),
+            level,
+            blkid: BlkId(u64::MAX - 1),
+        };
+        let kept = KeptErrors {
+            devices: BTreeMap::from([(u64::MAX, [1, 2, 3])]),
+            blocks: BTreeSet::from([block(0), block(-1)]),
+        };
+        let again = KeptErrors::parse(&kept.to_json().to_string());
+        assert_eq!(again.devices, kept.devices);
+        assert_eq!(again.blocks, kept.blocks);
+        assert!(KeptErrors::parse("rubbish").is_empty());
+    }
+}

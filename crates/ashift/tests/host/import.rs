@@ -1,0 +1,149 @@
+//! Which pools `zpool import` finds, how it shows them, and pools whose devices are elsewhere.
+
+use std::os::unix::fs::FileExt;
+
+use crate::bench::Bench;
+
+fn exported_mirror() -> Bench {
+    let bench = Bench::new(&["a", "b"]);
+    bench.ok("zpool create tank mirror {a} {b}");
+    bench.ok("zpool export tank");
+    bench
+}
+
+fn shift(bench: &Bench, name: &str, to: &str) {
+    std::fs::create_dir_all(bench.path("moved")).unwrap();
+    std::fs::rename(bench.path(name), bench.path(to)).unwrap();
+}
+
+#[test]
+fn one_device_leads_to_the_others() {
+    let bench = exported_mirror();
+    let listing = bench.ok("zpool import -d {a}");
+    assert!(listing.contains(" state: ONLINE\n"), "{listing}");
+    bench.ok("zpool import -d {a} tank");
+    assert_eq!(bench.ok("zpool list -Ho health"), "ONLINE\n");
+    bench.assert_clean("tank");
+    let bench = Bench::new(&["a", "b"]);
+    bench.ok("zpool create tank {a} {b}");
+    bench.ok("zpool export tank");
+    let listing = bench.ok("zpool import -d {b}");
+    assert!(listing.contains(" state: ONLINE\n"), "{listing}");
+    bench.ok("zpool import -d {b} tank");
+    assert_eq!(bench.ok("zpool list -Ho health"), "ONLINE\n");
+    bench.assert_clean("tank");
+}
+
+#[test]
+fn a_missing_device_is_shown_by_its_path() {
+    let bench = exported_mirror();
+    std::fs::remove_file(bench.path("b")).unwrap();
+    let listing = bench.ok("zpool import -d {dir}");
+    let advice = "status: One or more devices are missing from the system.\naction: The pool can be \
+                  imported despite missing or damaged devices.  The\n\tfault tolerance of the pool \
+                  may be compromised if imported.\n   see: \
+                  https://openzfs.github.io/openzfs-docs/msg/ZFS-8000-2Q\n";
+    assert!(listing.contains(" state: DEGRADED\n"), "{listing}");
+    assert!(listing.contains(advice), "{listing}");
+    let gone = format!("{}  UNAVAIL  cannot open\n", bench.path("b").display());
+    assert!(listing.contains(&gone), "{listing}");
+}
+
+#[test]
+fn a_pool_whose_contents_are_ruined_is_listed_as_faulted() {
+    let bench = Bench::new(&["a"]);
+    bench.ok("zpool create tank {a}");
+    bench.ok("zpool export tank");
+    bench.scribble("a", (4 << 20)..(251 << 20));
+    let listing = bench.ok("zpool import -d {dir}");
+    assert!(listing.contains(" state: FAULTED\n"), "{listing}");
+    assert!(
+        listing.contains("status: The pool metadata is corrupted.\n"),
+        "{listing}"
+    );
+    assert!(listing.contains("msg/ZFS-8000-72\n"), "{listing}");
+    assert_eq!(bench.run("zpool import -d {dir} tank").0, 1);
+}
+
+#[test]
+fn where_nothing_is_nothing_is_found() {
+    let bench = exported_mirror();
+    let nothing = (
+        0,
+        String::new(),
+        "no pools available to import\n".to_owned(),
+    );
+    assert_eq!(bench.run("zpool import -d /nonexistent"), nothing);
+    let text = "cannot import 'tank': no such pool available";
+    bench.fails("zpool import -d /nonexistent tank", 1, text);
+}
+
+#[test]
+fn a_property_that_does_not_exist_is_refused_as_openzfs_refuses_it() {
+    let bench = exported_mirror();
+    let text = "property 'nope' is not a valid pool or vdev property";
+    bench.fails("zpool import -d {dir} -o nope=1 tank", 0, text);
+    assert_eq!(bench.ok("zpool list -Ho name"), "");
+}
+
+#[test]
+fn a_pool_that_has_moved_is_found_where_it_is_now() {
+    let bench = Bench::new(&["a", "b"]);
+    bench.ok("zpool create tank {a}");
+    bench.ok("zpool create other {b}");
+    shift(&bench, "a", "moved/x");
+    let (code, out, err) = bench.run("zfs list -Ho name");
+    assert_eq!((code, out.as_str()), (0, "other\n"), "{err}");
+    assert_eq!(err.matches("cannot open 'tank'").count(), 1, "{err}");
+    assert!(err.contains("zpool import -d DIR"), "{err}");
+    assert_eq!(
+        bench.ok("zpool list -Ho name,health"),
+        "other\tONLINE\ntank\tUNAVAIL\n"
+    );
+    let (code, _, err) = bench.run("zfs list tank");
+    assert_eq!(code, 1);
+    assert_eq!(err.matches("cannot open 'tank'").count(), 1, "{err}");
+    let listing = bench.ok("zpool import -d {dir}/moved");
+    assert!(listing.contains("pool: tank\n"), "{listing}");
+    bench.ok("zpool import -d {dir}/moved tank");
+    assert_eq!(bench.ok("zfs list -Ho name"), "other\ntank\n");
+    bench.ok("zfs create tank/a");
+    bench.ok("zpool export tank");
+    bench.ok("zpool import -d {dir}/moved tank");
+    // A pool that is where it was is not offered again.
+    let nothing = (
+        0,
+        String::new(),
+        "no pools available to import\n".to_owned(),
+    );
+    assert_eq!(bench.run("zpool import -d {dir}/moved"), nothing);
+    shift(&bench, "moved/x", "a");
+    bench.ok("zpool import -d {dir} tank dozer");
+    assert_eq!(
+        bench.ok("zpool list -Ho name,health"),
+        "dozer\tONLINE\nother\tONLINE\n"
+    );
+    bench.assert_clean("dozer");
+}
+
+#[test]
+fn a_pool_is_looked_at_under_another_name() {
+    let bench = exported_mirror();
+    let image = || {
+        let file = std::fs::File::open(bench.path("a")).unwrap();
+        let mut start = vec![0; 8 << 20];
+        file.read_exact_at(&mut start, 0).unwrap();
+        start
+    };
+    let before = image();
+    bench.ok("zpool import -o readonly=on -d {dir} tank seen");
+    assert_eq!(bench.ok("zpool list -Ho name,health"), "seen\tONLINE\n");
+    assert_eq!(bench.ok("zfs list -Ho name"), "seen\n");
+    bench.ok("ls seen:/");
+    let (code, _, err) = bench.run("zfs create seen/a");
+    assert!(code == 1 && err.contains("pool is read-only"), "{err}");
+    bench.ok("zpool export seen");
+    assert!(image() == before, "the image was written to");
+    bench.ok("zpool import -d {dir} tank");
+    bench.assert_clean("tank");
+}

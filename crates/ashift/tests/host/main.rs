@@ -1,0 +1,10 @@
+//! Pools on this host: who uses them, where they are, what is wrong with them.
+
+#[path = "../bench/mod.rs"]
+mod bench;
+
+mod busy;
+mod damage;
+mod expand;
+mod import;
+mod words;

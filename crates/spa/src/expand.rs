@@ -1,0 +1,63 @@
+//! Growing with the devices: what `zpool online -e` and `autoexpand=on` do.
+//!
+//! # What it is
+//! A top-level vdev can take as much as its smallest device offers, once all of them are there. Its config
+//! says how much it takes (`asize`); metaslabs keep their size, so that it grows by whole ones.
+//!
+//! # On disk
+//! Labels 2 and 3 are at the end of a device: on one that has grown they are written anew at the new end
+//! ([`VdevTree::renew_end_labels`]), as soon as the pool is opened for writing.
+//!
+//! # Crash argument
+//! Labels 0 and 1 stay where they are; the usual order of labels and uberblock makes the new size part of
+//! the txg. Nothing is allocated beyond the old size before the pool is opened anew, when that txg and all
+//! labels are on disk.
+//!
+//! # Source
+//! OpenZFS `module/zfs/vdev.c` (`vdev_open`, `vdev_expand`, `vdev_copy_uberblocks`), `module/zfs/spa.c`
+//! (`spa_async_autoexpand`).
+
+use base::{Guid, Result};
+use vdev::VdevTree;
+
+use crate::props::PropValue;
+use crate::spa::Spa;
+
+impl Spa {
+    /// Whether top-level vdevs take what their devices offer whenever the pool is opened.
+    #[must_use]
+    pub fn autoexpand(&self) -> bool {
+        self.props().get("autoexpand") == Some(PropValue::Number(1))
+    }
+
+    /// Makes the top-level vdevs that `is_wanted` selects take what their devices offer; says whether any
+    /// grew. The space is there when the pool is opened the next time.
+    ///
+    /// # Errors
+    /// `ReadOnly`, `Suspended`.
+    #[doc(alias = "vdev_expand")]
+    pub fn expand(&self, is_wanted: &dyn Fn(Guid) -> bool) -> Result<bool> {
+        let tops = self.tree().tops().into_iter();
+        let mut growing: Vec<_> = tops
+            .filter(|top| is_wanted(top.guid()))
+            .filter_map(|top| Some((VdevTree::asize_to_grow_to(&top)?, top)))
+            .collect();
+        growing.retain(|(asize, top)| {
+            let ms_shift = top.config().ms_shift;
+            asize >> ms_shift > top.metaslab_count()
+        });
+        if growing.is_empty() {
+            return Ok(false);
+        }
+        self.in_sync(move |inner, _| {
+            for (asize, top) in &growing {
+                top.update(|config| config.asize = *asize);
+            }
+            let mut state = inner.state.lock();
+            state.config_dirty = true;
+            state.labels_dirty = true;
+            Ok(())
+        })?;
+        Ok(true)
+    }
+}
