@@ -25,6 +25,9 @@ pub const SPACE_MAP_IBS: u32 = 14;
 /// `zfs_metaslab_sm_blksz_no_log`: the block size of a new space map object. Small, since every
 /// txg appends to several of them.
 pub const SPACE_MAP_BLOCK_BYTES: u32 = 1 << 14;
+/// Bytes of space map for each sector of its metaslab that no writer comes near to: a map is written anew at
+/// twice what it would need, and each sector is at most two entries of two words, with a debug word.
+const UNIT_BYTES_MAX: u64 = 256;
 /// How much of a space map is read at once.
 const READ_BYTES: u64 = 1 << 20;
 
@@ -142,9 +145,16 @@ impl SpaceMap {
                     object.object, phys.alloc, extent.size
                 ))
             })?;
+        let length = check_length(object.object, phys.length.get())?;
+        if length > (extent.size >> extent.shift).saturating_mul(UNIT_BYTES_MAX) + READ_BYTES {
+            let (object, size) = (object.object, extent.size);
+            return Err(Error::corrupt(format!(
+                "smp_length of object {object} is {length} in a metaslab of {size} bytes"
+            )));
+        }
         Ok(SpaceMap {
             object,
-            length: check_length(object.object, phys.length.get())?,
+            length,
             allocated,
             histogram: phys.histogram.map(u64::from),
         })

@@ -80,11 +80,18 @@ impl Cursor {
     /// Moves past the entry that [`retrieve`](Cursor::retrieve) gave.
     #[doc(alias = "zap_cursor_advance")]
     pub fn advance(&mut self) {
-        if !self.is_done {
-            match self.cd.checked_add(1) {
-                Some(cd) => self.cd = cd,
-                None => (self.hash, self.cd) = (self.hash.saturating_add(1), 0),
-            }
+        if self.is_done {
+            return;
+        }
+        if let Some(cd) = self.cd.checked_add(1) {
+            self.cd = cd;
+            return;
+        }
+        // The next hash differs in the bits that count.
+        let bits = self.flags.map_or(0, |flags| flags.hash_bits());
+        match (self.hash | u64::MAX >> bits).checked_add(1) {
+            Some(next) => (self.hash, self.cd) = (next, 0),
+            None => self.is_done = true,
         }
     }
 
