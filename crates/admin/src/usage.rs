@@ -579,6 +579,9 @@ mod tests {
                 let Some((_, real)) = case.stderr.split_once("usage:\n") else {
                     continue;
                 };
+                let Some(known) = tool.command(name) else {
+                    continue;
+                };
                 if tool == Tool::Zfs {
                     let real = real.replace(ZFS_CREATE_VOLUME, "");
                     assert_eq!(usage(tool, name), format!("usage:\n{real}"), "{name}");
@@ -589,10 +592,7 @@ mod tests {
                     .lines()
                     .map_while(|l| l.strip_prefix('\t').map(str::to_owned))
                     .collect();
-                let Some(ours) = tool.command(name) else {
-                    continue;
-                };
-                assert_eq!(ours.synopsis, synopsis, "{name}");
+                assert_eq!(known.synopsis, synopsis, "{name}");
                 checked += 1;
             }
         }
