@@ -563,7 +563,7 @@ impl JsonStyle {
     }
 
     /// A formatted value; all digits become a number, if numbers are wanted.
-    fn cell(self, text: &str) -> Value {
+    pub(crate) fn cell(self, text: &str) -> Value {
         match text.parse::<u64>() {
             Ok(number) if self.has_numbers => json!(number),
             _ => json!(text),

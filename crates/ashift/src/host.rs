@@ -212,7 +212,7 @@ impl Host {
         let options = ImportOptions::from_config_in(&names, &config, readonly, id, settings);
         let mut options = options.within(within)?;
         options.max_txg = facts.max_txg.map(base::Txg);
-        let spa = Spa::import(options).within(within)?;
+        let spa = Spa::open(options).within(within)?;
         if !spa.is_readonly() && crate::zpool::needs_resilver(&spa) {
             crate::zpool::catch_up(&spa).within(within)?;
         }

@@ -1,4 +1,4 @@
-//! `ashift links DIR`: symbolic links by which `zpool`, `zfs` and `zdb` mean this program.
+//! `ashift links DIR`: symbolic links by which `zpool`, `gpart` and so on mean this program.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -6,17 +6,37 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::ExitCode;
 
-const NAMES: [&str; 3] = ["zpool", "zfs", "zdb"];
+/// Commands that stand for a tool of the same name, on files and devices of the host, too. (`cp`,
+/// `ls` and so on are not among them: a link of that name would hide the host's own.)
+const NAMES: [&str; 12] = [
+    "zpool",
+    "zfs",
+    "zdb",
+    "gpart",
+    "gnop",
+    "geli",
+    "parted",
+    "camcontrol",
+    "diskinfo",
+    "dd",
+    "phybs",
+    "diskmark",
+];
 
-const USAGE: &str = "usage: ashift links DIR\n\nPuts links named zpool, zfs and zdb into DIR that \
-                     run this program.\nDIR is made if it is not there; what is in it already is left alone, \
-                     unless it is such a link.\n";
+const USAGE: &str = "usage: ashift links DIR\n\nPuts links into DIR that run this program, one for each \
+                     tool that it stands for:\n";
+const USAGE_END: &str = "DIR is made if it is not there; what is in it already is left alone, \
+                         unless it is such a link.\n";
+
+fn usage() -> String {
+    format!("{USAGE}{}.\n{USAGE_END}", NAMES.join(" "))
+}
 
 /// Runs `links ARGS`.
 pub(crate) fn run(args: &[String]) -> ExitCode {
     match args {
         [arg] if arg == "-h" || arg == "--help" => {
-            print!("{USAGE}");
+            print!("{}", usage());
             ExitCode::SUCCESS
         }
         [dir] => match make(Path::new(dir)) {
@@ -24,7 +44,7 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
             Err(text) => crate::say::fail("ashift links", 1, &text),
         },
         _ => {
-            eprint!("{USAGE}");
+            eprint!("{}", usage());
             ExitCode::from(2)
         }
     }
@@ -50,4 +70,14 @@ fn make(dir: &Path) -> Result<(), String> {
         println!("{} -> {}", link.display(), program.display());
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn each_link_is_a_command() {
+        for name in super::NAMES {
+            assert!(crate::is_command(name), "{name}");
+        }
+    }
 }

@@ -205,7 +205,7 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "links",
-        about: "make links named zpool, zfs and zdb",
+        about: "make links named zpool, zfs, gpart and so on",
         run: links::run,
     },
 ];

@@ -125,7 +125,10 @@ fn a_pulled_drive_is_missed_and_comes_back() {
     bench.ok("machine pull ada1");
     let status = bench.ok("zpool status");
     assert!(status.contains(" state: DEGRADED\n"), "{status}");
-    assert!(status.contains("was /dev/gpt/d1"), "{status}");
+    assert!(
+        status.contains("gpt/d1 ") && status.contains("cannot open"),
+        "{status}"
+    );
     fs::write(bench.path("file"), vec![5; 3 << 20]).unwrap();
     bench.ok("cp file /tank/");
     let shown = bench.ok("machine show");
@@ -134,7 +137,7 @@ fn a_pulled_drive_is_missed_and_comes_back() {
         "{shown}"
     );
     bench.ok("machine add ada1");
-    assert!(bench.ok("zpool scrub tank").contains("with 0 errors"));
+    assert_eq!(bench.ok("zpool scrub tank"), "");
     bench.ok("machine pull ada0");
     let sum = bench.ok("cat /tank/file");
     assert_eq!(sum.len(), 3 << 20, "what was resilvered is whole");
@@ -159,7 +162,7 @@ fn a_pool_survives_power_cuts() {
         let whole = bench.ok(&format!("cat /tank/file{seed}"));
         assert_eq!(whole.len(), 3 << 20);
     }
-    assert!(bench.ok("zpool scrub tank").contains("with 0 errors"));
+    assert_eq!(bench.ok("zpool scrub tank"), "");
     for after in ["0.005", "0.04", "0.1", "0.15"] {
         let cut = format!("machine power-cut --after {after} -- cp file /tank/late{after}");
         bench.ok(&cut);

@@ -4,8 +4,8 @@
 //! The walk notes blocks in the order of objects, which on an old pool is no order at all for a
 //! drive. So they wait here until some hundred thousand have come together, are sorted by place,
 //! and are read like that; neighbours on a vdev without stripes are read with one command.
-//! Whatever does not verify within such a run is read again on its own, with everything that the
-//! pipeline can do for it.
+//! A scrub judges and repairs each block of such a run for itself. Without one, a run in which
+//! anything does not verify is read again block by block, with everything that the pipeline can do.
 //!
 //! # Concurrency
 //! Threads take runs from a shared list with an atomic counter.
@@ -13,12 +13,12 @@
 //! # Source
 //! OpenZFS `module/zfs/dsl_scan.c` (the sorted scan's idea: gather, sort, issue).
 
-use std::cell::Cell;
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use base::{BlockBuf, Error, VdevId, align_up};
 use phys::{BlkPtrPhys, DvaPhys};
-use zio::{Bookmark, PhysicalReport, VdevOps};
+use zio::{Bookmark, PhysicalReport};
 
 use crate::progress::Meter;
 use crate::walk::Tally;
@@ -34,6 +34,8 @@ const GAP_BYTES: u64 = 16 << 10;
 pub(crate) struct Leaf {
     vdev: VdevId,
     offset: u64,
+    /// Which copy it is.
+    dva: DvaPhys,
     /// Bytes on the device; 0: to be left to the pipeline
     linear_bytes: u64,
     bp: BlkPtrPhys,
@@ -55,6 +57,7 @@ impl Leaf {
         let leaf = |dva: DvaPhys, linear_bytes| Leaf {
             vdev: dva.vdev(),
             offset: dva.offset(),
+            dva,
             linear_bytes,
             bp: *bp,
             bookmark: *bookmark,
@@ -144,76 +147,75 @@ struct Verifier<'a> {
 
 impl Verifier<'_> {
     fn run(&self, run: &[Leaf], tally: &mut Tally) {
-        let is_linear = run[0].linear_bytes > 0;
-        if is_linear && self.linear(run, tally) {
-            return;
-        }
-        for leaf in run {
-            self.alone(leaf, tally);
+        if run[0].linear_bytes == 0 {
+            run.iter().for_each(|leaf| self.alone(leaf, tally));
+        } else if self.options.every_copy {
+            self.scrub(run, tally);
+        } else if !self.is_good(run, tally) {
+            run.iter().for_each(|leaf| self.alone(leaf, tally));
         }
     }
 
-    /// Reads a run at once. False if not all of it is good.
-    fn linear(&self, run: &[Leaf], tally: &mut Tally) -> bool {
-        let (first, last) = (&run[0], &run[run.len() - 1]);
-        let len = last.offset + last.linear_bytes - first.offset;
-        let mut buf = BlockBuf::scratch(len as usize);
-        // Of the copy that had most, when a mirror reads more than one.
-        let bad_blocks = Cell::new(0);
-        let bad_copies = Cell::new(0);
-        let verify = |bytes: &[u8]| {
-            let is_bad = |leaf: &&Leaf| {
-                let at = (leaf.offset - first.offset) as usize;
-                !self.pool.pipeline.verifies(&leaf.bp, &bytes[at..])
-            };
-            let bad = run.iter().filter(is_bad).count() as u32;
-            bad_blocks.set(bad_blocks.get() + bad);
-            bad_copies.set(bad_copies.get() + u32::from(bad > 0));
-            bad == 0
-        };
+    /// Reads all copies of a run at once, and repairs each block that is bad.
+    fn scrub(&self, run: &[Leaf], tally: &mut Tally) {
+        let blocks = blocks_of(run);
+        let mut buf = BlockBuf::scratch(blocks.last().map_or(0, |block| block.end));
+        let verify = |n: usize, bytes: &[u8]| self.pool.pipeline.verifies(&run[n].bp, bytes);
         let vdevs = self.pool.pipeline.vdevs();
-        let done = if self.options.every_copy {
-            vdevs.scrub(first.vdev, first.offset, &mut buf, &verify)
-        } else {
-            self.read_once(&**vdevs, first, &mut buf, &verify)
+        let (vdev, offset) = (run[0].vdev, run[0].offset);
+        let reports = match vdevs.scrub_run(vdev, offset, &mut buf, &blocks, &verify) {
+            Ok(reports) => reports,
+            Err(_) => return run.iter().for_each(|leaf| self.alone(leaf, tally)),
         };
-        let Ok(report) = done else {
-            return false;
-        };
-        if report.bad > 0 {
-            let bad = bad_blocks.get().max(report.bad);
-            let repaired = if report.repaired == report.bad {
-                bad
-            } else {
-                report.repaired
-            };
-            tally.findings.push(Finding::DamagedCopies {
-                bookmark: first.bookmark,
-                bad,
-                repaired,
-            });
-        }
-        if self.options.decompress {
-            for leaf in run.iter().filter(|leaf| leaf.is_first_copy()) {
-                let at = (leaf.offset - first.offset) as usize;
-                let (pipeline, bookmark) = (&self.pool.pipeline, &leaf.bookmark);
-                if let Err(error) = pipeline.check_decompresses(&leaf.bp, &buf[at..], bookmark) {
-                    tally.findings.push(unreadable(bookmark, &error));
+        for ((leaf, block), report) in run.iter().zip(&blocks).zip(reports) {
+            let Leaf { bp, bookmark, .. } = leaf;
+            match report {
+                Ok(report) => {
+                    damaged(bookmark, report.bad, report.repaired, tally);
+                    self.decompress(leaf, &buf[block.clone()], tally);
+                }
+                Err(_) => {
+                    let pipeline = &self.pool.pipeline;
+                    match pipeline.heal_from_other_dvas(bp, leaf.dva, bookmark) {
+                        Ok(is_healed) => damaged(bookmark, 1, u32::from(is_healed), tally),
+                        Err(error) => tally.findings.push(unreadable(bookmark, &error)),
+                    }
                 }
             }
         }
-        true
     }
 
-    fn read_once(
-        &self,
-        vdevs: &dyn VdevOps,
-        first: &Leaf,
-        buf: &mut [u8],
-        verify: &dyn Fn(&[u8]) -> bool,
-    ) -> base::Result<zio::ScrubReport> {
-        vdevs.probe(first.vdev, first.offset, buf, verify)?;
-        Ok(zio::ScrubReport::default())
+    /// Whether a block of a run decompresses, if that is asked for.
+    fn decompress(&self, leaf: &Leaf, bytes: &[u8], tally: &mut Tally) {
+        if !self.options.decompress || !leaf.is_first_copy() {
+            return;
+        }
+        let (pipeline, bookmark) = (&self.pool.pipeline, &leaf.bookmark);
+        if let Err(error) = pipeline.check_decompresses(&leaf.bp, bytes, bookmark) {
+            tally.findings.push(unreadable(bookmark, &error));
+        }
+    }
+
+    /// Reads a run at once, of any copy, and says whether all of it is good.
+    fn is_good(&self, run: &[Leaf], tally: &mut Tally) -> bool {
+        let blocks = blocks_of(run);
+        let mut buf = BlockBuf::scratch(blocks.last().map_or(0, |block| block.end));
+        let verify = |bytes: &[u8]| {
+            let is_good = |(leaf, block): (&Leaf, &Range<usize>)| {
+                let pipeline = &self.pool.pipeline;
+                pipeline.verifies(&leaf.bp, &bytes[block.clone()])
+            };
+            run.iter().zip(&blocks).all(is_good)
+        };
+        let vdevs = self.pool.pipeline.vdevs();
+        let (vdev, offset) = (run[0].vdev, run[0].offset);
+        let is_good = vdevs.probe(vdev, offset, &mut buf, &verify).is_ok();
+        if is_good {
+            for (leaf, block) in run.iter().zip(&blocks) {
+                self.decompress(leaf, &buf[block.clone()], tally);
+            }
+        }
+        is_good
     }
 
     /// Leaves a block to the pipeline.
@@ -237,16 +239,28 @@ impl Verifier<'_> {
             pipeline.verify_physical(bp, bookmark)
         };
         match result {
-            Ok(PhysicalReport { bad: 0, .. }) => {}
-            Ok(PhysicalReport { bad, repaired, .. }) => {
-                tally.findings.push(Finding::DamagedCopies {
-                    bookmark: *bookmark,
-                    bad,
-                    repaired,
-                });
-            }
+            Ok(PhysicalReport { bad, repaired, .. }) => damaged(bookmark, bad, repaired, tally),
             Err(error) => tally.findings.push(unreadable(bookmark, &error)),
         }
+    }
+}
+
+/// Where the blocks of a run lie in it.
+fn blocks_of(run: &[Leaf]) -> Vec<Range<usize>> {
+    let block = |leaf: &Leaf| {
+        let start = (leaf.offset - run[0].offset) as usize;
+        start..start + leaf.linear_bytes as usize
+    };
+    run.iter().map(block).collect()
+}
+
+fn damaged(bookmark: &Bookmark, bad: u32, repaired: u32, tally: &mut Tally) {
+    if bad > 0 {
+        tally.findings.push(Finding::DamagedCopies {
+            bookmark: *bookmark,
+            bad,
+            repaired,
+        });
     }
 }
 

@@ -31,7 +31,11 @@ impl Spa {
     /// `ReadOnly`, `Suspended`.
     pub fn set_prop(&self, name: &str, value: PropValue) -> Result<()> {
         let name = name.to_owned();
-        self.in_sync(move |inner, tx| inner.props.set(&name, value, tx))
+        self.in_sync(move |inner, tx| {
+            let text = format!("{name}={value}");
+            inner.core.log_internal("set", &text, tx);
+            inner.props.set(&name, value, tx)
+        })
     }
 
     /// Sets the comment, which stands in the config.
@@ -71,7 +75,11 @@ impl Spa {
     /// # Errors
     /// `ReadOnly`, `Suspended`.
     pub fn enable_feature(&self, feature: &'static Feature) -> Result<()> {
-        self.in_sync(move |inner, tx| inner.features().enable(feature, tx))?;
+        self.in_sync(move |inner, tx| {
+            let text = format!("feature@{}=enabled", feature.name);
+            inner.core.log_internal("set", &text, tx);
+            inner.features().enable(feature, tx)
+        })?;
         self.config_changed()
     }
 
@@ -139,7 +147,13 @@ impl Spa {
             }
         }
         let words = words_of(&scan);
+        let (func, errors) = (scan.func.get(), scan.errors.get());
         self.in_sync(move |inner, tx| {
+            let setup = format!("func={func} mintxg=0 maxtxg={}", txg.0);
+            inner.core.log_internal("scan setup", &setup, tx);
+            inner
+                .core
+                .log_internal("scan done", &format!("errors={errors}"), tx);
             zap::update(&inner.mos, tx, directory::OBJECT, SCAN, &words[..])
         })
     }

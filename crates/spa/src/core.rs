@@ -19,12 +19,13 @@ use dsl::{Bpobj, HistoryEvent, PoolEnv};
 use metaslab::Metaslabs;
 use nvpair::NvList;
 use phys::blkptr::BlkPtrPhys;
+use phys::uberblock::SPA_VERSION_FEATURES;
 use rt::{Mutex, RwLock};
 use vdev::VdevTree;
 use zio::{BlockStore, VdevOps};
 
 use crate::features::Features;
-use crate::history::History;
+use crate::history::{self, History};
 
 /// `zfs_sync_pass_deferred_free`: from this pass on frees wait for the next txg.
 const DEFERRED_FREE_PASS: u32 = 2;
@@ -156,8 +157,30 @@ impl Core {
         let Some(history) = self.history() else {
             return Ok(());
         };
-        record.add("history_hostname", &*self.host_name);
+        record.add(history::key::HOST, &*self.host_name);
         history.append(&record, is_command, tx)
+    }
+}
+
+impl Core {
+    /// Notes in the history that something happened inside of the pool. A record that cannot be
+    /// written is lost; the change it tells of is not.
+    #[doc(alias = "spa_history_log_internal")]
+    pub(crate) fn log_internal(&self, operation: &str, text: &str, tx: &Tx) {
+        if !self.is_initializing.load(Ordering::Relaxed) {
+            let _ = self.log(history::internal_record(operation, text, tx), false, tx);
+        }
+    }
+
+    /// The same, with what made the change: at a creation and an import.
+    #[doc(alias = "spa_history_log_version")]
+    pub(crate) fn log_version(&self, operation: &str, tx: &Tx) {
+        let text = format!(
+            "pool version {SPA_VERSION_FEATURES}; software version ashift-{}; uts {}",
+            env!("CARGO_PKG_VERSION"),
+            self.host_name
+        );
+        self.log_internal(operation, &text, tx);
     }
 }
 
@@ -217,13 +240,9 @@ impl PoolEnv for Core {
         if self.is_initializing.load(Ordering::Relaxed) {
             return;
         }
-        let mut record = NvList::new();
-        record.add("history_internal_str", event.message);
-        record.add("history_internal_name", event.operation);
-        record.add("history_txg", tx.txg().0);
-        record.add("history_time", rt::wall_clock().secs);
-        record.add("history_dsname", event.dataset);
-        record.add("history_dsid", event.object);
+        let mut record = history::internal_record(event.operation, event.message, tx);
+        record.add(history::key::DATASET, event.dataset);
+        record.add(history::key::DATASET_ID, event.object);
         // A record that cannot be written is lost; the change it tells of is not.
         let _ = self.log(record, false, tx);
     }

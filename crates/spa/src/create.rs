@@ -182,17 +182,17 @@ impl Spa {
             &tx,
         )?);
         let config_object = create_objects(&mos, dsl.mos(), &core, &salt, &tx)?;
+        core.set_initializing(false);
+        core.log_version("create", &tx);
         let props = PoolProps::none(&mos);
         for (name, value) in options.props {
+            core.log_internal("set", &format!("{name}={value}"), &tx);
             props.set(&name, value, &tx)?;
         }
-        core.set_initializing(false);
-
-        let mut record = NvList::new();
-        record.add("history_time", rt::wall_clock().secs);
-        record.add("history_command", &*options.command);
-        record.add("history_who", crate::host::user());
-        core.log(record, true, &tx)?;
+        for feature in &options.features {
+            core.log_internal("set", &format!("feature@{}=enabled", feature.name), &tx);
+        }
+        core.log(crate::history::command_record(&options.command), true, &tx)?;
 
         let inner = Arc::new(Inner {
             guid,

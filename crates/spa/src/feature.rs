@@ -77,7 +77,8 @@ const fn feature(
 
 const EXTENSIBLE: &[&str] = &["extensible_dataset"];
 
-/// Every feature flag known to OpenZFS, in its order.
+/// Every feature flag known to OpenZFS, in the order of `spa_feature_t`; what came after release 2.3
+/// is at the end.
 #[rustfmt::skip]
 pub const FEATURES: &[Feature] = &[
     feature("com.delphix:async_destroy", "async_destroy", RO, &[], Support::Kept,
@@ -94,22 +95,14 @@ pub const FEATURES: &[Feature] = &[
         "Record txg at which a feature is enabled"),
     feature("com.delphix:hole_birth", "hole_birth", MOS | ON, &["enabled_txg"], Support::Kept,
         "Retain hole birth txg for more precise zfs send"),
-    feature("com.delphix:zpool_checkpoint", "zpool_checkpoint", RO, &[], Support::None,
-        "Pool state can be checkpointed, allowing rewind later."),
-    feature("com.delphix:spacemap_v2", "spacemap_v2", RO | ON, &[], Support::Kept,
-        "Space maps representing large segments are more efficient."),
     feature("com.delphix:extensible_dataset", "extensible_dataset", 0, &[], Support::Kept,
         "Enhanced dataset functionality, used by other features."),
+    feature("com.delphix:embedded_data", "embedded_data", MOS | ON, &[], Support::Kept,
+        "Blocks which compress very well use even less space."),
     feature("com.delphix:bookmarks", "bookmarks", RO, EXTENSIBLE, Support::Kept,
         "\"zfs bookmark\" command"),
     feature("com.joyent:filesystem_limits", "filesystem_limits", RO, EXTENSIBLE, Support::None,
         "Filesystem and snapshot limits."),
-    feature("com.delphix:embedded_data", "embedded_data", MOS | ON, &[], Support::Kept,
-        "Blocks which compress very well use even less space."),
-    feature("com.delphix:livelist", "livelist", RO, EXTENSIBLE, Support::Kept,
-        "Improved clone deletion performance."),
-    feature("com.delphix:log_spacemap", "log_spacemap", RO, &["spacemap_v2"], Support::None,
-        "Log metaslab changes on a single spacemap and flush them periodically."),
     feature("org.open-zfs:large_blocks", "large_blocks", DS, EXTENSIBLE, Support::Kept,
         "Support for blocks larger than 128KB."),
     feature("org.zfsonlinux:large_dnode", "large_dnode", DS, EXTENSIBLE, Support::Kept,
@@ -120,6 +113,27 @@ pub const FEATURES: &[Feature] = &[
         "Skein hash algorithm."),
     feature("org.illumos:edonr", "edonr", DS, EXTENSIBLE, Support::Kept,
         "Edon-R hash algorithm."),
+    feature("org.zfsonlinux:userobj_accounting", "userobj_accounting", RO | DS, EXTENSIBLE,
+        Support::Kept, "User/Group object accounting."),
+    feature("com.datto:encryption", "encryption", DS, &["extensible_dataset", "bookmark_v2"],
+        Support::None, "Support for dataset level encryption"),
+    feature("org.zfsonlinux:project_quota", "project_quota", RO | DS, EXTENSIBLE, Support::None,
+        "space/object accounting based on project ID."),
+    feature("com.delphix:device_removal", "device_removal", MOS, &[], Support::None,
+        "Top-level vdevs can be removed, reducing logical pool size."),
+    feature("com.delphix:obsolete_counts", "obsolete_counts", RO,
+        &["extensible_dataset", "device_removal"], Support::None,
+        "Reduce memory used by removed devices when their blocks are freed or remapped."),
+    feature("com.delphix:zpool_checkpoint", "zpool_checkpoint", RO, &[], Support::None,
+        "Pool state can be checkpointed, allowing rewind later."),
+    feature("com.delphix:spacemap_v2", "spacemap_v2", RO | ON, &[], Support::Kept,
+        "Space maps representing large segments are more efficient."),
+    feature("org.zfsonlinux:allocation_classes", "allocation_classes", RO, &[], Support::None,
+        "Support for separate allocation classes."),
+    feature("com.datto:resilver_defer", "resilver_defer", RO, &[], Support::None,
+        "Support for deferring new resilvers when one is already running."),
+    feature("com.datto:bookmark_v2", "bookmark_v2", 0, &["extensible_dataset", "bookmarks"],
+        Support::Read, "Support for larger bookmarks"),
     feature("com.delphix:redaction_bookmarks", "redaction_bookmarks", 0,
         &["bookmark_v2", "extensible_dataset", "bookmarks"], Support::Read,
         "Support for bookmarks which store redaction lists for zfs redacted send/recv."),
@@ -129,31 +143,16 @@ pub const FEATURES: &[Feature] = &[
         &["bookmark_v2", "extensible_dataset", "bookmarks"], Support::Read,
         "Additional accounting, enabling the written#<bookmark> property (space written since a \
          bookmark), and estimates of send stream sizes for incrementals from bookmarks."),
-    feature("com.delphix:device_removal", "device_removal", MOS, &[], Support::None,
-        "Top-level vdevs can be removed, reducing logical pool size."),
-    feature("com.delphix:obsolete_counts", "obsolete_counts", RO,
-        &["extensible_dataset", "device_removal"], Support::None,
-        "Reduce memory used by removed devices when their blocks are freed or remapped."),
-    feature("org.zfsonlinux:userobj_accounting", "userobj_accounting", RO | DS, EXTENSIBLE,
-        Support::Kept, "User/Group object accounting."),
-    feature("com.datto:bookmark_v2", "bookmark_v2", 0, &["extensible_dataset", "bookmarks"],
-        Support::Read, "Support for larger bookmarks"),
-    feature("com.datto:encryption", "encryption", DS, &["extensible_dataset", "bookmark_v2"],
-        Support::None, "Support for dataset level encryption"),
-    feature("org.zfsonlinux:project_quota", "project_quota", RO | DS, EXTENSIBLE, Support::None,
-        "space/object accounting based on project ID."),
-    feature("org.zfsonlinux:allocation_classes", "allocation_classes", RO, &[], Support::None,
-        "Support for separate allocation classes."),
-    feature("com.datto:resilver_defer", "resilver_defer", RO, &[], Support::None,
-        "Support for deferring new resilvers when one is already running."),
+    feature("com.delphix:log_spacemap", "log_spacemap", RO, &["spacemap_v2"], Support::None,
+        "Log metaslab changes on a single spacemap and flush them periodically."),
+    feature("com.delphix:livelist", "livelist", RO, EXTENSIBLE, Support::Kept,
+        "Improved clone deletion performance."),
     feature("org.openzfs:device_rebuild", "device_rebuild", RO, &[], Support::None,
         "Support for sequential mirror/dRAID device rebuilds"),
     feature("org.freebsd:zstd_compress", "zstd_compress", DS, EXTENSIBLE, Support::Kept,
         "zstd compression algorithm support."),
     feature("org.openzfs:draid", "draid", MOS, &[], Support::None,
         "Support for distributed spare RAID"),
-    feature("com.seagate:draid_failure_domains", "draid_failure_domains", MOS, &["draid"],
-        Support::None, "Support for failure domains in dRAID"),
     feature("org.openzfs:zilsaxattr", "zilsaxattr", RO | DS, EXTENSIBLE, Support::Kept,
         "Support for xattr=sa extended attribute logging in ZIL."),
     feature("com.delphix:head_errlog", "head_errlog", ON, &[], Support::Read,
@@ -162,8 +161,6 @@ pub const FEATURES: &[Feature] = &[
         "BLAKE3 hash algorithm."),
     feature("com.fudosecurity:block_cloning", "block_cloning", RO, &[], Support::None,
         "Support for block cloning via Block Reference Table."),
-    feature("com.truenas:block_cloning_endian", "block_cloning_endian", RO, &[], Support::None,
-        "Fixes BRT ZAP endianness on new pools."),
     feature("com.klarasystems:vdev_zaps_v2", "vdev_zaps_v2", MOS, &[], Support::Read,
         "Support for root vdev ZAP."),
     feature("com.delphix:redaction_list_spill", "redaction_list_spill", 0,
@@ -178,11 +175,31 @@ pub const FEATURES: &[Feature] = &[
     feature("com.klarasystems:large_microzap", "large_microzap", RO | DS,
         &["extensible_dataset", "large_blocks"], Support::None,
         "Support for microzaps larger than 128KB."),
+    feature("com.seagate:draid_failure_domains", "draid_failure_domains", MOS, &["draid"],
+        Support::None, "Support for failure domains in dRAID"),
+    feature("com.truenas:block_cloning_endian", "block_cloning_endian", RO, &[], Support::None,
+        "Fixes BRT ZAP endianness on new pools."),
     feature("com.klarasystems:dynamic_gang_header", "dynamic_gang_header", MOS, &[],
         Support::None, "Support for dynamically sized gang headers"),
     feature("com.truenas:physical_rewrite", "physical_rewrite", RO | DS, EXTENSIBLE,
         Support::None, "Support for preserving logical birth time during rewrite."),
 ];
+
+/// Features that OpenZFS 2.3 does not know: pools without them do not mention them.
+const AFTER_2_3: [&str; 4] = [
+    "draid_failure_domains",
+    "block_cloning_endian",
+    "dynamic_gang_header",
+    "physical_rewrite",
+];
+
+impl Feature {
+    /// Whether OpenZFS 2.3 knows it.
+    #[must_use]
+    pub fn is_in_2_3(&self) -> bool {
+        !AFTER_2_3.contains(&self.name)
+    }
+}
 
 /// The feature with that `feature@` name.
 #[must_use]

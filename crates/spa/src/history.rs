@@ -24,6 +24,32 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::directory;
 
+/// Keys of the records (`ZPOOL_HIST_*`).
+pub mod key {
+    /// When, in seconds since 1970.
+    pub const TIME: &str = "history time";
+    /// A command line.
+    pub const COMMAND: &str = "history command";
+    /// The user id of a command.
+    pub const WHO: &str = "history who";
+    /// The zone of a command.
+    pub const ZONE: &str = "history zone";
+    /// The host.
+    pub const HOST: &str = "history hostname";
+    /// The txg of an internal event.
+    pub const TXG: &str = "history txg";
+    /// What an internal event was about.
+    pub const INTERNAL_TEXT: &str = "history internal str";
+    /// What kind of internal event it was.
+    pub const INTERNAL_NAME: &str = "internal_name";
+    /// An ioctl that changed something.
+    pub const IOCTL: &str = "ioctl";
+    /// The dataset of an internal event.
+    pub const DATASET: &str = "dsname";
+    /// Its object.
+    pub const DATASET_ID: &str = "dsid";
+}
+
 const NAME: &str = "history";
 const BLOCK_BYTES: u64 = 128 << 10;
 const MIN_BYTES: u64 = 128 << 10;
@@ -40,6 +66,25 @@ pub struct History {
 /// One record.
 #[derive(Debug, Clone)]
 pub struct Record(pub NvList);
+
+/// The record of a command, without the host.
+pub(crate) fn command_record(command: &str) -> NvList {
+    NvList::new()
+        .with(key::TIME, rt::wall_clock().secs)
+        .with(key::COMMAND, command)
+        .with(key::WHO, crate::host::user())
+        .with(key::ZONE, "linux")
+}
+
+/// The record of something that happened inside, without the host.
+#[doc(alias = "log_internal")]
+pub(crate) fn internal_record(operation: &str, text: &str, tx: &Tx) -> NvList {
+    NvList::new()
+        .with(key::INTERNAL_TEXT, text)
+        .with(key::INTERNAL_NAME, operation)
+        .with(key::TXG, tx.txg().0)
+        .with(key::TIME, rt::wall_clock().secs)
+}
 
 impl History {
     /// Makes the history of a new pool of `dspace` bytes: a thousandth of it is the limit.

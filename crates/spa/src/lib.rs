@@ -18,7 +18,7 @@ pub mod directory;
 mod dtl;
 pub mod feature;
 mod features;
-mod history;
+pub mod history;
 mod host;
 mod load;
 mod obstacle;

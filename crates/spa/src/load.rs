@@ -160,13 +160,33 @@ struct FirstLook {
 }
 
 impl Spa {
-    /// Opens a pool that was found.
+    /// Imports a pool that was found. Devices that are missing now are expected to stay away: they
+    /// are shown by their guids.
+    ///
+    /// # Errors
+    /// As [`open`](Spa::open).
+    #[doc(alias = "spa_import")]
+    pub fn import(options: ImportOptions) -> Result<Spa> {
+        let spa = Spa::open(options)?;
+        if spa.tree().mark_absent() && !spa.is_readonly() {
+            spa.config_changed()?;
+        }
+        if !spa.is_readonly() {
+            spa.in_sync(|inner, tx| {
+                inner.core.log_version("import", tx);
+                Ok(())
+            })?;
+        }
+        Ok(spa)
+    }
+
+    /// Opens a pool that was imported before, for one command.
     ///
     /// # Errors
     /// `Busy` when another host seems to use it; `Unsupported` with the features in the way; `Io`
     /// when too many devices are missing; `Corrupt`.
-    #[doc(alias = "spa_import")]
-    pub fn import(options: ImportOptions) -> Result<Spa> {
+    #[doc(alias = "spa_open")]
+    pub fn open(options: ImportOptions) -> Result<Spa> {
         check_owner(&options)?;
         let max_txg = options.max_txg.unwrap_or(Txg(u64::MAX));
         let uberblock = best_uberblock(&options.found, max_txg)?;

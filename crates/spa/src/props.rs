@@ -8,6 +8,7 @@
 //! OpenZFS `module/zfs/spa.c` (`spa_sync_props`).
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use base::{ObjectId, Result};
@@ -26,6 +27,15 @@ pub enum PropValue {
     Number(u64),
     /// Strings.
     Text(String),
+}
+
+impl fmt::Display for PropValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PropValue::Number(number) => number.fmt(f),
+            PropValue::Text(text) => text.fmt(f),
+        }
+    }
 }
 
 /// The properties of an open pool.

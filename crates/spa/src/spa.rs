@@ -298,10 +298,7 @@ impl Spa {
     /// `ReadOnly`, `Suspended`.
     pub fn log_command(&self, command: &str) -> Result<()> {
         self.check_writable()?;
-        let mut record = NvList::new();
-        record.add("history_time", rt::wall_clock().secs);
-        record.add("history_command", command);
-        record.add("history_who", crate::host::user());
+        let record = crate::history::command_record(command);
         let core = self.inner.core.clone();
         let tx = self.inner.groups.hold_open(0)?;
         self.dsl()

@@ -4,7 +4,8 @@
 //! A config of a vdev has a `type`, an `id` (its place among its siblings), a `guid`, and what its
 //! kind and its place ask for; inner vdevs have `children`. A label holds the config of the
 //! top-level vdev that its device belongs to, the MOS and the cache file that of the root.
-//! The order of the keys is that of OpenZFS, so that dumps can be compared line by line.
+//! The keys and their order are those of OpenZFS 2.3, so that dumps can be compared line by line;
+//! what later releases add (`rotational`, `min_alloc`, `top_guid` in vdevs) is not written.
 //!
 //! # Source
 //! OpenZFS `module/zfs/vdev_label.c` (`vdev_config_generate`, `vdev_top_config_generate`),
@@ -35,19 +36,15 @@ pub enum Target {
 }
 
 impl Vdev {
-    /// The config of this vdev and all below; `top` is the guid of its top-level vdev.
+    /// The config of this vdev and all below; `depth` is 0 for the root, 1 for top-level vdevs.
     #[must_use]
     #[doc(alias = "vdev_config_generate")]
-    pub fn generate_config(&self, id: u64, top: Option<Guid>, target: Target) -> NvList {
-        let is_top = top == Some(self.guid());
+    pub fn generate_config(&self, id: u64, depth: usize, target: Target) -> NvList {
         let config = self.config();
         let mut nv = NvList::new();
         nv.add("type", self.kind().word());
         nv.add("id", id);
         nv.add("guid", self.guid().0);
-        if let Some(top) = top {
-            nv.add("top_guid", top.0);
-        }
         add_str(&mut nv, "path", config.path.as_deref());
         add_str(&mut nv, "devid", config.devid.as_deref());
         add_str(&mut nv, "phys_path", config.phys_path.as_deref());
@@ -63,13 +60,10 @@ impl Vdev {
         if let Some(whole_disk) = config.whole_disk {
             nv.add("whole_disk", u64::from(whole_disk));
         }
-        if self.kind().is_leaf() {
-            nv.add("rotational", u64::from(config.is_rotational));
-        }
         add_if(&mut nv, "not_present", config.not_present);
         add_if(&mut nv, "is_spare", config.is_spare);
-        if is_top {
-            add_top_keys(&mut nv, self, &config);
+        if depth == 1 {
+            add_top_keys(&mut nv, &config);
         }
         add_nonzero(&mut nv, "DTL", config.dtl_object);
         add_nonzero(
@@ -97,9 +91,8 @@ impl Vdev {
         if self.kind().is_leaf() {
             add_leaf_keys(&mut nv, self, &config);
         } else {
-            let top_of = |child: &Vdev| top.unwrap_or(child.guid());
             let generate = |(id, child): (usize, &Arc<Vdev>)| {
-                child.generate_config(id as u64, Some(top_of(child)), target)
+                child.generate_config(id as u64, depth + 1, target)
             };
             let children: Vec<_> = self.children().iter().enumerate().map(generate).collect();
             nv.add("children", children);
@@ -150,12 +143,11 @@ fn add_if(nv: &mut NvList, key: &str, is_set: bool) {
     add_nonzero(nv, key, u64::from(is_set));
 }
 
-fn add_top_keys(nv: &mut NvList, vdev: &Vdev, config: &VdevConfig) {
+fn add_top_keys(nv: &mut NvList, config: &VdevConfig) {
     nv.add("metaslab_array", config.ms_array);
     nv.add("metaslab_shift", u64::from(config.ms_shift));
     nv.add("ashift", u64::from(config.ashift));
     nv.add("asize", config.asize);
-    nv.add("min_alloc", vdev.min_alloc());
     nv.add("is_log", u64::from(config.is_log));
     add_if(nv, "non_allocating", config.non_allocating);
     add_if(nv, "removing", config.removing && !config.is_log);
@@ -204,7 +196,7 @@ fn parse(nv: &NvList, depth: usize) -> Result<Arc<Vdev>> {
             "vdev {guid} is a {word} with children"
         )));
     }
-    let config = parse_facts(nv, kind).within(|| format!("vdev {guid}"))?;
+    let config = parse_facts(nv).within(|| format!("vdev {guid}"))?;
     if depth == TOP_DEPTH && kind.is_concrete() {
         check_top(&config).within(|| format!("vdev {guid}"))?;
     }
@@ -243,7 +235,7 @@ fn shift(nv: &NvList, key: &str) -> Result<u32> {
         .ok_or_else(|| Error::corrupt(format!("{key} is {value}")))
 }
 
-fn parse_facts(nv: &NvList, kind: VdevKind) -> Result<VdevConfig> {
+fn parse_facts(nv: &NvList) -> Result<VdevConfig> {
     let text = |key| nv.get_str(key).map(str::to_owned);
     let number = |key| nv.get_u64(key).unwrap_or(0);
     let flag = |key| nv.get_u64(key).unwrap_or(0) != 0;
@@ -254,7 +246,7 @@ fn parse_facts(nv: &NvList, kind: VdevKind) -> Result<VdevConfig> {
         enc_sysfs_path: text("vdev_enc_sysfs_path"),
         fru: text("fru"),
         whole_disk: nv.get_u64("whole_disk").map(|whole| whole != 0),
-        is_rotational: kind.is_leaf() && flag("rotational"),
+        is_rotational: false,
         not_present: flag("not_present"),
         is_spare: flag("is_spare"),
         ms_array: number("metaslab_array"),
@@ -330,7 +322,7 @@ impl VdevTree {
         let mut nv = self.pool_facts(pool, txg);
         nv.add_flag("com.delphix:has_per_vdev_zaps");
         self.add_namespace(&mut nv);
-        nv.add("vdev_tree", root.generate_config(0, None, Target::Mos));
+        nv.add("vdev_tree", root.generate_config(0, 0, Target::Mos));
         nv.add("features_for_read", pool.features_for_read.clone());
         nv
     }
@@ -347,16 +339,12 @@ impl VdevTree {
         add_if(&mut nv, "is_spare", leaf.config().is_spare);
         add_if(&mut nv, "is_log", top.config().is_log);
         self.add_namespace(&mut nv);
-        nv.add(
-            "vdev_tree",
-            top.generate_config(id.0, Some(top.guid()), Target::Label),
-        );
+        nv.add("vdev_tree", top.generate_config(id.0, 1, Target::Label));
         nv.add("features_for_read", pool.features_for_read.clone());
         nv
     }
 
     fn pool_facts(&self, pool: &PoolConfig, txg: u64) -> NvList {
-        let (min_alloc, max_alloc) = self.alloc_range();
         let mut nv = NvList::new();
         nv.add("version", pool.version);
         nv.add("name", pool.name.as_str());
@@ -364,25 +352,11 @@ impl VdevTree {
         nv.add("txg", txg);
         nv.add("pool_guid", pool.guid.0);
         nv.add("errata", pool.errata);
-        nv.add("min_alloc", min_alloc);
-        nv.add("max_alloc", max_alloc);
         add_str(&mut nv, "comment", pool.comment.as_deref());
         add_str(&mut nv, "compatibility", pool.compatibility.as_deref());
         add_nonzero(&mut nv, "hostid", pool.hostid);
         nv.add("hostname", pool.hostname.as_str());
         nv
-    }
-
-    /// The smallest and the largest sector of the vdevs that hold data.
-    fn alloc_range(&self) -> (u64, u64) {
-        let tops = self.tops();
-        let sizes = tops
-            .iter()
-            .filter(|top| top.kind().is_concrete() && !top.config().is_log)
-            .map(|top| top.min_alloc());
-        sizes.fold((u64::MAX, 0), |(min, max), size| {
-            (min.min(size), max.max(size))
-        })
     }
 
     /// How many top-level vdevs there are, and which of their numbers are not in use.

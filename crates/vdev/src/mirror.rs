@@ -88,42 +88,96 @@ impl<'a> Copies<'a> {
         Err(no_copy(outcomes))
     }
 
-    /// Reads every leaf, rewrites the bad ones; `buf` ends up with good bytes.
+    /// Reads every leaf, a whole run of blocks with one command, and rewrites what is bad, block by
+    /// block; `buf` ends up with good bytes where there are any.
     pub(crate) fn scrub(
         &self,
         offset: u64,
         buf: &mut [u8],
-        verify: &dyn Fn(&[u8]) -> bool,
-    ) -> Result<ScrubReport> {
+        blocks: &[Range<usize>],
+        verify: &dyn Fn(usize, &[u8]) -> bool,
+    ) -> Vec<Result<ScrubReport>> {
         let mut scratch = BlockBuf::scratch(buf.len());
-        let mut good = None;
-        let mut outcomes = Vec::with_capacity(self.leaves.len());
-        for (n, leaf) in self.leaves.iter().enumerate() {
-            let bytes = if good.is_none() {
-                &mut *buf
-            } else {
-                &mut scratch[..]
-            };
-            outcomes.push(if !leaf.leaf().is_usable() {
-                Outcome::Skipped
-            } else {
-                match self.read_leaf(leaf, offset, bytes) {
-                    Ok(()) if verify(bytes) => {
-                        good = good.or(Some(n));
-                        Outcome::Untried
+        let mut is_good = vec![false; blocks.len()];
+        let mut outcomes: Vec<Vec<Outcome>> = blocks.iter().map(|_| Vec::new()).collect();
+        for (at, leaf) in self.leaves.iter().enumerate() {
+            let run = if at == 0 { &mut *buf } else { &mut scratch[..] };
+            let found = self.scrub_leaf(leaf, offset, run, blocks, verify);
+            for (n, outcome) in found.into_iter().enumerate() {
+                if matches!(outcome, Outcome::Untried) && !is_good[n] {
+                    is_good[n] = true;
+                    if at > 0 {
+                        buf[blocks[n].clone()].copy_from_slice(&scratch[blocks[n].clone()]);
                     }
-                    Ok(()) => Outcome::Mismatch,
-                    Err(error) => Outcome::Failed(error),
                 }
-            });
+                outcomes[n].push(outcome);
+            }
         }
-        if good.is_none() {
+        let conclude = |(n, outcomes): (usize, Vec<Outcome>)| {
+            if is_good[n] {
+                let at = offset + blocks[n].start as u64;
+                return Ok(self.settle(at, &buf[blocks[n].clone()], &outcomes));
+            }
             for (leaf, outcome) in self.leaves.iter().zip(&outcomes) {
                 self.blame(leaf, outcome);
             }
-            return Err(no_copy(outcomes));
+            Err(no_copy(outcomes))
+        };
+        outcomes.into_iter().enumerate().map(conclude).collect()
+    }
+
+    /// What one leaf has of each block of a run; `Untried` for a good one. If the run cannot be
+    /// read whole, its blocks are read one by one.
+    fn scrub_leaf(
+        &self,
+        vdev: &Vdev,
+        offset: u64,
+        run: &mut [u8],
+        blocks: &[Range<usize>],
+        verify: &dyn Fn(usize, &[u8]) -> bool,
+    ) -> Vec<Outcome> {
+        if !vdev.leaf().is_usable() {
+            return blocks.iter().map(|_| Outcome::Skipped).collect();
         }
-        Ok(self.settle(offset, buf, &outcomes))
+        let mut whole = Some(self.read_leaf(vdev, offset, run));
+        let mut outcomes = Vec::with_capacity(blocks.len());
+        for (n, block) in blocks.iter().enumerate() {
+            let read = match &whole {
+                Some(Ok(())) => Ok(()),
+                Some(Err(_)) if blocks.len() == 1 => whole.take().expect("it is an error"),
+                _ => {
+                    let at = offset + block.start as u64;
+                    self.read_leaf(vdev, at, &mut run[block.clone()])
+                }
+            };
+            outcomes.push(match read {
+                Ok(()) if verify(n, &run[block.clone()]) => Outcome::Untried,
+                Ok(()) => Outcome::Mismatch,
+                Err(error) => Outcome::Failed(error),
+            });
+        }
+        outcomes
+    }
+
+    /// Writes good bytes over a block of which no leaf had a good copy.
+    pub(crate) fn repair(&self, offset: u64, good: &[u8]) -> Result<()> {
+        let write = |vdev: &Arc<Vdev>| {
+            if !vdev.leaf().is_usable() {
+                return Err(no_device());
+            }
+            self.write_leaf(vdev, offset, &[good])?;
+            VdevStats::add(&vdev.stats().self_healed_bytes, good.len() as u64);
+            Ok(())
+        };
+        let results: Vec<_> = self.leaves.iter().map(write).collect();
+        // What a leaf did not take it lacked before, too: no write of a new txg was missed.
+        let is_repaired = results.iter().any(Result::is_ok);
+        let failed = results.into_iter().find_map(Result::err);
+        if is_repaired {
+            Ok(())
+        } else {
+            Err(failed.unwrap_or_else(no_device))
+        }
     }
 
     /// The leaf to ask next: one that missed nothing, then the least busy.

@@ -26,15 +26,27 @@ impl VdevTree {
                 }
                 match find(&device) {
                     Some(provider) => open_device(&device, top, provider),
-                    None => {
-                        device
-                            .leaf()
-                            .close(VdevState::CantOpen, VdevAux::OpenFailed);
-                        device.update(|config| config.not_present = true);
-                    }
+                    None => device
+                        .leaf()
+                        .close(VdevState::CantOpen, VdevAux::OpenFailed),
                 }
             }
         }
+    }
+
+    /// Marks the devices that are not there at an import: from then on they are called by their
+    /// guids, until they come back. Returns whether there are any that were not marked before.
+    #[doc(alias = "vdev_set_state")]
+    pub fn mark_absent(&self) -> bool {
+        let mut is_new = false;
+        for device in self.devices() {
+            let is_absent = device.leaf().state() == (VdevState::CantOpen, VdevAux::OpenFailed);
+            if is_absent && !device.config().not_present {
+                device.update(|config| config.not_present = true);
+                is_new = true;
+            }
+        }
+        is_new
     }
 
     /// Looks at the label of every open device: one that belongs to another pool, or is another

@@ -157,10 +157,10 @@ fn configs_survive_a_round_trip() {
     device.leaf().set_state(VdevState::Offline, VdevAux::None);
     device.update(|config| config.offline = true);
     for target in [Target::Mos, Target::Label] {
-        let nv = tree.root().generate_config(0, None, target);
+        let nv = tree.root().generate_config(0, 0, target);
         let packed = nvpair::encode_xdr(&nv);
         let parsed = Vdev::from_config(&nvpair::decode(&packed).unwrap()).unwrap();
-        assert_eq!(parsed.generate_config(0, None, target), nv);
+        assert_eq!(parsed.generate_config(0, 0, target), nv);
         assert_eq!(parsed.find(Guid(2)).unwrap().state().0, VdevState::Offline);
         assert_eq!(parsed.guid_sum(), tree.guid_sum());
     }

@@ -13,6 +13,7 @@
 //! OpenZFS `module/zfs/vdev.c`, `module/zfs/vdev_root.c`, `module/zfs/zio.c` (the vdev stages).
 
 use std::any::Any;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -315,7 +316,30 @@ impl VdevOps for VdevTree {
     ) -> Result<ScrubReport> {
         let len = buf.len() as u64;
         self.with_copies(vdev, offset, len, |copies| {
-            copies.scrub(offset, buf, verify)
+            let block = 0..buf.len();
+            let mut report = copies.scrub(offset, buf, &[block], &|_, bytes| verify(bytes));
+            report.pop().expect("one result for one block")
+        })
+    }
+
+    fn scrub_run(
+        &self,
+        vdev: VdevId,
+        offset: u64,
+        buf: &mut [u8],
+        blocks: &[Range<usize>],
+        verify: &dyn Fn(usize, &[u8]) -> bool,
+    ) -> Result<Vec<Result<ScrubReport>>> {
+        let len = buf.len() as u64;
+        self.with_copies(vdev, offset, len, |copies| {
+            Ok(copies.scrub(offset, buf, blocks, verify))
+        })
+    }
+
+    fn repair(&self, vdev: VdevId, offset: u64, data: &[u8]) -> Result<()> {
+        self.check_writable()?;
+        self.with_copies(vdev, offset, data.len() as u64, |copies| {
+            copies.repair(offset, data)
         })
     }
 

@@ -37,7 +37,7 @@ pub struct VdevConfig {
     pub fru: Option<String>,
     /// vdev_wholedisk: whether the pool owns the whole disk; unknown for files.
     pub whole_disk: Option<bool>,
-    /// !vdev_nonrot, of a leaf.
+    /// !vdev_nonrot, of a leaf: as its device says when it is opened; not kept on disk.
     pub is_rotational: bool,
     /// vdev_not_present: was not there when the pool was imported.
     pub not_present: bool,
@@ -287,13 +287,6 @@ impl Vdev {
     #[doc(alias = "vdev_default_asize")]
     pub fn psize_to_asize(&self, psize: u64) -> u64 {
         align_up(psize, 1 << self.config().ashift)
-    }
-
-    /// The smallest allocation, in bytes.
-    #[must_use]
-    #[doc(alias = "vdev_get_min_alloc")]
-    pub fn min_alloc(&self) -> u64 {
-        1 << self.config().ashift
     }
 
     /// How many metaslabs there are on this top-level vdev.

@@ -172,7 +172,7 @@ impl Pipeline {
             let mut data = self.sectors(dva, good.len());
             data[..good.len()].copy_from_slice(good);
             data[good.len()..].fill(0);
-            if self.vdevs.write(dva.vdev(), dva.offset(), &data).is_ok() {
+            if self.vdevs.repair(dva.vdev(), dva.offset(), &data).is_ok() {
                 healed += 1;
                 self.stats.count_heal();
             }
@@ -304,6 +304,39 @@ impl Pipeline {
             self.scrub_simple(bp, &mut report).within(outer)?;
         }
         Ok(report)
+    }
+
+    /// After a scrub found no good copy below one DVA of a block that is not a gang block: writes
+    /// it anew from another DVA. Returns whether that succeeded.
+    ///
+    /// # Errors
+    /// `Checksum`, `Io` or `Corrupt` when no other DVA is good.
+    pub fn heal_from_other_dvas(
+        &self,
+        bp: &BlkPtrPhys,
+        bad: DvaPhys,
+        bookmark: &Bookmark,
+    ) -> Result<bool> {
+        let outer = || format!("block {bookmark}");
+        let (checksum, _) = check_bp(bp).within(outer)?;
+        let psize = bp.psize() as usize;
+        let verify = |bytes: &[u8]| self.verify(checksum, bp, &bytes[..psize]);
+        let mut failed = Vec::new();
+        for dva in bp.dvas().filter(|dva| *dva != bad) {
+            let mut buf = self.sectors(&dva, psize);
+            match self
+                .vdevs
+                .probe(dva.vdev(), dva.offset(), &mut buf, &verify)
+            {
+                Ok(()) => return Ok(self.heal(&[bad], &buf[..psize]) == 1),
+                Err(error) => failed.push((dva, error)),
+            }
+        }
+        if failed.is_empty() {
+            let text = "no copy has the right checksum";
+            failed.push((bad, Error::new(ErrorKind::Checksum, text)));
+        }
+        Err(worst(failed).within(outer()))
     }
 
     fn scrub_simple(&self, bp: &BlkPtrPhys, report: &mut PhysicalReport) -> Result<()> {

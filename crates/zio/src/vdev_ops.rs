@@ -1,5 +1,7 @@
 //! What the pipeline asks of the vdev tree.
 
+use std::ops::Range;
+
 use base::{Result, VdevId};
 
 /// What reading every copy below one DVA found.
@@ -84,6 +86,38 @@ pub trait VdevOps: Send + Sync {
     ) -> Result<ScrubReport> {
         self.read(vdev, offset, buf, verify)?;
         Ok(ScrubReport::default())
+    }
+
+    /// Scrubs several blocks that lie close to each other with one read of every copy: `buf` is the
+    /// whole range from `offset` on, `blocks` are the parts of it that hold a block each, and
+    /// `verify` is told which of them it looks at. The results are in the order of `blocks`, each
+    /// as of [`scrub`](VdevOps::scrub).
+    ///
+    /// # Errors
+    /// When there is no such vdev or the range is outside of it.
+    fn scrub_run(
+        &self,
+        vdev: VdevId,
+        offset: u64,
+        buf: &mut [u8],
+        blocks: &[Range<usize>],
+        verify: &dyn Fn(usize, &[u8]) -> bool,
+    ) -> Result<Vec<Result<ScrubReport>>> {
+        let scrub = |(n, block): (usize, &Range<usize>)| {
+            let verify = |bytes: &[u8]| verify(n, bytes);
+            let at = offset + block.start as u64;
+            self.scrub(vdev, at, &mut buf[block.clone()], &verify)
+        };
+        Ok(blocks.iter().enumerate().map(scrub).collect())
+    }
+
+    /// Writes good bytes over a block of which no copy on this vdev was good. As
+    /// [`write`](VdevOps::write), but counted as repaired.
+    ///
+    /// # Errors
+    /// As `write`.
+    fn repair(&self, vdev: VdevId, offset: u64, data: &[u8]) -> Result<()> {
+        self.write(vdev, offset, data)
     }
 
     /// Whether the sectors of a block follow each other as its bytes do, so that neighbouring

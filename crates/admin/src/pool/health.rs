@@ -9,6 +9,8 @@ pub enum Reason {
     Ok,
     /// A device is being brought up to date.
     Resilvering,
+    /// A device has to be brought up to date.
+    AwaitingResilver,
     /// It was last used elsewhere.
     HostidMismatch,
     /// Its version is too new.
@@ -100,6 +102,12 @@ impl Reason {
                  \tless redundancy than it will have.",
                 "Wait until the resilver is done.",
             ),
+            Reason::AwaitingResilver => (
+                "Devices lack data that was written while they were away. The pool works\n\
+                 \ton, with less redundancy.",
+                "The next command that changes the pool brings them up to date;\n\
+                 \t'zpool scrub' does so now.",
+            ),
             Reason::HostidMismatch => (
                 "The pool was last used on another system and not exported there.",
                 "Export it there, and import it here.",
@@ -148,8 +156,8 @@ impl Reason {
             ),
             Reason::CorruptPool => (
                 "The metadata of the pool is damaged; it cannot be opened.",
-                "Go back to an earlier state with 'zpool import -F', or restore the pool\n\
-                 \tfrom a backup.",
+                "Look at an earlier state with 'zpool import -o readonly=on -T TXG', or\n\
+                 \trestore the pool from a backup.",
             ),
             Reason::CorruptData => (
                 "Data is damaged that has no good copy left. Applications may notice.",
@@ -158,7 +166,8 @@ impl Reason {
             Reason::FaultedDevR => (
                 "Devices are faulted after persistent errors. The pool works on without\n\
                  \tthem, with less redundancy.",
-                "Replace the devices, or mark them as good with 'zpool clear'.",
+                "Mark the devices as good with 'zpool clear', or replace them on an\n\
+                 \tOpenZFS system: 'zpool replace' is not there yet.",
             ),
             Reason::MissingDevR => (
                 "Devices cannot be opened. The pool works on without them, with less\n\
@@ -168,23 +177,24 @@ impl Reason {
             Reason::CorruptLabelR => (
                 "Devices have no valid label. The pool works on without them, with less\n\
                  \tredundancy.",
-                "Replace the devices with 'zpool replace'.",
+                "Replace the devices on an OpenZFS system ('zpool replace' is not there\n\
+                 \tyet), or copy the data to a new pool.",
             ),
             Reason::FailingDev => (
                 "Devices gave wrong or no data, which other copies made up for.\n\
                  \tApplications are not affected.",
-                "Find out whether the devices have to be replaced ('zpool replace'), or\n\
-                 \treset the counters with 'zpool clear'.",
+                "Find out whether the devices are at fault; reset the counters with\n\
+                 \t'zpool clear'.",
             ),
             Reason::OfflineDev => (
                 "Devices were taken offline. The pool works on without them, with less\n\
                  \tredundancy.",
-                "Run 'zpool online', or replace the devices with 'zpool replace'.",
+                "Run 'zpool online'.",
             ),
             Reason::RemovedDev => (
                 "Devices were taken out. The pool works on without them, with less\n\
                  \tredundancy.",
-                "Put them back and run 'zpool online', or use 'zpool replace'.",
+                "Put them back and run 'zpool online'.",
             ),
             Reason::NonNativeAshift => (
                 "Vdevs have an ashift below the sector size of their devices. Every small\n\
@@ -195,12 +205,13 @@ impl Reason {
             Reason::VersionOlder => (
                 "The pool has a version from before feature flags. It can be used, but\n\
                  \tnewer features cannot.",
-                "Upgrade it with 'zpool upgrade'; older software will not know it then.",
+                "Upgrade it with 'zpool upgrade' on an OpenZFS system: that command is not\n\
+                 \tthere yet.",
             ),
             Reason::FeatDisabled => (
                 "Features that this program has are not enabled on the pool.",
-                "Enable them with 'zpool upgrade', if no system without them has to read\n\
-                 \tthe pool any more.",
+                "Enable them with 'zpool set feature@NAME=enabled', if no system without\n\
+                 \tthem has to read the pool any more.",
             ),
         };
         Some((format!("{status}\n"), format!("{action}\n")))
@@ -243,8 +254,11 @@ pub fn diagnose(pool: &PoolStatus, is_import: bool) -> Reason {
     if !is_import && pool.error_count.is_some_and(|count| count > 0) {
         return Reason::CorruptData;
     }
+    let is_stale = |vdev: &VdevStatus| vdev.is_resilver_deferred;
     device_problem(pool, is_import).unwrap_or({
-        if pool.version < 5000 {
+        if !is_import && has_problem(pool, false, &is_stale) {
+            Reason::AwaitingResilver
+        } else if pool.version < 5000 {
             Reason::VersionOlder
         } else if pool.has_disabled_features {
             Reason::FeatDisabled

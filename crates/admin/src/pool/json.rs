@@ -2,9 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
+use super::list::{CLASSES, vdev_cell};
 use super::{
-    PoolStatus, STATUS_CLASSES, ScanFunction, ScanState, StatusRequest, VdevAux, VdevClass,
-    VdevKind, VdevStatus, diagnose,
+    NameStyle, PoolStatus, STATUS_CLASSES, ScanFunction, ScanState, StatusRequest, VdevAux,
+    VdevClass, VdevKind, VdevStatus, diagnose,
 };
 use crate::listing::{
     GetRequest, Item, JsonStyle, Style, json_document, json_numbers, json_properties,
@@ -57,7 +58,8 @@ pub fn status_json(pools: &[PoolStatus], request: &StatusRequest, json: JsonStyl
     json_document("zpool status", body)
 }
 
-/// `zpool list -j` and `zpool get -j`: `command` is which of them.
+/// `zpool list -j` and `zpool get -j`: `command` is which of them. With `vdevs`, which says how they
+/// are called, the vdevs of each pool are listed (`zpool list -v`).
 #[must_use]
 pub fn pools_json(
     command: &str,
@@ -65,6 +67,7 @@ pub fn pools_json(
     json: JsonStyle,
     request: &GetRequest,
     pools: &[(Item, &PoolStatus)],
+    vdevs: Option<NameStyle>,
 ) -> String {
     let style = json_numbers(style, json);
     let mut all = Map::new();
@@ -72,6 +75,10 @@ pub fn pools_json(
         let mut entry = pool_head(pool, json, true);
         let properties = json_properties(&style, json, request, item);
         entry.insert("properties".to_owned(), Value::Object(properties));
+        if let Some(names) = vdevs {
+            let vdevs = listed_vdevs(pool, &style, json, names);
+            entry.insert("vdevs".to_owned(), Value::Object(vdevs));
+        }
         all.insert(pool_key(pool, json), Value::Object(entry));
     }
     let mut body = Map::new();
@@ -104,6 +111,106 @@ fn pool_head(pool: &PoolStatus, json: JsonStyle, has_type: bool) -> Map<String, 
         out.insert(name.to_owned(), json.number(number));
     }
     out
+}
+
+#[doc(alias = "fill_vdev_info")]
+fn vdev_head(vdev: &VdevStatus, name: &str, place: Place, json: JsonStyle) -> Map<String, Value> {
+    let state = if matches!(place, Place::Spare) {
+        vdev.spare_state_name()
+    } else {
+        vdev.state_name()
+    };
+    let mut out = Map::new();
+    out.insert("name".to_owned(), json!(name));
+    out.insert("vdev_type".to_owned(), json!(vdev.kind.type_name()));
+    out.insert("guid".to_owned(), json.number(vdev.guid));
+    if let Some(path) = &vdev.path {
+        out.insert("path".to_owned(), json!(path));
+    }
+    out.insert("class".to_owned(), json!(place.name()));
+    out.insert("state".to_owned(), json!(state));
+    out
+}
+
+/// The columns that `zpool list -v` fills for vdevs.
+const LISTED: [&str; 9] = [
+    "size",
+    "allocated",
+    "free",
+    "checkpoint",
+    "expandsize",
+    "fragmentation",
+    "capacity",
+    "dedupratio",
+    "health",
+];
+
+#[doc(alias = "collect_list_stats")]
+fn listed_vdevs(
+    pool: &PoolStatus,
+    style: &Style,
+    json: JsonStyle,
+    names: NameStyle,
+) -> Map<String, Value> {
+    let mut out = Map::new();
+    let list = |out: &mut Map<String, Value>, vdev: &VdevStatus, place| {
+        let (name, entry) = listed_vdev(vdev, place, style, json, names);
+        out.insert(name, entry);
+    };
+    for top in pool.tops(VdevClass::Normal) {
+        list(&mut out, top, Place::Class(VdevClass::Normal));
+    }
+    let classes = CLASSES.map(|class| (class.heading(), Place::Class(class)));
+    for (heading, place) in classes {
+        let Place::Class(class) = place else { continue };
+        let mut group = Map::new();
+        pool.tops(class)
+            .for_each(|top| list(&mut group, top, place));
+        if !group.is_empty() {
+            out.insert(heading.to_owned(), Value::Object(group));
+        }
+    }
+    let lone = [
+        ("l2cache", &pool.cache, Place::Cache),
+        ("spares", &pool.spares, Place::Spare),
+    ];
+    for (heading, vdevs, place) in lone {
+        let mut group = Map::new();
+        vdevs.iter().for_each(|vdev| list(&mut group, vdev, place));
+        if !group.is_empty() {
+            out.insert(heading.to_owned(), Value::Object(group));
+        }
+    }
+    out
+}
+
+fn listed_vdev(
+    vdev: &VdevStatus,
+    place: Place,
+    style: &Style,
+    json: JsonStyle,
+    names: NameStyle,
+) -> (String, Value) {
+    let name = vdev.name(names);
+    let mut entry = vdev_head(vdev, &name, place, json);
+    let is_spare = matches!(place, Place::Spare);
+    let mut properties = Map::new();
+    for column in LISTED {
+        let cell = vdev_cell(style, vdev, column, is_spare).unwrap_or_else(|| "-".to_owned());
+        let source = json!({ "type": "NONE", "data": "-" });
+        let value = json!({ "value": json.cell(&cell), "source": source });
+        properties.insert(column.to_owned(), value);
+    }
+    entry.insert("properties".to_owned(), Value::Object(properties));
+    let children: Map<String, Value> = vdev
+        .children
+        .iter()
+        .map(|child| listed_vdev(child, place, style, json, names))
+        .collect();
+    if !children.is_empty() {
+        entry.insert("vdevs".to_owned(), Value::Object(children));
+    }
+    (name, Value::Object(entry))
 }
 
 /// `ctime` with the zone, as `strftime("%c %Z")` has it.
@@ -171,13 +278,8 @@ impl Writer<'_> {
 
     fn push_vdevs(&self, out: &mut Map<String, Value>, pool: &PoolStatus) {
         let normal = Place::Class(VdevClass::Normal);
-        let mut root = self.vdev(&pool.root, &pool.name, normal);
-        let tops = self.vdevs(pool.tops(VdevClass::Normal), normal);
-        if !tops.is_empty() {
-            root.insert("vdevs".to_owned(), Value::Object(tops));
-        }
         let mut all = Map::new();
-        all.insert(pool.name.clone(), Value::Object(root));
+        self.insert(&mut all, (&pool.root, &pool.name), normal, None);
         out.insert("vdevs".to_owned(), Value::Object(all));
         for class in STATUS_CLASSES {
             let vdevs = self.vdevs(pool.tops(class), Place::Class(class));
@@ -202,39 +304,63 @@ impl Writer<'_> {
         vdevs: impl Iterator<Item = &'v VdevStatus>,
         place: Place,
     ) -> Map<String, Value> {
-        let only = self.request.only_unhealthy;
-        vdevs
-            .filter(|vdev| vdev.kind != VdevKind::Indirect)
-            .filter(|vdev| !only || vdev.is_unhealthy(self.request.has_slow))
-            .map(|vdev| {
-                let name = vdev.name(self.request.names);
-                let mut entry = self.vdev(vdev, &name, place);
-                let below = self.vdevs(vdev.children.iter(), place);
-                if !below.is_empty() {
-                    entry.insert("vdevs".to_owned(), Value::Object(below));
-                }
-                (name, Value::Object(entry))
-            })
-            .collect()
+        let mut out = Map::new();
+        for vdev in vdevs {
+            self.insert(
+                &mut out,
+                (vdev, &vdev.name(self.request.names)),
+                place,
+                None,
+            );
+        }
+        out
+    }
+
+    /// Adds a vdev with all below it; flat, those below stand beside it as well.
+    fn insert(
+        &self,
+        out: &mut Map<String, Value>,
+        (vdev, name): (&VdevStatus, &str),
+        place: Place,
+        parent: Option<&str>,
+    ) {
+        let is_healthy = !vdev.is_unhealthy(self.request.has_slow);
+        let is_hidden = self.request.only_unhealthy && parent.is_some() && is_healthy;
+        if vdev.kind == VdevKind::Indirect || is_hidden {
+            return;
+        }
+        let parent = parent.filter(|_| self.request.is_flat);
+        let mut entry = self.vdev(vdev, name, place, parent);
+        let mut below = Map::new();
+        let is_root = vdev.kind == VdevKind::Root;
+        let is_elsewhere = |child: &&VdevStatus| is_root && child.class != VdevClass::Normal;
+        let is_shown = |child: &&VdevStatus| !is_elsewhere(child) && child.kind != VdevKind::Hole;
+        for child in vdev.children.iter().filter(is_shown) {
+            let child_name = child.name(self.request.names);
+            if self.request.is_flat {
+                self.insert(out, (child, &child_name), place, Some(name));
+            }
+            self.insert(&mut below, (child, &child_name), place, Some(name));
+        }
+        if !below.is_empty() {
+            entry.insert("vdevs".to_owned(), Value::Object(below));
+        }
+        out.insert(name.to_owned(), Value::Object(entry));
     }
 
     #[doc(alias = "vdev_stats_nvlist")]
-    fn vdev(&self, vdev: &VdevStatus, name: &str, place: Place) -> Map<String, Value> {
-        let mut out = Map::new();
+    fn vdev(
+        &self,
+        vdev: &VdevStatus,
+        name: &str,
+        place: Place,
+        parent: Option<&str>,
+    ) -> Map<String, Value> {
         let is_spare = matches!(place, Place::Spare);
-        let state = if is_spare {
-            vdev.spare_state_name()
-        } else {
-            vdev.state_name()
-        };
-        out.insert("name".to_owned(), json!(name));
-        out.insert("vdev_type".to_owned(), json!(vdev.kind.type_name()));
-        out.insert("guid".to_owned(), self.json.number(vdev.guid));
-        if let Some(path) = &vdev.path {
-            out.insert("path".to_owned(), json!(path));
+        let mut out = vdev_head(vdev, name, place, self.json);
+        if let Some(parent) = parent {
+            out.insert("parent".to_owned(), json!(parent));
         }
-        out.insert("class".to_owned(), json!(place.name()));
-        out.insert("state".to_owned(), json!(state));
         if !is_spare {
             self.push_numbers(&mut out, vdev);
         }

@@ -6,7 +6,7 @@ use crate::number::NumberStyle;
 use crate::prop::{PropDesc, PropName, TableKind};
 
 /// Classes behind the normal vdevs, in the order of `zpool list -v` (not that of `zpool status`).
-const CLASSES: [VdevClass; 3] = [VdevClass::Dedup, VdevClass::Special, VdevClass::Log];
+pub(super) const CLASSES: [VdevClass; 3] = [VdevClass::Dedup, VdevClass::Special, VdevClass::Log];
 
 /// Prints pools with their vdevs. Each pool comes with its properties.
 #[must_use]
@@ -111,7 +111,7 @@ impl Table<'_> {
             .map(PropName::as_str)
             .filter(|name| *name != "name")
         {
-            let Some(cell) = self.cell(vdev, name, is_spare) else {
+            let Some(cell) = vdev_cell(self.style, vdev, name, is_spare) else {
                 continue;
             };
             let width = match name {
@@ -128,41 +128,46 @@ impl Table<'_> {
             self.push_vdev(out, child, depth + 2, is_spare);
         }
     }
+}
 
-    /// A vdev's value in a column; none where vdevs have no column at all (the alternate root, and
-    /// everything that is no pool property).
-    #[doc(alias = "print_one_column")]
-    fn cell(&self, vdev: &VdevStatus, name: &str, is_spare: bool) -> Option<String> {
-        let is_top = vdev.space_bytes != 0;
-        let is_exact = self.style.numbers == NumberStyle::Exact;
-        let number = |value: u64| self.style.numbers.number(value);
-        let or_dash = |value: u64| {
-            if value == 0 {
-                "-".to_owned()
-            } else {
-                number(value)
-            }
-        };
-        let top_only = |text: String| if is_top { text } else { "-".to_owned() };
-        Some(match name {
-            "size" if vdev.physical_bytes > 0 => or_dash(vdev.physical_bytes),
-            "size" => top_only(or_dash(vdev.space_bytes)),
-            "allocated" => top_only(number(vdev.alloc_bytes)),
-            "free" => top_only(number(vdev.space_bytes.saturating_sub(vdev.alloc_bytes))),
-            "checkpoint" => top_only(or_dash(vdev.checkpoint_bytes)),
-            "expandsize" => or_dash(vdev.expandable_bytes),
-            "fragmentation" => match vdev.fragmentation {
-                Some(percent) => top_only(self.style.numbers.percent(percent)),
-                None => "-".to_owned(),
-            },
-            "capacity" if !is_top => "-".to_owned(),
-            "capacity" => capacity(vdev, is_exact),
-            "health" if is_spare => vdev.spare_state_name().to_owned(),
-            "health" => vdev.state_name().to_owned(),
-            "altroot" => return None,
-            _ => "-".to_owned(),
-        })
-    }
+/// A vdev's value in a column; none where vdevs have no column at all (the alternate root, and
+/// everything that is no pool property).
+#[doc(alias = "print_one_column")]
+pub(super) fn vdev_cell(
+    style: &Style,
+    vdev: &VdevStatus,
+    name: &str,
+    is_spare: bool,
+) -> Option<String> {
+    let is_top = vdev.space_bytes != 0;
+    let is_exact = style.numbers == NumberStyle::Exact;
+    let number = |value: u64| style.numbers.number(value);
+    let or_dash = |value: u64| {
+        if value == 0 {
+            "-".to_owned()
+        } else {
+            number(value)
+        }
+    };
+    let top_only = |text: String| if is_top { text } else { "-".to_owned() };
+    Some(match name {
+        "size" if vdev.physical_bytes > 0 => or_dash(vdev.physical_bytes),
+        "size" => top_only(or_dash(vdev.space_bytes)),
+        "allocated" => top_only(number(vdev.alloc_bytes)),
+        "free" => top_only(number(vdev.space_bytes.saturating_sub(vdev.alloc_bytes))),
+        "checkpoint" => top_only(or_dash(vdev.checkpoint_bytes)),
+        "expandsize" => or_dash(vdev.expandable_bytes),
+        "fragmentation" => match vdev.fragmentation {
+            Some(percent) => top_only(style.numbers.percent(percent)),
+            None => "-".to_owned(),
+        },
+        "capacity" if !is_top => "-".to_owned(),
+        "capacity" => capacity(vdev, is_exact),
+        "health" if is_spare => vdev.spare_state_name().to_owned(),
+        "health" => vdev.state_name().to_owned(),
+        "altroot" => return None,
+        _ => "-".to_owned(),
+    })
 }
 
 /// Hundredths of a percent: fuller than the pool's own column.

@@ -31,6 +31,8 @@ pub struct StatusRequest {
     pub has_trim: bool,
     /// `-i`: how far initializations are.
     pub has_initialize: bool,
+    /// `--json-flat-vdevs`: every vdev in one list.
+    pub is_flat: bool,
     /// What time it is, in seconds since 1970.
     pub now_secs: u64,
     /// Where the clock on the wall is.
@@ -50,6 +52,7 @@ impl StatusRequest {
             has_direct: false,
             has_trim: false,
             has_initialize: false,
+            is_flat: false,
             now_secs,
             zone,
         }
@@ -400,15 +403,14 @@ impl Table<'_> {
             .pool
             .scan
             .filter(|scan| scan.state == ScanState::Scanning);
-        if let (Some(scan), VdevState::Healthy) = (scan, vdev.state) {
-            match scan.function {
-                ScanFunction::Resilver if vdev.scanned_bytes > 0 => {
-                    out.push_str("  (resilvering)");
-                }
-                ScanFunction::Scrub if vdev.scanned_bytes > 0 => out.push_str("  (repairing)"),
-                _ if vdev.is_resilver_deferred => out.push_str("  (awaiting resilver)"),
-                _ => {}
+        match scan.filter(|_| vdev.scanned_bytes > 0) {
+            _ if vdev.state != VdevState::Healthy => {}
+            Some(scan) if scan.function == ScanFunction::Resilver => {
+                out.push_str("  (resilvering)");
             }
+            Some(_) => out.push_str("  (repairing)"),
+            None if vdev.is_resilver_deferred => out.push_str("  (awaiting resilver)"),
+            None => {}
         }
         if vdev.kind != VdevKind::Root {
             self.push_activities(out, vdev);

@@ -55,7 +55,7 @@ pub(super) fn open(request: &Request, target: &str) -> Result<Pool> {
         let world = current()?;
         let (id, settings) = (host.id()?, host.settings()?);
         let options = ImportOptions::from_config_in(&*world, &config, true, id, settings)?;
-        return Ok(Pool::Found(Box::new(Spa::import(options)?)));
+        return Ok(Pool::Found(Box::new(Spa::open(options)?)));
     }
     let open = host.open(name, Access::Read);
     open.map(Pool::Imported).map_err(|error| {

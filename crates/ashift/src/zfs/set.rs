@@ -64,6 +64,11 @@ pub(super) fn check(
                 &"pool must be upgraded to set this property or value",
             ));
         }
+        let has_special = spa.features().count(ALLOCATION_CLASSES).unwrap_or(0) > 0;
+        if name == "special_small_blocks" && !has_special {
+            // A warning: the value counts as soon as there is such a device.
+            eprintln!("{name}: property requires a special device in the pool");
+        }
         if !is_of_objset(&name) {
             stored.push((name, to_dsl(&value)));
         }
@@ -79,9 +84,10 @@ fn is_of_objset(name: &str) -> bool {
     fixed.contains(&name) || key.contains(&name)
 }
 
+const ALLOCATION_CLASSES: &str = "org.zfsonlinux:allocation_classes";
+
 /// The feature without which a value cannot be used.
 fn needed_feature(name: &str, value: &PropValue) -> Option<&'static str> {
-    const ALLOCATION_CLASSES: &str = "org.zfsonlinux:allocation_classes";
     const COMPRESS_LZ4: u64 = 15;
     const COMPRESS_ZSTD: u64 = 16;
     let number = value.as_number()?;
@@ -94,7 +100,6 @@ fn needed_feature(name: &str, value: &PropValue) -> Option<&'static str> {
         ("checksum", 14) => Some(feature::BLAKE3),
         ("recordsize", n) if n > SPA_OLD_MAXBLOCKSIZE => Some(feature::LARGE_BLOCKS),
         ("dnodesize", n) if n != 0 => Some(feature::LARGE_DNODE),
-        ("special_small_blocks", n) if n != 0 => Some(ALLOCATION_CLASSES),
         _ => None,
     }
 }

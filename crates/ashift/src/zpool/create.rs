@@ -4,13 +4,12 @@
 //! OpenZFS cmd/zpool/zpool_main.c (`zpool_do_create`), zpool_vdev.c, lib/libzfs/libzfs_pool.c
 //! (`zpool_create`), libzfs_util.c (compatibility sets).
 
-use std::fmt::Write as _;
-
 use admin::getopt::Parsed;
 use admin::name::check_pool_name;
+use admin::number::parse_number;
 use admin::prop::{
-    DatasetContext, PoolContext, Types, parse_dataset_assignment, parse_pool_assignment,
-    split_assignment,
+    DatasetContext, PoolContext, TableKind, Types, is_feature_property, is_user_property,
+    is_userspace_property, parse_dataset_assignment, parse_pool_assignment, split_assignment,
 };
 use admin::vdev_spec::{
     self, Grouping, LeafFacts, VdevClass, check_has_normal, check_replication, override_message,
@@ -18,6 +17,7 @@ use admin::vdev_spec::{
 };
 use base::ErrorKind;
 use geom::disk::OpenMode;
+use phys::label::{ASHIFT_MAX, ASHIFT_MIN, SPA_MINDEVSIZE};
 use spa::feature::{self, FEATURES, Feature, Support};
 use spa::{CreateOptions, PropValue, Spa, VdevSpec};
 use vdev::{AllocBias, VdevKind};
@@ -39,8 +39,9 @@ struct Wanted {
     altroot: Option<String>,
 }
 
-/// `zpool create`.
+/// `zpool create`. With `-n`, everything is checked, and nothing made.
 pub(super) fn run(args: &Parsed) -> Outcome {
+    check_option_names(args)?;
     let Some((pool, words)) = args.operands.split_first() else {
         return Err(Failure::Usage("missing pool name argument".into()));
     };
@@ -54,33 +55,14 @@ pub(super) fn run(args: &Parsed) -> Outcome {
              create a dataset"
         )));
     }
-    let is_forced = args.has('f');
     let host = Host::here();
-    let wanted = read_options(pool, args)?;
     let spec = parse_vdev_spec(words)?;
+    check_ashift(args)?;
     let tops = resolve(&spec)?;
-    let mut wrong = Vec::new();
-    for device in tops.iter().flat_map(|(_, devices)| devices) {
-        let found = objection(&host, device)?;
-        wrong.extend(found.filter(|o| !o.can_force || !is_forced).map(|o| o.text));
-    }
-    if wrong.is_empty() && !is_forced {
-        wrong = check_has_normal(&spec).err().unwrap_or_default();
-    }
-    if wrong.is_empty() && !is_forced {
-        let facts = |leaf: &str| leaf_facts(leaf);
-        wrong = check_replication(&spec, None, &facts)
-            .err()
-            .unwrap_or_default();
-    }
-    if !wrong.is_empty() {
-        return Err(Failure::Text(override_message(&wrong, is_forced)));
-    }
-    check_twice(&tops)?;
-    if args.has('n') {
-        print!("{}", planned_layout(pool, &tops));
-        return Ok(0);
-    }
+    check_devices(&host, pool, &spec, &tops, args.has('f'))?;
+    check_places(args)?;
+    refuse_kinds(&spec)?;
+    let wanted = read_options(pool, args)?;
     check_pool_name(pool, true).map_err(|error| {
         format!("cannot create '{pool}': {error}\npool name may have been omitted")
     })?;
@@ -89,21 +71,158 @@ pub(super) fn run(args: &Parsed) -> Outcome {
             "cannot create '{pool}': pool already exists"
         )));
     }
-    refuse_kinds(&spec)?;
+    check_sizes(pool, &tops)?;
+    if args.has('n') {
+        print!("{}", vdev_spec::layout(pool, &spec, &shown_name));
+        return Ok(0);
+    }
     create(&host, pool, &tops, wanted)
+}
+
+/// Whether each property of `-o` and `-O` exists and is given once.
+#[doc(alias = "add_prop_list")]
+fn check_option_names(args: &Parsed) -> Result<(), Failure> {
+    let text = |text: String| Err(Failure::Text(text));
+    for (letter, kind) in [('o', TableKind::Pool), ('O', TableKind::Dataset)] {
+        let mut seen = std::collections::BTreeSet::new();
+        for assignment in args.values(letter) {
+            let Some((name, _)) = split_assignment(assignment) else {
+                return text(format!("missing '=' for -{letter} option"));
+            };
+            let desc = kind.lookup(name);
+            let is_known = match kind {
+                TableKind::Dataset => {
+                    desc.is_some_and(|d| d.types.meets(Types::FILESYSTEM))
+                        || is_user_property(name)
+                        || is_userspace_property(name)
+                }
+                _ => {
+                    desc.is_some()
+                        || is_feature_property(name)
+                        || TableKind::Vdev.lookup(name).is_some()
+                }
+            };
+            if !is_known && kind == TableKind::Dataset {
+                return text(format!(
+                    "property '{name}' is not a valid filesystem property"
+                ));
+            }
+            if !is_known {
+                let wrong = "is not a valid pool or vdev property";
+                return text(format!("property '{name}' {wrong}"));
+            }
+            let own = desc.map_or(name, |d| d.name);
+            let is_repeatable = own == "cachefile" || own == "mountpoint";
+            if !seen.insert(own) && !is_repeatable {
+                return text(format!("property '{name}' specified multiple times"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// `-o ashift`, which is read with each device.
+#[doc(alias = "make_leaf_vdev")]
+fn check_ashift(args: &Parsed) -> Result<(), Failure> {
+    let assignments = args.values('o').filter_map(split_assignment);
+    for (_, value) in assignments.filter(|(name, _)| *name == "ashift") {
+        let Ok(ashift) = parse_number(value) else {
+            return Err(Failure::Text("ashift must be a number.".to_owned()));
+        };
+        if ashift != 0 && !(ASHIFT_MIN.into()..=ASHIFT_MAX.into()).contains(&ashift) {
+            return Err(Failure::Text(format!(
+                "invalid 'ashift={ashift}' property: only values between {ASHIFT_MIN} and \
+                 {ASHIFT_MAX} are allowed."
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Whether the devices are free, and the vdevs redundant alike.
+#[doc(alias = "make_root_vdev")]
+fn check_devices(
+    host: &Host,
+    pool: &str,
+    spec: &vdev_spec::VdevSpec,
+    tops: &[(Grouping, Vec<Device>)],
+    is_forced: bool,
+) -> Result<(), Failure> {
+    let mut wrong = Vec::new();
+    for device in tops.iter().flat_map(|(_, devices)| devices) {
+        let found = objection(host, device)?;
+        wrong.extend(found.filter(|o| !o.can_force || !is_forced).map(|o| o.text));
+    }
+    if wrong.is_empty() && !is_forced {
+        wrong = check_has_normal(spec).err().unwrap_or_default();
+    }
+    if wrong.is_empty() && !is_forced {
+        let facts = |leaf: &str| leaf_facts(leaf);
+        wrong = check_replication(spec, None, &facts)
+            .err()
+            .unwrap_or_default();
+    }
+    if !wrong.is_empty() {
+        return Err(Failure::Text(override_message(&wrong, is_forced)));
+    }
+    check_twice(pool, tops)
+}
+
+fn same_device(pool: &str) -> Failure {
+    Failure::Text(format!(
+        "cannot create '{pool}': one or more vdevs refer to the same device, or one of\nthe \
+         devices is part of an active md or lvm device"
+    ))
+}
+
+/// Where the file systems are to be mounted: `-R` and `-m`.
+fn check_places(args: &Parsed) -> Result<(), Failure> {
+    let assignments = |letter, wanted: &'static str| {
+        let all = args.values(letter).filter_map(split_assignment);
+        all.filter(move |(name, _)| *name == wanted)
+            .map(|(_, value)| value)
+            .last()
+    };
+    if let Some(root) = args.value('R').or_else(|| assignments('o', "altroot"))
+        && !root.starts_with('/')
+    {
+        return Err(Failure::Text(format!(
+            "invalid alternate root '{root}': must be an absolute path"
+        )));
+    }
+    if let Some(place) = args.value('m').or_else(|| assignments('O', "mountpoint"))
+        && !(place.starts_with('/') || place == "none" || place == "legacy")
+    {
+        return Err(Failure::Text(format!(
+            "invalid mountpoint '{place}': must be an absolute path, 'legacy', or 'none'"
+        )));
+    }
+    Ok(())
+}
+
+fn check_sizes(pool: &str, tops: &[(Grouping, Vec<Device>)]) -> Result<(), Failure> {
+    for device in tops.iter().flat_map(|(_, devices)| devices) {
+        if device.open(OpenMode::Inspect)?.mediasize() < SPA_MINDEVSIZE {
+            let text = "one or more devices is less than the minimum size (64M)";
+            return Err(Failure::Text(format!("cannot create '{pool}': {text}")));
+        }
+    }
+    Ok(())
+}
+
+/// A device as `-n` shows it.
+fn shown_name(leaf: &str) -> String {
+    Device::find(leaf).map_or_else(
+        |_| leaf.to_owned(),
+        |device| super::devices::short_name(&device.name(), device.kind()).to_owned(),
+    )
 }
 
 fn create(host: &Host, pool: &str, tops: &[(Grouping, Vec<Device>)], wanted: Wanted) -> Outcome {
     let failed = |error: base::Error| {
         let text = error.to_string();
         let text = match error.kind() {
-            ErrorKind::TooBig if text.contains("too small") => {
-                "one or more devices is less than the minimum size (64M)".to_owned()
-            }
-            ErrorKind::Busy => format!(
-                "one or more vdevs refer to the same device, or one of\nthe \
-                devices is part of an active md or lvm device ({text})"
-            ),
+            ErrorKind::Busy => return same_device(pool),
             _ => text,
         };
         Failure::Text(format!("cannot create '{pool}': {text}"))
@@ -206,15 +325,12 @@ fn refuse_kinds(spec: &vdev_spec::VdevSpec) -> Result<(), Failure> {
     }
 }
 
-fn check_twice(tops: &[(Grouping, Vec<Device>)]) -> Result<(), Failure> {
+fn check_twice(pool: &str, tops: &[(Grouping, Vec<Device>)]) -> Result<(), Failure> {
     let mut seen = std::collections::BTreeSet::new();
     for device in tops.iter().flat_map(|(_, devices)| devices) {
         let real = std::fs::canonicalize(&device.path).unwrap_or_else(|_| device.path.clone());
         if !seen.insert(real) {
-            return Err(Failure::Text(format!(
-                "invalid vdev specification: '{}' is given more than once",
-                device.typed
-            )));
+            return Err(same_device(pool));
         }
     }
     Ok(())
@@ -234,35 +350,13 @@ fn leaf_facts(leaf: &str) -> LeafFacts {
     }
 }
 
-/// What `-n` says.
-fn planned_layout(pool: &str, tops: &[(Grouping, Vec<Device>)]) -> String {
-    let mut out = format!("would create '{pool}' with the following layout:\n\n\t{pool}\n");
-    for (grouping, devices) in tops {
-        let mut depth = 2;
-        if *grouping != Grouping::Single {
-            let _ = writeln!(out, "\t  {}", grouping.display_name());
-            depth = 4;
-        }
-        for device in devices {
-            let name = device.name();
-            let name = super::devices::short_name(&name, device.kind());
-            let _ = writeln!(out, "\t{:depth$}{name}", "");
-        }
-    }
-    out
-}
-
 fn read_options(pool: &str, args: &Parsed) -> Result<Wanted, Failure> {
     let mut wanted = Wanted {
         altroot: args.value('R').map(str::to_owned),
         ..Wanted::default()
     };
-    if let Some(root) = args.value('R').filter(|root| !root.starts_with('/')) {
-        return Err(Failure::Text(format!("bad alternate root '{root}'")));
-    }
     let (mut enabled, mut disabled) = (Vec::new(), Vec::new());
-    for text in args.values('o') {
-        let (name, value) = assignment(text)?;
+    for (name, value) in args.values('o').filter_map(split_assignment) {
         if name == "compatibility" {
             wanted.compatibility = (value != "off").then(|| value.to_owned());
             continue;
@@ -272,11 +366,6 @@ fn read_options(pool: &str, args: &Parsed) -> Result<Wanted, Failure> {
     wanted.features = features(pool, args.has('d'), &wanted, &enabled, &disabled)?;
     read_fs_props(pool, args, &mut wanted)?;
     Ok(wanted)
-}
-
-fn assignment(text: &str) -> Result<(&str, &str), Failure> {
-    split_assignment(text)
-        .ok_or_else(|| Failure::Text(format!("missing '=' for property=value argument '{text}'")))
 }
 
 fn read_pool_prop(
@@ -296,7 +385,7 @@ fn read_pool_prop(
         parse_pool_assignment(name, value, &context).map_err(|e| failed(e.to_string()))?;
     if let Some(short) = name.strip_prefix("feature@") {
         let feature = feature::by_name(short)
-            .ok_or_else(|| failed(format!("property '{name}' is not a known feature")))?;
+            .ok_or_else(|| failed(format!("feature '{short}' unsupported by kernel")))?;
         if value.as_number() == Some(0) {
             disabled.push(feature);
         } else if feature.support == Support::Kept {
@@ -307,7 +396,10 @@ fn read_pool_prop(
         return Ok(());
     }
     match (name.as_str(), value) {
-        ("ashift", admin::prop::PropValue::Number(n)) => wanted.ashift = n as u32,
+        ("ashift", admin::prop::PropValue::Number(n)) => {
+            wanted.ashift = n as u32;
+            wanted.props.push((name, PropValue::Number(n)));
+        }
         ("comment", admin::prop::PropValue::Text(text)) => wanted.comment = Some(text),
         ("altroot", admin::prop::PropValue::Text(text)) => wanted.altroot = Some(text),
         ("cachefile", admin::prop::PropValue::Text(text)) if !text.is_empty() => {
@@ -324,6 +416,10 @@ fn read_pool_prop(
 fn read_fs_props(pool: &str, args: &Parsed, wanted: &mut Wanted) -> Result<(), Failure> {
     let context = DatasetContext::creating(Types::FILESYSTEM);
     let mut add = |name: &str, value: &str| {
+        if name == "special_small_blocks" {
+            let text = "special_small_blocks property requires a special vdev";
+            return Err(Failure::Text(format!("cannot create '{pool}': {text}")));
+        }
         let parsed = parse_dataset_assignment(name, value, &context)
             .map_err(|e| format!("cannot create '{pool}': {e}"))?;
         let value = match parsed.1 {
@@ -334,16 +430,10 @@ fn read_fs_props(pool: &str, args: &Parsed, wanted: &mut Wanted) -> Result<(), F
         wanted.fs_props.push((parsed.0, value));
         Ok::<(), Failure>(())
     };
-    for text in args.values('O') {
-        let (name, value) = assignment(text)?;
+    for (name, value) in args.values('O').filter_map(split_assignment) {
         add(name, value)?;
     }
     if let Some(mountpoint) = args.value('m') {
-        if !mountpoint.starts_with('/') && mountpoint != "none" && mountpoint != "legacy" {
-            return Err(Failure::Text(format!(
-                "invalid mountpoint '{mountpoint}': must be an absolute path, 'legacy', or 'none'"
-            )));
-        }
         add("mountpoint", mountpoint)?;
     }
     Ok(())

@@ -7,13 +7,16 @@
 use std::sync::Arc;
 
 use admin::getopt::Parsed;
-use base::ErrorKind;
+use admin::pool::{VdevClass, VdevStatus};
+use base::{ErrorKind, Guid};
 use geom::Namespace;
 use geom::disk::OpenMode;
 use machine::Holder;
 use vdev::Vdev;
 
 use super::devices::short_name;
+use super::gather::vdev_status;
+use super::list::name_style;
 use super::{Failure, Outcome, command_line, open_error, refuse_options};
 use crate::host::{Access, Host, OpenPool};
 use crate::machine::current;
@@ -31,6 +34,35 @@ fn find_device(pool: &OpenPool, word: &str) -> Option<Arc<Vdev>> {
             || path == word
             || Some(&path) == absolute.as_ref()
             || short_name(&path, device.kind()) == word
+    })
+}
+
+/// The guid of a vdev that is no device, by its name (`mirror-0`) or guid.
+fn find_group(pool: &OpenPool, word: &str) -> Option<Guid> {
+    fn find(vdev: &VdevStatus, word: &str) -> Option<Guid> {
+        let is_it =
+            !vdev.is_leaf() && (vdev.name(name_style()) == word || vdev.guid.to_string() == word);
+        if is_it {
+            return Some(Guid(vdev.guid));
+        }
+        vdev.children.iter().find_map(|child| find(child, word))
+    }
+    find(
+        &vdev_status(&pool.tree().root(), 0, VdevClass::Normal),
+        word,
+    )
+}
+
+/// Opens the pool whose devices are to be changed.
+fn open_for_devices(host: &Host, name: &str) -> Result<OpenPool, Failure> {
+    host.open(name, Access::Write).map_err(|error| {
+        let failure = open_error(name, &error);
+        match failure {
+            Failure::Text(text) if error.kind() == ErrorKind::NotFound => {
+                Failure::Text(format!("{text}\nfailed to open pool \"{name}\""))
+            }
+            other => other,
+        }
     })
 }
 
@@ -56,14 +88,15 @@ pub(super) fn offline(args: &Parsed) -> Outcome {
     }
     let (name, words) = operands(args)?;
     let host = Host::here();
-    let pool = host
-        .open(name, Access::Write)
-        .map_err(|e| open_error(name, &e))?;
+    let pool = open_for_devices(&host, name)?;
     let mut code = 0;
     for word in words {
         let failed = |text: &str| eprintln!("cannot offline {word}: {text}");
         let Some(device) = find_device(&pool, word) else {
-            failed("no such device in pool");
+            failed(match find_group(&pool, word) {
+                Some(_) => "operation not supported on this type of pool",
+                None => "no such device in pool",
+            });
             code = 1;
             continue;
         };
@@ -88,9 +121,7 @@ pub(super) fn online(args: &Parsed) -> Outcome {
     refuse_options(args, "online", "e")?;
     let (name, words) = operands(args)?;
     let host = Host::here();
-    let pool = host
-        .open(name, Access::Write)
-        .map_err(|e| open_error(name, &e))?;
+    let pool = open_for_devices(&host, name)?;
     let mut code = 0;
     for word in words {
         let Some(device) = find_device(&pool, word) else {
@@ -126,7 +157,10 @@ fn bring_back(pool: &OpenPool, device: &Arc<Vdev>) -> Result<(), String> {
     let owner = vdev::label::owner(&*provider);
     let is_ours = owner.is_some_and(|o| o.guid == device.guid() && o.pool_guid == pool.guid());
     if !is_ours {
-        return Err("its label says that it is another device; use 'zpool replace'".to_owned());
+        let text = "its label says that it is another device, and new devices cannot take the \
+                    place of old ones here yet: attach the old one, use 'zpool replace' of an \
+                    OpenZFS system, or copy the data to a new pool";
+        return Err(text.to_owned());
     }
     pool.tree()
         .online(device.guid(), provider)
@@ -146,18 +180,22 @@ pub(super) fn clear(args: &Parsed) -> Outcome {
     let pool = host
         .open(name, Access::Write)
         .map_err(|e| open_error(name, &e))?;
-    let device = match word {
-        None => None,
-        Some(word) => Some(
-            find_device(&pool, word)
-                .ok_or_else(|| format!("cannot clear errors for {word}: no such device in pool"))?,
-        ),
+    let Some(word) = word else {
+        pool.tree().clear(None)?;
+        super::scrub::forget_errors(&host, pool.guid());
+        return finish(&host, &pool, 0);
     };
-    pool.tree()
-        .clear(device.as_ref().map(|device| device.guid()))?;
-    match device {
-        None => super::scrub::forget_errors(&host, pool.guid()),
-        Some(device) => super::scrub::forget_device(&host, pool.guid(), device.guid())?,
+    let device = find_device(&pool, word).map(|device| device.guid());
+    let guid = device
+        .or_else(|| find_group(&pool, word))
+        .ok_or_else(|| format!("cannot clear errors for {word}: no such device in pool"))?;
+    pool.tree().clear(Some(guid))?;
+    let devices = pool
+        .tree()
+        .find(guid)
+        .map_or_else(Vec::new, |vdev| vdev.devices());
+    for device in devices {
+        super::scrub::forget_device(&host, pool.guid(), device.guid())?;
     }
     finish(&host, &pool, 0)
 }

@@ -19,8 +19,6 @@ use crate::machine::current;
 /// A device that was named on the command line.
 #[derive(Clone, Debug)]
 pub(super) struct Device {
-    /// As it was typed.
-    pub(super) typed: String,
     /// Absolute.
     pub(super) path: PathBuf,
     /// Whether it is a file.
@@ -49,13 +47,12 @@ impl Device {
             if world.open(typed, OpenMode::Inspect).is_ok() {
                 let path = PathBuf::from(world.canonical(typed));
                 return Ok(Device {
-                    typed: typed.to_owned(),
                     is_file: !path.starts_with("/dev"),
                     path,
                 });
             }
             if given.is_absolute() {
-                return Err(format!("cannot open '{typed}': No such file or directory"));
+                return Err(format!("cannot resolve path '{typed}'"));
             }
             return Err(format!(
                 "cannot open '{typed}': no such device in /dev\nmust be a full path or shorthand \
@@ -71,7 +68,6 @@ impl Device {
             ));
         }
         Ok(Device {
-            typed: typed.to_owned(),
             path,
             is_file: !is_block,
         })
@@ -80,16 +76,13 @@ impl Device {
     fn find_in_machine(world: &World, typed: &str) -> Result<Device, String> {
         match world.open(typed, OpenMode::Inspect) {
             Ok(provider) => Ok(Device {
-                typed: typed.to_owned(),
                 path: Path::new("/dev").join(provider.name()),
                 is_file: false,
             }),
             Err(error) if error.kind() != ErrorKind::NotFound => {
                 Err(format!("cannot open '{typed}': {error}"))
             }
-            Err(_) if typed.starts_with('/') => {
-                Err(format!("cannot open '{typed}': No such file or directory"))
-            }
+            Err(_) if typed.starts_with('/') => Err(format!("cannot resolve path '{typed}'")),
             Err(_) => Err(format!(
                 "cannot open '{typed}': no such device in /dev\nmust be a full path or shorthand \
                  device name"

@@ -14,7 +14,7 @@ use admin::pool::{
 use admin::prop::{POOL, PropValue, Source};
 use base::VdevId;
 use spa::Spa;
-use spa::feature::{FEATURES, Support};
+use spa::feature::{FEATURES, Feature, Support};
 use vdev::AllocBias;
 use vdev::import::FoundPool;
 
@@ -97,7 +97,7 @@ pub(super) fn status_of_found(found: &FoundPool, host_id: u64) -> PoolStatus {
     pool
 }
 
-fn vdev_status(vdev: &vdev::Vdev, id: u64, class: VdevClass) -> VdevStatus {
+pub(super) fn vdev_status(vdev: &vdev::Vdev, id: u64, class: VdevClass) -> VdevStatus {
     let config = vdev.config();
     let (state, aux) = vdev.state();
     let stats = vdev.stats().snapshot();
@@ -129,6 +129,7 @@ fn vdev_status(vdev: &vdev::Vdev, id: u64, class: VdevClass) -> VdevStatus {
         read_errors: stats.read_errors,
         write_errors: stats.write_errors,
         checksum_errors: stats.checksum_errors,
+        is_resilver_deferred: is_device && state.is_usable() && vdev.leaf().has_dtl(),
         is_removing: config.removing,
         is_noalloc: config.non_allocating,
         configured_ashift: config.ashift,
@@ -230,6 +231,8 @@ pub(super) fn properties_of(host: &Host, pool: &OpenPool) -> base::Result<Item> 
             "size" => number(space.space),
             "capacity" => number(percent(space.alloc, space.space)),
             "altroot" => local(facts.altroot.clone()),
+            // A pool with an alternate root is never in OpenZFS's own cachefile.
+            "cachefile" => local(facts.altroot.as_ref().map(|_| "none".to_owned())),
             "health" => text(&health.to_string()),
             "guid" => number(pool.guid().0),
             "version" => Prop::new(desc.name, PropValue::Number(5000), Source::Default),
@@ -271,6 +274,10 @@ fn stored(pool: &Spa, desc: &'static admin::prop::PropDesc) -> Prop {
                 .unwrap_or_default();
             Prop::new(desc.name, PropValue::Text(name), Source::Local)
         }
+        // A number that is the default counts as not set.
+        Some(spa::PropValue::Number(n)) if desc.default_value() == PropValue::Number(n) => {
+            Prop::new(desc.name, desc.default_value(), Source::Default)
+        }
         Some(spa::PropValue::Number(n)) => {
             Prop::new(desc.name, PropValue::Number(n), Source::Local)
         }
@@ -283,8 +290,11 @@ fn stored(pool: &Spa, desc: &'static admin::prop::PropDesc) -> Prop {
 
 fn feature_props(pool: &Spa) -> Vec<Prop> {
     let features = pool.features();
+    let is_shown =
+        |feature: &&Feature| feature.is_in_2_3() || features.count(feature.guid).is_some();
     let mut props: Vec<Prop> = FEATURES
         .iter()
+        .filter(is_shown)
         .map(|feature| {
             let word = match features.count(feature.guid) {
                 None => "disabled",

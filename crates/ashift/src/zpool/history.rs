@@ -9,18 +9,27 @@ use std::fmt::Write as _;
 use admin::getopt::Parsed;
 use admin::number::history_time;
 use nvpair::NvList;
+use spa::history::key;
 
-use super::list::pool_names;
-use super::{Outcome, open_error, zone};
+use super::list::{pool_names, repeated_code};
+use super::{Failure, Outcome, open_error, zone};
 use crate::host::{Access, Host};
 
 /// `zpool history`.
 pub(super) fn run(args: &Parsed) -> Outcome {
     let host = Host::here();
+    let mut code = repeated_code(&args.operands);
     for name in pool_names(&host, &args.operands)? {
-        let pool = host
-            .open(&name, Access::Read)
-            .map_err(|e| open_error(&name, &e))?;
+        let pool = match host.open(&name, Access::Read) {
+            Ok(pool) => pool,
+            Err(error) => {
+                if let Failure::Text(text) = open_error(&name, &error) {
+                    eprintln!("{text}");
+                }
+                code = 1;
+                continue;
+            }
+        };
         println!("History for '{name}':");
         for record in pool.history()? {
             if let Some(line) = line(&record.0, args.has('i'), args.has('l')) {
@@ -29,26 +38,30 @@ pub(super) fn run(args: &Parsed) -> Outcome {
         }
         println!();
     }
-    Ok(0)
+    Ok(code)
 }
 
 /// One line, if the record is to be shown.
 fn line(record: &NvList, internal: bool, long: bool) -> Option<String> {
-    let time = record.get_u64("history_time").unwrap_or(0);
+    let time = record.get_u64(key::TIME).unwrap_or(0);
     let mut out = history_time(time, zone());
-    if let Some(command) = record.get_str("history_command") {
+    if let Some(command) = record.get_str(key::COMMAND) {
         let _ = write!(out, " {command}");
     } else if !internal {
         return None;
-    } else if let Some(name) = record.get_str("history_internal_name") {
-        let txg = record.get_u64("history_txg").unwrap_or(0);
+    } else if let Some(name) = record.get_str(key::INTERNAL_NAME) {
+        let txg = record.get_u64(key::TXG).unwrap_or(0);
         let _ = write!(out, " [txg:{txg}] {name}");
-        if let Some(dataset) = record.get_str("dsname") {
-            let _ = write!(out, " {dataset} ({})", record.get_u64("dsid").unwrap_or(0));
+        if let Some(dataset) = record.get_str(key::DATASET) {
+            let _ = write!(
+                out,
+                " {dataset} ({})",
+                record.get_u64(key::DATASET_ID).unwrap_or(0)
+            );
         }
-        let text = record.get_str("history_internal_str").unwrap_or_default();
+        let text = record.get_str(key::INTERNAL_TEXT).unwrap_or_default();
         let _ = write!(out, " {text}");
-    } else if let Some(name) = record.get_str("ioctl") {
+    } else if let Some(name) = record.get_str(key::IOCTL) {
         let _ = write!(out, " ioctl {name}");
     } else {
         let _ = write!(out, " unrecognized record");
@@ -61,7 +74,7 @@ fn line(record: &NvList, internal: bool, long: bool) -> Option<String> {
 
 fn who(record: &NvList) -> String {
     let mut parts = Vec::new();
-    if let Some(uid) = record.get_u64("history_who") {
+    if let Some(uid) = record.get_u64(key::WHO) {
         let name = if uid == 0 {
             " (root)".to_owned()
         } else {
@@ -69,11 +82,10 @@ fn who(record: &NvList) -> String {
         };
         parts.push(format!("user {uid}{name}"));
     }
-    if let Some(host) = record.get_str("history_hostname") {
-        parts.push(format!(
-            "on {host}:{}",
-            record.get_str("history_zone").unwrap_or("linux")
-        ));
+    if let Some(host) = record.get_str(key::HOST) {
+        let zone = record.get_str(key::ZONE);
+        let zone = zone.map_or_else(String::new, |zone| format!(":{zone}"));
+        parts.push(format!("on {host}{zone}"));
     }
     if parts.is_empty() {
         String::new()

@@ -75,7 +75,7 @@ fn read_request(args: &Parsed) -> Result<Request, Failure> {
     }
     if let Some(text) = args.value('T') {
         let txg = text.parse().ok().filter(|txg| *txg > 0);
-        let txg = txg.ok_or_else(|| Failure::Usage(format!("invalid txg value '{text}'")))?;
+        let txg = txg.ok_or_else(|| Failure::Usage("invalid txg value".to_owned()))?;
         request.max_txg = Some(Txg(txg));
         request.facts.max_txg = Some(txg);
     }

@@ -13,6 +13,9 @@ use super::devices::Device;
 use super::{Failure, Outcome, open_error};
 use crate::host::{Access, Host};
 
+/// The exit code of `labelclear` for a device without a label: -1.
+const NO_LABEL: u8 = 255;
+
 /// `zpool destroy`.
 pub(super) fn destroy(args: &Parsed) -> Outcome {
     let pool = match args.operands.as_slice() {
@@ -101,8 +104,12 @@ pub(super) fn labelclear(args: &Parsed) -> Outcome {
         [typed] => typed,
         _ => return Err(Failure::Usage("too many arguments".into())),
     };
-    let device = Device::find(typed).map_err(|text| {
-        format!("failed to find device {typed}, try specifying absolute path instead\n{text}")
+    let device = Device::find(typed).map_err(|_| {
+        if typed.starts_with('/') {
+            format!("failed to open {typed}: No such file or directory")
+        } else {
+            format!("failed to find device {typed}, try specifying absolute path instead")
+        }
     })?;
     let path = device.name();
     let provider = device
@@ -140,9 +147,9 @@ pub(super) fn labelclear(args: &Parsed) -> Outcome {
         .map_err(|e| format!("failed to open {path}: {e}"))?;
     label::clear(&*provider).map_err(|error| match error.kind() {
         ErrorKind::NotFound | ErrorKind::InvalidInput => {
-            format!("failed to clear label for {path}")
+            Failure::Code(NO_LABEL, format!("failed to clear label for {path}"))
         }
-        _ => format!("failed to clear label for {path}: {error}"),
+        _ => Failure::Text(format!("failed to clear label for {path}: {error}")),
     })?;
     Ok(0)
 }
@@ -156,16 +163,24 @@ pub(super) fn sync(args: &Parsed) -> Outcome {
     } else {
         args.operands.clone()
     };
+    let mut code = 0;
     for pool in pools {
         if host.facts(&pool)?.readonly {
             continue;
         }
-        let open = host
-            .open(&pool, Access::Write)
-            .map_err(|e| open_error(&pool, &e))?;
+        let open = match host.open(&pool, Access::Write) {
+            Ok(open) => open,
+            Err(error) => {
+                if let Failure::Text(text) = open_error(&pool, &error) {
+                    eprintln!("{text}");
+                }
+                code = 1;
+                continue;
+            }
+        };
         open.sync()
             .map_err(|e| format!("sync of '{pool}' failed: {e}"))?;
         open.close()?;
     }
-    Ok(0)
+    Ok(code)
 }

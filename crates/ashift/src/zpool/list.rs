@@ -8,6 +8,7 @@ use admin::listing::{GetRequest, Item, JsonStyle, Style, default_columns, list a
 use admin::number::{NumberStyle, date_time};
 use admin::pool::{NameStyle, PoolStatus, list_verbose, pools_json};
 use admin::prop::{PropName, TableKind, parse_list};
+use spa::feature::FEATURES;
 
 use super::gather::{properties_of, status_of};
 use super::{Failure, Outcome, open_error, zone};
@@ -47,11 +48,11 @@ pub(super) fn split_repeat(operands: &[String]) -> Result<(Vec<String>, Option<R
     Ok((pools, Some(repeat)))
 }
 
-/// Prints once, or again and again.
+/// Prints once, or again and again; `print` is told whether it is the first time.
 pub(super) fn repeat(
     args: &Parsed,
     repeat: Option<&Repeat>,
-    mut print: impl FnMut() -> Outcome,
+    mut print: impl FnMut(bool) -> Outcome,
 ) -> Outcome {
     let stamp = match args.value('T') {
         None => None,
@@ -68,7 +69,7 @@ pub(super) fn repeat(
         if let Some(is_date) = stamp {
             println!("{}", time_stamp(is_date));
         }
-        let code = print()?;
+        let code = print(rounds == 0)?;
         rounds += 1;
         let Some(repeat) = repeat else {
             return Ok(code);
@@ -77,7 +78,6 @@ pub(super) fn repeat(
             return Ok(code);
         }
         rt::sleep_ns((repeat.secs * 1e9) as u64);
-        println!();
     }
 }
 
@@ -91,14 +91,24 @@ fn time_stamp(is_date: bool) -> String {
     format!("{start}UTC {year}")
 }
 
-/// The names of the pools meant: those given, or all.
+/// The names of the pools meant: those given, each once, or all.
 pub(super) fn pool_names(host: &Host, given: &[String]) -> base::Result<Vec<String>> {
-    let all = host.pools()?.into_iter().map(|(name, _)| name);
-    Ok(if given.is_empty() {
-        all.collect()
-    } else {
-        given.to_vec()
-    })
+    if given.is_empty() {
+        return Ok(host.pools()?.into_iter().map(|(name, _)| name).collect());
+    }
+    let mut names: Vec<String> = Vec::new();
+    for name in given {
+        if !names.contains(name) {
+            names.push(name.clone());
+        }
+    }
+    Ok(names)
+}
+
+/// The exit code for pools given more than once: each is shown once, and that is an error.
+pub(super) fn repeated_code(given: &[String]) -> u8 {
+    let mut seen = std::collections::BTreeSet::new();
+    u8::from(!given.iter().all(|name| seen.insert(name)))
 }
 
 /// How vdevs are called: in a machine as on FreeBSD.
@@ -143,50 +153,56 @@ pub(super) fn run(args: &Parsed) -> Outcome {
             .unwrap_or_else(all_columns),
     };
     let (given, interval) = split_repeat(&args.operands)?;
-    repeat(args, interval.as_ref(), || {
-        print_once(args, &given, &columns)
+    repeat(args, interval.as_ref(), |is_first| {
+        print_once(args, &given, &columns, is_first)
     })
 }
 
 fn all_columns() -> Vec<PropName> {
     let table = admin::prop::all_properties(TableKind::Pool);
     let name = std::iter::once(PropName::Native("name"));
+    let features = FEATURES.iter().filter(|feature| feature.is_in_2_3());
     name.chain(table.iter().map(|d| PropName::Native(d.name)))
+        .chain(features.map(|f| PropName::Other(format!("feature@{}", f.name))))
         .collect()
 }
 
-fn print_once(args: &Parsed, given: &[String], columns: &[PropName]) -> Outcome {
+fn print_once(args: &Parsed, given: &[String], columns: &[PropName], is_first: bool) -> Outcome {
     let host = Host::here();
     let (style, names, json) = styles(args);
     let mut pools: Vec<(Item, PoolStatus)> = Vec::new();
-    let mut code = 0;
     for name in pool_names(&host, given)? {
         match gather(&host, &name, !given.is_empty()) {
             Ok(pool) => pools.push(pool),
-            Err(Failure::Text(text)) => {
-                eprintln!("{text}");
-                code = 1;
-            }
+            Err(Failure::Text(text)) => eprintln!("{text}"),
             Err(other) => return Err(other),
         }
     }
     let refs: Vec<(Item, &PoolStatus)> = pools.iter().map(|(i, s)| (i.clone(), s)).collect();
-    let text = if args.has('j') {
+    let text = if pools.is_empty() && !given.is_empty() {
+        return Ok(1);
+    } else if args.has('j') {
         let request = GetRequest::new(Some(columns.to_vec()));
-        pools_json("zpool list", &style, json, &request, &refs)
+        let vdevs = args.has('v').then_some(names);
+        pools_json("zpool list", &style, json, &request, &refs, vdevs)
     } else if pools.is_empty() {
-        if given.is_empty() && !args.has('H') {
+        if !args.has('H') {
             println!("no pools available");
         }
-        return Ok(code);
+        return Ok(0);
     } else if args.has('v') {
         list_verbose(&style, columns, &refs, names)
     } else {
         let items: Vec<Item> = pools.iter().map(|(item, _)| item.clone()).collect();
-        print_list(&style, columns, &items)
+        let text = print_list(&style, columns, &items);
+        // The header is printed once, that of `-v` each time.
+        let rest = text
+            .split_once('\n')
+            .filter(|_| !is_first && !args.has('H'));
+        rest.map_or(text.clone(), |(_, rest)| rest.to_owned())
     };
     print!("{text}");
-    Ok(code)
+    Ok(0)
 }
 
 /// One pool's properties and state; a pool that cannot be opened is shown as UNAVAIL.

@@ -24,6 +24,7 @@ use std::cell::RefCell;
 use std::process::ExitCode;
 
 use admin::getopt::{Flag, OptSpec, Parsed, parse};
+use admin::listing::json_document;
 use admin::number::Zone;
 use admin::usage::{Tool, usage, usage_of_all};
 use base::{Error, ErrorKind};
@@ -36,6 +37,8 @@ pub(crate) enum Failure {
     Usage(String),
     /// What to print on stderr; exit code 1.
     Text(String),
+    /// The same with an exit code of its own.
+    Code(u8, String),
 }
 
 /// An exit code, or a failure.
@@ -99,7 +102,11 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
     };
     let name = match name.as_str() {
         "help" | "-h" | "-?" | "--help" => {
-            print!("{}", usage_of_all(Tool::Zpool, &is_there));
+            let topic = rest.first().filter(|topic| is_there(topic));
+            match topic {
+                Some(topic) => print!("{}", usage(Tool::Zpool, topic)),
+                None => print!("{}", usage_of_all(Tool::Zpool, &is_there)),
+            }
             return ExitCode::SUCCESS;
         }
         "-V" | "--version" => "version",
@@ -120,7 +127,7 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
 }
 
 fn run_sub(sub: &Sub, args: &[String]) -> ExitCode {
-    if args.iter().any(|arg| arg == "-h" || arg == "--help") {
+    if args.iter().any(|arg| arg == "--help") {
         print!("{}", usage(Tool::Zpool, sub.name));
         return ExitCode::SUCCESS;
     }
@@ -146,6 +153,10 @@ fn run_sub(sub: &Sub, args: &[String]) -> ExitCode {
             eprintln!("{}", text.trim_end_matches('\n'));
             ExitCode::from(1)
         }
+        Err(Failure::Code(code, text)) => {
+            eprintln!("{}", text.trim_end_matches('\n'));
+            ExitCode::from(code)
+        }
         Err(Failure::Usage(text)) => {
             eprint!("{text}\n{}", usage(Tool::Zpool, sub.name));
             ExitCode::from(2)
@@ -154,14 +165,17 @@ fn run_sub(sub: &Sub, args: &[String]) -> ExitCode {
 }
 
 fn version(args: &Parsed) -> Outcome {
+    if !args.operands.is_empty() {
+        return Err(Failure::Usage("too many arguments".into()));
+    }
+    let version = format!("ashift-{}", env!("CARGO_PKG_VERSION"));
     if args.has('j') {
-        let version = env!("CARGO_PKG_VERSION");
-        println!(
-            "{}",
-            serde_json::json!({ "zfs_version": { "userland": format!("ashift-{version}") } })
-        );
+        let mut body = serde_json::Map::new();
+        let userland = serde_json::json!({ "userland": version });
+        body.insert("zfs_version".to_owned(), userland);
+        print!("{}", json_document("zpool version", body));
     } else {
-        println!("ashift-{}", env!("CARGO_PKG_VERSION"));
+        println!("{version}");
     }
     Ok(0)
 }
@@ -169,6 +183,24 @@ fn version(args: &Parsed) -> Outcome {
 /// The time zone of this machine.
 pub(crate) fn zone() -> Zone {
     crate::zone::local()
+}
+
+/// Options that only say how JSON is to look.
+fn check_json_options(args: &Parsed) -> Result<(), Failure> {
+    let options = ["json-int", "json-flat-vdevs", "json-pool-key-guid"];
+    match options.iter().find(|name| args.has_long(name)) {
+        Some(name) if !args.has('j') => {
+            // One of the three is printed without its dashes by the real tool.
+            let dashes = if *name == "json-pool-key-guid" {
+                ""
+            } else {
+                "--"
+            };
+            let text = format!("'{dashes}{name}' only works with '-j' option");
+            Err(Failure::Usage(text))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Options that are understood but not there.

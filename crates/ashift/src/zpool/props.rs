@@ -5,47 +5,119 @@
 //! (`zpool_set_prop`).
 
 use admin::getopt::Parsed;
-use admin::listing::{GetRequest, Item, get as print_get, parse_get_fields};
-use admin::pool::{PoolStatus, pools_json};
+use admin::listing::{GetField, GetRequest, Item, get as print_get, parse_get_fields};
+use admin::pool::{PoolStatus, VdevClass, VdevStatus, pools_json};
 use admin::prop::{
     PoolContext, PropValue, TableKind, parse_list, parse_pool_assignment, split_assignment,
 };
 use spa::feature::{self, Support};
 
-use super::list::{pool_names, styles};
-use super::{Failure, Outcome, command_line, open_error};
+use super::gather::vdev_status;
+use super::list::{pool_names, repeated_code, styles};
+use super::{Failure, Outcome, check_json_options, command_line, open_error};
 use crate::host::{Access, Host, OpenPool};
+
+/// The exit code when the pool to set something for is not there: the number of the error.
+const EINVAL: u8 = 22;
 
 /// `zpool get`.
 pub(super) fn get(args: &Parsed) -> Outcome {
     let Some((names, given)) = args.operands.split_first() else {
         return Err(Failure::Usage("missing property argument".into()));
     };
-    let properties = parse_list(TableKind::Pool, names).map_err(Failure::Usage)?;
-    let mut request = GetRequest::new(properties);
-    if let Some(text) = args.value('o') {
-        request.fields = parse_get_fields(text).map_err(Failure::Usage)?;
-    }
+    let fields = args
+        .value('o')
+        .map(pool_fields)
+        .transpose()
+        .map_err(Failure::Usage)?;
+    check_json_options(args)?;
     let (style, _, json) = styles(args);
     let host = Host::here();
+    check_pools(&host, given)?;
+    let properties = parse_list(TableKind::Pool, names).map_err(Failure::Usage)?;
+    let mut request = GetRequest::new(properties);
+    if let Some(fields) = fields {
+        request.fields = fields;
+    }
     let mut pools: Vec<(Item, PoolStatus)> = Vec::new();
-    let mut code = 0;
     for name in pool_names(&host, given)? {
-        if host.cache().find(&name)?.is_none() {
-            eprintln!("Cannot get properties of {name}: no such pool available.");
-            code = 1;
-            continue;
-        }
         pools.push(super::list::gather(&host, &name, true)?);
     }
     if args.has('j') {
         let refs: Vec<(Item, &PoolStatus)> = pools.iter().map(|(i, s)| (i.clone(), s)).collect();
-        print!("{}", pools_json("zpool get", &style, json, &request, &refs));
-        return Ok(code);
+        let text = pools_json("zpool get", &style, json, &request, &refs, None);
+        print!("{text}");
+        return Ok(repeated_code(given));
     }
     let items: Vec<Item> = pools.into_iter().map(|(item, _)| item).collect();
     print!("{}", print_get(&style, &request, &items));
-    Ok(code)
+    Ok(repeated_code(given))
+}
+
+/// The columns of `-o`: those of `zfs get`, without RECEIVED.
+fn pool_fields(text: &str) -> Result<Vec<GetField>, String> {
+    let fields = parse_get_fields(text)?;
+    if text == "all" {
+        return Ok(GetField::DEFAULT.to_vec());
+    }
+    if fields.contains(&GetField::Received) {
+        return Err("invalid column name 'received'".to_owned());
+    }
+    Ok(fields)
+}
+
+/// Whether all operands are pools. Behind a pool, OpenZFS takes vdevs as well, whose properties are
+/// not there yet.
+fn check_pools(host: &Host, given: &[String]) -> Result<(), Failure> {
+    let is_pool = |name: &String| Ok::<_, base::Error>(host.cache().find(name)?.is_some());
+    let Some((first, rest)) = given.split_first() else {
+        return Ok(());
+    };
+    if !is_pool(first)? {
+        let text = format!("Cannot get properties of {first}: no such pool available.");
+        return Err(Failure::Text(text));
+    }
+    let mut others = Vec::new();
+    for name in rest {
+        if !is_pool(name)? {
+            others.push(name.as_str());
+        }
+    }
+    if others.is_empty() {
+        return Ok(());
+    }
+    let pool = host
+        .open(first, Access::Read)
+        .map_err(|e| open_error(first, &e))?;
+    let is_vdev = |word: &str| word == "all-vdevs" || is_vdev(&pool, word);
+    let unknown: Vec<&str> = others.into_iter().filter(|word| !is_vdev(word)).collect();
+    if unknown.is_empty() {
+        return Err(Failure::Text(
+            "properties of vdevs are not supported yet".into(),
+        ));
+    }
+    let lines: String = unknown
+        .iter()
+        .map(|word| format!("\t{word} (unknown)\n"))
+        .collect();
+    Err(Failure::Usage(format!(
+        "Expected a list of vdevs in \"{first}\", but got:\n{lines}"
+    )))
+}
+
+/// Whether the pool has a vdev that is called so.
+fn is_vdev(pool: &OpenPool, word: &str) -> bool {
+    fn any(vdev: &VdevStatus, word: &str) -> bool {
+        let is_it = vdev.name(super::list::name_style()) == word
+            || vdev.path.as_deref() == Some(word)
+            || vdev.guid.to_string() == word;
+        is_it || vdev.children.iter().any(|child| any(child, word))
+    }
+    word == "root-0"
+        || any(
+            &vdev_status(&pool.tree().root(), 0, VdevClass::Normal),
+            word,
+        )
 }
 
 /// `zpool set`.
@@ -54,11 +126,7 @@ pub(super) fn set(args: &Parsed) -> Outcome {
         [] => return Err(Failure::Usage("missing property=value argument".into())),
         [_] => return Err(Failure::Usage("missing pool name".into())),
         [assignment, pool] => (assignment, pool),
-        [_, _, _] => {
-            return Err(Failure::Text(
-                "properties of vdevs are not supported yet".into(),
-            ));
-        }
+        [assignment, pool, _] => (assignment, pool),
         _ => return Err(Failure::Usage("too many pool names".into())),
     };
     let Some((name, value)) = split_assignment(assignment) else {
@@ -68,6 +136,14 @@ pub(super) fn set(args: &Parsed) -> Outcome {
     };
     let failed = |text: String| Failure::Text(format!("cannot set property for '{pool}': {text}"));
     let host = Host::here();
+    if host.cache().find(pool)?.is_none() {
+        let text = format!("cannot open '{pool}': is not a pool");
+        return Err(Failure::Code(EINVAL, text));
+    }
+    if args.operands.len() > 2 {
+        let text = "properties of vdevs are not supported yet";
+        return Err(Failure::Text(text.into()));
+    }
     let open = host
         .open(pool, Access::Write)
         .map_err(|e| open_error(pool, &e))?;
@@ -110,14 +186,18 @@ fn bootfs(pool: &OpenPool, name: &str) -> Result<u64, String> {
     if name.is_empty() {
         return Ok(0);
     }
+    if admin::name::pool_of(name) != pool.name() {
+        return Err(format!("'{name}' is an invalid name"));
+    }
     let dataset = pool.dsl().dataset(name);
     dataset
         .map(|ds| ds.object().0)
-        .map_err(|_| format!("'{name}' is an invalid name for property 'bootfs'"))
+        .map_err(|_| "no such pool or dataset".to_owned())
 }
 
 fn enable(pool: &OpenPool, name: &str) -> Result<(), String> {
-    let feature = feature::by_name(name).ok_or_else(|| format!("invalid feature '{name}'"))?;
+    let feature =
+        feature::by_name(name).ok_or_else(|| format!("feature '{name}' unsupported by kernel"))?;
     if pool.features().count(feature.guid).is_some() {
         return Ok(());
     }

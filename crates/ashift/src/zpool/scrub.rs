@@ -9,6 +9,7 @@
 //! OpenZFS module/zfs/dsl_scan.c, cmd/zpool/zpool_main.c (`zpool_do_scrub`).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -21,6 +22,7 @@ use serde_json::{Value, json};
 use spa::Spa;
 use zio::AllocClass;
 
+use super::list::{pool_names, repeated_code};
 use super::{Failure, Outcome, command_line, open_error, refuse_options};
 use crate::host::{Access, Host, OpenPool};
 use crate::say::progress;
@@ -41,13 +43,22 @@ pub(super) fn run(args: &Parsed) -> Outcome {
             "invalid option combination: -e and -t are mutually exclusive".into(),
         ));
     }
-    let mut code = 0;
-    for name in &args.operands {
-        code |= if args.has('e') {
-            scrub_errors(&Host::here(), name)?
+    let host = Host::here();
+    let mut code = repeated_code(&args.operands);
+    for name in &pool_names(&host, &args.operands)? {
+        let outcome = if args.has('e') {
+            scrub_errors(&host, name)
         } else {
-            scrub(&Host::here(), name, args.has('t'))?
+            scrub(&host, name, args.has('t'))
         };
+        match outcome {
+            Ok(found) => code |= found,
+            Err(Failure::Text(text)) => {
+                eprintln!("{text}");
+                code = 1;
+            }
+            Err(other) => return Err(other),
+        }
     }
     Ok(code)
 }
@@ -61,14 +72,15 @@ fn scrub(host: &Host, name: &str, is_thorough: bool) -> Outcome {
     };
     let (report, scan) = scan(&pool, SCRUB, options)?;
     keep_errors(host, &pool, &report)?;
-    let secs = scan.end_time.get() - scan.start_time.get();
-    println!(
-        "scrub of '{name}' verified {} in {}, repaired {}, with {} errors",
-        nice_bytes(scan.examined.get()),
-        duration(secs),
-        nice_bytes(scan.processed.get()),
-        scan.errors.get()
-    );
+    tell(&report, || {
+        let secs = scan.end_time.get() - scan.start_time.get();
+        format!(
+            "scrub repaired {} in {} with {} errors",
+            nice_bytes(scan.processed.get()),
+            duration(secs),
+            scan.errors.get()
+        )
+    });
     close_scrubbed(&pool, &report)
 }
 
@@ -81,10 +93,18 @@ fn open_to_scrub(host: &Host, name: &str) -> Result<OpenPool, Failure> {
     Ok(pool)
 }
 
-fn close_scrubbed(pool: &OpenPool, report: &Report) -> Outcome {
+/// Says what a scrub came to, and each thing that it found; nothing into a pipe or file when all is
+/// well, as OpenZFS's command says nothing.
+fn tell(report: &Report, outcome: impl FnOnce() -> String) {
+    if !report.findings.is_empty() || std::io::stdout().is_terminal() {
+        println!("{}", outcome());
+    }
     for finding in &report.findings {
         println!("  {finding}");
     }
+}
+
+fn close_scrubbed(pool: &OpenPool, report: &Report) -> Outcome {
     pool.log_command(&command_line())?;
     pool.sync()?;
     pool.close()?;
@@ -101,7 +121,6 @@ fn scrub_errors(host: &Host, name: &str) -> Outcome {
         .filter_map(|d| parse_damaged(d))
         .collect();
     if objects.is_empty() {
-        println!("pool '{name}' has no known data errors");
         return Ok(0);
     }
     let (count, healed) = (objects.len(), healed_bytes(&pool));
@@ -112,12 +131,14 @@ fn scrub_errors(host: &Host, name: &str) -> Outcome {
     };
     let report = verify(&pool, options).within(|| name.to_owned())?;
     keep_errors(host, &pool, &report)?;
-    println!(
-        "scrub of '{name}' verified {count} damaged {}, repaired {}, with {} errors",
-        if count == 1 { "object" } else { "objects" },
-        nice_bytes(healed_bytes(&pool).saturating_sub(healed)),
-        report.findings.iter().filter(|f| is_loss(f)).count()
-    );
+    tell(&report, || {
+        format!(
+            "scrubbed {count} damaged {}, repaired {}, with {} errors",
+            if count == 1 { "object" } else { "objects" },
+            nice_bytes(healed_bytes(&pool).saturating_sub(healed)),
+            report.findings.iter().filter(|f| is_loss(f)).count()
+        )
+    });
     close_scrubbed(&pool, &report)
 }
 

@@ -3,25 +3,37 @@
 //! # Source
 //! OpenZFS cmd/zpool/zpool_main.c (`zpool_do_status`), lib/libzfs/libzfs_status.c.
 
+use std::sync::Arc;
+
 use admin::getopt::Parsed;
 use admin::number::NumberStyle;
 use admin::pool::{
-    PoolStatus, StatusRequest, VdevAux, VdevKind, VdevState, VdevStatus, diagnose, healthy_line,
+    PoolStatus, StatusRequest, VdevAux, VdevClass, VdevState, diagnose, healthy_line,
     status as print_status, status_json,
 };
-use base::{Error, ErrorKind};
+use base::{Error, ErrorKind, Guid, Txg};
+use geom::Namespace;
+use geom::disk::OpenMode;
 use nvpair::NvList;
+use vdev::{Vdev, VdevTree};
 
-use super::gather::status_of;
-use super::list::{pool_names, repeat, split_repeat, styles};
-use super::{Failure, Outcome, open_error, refuse_options, zone};
+use super::gather::{status_of, vdev_status};
+use super::list::{pool_names, repeat, repeated_code, split_repeat, styles};
+use super::{Failure, Outcome, check_json_options, open_error, refuse_options, zone};
 use crate::host::{Access, Host};
+use crate::machine::current;
 
 /// `zpool status`.
 pub(super) fn run(args: &Parsed) -> Outcome {
     refuse_options(args, "status", "cD")?;
     let (given, interval) = split_repeat(&args.operands)?;
-    repeat(args, interval.as_ref(), || print_once(args, &given))
+    check_json_options(args)?;
+    repeat(args, interval.as_ref(), |is_first| {
+        if !is_first {
+            println!();
+        }
+        print_once(args, &given)
+    })
 }
 
 fn request(args: &Parsed) -> StatusRequest {
@@ -40,6 +52,7 @@ fn request(args: &Parsed) -> StatusRequest {
         has_direct: args.has('d'),
         has_trim: args.has('t'),
         has_initialize: args.has('i'),
+        is_flat: args.has_long("json-flat-vdevs"),
         ..StatusRequest::new(rt::wall_clock().secs, zone())
     }
 }
@@ -47,7 +60,7 @@ fn request(args: &Parsed) -> StatusRequest {
 fn print_once(args: &Parsed, given: &[String]) -> Outcome {
     let host = Host::here();
     let mut pools = Vec::new();
-    let mut code = 0;
+    let mut code = repeated_code(given);
     for name in pool_names(&host, given)? {
         match gather(&host, &name) {
             Ok(status) => pools.push(status),
@@ -58,35 +71,32 @@ fn print_once(args: &Parsed, given: &[String]) -> Outcome {
             Err(other) => return Err(other),
         }
     }
-    let count = pools.len();
-    let only_sick = args.has('x');
-    if only_sick {
-        let lone = (given.len() == 1 && count == 1).then(|| pools[0].name.clone());
-        pools.retain(|pool| !diagnose(pool, false).is_healthy());
-        if let Some(name) = lone.filter(|_| pools.is_empty() && !args.has('j')) {
-            print!("{}", healthy_line(&name));
-            return Ok(code);
-        }
-    }
     let request = request(args);
+    let is_left_out = |pool: &PoolStatus| args.has('x') && diagnose(pool, false).is_healthy();
     if args.has('j') {
         let (_, _, json) = styles(args);
+        pools.retain(|pool| !is_left_out(pool));
         print!("{}", status_json(&pools, &request, json));
         return Ok(code);
     }
-    for (i, pool) in pools.iter().enumerate() {
-        if i > 0 {
+    let mut is_first = true;
+    for pool in &pools {
+        if is_left_out(pool) {
+            if !given.is_empty() {
+                print!("{}", healthy_line(&pool.name));
+                is_first = false;
+            }
+            continue;
+        }
+        if !std::mem::take(&mut is_first) {
             println!();
         }
         print!("{}", print_status(pool, &request));
     }
-    if pools.is_empty() && given.is_empty() {
-        let text = if count > 0 {
-            "all pools are healthy"
-        } else {
-            "no pools available"
-        };
-        println!("{text}");
+    if given.is_empty() && pools.is_empty() {
+        eprintln!("no pools available");
+    } else if given.is_empty() && is_first {
+        println!("all pools are healthy");
     }
     Ok(code)
 }
@@ -101,8 +111,8 @@ fn gather(host: &Host, name: &str) -> Result<PoolStatus, Failure> {
     }
 }
 
-/// The state of a pool that is imported but cannot be opened: what the cachefile says, with all
-/// devices that are not there. None for a pool that is not imported, or that is in use.
+/// The state of a pool that is imported but cannot be opened: what the cachefile says it is made
+/// of, each device as it is found now. None for a pool that is not imported, or that is in use.
 pub(super) fn unavailable(
     host: &Host,
     name: &str,
@@ -115,23 +125,22 @@ pub(super) fn unavailable(
     let Some(config) = config else {
         return Ok(None);
     };
-    let aux = match error.kind() {
-        ErrorKind::NotFound | ErrorKind::Io => VdevAux::NoReplicas,
-        ErrorKind::Unsupported => VdevAux::UnsupFeat,
-        _ => VdevAux::CorruptData,
-    };
-    let mut root = config
-        .get_list("vdev_tree")
-        .map_or_else(VdevStatus::default, |tree| missing_vdev(tree, aux));
-    root.state = VdevState::CantOpen;
-    root.aux = aux;
+    let tree = found_devices(&config)?;
+    let mut root = vdev_status(&tree.root(), 0, VdevClass::Normal);
     let is_unsupported = error.kind() == ErrorKind::Unsupported;
+    if is_unsupported {
+        (root.state, root.aux) = (VdevState::CantOpen, VdevAux::UnsupFeat);
+    } else if tree.state().0.is_usable() {
+        // Enough devices are there; what they hold cannot be used.
+        (root.state, root.aux) = (VdevState::CantOpen, VdevAux::CorruptData);
+    }
     Ok(Some(PoolStatus {
         name: name.to_owned(),
         guid: config.get_u64("pool_guid").unwrap_or(0),
         txg: config.get_u64("txg").unwrap_or(0),
         version: config.get_u64("version").unwrap_or(0),
         root,
+        is_foreign: error.kind() == ErrorKind::Permission,
         unsupported_features: is_unsupported
             .then(|| error.to_string())
             .into_iter()
@@ -140,45 +149,15 @@ pub(super) fn unavailable(
     }))
 }
 
-fn missing_vdev(tree: &NvList, aux: VdevAux) -> VdevStatus {
-    let path = tree.get_str("path").map(str::to_owned);
-    let is_there = path
-        .as_deref()
-        .is_some_and(|path| crate::zpool::devices::Device::find(path).is_ok());
-    let children = tree.get_lists("children").unwrap_or_default();
-    let children: Vec<_> = children
-        .iter()
-        .map(|child| missing_vdev(child, aux))
-        .collect();
-    let kind = match tree.get_str("type").unwrap_or("") {
-        "root" => VdevKind::Root,
-        "mirror" => VdevKind::Mirror,
-        "disk" => VdevKind::Disk { is_whole: false },
-        "raidz" => VdevKind::Raidz {
-            parity: tree.get_u64("nparity").unwrap_or(1),
-        },
-        "hole" => VdevKind::Hole,
-        "indirect" => VdevKind::Indirect,
-        "missing" => VdevKind::Missing,
-        _ => VdevKind::File,
-    };
-    let (state, own) = match (&path, is_there) {
-        (Some(_), true) if aux != VdevAux::NoReplicas => (VdevState::Healthy, VdevAux::None),
-        (Some(_), true) => (VdevState::CantOpen, VdevAux::BadLabel),
-        (Some(_), false) => (VdevState::CantOpen, VdevAux::OpenFailed),
-        (None, _) if children.iter().any(|c| c.state == VdevState::CantOpen) => {
-            (VdevState::CantOpen, VdevAux::NoReplicas)
-        }
-        (None, _) => (VdevState::Healthy, VdevAux::None),
-    };
-    VdevStatus {
-        kind,
-        id: tree.get_u64("id").unwrap_or(0),
-        guid: tree.get_u64("guid").unwrap_or(0),
-        path,
-        state,
-        aux: own,
-        children,
-        ..VdevStatus::default()
-    }
+/// The vdevs of a config with all devices that can be opened and have the right label.
+fn found_devices(config: &NvList) -> base::Result<Arc<VdevTree>> {
+    let world = current()?;
+    let tree = VdevTree::read_only(Vdev::from_config(config.expect_list("vdev_tree")?)?);
+    tree.open_devices(&|device| {
+        let path = device.config().path.clone()?;
+        Namespace::open(&*world, &path, OpenMode::ReadOnly).ok()
+    });
+    let guid = Guid(config.expect_u64("pool_guid")?);
+    tree.validate_devices(guid, Txg(u64::MAX));
+    Ok(tree)
 }

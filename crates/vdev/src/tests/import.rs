@@ -38,8 +38,8 @@ fn a_pool_is_put_together_from_its_labels() {
     let opened = pool.open(&pool.config, true).unwrap();
     assert_eq!(opened.guid_sum(), tree.guid_sum());
     assert_eq!(
-        opened.root().generate_config(0, None, Target::Label),
-        tree.root().generate_config(0, None, Target::Label)
+        opened.root().generate_config(0, 0, Target::Label),
+        tree.root().generate_config(0, 0, Target::Label)
     );
     assert!(
         opened
@@ -66,7 +66,8 @@ fn missing_devices_degrade_or_fault_the_pool() {
     assert_eq!(kinds, [VdevKind::Missing, VdevKind::Mirror]);
     let gone = opened.find(Guid(104)).unwrap();
     assert_eq!(gone.state(), (VdevState::CantOpen, VdevAux::OpenFailed));
-    assert!(gone.config().not_present);
+    assert!(!gone.config().not_present);
+    assert!(opened.mark_absent() && gone.config().not_present && !opened.mark_absent());
 }
 
 #[test]

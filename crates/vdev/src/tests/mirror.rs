@@ -365,3 +365,49 @@ fn sim_labels_of_several_devices_are_written_at_the_same_time() {
     assert!(run(1) < 11 * 2000, "{}", run(1));
     assert_eq!(run(7), run(7));
 }
+
+/// Each block of a run is judged and repaired for itself.
+#[test]
+fn a_run_is_scrubbed_block_by_block() {
+    let (disks, tree) = faulty(2);
+    for n in 0..4 {
+        tree.write(TOP, n * LEN as u64, &[9; LEN]).unwrap();
+    }
+    let block = |n: u64| {
+        let start = LABEL_START_SIZE + n * LEN as u64;
+        start..start + LEN as u64
+    };
+    disks[0].damage(block(1), Damage::Flip(1));
+    disks[1].damage(block(3).start..block(3).start + 512, Damage::ReadError);
+    let mut bytes = vec![0; 4 * LEN];
+    let blocks: Vec<_> = (0..4).map(|n| n * LEN..(n + 1) * LEN).collect();
+    let good = |_: usize, bytes: &[u8]| is(9)(bytes);
+    let mut scrub = || {
+        let reports = tree.scrub_run(TOP, 0, &mut bytes, &blocks, &good).unwrap();
+        let reports = reports.into_iter().map(Result::unwrap);
+        reports.map(|r| (r.bad, r.repaired)).collect::<Vec<_>>()
+    };
+    assert_eq!(scrub(), [(0, 0), (1, 1), (0, 0), (1, 1)]);
+    assert_eq!(scrub(), [(0, 0); 4]);
+    assert_eq!(bytes, [9; 4 * LEN]);
+    assert_eq!(
+        (stats(&tree, 0).checksum_errors, stats(&tree, 1).read_errors),
+        (1, 1)
+    );
+    let healed = [0, 1].map(|n| stats(&tree, n).self_healed_bytes);
+    assert_eq!(healed, [LEN as u64; 2]);
+    // One block that is bad on both sides leaves the others as they are.
+    damage_data(&disks[0], Damage::Flip(1));
+    disks[1].damage(block(2), Damage::Flip(2));
+    let reports = tree.scrub_run(TOP, 0, &mut bytes, &blocks, &good).unwrap();
+    let bad: Vec<_> = reports.iter().map(Result::is_err).collect();
+    assert_eq!(bad, [false, false, true, false]);
+}
+
+/// A block that is rewritten from another place counts as repaired on each side.
+#[test]
+fn a_repair_counts_what_it_wrote() {
+    let (_, tree) = faulty(2);
+    tree.repair(TOP, 0, &[9; LEN]).unwrap();
+    assert_eq!(tree.root().total_stats().self_healed_bytes, 2 * LEN as u64);
+}
