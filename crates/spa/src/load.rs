@@ -172,10 +172,12 @@ impl Spa {
             spa.config_changed()?;
         }
         if !spa.is_readonly() {
-            spa.in_sync(|inner, tx| {
-                inner.core.log_version("import", tx);
+            let core = spa.inner.core.clone();
+            let tx = spa.inner.groups.hold_open(0)?;
+            spa.dsl().queue_task(&tx, move |_, tx| {
+                core.log_version("import", tx);
                 Ok(())
-            })?;
+            });
         }
         Ok(spa)
     }
@@ -240,19 +242,22 @@ fn check_tree(tree: &VdevTree) -> Result<()> {
     if state.is_usable() {
         return Ok(());
     }
-    let missing: Vec<String> = tree
-        .devices()
-        .iter()
-        .filter(|device| !device.leaf().is_usable())
-        .map(|device| device.name())
-        .collect();
+    let mut missing = Vec::new();
+    for (id, top) in tree.tops().iter().enumerate() {
+        if top.kind() == VdevKind::Missing {
+            missing.push(format!("all devices of top-level vdev {id}"));
+        }
+        let gone = top
+            .devices()
+            .into_iter()
+            .filter(|device| !device.leaf().is_usable());
+        missing.extend(gone.map(|device| device.name()));
+    }
     if missing.is_empty() {
         return Err(Error::corrupt("the config has no vdev that holds data"));
     }
-    let text = format!(
-        "too many devices are missing or damaged: {}",
-        missing.join(", ")
-    );
+    let missing = missing.join(", ");
+    let text = format!("too many devices are missing or damaged: {missing}");
     Err(Error::new(ErrorKind::Io, text))
 }
 
