@@ -175,15 +175,11 @@ impl Bpobj {
     /// What the MOS gives.
     #[doc(alias = "bpobj_free")]
     pub fn free(mos: &Arc<Mos>, object: ObjectId, tx: &Tx) -> Result<()> {
-        assert_ne!(
-            Some(object),
-            mos.empty_bpobj(),
-            "the shared empty bpobj is not freed"
-        );
         let mut todo = vec![object];
         let mut seen = BTreeSet::new();
         while let Some(object) = todo.pop() {
             note_seen(&mut seen, object)?;
+            check_not_shared(mos, object)?;
             let bpobj = Bpobj::open(mos, object)?;
             let header = bpobj.header();
             todo.extend(bpobj.subobjs(&header)?);
@@ -310,11 +306,7 @@ impl Bpobj {
         if bps.is_empty() {
             return Ok(());
         }
-        assert_ne!(
-            Some(self.object()),
-            self.mos.empty_bpobj(),
-            "the shared bpobj stays empty"
-        );
+        check_not_shared(&self.mos, self.object())?;
         let mut header = self.header();
         let mut bytes = Vec::with_capacity(size_of_val(bps));
         let mut change = Space::ZERO;
@@ -339,16 +331,11 @@ impl Bpobj {
     /// What the MOS gives.
     #[doc(alias = "bpobj_enqueue_subobj")]
     pub fn enqueue_subobj(&self, object: ObjectId, tx: &Tx) -> Result<()> {
-        assert!(
-            self.has_subobjs(),
-            "bpobj {} is too old for subobjs",
-            self.object()
-        );
-        assert_ne!(
-            Some(self.object()),
-            self.mos.empty_bpobj(),
-            "the shared bpobj stays empty"
-        );
+        if !self.has_subobjs() {
+            let text = format!("bpobj {} is too old for subobjs", self.object());
+            return Err(Error::corrupt(text));
+        }
+        check_not_shared(&self.mos, self.object())?;
         if Some(object) == self.mos.empty_bpobj() {
             return Bpobj::release_empty(&self.mos, tx);
         }
@@ -576,6 +563,15 @@ impl Bpobj {
         }
         Ok((removed, Ok(true)))
     }
+}
+
+/// The bpobj that all empty lists share stays empty, and is not freed as one of them.
+fn check_not_shared(mos: &Mos, object: ObjectId) -> Result<()> {
+    if Some(object) != mos.empty_bpobj() {
+        return Ok(());
+    }
+    let text = format!("bpobj {object} is the shared empty one, and used as a list");
+    Err(Error::corrupt(text))
 }
 
 /// A subobj belongs to one list only: one that is met again is in a circle.

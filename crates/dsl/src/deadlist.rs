@@ -254,14 +254,13 @@ impl Deadlist {
     /// What the MOS gives.
     #[doc(alias = "dsl_deadlist_add_key")]
     pub fn add_key(&mut self, mintxg: u64, tx: &Tx) -> Result<()> {
-        self.load()?;
+        if self.load()?.contains_key(&mintxg) {
+            let text = format!("deadlist {} has key {mintxg:#x} already", self.object());
+            return Err(Error::corrupt(text));
+        }
         let list = Bpobj::alloc_empty(&self.mos, tx)?;
         self.mos.zap_int_add(self.object(), mintxg, list.0, tx)?;
-        let before = self.load()?.insert(mintxg, list);
-        assert!(
-            before.is_none(),
-            "deadlist key {mintxg:#x} is there already"
-        );
+        self.load()?.insert(mintxg, list);
         Ok(())
     }
 

@@ -222,6 +222,11 @@ impl DslPool {
         }
         let fields = self.read_dir(object)?;
         if fields.parent_obj == 0 {
+            let root = self.mos().directory_find("root_dataset")?;
+            if root.is_some_and(|root| root != object) {
+                let text = format!("directory {object} has no parent and is not the root");
+                return Err(Error::corrupt(text));
+            }
             return self.open_dir(object, fields, None, self.name());
         }
         if below >= DEPTH_MAX {

@@ -382,7 +382,8 @@ fn load(
     if let Some(history) = History::open(&mos)? {
         core.set_history(history);
     }
-    if let Some(deferred) = directory::find(&mos, "sync_bplist")? {
+    if !readonly {
+        let deferred = directory::get(&mos, "sync_bplist")?;
         core.set_deferred(Bpobj::open(&dsl_mos, deferred)?);
     }
     let name = options

@@ -2,9 +2,10 @@
 //! error or without.
 //!
 //! The ordinary run takes a sample. `HOSTILE_IMAGES=100000` tries so many, from `SEED` on, and lists every
-//! place that fails; `HOSTILE_SEED=N` repeats one.
+//! place that fails; `HOSTILE_SEED=N` repeats one, and with `HOSTILE_SAVE=FOLDER` leaves it there for the program.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::FileExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,7 +24,7 @@ const TICKS_PER_SECOND: u64 = 100;
 /// The most memory that the process may ever have had, in KiB.
 const PEAK_KIB_MAX: u64 = 2 << 20;
 /// Seeds that once failed.
-const FOUND: &[u64] = &[3, 383, 1377, 1799];
+const FOUND: &[u64] = &[3, 383, 1377, 1799, 200_289];
 
 /// The seed of the image that is being tried, and the process's processor time when it began, in ticks.
 static CURRENT: AtomicU64 = AtomicU64::new(0);
@@ -82,6 +83,23 @@ fn note_panics() {
     }));
 }
 
+/// Writes the image of a seed into files, for the program itself.
+fn save(seed: u64, folder: &str) {
+    for (n, device) in hostile::devices(&mut Dice::new(seed)).iter().enumerate() {
+        let path = format!("{folder}/disk{n}");
+        let file = std::fs::File::create(&path).unwrap();
+        file.set_len(device.mediasize()).unwrap();
+        let mut chunk = vec![0; 1 << 20];
+        for offset in (0..device.mediasize()).step_by(chunk.len()) {
+            device.read(offset, &mut chunk).unwrap();
+            if chunk.iter().any(|byte| *byte != 0) {
+                file.write_all_at(&chunk, offset).unwrap();
+            }
+        }
+        eprintln!("{path}");
+    }
+}
+
 /// `VmHWM`: the peak of this process, in KiB.
 fn peak_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
@@ -105,6 +123,9 @@ fn images_that_lie_neither_hang_nor_abort() {
             FOUND.iter().copied().chain(sample).collect()
         }
     };
+    if let (Some(seed), Ok(folder)) = (number("HOSTILE_SEED"), std::env::var("HOSTILE_SAVE")) {
+        save(seed, &folder);
+    }
     let images = hostile::seeds::all();
     watch();
     note_panics();

@@ -109,11 +109,16 @@ pub fn create_claim(
 /// Makes an object without data, which a bonus is all of so far, a ZAP as well.
 ///
 /// # Errors
-/// I/O; [`NotFound`](base::ErrorKind::NotFound) without such an object.
+/// I/O; [`NotFound`](base::ErrorKind::NotFound) without such an object; `Corrupt` when it is a ZAP.
 #[doc(alias = "dmu_object_zapify")]
 pub fn zapify(objset: &Arc<Objset>, tx: &Tx, id: ObjectId) -> Result<()> {
     let dnode = objset.hold(id)?;
-    assert!(!dnode.type_().is_zap(), "object {id} is a zap");
+    if dnode.type_().is_zap() {
+        let type_ = dnode.type_();
+        return Err(base::Error::corrupt(format!(
+            "object {id} is a {type_:?} already"
+        )));
+    }
     Zap::init(&dnode, tx, Flags::NONE)?;
     dnode.set_type(tx, ObjectType::N_ZAP_METADATA)
 }

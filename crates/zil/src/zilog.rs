@@ -307,7 +307,13 @@ impl Zilog {
     #[doc(alias = "zil_create")]
     fn begin_chain(&self, max_txg: Txg) -> Result<bool> {
         let header = self.header();
-        assert_eq!(header.claim_txg.get(), 0, "the log is to be replayed first");
+        if header.claim_txg.get() != 0 {
+            let text = format!(
+                "zh_claim_txg is {} after the log was replayed",
+                header.claim_txg
+            );
+            return Err(base::Error::corrupt(text));
+        }
         if !header.log.is_hole() {
             self.state
                 .lock()

@@ -8,6 +8,10 @@
 //!
 //! The same code serves a test with seeds and a fuzz target, whose bytes are the choices.
 
+use std::sync::Arc;
+
+use geom::Provider;
+
 pub mod exercise;
 pub mod image;
 pub mod mutate;
@@ -17,15 +21,20 @@ pub use exercise::exercise;
 pub use image::{Block, Edit, Image, Role};
 pub use mutate::{Choices, Choosing, mutate};
 
+/// The devices of the hostile image that these choices stand for.
+pub fn devices(choices: &mut dyn Choices) -> Vec<Arc<dyn Provider>> {
+    let images = seeds::all();
+    let image = &images[choices.below(images.len() as u64) as usize];
+    mutate(image, choices)
+}
+
 /// Makes the hostile image that these choices stand for, and exercises it in simulated time, where a
 /// thread that waits for ever is found at once.
 ///
 /// # Panics
 /// When the engine does: that is what is looked for.
 pub fn run(choices: &mut dyn Choices) -> exercise::Outcome {
-    let images = seeds::all();
-    let image = &images[choices.below(images.len() as u64) as usize];
-    let devices = mutate(image, choices);
+    let devices = devices(choices);
     let plan = choices.below(32);
     rt::simulate(plan, || exercise(&devices, plan))
 }

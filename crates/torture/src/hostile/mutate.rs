@@ -5,6 +5,9 @@
 //! changes replace one word that is not zero by one that is likely to hurt: a limit, a neighbour, the
 //! number of another object, a pointer from elsewhere.
 
+use std::sync::Arc;
+
+use geom::Provider;
 use nvpair::{NvList, NvValue};
 use phys::BlkPtrPhys;
 use phys::dnode::DNODE_MIN_SIZE;
@@ -46,7 +49,7 @@ impl Choices for Choosing<'_> {
 }
 
 /// Makes one to four changes.
-pub fn mutate(image: &Image, choices: &mut dyn Choices) -> Vec<std::sync::Arc<dyn geom::Provider>> {
+pub fn mutate(image: &Image, choices: &mut dyn Choices) -> Vec<Arc<dyn Provider>> {
     let mut edit = image.edit();
     for _ in 0..=choices.below(6).saturating_sub(2) {
         match choices.below(24) {
