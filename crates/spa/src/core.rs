@@ -184,6 +184,41 @@ impl Core {
     }
 }
 
+/// A pool that is being opened or created. If that fails, the circles that [`Spa`](crate::Spa) breaks when it
+/// is dropped are broken here: otherwise memory and the threads of the pipeline would stay.
+pub(crate) struct HalfOpen {
+    core: Arc<Core>,
+    pub(crate) maps: Option<Arc<SpaceMaps>>,
+    is_open: bool,
+}
+
+impl HalfOpen {
+    pub(crate) fn new(core: &Arc<Core>) -> HalfOpen {
+        HalfOpen {
+            core: core.clone(),
+            maps: None,
+            is_open: false,
+        }
+    }
+
+    /// The pool is open: it lets go by itself.
+    pub(crate) fn opened(mut self) {
+        self.is_open = true;
+    }
+}
+
+impl Drop for HalfOpen {
+    fn drop(&mut self) {
+        if self.is_open {
+            return;
+        }
+        self.core.close();
+        if let Some(maps) = &self.maps {
+            maps.close();
+        }
+    }
+}
+
 impl PoolEnv for Core {
     fn dsize(&self, bp: &BlkPtrPhys) -> u64 {
         bp.dvas()

@@ -29,7 +29,7 @@ use rt::Mutex;
 use vdev::{AllocBias, AutoAshift, PoolState, Vdev, VdevConfig, VdevKind, VdevTree};
 use zio::{AllocClass, BlockStore, LogStore, Pipeline, PipelineSettings};
 
-use crate::core::Core;
+use crate::core::{Core, HalfOpen};
 use crate::directory;
 use crate::feature::Feature;
 use crate::features::Features;
@@ -134,6 +134,7 @@ impl Spa {
             tree.clone(),
             options.host.name.clone(),
         );
+        let mut half_open = HalfOpen::new(&core);
         core.set_initializing(true);
 
         let env: Arc<dyn PoolEnv> = core.clone();
@@ -155,6 +156,7 @@ impl Spa {
         core.set_features(Arc::new(Features::create(&mos, &options.features, &tx)?));
 
         let maps = SpaceMaps::new(&mos, &core.features(), BTreeMap::new());
+        half_open.maps = Some(maps.clone());
         space.set_store(maps.clone());
         for (i, top) in tree.tops().iter().enumerate() {
             let id = VdevId(i as u64);
@@ -224,9 +226,10 @@ impl Spa {
                 config: NvList::new(),
             }),
         });
-        inner.tree.prepare_devices()?;
-        inner.groups.start(inner.clone());
         let spa = Spa { inner };
+        half_open.opened();
+        spa.inner.tree.prepare_devices()?;
+        spa.inner.groups.start(spa.inner.clone());
         spa.inner.groups.wait_synced(txg).within(|| spa.name())?;
         Ok(spa)
     }

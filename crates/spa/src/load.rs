@@ -34,7 +34,7 @@ use vdev::{AllocBias, PoolState, VdevKind, VdevTree};
 use zio::{BlockStore, LogStore, Pipeline, PipelineSettings};
 
 use crate::config::read_packed;
-use crate::core::Core;
+use crate::core::{Core, HalfOpen};
 use crate::create::geometry;
 use crate::directory;
 use crate::dtl::load_dtls;
@@ -369,12 +369,13 @@ fn load(
         tree.clone(),
         options.host.name.clone(),
     );
+    let mut half_open = HalfOpen::new(&core);
     let env: Arc<dyn PoolEnv> = core.clone();
     let accounting = MosAccounting::new(env.clone());
     let mos = open_mos(store.clone(), uberblock, accounting.clone())?;
     core.set_features(Arc::new(Features::open(&mos)?));
 
-    let maps = open_space(&mos, &core.features(), &tree, &space)?;
+    let maps = open_space(&mos, &core.features(), &tree, &space, &mut half_open)?;
     let synced = uberblock.txg();
     load_dtls(&tree, &maps, synced)?;
     let groups = TxGroups::new(synced, options.settings.txg.clone());
@@ -435,6 +436,7 @@ fn load(
         mos,
     });
     let spa = Spa { inner };
+    half_open.opened();
     if !readonly {
         // Before anything is allocated: what the intent logs refer to.
         let to_replay = spa.dsl().claim_logs(synced.next())?;
@@ -453,6 +455,7 @@ fn open_space(
     features: &Arc<Features>,
     tree: &Arc<VdevTree>,
     space: &Arc<Metaslabs>,
+    half_open: &mut HalfOpen,
 ) -> Result<Arc<SpaceMaps>> {
     let tops = tree.tops();
     let mut arrays = BTreeMap::new();
@@ -464,6 +467,7 @@ fn open_space(
         }
     }
     let maps = SpaceMaps::new(mos, features, arrays);
+    half_open.maps = Some(maps.clone());
     space.set_store(maps.clone());
     for (i, top) in tops.iter().enumerate() {
         let id = VdevId(i as u64);

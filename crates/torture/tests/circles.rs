@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use base::{ErrorKind, ObjectId, Result};
+use base::{Error, ErrorKind, ObjectId, Result};
 use geom::Provider;
+use geom::mem::Memory;
 use spa::Spa;
 use torture::hostile::seeds::{self, Kind};
 use torture::hostile::{Edit, Image, exercise};
@@ -64,7 +65,7 @@ impl Target {
 /// The same bytes on devices of their own.
 fn edit_again(devices: &[Arc<dyn Provider>]) -> Vec<Arc<dyn Provider>> {
     let copy = |device: &Arc<dyn Provider>| {
-        let memory = geom::mem::Memory::new(device.name(), device.mediasize());
+        let memory = Memory::new(device.name(), device.mediasize());
         let mut chunk = vec![0; 1 << 20];
         for offset in (0..device.mediasize()).step_by(chunk.len()) {
             device.read(offset, &mut chunk).unwrap();
@@ -202,4 +203,42 @@ fn a_space_map_that_has_less_than_is_freed_suspends_the_pool() {
         Err(error) => error,
     };
     assert!(error.to_string().contains("bytes allocated"), "{error}");
+}
+
+/// A disk that takes no labels.
+struct Unlabelled(Memory);
+
+impl Provider for Unlabelled {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+    fn mediasize(&self) -> u64 {
+        self.0.mediasize()
+    }
+    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.0.read(offset, buf)
+    }
+    fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
+        if offset < phys::label::LABEL_START_SIZE {
+            return Err(Error::new(ErrorKind::Io, "no power"));
+        }
+        self.0.write(offset, data)
+    }
+    fn flush(&self) -> Result<()> {
+        Ok(())
+    }
+    fn delete(&self, offset: u64, len: u64) -> Result<()> {
+        self.0.delete(offset, len)
+    }
+}
+
+#[test]
+fn a_pool_whose_creation_fails_leaves_no_thread_behind() {
+    let error = rt::simulate(1, || {
+        let disk: Arc<dyn Provider> = Arc::new(Unlabelled(Memory::new("/disk0", 64 << 20)));
+        let root = zpl::mount::init(zpl::NewFilesystem::default(), true);
+        let made = pool::create("tank", pool::Layout::Stripe, 9, &[disk], root);
+        made.map(|_| ()).unwrap_err()
+    });
+    assert!(error.to_string().contains("no power"), "{error}");
 }
