@@ -412,6 +412,8 @@ fn worst(errors: Vec<(DvaPhys, Error)>) -> Error {
         _ => 0,
     };
     let best = errors.into_iter().max_by_key(|(_, e)| rank(e.kind()));
-    let (dva, error) = best.expect("a pointer without DVAs was refused before");
+    let Some((dva, error)) = best else {
+        return Error::corrupt("block pointer has no valid dva");
+    };
     error.within(format!("dva {dva}"))
 }
