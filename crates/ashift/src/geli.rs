@@ -280,7 +280,7 @@ fn open(call: &Call<'_>, name: &str, mode: OpenMode) -> Result<Arc<dyn Provider>
         None => Holder::Program,
     };
     call.world
-        .open_as(name, mode, holder)
+        .open_as(name, mode, &holder)
         .map_err(|error| match error.kind() {
             ErrorKind::Busy => error.within("Cannot open"),
             ErrorKind::NotFound => Error::not_found(format!(

@@ -151,14 +151,14 @@ impl World {
     /// # Errors
     /// [`ErrorKind::Busy`] if somebody else holds it, what it is on, or what is on it; what looking
     /// for partition tables gives.
-    pub fn hold(&self, name: &str, holder: Holder) -> Result<Hold> {
-        let is_exclusive = holder != Holder::Program;
+    pub fn hold(&self, name: &str, holder: &Holder) -> Result<Hold> {
+        let is_exclusive = *holder != Holder::Program;
         let steps = self.steps(&self.canonical(name), 0);
-        let mut claims = claims(&steps, &holder, true, is_exclusive);
-        let standing = self.standing(Some(&holder))?;
+        let mut claims = claims(&steps, holder, true, is_exclusive);
+        let standing = self.standing(Some(holder))?;
         let mut open = self.access.open.lock();
         let number = open.next;
-        if holder == Holder::Program {
+        if *holder == Holder::Program {
             // Each program is a consumer of its own.
             claims[0].consumer = format!("program {number}");
         }

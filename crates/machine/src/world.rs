@@ -138,14 +138,19 @@ impl World {
     /// [`ErrorKind::NotFound`] if nothing has that name, [`ErrorKind::Exists`] if it is a label that
     /// two have, as [`World::hold`] for writing, and whatever opening what is below gives.
     pub fn open(&self, name: &str, mode: OpenMode) -> Result<Arc<dyn Provider>> {
-        self.open_as(name, mode, Holder::Program)
+        self.open_as(name, mode, &Holder::Program)
     }
 
     /// The same for somebody: what that one holds already does not stand against it.
     ///
     /// # Errors
     /// As [`World::open`].
-    pub fn open_as(&self, name: &str, mode: OpenMode, holder: Holder) -> Result<Arc<dyn Provider>> {
+    pub fn open_as(
+        &self,
+        name: &str,
+        mode: OpenMode,
+        holder: &Holder,
+    ) -> Result<Arc<dyn Provider>> {
         let canonical = self.canonical(name);
         if mode != OpenMode::ReadWrite {
             return self.resolve(&canonical, mode, 0);
@@ -454,7 +459,7 @@ pub struct NamesFor<'a> {
 
 impl Namespace for NamesFor<'_> {
     fn open(&self, name: &str, mode: OpenMode) -> Result<Arc<dyn Provider>> {
-        let provider = self.world.open_as(name, mode, self.holder.clone())?;
+        let provider = self.world.open_as(name, mode, &self.holder)?;
         if !self.world.is_machine() {
             return Ok(provider);
         }

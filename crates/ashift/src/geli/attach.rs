@@ -249,7 +249,7 @@ fn add(call: &Call<'_>, name: &str, attached: Attached) -> Result<()> {
     let eli = name_on(&on);
     if call.world.layer(&eli).is_none() {
         call.world
-            .hold(&on, Holder::Layer(eli.clone()))
+            .hold(&on, &Holder::Layer(eli.clone()))
             .within(|| "Cannot access")?;
     }
     call.world.add_layer(Layer {

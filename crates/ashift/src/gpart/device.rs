@@ -27,5 +27,5 @@ pub(crate) fn check_consent(world: &World, name: &str, is_given: bool) -> Result
 /// the consent.
 pub(crate) fn hold(world: &World, name: &str, is_given: bool) -> Result<Hold> {
     check_consent(world, name, is_given)?;
-    world.hold(name, Holder::Program)
+    world.hold(name, &Holder::Program)
 }

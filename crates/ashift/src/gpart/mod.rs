@@ -231,7 +231,7 @@ impl Call<'_> {
             device::check_consent(self.world, name, self.has_consent)?;
         }
         self.world
-            .open_as(name, mode, Holder::Table)
+            .open_as(name, mode, &Holder::Table)
             .map_err(|error| match error.kind() {
                 ErrorKind::NotFound => {
                     let text = format!("arg0 '{name}': Invalid argument ({error})");
@@ -526,7 +526,7 @@ impl Call<'_> {
                 true => format!("/dev/{}", place.name),
                 false => place.name.clone(),
             };
-            let _held = self.world.hold(&device, Holder::Program)?;
+            let _held = self.world.hold(&device, &Holder::Program)?;
             open.provider.write(place.start, &bytes)?;
             open.provider.flush()?;
             println!("partcode written to {}", place.name);

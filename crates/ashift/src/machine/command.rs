@@ -278,11 +278,10 @@ fn running(world: &World) -> Result<&machine::Running> {
 fn move_drives(folder: &Path, words: &[String]) -> Outcome {
     let mut moves = Vec::new();
     for word in words {
-        let usage = |text: String| Failure::Usage(text);
         let (name, bus) = word
             .split_once('=')
-            .ok_or_else(|| usage(format!("'{word}': where to? NAME=sata or NAME=usb")))?;
-        moves.push((name, Bus::parse(bus).map_err(|e| usage(e.to_string()))?));
+            .ok_or_else(|| Failure::Usage(format!("'{word}': where to? NAME=sata or NAME=usb")))?;
+        moves.push((name, Bus::parse(bus).map_err(|e| Failure::Usage(e.to_string()))?));
     }
     in_machine(open(folder)?, |world| {
         let mut moves = moves.into_iter();

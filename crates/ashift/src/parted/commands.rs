@@ -282,7 +282,7 @@ impl<'a> Session<'a> {
         device::check_consent(self.world, &self.device, self.options.has_consent)?;
         let writer = self
             .world
-            .open_as(&self.device, OpenMode::ReadWrite, Holder::Table)?;
+            .open_as(&self.device, OpenMode::ReadWrite, &Holder::Table)?;
         self.writer = Some(Arc::clone(&writer));
         Ok(writer)
     }
