@@ -90,6 +90,11 @@ const COMMANDS: &[Command] = &[
         run: files::du,
     },
     Command {
+        name: "df",
+        about: "room that datasets have",
+        run: files::df,
+    },
+    Command {
         name: "sha256sum",
         about: "sum files up",
         run: files::sha256sum,

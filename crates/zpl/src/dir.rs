@@ -64,8 +64,12 @@ impl Filesystem {
     /// Offset 0 is the beginning; others are [`DirEntry::next_offset`]. Entries that stay while the
     /// directory changes are met once.
     ///
+    /// A name is never `.`, `..` or empty (behind the first two entries), has no slash and no NUL: on
+    /// a damaged pool those that do are left out, so that nobody takes them for paths.
+    ///
     /// # Errors
-    /// `NotFound`, `NotDirectory`; I/O.
+    /// `Corrupt`, after all others were given, if entries were left out; `NotFound`, `NotDirectory`;
+    /// I/O.
     #[doc(alias = "zfs_readdir")]
     pub fn readdir(
         &self,
@@ -94,8 +98,14 @@ impl Filesystem {
         }
         let start = if offset == FIRST_ENTRY { 0 } else { offset };
         let mut cursor = Zap::new(node.dnode)?.cursor(start);
+        let mut impossible = None;
         while let Some(entry) = cursor.retrieve()? {
             cursor.advance();
+            if !is_possible(&entry.name) {
+                let (count, _) = impossible.get_or_insert_with(|| (0u64, show(&entry.name)));
+                *count += 1;
+                continue;
+            }
             let entry = DirEntry {
                 id: ObjectId(dirent_object(entry.first_integer)),
                 file_type: FileType::of_dirent(dirent_type(entry.first_integer)),
@@ -106,10 +116,18 @@ impl Filesystem {
                 break;
             }
         }
-        Ok(())
+        match impossible {
+            None => Ok(()),
+            Some((count, first)) => {
+                let names = if count == 1 { "name" } else { "names" };
+                let text =
+                    format!("directory {directory} has {count} {names} that cannot be: {first}");
+                Err(Error::corrupt(text))
+            }
+        }
     }
 
-    /// All entries of a directory but `.` and `..`.
+    /// All entries of a directory but `.` and `..`; none if one of them cannot be.
     ///
     /// # Errors
     /// As [`readdir`](Filesystem::readdir).
@@ -406,10 +424,7 @@ impl Filesystem {
                 format!("a name of {} bytes", name.len()),
             ));
         }
-        if name.is_empty() || name == b"." || name == b".." {
-            return Err(Error::invalid(format!("name {}", show(name))));
-        }
-        if name.iter().any(|byte| matches!(byte, 0 | b'/')) {
+        if !is_possible(name) {
             return Err(Error::invalid(format!("name {}", show(name))));
         }
         if self.utf8only && std::str::from_utf8(name).is_err() {
@@ -417,6 +432,12 @@ impl Filesystem {
         }
         Ok(())
     }
+}
+
+/// Whether a file may be called that: it is one name, and of another file than the directory itself
+/// and its parent.
+fn is_possible(name: &[u8]) -> bool {
+    !matches!(name, b"" | b"." | b"..") && !name.iter().any(|byte| matches!(byte, 0 | b'/'))
 }
 
 fn check_target(target: &[u8]) -> Result<()> {

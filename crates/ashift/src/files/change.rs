@@ -1,4 +1,4 @@
-//! `ashift mkdir`, `mv`, `ln`, `rm`, `rmdir`, `truncate`, `touch`, `chmod`, `chown`: in data sets.
+//! `ashift mkdir`, `mv`, `ln`, `truncate`, `touch`, `chmod`, `chown`: in datasets.
 
 use std::process::ExitCode;
 use std::rc::Rc;
@@ -6,57 +6,53 @@ use std::rc::Rc;
 use admin::getopt::OptSpec;
 use base::{Error, ErrorKind, ObjectId, Result};
 use zpl::mount::Mount;
-use zpl::{Create, FIRST_ENTRY, FileType, RenameKind, SetAttr, Time};
+use zpl::{Attr, Create, FileType, RenameKind, SetAttr, Time};
 
-use super::{Location, Run, Session, Usage, parse};
+use super::mode::{Mode, umask};
+use super::show::top;
+use super::walk::{Visit, Visitor, walk};
+use super::{Run, Session, Usage, owner, parse};
 use crate::host::Access;
 
 /// A path in a data set, taken apart.
-struct Target {
-    mount: Rc<Mount>,
+pub(super) struct Target {
+    pub(super) mount: Rc<Mount>,
     path: String,
 }
 
 impl Target {
-    fn find(session: &Session, text: &str) -> Result<Target> {
-        match session.locate(text)? {
-            Location::Pool(name, path) => Ok(Target {
-                mount: session.mount(&name)?,
-                path,
-            }),
-            Location::Host(_) => {
-                let text = "not a path in a pool (POOL/DATASET:/path): use the host's own tools";
-                Err(Error::invalid(text))
-            }
-        }
+    pub(super) fn find(session: &Session, text: &str) -> Result<Target> {
+        let (mount, path) = session.find(text)?;
+        Ok(Target { mount, path })
     }
 
+    /// The file, links followed.
     fn id(&self) -> Result<ObjectId> {
         self.mount.resolve(&self.path)
     }
 
     /// The directory it is in, and its name there.
-    fn place(&self) -> Result<(ObjectId, &[u8])> {
+    pub(super) fn place(&self) -> Result<(ObjectId, &[u8])> {
         self.mount.resolve_parent(self.path.as_bytes())
     }
 
     fn is_dir(&self) -> bool {
         let attr = self
             .mount
-            .resolve_link(&self.path)
+            .resolve(&self.path)
             .and_then(|id| self.mount.getattr(id));
         attr.is_ok_and(|attr| attr.is_directory())
     }
 }
 
-fn owner() -> (u64, u64) {
+pub(super) fn owner() -> (u64, u64) {
     let uid = rustix::process::geteuid().as_raw();
     let gid = rustix::process::getegid().as_raw();
     (uid.into(), gid.into())
 }
 
 /// Runs `work` on every operand.
-fn each(
+pub(super) fn each(
     usage: &Usage,
     args: &[String],
     work: impl Fn(&admin::getopt::Parsed, &Session, &str) -> Result<()>,
@@ -73,18 +69,11 @@ fn each(
     run.end(session)
 }
 
-fn octal(text: &str) -> Result<u32> {
-    let mode = u32::from_str_radix(text, 8)
-        .ok()
-        .filter(|mode| *mode <= 0o7777);
-    mode.ok_or_else(|| Error::invalid(format!("'{text}' is not an octal mode")))
-}
-
 /// Runs `ashift mkdir`.
 pub(crate) fn mkdir(args: &[String]) -> ExitCode {
     let usage = Usage {
         name: "mkdir",
-        text: "usage: ashift mkdir [-p] [-m MODE] POOL/DATASET:/path…\n\n  -p  parents, too; no error if it exists\n  -m  octal permissions\n",
+        text: "usage: ashift mkdir [-p] [-m MODE] POOL/DATASET:/path…\n\n  -p  parents, too; no error if it exists\n  -m  permissions, as chmod has them\n",
         options: OptSpec {
             short: "pm:",
             long: &[],
@@ -92,7 +81,10 @@ pub(crate) fn mkdir(args: &[String]) -> ExitCode {
     };
     each(&usage, args, |parsed, session, text| {
         let target = Target::find(session, text)?;
-        let mode = parsed.value('m').map_or(Ok(0o755), octal)?;
+        let mode = match parsed.value('m') {
+            Some(text) => text.parse::<Mode>()?.apply(0o777 & !umask(), true),
+            None => 0o755,
+        };
         let (uid, gid) = owner();
         let create = Create { mode, uid, gid };
         if !parsed.has('p') {
@@ -112,81 +104,6 @@ pub(crate) fn mkdir(args: &[String]) -> ExitCode {
         }
         Ok(())
     })
-}
-
-/// Runs `ashift rmdir`.
-pub(crate) fn rmdir(args: &[String]) -> ExitCode {
-    let usage = Usage {
-        name: "rmdir",
-        text: "usage: ashift rmdir POOL/DATASET:/path…\n",
-        options: OptSpec {
-            short: "",
-            long: &[],
-        },
-    };
-    each(&usage, args, |_, session, text| {
-        let target = Target::find(session, text)?;
-        let (dir, name) = target.place()?;
-        target.mount.rmdir(dir, name)
-    })
-}
-
-/// Runs `ashift rm`.
-pub(crate) fn rm(args: &[String]) -> ExitCode {
-    let usage = Usage {
-        name: "rm",
-        text: "usage: ashift rm [-rRf] POOL/DATASET:/path…\n\n  -r  directories with what is in them\n  -f  no word about what is not there\n",
-        options: OptSpec {
-            short: "rRf",
-            long: &[],
-        },
-    };
-    each(&usage, args, |parsed, session, text| {
-        let target = Target::find(session, text)?;
-        let recursive = parsed.has('r') || parsed.has('R');
-        let outcome = target.place().and_then(|(dir, name)| {
-            let attr = target.mount.lookup(dir, name)?;
-            remove(&target.mount, dir, name, attr.is_directory(), recursive)
-        });
-        match outcome {
-            Err(e) if e.kind() == ErrorKind::NotFound && parsed.has('f') => Ok(()),
-            other => other,
-        }
-    })
-}
-
-fn remove(fs: &Mount, dir: ObjectId, name: &[u8], is_dir: bool, recursive: bool) -> Result<()> {
-    if !is_dir {
-        return fs.unlink(dir, name);
-    }
-    if !recursive {
-        return Err(Error::new(ErrorKind::IsDirectory, "a directory"));
-    }
-    empty(fs, fs.lookup(dir, name)?.id)?;
-    fs.rmdir(dir, name)
-}
-
-/// So many names of a directory are in memory at a time.
-const NAMES_AT_ONCE: usize = 1000;
-
-/// Removes what is in a directory.
-fn empty(fs: &Mount, dir: ObjectId) -> Result<()> {
-    let mut offset = FIRST_ENTRY;
-    loop {
-        let mut entries = Vec::new();
-        fs.readdir(dir, offset, |entry| {
-            entries.push(entry.clone());
-            entries.len() < NAMES_AT_ONCE
-        })?;
-        let Some(last) = entries.last() else {
-            return Ok(());
-        };
-        offset = last.next_offset;
-        for entry in entries {
-            let is_dir = entry.file_type == Some(FileType::Directory);
-            remove(fs, dir, &entry.name, is_dir, true)?;
-        }
-    }
 }
 
 /// Runs `ashift truncate`.
@@ -211,7 +128,7 @@ pub(crate) fn truncate(args: &[String]) -> ExitCode {
 }
 
 fn make_if_missing(target: &Target) -> Result<ObjectId> {
-    match target.mount.resolve_link(&target.path) {
+    match target.id() {
         Err(e) if e.kind() == ErrorKind::NotFound => {
             let (dir, name) = target.place()?;
             let (uid, gid) = owner();
@@ -258,52 +175,67 @@ pub(crate) fn touch(args: &[String]) -> ExitCode {
     })
 }
 
+const CHMOD: Usage = Usage {
+    name: "chmod",
+    text: "\
+usage: ashift chmod [-R] MODE POOL/DATASET:/path…
+
+MODE is octal or symbolic: 755, u+x, go-w,a=rX.   -R  everything below directories, too
+",
+    options: OptSpec {
+        short: "R",
+        long: &[],
+    },
+};
+
 /// Runs `ashift chmod`.
 pub(crate) fn chmod(args: &[String]) -> ExitCode {
-    let usage = Usage {
-        name: "chmod",
-        text: "usage: ashift chmod OCTAL-MODE POOL/DATASET:/path…\n",
-        options: OptSpec {
-            short: "",
-            long: &[],
-        },
-    };
-    change_attr(&usage, args, |mode, set| {
-        set.mode = Some(octal(mode)?);
-        Ok(())
+    // A mode may begin with a minus, which is no option then.
+    let is_mode = |arg: &&String| arg.starts_with('-') && arg.parse::<Mode>().is_ok();
+    let at = args.iter().position(|arg| is_mode(&arg) && arg != "-R");
+    let mut args = args.to_vec();
+    if let Some(at) = at {
+        args.insert(at, "--".to_owned());
+    }
+    change_attr(&CHMOD, &args, |text| {
+        let mode: Mode = text.parse()?;
+        Ok(move |attr: &Attr| SetAttr {
+            mode: Some(mode.apply(attr.mode & 0o7777, attr.is_directory())),
+            ..SetAttr::default()
+        })
     })
 }
+
+const CHOWN: Usage = Usage {
+    name: "chown",
+    text: "\
+usage: ashift chown [-R] OWNER[:[GROUP]]|:GROUP POOL/DATASET:/path…
+
+Names are the host's.   -R  everything below directories, too
+",
+    options: OptSpec {
+        short: "R",
+        long: &[],
+    },
+};
 
 /// Runs `ashift chown`.
 pub(crate) fn chown(args: &[String]) -> ExitCode {
-    let usage = Usage {
-        name: "chown",
-        text: "usage: ashift chown UID[:GID] POOL/DATASET:/path…\n",
-        options: OptSpec {
-            short: "",
-            long: &[],
-        },
-    };
-    change_attr(&usage, args, |who, set| {
-        let (uid, gid) = who.split_once(':').unwrap_or((who, ""));
-        let number = |text: &str| -> Result<Option<u64>> {
-            if text.is_empty() {
-                return Ok(None);
-            }
-            let id = text.parse::<u32>().map_err(|_| {
-                Error::invalid(format!("'{text}' is not a number (names are the host's)"))
-            })?;
-            Ok(Some(id.into()))
-        };
-        (set.uid, set.gid) = (number(uid)?, number(gid)?);
-        Ok(())
+    change_attr(&CHOWN, args, |text| {
+        let (uid, gid) = owner::parse(text)?;
+        Ok(move |_: &Attr| SetAttr {
+            uid,
+            gid,
+            ..SetAttr::default()
+        })
     })
 }
 
-fn change_attr(
+/// Runs `chmod` or `chown`: `read` makes of the first operand what is to be done to each file.
+fn change_attr<F: Fn(&Attr) -> SetAttr>(
     usage: &Usage,
     args: &[String],
-    what: impl Fn(&str, &mut SetAttr) -> Result<()>,
+    read: impl Fn(&str) -> Result<F>,
 ) -> ExitCode {
     let parsed = match parse(usage, args, 2) {
         Ok(parsed) => parsed,
@@ -312,15 +244,38 @@ fn change_attr(
     let session = Session::new(Access::Write);
     let mut run = Run::new(usage.name);
     let (first, rest) = parsed.operands.split_first().expect("there are two");
-    let mut set = SetAttr::default();
-    if run.note(first, what(first, &mut set)).is_some() {
-        for text in rest {
-            let outcome = Target::find(&session, text)
-                .and_then(|target| target.mount.setattr(target.id()?, &set).map(|_| ()));
-            run.note(text, outcome);
-        }
+    let Some(change) = run.note(first, read(first)) else {
+        return run.end(session);
+    };
+    for operand in session.expand(rest) {
+        let found = session.find_file(&operand, true);
+        let Some((mount, id)) = run.note(&operand, found) else {
+            continue;
+        };
+        let mut visitor = Change {
+            fs: &mount,
+            change: &change,
+            below: parsed.has('R'),
+        };
+        walk(&mount, id, top(&operand), &mut run, &mut visitor);
     }
     run.end(session)
+}
+
+struct Change<'a, F> {
+    fs: &'a Mount,
+    change: &'a F,
+    below: bool,
+}
+
+impl<F: Fn(&Attr) -> SetAttr> Visitor for Change<'_, F> {
+    fn enter(&mut self, visit: &Visit<'_>, _run: &mut Run) -> Result<bool> {
+        // Below, links are neither followed nor changed.
+        if visit.depth == 0 || visit.attr.file_type() != Some(FileType::Symlink) {
+            self.fs.setattr(visit.attr.id, &(self.change)(visit.attr))?;
+        }
+        Ok(self.below)
+    }
 }
 
 /// Runs `ashift mv`.
@@ -340,7 +295,8 @@ pub(crate) fn mv(args: &[String]) -> ExitCode {
     let session = Session::new(Access::Write);
     let mut run = Run::new("mv");
     let (last, sources) = parsed.operands.split_last().expect("there are two");
-    for source in sources {
+    let sources = session.expand(sources);
+    for source in &sources {
         run.note(source, rename(&session, source, last, sources.len() > 1));
     }
     run.end(session)
@@ -357,7 +313,7 @@ fn rename(session: &Session, source: &str, target: &str, must_be_dir: bool) -> R
     }
     let (from, name) = source.place()?;
     let (to, new_name) = if target.is_dir() {
-        (target.mount.resolve_link(&target.path)?, name)
+        (target.id()?, name)
     } else if must_be_dir {
         return Err(Error::new(ErrorKind::NotDirectory, "the destination"));
     } else {
@@ -391,7 +347,7 @@ pub(crate) fn ln(args: &[String]) -> ExitCode {
     let outcome = Target::find(&session, name).and_then(|target| {
         let (mut dir, mut last) = target.place().unwrap_or((target.mount.root(), b""));
         if target.is_dir() {
-            dir = target.mount.resolve_link(&target.path)?;
+            dir = target.id()?;
             last = what.rsplit('/').next().unwrap_or(what).as_bytes();
         }
         if parsed.has('s') {

@@ -26,7 +26,12 @@ pub(crate) fn compare(
     bar: &ProgressBar,
     found: &mut Compared,
 ) -> Result<()> {
-    let (mut left, mut right) = (a.0.list(a.1)?, b.0.list(b.1)?);
+    let (x, y) = (a.0.enter(a.1)?, b.0.enter(b.1)?);
+    let (a, b) = ((a.0, &x), (b.0, &y));
+    let (left, right) = (a.0.list(a.1), b.0.list(b.1));
+    left.outcome?;
+    right.outcome?;
+    let (mut left, mut right) = (left.names, right.names);
     for name in left.iter().filter(|name| !right.contains(name)) {
         found
             .differences

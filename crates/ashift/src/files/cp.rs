@@ -1,81 +1,58 @@
-//! `ashift cp`: between this host and data sets, in any direction.
+//! `ashift cp`: between this host and datasets, in any direction.
 //!
-//! # What it is
-//! A walk over the source with an open directory on each side. Small files of one directory are
-//! read ahead in parallel while the ones before them are written; large ones go through in pieces.
-//! Holes stay holes. A file with several names is written once and linked.
+//! # Source
+//! GNU coreutils 9, `cp` (options and what they mean), with these differences: `-` is stdin or stdout;
+//! below the destination symbolic links are replaced, never written through; devices are made with
+//! `-a` only.
 
-use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use admin::getopt::{Flag, OptSpec};
-use base::{BlockBuf, Error, ErrorKind, Result};
-use indicatif::ProgressBar;
+use base::{Error, ErrorKind, Result};
 use zpl::FileType;
 
-use super::host_tree::HostTree;
+use super::copy::{self, Copy, Options, Preserve};
+use super::host_tree::{HostTree, canonical};
 use super::pool_tree::PoolTree;
 use super::session::may_be_mounted;
-use super::tree::{Handle, Meta, Preserve, Tree};
+use super::tree::{Handle, Tree};
 use super::{Location, Run, Session, Usage, parse};
 use crate::host::Access;
 use crate::progress::{count_ahead, count_ahead_in};
-use crate::say;
 
 const USAGE: Usage = Usage {
     name: "cp",
     text: "\
-usage: ashift cp [-adfpRrTv] SOURCE… DESTINATION
+usage: ashift cp [-adfnpRrTv] SOURCE… DESTINATION
 
 Copies files between this host and data sets, in any direction. A path in a pool is
-POOL/DATASET:/path, in a snapshot (as a source) POOL/DATASET@SNAP:/path.
+POOL/DATASET:/path, in a snapshot (as a source) POOL/DATASET@SNAP:/path; it may have patterns
+(*, ?, [a-z]). A source or destination - is stdin or stdout (a file of that name: ./-).
 
-  -a  everything: -r with owners, modes, times, links, extended attributes, ACLs
+  -a  everything: -r with owners, modes, times, links, extended attributes, ACLs, devices
   -r  directories with what is in them (-R is the same)
-  -p  keep owners, modes and times
+  -p  keep owners, modes, ACLs and times
   -d  copy symbolic links as links (with -r, too)
   -f  replace a destination that is in the way
+  -n  leave a file that is there already as it is
   -T  the destination is never a directory to copy into
-  -v  say each file
+  -v  say each file, and of errors which block of which device they are about
+
+What the destination cannot keep is said, and the copy goes on. Without root, files belong to who
+copies them, without the setuid, setgid and sticky bits.
 ",
     options: OptSpec {
-        short: "adfpRrTv",
+        short: "adfnpRrTv",
         long: &[
             ("archive", Flag::Short('a')),
+            ("no-clobber", Flag::Short('n')),
             ("recursive", Flag::Short('r')),
         ],
     },
 };
 
-/// Bytes that are read and written at a time.
-const PIECE_BYTES: usize = 4 << 20;
-/// Files up to this size are read ahead.
-const SMALL_BYTES: u64 = 256 << 10;
-/// How many files are read ahead.
-const AHEAD: usize = 128;
-
-struct Options {
-    recursive: bool,
-    links_as_links: bool,
-    force: bool,
-    verbose: bool,
-    preserve: Preserve,
-}
-
-struct Copy<'a> {
-    options: Options,
-    run: Run,
-    source: &'a dyn Tree,
-    target: &'a dyn Tree,
-    is_same_tree: bool,
-    /// What a file with several names was copied to.
-    linked: BTreeMap<(u64, u64), Handle>,
-    bar: ProgressBar,
-    piece: BlockBuf,
-}
-
-/// A small file, read ahead.
-type Ahead = Option<Result<Vec<u8>>>;
+/// What stands for stdin as a source, for stdout as a destination.
+const STANDARD: &str = "-";
 
 /// Runs `ashift cp`.
 pub(crate) fn cp(args: &[String]) -> ExitCode {
@@ -83,16 +60,18 @@ pub(crate) fn cp(args: &[String]) -> ExitCode {
         Ok(parsed) => parsed,
         Err(code) => return code,
     };
-    let last = parsed.operands.last().expect("there are two");
+    let (last, sources) = parsed.operands.split_last().expect("there are two");
     let writes = may_be_mounted(last) || matches!(Location::parse(last), Location::Pool(..));
     let all = parsed.has('a');
     let keep = all || parsed.has('p');
-    let session = Session::new(if writes { Access::Write } else { Access::Read });
-    let options = || Options {
-        recursive: all || parsed.has('r') || parsed.has('R'),
-        links_as_links: all || parsed.has('d') || parsed.has('r') || parsed.has('R'),
+    let recursive = all || parsed.has('r') || parsed.has('R');
+    let options = Options {
+        recursive,
+        links_as_links: recursive || parsed.has('d'),
         force: parsed.has('f'),
+        no_clobber: parsed.has('n'),
         verbose: parsed.has('v'),
+        devices: all,
         preserve: Preserve {
             mode: keep,
             owner: keep,
@@ -101,21 +80,21 @@ pub(crate) fn cp(args: &[String]) -> ExitCode {
             links: all,
         },
     };
+    let session = Session::new(if writes { Access::Write } else { Access::Read });
     let mut run = Run::new("cp");
-    let operands = parsed.operands.iter().map(|text| session.locate(text));
-    let Some(mut operands) = run.note(last, operands.collect::<Result<Vec<_>>>()) else {
-        return run.end(session);
+    run.verbose = options.verbose;
+    copy::allow_deep_trees();
+    let sources = session.expand(sources);
+    let outcome = match (&sources[..], last.as_str()) {
+        ([source], STANDARD) => to_stdout(&session, source, &mut run),
+        (_, STANDARD) => Err(Error::invalid("only one file at a time goes to stdout")),
+        ([source], _) if source == STANDARD => {
+            from_stdin(&session, last, parsed.has('T'), &options)
+        }
+        _ => Destination::find(&session, last, parsed.has('T'))
+            .and_then(|target| copy_all(&session, &sources, &target, &options, &mut run)),
     };
-    let target = operands.pop().expect("there are two");
-    let outcome = copy_all(
-        &session,
-        &operands,
-        &target,
-        &options,
-        parsed.has('T'),
-        &mut run,
-    );
-    run.note(&target.to_string(), outcome);
+    run.note(last, outcome);
     run.end(session)
 }
 
@@ -147,62 +126,88 @@ fn last_name(path: &str) -> &str {
     }
 }
 
+/// Where to copy to.
+struct Destination {
+    location: Location,
+    shown: String,
+    tree: Box<dyn Tree>,
+    /// The directory in which files are made.
+    dir: Handle,
+    /// The name in it, if the destination is not the directory itself.
+    name: Option<String>,
+}
+
+impl Destination {
+    fn find(session: &Session, text: &str, never_into: bool) -> Result<Destination> {
+        let location = session.locate(text)?;
+        let tree = tree(session, &location)?;
+        let mut path = path_of(&location);
+        let existing = copy::optional(tree.resolve_link(&path))?;
+        let is_dir = match &existing {
+            Some(handle) => tree.meta(handle)?.file_type == FileType::Directory,
+            None => false,
+        };
+        let (dir, name) = match existing {
+            Some(dir) if is_dir && !never_into => (dir, None),
+            existing => {
+                // Somebody named the link: what it leads to is meant.
+                if existing.is_some() && matches!(location, Location::Host(_)) {
+                    path = canonical(&path)?;
+                }
+                let (dir, name) = parent_of(&*tree, &path)?;
+                (dir, Some(name))
+            }
+        };
+        Ok(Destination {
+            dir: tree.enter(&dir)?,
+            shown: location.to_string(),
+            location,
+            tree,
+            name,
+        })
+    }
+}
+
 fn copy_all(
     session: &Session,
-    sources: &[Location],
-    target: &Location,
-    options: &dyn Fn() -> Options,
-    never_into: bool,
+    sources: &[String],
+    target: &Destination,
+    options: &Options,
     run: &mut Run,
 ) -> Result<()> {
-    let target_tree = tree(session, target)?;
-    let target_path = path_of(target);
-    let existing = optional(target_tree.resolve_link(&target_path))?;
-    let is_dir = match &existing {
-        Some(handle) => target_tree.meta(handle)?.file_type == FileType::Directory,
-        None => false,
-    };
-    let into = existing.filter(|_| is_dir && !never_into);
-    if sources.len() > 1 && into.is_none() {
+    if sources.len() > 1 && target.name.is_some() {
         return Err(Error::new(
             ErrorKind::NotDirectory,
             "the destination is not a directory",
         ));
     }
-    for location in sources {
-        let source_tree = match tree(session, location) {
-            Ok(tree) => tree,
-            Err(e) => {
-                run.complain(&location.to_string(), &e);
-                continue;
-            }
+    for source in sources {
+        let found = session.locate(source).and_then(|location| {
+            let tree = tree(session, &location)?;
+            Ok((location, tree))
+        });
+        let Some((location, source_tree)) = run.note(source, found) else {
+            continue;
         };
-        let bar = say::progress(None, true);
-        match location {
-            Location::Host(path) => count_ahead(&bar, path),
+        let path = path_of(&location);
+        let name = match &target.name {
+            Some(name) => name,
+            None => last_name(&path),
+        };
+        let mut copy = Copy::new(
+            options,
+            run,
+            (&*source_tree, matches!(location, Location::Pool(..))),
+            (&*target.tree, same_tree(&location, &target.location)),
+            (&target.dir, &target.shown, target.name.is_some()),
+        );
+        match &location {
+            Location::Host(path) => count_ahead(copy.bar(), path),
             Location::Pool(name, path) => {
-                let mount = session.mount(name)?;
-                count_ahead_in(&bar, &mount, path);
+                count_ahead_in(copy.bar(), &*session.mount(name)?, path);
             }
         }
-        let mut copy = Copy {
-            options: options(),
-            run: Run::new("cp"),
-            source: &*source_tree,
-            target: &*target_tree,
-            is_same_tree: same_tree(location, target),
-            linked: BTreeMap::new(),
-            bar,
-            piece: BlockBuf::zeroed(PIECE_BYTES),
-        };
-        let place = match &into {
-            Some(dir) => (dir.clone(), last_name(&path_of(location)).to_owned()),
-            None => parent_of(&*target_tree, &target_path)?,
-        };
-        let outcome = copy.operand(location, &place.0, place.1.as_bytes());
-        copy.run.note(&location.to_string(), outcome);
-        copy.bar.finish_and_clear();
-        run.failed |= copy.run.failed;
+        copy.operand(&path, source, name.as_bytes());
     }
     Ok(())
 }
@@ -227,246 +232,23 @@ fn parent_of(tree: &dyn Tree, path: &str) -> Result<(Handle, String)> {
     Ok((tree.resolve_link(dir)?, name.to_owned()))
 }
 
-fn optional<T>(outcome: Result<T>) -> Result<Option<T>> {
-    match outcome {
-        Ok(value) => Ok(Some(value)),
-        Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(e),
+fn to_stdout(session: &Session, source: &str, run: &mut Run) -> Result<()> {
+    let found = session.locate(source).and_then(|location| {
+        let tree = tree(session, &location)?;
+        let file = tree.resolve_link(&path_of(&location))?;
+        copy::to_stdout(&*tree, &file)
+    });
+    match run.note(source, found) {
+        Some(Err(error)) => error.complain(run, source, "stdout"),
+        Some(Ok(_)) | None => {}
     }
+    Ok(())
 }
 
-impl Copy<'_> {
-    fn operand(&mut self, location: &Location, dir: &Handle, name: &[u8]) -> Result<()> {
-        let path = path_of(location);
-        let file = if self.options.links_as_links {
-            self.source.resolve(&path)?
-        } else {
-            self.source.resolve_link(&path)?
-        };
-        let meta = self.source.meta(&file)?;
-        if meta.file_type == FileType::Directory {
-            if !self.options.recursive {
-                let text = "-r not specified; omitting directory";
-                return Err(Error::invalid(text));
-            }
-            if name.is_empty() {
-                // The root of a data set, or `dir/.`: what is in it goes straight into `dir`.
-                return self.entries(&file, dir, &location.to_string());
-            }
-        }
-        self.node(&file, &meta, dir, name, &location.to_string(), None)
-    }
-
-    /// Copies one name with everything below it.
-    fn node(
-        &mut self,
-        file: &Handle,
-        meta: &Meta,
-        dir: &Handle,
-        name: &[u8],
-        shown: &str,
-        ahead: Ahead,
-    ) -> Result<()> {
-        if self.options.verbose {
-            self.bar.suspend(|| println!("{shown}"));
-        }
-        self.bar.set_message(shown.to_owned());
-        if meta.file_type == FileType::Directory {
-            return self.directory(file, meta, dir, name, shown);
-        }
-        let is_linked = self.options.preserve.links && meta.links > 1;
-        if is_linked && let Some(first) = self.linked.get(&meta.identity).cloned() {
-            self.make_room(file, dir, name)?;
-            return self.target.link(&first, dir, name);
-        }
-        let new = match meta.file_type {
-            FileType::Regular => self.regular(file, meta, dir, name, ahead)?,
-            FileType::Symlink => {
-                self.make_room(file, dir, name)?;
-                let target = self.source.readlink(file)?;
-                self.target.make(dir, name, meta, &target)?
-            }
-            FileType::Socket => {
-                eprintln!("ashift cp: {shown}: skipping a socket");
-                return Ok(());
-            }
-            _ => {
-                self.make_room(file, dir, name)?;
-                self.target.make(dir, name, meta, b"")?
-            }
-        };
-        self.attributes(file, &new, meta)?;
-        if is_linked {
-            self.linked.insert(meta.identity, new);
-        }
-        Ok(())
-    }
-
-    /// Removes what stands where a new file is to be made.
-    fn make_room(&self, file: &Handle, dir: &Handle, name: &[u8]) -> Result<()> {
-        let Some(old) = optional(self.target.child(dir, name))? else {
-            return Ok(());
-        };
-        self.check_other(file, &old)?;
-        let is_dir = self.target.meta(&old)?.file_type == FileType::Directory;
-        if is_dir {
-            return Err(Error::new(
-                ErrorKind::IsDirectory,
-                "a directory is in the way",
-            ));
-        }
-        self.target.remove(dir, name, false)
-    }
-
-    fn check_other(&self, file: &Handle, old: &Handle) -> Result<()> {
-        if self.is_same_tree && file == old {
-            return Err(Error::invalid("source and destination are the same file"));
-        }
-        Ok(())
-    }
-
-    fn directory(
-        &mut self,
-        file: &Handle,
-        meta: &Meta,
-        dir: &Handle,
-        name: &[u8],
-        shown: &str,
-    ) -> Result<()> {
-        if self.is_same_tree && dir == file {
-            return Err(Error::invalid("cannot copy a directory into itself"));
-        }
-        let new = match optional(self.target.child(dir, name))? {
-            Some(old) if self.target.meta(&old)?.file_type == FileType::Directory => old,
-            Some(_) => return Err(Error::new(ErrorKind::NotDirectory, "no directory")),
-            None => {
-                let writable = Meta {
-                    mode: meta.mode | 0o700,
-                    ..meta.clone()
-                };
-                self.target.make(dir, name, &writable, b"")?
-            }
-        };
-        self.entries(file, &new, shown)?;
-        self.attributes(file, &new, meta)
-    }
-
-    /// Copies what is in a directory.
-    fn entries(&mut self, from: &Handle, to: &Handle, shown: &str) -> Result<()> {
-        let names = self.source.list(from)?;
-        for names in names.chunks(AHEAD) {
-            let mut files = Vec::with_capacity(names.len());
-            for name in names {
-                let label = format!("{shown}/{}", String::from_utf8_lossy(name));
-                let found = self.source.child(from, name).and_then(|file| {
-                    let meta = self.source.meta(&file)?;
-                    Ok((file, meta))
-                });
-                if let Some((file, meta)) = self.run.note(&label, found) {
-                    files.push((name, label, file, meta));
-                }
-            }
-            let ahead = read_ahead(files.iter().map(|(_, _, file, meta)| (file, meta)));
-            for ((name, label, file, meta), ahead) in files.into_iter().zip(ahead) {
-                let outcome = self.node(&file, &meta, to, name, &label, ahead);
-                let is_fatal = outcome.as_ref().is_err_and(|e| {
-                    use ErrorKind::{NoSpace, Quota, ReadOnly, Suspended};
-                    matches!(e.kind(), NoSpace | Quota | ReadOnly | Suspended)
-                });
-                if is_fatal {
-                    return outcome;
-                }
-                self.run.note(&label, outcome);
-            }
-        }
-        Ok(())
-    }
-
-    fn regular(
-        &mut self,
-        file: &Handle,
-        meta: &Meta,
-        dir: &Handle,
-        name: &[u8],
-        ahead: Ahead,
-    ) -> Result<Handle> {
-        let new = match optional(self.target.child(dir, name))? {
-            Some(old) => {
-                self.check_other(file, &old)?;
-                if self.target.meta(&old)?.file_type == FileType::Regular && !self.options.force {
-                    self.target.open(&old, true)?.set_size(0)?;
-                    old
-                } else {
-                    self.make_room(file, dir, name)?;
-                    self.target.make(dir, name, meta, b"")?
-                }
-            }
-            None => self.target.make(dir, name, meta, b"")?,
-        };
-        match ahead {
-            Some(bytes) => {
-                let bytes = bytes?;
-                if !bytes.is_empty() {
-                    self.target.open(&new, true)?.write_at(0, &bytes)?;
-                }
-                self.bar.inc(bytes.len() as u64);
-            }
-            None => self.content(file, &new, meta.size)?,
-        }
-        Ok(new)
-    }
-
-    /// Copies the data of a file piece by piece, and its holes by leaving them out.
-    fn content(&mut self, file: &Handle, new: &Handle, size: u64) -> Result<()> {
-        let mut from = self.source.open(file, false)?;
-        let mut to = self.target.open(new, true)?;
-        let mut at = 0;
-        while let Some((start, end)) = from.next_data(at, size)? {
-            at = start;
-            while at < end {
-                // Pieces end at multiples of their size, so that whole records are written.
-                let length = PIECE_BYTES as u64 - at % PIECE_BYTES as u64;
-                let length = length.min(end - at) as usize;
-                let read = from.read_at(at, &mut self.piece[..length])?;
-                if read == 0 {
-                    break; // it became shorter meanwhile
-                }
-                to.write_at(at, &self.piece[..read])?;
-                self.bar.inc(read as u64);
-                at += read as u64;
-            }
-            at = at.max(end);
-        }
-        to.set_size(size)
-    }
-
-    fn attributes(&self, file: &Handle, new: &Handle, meta: &Meta) -> Result<()> {
-        let preserve = self.options.preserve;
-        if preserve.xattrs {
-            for (name, value) in self.source.xattrs(file)? {
-                self.target.set_xattr(new, &name, &value)?;
-            }
-        }
-        if preserve.mode || preserve.owner || preserve.times {
-            self.target.set_meta(new, meta, preserve)?;
-        }
-        Ok(())
-    }
-}
-
-/// Reads the small files of the host in parallel.
-fn read_ahead<'a>(files: impl Iterator<Item = (&'a Handle, &'a Meta)>) -> Vec<Ahead> {
-    let wanted: Vec<_> = files
-        .map(|(file, meta)| match file {
-            Handle::Path(path)
-                if meta.file_type == FileType::Regular
-                    && meta.size <= SMALL_BYTES
-                    && meta.used_bytes >= meta.size / 2 =>
-            {
-                Some(path.clone())
-            }
-            _ => None,
-        })
-        .collect();
-    rt::parallel_map(wanted, |path| path.map(|path| Ok(std::fs::read(path)?)))
+fn from_stdin(session: &Session, last: &str, never_into: bool, options: &Options) -> Result<()> {
+    let target = Destination::find(session, last, never_into)?;
+    let Some(name) = &target.name else {
+        return Err(Error::new(ErrorKind::IsDirectory, "a directory"));
+    };
+    copy::from_stdin(&*target.tree, &target.dir, name.as_bytes(), options)
 }

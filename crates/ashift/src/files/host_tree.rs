@@ -1,24 +1,39 @@
 //! The files of this host as a [`Tree`].
+//!
+//! # What it is
+//! A file is a name in an open directory. Names are single and checked, links are never followed
+//! (`O_NOFOLLOW`, `AT_SYMLINK_NOFOLLOW`): what comes from a pool is made where people said, and
+//! nowhere else, also when the pool has a link `a` to `/etc` and, being damaged on purpose, a
+//! directory `a` as well.
+//!
+//! # Why not simpler
+//! `openat2` with `RESOLVE_BENEATH` would do the same for whole paths, on Linux only and from 5.6 on.
+//! With an open directory for each level there are no paths, and none that is too long.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
+use std::io::Write;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use base::{Error, Result};
-use rustix::fs::{AtFlags, CWD, Gid, Mode, SeekFrom, Timespec, Timestamps, Uid, XattrFlags};
+use base::{Error, ErrorKind, Result};
+use rustix::fs::{
+    AtFlags, CWD, Dir, Gid, Mode, OFlags, SeekFrom, Stat, Timespec, Timestamps, Uid, XattrFlags,
+};
 use rustix::io::Errno;
 use zpl::{FileType, Time};
 
-use super::tree::{Content, Handle, Meta, Preserve, Tree};
+use super::tree::{Content, Handle, Meta, Names, Tree};
 
 /// The host's own files.
 pub(crate) struct HostTree;
 
-fn path(handle: &Handle) -> &Path {
+fn parts(handle: &Handle) -> (&Arc<OwnedFd>, &OsStr) {
     match handle {
-        Handle::Path(path) => path,
+        Handle::Host(dir, name) => (dir, name),
         Handle::Object(id) => unreachable!("object {id} is not on the host"),
     }
 }
@@ -27,15 +42,72 @@ fn errno(e: Errno) -> Error {
     std::io::Error::from_raw_os_error(e.raw_os_error()).into()
 }
 
-fn join(dir: &Handle, name: &[u8]) -> PathBuf {
-    path(dir).join(OsStr::from_bytes(name))
+/// A name as the kernel may have it: not a path.
+fn single(name: &[u8]) -> Result<&OsStr> {
+    let is_name =
+        !matches!(name, b"" | b"." | b"..") && !name.iter().any(|b| matches!(b, 0 | b'/'));
+    if is_name {
+        Ok(OsStr::from_bytes(name))
+    } else {
+        let text = format!("{:?} cannot be a name", String::from_utf8_lossy(name));
+        Err(Error::new(ErrorKind::Corrupt, text))
+    }
 }
 
-fn time(secs: i64, nanos: i64) -> Time {
-    Time {
-        secs,
-        nanos: nanos as u32,
+fn open_directory(dir: &OwnedFd, name: &OsStr, flags: OFlags) -> Result<Arc<OwnedFd>> {
+    let flags = flags | OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let fd = rustix::fs::openat(dir, name, flags, Mode::empty()).map_err(errno)?;
+    Ok(Arc::new(fd))
+}
+
+/// The open directory that a handle of one stands for.
+fn directory(handle: &Handle) -> Result<Arc<OwnedFd>> {
+    let (dir, name) = parts(handle);
+    if name == "." {
+        return Ok(dir.clone());
     }
+    open_directory(dir, name, OFlags::NOFOLLOW)
+}
+
+/// The directory of a path that somebody typed, and the last name in it.
+fn split(path: &Path) -> Result<Handle> {
+    let open = |path: &Path| {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd = rustix::fs::open(path, flags, Mode::empty()).map_err(errno);
+        fd.map(Arc::new)
+    };
+    let ends_in_slash = path.as_os_str().as_bytes().ends_with(b"/");
+    match path.file_name() {
+        Some(name) if !ends_in_slash => {
+            let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
+            let dir = open(parent.unwrap_or(Path::new(".")))?;
+            Ok(Handle::Host(dir, name.to_owned()))
+        }
+        _ => Ok(Handle::Host(open(path)?, ".".into())),
+    }
+}
+
+fn stat(handle: &Handle) -> Result<Stat> {
+    let (dir, name) = parts(handle);
+    rustix::fs::statat(&**dir, name, AtFlags::SYMLINK_NOFOLLOW).map_err(errno)
+}
+
+/// A path to the file itself for calls that take no open directory.
+fn by_proc(handle: &Handle) -> PathBuf {
+    let (dir, name) = parts(handle);
+    Path::new("/proc/self/fd")
+        .join(dir.as_raw_fd().to_string())
+        .join(name)
+}
+
+/// The bytes of a file, for those who read ahead.
+pub(super) fn read_small(handle: &Handle) -> Result<Vec<u8>> {
+    let (dir, name) = parts(handle);
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(&**dir, name, flags, Mode::empty()).map_err(errno)?;
+    let mut bytes = Vec::new();
+    std::io::Read::read_to_end(&mut File::from(file), &mut bytes)?;
+    Ok(bytes)
 }
 
 fn spec(time: Time) -> Timespec {
@@ -79,138 +151,232 @@ impl Content for HostFile {
     }
 }
 
-fn file_type(of: fs::FileType) -> FileType {
-    match () {
-        () if of.is_dir() => FileType::Directory,
-        () if of.is_symlink() => FileType::Symlink,
-        () if of.is_fifo() => FileType::Fifo,
-        () if of.is_socket() => FileType::Socket,
-        () if of.is_block_device() => FileType::BlockDevice,
-        () if of.is_char_device() => FileType::CharDevice,
-        () => FileType::Regular,
+/// What takes or gives bytes only one after the other: a pipe, a terminal, stdin and stdout.
+pub(super) struct Stream {
+    file: File,
+    at: u64,
+}
+
+impl Stream {
+    /// A copy of this process's stdin or stdout.
+    pub(super) fn standard(of: impl std::os::fd::AsFd) -> Result<Stream> {
+        let file = of.as_fd().try_clone_to_owned()?;
+        Ok(Stream {
+            file: file.into(),
+            at: 0,
+        })
     }
+}
+
+impl Content for Stream {
+    fn read_at(&mut self, offset: u64, out: &mut [u8]) -> Result<usize> {
+        assert_eq!(offset, self.at, "a stream is read in order");
+        let mut done = 0;
+        while done < out.len() {
+            match std::io::Read::read(&mut self.file, &mut out[done..]) {
+                Ok(0) => break,
+                Ok(n) => done += n,
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+        self.at += done as u64;
+        Ok(done)
+    }
+
+    fn write_at(&mut self, offset: u64, data: &[u8]) -> Result<()> {
+        self.set_size(offset)?;
+        self.file.write_all(data)?;
+        self.at += data.len() as u64;
+        Ok(())
+    }
+
+    fn next_data(&mut self, offset: u64, end: u64) -> Result<Option<(u64, u64)>> {
+        Ok((offset < end).then_some((offset, end)))
+    }
+
+    /// Fills a hole with zeros.
+    fn set_size(&mut self, size: u64) -> Result<()> {
+        static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+        assert!(size >= self.at, "a stream is written in order");
+        while self.at < size {
+            let length = ZEROS.len().min((size - self.at) as usize);
+            self.file.write_all(&ZEROS[..length])?;
+            self.at += length as u64;
+        }
+        Ok(())
+    }
+}
+
+fn file_type(mode: u32) -> FileType {
+    FileType::of_mode(mode).unwrap_or(FileType::Regular)
 }
 
 impl Tree for HostTree {
     fn resolve(&self, path: &str) -> Result<Handle> {
-        fs::symlink_metadata(path)?;
-        Ok(Handle::Path(path.into()))
+        let handle = split(Path::new(path))?;
+        stat(&handle)?;
+        Ok(handle)
     }
 
     fn resolve_link(&self, path: &str) -> Result<Handle> {
-        Ok(Handle::Path(fs::canonicalize(path)?))
+        let handle = split(&fs::canonicalize(path)?)?;
+        stat(&handle)?;
+        Ok(handle)
+    }
+
+    fn enter(&self, dir: &Handle) -> Result<Handle> {
+        Ok(Handle::Host(directory(dir)?, ".".into()))
     }
 
     fn child(&self, dir: &Handle, name: &[u8]) -> Result<Handle> {
-        let child = join(dir, name);
-        fs::symlink_metadata(&child)?;
-        Ok(Handle::Path(child))
+        let child = Handle::Host(directory(dir)?, single(name)?.to_owned());
+        stat(&child)?;
+        Ok(child)
     }
 
-    fn list(&self, dir: &Handle) -> Result<Vec<Vec<u8>>> {
+    fn list(&self, dir: &Handle) -> Names {
         let mut names = Vec::new();
-        for entry in fs::read_dir(path(dir))? {
-            names.push(entry?.file_name().into_vec());
-        }
+        let outcome = directory(dir).and_then(|dir| {
+            for entry in Dir::read_from(&*dir).map_err(errno)? {
+                let entry = entry.map_err(errno)?;
+                let name = entry.file_name().to_bytes();
+                if name != b"." && name != b".." {
+                    names.push(name.to_vec());
+                }
+            }
+            Ok(())
+        });
         names.sort();
-        Ok(names)
+        Names { names, outcome }
     }
 
     fn meta(&self, file: &Handle) -> Result<Meta> {
-        let meta = fs::symlink_metadata(path(file))?;
+        let stat = stat(file)?;
+        let time = |secs, nanos: u64| Time {
+            secs,
+            nanos: nanos as u32,
+        };
         Ok(Meta {
-            file_type: file_type(meta.file_type()),
-            mode: meta.mode() & 0o7777,
-            uid: meta.uid().into(),
-            gid: meta.gid().into(),
-            size: meta.size(),
-            rdev: meta.rdev(),
-            links: meta.nlink(),
-            identity: (meta.dev(), meta.ino()),
-            used_bytes: meta.blocks() * 512,
-            blksz: meta.blksize(),
-            atime: time(meta.atime(), meta.atime_nsec()),
-            mtime: time(meta.mtime(), meta.mtime_nsec()),
-            ctime: time(meta.ctime(), meta.ctime_nsec()),
+            file_type: file_type(stat.st_mode),
+            mode: stat.st_mode & 0o7777,
+            uid: stat.st_uid.into(),
+            gid: stat.st_gid.into(),
+            size: stat.st_size as u64,
+            rdev: stat.st_rdev,
+            links: stat.st_nlink as u64,
+            identity: (stat.st_dev, stat.st_ino),
+            used_bytes: stat.st_blocks as u64 * 512,
+            blksz: stat.st_blksize as u64,
+            atime: time(stat.st_atime, stat.st_atime_nsec as u64),
+            mtime: time(stat.st_mtime, stat.st_mtime_nsec as u64),
+            ctime: time(stat.st_ctime, stat.st_ctime_nsec as u64),
             crtime: None,
         })
     }
 
     fn open(&self, file: &Handle, writes: bool) -> Result<Box<dyn Content + '_>> {
-        let file = fs::OpenOptions::new()
-            .read(!writes)
-            .write(writes)
-            .open(path(file))?;
-        Ok(Box::new(HostFile(file)))
+        let (dir, name) = parts(file);
+        let access = if writes {
+            OFlags::WRONLY
+        } else {
+            OFlags::RDONLY
+        };
+        let flags = access | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = rustix::fs::openat(&**dir, name, flags, Mode::empty()).map_err(errno)?;
+        let file = File::from(fd);
+        Ok(if file.metadata()?.is_file() {
+            Box::new(HostFile(file))
+        } else {
+            Box::new(Stream { file, at: 0 })
+        })
     }
 
     fn readlink(&self, file: &Handle) -> Result<Vec<u8>> {
-        Ok(fs::read_link(path(file))?.into_os_string().into_vec())
+        let (dir, name) = parts(file);
+        let target = rustix::fs::readlinkat(&**dir, name, Vec::new()).map_err(errno)?;
+        Ok(target.into_bytes())
     }
 
     fn make(&self, dir: &Handle, name: &[u8], meta: &Meta, target: &[u8]) -> Result<Handle> {
         use rustix::fs::FileType as Raw;
-        let new = join(dir, name);
+        let (fd, name) = (directory(dir)?, single(name)?);
         let mode = Mode::from_raw_mode(meta.mode);
-        let node = |kind| rustix::fs::mknodat(CWD, &new, kind, mode, meta.rdev).map_err(errno);
+        let node = |kind| rustix::fs::mknodat(&*fd, name, kind, mode, meta.rdev);
         match meta.file_type {
             FileType::Regular => {
-                fs::OpenOptions::new()
-                    .write(true)
-                    .create_new(true)
-                    .open(&new)?;
+                let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+                rustix::fs::openat(&*fd, name, flags, mode).map(|_| ())
             }
-            FileType::Directory => fs::create_dir(&new)?,
-            FileType::Symlink => std::os::unix::fs::symlink(OsStr::from_bytes(target), &new)?,
-            FileType::Fifo => node(Raw::Fifo)?,
-            FileType::BlockDevice => node(Raw::BlockDevice)?,
-            FileType::CharDevice => node(Raw::CharacterDevice)?,
-            FileType::Socket => node(Raw::Socket)?,
+            FileType::Directory => rustix::fs::mkdirat(&*fd, name, mode),
+            FileType::Symlink => rustix::fs::symlinkat(OsStr::from_bytes(target), &*fd, name),
+            FileType::Fifo => node(Raw::Fifo),
+            FileType::BlockDevice => node(Raw::BlockDevice),
+            FileType::CharDevice => node(Raw::CharacterDevice),
+            FileType::Socket => node(Raw::Socket),
         }
-        Ok(Handle::Path(new))
+        .map_err(errno)?;
+        Ok(Handle::Host(fd, name.to_owned()))
     }
 
     fn link(&self, file: &Handle, dir: &Handle, name: &[u8]) -> Result<()> {
-        Ok(fs::hard_link(path(file), join(dir, name))?)
+        let (from, old) = parts(file);
+        let (to, new) = (directory(dir)?, single(name)?);
+        rustix::fs::linkat(&**from, old, &*to, new, AtFlags::empty()).map_err(errno)
     }
 
     fn remove(&self, dir: &Handle, name: &[u8], is_dir: bool) -> Result<()> {
-        let victim = join(dir, name);
-        Ok(if is_dir {
-            fs::remove_dir(victim)
+        let flags = if is_dir {
+            AtFlags::REMOVEDIR
         } else {
-            fs::remove_file(victim)
-        }?)
+            AtFlags::empty()
+        };
+        rustix::fs::unlinkat(&*directory(dir)?, single(name)?, flags).map_err(errno)
     }
 
-    fn set_meta(&self, file: &Handle, meta: &Meta, preserve: Preserve) -> Result<()> {
-        let path = path(file);
-        let is_link = meta.file_type == FileType::Symlink;
-        if preserve.owner {
-            let (uid, gid) = (
-                Uid::from_raw(meta.uid as u32),
-                Gid::from_raw(meta.gid as u32),
-            );
-            let flags = AtFlags::SYMLINK_NOFOLLOW;
-            rustix::fs::chownat(CWD, path, Some(uid), Some(gid), flags).map_err(errno)?;
-        }
-        if preserve.mode && !is_link {
-            let mode = Mode::from_raw_mode(meta.mode);
-            rustix::fs::chmodat(CWD, path, mode, AtFlags::empty()).map_err(errno)?;
-        }
-        if preserve.times {
-            let times = Timestamps {
-                last_access: spec(meta.atime),
-                last_modification: spec(meta.mtime),
-            };
-            let flags = AtFlags::SYMLINK_NOFOLLOW;
-            rustix::fs::utimensat(CWD, path, &times, flags).map_err(errno)?;
+    fn set_owner(&self, file: &Handle, uid: u64, gid: u64) -> Result<()> {
+        // u32::MAX would mean to leave it as it is.
+        let number = |id: u64| u32::try_from(id).ok().filter(|id| *id != u32::MAX);
+        let (Some(uid), Some(gid)) = (number(uid), number(gid)) else {
+            return Err(Error::invalid(format!(
+                "{uid}:{gid} cannot own a file here"
+            )));
+        };
+        let (dir, name) = parts(file);
+        let owner = (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
+        let flags = AtFlags::SYMLINK_NOFOLLOW;
+        rustix::fs::chownat(&**dir, name, owner.0, owner.1, flags).map_err(errno)
+    }
+
+    fn set_mode(&self, file: &Handle, mode: u32) -> Result<()> {
+        let (dir, name) = parts(file);
+        // Linux before 6.6 has no chmod that does not follow links: hold the file itself first.
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let held = rustix::fs::openat(&**dir, name, flags, Mode::empty()).map_err(errno)?;
+        let itself = PathBuf::from(format!("/proc/self/fd/{}", held.as_raw_fd()));
+        let mode = Mode::from_raw_mode(mode);
+        rustix::fs::chmodat(CWD, itself, mode, AtFlags::empty()).map_err(errno)
+    }
+
+    fn set_times(&self, file: &Handle, atime: Time, mtime: Time) -> Result<()> {
+        let (dir, name) = parts(file);
+        let times = Timestamps {
+            last_access: spec(atime),
+            last_modification: spec(mtime),
+        };
+        let flags = AtFlags::SYMLINK_NOFOLLOW;
+        rustix::fs::utimensat(&**dir, name, &times, flags).map_err(errno)?;
+        // A time that the file system cannot have is replaced by one that it can, in silence.
+        let is_ordinary = |time: Time| i32::try_from(time.secs).is_ok();
+        if !is_ordinary(mtime) && self.meta(file)?.mtime.secs != mtime.secs {
+            let text = format!("the file system has no time {}", mtime.secs);
+            return Err(Error::invalid(text));
         }
         Ok(())
     }
 
     fn xattrs(&self, file: &Handle) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
-        let path = path(file);
+        let path = &by_proc(file);
         // Most files have none or few: their names fit onto the stack.
         let mut few = [0u8; 512];
         let mut many = Vec::new();
@@ -240,6 +406,20 @@ impl Tree for HostTree {
     }
 
     fn set_xattr(&self, file: &Handle, name: &[u8], value: &[u8]) -> Result<()> {
-        rustix::fs::lsetxattr(path(file), name, value, XattrFlags::empty()).map_err(errno)
+        rustix::fs::lsetxattr(by_proc(file), name, value, XattrFlags::empty()).map_err(errno)
     }
+
+    fn remove_xattr(&self, file: &Handle, name: &[u8]) -> Result<()> {
+        match rustix::fs::lremovexattr(by_proc(file), name) {
+            Ok(()) | Err(Errno::NODATA | Errno::NOTSUP) => Ok(()),
+            Err(e) => Err(errno(e)),
+        }
+    }
+}
+
+/// The path of a file that somebody typed, links at its end followed: where to write to.
+pub(super) fn canonical(path: &str) -> Result<String> {
+    let path = fs::canonicalize(path)?.into_os_string();
+    String::from_utf8(OsString::into_vec(path))
+        .map_err(|_| Error::invalid("a link leads to a path that is not UTF-8"))
 }

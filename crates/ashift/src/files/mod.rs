@@ -5,14 +5,27 @@
 //! [`Session`] opens pools and mounts data sets when they are first named; [`tree::Tree`] makes
 //! both sides look alike, so that `cp` is written once.
 
+mod cat;
 mod change;
 mod compare;
+mod copy;
 mod cp;
+mod df;
+mod du;
+mod find;
+mod glob;
 mod host_tree;
-mod list;
+mod loss;
+mod ls;
+mod mode;
+mod owner;
 mod pool_tree;
+mod remove;
 mod session;
+mod show;
+mod stat;
 mod tree;
+mod walk;
 
 use std::process::ExitCode;
 
@@ -20,10 +33,16 @@ use admin::getopt::{OptSpec, Parsed};
 use base::{Error, ErrorKind};
 use tree::Tree;
 
-pub(crate) use change::{chmod, chown, ln, mkdir, mv, rm, rmdir, touch, truncate};
+pub(crate) use cat::{cat, sha256sum};
+pub(crate) use change::{chmod, chown, ln, mkdir, mv, touch, truncate};
 pub(crate) use cp::cp;
-pub(crate) use list::{cat, du, find, ls, sha256sum, stat};
+pub(crate) use df::df;
+pub(crate) use du::du;
+pub(crate) use find::find;
+pub(crate) use ls::ls;
+pub(crate) use remove::{rm, rmdir};
 pub(crate) use session::{Location, Session};
+pub(crate) use stat::stat;
 
 /// Compares a folder of this host with one of a data set, opened by the state folder `state`.
 pub(crate) fn compare_with_host(
@@ -39,7 +58,7 @@ pub(crate) fn compare_with_host(
         let host = host_tree::HostTree;
         let left = host.resolve(&folder.to_string_lossy())?;
         let right = pool.resolve(path)?;
-        let bar = crate::say::progress(None, true);
+        let bar = crate::progress::progress(None, true);
         compare::compare((&host, &left), (&pool, &right), path, &bar, &mut found)?;
         bar.finish_and_clear();
     }
@@ -57,6 +76,8 @@ pub(crate) struct Usage {
 /// A command that ran: its exit code is 1 when anything was complained about.
 pub(crate) struct Run {
     name: &'static str,
+    /// Whether errors of reading say which block on which device they are about.
+    verbose: bool,
     failed: bool,
 }
 
@@ -64,14 +85,20 @@ impl Run {
     fn new(name: &'static str) -> Run {
         Run {
             name,
+            verbose: false,
             failed: false,
         }
     }
 
     /// Complains in the words of the C library: `ashift ls: PATH: No such file or directory`.
     fn complain(&mut self, what: &str, error: &Error) {
+        self.say(&format!("{what}: {}", words(error, self.verbose)));
+    }
+
+    /// Complains in words of its own.
+    fn say(&mut self, text: &str) {
         self.failed = true;
-        eprintln!("ashift {}: {what}: {}", self.name, words(error));
+        eprintln!("ashift {}: {text}", self.name);
     }
 
     fn note<T>(&mut self, what: &str, outcome: base::Result<T>) -> Option<T> {
@@ -92,34 +119,64 @@ impl Run {
     }
 }
 
-/// What went wrong: as the C library says it, where it has words for it.
-fn words(error: &Error) -> String {
+/// What went wrong: as the C library says it, where it has words for it. `verbose`: which block of
+/// which device could not be read as well.
+fn words(error: &Error, verbose: bool) -> String {
+    let context = error.context();
     let plain = match error.kind() {
-        ErrorKind::Checksum
-        | ErrorKind::Corrupt
+        // An error of the host that has no kind of its own.
+        ErrorKind::Io if context.contains(" (os error") => return without_code(context),
+        ErrorKind::Io | ErrorKind::Checksum => Some(5),
+        ErrorKind::Corrupt
         | ErrorKind::Suspended
         | ErrorKind::Unsupported
-        | ErrorKind::InvalidInput
-        | ErrorKind::Io => None,
-        ErrorKind::Busy | ErrorKind::NotFound if error.context().contains("pool") => None,
-        ErrorKind::NotFound if error.context().contains("data set") => None,
-        kind => Some(std::io::Error::from_raw_os_error(kind.errno()).to_string()),
+        | ErrorKind::InvalidInput => None,
+        ErrorKind::Busy | ErrorKind::NotFound if context.contains("pool") => None,
+        ErrorKind::NotFound if context.contains("data set") => None,
+        kind => Some(kind.errno()),
     };
-    match plain {
-        Some(text) => text
-            .split(" (os error")
-            .next()
-            .unwrap_or_default()
-            .to_owned(),
-        None => error.to_string(),
+    let Some(code) = plain else {
+        return error.to_string();
+    };
+    let text = without_code(&std::io::Error::from_raw_os_error(code).to_string());
+    let is_of_device = matches!(error.kind(), ErrorKind::Io | ErrorKind::Checksum);
+    if verbose && is_of_device {
+        format!("{text} ({error})")
+    } else {
+        text
+    }
+}
+
+/// What the C library says, without the number that Rust adds.
+fn without_code(text: &str) -> String {
+    let end = text.find(" (os error").unwrap_or(text.len());
+    text[..end].to_owned()
+}
+
+/// Why the contents of a file could not be read, and how far they could.
+struct ReadError {
+    offset: u64,
+    error: Error,
+}
+
+impl ReadError {
+    /// `read error at offset 131072: Input/output error`; only `verbose` says which device.
+    fn words(&self, verbose: bool) -> String {
+        let ReadError { offset, error } = self;
+        let reason = match error.kind() {
+            ErrorKind::Corrupt if !verbose => "Input/output error".to_owned(),
+            _ => words(error, verbose),
+        };
+        format!("read error at offset {offset}: {reason}")
     }
 }
 
 /// Reads the arguments; prints the usage text and gives the exit code when that is all.
 fn parse(usage: &Usage, args: &[String], least: usize) -> Result<Parsed, ExitCode> {
-    let asks =
-        |arg: &String| arg == "--help" || (arg == "-h" && !usage.options.short.contains('h'));
-    if args.iter().any(asks) {
+    // `-h` among others may mean something else to the command.
+    let is_h =
+        |arg: &String| arg == "-h" && (args.len() == 1 || !usage.options.short.contains('h'));
+    if args.iter().any(|arg| arg == "--help" || is_h(arg)) {
         print!("{}", usage.text);
         return Err(ExitCode::SUCCESS);
     }

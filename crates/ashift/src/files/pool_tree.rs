@@ -4,9 +4,10 @@ use std::rc::Rc;
 
 use base::{Error, ObjectId, Result};
 use zpl::mount::Mount;
-use zpl::{Attr, Create, FileType, SetAttr, SetXattr};
+use zpl::{Attr, Create, FIRST_ENTRY, FileType, SetAttr, SetXattr, Time};
 
-use super::tree::{Content, Handle, Meta, Preserve, Tree};
+use super::tree::{Content, Handle, Meta, Names, Tree};
+use super::walk::read_directory;
 
 /// A mounted data set.
 pub(crate) struct PoolTree(pub(crate) Rc<Mount>);
@@ -14,7 +15,7 @@ pub(crate) struct PoolTree(pub(crate) Rc<Mount>);
 fn object(handle: &Handle) -> ObjectId {
     match handle {
         Handle::Object(id) => *id,
-        Handle::Path(path) => unreachable!("{} is not in a data set", path.display()),
+        Handle::Host(_, name) => unreachable!("{} is not in a data set", name.display()),
     }
 }
 
@@ -50,6 +51,12 @@ impl PoolTree {
             ctime: attr.ctime,
             crtime: Some(attr.crtime),
         })
+    }
+}
+
+impl PoolTree {
+    fn set(&self, file: &Handle, set: &SetAttr) -> Result<()> {
+        self.0.setattr(object(file), set).map(|_| ())
     }
 }
 
@@ -91,26 +98,32 @@ impl Content for PoolFile<'_> {
 
 impl Tree for PoolTree {
     fn resolve(&self, path: &str) -> Result<Handle> {
-        self.0.resolve(path).map(Handle::Object)
+        // A slash behind a link means what it leads to.
+        let id = if path.ends_with('/') {
+            self.0.resolve(path)
+        } else {
+            self.0.resolve_link(path)
+        };
+        id.map(Handle::Object)
     }
 
     fn resolve_link(&self, path: &str) -> Result<Handle> {
-        self.0.resolve_link(path).map(Handle::Object)
+        self.0.resolve(path).map(Handle::Object)
+    }
+
+    fn enter(&self, dir: &Handle) -> Result<Handle> {
+        Ok(dir.clone())
     }
 
     fn child(&self, dir: &Handle, name: &[u8]) -> Result<Handle> {
         Ok(Handle::Object(self.0.lookup(object(dir), name)?.id))
     }
 
-    fn list(&self, dir: &Handle) -> Result<Vec<Vec<u8>>> {
-        let mut names: Vec<_> = self
-            .0
-            .list(object(dir))?
-            .into_iter()
-            .map(|e| e.name)
-            .collect();
+    fn list(&self, dir: &Handle) -> Names {
+        let (entries, outcome) = read_directory(&self.0, object(dir), FIRST_ENTRY, usize::MAX);
+        let mut names: Vec<_> = entries.into_iter().map(|entry| entry.name).collect();
         names.sort();
-        Ok(names)
+        Names { names, outcome }
     }
 
     fn meta(&self, file: &Handle) -> Result<Meta> {
@@ -159,17 +172,36 @@ impl Tree for PoolTree {
         }
     }
 
-    fn set_meta(&self, file: &Handle, meta: &Meta, preserve: Preserve) -> Result<()> {
-        let is_link = meta.file_type == FileType::Symlink;
-        let set = SetAttr {
-            mode: (preserve.mode && !is_link).then_some(meta.mode),
-            uid: preserve.owner.then_some(meta.uid),
-            gid: preserve.owner.then_some(meta.gid),
-            atime: preserve.times.then_some(meta.atime),
-            mtime: preserve.times.then_some(meta.mtime),
-            ..SetAttr::default()
-        };
-        self.0.setattr(object(file), &set).map(|_| ())
+    fn set_owner(&self, file: &Handle, uid: u64, gid: u64) -> Result<()> {
+        self.set(
+            file,
+            &SetAttr {
+                uid: Some(uid),
+                gid: Some(gid),
+                ..SetAttr::default()
+            },
+        )
+    }
+
+    fn set_mode(&self, file: &Handle, mode: u32) -> Result<()> {
+        self.set(
+            file,
+            &SetAttr {
+                mode: Some(mode),
+                ..SetAttr::default()
+            },
+        )
+    }
+
+    fn set_times(&self, file: &Handle, atime: Time, mtime: Time) -> Result<()> {
+        self.set(
+            file,
+            &SetAttr {
+                atime: Some(atime),
+                mtime: Some(mtime),
+                ..SetAttr::default()
+            },
+        )
     }
 
     fn xattrs(&self, file: &Handle) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
@@ -186,5 +218,13 @@ impl Tree for PoolTree {
     fn set_xattr(&self, file: &Handle, name: &[u8], value: &[u8]) -> Result<()> {
         self.0
             .setxattr(object(file), name, value, SetXattr::default())
+    }
+
+    fn remove_xattr(&self, file: &Handle, name: &[u8]) -> Result<()> {
+        // Most files have none, and to look costs no transaction.
+        match self.0.getxattr(object(file), name)? {
+            Some(_) => self.0.removexattr(object(file), name),
+            None => Ok(()),
+        }
     }
 }

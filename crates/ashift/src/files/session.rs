@@ -6,9 +6,10 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use base::{Error, ErrorKind, Result};
+use base::{Error, ErrorKind, ObjectId, Result};
 use zpl::mount::{Mount, mount};
 
+use super::glob::{expand, is_pattern};
 use crate::host::{Access, Host, OpenPools};
 use crate::mounted::{below, mounted};
 
@@ -48,18 +49,26 @@ impl fmt::Display for Location {
     }
 }
 
-/// Whether a path may lead to where a data set is mounted, as they are in a machine.
+/// Whether a path may lead to where a dataset is mounted. In a machine they all are; on the host
+/// they would be, and what is there itself goes first.
 pub(crate) fn may_be_mounted(text: &str) -> bool {
-    text.starts_with('/') && crate::machine::state_of_current().is_some()
+    text.starts_with('/') && (crate::machine::state_of_current().is_some() || !is_on_host(text))
 }
 
 /// Whether there is, or could be made, something of this path on the host.
 fn is_on_host(text: &str) -> bool {
     let path = Path::new(text);
-    path.exists()
+    path.symlink_metadata().is_ok()
         || path
             .parent()
             .is_some_and(|p| p.exists() && p != Path::new("/"))
+}
+
+/// The file `image` was named where a pool belongs.
+fn not_imported(image: &str) -> Error {
+    let text =
+        format!("'{image}' is a file; import the pool on it first: ashift zpool import -d {image}");
+    Error::invalid(text)
 }
 
 /// The pools and data sets of one command.
@@ -86,8 +95,8 @@ impl Session {
         }
     }
 
-    /// Reads an operand as [`Location::parse`]; in a machine an absolute path may lead to where a
-    /// data set is mounted. What leads nowhere in the machine is on the host.
+    /// Reads an operand as [`Location::parse`]; an absolute path may lead to where a dataset is
+    /// mounted ([`may_be_mounted`]). What leads to none is on the host.
     pub(crate) fn locate(&self, text: &str) -> Result<Location> {
         let location = Location::parse(text);
         if !may_be_mounted(text) {
@@ -100,7 +109,8 @@ impl Session {
                 Ok(pool) => pool,
                 Err(error) => {
                     let is_likely = below(text, &format!("/{name}")).is_some();
-                    if is_likely || !is_on_host(text) {
+                    let in_machine = crate::machine::state_of_current().is_some();
+                    if is_likely || (in_machine && !is_on_host(text)) {
                         closed.get_or_insert(error);
                     }
                     continue;
@@ -124,14 +134,72 @@ impl Session {
         }
     }
 
+    /// Each pool with paths and names of its mounted file systems.
+    pub(super) fn mounted(&self) -> Result<Vec<(String, Result<Vec<(String, String)>>)>> {
+        let pools = self.pools.host.pools()?.into_iter().map(|(name, _)| {
+            let datasets = self.pools.get(&name).and_then(|pool| mounted(&pool));
+            (name, datasets)
+        });
+        Ok(pools.collect())
+    }
+
+    /// The dataset that an operand is in, and the path in it.
+    pub(super) fn find(&self, text: &str) -> Result<(Rc<Mount>, String)> {
+        match self.locate(text)? {
+            Location::Pool(name, path) => Ok((self.mount(&name)?, path)),
+            Location::Host(_) => {
+                let image = text.split_once(":/").map_or(text, |(image, _)| image);
+                if Path::new(image).is_file() && image != text {
+                    return Err(not_imported(image));
+                }
+                let text = "not a path in a pool (POOL/DATASET:/path): use the host's own tools";
+                Err(Error::invalid(text))
+            }
+        }
+    }
+
+    /// The file that an operand names; a link at its end is followed if asked to, or if a slash is
+    /// behind it.
+    pub(super) fn find_file(&self, text: &str, follow: bool) -> Result<(Rc<Mount>, ObjectId)> {
+        let (mount, path) = self.find(text)?;
+        let id = if follow || text.ends_with('/') {
+            mount.resolve(&path)?
+        } else {
+            mount.resolve_link(&path)?
+        };
+        Ok((mount, id))
+    }
+
+    /// Operands with patterns in pool paths as the names that match; the others as they are, and
+    /// also what cannot be looked at: whoever uses it will say why.
+    pub(super) fn expand(&self, operands: &[String]) -> Vec<String> {
+        let matching = |operand: &String| -> Option<Vec<String>> {
+            if !is_pattern(operand) {
+                return None;
+            }
+            let Location::Pool(name, path) = self.locate(operand).ok()? else {
+                return None;
+            };
+            let paths = expand(&*self.mount(&name).ok()?, &path);
+            let found: Vec<_> = paths.iter().map(|path| format!("{name}:/{path}")).collect();
+            (!found.is_empty()).then_some(found)
+        };
+        let all = operands
+            .iter()
+            .map(|operand| matching(operand).unwrap_or_else(|| vec![operand.clone()]));
+        all.flatten().collect()
+    }
+
     /// The file system of a data set or snapshot.
     pub(crate) fn mount(&self, name: &str) -> Result<Rc<Mount>> {
         if let Some(mount) = self.mounts.borrow().get(name) {
             return Ok(mount.clone());
         }
-        let pool = self
-            .pools
-            .get(name.split(['/', '@']).next().unwrap_or(name))?;
+        let pool_name = name.split(['/', '@']).next().unwrap_or(name);
+        let pool = self.pools.get(pool_name).map_err(|e| {
+            let is_image = e.kind() == ErrorKind::NotFound && Path::new(name).is_file();
+            if is_image { not_imported(name) } else { e }
+        })?;
         let readonly = self.pools.access == Access::Read || pool.is_readonly();
         let mount = mount(pool.dsl(), name, readonly).map_err(|e| match e.kind() {
             ErrorKind::NotFound => Error::new(

@@ -1,17 +1,25 @@
 //! A tree of files, on the host or in a data set: what a copy needs of both.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use base::{ObjectId, Result};
 use zpl::{FileType, Time};
 
 /// A file in a [`Tree`].
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone)]
 pub(crate) enum Handle {
-    /// On the host.
-    Path(PathBuf),
+    /// On the host: a name in an open directory. The directory itself is `.`.
+    Host(Arc<OwnedFd>, OsString),
     /// In a data set.
     Object(ObjectId),
+}
+
+/// The names in a directory, sorted, and what was wrong with others.
+pub(crate) struct Names {
+    pub(crate) names: Vec<Vec<u8>>,
+    pub(crate) outcome: Result<()>,
 }
 
 /// What is known about a file.
@@ -59,18 +67,25 @@ pub(crate) trait Content {
 }
 
 /// A tree of files.
+///
+/// # Invariants
+/// Names are single names, never paths: whatever stands in a pool, nothing outside of the directory
+/// of a handle is reached through it. Only the paths of `resolve` lead where they like: people type
+/// them.
 pub(crate) trait Tree {
     /// The file of a path; the last link is not followed.
     fn resolve(&self, path: &str) -> Result<Handle>;
     /// The file of a path, links followed.
     fn resolve_link(&self, path: &str) -> Result<Handle>;
+    /// The same directory, held open for those who go through what is in it. A link is refused.
+    fn enter(&self, dir: &Handle) -> Result<Handle>;
     /// A name in a directory.
     fn child(&self, dir: &Handle, name: &[u8]) -> Result<Handle>;
-    /// The names in a directory, sorted.
-    fn list(&self, dir: &Handle) -> Result<Vec<Vec<u8>>>;
+    /// The names in a directory.
+    fn list(&self, dir: &Handle) -> Names;
     /// What is known about it; links are not followed.
     fn meta(&self, file: &Handle) -> Result<Meta>;
-    /// Opens a regular file.
+    /// Opens a regular file, or to write also a pipe or a device.
     fn open(&self, file: &Handle, writes: bool) -> Result<Box<dyn Content + '_>>;
     /// The target of a symbolic link.
     fn readlink(&self, file: &Handle) -> Result<Vec<u8>>;
@@ -80,10 +95,16 @@ pub(crate) trait Tree {
     fn link(&self, file: &Handle, dir: &Handle, name: &[u8]) -> Result<()>;
     /// Removes a name; of a directory only when it is empty.
     fn remove(&self, dir: &Handle, name: &[u8], is_dir: bool) -> Result<()>;
-    /// Gives a file the attributes that are to be kept.
-    fn set_meta(&self, file: &Handle, meta: &Meta, preserve: Preserve) -> Result<()>;
+    /// Gives a file an owner and a group.
+    fn set_owner(&self, file: &Handle, uid: u64, gid: u64) -> Result<()>;
+    /// Gives a file permissions; not for links.
+    fn set_mode(&self, file: &Handle, mode: u32) -> Result<()>;
+    /// Gives a file times of access and change.
+    fn set_times(&self, file: &Handle, atime: Time, mtime: Time) -> Result<()>;
     /// All extended attributes.
     fn xattrs(&self, file: &Handle) -> Result<Vec<(Vec<u8>, Vec<u8>)>>;
     /// Sets an extended attribute.
     fn set_xattr(&self, file: &Handle, name: &[u8], value: &[u8]) -> Result<()>;
+    /// Removes an extended attribute, if it is there.
+    fn remove_xattr(&self, file: &Handle, name: &[u8]) -> Result<()>;
 }

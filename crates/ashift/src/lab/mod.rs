@@ -211,7 +211,7 @@ fn run_experiment(args: &[String]) -> ExitCode {
         Ok(prepared) => prepared,
         Err(error) => return fail("ashift lab", 2, &error.to_string()),
     };
-    let bar = crate::say::progress(None, false);
+    let bar = crate::progress::progress(None, false);
     let progress = |event: Event<'_>| match event {
         Event::Ran {
             case,

@@ -24,7 +24,7 @@ use super::errors::{keep_scrubbed, kept_errors};
 use super::list::{pool_names, repeated_code};
 use super::{Failure, Outcome, command_line, open_error, refuse_options};
 use crate::host::{Access, Host, OpenPool};
-use crate::say::progress;
+use crate::progress::progress;
 
 /// `POOL_SCAN_SCRUB`, `POOL_SCAN_RESILVER`; `DSS_FINISHED`
 const SCRUB: u64 = 1;

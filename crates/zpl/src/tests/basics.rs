@@ -577,3 +577,37 @@ fn posix_acls_and_modes_follow_each_other() {
         ErrorKind::InvalidInput
     );
 }
+
+/// Whoever joins such a name to a path of a host writes where nobody allowed it.
+#[test]
+fn names_that_cannot_be_are_left_out_and_reported() {
+    let pool = Pool::new();
+    let fs = pool.mount();
+    let root = fs.root();
+    let good = fs.create_file(root, b"good", &create(0o644)).unwrap().id;
+    let bad: [&[u8]; 5] = [b".", b"..", b"a/b", b"/etc/passwd", b"../up"];
+    let tx = fs.begin(1 << 20).unwrap();
+    let directory = zap::Zap::open(fs.objset(), root).unwrap();
+    for name in bad {
+        directory
+            .add_u64(&tx, name, phys::znode::dirent_new(good.0, 0o100_644))
+            .unwrap();
+    }
+    drop(tx);
+    let mut names = Vec::new();
+    let outcome = fs.readdir(root, 0, |entry| {
+        names.push(entry.name.clone());
+        true
+    });
+    names.sort();
+    // `.` and `..` are those that every directory has.
+    assert_eq!(names, [b".".to_vec(), b"..".to_vec(), b"good".to_vec()]);
+    let error = outcome.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+    assert!(
+        error.to_string().contains("5 names that cannot be"),
+        "{error}"
+    );
+    assert_eq!(fs.lookup(root, b"..").unwrap().id, root);
+    assert_eq!(kind(fs.lookup(root, b"a/b")), ErrorKind::InvalidInput);
+}

@@ -1,10 +1,19 @@
 //! `ashift cp` and its kin: a tree with every kind of entry goes into a pool and comes back.
 
+mod hostile;
+mod keep;
+mod words;
+
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::sync::{PoisonError, RwLock};
 
 use oracle::{Zdb, have_zdb};
+
+/// A process that is being started has the devices of this one open, with their locks: none is while a
+/// test has a pool open.
+static FORKS: RwLock<()> = RwLock::new(());
 
 struct Bench {
     folder: tempfile::TempDir,
@@ -29,11 +38,51 @@ impl Bench {
     }
 
     fn run(&self, args: &[&str]) -> Output {
-        Command::new(env!("CARGO_BIN_EXE_ashift"))
-            .args(args)
-            .env("ASHIFT_STATE", self.folder.path().join("state"))
-            .output()
-            .unwrap()
+        self.run_with(args, b"")
+    }
+
+    /// The same with something on stdin.
+    fn run_with(&self, args: &[&str], input: &[u8]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ashift"));
+        command.args(args);
+        self.start(&mut command, input)
+    }
+
+    fn start(&self, command: &mut Command, input: &[u8]) -> Output {
+        command.env("ASHIFT_STATE", self.folder.path().join("state"));
+        command.stdin(Stdio::piped());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = {
+            let _forks = FORKS.read().unwrap_or_else(PoisonError::into_inner);
+            command.spawn().unwrap()
+        };
+        // Who reads no stdin may be gone by now.
+        let _ = std::io::Write::write_all(&mut child.stdin.take().unwrap(), input);
+        child.wait_with_output().unwrap()
+    }
+
+    /// Opens the pool as the commands do, for `act`.
+    fn with_spa<T>(&self, act: impl FnOnce(&spa::Spa) -> T) -> T {
+        let _alone = FORKS.write().unwrap_or_else(PoisonError::into_inner);
+        let state = self.folder.path().join("state");
+        let cache = spa::CacheFile::new(state.join("zpool.cache"));
+        let config = cache.find("tank").unwrap().unwrap();
+        let host = spa::Host::find(&state).unwrap();
+        let settings = spa::Settings::default();
+        let options = spa::ImportOptions::from_config(&config, false, host, settings).unwrap();
+        let spa = spa::Spa::import(options).unwrap();
+        let result = act(&spa);
+        spa.close().unwrap();
+        result
+    }
+
+    /// Runs what must end with exit code 1; gives stdout and stderr.
+    fn fails(&self, args: &[&str]) -> (String, String) {
+        let output = self.run(args);
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let (out, err) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {out}{err}");
+        (out, err)
     }
 
     fn ok(&self, args: &[&str]) -> String {

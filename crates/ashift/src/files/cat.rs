@@ -1,0 +1,157 @@
+//! `ashift cat` and `sha256sum`: what is in files.
+
+use std::process::ExitCode;
+
+use admin::getopt::{OptSpec, Parsed};
+use base::{Error, ErrorKind, ObjectId, Result};
+use dmu::Content;
+use zpl::FileType;
+use zpl::mount::Mount;
+
+use super::show::{line, put, top};
+use super::walk::{Visit, Visitor, walk};
+use super::{ReadError, Run, Session, Usage, parse};
+use crate::host::Access;
+
+/// Bytes that are read at a time.
+const PIECE_BYTES: u64 = 1 << 20;
+
+const CAT: Usage = Usage {
+    name: "cat",
+    text: "usage: ashift cat [-v] POOL/DATASET[@SNAPSHOT]:/path…\n\n  \
+           -v  say of errors which block of which device they are about\n",
+    options: OptSpec {
+        short: "v",
+        long: &[],
+    },
+};
+
+/// Runs `ashift cat`.
+pub(crate) fn cat(args: &[String]) -> ExitCode {
+    each_file(&CAT, args, |_, run, operand, fs, id| {
+        let outcome = each_piece(fs, id, put);
+        report(run, operand, outcome);
+    })
+}
+
+const SHA256SUM: Usage = Usage {
+    name: "sha256sum",
+    text: "usage: ashift sha256sum [-rv] POOL/DATASET[@SNAPSHOT]:/path…\n\n  \
+           -r  every regular file below a directory, in the order of the names\n  \
+           -v  say of errors which block of which device they are about\n",
+    options: OptSpec {
+        short: "rv",
+        long: &[],
+    },
+};
+
+/// Runs `ashift sha256sum`.
+pub(crate) fn sha256sum(args: &[String]) -> ExitCode {
+    each_file(&SHA256SUM, args, |parsed, run, operand, fs, id| {
+        if !parsed.has('r') {
+            let outcome = sum(fs, id, operand);
+            report(run, operand, outcome);
+            return;
+        }
+        walk(fs, id, top(operand), run, &mut Sums { fs });
+    })
+}
+
+struct Sums<'a> {
+    fs: &'a Mount,
+}
+
+impl Visitor for Sums<'_> {
+    fn enter(&mut self, visit: &Visit<'_>, run: &mut Run) -> Result<bool> {
+        if visit.attr.file_type() == Some(FileType::Regular) {
+            let outcome = sum(self.fs, visit.attr.id, visit.path);
+            report(run, visit.path, outcome);
+        }
+        Ok(true)
+    }
+}
+
+fn report(run: &mut Run, path: &str, outcome: Result<(), ReadError>) {
+    match outcome {
+        Ok(()) => {}
+        // Nothing was read at all: it is not a file to read.
+        Err(ReadError { offset: 0, error }) if error.kind() == ErrorKind::IsDirectory => {
+            run.complain(path, &error);
+        }
+        Err(error) => run.say(&format!("{path}: {}", error.words(run.verbose))),
+    }
+}
+
+/// Opens what each operand leads to, and does something with it.
+fn each_file(
+    usage: &Usage,
+    args: &[String],
+    work: impl Fn(&Parsed, &mut Run, &str, &Mount, ObjectId),
+) -> ExitCode {
+    let parsed = match parse(usage, args, 1) {
+        Ok(parsed) => parsed,
+        Err(code) => return code,
+    };
+    let session = Session::new(Access::Read);
+    let mut run = Run::new(usage.name);
+    run.verbose = parsed.has('v');
+    for operand in session.expand(&parsed.operands) {
+        let found = session.find_file(&operand, true);
+        if let Some((mount, id)) = run.note(&operand, found) {
+            work(&parsed, &mut run, &operand, &mount, id);
+        }
+    }
+    run.end(session)
+}
+
+/// Prints the sum of a file.
+fn sum(fs: &Mount, id: ObjectId, name: &str) -> Result<(), ReadError> {
+    use sha2::Digest;
+    let mut hash = sha2::Sha256::new();
+    each_piece(fs, id, |bytes| hash.update(bytes))?;
+    let hex: String = hash
+        .finalize()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    line(&format!("{hex}  {name}"));
+    Ok(())
+}
+
+/// Shows all bytes of a file in order, up to the first block that cannot be read.
+fn each_piece(fs: &Mount, id: ObjectId, mut see: impl FnMut(&[u8])) -> Result<(), ReadError> {
+    static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+    let at_start = |error| ReadError { offset: 0, error };
+    let attr = fs.getattr(id).map_err(at_start)?;
+    if attr.is_directory() {
+        return Err(at_start(Error::new(ErrorKind::IsDirectory, "a directory")));
+    }
+    let block = attr.blksz.max(1);
+    let (mut at, mut piece) = (0, PIECE_BYTES);
+    loop {
+        let contents = match fs.contents(id, at, piece) {
+            Ok(contents) if contents.is_empty() => return Ok(()),
+            Ok(contents) => contents,
+            // Once more block by block: those before the damaged one are good.
+            Err(_) if piece > block => {
+                piece = block;
+                continue;
+            }
+            Err(error) => return Err(ReadError { offset: at, error }),
+        };
+        for content in contents {
+            match content {
+                Content::Data(bytes) => {
+                    see(&bytes);
+                    at += bytes.len() as u64;
+                }
+                Content::Hole(len) => {
+                    for start in (0..len).step_by(ZEROS.len()) {
+                        see(&ZEROS[..ZEROS.len().min(len - start)]);
+                    }
+                    at += len as u64;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,643 @@
+//! Copying a tree of files into another.
+//!
+//! # What it is
+//! A walk over the source with an open directory on each side. Small files of one directory are
+//! read ahead in parallel while the ones before them are written; large ones go through in pieces.
+//! Holes stay holes. A file with several names is written once and linked.
+//!
+//! # Invariants
+//! 1. Nothing is written outside of the destination, whatever the source says (see [`Tree`]).
+//! 2. The walk ends: in a pool a directory is entered once, and what this copy made is not copied.
+//! 3. Attributes that the target cannot keep end neither the copy nor that of the file's others.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use base::{BlockBuf, Error, ErrorKind, Result};
+use indicatif::ProgressBar;
+use rustix::process::{Resource, getrlimit, setrlimit};
+use zpl::{FileType, Time};
+
+use super::change::owner;
+use super::host_tree::{Stream, read_small};
+use super::loss::Losses;
+use super::mode::umask;
+use super::show::{join, top};
+use super::tree::{Content, Handle, Meta, Names, Tree};
+use super::walk::second_name;
+use super::{ReadError, Run};
+use crate::progress::progress;
+
+/// Bytes that are read and written at a time.
+const PIECE_BYTES: usize = 4 << 20;
+/// Files up to this size are read ahead.
+const SMALL_BYTES: u64 = 256 << 10;
+/// How many files are read ahead.
+const AHEAD: usize = 128;
+/// Directories in each other: as deep as a path of 4,096 bytes leads at most, on half its names.
+const DEPTH_MAX: usize = 1000;
+/// The extended attributes that are ACLs, and what people call them.
+const ACLS: [(&[u8], &str); 2] = [
+    (b"system.posix_acl_access", "access ACL"),
+    (b"system.posix_acl_default", "default ACL"),
+];
+
+/// Which attributes of the source the copy gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Preserve {
+    pub(super) mode: bool,
+    pub(super) owner: bool,
+    pub(super) times: bool,
+    pub(super) xattrs: bool,
+    pub(super) links: bool,
+}
+
+/// How to copy.
+pub(super) struct Options {
+    pub(super) recursive: bool,
+    pub(super) links_as_links: bool,
+    pub(super) force: bool,
+    pub(super) no_clobber: bool,
+    pub(super) verbose: bool,
+    pub(super) devices: bool,
+    pub(super) preserve: Preserve,
+}
+
+/// The copy of one operand.
+pub(super) struct Copy<'a> {
+    options: &'a Options,
+    run: &'a mut Run,
+    source: &'a dyn Tree,
+    is_from_pool: bool,
+    target: &'a dyn Tree,
+    is_same_tree: bool,
+    /// The directory that is copied into, and how it is called.
+    root: (&'a Handle, &'a str),
+    /// Whether it was said how the copy is to be called.
+    is_named: bool,
+    /// The names from `root` to where the copy is at.
+    place: Vec<Vec<u8>>,
+    /// Places of files with several names.
+    linked: BTreeMap<(u64, u64), Vec<Vec<u8>>>,
+    /// Directories of the source that were met.
+    entered: BTreeSet<(u64, u64)>,
+    /// Directories that this copy made.
+    made: BTreeSet<(u64, u64)>,
+    losses: Losses,
+    /// The target takes no more.
+    is_full: bool,
+    bar: ProgressBar,
+    piece: BlockBuf,
+}
+
+/// A name in the source, and what it is called in the target.
+#[derive(Clone, Copy)]
+struct Item<'i> {
+    file: &'i Handle,
+    meta: &'i Meta,
+    dir: &'i Handle,
+    name: &'i [u8],
+    shown: &'i str,
+}
+
+/// A small file, read ahead.
+type Ahead = Option<Result<Vec<u8>>>;
+
+/// Why the contents of a file were not copied.
+pub(super) enum Incomplete {
+    /// The source cannot be read.
+    Read(ReadError, u64),
+    /// The target cannot be written to.
+    Write(Error),
+}
+
+impl Incomplete {
+    /// Says what happened to the contents of `source`, and what is left of them in `target`.
+    pub(super) fn complain(&self, run: &mut Run, source: &str, target: &str) {
+        match self {
+            Incomplete::Read(error, size) => {
+                run.say(&format!("{source}: {}", error.words(run.verbose)));
+                let bytes = error.offset;
+                run.say(&format!("{target}: incomplete, {bytes} of {size} bytes"));
+            }
+            Incomplete::Write(error) => run.complain(target, error),
+        }
+    }
+}
+
+/// `None` for what is not there.
+pub(super) fn optional<T>(outcome: Result<T>) -> Result<Option<T>> {
+    match outcome {
+        Ok(value) => Ok(Some(value)),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+/// Lets this process have as many directories open as it may.
+pub(super) fn allow_deep_trees() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    // Without it very deep directories are refused, one by one.
+    let _ = setrlimit(Resource::Nofile, limit);
+}
+
+impl<'a> Copy<'a> {
+    pub(super) fn new(
+        options: &'a Options,
+        run: &'a mut Run,
+        (source, is_from_pool): (&'a dyn Tree, bool),
+        (target, is_same_tree): (&'a dyn Tree, bool),
+        (dir, shown, is_named): (&'a Handle, &'a str, bool),
+    ) -> Copy<'a> {
+        Copy {
+            options,
+            run,
+            source,
+            is_from_pool,
+            target,
+            is_same_tree,
+            root: (dir, shown),
+            is_named,
+            place: Vec::new(),
+            linked: BTreeMap::new(),
+            entered: BTreeSet::new(),
+            made: BTreeSet::new(),
+            losses: Losses::default(),
+            is_full: false,
+            bar: progress(None, true),
+            piece: BlockBuf::zeroed(PIECE_BYTES),
+        }
+    }
+
+    /// How far the copying is.
+    pub(super) fn bar(&self) -> &ProgressBar {
+        &self.bar
+    }
+
+    /// Copies what `path` leads to as `name`, or what is in it if there is no name.
+    pub(super) fn operand(&mut self, path: &str, shown: &str, name: &[u8]) {
+        let outcome = self.try_operand(path, shown, name);
+        self.bar.finish_and_clear();
+        self.run.note(shown, outcome);
+        self.losses.sum_up(self.run);
+    }
+
+    fn try_operand(&mut self, path: &str, shown: &str, name: &[u8]) -> Result<()> {
+        let file = if self.options.links_as_links {
+            self.source.resolve(path)?
+        } else {
+            self.source.resolve_link(path)?
+        };
+        let meta = self.source.meta(&file)?;
+        let dir = self.root.0;
+        if meta.file_type == FileType::Directory {
+            if !self.options.recursive {
+                let text = "-r not specified; omitting directory";
+                return Err(Error::invalid(text));
+            }
+            if name.is_empty() {
+                // The root of a dataset, or `dir/.`: what is in it goes straight into `dir`.
+                self.entered.insert(meta.identity);
+                return self.entries(&file, dir, &top(shown));
+            }
+        }
+        let item = Item {
+            file: &file,
+            meta: &meta,
+            dir,
+            name,
+            shown: &top(shown),
+        };
+        self.node(item, None)
+    }
+
+    /// Where the copy is at, as the target is called.
+    fn target_shown(&self) -> String {
+        let below = if self.is_named { 1 } else { 0 };
+        let names = self.place.iter().skip(below);
+        names.fold(top(self.root.1), |path, name| join(&path, name))
+    }
+
+    /// Copies one name with everything below it.
+    fn node(&mut self, item: Item<'_>, ahead: Ahead) -> Result<()> {
+        if self.options.verbose {
+            self.bar.suspend(|| println!("{}", item.shown));
+        }
+        self.bar.set_message(item.shown.to_owned());
+        self.place.push(item.name.to_vec());
+        let outcome = match item.meta.file_type {
+            FileType::Directory => self.directory(item),
+            _ => self.file(item, ahead),
+        };
+        self.place.pop();
+        outcome
+    }
+
+    fn file(&mut self, item: Item<'_>, ahead: Ahead) -> Result<()> {
+        if self.options.no_clobber && optional(self.target.child(item.dir, item.name))?.is_some() {
+            return Ok(());
+        }
+        let is_linked = self.options.preserve.links && item.meta.links > 1;
+        if is_linked && let Some(place) = self.linked.get(&item.meta.identity).cloned() {
+            self.make_room(item)?;
+            let first = self.at_place(&place)?;
+            return self.target.link(&first, item.dir, item.name);
+        }
+        let (new, is_new) = match item.meta.file_type {
+            FileType::Regular => match self.regular(item, ahead)? {
+                Some(new) => new,
+                None => return Ok(()),
+            },
+            FileType::Socket => {
+                eprintln!("ashift cp: {}: skipping a socket", item.shown);
+                return Ok(());
+            }
+            FileType::BlockDevice | FileType::CharDevice if !self.options.devices => {
+                return Err(Error::invalid("skipping a device, which only -a makes"));
+            }
+            FileType::Symlink => {
+                self.make_room(item)?;
+                let target = self.source.readlink(item.file)?;
+                (self.make(item, &target)?, true)
+            }
+            _ => {
+                self.make_room(item)?;
+                (self.make(item, b"")?, true)
+            }
+        };
+        self.attributes(item, &new, is_new);
+        if is_linked {
+            self.linked.insert(item.meta.identity, self.place.clone());
+        }
+        Ok(())
+    }
+
+    /// The file at a place below the destination. It is looked up once more: to keep the open
+    /// directories of all linked files would be too many.
+    fn at_place(&self, place: &[Vec<u8>]) -> Result<Handle> {
+        let mut at = self.root.0.clone();
+        for (i, name) in place.iter().enumerate() {
+            if i > 0 {
+                at = self.target.enter(&at)?;
+            }
+            at = self.target.child(&at, name)?;
+        }
+        Ok(at)
+    }
+
+    /// Makes the file of an item, without what only its owner should have yet.
+    fn make(&self, item: Item<'_>, target: &[u8]) -> Result<Handle> {
+        let meta = item.meta;
+        let preserve = self.options.preserve;
+        let (uid, gid) = if preserve.owner {
+            (meta.uid, meta.gid)
+        } else {
+            owner()
+        };
+        let mask = if preserve.owner { 0o700 } else { 0o777 };
+        let mine = match meta.file_type {
+            FileType::Directory => 0o700,
+            FileType::Regular => 0o600,
+            _ => 0,
+        };
+        let mode = meta.mode & mask & !umask() | mine;
+        let new = Meta {
+            mode,
+            uid,
+            gid,
+            ..meta.clone()
+        };
+        self.target.make(item.dir, item.name, &new, target)
+    }
+
+    /// Removes what stands where a new file is to be made.
+    fn make_room(&self, item: Item<'_>) -> Result<()> {
+        let Some(old) = optional(self.target.child(item.dir, item.name))? else {
+            return Ok(());
+        };
+        let meta = self.target.meta(&old)?;
+        self.check_other(item, &meta)?;
+        if meta.file_type == FileType::Directory {
+            return Err(Error::new(
+                ErrorKind::IsDirectory,
+                "a directory is in the way",
+            ));
+        }
+        self.target.remove(item.dir, item.name, false)
+    }
+
+    fn check_other(&self, item: Item<'_>, old: &Meta) -> Result<()> {
+        if self.is_same_tree && item.meta.identity == old.identity {
+            return Err(Error::invalid("source and destination are the same file"));
+        }
+        Ok(())
+    }
+
+    fn directory(&mut self, item: Item<'_>) -> Result<()> {
+        let identity = item.meta.identity;
+        if self.is_from_pool && !self.entered.insert(identity) {
+            return Err(second_name(base::ObjectId(identity.1)));
+        }
+        if self.made.contains(&identity) {
+            return Err(Error::invalid("cannot copy a directory into itself"));
+        }
+        if self.place.len() > DEPTH_MAX {
+            let text = format!("more than {DEPTH_MAX} directories in each other");
+            return Err(Error::invalid(text));
+        }
+        let (new, is_new) = match optional(self.target.child(item.dir, item.name))? {
+            Some(old) if self.target.meta(&old)?.file_type == FileType::Directory => (old, false),
+            Some(_) => {
+                let text = "a file is where the directory belongs";
+                return Err(Error::invalid(text));
+            }
+            None => (self.make(item, b"")?, true),
+        };
+        if is_new && self.is_same_tree {
+            self.made.insert(self.target.meta(&new)?.identity);
+        }
+        let outcome = self.entries(item.file, &new, item.shown);
+        self.attributes(item, &new, is_new);
+        outcome
+    }
+
+    /// Copies what is in a directory.
+    fn entries(&mut self, from: &Handle, to: &Handle, shown: &str) -> Result<()> {
+        let (from, to) = (self.source.enter(from)?, self.target.enter(to)?);
+        let Names { names, outcome } = self.source.list(&from);
+        self.run.note(shown, outcome);
+        for names in names.chunks(AHEAD) {
+            let mut files = Vec::with_capacity(names.len());
+            for name in names {
+                let label = join(shown, name);
+                let found = self.source.child(&from, name).and_then(|file| {
+                    let meta = self.source.meta(&file)?;
+                    Ok((file, meta))
+                });
+                if let Some((file, meta)) = self.run.note(&label, found) {
+                    files.push((name, label, file, meta));
+                }
+            }
+            let ahead = read_ahead(files.iter().map(|(_, _, file, meta)| (file, meta)));
+            for ((name, label, file, meta), ahead) in files.into_iter().zip(ahead) {
+                let item = Item {
+                    file: &file,
+                    meta: &meta,
+                    dir: &to,
+                    name,
+                    shown: &label,
+                };
+                let outcome = self.node(item, ahead);
+                self.is_full |= outcome.as_ref().is_err_and(ends_all);
+                self.run.note(&label, outcome);
+                if self.is_full {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies a regular file, as `open_new`; nothing if its contents are incomplete.
+    fn regular(&mut self, item: Item<'_>, ahead: Ahead) -> Result<Option<(Handle, bool)>> {
+        let (new, is_new) = self.open_new(item)?;
+        let outcome = match ahead {
+            Some(bytes) => {
+                let bytes = bytes?;
+                if !bytes.is_empty() {
+                    self.target.open(&new, true)?.write_at(0, &bytes)?;
+                }
+                self.bar.inc(bytes.len() as u64);
+                Ok(())
+            }
+            None => {
+                let mut from = self.source.open(item.file, false)?;
+                let mut to = self.target.open(&new, true)?;
+                let (piece, bar) = (&mut self.piece, &self.bar);
+                content((&mut *from, &mut *to), item.meta, piece, |n| bar.inc(n))
+            }
+        };
+        match outcome {
+            Ok(()) => Ok(Some((new, is_new))),
+            Err(Incomplete::Write(error)) => Err(error),
+            Err(error) => {
+                let target = self.target_shown();
+                error.complain(self.run, item.shown, &target);
+                Ok(None)
+            }
+        }
+    }
+
+    /// The empty file that the contents go to, and whether it was made for them.
+    fn open_new(&self, item: Item<'_>) -> Result<(Handle, bool)> {
+        let Some(old) = optional(self.target.child(item.dir, item.name))? else {
+            return Ok((self.make(item, b"")?, true));
+        };
+        let meta = self.target.meta(&old)?;
+        self.check_other(item, &meta)?;
+        match meta.file_type {
+            FileType::Regular if !self.options.force => {
+                self.target.open(&old, true)?.set_size(0)?;
+                Ok((old, false))
+            }
+            // Somebody said /dev/null or the like.
+            FileType::Fifo | FileType::CharDevice | FileType::BlockDevice
+                if self.is_named && self.place.len() == 1 =>
+            {
+                Ok((old, false))
+            }
+            _ => {
+                self.make_room(item)?;
+                Ok((self.make(item, b"")?, true))
+            }
+        }
+    }
+
+    /// Gives a copy the attributes that are to be kept; says which the target does not keep.
+    fn attributes(&mut self, item: Item<'_>, new: &Handle, is_new: bool) {
+        let Item { meta, shown, .. } = item;
+        let preserve = self.options.preserve;
+        let mut mode = match (preserve.mode, is_new) {
+            (true, _) => Some(meta.mode),
+            (false, true) => Some(meta.mode & 0o777 & !umask()),
+            (false, false) => None,
+        };
+        if preserve.owner
+            && let Err(error) = self.target.set_owner(new, meta.uid, meta.gid)
+        {
+            // A program must not run as somebody else than its owner here.
+            mode = mode.map(|mode| mode & 0o777);
+            let losses = &mut self.losses;
+            if error.kind() == ErrorKind::Permission {
+                losses.mention(self.run, shown, "owner", &error);
+            } else {
+                losses.note(self.run, shown, "owner", &error);
+            }
+        }
+        if preserve.xattrs || preserve.mode {
+            self.xattrs(item, new);
+        }
+        if let Some(mode) = mode.filter(|_| meta.file_type != FileType::Symlink)
+            && let Err(error) = self.target.set_mode(new, mode)
+        {
+            self.losses.note(self.run, shown, "permissions", &error);
+        }
+        if preserve.times
+            && let Err(error) = self.target.set_times(new, meta.atime, meta.mtime)
+        {
+            self.losses.note(self.run, shown, "times", &error);
+        }
+    }
+
+    fn xattrs(&mut self, item: Item<'_>, new: &Handle) {
+        let xattrs = self.source.xattrs(item.file);
+        let Some(xattrs) = self.run.note(item.shown, xattrs) else {
+            return;
+        };
+        // Those that the copy has of the directory that it is in would allow more than the source.
+        let is_link = item.meta.file_type == FileType::Symlink;
+        for (acl, called) in ACLS.iter().filter(|_| !is_link) {
+            if xattrs.iter().all(|(name, _)| name != acl)
+                && let Err(error) = self.target.remove_xattr(new, acl)
+            {
+                self.losses.note(self.run, item.shown, called, &error);
+            }
+        }
+        for (name, value) in xattrs {
+            let acl = ACLS.iter().find(|(acl, _)| *acl == name);
+            if acl.is_none() && !self.options.preserve.xattrs {
+                continue;
+            }
+            let Err(error) = self.target.set_xattr(new, &name, &value) else {
+                continue;
+            };
+            let called = match acl {
+                Some((_, called)) => (*called).to_owned(),
+                None => format!("extended attribute {}", String::from_utf8_lossy(&name)),
+            };
+            self.losses.note(self.run, item.shown, &called, &error);
+        }
+    }
+}
+
+/// Whether nothing can be written after this.
+fn ends_all(error: &Error) -> bool {
+    use ErrorKind::{NoSpace, Quota, ReadOnly, Suspended};
+    matches!(error.kind(), NoSpace | Quota | ReadOnly | Suspended)
+}
+
+/// Copies the data of a file piece by piece, and its holes by leaving them out. `done` hears how many
+/// bytes each piece has.
+fn content(
+    (from, to): (&mut dyn Content, &mut dyn Content),
+    meta: &Meta,
+    piece: &mut [u8],
+    done: impl Fn(u64),
+) -> Result<(), Incomplete> {
+    let size = meta.size;
+    let unreadable = |offset, error| Incomplete::Read(ReadError { offset, error }, size);
+    // Pieces end at multiples of their size, so that whole records are written.
+    let mut most = piece.len() as u64;
+    let mut at = 0;
+    while let Some((start, end)) = from.next_data(at, size).map_err(|e| unreadable(at, e))? {
+        at = start;
+        while at < end {
+            let length = (most - at % most).min(end - at) as usize;
+            let read = match from.read_at(at, &mut piece[..length]) {
+                Ok(0) => break, // it became shorter meanwhile
+                Ok(read) => read,
+                // Once more block by block: those before the damaged one are good.
+                Err(_) if most > meta.blksz.max(1) => {
+                    most = meta.blksz.max(1);
+                    continue;
+                }
+                Err(error) => return Err(unreadable(at, error)),
+            };
+            to.write_at(at, &piece[..read]).map_err(Incomplete::Write)?;
+            done(read as u64);
+            at += read as u64;
+        }
+        at = at.max(end);
+    }
+    to.set_size(size).map_err(Incomplete::Write)
+}
+
+/// Copies a file to stdout.
+pub(super) fn to_stdout(tree: &dyn Tree, file: &Handle) -> Result<Result<(), Incomplete>> {
+    let meta = tree.meta(file)?;
+    if meta.file_type == FileType::Directory {
+        return Err(Error::new(ErrorKind::IsDirectory, "a directory"));
+    }
+    let mut from = tree.open(file, false)?;
+    let mut to = Stream::standard(std::io::stdout())?;
+    let mut piece = BlockBuf::zeroed(PIECE_BYTES);
+    Ok(content((&mut *from, &mut to), &meta, &mut piece, |_| ()))
+}
+
+/// Copies stdin to a file.
+pub(super) fn from_stdin(
+    tree: &dyn Tree,
+    dir: &Handle,
+    name: &[u8],
+    options: &Options,
+) -> Result<()> {
+    let new = match optional(tree.child(dir, name))? {
+        Some(_) if options.no_clobber => return Ok(()),
+        Some(old) => {
+            let meta = tree.meta(&old)?;
+            if meta.file_type == FileType::Regular {
+                tree.open(&old, true)?.set_size(0)?;
+            }
+            old
+        }
+        None => tree.make(dir, name, &of_stdin(), b"")?,
+    };
+    let mut from = Stream::standard(std::io::stdin())?;
+    let mut to = tree.open(&new, true)?;
+    let mut piece = BlockBuf::zeroed(PIECE_BYTES);
+    let mut at = 0;
+    loop {
+        let read = from.read_at(at, &mut piece)?;
+        if read == 0 {
+            return Ok(());
+        }
+        to.write_at(at, &piece[..read])?;
+        at += read as u64;
+    }
+}
+
+/// What a file is like that comes from stdin.
+fn of_stdin() -> Meta {
+    let (uid, gid) = owner();
+    let now = Time::now();
+    Meta {
+        file_type: FileType::Regular,
+        mode: 0o666 & !umask(),
+        uid,
+        gid,
+        size: 0,
+        rdev: 0,
+        links: 1,
+        identity: (0, 0),
+        used_bytes: 0,
+        blksz: 0,
+        atime: now,
+        mtime: now,
+        ctime: now,
+        crtime: None,
+    }
+}
+
+/// Reads the small files of the host in parallel.
+fn read_ahead<'f>(files: impl Iterator<Item = (&'f Handle, &'f Meta)>) -> Vec<Ahead> {
+    let wanted: Vec<_> = files
+        .map(|(file, meta)| {
+            let is_wanted = matches!(file, Handle::Host(..))
+                && meta.file_type == FileType::Regular
+                && meta.size <= SMALL_BYTES
+                && meta.used_bytes >= meta.size / 2;
+            is_wanted.then(|| file.clone())
+        })
+        .collect();
+    rt::parallel_map(wanted, |file| file.map(|file| read_small(&file)))
+}

@@ -1,0 +1,127 @@
+//! `ashift df`: how much room file systems have.
+
+use std::process::ExitCode;
+
+use admin::getopt::OptSpec;
+use admin::number::nice_bytes;
+use base::Result;
+use serde_json::{Value, json};
+
+use super::show::{line, put_json};
+use super::{Location, Run, Session, Usage, parse};
+use crate::host::Access;
+
+const USAGE: Usage = Usage {
+    name: "df",
+    text: "\
+usage: ashift df [-hj] [POOL/DATASET[@SNAPSHOT]:/path…]
+
+Room in KiB, of the datasets of these files or of all that are mounted.   -h  for people
+                                                                        -j  JSON, in bytes
+",
+    options: OptSpec {
+        short: "hj",
+        long: &[],
+    },
+};
+
+/// What is shown of one file system.
+struct Row {
+    name: String,
+    mountpoint: Option<String>,
+    total_bytes: u64,
+    available_bytes: u64,
+}
+
+/// Runs `ashift df`.
+pub(crate) fn df(args: &[String]) -> ExitCode {
+    let parsed = match parse(&USAGE, args, 0) {
+        Ok(parsed) => parsed,
+        Err(code) => return code,
+    };
+    let session = Session::new(Access::Read);
+    let mut run = Run::new("df");
+    let mut rows = Vec::new();
+    if parsed.operands.is_empty() {
+        let pools = session.mounted();
+        for (pool, datasets) in run.note("pools", pools).unwrap_or_default() {
+            for (mountpoint, name) in run.note(&pool, datasets).unwrap_or_default() {
+                let row = row_of(&session, &name, Some(mountpoint));
+                rows.extend(run.note(&name, row));
+            }
+        }
+    }
+    for operand in session.expand(&parsed.operands) {
+        let row =
+            session
+                .find_file(&operand, true)
+                .and_then(|_| match session.locate(&operand)? {
+                    Location::Pool(name, _) => row_of(&session, &name, None),
+                    Location::Host(_) => unreachable!("the file is in a pool"),
+                });
+        rows.extend(run.note(&operand, row));
+    }
+    if parsed.has('j') {
+        put_json(&rows.iter().map(Row::to_json).collect::<Vec<_>>());
+    } else {
+        show(&rows, parsed.has('h'));
+    }
+    run.end(session)
+}
+
+fn row_of(session: &Session, name: &str, mountpoint: Option<String>) -> Result<Row> {
+    let space = session.mount(name)?.statfs();
+    Ok(Row {
+        name: name.to_owned(),
+        mountpoint,
+        total_bytes: space.total_bytes,
+        available_bytes: space.available_bytes,
+    })
+}
+
+impl Row {
+    fn used_bytes(&self) -> u64 {
+        self.total_bytes.saturating_sub(self.available_bytes)
+    }
+
+    /// Rounded up, as df does.
+    fn used_percent(&self) -> u64 {
+        let percent = u128::from(self.used_bytes()) * 100;
+        percent.div_ceil(u128::from(self.total_bytes.max(1))) as u64
+    }
+
+    fn to_json(&self) -> Value {
+        json!({
+            "name": self.name, "mountpoint": self.mountpoint, "size": self.total_bytes,
+            "used": self.used_bytes(), "available": self.available_bytes,
+        })
+    }
+}
+
+fn show(rows: &[Row], is_for_people: bool) {
+    let number = |bytes: u64| {
+        if is_for_people {
+            nice_bytes(bytes)
+        } else {
+            bytes.div_ceil(1024).to_string()
+        }
+    };
+    let names = rows.iter().map(|row| row.name.len());
+    let width = names.max().unwrap_or(0).max("Filesystem".len());
+    let unit = if is_for_people { "Size" } else { "1K-blocks" };
+    line(&format!(
+        "{:width$} {unit:>12} {:>12} {:>12} {:>4} Mounted on",
+        "Filesystem", "Used", "Available", "Use%"
+    ));
+    for row in rows {
+        line(&format!(
+            "{:width$} {:>12} {:>12} {:>12} {:>3}% {}",
+            row.name,
+            number(row.total_bytes),
+            number(row.used_bytes()),
+            number(row.available_bytes),
+            row.used_percent(),
+            row.mountpoint.as_deref().unwrap_or("-")
+        ));
+    }
+}

@@ -1,0 +1,98 @@
+//! Owners as chown(1) takes them: names and numbers of users and groups of this host.
+//!
+//! # What it is
+//! `/etc/passwd` and `/etc/group` first; what is not there is asked of `getent`, which knows the
+//! host's other sources (LDAP and the like).
+
+use std::process::Command;
+
+use base::{Error, Result};
+
+/// Owner and group in `OWNER`, `OWNER:`, `OWNER:GROUP`, `:GROUP`. Behind a bare colon belongs the
+/// owner's login group.
+pub(super) fn parse(text: &str) -> Result<(Option<u64>, Option<u64>)> {
+    let (user, group) = match text.split_once(':') {
+        Some((user, group)) => (user, Some(group)),
+        None => (text, None),
+    };
+    let uid = match user {
+        "" => None,
+        user => Some(id_of("passwd", user)?),
+    };
+    let gid = match group {
+        None => None,
+        Some("") if user.is_empty() => None,
+        Some("") => Some(login_group(user)?),
+        Some(group) => Some(id_of("group", group)?),
+    };
+    Ok((uid, gid))
+}
+
+fn invalid(database: &str, name: &str) -> Error {
+    let what = if database == "group" { "group" } else { "user" };
+    Error::invalid(format!("invalid {what}: '{name}'"))
+}
+
+/// The number of a user or group; a name of digits is a number, unless there is such a name.
+fn id_of(database: &str, name: &str) -> Result<u64> {
+    let number = || name.strip_prefix('+').unwrap_or(name).parse::<u32>().ok();
+    match line_of(database, name) {
+        Some(line) => field(&line, 2).ok_or_else(|| invalid(database, name)),
+        None => number()
+            .filter(|id| *id != u32::MAX)
+            .map(u64::from)
+            .ok_or_else(|| invalid(database, name)),
+    }
+}
+
+fn login_group(user: &str) -> Result<u64> {
+    let line = line_of("passwd", user);
+    let gid = line.and_then(|line| field(&line, 3));
+    gid.ok_or_else(|| invalid("passwd", user))
+}
+
+fn field(line: &str, at: usize) -> Option<u64> {
+    line.split(':').nth(at)?.parse::<u32>().ok().map(u64::from)
+}
+
+/// The line of a name in a database of users or groups.
+fn line_of(database: &str, name: &str) -> Option<String> {
+    let is_it = |line: &&str| line.split(':').next() == Some(name);
+    let file = std::fs::read_to_string(format!("/etc/{database}")).unwrap_or_default();
+    if let Some(line) = file.lines().find(is_it) {
+        return Some(line.to_owned());
+    }
+    if name.starts_with(|c: char| c.is_ascii_digit() || c == '+' || c == '-') {
+        return None;
+    }
+    let output = Command::new("getent")
+        .args([database, name])
+        .output()
+        .ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    text.lines().find(is_it).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse;
+
+    #[test]
+    fn owners_are_names_or_numbers() {
+        assert_eq!(parse("root").unwrap(), (Some(0), None));
+        assert_eq!(parse("root:").unwrap(), (Some(0), Some(0)));
+        assert_eq!(parse("1234:5678").unwrap(), (Some(1234), Some(5678)));
+        assert_eq!(parse(":root").unwrap(), (None, Some(0)));
+        assert_eq!(parse("+7").unwrap(), (Some(7), None));
+        assert_eq!(parse(":").unwrap(), (None, None));
+        for wrong in [
+            "no such user",
+            "root:no such group",
+            "4294967295",
+            "-1",
+            "77777777:",
+        ] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! How files are shown: permissions, dates, paths, JSON.
+
+use std::io::Write;
+
+use admin::number::Zone;
+use serde_json::{Value, json};
+use zpl::{Attr, FileType, Time};
+
+/// The letter of a type, as `ls -l` and `find -type` have it.
+pub(super) fn letter(attr: &Attr, regular: char) -> char {
+    match attr.file_type() {
+        Some(FileType::Directory) => 'd',
+        Some(FileType::Symlink) => 'l',
+        Some(FileType::Fifo) => 'p',
+        Some(FileType::Socket) => 's',
+        Some(FileType::BlockDevice) => 'b',
+        Some(FileType::CharDevice) => 'c',
+        Some(FileType::Regular) => regular,
+        None => '?',
+    }
+}
+
+/// `drwxr-xr-x`
+pub(super) fn permissions(attr: &Attr) -> String {
+    let mut text = String::from(letter(attr, '-'));
+    let special = [(0o4000, 's', 'S'), (0o2000, 's', 'S'), (0o1000, 't', 'T')];
+    for (i, (bit, lower, upper)) in special.into_iter().enumerate() {
+        let three = attr.mode >> (6 - 3 * i);
+        text.push(if three & 4 != 0 { 'r' } else { '-' });
+        text.push(if three & 2 != 0 { 'w' } else { '-' });
+        text.push(match (attr.mode & bit != 0, three & 1 != 0) {
+            (true, true) => lower,
+            (true, false) => upper,
+            (false, true) => 'x',
+            (false, false) => '-',
+        });
+    }
+    text
+}
+
+/// A time in `zone`, to the minute, or `exact`ly.
+pub(super) fn date(time: Time, zone: Zone, exact: bool) -> String {
+    let secs = time.secs.saturating_add((zone.0)(time.secs.max(0) as u64));
+    let days = secs.div_euclid(86_400);
+    let clock = secs.rem_euclid(86_400);
+    let (year, month, day) = civil(days);
+    let (hour, minute) = (clock / 3600, clock / 60 % 60);
+    let text = format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}");
+    if exact {
+        format!("{text}:{:02}.{:09}", clock % 60, time.nanos)
+    } else {
+        text
+    }
+}
+
+/// Year, month and day of a day since 1970 (Howard Hinnant's `civil_from_days`).
+fn civil(days: i64) -> (i64, i64, i64) {
+    let z = days + 719_468;
+    let era = z.div_euclid(146_097);
+    let doe = z.rem_euclid(146_097);
+    let yoe = (doe - doe / 1460 + doe / 36_524 - doe / 146_096) / 365;
+    let doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
+    let mp = (5 * doy + 2) / 153;
+    let month = if mp < 10 { mp + 3 } else { mp - 9 };
+    (
+        yoe + era * 400 + i64::from(month <= 2),
+        month,
+        doy - (153 * mp + 2) / 5 + 1,
+    )
+}
+
+/// What is known of a file, for `-j`.
+pub(super) fn to_json(name: &str, attr: &Attr, target: Option<&str>) -> Value {
+    let time = |t: Time| format!("{}.{:09}", t.secs, t.nanos);
+    let mut value = json!({
+        "name": name, "object": attr.id.0, "type": letter(attr, 'f').to_string(),
+        "mode": format!("{:04o}", attr.mode & 0o7777), "links": attr.links, "uid": attr.uid,
+        "gid": attr.gid, "size": attr.size, "used": attr.used_bytes, "blksz": attr.blksz,
+        "atime": time(attr.atime), "mtime": time(attr.mtime), "ctime": time(attr.ctime),
+        "crtime": time(attr.crtime),
+    });
+    if let Some(target) = target {
+        value["target"] = target.into();
+    }
+    value
+}
+
+/// The path of a name in a directory.
+pub(super) fn join(dir: &str, name: &[u8]) -> String {
+    let slash = if dir.ends_with('/') { "" } else { "/" };
+    format!("{dir}{slash}{}", String::from_utf8_lossy(name))
+}
+
+/// An operand as what is below it begins with: without slashes at the end, except a root's.
+pub(super) fn top(operand: &str) -> String {
+    let trimmed = operand.trim_end_matches('/');
+    if trimmed.is_empty() || trimmed.ends_with(':') {
+        format!("{trimmed}/")
+    } else {
+        trimmed.to_owned()
+    }
+}
+
+/// Prints to stdout; a closed pipe ends the program quietly.
+pub(super) fn put(text: &[u8]) {
+    if std::io::stdout().write_all(text).is_err() {
+        std::process::exit(0);
+    }
+}
+
+/// Prints a line.
+pub(super) fn line(text: &str) {
+    put(text.as_bytes());
+    put(b"\n");
+}
+
+/// Prints all that `-j` gathered.
+pub(super) fn put_json(all: &[Value]) {
+    line(&serde_json::to_string_pretty(all).unwrap_or_default());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_are_dates() {
+        assert_eq!(civil(0), (1970, 1, 1));
+        assert_eq!(civil(20_778), (2026, 11, 21));
+        assert_eq!(civil(-1), (1969, 12, 31));
+    }
+
+    #[test]
+    fn paths_can_be_pasted_back() {
+        assert_eq!(top("tank/a:"), "tank/a:/");
+        assert_eq!(top("tank/a:/"), "tank/a:/");
+        assert_eq!(top("tank/a:/b//"), "tank/a:/b");
+        assert_eq!(top("/"), "/");
+        assert_eq!(join(&top("tank:/"), b"x"), "tank:/x");
+        assert_eq!(join(&top("tank:/x/"), b"y"), "tank:/x/y");
+    }
+}

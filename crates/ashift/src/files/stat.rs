@@ -1,0 +1,86 @@
+//! `ashift stat`.
+
+use std::process::ExitCode;
+
+use admin::getopt::OptSpec;
+use admin::number::Zone;
+use zpl::{Attr, FileType};
+
+use super::show::{date, line, permissions, put_json, to_json};
+use super::{Run, Session, Usage, parse};
+use crate::host::Access;
+
+const USAGE: Usage = Usage {
+    name: "stat",
+    text: "usage: ashift stat [-jL] POOL/DATASET[@SNAPSHOT]:/path…\n\n  -L  follow links    -j  JSON\n",
+    options: OptSpec {
+        short: "jL",
+        long: &[],
+    },
+};
+
+/// Runs `ashift stat`.
+pub(crate) fn stat(args: &[String]) -> ExitCode {
+    let parsed = match parse(&USAGE, args, 1) {
+        Ok(parsed) => parsed,
+        Err(code) => return code,
+    };
+    let session = Session::new(Access::Read);
+    let mut run = Run::new("stat");
+    let zone = crate::zone::local();
+    let mut all = Vec::new();
+    for operand in session.expand(&parsed.operands) {
+        let found = session.find_file(&operand, parsed.has('L'));
+        let outcome = found.and_then(|(mount, id)| {
+            let attr = mount.getattr(id)?;
+            if parsed.has('j') {
+                all.push(to_json(&operand, &attr, None));
+            } else {
+                show(&operand, &attr, zone);
+            }
+            Ok(())
+        });
+        run.note(&operand, outcome);
+    }
+    if parsed.has('j') {
+        put_json(&all);
+    }
+    run.end(session)
+}
+
+fn show(name: &str, attr: &Attr, zone: Zone) {
+    let kind = match attr.file_type() {
+        Some(FileType::Directory) => "directory",
+        Some(FileType::Symlink) => "symbolic link",
+        Some(FileType::Fifo) => "fifo",
+        Some(FileType::Socket) => "socket",
+        Some(FileType::BlockDevice) => "block special file",
+        Some(FileType::CharDevice) => "character special file",
+        Some(FileType::Regular) if attr.size == 0 => "regular empty file",
+        _ => "regular file",
+    };
+    line(&format!("  File: {name}"));
+    line(&format!(
+        "  Size: {:<15} Blocks: {:<10} IO Block: {:<6} {kind}",
+        attr.size,
+        attr.used_bytes.div_ceil(512),
+        attr.blksz
+    ));
+    line(&format!("Object: {:<15} Links: {}", attr.id, attr.links));
+    line(&format!(
+        "Access: ({:04o}/{})  Uid: {:<6} Gid: {}",
+        attr.mode & 0o7777,
+        permissions(attr),
+        attr.uid,
+        attr.gid
+    ));
+    let times = [
+        ("Access", attr.atime),
+        ("Modify", attr.mtime),
+        ("Change", attr.ctime),
+        (" Birth", attr.crtime),
+    ];
+    for (what, time) in times {
+        line(&format!("{what}: {}", date(time, zone, true)));
+    }
+}
