@@ -14,7 +14,7 @@ use phys::zil::{
 };
 use phys::{BlkPtrPhys, LrPhys, Phys};
 use zerocopy::FromBytes;
-use zio::{BlockStore, Bookmark};
+use zio::Bookmark;
 
 use super::datasets::Subject;
 use super::text::{Printer, time};

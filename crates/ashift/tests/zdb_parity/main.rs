@@ -10,6 +10,7 @@ mod bench;
 mod pools;
 mod reviewed;
 
+use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,13 +23,13 @@ use pools::Pools;
 /// The real one.
 const REAL: &str = "/usr/sbin/zdb";
 
-fn run(pools: &Pools, program: &[&str], command: &str) -> Output {
+/// Runs a program under the name `zdb`, which is how ours knows what it is to be.
+fn run(pools: &Pools, program: &str, command: &str) -> Output {
     let words = command.split_whitespace().map(|word| pools.filled(word));
-    let (name, first) = program.split_first().expect("a program");
-    let output = Command::new(name)
-        .args(first)
+    let output = Command::new(program)
+        .arg0("zdb")
         .args(words)
-        .env("ASHIFT_STATE", pools.state())
+        .env("ASHIFT_STATE", pools.empty_state())
         .env("TZ", "UTC")
         .output()
         .unwrap();
@@ -45,7 +46,7 @@ fn run(pools: &Pools, program: &[&str], command: &str) -> Output {
 fn plain(pools: &Pools, text: &str) -> String {
     let text = text
         .replace("/etc/zfs/zpool.cache", "CACHEFILE")
-        .replace(&format!("{}/zpool.cache", pools.state()), "CACHEFILE")
+        .replace(&format!("{}/zpool.cache", pools.empty_state()), "CACHEFILE")
         .replace(&pools.destination("real"), "DESTINATION")
         .replace(&pools.destination("ours"), "DESTINATION");
     match text.find("Usage:\tzdb") {
@@ -102,9 +103,14 @@ fn every_command_line_reads_like_the_real_one() {
                     };
                     let real = command.replace("{to}", &pools.destination("real"));
                     let ours = command.replace("{to}", &pools.destination("ours"));
-                    let real = run(&pools, &[REAL], &real);
-                    let ours = run(&pools, &[env!("CARGO_BIN_EXE_ashift"), "zdb"], &ours);
-                    found.lock().unwrap().push((index, compare(&real, &ours)));
+                    let real = run(&pools, REAL, &real);
+                    let ours = run(&pools, env!("CARGO_BIN_EXE_ashift"), &ours);
+                    let lines = compare(&real, &ours);
+                    let mut found = found.lock().unwrap();
+                    if only.is_some() && !lines.is_empty() {
+                        eprintln!("== {command}\n{}", lines.join("\n"));
+                    }
+                    found.push((index, lines));
                 }
             });
         }
@@ -115,9 +121,6 @@ fn every_command_line_reads_like_the_real_one() {
     let mut complaints = Vec::new();
     for (index, lines) in &found {
         let command = commands[*index];
-        if only.is_some() && !lines.is_empty() {
-            eprintln!("== {command}\n{}", lines.join("\n"));
-        }
         match judge(command, lines, &differences) {
             Ok(None) => statistics.equal += 1,
             Ok(Some(Verdict::Harmless)) => statistics.harmless += 1,
