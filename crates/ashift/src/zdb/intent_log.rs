@@ -256,7 +256,8 @@ impl Listing<'_> {
         for byte in bytes.iter().take(shown) {
             let _ = match byte {
                 b' '..=b'~' => write!(text, "{} ", *byte as char),
-                _ => write!(text, "{byte:2X}"),
+                // As of a signed character.
+                _ => write!(text, "{:2X}", i32::from(*byte as i8)),
             };
         }
         text.push('\n');
