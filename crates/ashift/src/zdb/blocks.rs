@@ -47,7 +47,7 @@ pub(super) fn run(request: &Request, out: &mut Printer, pool: &Pool) -> Result<u
             (Checksums::All, true) => "to verify checksums and verify nothing leaked ",
             (Checksums::All, false) => "to verify checksums ",
         };
-        writeln!(out, "\nTraversing all blocks {what}...\n\n")?;
+        writeln!(out, "\nTraversing all blocks {what}...\n")?;
         out.flush()?;
     }
     let options = check::Options {
@@ -91,7 +91,7 @@ fn write_report(request: &Request, out: &mut Printer, pool: &Pool, report: &Repo
             .any(|f| matches!(f, Finding::NotChecked { .. }));
     let (found, allocated) = (report.found_bytes(), report.allocated_bytes());
     if is_compared && found == allocated {
-        writeln!(out, "\tNo leaks (block sum matches space maps exactly)")?;
+        writeln!(out, "\n\tNo leaks (block sum matches space maps exactly)")?;
     } else if is_compared {
         let leaked = i128::from(allocated) - i128::from(found);
         writeln!(
@@ -227,16 +227,21 @@ fn write_embedded(request: &Request, out: &mut Printer, report: &Report) -> Resu
 /// The smallest and the largest block, as shifts.
 const BINS: std::ops::RangeInclusive<usize> = 9..=24;
 
+#[doc(alias = "dump_size_histograms")]
 fn write_histograms(out: &mut Printer, report: &Report) -> Result<()> {
+    let is_exact = out.is_exact();
     writeln!(out, "\nBlock Size Histogram\n")?;
-    writeln!(
-        out,
-        "  block   psize                lsize                asize"
-    )?;
-    writeln!(
-        out,
-        "   size   Count   Size   Cum.  Count   Size   Cum.  Count   Size   Cum."
-    )?;
+    if is_exact {
+        let columns = "Count\tSize\tCum.\t".repeat(3);
+        writeln!(out, "block\tpsize\t\t\tlsize\t\t\t  asize\nsize\t{columns}")?;
+    } else {
+        let columns = "  Count   Size   Cum.".repeat(3);
+        writeln!(
+            out,
+            "  block   psize                lsize                asize"
+        )?;
+        writeln!(out, "   size {columns}")?;
+    }
     let all = [
         &report.stats.psize_histogram,
         &report.stats.lsize_histogram,
@@ -244,17 +249,23 @@ fn write_histograms(out: &mut Printer, report: &Report) -> Result<()> {
     ];
     let mut cumulated = [0; 3];
     for shift in BINS {
-        let mut line = format!("{:>7}:", out.nice(1 << shift));
+        let size = out.nice(1 << shift);
+        let mut line = if is_exact {
+            size
+        } else {
+            format!("{size:>7}:")
+        };
         for (histogram, cumulated) in all.iter().zip(&mut cumulated) {
             let bin = histogram.get(shift).copied().unwrap_or_default();
             *cumulated += bin.bytes;
-            let cells = [
-                out.nice(bin.count),
-                out.nice(bin.bytes),
-                out.nice(*cumulated),
-            ];
-            let [count, bytes, sum] = cells;
-            line += &format!(" {count:>6} {bytes:>6} {sum:>6}");
+            for figure in [bin.count, bin.bytes, *cumulated] {
+                let figure = out.nice(figure);
+                if is_exact {
+                    line += &format!("\t{figure}");
+                } else {
+                    line += &format!("{figure:>7}");
+                }
+            }
         }
         writeln!(out, "{line}")?;
     }

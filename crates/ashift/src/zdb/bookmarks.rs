@@ -55,16 +55,14 @@ pub(super) fn of_dataset(
 
 /// `zdb POOL/DATASET#BOOKMARK`.
 pub(super) fn run(out: &mut Printer, pool: &Pool, target: &str) -> Result<u8> {
-    let failed = |error: &Error| {
-        let text = format!("can't dump '{target}': {}", words(error));
-        Error::new(error.kind(), text)
-    };
+    let failed = |reason: &str| Error::not_found(format!("can't dump '{target}': {reason}"));
     let (dataset, name) = target.split_once('#').unwrap_or((target, ""));
     let dsl = pool.dsl();
     let found = dsl.dataset(dataset).and_then(|head| dsl.bookmarks(&head));
-    let bookmarks = found.map_err(|error| failed(&error))?;
+    let bookmarks = found.map_err(|error| failed(&words(&error)))?;
     let bookmark = bookmarks.iter().find(|bookmark| bookmark.name == name);
-    let bookmark = bookmark.ok_or_else(|| failed(&Error::not_found(name)))?;
+    // `ESRCH` is OpenZFS's error for a bookmark that a dataset does not have.
+    let bookmark = bookmark.ok_or_else(|| failed("No such process"))?;
     write(out, bookmark)?;
     Ok(0)
 }

@@ -7,7 +7,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use base::{ErrorKind, ObjectId, Result, Txg};
-use compress::Algorithm;
+use compress::{Algorithm, ZstdLevel};
 use dmu::Objset;
 use dsl::DslDataset;
 use phys::ObjsetType;
@@ -81,6 +81,10 @@ impl Subject {
             Some(dataset) if dataset.is_snapshot() => "inherit".to_owned(),
             Some(_) => match self.objset.props().compress {
                 Algorithm::On => Algorithm::Lz4.kind().name().to_owned(),
+                // zdb looks for a name of the algorithm with its level, which these have not.
+                other @ (Algorithm::Gzip(_) | Algorithm::Zstd(ZstdLevel::DEFAULT)) => {
+                    format!("{}-unknown", other.kind().name())
+                }
                 zstd @ Algorithm::Zstd(_) => zstd.to_string(),
                 other => other.kind().name().to_owned(),
             },
@@ -184,7 +188,9 @@ pub(super) fn dump(
         writeln!(out)?;
         return Ok(());
     }
-    intent_log::run(out, subject, verbosity.max(request.level('i')))?;
+    if request.level('i') > 0 || verbosity >= 2 {
+        intent_log::run(out, subject, verbosity.max(request.level('i')))?;
+    }
     if let Some(dataset) = &subject.dataset {
         if verbosity >= 3 {
             lists::deadlists(request, out, &subject.dsl, dataset)?;

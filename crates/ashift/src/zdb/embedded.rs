@@ -9,6 +9,7 @@ use base::{Error, Result};
 use phys::{BlkPtrPhys, CompressType};
 use zerocopy::FromBytes;
 
+use super::FAILED;
 use super::text::Printer;
 
 /// Words of a block pointer.
@@ -16,7 +17,10 @@ const WORDS: usize = 16;
 
 /// `zdb -E WORD:WORD:…`.
 pub(super) fn run(out: &mut Printer, text: &str) -> Result<u8> {
-    let bp = parse(text).ok_or_else(|| Error::invalid("invalid input format"))?;
+    let Some(bp) = parse(text) else {
+        eprintln!("invalid input format");
+        return Ok(FAILED);
+    };
     match decode(&bp) {
         Ok(bytes) => {
             out.write_all(&bytes)?;

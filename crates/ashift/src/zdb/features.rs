@@ -22,6 +22,26 @@ const MISMATCH: u8 = 2;
 const BLOCK_CLONING: &str = "com.fudosecurity:block_cloning";
 const DEVICE_REMOVAL: &str = "com.delphix:device_removal";
 const OBSOLETE_COUNTS: &str = "com.delphix:obsolete_counts";
+/// Features that count datasets, bookmarks or clones, in OpenZFS's order (`spa_feature_t`).
+const COUNTED: [&str; 17] = [
+    "large_blocks",
+    "large_dnode",
+    "sha512",
+    "skein",
+    "edonr",
+    "userobj_accounting",
+    "encryption",
+    "project_quota",
+    "redaction_bookmarks",
+    "redacted_datasets",
+    "bookmark_written",
+    "livelist",
+    "zstd_compress",
+    "zilsaxattr",
+    "blake3",
+    "redaction_list_spill",
+    "longname",
+];
 const SPACEMAP_HISTOGRAM: &str = "com.delphix:spacemap_histogram";
 
 /// Counts the users of features that are counted by dataset, and of some others.
@@ -29,7 +49,10 @@ pub(super) fn verify(out: &mut Printer, pool: &Pool, datasets: &[Arc<DslDataset>
     let others = count_others(pool, datasets)?;
     let features = pool.features();
     let mut code = 0;
-    for feature in spa::feature::FEATURES {
+    for feature in COUNTED
+        .iter()
+        .filter_map(|name| spa::feature::by_name(name))
+    {
         let counted = if feature.per_dataset {
             let users = datasets
                 .iter()

@@ -14,7 +14,7 @@ use phys::zil::{
 };
 use phys::{BlkPtrPhys, LrPhys, Phys};
 use zerocopy::FromBytes;
-use zio::{BlockStore, Bookmark};
+use zio::Bookmark;
 
 use super::datasets::Subject;
 use super::text::{Printer, time};
@@ -256,7 +256,8 @@ impl Listing<'_> {
         for byte in bytes.iter().take(shown) {
             let _ = match byte {
                 b' '..=b'~' => write!(text, "{} ", *byte as char),
-                _ => write!(text, "{byte:2X}"),
+                // As of a signed character.
+                _ => write!(text, "{:2X}", i32::from(*byte as i8)),
             };
         }
         text.push('\n');

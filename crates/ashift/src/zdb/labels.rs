@@ -10,7 +10,7 @@ use std::path::Path;
 use base::Result;
 use geom::disk::OpenMode;
 use nvpair::NvList;
-use phys::label::{ASHIFT_MIN, LABELS, MMP_BLOCKS_PER_LABEL, uberblock_count};
+use phys::label::{ASHIFT_MIN, LABEL_SIZE, LABELS, MMP_BLOCKS_PER_LABEL, uberblock_count};
 use serde_json::{Value, json};
 use vdev::label::{Label, Labels, RingSlot};
 
@@ -48,8 +48,14 @@ pub(super) fn run(request: &Request, out: &mut Printer, typed: &str) -> Result<u
         }
     };
     let Ok(labels) = Labels::read(&*provider) else {
+        // Too small for a device, though perhaps not for labels.
+        let verb = if provider.mediasize() >= LABEL_SIZE * LABELS as u64 {
+            "unpack"
+        } else {
+            "read"
+        };
         for index in (0..LABELS).filter(|_| !request.has('q')) {
-            writeln!(out, "failed to read label {index}")?;
+            writeln!(out, "failed to {verb} label {index}")?;
         }
         return Ok(NO_CONFIG);
     };

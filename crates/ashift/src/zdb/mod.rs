@@ -122,7 +122,11 @@ fn dispatch(request: &Request, out: &mut Printer) -> Result<u8> {
         Err(error) if request.has('O') || request.has('r') => {
             return targets::is_missing(request, &target, error);
         }
-        other => other?,
+        Err(error) => {
+            targets::say_missing(request, &target, &error);
+            return Err(error);
+        }
+        Ok(pool) => pool,
     };
     if request.has('O') {
         return targets::show_path(request, out, &pool, &target, rest);

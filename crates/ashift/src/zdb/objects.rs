@@ -3,6 +3,7 @@
 //! # Source
 //! OpenZFS cmd/zdb/zdb.c (`dump_object`, `dump_indirect`, `visit_indirect`).
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::Arc;
 
@@ -10,6 +11,7 @@ use base::{BlkId, ObjectId, Result};
 use dmu::{Dnode, Objset};
 use phys::{BlkPtrPhys, ChecksumType, CompressType, DnodePhys, ObjectType};
 use serde_json::{Value, json};
+use zerocopy::FromBytes;
 use zio::Bookmark;
 use zpl::{Filesystem, OpenOptions};
 
@@ -251,18 +253,22 @@ fn visit(
     if level == 0 || bp.is_hole() {
         return Ok(());
     }
-    for i in 0..1u64 << epb_shift {
-        let child = (blkid << epb_shift) + i;
-        if child.wrapping_shl(u32::from(level - 1) * epb_shift) > phys.maxblkid.get() {
+    let bookmark = Bookmark::new(dumper.objset.id(), facts.object, level, BlkId(blkid));
+    let block = match dumper.objset.store().read(bp, &bookmark) {
+        Ok(block) => block,
+        Err(error) => {
+            writeln!(out, "(ERROR: {error})")?;
+            return Ok(());
+        }
+    };
+    let pointers = block.chunks_exact(size_of::<BlkPtrPhys>());
+    let count = pointers.len() as u64;
+    for (i, bytes) in pointers.enumerate() {
+        let Ok(child) = BlkPtrPhys::read_from_bytes(bytes) else {
             break;
-        }
-        match facts.dnode.block_pointer(level - 1, BlkId(child)) {
-            Ok(bp) => visit(out, dumper, facts, &bp, level - 1, child)?,
-            Err(error) => {
-                writeln!(out, "(ERROR: {error})")?;
-                break;
-            }
-        }
+        };
+        let at = blkid.wrapping_mul(count).wrapping_add(i as u64);
+        visit(out, dumper, facts, &child, level - 1, at)?;
     }
     Ok(())
 }
@@ -289,7 +295,7 @@ fn zstd_header(
         .as_deref()
         .map(<[u8]>::first_chunk::<ZSTD_HEADER_BYTES>)
     {
-        Ok(Some([a, b, c, d, v0, v1, v2, level])) => {
+        Ok(Some([a, b, c, d, level, v0, v1, v2])) => {
             let size = u32::from_be_bytes([*a, *b, *c, *d]);
             let version = u32::from_be_bytes([0, *v0, *v1, *v2]);
             format!(" ZSTD:size={size}:version={version}:level={level}:{place}")
@@ -305,22 +311,7 @@ fn write_segments(out: &mut Printer, dumper: &Dumper, facts: &Facts) -> Result<(
         writeln!(out, "\t\tsegment [{start:016x}, {end:016x}) size {size:>5}")
     };
     if facts.object.0 == 0 {
-        let mut run: Option<(u64, u64)> = None;
-        let mut at = ObjectId(0);
-        while let Some(object) = dumper.objset.next_object(at)? {
-            let slots = u64::from(dumper.objset.hold(object)?.slots());
-            match &mut run {
-                Some((_, end)) if *end == object.0 => *end += slots,
-                _ => {
-                    if let Some((start, end)) = run {
-                        write(start * SLOT_BYTES, end * SLOT_BYTES)?;
-                    }
-                    run = Some((object.0, object.0 + slots));
-                }
-            }
-            at = object;
-        }
-        if let Some((start, end)) = run {
+        for (start, end) in dnode_runs(&dumper.objset)? {
             write(start * SLOT_BYTES, end * SLOT_BYTES)?;
         }
         return Ok(());
@@ -332,6 +323,54 @@ fn write_segments(out: &mut Printer, dumper: &Dumper, facts: &Facts) -> Result<(
         at = end;
     }
     Ok(())
+}
+
+/// Runs of slots that have dnodes, as `dnode_next_offset` finds them: blocks are skipped by the
+/// number of dnodes in them, so that one that is filled by fewer, large ones ends the search.
+fn dnode_runs(objset: &Objset) -> Result<Vec<(u64, u64)>> {
+    let mut slots: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut fills: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut at = ObjectId(0);
+    while let Some(object) = objset.next_object(at)? {
+        slots.insert(object.0, u64::from(objset.hold(object)?.slots()));
+        *fills.entry(object.0 / DNODES_PER_BLOCK).or_default() += 1;
+        at = object;
+    }
+    // The first free slot of a block from one on, or the end of the block.
+    let hole_in_block = |from: u64| {
+        let end = (from / DNODES_PER_BLOCK + 1) * DNODES_PER_BLOCK;
+        let mut slot = from;
+        while slot < end {
+            match slots.get(&slot) {
+                Some(count) => slot += (*count).max(1),
+                None => return Ok(slot),
+            }
+        }
+        Err(end)
+    };
+    let mut runs = Vec::new();
+    let mut from = 0;
+    while let Some((start, _)) = slots.range(from..).next() {
+        let mut hole = hole_in_block(*start);
+        if let Err(end) = hole {
+            let mut block = end / DNODES_PER_BLOCK;
+            while fills.get(&block) == Some(&DNODES_PER_BLOCK) {
+                block += 1;
+            }
+            hole = hole_in_block(block * DNODES_PER_BLOCK);
+        }
+        match hole {
+            Ok(end) => {
+                runs.push((*start, end));
+                from = end;
+            }
+            Err(end) => {
+                runs.push((*start, end));
+                break;
+            }
+        }
+    }
+    Ok(runs)
 }
 
 /// An object's line as JSON.

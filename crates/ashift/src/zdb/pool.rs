@@ -27,6 +27,17 @@ const NEVER_REWIND: u32 = 2;
 const DO_REWIND: u32 = 8;
 /// `ZPOOL_EXTREME_REWIND`
 const EXTREME_REWIND: u32 = 16;
+/// What of a label's config an import is given, in this order.
+const IMPORT_KEYS: [&str; 8] = [
+    "vdev_children",
+    "version",
+    "pool_guid",
+    "name",
+    "comment",
+    "state",
+    "hostid",
+    "hostname",
+];
 const CHECKPOINT_FEATURE: &str = "com.delphix:zpool_checkpoint";
 
 /// An open pool, from wherever it came.
@@ -94,8 +105,21 @@ fn cachefile(request: &Request) -> CacheFile {
 }
 
 /// What an import would be given: what the labels say, and how far it may go back.
+#[doc(alias = "zpool_find_config")]
 fn import_config(request: &Request, found: &FoundPool) -> NvList {
-    let mut config = found.config.clone();
+    let mut config = NvList::new();
+    for key in IMPORT_KEYS {
+        if let Some(value) = found.config.get(key) {
+            config.add(key, value.clone());
+        }
+    }
+    let mut tree = found
+        .config
+        .get_list("vdev_tree")
+        .cloned()
+        .unwrap_or_default();
+    put_paths_last(&mut tree);
+    config.add("vdev_tree", tree);
     let rewind = match (request.has('X'), request.has('F')) {
         (true, _) => DO_REWIND | EXTREME_REWIND,
         (false, true) => DO_REWIND,
@@ -109,6 +133,18 @@ fn import_config(request: &Request, found: &FoundPool) -> NvList {
     policy.add("load-rewind-policy", rewind);
     config.add("load-policy", policy);
     config
+}
+
+/// The paths are those where the devices were found, which are entered last.
+#[doc(alias = "fix_paths")]
+fn put_paths_last(vdev: &mut NvList) {
+    if let Some(path) = vdev.get("path").cloned() {
+        vdev.remove("path");
+        vdev.add("path", path);
+    }
+    for child in vdev.get_lists_mut("children").into_iter().flatten() {
+        put_paths_last(child);
+    }
 }
 
 /// The devices to look at for `-e`.
@@ -226,8 +262,8 @@ pub(super) fn cachefile_config(request: &Request, out: &mut Printer) -> Result<u
         writeln!(out, "{}", serde_json::Value::Object(all))?;
         return Ok(0);
     }
-    for (name, config) in pools {
-        write!(out, "{name}:\n{}", config.dump(4))?;
-    }
+    // In the order of the file.
+    let bytes = std::fs::read(cache.path()).map_err(Error::from)?;
+    write!(out, "{}", nvpair::decode(&bytes)?.dump(0))?;
     Ok(0)
 }

@@ -421,7 +421,7 @@ fn write_checksums(out: &mut Printer, pool: &Pool, physical: &[u8], lsize: u64) 
         let Ok(kind) = ChecksumType::try_from(raw) else {
             continue;
         };
-        if kind.is_embedded() || !checksum::is_computable(kind) {
+        if kind.is_embedded() || kind == ChecksumType::NoParity {
             continue;
         }
         let [a, b, c, d] = checksum::digest(kind, &salt, &bytes);

@@ -98,6 +98,14 @@ pub(super) fn is_missing(request: &Request, target: &Target, error: Error) -> Re
     Ok(NOT_FOUND)
 }
 
+/// A dataset of a pool that is not imported is looked for by its name.
+pub(super) fn say_missing(request: &Request, target: &Target, error: &Error) {
+    let is_named = target.is_dataset() && target.bookmark().is_none();
+    if is_named && !request.has('e') && error.kind() == ErrorKind::NotFound {
+        eprintln!("failed to hold dataset '{}': {}", target.text, words(error));
+    }
+}
+
 /// What zdb says of a path that leads nowhere, when it was to copy what is there.
 fn internal_error(status: u8) -> Error {
     let reason = match status {

@@ -7,7 +7,7 @@
 use std::fmt::Write as _;
 use std::io::{self, BufWriter, Stdout, Write};
 
-use admin::number::{date_time, nice_bytes, nice_number};
+use admin::number::{date_time, nice_number};
 use phys::{BlkPtrPhys, UberblockPhys};
 
 use super::request::Request;
@@ -49,16 +49,6 @@ impl Printer {
             number.to_string()
         } else {
             nice_number(number)
-        }
-    }
-
-    /// The same for bytes.
-    #[doc(alias = "zdb_nicebytes")]
-    pub(super) fn nice_bytes(&self, number: u64) -> String {
-        if self.is_exact {
-            number.to_string()
-        } else {
-            nice_bytes(number)
         }
     }
 

@@ -213,17 +213,12 @@ fn bpobj(out: &mut Printer, dumper: &Dumper, dnode: &Dnode, bytes: &[u8]) -> Res
     let count = phys.num_blkptrs.get();
     writeln!(out, "\t\tnum_blkptrs = {count}")?;
     writeln!(out, "\t\tbytes = {}", out.nice(phys.bytes.get()))?;
-    if bytes.len() >= phys::dsl::BPOBJ_SIZE_V1 {
-        writeln!(out, "\t\tcomp = {}", out.nice(phys.comp.get()))?;
-        writeln!(out, "\t\tuncomp = {}", out.nice(phys.uncomp.get()))?;
-    }
-    if bytes.len() >= phys::dsl::BPOBJ_SIZE_V2 {
-        writeln!(out, "\t\tsubobjs = {}", phys.subobjs.get())?;
-        writeln!(out, "\t\tnum_subobjs = {}", phys.num_subobjs.get())?;
-    }
-    if bytes.len() >= size_of::<BpobjPhys>() {
-        writeln!(out, "\t\tnum_freed = {}", phys.num_freed.get())?;
-    }
+    // All of them, whatever the length of the bonus: there is always room for them.
+    writeln!(out, "\t\tcomp = {}", out.nice(phys.comp.get()))?;
+    writeln!(out, "\t\tuncomp = {}", out.nice(phys.uncomp.get()))?;
+    writeln!(out, "\t\tsubobjs = {}", phys.subobjs.get())?;
+    writeln!(out, "\t\tnum_subobjs = {}", phys.num_subobjs.get())?;
+    writeln!(out, "\t\tnum_freed = {}", phys.num_freed.get())?;
     if dumper.content_level < 5 {
         return Ok(());
     }

@@ -13,8 +13,8 @@ use oracle::Zdb;
 use crate::bench::Bench;
 
 const MIRROR: &str = "\
-zpool create -O compression=lz4 -o comment=parity tank mirror {a} {b}
-zfs create -o xattr=sa -o acltype=posix tank/home
+zpool create -O compression=lz4 -O acltype=posix -o comment=parity tank mirror {a} {b}
+zfs create -o xattr=sa tank/home
 zfs create -o compression=zstd-5 tank/zstd
 zfs create -o compression=gzip-9 -o checksum=sha512 tank/gzip
 zfs create -o compression=off -o recordsize=1M tank/large
@@ -77,6 +77,11 @@ impl Pools {
     /// The folder of our side's cachefile.
     pub(crate) fn state(&self) -> String {
         self.bench.state_folder().display().to_string()
+    }
+
+    /// The folder of a host without pools.
+    pub(crate) fn empty_state(&self) -> String {
+        self.bench.path("empty").display().to_string()
     }
 
     /// Where a copied file goes.
@@ -228,7 +233,7 @@ fn leave_a_log(bench: &Bench) {
     let image = bench.path("d").display().to_string();
     let mut wait = Duration::from_millis(200);
     for _ in 0..6 {
-        bench.ok(&format!("zpool create -f cut {image}"));
+        bench.ok(&format!("zpool create -f -O acltype=posix cut {image}"));
         bench.ok("zfs create -o sync=always cut/log");
         let mut child = Command::new(env!("CARGO_BIN_EXE_ashift"))
             .args([
