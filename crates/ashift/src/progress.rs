@@ -11,7 +11,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use admin::number::{duration, nice_bytes};
@@ -126,7 +126,7 @@ impl Lines {
     }
 
     fn change(&self, edit: impl FnOnce(&mut LinesState)) -> io::Result<()> {
-        let mut state = self.0.lock().unwrap_or_else(|poison| poison.into_inner());
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         edit(&mut state);
         Ok(())
     }

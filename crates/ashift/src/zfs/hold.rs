@@ -77,7 +77,10 @@ fn hold_one(heads: &[Target], snap: &str, tag: &str) -> Result<(), (String, Stri
     let names: Vec<&str> = found.iter().map(String::as_str).collect();
     let held = heads[0].changeable().and_then(|dsl| dsl.hold(&names, tag));
     held.map_err(|e| match e.kind() {
-        ErrorKind::Exists => (what.clone(), "tag already exists on this dataset".to_owned()),
+        ErrorKind::Exists => (
+            what.clone(),
+            "tag already exists on this dataset".to_owned(),
+        ),
         _ => failed(&e),
     })
 }
