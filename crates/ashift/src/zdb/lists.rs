@@ -22,6 +22,7 @@ use zerocopy::FromBytes;
 use super::pool::Pool;
 use super::request::Request;
 use super::text::Printer;
+use super::viewers;
 
 /// Lists within lists beyond this are damage.
 const DEPTH_MAX: usize = 8;
@@ -112,7 +113,8 @@ fn write_bpobj(
         out.nice(header.uncomp)
     )?;
     let subobjs = mos.objset().hold(ObjectId(header.subobjs))?;
-    for index in 0..header.num_subobjs {
+    let there = viewers::length(&subobjs) / 8;
+    for index in 0..header.num_subobjs.min(there) {
         let mut word = [0; 8];
         subobjs.read(index.saturating_mul(8), &mut word)?;
         let object = ObjectId(u64::from_le_bytes(word));
@@ -136,7 +138,9 @@ fn bptree(out: &mut Printer, level: usize, mos: &Arc<Mos>, object: ObjectId) -> 
     }
     writeln!(out)?;
     let size = size_of::<BptreeEntryPhys>();
-    for index in begin..end {
+    // What the header says may be more than there is.
+    let there = viewers::length(&dnode) / size as u64;
+    for index in begin..end.min(there) {
         let mut bytes = vec![0; size];
         dnode.read(index.saturating_mul(size as u64), &mut bytes)?;
         let entry = BptreeEntryPhys::read_from_bytes(&bytes)

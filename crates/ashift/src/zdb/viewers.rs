@@ -83,8 +83,8 @@ pub(super) fn content(out: &mut Printer, dumper: &Dumper, dnode: &Arc<Dnode>) ->
     }
 }
 
-/// Bytes of an object, as far as there are blocks.
-fn length(dnode: &Dnode) -> u64 {
+/// Bytes of an object, as far as there can be blocks.
+pub(super) fn length(dnode: &Dnode) -> u64 {
     let phys = dnode.phys();
     let blocks = phys.maxblkid.get().saturating_add(1);
     blocks.saturating_mul(phys.datablksz())
@@ -208,8 +208,8 @@ fn dsl_dataset(out: &mut Printer, fields: &DatasetFields) -> Result<()> {
 fn bpobj(out: &mut Printer, dumper: &Dumper, dnode: &Dnode, bytes: &[u8]) -> Result<()> {
     let mut phys = BpobjPhys::default();
     let whole = phys.as_mut_bytes();
-    let length = bytes.len().min(whole.len());
-    whole[..length].copy_from_slice(&bytes[..length]);
+    let known = bytes.len().min(whole.len());
+    whole[..known].copy_from_slice(&bytes[..known]);
     let count = phys.num_blkptrs.get();
     writeln!(out, "\t\tnum_blkptrs = {count}")?;
     writeln!(out, "\t\tbytes = {}", out.nice(phys.bytes.get()))?;
@@ -223,7 +223,9 @@ fn bpobj(out: &mut Printer, dumper: &Dumper, dnode: &Dnode, bytes: &[u8]) -> Res
         return Ok(());
     }
     let size = size_of::<BlkPtrPhys>();
-    for index in 0..count {
+    // What the header says may be more than there is.
+    let there = length(dnode) / size as u64;
+    for index in 0..count.min(there) {
         let mut bytes = vec![0; size];
         dnode.read(index.saturating_mul(size as u64), &mut bytes)?;
         let Ok(bp) = BlkPtrPhys::read_from_bytes(&bytes) else {

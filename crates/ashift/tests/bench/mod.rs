@@ -51,11 +51,6 @@ impl Bench {
         self.folder.path()
     }
 
-    /// Where the host keeps its cachefile.
-    pub(crate) fn state_folder(&self) -> &Path {
-        self.state.path()
-    }
-
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }

@@ -76,7 +76,7 @@ impl Pools {
 
     /// The folder of our side's cachefile.
     pub(crate) fn state(&self) -> String {
-        self.bench.state_folder().display().to_string()
+        self.bench.state().display().to_string()
     }
 
     /// The folder of a host without pools.
@@ -242,7 +242,7 @@ fn leave_a_log(bench: &Bench) {
                 &format!("{}/tree", bench.folder().display()),
                 "cut/log:/",
             ])
-            .env("ASHIFT_STATE", bench.state_folder())
+            .env("ASHIFT_STATE", bench.state())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
