@@ -26,6 +26,7 @@ use zio::{BlockStore, VdevOps};
 
 use crate::features::Features;
 use crate::history::{self, History};
+use crate::space_maps::SpaceMaps;
 
 /// `zfs_sync_pass_deferred_free`: from this pass on frees wait for the next txg.
 const DEFERRED_FREE_PASS: u32 = 2;
