@@ -42,7 +42,7 @@ pub enum Obstacle {
         /// Whether a read-only import can do without it.
         is_readable: bool,
     },
-    /// A dedup table of a pool without `fast_dedup`, by its name in the pool directory.
+    /// The dedup table of a pool without `fast_dedup`: the names of its parts in the pool directory.
     DedupTable(String),
     /// `multihost=on`.
     Multihost {
@@ -109,7 +109,10 @@ pub(crate) fn find(
     beat: &Heartbeat<'_>,
 ) -> Result<Vec<Obstacle>> {
     let mut obstacles = features.obstacles()?;
-    obstacles.extend(dedup_tables(mos)?.into_iter().map(Obstacle::DedupTable));
+    let tables = dedup_tables(mos)?;
+    if !tables.is_empty() {
+        obstacles.push(Obstacle::DedupTable(tables.join(", ")));
+    }
     let multihost = PoolProps::open(mos)?.get(MULTIHOST);
     if multihost.is_some_and(|value| value != PropValue::Number(0)) || beat.is_there() {
         let in_use_by = beat.in_use_by();
