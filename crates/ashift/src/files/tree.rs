@@ -44,16 +44,6 @@ pub(crate) struct Meta {
     pub(crate) crtime: Option<Time>,
 }
 
-/// Which attributes of the source the copy gets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Preserve {
-    pub(crate) mode: bool,
-    pub(crate) owner: bool,
-    pub(crate) times: bool,
-    pub(crate) xattrs: bool,
-    pub(crate) links: bool,
-}
-
 /// Bytes of one file.
 pub(crate) trait Content {
     /// Fills `out` from `offset` on; short only at the end.
