@@ -312,9 +312,16 @@ impl Zilog {
                 "zh_claim_txg is {} after the log was replayed",
                 header.claim_txg
             );
-            return Err(base::Error::corrupt(text));
+            return Err(Error::corrupt(text));
         }
         if !header.log.is_hole() {
+            let checksum = header.log.checksum();
+            let is_log =
+                [ChecksumType::Zilog.raw(), ChecksumType::Zilog2.raw()].contains(&checksum);
+            if !is_log || header.log.ndvas() == 0 {
+                let text = format!("zh_log is not a log block: checksum {checksum}");
+                return Err(Error::corrupt(text));
+            }
             self.state
                 .lock()
                 .lwbs
