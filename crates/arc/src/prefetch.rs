@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn each_vdev_has_threads_of_its_own() {
-        let on = |vdev: u32| {
+        let on = |vdev: u64| {
             let mut bp = BlkPtrPhys::default();
             let dva = phys::DvaPhys::new(base::VdevId(vdev), 1 << 20, 4096, false);
             bp.set_dva(0, dva);

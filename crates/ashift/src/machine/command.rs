@@ -281,7 +281,10 @@ fn move_drives(folder: &Path, words: &[String]) -> Outcome {
         let (name, bus) = word
             .split_once('=')
             .ok_or_else(|| Failure::Usage(format!("'{word}': where to? NAME=sata or NAME=usb")))?;
-        moves.push((name, Bus::parse(bus).map_err(|e| Failure::Usage(e.to_string()))?));
+        moves.push((
+            name,
+            Bus::parse(bus).map_err(|e| Failure::Usage(e.to_string()))?,
+        ));
     }
     in_machine(open(folder)?, |world| {
         let mut moves = moves.into_iter();
