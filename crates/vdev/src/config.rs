@@ -178,23 +178,19 @@ fn parse(nv: &NvList, depth: usize) -> Result<Arc<Vdev>> {
     let word = nv.get_str("type").ok_or_else(|| missing("type"))?;
     let kind = VdevKind::from_word(word, nv.get_u64("nparity"))?;
     let guid = Guid(nv.get_u64("guid").ok_or_else(|| missing("guid"))?);
+    let below = nv.get_lists("children").unwrap_or_default();
+    if kind.is_leaf() && !below.is_empty() {
+        return Err(Error::corrupt(format!(
+            "vdev {guid} is a {word} with children"
+        )));
+    }
     let mut children = Vec::new();
-    for (n, child) in nv
-        .get_lists("children")
-        .unwrap_or_default()
-        .iter()
-        .enumerate()
-    {
+    for (n, child) in below.iter().enumerate() {
         if child.get_u64("id") != Some(n as u64) {
             let context = format!("vdev {guid}: child {n} has id {:?}", child.get_u64("id"));
             return Err(Error::corrupt(context));
         }
         children.push(parse(child, depth + 1).within(|| format!("{word} {n}"))?);
-    }
-    if kind.is_leaf() && !children.is_empty() {
-        return Err(Error::corrupt(format!(
-            "vdev {guid} is a {word} with children"
-        )));
     }
     let config = parse_facts(nv).within(|| format!("vdev {guid}"))?;
     if depth == TOP_DEPTH && kind.is_concrete() {
