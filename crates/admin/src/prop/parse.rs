@@ -239,7 +239,7 @@ fn check_dataset_value(
                  {largest}"
             )
         }
-        "mlslabel" if !text.eq_ignore_ascii_case("none") => "mlslabels are unsupported".to_owned(),
+        "mlslabel" => "mlslabels are unsupported".to_owned(),
         "mountpoint" if text != "none" && text != "legacy" => match check_mountpoint(text) {
             Ok(()) => return Ok(()),
             Err(NameError::TooLong) => format!("component of '{typed}' is too long"),

@@ -100,6 +100,7 @@ struct Count {
     harmless: usize,
     follows: usize,
     missing: usize,
+    wrong: usize,
 }
 
 impl Count {
@@ -109,6 +110,7 @@ impl Count {
         self.harmless += other.harmless;
         self.follows += other.follows;
         self.missing += other.missing;
+        self.wrong += other.wrong;
     }
 
     /// Percentage of the commands whose doing is not missing that are equal.
@@ -117,17 +119,16 @@ impl Count {
     }
 
     fn print(&self, name: &str) {
-        let Count {
-            commands,
-            equal,
-            harmless,
-            follows,
-            missing,
-        } = self;
-        let percent = self.percent_equal();
-        eprintln!(
-            "{name:<12} {commands:>8} {equal:>8} {harmless:>8} {follows:>8} {missing:>8} {percent:>8}%"
-        );
+        let parts = [
+            self.commands,
+            self.equal,
+            self.harmless,
+            self.follows,
+            self.missing,
+            self.wrong,
+        ];
+        let parts = parts.map(|n| format!("{n:>9}")).concat();
+        eprintln!("{name:<12}{parts} {:>8}%", self.percent_equal());
     }
 }
 
@@ -171,6 +172,7 @@ fn compare(
             Some(Class::Harmless) => count.harmless += 1,
             Some(Class::Follows) => count.follows += 1,
             Some(Class::Missing) => count.missing += 1,
+            Some(Class::Wrong) => count.wrong += 1,
             None => {}
         }
         for unknown in why.iter().filter(|r| !reasons.contains_key(*r)) {
@@ -206,7 +208,7 @@ fn each_difference_from_the_real_tools_was_reviewed() {
     let mut unused: BTreeSet<&str> = reasons.keys().map(String::as_str).collect();
     let mut all = Count::default();
     eprintln!(
-        "list         commands    equal harmless  follows  missing    equal of what is there"
+        "list         commands    equal harmless  follows  missing    wrong    equal of what is there"
     );
     for list in &lists {
         let reviewed = std::fs::read_to_string(file("reviewed", list)).unwrap_or_default();

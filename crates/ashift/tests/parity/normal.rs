@@ -79,7 +79,8 @@ impl Places {
     fn text(&self, command: &str, text: &str) -> String {
         let text = text
             .replace(&self.images, "/D")
-            .replace(&self.state, "/STATE");
+            .replace(&self.state, "/STATE")
+            .replace('\0', "\\0");
         let text = match serde_json::from_str::<Value>(&text) {
             Ok(value) if value.is_object() => spread(&value, 0) + "\n",
             _ => text,

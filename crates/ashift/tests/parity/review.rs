@@ -20,6 +20,8 @@ pub(crate) enum Class {
     Follows,
     /// What was asked for is not there yet, and is refused.
     Missing,
+    /// It means something else, and is to be mended.
+    Wrong,
 }
 
 pub(crate) type Reasons = BTreeMap<String, Class>;
@@ -53,7 +55,8 @@ pub(crate) fn read_reasons(folder: &Path) -> Reasons {
                 "harmless" => Class::Harmless,
                 "follows" => Class::Follows,
                 "missing" => Class::Missing,
-                _ => panic!("harmless, follows or missing: {line}"),
+                "wrong" => Class::Wrong,
+                _ => panic!("harmless, follows, missing or wrong: {line}"),
             };
             (name.to_owned(), class)
         })

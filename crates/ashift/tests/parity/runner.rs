@@ -54,15 +54,15 @@ own() { chown "$3" "$(at "$1")$2"; zpool sync "${1%%/*}"; }
 "#;
 
 /// What the guest needs before the first command: users, and the folders that the tools write to.
-const GUEST_SETUP: &str = r"hostname parity
+const GUEST_SETUP: &str = r#"hostname parity
 mkdir -p /etc/zfs /etc/exports.d /usr/share/zfs
 cp -r /host/compatibility.d /usr/share/zfs/
 printf 'root:x:0:0::/:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n' >/etc/passwd
 printf 'root:x:0:\nnogroup:x:65534:\n' >/etc/group
 gone() {
-  zpool list -H -o name | while read -r p; do zpool destroy -f $p || zpool export -f $p; done
+  zpool list -H -o name | while read -r p; do zpool destroy -f "$p" || zpool export -f "$p"; done
 }
-";
+"#;
 
 /// Wraps a text in single quotes for the shell.
 fn quote(text: &str) -> String {
