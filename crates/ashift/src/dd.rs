@@ -172,7 +172,7 @@ impl Places<'_> {
             Place::Host => Box::new(HostFile::input(Path::new(name), flags)?),
             Place::Pool(dataset, path) => {
                 let mount = self.session.mount(&dataset)?;
-                let id = mount.resolve_link(&path)?;
+                let id = mount.resolve(&path)?;
                 Box::new(PoolFile::new(mount, id, flags)?)
             }
         })
@@ -284,7 +284,7 @@ impl PoolFile {
 
     fn create(mount: Rc<Mount>, path: &str, operands: &Operands) -> Result<PoolFile> {
         let conversions = operands.conversions;
-        let found = match mount.resolve_link(path) {
+        let found = match mount.resolve(path) {
             Ok(_) if conversions.excl => return Err(Error::new(ErrorKind::Exists, path)),
             Err(e) if e.kind() == ErrorKind::NotFound && !conversions.nocreat => {
                 let (dir, name) = mount.resolve_parent(path.as_bytes())?;

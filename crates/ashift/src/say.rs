@@ -108,7 +108,7 @@ mod tests {
         let (sender, receiver) = std::sync::mpsc::channel::<()>();
         for _ in 0..4 {
             let sender = sender.clone();
-            rt::spawn("worker", move || {
+            let _detached = rt::spawn("worker", move || {
                 assert!(sender.send(()).is_err(), "three is not two");
             });
         }

@@ -546,6 +546,7 @@ fn list_and_get_as_json() {
             style,
             request,
             &pools,
+            None,
         )
     };
     let plain = JsonStyle::default();
