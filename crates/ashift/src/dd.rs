@@ -203,7 +203,7 @@ impl Places<'_> {
     /// name, it was mistyped, and must not become a file of the host.
     fn is_drive_name(&self, name: &str) -> bool {
         let is_unit = |c: char| c.is_ascii_digit();
-        let entries = self.world.running().map(|machine| machine.entries());
+        let entries = self.world.running().map(machine::Running::entries);
         entries.unwrap_or_default().iter().any(|entry| {
             let letters = entry.name.trim_end_matches(is_unit);
             let rest = name.strip_prefix(letters).unwrap_or_default();

@@ -100,7 +100,11 @@ impl Drop for OpenPool {
         if self.host.imported(&name).is_err() {
             return;
         }
-        if let Err(error) = crate::zpool::keep_met(&self.host, &self.spa) {
+        // Why a pool is suspended is said by the command, and may be why nothing can be kept either.
+        let is_suspended = self.spa.groups().suspended().is_some();
+        if let Err(error) = crate::zpool::keep_met(&self.host, &self.spa)
+            && !is_suspended
+        {
             eprintln!("cannot keep the errors of pool '{name}': {error}");
         }
     }

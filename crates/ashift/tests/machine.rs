@@ -447,7 +447,9 @@ fn a_table_changes_around_the_partitions_in_use() {
         said,
         "dd: ada0p1.nop: Operation not permitted (pool 'tank' is on it)"
     );
-    let said = bench.fails("zpool create -f p ada0p7 ada0p7.nop");
+    bench.ok("machine add ada9=wd20ears,size=100MB");
+    bench.ok("gnop create ada9");
+    let said = bench.fails("zpool create -f p ada9 ada9.nop");
     assert!(said.contains("refer to the same device"), "{said}");
 }
 

@@ -85,12 +85,10 @@ fn metadata_healed_from_another_place_is_counted() {
     assert!(before.trim().parse::<u64>().unwrap() > 4 << 20);
     let image = std::fs::read(bench.path("a")).unwrap();
     let zdb = bench.ok("zdb -dddddd tank 1");
-    let dva = zdb
-        .split("L0 ")
-        .nth(1)
-        .map(|rest| rest.split_whitespace().next().unwrap());
-    let dva = dva.unwrap_or_else(|| panic!("{zdb}"));
-    let offset = u64::from_str_radix(dva.split(':').nth(1).unwrap(), 16).unwrap();
+    let Some((_, dva)) = zdb.split_once(" L0 0:") else {
+        panic!("{zdb}");
+    };
+    let offset = u64::from_str_radix(dva.split(':').next().unwrap(), 16).unwrap();
     let at = offset + (4 << 20);
     assert_ne!(image[at as usize..at as usize + 512], [0xee; 512]);
     bench.scribble_with("a", at, &[0xee; 512]);
@@ -128,7 +126,7 @@ fn a_healthy_device_beside_a_missing_one_is_online() {
 #[test]
 fn a_stale_half_awaits_its_resilver() {
     let bench = Bench::new(&["a", "b"]);
-    bench.ok("zpool create tank mirror {a} {b}");
+    bench.ok("zpool create -O compression=off tank mirror {a} {b}");
     std::fs::rename(bench.path("b"), bench.path("away")).unwrap();
     let status = bench.ok("zpool status tank");
     let path = bench.path("b").display().to_string();

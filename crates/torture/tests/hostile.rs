@@ -47,10 +47,6 @@ fn ticks() -> u64 {
 }
 
 /// Ends the process when an image takes too long: the thread cannot be ended alone.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "watches what happens in real time"
-)]
 fn watch() {
     std::thread::spawn(|| {
         loop {

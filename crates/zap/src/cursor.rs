@@ -88,7 +88,7 @@ impl Cursor {
             return;
         }
         // The next hash differs in the bits that count.
-        let bits = self.flags.map_or(0, |flags| flags.hash_bits());
+        let bits = self.flags.map_or(0, Flags::hash_bits);
         match (self.hash | u64::MAX >> bits).checked_add(1) {
             Some(next) => (self.hash, self.cd) = (next, 0),
             None => self.is_done = true,

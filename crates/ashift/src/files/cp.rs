@@ -238,9 +238,8 @@ fn to_stdout(session: &Session, source: &str, run: &mut Run) -> Result<()> {
         let file = tree.resolve_link(&path_of(&location))?;
         copy::to_stdout(&*tree, &file)
     });
-    match run.note(source, found) {
-        Some(Err(error)) => error.complain(run, source, "stdout"),
-        Some(Ok(_)) | None => {}
+    if let Some(Err(error)) = run.note(source, found) {
+        error.complain(run, source, "stdout");
     }
     Ok(())
 }

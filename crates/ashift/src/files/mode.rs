@@ -164,8 +164,8 @@ impl Clause {
                 sticky,
             } => {
                 let may_search = search && (is_directory || mode & 0o111 != 0);
-                let special = if set_id { 0o6000 } else { 0 } | if sticky { 0o1000 } else { 0 };
-                (bits | u32::from(may_search)) * 0o111 | special
+                let special = (u32::from(set_id) * 0o6000) | (u32::from(sticky) * 0o1000);
+                ((bits | u32::from(may_search)) * 0o111) | special
             }
         };
         // The sticky bit is nobody's: `t` works with `a`, `o` and without whom.

@@ -71,6 +71,9 @@ fn not_imported(image: &str) -> Error {
     Error::invalid(text)
 }
 
+/// Where file systems are mounted, and which.
+type Mountpoints = Vec<(String, String)>;
+
 /// The pools and data sets of one command.
 pub(crate) struct Session {
     // Mounts go before the pools that they are in.
@@ -135,7 +138,7 @@ impl Session {
     }
 
     /// Each pool with paths and names of its mounted file systems.
-    pub(super) fn mounted(&self) -> Result<Vec<(String, Result<Vec<(String, String)>>)>> {
+    pub(super) fn mounted(&self) -> Result<Vec<(String, Result<Mountpoints>)>> {
         let pools = self.pools.host.pools()?.into_iter().map(|(name, _)| {
             let datasets = self.pools.get(&name).and_then(|pool| mounted(&pool));
             (name, datasets)

@@ -40,7 +40,7 @@ impl Missed {
             let outage = if vdev.leaf().is_usable() && !is_absent {
                 missing.clone()
             } else {
-                vec![0..u64::MAX]
+                std::iter::once(0..u64::MAX).collect()
             };
             return Missed {
                 partial: missing.clone(),
@@ -145,9 +145,10 @@ mod tests {
 
     #[test]
     fn txgs_in_one_or_all_sets() {
-        let (a, b): (Txgs, Txgs) = (vec![1..5, 9..10], vec![3..7]);
+        let span = |start, end| Range { start, end };
+        let (a, b): (Txgs, Txgs) = (vec![1..5, 9..10], vec![span(3, 7)]);
         assert_eq!(in_at_least(1, &[&a, &b]), [1..7, 9..10]);
-        assert_eq!(in_at_least(2, &[&a, &b]), [3..5]);
+        assert_eq!(in_at_least(2, &[&a, &b]), [span(3, 5)]);
         assert_eq!(in_at_least(2, &[&a, &Vec::new()]), Txgs::new());
     }
 }

@@ -114,18 +114,21 @@ pub(super) fn list(session: &Session, parsed: &Parsed) -> Outcome {
         items.push(read.map_err(|e| Fail::of(format!("cannot read '{}'", target.name), &e))?);
     }
     listing::sort_datasets(&mut items, &keys);
-    if let Some(json) = json {
-        if outcome.is_err() {
-            return outcome;
+    let outcome = match json {
+        Some(json) => {
+            outcome?;
+            let request = GetRequest::new(Some(columns));
+            let text = listing::datasets_json("zfs list", &style, json, &request, &items);
+            print!("{text}");
+            Ok(())
         }
-        let request = GetRequest::new(Some(columns));
-        print!(
-            "{}",
-            listing::datasets_json("zfs list", &style, json, &request, &items)
-        );
-    } else if !items.is_empty() {
-        print!("{}", listing::list(&style, &columns, &items));
-    }
+        None => {
+            if !items.is_empty() {
+                print!("{}", listing::list(&style, &columns, &items));
+            }
+            outcome
+        }
+    };
     if items.is_empty() && outcome.is_ok() && !style.is_scripted {
         eprintln!("no datasets available");
     }

@@ -186,12 +186,13 @@ fn usage_is_asked_for_or_given() {
         ("zfs bogus", 2),
         ("zfs create", 2),
         ("zfs list -Z", 2),
+        ("zfs create -h", 2),
     ] {
         let said = place.run(args);
         assert_eq!(said.code, code, "{args}");
         assert!(said.err.contains("usage:"), "{args}: {}", said.err);
     }
-    let said = place.run("zfs create -h");
+    let said = place.run("zfs create --help");
     assert_eq!((said.code, said.err.as_str()), (0, ""));
     assert!(said.out.contains("create [-Pnpuv]"), "{}", said.out);
     for command in ["list", "get", "rename", "send"] {

@@ -147,12 +147,7 @@ fn bookmarks_outlive_their_snapshots() {
             .out,
         "active\n"
     );
-    for mark in [
-        "tank/fs#mark",
-        "tank/fs#short",
-        "tank/fs#all",
-        "tank/fs/below#all",
-    ] {
+    for mark in ["tank/fs#mark", "tank/fs#short", "tank/fs/below#all"] {
         place.zfs(&format!("destroy {mark}"));
     }
     assert_eq!(
