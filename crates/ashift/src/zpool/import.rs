@@ -243,7 +243,15 @@ fn find_pools(
             Err(_) => pool,
         }
     };
-    Ok(pools.into_iter().map(follow).collect())
+    let mut pools: Vec<FoundPool> = pools.into_iter().map(follow).collect();
+    pools.sort_by_cached_key(first_device);
+    Ok(pools)
+}
+
+/// The name of a pool's first device, by which pools are listed.
+fn first_device(pool: &FoundPool) -> Option<String> {
+    let names = pool.devices.iter().map(|d| d.provider.name().to_owned());
+    names.min()
 }
 
 /// Whether any device of an imported pool is at the path that is remembered.

@@ -69,10 +69,17 @@ static MEASURED: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
 impl Places {
     /// What `command` printed, in words that do not change.
     pub(crate) fn normalise(&self, command: &str, said: &Said) -> Said {
+        let mut err = self.text(command, &said.err);
+        if command.contains(" | zfs ") {
+            // Both ends of the pipe may complain, in any order.
+            let mut lines: Vec<&str> = err.split_inclusive('\n').collect();
+            lines.sort_unstable();
+            err = lines.concat();
+        }
         Said {
             code: said.code,
             out: self.text(command, &said.out),
-            err: self.text(command, &said.err),
+            err,
         }
     }
 
