@@ -131,7 +131,7 @@ fn keys(list: &nvpair::NvList) -> Vec<String> {
 }
 
 fn label_of(path: &Path) -> nvpair::NvList {
-    let labels = vdev::label::Labels::read(&*open(path, OpenMode::ReadOnly).unwrap()).unwrap();
+    let labels = vdev::label::Labels::read(&*open(path, OpenMode::Inspect).unwrap()).unwrap();
     labels.best_config(base::Txg(u64::MAX)).unwrap().clone()
 }
 
