@@ -67,7 +67,7 @@ fn without_debugging(text: &str) -> String {
         let is_start = line.starts_with("ZFS_DBGMSG(zdb) START");
         let is_end = line.starts_with("ZFS_DBGMSG(zdb) END");
         is_debugging |= is_start;
-        if is_start && out.ends_with("\n\n") || is_start && out == "\n" {
+        if is_start && (out == "\n" || out.ends_with("\n\n")) {
             out.pop();
         }
         let is_noise = line.starts_with("The ZFS modules cannot be auto-loaded")
