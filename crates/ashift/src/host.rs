@@ -318,6 +318,8 @@ impl Host {
         options.max_txg = facts.max_txg.map(base::Txg);
         // Its labels keep the name that it had.
         options.new_name = facts.readonly.then(|| pool.to_owned());
+        // And that it was destroyed.
+        options.force = facts.readonly;
         Spa::open(options)
     }
 

@@ -21,7 +21,7 @@ use phys::label::{ASHIFT_MAX, ASHIFT_MIN, SPA_MINDEVSIZE};
 use spa::feature::{self, FEATURES, Feature, Support};
 use spa::{CreateOptions, PropValue, Spa, VdevSpec};
 use vdev::{AllocBias, VdevKind};
-use zpl::{Filesystem, NewFilesystem};
+use zpl::NewFilesystem;
 
 use super::devices::{Device, objection};
 use super::{Failure, Outcome, command_line, refuse_options};
@@ -240,7 +240,13 @@ fn create(host: &Host, pool: &str, tops: &[(Grouping, Vec<Device>)], wanted: Wan
     for (grouping, devices) in tops {
         vdevs.push(open_top(pool, grouping, devices).map_err(failed)?);
     }
-    let (uid, gid) = (0, 0);
+    let root = NewFilesystem {
+        uid: 0,
+        gid: 0,
+        utf8only: false,
+    };
+    let is_counter = |feature: &&Feature| feature.guid == dsl::feature::USEROBJ_ACCOUNTING;
+    let counts_objects = wanted.features.iter().any(|f| is_counter(&f));
     let options = CreateOptions {
         name: pool.to_owned(),
         vdevs,
@@ -250,17 +256,7 @@ fn create(host: &Host, pool: &str, tops: &[(Grouping, Vec<Device>)], wanted: Wan
         comment: wanted.comment,
         compatibility: wanted.compatibility,
         fs_props: wanted.fs_props,
-        init_root: Box::new(move |objset, tx| {
-            Filesystem::create(
-                objset,
-                tx,
-                &NewFilesystem {
-                    uid,
-                    gid,
-                    utf8only: false,
-                },
-            )
-        }),
+        init_root: zpl::mount::init(root, counts_objects),
         command: command_line(),
         host: host.id()?,
         settings: host.settings()?,
@@ -494,14 +490,17 @@ const NEW_IN_2_2: &[&str] = &[
 const COMPATIBILITY_FOLDERS: [&str; 2] =
     ["/etc/zfs/compatibility.d", "/usr/share/zfs/compatibility.d"];
 
-/// The names of the features that a compatibility property allows: `legacy`, or sets of which each
-/// must have them.
+/// The names of the features that a compatibility property allows: all with `off`, none with `legacy`,
+/// else those that each of the sets has.
 #[doc(alias = "zpool_load_compat")]
 pub(super) fn compatibility_set(sets: &str) -> Result<Vec<String>, String> {
     if sets == "legacy" {
         return Ok(Vec::new());
     }
     let mut names: Vec<String> = FEATURES.iter().map(|f| f.name.to_owned()).collect();
+    if sets == "off" {
+        return Ok(names);
+    }
     for set in sets.split(',') {
         let allowed = one_set(set)?;
         names.retain(|name| allowed.contains(name));

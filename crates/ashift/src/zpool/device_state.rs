@@ -17,7 +17,7 @@ use vdev::Vdev;
 use super::devices::short_name;
 use super::gather::vdev_status;
 use super::list::name_style;
-use super::{Failure, Outcome, command_line, open_error, refuse_options};
+use super::{Failure, Outcome, command_line, open_error, refuse_options, refuse_power};
 use crate::host::{Access, Host, OpenPool};
 use crate::machine::current;
 
@@ -76,11 +76,7 @@ fn operands(args: &Parsed) -> Result<(&String, &[String]), Failure> {
 
 /// `zpool offline`.
 pub(super) fn offline(args: &Parsed) -> Outcome {
-    if args.has_long("power") {
-        return Err(Failure::Text(
-            "'zpool offline --power' is not supported yet".into(),
-        ));
-    }
+    refuse_power(args, "offline")?;
     refuse_options(args, "offline", "f")?;
     if args.has('t') {
         let text = "'zpool offline -t' is not supported: a pool is opened anew by every command";
@@ -113,11 +109,7 @@ pub(super) fn offline(args: &Parsed) -> Outcome {
 
 /// `zpool online`.
 pub(super) fn online(args: &Parsed) -> Outcome {
-    if args.has_long("power") {
-        return Err(Failure::Text(
-            "'zpool online --power' is not supported yet".into(),
-        ));
-    }
+    refuse_power(args, "online")?;
     let (name, words) = operands(args)?;
     let host = Host::here();
     let pool = open_for_devices(&host, name)?;
@@ -129,6 +121,14 @@ pub(super) fn online(args: &Parsed) -> Outcome {
             code = 1;
             continue;
         };
+        if is_missing(&pool, &device) {
+            let path = device.config().path.clone().unwrap_or_default();
+            println!(
+                "warning: device '{path}' onlined, but remains in faulted state\nuse 'zpool \
+                 replace' to replace devices that are no longer present"
+            );
+            continue;
+        }
         if !device.leaf().is_usable()
             && let Err(text) = bring_back(&pool, &device)
         {
@@ -146,6 +146,17 @@ pub(super) fn online(args: &Parsed) -> Outcome {
         pool.expand(&|guid| growing.contains(&guid))?;
     }
     finish(&host, &pool, code)
+}
+
+/// Whether a device that nobody took offline is not there.
+fn is_missing(pool: &OpenPool, device: &Vdev) -> bool {
+    let config = device.config();
+    let open = |path: &String| {
+        let world = current().ok()?;
+        let names = world.names_for(Holder::Pool(pool.name()));
+        names.open(path, OpenMode::Inspect).ok()
+    };
+    !device.leaf().is_usable() && !config.offline && config.path.as_ref().and_then(open).is_none()
 }
 
 fn bring_back(pool: &OpenPool, device: &Arc<Vdev>) -> Result<(), String> {
@@ -175,6 +186,7 @@ fn bring_back(pool: &OpenPool, device: &Arc<Vdev>) -> Result<(), String> {
 /// `zpool clear`.
 pub(super) fn clear(args: &Parsed) -> Outcome {
     refuse_options(args, "clear", "FnX")?;
+    refuse_power(args, "clear")?;
     let (name, word) = match args.operands.as_slice() {
         [] => return Err(Failure::Usage("missing pool name".into())),
         [name] => (name, None),

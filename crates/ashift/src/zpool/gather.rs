@@ -26,6 +26,11 @@ const SCAN_RESILVER: u64 = 2;
 const SCAN_FINISHED: u64 = 2;
 const SCAN_CANCELED: u64 = 3;
 
+/// Whether a compatibility property leaves features out on purpose.
+fn is_restricted(pool: &Spa) -> bool {
+    pool.compatibility().is_some_and(|sets| sets != "off")
+}
+
 /// Everything `zpool status` shows of an open pool.
 pub(super) fn status_of(host: &Host, pool: &OpenPool) -> base::Result<PoolStatus> {
     let tree = pool.tree();
@@ -52,7 +57,7 @@ pub(super) fn status_of(host: &Host, pool: &OpenPool) -> base::Result<PoolStatus
         root,
         unsupported_features: unsupported,
         is_readable: true,
-        has_disabled_features: has_disabled_features && pool.compatibility().is_none(),
+        has_disabled_features: has_disabled_features && !is_restricted(pool),
         scan: scan_status(pool)?,
         error_count: Some(kept.blocks.len() as u64),
         errors: super::errors::names_of(pool, &kept.objects()),
@@ -303,7 +308,7 @@ fn freeing(pool: &Spa) -> base::Result<u64> {
 
 fn stored(pool: &Spa, desc: &'static admin::prop::PropDesc) -> Prop {
     match pool.props().get(desc.name) {
-        Some(spa::PropValue::Number(n)) if desc.name == "bootfs" => {
+        Some(spa::PropValue::Number(n)) if desc.name == "bootfs" && n != 0 => {
             let name = pool.dsl().dataset_of(base::ObjectId(n));
             let name = name
                 .and_then(|ds| pool.dsl().name_of(&ds))
@@ -311,7 +316,9 @@ fn stored(pool: &Spa, desc: &'static admin::prop::PropDesc) -> Prop {
             Prop::new(desc.name, PropValue::Text(name), Source::Local)
         }
         // A number that is the default counts as not set.
-        Some(spa::PropValue::Number(n)) if desc.default_value() == PropValue::Number(n) => {
+        Some(spa::PropValue::Number(n))
+            if desc.default_value() == PropValue::Number(n) || desc.name == "bootfs" =>
+        {
             Prop::new(desc.name, desc.default_value(), Source::Default)
         }
         Some(spa::PropValue::Number(n)) => {

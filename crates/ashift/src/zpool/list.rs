@@ -58,11 +58,7 @@ pub(super) fn repeat(
         None => None,
         Some("u") => Some(false),
         Some("d") => Some(true),
-        Some(other) => {
-            return Err(Failure::Usage(format!(
-                "invalid time stamp format '{other}'"
-            )));
-        }
+        Some(_) => return Err(Failure::Usage(String::new())),
     };
     let mut rounds = 0;
     loop {
@@ -186,15 +182,15 @@ fn print_once(args: &Parsed, given: &[String], columns: &[PropName], is_first: b
     let refs: Vec<(Item, &PoolStatus)> = pools.iter().map(|(i, s)| (i.clone(), s)).collect();
     let text = if pools.is_empty() && !given.is_empty() {
         return Ok(1);
+    } else if pools.is_empty() {
+        if !has_failed && !args.has('H') && !args.has('j') {
+            println!("no pools available");
+        }
+        return Ok(u8::from(has_failed));
     } else if args.has('j') {
         let request = GetRequest::new(Some(columns.to_vec()));
         let vdevs = args.has('v').then_some(names);
         pools_json("zpool list", &style, json, &request, &refs, vdevs)
-    } else if pools.is_empty() {
-        if !has_failed && !args.has('H') {
-            println!("no pools available");
-        }
-        return Ok(u8::from(has_failed));
     } else if args.has('v') {
         list_verbose(&style, columns, &refs, names)
     } else {

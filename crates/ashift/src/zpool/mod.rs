@@ -35,7 +35,7 @@ pub(crate) use scrub::{catch_up, needs_resilver, verify};
 
 /// Why a command did not do what it was asked.
 pub(crate) enum Failure {
-    /// The arguments make no sense: the text, then how the command is called; exit code 2.
+    /// The arguments make no sense: the text, if any, then how the command is called; exit code 2.
     Usage(String),
     /// What to print on stderr; exit code 1.
     Text(String),
@@ -160,7 +160,10 @@ fn run_sub(sub: &Sub, args: &[String]) -> ExitCode {
             ExitCode::from(code)
         }
         Err(Failure::Usage(text)) => {
-            eprint!("{text}\n{}", usage(Tool::Zpool, sub.name));
+            if !text.is_empty() {
+                eprintln!("{text}");
+            }
+            eprint!("{}", usage(Tool::Zpool, sub.name));
             ExitCode::from(2)
         }
     }
@@ -213,6 +216,15 @@ fn refuse_options(args: &Parsed, command: &str, letters: &str) -> Result<(), Fai
         ))),
         None => Ok(()),
     }
+}
+
+/// `--power`, which asks the enclosures of disks.
+fn refuse_power(args: &Parsed, command: &str) -> Result<(), Failure> {
+    if args.has_long("power") {
+        let text = format!("'zpool {command} --power' is not supported yet");
+        return Err(Failure::Text(text));
+    }
+    Ok(())
 }
 
 thread_local! {

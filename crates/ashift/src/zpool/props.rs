@@ -5,10 +5,11 @@
 //! (`zpool_set_prop`).
 
 use admin::getopt::Parsed;
-use admin::listing::{GetField, GetRequest, Item, get as print_get, parse_get_fields};
+use admin::listing::{GetField, GetRequest, Item, Prop, get as print_get, parse_get_fields};
 use admin::pool::{PoolStatus, VdevClass, VdevStatus, pools_json};
 use admin::prop::{
-    PoolContext, PropValue, TableKind, parse_list, parse_pool_assignment, split_assignment,
+    PoolContext, PropName, PropValue, Source, TableKind, is_user_property, parse_list,
+    parse_pool_assignment, split_assignment,
 };
 use spa::feature::{self, Support};
 
@@ -34,14 +35,17 @@ pub(super) fn get(args: &Parsed) -> Outcome {
     let (style, _, json) = styles(args);
     let host = Host::here();
     check_pools(&host, given)?;
-    let properties = parse_list(TableKind::Pool, names).map_err(Failure::Usage)?;
-    let mut request = GetRequest::new(properties);
-    if let Some(fields) = fields {
-        request.fields = fields;
-    }
+    let mut properties = parse_list(TableKind::Pool, names).map_err(Failure::Usage)?;
     let mut pools: Vec<(Item, PoolStatus)> = Vec::new();
     for name in pool_names(&host, given)? {
         pools.push(super::list::gather(&host, &name, true)?);
+    }
+    if let Some(names) = &mut properties {
+        complete(names, &mut pools);
+    }
+    let mut request = GetRequest::new(properties);
+    if let Some(fields) = fields {
+        request.fields = fields;
     }
     if args.has('j') {
         let refs: Vec<(Item, &PoolStatus)> = pools.iter().map(|(i, s)| (i.clone(), s)).collect();
@@ -52,6 +56,22 @@ pub(super) fn get(args: &Parsed) -> Outcome {
     let items: Vec<Item> = pools.into_iter().map(|(item, _)| item).collect();
     print!("{}", print_get(&style, &request, &items));
     Ok(repeated_code(given))
+}
+
+/// User properties that a pool does not have are at their default; unsupported features that no pool
+/// has are left out.
+#[doc(alias = "get_callback")]
+fn complete(names: &mut Vec<PropName>, pools: &mut [(Item, PoolStatus)]) {
+    let has = |name: &str| pools.iter().any(|(item, _)| item.get(name).is_some());
+    names.retain(|name| !name.as_str().starts_with("unsupported@") || has(name.as_str()));
+    for (item, _) in pools {
+        for name in names.iter().map(PropName::as_str) {
+            if is_user_property(name) && item.get(name).is_none() {
+                let none = PropValue::Text("-".to_owned());
+                item.props.push(Prop::new(name, none, Source::Default));
+            }
+        }
+    }
 }
 
 /// The columns of `-o`: those of `zfs get`, without RECEIVED.
@@ -148,11 +168,9 @@ pub(super) fn set(args: &Parsed) -> Outcome {
         .open(pool, Access::Write)
         .map_err(|e| open_error(pool, &e))?;
     if name == "compatibility" {
-        if value != "off" {
-            super::create::compatibility_set(value).map_err(failed)?;
-        }
-        let set = (value != "off").then(|| value.to_owned());
-        open.set_compatibility(set)
+        let allowed = super::create::compatibility_set(value).map_err(failed)?;
+        warn_of_features(&open, &allowed);
+        open.set_compatibility(Some(value.to_owned()))
             .map_err(|e| failed(e.to_string()))?;
         return done(&host, &open);
     }
@@ -180,6 +198,20 @@ pub(super) fn set(args: &Parsed) -> Outcome {
     };
     outcome.map_err(|e| failed(e.to_string()))?;
     done(&host, &open)
+}
+
+/// Features that stay enabled although a compatibility set does not have them are no error.
+#[doc(alias = "set_pool_callback")]
+fn warn_of_features(pool: &OpenPool, allowed: &[String]) {
+    let is_enabled = |f: &&feature::Feature| pool.features().count(f.guid).is_some();
+    let mut enabled = feature::FEATURES.iter().filter(is_enabled);
+    if enabled.any(|f| !allowed.iter().any(|name| name == f.name)) {
+        eprintln!(
+            "Warning: one or more features already enabled on pool '{}'\nare not present in this \
+             compatibility set.",
+            pool.name()
+        );
+    }
 }
 
 fn bootfs(pool: &OpenPool, name: &str) -> Result<u64, String> {

@@ -19,13 +19,14 @@ use vdev::{Vdev, VdevTree};
 
 use super::gather::{status_of, vdev_status};
 use super::list::{pool_names, repeat, repeated_code, split_repeat, styles};
-use super::{Failure, Outcome, check_json_options, open_error, refuse_options, zone};
+use super::{Failure, Outcome, check_json_options, open_error, refuse_options, refuse_power, zone};
 use crate::host::{Access, Host};
 use crate::machine::current;
 
 /// `zpool status`.
 pub(super) fn run(args: &Parsed) -> Outcome {
     refuse_options(args, "status", "cD")?;
+    refuse_power(args, "status")?;
     let (given, interval) = split_repeat(&args.operands)?;
     check_json_options(args)?;
     repeat(args, interval.as_ref(), |is_first| {
@@ -74,6 +75,9 @@ fn print_once(args: &Parsed, given: &[String]) -> Outcome {
     }
     let request = request(args);
     let is_left_out = |pool: &PoolStatus| args.has('x') && diagnose(pool, false).is_healthy();
+    if args.has('j') && pools.is_empty() && !given.is_empty() {
+        return Ok(code);
+    }
     if args.has('j') {
         let (_, _, json) = styles(args);
         pools.retain(|pool| !is_left_out(pool));

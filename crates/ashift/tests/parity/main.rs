@@ -236,6 +236,7 @@ fn each_difference_from_the_real_tools_was_reviewed() {
         complaints.len(),
         complaints.join("\n")
     );
+    assert_eq!(all.wrong, 0, "commands that mean something else");
     assert!(
         all.percent_equal() >= EQUAL_AT_LEAST,
         "{}% of what is there is equal",
