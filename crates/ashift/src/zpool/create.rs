@@ -246,7 +246,7 @@ fn create(host: &Host, pool: &str, tops: &[(Grouping, Vec<Device>)], wanted: Wan
         utf8only: false,
     };
     let is_counter = |feature: &&Feature| feature.guid == dsl::feature::USEROBJ_ACCOUNTING;
-    let counts_objects = wanted.features.iter().any(|f| is_counter(&f));
+    let counts_objects = wanted.features.iter().any(|f| is_counter(f));
     let options = CreateOptions {
         name: pool.to_owned(),
         vdevs,
