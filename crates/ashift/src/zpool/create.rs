@@ -245,8 +245,8 @@ fn create(host: &Host, pool: &str, tops: &[(Grouping, Vec<Device>)], wanted: Wan
         gid: 0,
         utf8only: false,
     };
-    let is_counter = |feature: &&Feature| feature.guid == dsl::feature::USEROBJ_ACCOUNTING;
-    let counts_objects = wanted.features.iter().any(|f| is_counter(f));
+    let mut features = wanted.features.iter();
+    let counts_objects = features.any(|f| f.guid == dsl::feature::USEROBJ_ACCOUNTING);
     let options = CreateOptions {
         name: pool.to_owned(),
         vdevs,
