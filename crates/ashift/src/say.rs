@@ -105,6 +105,8 @@ mod tests {
             return;
         }
         end_at_a_panic();
+        // Before the threads start: the first that panics ends the program.
+        print!("half a line");
         let (sender, receiver) = std::sync::mpsc::channel::<()>();
         for _ in 0..4 {
             let sender = sender.clone();
@@ -112,7 +114,6 @@ mod tests {
                 assert!(sender.send(()).is_err(), "three is not two");
             });
         }
-        print!("half a line");
         loop {
             let _ = receiver.recv();
         }

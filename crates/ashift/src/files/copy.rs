@@ -184,9 +184,9 @@ impl<'a> Copy<'a> {
 
     fn try_operand(&mut self, path: &str, shown: &str, name: &[u8]) -> Result<()> {
         let file = if self.options.links_as_links {
-            self.source.resolve(path)?
-        } else {
             self.source.resolve_link(path)?
+        } else {
+            self.source.resolve(path)?
         };
         let meta = self.source.meta(&file)?;
         let dir = self.root.0;

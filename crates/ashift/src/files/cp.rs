@@ -142,7 +142,7 @@ impl Destination {
         let location = session.locate(text)?;
         let tree = tree(session, &location)?;
         let mut path = path_of(&location);
-        let existing = copy::optional(tree.resolve_link(&path))?;
+        let existing = copy::optional(tree.resolve(&path))?;
         let is_dir = match &existing {
             Some(handle) => tree.meta(handle)?.file_type == FileType::Directory,
             None => false,
@@ -229,13 +229,13 @@ fn parent_of(tree: &dyn Tree, path: &str) -> Result<(Handle, String)> {
         ("", false) => ".",
         _ => dir,
     };
-    Ok((tree.resolve_link(dir)?, name.to_owned()))
+    Ok((tree.resolve(dir)?, name.to_owned()))
 }
 
 fn to_stdout(session: &Session, source: &str, run: &mut Run) -> Result<()> {
     let found = session.locate(source).and_then(|location| {
         let tree = tree(session, &location)?;
-        let file = tree.resolve_link(&path_of(&location))?;
+        let file = tree.resolve(&path_of(&location))?;
         copy::to_stdout(&*tree, &file)
     });
     if let Some(Err(error)) = run.note(source, found) {

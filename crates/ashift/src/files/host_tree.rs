@@ -214,13 +214,13 @@ fn file_type(mode: u32) -> FileType {
 
 impl Tree for HostTree {
     fn resolve(&self, path: &str) -> Result<Handle> {
-        let handle = split(Path::new(path))?;
+        let handle = split(&fs::canonicalize(path)?)?;
         stat(&handle)?;
         Ok(handle)
     }
 
     fn resolve_link(&self, path: &str) -> Result<Handle> {
-        let handle = split(&fs::canonicalize(path)?)?;
+        let handle = split(Path::new(path))?;
         stat(&handle)?;
         Ok(handle)
     }

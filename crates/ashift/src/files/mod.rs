@@ -56,8 +56,8 @@ pub(crate) fn compare_with_host(
     {
         let pool = pool_tree::PoolTree(session.mount(dataset)?);
         let host = host_tree::HostTree;
-        let left = host.resolve(&folder.to_string_lossy())?;
-        let right = pool.resolve(path)?;
+        let left = host.resolve_link(&folder.to_string_lossy())?;
+        let right = pool.resolve_link(path)?;
         let bar = crate::progress::progress(None, true);
         compare::compare((&host, &left), (&pool, &right), path, &bar, &mut found)?;
         bar.finish_and_clear();

@@ -98,6 +98,10 @@ impl Content for PoolFile<'_> {
 
 impl Tree for PoolTree {
     fn resolve(&self, path: &str) -> Result<Handle> {
+        self.0.resolve(path).map(Handle::Object)
+    }
+
+    fn resolve_link(&self, path: &str) -> Result<Handle> {
         // A slash behind a link means what it leads to.
         let id = if path.ends_with('/') {
             self.0.resolve(path)
@@ -105,10 +109,6 @@ impl Tree for PoolTree {
             self.0.resolve_link(path)
         };
         id.map(Handle::Object)
-    }
-
-    fn resolve_link(&self, path: &str) -> Result<Handle> {
-        self.0.resolve(path).map(Handle::Object)
     }
 
     fn enter(&self, dir: &Handle) -> Result<Handle> {

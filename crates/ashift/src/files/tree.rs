@@ -63,9 +63,9 @@ pub(crate) trait Content {
 /// of a handle is reached through it. Only the paths of `resolve` lead where they like: people type
 /// them.
 pub(crate) trait Tree {
-    /// The file of a path; the last link is not followed.
-    fn resolve(&self, path: &str) -> Result<Handle>;
     /// The file of a path, links followed.
+    fn resolve(&self, path: &str) -> Result<Handle>;
+    /// The file of a path; the last link is not followed.
     fn resolve_link(&self, path: &str) -> Result<Handle>;
     /// The same directory, held open for those who go through what is in it. A link is refused.
     fn enter(&self, dir: &Handle) -> Result<Handle>;
