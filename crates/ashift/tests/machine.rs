@@ -472,10 +472,15 @@ fn an_image_of_an_imported_pool_is_in_use_though_nobody_has_it_open() {
     std::os::unix::fs::symlink("a.img", folder.path().join("link")).unwrap();
     let (succeeded, said) = run(&format!("zpool create tank {}", image.display()));
     assert!(succeeded, "{said}");
+    fs::write(folder.path().join("file"), b"contents").unwrap();
+    let (succeeded, said) = run("cp file tank:/");
+    assert!(succeeded, "{said}");
     let before = fs::read(&image).unwrap();
     for line in [
         "dd if=/dev/zero of=a.img count=1 conv=notrunc",
         "dd if=/dev/zero of=link count=1",
+        "cp tank:/file a.img",
+        "cp -a tank:/file a.img",
         "phybs -w a.img",
         "diskmark --yes-write-to-device a.img",
         "gpart create -s gpt a.img",

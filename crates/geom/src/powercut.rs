@@ -119,6 +119,25 @@ impl PowerCut {
         }
     }
 
+    /// A larger disk on the same supply with what is on this one, all of it flushed: what is left of this one
+    /// when somebody has made it longer.
+    #[must_use]
+    pub fn grown_to(&self, mediasize: u64) -> Self {
+        assert!(mediasize >= self.mediasize, "disks do not shrink");
+        let now = self.state.lock().now.clone();
+        PowerCut {
+            name: self.name.clone(),
+            mediasize,
+            sectorsize: self.sectorsize,
+            supply: Arc::clone(&self.supply),
+            state: Mutex::new(State {
+                before: now.clone(),
+                now,
+                history: Vec::new(),
+            }),
+        }
+    }
+
     /// The supply of this disk.
     #[must_use]
     pub fn supply(&self) -> &Arc<PowerSupply> {

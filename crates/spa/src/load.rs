@@ -288,7 +288,7 @@ fn first_look(found: &FoundPool, hostid: u64, uberblock: &UberblockPhys) -> Resu
     let is_foreign = found.hostid != hostid && found.state == PoolState::Active;
     let heartbeat = obstacle::Heartbeat {
         uberblock,
-        foreign: is_foreign.then_some(found),
+        foreign: is_foreign.then_some((&*found.hostname, found.hostid)),
     };
     let tree = found.open(&found.config, false)?;
     let whole = check_tree(&tree);
@@ -405,6 +405,8 @@ fn load(
         || options.found.hostid != options.host.id
         || paths_differ(&look.config, &tree);
     let text = |key| look.config.get_str(key).map(str::to_owned);
+    let (comment, compatibility) = (text("comment"), text("compatibility"));
+    let config = at_paths_of(look.config, &tree);
     let inner = Arc::new(Inner {
         guid: options.found.guid,
         host: options.host,
@@ -429,9 +431,9 @@ fn load(
             config_object: directory::get(&mos, "config")?,
             vdev_zaps: directory::find(&mos, "com.delphix:vdev_zap_map")?,
             dtls: BTreeMap::new(),
-            comment: text("comment"),
-            compatibility: text("compatibility"),
-            config: look.config,
+            comment,
+            compatibility,
+            config,
         }),
         mos,
     });
@@ -490,6 +492,30 @@ fn read_allocation_bias(mos: &Arc<Objset>, top: &vdev::Vdev) -> Result<()> {
         top.update(|config| config.alloc_bias = AllocBias::from_word(&word));
     }
     Ok(())
+}
+
+/// The config with the paths at which the devices are. Who may not write keeps the old ones in the MOS, and
+/// finds the devices again by these.
+fn at_paths_of(mut config: NvList, tree: &VdevTree) -> NvList {
+    fn change(vdev: &mut NvList, paths: &BTreeMap<u64, String>) {
+        let path = vdev.get_u64("guid").and_then(|guid| paths.get(&guid));
+        if let Some(path) = path.filter(|_| vdev.contains("path")) {
+            vdev.set("path", path.as_str());
+        }
+        for child in vdev.get_lists_mut("children").into_iter().flatten() {
+            change(child, paths);
+        }
+    }
+    let devices = tree.devices();
+    let paths = devices.iter().filter_map(|device| {
+        let path = device.config().path.clone()?;
+        Some((device.guid().0, path))
+    });
+    let paths = paths.collect();
+    if let Some(root) = config.get_list_mut("vdev_tree") {
+        change(root, &paths);
+    }
+    config
 }
 
 /// Whether a device is elsewhere than the config says.

@@ -15,7 +15,6 @@ use base::{ObjectId, Result};
 use dmu::Objset;
 use phys::pool_names::DDT_STATS;
 use phys::uberblock::{MMP_MAGIC, UberblockPhys};
-use vdev::import::FoundPool;
 
 use crate::directory;
 use crate::features::Features;
@@ -142,8 +141,8 @@ fn dedup_tables(mos: &Arc<Objset>) -> Result<Vec<String>> {
 /// What labels and uberblock say of a host that has the pool open with multihost.
 pub(crate) struct Heartbeat<'a> {
     pub(crate) uberblock: &'a UberblockPhys,
-    /// The pool, if the host that had it last is another one, and has not exported it.
-    pub(crate) foreign: Option<&'a FoundPool>,
+    /// Name and id of the host that had it last, if it is another one and has not exported it.
+    pub(crate) foreign: Option<(&'a str, u64)>,
 }
 
 impl Heartbeat<'_> {
@@ -153,12 +152,44 @@ impl Heartbeat<'_> {
     }
 
     fn in_use_by(&self) -> Option<String> {
-        let pool = self.foreign.filter(|_| self.is_there())?;
+        let (name, id) = self.foreign.filter(|_| self.is_there())?;
         let now_secs = rt::wall_clock().secs;
         let age_secs = now_secs.saturating_sub(self.uberblock.timestamp.get());
-        let (name, id) = (&pool.hostname, pool.hostid);
         (age_secs <= RECENT_SECS).then(|| {
             format!("host '{name}' (hostid {id:x}), whose last heartbeat is {age_secs} s old")
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recent_heartbeat_of_another_host_names_it() {
+        let mut uberblock = UberblockPhys::default();
+        uberblock.mmp_magic.set(MMP_MAGIC);
+        uberblock.mmp_delay.set(1_000_000_000);
+        let other = Some(("tower", 0xbeef));
+        let named =
+            |uberblock: &UberblockPhys, foreign| Heartbeat { uberblock, foreign }.in_use_by();
+        let now = rt::wall_clock().secs;
+        uberblock.timestamp.set(now - 3);
+        let text = named(&uberblock, other).unwrap();
+        assert!(
+            text.starts_with("host 'tower' (hostid beef), whose last heartbeat is "),
+            "{text}"
+        );
+        assert_eq!(
+            named(&uberblock, None),
+            None,
+            "this host's own, or exported"
+        );
+        uberblock.timestamp.set(now - RECENT_SECS - 10);
+        assert_eq!(named(&uberblock, other), None, "long ago");
+        // A host without multihost leaves no delay.
+        uberblock.timestamp.set(now);
+        uberblock.mmp_delay.set(0);
+        assert_eq!(named(&uberblock, other), None);
     }
 }

@@ -391,6 +391,16 @@ impl Spa {
         self.inner.groups.stop()
     }
 
+    /// Writes labels and an uberblock, though nothing may have changed: `zpool sync -f`.
+    ///
+    /// # Errors
+    /// `ReadOnly`; `Suspended` when it could not be written.
+    pub fn force_sync(&self) -> Result<()> {
+        self.check_writable()?;
+        self.inner.state.lock().labels_dirty = true;
+        self.sync_now()
+    }
+
     /// Syncs a txg although nothing may have changed in it but the config.
     pub(crate) fn sync_now(&self) -> Result<()> {
         let tx = self.inner.groups.hold_open(0)?;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use geom::powercut::{PowerCut, PowerSupply};
 use geom::{Provider, mem::Memory};
+use spa::Spa;
 use torture::model::World;
 use torture::pool::{self, Layout};
 use torture::{Dice, seed};
@@ -41,18 +42,7 @@ fn record(layout: Layout, ashift: u32, seed: u64, steps: usize) -> Recording {
     let spa = pool::create("tank", layout, ashift, &providers, Box::new(|_, _| Ok(()))).unwrap();
     disks.iter().for_each(|disk| disk.forget());
     let mut recorded = vec![(world.clone(), Some(supply.commands()))];
-    for step in 0..steps {
-        world
-            .step(&spa, &mut dice)
-            .unwrap_or_else(|e| panic!("step {step}: {e}"));
-        let known = if dice.once_in(4) {
-            spa.sync().unwrap();
-            Some(supply.commands())
-        } else {
-            None
-        };
-        recorded.push((world.clone(), known));
-    }
+    work(&spa, &supply, &mut world, &mut dice, steps, &mut recorded);
     let behind = spa.pipeline_stats().behind;
     // Another seed may not come to that.
     let is_usual = std::env::var_os("SEED").is_none();
@@ -66,6 +56,64 @@ fn record(layout: Layout, ashift: u32, seed: u64, steps: usize) -> Recording {
         commands: supply.commands(),
         disks,
         steps: recorded,
+    }
+}
+
+/// Random steps, some of which end with a sync.
+fn work(
+    spa: &Spa,
+    supply: &PowerSupply,
+    world: &mut World,
+    dice: &mut Dice,
+    steps: usize,
+    recorded: &mut Vec<(World, Option<u64>)>,
+) {
+    for step in 0..steps {
+        world
+            .step(spa, dice)
+            .unwrap_or_else(|e| panic!("step {step}: {e}"));
+        let known = dice.once_in(4).then(|| {
+            spa.sync().unwrap();
+            supply.commands()
+        });
+        recorded.push((world.clone(), known));
+    }
+}
+
+/// A mirror whose disks were made larger while it was closed: it is opened, grows, is opened again and
+/// worked with.
+fn record_growth(seed: u64) -> Recording {
+    let supply = PowerSupply::new();
+    let disk = |i| PowerCut::fed_by(&supply, format!("/disk{i}"), DISK_BYTES, 512);
+    let small: Vec<Arc<PowerCut>> = (0..2).map(|i| Arc::new(disk(i))).collect();
+    let providers = |disks: &[Arc<PowerCut>]| -> Vec<Arc<dyn Provider>> {
+        disks.iter().map(|disk| disk.clone() as _).collect()
+    };
+    let mut dice = Dice::new(seed);
+    let mut world = World::default();
+    let no_root = Box::new(|_: &_, _: &_| Ok(()));
+    let spa = pool::create("tank", Layout::Mirror, 9, &providers(&small), no_root).unwrap();
+    work(&spa, &supply, &mut world, &mut dice, 20, &mut Vec::new());
+    spa.close().unwrap();
+    drop(spa);
+    let disks: Vec<Arc<PowerCut>> = small
+        .iter()
+        .map(|disk| Arc::new(disk.grown_to(2 * DISK_BYTES)))
+        .collect();
+    let mut steps = vec![(world.clone(), Some(supply.commands()))];
+    for is_grown in [false, true] {
+        let spa = pool::open(&providers(&disks), false).unwrap();
+        work(&spa, &supply, &mut world, &mut dice, 8, &mut steps);
+        assert_eq!(spa.expand(&|_| true).unwrap(), !is_grown);
+        work(&spa, &supply, &mut world, &mut dice, 8, &mut steps);
+        assert_eq!(spa.space().space > DISK_BYTES, is_grown);
+        spa.close().unwrap();
+        steps.push((world.clone(), Some(supply.commands())));
+    }
+    Recording {
+        commands: supply.commands(),
+        disks,
+        steps,
     }
 }
 
@@ -106,7 +154,10 @@ impl Recording {
 }
 
 fn run(layout: Layout, ashift: u32, seed: u64) {
-    let recording = record(layout, ashift, seed, 60);
+    cut_everywhere(&record(layout, ashift, seed, 60), seed);
+}
+
+fn cut_everywhere(recording: &Recording, seed: u64) {
     let first = recording.steps[0].1.unwrap();
     let total = recording.commands - first;
     let all = std::env::var("CUTS").is_ok_and(|v| v == "all");
@@ -131,6 +182,12 @@ fn sim_power_cuts_on_a_stripe() {
 fn sim_power_cuts_on_a_mirror_of_4k_sectors() {
     let seed = seed(12);
     rt::simulate(seed, move || run(Layout::Mirror, 12, seed));
+}
+
+#[test]
+fn sim_power_cuts_while_a_pool_grows() {
+    let seed = seed(13);
+    rt::simulate(seed, move || cut_everywhere(&record_growth(seed), seed));
 }
 
 /// A cut image is an ordinary disk.

@@ -8,7 +8,7 @@ use dmu::Content;
 use zpl::FileType;
 use zpl::mount::Mount;
 
-use super::show::{line, put, top};
+use super::show::{put, top};
 use super::walk::{Visit, Visitor, walk};
 use super::{ReadError, Run, Session, Usage, parse};
 use crate::host::Access;
@@ -48,8 +48,9 @@ const SHA256SUM: Usage = Usage {
 /// Runs `ashift sha256sum`.
 pub(crate) fn sha256sum(args: &[String]) -> ExitCode {
     each_file(&SHA256SUM, args, |parsed, run, operand, fs, id| {
+        run.show_progress(true);
         if !parsed.has('r') {
-            let outcome = sum(fs, id, operand);
+            let outcome = sum(run, fs, id, operand);
             report(run, operand, outcome);
             return;
         }
@@ -64,7 +65,7 @@ struct Sums<'a> {
 impl Visitor for Sums<'_> {
     fn enter(&mut self, visit: &Visit<'_>, run: &mut Run) -> Result<bool> {
         if visit.attr.file_type() == Some(FileType::Regular) {
-            let outcome = sum(self.fs, visit.attr.id, visit.path);
+            let outcome = sum(run, self.fs, visit.attr.id, visit.path);
             report(run, visit.path, outcome);
         }
         Ok(true)
@@ -105,16 +106,19 @@ fn each_file(
 }
 
 /// Prints the sum of a file.
-fn sum(fs: &Mount, id: ObjectId, name: &str) -> Result<(), ReadError> {
+fn sum(run: &Run, fs: &Mount, id: ObjectId, name: &str) -> Result<(), ReadError> {
     use sha2::Digest;
     let mut hash = sha2::Sha256::new();
-    each_piece(fs, id, |bytes| hash.update(bytes))?;
+    each_piece(fs, id, |bytes| {
+        hash.update(bytes);
+        run.bar.inc(bytes.len() as u64);
+    })?;
     let hex: String = hash
         .finalize()
         .iter()
         .map(|byte| format!("{byte:02x}"))
         .collect();
-    line(&format!("{hex}  {name}"));
+    run.line(&format!("{hex}  {name}"));
     Ok(())
 }
 

@@ -257,6 +257,7 @@ fn change_attr<F: Fn(&Attr) -> SetAttr>(
             change: &change,
             below: parsed.has('R'),
         };
+        run.show_progress(false);
         walk(&mount, id, top(&operand), &mut run, &mut visitor);
     }
     run.end(session)
@@ -269,7 +270,8 @@ struct Change<'a, F> {
 }
 
 impl<F: Fn(&Attr) -> SetAttr> Visitor for Change<'_, F> {
-    fn enter(&mut self, visit: &Visit<'_>, _run: &mut Run) -> Result<bool> {
+    fn enter(&mut self, visit: &Visit<'_>, run: &mut Run) -> Result<bool> {
+        run.bar.inc(1);
         // Below, links are neither followed nor changed.
         if visit.depth == 0 || visit.attr.file_type() != Some(FileType::Symlink) {
             self.fs.setattr(visit.attr.id, &(self.change)(visit.attr))?;

@@ -13,7 +13,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use base::{BlockBuf, Error, ErrorKind, Result};
-use indicatif::ProgressBar;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use zpl::{FileType, Time};
 
@@ -25,7 +24,6 @@ use super::show::{join, top};
 use super::tree::{Content, Handle, Meta, Names, Tree};
 use super::walk::second_name;
 use super::{ReadError, Run};
-use crate::progress::progress;
 
 /// Bytes that are read and written at a time.
 const PIECE_BYTES: usize = 4 << 20;
@@ -85,7 +83,6 @@ pub(super) struct Copy<'a> {
     losses: Losses,
     /// The target takes no more.
     is_full: bool,
-    bar: ProgressBar,
     piece: BlockBuf,
 }
 
@@ -164,20 +161,13 @@ impl<'a> Copy<'a> {
             made: BTreeSet::new(),
             losses: Losses::default(),
             is_full: false,
-            bar: progress(None, true),
             piece: BlockBuf::zeroed(PIECE_BYTES),
         }
-    }
-
-    /// How far the copying is.
-    pub(super) fn bar(&self) -> &ProgressBar {
-        &self.bar
     }
 
     /// Copies what `path` leads to as `name`, or what is in it if there is no name.
     pub(super) fn operand(&mut self, path: &str, shown: &str, name: &[u8]) {
         let outcome = self.try_operand(path, shown, name);
-        self.bar.finish_and_clear();
         self.run.note(shown, outcome);
         self.losses.sum_up(self.run);
     }
@@ -221,9 +211,9 @@ impl<'a> Copy<'a> {
     /// Copies one name with everything below it.
     fn node(&mut self, item: Item<'_>, ahead: Ahead) -> Result<()> {
         if self.options.verbose {
-            self.bar.suspend(|| println!("{}", item.shown));
+            self.run.line(item.shown);
         }
-        self.bar.set_message(item.shown.to_owned());
+        self.run.bar.set_message(item.shown.to_owned());
         self.place.push(item.name.to_vec());
         let outcome = match item.meta.file_type {
             FileType::Directory => self.directory(item),
@@ -407,13 +397,13 @@ impl<'a> Copy<'a> {
                 if !bytes.is_empty() {
                     self.target.open(&new, true)?.write_at(0, &bytes)?;
                 }
-                self.bar.inc(bytes.len() as u64);
+                self.run.bar.inc(bytes.len() as u64);
                 Ok(())
             }
             None => {
                 let mut from = self.source.open(item.file, false)?;
                 let mut to = self.target.open(&new, true)?;
-                let (piece, bar) = (&mut self.piece, &self.bar);
+                let (piece, bar) = (&mut self.piece, &self.run.bar);
                 content((&mut *from, &mut *to), item.meta, piece, |n| bar.inc(n))
             }
         };

@@ -194,6 +194,13 @@ fn copy_all(
             Some(name) => name,
             None => last_name(&path),
         };
+        run.show_progress(true);
+        match &location {
+            Location::Host(path) => count_ahead(&run.bar, path),
+            Location::Pool(name, path) => {
+                count_ahead_in(&run.bar, &*session.mount(name)?, path);
+            }
+        }
         let mut copy = Copy::new(
             options,
             run,
@@ -201,13 +208,8 @@ fn copy_all(
             (&*target.tree, same_tree(&location, &target.location)),
             (&target.dir, &target.shown, target.name.is_some()),
         );
-        match &location {
-            Location::Host(path) => count_ahead(copy.bar(), path),
-            Location::Pool(name, path) => {
-                count_ahead_in(copy.bar(), &*session.mount(name)?, path);
-            }
-        }
         copy.operand(&path, source, name.as_bytes());
+        run.bar.finish_and_clear();
     }
     Ok(())
 }

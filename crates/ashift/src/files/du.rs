@@ -8,7 +8,7 @@ use admin::number::nice_bytes;
 use base::{ObjectId, ObjsetId, Result};
 use serde_json::{Value, json};
 
-use super::show::{line, put_json, top};
+use super::show::{put_json, top};
 use super::walk::{Visit, Visitor, walk};
 use super::{Run, Session, Usage, parse};
 use crate::host::Access;
@@ -73,6 +73,7 @@ pub(crate) fn du(args: &[String]) -> ExitCode {
         let found = session.find_file(&operand, false);
         if let Some((mount, id)) = run.note(&operand, found) {
             du.objset = mount.objset().id();
+            run.show_progress(false);
             walk(&mount, id, top(&operand), &mut run, &mut du);
         }
     }
@@ -104,12 +105,12 @@ impl Du {
         }
     }
 
-    fn show(&mut self, path: &str, bytes: u64) {
+    fn show(&mut self, run: &Run, path: &str, bytes: u64) {
         match &mut self.json {
             Some(all) if self.is_apparent => all.push(json!({"name": path, "size": bytes})),
             Some(all) => all.push(json!({"name": path, "used": bytes})),
-            None if self.is_for_people => line(&format!("{}\t{path}", nice_bytes(bytes))),
-            None => line(&format!("{}\t{path}", bytes.div_ceil(1024))),
+            None if self.is_for_people => run.line(&format!("{}\t{path}", nice_bytes(bytes))),
+            None => run.line(&format!("{}\t{path}", bytes.div_ceil(1024))),
         }
     }
 
@@ -121,7 +122,8 @@ impl Du {
 }
 
 impl Visitor for Du {
-    fn enter(&mut self, visit: &Visit<'_>, _run: &mut Run) -> Result<bool> {
+    fn enter(&mut self, visit: &Visit<'_>, run: &mut Run) -> Result<bool> {
+        run.bar.inc(1);
         let attr = visit.attr;
         let bytes = self.size(visit);
         if attr.is_directory() {
@@ -133,16 +135,16 @@ impl Visitor for Du {
         }
         self.add(bytes);
         if visit.depth == 0 || (self.shows_files && visit.depth <= self.max_depth) {
-            self.show(visit.path, bytes);
+            self.show(run, visit.path, bytes);
         }
         Ok(false)
     }
 
-    fn leave(&mut self, visit: &Visit<'_>) -> Result<()> {
+    fn leave(&mut self, visit: &Visit<'_>, run: &mut Run) -> Result<()> {
         let bytes = self.sums.pop().unwrap_or(0);
         self.add(bytes);
         if visit.depth <= self.max_depth {
-            self.show(visit.path, bytes);
+            self.show(run, visit.path, bytes);
         }
         Ok(())
     }

@@ -15,11 +15,12 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use base::{Error, ErrorKind, Result};
+use phys::label::SPA_MINDEVSIZE;
 use rustix::fs::{
     AtFlags, CWD, Dir, Gid, Mode, OFlags, SeekFrom, Stat, Timespec, Timestamps, Uid, XattrFlags,
 };
@@ -208,6 +209,21 @@ impl Content for Stream {
     }
 }
 
+/// Refuses the image of an imported pool, or the disk of one, though nobody has it open now.
+fn check_is_free(file: &File) -> Result<()> {
+    let world = crate::machine::current()?;
+    let facts = file.metadata()?;
+    let may_be_device = facts.len() >= SPA_MINDEVSIZE || facts.file_type().is_block_device();
+    if world.is_machine() || !may_be_device {
+        return Ok(());
+    }
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    match world.holders(&path)?.first() {
+        None => Ok(()),
+        Some(holder) => Err(Error::new(ErrorKind::Busy, format!("{holder} is on it"))),
+    }
+}
+
 fn file_type(mode: u32) -> FileType {
     FileType::of_mode(mode).unwrap_or(FileType::Regular)
 }
@@ -285,6 +301,9 @@ impl Tree for HostTree {
         let flags = access | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(&**dir, name, flags, Mode::empty()).map_err(errno)?;
         let file = File::from(fd);
+        if writes {
+            check_is_free(&file)?;
+        }
         Ok(if file.metadata()?.is_file() {
             Box::new(HostFile(file))
         } else {
@@ -331,7 +350,11 @@ impl Tree for HostTree {
         } else {
             AtFlags::empty()
         };
-        rustix::fs::unlinkat(&*directory(dir)?, single(name)?, flags).map_err(errno)
+        let (dir, name) = (directory(dir)?, single(name)?);
+        let look = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&*dir, name, look, Mode::empty()).map_err(errno)?;
+        check_is_free(&File::from(file))?;
+        rustix::fs::unlinkat(&*dir, name, flags).map_err(errno)
     }
 
     fn set_owner(&self, file: &Handle, uid: u64, gid: u64) -> Result<()> {

@@ -89,8 +89,10 @@ impl Ls<'_> {
                 continue;
             }
             if many && !self.parsed.has('j') {
-                let gap = if is_first { "" } else { "\n" };
-                line(&format!("{gap}{shown}:"));
+                if !is_first {
+                    line("");
+                }
+                line(&format!("{shown}:"));
             }
             is_first = false;
             let outcome = self.directory(fs, id, &shown);

@@ -27,10 +27,12 @@ mod stat;
 mod tree;
 mod walk;
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use admin::getopt::{OptSpec, Parsed};
 use base::{Error, ErrorKind};
+use indicatif::ProgressBar;
 use tree::Tree;
 
 pub(crate) use cat::{cat, sha256sum};
@@ -79,6 +81,8 @@ pub(crate) struct Run {
     /// Whether errors of reading say which block on which device they are about.
     verbose: bool,
     failed: bool,
+    /// How far it is: nothing that is shown, or what [`Run::show_progress`] began.
+    bar: ProgressBar,
 }
 
 impl Run {
@@ -87,7 +91,18 @@ impl Run {
             name,
             verbose: false,
             failed: false,
+            bar: ProgressBar::hidden(),
         }
+    }
+
+    /// Shows from now on how many things are done, or how many bytes.
+    fn show_progress(&mut self, unit_bytes: bool) {
+        self.bar = crate::progress::progress(None, unit_bytes);
+    }
+
+    /// Prints a line on stdout.
+    fn line(&self, text: &str) {
+        self.bar.suspend(|| show::line(text));
     }
 
     /// Complains in the words of the C library: `ashift ls: PATH: No such file or directory`.
@@ -98,7 +113,9 @@ impl Run {
     /// Complains in words of its own.
     fn say(&mut self, text: &str) {
         self.failed = true;
-        eprintln!("ashift {}: {text}", self.name);
+        let text = show::tame(text, std::io::stderr().is_terminal());
+        self.bar
+            .suspend(|| eprintln!("ashift {}: {text}", self.name));
     }
 
     fn note<T>(&mut self, what: &str, outcome: base::Result<T>) -> Option<T> {
@@ -107,6 +124,7 @@ impl Run {
 
     /// Ends the session, and says how it went.
     fn end(mut self, session: Session) -> ExitCode {
+        self.bar.finish_and_clear();
         if let Err(e) = session.close() {
             self.failed = true;
             eprintln!("ashift {}: {e}", self.name);
@@ -131,7 +149,9 @@ fn words(error: &Error, verbose: bool) -> String {
         | ErrorKind::Suspended
         | ErrorKind::Unsupported
         | ErrorKind::InvalidInput => None,
-        ErrorKind::Busy | ErrorKind::NotFound if context.contains("pool") => None,
+        ErrorKind::Busy | ErrorKind::NotFound | ErrorKind::ReadOnly if context.contains("pool") => {
+            None
+        }
         ErrorKind::NotFound if context.contains("data set") => None,
         kind => Some(kind.errno()),
     };

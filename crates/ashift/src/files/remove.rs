@@ -77,6 +77,7 @@ fn remove(session: &Session, operand: &str, recursive: bool, run: &mut Run) -> R
         fs: &target.mount,
         top: (dir, name),
     };
+    run.show_progress(false);
     walk(&target.mount, attr.id, top(operand), run, &mut rm);
     Ok(())
 }
@@ -90,7 +91,8 @@ struct Remove<'a> {
 impl Visitor for Remove<'_> {
     const SORTED: bool = false;
 
-    fn enter(&mut self, visit: &Visit<'_>, _run: &mut Run) -> Result<bool> {
+    fn enter(&mut self, visit: &Visit<'_>, run: &mut Run) -> Result<bool> {
+        run.bar.inc(1);
         if visit.attr.is_directory() {
             return Ok(true);
         }
@@ -98,7 +100,7 @@ impl Visitor for Remove<'_> {
         self.fs.unlink(dir, name).map(|()| false)
     }
 
-    fn leave(&mut self, visit: &Visit<'_>) -> Result<()> {
+    fn leave(&mut self, visit: &Visit<'_>, _run: &mut Run) -> Result<()> {
         let (dir, name) = visit.place.unwrap_or(self.top);
         self.fs.rmdir(dir, name)
     }

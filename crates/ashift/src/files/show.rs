@@ -1,6 +1,7 @@
 //! How files are shown: permissions, dates, paths, JSON.
 
-use std::io::Write;
+use std::borrow::Cow;
+use std::io::{IsTerminal, Write};
 
 use admin::number::Zone;
 use serde_json::{Value, json};
@@ -108,20 +109,41 @@ pub(super) fn put(text: &[u8]) {
     }
 }
 
-/// Prints a line.
+/// Prints a line. Names in it may be anything: a terminal is not shown what it would take for commands.
 pub(super) fn line(text: &str) {
-    put(text.as_bytes());
+    put(tame(text, std::io::stdout().is_terminal()).as_bytes());
     put(b"\n");
+}
+
+/// A text with a question mark for each control character but tabs, as `ls` shows it on a terminal;
+/// elsewhere as it is.
+pub(super) fn tame(text: &str, is_terminal: bool) -> Cow<'_, str> {
+    let is_wild = |c: char| c.is_control() && c != '\t';
+    if is_terminal && text.contains(is_wild) {
+        Cow::Owned(text.replace(is_wild, "?"))
+    } else {
+        Cow::Borrowed(text)
+    }
 }
 
 /// Prints all that `-j` gathered.
 pub(super) fn put_json(all: &[Value]) {
-    line(&serde_json::to_string_pretty(all).unwrap_or_default());
+    put(serde_json::to_string_pretty(all)
+        .unwrap_or_default()
+        .as_bytes());
+    put(b"\n");
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_terminal_is_not_given_control_characters() {
+        let name = "a\u{1b}[2J\u{7f}\tb\u{9b}ä\n";
+        assert_eq!(tame(name, true), "a?[2J?\tb?ä?");
+        assert_eq!(tame(name, false), name);
+    }
 
     #[test]
     fn days_are_dates() {

@@ -40,7 +40,7 @@ pub(super) trait Visitor {
     fn enter(&mut self, visit: &Visit<'_>, run: &mut Run) -> Result<bool>;
 
     /// A directory that was entered, after what is in it.
-    fn leave(&mut self, _visit: &Visit<'_>) -> Result<()> {
+    fn leave(&mut self, _visit: &Visit<'_>, _run: &mut Run) -> Result<()> {
         Ok(())
     }
 }
@@ -103,6 +103,9 @@ impl Walk<'_> {
             depth: self.levels.len(),
             place: place.as_ref().map(|(dir, name)| (*dir, &name[..])),
         };
+        if !self.run.bar.is_hidden() {
+            self.run.bar.set_message(path.clone());
+        }
         let outcome = visitor.enter(&visit, self.run);
         if self.run.note(&path, outcome) == Some(true) && attr.is_directory() {
             self.levels.push(Level {
@@ -145,7 +148,7 @@ impl Walk<'_> {
                 depth: self.levels.len(),
                 place: level.place.as_ref().map(|(dir, name)| (*dir, &name[..])),
             };
-            let outcome = visitor.leave(&visit);
+            let outcome = visitor.leave(&visit, self.run);
             self.run.note(&level.path, outcome);
         }
     }

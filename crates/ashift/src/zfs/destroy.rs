@@ -17,6 +17,7 @@ use base::{ErrorKind, Result};
 use super::fail::{Fail, Outcome, words};
 use super::session::Session;
 use super::target::{Target, find, open, open_if_there};
+use crate::progress::progress;
 
 /// What was asked for.
 struct Options {
@@ -94,11 +95,12 @@ fn destroy_head(session: &Session, target: &Target, options: &Options) -> Outcom
     let doomed = dependents(target).map_err(|e| cannot_iterate(target, &e))?;
     check_dependents(target, &doomed, options)?;
     let mut outcome = Ok(());
+    let bar = progress(Some(doomed.len() as u64 + 1), false);
     // Snapshots that follow each other go together.
     let mut batch: Vec<Target> = Vec::new();
     let mut note = |done: Outcome| -> Outcome {
         let Err(fail) = done else { return Ok(()) };
-        let said = fail.say();
+        let said = bar.suspend(|| fail.say());
         if !options.recurses {
             return Err(said);
         }
@@ -107,7 +109,9 @@ fn destroy_head(session: &Session, target: &Target, options: &Options) -> Outcom
         Ok(())
     };
     for target in doomed.iter().chain([target]) {
-        options.announce(&target.name);
+        bar.suspend(|| options.announce(&target.name));
+        bar.set_message(target.name.clone());
+        bar.inc(1);
         if options.dry || (!target.name.contains(['/', '@'])) {
             continue;
         }
@@ -119,6 +123,7 @@ fn destroy_head(session: &Session, target: &Target, options: &Options) -> Outcom
         note(snapshots.and_then(|()| remove_head(session, target)))?;
     }
     note(remove_snapshots(session, &batch, false))?;
+    bar.finish_and_clear();
     outcome
 }
 
@@ -266,6 +271,7 @@ fn check_dependents(target: &Target, doomed: &[Target], options: &Options) -> Ou
 }
 
 fn destroy_snapshots(session: &Session, head: &str, spec: &str, options: &Options) -> Outcome {
+    let head_name = head;
     let head = open(session, head, Types::FILESYSTEM.or(Types::VOLUME))?;
     let heads = if options.recurses {
         head.with_descendants()
@@ -310,7 +316,11 @@ fn destroy_snapshots(session: &Session, head: &str, spec: &str, options: &Option
             }
         }
     }
-    remove_snapshots(session, &doomed, options.defers)
+    let bar = progress(None, false);
+    bar.set_message(format!("{head_name}@{spec}"));
+    let outcome = remove_snapshots(session, &doomed, options.defers);
+    bar.finish_and_clear();
+    outcome
 }
 
 /// Which of a head's snapshots, oldest first, are meant by `a,b%c,d%`.

@@ -165,22 +165,27 @@ pub(super) fn sync(args: &Parsed) -> Outcome {
     };
     let mut code = 0;
     for pool in pools {
-        if host.facts(&pool)?.readonly {
-            continue;
+        // One pool that is not there does not keep the others from it.
+        if let Err(Failure::Text(text)) = sync_one(&host, &pool, args.has('f')) {
+            eprintln!("{text}");
+            code = 1;
         }
-        let open = match host.open(&pool, Access::Write) {
-            Ok(open) => open,
-            Err(error) => {
-                if let Failure::Text(text) = open_error(&pool, &error) {
-                    eprintln!("{text}");
-                }
-                code = 1;
-                continue;
-            }
-        };
-        open.sync()
-            .map_err(|e| format!("sync of '{pool}' failed: {e}"))?;
-        open.close()?;
     }
     Ok(code)
+}
+
+fn sync_one(host: &Host, pool: &str, forces: bool) -> Result<(), Failure> {
+    if host.facts(pool).is_ok_and(|facts| facts.readonly) {
+        return Ok(());
+    }
+    let open = host
+        .open(pool, Access::Write)
+        .map_err(|e| open_error(pool, &e))?;
+    let synced = if forces {
+        open.force_sync()
+    } else {
+        open.sync().map(|_| ())
+    };
+    synced.map_err(|e| format!("sync of '{pool}' failed: {e}"))?;
+    Ok(open.close()?)
 }

@@ -127,6 +127,39 @@ fn a_pool_that_has_moved_is_found_where_it_is_now() {
 }
 
 #[test]
+fn a_pool_that_is_only_read_is_remembered_where_it_is() {
+    let bench = exported_mirror();
+    shift(&bench, "a", "moved/x");
+    shift(&bench, "b", "moved/y");
+    bench.ok("zpool import -o readonly=on -d {dir}/moved tank");
+    assert_eq!(
+        bench.ok("zpool list -Ho name,health,readonly"),
+        "tank\tONLINE\ton\n"
+    );
+    assert_eq!(bench.ok("zfs list -Ho name"), "tank\n");
+    let status = bench.ok("zpool status -P tank");
+    for name in ["x", "y"] {
+        let path = bench.path("moved").join(name).display().to_string();
+        assert!(status.contains(&path), "{status}");
+    }
+}
+
+#[test]
+fn syncing_all_pools_goes_on_without_one_that_is_not_there() {
+    let bench = Bench::new(&["a", "b"]);
+    bench.ok("zpool create other {a}");
+    bench.ok("zpool create tank {b}");
+    std::fs::remove_file(bench.path("a")).unwrap();
+    let txg = |bench: &Bench| bench.ok("zdb -u tank");
+    let before = txg(&bench);
+    let (code, out, err) = bench.run("zpool sync -f");
+    assert_eq!((code, out.as_str()), (1, ""), "{err}");
+    assert!(err.starts_with("cannot open 'other': "), "{err}");
+    assert_eq!(err.lines().count(), 1, "{err}");
+    assert_ne!(txg(&bench), before);
+}
+
+#[test]
 fn a_pool_is_looked_at_under_another_name() {
     let bench = exported_mirror();
     let image = || {

@@ -7,4 +7,5 @@ mod busy;
 mod damage;
 mod expand;
 mod import;
+mod obstacles;
 mod words;

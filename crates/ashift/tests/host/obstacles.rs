@@ -1,0 +1,69 @@
+//! Pools of the real OpenZFS that may only be read, and what commands say of it.
+
+use std::io::Read;
+
+use crate::bench::Bench;
+
+/// A host with an image that OpenZFS 2.3.2 made (`crates/torture/tests/golden`).
+fn golden(name: &str) -> Bench {
+    let here = env!("CARGO_MANIFEST_DIR");
+    let path = format!("{here}/../torture/tests/golden/openzfs-2.3.2-{name}.img.gz");
+    let packed = std::fs::File::open(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
+    let mut bytes = Vec::new();
+    flate2::read::GzDecoder::new(packed)
+        .read_to_end(&mut bytes)
+        .unwrap();
+    let bench = Bench::new(&[]);
+    std::fs::write(bench.path("a"), bytes).unwrap();
+    bench
+}
+
+/// It is imported, can be read, and no command writes; each says why.
+#[track_caller]
+fn assert_only_read(bench: &Bench, file: &str, why: &str) {
+    let image = std::fs::read(bench.path("a")).unwrap();
+    let (code, out, err) = bench.run("zpool import -d {dir} tank");
+    assert_eq!((code, out.as_str()), (0, ""), "{err}");
+    let said = format!("pool 'tank' is imported read-only: {why}");
+    assert!(err.starts_with(&said), "{err}");
+    assert_eq!(
+        bench.ok("zpool get -Ho value readonly tank"),
+        "on\n",
+        "{err}"
+    );
+    let name = format!("tank:/{file}");
+    assert!(
+        bench
+            .ok(&format!("ls {name}"))
+            .ends_with(&format!("{file}\n"))
+    );
+    bench.ok(&format!("cp {name} {{dir}}/copy"));
+    assert!(!std::fs::read(bench.path("copy")).unwrap().is_empty());
+    for command in [
+        format!("rm {name}"),
+        format!("cp {{dir}}/copy {name}"),
+        "zfs snapshot tank@s".into(),
+        "zfs create tank/a".into(),
+        "zpool set multihost=off tank".into(),
+        "zpool scrub tank".into(),
+    ] {
+        let (code, out, err) = bench.run(&command);
+        assert_eq!(code, 1, "{command}: {out}");
+        assert!(err.contains("read-only"), "{command}: {err}");
+    }
+    bench.ok("zpool export tank");
+    assert!(std::fs::read(bench.path("a")).unwrap() == image, "changed");
+}
+
+#[test]
+fn a_pool_with_dedup_tables_is_only_read() {
+    let why = "it has a dedup table (DDT-sha256-zap-duplicate, DDT-sha256-zap-unique), which cannot be \
+               kept up yet";
+    assert_only_read(&golden("dedup"), "one", why);
+}
+
+#[test]
+fn a_pool_with_multihost_is_only_read() {
+    let why = "its multihost property is on, which cannot be kept up yet";
+    assert_only_read(&golden("multihost"), "file", why);
+}
