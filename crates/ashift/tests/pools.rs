@@ -251,6 +251,38 @@ fn create_n_checks_what_create_checks() {
     );
 }
 
+/// What a pool writes is what its features allow, the pool's own objects included.
+#[test]
+fn a_pool_without_features_is_written_without_them() {
+    let written = |create: &str| {
+        let bench = Bench::new(&["a"]);
+        let image = std::fs::File::options().write(true).open(bench.path("a"));
+        // Metaslabs in which a run can be longer than one word says.
+        image.unwrap().set_len(64 << 30).unwrap();
+        bench.ok(create);
+        std::fs::write(bench.path("long"), vec![1; 64 << 20]).unwrap();
+        bench.ok("cp {dir}/long tank:/");
+        bench.ok("rm tank:/long");
+        // What was freed is given back two txgs later.
+        for n in 0..3 {
+            bench.ok(&format!("zfs set a:b={n} tank"));
+        }
+        bench.assert_clean("tank");
+        let maps = bench.ok("zdb -mmmmm tank");
+        let mos = bench.ok("zdb -dddddd tank 0:-1");
+        (maps, mos)
+    };
+    let plain = "zpool create -o ashift=9 -O compression=off -d tank {a}";
+    let (maps, mos) = written(plain);
+    let has = |text: &str, word: &str| text.contains(word);
+    assert!(has(&maps, "words: 1") && !has(&maps, "words: 2"), "{maps}");
+    assert!(has(&mos, "lzjb") && !has(&mos, "lz4"), "{mos}");
+    assert!(!has(&mos, "EMBEDDED"), "{mos}");
+    let (maps, mos) = written(&plain.replace("-d ", ""));
+    assert!(has(&maps, "words: 2"), "{maps}");
+    assert!(has(&mos, "lz4") && !has(&mos, "lzjb"), "{mos}");
+}
+
 #[test]
 fn properties_given_at_creation_are_local() {
     let bench = Bench::new(&["a"]);

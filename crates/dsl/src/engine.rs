@@ -34,8 +34,7 @@ const DNSIZE_AUTO: u64 = 1;
 /// default.
 pub(crate) fn objset_props(raw: &BTreeMap<&str, u64>, env: &dyn PoolEnv) -> ObjsetProps {
     let number = |name: &str| raw.get(name).copied().unwrap_or(0);
-    let lz4 = env.feature_is_active(feature::LZ4_COMPRESS);
-    let on = if lz4 { Algorithm::Lz4 } else { Algorithm::Lzjb };
+    let on = compression_on(env);
     let compress = match Algorithm::from_property(number("compression")) {
         Ok(Algorithm::On) | Err(_) => on,
         Ok(algorithm) => algorithm,
@@ -68,6 +67,28 @@ pub(crate) fn objset_props(raw: &BTreeMap<&str, u64>, env: &dyn PoolEnv) -> Objs
         project_quota: env.feature_is_enabled(feature::PROJECT_QUOTA),
         special_small_blocks: number("special_small_blocks"),
         max_blksz,
+    }
+}
+
+/// What the features of the pool say of the MOS: it has no properties.
+#[must_use]
+pub fn mos_props(env: &dyn PoolEnv) -> ObjsetProps {
+    let on = compression_on(env);
+    ObjsetProps {
+        compress: on,
+        metadata_compress: on,
+        embed: env.feature_is_active(EMBEDDED_DATA),
+        hole_birth: env.feature_is_active(HOLE_BIRTH),
+        ..ObjsetProps::mos()
+    }
+}
+
+/// What `compression=on` means.
+fn compression_on(env: &dyn PoolEnv) -> Algorithm {
+    if env.feature_is_active(feature::LZ4_COMPRESS) {
+        Algorithm::Lz4
+    } else {
+        Algorithm::Lzjb
     }
 }
 

@@ -70,6 +70,7 @@ pub use create::{NewDataset, ObjsetInit};
 pub use dataset::{DslDataset, LongHold, PropsWatcher};
 pub use deadlist::Deadlist;
 pub use dir::{DslDir, USED_KINDS, Used};
+pub use engine::mos_props;
 pub use env::{HistoryEvent, PoolEnv};
 pub use fields::{DatasetFields, DirFields};
 pub use mos::{Mos, POOL_DIRECTORY};

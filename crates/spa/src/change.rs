@@ -78,7 +78,9 @@ impl Spa {
         self.in_sync(move |inner, tx| {
             let text = format!("feature@{}=enabled", feature.name);
             inner.core.log_internal("set", &text, tx);
-            inner.features().enable(feature, tx)
+            inner.features().enable(feature, tx)?;
+            inner.mos.set_props(dsl::mos_props(&*inner.core));
+            Ok(())
         })?;
         self.config_changed()
     }

@@ -31,7 +31,7 @@ use zio::{AllocClass, BlockStore, LogStore, Pipeline, PipelineSettings};
 
 use crate::core::{Core, HalfOpen};
 use crate::directory;
-use crate::feature::Feature;
+use crate::feature::{self, Feature};
 use crate::features::Features;
 use crate::history::History;
 use crate::host::Host;
@@ -110,16 +110,19 @@ impl Spa {
         );
         let tree = VdevTree::new(root);
 
+        let enabled = feature::with_depends(&options.features);
+        let is_enabled = |name: &str| enabled.iter().any(|feature| feature.name == name);
         let space = Arc::new(Metaslabs::new(
             tree.clone(),
-            MetaslabsOptions { spacemap_v2: true },
+            MetaslabsOptions {
+                spacemap_v2: is_enabled("spacemap_v2"),
+            },
         ));
         let mut salt = [0; SALT_BYTES];
         rt::fill_random(&mut salt);
-        let hole_birth = options.features.iter().any(|f| f.name == "hole_birth");
         let settings = PipelineSettings {
             salt,
-            hole_birth,
+            hole_birth: is_enabled("hole_birth"),
             ..options.settings.pipeline_settings()
         };
         let pipeline = Arc::new(Pipeline::new(tree.clone(), space.clone(), settings));
@@ -154,6 +157,7 @@ impl Spa {
             &zap::NewZap::new(ObjectType::OBJECT_DIRECTORY),
         )?;
         core.set_features(Arc::new(Features::create(&mos, &options.features, &tx)?));
+        mos.set_props(dsl::mos_props(&*core));
 
         let maps = SpaceMaps::new(&mos, &core.features(), BTreeMap::new());
         half_open.maps = Some(maps.clone());

@@ -207,6 +207,18 @@ pub fn by_name(name: &str) -> Option<&'static Feature> {
     FEATURES.iter().find(|f| f.name == name)
 }
 
+/// These features with all that they depend on; some may be there twice.
+pub(crate) fn with_depends(wanted: &[&'static Feature]) -> Vec<&'static Feature> {
+    let mut all = wanted.to_vec();
+    let mut seen = 0;
+    while let Some(feature) = all.get(seen) {
+        let needed = feature.depends.iter().filter_map(|name| by_name(name));
+        all.extend(needed);
+        seen += 1;
+    }
+    all
+}
+
 /// The feature with that guid.
 #[must_use]
 pub fn by_guid(guid: &str) -> Option<&'static Feature> {

@@ -374,6 +374,7 @@ fn load(
     let accounting = MosAccounting::new(env.clone());
     let mos = open_mos(store.clone(), uberblock, accounting.clone())?;
     core.set_features(Arc::new(Features::open(&mos)?));
+    mos.set_props(dsl::mos_props(&*core));
 
     let maps = open_space(&mos, &core.features(), &tree, &space, &mut half_open)?;
     let synced = uberblock.txg();
