@@ -467,7 +467,7 @@ impl<S: LogStore + ?Sized + 'static> LogStore for Arc<S> {
         self.inner.store.claim(txg, bp)
     }
 
-    fn flush(&self) -> Result<()> {
-        self.inner.store.flush()
+    fn flush_log(&self, blocks: &[BlkPtrPhys]) -> Result<()> {
+        self.inner.store.flush_log(blocks)
     }
 }

@@ -437,6 +437,10 @@ fn history_is_that_of_openzfs() {
         plain.lines().nth(1).unwrap().ends_with(":linux]"),
         "{plain}"
     );
+    bench.ok("zpool destroy tank");
+    bench.ok("zpool import -D -d {dir} tank");
+    let history = bench.ok("zpool history tank");
+    assert!(history.contains(" zpool destroy tank\n"), "{history}");
     bench.ok("zpool export tank");
     if !oracle::have_zdb() {
         return;

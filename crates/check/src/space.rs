@@ -137,14 +137,14 @@ impl Space {
             unflushed.insert(*id, unflushed_txgs(mos, &vdev.top)?);
         }
         for (txg, object) in logs {
-            let shift = |id| self.vdevs.get(&id).map(|v| v.top.ashift);
             for_each_entry(mos, object, &mut |range| {
                 let id = range.vdev.unwrap_or_default();
                 let Some(vdev) = self.vdevs.get(&id) else {
                     // A vdev that was removed: its space is elsewhere by now.
                     return Ok(());
                 };
-                let shift = shift(id).unwrap_or_default();
+                // Sectors of 512 bytes, whatever the vdev's are.
+                let shift = base::SPA_MINBLOCKSHIFT;
                 let (offset, size) = (scale(range.offset, shift)?, scale(range.run, shift)?);
                 let at = vdev
                     .locate(offset, size)

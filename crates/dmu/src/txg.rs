@@ -224,9 +224,24 @@ impl TxGroups {
             rt::sleep_ns(until_ns.saturating_sub(rt::now_ns()));
             state = self.state.lock();
         }
+        self.hold(state, self.settings.dirty_data_max)
+    }
+
+    /// Takes a hold on the open txg however much is dirty: for who makes nothing dirty, and helps to write
+    /// what is, as the intent log does. It waits only while a txg is quiescing.
+    ///
+    /// # Errors
+    /// `Suspended`.
+    #[doc(alias = "DMU_TX_NOTHROTTLE")]
+    pub fn hold_open_unthrottled(self: &Arc<Self>) -> Result<Tx> {
+        self.hold(self.state.lock(), u64::MAX)
+    }
+
+    /// Waits until fewer bytes than `dirty_max` are dirty and no txg is quiescing.
+    fn hold(self: &Arc<Self>, mut state: MutexGuard<'_, State>, dirty_max: u64) -> Result<Tx> {
         loop {
             state.check()?;
-            let full = state.dirty_total() >= self.settings.dirty_data_max;
+            let full = state.dirty_total() >= dirty_max;
             if !full && !state.quiescing {
                 break;
             }

@@ -194,6 +194,22 @@ pub fn for_each_entry(
     extent: &SpaceMapExtent,
     each: &mut dyn FnMut(MapType, u64, u64) -> Result<()>,
 ) -> Result<()> {
+    for_each_range(store, object, length, &mut |range| {
+        let (start, size) = locate(object.object, range, extent)?;
+        each(range.map_type, start, size)
+    })
+}
+
+/// The same for a map of whatever: each segment as it is written.
+///
+/// # Errors
+/// Those of the store and of `each`; `Corrupt` for an entry that is cut off.
+pub fn for_each_range(
+    store: &dyn SpaceMapStore,
+    object: &SpaceMapObject,
+    length: u64,
+    each: &mut dyn FnMut(&SpaceMapRange) -> Result<()>,
+) -> Result<()> {
     check_length(object.object, length)?;
     let block = u64::from(object.block_bytes).max(8);
     let chunk = (READ_BYTES / block).max(1) * block;
@@ -202,11 +218,9 @@ pub fn for_each_entry(
         let mut bytes = vec![0; chunk.min(length - offset) as usize];
         store.read(object.object, offset, &mut bytes)?;
         for entry in entries(&bytes) {
-            let SpaceMapEntry::Range(range) = entry? else {
-                continue;
-            };
-            let (start, size) = locate(object.object, &range, extent)?;
-            each(range.map_type, start, size)?;
+            if let SpaceMapEntry::Range(range) = entry? {
+                each(&range)?;
+            }
         }
         offset += bytes.len() as u64;
     }

@@ -127,7 +127,7 @@ impl VdevOps for Sizes {
     fn write(&self, _: VdevId, _: u64, _: &[u8]) -> Result<()> {
         unreachable!("the allocator does not write blocks")
     }
-    fn flush(&self) -> Result<()> {
+    fn flush(&self, _vdevs: &[VdevId]) -> Result<()> {
         Ok(())
     }
     fn psize_to_asize(&self, vdev: VdevId, psize: u64) -> u64 {

@@ -143,7 +143,7 @@ pub const FEATURES: &[Feature] = &[
         &["bookmark_v2", "extensible_dataset", "bookmarks"], Support::Read,
         "Additional accounting, enabling the written#<bookmark> property (space written since a \
          bookmark), and estimates of send stream sizes for incrementals from bookmarks."),
-    feature("com.delphix:log_spacemap", "log_spacemap", RO, &["spacemap_v2"], Support::None,
+    feature("com.delphix:log_spacemap", "log_spacemap", RO, &["spacemap_v2"], Support::Kept,
         "Log metaslab changes on a single spacemap and flush them periodically."),
     feature("com.delphix:livelist", "livelist", RO, EXTENSIBLE, Support::Kept,
         "Improved clone deletion performance."),

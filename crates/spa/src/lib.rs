@@ -22,6 +22,7 @@ mod features;
 pub mod history;
 mod host;
 mod load;
+mod log_space_maps;
 mod obstacle;
 mod props;
 mod spa;

@@ -41,6 +41,7 @@ use crate::dtl::load_dtls;
 use crate::features::Features;
 use crate::history::History;
 use crate::host::Host;
+use crate::log_space_maps::LogSpaceMaps;
 use crate::obstacle::{self, Obstacle};
 use crate::props::PoolProps;
 use crate::spa::{Inner, Settings, Spa, State};
@@ -377,6 +378,14 @@ fn load(
     mos.set_props(dsl::mos_props(&*core));
 
     let maps = open_space(&mos, &core.features(), &tree, &space, &mut half_open)?;
+    let logs = if readonly {
+        None
+    } else {
+        LogSpaceMaps::find(&mos, &tree)?
+    };
+    if let Some(logs) = &logs {
+        logs.replay(&maps, &space)?;
+    }
     let synced = uberblock.txg();
     load_dtls(&tree, &maps, synced)?;
     let groups = TxGroups::new(synced, options.settings.txg.clone());
@@ -444,6 +453,9 @@ fn load(
         // Before anything is allocated: what the intent logs refer to.
         let to_replay = spa.dsl().claim_logs(synced.next())?;
         spa.inner.groups.start(spa.inner.clone());
+        if let Some(logs) = logs {
+            spa.in_sync(move |inner, tx| logs.retire(&inner.mos, &inner.maps, &inner.space, tx))?;
+        }
         if needs_config || to_replay > 0 {
             spa.sync_now()?;
         }

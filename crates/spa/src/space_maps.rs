@@ -108,6 +108,16 @@ impl SpaceMaps {
         })
     }
 
+    /// Frees a space map.
+    #[doc(alias = "space_map_free_obj")]
+    pub(crate) fn free(&self, object: ObjectId, tx: &Tx) -> Result<()> {
+        let Parts { mos, features } = self.parts()?;
+        if self.open(object)?.0.has_histogram {
+            features.adjust(HISTOGRAM, -1, tx)?;
+        }
+        mos.object_free(tx, object)
+    }
+
     fn parts(&self) -> Result<Parts> {
         let parts = self.parts.read().clone();
         parts.ok_or_else(|| Error::new(ErrorKind::Suspended, "the pool is closed"))

@@ -1,6 +1,7 @@
 //! Random work on whole pools, beside simple models: what the tests of the engine share.
 
 pub mod files;
+pub mod golden;
 pub mod hostile;
 pub mod memfs;
 pub mod model;

@@ -19,7 +19,7 @@ const CUTS: u64 = 50;
 type Versions = BTreeMap<u64, Vec<(usize, Vec<u8>)>>;
 
 struct Recording {
-    disk: Arc<PowerCut>,
+    disks: Vec<Arc<PowerCut>>,
     versions: Versions,
     /// After an fsync: how many commands the disk had acknowledged, which file, at which step.
     fsyncs: Vec<(u64, u64, usize)>,
@@ -56,14 +56,15 @@ fn step(fs: &Mount, versions: &mut Versions, dice: &mut Dice, at: usize) -> u64 
     file
 }
 
-fn record(seed: u64) -> Recording {
+fn record(seed: u64, count: usize) -> Recording {
     let supply = PowerSupply::new();
-    let disk = Arc::new(PowerCut::fed_by(&supply, "/disk", DISK_BYTES, 512));
-    let providers: Vec<Arc<dyn Provider>> = vec![disk.clone()];
+    let disk = |i| PowerCut::fed_by(&supply, format!("/disk{i}"), DISK_BYTES, 512);
+    let disks: Vec<Arc<PowerCut>> = (0..count).map(|i| Arc::new(disk(i))).collect();
+    let providers: Vec<Arc<dyn Provider>> = disks.iter().map(|d| d.clone() as _).collect();
     let mut dice = Dice::new(seed);
     let root = init(NewFilesystem::default(), true);
     let spa = pool::create("tank", Layout::Stripe, 9, &providers, root).unwrap();
-    disk.forget();
+    disks.iter().for_each(|disk| disk.forget());
     let first = supply.commands();
     let (mut versions, mut fsyncs) = (Versions::new(), Vec::new());
     let fs = mount(spa.dsl(), "tank", false).unwrap();
@@ -81,7 +82,7 @@ fn record(seed: u64) -> Recording {
     drop(fs);
     spa.close().unwrap();
     Recording {
-        disk,
+        disks,
         versions,
         fsyncs,
         first,
@@ -91,8 +92,9 @@ fn record(seed: u64) -> Recording {
 
 impl Recording {
     fn cut(&self, n: u64, seed: u64) -> Result<(), String> {
-        let image: Arc<dyn Provider> = Arc::new(self.disk.image_after(n, seed));
-        let spa = pool::open(&[image], false).map_err(|e| format!("import: {e}"))?;
+        let image = |disk: &Arc<PowerCut>| Arc::new(disk.image_after(n, seed)) as Arc<dyn Provider>;
+        let images: Vec<Arc<dyn Provider>> = self.disks.iter().map(image).collect();
+        let spa = pool::open(&images, false).map_err(|e| format!("import: {e}"))?;
         let fs = mount(spa.dsl(), "tank", false).map_err(|e| format!("mount: {e}"))?;
         for (file, versions) in &self.versions {
             let known = self
@@ -151,9 +153,42 @@ fn check_content(found: &[u8], since_then: &[&Vec<u8>]) -> Result<(), String> {
 
 #[test]
 fn sim_what_was_fsynced_survives_a_power_cut() {
-    let seed = seed(5);
+    cut_everywhere(seed(5), 1);
+}
+
+/// Only the disks on which there are blocks of the log are flushed.
+#[test]
+fn sim_what_was_fsynced_survives_a_power_cut_of_a_stripe() {
+    cut_everywhere(seed(6), 3);
+}
+
+#[test]
+fn sim_an_fsync_flushes_the_disk_with_the_log_and_no_other() {
+    rt::simulate(7, || {
+        let supply = PowerSupply::new();
+        let disk = |i| PowerCut::fed_by(&supply, format!("/disk{i}"), DISK_BYTES, 512);
+        let disks: Vec<Arc<dyn Provider>> = (0..3).map(|i| Arc::new(disk(i)) as _).collect();
+        let root = init(NewFilesystem::default(), true);
+        let spa = pool::create("tank", Layout::Stripe, 9, &disks, root).unwrap();
+        let fs = mount(spa.dsl(), "tank", false).unwrap();
+        let file = fs.create_file(fs.root(), b"f", &Create::default()).unwrap();
+        // The chain begins with a txg.
+        fs.fsync(file.id).unwrap();
+        let before = supply.commands();
+        for n in 0..20u64 {
+            fs.write(file.id, n * 100, b"a few bytes").unwrap();
+            fs.fsync(file.id).unwrap();
+        }
+        // A block of the log, and a flush, each time.
+        assert_eq!(supply.commands() - before, 40);
+        drop(fs);
+        spa.close().unwrap();
+    });
+}
+
+fn cut_everywhere(seed: u64, disks: usize) {
     rt::simulate(seed, move || {
-        let recording = record(seed);
+        let recording = record(seed, disks);
         assert!(
             recording.fsyncs.len() > 20,
             "only {} fsyncs",

@@ -1,6 +1,5 @@
 //! What makes a pool read-only although no feature flag says so, and scans that others left unfinished.
 
-use std::io::Read;
 use std::sync::Arc;
 
 use base::{ErrorKind, ObjectId, Result};
@@ -10,6 +9,7 @@ use geom::mem::Memory;
 use phys::ScanPhys;
 use phys::scan::{DSS_CANCELED, DSS_SCANNING, POOL_SCAN_RESILVER};
 use spa::{Obstacle, PropValue, Spa, directory};
+use torture::golden::golden;
 use torture::pool::{self, Layout};
 
 fn new_pool() -> (Vec<Arc<dyn Provider>>, Spa) {
@@ -107,26 +107,9 @@ fn a_scan_that_another_host_left_unfinished_is_ended() {
     pool::assert_clean(&spa);
 }
 
-/// An image that OpenZFS 2.3.2 made and exported; `tests/golden/README.md` says how.
-fn golden(name: &str) -> Vec<Arc<dyn Provider>> {
-    let path = format!("{}/tests/golden/{name}.img.gz", env!("CARGO_MANIFEST_DIR"));
-    let packed = std::fs::File::open(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
-    let mut bytes = Vec::new();
-    flate2::read::GzDecoder::new(packed)
-        .read_to_end(&mut bytes)
-        .unwrap();
-    let disk = Memory::new(format!("/{name}"), bytes.len() as u64);
-    for (offset, chunk) in (0..).step_by(1 << 16).zip(bytes.chunks(1 << 16)) {
-        if chunk.iter().any(|byte| *byte != 0) {
-            disk.write(offset, chunk).unwrap();
-        }
-    }
-    vec![Arc::new(disk)]
-}
-
 #[test]
 fn a_dedup_table_of_openzfs_is_found() {
-    let spa = pool::open(&golden("openzfs-2.3.2-dedup"), false).unwrap();
+    let spa = pool::open(&[golden("openzfs-2.3.2-dedup")], false).unwrap();
     let table = "DDT-sha256-zap-duplicate, DDT-sha256-zap-unique";
     assert_eq!(spa.obstacles(), [Obstacle::DedupTable(table.into())]);
     let fs = zpl::mount::mount(spa.dsl(), "tank", true).unwrap();
@@ -140,7 +123,7 @@ fn a_dedup_table_of_openzfs_is_found() {
 
 #[test]
 fn multihost_of_openzfs_is_found() {
-    let spa = pool::open(&golden("openzfs-2.3.2-multihost"), false).unwrap();
+    let spa = pool::open(&[golden("openzfs-2.3.2-multihost")], false).unwrap();
     assert_eq!(spa.obstacles(), [Obstacle::Multihost { in_use_by: None }]);
     assert!(spa.is_readonly());
     let fs = zpl::mount::mount(spa.dsl(), "tank", true).unwrap();

@@ -60,7 +60,7 @@ impl VdevTree {
             sync.uberblock.txg() <= sync.txg,
             "an uberblock of a later txg than its labels"
         );
-        zio::VdevOps::flush(self)?;
+        self.flush_tops(&self.tops())?;
         self.try_sync_labels(sync)
             .or_else(|_| self.try_sync_labels(sync))
     }

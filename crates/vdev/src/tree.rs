@@ -303,8 +303,10 @@ impl VdevOps for VdevTree {
         self.with_copies(vdev, offset, len, |copies| copies.write(offset, parts))
     }
 
-    fn flush(&self) -> Result<()> {
-        self.flush_tops(&self.tops())
+    fn flush(&self, vdevs: &[VdevId]) -> Result<()> {
+        let no_such = |id: &VdevId| Error::corrupt(format!("no vdev {id}"));
+        let top = |id: &VdevId| self.top(*id).ok_or_else(|| no_such(id));
+        self.flush_tops(&vdevs.iter().map(top).collect::<Result<Vec<_>>>()?)
     }
 
     fn scrub(

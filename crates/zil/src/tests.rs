@@ -119,7 +119,7 @@ impl LogStore for CrashStore {
         self.ram.read_log(bp, bookmark)
     }
 
-    fn flush(&self) -> Result<()> {
+    fn flush_log(&self, _blocks: &[BlkPtrPhys]) -> Result<()> {
         self.tick()?;
         for (bp, data) in std::mem::take(&mut self.state.lock().cached) {
             self.ram.write_log(&bp, data, &Bookmark::default())?;

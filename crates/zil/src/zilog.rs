@@ -237,6 +237,7 @@ impl Zilog {
             return Ok(());
         }
         let burst = pending.bytes();
+        let mut written = Vec::new();
         let get_data = self.get_data.lock().clone();
         let get = |request: &DataRequest| match &get_data {
             Some(get_data) => get_data(request),
@@ -256,9 +257,10 @@ impl Zilog {
             let seq = bp.cksum_words()[ZIL_ZC_SEQ];
             let bookmark = Bookmark::zil(self.parts.objset.id(), seq);
             self.store().write_log(&bp, block.seal(next), &bookmark)?;
+            written.push(bp);
         }
         writer.predictor.note(burst);
-        self.store().flush()?;
+        self.store().flush_log(&written)?;
         self.mark_done();
         Ok(())
     }
@@ -283,7 +285,7 @@ impl Zilog {
     /// Allocates the block after `bp`, which is going to have records up to `max_txg`.
     #[doc(alias = "zil_lwb_write_close")]
     fn extend(&self, bp: &BlkPtrPhys, size: u64, max_txg: Txg) -> Result<BlkPtrPhys> {
-        let tx = self.parts.groups.hold_open(0)?;
+        let tx = self.parts.groups.hold_open_unthrottled()?;
         let mut verifier = bp.cksum_words();
         verifier[ZIL_ZC_SEQ] += 1;
         let kind = ChecksumType::Zilog2;
@@ -346,7 +348,7 @@ impl Zilog {
     /// Lets the next sync free the whole chain, and the next commit begin a new one.
     #[doc(alias = "zil_commit_writer_stall")]
     fn give_up_chain(&self) -> Result<()> {
-        let tx = self.parts.groups.hold_open(0)?;
+        let tx = self.parts.groups.hold_open_unthrottled()?;
         let mut state = self.state.lock();
         for lwb in &mut state.lwbs {
             lwb.is_done = true;

@@ -41,7 +41,7 @@ impl VdevOps for OneFile {
         Ok(self.0.write_all_at(data, offset)?)
     }
 
-    fn flush(&self) -> Result<()> {
+    fn flush(&self, _vdevs: &[VdevId]) -> Result<()> {
         Ok(())
     }
 

@@ -268,7 +268,7 @@ pub trait LogStore: BlockStore {
 
     /// Writes an allocated log block: completes the `zil_chain_t`'s embedded checksum in `data`
     /// (whose length is the block's size) and writes it. Not durable before
-    /// [`flush`](LogStore::flush).
+    /// [`flush_log`](LogStore::flush_log).
     ///
     /// # Errors
     /// `Io`.
@@ -292,9 +292,11 @@ pub trait LogStore: BlockStore {
     #[doc(alias = "zio_claim")]
     fn claim(&self, txg: Txg, bp: &BlkPtrPhys) -> Result<()>;
 
-    /// Makes everything durable that was written so far.
+    /// Makes log blocks durable that were written: the caches of the vdevs on which they are, and of no
+    /// others, are flushed.
     ///
     /// # Errors
     /// `Io`.
-    fn flush(&self) -> Result<()>;
+    #[doc(alias = "zil_lwb_flush_vdevs_done")]
+    fn flush_log(&self, blocks: &[BlkPtrPhys]) -> Result<()>;
 }

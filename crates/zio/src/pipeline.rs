@@ -41,7 +41,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use base::{Buf, ErrorKind, Result, Txg};
+use base::{Buf, ErrorKind, Result, Txg, VdevId};
 use phys::{BlkPtrPhys, ChecksumType, DvaPhys};
 
 use crate::encode::{self, Encoded, Physical, Pool};
@@ -520,7 +520,11 @@ impl LogStore for Pipeline {
         Ok(())
     }
 
-    fn flush(&self) -> Result<()> {
-        self.vdevs.flush()
+    fn flush_log(&self, blocks: &[BlkPtrPhys]) -> Result<()> {
+        let dvas = blocks.iter().flat_map(BlkPtrPhys::dvas);
+        let mut vdevs: Vec<VdevId> = dvas.map(|dva| dva.vdev()).collect();
+        vdevs.sort_unstable();
+        vdevs.dedup();
+        self.vdevs.flush(&vdevs)
     }
 }

@@ -92,7 +92,7 @@ impl VdevOps for Device {
         Ok(())
     }
 
-    fn flush(&self) -> Result<()> {
+    fn flush(&self, _vdevs: &[VdevId]) -> Result<()> {
         Ok(())
     }
 
@@ -395,7 +395,7 @@ impl LogStore for RamStore {
         )))
     }
 
-    fn flush(&self) -> Result<()> {
+    fn flush_log(&self, _blocks: &[BlkPtrPhys]) -> Result<()> {
         Ok(())
     }
 }

@@ -66,11 +66,11 @@ pub trait VdevOps: Send + Sync {
         Ok(())
     }
 
-    /// Makes everything written so far durable.
+    /// Makes everything durable that was written to these vdevs so far.
     ///
     /// # Errors
     /// `Io`.
-    fn flush(&self) -> Result<()>;
+    fn flush(&self, vdevs: &[VdevId]) -> Result<()>;
 
     /// Reads every copy, verifies each of them and repairs the bad ones; `buf` ends up with good
     /// bytes. The default only does what a read does.

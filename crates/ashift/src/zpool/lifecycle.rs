@@ -33,6 +33,9 @@ pub(super) fn destroy(args: &Parsed) -> Outcome {
     let open = host
         .open(pool, Access::Write)
         .map_err(|e| open_error(pool, &e))?;
+    if !open.is_readonly() {
+        open.log_command(&super::command_line())?;
+    }
     open.destroy()
         .map_err(|e| format!("cannot destroy '{pool}': {}", reason(&e)))?;
     host.cache().remove(pool)?;

@@ -83,7 +83,7 @@ impl VdevOps for Memory {
         Ok(())
     }
 
-    fn flush(&self) -> Result<()> {
+    fn flush(&self, _vdevs: &[VdevId]) -> Result<()> {
         Ok(())
     }
 

@@ -141,6 +141,32 @@ fn sim_writers_are_slowed_down_and_never_beyond_the_maximum() {
 }
 
 #[test]
+fn sim_a_hold_for_the_log_does_not_wait_for_dirty_data() {
+    rt::simulate(6, || {
+        let settings = TxgSettings {
+            dirty_data_max: 1 << 20,
+            ..TxgSettings::default()
+        };
+        let recorder = Recorder {
+            sync_ns: 10 * SECOND,
+            ..Recorder::default()
+        };
+        let (groups, _recorder) = start(recorder, settings);
+        let tx = groups.hold_open(0).unwrap();
+        groups.note_dirty(2 << 20);
+        drop(tx);
+        // The txg is being written, and takes its time.
+        rt::sleep_ns(SECOND);
+        let begun = rt::now_ns();
+        drop(groups.hold_open_unthrottled().unwrap());
+        assert_eq!(rt::now_ns(), begun);
+        drop(groups.hold_open(4096).unwrap());
+        assert!(rt::now_ns() - begun > 8 * SECOND, "others wait");
+        groups.stop().unwrap();
+    });
+}
+
+#[test]
 fn a_failed_txg_suspends_the_pool_for_everybody() {
     let recorder = Recorder {
         fail_at: Some(12),

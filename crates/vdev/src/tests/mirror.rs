@@ -45,7 +45,7 @@ fn writes_reach_every_side_behind_the_labels() {
     tree.write(TOP, 4096, &[5; LEN]).unwrap();
     tree.write_gather(TOP, 65536, &[&[6; 4096], &[7; 4096]])
         .unwrap();
-    tree.flush().unwrap();
+    tree.flush(&[VdevId(0)]).unwrap();
     for disk in &disks {
         let mut bytes = [0; LEN];
         disk.read(LABEL_START_SIZE + 4096, &mut bytes).unwrap();
@@ -138,7 +138,7 @@ fn a_dead_side_is_given_up_and_its_gap_is_remembered() {
     assert_eq!(gaps(device), [(10, 13)]);
     tree.set_syncing_txg(Txg(20));
     tree.write(TOP, 65536, &[2; LEN]).unwrap();
-    tree.flush().unwrap();
+    tree.flush(&[VdevId(0)]).unwrap();
     assert_eq!(gaps(device), [(10, 13), (20, 23)]);
 
     // The last side is never given up, and its errors are told.
@@ -203,12 +203,12 @@ fn a_failed_flush_of_one_side_is_a_gap() {
     let (disks, tree) = faulty(2);
     tree.write(TOP, 0, &[1; LEN]).unwrap();
     disks[1].kill();
-    tree.flush().unwrap();
+    tree.flush(&[VdevId(0)]).unwrap();
     assert!(tree.devices()[1].leaf().has_dtl());
     assert!(!tree.devices()[0].leaf().has_dtl());
     tree.write(TOP, 0, &[1; LEN]).unwrap();
     disks[0].kill();
-    assert_eq!(tree.flush().unwrap_err().kind(), ErrorKind::Io);
+    assert_eq!(tree.flush(&[VdevId(0)]).unwrap_err().kind(), ErrorKind::Io);
 }
 
 #[test]
@@ -332,7 +332,7 @@ fn sim_queued_sides_are_written_at_the_same_time() {
         tree.write_gather(TOP, 0, &[&[4; 4096], &[4; 4096]])
             .unwrap();
         assert_eq!(rt::now_ns(), 1_000_000);
-        tree.flush().unwrap();
+        tree.flush(&[VdevId(0)]).unwrap();
         assert_eq!(rt::now_ns(), 2_000_000, "flushes overlap as well");
         let mut bytes = [0; LEN];
         tree.read(TOP, 0, &mut bytes, &is(4)).unwrap();

@@ -130,7 +130,7 @@ impl VdevOps for FakeVdevs {
         self.write(vdev, offset, &parts.concat())
     }
 
-    fn flush(&self) -> Result<()> {
+    fn flush(&self, _vdevs: &[VdevId]) -> Result<()> {
         Ok(())
     }
 

@@ -1,0 +1,49 @@
+//! Images that OpenZFS made; `tests/golden/README.md` says how.
+
+use std::io::Read;
+use std::sync::Arc;
+
+use geom::Provider;
+use geom::mem::Memory;
+
+/// How much is looked at for zeros at once, in bytes.
+const CHUNK_BYTES: usize = 64 << 10;
+
+/// The image of this name on a disk in memory.
+///
+/// # Panics
+/// When there is no such image.
+#[must_use]
+pub fn golden(name: &str) -> Arc<dyn Provider> {
+    let bytes = bytes(name);
+    let disk = Memory::new(format!("/{name}"), bytes.len() as u64);
+    fill(&disk, &bytes);
+    Arc::new(disk)
+}
+
+/// The bytes of the image of this name.
+///
+/// # Panics
+/// When there is no such image.
+#[must_use]
+pub fn bytes(name: &str) -> Vec<u8> {
+    let path = format!("{}/tests/golden/{name}.img.gz", env!("CARGO_MANIFEST_DIR"));
+    let packed = std::fs::File::open(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
+    let mut bytes = Vec::new();
+    let unpacked = flate2::read::GzDecoder::new(packed).read_to_end(&mut bytes);
+    unpacked.unwrap_or_else(|e| panic!("{path}: {e}"));
+    bytes
+}
+
+/// Writes what is not zero of an image to an empty disk.
+///
+/// # Panics
+/// When the disk does not take it.
+pub fn fill(disk: &dyn Provider, bytes: &[u8]) {
+    for (offset, chunk) in (0..).step_by(CHUNK_BYTES).zip(bytes.chunks(CHUNK_BYTES)) {
+        if chunk.iter().any(|byte| *byte != 0) {
+            disk.write(offset, chunk)
+                .unwrap_or_else(|e| panic!("{}: {e}", disk.name()));
+        }
+    }
+}
