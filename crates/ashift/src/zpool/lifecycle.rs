@@ -5,11 +5,9 @@
 //! `zpool_do_sync`).
 
 use admin::getopt::Parsed;
-use base::{ErrorKind, Guid};
+use base::ErrorKind;
 use geom::disk::OpenMode;
-use nvpair::NvList;
-use vdev::PoolState;
-use vdev::label::{self, Owner};
+use vdev::{PoolState, label};
 
 use super::devices::Device;
 use super::{Failure, Outcome, open_error};
@@ -121,7 +119,28 @@ pub(super) fn labelclear(args: &Parsed) -> Outcome {
     drop(provider);
     let host = Host::here();
     if let Some(owner) = owner {
-        check_clearable(&host, &owner, &path, args.has('f'))?;
+        let imported = host.pools()?;
+        let is_active = owner.state == PoolState::Active
+            && imported
+                .iter()
+                .any(|(_, c)| c.get_u64("pool_guid") == Some(owner.pool_guid.0));
+        let pool = &owner.pool;
+        if is_active {
+            return Err(Failure::Text(format!(
+                "{path} is a member (ACTIVE) of pool \"{pool}\""
+            )));
+        }
+        let state = match owner.state {
+            PoolState::Active => Some("potentially active"),
+            PoolState::Exported => Some("exported"),
+            _ => None,
+        };
+        if let Some(state) = state.filter(|_| !args.has('f')) {
+            return Err(Failure::Text(format!(
+                "use '-f' to override the following error:\n{path} is a member of {state} pool \
+                 \"{pool}\""
+            )));
+        }
     }
     let provider = device
         .open(OpenMode::ReadWrite)
@@ -133,48 +152,6 @@ pub(super) fn labelclear(args: &Parsed) -> Outcome {
         _ => Failure::Text(format!("failed to clear label for {path}: {error}")),
     })?;
     Ok(0)
-}
-
-/// Refuses labels that a pool needs, or with `-f` only those of devices that an imported pool uses.
-#[doc(alias = "zpool_in_use")]
-fn check_clearable(host: &Host, owner: &Owner, path: &str, is_forced: bool) -> Result<(), Failure> {
-    let pool = &owner.pool;
-    let imported = host.pools()?.into_iter().map(|(_, config)| config);
-    let imported = imported
-        .filter(|_| owner.state == PoolState::Active)
-        .find(|config| config.get_u64("pool_guid") == Some(owner.pool_guid.0));
-    let state = match (imported, owner.state) {
-        (Some(config), _) => {
-            let device = config.get_list("vdev_tree");
-            let device = device.and_then(|tree| find_device(tree, owner.guid));
-            let is_used = device.map(|device| device.get_u64("offline") != Some(1));
-            let advice = match (is_used, is_forced) {
-                (None, _) | (Some(false), true) => return Ok(()),
-                (_, true) => ". Offline the disk first to clear its label.",
-                (_, false) => "",
-            };
-            let text = format!("{path} is a member (ACTIVE) of pool \"{pool}\"{advice}");
-            return Err(Failure::Text(text));
-        }
-        (None, PoolState::Active) => "potentially active",
-        (None, PoolState::Exported) => "exported",
-        _ => return Ok(()),
-    };
-    if is_forced {
-        return Ok(());
-    }
-    Err(Failure::Text(format!(
-        "use '-f' to override the following error:\n{path} is a member of {state} pool \"{pool}\""
-    )))
-}
-
-/// The part of a pool's configuration that is about a device.
-fn find_device(tree: &NvList, guid: Guid) -> Option<&NvList> {
-    if tree.get_u64("guid") == Some(guid.0) {
-        return Some(tree);
-    }
-    let children = tree.get_lists("children").unwrap_or_default();
-    children.iter().find_map(|child| find_device(child, guid))
 }
 
 /// `zpool sync`. Every command syncs before it ends, so there is nothing to wait for but others.
