@@ -203,7 +203,7 @@ impl<'r> Comparison<'r> {
     }
 
     /// Judges what differs ([`difference`]) in a command line.
-    pub fn judge(&mut self, command: &str, lines: Vec<String>) {
+    pub fn judge(&mut self, command: &str, lines: &[String]) {
         self.count.commands += 1;
         let known = self.review.get(command).cloned();
         if lines.is_empty() {
@@ -216,13 +216,13 @@ impl<'r> Comparison<'r> {
         }
         let mut known = known.unwrap_or_else(|| Difference {
             reasons: vec![UNREVIEWED.to_owned()],
-            lines: lines.clone(),
+            lines: lines.to_vec(),
         });
-        if let Some(text) = unlike(&known.lines, &lines) {
+        if let Some(text) = unlike(&known.lines, lines) {
             self.complaints.push(format!(
                 "differs otherwise than reviewed: {command}\n{text}"
             ));
-            known.lines.clone_from(&lines);
+            known.lines = lines.to_vec();
         }
         for reason in known
             .reasons
@@ -445,8 +445,8 @@ mod tests {
         let reasons = read_reasons("# why\nsame harmless It means the same.\n");
         let complaints = |review: &str, lines: &[&str]| {
             let mut comparison = Comparison::new(&reasons, review);
-            let lines = lines.iter().map(|line| (*line).to_owned()).collect();
-            comparison.judge("x", lines);
+            let lines: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
+            comparison.judge("x", &lines);
             comparison.check_list(["x"].into_iter());
             comparison.complaints.len()
         };
@@ -468,7 +468,7 @@ mod tests {
         let reasons = read_reasons("same harmless It means the same.\n");
         let review = "[same] x\n-1 a\n+1 b\n";
         let mut comparison = Comparison::new(&reasons, review);
-        comparison.judge("x", vec!["-1 a".to_owned(), "+1 b".to_owned()]);
+        comparison.judge("x", &["-1 a".to_owned(), "+1 b".to_owned()]);
         assert!(comparison.review().ends_with(review));
         assert_eq!(comparison.count.harmless, 1);
         assert_eq!(comparison.used_reasons().collect::<Vec<_>>(), ["same"]);
