@@ -17,6 +17,20 @@ pub struct OptSpec {
     pub long: &'static [(&'static str, Flag)],
 }
 
+impl OptSpec {
+    /// What is said of wrong options: getopt(3) knows a missing argument only where the letters begin
+    /// with a colon.
+    #[must_use]
+    pub fn complaint(&self, error: &OptError) -> String {
+        match error {
+            OptError::MissingArgument(letter) if !self.short.starts_with(':') => {
+                OptError::Invalid(*letter).to_string()
+            }
+            _ => error.to_string(),
+        }
+    }
+}
+
 /// What an option is reported as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flag {

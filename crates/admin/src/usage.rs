@@ -513,7 +513,7 @@ const PARTIAL: &[([&str; 1], &[&str])] = &[
     ),
     (
         ["online [--power][-e] <pool> <device> ..."],
-        &["online <pool> <device> ..."],
+        &["online [-e] <pool> <device> ..."],
     ),
     (
         ["offline [--power]|[[-f][-t]] <pool> <device> ..."],

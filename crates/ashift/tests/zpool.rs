@@ -396,7 +396,7 @@ fn a_pool_that_was_imported_read_only_stays_so() {
     bench.fails(
         "zpool set comment=x tank",
         1,
-        "cannot open 'tank': pool is read-only",
+        "cannot set property for 'tank': pool is read-only",
     );
     bench.ok("zpool export tank");
     bench.ok("zpool import -d {dir} tank");
@@ -536,4 +536,38 @@ fn json_is_json() {
     let value: serde_json::Value =
         serde_json::from_str(&bench.ok("zpool import -j -d {dir}")).unwrap();
     assert_eq!(value["pools"].as_object().unwrap().len(), 1);
+}
+
+#[test]
+fn labels_of_a_device_in_use_stay() {
+    let bench = Bench::new(&["a", "b"]);
+    bench.ok("zpool create tank mirror {a} {b}");
+    let text = "{a} is a member (ACTIVE) of pool \"tank\"";
+    bench.fails("zpool labelclear {a}", 1, text);
+    bench.fails("zpool labelclear -f {a}", 1, text);
+    bench.ok("zpool offline tank {a}");
+    bench.fails("zpool labelclear -f {a}", 1, text);
+    bench.ok("zpool online tank {a}");
+    bench.ok("zpool scrub tank");
+}
+
+#[test]
+fn options_are_those_of_each_command() {
+    let bench = Bench::new(&["a"]);
+    bench.ok("zpool create tank {a}");
+    for command in ["list", "get", "import", "version"] {
+        let (code, _, said) = bench.run(&format!("zpool {command} --power"));
+        assert_eq!(code, 2, "{command}");
+        assert!(said.starts_with("invalid option '--power'"), "{said}");
+    }
+    for command in [
+        "status",
+        "online tank {a}",
+        "offline tank {a}",
+        "clear tank",
+    ] {
+        let name = command.split(' ').next().unwrap();
+        let text = format!("'zpool {name} --power' is not supported yet");
+        bench.fails(&format!("zpool {command} --power"), 1, &text);
+    }
 }

@@ -1,113 +1,324 @@
 //! Two programs side by side: what differs in what they say, and whether that was reviewed.
 //!
 //! # What it is
-//! A list of command lines is run under a real tool and under its counterpart here. [`compare`]
-//! gives the lines that only one of them says. A file of [`Difference`]s has, for each command line
-//! that differs, why it may. A difference that is not in the file fails, and so does one in the
-//! file that is not there any more: the file says what is true.
+//! A list of command lines is run under a real tool, now or once for a recording, and under its counterpart
+//! here. [`difference`] gives the lines that only one of them says. A review has each command line that
+//! differs, with the reason for it; [`Comparison`] complains of a difference that is not there, and of one
+//! that is there and has vanished or changed: the review says what is true.
+//!
+//! # The files
+//! ```text
+//! NAME CLASS WORDS…      a reason; harmless, follows, missing or wrong
+//!
+//! [NAME, …] COMMAND      of a review: why this command line differs
+//! -1 LINE                a line that only the real one says; 1 is stdout, 2 stderr, `1.` has no end
+//! +exit 2                what only this one says
+//! ~PART                  instead: each line that differs has one of these parts, and each part is in one
+//! ```
+//! A command line with nothing below it may differ in any way. `# …` is a comment.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// What a program said.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Output {
+pub struct Said {
     /// The exit status.
     pub code: i32,
     /// Standard output.
-    pub stdout: String,
+    pub out: String,
     /// Standard error.
-    pub stderr: String,
+    pub err: String,
 }
 
-/// Why two programs may differ.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// Nobody is misled by it.
+impl Said {
+    /// The lines of both streams, each after its number, and the exit status if it is not 0.
+    #[must_use]
+    pub fn lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for (number, text) in [(1, &self.out), (2, &self.err)] {
+            lines.extend(text.split_inclusive('\n').map(|line| {
+                let end = if line.ends_with('\n') { ' ' } else { '.' };
+                format!("{number}{end}{}", line.trim_end_matches('\n'))
+            }));
+        }
+        if self.code != 0 {
+            lines.push(format!("exit {}", self.code));
+        }
+        lines
+    }
+}
+
+/// How much a difference matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Class {
+    /// It reads differently and means the same.
     Harmless,
-    /// What the real one does is not there, and this one says so.
+    /// It follows from something missing before.
+    Follows,
+    /// What was asked for is not there yet, and is refused.
     Missing,
+    /// It means something else, and is to be mended.
+    Wrong,
 }
 
-/// A difference that was looked at.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Difference {
-    /// The command line, as the list has it.
-    pub command: String,
-    /// Why it may be.
-    pub verdict: Verdict,
-    /// The same in words.
-    pub reason: String,
-    /// Every line that differs contains one of these, and every one of these is in such a line.
-    /// Empty: any lines may differ.
-    pub lines: Vec<String>,
+/// Why things differ: names of reasons.
+pub type Reasons = BTreeMap<String, Class>;
+
+/// Stands for a reason that is still to be found.
+const UNREVIEWED: &str = "?";
+
+/// Reads a file of reasons.
+///
+/// # Panics
+/// When it is not one.
+#[must_use]
+pub fn read_reasons(text: &str) -> Reasons {
+    let reason = |line: &str| {
+        let mut words = line.splitn(3, ' ');
+        let (Some(name), Some(class), Some(_)) = (words.next(), words.next(), words.next()) else {
+            panic!("NAME CLASS WORDS…: {line}");
+        };
+        let class = match class {
+            "harmless" => Class::Harmless,
+            "follows" => Class::Follows,
+            "missing" => Class::Missing,
+            "wrong" => Class::Wrong,
+            _ => panic!("harmless, follows, missing or wrong: {line}"),
+        };
+        (name.to_owned(), class)
+    };
+    said_lines(text).map(reason).collect()
+}
+
+/// Lines that are neither empty nor comments.
+pub fn said_lines(text: &str) -> impl Iterator<Item = &str> {
+    text.lines()
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+}
+
+/// A difference and why it is there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Difference {
+    reasons: Vec<String>,
+    lines: Vec<String>,
+}
+
+fn read_review(text: &str) -> BTreeMap<String, Difference> {
+    let mut review: BTreeMap<String, Difference> = BTreeMap::new();
+    let mut last = None;
+    for line in said_lines(text) {
+        if let Some(rest) = line.strip_prefix('[') {
+            let (reasons, command) = rest.split_once("] ").expect("[REASON] COMMAND");
+            let entry = review.entry(command.to_owned()).or_default();
+            entry.reasons = reasons.split(", ").map(str::to_owned).collect();
+            last = Some(command);
+        } else {
+            let command = last.expect("a review begins with a command");
+            let lines = &mut review.get_mut(command).expect("just added").lines;
+            lines.push(line.to_owned());
+        }
+    }
+    review
 }
 
 /// How many command lines are what.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Statistics {
+pub struct Count {
+    /// All that were compared.
+    pub commands: usize,
     /// The same to the byte.
     pub equal: usize,
     /// Different, and nobody is misled.
     pub harmless: usize,
+    /// After something that is missing.
+    pub follows: usize,
     /// Refused.
     pub missing: usize,
-    /// Different otherwise.
+    /// Different otherwise, or not reviewed.
     pub wrong: usize,
 }
 
-impl fmt::Display for Statistics {
+impl Count {
+    /// The heading of what is printed.
+    pub const HEADING: &str = "list         commands    equal harmless  follows  missing    wrong    equal of what is there";
+
+    /// Adds another count.
+    pub fn add(&mut self, other: &Count) {
+        self.commands += other.commands;
+        self.equal += other.equal;
+        self.harmless += other.harmless;
+        self.follows += other.follows;
+        self.missing += other.missing;
+        self.wrong += other.wrong;
+    }
+
+    /// Percentage of the commands whose doing is not missing that are equal.
+    #[must_use]
+    pub fn percent_equal(&self) -> usize {
+        self.equal * 100 / (self.commands - self.follows - self.missing).max(1)
+    }
+}
+
+impl fmt::Display for Count {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Statistics {
+        let Count {
+            commands,
             equal,
             harmless,
+            follows,
             missing,
             wrong,
-        } = *self;
-        let there = (equal + harmless + wrong).max(1);
-        let all = there.max(equal + harmless + wrong) + missing;
-        write!(
-            f,
-            "of {all} command lines {equal} are equal, {harmless} differ harmlessly, {missing} are \
-             missing, {wrong} differ otherwise; of those that are there {} % are equal",
-            equal * 100 / there
-        )
+        } = self;
+        for n in [commands, equal, harmless, follows, missing, wrong] {
+            write!(f, "{n:>9}")?;
+        }
+        write!(f, " {:>8}%", self.percent_equal())
     }
 }
 
-/// The lines that differ: `out -…` only the real one says, `out +…` only the other one, the same
-/// for `err`, and `code REAL/OTHER`.
-#[must_use]
-pub fn compare(real: &Output, other: &Output) -> Vec<String> {
-    let mut lines = Vec::new();
-    if real.code != other.code {
-        lines.push(format!("code {}/{}", real.code, other.code));
-    }
-    for (stream, a, b) in [
-        ("out", &real.stdout, &other.stdout),
-        ("err", &real.stderr, &other.stderr),
-    ] {
-        for (sign, line) in differing_lines(a, b) {
-            lines.push(format!("{stream} {sign}{line}"));
+/// What came out of comparing a list with its review.
+#[derive(Debug)]
+pub struct Comparison<'r> {
+    reasons: &'r Reasons,
+    review: BTreeMap<String, Difference>,
+    found: Vec<(String, Difference)>,
+    /// How many command lines are what.
+    pub count: Count,
+    /// What is to be changed in the program or in the review.
+    pub complaints: Vec<String>,
+}
+
+impl<'r> Comparison<'r> {
+    /// Begins with what was reviewed.
+    #[must_use]
+    pub fn new(reasons: &'r Reasons, review: &str) -> Self {
+        Comparison {
+            reasons,
+            review: read_review(review),
+            found: Vec::new(),
+            count: Count::default(),
+            complaints: Vec::new(),
         }
     }
-    lines
+
+    /// Judges what differs ([`difference`]) in a command line.
+    pub fn judge(&mut self, command: &str, lines: &[String]) {
+        self.count.commands += 1;
+        let known = self.review.get(command).cloned();
+        if lines.is_empty() {
+            self.count.equal += 1;
+            if known.is_some() {
+                self.complaints
+                    .push(format!("no longer differs: {command}"));
+            }
+            return;
+        }
+        let mut known = known.unwrap_or_else(|| Difference {
+            reasons: vec![UNREVIEWED.to_owned()],
+            lines: lines.to_vec(),
+        });
+        if let Some(text) = unlike(&known.lines, lines) {
+            self.complaints.push(format!(
+                "differs otherwise than reviewed: {command}\n{text}"
+            ));
+            known.lines = lines.to_vec();
+        }
+        for reason in known
+            .reasons
+            .iter()
+            .filter(|r| !self.reasons.contains_key(*r))
+        {
+            let text = lines.join("\n");
+            self.complaints
+                .push(format!("no such reason as '{reason}': {command}\n{text}"));
+        }
+        match known
+            .reasons
+            .iter()
+            .filter_map(|r| self.reasons.get(r))
+            .max()
+        {
+            Some(Class::Harmless) => self.count.harmless += 1,
+            Some(Class::Follows) => self.count.follows += 1,
+            Some(Class::Missing) => self.count.missing += 1,
+            Some(Class::Wrong) | None => self.count.wrong += 1,
+        }
+        self.found.push((command.to_owned(), known));
+    }
+
+    /// Complains of what was reviewed and is not among the command lines of the list.
+    pub fn check_list<'c>(&mut self, commands: impl Iterator<Item = &'c str>) {
+        let commands: BTreeSet<&str> = commands.collect();
+        let gone = self
+            .review
+            .keys()
+            .filter(|c| !commands.contains(c.as_str()));
+        self.complaints
+            .extend(gone.map(|c| format!("no longer in the list: {c}")));
+    }
+
+    /// The reasons of what differs.
+    pub fn used_reasons(&self) -> impl Iterator<Item = &str> {
+        self.found
+            .iter()
+            .flat_map(|(_, d)| &d.reasons)
+            .map(String::as_str)
+    }
+
+    /// The review that would be true: reasons are kept, new ones are `?`.
+    #[must_use]
+    pub fn review(&self) -> String {
+        let mut text = String::from(
+            "# Written by PARITY_UPDATE=1; the reasons in brackets are kept and are those of reasons.txt.\n",
+        );
+        for (command, difference) in &self.found {
+            text += &format!("\n[{}] {command}\n", difference.reasons.join(", "));
+            for line in &difference.lines {
+                text.extend([line, "\n"]);
+            }
+        }
+        text
+    }
 }
 
-/// Texts that differ in more lines than this are not aligned.
-const EDITS_MAX: isize = 2000;
+/// What differs otherwise than was reviewed.
+fn unlike(reviewed: &[String], lines: &[String]) -> Option<String> {
+    let parts: Option<Vec<&str>> = reviewed.iter().map(|r| r.strip_prefix('~')).collect();
+    let Some(parts) = parts else {
+        return (reviewed != lines).then(|| lines.join("\n"));
+    };
+    if parts.is_empty() {
+        return None;
+    }
+    let has_any = |line: &&String| parts.iter().any(|part| line.contains(part));
+    let is_gone = |part: &&&str| !lines.iter().any(|line| line.contains(**part));
+    let strange = lines.iter().find(|line| !has_any(line)).cloned();
+    strange.or_else(|| {
+        parts
+            .iter()
+            .find(is_gone)
+            .map(|part| format!("nothing has '{part}' any more"))
+    })
+}
 
-/// What stands between the lines that both texts have in the same order.
-fn differing_lines<'t>(a: &'t str, b: &'t str) -> Vec<(char, &'t str)> {
-    let a: Vec<&str> = a.split('\n').collect();
-    let b: Vec<&str> = b.split('\n').collect();
-    let start = a.iter().zip(&b).take_while(|(x, y)| x == y).count();
-    let (a, b) = (&a[start..], &b[start..]);
+/// The lines that differ: `-…` only the real one says, `+…` only this one; nothing if nothing does.
+#[must_use]
+pub fn difference(real: &Said, here: &Said) -> Vec<String> {
+    let (real, here) = (real.lines(), here.lines());
+    let start = real.iter().zip(&here).take_while(|(x, y)| x == y).count();
+    let (a, b) = (&real[start..], &here[start..]);
     let ends = a.iter().rev().zip(b.iter().rev());
     let end = ends.take_while(|(x, y)| x == y).count();
     let (a, b) = (&a[..a.len() - end], &b[..b.len() - end]);
+    let only_real = |line: &String| format!("-{line}");
+    let only_here = |line: &String| format!("+{line}");
     let Some(trace) = shortest_edits(a, b) else {
-        let removed = a.iter().map(|line| ('-', *line));
-        return removed.chain(b.iter().map(|line| ('+', *line))).collect();
+        return a
+            .iter()
+            .map(only_real)
+            .chain(b.iter().map(only_here))
+            .collect();
     };
     let mut lines = Vec::new();
     let (mut x, mut y) = (a.len() as isize, b.len() as isize);
@@ -118,15 +329,18 @@ fn differing_lines<'t>(a: &'t str, b: &'t str) -> Vec<(char, &'t str)> {
         let from_x = reach[(from + edits) as usize];
         let from_y = from_x - from;
         if from > k {
-            lines.push(('+', b[from_y as usize]));
+            lines.push(only_here(&b[from_y as usize]));
         } else {
-            lines.push(('-', a[from_x as usize]));
+            lines.push(only_real(&a[from_x as usize]));
         }
         (x, y) = (from_x, from_y);
     }
     lines.reverse();
     lines
 }
+
+/// Texts that differ in more lines than this are not aligned.
+const EDITS_MAX: isize = 2000;
 
 /// The diagonal from which diagonal `k` is reached by edit number `edits`; `reach`: how far each of
 /// the diagonals from `-edits` on reached before.
@@ -141,7 +355,7 @@ fn step(reach: &[isize], edits: isize, k: isize) -> isize {
 
 /// For each edit, how far the diagonals reached before it: E. Myers, "An O(ND) difference
 /// algorithm and its variations". None when there are too many edits.
-fn shortest_edits(a: &[&str], b: &[&str]) -> Option<Vec<Vec<isize>>> {
+fn shortest_edits(a: &[String], b: &[String]) -> Option<Vec<Vec<isize>>> {
     let (n, m) = (a.len() as isize, b.len() as isize);
     let slide = |mut x: isize, k: isize| {
         while x < n && x - k < m && a[x as usize] == b[(x - k) as usize] {
@@ -178,70 +392,28 @@ fn shortest_edits(a: &[&str], b: &[&str]) -> Option<Vec<Vec<isize>>> {
     None
 }
 
-/// Judges what differs by what was reviewed; complaints for what was not, or is not so any more.
-///
-/// # Errors
-/// What is to be changed in the program or in the file.
-pub fn judge(
-    command: &str,
-    lines: &[String],
-    reviewed: &[Difference],
-) -> Result<Option<Verdict>, String> {
-    let found = reviewed
-        .iter()
-        .find(|difference| difference.command == command);
-    let Some(difference) = found else {
-        if lines.is_empty() {
-            return Ok(None);
-        }
-        let some: Vec<&str> = lines.iter().take(12).map(String::as_str).collect();
-        let more = lines.len().saturating_sub(some.len());
-        return Err(format!(
-            "{command}: differs\n    {}\n    ({more} more)",
-            some.join("\n    ")
-        ));
-    };
-    if lines.is_empty() {
-        return Err(format!("{command}: is equal now, the review has to go"));
-    }
-    if difference.lines.is_empty() {
-        return Ok(Some(difference.verdict));
-    }
-    let is_known = |line: &&String| difference.lines.iter().any(|part| line.contains(part));
-    if let Some(line) = lines.iter().find(|line| !is_known(line)) {
-        return Err(format!(
-            "{command}: differs in a way not reviewed\n    {line}"
-        ));
-    }
-    let is_there = |part: &&String| lines.iter().any(|line| line.contains(&**part));
-    if let Some(part) = difference.lines.iter().find(|part| !is_there(part)) {
-        return Err(format!("{command}: nothing differs in '{part}' any more"));
-    }
-    Ok(Some(difference.verdict))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn output(stdout: &str) -> Output {
-        Output {
-            stdout: stdout.to_owned(),
-            ..Output::default()
+    fn said(out: &str) -> Said {
+        Said {
+            out: out.to_owned(),
+            ..Said::default()
         }
     }
 
     #[test]
     fn lines_that_only_one_says_are_found() {
-        let (a, b) = (output("1\n2\n3\n4\n"), output("1\n3\nx\n4\n"));
-        assert_eq!(compare(&a, &b), ["out -2", "out +x"]);
-        assert!(compare(&a, &a).is_empty());
-        assert_eq!(compare(&output("a"), &output("b")), ["out -a", "out +b"]);
-        let failed = Output {
+        let (a, b) = (said("1\n2\n3\n4\n"), said("1\n3\nx\n4\n"));
+        assert_eq!(difference(&a, &b), ["-1 2", "+1 x"]);
+        assert!(difference(&a, &a).is_empty());
+        assert_eq!(difference(&said("a"), &said("a\n")), ["-1.a", "+1 a"]);
+        let failed = Said {
             code: 2,
             ..a.clone()
         };
-        assert_eq!(compare(&a, &failed), ["code 0/2"]);
+        assert_eq!(difference(&a, &failed), ["+exit 2"]);
     }
 
     #[test]
@@ -255,40 +427,50 @@ mod tests {
         };
         for _ in 0..300 {
             let mut text =
-                || -> Vec<String> { (0..next(12)).map(|_| next(4).to_string()).collect() };
-            let (a, b) = (text(), text());
-            let (x, y) = (a.join("\n"), b.join("\n"));
-            let lines = differing_lines(&x, &y);
-            let count = |sign| lines.iter().filter(|(s, _)| *s == sign).count();
-            let lengths = (x.split('\n').count(), y.split('\n').count());
+                || -> String { (0..next(12)).map(|_| format!("{}\n", next(4))).collect() };
+            let (a, b) = (said(&text()), said(&text()));
+            let lines = difference(&a, &b);
+            let count = |sign| lines.iter().filter(|line| line.starts_with(sign)).count();
             assert_eq!(
-                lengths.0 - count('-'),
-                lengths.1 - count('+'),
+                a.lines().len() - count('-'),
+                b.lines().len() - count('+'),
                 "{a:?} {b:?} {lines:?}"
             );
-            assert_eq!(lines.is_empty(), x == y, "{a:?} {b:?}");
+            assert_eq!(lines.is_empty(), a == b, "{a:?} {b:?}");
         }
     }
 
     #[test]
     fn reviews_have_to_be_true() {
-        let review = |lines: &[&str]| {
-            vec![Difference {
-                command: "x".to_owned(),
-                verdict: Verdict::Harmless,
-                reason: "a test".to_owned(),
-                lines: lines.iter().map(|line| (*line).to_owned()).collect(),
-            }]
+        let reasons = read_reasons("# why\nsame harmless It means the same.\n");
+        let complaints = |review: &str, lines: &[&str]| {
+            let mut comparison = Comparison::new(&reasons, review);
+            let lines: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
+            comparison.judge("x", &lines);
+            comparison.check_list(["x"].into_iter());
+            comparison.complaints.len()
         };
-        let lines = ["out -old".to_owned()];
-        assert!(judge("x", &lines, &[]).is_err());
-        assert_eq!(judge("y", &[], &[]), Ok(None));
-        assert_eq!(
-            judge("x", &lines, &review(&["old"])),
-            Ok(Some(Verdict::Harmless))
-        );
-        assert!(judge("x", &lines, &review(&["new"])).is_err());
-        assert!(judge("x", &lines, &review(&["old", "new"])).is_err());
-        assert!(judge("x", &[], &review(&[])).is_err());
+        assert_eq!(complaints("", &[]), 0);
+        assert_eq!(complaints("", &["-1 old"]), 1);
+        assert_eq!(complaints("[same] x\n-1 old\n", &["-1 old"]), 0);
+        assert_eq!(complaints("[same] x\n-1 older\n", &["-1 old"]), 1);
+        assert_eq!(complaints("[same] x\n~old\n", &["-1 old"]), 0);
+        assert_eq!(complaints("[same] x\n~new\n", &["-1 old"]), 1);
+        assert_eq!(complaints("[same] x\n~old\n~new\n", &["-1 old"]), 1);
+        assert_eq!(complaints("[same] x\n", &["-1 old"]), 0);
+        assert_eq!(complaints("[same] x\n", &[]), 1);
+        assert_eq!(complaints("[other] x\n", &["-1 old"]), 1);
+        assert_eq!(complaints("[same] y\n", &[]), 1);
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let reasons = read_reasons("same harmless It means the same.\n");
+        let review = "[same] x\n-1 a\n+1 b\n";
+        let mut comparison = Comparison::new(&reasons, review);
+        comparison.judge("x", &["-1 a".to_owned(), "+1 b".to_owned()]);
+        assert!(comparison.review().ends_with(review));
+        assert_eq!(comparison.count.harmless, 1);
+        assert_eq!(comparison.used_reasons().collect::<Vec<_>>(), ["same"]);
     }
 }

@@ -40,6 +40,9 @@ impl Outcome {
     }
 }
 
+/// Seconds until a guest that hangs is stopped. The longest recording takes some minutes.
+const TIME_LIMIT_S: &str = "3600";
+
 /// The script that the guest starts with.
 const INIT: &str = r#"#!/bin/sh
 export PATH=/sbin:/bin
@@ -175,7 +178,7 @@ impl Guest {
     fn command(&self, host: &Path, disks: &[&Path]) -> Command {
         let mut command = Command::new("timeout");
         command.args([
-            "900",
+            TIME_LIMIT_S,
             "qemu-system-x86_64",
             "-accel",
             "tcg,thread=multi",

@@ -324,6 +324,10 @@ pub fn parse_pool_assignment(
     if desc.edit == Edit::ReadOnly {
         return Err(PropError(format!("'{name}' is readonly")));
     }
+    if desc.is_set_once() && !context.is_new {
+        let text = format!("property '{name}' can only be set at creation time");
+        return Err(PropError(text));
+    }
     let parsed = parse_value(desc, name, value, Types::NONE)?;
     check_pool_value(desc, name, &parsed, context)?;
     check_honoured(desc, value, &parsed)?;

@@ -63,7 +63,9 @@ pub const POOL: &[PropDesc] = &[
     readonly("fragmentation", NUMBER).shown("FRAG", "<percent>"),
     readonly("leaked", NUMBER).shown("LEAKED", "<size>"),
     readonly("maxblocksize", NUMBER).hidden("MAXBLOCKSIZE"),
-    own("tname", OFF).hidden("TNAME").honoured(ONLY_OFF),
+    PropDesc::new("tname", TEXT, Edit::OneTimeDefault, Types::NONE)
+        .hidden("TNAME")
+        .honoured(Honoured::No),
     readonly("maxdnodesize", NUMBER).hidden("MAXDNODESIZE"),
     own("multihost", OFF)
         .shown("MULTIHOST", "on | off")

@@ -162,6 +162,9 @@ fn remove_snapshots(session: &Session, snapshots: &[Target], defers: bool) -> Ou
         session.note_change(pool_of(&first.name));
         return Ok(());
     };
+    if error.kind() == ErrorKind::ReadOnly {
+        return Err(Fail::of("cannot destroy snapshots", &error));
+    }
     let mut reasons: Vec<String> = snapshots
         .iter()
         .filter_map(|snapshot| Some((snapshot, in_the_way(snapshot, defers)?)))

@@ -81,6 +81,7 @@ fn hold_one(heads: &[Target], snap: &str, tag: &str) -> Result<(), (String, Stri
             what.clone(),
             "tag already exists on this dataset".to_owned(),
         ),
+        ErrorKind::ReadOnly => ("cannot hold".to_owned(), words(&e)),
         _ => failed(&e),
     })
 }

@@ -151,17 +151,13 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
     }
 }
 
-/// What is said of wrong options: getopt(3) knows a missing argument only where the letters begin with
-/// a colon.
+/// What is said of wrong options.
 fn complaint(command: &Command, error: &OptError) -> String {
     match error {
         OptError::MissingArgument(_) if command.name == "create" => {
             "missing size argument".to_owned()
         }
-        OptError::MissingArgument(letter) if !command.options.short.starts_with(':') => {
-            OptError::Invalid(*letter).to_string()
-        }
-        _ => error.to_string(),
+        _ => command.options.complaint(error),
     }
 }
 

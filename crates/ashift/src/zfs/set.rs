@@ -6,8 +6,8 @@
 use admin::getopt::Parsed;
 use admin::name::pool_of;
 use admin::prop::{
-    DatasetContext, Edit, PropValue, TableKind, Types, is_user_property, is_userspace_property,
-    parse_dataset_assignment, split_assignment,
+    DatasetContext, Edit, PropValue, TableKind, Types, is_user_property, parse_dataset_assignment,
+    parse_value, split_assignment,
 };
 use base::{Error, ErrorKind, SPA_OLD_MAXBLOCKSIZE};
 use dsl::{PropChange, feature};
@@ -55,6 +55,7 @@ pub(super) fn check(
     let mut stored = Stored::new();
     for (name, value) in typed {
         let cannot = |why: &dyn std::fmt::Display| Fail::failed(format!("{what}: {why}"));
+        warn_of_special(name, value, context, spa);
         let (name, value) =
             parse_dataset_assignment(name, value, context).map_err(|e| cannot(&e))?;
         if let Some(guid) = needed_feature(&name, &value)
@@ -64,16 +65,24 @@ pub(super) fn check(
                 &"pool must be upgraded to set this property or value",
             ));
         }
-        let has_special = spa.features().count(ALLOCATION_CLASSES).unwrap_or(0) > 0;
-        if name == "special_small_blocks" && !has_special {
-            // A warning: the value counts as soon as there is such a device.
-            eprintln!("{name}: property requires a special device in the pool");
-        }
         if !is_of_objset(&name) {
             stored.push((name, to_dsl(&value)));
         }
     }
     Ok(stored)
+}
+
+/// A warning, also of a number that is refused then: it counts as soon as there is such a device.
+fn warn_of_special(name: &str, value: &str, context: &DatasetContext, spa: &Spa) {
+    let desc = TableKind::Dataset.lookup(name);
+    let Some(desc) = desc.filter(|desc| desc.name == "special_small_blocks") else {
+        return;
+    };
+    let is_number = parse_value(desc, name, value, context.types).is_ok();
+    let has_special = spa.features().count(ALLOCATION_CLASSES).unwrap_or(0) > 0;
+    if desc.types.meets(context.types) && is_number && !has_special {
+        eprintln!("{name}: property requires a special device in the pool");
+    }
 }
 
 /// What is decided when a file system is made, and stands in its objset: the only value that this
@@ -122,7 +131,6 @@ fn set_words(error: &Error, changes: &[(String, PropChange)]) -> String {
         ErrorKind::NoSpace if has(&["reservation", "refreservation"]) => {
             "size is greater than available space".to_owned()
         }
-        ErrorKind::ReadOnly => "dataset is read-only".to_owned(),
         ErrorKind::TooBig => "property value too long".to_owned(),
         ErrorKind::NameTooLong => "property name is too long".to_owned(),
         _ => words(error),
@@ -250,11 +258,6 @@ fn inheritable(property: &str, reverts: bool) -> Outcome<String> {
     let Some(desc) = TableKind::Dataset.lookup(property) else {
         if is_user_property(property) {
             return Ok(property.to_owned());
-        }
-        if is_userspace_property(property) {
-            return Err(Fail::failed(format!(
-                "'{property}' is not kept up by this program yet"
-            )));
         }
         return Err(Fail::usage(format!("invalid property '{property}'")));
     };

@@ -3,6 +3,7 @@
 use admin::getopt::Parsed;
 use admin::name::{NameKind, check_name, dataset_of, pool_of};
 use admin::prop::{DatasetContext, Types};
+use base::ErrorKind;
 
 use super::fail::{Fail, Outcome};
 use super::session::Session;
@@ -82,7 +83,9 @@ fn take(session: &Session, typed: &super::set::Typed, wanted: &[String]) -> Outc
     let names: Vec<&str> = wanted.iter().map(String::as_str).collect();
     let taken = changeable(&pool).and_then(|dsl| dsl.snapshot(&names, props));
     taken.map_err(|e| match wanted {
-        [name] => Fail::of(format!("cannot create snapshot '{name}'"), &e),
+        [name] if e.kind() != ErrorKind::ReadOnly => {
+            Fail::of(format!("cannot create snapshot '{name}'"), &e)
+        }
         _ => Fail::of("cannot create snapshots ", &e),
     })?;
     session.note_change(pool_name);

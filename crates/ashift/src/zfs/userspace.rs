@@ -62,8 +62,11 @@ pub(super) fn figure(target: &Target, name: &str) -> Result<Option<u64>> {
     Ok(Some(if counts { used.objects } else { used.bytes }))
 }
 
-/// A number, or what this host calls a user or group.
+/// A number (nothing stands for 0), or what this host calls a user or group.
 fn number_of(kind: &str, owner: &str) -> Option<u64> {
+    if owner.is_empty() {
+        return Some(0);
+    }
     if let Ok(number) = owner.parse() {
         return Some(number);
     }

@@ -367,7 +367,7 @@ fn read_options(pool: &str, args: &Parsed) -> Result<Wanted, Failure> {
         }
         read_pool_prop(pool, name, value, &mut wanted, &mut enabled, &mut disabled)?;
     }
-    wanted.features = features(pool, args.has('d'), &wanted, &enabled, &disabled)?;
+    wanted.features = features(args.has('d'), &wanted, &enabled, &disabled)?;
     read_fs_props(pool, args, &mut wanted)?;
     Ok(wanted)
 }
@@ -445,7 +445,6 @@ fn read_fs_props(pool: &str, args: &Parsed, wanted: &mut Wanted) -> Result<(), F
 
 /// The features of the new pool.
 fn features(
-    pool: &str,
     none: bool,
     wanted: &Wanted,
     enabled: &[&'static Feature],
@@ -453,9 +452,7 @@ fn features(
 ) -> Result<Vec<&'static Feature>, Failure> {
     let allowed = match &wanted.compatibility {
         None => None,
-        Some(sets) => Some(
-            compatibility_set(sets).map_err(|text| format!("cannot create '{pool}': {text}"))?,
-        ),
+        Some(sets) => Some(compatibility_set(sets)?),
     };
     let is_allowed = |f: &Feature| {
         allowed
@@ -501,7 +498,11 @@ pub(super) fn compatibility_set(sets: &str) -> Result<Vec<String>, String> {
     if sets == "off" {
         return Ok(names);
     }
-    for set in sets.split(',') {
+    let sets: Vec<&str> = sets.split(',').filter(|set| !set.is_empty()).collect();
+    if sets.is_empty() {
+        return Err("Error: no valid compatibility files specified".to_owned());
+    }
+    for set in sets {
         let allowed = one_set(set)?;
         names.retain(|name| allowed.contains(name));
     }
@@ -530,8 +531,8 @@ fn one_set(set: &str) -> Result<Vec<String>, String> {
     let text = folders
         .iter()
         .find_map(|folder| std::fs::read_to_string(format!("{folder}/{set}")).ok());
-    let text = text
-        .ok_or_else(|| format!("'compatibility' property value is invalid: no such set '{set}'"))?;
+    let text =
+        text.ok_or_else(|| format!("Error: could not read/parse feature file(s): {set} "))?;
     let words = text
         .lines()
         .map(|line| line.split('#').next().unwrap_or(""));

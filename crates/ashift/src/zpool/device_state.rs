@@ -17,7 +17,7 @@ use vdev::Vdev;
 use super::devices::short_name;
 use super::gather::vdev_status;
 use super::list::name_style;
-use super::{Failure, Outcome, command_line, open_error, refuse_options, refuse_power};
+use super::{Failure, Outcome, change_error, command_line, refuse_options, refuse_power};
 use crate::host::{Access, Host, OpenPool};
 use crate::machine::current;
 
@@ -54,9 +54,9 @@ fn find_group(pool: &OpenPool, word: &str) -> Option<Guid> {
 }
 
 /// Opens the pool whose devices are to be changed.
-fn open_for_devices(host: &Host, name: &str) -> Result<OpenPool, Failure> {
+fn open_for_devices(host: &Host, name: &str, what: &str) -> Result<OpenPool, Failure> {
     host.open(name, Access::Write).map_err(|error| {
-        let failure = open_error(name, &error);
+        let failure = change_error(name, what, &error);
         match failure {
             Failure::Text(text) if error.kind() == ErrorKind::NotFound => {
                 Failure::Text(format!("{text}\nfailed to open pool \"{name}\""))
@@ -84,7 +84,7 @@ pub(super) fn offline(args: &Parsed) -> Outcome {
     }
     let (name, words) = operands(args)?;
     let host = Host::here();
-    let pool = open_for_devices(&host, name)?;
+    let pool = open_for_devices(&host, name, &format!("cannot offline {}", words[0]))?;
     let mut code = 0;
     for word in words {
         let failed = |text: &str| eprintln!("cannot offline {word}: {text}");
@@ -112,7 +112,7 @@ pub(super) fn online(args: &Parsed) -> Outcome {
     refuse_power(args, "online")?;
     let (name, words) = operands(args)?;
     let host = Host::here();
-    let pool = open_for_devices(&host, name)?;
+    let pool = open_for_devices(&host, name, &format!("cannot online {}", words[0]))?;
     let mut code = 0;
     let mut growing = Vec::new();
     for word in words {
@@ -194,28 +194,27 @@ pub(super) fn clear(args: &Parsed) -> Outcome {
         _ => return Err(Failure::Usage("too many arguments".into())),
     };
     let host = Host::here();
+    let what = format!("cannot clear errors for {}", word.unwrap_or(name));
     let pool = host
         .open(name, Access::Write)
-        .map_err(|e| open_error(name, &e))?;
+        .map_err(|e| change_error(name, &what, &e))?;
     let Some(word) = word else {
         pool.tree().clear(None)?;
-        pool.pipeline().take_errors();
-        super::errors::forget_errors(&host, pool.guid());
+        super::errors::forget_devices(&host, pool.guid(), |_| true)?;
         return finish(&host, &pool, 0);
     };
     let device = find_device(&pool, word).map(|device| device.guid());
     let guid = device
         .or_else(|| find_group(&pool, word))
-        .ok_or_else(|| format!("cannot clear errors for {word}: no such device in pool"))?;
+        .ok_or_else(|| format!("{what}: no such device in pool"))?;
     pool.tree().clear(Some(guid))?;
-    pool.pipeline().take_errors();
     let devices = pool
         .tree()
         .find(guid)
         .map_or_else(Vec::new, |vdev| vdev.devices());
-    for device in devices {
-        super::errors::forget_device(&host, pool.guid(), device.guid())?;
-    }
+    super::errors::forget_devices(&host, pool.guid(), |guid| {
+        devices.iter().any(|device| device.guid() == guid)
+    })?;
     finish(&host, &pool, 0)
 }
 

@@ -3,8 +3,8 @@
 //! # What it is
 //! The kernel keeps the counters in memory as long as a pool is imported, and the blocks in the pool's
 //! error log. Here every command opens the pool anew, so both are kept below the state folder until
-//! `zpool clear` or export. Each command adds what it met when it lets the pool go; a scrub, which reads
-//! everything, replaces the blocks.
+//! export. Each command adds what it met when it lets the pool go; `zpool clear` forgets the counters, and a
+//! scrub, which reads everything, replaces the blocks.
 //!
 //! # On disk
 //! `errors/GUID.json`: `{"devices": {"GUID": [read, write, checksum]}, "blocks": [[objset, object, level,
@@ -96,10 +96,10 @@ pub(super) fn forget_errors(host: &Host, pool: Guid) {
     let _ = std::fs::remove_file(path(host, pool));
 }
 
-/// Forgets what is kept of one device.
-pub(super) fn forget_device(host: &Host, pool: Guid, device: Guid) -> Result<()> {
+/// Forgets the counters of some devices.
+pub(super) fn forget_devices(host: &Host, pool: Guid, is_one: impl Fn(Guid) -> bool) -> Result<()> {
     change(host, pool, |kept| {
-        kept.devices.remove(&device.0);
+        kept.devices.retain(|guid, _| !is_one(Guid(*guid)));
     })
 }
 

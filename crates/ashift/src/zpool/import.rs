@@ -38,6 +38,13 @@ struct Request {
 
 /// `zpool import`.
 pub(super) fn run(args: &Parsed) -> Outcome {
+    if args.value('c').is_some() && args.value('d').is_some() {
+        return Err(Failure::Usage("-c is incompatible with -d".into()));
+    }
+    if (args.has('n') || args.has('X')) && !args.has('F') {
+        let text = "-n or -X only meaningful with -F";
+        return Err(Failure::Usage(text.into()));
+    }
     refuse_options(args, "import", "cClmEFXVnt")?;
     if args.has_long("rewind-to-checkpoint") {
         let text = "'zpool import --rewind-to-checkpoint' is not supported yet";
@@ -83,8 +90,15 @@ fn read_request(args: &Parsed) -> Result<Option<Request>, Failure> {
         props: Vec::new(),
         comment: None,
     };
+    let what = args.operands.first();
+    let what = what.map_or_else(
+        || "cannot import pools".to_owned(),
+        |pool| format!("cannot import pool '{pool}'"),
+    );
     if let Some(root) = args.value('R').filter(|root| !root.starts_with('/')) {
-        return Err(Failure::Text(format!("bad alternate root '{root}'")));
+        return Err(Failure::Text(format!(
+            "{what}: bad alternate root '{root}'"
+        )));
     }
     if let Some(text) = args.value('T') {
         let txg = text.parse().ok().filter(|txg| *txg > 0);
@@ -108,8 +122,8 @@ fn read_request(args: &Parsed) -> Result<Option<Request>, Failure> {
             is_new: false,
             is_import: true,
         };
-        let (name, value) = parse_pool_assignment(name, value, &context)
-            .map_err(|e| format!("cannot import pools: {e}"))?;
+        let (name, value) =
+            parse_pool_assignment(name, value, &context).map_err(|e| format!("{what}: {e}"))?;
         match (name.as_str(), value) {
             ("readonly", value) => request.facts.readonly = value.as_number() == Some(1),
             ("altroot", value) => request.facts.altroot = value.as_text().map(str::to_owned),
@@ -313,6 +327,11 @@ fn import_all(host: &Host, pools: Vec<FoundPool>, request: &Request) -> Outcome 
     let mut code = 0;
     for found in pools {
         let name = found.name.clone();
+        if check_name_is_free(host, &name, Some(&found)).is_err() {
+            eprintln!("cannot import '{name}': pool already exists");
+            code = 1;
+            continue;
+        }
         if let Err(Failure::Text(text)) = import(host, found, &name, request) {
             eprintln!("{text}");
             code = 1;

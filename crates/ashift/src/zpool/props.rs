@@ -15,7 +15,7 @@ use spa::feature::{self, Support};
 
 use super::gather::vdev_status;
 use super::list::{pool_names, repeated_code, styles};
-use super::{Failure, Outcome, check_json_options, command_line, open_error};
+use super::{Failure, Outcome, change_error, check_json_options, command_line, open_error};
 use crate::host::{Access, Host, OpenPool};
 
 /// The exit code when the pool to set something for is not there: the number of the error.
@@ -154,7 +154,8 @@ pub(super) fn set(args: &Parsed) -> Outcome {
             "missing value in property=value argument".into(),
         ));
     };
-    let failed = |text: String| Failure::Text(format!("cannot set property for '{pool}': {text}"));
+    let what = format!("cannot set property for '{pool}'");
+    let failed = |text: String| Failure::Text(format!("{what}: {text}"));
     let host = Host::here();
     if host.cache().find(pool)?.is_none() {
         let text = format!("cannot open '{pool}': is not a pool");
@@ -166,9 +167,9 @@ pub(super) fn set(args: &Parsed) -> Outcome {
     }
     let open = host
         .open(pool, Access::Write)
-        .map_err(|e| open_error(pool, &e))?;
+        .map_err(|e| change_error(pool, &what, &e))?;
     if name == "compatibility" {
-        let allowed = super::create::compatibility_set(value).map_err(failed)?;
+        let allowed = super::create::compatibility_set(value)?;
         warn_of_features(&open, &allowed);
         open.set_compatibility(Some(value.to_owned()))
             .map_err(|e| failed(e.to_string()))?;

@@ -37,23 +37,6 @@ impl fmt::Display for Command {
     }
 }
 
-impl Command {
-    /// The inverse of `Display`.
-    pub(crate) fn parse(text: &str) -> Command {
-        let (section, rest) = text.split_once(" > ").expect("SECTION > COMMAND");
-        let counted = rest.strip_suffix(')').and_then(|r| r.rsplit_once("  # ("));
-        let (line, repetition) = match counted.and_then(|(l, n)| Some((l, n.parse().ok()?))) {
-            Some(counted) => counted,
-            None => (rest, 1),
-        };
-        Command {
-            section: section.to_owned(),
-            line: line.to_owned(),
-            repetition,
-        }
-    }
-}
-
 impl List {
     pub(crate) fn commands(&self) -> impl Iterator<Item = &Command> {
         self.sections.iter().flat_map(|section| &section.commands)

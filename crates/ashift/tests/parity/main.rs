@@ -4,7 +4,7 @@
 //! `lists/` has the command lines, in the order of a pool's life. `real/` has what OpenZFS's own tools and
 //! kernel module printed, recorded once in QEMU. The test runs the lists with this program and compares. Each
 //! difference stands in `reviewed/` with the reason for it; a difference that is not there, or one that is
-//! there and has vanished or changed, fails the test.
+//! there and has vanished or changed, fails the test. [`oracle::parity`] says how these files look.
 //!
 //! ```text
 //! PARITY_UPDATE=1                writes the differences anew, keeps their reasons, marks new ones with [?]
@@ -17,16 +17,15 @@
 mod lists;
 mod normal;
 mod recording;
-mod review;
 mod runner;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
+use oracle::parity::{Comparison, Count, Reasons, Said, difference, read_reasons};
+
 use lists::{Command, List, Section};
-use review::{Class, Difference, Reasons, Review, UNREVIEWED};
-use runner::Said;
 
 /// Of the commands that are there, so many in a hundred print what the real ones print.
 const EQUAL_AT_LEAST: usize = 90;
@@ -92,106 +91,32 @@ fn write_recording(list: &List, said: &[Said]) {
     std::fs::write(file("real", list), text).unwrap();
 }
 
-/// How many commands of a list are what.
-#[derive(Default)]
-struct Count {
-    commands: usize,
-    equal: usize,
-    harmless: usize,
-    follows: usize,
-    missing: usize,
-    wrong: usize,
-}
-
-impl Count {
-    fn add(&mut self, other: &Count) {
-        self.commands += other.commands;
-        self.equal += other.equal;
-        self.harmless += other.harmless;
-        self.follows += other.follows;
-        self.missing += other.missing;
-        self.wrong += other.wrong;
-    }
-
-    /// Percentage of the commands whose doing is not missing that are equal.
-    fn percent_equal(&self) -> usize {
-        self.equal * 100 / (self.commands - self.follows - self.missing).max(1)
-    }
-
-    fn print(&self, name: &str) {
-        let parts = [
-            self.commands,
-            self.equal,
-            self.harmless,
-            self.follows,
-            self.missing,
-            self.wrong,
-        ];
-        let parts = parts.map(|n| format!("{n:>9}")).concat();
-        eprintln!("{name:<12}{parts} {:>8}%", self.percent_equal());
-    }
-}
-
-/// Compares a list; gives what differs and adds to `complaints` what the review does not have.
-fn compare(
+/// Compares a list with its recording and review.
+fn compare<'r>(
     list: &List,
     here: &BTreeMap<(&str, &Command), Said>,
-    reviewed: &Review,
-    reasons: &Reasons,
-    complaints: &mut Vec<String>,
-) -> (Vec<(Command, Difference)>, Count) {
-    let real = std::fs::read_to_string(file("real", list)).unwrap_or_default();
-    let real = recording::read(&real);
-    let mut differences = Vec::new();
-    let mut count = Count::default();
+    reasons: &'r Reasons,
+) -> Comparison<'r> {
+    let read = |kind| std::fs::read_to_string(file(kind, list)).unwrap_or_default();
+    let real = recording::read(&read("real"));
+    let mut comparison = Comparison::new(reasons, &read("reviewed"));
+    let mut names = Vec::new();
     for command in list.commands() {
-        let Some(real) = real.get(command) else {
-            complaints.push(format!("not recorded, see PARITY_RECORD: {command}"));
-            continue;
-        };
-        count.commands += 1;
-        let lines = review::difference(real, &here[&(list.name.as_str(), command)]);
-        if lines.is_empty() {
-            count.equal += 1;
-            if reviewed.contains_key(command) {
-                complaints.push(format!("no longer differs: {command}"));
+        let name = command.to_string();
+        match real.get(&name) {
+            Some(real) => {
+                let lines = difference(real, &here[&(list.name.as_str(), command)]);
+                comparison.judge(&name, &lines);
             }
-            continue;
+            None => {
+                let text = format!("not recorded, see PARITY_RECORD: {name}");
+                comparison.complaints.push(text);
+            }
         }
-        let known = reviewed.get(command);
-        if known.is_none_or(|known| known.lines != lines) {
-            let kind = if known.is_some() {
-                "differs otherwise than reviewed"
-            } else {
-                "differs"
-            };
-            complaints.push(format!("{kind}: {command}\n{}", lines.join("\n")));
-        }
-        let why = known.map_or_else(|| vec![UNREVIEWED.to_owned()], |k| k.reasons.clone());
-        match why.iter().filter_map(|r| reasons.get(r)).max() {
-            Some(Class::Harmless) => count.harmless += 1,
-            Some(Class::Follows) => count.follows += 1,
-            Some(Class::Missing) => count.missing += 1,
-            Some(Class::Wrong) => count.wrong += 1,
-            None => {}
-        }
-        for unknown in why.iter().filter(|r| !reasons.contains_key(*r)) {
-            complaints.push(format!("no such reason as '{unknown}': {command}"));
-        }
-        differences.push((
-            command.clone(),
-            Difference {
-                reasons: why,
-                lines,
-            },
-        ));
+        names.push(name);
     }
-    let commands: BTreeSet<&Command> = list.commands().collect();
-    let gone = reviewed
-        .keys()
-        .filter(|command| !commands.contains(command));
-    complaints.extend(gone.map(|command| format!("no longer in the list: {command}")));
-    (differences, count)
+    comparison.check_list(names.iter().map(String::as_str));
+    comparison
 }
 
 #[test]
@@ -202,29 +127,25 @@ fn each_difference_from_the_real_tools_was_reviewed() {
         return;
     }
     let updates = std::env::var_os("PARITY_UPDATE").is_some();
-    let reasons = review::read_reasons(&folder("reviewed"));
+    let reasons = read_reasons(include_str!("reviewed/reasons.txt"));
     let here = run_all(&lists);
     let mut complaints = Vec::new();
     let mut unused: BTreeSet<&str> = reasons.keys().map(String::as_str).collect();
     let mut all = Count::default();
-    eprintln!(
-        "list         commands    equal harmless  follows  missing    wrong    equal of what is there"
-    );
+    eprintln!("{}", Count::HEADING);
     for list in &lists {
-        let reviewed = std::fs::read_to_string(file("reviewed", list)).unwrap_or_default();
-        let reviewed = review::read(&reviewed);
-        let (differences, count) = compare(list, &here, &reviewed, &reasons, &mut complaints);
-        count.print(&list.name);
-        all.add(&count);
-        for reason in differences.iter().flat_map(|(_, d)| &d.reasons) {
-            unused.remove(reason.as_str());
+        let comparison = compare(list, &here, &reasons);
+        eprintln!("{:<12}{}", list.name, comparison.count);
+        all.add(&comparison.count);
+        for reason in comparison.used_reasons() {
+            unused.remove(reason);
         }
         if updates {
-            let text = review::write(differences.iter().map(|(c, d)| (c, d)));
-            std::fs::write(file("reviewed", list), text).unwrap();
+            std::fs::write(file("reviewed", list), comparison.review()).unwrap();
         }
+        complaints.extend(comparison.complaints);
     }
-    all.print("all");
+    eprintln!("{:<12}{all}", "all");
     complaints.extend(
         unused
             .iter()

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 use serde_json::Value;
 
-use crate::runner::Said;
+use oracle::parity::Said;
 
 /// Paths that differ between the two sides.
 pub(crate) struct Places {

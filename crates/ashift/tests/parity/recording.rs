@@ -3,33 +3,16 @@
 
 use std::collections::BTreeMap;
 
+use oracle::parity::Said;
+
 use crate::lists::Command;
-use crate::runner::Said;
 
 /// What each command of a list printed.
-pub(crate) type Recording = BTreeMap<Command, Said>;
-
-/// The lines of both streams and the exit code.
-pub(crate) fn lines(said: &Said) -> Vec<String> {
-    let stream = |number: char, text: &str| -> Vec<String> {
-        text.split_inclusive('\n')
-            .map(|line| match line.strip_suffix('\n') {
-                Some(line) => format!("{number} {line}"),
-                None => format!("{number}.{line}"),
-            })
-            .collect()
-    };
-    let mut lines = stream('1', &said.out);
-    lines.extend(stream('2', &said.err));
-    if said.code != 0 {
-        lines.push(format!("exit {}", said.code));
-    }
-    lines
-}
+pub(crate) type Recording = BTreeMap<String, Said>;
 
 pub(crate) fn write<'a>(said: impl Iterator<Item = (&'a Command, &'a Said)>) -> String {
     said.map(|(command, said)| {
-        let lines = lines(said).into_iter().map(|line| line + "\n");
+        let lines = said.lines().into_iter().map(|line| line + "\n");
         format!("$ {command}\n{}", lines.collect::<String>())
     })
     .collect()
@@ -40,7 +23,7 @@ pub(crate) fn read(text: &str) -> Recording {
     let mut last: Option<&mut Said> = None;
     for line in text.lines() {
         if let Some(command) = line.strip_prefix("$ ") {
-            last = Some(recording.entry(Command::parse(command)).or_default());
+            last = Some(recording.entry(command.to_owned()).or_default());
             continue;
         }
         let said = last.as_mut().expect("a recording begins with a command");

@@ -6,18 +6,11 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command as Process, Stdio};
 
+use oracle::parity::Said;
 use oracle::vm::Guest;
 
 use crate::lists::{List, Section};
 use crate::normal::Places;
-
-/// What one command printed, and its exit code (137 if it did not end by itself).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Said {
-    pub(crate) code: i32,
-    pub(crate) out: String,
-    pub(crate) err: String,
-}
 
 /// Where images lie in the guest.
 const GUEST_IMAGES: &str = "/tmp/images";

@@ -1,8 +1,8 @@
 //! Every `zdb` command line of a list, here and under the real zdb on the same pools.
 //!
-//! `commands.txt` has a command line each. `differences.txt` has those whose output differs, with
-//! the reason: what is not there fails, and so does what is there and not so. The statistics are
-//! printed (`cargo test -p ashift --test zdb_parity -- --nocapture`).
+//! `commands.txt` has a command line each. `reviewed.txt` has those whose output differs, with the
+//! reason: what is not there fails, and so does what is there and not so ([`oracle::parity`]). The
+//! statistics are printed (`cargo test -p ashift --test zdb_parity -- --nocapture`).
 //! As the whole takes minutes, only each eighth command line is compared unless
 //! `ASHIFT_ZDB_PARITY=all` is set. `ASHIFT_ZDB_PARITY=PART` compares those that contain PART, and
 //! shows what differs.
@@ -10,7 +10,6 @@
 #[path = "../bench/mod.rs"]
 mod bench;
 mod pools;
-mod reviewed;
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -18,7 +17,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use oracle::have_zdb;
-use oracle::parity::{Difference, Output, Statistics, Verdict, compare, judge};
+use oracle::parity::{Comparison, Count, Said, difference, read_reasons, said_lines};
 
 use pools::Pools;
 
@@ -28,7 +27,7 @@ const SAMPLE: usize = 8;
 const REAL: &str = "/usr/sbin/zdb";
 
 /// Runs a program under the name `zdb`, which is how ours knows what it is to be.
-fn run(pools: &Pools, program: &str, command: &str) -> Output {
+fn run(pools: &Pools, program: &str, command: &str) -> Said {
     let words = command.split_whitespace().map(|word| pools.filled(word));
     let output = Command::new(program)
         .arg0("zdb")
@@ -38,10 +37,10 @@ fn run(pools: &Pools, program: &str, command: &str) -> Output {
         .output()
         .unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    Output {
+    Said {
         code: output.status.code().unwrap_or(-1),
-        stdout: plain(pools, &text(&output.stdout)),
-        stderr: plain(pools, &without_debugging(&text(&output.stderr))),
+        out: plain(pools, &text(&output.stdout)),
+        err: plain(pools, &without_debugging(&text(&output.stderr))),
     }
 }
 
@@ -86,10 +85,7 @@ fn every_command_line_reads_like_the_real_one() {
     if !have_zdb() {
         return;
     }
-    let list = include_str!("commands.txt").lines();
-    let list: Vec<&str> = list
-        .filter(|l| !l.is_empty() && !l.starts_with('#'))
-        .collect();
+    let list: Vec<&str> = said_lines(include_str!("commands.txt")).collect();
     let chosen = std::env::var("ASHIFT_ZDB_PARITY").ok();
     let only = chosen.as_deref().filter(|part| *part != "all");
     let commands: Vec<&str> = match (&chosen, only) {
@@ -97,7 +93,6 @@ fn every_command_line_reads_like_the_real_one() {
         (_, None) => list.clone(),
         (_, Some(part)) => list.iter().copied().filter(|l| l.contains(part)).collect(),
     };
-    let differences = reviewed::read(include_str!("differences.txt"));
     let pools = Pools::make();
     let next = AtomicUsize::new(0);
     let found: Mutex<Vec<(usize, Vec<String>)>> = Mutex::default();
@@ -113,7 +108,7 @@ fn every_command_line_reads_like_the_real_one() {
                     let ours = command.replace("{to}", &pools.destination("ours"));
                     let real = run(&pools, REAL, &real);
                     let ours = run(&pools, env!("CARGO_BIN_EXE_ashift"), &ours);
-                    let lines = compare(&real, &ours);
+                    let lines = difference(&real, &ours);
                     let mut found = found.lock().unwrap();
                     if only.is_some() && !lines.is_empty() {
                         eprintln!("== {command}\n{}", lines.join("\n"));
@@ -125,24 +120,13 @@ fn every_command_line_reads_like_the_real_one() {
     });
     let mut found = found.into_inner().unwrap();
     found.sort();
-    let mut statistics = Statistics::default();
-    let mut complaints = Vec::new();
-    for (index, lines) in &found {
-        let command = commands[*index];
-        match judge(command, lines, &differences) {
-            Ok(None) => statistics.equal += 1,
-            Ok(Some(Verdict::Harmless)) => statistics.harmless += 1,
-            Ok(Some(Verdict::Missing)) => statistics.missing += 1,
-            Err(complaint) => {
-                statistics.wrong += 1;
-                complaints.push(complaint);
-            }
-        }
+    let reasons = read_reasons(include_str!("reasons.txt"));
+    let mut comparison = Comparison::new(&reasons, include_str!("reviewed.txt"));
+    for (index, lines) in found {
+        comparison.judge(commands[index], &lines);
     }
-    let is_listed = |difference: &&Difference| list.contains(&&*difference.command);
-    for difference in differences.iter().filter(|d| !is_listed(d)) {
-        complaints.push(format!("{}: is not in the list", difference.command));
-    }
-    eprintln!("{statistics}");
+    comparison.check_list(list.iter().copied());
+    eprintln!("{}\n{:<12}{}", Count::HEADING, "zdb", comparison.count);
+    let complaints = comparison.complaints;
     assert!(complaints.is_empty(), "{}", complaints.join("\n"));
 }
