@@ -26,6 +26,8 @@ const VDEV_ZAP_MAP: &str = "com.delphix:vdev_zap_map";
 const ALLOCATION_BIAS: &str = "org.zfsonlinux:allocation_bias";
 /// `SPA_CONFIG_BLOCKSIZE`
 const BLOCK_BYTES: u64 = 1 << 14;
+/// Whether the root vdev has a ZAP of its own.
+const AVZ_V2: &str = "com.klarasystems:vdev_zaps_v2";
 /// No honest config is longer.
 const PACKED_MAX_BYTES: u64 = 64 << 20;
 
@@ -59,6 +61,7 @@ impl Inner {
                 map
             }
         };
+        self.construct_root_zap(map, tx)?;
         for top in self.tree.tops() {
             if matches!(top.kind(), VdevKind::Hole | VdevKind::Missing) {
                 continue;
@@ -78,6 +81,24 @@ impl Inner {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// The root vdev has one if the feature is enabled, which is active from then on.
+    fn construct_root_zap(&self, map: ObjectId, tx: &Tx) -> Result<()> {
+        let root = self.tree.root();
+        let features = self.features();
+        let Some(count) = features.count(AVZ_V2) else {
+            return Ok(());
+        };
+        if root.config().root_zap != 0 {
+            return Ok(());
+        }
+        if count == 0 {
+            features.adjust(AVZ_V2, 1, tx)?;
+        }
+        let zap = self.create_vdev_zap(map, tx)?;
+        root.update(|config| config.root_zap = zap.0);
         Ok(())
     }
 

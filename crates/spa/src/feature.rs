@@ -161,7 +161,7 @@ pub const FEATURES: &[Feature] = &[
         "BLAKE3 hash algorithm."),
     feature("com.fudosecurity:block_cloning", "block_cloning", RO, &[], Support::None,
         "Support for block cloning via Block Reference Table."),
-    feature("com.klarasystems:vdev_zaps_v2", "vdev_zaps_v2", MOS, &[], Support::Read,
+    feature("com.klarasystems:vdev_zaps_v2", "vdev_zaps_v2", MOS, &[], Support::Kept,
         "Support for root vdev ZAP."),
     feature("com.delphix:redaction_list_spill", "redaction_list_spill", 0,
         &["redaction_bookmarks"], Support::Read,
