@@ -13,6 +13,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use geom::Provider;
+use torture::hostile::seeds::{self, Kind};
+use torture::hostile::{Edit, bombs};
 use torture::{Dice, hostile, seed};
 
 /// Images in the ordinary run.
@@ -80,34 +82,58 @@ fn ends(folder: &Path, state: &Path, arguments: &[&str]) -> Result<u64, String> 
     Ok(bytes)
 }
 
+/// Runs all views of the pool on these devices; answers how many bytes they write, and how long the longest
+/// takes.
+fn view(devices: &[Arc<dyn Provider>]) -> Result<(u64, Duration), String> {
+    let (folder, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    write(devices, folder.path());
+    let place = folder.path().display().to_string();
+    let disk = folder.path().join("disk0").display().to_string();
+    let pools = VIEWS.map(|view| vec!["-e", "-p", &place, view, "tank"]);
+    let labels = [vec!["-lll", &disk], vec!["-luuu", &disk]];
+    let (mut bytes, mut longest) = (0, Duration::ZERO);
+    for arguments in pools.iter().chain(&labels) {
+        let begun = Instant::now();
+        let ended = ends(folder.path(), state.path(), arguments);
+        bytes += ended.map_err(|how| format!("zdb {arguments:?}: {how}"))?;
+        longest = longest.max(begun.elapsed());
+    }
+    Ok((bytes, longest))
+}
+
 #[test]
 fn every_view_of_a_pool_that_lies_ends() {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    let number = std::env::var("HOSTILE_IMAGES").ok();
+    let count = number.and_then(|text| text.parse().ok()).unwrap_or(SAMPLE);
     let first = seed(1);
-    let count = number("HOSTILE_IMAGES").unwrap_or(SAMPLE);
-    let state = tempfile::tempdir().unwrap();
     let mut failed = Vec::new();
     let (mut bytes, mut longest) = (0, Duration::ZERO);
     for seed in first..first + count {
-        let folder = tempfile::tempdir().unwrap();
-        write(&hostile::devices(&mut Dice::new(seed)), folder.path());
-        let place = folder.path().display().to_string();
-        let disk = folder.path().join("disk0").display().to_string();
-        let pools = VIEWS.map(|view| vec!["-e", "-p", &place, view, "tank"]);
-        let labels = [vec!["-lll", &disk], vec!["-luuu", &disk]];
-        for arguments in pools.iter().chain(&labels) {
-            let begun = Instant::now();
-            match ends(folder.path(), state.path(), arguments) {
-                Ok(written) => bytes += written,
-                Err(how) => {
-                    eprintln!("HOSTILE_SEED={seed}: zdb {arguments:?}: {how}");
-                    failed.push(seed);
-                }
+        match view(&hostile::devices(&mut Dice::new(seed))) {
+            Ok((written, took)) => (bytes, longest) = (bytes + written, longest.max(took)),
+            Err(how) => {
+                eprintln!("HOSTILE_SEED={seed}: {how}");
+                failed.push(seed);
             }
-            longest = longest.max(begun.elapsed());
         }
     }
     eprintln!("{count} images, {bytes} bytes, {longest:?} for the longest view");
     assert!(failed.is_empty(), "{failed:?}");
     assert!(bytes > count * 1000, "zdb says nothing");
+}
+
+#[test]
+fn every_view_of_a_bomb_ends() {
+    let images = seeds::all();
+    let bombs: [(&str, fn(&mut Edit<'_>)); 3] = [
+        ("data", |edit| _ = bombs::sparse(edit, false)),
+        ("holes", |edit| _ = bombs::sparse(edit, true)),
+        ("dnodes", |edit| bombs::dnodes(edit)),
+    ];
+    for (name, bomb) in bombs {
+        let mut edit = images[Kind::Files as usize].edit();
+        bomb(&mut edit);
+        let (bytes, longest) = view(&edit.finish()).unwrap_or_else(|how| panic!("{name}: {how}"));
+        eprintln!("{name}: {bytes} bytes, {longest:?} for the longest view");
+    }
 }

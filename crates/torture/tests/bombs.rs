@@ -9,71 +9,25 @@ use geom::Provider;
 use metaslab::{SpaceMapExtent, SpaceMapStore, for_each_entry};
 use spa::Spa;
 use torture::hostile::seeds::{self, Kind};
-use torture::hostile::{Edit, Image, Role};
+use torture::hostile::{Edit, bombs};
 use torture::pool;
 use zpl::mount::mount;
 
 /// What stands for a thousand million blocks takes far longer when it is visited.
 const AT_MOST: Duration = Duration::from_secs(10);
-/// Bytes of a block pointer.
-const BP_BYTES: usize = 128;
-
-fn is_indirect_of(role: Role, type_: phys::ObjectType) -> bool {
-    role == Role::Indirect(type_.raw())
-}
-
-/// A block of level 1 of the file "sparse": the tree above it is the highest of all.
-fn lowest_of_sparse(image: &Image) -> usize {
-    let depth = |mut block: usize| {
-        let mut depth = 0;
-        while let Some((parent, _)) = image.blocks[block].parent
-            && matches!(image.blocks[parent].role, Role::Indirect(_))
-        {
-            (block, depth) = (parent, depth + 1);
-        }
-        depth
-    };
-    let of_file = |index: &usize| {
-        let block = &image.blocks[*index];
-        let type_ = phys::ObjectType::PLAIN_FILE_CONTENTS;
-        block.bp.level() == 1 && is_indirect_of(block.role, type_)
-    };
-    let all = (0..image.blocks.len()).filter(of_file);
-    all.max_by_key(|index| depth(*index)).expect("there is one")
-}
-
 /// The pool of files, of which "sparse" is a bomb: of data, or of holes that the counts deny.
 fn sparse_bomb(is_hollow: bool) -> Vec<Arc<dyn Provider>> {
     let images = seeds::all();
     let mut edit = images[Kind::Files as usize].edit();
-    sparse(&mut edit, is_hollow);
+    bombs::sparse(&mut edit, is_hollow);
     edit.finish()
-}
-
-/// Makes "sparse" a bomb; answers where its dnode is.
-fn sparse(edit: &mut Edit<'_>, is_hollow: bool) -> (usize, usize) {
-    let lowest = lowest_of_sparse(edit.image());
-    let dnode = edit.bomb(lowest);
-    let content = edit.content(lowest);
-    let first = content
-        .chunks_exact(BP_BYTES)
-        .find(|bp| bp.iter().any(|byte| *byte != 0))
-        .expect("a pointer")
-        .to_vec();
-    for place in content.chunks_exact_mut(BP_BYTES) {
-        match is_hollow {
-            true => place.fill(0),
-            false => place.copy_from_slice(&first),
-        }
-    }
-    dnode
 }
 
 /// The bomb takes the place of what this object of the MOS holds.
 fn grafted(object: ObjectId, change: impl FnOnce(&mut Edit<'_>)) -> Vec<Arc<dyn Provider>> {
     let images = seeds::all();
     let mut edit = images[Kind::Files as usize].edit();
-    let dnode = sparse(&mut edit, false);
+    let dnode = bombs::sparse(&mut edit, false);
     edit.graft(dnode, object);
     change(&mut edit);
     edit.finish()
@@ -164,16 +118,8 @@ fn a_dataset_with_a_bomb_stays_on_the_list_of_what_is_to_be_freed() {
 fn objects_are_not_listed_without_end() {
     let images = seeds::all();
     let image = &images[Kind::Files as usize];
-    let is_below = |block: &torture::hostile::Block| {
-        let indirect = |(parent, _): (usize, usize)| {
-            is_indirect_of(image.blocks[parent].role, phys::ObjectType::DNODE)
-        };
-        block.role == Role::Dnodes && block.parent.is_some_and(indirect)
-    };
-    // "tank/fs" has more files than the others, and comes last.
-    let dnodes = image.blocks.iter().rposition(is_below).unwrap();
     let mut edit = image.edit();
-    edit.bomb(dnodes);
+    bombs::dnodes(&mut edit);
     let devices = edit.finish();
     soon(move || {
         let spa = pool::open(&devices, true).unwrap();
