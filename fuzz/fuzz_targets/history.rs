@@ -21,11 +21,11 @@ fuzz_target!(|input: &[u8]| {
     let mut whole = vec![0; HistoryPhys::SIZE];
     whole[..bonus.len()].copy_from_slice(bonus);
     dnode.set_bonus(&tx, &whole).expect("it fits");
-    let _ = history.records();
+    let _ = history.for_each(&mut |_| Ok(()));
     let _ = history.append(
         &nvpair::NvList::new().with("history command", "x"),
         true,
         &tx,
     );
-    let _ = history.records();
+    let _ = history.for_each(&mut |_| Ok(()));
 });

@@ -10,6 +10,7 @@
 //! OpenZFS `module/zfs/bpobj.c`, `module/zfs/bptree.c`, `cmd/zdb/zdb.c` (`dump_block_stats`).
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use base::{Context, Error, ObjectId, Result};
 use dmu::{Dnode, Objset};
@@ -87,7 +88,7 @@ fn visit(
     let header: BpobjPhys = bonus(&dnode, BPOBJ_SIZE_V0).within(|| format!("bpobj {object}"))?;
     let has_sizes = dnode.bonus().len() >= BPOBJ_SIZE_V1;
     let count = header.num_blkptrs.get();
-    check_count(&dnode, count, BlkPtrPhys::SIZE as u64)?;
+    check_entries(&dnode, 0..count, BlkPtrPhys::SIZE as u64)?;
     let mut counted = 0u64;
     let mut at = 0;
     while at < count {
@@ -95,7 +96,7 @@ fn visit(
         let mut bytes = vec![0; n as usize * BlkPtrPhys::SIZE];
         dnode.read(at * BlkPtrPhys::SIZE as u64, &mut bytes)?;
         for bp in BlkPtrPhys::array(&bytes) {
-            counted += dsize(bp);
+            counted = counted.saturating_add(dsize(bp));
             each(bp);
         }
         at += n;
@@ -103,12 +104,13 @@ fn visit(
     if has_sizes && header.subobjs.get() != 0 {
         let subobjs = mos.hold(ObjectId(header.subobjs.get()))?;
         let count = header.num_subobjs.get();
-        check_count(&subobjs, count, 8)?;
+        check_entries(&subobjs, 0..count, 8)?;
         for i in 0..count {
             let mut word = [0; 8];
             subobjs.read(i * 8, &mut word)?;
             let sub = ObjectId(u64::from_le_bytes(word));
-            counted += visit(mos, sub, each, findings, dsize, seen, depth + 1)?;
+            let below = visit(mos, sub, each, findings, dsize, seen, depth + 1)?;
+            counted = counted.saturating_add(below);
         }
     }
     let recorded = header.bytes.get();
@@ -122,13 +124,16 @@ fn visit(
     Ok(counted)
 }
 
-fn check_count(dnode: &Dnode, count: u64, each_bytes: u64) -> Result<()> {
+/// Makes sure that there are such entries, each stored once.
+fn check_entries(dnode: &Dnode, entries: Range<u64>, each_bytes: u64) -> Result<()> {
     let room = (dnode.maxblkid().0 + 1).saturating_mul(dnode.blksz());
-    if count
-        .checked_mul(each_bytes)
-        .is_some_and(|bytes| bytes <= room)
+    let count = entries.end;
+    let end = count.checked_mul(each_bytes).filter(|end| *end <= room);
+    if let Some(end) = end
+        && entries.start <= count
     {
-        return Ok(());
+        let start = entries.start * each_bytes;
+        return dnode.check_dense(start, end - start);
     }
     let object = dnode.id();
     Err(Error::corrupt(format!(
@@ -141,7 +146,7 @@ pub(crate) fn bptree_entries(mos: &Objset, object: ObjectId) -> Result<Vec<Bptre
     let dnode = mos.hold(object)?;
     let header: BptreePhys = bonus(&dnode, BptreePhys::SIZE)?;
     let (begin, end) = (header.begin.get(), header.end.get());
-    check_count(&dnode, end, BptreeEntryPhys::SIZE as u64)?;
+    check_entries(&dnode, begin..end, BptreeEntryPhys::SIZE as u64)?;
     (begin..end)
         .map(|i| {
             let mut bytes = [0; BptreeEntryPhys::SIZE];

@@ -409,6 +409,7 @@ fn for_each_entry(
             "smp_length is {length} of {covered}"
         )));
     }
+    dnode.check_dense(0, length)?;
     let mut offset = 0;
     while offset < length {
         let mut bytes = vec![0; READ_BYTES.min(length - offset) as usize];

@@ -17,11 +17,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use base::{BlkId, Context as _, Error, ErrorKind, ObjectId, Result};
+use phys::blkptr::BlkPtrPhys;
 use phys::dnode::{DN_MAX_OBJECT, DNODES_PER_BLOCK};
+
+use zio::Bookmark;
 
 use crate::image::{Image, slot_core};
 use crate::objset::is_special;
-use crate::{Dnode, META_DNODE_OBJECT, NewObject, Objset, Tx};
+use crate::{Dnode, Followed, META_DNODE_OBJECT, NewObject, Objset, Tx};
 
 /// `dmu_rescan_dnode_threshold`: after that many frees holes are looked for from the beginning.
 const RESCAN_FREED: u64 = 1 << 17;
@@ -132,10 +135,12 @@ impl Objset {
     /// Frees an object with all its blocks. Its number is taken until that is synced.
     ///
     /// # Errors
-    /// `NotFound`.
+    /// `NotFound`; `Corrupt` for the meta-dnode: the number is from disk.
     #[doc(alias = "dmu_object_free")]
     pub fn object_free(&self, tx: &Tx, id: ObjectId) -> Result<()> {
-        assert_ne!(id, META_DNODE_OBJECT, "the meta-dnode is not freed");
+        if id == META_DNODE_OBJECT {
+            return Err(Error::corrupt("object 0 is to be freed"));
+        }
         self.hold(id)?.free(tx)
     }
 
@@ -344,6 +349,18 @@ impl Objset {
     /// What reading blocks of dnodes met.
     #[doc(alias = "dmu_object_next")]
     pub fn next_object(&self, after: ObjectId) -> Result<Option<ObjectId>> {
+        self.next_object_of(after, &mut ObjectWalk::default())
+    }
+
+    /// The same for one who goes through all objects, and goes on with the same `walk`.
+    ///
+    /// # Errors
+    /// As [`next_object`](Objset::next_object); `Corrupt` when a block of dnodes comes again.
+    pub fn next_object_of(
+        &self,
+        after: ObjectId,
+        walk: &mut ObjectWalk,
+    ) -> Result<Option<ObjectId>> {
         let mut from = after.0.saturating_add(1);
         loop {
             let mut in_memory = None;
@@ -361,7 +378,7 @@ impl Objset {
                     }
                 }
             }
-            let on_disk = self.next_on_disk(from)?;
+            let on_disk = self.next_on_disk(from, walk)?;
             let cache = self.cache.lock();
             if cache.generation != generation {
                 // Both looks have to be at the same moment.
@@ -380,16 +397,13 @@ impl Objset {
         }
     }
 
-    fn next_on_disk(&self, from: u64) -> Result<Option<u64>> {
+    fn next_on_disk(&self, from: u64, met: &mut ObjectWalk) -> Result<Option<u64>> {
         let mut blkid = from / DNODES_PER_BLOCK;
         loop {
-            let found = {
-                let mut state = self.meta.state();
-                let (_ticket, mut walk) = self.meta.walk(&mut state);
-                drop(state);
-                walk.search(0, blkid, &|_, bp| bp.fill() > 0)?
+            let Some((found, bp)) = self.used_block(blkid)? else {
+                return Ok(None);
             };
-            let Some(found) = found else { return Ok(None) };
+            met.enter(self.meta.bookmark(found), found, &bp)?;
             let block = self.meta.read_block(BlkId(found))?;
             let first = found * DNODES_PER_BLOCK;
             let ids = allocated_slots(&block).map(|(slot, _)| first + slot as u64);
@@ -398,5 +412,34 @@ impl Objset {
             }
             blkid = found + 1;
         }
+    }
+
+    /// The first block of dnodes at or behind `from` with one in use, as its fill count says.
+    fn used_block(&self, from: u64) -> Result<Option<(u64, BlkPtrPhys)>> {
+        let mut state = self.meta.state();
+        let (_ticket, mut walk) = self.meta.walk(&mut state);
+        drop(state);
+        match walk.search(0, from, &|_, bp| bp.fill() > 0)? {
+            Some(found) => Ok(Some((found, walk.bp(0, found)?))),
+            None => Ok(None),
+        }
+    }
+}
+
+/// What one who goes through all objects of an objset has met.
+#[derive(Default)]
+pub struct ObjectWalk {
+    /// Blocks of dnodes, but for the last one.
+    followed: Followed,
+    last: Option<u64>,
+}
+
+impl ObjectWalk {
+    fn enter(&mut self, at: Bookmark, blkid: u64, bp: &BlkPtrPhys) -> Result<()> {
+        if self.last.is_none_or(|last| last < blkid) {
+            self.followed.follow(bp, &at)?;
+            self.last = Some(blkid);
+        }
+        Ok(())
     }
 }

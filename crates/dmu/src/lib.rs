@@ -52,6 +52,7 @@ mod dnode_bonus;
 mod dnode_read;
 mod dnode_seek;
 mod dnode_write;
+mod followed;
 mod image;
 mod objset;
 mod prefetch;
@@ -66,8 +67,10 @@ mod user;
 use base::ObjectId;
 
 pub use account::{BlockAccounting, FreeAtOnce, Owner, OwnerAccounting, OwnerDelta, OwnerDeltas};
+pub use alloc::ObjectWalk;
 pub use dnode::Dnode;
 pub use dnode_read::Content;
+pub use followed::Followed;
 pub use image::NewObject;
 pub use objset::Objset;
 pub use props::{ObjsetProps, RedundantMetadata};

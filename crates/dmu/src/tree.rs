@@ -24,6 +24,8 @@ use rt::Mutex;
 use zerocopy::{FromBytes, IntoBytes};
 use zio::{BlockStore, Bookmark};
 
+use crate::Followed;
+
 /// Indirect blocks in memory that go before what is on disk, by level and block id.
 pub(crate) type Pending = BTreeMap<(u8, u64), Buf>;
 
@@ -235,13 +237,18 @@ impl Walk {
         }
         let bookmark = self.tree.bookmark(level, blkid);
         check_shape(&bp, level, self.tree.lsize(level), &bookmark)?;
+        if bp.is_embedded() {
+            let what = format!("indirect block {bookmark} is embedded");
+            return Err(Error::corrupt(what));
+        }
         let buf = self.store.read(&bp, &bookmark)?;
         check_len(&buf, self.tree.lsize(level), &bookmark)?;
         Ok(Node::Block(buf))
     }
 
     /// The first block of `level` at or behind `from` that `wanted` accepts, going only below
-    /// pointers that it accepts too; it gets the level of what a pointer leads to.
+    /// pointers that it accepts too; it gets the level of what a pointer leads to. No indirect block is
+    /// searched twice: fill counts may lie.
     pub(crate) fn search(
         &mut self,
         level: u8,
@@ -254,9 +261,15 @@ impl Walk {
         }
         let shift = self.tree.epbs() * u32::from(top - level);
         let first = from.checked_shr(shift).unwrap_or(0);
+        let mut search = Search {
+            level,
+            from,
+            wanted,
+            followed: Followed::default(),
+        };
         for index in first..self.tree.blkptrs.len() as u64 {
             let bp = self.tree.blkptrs[index as usize];
-            if let Some(found) = self.search_below(top, index, &bp, (level, from), wanted)? {
+            if let Some(found) = self.search_below(&mut search, (top, index), &bp)? {
                 return Ok(Some(found));
             }
         }
@@ -265,31 +278,43 @@ impl Walk {
 
     fn search_below(
         &mut self,
-        at: u8,
-        blkid: u64,
+        search: &mut Search<'_>,
+        (at, blkid): (u8, u64),
         bp: &BlkPtrPhys,
-        (level, from): (u8, u64),
-        wanted: &dyn Fn(u8, &BlkPtrPhys) -> bool,
     ) -> Result<Option<u64>> {
-        if !wanted(at, bp) {
+        if !(search.wanted)(at, bp) {
             return Ok(None);
         }
-        if at == level {
+        if at == search.level {
             return Ok(Some(blkid));
+        }
+        if !bp.is_hole() {
+            search.followed.follow(bp, &self.tree.bookmark(at, blkid))?;
         }
         let node = self.node(at, blkid)?;
         let epbs = self.tree.epbs();
-        let below = self.tree.epbs() * u32::from(at - 1 - level);
-        let first = (blkid << epbs).max(from.checked_shr(below).unwrap_or(0));
+        let below = self.tree.epbs() * u32::from(at - 1 - search.level);
+        let first = (blkid << epbs).max(search.from.checked_shr(below).unwrap_or(0));
         for child in first..(blkid + 1) << epbs {
             let bp = node.entry((child & ((1 << epbs) - 1)) as usize);
-            let found = self.search_below(at - 1, child, &bp, (level, from), wanted)?;
+            let found = self.search_below(search, (at - 1, child), &bp)?;
             if found.is_some() {
                 return Ok(found);
             }
         }
         Ok(None)
     }
+}
+
+/// What a walk looks for.
+struct Search<'a> {
+    /// Blocks of this level,
+    level: u8,
+    /// at or behind this one,
+    from: u64,
+    /// that this accepts.
+    wanted: &'a dyn Fn(u8, &BlkPtrPhys) -> bool,
+    followed: Followed,
 }
 
 impl Drop for Walk {

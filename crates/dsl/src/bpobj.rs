@@ -39,6 +39,8 @@ use crate::feature;
 use crate::mos::{Mos, u64_at};
 use crate::size::{Space, apply};
 
+/// Lists in one list: small ones are copied, and the others are there for years of snapshots.
+const SUBOBJS_MAX: u64 = 1 << 24;
 /// Bytes of a block pointer on disk.
 const BP_BYTES: u64 = size_of::<BlkPtrPhys>() as u64;
 
@@ -415,6 +417,12 @@ impl Bpobj {
                 header.num_subobjs
             )));
         }
+        if header.num_subobjs > SUBOBJS_MAX {
+            let (object, count) = (self.object(), header.num_subobjs);
+            let what = format!("bpobj {object}: bpo_num_subobjs is {count}");
+            return Err(Error::corrupt(what));
+        }
+        list.check_dense(0, header.num_subobjs * 8)?;
         let mut bytes = vec![0; (header.num_subobjs * 8) as usize];
         list.read(0, &mut bytes)?;
         Ok((0..header.num_subobjs as usize)
@@ -450,6 +458,7 @@ impl Bpobj {
         count: u64,
         visit: &mut dyn FnMut(&BlkPtrPhys, bool) -> Result<Progress>,
     ) -> Result<u64> {
+        self.dnode.check_dense(0, count * BP_BYTES)?;
         let per_block = self.dnode.blksz() / BP_BYTES;
         let mut left = count;
         while left > 0 {

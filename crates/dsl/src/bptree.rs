@@ -27,6 +27,7 @@
 //! OpenZFS module/zfs/bptree.c, module/zfs/dsl_scan.c (`dsl_process_async_destroys`),
 //! module/zfs/dsl_destroy.c (`dsl_async_dataset_destroy`) @be7657e3
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use base::{BlkId, Error, ErrorKind, ObjectId, Result, Txg};
@@ -83,6 +84,13 @@ impl Bptree<'_> {
 
     fn store(&self, header: &BptreePhys, tx: &Tx) -> Result<()> {
         self.mos.hold(self.object)?.set_bonus(tx, header.as_bytes())
+    }
+
+    /// Makes sure that there are such entries: a list of holes would have no end.
+    fn check_entries(&self, entries: &Range<u64>) -> Result<()> {
+        let bytes = BptreeEntryPhys::SIZE as u64;
+        let dnode = self.mos.hold(self.object)?;
+        dnode.check_dense(entries.start * bytes, (entries.end - entries.start) * bytes)
     }
 
     fn entry(&self, at: u64) -> Result<BptreeEntryPhys> {
@@ -232,7 +240,9 @@ impl DslPool {
         let before = freed.space;
         // Set once a tree could not be read: it stays, and so do the entries behind it.
         let mut stuck = false;
-        for at in header.begin.get()..header.end.get() {
+        let entries = header.begin.get()..header.end.get();
+        bptree.check_entries(&entries)?;
+        for at in entries {
             let mut entry = bptree.entry(at)?;
             let resume = Point::from_phys(&entry.bookmark);
             let min_txg = Txg(entry.birth_txg.get());

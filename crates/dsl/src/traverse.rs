@@ -12,6 +12,7 @@
 use std::cmp::Ordering;
 
 use base::{BlkId, Error, ObjectId, ObjsetId, Result, Txg};
+use dmu::Followed;
 use phys::dnode::{DNODE_MIN_SIZE, DNODES_PER_BLOCK, DnodeView};
 use phys::objset::{GROUPUSED_OBJECT, PROJECTUSED_OBJECT, USERUSED_OBJECT};
 use phys::{BlkPtrPhys, BookmarkPhys, DnodePhys, DnodeSlotPhys, ObjsetPhys, Phys};
@@ -150,6 +151,8 @@ pub(crate) struct Walk<'a> {
     store: &'a dyn BlockStore,
     min_txg: Txg,
     resume: Option<Point>,
+    /// Blocks that were looked into.
+    followed: Followed,
     stopped_at: Option<Point>,
 }
 
@@ -162,6 +165,7 @@ impl<'a> Walk<'a> {
             store,
             min_txg,
             resume,
+            followed: Followed::default(),
             stopped_at: None,
         }
     }
@@ -222,6 +226,8 @@ impl<'a> Walk<'a> {
         if !place.is_root() && bp.level() == 0 && !is_dnodes {
             return Ok(());
         }
+        let followed = self.followed.follow(bp, &place.bookmark);
+        followed.map_err(Stop::Failed)?;
         let data = self.store.read(bp, &place.bookmark).map_err(Stop::Failed)?;
         if place.is_root() {
             return self.objset(&data, visit);

@@ -216,6 +216,11 @@ impl DnodePhys {
                 "dn_bonuslen {bonuslen} is more than {max}"
             )));
         }
+        let maxblkid = self.maxblkid.get();
+        if maxblkid > u64::MAX / self.datablksz() - 1 {
+            let what = format!("dn_maxblkid {maxblkid} is behind the end of all objects");
+            return Err(Error::corrupt(what));
+        }
         Ok(())
     }
 }

@@ -167,23 +167,25 @@ impl History {
         self.dnode.set_bonus(tx, phys.as_bytes())
     }
 
-    /// All records, oldest first.
+    /// Shows all records, oldest first, one at a time: a gigabyte of small ones would take many as a list.
     ///
     /// # Errors
-    /// `Corrupt` when the ring makes no sense; what reading the MOS gives.
-    pub fn records(&self) -> Result<Vec<Record>> {
+    /// `Corrupt` when the ring makes no sense; what reading the MOS and `show` give.
+    pub fn for_each(&self, show: &mut dyn FnMut(Record) -> Result<()>) -> Result<()> {
         let phys = self.phys()?;
-        let mut records = Vec::new();
         let first = (0, phys.pool_create_len.get());
         for (mut at, end) in [first, (phys.bof.get(), phys.eof.get())] {
+            for (offset, range) in pieces(&phys, at, end - at) {
+                self.dnode.check_dense(offset, range.len() as u64)?;
+            }
             while at < end {
                 let length = self.length_at(&phys, at)?;
                 let bytes = self.read_at(&phys, at + 8, length)?;
-                records.push(Record(nvpair::decode(&bytes)?));
+                show(Record(nvpair::decode(&bytes)?))?;
                 at += 8 + length;
             }
         }
-        Ok(records)
+        Ok(())
     }
 
     fn phys(&self) -> Result<HistoryPhys> {

@@ -280,15 +280,15 @@ impl Spa {
         self.inner.space.vdev_stats(vdev)
     }
 
-    /// The pool's history, oldest record first.
+    /// Shows the pool's history, oldest record first.
     ///
     /// # Errors
-    /// What reading it gives.
-    pub fn history(&self) -> Result<Vec<Record>> {
-        self.inner
-            .core
-            .history()
-            .map_or(Ok(Vec::new()), |history| history.records())
+    /// What reading it and `show` give.
+    pub fn for_each_record(&self, show: &mut dyn FnMut(Record) -> Result<()>) -> Result<()> {
+        match self.inner.core.history() {
+            Some(history) => history.for_each(show),
+            None => Ok(()),
+        }
     }
 
     /// Puts a command line into the history, as `zpool` and `zfs` do for every command that

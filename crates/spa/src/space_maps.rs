@@ -178,6 +178,10 @@ impl SpaceMapStore for SpaceMaps {
         self.mos()?.hold(object)?.read(offset, buf)
     }
 
+    fn check_dense(&self, object: ObjectId, length: u64) -> Result<()> {
+        self.mos()?.hold(object)?.check_dense(0, length)
+    }
+
     fn write(&self, txg: Txg, object: ObjectId, offset: u64, entries: &[u8]) -> Result<()> {
         self.mos()?
             .hold(object)?

@@ -195,6 +195,18 @@ impl Header {
 
 const _: () = assert!(offset_of!(ZapPhys, flags) == AT_TABLE + 8 * 10);
 
+/// Bits of the table beyond the prefix of a leaf that is full: hashes are even, so that leaves are split at
+/// about the same time.
+const SPARE_BITS_MAX: u64 = 24;
+/// A longer table (for a hundred million entries) is not searched for what is unused at the end.
+const TRIMMED_SHIFT_MAX: u64 = 24;
+
+/// The first hash behind those that begin with the first `prefix_len` bits of this one.
+fn behind(hash: u64, prefix_len: u32) -> Option<u64> {
+    let rest = u64::MAX.checked_shr(prefix_len).unwrap_or(0);
+    (hash | rest).checked_add(1)
+}
+
 /// The index that the first `bits` of `hash` are (`ZAP_HASH_IDX`).
 fn hash_index(hash: u64, bits: u64) -> u64 {
     if bits == 0 { 0 } else { hash >> (64 - bits) }
@@ -301,12 +313,7 @@ impl<'a> Fat<'a> {
             if let Some(entry) = leaf.find_closest(hash, cd)? {
                 return look(&leaf, &entry).map(Some);
             }
-            let prefix_len = u32::from(leaf.prefix_len());
-            if prefix_len == 0 {
-                return Ok(None);
-            }
-            let rest = u64::MAX >> prefix_len;
-            match (hash | rest).checked_add(1) {
+            match behind(hash, leaf.prefix_len().into()) {
                 Some(next) => (hash, cd) = (next, 0),
                 None => return Ok(None),
             }
@@ -477,15 +484,15 @@ impl<'a> Fat<'a> {
     #[doc(alias = "fzap_get_stats")]
     pub(crate) fn histograms(&self) -> Result<LeafHistograms> {
         let mut all = LeafHistograms::default();
-        let mut last = 0;
-        self.for_each_pointer(0, 1 << self.header.table.shift, |blk| {
-            if blk == last {
-                return Ok(());
-            }
-            last = blk;
-            let block = self.read(blk)?;
-            Leaf::open(&block[..])?.count(self.header.table.shift, &mut all)
-        })?;
+        let mut hash = Some(0);
+        // From leaf to leaf: a table may claim to be far longer than what is stored.
+        while let Some(at) = hash {
+            let blk = self.leaf_of(at)?;
+            let block = self.leaf_block(blk, at)?;
+            let leaf = Leaf::open(&block[..])?;
+            leaf.count(self.header.table.shift, &mut all)?;
+            hash = behind(at, leaf.prefix_len().into());
+        }
         Ok(all)
     }
 
@@ -542,6 +549,12 @@ impl<'a> Fat<'a> {
             self.grow_table(tx)?;
         }
         let spare_bits = self.header.table.shift - (prefix_len + 1);
+        if spare_bits > SPARE_BITS_MAX {
+            let shift = self.header.table.shift;
+            return Err(Error::corrupt(format!(
+                "zap leaf {blk} with {prefix_len} bits of prefix is full, zt_shift is {shift}"
+            )));
+        }
         let first = (hash_index(hash, prefix_len + 1) | 1) << spare_bits;
         self.for_each_pointer(first, 1 << spare_bits, |pointer| {
             if pointer == blk {
@@ -691,6 +704,9 @@ impl<'a> Fat<'a> {
     /// Hands the unused blocks at the end back (`zap_trunc`).
     fn lower_freeblk(&mut self) -> Result<()> {
         let table = self.header.table;
+        if table.shift > TRIMMED_SHIFT_MAX {
+            return Ok(());
+        }
         let mut last = (table.blk + table.numblks).saturating_sub(1);
         if table.nextblk != 0 {
             last = last.max(table.nextblk + 2 * table.numblks - 1);

@@ -69,6 +69,10 @@ impl Filesystem {
             if node.dnode.type_() != ObjectType::DIRECTORY_CONTENTS {
                 return Err(Error::new(ErrorKind::NotDirectory, show(name)));
             }
+            if node.id() == parent {
+                let text = format!("directory {parent} contains itself");
+                return Err(Error::corrupt(text));
+            }
             // Nobody may add a name to it from here on.
             let _child_names = node.locks.names.lock();
             self.require_empty(&node, name)?;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use base::{ErrorKind, ObjectId, Result, Txg};
 use compress::{Algorithm, ZstdLevel};
-use dmu::Objset;
+use dmu::{ObjectWalk, Objset};
 use dsl::DslDataset;
 use phys::ObjsetType;
 use serde_json::json;
@@ -240,8 +240,8 @@ fn dump_objects(out: &mut Printer, subject: &Subject, dumper: &mut Dumper) -> Re
         }
     }
     let (mut used, mut last) = (0, 0);
-    let mut at = ObjectId(0);
-    while let Some(object) = objset.next_object(at)? {
+    let (mut at, mut walk) = (ObjectId(0), ObjectWalk::default());
+    while let Some(object) = objset.next_object_of(at, &mut walk)? {
         let slots = write_object(out, dumper, object, None)?;
         used += slots;
         last = object.0 + slots - 1;
@@ -275,7 +275,12 @@ fn dump_range(
     } else {
         at.0 -= 1;
     }
-    while let Some(object) = objset.next_object(at)?.filter(|next| next.0 <= range.to) {
+    let mut walk = ObjectWalk::default();
+    let mut next = |at| {
+        let next = objset.next_object_of(at, &mut walk)?;
+        Ok::<_, base::Error>(next.filter(|next| next.0 <= range.to))
+    };
+    while let Some(object) = next(at)? {
         write_object(out, dumper, object, Some(range))?;
         at = object;
     }
@@ -295,8 +300,8 @@ fn dump_json(out: &mut Printer, subject: &Subject, verbosity: usize) -> Result<(
     });
     if verbosity >= 2 {
         let mut list = Vec::new();
-        let mut at = ObjectId(0);
-        while let Some(object) = objset.next_object(at)? {
+        let (mut at, mut walk) = (ObjectId(0), ObjectWalk::default());
+        while let Some(object) = objset.next_object_of(at, &mut walk)? {
             list.push(super::objects::json_of(objset, object)?);
             at = object;
         }

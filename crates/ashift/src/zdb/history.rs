@@ -60,16 +60,14 @@ const LEGACY_EVENTS: [&str; 41] = [
 
 /// `zdb -h`.
 pub(super) fn run(request: &Request, out: &mut Printer, pool: &Pool) -> Result<()> {
-    let records = match pool.history() {
-        Ok(records) => records,
-        Err(error) => {
-            out.flush()?;
-            eprintln!("Unable to read history: {error}");
-            return Ok(());
-        }
-    };
+    // All of it or nothing.
+    if let Err(error) = pool.for_each_record(&mut |_| Ok(())) {
+        out.flush()?;
+        eprintln!("Unable to read history: {error}");
+        return Ok(());
+    }
     writeln!(out, "\nHistory:")?;
-    for record in records {
+    pool.for_each_record(&mut |record| {
         let line = line(&record.0);
         match &line {
             Some(text) => write!(out, "{text}")?,
@@ -79,8 +77,8 @@ pub(super) fn run(request: &Request, out: &mut Printer, pool: &Pool) -> Result<(
         if request.level('h') > 1 {
             write!(out, "{}", record.0.dump(2))?;
         }
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 /// A record as text; nothing for one of an unknown kind.

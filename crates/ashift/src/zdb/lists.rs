@@ -55,18 +55,15 @@ fn bpobj(
     object: ObjectId,
     title: &str,
 ) -> Result<()> {
-    write_bpobj(out, mos, object, title, 0)?;
+    write_bpobj(out, mos, (object, title), 0, &mut BTreeSet::new())?;
     if level < 5 {
         return Ok(());
     }
-    let mut lines = Vec::new();
     Bpobj::open(mos, object)?.iterate(&mut |bp, is_freed| {
-        lines.push(out.compact(bp, is_freed));
+        let line = out.compact(bp, is_freed);
+        writeln!(out, "\t{line}")?;
         Ok(())
     })?;
-    for line in lines {
-        writeln!(out, "\t{line}")?;
-    }
     writeln!(out)?;
     Ok(())
 }
@@ -74,10 +71,14 @@ fn bpobj(
 fn write_bpobj(
     out: &mut Printer,
     mos: &Arc<Mos>,
-    object: ObjectId,
-    title: &str,
+    (object, title): (ObjectId, &str),
     depth: usize,
+    seen: &mut BTreeSet<ObjectId>,
 ) -> Result<()> {
+    if !seen.insert(object) {
+        let text = format!("list {object} is in more than one list");
+        return Err(Error::corrupt(text));
+    }
     if depth > DEPTH_MAX {
         return Err(Error::corrupt(format!(
             "list {object} is {depth} lists deep"
@@ -118,7 +119,7 @@ fn write_bpobj(
         let mut word = [0; 8];
         subobjs.read(index.saturating_mul(8), &mut word)?;
         let object = ObjectId(u64::from_le_bytes(word));
-        write_bpobj(out, mos, object, "subobj", depth + 1)?;
+        write_bpobj(out, mos, (object, "subobj"), depth + 1, seen)?;
     }
     Ok(())
 }
@@ -140,7 +141,13 @@ fn bptree(out: &mut Printer, level: usize, mos: &Arc<Mos>, object: ObjectId) -> 
     let size = size_of::<BptreeEntryPhys>();
     // What the header says may be more than there is.
     let there = viewers::length(&dnode) / size as u64;
-    for index in begin..end.min(there) {
+    let end = end.min(there).max(begin);
+    let (first, length) = (
+        begin.saturating_mul(size as u64),
+        (end - begin).saturating_mul(size as u64),
+    );
+    dnode.check_dense(first, length)?;
+    for index in begin..end {
         let mut bytes = vec![0; size];
         dnode.read(index.saturating_mul(size as u64), &mut bytes)?;
         let entry = BptreeEntryPhys::read_from_bytes(&bytes)

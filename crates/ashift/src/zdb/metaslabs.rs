@@ -232,11 +232,19 @@ pub(super) fn write_space_map(
         let text = format!("space map {object}: {length} bytes in an object of {available}");
         return Err(Error::corrupt(text));
     }
-    let mut bytes = vec![0; length as usize];
-    pool.space_maps().read(object, 0, &mut bytes)?;
-    let mut allocated = 0i64;
-    for (number, entry) in entries(&bytes).enumerate() {
-        allocated += write_entry(out, number, &entry?, start, shift)?;
+    let maps = pool.space_maps();
+    maps.check_dense(object, length)?;
+    let (mut allocated, mut number) = (0i64, 0);
+    // No entry lies in two blocks.
+    let block = pool.mos().hold(object)?.blksz();
+    for offset in (0..length).step_by(block as usize) {
+        let mut bytes = vec![0; block.min(length - offset) as usize];
+        maps.read(object, offset, &mut bytes)?;
+        for entry in entries(&bytes) {
+            let change = write_entry(out, number, &entry?, start, shift)?;
+            allocated = allocated.wrapping_add(change);
+            number += 1;
+        }
     }
     if allocated != phys.alloc.get() {
         writeln!(
@@ -291,7 +299,7 @@ fn write_entry(
          {vdev:06} words: {words}",
         from.wrapping_add(size)
     )?;
-    Ok(sign * size as i64)
+    Ok((size as i64).wrapping_mul(sign))
 }
 
 fn write_json(out: &mut Printer, pool: &Pool) -> Result<()> {

@@ -8,7 +8,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use base::{BlkId, ObjectId, Result};
-use dmu::{Dnode, Objset};
+use dmu::{Dnode, Followed, ObjectWalk, Objset};
 use phys::{BlkPtrPhys, ChecksumType, CompressType, DnodePhys, ObjectType};
 use serde_json::{Value, json};
 use zerocopy::FromBytes;
@@ -161,8 +161,10 @@ pub(super) fn write_object(
         dumper.wants_header = true;
     }
     if dumper.verbosity >= 5 {
-        write_blocks(out, dumper, &facts)?;
-        write_segments(out, dumper, &facts)?;
+        // Of what is no tree the segments would have no end.
+        if write_blocks(out, dumper, &facts)? {
+            write_segments(out, dumper, &facts)?;
+        }
     }
     Ok(slots)
 }
@@ -200,77 +202,94 @@ fn write_details(out: &mut Printer, dumper: &mut Dumper, facts: &Facts) -> Resul
     Ok(())
 }
 
+/// Answers whether they are a tree.
 #[doc(alias = "dump_indirect")]
-fn write_blocks(out: &mut Printer, dumper: &Dumper, facts: &Facts) -> Result<()> {
+fn write_blocks(out: &mut Printer, dumper: &Dumper, facts: &Facts) -> Result<bool> {
     if let Some(spill) = facts.dnode.spill_pointer() {
         writeln!(out, "\nSpill block: {}", out.compact(&spill, false))?;
     }
     writeln!(out, "Indirect blocks:")?;
     let top = facts.phys.nlevels.saturating_sub(1);
+    let mut visit = Visit {
+        dumper,
+        facts,
+        followed: Followed::default(),
+        is_tree: true,
+    };
     for (i, bp) in facts.pointers.iter().enumerate() {
-        visit(out, dumper, facts, bp, top, i as u64)?;
+        visit.block(out, bp, top, i as u64)?;
     }
     writeln!(out)?;
-    Ok(())
+    Ok(visit.is_tree)
 }
 
-#[doc(alias = "visit_indirect")]
-fn visit(
-    out: &mut Printer,
-    dumper: &Dumper,
-    facts: &Facts,
-    bp: &BlkPtrPhys,
-    level: u8,
-    blkid: u64,
-) -> Result<()> {
-    if bp.birth().0 == 0 {
-        return Ok(());
-    }
-    let phys = &facts.phys;
-    let epb_shift = u32::from(phys.indblkshift).saturating_sub(7).min(20);
-    let first = blkid.wrapping_shl(u32::from(level) * epb_shift);
-    let offset = first.wrapping_mul(phys.datablksz());
-    let mut line = format!("{offset:16x} ");
-    for l in (-1..i32::from(phys.nlevels)).rev() {
-        if l == i32::from(level) {
-            line += &format!("L{level:x}");
-        } else {
-            line.push(' ');
-        }
-    }
-    line += &out.compact(bp, false);
-    if let Some(pipeline) = &dumper.pipeline {
-        line += &zstd_header(pipeline, &dumper.objset, facts.object, bp);
-    }
-    if !bp.is_embedded() && bp.object_type() != phys.type_ {
-        line += &format!(
-            " (ERROR: Block pointer type ({}) does not match dnode type ({}))",
-            bp.object_type(),
-            phys.type_
-        );
-    }
-    writeln!(out, "{line}")?;
-    if level == 0 || bp.is_hole() {
-        return Ok(());
-    }
-    let bookmark = Bookmark::new(dumper.objset.id(), facts.object, level, BlkId(blkid));
-    let block = match dumper.objset.store().read(bp, &bookmark) {
-        Ok(block) => block,
-        Err(error) => {
-            writeln!(out, "(ERROR: {error})")?;
+/// A walk through the blocks of an object.
+struct Visit<'a> {
+    dumper: &'a Dumper,
+    facts: &'a Facts,
+    followed: Followed,
+    /// No block was met twice.
+    is_tree: bool,
+}
+
+impl Visit<'_> {
+    #[doc(alias = "visit_indirect")]
+    fn block(&mut self, out: &mut Printer, bp: &BlkPtrPhys, level: u8, blkid: u64) -> Result<()> {
+        let (dumper, facts) = (self.dumper, self.facts);
+        if bp.birth().0 == 0 {
             return Ok(());
         }
-    };
-    let pointers = block.chunks_exact(size_of::<BlkPtrPhys>());
-    let count = pointers.len() as u64;
-    for (i, bytes) in pointers.enumerate() {
-        let Ok(child) = BlkPtrPhys::read_from_bytes(bytes) else {
-            break;
+        let phys = &facts.phys;
+        let epb_shift = u32::from(phys.indblkshift).saturating_sub(7).min(20);
+        let first = blkid.wrapping_shl(u32::from(level) * epb_shift);
+        let offset = first.wrapping_mul(phys.datablksz());
+        let mut line = format!("{offset:16x} ");
+        for l in (-1..i32::from(phys.nlevels)).rev() {
+            if l == i32::from(level) {
+                line += &format!("L{level:x}");
+            } else {
+                line.push(' ');
+            }
+        }
+        line += &out.compact(bp, false);
+        if let Some(pipeline) = &dumper.pipeline {
+            line += &zstd_header(pipeline, &dumper.objset, facts.object, bp);
+        }
+        if !bp.is_embedded() && bp.object_type() != phys.type_ {
+            line += &format!(
+                " (ERROR: Block pointer type ({}) does not match dnode type ({}))",
+                bp.object_type(),
+                phys.type_
+            );
+        }
+        writeln!(out, "{line}")?;
+        if level == 0 || bp.is_hole() {
+            return Ok(());
+        }
+        let bookmark = Bookmark::new(dumper.objset.id(), facts.object, level, BlkId(blkid));
+        if let Err(error) = self.followed.follow(bp, &bookmark) {
+            writeln!(out, "(ERROR: {error})")?;
+            self.is_tree = false;
+            return Ok(());
+        }
+        let block = match dumper.objset.store().read(bp, &bookmark) {
+            Ok(block) => block,
+            Err(error) => {
+                writeln!(out, "(ERROR: {error})")?;
+                return Ok(());
+            }
         };
-        let at = blkid.wrapping_mul(count).wrapping_add(i as u64);
-        visit(out, dumper, facts, &child, level - 1, at)?;
+        let pointers = block.chunks_exact(size_of::<BlkPtrPhys>());
+        let count = pointers.len() as u64;
+        for (i, bytes) in pointers.enumerate() {
+            let Ok(child) = BlkPtrPhys::read_from_bytes(bytes) else {
+                break;
+            };
+            let at = blkid.wrapping_mul(count).wrapping_add(i as u64);
+            self.block(out, &child, level - 1, at)?;
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// What the header of a block compressed with Zstandard says.
@@ -330,8 +349,8 @@ fn write_segments(out: &mut Printer, dumper: &Dumper, facts: &Facts) -> Result<(
 fn dnode_runs(objset: &Objset) -> Result<Vec<(u64, u64)>> {
     let mut slots: BTreeMap<u64, u64> = BTreeMap::new();
     let mut fills: BTreeMap<u64, u64> = BTreeMap::new();
-    let mut at = ObjectId(0);
-    while let Some(object) = objset.next_object(at)? {
+    let (mut at, mut walk) = (ObjectId(0), ObjectWalk::default());
+    while let Some(object) = objset.next_object_of(at, &mut walk)? {
         slots.insert(object.0, u64::from(objset.hold(object)?.slots()));
         *fills.entry(object.0 / DNODES_PER_BLOCK).or_default() += 1;
         at = object;

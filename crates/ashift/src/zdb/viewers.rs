@@ -225,7 +225,9 @@ fn bpobj(out: &mut Printer, dumper: &Dumper, dnode: &Dnode, bytes: &[u8]) -> Res
     let size = size_of::<BlkPtrPhys>();
     // What the header says may be more than there is.
     let there = length(dnode) / size as u64;
-    for index in 0..count.min(there) {
+    let count = count.min(there);
+    dnode.check_dense(0, count * size as u64)?;
+    for index in 0..count {
         let mut bytes = vec![0; size];
         dnode.read(index.saturating_mul(size as u64), &mut bytes)?;
         let Ok(bp) = BlkPtrPhys::read_from_bytes(&bytes) else {

@@ -4,6 +4,7 @@
 //! OpenZFS cmd/zdb/zdb.c (`dump_znode`, `dump_znode_sa_xattr`), module/zfs/zfs_znode.c
 //! (`zfs_obj_to_path`).
 
+use std::collections::BTreeSet;
 use std::io::Write;
 
 use base::{Error, ErrorKind, ObjectId, Result};
@@ -118,7 +119,8 @@ fn path_of(fs: &Filesystem, id: ObjectId) -> Result<Option<Vec<u8>>> {
     let lost = || Error::not_found(format!("a name of file {id}"));
     let mut path = Vec::new();
     let mut at = id;
-    for _ in 0..DEPTH_MAX {
+    let mut seen = BTreeSet::new();
+    while seen.len() < DEPTH_MAX && seen.insert(at) {
         let attr = fs.getattr(at)?;
         if at == fs.root() {
             path = if path.is_empty() { b"/".to_vec() } else { path };

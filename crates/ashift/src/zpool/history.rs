@@ -31,11 +31,12 @@ pub(super) fn run(args: &Parsed) -> Outcome {
             }
         };
         println!("History for '{name}':");
-        for record in pool.history()? {
+        pool.for_each_record(&mut |record| {
             if let Some(line) = line(&record.0, args.has('i'), args.has('l')) {
                 println!("{line}");
             }
-        }
+            Ok(())
+        })?;
         println!();
     }
     Ok(code)

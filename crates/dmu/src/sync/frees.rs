@@ -75,8 +75,11 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// Kills everything below an indirect block.
+    /// Kills everything below an indirect block, which is no hole.
     fn kill_children(&mut self, work: &mut Work, level: u8, blkid: u64) -> Result<()> {
+        let bp = work.walk.bp(level, blkid)?;
+        let bookmark = work.walk.tree.bookmark(level, blkid);
+        work.freed.follow(&bp, &bookmark)?;
         let node = work.walk.node(level, blkid)?;
         let epbs = work.walk.tree.epbs();
         let first = blkid << epbs;

@@ -11,7 +11,7 @@ use zio::UnderWay;
 use crate::dirty::{Block, Charge, Dirty, charge_of};
 use crate::image::Image;
 use crate::tree::{Node, Pending, Walk, levels_for};
-use crate::{Dnode, SpillChange};
+use crate::{Dnode, Followed, SpillChange};
 
 /// What is to be stored in place of a pointer.
 #[derive(Clone, Debug)]
@@ -38,6 +38,8 @@ pub(super) struct Work {
     patches: Vec<BTreeMap<u64, BlockPatches>>,
     /// Patches of the dnode's own pointers.
     root: BlockPatches,
+    /// Indirect blocks that are freed with all below them.
+    pub(super) freed: Followed,
     pub(super) new_spill: Option<BlkPtrPhys>,
     /// By how much the used bytes change.
     pub(super) used_bytes: i64,
@@ -92,6 +94,7 @@ impl Work {
             new,
             walk,
             root: BlockPatches::new(),
+            freed: Followed::default(),
             new_spill: None,
             used_bytes: 0,
         }

@@ -17,6 +17,8 @@ const NODES_MAX: usize = 120;
 const DATASETS_MAX: usize = 24;
 /// Objects of the meta-objset that are looked at.
 const OBJECTS_MAX: u64 = 256;
+/// Segments that are looked for in one file.
+const SEGMENTS_MAX: usize = 100;
 /// Bytes that are read at each end of a file.
 const READ_BYTES: usize = 32 << 10;
 
@@ -81,7 +83,7 @@ pub fn exercise(devices: &[Arc<dyn Provider>], plan: u64) -> Outcome {
 }
 
 fn look(spa: &Spa, outcome: &mut Outcome) {
-    outcome.take(spa.history());
+    outcome.take(spa.for_each_record(&mut |_| Ok(())));
     outcome.take(spa.scan());
     let _ = (spa.config(), spa.space(), spa.props().names());
     for name in names(spa, outcome) {
@@ -173,12 +175,27 @@ fn file(fs: &Filesystem, id: ObjectId, outcome: &mut Outcome) {
             outcome.take(fs.contents(id, 0, READ_BYTES as u64));
             outcome.take(fs.seek_data(id, attr.size / 2));
             outcome.take(fs.seek_hole(id, 0));
+            outcome.take(segments(fs, id));
         }
         Some(FileType::Symlink) => {
             outcome.take(fs.readlink(id));
         }
         _ => {}
     }
+}
+
+/// The first segments of a file, as what copies it goes over them.
+fn segments(fs: &Filesystem, id: ObjectId) -> Result<()> {
+    let mut at = 0;
+    for _ in 0..SEGMENTS_MAX {
+        let Some(start) = fs.objset().hold(id)?.next_data(at)? else {
+            break;
+        };
+        let end = fs.objset().hold(id)?.next_hole(start)?;
+        assert!(at <= start && start < end, "data at {start} ends at {end}");
+        at = end;
+    }
+    Ok(())
 }
 
 /// As `zdb -dd` goes over them.

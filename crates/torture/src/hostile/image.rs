@@ -14,7 +14,7 @@ use checksum::embedded;
 use geom::Provider;
 use geom::mem::Memory;
 use nvpair::NvList;
-use phys::dnode::{DNODE_MIN_SIZE, DnodeView};
+use phys::dnode::{DNODE_CORE_SIZE, DNODE_MIN_SIZE, DnodeView};
 use phys::label::{
     LABELS, NVLIST_MAX, NVLIST_OFFSET, NVLIST_SIZE, label_offset, uberblock_count,
     uberblock_offset, uberblock_size,
@@ -38,6 +38,14 @@ const DS_BP_OFFSET: usize = 128;
 const ZIL_LOG_OFFSET: usize = 512 + 16;
 /// Where the pointer to the next log block lies in a log block.
 const ZIL_NEXT_OFFSET: usize = 8;
+/// Where `dn_maxblkid` lies in a dnode.
+const DN_MAXBLKID_OFFSET: usize = 16;
+/// Bytes of a block pointer.
+const BP_BYTES: usize = size_of::<BlkPtrPhys>();
+/// What of a dnode says where its blocks are: shifts and levels, sizes, the last block, the first pointer.
+const TREE_OF_DNODE: [std::ops::Range<usize>; 4] = [1..3, 8..10, 16..24, 64..192];
+/// `zil_chain_t`: what a log block has in use at least.
+const ZIL_CHAIN_BYTES: u64 = 192;
 /// Where the dnodes lie in an objset.
 const OBJSET_DNODES: [usize; 4] = [0, 1024, 1536, 2048];
 
@@ -148,6 +156,8 @@ impl Image {
             image: self,
             uberblock: self.uberblock,
             changed: BTreeMap::new(),
+            repeated: BTreeMap::new(),
+            graft: None,
             config: None,
         }
     }
@@ -329,7 +339,16 @@ pub struct Edit<'a> {
     /// The uberblock, to be changed.
     pub uberblock: UberblockPhys,
     changed: BTreeMap<usize, Vec<u8>>,
+    /// Indirect blocks all of whose pointers are to be the one at this offset.
+    repeated: BTreeMap<usize, usize>,
+    graft: Option<Graft>,
     config: Option<ConfigEdit>,
+}
+
+/// Blocks of dnodes, and where in them the dnodes begin.
+struct Graft {
+    from: (usize, usize),
+    to: (usize, usize),
 }
 
 type ConfigEdit = Box<dyn Fn(&mut NvList)>;
@@ -347,6 +366,60 @@ impl<'a> Edit<'a> {
         self.changed
             .entry(block)
             .or_insert_with(|| original.clone())
+    }
+
+    /// Makes every indirect block above this one lead to the block below it with all its pointers, so that
+    /// a few blocks stand for very many, and lets their object be as long. Answers the block with the
+    /// object's dnode, and where that begins.
+    ///
+    /// # Panics
+    /// When there is no indirect block above it.
+    pub fn bomb(&mut self, block: usize) -> (usize, usize) {
+        let parent_of = |block: usize| self.image.blocks[block].parent.expect("a dnode is above");
+        let (mut parent, mut at) = parent_of(block);
+        let pointers = |block: &Block| (block.content.len() / BP_BYTES) as u64;
+        let mut covered = match &self.image.blocks[block] {
+            lowest if matches!(lowest.role, Role::Indirect(_)) => pointers(lowest),
+            _ => 1,
+        };
+        while let Role::Indirect(_) = self.image.blocks[parent].role {
+            self.content(parent);
+            self.repeated.insert(parent, at);
+            covered *= pointers(&self.image.blocks[parent]);
+            (parent, at) = parent_of(parent);
+        }
+        assert!(covered > 1, "block {block} has no indirect block above it");
+        let dnode = at - DNODE_CORE_SIZE;
+        let maxblkid = dnode + DN_MAXBLKID_OFFSET;
+        self.content(parent)[maxblkid..maxblkid + 8]
+            .copy_from_slice(&(covered - 1).min(1 << 40).to_le_bytes());
+        (parent, dnode)
+    }
+
+    /// Lets an object of the MOS have the tree of another object, whose dnode is at `from`, as it is in the
+    /// end. An earlier object than the dataset's of the other one.
+    pub fn graft(&mut self, from: (usize, usize), object: ObjectId) {
+        let to = self.image.mos_dnode(object);
+        self.content(from.0);
+        self.content(to.0);
+        self.graft = Some(Graft { from, to });
+    }
+
+    /// The last block that was changed; one that waits for what is grafted comes behind that.
+    fn take_last(&mut self) -> Option<(usize, Vec<u8>)> {
+        let waits = self.graft.as_ref().map(|graft| graft.to.0);
+        let mut indices = self.changed.keys().copied().rev();
+        let last = indices.find(|index| Some(*index) != waits).or(waits)?;
+        let content = self.changed.remove(&last)?;
+        if let Some(Graft { from, to }) = self.graft.take_if(|graft| graft.from.0 == last)
+            && let Some(target) = self.changed.get_mut(&to.0)
+        {
+            let dnode = &content[from.1..from.1 + DNODE_MIN_SIZE];
+            for range in TREE_OF_DNODE {
+                target[to.1 + range.start..to.1 + range.end].copy_from_slice(&dnode[range]);
+            }
+        }
+        Some((last, content))
     }
 
     /// Changes the config in all labels.
@@ -375,8 +448,10 @@ impl<'a> Edit<'a> {
             at: 0,
             left: 0,
         };
-        while let Some((index, mut content)) = self.changed.pop_last() {
+        while let Some((index, mut content)) = self.take_last() {
             let block = &self.image.blocks[index];
+            let repeated = self.repeated.get(&index);
+            let fill = repeated.map(|at| repeat(&mut content, *at));
             if block.role == Role::Log {
                 seal_log(&disks, &block.bp, &mut content);
                 continue;
@@ -386,7 +461,8 @@ impl<'a> Edit<'a> {
                 continue;
             };
             write_all(&disks[..1], VDEV_START + offset, &content);
-            let bp = pointer_to(&block.bp, offset, &content);
+            let mut bp = pointer_to(&block.bp, offset, &content);
+            fill.into_iter().for_each(|fill| bp.set_fill(fill));
             match block.parent {
                 Some((parent, at)) => self.content(parent)[at..at + size_of::<BlkPtrPhys>()]
                     .copy_from_slice(zerocopy::IntoBytes::as_bytes(&bp)),
@@ -453,6 +529,17 @@ impl Room<'_> {
     }
 }
 
+/// Makes all pointers in a block the one at `at`; answers how much they lead to.
+fn repeat(content: &mut [u8], at: usize) -> u64 {
+    let bp = pointer_at(content, at);
+    let places = content.chunks_exact_mut(BP_BYTES);
+    let count = places.len() as u64;
+    for place in places {
+        place.copy_from_slice(zerocopy::IntoBytes::as_bytes(&bp));
+    }
+    bp.fill() * count
+}
+
 /// A pointer like `old` to an uncompressed block.
 fn pointer_to(old: &BlkPtrPhys, offset: u64, content: &[u8]) -> BlkPtrPhys {
     let size = content.len() as u64;
@@ -475,9 +562,9 @@ fn pointer_to(old: &BlkPtrPhys, offset: u64, content: &[u8]) -> BlkPtrPhys {
 /// Writes a log block with its own checksum back to where it is.
 fn seal_log(disks: &[Memory], bp: &BlkPtrPhys, content: &mut [u8]) {
     let kind = ChecksumType::try_from(bp.checksum()).expect("that of a log block");
-    // A count of bytes in use that is beyond the block cannot be summed up: it stays unreadable.
+    // A count of bytes in use that cannot be summed up stays unreadable: it is part of the old sum.
     let used = u64::from_le_bytes(content[136..144].try_into().expect("eight bytes"));
-    if used <= content.len() as u64 {
+    if (ZIL_CHAIN_BYTES..=content.len() as u64).contains(&used) {
         embedded::set(kind, &bp.cksum_words(), content);
     }
     for dva in bp.dvas() {

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use geom::Provider;
 
+pub mod bombs;
 pub mod exercise;
 pub mod image;
 pub mod mutate;

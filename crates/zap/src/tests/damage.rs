@@ -76,3 +76,26 @@ proptest! {
         exercise(&bench, id);
     }
 }
+
+#[test]
+fn a_pointer_table_without_end_is_not_walked() {
+    let bench = Bench::new();
+    let id = victim(&bench, 2);
+    let (tx, dnode) = (bench.tx(), bench.objset.hold(id).unwrap());
+    // 2^38 pointers, all of them in holes: zt_blk, zt_numblks, zt_shift.
+    let table: [u64; 3] = [64, 1 << 29, 38];
+    let last = vec![0u8; dnode.blksz() as usize];
+    let last = dnode.write(&tx, (table[0] + table[1]) * dnode.blksz(), &last);
+    last.unwrap();
+    let change = |block: &mut [u8]| {
+        for (place, word) in block[16..40].chunks_exact_mut(8).zip(table) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+    };
+    dnode.modify_block(&tx, BlkId(0), change).unwrap();
+    let zap = Zap::open(&bench.objset, id).unwrap();
+    assert_eq!(zap.stats().unwrap().table_shift, 38);
+    let error = zap.leaf_histograms().unwrap_err();
+    assert!(error.to_string().contains("no zap leaf"), "{error}");
+    exercise(&bench, id);
+}

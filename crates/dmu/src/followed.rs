@@ -1,0 +1,122 @@
+//! What ends a descent through blocks that lead to the same blocks again and again.
+//!
+//! # What it is
+//! On a hostile disk many pointers may lead to one block: ten small blocks can stand for exabytes. In an
+//! honest tree each block that holds pointers, dnodes or other metadata has one place: dedup and cloning
+//! share blocks of files only, and snapshots share blocks with other trees. So whoever visits all of a tree
+//! puts down which blocks were [`Followed`], and ends with an error when one comes again. Then the work and
+//! the memory are bounded by the pointers that are really stored, however large the tree claims to be.
+//!
+//! Lists of the pool itself (of blocks, of segments, its history) are read from one end to the other.
+//! There [`Dnode::check_dense`] asks first: holes, too, would stand for entries without end.
+//!
+//! # Why not simpler
+//! A number of blocks that the pool has room for is a bound as well, but a sparse image of a large disk
+//! has room for years of work.
+
+use std::collections::BTreeSet;
+
+use base::{BlkId, Error, Result};
+use phys::blkptr::BlkPtrPhys;
+use zerocopy::IntoBytes;
+use zio::Bookmark;
+
+use crate::Dnode;
+use crate::dnode::View;
+use crate::dnode_read::Found;
+
+/// Blocks of an object that are looked at with one lock.
+const TOGETHER_BLOCKS: u64 = 1024;
+
+/// The blocks of one tree that a descent has met: by their first copy, and their birth, as the place may
+/// be another block's by then.
+#[derive(Default)]
+pub struct Followed(BTreeSet<[u64; 3]>);
+
+impl Followed {
+    /// Puts down that `bp`, a block of pointers or dnodes, is followed.
+    ///
+    /// # Errors
+    /// `Corrupt` when it was before, and when it is embedded, as these never are.
+    pub fn follow(&mut self, bp: &BlkPtrPhys, at: &Bookmark) -> Result<()> {
+        if bp.is_embedded() {
+            let what = format!("block {at} leads to others, and is embedded");
+            return Err(Error::corrupt(what));
+        }
+        self.meet(bp, at)
+    }
+
+    /// Puts down that `bp`, a block of metadata of any kind, is looked at.
+    ///
+    /// # Errors
+    /// `Corrupt` when it was before.
+    pub fn meet(&mut self, bp: &BlkPtrPhys, at: &Bookmark) -> Result<()> {
+        if self.0.insert(identity(bp)) {
+            return Ok(());
+        }
+        let what = format!("block {at} has been met elsewhere in its tree");
+        Err(Error::corrupt(what))
+    }
+}
+
+fn identity(bp: &BlkPtrPhys) -> [u64; 3] {
+    if bp.is_embedded() {
+        let (words, _) = bp.as_bytes().as_chunks::<8>();
+        let fold = |sum: u64, word: &[u8; 8]| {
+            (sum.rotate_left(7) ^ u64::from_le_bytes(*word)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        };
+        return [0, 1, 2].map(|seed| words.iter().fold(seed, fold));
+    }
+    let [first, second] = bp.dvas().next().map_or([0, 0], |dva| dva.words());
+    [first, second, bp.physical_birth().0]
+}
+
+impl Dnode {
+    pub(crate) fn bookmark(&self, blkid: u64) -> Bookmark {
+        Bookmark::new(self.objset_id(), self.id(), 0, BlkId(blkid))
+    }
+
+    /// Makes sure that `len` bytes from `offset` on are stored, each in a block of its own, as those of
+    /// metadata are that has no holes.
+    ///
+    /// # Errors
+    /// `Corrupt` when not; what reading indirect blocks met.
+    pub fn check_dense(&self, offset: u64, len: u64) -> Result<()> {
+        if len == 0 {
+            return Ok(());
+        }
+        let blksz = self.blksz();
+        let mut met = Followed::default();
+        let end = offset.saturating_add(len).div_ceil(blksz);
+        let mut at = offset / blksz;
+        while at < end {
+            let next = end.min(at + TOGETHER_BLOCKS);
+            self.check_dense_blocks(at..next, &mut met)?;
+            at = next;
+        }
+        Ok(())
+    }
+
+    fn check_dense_blocks(&self, blocks: std::ops::Range<u64>, met: &mut Followed) -> Result<()> {
+        let mut state = self.state();
+        let locate = |blkid| (blkid, state.locate(View::Open, blkid));
+        let found: Vec<(u64, Found)> = blocks.map(locate).collect();
+        let (_ticket, mut walk) = self.walk(&mut state);
+        drop(state);
+        for (blkid, found) in found {
+            let bp = match found {
+                Found::Memory(_) => continue,
+                Found::Zeros => BlkPtrPhys::default(),
+                Found::Stored(bp) => bp,
+                Found::Disk => walk.bp(0, blkid)?,
+            };
+            let at = self.bookmark(blkid);
+            if bp.is_hole() {
+                let what = format!("block {at} is a hole in what has none");
+                return Err(Error::corrupt(what));
+            }
+            met.meet(&bp, &at)?;
+        }
+        Ok(())
+    }
+}
