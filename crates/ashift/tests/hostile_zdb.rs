@@ -84,6 +84,9 @@ fn ends(folder: &Path, state: &Path, arguments: &[&str]) -> Result<u64, String> 
     Ok(bytes)
 }
 
+/// What makes a pool a bomb.
+type Bomb = fn(&mut Edit<'_>);
+
 /// Runs all views of the pool on these devices; answers how many bytes they write, and how long the longest
 /// takes.
 fn view(devices: &[Arc<dyn Provider>]) -> Result<(u64, Duration), String> {
@@ -127,7 +130,7 @@ fn every_view_of_a_pool_that_lies_ends() {
 #[test]
 fn every_view_of_a_bomb_ends() {
     let images = seeds::all();
-    let bombs: [(&str, fn(&mut Edit<'_>)); 3] = [
+    let bombs: [(&str, Bomb); 3] = [
         ("data", |edit| _ = bombs::sparse(edit, false)),
         ("holes", |edit| _ = bombs::sparse(edit, true)),
         ("dnodes", |edit| bombs::dnodes(edit)),

@@ -217,7 +217,8 @@ impl DnodePhys {
             )));
         }
         let maxblkid = self.maxblkid.get();
-        if maxblkid > u64::MAX / self.datablksz() - 1 {
+        let blocks_max = u64::MAX.checked_div(self.datablksz());
+        if blocks_max.is_none_or(|max| maxblkid >= max) {
             let what = format!("dn_maxblkid {maxblkid} is behind the end of all objects");
             return Err(Error::corrupt(what));
         }
