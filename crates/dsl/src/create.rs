@@ -10,7 +10,7 @@ use base::{Error, ErrorKind, ObjectId, Result, Txg};
 use dmu::{Objset, Tx};
 use phys::dsl::{DS_FLAG_CI_DATASET, DS_FLAG_INCONSISTENT, DS_FLAG_UNIQUE_ACCURATE};
 use phys::dsl::{DslDatasetPhys, DslDirPhys};
-use phys::objset::OBJSET_FLAG_USEROBJACCOUNTING_COMPLETE;
+use phys::objset::{OBJSET_FLAG_PROJECTQUOTA_COMPLETE, OBJSET_FLAG_USEROBJACCOUNTING_COMPLETE};
 use phys::{ObjectType, ObjsetType, Phys, ZilHeaderPhys};
 
 use crate::bpobj::Bpobj;
@@ -310,6 +310,9 @@ impl DslPool {
         init(&objset, tx)?;
         if objset.flags() & OBJSET_FLAG_USEROBJACCOUNTING_COMPLETE != 0 {
             ds.activate_feature(feature::USEROBJ_ACCOUNTING);
+        }
+        if objset.flags() & OBJSET_FLAG_PROJECTQUOTA_COMPLETE != 0 {
+            ds.activate_feature(feature::PROJECT_QUOTA);
         }
         self.sync_dataset(ds, tx, 1)
     }

@@ -445,6 +445,7 @@ impl DslPool {
         self.dirty_dir(&dir);
         mos.zap_destroy(ObjectId(ds.fields().snapnames_zapobj), tx)?;
         self.destroy_bookmarks(ds, tx)?;
+        self.forget_errors(ds.object(), tx)?;
         self.remove_object(ds, tx)?;
         self.destroy_dir(&dir, tx)?;
         match origin_to_remove {

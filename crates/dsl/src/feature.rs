@@ -36,6 +36,8 @@ pub const BLAKE3: &str = "org.openzfs:blake3";
 pub const ZSTD_COMPRESS: &str = "org.freebsd:zstd_compress";
 /// Counting of objects per user and group.
 pub const USEROBJ_ACCOUNTING: &str = "org.zfsonlinux:userobj_accounting";
+/// Errors are logged by head.
+pub const HEAD_ERRLOG: &str = "com.delphix:head_errlog";
 /// Counting per project.
 pub const PROJECT_QUOTA: &str = "org.zfsonlinux:project_quota";
 /// Extended attributes in the intent log.

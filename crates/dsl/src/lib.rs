@@ -44,6 +44,7 @@ pub mod destroy;
 mod dir;
 mod engine;
 mod env;
+mod errlog;
 pub mod feature;
 mod fields;
 pub mod hold;

@@ -224,6 +224,8 @@ impl DslPool {
         self.swap_origins(promotion, &dir, &origin_dir, tx)?;
         let branch_txg = Txg(origin.fields().creation_txg);
         self.move_bookmarks(promotion.origin_head(), &promotion.clone, branch_txg, tx)?;
+        let heads = (promotion.origin_head().object(), promotion.clone.object());
+        self.move_errors(heads.0, heads.1, branch_txg, tx)?;
         for snap in &promotion.shared {
             self.move_snapshot(promotion, snap, &dir, &origin_dir, old_next, tx)?;
         }

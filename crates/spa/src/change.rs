@@ -10,8 +10,9 @@
 
 use std::sync::Arc;
 
-use base::{Guid, ObjectId, Result, Txg};
+use base::{Error, ErrorKind, Guid, ObjectId, Result, Txg};
 use dmu::Dnode;
+use phys::pool_names::{ERRLOG_LAST, ERRLOG_SCRUB};
 use phys::scan::{DSS_CANCELED, DSS_SCANNING};
 use phys::{ObjectType, ScanPhys};
 use zerocopy::IntoBytes;
@@ -73,8 +74,9 @@ impl Spa {
     /// Enables a feature with all that it depends on.
     ///
     /// # Errors
-    /// `ReadOnly`, `Suspended`.
+    /// `ReadOnly`, `Suspended`; `Unsupported` for `head_errlog` while there are errors in the log.
     pub fn enable_feature(&self, feature: &'static Feature) -> Result<()> {
+        self.check_error_log(feature)?;
         self.in_sync(move |inner, tx| {
             let text = format!("feature@{}=enabled", feature.name);
             inner.core.log_internal("set", &text, tx);
@@ -83,6 +85,25 @@ impl Spa {
             Ok(())
         })?;
         self.config_changed()
+    }
+
+    /// The entries of an error log have another form with `head_errlog`, and are not converted here.
+    fn check_error_log(&self, feature: &Feature) -> Result<()> {
+        let is_there = self.inner.features().count(feature.guid).is_some();
+        if feature.name != "head_errlog" || is_there {
+            return Ok(());
+        }
+        for name in [ERRLOG_SCRUB, ERRLOG_LAST] {
+            let log = directory::find(&self.inner.mos, name)?.filter(|log| log.0 != 0);
+            let count = log.map_or(Ok(0), |log| zap::count(&self.inner.mos, log))?;
+            if count > 0 {
+                let text = format!(
+                    "the pool's error log has {count} entries, which are not converted for this feature yet"
+                );
+                return Err(Error::new(ErrorKind::Unsupported, text));
+            }
+        }
+        Ok(())
     }
 
     /// Writes config and labels anew: something about a vdev changed.

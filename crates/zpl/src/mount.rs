@@ -14,7 +14,10 @@ use std::sync::{Arc, Weak};
 use base::{Context, Error, ErrorKind, ObjectId, Result};
 use dmu::{Objset, Owner, Tx};
 use dsl::{DslDataset, DslPool, LongHold, ObjsetInit, feature};
-use phys::objset::{OBJSET_FLAG_USERACCOUNTING_COMPLETE, OBJSET_FLAG_USEROBJACCOUNTING_COMPLETE};
+use phys::objset::{
+    OBJSET_FLAG_PROJECTQUOTA_COMPLETE, OBJSET_FLAG_USERACCOUNTING_COMPLETE,
+    OBJSET_FLAG_USEROBJACCOUNTING_COMPLETE,
+};
 use phys::{LrPhys, ObjsetType};
 
 use zil::{ReplaySink, Zilog};
@@ -41,18 +44,22 @@ pub fn init(new: NewFilesystem, counts_objects: bool) -> ObjsetInit {
         if counts_objects {
             flags |= OBJSET_FLAG_USEROBJACCOUNTING_COMPLETE;
         }
+        if objset.props().project_quota {
+            flags |= OBJSET_FLAG_PROJECTQUOTA_COMPLETE;
+        }
         objset.set_flags(tx, flags);
         objset.set_owner_accounting(Some(Arc::new(owners_of(objset))));
         Filesystem::create(objset, tx, &new)
     })
 }
 
-/// The accounting that the flags of an objset ask for.
+/// The accounting that the flags of an objset ask for. One that is older than the features is not counted
+/// anew here: OpenZFS does so when it mounts it.
 fn owners_of(objset: &Objset) -> FileOwners {
-    let counts_objects = objset.flags() & OBJSET_FLAG_USEROBJACCOUNTING_COMPLETE != 0;
+    let flags = objset.flags();
     FileOwners {
-        counts_objects,
-        counts_projects: false,
+        counts_objects: flags & OBJSET_FLAG_USEROBJACCOUNTING_COMPLETE != 0,
+        counts_projects: flags & OBJSET_FLAG_PROJECTQUOTA_COMPLETE != 0,
     }
 }
 
