@@ -81,8 +81,10 @@ impl Core {
         self.parts.write().history = Some(Arc::new(history));
     }
 
-    pub(crate) fn set_deferred(&self, deferred: Bpobj) {
+    pub(crate) fn set_deferred(&self, deferred: Bpobj) -> Result<()> {
+        self.note_deferred(&deferred)?;
         self.parts.write().deferred = Some(Arc::new(deferred));
+        Ok(())
     }
 
     pub(crate) fn set_initializing(&self, is_initializing: bool) {

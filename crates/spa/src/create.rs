@@ -258,7 +258,7 @@ fn create_objects(
     directory::set(mos, "deflate", 1, tx)?;
     let deferred = Bpobj::alloc(dsl_mos, tx)?;
     directory::set(mos, "sync_bplist", deferred.0, tx)?;
-    core.set_deferred(Bpobj::open(dsl_mos, deferred)?);
+    core.set_deferred(Bpobj::open(dsl_mos, deferred)?)?;
     zap::update(
         mos,
         tx,

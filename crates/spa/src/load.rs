@@ -393,9 +393,11 @@ fn load(
     if let Some(history) = History::open(&mos)? {
         core.set_history(history);
     }
+    let deferred = directory::get(&mos, "sync_bplist")
+        .and_then(|object| Bpobj::open(&dsl_mos, object))
+        .and_then(|deferred| core.set_deferred(deferred));
     if !readonly {
-        let deferred = directory::get(&mos, "sync_bplist")?;
-        core.set_deferred(Bpobj::open(&dsl_mos, deferred)?);
+        deferred?; // who only reads can do without it
     }
     let name = options
         .new_name
