@@ -113,8 +113,9 @@ impl OwnerDeltas {
         ];
         for (map, id) in entries {
             let delta = map.entry(id).or_default();
-            delta.bytes += bytes;
-            delta.objects += objects;
+            // A dnode that lies may use any number of bytes: the sums are as wrong as it is.
+            delta.bytes = delta.bytes.wrapping_add(bytes);
+            delta.objects = delta.objects.wrapping_add(objects);
             if *delta == OwnerDelta::default() {
                 map.remove(&id);
             }

@@ -81,9 +81,10 @@ impl Pass<'_> {
             spill = Some(self.objset.store().read(&bp, &at)?);
         }
         if let Some(owner) = owners.owner(old.bonus_type(), &old.bonus, spill.as_deref()) {
-            let bytes = DNODE_MIN_SIZE as i64 + old.used_bytes() as i64;
+            let bytes = (DNODE_MIN_SIZE as i64).wrapping_add(old.used_bytes() as i64);
             let counted = flags & DNODE_FLAG_USEROBJUSED_ACCOUNTED != 0;
-            self.deltas.add(owner, -bytes, -i64::from(counted));
+            self.deltas
+                .add(owner, bytes.wrapping_neg(), -i64::from(counted));
         }
         Ok(())
     }
@@ -107,7 +108,7 @@ impl Pass<'_> {
             }
         };
         if let Some(owner) = owners.owner(new.bonus_type(), &new.bonus, spill.as_deref()) {
-            let bytes = DNODE_MIN_SIZE as i64 + new.used_bytes() as i64;
+            let bytes = (DNODE_MIN_SIZE as i64).wrapping_add(new.used_bytes() as i64);
             let counted = new.core.flags & DNODE_FLAG_USEROBJUSED_ACCOUNTED != 0;
             self.deltas.add(owner, bytes, i64::from(counted));
         }
