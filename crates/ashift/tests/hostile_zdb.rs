@@ -5,7 +5,6 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::os::unix::fs::FileExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -29,20 +28,6 @@ const VIEWS: [&str; 8] = [
 const AT_MOST: Duration = Duration::from_secs(60);
 /// Addresses that a view may have, in KiB: more than it needs by far, less than what a lie asks for.
 const ADDRESSES_KIB: u64 = 4 << 20;
-
-fn write(devices: &[Arc<dyn Provider>], folder: &Path) {
-    for (n, device) in devices.iter().enumerate() {
-        let file = File::create(folder.join(format!("disk{n}"))).unwrap();
-        file.set_len(device.mediasize()).unwrap();
-        let mut chunk = vec![0; 1 << 20];
-        for offset in (0..device.mediasize()).step_by(chunk.len()) {
-            device.read(offset, &mut chunk).unwrap();
-            if chunk.iter().any(|byte| *byte != 0) {
-                file.write_all_at(&chunk, offset).unwrap();
-            }
-        }
-    }
-}
 
 /// Runs zdb; answers what is wrong with how it ended, and how many bytes it wrote.
 fn ends(folder: &Path, state: &Path, arguments: &[&str]) -> Result<u64, String> {
@@ -91,7 +76,7 @@ type Bomb = fn(&mut Edit<'_>);
 /// takes.
 fn view(devices: &[Arc<dyn Provider>]) -> Result<(u64, Duration), String> {
     let (folder, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    write(devices, folder.path());
+    hostile::write(devices, folder.path());
     let place = folder.path().display().to_string();
     let disk = folder.path().join("disk0").display().to_string();
     let pools = VIEWS.map(|view| vec!["-e", "-p", &place, view, "tank"]);

@@ -417,3 +417,31 @@ fn a_reader_in_sequence_has_each_block_asked_for_once_and_not_too_early() {
     }
     pool.stop();
 }
+
+/// A list whose last entry is a word of zeros, alone in its block: compressed, that block is a hole.
+#[test]
+fn the_last_block_of_a_list_may_be_zeros() {
+    let pool = pool();
+    let objset = pool.objset();
+    let tx = pool.hold();
+    let new = NewObject::new(ObjectType::SPACE_MAP).blksz(4096);
+    let list = objset.object_alloc(&tx, &new).unwrap();
+    let id = list.id();
+    list.write(&tx, 0, &[1; 4096]).unwrap();
+    list.write(&tx, 4096, &[0; 8]).unwrap();
+    let gap = objset.object_alloc(&tx, &new).unwrap();
+    let gap_id = gap.id();
+    gap.write(&tx, 0, &[2; 4096]).unwrap();
+    gap.write(&tx, 8192, &[3; 4096]).unwrap();
+    drop((list, gap, tx, objset));
+    pool.reopen();
+    let objset = pool.objset();
+    let list = objset.hold(id).unwrap();
+    assert!(list.check_dense(0, 4096).is_ok());
+    assert!(list.check_dense(0, 4096 + 8).is_ok());
+    // With more behind it, it is no list that somebody wrote.
+    let gap = objset.hold(gap_id).unwrap();
+    let error = gap.check_dense(0, 3 * 4096).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+    pool.stop();
+}

@@ -158,6 +158,21 @@ pub fn open_with(devices: &[Arc<dyn Provider>], readonly: bool, settings: Settin
     })
 }
 
+/// Changes the meta-objset by hand.
+///
+/// # Panics
+/// When it cannot be synced.
+pub fn in_mos(
+    spa: &Spa,
+    change: impl FnOnce(&Arc<dmu::Objset>, &dmu::Tx) -> Result<()> + Send + 'static,
+) {
+    let mos = spa.mos().clone();
+    let tx = spa.groups().hold_open(0).unwrap();
+    spa.dsl().queue_task(&tx, move |_, tx| change(&mos, tx));
+    drop(tx);
+    spa.sync().unwrap();
+}
+
 /// What the checker says of the last synced state of an open pool.
 ///
 /// # Errors

@@ -2,22 +2,13 @@
 
 use std::sync::Arc;
 
-use base::{ObjectId, Result};
-use dmu::{Objset, Tx};
+use base::ObjectId;
 use geom::Provider;
 use geom::mem::Memory;
 use phys::ObjectType;
 use phys::pool_names::ERRLOG_LAST;
 use spa::{Spa, directory};
 use torture::pool::{self, Layout};
-
-fn in_mos(spa: &Spa, change: impl FnOnce(&Arc<Objset>, &Tx) -> Result<()> + Send + 'static) {
-    let mos = spa.mos().clone();
-    let tx = spa.groups().hold_open(0).unwrap();
-    spa.dsl().queue_task(&tx, move |_, tx| change(&mos, tx));
-    drop(tx);
-    spa.sync().unwrap();
-}
 
 fn object(spa: &Spa, name: &str) -> u64 {
     spa.dsl().dataset(name).unwrap().object().0
@@ -53,7 +44,7 @@ fn errors_follow_a_promotion_and_go_with_their_head() {
         format!("2:0:5:{branch:x}"),
     );
     let names = [old.clone(), new.clone()];
-    in_mos(&spa, move |mos, tx| {
+    pool::in_mos(&spa, move |mos, tx| {
         let log = directory::create_link(mos, ObjectType::ERROR_LOG, ERRLOG_LAST, tx)?;
         let errors = zap::create(mos, tx, ObjectType::ERROR_LOG)?;
         zap::update(mos, tx, log, &*format!("{a:x}"), &[errors.0])?;

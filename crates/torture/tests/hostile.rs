@@ -6,7 +6,6 @@
 //! `HOSTILE_SEED=N` repeats one, and with `HOSTILE_SAVE=FOLDER` leaves it there for the program.
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::FileExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -83,23 +82,6 @@ fn note_panics() {
     }));
 }
 
-/// Writes the image of a seed into files, for the program itself.
-fn save(seed: u64, folder: &str) {
-    for (n, device) in hostile::devices(&mut Dice::new(seed)).iter().enumerate() {
-        let path = format!("{folder}/disk{n}");
-        let file = std::fs::File::create(&path).unwrap();
-        file.set_len(device.mediasize()).unwrap();
-        let mut chunk = vec![0; 1 << 20];
-        for offset in (0..device.mediasize()).step_by(chunk.len()) {
-            device.read(offset, &mut chunk).unwrap();
-            if chunk.iter().any(|byte| *byte != 0) {
-                file.write_all_at(&chunk, offset).unwrap();
-            }
-        }
-        eprintln!("{path}");
-    }
-}
-
 /// `VmHWM`: the peak of this process, in KiB.
 fn peak_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
@@ -124,7 +106,7 @@ fn images_that_lie_neither_hang_nor_abort() {
         }
     };
     if let (Some(seed), Ok(folder)) = (number("HOSTILE_SEED"), std::env::var("HOSTILE_SAVE")) {
-        save(seed, &folder);
+        hostile::write(&hostile::devices(&mut Dice::new(seed)), folder.as_ref());
     }
     let images = hostile::seeds::all();
     watch();

@@ -20,15 +20,6 @@ fn new_pool() -> (Vec<Arc<dyn Provider>>, Spa) {
     (devices, spa)
 }
 
-/// Changes the meta-objset by hand.
-fn in_mos(spa: &Spa, change: impl FnOnce(&Arc<dmu::Objset>, &Tx) -> Result<()> + Send + 'static) {
-    let mos = spa.mos().clone();
-    let tx = spa.groups().hold_open(0).unwrap();
-    spa.dsl().queue_task(&tx, move |_, tx| change(&mos, tx));
-    drop(tx);
-    spa.sync().unwrap();
-}
-
 fn table(name: &'static str, entries: u64) -> impl FnOnce(&Arc<dmu::Objset>, &Tx) -> Result<()> {
     move |mos, tx| {
         let zap = directory::create_link(mos, phys::ObjectType::DDT_ZAP, name, tx)?;
@@ -39,13 +30,13 @@ fn table(name: &'static str, entries: u64) -> impl FnOnce(&Arc<dmu::Objset>, &Tx
 #[test]
 fn a_pool_with_a_dedup_table_is_read_only_and_says_why() {
     let (devices, spa) = new_pool();
-    in_mos(&spa, table("DDT-statistics", 2));
-    in_mos(&spa, table("DDT-sha256-zap-unique", 0));
+    pool::in_mos(&spa, table("DDT-statistics", 2));
+    pool::in_mos(&spa, table("DDT-sha256-zap-unique", 0));
     spa.export().unwrap();
     drop(spa);
     let spa = pool::open(&devices, false).unwrap();
     assert!(!spa.is_readonly(), "an empty table keeps nothing");
-    in_mos(&spa, table("DDT-sha256-zap-duplicate", 3));
+    pool::in_mos(&spa, table("DDT-sha256-zap-duplicate", 3));
     spa.export().unwrap();
     drop(spa);
     let spa = pool::open(&devices, false).unwrap();
@@ -81,7 +72,7 @@ fn a_pool_with_multihost_is_read_only_and_says_why() {
 #[test]
 fn a_scan_that_another_host_left_unfinished_is_ended() {
     let (devices, spa) = new_pool();
-    in_mos(&spa, |mos, tx| {
+    pool::in_mos(&spa, |mos, tx| {
         let queue = zap::create(mos, tx, phys::ObjectType::SCAN_QUEUE)?;
         zap::update(mos, tx, queue, "36", &[7u64])?;
         let mut scan = ScanPhys::default();

@@ -168,6 +168,7 @@ impl<'a> Copy<'a> {
     /// Copies what `path` leads to as `name`, or what is in it if there is no name.
     pub(super) fn operand(&mut self, path: &str, shown: &str, name: &[u8]) {
         let outcome = self.try_operand(path, shown, name);
+        self.run.bar.finish_and_clear();
         self.run.note(shown, outcome);
         self.losses.sum_up(self.run);
     }

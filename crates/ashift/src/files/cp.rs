@@ -209,7 +209,6 @@ fn copy_all(
             (&target.dir, &target.shown, target.name.is_some()),
         );
         copy.operand(&path, source, name.as_bytes());
-        run.bar.finish_and_clear();
     }
     Ok(())
 }

@@ -1,18 +1,10 @@
-//! Pools of the real OpenZFS that may only be read, and what commands say of it.
-
-use std::io::Read;
+//! Pools of the real OpenZFS: which may only be read, and what commands say of it.
 
 use crate::bench::Bench;
 
 /// A host with an image that OpenZFS 2.3.2 made (`crates/torture/tests/golden`).
 fn golden(name: &str) -> Bench {
-    let here = env!("CARGO_MANIFEST_DIR");
-    let path = format!("{here}/../torture/tests/golden/openzfs-2.3.2-{name}.img.gz");
-    let packed = std::fs::File::open(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
-    let mut bytes = Vec::new();
-    flate2::read::GzDecoder::new(packed)
-        .read_to_end(&mut bytes)
-        .unwrap();
+    let bytes = torture::golden::bytes(&format!("openzfs-2.3.2-{name}"));
     let bench = Bench::new(&[]);
     std::fs::write(bench.path("a"), bytes).unwrap();
     bench
@@ -66,4 +58,23 @@ fn a_pool_with_dedup_tables_is_only_read() {
 fn a_pool_with_multihost_is_only_read() {
     let why = "its multihost property is on, which cannot be kept up yet";
     assert_only_read(&golden("multihost"), "file", why);
+}
+
+#[test]
+fn a_pool_with_the_defaults_of_openzfs_is_written_to() {
+    let bench = golden("default");
+    bench.ok("zpool import -f -d {dir} tank");
+    bench.ok("cp tank:/f6 tank/d:/p/copy");
+    bench.ok("rm tank:/f5");
+    bench.ok("zfs snapshot tank@here");
+    bench.ok("zfs destroy tank/c");
+    bench.assert_clean("tank");
+    bench.ok("zpool export tank");
+    bench.ok("zpool import -d {dir} tank");
+    assert_eq!(
+        bench.ok("sha256sum tank/d:/p/copy").split(' ').next(),
+        bench.ok("sha256sum tank:/f6").split(' ').next()
+    );
+    bench.ok("zpool scrub tank");
+    bench.assert_clean("tank");
 }

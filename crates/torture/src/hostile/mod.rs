@@ -8,6 +8,9 @@
 //!
 //! The same code serves a test with seeds and a fuzz target, whose bytes are the choices.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::sync::Arc;
 
 use geom::Provider;
@@ -22,11 +25,32 @@ pub use exercise::exercise;
 pub use image::{Block, Edit, Image, Role};
 pub use mutate::{Choices, Choosing, mutate};
 
+/// How much is looked at for zeros at once, in bytes.
+const CHUNK_BYTES: usize = 1 << 20;
+
 /// The devices of the hostile image that these choices stand for.
 pub fn devices(choices: &mut dyn Choices) -> Vec<Arc<dyn Provider>> {
     let images = seeds::all();
     let image = &images[choices.below(images.len() as u64) as usize];
     mutate(image, choices)
+}
+
+/// Writes devices into files `disk0`, `disk1`… of a folder, for programs.
+///
+/// # Panics
+/// When the host does not take them.
+pub fn write(devices: &[Arc<dyn Provider>], folder: &Path) {
+    for (n, device) in devices.iter().enumerate() {
+        let file = File::create(folder.join(format!("disk{n}"))).unwrap();
+        file.set_len(device.mediasize()).unwrap();
+        let mut chunk = vec![0; CHUNK_BYTES];
+        for offset in (0..device.mediasize()).step_by(chunk.len()) {
+            device.read(offset, &mut chunk).unwrap();
+            if chunk.iter().any(|byte| *byte != 0) {
+                file.write_all_at(&chunk, offset).unwrap();
+            }
+        }
+    }
 }
 
 /// Makes the hostile image that these choices stand for, and exercises it in simulated time, where a
