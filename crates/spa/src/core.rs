@@ -18,7 +18,7 @@ use dmu::Tx;
 use dsl::{Bpobj, HistoryEvent, PoolEnv};
 use metaslab::Metaslabs;
 use nvpair::NvList;
-use phys::blkptr::BlkPtrPhys;
+use phys::blkptr::{BlkPtrPhys, DvaPhys};
 use phys::uberblock::SPA_VERSION_FEATURES;
 use rt::{Mutex, RwLock};
 use vdev::VdevTree;
@@ -26,6 +26,7 @@ use zio::{BlockStore, VdevOps};
 
 use crate::features::Features;
 use crate::history::{self, History};
+use crate::sharing::Sharing;
 use crate::space_maps::SpaceMaps;
 
 /// `zfs_sync_pass_deferred_free`: from this pass on frees wait for the next txg.
@@ -43,6 +44,7 @@ pub(crate) struct Core {
     is_initializing: std::sync::atomic::AtomicBool,
     host_name: String,
     deferred_bytes: AtomicU64,
+    sharing: Sharing,
 }
 
 /// What lives in the MOS. The MOS refers to the core, so these are let go when the pool closes.
@@ -70,6 +72,7 @@ impl Core {
             is_initializing: std::sync::atomic::AtomicBool::new(false),
             host_name,
             deferred_bytes: AtomicU64::new(0),
+            sharing: Sharing::default(),
         })
     }
 
@@ -105,8 +108,32 @@ impl Core {
         self.parts.read().deferred.clone()
     }
 
+    /// The tables by which blocks are shared.
+    pub(crate) fn sharing(&self) -> &Sharing {
+        &self.sharing
+    }
+
+    /// Takes what was freed in this pass off the tables of shared blocks, and frees what nobody shares any
+    /// more. Before [`sync_frees`](Core::sync_frees).
+    pub(crate) fn sync_sharing(&self, tx: &Tx) -> Result<()> {
+        for bp in self.sharing.sync(tx, &|dva| self.dsize_of(dva))? {
+            self.free(tx.txg(), &bp);
+        }
+        assert!(
+            self.sharing.is_settled(),
+            "a block without the dedup bit is not shared"
+        );
+        Ok(())
+    }
+
+    /// What a copy counts for in the accounting.
+    fn dsize_of(&self, dva: &DvaPhys) -> u64 {
+        (dva.asize() >> SPA_MINBLOCKSHIFT) * self.deflate_ratio(dva.vdev())
+    }
+
     /// Lets go what refers to the MOS.
     pub(crate) fn close(&self) {
+        self.sharing.close();
         *self.parts.write() = Parts::default();
     }
 
@@ -143,7 +170,7 @@ impl Core {
             return Ok(());
         }
         deferred.drain(tx, &mut |bp, _| {
-            self.store.free(tx.txg(), bp);
+            self.free_sync(tx.txg(), bp);
             Ok(dsl::Progress::Continue)
         })?;
         self.note_deferred(&deferred)
@@ -224,14 +251,14 @@ impl Drop for HalfOpen {
 
 impl PoolEnv for Core {
     fn dsize(&self, bp: &BlkPtrPhys) -> u64 {
-        bp.dvas()
-            .map(|dva| (dva.asize() >> SPA_MINBLOCKSHIFT) * self.deflate_ratio(dva.vdev()))
-            .sum()
+        bp.dvas().map(|dva| self.dsize_of(&dva)).sum()
     }
 
     fn free(&self, txg: Txg, bp: &BlkPtrPhys) {
         let pass = self.pass.load(Ordering::Relaxed);
-        if pass < DEFERRED_FREE_PASS {
+        if bp.is_dedup() {
+            self.sharing.release(bp);
+        } else if pass < DEFERRED_FREE_PASS {
             self.store.free(txg, bp);
         } else if bp.ndvas() > 0 {
             self.frees.lock().push(*bp);
@@ -239,7 +266,11 @@ impl PoolEnv for Core {
     }
 
     fn free_sync(&self, txg: Txg, bp: &BlkPtrPhys) {
-        self.store.free(txg, bp);
+        if bp.is_dedup() {
+            self.sharing.release(bp);
+        } else {
+            self.store.free(txg, bp);
+        }
     }
 
     fn feature_is_enabled(&self, guid: &str) -> bool {
@@ -259,7 +290,7 @@ impl PoolEnv for Core {
     }
 
     fn dspace(&self) -> u64 {
-        self.space.usage().dspace
+        self.space.usage().dspace + self.sharing.dspace()
     }
 
     fn held_back(&self) -> u64 {

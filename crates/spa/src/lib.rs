@@ -25,6 +25,7 @@ mod load;
 mod log_space_maps;
 mod obstacle;
 mod props;
+mod sharing;
 mod spa;
 mod space_maps;
 mod sync;

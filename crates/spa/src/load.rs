@@ -376,6 +376,7 @@ fn load(
     let mos = open_mos(store.clone(), uberblock, accounting.clone())?;
     core.set_features(Arc::new(Features::open(&mos)?));
     mos.set_props(dsl::mos_props(&*core));
+    core.sharing().open(ddt::Ddts::open(&mos)?);
 
     let maps = open_space(&mos, &core.features(), &tree, &space, &mut half_open)?;
     let logs = if readonly {

@@ -1,27 +1,23 @@
 //! What stands in the way of writing to a pool.
 //!
 //! # What it is
-//! Active features that are not kept up here say so themselves ([`Features::obstacles`]). Two things have
-//! no feature flag, although a writer that does not know them does harm: classic dedup tables, where
-//! freeing one reference would free the block for all, and `multihost`, whose heartbeat other hosts wait for.
+//! Active features that are not kept up here say so themselves ([`Features::obstacles`]). One thing has no
+//! feature flag, although a writer that does not know it does harm: `multihost`, whose heartbeat other hosts
+//! wait for.
 //!
 //! # Source
-//! OpenZFS `module/zfs/ddt.c` (`ddt_object_name`, `ddt_sync_update_stats`), `module/zfs/mmp.c`.
+//! OpenZFS `module/zfs/mmp.c`.
 
 use std::fmt;
 use std::sync::Arc;
 
-use base::{ObjectId, Result};
+use base::Result;
 use dmu::Objset;
-use phys::pool_names::DDT_STATS;
 use phys::uberblock::{MMP_MAGIC, UberblockPhys};
 
-use crate::directory;
 use crate::features::Features;
 use crate::props::{PoolProps, PropValue};
 
-/// What the names of dedup tables in the pool directory begin with (`DMU_POOL_DDT`).
-const DDT_PREFIX: &str = "DDT-";
 /// The pool property; off unless it was set.
 const MULTIHOST: &str = "multihost";
 
@@ -41,8 +37,6 @@ pub enum Obstacle {
         /// Whether a read-only import can do without it.
         is_readable: bool,
     },
-    /// The dedup table of a pool without `fast_dedup`: the names of its parts in the pool directory.
-    DedupTable(String),
     /// `multihost=on`.
     Multihost {
         /// Another host whose heartbeat is recent.
@@ -56,7 +50,7 @@ impl Obstacle {
     pub fn is_readable(&self) -> bool {
         match self {
             Obstacle::Feature { is_readable, .. } => *is_readable,
-            Obstacle::DedupTable(_) | Obstacle::Multihost { .. } => true,
+            Obstacle::Multihost { .. } => true,
         }
     }
 
@@ -67,7 +61,6 @@ impl Obstacle {
             Obstacle::Feature {
                 guid, description, ..
             } => format!("{guid} ({description})"),
-            Obstacle::DedupTable(name) => format!("dedup table ({name})"),
             Obstacle::Multihost { .. } => "multihost=on".to_owned(),
         }
     }
@@ -79,12 +72,6 @@ impl fmt::Display for Obstacle {
         match self {
             Obstacle::Feature { guid, .. } => {
                 write!(f, "it uses feature {guid}, which cannot be kept up yet")
-            }
-            Obstacle::DedupTable(name) => {
-                write!(
-                    f,
-                    "it has a dedup table ({name}), which cannot be kept up yet"
-                )
             }
             Obstacle::Multihost { in_use_by } => {
                 f.write_str(
@@ -108,34 +95,12 @@ pub(crate) fn find(
     beat: &Heartbeat<'_>,
 ) -> Result<Vec<Obstacle>> {
     let mut obstacles = features.obstacles()?;
-    let tables = dedup_tables(mos)?;
-    if !tables.is_empty() {
-        obstacles.push(Obstacle::DedupTable(tables.join(", ")));
-    }
     let multihost = PoolProps::open(mos)?.get(MULTIHOST);
     if multihost.is_some_and(|value| value != PropValue::Number(0)) || beat.is_there() {
         let in_use_by = beat.in_use_by();
         obstacles.push(Obstacle::Multihost { in_use_by });
     }
     Ok(obstacles)
-}
-
-/// The names of all dedup tables that have entries. OpenZFS removes a table with its last one; the
-/// statistics stay.
-fn dedup_tables(mos: &Arc<Objset>) -> Result<Vec<String>> {
-    let mut tables = Vec::new();
-    for entry in zap::iter(mos, directory::OBJECT)? {
-        let entry = entry?;
-        let name = entry.name_str().into_owned();
-        if !name.starts_with(DDT_PREFIX) || name == DDT_STATS {
-            continue;
-        }
-        if zap::count(mos, ObjectId(entry.first_integer))? > 0 {
-            tables.push(name);
-        }
-    }
-    tables.sort();
-    Ok(tables)
 }
 
 /// What labels and uberblock say of a host that has the pool open with multihost.

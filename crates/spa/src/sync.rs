@@ -71,10 +71,11 @@ impl Inner {
                 let root = self.mos.sync(tx, pass)?;
                 self.state.lock().uberblock.rootbp = root;
             }
-            self.core.sync_frees(tx)?;
             if pass == 1 {
                 self.core.sync_deferred(tx)?;
             }
+            self.core.sync_sharing(tx)?;
+            self.core.sync_frees(tx)?;
             self.space.sync(tx.txg(), pass)?;
             if !self.mos.needs_sync() {
                 return Ok(());

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use base::{ErrorKind, ObjectId, Result};
+use base::{ObjectId, Result};
 use dmu::Tx;
 use geom::Provider;
 use geom::mem::Memory;
@@ -18,37 +18,6 @@ fn new_pool() -> (Vec<Arc<dyn Provider>>, Spa) {
     let root = zpl::mount::init(zpl::NewFilesystem::default(), true);
     let spa = pool::create("tank", Layout::Stripe, 9, &devices, root).unwrap();
     (devices, spa)
-}
-
-fn table(name: &'static str, entries: u64) -> impl FnOnce(&Arc<dmu::Objset>, &Tx) -> Result<()> {
-    move |mos, tx| {
-        let zap = directory::create_link(mos, phys::ObjectType::DDT_ZAP, name, tx)?;
-        (0..entries).try_for_each(|i| zap::update(mos, tx, zap, &*format!("{i}"), &[i]))
-    }
-}
-
-#[test]
-fn a_pool_with_a_dedup_table_is_read_only_and_says_why() {
-    let (devices, spa) = new_pool();
-    pool::in_mos(&spa, table("DDT-statistics", 2));
-    pool::in_mos(&spa, table("DDT-sha256-zap-unique", 0));
-    spa.export().unwrap();
-    drop(spa);
-    let spa = pool::open(&devices, false).unwrap();
-    assert!(!spa.is_readonly(), "an empty table keeps nothing");
-    pool::in_mos(&spa, table("DDT-sha256-zap-duplicate", 3));
-    spa.export().unwrap();
-    drop(spa);
-    let spa = pool::open(&devices, false).unwrap();
-    assert!(spa.is_readonly());
-    let table = Obstacle::DedupTable("DDT-sha256-zap-duplicate".into());
-    assert_eq!(spa.obstacles(), [table]);
-    let error = spa.check_writable().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::ReadOnly);
-    assert_eq!(
-        error.to_string(),
-        "pool is read-only: it has a dedup table (DDT-sha256-zap-duplicate), which cannot be kept up yet"
-    );
 }
 
 #[test]
@@ -96,20 +65,6 @@ fn a_scan_that_another_host_left_unfinished_is_ended() {
     assert_eq!((scan.state.get(), scan.queue_obj.get()), (DSS_CANCELED, 0));
     assert!(spa.mos().hold(queue).is_err());
     pool::assert_clean(&spa);
-}
-
-#[test]
-fn a_dedup_table_of_openzfs_is_found() {
-    let spa = pool::open(&[golden("openzfs-2.3.2-dedup")], false).unwrap();
-    let table = "DDT-sha256-zap-duplicate, DDT-sha256-zap-unique";
-    assert_eq!(spa.obstacles(), [Obstacle::DedupTable(table.into())]);
-    let fs = zpl::mount::mount(spa.dsl(), "tank", true).unwrap();
-    let mut copies = [vec![0; 32 << 10], vec![1; 32 << 10]];
-    for (name, copy) in ["one", "two"].iter().zip(&mut copies) {
-        let file = fs.resolve(name).unwrap();
-        assert_eq!(fs.read(file, 0, copy).unwrap(), copy.len());
-    }
-    assert!(copies[0] == copies[1] && copies[0].iter().any(|byte| *byte != 0));
 }
 
 #[test]

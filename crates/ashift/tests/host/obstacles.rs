@@ -1,4 +1,4 @@
-//! Pools of the real OpenZFS: which may only be read, and what commands say of it.
+//! Pools of the real OpenZFS: those that may only be read, and those that take more care to write.
 
 use crate::bench::Bench;
 
@@ -48,10 +48,22 @@ fn assert_only_read(bench: &Bench, file: &str, why: &str) {
 }
 
 #[test]
-fn a_pool_with_dedup_tables_is_only_read() {
-    let why = "it has a dedup table (DDT-sha256-zap-duplicate, DDT-sha256-zap-unique), which cannot be \
-               kept up yet";
-    assert_only_read(&golden("dedup"), "one", why);
+fn a_block_that_two_files_share_stays_until_both_are_gone() {
+    let bench = golden("dedup");
+    bench.ok("zpool import -d {dir} tank");
+    let contents = bench.ok("sha256sum tank:/two");
+    bench.ok("rm tank:/one");
+    assert_eq!(bench.ok("sha256sum tank:/two"), contents);
+    bench.ok("cp tank:/two tank:/three");
+    bench.assert_clean("tank");
+    bench.ok("rm tank:/two tank:/alone");
+    bench.assert_clean("tank");
+    bench.ok("zpool export tank");
+    bench.ok("zpool import -d {dir} tank");
+    assert_eq!(
+        bench.ok("sha256sum tank:/three"),
+        contents.replace("two", "three")
+    );
 }
 
 #[test]

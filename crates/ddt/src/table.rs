@@ -1,0 +1,342 @@
+//! The tables of a pool: taking references off.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use base::{Context, Error, ObjectId, Result, Txg};
+use dmu::{Objset, Tx};
+use phys::blkptr::DvaPhys;
+use phys::pool_names::DDT_STATS;
+use phys::{BlkPtrPhys, ChecksumType, ObjectType};
+use zap::{Flags, Key, NewZap, Zap};
+
+use crate::entry::{DdtEntry, DdtKey, PHYS_DITTO};
+use crate::histogram::DdtHistogram;
+
+/// `DMU_POOL_DIRECTORY_OBJECT`
+const POOL_DIRECTORY: ObjectId = ObjectId(1);
+/// `ddt_zap_default_bs` and `ddt_zap_default_ibs`
+const ZAP_SHIFT: u32 = 15;
+
+/// `ddt_class_t`, in the order in which an entry is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DdtClass {
+    /// With extra copies, as old versions made them.
+    Ditto,
+    /// With more than one reference.
+    Duplicate,
+    /// With one reference.
+    Unique,
+}
+
+impl DdtClass {
+    const ALL: [DdtClass; 3] = [DdtClass::Ditto, DdtClass::Duplicate, DdtClass::Unique];
+
+    fn word(self) -> &'static str {
+        match self {
+            DdtClass::Ditto => "ditto",
+            DdtClass::Duplicate => "duplicate",
+            DdtClass::Unique => "unique",
+        }
+    }
+}
+
+/// The ZAP of one class.
+struct Part {
+    object: ObjectId,
+    histogram: DdtHistogram,
+}
+
+/// `ddt_t`: the table of one checksum algorithm.
+#[derive(Default)]
+struct Ddt {
+    parts: BTreeMap<DdtClass, Part>,
+    is_changed: bool,
+}
+
+/// All tables of a pool.
+pub struct Ddts {
+    mos: Arc<Objset>,
+    stats: Option<ObjectId>,
+    tables: BTreeMap<ChecksumType, Ddt>,
+}
+
+fn name(checksum: ChecksumType, class: DdtClass) -> String {
+    format!("DDT-{}-zap-{}", checksum.name(), class.word())
+}
+
+impl Ddts {
+    /// The tables that the pool directory names.
+    ///
+    /// # Errors
+    /// What reading the MOS gives.
+    #[doc(alias = "ddt_load")]
+    pub fn open(mos: &Arc<Objset>) -> Result<Ddts> {
+        let stats = zap::lookup_u64(mos, POOL_DIRECTORY, DDT_STATS)?.map(ObjectId);
+        let mut tables: BTreeMap<ChecksumType, Ddt> = BTreeMap::new();
+        for raw in 0..=u8::MAX {
+            let Ok(checksum) = ChecksumType::try_from(raw) else {
+                continue;
+            };
+            for class in DdtClass::ALL {
+                let name = name(checksum, class);
+                let Some(object) = zap::lookup_u64(mos, POOL_DIRECTORY, &*name)? else {
+                    continue;
+                };
+                let words = match stats {
+                    Some(stats) => zap::lookup::<u64>(mos, stats, &*name).within(|| DDT_STATS)?,
+                    None => None,
+                };
+                let part = Part {
+                    object: ObjectId(object),
+                    histogram: DdtHistogram::from_words(&words.unwrap_or_default()),
+                };
+                tables
+                    .entry(checksum)
+                    .or_default()
+                    .parts
+                    .insert(class, part);
+            }
+        }
+        Ok(Ddts {
+            mos: mos.clone(),
+            stats,
+            tables,
+        })
+    }
+
+    /// Whether there is no table.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.tables.is_empty()
+    }
+
+    /// The histogram of each table.
+    pub fn histograms(&self) -> impl Iterator<Item = (ChecksumType, DdtClass, &DdtHistogram)> {
+        self.tables.iter().flat_map(|(checksum, table)| {
+            let parts = table.parts.iter();
+            parts.map(|(class, part)| (*checksum, *class, &part.histogram))
+        })
+    }
+
+    /// Bytes that data sets use beyond what is stored: the pool seems to be so much larger.
+    #[must_use]
+    #[doc(alias = "ddt_get_dedup_dspace")]
+    pub fn dedup_dspace(&self) -> u64 {
+        let saved = self.histograms().map(|(_, _, histogram)| {
+            let total = histogram.total();
+            total.referenced[3].saturating_sub(total.stored[3])
+        });
+        saved.sum()
+    }
+
+    /// Every entry of every table.
+    ///
+    /// # Errors
+    /// What reading the MOS gives, and `each`.
+    #[doc(alias = "ddt_walk")]
+    pub fn walk(
+        &self,
+        each: &mut dyn FnMut(ChecksumType, DdtClass, DdtEntry) -> Result<()>,
+    ) -> Result<()> {
+        for (checksum, table) in &self.tables {
+            for (class, part) in &table.parts {
+                for found in zap::iter(&self.mos, part.object)? {
+                    let found = found?;
+                    let words = found.words();
+                    let key = DdtKey::from_words(&words)?;
+                    let value = zap::lookup::<u8>(&self.mos, part.object, Key::Words(&words))?;
+                    let entry = DdtEntry::parse(key, &value.unwrap_or_default())?;
+                    each(*checksum, *class, entry)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the references of these block pointers off, all of one checksum and key, and answers the blocks
+    /// whose space is free now: with the dedup bit cleared. `dsize` says what a copy counts for.
+    ///
+    /// # Errors
+    /// What reading and writing the MOS gives; `Corrupt` when more is freed than was referred to.
+    #[doc(alias = "zio_ddt_free")]
+    pub fn release(
+        &mut self,
+        tx: &Tx,
+        bps: &[BlkPtrPhys],
+        dsize: &dyn Fn(&DvaPhys) -> u64,
+    ) -> Result<Vec<BlkPtrPhys>> {
+        let Some(first) = bps.first() else {
+            return Ok(Vec::new());
+        };
+        let key = DdtKey::of(first);
+        let found = match ChecksumType::try_from(first.checksum()) {
+            Ok(checksum) => self.find(checksum, &key)?.map(|found| (checksum, found)),
+            Err(_) => None,
+        };
+        let Some((checksum, (class, mut entry))) = found else {
+            // It was pruned: whoever refers to it now owns it.
+            return Ok(bps
+                .iter()
+                .map(|bp| plain(bp, bp.dva, bp.physical_birth()))
+                .collect());
+        };
+        let before = entry.clone();
+        let mut free = Vec::new();
+        for bp in bps {
+            assert_eq!(DdtKey::of(bp), key, "block pointers of one key");
+            match entry.select(bp) {
+                Some(phys) if phys.refcnt > 0 => phys.refcnt -= 1,
+                Some(_) => {
+                    let text = format!("dedup entry of {bp:?} has no reference left");
+                    return Err(Error::corrupt(text));
+                }
+                None => free.push(plain(bp, bp.dva, bp.physical_birth())),
+            }
+        }
+        for (n, phys) in entry.phys.iter_mut().enumerate() {
+            let is_obsolete = phys.refcnt == 0 || n == PHYS_DITTO;
+            if phys.birth != Txg(0) && is_obsolete {
+                free.push(plain(first, phys.dva, phys.birth));
+                *phys = Default::default();
+            }
+        }
+        if entry != before {
+            self.replace(tx, checksum, class, (&before, &entry), dsize)?;
+        }
+        Ok(free)
+    }
+
+    fn find(&self, checksum: ChecksumType, key: &DdtKey) -> Result<Option<(DdtClass, DdtEntry)>> {
+        let Some(table) = self.tables.get(&checksum) else {
+            return Ok(None);
+        };
+        for (class, part) in &table.parts {
+            let words = key.words();
+            let value = zap::lookup::<u8>(&self.mos, part.object, Key::Words(&words))?;
+            if let Some(value) = value {
+                return Ok(Some((*class, DdtEntry::parse(*key, &value)?)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Puts a changed entry where it belongs.
+    #[doc(alias = "ddt_sync_flush_entry")]
+    fn replace(
+        &mut self,
+        tx: &Tx,
+        checksum: ChecksumType,
+        class: DdtClass,
+        (before, after): (&DdtEntry, &DdtEntry),
+        dsize: &dyn Fn(&DvaPhys) -> u64,
+    ) -> Result<()> {
+        let refcnt = after.refcnt();
+        let now = if refcnt > 1 {
+            DdtClass::Duplicate
+        } else {
+            DdtClass::Unique
+        };
+        let words = before.key.words();
+        let table = self.tables.get_mut(&checksum).expect("it was found there");
+        table.is_changed = true;
+        let old = table.parts.get_mut(&class).expect("it was found there");
+        old.histogram.subtract(before, dsize);
+        if now != class || refcnt == 0 {
+            Zap::open(&self.mos, old.object)?.remove(tx, Key::Words(&words))?;
+        }
+        if refcnt == 0 {
+            return Ok(());
+        }
+        if !table.parts.contains_key(&now) {
+            let object = create(&self.mos, tx, checksum, now)?;
+            let histogram = DdtHistogram::default();
+            table.parts.insert(now, Part { object, histogram });
+        }
+        let new = table.parts.get_mut(&now).expect("it was made");
+        new.histogram.add(after, dsize);
+        zap::update(
+            &self.mos,
+            tx,
+            new.object,
+            Key::Words(&words),
+            &after.value(),
+        )
+    }
+
+    /// Writes the statistics of what changed; a table without entries goes. At the end of a pass.
+    ///
+    /// # Errors
+    /// What writing the MOS gives.
+    #[doc(alias = "ddt_sync_update_stats")]
+    pub fn sync(&mut self, tx: &Tx) -> Result<()> {
+        for (checksum, table) in &mut self.tables {
+            if !std::mem::take(&mut table.is_changed) {
+                continue;
+            }
+            let stats = match self.stats {
+                Some(stats) => stats,
+                None => {
+                    let type_ = ObjectType::DDT_STATS;
+                    zap::create_link(&self.mos, tx, type_, POOL_DIRECTORY, DDT_STATS)?
+                }
+            };
+            self.stats = Some(stats);
+            let mut count = 0;
+            for part in table.parts.values() {
+                count += zap::count(&self.mos, part.object)?;
+            }
+            for (class, part) in &table.parts {
+                let name = name(*checksum, *class);
+                if count > 0 {
+                    let words = part.histogram.words();
+                    zap::update(&self.mos, tx, stats, &*name, &words)?;
+                    continue;
+                }
+                Zap::open(&self.mos, POOL_DIRECTORY)?.remove(tx, &*name)?;
+                Zap::open(&self.mos, stats)?.remove_if_present(tx, &*name)?;
+                self.mos.object_free(tx, part.object)?;
+            }
+            if count == 0 {
+                table.parts.clear();
+            }
+        }
+        self.tables.retain(|_, table| !table.parts.is_empty());
+        Ok(())
+    }
+}
+
+/// Makes the ZAP of a class.
+#[doc(alias = "ddt_object_create")]
+fn create(mos: &Arc<Objset>, tx: &Tx, checksum: ChecksumType, class: DdtClass) -> Result<ObjectId> {
+    let mut flags = Flags::HASH64 | Flags::UINT64_KEY;
+    if is_even(checksum) {
+        flags = flags | Flags::PRE_HASHED_KEY;
+    }
+    let new = NewZap {
+        flags,
+        block_shift: ZAP_SHIFT,
+        indirect_shift: ZAP_SHIFT as u8,
+        ..NewZap::new(ObjectType::DDT_ZAP)
+    };
+    let object = zap::create_with(mos, tx, &new)?.id();
+    Zap::open(mos, POOL_DIRECTORY)?.add_u64(tx, &*name(checksum, class), object.0)?;
+    Ok(object)
+}
+
+/// `ZCHECKSUM_FLAG_DEDUP`: sums that need no hash of their own.
+fn is_even(checksum: ChecksumType) -> bool {
+    matches!(
+        checksum,
+        ChecksumType::Sha256 | ChecksumType::Sha512 | ChecksumType::Skein | ChecksumType::Blake3
+    )
+}
+
+/// A block that nobody shares: what is left to do is to free its space.
+fn plain(bp: &BlkPtrPhys, dva: [DvaPhys; 3], birth: Txg) -> BlkPtrPhys {
+    let mut block = *bp;
+    block.dva = dva;
+    block.set_dedup(false);
+    block.set_birth(birth, birth);
+    block
+}
