@@ -43,8 +43,12 @@ use crate::dir::DslDir;
 use crate::fields::DatasetFields;
 use crate::pool::DslPool;
 
-/// Called after a property of the data set may have changed.
-pub type PropsWatcher = Box<dyn Fn(&Arc<DslDataset>) + Send + Sync>;
+/// A property's number as it is now, or a default.
+pub type PropReader<'a> = dyn Fn(&str, u64) -> Result<u64> + 'a;
+
+/// Called after a property of the data set may have changed, in syncing context: it reads properties with
+/// what it is given, and asks the pool for nothing. False when it need not be called any more.
+pub type PropsWatcher = Box<dyn Fn(&PropReader<'_>) -> bool + Send + Sync>;
 
 /// An open data set.
 #[doc(alias = "dsl_dataset_t")]
@@ -304,9 +308,8 @@ impl DslDataset {
         self.watchers.lock().push(watcher);
     }
 
-    pub(crate) fn notify_watchers(self: &Arc<DslDataset>) {
-        let watchers = self.watchers.lock();
-        watchers.iter().for_each(|watcher| watcher(self));
+    pub(crate) fn notify_watchers(&self, read: &PropReader<'_>) {
+        self.watchers.lock().retain(|watcher| watcher(read));
     }
 }
 

@@ -68,7 +68,7 @@ pub use accounting::MosAccounting;
 pub use bookmark::DslBookmark;
 pub use bpobj::{Bpobj, Progress};
 pub use create::{NewDataset, ObjsetInit};
-pub use dataset::{DslDataset, LongHold, PropsWatcher};
+pub use dataset::{DslDataset, LongHold, PropReader, PropsWatcher};
 pub use deadlist::Deadlist;
 pub use dir::{DslDir, USED_KINDS, Used};
 pub use engine::mos_props;

@@ -573,7 +573,7 @@ impl DslPool {
             if let Some(zil) = ds.open_zil() {
                 zil.set_mode(self.sync_mode(&ds)?);
             }
-            ds.notify_watchers();
+            ds.notify_watchers(&|name, default| self.number(&ds, name, default));
         }
         Ok(())
     }

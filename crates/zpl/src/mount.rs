@@ -13,7 +13,7 @@ use std::sync::{Arc, Weak};
 
 use base::{Context, Error, ErrorKind, ObjectId, Result};
 use dmu::{Objset, Owner, Tx};
-use dsl::{DslDataset, DslPool, LongHold, ObjsetInit, feature};
+use dsl::{DslDataset, DslPool, LongHold, ObjsetInit, PropReader, feature};
 use phys::objset::{
     OBJSET_FLAG_PROJECTQUOTA_COMPLETE, OBJSET_FLAG_USERACCOUNTING_COMPLETE,
     OBJSET_FLAG_USEROBJACCOUNTING_COMPLETE,
@@ -111,8 +111,14 @@ pub fn mount(pool: &Arc<DslPool>, name: &str, readonly: bool) -> Result<Mount> {
         let text = format!("'{name}' is not a file system");
         return Err(Error::new(ErrorKind::InvalidInput, text));
     }
-    let mut settings = settings(pool, &ds)?;
-    settings.read_only |= readonly;
+    // The log makes the feature active in the data set before it has such a record.
+    let log_sa_xattr = pool.mos().env().feature_is_enabled(feature::ZILSAXATTR);
+    let settings = move |read: &PropReader<'_>| -> Result<Settings> {
+        let mut settings = settings(read)?;
+        settings.read_only |= readonly;
+        settings.log_sa_xattr = log_sa_xattr;
+        Ok(settings)
+    };
     if !readonly && objset.flags() & OBJSET_FLAG_USERACCOUNTING_COMPLETE != 0 {
         objset.set_owner_accounting(Some(Arc::new(owners_of(&objset))));
     }
@@ -126,13 +132,28 @@ pub fn mount(pool: &Arc<DslPool>, name: &str, readonly: bool) -> Result<Mount> {
         None => Arc::new(NoLog),
     };
     let groups = (!readonly).then(|| pool.groups().clone());
+    let now = settings(&|name, default| {
+        let prop = pool.prop(&ds, name)?;
+        Ok(prop.and_then(|prop| prop.value.number()).unwrap_or(default))
+    })?;
     let options = OpenOptions {
         groups,
-        settings,
+        settings: now,
         log,
         space,
     };
     let fs = Filesystem::open(objset, options).within(|| name.to_owned())?;
+    let watching = Arc::downgrade(&fs);
+    ds.watch_props(Box::new(move |read| {
+        let Some(fs) = watching.upgrade() else {
+            return false;
+        };
+        // With what cannot be read it goes on as before.
+        if let Ok(settings) = settings(read) {
+            fs.set_settings(settings);
+        }
+        true
+    }));
     if let Some(zil) = &zil {
         let data = Arc::downgrade(&fs);
         zil.set_get_data(Some(Box::new(move |wanted| match data.upgrade() {
@@ -203,11 +224,7 @@ impl ReplaySink for Replayer<'_> {
     }
 }
 
-fn settings(pool: &DslPool, ds: &Arc<DslDataset>) -> Result<Settings> {
-    let number = |name: &str, default: u64| -> Result<u64> {
-        let prop = pool.prop(ds, name)?;
-        Ok(prop.and_then(|prop| prop.value.number()).unwrap_or(default))
-    };
+fn settings(number: &PropReader<'_>) -> Result<Settings> {
     let atime = match (number("atime", 1)?, number("relatime", 1)?) {
         (0, _) => AtimePolicy::Off,
         (_, 0) => AtimePolicy::On,
@@ -223,9 +240,8 @@ fn settings(pool: &DslPool, ds: &Arc<DslDataset>) -> Result<Settings> {
         atime,
         xattr_sa: number("xattr", 2)? != XATTR_DIR,
         posix_acl: number("acltype", 0)? == ACLTYPE_POSIX,
-        // The log makes the feature active in the data set before it has such a record.
-        log_sa_xattr: pool.mos().env().feature_is_enabled(feature::ZILSAXATTR),
         sync,
+        ..Settings::default()
     })
 }
 

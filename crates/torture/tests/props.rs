@@ -1,0 +1,47 @@
+//! A property that changes reaches a file system that is open.
+
+use std::sync::Arc;
+
+use base::ErrorKind;
+use dsl::PropValue;
+use geom::Provider;
+use geom::mem::Memory;
+use torture::pool::{self, Layout};
+use zpl::mount::mount;
+use zpl::{AtimePolicy, Create, SyncPolicy};
+
+#[test]
+fn an_open_file_system_hears_of_its_properties() {
+    let disk: Arc<dyn Provider> = Arc::new(Memory::new("/disk0", 64 << 20));
+    let root = zpl::mount::init(zpl::NewFilesystem::default(), true);
+    let spa = pool::create("tank", Layout::Stripe, 9, &[disk], root).unwrap();
+    pool::create_fs(&spa, "tank/a", &[]).unwrap();
+    let set = |name: &str, prop: &str, number| {
+        let value = PropValue::Number(number);
+        spa.dsl().set_prop(name, prop, value).unwrap();
+    };
+    let fs = mount(spa.dsl(), "tank/a", false).unwrap();
+    let looked_at = mount(spa.dsl(), "tank/a", true).unwrap();
+    let make = |name: &str| {
+        fs.create_file(fs.root(), name.as_bytes(), &Create::default())
+            .map(|_| ())
+    };
+    make("before").unwrap();
+    set("tank/a", "readonly", 1);
+    assert_eq!(make("while").unwrap_err().kind(), ErrorKind::ReadOnly);
+    set("tank/a", "readonly", 0);
+    make("after").unwrap();
+    assert!(looked_at.settings().read_only, "as it was mounted");
+    // From above, too.
+    set("tank", "atime", 0);
+    assert_eq!(fs.settings().atime, AtimePolicy::Off);
+    set("tank", "sync", 1);
+    assert_eq!(fs.settings().sync, SyncPolicy::Always);
+    set("tank/a", "sync", 2);
+    assert_eq!(fs.settings().sync, SyncPolicy::Disabled);
+    // Nobody is told who is gone.
+    drop(fs);
+    drop(looked_at);
+    set("tank", "atime", 1);
+    spa.close().unwrap();
+}
