@@ -1,6 +1,7 @@
 //! The tables of a pool: taking references off.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use base::{Context, Error, ObjectId, Result, Txg};
@@ -248,12 +249,13 @@ impl Ddts {
         if refcnt == 0 {
             return Ok(());
         }
-        if !table.parts.contains_key(&now) {
-            let object = create(&self.mos, tx, checksum, now)?;
-            let histogram = DdtHistogram::default();
-            table.parts.insert(now, Part { object, histogram });
-        }
-        let new = table.parts.get_mut(&now).expect("it was made");
+        let new = match table.parts.entry(now) {
+            Entry::Occupied(there) => there.into_mut(),
+            Entry::Vacant(place) => place.insert(Part {
+                object: create(&self.mos, tx, checksum, now)?,
+                histogram: DdtHistogram::default(),
+            }),
+        };
         new.histogram.add(after, dsize);
         zap::update(
             &self.mos,

@@ -22,6 +22,8 @@ use crate::feature::Feature;
 use crate::props::PropValue;
 use crate::spa::Spa;
 
+/// The pool property; off unless it was set.
+const MULTIHOST: &str = "multihost";
 /// `DMU_POOL_SCAN`: the pool directory's entry for the last scrub.
 const SCAN: &str = "scan";
 
@@ -31,12 +33,28 @@ impl Spa {
     /// # Errors
     /// `ReadOnly`, `Suspended`.
     pub fn set_prop(&self, name: &str, value: PropValue) -> Result<()> {
+        let of_multihost = name == MULTIHOST;
         let name = name.to_owned();
         self.in_sync(move |inner, tx| {
             let text = format!("{name}={value}");
             inner.core.log_internal("set", &text, tx);
             inner.props.set(&name, value, tx)
-        })
+        })?;
+        if of_multihost && self.multihost() {
+            self.inner.mmp.start(&self.inner);
+            // Other hosts see it from now on.
+            self.force_sync()?;
+        } else if of_multihost {
+            self.inner.mmp.stop();
+            self.force_sync()?;
+        }
+        Ok(())
+    }
+
+    /// Whether other hosts are kept from the pool while it is open here.
+    #[must_use]
+    pub fn multihost(&self) -> bool {
+        self.props().get(MULTIHOST) == Some(PropValue::Number(1))
     }
 
     /// Sets the comment, which stands in the config.

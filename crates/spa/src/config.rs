@@ -139,7 +139,7 @@ impl Inner {
             txg,
             uberblock,
             dirty: &dirty,
-            multihost: false,
+            multihost: self.mmp.is_on(),
         })
     }
 }

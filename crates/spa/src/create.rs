@@ -35,6 +35,7 @@ use crate::feature::{self, Feature};
 use crate::features::Features;
 use crate::history::History;
 use crate::host::Host;
+use crate::mmp::Mmp;
 use crate::props::{PoolProps, PropValue};
 use crate::spa::{Inner, Settings, Spa, State};
 use crate::space_maps::SpaceMaps;
@@ -202,6 +203,7 @@ impl Spa {
         core.log(crate::history::command_record(&options.command), true, &tx)?;
 
         let inner = Arc::new(Inner {
+            mmp: Mmp::new(),
             guid,
             host: options.host,
             readonly: false,
@@ -234,6 +236,9 @@ impl Spa {
         let spa = Spa { inner };
         half_open.opened();
         spa.inner.tree.prepare_devices()?;
+        if spa.multihost() {
+            spa.inner.mmp.start(&spa.inner);
+        }
         spa.inner.groups.start(spa.inner.clone());
         spa.inner.groups.wait_synced(txg).within(|| spa.name())?;
         Ok(spa)

@@ -111,7 +111,7 @@ impl Features {
             let description = zap::lookup_str(&self.mos, self.descriptions, &*guid)?;
             let description = description.unwrap_or_default();
             let is_readable = for_write || support == Support::Read;
-            obstacles.push(Obstacle::Feature {
+            obstacles.push(Obstacle {
                 guid,
                 description,
                 is_readable,

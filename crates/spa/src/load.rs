@@ -42,7 +42,8 @@ use crate::features::Features;
 use crate::history::History;
 use crate::host::Host;
 use crate::log_space_maps::LogSpaceMaps;
-use crate::obstacle::{self, Obstacle};
+use crate::mmp::{self, Mmp};
+use crate::obstacle::Obstacle;
 use crate::props::PoolProps;
 use crate::spa::{Inner, Settings, Spa, State};
 use crate::space_maps::SpaceMaps;
@@ -194,9 +195,12 @@ impl Spa {
     #[doc(alias = "spa_open")]
     pub fn open(options: ImportOptions) -> Result<Spa> {
         check_owner(&options)?;
+        if !options.readonly {
+            mmp::check_activity(&options.found, options.host.id)?;
+        }
         let max_txg = options.max_txg.unwrap_or(Txg(u64::MAX));
         let uberblock = best_uberblock(&options.found, max_txg)?;
-        let look = first_look(&options.found, options.host.id, &uberblock)?;
+        let look = first_look(&options.found, &uberblock)?;
         let readonly = options.readonly || !look.obstacles.is_empty();
         check_readable(&look.obstacles)?;
         let tree = options.found.open(&look.config, !readonly)?;
@@ -205,21 +209,21 @@ impl Spa {
     }
 }
 
-/// The config that the MOS of a pool has, which was only found so far: how it would be if the host of
-/// this id imported it. Nothing is written.
+/// The config that the MOS of a pool has, which was only found so far: how it would be if this host
+/// imported it. Nothing is written.
 ///
 /// # Errors
 /// As [`Spa::import`]; a top-level vdev may be missing as long as the MOS can be read.
 #[doc(alias = "spa_tryimport")]
-pub fn try_import(found: &FoundPool, hostid: u64) -> Result<NvList> {
+pub fn try_import(found: &FoundPool) -> Result<NvList> {
     let uberblock = best_uberblock(found, Txg(u64::MAX))?;
-    let look = first_look(found, hostid, &uberblock)?;
+    let look = first_look(found, &uberblock)?;
     check_readable(&look.obstacles)?;
     Ok(look.config)
 }
 
 fn check_readable(obstacles: &[Obstacle]) -> Result<()> {
-    let Some(obstacle) = obstacles.iter().find(|o| !o.is_readable()) else {
+    let Some(obstacle) = obstacles.iter().find(|o| !o.is_readable) else {
         return Ok(());
     };
     let name = obstacle.name();
@@ -249,7 +253,7 @@ fn check_owner(options: &ImportOptions) -> Result<()> {
     Ok(())
 }
 
-fn best_uberblock(found: &FoundPool, max_txg: Txg) -> Result<UberblockPhys> {
+pub(crate) fn best_uberblock(found: &FoundPool, max_txg: Txg) -> Result<UberblockPhys> {
     let all = found
         .devices
         .iter()
@@ -285,24 +289,19 @@ fn check_tree(tree: &VdevTree) -> Result<()> {
 
 /// Reads config, salt and features with what the labels say. What they do not know, the MOS may: its
 /// blocks have three copies on as many top-level vdevs.
-fn first_look(found: &FoundPool, hostid: u64, uberblock: &UberblockPhys) -> Result<FirstLook> {
-    let is_foreign = found.hostid != hostid && found.state == PoolState::Active;
-    let heartbeat = obstacle::Heartbeat {
-        uberblock,
-        foreign: is_foreign.then_some((&*found.hostname, found.hostid)),
-    };
+fn first_look(found: &FoundPool, uberblock: &UberblockPhys) -> Result<FirstLook> {
     let tree = found.open(&found.config, false)?;
     let whole = check_tree(&tree);
     let is_away = |top: &&Arc<vdev::Vdev>| !top.state().0.is_usable();
     if tree.tops().iter().filter(is_away).count() > MISSING_TOPS_MAX {
         whole?;
-        return look(tree, &heartbeat);
+        return look(tree, uberblock);
     }
     // With devices missing, what cannot be read is not what is the matter.
-    look(tree, &heartbeat).or_else(|error| whole.and(Err(error)))
+    look(tree, uberblock).or_else(|error| whole.and(Err(error)))
 }
 
-fn look(tree: Arc<VdevTree>, heartbeat: &obstacle::Heartbeat<'_>) -> Result<FirstLook> {
+fn look(tree: Arc<VdevTree>, uberblock: &UberblockPhys) -> Result<FirstLook> {
     let space = Arc::new(Metaslabs::new(
         tree.clone(),
         MetaslabsOptions { spacemap_v2: true },
@@ -313,7 +312,7 @@ fn look(tree: Arc<VdevTree>, heartbeat: &obstacle::Heartbeat<'_>) -> Result<Firs
     };
     let store: Arc<dyn BlockStore> = Arc::new(Pipeline::new(tree, space, settings));
     let accounting = Arc::new(dmu::FreeAtOnce(store.clone()));
-    let mos = open_mos(store, heartbeat.uberblock, accounting)?;
+    let mos = open_mos(store, uberblock, accounting)?;
     let features = Features::open(&mos)?;
     let config = read_packed(&mos, directory::get(&mos, "config")?).within(|| "config")?;
     let mut salt = [0; 32];
@@ -327,7 +326,7 @@ fn look(tree: Arc<VdevTree>, heartbeat: &obstacle::Heartbeat<'_>) -> Result<Firs
         salt,
         has_hole_birth: is_active("com.delphix:hole_birth"),
         spacemap_v2: is_active("com.delphix:spacemap_v2"),
-        obstacles: obstacle::find(&mos, &features, heartbeat)?,
+        obstacles: features.obstacles()?,
     })
 }
 
@@ -421,6 +420,7 @@ fn load(
     let (comment, compatibility) = (text("comment"), text("compatibility"));
     let config = at_paths_of(look.config, &tree);
     let inner = Arc::new(Inner {
+        mmp: Mmp::new(),
         guid: options.found.guid,
         host: options.host,
         readonly,
@@ -453,6 +453,9 @@ fn load(
     let spa = Spa { inner };
     half_open.opened();
     if !readonly {
+        if spa.multihost() {
+            spa.inner.mmp.start(&spa.inner);
+        }
         // Before anything is allocated: what the intent logs refer to.
         let to_replay = spa.dsl().claim_logs(synced.next())?;
         spa.inner.groups.start(spa.inner.clone());

@@ -30,6 +30,7 @@ use crate::core::Core;
 use crate::features::Features;
 use crate::history::Record;
 use crate::host::Host;
+use crate::mmp::Mmp;
 use crate::obstacle::Obstacle;
 use crate::props::PoolProps;
 use crate::space_maps::SpaceMaps;
@@ -89,6 +90,7 @@ pub(crate) struct Inner {
     pub(crate) dsl: OnceLock<Arc<DslPool>>,
     pub(crate) props: PoolProps,
     pub(crate) state: Mutex<State>,
+    pub(crate) mmp: Mmp,
 }
 
 /// What changes while the pool is open.
@@ -147,6 +149,7 @@ impl Inner {
 impl Drop for Spa {
     /// Lets the devices go, and breaks the circles between MOS, pipeline and allocator.
     fn drop(&mut self) {
+        self.inner.mmp.stop();
         let _ = self.inner.groups.stop();
         for device in self.inner.tree.devices() {
             device.leaf().close(VdevState::Closed, VdevAux::None);
@@ -342,7 +345,9 @@ impl Spa {
             return Ok(());
         }
         self.finish_destroys()?;
-        self.inner.groups.stop()
+        let stopped = self.inner.groups.stop();
+        self.inner.mmp.stop();
+        stopped
     }
 
     /// Frees what destroyed data sets still occupy: nobody would do it once the pool is closed.
@@ -388,7 +393,9 @@ impl Spa {
             state.labels_dirty = true;
         }
         self.sync_now()?;
-        self.inner.groups.stop()
+        let stopped = self.inner.groups.stop();
+        self.inner.mmp.stop();
+        stopped
     }
 
     /// Writes labels and an uberblock, though nothing may have changed: `zpool sync -f`.

@@ -22,7 +22,7 @@
 
 use base::{Error, ErrorKind, Result, Txg};
 use dmu::{Tx, TxgSync};
-use phys::uberblock::{MMP_MAGIC, SPA_VERSION_FEATURES, UBERBLOCK_MAGIC, UberblockPhys};
+use phys::uberblock::{SPA_VERSION_FEATURES, UBERBLOCK_MAGIC, UberblockPhys};
 
 use crate::spa::Inner;
 
@@ -102,6 +102,8 @@ impl Inner {
             (next, state.labels_dirty)
         };
         self.write_labels(&uberblock, labels_too)?;
+        self.mmp
+            .note_write(true, self.tree.heartbeat_leaves() as u64);
         let mut state = self.state.lock();
         state.labels_dirty = false;
         state.synced = uberblock;
@@ -118,9 +120,7 @@ impl Inner {
         ub.guid_sum.set(self.tree.guid_sum());
         ub.timestamp.set(rt::wall_clock().secs);
         ub.software_version.set(SPA_VERSION_FEATURES);
-        ub.mmp_magic.set(MMP_MAGIC);
-        ub.mmp_delay.set(0);
-        ub.mmp_config.set(0);
+        self.mmp.mark(&mut ub);
         ub.checkpoint_txg.set(0);
         ub
     }

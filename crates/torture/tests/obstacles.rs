@@ -2,14 +2,12 @@
 
 use std::sync::Arc;
 
-use base::{ObjectId, Result};
-use dmu::Tx;
+use base::ObjectId;
 use geom::Provider;
 use geom::mem::Memory;
 use phys::ScanPhys;
 use phys::scan::{DSS_CANCELED, DSS_SCANNING, POOL_SCAN_RESILVER};
-use spa::{Obstacle, PropValue, Spa, directory};
-use torture::golden::golden;
+use spa::{Spa, directory};
 use torture::pool::{self, Layout};
 
 fn new_pool() -> (Vec<Arc<dyn Provider>>, Spa) {
@@ -18,24 +16,6 @@ fn new_pool() -> (Vec<Arc<dyn Provider>>, Spa) {
     let root = zpl::mount::init(zpl::NewFilesystem::default(), true);
     let spa = pool::create("tank", Layout::Stripe, 9, &devices, root).unwrap();
     (devices, spa)
-}
-
-#[test]
-fn a_pool_with_multihost_is_read_only_and_says_why() {
-    let (devices, spa) = new_pool();
-    spa.set_prop("multihost", PropValue::Number(1)).unwrap();
-    spa.export().unwrap();
-    drop(spa);
-    let spa = pool::open(&devices, false).unwrap();
-    assert!(spa.is_readonly());
-    let off = spa.set_prop("multihost", PropValue::Number(0)).unwrap_err();
-    let text = off.to_string();
-    assert!(
-        text.starts_with("pool is read-only: its multihost property is on"),
-        "{text}"
-    );
-    assert!(text.contains("nor set to off"), "{text}");
-    assert!(!text.contains("in use by"), "{text}");
 }
 
 #[test]
@@ -65,13 +45,4 @@ fn a_scan_that_another_host_left_unfinished_is_ended() {
     assert_eq!((scan.state.get(), scan.queue_obj.get()), (DSS_CANCELED, 0));
     assert!(spa.mos().hold(queue).is_err());
     pool::assert_clean(&spa);
-}
-
-#[test]
-fn multihost_of_openzfs_is_found() {
-    let spa = pool::open(&[golden("openzfs-2.3.2-multihost")], false).unwrap();
-    assert_eq!(spa.obstacles(), [Obstacle::Multihost { in_use_by: None }]);
-    assert!(spa.is_readonly());
-    let fs = zpl::mount::mount(spa.dsl(), "tank", true).unwrap();
-    assert!(fs.resolve("file").is_ok());
 }

@@ -349,11 +349,32 @@ pub(crate) fn write_uberblock(
     let slots = uberblock_count(ashift) - if multihost { MMP_BLOCKS_PER_LABEL } else { 0 };
     let is_update = uberblock.reflow_state() == RRSS_SCRATCH_VALID;
     let slot = (uberblock.txg().0 - u64::from(is_update)) % slots;
+    write_slot(leaf, index, ashift, slot, uberblock)
+}
+
+fn write_slot(
+    leaf: &Leaf,
+    index: usize,
+    ashift: u32,
+    slot: u64,
+    uberblock: &UberblockPhys,
+) -> Result<()> {
     let offset = place(leaf, index)? + uberblock_offset(ashift, slot);
     let mut block = BlockBuf::zeroed(uberblock_size(ashift) as usize);
     uberblock.write(&mut block);
     seal_at(offset, &mut block);
     leaf.write(offset, &[&block])
+}
+
+/// Writes an uberblock into the slot of one label that is reserved for the heartbeat.
+#[doc(alias = "mmp_write_uberblock")]
+pub(crate) fn write_heartbeat(
+    leaf: &Leaf,
+    index: usize,
+    ashift: u32,
+    uberblock: &UberblockPhys,
+) -> Result<()> {
+    write_slot(leaf, index, ashift, uberblock_count(ashift) - 1, uberblock)
 }
 
 /// Writes labels 2 and 3 of a device whose end is not where it was when `labels` were written: without a

@@ -72,6 +72,33 @@ impl VdevTree {
         self.write_labels(sync, [1, 3]).within(|| "labels 1 and 3")
     }
 
+    /// On how many leaves a heartbeat can be written.
+    #[must_use]
+    pub fn heartbeat_leaves(&self) -> usize {
+        let tops = self.tops_for_uberblocks();
+        tops.iter().map(|top| usable_leaves(top).len()).sum()
+    }
+
+    /// Writes an uberblock into the slot of some label that is reserved for the heartbeat: on the leaf whose
+    /// `turn` it is.
+    ///
+    /// # Errors
+    /// `Io` when that leaf does not take it, or there is none.
+    pub fn write_heartbeat(&self, turn: usize, uberblock: &UberblockPhys) -> Result<()> {
+        let tops = self.tops_for_uberblocks();
+        let mut leaves = Vec::new();
+        for top in &tops {
+            let ashift = top.config().ashift;
+            leaves.extend(usable_leaves(top).into_iter().map(|leaf| (leaf, ashift)));
+        }
+        if leaves.is_empty() {
+            return Err(Error::new(ErrorKind::Io, "no device can be written to"));
+        }
+        let (vdev, ashift) = &leaves[turn % leaves.len()];
+        let index = rt::random_below(LABELS as u64) as usize;
+        label::write_heartbeat(vdev.leaf(), index, *ashift, uberblock)
+    }
+
     fn write_labels(&self, sync: &LabelSync<'_>, indexes: [usize; 2]) -> Result<()> {
         let mut tops = Vec::new();
         for id in sync.dirty {

@@ -67,9 +67,7 @@ pub const POOL: &[PropDesc] = &[
         .hidden("TNAME")
         .honoured(Honoured::No),
     readonly("maxdnodesize", NUMBER).hidden("MAXDNODESIZE"),
-    own("multihost", OFF)
-        .shown("MULTIHOST", "on | off")
-        .honoured(ONLY_OFF),
+    own("multihost", OFF).shown("MULTIHOST", "on | off"),
     readonly("checkpoint", NUMBER).shown("CKPOINT", "<size>"),
     readonly("load_guid", NUMBER)
         .shown("LOAD_GUID", "<load_guid>")

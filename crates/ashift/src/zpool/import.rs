@@ -17,7 +17,7 @@ use geom::disk::OpenMode;
 use geom::{Namespace, Provider};
 use machine::{Holder, World};
 use nvpair::NvList;
-use spa::{ImportOptions, Spa, device_paths, try_import};
+use spa::{ImportOptions, Spa, activity_check_ns, device_paths, try_import};
 use vdev::import::{FoundPool, discover};
 use vdev::{PoolState, VdevState};
 
@@ -25,6 +25,10 @@ use super::gather::status_of_found;
 use super::{Failure, Outcome, command_line, refuse_options, zone};
 use crate::host::{Access, Facts, Host};
 use crate::machine::current;
+use crate::say::waiting;
+
+/// In ns.
+const NS_PER_SEC: u64 = 1_000_000_000;
 
 /// What the options say.
 struct Request {
@@ -237,7 +241,7 @@ fn find_pools(
     providers: &[Arc<dyn Provider>],
     destroyed: bool,
 ) -> Result<Vec<FoundPool>, Failure> {
-    let (world, hostid) = (current()?, host.id()?.id);
+    let world = current()?;
     let imported: Vec<u64> = host
         .pools()?
         .iter()
@@ -252,7 +256,7 @@ fn find_pools(
     let follow = |pool: FoundPool| {
         let labels = pool.config.clone();
         let pool = pool.follow_paths(&labels, &open);
-        match try_import(&pool, hostid) {
+        match try_import(&pool) {
             Ok(config) => pool.follow_paths(&config, &open),
             Err(_) => pool,
         }
@@ -286,7 +290,7 @@ fn list(host: &Host, pools: &[FoundPool]) -> Outcome {
         if i > 0 {
             println!();
         }
-        let status = status_of_found(found, &try_import(found, id), id);
+        let status = status_of_found(found, &try_import(found), id);
         let candidate = ImportCandidate {
             status: &status,
             comment: found.config.get_str("comment"),
@@ -302,7 +306,7 @@ fn list_json(host: &Host, pools: &[FoundPool]) -> Outcome {
     let id = host.id()?.id;
     let mut all = serde_json::Map::new();
     for found in pools {
-        let status = status_of_found(found, &try_import(found, id), id);
+        let status = status_of_found(found, &try_import(found), id);
         let devices = found.devices.iter().map(|d| d.provider.name());
         let entry = serde_json::json!({
             "name": found.name,
@@ -432,6 +436,13 @@ fn import(host: &Host, found: FoundPool, name: &str, request: &Request) -> Resul
         .find(|pool| pool.guid == guid);
     let found = again.ok_or_else(|| failed(&"its labels changed meanwhile"))?;
     let new_name = (name != found.name).then(|| name.to_owned());
+    let watched_ns = activity_check_ns(&found, id.id).filter(|_| !readonly);
+    if let Some(ns) = watched_ns.filter(|_| !world.is_machine()) {
+        let secs = ns.div_ceil(NS_PER_SEC);
+        waiting(&format!(
+            "{secs} seconds, in case another host has pool '{name}' open"
+        ));
+    }
     let spa = Spa::import(ImportOptions {
         found,
         new_name,

@@ -67,9 +67,42 @@ fn a_block_that_two_files_share_stays_until_both_are_gone() {
 }
 
 #[test]
-fn a_pool_with_multihost_is_only_read() {
-    let why = "its multihost property is on, which cannot be kept up yet";
-    assert_only_read(&golden("multihost"), "file", why);
+fn a_pool_with_a_checkpoint_is_only_read() {
+    let why = "it uses feature com.delphix:zpool_checkpoint, which cannot be kept up yet";
+    assert_only_read(&golden("checkpoint"), "file", why);
+}
+
+/// There is no other host, but that takes its time to be seen.
+#[test]
+fn a_pool_with_multihost_is_watched_before_it_is_taken() {
+    let bench = Bench::new(&["a"]);
+    bench.set_hostid(1);
+    bench.ok("zpool create -o multihost=on tank {a}");
+    assert_eq!(
+        bench.ok("zpool get -Ho value,source multihost tank"),
+        "on\tlocal\n"
+    );
+    bench.ok("zfs create tank/a");
+    bench.assert_clean("tank");
+    let other = Bench::beside(&bench);
+    other.set_hostid(2);
+    let (code, _, err) = other.run("zpool import -d {dir} tank");
+    assert_eq!(code, 1);
+    assert!(err.contains("(hostid=1)"), "{err}");
+    let begun = std::time::Instant::now();
+    let (code, _, err) = other.run("zpool import -f -d {dir} tank");
+    assert_eq!(code, 0, "{err}");
+    let waiting = "waiting for 20 seconds, in case another host has pool 'tank' open\n";
+    assert_eq!(err, waiting);
+    assert!(begun.elapsed().as_secs() >= 20);
+    other.ok("zpool set multihost=off tank");
+    other.ok("zpool export tank");
+    let begun = std::time::Instant::now();
+    let third = Bench::beside(&bench);
+    third.set_hostid(3);
+    third.ok("zpool import -d {dir} tank");
+    assert!(begun.elapsed().as_secs() < 20);
+    third.assert_clean("tank");
 }
 
 #[test]

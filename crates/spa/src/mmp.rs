@@ -1,0 +1,274 @@
+//! Multihost: a heartbeat while a pool is open for writing, and a look for another host's before that.
+//!
+//! # What it is
+//! With `multihost=on` a thread writes the last uberblock again and again, with a new time or sequence number:
+//! whoever sees it change knows that the pool is in use. Before a pool is opened for writing that another host
+//! had last and did not export, its uberblocks are watched for as long as that host could go without a
+//! heartbeat before it would suspend the pool.
+//!
+//! A pool that no command has open has no heartbeat: nothing is written to it then, and another host that is
+//! told to may take it. The next command here finds the other host's id in the labels.
+//!
+//! # On disk
+//! The heartbeat has the last slot of the ring of each label for itself. `mmp_delay` is the mean time between
+//! two of them, in ns (0: multihost is off); `mmp_config` has their interval, in ms, after how many without one
+//! the pool is suspended, and a number that orders those of one second.
+//!
+//! # Concurrency
+//! One thread for each pool with multihost, from when it is opened or the property is set to when it is closed.
+//! Its mutex is a leaf; devices are written without it.
+//!
+//! # Source
+//! OpenZFS `module/zfs/mmp.c`, `module/zfs/spa.c` (`spa_activity_check`).
+
+use std::sync::Arc;
+
+use base::{Error, ErrorKind, Result, Txg};
+use phys::uberblock::{MMP_MAGIC, UberblockPhys};
+use rt::{Condvar, Mutex};
+use vdev::PoolState;
+use vdev::import::{FoundPool, discover};
+
+use crate::load::best_uberblock;
+use crate::spa::Inner;
+
+/// `MMP_DEFAULT_INTERVAL`: between two heartbeats on one leaf.
+const INTERVAL_MS: u32 = 1000;
+/// `MMP_DEFAULT_FAIL_INTERVALS`: after so many without one the pool is suspended.
+const FAIL_INTERVALS: u16 = 10;
+/// `MMP_DEFAULT_IMPORT_INTERVALS`: so many are waited for that do not say how many they may miss.
+const IMPORT_INTERVALS: u64 = 20;
+/// `MMP_IMPORT_SAFETY_FACTOR`: twice the time after which the other host would suspend the pool.
+const SAFETY_FACTOR: u64 = 2;
+/// `mmp_delay` follows the last delay by one part in so many.
+const DELAY_PARTS: u64 = 128;
+const NS_PER_MS: u64 = 1_000_000;
+const NS_PER_SEC: u64 = 1_000_000_000;
+const INTERVAL_NS: u64 = INTERVAL_MS as u64 * NS_PER_MS;
+
+/// `mmp_thread_t`
+pub(crate) struct Mmp {
+    state: Mutex<State>,
+    changed: Condvar,
+    thread: Mutex<Option<rt::JoinHandle<()>>>,
+}
+
+#[derive(Default)]
+struct State {
+    is_on: bool,
+    is_ending: bool,
+    last_write_ns: u64,
+    delay_ns: u64,
+    /// The last heartbeat's time and its number within that second.
+    timestamp: u64,
+    seq: u16,
+    /// Which leaf is next.
+    turn: usize,
+}
+
+impl Mmp {
+    pub(crate) fn new() -> Mmp {
+        Mmp {
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            thread: Mutex::new(None),
+        }
+    }
+
+    pub(crate) fn is_on(&self) -> bool {
+        self.state.lock().is_on
+    }
+
+    /// What uberblocks of the sync say: nothing when it is off.
+    pub(crate) fn mark(&self, uberblock: &mut UberblockPhys) {
+        let state = self.state.lock();
+        if state.is_on {
+            uberblock.set_mmp(INTERVAL_MS, FAIL_INTERVALS, Some(0));
+            uberblock.mmp_delay.set(state.delay_ns);
+        } else {
+            uberblock.mmp_magic.set(MMP_MAGIC);
+            uberblock.mmp_delay.set(0);
+            uberblock.mmp_config.set(0);
+        }
+    }
+
+    /// An uberblock was written, or could not be.
+    #[doc(alias = "mmp_delay_update")]
+    pub(crate) fn note_write(&self, is_done: bool, leaves: u64) {
+        let mut state = self.state.lock();
+        let now_ns = rt::now_ns();
+        let delay_ns = now_ns.saturating_sub(state.last_write_ns);
+        state.delay_ns = state.delay_ns.max(delay_ns);
+        if !is_done {
+            return;
+        }
+        state.last_write_ns = now_ns;
+        if delay_ns < state.delay_ns {
+            let mean = (delay_ns + state.delay_ns * (DELAY_PARTS - 1)) / DELAY_PARTS;
+            state.delay_ns = mean.max(INTERVAL_NS / leaves.max(1));
+        }
+    }
+
+    /// Begins the heartbeat of an open pool.
+    #[doc(alias = "mmp_thread_start")]
+    pub(crate) fn start(&self, inner: &Arc<Inner>) {
+        let mut thread = self.thread.lock();
+        if thread.is_some() {
+            return;
+        }
+        *self.state.lock() = State {
+            is_on: true,
+            last_write_ns: rt::now_ns(),
+            delay_ns: INTERVAL_NS,
+            ..State::default()
+        };
+        let inner = Arc::clone(inner);
+        *thread = Some(rt::spawn("mmp", move || run(&inner)));
+    }
+
+    /// Ends it: the property was set to off, or the pool is closed.
+    #[doc(alias = "mmp_thread_stop")]
+    pub(crate) fn stop(&self) {
+        {
+            let mut state = self.state.lock();
+            state.is_on = false;
+            state.is_ending = true;
+        }
+        self.changed.notify_all();
+        if let Some(thread) = self.thread.lock().take() {
+            thread.join();
+        }
+    }
+
+    /// The uberblock of the next heartbeat, made of the last one on disk, and whose turn it is.
+    fn next(&self, mut uberblock: UberblockPhys) -> (UberblockPhys, usize) {
+        let mut state = self.state.lock();
+        let now = rt::wall_clock().secs;
+        state.seq = if state.timestamp == now {
+            state.seq.wrapping_add(1)
+        } else {
+            1
+        };
+        state.timestamp = now;
+        state.turn = state.turn.wrapping_add(1);
+        uberblock.timestamp.set(now);
+        uberblock.set_mmp(INTERVAL_MS, FAIL_INTERVALS, Some(state.seq));
+        uberblock.mmp_delay.set(state.delay_ns);
+        (uberblock, state.turn)
+    }
+
+    /// For how long no heartbeat was written.
+    fn silence_ns(&self) -> u64 {
+        rt::now_ns().saturating_sub(self.state.lock().last_write_ns)
+    }
+}
+
+#[doc(alias = "mmp_thread")]
+fn run(inner: &Inner) {
+    let mmp = &inner.mmp;
+    loop {
+        let leaves = inner.tree.heartbeat_leaves().max(1);
+        let is_suspended = inner.groups.suspended().is_some();
+        if !is_suspended && mmp.silence_ns() > u64::from(FAIL_INTERVALS) * INTERVAL_NS {
+            let text = "no heartbeat could be written, so another host may take the pool";
+            inner.groups.suspend(&Error::new(ErrorKind::Io, text));
+        } else if !is_suspended {
+            let synced = inner.state.lock().synced;
+            let (uberblock, turn) = mmp.next(synced);
+            let written = inner.tree.write_heartbeat(turn, &uberblock);
+            mmp.note_write(written.is_ok(), leaves as u64);
+        }
+        let mut state = mmp.state.lock();
+        if !state.is_ending {
+            let wait_ns = INTERVAL_NS / leaves as u64;
+            mmp.changed.wait_timeout_ns(&mut state, wait_ns);
+        }
+        if state.is_ending {
+            return;
+        }
+    }
+}
+
+/// For how long another host's heartbeat has to be looked for, in ns, before this one may write to a pool;
+/// `None` if there is nothing to look for.
+#[must_use]
+#[doc(alias = "spa_activity_check_duration")]
+pub fn activity_check_ns(found: &FoundPool, hostid: u64) -> Option<u64> {
+    let uberblock = best_uberblock(found, Txg(u64::MAX)).ok()?;
+    let is_off = uberblock.mmp_magic.get() == MMP_MAGIC && uberblock.mmp_delay.get() == 0;
+    if is_off || found.hostid == hostid || found.state != PoolState::Active {
+        return None;
+    }
+    let least_ns = IMPORT_INTERVALS * INTERVAL_NS;
+    let delay_ns = uberblock.mmp_delay.get();
+    let interval_ns = uberblock
+        .mmp_interval_ms()
+        .map(|ms| u64::from(ms) * NS_PER_MS);
+    let fails = uberblock.mmp_fail_intervals().map(u64::from);
+    Some(match (interval_ns, fails) {
+        (Some(interval_ns), Some(fails)) if fails > 0 => fails
+            .saturating_mul(interval_ns)
+            .saturating_mul(SAFETY_FACTOR),
+        (Some(interval_ns), Some(_)) => {
+            let each_ns = interval_ns.saturating_add(delay_ns);
+            least_ns.max(each_ns.saturating_mul(IMPORT_INTERVALS))
+        }
+        _ if uberblock.mmp_magic.get() == MMP_MAGIC => {
+            let each_ns = INTERVAL_NS.saturating_add(delay_ns);
+            least_ns.max(each_ns.saturating_mul(IMPORT_INTERVALS))
+        }
+        _ => least_ns,
+    })
+}
+
+/// Watches the uberblocks of a pool that another host had last. What nobody has changed for long enough is
+/// not in use.
+///
+/// # Errors
+/// `Permission` when somebody uses it; what reading the labels gives.
+#[doc(alias = "spa_activity_check")]
+pub(crate) fn check_activity(found: &FoundPool, hostid: u64) -> Result<()> {
+    let Some(wait_ns) = activity_check_ns(found, hostid) else {
+        return Ok(());
+    };
+    let facts = |found: &FoundPool| {
+        let uberblock = best_uberblock(found, Txg(u64::MAX))?;
+        let facts = (
+            uberblock.txg(),
+            uberblock.timestamp.get(),
+            uberblock.mmp_seq(),
+        );
+        Ok::<_, Error>((facts, uberblock.mmp_delay.get() != 0))
+    };
+    let (before, has_heartbeat) = facts(found)?;
+    if has_heartbeat && hostid == 0 {
+        let text = "pool has the multihost property on and the system's hostid is not set. Set a unique \
+                    system hostid with the zgenhostid(8) command.";
+        return Err(Error::new(ErrorKind::Permission, text));
+    }
+    // Two hosts that look at the same time do not end at the same time.
+    let end_ns = rt::now_ns() + wait_ns + rt::random_below(wait_ns / 4 + 1);
+    let providers: Vec<_> = found
+        .devices
+        .iter()
+        .map(|device| device.provider.clone())
+        .collect();
+    while rt::now_ns() < end_ns {
+        rt::sleep_ns(NS_PER_SEC.min(end_ns - rt::now_ns().min(end_ns)));
+        let pools = discover(&providers).pools;
+        let Some(again) = pools.into_iter().find(|pool| pool.guid == found.guid) else {
+            return Err(Error::corrupt(
+                "its labels went away while they were watched",
+            ));
+        };
+        if facts(&again)?.0 != before {
+            let text = format!(
+                "pool is imported on host '{}' (hostid={:x}).\nExport the pool on the other system, then \
+                 run 'zpool import'.",
+                again.hostname, again.hostid
+            );
+            return Err(Error::new(ErrorKind::Permission, text));
+        }
+    }
+    Ok(())
+}
