@@ -13,12 +13,11 @@
 //! # Source
 //! OpenZFS `module/zfs/dsl_scan.c` (the sorted scan's idea: gather, sort, issue).
 
-use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use base::{BlockBuf, Error, VdevId, align_up};
 use phys::{BlkPtrPhys, DvaPhys};
-use zio::{Bookmark, PhysicalReport};
+use zio::{Bookmark, Io, PhysicalReport, RunBlock};
 
 use crate::progress::Meter;
 use crate::walk::Tally;
@@ -159,11 +158,11 @@ impl Verifier<'_> {
     /// Reads all copies of a run at once, and repairs each block that is bad.
     fn scrub(&self, run: &[Leaf], tally: &mut Tally) {
         let blocks = blocks_of(run);
-        let mut buf = BlockBuf::scratch(blocks.last().map_or(0, |block| block.end));
+        let mut buf = BlockBuf::scratch(blocks.last().map_or(0, |block| block.range.end));
         let verify = |n: usize, bytes: &[u8]| self.pool.pipeline.verifies(&run[n].bp, bytes);
         let vdevs = self.pool.pipeline.vdevs();
         let (vdev, offset) = (run[0].vdev, run[0].offset);
-        let reports = match vdevs.scrub_run(vdev, offset, &mut buf, &blocks, &verify) {
+        let reports = match vdevs.scrub(vdev, offset, &mut buf, &blocks, &verify) {
             Ok(reports) => reports,
             Err(_) => return run.iter().for_each(|leaf| self.alone(leaf, tally)),
         };
@@ -172,7 +171,7 @@ impl Verifier<'_> {
             match report {
                 Ok(report) => {
                     damaged(bookmark, report.bad, report.repaired, tally);
-                    self.decompress(leaf, &buf[block.clone()], tally);
+                    self.decompress(leaf, &buf[block.range.clone()], tally);
                 }
                 Err(_) => {
                     let pipeline = &self.pool.pipeline;
@@ -188,20 +187,23 @@ impl Verifier<'_> {
     /// Reads a run at once, of any copy, and says whether all of it is good.
     fn is_good(&self, run: &[Leaf], tally: &mut Tally) -> bool {
         let blocks = blocks_of(run);
-        let mut buf = BlockBuf::scratch(blocks.last().map_or(0, |block| block.end));
+        let mut buf = BlockBuf::scratch(blocks.last().map_or(0, |block| block.range.end));
         let verify = |bytes: &[u8]| {
-            let is_good = |(leaf, block): (&Leaf, &Range<usize>)| {
+            let is_good = |(leaf, block): (&Leaf, &RunBlock)| {
                 let pipeline = &self.pool.pipeline;
-                pipeline.verifies(&leaf.bp, &bytes[block.clone()])
+                pipeline.verifies(&leaf.bp, &bytes[block.range.clone()])
             };
             run.iter().zip(&blocks).all(is_good)
         };
         let vdevs = self.pool.pipeline.vdevs();
         let (vdev, offset) = (run[0].vdev, run[0].offset);
-        let is_good = vdevs.probe(vdev, offset, &mut buf, &verify).is_ok();
+        // Of a device that lacks another one of them the run does not verify, and the next one is asked.
+        let io = Io::speculative(run[0].bp.physical_birth());
+        let read = vdevs.read(&io, vdev, offset, &mut buf, &verify);
+        let is_good = read.is_ok();
         if is_good {
             for (leaf, block) in run.iter().zip(&blocks) {
-                self.decompress(leaf, &buf[block.clone()], tally);
+                self.decompress(leaf, &buf[block.range.clone()], tally);
             }
         }
         is_good
@@ -247,10 +249,13 @@ impl Verifier<'_> {
 }
 
 /// Where the blocks of a run lie in it.
-fn blocks_of(run: &[Leaf]) -> Vec<Range<usize>> {
+fn blocks_of(run: &[Leaf]) -> Vec<RunBlock> {
     let block = |leaf: &Leaf| {
         let start = (leaf.offset - run[0].offset) as usize;
-        start..start + leaf.linear_bytes as usize
+        RunBlock {
+            range: start..start + leaf.linear_bytes as usize,
+            birth: leaf.bp.physical_birth(),
+        }
     };
     run.iter().map(block).collect()
 }

@@ -399,6 +399,19 @@ impl Allocator for Metaslabs {
         let smallest = groups.iter().map(|group| group.geometry.min_alloc).min();
         smallest.unwrap_or(base::SPA_MINBLOCKSIZE)
     }
+
+    #[doc(alias = "vdev_spa_set_alloc")]
+    fn gcd_alloc(&self) -> u64 {
+        let topology = self.topology.read();
+        let groups = &topology.classes[AllocClass::Normal as usize].groups;
+        let all = groups.iter().map(|group| group.geometry.min_alloc);
+        all.reduce(gcd).unwrap_or(base::SPA_MINBLOCKSIZE)
+    }
+}
+
+/// The greatest common divisor.
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 impl Topology {

@@ -7,7 +7,7 @@ use base::{ErrorKind, MetaslabId, ObjectId, Result, Txg, VdevId};
 use phys::blkptr::DvaPhys;
 use phys::space_map::{MapType, SpaceMapPhys};
 use proptest::prelude::*;
-use zio::{AllocClass, Allocator, Hint, VdevOps};
+use zio::{AllocClass, Allocator, Hint, Io, VdevOps};
 
 use crate::{
     Metaslabs, MetaslabsOptions, RangeTree, SpaceMapExtent, SpaceMapObject, SpaceMapStore,
@@ -121,10 +121,17 @@ impl SpaceMapStore for RamMaps {
 struct Sizes;
 
 impl VdevOps for Sizes {
-    fn read(&self, _: VdevId, _: u64, _: &mut [u8], _: &dyn Fn(&[u8]) -> bool) -> Result<()> {
+    fn read(
+        &self,
+        _: &Io,
+        _: VdevId,
+        _: u64,
+        _: &mut [u8],
+        _: &dyn Fn(&[u8]) -> bool,
+    ) -> Result<()> {
         unreachable!("the allocator does not read blocks")
     }
-    fn write(&self, _: VdevId, _: u64, _: &[u8]) -> Result<()> {
+    fn write(&self, _: &Io, _: VdevId, _: u64, _: &[&[u8]]) -> Result<()> {
         unreachable!("the allocator does not write blocks")
     }
     fn flush(&self, _vdevs: &[VdevId]) -> Result<()> {

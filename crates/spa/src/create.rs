@@ -284,7 +284,12 @@ pub(crate) fn geometry(id: VdevId, top: &Vdev) -> VdevGeometry {
         (_, AllocBias::Dedup) => AllocClass::Dedup,
         (_, AllocBias::None) => AllocClass::Normal,
     };
-    VdevGeometry::new(id, config.asize, config.ashift, config.ms_shift, class)
+    VdevGeometry {
+        data_disks: top.data_disks(),
+        min_alloc: top.min_alloc(),
+        ms_align: top.metaslab_align(),
+        ..VdevGeometry::new(id, config.asize, config.ashift, config.ms_shift, class)
+    }
 }
 
 fn nonzero_random() -> u64 {

@@ -28,6 +28,8 @@ const ERROR_WINDOW_NS: u64 = 600 * 1_000_000_000;
 pub struct Leaf {
     provider: RwLock<Option<Arc<dyn Provider>>>,
     state: RwLock<(VdevState, VdevAux)>,
+    /// What state and provider come to, for I/O.
+    is_usable: AtomicBool,
     psize: AtomicU64,
     in_flight: AtomicU64,
     next_offset: AtomicU64,
@@ -45,6 +47,7 @@ impl Default for Leaf {
         Leaf {
             provider: RwLock::new(None),
             state: RwLock::new((VdevState::Closed, VdevAux::None)),
+            is_usable: AtomicBool::new(false),
             psize: AtomicU64::new(0),
             in_flight: AtomicU64::new(0),
             next_offset: AtomicU64::new(0),
@@ -90,7 +93,20 @@ impl Leaf {
     /// Sets the state; a device in a state that is not usable is not touched any more.
     #[doc(alias = "vdev_set_state")]
     pub fn set_state(&self, state: VdevState, aux: VdevAux) {
-        *self.state.write() = (state, aux);
+        self.change(|to| *to = (state, aux), |_| ());
+    }
+
+    /// Changes state and device, which are looked at together.
+    fn change(
+        &self,
+        state: impl FnOnce(&mut (VdevState, VdevAux)),
+        device: impl FnOnce(&mut Option<Arc<dyn Provider>>),
+    ) {
+        let (mut to, mut provider) = (self.state.write(), self.provider.write());
+        state(&mut to);
+        device(&mut provider);
+        let is_usable = to.0.is_usable() && provider.is_some();
+        self.is_usable.store(is_usable, Ordering::Release);
     }
 
     /// Takes a device. It is closed again if it is too small.
@@ -108,15 +124,14 @@ impl Leaf {
             return Err(Error::invalid(context));
         }
         self.psize.store(psize, Ordering::Relaxed);
-        *self.provider.write() = Some(provider);
-        self.set_state(VdevState::Healthy, VdevAux::None);
+        let healthy = (VdevState::Healthy, VdevAux::None);
+        self.change(|to| *to = healthy, |device| *device = Some(provider));
         Ok(())
     }
 
     /// Lets the device go.
     pub fn close(&self, state: VdevState, aux: VdevAux) {
-        self.set_state(state, aux);
-        *self.provider.write() = None;
+        self.change(|to| *to = (state, aux), |device| *device = None);
     }
 
     /// The device, if there is one.
@@ -135,7 +150,7 @@ impl Leaf {
     #[must_use]
     #[doc(alias = "vdev_readable")]
     pub fn is_usable(&self) -> bool {
-        self.state().0.is_usable() && self.provider.read().is_some()
+        self.is_usable.load(Ordering::Acquire)
     }
 
     /// How busy the device is, in the measure by which a mirror chooses: lower is better.
@@ -157,9 +172,9 @@ impl Leaf {
     }
 
     fn usable_provider(&self) -> Result<Arc<dyn Provider>> {
-        let provider = self.provider.read().clone();
+        let provider = self.is_usable().then(|| self.provider.read().clone());
         provider
-            .filter(|_| self.state().0.is_usable())
+            .flatten()
             .ok_or_else(|| Error::new(ErrorKind::Io, format!("device is {}", self.state().0)))
     }
 
@@ -260,10 +275,12 @@ impl Leaf {
     pub fn clear_errors(&self) {
         *self.io_errors.lock() = ErrorWindow::default();
         *self.checksum_errors.lock() = ErrorWindow::default();
-        let mut state = self.state.write();
-        if matches!(state.0, VdevState::Faulted | VdevState::Degraded) {
-            *state = (VdevState::Healthy, VdevAux::None);
-        }
+        let mend = |state: &mut (VdevState, VdevAux)| {
+            if matches!(state.0, VdevState::Faulted | VdevState::Degraded) {
+                *state = (VdevState::Healthy, VdevAux::None);
+            }
+        };
+        self.change(mend, |_| ());
     }
 
     /// The txgs in which the device missed writes.

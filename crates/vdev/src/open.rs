@@ -11,7 +11,7 @@ use geom::Provider;
 use phys::label::allocatable_size;
 
 use crate::label::Labels;
-use crate::{Vdev, VdevAux, VdevKind, VdevState, VdevTree, logical_ashift};
+use crate::{Vdev, VdevAux, VdevState, VdevTree, logical_ashift};
 
 impl VdevTree {
     /// Opens every device that `find` knows, except those that a person took offline. What
@@ -69,16 +69,17 @@ impl VdevTree {
     #[doc(alias = "vdev_max_asize")]
     #[must_use]
     pub fn max_asize(top: &Arc<Vdev>) -> Option<u64> {
-        let is_plain = top.kind().is_device() || top.kind().is_mirror_like();
-        let devices = top.devices().into_iter();
-        let sizes = devices.filter(|device| device.leaf().is_usable());
-        let least = sizes
-            .map(|device| allocatable_size(device.leaf().psize()))
-            .min();
-        let ashift = top.config().ashift;
-        least
-            .filter(|_| is_plain)
-            .map(|asize| base::align_down(asize, 1 << ashift))
+        fn asize(vdev: &Arc<Vdev>) -> Option<u64> {
+            if vdev.kind().is_device() {
+                let leaf = vdev.leaf();
+                return leaf.is_usable().then(|| allocatable_size(leaf.psize()));
+            }
+            let sizes: Vec<u64> = vdev.children().iter().filter_map(asize).collect();
+            let least = sizes.iter().min().copied()?;
+            // Those that are away may be as large as the smallest of the others.
+            Some(vdev.ops().asize(&vec![least; vdev.children().len()]))
+        }
+        asize(top).map(|asize| base::align_down(asize, 1 << top.ashift()))
     }
 
     /// What a top-level vdev grows to when it is told to: nothing unless all its devices are healthy and
@@ -182,13 +183,7 @@ impl VdevTree {
     /// A device that others can stand in for.
     fn device_to_spare(&self, guid: Guid) -> Result<Arc<Vdev>> {
         let (device, top) = self.find_device(guid)?;
-        let others = top.devices();
-        let is_complete = |other: &&Arc<Vdev>| {
-            !Arc::ptr_eq(other, &device) && other.leaf().is_usable() && !other.leaf().has_dtl()
-        };
-        if top.kind().is_mirror_like() && others.iter().any(|other| is_complete(&other))
-            || top.config().is_log
-        {
+        if top.can_do_without(&device) || top.config().is_log {
             return Ok(device);
         }
         let context = format!("{}: no other device has the same data", device.name());
@@ -207,7 +202,7 @@ fn open_device(device: &Vdev, top: &Vdev, provider: Arc<dyn Provider>) {
     if device.leaf().open(provider).is_err() {
         return;
     }
-    let needed = min_asize(top);
+    let needed = min_asize(top, device);
     if allocatable_size(size) < needed || sector > top.config().ashift {
         device.leaf().close(VdevState::CantOpen, VdevAux::BadLabel);
         return;
@@ -218,14 +213,18 @@ fn open_device(device: &Vdev, top: &Vdev, provider: Arc<dyn Provider>) {
     });
 }
 
-/// The least that each device of a top-level vdev must offer.
+/// The least that a device must offer in its place.
 #[doc(alias = "vdev_get_min_asize")]
-fn min_asize(top: &Vdev) -> u64 {
-    let asize = top.config().asize;
-    match top.kind() {
-        VdevKind::RaidZ { .. } => asize.div_ceil(top.children().len().max(1) as u64),
-        _ => asize,
+pub(crate) fn min_asize(top: &Vdev, device: &Vdev) -> u64 {
+    fn below(vdev: &Vdev, asize: u64, device: &Vdev) -> Option<u64> {
+        if std::ptr::eq(vdev, device) {
+            return Some(asize);
+        }
+        let children = vdev.children();
+        let each = vdev.ops().min_child_asize(children.len(), asize);
+        children.iter().find_map(|child| below(child, each, device))
     }
+    below(top, top.asize(), device).unwrap_or_else(|| top.asize())
 }
 
 fn validate(

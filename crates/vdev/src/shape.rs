@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use base::{Error, ErrorKind, Guid, Result, Txg, VdevId};
 
+use crate::open::min_asize;
 use crate::{Vdev, VdevConfig, VdevKind, VdevTree};
 
 impl VdevTree {
@@ -60,7 +61,7 @@ impl VdevTree {
         } else {
             VdevKind::Mirror
         };
-        check_size(device, &top)?;
+        check_size(device, &top, &old)?;
         let new_root = self.map(&self.root(), &mut |vdev| {
             let holds_old = vdev.children().iter().any(|child| Arc::ptr_eq(child, &old));
             if !replaces && holds_old && vdev.kind() == VdevKind::Mirror {
@@ -156,15 +157,10 @@ fn parent_of(vdev: &Arc<Vdev>, child: &Arc<Vdev>) -> Option<Arc<Vdev>> {
         .find_map(|inner| parent_of(inner, child))
 }
 
-fn check_size(device: &Vdev, top: &Vdev) -> Result<()> {
+/// Whether a device is large enough to take the place of `old`.
+fn check_size(device: &Vdev, top: &Vdev, old: &Vdev) -> Result<()> {
     let asize = phys::label::allocatable_size(device.leaf().psize());
-    let needed = match top.kind() {
-        VdevKind::RaidZ { .. } => top
-            .config()
-            .asize
-            .div_ceil(top.children().len().max(1) as u64),
-        _ => top.config().asize,
-    };
+    let needed = min_asize(top, old);
     if asize < needed {
         let context = format!(
             "{}: device is too small, {needed} bytes needed",
@@ -177,7 +173,9 @@ fn check_size(device: &Vdev, top: &Vdev) -> Result<()> {
 
 /// The same inner vdev with other children.
 fn rebuilt(vdev: &Vdev, children: Vec<Arc<Vdev>>) -> Arc<Vdev> {
-    Vdev::new(vdev.kind(), vdev.guid(), vdev.config().clone(), children)
+    let ops = Arc::clone(vdev.ops());
+    let config = vdev.config().clone();
+    Vdev::with_ops(vdev.kind(), ops, vdev.guid(), config, children)
 }
 
 /// What a top-level vdev's config says because it is one.

@@ -3,18 +3,103 @@
 mod import;
 mod labels;
 mod mirror;
+mod parity;
 mod shape;
 mod zdb;
 
 use std::sync::Arc;
 
-use base::{Guid, Txg, VdevId};
+use base::{Guid, Result, Txg, VdevId};
 use geom::Provider;
 use nvpair::NvList;
 use phys::label::allocatable_size;
 use phys::uberblock::{SPA_VERSION_FEATURES, UBERBLOCK_MAGIC, UberblockPhys};
+use zio::{Io, Priority, Purpose, RunBlock, ScrubReport, VdevOps};
 
 use crate::*;
+
+/// When the blocks of the tests are born: in the txg that syncs.
+const BIRTH: Txg = Txg(10);
+/// A write of one.
+const IO: Io = Io {
+    birth: BIRTH,
+    priority: Priority::AsyncWrite,
+    purpose: Purpose::Normal,
+};
+
+/// I/O of one block each.
+trait BlockIo {
+    fn write_block(&self, vdev: VdevId, offset: u64, data: &[u8]) -> Result<()>;
+    fn read_block(
+        &self,
+        vdev: VdevId,
+        offset: u64,
+        buf: &mut [u8],
+        verify: &dyn Fn(&[u8]) -> bool,
+    ) -> Result<()>;
+    fn probe_block(
+        &self,
+        vdev: VdevId,
+        offset: u64,
+        buf: &mut [u8],
+        verify: &dyn Fn(&[u8]) -> bool,
+    ) -> Result<()>;
+    fn repair_block(&self, vdev: VdevId, offset: u64, data: &[u8]) -> Result<()>;
+    fn scrub_block(
+        &self,
+        vdev: VdevId,
+        offset: u64,
+        buf: &mut [u8],
+        verify: &dyn Fn(&[u8]) -> bool,
+    ) -> Result<ScrubReport>;
+}
+
+impl BlockIo for VdevTree {
+    fn write_block(&self, vdev: VdevId, offset: u64, data: &[u8]) -> Result<()> {
+        self.write(&IO, vdev, offset, &[data])
+    }
+
+    fn read_block(
+        &self,
+        vdev: VdevId,
+        offset: u64,
+        buf: &mut [u8],
+        verify: &dyn Fn(&[u8]) -> bool,
+    ) -> Result<()> {
+        self.read(&Io::read(BIRTH), vdev, offset, buf, verify)
+    }
+
+    fn probe_block(
+        &self,
+        vdev: VdevId,
+        offset: u64,
+        buf: &mut [u8],
+        verify: &dyn Fn(&[u8]) -> bool,
+    ) -> Result<()> {
+        self.read(&Io::speculative(BIRTH), vdev, offset, buf, verify)
+    }
+
+    fn repair_block(&self, vdev: VdevId, offset: u64, data: &[u8]) -> Result<()> {
+        self.write(&Io::repair(BIRTH), vdev, offset, &[data])
+    }
+
+    fn scrub_block(
+        &self,
+        vdev: VdevId,
+        offset: u64,
+        buf: &mut [u8],
+        verify: &dyn Fn(&[u8]) -> bool,
+    ) -> Result<ScrubReport> {
+        let range = 0..buf.len();
+        let block = RunBlock {
+            range,
+            birth: BIRTH,
+        };
+        let verify = |_: usize, bytes: &[u8]| verify(bytes);
+        let mut reports = self.scrub(vdev, offset, buf, &[block], &verify)?;
+        reports.pop().unwrap()
+    }
+}
 
 /// The smallest device.
 const DISK_BYTES: u64 = 64 << 20;

@@ -13,16 +13,16 @@
 //! OpenZFS `module/zfs/vdev.c`, `module/zfs/vdev_root.c`, `module/zfs/zio.c` (the vdev stages).
 
 use std::any::Any;
-use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use arc_swap::ArcSwap;
 use base::{Context, Error, ErrorKind, Guid, Result, Txg, VdevId};
-use rt::{Condvar, Mutex, RwLock, TaskQueue};
-use zio::{ScrubReport, VdevOps};
+use rt::{Condvar, Mutex, TaskQueue};
+use zio::{Io, RunBlock, ScrubReport, VdevOps};
 
-use crate::mirror::Copies;
+use crate::kinds::Node;
 use crate::{Vdev, VdevAux, VdevKind, VdevState};
 
 /// `TXG_CONCURRENT_STATES`: a write of now belongs to the txg that syncs or to one of the next two.
@@ -30,9 +30,9 @@ const TXG_CONCURRENT_STATES: u64 = 3;
 /// The most leaves that are flushed at the same time.
 const WORKERS_MAX: usize = 16;
 
-/// A pool's vdevs.
+/// A pool's vdevs. Reads take no lock here: they begin with the root as it is.
 pub struct VdevTree {
-    root: RwLock<Arc<Vdev>>,
+    root: ArcSwap<Vdev>,
     writable: bool,
     syncing_txg: AtomicU64,
     workers: Mutex<Option<Arc<TaskQueue>>>,
@@ -58,7 +58,7 @@ impl VdevTree {
             root.kind().word()
         );
         Arc::new(VdevTree {
-            root: RwLock::new(root),
+            root: ArcSwap::new(root),
             writable,
             syncing_txg: AtomicU64::new(0),
             workers: Mutex::new(None),
@@ -68,7 +68,7 @@ impl VdevTree {
     /// The root vdev as it is now.
     #[must_use]
     pub fn root(&self) -> Arc<Vdev> {
-        Arc::clone(&self.root.read())
+        self.root.load_full()
     }
 
     /// Whether the pool may be written to.
@@ -88,7 +88,7 @@ impl VdevTree {
     #[doc(alias = "vdev_lookup_top")]
     pub fn top(&self, id: VdevId) -> Option<Arc<Vdev>> {
         self.root
-            .read()
+            .load()
             .children()
             .get(usize::try_from(id.0).ok()?)
             .cloned()
@@ -125,7 +125,7 @@ impl VdevTree {
 
     /// Replaces the root: the shape of the tree changes.
     pub(crate) fn replace_root(&self, root: Arc<Vdev>) {
-        *self.root.write() = root;
+        self.root.store(root);
     }
 
     pub(crate) fn txgs_of_now(&self) -> std::ops::Range<u64> {
@@ -139,7 +139,7 @@ impl VdevTree {
             .top(id)
             .filter(|top| top.kind() != VdevKind::Hole)
             .ok_or_else(no_such)?;
-        let asize = top.config().asize;
+        let asize = top.asize();
         if offset.checked_add(len).is_none_or(|end| end > asize) {
             let context = format!("vdev {id}: {len} bytes at {offset} are outside of its {asize}");
             return Err(Error::corrupt(context));
@@ -147,28 +147,24 @@ impl VdevTree {
         Ok(top)
     }
 
-    /// The leaves of a top-level vdev on which every byte is at its own offset.
-    fn copies_of(&self, top: &Arc<Vdev>) -> Result<Vec<Arc<Vdev>>> {
-        match top.kind() {
-            kind if kind.is_mirror_like() || kind.is_device() => Ok(top.devices()),
-            VdevKind::Missing => Err(Error::new(ErrorKind::Io, "vdev is missing")),
-            kind => {
-                let context = format!("i/o to a vdev of type {}", kind.word());
-                Err(Error::new(ErrorKind::Unsupported, context))
-            }
+    fn node<'a>(&self, top: &'a Arc<Vdev>) -> Node<'a> {
+        Node {
+            vdev: top,
+            top,
+            is_writable: self.writable,
+            txgs: self.txgs_of_now(),
         }
     }
 
-    fn with_copies<T>(
+    fn with_top<T>(
         &self,
         id: VdevId,
         offset: u64,
         len: u64,
-        act: impl FnOnce(&Copies<'_>) -> Result<T>,
+        act: impl FnOnce(&Node<'_>) -> Result<T>,
     ) -> Result<T> {
         let top = self.top_for_io(id, offset, len)?;
-        let leaves = self.copies_of(&top)?;
-        act(&Copies::new(&leaves, self.writable, self.txgs_of_now()))
+        act(&self.node(&top))
             .within(|| format!("vdev {id} ({}): {len} bytes at {offset}", top.name()))
     }
 
@@ -194,9 +190,8 @@ impl VdevTree {
             .into_iter();
         let mut failed = Ok(());
         for top in tops {
-            let leaves = top.devices();
-            let copies = Copies::new(&leaves, self.writable, self.txgs_of_now());
-            if let Err(error) = copies.conclude_flush(results.by_ref().take(leaves.len())) {
+            let of_top = results.by_ref().take(top.leaves().len()).collect();
+            if let Err(error) = self.node(top).conclude_flush(of_top) {
                 failed = Err(error.within(format_args!("flush of {}", top.name())));
             }
         }
@@ -269,38 +264,21 @@ impl<T> Default for Answers<T> {
 impl VdevOps for VdevTree {
     fn read(
         &self,
+        io: &Io,
         vdev: VdevId,
         offset: u64,
         buf: &mut [u8],
         verify: &dyn Fn(&[u8]) -> bool,
     ) -> Result<()> {
         let len = buf.len() as u64;
-        self.with_copies(vdev, offset, len, |copies| {
-            copies.read(offset, buf, verify, true)
-        })
+        self.with_top(vdev, offset, len, |top| top.read(io, offset, buf, verify))
     }
 
-    fn probe(
-        &self,
-        vdev: VdevId,
-        offset: u64,
-        buf: &mut [u8],
-        verify: &dyn Fn(&[u8]) -> bool,
-    ) -> Result<()> {
-        let len = buf.len() as u64;
-        self.with_copies(vdev, offset, len, |copies| {
-            copies.read(offset, buf, verify, false)
-        })
-    }
-
-    fn write(&self, vdev: VdevId, offset: u64, data: &[u8]) -> Result<()> {
-        self.write_gather(vdev, offset, &[data])
-    }
-
-    fn write_gather(&self, vdev: VdevId, offset: u64, parts: &[&[u8]]) -> Result<()> {
+    fn write(&self, io: &Io, vdev: VdevId, offset: u64, parts: &[&[u8]]) -> Result<()> {
         self.check_writable()?;
-        let len = parts.iter().map(|part| part.len() as u64).sum();
-        self.with_copies(vdev, offset, len, |copies| copies.write(offset, parts))
+        let size = |part: &&[u8]| self.psize_to_asize(vdev, part.len() as u64);
+        let len = parts.iter().map(size).sum();
+        self.with_top(vdev, offset, len, |top| top.write(io, offset, parts))
     }
 
     fn flush(&self, vdevs: &[VdevId]) -> Result<()> {
@@ -314,46 +292,25 @@ impl VdevOps for VdevTree {
         vdev: VdevId,
         offset: u64,
         buf: &mut [u8],
-        verify: &dyn Fn(&[u8]) -> bool,
-    ) -> Result<ScrubReport> {
-        let len = buf.len() as u64;
-        self.with_copies(vdev, offset, len, |copies| {
-            let block = 0..buf.len();
-            let mut report = copies.scrub(offset, buf, &[block], &|_, bytes| verify(bytes));
-            report.pop().expect("one result for one block")
-        })
-    }
-
-    fn scrub_run(
-        &self,
-        vdev: VdevId,
-        offset: u64,
-        buf: &mut [u8],
-        blocks: &[Range<usize>],
+        blocks: &[RunBlock],
         verify: &dyn Fn(usize, &[u8]) -> bool,
     ) -> Result<Vec<Result<ScrubReport>>> {
         let len = buf.len() as u64;
-        self.with_copies(vdev, offset, len, |copies| {
-            Ok(copies.scrub(offset, buf, blocks, verify))
-        })
-    }
-
-    fn repair(&self, vdev: VdevId, offset: u64, data: &[u8]) -> Result<()> {
-        self.check_writable()?;
-        self.with_copies(vdev, offset, data.len() as u64, |copies| {
-            copies.repair(offset, data)
+        self.with_top(vdev, offset, len, |top| {
+            let reports = top.scrub(offset, buf, blocks, verify);
+            let name = || format!("vdev {vdev} ({}): near {offset}", top.vdev.name());
+            Ok(reports.into_iter().map(|r| r.within(name)).collect())
         })
     }
 
     fn is_linear(&self, vdev: VdevId) -> bool {
-        let top = self.top(vdev);
-        top.is_some_and(|top| top.kind().is_device() || top.kind().is_mirror_like())
+        self.top(vdev).is_some_and(|top| top.ops().is_linear())
     }
 
     fn writes_at_once(&self, vdev: VdevId) -> usize {
-        let leaves = self.top(vdev).map_or_else(Vec::new, |top| top.devices());
+        let Some(top) = self.top(vdev) else { return 1 };
         let ways = |leaf: &Arc<Vdev>| leaf.leaf().provider().map(|p| p.writes_at_once());
-        let all = leaves.iter().filter_map(ways);
+        let all = top.leaves().iter().filter_map(ways);
         all.fold(0, usize::saturating_add).max(1)
     }
 
@@ -364,6 +321,6 @@ impl VdevOps for VdevTree {
 
     fn ashift(&self, vdev: VdevId) -> u32 {
         self.top(vdev)
-            .map_or(base::SPA_MINBLOCKSHIFT, |top| top.config().ashift)
+            .map_or(base::SPA_MINBLOCKSHIFT, |top| top.ashift())
     }
 }

@@ -13,11 +13,12 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use base::{Guid, VdevId, align_up};
+use base::{Guid, VdevId};
 use rt::{RwLock, RwLockReadGuard};
 
+use crate::kinds::{KindOps, ops_of};
 use crate::leaf::Leaf;
 use crate::stats::{StatsSnapshot, VdevStats};
 use crate::{AllocBias, VdevAux, VdevKind, VdevState};
@@ -98,9 +99,16 @@ pub struct VdevConfig {
 #[doc(alias = "vdev_t")]
 pub struct Vdev {
     kind: VdevKind,
+    ops: Arc<dyn KindOps>,
     guid: AtomicU64,
     children: Vec<Arc<Vdev>>,
+    /// All devices below.
+    devices: Vec<Arc<Vdev>>,
     config: RwLock<VdevConfig>,
+    /// Of the config, for I/O.
+    asize: AtomicU64,
+    ashift: AtomicU32,
+    is_rotational: AtomicBool,
     leaf: Leaf,
     stats: VdevStats,
 }
@@ -114,6 +122,16 @@ impl Vdev {
         config: VdevConfig,
         children: Vec<Arc<Vdev>>,
     ) -> Arc<Self> {
+        Self::with_ops(kind, ops_of(kind), guid, config, children)
+    }
+
+    pub(crate) fn with_ops(
+        kind: VdevKind,
+        ops: Arc<dyn KindOps>,
+        guid: Guid,
+        config: VdevConfig,
+        children: Vec<Arc<Vdev>>,
+    ) -> Arc<Self> {
         assert!(
             children.is_empty() || !kind.is_leaf(),
             "a {} with children",
@@ -121,12 +139,22 @@ impl Vdev {
         );
         Arc::new(Vdev {
             kind,
+            ops,
             guid: AtomicU64::new(guid.0),
+            devices: children.iter().flat_map(Vdev::leaves).cloned().collect(),
             children,
+            asize: AtomicU64::new(config.asize),
+            ashift: AtomicU32::new(config.ashift),
+            is_rotational: AtomicBool::new(config.is_rotational),
             config: RwLock::new(config),
             leaf: Leaf::default(),
             stats: VdevStats::default(),
         })
+    }
+
+    /// What its kind does.
+    pub(crate) fn ops(&self) -> &Arc<dyn KindOps> {
+        &self.ops
     }
 
     /// What it is.
@@ -159,7 +187,28 @@ impl Vdev {
 
     /// Changes what its config says. Labels change with the next config sync.
     pub fn update<T>(&self, change: impl FnOnce(&mut VdevConfig) -> T) -> T {
-        change(&mut self.config.write())
+        let mut config = self.config.write();
+        let value = change(&mut config);
+        self.asize.store(config.asize, Ordering::Relaxed);
+        self.ashift.store(config.ashift, Ordering::Relaxed);
+        let rotates = config.is_rotational;
+        self.is_rotational.store(rotates, Ordering::Relaxed);
+        value
+    }
+
+    /// vdev_asize: bytes that can be allocated on this top-level vdev.
+    pub(crate) fn asize(&self) -> u64 {
+        self.asize.load(Ordering::Relaxed)
+    }
+
+    /// vdev_ashift: log2 of the sector of this top-level vdev.
+    pub(crate) fn ashift(&self) -> u32 {
+        self.ashift.load(Ordering::Relaxed)
+    }
+
+    /// !vdev_nonrot
+    pub(crate) fn is_rotational(&self) -> bool {
+        self.is_rotational.load(Ordering::Relaxed)
     }
 
     /// The device, of a leaf.
@@ -185,18 +234,42 @@ impl Vdev {
     /// All leaves below that may have a device, in order; itself if it is one.
     #[must_use]
     pub fn devices(self: &Arc<Self>) -> Vec<Arc<Vdev>> {
-        let mut found = Vec::new();
-        self.collect_devices(&mut found);
-        found
+        self.leaves().to_vec()
     }
 
-    fn collect_devices(self: &Arc<Self>, found: &mut Vec<Arc<Vdev>>) {
+    /// As [`devices`](Vdev::devices), for I/O.
+    pub(crate) fn leaves(self: &Arc<Self>) -> &[Arc<Vdev>] {
         if self.kind.is_device() {
-            found.push(Arc::clone(self));
+            std::slice::from_ref(self)
+        } else {
+            &self.devices
         }
-        for child in &self.children {
-            child.collect_devices(found);
+    }
+
+    /// Whether all that is on this vdev can be had of those devices below that have everything.
+    #[must_use]
+    #[doc(alias = "vdev_dtl_reassess")]
+    pub(crate) fn is_complete(&self, has_everything: &dyn Fn(&Vdev) -> bool) -> bool {
+        match self.kind {
+            VdevKind::Disk | VdevKind::File => has_everything(self),
+            VdevKind::Missing => false,
+            VdevKind::Hole | VdevKind::Indirect => true,
+            _ => {
+                let is_lost = |child: &&Arc<Vdev>| !child.is_complete(has_everything);
+                let lost = self.children.iter().filter(is_lost).count();
+                lost <= self.ops.tolerated(self.children.len())
+            }
         }
+    }
+
+    /// Whether everything on this top-level vdev can be had without that device.
+    #[must_use]
+    #[doc(alias = "vdev_dtl_required")]
+    pub(crate) fn can_do_without(&self, device: &Vdev) -> bool {
+        self.is_complete(&|other| {
+            let leaf = other.leaf();
+            !std::ptr::eq(other, device) && leaf.is_usable() && !leaf.has_dtl()
+        })
     }
 
     /// This vdev and all below, parents first.
@@ -262,11 +335,7 @@ impl Vdev {
                 degraded += 1;
             }
         }
-        let tolerated = match self.kind {
-            VdevKind::Root => 0,
-            VdevKind::RaidZ { nparity } => usize::from(nparity),
-            _ => self.children.len().saturating_sub(1),
-        };
+        let tolerated = self.ops.tolerated(self.children.len());
         if faulted > tolerated {
             if is_root && corrupt {
                 (VdevState::CantOpen, VdevAux::CorruptData)
@@ -284,9 +353,30 @@ impl Vdev {
 
     /// Bytes that a block of `psize` takes here, a top-level vdev.
     #[must_use]
-    #[doc(alias = "vdev_default_asize")]
+    #[doc(alias = "vdev_psize_to_asize")]
     pub fn psize_to_asize(&self, psize: u64) -> u64 {
-        align_up(psize, 1 << self.config().ashift)
+        let children = self.children.len();
+        self.ops.psize_to_asize(children, self.ashift(), psize)
+    }
+
+    /// The smallest allocation on this top-level vdev, in bytes.
+    #[must_use]
+    #[doc(alias = "vdev_get_min_alloc")]
+    pub fn min_alloc(&self) -> u64 {
+        self.ops.min_alloc(self.children.len(), self.ashift())
+    }
+
+    /// How many devices of this top-level vdev hold the data of one block.
+    #[must_use]
+    #[doc(alias = "vdev_get_ndisks")]
+    pub fn data_disks(&self) -> u64 {
+        self.ops.data_disks(self.children.len())
+    }
+
+    /// Metaslabs of this top-level vdev start at multiples of this, in bytes.
+    #[must_use]
+    pub fn metaslab_align(&self) -> u64 {
+        self.ops.metaslab_align(self.children.len(), self.ashift())
     }
 
     /// How many metaslabs there are on this top-level vdev.

@@ -15,8 +15,8 @@ use base::{BlkId, BlockBuf, Buf, ObjectId, ObjsetId, Result, Txg, VdevId, align_
 use compress::Algorithm;
 use phys::{DvaPhys, ObjectType};
 use zio::{
-    AllocClass, Allocator, BlockStore, Bookmark, DvaSet, Hint, Pipeline, PipelineSettings, VdevOps,
-    WritePolicy, WriteRequest,
+    AllocClass, Allocator, BlockStore, Bookmark, DvaSet, Hint, Io, Pipeline, PipelineSettings,
+    VdevOps, WritePolicy, WriteRequest,
 };
 
 const RECORD: usize = 128 << 10;
@@ -27,6 +27,7 @@ struct OneFile(File);
 impl VdevOps for OneFile {
     fn read(
         &self,
+        _io: &Io,
         _vdev: VdevId,
         offset: u64,
         buf: &mut [u8],
@@ -37,8 +38,12 @@ impl VdevOps for OneFile {
         Ok(())
     }
 
-    fn write(&self, _vdev: VdevId, offset: u64, data: &[u8]) -> Result<()> {
-        Ok(self.0.write_all_at(data, offset)?)
+    fn write(&self, _io: &Io, _vdev: VdevId, mut offset: u64, parts: &[&[u8]]) -> Result<()> {
+        for part in parts {
+            self.0.write_all_at(part, offset)?;
+            offset += part.len() as u64;
+        }
+        Ok(())
     }
 
     fn flush(&self, _vdevs: &[VdevId]) -> Result<()> {

@@ -234,7 +234,7 @@ impl Pipeline {
         let header: Buf = header.share();
         let writes = bp
             .dvas()
-            .map(|dva| Write::new(&dva, &header, 0, header.len()));
+            .map(|dva| Write::new(bp.physical_birth(), &dva, &header, 0, header.len()));
         placed.writes.extend(writes);
     }
 
@@ -282,7 +282,7 @@ impl Pipeline {
                     let (buf, start) = (&write.physical.buf, start as usize);
                     placed
                         .writes
-                        .push(Write::new(&dva, buf, start, len as usize));
+                        .push(Write::new(write.txg, &dva, buf, start, len as usize));
                 }
             }
             Err(e) if e.kind() == ErrorKind::NoSpace && len > self.pool().min_alloc => {
@@ -315,7 +315,7 @@ impl Pipeline {
                 None => placed.writes.extend(
                     piece
                         .dvas()
-                        .map(|dva| Write::new(&dva, &write.physical.buf, at, len)),
+                        .map(|dva| Write::new(write.txg, &dva, &write.physical.buf, at, len)),
                 ),
             }
             header[index * BLKPTR_BYTES..][..BLKPTR_BYTES].copy_from_slice(piece.as_bytes());

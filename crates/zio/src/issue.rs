@@ -23,11 +23,11 @@
 
 use std::sync::Arc;
 
-use base::{BlockBuf, Buf, Error, ErrorKind, Result, VdevId, align_up, is_aligned};
+use base::{BlockBuf, Buf, Error, ErrorKind, Result, Txg, VdevId, align_up, is_aligned};
 use phys::DvaPhys;
 
-use crate::VdevOps;
-use crate::vdev_queue::{Group, Landing, Priority, State, Then};
+use crate::vdev_queue::{Group, Landing, State, Then};
+use crate::{Io, Priority, VdevOps};
 
 /// The most blocks in one merged write, far below any system's limit on gathered writes.
 const AGGREGATION_LIMIT_PARTS: usize = 256;
@@ -37,18 +37,20 @@ const AGGREGATION_LIMIT_PARTS: usize = 256;
 pub(crate) struct Write {
     pub(crate) vdev: VdevId,
     pub(crate) offset: u64,
+    birth: Txg,
     buf: Buf,
     start: usize,
     len: usize,
 }
 
 impl Write {
-    /// Stores `len` bytes of `buf` from `start` on at `dva`.
-    pub(crate) fn new(dva: &DvaPhys, buf: &Buf, start: usize, len: usize) -> Self {
+    /// Stores `len` bytes of `buf` from `start` on at `dva`, for a block that is born in this txg.
+    pub(crate) fn new(birth: Txg, dva: &DvaPhys, buf: &Buf, start: usize, len: usize) -> Self {
         assert!(start + len <= buf.len(), "{start} + {len} of {}", buf.len());
         Write {
             vdev: dva.vdev(),
             offset: dva.offset(),
+            birth,
             buf: buf.clone(),
             start,
             len,
@@ -76,7 +78,7 @@ impl Write {
 #[doc(alias = "vdev_queue_aggregate")]
 fn aggregate(
     vdevs: &dyn VdevOps,
-    flight: u64,
+    flight: &Flight,
     mut writes: Vec<Write>,
     limit_bytes: u64,
 ) -> Vec<Group> {
@@ -87,6 +89,7 @@ fn aggregate(
         write.pad(vdevs.ashift(write.vdev));
         let asize = vdevs.psize_to_asize(write.vdev, write.len as u64);
         let parts = groups.last().map_or(0, |g| g.writes.len());
+        let io = Io::write(write.birth, flight.priority);
         let adjacent = write.vdev == vdev && write.offset == end;
         assert!(
             write.vdev != vdev || write.offset >= end,
@@ -96,13 +99,14 @@ fn aggregate(
         (vdev, end) = (write.vdev, write.offset + asize);
         let fits = bytes + asize <= limit_bytes && parts < AGGREGATION_LIMIT_PARTS;
         match groups.last_mut() {
-            Some(group) if adjacent && fits => {
+            Some(group) if adjacent && fits && group.io == io => {
                 group.writes.push(write);
                 bytes += asize;
             }
             _ => {
                 groups.push(Group {
-                    flight,
+                    flight: flight.id,
+                    io,
                     writes: vec![write],
                 });
                 bytes = asize;
@@ -276,7 +280,7 @@ impl Issuer {
     /// left to the caller, who is going to wait.
     pub(crate) fn submit(&self, flight: &Flight, writes: Vec<Write>, more: bool) {
         let vdevs = &*self.shared.vdevs;
-        let groups = aggregate(vdevs, flight.id, writes, self.aggregation_limit_bytes);
+        let groups = aggregate(vdevs, flight, writes, self.aggregation_limit_bytes);
         let mut limits: Vec<(VdevId, usize)> = Vec::new();
         for of_one in groups.chunk_by(|a, b| a.vdev() == b.vdev()) {
             let vdev = of_one[0].vdev();
@@ -287,7 +291,7 @@ impl Issuer {
             return;
         }
         for group in groups {
-            state.push(flight.priority, group);
+            state.push(group);
         }
         for (vdev, limit) in limits {
             state.vdevs.entry(vdev).or_default().limit = limit;
@@ -412,9 +416,9 @@ impl UnderWay {
 
     pub(crate) fn flight(&mut self, issuer: &Issuer) -> &Flight {
         let priority = if self.is_behind {
-            Priority::Behind
+            Priority::WriteBehind
         } else {
-            Priority::Txg
+            Priority::AsyncWrite
         };
         self.flight.get_or_insert_with(|| issuer.flight(priority))
     }

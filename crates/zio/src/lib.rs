@@ -22,6 +22,7 @@ mod embedded;
 mod encode;
 mod error_log;
 mod gang;
+mod io;
 mod issue;
 mod log;
 mod pipeline;
@@ -34,9 +35,10 @@ pub use alloc::{AllocClass, Allocator, DvaSet, Hint};
 pub use block::{
     BlockStore, Bookmark, LogStore, PREFETCH_DISTANCE_MAX_BYTES, Run, WritePolicy, WriteRequest,
 };
+pub use io::{Io, Priority, Purpose};
 pub use issue::UnderWay;
 pub use pipeline::{PhysicalReport, Pipeline, PipelineSettings, PipelineStats};
-pub use vdev_ops::{ScrubReport, VdevOps};
+pub use vdev_ops::{RunBlock, ScrubReport, VdevOps};
 
 /// `BPE_PAYLOAD_SIZE`: the most bytes that fit into a block pointer itself.
 pub const BPE_PAYLOAD_SIZE: usize = 112;

@@ -48,10 +48,9 @@ use crate::encode::{self, Encoded, Physical, Pool};
 use crate::error_log::ErrorLog;
 use crate::gang::{GangWrite, Placed};
 use crate::issue::{Flight, Issuer, Write};
-use crate::vdev_queue::Priority;
 use crate::{
-    AllocClass, Allocator, BlockStore, Bookmark, Hint, LogStore, UnderWay, VdevOps, WriteRequest,
-    eck, log,
+    AllocClass, Allocator, BlockStore, Bookmark, Hint, LogStore, Priority, UnderWay, VdevOps,
+    WriteRequest, eck, log,
 };
 
 /// Logical bytes that go through the stages together.
@@ -378,9 +377,10 @@ impl Pipeline {
 
 impl Placed {
     fn write_all(&mut self, bp: &BlkPtrPhys, physical: &Physical) {
+        let birth = bp.physical_birth();
         let writes = bp
             .dvas()
-            .map(|dva| Write::new(&dva, &physical.buf, 0, physical.psize));
+            .map(|dva| Write::new(birth, &dva, &physical.buf, 0, physical.psize));
         self.writes.extend(writes);
     }
 }
@@ -429,7 +429,7 @@ impl BlockStore for Pipeline {
 
     fn write_batch(&self, txg: Txg, requests: Vec<WriteRequest>) -> Result<Vec<BlkPtrPhys>> {
         let mut allocated = Vec::new();
-        let flight = self.issuer.flight(Priority::Txg);
+        let flight = self.issuer.flight(Priority::AsyncWrite);
         let placed = self.write_waves(txg, &requests, &mut allocated, &flight, false);
         let written = flight.wait();
         let result = placed.and_then(|bps| written.map(|()| bps));
@@ -503,8 +503,11 @@ impl LogStore for Pipeline {
         let psize = bp.psize() as usize;
         assert_eq!(data.len(), psize, "length of log block {bookmark}");
         eck::seal_log(bp, data.make_mut());
-        let writes = bp.dvas().map(|dva| Write::new(&dva, &data, 0, psize));
-        let flight = self.issuer.flight(Priority::Log);
+        let birth = bp.birth();
+        let writes = bp
+            .dvas()
+            .map(|dva| Write::new(birth, &dva, &data, 0, psize));
+        let flight = self.issuer.flight(Priority::SyncWrite);
         self.issuer.submit(&flight, writes.collect(), false);
         flight.wait()
     }

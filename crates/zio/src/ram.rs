@@ -20,7 +20,7 @@ use compress::Algorithm;
 use phys::{BlkPtrPhys, ChecksumType, CompressType, DvaPhys};
 
 use crate::issue::{Issuer, Write};
-use crate::{BlockStore, Bookmark, LogStore, UnderWay, VdevOps, WriteRequest};
+use crate::{BlockStore, Bookmark, Io, LogStore, UnderWay, VdevOps, WriteRequest};
 
 /// What happened to a [`RamStore`] so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,6 +72,7 @@ const WRITE_MAX_NS: u64 = 100_000;
 impl VdevOps for Device {
     fn read(
         &self,
+        _: &Io,
         vdev: VdevId,
         offset: u64,
         _: &mut [u8],
@@ -80,15 +81,18 @@ impl VdevOps for Device {
         unreachable!("read of {offset:#x} on {vdev}: the store has the blocks")
     }
 
-    fn write(&self, _vdev: VdevId, offset: u64, _data: &[u8]) -> Result<()> {
+    fn write(&self, _: &Io, _vdev: VdevId, mut offset: u64, parts: &[&[u8]]) -> Result<()> {
         if rt::is_simulated() {
             rt::sleep_ns(rt::random_below(WRITE_MAX_NS));
         } else {
             rt::yield_now();
         }
         let mut state = self.0.lock();
-        let entry = state.blocks.get_mut(&offset);
-        entry.expect("it was placed there").is_under_way = false;
+        for part in parts {
+            let entry = state.blocks.get_mut(&offset);
+            entry.expect("it was placed there").is_under_way = false;
+            offset += part.len() as u64;
+        }
         Ok(())
     }
 
@@ -321,7 +325,7 @@ impl BlockStore for RamStore {
             if !bp.is_hole() {
                 let entry = state.blocks.get_mut(&bp.dva[0].offset());
                 entry.expect("written just now").is_under_way = true;
-                writes.push(Write::new(&bp.dva[0], &data, 0, data.len()));
+                writes.push(Write::new(bp.birth(), &bp.dva[0], &data, 0, data.len()));
             }
             bps.push(bp);
         }

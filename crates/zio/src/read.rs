@@ -14,7 +14,7 @@ use phys::{BlkPtrPhys, ChecksumType, CompressType, DvaPhys, ObjectType};
 
 use crate::encode::charge_checksum;
 use crate::pipeline::{PhysicalReport, Pipeline};
-use crate::{Bookmark, ScrubReport, eck, embedded};
+use crate::{Bookmark, Io, RunBlock, ScrubReport, eck, embedded};
 
 /// Refuses pointers that no correct writer writes.
 #[doc(alias = "zfs_blkptr_verify")]
@@ -145,12 +145,16 @@ impl Pipeline {
         verify: &dyn Fn(&[u8]) -> bool,
     ) -> Result<BlockBuf> {
         let mut bad: Vec<(DvaPhys, Error)> = Vec::new();
+        let io = Io::read(bp.physical_birth());
         for dva in bp.dvas() {
             let mut buf = self.sectors(&dva, size);
-            match self.vdevs.read(dva.vdev(), dva.offset(), &mut buf, verify) {
+            match self
+                .vdevs
+                .read(&io, dva.vdev(), dva.offset(), &mut buf, verify)
+            {
                 Ok(()) => {
                     let failed = healable(&bad);
-                    self.heal(&failed, &buf[..size]);
+                    self.heal(bp, &failed, &buf[..size]);
                     return Ok(buf);
                 }
                 Err(error) => bad.push((dva, error)),
@@ -165,16 +169,18 @@ impl Pipeline {
     }
 
     /// Writes good bytes over bad copies. What cannot be repaired stays as it is.
-    fn heal(&self, bad: &[DvaPhys], good: &[u8]) -> u32 {
+    fn heal(&self, bp: &BlkPtrPhys, bad: &[DvaPhys], good: &[u8]) -> u32 {
         if !self.settings.heal {
             return 0;
         }
+        let io = Io::repair(bp.physical_birth());
         let mut healed = 0;
         for dva in bad {
             let mut data = self.sectors(dva, good.len());
             data[..good.len()].copy_from_slice(good);
             data[good.len()..].fill(0);
-            if self.vdevs.repair(dva.vdev(), dva.offset(), &data).is_ok() {
+            let (vdev, offset) = (dva.vdev(), dva.offset());
+            if self.vdevs.write(&io, vdev, offset, &[&data]).is_ok() {
                 healed += 1;
                 self.stats.count_heal();
             }
@@ -261,13 +267,14 @@ impl Pipeline {
             return Err(Error::corrupt(format!("compression is {compress}")).within(outer()));
         }
         let psize = bp.psize() as usize;
+        let io = Io::speculative(bp.physical_birth());
         let mut bad = Vec::new();
         for dva in bp.dvas() {
             let mut buf = self.sectors(&dva, psize);
             let verify = |bytes: &[u8]| self.verify(checksum, bp, &bytes[..psize]);
             match self
                 .vdevs
-                .probe(dva.vdev(), dva.offset(), &mut buf, &verify)
+                .read(&io, dva.vdev(), dva.offset(), &mut buf, &verify)
             {
                 Ok(()) if buf.len() == psize => return Ok(buf.share()),
                 Ok(()) => return Ok(Buf::copy_of(&buf[..psize])),
@@ -326,14 +333,15 @@ impl Pipeline {
         let (checksum, _) = check_bp(bp).within(outer)?;
         let psize = bp.psize() as usize;
         let verify = |bytes: &[u8]| self.verify(checksum, bp, &bytes[..psize]);
+        let io = Io::speculative(bp.physical_birth());
         let mut failed = Vec::new();
         for dva in bp.dvas().filter(|dva| *dva != bad) {
             let mut buf = self.sectors(&dva, psize);
             match self
                 .vdevs
-                .probe(dva.vdev(), dva.offset(), &mut buf, &verify)
+                .read(&io, dva.vdev(), dva.offset(), &mut buf, &verify)
             {
-                Ok(()) => return Ok(self.heal(&[bad], &buf[..psize]) == 1),
+                Ok(()) => return Ok(self.heal(bp, &[bad], &buf[..psize]) == 1),
                 Err(error) => failed.push((dva, error)),
             }
         }
@@ -363,7 +371,20 @@ impl Pipeline {
         for dva in bp.dvas() {
             let mut buf = self.sectors(&dva, size);
             report.bytes += buf.len() as u64;
-            match self.vdevs.scrub(dva.vdev(), dva.offset(), &mut buf, verify) {
+            let block = RunBlock {
+                range: 0..buf.len(),
+                birth: bp.physical_birth(),
+            };
+            let scrubbed = self.vdevs.scrub(
+                dva.vdev(),
+                dva.offset(),
+                &mut buf,
+                &[block],
+                &|_, bytes: &[u8]| verify(bytes),
+            );
+            let scrubbed =
+                scrubbed.and_then(|mut reports| reports.pop().expect("one for one block"));
+            match scrubbed {
                 Ok(ScrubReport { bad, repaired }) => {
                     report.bad += bad;
                     report.repaired += repaired;
@@ -377,7 +398,7 @@ impl Pipeline {
             return Err(worst(failed));
         };
         let failed = healable(&failed);
-        report.repaired += self.heal(&failed, &good[..size]);
+        report.repaired += self.heal(bp, &failed, &good[..size]);
         Ok(())
     }
 }

@@ -13,26 +13,15 @@ use std::ops::Bound;
 
 use base::{Error, Result, VdevId};
 
-use crate::VdevOps;
 use crate::issue::Write;
+use crate::{Io, Priority, VdevOps};
 
-/// `zio_priority_t`: who waits for a write, the most urgent first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[doc(alias = "zio_priority_t")]
-pub(crate) enum Priority {
-    /// Somebody who called fsync (`ZIO_PRIORITY_SYNC_WRITE`).
-    Log,
-    /// The txg that is being synced (`ZIO_PRIORITY_ASYNC_WRITE`).
-    Txg,
-    /// Nobody yet: a stream of the open txg.
-    Behind,
-}
-
-const PRIORITIES: usize = Priority::Behind as usize + 1;
+const PRIORITIES: usize = Priority::Scrub as usize + 1;
 
 /// Neighbours that are written together.
 pub(crate) struct Group {
     pub(crate) flight: u64,
+    pub(crate) io: Io,
     pub(crate) writes: Vec<Write>,
 }
 
@@ -44,10 +33,10 @@ impl Group {
     pub(crate) fn issue(&self, vdevs: &dyn VdevOps) -> Result<()> {
         let first = &self.writes[0];
         if let [only] = &self.writes[..] {
-            return vdevs.write(only.vdev, only.offset, only.bytes());
+            return vdevs.write(&self.io, only.vdev, only.offset, &[only.bytes()]);
         }
         let parts: Vec<&[u8]> = self.writes.iter().map(Write::bytes).collect();
-        vdevs.write_gather(first.vdev, first.offset, &parts)
+        vdevs.write(&self.io, first.vdev, first.offset, &parts)
     }
 }
 
@@ -119,11 +108,11 @@ impl State {
         self.vdevs.values().map(VdevQueue::ready).sum()
     }
 
-    pub(crate) fn push(&mut self, priority: Priority, group: Group) {
+    pub(crate) fn push(&mut self, group: Group) {
         let landing = self.flights.get_mut(&group.flight);
         landing.expect("a flight is open while it is added to").left += 1;
         let queue = self.vdevs.entry(group.vdev()).or_default();
-        queue.waiting[priority as usize].push_back(group);
+        queue.waiting[group.io.priority as usize].push_back(group);
     }
 
     /// A group has been issued, or never will be.

@@ -6,12 +6,12 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use base::{Result, VdevId};
+use base::{Result, Txg, VdevId};
 use phys::label::{LABEL_END_SIZE, LABEL_START_SIZE};
 use phys::{BlkPtrPhys, ChecksumType, CompressType};
 use vdev::{Vdev, VdevKind};
 use zerocopy::FromBytes;
-use zio::VdevOps;
+use zio::{Io, VdevOps};
 
 use super::pool::Pool;
 use super::text::Printer;
@@ -216,7 +216,10 @@ fn read(
     }
     let mut bytes = vec![0; psize as usize];
     let done = match top {
-        Some(id) => pool.tree().read(id, offset, &mut bytes, &|_| true),
+        Some(id) => {
+            let io = Io::speculative(Txg(0));
+            pool.tree().read(&io, id, offset, &mut bytes, &|_| true)
+        }
         None if vdev.children().is_empty() && vdev.kind() != VdevKind::Hole => {
             let at = offset.checked_add(LABEL_START_SIZE)?;
             let end = at.checked_add(psize)?;

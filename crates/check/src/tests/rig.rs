@@ -16,7 +16,7 @@ use phys::{
 };
 use zerocopy::IntoBytes;
 use zio::{
-    AllocClass, BlockStore, Bookmark, Pipeline, PipelineSettings, VdevOps, WritePolicy,
+    AllocClass, BlockStore, Bookmark, Io, Pipeline, PipelineSettings, VdevOps, WritePolicy,
     WriteRequest,
 };
 
@@ -57,6 +57,7 @@ impl Memory {
 impl VdevOps for Memory {
     fn read(
         &self,
+        _: &Io,
         vdev: VdevId,
         offset: u64,
         buf: &mut [u8],
@@ -73,13 +74,14 @@ impl VdevOps for Memory {
         is_good.then_some(()).ok_or_else(wrong)
     }
 
-    fn write(&self, vdev: VdevId, offset: u64, data: &[u8]) -> Result<()> {
+    fn write(&self, _: &Io, vdev: VdevId, offset: u64, parts: &[&[u8]]) -> Result<()> {
+        let data = parts.concat();
         let outside = || Error::corrupt(format!("no {offset:#x} on vdev {vdev}"));
         let mut bytes = self.bytes.get(vdev.0 as usize).ok_or_else(outside)?.lock();
         let to = bytes
             .get_mut(offset as usize..)
             .and_then(|b| b.get_mut(..data.len()));
-        to.ok_or_else(outside)?.copy_from_slice(data);
+        to.ok_or_else(outside)?.copy_from_slice(&data);
         Ok(())
     }
 

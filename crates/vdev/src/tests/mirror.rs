@@ -6,7 +6,7 @@ use geom::fault::{Damage, FaultInjector};
 use geom::mem::Memory;
 use phys::label::LABEL_START_SIZE;
 use std::sync::atomic::Ordering;
-use zio::{ScrubReport, VdevOps};
+use zio::{RunBlock, ScrubReport, VdevOps};
 
 const TOP: VdevId = VdevId(0);
 const LEN: usize = 8192;
@@ -42,8 +42,8 @@ fn stats(tree: &VdevTree, n: usize) -> StatsSnapshot {
 #[test]
 fn writes_reach_every_side_behind_the_labels() {
     let (disks, tree) = faulty(3);
-    tree.write(TOP, 4096, &[5; LEN]).unwrap();
-    tree.write_gather(TOP, 65536, &[&[6; 4096], &[7; 4096]])
+    tree.write_block(TOP, 4096, &[5; LEN]).unwrap();
+    tree.write(&IO, TOP, 65536, &[&[6; 4096], &[7; 4096]])
         .unwrap();
     tree.flush(&[VdevId(0)]).unwrap();
     for disk in &disks {
@@ -61,12 +61,12 @@ fn a_bad_copy_is_passed_over_counted_and_rewritten() {
         let (disks, tree) = faulty(2);
         // 32 MiB hold every turn of which side comes first.
         for n in 0..16u64 {
-            tree.write(TOP, n << 21, &[9; LEN]).unwrap();
+            tree.write_block(TOP, n << 21, &[9; LEN]).unwrap();
         }
         damage_data(&disks[0], damage);
         for n in 0..16u64 {
             let mut bytes = [0; LEN];
-            tree.read(TOP, n << 21, &mut bytes, &is(9)).unwrap();
+            tree.read_block(TOP, n << 21, &mut bytes, &is(9)).unwrap();
             assert_eq!(bytes, [9; LEN]);
         }
         let bad = stats(&tree, 0);
@@ -77,7 +77,7 @@ fn a_bad_copy_is_passed_over_counted_and_rewritten() {
         let before = stats(&tree, 0).self_healed_bytes;
         for n in 0..16u64 {
             let mut bytes = [0; LEN];
-            tree.read(TOP, n << 21, &mut bytes, &is(9)).unwrap();
+            tree.read_block(TOP, n << 21, &mut bytes, &is(9)).unwrap();
         }
         let after = stats(&tree, 0).self_healed_bytes - before;
         assert_eq!(after, 0, "what was read once is healed");
@@ -87,11 +87,11 @@ fn a_bad_copy_is_passed_over_counted_and_rewritten() {
 #[test]
 fn scrub_looks_at_every_copy() {
     let (disks, tree) = faulty(3);
-    tree.write(TOP, 0, &[9; LEN]).unwrap();
+    tree.write_block(TOP, 0, &[9; LEN]).unwrap();
     damage_data(&disks[0], Damage::Flip(1));
     disks[2].damage(LABEL_START_SIZE..LABEL_START_SIZE + 512, Damage::ReadError);
     let mut bytes = [0; LEN];
-    let report = tree.scrub(TOP, 0, &mut bytes, &is(9)).unwrap();
+    let report = tree.scrub_block(TOP, 0, &mut bytes, &is(9)).unwrap();
     assert_eq!(
         report,
         ScrubReport {
@@ -101,7 +101,7 @@ fn scrub_looks_at_every_copy() {
     );
     assert_eq!(bytes, [9; LEN]);
     assert_eq!(
-        tree.scrub(TOP, 0, &mut bytes, &is(9)).unwrap(),
+        tree.scrub_block(TOP, 0, &mut bytes, &is(9)).unwrap(),
         ScrubReport::default()
     );
     assert_eq!(stats(&tree, 2).read_errors, 1);
@@ -110,18 +110,20 @@ fn scrub_looks_at_every_copy() {
 #[test]
 fn no_good_copy_is_a_checksum_error_and_probes_count_nothing() {
     let (disks, tree) = faulty(2);
-    tree.write(TOP, 0, &[9; LEN]).unwrap();
+    tree.write_block(TOP, 0, &[9; LEN]).unwrap();
     let mut bytes = [0; LEN];
-    let error = tree.probe(TOP, 0, &mut bytes, &is(1)).unwrap_err();
+    let error = tree.probe_block(TOP, 0, &mut bytes, &is(1)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Checksum);
     assert_eq!(tree.root().total_stats().checksum_errors, 0);
-    let error = tree.read(TOP, 0, &mut bytes, &is(1)).unwrap_err();
+    let error = tree.read_block(TOP, 0, &mut bytes, &is(1)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Checksum);
     assert_eq!(tree.root().total_stats().checksum_errors, 2);
     damage_data(&disks[0], Damage::ReadError);
     damage_data(&disks[1], Damage::ReadError);
     assert_eq!(
-        tree.read(TOP, 0, &mut bytes, &is(9)).unwrap_err().kind(),
+        tree.read_block(TOP, 0, &mut bytes, &is(9))
+            .unwrap_err()
+            .kind(),
         ErrorKind::Io
     );
 }
@@ -129,21 +131,21 @@ fn no_good_copy_is_a_checksum_error_and_probes_count_nothing() {
 #[test]
 fn a_dead_side_is_given_up_and_its_gap_is_remembered() {
     let (disks, tree) = faulty(2);
-    tree.write(TOP, 0, &[1; LEN]).unwrap();
+    tree.write_block(TOP, 0, &[1; LEN]).unwrap();
     disks[0].kill();
-    tree.write(TOP, 0, &[2; LEN]).unwrap();
+    tree.write_block(TOP, 0, &[2; LEN]).unwrap();
     let device = &tree.devices()[0];
     assert_eq!(device.state(), (VdevState::Faulted, VdevAux::ErrExceeded));
     assert_eq!(tree.state().0, VdevState::Degraded);
     assert_eq!(gaps(device), [(10, 13)]);
     tree.set_syncing_txg(Txg(20));
-    tree.write(TOP, 65536, &[2; LEN]).unwrap();
+    tree.write_block(TOP, 65536, &[2; LEN]).unwrap();
     tree.flush(&[VdevId(0)]).unwrap();
     assert_eq!(gaps(device), [(10, 13), (20, 23)]);
 
     // The last side is never given up, and its errors are told.
     disks[1].kill();
-    let error = tree.write(TOP, 0, &[3; LEN]).unwrap_err();
+    let error = tree.write_block(TOP, 0, &[3; LEN]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io);
     assert_eq!(tree.devices()[1].state().0, VdevState::Healthy);
     disks[1].revive();
@@ -153,10 +155,10 @@ fn a_dead_side_is_given_up_and_its_gap_is_remembered() {
     tree.online(Guid(101), disks[0].clone()).unwrap();
     for _ in 0..4 {
         let mut bytes = [0; LEN];
-        tree.read(TOP, 0, &mut bytes, &is(2)).unwrap();
+        tree.read_block(TOP, 0, &mut bytes, &is(2)).unwrap();
     }
     let mut bytes = [0; LEN];
-    let report = tree.scrub(TOP, 0, &mut bytes, &is(2)).unwrap();
+    let report = tree.scrub_block(TOP, 0, &mut bytes, &is(2)).unwrap();
     assert_eq!(
         report,
         ScrubReport {
@@ -173,12 +175,13 @@ fn a_dead_side_is_given_up_and_its_gap_is_remembered() {
 fn a_side_that_fails_too_often_is_given_up() {
     let (disks, tree) = faulty(2);
     for n in 0..20u64 {
-        tree.write(TOP, n * LEN as u64, &[9; LEN]).unwrap();
+        tree.write_block(TOP, n * LEN as u64, &[9; LEN]).unwrap();
     }
     damage_data(&disks[0], Damage::Flip(1));
     let mut bytes = [0; LEN];
     for n in 0..10u64 {
-        tree.scrub(TOP, n * LEN as u64, &mut bytes, &is(9)).unwrap();
+        tree.scrub_block(TOP, n * LEN as u64, &mut bytes, &is(9))
+            .unwrap();
     }
     assert_eq!(
         tree.devices()[0].state(),
@@ -190,7 +193,8 @@ fn a_side_that_fails_too_often_is_given_up() {
     disks[0].heal();
     damage_data(&disks[0], Damage::ReadError);
     for n in 0..10u64 {
-        tree.scrub(TOP, n * LEN as u64, &mut bytes, &is(9)).unwrap();
+        tree.scrub_block(TOP, n * LEN as u64, &mut bytes, &is(9))
+            .unwrap();
     }
     assert_eq!(
         tree.devices()[0].state(),
@@ -201,12 +205,12 @@ fn a_side_that_fails_too_often_is_given_up() {
 #[test]
 fn a_failed_flush_of_one_side_is_a_gap() {
     let (disks, tree) = faulty(2);
-    tree.write(TOP, 0, &[1; LEN]).unwrap();
+    tree.write_block(TOP, 0, &[1; LEN]).unwrap();
     disks[1].kill();
     tree.flush(&[VdevId(0)]).unwrap();
     assert!(tree.devices()[1].leaf().has_dtl());
     assert!(!tree.devices()[0].leaf().has_dtl());
-    tree.write(TOP, 0, &[1; LEN]).unwrap();
+    tree.write_block(TOP, 0, &[1; LEN]).unwrap();
     disks[0].kill();
     assert_eq!(tree.flush(&[VdevId(0)]).unwrap_err().kind(), ErrorKind::Io);
 }
@@ -220,7 +224,7 @@ fn offline_needs_another_complete_side() {
         tree.offline(Guid(102), false).unwrap_err().kind(),
         ErrorKind::Busy
     );
-    tree.write(TOP, 0, &[1; LEN]).unwrap();
+    tree.write_block(TOP, 0, &[1; LEN]).unwrap();
     tree.online(Guid(101), disks[0].clone()).unwrap();
     // The other side is the only one that has everything.
     assert_eq!(
@@ -236,17 +240,17 @@ fn offline_needs_another_complete_side() {
 #[test]
 fn a_pool_opened_for_reading_is_never_written() {
     let (disks, tree) = faulty(2);
-    tree.write(TOP, 0, &[9; LEN]).unwrap();
+    tree.write_block(TOP, 0, &[9; LEN]).unwrap();
     damage_data(&disks[0], Damage::Flip(1));
     damage_data(&disks[1], Damage::Flip(0));
     let reader = VdevTree::read_only(tree.root());
     let writes = [disks[0].commands().1, disks[1].commands().1];
     let mut bytes = [0; LEN];
     for _ in 0..20 {
-        reader.scrub(TOP, 0, &mut bytes, &is(9)).unwrap();
+        reader.scrub_block(TOP, 0, &mut bytes, &is(9)).unwrap();
     }
     assert_eq!(
-        reader.write(TOP, 0, &bytes).unwrap_err().kind(),
+        reader.write_block(TOP, 0, &bytes).unwrap_err().kind(),
         ErrorKind::ReadOnly
     );
     assert_eq!([disks[0].commands().1, disks[1].commands().1], writes);
@@ -265,11 +269,11 @@ fn ranges_outside_of_the_vdev_are_corrupt() {
         (1 << 40, 0),
     ] {
         let error = tree
-            .read(VdevId(vdev), offset, &mut bytes, &is(0))
+            .read_block(VdevId(vdev), offset, &mut bytes, &is(0))
             .unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
     }
-    tree.read(TOP, asize - LEN as u64, &mut bytes, &is(0))
+    tree.read_block(TOP, asize - LEN as u64, &mut bytes, &is(0))
         .unwrap();
 }
 
@@ -278,7 +282,7 @@ fn reads_take_turns_and_prefer_the_idle_side() {
     let (disks, tree) = faulty(2);
     for n in 0..64u64 {
         let mut bytes = [0; 4096];
-        tree.read(TOP, (n * 0x37_1000) % (48 << 20), &mut bytes, &is(0))
+        tree.read_block(TOP, (n * 0x37_1000) % (48 << 20), &mut bytes, &is(0))
             .unwrap();
     }
     let (first, second) = (disks[0].commands().0, disks[1].commands().0);
@@ -329,13 +333,12 @@ fn sim_queued_sides_are_written_at_the_same_time() {
             })
             .collect();
         let tree = mirror_tree(&disks);
-        tree.write_gather(TOP, 0, &[&[4; 4096], &[4; 4096]])
-            .unwrap();
+        tree.write(&IO, TOP, 0, &[&[4; 4096], &[4; 4096]]).unwrap();
         assert_eq!(rt::now_ns(), 1_000_000);
         tree.flush(&[VdevId(0)]).unwrap();
         assert_eq!(rt::now_ns(), 2_000_000, "flushes overlap as well");
         let mut bytes = [0; LEN];
-        tree.read(TOP, 0, &mut bytes, &is(4)).unwrap();
+        tree.read_block(TOP, 0, &mut bytes, &is(4)).unwrap();
         for device in tree.devices() {
             assert_eq!(
                 device.stats().write_bytes.load(Ordering::Relaxed),
@@ -371,7 +374,7 @@ fn sim_labels_of_several_devices_are_written_at_the_same_time() {
 fn a_run_is_scrubbed_block_by_block() {
     let (disks, tree) = faulty(2);
     for n in 0..4 {
-        tree.write(TOP, n * LEN as u64, &[9; LEN]).unwrap();
+        tree.write_block(TOP, n * LEN as u64, &[9; LEN]).unwrap();
     }
     let block = |n: u64| {
         let start = LABEL_START_SIZE + n * LEN as u64;
@@ -380,10 +383,14 @@ fn a_run_is_scrubbed_block_by_block() {
     disks[0].damage(block(1), Damage::Flip(1));
     disks[1].damage(block(3).start..block(3).start + 512, Damage::ReadError);
     let mut bytes = vec![0; 4 * LEN];
-    let blocks: Vec<_> = (0..4).map(|n| n * LEN..(n + 1) * LEN).collect();
+    let run_block = |n| RunBlock {
+        range: n * LEN..(n + 1) * LEN,
+        birth: BIRTH,
+    };
+    let blocks: Vec<_> = (0..4).map(run_block).collect();
     let good = |_: usize, bytes: &[u8]| is(9)(bytes);
     let mut scrub = || {
-        let reports = tree.scrub_run(TOP, 0, &mut bytes, &blocks, &good).unwrap();
+        let reports = tree.scrub(TOP, 0, &mut bytes, &blocks, &good).unwrap();
         let reports = reports.into_iter().map(Result::unwrap);
         reports.map(|r| (r.bad, r.repaired)).collect::<Vec<_>>()
     };
@@ -399,7 +406,7 @@ fn a_run_is_scrubbed_block_by_block() {
     // One block that is bad on both sides leaves the others as they are.
     damage_data(&disks[0], Damage::Flip(1));
     disks[1].damage(block(2), Damage::Flip(2));
-    let reports = tree.scrub_run(TOP, 0, &mut bytes, &blocks, &good).unwrap();
+    let reports = tree.scrub(TOP, 0, &mut bytes, &blocks, &good).unwrap();
     let bad: Vec<_> = reports.iter().map(Result::is_err).collect();
     assert_eq!(bad, [false, false, true, false]);
 }
@@ -408,6 +415,6 @@ fn a_run_is_scrubbed_block_by_block() {
 #[test]
 fn a_repair_counts_what_it_wrote() {
     let (_, tree) = faulty(2);
-    tree.repair(TOP, 0, &[9; LEN]).unwrap();
+    tree.repair_block(TOP, 0, &[9; LEN]).unwrap();
     assert_eq!(tree.root().total_stats().self_healed_bytes, 2 * LEN as u64);
 }

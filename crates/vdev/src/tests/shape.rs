@@ -2,7 +2,6 @@
 
 use super::*;
 use geom::mem::Memory;
-use zio::VdevOps;
 
 fn disk(n: u64) -> Arc<dyn Provider> {
     Arc::new(Memory::new(format!("/md{n}"), DISK_BYTES))
@@ -11,7 +10,7 @@ fn disk(n: u64) -> Arc<dyn Provider> {
 #[test]
 fn attach_makes_a_mirror_and_detach_unmakes_it() {
     let tree = tree(vec![as_top(leaf(101, disk(1)), 12)]);
-    tree.write(VdevId(0), 0, &[7; 4096]).unwrap();
+    tree.write_block(VdevId(0), 0, &[7; 4096]).unwrap();
     let new = leaf(102, disk(2));
     tree.attach(Guid(101), &new, false, Txg(10)).unwrap();
     let top = tree.top(VdevId(0)).unwrap();
@@ -28,7 +27,7 @@ fn attach_makes_a_mirror_and_detach_unmakes_it() {
     assert!(tree.detach(Guid(101)).is_err());
     let mut bytes = [0; 4096];
     for _ in 0..3 {
-        tree.scrub(VdevId(0), 0, &mut bytes, &|bytes| bytes[0] == 7)
+        tree.scrub_block(VdevId(0), 0, &mut bytes, &|bytes| bytes[0] == 7)
             .unwrap();
     }
     new.leaf().clear_dtl(&(0..20));
@@ -37,7 +36,7 @@ fn attach_makes_a_mirror_and_detach_unmakes_it() {
     let last = tree.top(VdevId(0)).unwrap();
     assert_eq!((last.kind(), last.guid()), (VdevKind::File, top.guid()));
     assert_eq!(last.config().ms_array, 256);
-    tree.read(VdevId(0), 0, &mut bytes, &|bytes| bytes[0] == 7)
+    tree.read_block(VdevId(0), 0, &mut bytes, &|bytes| bytes[0] == 7)
         .unwrap();
     assert!(tree.detach(last.guid()).is_err());
 }
@@ -53,7 +52,7 @@ fn replacing_inside_a_mirror_nests() {
         (Guid(100), VdevKind::Replacing)
     );
     assert_eq!(top.devices().len(), 3);
-    tree.write(VdevId(0), 0, &[7; 4096]).unwrap();
+    tree.write_block(VdevId(0), 0, &[7; 4096]).unwrap();
     new.leaf().clear_dtl(&(0..20));
     tree.detach(Guid(101)).unwrap();
     let top = tree.top(VdevId(0)).unwrap();
@@ -70,7 +69,7 @@ fn tops_are_added_in_holes_and_removed_to_holes() {
     ]);
     tree.remove_top(VdevId(0));
     assert_eq!(tree.top(VdevId(0)).unwrap().kind(), VdevKind::Hole);
-    assert!(tree.write(VdevId(0), 0, &[0; 4096]).is_err());
+    assert!(tree.write_block(VdevId(0), 0, &[0; 4096]).is_err());
     assert_eq!(tree.add_top(as_top(leaf(103, disk(3)), 12)), VdevId(0));
     assert_eq!(tree.add_top(as_top(leaf(104, disk(4)), 12)), VdevId(2));
     tree.remove_top(VdevId(1));

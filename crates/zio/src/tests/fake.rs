@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use base::{Error, ErrorKind, Result, Txg, VdevId, align_up};
 use phys::DvaPhys;
 
-use crate::{AllocClass, Allocator, DvaSet, Hint, VdevOps};
+use crate::{AllocClass, Allocator, DvaSet, Hint, Io, Purpose, VdevOps};
 
 /// Vdevs of memory, one copy each.
 pub(super) struct FakeVdevs {
@@ -78,6 +78,7 @@ impl FakeVdevs {
 impl VdevOps for FakeVdevs {
     fn read(
         &self,
+        io: &Io,
         vdev: VdevId,
         offset: u64,
         buf: &mut [u8],
@@ -87,23 +88,12 @@ impl VdevOps for FakeVdevs {
         if verify(buf) {
             return Ok(());
         }
-        self.state.lock().checksum_errors += 1;
+        self.state.lock().checksum_errors += u64::from(io.purpose == Purpose::Normal);
         Err(Error::new(ErrorKind::Checksum, format!("vdev {vdev}")))
     }
 
-    fn probe(
-        &self,
-        vdev: VdevId,
-        offset: u64,
-        buf: &mut [u8],
-        verify: &dyn Fn(&[u8]) -> bool,
-    ) -> Result<()> {
-        self.fetch(vdev, offset, buf)?;
-        let wrong = || Error::new(ErrorKind::Checksum, format!("vdev {vdev}"));
-        verify(buf).then_some(()).ok_or_else(wrong)
-    }
-
-    fn write(&self, vdev: VdevId, offset: u64, data: &[u8]) -> Result<()> {
+    fn write(&self, _: &Io, vdev: VdevId, offset: u64, parts: &[&[u8]]) -> Result<()> {
+        let data = parts.concat();
         let at = self.check(vdev, offset, data.len())?;
         let mut state = self.state.lock();
         state.writes += 1;
@@ -122,12 +112,8 @@ impl VdevOps for FakeVdevs {
         drop(state);
         rt::yield_now();
         self.state.lock().writing.0 -= 1;
-        self.bytes[vdev.0 as usize].lock()[at..at + data.len()].copy_from_slice(data);
+        self.bytes[vdev.0 as usize].lock()[at..at + data.len()].copy_from_slice(&data);
         Ok(())
-    }
-
-    fn write_gather(&self, vdev: VdevId, offset: u64, parts: &[&[u8]]) -> Result<()> {
-        self.write(vdev, offset, &parts.concat())
     }
 
     fn flush(&self, _vdevs: &[VdevId]) -> Result<()> {

@@ -1,0 +1,77 @@
+//! Vdevs that have no place for blocks, and kinds whose I/O is not there yet.
+
+use base::{Error, ErrorKind, Result};
+use zio::{Io, RunBlock, ScrubReport};
+
+use super::{KindOps, Node};
+use crate::VdevKind;
+
+/// A vdev whose I/O fails.
+pub(crate) struct Absent(pub(crate) VdevKind);
+
+impl Absent {
+    fn error(&self) -> Error {
+        match self.0 {
+            VdevKind::Missing => Error::new(ErrorKind::Io, "vdev is missing"),
+            VdevKind::Hole => Error::corrupt("no such vdev: its number is a hole"),
+            kind => {
+                let context = format!("i/o to a vdev of type {}", kind.word());
+                Error::new(ErrorKind::Unsupported, context)
+            }
+        }
+    }
+}
+
+impl KindOps for Absent {
+    fn read(
+        &self,
+        _: &Node<'_>,
+        _: &Io,
+        _: u64,
+        _: &mut [u8],
+        _: &dyn Fn(&[u8]) -> bool,
+    ) -> Result<()> {
+        Err(self.error())
+    }
+
+    fn write(&self, _: &Node<'_>, _: &Io, _: u64, _: &[&[u8]]) -> Result<()> {
+        Err(self.error())
+    }
+
+    fn scrub(
+        &self,
+        _: &Node<'_>,
+        _: u64,
+        _: &mut [u8],
+        blocks: &[RunBlock],
+        _: &dyn Fn(usize, &[u8]) -> bool,
+    ) -> Vec<Result<ScrubReport>> {
+        blocks.iter().map(|_| Err(self.error())).collect()
+    }
+
+    fn is_linear(&self) -> bool {
+        false
+    }
+
+    fn tolerated(&self, _: usize) -> usize {
+        match self.0 {
+            VdevKind::RaidZ { nparity } => usize::from(nparity),
+            _ => 0,
+        }
+    }
+
+    fn asize(&self, children: &[u64]) -> u64 {
+        let least = children.iter().min().copied().unwrap_or(0);
+        match self.0 {
+            VdevKind::RaidZ { .. } => least.saturating_mul(children.len() as u64),
+            _ => 0,
+        }
+    }
+
+    fn min_child_asize(&self, children: usize, asize: u64) -> u64 {
+        match self.0 {
+            VdevKind::RaidZ { .. } => asize.div_ceil(children.max(1) as u64),
+            _ => 0,
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! What errors of a device lead to.
+//!
+//! # Invariants
+//! 1. A device is given up only if everything that it has can be had from others: the errors of the last
+//!    one go to the caller.
+//!
+//! # Source
+//! OpenZFS `module/zfs/vdev.c` (`vdev_stat_update`, `vdev_dtl_required`), `cmd/zed/agents/zfs_diagnosis.c`.
+
+use std::sync::Arc;
+
+use base::{Error, ErrorKind, Result, Txg};
+
+use super::Node;
+use crate::stats::VdevStats;
+use crate::{Vdev, VdevAux, VdevState};
+
+/// What came of reading one device.
+pub(crate) enum Outcome {
+    /// It was not read, or what it has is good.
+    Untried,
+    /// Not to be read: no device, or given up.
+    Skipped,
+    /// The bytes were wrong.
+    Mismatch,
+    /// It could not be read.
+    Failed(Error),
+}
+
+impl Node<'_> {
+    /// Counts what went wrong with a block of this birth against a device, and gives it up if that is too
+    /// much.
+    pub(crate) fn blame(&self, device: &Arc<Vdev>, outcome: &Outcome, birth: Txg) {
+        match outcome {
+            Outcome::Untried | Outcome::Skipped => {}
+            // It was away when this was written: no fault of its own.
+            Outcome::Mismatch if device.leaf().missed(birth) => {}
+            Outcome::Mismatch => {
+                VdevStats::add(&device.stats().checksum_errors, 1);
+                if device.leaf().note_checksum_error() && self.can_do_without(device) {
+                    let leaf = device.leaf();
+                    leaf.set_state(VdevState::Degraded, VdevAux::ErrExceeded);
+                }
+            }
+            Outcome::Failed(_) => {
+                VdevStats::add(&device.stats().read_errors, 1);
+                self.judge(device, false);
+            }
+        }
+    }
+
+    /// After an I/O error: a device that does not answer any more, or fails too often, is given up.
+    pub(crate) fn judge(&self, device: &Arc<Vdev>, writes: bool) {
+        let leaf = device.leaf();
+        let too_many = leaf.note_io_error();
+        let writes = writes && self.is_writable;
+        if (too_many || !leaf.is_alive(writes)) && self.can_do_without(device) {
+            leaf.set_state(VdevState::Faulted, VdevAux::ErrExceeded);
+        }
+    }
+
+    /// Whether the others have everything.
+    fn can_do_without(&self, device: &Arc<Vdev>) -> bool {
+        self.top.can_do_without(device)
+    }
+
+    /// Counts a write to a device.
+    pub(crate) fn note_write(
+        &self,
+        device: &Arc<Vdev>,
+        result: Result<()>,
+        len: u64,
+    ) -> Result<()> {
+        let stats = device.stats();
+        match &result {
+            Ok(()) => {
+                VdevStats::add(&stats.write_ops, 1);
+                VdevStats::add(&stats.write_bytes, len);
+            }
+            Err(_) => {
+                VdevStats::add(&stats.write_errors, 1);
+                self.judge(device, true);
+            }
+        }
+        result
+    }
+
+    /// Flushing the devices below ended so, `None` where there is no device: those that failed may have lost
+    /// what they were given.
+    pub(crate) fn conclude_flush(&self, results: Vec<Option<Result<()>>>) -> Result<()> {
+        let devices = self.vdev.leaves();
+        let is_flushed = |device: &Vdev| {
+            let at = devices.iter().position(|d| std::ptr::eq(&**d, device));
+            at.is_some_and(|at| matches!(results[at], Some(Ok(()))))
+        };
+        let is_safe = self.vdev.is_complete(&is_flushed);
+        let mut failed = None;
+        for (device, result) in devices.iter().zip(results) {
+            let Some(Err(error)) = result else { continue };
+            VdevStats::add(&device.stats().write_errors, 1);
+            if is_safe {
+                device.leaf().dirty_dtl(self.txgs.clone());
+                self.judge(device, true);
+            }
+            failed = Some(error);
+        }
+        failed.filter(|_| !is_safe).map_or(Ok(()), Err)
+    }
+}
+
+/// The error of a read that no device could serve.
+pub(crate) fn no_copy(outcomes: Vec<Outcome>) -> Error {
+    let mut failed = None;
+    for outcome in outcomes {
+        match outcome {
+            Outcome::Mismatch => {
+                return Error::new(ErrorKind::Checksum, "no copy has the right checksum");
+            }
+            Outcome::Failed(error) => failed = Some(error),
+            Outcome::Untried | Outcome::Skipped => {}
+        }
+    }
+    failed.unwrap_or_else(no_device)
+}
+
+pub(crate) fn no_device() -> Error {
+    Error::new(ErrorKind::Io, "no device left")
+}

@@ -1,0 +1,163 @@
+//! What the kinds of vdevs do differently: I/O, space, and how much loss they bear.
+//!
+//! # What it is
+//! [`KindOps`] is all that a kind decides. A [`Node`] is a vdev in the course of an I/O, with what holds for
+//! the whole tree. A kind whose children are not devices (a RAID-Z with a device that is being replaced) does
+//! its I/O through their kinds in turn. The rest, DTLs, states, labels, flushes, is the same for all and asks
+//! only [`KindOps::tolerated`].
+//!
+//! # Invariants
+//! 1. `psize_to_asize` grows with its argument, and is a multiple of the sector.
+//! 2. What `write` said to have written, `read` finds as long as no more than `tolerated` children are lost.
+//!
+//! # Source
+//! OpenZFS `include/sys/vdev_impl.h` (`vdev_ops_t`).
+
+mod absent;
+mod health;
+mod mirror;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use base::{Result, align_up};
+use zio::{Io, RunBlock, ScrubReport};
+
+use crate::{Vdev, VdevKind};
+use absent::Absent;
+use mirror::Mirror;
+
+/// What a kind of vdev does. Offsets and lengths are those of the vdev, without labels, in whole sectors.
+#[doc(alias = "vdev_ops_t")]
+pub(crate) trait KindOps: Send + Sync {
+    /// As [`zio::VdevOps::read`].
+    #[doc(alias = "vdev_op_io_start")]
+    fn read(
+        &self,
+        node: &Node<'_>,
+        io: &Io,
+        offset: u64,
+        buf: &mut [u8],
+        verify: &dyn Fn(&[u8]) -> bool,
+    ) -> Result<()>;
+
+    /// As [`zio::VdevOps::write`].
+    fn write(&self, node: &Node<'_>, io: &Io, offset: u64, parts: &[&[u8]]) -> Result<()>;
+
+    /// As [`zio::VdevOps::scrub`].
+    fn scrub(
+        &self,
+        node: &Node<'_>,
+        offset: u64,
+        buf: &mut [u8],
+        blocks: &[RunBlock],
+        verify: &dyn Fn(usize, &[u8]) -> bool,
+    ) -> Vec<Result<ScrubReport>>;
+
+    /// Whether the sectors of a block follow each other as its bytes do.
+    fn is_linear(&self) -> bool;
+
+    /// How many of so many children may be lost.
+    #[doc(alias = "vdev_op_nparity")]
+    fn tolerated(&self, children: usize) -> usize;
+
+    /// What can be allocated on children of these sizes, in bytes.
+    #[doc(alias = "vdev_op_open")]
+    fn asize(&self, children: &[u64]) -> u64;
+
+    /// The least that each of so many children must offer for that, in bytes.
+    #[doc(alias = "vdev_op_min_asize")]
+    fn min_child_asize(&self, children: usize, asize: u64) -> u64;
+
+    /// What a block takes, on so many children.
+    #[doc(alias = "vdev_op_psize_to_asize")]
+    fn psize_to_asize(&self, children: usize, ashift: u32, psize: u64) -> u64 {
+        let _ = children;
+        align_up(psize, 1 << ashift)
+    }
+
+    /// How many of so many children hold data, not parity, of one block: as many can be written to at once.
+    #[doc(alias = "vdev_get_ndisks")]
+    fn data_disks(&self, children: usize) -> u64 {
+        let _ = children;
+        1
+    }
+
+    /// The smallest allocation, in bytes.
+    #[doc(alias = "vdev_op_min_alloc")]
+    fn min_alloc(&self, children: usize, ashift: u32) -> u64 {
+        let _ = children;
+        1 << ashift
+    }
+
+    /// Metaslabs start at multiples of this, in bytes.
+    #[doc(alias = "vdev_op_metaslab_init")]
+    fn metaslab_align(&self, children: usize, ashift: u32) -> u64 {
+        let _ = (children, ashift);
+        1
+    }
+}
+
+/// What a kind does.
+#[doc(alias = "vdev_getops")]
+pub(crate) fn ops_of(kind: VdevKind) -> Arc<dyn KindOps> {
+    match kind {
+        VdevKind::Mirror
+        | VdevKind::Replacing
+        | VdevKind::Spare
+        | VdevKind::Disk
+        | VdevKind::File => Arc::new(Mirror),
+        VdevKind::Root
+        | VdevKind::RaidZ { .. }
+        | VdevKind::Missing
+        | VdevKind::Hole
+        | VdevKind::Indirect => Arc::new(Absent(kind)),
+    }
+}
+
+/// A vdev in the course of an I/O.
+#[derive(Clone)]
+pub(crate) struct Node<'a> {
+    pub(crate) vdev: &'a Arc<Vdev>,
+    /// The top-level vdev that it is, or is below of.
+    pub(crate) top: &'a Arc<Vdev>,
+    /// Whether anything may be written, even to repair it.
+    pub(crate) is_writable: bool,
+    /// The txgs that a write of now may belong to.
+    pub(crate) txgs: Range<u64>,
+}
+
+impl Node<'_> {
+    /// A vdev below.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for kinds with parity"))]
+    pub(crate) fn child(&self, n: usize) -> Node<'_> {
+        Node {
+            vdev: &self.vdev.children()[n],
+            ..self.clone()
+        }
+    }
+
+    pub(crate) fn read(
+        &self,
+        io: &Io,
+        offset: u64,
+        buf: &mut [u8],
+        verify: &dyn Fn(&[u8]) -> bool,
+    ) -> Result<()> {
+        self.vdev.ops().read(self, io, offset, buf, verify)
+    }
+
+    pub(crate) fn write(&self, io: &Io, offset: u64, parts: &[&[u8]]) -> Result<()> {
+        self.vdev.ops().write(self, io, offset, parts)
+    }
+
+    pub(crate) fn scrub(
+        &self,
+        offset: u64,
+        buf: &mut [u8],
+        blocks: &[RunBlock],
+        verify: &dyn Fn(usize, &[u8]) -> bool,
+    ) -> Vec<Result<ScrubReport>> {
+        self.vdev.ops().scrub(self, offset, buf, blocks, verify)
+    }
+}

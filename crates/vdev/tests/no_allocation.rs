@@ -1,0 +1,80 @@
+//! Reading a good block allocates nothing, whatever the kind of the vdev.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::sync::Arc;
+
+use base::{Guid, Txg, VdevId};
+use geom::Provider;
+use geom::mem::Memory;
+use vdev::{Vdev, VdevConfig, VdevKind, VdevTree};
+use zio::{Io, Priority, VdevOps};
+
+/// Counts the allocations of each thread.
+struct Counting;
+
+thread_local! {
+    static COUNT: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: every call goes to the system's allocator as it is.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        COUNT.with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller keeps to the contract, which is the same.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(ptr, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn tree(sides: u64) -> Arc<VdevTree> {
+    let leaf = |n: u64| {
+        let disk: Arc<dyn Provider> = Arc::new(Memory::new(format!("/d{n}"), 64 << 20));
+        let vdev = Vdev::new(
+            VdevKind::File,
+            Guid(100 + n),
+            VdevConfig::default(),
+            Vec::new(),
+        );
+        vdev.leaf().open(disk).unwrap();
+        vdev
+    };
+    let mut leaves: Vec<_> = (0..sides).map(leaf).collect();
+    let top = if sides == 1 {
+        leaves.remove(0)
+    } else {
+        Vdev::new(VdevKind::Mirror, Guid(10), VdevConfig::default(), leaves)
+    };
+    top.update(|config| (config.asize, config.ashift) = (32 << 20, 12));
+    let root = Vdev::new(VdevKind::Root, Guid(1), VdevConfig::default(), vec![top]);
+    VdevTree::new(root)
+}
+
+#[test]
+fn a_read_allocates_nothing() {
+    for sides in 1..4 {
+        let tree = tree(sides);
+        let block = vec![7; 8192];
+        let io = Io::write(Txg(4), Priority::AsyncWrite);
+        for n in 0..8 {
+            tree.write(&io, VdevId(0), n << 21, &[&block]).unwrap();
+        }
+        let mut buf = vec![0; 8192];
+        let before = COUNT.with(Cell::get);
+        for n in 0..8 {
+            let verify = |bytes: &[u8]| bytes[0] == 7;
+            tree.read(&Io::read(Txg(4)), VdevId(0), n << 21, &mut buf, &verify)
+                .unwrap();
+        }
+        let allocated = COUNT.with(Cell::get) - before;
+        assert_eq!(allocated, 0, "{sides} sides");
+        assert_eq!(buf, block);
+    }
+}

@@ -1,0 +1,97 @@
+//! What a command says of itself: for which txg, for whom, how urgent.
+//!
+//! # Source
+//! OpenZFS `include/sys/zio.h` (`io_txg`, `io_flags`), `include/sys/zio_priority.h`.
+
+use base::Txg;
+
+/// How urgent a command is, the most urgent first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[doc(alias = "zio_priority_t")]
+pub enum Priority {
+    /// Somebody waits for these bytes (`ZIO_PRIORITY_SYNC_READ`).
+    SyncRead,
+    /// Somebody called fsync (`ZIO_PRIORITY_SYNC_WRITE`).
+    SyncWrite,
+    /// The txg that is being synced (`ZIO_PRIORITY_ASYNC_WRITE`).
+    AsyncWrite,
+    /// Nobody yet: a stream of the open txg.
+    WriteBehind,
+    /// A scrub or a resilver (`ZIO_PRIORITY_SCRUB`).
+    Scrub,
+}
+
+/// What a command is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Purpose {
+    /// Reads: bytes that somebody needs; errors are counted and bad copies repaired. Writes: new blocks.
+    Normal,
+    /// A read of bytes that may well not verify, such as the block after the last one of an intent log:
+    /// nothing is counted as an error and nothing repaired (`ZIO_FLAG_SPECULATIVE`).
+    Speculative,
+    /// A write of good bytes over bad ones: who does not take them lacks nothing new (`ZIO_FLAG_IO_REPAIR`).
+    Repair,
+}
+
+/// What a vdev is told of a command, besides place and bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(alias = "zio_t")]
+pub struct Io {
+    /// The txg in which the bytes were written first, or are being written: a device that missed it does
+    /// not have them.
+    pub birth: Txg,
+    /// How urgent it is.
+    pub priority: Priority,
+    /// What it is for.
+    pub purpose: Purpose,
+}
+
+impl Io {
+    /// A read that somebody waits for.
+    #[must_use]
+    pub fn read(birth: Txg) -> Io {
+        Io {
+            birth,
+            priority: Priority::SyncRead,
+            purpose: Purpose::Normal,
+        }
+    }
+
+    /// A read of bytes that may well not verify.
+    #[must_use]
+    pub fn speculative(birth: Txg) -> Io {
+        Io {
+            purpose: Purpose::Speculative,
+            ..Io::read(birth)
+        }
+    }
+
+    /// A write of a new block.
+    #[must_use]
+    pub fn write(birth: Txg, priority: Priority) -> Io {
+        Io {
+            birth,
+            priority,
+            purpose: Purpose::Normal,
+        }
+    }
+
+    /// A write of good bytes over bad ones.
+    #[must_use]
+    pub fn repair(birth: Txg) -> Io {
+        Io {
+            birth,
+            priority: Priority::AsyncWrite,
+            purpose: Purpose::Repair,
+        }
+    }
+
+    /// A read of every copy.
+    #[must_use]
+    pub fn scrub(birth: Txg) -> Io {
+        Io {
+            priority: Priority::Scrub,
+            ..Io::read(birth)
+        }
+    }
+}
