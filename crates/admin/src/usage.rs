@@ -525,7 +525,7 @@ const PARTIAL: &[([&str; 1], &[&str])] = &[
     ),
     (
         ["scrub [-e | -s | -p | -C] [-w] <pool> ..."],
-        &["scrub [-e] [-w] <pool> ..."],
+        &["scrub [-e | -s | -p] [-w] <pool> ..."],
     ),
     (
         ["set <property=value> <pool>"],

@@ -290,8 +290,8 @@ impl Host {
             drop(spa);
             spa = import().within(within)?;
         }
-        if !spa.is_readonly() && crate::zpool::needs_resilver(&spa) {
-            crate::zpool::catch_up(&spa).within(within)?;
+        if !spa.is_readonly() {
+            spa.resilver_if_needed().within(within)?;
         }
         Ok(OpenPool {
             spa,

@@ -312,6 +312,14 @@ impl TxGroups {
         self.want(&mut state, open);
     }
 
+    /// Whether somebody waits for a txg behind the one that syncs.
+    #[must_use]
+    #[doc(alias = "txg_sync_waiting")]
+    pub fn is_waited_for(&self) -> bool {
+        let state = self.state.lock();
+        state.syncing.is_some_and(|syncing| state.wanted > syncing)
+    }
+
     fn want(&self, state: &mut MutexGuard<'_, State>, txg: Txg) {
         if state.wanted < txg {
             state.wanted = txg;

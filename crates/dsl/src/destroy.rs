@@ -27,6 +27,7 @@ use crate::create::{FILESYSTEM_COUNT, SNAPSHOT_COUNT};
 use crate::dataset::DslDataset;
 use crate::deadlist::Deadlist;
 use crate::dir::{DslDir, Used};
+use crate::env::DatasetChange;
 use crate::fields::DatasetFields;
 use crate::pool::DslPool;
 use crate::size::{Space, apply};
@@ -327,6 +328,10 @@ impl DslPool {
                 mos.zap_destroy(ObjectId(zap), tx)?;
             }
         }
+        mos.env().dataset_changed(DatasetChange::SnapshotDestroyed {
+            snapshot: snap.object(),
+            next: ObjectId(fields.next_snap_obj),
+        });
         self.remove_object(snap, tx)
     }
 
@@ -446,6 +451,8 @@ impl DslPool {
         mos.zap_destroy(ObjectId(ds.fields().snapnames_zapobj), tx)?;
         self.destroy_bookmarks(ds, tx)?;
         self.forget_errors(ds.object(), tx)?;
+        let gone = DatasetChange::HeadDestroyed(ds.object());
+        mos.env().dataset_changed(gone);
         self.remove_object(ds, tx)?;
         self.destroy_dir(&dir, tx)?;
         match origin_to_remove {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use base::{Result, Txg};
+use base::{ObjectId, Result, Txg};
 use dmu::Tx;
 use phys::blkptr::BlkPtrPhys;
 
@@ -61,11 +61,42 @@ pub trait PoolEnv: Send + Sync {
         freed >= 100_000
     }
 
+    /// A dataset that a scan may be at changes. In syncing context.
+    #[doc(alias = "dsl_scan_ds_destroyed")]
+    #[doc(alias = "dsl_scan_ds_snapshotted")]
+    #[doc(alias = "dsl_scan_ds_clone_swapped")]
+    fn dataset_changed(&self, change: DatasetChange) {
+        let _ = change;
+    }
+
     /// One line for the pool's internal history. In syncing context.
     #[doc(alias = "spa_history_log_internal_ds")]
     fn log_history(&self, event: &HistoryEvent<'_>, tx: &Tx) {
         let _ = (event, tx);
     }
+}
+
+/// What happens to a dataset that a scan may be at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DatasetChange {
+    /// A head is destroyed.
+    HeadDestroyed(ObjectId),
+    /// A snapshot is destroyed; the one after it, or the head, has now what it shared.
+    SnapshotDestroyed {
+        /// The snapshot.
+        snapshot: ObjectId,
+        /// `ds_next_snap_obj`
+        next: ObjectId,
+    },
+    /// The blocks of a head belong to its new snapshot now.
+    Snapshotted {
+        /// The head.
+        head: ObjectId,
+        /// `ds_prev_snap_obj`
+        snapshot: ObjectId,
+    },
+    /// Two heads changed their contents.
+    Swapped(ObjectId, ObjectId),
 }
 
 /// An internal history record: who did what to which data set.

@@ -72,7 +72,7 @@ pub use dataset::{DslDataset, LongHold, PropReader, PropsWatcher};
 pub use deadlist::Deadlist;
 pub use dir::{DslDir, USED_KINDS, Used};
 pub use engine::mos_props;
-pub use env::{HistoryEvent, PoolEnv};
+pub use env::{DatasetChange, HistoryEvent, PoolEnv};
 pub use fields::{DatasetFields, DirFields};
 pub use mos::{Mos, POOL_DIRECTORY};
 pub use names::{NAME_BYTES_MAX, NESTING_MAX};

@@ -248,6 +248,12 @@ impl DslPool {
         self.special.get().map(|special| &special.origin)
     }
 
+    /// The empty snapshot that everything descends from.
+    #[must_use]
+    pub fn origin_object(&self) -> ObjectId {
+        self.special().origin.object()
+    }
+
     /// dp_free_bpobj: blocks on their way to be freed.
     pub(crate) fn free_bpobj(&self) -> Result<Bpobj> {
         Bpobj::open(&self.mos, self.special().free_bpobj)

@@ -16,6 +16,7 @@ use dmu::Tx;
 use crate::dataset::DslDataset;
 use crate::deadlist::Deadlist;
 use crate::dir::Used;
+use crate::env::DatasetChange;
 use crate::pool::DslPool;
 use crate::size::Space;
 use crate::space::SpaceCheck;
@@ -140,6 +141,8 @@ impl DslPool {
         head.set_deadlist(Some(Deadlist::open(self.mos(), deadlists.1)?));
         self.dirty_dataset(clone);
         self.dirty_dataset(head);
+        let swapped = DatasetChange::Swapped(clone.object(), head.object());
+        self.mos().env().dataset_changed(swapped);
         self.remove_livelist(&clone.dir(), tx)?;
         self.remove_livelist(&head.dir(), tx)
     }

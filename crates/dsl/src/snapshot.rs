@@ -23,6 +23,7 @@ use crate::create::{SNAPSHOT_COUNT, now_secs};
 use crate::dataset::DslDataset;
 use crate::deadlist::Deadlist;
 use crate::dir::Used;
+use crate::env::DatasetChange;
 use crate::fields::DatasetFields;
 use crate::names::NAME_BYTES_MAX;
 use crate::pool::{DslPool, ORIGIN_DIR};
@@ -170,6 +171,10 @@ impl DslPool {
         mos.zap_add(ObjectId(head.snapnames_zapobj), name, object.0, tx)?;
         let snap = self.dataset_by_object(object)?;
         ds.state().prev = Some(snap.clone());
+        mos.env().dataset_changed(DatasetChange::Snapshotted {
+            head: ds.object(),
+            snapshot: object,
+        });
         self.touch_snapshots(&dir, tx)?;
         self.log(&snap, "snapshot", "", tx)?;
         Ok(snap)

@@ -179,16 +179,25 @@ impl DslPool {
 
     #[doc(alias = "get_clones_stat")]
     fn clone_names(&self, snap: &Arc<DslDataset>) -> Result<Vec<String>> {
+        let mut names = Vec::new();
+        for object in self.clones_of(snap)? {
+            names.push(self.dataset_by_object(object)?.dir().name());
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    /// What branches off at a snapshot: the first snapshot of each clone, or its head.
+    ///
+    /// # Errors
+    /// What reading the MOS gives.
+    pub fn clones_of(&self, snap: &Arc<DslDataset>) -> Result<Vec<ObjectId>> {
         let zap = snap.fields().next_clones_obj;
         if zap == 0 {
             return Ok(Vec::new());
         }
-        let mut names = Vec::new();
-        for object in self.mos().zap_set_members(ObjectId(zap))? {
-            names.push(self.dataset_by_object(ObjectId(object))?.dir().name());
-        }
-        names.sort();
-        Ok(names)
+        let members = self.mos().zap_set_members(ObjectId(zap))?;
+        Ok(members.into_iter().map(ObjectId).collect())
     }
 
     fn written_since_prev(&self, ds: &Arc<DslDataset>) -> Result<Space> {

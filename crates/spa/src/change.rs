@@ -8,14 +8,8 @@
 //! OpenZFS `module/zfs/spa.c` (`spa_sync_props`, `spa_config_update`), `module/zfs/dsl_scan.c`
 //! (`dsl_scan_sync_state`).
 
-use std::sync::Arc;
-
-use base::{Error, ErrorKind, Guid, ObjectId, Result, Txg};
-use dmu::Dnode;
+use base::{Error, ErrorKind, Result};
 use phys::pool_names::{ERRLOG_LAST, ERRLOG_SCRUB};
-use phys::scan::{DSS_CANCELED, DSS_SCANNING};
-use phys::{ObjectType, ScanPhys};
-use zerocopy::IntoBytes;
 
 use crate::directory;
 use crate::feature::Feature;
@@ -24,8 +18,6 @@ use crate::spa::Spa;
 
 /// The pool property; off unless it was set.
 const MULTIHOST: &str = "multihost";
-/// `DMU_POOL_SCAN`: the pool directory's entry for the last scrub.
-const SCAN: &str = "scan";
 
 impl Spa {
     /// Sets one of the pool's own properties.
@@ -138,70 +130,4 @@ impl Spa {
         }
         self.sync_now()
     }
-
-    /// What the last scrub came to, if there was one.
-    ///
-    /// # Errors
-    /// What reading the MOS gives.
-    pub fn scan(&self) -> Result<Option<ScanPhys>> {
-        let words = zap::lookup::<u64>(&self.inner.mos, directory::OBJECT, SCAN)?;
-        let Some(words) = words else { return Ok(None) };
-        let mut scan = ScanPhys::default();
-        let bytes = words.as_bytes();
-        let length = bytes.len().min(size_of::<ScanPhys>());
-        scan.as_mut_bytes()[..length].copy_from_slice(&bytes[..length]);
-        Ok(Some(scan))
-    }
-
-    /// Ends a scrub or resilver that another host began and did not finish. It goes on by a list of
-    /// datasets, and OpenZFS stops the host when one of these is not there any more. What a resilver has
-    /// still to do is in the DTLs.
-    pub(crate) fn cancel_unfinished_scan(&self) -> Result<()> {
-        let Some(mut scan) = self.scan()? else {
-            return Ok(());
-        };
-        if scan.state.get() != DSS_SCANNING {
-            return Ok(());
-        }
-        let queue = ObjectId(scan.queue_obj.get());
-        scan.state.set(DSS_CANCELED);
-        scan.end_time.set(rt::wall_clock().secs);
-        scan.queue_obj.set(0);
-        let words = words_of(&scan);
-        self.in_sync(move |inner, tx| {
-            let is_queue = |dnode: Arc<Dnode>| dnode.type_() == ObjectType::SCAN_QUEUE;
-            if queue.0 != 0 && inner.mos.hold(queue).is_ok_and(is_queue) {
-                zap::destroy(&inner.mos, tx, queue)?;
-            }
-            zap::update(&inner.mos, tx, directory::OBJECT, SCAN, &words[..])
-        })
-    }
-
-    /// Writes down what a scrub came to. Devices in `complete` have everything up to `txg` now.
-    ///
-    /// # Errors
-    /// `ReadOnly`, `Suspended`.
-    pub fn record_scan(&self, scan: ScanPhys, complete: &[Guid], txg: Txg) -> Result<()> {
-        for guid in complete {
-            if let Some(device) = self.inner.tree.find(*guid) {
-                device.leaf().clear_dtl(&(0..txg.0 + 1));
-            }
-        }
-        let words = words_of(&scan);
-        let (func, errors) = (scan.func.get(), scan.errors.get());
-        self.in_sync(move |inner, tx| {
-            let setup = format!("func={func} mintxg=0 maxtxg={}", txg.0);
-            inner.core.log_internal("scan setup", &setup, tx);
-            inner
-                .core
-                .log_internal("scan done", &format!("errors={errors}"), tx);
-            zap::update(&inner.mos, tx, directory::OBJECT, SCAN, &words[..])
-        })
-    }
-}
-
-/// A scan as the pool directory has it.
-fn words_of(scan: &ScanPhys) -> Vec<u64> {
-    let (words, _) = scan.as_bytes().as_chunks::<8>();
-    words.iter().map(|word| u64::from_le_bytes(*word)).collect()
 }

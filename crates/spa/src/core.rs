@@ -45,6 +45,7 @@ pub(crate) struct Core {
     host_name: String,
     deferred_bytes: AtomicU64,
     sharing: Sharing,
+    scan: scan::Scan,
 }
 
 /// What lives in the MOS. The MOS refers to the core, so these are let go when the pool closes.
@@ -73,6 +74,7 @@ impl Core {
             host_name,
             deferred_bytes: AtomicU64::new(0),
             sharing: Sharing::default(),
+            scan: scan::Scan::default(),
         })
     }
 
@@ -106,6 +108,11 @@ impl Core {
 
     fn deferred_list(&self) -> Option<Arc<Bpobj>> {
         self.parts.read().deferred.clone()
+    }
+
+    /// The scrub or resilver.
+    pub(crate) fn scan(&self) -> &scan::Scan {
+        &self.scan
     }
 
     /// The tables by which blocks are shared.
@@ -303,6 +310,10 @@ impl PoolEnv for Core {
     )]
     fn deferred(&self) -> u64 {
         self.space.usage().ddeferred
+    }
+
+    fn dataset_changed(&self, change: dsl::DatasetChange) {
+        self.scan.note(change);
     }
 
     fn log_history(&self, event: &HistoryEvent<'_>, tx: &Tx) {

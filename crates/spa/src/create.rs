@@ -37,6 +37,7 @@ use crate::history::History;
 use crate::host::Host;
 use crate::mmp::Mmp;
 use crate::props::{PoolProps, PropValue};
+use crate::scanning::Scanning;
 use crate::spa::{Inner, Settings, Spa, State};
 use crate::space_maps::SpaceMaps;
 
@@ -204,6 +205,9 @@ impl Spa {
 
         let inner = Arc::new(Inner {
             mmp: Mmp::new(),
+            scanning: Scanning::default(),
+            scan_settings: options.settings.scan.clone(),
+            first_txg: Txg(0),
             guid,
             host: options.host,
             readonly: false,

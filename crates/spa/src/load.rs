@@ -45,6 +45,7 @@ use crate::log_space_maps::LogSpaceMaps;
 use crate::mmp::{self, Mmp};
 use crate::obstacle::Obstacle;
 use crate::props::PoolProps;
+use crate::scanning::Scanning;
 use crate::spa::{Inner, Settings, Spa, State};
 use crate::space_maps::SpaceMaps;
 
@@ -376,6 +377,7 @@ fn load(
     core.set_features(Arc::new(Features::open(&mos)?));
     mos.set_props(dsl::mos_props(&*core));
     core.sharing().open(ddt::Ddts::open(&mos)?);
+    core.scan().load(&mos)?;
 
     let maps = open_space(&mos, &core.features(), &tree, &space, &mut half_open)?;
     let logs = if readonly {
@@ -421,6 +423,9 @@ fn load(
     let config = at_paths_of(look.config, &tree);
     let inner = Arc::new(Inner {
         mmp: Mmp::new(),
+        scanning: Scanning::default(),
+        scan_settings: options.settings.scan.clone(),
+        first_txg: synced,
         guid: options.found.guid,
         host: options.host,
         readonly,
@@ -465,7 +470,6 @@ fn load(
         if needs_config || to_replay > 0 {
             spa.sync_now()?;
         }
-        spa.cancel_unfinished_scan()?;
     }
     Ok(spa)
 }

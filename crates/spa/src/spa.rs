@@ -33,6 +33,7 @@ use crate::host::Host;
 use crate::mmp::Mmp;
 use crate::obstacle::Obstacle;
 use crate::props::PoolProps;
+use crate::scanning::{ScanSettings, Scanning};
 use crate::space_maps::SpaceMaps;
 
 /// What an open pool may take of the machine, and how it syncs.
@@ -48,6 +49,8 @@ pub struct Settings {
     pub aggregation_limit_bytes: u64,
     /// Which physical sectors decide over a new vdev's ashift.
     pub auto_ashift: AutoAshift,
+    /// How much of a scan each txg does.
+    pub scan: ScanSettings,
 }
 
 impl Default for Settings {
@@ -63,6 +66,7 @@ impl Default for Settings {
             io_threads: PipelineSettings::default().io_threads,
             aggregation_limit_bytes: PipelineSettings::default().aggregation_limit_bytes,
             auto_ashift: AutoAshift::default(),
+            scan: ScanSettings::default(),
         }
     }
 }
@@ -91,6 +95,10 @@ pub(crate) struct Inner {
     pub(crate) props: PoolProps,
     pub(crate) state: Mutex<State>,
     pub(crate) mmp: Mmp,
+    pub(crate) scanning: Scanning,
+    pub(crate) scan_settings: ScanSettings,
+    /// The txg that was on disk when the pool was opened.
+    pub(crate) first_txg: Txg,
 }
 
 /// What changes while the pool is open.
@@ -149,6 +157,7 @@ impl Inner {
 impl Drop for Spa {
     /// Lets the devices go, and breaks the circles between MOS, pipeline and allocator.
     fn drop(&mut self) {
+        self.inner.scanning.end();
         self.inner.mmp.stop();
         let _ = self.inner.groups.stop();
         for device in self.inner.tree.devices() {
@@ -344,6 +353,7 @@ impl Spa {
         if self.inner.readonly {
             return Ok(());
         }
+        self.inner.scanning.end();
         self.finish_destroys()?;
         let stopped = self.inner.groups.stop();
         self.inner.mmp.stop();
@@ -383,6 +393,7 @@ impl Spa {
 
     fn leave(&self, pool_state: PoolState) -> Result<()> {
         self.check_writable()?;
+        self.inner.scanning.end();
         // The last changes first: the txg that says "exported" then has nothing else to write.
         self.inner.groups.sync_all().within(|| self.name())?;
         self.finish_destroys()?;

@@ -61,6 +61,7 @@ impl Inner {
                 // Tasks may have changed the config, and made data sets that are dirty.
                 self.sync_config(tx)?;
                 self.dsl().sync_datasets(tx, pass)?;
+                self.sync_scan(tx)?;
             }
             self.dsl().flush(tx)?;
             let mos_changed = self.mos.needs_sync();

@@ -5,11 +5,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use base::{BlkId, Error, ErrorKind, Guid, ObjectId, Result, Txg};
+use base::{BlkId, Error, ErrorKind, ObjectId, Result, Txg};
 use geom::Provider;
 use geom::fault::{Damage, FaultInjector};
 use geom::mem::Memory;
-use phys::ScanPhys;
 use phys::label::{LABEL_START_SIZE, LABELS, NVLIST_OFFSET, UBERBLOCK_RING_OFFSET, label_offset};
 use phys::uberblock::UberblockPhys;
 use spa::Spa;
@@ -196,18 +195,12 @@ fn a_torn_uberblock_gives_way_to_the_one_before() {
     pool::assert_clean(&spa);
 }
 
-/// Reads everything and writes what devices lack, as `zpool scrub` does.
+/// Brings devices up to date, and says what the checker finds then.
 fn resilver(spa: &Spa) -> check::Report {
-    let txg = spa.sync().unwrap();
-    let devices = spa.tree().devices();
-    let stale: Vec<Guid> = devices
-        .iter()
-        .filter(|d| d.leaf().has_dtl())
-        .map(|device| device.guid())
-        .collect();
-    let report = pool::verify(spa).unwrap();
-    spa.record_scan(ScanPhys::default(), &stale, txg).unwrap();
-    report
+    spa.sync().unwrap();
+    spa.resilver_if_needed().unwrap();
+    spa.wait_scan(&mut |_| true).unwrap();
+    pool::verify(spa).unwrap()
 }
 
 fn dtls(spa: &Spa) -> Vec<vdev::TxgSet> {

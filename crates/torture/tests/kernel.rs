@@ -192,3 +192,81 @@ fn check_kernel_files(spa: &Spa, host: &Path) {
     let root = fs.resolve("kernel/link").unwrap_or(fs.root());
     assert!(fs.getattr(root).is_ok());
 }
+
+/// The guest ends the scrub that was begun here, and leaves a resilver of its own unfinished.
+const SCAN_GUEST: &str = r#"set -e
+zpool import -d /dev -R /mnt tank
+zpool wait -t scrub tank
+zpool status tank
+zpool status tank | grep -q "scrub repaired [1-9].* with 0 errors"
+echo 1 >/sys/module/zfs/parameters/zfs_scan_suspend_progress
+zpool offline tank /dev/vdb
+for i in $(seq 50); do echo $i >/mnt/tank/kernel$i; done
+zpool sync tank
+zpool online tank /dev/vdb
+zpool sync tank
+zpool status tank | grep scan: -A 2
+zpool export tank
+"#;
+
+/// Opens a pool of these images, waits for its scan, and looks at each side alone.
+fn finish_scan(paths: &[PathBuf]) {
+    let open_all = || {
+        let open_one = |path: &PathBuf| open(path, OpenMode::ReadWrite).unwrap();
+        paths.iter().map(open_one).collect::<Vec<_>>()
+    };
+    let spa = pool::open(&open_all(), true).unwrap();
+    let before = spa.scan().unwrap();
+    assert_eq!(before.state.get(), phys::scan::DSS_SCANNING, "{before:?}");
+    drop(spa);
+    let spa = pool::open(&open_all(), false).unwrap();
+    spa.resilver_if_needed().unwrap();
+    spa.wait_scan(&mut |_| true).unwrap();
+    let scan = spa.scan().unwrap();
+    assert_eq!(scan.errors.get(), 0);
+    assert_eq!(scan.state.get(), phys::scan::DSS_FINISHED);
+    let is_whole = |device: &Arc<vdev::Vdev>| !device.leaf().has_dtl();
+    assert!(spa.tree().devices().iter().all(is_whole));
+    spa.export().unwrap();
+    drop(spa);
+    for device in open_all() {
+        let spa = pool::open(&[device], true).unwrap();
+        pool::assert_clean(&spa);
+    }
+}
+
+#[test]
+fn a_scan_goes_on_under_the_kernel_and_comes_back() {
+    let Some(guest) = Guest::find() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let host = tempfile::tempdir().unwrap();
+    let mut dice = Dice::new(seed(78));
+    let (paths, disks) = images(folder.path(), 2);
+    let mut settings = pool::settings();
+    settings.scan.blocks_max = 10;
+    let root = init(NewFilesystem::default(), true);
+    let new = pool::create_with("tank", Layout::Mirror, 12, &disks, root, settings);
+    let spa = new.unwrap();
+    new_fs(&spa, "tank/a", &[("recordsize", 4096)]);
+    let mut files = Files::default();
+    work(&spa, "tank/a", &mut files, &mut dice, 800);
+    spa.dsl().snapshot(&["tank/a@s"], Vec::new()).unwrap();
+    work(&spa, "tank/a", &mut files, &mut dice, 10);
+    spa.sync().unwrap();
+    // One side loses much of what it has.
+    for at in (5 << 20..500 << 20).step_by(1 << 16) {
+        disks[1].write(at, &[0x77; 8192]).unwrap();
+    }
+    spa.scrub().unwrap();
+    let is_young = |scan: &phys::ScanPhys| scan.examined.get() < 500_000;
+    spa.wait_scan(&mut |scan| is_young(scan)).unwrap();
+    let scan = spa.scan().unwrap();
+    assert_eq!(scan.state.get(), phys::scan::DSS_SCANNING, "{scan:?}");
+    assert!(scan.examined.get() > 0);
+    spa.export().unwrap();
+    drop((spa, disks));
+    let disks: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
+    let outcome = guest.run(SCAN_GUEST, host.path(), &disks);
+    outcome.assert_success();
+    finish_scan(&paths);
+}

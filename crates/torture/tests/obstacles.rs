@@ -6,7 +6,7 @@ use base::ObjectId;
 use geom::Provider;
 use geom::mem::Memory;
 use phys::ScanPhys;
-use phys::scan::{DSS_CANCELED, DSS_SCANNING, POOL_SCAN_RESILVER};
+use phys::scan::{DSS_FINISHED, DSS_SCANNING, POOL_SCAN_SCRUB};
 use spa::{Spa, directory};
 use torture::pool::{self, Layout};
 
@@ -18,31 +18,35 @@ fn new_pool() -> (Vec<Arc<dyn Provider>>, Spa) {
     (devices, spa)
 }
 
+/// Another host's scan goes on, also from a state that names what is not there.
 #[test]
-fn a_scan_that_another_host_left_unfinished_is_ended() {
+fn a_scan_that_another_host_left_unfinished_goes_on() {
     let (devices, spa) = new_pool();
     pool::in_mos(&spa, |mos, tx| {
         let queue = zap::create(mos, tx, phys::ObjectType::SCAN_QUEUE)?;
-        zap::update(mos, tx, queue, "36", &[7u64])?;
+        zap::update(mos, tx, queue, "3600", &[7u64])?;
         let mut scan = ScanPhys::default();
-        scan.func.set(POOL_SCAN_RESILVER);
+        scan.func.set(POOL_SCAN_SCRUB);
         scan.state.set(DSS_SCANNING);
         scan.queue_obj.set(queue.0);
+        scan.max_txg.set(tx.txg().0);
         let bytes = zerocopy::IntoBytes::as_bytes(&scan);
         let (words, _) = bytes.as_chunks::<8>();
         let words: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
         zap::update(mos, tx, directory::OBJECT, "scan", &words[..])
     });
-    let queue = ObjectId(spa.scan().unwrap().unwrap().queue_obj.get());
-    assert!(spa.mos().hold(queue).is_ok());
     spa.export().unwrap();
     drop(spa);
     let looked = pool::open(&devices, true).unwrap();
-    assert_eq!(looked.scan().unwrap().unwrap().state.get(), DSS_SCANNING);
+    assert_eq!(looked.scan().unwrap().state.get(), DSS_SCANNING);
     drop(looked);
     let spa = pool::open(&devices, false).unwrap();
-    let scan = spa.scan().unwrap().unwrap();
-    assert_eq!((scan.state.get(), scan.queue_obj.get()), (DSS_CANCELED, 0));
+    let queue = ObjectId(spa.scan().unwrap().queue_obj.get());
+    assert!(spa.mos().hold(queue).is_ok());
+    spa.wait_scan(&mut |_| true).unwrap();
+    let scan = spa.scan().unwrap();
+    assert_eq!((scan.state.get(), scan.queue_obj.get()), (DSS_FINISHED, 0));
+    assert_eq!(scan.errors.get(), 1, "the dataset that is not there");
     assert!(spa.mos().hold(queue).is_err());
     pool::assert_clean(&spa);
 }

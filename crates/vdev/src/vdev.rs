@@ -246,6 +246,14 @@ impl Vdev {
         }
     }
 
+    /// Whether a usable device below missed blocks of this birth.
+    #[must_use]
+    #[doc(alias = "vdev_dtl_need_resilver")]
+    pub fn needs_resilver(self: &Arc<Self>, birth: base::Txg) -> bool {
+        let mut leaves = self.leaves().iter().map(|device| device.leaf());
+        leaves.any(|leaf| leaf.is_usable() && leaf.missed(birth))
+    }
+
     /// Whether all that is on this vdev can be had of those devices below that have everything.
     #[must_use]
     #[doc(alias = "vdev_dtl_reassess")]

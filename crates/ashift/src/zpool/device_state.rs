@@ -139,9 +139,7 @@ pub(super) fn online(args: &Parsed) -> Outcome {
         let (_, top) = pool.tree().find_device(device.guid())?;
         growing.push(top.guid());
     }
-    if super::needs_resilver(&pool) {
-        super::catch_up(&pool)?;
-    }
+    super::catch_up(&pool)?;
     if args.has('e') {
         pool.expand(&|guid| growing.contains(&guid))?;
     }

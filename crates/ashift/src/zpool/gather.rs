@@ -219,7 +219,7 @@ fn kind_of(kind: vdev::VdevKind, is_whole: bool) -> VdevKind {
 }
 
 fn scan_status(pool: &Spa) -> base::Result<Option<ScanStatus>> {
-    let Some(scan) = pool.scan()? else {
+    let Some(scan) = pool.scan() else {
         return Ok(None);
     };
     let state = match scan.state.get() {

@@ -487,9 +487,7 @@ fn finish(host: &Host, spa: &Spa, request: &Request) -> base::Result<()> {
     if let Some(comment) = &request.comment {
         spa.set_comment(Some(comment.clone()).filter(|c| !c.is_empty()))?;
     }
-    if super::needs_resilver(spa) {
-        super::catch_up(spa)?;
-    }
+    super::catch_up(spa)?;
     if spa.autoexpand() {
         spa.expand(&|_| true)?;
     }

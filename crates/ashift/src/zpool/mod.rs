@@ -31,7 +31,7 @@ use admin::usage::{Tool, usage, usage_of_all};
 use base::{Error, ErrorKind};
 
 pub(crate) use errors::keep_met;
-pub(crate) use scrub::{catch_up, needs_resilver, verify};
+pub(crate) use scrub::{catch_up, verify};
 
 /// Why a command did not do what it was asked.
 pub(crate) enum Failure {

@@ -1,9 +1,9 @@
 //! `zpool scrub`, and bringing devices up to date that were away.
 //!
 //! # What it is
-//! There is no daemon that could scrub in the background: the command reads every copy of every block,
-//! repairs what can be repaired, and ends when it is done. What it found is kept in the pool (as the
-//! kernel keeps it) and, device by device, below the state folder until `zpool clear` or export.
+//! The scan itself is the engine's, and goes on whenever the pool is open for writing. These commands begin it
+//! and wait for its end. When they are interrupted, the next one goes on where they stopped. Of what the scan
+//! could not read the names are kept below the state folder until `zpool clear` or export.
 //!
 //! # Source
 //! OpenZFS module/zfs/dsl_scan.c, cmd/zpool/zpool_main.c (`zpool_do_scrub`).
@@ -14,11 +14,11 @@ use std::sync::Arc;
 
 use admin::getopt::Parsed;
 use admin::number::{duration, nice_bytes};
-use base::{Context, Guid, VdevId};
+use base::{Context, VdevId};
 use check::{Finding, Report};
-use phys::ScanPhys;
+use scan::Kind;
 use spa::Spa;
-use zio::AllocClass;
+use zio::{AllocClass, Bookmark};
 
 use super::errors::{keep_scrubbed, kept_errors};
 use super::list::{pool_names, repeated_code};
@@ -26,29 +26,21 @@ use super::{Failure, Outcome, command_line, open_error, refuse_options};
 use crate::host::{Access, Host, OpenPool};
 use crate::progress::progress;
 
-/// `POOL_SCAN_SCRUB`, `POOL_SCAN_RESILVER`; `DSS_FINISHED`
-const SCRUB: u64 = 1;
-const RESILVER: u64 = 2;
-const FINISHED: u64 = 2;
-
 /// `zpool scrub`.
 pub(super) fn run(args: &Parsed) -> Outcome {
-    refuse_options(args, "scrub", "spC")?;
+    refuse_options(args, "scrub", "C")?;
     if args.operands.is_empty() {
         return Err(Failure::Usage("missing pool name argument".into()));
     }
-    if args.has('e') && args.has('t') {
-        return Err(Failure::Usage(
-            "invalid option combination: -e and -t are mutually exclusive".into(),
-        ));
-    }
+    let wanted = Wanted::of(args)?;
     let host = Host::here();
     let mut code = repeated_code(&args.operands);
     for name in &pool_names(&host, &args.operands)? {
-        let outcome = if args.has('e') {
-            scrub_errors(&host, name)
-        } else {
-            scrub(&host, name, args.has('t'))
+        let outcome = match wanted {
+            Wanted::Errors => scrub_errors(&host, name),
+            Wanted::Stop => change(&host, name, "cancel scrubbing", Spa::stop_scrub),
+            Wanted::Pause => change(&host, name, "pause scrubbing", pause),
+            Wanted::Scrub { is_thorough } => scrub(&host, name, is_thorough),
         };
         match outcome {
             Ok(found) => code |= found,
@@ -62,25 +54,115 @@ pub(super) fn run(args: &Parsed) -> Outcome {
     Ok(code)
 }
 
+/// What is to be done.
+#[derive(Clone, Copy)]
+enum Wanted {
+    Scrub { is_thorough: bool },
+    Errors,
+    Stop,
+    Pause,
+}
+
+impl Wanted {
+    fn of(args: &Parsed) -> Result<Wanted, Failure> {
+        let exclusive = [('s', "p"), ('s', "e"), ('p', "e"), ('e', "t")];
+        for (one, other) in exclusive {
+            if args.has(one) && other.chars().all(|other| args.has(other)) {
+                return Err(Failure::Usage(format!(
+                    "invalid option combination: -{one} and -{other} are mutually exclusive"
+                )));
+            }
+        }
+        Ok(match () {
+            () if args.has('s') => Wanted::Stop,
+            () if args.has('p') => Wanted::Pause,
+            () if args.has('e') => Wanted::Errors,
+            () => Wanted::Scrub {
+                is_thorough: args.has('t'),
+            },
+        })
+    }
+}
+
+/// `zpool scrub -s` and `-p`.
+fn change(
+    host: &Host,
+    name: &str,
+    what: &str,
+    change: impl Fn(&Spa) -> base::Result<()>,
+) -> Outcome {
+    let pool = open_to_scrub(host, name)?;
+    change(&pool).map_err(|e| format!("cannot {what} {name}: {e}"))?;
+    pool.log_command(&command_line())?;
+    pool.sync()?;
+    pool.close()?;
+    Ok(0)
+}
+
+/// As in OpenZFS it is no error that none runs.
+fn pause(spa: &Spa) -> base::Result<()> {
+    match spa.scan_running() {
+        Some(Kind::Scrub) => spa.pause_scrub(),
+        _ => Ok(()),
+    }
+}
+
 /// `zpool scrub`; a thorough one (`-t`) decompresses each block as well.
 fn scrub(host: &Host, name: &str, is_thorough: bool) -> Outcome {
     let pool = open_to_scrub(host, name)?;
-    let options = check::Options {
-        decompress: is_thorough,
-        ..check::Options::default()
-    };
-    let (report, scan) = scan(&pool, SCRUB, options)?;
-    keep_errors(host, &pool, &report)?;
-    tell(&report, || {
-        let secs = scan.end_time.get() - scan.start_time.get();
-        format!(
-            "scrub repaired {} in {} with {} errors",
+    if pool.scan_running() == Some(Kind::Resilver) {
+        watch(&pool)?;
+    }
+    // One that was interrupted goes on.
+    if pool.scan_running().is_none() || pool.is_scan_paused() {
+        pool.scrub()
+            .map_err(|e| format!("cannot scrub {name}: {e}"))?;
+    }
+    watch(&pool)?;
+    let mut lost: BTreeSet<Bookmark> = pool.take_lost().into_iter().collect();
+    let scan = pool.scan().unwrap_or_default();
+    let mut findings = Vec::new();
+    if is_thorough {
+        let options = check::Options {
+            decompress: true,
+            every_copy: false,
+            leaks: false,
+            ..check::Options::default()
+        };
+        let report = verify(&pool, options).within(|| name.to_owned())?;
+        findings = report.findings;
+        let damaged = findings.iter().filter(|f| is_loss(f));
+        lost.extend(damaged.filter_map(Finding::bookmark));
+    }
+    let errors = scan.errors.get().max(lost.len() as u64);
+    let is_news = errors > 0 || scan.processed.get() > 0;
+    if is_news || std::io::stdout().is_terminal() {
+        println!(
+            "scrub repaired {} in {} with {errors} errors",
             nice_bytes(scan.processed.get()),
-            duration(secs),
-            scan.errors.get()
-        )
+            duration(scan.end_time.get() - scan.start_time.get()),
+        );
+    }
+    for finding in &findings {
+        println!("  {finding}");
+    }
+    keep_scrubbed(host, &pool, lost)?;
+    pool.log_command(&command_line())?;
+    pool.sync()?;
+    pool.close()?;
+    Ok(u8::from(errors > 0 || !findings.is_empty()))
+}
+
+/// Shows how far the scan is until it ends.
+fn watch(spa: &Spa) -> base::Result<()> {
+    let bar = progress(None, true);
+    let outcome = spa.wait_scan(&mut |scan| {
+        bar.set_length(scan.to_examine.get());
+        bar.set_position(scan.examined.get());
+        true
     });
-    close_scrubbed(&pool, &report)
+    bar.finish_and_clear();
+    outcome
 }
 
 fn open_to_scrub(host: &Host, name: &str) -> Result<OpenPool, Failure> {
@@ -137,17 +219,13 @@ fn scrub_errors(host: &Host, name: &str) -> Outcome {
     close_scrubbed(&pool, &report)
 }
 
-/// Whether a device of the pool lacks something that another one has.
-pub(crate) fn needs_resilver(spa: &Spa) -> bool {
-    spa.tree()
-        .devices()
-        .iter()
-        .any(|d| d.leaf().is_usable() && d.leaf().has_dtl())
-}
-
-/// Reads everything and writes what devices lack that were away.
+/// Brings devices up to date that missed something, and waits for it.
 pub(crate) fn catch_up(spa: &Spa) -> base::Result<()> {
-    scan(spa, RESILVER, check::Options::default()).map(|_| ())
+    spa.resilver_if_needed()?;
+    if spa.scan_running() == Some(Kind::Resilver) {
+        watch(spa)?;
+    }
+    Ok(())
 }
 
 /// The top-level vdevs as the checker wants them.
@@ -186,44 +264,6 @@ pub(crate) fn verify(spa: &Spa, options: check::Options) -> base::Result<Report>
     report
 }
 
-fn scan(spa: &Spa, function: u64, options: check::Options) -> base::Result<(Report, ScanPhys)> {
-    spa.sync()?;
-    let stale: BTreeSet<Guid> = stale_devices(spa);
-    let txg = spa.uberblock().txg();
-    let start = rt::wall_clock().secs;
-    let healed = healed_bytes(spa);
-    let report = verify(spa, options).within(|| spa.name())?;
-    let errors = report.findings.iter().filter(|f| is_loss(f)).count() as u64;
-    let mut scan = ScanPhys::default();
-    scan.func.set(function);
-    scan.state.set(FINISHED);
-    scan.max_txg.set(txg.0);
-    scan.cur_max_txg.set(txg.0);
-    scan.start_time.set(start);
-    scan.end_time.set(rt::wall_clock().secs);
-    let bytes = report.progress.verified_bytes;
-    scan.to_examine.set(report.allocated_bytes().max(bytes));
-    scan.examined.set(bytes);
-    scan.processed.set(healed_bytes(spa).saturating_sub(healed));
-    scan.errors.set(errors);
-    // What could not be repaired is still missing somewhere.
-    let complete: Vec<Guid> = if errors == 0 && !has_unrepaired(&report) {
-        stale.into_iter().collect()
-    } else {
-        Vec::new()
-    };
-    spa.record_scan(scan, &complete, txg)?;
-    Ok((report, scan))
-}
-
-fn stale_devices(spa: &Spa) -> BTreeSet<Guid> {
-    let devices = spa.tree().devices();
-    let stale = devices
-        .iter()
-        .filter(|d| d.leaf().is_usable() && d.leaf().has_dtl());
-    stale.map(|d| d.guid()).collect()
-}
-
 fn healed_bytes(spa: &Spa) -> u64 {
     spa.tree().root().total_stats().self_healed_bytes
 }
@@ -233,14 +273,6 @@ fn is_loss(finding: &Finding) -> bool {
         finding,
         Finding::Unreadable { .. } | Finding::BadPointer { .. }
     )
-}
-
-fn has_unrepaired(report: &Report) -> bool {
-    let is_unrepaired = |f: &Finding| match f {
-        Finding::DamagedCopies { bad, repaired, .. } => repaired < bad,
-        _ => false,
-    };
-    report.findings.iter().any(is_unrepaired)
 }
 
 /// Keeps what a scrub has found.

@@ -273,9 +273,20 @@ fn scrub_device(
     if !device.leaf().is_usable() {
         return blocks.iter().map(|_| Outcome::Skipped).collect();
     }
-    let mut whole = Some(read_device(device, offset, run));
+    let has_missed = |block: &RunBlock| device.leaf().missed(block.birth);
+    // What it does not have need not be read.
+    let mut whole = if blocks.iter().all(has_missed) {
+        None
+    } else {
+        Some(read_device(device, offset, run))
+    };
     let mut outcomes = Vec::with_capacity(blocks.len());
-    for (n, RunBlock { range, .. }) in blocks.iter().enumerate() {
+    for (n, block) in blocks.iter().enumerate() {
+        let range = &block.range;
+        if has_missed(block) {
+            outcomes.push(Outcome::Mismatch);
+            continue;
+        }
         let read = match &whole {
             Some(Ok(())) => Ok(()),
             Some(Err(_)) if blocks.len() == 1 => whole.take().expect("it is an error"),

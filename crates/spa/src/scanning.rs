@@ -1,0 +1,337 @@
+//! The scrub or resilver of an open pool: when it begins, how much of it each txg does, what its end means.
+//!
+//! # Invariants
+//! 1. A device's DTL is cleared only by a scan that began when the device was there, and in which every block
+//!    was good or made good. Which devices take part stands in their configs (`resilver_txg`).
+//!
+//! # Source
+//! OpenZFS `module/zfs/dsl_scan.c`, `module/zfs/vdev.c` (`vdev_dtl_reassess`, `vdev_resilver_needed`).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use base::{Error, ErrorKind, Result, Txg};
+use dmu::Tx;
+use phys::ScanPhys;
+use phys::blkptr::BlkPtrPhys;
+use rt::Mutex;
+use scan::{Kind, Range};
+use vdev::Vdev;
+use zio::Bookmark;
+
+use crate::spa::{Inner, Spa};
+
+/// `SCAN_IMPORT_WAIT_TXGS`: a pool is to be imported quickly.
+const IMPORT_WAIT_TXGS: u64 = 5;
+/// `zfs_vdev_async_write_active_min_dirty_percent`: with so much dirty, writers wait for this txg.
+const DIRTY_PERCENT: u64 = 30;
+/// Damaged blocks that are remembered.
+const LOST_MAX: usize = 100_000;
+
+/// How long a slice takes.
+#[derive(Clone, Debug)]
+pub struct ScanSettings {
+    /// `zfs_scrub_min_time_ms`, in ns: so long even if writers wait.
+    pub scrub_min_ns: u64,
+    /// `zfs_resilver_min_time_ms`, in ns.
+    pub resilver_min_ns: u64,
+    /// So long if somebody waits for the txg, in ns.
+    pub waited_for_ns: u64,
+    /// `zfs_txg_timeout`: no longer than this, in ns.
+    pub max_ns: u64,
+    /// No more blocks are visited in one txg.
+    pub blocks_max: u64,
+}
+
+impl Default for ScanSettings {
+    fn default() -> Self {
+        ScanSettings {
+            scrub_min_ns: 1_000_000_000,
+            resilver_min_ns: 3_000_000_000,
+            waited_for_ns: 100_000_000,
+            max_ns: 5_000_000_000,
+            blocks_max: u64::MAX,
+        }
+    }
+}
+
+/// What is known of the scan in this process alone.
+#[derive(Default)]
+pub(crate) struct Scanning {
+    is_ending: AtomicBool,
+    unrepaired: AtomicU64,
+    /// Blocks without a good copy, and when they were written.
+    lost: Mutex<BTreeMap<Bookmark, Txg>>,
+}
+
+impl Scanning {
+    /// The pool is being closed: slices end, and none begins.
+    pub(crate) fn end(&self) {
+        self.is_ending.store(true, Ordering::Release);
+    }
+}
+
+impl Inner {
+    /// A slice of the scan that runs. In the first pass, after the datasets.
+    pub(crate) fn sync_scan(&self, tx: &Tx) -> Result<()> {
+        let scan = self.core.scan();
+        let waits = tx.txg().0 < self.first_txg.0 + IMPORT_WAIT_TXGS;
+        let is_ending = self.scanning.is_ending.load(Ordering::Acquire);
+        let Some(kind) = scan.running().filter(|_| !is_ending && !scan.is_paused()) else {
+            return scan.sync(&self.mos, tx);
+        };
+        if waits {
+            self.groups.kick();
+            return scan.sync(&self.mos, tx);
+        }
+        if self.has_newcomers() {
+            self.begin_scan(Kind::Resilver, tx)?;
+        }
+        let mos_root = self.state.lock().uberblock.rootbp;
+        let outcome = self.slice(kind, mos_root, tx)?;
+        let tally = outcome.tally;
+        let unrepaired = &self.scanning.unrepaired;
+        unrepaired.fetch_add(tally.unrepaired, Ordering::Relaxed);
+        let mut lost = self.scanning.lost.lock();
+        let room = LOST_MAX.saturating_sub(lost.len());
+        lost.extend(tally.lost.into_iter().take(room));
+        drop(lost);
+        if outcome.is_complete {
+            self.finish_scan(tx)
+        } else {
+            self.groups.kick();
+            Ok(())
+        }
+    }
+
+    fn slice(&self, kind: Kind, mos_root: BlkPtrPhys, tx: &Tx) -> Result<scan::Outcome> {
+        let needs_io = |bp: &BlkPtrPhys| kind == Kind::Scrub || self.misses(bp);
+        let is_over = |used_ns: u64, blocks: u64| self.is_slice_over(kind, used_ns, blocks);
+        let pool = scan::Pool {
+            mos: &self.mos,
+            dsl: self.dsl(),
+            pipeline: &self.pipeline,
+            mos_root,
+            needs_io: &needs_io,
+            is_over: &is_over,
+        };
+        self.core.scan().slice(&pool, tx)
+    }
+
+    /// Whether a device that is there now missed the block.
+    #[doc(alias = "dsl_scan_need_resilver")]
+    fn misses(&self, bp: &BlkPtrPhys) -> bool {
+        let birth = bp.physical_birth();
+        let is_missed = |top: Arc<Vdev>| top.needs_resilver(birth);
+        bp.is_gang()
+            || bp
+                .dvas()
+                .any(|dva| self.tree.top(dva.vdev()).is_some_and(is_missed))
+    }
+
+    #[doc(alias = "dsl_scan_check_suspend")]
+    fn is_slice_over(&self, kind: Kind, used_ns: u64, blocks: u64) -> bool {
+        let settings = &self.scan_settings;
+        if self.scanning.is_ending.load(Ordering::Acquire)
+            || blocks >= settings.blocks_max
+            || used_ns >= settings.max_ns
+        {
+            return true;
+        }
+        let least_ns = match kind {
+            Kind::Scrub => settings.scrub_min_ns,
+            Kind::Resilver => settings.resilver_min_ns,
+        };
+        let is_full = || {
+            let dirty_max = self.groups.dirty_data_max();
+            self.groups.dirty_bytes() >= dirty_max / 100 * DIRTY_PERCENT
+        };
+        used_ns >= least_ns && is_full()
+            || used_ns >= settings.waited_for_ns && self.groups.is_waited_for()
+    }
+
+    /// Devices that are there and missed something.
+    fn stale_devices(&self) -> Vec<Arc<Vdev>> {
+        let mut devices = self.tree.devices();
+        devices.retain(|device| device.leaf().is_usable() && device.leaf().has_dtl());
+        devices
+    }
+
+    /// Whether a device has something to catch up with that takes no part in the scan that runs.
+    fn has_newcomers(&self) -> bool {
+        let max = self.core.scan().phys().map_or(0, |phys| phys.max_txg.get());
+        let takes_part = |device: &Arc<Vdev>| device.config().resilver_txg == max;
+        !self.stale_devices().iter().all(takes_part)
+    }
+
+    /// Begins a scan; in a pool with a device that missed something, one that brings it up to date.
+    #[doc(alias = "dsl_scan_setup_sync")]
+    fn begin_scan(&self, kind: Kind, tx: &Tx) -> Result<()> {
+        let stale = self.stale_devices();
+        let spans = stale.iter().filter_map(|device| device.leaf().dtl().span());
+        let (mut min, mut max) = (u64::MAX, 0);
+        for (first, last) in spans {
+            (min, max) = (min.min(first.0 - 1), max.max(last.0 + 1));
+        }
+        let range = match kind {
+            Kind::Resilver => Range {
+                min: Txg(min.min(max)),
+                max: Txg(max),
+            },
+            Kind::Scrub => Range {
+                min: Txg(0),
+                max: Txg(max.max(tx.txg().0)),
+            },
+        };
+        for device in &stale {
+            device.update(|config| config.resilver_txg = range.max.0);
+        }
+        if !stale.is_empty() {
+            self.state.lock().config_dirty = true;
+            self.state.lock().labels_dirty = true;
+        }
+        self.scanning.unrepaired.store(0, Ordering::Relaxed);
+        self.scanning.lost.lock().clear();
+        let bytes = self.space.usage().alloc;
+        self.core.scan().begin(kind, range, bytes, &self.mos, tx)?;
+        let func = self.core.scan().phys().map_or(0, |phys| phys.func.get());
+        let text = format!("func={func} mintxg={} maxtxg={}", range.min, range.max);
+        self.core.log_internal("scan setup", &text, tx);
+        Ok(())
+    }
+
+    /// Everything is visited.
+    #[doc(alias = "dsl_scan_done")]
+    fn finish_scan(&self, tx: &Tx) -> Result<()> {
+        let phys = self.core.scan().phys().unwrap_or_default();
+        let errors = phys.errors.get();
+        let max = phys.max_txg.get();
+        if errors == 0 && self.scanning.unrepaired.load(Ordering::Relaxed) == 0 {
+            for device in self.stale_devices() {
+                if device.config().resilver_txg == max {
+                    device.leaf().clear_dtl(&(0..max));
+                    device.update(|config| config.resilver_txg = 0);
+                }
+            }
+            self.state.lock().config_dirty = true;
+        }
+        self.core.scan().end(true, &self.mos, tx)?;
+        let text = format!("errors={errors}");
+        self.core.log_internal("scan done", &text, tx);
+        Ok(())
+    }
+}
+
+impl Spa {
+    /// Begins a scrub, or goes on with one that waits.
+    ///
+    /// # Errors
+    /// `Busy` when a scan runs, `ReadOnly`, `Suspended`.
+    #[doc(alias = "spa_scan")]
+    pub fn scrub(&self) -> Result<()> {
+        let scan = self.inner.core.scan();
+        match scan.running() {
+            Some(Kind::Scrub) if scan.is_paused() => {
+                return self.in_sync(|inner, tx| inner.core.scan().pause(false, &inner.mos, tx));
+            }
+            Some(Kind::Scrub) => {
+                let text = "currently scrubbing; use 'zpool scrub -s' to cancel scrub";
+                return Err(Error::new(ErrorKind::Busy, text));
+            }
+            Some(Kind::Resilver) => {
+                return Err(Error::new(ErrorKind::Busy, "currently resilvering"));
+            }
+            None => {}
+        }
+        self.in_sync(|inner, tx| inner.begin_scan(Kind::Scrub, tx))
+    }
+
+    /// Has the scrub that runs wait.
+    ///
+    /// # Errors
+    /// `NotFound` when none runs; `ReadOnly`, `Suspended`.
+    #[doc(alias = "dsl_scrub_set_pause_resume")]
+    pub fn pause_scrub(&self) -> Result<()> {
+        self.check_scrubbing()?;
+        self.in_sync(|inner, tx| inner.core.scan().pause(true, &inner.mos, tx))
+    }
+
+    /// Ends the scrub that runs.
+    ///
+    /// # Errors
+    /// As [`pause_scrub`](Spa::pause_scrub).
+    #[doc(alias = "dsl_scan_cancel")]
+    pub fn stop_scrub(&self) -> Result<()> {
+        self.check_scrubbing()?;
+        self.in_sync(|inner, tx| {
+            inner.core.log_internal("scan cancelled", "errors=0", tx);
+            inner.core.scan().end(false, &inner.mos, tx)
+        })
+    }
+
+    fn check_scrubbing(&self) -> Result<()> {
+        if self.inner.core.scan().running() == Some(Kind::Scrub) {
+            return Ok(());
+        }
+        Err(Error::not_found("there is no active scrub"))
+    }
+
+    /// Begins a resilver if a device has something to catch up with, unless one runs that does it.
+    ///
+    /// # Errors
+    /// `ReadOnly`, `Suspended`.
+    #[doc(alias = "vdev_resilver_needed")]
+    pub fn resilver_if_needed(&self) -> Result<()> {
+        if self.inner.stale_devices().is_empty() {
+            return Ok(());
+        }
+        if self.inner.core.scan().running().is_some() && !self.inner.has_newcomers() {
+            return Ok(());
+        }
+        self.in_sync(|inner, tx| inner.begin_scan(Kind::Resilver, tx))
+    }
+
+    /// Waits until no scan runs, or it was told to wait. `see` is shown how far it is after each slice, and
+    /// ends the waiting by answering false.
+    ///
+    /// # Errors
+    /// `Suspended`.
+    #[doc(alias = "spa_wait")]
+    pub fn wait_scan(&self, see: &mut dyn FnMut(&ScanPhys) -> bool) -> Result<()> {
+        let scan = self.inner.core.scan();
+        while scan.running().is_some() && !scan.is_paused() {
+            if !see(&scan.phys().unwrap_or_default()) {
+                return Ok(());
+            }
+            let txg = self.inner.groups.synced_txg();
+            self.inner.groups.wait_synced(txg.next())?;
+        }
+        Ok(())
+    }
+
+    /// The scan that runs, if one does.
+    #[must_use]
+    pub fn scan_running(&self) -> Option<Kind> {
+        self.inner.core.scan().running()
+    }
+
+    /// Whether the scrub that runs waits to be told to go on.
+    #[must_use]
+    pub fn is_scan_paused(&self) -> bool {
+        self.inner.core.scan().is_paused()
+    }
+
+    /// The blocks of which the scan has found no good copy since this was asked last.
+    #[must_use]
+    pub fn take_lost(&self) -> Vec<Bookmark> {
+        let lost = std::mem::take(&mut *self.inner.scanning.lost.lock());
+        lost.into_keys().collect()
+    }
+
+    /// The scan that runs, or the last one.
+    #[must_use]
+    pub fn scan(&self) -> Option<ScanPhys> {
+        self.inner.core.scan().phys()
+    }
+}

@@ -1,0 +1,232 @@
+//! Scrub and resilver beside everything else: whatever happens to data sets meanwhile, whenever power is cut,
+//! in the end every device has every block.
+
+use std::sync::Arc;
+
+use geom::Provider;
+use geom::fault::FaultInjector;
+use geom::mem::Memory;
+use geom::powercut::PowerCut;
+use phys::label::LABEL_START_SIZE;
+use phys::scan::{DSS_CANCELED, DSS_FINISHED, DSS_SCANNING};
+use scan::Kind;
+use spa::{ScanSettings, Settings, Spa};
+use torture::model::World;
+use torture::pool::{self, Layout};
+use torture::{Dice, seed};
+
+const DISK_BYTES: u64 = 128 << 20;
+/// What a mirror's side may lose without the pool being lost: all but its labels.
+const DATA: std::ops::Range<u64> = LABEL_START_SIZE..DISK_BYTES - (1 << 20);
+
+fn disks(count: usize) -> Vec<Arc<Memory>> {
+    let disk = |n| Arc::new(Memory::new(format!("/disk{n}"), DISK_BYTES));
+    (0..count).map(disk).collect()
+}
+
+fn providers(disks: &[Arc<Memory>]) -> Vec<Arc<dyn Provider>> {
+    disks.iter().map(|disk| disk.clone() as _).collect()
+}
+
+/// A few blocks in each txg.
+fn in_small_steps(blocks_max: u64) -> Settings {
+    Settings {
+        scan: ScanSettings {
+            blocks_max,
+            ..ScanSettings::default()
+        },
+        ..pool::settings()
+    }
+}
+
+/// Ruins all data of one side.
+fn scribble(disk: &dyn Provider) {
+    let junk = vec![0x5a; 1 << 20];
+    let mut at = DATA.start;
+    while at < DATA.end {
+        let length = (DATA.end - at).min(1 << 20);
+        disk.write(at, &junk[..length as usize]).unwrap();
+        at += length;
+    }
+}
+
+/// Of this side alone everything can be read.
+fn assert_has_everything(disk: Arc<dyn Provider>, world: &World) {
+    let spa = pool::open(&[disk], true).unwrap();
+    world.compare(spa.dsl()).unwrap();
+    pool::assert_clean(&spa);
+}
+
+fn new_pool(disks: &[Arc<dyn Provider>], settings: Settings) -> Spa {
+    let init = Box::new(|_: &_, _: &_| Ok(()));
+    pool::create_with("tank", Layout::Mirror, 12, disks, init, settings).unwrap()
+}
+
+fn steps(spa: &Spa, world: &mut World, dice: &mut Dice, count: usize) {
+    for step in 0..count {
+        let outcome = world.step(spa, dice);
+        outcome.unwrap_or_else(|e| panic!("step {step}: {e}"));
+    }
+}
+
+fn is_scanning(spa: &Spa) -> bool {
+    spa.scan()
+        .is_some_and(|scan| scan.state.get() == DSS_SCANNING)
+}
+
+fn finish(spa: &Spa) {
+    spa.wait_scan(&mut |_| true).unwrap();
+    assert_eq!(spa.scan().unwrap().state.get(), DSS_FINISHED);
+}
+
+#[test]
+fn sim_a_scrub_mends_a_side_while_data_sets_come_and_go() {
+    for n in 0..4 {
+        let seed = seed(100 + n);
+        rt::simulate(seed, move || {
+            let mut dice = Dice::new(seed);
+            let (disks, mut world) = (disks(2), World::default());
+            let spa = new_pool(&providers(&disks), in_small_steps(20));
+            steps(&spa, &mut world, &mut dice, 120);
+            spa.sync().unwrap();
+            scribble(&*disks[1]);
+            spa.scrub().unwrap();
+            let mut beside = 0;
+            while is_scanning(&spa) {
+                steps(&spa, &mut world, &mut dice, 2);
+                spa.sync().unwrap();
+                beside += 1;
+            }
+            assert!(beside > 3, "{beside} txgs");
+            let scan = spa.scan().unwrap();
+            assert_eq!((scan.state.get(), scan.errors.get()), (DSS_FINISHED, 0));
+            assert!(scan.processed.get() > 0);
+            world.compare(spa.dsl()).unwrap();
+            spa.export().unwrap();
+            drop(spa);
+            assert_has_everything(disks[1].clone(), &world);
+        });
+    }
+}
+
+#[test]
+fn sim_a_scrub_waits_goes_on_and_is_stopped() {
+    rt::simulate(7, || {
+        let mut dice = Dice::new(7);
+        let (disks, mut world) = (disks(2), World::default());
+        let devices = providers(&disks);
+        let spa = new_pool(&devices, in_small_steps(10));
+        assert!(spa.pause_scrub().is_err() && spa.stop_scrub().is_err());
+        steps(&spa, &mut world, &mut dice, 100);
+        spa.scrub().unwrap();
+        assert!(spa.scrub().is_err(), "one at a time");
+        spa.pause_scrub().unwrap();
+        let before = spa.scan().unwrap();
+        for _ in 0..20 {
+            steps(&spa, &mut world, &mut dice, 1);
+            spa.sync().unwrap();
+        }
+        assert_eq!(spa.scan().unwrap().examined, before.examined, "it waits");
+        // Also when the pool was away meanwhile.
+        spa.export().unwrap();
+        drop(spa);
+        let spa = pool::open_with(&devices, false, in_small_steps(10)).unwrap();
+        for _ in 0..20 {
+            spa.force_sync().unwrap();
+        }
+        assert_eq!(spa.scan().unwrap().examined, before.examined);
+        spa.scrub().unwrap();
+        finish(&spa);
+        spa.scrub().unwrap();
+        spa.stop_scrub().unwrap();
+        assert_eq!(spa.scan().unwrap().state.get(), DSS_CANCELED);
+        pool::assert_clean(&spa);
+    });
+}
+
+/// Each image opens, goes on with the scan, and ends with all blocks on the side that was ruined.
+#[test]
+fn sim_after_a_power_cut_a_scrub_goes_on() {
+    rt::simulate(3, || {
+        let mut dice = Dice::new(3);
+        let mut world = World::default();
+        let cut = Arc::new(PowerCut::new("/disk0", DISK_BYTES));
+        let ruined = Arc::new(PowerCut::fed_by(cut.supply(), "/disk1", DISK_BYTES, 512));
+        let devices: Vec<Arc<dyn Provider>> = vec![cut.clone(), ruined.clone()];
+        let spa = new_pool(&devices, in_small_steps(40));
+        steps(&spa, &mut world, &mut dice, 60);
+        spa.sync().unwrap();
+        scribble(&*ruined);
+        ruined.flush().unwrap();
+        let first = cut.supply().commands();
+        spa.scrub().unwrap();
+        finish(&spa);
+        spa.close().unwrap();
+        drop(spa);
+        let last = cut.supply().commands();
+        let every = if std::env::var_os("CUTS").is_some_and(|v| v == "all") {
+            1
+        } else {
+            (last - first) / 25 + 1
+        };
+        for n in (first..=last).step_by(every as usize) {
+            let (a, b) = (cut.image_after(n, n), ruined.image_after(n, n));
+            let (a, b): (Arc<dyn Provider>, Arc<dyn Provider>) = (Arc::new(a), Arc::new(b));
+            let images = [a, b.clone()];
+            let spa = pool::open_with(&images, false, in_small_steps(1000))
+                .unwrap_or_else(|e| panic!("cut after {n}: {e}"));
+            if spa.scan_running().is_none() && spa.scan().is_none() {
+                continue; // it had not begun
+            }
+            finish(&spa);
+            spa.export().unwrap();
+            drop(spa);
+            assert_has_everything(b, &world);
+        }
+    });
+}
+
+/// A device that was away for a while gets what it missed, and nothing else is read.
+#[test]
+fn sim_a_resilver_reads_what_was_missed() {
+    rt::simulate(5, || {
+        let mut dice = Dice::new(5);
+        let mut world = World::default();
+        let faulty: Vec<Arc<FaultInjector>> = disks(2)
+            .into_iter()
+            .map(|disk| Arc::new(FaultInjector::new(disk)))
+            .collect();
+        let devices: Vec<Arc<dyn Provider>> = faulty.iter().map(|disk| disk.clone() as _).collect();
+        let spa = new_pool(&devices, in_small_steps(50));
+        steps(&spa, &mut world, &mut dice, 300);
+        spa.sync().unwrap();
+        let all = spa.space().alloc;
+        let guid = spa.tree().devices()[1].guid();
+        spa.tree().offline(guid, true).unwrap();
+        let before = spa.space().alloc;
+        steps(&spa, &mut world, &mut dice, 10);
+        spa.sync().unwrap();
+        let changed = spa.space().alloc.abs_diff(before);
+        spa.tree().online(guid, devices[1].clone()).unwrap();
+        assert!(spa.tree().devices()[1].leaf().has_dtl());
+        spa.resilver_if_needed().unwrap();
+        assert_eq!(spa.scan_running(), Some(Kind::Resilver));
+        let reads = spa.tree().root().total_stats().read_bytes;
+        while is_scanning(&spa) {
+            steps(&spa, &mut world, &mut dice, 1);
+            spa.sync().unwrap();
+        }
+        let reads = spa.tree().root().total_stats().read_bytes - reads;
+        let scan = spa.scan().unwrap();
+        eprintln!(
+            "allocated {all}, changed {changed}, read {reads}, resilvered {}",
+            scan.processed.get()
+        );
+        assert_eq!((scan.state.get(), scan.errors.get()), (DSS_FINISHED, 0));
+        assert!(!spa.tree().devices()[1].leaf().has_dtl());
+        assert!(reads < all / 2, "{reads} of {all}");
+        spa.export().unwrap();
+        drop(spa);
+        assert_has_everything(devices[1].clone(), &world);
+    });
+}
