@@ -29,6 +29,18 @@ pub enum SyncMode {
     Disabled,
 }
 
+impl SyncMode {
+    /// The value of the `sync` property as it is stored (`ZFS_SYNC_*`).
+    #[must_use]
+    pub fn from_prop(number: u64) -> SyncMode {
+        match number {
+            1 => SyncMode::Always,
+            2 => SyncMode::Disabled,
+            _ => SyncMode::Standard,
+        }
+    }
+}
+
 /// Answers the data of a write; `None` when the file is gone, or shorter by now.
 pub type GetData = Box<dyn Fn(&DataRequest) -> Result<Option<Vec<u8>>> + Send + Sync>;
 

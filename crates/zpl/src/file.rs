@@ -355,7 +355,7 @@ impl Filesystem {
         let Some(groups) = &self.groups else {
             return Ok(());
         };
-        if self.settings().sync == crate::SyncPolicy::Disabled {
+        if self.settings().sync == zil::SyncMode::Disabled {
             return Ok(());
         }
         if self.log.commit(id)? {

@@ -25,6 +25,7 @@ use phys::ObjectType;
 use phys::znode::{MASTER_NODE_OBJ, ZPL_VERSION, ZPL_VERSION_SA, master_node};
 use rt::{Mutex, RwLock};
 use zap::{NewZap, Zap};
+use zil::SyncMode;
 
 use crate::attrs::Attr;
 use crate::log::{IntentLog, NoLog};
@@ -43,18 +44,6 @@ pub enum AtimePolicy {
     Relative,
 }
 
-/// What has to be on stable storage before a change returns.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SyncPolicy {
-    /// What `fsync` and `O_SYNC` ask for.
-    #[default]
-    Standard,
-    /// Everything.
-    Always,
-    /// Nothing, not even then.
-    Disabled,
-}
-
 /// Properties of a dataset that matter here; may change while it is open. Record size and dnode
 /// size are among the properties of the objset.
 #[derive(Clone, Copy, Debug)]
@@ -70,7 +59,7 @@ pub struct Settings {
     /// Whether setting extended attributes that way is logged (feature `zilsaxattr`).
     pub log_sa_xattr: bool,
     /// `sync` property.
-    pub sync: SyncPolicy,
+    pub sync: SyncMode,
 }
 
 impl Default for Settings {
@@ -81,7 +70,7 @@ impl Default for Settings {
             xattr_sa: true,
             posix_acl: false,
             log_sa_xattr: true,
-            sync: SyncPolicy::default(),
+            sync: SyncMode::default(),
         }
     }
 }
@@ -451,7 +440,7 @@ impl Filesystem {
 
     /// Makes `sync=always` true: to be called after the transaction has ended.
     pub(crate) fn finish(&self, id: ObjectId) -> Result<()> {
-        if self.settings().sync == SyncPolicy::Always {
+        if self.settings().sync == SyncMode::Always {
             return self.fsync(id);
         }
         Ok(())
