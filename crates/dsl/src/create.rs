@@ -4,6 +4,7 @@
 //! (`dsl_dataset_create_sync`, `dsl_dataset_clone_sync`), module/zfs/dsl_pool.c
 //! (`dsl_pool_create`), module/zfs/dmu_objset.c (`dmu_objset_create_sync`) @be7657e3
 
+use phys::PropValue;
 use std::sync::Arc;
 
 use base::{Error, ErrorKind, ObjectId, Result, Txg};
@@ -21,7 +22,7 @@ use crate::env::HistoryEvent;
 use crate::feature;
 use crate::fields::{DatasetFields, DirFields};
 use crate::pool::{DslPool, FREE_DIR, MOS_DIR, ORIGIN_DIR, PoolParts};
-use crate::prop::PropValue;
+
 use crate::space::SpaceCheck;
 use crate::synctask::Verdict;
 

@@ -77,7 +77,7 @@ pub use fields::{DatasetFields, DirFields};
 pub use mos::{Mos, POOL_DIRECTORY};
 pub use names::{NAME_BYTES_MAX, NESTING_MAX};
 pub use pool::{DslPool, PoolParts};
-pub use prop::{Prop, PropChange, PropSource, PropValue, is_inheritable};
+pub use prop::{Prop, PropChange, PropSource, is_inheritable};
 pub use size::Space;
 pub use space::{SpaceCheck, slop_space};
 pub use stats::DatasetStats;

@@ -1,5 +1,6 @@
 //! The MOS as the DSL uses it: objects, small ZAPs, the pool directory.
 
+use phys::PropValue;
 use std::sync::Arc;
 
 use base::{ErrorKind, ObjectId, Result};
@@ -10,7 +11,6 @@ use zap::{Flags, NewZap, Zap};
 
 use crate::env::PoolEnv;
 use crate::feature;
-use crate::prop::PropValue;
 
 /// `DMU_POOL_DIRECTORY_OBJECT`: the ZAP through which everything in a pool is found.
 pub const POOL_DIRECTORY: ObjectId = ObjectId(1);

@@ -8,6 +8,7 @@
 //! OpenZFS `module/zfs/spa.c` (`spa_sync_props`, `spa_config_update`), `module/zfs/dsl_scan.c`
 //! (`dsl_scan_sync_state`).
 
+use phys::PropValue;
 use std::sync::Arc;
 
 use base::{Error, ErrorKind, Guid, ObjectId, Result, Txg};
@@ -19,7 +20,7 @@ use zerocopy::IntoBytes;
 
 use crate::directory;
 use crate::feature::Feature;
-use crate::props::PropValue;
+
 use crate::spa::Spa;
 
 /// The pool property; off unless it was set.

@@ -12,6 +12,7 @@
 //! # Source
 //! OpenZFS `module/zfs/spa.c` (`spa_create`), `module/zfs/dsl_pool.c` (`dsl_pool_create`).
 
+use phys::PropValue;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
@@ -36,7 +37,7 @@ use crate::features::Features;
 use crate::history::History;
 use crate::host::Host;
 use crate::mmp::Mmp;
-use crate::props::{PoolProps, PropValue};
+use crate::props::PoolProps;
 use crate::spa::{Inner, Settings, Spa, State};
 use crate::space_maps::SpaceMaps;
 
@@ -74,7 +75,7 @@ pub struct CreateOptions {
     /// See `comment`.
     pub compatibility: Option<String>,
     /// `-O`: properties of the root data set.
-    pub fs_props: Vec<(String, dsl::PropValue)>,
+    pub fs_props: Vec<(String, PropValue)>,
     /// Makes the file system in the root data set's objset.
     pub init_root: dsl::ObjsetInit,
     /// The command line for the history.

@@ -40,6 +40,6 @@ pub use host::Host;
 pub use load::{ImportOptions, device_paths, try_import};
 pub use mmp::activity_check_ns;
 pub use obstacle::Obstacle;
-pub use props::{PoolProps, PropValue};
+pub use props::PoolProps;
 pub use spa::{Settings, Spa};
 pub use space_maps::SpaceMaps;

@@ -7,8 +7,8 @@
 //! # Source
 //! OpenZFS `module/zfs/spa.c` (`spa_sync_props`).
 
+use phys::PropValue;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 
 use base::{ObjectId, Result};
@@ -19,24 +19,6 @@ use rt::Mutex;
 use crate::directory;
 
 const NAME: &str = "pool_props";
-
-/// A value as it lies on disk.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum PropValue {
-    /// Numbers and choices.
-    Number(u64),
-    /// Strings.
-    Text(String),
-}
-
-impl fmt::Display for PropValue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PropValue::Number(number) => number.fmt(f),
-            PropValue::Text(text) => text.fmt(f),
-        }
-    }
-}
 
 /// The properties of an open pool.
 pub struct PoolProps {

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use base::ErrorKind;
-use dsl::PropValue;
 use geom::Provider;
 use geom::mem::Memory;
+use phys::PropValue;
 use torture::pool::{self, Layout};
 use zil::SyncMode;
 use zpl::mount::mount;

@@ -133,7 +133,9 @@ pub fn mount(pool: &Arc<DslPool>, name: &str, readonly: bool) -> Result<Mount> {
     let groups = (!readonly).then(|| pool.groups().clone());
     let now = settings(&|name, default| {
         let prop = pool.prop(&ds, name)?;
-        Ok(prop.and_then(|prop| prop.value.number()).unwrap_or(default))
+        Ok(prop
+            .and_then(|prop| prop.value.as_number())
+            .unwrap_or(default))
     })?;
     let options = OpenOptions {
         groups,

@@ -6,15 +6,15 @@
 use admin::getopt::Parsed;
 use admin::name::pool_of;
 use admin::prop::{
-    DatasetContext, Edit, PropValue, TableKind, Types, is_user_property, parse_dataset_assignment,
+    DatasetContext, Edit, TableKind, Types, is_user_property, parse_dataset_assignment,
     parse_value, split_assignment,
 };
 use base::{Error, ErrorKind, SPA_OLD_MAXBLOCKSIZE};
 use dsl::{PropChange, feature};
+use phys::PropValue;
 use spa::Spa;
 
 use super::fail::{Fail, Outcome, for_each, words};
-use super::item::to_dsl;
 use super::session::Session;
 use super::target::{Target, open};
 
@@ -22,7 +22,7 @@ use super::target::{Target, open};
 pub(super) type Typed = Vec<(String, String)>;
 
 /// Properties as they are stored.
-pub(super) type Stored = Vec<(String, dsl::PropValue)>;
+pub(super) type Stored = Vec<(String, PropValue)>;
 
 /// Splits `name=value` words; each name may come once, by whichever of its names.
 #[doc(alias = "parseprop")]
@@ -66,7 +66,7 @@ pub(super) fn check(
             ));
         }
         if !is_of_objset(&name) {
-            stored.push((name, to_dsl(&value)));
+            stored.push((name, value));
         }
     }
     Ok(stored)

@@ -1,10 +1,11 @@
 //! One behaviour at a time.
 
 use base::ErrorKind;
+use phys::PropValue;
 
 use super::check::check;
 use super::harness::TestPool;
-use crate::{PropChange, PropSource, PropValue, Used};
+use crate::{PropChange, PropSource, Used};
 
 #[test]
 fn a_new_pool_has_its_hidden_directories_and_no_leak() {

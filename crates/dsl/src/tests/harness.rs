@@ -1,5 +1,6 @@
 //! A pool in memory: what spa does, as little of it as these tests need.
 
+use phys::PropValue;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 
@@ -17,7 +18,7 @@ use zio::ram::RamStore;
 use crate::feature;
 use crate::{
     DslDataset, DslPool, Mos, MosAccounting, NewDataset, ObjsetInit, POOL_DIRECTORY, PoolEnv,
-    PoolParts, PropValue,
+    PoolParts,
 };
 
 /// Space, features, frees.
