@@ -27,7 +27,7 @@ use rt::{Mutex, RwLock};
 use zap::{NewZap, Zap};
 use zil::SyncMode;
 
-use crate::attrs::Attr;
+use crate::attrs::{Attr, Parsed};
 use crate::log::{IntentLog, NoLog};
 use crate::make::NewNode;
 use crate::sa::SaTable;
@@ -207,12 +207,14 @@ impl Node {
 pub(crate) struct NodeLocks {
     pub(crate) names: Mutex<()>,
     pub(crate) content: RwLock<()>,
-    pub(crate) attrs: Mutex<Pending>,
+    pub(crate) attrs: Mutex<NodeAttrs>,
 }
 
-/// What a file will have when it is next written.
+/// The attributes of a file in memory.
 #[derive(Default)]
-pub(crate) struct Pending {
+pub(crate) struct NodeAttrs {
+    /// As they were parsed last.
+    pub(crate) parsed: Option<Box<Parsed>>,
     /// An access time that waits until the file is let go of.
     pub(crate) atime: Option<crate::Time>,
     /// The txg of the last change.
@@ -422,9 +424,9 @@ impl Filesystem {
 
     /// The attributes of a file, as anybody may see them.
     pub(crate) fn attr_of(&self, node: &Node) -> Result<Attr> {
-        let pending = node.locks.attrs.lock();
-        let mut attr = self.read_attr(&node.dnode)?;
-        if let Some(atime) = pending.atime {
+        let mut attrs = node.locks.attrs.lock();
+        let mut attr = self.read_attr(&node.dnode, &mut attrs)?;
+        if let Some(atime) = attrs.atime {
             attr.atime = atime;
         }
         Ok(attr)
