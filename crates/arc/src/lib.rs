@@ -31,11 +31,10 @@ mod prefetch;
 #[cfg(test)]
 mod tests;
 
-use std::ops::Range;
 use std::sync::Arc as Shared;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use base::{Buf, Error, ErrorKind, ObjectId, ObjsetId, Result, SPA_MAXBLOCKSIZE, Txg};
+use base::{Buf, Error, ErrorKind, Result, SPA_MAXBLOCKSIZE, Txg};
 use phys::{BlkPtrPhys, ChecksumType};
 use policy::{Found, Passing, Pending, Policy, Reader};
 use zio::{BlockStore, Bookmark, LogStore, Run, UnderWay, WriteRequest};
@@ -100,8 +99,6 @@ fn count(counter: &AtomicU64) {
 
 struct Inner<S: ?Sized> {
     policy: rt::Mutex<Policy>,
-    /// Of the sync, and of what is written behind.
-    write_runs: [rt::Mutex<WriteRun>; 2],
     counters: Counters,
     ahead: prefetch::Queue,
     settings: ArcSettings,
@@ -121,7 +118,6 @@ impl<S: BlockStore + ?Sized + 'static> Arc<S> {
     pub fn new(store: Shared<S>, settings: ArcSettings) -> Self {
         let inner = Inner {
             policy: rt::Mutex::new(Policy::new(settings.limit_bytes)),
-            write_runs: Default::default(),
             counters: Counters::default(),
             ahead: prefetch::Queue::default(),
             settings,
@@ -295,71 +291,22 @@ impl<S: BlockStore + ?Sized> Inner<S> {
             }
         }
     }
-
-    /// Looks at a batch before it is written.
-    fn look_at(&self, requests: &[WriteRequest], is_behind: bool) -> Vec<Written> {
-        let mut run = self.write_runs[usize::from(is_behind)].lock();
-        requests.iter().map(|r| run.look_at(r)).collect()
-    }
 }
 
 /// A block that is being written, until it is known where.
 struct Written {
     buf: Buf,
     is_metadata: bool,
-    /// How much of its file was written in sequence, up to it. There is no telling how long that file
-    /// is going to be.
     run: Run,
 }
 
-/// File contents that are written in ascending order: by the sync, or behind a stream that goes on at the
-/// same time, each with what the other one writes left out.
-#[derive(Default)]
-struct WriteRun {
-    objset: ObjsetId,
-    object: ObjectId,
-    /// Where it began, and the block after the last one.
-    blocks: Range<u64>,
-    bytes: u64,
-}
-
-/// A run has at least this part of what is between its ends; others are blocks here and there.
-const WRITE_RUN_SHARE: u64 = 4;
-
-impl WriteRun {
-    fn look_at(&mut self, request: &WriteRequest) -> Written {
-        let is_metadata = request.level > 0
-            || phys::ObjectType::try_from(request.object_type)
-                .is_ok_and(phys::ObjectType::is_metadata);
-        if !is_metadata {
-            let Bookmark {
-                objset,
-                object,
-                blkid,
-                ..
-            } = request.bookmark;
-            let len = request.data.len() as u64;
-            let is_same = (objset, object) == (self.objset, self.object);
-            let span = (blkid.0 + 1).saturating_sub(self.blocks.start);
-            let is_dense = span.saturating_mul(len) <= (self.bytes + len) * WRITE_RUN_SHARE;
-            if !is_same || blkid.0 < self.blocks.end || !is_dense {
-                *self = WriteRun {
-                    objset,
-                    object,
-                    blocks: blkid.0..blkid.0,
-                    bytes: 0,
-                };
-            }
-            self.bytes += len;
-            self.blocks.end = blkid.0 + 1;
-        }
+impl Written {
+    fn of(request: &WriteRequest) -> Written {
+        let type_ = phys::ObjectType::try_from(request.object_type);
         Written {
             buf: request.data.clone(),
-            is_metadata,
-            run: Run {
-                bytes: self.bytes,
-                object_bytes: u64::MAX,
-            },
+            is_metadata: request.level > 0 || type_.is_ok_and(phys::ObjectType::is_metadata),
+            run: request.run,
         }
     }
 }
@@ -391,7 +338,7 @@ impl<S: BlockStore + ?Sized + 'static> BlockStore for Arc<S> {
 
     fn write_batch(&self, txg: Txg, requests: Vec<WriteRequest>) -> Result<Vec<BlkPtrPhys>> {
         let rewritten: Vec<BlkPtrPhys> = requests.iter().filter_map(|r| r.rewrite).collect();
-        let data = self.inner.look_at(&requests, false);
+        let data = requests.iter().map(Written::of).collect();
         let result = self.inner.store.write_batch(txg, requests);
         match &result {
             Ok(bps) => self.inner.insert_written(bps, data),
@@ -411,7 +358,7 @@ impl<S: BlockStore + ?Sized + 'static> BlockStore for Arc<S> {
         requests: Vec<WriteRequest>,
         under_way: &mut UnderWay,
     ) -> Result<Vec<BlkPtrPhys>> {
-        let data = self.inner.look_at(&requests, under_way.is_behind());
+        let data = requests.iter().map(Written::of).collect();
         let bps = self.inner.store.begin_batch(txg, requests, under_way)?;
         self.inner.insert_written(&bps, data);
         Ok(bps)

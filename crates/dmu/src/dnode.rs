@@ -37,6 +37,7 @@ use phys::dnode::DnodePhys;
 use phys::{ChecksumType, CompressType, ObjectType};
 use rt::{Condvar, Mutex, MutexGuard};
 
+use crate::behind::Stream;
 use crate::context::Context;
 use crate::dirty::{Charge, Dirty, Fields, SpillChange};
 use crate::image::Image;
@@ -71,6 +72,8 @@ pub(crate) struct State {
     pub(crate) writing: Option<Arc<Dirty>>,
     /// Indirect blocks that `writing` is about to overwrite in place.
     pub(crate) pending: Option<Arc<Pending>>,
+    /// What is written in sequence.
+    pub(crate) stream: Stream,
     /// Counts what may make the content of an absent dirty block outdated.
     pub(crate) changes: u64,
     /// Counts the images.
@@ -164,6 +167,7 @@ impl Dnode {
                 frozen: None,
                 writing: None,
                 pending: None,
+                stream: Stream::default(),
                 changes: 0,
                 version: 0,
                 tickets: [0; 2],

@@ -51,9 +51,8 @@ impl Dnode {
             rest = later;
             at += len as u64;
         }
-        let full = offset.div_ceil(blksz)..at / blksz;
-        if sums && !full.is_empty() {
-            self.write_behind(tx, full);
+        if !data.is_empty() {
+            self.write_behind(tx, &(offset / blksz..at.div_ceil(blksz)), sums);
         }
         Ok(())
     }

@@ -133,6 +133,8 @@ pub struct WriteRequest {
     pub rewrite: Option<BlkPtrPhys>,
     /// Where it goes.
     pub class: AllocClass,
+    /// How much of its object was written in sequence, up to and with it: for caches.
+    pub run: Run,
 }
 
 impl WriteRequest {
@@ -148,16 +150,17 @@ impl WriteRequest {
             bookmark,
             rewrite: None,
             class: AllocClass::Normal,
+            run: Run::default(),
         }
     }
 }
 
-/// What is known of a reader who goes through an object in sequence.
+/// What is known of a reader, or writer, who goes through an object in sequence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Run {
-    /// How much it has read so far.
+    /// How much it has read, or written, so far.
     pub bytes: u64,
-    /// The size of the object: how much it may come to.
+    /// The size of the object: how much it may come to. Of what is written there is no telling.
     pub object_bytes: u64,
 }
 

@@ -43,7 +43,7 @@ use std::sync::Arc;
 use base::{Buf, Result};
 use phys::ObjectType;
 use phys::blkptr::BlkPtrPhys;
-use zio::{Bookmark, UnderWay, WriteRequest};
+use zio::{Bookmark, Run, UnderWay, WriteRequest};
 
 use crate::account::OwnerDeltas;
 use crate::dirty::{Block, charge_of};
@@ -330,7 +330,14 @@ impl Pass<'_> {
             ..work.layer.fields.leaf(data.len() as u64)
         };
         let bookmark = work.walk.tree.bookmark(level, blkid);
-        self.request_of(&kind, bookmark, data, fill, rewrite)
+        let run = match level {
+            0 => work.layer.behind.stream.run(blkid, data.len() as u64),
+            _ => Run::default(),
+        };
+        WriteRequest {
+            run,
+            ..self.request_of(&kind, bookmark, data, fill, rewrite)
+        }
     }
 
     fn spill_request(&self, work: &Work, data: Buf) -> WriteRequest {
@@ -368,6 +375,7 @@ impl Pass<'_> {
             bookmark,
             rewrite,
             class,
+            run: Run::default(),
         }
     }
 
