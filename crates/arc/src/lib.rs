@@ -304,7 +304,7 @@ impl Written {
     fn of(request: &WriteRequest) -> Written {
         let type_ = phys::ObjectType::try_from(request.object_type);
         Written {
-            buf: request.data.clone(),
+            buf: request.data.clone().into(),
             is_metadata: request.level > 0 || type_.is_ok_and(phys::ObjectType::is_metadata),
             run: request.run,
         }

@@ -42,9 +42,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use base::{BlkId, Buf};
+use base::BlkId;
 use phys::blkptr::BlkPtrPhys;
-use zio::{Bookmark, Run, UnderWay, WriteRequest};
+use zio::{Bookmark, Prepared, Run, UnderWay, WriteRequest};
 
 use crate::dirty::{Block, Charge, Dirty, Fields, charge_of};
 use crate::dnode::State;
@@ -135,7 +135,7 @@ impl Behind {
 }
 
 /// Blocks that are begun together.
-type Piece = Vec<(u64, Buf)>;
+type Piece = Vec<(u64, Prepared)>;
 /// A block, and where it is.
 type Place = (u64, BlkPtrPhys);
 
@@ -145,7 +145,7 @@ impl Dirty {
         let least = least_bytes.div_ceil(self.fields.blksz).max(1);
         let taken = self.behind.take(least);
         let ready = |blkid| match self.blocks.get(&blkid) {
-            Some(Block::Data(data)) if data.fletcher4().is_some() => Some((blkid, data.clone())),
+            Some(Block::Data(data)) if data.is_summed() => Some((blkid, data.clone())),
             _ => None,
         };
         taken.filter_map(ready).collect()
@@ -155,7 +155,7 @@ impl Dirty {
     fn note_begun(&mut self, piece: Piece, bps: &[BlkPtrPhys]) -> Charge {
         let mut charge = Charge::default();
         for ((blkid, data), bp) in piece.into_iter().zip(bps) {
-            let begun = Block::Begun(data.clone(), Box::new(*bp));
+            let begun = Block::Begun(data.clone().into(), Box::new(*bp));
             match self.blocks.get_mut(&blkid) {
                 Some(Block::Data(now)) if now.is_same(&data) => {
                     charge += begun.charge() - Block::Data(data).charge();
@@ -205,7 +205,7 @@ impl Dnode {
             (piece, layer.fields.clone(), *stream)
         };
         let props = self.context.props();
-        let request = |(blkid, data): &(u64, Buf)| WriteRequest {
+        let request = |(blkid, data): &(u64, Prepared)| WriteRequest {
             run: stream.run(*blkid, fields.blksz),
             ..self.leaf(&fields, &props, *blkid, data)
         };
@@ -242,7 +242,13 @@ impl Dnode {
         }
     }
 
-    fn leaf(&self, fields: &Fields, props: &ObjsetProps, blkid: u64, data: &Buf) -> WriteRequest {
+    fn leaf(
+        &self,
+        fields: &Fields,
+        props: &ObjsetProps,
+        blkid: u64,
+        data: &Prepared,
+    ) -> WriteRequest {
         let kind = fields.leaf(data.len() as u64);
         let (policy, class) = props.write_policy(&kind);
         let bookmark = Bookmark::new(self.objset_id(), self.id(), 0, BlkId(blkid));

@@ -6,7 +6,7 @@ use base::{BlkId, Buf, ObjectId, ObjsetId, Result, Txg};
 use compress::Algorithm;
 use phys::{BlkPtrPhys, ChecksumType};
 
-use crate::{AllocClass, UnderWay};
+use crate::{AllocClass, Prepared, UnderWay};
 
 /// `zbookmark_phys_t`: where in a pool a block belongs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -113,7 +113,7 @@ impl Default for WritePolicy {
 #[derive(Clone, Debug)]
 pub struct WriteRequest {
     /// The logical bytes: a multiple of 512, at most 16 MiB; lsize is their number.
-    pub data: Buf,
+    pub data: Prepared,
     /// How to encode them.
     pub policy: WritePolicy,
     /// zp_type: the raw `dmu_object_type_t`
@@ -140,9 +140,14 @@ pub struct WriteRequest {
 impl WriteRequest {
     /// An ordinary level-0 block with a fill of 1.
     #[must_use]
-    pub fn new(data: Buf, policy: WritePolicy, object_type: u8, bookmark: Bookmark) -> Self {
+    pub fn new(
+        data: impl Into<Prepared>,
+        policy: WritePolicy,
+        object_type: u8,
+        bookmark: Bookmark,
+    ) -> Self {
         WriteRequest {
-            data,
+            data: data.into(),
             policy,
             object_type,
             level: 0,

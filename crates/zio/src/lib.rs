@@ -25,6 +25,7 @@ mod gang;
 mod issue;
 mod log;
 mod pipeline;
+mod prepared;
 pub mod ram;
 mod read;
 mod vdev_ops;
@@ -36,6 +37,7 @@ pub use block::{
 };
 pub use issue::UnderWay;
 pub use pipeline::{PhysicalReport, Pipeline, PipelineSettings, PipelineStats};
+pub use prepared::Prepared;
 pub use vdev_ops::{ScrubReport, VdevOps};
 
 /// `BPE_PAYLOAD_SIZE`: the most bytes that fit into a block pointer itself.
