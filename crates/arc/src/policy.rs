@@ -61,11 +61,9 @@ impl ArcBytes {
 
 /// A read that is under way.
 pub(crate) struct Pending {
-    result: rt::Mutex<Option<Result<Buf>>>,
-    done: rt::Condvar,
+    result: rt::OneShot<Result<Buf>>,
     /// Somebody waits: changed under the policy's lock only.
     has_reader: AtomicBool,
-    is_done: AtomicBool,
 }
 
 /// A block that is in the host's memory is there before a thread has gone to sleep and been woken.
@@ -74,33 +72,25 @@ const SPIN_NS: u64 = 50_000;
 impl Pending {
     fn new() -> Shared<Self> {
         Shared::new(Pending {
-            result: rt::Mutex::new(None),
-            done: rt::Condvar::new(),
+            result: rt::OneShot::default(),
             has_reader: AtomicBool::new(false),
-            is_done: AtomicBool::new(false),
         })
     }
 
     pub(crate) fn finish(&self, result: Result<Buf>) {
-        *self.result.lock() = Some(result);
-        self.is_done.store(true, Ordering::Release);
-        self.done.notify_all();
+        self.result.give(result);
     }
 
     pub(crate) fn is_done(&self) -> bool {
-        self.is_done.load(Ordering::Acquire)
+        self.result.is_given()
     }
 
     pub(crate) fn wait(&self) -> Result<Buf> {
         rt::spin(SPIN_NS, || self.is_done());
-        let mut result = self.result.lock();
-        loop {
-            match &*result {
-                Some(Ok(buf)) => return Ok(buf.clone()),
-                Some(Err(e)) => return Err(Error::new(e.kind(), e.to_string())),
-                None => self.done.wait(&mut result),
-            }
-        }
+        self.result.wait(|result| match result {
+            Ok(buf) => Ok(buf.clone()),
+            Err(e) => Err(Error::new(e.kind(), e.to_string())),
+        })
     }
 }
 

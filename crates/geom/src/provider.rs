@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use base::{BlockBuf, Buf, Error, ErrorKind, Result, is_aligned};
-use rt::{Condvar, Mutex};
+use rt::OneShot;
 
 /// What a command does.
 pub enum BioOp {
@@ -210,20 +210,11 @@ impl fmt::Debug for dyn Provider {
 }
 
 fn submit_and_wait<P: Provider + ?Sized>(provider: &P, op: BioOp, offset: u64) -> Result<BioData> {
-    let answer = Arc::new((Mutex::new(None), Condvar::new()));
+    let answer = Arc::new(OneShot::default());
     let theirs = Arc::clone(&answer);
-    let done = Box::new(move |result| {
-        *theirs.0.lock() = Some(result);
-        theirs.1.notify_one();
-    });
+    let done = Box::new(move |result| theirs.give(result));
     provider.submit(Bio { op, offset, done });
-    let mut result = answer.0.lock();
-    loop {
-        if let Some(result) = result.take() {
-            return result;
-        }
-        answer.1.wait(&mut result);
-    }
+    answer.take()
 }
 
 /// Whether a command's range lies on the sectors and inside of the provider.

@@ -41,6 +41,7 @@
 //! The names follow OpenZFS `include/sys/zfs_context.h` (mutex, condvar, taskq, `gethrtime`).
 
 mod clock;
+mod one_shot;
 mod parallel;
 mod processor;
 mod random;
@@ -51,6 +52,7 @@ mod thread;
 mod timer;
 
 pub use clock::{SIMULATED_EPOCH_SECS, Timestamp, now_ns, sleep_ns, wall_clock};
+pub use one_shot::OneShot;
 pub use parallel::{parallel_map, parallelism};
 pub use processor::{Processor, Transfer, Work, book_transfer, charge};
 pub use random::{fill_random, random_below, random_u64};
