@@ -11,8 +11,8 @@ use phys::zil::{ZIL_CLAIM_LR_SEQ_VALID, ZIL_REPLAY_NEEDED};
 use zil::{SyncMode, ZilHost, ZilParts, Zilog};
 
 use crate::dataset::DslDataset;
-use crate::feature;
 use crate::pool::DslPool;
+use phys::feature;
 
 /// A head as its log sees it.
 struct HeadLog {

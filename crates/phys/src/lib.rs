@@ -34,6 +34,7 @@ pub mod config;
 pub mod dnode;
 pub mod dsl;
 pub mod enums;
+pub mod feature;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod gang;

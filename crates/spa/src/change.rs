@@ -9,6 +9,7 @@
 //! (`dsl_scan_sync_state`).
 
 use phys::PropValue;
+use phys::pool_names;
 use std::sync::Arc;
 
 use base::{Error, ErrorKind, Guid, ObjectId, Result, Txg};
@@ -18,15 +19,13 @@ use phys::scan::{DSS_CANCELED, DSS_SCANNING};
 use phys::{ObjectType, ScanPhys};
 use zerocopy::IntoBytes;
 
-use crate::directory;
-use crate::feature::Feature;
+use phys::feature::Feature;
+use zap::directory;
 
 use crate::spa::Spa;
 
 /// The pool property; off unless it was set.
 const MULTIHOST: &str = "multihost";
-/// `DMU_POOL_SCAN`: the pool directory's entry for the last scrub.
-const SCAN: &str = "scan";
 
 impl Spa {
     /// Sets one of the pool's own properties.
@@ -145,7 +144,7 @@ impl Spa {
     /// # Errors
     /// What reading the MOS gives.
     pub fn scan(&self) -> Result<Option<ScanPhys>> {
-        let words = zap::lookup::<u64>(&self.inner.mos, directory::OBJECT, SCAN)?;
+        let words = zap::lookup::<u64>(&self.inner.mos, directory::OBJECT, pool_names::SCAN)?;
         let Some(words) = words else { return Ok(None) };
         let mut scan = ScanPhys::default();
         let bytes = words.as_bytes();
@@ -174,7 +173,13 @@ impl Spa {
             if queue.0 != 0 && inner.mos.hold(queue).is_ok_and(is_queue) {
                 zap::destroy(&inner.mos, tx, queue)?;
             }
-            zap::update(&inner.mos, tx, directory::OBJECT, SCAN, &words[..])
+            zap::update(
+                &inner.mos,
+                tx,
+                directory::OBJECT,
+                pool_names::SCAN,
+                &words[..],
+            )
         })
     }
 
@@ -196,7 +201,13 @@ impl Spa {
             inner
                 .core
                 .log_internal("scan done", &format!("errors={errors}"), tx);
-            zap::update(&inner.mos, tx, directory::OBJECT, SCAN, &words[..])
+            zap::update(
+                &inner.mos,
+                tx,
+                directory::OBJECT,
+                pool_names::SCAN,
+                &words[..],
+            )
         })
     }
 }

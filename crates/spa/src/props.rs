@@ -8,6 +8,7 @@
 //! OpenZFS `module/zfs/spa.c` (`spa_sync_props`).
 
 use phys::PropValue;
+use phys::pool_names;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -16,9 +17,7 @@ use dmu::{Objset, Tx};
 use phys::ObjectType;
 use rt::Mutex;
 
-use crate::directory;
-
-const NAME: &str = "pool_props";
+use zap::directory;
 
 /// The properties of an open pool.
 pub struct PoolProps {
@@ -39,7 +38,7 @@ impl PoolProps {
     /// What reading the MOS gives.
     pub fn open(mos: &Arc<Objset>) -> Result<PoolProps> {
         let mut state = PropState {
-            object: directory::find(mos, NAME)?,
+            object: directory::find(mos, pool_names::PROPS)?,
             ..PropState::default()
         };
         if let Some(object) = state.object {
@@ -87,7 +86,9 @@ impl PoolProps {
         let object = self.state.lock().object;
         let object = match object {
             Some(object) => object,
-            None => directory::create_link(&self.mos, ObjectType::POOL_PROPS, NAME, tx)?,
+            None => {
+                directory::create_link(&self.mos, ObjectType::POOL_PROPS, pool_names::PROPS, tx)?
+            }
         };
         match &value {
             PropValue::Number(n) => zap::update(&self.mos, tx, object, name, &[*n])?,

@@ -13,7 +13,8 @@ use std::sync::{Arc, Weak};
 
 use base::{Context, Error, ErrorKind, Result};
 use dmu::{Objset, Owner, Tx};
-use dsl::{DslDataset, DslPool, LongHold, ObjsetInit, PropReader, feature};
+use dsl::{DslDataset, DslPool, LongHold, ObjsetInit, PropReader};
+use phys::feature;
 use phys::objset::{
     OBJSET_FLAG_PROJECTQUOTA_COMPLETE, OBJSET_FLAG_USERACCOUNTING_COMPLETE,
     OBJSET_FLAG_USEROBJACCOUNTING_COMPLETE,

@@ -15,8 +15,9 @@ use dmu::{Content, NewObject};
 use dsl::NewDataset;
 use geom::Provider;
 use geom::disk::{OpenMode, open};
+use phys::feature;
 use phys::{CompressType, ObjectType, ObjsetType};
-use spa::{CreateOptions, Host, ImportOptions, Settings, Spa, VdevSpec, feature};
+use spa::{CreateOptions, Host, ImportOptions, Settings, Spa, VdevSpec};
 use vdev::import::discover;
 use vdev::{AllocBias, VdevKind};
 

@@ -1,5 +1,6 @@
 //! Which pool, and what it says of itself: configuration and uberblock.
 
+use phys::feature;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -38,7 +39,6 @@ const IMPORT_KEYS: [&str; 8] = [
     "hostid",
     "hostname",
 ];
-const CHECKPOINT_FEATURE: &str = "com.delphix:zpool_checkpoint";
 
 /// An open pool, from wherever it came.
 pub(super) enum Pool {
@@ -226,10 +226,15 @@ pub(super) fn configs(request: &Request, out: &mut Printer, pool: &Pool) -> Resu
 /// The uberblock that a checkpoint keeps.
 #[doc(alias = "verify_checkpoint")]
 pub(super) fn checkpoint(out: &mut Printer, pool: &Pool) -> Result<()> {
-    if pool.features().count(CHECKPOINT_FEATURE).unwrap_or(0) == 0 {
+    if pool
+        .features()
+        .count(feature::ZPOOL_CHECKPOINT)
+        .unwrap_or(0)
+        == 0
+    {
         return Ok(());
     }
-    let words = zap::lookup::<u64>(pool.mos(), spa::directory::OBJECT, ZPOOL_CHECKPOINT)?;
+    let words = zap::lookup::<u64>(pool.mos(), zap::directory::OBJECT, ZPOOL_CHECKPOINT)?;
     let Some(words) = words else {
         writeln!(out, "\nPartially discarded checkpoint state found:")?;
         return Ok(());

@@ -10,8 +10,9 @@ use admin::prop::{
     parse_value, split_assignment,
 };
 use base::{Error, ErrorKind, SPA_OLD_MAXBLOCKSIZE};
-use dsl::{PropChange, feature};
+use dsl::PropChange;
 use phys::PropValue;
+use phys::feature;
 use spa::Spa;
 
 use super::fail::{Fail, Outcome, for_each, words};
@@ -79,7 +80,11 @@ fn warn_of_special(name: &str, value: &str, context: &DatasetContext, spa: &Spa)
         return;
     };
     let is_number = parse_value(desc, name, value, context.types).is_ok();
-    let has_special = spa.features().count(ALLOCATION_CLASSES).unwrap_or(0) > 0;
+    let has_special = spa
+        .features()
+        .count(feature::ALLOCATION_CLASSES)
+        .unwrap_or(0)
+        > 0;
     if desc.types.meets(context.types) && is_number && !has_special {
         eprintln!("{name}: property requires a special device in the pool");
     }
@@ -92,8 +97,6 @@ fn is_of_objset(name: &str) -> bool {
     let key = ["encryption", "keylocation", "keyformat"];
     fixed.contains(&name) || key.contains(&name)
 }
-
-const ALLOCATION_CLASSES: &str = "org.zfsonlinux:allocation_classes";
 
 /// The feature without which a value cannot be used.
 fn needed_feature(name: &str, value: &PropValue) -> Option<&'static str> {

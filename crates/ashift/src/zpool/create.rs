@@ -18,8 +18,8 @@ use admin::vdev_spec::{
 use base::ErrorKind;
 use geom::disk::OpenMode;
 use phys::PropValue;
+use phys::feature::{self, FEATURES, Feature, Support};
 use phys::label::{ASHIFT_MAX, ASHIFT_MIN, SPA_MINDEVSIZE};
-use spa::feature::{self, FEATURES, Feature, Support};
 use spa::{CreateOptions, Spa, VdevSpec};
 use vdev::{AllocBias, VdevKind};
 use zpl::NewFilesystem;
@@ -247,7 +247,7 @@ fn create(host: &Host, pool: &str, tops: &[(Grouping, Vec<Device>)], wanted: Wan
         utf8only: false,
     };
     let mut features = wanted.features.iter();
-    let counts_objects = features.any(|f| f.guid == dsl::feature::USEROBJ_ACCOUNTING);
+    let counts_objects = features.any(|f| f.guid == phys::feature::USEROBJ_ACCOUNTING);
     let options = CreateOptions {
         name: pool.to_owned(),
         vdevs,

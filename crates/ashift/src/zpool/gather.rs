@@ -15,8 +15,8 @@ use admin::pool::{
 use admin::prop::{POOL, Source};
 use base::VdevId;
 use nvpair::NvList;
+use phys::feature::{FEATURES, Feature, Support};
 use spa::Spa;
-use spa::feature::{FEATURES, Feature, Support};
 use vdev::AllocBias;
 use vdev::import::FoundPool;
 
@@ -345,7 +345,7 @@ fn feature_props(pool: &Spa) -> Vec<Prop> {
         })
         .collect();
     for (guid, count) in features.counts() {
-        if spa::feature::by_guid(&guid).is_none() {
+        if phys::feature::by_guid(&guid).is_none() {
             let word = if count == 0 { "inactive" } else { "readonly" };
             let name = format!("unsupported@{guid}");
             props.push(Prop::new(

@@ -12,7 +12,7 @@ use admin::prop::{
     split_assignment,
 };
 use phys::PropValue;
-use spa::feature::{self, Support};
+use phys::feature::{self, Support};
 
 use super::gather::vdev_status;
 use super::list::{pool_names, repeated_code, styles};

@@ -15,11 +15,8 @@ use zil::{Itx, ReplaySink, WriteState, Zilog};
 use zio::BlockStore;
 use zio::ram::RamStore;
 
-use crate::feature;
-use crate::{
-    DslDataset, DslPool, Mos, MosAccounting, NewDataset, ObjsetInit, POOL_DIRECTORY, PoolEnv,
-    PoolParts,
-};
+use crate::{DslDataset, DslPool, Mos, MosAccounting, NewDataset, ObjsetInit, PoolEnv, PoolParts};
+use phys::feature;
 
 /// Space, features, frees.
 pub(crate) struct Env {
@@ -160,7 +157,7 @@ impl TestPool {
             &tx,
         );
         let directory = NewZap::new(ObjectType::OBJECT_DIRECTORY);
-        zap::create_claim(&os, &tx, POOL_DIRECTORY, &directory).unwrap();
+        zap::create_claim(&os, &tx, zap::directory::OBJECT, &directory).unwrap();
         let mos = Mos::new(os, env.clone()).unwrap();
         let parts = PoolParts {
             name: "tank".to_string(),
