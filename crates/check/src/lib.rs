@@ -45,10 +45,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use base::{
-    Error, ErrorKind, ObjectId, ObjsetId, Result, SPA_MINBLOCKSHIFT, SPA_OLD_MAXBLOCKSIZE, Txg,
-    VdevId,
-};
+use base::{Error, ErrorKind, ObjectId, ObjsetId, Result, SPA_MINBLOCKSHIFT, Txg, VdevId};
 use dmu::{FreeAtOnce, Objset, ObjsetProps};
 use phys::{BlkPtrPhys, UberblockPhys, pool_names};
 use vdev::{AllocBias, Vdev, VdevKind};
@@ -160,9 +157,7 @@ impl Pool {
     pub(crate) fn dsize(&self, bp: &BlkPtrPhys) -> u64 {
         let vdevs = self.pipeline.vdevs();
         let deflated = |dva: phys::DvaPhys| {
-            let asize = vdevs.psize_to_asize(dva.vdev(), SPA_OLD_MAXBLOCKSIZE);
-            let ratio = SPA_OLD_MAXBLOCKSIZE / (asize >> SPA_MINBLOCKSHIFT).max(1);
-            (dva.asize() >> SPA_MINBLOCKSHIFT) * ratio
+            (dva.asize() >> SPA_MINBLOCKSHIFT) * vdevs.deflate_ratio(dva.vdev())
         };
         bp.dvas().map(deflated).sum()
     }

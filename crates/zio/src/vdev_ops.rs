@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use base::{Result, VdevId};
+use base::{Result, SPA_MINBLOCKSHIFT, SPA_OLD_MAXBLOCKSIZE, VdevId};
 
 /// What reading every copy below one DVA found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -135,6 +135,13 @@ pub trait VdevOps: Send + Sync {
 
     /// Bytes that a block of `psize` bytes takes on this vdev, parity and padding included.
     fn psize_to_asize(&self, vdev: VdevId, psize: u64) -> u64;
+
+    /// `vdev_deflate_ratio`: what 512 allocated bytes are worth in blocks of 128 KiB, parity discounted.
+    #[doc(alias = "vdev_set_deflate_ratio")]
+    fn deflate_ratio(&self, vdev: VdevId) -> u64 {
+        let asize = self.psize_to_asize(vdev, SPA_OLD_MAXBLOCKSIZE);
+        SPA_OLD_MAXBLOCKSIZE / (asize >> SPA_MINBLOCKSHIFT).max(1)
+    }
 
     /// log2 of the vdev's sector; 9 when there is no such vdev (a read of it will say so).
     fn ashift(&self, vdev: VdevId) -> u32;
