@@ -1,7 +1,7 @@
 //! The adaptive replacement cache: logical blocks in memory, by identity.
 //!
 //! # What it is
-//! [`Arc`] is a [`BlockStore`] in front of another one. It keeps the logical bytes of blocks that
+//! [`Cache`] is a [`BlockStore`] in front of another one. It keeps the logical bytes of blocks that
 //! were read or written lately, up to a number of bytes, and decides with the ARC policy
 //! (`policy`) whether blocks used *recently* or blocks used *frequently* deserve the room.
 //! Blocks never change under their identity (first DVA and physical birth), except when a txg that
@@ -31,7 +31,7 @@ mod prefetch;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc as Shared;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use base::{Buf, Error, ErrorKind, Result, SPA_MAXBLOCKSIZE, Txg};
@@ -102,20 +102,20 @@ struct Inner<S: ?Sized> {
     counters: Counters,
     ahead: prefetch::Queue,
     settings: ArcSettings,
-    store: Shared<S>,
+    store: Arc<S>,
 }
 
 /// The cache; see the crate. `S` is the store below: of the pool, its pipeline.
-pub struct Arc<S: ?Sized = dyn LogStore> {
-    inner: Shared<Inner<S>>,
+pub struct Cache<S: ?Sized = dyn LogStore> {
+    inner: Arc<Inner<S>>,
     /// Threads that read ahead, a queue for each top-level vdev; started when they are needed.
     queues: rt::Mutex<Vec<rt::TaskQueue>>,
 }
 
-impl<S: BlockStore + ?Sized + 'static> Arc<S> {
+impl<S: BlockStore + ?Sized + 'static> Cache<S> {
     /// An empty cache in front of `store`.
     #[must_use]
-    pub fn new(store: Shared<S>, settings: ArcSettings) -> Self {
+    pub fn new(store: Arc<S>, settings: ArcSettings) -> Self {
         let inner = Inner {
             policy: rt::Mutex::new(Policy::new(settings.limit_bytes)),
             counters: Counters::default(),
@@ -123,15 +123,15 @@ impl<S: BlockStore + ?Sized + 'static> Arc<S> {
             settings,
             store,
         };
-        Arc {
-            inner: Shared::new(inner),
+        Cache {
+            inner: Arc::new(inner),
             queues: rt::Mutex::default(),
         }
     }
 
     /// The store below.
     #[must_use]
-    pub fn store(&self) -> &Shared<S> {
+    pub fn store(&self) -> &Arc<S> {
         &self.inner.store
     }
 
@@ -185,7 +185,7 @@ fn is_log(bp: &BlkPtrPhys) -> bool {
 enum Begun {
     Read(Result<Buf>),
     /// Another thread reads the block.
-    Joined(Shared<Pending>),
+    Joined(Arc<Pending>),
 }
 
 impl Begun {
@@ -205,19 +205,14 @@ impl Begun {
 struct Load<'a, S: BlockStore + ?Sized> {
     inner: &'a Inner<S>,
     bp: &'a BlkPtrPhys,
-    pending: Shared<Pending>,
+    pending: Arc<Pending>,
     result: Option<Result<Buf>>,
     reader: Reader,
 }
 
 impl<'a, S: BlockStore + ?Sized> Load<'a, S> {
     /// The read of `bp` that `pending` stands for.
-    fn new(
-        inner: &'a Inner<S>,
-        bp: &'a BlkPtrPhys,
-        pending: Shared<Pending>,
-        reader: Reader,
-    ) -> Self {
+    fn new(inner: &'a Inner<S>, bp: &'a BlkPtrPhys, pending: Arc<Pending>, reader: Reader) -> Self {
         Load {
             inner,
             bp,
@@ -311,7 +306,7 @@ impl Written {
     }
 }
 
-impl<S: BlockStore + ?Sized + 'static> BlockStore for Arc<S> {
+impl<S: BlockStore + ?Sized + 'static> BlockStore for Cache<S> {
     fn read(&self, bp: &BlkPtrPhys, bookmark: &Bookmark) -> Result<Buf> {
         let begun = self.inner.begin_read(bp, bookmark, Reader::default());
         begun.end()
@@ -388,7 +383,7 @@ impl<S: BlockStore + ?Sized + 'static> BlockStore for Arc<S> {
     }
 }
 
-impl<S: LogStore + ?Sized + 'static> LogStore for Arc<S> {
+impl<S: LogStore + ?Sized + 'static> LogStore for Cache<S> {
     fn alloc_log(
         &self,
         txg: Txg,

@@ -26,7 +26,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::Arc as Shared;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use base::{Buf, Error, Result};
@@ -70,8 +70,8 @@ pub(crate) struct Pending {
 const SPIN_NS: u64 = 50_000;
 
 impl Pending {
-    fn new() -> Shared<Self> {
-        Shared::new(Pending {
+    fn new() -> Arc<Self> {
+        Arc::new(Pending {
             result: rt::OneShot::default(),
             has_reader: AtomicBool::new(false),
         })
@@ -99,9 +99,9 @@ pub(crate) enum Found {
     /// The block.
     Cached(Buf),
     /// Another thread reads it.
-    Loading(Shared<Pending>),
+    Loading(Arc<Pending>),
     /// Nobody has it: the caller reads it and then calls `finish_load`.
-    Start(Shared<Pending>),
+    Start(Arc<Pending>),
     /// A different block with this identity: one of the pointers lies. The caller reads it and
     /// keeps it for itself.
     Other,
@@ -219,7 +219,7 @@ pub(crate) struct Policy {
     limit: u64,
     mru_target: u64,
     index: Map<u32>,
-    loading: Map<Shared<Pending>>,
+    loading: Map<Arc<Pending>>,
     entries: Vec<Entry>,
     unused: Vec<u32>,
     lists: [Ends; 4],
@@ -338,7 +338,7 @@ impl Policy {
         Found::Start(pending)
     }
 
-    pub(crate) fn start_prefetch(&mut self, bp: &BlkPtrPhys) -> Option<Shared<Pending>> {
+    pub(crate) fn start_prefetch(&mut self, bp: &BlkPtrPhys) -> Option<Arc<Pending>> {
         if !self.wants(bp) {
             return None;
         }

@@ -391,15 +391,6 @@ impl Dnode {
         self.change(tx, |_, change| change.layer.fields.type_ = type_)
     }
 
-    /// Changes dn_bonustype.
-    ///
-    /// # Errors
-    /// `NotFound` when the object was freed.
-    #[doc(alias = "dnode_setbonus_type")]
-    pub fn set_bonus_type(&self, tx: &Tx, type_: ObjectType) -> Result<()> {
-        self.change(tx, |_, change| change.layer.fields.bonus_type = type_)
-    }
-
     /// Gives the object a checksum of its own; `Inherit`: that of the objset.
     ///
     /// # Errors

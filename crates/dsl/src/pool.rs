@@ -347,12 +347,6 @@ impl DslPool {
             .entry(dd.object())
             .or_insert_with(|| dd.clone());
     }
-
-    /// Whether an objset has something to be synced in `txg`.
-    #[must_use]
-    pub fn has_dirty_objsets(&self, txg: Txg) -> bool {
-        self.changed.lock().objsets.contains_key(&txg)
-    }
 }
 
 /// Syncing.
@@ -462,13 +456,6 @@ impl DslPool {
             self.mos.hold(ds.object())?.set_bonus(tx, &bytes)?;
         }
         Ok(())
-    }
-
-    /// Whether [`flush`](DslPool::flush) would write anything.
-    #[must_use]
-    pub fn is_flushed(&self) -> bool {
-        let changed = self.changed.lock();
-        changed.dirs.is_empty() && changed.datasets.is_empty()
     }
 }
 

@@ -359,7 +359,7 @@ fn load(
         ..options.settings.pipeline_settings()
     };
     let pipeline = Arc::new(Pipeline::new(tree.clone(), space.clone(), settings));
-    let cache = Arc::new(arc::Arc::new(
+    let cache = Arc::new(arc::Cache::new(
         pipeline.clone() as Arc<dyn LogStore>,
         options.settings.arc_settings(),
     ));

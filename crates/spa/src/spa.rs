@@ -83,7 +83,7 @@ pub(crate) struct Inner {
     pub(crate) space: Arc<Metaslabs>,
     pub(crate) maps: Arc<SpaceMaps>,
     pub(crate) pipeline: Arc<Pipeline>,
-    pub(crate) cache: Arc<arc::Arc>,
+    pub(crate) cache: Arc<arc::Cache>,
     pub(crate) mos: Arc<Objset>,
     pub(crate) core: Arc<Core>,
     pub(crate) groups: Arc<TxGroups>,
@@ -216,7 +216,7 @@ impl Spa {
 
     /// The block cache.
     #[must_use]
-    pub fn cache(&self) -> &Arc<arc::Arc> {
+    pub fn cache(&self) -> &Arc<arc::Cache> {
         &self.inner.cache
     }
 
