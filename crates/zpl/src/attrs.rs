@@ -292,7 +292,7 @@ impl Filesystem {
         let attr = Attr {
             used_bytes: dnode.used_bytes(),
             blksz: dnode.blksz(),
-            ..parsed.attr.clone()
+            ..parsed.attr
         };
         attrs.parsed = Some(parsed).filter(|_| spill.is_none());
         Ok(attr)
