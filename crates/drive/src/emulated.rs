@@ -548,6 +548,10 @@ impl Provider for Emulated {
     fn is_queued(&self) -> bool {
         true
     }
+    /// A drive that did not answer for a while has its cache as it was.
+    fn keeps_unflushed(&self) -> bool {
+        true
+    }
     fn submit(&self, bio: Bio) {
         self.submit_bio(bio);
     }

@@ -249,6 +249,9 @@ impl Provider for PowerCut {
     fn name(&self) -> &str {
         &self.name
     }
+    fn keeps_unflushed(&self) -> bool {
+        true
+    }
     fn mediasize(&self) -> u64 {
         self.mediasize
     }

@@ -49,6 +49,9 @@ macro_rules! same_shape_as {
         fn writes_at_once(&self) -> usize {
             self.$below.writes_at_once()
         }
+        fn keeps_unflushed(&self) -> bool {
+            self.$below.keeps_unflushed()
+        }
     };
 }
 pub(crate) use same_shape_as;
@@ -133,6 +136,12 @@ pub trait Provider: Send + Sync {
     /// How many writes make progress at the same time; further ones only wait for their turn.
     fn writes_at_once(&self) -> usize {
         usize::MAX
+    }
+
+    /// Whether acknowledged writes are still there after a flush failed, so that another flush makes
+    /// them durable. Not so of an operating system, which forgets them when it has reported the error.
+    fn keeps_unflushed(&self) -> bool {
+        false
     }
 
     /// Queues a command. The default runs it in the calling thread.

@@ -20,7 +20,7 @@ use zerocopy::IntoBytes;
 use crate::directory;
 use crate::feature::Feature;
 use crate::props::PropValue;
-use crate::spa::Spa;
+use crate::spa::{FAILMODE, Spa};
 
 /// The pool property; off unless it was set.
 const MULTIHOST: &str = "multihost";
@@ -33,13 +33,16 @@ impl Spa {
     /// # Errors
     /// `ReadOnly`, `Suspended`.
     pub fn set_prop(&self, name: &str, value: PropValue) -> Result<()> {
-        let of_multihost = name == MULTIHOST;
+        let (of_multihost, of_failmode) = (name == MULTIHOST, name == FAILMODE);
         let name = name.to_owned();
         self.in_sync(move |inner, tx| {
             let text = format!("{name}={value}");
             inner.core.log_internal("set", &text, tx);
             inner.props.set(&name, value, tx)
         })?;
+        if of_failmode {
+            self.inner.take_failmode();
+        }
         if of_multihost && self.multihost() {
             self.inner.mmp.start(&self.inner);
             // Other hosts see it from now on.

@@ -241,6 +241,7 @@ impl Spa {
         }
         spa.inner.groups.start(spa.inner.clone());
         spa.inner.groups.wait_synced(txg).within(|| spa.name())?;
+        spa.inner.begin_suspending();
         Ok(spa)
     }
 }

@@ -452,6 +452,7 @@ fn load(
     });
     let spa = Spa { inner };
     half_open.opened();
+    spa.inner.begin_suspending();
     if !readonly {
         if spa.multihost() {
             spa.inner.mmp.start(&spa.inner);

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use base::{Context, Error, ErrorKind, Guid, ObjectId, Result, Txg, VdevId};
-use dmu::{Objset, Tx, TxGroups, TxgSettings};
+use dmu::{FailMode, Objset, Tx, TxGroups, TxgSettings};
 use dsl::DslPool;
 use metaslab::{Metaslabs, SpaceStats};
 use nvpair::NvList;
@@ -32,8 +32,11 @@ use crate::history::Record;
 use crate::host::Host;
 use crate::mmp::Mmp;
 use crate::obstacle::Obstacle;
-use crate::props::PoolProps;
+use crate::props::{PoolProps, PropValue};
 use crate::space_maps::SpaceMaps;
+
+/// The pool property that says what happens while I/O fails on every copy.
+pub(crate) const FAILMODE: &str = "failmode";
 
 /// What an open pool may take of the machine, and how it syncs.
 #[derive(Debug, Clone)]
@@ -144,11 +147,28 @@ impl Inner {
     pub(crate) fn features(&self) -> Arc<Features> {
         self.core.features()
     }
+
+    /// From now on I/O that fails on every copy suspends the pool.
+    pub(crate) fn begin_suspending(&self) {
+        self.take_failmode();
+        let groups = Arc::clone(&self.groups);
+        self.pipeline.set_suspend(groups);
+    }
+
+    /// Makes the property `failmode` hold.
+    pub(crate) fn take_failmode(&self) {
+        let failmode = match self.props.get(FAILMODE) {
+            Some(PropValue::Number(number)) => FailMode::from_raw(number),
+            _ => None,
+        };
+        self.groups.set_failmode(failmode.unwrap_or_default());
+    }
 }
 
 impl Drop for Spa {
     /// Lets the devices go, and breaks the circles between MOS, pipeline and allocator.
     fn drop(&mut self) {
+        self.inner.groups.abandon();
         self.inner.mmp.stop();
         let _ = self.inner.groups.stop();
         for device in self.inner.tree.devices() {
@@ -334,6 +354,23 @@ impl Spa {
             return Ok(self.inner.groups.synced_txg());
         }
         self.inner.groups.sync_all()
+    }
+
+    /// Forgets the errors of all devices and issues again what failed, if the pool is suspended. When its
+    /// devices still fail, it is suspended again.
+    ///
+    /// # Errors
+    /// `Suspended` when the pool has failed for good: it has to be opened again.
+    #[doc(alias = "zfs_ioc_clear")]
+    pub fn resume(&self) -> Result<()> {
+        let groups = &self.inner.groups;
+        if groups.has_failed() {
+            let cause = groups.suspended().unwrap_or_default();
+            return Err(Error::new(ErrorKind::Suspended, cause));
+        }
+        self.inner.tree.clear(None)?;
+        groups.resume();
+        Ok(())
     }
 
     /// Syncs and lets the devices go. The pool stays imported: its labels say "active".

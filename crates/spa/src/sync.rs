@@ -13,6 +13,10 @@
 //! moment two labels are whole and name one uberblock that is whole (see `vdev::labels`). Before
 //! the first uberblock write, everything that it refers to is flushed.
 //!
+//! Labels and uberblock that no device took are written again when the pool is resumed; all of it, since
+//! that is harmless. Where a flush failed and took writes with it, repeating it would make an uberblock
+//! durable that refers to blocks which are not there: then the txg fails.
+//!
 //! # Invariants
 //! 1. Only the sync thread is in here.
 //! 2. A txg in which nothing changed writes nothing at all.
@@ -23,6 +27,7 @@
 use base::{Error, ErrorKind, Result, Txg};
 use dmu::{Tx, TxgSync};
 use phys::uberblock::{SPA_VERSION_FEATURES, UBERBLOCK_MAGIC, UberblockPhys};
+use zio::FailedIo;
 
 use crate::spa::Inner;
 
@@ -101,7 +106,11 @@ impl Inner {
             state.uberblock = next;
             (next, state.labels_dirty)
         };
-        self.write_labels(&uberblock, labels_too)?;
+        let is_worth_it =
+            |error: &Error| zio::is_worth_repeating(error) && !self.tree.has_lost_writes();
+        zio::reissue(self.pipeline.suspend(), FailedIo::Write, is_worth_it, || {
+            self.write_labels(&uberblock, labels_too)
+        })?;
         self.mmp
             .note_write(true, self.tree.heartbeat_leaves() as u64);
         let mut state = self.state.lock();

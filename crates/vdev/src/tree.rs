@@ -203,6 +203,13 @@ impl VdevTree {
         failed
     }
 
+    /// Whether a device lost writes in a flush that failed, so that no later flush counts.
+    #[must_use]
+    pub fn has_lost_writes(&self) -> bool {
+        let devices = self.devices();
+        devices.iter().any(|device| device.leaf().has_lost_writes())
+    }
+
     /// Does something with several leaves at the same time; results in their order.
     pub(crate) fn on_leaves<T: Send + 'static>(
         &self,
@@ -343,6 +350,12 @@ impl VdevOps for VdevTree {
         self.with_copies(vdev, offset, data.len() as u64, |copies| {
             copies.repair(offset, data)
         })
+    }
+
+    fn answers(&self, vdev: VdevId) -> bool {
+        let leaves = self.top(vdev).map_or_else(Vec::new, |top| top.devices());
+        let answers = |leaf: &Arc<Vdev>| leaf.leaf().is_usable() && leaf.leaf().is_alive(false);
+        leaves.is_empty() || leaves.iter().any(answers)
     }
 
     fn is_linear(&self, vdev: VdevId) -> bool {

@@ -27,6 +27,7 @@ mod log;
 mod pipeline;
 pub mod ram;
 mod read;
+mod suspend;
 mod vdev_ops;
 mod vdev_queue;
 
@@ -36,6 +37,7 @@ pub use block::{
 };
 pub use issue::UnderWay;
 pub use pipeline::{PhysicalReport, Pipeline, PipelineSettings, PipelineStats};
+pub use suspend::{FailedIo, Suspend, is_worth_repeating, reissue};
 pub use vdev_ops::{ScrubReport, VdevOps};
 
 /// `BPE_PAYLOAD_SIZE`: the most bytes that fit into a block pointer itself.

@@ -127,7 +127,7 @@ impl RamStore {
         let device = Arc::new(Device(Arc::clone(&state)));
         RamStore {
             state,
-            issuer: Issuer::new(device, 2, SPA_MINBLOCKSIZE),
+            issuer: Issuer::new(device, Arc::default(), 2, SPA_MINBLOCKSIZE),
         }
     }
 

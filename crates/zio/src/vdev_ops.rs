@@ -120,6 +120,13 @@ pub trait VdevOps: Send + Sync {
         self.write(vdev, offset, data)
     }
 
+    /// Whether any device of this vdev still answers, or none is there that could: asked after a read
+    /// that failed, to tell a damaged place from a device that is gone.
+    fn answers(&self, vdev: VdevId) -> bool {
+        let _ = vdev;
+        true
+    }
+
     /// Whether the sectors of a block follow each other as its bytes do, so that neighbouring
     /// blocks can be read in one go: everything but RAID-Z, dRAID and removed vdevs.
     fn is_linear(&self, vdev: VdevId) -> bool {

@@ -94,7 +94,10 @@ impl Filesystem {
             }
             result
         };
-        if !self.is_held(id) && node.locks.attrs.lock().atime.is_some() {
+        // A suspended pool takes no changes; the time is kept in memory for the next read.
+        let groups = self.groups.as_ref();
+        let is_suspended = groups.is_some_and(|groups| groups.suspended().is_some());
+        if !self.is_held(id) && !is_suspended && node.locks.attrs.lock().atime.is_some() {
             self.flush_atime(&node)?;
         }
         Ok(result)

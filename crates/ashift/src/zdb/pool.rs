@@ -78,14 +78,14 @@ pub(super) fn open(request: &Request, out: &mut Printer, target: &Target) -> Res
             max_txg: request.max_txg,
             force: true,
             host: host.id()?,
-            settings: host.settings()?,
+            settings: host.settings_of(name)?,
         });
         return Ok(Pool::Found(Box::new(spa.within(within)?)));
     }
     if request.value('U').is_some() || request.max_txg.is_some() {
         let config = cachefile(request).find(name)?.ok_or_else(missing)?;
         let world = current()?;
-        let (id, settings) = (host.id()?, host.settings()?);
+        let (id, settings) = (host.id()?, host.settings_of(name)?);
         let mut options =
             ImportOptions::from_config_in(&*world, &config, true, id, settings).within(within)?;
         options.max_txg = request.max_txg;

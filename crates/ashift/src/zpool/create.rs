@@ -259,7 +259,7 @@ fn create(host: &Host, pool: &str, tops: &[(Grouping, Vec<Device>)], wanted: Wan
         init_root: zpl::mount::init(root, counts_objects),
         command: command_line(),
         host: host.id()?,
-        settings: host.settings()?,
+        settings: host.settings_of(pool)?,
     };
     let spa = Spa::create(options).map_err(failed)?;
     let facts = Facts {

@@ -450,7 +450,7 @@ fn import(host: &Host, found: FoundPool, name: &str, request: &Request) -> Resul
         max_txg: request.max_txg,
         force: true,
         host: id,
-        settings: host.settings()?,
+        settings: host.settings_of(name)?,
     })
     .map_err(|e| failed(&e))?;
     finish(host, &spa, request).map_err(|e| failed(&e))?;

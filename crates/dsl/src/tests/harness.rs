@@ -223,7 +223,7 @@ impl TestPool {
     pub(crate) fn crash(self) -> TestPool {
         self.pool
             .groups()
-            .suspend(&base::Error::new(base::ErrorKind::Io, "crash"));
+            .fail(&base::Error::new(base::ErrorKind::Io, "crash"));
         let _ = self.pool.groups().stop();
         self.import()
     }
