@@ -161,6 +161,7 @@ impl TxGroups {
         self.work.notify_all();
         while !state.stopped {
             if let Err(error) = state.suspension.check() {
+                // Whoever resumes the pool stops it again.
                 state.stopping = false;
                 return Err(error);
             }
@@ -404,6 +405,12 @@ impl State {
         }
     }
 
+    /// The pool fails for good, unless it has already.
+    fn fail(&mut self, cause: String) {
+        self.failed.get_or_insert(cause);
+        self.suspension.end();
+    }
+
     /// Answers whether this was the first change of the open txg.
     fn mark_changed(&mut self) -> bool {
         let first = self.changed_at_ns.is_none();
@@ -531,11 +538,7 @@ impl TxGroups {
         state.sync_dirty = 0;
         match outcome {
             Ok(()) => state.synced = txg,
-            Err(error) => {
-                state
-                    .failed
-                    .get_or_insert_with(|| format!("txg {txg}: {error}"));
-            }
+            Err(error) => state.fail(format!("txg {txg}: {error}")),
         }
         let later = state.callbacks.split_off(&txg.next());
         let due = std::mem::replace(&mut state.callbacks, later);

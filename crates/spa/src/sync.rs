@@ -108,9 +108,12 @@ impl Inner {
         };
         let is_worth_it =
             |error: &Error| zio::is_worth_repeating(error) && !self.tree.has_lost_writes();
-        zio::reissue(self.pipeline.suspend(), FailedIo::Write, is_worth_it, || {
-            self.write_labels(&uberblock, labels_too)
-        })?;
+        zio::reissue(
+            self.pipeline.suspend(),
+            FailedIo::Write,
+            is_worth_it,
+            || self.write_labels(&uberblock, labels_too),
+        )?;
         self.mmp
             .note_write(true, self.tree.heartbeat_leaves() as u64);
         let mut state = self.state.lock();

@@ -10,7 +10,7 @@ use dmu::{OnSuspend, SuspendEvent, SuspendSettings};
 use geom::Provider;
 use geom::fault::{Damage, FaultInjector};
 use geom::mem::Memory;
-use geom::powercut::PowerCut;
+use geom::powercut::{PowerCut, PowerSupply};
 use rt::Mutex;
 use spa::{PropValue, Settings, Spa};
 use torture::model::World;
@@ -327,6 +327,57 @@ fn sim_a_power_cut_while_suspended_loses_nothing_that_was_promised() {
     });
 }
 
+/// After some writes of a txg were issued twice the power fails: there is the txg, or the one before it.
+#[test]
+fn sim_a_power_cut_after_a_resume_loses_nothing_that_was_promised() {
+    let seed = seed(9);
+    rt::simulate(seed, move || {
+        for commands in (0..25).step_by(3) {
+            let supply = PowerSupply::new();
+            let disk = |n| PowerCut::fed_by(&supply, format!("/disk{n}"), DISK_BYTES, 512);
+            let cuts: Vec<_> = (0..2).map(|n| Arc::new(disk(n))).collect();
+            let below = cuts.iter().map(|disk| disk.clone() as _).collect();
+            let bench = Bench::on(below, Layout::Stripe, pool::settings());
+            let mut dice = Dice::new(seed ^ commands);
+            let mut world = World::default();
+            for _ in 0..6 {
+                world.step(&bench.spa, &mut dice).unwrap();
+            }
+            bench.spa.sync().unwrap();
+            let before = world.clone();
+            let fs = bench.fs();
+            let file = fs.create_file(fs.root(), b"f", &Create::default()).unwrap();
+            fs.write(file.id, 0, &dice.bytes(300_000)).unwrap();
+            fs.fsync(file.id).unwrap();
+            for disk in &bench.disks {
+                disk.kill_after(commands);
+            }
+            let sync = bench.sync();
+            if bench.is_suspended_by(&sync) {
+                bench.revive();
+                bench.spa.resume().unwrap();
+            }
+            let first = supply.commands();
+            sync.join().unwrap();
+            for n in first..=supply.commands() {
+                let images: Vec<Arc<dyn Provider>> = cuts
+                    .iter()
+                    .map(|disk| Arc::new(disk.image_after(n, seed ^ n)) as _)
+                    .collect();
+                let spa = pool::open(&images, false).unwrap();
+                before.compare(spa.dsl()).unwrap();
+                let found = mount(spa.dsl(), "tank", false).unwrap();
+                let id = found.resolve("f").unwrap();
+                assert_eq!(found.getattr(id).unwrap().size, 300_000);
+                drop(found);
+                spa.sync().unwrap();
+                pool::assert_clean(&spa);
+            }
+            drop(fs);
+        }
+    });
+}
+
 /// What a program that is told of suspensions hears.
 fn listening(mut settings: Settings) -> (Settings, Arc<Mutex<Vec<String>>>) {
     let heard: Arc<Mutex<Vec<String>>> = Arc::default();
@@ -392,4 +443,45 @@ fn sim_with_failmode_panic_the_program_is_told_to_end() {
         assert!(heard.lock()[0].contains("Panic"));
         bench.revive();
     });
+}
+
+/// An fsync that had an error, with the pool suspended before or because of it, and one after the pool was
+/// resumed. Whatever the second one says is there is there if the power fails at that moment.
+fn fsync_again(suspended_before: bool) {
+    let supply = PowerSupply::new();
+    let disk = Arc::new(PowerCut::fed_by(&supply, "/disk0", DISK_BYTES, 512));
+    let bench = Bench::on(vec![disk.clone()], Layout::Stripe, pool::settings());
+    bench.set_failmode(CONTINUE);
+    let fs = bench.fs();
+    let file = fs.create_file(fs.root(), b"f", &Create::default()).unwrap();
+    fs.fsync(file.id).unwrap();
+    fs.write(file.id, 0, b"first").unwrap();
+    bench.kill();
+    if suspended_before {
+        assert!(bench.sync().join().is_err());
+    }
+    let refused = fs.fsync(file.id).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Suspended, "{refused}");
+    bench.revive();
+    bench.spa.resume().unwrap();
+    fs.write(file.id, 5, b" and second").unwrap();
+    fs.fsync(file.id).unwrap();
+    let image: Arc<dyn Provider> = Arc::new(disk.cut(1));
+    let spa = pool::open(&[image], false).unwrap();
+    let found = mount(spa.dsl(), "tank", false).unwrap();
+    let mut content = vec![0; 16];
+    let id = found.resolve("f").unwrap();
+    found.read(id, 0, &mut content).unwrap();
+    assert_eq!(content, b"first and second");
+    drop(found);
+    spa.sync().unwrap();
+    pool::assert_clean(&spa);
+    drop(fs);
+    bench.spa.close().unwrap();
+}
+
+#[test]
+fn sim_an_fsync_after_one_that_had_an_error_keeps_its_promise() {
+    rt::simulate(10, || fsync_again(false));
+    rt::simulate(11, || fsync_again(true));
 }

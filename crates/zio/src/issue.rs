@@ -28,8 +28,8 @@ use std::sync::{Arc, OnceLock};
 use base::{BlockBuf, Buf, Error, ErrorKind, Result, VdevId, align_up, is_aligned};
 use phys::DvaPhys;
 
-use crate::suspend::{FailedIo, Suspend, is_worth_repeating, reissue};
 use crate::VdevOps;
+use crate::suspend::{FailedIo, Suspend, is_worth_repeating, reissue};
 use crate::vdev_queue::{Group, Landing, Priority, State, Then};
 
 /// The most blocks in one merged write, far below any system's limit on gathered writes.

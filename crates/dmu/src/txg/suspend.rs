@@ -132,6 +132,11 @@ impl Suspension {
         self.now.is_some()
     }
 
+    /// The pool has failed: it is not suspended any more.
+    pub(super) fn end(&mut self) {
+        self.now = None;
+    }
+
     /// Whether somebody new has to be told that the pool is suspended, instead of waiting.
     pub(super) fn check(&self) -> Result<()> {
         match &self.now {
@@ -161,8 +166,9 @@ impl TxGroups {
     #[must_use]
     pub fn suspended(&self) -> Option<String> {
         let state = self.state.lock();
-        let cause = || state.suspension.now.as_ref().map(|now| now.cause.clone());
-        state.failed.clone().or_else(cause)
+        let now = state.suspension.now.as_ref();
+        let failed = state.failed.as_ref();
+        failed.or(now.map(|now| &now.cause)).cloned()
     }
 
     /// Whether the pool has failed: nothing is synced any more, and it cannot be resumed.
@@ -173,9 +179,7 @@ impl TxGroups {
 
     /// Ends the pool for good: every hold, every wait and the I/O that waits has an error from now on.
     pub fn fail(&self, cause: &Error) {
-        let mut state = self.state.lock();
-        state.failed.get_or_insert_with(|| cause.to_string());
-        drop(state);
+        self.state.lock().fail(cause.to_string());
         self.wake_everybody();
     }
 
@@ -197,9 +201,8 @@ impl TxGroups {
     pub fn abandon(&self) {
         let mut state = self.state.lock();
         state.suspension.is_abandoned = true;
-        let cause = state.suspension.now.as_ref().map(|now| now.cause.clone());
-        if let Some(cause) = cause {
-            state.failed.get_or_insert(cause);
+        if let Some(now) = state.suspension.now.take() {
+            state.fail(now.cause);
         }
         drop(state);
         self.wake_everybody();
@@ -219,8 +222,7 @@ impl TxGroups {
         }
         let suspension = &mut state.suspension;
         let failmode = suspension.failmode;
-        let waits =
-            io == FailedIo::Write || failmode != FailMode::Continue || IS_SYNC_THREAD.get();
+        let waits = io == FailedIo::Write || failmode != FailMode::Continue || IS_SYNC_THREAD.get();
         if suspension.is_abandoned || !waits {
             return false;
         }
@@ -233,7 +235,7 @@ impl TxGroups {
             });
         }
         if is_new && failmode == FailMode::Panic {
-            state.failed = Some(cause.clone());
+            state.fail(cause.clone());
         }
         drop(state);
         if is_new {
@@ -272,7 +274,8 @@ impl Suspend for TxGroups {
             let time_ns = rt::now_ns();
             let end_ns = now.since_ns.saturating_add(settings.patience_ns);
             if time_ns >= end_ns {
-                state.failed = Some(now.cause.clone());
+                let cause = now.cause.clone();
+                state.fail(cause);
                 drop(state);
                 self.wake_everybody();
                 return Err(error);
