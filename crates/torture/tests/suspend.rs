@@ -91,19 +91,18 @@ fn providers(disks: &[Arc<FaultInjector>]) -> Vec<Arc<dyn Provider>> {
     disks.iter().map(|disk| disk.clone() as _).collect()
 }
 
-/// Random steps, all devices die after so many more writes and flushes each and come back later, the steps
+/// Random steps, the first `dying` devices die after so many more writes and flushes each and come back later, the steps
 /// go on. Whether the pool was suspended at all.
-fn fail_after(layout: Layout, commands: u64, seed: u64) -> bool {
+fn fail_after((layout, dying): (Layout, usize), commands: u64, seed: u64) -> bool {
     let bench = Bench::new(layout, pool::settings());
     let mut world = World::default();
     let mut dice = Dice::new(seed);
     for _ in 0..10 {
         world.step(&bench.spa, &mut dice).unwrap();
     }
-    bench
-        .disks
-        .iter()
-        .for_each(|disk| disk.kill_after(commands));
+    for disk in &bench.disks[..dying] {
+        disk.kill_after(commands);
+    }
     let spa = Arc::clone(&bench.spa);
     let work = rt::spawn("work", move || {
         for _ in 0..6 {
@@ -138,10 +137,10 @@ fn fail_after(layout: Layout, commands: u64, seed: u64) -> bool {
     was_suspended
 }
 
-fn fail_everywhere(layout: Layout, seed: u64) {
+fn fail_everywhere(layout: Layout, dying: usize, seed: u64) {
     let all = std::env::var("CUTS").is_ok_and(|v| v == "all");
     let (mut commands, mut suspensions) = (0, 0);
-    while fail_after(layout, commands, seed) {
+    while fail_after((layout, dying), commands, seed) {
         suspensions += 1;
         commands += if all { 1 } else { 1 + commands / SAMPLES * 4 };
     }
@@ -152,13 +151,19 @@ fn fail_everywhere(layout: Layout, seed: u64) {
 #[test]
 fn sim_a_stripe_goes_on_after_a_failure_at_any_write() {
     let seed = seed(21);
-    rt::simulate(seed, move || fail_everywhere(Layout::Stripe, seed));
+    rt::simulate(seed, move || fail_everywhere(Layout::Stripe, 2, seed));
+}
+
+#[test]
+fn sim_a_stripe_of_which_one_disk_fails_goes_on() {
+    let seed = seed(23);
+    rt::simulate(seed, move || fail_everywhere(Layout::Stripe, 1, seed));
 }
 
 #[test]
 fn sim_a_mirror_of_which_both_sides_fail_goes_on_after_a_failure_at_any_write() {
     let seed = seed(22);
-    rt::simulate(seed, move || fail_everywhere(Layout::Mirror, seed));
+    rt::simulate(seed, move || fail_everywhere(Layout::Mirror, 2, seed));
 }
 
 #[test]
