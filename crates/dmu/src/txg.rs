@@ -30,6 +30,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use base::{Error, ErrorKind, Result, Txg};
 use rt::{Condvar, Mutex, MutexGuard};
@@ -102,6 +103,8 @@ pub struct TxGroups {
     progress: Condvar,
     /// The pool was resumed, or never will be.
     resumed: Condvar,
+    /// How often: I/O that waits sees by it that it is to be issued again.
+    resumed_count: AtomicU64,
     thread: Mutex<Option<rt::JoinHandle<()>>>,
 }
 
@@ -136,6 +139,7 @@ impl TxGroups {
             room: Condvar::new(),
             progress: Condvar::new(),
             resumed: Condvar::new(),
+            resumed_count: AtomicU64::new(0),
             thread: Mutex::new(None),
         })
     }

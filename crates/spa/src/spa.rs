@@ -382,9 +382,9 @@ impl Spa {
             return Ok(());
         }
         self.finish_destroys()?;
-        let stopped = self.inner.groups.stop();
+        self.inner.groups.stop()?;
         self.inner.mmp.stop();
-        stopped
+        Ok(())
     }
 
     /// Frees what destroyed data sets still occupy: nobody would do it once the pool is closed.
@@ -429,10 +429,17 @@ impl Spa {
             state.config_dirty = true;
             state.labels_dirty = true;
         }
-        self.sync_now()?;
-        let stopped = self.inner.groups.stop();
+        let left = self.sync_now().and_then(|()| self.inner.groups.stop());
+        if left.is_err() {
+            // If the pool is resumed it is in use as before.
+            let mut state = self.inner.state.lock();
+            state.pool_state = PoolState::Active;
+            state.config_dirty = true;
+            state.labels_dirty = true;
+            return left;
+        }
         self.inner.mmp.stop();
-        stopped
+        Ok(())
     }
 
     /// Writes labels and an uberblock, though nothing may have changed: `zpool sync -f`.

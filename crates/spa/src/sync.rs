@@ -104,21 +104,24 @@ impl Inner {
             }
             let next = self.next_uberblock(&state.uberblock, txg);
             state.uberblock = next;
-            (next, state.labels_dirty)
+            // What changes from now on is for the next txg.
+            (next, std::mem::take(&mut state.labels_dirty))
         };
         let is_worth_it =
             |error: &Error| zio::is_worth_repeating(error) && !self.tree.has_lost_writes();
-        zio::reissue(
+        let written = zio::reissue(
             self.pipeline.suspend(),
             FailedIo::Write,
             is_worth_it,
             || self.write_labels(&uberblock, labels_too),
-        )?;
+        );
+        if written.is_err() {
+            self.state.lock().labels_dirty |= labels_too;
+        }
+        written?;
         self.mmp
             .note_write(true, self.tree.heartbeat_leaves() as u64);
-        let mut state = self.state.lock();
-        state.labels_dirty = false;
-        state.synced = uberblock;
+        self.state.lock().synced = uberblock;
         Ok(())
     }
 

@@ -490,3 +490,65 @@ fn sim_an_fsync_after_one_that_had_an_error_keeps_its_promise() {
     rt::simulate(10, || fsync_again(false));
     rt::simulate(11, || fsync_again(true));
 }
+
+/// A host: when a flush fails, nobody knows what of the writes before it was kept.
+struct Forgetful(Memory);
+
+impl Provider for Forgetful {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+    fn mediasize(&self) -> u64 {
+        self.0.mediasize()
+    }
+    fn read(&self, offset: u64, buf: &mut [u8]) -> base::Result<()> {
+        self.0.read(offset, buf)
+    }
+    fn write(&self, offset: u64, data: &[u8]) -> base::Result<()> {
+        self.0.write(offset, data)
+    }
+    fn flush(&self) -> base::Result<()> {
+        self.0.flush()
+    }
+    fn delete(&self, offset: u64, len: u64) -> base::Result<()> {
+        self.0.delete(offset, len)
+    }
+}
+
+#[test]
+fn sim_a_flush_that_may_have_lost_writes_is_not_repeated() {
+    rt::simulate(12, || {
+        let (mut resumed, mut failed) = (0, 0);
+        for commands in 0..40 {
+            let below = Arc::new(Forgetful(Memory::new("/disk0", DISK_BYTES))) as _;
+            let bench = Bench::on(vec![below], Layout::Stripe, pool::settings());
+            let fs = bench.fs();
+            fs.create_file(fs.root(), b"synced", &Create::default())
+                .unwrap();
+            bench.spa.sync().unwrap();
+            fs.create_file(fs.root(), b"not", &Create::default())
+                .unwrap();
+            bench.disks[0].kill_after(commands);
+            let sync = bench.sync();
+            let is_suspended = bench.is_suspended_by(&sync);
+            bench.revive();
+            if is_suspended && !bench.spa.groups().has_failed() {
+                bench.spa.resume().unwrap();
+                sync.join().unwrap();
+                resumed += 1;
+            } else if sync.join().is_err() {
+                assert!(bench.spa.resume().is_err());
+                failed += 1;
+            }
+            drop(fs);
+            let Bench { disks, spa } = bench;
+            drop(spa);
+            let spa = pool::open(&providers(&disks), false).unwrap();
+            let fs = mount(spa.dsl(), "tank", false).unwrap();
+            fs.resolve("synced").unwrap();
+            drop(fs);
+            pool::assert_clean(&spa);
+        }
+        assert!(resumed > 3 && failed > 2, "{resumed} {failed}");
+    });
+}

@@ -27,6 +27,7 @@
 //!
 //! # Concurrency
 //! The state is part of that of [`TxGroups`], under its mutex. `resumed` wakes the I/O that waits.
+//! The number of resumes, which every I/O looks at, changes under the mutex and is read without it.
 //! Events are reported without the mutex.
 //!
 //! # Source
@@ -36,6 +37,7 @@
 use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use base::{Error, Result};
 use zio::{FailedIo, Suspend};
@@ -115,8 +117,6 @@ impl Default for SuspendSettings {
 #[derive(Default)]
 pub(super) struct Suspension {
     failmode: FailMode,
-    /// How often the pool was resumed: I/O that waits sees by it that it is to be issued again.
-    resumed_count: u64,
     now: Option<Now>,
     /// Nobody will resume it any more: the pool is being dropped.
     is_abandoned: bool,
@@ -189,7 +189,7 @@ impl TxGroups {
     pub fn resume(&self) {
         let mut state = self.state.lock();
         let was_suspended = state.suspension.now.take().is_some();
-        state.suspension.resumed_count += 1;
+        self.resumed_count.fetch_add(1, Ordering::Release);
         drop(state);
         if was_suspended {
             self.wake_everybody();
@@ -226,7 +226,7 @@ impl TxGroups {
         if suspension.is_abandoned || !waits {
             return false;
         }
-        let is_new = !suspension.is_suspended() && suspension.resumed_count == issued_at;
+        let is_new = !suspension.is_suspended() && self.resumed_count() == issued_at;
         let cause = error.to_string();
         if is_new {
             suspension.now = Some(Now {
@@ -252,7 +252,7 @@ impl TxGroups {
 
 impl Suspend for TxGroups {
     fn resumed_count(&self) -> u64 {
-        self.state.lock().suspension.resumed_count
+        self.resumed_count.load(Ordering::Acquire)
     }
 
     fn wait_resumed(&self, io: FailedIo, issued_at: u64, error: Error) -> Result<()> {
@@ -266,9 +266,8 @@ impl Suspend for TxGroups {
             if state.failed.is_some() {
                 return Err(error);
             }
-            let suspension = &state.suspension;
-            let now = suspension.now.as_ref();
-            let Some(now) = now.filter(|_| suspension.resumed_count == issued_at) else {
+            let now = state.suspension.now.as_ref();
+            let Some(now) = now.filter(|_| self.resumed_count() == issued_at) else {
                 return Ok(());
             };
             let time_ns = rt::now_ns();
