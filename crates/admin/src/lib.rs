@@ -3,7 +3,7 @@
 //!
 //! # What it is
 //! Pure functions. The front end gathers plain structs from the engine ([`pool::PoolStatus`],
-//! [`prop::PropValue`]); this crate turns them into the text, columns and JSON that people's eyes
+//! [`phys::PropValue`]); this crate turns them into the text, columns and JSON that people's eyes
 //! and scripts know from OpenZFS, and turns arguments into checked values with the complaints that
 //! they know. Nothing here opens, reads or prints anything.
 //!

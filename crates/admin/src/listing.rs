@@ -13,14 +13,15 @@
 #[cfg(test)]
 mod tests;
 
+use phys::PropValue;
 use std::cmp::Ordering;
 
 use serde_json::{Map, Value, json};
 
 use crate::number::{NumberStyle, Zone};
 use crate::prop::{
-    Kind, PropDesc, PropName, PropValue, Source, TableKind, Types, all_properties,
-    format_dataset_value, format_pool_value, format_unlisted_value,
+    Kind, PropDesc, PropName, Source, TableKind, Types, all_properties, format_dataset_value,
+    format_pool_value, format_unlisted_value,
 };
 
 /// The value of a property of an [`Item`].

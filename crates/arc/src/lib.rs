@@ -1,7 +1,7 @@
 //! The adaptive replacement cache: logical blocks in memory, by identity.
 //!
 //! # What it is
-//! [`Arc`] is a [`BlockStore`] in front of another one. It keeps the logical bytes of blocks that
+//! [`Cache`] is a [`BlockStore`] in front of another one. It keeps the logical bytes of blocks that
 //! were read or written lately, up to a number of bytes, and decides with the ARC policy
 //! (`policy`) whether blocks used *recently* or blocks used *frequently* deserve the room.
 //! Blocks never change under their identity (first DVA and physical birth), except when a txg that
@@ -31,11 +31,10 @@ mod prefetch;
 #[cfg(test)]
 mod tests;
 
-use std::ops::Range;
-use std::sync::Arc as Shared;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use base::{Buf, Error, ErrorKind, ObjectId, ObjsetId, Result, SPA_MAXBLOCKSIZE, Txg};
+use base::{Buf, Error, ErrorKind, Result, SPA_MAXBLOCKSIZE, Txg};
 use phys::{BlkPtrPhys, ChecksumType};
 use policy::{Found, Passing, Pending, Policy, Reader};
 use zio::{BlockStore, Bookmark, LogStore, Run, UnderWay, WriteRequest};
@@ -100,42 +99,39 @@ fn count(counter: &AtomicU64) {
 
 struct Inner<S: ?Sized> {
     policy: rt::Mutex<Policy>,
-    /// Of the sync, and of what is written behind.
-    write_runs: [rt::Mutex<WriteRun>; 2],
     counters: Counters,
     ahead: prefetch::Queue,
     settings: ArcSettings,
-    store: Shared<S>,
+    store: Arc<S>,
 }
 
 /// The cache; see the crate. `S` is the store below: of the pool, its pipeline.
-pub struct Arc<S: ?Sized = dyn LogStore> {
-    inner: Shared<Inner<S>>,
+pub struct Cache<S: ?Sized = dyn LogStore> {
+    inner: Arc<Inner<S>>,
     /// Threads that read ahead, a queue for each top-level vdev; started when they are needed.
     queues: rt::Mutex<Vec<rt::TaskQueue>>,
 }
 
-impl<S: BlockStore + ?Sized + 'static> Arc<S> {
+impl<S: BlockStore + ?Sized + 'static> Cache<S> {
     /// An empty cache in front of `store`.
     #[must_use]
-    pub fn new(store: Shared<S>, settings: ArcSettings) -> Self {
+    pub fn new(store: Arc<S>, settings: ArcSettings) -> Self {
         let inner = Inner {
             policy: rt::Mutex::new(Policy::new(settings.limit_bytes)),
-            write_runs: Default::default(),
             counters: Counters::default(),
             ahead: prefetch::Queue::default(),
             settings,
             store,
         };
-        Arc {
-            inner: Shared::new(inner),
+        Cache {
+            inner: Arc::new(inner),
             queues: rt::Mutex::default(),
         }
     }
 
     /// The store below.
     #[must_use]
-    pub fn store(&self) -> &Shared<S> {
+    pub fn store(&self) -> &Arc<S> {
         &self.inner.store
     }
 
@@ -189,7 +185,7 @@ fn is_log(bp: &BlkPtrPhys) -> bool {
 enum Begun {
     Read(Result<Buf>),
     /// Another thread reads the block.
-    Joined(Shared<Pending>),
+    Joined(Arc<Pending>),
 }
 
 impl Begun {
@@ -209,19 +205,14 @@ impl Begun {
 struct Load<'a, S: BlockStore + ?Sized> {
     inner: &'a Inner<S>,
     bp: &'a BlkPtrPhys,
-    pending: Shared<Pending>,
+    pending: Arc<Pending>,
     result: Option<Result<Buf>>,
     reader: Reader,
 }
 
 impl<'a, S: BlockStore + ?Sized> Load<'a, S> {
     /// The read of `bp` that `pending` stands for.
-    fn new(
-        inner: &'a Inner<S>,
-        bp: &'a BlkPtrPhys,
-        pending: Shared<Pending>,
-        reader: Reader,
-    ) -> Self {
+    fn new(inner: &'a Inner<S>, bp: &'a BlkPtrPhys, pending: Arc<Pending>, reader: Reader) -> Self {
         Load {
             inner,
             bp,
@@ -295,76 +286,27 @@ impl<S: BlockStore + ?Sized> Inner<S> {
             }
         }
     }
-
-    /// Looks at a batch before it is written.
-    fn look_at(&self, requests: &[WriteRequest], is_behind: bool) -> Vec<Written> {
-        let mut run = self.write_runs[usize::from(is_behind)].lock();
-        requests.iter().map(|r| run.look_at(r)).collect()
-    }
 }
 
 /// A block that is being written, until it is known where.
 struct Written {
     buf: Buf,
     is_metadata: bool,
-    /// How much of its file was written in sequence, up to it. There is no telling how long that file
-    /// is going to be.
     run: Run,
 }
 
-/// File contents that are written in ascending order: by the sync, or behind a stream that goes on at the
-/// same time, each with what the other one writes left out.
-#[derive(Default)]
-struct WriteRun {
-    objset: ObjsetId,
-    object: ObjectId,
-    /// Where it began, and the block after the last one.
-    blocks: Range<u64>,
-    bytes: u64,
-}
-
-/// A run has at least this part of what is between its ends; others are blocks here and there.
-const WRITE_RUN_SHARE: u64 = 4;
-
-impl WriteRun {
-    fn look_at(&mut self, request: &WriteRequest) -> Written {
-        let is_metadata = request.level > 0
-            || phys::ObjectType::try_from(request.object_type)
-                .is_ok_and(phys::ObjectType::is_metadata);
-        if !is_metadata {
-            let Bookmark {
-                objset,
-                object,
-                blkid,
-                ..
-            } = request.bookmark;
-            let len = request.data.len() as u64;
-            let is_same = (objset, object) == (self.objset, self.object);
-            let span = (blkid.0 + 1).saturating_sub(self.blocks.start);
-            let is_dense = span.saturating_mul(len) <= (self.bytes + len) * WRITE_RUN_SHARE;
-            if !is_same || blkid.0 < self.blocks.end || !is_dense {
-                *self = WriteRun {
-                    objset,
-                    object,
-                    blocks: blkid.0..blkid.0,
-                    bytes: 0,
-                };
-            }
-            self.bytes += len;
-            self.blocks.end = blkid.0 + 1;
-        }
+impl Written {
+    fn of(request: &WriteRequest) -> Written {
+        let type_ = phys::ObjectType::try_from(request.object_type);
         Written {
-            buf: request.data.clone(),
-            is_metadata,
-            run: Run {
-                bytes: self.bytes,
-                object_bytes: u64::MAX,
-            },
+            buf: request.data.clone().into(),
+            is_metadata: request.level > 0 || type_.is_ok_and(phys::ObjectType::is_metadata),
+            run: request.run,
         }
     }
 }
 
-impl<S: BlockStore + ?Sized + 'static> BlockStore for Arc<S> {
+impl<S: BlockStore + ?Sized + 'static> BlockStore for Cache<S> {
     fn read(&self, bp: &BlkPtrPhys, bookmark: &Bookmark) -> Result<Buf> {
         let begun = self.inner.begin_read(bp, bookmark, Reader::default());
         begun.end()
@@ -391,7 +333,7 @@ impl<S: BlockStore + ?Sized + 'static> BlockStore for Arc<S> {
 
     fn write_batch(&self, txg: Txg, requests: Vec<WriteRequest>) -> Result<Vec<BlkPtrPhys>> {
         let rewritten: Vec<BlkPtrPhys> = requests.iter().filter_map(|r| r.rewrite).collect();
-        let data = self.inner.look_at(&requests, false);
+        let data = requests.iter().map(Written::of).collect();
         let result = self.inner.store.write_batch(txg, requests);
         match &result {
             Ok(bps) => self.inner.insert_written(bps, data),
@@ -411,7 +353,7 @@ impl<S: BlockStore + ?Sized + 'static> BlockStore for Arc<S> {
         requests: Vec<WriteRequest>,
         under_way: &mut UnderWay,
     ) -> Result<Vec<BlkPtrPhys>> {
-        let data = self.inner.look_at(&requests, under_way.is_behind());
+        let data = requests.iter().map(Written::of).collect();
         let bps = self.inner.store.begin_batch(txg, requests, under_way)?;
         self.inner.insert_written(&bps, data);
         Ok(bps)
@@ -441,7 +383,7 @@ impl<S: BlockStore + ?Sized + 'static> BlockStore for Arc<S> {
     }
 }
 
-impl<S: LogStore + ?Sized + 'static> LogStore for Arc<S> {
+impl<S: LogStore + ?Sized + 'static> LogStore for Cache<S> {
     fn alloc_log(
         &self,
         txg: Txg,

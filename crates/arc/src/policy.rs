@@ -26,7 +26,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::Arc as Shared;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use base::{Buf, Error, Result};
@@ -61,46 +61,36 @@ impl ArcBytes {
 
 /// A read that is under way.
 pub(crate) struct Pending {
-    result: rt::Mutex<Option<Result<Buf>>>,
-    done: rt::Condvar,
+    result: rt::OneShot<Result<Buf>>,
     /// Somebody waits: changed under the policy's lock only.
     has_reader: AtomicBool,
-    is_done: AtomicBool,
 }
 
 /// A block that is in the host's memory is there before a thread has gone to sleep and been woken.
 const SPIN_NS: u64 = 50_000;
 
 impl Pending {
-    fn new() -> Shared<Self> {
-        Shared::new(Pending {
-            result: rt::Mutex::new(None),
-            done: rt::Condvar::new(),
+    fn new() -> Arc<Self> {
+        Arc::new(Pending {
+            result: rt::OneShot::default(),
             has_reader: AtomicBool::new(false),
-            is_done: AtomicBool::new(false),
         })
     }
 
     pub(crate) fn finish(&self, result: Result<Buf>) {
-        *self.result.lock() = Some(result);
-        self.is_done.store(true, Ordering::Release);
-        self.done.notify_all();
+        self.result.give(result);
     }
 
     pub(crate) fn is_done(&self) -> bool {
-        self.is_done.load(Ordering::Acquire)
+        self.result.is_given()
     }
 
     pub(crate) fn wait(&self) -> Result<Buf> {
         rt::spin(SPIN_NS, || self.is_done());
-        let mut result = self.result.lock();
-        loop {
-            match &*result {
-                Some(Ok(buf)) => return Ok(buf.clone()),
-                Some(Err(e)) => return Err(Error::new(e.kind(), e.to_string())),
-                None => self.done.wait(&mut result),
-            }
-        }
+        self.result.wait(|result| match result {
+            Ok(buf) => Ok(buf.clone()),
+            Err(e) => Err(Error::new(e.kind(), e.to_string())),
+        })
     }
 }
 
@@ -109,9 +99,9 @@ pub(crate) enum Found {
     /// The block.
     Cached(Buf),
     /// Another thread reads it.
-    Loading(Shared<Pending>),
+    Loading(Arc<Pending>),
     /// Nobody has it: the caller reads it and then calls `finish_load`.
-    Start(Shared<Pending>),
+    Start(Arc<Pending>),
     /// A different block with this identity: one of the pointers lies. The caller reads it and
     /// keeps it for itself.
     Other,
@@ -229,7 +219,7 @@ pub(crate) struct Policy {
     limit: u64,
     mru_target: u64,
     index: Map<u32>,
-    loading: Map<Shared<Pending>>,
+    loading: Map<Arc<Pending>>,
     entries: Vec<Entry>,
     unused: Vec<u32>,
     lists: [Ends; 4],
@@ -348,7 +338,7 @@ impl Policy {
         Found::Start(pending)
     }
 
-    pub(crate) fn start_prefetch(&mut self, bp: &BlkPtrPhys) -> Option<Shared<Pending>> {
+    pub(crate) fn start_prefetch(&mut self, bp: &BlkPtrPhys) -> Option<Arc<Pending>> {
         if !self.wants(bp) {
             return None;
         }

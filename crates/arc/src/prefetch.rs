@@ -7,7 +7,7 @@
 //! one of them for some mebibytes, then on the next one. So a thread takes the first block whose vdev
 //! is not busy enough, and the reader is kept further ahead of where there are several vdevs. What the host has in memory costs a processor's time
 //! and nothing else: then there are as many threads as there are processors beside that of the reader,
-//! who reads as well (`read_run` of [`Arc`]); one more would only take turns with it. Nor do they go far
+//! who reads as well (`read_run` of [`Cache`]); one more would only take turns with it. Nor do they go far
 //! ahead of it: buffers that come round soon are still in the cache that the processors share.
 //!
 //! # Concurrency
@@ -20,7 +20,7 @@ use phys::BlkPtrPhys;
 use zio::{BlockStore, Bookmark, PREFETCH_DISTANCE_MAX_BYTES, Run};
 
 use crate::policy::Reader;
-use crate::{Arc, Inner, Load, count, is_cacheable, is_log};
+use crate::{Cache, Inner, Load, count, is_cacheable, is_log};
 
 /// A block that was in the host's memory takes no longer than this and [`QUICK_NS_PER_KIB`].
 const QUICK_NS: u64 = 100_000;
@@ -185,7 +185,7 @@ impl<S: BlockStore + ?Sized> Inner<S> {
     }
 }
 
-impl<S: BlockStore + ?Sized + 'static> Arc<S> {
+impl<S: BlockStore + ?Sized + 'static> Cache<S> {
     pub(crate) fn read_ahead(&self, bps: &[BlkPtrPhys], run: Run) {
         let settings = &self.inner.settings;
         let threads = settings.prefetch_threads.max(1);
@@ -228,7 +228,7 @@ impl<S: BlockStore + ?Sized + 'static> Arc<S> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc as Shared;
+    use std::sync::Arc;
 
     use base::{Buf, Txg};
     use zio::ram::RamStore;
@@ -284,7 +284,7 @@ mod tests {
 
     #[test]
     fn while_a_quick_device_reads_for_another_the_next_block_is_read() {
-        let cache = Arc::new(Shared::new(RamStore::new()), ArcSettings::default());
+        let cache = Cache::new(Arc::new(RamStore::new()), ArcSettings::default());
         let new = |fill| {
             let data = Buf::copy_of(&[fill; 4096]);
             let request = WriteRequest::new(data, WritePolicy::default(), 19, Bookmark::default());

@@ -13,8 +13,10 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use base::{Context, Error, ErrorKind, Result};
+use dmu::{OnSuspend, SuspendEvent, SuspendSettings};
 use machine::{FileLock, Holder, LockMode, Patience};
 use nvpair::NvList;
 use spa::{CacheFile, Host as HostId, ImportOptions, Settings, Spa};
@@ -49,6 +51,10 @@ const MAX_TXG: &str = "ashift:max_txg";
 
 /// How long devices are waited for that another program uses: it may be one that never ends.
 const DEVICES_WAIT_NS: u64 = 10_000_000_000;
+/// How long a command waits for devices that fail, so that nobody has to look for what hangs.
+const SUSPENDED_WAIT_NS: u64 = 30_000_000_000;
+/// How often they are tried meanwhile: soon enough for a person who has just plugged one in.
+const RETRY_NS: u64 = 1_000_000_000;
 /// How long a command waits that has another pool whose name comes later.
 const OUT_OF_ORDER_NS: u64 = 1_000_000_000;
 
@@ -172,6 +178,19 @@ impl Host {
             settings.arc_bytes =
                 bytes.ok_or_else(|| Error::invalid("ASHIFT_ARC_BYTES is not a number"))?;
         }
+        Ok(settings)
+    }
+
+    /// The same for one pool: what happens while its devices fail is said on stderr, and has an end.
+    pub(crate) fn settings_of(&self, pool: &str) -> Result<Settings> {
+        let mut settings = self.settings()?;
+        let pool = pool.to_owned();
+        let say = move |event: &SuspendEvent<'_>| crate::say::suspended(&pool, event);
+        settings.txg.suspend = SuspendSettings {
+            retry_ns: RETRY_NS,
+            patience_ns: wait_ns(SUSPENDED_WAIT_NS)?,
+            on_suspend: Some(OnSuspend(Arc::new(say))),
+        };
         Ok(settings)
     }
 
@@ -313,7 +332,7 @@ impl Host {
         let facts = facts_in(config);
         let world = crate::machine::current()?;
         let names = world.names_for(Holder::Pool(pool.to_owned()));
-        let (id, settings) = (self.id()?, self.settings()?);
+        let (id, settings) = (self.id()?, self.settings_of(pool)?);
         let mut options = ImportOptions::from_config_in(&names, config, readonly, id, settings)?;
         options.max_txg = facts.max_txg.map(base::Txg);
         // Its labels keep the name that it had.

@@ -31,7 +31,7 @@ pub(crate) fn mounted(pool: &OpenPool) -> Result<Vec<(String, String)>> {
 fn mountpoint(dsl: &DslPool, name: &str, altroot: Option<&str>) -> Result<Option<String>> {
     let dataset = dsl.dataset(name)?;
     let canmount = dsl.prop(&dataset, "canmount")?;
-    let canmount = canmount.and_then(|prop| prop.value.number());
+    let canmount = canmount.and_then(|prop| prop.value.as_number());
     if canmount.unwrap_or(CANMOUNT_ON) != CANMOUNT_ON
         || dataset.objset()?.type_() != ObjsetType::Zfs
     {
@@ -40,7 +40,7 @@ fn mountpoint(dsl: &DslPool, name: &str, altroot: Option<&str>) -> Result<Option
     let Some(prop) = dsl.prop(&dataset, "mountpoint")? else {
         return Ok(Some(place(altroot, "/", name)));
     };
-    let path = prop.value.text().unwrap_or("none");
+    let path = prop.value.as_text().unwrap_or("none");
     if !path.starts_with('/') {
         return Ok(None); // none, legacy
     }

@@ -4,6 +4,8 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use dmu::{FailMode, SuspendEvent};
+
 pub(crate) use crate::progress::progress;
 
 /// What a shell reports of a program that SIGPIPE ended.
@@ -20,6 +22,34 @@ pub(crate) fn fail(program: &str, code: u8, text: &str) -> ExitCode {
 /// Says what is waited for.
 pub(crate) fn waiting(what: &str) {
     eprintln!("waiting for {what}");
+}
+
+/// Says that a pool is suspended, and that it goes on. With `failmode=panic` this ends the program.
+pub(crate) fn suspended(pool: &str, event: &SuspendEvent<'_>) {
+    match event {
+        SuspendEvent::Suspended {
+            cause,
+            failmode: FailMode::Panic,
+            ..
+        } => {
+            eprintln!("ashift: pool '{pool}' has failmode=panic, and I/O to it failed: {cause}");
+            std::process::exit(SIGABRT_CODE);
+        }
+        SuspendEvent::Suspended {
+            cause,
+            failmode: FailMode::Wait,
+            patience_ns: patience_ns @ 1..,
+        } => {
+            let secs = *patience_ns as f64 / 1e9;
+            eprintln!(
+                "pool '{pool}' is suspended: {cause}\nwaiting {secs:.0} s for its devices; bring them \
+                 back, or press ^C (ASHIFT_WAIT sets how long)"
+            );
+        }
+        // The command has an error at once, and says it.
+        SuspendEvent::Suspended { .. } => {}
+        SuspendEvent::Resumed => eprintln!("pool '{pool}' goes on"),
+    }
 }
 
 /// Ends the program at the first panic of any thread: other threads may wait for the one that is gone,

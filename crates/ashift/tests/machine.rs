@@ -752,3 +752,136 @@ fn gpart_follows_the_host_and_parted_is_linux() {
         "FreeBSD knows better"
     );
 }
+
+/// A drive that does not answer from some time of the next command on, until so many seconds later if it
+/// comes back at all.
+fn drive_dies(bench: &Bench, after_s: f64, for_s: Option<f64>) {
+    let until = for_s.map_or_else(String::new, |secs| format!("--for {secs}"));
+    bench.ok(&format!(
+        "machine fault add --after {after_s} {until} ada0 dead"
+    ));
+}
+
+/// A machine with a pool, a file on the host, and how long it takes to copy that into the pool.
+fn copying() -> (Bench, f64) {
+    let bench = Bench::new(1);
+    bench.ok("zpool create -O compression=off tank gpt/d0");
+    let bytes: Vec<u8> = (0..20_000_000u32)
+        .map(|n| (n.wrapping_mul(n) >> 7) as u8)
+        .collect();
+    fs::write(bench.path("big"), bytes).unwrap();
+    let clock = || {
+        let shown: serde_json::Value = serde_json::from_str(&bench.ok("machine show -j")).unwrap();
+        shown["clock_ns"].as_f64().unwrap() / 1e9
+    };
+    let begun = clock();
+    bench.ok("cp big tank:/first");
+    let took = clock() - begun;
+    (bench, took)
+}
+
+fn assert_copied(bench: &Bench, name: &str) {
+    bench.ok(&format!("cp tank:/{name} copy"));
+    let read = |name| fs::read(bench.path(name)).unwrap();
+    assert!(read("copy") == read("big"), "{name}");
+}
+
+#[test]
+fn a_command_goes_on_when_its_drive_comes_back() {
+    let (bench, took) = copying();
+    let mut times = 0;
+    for tenths in 2..10 {
+        drive_dies(&bench, took * f64::from(tenths) / 10.0, Some(10.0));
+        let output = bench.run("cp big tank:/second");
+        let said = text(&output.stderr);
+        bench.ok("machine fault remove ada0 all");
+        if output.status.success() {
+            assert_copied(&bench, "second");
+            bench.ok("rm tank:/second");
+        } else {
+            assert!(said.contains("cannot open 'tank'"), "{tenths}: {said}");
+            continue;
+        }
+        let lines: Vec<&str> = said.lines().collect();
+        if let [suspended, waiting, resumed] = lines[..] {
+            assert!(
+                suspended.starts_with("pool 'tank' is suspended: ") && suspended.contains("ada0"),
+                "{said}"
+            );
+            assert!(waiting.starts_with("waiting 30 s for its devices"));
+            assert_eq!(resumed, "pool 'tank' goes on");
+            times += 1;
+        } else {
+            assert!(lines.is_empty(), "{said}");
+        }
+    }
+    assert!(times >= 3, "{times}");
+    bench.ok("zpool scrub tank");
+}
+
+#[test]
+fn a_command_whose_drive_stays_away_ends_with_one_error_and_the_pool_is_as_it_was() {
+    let (bench, took) = copying();
+    let attempt = |tenths: u32, wait: Option<&str>| {
+        drive_dies(&bench, took * f64::from(tenths) / 10.0, None);
+        let mut command = bench.command("cp big tank:/second");
+        command.envs(wait.map(|wait| ("ASHIFT_WAIT", wait)));
+        let output = command.output().unwrap();
+        bench.ok("machine fault remove ada0 all");
+        // Whatever happened: errors are cleared, and the pool is written to again.
+        bench.ok("zpool clear tank");
+        let status = bench.ok("zpool status tank");
+        assert!(status.contains("    0     0     0\n"), "{status}");
+        assert_copied(&bench, "first");
+        bench.ok("rm -f tank:/second");
+        let said = text(&output.stderr);
+        let lines: Vec<String> = said.lines().map(str::to_owned).collect();
+        (output.status.code(), lines)
+    };
+    // It may die before the pool is open, or when all is done.
+    let dies = |mode: &str, wait: Option<&str>| {
+        bench.ok(&format!("zpool set failmode={mode} tank"));
+        let mut attempts = (3..10).rev().map(|tenths| attempt(tenths, wait));
+        let is_midway = |(code, said): &(Option<i32>, Vec<String>)| {
+            *code != Some(0) && !said[0].contains("cannot open")
+        };
+        attempts.find(is_midway).expect("it dies midway")
+    };
+    let (code, said) = dies("wait", None);
+    assert_eq!((code, said.len()), (Some(1), 3), "{said:#?}");
+    assert!(said[1].starts_with("waiting 30 s"));
+    assert!(said[2].contains("pool suspended: ") && said[2].contains("does not answer"));
+    for (mode, wait) in [("wait", Some("0")), ("continue", None)] {
+        let (code, said) = dies(mode, wait);
+        assert_eq!((code, said.len()), (Some(1), 1), "{said:#?}");
+        assert!(said[0].contains("pool suspended: "), "{said:#?}");
+    }
+    let (code, said) = dies("panic", None);
+    assert_eq!((code, said.len()), (Some(134), 1), "{said:#?}");
+    assert!(
+        said[0].starts_with("ashift: pool 'tank' has failmode=panic, and I/O to it failed: "),
+        "{said:#?}"
+    );
+    bench.ok("zpool scrub tank");
+}
+
+#[test]
+fn clear_takes_a_side_of_a_mirror_back_that_had_too_many_errors() {
+    let bench = Bench::new(2);
+    bench.ok("zpool create tank mirror gpt/d0 gpt/d1");
+    fs::write(bench.path("f"), vec![7u8; 3_000_000]).unwrap();
+    bench.ok("machine fault add ada1 unwritable 0+190000");
+    bench.ok("cp f tank:/f");
+    let status = bench.ok("zpool status tank");
+    assert!(status.contains("(awaiting resilver)"), "{status}");
+    bench.ok("machine fault remove ada1 all");
+    bench.ok("zpool clear tank");
+    let status = bench.ok("zpool status tank");
+    assert!(status.contains("resilvered"), "{status}");
+    assert!(
+        status.contains("gpt/d1  ONLINE       0     0     0\n"),
+        "{status}"
+    );
+    bench.ok("zpool scrub tank");
+    assert!(bench.ok("zpool status tank").contains("scrub repaired 0B"));
+}

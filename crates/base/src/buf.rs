@@ -208,20 +208,7 @@ impl BlockBuf {
     /// Shares the buffer from here on.
     #[must_use]
     pub fn share(self) -> Buf {
-        Buf(Arc::new(Shared {
-            bytes: self,
-            fletcher4: None,
-        }))
-    }
-
-    /// Shares the buffer whose bytes were summed while they came in: nobody has to go through them
-    /// again, and what happens to them in memory from then on is noticed.
-    #[must_use]
-    pub fn share_summed(self, fletcher4: [u64; 4]) -> Buf {
-        Buf(Arc::new(Shared {
-            bytes: self,
-            fletcher4: Some(fletcher4),
-        }))
+        Buf(Arc::new(self))
     }
 }
 
@@ -283,24 +270,7 @@ impl fmt::Debug for BlockBuf {
 
 /// A shared, immutable block; cloning is cheap.
 #[derive(Clone, Debug)]
-pub struct Buf(Arc<Shared>);
-
-#[derive(Debug)]
-struct Shared {
-    bytes: BlockBuf,
-    /// Summed by whoever filled the buffer; of all bytes.
-    fletcher4: Option<[u64; 4]>,
-}
-
-impl Clone for Shared {
-    /// For whoever is about to change the copy.
-    fn clone(&self) -> Self {
-        Shared {
-            bytes: self.bytes.clone(),
-            fletcher4: None,
-        }
-    }
-}
+pub struct Buf(Arc<BlockBuf>);
 
 impl Buf {
     /// `len` bytes of zeros.
@@ -317,15 +287,8 @@ impl Buf {
 
     /// The bytes for writing; copies them first if anyone else holds this buffer.
     pub fn make_mut(&mut self) -> &mut [u8] {
-        let shared = Arc::make_mut(&mut self.0);
-        shared.fletcher4 = None;
-        &mut shared.bytes
-    }
-
-    /// The fletcher4 of all bytes, if it is known.
-    #[must_use]
-    pub fn fletcher4(&self) -> Option<[u64; 4]> {
-        self.0.fletcher4
+        let block: &mut BlockBuf = Arc::make_mut(&mut self.0);
+        block
     }
 
     /// A part of the block; the whole of it stays in memory with it.
@@ -352,7 +315,7 @@ impl Buf {
 impl Deref for Buf {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        &self.0.bytes
+        &self.0
     }
 }
 
@@ -387,17 +350,6 @@ mod tests {
         a.make_mut()[7] = 1;
         assert_eq!((a[7], b[7]), (1, 0));
         assert!(!a.is_same(&b));
-    }
-
-    #[test]
-    fn a_sum_is_forgotten_when_the_bytes_may_change() {
-        let mut a = BlockBuf::zeroed(512).share_summed([1, 2, 3, 4]);
-        let mut b = a.clone();
-        assert_eq!(b.fletcher4(), Some([1, 2, 3, 4]));
-        b.make_mut()[0] = 1;
-        assert_eq!((a.fletcher4(), b.fletcher4()), (Some([1, 2, 3, 4]), None));
-        a.make_mut();
-        assert_eq!(a.fletcher4(), None);
     }
 
     #[test]

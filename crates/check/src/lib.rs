@@ -45,10 +45,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use base::{
-    Error, ErrorKind, ObjectId, ObjsetId, Result, SPA_MINBLOCKSHIFT, SPA_OLD_MAXBLOCKSIZE, Txg,
-    VdevId,
-};
+use base::{Error, ErrorKind, ObjectId, ObjsetId, Result, SPA_MINBLOCKSHIFT, Txg, VdevId};
 use dmu::{FreeAtOnce, Objset, ObjsetProps};
 use phys::{BlkPtrPhys, UberblockPhys, pool_names};
 use vdev::{AllocBias, Vdev, VdevKind};
@@ -160,9 +157,7 @@ impl Pool {
     pub(crate) fn dsize(&self, bp: &BlkPtrPhys) -> u64 {
         let vdevs = self.pipeline.vdevs();
         let deflated = |dva: phys::DvaPhys| {
-            let asize = vdevs.psize_to_asize(dva.vdev(), SPA_OLD_MAXBLOCKSIZE);
-            let ratio = SPA_OLD_MAXBLOCKSIZE / (asize >> SPA_MINBLOCKSHIFT).max(1);
-            (dva.asize() >> SPA_MINBLOCKSHIFT) * ratio
+            (dva.asize() >> SPA_MINBLOCKSHIFT) * vdevs.deflate_ratio(dva.vdev())
         };
         bp.dvas().map(deflated).sum()
     }
@@ -324,7 +319,7 @@ const BRT_PREFIX: &str = "com.fudosecurity:brt:vdev:";
 
 /// Why the space maps cannot be compared with the blocks, if they cannot.
 fn uncheckable_space(pool: &Pool, mos: &Objset) -> Option<&'static str> {
-    let has = |name| matches!(lists::directory(mos, name), Ok(Some(_)));
+    let has = |name| matches!(zap::directory::find(mos, name), Ok(Some(_)));
     if has(pool_names::REMOVING) || has(pool_names::OBSOLETE_BPOBJ) {
         return Some("a vdev was removed, or is being removed");
     }
@@ -343,7 +338,7 @@ fn count_lists(walk: &Walk, mos: &Objset, tally: &mut Tally) {
     for name in [pool_names::SYNC_BPOBJ, pool_names::FREE_BPOBJ] {
         let mut bps = Vec::new();
         let mut findings = Vec::new();
-        let result = lists::directory(mos, name).and_then(|object| match object {
+        let result = zap::directory::find(mos, name).and_then(|object| match object {
             Some(object) => {
                 lists::each_bp(mos, object, &mut |bp| bps.push(*bp), &mut findings, &|bp| {
                     walk.pool.dsize(bp)
@@ -357,7 +352,7 @@ fn count_lists(walk: &Walk, mos: &Objset, tally: &mut Tally) {
             tally.findings.push(unread(name, &error));
         }
     }
-    let destroyed = lists::directory(mos, pool_names::BPTREE_OBJ)
+    let destroyed = zap::directory::find(mos, pool_names::BPTREE_OBJ)
         .and_then(|object| object.map_or(Ok(Vec::new()), |o| lists::bptree_entries(mos, o)));
     match destroyed {
         Ok(entries) => {
@@ -368,7 +363,7 @@ fn count_lists(walk: &Walk, mos: &Objset, tally: &mut Tally) {
         }
         Err(error) => tally.findings.push(unread(pool_names::BPTREE_OBJ, &error)),
     }
-    let livelists = lists::directory(mos, pool_names::DELETED_CLONES);
+    let livelists = zap::directory::find(mos, pool_names::DELETED_CLONES);
     let count = livelists.and_then(|zap| zap.map_or(Ok(0), |z| zap::Zap::open(mos, z)?.count()));
     if !matches!(count, Ok(0)) {
         let what = "livelists of deleted clones".to_owned();

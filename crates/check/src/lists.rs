@@ -15,7 +15,7 @@ use std::ops::Range;
 use base::{Context, Error, ObjectId, Result};
 use dmu::{Dnode, Objset};
 use phys::dsl::{BPOBJ_SIZE_V0, BPOBJ_SIZE_V1};
-use phys::{BlkPtrPhys, BpobjPhys, BptreeEntryPhys, BptreePhys, Phys, pool_names};
+use phys::{BlkPtrPhys, BpobjPhys, BptreeEntryPhys, BptreePhys, Phys};
 
 use crate::Finding;
 
@@ -24,15 +24,9 @@ const CHUNK: u64 = 1024;
 /// bpobjs within bpobjs: real ones are two or three deep.
 const DEPTH_MAX: usize = 64;
 
-/// What the pool directory has under a name.
-pub(crate) fn directory(mos: &Objset, name: &str) -> Result<Option<ObjectId>> {
-    let directory = zap::Zap::open(mos, ObjectId(pool_names::POOL_DIRECTORY_OBJECT))?;
-    Ok(directory.lookup_u64(name)?.map(ObjectId))
-}
-
 /// Whether the pool directory has an entry whose name starts like this.
 pub(crate) fn directory_has_prefix(mos: &Objset, prefix: &str) -> Result<bool> {
-    let directory = zap::Zap::open(mos, ObjectId(pool_names::POOL_DIRECTORY_OBJECT))?;
+    let directory = zap::Zap::open(mos, zap::directory::OBJECT)?;
     for entry in &directory {
         if entry?.name.starts_with(prefix.as_bytes()) {
             return Ok(true);

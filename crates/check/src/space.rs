@@ -121,7 +121,7 @@ impl Space {
     }
 
     fn load_logs(&mut self, mos: &Objset) -> Result<()> {
-        let Some(zap) = crate::lists::directory(mos, pool_names::LOG_SPACEMAP_ZAP)? else {
+        let Some(zap) = zap::directory::find(mos, pool_names::LOG_SPACEMAP_ZAP)? else {
             return Ok(());
         };
         let mut logs = BTreeMap::new();

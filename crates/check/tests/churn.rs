@@ -10,8 +10,9 @@ use dsl::NewDataset;
 use geom::Provider;
 use geom::mem::Memory;
 use oracle::Zdb;
+use phys::feature;
 use phys::{ObjectType, ObjsetType};
-use spa::{CreateOptions, Host, Settings, Spa, VdevSpec, feature};
+use spa::{CreateOptions, Host, Settings, Spa, VdevSpec};
 use vdev::{AllocBias, VdevKind};
 
 const NAMES: u64 = 6;

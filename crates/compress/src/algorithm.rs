@@ -165,30 +165,6 @@ impl Algorithm {
         }
     }
 
-    /// The algorithm of a kind, zstd at its default level; `None` for `inherit`.
-    #[must_use]
-    pub fn from_kind(kind: CompressType) -> Option<Algorithm> {
-        Some(match kind {
-            CompressType::Inherit => return None,
-            CompressType::On => Algorithm::On,
-            CompressType::Off => Algorithm::Off,
-            CompressType::Lzjb => Algorithm::Lzjb,
-            CompressType::Empty => Algorithm::Empty,
-            CompressType::Gzip1 => Algorithm::Gzip(GzipLevel(1)),
-            CompressType::Gzip2 => Algorithm::Gzip(GzipLevel(2)),
-            CompressType::Gzip3 => Algorithm::Gzip(GzipLevel(3)),
-            CompressType::Gzip4 => Algorithm::Gzip(GzipLevel(4)),
-            CompressType::Gzip5 => Algorithm::Gzip(GzipLevel(5)),
-            CompressType::Gzip6 => Algorithm::Gzip(GzipLevel(6)),
-            CompressType::Gzip7 => Algorithm::Gzip(GzipLevel(7)),
-            CompressType::Gzip8 => Algorithm::Gzip(GzipLevel(8)),
-            CompressType::Gzip9 => Algorithm::Gzip(GzipLevel(9)),
-            CompressType::Zle => Algorithm::Zle,
-            CompressType::Lz4 => Algorithm::Lz4,
-            CompressType::Zstd => Algorithm::Zstd(ZstdLevel::DEFAULT),
-        })
-    }
-
     /// The number that the `compression` property has on disk.
     #[must_use]
     #[doc(alias = "ZIO_COMPRESS_RAW")]

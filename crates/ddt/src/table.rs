@@ -14,8 +14,7 @@ use zap::{Flags, Key, NewZap, Zap};
 use crate::entry::{DdtEntry, DdtKey, PHYS_DITTO};
 use crate::histogram::DdtHistogram;
 
-/// `DMU_POOL_DIRECTORY_OBJECT`
-const POOL_DIRECTORY: ObjectId = ObjectId(1);
+const POOL_DIRECTORY: ObjectId = zap::directory::OBJECT;
 /// `ddt_zap_default_bs` and `ddt_zap_default_ibs`
 const ZAP_SHIFT: u32 = 15;
 

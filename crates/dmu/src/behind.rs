@@ -8,8 +8,8 @@
 //! for its pointer, and its bytes are the cache's to keep or to drop. Syncing only puts the pointers
 //! into their parents.
 //!
-//! The stream is the range `from..next`: written one after the other, and not begun. It is begun in
-//! order, so that a file lies on disk as it was written.
+//! Of the stream, the range `from..next` was written one after the other in this layer, and is not
+//! begun. It is begun in order, so that a file lies on disk as it was written.
 //! ```text
 //!   Data --begun--> Begun --all its piece is written--> Written      (crate::dirty::Block)
 //!    ^                |                                    |
@@ -42,39 +42,71 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use base::{BlkId, Buf};
+use base::BlkId;
 use phys::blkptr::BlkPtrPhys;
-use zio::{Bookmark, UnderWay, WriteRequest};
+use zio::{Bookmark, Prepared, Run, UnderWay, WriteRequest};
 
 use crate::dirty::{Block, Charge, Dirty, Fields, charge_of};
+use crate::dnode::State;
 use crate::{Dnode, ObjsetProps, Tx};
+
+/// The blocks of an object that were written one after the other: `head..next`. The last one may be
+/// filled piece by piece.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Stream {
+    head: u64,
+    next: u64,
+}
+
+impl Stream {
+    /// Blocks are written; answers whether they go on with the stream.
+    fn advance(&mut self, written: &Range<u64>) -> bool {
+        let goes_on = [self.next, self.next.saturating_sub(1)].contains(&written.start);
+        if !goes_on {
+            self.head = written.start;
+        }
+        self.next = written.end;
+        goes_on
+    }
+
+    /// The part of the stream up to and with a block of `blksz` bytes.
+    pub(crate) fn run(self, blkid: u64, blksz: u64) -> Run {
+        let is_in = (self.head..self.next).contains(&blkid);
+        let blocks = if is_in { blkid - self.head + 1 } else { 1 };
+        Run {
+            bytes: blocks * blksz,
+            object_bytes: u64::MAX,
+        }
+    }
+}
 
 /// What of a layer is written behind; see the module.
 #[derive(Debug, Default)]
 pub(crate) struct Behind {
     from: u64,
-    next: u64,
+    pub(crate) stream: Stream,
     is_closed: bool,
     under_way: Vec<UnderWay>,
     abandoned: Vec<BlkPtrPhys>,
 }
 
 impl Behind {
-    /// Full records were written.
-    fn advance(&mut self, written: Range<u64>) {
-        if written.start != self.next {
+    /// Blocks were written; `stream` is the one of the object, which may have begun in a layer before.
+    fn advance(&mut self, stream: &mut Stream, written: &Range<u64>) {
+        let is_first = self.stream.next == 0;
+        if !stream.advance(written) || is_first {
             self.from = written.start;
         }
-        self.next = written.end;
+        self.stream = *stream;
     }
 
     /// Takes the stream, if it is long enough.
     fn take(&mut self, least: u64) -> Range<u64> {
-        let taken = self.from..self.next;
+        let taken = self.from..self.stream.next;
         if self.is_closed || taken.end - taken.start < least {
             return 0..0;
         }
-        self.from = self.next;
+        self.from = self.stream.next;
         taken
     }
 
@@ -103,7 +135,7 @@ impl Behind {
 }
 
 /// Blocks that are begun together.
-type Piece = Vec<(u64, Buf)>;
+type Piece = Vec<(u64, Prepared)>;
 /// A block, and where it is.
 type Place = (u64, BlkPtrPhys);
 
@@ -113,7 +145,7 @@ impl Dirty {
         let least = least_bytes.div_ceil(self.fields.blksz).max(1);
         let taken = self.behind.take(least);
         let ready = |blkid| match self.blocks.get(&blkid) {
-            Some(Block::Data(data)) if data.fletcher4().is_some() => Some((blkid, data.clone())),
+            Some(Block::Data(data)) if data.is_summed() => Some((blkid, data.clone())),
             _ => None,
         };
         taken.filter_map(ready).collect()
@@ -123,7 +155,7 @@ impl Dirty {
     fn note_begun(&mut self, piece: Piece, bps: &[BlkPtrPhys]) -> Charge {
         let mut charge = Charge::default();
         for ((blkid, data), bp) in piece.into_iter().zip(bps) {
-            let begun = Block::Begun(data.clone(), Box::new(*bp));
+            let begun = Block::Begun(data.clone().into(), Box::new(*bp));
             match self.blocks.get_mut(&blkid) {
                 Some(Block::Data(now)) if now.is_same(&data) => {
                     charge += begun.charge() - Block::Data(data).charge();
@@ -153,25 +185,31 @@ impl Dirty {
 }
 
 impl Dnode {
-    /// Full records were written, ready to be stored: begins those that are a stream.
-    pub(crate) fn write_behind(&self, tx: &Tx, written: Range<u64>) {
+    /// Blocks were written; if full records among them are `ready` to be stored, begins those that are a
+    /// stream.
+    pub(crate) fn write_behind(&self, tx: &Tx, written: &Range<u64>, ready: bool) {
         let Some(groups) = tx.groups() else { return };
         let store = &self.context.store;
-        let (piece, fields) = {
+        let (piece, fields, stream) = {
             let mut state = self.state();
-            let Some(layer) = &mut state.dirty else {
+            let State { dirty, stream, .. } = &mut *state;
+            let Some(layer) = dirty else { return };
+            layer.behind.advance(stream, written);
+            if !ready {
                 return;
-            };
-            layer.behind.advance(written);
+            }
             let piece = layer.take_piece(groups.write_behind_bytes());
             if piece.is_empty() || !store.has_spare() {
                 return;
             }
-            (piece, layer.fields.clone())
+            (piece, layer.fields.clone(), *stream)
         };
         let props = self.context.props();
-        let requests = piece.iter();
-        let requests = requests.map(|(blkid, data)| self.leaf(&fields, &props, *blkid, data));
+        let request = |(blkid, data): &(u64, Prepared)| WriteRequest {
+            run: stream.run(*blkid, fields.blksz),
+            ..self.leaf(&fields, &props, *blkid, data)
+        };
+        let requests = piece.iter().map(request);
         let mut under_way = UnderWay::behind();
         let begun = store.begin_batch(tx.txg(), requests.collect(), &mut under_way);
         let Ok(bps) = begun else {
@@ -204,7 +242,13 @@ impl Dnode {
         }
     }
 
-    fn leaf(&self, fields: &Fields, props: &ObjsetProps, blkid: u64, data: &Buf) -> WriteRequest {
+    fn leaf(
+        &self,
+        fields: &Fields,
+        props: &ObjsetProps,
+        blkid: u64,
+        data: &Prepared,
+    ) -> WriteRequest {
         let kind = fields.leaf(data.len() as u64);
         let (policy, class) = props.write_policy(&kind);
         let bookmark = Bookmark::new(self.objset_id(), self.id(), 0, BlkId(blkid));
@@ -212,5 +256,34 @@ impl Dnode {
             class,
             ..WriteRequest::new(data.clone(), policy, kind.type_.raw(), bookmark)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run_of(writes: &[Range<u64>], blkid: u64) -> u64 {
+        let mut stream = Stream::default();
+        for written in writes {
+            stream.advance(written);
+        }
+        stream.run(blkid, 4096).bytes / 4096
+    }
+
+    #[test]
+    fn blocks_one_after_the_other_are_a_run() {
+        assert_eq!(run_of(&[0..1, 1..2, 2..8], 6), 7);
+        // Filled piece by piece.
+        assert_eq!(run_of(&[3..4, 3..4, 3..5, 4..5, 5..6], 5), 3);
+        // Of the frozen layer the stream is as it was when it was written last.
+        assert_eq!(run_of(&[0..8, 8..16], 20), 1);
+    }
+
+    #[test]
+    fn blocks_here_and_there_are_none() {
+        let sparse: Vec<Range<u64>> = (0..60).map(|n| n * 8..n * 8 + 1).collect();
+        assert_eq!(run_of(&sparse, 59 * 8), 1);
+        assert_eq!(run_of(&[0..100, 50..51], 50), 1);
     }
 }

@@ -15,6 +15,7 @@ use base::Buf;
 use compress::Algorithm;
 use phys::blkptr::BlkPtrPhys;
 use phys::{ChecksumType, CompressType, ObjectType};
+use zio::Prepared;
 
 use crate::behind::Behind;
 use crate::props::BlockKind;
@@ -103,7 +104,7 @@ impl Dirty {
     }
 
     /// Sets a block; answers by how much the charge grows.
-    pub(crate) fn put_block(&mut self, blkid: u64, data: Buf) -> Charge {
+    pub(crate) fn put_block(&mut self, blkid: u64, data: Prepared) -> Charge {
         let block = Block::Data(data);
         let charge = block.charge();
         match self.blocks.insert(blkid, block) {
@@ -114,11 +115,11 @@ impl Dirty {
 
     /// The bytes of a block, to be changed, and by how much the charge grows; None if the layer does
     /// not have them.
-    pub(crate) fn data_mut(&mut self, blkid: u64) -> Option<(&mut Buf, Charge)> {
+    pub(crate) fn data_mut(&mut self, blkid: u64) -> Option<(&mut Prepared, Charge)> {
         let block = self.blocks.get_mut(&blkid)?;
         let mut charge = Charge::default();
         if let Block::Begun(data, _) = block {
-            let own = Block::Data(data.clone());
+            let own = Block::Data(data.clone().into());
             charge += own.charge() - block.charge();
             charge += self.behind.abandon(std::mem::replace(block, own));
         }
@@ -154,7 +155,7 @@ impl Dirty {
 #[derive(Debug)]
 pub(crate) enum Block {
     /// To be written when the txg is synced.
-    Data(Buf),
+    Data(Prepared),
     /// Being written, to there.
     Begun(Buf, Box<BlkPtrPhys>),
     /// Written there.

@@ -37,6 +37,7 @@ use phys::dnode::DnodePhys;
 use phys::{ChecksumType, CompressType, ObjectType};
 use rt::{Condvar, Mutex, MutexGuard};
 
+use crate::behind::Stream;
 use crate::context::Context;
 use crate::dirty::{Charge, Dirty, Fields, SpillChange};
 use crate::image::Image;
@@ -71,6 +72,8 @@ pub(crate) struct State {
     pub(crate) writing: Option<Arc<Dirty>>,
     /// Indirect blocks that `writing` is about to overwrite in place.
     pub(crate) pending: Option<Arc<Pending>>,
+    /// What is written in sequence.
+    pub(crate) stream: Stream,
     /// Counts what may make the content of an absent dirty block outdated.
     pub(crate) changes: u64,
     /// Counts the images.
@@ -164,6 +167,7 @@ impl Dnode {
                 frozen: None,
                 writing: None,
                 pending: None,
+                stream: Stream::default(),
                 changes: 0,
                 version: 0,
                 tickets: [0; 2],
@@ -385,15 +389,6 @@ impl Dnode {
     /// `NotFound` when the object was freed.
     pub fn set_type(&self, tx: &Tx, type_: ObjectType) -> Result<()> {
         self.change(tx, |_, change| change.layer.fields.type_ = type_)
-    }
-
-    /// Changes dn_bonustype.
-    ///
-    /// # Errors
-    /// `NotFound` when the object was freed.
-    #[doc(alias = "dnode_setbonus_type")]
-    pub fn set_bonus_type(&self, tx: &Tx, type_: ObjectType) -> Result<()> {
-        self.change(tx, |_, change| change.layer.fields.bonus_type = type_)
     }
 
     /// Gives the object a checksum of its own; `Inherit`: that of the objset.

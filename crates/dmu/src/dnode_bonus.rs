@@ -3,6 +3,8 @@
 //! # Source
 //! OpenZFS module/zfs/dnode.c (`dnode_setbonuslen`), module/zfs/dbuf.c (`dbuf_rm_spill`) @be7657e3.
 
+use std::sync::Arc;
+
 use base::{Buf, Error, Result};
 use phys::BlkPtrPhys;
 
@@ -11,10 +13,10 @@ use crate::dnode::{State, View};
 use crate::{Dnode, SpillChange, Tx};
 
 impl Dnode {
-    /// The bonus bytes.
+    /// The bonus bytes; the same ones in memory until they are changed.
     #[must_use]
-    pub fn bonus(&self) -> Vec<u8> {
-        self.state().fields(View::Open).bonus.to_vec()
+    pub fn bonus(&self) -> Arc<[u8]> {
+        self.state().fields(View::Open).bonus.clone()
     }
 
     /// dn_bonuslen

@@ -9,9 +9,8 @@
 //! OpenZFS module/zfs/dmu.c (`dmu_write`), module/zfs/dbuf.c (`dbuf_dirty`),
 //! module/zfs/dnode.c (`dnode_set_blksz`, `dnode_free_range`) @be7657e3.
 
-use base::{BlkId, BlockBuf, Buf, Error, ErrorKind, Result};
-use compress::Algorithm;
-use phys::ChecksumType;
+use base::{BlkId, Buf, Error, ErrorKind, Result};
+use zio::Prepared;
 
 use crate::dnode::{Change, State, View};
 use crate::dnode_read::Found;
@@ -39,11 +38,11 @@ impl Dnode {
             let blkid = BlkId(at / blksz);
             if len as u64 == blksz {
                 let block = if sums {
-                    copy_summed(now)
+                    Prepared::summed_copy(now)
                 } else {
-                    Buf::copy_of(now)
+                    Buf::copy_of(now).into()
                 };
-                self.write_block(tx, blkid, block)?;
+                self.write_prepared(tx, blkid, block)?;
             } else {
                 let range = start..start + len;
                 self.modify_block(tx, blkid, |block| block[range].copy_from_slice(now))?;
@@ -51,24 +50,20 @@ impl Dnode {
             rest = later;
             at += len as u64;
         }
-        let full = offset.div_ceil(blksz)..at / blksz;
-        if sums && !full.is_empty() {
-            self.write_behind(tx, full);
+        if !data.is_empty() {
+            self.write_behind(tx, &(offset / blksz..at.div_ceil(blksz)), sums);
         }
         Ok(())
     }
 
-    /// Whether blocks are going to be stored as they are, with a checksum that costs next to nothing
-    /// while they are copied.
+    /// Whether the checksum of file contents is made while they are copied.
     fn sums_on_arrival(&self) -> bool {
         let kind = {
             let fields = self.state().fields(View::Open);
             fields.leaf(fields.blksz)
         };
         let (policy, _) = self.context.props().write_policy(&kind);
-        !kind.type_.is_metadata()
-            && policy.compress == Algorithm::Off
-            && policy.checksum == ChecksumType::Fletcher4
+        !kind.type_.is_metadata() && policy.sums_on_arrival()
     }
 
     /// Replaces a whole block, without copying it. `data` is as long as a block.
@@ -77,6 +72,10 @@ impl Dnode {
     /// As [`write`](Dnode::write).
     #[doc(alias = "dmu_assign_arcbuf")]
     pub fn write_block(&self, tx: &Tx, blkid: BlkId, data: Buf) -> Result<()> {
+        self.write_prepared(tx, blkid, data.into())
+    }
+
+    fn write_prepared(&self, tx: &Tx, blkid: BlkId, data: Prepared) -> Result<()> {
         self.change(tx, |_, change| {
             let blksz = change.layer.fields.blksz;
             assert_eq!(
@@ -112,12 +111,12 @@ impl Dnode {
             assert_eq!(buf.len(), blksz, "block {blkid} of object {}", self.id());
             check_reach(&change.layer.fields, blkid.0)?;
             let result = f(buf.make_mut());
-            self.put(change, blkid.0, buf)?;
+            self.put(change, blkid.0, buf.into())?;
             Ok(result)
         })?
     }
 
-    fn put(&self, change: Change<'_>, blkid: u64, data: Buf) -> Result<()> {
+    fn put(&self, change: Change<'_>, blkid: u64, data: Prepared) -> Result<()> {
         let Change { layer, charge } = change;
         check_reach(&layer.fields, blkid)?;
         layer.fields.maxblkid = layer.fields.maxblkid.max(blkid);
@@ -153,12 +152,6 @@ impl Dnode {
             return self.change_locked(&mut state, tx, |state, change| f(state, change, base));
         }
     }
-}
-
-fn copy_summed(bytes: &[u8]) -> Buf {
-    let mut block = BlockBuf::scratch(bytes.len());
-    let sum = checksum::copy_fletcher4(bytes, &mut block);
-    block.share_summed(sum)
 }
 
 /// Only objects whose block size is a power of two have more than one block.
@@ -199,7 +192,7 @@ impl Dnode {
                 let mut buf = Buf::zeroed(blksz as usize);
                 let kept = old.len().min(buf.len());
                 buf.make_mut()[..kept].copy_from_slice(&old[..kept]);
-                *charge += layer.put_block(0, buf);
+                *charge += layer.put_block(0, buf.into());
             }
             Ok(())
         })?

@@ -75,7 +75,7 @@ pub use image::NewObject;
 pub use objset::Objset;
 pub use props::{ObjsetProps, RedundantMetadata};
 pub use tx::Tx;
-pub use txg::{TxGroups, TxgSettings, TxgSync};
+pub use txg::{FailMode, OnSuspend, SuspendEvent, SuspendSettings, TxGroups, TxgSettings, TxgSync};
 
 pub(crate) use dirty::SpillChange;
 

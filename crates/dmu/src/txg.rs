@@ -9,7 +9,8 @@
 //! # Invariants
 //! 1. `synced < syncing < open`, each by one; at most one txg is syncing.
 //! 2. A txg is frozen only when no [`Tx`] holds it, and nobody can hold it while it is frozen.
-//! 3. A txg that failed to sync is the last one: the pool is suspended until it is closed.
+//! 3. While the pool is suspended (`suspend`) the syncing txg stays as it is and no hold is given.
+//! 4. A txg that failed to sync is the last one: nothing is synced until the pool is opened again.
 //!
 //! # Crash argument
 //! A txg becomes durable as a whole, by the uberblock that the sync callback writes last.
@@ -29,11 +30,20 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use base::{Error, ErrorKind, Result, Txg};
 use rt::{Condvar, Mutex, MutexGuard};
 
+use self::suspend::Suspension;
 use crate::Tx;
+
+mod settings;
+mod suspend;
+mod sync_thread;
+
+pub use settings::TxgSettings;
+pub use suspend::{FailMode, OnSuspend, SuspendEvent, SuspendSettings};
 
 /// What the sync thread calls; implemented by the pool.
 pub trait TxgSync: Send + Sync {
@@ -43,67 +53,9 @@ pub trait TxgSync: Send + Sync {
     /// Writes `txg`, uberblock included. Runs while the next txg is open.
     ///
     /// # Errors
-    /// Any error suspends the pool.
+    /// Any error ends the pool: I/O that may succeed later waits inside of this call.
     #[doc(alias = "spa_sync")]
     fn sync(&self, txg: Txg) -> Result<()>;
-}
-
-/// When to sync, and how to slow writers down.
-#[derive(Clone, Debug)]
-pub struct TxgSettings {
-    /// `zfs_txg_timeout`: a dirty txg is synced after this time
-    pub timeout_ns: u64,
-    /// `zfs_dirty_data_max`: nobody gets a hold while this many bytes are dirty
-    pub dirty_data_max: u64,
-    /// `zfs_dirty_data_sync_percent`: of `dirty_data_max`, after which the open txg is synced
-    pub dirty_data_sync_percent: u64,
-    /// Of a stream, so many bytes are written at a time before their txg is synced; `u64::MAX`: never,
-    /// as OpenZFS does
-    pub write_behind_bytes: u64,
-    /// `zfs_delay_min_dirty_percent`: of `dirty_data_max`, above which holds are delayed
-    pub delay_min_dirty_percent: u64,
-    /// `zfs_delay_scale`: the delay half way between that and the maximum
-    pub delay_scale_ns: u64,
-    /// `zfs_delay_max_ns`: the longest delay of one hold
-    pub delay_max_ns: u64,
-}
-
-impl Default for TxgSettings {
-    fn default() -> Self {
-        TxgSettings {
-            timeout_ns: 5_000_000_000,
-            dirty_data_max: 256 << 20,
-            dirty_data_sync_percent: 20,
-            write_behind_bytes: 1 << 20,
-            delay_min_dirty_percent: 60,
-            delay_scale_ns: 500_000,
-            delay_max_ns: 100_000_000,
-        }
-    }
-}
-
-impl TxgSettings {
-    fn sync_threshold(&self) -> u64 {
-        self.dirty_data_max / 100 * self.dirty_data_sync_percent
-    }
-
-    /// How long a hold has to wait with `dirty` bytes outstanding.
-    #[doc(alias = "dmu_tx_delay")]
-    fn delay_ns(&self, dirty: u64) -> u64 {
-        let free_below = self.dirty_data_max / 100 * self.delay_min_dirty_percent;
-        if dirty <= free_below {
-            return 0;
-        }
-        let left = self.dirty_data_max.saturating_sub(dirty);
-        if left == 0 {
-            return self.delay_max_ns;
-        }
-        let scaled = u128::from(self.delay_scale_ns) * u128::from(dirty - free_below);
-        let delay = scaled / u128::from(left);
-        u64::try_from(delay)
-            .unwrap_or(u64::MAX)
-            .min(self.delay_max_ns)
-    }
 }
 
 /// So much may be on its way behind streams before they pause.
@@ -137,6 +89,7 @@ struct State {
     /// No thread syncs: before `start` and after `stop`.
     stopped: bool,
     failed: Option<String>,
+    suspension: Suspension,
     callbacks: BTreeMap<Txg, Vec<Callback>>,
 }
 
@@ -148,6 +101,10 @@ pub struct TxGroups {
     work: Condvar,
     room: Condvar,
     progress: Condvar,
+    /// The pool was resumed, or never will be.
+    resumed: Condvar,
+    /// How often: I/O that waits sees by it that it is to be issued again.
+    resumed_count: AtomicU64,
     thread: Mutex<Option<rt::JoinHandle<()>>>,
 }
 
@@ -172,6 +129,7 @@ impl TxGroups {
             stopping: false,
             stopped: true,
             failed: None,
+            suspension: Suspension::default(),
             callbacks: BTreeMap::new(),
         };
         Arc::new(TxGroups {
@@ -180,6 +138,8 @@ impl TxGroups {
             work: Condvar::new(),
             room: Condvar::new(),
             progress: Condvar::new(),
+            resumed: Condvar::new(),
+            resumed_count: AtomicU64::new(0),
             thread: Mutex::new(None),
         })
     }
@@ -197,11 +157,22 @@ impl TxGroups {
     /// Syncs what is open and dirty, ends the sync thread and forgets the callback of `start`.
     ///
     /// # Errors
-    /// `Suspended` when a txg failed, now or earlier.
+    /// `Suspended` when a txg failed, now or earlier; with `failmode=continue` also while the pool is
+    /// suspended: then this can be called again.
     #[doc(alias = "txg_sync_stop")]
     pub fn stop(&self) -> Result<()> {
-        self.state.lock().stopping = true;
+        let mut state = self.state.lock();
+        state.stopping = true;
         self.work.notify_all();
+        while !state.stopped {
+            if let Err(error) = state.suspension.check() {
+                // Whoever resumes the pool stops it again.
+                state.stopping = false;
+                return Err(error);
+            }
+            self.progress.wait(&mut state);
+        }
+        drop(state);
         if let Some(thread) = self.thread.lock().take() {
             thread.join();
         }
@@ -242,7 +213,7 @@ impl TxGroups {
         loop {
             state.check()?;
             let full = state.dirty_total() >= dirty_max;
-            if !full && !state.quiescing {
+            if !full && !state.quiescing && !state.suspension.is_suspended() {
                 break;
             }
             if full {
@@ -373,21 +344,6 @@ impl TxGroups {
         self.state.lock().dirty_total()
     }
 
-    /// Why the pool is suspended, if it is.
-    #[must_use]
-    pub fn suspended(&self) -> Option<String> {
-        self.state.lock().failed.clone()
-    }
-
-    /// Suspends the pool: every hold and every wait ends with `Suspended` from now on.
-    #[doc(alias = "zio_suspend")]
-    pub fn suspend(&self, cause: &Error) {
-        let mut state = self.state.lock();
-        state.failed.get_or_insert_with(|| cause.to_string());
-        drop(state);
-        self.wake_everybody();
-    }
-
     /// Counts `bytes` as dirty in the open txg, which is synced in due time even for 0 bytes.
     /// The caller holds the open txg.
     #[doc(alias = "dsl_pool_dirty_space")]
@@ -446,6 +402,7 @@ impl TxGroups {
         self.work.notify_all();
         self.room.notify_all();
         self.progress.notify_all();
+        self.resumed.notify_all();
     }
 }
 
@@ -456,9 +413,15 @@ impl State {
                 ErrorKind::Suspended,
                 "transaction groups are stopped",
             )),
-            None => Ok(()),
+            None => self.suspension.check(),
             Some(cause) => Err(suspended(cause)),
         }
+    }
+
+    /// The pool fails for good, unless it has already.
+    fn fail(&mut self, cause: String) {
+        self.failed.get_or_insert(cause);
+        self.suspension.end();
     }
 
     /// Answers whether this was the first change of the open txg.
@@ -489,112 +452,6 @@ impl State {
 
 fn suspended(cause: &str) -> Error {
     Error::new(ErrorKind::Suspended, format!("pool suspended: {cause}"))
-}
-
-/// The sync thread.
-impl TxGroups {
-    fn run(&self, sync: &dyn TxgSync) {
-        let mut state = self.state.lock();
-        while self.wait_for_work(&mut state) {
-            let txg = self.quiesce(&mut state);
-            drop(state);
-            sync.freeze(txg);
-            self.open_next(txg);
-            let outcome = sync.sync(txg);
-            state = self.finish(txg, &outcome);
-        }
-        state.stopped = true;
-        let left = std::mem::take(&mut state.callbacks);
-        drop(state);
-        self.wake_everybody();
-        for callback in left.into_values().flatten() {
-            callback(Err(Error::new(
-                ErrorKind::Suspended,
-                "the txg was never synced",
-            )));
-        }
-    }
-
-    /// Waits until the open txg is to be synced; false to end the thread.
-    fn wait_for_work(&self, state: &mut MutexGuard<'_, State>) -> bool {
-        loop {
-            if state.failed.is_some() {
-                if state.stopping {
-                    return false;
-                }
-                self.work.wait(state);
-                continue;
-            }
-            if state.wanted >= state.open {
-                return true;
-            }
-            let Some(changed_at_ns) = state.changed_at_ns else {
-                if state.stopping {
-                    return false;
-                }
-                self.work.wait(state);
-                continue;
-            };
-            let age_ns = rt::now_ns().saturating_sub(changed_at_ns);
-            let full = state.open_dirty >= self.settings.sync_threshold()
-                || state.dirty_total() >= self.settings.dirty_data_max;
-            if full || state.stopping || age_ns >= self.settings.timeout_ns {
-                return true;
-            }
-            self.work
-                .wait_timeout_ns(state, self.settings.timeout_ns - age_ns);
-        }
-    }
-
-    #[doc(alias = "txg_quiesce")]
-    fn quiesce(&self, state: &mut MutexGuard<'_, State>) -> Txg {
-        state.quiescing = true;
-        while state.holds > 0 {
-            self.work.wait(state);
-        }
-        state.open
-    }
-
-    fn open_next(&self, txg: Txg) {
-        let mut state = self.state.lock();
-        assert_eq!(state.open, txg, "only this thread opens txgs");
-        assert_eq!(state.holds, 0, "txg {txg} was held while it was frozen");
-        state.quiescing = false;
-        state.open = txg.next();
-        state.changed_at_ns = None;
-        state.syncing = Some(txg);
-        state.sync_dirty =
-            std::mem::take(&mut state.open_dirty) + std::mem::take(&mut state.open_begun);
-        drop(state);
-        self.room.notify_all();
-        self.progress.notify_all();
-    }
-
-    fn finish(&self, txg: Txg, outcome: &Result<()>) -> MutexGuard<'_, State> {
-        let mut state = self.state.lock();
-        state.syncing = None;
-        state.sync_dirty = 0;
-        match outcome {
-            Ok(()) => state.synced = txg,
-            Err(error) => {
-                state
-                    .failed
-                    .get_or_insert_with(|| format!("txg {txg}: {error}"));
-            }
-        }
-        let later = state.callbacks.split_off(&txg.next());
-        let due = std::mem::replace(&mut state.callbacks, later);
-        drop(state);
-        self.room.notify_all();
-        self.progress.notify_all();
-        for callback in due.into_values().flatten() {
-            callback(match outcome {
-                Ok(()) => Ok(()),
-                Err(error) => Err(Error::new(ErrorKind::Suspended, error.to_string())),
-            });
-        }
-        self.state.lock()
-    }
 }
 
 #[cfg(test)]

@@ -149,7 +149,7 @@ fn writers_while_syncing(rounds: u64, setup: (ObjsetProps, TxgSettings)) {
     for (writer, counts) in (1..).zip(&counts) {
         for (id, counts) in counts {
             let dnode = pool.objset().hold(*id).unwrap();
-            assert_eq!(dnode.bonus(), u64::to_le_bytes(writer));
+            assert_eq!(*dnode.bonus(), u64::to_le_bytes(writer));
             (0..BLOCKS).for_each(|block| check_block(&dnode, writer, BlkId(block), counts));
         }
     }

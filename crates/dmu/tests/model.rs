@@ -250,7 +250,7 @@ impl World {
                 "object {id}: {:?}",
                 differs(&bytes, &model.bytes)
             );
-            assert_eq!(dnode.bonus(), model.bonus, "object {id}");
+            assert_eq!(*dnode.bonus(), *model.bonus, "object {id}");
             let spill = dnode.spill().unwrap().map(|buf| buf.to_vec());
             assert_eq!(spill, model.spill, "object {id}");
         }

@@ -66,7 +66,7 @@ fn tens_of_thousands_of_objects_come_and_go() {
         }
         let doomed: Vec<ObjectId> = ids.iter().copied().filter(|id| id.0 % 7 == round).collect();
         for id in doomed {
-            assert_eq!(objset.hold(id).unwrap().bonus(), stamp(id));
+            assert_eq!(*objset.hold(id).unwrap().bonus(), *stamp(id));
             objset.object_free(&pool.hold(), id).unwrap();
             ids.remove(&id);
         }
@@ -81,7 +81,7 @@ fn tens_of_thousands_of_objects_come_and_go() {
     for id in &ids {
         at = objset.next_object(at).unwrap().unwrap();
         assert_eq!(at, *id);
-        assert_eq!(objset.hold(at).unwrap().bonus(), stamp(at));
+        assert_eq!(*objset.hold(at).unwrap().bonus(), *stamp(at));
     }
     assert_eq!(objset.next_object(at).unwrap(), None);
     assert_eq!(pool.audit().objects.len(), ids.len());

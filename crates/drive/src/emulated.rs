@@ -327,9 +327,9 @@ impl Emulated {
         cached.for_each(|(_, write)| used.insert(write.range()));
         let ids = (0..count)
             .map(|_| {
-                let random = crate::fault::next_random(&mut seed);
+                let random = rt::splitmix64(&mut seed);
                 let place = random_place(&used, random, &self.shape);
-                let fault = make(place / sector, crate::fault::next_random(&mut seed));
+                let fault = make(place / sector, rt::splitmix64(&mut seed));
                 state.faults.add(fault)
             })
             .collect();
@@ -546,6 +546,10 @@ impl Provider for Emulated {
         self.profile.disk.is_some()
     }
     fn is_queued(&self) -> bool {
+        true
+    }
+    /// A drive that did not answer for a while has its cache as it was.
+    fn keeps_unflushed(&self) -> bool {
         true
     }
     fn submit(&self, bio: Bio) {

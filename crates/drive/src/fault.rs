@@ -11,6 +11,7 @@
 //! 2. Writing damaged sectors repairs them, as it does on a real drive, which remaps them.
 //! 3. What a rule does to which write follows from its seed and from the writes that came.
 
+use rt::splitmix64;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
@@ -216,15 +217,6 @@ impl fmt::Display for Fault {
     }
 }
 
-/// The next number of a small seeded generator (splitmix64).
-pub(crate) fn next_random(seed: &mut u64) -> u64 {
-    *seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut z = *seed;
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
-
 impl Faults {
     /// The faults in that file; none if it does not exist.
     pub(crate) fn open(path: &Path, sector_bytes: u64, size_bytes: u64) -> Result<Faults> {
@@ -351,12 +343,12 @@ impl Faults {
                 continue;
             }
             self.is_dirty = true;
-            if !next_random(&mut rule.seed).is_multiple_of(rule.one_in.max(1)) {
+            if !splitmix64(&mut rule.seed).is_multiple_of(rule.one_in.max(1)) {
                 continue;
             }
             rule.count -= 1;
             let (id, is_over) = (*id, rule.count == 0);
-            let place = elsewhere(next_random(&mut rule.seed));
+            let place = elsewhere(splitmix64(&mut rule.seed));
             if is_over {
                 self.entries.remove(&id);
             }
@@ -395,7 +387,7 @@ impl Faults {
                 Fault::Flipped { seed, .. } => {
                     for at in hit.step_by(usize::try_from(self.sector_bytes).expect("small")) {
                         let mut seed = seed ^ at;
-                        let bit = next_random(&mut seed) % (self.sector_bytes * 8);
+                        let bit = splitmix64(&mut seed) % (self.sector_bytes * 8);
                         let byte = index(at) + usize::try_from(bit / 8).expect("small");
                         buf[byte] ^= 1 << (bit % 8);
                     }

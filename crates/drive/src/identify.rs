@@ -25,8 +25,8 @@ mod text;
 use base::{Error, Result};
 use geom::topology::{self, Topology};
 
-use crate::fault::next_random;
 use crate::profile::{Profile, Transport};
+use rt::splitmix64;
 pub use text::{
     DiskInfo, DriveInfo, camcontrol_devlist, camcontrol_identify, diskinfo, diskinfo_line,
 };
@@ -192,7 +192,7 @@ impl IdentifyData {
         let mut seed = serial.bytes().fold(0u64, |seed, byte| {
             seed.wrapping_mul(31).wrapping_add(u64::from(byte))
         });
-        let unique = next_random(&mut seed) & 0xf_ffff_ffff;
+        let unique = splitmix64(&mut seed) & 0xf_ffff_ffff;
         let name = (5 << 60) | (maker << 36) | unique;
         for (n, word) in self.words[108..112].iter_mut().enumerate() {
             *word = (name >> (48 - 16 * n)) as u16;
@@ -443,7 +443,7 @@ fn number(words: &[u16]) -> u64 {
 
 /// The maker's prefix and digits from a seed.
 fn made_up_serial(prefix: &str, mut seed: u64) -> String {
-    let digits = next_random(&mut seed) % 10_000_000;
+    let digits = splitmix64(&mut seed) % 10_000_000;
     format!("{prefix}{digits:07}")
 }
 

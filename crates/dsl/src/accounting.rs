@@ -22,9 +22,9 @@ use rt::Mutex;
 use crate::dataset::DslDataset;
 use crate::dir::Used;
 use crate::env::PoolEnv;
-use crate::feature;
 use crate::pool::DslPool;
 use crate::size::{Space, apply};
+use phys::feature;
 
 /// Births and deaths of one head that are not in the accounts yet.
 #[derive(Default)]

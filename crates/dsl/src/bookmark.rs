@@ -19,11 +19,11 @@ use dmu::Tx;
 use phys::ObjectType;
 
 use crate::dataset::DslDataset;
-use crate::feature;
 use crate::names::NAME_BYTES_MAX;
 use crate::pool::DslPool;
 use crate::space::SpaceCheck;
 use crate::synctask::Verdict;
+use phys::feature;
 
 /// `DS_FIELD_BOOKMARK_NAMES`
 const BOOKMARKS_FIELD: &str = "com.delphix:bookmarks";

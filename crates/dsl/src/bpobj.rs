@@ -26,8 +26,10 @@
 //! # Source
 //! OpenZFS module/zfs/bpobj.c, include/sys/bpobj.h @be7657e3
 
+use phys::pool_names;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use zap::directory;
 
 use base::{BlkId, Error, ObjectId, Result};
 use dmu::{Dnode, Tx};
@@ -35,9 +37,9 @@ use phys::dsl::{BPOBJ_BLOCKSIZE, BPOBJ_SIZE_V0, BPOBJ_SIZE_V1, BPOBJ_SIZE_V2, Bp
 use phys::{BlkPtrPhys, ObjectType, Phys};
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::feature;
 use crate::mos::{Mos, u64_at};
 use crate::size::{Space, apply};
+use phys::feature;
 
 /// Lists in one list: small ones are copied, and the others are there for years of snapshots.
 const SUBOBJS_MAX: u64 = 1 << 24;
@@ -146,7 +148,7 @@ impl Bpobj {
             Some(object) => object,
             None => {
                 let object = Bpobj::alloc(mos, tx)?;
-                mos.directory_add("empty_bpobj", object, tx)?;
+                directory::add(mos.objset(), pool_names::EMPTY_BPOBJ, object, tx)?;
                 mos.set_empty_bpobj(Some(object));
                 object
             }
@@ -164,7 +166,7 @@ impl Bpobj {
         mos.env().feature_decr(feature::EMPTY_BPOBJ, tx)?;
         if !mos.env().feature_is_active(feature::EMPTY_BPOBJ) {
             let object = mos.empty_bpobj().expect("the feature was active");
-            mos.directory_remove("empty_bpobj", tx)?;
+            directory::remove(mos.objset(), pool_names::EMPTY_BPOBJ, tx)?;
             mos.free_object(object, tx)?;
             mos.set_empty_bpobj(None);
         }

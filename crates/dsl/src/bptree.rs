@@ -27,8 +27,10 @@
 //! OpenZFS module/zfs/bptree.c, module/zfs/dsl_scan.c (`dsl_process_async_destroys`),
 //! module/zfs/dsl_destroy.c (`dsl_async_dataset_destroy`) @be7657e3
 
+use phys::pool_names;
 use std::ops::Range;
 use std::sync::Arc;
+use zap::directory;
 
 use base::{BlkId, Error, ErrorKind, ObjectId, Result, Txg};
 use dmu::Tx;
@@ -39,12 +41,11 @@ use zerocopy::IntoBytes;
 use crate::bpobj::Progress;
 use crate::dataset::DslDataset;
 use crate::dir::Used;
-use crate::feature;
-use crate::livelist::DELETED_CLONES;
 use crate::mos::Mos;
 use crate::pool::DslPool;
 use crate::size::{Space, apply};
 use crate::traverse::{End, Point, Walk};
+use phys::feature;
 
 /// An open queue.
 struct Bptree<'a> {
@@ -155,7 +156,7 @@ impl DslPool {
             None => {
                 mos.env().feature_incr(feature::ASYNC_DESTROY, tx)?;
                 let object = Bptree::alloc(mos, tx)?;
-                mos.directory_add("bptree_obj", object, tx)?;
+                directory::add(mos.objset(), pool_names::BPTREE_OBJ, object, tx)?;
                 *self.bptree.lock() = Some(object);
                 object
             }
@@ -189,10 +190,8 @@ impl DslPool {
     #[must_use]
     pub fn is_freeing(&self) -> bool {
         let listed = self.free_bpobj().is_ok_and(|list| !list.is_empty());
-        let cloned = self
-            .mos()
-            .directory_find(DELETED_CLONES)
-            .is_ok_and(|set| set.is_some());
+        let clones = directory::find(self.mos().objset(), pool_names::DELETED_CLONES);
+        let cloned = clones.is_ok_and(|set| set.is_some());
         listed || cloned || self.bptree.lock().is_some()
     }
 
@@ -272,7 +271,7 @@ impl DslPool {
         bptree.store(&header, tx)?;
         if header.begin == header.end {
             self.mos().env().feature_decr(feature::ASYNC_DESTROY, tx)?;
-            self.mos().directory_remove("bptree_obj", tx)?;
+            directory::remove(self.mos().objset(), pool_names::BPTREE_OBJ, tx)?;
             self.mos().free_object(object, tx)?;
             *self.bptree.lock() = None;
         }

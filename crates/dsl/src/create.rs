@@ -4,7 +4,10 @@
 //! (`dsl_dataset_create_sync`, `dsl_dataset_clone_sync`), module/zfs/dsl_pool.c
 //! (`dsl_pool_create`), module/zfs/dmu_objset.c (`dmu_objset_create_sync`) @be7657e3
 
+use phys::PropValue;
+use phys::pool_names;
 use std::sync::Arc;
+use zap::directory;
 
 use base::{Error, ErrorKind, ObjectId, Result, Txg};
 use dmu::{Objset, Tx};
@@ -18,10 +21,10 @@ use crate::dataset::DslDataset;
 use crate::deadlist::Deadlist;
 use crate::dir::DslDir;
 use crate::env::HistoryEvent;
-use crate::feature;
 use crate::fields::{DatasetFields, DirFields};
 use crate::pool::{DslPool, FREE_DIR, MOS_DIR, ORIGIN_DIR, PoolParts};
-use crate::prop::PropValue;
+use phys::feature;
+
 use crate::space::SpaceCheck;
 use crate::synctask::Verdict;
 
@@ -162,7 +165,7 @@ impl DslPool {
                 fields.parent_obj = parent.object().0;
                 self.adjust_count(parent, FILESYSTEM_COUNT, 1, tx)?;
             }
-            None => mos.directory_add("root_dataset", object, tx)?,
+            None => directory::add(mos.objset(), pool_names::ROOT_DATASET, object, tx)?,
         }
         mos.hold(object)?.set_bonus(tx, &fields.to_bytes())?;
         self.dir_by_object(object)
@@ -350,7 +353,7 @@ impl DslPool {
         let mos_dir = pool.create_dir(Some(&root_dir), MOS_DIR, tx)?;
         let free_dir = pool.create_dir(Some(&root_dir), FREE_DIR, tx)?;
         let free_bpobj = Bpobj::alloc(pool.mos(), tx)?;
-        pool.mos().directory_add("free_bpobj", free_bpobj, tx)?;
+        directory::add(pool.mos().objset(), pool_names::FREE_BPOBJ, free_bpobj, tx)?;
 
         let head = pool.create_head(&root_dir, ORIGIN_DIR, None, 0, tx)?;
         let origin = pool.snapshot_sync(&head, ORIGIN_DIR, now_secs(), tx)?;

@@ -11,7 +11,7 @@ use dmu::{ObjsetProps, RedundantMetadata};
 use phys::ChecksumType;
 
 use crate::env::PoolEnv;
-use crate::feature;
+use phys::feature;
 
 /// The properties that the DMU is told, with the numbers that stand for their defaults.
 pub(crate) const DEFAULTS: &[(&str, u64)] = &[
@@ -62,8 +62,8 @@ pub(crate) fn objset_props(raw: &BTreeMap<&str, u64>, env: &dyn PoolEnv) -> Objs
             DNSIZE_AUTO => 1024,
             bytes => bytes.clamp(512, 16 << 10),
         },
-        embed: env.feature_is_active(EMBEDDED_DATA),
-        hole_birth: env.feature_is_active(HOLE_BIRTH),
+        embed: env.feature_is_active(feature::EMBEDDED_DATA),
+        hole_birth: env.feature_is_active(feature::HOLE_BIRTH),
         project_quota: env.feature_is_enabled(feature::PROJECT_QUOTA),
         special_small_blocks: number("special_small_blocks"),
         max_blksz,
@@ -77,8 +77,8 @@ pub fn mos_props(env: &dyn PoolEnv) -> ObjsetProps {
     ObjsetProps {
         compress: on,
         metadata_compress: on,
-        embed: env.feature_is_active(EMBEDDED_DATA),
-        hole_birth: env.feature_is_active(HOLE_BIRTH),
+        embed: env.feature_is_active(feature::EMBEDDED_DATA),
+        hole_birth: env.feature_is_active(feature::HOLE_BIRTH),
         ..ObjsetProps::mos()
     }
 }
@@ -91,9 +91,6 @@ fn compression_on(env: &dyn PoolEnv) -> Algorithm {
         Algorithm::Lzjb
     }
 }
-
-const EMBEDDED_DATA: &str = "com.delphix:embedded_data";
-const HOLE_BIRTH: &str = "com.delphix:hole_birth";
 
 fn checksum(number: u64) -> ChecksumType {
     let known = u8::try_from(number)

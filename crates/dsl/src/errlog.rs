@@ -11,9 +11,10 @@ use base::{ObjectId, Result, Txg};
 use dmu::Tx;
 use phys::ObjectType;
 use phys::pool_names::{ERRLOG_LAST, ERRLOG_SCRUB};
+use zap::directory;
 
 use crate::DslPool;
-use crate::feature::HEAD_ERRLOG;
+use phys::feature::HEAD_ERRLOG;
 
 impl DslPool {
     /// A head is destroyed: nobody asks for its damaged blocks any more.
@@ -73,7 +74,7 @@ impl DslPool {
         let mut logs = Vec::new();
         if mos.env().feature_is_active(HEAD_ERRLOG) {
             for name in [ERRLOG_SCRUB, ERRLOG_LAST] {
-                logs.extend(mos.directory_find(name)?.filter(|log| log.0 != 0));
+                logs.extend(directory::find(mos.objset(), name)?.filter(|log| log.0 != 0));
             }
         }
         Ok(logs)

@@ -15,8 +15,10 @@
 //! OpenZFS module/zfs/dsl_deadlist.c (`dsl_process_sub_livelist`), module/zfs/spa.c
 //! (`spa_livelist_delete_cb`), module/zfs/dsl_dir.c (`dsl_dir_remove_livelist`) @be7657e3
 
+use phys::pool_names;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use zap::directory;
 
 use base::{ObjectId, Result};
 use dmu::Tx;
@@ -26,13 +28,11 @@ use crate::bpobj::Bpobj;
 use crate::bptree::Freed;
 use crate::deadlist::Deadlist;
 use crate::dir::DslDir;
-use crate::feature;
 use crate::pool::DslPool;
+use phys::feature;
 
 /// `DD_FIELD_LIVELIST`
 const LIVELIST_FIELD: &str = "com.delphix:livelist";
-/// `DMU_POOL_DELETED_CLONES`
-pub(crate) const DELETED_CLONES: &str = "com.delphix:deleted_clones";
 
 impl DslPool {
     /// Gives up the livelist of a clone.
@@ -54,7 +54,7 @@ impl DslPool {
     #[doc(alias = "spa_livelist_delete_cb")]
     pub(crate) fn process_deleted_clones(&self, freed: &mut Freed<'_>, tx: &Tx) -> Result<()> {
         let mos = self.mos();
-        let Some(clones) = mos.directory_find(DELETED_CLONES)? else {
+        let Some(clones) = directory::find(mos.objset(), pool_names::DELETED_CLONES)? else {
             return Ok(());
         };
         for livelist in mos.zap_set_members(clones)? {
@@ -73,7 +73,7 @@ impl DslPool {
             mos.env().feature_decr(feature::LIVELIST, tx)?;
         }
         mos.zap_destroy(clones, tx)?;
-        mos.directory_remove(DELETED_CLONES, tx)
+        directory::remove(mos.objset(), pool_names::DELETED_CLONES, tx)
     }
 }
 

@@ -11,8 +11,8 @@ use phys::zil::{ZIL_CLAIM_LR_SEQ_VALID, ZIL_REPLAY_NEEDED};
 use zil::{SyncMode, ZilHost, ZilParts, Zilog};
 
 use crate::dataset::DslDataset;
-use crate::feature;
 use crate::pool::DslPool;
+use phys::feature;
 
 /// A head as its log sees it.
 struct HeadLog {
@@ -74,11 +74,7 @@ impl DslPool {
 
     /// What the `sync` property says.
     pub(crate) fn sync_mode(&self, ds: &Arc<DslDataset>) -> Result<SyncMode> {
-        Ok(match self.number(ds, "sync", 0)? {
-            1 => SyncMode::Always,
-            2 => SyncMode::Disabled,
-            _ => SyncMode::Standard,
-        })
+        self.number(ds, "sync", 0).map(SyncMode::from_prop)
     }
 
     /// Claims what the intent logs of all heads refer to, before anything is allocated. Answers

@@ -1,6 +1,9 @@
 //! The MOS as the DSL uses it: objects, small ZAPs, the pool directory.
 
+use phys::PropValue;
+use phys::pool_names;
 use std::sync::Arc;
+use zap::directory;
 
 use base::{ErrorKind, ObjectId, Result};
 use dmu::{Dnode, NewObject, Objset, Tx};
@@ -9,11 +12,7 @@ use rt::Mutex;
 use zap::{Flags, NewZap, Zap};
 
 use crate::env::PoolEnv;
-use crate::feature;
-use crate::prop::PropValue;
-
-/// `DMU_POOL_DIRECTORY_OBJECT`: the ZAP through which everything in a pool is found.
-pub const POOL_DIRECTORY: ObjectId = ObjectId(1);
+use phys::feature;
 
 /// The meta-objset with what every structure in it needs.
 pub struct Mos {
@@ -35,7 +34,7 @@ impl Mos {
             empty_bpobj: Mutex::new(None),
         };
         if mos.env.feature_is_active(feature::EMPTY_BPOBJ) {
-            let object = mos.directory_get("empty_bpobj")?;
+            let object = directory::get(mos.objset(), pool_names::EMPTY_BPOBJ)?;
             mos.set_empty_bpobj(Some(object));
         }
         Ok(Arc::new(mos))
@@ -307,30 +306,6 @@ impl Mos {
             .into_iter()
             .map(|(_, value)| value)
             .collect())
-    }
-}
-
-/// The pool directory.
-impl Mos {
-    /// An object that the pool directory names.
-    ///
-    /// # Errors
-    /// `NotFound` when there is no such entry.
-    pub fn directory_get(&self, name: &str) -> Result<ObjectId> {
-        let found = self.directory_find(name)?;
-        found.ok_or_else(|| base::Error::not_found(format!("the pool directory has no {name}")))
-    }
-
-    pub(crate) fn directory_find(&self, name: &str) -> Result<Option<ObjectId>> {
-        Ok(self.zap_get(POOL_DIRECTORY, name)?.map(ObjectId))
-    }
-
-    pub(crate) fn directory_add(&self, name: &str, object: ObjectId, tx: &Tx) -> Result<()> {
-        self.zap_add(POOL_DIRECTORY, name, object.0, tx)
-    }
-
-    pub(crate) fn directory_remove(&self, name: &str, tx: &Tx) -> Result<()> {
-        self.zap_remove(POOL_DIRECTORY, name, tx)
     }
 }
 

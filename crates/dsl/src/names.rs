@@ -5,8 +5,10 @@
 //! Source: OpenZFS module/zfs/dsl_dir.c (`dsl_dir_hold`, `dsl_dir_hold_obj`),
 //! module/zfs/dsl_dataset.c (`dsl_dataset_hold`, `dsl_dataset_hold_obj`) @be7657e3
 
+use phys::pool_names;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use zap::directory;
 
 use base::{Context, Error, ErrorKind, ObjectId, Result};
 use phys::ObjectType;
@@ -14,9 +16,9 @@ use phys::ObjectType;
 use crate::dataset::{DatasetState, DslDataset};
 use crate::deadlist::Deadlist;
 use crate::dir::{DirState, DslDir};
-use crate::feature;
 use crate::fields::{DatasetFields, DirFields};
 use crate::pool::DslPool;
+use phys::feature;
 
 /// `ZFS_MAX_DATASET_NAME_LEN` without the terminating NUL: bytes of the longest name.
 pub const NAME_BYTES_MAX: usize = 255;
@@ -222,7 +224,7 @@ impl DslPool {
         }
         let fields = self.read_dir(object)?;
         if fields.parent_obj == 0 {
-            let root = self.mos().directory_find("root_dataset")?;
+            let root = directory::find(self.mos().objset(), pool_names::ROOT_DATASET)?;
             if root.is_some_and(|root| root != object) {
                 let text = format!("directory {object} has no parent and is not the root");
                 return Err(Error::corrupt(text));
@@ -423,9 +425,9 @@ impl DslPool {
     fn load_features(&self, object: ObjectId) -> Result<BTreeMap<String, Vec<u64>>> {
         let mut features = BTreeMap::new();
         if self.mos().is_zapified(object)? {
-            for guid in feature::PER_DATASET {
+            for guid in feature::per_dataset() {
                 if let Some(value) = self.mos().zap_get_words(object, guid)? {
-                    features.insert((*guid).to_string(), value);
+                    features.insert(guid.to_string(), value);
                 }
             }
         }

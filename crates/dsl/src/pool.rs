@@ -23,8 +23,10 @@
 //! # Source
 //! OpenZFS module/zfs/dsl_pool.c @be7657e3
 
+use phys::pool_names;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, Weak};
+use zap::directory;
 
 use base::{Error, ErrorKind, ObjectId, Result, Txg};
 use dmu::{Tx, TxGroups};
@@ -135,7 +137,8 @@ impl DslPool {
     #[doc(alias = "dsl_pool_open")]
     pub fn open(parts: PoolParts) -> Result<Arc<DslPool>> {
         let pool = DslPool::bare(parts);
-        let root_dir = pool.dir_by_object(pool.mos.directory_get("root_dataset")?)?;
+        let root_dir =
+            pool.dir_by_object(directory::get(pool.mos.objset(), pool_names::ROOT_DATASET)?)?;
         let special = |name: &str| {
             let found = pool.child(&root_dir, name)?;
             found.ok_or_else(|| Error::corrupt(format!("the root directory has no {name}")))
@@ -148,11 +151,11 @@ impl DslPool {
         let special = Special {
             mos_dir: special(MOS_DIR)?,
             free_dir: special(FREE_DIR)?,
-            free_bpobj: pool.mos.directory_get("free_bpobj")?,
+            free_bpobj: directory::get(pool.mos.objset(), pool_names::FREE_BPOBJ)?,
             root_dir,
             origin,
         };
-        *pool.bptree.lock() = pool.mos.directory_find("bptree_obj")?;
+        *pool.bptree.lock() = directory::find(pool.mos.objset(), pool_names::BPTREE_OBJ)?;
         pool.set_special(
             special.root_dir,
             special.mos_dir,
@@ -350,12 +353,6 @@ impl DslPool {
             .entry(dd.object())
             .or_insert_with(|| dd.clone());
     }
-
-    /// Whether an objset has something to be synced in `txg`.
-    #[must_use]
-    pub fn has_dirty_objsets(&self, txg: Txg) -> bool {
-        self.changed.lock().objsets.contains_key(&txg)
-    }
 }
 
 /// Syncing.
@@ -465,13 +462,6 @@ impl DslPool {
             self.mos.hold(ds.object())?.set_bonus(tx, &bytes)?;
         }
         Ok(())
-    }
-
-    /// Whether [`flush`](DslPool::flush) would write anything.
-    #[must_use]
-    pub fn is_flushed(&self) -> bool {
-        let changed = self.changed.lock();
-        changed.dirs.is_empty() && changed.datasets.is_empty()
     }
 }
 

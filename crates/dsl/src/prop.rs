@@ -16,6 +16,7 @@
 //! OpenZFS module/zfs/dsl_prop.c, module/zcommon/zfs_prop.c, module/zfs/dmu_objset.c
 //! (`checksum_changed_cb` and its neighbours) @be7657e3
 
+use phys::PropValue;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -35,35 +36,6 @@ const RECVD: &str = "$recvd";
 const IUV: &str = "$iuv";
 /// `ZPROP_HAS_RECVD`: a property that exists when anything was received.
 const HAS_RECVD: &str = "$hasrecvd";
-
-/// A stored value.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PropValue {
-    /// A number, or the index of a choice.
-    Number(u64),
-    /// A string, without the terminating NUL that is stored with it.
-    Text(String),
-}
-
-impl PropValue {
-    /// The number, if it is one.
-    #[must_use]
-    pub fn number(&self) -> Option<u64> {
-        match self {
-            PropValue::Number(number) => Some(*number),
-            PropValue::Text(_) => None,
-        }
-    }
-
-    /// The string, if it is one.
-    #[must_use]
-    pub fn text(&self) -> Option<&str> {
-        match self {
-            PropValue::Text(text) => Some(text),
-            PropValue::Number(_) => None,
-        }
-    }
-}
 
 /// Where a value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -263,7 +235,7 @@ impl DslPool {
     pub(crate) fn number(&self, ds: &Arc<DslDataset>, name: &str, default: u64) -> Result<u64> {
         let found = self.find_prop(ds, name)?;
         Ok(found
-            .and_then(|prop| prop.value.number())
+            .and_then(|prop| prop.value.as_number())
             .unwrap_or(default))
     }
 
@@ -368,13 +340,15 @@ impl DslPool {
             Ok(self
                 .mos()
                 .zap_value(zap, &key)?
-                .and_then(|value| value.number()))
+                .and_then(|value| value.as_number()))
         };
         Ok(match change {
-            PropChange::Set(value) => value.number().unwrap_or(0),
+            PropChange::Set(value) => value.as_number().unwrap_or(0),
             PropChange::Inherit => 0,
             PropChange::Revert => stored(format!("{name}{RECVD}"))?.unwrap_or(0),
-            PropChange::Receive(value) => stored(name.to_string())?.or(value.number()).unwrap_or(0),
+            PropChange::Receive(value) => {
+                stored(name.to_string())?.or(value.as_number()).unwrap_or(0)
+            }
             PropChange::ForgetReceived => stored(name.to_string())?.unwrap_or(0),
         })
     }
@@ -530,7 +504,7 @@ impl DslPool {
         let iuv = format!("{name}{IUV}");
         let hidden = IGNORED_BY_OLD
             .iter()
-            .find(|(prop, new, _)| *prop == name && value.number() == Some(*new));
+            .find(|(prop, new, _)| *prop == name && value.as_number() == Some(*new));
         if let Some((_, _, default)) = hidden {
             self.mos().zap_set_value(zap, &iuv, value, tx)?;
             return self.mos().zap_set(zap, name, *default, tx);

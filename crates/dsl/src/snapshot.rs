@@ -12,6 +12,7 @@
 //! # Source
 //! OpenZFS module/zfs/dsl_dataset.c (`dsl_dataset_snapshot_sync_impl`) @be7657e3
 
+use phys::PropValue;
 use std::sync::Arc;
 
 use base::{Error, ErrorKind, ObjectId, Result};
@@ -27,7 +28,7 @@ use crate::env::DatasetChange;
 use crate::fields::DatasetFields;
 use crate::names::NAME_BYTES_MAX;
 use crate::pool::{DslPool, ORIGIN_DIR};
-use crate::prop::PropValue;
+
 use crate::size::Space;
 use crate::space::SpaceCheck;
 use crate::synctask::Verdict;

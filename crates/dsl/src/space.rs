@@ -173,7 +173,7 @@ impl DslPool {
             let state = dd.state();
             let mut used = state.fields.used_bytes;
             if !on_disk_only {
-                used += state.in_flight();
+                used = used.saturating_add(state.in_flight());
             }
             let mut quota = Some(state.fields.quota).filter(|quota| *quota != 0);
             if state.parent.is_none() {
@@ -182,7 +182,7 @@ impl DslPool {
             }
             let mut space = parent_space;
             if let Some(space) = &mut space {
-                *space += state.fields.reserved.saturating_sub(used);
+                *space = space.saturating_add(state.fields.reserved.saturating_sub(used));
             }
             if let Some((_, delta)) = ancestor.filter(|(ancestor, _)| Arc::ptr_eq(ancestor, &dd)) {
                 assert!(

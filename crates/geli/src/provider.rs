@@ -218,6 +218,9 @@ impl Provider for Eli {
     fn writes_at_once(&self) -> usize {
         self.below.writes_at_once()
     }
+    fn keeps_unflushed(&self) -> bool {
+        self.below.keeps_unflushed()
+    }
 
     fn submit(&self, bio: Bio) {
         if let Err(error) = self.admit(&bio) {

@@ -32,6 +32,8 @@ pub struct FaultInjector {
     inner: Arc<dyn Provider>,
     damages: Mutex<Vec<(Range<u64>, Damage)>>,
     dead: AtomicBool,
+    /// So many writes and flushes are done before the device dies.
+    left: AtomicU64,
     reads: AtomicU64,
     writes: AtomicU64,
 }
@@ -44,6 +46,7 @@ impl FaultInjector {
             inner,
             damages: Mutex::new(Vec::new()),
             dead: AtomicBool::new(false),
+            left: AtomicU64::new(u64::MAX),
             reads: AtomicU64::new(0),
             writes: AtomicU64::new(0),
         }
@@ -76,8 +79,14 @@ impl FaultInjector {
         self.dead.store(true, Ordering::SeqCst);
     }
 
+    /// So many more writes and flushes are done, then every command fails.
+    pub fn kill_after(&self, commands: u64) {
+        self.left.store(commands, Ordering::SeqCst);
+    }
+
     /// The device answers again.
     pub fn revive(&self) {
+        self.left.store(u64::MAX, Ordering::SeqCst);
         self.dead.store(false, Ordering::SeqCst);
     }
 
@@ -104,7 +113,22 @@ impl FaultInjector {
         Ok(())
     }
 
+    /// Counts a write or flush down to the one that the device does not survive.
+    fn count_down(&self) {
+        let less = |left: u64| match left {
+            u64::MAX => None,
+            left => Some(left.saturating_sub(1)),
+        };
+        let before = self
+            .left
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);
+        if before == Ok(0) {
+            self.kill();
+        }
+    }
+
     fn check_write(&self, range: &Range<u64>) -> Result<()> {
+        self.count_down();
         self.check_alive(range.start)?;
         self.writes.fetch_add(1, Ordering::SeqCst);
         let damages = self.damages.lock();
@@ -179,6 +203,7 @@ impl Provider for FaultInjector {
         Ok(())
     }
     fn flush(&self) -> Result<()> {
+        self.count_down();
         self.check_alive(0)?;
         self.inner.flush()
     }

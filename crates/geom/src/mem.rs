@@ -102,6 +102,9 @@ impl Provider for Memory {
     fn name(&self) -> &str {
         &self.name
     }
+    fn keeps_unflushed(&self) -> bool {
+        true
+    }
     fn mediasize(&self) -> u64 {
         self.mediasize
     }

@@ -99,6 +99,9 @@ impl Provider for Renamed {
     fn writes_at_once(&self) -> usize {
         self.provider.writes_at_once()
     }
+    fn keeps_unflushed(&self) -> bool {
+        self.provider.keeps_unflushed()
+    }
     fn submit(&self, bio: Bio) {
         self.provider.submit(bio);
     }

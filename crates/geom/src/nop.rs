@@ -465,6 +465,9 @@ impl Provider for Nop {
     fn writes_at_once(&self) -> usize {
         self.below.writes_at_once()
     }
+    fn keeps_unflushed(&self) -> bool {
+        self.below.keeps_unflushed()
+    }
 
     fn submit(&self, bio: Bio) {
         let (what, len) = match &bio.op {

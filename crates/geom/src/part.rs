@@ -62,6 +62,9 @@ impl Provider for Part {
     fn writes_at_once(&self) -> usize {
         self.whole.writes_at_once()
     }
+    fn keeps_unflushed(&self) -> bool {
+        self.whole.keeps_unflushed()
+    }
     fn submit(&self, bio: Bio) {
         let len = match &bio.op {
             crate::BioOp::Read { len } => *len as u64,

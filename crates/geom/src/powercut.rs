@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use base::{Buf, Error, ErrorKind, Result};
 use rt::Mutex;
+use rt::SeededRandom;
 
 use crate::mem::Memory;
 use crate::sparse::SparseBytes;
@@ -174,7 +175,8 @@ impl PowerCut {
         for (_, command) in &seen[..flushed] {
             apply(&mut bytes, command);
         }
-        let mut random = Random(seed ^ 0x6a09_e667_f3bc_c908);
+        // So that an image depends on its seed alone.
+        let mut random = SeededRandom::new(seed ^ 0x6a09_e667_f3bc_c908);
         for (_, command) in &seen[flushed..] {
             self.apply_damaged(&mut bytes, command, &mut random);
         }
@@ -191,23 +193,23 @@ impl PowerCut {
     }
 
     /// Applies a command that may be lost or torn.
-    fn apply_damaged(&self, bytes: &mut SparseBytes, command: &Command, random: &mut Random) {
+    fn apply_damaged(&self, bytes: &mut SparseBytes, command: &Command, random: &mut SeededRandom) {
         let Command::Write { offset, data } = command else {
-            if random.below(2) == 0 {
+            if random.next_u64().is_multiple_of(2) {
                 apply(bytes, command);
             }
             return;
         };
         let sector = self.sectorsize as usize;
         let sectors = data.len() / sector;
-        let choice = random.below(8);
-        let first_part = random.below(sectors as u64 + 1);
+        let choice = random.next_u64() % 8;
+        let first_part = random.next_u64() % (sectors as u64 + 1);
         for (n, part) in data.chunks(sector).enumerate() {
             let survives = match choice {
                 0..3 => true,
                 3..6 => false,
                 6 => (n as u64) < first_part,
-                _ => random.below(2) == 0,
+                _ => random.next_u64().is_multiple_of(2),
             };
             if survives {
                 bytes.write(offset + (n * sector) as u64, part);
@@ -232,22 +234,12 @@ fn apply(bytes: &mut SparseBytes, command: &Command) {
     }
 }
 
-/// A small seeded generator, so that an image depends on its seed alone.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % bound
-    }
-}
-
 impl Provider for PowerCut {
     fn name(&self) -> &str {
         &self.name
+    }
+    fn keeps_unflushed(&self) -> bool {
+        true
     }
     fn mediasize(&self) -> u64 {
         self.mediasize

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use base::{BlockBuf, Buf, Error, ErrorKind, Result, is_aligned};
-use rt::{Condvar, Mutex};
+use rt::OneShot;
 
 /// What a command does.
 pub enum BioOp {
@@ -48,6 +48,9 @@ macro_rules! same_shape_as {
         }
         fn writes_at_once(&self) -> usize {
             self.$below.writes_at_once()
+        }
+        fn keeps_unflushed(&self) -> bool {
+            self.$below.keeps_unflushed()
         }
     };
 }
@@ -135,6 +138,12 @@ pub trait Provider: Send + Sync {
         usize::MAX
     }
 
+    /// Whether acknowledged writes are still there after a flush failed, so that another flush makes
+    /// them durable. Not so of an operating system, which forgets them when it has reported the error.
+    fn keeps_unflushed(&self) -> bool {
+        false
+    }
+
     /// Queues a command. The default runs it in the calling thread.
     fn submit(&self, bio: Bio) {
         let result = match &bio.op {
@@ -210,20 +219,11 @@ impl fmt::Debug for dyn Provider {
 }
 
 fn submit_and_wait<P: Provider + ?Sized>(provider: &P, op: BioOp, offset: u64) -> Result<BioData> {
-    let answer = Arc::new((Mutex::new(None), Condvar::new()));
+    let answer = Arc::new(OneShot::default());
     let theirs = Arc::clone(&answer);
-    let done = Box::new(move |result| {
-        *theirs.0.lock() = Some(result);
-        theirs.1.notify_one();
-    });
+    let done = Box::new(move |result| theirs.give(result));
     provider.submit(Bio { op, offset, done });
-    let mut result = answer.0.lock();
-    loop {
-        if let Some(result) = result.take() {
-            return result;
-        }
-        answer.1.wait(&mut result);
-    }
+    answer.take()
 }
 
 /// Whether a command's range lies on the sectors and inside of the provider.

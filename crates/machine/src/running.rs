@@ -80,12 +80,6 @@ impl Running {
         self.machine.lock().state()
     }
 
-    /// The folder of what is on its drives.
-    #[must_use]
-    pub fn drive_folder(&self) -> PathBuf {
-        self.machine.lock().drives()
-    }
-
     /// Who the machine is, in labels and history.
     #[must_use]
     pub fn hostname(&self) -> String {

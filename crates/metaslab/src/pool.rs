@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use base::{
-    Error, ErrorKind, ObjectId, Result, SPA_MINBLOCKSHIFT, SPA_OLD_MAXBLOCKSIZE, Txg, VdevId,
-};
+use base::{Error, ErrorKind, ObjectId, Result, Txg, VdevId};
 use phys::blkptr::DvaPhys;
 use phys::space_map::MapType;
 use zio::{AllocClass, Allocator, DvaSet, Hint, VdevOps};
@@ -112,7 +110,7 @@ impl Metaslabs {
         };
         let group = Group::open(
             geometry,
-            self.deflate_ratio(geometry.id),
+            self.vdevs.deflate_ratio(geometry.id),
             self.options.spacemap_v2,
             objects,
             is_new,
@@ -124,12 +122,6 @@ impl Metaslabs {
         assert!(old.is_none(), "vdev {} is there already", geometry.id);
         topology.regroup();
         Ok(())
-    }
-
-    /// `vdev_deflate_ratio`: what 512 allocated bytes are worth in blocks of 128 KiB.
-    fn deflate_ratio(&self, vdev: VdevId) -> u64 {
-        let asize = self.vdevs.psize_to_asize(vdev, SPA_OLD_MAXBLOCKSIZE);
-        SPA_OLD_MAXBLOCKSIZE / (asize >> SPA_MINBLOCKSHIFT)
     }
 
     /// Forgets a vdev that was removed; what it has allocated no longer counts.

@@ -202,16 +202,6 @@ impl NvList {
             .collect()
     }
 
-    /// The array of texts of this name.
-    ///
-    /// # Errors
-    /// `Corrupt` with the key if it is missing, of another type or not UTF-8.
-    pub fn expect_strs(&self, name: impl AsRef<[u8]>) -> Result<Vec<&str>> {
-        let name = name.as_ref();
-        let texts = self.get_strs(name);
-        texts.ok_or_else(|| self.missing(name, NvType::StringArray))
-    }
-
     /// `nvlist_add_*`: removes what the list's flags say must be unique, then appends.
     ///
     /// Changes the order when the name is there; see [`NvList::set`].
@@ -249,15 +239,6 @@ impl NvList {
     pub fn with(mut self, name: impl Into<NvString>, value: impl Into<NvValue>) -> NvList {
         self.add(name, value);
         self
-    }
-
-    /// Adds the pair if there is a value.
-    #[must_use]
-    pub fn with_opt(self, name: impl Into<NvString>, value: Option<impl Into<NvValue>>) -> NvList {
-        match value {
-            Some(value) => self.with(name, value),
-            None => self,
-        }
     }
 
     /// Adds a pair without a value (`nvlist_add_boolean`).

@@ -294,18 +294,6 @@ impl NvValue {
         }
     }
 
-    /// The number, if it is an unsigned integer of any width or a byte.
-    #[must_use]
-    pub fn as_unsigned(&self) -> Option<u64> {
-        match self {
-            NvValue::Uint64(v) => Some(*v),
-            NvValue::Uint32(v) => Some(u64::from(*v)),
-            NvValue::Uint16(v) => Some(u64::from(*v)),
-            NvValue::Uint8(v) | NvValue::Byte(v) => Some(u64::from(*v)),
-            _ => None,
-        }
-    }
-
     /// The list, if it is one.
     #[must_use]
     pub fn as_list(&self) -> Option<&NvList> {

@@ -214,12 +214,6 @@ impl ObjectType {
         self.0
     }
 
-    /// Whether this is a "new" (`DMU_OTN_*`) type.
-    #[must_use]
-    pub const fn is_new_type(self) -> bool {
-        self.0 & Self::NEWTYPE != 0
-    }
-
     fn facts(self) -> Option<&'static TypeFacts> {
         TYPE_FACTS.get(usize::from(self.0))
     }

@@ -202,16 +202,7 @@ phys_struct! {
     }
 }
 
-impl MzapEntPhys {
-    /// The name up to its NUL; empty: the entry is free.
-    #[must_use]
-    pub fn name_bytes(&self) -> &[u8] {
-        self.name
-            .split(|&byte| byte == 0)
-            .next()
-            .unwrap_or_default()
-    }
-}
+impl MzapEntPhys {}
 
 /// The arithmetic of a leaf block of `1 << shift` bytes, `shift` at least 9.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -246,13 +237,6 @@ impl ZapLeafLayout {
     #[must_use]
     pub const fn hash_entries(self) -> usize {
         1usize.wrapping_shl(self.hash_shift())
-    }
-
-    /// Where entry `index` of the hash table is in the block.
-    #[must_use]
-    pub const fn hash_offset(self, index: usize) -> usize {
-        assert!(index < self.hash_entries());
-        index.saturating_mul(2).saturating_add(48)
     }
 
     /// `ZAP_LEAF_NUMCHUNKS`: chunks in the block.

@@ -41,6 +41,7 @@
 //! The names follow OpenZFS `include/sys/zfs_context.h` (mutex, condvar, taskq, `gethrtime`).
 
 mod clock;
+mod one_shot;
 mod parallel;
 mod processor;
 mod random;
@@ -51,9 +52,10 @@ mod thread;
 mod timer;
 
 pub use clock::{SIMULATED_EPOCH_SECS, Timestamp, now_ns, sleep_ns, wall_clock};
+pub use one_shot::OneShot;
 pub use parallel::{parallel_map, parallelism};
 pub use processor::{Processor, Transfer, Work, book_transfer, charge};
-pub use random::{fill_random, random_below, random_u64};
+pub use random::{SeededRandom, fill_random, random_below, random_u64, splitmix64};
 pub use sim::{SimOptions, is_simulated, simulate, simulate_with};
 pub use sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use taskq::TaskQueue;

@@ -51,29 +51,41 @@ fn scale(random: u64, bound: u64) -> u64 {
     u64::try_from(wide >> 64).expect("the high half of a 128-bit number has 64 bits")
 }
 
-/// A small seeded generator (splitmix64): good for schedules and tests, not for keys.
+/// The next number of the sequence that a seed begins (splitmix64): for those who keep `state`
+/// themselves, say on disk.
+pub fn splitmix64(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut z = *state;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// A small seeded generator ([`splitmix64`]): good for schedules and tests, not for keys.
 #[derive(Clone, Debug)]
-pub(crate) struct SeededRandom(u64);
+pub struct SeededRandom(u64);
 
 impl SeededRandom {
-    pub(crate) fn new(seed: u64) -> Self {
-        let mut random = SeededRandom(seed);
-        random.next_u64();
-        random
+    /// The sequence that `seed` begins.
+    #[must_use]
+    pub const fn new(seed: u64) -> Self {
+        SeededRandom(seed)
     }
 
-    pub(crate) fn next_u64(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+    /// 64 bits.
+    pub fn next_u64(&mut self) -> u64 {
+        splitmix64(&mut self.0)
+    }
+
+    /// A number in `[0, bound)`; `bound` is not 0.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        assert!(bound > 0, "nothing to choose from");
+        scale(self.next_u64(), bound)
     }
 
     /// An index into something of `len` elements; `len` is not 0.
-    pub(crate) fn index(&mut self, len: usize) -> usize {
-        assert!(len > 0, "nothing to choose from");
-        usize::try_from(scale(self.next_u64(), len as u64)).expect("below a usize")
+    pub fn index(&mut self, len: usize) -> usize {
+        usize::try_from(self.below(len as u64)).expect("below a usize")
     }
 }
 

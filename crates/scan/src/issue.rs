@@ -67,7 +67,7 @@ impl Tally {
         at: &Bookmark,
         birth: Txg,
         psize: u64,
-        outcome: base::Result<PhysicalReport>,
+        outcome: &base::Result<PhysicalReport>,
     ) {
         match outcome {
             Ok(report) => {
@@ -138,7 +138,7 @@ impl<'a> Issue<'a> {
     /// A block that leads to others could not be read.
     pub(crate) fn lost(&mut self, bp: &BlkPtrPhys, at: &Bookmark, error: Error) {
         if error.kind() != ErrorKind::Suspended {
-            self.tally.note(at, bp.birth(), 0, Err(error));
+            self.tally.note(at, bp.birth(), 0, &Err(error));
         }
     }
 
@@ -168,7 +168,7 @@ impl<'a> Issue<'a> {
             let mut tally = Tally::default();
             while let Some(Found { bp, at }) = work.0.get(work.1.fetch_add(1, Ordering::Relaxed)) {
                 let outcome = pipeline.verify_physical(bp, at);
-                tally.note(at, bp.birth(), bp.psize(), outcome);
+                tally.note(at, bp.birth(), bp.psize(), &outcome);
             }
             tally
         };

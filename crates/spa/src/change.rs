@@ -9,12 +9,13 @@
 //! (`dsl_scan_sync_state`).
 
 use base::{Error, ErrorKind, Result};
+use phys::PropValue;
 use phys::pool_names::{ERRLOG_LAST, ERRLOG_SCRUB};
 
-use crate::directory;
-use crate::feature::Feature;
-use crate::props::PropValue;
-use crate::spa::Spa;
+use phys::feature::Feature;
+use zap::directory;
+
+use crate::spa::{FAILMODE, Spa};
 
 /// The pool property; off unless it was set.
 const MULTIHOST: &str = "multihost";
@@ -25,13 +26,16 @@ impl Spa {
     /// # Errors
     /// `ReadOnly`, `Suspended`.
     pub fn set_prop(&self, name: &str, value: PropValue) -> Result<()> {
-        let of_multihost = name == MULTIHOST;
+        let (of_multihost, of_failmode) = (name == MULTIHOST, name == FAILMODE);
         let name = name.to_owned();
         self.in_sync(move |inner, tx| {
             let text = format!("{name}={value}");
             inner.core.log_internal("set", &text, tx);
             inner.props.set(&name, value, tx)
         })?;
+        if of_failmode {
+            self.inner.take_failmode();
+        }
         if of_multihost && self.multihost() {
             self.inner.mmp.start(&self.inner);
             // Other hosts see it from now on.

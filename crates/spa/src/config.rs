@@ -9,6 +9,7 @@
 //! OpenZFS `module/zfs/spa_config.c` (`spa_config_generate`), `module/zfs/spa.c`
 //! (`spa_sync_config_object`, `spa_sync_nvlist`), `module/zfs/vdev.c` (`vdev_construct_zaps`).
 
+use phys::pool_names;
 use std::sync::Arc;
 
 use base::{Error, ObjectId, Result, VdevId, align_up};
@@ -18,12 +19,9 @@ use phys::ObjectType;
 use phys::uberblock::{SPA_VERSION_FEATURES, UberblockPhys};
 use vdev::{AllocBias, LabelSync, PoolConfig, VdevKind};
 
-use crate::directory;
 use crate::spa::Inner;
+use zap::directory;
 
-const VDEV_ZAP_MAP: &str = "com.delphix:vdev_zap_map";
-/// `VDEV_TOP_ZAP_ALLOCATION_BIAS`
-const ALLOCATION_BIAS: &str = "org.zfsonlinux:allocation_bias";
 /// `SPA_CONFIG_BLOCKSIZE`
 const BLOCK_BYTES: u64 = 1 << 14;
 /// Whether the root vdev has a ZAP of its own.
@@ -56,7 +54,7 @@ impl Inner {
             Some(map) => map,
             None => {
                 let type_ = ObjectType::N_ZAP_METADATA;
-                let map = directory::create_link(&self.mos, type_, VDEV_ZAP_MAP, tx)?;
+                let map = directory::create_link(&self.mos, type_, pool_names::VDEV_ZAP_MAP, tx)?;
                 self.state.lock().vdev_zaps = Some(map);
                 map
             }
@@ -71,7 +69,13 @@ impl Inner {
                 top.update(|config| config.top_zap = zap.0);
                 let bias = top.config().alloc_bias;
                 if let Some(word) = bias.word().filter(|_| bias != AllocBias::None) {
-                    zap::update_str(&self.mos, tx, zap, ALLOCATION_BIAS, word)?;
+                    zap::update_str(
+                        &self.mos,
+                        tx,
+                        zap,
+                        pool_names::VDEV_TOP_ZAP_ALLOCATION_BIAS,
+                        word,
+                    )?;
                 }
             }
             for leaf in top.devices() {

@@ -13,7 +13,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use base::{Result, SPA_MINBLOCKSHIFT, SPA_OLD_MAXBLOCKSIZE, Txg, VdevId};
+use base::{Result, SPA_MINBLOCKSHIFT, Txg};
 use dmu::Tx;
 use dsl::{Bpobj, HistoryEvent, PoolEnv};
 use metaslab::Metaslabs;
@@ -135,19 +135,13 @@ impl Core {
 
     /// What a copy counts for in the accounting.
     fn dsize_of(&self, dva: &DvaPhys) -> u64 {
-        (dva.asize() >> SPA_MINBLOCKSHIFT) * self.deflate_ratio(dva.vdev())
+        (dva.asize() >> SPA_MINBLOCKSHIFT) * self.tree.deflate_ratio(dva.vdev())
     }
 
     /// Lets go what refers to the MOS.
     pub(crate) fn close(&self) {
         self.sharing.close();
         *self.parts.write() = Parts::default();
-    }
-
-    /// `vdev_deflate_ratio`: what 512 allocated bytes are worth in blocks of 128 KiB.
-    fn deflate_ratio(&self, vdev: VdevId) -> u64 {
-        let asize = self.tree.psize_to_asize(vdev, SPA_OLD_MAXBLOCKSIZE);
-        SPA_OLD_MAXBLOCKSIZE / (asize >> SPA_MINBLOCKSHIFT)
     }
 
     /// Begins a pass of the sync; 0 when no sync is running.

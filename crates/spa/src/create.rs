@@ -12,6 +12,8 @@
 //! # Source
 //! OpenZFS `module/zfs/spa.c` (`spa_create`), `module/zfs/dsl_pool.c` (`dsl_pool_create`).
 
+use phys::PropValue;
+use phys::pool_names;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
@@ -30,16 +32,17 @@ use vdev::{AllocBias, AutoAshift, PoolState, Vdev, VdevConfig, VdevKind, VdevTre
 use zio::{AllocClass, BlockStore, LogStore, Pipeline, PipelineSettings};
 
 use crate::core::{Core, HalfOpen};
-use crate::directory;
-use crate::feature::{self, Feature};
+use crate::features;
 use crate::features::Features;
 use crate::history::History;
 use crate::host::Host;
 use crate::mmp::Mmp;
-use crate::props::{PoolProps, PropValue};
+use crate::props::PoolProps;
 use crate::scanning::Scanning;
 use crate::spa::{Inner, Settings, Spa, State};
 use crate::space_maps::SpaceMaps;
+use phys::feature::Feature;
+use zap::directory;
 
 /// Bytes of the salt for keyed checksums.
 const SALT_BYTES: usize = 32;
@@ -75,7 +78,7 @@ pub struct CreateOptions {
     /// See `comment`.
     pub compatibility: Option<String>,
     /// `-O`: properties of the root data set.
-    pub fs_props: Vec<(String, dsl::PropValue)>,
+    pub fs_props: Vec<(String, PropValue)>,
     /// Makes the file system in the root data set's objset.
     pub init_root: dsl::ObjsetInit,
     /// The command line for the history.
@@ -112,7 +115,7 @@ impl Spa {
         );
         let tree = VdevTree::new(root);
 
-        let enabled = feature::with_depends(&options.features);
+        let enabled = features::with_depends(&options.features);
         let is_enabled = |name: &str| enabled.iter().any(|feature| feature.name == name);
         let space = Arc::new(Metaslabs::new(
             tree.clone(),
@@ -128,7 +131,7 @@ impl Spa {
             ..options.settings.pipeline_settings()
         };
         let pipeline = Arc::new(Pipeline::new(tree.clone(), space.clone(), settings));
-        let cache = Arc::new(arc::Arc::new(
+        let cache = Arc::new(arc::Cache::new(
             pipeline.clone() as Arc<dyn LogStore>,
             options.settings.arc_settings(),
         ));
@@ -245,6 +248,7 @@ impl Spa {
         }
         spa.inner.groups.start(spa.inner.clone());
         spa.inner.groups.wait_synced(txg).within(|| spa.name())?;
+        spa.inner.begin_suspending();
         Ok(spa)
     }
 }
@@ -263,17 +267,17 @@ fn create_objects(
             .blksz(CONFIG_BLOCK_BYTES)
             .bonus(ObjectType::PACKED_NVLIST_SIZE, 8),
     )?;
-    directory::set(mos, "config", config.id().0, tx)?;
-    directory::set(mos, "creation_version", 5000, tx)?;
-    directory::set(mos, "deflate", 1, tx)?;
+    directory::set(mos, pool_names::CONFIG, config.id().0, tx)?;
+    directory::set(mos, pool_names::CREATION_VERSION, 5000, tx)?;
+    directory::set(mos, pool_names::DEFLATE, 1, tx)?;
     let deferred = Bpobj::alloc(dsl_mos, tx)?;
-    directory::set(mos, "sync_bplist", deferred.0, tx)?;
+    directory::set(mos, pool_names::SYNC_BPOBJ, deferred.0, tx)?;
     core.set_deferred(Bpobj::open(dsl_mos, deferred)?)?;
     zap::update(
         mos,
         tx,
         directory::OBJECT,
-        "org.illumos:checksum_salt",
+        pool_names::CHECKSUM_SALT,
         salt.as_slice(),
     )?;
     Ok(config.id())

@@ -18,9 +18,9 @@
 //! (`spa_async_autoexpand`).
 
 use base::{Guid, Result};
+use phys::PropValue;
 use vdev::VdevTree;
 
-use crate::props::PropValue;
 use crate::spa::Spa;
 
 impl Spa {

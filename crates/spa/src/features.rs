@@ -16,15 +16,10 @@ use nvpair::NvList;
 use phys::ObjectType;
 use rt::Mutex;
 
-use crate::directory;
-use crate::feature::{self, Feature, Support};
 use crate::obstacle::Obstacle;
-
-const FOR_READ: &str = "features_for_read";
-const FOR_WRITE: &str = "features_for_write";
-const DESCRIPTIONS: &str = "feature_descriptions";
-const ENABLED_TXG: &str = "feature_enabled_txg";
-const ENABLED_TXG_GUID: &str = "com.delphix:enabled_txg";
+use phys::feature::{self, Feature, Support};
+use phys::pool_names;
+use zap::directory;
 
 /// The features of an open pool.
 pub struct Features {
@@ -51,9 +46,9 @@ impl Features {
         let make = |name: &str| directory::create_link(mos, ObjectType::N_ZAP_METADATA, name, tx);
         let features = Features {
             mos: mos.clone(),
-            for_read: make(FOR_READ)?,
-            for_write: make(FOR_WRITE)?,
-            descriptions: make(DESCRIPTIONS)?,
+            for_read: make(pool_names::FEATURES_FOR_READ)?,
+            for_write: make(pool_names::FEATURES_FOR_WRITE)?,
+            descriptions: make(pool_names::FEATURE_DESCRIPTIONS)?,
             counts: Mutex::default(),
         };
         for feature in wanted {
@@ -69,9 +64,9 @@ impl Features {
     pub fn open(mos: &Arc<Objset>) -> Result<Features> {
         let features = Features {
             mos: mos.clone(),
-            for_read: directory::get(mos, FOR_READ)?,
-            for_write: directory::get(mos, FOR_WRITE)?,
-            descriptions: directory::get(mos, DESCRIPTIONS)?,
+            for_read: directory::get(mos, pool_names::FEATURES_FOR_READ)?,
+            for_write: directory::get(mos, pool_names::FEATURES_FOR_WRITE)?,
+            descriptions: directory::get(mos, pool_names::FEATURE_DESCRIPTIONS)?,
             counts: Mutex::default(),
         };
         {
@@ -85,7 +80,7 @@ impl Features {
                     counts.refs.insert(name, (count, for_write));
                 }
             }
-            counts.enabled_txg = directory::find(mos, ENABLED_TXG)?;
+            counts.enabled_txg = directory::find(mos, pool_names::FEATURE_ENABLED_TXG)?;
         }
         Ok(features)
     }
@@ -191,7 +186,7 @@ impl Features {
     }
 
     fn note_enabled(&self, guid: &str, tx: &Tx) -> Result<()> {
-        if self.count(ENABLED_TXG_GUID).is_none() {
+        if self.count(feature::ENABLED_TXG).is_none() {
             return Ok(());
         }
         let object = self.counts.lock().enabled_txg;
@@ -199,12 +194,13 @@ impl Features {
             Some(object) => object,
             None => {
                 let type_ = ObjectType::N_ZAP_METADATA;
-                let object = directory::create_link(&self.mos, type_, ENABLED_TXG, tx)?;
+                let object =
+                    directory::create_link(&self.mos, type_, pool_names::FEATURE_ENABLED_TXG, tx)?;
                 self.counts.lock().enabled_txg = Some(object);
                 object
             }
         };
-        self.adjust(ENABLED_TXG_GUID, 1, tx)?;
+        self.adjust(feature::ENABLED_TXG, 1, tx)?;
         zap::update(&self.mos, tx, object, guid, &[tx.txg().0])
     }
 
@@ -221,4 +217,19 @@ impl Features {
             .insert(guid.to_owned(), (count, for_write));
         Ok(())
     }
+}
+
+/// These features with all that they depend on; some may be there twice.
+pub(crate) fn with_depends(wanted: &[&'static Feature]) -> Vec<&'static Feature> {
+    let mut all = wanted.to_vec();
+    let mut seen = 0;
+    while let Some(feature) = all.get(seen) {
+        let needed = feature
+            .depends
+            .iter()
+            .filter_map(|name| feature::by_name(name));
+        all.extend(needed);
+        seen += 1;
+    }
+    all
 }

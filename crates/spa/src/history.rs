@@ -13,6 +13,7 @@
 //! # Source
 //! OpenZFS `module/zfs/spa_history.c`, `include/sys/spa_impl.h` (`spa_history_phys_t`).
 
+use phys::pool_names;
 use std::sync::Arc;
 
 use base::{Error, ObjectId, Result};
@@ -22,7 +23,7 @@ use phys::{HistoryPhys, ObjectType};
 use rt::Mutex;
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::directory;
+use zap::directory;
 
 /// Keys of the records (`ZPOOL_HIST_*`).
 pub mod key {
@@ -50,7 +51,6 @@ pub mod key {
     pub const DATASET_ID: &str = "dsid";
 }
 
-const NAME: &str = "history";
 const BLOCK_BYTES: u64 = 128 << 10;
 const MIN_BYTES: u64 = 128 << 10;
 const MAX_BYTES: u64 = 1 << 30;
@@ -102,7 +102,7 @@ impl History {
         phys.phys_max_off
             .set((dspace / 1000).clamp(MIN_BYTES, MAX_BYTES));
         dnode.set_bonus(tx, phys.as_bytes())?;
-        directory::set(mos, NAME, dnode.id().0, tx)?;
+        directory::set(mos, pool_names::HISTORY, dnode.id().0, tx)?;
         Ok(History {
             dnode,
             lock: Mutex::new(()),
@@ -114,7 +114,7 @@ impl History {
     /// # Errors
     /// What reading the MOS gives.
     pub fn open(mos: &Arc<Objset>) -> Result<Option<History>> {
-        let Some(object) = directory::find(mos, NAME)? else {
+        let Some(object) = directory::find(mos, pool_names::HISTORY)? else {
             return Ok(None);
         };
         Ok(Some(History {

@@ -17,6 +17,7 @@
 //! # Source
 //! OpenZFS `module/zfs/spa.c` (`spa_load_impl`, `spa_ld_*`).
 
+use phys::pool_names;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
@@ -36,7 +37,6 @@ use zio::{BlockStore, LogStore, Pipeline, PipelineSettings};
 use crate::config::read_packed;
 use crate::core::{Core, HalfOpen};
 use crate::create::geometry;
-use crate::directory;
 use crate::dtl::load_dtls;
 use crate::features::Features;
 use crate::history::History;
@@ -48,12 +48,12 @@ use crate::props::PoolProps;
 use crate::scanning::Scanning;
 use crate::spa::{Inner, Settings, Spa, State};
 use crate::space_maps::SpaceMaps;
+use phys::feature;
+use zap::directory;
 
-const SALT: &str = "org.illumos:checksum_salt";
 /// `SPA_DVAS_PER_BP - 1`: top-level vdevs that may be missing while the MOS is looked at
 /// (`zfs_max_missing_tvds_scan`, `zfs_max_missing_tvds_cachefile`).
 const MISSING_TOPS_MAX: usize = 2;
-const ALLOCATION_BIAS: &str = "org.zfsonlinux:allocation_bias";
 
 /// What to open, and how.
 pub struct ImportOptions {
@@ -315,9 +315,10 @@ fn look(tree: Arc<VdevTree>, uberblock: &UberblockPhys) -> Result<FirstLook> {
     let accounting = Arc::new(dmu::FreeAtOnce(store.clone()));
     let mos = open_mos(store, uberblock, accounting)?;
     let features = Features::open(&mos)?;
-    let config = read_packed(&mos, directory::get(&mos, "config")?).within(|| "config")?;
+    let config =
+        read_packed(&mos, directory::get(&mos, pool_names::CONFIG)?).within(|| "config")?;
     let mut salt = [0; 32];
-    if let Some(found) = zap::lookup::<u8>(&mos, directory::OBJECT, SALT)? {
+    if let Some(found) = zap::lookup::<u8>(&mos, directory::OBJECT, pool_names::CHECKSUM_SALT)? {
         let length = found.len().min(salt.len());
         salt[..length].copy_from_slice(&found[..length]);
     }
@@ -325,8 +326,8 @@ fn look(tree: Arc<VdevTree>, uberblock: &UberblockPhys) -> Result<FirstLook> {
     Ok(FirstLook {
         config,
         salt,
-        has_hole_birth: is_active("com.delphix:hole_birth"),
-        spacemap_v2: is_active("com.delphix:spacemap_v2"),
+        has_hole_birth: is_active(feature::HOLE_BIRTH),
+        spacemap_v2: is_active(feature::SPACEMAP_V2),
         obstacles: features.obstacles()?,
     })
 }
@@ -359,7 +360,7 @@ fn load(
         ..options.settings.pipeline_settings()
     };
     let pipeline = Arc::new(Pipeline::new(tree.clone(), space.clone(), settings));
-    let cache = Arc::new(arc::Arc::new(
+    let cache = Arc::new(arc::Cache::new(
         pipeline.clone() as Arc<dyn LogStore>,
         options.settings.arc_settings(),
     ));
@@ -395,7 +396,7 @@ fn load(
     if let Some(history) = History::open(&mos)? {
         core.set_history(history);
     }
-    let deferred = directory::get(&mos, "sync_bplist")
+    let deferred = directory::get(&mos, pool_names::SYNC_BPOBJ)
         .and_then(|object| Bpobj::open(&dsl_mos, object))
         .and_then(|deferred| core.set_deferred(deferred));
     if !readonly {
@@ -446,8 +447,8 @@ fn load(
             synced: *uberblock,
             config_dirty: needs_config,
             labels_dirty: needs_config,
-            config_object: directory::get(&mos, "config")?,
-            vdev_zaps: directory::find(&mos, "com.delphix:vdev_zap_map")?,
+            config_object: directory::get(&mos, pool_names::CONFIG)?,
+            vdev_zaps: directory::find(&mos, pool_names::VDEV_ZAP_MAP)?,
             dtls: BTreeMap::new(),
             comment,
             compatibility,
@@ -457,6 +458,7 @@ fn load(
     });
     let spa = Spa { inner };
     half_open.opened();
+    spa.inner.begin_suspending();
     if !readonly {
         if spa.multihost() {
             spa.inner.mmp.start(&spa.inner);
@@ -511,7 +513,9 @@ fn read_allocation_bias(mos: &Arc<Objset>, top: &vdev::Vdev) -> Result<()> {
     if zap == 0 {
         return Ok(());
     }
-    if let Some(word) = zap::lookup_str(mos, ObjectId(zap), ALLOCATION_BIAS)? {
+    if let Some(word) =
+        zap::lookup_str(mos, ObjectId(zap), pool_names::VDEV_TOP_ZAP_ALLOCATION_BIAS)?
+    {
         top.update(|config| config.alloc_bias = AllocBias::from_word(&word));
     }
     Ok(())

@@ -30,8 +30,8 @@ use phys::pool_names::{LOG_SPACEMAP_ZAP, VDEV_TOP_ZAP_MS_UNFLUSHED_PHYS_TXGS};
 use phys::space_map::SpaceMapRange;
 use vdev::{Vdev, VdevTree};
 
-use crate::directory;
 use crate::space_maps::SpaceMaps;
+use zap::directory;
 
 /// Bytes of a `metaslab_unflushed_phys_t`.
 const ENTRY_BYTES: u64 = 8;

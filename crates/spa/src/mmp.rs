@@ -168,11 +168,13 @@ fn run(inner: &Inner) {
     let mmp = &inner.mmp;
     loop {
         let leaves = inner.tree.heartbeat_leaves().max(1);
-        let is_suspended = inner.groups.suspended().is_some();
-        if !is_suspended && mmp.silence_ns() > u64::from(FAIL_INTERVALS) * INTERVAL_NS {
+        // Also while the pool is suspended: another host that took it must not be written over when it is
+        // resumed.
+        let has_failed = inner.groups.has_failed();
+        if !has_failed && mmp.silence_ns() > u64::from(FAIL_INTERVALS) * INTERVAL_NS {
             let text = "no heartbeat could be written, so another host may take the pool";
-            inner.groups.suspend(&Error::new(ErrorKind::Io, text));
-        } else if !is_suspended {
+            inner.groups.fail(&Error::new(ErrorKind::Io, text));
+        } else if !has_failed {
             let synced = inner.state.lock().synced;
             let (uberblock, turn) = mmp.next(synced);
             let written = inner.tree.write_heartbeat(turn, &uberblock);

@@ -7,8 +7,9 @@
 //! # Source
 //! OpenZFS `module/zfs/spa.c` (`spa_sync_props`).
 
+use phys::PropValue;
+use phys::pool_names;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 
 use base::{ObjectId, Result};
@@ -16,27 +17,7 @@ use dmu::{Objset, Tx};
 use phys::ObjectType;
 use rt::Mutex;
 
-use crate::directory;
-
-const NAME: &str = "pool_props";
-
-/// A value as it lies on disk.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum PropValue {
-    /// Numbers and choices.
-    Number(u64),
-    /// Strings.
-    Text(String),
-}
-
-impl fmt::Display for PropValue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PropValue::Number(number) => number.fmt(f),
-            PropValue::Text(text) => text.fmt(f),
-        }
-    }
-}
+use zap::directory;
 
 /// The properties of an open pool.
 pub struct PoolProps {
@@ -57,7 +38,7 @@ impl PoolProps {
     /// What reading the MOS gives.
     pub fn open(mos: &Arc<Objset>) -> Result<PoolProps> {
         let mut state = PropState {
-            object: directory::find(mos, NAME)?,
+            object: directory::find(mos, pool_names::PROPS)?,
             ..PropState::default()
         };
         if let Some(object) = state.object {
@@ -105,7 +86,9 @@ impl PoolProps {
         let object = self.state.lock().object;
         let object = match object {
             Some(object) => object,
-            None => directory::create_link(&self.mos, ObjectType::POOL_PROPS, NAME, tx)?,
+            None => {
+                directory::create_link(&self.mos, ObjectType::POOL_PROPS, pool_names::PROPS, tx)?
+            }
         };
         match &value {
             PropValue::Number(n) => zap::update(&self.mos, tx, object, name, &[*n])?,

@@ -17,10 +17,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use base::{Context, Error, ErrorKind, Guid, ObjectId, Result, Txg, VdevId};
-use dmu::{Objset, Tx, TxGroups, TxgSettings};
+use dmu::{FailMode, Objset, Tx, TxGroups, TxgSettings};
 use dsl::DslPool;
 use metaslab::{Metaslabs, SpaceStats};
 use nvpair::NvList;
+use phys::PropValue;
 use phys::uberblock::UberblockPhys;
 use rt::Mutex;
 use vdev::{AutoAshift, PoolState, TxgSet, VdevAux, VdevState, VdevTree};
@@ -35,6 +36,9 @@ use crate::obstacle::Obstacle;
 use crate::props::PoolProps;
 use crate::scanning::{ScanSettings, Scanning};
 use crate::space_maps::SpaceMaps;
+
+/// The pool property that says what happens while I/O fails on every copy.
+pub(crate) const FAILMODE: &str = "failmode";
 
 /// What an open pool may take of the machine, and how it syncs.
 #[derive(Debug, Clone)]
@@ -87,7 +91,7 @@ pub(crate) struct Inner {
     pub(crate) space: Arc<Metaslabs>,
     pub(crate) maps: Arc<SpaceMaps>,
     pub(crate) pipeline: Arc<Pipeline>,
-    pub(crate) cache: Arc<arc::Arc>,
+    pub(crate) cache: Arc<arc::Cache>,
     pub(crate) mos: Arc<Objset>,
     pub(crate) core: Arc<Core>,
     pub(crate) groups: Arc<TxGroups>,
@@ -152,12 +156,29 @@ impl Inner {
     pub(crate) fn features(&self) -> Arc<Features> {
         self.core.features()
     }
+
+    /// From now on I/O that fails on every copy suspends the pool.
+    pub(crate) fn begin_suspending(&self) {
+        self.take_failmode();
+        let groups = Arc::clone(&self.groups);
+        self.pipeline.set_suspend(groups);
+    }
+
+    /// Makes the property `failmode` hold.
+    pub(crate) fn take_failmode(&self) {
+        let failmode = match self.props.get(FAILMODE) {
+            Some(PropValue::Number(number)) => FailMode::from_raw(number),
+            _ => None,
+        };
+        self.groups.set_failmode(failmode.unwrap_or_default());
+    }
 }
 
 impl Drop for Spa {
     /// Lets the devices go, and breaks the circles between MOS, pipeline and allocator.
     fn drop(&mut self) {
         self.inner.scanning.end();
+        self.inner.groups.abandon();
         self.inner.mmp.stop();
         let _ = self.inner.groups.stop();
         for device in self.inner.tree.devices() {
@@ -225,7 +246,7 @@ impl Spa {
 
     /// The block cache.
     #[must_use]
-    pub fn cache(&self) -> &Arc<arc::Arc> {
+    pub fn cache(&self) -> &Arc<arc::Cache> {
         &self.inner.cache
     }
 
@@ -345,6 +366,23 @@ impl Spa {
         self.inner.groups.sync_all()
     }
 
+    /// Forgets the errors of all devices and issues again what failed, if the pool is suspended. When its
+    /// devices still fail, it is suspended again.
+    ///
+    /// # Errors
+    /// `Suspended` when the pool has failed for good: it has to be opened again.
+    #[doc(alias = "zfs_ioc_clear")]
+    pub fn resume(&self) -> Result<()> {
+        let groups = &self.inner.groups;
+        if groups.has_failed() {
+            let cause = groups.suspended().unwrap_or_default();
+            return Err(Error::new(ErrorKind::Suspended, cause));
+        }
+        self.inner.tree.clear(None)?;
+        groups.resume();
+        Ok(())
+    }
+
     /// Syncs and lets the devices go. The pool stays imported: its labels say "active".
     ///
     /// # Errors
@@ -355,9 +393,9 @@ impl Spa {
         }
         self.inner.scanning.end();
         self.finish_destroys()?;
-        let stopped = self.inner.groups.stop();
+        self.inner.groups.stop()?;
         self.inner.mmp.stop();
-        stopped
+        Ok(())
     }
 
     /// Frees what destroyed data sets still occupy: nobody would do it once the pool is closed.
@@ -403,10 +441,17 @@ impl Spa {
             state.config_dirty = true;
             state.labels_dirty = true;
         }
-        self.sync_now()?;
-        let stopped = self.inner.groups.stop();
+        let left = self.sync_now().and_then(|()| self.inner.groups.stop());
+        if left.is_err() {
+            // If the pool is resumed it is in use as before.
+            let mut state = self.inner.state.lock();
+            state.pool_state = PoolState::Active;
+            state.config_dirty = true;
+            state.labels_dirty = true;
+            return left;
+        }
         self.inner.mmp.stop();
-        stopped
+        Ok(())
     }
 
     /// Writes labels and an uberblock, though nothing may have changed: `zpool sync -f`.

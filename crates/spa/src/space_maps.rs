@@ -7,6 +7,7 @@
 //! # Source
 //! OpenZFS `module/zfs/space_map.c` (`space_map_alloc`), `module/zfs/metaslab.c` (`metaslab_sync`).
 
+use phys::feature;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -20,8 +21,6 @@ use zerocopy::IntoBytes;
 
 use crate::features::Features;
 
-/// Counts the space maps that have a histogram.
-const HISTOGRAM: &str = "com.delphix:spacemap_histogram";
 /// Bytes of a `space_map_phys_t` without its histogram (`SPACE_MAP_SIZE_V0`).
 const PHYS_V0_BYTES: usize = 24;
 
@@ -89,9 +88,9 @@ impl SpaceMaps {
     #[doc(alias = "space_map_alloc")]
     pub(crate) fn alloc(&self, block_bytes: u32, tx: &Tx) -> Result<SpaceMapObject> {
         let Parts { mos, features } = self.parts()?;
-        let has_histogram = features.count(HISTOGRAM).is_some();
+        let has_histogram = features.count(feature::SPACEMAP_HISTOGRAM).is_some();
         let bonus_bytes = if has_histogram {
-            features.adjust(HISTOGRAM, 1, tx)?;
+            features.adjust(feature::SPACEMAP_HISTOGRAM, 1, tx)?;
             size_of::<SpaceMapPhys>()
         } else {
             PHYS_V0_BYTES
@@ -113,7 +112,7 @@ impl SpaceMaps {
     pub(crate) fn free(&self, object: ObjectId, tx: &Tx) -> Result<()> {
         let Parts { mos, features } = self.parts()?;
         if self.open(object)?.0.has_histogram {
-            features.adjust(HISTOGRAM, -1, tx)?;
+            features.adjust(feature::SPACEMAP_HISTOGRAM, -1, tx)?;
         }
         mos.object_free(tx, object)
     }
@@ -204,10 +203,11 @@ impl SpaceMapStore for SpaceMaps {
         let (found, _) = self.open(object)?;
         let tx = Tx::syncing(txg);
         let Parts { mos, features } = self.parts()?;
-        let lacks_histogram = !found.has_histogram && features.count(HISTOGRAM).is_some();
+        let lacks_histogram =
+            !found.has_histogram && features.count(feature::SPACEMAP_HISTOGRAM).is_some();
         if lacks_histogram || found.block_bytes != SPACE_MAP_BLOCK_BYTES {
             if found.has_histogram {
-                features.adjust(HISTOGRAM, -1, &tx)?;
+                features.adjust(feature::SPACEMAP_HISTOGRAM, -1, &tx)?;
             }
             mos.object_free(&tx, object)?;
             return self.create(txg, vdev, metaslab);

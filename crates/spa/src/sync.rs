@@ -13,6 +13,10 @@
 //! moment two labels are whole and name one uberblock that is whole (see `vdev::labels`). Before
 //! the first uberblock write, everything that it refers to is flushed.
 //!
+//! Labels and uberblock that no device took are written again when the pool is resumed; all of it, since
+//! that is harmless. Where a flush failed and took writes with it, repeating it would make an uberblock
+//! durable that refers to blocks which are not there: then the txg fails.
+//!
 //! # Invariants
 //! 1. Only the sync thread is in here.
 //! 2. A txg in which nothing changed writes nothing at all.
@@ -23,6 +27,7 @@
 use base::{Error, ErrorKind, Result, Txg};
 use dmu::{Tx, TxgSync};
 use phys::uberblock::{SPA_VERSION_FEATURES, UBERBLOCK_MAGIC, UberblockPhys};
+use zio::FailedIo;
 
 use crate::spa::Inner;
 
@@ -100,14 +105,24 @@ impl Inner {
             }
             let next = self.next_uberblock(&state.uberblock, txg);
             state.uberblock = next;
-            (next, state.labels_dirty)
+            // What changes from now on is for the next txg.
+            (next, std::mem::take(&mut state.labels_dirty))
         };
-        self.write_labels(&uberblock, labels_too)?;
+        let is_worth_it =
+            |error: &Error| zio::is_worth_repeating(error) && !self.tree.has_lost_writes();
+        let written = zio::reissue(
+            self.pipeline.suspend(),
+            FailedIo::Write,
+            is_worth_it,
+            || self.write_labels(&uberblock, labels_too),
+        );
+        if written.is_err() {
+            self.state.lock().labels_dirty |= labels_too;
+        }
+        written?;
         self.mmp
             .note_write(true, self.tree.heartbeat_leaves() as u64);
-        let mut state = self.state.lock();
-        state.labels_dirty = false;
-        state.synced = uberblock;
+        self.state.lock().synced = uberblock;
         Ok(())
     }
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use geom::disk::{OpenMode, open};
 use oracle::{Zdb, have_zdb};
-use spa::{CreateOptions, Host, ImportOptions, Settings, Spa, VdevSpec, feature};
+use phys::feature;
+use spa::{CreateOptions, Host, ImportOptions, Settings, Spa, VdevSpec};
 use vdev::{AllocBias, VdevKind};
 
 fn leaf(path: &Path) -> VdevSpec {

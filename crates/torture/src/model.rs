@@ -3,12 +3,13 @@
 //! A [`World`] does each operation twice, on the pool and in memory; [`World::compare`] then reads
 //! everything back.
 
+use phys::PropValue;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base::{ErrorKind, ObjectId, Result};
 use dmu::{NewObject, Objset};
-use dsl::{DslDataset, DslPool, NewDataset, PropValue};
+use dsl::{DslDataset, DslPool, NewDataset};
 use phys::{ObjectType, ObjsetType};
 use spa::Spa;
 

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use base::Result;
 use geom::Provider;
 use geom::disk::OpenMode;
-use spa::{CreateOptions, Host, ImportOptions, Settings, Spa, VdevSpec, feature};
+use phys::feature;
+use spa::{CreateOptions, Host, ImportOptions, Settings, Spa, VdevSpec};
 use vdev::import::discover;
 use vdev::{AllocBias, VdevKind};
 use zio::AllocClass;
@@ -122,7 +123,7 @@ pub fn images(folder: &Path, count: usize, bytes: u64) -> Vec<Arc<dyn Provider>>
 pub fn create_fs(spa: &Spa, name: &str, props: &[(&str, u64)]) -> Result<()> {
     let props = props
         .iter()
-        .map(|(n, v)| ((*n).to_owned(), dsl::PropValue::Number(*v)));
+        .map(|(n, v)| ((*n).to_owned(), phys::PropValue::Number(*v)));
     spa.dsl().create_dataset(dsl::NewDataset {
         name: name.into(),
         type_: phys::ObjsetType::Zfs,

@@ -40,7 +40,10 @@ fn providers(disks: &[Arc<FaultInjector>]) -> Vec<Arc<dyn Provider>> {
 
 fn new_pool(name: &str, layout: Layout, disks: &[Arc<dyn Provider>]) -> Spa {
     let root = init(NewFilesystem::default(), true);
-    let spa = pool::create(name, layout, 9, disks, root).unwrap();
+    let mut settings = pool::settings();
+    // Devices that fail are not waited for.
+    settings.txg.suspend.patience_ns = 0;
+    let spa = pool::create_with(name, layout, 9, disks, root, settings).unwrap();
     let incompressible = [("compression", 2), ("recordsize", RECORD)];
     pool::create_fs(&spa, &format!("{name}/fs"), &incompressible).unwrap();
     spa

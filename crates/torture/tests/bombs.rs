@@ -145,7 +145,7 @@ fn objects_are_not_listed_without_end() {
 #[test]
 fn a_list_of_blocks_that_is_a_bomb_is_refused() {
     let spa = good();
-    let list = spa::directory::get(spa.mos(), "sync_bplist").unwrap();
+    let list = zap::directory::get(spa.mos(), "sync_bplist").unwrap();
     drop(spa);
     let devices = grafted(list, |edit| edit.set_mos_bonus(list, 0, 1 << 31));
     assert_met(soon(move || {
@@ -190,7 +190,7 @@ fn a_space_map_that_is_a_bomb_is_refused() {
 #[test]
 fn the_history_of_a_bomb_is_refused() {
     let spa = good();
-    let history = spa::directory::get(spa.mos(), "history").unwrap();
+    let history = zap::directory::get(spa.mos(), "history").unwrap();
     drop(spa);
     // sh_pool_create_len, sh_phys_max_off, sh_bof, sh_eof
     let words = [0, 1 << 30, 0, 1 << 29];

@@ -46,7 +46,7 @@ impl Target {
     }
 
     fn entry(&self, name: &str) -> ObjectId {
-        spa::directory::get(self.spa.mos(), name).unwrap()
+        zap::directory::get(self.spa.mos(), name).unwrap()
     }
 
     /// The devices after an edit, which nothing that is done to them may hang on or panic at.

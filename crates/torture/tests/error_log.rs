@@ -7,8 +7,9 @@ use geom::Provider;
 use geom::mem::Memory;
 use phys::ObjectType;
 use phys::pool_names::ERRLOG_LAST;
-use spa::{Spa, directory};
+use spa::Spa;
 use torture::pool::{self, Layout};
+use zap::directory;
 
 fn object(spa: &Spa, name: &str) -> u64 {
     spa.dsl().dataset(name).unwrap().object().0

@@ -34,7 +34,7 @@ fn images(folder: &Path, count: usize) -> (Vec<PathBuf>, Vec<Arc<dyn Provider>>)
 fn new_fs(spa: &Spa, name: &str, props: &[(&str, u64)]) {
     let props = props
         .iter()
-        .map(|(n, v)| ((*n).to_owned(), dsl::PropValue::Number(*v)))
+        .map(|(n, v)| ((*n).to_owned(), phys::PropValue::Number(*v)))
         .collect();
     spa.dsl()
         .create_dataset(dsl::NewDataset {

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use geom::Provider;
 use geom::powercut::PowerCut;
 use phys::pool_names::LOG_SPACEMAP_ZAP;
-use spa::{Spa, directory};
+use spa::Spa;
 use torture::golden::{self, golden};
 use torture::pool;
+use zap::directory;
 use zpl::Create;
 use zpl::mount::mount;
 

@@ -3,6 +3,7 @@
 //! The work is done in a process of its own, whose peak the kernel counts (`VmHWM`).
 
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use spa::{Settings, Spa};
@@ -37,6 +38,9 @@ fn in_bounds(test: &str, work: impl FnOnce()) {
         assert!(peak < ARC_BYTES + BEYOND, "{} MiB", peak >> 20);
         return;
     }
+    // One at a time: how much is dirty when depends on how fast it is written.
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let own = std::env::current_exe().unwrap();
     let output = Command::new(own)
         .args([test, "--exact", "--nocapture"])

@@ -1,6 +1,7 @@
 //! Multihost: a pool that one host has open is not taken by another, however it is asked; one that nobody has
 //! open is.
 
+use phys::PropValue;
 use std::sync::Arc;
 
 use base::ErrorKind;
@@ -8,7 +9,7 @@ use geom::Provider;
 use geom::fault::FaultInjector;
 use geom::mem::Memory;
 use phys::uberblock::UberblockPhys;
-use spa::{Host, ImportOptions, PropValue, Spa, activity_check_ns};
+use spa::{Host, ImportOptions, Spa, activity_check_ns};
 use torture::golden::golden;
 use torture::pool::{self, Layout};
 use vdev::import::{FoundPool, discover};

@@ -7,8 +7,9 @@ use geom::Provider;
 use geom::mem::Memory;
 use phys::ScanPhys;
 use phys::scan::{DSS_FINISHED, DSS_SCANNING, POOL_SCAN_SCRUB};
-use spa::{Spa, directory};
+use spa::Spa;
 use torture::pool::{self, Layout};
+use zap::directory;
 
 fn new_pool() -> (Vec<Arc<dyn Provider>>, Spa) {
     let disk: Arc<dyn Provider> = Arc::new(Memory::new("/disk0", 64 << 20));

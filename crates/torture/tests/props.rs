@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use base::ErrorKind;
-use dsl::PropValue;
 use geom::Provider;
 use geom::mem::Memory;
+use phys::PropValue;
 use torture::pool::{self, Layout};
+use zil::SyncMode;
 use zpl::mount::mount;
-use zpl::{AtimePolicy, Create, SyncPolicy};
+use zpl::{AtimePolicy, Create};
 
 #[test]
 fn an_open_file_system_hears_of_its_properties() {
@@ -36,9 +37,9 @@ fn an_open_file_system_hears_of_its_properties() {
     set("tank", "atime", 0);
     assert_eq!(fs.settings().atime, AtimePolicy::Off);
     set("tank", "sync", 1);
-    assert_eq!(fs.settings().sync, SyncPolicy::Always);
+    assert_eq!(fs.settings().sync, SyncMode::Always);
     set("tank/a", "sync", 2);
-    assert_eq!(fs.settings().sync, SyncPolicy::Disabled);
+    assert_eq!(fs.settings().sync, SyncMode::Disabled);
     // Nobody is told who is gone.
     drop(fs);
     drop(looked_at);

@@ -34,6 +34,8 @@ pub struct Leaf {
     in_flight: AtomicU64,
     next_offset: AtomicU64,
     has_unflushed: AtomicBool,
+    /// A flush failed, and what it should have made durable cannot be flushed again.
+    has_lost_writes: AtomicBool,
     dtl: Mutex<TxgSet>,
     has_dtl: AtomicBool,
     /// The end of what was last added to the DTL: a device that is away is marked once per txg.
@@ -52,6 +54,7 @@ impl Default for Leaf {
             in_flight: AtomicU64::new(0),
             next_offset: AtomicU64::new(0),
             has_unflushed: AtomicBool::new(false),
+            has_lost_writes: AtomicBool::new(false),
             dtl: Mutex::default(),
             has_dtl: AtomicBool::new(false),
             dtl_marked: AtomicU64::new(0),
@@ -124,6 +127,7 @@ impl Leaf {
             return Err(Error::invalid(context));
         }
         self.psize.store(psize, Ordering::Relaxed);
+        self.has_lost_writes.store(false, Ordering::Release);
         let healthy = (VdevState::Healthy, VdevAux::None);
         self.change(|to| *to = healthy, |device| *device = Some(provider));
         Ok(())
@@ -218,16 +222,33 @@ impl Leaf {
     /// Makes all writes durable; free if there were none since the last time.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`]: any write since the last flush may be lost.
+    /// [`ErrorKind::Io`]: any write since the last flush may be lost. Unless the provider keeps them,
+    /// no later flush of this leaf succeeds either: it would not bring them back.
     pub fn flush(&self) -> Result<()> {
+        if self.has_lost_writes() {
+            let text = "a flush failed before, and the device may have lost what was written";
+            return Err(Error::new(ErrorKind::Io, text));
+        }
         if !self.has_unflushed.swap(false, Ordering::AcqRel) {
             return Ok(());
         }
-        let result = self.usable_provider().and_then(|provider| provider.flush());
+        let provider = self.usable_provider();
+        let result = provider.and_then(|provider| {
+            provider.flush().inspect_err(|_| {
+                let is_lost = !provider.keeps_unflushed();
+                self.has_lost_writes.store(is_lost, Ordering::Release);
+            })
+        });
         if result.is_err() {
             self.has_unflushed.store(true, Ordering::Release);
         }
         result
+    }
+
+    /// Whether writes were lost that no flush brings back. Until the device is opened again.
+    #[must_use]
+    pub fn has_lost_writes(&self) -> bool {
+        self.has_lost_writes.load(Ordering::Acquire)
     }
 
     /// Whether a write awaits its flush.
@@ -275,8 +296,9 @@ impl Leaf {
     pub fn clear_errors(&self) {
         *self.io_errors.lock() = ErrorWindow::default();
         *self.checksum_errors.lock() = ErrorWindow::default();
+        let is_open = self.provider.read().is_some();
         let mend = |state: &mut (VdevState, VdevAux)| {
-            if matches!(state.0, VdevState::Faulted | VdevState::Degraded) {
+            if is_open && matches!(state.0, VdevState::Faulted | VdevState::Degraded) {
                 *state = (VdevState::Healthy, VdevAux::None);
             }
         };

@@ -198,6 +198,13 @@ impl VdevTree {
         failed
     }
 
+    /// Whether a device lost writes in a flush that failed, so that no later flush counts.
+    #[must_use]
+    pub fn has_lost_writes(&self) -> bool {
+        let devices = self.devices();
+        devices.iter().any(|device| device.leaf().has_lost_writes())
+    }
+
     /// Does something with several leaves at the same time; results in their order.
     pub(crate) fn on_leaves<T: Send + 'static>(
         &self,
@@ -301,6 +308,12 @@ impl VdevOps for VdevTree {
             let name = || format!("vdev {vdev} ({}): near {offset}", top.vdev.name());
             Ok(reports.into_iter().map(|r| r.within(name)).collect())
         })
+    }
+
+    fn answers(&self, vdev: VdevId) -> bool {
+        let leaves = self.top(vdev).map_or_else(Vec::new, |top| top.devices());
+        let answers = |leaf: &Arc<Vdev>| leaf.leaf().is_usable() && leaf.leaf().is_alive(false);
+        leaves.is_empty() || leaves.iter().any(answers)
     }
 
     fn is_linear(&self, vdev: VdevId) -> bool {

@@ -21,6 +21,7 @@
 
 mod create;
 mod cursor;
+pub mod directory;
 mod fat;
 mod handle;
 mod hash;

@@ -28,7 +28,7 @@ pub(crate) struct Bench {
 impl Bench {
     pub(crate) fn new() -> Bench {
         let ram = Arc::new(RamStore::new());
-        let store: Arc<dyn BlockStore> = Arc::new(arc::Arc::new(ram, ArcSettings::default()));
+        let store: Arc<dyn BlockStore> = Arc::new(arc::Cache::new(ram, ArcSettings::default()));
         let objset = Objset::create(
             store.clone(),
             ObjsetId(21),

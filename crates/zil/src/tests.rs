@@ -248,7 +248,7 @@ impl Fs {
     }
 
     fn import(self, survivors: u64) -> Fs {
-        self.groups.suspend(&Error::new(ErrorKind::Io, "crash"));
+        self.groups.fail(&Error::new(ErrorKind::Io, "crash"));
         let _ = self.groups.stop();
         let store = self.pool.store.clone();
         let uberblock = *self.pool.uberblock.lock();

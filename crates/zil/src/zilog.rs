@@ -29,6 +29,18 @@ pub enum SyncMode {
     Disabled,
 }
 
+impl SyncMode {
+    /// The value of the `sync` property as it is stored (`ZFS_SYNC_*`).
+    #[must_use]
+    pub fn from_prop(number: u64) -> SyncMode {
+        match number {
+            1 => SyncMode::Always,
+            2 => SyncMode::Disabled,
+            _ => SyncMode::Standard,
+        }
+    }
+}
+
 /// Answers the data of a write; `None` when the file is gone, or shorter by now.
 pub type GetData = Box<dyn Fn(&DataRequest) -> Result<Option<Vec<u8>>> + Send + Sync>;
 
@@ -78,6 +90,8 @@ pub struct Zilog {
 struct Writer {
     lr_seq: u64,
     predictor: Predictor,
+    /// A commit had an error: its records, up to this txg, are not in the log, which may have a gap.
+    failed: Option<Txg>,
 }
 
 /// What the sync thread uses as well.
@@ -217,18 +231,20 @@ impl Zilog {
         let mut writer = self.writer.lock();
         // Whoever wrote before us may have taken ours along; then they are on disk by now.
         let itxs = self.itxs.lock().take();
-        if itxs.is_empty() {
+        let max_txg = itxs.iter().map(|(txg, _)| *txg).max();
+        let Some(max_txg) = max_txg.max(writer.failed) else {
+            return Ok(());
+        };
+        if writer.failed.is_none() && self.write(&mut writer, itxs).is_ok() {
             return Ok(());
         }
-        let max_txg = itxs.iter().map(|(txg, _)| *txg).max().unwrap_or(Txg(0));
-        match self.write(&mut writer, itxs) {
-            Ok(()) => Ok(()),
-            Err(_) => {
-                // No space, or a device that does not write: the txg will tell.
-                self.give_up_chain()?;
-                self.parts.groups.wait_synced(max_txg)
-            }
-        }
+        // No space, or a device that does not write: the txg will tell. If it cannot, because the pool is
+        // suspended, the next commit has to wait for it: these records are gone.
+        writer.failed = Some(max_txg);
+        self.give_up_chain()?;
+        self.parts.groups.wait_synced(max_txg)?;
+        writer.failed = None;
+        Ok(())
     }
 
     fn write(&self, writer: &mut Writer, itxs: Vec<(Txg, Itx)>) -> Result<()> {

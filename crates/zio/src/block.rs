@@ -6,7 +6,7 @@ use base::{BlkId, Buf, ObjectId, ObjsetId, Result, Txg};
 use compress::Algorithm;
 use phys::{BlkPtrPhys, ChecksumType};
 
-use crate::{AllocClass, UnderWay};
+use crate::{AllocClass, Prepared, UnderWay};
 
 /// `zbookmark_phys_t`: where in a pool a block belongs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -113,7 +113,7 @@ impl Default for WritePolicy {
 #[derive(Clone, Debug)]
 pub struct WriteRequest {
     /// The logical bytes: a multiple of 512, at most 16 MiB; lsize is their number.
-    pub data: Buf,
+    pub data: Prepared,
     /// How to encode them.
     pub policy: WritePolicy,
     /// zp_type: the raw `dmu_object_type_t`
@@ -133,14 +133,21 @@ pub struct WriteRequest {
     pub rewrite: Option<BlkPtrPhys>,
     /// Where it goes.
     pub class: AllocClass,
+    /// How much of its object was written in sequence, up to and with it: for caches.
+    pub run: Run,
 }
 
 impl WriteRequest {
     /// An ordinary level-0 block with a fill of 1.
     #[must_use]
-    pub fn new(data: Buf, policy: WritePolicy, object_type: u8, bookmark: Bookmark) -> Self {
+    pub fn new(
+        data: impl Into<Prepared>,
+        policy: WritePolicy,
+        object_type: u8,
+        bookmark: Bookmark,
+    ) -> Self {
         WriteRequest {
-            data,
+            data: data.into(),
             policy,
             object_type,
             level: 0,
@@ -148,16 +155,17 @@ impl WriteRequest {
             bookmark,
             rewrite: None,
             class: AllocClass::Normal,
+            run: Run::default(),
         }
     }
 }
 
-/// What is known of a reader who goes through an object in sequence.
+/// What is known of a reader, or writer, who goes through an object in sequence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Run {
-    /// How much it has read so far.
+    /// How much it has read, or written, so far.
     pub bytes: u64,
-    /// The size of the object: how much it may come to.
+    /// The size of the object: how much it may come to. Of what is written there is no telling.
     pub object_bytes: u64,
 }
 

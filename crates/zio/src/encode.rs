@@ -80,11 +80,8 @@ pub(crate) fn is_zero(bytes: &[u8]) -> bool {
 
 /// How many bytes [`encode`] is going to look at.
 pub(crate) fn work_bytes(request: &WriteRequest) -> usize {
-    let policy = &request.policy;
-    let is_known = policy.compress == Algorithm::Off
-        && policy.checksum == ChecksumType::Fletcher4
-        && request.data.fletcher4().is_some();
-    if is_known { 0 } else { request.data.len() }
+    let is_ready = request.policy.sums_on_arrival() && request.data.is_summed();
+    if is_ready { 0 } else { request.data.len() }
 }
 
 /// Compresses and checksums one block.
@@ -102,12 +99,16 @@ pub(crate) fn encode(pool: &Pool<'_>, txg: Txg, request: &WriteRequest) -> Encod
         "lsize {lsize} of {}",
         request.bookmark
     );
-    let whole = || Physical {
-        buf: request.data.clone(),
-        psize: request.data.len(),
+    let as_it_is = || {
+        let physical = Physical {
+            buf: request.data.clone().into(),
+            psize: request.data.len(),
+        };
+        let known = request.data.fletcher4();
+        finish(pool, txg, request, CompressType::Off, physical, known)
     };
     if request.policy.compress == Algorithm::Off {
-        return finish(pool, txg, request, CompressType::Off, whole());
+        return as_it_is();
     }
     if is_zero(&request.data) {
         return Encoded::without_place(hole(pool, txg, request));
@@ -126,8 +127,8 @@ pub(crate) fn encode(pool: &Pool<'_>, txg: Txg, request: &WriteRequest) -> Encod
                 txg,
             ))
         }
-        Compressed::Block { kind, physical } => finish(pool, txg, request, kind, physical),
-        Compressed::No => finish(pool, txg, request, CompressType::Off, whole()),
+        Compressed::Block { kind, physical } => finish(pool, txg, request, kind, physical, None),
+        Compressed::No => as_it_is(),
     }
 }
 
@@ -191,6 +192,7 @@ fn finish(
     request: &WriteRequest,
     kind: CompressType,
     physical: Physical,
+    fletcher4: Option<[u64; 4]>,
 ) -> Encoded {
     let checksum = request.policy.checksum;
     assert!(
@@ -209,11 +211,7 @@ fn finish(
     bp.set_birth(txg, txg);
     bp.set_fill(request.fill);
     charge_checksum(checksum, physical.bytes().len());
-    let is_whole = physical.psize == physical.buf.len();
-    let known = physical
-        .buf
-        .fletcher4()
-        .filter(|_| is_whole && checksum == ChecksumType::Fletcher4);
+    let known = fletcher4.filter(|_| checksum == ChecksumType::Fletcher4);
     let digest = || pool.checksums.digest(checksum, physical.bytes());
     bp.set_cksum(known.unwrap_or_else(digest));
     Encoded {

@@ -9,7 +9,9 @@
 //! # Invariants
 //! 1. While a vdev could take one more write and has some waiting, a thread is at work that will look,
 //!    or one was asked to come.
-//! 2. After the first error of a flight the rest of it is dropped: its txg is lost anyhow.
+//! 2. After the first error of a flight the rest of it is dropped: its txg is lost anyhow. A write of
+//!    a txg has an error only after it was repeated in vain (see `suspend`); until then its thread
+//!    waits, and the group counts as running.
 //!
 //! # Concurrency
 //! One lock for all queues, held only to take the next group or to book it.
@@ -21,11 +23,12 @@
 //! # Source
 //! OpenZFS `module/zfs/vdev_queue.c` (aggregation), `module/zfs/zio.c` (`zio_vdev_io_start`).
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use base::{BlockBuf, Buf, Error, ErrorKind, Result, Txg, VdevId, align_up, is_aligned};
 use phys::DvaPhys;
 
+use crate::suspend::{FailedIo, Suspend, is_worth_repeating, reissue};
 use crate::vdev_queue::{Group, Landing, State, Then};
 use crate::{Io, Priority, VdevOps};
 
@@ -108,6 +111,7 @@ fn aggregate(
                     flight: flight.id,
                     io,
                     writes: vec![write],
+                    must_succeed: flight.priority != Priority::SyncWrite,
                 });
                 bytes = asize;
             }
@@ -118,6 +122,7 @@ fn aggregate(
 
 struct Shared {
     vdevs: Arc<dyn VdevOps>,
+    suspend: Arc<OnceLock<Arc<dyn Suspend>>>,
     state: rt::Mutex<State>,
     /// A flight has landed.
     landed: rt::Condvar,
@@ -135,7 +140,14 @@ impl Shared {
             is_helper,
             result: None,
         };
-        running.result = Some(group.issue(&*self.vdevs));
+        let issue = || group.issue(&*self.vdevs);
+        let suspend = self.suspend.get().filter(|_| group.must_succeed);
+        running.result = Some(reissue(
+            suspend.map(|suspend| &**suspend),
+            FailedIo::Write,
+            is_worth_repeating,
+            issue,
+        ));
         // The bytes may go before anybody hears of it.
         drop(group);
     }
@@ -248,12 +260,14 @@ pub(crate) struct Issuer {
 impl Issuer {
     pub(crate) fn new(
         vdevs: Arc<dyn VdevOps>,
+        suspend: Arc<OnceLock<Arc<dyn Suspend>>>,
         threads: usize,
         aggregation_limit_bytes: u64,
     ) -> Self {
         Issuer {
             shared: Arc::new(Shared {
                 vdevs,
+                suspend,
                 state: rt::Mutex::new(State::default()),
                 landed: rt::Condvar::new(),
                 queue: rt::Mutex::new(None),

@@ -26,8 +26,10 @@ mod io;
 mod issue;
 mod log;
 mod pipeline;
+mod prepared;
 pub mod ram;
 mod read;
+mod suspend;
 mod vdev_ops;
 mod vdev_queue;
 
@@ -38,6 +40,8 @@ pub use block::{
 pub use io::{Io, Priority, Purpose};
 pub use issue::UnderWay;
 pub use pipeline::{PhysicalReport, Pipeline, PipelineSettings, PipelineStats};
+pub use prepared::Prepared;
+pub use suspend::{FailedIo, Suspend, is_worth_repeating, reissue};
 pub use vdev_ops::{RunBlock, ScrubReport, VdevOps};
 
 /// `BPE_PAYLOAD_SIZE`: the most bytes that fit into a block pointer itself.

@@ -38,8 +38,8 @@
 //! OpenZFS `module/zfs/zio.c`, `include/sys/zio_impl.h` (the stages).
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use base::{Buf, ErrorKind, Result, Txg, VdevId};
 use phys::{BlkPtrPhys, ChecksumType, DvaPhys};
@@ -49,8 +49,8 @@ use crate::error_log::ErrorLog;
 use crate::gang::{GangWrite, Placed};
 use crate::issue::{Flight, Issuer, Write};
 use crate::{
-    AllocClass, Allocator, BlockStore, Bookmark, Hint, LogStore, Priority, UnderWay, VdevOps,
-    WriteRequest, eck, log,
+    AllocClass, Allocator, BlockStore, Bookmark, Hint, LogStore, Priority, Suspend, UnderWay,
+    VdevOps, WriteRequest, eck, log,
 };
 
 /// Logical bytes that go through the stages together.
@@ -164,6 +164,7 @@ pub struct Pipeline {
     pub(crate) checksums: checksum::Templates,
     pub(crate) stats: Counters,
     pub(crate) errors: ErrorLog,
+    suspend: Arc<OnceLock<Arc<dyn Suspend>>>,
     issuer: Issuer,
 }
 
@@ -175,9 +176,11 @@ impl Pipeline {
         alloc: Arc<dyn Allocator>,
         settings: PipelineSettings,
     ) -> Self {
+        let suspend: Arc<OnceLock<Arc<dyn Suspend>>> = Arc::default();
         Pipeline {
             issuer: Issuer::new(
                 vdevs.clone(),
+                Arc::clone(&suspend),
                 settings.io_threads,
                 settings.aggregation_limit_bytes,
             ),
@@ -187,7 +190,23 @@ impl Pipeline {
             settings,
             stats: Counters::default(),
             errors: ErrorLog::default(),
+            suspend,
         }
+    }
+
+    /// Sets what decides about I/O that fails on every copy. Without it such I/O has an error at
+    /// once, as it should while a pool is being opened.
+    ///
+    /// # Panics
+    /// When it was set before.
+    pub fn set_suspend(&self, suspend: Arc<dyn Suspend>) {
+        assert!(self.suspend.set(suspend).is_ok(), "it is set once");
+    }
+
+    /// What was set by [`set_suspend`](Pipeline::set_suspend).
+    #[must_use]
+    pub fn suspend(&self) -> Option<&dyn Suspend> {
+        self.suspend.get().map(|suspend| &**suspend)
     }
 
     /// The blocks that could not be read since this was asked last, however many copies they have. What

@@ -131,7 +131,7 @@ impl RamStore {
         let device = Arc::new(Device(Arc::clone(&state)));
         RamStore {
             state,
-            issuer: Issuer::new(device, 2, SPA_MINBLOCKSIZE),
+            issuer: Issuer::new(device, Arc::default(), 2, SPA_MINBLOCKSIZE),
         }
     }
 
@@ -211,14 +211,14 @@ impl State {
             bp.dva = old.dva;
             self.stats.rewrites += 1;
             let entry = self.blocks.get_mut(&bp.dva[0].offset()).expect("checked");
-            entry.data = Some(request.data);
+            entry.data = Some(request.data.into());
             entry.bp = bp;
             return Ok(bp);
         }
         for copy in 0..copies {
             bp.set_dva(copy, self.place(lsize));
         }
-        self.insert(bp, Some(request.data));
+        self.insert(bp, Some(request.data.into()));
         Ok(bp)
     }
 
@@ -320,7 +320,7 @@ impl BlockStore for RamStore {
         let mut writes = Vec::new();
         let mut bps = Vec::new();
         for request in requests {
-            let data = request.data.clone();
+            let data = Buf::from(request.data.clone());
             let bp = state.write(txg, request)?;
             if !bp.is_hole() {
                 let entry = state.blocks.get_mut(&bp.dva[0].offset());

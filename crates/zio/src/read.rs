@@ -14,6 +14,7 @@ use phys::{BlkPtrPhys, ChecksumType, CompressType, DvaPhys, ObjectType};
 
 use crate::encode::charge_checksum;
 use crate::pipeline::{PhysicalReport, Pipeline};
+use crate::suspend::{FailedIo, reissue};
 use crate::{Bookmark, Io, RunBlock, ScrubReport, eck, embedded};
 
 /// Refuses pointers that no correct writer writes.
@@ -136,9 +137,23 @@ impl Pipeline {
     }
 
     /// Reads `size` bytes, rounded up to sectors, from the first DVA that verifies; repairs the
-    /// ones before it.
+    /// ones before it. While none of its devices answers the pool is suspended.
     #[doc(alias = "vdev_mirror_io_start")]
     pub(crate) fn read_dvas(
+        &self,
+        bp: &BlkPtrPhys,
+        size: usize,
+        verify: &dyn Fn(&[u8]) -> bool,
+    ) -> Result<BlockBuf> {
+        let is_gone = |error: &Error| {
+            error.kind() == ErrorKind::Io && !bp.dvas().any(|dva| self.vdevs.answers(dva.vdev()))
+        };
+        reissue(self.suspend(), FailedIo::Read, is_gone, || {
+            self.try_read_dvas(bp, size, verify)
+        })
+    }
+
+    fn try_read_dvas(
         &self,
         bp: &BlkPtrPhys,
         size: usize,

@@ -293,7 +293,7 @@ fn blocks_of_this_txg_are_rewritten_in_place() {
         // In a later txg, or with another size, it gets a new place.
         let moved = bench.pipeline.write(Txg(101), again.clone()).unwrap();
         assert_ne!(moved.dva[0], old.dva[0]);
-        again.data = noise(65_536, 3);
+        again.data = noise(65_536, 3).into();
         let moved = bench.write(again);
         assert_ne!(moved.dva[0], old.dva[0]);
     }
@@ -512,7 +512,7 @@ fn sim_a_batch_that_finds_no_place_leaves_nothing() {
             bench.space.limit(None);
             under_way.wait().unwrap();
             for (bp, request) in bps.iter().zip(requests(20)) {
-                assert_eq!(*bench.read(bp).unwrap(), *request.data, "seed {seed}");
+                assert_eq!(*bench.read(bp).unwrap(), **request.data, "seed {seed}");
             }
             bench.assert_all_free(&bps);
         });
@@ -537,7 +537,7 @@ fn sim_batches_that_were_begun_are_there_when_they_were_waited_for() {
             under_way.wait().unwrap();
             assert_eq!(bench.vdevs.state.lock().writing.0, 0);
             for (bp, request) in &all {
-                assert_eq!(*bench.read(bp).unwrap(), *request.data, "seed {seed}");
+                assert_eq!(*bench.read(bp).unwrap(), **request.data, "seed {seed}");
             }
             let bps: Vec<BlkPtrPhys> = all.into_iter().map(|(bp, _)| bp).collect();
             bench.assert_all_free(&bps);
@@ -642,7 +642,7 @@ proptest! {
         bench.space.fragment(segment);
         let bps = bench.pipeline.write_batch(TXG, requests.clone()).unwrap();
         for (request, bp) in requests.iter().zip(&bps) {
-            prop_assert_eq!(&*bench.read(bp).unwrap(), &*request.data);
+            prop_assert_eq!(&*bench.read(bp).unwrap(), &**request.data);
             prop_assert_eq!(bp.lsize(), request.data.len() as u64);
             prop_assert_eq!(bp.birth(), TXG);
             if !bp.is_hole() && !bp.is_embedded() {

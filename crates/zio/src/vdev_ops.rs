@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use base::{Result, Txg, VdevId};
+use base::{Result, SPA_MINBLOCKSHIFT, SPA_OLD_MAXBLOCKSIZE, Txg, VdevId};
 
 use crate::Io;
 
@@ -84,6 +84,13 @@ pub trait VdevOps: Send + Sync {
         Ok(blocks.iter().enumerate().map(read).collect())
     }
 
+    /// Whether any device of this vdev still answers, or none is there that could: asked after a read
+    /// that failed, to tell a damaged place from a device that is gone.
+    fn answers(&self, vdev: VdevId) -> bool {
+        let _ = vdev;
+        true
+    }
+
     /// Whether the sectors of a block follow each other as its bytes do, so that neighbouring
     /// blocks can be read in one go: everything but RAID-Z, dRAID and removed vdevs.
     fn is_linear(&self, vdev: VdevId) -> bool {
@@ -99,6 +106,13 @@ pub trait VdevOps: Send + Sync {
 
     /// Bytes that a block of `psize` bytes takes on this vdev, parity and padding included.
     fn psize_to_asize(&self, vdev: VdevId, psize: u64) -> u64;
+
+    /// `vdev_deflate_ratio`: what 512 allocated bytes are worth in blocks of 128 KiB, parity discounted.
+    #[doc(alias = "vdev_set_deflate_ratio")]
+    fn deflate_ratio(&self, vdev: VdevId) -> u64 {
+        let asize = self.psize_to_asize(vdev, SPA_OLD_MAXBLOCKSIZE);
+        SPA_OLD_MAXBLOCKSIZE / (asize >> SPA_MINBLOCKSHIFT).max(1)
+    }
 
     /// log2 of the vdev's sector; 9 when there is no such vdev (a read of it will say so).
     fn ashift(&self, vdev: VdevId) -> u32;

@@ -23,6 +23,8 @@ pub(crate) struct Group {
     pub(crate) flight: u64,
     pub(crate) io: Io,
     pub(crate) writes: Vec<Write>,
+    /// Whether its txg is lost if it cannot be written. The intent log can do without.
+    pub(crate) must_succeed: bool,
 }
 
 impl Group {

@@ -2,12 +2,16 @@
 //!
 //! # What it is
 //! [`Attr`] is what `stat` tells and a little more. It is read from the bonus (and spill) of the
-//! file's dnode every time: the DMU keeps the dnode, so there is nothing else to keep up to date.
+//! file's dnode. What was parsed is kept for as long as the dnode has the very same bonus bytes in
+//! memory, so whatever changes them needs to tell nobody.
 //! [`Change`] is one attribute to be written.
 //!
 //! # Source
 //! OpenZFS `module/os/linux/zfs/zfs_znode_os.c` (`zfs_znode_alloc`, `zfs_tstamp_update_setup`),
 //! `include/sys/zfs_sa.h`.
+
+use std::ops::Range;
+use std::sync::Arc;
 
 use base::{Error, ErrorKind, ObjectId, Result};
 use dmu::{Dnode, Tx};
@@ -18,6 +22,7 @@ use zerocopy::FromBytes;
 use zerocopy::little_endian::U64;
 
 use crate::Filesystem;
+use crate::fs::NodeAttrs;
 use crate::sa::{AttrSet, pack, parse};
 
 /// Bits of a mode that are the file type.
@@ -245,24 +250,63 @@ impl Attr {
     }
 }
 
+/// Attributes by number, and where each is in a bonus, which is at most 16 KiB.
+type Places = Box<[(u16, Range<u16>)]>;
+
+fn places(found: Vec<(u16, Range<usize>)>) -> Places {
+    let place =
+        |(number, range): (u16, Range<usize>)| (number, range.start as u16..range.end as u16);
+    found.into_iter().map(place).collect()
+}
+
+/// The attributes of a file as they were parsed.
+pub(crate) struct Parsed {
+    /// The bonus that they are from.
+    bonus: Arc<[u8]>,
+    /// Where each attribute is in it.
+    places: Places,
+    /// Without what the dnode itself knows: its block size, and the space it uses.
+    attr: Attr,
+}
+
+impl Parsed {
+    /// Whether the dnode that has `bonus` has not been changed since.
+    fn is_of(&self, bonus: &Arc<[u8]>) -> bool {
+        Arc::ptr_eq(&self.bonus, bonus)
+    }
+}
+
 /// The attributes that every file has, by which a file is told from other objects.
 const REQUIRED: [ZplAttr; 2] = [ZplAttr::Mode, ZplAttr::Links];
 
 impl Filesystem {
-    /// Reads the attributes of `dnode`. The caller holds its attribute lock, or does not care
-    /// about changes that are being made.
-    pub(crate) fn read_attr(&self, dnode: &Dnode) -> Result<Attr> {
-        let type_ = dnode.bonus_type();
+    /// The attributes of `dnode`.
+    pub(crate) fn read_attr(&self, dnode: &Dnode, attrs: &mut NodeAttrs) -> Result<Attr> {
         let bonus = dnode.bonus();
-        let mut attr = Attr {
-            id: dnode.id(),
+        let spill = dnode.spill()?;
+        let parsed = attrs.parsed.take();
+        let parsed = match parsed.filter(|parsed| parsed.is_of(&bonus)) {
+            Some(parsed) => parsed,
+            None => Box::new(self.parse_attr(dnode, bonus, spill.as_deref())?),
+        };
+        let attr = Attr {
             used_bytes: dnode.used_bytes(),
             blksz: dnode.blksz(),
+            ..parsed.attr
+        };
+        attrs.parsed = Some(parsed).filter(|_| spill.is_none());
+        Ok(attr)
+    }
+
+    fn parse_attr(&self, dnode: &Dnode, bonus: Arc<[u8]>, spill: Option<&[u8]>) -> Result<Parsed> {
+        let type_ = dnode.bonus_type();
+        let mut attr = Attr {
+            id: dnode.id(),
             ..Attr::default()
         };
         let tables = self.sa.read();
         let mut known = Vec::new();
-        let mut take = |bytes: &[u8]| -> Result<()> {
+        let mut take = |bytes: &[u8]| -> Result<Vec<(u16, Range<usize>)>> {
             let found = parse(&tables, bytes, type_)?;
             for zpl in ZplAttr::ALL {
                 let number = tables.number(*zpl);
@@ -272,12 +316,12 @@ impl Filesystem {
                     known.push(*zpl);
                 }
             }
-            Ok(())
+            Ok(found)
         };
         let name = || format!("file {}", dnode.id());
-        take(&bonus).map_err(|e| e.within(name()))?;
-        if let Some(spill) = dnode.spill()? {
-            take(&spill).map_err(|e| e.within(name()))?;
+        let found = take(&bonus).map_err(|e| e.within(name()))?;
+        if let Some(spill) = spill {
+            take(spill).map_err(|e| e.within(name()))?;
         }
         if let Some(missing) = REQUIRED.iter().find(|attr| !known.contains(attr)) {
             return Err(Error::corrupt(format!(
@@ -285,7 +329,11 @@ impl Filesystem {
                 dnode.id()
             )));
         }
-        Ok(attr)
+        Ok(Parsed {
+            places: places(found),
+            bonus,
+            attr,
+        })
     }
 
     /// The value of one attribute.
@@ -308,9 +356,15 @@ impl Filesystem {
         }
     }
 
-    /// Writes attributes; the caller holds the file's attribute lock.
+    /// Writes attributes.
     #[doc(alias = "sa_bulk_update")]
-    pub(crate) fn write_attrs(&self, tx: &Tx, dnode: &Dnode, changes: &[Change<'_>]) -> Result<()> {
+    pub(crate) fn write_attrs(
+        &self,
+        tx: &Tx,
+        dnode: &Dnode,
+        attrs: &mut NodeAttrs,
+        changes: &[Change<'_>],
+    ) -> Result<()> {
         self.sa.register(&self.objset, tx)?;
         let mut values = Vec::with_capacity(changes.len());
         for change in changes {
@@ -324,7 +378,16 @@ impl Filesystem {
             })?;
             values.push((number, change.value()));
         }
-        if self.overwrite_in_bonus(tx, dnode, &values)? {
+        let parsed = attrs.parsed.take();
+        let mut parsed = parsed.filter(|parsed| parsed.is_of(&dnode.bonus()));
+        if self.overwrite_in_bonus(tx, dnode, parsed.as_deref(), &values)? {
+            if let Some(parsed) = &mut parsed {
+                parsed.bonus = dnode.bonus();
+                for (change, (_, value)) in changes.iter().zip(&values) {
+                    parsed.attr.set(change.attr(), value);
+                }
+            }
+            attrs.parsed = parsed;
             return Ok(());
         }
         let mut attrs = self.all_attrs(dnode)?;
@@ -362,20 +425,28 @@ impl Filesystem {
         &self,
         tx: &Tx,
         dnode: &Dnode,
+        parsed: Option<&Parsed>,
         values: &[(u16, Vec<u8>)],
     ) -> Result<bool> {
-        let bonus = dnode.bonus();
-        let found = parse(&self.sa.read(), &bonus, dnode.bonus_type())?;
-        let mut places = Vec::with_capacity(values.len());
+        let found = match parsed {
+            Some(parsed) => &parsed.places,
+            None => {
+                let bonus = dnode.bonus();
+                &places(parse(&self.sa.read(), &bonus, dnode.bonus_type())?)
+            }
+        };
+        let mut ranges = Vec::with_capacity(values.len());
         for (number, value) in values {
             let place = found.iter().find(|(have, _)| have == number);
             match place {
-                Some((_, range)) if range.len() == value.len() => places.push(range.clone()),
+                Some((_, range)) if range.len() == value.len() => {
+                    ranges.push(usize::from(range.start)..usize::from(range.end));
+                }
                 _ => return Ok(false),
             }
         }
         dnode.modify_bonus(tx, |bonus| {
-            for ((_, value), range) in values.iter().zip(places) {
+            for ((_, value), range) in values.iter().zip(ranges) {
                 bonus[range].copy_from_slice(value);
             }
         })?;

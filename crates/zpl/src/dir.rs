@@ -278,9 +278,9 @@ impl Filesystem {
     fn add_link(&self, tx: &Tx, directory: &Node, name: &[u8], node: &Node) -> Result<()> {
         let now = Time::now();
         // Once more under the lock that removing its last name takes: it may be gone by now.
-        let mut pending = node.locks.attrs.lock();
+        let mut attrs = node.locks.attrs.lock();
         node.require_alive()?;
-        let attr = self.read_attr(&node.dnode)?;
+        let attr = self.read_attr(&node.dnode, &mut attrs)?;
         if attr.links == 0 {
             return Err(Error::not_found(show(name)));
         }
@@ -292,9 +292,9 @@ impl Filesystem {
             Change::Word(ZplAttr::Flags, attr.pflags | pflags::ARCHIVE),
             Change::Time(ZplAttr::Ctime, now),
         ];
-        self.write_attrs(tx, &node.dnode, &changes)?;
-        pending.txg = tx.txg();
-        drop(pending);
+        self.write_attrs(tx, &node.dnode, &mut attrs, &changes)?;
+        attrs.txg = tx.txg();
+        drop(attrs);
         self.count_entries(tx, directory, 1, 0, now)
     }
 
@@ -385,8 +385,8 @@ impl Filesystem {
         directories: i64,
         now: Time,
     ) -> Result<()> {
-        let mut pending = directory.locks.attrs.lock();
-        let attr = self.read_attr(&directory.dnode)?;
+        let mut attrs = directory.locks.attrs.lock();
+        let attr = self.read_attr(&directory.dnode, &mut attrs)?;
         let changes = [
             Change::Word(ZplAttr::Size, attr.size.saturating_add_signed(entries)),
             Change::Word(
@@ -400,8 +400,8 @@ impl Filesystem {
                 attr.pflags | pflags::ARCHIVE | pflags::AV_MODIFIED,
             ),
         ];
-        pending.txg = tx.txg();
-        self.write_attrs(tx, &directory.dnode, &changes)
+        attrs.txg = tx.txg();
+        self.write_attrs(tx, &directory.dnode, &mut attrs, &changes)
     }
 
     /// The attributes of a directory that has not been removed.

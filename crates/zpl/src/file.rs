@@ -94,7 +94,10 @@ impl Filesystem {
             }
             result
         };
-        if !self.is_held(id) && node.locks.attrs.lock().atime.is_some() {
+        // A suspended pool takes no changes; the time is kept in memory for the next read.
+        let groups = self.groups.as_ref();
+        let is_suspended = groups.is_some_and(|groups| groups.suspended().is_some());
+        if !self.is_held(id) && !is_suspended && node.locks.attrs.lock().atime.is_some() {
             self.flush_atime(&node)?;
         }
         Ok(result)
@@ -227,8 +230,8 @@ impl Filesystem {
     /// Notes that the content has changed.
     fn touch_content(&self, tx: &Tx, node: &Node, size: Option<u64>) -> Result<()> {
         let now = Time::now();
-        let mut pending = node.locks.attrs.lock();
-        let attr = self.read_attr(&node.dnode)?;
+        let mut attrs = node.locks.attrs.lock();
+        let attr = self.read_attr(&node.dnode, &mut attrs)?;
         let mut flags = attr.pflags | pflags::ARCHIVE | pflags::AV_MODIFIED;
         if size == Some(0) {
             flags &= !pflags::SPARSE;
@@ -241,8 +244,8 @@ impl Filesystem {
         if let Some(size) = size {
             changes.push(Change::Word(ZplAttr::Size, size));
         }
-        pending.txg = tx.txg();
-        self.write_attrs(tx, &node.dnode, &changes)
+        attrs.txg = tx.txg();
+        self.write_attrs(tx, &node.dnode, &mut attrs, &changes)
     }
 
     /// Makes the file `size` bytes long.
@@ -355,7 +358,7 @@ impl Filesystem {
         let Some(groups) = &self.groups else {
             return Ok(());
         };
-        if self.settings().sync == crate::SyncPolicy::Disabled {
+        if self.settings().sync == zil::SyncMode::Disabled {
             return Ok(());
         }
         if self.log.commit(id)? {
@@ -383,10 +386,10 @@ impl Filesystem {
     /// Writes the access time that waits.
     pub(crate) fn flush_atime(&self, node: &Node) -> Result<()> {
         let tx = self.begin(ATTRS_DIRTY_BYTES)?;
-        let mut pending = node.locks.attrs.lock();
-        if let Some(atime) = pending.atime.take() {
+        let mut attrs = node.locks.attrs.lock();
+        if let Some(atime) = attrs.atime.take() {
             let change = [Change::Time(ZplAttr::Atime, atime)];
-            return match self.write_attrs(&tx, &node.dnode, &change) {
+            return match self.write_attrs(&tx, &node.dnode, &mut attrs, &change) {
                 // The file went in the meantime.
                 Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
                 result => result,

@@ -25,8 +25,9 @@ use phys::ObjectType;
 use phys::znode::{MASTER_NODE_OBJ, ZPL_VERSION, ZPL_VERSION_SA, master_node};
 use rt::{Mutex, RwLock};
 use zap::{NewZap, Zap};
+use zil::SyncMode;
 
-use crate::attrs::Attr;
+use crate::attrs::{Attr, Parsed};
 use crate::log::{IntentLog, NoLog};
 use crate::make::NewNode;
 use crate::sa::SaTable;
@@ -41,18 +42,6 @@ pub enum AtimePolicy {
     /// When it is older than the last change, or than a day.
     #[default]
     Relative,
-}
-
-/// What has to be on stable storage before a change returns.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SyncPolicy {
-    /// What `fsync` and `O_SYNC` ask for.
-    #[default]
-    Standard,
-    /// Everything.
-    Always,
-    /// Nothing, not even then.
-    Disabled,
 }
 
 /// Properties of a dataset that matter here; may change while it is open. Record size and dnode
@@ -70,7 +59,7 @@ pub struct Settings {
     /// Whether setting extended attributes that way is logged (feature `zilsaxattr`).
     pub log_sa_xattr: bool,
     /// `sync` property.
-    pub sync: SyncPolicy,
+    pub sync: SyncMode,
 }
 
 impl Default for Settings {
@@ -81,7 +70,7 @@ impl Default for Settings {
             xattr_sa: true,
             posix_acl: false,
             log_sa_xattr: true,
-            sync: SyncPolicy::default(),
+            sync: SyncMode::default(),
         }
     }
 }
@@ -218,12 +207,14 @@ impl Node {
 pub(crate) struct NodeLocks {
     pub(crate) names: Mutex<()>,
     pub(crate) content: RwLock<()>,
-    pub(crate) attrs: Mutex<Pending>,
+    pub(crate) attrs: Mutex<NodeAttrs>,
 }
 
-/// What a file will have when it is next written.
+/// The attributes of a file in memory.
 #[derive(Default)]
-pub(crate) struct Pending {
+pub(crate) struct NodeAttrs {
+    /// As they were parsed last.
+    pub(crate) parsed: Option<Box<Parsed>>,
     /// An access time that waits until the file is let go of.
     pub(crate) atime: Option<crate::Time>,
     /// The txg of the last change.
@@ -433,9 +424,9 @@ impl Filesystem {
 
     /// The attributes of a file, as anybody may see them.
     pub(crate) fn attr_of(&self, node: &Node) -> Result<Attr> {
-        let pending = node.locks.attrs.lock();
-        let mut attr = self.read_attr(&node.dnode)?;
-        if let Some(atime) = pending.atime {
+        let mut attrs = node.locks.attrs.lock();
+        let mut attr = self.read_attr(&node.dnode, &mut attrs)?;
+        if let Some(atime) = attrs.atime {
             attr.atime = atime;
         }
         Ok(attr)
@@ -451,7 +442,7 @@ impl Filesystem {
 
     /// Makes `sync=always` true: to be called after the transaction has ended.
     pub(crate) fn finish(&self, id: ObjectId) -> Result<()> {
-        if self.settings().sync == SyncPolicy::Always {
+        if self.settings().sync == SyncMode::Always {
             return self.fsync(id);
         }
         Ok(())

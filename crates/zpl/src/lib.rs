@@ -54,9 +54,9 @@ pub use dir::{DirEntry, FIRST_ENTRY};
 pub use file::SIZE_MAX;
 pub use fs::{
     AtimePolicy, Filesystem, NewFilesystem, NoLimits, OpenOptions, Settings, Space, SpaceCheck,
-    StatFs, SyncPolicy,
+    StatFs,
 };
-pub use log::{IntentLog, Itx, NoLog, WriteState};
+pub use log::{IntentLog, NoLog};
 pub use make::Create;
 pub use phys::znode::pflags;
 pub use rename::RenameKind;

@@ -20,45 +20,13 @@ use phys::znode::pflags;
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U32, U64};
 
+use zil::{DataRequest, Itx, WriteState, Zilog};
+
 use crate::attrs::{Attr, FileType, Time};
 use crate::{Filesystem, SetAttr};
 
 /// Data up to this size is put into the record of a synchronous write (`zil_max_copied_data`).
 const COPIED_MAX_BYTES: usize = 7680;
-
-/// How the log gets the data of a write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[doc(alias = "itx_wr_state_t")]
-pub enum WriteState {
-    /// The record is complete.
-    Complete,
-    /// The data is to be asked for with [`Filesystem::log_data`] when the record is committed, and
-    /// appended; the record may be split.
-    NeedCopy {
-        /// The file.
-        id: ObjectId,
-        /// Its generation.
-        generation: u64,
-        /// Where the data is.
-        offset: u64,
-        /// How much it is.
-        len: u64,
-    },
-}
-
-/// A record on its way to the log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[doc(alias = "itx_t")]
-pub struct Itx {
-    /// The record, its length a multiple of 8; txg and sequence number are the log's to fill in.
-    pub record: Vec<u8>,
-    /// The file that a commit must be about to commit this record, if it is not synchronous.
-    pub object: ObjectId,
-    /// Whether every commit commits this record.
-    pub is_sync: bool,
-    /// Where the data is.
-    pub write_state: WriteState,
-}
 
 /// The intent log as file systems see it.
 pub trait IntentLog: Send + Sync {
@@ -85,6 +53,24 @@ pub trait IntentLog: Send + Sync {
     fn is_replaying(&self, tx: &Tx) -> bool {
         let _ = tx;
         false
+    }
+}
+
+impl IntentLog for Zilog {
+    fn log(&self, tx: &Tx, itx: Itx) {
+        Zilog::log(self, tx, itx);
+    }
+
+    fn commit(&self, object: ObjectId) -> Result<bool> {
+        Zilog::commit(self, Some(object)).map(|()| true)
+    }
+
+    fn forget(&self, object: ObjectId) {
+        Zilog::forget(self, object);
+    }
+
+    fn is_replaying(&self, tx: &Tx) -> bool {
+        Zilog::is_replaying(self, tx)
     }
 }
 
@@ -335,12 +321,12 @@ pub(crate) fn write(
     let (record, write_state) = if is_copied {
         (record(txtype::WRITE, &head, &[data]), WriteState::Complete)
     } else {
-        let wanted = WriteState::NeedCopy {
+        let wanted = WriteState::NeedCopy(DataRequest {
             id: attr.id,
             generation: attr.generation,
             offset,
             len: data.len() as u64,
-        };
+        });
         (record(txtype::WRITE, &head, &[]), wanted)
     };
     let is_sync = is_always_committed(attr);
@@ -506,23 +492,17 @@ impl Filesystem {
     /// # Errors
     /// I/O.
     #[doc(alias = "zfs_get_data")]
-    pub fn log_data(
-        &self,
-        id: ObjectId,
-        generation: u64,
-        offset: u64,
-        len: u64,
-    ) -> Result<Option<Vec<u8>>> {
-        let Ok(node) = self.node(id) else {
+    pub fn log_data(&self, wanted: &DataRequest) -> Result<Option<Vec<u8>>> {
+        let Ok(node) = self.node(wanted.id) else {
             return Ok(None);
         };
         let _content = node.locks.content.read();
         let attr = self.attr_of(&node)?;
-        if attr.generation != generation || attr.links == 0 || offset >= attr.size {
+        if attr.generation != wanted.generation || attr.links == 0 || wanted.offset >= attr.size {
             return Ok(None);
         }
-        let mut data = vec![0; len as usize];
-        node.dnode.read(offset, &mut data)?;
+        let mut data = vec![0; wanted.len as usize];
+        node.dnode.read(wanted.offset, &mut data)?;
         Ok(Some(data))
     }
 }

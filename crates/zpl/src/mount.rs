@@ -11,20 +11,20 @@
 use std::ops::Deref;
 use std::sync::{Arc, Weak};
 
-use base::{Context, Error, ErrorKind, ObjectId, Result};
+use base::{Context, Error, ErrorKind, Result};
 use dmu::{Objset, Owner, Tx};
-use dsl::{DslDataset, DslPool, LongHold, ObjsetInit, PropReader, feature};
+use dsl::{DslDataset, DslPool, LongHold, ObjsetInit, PropReader};
+use phys::feature;
 use phys::objset::{
     OBJSET_FLAG_PROJECTQUOTA_COMPLETE, OBJSET_FLAG_USERACCOUNTING_COMPLETE,
     OBJSET_FLAG_USEROBJACCOUNTING_COMPLETE,
 };
 use phys::{LrPhys, ObjsetType};
-
-use zil::{ReplaySink, Zilog};
+use zil::{ReplaySink, SyncMode, Zilog};
 
 use crate::{
-    AtimePolicy, FileOwners, Filesystem, IntentLog, Itx, NewFilesystem, NoLog, OpenOptions,
-    Settings, Space, SpaceCheck, SyncPolicy, WriteState,
+    AtimePolicy, FileOwners, Filesystem, IntentLog, NewFilesystem, NoLog, OpenOptions, Settings,
+    Space, SpaceCheck,
 };
 
 /// `ZFS_XATTR_DIR`, as the property is stored.
@@ -128,13 +128,15 @@ pub fn mount(pool: &Arc<DslPool>, name: &str, readonly: bool) -> Result<Mount> {
     });
     let zil = if readonly { None } else { Some(pool.zil(&ds)?) };
     let log: Arc<dyn IntentLog> = match &zil {
-        Some(zil) => Arc::new(DatasetLog(zil.clone())),
+        Some(zil) => zil.clone(),
         None => Arc::new(NoLog),
     };
     let groups = (!readonly).then(|| pool.groups().clone());
     let now = settings(&|name, default| {
         let prop = pool.prop(&ds, name)?;
-        Ok(prop.and_then(|prop| prop.value.number()).unwrap_or(default))
+        Ok(prop
+            .and_then(|prop| prop.value.as_number())
+            .unwrap_or(default))
     })?;
     let options = OpenOptions {
         groups,
@@ -157,62 +159,13 @@ pub fn mount(pool: &Arc<DslPool>, name: &str, readonly: bool) -> Result<Mount> {
     if let Some(zil) = &zil {
         let data = Arc::downgrade(&fs);
         zil.set_get_data(Some(Box::new(move |wanted| match data.upgrade() {
-            Some(fs) => fs.log_data(wanted.id, wanted.generation, wanted.offset, wanted.len),
+            Some(fs) => fs.log_data(wanted),
             None => Ok(None),
         })));
         zil.replay(&mut Replayer(&fs))
             .within(|| format!("{name}: intent log"))?;
     }
     Ok(Mount { fs, zil, hold })
-}
-
-/// The intent log of a data set as its file system sees it.
-struct DatasetLog(Arc<Zilog>);
-
-impl IntentLog for DatasetLog {
-    fn log(&self, tx: &Tx, itx: Itx) {
-        let write_state = match itx.write_state {
-            WriteState::Complete => zil::WriteState::Complete,
-            WriteState::NeedCopy {
-                id,
-                generation,
-                offset,
-                len,
-            } => zil::WriteState::NeedCopy(zil::DataRequest {
-                id,
-                generation,
-                offset,
-                len,
-            }),
-        };
-        let Itx {
-            record,
-            object,
-            is_sync,
-            ..
-        } = itx;
-        self.0.log(
-            tx,
-            zil::Itx {
-                record,
-                object,
-                is_sync,
-                write_state,
-            },
-        );
-    }
-
-    fn commit(&self, object: ObjectId) -> Result<bool> {
-        self.0.commit(Some(object)).map(|()| true)
-    }
-
-    fn forget(&self, object: ObjectId) {
-        self.0.forget(object);
-    }
-
-    fn is_replaying(&self, tx: &Tx) -> bool {
-        self.0.is_replaying(tx)
-    }
 }
 
 /// Carries records out in a file system.
@@ -230,17 +183,12 @@ fn settings(number: &PropReader<'_>) -> Result<Settings> {
         (_, 0) => AtimePolicy::On,
         _ => AtimePolicy::Relative,
     };
-    let sync = match number("sync", 0)? {
-        1 => SyncPolicy::Always,
-        2 => SyncPolicy::Disabled,
-        _ => SyncPolicy::Standard,
-    };
     Ok(Settings {
         read_only: number("readonly", 0)? != 0,
         atime,
         xattr_sa: number("xattr", 2)? != XATTR_DIR,
         posix_acl: number("acltype", 0)? == ACLTYPE_POSIX,
-        sync,
+        sync: SyncMode::from_prop(number("sync", 0)?),
         ..Settings::default()
     })
 }

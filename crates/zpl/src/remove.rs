@@ -105,17 +105,17 @@ impl Filesystem {
 
     /// Takes a link from a file, and removes the file if that was the last one.
     pub(crate) fn drop_link(&self, tx: &Tx, node: &Node) -> Result<()> {
-        let mut pending = node.locks.attrs.lock();
-        let attr = self.read_attr(&node.dnode)?;
+        let mut attrs = node.locks.attrs.lock();
+        let attr = self.read_attr(&node.dnode, &mut attrs)?;
         let last = if attr.is_directory() { 2 } else { 1 };
-        pending.txg = tx.txg();
+        attrs.txg = tx.txg();
         if attr.links > last && !attr.is_directory() {
             let changes = [
                 Change::Word(ZplAttr::Links, attr.links - 1),
                 Change::Time(ZplAttr::Ctime, Time::now()),
                 Change::Word(ZplAttr::Flags, attr.pflags | pflags::ARCHIVE),
             ];
-            return self.write_attrs(tx, &node.dnode, &changes);
+            return self.write_attrs(tx, &node.dnode, &mut attrs, &changes);
         }
         // Its number may be another file's in the next txg.
         self.log.forget(node.id());
@@ -123,7 +123,12 @@ impl Filesystem {
         let holds = self.holds.lock();
         if holds.contains_key(&node.id()) {
             drop(holds);
-            self.write_attrs(tx, &node.dnode, &[Change::Word(ZplAttr::Links, 0)])?;
+            self.write_attrs(
+                tx,
+                &node.dnode,
+                &mut attrs,
+                &[Change::Word(ZplAttr::Links, 0)],
+            )?;
             let unlinked_set = self.unlinked_set()?;
             return unlinked_set.add_u64(tx, Key::Int(attr.id.0), attr.id.0);
         }
@@ -155,11 +160,11 @@ impl Filesystem {
     /// Frees a file of the delete queue, if nobody refers to it.
     fn destroy_unlinked(&self, tx: &Tx, node: &Node) -> Result<()> {
         let _names = node.locks.names.lock();
-        let _attrs = node.locks.attrs.lock();
+        let mut attrs = node.locks.attrs.lock();
         if node.dnode.is_freed() {
             return Ok(());
         }
-        let attr = self.read_attr(&node.dnode)?;
+        let attr = self.read_attr(&node.dnode, &mut attrs)?;
         let extra = self.attached_objects(node, &attr)?;
         let holds = self.holds.lock();
         if holds.contains_key(&node.id()) {

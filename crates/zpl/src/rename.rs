@@ -230,8 +230,8 @@ impl Filesystem {
         let entry = dirent_new(node.id().0, attr.mode.into());
         Zap::new(end.directory.dnode.clone())?.add_u64(tx, end.name, entry)?;
         {
-            let mut pending = node.locks.attrs.lock();
-            let attr = self.read_attr(&node.dnode)?;
+            let mut attrs = node.locks.attrs.lock();
+            let attr = self.read_attr(&node.dnode, &mut attrs)?;
             let inherited = end.directory_attr.pflags & pflags::PROJINHERIT;
             let flags = attr.pflags | pflags::ARCHIVE | pflags::AV_MODIFIED | inherited;
             let changes = [
@@ -239,8 +239,8 @@ impl Filesystem {
                 Change::Word(ZplAttr::Flags, flags),
                 Change::Time(ZplAttr::Ctime, now),
             ];
-            pending.txg = tx.txg();
-            self.write_attrs(tx, &node.dnode, &changes)?;
+            attrs.txg = tx.txg();
+            self.write_attrs(tx, &node.dnode, &mut attrs, &changes)?;
         }
         let directories = i64::from(attr.is_directory());
         self.count_entries(tx, &end.directory, 1, directories, now)

@@ -106,8 +106,8 @@ impl Filesystem {
 
     /// The same within a transaction; the ACL of the mode is a trivial one.
     pub(crate) fn set_attrs(&self, tx: &Tx, node: &Node, set: &SetAttr) -> Result<()> {
-        let mut pending = node.locks.attrs.lock();
-        let attr = self.read_attr(&node.dnode)?;
+        let mut attrs = node.locks.attrs.lock();
+        let attr = self.read_attr(&node.dnode, &mut attrs)?;
         let changes_flags = set.pflags.is_some();
         if attr.pflags & pflags::IMMUTABLE != 0 && !changes_flags {
             let id = attr.id;
@@ -150,17 +150,17 @@ impl Filesystem {
             set.crtime
                 .map(|crtime| Change::Time(ZplAttr::Crtime, crtime)),
         );
-        let atime = set.atime.or(pending.atime);
+        let atime = set.atime.or(attrs.atime);
         changes.extend(atime.map(|atime| Change::Time(ZplAttr::Atime, atime)));
         changes.push(Change::Time(
             ZplAttr::Ctime,
             set.ctime.unwrap_or_else(Time::now),
         ));
         changes.push(Change::Word(ZplAttr::Flags, flags));
-        self.write_attrs(tx, &node.dnode, &changes)?;
-        pending.atime = None;
-        pending.txg = tx.txg();
-        drop(pending);
+        self.write_attrs(tx, &node.dnode, &mut attrs, &changes)?;
+        attrs.atime = None;
+        attrs.txg = tx.txg();
+        drop(attrs);
         if set.uid.is_some() || set.gid.is_some() {
             self.pass_owner_on(tx, &attr, set)?;
         }
@@ -182,8 +182,8 @@ impl Filesystem {
         changes.extend(set.gid.map(|gid| Change::Word(ZplAttr::Gid, gid)));
         for object in objects {
             let node = self.node(object)?;
-            let _attrs = node.locks.attrs.lock();
-            self.write_attrs(tx, &node.dnode, &changes)?;
+            let mut attrs = node.locks.attrs.lock();
+            self.write_attrs(tx, &node.dnode, &mut attrs, &changes)?;
         }
         Ok(())
     }

@@ -73,7 +73,7 @@ impl Pool {
         log: Arc<dyn IntentLog>,
     ) -> Arc<Pool> {
         let ram = Arc::new(RamStore::new());
-        let store: Arc<dyn BlockStore> = Arc::new(arc::Arc::new(ram, ArcSettings::default()));
+        let store: Arc<dyn BlockStore> = Arc::new(arc::Cache::new(ram, ArcSettings::default()));
         Pool::on(store, props, settings, log)
     }
 

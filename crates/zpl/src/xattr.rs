@@ -371,13 +371,13 @@ impl Filesystem {
     /// Writes the list; false if the attributes have no room for it.
     fn write_xattr_list(&self, tx: &Tx, node: &Node, list: &NvList) -> Result<bool> {
         let bytes = nvpair::encode_xdr(list);
-        let mut pending = node.locks.attrs.lock();
+        let mut attrs = node.locks.attrs.lock();
         let changes = [
             Change::Bytes(ZplAttr::Dxattr, &bytes),
             Change::Time(ZplAttr::Ctime, Time::now()),
         ];
-        pending.txg = tx.txg();
-        match self.write_attrs(tx, &node.dnode, &changes) {
+        attrs.txg = tx.txg();
+        match self.write_attrs(tx, &node.dnode, &mut attrs, &changes) {
             Err(error) if error.kind() == ErrorKind::TooBig => Ok(false),
             Err(error) if error.kind() == ErrorKind::Unsupported => Ok(false),
             result => result.map(|()| true),
@@ -436,8 +436,13 @@ impl Filesystem {
         let old = self.attr_of(&file)?;
         if old.size > value.len() as u64 {
             file.dnode.free_range(tx, 0, OBJECT_END)?;
-            let _attrs = file.locks.attrs.lock();
-            self.write_attrs(tx, &file.dnode, &[Change::Word(ZplAttr::Size, 0)])?;
+            let mut attrs = file.locks.attrs.lock();
+            self.write_attrs(
+                tx,
+                &file.dnode,
+                &mut attrs,
+                &[Change::Word(ZplAttr::Size, 0)],
+            )?;
             log::truncate(self, tx, &old, 0, 0);
         }
         let now = self.attr_of(&file)?;
@@ -457,11 +462,12 @@ impl Filesystem {
     }
 
     fn touch_ctime(&self, tx: &Tx, node: &Node) -> Result<()> {
-        let mut pending = node.locks.attrs.lock();
-        pending.txg = tx.txg();
+        let mut attrs = node.locks.attrs.lock();
+        attrs.txg = tx.txg();
         self.write_attrs(
             tx,
             &node.dnode,
+            &mut attrs,
             &[Change::Time(ZplAttr::Ctime, Time::now())],
         )
     }
@@ -515,11 +521,16 @@ impl Filesystem {
             ..NewNode::new(FileType::Directory, create)
         };
         let directory = self.make_node(tx, attr, &new)?;
-        let mut pending = node.locks.attrs.lock();
+        let mut attrs = node.locks.attrs.lock();
         let id = directory.id().0;
-        self.write_attrs(tx, &node.dnode, &[Change::Word(ZplAttr::Xattr, id)])?;
-        pending.txg = tx.txg();
-        drop(pending);
+        self.write_attrs(
+            tx,
+            &node.dnode,
+            &mut attrs,
+            &[Change::Word(ZplAttr::Xattr, id)],
+        )?;
+        attrs.txg = tx.txg();
+        drop(attrs);
         let made = self.attr_of(&directory)?;
         if attr.links > 0 {
             log::make_xattr_dir(self, tx, attr.id, &made, directory.dnode.slots());

@@ -412,7 +412,7 @@ fn make(spa: &Spa) {
     for (name, props) in KINDS {
         let numbers = props
             .iter()
-            .map(|(name, value)| ((*name).to_owned(), dsl::PropValue::Number(*value)));
+            .map(|(name, value)| ((*name).to_owned(), phys::PropValue::Number(*value)));
         let new = dsl::NewDataset {
             name: format!("tank/{name}"),
             type_: phys::ObjsetType::Zfs,

@@ -1,12 +1,13 @@
 //! Pools as the real tools showed them: their JSON goes in, their text has to come out.
 
+use phys::PropValue;
 use serde_json::Value;
 
 use super::*;
 use crate::golden::case_named;
 use crate::listing::{GetRequest, Item, JsonStyle, Prop, Style, default_columns};
 use crate::number::{NumberStyle, Zone, date_time, parse_number};
-use crate::prop::{PropValue, Source, TableKind, parse_list};
+use crate::prop::{Source, TableKind, parse_list};
 
 const ZPOOL_STATUS: &str = include_str!("../../tests/golden/zpool-status.txt");
 const ZPOOL_LIST: &str = include_str!("../../tests/golden/zpool-list.txt");

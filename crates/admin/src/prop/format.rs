@@ -2,35 +2,7 @@
 
 use super::{Kind, PropDesc};
 use crate::number::{NumberStyle, Zone, creation_time, date_time};
-
-/// A property's value: numbers for numbers and words, as they are on disk.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PropValue {
-    /// Of a number, or of one of some words.
-    Number(u64),
-    /// Of a text.
-    Text(String),
-}
-
-impl PropValue {
-    /// The number, of a number or an index.
-    #[must_use]
-    pub fn as_number(&self) -> Option<u64> {
-        match self {
-            PropValue::Number(number) => Some(*number),
-            PropValue::Text(_) => None,
-        }
-    }
-
-    /// The text, of a text.
-    #[must_use]
-    pub fn as_text(&self) -> Option<&str> {
-        match self {
-            PropValue::Number(_) => None,
-            PropValue::Text(text) => Some(text),
-        }
-    }
-}
+use phys::PropValue;
 
 /// `zprop_source_t`: where a value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -19,12 +19,11 @@ mod special;
 mod tests;
 mod vdev;
 
+use phys::PropValue;
 use std::fmt::Write as _;
 
 pub use dataset::DATASET;
-pub use format::{
-    PropValue, Source, format_dataset_value, format_pool_value, format_unlisted_value,
-};
+pub use format::{Source, format_dataset_value, format_pool_value, format_unlisted_value};
 pub use parse::{
     DatasetContext, PoolContext, PropError, parse_dataset_assignment, parse_pool_assignment,
     parse_value, split_assignment,

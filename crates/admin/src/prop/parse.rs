@@ -4,6 +4,7 @@
 //! OpenZFS lib/libzfs/libzfs_dataset.c `zfs_valid_proplist`, libzfs_pool.c `zpool_valid_proplist`,
 //! libzfs_util.c `zprop_parse_value`.
 
+use phys::PropValue;
 use std::fmt;
 
 use base::{SPA_MAXBLOCKSIZE, SPA_MINBLOCKSIZE};
@@ -13,7 +14,7 @@ use super::special::{
     is_feature_property, is_quota_property, is_user_property, is_userspace_property,
     is_written_property,
 };
-use super::{Edit, Honoured, Kind, PropDesc, PropValue, TableKind, Types};
+use super::{Edit, Honoured, Kind, PropDesc, TableKind, Types};
 use crate::name::{NameError, check_mountpoint};
 use crate::number::{nice_bytes, parse_number};
 

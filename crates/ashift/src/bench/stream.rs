@@ -4,6 +4,7 @@
 //! Makes a pool on one file (ashift 12), writes one object of 128 KiB records, a transaction for
 //! each MiB, waits until it is synced; exports, imports, reads the object back and compares.
 
+use phys::PropValue;
 use std::fs::{File, OpenOptions};
 use std::io::Read;
 use std::path::Path;
@@ -11,11 +12,12 @@ use std::sync::Arc;
 
 use base::{Error, ObjectId, Result};
 use dmu::{Content, NewObject};
-use dsl::{NewDataset, PropValue};
+use dsl::NewDataset;
 use geom::Provider;
 use geom::disk::{OpenMode, open};
+use phys::feature;
 use phys::{CompressType, ObjectType, ObjsetType};
-use spa::{CreateOptions, Host, ImportOptions, Settings, Spa, VdevSpec, feature};
+use spa::{CreateOptions, Host, ImportOptions, Settings, Spa, VdevSpec};
 use vdev::import::discover;
 use vdev::{AllocBias, VdevKind};
 

@@ -81,6 +81,8 @@ pub(crate) struct Run {
     /// Whether errors of reading say which block on which device they are about.
     verbose: bool,
     failed: bool,
+    /// Whether it was said why a pool is suspended: everything that is tried after that fails alike.
+    is_suspension_said: bool,
     /// How far it is: nothing that is shown, or what [`Run::show_progress`] began.
     bar: ProgressBar,
 }
@@ -91,6 +93,7 @@ impl Run {
             name,
             verbose: false,
             failed: false,
+            is_suspension_said: false,
             bar: ProgressBar::hidden(),
         }
     }
@@ -107,7 +110,17 @@ impl Run {
 
     /// Complains in the words of the C library: `ashift ls: PATH: No such file or directory`.
     fn complain(&mut self, what: &str, error: &Error) {
+        if self.is_more_of_suspension(error) {
+            return;
+        }
         self.say(&format!("{what}: {}", words(error, self.verbose)));
+    }
+
+    /// Whether nothing is to be said of an error, because it follows from one that was said.
+    fn is_more_of_suspension(&mut self, error: &Error) -> bool {
+        let is_suspended = error.kind() == ErrorKind::Suspended;
+        self.failed |= is_suspended;
+        is_suspended && std::mem::replace(&mut self.is_suspension_said, true)
     }
 
     /// Complains in words of its own.
@@ -125,7 +138,9 @@ impl Run {
     /// Ends the session, and says how it went.
     fn end(mut self, session: Session) -> ExitCode {
         self.bar.finish_and_clear();
-        if let Err(e) = session.close() {
+        if let Err(e) = session.close()
+            && !self.is_more_of_suspension(&e)
+        {
             self.failed = true;
             eprintln!("ashift {}: {e}", self.name);
         }

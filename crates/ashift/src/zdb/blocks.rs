@@ -145,7 +145,7 @@ fn write_sums(request: &Request, out: &mut Printer, pool: &Pool, report: &Report
     )?;
     if pool
         .features()
-        .count("com.fudosecurity:block_cloning")
+        .count(phys::feature::BLOCK_CLONING)
         .unwrap_or(0)
         == 0
     {

@@ -4,6 +4,7 @@
 //! OpenZFS cmd/zdb/zdb.c (`dump_zpool`, `verify_device_removal_feature_counts`,
 //! `verify_spacemap_refcounts`, `dump_brt`).
 
+use phys::feature;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::Arc;
@@ -19,9 +20,6 @@ use super::text::Printer;
 
 /// The status when counts do not agree.
 const MISMATCH: u8 = 2;
-const BLOCK_CLONING: &str = "com.fudosecurity:block_cloning";
-const DEVICE_REMOVAL: &str = "com.delphix:device_removal";
-const OBSOLETE_COUNTS: &str = "com.delphix:obsolete_counts";
 /// Features that count datasets, bookmarks or clones, in OpenZFS's order (`spa_feature_t`).
 const COUNTED: [&str; 17] = [
     "large_blocks",
@@ -42,7 +40,6 @@ const COUNTED: [&str; 17] = [
     "redaction_list_spill",
     "longname",
 ];
-const SPACEMAP_HISTOGRAM: &str = "com.delphix:spacemap_histogram";
 
 /// Counts the users of features that are counted by dataset, and of some others.
 pub(super) fn verify(out: &mut Printer, pool: &Pool, datasets: &[Arc<DslDataset>]) -> Result<u8> {
@@ -51,7 +48,7 @@ pub(super) fn verify(out: &mut Printer, pool: &Pool, datasets: &[Arc<DslDataset>
     let mut code = 0;
     for feature in COUNTED
         .iter()
-        .filter_map(|name| spa::feature::by_name(name))
+        .filter_map(|name| phys::feature::by_name(name))
     {
         let counted = if feature.per_dataset {
             let users = datasets
@@ -120,7 +117,7 @@ fn removals(out: &mut Printer, pool: &Pool) -> Result<u8> {
     let removed = tops.iter().filter(|top| top.config().indirect_object != 0);
     let (removed, recorded) = (
         removed.count() as u64,
-        features.count(DEVICE_REMOVAL).unwrap_or(0),
+        features.count(feature::DEVICE_REMOVAL).unwrap_or(0),
     );
     let mut code = 0;
     if removed == recorded {
@@ -136,7 +133,7 @@ fn removals(out: &mut Printer, pool: &Pool) -> Result<u8> {
         code = 1;
     }
     // A pool with removed vdevs is not opened, so that there is nothing to count.
-    match features.count(OBSOLETE_COUNTS).unwrap_or(0) {
+    match features.count(feature::OBSOLETE_COUNTS).unwrap_or(0) {
         0 => writeln!(
             out,
             "Verified indirect_refcount feature refcount of 0 is correct"
@@ -155,7 +152,10 @@ fn removals(out: &mut Printer, pool: &Pool) -> Result<u8> {
 /// Whether as many space maps have a histogram as the pool says.
 #[doc(alias = "verify_spacemap_refcounts")]
 pub(super) fn space_maps(out: &mut Printer, pool: &Pool) -> Result<u8> {
-    let expected = pool.features().count(SPACEMAP_HISTOGRAM).unwrap_or(0);
+    let expected = pool
+        .features()
+        .count(feature::SPACEMAP_HISTOGRAM)
+        .unwrap_or(0);
     let (mos, maps) = (pool.mos(), pool.space_maps());
     let mut objects = Vec::new();
     let mut actual = 0;
@@ -176,7 +176,7 @@ pub(super) fn space_maps(out: &mut Printer, pool: &Pool) -> Result<u8> {
         let (object, _) = maps.open(*object)?;
         actual += u64::from(object.has_histogram);
     }
-    if let Some(logs) = spa::directory::find(mos, LOG_SPACEMAP_ZAP)? {
+    if let Some(logs) = zap::directory::find(mos, LOG_SPACEMAP_ZAP)? {
         actual += zap::count(mos, logs)?;
     }
     if expected == actual {
@@ -192,7 +192,7 @@ pub(super) fn space_maps(out: &mut Printer, pool: &Pool) -> Result<u8> {
 /// `zdb -T`: the table of cloned blocks.
 #[doc(alias = "dump_brt")]
 pub(super) fn clones(out: &mut Printer, pool: &Pool) -> Result<()> {
-    match pool.features().count(BLOCK_CLONING) {
+    match pool.features().count(feature::BLOCK_CLONING) {
         None => writeln!(out, "BRT: unsupported on this pool")?,
         Some(0) => writeln!(out, "BRT: empty")?,
         Some(_) => {

@@ -36,11 +36,11 @@ pub(super) fn pool_lists(request: &Request, out: &mut Printer, pool: &Pool) -> R
         (FREE_BPOBJ, "Pool snapshot frees"),
         (OBSOLETE_BPOBJ, "Pool obsolete blocks"),
     ] {
-        if let Some(object) = spa::directory::find(mos.objset(), entry)? {
+        if let Some(object) = zap::directory::find(mos.objset(), entry)? {
             bpobj(out, level, mos, object, title)?;
         }
     }
-    if let Some(object) = spa::directory::find(mos.objset(), BPTREE_OBJ)? {
+    if let Some(object) = zap::directory::find(mos.objset(), BPTREE_OBJ)? {
         bptree(out, level, mos, object)?;
     }
     Ok(())
@@ -295,7 +295,7 @@ pub(super) fn verify_livelists(out: &mut Printer, pool: &Pool) -> Result<()> {
 fn deleted_livelists(out: &mut Printer, pool: &Pool) -> Result<BTreeSet<(u64, u64, u64)>> {
     let mos = pool.dsl().mos();
     let mut leftover = BTreeSet::new();
-    let Some(clones) = spa::directory::find(mos.objset(), DELETED_CLONES)? else {
+    let Some(clones) = zap::directory::find(mos.objset(), DELETED_CLONES)? else {
         return Ok(leftover);
     };
     for entry in zap::iter(mos.objset(), clones)? {

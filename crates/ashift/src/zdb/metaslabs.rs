@@ -3,6 +3,7 @@
 //! # Source
 //! OpenZFS cmd/zdb/zdb.c (`dump_metaslab`, `dump_metaslabs`, `dump_spacemap`).
 
+use phys::feature;
 use std::io::Write;
 
 use base::{Error, ObjectId, Result, VdevId};
@@ -19,8 +20,6 @@ use super::text::Printer;
 const COUNTED_BYTES_MIN: u64 = 1 << 14;
 /// `SM_NO_VDEVID`
 const NO_VDEV: u64 = 1 << 24;
-const SPACEMAP_HISTOGRAM: &str = "com.delphix:spacemap_histogram";
-const LOG_SPACEMAP: &str = "com.delphix:log_spacemap";
 
 /// Which metaslabs were asked for: a vdev, and some of its metaslabs.
 pub(super) struct Choice(Vec<u64>);
@@ -41,7 +40,7 @@ pub(super) fn run(request: &Request, out: &mut Printer, pool: &Pool, only: &Choi
     if request.has('j') {
         return write_json(out, pool);
     }
-    if pool.features().count(LOG_SPACEMAP).unwrap_or(0) > 0 {
+    if pool.features().count(feature::LOG_SPACEMAP).unwrap_or(0) > 0 {
         eprintln!("zdb: the log of space maps is not shown");
     }
     writeln!(out, "\nMetaslabs:")?;
@@ -160,7 +159,11 @@ impl TopVdev {
             };
             write_stats(out, &free, extent.size)?;
         }
-        let has_histograms = pool.features().count(SPACEMAP_HISTOGRAM).unwrap_or(0) > 0;
+        let has_histograms = pool
+            .features()
+            .count(feature::SPACEMAP_HISTOGRAM)
+            .unwrap_or(0)
+            > 0;
         if level > 1 && object.0 != 0 && has_histograms {
             let histogram = phys.histogram.map(u64::from);
             let fragmented = fragmentation(&histogram, self.ashift);

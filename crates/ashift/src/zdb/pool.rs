@@ -1,5 +1,6 @@
 //! Which pool, and what it says of itself: configuration and uberblock.
 
+use phys::feature;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -38,7 +39,6 @@ const IMPORT_KEYS: [&str; 8] = [
     "hostid",
     "hostname",
 ];
-const CHECKPOINT_FEATURE: &str = "com.delphix:zpool_checkpoint";
 
 /// An open pool, from wherever it came.
 pub(super) enum Pool {
@@ -78,14 +78,14 @@ pub(super) fn open(request: &Request, out: &mut Printer, target: &Target) -> Res
             max_txg: request.max_txg,
             force: true,
             host: host.id()?,
-            settings: host.settings()?,
+            settings: host.settings_of(name)?,
         });
         return Ok(Pool::Found(Box::new(spa.within(within)?)));
     }
     if request.value('U').is_some() || request.max_txg.is_some() {
         let config = cachefile(request).find(name)?.ok_or_else(missing)?;
         let world = current()?;
-        let (id, settings) = (host.id()?, host.settings()?);
+        let (id, settings) = (host.id()?, host.settings_of(name)?);
         let mut options =
             ImportOptions::from_config_in(&*world, &config, true, id, settings).within(within)?;
         options.max_txg = request.max_txg;
@@ -226,10 +226,15 @@ pub(super) fn configs(request: &Request, out: &mut Printer, pool: &Pool) -> Resu
 /// The uberblock that a checkpoint keeps.
 #[doc(alias = "verify_checkpoint")]
 pub(super) fn checkpoint(out: &mut Printer, pool: &Pool) -> Result<()> {
-    if pool.features().count(CHECKPOINT_FEATURE).unwrap_or(0) == 0 {
+    if pool
+        .features()
+        .count(feature::ZPOOL_CHECKPOINT)
+        .unwrap_or(0)
+        == 0
+    {
         return Ok(());
     }
-    let words = zap::lookup::<u64>(pool.mos(), spa::directory::OBJECT, ZPOOL_CHECKPOINT)?;
+    let words = zap::lookup::<u64>(pool.mos(), zap::directory::OBJECT, ZPOOL_CHECKPOINT)?;
     let Some(words) = words else {
         writeln!(out, "\nPartially discarded checkpoint state found:")?;
         return Ok(());

@@ -438,7 +438,7 @@ fn write_checksums(out: &mut Printer, pool: &Pool, physical: &[u8], lsize: u64) 
 fn spa_salt(pool: &Pool) -> Result<[u8; 32]> {
     let found = zap::lookup::<u8>(
         pool.mos(),
-        spa::directory::OBJECT,
+        zap::directory::OBJECT,
         phys::pool_names::CHECKSUM_SALT,
     )?;
     let mut salt = [0; 32];

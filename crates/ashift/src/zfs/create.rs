@@ -9,8 +9,9 @@ use admin::name::{NameKind, check_name, check_nesting, parent_of, pool_of};
 use admin::number::parse_number;
 use admin::prop::{DatasetContext, Types};
 use base::ErrorKind;
-use dsl::{NewDataset, ObjsetInit, PropChange, feature};
+use dsl::{NewDataset, ObjsetInit, PropChange};
 use phys::ObjsetType;
+use phys::feature;
 
 use super::fail::{Fail, Outcome, words};
 use super::session::Session;

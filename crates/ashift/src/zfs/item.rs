@@ -8,10 +8,11 @@
 //! # Source
 //! OpenZFS lib/libzfs/libzfs_dataset.c (`zfs_prop_get`, `get_numeric_property`).
 
+use phys::PropValue;
 use std::collections::BTreeMap;
 
 use admin::listing::{Item, Prop};
-use admin::prop::{DATASET, Edit, PropDesc, PropName, PropValue, Source, is_user_property};
+use admin::prop::{DATASET, Edit, PropDesc, PropName, Source, is_user_property};
 use base::{ObjectId, Result};
 use dsl::{DatasetStats, PropSource};
 use phys::znode::{MASTER_NODE_OBJ, master_node};
@@ -32,20 +33,6 @@ pub(super) struct Wanted<'a> {
     pub(super) names: &'a [PropName],
     /// Received values.
     pub(super) received: bool,
-}
-
-pub(super) fn to_admin(value: &dsl::PropValue) -> PropValue {
-    match value {
-        dsl::PropValue::Number(number) => PropValue::Number(*number),
-        dsl::PropValue::Text(text) => PropValue::Text(text.clone()),
-    }
-}
-
-pub(super) fn to_dsl(value: &PropValue) -> dsl::PropValue {
-    match value {
-        PropValue::Number(number) => dsl::PropValue::Number(*number),
-        PropValue::Text(text) => dsl::PropValue::Text(text.clone()),
-    }
 }
 
 /// All properties of a dataset.
@@ -97,8 +84,8 @@ impl<'a> Reader<'a> {
         for (name, prop) in self.set.iter().filter(|(name, _)| is_user_property(name)) {
             // A user property is a text, whoever wrote it.
             let value = match &prop.value {
-                dsl::PropValue::Number(number) => PropValue::Text(number.to_string()),
-                text @ dsl::PropValue::Text(_) => to_admin(text),
+                PropValue::Number(number) => PropValue::Text(number.to_string()),
+                text @ PropValue::Text(_) => text.clone(),
             };
             props.push(Prop::new(name, value, source(&prop.source)));
         }
@@ -149,7 +136,7 @@ impl<'a> Reader<'a> {
         let fits = |value: &PropValue| {
             value.as_text().is_some() == matches!(desc.kind, admin::prop::Kind::Text(_))
         };
-        match found.map(|prop| (to_admin(&prop.value), source(&prop.source))) {
+        match found.map(|prop| (prop.value.clone(), source(&prop.source))) {
             Some((value, source)) if fits(&value) => Prop::new(desc.name, value, source),
             _ => Prop::new(desc.name, desc.default_value(), Source::Default),
         }
@@ -287,8 +274,8 @@ impl<'a> Reader<'a> {
         let received = self.target.dsl().received_props(ds)?;
         let style = admin::listing::Style::new(admin::prop::TableKind::Dataset);
         for prop in props {
-            let value = received.get(&prop.name).map(to_admin);
-            prop.received = value.map(|value| style.format(&prop.name, &value));
+            let value = received.get(&prop.name);
+            prop.received = value.map(|value| style.format(&prop.name, value));
         }
         Ok(())
     }

@@ -6,15 +6,16 @@
 use admin::getopt::Parsed;
 use admin::name::pool_of;
 use admin::prop::{
-    DatasetContext, Edit, PropValue, TableKind, Types, is_user_property, parse_dataset_assignment,
+    DatasetContext, Edit, TableKind, Types, is_user_property, parse_dataset_assignment,
     parse_value, split_assignment,
 };
 use base::{Error, ErrorKind, SPA_OLD_MAXBLOCKSIZE};
-use dsl::{PropChange, feature};
+use dsl::PropChange;
+use phys::PropValue;
+use phys::feature;
 use spa::Spa;
 
 use super::fail::{Fail, Outcome, for_each, words};
-use super::item::to_dsl;
 use super::session::Session;
 use super::target::{Target, open};
 
@@ -22,7 +23,7 @@ use super::target::{Target, open};
 pub(super) type Typed = Vec<(String, String)>;
 
 /// Properties as they are stored.
-pub(super) type Stored = Vec<(String, dsl::PropValue)>;
+pub(super) type Stored = Vec<(String, PropValue)>;
 
 /// Splits `name=value` words; each name may come once, by whichever of its names.
 #[doc(alias = "parseprop")]
@@ -66,7 +67,7 @@ pub(super) fn check(
             ));
         }
         if !is_of_objset(&name) {
-            stored.push((name, to_dsl(&value)));
+            stored.push((name, value));
         }
     }
     Ok(stored)
@@ -79,7 +80,11 @@ fn warn_of_special(name: &str, value: &str, context: &DatasetContext, spa: &Spa)
         return;
     };
     let is_number = parse_value(desc, name, value, context.types).is_ok();
-    let has_special = spa.features().count(ALLOCATION_CLASSES).unwrap_or(0) > 0;
+    let has_special = spa
+        .features()
+        .count(feature::ALLOCATION_CLASSES)
+        .unwrap_or(0)
+        > 0;
     if desc.types.meets(context.types) && is_number && !has_special {
         eprintln!("{name}: property requires a special device in the pool");
     }
@@ -92,8 +97,6 @@ fn is_of_objset(name: &str) -> bool {
     let key = ["encryption", "keylocation", "keyformat"];
     fixed.contains(&name) || key.contains(&name)
 }
-
-const ALLOCATION_CLASSES: &str = "org.zfsonlinux:allocation_classes";
 
 /// The feature without which a value cannot be used.
 fn needed_feature(name: &str, value: &PropValue) -> Option<&'static str> {

@@ -17,9 +17,10 @@ use admin::vdev_spec::{
 };
 use base::ErrorKind;
 use geom::disk::OpenMode;
+use phys::PropValue;
+use phys::feature::{self, FEATURES, Feature, Support};
 use phys::label::{ASHIFT_MAX, ASHIFT_MIN, SPA_MINDEVSIZE};
-use spa::feature::{self, FEATURES, Feature, Support};
-use spa::{CreateOptions, PropValue, Spa, VdevSpec};
+use spa::{CreateOptions, Spa, VdevSpec};
 use vdev::{AllocBias, VdevKind};
 use zpl::NewFilesystem;
 
@@ -32,7 +33,7 @@ use crate::host::{Access, Facts, Host};
 struct Wanted {
     ashift: u32,
     props: Vec<(String, PropValue)>,
-    fs_props: Vec<(String, dsl::PropValue)>,
+    fs_props: Vec<(String, PropValue)>,
     features: Vec<&'static Feature>,
     comment: Option<String>,
     compatibility: Option<String>,
@@ -246,7 +247,7 @@ fn create(host: &Host, pool: &str, tops: &[(Grouping, Vec<Device>)], wanted: Wan
         utf8only: false,
     };
     let mut features = wanted.features.iter();
-    let counts_objects = features.any(|f| f.guid == dsl::feature::USEROBJ_ACCOUNTING);
+    let counts_objects = features.any(|f| f.guid == phys::feature::USEROBJ_ACCOUNTING);
     let options = CreateOptions {
         name: pool.to_owned(),
         vdevs,
@@ -259,7 +260,7 @@ fn create(host: &Host, pool: &str, tops: &[(Grouping, Vec<Device>)], wanted: Wan
         init_root: zpl::mount::init(root, counts_objects),
         command: command_line(),
         host: host.id()?,
-        settings: host.settings()?,
+        settings: host.settings_of(pool)?,
     };
     let spa = Spa::create(options).map_err(failed)?;
     let facts = Facts {
@@ -400,19 +401,18 @@ fn read_pool_prop(
         return Ok(());
     }
     match (name.as_str(), value) {
-        ("ashift", admin::prop::PropValue::Number(n)) => {
+        ("ashift", PropValue::Number(n)) => {
             wanted.ashift = n as u32;
             wanted.props.push((name, PropValue::Number(n)));
         }
-        ("comment", admin::prop::PropValue::Text(text)) => wanted.comment = Some(text),
-        ("altroot", admin::prop::PropValue::Text(text)) => wanted.altroot = Some(text),
-        ("cachefile", admin::prop::PropValue::Text(text)) if !text.is_empty() => {
+        ("comment", PropValue::Text(text)) => wanted.comment = Some(text),
+        ("altroot", PropValue::Text(text)) => wanted.altroot = Some(text),
+        ("cachefile", PropValue::Text(text)) if !text.is_empty() => {
             let text = "'cachefile' is not supported yet: pools are remembered below ASHIFT_STATE";
             return Err(failed(text.to_owned()));
         }
         ("cachefile", _) => {}
-        (_, admin::prop::PropValue::Number(n)) => wanted.props.push((name, PropValue::Number(n))),
-        (_, admin::prop::PropValue::Text(t)) => wanted.props.push((name, PropValue::Text(t))),
+        (_, value) => wanted.props.push((name, value)),
     }
     Ok(())
 }
@@ -426,12 +426,8 @@ fn read_fs_props(pool: &str, args: &Parsed, wanted: &mut Wanted) -> Result<(), F
         }
         let parsed = parse_dataset_assignment(name, value, &context)
             .map_err(|e| format!("cannot create '{pool}': {e}"))?;
-        let value = match parsed.1 {
-            admin::prop::PropValue::Number(n) => dsl::PropValue::Number(n),
-            admin::prop::PropValue::Text(t) => dsl::PropValue::Text(t),
-        };
         wanted.fs_props.retain(|(known, _)| *known != parsed.0);
-        wanted.fs_props.push((parsed.0, value));
+        wanted.fs_props.push(parsed);
         Ok::<(), Failure>(())
     };
     for (name, value) in args.values('O').filter_map(split_assignment) {

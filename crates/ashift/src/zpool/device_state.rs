@@ -12,7 +12,7 @@ use base::{ErrorKind, Guid};
 use geom::Namespace;
 use geom::disk::OpenMode;
 use machine::Holder;
-use vdev::Vdev;
+use vdev::{Vdev, VdevState};
 
 use super::devices::short_name;
 use super::gather::vdev_status;
@@ -196,24 +196,37 @@ pub(super) fn clear(args: &Parsed) -> Outcome {
     let pool = host
         .open(name, Access::Write)
         .map_err(|e| change_error(name, &what, &e))?;
-    let Some(word) = word else {
-        pool.tree().clear(None)?;
-        super::errors::forget_devices(&host, pool.guid(), |_| true)?;
-        return finish(&host, &pool, 0);
+    let guid = match word {
+        None => None,
+        Some(word) => {
+            let device = find_device(&pool, word).map(|device| device.guid());
+            let guid = device.or_else(|| find_group(&pool, word));
+            Some(guid.ok_or_else(|| format!("{what}: no such device in pool"))?)
+        }
     };
-    let device = find_device(&pool, word).map(|device| device.guid());
-    let guid = device
-        .or_else(|| find_group(&pool, word))
-        .ok_or_else(|| format!("{what}: no such device in pool"))?;
-    pool.tree().clear(Some(guid))?;
-    let devices = pool
-        .tree()
-        .find(guid)
-        .map_or_else(Vec::new, |vdev| vdev.devices());
-    super::errors::forget_devices(&host, pool.guid(), |guid| {
-        devices.iter().any(|device| device.guid() == guid)
+    let devices = match guid.and_then(|guid| pool.tree().find(guid)) {
+        Some(vdev) => vdev.devices(),
+        None => pool.tree().devices(),
+    };
+    let mut code = 0;
+    for device in devices.iter().filter(|device| is_given_up(device)) {
+        if let Err(text) = bring_back(&pool, device) {
+            eprintln!("cannot clear errors for {}: {text}", device.name());
+            code = 1;
+        }
+    }
+    pool.tree().clear(guid)?;
+    super::errors::forget_devices(&host, pool.guid(), |device| {
+        guid.is_none() || devices.iter().any(|cleared| cleared.guid() == device)
     })?;
-    finish(&host, &pool, 0)
+    super::catch_up(&pool)?;
+    finish(&host, &pool, code)
+}
+
+/// Whether a device is faulted since before the pool was opened, and so is not open.
+fn is_given_up(device: &Vdev) -> bool {
+    let leaf = device.leaf();
+    leaf.state().0 == VdevState::Faulted && leaf.provider().is_none()
 }
 
 fn finish(host: &Host, pool: &OpenPool, code: u8) -> Outcome {

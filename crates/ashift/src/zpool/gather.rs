@@ -4,6 +4,7 @@
 //! OpenZFS module/zfs/vdev.c (`vdev_get_stats_ex`), module/zfs/spa_misc.c, module/zfs/spa.c
 //! (`spa_prop_get_config`).
 
+use phys::PropValue;
 use std::collections::BTreeMap;
 
 use admin::listing::{Item, Prop};
@@ -11,11 +12,11 @@ use admin::pool::{
     PoolStatus, ScanFunction, ScanState, ScanStatus, VdevAux, VdevClass, VdevKind, VdevState,
     VdevStatus,
 };
-use admin::prop::{POOL, PropValue, Source};
+use admin::prop::{POOL, Source};
 use base::VdevId;
 use nvpair::NvList;
+use phys::feature::{FEATURES, Feature, Support};
 use spa::Spa;
-use spa::feature::{FEATURES, Feature, Support};
 use vdev::AllocBias;
 use vdev::import::FoundPool;
 
@@ -308,7 +309,7 @@ fn freeing(pool: &Spa) -> base::Result<u64> {
 
 fn stored(pool: &Spa, desc: &'static admin::prop::PropDesc) -> Prop {
     match pool.props().get(desc.name) {
-        Some(spa::PropValue::Number(n)) if desc.name == "bootfs" && n != 0 => {
+        Some(PropValue::Number(n)) if desc.name == "bootfs" && n != 0 => {
             let name = pool.dsl().dataset_of(base::ObjectId(n));
             let name = name
                 .and_then(|ds| pool.dsl().name_of(&ds))
@@ -316,17 +317,12 @@ fn stored(pool: &Spa, desc: &'static admin::prop::PropDesc) -> Prop {
             Prop::new(desc.name, PropValue::Text(name), Source::Local)
         }
         // A number that is the default counts as not set.
-        Some(spa::PropValue::Number(n))
+        Some(PropValue::Number(n))
             if desc.default_value() == PropValue::Number(n) || desc.name == "bootfs" =>
         {
             Prop::new(desc.name, desc.default_value(), Source::Default)
         }
-        Some(spa::PropValue::Number(n)) => {
-            Prop::new(desc.name, PropValue::Number(n), Source::Local)
-        }
-        Some(spa::PropValue::Text(text)) => {
-            Prop::new(desc.name, PropValue::Text(text), Source::Local)
-        }
+        Some(value) => Prop::new(desc.name, value, Source::Local),
         None => Prop::new(desc.name, desc.default_value(), Source::Default),
     }
 }
@@ -349,7 +345,7 @@ fn feature_props(pool: &Spa) -> Vec<Prop> {
         })
         .collect();
     for (guid, count) in features.counts() {
-        if spa::feature::by_guid(&guid).is_none() {
+        if phys::feature::by_guid(&guid).is_none() {
             let word = if count == 0 { "inactive" } else { "readonly" };
             let name = format!("unsupported@{guid}");
             props.push(Prop::new(
@@ -367,9 +363,7 @@ fn user_props(pool: &Spa) -> Vec<Prop> {
     names
         .filter(|name| admin::prop::is_user_property(name))
         .filter_map(|name| match pool.props().get(&name) {
-            Some(spa::PropValue::Text(text)) => {
-                Some(Prop::new(name, PropValue::Text(text), Source::Local))
-            }
+            Some(text @ PropValue::Text(_)) => Some(Prop::new(name, text, Source::Local)),
             _ => None,
         })
         .collect()

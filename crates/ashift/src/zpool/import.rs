@@ -36,7 +36,7 @@ struct Request {
     wants_destroyed: bool,
     max_txg: Option<Txg>,
     facts: Facts,
-    props: Vec<(String, spa::PropValue)>,
+    props: Vec<(String, phys::PropValue)>,
     comment: Option<String>,
 }
 
@@ -133,11 +133,8 @@ fn read_request(args: &Parsed) -> Result<Option<Request>, Failure> {
             ("altroot", value) => request.facts.altroot = value.as_text().map(str::to_owned),
             ("comment", value) => request.comment = value.as_text().map(str::to_owned),
             ("cachefile", _) => {}
-            (_, admin::prop::PropValue::Number(n)) if !name.starts_with("feature@") => {
-                request.props.push((name, spa::PropValue::Number(n)));
-            }
-            (_, admin::prop::PropValue::Text(t)) => {
-                request.props.push((name, spa::PropValue::Text(t)));
+            (_, value) if value.as_text().is_some() || !name.starts_with("feature@") => {
+                request.props.push((name, value));
             }
             _ => {
                 return Err(Failure::Text(format!(
@@ -450,7 +447,7 @@ fn import(host: &Host, found: FoundPool, name: &str, request: &Request) -> Resul
         max_txg: request.max_txg,
         force: true,
         host: id,
-        settings: host.settings()?,
+        settings: host.settings_of(name)?,
     })
     .map_err(|e| failed(&e))?;
     finish(host, &spa, request).map_err(|e| failed(&e))?;

@@ -8,7 +8,7 @@ use admin::listing::{GetRequest, Item, JsonStyle, Style, default_columns, list a
 use admin::number::{NumberStyle, date_time};
 use admin::pool::{NameStyle, PoolStatus, list_verbose, pools_json};
 use admin::prop::{PropName, TableKind, parse_list};
-use spa::feature::FEATURES;
+use phys::feature::FEATURES;
 
 use super::gather::{properties_of, status_of};
 use super::{Failure, Outcome, open_error, zone};

@@ -8,10 +8,11 @@ use admin::getopt::Parsed;
 use admin::listing::{GetField, GetRequest, Item, Prop, get as print_get, parse_get_fields};
 use admin::pool::{PoolStatus, VdevClass, VdevStatus, pools_json};
 use admin::prop::{
-    PoolContext, PropName, PropValue, Source, TableKind, is_user_property, parse_list,
-    parse_pool_assignment, split_assignment,
+    PoolContext, PropName, Source, TableKind, is_user_property, parse_list, parse_pool_assignment,
+    split_assignment,
 };
-use spa::feature::{self, Support};
+use phys::PropValue;
+use phys::feature::{self, Support};
 
 use super::gather::vdev_status;
 use super::list::{pool_names, repeated_code, styles};
@@ -188,14 +189,13 @@ pub(super) fn set(args: &Parsed) -> Outcome {
         }
         ("bootfs", PropValue::Text(text)) => {
             let number = bootfs(&open, &text).map_err(failed)?;
-            open.set_prop(&name, spa::PropValue::Number(number))
+            open.set_prop(&name, PropValue::Number(number))
         }
         ("cachefile", _) => {
             let text = "'cachefile' is not supported yet: pools are remembered below ASHIFT_STATE";
             return Err(failed(text.to_owned()));
         }
-        (_, PropValue::Number(n)) => open.set_prop(&name, spa::PropValue::Number(n)),
-        (_, PropValue::Text(text)) => open.set_prop(&name, spa::PropValue::Text(text)),
+        (_, value) => open.set_prop(&name, value),
     };
     outcome.map_err(|e| failed(e.to_string()))?;
     done(&host, &open)

@@ -8,4 +8,5 @@ mod damage;
 mod expand;
 mod import;
 mod obstacles;
+mod suspend;
 mod words;

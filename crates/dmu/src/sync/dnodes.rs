@@ -139,7 +139,7 @@ impl Pass<'_> {
                 continue;
             }
             let old = self.rewritable(&mut metas[0], 0, blkid)?;
-            let request = self.request(&metas[0], 0, blkid, buf, fill, old);
+            let request = self.request(&metas[0], 0, blkid, buf.into(), fill, old);
             batch.push(
                 Place {
                     work: 0,
@@ -194,7 +194,7 @@ impl Pass<'_> {
         let mut layer = Dirty::new(meta.layer.fields.clone());
         for (&blkid, dnodes) in by_block {
             let (buf, _) = self.block_of_dnodes(meta, blkid, dnodes)?;
-            layer.blocks.insert(blkid, Block::Data(buf));
+            layer.blocks.insert(blkid, Block::Data(buf.into()));
         }
         meta.dnode.state().writing = Some(Arc::new(layer));
         let blkids: Vec<u64> = by_block.keys().copied().collect();

@@ -43,7 +43,7 @@ use std::sync::Arc;
 use base::{Buf, Result};
 use phys::ObjectType;
 use phys::blkptr::BlkPtrPhys;
-use zio::{Bookmark, UnderWay, WriteRequest};
+use zio::{Bookmark, Prepared, Run, UnderWay, WriteRequest};
 
 use crate::account::OwnerDeltas;
 use crate::dirty::{Block, charge_of};
@@ -259,7 +259,7 @@ impl Pass<'_> {
             return Ok(Err(self.hole(work, level, keep_birth)));
         }
         let old = self.rewritable(work, level, blkid)?;
-        Ok(Ok(self.request(work, level, blkid, buf, fill, old)))
+        Ok(Ok(self.request(work, level, blkid, buf.into(), fill, old)))
     }
 
     fn hole(&self, work: &Work, level: u8, keep_birth: bool) -> Patch {
@@ -321,7 +321,7 @@ impl Pass<'_> {
         work: &Work,
         level: u8,
         blkid: u64,
-        data: Buf,
+        data: Prepared,
         fill: u64,
         rewrite: Option<BlkPtrPhys>,
     ) -> WriteRequest {
@@ -330,7 +330,14 @@ impl Pass<'_> {
             ..work.layer.fields.leaf(data.len() as u64)
         };
         let bookmark = work.walk.tree.bookmark(level, blkid);
-        self.request_of(&kind, bookmark, data, fill, rewrite)
+        let run = match level {
+            0 => work.layer.behind.stream.run(blkid, data.len() as u64),
+            _ => Run::default(),
+        };
+        WriteRequest {
+            run,
+            ..self.request_of(&kind, bookmark, data, fill, rewrite)
+        }
     }
 
     fn spill_request(&self, work: &Work, data: Buf) -> WriteRequest {
@@ -344,14 +351,14 @@ impl Pass<'_> {
         };
         let bookmark = Bookmark::spill(self.objset.id(), work.dnode.id());
         let old = work.old.spill.and_then(|old| self.if_rewritable(old));
-        self.request_of(&kind, bookmark, data, 1, old)
+        self.request_of(&kind, bookmark, data.into(), 1, old)
     }
 
     fn request_of(
         &self,
         kind: &BlockKind,
         bookmark: Bookmark,
-        data: Buf,
+        data: Prepared,
         fill: u64,
         rewrite: Option<BlkPtrPhys>,
     ) -> WriteRequest {
@@ -368,6 +375,7 @@ impl Pass<'_> {
             bookmark,
             rewrite,
             class,
+            run: Run::default(),
         }
     }
 
@@ -469,7 +477,7 @@ impl Pass<'_> {
         };
         let rewrite = self.if_rewritable(old);
         let bookmark = Bookmark::root(self.objset.id());
-        let request = self.request_of(&kind, bookmark, data, meta.new.fill(), rewrite);
+        let request = self.request_of(&kind, bookmark, data.into(), meta.new.fill(), rewrite);
         let (_, mut bps) = self.write(vec![request])?;
         let bp = bps.pop().expect("one pointer per block");
         assert!(

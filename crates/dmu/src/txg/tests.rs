@@ -258,3 +258,30 @@ fn sim_many_threads_hold_and_wait() {
         rt::simulate(seed, many_threads);
     }
 }
+
+#[test]
+fn sim_only_io_issued_since_the_last_resume_suspends_the_pool() {
+    use zio::{FailedIo, Suspend};
+    rt::simulate(9, || {
+        let groups = TxGroups::new(Txg(10), TxgSettings::default());
+        let error = || Error::new(ErrorKind::Io, "gone");
+        let before = groups.resumed_count();
+        let waits = groups.clone();
+        let io = rt::spawn("io", move || {
+            waits.wait_resumed(FailedIo::Write, before, error())
+        });
+        rt::sleep_ns(1);
+        assert_eq!(groups.suspended().as_deref(), Some("gone"));
+        groups.resume();
+        io.join().unwrap();
+        assert_eq!(groups.suspended(), None);
+        // It was issued before that, and failed only now.
+        let late = groups.wait_resumed(FailedIo::Write, before, error());
+        late.unwrap();
+        assert_eq!(groups.suspended(), None);
+        groups.abandon();
+        let now = groups.resumed_count();
+        let refused = groups.wait_resumed(FailedIo::Write, now, error());
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::Io);
+    });
+}

@@ -9,7 +9,7 @@
 
 use super::volatile::CachedWrite;
 use super::*;
-use crate::fault::next_random;
+use rt::splitmix64;
 
 impl Emulated {
     /// The power fails. `seed` decides what of the cache had reached the medium. Commands in flight, and all that
@@ -68,8 +68,8 @@ impl Emulated {
     /// Writes what had reached the medium of a write: all, nothing, a first part, or any sectors.
     fn write_partly(&self, state: &mut State, write: &CachedWrite, seed: &mut u64) -> Result<()> {
         let sector = u64::from(self.shape.sectorsize);
-        let choice = next_random(seed) % 8;
-        let first_part = next_random(seed) % (write.len / sector + 1);
+        let choice = splitmix64(seed) % 8;
+        let first_part = splitmix64(seed) % (write.len / sector + 1);
         match choice {
             0..3 => return state.settle(write),
             3..6 => return Ok(()),
@@ -79,7 +79,7 @@ impl Emulated {
             for at in (piece.start..piece.end).step_by(usize::try_from(sector).expect("small")) {
                 let survives = match choice {
                     6 => (at - write.offset) / sector < first_part,
-                    _ => next_random(seed).is_multiple_of(2),
+                    _ => splitmix64(seed).is_multiple_of(2),
                 };
                 if survives {
                     state.settle_part(write, &(at..at + sector))?;

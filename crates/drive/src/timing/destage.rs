@@ -17,11 +17,12 @@
 //! 2. What is told of a batch is in the order of time, and no later than its end.
 
 use super::command::Event;
-use super::disk::{Disk, MediumEvent, next_random};
+use super::disk::{Disk, MediumEvent};
 use super::mechanics::Access;
 use super::mutant::Mutant;
 use super::read_cache::Range;
 use crate::profile::RmwPolicy;
+use rt::splitmix64;
 
 /// Ranges of a batch that share physical sectors: one stretch for the head.
 #[derive(Debug, Clone, Copy)]
@@ -255,7 +256,7 @@ impl Disk {
 
     /// What the firmware needs after a rewriting before it can do anything else.
     fn rewrite_latency(&mut self) -> u64 {
-        let drawn = next_random(&mut self.state.random);
+        let drawn = splitmix64(&mut self.state.random);
         let drawn = if self.mechanics.is(Mutant::SeedIsIgnored) {
             super::mutant::unseeded()
         } else {

@@ -17,6 +17,7 @@
 //!    thousand gives the same events.
 //! 2. No step allocates once the queues have found their size.
 
+use rt::splitmix64;
 use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
@@ -135,20 +136,11 @@ pub(super) struct Disk {
     pub(super) record: Option<Vec<Access>>,
 }
 
-/// The next number of a sequence that a seed begins (SplitMix64).
-pub(super) fn next_random(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut z = *state;
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
-
 impl Disk {
     pub(super) fn new(profile: &Profile, disk: &DiskFigures, seed: u64) -> Disk {
         let mechanics = Mechanics::new(profile, disk);
         let mut random = seed;
-        let phase = next_random(&mut random) % mechanics.geometry.turn_ns();
+        let phase = splitmix64(&mut random) % mechanics.geometry.turn_ns();
         let state = DiskState {
             clock: 0,
             random,

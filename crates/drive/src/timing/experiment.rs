@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use base::{Error, Result};
 
-use super::disk::next_random;
 use super::{Command, CommandKind, Event, Timing};
 use crate::profile::{Profile, Published};
+use rt::splitmix64;
 
 /// Size and offset, in bytes, of the passes that `phybs` makes by default.
 pub const PHYBS_PASSES: [(u32, u32); 14] = [
@@ -243,7 +243,7 @@ impl Experiment {
                 let mut random = seed ^ 0x5eed;
                 let asks = (0..count).map(|_| Ask {
                     write,
-                    at: next_random(&mut random) % places * step + u64::from(offset),
+                    at: splitmix64(&mut random) % places * step + u64::from(offset),
                     bytes: size,
                     fua: sync,
                 });

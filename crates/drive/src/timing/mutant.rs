@@ -75,5 +75,5 @@ pub(crate) fn unseeded() -> u64 {
     use std::sync::atomic::{AtomicU64, Ordering};
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let mut state = COUNT.fetch_add(1, Ordering::Relaxed);
-    super::disk::next_random(&mut state)
+    rt::splitmix64(&mut state)
 }

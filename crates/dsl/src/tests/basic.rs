@@ -1,10 +1,13 @@
 //! One behaviour at a time.
 
 use base::ErrorKind;
+use phys::PropValue;
+use phys::pool_names;
+use zap::directory;
 
 use super::check::check;
 use super::harness::TestPool;
-use crate::{PropChange, PropSource, PropValue, Used};
+use crate::{PropChange, PropSource, Used};
 
 #[test]
 fn a_new_pool_has_its_hidden_directories_and_no_leak() {
@@ -455,23 +458,23 @@ fn large_blocks_are_recorded_as_a_feature_of_the_data_set() {
         dnode.write(&tx, 0, &vec![1; 1 << 20]).unwrap();
     }
     test.settle();
-    assert!(ds.feature_is_active(crate::feature::LARGE_BLOCKS));
+    assert!(ds.feature_is_active(phys::feature::LARGE_BLOCKS));
     test.snapshot("tank/a@s");
     test.pool
         .clone_dataset("tank/b", "tank/a@s", Vec::new())
         .unwrap();
     let count = |guid: &str| test.env.features.lock().get(guid).copied().unwrap_or(0);
-    assert_eq!(count(crate::feature::LARGE_BLOCKS), 3);
+    assert_eq!(count(phys::feature::LARGE_BLOCKS), 3);
     check(&test);
     let test = test.reopen();
     let ds = test.pool.dataset("tank/a@s").unwrap();
-    assert!(ds.feature_is_active(crate::feature::LARGE_BLOCKS));
+    assert!(ds.feature_is_active(phys::feature::LARGE_BLOCKS));
     drop(ds);
     test.pool.destroy_head("tank/b").unwrap();
     test.pool.rollback("tank/a", None, 0).unwrap();
     test.settle();
     check(&test);
-    let count = test.env.features.lock()[crate::feature::LARGE_BLOCKS];
+    let count = test.env.features.lock()[phys::feature::LARGE_BLOCKS];
     assert_eq!(count, 2);
 }
 
@@ -538,8 +541,9 @@ fn logs_of_heads_are_claimed_replayed_and_freed_with_them() {
 
 #[test]
 fn livelists_of_destroyed_clones_are_worked_off() {
-    use crate::{Bpobj, Deadlist, Space, feature};
+    use crate::{Bpobj, Deadlist, Space};
     use base::{Buf, ObjsetId};
+    use phys::feature;
     use zio::{Bookmark, WritePolicy, WriteRequest};
 
     let test = TestPool::create();
@@ -571,7 +575,7 @@ fn livelists_of_destroyed_clones_are_worked_off() {
         pool.store().free(tx.txg(), &bps[0]);
         let clones = mos.zap_create(phys::ObjectType::N_ZAP_METADATA, tx)?;
         mos.zap_int_add(clones, livelist.0, livelist.0, tx)?;
-        mos.directory_add("com.delphix:deleted_clones", clones, tx)?;
+        directory::add(mos.objset(), pool_names::DELETED_CLONES, clones, tx)?;
         let deadlist = Deadlist::open(mos, livelist)?;
         deadlist.add_space_for_test(space, tx)?;
         pool.diduse_space(pool.free_dir(), Used::Head, space);

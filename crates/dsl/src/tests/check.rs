@@ -1,7 +1,9 @@
 //! Recomputes from scratch what the DSL keeps account of.
 
+use phys::pool_names;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use zap::directory;
 
 use base::{ObjectId, Txg};
 use phys::BlkPtrPhys;
@@ -10,10 +12,10 @@ use super::harness::TestPool;
 use crate::bpobj::{Bpobj, Progress};
 use crate::dataset::DslDataset;
 use crate::dir::{DslDir, Used};
-use crate::feature;
 use crate::pool::DslPool;
 use crate::size::Space;
 use crate::traverse::{End, Walk};
+use phys::feature;
 
 /// Blocks by place.
 type Blocks = BTreeMap<u64, BlkPtrPhys>;
@@ -407,7 +409,10 @@ fn check_store(test: &TestPool, seen: &BTreeMap<u64, Seen>) {
 fn check_objects(test: &TestPool, mut objects: Objects) {
     let pool = &test.pool;
     let mos = pool.mos();
-    objects.use_bpobj(pool, mos.directory_get("free_bpobj").unwrap());
+    objects.use_bpobj(
+        pool,
+        directory::get(mos.objset(), pool_names::FREE_BPOBJ).unwrap(),
+    );
     let empties = test
         .env
         .features

@@ -1,5 +1,6 @@
 //! A pool in memory: what spa does, as little of it as these tests need.
 
+use phys::PropValue;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 
@@ -14,11 +15,8 @@ use zil::{Itx, ReplaySink, WriteState, Zilog};
 use zio::BlockStore;
 use zio::ram::RamStore;
 
-use crate::feature;
-use crate::{
-    DslDataset, DslPool, Mos, MosAccounting, NewDataset, ObjsetInit, POOL_DIRECTORY, PoolEnv,
-    PoolParts, PropValue,
-};
+use crate::{DslDataset, DslPool, Mos, MosAccounting, NewDataset, ObjsetInit, PoolEnv, PoolParts};
+use phys::feature;
 
 /// Space, features, frees.
 pub(crate) struct Env {
@@ -159,7 +157,7 @@ impl TestPool {
             &tx,
         );
         let directory = NewZap::new(ObjectType::OBJECT_DIRECTORY);
-        zap::create_claim(&os, &tx, POOL_DIRECTORY, &directory).unwrap();
+        zap::create_claim(&os, &tx, zap::directory::OBJECT, &directory).unwrap();
         let mos = Mos::new(os, env.clone()).unwrap();
         let parts = PoolParts {
             name: "tank".to_string(),
@@ -223,7 +221,7 @@ impl TestPool {
     pub(crate) fn crash(self) -> TestPool {
         self.pool
             .groups()
-            .suspend(&base::Error::new(base::ErrorKind::Io, "crash"));
+            .fail(&base::Error::new(base::ErrorKind::Io, "crash"));
         let _ = self.pool.groups().stop();
         self.import()
     }

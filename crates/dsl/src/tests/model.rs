@@ -1,5 +1,6 @@
 //! Random operations over a model: contents, and after each of them all invariants.
 
+use phys::PropValue;
 use std::collections::BTreeMap;
 
 use base::ErrorKind;
@@ -7,7 +8,6 @@ use proptest::prelude::*;
 
 use super::check::check;
 use super::harness::TestPool;
-use crate::PropValue;
 
 /// Object and block to byte.
 type Content = BTreeMap<(u64, u64), u8>;

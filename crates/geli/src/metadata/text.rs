@@ -4,7 +4,7 @@ use std::fmt::{self, Write};
 
 use md5::{Digest, Md5};
 
-use super::{Metadata, SLOTS};
+use super::Metadata;
 use crate::algorithm::{auth_name, cipher_name};
 use crate::attached::to_hex;
 use crate::{Flags, METADATA_BYTES};
@@ -42,12 +42,6 @@ impl Metadata {
     pub fn md5(&self) -> [u8; 16] {
         let covered = METADATA_BYTES - 16 - if self.version == 0 { 2 } else { 0 };
         Md5::digest(&self.encode()[..covered]).into()
-    }
-
-    /// Whether a slot holds the master key.
-    #[must_use]
-    pub fn has_slot(&self, slot: usize) -> bool {
-        slot < SLOTS && self.keys >> slot & 1 == 1
     }
 }
 

@@ -22,22 +22,13 @@ impl Input for Zeros {
 }
 
 /// `/dev/random`, without an end: bytes that follow from one draw of [`rt::random_u64`].
-pub struct Random(u64);
+pub struct Random(rt::SeededRandom);
 
 impl Random {
     /// Draws.
     #[must_use]
     pub fn new() -> Random {
-        Random(rt::random_u64())
-    }
-
-    fn next(&mut self) -> u64 {
-        // splitmix64
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        Random(rt::SeededRandom::new(rt::random_u64()))
     }
 }
 
@@ -50,7 +41,7 @@ impl Default for Random {
 impl Input for Random {
     fn read(&mut self, block: &mut [u8]) -> Result<usize> {
         for chunk in block.chunks_mut(8) {
-            let bytes = self.next().to_le_bytes();
+            let bytes = self.0.next_u64().to_le_bytes();
             chunk.copy_from_slice(&bytes[..chunk.len()]);
         }
         Ok(block.len())

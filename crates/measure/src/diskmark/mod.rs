@@ -21,6 +21,7 @@
 
 mod report;
 
+use rt::SeededRandom;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -265,9 +266,9 @@ fn data(len: u64, zeros: bool) -> Result<Buf> {
     let len = usize::try_from(len).map_err(|_| Error::invalid("a block that large"))?;
     let mut block = BlockBuf::paged(len);
     if !zeros {
-        let mut random = Places::new(1);
+        let mut random = SeededRandom::new(1);
         for chunk in block.chunks_mut(8) {
-            let bytes = random.next().to_le_bytes();
+            let bytes = random.next_u64().to_le_bytes();
             chunk.copy_from_slice(&bytes[..chunk.len()]);
         }
     }
@@ -291,28 +292,6 @@ fn fill(
         done += len as u64;
     }
     provider.flush()
-}
-
-/// A small generator (splitmix64).
-struct Places(u64);
-
-impl Places {
-    fn new(seed: u64) -> Places {
-        Places(seed)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        let wide = u128::from(self.next()) * u128::from(bound);
-        u64::try_from(wide >> 64).expect("the high half of a 128-bit number has 64 bits")
-    }
 }
 
 /// An end of a command: when it was submitted, when it ended, and how.
@@ -348,7 +327,7 @@ struct Load<'a> {
     data: Option<Buf>,
     offset_bytes: u64,
     blocks: u64,
-    places: Places,
+    places: SeededRandom,
     next_block: u64,
     ends: Arc<Ends>,
 }
@@ -393,7 +372,7 @@ fn measure(provider: &dyn Provider, options: &Options, test: Test, is_write: boo
         data: is_write.then_some(data),
         offset_bytes: options.offset_bytes,
         blocks: options.size_bytes / test.block_bytes,
-        places: Places::new(0),
+        places: SeededRandom::new(0),
         next_block: 0,
         ends: Arc::default(),
     };

@@ -152,15 +152,22 @@ pub(super) struct Schedule {
     abort_report: String,
 }
 
+/// The generator of a seed, without its first number: it is how seeds have always been counted.
+fn seeded(seed: u64) -> SeededRandom {
+    let mut random = SeededRandom::new(seed);
+    random.next_u64();
+    random
+}
+
 impl Schedule {
     pub(super) fn new(options: SimOptions) -> Self {
         let slot = Arc::new(Slot::default());
         slot.belongs_to(std::thread::current());
-        let mut seeds = SeededRandom::new(options.seed);
+        let mut seeds = seeded(options.seed);
         Schedule {
             now_ns: options.start_ns,
-            random: SeededRandom::new(seeds.next_u64()),
-            choices: SeededRandom::new(seeds.next_u64()),
+            random: seeded(seeds.next_u64()),
+            choices: seeded(seeds.next_u64()),
             preempt_one_in: options.preempt_one_in,
             tasks: vec![Task::new("main", slot, State::Running)],
             runnable: Vec::new(),

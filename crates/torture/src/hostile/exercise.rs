@@ -234,7 +234,7 @@ fn change(spa: &Spa, plan: u64, outcome: &mut Outcome) {
         outcome.take(spa.dsl().snapshot(&[snap], Vec::new()));
     }
     for name in &heads {
-        let number = dsl::PropValue::Number(1 << 20);
+        let number = phys::PropValue::Number(1 << 20);
         outcome.take(spa.dsl().set_prop(name, "refreservation", number));
     }
     outcome.take(spa.log_command("zpool hostile"));

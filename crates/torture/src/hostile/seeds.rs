@@ -139,11 +139,11 @@ fn snapshots(spa: &Spa) -> Result<()> {
     change(spa, "tank/clone/of", 5)?;
     dsl.create_bookmark("tank/fs#mark", "tank/fs@a")?;
     dsl.hold(&["tank/fs@a"], "held")?;
-    dsl.set_prop("tank/fs", "quota", dsl::PropValue::Number(40 << 20))?;
+    dsl.set_prop("tank/fs", "quota", phys::PropValue::Number(40 << 20))?;
     dsl.set_prop(
         "tank/fs",
         "user:text",
-        dsl::PropValue::Text("some text".into()),
+        phys::PropValue::Text("some text".into()),
     )?;
     dsl.destroy_snapshots(&["tank@b"], false)
 }

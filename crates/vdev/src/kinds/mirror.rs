@@ -102,19 +102,24 @@ impl KindOps for Mirror {
         let devices = node.vdev.leaves();
         let mut scratch = BlockBuf::scratch(buf.len());
         let mut is_good = vec![false; blocks.len()];
-        let mut outcomes: Vec<Vec<Outcome>> = blocks.iter().map(|_| Vec::new()).collect();
-        for (at, device) in devices.iter().enumerate() {
-            let run = if at == 0 { &mut *buf } else { &mut scratch[..] };
-            let found = scrub_device(device, offset, run, blocks, verify);
+        let untried = || devices.iter().map(|_| Outcome::Untried).collect();
+        let mut outcomes: Vec<Vec<Outcome>> = blocks.iter().map(|_| untried()).collect();
+        for (turn, at) in complete_first(devices, blocks).into_iter().enumerate() {
+            let run = if turn == 0 {
+                &mut *buf
+            } else {
+                &mut scratch[..]
+            };
+            let found = scrub_device(&devices[at], offset, run, (blocks, &is_good), verify);
             for (n, outcome) in found.into_iter().enumerate() {
                 if matches!(outcome, Outcome::Untried) && !is_good[n] {
                     is_good[n] = true;
-                    if at > 0 {
+                    if turn > 0 {
                         let range = &blocks[n].range;
                         buf[range.clone()].copy_from_slice(&scratch[range.clone()]);
                     }
                 }
-                outcomes[n].push(outcome);
+                outcomes[n][at] = outcome;
             }
         }
         let conclude = |(n, outcomes): (usize, Vec<Outcome>)| {
@@ -261,21 +266,32 @@ fn read_device(device: &Vdev, offset: u64, buf: &mut [u8]) -> Result<()> {
     Ok(())
 }
 
+/// The devices in the order in which they are read: those that missed none of the blocks come first.
+fn complete_first(devices: &[Arc<Vdev>], blocks: &[RunBlock]) -> Vec<usize> {
+    let missed_any = |at: &usize| {
+        let leaf = devices[*at].leaf();
+        blocks.iter().any(|block| leaf.missed(block.birth))
+    };
+    let mut order: Vec<usize> = (0..devices.len()).collect();
+    order.sort_by_key(missed_any);
+    order
+}
+
 /// What one device has of each block of a run; `Untried` for a good one. If the run cannot be
-/// read whole, its blocks are read one by one.
+/// read whole, its blocks are read one by one. What the device missed is not read if another one has it
+/// (`is_good`): a DTL names whole txgs, of which the device may have all the same what no other has.
 fn scrub_device(
     device: &Vdev,
     offset: u64,
     run: &mut [u8],
-    blocks: &[RunBlock],
+    (blocks, is_good): (&[RunBlock], &[bool]),
     verify: &dyn Fn(usize, &[u8]) -> bool,
 ) -> Vec<Outcome> {
     if !device.leaf().is_usable() {
         return blocks.iter().map(|_| Outcome::Skipped).collect();
     }
-    let has_missed = |block: &RunBlock| device.leaf().missed(block.birth);
-    // What it does not have need not be read.
-    let mut whole = if blocks.iter().all(has_missed) {
+    let is_needless = |n: usize| is_good[n] && device.leaf().missed(blocks[n].birth);
+    let mut whole = if (0..blocks.len()).all(is_needless) {
         None
     } else {
         Some(read_device(device, offset, run))
@@ -283,7 +299,7 @@ fn scrub_device(
     let mut outcomes = Vec::with_capacity(blocks.len());
     for (n, block) in blocks.iter().enumerate() {
         let range = &block.range;
-        if has_missed(block) {
+        if is_needless(n) {
             outcomes.push(Outcome::Mismatch);
             continue;
         }

@@ -418,3 +418,17 @@ fn a_repair_counts_what_it_wrote() {
     tree.repair_block(TOP, 0, &[9; LEN]).unwrap();
     assert_eq!(tree.root().total_stats().self_healed_bytes, 2 * LEN as u64);
 }
+
+/// A DTL names whole txgs: each side may lack what the other one has of the same txg.
+#[test]
+fn a_block_of_a_txg_that_both_sides_missed_is_read_wherever_it_is() {
+    let (_, tree) = faulty(2);
+    tree.write_block(TOP, 0, &[9; LEN]).unwrap();
+    for device in tree.devices() {
+        device.leaf().dirty_dtl(BIRTH.0..BIRTH.0 + 1);
+    }
+    let mut bytes = [0; LEN];
+    tree.scrub_block(TOP, 0, &mut bytes, &is(9)).unwrap();
+    assert_eq!(bytes, [9; LEN]);
+    tree.read_block(TOP, 0, &mut bytes, &is(9)).unwrap();
+}

@@ -132,7 +132,7 @@ fn unknown_attributes_are_carried_through() {
         let layout = [5u16, 6, 4, 12, 13, 7, 11, 0, 1, 2, 3, 8, 21, 16, 19, 22];
         zap::add(fs.objset(), &tx, ObjectId(layouts), "9", &layout).unwrap();
         let dnode = fs.objset().hold(file.id).unwrap();
-        let mut bonus = dnode.bonus();
+        let mut bonus = dnode.bonus().to_vec();
         bonus.extend_from_slice(b"VALUE...");
         bonus[4] = 9;
         dnode.set_bonus(&tx, &bonus).unwrap();

@@ -1,11 +1,11 @@
 //! Reproducible choices.
 
-/// A generator (splitmix64).
-pub(crate) struct Random(u64);
+/// A generator.
+pub(crate) struct Random(rt::SeededRandom);
 
 impl Random {
     pub(crate) fn new(seed: u64) -> Random {
-        Random(seed)
+        Random(rt::SeededRandom::new(seed))
     }
 
     /// Seeded by `SEED`, or by the clock; says which, for failures to be repeated.
@@ -15,15 +15,11 @@ impl Random {
             .and_then(|text| text.parse().ok());
         let seed = given.unwrap_or_else(rt::random_u64);
         println!("SEED={seed}");
-        Random(seed)
+        Random::new(seed)
     }
 
     pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.0;
-        word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^ word >> 31
+        self.0.next_u64()
     }
 
     /// Below `limit`.

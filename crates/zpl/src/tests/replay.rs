@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use base::{ObjectId, Result};
 use dmu::Tx;
+use phys::Phys;
 use phys::zil::LrPhys;
-use phys::{Phys, zil};
 use zerocopy::IntoBytes;
+use zil::{Itx, WriteState};
 
 use super::random::{Random, ops};
 use super::{Pool, check_tree, create, props};
 use crate::{
-    FileType, Filesystem, IntentLog, Itx, RenameKind, SetAttr, SetXattr, Settings, Time,
-    WriteState, pflags,
+    FileType, Filesystem, IntentLog, RenameKind, SetAttr, SetXattr, Settings, Time, pflags,
 };
 
 /// A log that keeps everything.
@@ -92,20 +92,14 @@ impl Twins {
 /// The record with its data.
 fn complete(fs: &Filesystem, itx: Itx) -> Option<Vec<u8>> {
     let mut record = itx.record;
-    if let WriteState::NeedCopy {
-        id,
-        generation,
-        offset,
-        len,
-    } = itx.write_state
-    {
-        record.extend(fs.log_data(id, generation, offset, len).unwrap()?);
+    if let WriteState::NeedCopy(wanted) = itx.write_state {
+        record.extend(fs.log_data(&wanted).unwrap()?);
         record.resize(record.len().next_multiple_of(8), 0);
         let mut common = LrPhys::read(&record).unwrap();
         common.reclen.set(record.len() as u64);
         record[..LrPhys::SIZE].copy_from_slice(common.as_bytes());
     }
-    let parsed: Vec<_> = zil::records(&record).collect();
+    let parsed: Vec<_> = phys::zil::records(&record).collect();
     assert!(matches!(&parsed[..], [Ok(_)]), "{} records", parsed.len());
     drop(parsed);
     Some(record)

@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use super::super::disk::next_random;
 use super::super::mutant::Mutant;
 use super::super::{Command, CommandKind, Event, Timing};
 use super::trial::{Verdict, command, drive, hold, run};
 use crate::profile::Profile;
+use rt::splitmix64;
 
 /// Commands of all kinds: crowded into a few places, or far apart; all aligned, or not.
 pub(super) fn mixture(profile: &Profile, seed: u64, count: usize) -> Vec<(u64, Command)> {
     let mut random = seed;
-    let mut below = move |n: u64| next_random(&mut random) % n;
+    let mut below = move |n: u64| splitmix64(&mut random) % n;
     let total = profile.host_sectors();
     let aligned = below(3) == 0;
     let crowded = below(2) == 0;
@@ -74,7 +74,7 @@ fn random_reads(profile: &Profile, count: usize, seed: u64) -> Vec<Command> {
     let places = profile.host_sectors() / 8 - 1;
     (0..count)
         .map(|_| {
-            let lba = next_random(&mut random) % places * 8;
+            let lba = splitmix64(&mut random) % places * 8;
             command(CommandKind::Read, lba, 8)
         })
         .collect()
@@ -214,7 +214,7 @@ pub(super) fn nobody_starves(profile: &Arc<Profile>, mutant: Option<Mutant>) -> 
     let (mut now, mut next, mut waiting) = (0, 0, 0);
     while (now as f64) < 2.0 * limit * 1e6 {
         while waiting < 16 {
-            let lba = next_random(&mut random) % 4096 * 512;
+            let lba = splitmix64(&mut random) % 4096 * 512;
             let mut near = command(CommandKind::Read, lba, 8);
             near.tag = next;
             timing.submit(now, near);

@@ -4,18 +4,20 @@
 
 use std::sync::Arc;
 
+use crate::Zap;
 use base::{Error, ObjectId, Result};
 use dmu::{Objset, Tx};
 use phys::ObjectType;
+use phys::pool_names::POOL_DIRECTORY_OBJECT;
 
 /// `DMU_POOL_DIRECTORY_OBJECT`
-pub const OBJECT: ObjectId = ObjectId(1);
+pub const OBJECT: ObjectId = ObjectId(POOL_DIRECTORY_OBJECT);
 
 /// The object that the directory names.
 ///
 /// # Errors
 /// `NotFound` when there is no such entry.
-pub fn get(mos: &Arc<Objset>, name: &str) -> Result<ObjectId> {
+pub fn get(mos: &Objset, name: &str) -> Result<ObjectId> {
     find(mos, name)?.ok_or_else(|| Error::not_found(format!("the pool directory has no '{name}'")))
 }
 
@@ -23,8 +25,8 @@ pub fn get(mos: &Arc<Objset>, name: &str) -> Result<ObjectId> {
 ///
 /// # Errors
 /// What reading the MOS gives.
-pub fn find(mos: &Arc<Objset>, name: &str) -> Result<Option<ObjectId>> {
-    Ok(zap::lookup_u64(mos, OBJECT, name)?.map(ObjectId))
+pub fn find(mos: &Objset, name: &str) -> Result<Option<ObjectId>> {
+    Ok(Zap::open(mos, OBJECT)?.lookup_u64(name)?.map(ObjectId))
 }
 
 /// Enters a number.
@@ -32,7 +34,23 @@ pub fn find(mos: &Arc<Objset>, name: &str) -> Result<Option<ObjectId>> {
 /// # Errors
 /// What writing the MOS gives.
 pub fn set(mos: &Arc<Objset>, name: &str, value: u64, tx: &Tx) -> Result<()> {
-    zap::update(mos, tx, OBJECT, name, &[value])
+    crate::update(mos, tx, OBJECT, name, &[value])
+}
+
+/// Adds an object.
+///
+/// # Errors
+/// `Exists`; what writing the MOS gives.
+pub fn add(mos: &Arc<Objset>, name: &str, object: ObjectId, tx: &Tx) -> Result<()> {
+    crate::add_u64(mos, tx, OBJECT, name, object.0)
+}
+
+/// Removes an entry.
+///
+/// # Errors
+/// `NotFound`; what writing the MOS gives.
+pub fn remove(mos: &Arc<Objset>, name: &str, tx: &Tx) -> Result<()> {
+    crate::remove(mos, tx, OBJECT, name)
 }
 
 /// Makes a ZAP and enters it.
@@ -41,5 +59,5 @@ pub fn set(mos: &Arc<Objset>, name: &str, value: u64, tx: &Tx) -> Result<()> {
 /// What writing the MOS gives.
 #[doc(alias = "zap_create_link")]
 pub fn create_link(mos: &Arc<Objset>, type_: ObjectType, name: &str, tx: &Tx) -> Result<ObjectId> {
-    zap::create_link(mos, tx, type_, OBJECT, name)
+    crate::create_link(mos, tx, type_, OBJECT, name)
 }

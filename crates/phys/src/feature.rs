@@ -15,6 +15,72 @@
 //! # Source
 //! OpenZFS `module/zcommon/zfeature_common.c`, `module/zfs/zfeature.c`.
 
+/// Destroys spread over txgs (`bptree_obj`).
+pub const ASYNC_DESTROY: &str = "com.delphix:async_destroy";
+/// One shared empty bpobj for all empty deadlist entries.
+pub const EMPTY_BPOBJ: &str = "com.delphix:empty_bpobj";
+/// Directories and data sets that are also ZAPs.
+pub const EXTENSIBLE_DATASET: &str = "com.delphix:extensible_dataset";
+/// Bookmarks.
+pub const BOOKMARKS: &str = "com.delphix:bookmarks";
+/// Larger bookmark records.
+pub const BOOKMARK_V2: &str = "com.datto:bookmark_v2";
+/// Bookmarks that know how much was freed before the next snapshot.
+pub const BOOKMARK_WRITTEN: &str = "com.delphix:bookmark_written";
+/// Redaction lists of bookmarks.
+pub const REDACTION_BOOKMARKS: &str = "com.delphix:redaction_bookmarks";
+/// Limits of the number of file systems and snapshots.
+pub const FS_SS_LIMIT: &str = "com.joyent:filesystem_limits";
+/// Lists of the blocks of a clone that its origin does not have.
+pub const LIVELIST: &str = "com.delphix:livelist";
+/// Blocks larger than 128 KiB.
+pub const LARGE_BLOCKS: &str = "org.open-zfs:large_blocks";
+/// Dnodes larger than 512 bytes.
+pub const LARGE_DNODE: &str = "org.zfsonlinux:large_dnode";
+/// SHA-512/256.
+pub const SHA512: &str = "org.illumos:sha512";
+/// Skein.
+pub const SKEIN: &str = "org.illumos:skein";
+/// Edon-R.
+pub const EDONR: &str = "org.illumos:edonr";
+/// BLAKE3.
+pub const BLAKE3: &str = "org.openzfs:blake3";
+/// Zstandard.
+pub const ZSTD_COMPRESS: &str = "org.freebsd:zstd_compress";
+/// Counting of objects per user and group.
+pub const USEROBJ_ACCOUNTING: &str = "org.zfsonlinux:userobj_accounting";
+/// Errors are logged by head.
+pub const HEAD_ERRLOG: &str = "com.delphix:head_errlog";
+/// Counting per project.
+pub const PROJECT_QUOTA: &str = "org.zfsonlinux:project_quota";
+/// Extended attributes in the intent log.
+pub const ZILSAXATTR: &str = "org.openzfs:zilsaxattr";
+/// LZ4.
+pub const LZ4_COMPRESS: &str = "org.illumos:lz4_compress";
+
+/// Small blocks in their pointers.
+pub const EMBEDDED_DATA: &str = "com.delphix:embedded_data";
+/// Holes know when they were made.
+pub const HOLE_BIRTH: &str = "com.delphix:hole_birth";
+/// When each feature was enabled.
+pub const ENABLED_TXG: &str = "com.delphix:enabled_txg";
+/// Histograms in space maps.
+pub const SPACEMAP_HISTOGRAM: &str = "com.delphix:spacemap_histogram";
+/// Space map entries of two words.
+pub const SPACEMAP_V2: &str = "com.delphix:spacemap_v2";
+/// Logs of changes to space maps.
+pub const LOG_SPACEMAP: &str = "com.delphix:log_spacemap";
+/// Cloned blocks.
+pub const BLOCK_CLONING: &str = "com.fudosecurity:block_cloning";
+/// Removed vdevs, and where their blocks are now.
+pub const DEVICE_REMOVAL: &str = "com.delphix:device_removal";
+/// What of a removed vdev is not referred to any more.
+pub const OBSOLETE_COUNTS: &str = "com.delphix:obsolete_counts";
+/// A checkpoint of the pool.
+pub const ZPOOL_CHECKPOINT: &str = "com.delphix:zpool_checkpoint";
+/// Special and dedup vdevs.
+pub const ALLOCATION_CLASSES: &str = "org.zfsonlinux:allocation_classes";
+
 /// How far this program goes with a feature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Support {
@@ -81,85 +147,85 @@ const EXTENSIBLE: &[&str] = &["extensible_dataset"];
 /// is at the end.
 #[rustfmt::skip]
 pub const FEATURES: &[Feature] = &[
-    feature("com.delphix:async_destroy", "async_destroy", RO, &[], Support::Kept,
+    feature(ASYNC_DESTROY, "async_destroy", RO, &[], Support::Kept,
         "Destroy filesystems asynchronously."),
-    feature("com.delphix:empty_bpobj", "empty_bpobj", RO, &[], Support::Kept,
+    feature(EMPTY_BPOBJ, "empty_bpobj", RO, &[], Support::Kept,
         "Snapshots use less space."),
-    feature("org.illumos:lz4_compress", "lz4_compress", ON, &[], Support::Kept,
+    feature(LZ4_COMPRESS, "lz4_compress", ON, &[], Support::Kept,
         "LZ4 compression algorithm support."),
     feature("com.joyent:multi_vdev_crash_dump", "multi_vdev_crash_dump", 0, &[], Support::Read,
         "Crash dumps to multiple vdev pools."),
-    feature("com.delphix:spacemap_histogram", "spacemap_histogram", RO, &[], Support::Kept,
+    feature(SPACEMAP_HISTOGRAM, "spacemap_histogram", RO, &[], Support::Kept,
         "Spacemaps maintain space histograms."),
-    feature("com.delphix:enabled_txg", "enabled_txg", RO, &[], Support::Kept,
+    feature(ENABLED_TXG, "enabled_txg", RO, &[], Support::Kept,
         "Record txg at which a feature is enabled"),
-    feature("com.delphix:hole_birth", "hole_birth", MOS | ON, &["enabled_txg"], Support::Kept,
+    feature(HOLE_BIRTH, "hole_birth", MOS | ON, &["enabled_txg"], Support::Kept,
         "Retain hole birth txg for more precise zfs send"),
-    feature("com.delphix:extensible_dataset", "extensible_dataset", 0, &[], Support::Kept,
+    feature(EXTENSIBLE_DATASET, "extensible_dataset", 0, &[], Support::Kept,
         "Enhanced dataset functionality, used by other features."),
-    feature("com.delphix:embedded_data", "embedded_data", MOS | ON, &[], Support::Kept,
+    feature(EMBEDDED_DATA, "embedded_data", MOS | ON, &[], Support::Kept,
         "Blocks which compress very well use even less space."),
-    feature("com.delphix:bookmarks", "bookmarks", RO, EXTENSIBLE, Support::Kept,
+    feature(BOOKMARKS, "bookmarks", RO, EXTENSIBLE, Support::Kept,
         "\"zfs bookmark\" command"),
-    feature("com.joyent:filesystem_limits", "filesystem_limits", RO, EXTENSIBLE, Support::None,
+    feature(FS_SS_LIMIT, "filesystem_limits", RO, EXTENSIBLE, Support::None,
         "Filesystem and snapshot limits."),
-    feature("org.open-zfs:large_blocks", "large_blocks", DS, EXTENSIBLE, Support::Kept,
+    feature(LARGE_BLOCKS, "large_blocks", DS, EXTENSIBLE, Support::Kept,
         "Support for blocks larger than 128KB."),
-    feature("org.zfsonlinux:large_dnode", "large_dnode", DS, EXTENSIBLE, Support::Kept,
+    feature(LARGE_DNODE, "large_dnode", DS, EXTENSIBLE, Support::Kept,
         "Variable on-disk size of dnodes."),
-    feature("org.illumos:sha512", "sha512", DS, EXTENSIBLE, Support::Kept,
+    feature(SHA512, "sha512", DS, EXTENSIBLE, Support::Kept,
         "SHA-512/256 hash algorithm."),
-    feature("org.illumos:skein", "skein", DS, EXTENSIBLE, Support::Kept,
+    feature(SKEIN, "skein", DS, EXTENSIBLE, Support::Kept,
         "Skein hash algorithm."),
-    feature("org.illumos:edonr", "edonr", DS, EXTENSIBLE, Support::Kept,
+    feature(EDONR, "edonr", DS, EXTENSIBLE, Support::Kept,
         "Edon-R hash algorithm."),
-    feature("org.zfsonlinux:userobj_accounting", "userobj_accounting", RO | DS, EXTENSIBLE,
+    feature(USEROBJ_ACCOUNTING, "userobj_accounting", RO | DS, EXTENSIBLE,
         Support::Kept, "User/Group object accounting."),
     feature("com.datto:encryption", "encryption", DS, &["extensible_dataset", "bookmark_v2"],
         Support::None, "Support for dataset level encryption"),
-    feature("org.zfsonlinux:project_quota", "project_quota", RO | DS, EXTENSIBLE, Support::Kept,
+    feature(PROJECT_QUOTA, "project_quota", RO | DS, EXTENSIBLE, Support::Kept,
         "space/object accounting based on project ID."),
-    feature("com.delphix:device_removal", "device_removal", MOS, &[], Support::None,
+    feature(DEVICE_REMOVAL, "device_removal", MOS, &[], Support::None,
         "Top-level vdevs can be removed, reducing logical pool size."),
-    feature("com.delphix:obsolete_counts", "obsolete_counts", RO,
+    feature(OBSOLETE_COUNTS, "obsolete_counts", RO,
         &["extensible_dataset", "device_removal"], Support::None,
         "Reduce memory used by removed devices when their blocks are freed or remapped."),
-    feature("com.delphix:zpool_checkpoint", "zpool_checkpoint", RO, &[], Support::None,
+    feature(ZPOOL_CHECKPOINT, "zpool_checkpoint", RO, &[], Support::None,
         "Pool state can be checkpointed, allowing rewind later."),
-    feature("com.delphix:spacemap_v2", "spacemap_v2", RO | ON, &[], Support::Kept,
+    feature(SPACEMAP_V2, "spacemap_v2", RO | ON, &[], Support::Kept,
         "Space maps representing large segments are more efficient."),
-    feature("org.zfsonlinux:allocation_classes", "allocation_classes", RO, &[], Support::None,
+    feature(ALLOCATION_CLASSES, "allocation_classes", RO, &[], Support::None,
         "Support for separate allocation classes."),
     feature("com.datto:resilver_defer", "resilver_defer", RO, &[], Support::None,
         "Support for deferring new resilvers when one is already running."),
-    feature("com.datto:bookmark_v2", "bookmark_v2", 0, &["extensible_dataset", "bookmarks"],
+    feature(BOOKMARK_V2, "bookmark_v2", 0, &["extensible_dataset", "bookmarks"],
         Support::Read, "Support for larger bookmarks"),
-    feature("com.delphix:redaction_bookmarks", "redaction_bookmarks", 0,
+    feature(REDACTION_BOOKMARKS, "redaction_bookmarks", 0,
         &["bookmark_v2", "extensible_dataset", "bookmarks"], Support::Read,
         "Support for bookmarks which store redaction lists for zfs redacted send/recv."),
     feature("com.delphix:redacted_datasets", "redacted_datasets", DS, EXTENSIBLE, Support::None,
         "Support for redacted datasets, produced by receiving a redacted zfs send stream."),
-    feature("com.delphix:bookmark_written", "bookmark_written", 0,
+    feature(BOOKMARK_WRITTEN, "bookmark_written", 0,
         &["bookmark_v2", "extensible_dataset", "bookmarks"], Support::Read,
         "Additional accounting, enabling the written#<bookmark> property (space written since a \
          bookmark), and estimates of send stream sizes for incrementals from bookmarks."),
-    feature("com.delphix:log_spacemap", "log_spacemap", RO, &["spacemap_v2"], Support::Kept,
+    feature(LOG_SPACEMAP, "log_spacemap", RO, &["spacemap_v2"], Support::Kept,
         "Log metaslab changes on a single spacemap and flush them periodically."),
-    feature("com.delphix:livelist", "livelist", RO, EXTENSIBLE, Support::Kept,
+    feature(LIVELIST, "livelist", RO, EXTENSIBLE, Support::Kept,
         "Improved clone deletion performance."),
     feature("org.openzfs:device_rebuild", "device_rebuild", RO, &[], Support::None,
         "Support for sequential mirror/dRAID device rebuilds"),
-    feature("org.freebsd:zstd_compress", "zstd_compress", DS, EXTENSIBLE, Support::Kept,
+    feature(ZSTD_COMPRESS, "zstd_compress", DS, EXTENSIBLE, Support::Kept,
         "zstd compression algorithm support."),
     feature("org.openzfs:draid", "draid", MOS, &[], Support::None,
         "Support for distributed spare RAID"),
-    feature("org.openzfs:zilsaxattr", "zilsaxattr", RO | DS, EXTENSIBLE, Support::Kept,
+    feature(ZILSAXATTR, "zilsaxattr", RO | DS, EXTENSIBLE, Support::Kept,
         "Support for xattr=sa extended attribute logging in ZIL."),
-    feature("com.delphix:head_errlog", "head_errlog", ON, &[], Support::Kept,
+    feature(HEAD_ERRLOG, "head_errlog", ON, &[], Support::Kept,
         "Support for per-dataset on-disk error logs."),
-    feature("org.openzfs:blake3", "blake3", DS, EXTENSIBLE, Support::Kept,
+    feature(BLAKE3, "blake3", DS, EXTENSIBLE, Support::Kept,
         "BLAKE3 hash algorithm."),
-    feature("com.fudosecurity:block_cloning", "block_cloning", RO, &[], Support::None,
+    feature(BLOCK_CLONING, "block_cloning", RO, &[], Support::None,
         "Support for block cloning via Block Reference Table."),
     feature("com.klarasystems:vdev_zaps_v2", "vdev_zaps_v2", MOS, &[], Support::Kept,
         "Support for root vdev ZAP."),
@@ -207,22 +273,16 @@ pub fn by_name(name: &str) -> Option<&'static Feature> {
     FEATURES.iter().find(|f| f.name == name)
 }
 
-/// These features with all that they depend on; some may be there twice.
-pub(crate) fn with_depends(wanted: &[&'static Feature]) -> Vec<&'static Feature> {
-    let mut all = wanted.to_vec();
-    let mut seen = 0;
-    while let Some(feature) = all.get(seen) {
-        let needed = feature.depends.iter().filter_map(|name| by_name(name));
-        all.extend(needed);
-        seen += 1;
-    }
-    all
-}
-
 /// The feature with that guid.
 #[must_use]
 pub fn by_guid(guid: &str) -> Option<&'static Feature> {
     FEATURES.iter().find(|f| f.guid == guid)
+}
+
+/// The guids of features that count once per dataset that uses them; its ZAP has an entry of that name.
+pub fn per_dataset() -> impl Iterator<Item = &'static str> {
+    let counted = FEATURES.iter().filter(|f| f.per_dataset);
+    counted.map(|f| f.guid)
 }
 
 /// The features that a new pool gets when nothing else is asked for.

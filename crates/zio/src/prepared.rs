@@ -1,0 +1,104 @@
+//! A block whose checksum was made while its bytes came in.
+//!
+//! # What it is
+//! Bytes are copied once on their way to disk, into the block that keeps them until their txg is
+//! synced. A fletcher4 costs next to nothing during that copy, and much afterwards, when they are in
+//! no processor's cache any more. Where the policy stores blocks as they are, the DMU therefore takes
+//! them over with [`Prepared::summed_copy`], and the pipeline does not go through them again. What
+//! happens to the bytes in memory from then on is noticed when they are read from disk.
+//!
+//! # Invariants
+//! The sum is of all bytes as they are: who may change them ([`Prepared::make_mut`]) drops it.
+
+use std::ops::Deref;
+
+use base::{BlockBuf, Buf};
+use compress::Algorithm;
+use phys::ChecksumType;
+
+use crate::WritePolicy;
+
+impl WritePolicy {
+    /// Whether blocks are stored as they are, with a checksum that can be made while they are copied.
+    #[must_use]
+    pub fn sums_on_arrival(&self) -> bool {
+        self.compress == Algorithm::Off && self.checksum == ChecksumType::Fletcher4
+    }
+}
+
+/// The bytes of a block to be written, and their checksum if it is known.
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    data: Buf,
+    fletcher4: Option<Box<[u64; 4]>>,
+}
+
+impl Prepared {
+    /// A copy of `bytes`, with their checksum.
+    #[must_use]
+    pub fn summed_copy(bytes: &[u8]) -> Prepared {
+        let mut block = BlockBuf::scratch(bytes.len());
+        let sum = checksum::copy_fletcher4(bytes, &mut block);
+        Prepared {
+            data: block.share(),
+            fletcher4: Some(Box::new(sum)),
+        }
+    }
+
+    /// Whether the checksum is known: where the policy [sums on arrival](WritePolicy::sums_on_arrival)
+    /// the block needs nothing but a place.
+    #[must_use]
+    pub fn is_summed(&self) -> bool {
+        self.fletcher4.is_some()
+    }
+
+    pub(crate) fn fletcher4(&self) -> Option<[u64; 4]> {
+        self.fletcher4.as_deref().copied()
+    }
+
+    /// The bytes for writing; see [`Buf::make_mut`].
+    pub fn make_mut(&mut self) -> &mut [u8] {
+        self.fletcher4 = None;
+        self.data.make_mut()
+    }
+}
+
+impl From<Buf> for Prepared {
+    fn from(data: Buf) -> Prepared {
+        Prepared {
+            data,
+            fletcher4: None,
+        }
+    }
+}
+
+impl From<Prepared> for Buf {
+    fn from(prepared: Prepared) -> Buf {
+        prepared.data
+    }
+}
+
+impl Deref for Prepared {
+    type Target = Buf;
+
+    fn deref(&self) -> &Buf {
+        &self.data
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sum_is_forgotten_when_the_bytes_may_change() {
+        let mut a = Prepared::summed_copy(&[7; 512]);
+        let mut b = a.clone();
+        assert_eq!(b.fletcher4(), Some(checksum::fletcher4(&[7; 512])));
+        b.make_mut()[0] = 1;
+        assert_eq!((a.is_summed(), b.is_summed()), (true, false));
+        assert_eq!((a[0], b[0]), (7, 1));
+        a.make_mut();
+        assert!(!a.is_summed());
+    }
+}
