@@ -21,7 +21,12 @@ type Key = (u64, u64, std::cmp::Reverse<u64>);
 fn key(at: &Bookmark, sectors: u64, epbs: u32) -> Key {
     let level = at.level.cast_unsigned();
     let shift = epbs.saturating_mul(u32::try_from(level).unwrap_or(u32::MAX));
-    let first = at.blkid.0.checked_shl(shift).unwrap_or(u64::MAX);
+    let is_beyond = at.blkid.0 != 0 && shift >= at.blkid.0.leading_zeros();
+    let first = if is_beyond {
+        u64::MAX
+    } else {
+        at.blkid.0 << shift.min(63)
+    };
     if at.object == ObjectId(0) {
         let object = first.saturating_mul(sectors);
         return (object, 0, std::cmp::Reverse(level + META_LEVEL));

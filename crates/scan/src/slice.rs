@@ -50,7 +50,7 @@ impl Scan {
         }
         assert!(tx.txg() > Txg(0), "a scan goes on in a txg");
         let mut state = self.state();
-        let (is_complete, tally) = Visit::new(pool, &mut state).run()?;
+        let (is_complete, tally) = Visit::new(pool, &mut state).run();
         self.put(state, pool.mos, tx)?;
         Ok(Outcome { tally, is_complete })
     }

@@ -81,7 +81,15 @@ impl Scan {
             phys.as_mut_bytes()[..length].copy_from_slice(&bytes[..length]);
             let queue = ObjectId(phys.queue_obj.get());
             if phys.state.get() == DSS_SCANNING && queue.0 != 0 {
-                state.queue = read_queue(mos, queue)?;
+                match read_queue(mos, queue) {
+                    Ok(entries) => state.queue = entries,
+                    // Nobody knows what is left of it: it does not go on.
+                    Err(_) => {
+                        phys.state.set(DSS_CANCELED);
+                        phys.queue_obj.set(0);
+                        state.is_changed = true;
+                    }
+                }
             }
             state.phys = Some(phys);
         }
@@ -179,10 +187,12 @@ impl Scan {
     /// What writing the MOS gives.
     #[doc(alias = "dsl_scrub_pause_resume_sync")]
     pub fn pause(&self, wait: bool, mos: &Arc<Objset>, tx: &Tx) -> Result<()> {
-        let mut state = self.0.lock().clone();
-        let Some(phys) = &mut state.phys else {
+        // It may have come to its end meanwhile.
+        if self.running() != Some(Kind::Scrub) {
             return Ok(());
-        };
+        }
+        let mut state = self.0.lock().clone();
+        let phys = state.phys.as_mut().expect("a scan runs");
         let flags = phys.flags.get() & !DSF_SCRUB_PAUSED;
         phys.flags
             .set(flags | if wait { DSF_SCRUB_PAUSED } else { 0 });
@@ -236,7 +246,8 @@ impl State {
                     phys.flags.set(phys.flags.get() | DSF_VISIT_DS_AGAIN);
                 }
                 if let Some(txg) = self.queue.remove(&snapshot.0) {
-                    self.queue.insert(next.0, txg);
+                    let from = self.queue.entry(next.0).or_insert(txg);
+                    *from = txg.min(*from);
                 }
             }
             DatasetChange::Snapshotted { head, snapshot } => {

@@ -43,7 +43,8 @@ fn resume_of(phys: &ScanPhys) -> Option<Bookmark> {
     (*mark != BookmarkPhys::default()).then(|| Bookmark {
         objset: ObjsetId(mark.objset.get()),
         object: ObjectId(mark.object.get()),
-        level: mark.level.get(),
+        // There is no other place to go on from.
+        level: 0,
         blkid: BlkId(mark.blkid.get()),
     })
 }
@@ -75,8 +76,8 @@ impl<'a> Visit<'a> {
 
     /// Visits what is left, or a slice of it. Answers whether all is visited, and what reading came to.
     #[doc(alias = "dsl_scan_visit")]
-    pub(crate) fn run(mut self) -> Result<(bool, Tally)> {
-        self.all()?;
+    pub(crate) fn run(mut self) -> (bool, Tally) {
+        self.all();
         let is_complete = !self.is_suspending;
         if is_complete {
             self.phys().bookmark = bookmark_phys(DESTROYED, 0, 0, 0);
@@ -84,14 +85,14 @@ impl<'a> Visit<'a> {
         self.state.changed();
         let mut tally = self.issue.finish();
         tally.add_to(self.state.phys.as_mut().expect("a scan runs"));
-        Ok((is_complete, tally))
+        (is_complete, tally)
     }
 
     fn phys(&mut self) -> &mut ScanPhys {
         self.state.phys.as_mut().expect("a scan runs")
     }
 
-    fn all(&mut self) -> Result<()> {
+    fn all(&mut self) {
         let at = self.phys().bookmark.objset.get();
         if at == 0 {
             let (min, max) = (self.phys().min_txg, self.phys().max_txg);
@@ -99,10 +100,10 @@ impl<'a> Visit<'a> {
             self.phys().cur_max_txg = max;
             self.root(&self.pool.mos_root.clone(), ObjsetId(0));
             if !self.is_suspending {
-                self.dataset(self.pool.dsl.origin_object())?;
+                self.dataset(self.pool.dsl.origin_object());
             }
         } else if at != DESTROYED {
-            self.dataset(ObjectId(at))?;
+            self.dataset(ObjectId(at));
         }
         while !self.is_suspending {
             self.phys().bookmark = BookmarkPhys::default();
@@ -119,9 +120,8 @@ impl<'a> Visit<'a> {
             let max = self.last_txg(&fields);
             self.phys().cur_min_txg.set(min);
             self.phys().cur_max_txg.set(max);
-            self.dataset(object)?;
+            self.dataset(object);
         }
-        Ok(())
     }
 
     /// Up to when blocks of a dataset are visited: what is younger in a snapshot belongs to one that was
@@ -139,49 +139,53 @@ impl<'a> Visit<'a> {
     /// A dataset that the state names; one that cannot be had counts as damaged.
     fn find(&mut self, object: ObjectId) -> Option<Arc<DslDataset>> {
         let found = self.pool.dsl.dataset_of(object);
-        found
-            .map_err(|error| {
-                let at = Bookmark::root(ObjsetId(object.0));
-                self.issue.lost(&BlkPtrPhys::default(), &at, error);
-            })
-            .ok()
+        self.good(object, found)
+    }
+
+    /// What the MOS says of a dataset; if it is damaged, that is one error of the scan.
+    fn good<T>(&mut self, object: ObjectId, found: Result<T>) -> Option<T> {
+        let lost = |error| {
+            let at = Bookmark::root(ObjsetId(object.0));
+            self.issue.lost(&BlkPtrPhys::default(), &at, error);
+        };
+        found.map_err(lost).ok()
     }
 
     #[doc(alias = "dsl_scan_visitds")]
-    fn dataset(&mut self, object: ObjectId) -> Result<()> {
+    fn dataset(&mut self, object: ObjectId) {
         let Some(ds) = self.find(object) else {
-            return Ok(());
+            return;
         };
         // All its blocks are older, and so are those of what comes after it.
         if self.phys().cur_min_txg.get() >= self.phys().max_txg.get() {
-            return Ok(());
+            return;
         }
         self.followed = Followed::default();
         self.root(&ds.root_bp(), ObjsetId(object.0));
         if self.is_suspending {
-            return Ok(());
+            return;
         }
         let flags = self.phys().flags.get();
         if flags & DSF_VISIT_DS_AGAIN != 0 {
             let from = self.phys().cur_max_txg.get();
             self.phys().flags.set(flags & !DSF_VISIT_DS_AGAIN);
             self.state.queue.insert(object.0, from);
-            return Ok(());
+            return;
         }
-        self.queue_descendants(&ds)
+        self.queue_descendants(&ds);
     }
 
     /// What shares blocks with this dataset and is younger.
-    fn queue_descendants(&mut self, ds: &Arc<DslDataset>) -> Result<()> {
+    fn queue_descendants(&mut self, ds: &Arc<DslDataset>) {
         let fields = ds.fields();
         if fields.next_snap_obj != 0 {
             let next = (fields.next_snap_obj, fields.creation_txg);
             self.state.queue.extend([next]);
         }
-        for clone in self.pool.dsl.clones_of(ds)? {
+        let clones = self.pool.dsl.clones_of(ds);
+        for clone in self.good(ds.object(), clones).unwrap_or_default() {
             self.state.queue.insert(clone.0, fields.creation_txg);
         }
-        Ok(())
     }
 
     #[doc(alias = "dsl_scan_visit_rootbp")]

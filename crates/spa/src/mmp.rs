@@ -249,7 +249,9 @@ pub(crate) fn check_activity(found: &FoundPool, hostid: u64) -> Result<()> {
         return Err(Error::new(ErrorKind::Permission, text));
     }
     // Two hosts that look at the same time do not end at the same time.
-    let end_ns = rt::now_ns() + wait_ns + rt::random_below(wait_ns / 4 + 1);
+    let end_ns = rt::now_ns()
+        .saturating_add(wait_ns)
+        .saturating_add(rt::random_below(wait_ns / 4 + 1));
     let providers: Vec<_> = found
         .devices
         .iter()

@@ -78,16 +78,18 @@ impl Inner {
         let scan = self.core.scan();
         let waits = tx.txg().0 < self.first_txg.0 + IMPORT_WAIT_TXGS;
         let is_ending = self.scanning.is_ending.load(Ordering::Acquire);
-        let Some(kind) = scan.running().filter(|_| !is_ending && !scan.is_paused()) else {
+        if scan.running().is_none() || is_ending || scan.is_paused() {
             return scan.sync(&self.mos, tx);
-        };
+        }
         if waits {
             self.groups.kick();
             return scan.sync(&self.mos, tx);
         }
+        self.drop_absent();
         if self.has_newcomers() {
             self.begin_scan(Kind::Resilver, tx)?;
         }
+        let kind = scan.running().expect("a scan runs");
         let mos_root = self.state.lock().uberblock.rootbp;
         let outcome = self.slice(kind, mos_root, tx)?;
         let tally = outcome.tally;
@@ -165,6 +167,17 @@ impl Inner {
         !self.stale_devices().iter().all(takes_part)
     }
 
+    /// A device that is not there does not get what is visited now: when it is back, it begins anew.
+    fn drop_absent(&self) {
+        for device in self.tree.devices() {
+            if !device.leaf().is_usable() && device.config().resilver_txg != 0 {
+                device.update(|config| config.resilver_txg = 0);
+                let mut state = self.state.lock();
+                (state.config_dirty, state.labels_dirty) = (true, true);
+            }
+        }
+    }
+
     /// Begins a scan; in a pool with a device that missed something, one that brings it up to date.
     #[doc(alias = "dsl_scan_setup_sync")]
     fn begin_scan(&self, kind: Kind, tx: &Tx) -> Result<()> {
@@ -172,7 +185,7 @@ impl Inner {
         let spans = stale.iter().filter_map(|device| device.leaf().dtl().span());
         let (mut min, mut max) = (u64::MAX, 0);
         for (first, last) in spans {
-            (min, max) = (min.min(first.0 - 1), max.max(last.0 + 1));
+            (min, max) = (min.min(first.0.saturating_sub(1)), max.max(last.0 + 1));
         }
         let range = match kind {
             Kind::Resilver => Range {
@@ -207,7 +220,8 @@ impl Inner {
         let phys = self.core.scan().phys().unwrap_or_default();
         let errors = phys.errors.get();
         let max = phys.max_txg.get();
-        if errors == 0 && self.scanning.unrepaired.load(Ordering::Relaxed) == 0 {
+        let is_whole = errors == 0 && self.scanning.unrepaired.load(Ordering::Relaxed) == 0;
+        if is_whole {
             for device in self.stale_devices() {
                 if device.config().resilver_txg == max {
                     device.leaf().clear_dtl(&(0..max));
@@ -219,6 +233,11 @@ impl Inner {
         self.core.scan().end(true, &self.mos, tx)?;
         let text = format!("errors={errors}");
         self.core.log_internal("scan done", &text, tx);
+        // Devices missed something more meanwhile.
+        if is_whole && !self.stale_devices().is_empty() {
+            self.begin_scan(Kind::Resilver, tx)?;
+            self.groups.kick();
+        }
         Ok(())
     }
 }
@@ -265,8 +284,15 @@ impl Spa {
     pub fn stop_scrub(&self) -> Result<()> {
         self.check_scrubbing()?;
         self.in_sync(|inner, tx| {
-            inner.core.log_internal("scan cancelled", "errors=0", tx);
-            inner.core.scan().end(false, &inner.mos, tx)
+            let scan = inner.core.scan();
+            // It may have come to its end meanwhile.
+            if scan.running() != Some(Kind::Scrub) {
+                return Ok(());
+            }
+            let errors = scan.phys().map_or(0, |phys| phys.errors.get());
+            let text = format!("errors={errors}");
+            inner.core.log_internal("scan cancelled", &text, tx);
+            scan.end(false, &inner.mos, tx)
         })
     }
 

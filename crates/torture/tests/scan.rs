@@ -235,3 +235,38 @@ fn sim_a_resilver_reads_what_was_missed() {
         assert_has_everything(devices[1].clone(), &world);
     });
 }
+
+/// A device that goes away for a part of its resilver has all of it before it counts as complete.
+#[test]
+fn sim_a_device_that_leaves_its_resilver_begins_it_again() {
+    rt::simulate(9, || {
+        let mut dice = Dice::new(9);
+        let (disks, mut world) = (disks(2), World::default());
+        let devices = providers(&disks);
+        let spa = new_pool(&devices, in_small_steps(4));
+        steps(&spa, &mut world, &mut dice, 30);
+        spa.sync().unwrap();
+        let guid = spa.tree().devices()[1].guid();
+        spa.tree().offline(guid, true).unwrap();
+        steps(&spa, &mut world, &mut dice, 150);
+        spa.sync().unwrap();
+        spa.tree().online(guid, devices[1].clone()).unwrap();
+        spa.resilver_if_needed().unwrap();
+        let examined = |spa: &Spa| spa.scan().unwrap().examined.get();
+        let go_on = |beyond: u64| {
+            spa.wait_scan(&mut |scan| scan.examined.get() <= beyond)
+                .unwrap();
+        };
+        go_on(0);
+        spa.tree().offline(guid, true).unwrap();
+        go_on(examined(&spa) + 200_000);
+        assert!(is_scanning(&spa), "{:?}", spa.scan());
+        spa.tree().online(guid, devices[1].clone()).unwrap();
+        spa.resilver_if_needed().unwrap();
+        finish(&spa);
+        assert!(!spa.tree().devices()[1].leaf().has_dtl());
+        spa.export().unwrap();
+        drop(spa);
+        assert_has_everything(disks[1].clone(), &world);
+    });
+}

@@ -119,6 +119,8 @@ impl VdevTree {
         device.update(|config| {
             config.offline = false;
             config.offline_temporarily = false;
+            // What a resilver of now has visited meanwhile it does not have.
+            config.resilver_txg = 0;
         });
         let name = provider.name().to_owned();
         open_device(&device, &top, provider);
@@ -157,6 +159,9 @@ impl VdevTree {
         vdev.visit(&mut |vdev| {
             vdev.stats().clear_errors();
             if vdev.kind().is_device() {
+                if !vdev.leaf().is_usable() {
+                    vdev.update(|config| config.resilver_txg = 0);
+                }
                 vdev.leaf().clear_errors();
             }
         });

@@ -14,8 +14,9 @@ use std::sync::Arc;
 
 use admin::getopt::Parsed;
 use admin::number::{duration, nice_bytes};
-use base::{Context, VdevId};
+use base::{Context, Error, ErrorKind, VdevId};
 use check::{Finding, Report};
+use phys::scan::POOL_SCAN_SCRUB;
 use scan::Kind;
 use spa::Spa;
 use zio::{AllocClass, Bookmark};
@@ -25,6 +26,9 @@ use super::list::{pool_names, repeated_code};
 use super::{Failure, Outcome, command_line, open_error, refuse_options};
 use crate::host::{Access, Host, OpenPool};
 use crate::progress::progress;
+
+/// A scrub that a resilver ended is begun again so many times.
+const SCRUBS_MAX: usize = 5;
 
 /// `zpool scrub`.
 pub(super) fn run(args: &Parsed) -> Outcome {
@@ -110,15 +114,7 @@ fn pause(spa: &Spa) -> base::Result<()> {
 /// `zpool scrub`; a thorough one (`-t`) decompresses each block as well.
 fn scrub(host: &Host, name: &str, is_thorough: bool) -> Outcome {
     let pool = open_to_scrub(host, name)?;
-    if pool.scan_running() == Some(Kind::Resilver) {
-        watch(&pool)?;
-    }
-    // One that was interrupted goes on.
-    if pool.scan_running().is_none() || pool.is_scan_paused() {
-        pool.scrub()
-            .map_err(|e| format!("cannot scrub {name}: {e}"))?;
-    }
-    watch(&pool)?;
+    scrub_to_the_end(&pool).map_err(|e| format!("cannot scrub {name}: {e}"))?;
     let mut lost: BTreeSet<Bookmark> = pool.take_lost().into_iter().collect();
     let scan = pool.scan().unwrap_or_default();
     let mut findings = Vec::new();
@@ -140,7 +136,7 @@ fn scrub(host: &Host, name: &str, is_thorough: bool) -> Outcome {
         println!(
             "scrub repaired {} in {} with {errors} errors",
             nice_bytes(scan.processed.get()),
-            duration(scan.end_time.get() - scan.start_time.get()),
+            duration(scan.end_time.get().saturating_sub(scan.start_time.get())),
         );
     }
     for finding in &findings {
@@ -151,6 +147,27 @@ fn scrub(host: &Host, name: &str, is_thorough: bool) -> Outcome {
     pool.sync()?;
     pool.close()?;
     Ok(u8::from(errors > 0 || !findings.is_empty()))
+}
+
+/// A resilver that a device needs goes first, and ends a scrub that runs; one that was interrupted goes on.
+fn scrub_to_the_end(spa: &Spa) -> base::Result<()> {
+    for _ in 0..SCRUBS_MAX {
+        if spa.scan_running() == Some(Kind::Resilver) {
+            watch(spa)?;
+        }
+        if spa.scan_running().is_none() || spa.is_scan_paused() {
+            spa.scrub()?;
+        }
+        watch(spa)?;
+        if spa
+            .scan()
+            .is_some_and(|scan| scan.func.get() == POOL_SCAN_SCRUB)
+        {
+            return Ok(());
+        }
+    }
+    let text = "a device misses writes again and again";
+    Err(Error::new(ErrorKind::Io, text))
 }
 
 /// Shows how far the scan is until it ends.

@@ -228,8 +228,8 @@ fn best_untried(
         let is_untried = matches!(outcomes.get(n), None | Some(Outcome::Untried));
         is_untried && devices[n].leaf().is_usable()
     };
-    if let [only] = devices {
-        return (is_candidate(0) && only.leaf().is_usable()).then_some(0);
+    if devices.len() == 1 {
+        return is_candidate(0).then_some(0);
     }
     let rank = |n: usize| {
         let device = &devices[n];
