@@ -528,6 +528,10 @@ const PARTIAL: &[([&str; 1], &[&str])] = &[
         &["scrub [-e | -s | -p] [-w] <pool> ..."],
     ),
     (
+        ["wait [-Hp] [-T d|u] [-t <activity>[,...]] <pool> [interval]"],
+        &["wait [-t <activity>[,...]] <pool>"],
+    ),
+    (
         ["set <property=value> <pool>"],
         &["set <property=value> <pool>"],
     ),

@@ -20,6 +20,7 @@ mod list;
 mod props;
 mod scrub;
 mod status;
+mod wait;
 
 use std::cell::RefCell;
 use std::process::ExitCode;
@@ -92,6 +93,8 @@ const SUBS: &[Sub] = &[
     Sub { name: "set", short: "", long: &[], run: props::set },
     Sub { name: "history", short: "li", long: &[], run: history::run },
     Sub { name: "scrub", short: "spwetC", long: &[], run: scrub::run },
+    Sub { name: "resilver", short: "", long: &[], run: wait::resilver },
+    Sub { name: "wait", short: "HpT:t:", long: &[], run: wait::run },
     Sub { name: "online", short: "e", long: &[POWER], run: device_state::online },
     Sub { name: "offline", short: "ft", long: &[POWER], run: device_state::offline },
     Sub { name: "clear", short: "FnX", long: &[POWER], run: device_state::clear },

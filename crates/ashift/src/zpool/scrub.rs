@@ -171,7 +171,7 @@ fn scrub_to_the_end(spa: &Spa) -> base::Result<()> {
 }
 
 /// Shows how far the scan is until it ends.
-fn watch(spa: &Spa) -> base::Result<()> {
+pub(super) fn watch(spa: &Spa) -> base::Result<()> {
     let bar = progress(None, true);
     let outcome = spa.wait_scan(&mut |scan| {
         bar.set_length(scan.to_examine.get());

@@ -1,0 +1,105 @@
+//! `zpool wait` and `zpool resilver`: until what the engine does beside commands is done.
+//!
+//! # What it is
+//! Scans and destroys go on while a command has the pool open. Where no other process holds it, a command
+//! that waits is what lets them end.
+//!
+//! # Source
+//! OpenZFS cmd/zpool/zpool_main.c (`zpool_do_wait`, `zpool_do_resilver`).
+
+use admin::getopt::Parsed;
+use scan::Kind;
+
+use super::list::{pool_names, repeated_code};
+use super::scrub::{catch_up, watch};
+use super::{Failure, Outcome, command_line, open_error, refuse_options};
+use crate::host::{Access, Host, OpenPool};
+
+/// `zpool_wait_activity_t`; only the two scans can be under way here, the others never are, or end with the
+/// command that began them.
+const ACTIVITIES: &[&str] = &[
+    "discard",
+    "free",
+    "initialize",
+    "replace",
+    "remove",
+    "resilver",
+    "scrub",
+    "trim",
+    "raidz_expand",
+];
+
+/// `zpool wait`.
+pub(super) fn run(args: &Parsed) -> Outcome {
+    refuse_options(args, "wait", "HpT")?;
+    let mut wanted = Vec::new();
+    for activity in args.values('t').flat_map(|list| list.split(',')) {
+        if !ACTIVITIES.contains(&activity) {
+            return Err(Failure::Usage(format!("invalid activity '{activity}'")));
+        }
+        wanted.push(activity);
+    }
+    let name = match &args.operands[..] {
+        [] => return Err(Failure::Usage("missing 'pool' argument".into())),
+        [name] => name,
+        [_, _] => {
+            let text = "'zpool wait' with an interval is not supported yet";
+            return Err(Failure::Text(text.into()));
+        }
+        _ => return Err(Failure::Usage("too many arguments".into())),
+    };
+    let pool = open(&Host::here(), name)?;
+    let is_wanted = |kind: Kind| {
+        let activity = match kind {
+            Kind::Scrub => "scrub",
+            Kind::Resilver => "resilver",
+        };
+        wanted.is_empty() || wanted.contains(&activity)
+    };
+    while pool.scan_running().is_some_and(is_wanted) && !pool.is_scan_paused() {
+        watch(&pool)?;
+    }
+    close(&pool)
+}
+
+/// `zpool resilver`.
+pub(super) fn resilver(args: &Parsed) -> Outcome {
+    if args.operands.is_empty() {
+        return Err(Failure::Usage("missing pool name argument".into()));
+    }
+    let host = Host::here();
+    let mut code = repeated_code(&args.operands);
+    for name in &pool_names(&host, &args.operands)? {
+        let outcome = open(&host, name).and_then(|pool| {
+            catch_up(&pool)?;
+            pool.log_command(&command_line())?;
+            pool.sync()?;
+            close(&pool)
+        });
+        match outcome {
+            Ok(_) => {}
+            Err(Failure::Text(text)) => {
+                eprintln!("{text}");
+                code = 1;
+            }
+            Err(other) => return Err(other),
+        }
+    }
+    Ok(code)
+}
+
+/// A pool that may only be read has nothing under way, and nothing to wait for.
+fn open(host: &Host, name: &str) -> Result<OpenPool, Failure> {
+    let is_readonly = host.facts(name).is_ok_and(|facts| facts.readonly);
+    let access = if is_readonly {
+        Access::Read
+    } else {
+        Access::Write
+    };
+    host.open(name, access).map_err(|e| open_error(name, &e))
+}
+
+fn close(pool: &OpenPool) -> Outcome {
+    pool.close()?;
+    Ok(0)
+}
