@@ -49,14 +49,13 @@ use base::{Error, ErrorKind, ObjectId, ObjsetId, Result, SPA_MINBLOCKSHIFT, Txg,
 use dmu::{FreeAtOnce, Objset, ObjsetProps};
 use phys::{BlkPtrPhys, UberblockPhys, pool_names};
 use vdev::{AllocBias, Vdev, VdevKind};
-use zio::{AllocClass, BlockStore, Pipeline};
+use zio::{AllocClass, BlockStore, Pipeline, Runs};
 
 pub use dedup::{DedupRow, DedupSums, DedupTable};
 pub use findings::{Finding, Severity};
 pub use progress::{Progress, ProgressFn};
 pub use stats::{Bin, BlockKind, BlockStats, Counts, SizeHistogram, TypeStats};
 
-use leaves::Runs;
 use resume::Resume;
 use space::Space;
 use walk::{Tally, Walk};
@@ -301,7 +300,7 @@ pub fn verify(pool: &Pool, options: &Options) -> Result<Report> {
         let is_last = walk.is_done();
         let (runs, shared) = (Runs::new(leaves), walk.clone());
         run_threads(options.threads, &mut tally, move || {
-            runs.verify(&shared.pool, &shared.options, &shared.progress)
+            leaves::verify(&runs, &shared.pool, &shared.options, &shared.progress)
         });
         if is_last {
             break;
@@ -432,5 +431,5 @@ fn metadata_for_tests(pool: &Pool) -> Vec<(VdevId, u64, u64)> {
     walk.push_root(&pool.root, &mut Tally::default());
     walk.run();
     let leaves = walk.leaves.lock();
-    leaves.iter().map(leaves::Leaf::segment).collect()
+    leaves.iter().map(zio::BlockCopy::segment).collect()
 }

@@ -33,10 +33,10 @@ use phys::{
     BlkPtrPhys, DnodePhys, DnodeSlotPhys, DnodeView, DslDatasetPhys, ObjectType, ObjsetPhys, Phys,
 };
 use zerocopy::IntoBytes;
-use zio::Bookmark;
+use zio::{BlockCopy, Bookmark};
 
 use crate::dedup::DedupTable;
-use crate::leaves::Leaf;
+use crate::leaves;
 use crate::resume::Resume;
 use crate::space::{Claim, Space};
 use crate::stats::{BlockKind, BlockStats, Ditto};
@@ -122,7 +122,7 @@ pub(crate) struct Walk {
     pub(crate) progress: crate::progress::Meter,
     stack: rt::Mutex<Stack>,
     wake: rt::Condvar,
-    pub(crate) leaves: rt::Mutex<Vec<Leaf>>,
+    pub(crate) leaves: rt::Mutex<Vec<BlockCopy>>,
     bound: Bound,
 }
 
@@ -195,7 +195,7 @@ struct Walker<'a> {
     walk: &'a Walk,
     tally: Tally,
     claims: Vec<Claim>,
-    leaves: Vec<Leaf>,
+    leaves: Vec<BlockCopy>,
     children: Vec<Task>,
     destroyed: Option<Arc<Resume>>,
     unreported: u64,
@@ -651,7 +651,7 @@ impl Walker<'_> {
             return;
         }
         if !bp.is_embedded() {
-            Leaf::push(&self.walk.pool, options, bp, bookmark, &mut self.leaves);
+            leaves::push(&self.walk.pool, options, bp, bookmark, &mut self.leaves);
         } else if options.decompress
             && let Err(error) = self.walk.pool.pipeline.read_keyless(bp, bookmark)
         {

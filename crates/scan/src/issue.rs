@@ -5,11 +5,10 @@
 //! devices busy.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use base::{Error, ErrorKind, Txg};
+use base::{Error, ErrorKind, SPA_DVAS_PER_BP, Txg};
 use phys::{BlkPtrPhys, ScanPhys};
-use zio::{Bookmark, PhysicalReport};
+use zio::{BlockCopy, Bookmark, PhysicalReport, Pipeline, Runs};
 
 use crate::slice::Pool;
 
@@ -84,17 +83,11 @@ impl Tally {
     }
 }
 
-/// A block that is to be read.
-struct Found {
-    bp: BlkPtrPhys,
-    at: Bookmark,
-}
-
 /// What a slice has collected.
 pub(crate) struct Issue<'a> {
     pool: &'a Pool<'a>,
     begun_ns: u64,
-    found: Vec<Found>,
+    found: Vec<BlockCopy>,
     found_bytes: u64,
     /// Blocks visited in this slice.
     visited: u64,
@@ -128,7 +121,8 @@ impl<'a> Issue<'a> {
             self.tally.skipped_bytes += bytes;
             return;
         }
-        self.found.push(Found { bp: *bp, at: *at });
+        self.found
+            .extend(self.pool.pipeline.copies_of(bp, at, SPA_DVAS_PER_BP));
         self.found_bytes += bytes;
         if self.found.len() >= FOUND_MAX || self.found_bytes >= FOUND_BYTES_MAX {
             self.issue();
@@ -156,29 +150,31 @@ impl<'a> Issue<'a> {
     /// Reads all that was collected, by place.
     #[doc(alias = "scan_io_queues_run")]
     fn issue(&mut self) {
-        let mut found = std::mem::take(&mut self.found);
+        let runs = Arc::new(Runs::new(std::mem::take(&mut self.found)));
         self.found_bytes = 0;
-        found.sort_unstable_by_key(|found| {
-            let first = found.bp.dvas().next();
-            first.map(|dva| (dva.vdev(), dva.offset()))
-        });
-        let threads = THREADS.min(found.len());
-        let work = Arc::new((found, AtomicUsize::new(0)));
-        let read = |pipeline: Arc<zio::Pipeline>, work: Arc<(Vec<Found>, AtomicUsize)>| {
-            let mut tally = Tally::default();
-            while let Some(Found { bp, at }) = work.0.get(work.1.fetch_add(1, Ordering::Relaxed)) {
-                let outcome = pipeline.verify_physical(bp, at);
-                tally.note(at, bp.birth(), bp.psize(), &outcome);
-            }
-            tally
-        };
         let start = |_| {
-            let (pipeline, work) = (self.pool.pipeline.clone(), work.clone());
-            rt::spawn("scan", move || read(pipeline, work))
+            let (pipeline, runs) = (self.pool.pipeline.clone(), runs.clone());
+            rt::spawn("scan", move || read(&pipeline, &runs))
         };
-        let handles: Vec<_> = (0..threads).map(start).collect();
+        let handles: Vec<_> = (0..THREADS.min(runs.count())).map(start).collect();
         for handle in handles {
             self.tally.add(handle.join());
         }
     }
+}
+
+/// One thread's share.
+fn read(pipeline: &Pipeline, runs: &Runs) -> Tally {
+    let mut tally = Tally::default();
+    while let Some(run) = runs.take() {
+        let reports = pipeline.scrub_run(run, &mut |_, _| {});
+        for (copy, report) in run.iter().zip(&reports) {
+            // A block that is lost is so with each of its copies.
+            if report.is_ok() || copy.is_first() {
+                let BlockCopy { bp, bookmark, .. } = copy;
+                tally.note(bookmark, bp.birth(), bp.psize(), report);
+            }
+        }
+    }
+    tally
 }

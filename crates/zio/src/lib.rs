@@ -29,6 +29,7 @@ mod pipeline;
 mod prepared;
 pub mod ram;
 mod read;
+mod runs;
 mod suspend;
 mod vdev_ops;
 mod vdev_queue;
@@ -41,6 +42,7 @@ pub use io::{Io, Priority, Purpose};
 pub use issue::UnderWay;
 pub use pipeline::{PhysicalReport, Pipeline, PipelineSettings, PipelineStats};
 pub use prepared::Prepared;
+pub use runs::{BlockCopy, Runs, blocks_of};
 pub use suspend::{FailedIo, Suspend, is_worth_repeating, reissue};
 pub use vdev_ops::{RunBlock, ScrubReport, VdevOps};
 
