@@ -289,7 +289,8 @@ pub fn verify(pool: &Pool, options: &Options) -> Result<Report> {
     } else if options.leaks {
         space = Some(Space::load(&mos, &pool.tops, &mut tally.findings));
     }
-    let has_clones = lists::directory_has_prefix(&mos, BRT_PREFIX).unwrap_or(true);
+    let has_clones =
+        lists::directory_has_prefix(&mos, phys::brt::BRT_OBJECT_VDEV_PREFIX).unwrap_or(true);
     let walk = Walk::new(pool.clone(), options.clone(), space, has_clones);
     count_lists(&walk, &mos, &mut tally);
     walk.push_root(&pool.root, &mut tally);
@@ -312,9 +313,6 @@ pub fn verify(pool: &Pool, options: &Options) -> Result<Report> {
     accounting::check(pool, &mos, &mut tally);
     Ok(report(&walk, tally))
 }
-
-/// `BRT_OBJECT_VDEV_PREFIX`: where the pool directory has the tables of cloned blocks.
-const BRT_PREFIX: &str = "com.fudosecurity:brt:vdev:";
 
 /// Why the space maps cannot be compared with the blocks, if they cannot.
 fn uncheckable_space(pool: &Pool, mos: &Objset) -> Option<&'static str> {

@@ -225,7 +225,7 @@ pub const FEATURES: &[Feature] = &[
         "Support for per-dataset on-disk error logs."),
     feature(BLAKE3, "blake3", DS, EXTENSIBLE, Support::Kept,
         "BLAKE3 hash algorithm."),
-    feature(BLOCK_CLONING, "block_cloning", RO, &[], Support::None,
+    feature(BLOCK_CLONING, "block_cloning", RO, &[], Support::Kept,
         "Support for block cloning via Block Reference Table."),
     feature("com.klarasystems:vdev_zaps_v2", "vdev_zaps_v2", MOS, &[], Support::Kept,
         "Support for root vdev ZAP."),

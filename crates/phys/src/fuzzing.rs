@@ -1,8 +1,8 @@
 //! Bodies of fuzz targets: each takes any bytes and must return.
 
 use crate::{
-    BlkPtrPhys, BootEnvPhys, BpobjPhys, BptreeEntryPhys, BptreePhys, DeadlistPhys, DnodePhys,
-    DnodeView, DslBookmarkPhys, DslDatasetPhys, DslDirPhys, GangHeaderPhys, HistoryPhys,
+    BlkPtrPhys, BootEnvPhys, BpobjPhys, BptreeEntryPhys, BptreePhys, BrtVdevPhys, DeadlistPhys,
+    DnodePhys, DnodeView, DslBookmarkPhys, DslDatasetPhys, DslDirPhys, GangHeaderPhys, HistoryPhys,
     MzapEntPhys, MzapPhys, ObjsetPhys, Phys, ScanPhys, SpaceMapPhys, UberblockPhys, ZapLeafPhys,
     ZapPhys, ZilChainPhys, ZilHeaderPhys, ZnodePhys, sa, space_map, zil, znode,
 };
@@ -13,6 +13,7 @@ pub fn phys_all(bytes: &[u8]) {
     same::<BpobjPhys>(bytes);
     same::<BptreeEntryPhys>(bytes);
     same::<BptreePhys>(bytes);
+    same::<BrtVdevPhys>(bytes);
     same::<DeadlistPhys>(bytes);
     same::<DnodePhys>(bytes);
     same::<DslBookmarkPhys>(bytes);

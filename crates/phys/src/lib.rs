@@ -30,6 +30,7 @@
 
 mod bits;
 pub mod blkptr;
+pub mod brt;
 pub mod config;
 pub mod dnode;
 pub mod dsl;
@@ -54,6 +55,7 @@ pub mod zil;
 pub mod znode;
 
 pub use blkptr::{BlkIdentity, BlkPtrPhys, DvaPhys};
+pub use brt::BrtVdevPhys;
 pub use dnode::{DnodeImage, DnodePhys, DnodeSlotPhys, DnodeView};
 pub use dsl::{
     BpobjPhys, BptreeEntryPhys, BptreePhys, DeadlistPhys, DslBookmarkPhys, DslDatasetPhys,

@@ -98,6 +98,7 @@ phys_tests! {
     bookmark_err: crate::BookmarkErrPhys;
     ddt_bookmark: crate::scan::DdtBookmarkPhys;
     scan: crate::ScanPhys;
+    brt_vdev: crate::BrtVdevPhys;
     history: crate::HistoryPhys;
     indirect_mapping: crate::scan::IndirectMappingPhys;
     indirect_mapping_entry: crate::scan::IndirectMappingEntryPhys;

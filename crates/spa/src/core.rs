@@ -123,14 +123,24 @@ impl Core {
     /// Takes what was freed in this pass off the tables of shared blocks, and frees what nobody shares any
     /// more. Before [`sync_frees`](Core::sync_frees).
     pub(crate) fn sync_sharing(&self, tx: &Tx) -> Result<()> {
-        for bp in self.sharing.sync(tx, &|dva| self.dsize_of(dva))? {
-            self.free(tx.txg(), &bp);
+        let released = self.sharing.sync(tx, &|dva| self.dsize_of(dva))?;
+        for bp in &released.free {
+            self.free_unshared(tx.txg(), bp);
         }
-        assert!(
-            self.sharing.is_settled(),
-            "a block without the dedup bit is not shared"
-        );
+        for _ in 0..released.clone_tables_gone {
+            self.feature_decr(phys::feature::BLOCK_CLONING, tx)?;
+        }
+        assert!(self.sharing.is_settled(), "nothing is released meanwhile");
         Ok(())
+    }
+
+    /// Frees a block that no table has: now, or through the deferred list in late passes.
+    fn free_unshared(&self, txg: Txg, bp: &BlkPtrPhys) {
+        if self.pass.load(Ordering::Relaxed) < DEFERRED_FREE_PASS {
+            self.store.free(txg, bp);
+        } else if bp.ndvas() > 0 {
+            self.frees.lock().push(*bp);
+        }
     }
 
     /// What a copy counts for in the accounting.
@@ -256,18 +266,15 @@ impl PoolEnv for Core {
     }
 
     fn free(&self, txg: Txg, bp: &BlkPtrPhys) {
-        let pass = self.pass.load(Ordering::Relaxed);
-        if bp.is_dedup() {
+        if self.sharing.is_shared(bp) {
             self.sharing.release(bp);
-        } else if pass < DEFERRED_FREE_PASS {
-            self.store.free(txg, bp);
-        } else if bp.ndvas() > 0 {
-            self.frees.lock().push(*bp);
+        } else {
+            self.free_unshared(txg, bp);
         }
     }
 
     fn free_sync(&self, txg: Txg, bp: &BlkPtrPhys) {
-        if bp.is_dedup() {
+        if self.sharing.is_shared(bp) {
             self.sharing.release(bp);
         } else {
             self.store.free(txg, bp);

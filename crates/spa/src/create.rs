@@ -163,7 +163,7 @@ impl Spa {
         )?;
         core.set_features(Arc::new(Features::create(&mos, &options.features, &tx)?));
         mos.set_props(dsl::mos_props(&*core));
-        core.sharing().open(ddt::Ddts::open(&mos)?);
+        core.sharing().open(&mos)?;
 
         let maps = SpaceMaps::new(&mos, &core.features(), BTreeMap::new());
         half_open.maps = Some(maps.clone());

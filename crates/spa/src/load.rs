@@ -377,7 +377,10 @@ fn load(
     let mos = open_mos(store.clone(), uberblock, accounting.clone())?;
     core.set_features(Arc::new(Features::open(&mos)?));
     mos.set_props(dsl::mos_props(&*core));
-    core.sharing().open(ddt::Ddts::open(&mos)?);
+    let sharing = core.sharing().open(&mos);
+    if !readonly {
+        sharing?; // who only reads can do without it
+    }
     core.scan().load(&mos)?;
 
     let maps = open_space(&mos, &core.features(), &tree, &space, &mut half_open)?;

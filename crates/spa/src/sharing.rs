@@ -2,47 +2,83 @@
 //!
 //! # What it is
 //! All frees of a syncing txg come by here ([`Core`](crate::core::Core)). What has the dedup bit is not owned
-//! by the block pointer that goes, but by an entry of a dedup table: it loses a reference, and the space is
-//! free when that was the last one. The pointers of a pass are put down first, and then looked up together, in
-//! the order of their keys: a table is large, and neighbours are in the same block of it.
+//! by the block pointer that goes, but by an entry of a dedup table; what was cloned by as many pointers as the
+//! table of cloned blocks says. Such a block loses a reference, and the space is free when that was the last
+//! one. The pointers of a pass are put down first, and then looked up together, in the order of their keys: a
+//! table is large, and neighbours are in the same block of it.
 //!
 //! # Invariants
 //! 1. What was released in a pass is taken off the tables in the same pass; nothing is left at the end of a txg.
+//! 2. A block that waits in the deferred list was released already: no table has an entry for it any more.
 //!
 //! # Concurrency
-//! [`Sharing::release`] is called by any thread of the sync, [`Sharing::sync`] by the sync thread alone.
+//! [`Sharing::is_shared`] and [`Sharing::release`] are called by any thread of the sync, [`Sharing::sync`] by
+//! the sync thread alone.
 //!
 //! # Source
-//! OpenZFS `module/zfs/zio.c` (`zio_free`, `zio_ddt_free`), `module/zfs/ddt.c` (`ddt_sync`).
+//! OpenZFS `module/zfs/zio.c` (`zio_free`, `zio_ddt_free`, `zio_brt_free`), `module/zfs/ddt.c` (`ddt_sync`),
+//! `module/zfs/brt.c`.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use base::Result;
+use brt::Brts;
 use ddt::{DdtKey, Ddts};
-use dmu::Tx;
+use dmu::{Objset, Tx};
 use phys::BlkPtrPhys;
 use phys::blkptr::DvaPhys;
-use rt::Mutex;
+use rt::{Mutex, RwLock};
 
 /// The tables by which blocks are shared.
 #[derive(Default)]
 pub(crate) struct Sharing {
     tables: Mutex<Option<Ddts>>,
+    clones: RwLock<Option<Brts>>,
+    has_clones: AtomicBool,
     /// Block pointers that went in this pass.
     released: Mutex<Vec<BlkPtrPhys>>,
-    /// Bytes that data sets use beyond what is stored.
+    /// Bytes that data sets use beyond what is stored, and what cloned blocks take.
     dspace: AtomicU64,
+    cloned: AtomicU64,
+    cloned_saved: AtomicU64,
+}
+
+/// What came of the frees of a pass.
+#[derive(Default)]
+pub(crate) struct Released {
+    /// Blocks that nobody shares any more.
+    pub(crate) free: Vec<BlkPtrPhys>,
+    /// Tables of cloned blocks that are empty and gone.
+    pub(crate) clone_tables_gone: u64,
 }
 
 impl Sharing {
-    pub(crate) fn open(&self, tables: Ddts) {
-        self.dspace.store(tables.dedup_dspace(), Ordering::Relaxed);
-        *self.tables.lock() = Some(tables);
+    /// Takes the tables that a pool has.
+    pub(crate) fn open(&self, mos: &Arc<Objset>) -> Result<()> {
+        *self.tables.lock() = Some(Ddts::open(mos)?);
+        *self.clones.write() = Some(Brts::open(mos)?);
+        self.count();
+        Ok(())
+    }
+
+    fn count(&self) {
+        let tables = self.tables.lock();
+        let clones = self.clones.read();
+        let deduped = tables.as_ref().map_or(0, Ddts::dedup_dspace);
+        let (used, saved) = clones.as_ref().map_or((0, 0), |c| (c.used(), c.saved()));
+        let dspace = deduped.saturating_add(saved);
+        self.dspace.store(dspace, Ordering::Relaxed);
+        self.cloned.store(used, Ordering::Relaxed);
+        self.cloned_saved.store(saved, Ordering::Relaxed);
+        let is_any = clones.as_ref().is_some_and(|clones| !clones.is_empty());
+        self.has_clones.store(is_any, Ordering::Release);
     }
 
     /// Lets go what refers to the MOS.
     pub(crate) fn close(&self) {
         *self.tables.lock() = None;
+        *self.clones.write() = None;
     }
 
     /// By so much the pool seems to be larger than it is.
@@ -50,31 +86,85 @@ impl Sharing {
         self.dspace.load(Ordering::Relaxed)
     }
 
-    /// A block pointer with the dedup bit goes.
+    /// What cloned blocks take, and what they would take beyond that as copies, in bytes.
+    pub(crate) fn cloned(&self) -> (u64, u64) {
+        let load = |n: &AtomicU64| n.load(Ordering::Relaxed);
+        (load(&self.cloned), load(&self.cloned_saved))
+    }
+
+    /// Whether a block is to be [released](Sharing::release) instead of freed.
+    pub(crate) fn is_shared(&self, bp: &BlkPtrPhys) -> bool {
+        bp.is_dedup() || self.may_be_cloned(bp)
+    }
+
+    fn may_be_cloned(&self, bp: &BlkPtrPhys) -> bool {
+        let has_it = |clones: &Brts| clones.may_have(bp);
+        self.has_clones.load(Ordering::Acquire) && self.clones.read().as_ref().is_some_and(has_it)
+    }
+
+    /// A pointer to a block goes that others may refer to, too.
     pub(crate) fn release(&self, bp: &BlkPtrPhys) {
-        assert!(bp.is_dedup(), "a block that nobody shares");
         self.released.lock().push(*bp);
     }
 
-    /// Takes the references of this pass off; answers the blocks of which none is left.
-    pub(crate) fn sync(&self, tx: &Tx, dsize: &dyn Fn(&DvaPhys) -> u64) -> Result<Vec<BlkPtrPhys>> {
-        let mut released = std::mem::take(&mut *self.released.lock());
+    /// Takes the references of this pass off. `dsize` is what a copy counts for.
+    pub(crate) fn sync(&self, tx: &Tx, dsize: &dyn Fn(&DvaPhys) -> u64) -> Result<Released> {
+        let released = std::mem::take(&mut *self.released.lock());
         if released.is_empty() {
-            return Ok(Vec::new());
+            return Ok(Released::default());
+        }
+        let (deduped, cloned) = released.into_iter().partition(BlkPtrPhys::is_dedup);
+        let mut outcome = Released::default();
+        self.sync_deduped(tx, deduped, dsize, &mut outcome)?;
+        self.sync_cloned(tx, cloned, dsize, &mut outcome)?;
+        self.count();
+        Ok(outcome)
+    }
+
+    fn sync_deduped(
+        &self,
+        tx: &Tx,
+        mut released: Vec<BlkPtrPhys>,
+        dsize: &dyn Fn(&DvaPhys) -> u64,
+        outcome: &mut Released,
+    ) -> Result<()> {
+        if released.is_empty() {
+            return Ok(());
         }
         released.sort_by_key(|bp| (bp.checksum(), DdtKey::of(bp)));
         let mut tables = self.tables.lock();
         let tables = tables.as_mut().expect("a pool that syncs has its tables");
-        let mut free = Vec::new();
         let is_same = |a: &BlkPtrPhys, b: &BlkPtrPhys| {
             a.checksum() == b.checksum() && DdtKey::of(a) == DdtKey::of(b)
         };
         for same in released.chunk_by(is_same) {
-            free.extend(tables.release(tx, same, dsize)?);
+            outcome.free.extend(tables.release(tx, same, dsize)?);
         }
-        tables.sync(tx)?;
-        self.dspace.store(tables.dedup_dspace(), Ordering::Relaxed);
-        Ok(free)
+        tables.sync(tx)
+    }
+
+    fn sync_cloned(
+        &self,
+        tx: &Tx,
+        mut released: Vec<BlkPtrPhys>,
+        dsize: &dyn Fn(&DvaPhys) -> u64,
+        outcome: &mut Released,
+    ) -> Result<()> {
+        if released.is_empty() {
+            return Ok(());
+        }
+        let place = |bp: &BlkPtrPhys| (bp.dva[0].vdev(), bp.dva[0].offset());
+        released.sort_by_key(place);
+        let mut clones = self.clones.write();
+        let clones = clones.as_mut().expect("a pool that syncs has its tables");
+        for same in released.chunk_by(|a, b| place(a) == place(b)) {
+            let bytes = same[0].dvas().map(|dva| dsize(&dva)).sum();
+            if clones.release(tx, &same[0], same.len() as u64, bytes)? {
+                outcome.free.push(same[0]);
+            }
+        }
+        outcome.clone_tables_gone = clones.sync(tx)?;
+        Ok(())
     }
 
     /// Whether every release was taken off a table.

@@ -305,6 +305,14 @@ impl Spa {
         self.inner.space.class_stats(AllocClass::Normal)
     }
 
+    /// What cloned blocks take, and what they would take beyond that as copies, in bytes.
+    #[must_use]
+    #[doc(alias = "brt_get_used")]
+    #[doc(alias = "brt_get_saved")]
+    pub fn cloned(&self) -> (u64, u64) {
+        self.inner.core.sharing().cloned()
+    }
+
     /// Space of one top-level vdev.
     ///
     /// # Errors

@@ -1,0 +1,240 @@
+//! The tables of a pool: taking references off.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use base::{Context, Error, ObjectId, Result, VdevId};
+use dmu::{Objset, Tx};
+use phys::brt::{BRT_LITTLE_ENDIAN, BRT_OBJECT_VDEV_PREFIX};
+use phys::{BlkPtrPhys, BrtVdevPhys, Phys};
+use zap::{Key, directory};
+use zerocopy::IntoBytes;
+
+/// Ranges of a vdev; more than the largest has (2^63 bytes in ranges of 16 MiB are not of this world).
+const RANGES_MAX: u64 = 1 << 24;
+
+/// `brt_vdev_t`
+struct Brt {
+    object: ObjectId,
+    phys: BrtVdevPhys,
+    /// bv_entcount
+    counts: Vec<u16>,
+    is_changed: bool,
+}
+
+/// All tables of a pool.
+pub struct Brts {
+    mos: Arc<Objset>,
+    vdevs: BTreeMap<VdevId, Brt>,
+}
+
+impl Brts {
+    /// The tables that the pool directory names.
+    ///
+    /// # Errors
+    /// What reading the MOS gives; `Corrupt`.
+    #[doc(alias = "brt_load")]
+    pub fn open(mos: &Arc<Objset>) -> Result<Brts> {
+        let mut vdevs = BTreeMap::new();
+        for entry in zap::iter(mos, directory::OBJECT)? {
+            let entry = entry?;
+            let name = entry.name_str();
+            let Some(id) = name.strip_prefix(BRT_OBJECT_VDEV_PREFIX) else {
+                continue;
+            };
+            let id: u64 = id
+                .parse()
+                .map_err(|_| Error::corrupt(format!("table of cloned blocks '{name}'")))?;
+            let brt = Brt::open(mos, ObjectId(entry.first_integer)).within(|| name.clone())?;
+            vdevs.insert(VdevId(id), brt);
+        }
+        let mos = mos.clone();
+        Ok(Brts { mos, vdevs })
+    }
+
+    /// Whether there is no table.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.vdevs.is_empty()
+    }
+
+    /// What cloned blocks take, in bytes.
+    #[must_use]
+    #[doc(alias = "brt_get_used")]
+    pub fn used(&self) -> u64 {
+        let used = self.vdevs.values().map(|brt| brt.phys.usedspace.get());
+        used.fold(0, u64::saturating_add)
+    }
+
+    /// What they would take beyond that, were they copies.
+    #[must_use]
+    #[doc(alias = "brt_get_saved")]
+    pub fn saved(&self) -> u64 {
+        let saved = self.vdevs.values().map(|brt| brt.phys.savedspace.get());
+        saved.fold(0, u64::saturating_add)
+    }
+
+    /// Whether a block may have been cloned.
+    #[must_use]
+    #[doc(alias = "brt_maybe_exists")]
+    pub fn may_have(&self, bp: &BlkPtrPhys) -> bool {
+        let Some(dva) = bp.dvas().next() else {
+            return false;
+        };
+        if bp.is_metadata() || bp.is_dedup() {
+            return false;
+        }
+        let brt = self.vdevs.get(&dva.vdev());
+        brt.is_some_and(|brt| brt.count_near(dva.offset()).is_some_and(|count| *count > 0))
+    }
+
+    /// References to one block go, `count` of them; a reference counts for `dsize` bytes. Answers whether
+    /// none is left.
+    ///
+    /// # Errors
+    /// What reading and writing the MOS gives; `Corrupt` when there were fewer.
+    #[doc(alias = "brt_entry_decref")]
+    pub fn release(&mut self, tx: &Tx, bp: &BlkPtrPhys, count: u64, dsize: u64) -> Result<bool> {
+        let dva = bp.dvas().next().expect("a block that may have been cloned");
+        let brt = self.vdevs.get_mut(&dva.vdev());
+        let brt = brt.expect("a block that may have been cloned");
+        let key = [dva.offset()];
+        let entries = ObjectId(brt.phys.mos_entries.get());
+        let shared = lookup(&self.mos, entries, &key)?.unwrap_or(0);
+        let taken = shared.min(count);
+        if count > shared + 1 {
+            let text = format!(
+                "{count} references to a block at {dva} go, which has {}",
+                shared + 1
+            );
+            return Err(Error::corrupt(text));
+        }
+        if taken > 0 {
+            brt.take(&self.mos, tx, (&key, shared - taken), taken, dsize)?;
+        }
+        Ok(count > shared)
+    }
+
+    /// Writes what changed; a table without entries goes. Answers how many went. At the end of a pass.
+    ///
+    /// # Errors
+    /// What writing the MOS gives.
+    #[doc(alias = "brt_sync")]
+    pub fn sync(&mut self, tx: &Tx) -> Result<u64> {
+        let mut gone = Vec::new();
+        for (id, brt) in &mut self.vdevs {
+            if !std::mem::take(&mut brt.is_changed) {
+                continue;
+            }
+            if brt.phys.totalcount.get() > 0 {
+                let dnode = self.mos.hold(brt.object)?;
+                dnode.set_bonus(tx, brt.phys.as_bytes())?;
+                continue;
+            }
+            zap::destroy(&self.mos, tx, ObjectId(brt.phys.mos_entries.get()))?;
+            self.mos.object_free(tx, brt.object)?;
+            directory::remove(&self.mos, &format!("{BRT_OBJECT_VDEV_PREFIX}{id}"), tx)?;
+            gone.push(*id);
+        }
+        for id in &gone {
+            self.vdevs.remove(id);
+        }
+        Ok(gone.len() as u64)
+    }
+}
+
+impl Brt {
+    #[doc(alias = "brt_vdev_load")]
+    fn open(mos: &Arc<Objset>, object: ObjectId) -> Result<Brt> {
+        let dnode = mos.hold(object)?;
+        let bonus = dnode.bonus();
+        let phys = *BrtVdevPhys::view(&bonus)?;
+        let ranges = phys.size.get();
+        if ranges > RANGES_MAX || phys.rangesize.get() == 0 {
+            let range = phys.rangesize.get();
+            return Err(Error::corrupt(format!("{ranges} ranges of {range} bytes")));
+        }
+        let mut bytes = vec![0; ranges as usize * 2];
+        dnode.read(0, &mut bytes)?;
+        let is_little = phys.byteorder.get() == BRT_LITTLE_ENDIAN;
+        let (pairs, _) = bytes.as_chunks::<2>();
+        let count = |pair: &[u8; 2]| match is_little {
+            true => u16::from_le_bytes(*pair),
+            false => u16::from_be_bytes(*pair),
+        };
+        Ok(Brt {
+            object,
+            phys,
+            counts: pairs.iter().map(count).collect(),
+            is_changed: false,
+        })
+    }
+
+    /// The number of entries in the range of an offset.
+    fn count_near(&self, offset: u64) -> Option<&u16> {
+        let range = offset / self.phys.rangesize.get();
+        self.counts.get(usize::try_from(range).ok()?)
+    }
+
+    /// Leaves an entry with so many references, `taken` fewer than it had.
+    #[doc(alias = "brt_vdev_decref")]
+    fn take(
+        &mut self,
+        mos: &Arc<Objset>,
+        tx: &Tx,
+        (key, left): (&[u64; 1], u64),
+        taken: u64,
+        dsize: u64,
+    ) -> Result<()> {
+        let entries = ObjectId(self.phys.mos_entries.get());
+        let less = |field: u64, n: u64| field.saturating_sub(n);
+        let saved = less(self.phys.savedspace.get(), dsize.saturating_mul(taken));
+        self.phys.savedspace.set(saved);
+        self.is_changed = true;
+        if left > 0 {
+            return update(mos, tx, entries, key, left);
+        }
+        zap::remove(mos, tx, entries, Key::Words(key))?;
+        self.phys
+            .usedspace
+            .set(less(self.phys.usedspace.get(), dsize));
+        self.phys
+            .totalcount
+            .set(less(self.phys.totalcount.get(), 1));
+        let range = (key[0] / self.phys.rangesize.get()) as usize;
+        let count = &mut self.counts[range];
+        *count = count.saturating_sub(1);
+        let bytes = if self.phys.byteorder.get() == BRT_LITTLE_ENDIAN {
+            count.to_le_bytes()
+        } else {
+            count.to_be_bytes()
+        };
+        mos.hold(self.object)?.write(tx, range as u64 * 2, &bytes)
+    }
+}
+
+/// The count of an entry. It is 8 bytes in the order of the host that wrote it, or one number.
+fn lookup(mos: &Arc<Objset>, entries: ObjectId, key: &[u64; 1]) -> Result<Option<u64>> {
+    let zap = zap::Zap::open(mos, entries)?;
+    match zap.length(Key::Words(key))? {
+        None => Ok(None),
+        Some((1, 8)) => {
+            let bytes = zap.lookup::<u8>(Key::Words(key))?.unwrap_or_default();
+            Ok(bytes.first_chunk().map(|bytes| u64::from_le_bytes(*bytes)))
+        }
+        Some((8, 1)) => zap.lookup_u64(Key::Words(key)),
+        Some((size, count)) => {
+            let text = format!("entry of a cloned block has {count} integers of {size} bytes");
+            Err(Error::corrupt(text))
+        }
+    }
+}
+
+/// Writes a count in the form that it has.
+fn update(mos: &Arc<Objset>, tx: &Tx, entries: ObjectId, key: &[u64; 1], count: u64) -> Result<()> {
+    let zap = zap::Zap::open(mos, entries)?;
+    match zap.length(Key::Words(key))? {
+        Some((8, 1)) => zap.update_u64(tx, Key::Words(key), count),
+        _ => zap.update(tx, Key::Words(key), &count.to_le_bytes()),
+    }
+}
