@@ -49,6 +49,7 @@ static EVERYWHERE: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         (r"\b[0-9]{15,20}\b".to_owned(), "GUID"),
         (r"\btxg:[0-9]+\b".to_owned(), "txg:N"),
         (r"<0x[0-9a-f]+>".to_owned(), "<0xN>"),
+        (r"dva <([0-9]+):[0-9a-f]+:".to_owned(), "dva <$1:NUM:"),
     ];
     rules
         .map(|(rule, word)| (Regex::new(&rule).unwrap(), word))
