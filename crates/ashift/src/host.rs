@@ -312,6 +312,7 @@ impl Host {
         if !spa.is_readonly() {
             spa.resilver_if_needed().within(within)?;
         }
+        crate::zpool::hand_over(self, &spa);
         Ok(OpenPool {
             spa,
             facts,

@@ -25,6 +25,8 @@ pub enum Finding {
     Unreadable {
         /// Which block.
         bookmark: Bookmark,
+        /// When it was born.
+        birth: Txg,
         /// `Checksum`, `Io` or `Corrupt`.
         kind: ErrorKind,
         /// What the read said.
@@ -192,6 +194,18 @@ impl Finding {
             | Finding::NotAllocated { bookmark, .. }
             | Finding::AllocatedTwice { bookmark, .. }
             | Finding::OutOfRange { bookmark, .. } => Some(*bookmark),
+            _ => None,
+        }
+    }
+
+    /// The block, and when it was born, if its data is lost; a birth of 0 is not known.
+    #[must_use]
+    pub fn lost(&self) -> Option<(Bookmark, Txg)> {
+        match self {
+            Finding::Unreadable {
+                bookmark, birth, ..
+            } => Some((*bookmark, *birth)),
+            Finding::BadPointer { bookmark, .. } => Some((*bookmark, Txg(0))),
             _ => None,
         }
     }

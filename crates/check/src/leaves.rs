@@ -61,10 +61,10 @@ impl Verifier<'_> {
     fn scrub(&self, run: &[BlockCopy], tally: &mut Tally) {
         let mut see = |leaf: &BlockCopy, bytes: &[u8]| self.decompress(leaf, bytes, tally);
         let reports = self.pool.pipeline.scrub_run(run, &mut see);
-        for (BlockCopy { bookmark, .. }, report) in run.iter().zip(reports) {
+        for (BlockCopy { bp, bookmark, .. }, report) in run.iter().zip(reports) {
             match report {
                 Ok(report) => damaged(bookmark, report.bad, report.repaired, tally),
-                Err(error) => tally.findings.push(unreadable(bookmark, &error)),
+                Err(error) => tally.findings.push(unreadable(bp, bookmark, &error)),
             }
         }
     }
@@ -102,7 +102,7 @@ impl Verifier<'_> {
         let BlockCopy { bp, bookmark, .. } = leaf;
         let pipeline = &self.pool.pipeline;
         if let Err(error) = pipeline.check_decompresses(bp, physical, bookmark) {
-            tally.findings.push(unreadable(bookmark, &error));
+            tally.findings.push(unreadable(bp, bookmark, &error));
         }
     }
 
@@ -128,7 +128,7 @@ impl Verifier<'_> {
         };
         match result {
             Ok(PhysicalReport { bad, repaired, .. }) => damaged(bookmark, bad, repaired, tally),
-            Err(error) => tally.findings.push(unreadable(bookmark, &error)),
+            Err(error) => tally.findings.push(unreadable(bp, bookmark, &error)),
         }
     }
 }
@@ -143,9 +143,10 @@ fn damaged(bookmark: &Bookmark, bad: u32, repaired: u32, tally: &mut Tally) {
     }
 }
 
-fn unreadable(bookmark: &Bookmark, error: &Error) -> Finding {
+pub(crate) fn unreadable(bp: &BlkPtrPhys, bookmark: &Bookmark, error: &Error) -> Finding {
     Finding::Unreadable {
         bookmark: *bookmark,
+        birth: bp.birth(),
         kind: error.kind(),
         what: error.to_string(),
     }

@@ -357,12 +357,8 @@ impl Walker<'_> {
         });
     }
 
-    fn unreadable(&mut self, bookmark: &Bookmark, error: &Error) {
-        self.find(Finding::Unreadable {
-            bookmark: *bookmark,
-            kind: error.kind(),
-            what: error.to_string(),
-        });
+    fn unreadable(&mut self, bp: &BlkPtrPhys, bookmark: &Bookmark, error: &Error) {
+        self.find(leaves::unreadable(bp, bookmark, error));
     }
 
     /// Reads a block and visits everything that it points at.
@@ -376,7 +372,7 @@ impl Walker<'_> {
             Ok(data) => data,
             Err(error) => {
                 if task.lead != Lead::Log {
-                    self.unreadable(&task.bookmark, &error);
+                    self.unreadable(&task.bp, &task.bookmark, &error);
                 }
                 return;
             }
@@ -655,7 +651,7 @@ impl Walker<'_> {
         } else if options.decompress
             && let Err(error) = self.walk.pool.pipeline.read_keyless(bp, bookmark)
         {
-            self.unreadable(bookmark, &error);
+            self.unreadable(bp, bookmark, &error);
         }
     }
 
@@ -679,7 +675,7 @@ impl Walker<'_> {
         if bp.is_gang() {
             match walk.pool.pipeline.segments(bp, bookmark) {
                 Ok(segments) => self.claims.extend(segments.into_iter().map(claim)),
-                Err(error) => self.unreadable(bookmark, &error),
+                Err(error) => self.unreadable(bp, bookmark, &error),
             }
         } else {
             self.claims.extend(bp.dvas().map(claim));

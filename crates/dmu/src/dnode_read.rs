@@ -275,12 +275,16 @@ impl Dnode {
         self.read_leaf(&bp, blksz, &at).map(Some)
     }
 
-    /// The pointer to a block, as of the last sync; a hole outside of the tree.
+    /// The pointer to a block of the tree or to the spill block, as of the last sync; a hole where there is
+    /// none.
     ///
     /// # Errors
     /// What the block store says of the indirect blocks above it.
     pub fn block_pointer(&self, level: u8, blkid: BlkId) -> Result<BlkPtrPhys> {
         let mut state = self.state();
+        if level == 0 && blkid == Bookmark::SPILL_BLKID {
+            return Ok(state.image.spill.unwrap_or_default());
+        }
         let (_ticket, mut walk) = self.walk(&mut state);
         drop(state);
         walk.bp(level, blkid.0)

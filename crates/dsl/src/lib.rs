@@ -72,6 +72,7 @@ pub use deadlist::Deadlist;
 pub use dir::{DslDir, USED_KINDS, Used};
 pub use engine::mos_props;
 pub use env::{DatasetChange, HistoryEvent, PoolEnv};
+pub use errlog::ScanPhase;
 pub use fields::{DatasetFields, DirFields};
 pub use mos::Mos;
 pub use names::{NAME_BYTES_MAX, NESTING_MAX};

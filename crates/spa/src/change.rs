@@ -8,13 +8,11 @@
 //! OpenZFS `module/zfs/spa.c` (`spa_sync_props`, `spa_config_update`), `module/zfs/dsl_scan.c`
 //! (`dsl_scan_sync_state`).
 
-use base::{Error, ErrorKind, Result};
+use base::Result;
 use phys::PropValue;
-use phys::pool_names::{ERRLOG_LAST, ERRLOG_SCRUB};
+use phys::feature::{Feature, HEAD_ERRLOG};
 
-use phys::feature::Feature;
-use zap::directory;
-
+use crate::features::Features;
 use crate::spa::{FAILMODE, Spa};
 
 /// The pool property; off unless it was set.
@@ -88,36 +86,23 @@ impl Spa {
     /// Enables a feature with all that it depends on.
     ///
     /// # Errors
-    /// `ReadOnly`, `Suspended`; `Unsupported` for `head_errlog` while there are errors in the log.
+    /// `ReadOnly`, `Suspended`.
     pub fn enable_feature(&self, feature: &'static Feature) -> Result<()> {
-        self.check_error_log(feature)?;
         self.in_sync(move |inner, tx| {
             let text = format!("feature@{}=enabled", feature.name);
             inner.core.log_internal("set", &text, tx);
-            inner.features().enable(feature, tx)?;
+            let features = inner.features();
+            let is_active =
+                |features: &Features| features.count(HEAD_ERRLOG).is_some_and(|count| count > 0);
+            let logs_by_head = is_active(&features);
+            features.enable(feature, tx)?;
+            if !logs_by_head && is_active(&features) {
+                inner.dsl().upgrade_error_logs(tx)?;
+            }
             inner.mos.set_props(dsl::mos_props(&*inner.core));
             Ok(())
         })?;
         self.config_changed()
-    }
-
-    /// The entries of an error log have another form with `head_errlog`, and are not converted here.
-    fn check_error_log(&self, feature: &Feature) -> Result<()> {
-        let is_there = self.inner.features().count(feature.guid).is_some();
-        if feature.name != "head_errlog" || is_there {
-            return Ok(());
-        }
-        for name in [ERRLOG_SCRUB, ERRLOG_LAST] {
-            let log = directory::find(&self.inner.mos, name)?.filter(|log| log.0 != 0);
-            let count = log.map_or(Ok(0), |log| zap::count(&self.inner.mos, log))?;
-            if count > 0 {
-                let text = format!(
-                    "the pool's error log has {count} entries, which are not converted for this feature yet"
-                );
-                return Err(Error::new(ErrorKind::Unsupported, text));
-            }
-        }
-        Ok(())
     }
 
     /// Writes config and labels anew: something about a vdev changed.

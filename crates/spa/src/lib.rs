@@ -15,6 +15,7 @@ mod config;
 mod core;
 mod create;
 mod dtl;
+mod errors;
 mod expand;
 mod features;
 pub mod history;

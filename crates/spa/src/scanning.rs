@@ -7,7 +7,6 @@
 //! # Source
 //! OpenZFS `module/zfs/dsl_scan.c`, `module/zfs/vdev.c` (`vdev_dtl_reassess`, `vdev_resilver_needed`).
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -15,10 +14,8 @@ use base::{Error, ErrorKind, Result, Txg};
 use dmu::Tx;
 use phys::ScanPhys;
 use phys::blkptr::BlkPtrPhys;
-use rt::Mutex;
 use scan::{Kind, Range};
 use vdev::Vdev;
-use zio::Bookmark;
 
 use crate::spa::{Inner, Spa};
 
@@ -26,8 +23,6 @@ use crate::spa::{Inner, Spa};
 const IMPORT_WAIT_TXGS: u64 = 5;
 /// `zfs_vdev_async_write_active_min_dirty_percent`: with so much dirty, writers wait for this txg.
 const DIRTY_PERCENT: u64 = 30;
-/// Damaged blocks that are remembered.
-const LOST_MAX: usize = 100_000;
 
 /// How long a slice takes.
 #[derive(Clone, Debug)]
@@ -61,8 +56,8 @@ impl Default for ScanSettings {
 pub(crate) struct Scanning {
     is_ending: AtomicBool,
     unrepaired: AtomicU64,
-    /// Blocks without a good copy, and when they were written.
-    lost: Mutex<BTreeMap<Bookmark, Txg>>,
+    /// A scan has ended in this txg, or was begun anew: its errors are the pool's.
+    pub(crate) has_ended: AtomicBool,
 }
 
 impl Scanning {
@@ -95,10 +90,7 @@ impl Inner {
         let tally = outcome.tally;
         let unrepaired = &self.scanning.unrepaired;
         unrepaired.fetch_add(tally.unrepaired, Ordering::Relaxed);
-        let mut lost = self.scanning.lost.lock();
-        let room = LOST_MAX.saturating_sub(lost.len());
-        lost.extend(tally.lost.into_iter().take(room));
-        drop(lost);
+        self.pipeline.note_errors(tally.lost);
         if outcome.is_complete {
             self.finish_scan(tx)
         } else {
@@ -178,6 +170,12 @@ impl Inner {
         }
     }
 
+    /// The scan that runs is over, `is_complete` or not.
+    fn end_scan(&self, is_complete: bool, tx: &Tx) -> Result<()> {
+        self.scanning.has_ended.store(true, Ordering::Release);
+        self.core.scan().end(is_complete, &self.mos, tx)
+    }
+
     /// Begins a scan; in a pool with a device that missed something, one that brings it up to date.
     #[doc(alias = "dsl_scan_setup_sync")]
     fn begin_scan(&self, kind: Kind, tx: &Tx) -> Result<()> {
@@ -205,7 +203,9 @@ impl Inner {
             self.state.lock().labels_dirty = true;
         }
         self.scanning.unrepaired.store(0, Ordering::Relaxed);
-        self.scanning.lost.lock().clear();
+        if self.core.scan().running().is_some() {
+            self.scanning.has_ended.store(true, Ordering::Release);
+        }
         let bytes = self.space.usage().alloc;
         self.core.scan().begin(kind, range, bytes, &self.mos, tx)?;
         let func = self.core.scan().phys().map_or(0, |phys| phys.func.get());
@@ -230,7 +230,7 @@ impl Inner {
             }
             self.state.lock().config_dirty = true;
         }
-        self.core.scan().end(true, &self.mos, tx)?;
+        self.end_scan(true, tx)?;
         let text = format!("errors={errors}");
         self.core.log_internal("scan done", &text, tx);
         // Devices missed something more meanwhile.
@@ -292,7 +292,7 @@ impl Spa {
             let errors = scan.phys().map_or(0, |phys| phys.errors.get());
             let text = format!("errors={errors}");
             inner.core.log_internal("scan cancelled", &text, tx);
-            scan.end(false, &inner.mos, tx)
+            inner.end_scan(false, tx)
         })
     }
 
@@ -346,13 +346,6 @@ impl Spa {
     #[must_use]
     pub fn is_scan_paused(&self) -> bool {
         self.inner.core.scan().is_paused()
-    }
-
-    /// The blocks of which the scan has found no good copy since this was asked last.
-    #[must_use]
-    pub fn take_lost(&self) -> Vec<Bookmark> {
-        let lost = std::mem::take(&mut *self.inner.scanning.lost.lock());
-        lost.into_keys().collect()
     }
 
     /// The scan that runs, or the last one.

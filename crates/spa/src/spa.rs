@@ -401,6 +401,9 @@ impl Spa {
         }
         self.inner.scanning.end();
         self.finish_destroys()?;
+        if !self.inner.pipeline.errors().is_empty() {
+            self.sync_now()?;
+        }
         self.inner.groups.stop()?;
         self.inner.mmp.stop();
         Ok(())

@@ -67,6 +67,7 @@ impl Inner {
                 self.sync_config(tx)?;
                 self.dsl().sync_datasets(tx, pass)?;
                 self.sync_scan(tx)?;
+                self.sync_errors(tx)?;
             }
             self.dsl().flush(tx)?;
             let mos_changed = self.mos.needs_sync();

@@ -1,16 +1,18 @@
 //! Pools on any providers, made and opened in one line.
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use base::Result;
+use base::{BlkId, Result};
 use geom::Provider;
 use geom::disk::OpenMode;
 use phys::feature;
+use phys::label::LABEL_START_SIZE;
 use spa::{CreateOptions, Host, ImportOptions, Settings, Spa, VdevSpec};
 use vdev::import::discover;
 use vdev::{AllocBias, VdevKind};
-use zio::AllocClass;
+use zpl::Filesystem;
 
 /// What a pool stands on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -179,21 +181,7 @@ pub fn in_mos(
 /// # Errors
 /// Those of [`check::verify`].
 pub fn verify(spa: &Spa) -> Result<check::Report> {
-    let tops = spa.tree().tops();
-    let tops = tops.iter().enumerate().map(|(i, top)| {
-        let config = top.config();
-        check::TopVdev {
-            id: base::VdevId(i as u64),
-            ashift: config.ashift,
-            ms_shift: config.ms_shift,
-            ms_count: top.metaslab_count(),
-            class: AllocClass::Normal,
-            metaslab_array: base::ObjectId(config.ms_array),
-            top_zap: (config.top_zap != 0).then_some(base::ObjectId(config.top_zap)),
-            is_concrete: top.kind().is_concrete(),
-        }
-    });
-    let pool = check::Pool::new(spa.pipeline().clone(), &spa.uberblock(), tops.collect());
+    let pool = check::Pool::of(spa);
     check::verify(&pool, &check::Options::default())
 }
 
@@ -210,4 +198,20 @@ pub fn assert_clean(spa: &Spa) {
         report.found_bytes(),
         "leaked or doubly used"
     );
+}
+
+/// Where each block of a file is on the devices of its vdev.
+///
+/// # Panics
+/// When there is no such file, or a block of it is not on a device as it is.
+#[must_use]
+pub fn places(fs: &Filesystem, name: &str) -> Vec<Range<u64>> {
+    let dnode = fs.objset().hold(fs.resolve(name).unwrap()).unwrap();
+    let place = |blkid| {
+        let bp = dnode.block_pointer(0, BlkId(blkid)).unwrap();
+        assert!(!bp.is_hole() && !bp.is_embedded() && !bp.is_gang());
+        let start = bp.dva[0].offset() + LABEL_START_SIZE;
+        start..start + bp.psize()
+    };
+    (0..=dnode.maxblkid().0).map(place).collect()
 }

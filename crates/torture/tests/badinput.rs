@@ -1,15 +1,14 @@
 //! Pools whose devices are damaged, missing, stale, foreign or full: what can be had is had, what
 //! cannot is named, and nothing else is lost.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use base::{BlkId, Error, ErrorKind, ObjectId, Result, Txg};
+use base::{Error, ErrorKind, ObjectId, Result, Txg};
 use geom::Provider;
 use geom::fault::{Damage, FaultInjector};
 use geom::mem::Memory;
-use phys::label::{LABEL_START_SIZE, LABELS, NVLIST_OFFSET, UBERBLOCK_RING_OFFSET, label_offset};
+use phys::label::{LABELS, NVLIST_OFFSET, UBERBLOCK_RING_OFFSET, label_offset};
 use phys::uberblock::UberblockPhys;
 use spa::Spa;
 use torture::Dice;
@@ -318,18 +317,6 @@ fn a_device_of_another_pool_is_not_taken_for_a_missing_side() {
     }
 }
 
-/// Where each block of a file is on the devices of its vdev.
-fn places(fs: &Filesystem, name: &str) -> Vec<Range<u64>> {
-    let dnode = fs.objset().hold(fs.resolve(name).unwrap()).unwrap();
-    let place = |blkid| {
-        let bp = dnode.block_pointer(0, BlkId(blkid)).unwrap();
-        assert!(!bp.is_hole() && !bp.is_embedded() && !bp.is_gang());
-        let start = bp.dva[0].offset() + LABEL_START_SIZE;
-        start..start + bp.psize()
-    };
-    (0..=dnode.maxblkid().0).map(place).collect()
-}
-
 #[test]
 fn blocks_bad_on_one_side_are_read_from_the_other_repaired_and_counted() {
     let disks = [memory(0), memory(1)];
@@ -337,7 +324,7 @@ fn blocks_bad_on_one_side_are_read_from_the_other_repaired_and_counted() {
     let spa = pool::open(&providers(&disks), false).unwrap();
     let fs = fs_of(&spa, false);
     let mut at = Vec::new();
-    (0..8).for_each(|i| at.extend(places(&fs, &format!("file{i}"))));
+    (0..8).for_each(|i| at.extend(pool::places(&fs, &format!("file{i}"))));
     for (i, place) in at.into_iter().enumerate() {
         let kind = if i % 3 == 0 {
             Damage::ReadError
@@ -366,7 +353,7 @@ fn a_block_bad_on_both_sides_is_lost_alone() {
         let mut files = Files::default();
         add(&fs, &mut files, "file", 10 * RECORD as usize).unwrap();
         spa.sync().unwrap();
-        let bad = places(&fs, "file")[4].clone();
+        let bad = pool::places(&fs, "file")[4].clone();
         drop(fs);
         pool_closes(&spa);
         disks.iter().for_each(|disk| disk.damage(bad.clone(), kind));

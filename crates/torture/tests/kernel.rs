@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use base::ObjsetId;
 use geom::Provider;
 use geom::disk::{OpenMode, open};
 use oracle::vm::Guest;
@@ -269,4 +270,62 @@ fn a_scan_goes_on_under_the_kernel_and_comes_back() {
     let outcome = guest.run(SCAN_GUEST, host.path(), &disks);
     outcome.assert_success();
     finish_scan(&paths);
+}
+
+/// The guest names what was found damaged here, meets a file of its own, and removes the first.
+const ERRORS_GUEST: &str = r#"set -e
+zpool import -d /dev -R /mnt tank
+zpool status -v tank
+zpool status -v tank | grep -q " /mnt/tank/a/found"
+zpool status -v tank | grep -q " tank/a@s:/found"
+! zpool status -v tank | grep -q "met"
+! cat /mnt/tank/a/met >/dev/null
+zpool sync tank
+zpool status -v tank | grep -q " /mnt/tank/a/met"
+rm /mnt/tank/a/found
+zpool sync tank
+zpool status -v tank
+zpool export tank
+"#;
+
+#[test]
+fn the_error_log_is_the_kernels_and_ours() {
+    let Some(guest) = Guest::find() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let host = tempfile::tempdir().unwrap();
+    let (paths, disks) = images(folder.path(), 1);
+    let root = init(NewFilesystem::default(), true);
+    let spa = pool::create("tank", Layout::Stripe, 12, &disks, root).unwrap();
+    new_fs(&spa, "tank/a", &[("compression", 2)]);
+    let damage = |name: &str| {
+        let fs = mount(spa.dsl(), "tank/a", false).unwrap();
+        let create = zpl::Create::default();
+        let id = fs.create_file(fs.root(), name.as_bytes(), &create);
+        let id = id.unwrap().id;
+        fs.write(id, 0, &[7; 20_000]).unwrap();
+        spa.sync().unwrap();
+        let place = pool::places(&fs, name)[0].start;
+        disks[0].write(place, &[0x55; 4096]).unwrap();
+        id
+    };
+    let found = damage("found");
+    spa.dsl().snapshot(&["tank/a@s"], Vec::new()).unwrap();
+    spa.scrub().unwrap();
+    spa.wait_scan(&mut |_| true).unwrap();
+    let met = damage("met");
+    let dataset = |name: &str| ObjsetId(spa.dsl().dataset(name).unwrap().object().0);
+    let (head, snapshot) = (dataset("tank/a"), dataset("tank/a@s"));
+    spa.export().unwrap();
+    drop((spa, disks));
+    let disks: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
+    guest
+        .run(ERRORS_GUEST, host.path(), &disks)
+        .assert_success();
+    let disks = [open(&paths[0], OpenMode::ReadWrite).unwrap()];
+    let spa = pool::open(&disks, false).unwrap();
+    let mut damaged = spa.damaged().unwrap().into_iter();
+    let object = |at: zio::Bookmark| (at.objset, at.object);
+    assert_eq!(damaged.next().map(object), Some((head, met)));
+    assert_eq!(damaged.next().map(object), Some((snapshot, found)));
+    assert_eq!(damaged.next(), None);
 }

@@ -1,11 +1,11 @@
-//! Blocks that could not be read since the pool was opened.
+//! Blocks that could not be read and are not in the pool's error log yet.
 //!
 //! # Source
 //! OpenZFS `module/zfs/spa_errlog.c` (`spa_log_error`).
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
-use base::{Error, ErrorKind};
+use base::{Error, ErrorKind, Txg};
 use rt::Mutex;
 
 use crate::Bookmark;
@@ -13,25 +13,36 @@ use crate::Bookmark;
 /// Blocks that are remembered; a pool with more damage than this has more.
 const BLOCKS_MAX: usize = 100_000;
 
-/// What reading met.
+/// What reading met, with the txgs of the blocks' birth.
 #[derive(Default)]
-pub(crate) struct ErrorLog(Mutex<BTreeSet<Bookmark>>);
+pub(crate) struct ErrorLog(Mutex<BTreeMap<Bookmark, Txg>>);
 
 impl ErrorLog {
     /// Remembers a block, if the error means that its data is lost.
-    pub(crate) fn note(&self, bookmark: &Bookmark, error: &Error) {
+    pub(crate) fn note(&self, bookmark: &Bookmark, birth: Txg, error: &Error) {
         let is_loss = matches!(
             error.kind(),
             ErrorKind::Checksum | ErrorKind::Io | ErrorKind::Corrupt
         );
-        let mut blocks = self.0.lock();
-        if is_loss && blocks.len() < BLOCKS_MAX {
-            blocks.insert(*bookmark);
+        if is_loss {
+            self.add([(*bookmark, birth)]);
         }
     }
 
+    /// Remembers blocks.
+    pub(crate) fn add(&self, met: impl IntoIterator<Item = (Bookmark, Txg)>) {
+        let mut blocks = self.0.lock();
+        let room = BLOCKS_MAX.saturating_sub(blocks.len());
+        blocks.extend(met.into_iter().take(room));
+    }
+
+    /// What is remembered.
+    pub(crate) fn blocks(&self) -> BTreeMap<Bookmark, Txg> {
+        self.0.lock().clone()
+    }
+
     /// What is remembered, which is then forgotten.
-    pub(crate) fn take(&self) -> BTreeSet<Bookmark> {
+    pub(crate) fn take(&self) -> BTreeMap<Bookmark, Txg> {
         std::mem::take(&mut *self.0.lock())
     }
 }

@@ -37,7 +37,7 @@
 //! # Source
 //! OpenZFS `module/zfs/zio.c`, `include/sys/zio_impl.h` (the stages).
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -209,11 +209,22 @@ impl Pipeline {
         self.suspend.get().map(|suspend| &**suspend)
     }
 
-    /// The blocks that could not be read since this was asked last, however many copies they have. What
-    /// [`verify_physical`](Pipeline::verify_physical) finds is not among them.
-    #[doc(alias = "spa_log_error")]
-    pub fn take_errors(&self) -> BTreeSet<Bookmark> {
+    /// The blocks that could not be read since they were taken last, however many copies they have, with the
+    /// txgs of their birth. What [`verify_physical`](Pipeline::verify_physical) finds is not among them.
+    #[must_use]
+    pub fn errors(&self) -> BTreeMap<Bookmark, Txg> {
+        self.errors.blocks()
+    }
+
+    /// The same, which are then forgotten.
+    pub fn take_errors(&self) -> BTreeMap<Bookmark, Txg> {
         self.errors.take()
+    }
+
+    /// Adds blocks that were found to be damaged in another way.
+    #[doc(alias = "spa_log_error")]
+    pub fn note_errors(&self, met: impl IntoIterator<Item = (Bookmark, Txg)>) {
+        self.errors.add(met);
     }
 
     /// Counters.

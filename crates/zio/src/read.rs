@@ -123,7 +123,7 @@ impl Pipeline {
             self.read_simple(bp)
         };
         physical
-            .inspect_err(|e| self.errors.note(bookmark, e))
+            .inspect_err(|e| self.errors.note(bookmark, bp.birth(), e))
             .within(|| format!("block {bookmark}"))
     }
 
@@ -227,7 +227,7 @@ impl Pipeline {
         let physical = self.read_physical(bp, bookmark)?;
         let psize = bp.psize() as usize;
         let data = decompress(bp, &physical[..psize])
-            .inspect_err(|e| self.errors.note(bookmark, e))
+            .inspect_err(|e| self.errors.note(bookmark, bp.birth(), e))
             .within(|| format!("block {bookmark}"))?;
         match data {
             Some(data) => Ok(data.share()),

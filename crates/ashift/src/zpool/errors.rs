@@ -1,14 +1,15 @@
 //! What is known to be wrong with a pool: error counters of its devices, blocks that cannot be read.
 //!
 //! # What it is
-//! The kernel keeps the counters in memory as long as a pool is imported, and the blocks in the pool's
-//! error log. Here every command opens the pool anew, so both are kept below the state folder until
-//! export. Each command adds what it met when it lets the pool go; `zpool clear` forgets the counters, and a
-//! scrub, which reads everything, replaces the blocks.
+//! The kernel keeps the counters in memory as long as a pool is imported, and damaged blocks until the next txg
+//! takes them into the pool's error log. Here every command opens the pool anew, so the counters, and what
+//! commands have met that only read, are kept below the state folder until export. Each command is given what
+//! is kept when it opens the pool, and leaves what is not in the log when it lets it go; `zpool clear` forgets
+//! the counters.
 //!
 //! # On disk
 //! `errors/GUID.json`: `{"devices": {"GUID": [read, write, checksum]}, "blocks": [[objset, object, level,
-//! blkid]]}`. It is replaced by renaming, under a lock on `errors/GUID.lock`.
+//! blkid, birth]]}`. It is replaced by renaming, under a lock on `errors/GUID.lock`.
 //!
 //! # Source
 //! OpenZFS lib/libzfs/libzfs_pool.c (`zpool_get_errlog`, `zpool_obj_to_path_impl`),
@@ -17,7 +18,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use base::{BlkId, Guid, ObjectId, ObjsetId, Result};
+use base::{BlkId, Guid, ObjectId, ObjsetId, Result, Txg};
 use machine::{FileLock, LockMode, Patience};
 use serde_json::{Value, json};
 use spa::Spa;
@@ -34,16 +35,11 @@ const LOCK_WAIT_NS: u64 = 10_000_000_000;
 pub(crate) struct KeptErrors {
     /// By guid: reads, writes, checksums that failed.
     pub(super) devices: BTreeMap<u64, [u64; 3]>,
-    /// Blocks that cannot be read.
-    pub(super) blocks: BTreeSet<Bookmark>,
+    /// Blocks that cannot be read and are not in the pool's log, with the txgs of their birth.
+    blocks: BTreeMap<Bookmark, Txg>,
 }
 
 impl KeptErrors {
-    /// The objects that the blocks are of.
-    pub(super) fn objects(&self) -> BTreeSet<(ObjsetId, ObjectId)> {
-        self.blocks.iter().map(|b| (b.objset, b.object)).collect()
-    }
-
     fn is_empty(&self) -> bool {
         self.devices.is_empty() && self.blocks.is_empty()
     }
@@ -71,19 +67,25 @@ impl KeptErrors {
             .collect();
         let blocks = self.blocks.iter();
         let blocks: Vec<Value> = blocks
-            .map(|b| json!([b.objset.0, b.object.0, b.level, b.blkid.0]))
+            .map(|(b, birth)| json!([b.objset.0, b.object.0, b.level, b.blkid.0, birth.0]))
             .collect();
         json!({ "devices": devices, "blocks": blocks })
     }
 }
 
-fn parse_block(value: &Value) -> Option<Bookmark> {
-    Some(Bookmark {
+fn parse_block(value: &Value) -> Option<(Bookmark, Txg)> {
+    let at = Bookmark {
         objset: ObjsetId(value[0].as_u64()?),
         object: ObjectId(value[1].as_u64()?),
         level: value[2].as_i64()?,
         blkid: BlkId(value[3].as_u64()?),
-    })
+    };
+    Some((at, Txg(value[4].as_u64()?)))
+}
+
+/// The objects that damaged blocks are of.
+pub(super) fn objects_of(damaged: &BTreeSet<Bookmark>) -> BTreeSet<(ObjsetId, ObjectId)> {
+    damaged.iter().map(|at| (at.objset, at.object)).collect()
 }
 
 /// What is kept of a pool; nothing if that cannot be read.
@@ -103,26 +105,25 @@ pub(super) fn forget_devices(host: &Host, pool: Guid, is_one: impl Fn(Guid) -> b
     })
 }
 
-/// Keeps what a command has met so far; the pool then counts from zero.
+/// Gives a pool that was opened what is kept of it.
+pub(crate) fn hand_over(host: &Host, pool: &Spa) {
+    pool.note_errors(kept_errors(host, pool.guid()).blocks);
+}
+
+/// Keeps what is known and not in the pool's log; the pool then counts from zero.
 pub(crate) fn keep_met(host: &Host, pool: &Spa) -> Result<()> {
     let devices = take_counters(pool);
-    let blocks = pool.pipeline().take_errors();
-    if devices.is_empty() && blocks.is_empty() {
+    let blocks = pool.take_errors();
+    if devices.is_empty() && blocks == kept_errors(host, pool.guid()).blocks {
         return Ok(());
     }
     change(host, pool.guid(), |kept| {
         add_counters(kept, &devices);
+        // Others may read at the same time, nobody else writes.
+        if !pool.is_readonly() {
+            kept.blocks.clear();
+        }
         kept.blocks.extend(blocks);
-    })
-}
-
-/// Keeps what reading everything has shown: these blocks are damaged, and no others.
-pub(super) fn keep_scrubbed(host: &Host, pool: &Spa, damaged: BTreeSet<Bookmark>) -> Result<()> {
-    let devices = take_counters(pool);
-    pool.pipeline().take_errors(); // the same blocks
-    change(host, pool.guid(), |kept| {
-        add_counters(kept, &devices);
-        kept.blocks = damaged;
     })
 }
 
@@ -242,7 +243,7 @@ mod tests {
         };
         let kept = KeptErrors {
             devices: BTreeMap::from([(u64::MAX, [1, 2, 3])]),
-            blocks: BTreeSet::from([block(0), block(-1)]),
+            blocks: BTreeMap::from([(block(0), Txg(7)), (block(-1), Txg(u64::MAX))]),
         };
         let again = KeptErrors::parse(&kept.to_json().to_string());
         assert_eq!(again.devices, kept.devices);

@@ -4,7 +4,6 @@
 //! OpenZFS module/zfs/vdev.c (`vdev_get_stats_ex`), module/zfs/spa_misc.c, module/zfs/spa.c
 //! (`spa_prop_get_config`).
 
-use phys::PropValue;
 use std::collections::BTreeMap;
 
 use admin::listing::{Item, Prop};
@@ -15,11 +14,13 @@ use admin::pool::{
 use admin::prop::{POOL, Source};
 use base::VdevId;
 use nvpair::NvList;
+use phys::PropValue;
 use phys::feature::{FEATURES, Feature, Support};
 use spa::Spa;
 use vdev::AllocBias;
 use vdev::import::FoundPool;
 
+use super::errors::{kept_errors, names_of, objects_of};
 use crate::host::{Host, OpenPool};
 
 /// `scn_func`, `scn_state` of a scan in the pool directory.
@@ -43,7 +44,9 @@ pub(super) fn status_of(host: &Host, pool: &OpenPool) -> base::Result<PoolStatus
     root.alloc_bytes = space.alloc;
     root.space_bytes = space.space;
     root.deflated_bytes = space.dspace;
-    let kept = super::errors::kept_errors(host, pool.guid());
+    let kept = kept_errors(host, pool.guid());
+    let damaged = pool.damaged().ok();
+    let objects = damaged.as_ref().map(objects_of).unwrap_or_default();
     add_errors(&mut root, &kept.devices);
     let unsupported = pool.obstacles().iter().map(spa::Obstacle::name).collect();
     let features = pool.features();
@@ -60,8 +63,8 @@ pub(super) fn status_of(host: &Host, pool: &OpenPool) -> base::Result<PoolStatus
         is_readable: true,
         has_disabled_features: has_disabled_features && !is_restricted(pool),
         scan: scan_status(pool)?,
-        error_count: Some(kept.blocks.len() as u64),
-        errors: super::errors::names_of(pool, &kept.objects()),
+        error_count: damaged.map(|damaged| damaged.len() as u64),
+        errors: names_of(pool, &objects),
         ..PoolStatus::default()
     })
 }

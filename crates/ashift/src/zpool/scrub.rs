@@ -2,26 +2,26 @@
 //!
 //! # What it is
 //! The scan itself is the engine's, and goes on whenever the pool is open for writing. These commands begin it
-//! and wait for its end. When they are interrupted, the next one goes on where they stopped. Of what the scan
-//! could not read the names are kept below the state folder until `zpool clear` or export.
+//! and wait for its end. When they are interrupted, the next one goes on where they stopped. What the scan
+//! could not read is in the pool's error log.
 //!
 //! # Source
 //! OpenZFS module/zfs/dsl_scan.c, cmd/zpool/zpool_main.c (`zpool_do_scrub`).
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::sync::Arc;
 
 use admin::getopt::Parsed;
 use admin::number::{duration, nice_bytes};
-use base::{Context, Error, ErrorKind, VdevId};
+use base::{Context, Error, ErrorKind, Txg};
 use check::{Finding, Report};
 use phys::scan::POOL_SCAN_SCRUB;
 use scan::Kind;
 use spa::Spa;
-use zio::{AllocClass, Bookmark};
+use zio::Bookmark;
 
-use super::errors::{keep_scrubbed, kept_errors};
+use super::errors::objects_of;
 use super::list::{pool_names, repeated_code};
 use super::{Failure, Outcome, command_line, open_error, refuse_options};
 use crate::host::{Access, Host, OpenPool};
@@ -115,9 +115,8 @@ fn pause(spa: &Spa) -> base::Result<()> {
 fn scrub(host: &Host, name: &str, is_thorough: bool) -> Outcome {
     let pool = open_to_scrub(host, name)?;
     scrub_to_the_end(&pool).map_err(|e| format!("cannot scrub {name}: {e}"))?;
-    let mut lost: BTreeSet<Bookmark> = pool.take_lost().into_iter().collect();
     let scan = pool.scan().unwrap_or_default();
-    let mut findings = Vec::new();
+    let (mut findings, mut errors) = (Vec::new(), scan.errors.get());
     if is_thorough {
         let options = check::Options {
             decompress: true,
@@ -126,11 +125,11 @@ fn scrub(host: &Host, name: &str, is_thorough: bool) -> Outcome {
             ..check::Options::default()
         };
         let report = verify(&pool, options).within(|| name.to_owned())?;
+        let lost = lost_in(&report);
+        errors = errors.max(lost.len() as u64);
+        pool.note_errors(lost);
         findings = report.findings;
-        let damaged = findings.iter().filter(|f| is_loss(f));
-        lost.extend(damaged.filter_map(Finding::bookmark));
     }
-    let errors = scan.errors.get().max(lost.len() as u64);
     let is_news = errors > 0 || scan.processed.get() > 0;
     if is_news || std::io::stdout().is_terminal() {
         println!(
@@ -142,7 +141,6 @@ fn scrub(host: &Host, name: &str, is_thorough: bool) -> Outcome {
     for finding in &findings {
         println!("  {finding}");
     }
-    keep_scrubbed(host, &pool, lost)?;
     pool.log_command(&command_line())?;
     pool.sync()?;
     pool.close()?;
@@ -212,8 +210,7 @@ fn close_scrubbed(pool: &OpenPool, report: &Report) -> Outcome {
 /// `zpool scrub -e`: only what is known to be damaged is read again.
 fn scrub_errors(host: &Host, name: &str) -> Outcome {
     let pool = open_to_scrub(host, name)?;
-    let kept = kept_errors(host, pool.guid());
-    let objects = kept.objects();
+    let objects = objects_of(&pool.damaged()?);
     if objects.is_empty() {
         return Ok(0);
     }
@@ -224,13 +221,14 @@ fn scrub_errors(host: &Host, name: &str) -> Outcome {
         ..check::Options::default()
     };
     let report = verify(&pool, options).within(|| name.to_owned())?;
-    keep_errors(host, &pool, &report)?;
+    let lost = lost_in(&report);
+    let errors = lost.len();
+    pool.replace_errors(lost)?;
     tell(&report, || {
         format!(
-            "scrubbed {count} damaged {}, repaired {}, with {} errors",
+            "scrubbed {count} damaged {}, repaired {}, with {errors} errors",
             if count == 1 { "object" } else { "objects" },
             nice_bytes(healed_bytes(&pool).saturating_sub(healed)),
-            report.findings.iter().filter(|f| is_loss(f)).count()
         )
     });
     close_scrubbed(&pool, &report)
@@ -245,28 +243,9 @@ pub(crate) fn catch_up(spa: &Spa) -> base::Result<()> {
     Ok(())
 }
 
-/// The top-level vdevs as the checker wants them.
-pub(crate) fn tops(spa: &Spa) -> Vec<check::TopVdev> {
-    let tops = spa.tree().tops();
-    let tops = tops.iter().enumerate().map(|(i, top)| {
-        let config = top.config();
-        check::TopVdev {
-            id: VdevId(i as u64),
-            ashift: config.ashift,
-            ms_shift: config.ms_shift,
-            ms_count: top.metaslab_count(),
-            class: AllocClass::Normal,
-            metaslab_array: base::ObjectId(config.ms_array),
-            top_zap: (config.top_zap != 0).then_some(base::ObjectId(config.top_zap)),
-            is_concrete: top.kind().is_concrete(),
-        }
-    });
-    tops.collect()
-}
-
 /// Verifies every copy of every block of an open pool, and repairs if it may be written to.
 pub(crate) fn verify(spa: &Spa, options: check::Options) -> base::Result<Report> {
-    let pool = check::Pool::new(spa.pipeline().clone(), &spa.uberblock(), tops(spa));
+    let pool = check::Pool::of(spa);
     let bar = progress(None, true);
     let shown = bar.clone();
     let options = check::Options {
@@ -285,16 +264,7 @@ fn healed_bytes(spa: &Spa) -> u64 {
     spa.tree().root().total_stats().self_healed_bytes
 }
 
-fn is_loss(finding: &Finding) -> bool {
-    matches!(
-        finding,
-        Finding::Unreadable { .. } | Finding::BadPointer { .. }
-    )
-}
-
-/// Keeps what a scrub has found.
-fn keep_errors(host: &Host, pool: &Spa, report: &Report) -> base::Result<()> {
-    let damaged = report.findings.iter().filter(|f| is_loss(f));
-    let damaged = damaged.filter_map(Finding::bookmark).collect();
-    keep_scrubbed(host, pool, damaged)
+/// The blocks that are lost, with the txgs of their birth.
+fn lost_in(report: &Report) -> BTreeMap<Bookmark, Txg> {
+    report.findings.iter().filter_map(Finding::lost).collect()
 }

@@ -1,0 +1,194 @@
+//! Reading the error log: which blocks are damaged, in which data sets.
+//!
+//! # What it is
+//! With `head_errlog` a log knows a block by its head. The block was met in one data set, and snapshots and
+//! clones of it may have the same block: those that were taken after its birth, unless it was written anew
+//! before. A data set has it if what stands at its place there was born in the same txg.
+//!
+//! # Source
+//! OpenZFS `module/zfs/spa_errlog.c` (`spa_get_errlog`, `process_error_block`, `check_filesystem`,
+//! `find_birth_txg`). That ends at the first snapshot that is younger than what the head has there now; here
+//! each snapshot is asked.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use base::{ErrorKind, ObjectId, ObjsetId, Result, Txg};
+use phys::pool_names::{ERRLOG_LAST, ERRLOG_SCRUB};
+use zio::Bookmark;
+
+use super::{Entry, parse};
+use crate::{DslDataset, DslPool};
+
+impl DslPool {
+    /// All blocks that are known to be damaged, in each data set that has them: those in the logs, and those
+    /// that were met since.
+    ///
+    /// # Errors
+    /// What reading the MOS gives.
+    #[doc(alias = "spa_get_errlog")]
+    pub fn damaged(&self, met: &BTreeMap<Bookmark, Txg>) -> Result<BTreeSet<Bookmark>> {
+        let _config = self.config().read();
+        let by_head = self.logs_by_head();
+        let mut found = BTreeSet::new();
+        for (at, birth) in met {
+            let dataset = ObjectId(at.objset.0);
+            let entry = Entry {
+                at: *at,
+                birth: *birth,
+            };
+            match self.head_of_dataset(dataset) {
+                Ok(head) if by_head && birth.0 != 0 => self.affected(head, &entry, &mut found)?,
+                _ => drop(found.insert(*at)),
+            }
+        }
+        for name in [ERRLOG_SCRUB, ERRLOG_LAST] {
+            match self.error_log(name)? {
+                Some(log) if by_head => self.damaged_by_head(log, &mut found)?,
+                Some(log) => {
+                    let names = self.names_in(log)?;
+                    found.extend(names.iter().filter_map(|name| parse(name)));
+                }
+                None => {}
+            }
+        }
+        Ok(found)
+    }
+
+    /// `process_error_log`
+    fn damaged_by_head(&self, log: ObjectId, found: &mut BTreeSet<Bookmark>) -> Result<()> {
+        for (head, errors) in self.mos().zap_int_entries(log)? {
+            for name in self.names_in(ObjectId(errors))? {
+                if let Some(entry) = Entry::parse(&name) {
+                    self.affected(ObjectId(head), &entry, found)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn names_in(&self, zap: ObjectId) -> Result<Vec<String>> {
+        let entries = zap::iter(self.mos().objset(), zap)?;
+        entries
+            .map(|entry| Ok(entry?.name_str().into_owned()))
+            .collect()
+    }
+}
+
+/// Who has a block.
+impl DslPool {
+    /// Adds the places of a block in all data sets that have it; where it was met, if nobody can be asked.
+    #[doc(alias = "process_error_block")]
+    pub(super) fn affected(
+        &self,
+        head: ObjectId,
+        entry: &Entry,
+        found: &mut BTreeSet<Bookmark>,
+    ) -> Result<()> {
+        if entry.birth.0 == 0 || head.0 == 0 {
+            found.insert(entry.within(head));
+            return Ok(());
+        }
+        let oldest = match self.oldest_affected(head, entry.birth) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            other => other?,
+        };
+        let (mut heads, mut seen) = (vec![oldest], BTreeSet::new());
+        while let Some(head) = heads.pop() {
+            if seen.insert(head) {
+                self.affected_below(head, entry, found, &mut heads)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The head of the data sets in which a block of that age was first.
+    #[doc(alias = "find_top_affected_fs")]
+    fn oldest_affected(&self, head: ObjectId, birth: Txg) -> Result<ObjectId> {
+        let mut oldest = self.dataset_by_object(head)?;
+        while let Some(prev) = self.predecessor(oldest.object(), &oldest.fields())? {
+            if prev.fields().creation_txg <= birth.0 {
+                break;
+            }
+            oldest = prev;
+        }
+        Ok(ObjectId(oldest.dir().fields().head_dataset_obj))
+    }
+
+    /// A head and its own snapshots. Clones of those that have the block are put into `heads`.
+    #[doc(alias = "check_filesystem")]
+    fn affected_below(
+        &self,
+        head: ObjectId,
+        entry: &Entry,
+        found: &mut BTreeSet<Bookmark>,
+        heads: &mut Vec<ObjectId>,
+    ) -> Result<()> {
+        let ds = self.dataset_by_object(head)?;
+        let is_in_head = has_block(&ds, entry)?;
+        if is_in_head {
+            found.insert(entry.within(head));
+        }
+        let mut snapshots = BTreeSet::new();
+        let mut at = ds.clone();
+        while let Some(prev) = self.predecessor(at.object(), &at.fields())? {
+            let is_own = prev.dir().object() == ds.dir().object();
+            if !is_own || prev.fields().creation_txg <= entry.birth.0 {
+                break;
+            }
+            if is_in_head || has_block(&prev, entry)? {
+                found.insert(entry.within(prev.object()));
+                snapshots.insert(prev.object().0);
+            }
+            at = prev;
+        }
+        let clones = ds.dir().fields().clones;
+        if clones == 0 || snapshots.is_empty() {
+            return Ok(());
+        }
+        for clone in self.mos().zap_set_members(ObjectId(clones))? {
+            let clone = self.dataset_by_object(ObjectId(clone))?;
+            if snapshots.contains(&clone.dir().fields().origin_obj) {
+                heads.push(clone.object());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether the data set has that block. If what leads to it cannot be read now, it is taken to be there.
+fn has_block(ds: &Arc<DslDataset>, entry: &Entry) -> Result<bool> {
+    match birth_of(ds, &entry.within(ds.object())) {
+        Ok(birth) => Ok(birth == Some(entry.birth)),
+        Err(error) => match error.kind() {
+            ErrorKind::Suspended => Err(error),
+            _ => Ok(true),
+        },
+    }
+}
+
+/// When the block was born that is at a place of a data set now; nothing if none is there.
+#[doc(alias = "find_birth_txg")]
+pub(super) fn birth_of(ds: &Arc<DslDataset>, at: &Bookmark) -> Result<Option<Txg>> {
+    let Ok(level) = u8::try_from(at.level) else {
+        // The root; blocks of the intent log are not looked for.
+        let is_root = at.level == Bookmark::ROOT_LEVEL;
+        return Ok(is_root.then(|| ds.root_bp().birth()));
+    };
+    let dnode = match ds.objset()?.hold(at.object) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        other => other?,
+    };
+    let bp = dnode.block_pointer(level, at.blkid)?;
+    Ok(Some(bp).filter(|bp| !bp.is_hole()).map(|bp| bp.birth()))
+}
+
+impl Entry {
+    /// Its place in a data set.
+    fn within(&self, dataset: ObjectId) -> Bookmark {
+        Bookmark {
+            objset: ObjsetId(dataset.0),
+            ..self.at
+        }
+    }
+}
