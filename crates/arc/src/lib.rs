@@ -129,6 +129,14 @@ impl<S: BlockStore + ?Sized + 'static> Cache<S> {
         }
     }
 
+    /// Checks what this crate promises.
+    ///
+    /// # Panics
+    /// When it does not hold.
+    pub fn check_invariants(&self) {
+        self.inner.policy.lock().check_invariants();
+    }
+
     /// The store below.
     #[must_use]
     pub fn store(&self) -> &Arc<S> {

@@ -272,6 +272,64 @@ impl Policy {
         }
     }
 
+    /// Checks what the module promises.
+    ///
+    /// # Panics
+    /// When it does not hold.
+    pub(crate) fn check_invariants(&self) {
+        let bytes = self.bytes();
+        let all = bytes.cached() + bytes.mru_ghost + bytes.mfu_ghost;
+        assert!(self.used() <= self.limit, "more than the limit: {bytes:?}");
+        assert!(
+            bytes.mru + bytes.mru_ghost <= self.limit,
+            "MRU and its ghost: {bytes:?}"
+        );
+        assert!(all <= 2 * self.limit, "all four lists: {bytes:?}");
+        let lists = [List::Mru, List::Mfu, List::MruGhost, List::MfuGhost];
+        let listed: u64 = lists.into_iter().map(|list| self.check_list(list)).sum();
+        assert_eq!(
+            listed,
+            self.index.len() as u64,
+            "entries on the lists and in the index"
+        );
+        let passed: u64 = self.passed.iter().map(|passed| passed.size).sum();
+        assert_eq!(self.passed_bytes, passed, "bytes that streams left behind");
+    }
+
+    /// Walks a list; answers how many are on it.
+    fn check_list(&self, list: List) -> u64 {
+        let Ends {
+            newest,
+            oldest,
+            bytes,
+            entries,
+        } = self.lists[list as usize];
+        let has_buf = matches!(list, List::Mru | List::Mfu);
+        let (mut at, mut before, mut sum, mut count) = (newest, NIL, 0, 0);
+        while at != NIL {
+            let entry = &self.entries[at as usize];
+            assert_eq!(
+                (entry.list, entry.newer),
+                (list, before),
+                "entry {at} of {list:?}"
+            );
+            assert_eq!(
+                entry.buf.is_some(),
+                has_buf,
+                "bytes of entry {at} of {list:?}"
+            );
+            assert_eq!(
+                self.index.get(&entry.identity),
+                Some(&at),
+                "index of entry {at}"
+            );
+            (sum, count) = (sum + entry.size, count + 1);
+            (before, at) = (at, entry.older);
+        }
+        assert_eq!((oldest, bytes, entries), (before, sum, count), "{list:?}");
+        count
+    }
+
     pub(crate) fn set_limit(&mut self, limit: u64) {
         self.limit = limit;
         self.mru_target = self.mru_target.min(limit);

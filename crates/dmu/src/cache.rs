@@ -57,6 +57,11 @@ impl Cache {
         self.dnodes.remove(&id);
     }
 
+    /// All that are in memory.
+    pub(crate) fn dnodes(&self) -> Vec<Arc<Dnode>> {
+        self.dnodes.values().cloned().collect()
+    }
+
     fn is_idle(&self, id: ObjectId) -> Option<bool> {
         // Whoever gets hold of a dnode does so under the lock of this cache.
         self.dnodes

@@ -103,6 +103,29 @@ impl Dirty {
         }
     }
 
+    /// Checks what the module promises of the blocks.
+    ///
+    /// # Panics
+    /// When it does not hold.
+    pub(crate) fn check_invariants(&self) {
+        let Fields {
+            blksz, maxblkid, ..
+        } = self.fields;
+        assert!(
+            !self.freeing || self.blocks.is_empty(),
+            "an object that goes has dirty blocks"
+        );
+        for (&blkid, block) in &self.blocks {
+            assert!(blkid <= maxblkid, "block {blkid} of {maxblkid} is dirty");
+            let len = match block {
+                Block::Data(data) => data.len() as u64,
+                Block::Begun(data, _) => data.len() as u64,
+                Block::Written(bp) => bp.lsize(),
+            };
+            assert_eq!(len, blksz, "length of dirty block {blkid}");
+        }
+    }
+
     /// Sets a block; answers by how much the charge grows.
     pub(crate) fn put_block(&mut self, blkid: u64, data: Prepared) -> Charge {
         let block = Block::Data(data);

@@ -180,6 +180,19 @@ impl Dnode {
         })
     }
 
+    /// Between two txgs nothing is frozen or being written.
+    ///
+    /// # Panics
+    /// When something is, or the layer of the open txg is not as `dirty.rs` says.
+    pub(crate) fn check_invariants(&self) {
+        let state = self.state();
+        let is_synced = state.frozen.is_none() && state.writing.is_none();
+        assert!(is_synced, "object {} was not synced", self.id());
+        if let Some(dirty) = &state.dirty {
+            dirty.check_invariants();
+        }
+    }
+
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock()
     }

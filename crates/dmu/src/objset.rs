@@ -292,6 +292,15 @@ impl Objset {
         self.cache.lock().trim();
     }
 
+    /// Checks what this crate promises of the dnodes in memory, while no txg is being synced.
+    ///
+    /// # Panics
+    /// When it does not hold.
+    pub fn check_invariants(&self) {
+        let dnodes = self.cache.lock().dnodes();
+        dnodes.iter().for_each(|dnode| dnode.check_invariants());
+    }
+
     /// Whether a special object has a place in the objset block.
     pub(crate) fn special_slot(header: &mut Header, id: ObjectId) -> Option<&mut DnodeSlotPhys> {
         let phys = &mut *header.phys;

@@ -314,6 +314,18 @@ impl DslPool {
         cache.datasets.retain(|_, ds| ds.strong_count() > 0);
         cache.datasets.values().filter_map(Weak::upgrade).collect()
     }
+
+    /// Checks what the open file systems have in memory, between two txgs.
+    ///
+    /// # Panics
+    /// When something does not hold.
+    pub fn check_invariants(&self) {
+        for ds in self.cached_datasets() {
+            if let Some(objset) = ds.open_objset() {
+                objset.check_invariants();
+            }
+        }
+    }
 }
 
 /// Marking what has to be synced.

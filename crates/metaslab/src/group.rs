@@ -446,6 +446,25 @@ impl Group {
         Ok(true)
     }
 
+    /// Checks the metaslabs and the sums over them.
+    ///
+    /// # Panics
+    /// When they do not hold.
+    pub(crate) fn check_invariants(&self) {
+        let state = self.state.lock();
+        state.metaslabs.iter().for_each(Metaslab::check_invariants);
+        let deferred: u64 = state.metaslabs.iter().map(Metaslab::deferred).sum();
+        assert_eq!(state.deferred, deferred, "deferred space of all metaslabs");
+        let is_ordered = |at: usize| {
+            let key = (Reverse(state.metaslabs[at].weight), at);
+            state.order.contains(&key) != state.active.contains(&Some(at))
+        };
+        assert!(
+            (0..state.metaslabs.len()).all(is_ordered),
+            "a metaslab is not in its order"
+        );
+    }
+
     #[doc(alias = "metaslab_sync_done")]
     pub(crate) fn sync_done(&self, txg: Txg, defer: bool) {
         let mut state = self.state.lock();

@@ -155,6 +155,48 @@ impl Metaslab {
         self.allocatable.is_some()
     }
 
+    /// Checks that no byte is in two places of the picture above that exclude each other.
+    ///
+    /// # Panics
+    /// When one is.
+    pub(crate) fn check_invariants(&self) {
+        let coming_back = self.defer.iter().chain([&self.freeing, &self.freed]);
+        let coming_back: Vec<&RangeTree> = coming_back.collect();
+        let busy = coming_back.iter().copied().chain(&self.allocating);
+        let busy: Vec<&RangeTree> = busy.collect();
+        let end = self.extent.start + self.extent.size;
+        for tree in self.allocatable.iter().chain(busy.iter().copied()) {
+            tree.check_invariants();
+            let is_inside = |(start, size)| self.extent.start <= start && start + size <= end;
+            assert!(
+                tree.iter().all(is_inside),
+                "metaslab {}: a segment is outside",
+                self.id
+            );
+        }
+        if let Some(allocatable) = &self.allocatable {
+            busy.iter()
+                .for_each(|tree| self.check_apart(allocatable, tree));
+        }
+        for (i, one) in coming_back.iter().enumerate() {
+            coming_back[..i]
+                .iter()
+                .for_each(|other| self.check_apart(other, one));
+        }
+    }
+
+    /// `few` is walked.
+    fn check_apart(&self, many: &RangeTree, few: &RangeTree) {
+        for (start, size) in few.iter() {
+            let is_apart = !many.overlaps(start, size);
+            assert!(
+                is_apart,
+                "metaslab {}: {start:#x}+{size:#x} is in two trees",
+                self.id
+            );
+        }
+    }
+
     /// ms_deferspace
     pub(crate) fn deferred(&self) -> u64 {
         self.defer.iter().map(RangeTree::space).sum()

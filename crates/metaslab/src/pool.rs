@@ -197,6 +197,15 @@ impl Metaslabs {
         topology.classes.iter().for_each(Class::balance);
     }
 
+    /// Checks what this crate promises of what is in memory.
+    ///
+    /// # Panics
+    /// When it does not hold.
+    pub fn check_invariants(&self) {
+        let groups = self.groups();
+        groups.iter().for_each(|group| group.check_invariants());
+    }
+
     /// Loads the `count` best metaslabs of each vdev, ahead of their use.
     pub fn preload(&self, txg: Txg, count: usize) {
         let store = self.store();

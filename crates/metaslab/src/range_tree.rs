@@ -78,6 +78,34 @@ impl RangeTree {
         self.by_size = Some(self.iter().map(|(start, size)| (size, start)).collect());
     }
 
+    /// Checks what the module promises.
+    ///
+    /// # Panics
+    /// When it does not hold.
+    pub(crate) fn check_invariants(&self) {
+        let (mut space, mut histogram, mut last) = (0, [0; HISTOGRAM_BUCKETS], None);
+        for (&start, &end) in &self.segments {
+            assert!(start < end, "segment {start:#x}..{end:#x} is empty");
+            assert!(
+                last.is_none_or(|last| last < start),
+                "{start:#x} is not behind {last:x?}"
+            );
+            last = Some(end);
+            space += end - start;
+            histogram[bucket(end - start)] += 1;
+        }
+        assert_eq!(self.space, space, "sum of the segments");
+        assert_eq!(self.histogram, histogram, "histogram of the segments");
+        if let Some(by_size) = &self.by_size {
+            assert_eq!(by_size.len(), self.segments.len(), "segments by size");
+            let is_there = |(start, size): (u64, u64)| by_size.contains(&(size, start));
+            assert!(
+                self.iter().all(is_there),
+                "the view by size lacks a segment"
+            );
+        }
+    }
+
     /// Bytes in the set.
     #[must_use]
     #[doc(alias = "zfs_range_tree_space")]
@@ -362,6 +390,7 @@ mod tests {
     }
 
     fn check(tree: &RangeTree, bits: u128) {
+        tree.check_invariants();
         let want = segments(bits);
         assert_eq!(tree.iter().collect::<Vec<_>>(), want);
         assert_eq!(tree.space(), u64::from(bits.count_ones()));

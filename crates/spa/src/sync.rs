@@ -48,11 +48,29 @@ impl TxgSync for Inner {
         self.mos.sync_done(txg);
         let spare_bytes = self.groups.dirty_data_max();
         self.space.sync_done(txg, self.slop_bytes(), spare_bytes);
+        if cfg!(debug_assertions) {
+            self.check_invariants();
+        }
         Ok(())
     }
 }
 
 impl Inner {
+    /// Checks what each part of a pool promises of what it has in memory, between two txgs.
+    ///
+    /// # Panics
+    /// When something does not hold.
+    fn check_invariants(&self) {
+        self.space.check_invariants();
+        self.cache.check_invariants();
+        self.mos.check_invariants();
+        self.dsl().check_invariants();
+        self.core.sharing().check_invariants();
+        for device in self.tree.devices() {
+            device.leaf().dtl().check_invariants();
+        }
+    }
+
     /// Passes until the MOS does not change any more.
     fn converge(&self, tx: &Tx) -> Result<()> {
         for pass in 1..=PASSES_MAX {

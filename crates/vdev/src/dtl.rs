@@ -63,6 +63,23 @@ impl TxgSet {
         self.0.is_empty()
     }
 
+    /// Checks what the module promises.
+    ///
+    /// # Panics
+    /// When it does not hold.
+    pub fn check_invariants(&self) {
+        let is_empty = |range: &Range<u64>| range.start >= range.end;
+        assert!(
+            !self.ranges().iter().any(is_empty),
+            "an empty range: {self:?}"
+        );
+        let touch = |pair: &[Range<u64>]| pair[0].end >= pair[1].start;
+        assert!(
+            !self.ranges().windows(2).any(touch),
+            "ranges touch: {self:?}"
+        );
+    }
+
     /// The ranges in ascending order.
     #[must_use]
     pub fn ranges(&self) -> &[Range<u64>] {
