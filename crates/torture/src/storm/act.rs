@@ -1,0 +1,143 @@
+//! Carries out one step.
+
+use super::bench::Bench;
+use super::step::{Act, Step};
+use crate::Dice;
+
+const SECOND_NS: u64 = 1_000_000_000;
+const DAY_SECS: i64 = 86_400;
+
+impl Bench {
+    /// Whether there was something to do.
+    pub(super) fn act(&mut self, step: &Step) -> bool {
+        let is_done = match step.act {
+            Act::Files => self.files(step),
+            Act::Create => self.create(step),
+            Act::Snapshot
+            | Act::Clone
+            | Act::DestroySnapshots
+            | Act::Rollback
+            | Act::Promote
+            | Act::Rename
+            | Act::Destroy
+            | Act::Props => self.head(step.pick).is_some_and(|head| self.change(&head, step)),
+            Act::Sync => {
+                self.sync();
+                true
+            }
+            Act::Idle | Act::Clock => pass_time(step),
+            Act::Export => {
+                self.export();
+                self.open();
+                true
+            }
+            Act::Scrub | Act::PauseScrub | Act::StopScrub | Act::FinishScan => self.scan(step.act),
+            Act::Offline | Act::Lose | Act::Rot | Act::Unreadable | Act::Unwritable => {
+                self.ail(step)
+            }
+            Act::Cure => self.cure(),
+            Act::Suspend | Act::CutSuspended => self.suspend(step),
+            Act::Refuse => self.refuse(step),
+            Act::Fill => self.fill(step),
+            Act::Cut => self.cut(step),
+            Act::Check => {
+                self.check();
+                true
+            }
+        };
+        self.take_stock();
+        is_done
+    }
+
+    fn create(&mut self, step: &Step) -> bool {
+        let count = self.world.heads.len();
+        let mut dice = Dice::new(step.seed);
+        self.administer("create", |world, session| world.create(session, &mut dice))
+            && self.world.heads.len() > count
+    }
+
+    /// What changes a file system as a whole.
+    fn change(&mut self, name: &str, step: &Step) -> bool {
+        let mut dice = Dice::new(step.seed);
+        let head = &self.world.heads[name];
+        let (snapshots, is_clone) = (head.snapshots.len(), head.origin.is_some());
+        let heads = self.world.heads.len();
+        if matches!(step.act, Act::Rollback | Act::Rename | Act::Destroy) {
+            self.log(name);
+        }
+        let what = step.act.word();
+        let is_done = self.administer(what, |world, session| match step.act {
+            Act::Snapshot => world.snapshot(session, name),
+            Act::Clone => world.clone_snapshot(session, name, &mut dice),
+            Act::DestroySnapshots => world.destroy_snapshots(session, name, &mut dice),
+            Act::Rollback => world.rollback(session, name),
+            Act::Promote => world.promote(session, name),
+            Act::Rename => world.rename(session, name),
+            Act::Destroy => world.destroy(session, name),
+            _ => world.set_props(session, name, &mut dice),
+        });
+        let left = self.world.heads.get(name);
+        let has_fewer = left.is_none_or(|head| head.snapshots.len() < snapshots);
+        is_done
+            && match step.act {
+                Act::Snapshot => left.is_some_and(|head| head.snapshots.len() > snapshots),
+                Act::Clone => self.world.heads.len() > heads,
+                Act::DestroySnapshots => has_fewer,
+                Act::Rollback => snapshots > 0,
+                Act::Promote => is_clone,
+                Act::Destroy => left.is_none(),
+                _ => true,
+            }
+    }
+
+    fn scan(&mut self, act: Act) -> bool {
+        let spa = self.spa().clone();
+        let is_scrubbing = spa.scan_running() == Some(scan::Kind::Scrub);
+        let is_running = is_scrubbing && !spa.is_scan_paused();
+        let begun = match act {
+            Act::Scrub if spa.scan_running().is_none() || spa.is_scan_paused() => spa.scrub(),
+            // It may end while it is told to.
+            Act::PauseScrub if is_running => spa.pause_scrub().or_else(unless_it_ended),
+            Act::StopScrub if is_scrubbing => spa.stop_scrub().or_else(unless_it_ended),
+            Act::FinishScan if spa.scan_running().is_some() => {
+                self.wait_scan();
+                Ok(())
+            }
+            _ => return false,
+        };
+        begun.unwrap_or_else(|e| panic!("{}: {}: {e}", self.name, act.word()));
+        true
+    }
+
+    /// Waits until no scan runs that is not told to wait.
+    ///
+    /// # Panics
+    /// When it never ends.
+    pub(super) fn wait_scan(&mut self) {
+        let mut looks = 0;
+        let waited = self.spa().wait_scan(&mut |_| {
+            looks += 1;
+            looks < 100_000
+        });
+        waited.unwrap_or_else(|e| panic!("{}: a scan: {e}", self.name));
+        let scan = self.spa().scan();
+        assert!(looks < 100_000, "a scan never ends: {scan:?}");
+    }
+}
+
+fn unless_it_ended(error: base::Error) -> base::Result<()> {
+    match error.kind() {
+        base::ErrorKind::NotFound => Ok(()),
+        _ => Err(error),
+    }
+}
+
+fn pass_time(step: &Step) -> bool {
+    if step.act == Act::Idle {
+        rt::sleep_ns(step.amount * (SECOND_NS / 1000));
+        return true;
+    }
+    let secs = step.amount as i64 * DAY_SECS;
+    rt::step_wall_clock(if step.seed.is_multiple_of(2) { secs } else { -secs });
+    true
+}
