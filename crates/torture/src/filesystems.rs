@@ -151,20 +151,12 @@ impl Filesystems {
     ///
     /// # Errors
     /// What the pool says.
-    pub fn clone_snapshot(
-        &mut self,
-        session: &Session,
-        name: &str,
-        dice: &mut Dice,
-    ) -> Result<()> {
+    pub fn clone_snapshot(&mut self, session: &Session, name: &str, dice: &mut Dice) -> Result<()> {
         let picked = dice.pick(&self.heads[name].snapshots).cloned();
         let Some((snap, fs)) = picked.filter(|_| self.heads.len() < HEADS_MAX) else {
             return Ok(());
         };
-        let (origin, clone) = (
-            format!("{name}@{snap}"),
-            self.fresh(&session.spa, "clone"),
-        );
+        let (origin, clone) = (format!("{name}@{snap}"), self.fresh(&session.spa, "clone"));
         let dsl = session.spa.dsl();
         dsl.clone_dataset(&clone, &origin, Vec::new())?;
         let head = Head {

@@ -80,11 +80,15 @@ fn parse(words: &[String]) -> Result<Args, String> {
 fn storm(args: &Args) -> Result<(), String> {
     if let Some(path) = &args.script {
         let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
-        let script = text.parse().map_err(|e| format!("{}: {e}", path.display()))?;
+        let script = text
+            .parse()
+            .map_err(|e| format!("{}: {e}", path.display()))?;
         return run_one(&script, args).map(|_| ());
     }
     let first = args.seed.unwrap_or_else(|| rt::random_below(1 << 32));
-    let end = args.minutes.map(|m| Instant::now() + Duration::from_secs_f64(60.0 * m));
+    let end = args
+        .minutes
+        .map(|m| Instant::now() + Duration::from_secs_f64(60.0 * m));
     let mut total = Totals::default();
     for seed in first.. {
         println!("storm: --seed {seed} --hours {}", args.hours);

@@ -17,10 +17,14 @@ impl Bench {
             | Act::Clone
             | Act::DestroySnapshots
             | Act::Rollback
-            | Act::Promote
             | Act::Rename
             | Act::Destroy
-            | Act::Props => self.head(step.pick).is_some_and(|head| self.change(&head, step)),
+            | Act::Props => self
+                .head(step.pick)
+                .is_some_and(|head| self.change(&head, step)),
+            Act::Promote => self
+                .clone_head(step.pick)
+                .is_some_and(|head| self.change(&head, step)),
             Act::Sync => {
                 self.sync();
                 true
@@ -60,7 +64,7 @@ impl Bench {
     fn change(&mut self, name: &str, step: &Step) -> bool {
         let mut dice = Dice::new(step.seed);
         let head = &self.world.heads[name];
-        let (snapshots, is_clone) = (head.snapshots.len(), head.origin.is_some());
+        let snapshots = head.snapshots.len();
         let heads = self.world.heads.len();
         if matches!(step.act, Act::Rollback | Act::Rename | Act::Destroy) {
             self.log(name);
@@ -84,7 +88,6 @@ impl Bench {
                 Act::Clone => self.world.heads.len() > heads,
                 Act::DestroySnapshots => has_fewer,
                 Act::Rollback => snapshots > 0,
-                Act::Promote => is_clone,
                 Act::Destroy => left.is_none(),
                 _ => true,
             }
@@ -92,20 +95,25 @@ impl Bench {
 
     fn scan(&mut self, act: Act) -> bool {
         let spa = self.spa().clone();
-        let is_scrubbing = spa.scan_running() == Some(scan::Kind::Scrub);
-        let is_running = is_scrubbing && !spa.is_scan_paused();
-        let begun = match act {
-            Act::Scrub if spa.scan_running().is_none() || spa.is_scan_paused() => spa.scrub(),
-            // It may end while it is told to.
-            Act::PauseScrub if is_running => spa.pause_scrub().or_else(unless_it_ended),
-            Act::StopScrub if is_scrubbing => spa.stop_scrub().or_else(unless_it_ended),
-            Act::FinishScan if spa.scan_running().is_some() => {
+        let running = spa.scan_running();
+        if running == Some(scan::Kind::Resilver) && act != Act::FinishScan {
+            return false;
+        }
+        let is_scrubbing = running.is_some() && !spa.is_scan_paused();
+        let begin = || if is_scrubbing { Ok(()) } else { spa.scrub() };
+        // It may end while it is told to.
+        let done = match act {
+            Act::Scrub if is_scrubbing => return false,
+            Act::Scrub => spa.scrub(),
+            Act::PauseScrub => begin().and_then(|()| spa.pause_scrub().or_else(unless_it_ended)),
+            Act::StopScrub => begin().and_then(|()| spa.stop_scrub().or_else(unless_it_ended)),
+            _ if running.is_none() => return false,
+            _ => {
                 self.wait_scan();
                 Ok(())
             }
-            _ => return false,
         };
-        begun.unwrap_or_else(|e| panic!("{}: {}: {e}", self.name, act.word()));
+        done.unwrap_or_else(|e| panic!("{}: {}: {e}", self.name, act.word()));
         true
     }
 
@@ -138,6 +146,10 @@ fn pass_time(step: &Step) -> bool {
         return true;
     }
     let secs = step.amount as i64 * DAY_SECS;
-    rt::step_wall_clock(if step.seed.is_multiple_of(2) { secs } else { -secs });
+    rt::step_wall_clock(if step.seed.is_multiple_of(2) {
+        secs
+    } else {
+        -secs
+    });
     true
 }

@@ -16,7 +16,7 @@ use crate::pool;
 /// A cache that is smaller than what is read, so that the devices are asked.
 const ARC_BYTES: u64 = 4 << 20;
 /// Of a scan, so many blocks in a txg: it lasts while other things happen.
-const SCAN_BLOCKS_MAX: u64 = 200;
+const SCAN_BLOCKS_MAX: u64 = 60;
 /// What is remembered for power cuts is bounded by so many commands and so many states.
 const COMMANDS_MAX: u64 = 6000;
 const STATES_MAX: usize = 1500;
@@ -155,6 +155,7 @@ impl Bench {
         change: impl FnOnce(&mut Filesystems, &mut Session) -> Result<()>,
     ) -> bool {
         let begun = self.disks.commands();
+        let open_before = self.spa().groups().open_txg();
         let (world, session) = self.both();
         let is_done = match change(world, session) {
             Ok(()) => true,
@@ -162,7 +163,8 @@ impl Bench {
             Err(error) => panic!("{}: {what}: {error}", self.name),
         };
         self.note(begun);
-        if is_done {
+        // Unless it found nothing to do, it has waited for its txg.
+        if self.spa().groups().synced_txg() >= open_before {
             self.past.all_is_known(self.disks.commands());
         }
         is_done
@@ -201,6 +203,15 @@ impl Bench {
         let count = self.world.heads.len() as u64;
         let at = pick.checked_rem(count)?;
         self.world.heads.keys().nth(at as usize).cloned()
+    }
+
+    /// The first clone at or after that number.
+    pub(super) fn clone_head(&self, pick: u64) -> Option<String> {
+        let heads = &self.world.heads;
+        let first = pick.checked_rem(heads.len() as u64)?;
+        let turned = heads.iter().cycle().skip(first as usize).take(heads.len());
+        let mut clones = turned.filter(|(_, head)| head.origin.is_some());
+        clones.next().map(|(name, _)| name.clone())
     }
 
     /// Compares everything with the model, and has the checker look.

@@ -140,7 +140,9 @@ fn check_names(model: &Filesystems, found: &Found) -> Result<(), String> {
         (name.clone(), snapshots.collect::<Vec<_>>())
     });
     let expected: BTreeMap<_, _> = expected.collect();
-    let there = found.iter().map(|(name, (snaps, _))| (name.clone(), snaps.clone()));
+    let there = found
+        .iter()
+        .map(|(name, (snaps, _))| (name.clone(), snaps.clone()));
     let there: BTreeMap<_, _> = there.collect();
     if expected == there {
         Ok(())

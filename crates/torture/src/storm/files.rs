@@ -94,12 +94,7 @@ impl Bench {
     }
 
     /// What another thread needs to work on a file system.
-    pub(super) fn work(
-        &mut self,
-        head: &str,
-        seed: u64,
-        tolerated: &'static [ErrorKind],
-    ) -> Work {
+    pub(super) fn work(&mut self, head: &str, seed: u64, tolerated: &'static [ErrorKind]) -> Work {
         let supply = self.disks.supply();
         let (world, session) = self.both();
         Work {

@@ -41,7 +41,11 @@ impl Bench {
             }
             names.push(name);
         }
-        panic!("{}: {} files of 2 MiB in {capacity} bytes", self.name, names.len());
+        panic!(
+            "{}: {} files of 2 MiB in {capacity} bytes",
+            self.name,
+            names.len()
+        );
     }
 
     /// Whether there was space for it; otherwise there is nothing, or an empty file.

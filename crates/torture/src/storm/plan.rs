@@ -16,7 +16,9 @@ const OPERATIONS_MAX: u64 = 40;
 #[must_use]
 pub fn plan(seed: u64, hours: f64) -> Script {
     let mut dice = Dice::new(seed);
-    let pools = (0..1 + dice.below(3)).map(|_| any_pool(&mut dice)).collect();
+    let pools = (0..1 + dice.below(3))
+        .map(|_| any_pool(&mut dice))
+        .collect();
     let (mut steps, mut waited_ms) = (Vec::new(), 0);
     let wanted_ms = (hours * 3_600_000.0) as u64;
     while waited_ms < wanted_ms {

@@ -9,7 +9,7 @@
 //! A. Zeller, R. Hildebrandt: Simplifying and Isolating Failure-Inducing Input (2002), `ddmin`.
 
 use super::judge::run_and_judge;
-use super::run::Failure;
+use super::run::{Failure, run};
 use super::script::Script;
 
 /// A short script, and how it fails.
@@ -29,6 +29,7 @@ pub fn reduce(script: &Script, failure: &Failure, runs_max: usize) -> Reduction 
         best: script.clone(),
         failure: failure.clone(),
         reason: failure.reason(),
+        is_by_zdb: failure.step == script.steps.len(),
         runs: 0,
         runs_max,
     };
@@ -48,6 +49,7 @@ struct Search {
     best: Script,
     failure: Failure,
     reason: String,
+    is_by_zdb: bool,
     runs: usize,
     runs_max: usize,
 }
@@ -59,7 +61,12 @@ impl Search {
             return false;
         }
         self.runs += 1;
-        match run_and_judge(&candidate) {
+        // What failed before its end fails without zdb.
+        let outcome = match self.is_by_zdb {
+            true => run_and_judge(&candidate),
+            false => run(&candidate),
+        };
+        match outcome {
             Err(failure) if failure.reason() == self.reason => {
                 candidate.steps.truncate(failure.step + 1);
                 self.best = candidate;
@@ -83,7 +90,11 @@ impl Search {
             if length == 1 && !was_shortened {
                 return;
             }
-            length = if was_shortened && length == 1 { 1 } else { length / 2 };
+            length = if was_shortened && length == 1 {
+                1
+            } else {
+                length / 2
+            };
         }
     }
 

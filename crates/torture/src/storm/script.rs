@@ -147,7 +147,11 @@ impl Script {
     fn take_line(&mut self, line: &str) -> Result<(), String> {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         match word {
-            "seed" => self.seed = rest.parse().map_err(|_| format!("'{rest}' is not a number"))?,
+            "seed" => {
+                self.seed = rest
+                    .parse()
+                    .map_err(|_| format!("'{rest}' is not a number"))?
+            }
             "mistake" => {
                 let found = MISTAKES.iter().find(|(_, name)| *name == rest);
                 let (mistake, _) = found.ok_or_else(|| format!("there is no mistake '{rest}'"))?;
@@ -172,6 +176,9 @@ mod tests {
             assert_eq!(script.to_string().parse(), Ok(script));
         }
         let wrong = "pool mirror devices=2 ashift=12 mib=64 latency_us=0\nfiles pool=x";
-        assert_eq!(wrong.parse::<Script>().unwrap_err(), "line 2: 'pool=x' has no number");
+        assert_eq!(
+            wrong.parse::<Script>().unwrap_err(),
+            "line 2: 'pool=x' has no number"
+        );
     }
 }

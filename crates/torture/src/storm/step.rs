@@ -18,7 +18,7 @@ pub enum Act {
     DestroySnapshots,
     /// Rolls a file system back to its last snapshot.
     Rollback,
-    /// Promotes a clone.
+    /// Promotes a clone: the first one at or after the pick.
     Promote,
     /// Renames a file system.
     Rename,
@@ -36,9 +36,9 @@ pub enum Act {
     Export,
     /// Begins a scrub, or goes on with one.
     Scrub,
-    /// Has the scrub wait.
+    /// Has a scrub wait; begins one if none runs.
     PauseScrub,
-    /// Ends the scrub.
+    /// Ends a scrub; begins one if none runs.
     StopScrub,
     /// Waits until no scan runs.
     FinishScan,
@@ -76,7 +76,7 @@ const ACTS: [(Act, &str, u64); 30] = [
     (Act::Clone, "clone", 20),
     (Act::DestroySnapshots, "destroy-snapshots", 25),
     (Act::Rollback, "rollback", 10),
-    (Act::Promote, "promote", 10),
+    (Act::Promote, "promote", 12),
     (Act::Rename, "rename", 10),
     (Act::Destroy, "destroy", 10),
     (Act::Props, "props", 20),
@@ -85,19 +85,19 @@ const ACTS: [(Act, &str, u64); 30] = [
     (Act::Clock, "clock", 10),
     (Act::Export, "export", 20),
     (Act::Scrub, "scrub", 20),
-    (Act::PauseScrub, "pause-scrub", 10),
+    (Act::PauseScrub, "pause-scrub", 12),
     (Act::StopScrub, "stop-scrub", 6),
-    (Act::FinishScan, "finish-scan", 6),
-    (Act::Offline, "offline", 12),
-    (Act::Lose, "lose", 12),
-    (Act::Rot, "rot", 12),
-    (Act::Unreadable, "unreadable", 12),
+    (Act::FinishScan, "finish-scan", 8),
+    (Act::Offline, "offline", 10),
+    (Act::Lose, "lose", 10),
+    (Act::Rot, "rot", 10),
+    (Act::Unreadable, "unreadable", 10),
     (Act::Unwritable, "unwritable", 8),
-    (Act::Cure, "cure", 20),
-    (Act::Suspend, "suspend", 12),
-    (Act::Refuse, "refuse", 8),
-    (Act::CutSuspended, "cut-suspended", 8),
-    (Act::Fill, "fill", 3),
+    (Act::Cure, "cure", 36),
+    (Act::Suspend, "suspend", 14),
+    (Act::Refuse, "refuse", 10),
+    (Act::CutSuspended, "cut-suspended", 12),
+    (Act::Fill, "fill", 5),
     (Act::Cut, "cut", 30),
     (Act::Check, "check", 12),
 ];
@@ -153,7 +153,10 @@ impl fmt::Display for Step {
             seed,
         } = self;
         let word = act.word();
-        write!(f, "{word} pool={pool} pick={pick} amount={amount} seed={seed}")
+        write!(
+            f,
+            "{word} pool={pool} pick={pick} amount={amount} seed={seed}"
+        )
     }
 }
 

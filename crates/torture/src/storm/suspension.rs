@@ -11,7 +11,9 @@ use crate::Dice;
 
 const SECOND_NS: u64 = 1_000_000_000;
 /// Of a device that is about to die, so many more writes and flushes are done at most.
-const COMMANDS_LEFT_MAX: u64 = 60;
+const COMMANDS_LEFT_MAX: u64 = 40;
+/// The same for a pool in which nothing is written but one txg.
+const COMMANDS_LEFT_IDLE_MAX: u64 = 12;
 /// `failmode`, by number.
 const WAIT: u64 = 0;
 const CONTINUE: u64 = 1;
@@ -26,7 +28,7 @@ impl Bench {
         let mut dice = Dice::new(step.seed);
         let work = self.work(&head, step.seed, TOLERATED_IN_SUSPENSION);
         let spa = self.spa().clone();
-        self.kill(&mut dice);
+        self.kill(dice.below(COMMANDS_LEFT_MAX));
         let amount = step.amount;
         let thread = rt::spawn("work", move || {
             let done = work.run(amount);
@@ -58,7 +60,7 @@ impl Bench {
             return false;
         };
         self.set_failmode(CONTINUE);
-        self.kill(&mut Dice::new(step.seed));
+        self.kill(Dice::new(step.seed).below(COMMANDS_LEFT_IDLE_MAX));
         let spa = self.spa().clone();
         let sync = rt::spawn("sync", move || spa.force_sync());
         let was_suspended = match sync.join() {
@@ -90,11 +92,14 @@ impl Bench {
         let Some(fs) = fs else { return };
         let made = fs.create_file(fs.root(), b"refused", &Create::default());
         let kind = made.map_err(|e| e.kind());
-        assert!(matches!(kind, Err(ErrorKind::Suspended)), "{head}: {kind:?}");
+        assert!(
+            matches!(kind, Err(ErrorKind::Suspended)),
+            "{head}: {kind:?}"
+        );
     }
 
-    fn kill(&mut self, dice: &mut Dice) {
-        let left = dice.below(COMMANDS_LEFT_MAX);
+    /// After so many more writes and flushes each.
+    fn kill(&mut self, left: u64) {
         for disk in self.disks.all() {
             disk.fault.kill_after(left);
         }
