@@ -4,6 +4,7 @@
 //! shortens what fails.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use torture::storm::{Act, Mistake, Report, Script, plan, reduce, run, run_and_judge};
 
@@ -45,6 +46,23 @@ fn sim_the_same_seed_gives_the_same_storm() {
     assert_eq!(once.simulated_ns, again.simulated_ns);
     let other = assert_passes(&plan(8, 0.05));
     assert_ne!(once.digest, other.digest);
+}
+
+/// What failed once.
+#[test]
+fn sim_storms_that_failed_once_pass() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/storms");
+    let mut seen = 0;
+    for entry in std::fs::read_dir(folder).expect("there are some") {
+        let path = entry.expect("it can be listed").path();
+        let text = std::fs::read_to_string(&path).expect("it can be read");
+        let script = text.parse();
+        let script: Script = script.unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        eprintln!("{}", path.display());
+        assert_passes(&script);
+        seen += 1;
+    }
+    assert!(seen > 0);
 }
 
 fn is_found_and_made_short(mistake: Mistake, steps_max: usize) {
