@@ -223,7 +223,18 @@ impl Bench {
         let (world, session) = self.both();
         world.compare(session);
         self.sync();
-        pool::assert_clean(self.spa());
+        self.assert_clean();
+    }
+
+    /// Has the checker look; what ails may have bad copies.
+    ///
+    /// # Panics
+    /// With what it finds.
+    pub(super) fn assert_clean(&self) {
+        match self.ailing {
+            Some(_) => pool::assert_nothing_lost(self.spa()),
+            None => pool::assert_clean(self.spa()),
+        }
     }
 }
 

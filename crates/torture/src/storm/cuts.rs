@@ -74,7 +74,7 @@ impl Bench {
         let (world, session) = self.both();
         world.compare(session);
         self.forget();
-        crate::pool::assert_clean(self.spa());
+        self.assert_clean();
     }
 }
 
