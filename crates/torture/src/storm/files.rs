@@ -19,9 +19,13 @@ const FILES_MAX: usize = 60;
 
 /// What random operations may fail with, having changed nothing.
 pub(super) const TOLERATED: &[ErrorKind] = &[ErrorKind::NoSpace, ErrorKind::Quota];
-/// The same while the pool may be given up.
-pub(super) const TOLERATED_IN_SUSPENSION: &[ErrorKind] =
-    &[ErrorKind::NoSpace, ErrorKind::Quota, ErrorKind::Suspended];
+/// The same in a pool that is given up while it is suspended: what waits for a device ends, too.
+pub(super) const TOLERATED_WHEN_GIVEN_UP: &[ErrorKind] = &[
+    ErrorKind::NoSpace,
+    ErrorKind::Quota,
+    ErrorKind::Suspended,
+    ErrorKind::Io,
+];
 
 /// One operation, done.
 pub(super) struct Done {
@@ -71,12 +75,16 @@ impl Work {
                 fsynced,
                 refused,
             });
-            if refused == Some(ErrorKind::Suspended) {
+            if refused.is_some_and(is_given_up) {
                 break;
             }
         }
         done
     }
+}
+
+fn is_given_up(refused: ErrorKind) -> bool {
+    !TOLERATED.contains(&refused)
 }
 
 impl Bench {
@@ -112,7 +120,7 @@ impl Bench {
         for done in done {
             self.head_mut(head).fs = done.model;
             // Before the state: this one is what an fsync that did not end may have begun to log.
-            if done.fsynced.is_some() || done.refused == Some(ErrorKind::Suspended) {
+            if done.fsynced.is_some() || done.refused.is_some_and(is_given_up) {
                 self.past.log((done.begun, done.ended), head, done.fsynced);
             }
             self.past.push(done.begun, done.txg, self.world.clone());

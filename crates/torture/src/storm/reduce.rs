@@ -1,9 +1,9 @@
 //! Makes a failing script short: delta debugging.
 //!
 //! # What it is
-//! First all steps after the one that failed go. Then runs of steps are left out, halves first, then ever shorter
-//! ones down to single steps, each time keeping what still fails for the same reason; until no single step can be
-//! left out. Last, pools that no step needs go, and steps do less.
+//! First all steps after the one that failed go, and the pools without which it still fails. Then runs of steps are
+//! left out, halves first, then ever shorter ones down to single steps, each time keeping what still fails for the
+//! same reason; until no single step can be left out. Last, steps do less.
 //!
 //! # Source
 //! A. Zeller, R. Hildebrandt: Simplifying and Isolating Failure-Inducing Input (2002), `ddmin`.
@@ -34,6 +34,7 @@ pub fn reduce(script: &Script, failure: &Failure, runs_max: usize) -> Reduction 
         runs_max,
     };
     search.cut_tail();
+    search.leave_out_pools();
     search.leave_out_steps();
     search.leave_out_pools();
     search.do_less();

@@ -148,9 +148,8 @@ impl Script {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         match word {
             "seed" => {
-                self.seed = rest
-                    .parse()
-                    .map_err(|_| format!("'{rest}' is not a number"))?
+                let number = rest.parse();
+                self.seed = number.map_err(|_| format!("'{rest}' is not a number"))?;
             }
             "mistake" => {
                 let found = MISTAKES.iter().find(|(_, name)| *name == rest);

@@ -5,7 +5,7 @@ use phys::PropValue;
 use zpl::Create;
 
 use super::bench::Bench;
-use super::files::TOLERATED_IN_SUSPENSION;
+use super::files::{TOLERATED, TOLERATED_WHEN_GIVEN_UP};
 use super::step::{Act, Step};
 use crate::Dice;
 
@@ -26,7 +26,11 @@ impl Bench {
             return false;
         };
         let mut dice = Dice::new(step.seed);
-        let work = self.work(&head, step.seed, TOLERATED_IN_SUSPENSION);
+        let tolerated = match step.act {
+            Act::CutSuspended => TOLERATED_WHEN_GIVEN_UP,
+            _ => TOLERATED,
+        };
+        let work = self.work(&head, step.seed, tolerated);
         let spa = self.spa().clone();
         self.kill(dice.below(COMMANDS_LEFT_MAX));
         let amount = step.amount;
