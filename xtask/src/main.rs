@@ -1,6 +1,7 @@
-//! What is done to this repository: `cargo xtask install|test|tidy|fuzz`.
+//! What is done to this repository: `cargo xtask install|test|tidy|fuzz|storm`.
 
 mod fuzz;
+mod storm;
 mod test;
 mod tidy;
 
@@ -10,10 +11,13 @@ const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
   install   installs from Debian what the tests need (as root)
-  test      install, then format, lints, tidy, every test, a minute of each fuzz target; ends with
-            their count. --no-fuzz or FUZZ_SECONDS=0 leaves the last out, FUZZ_SECONDS=N changes the minute
+  test      install, then format, lints, tidy, every test, a minute of each fuzz target, a storm of 90
+            seconds; ends with their count. FUZZ_SECONDS=N changes the minute, STORM_SECONDS=N the 90 seconds;
+            0 leaves them out, and so does --no-fuzz
   tidy      the rules of STYLE.md that a program can check
   fuzz      runs fuzz targets for SECONDS each (default 60): cargo xtask fuzz [SECONDS] [TARGET...]
+  storm     everything that can happen to pools, from one random seed after the other, for SECONDS (default
+            90): cargo xtask storm [SECONDS]. One seed: cargo run -p torture -- storm --seed N
 ";
 
 fn main() -> ExitCode {
@@ -27,6 +31,7 @@ fn main() -> ExitCode {
         ("test", [switch]) if switch == "--no-fuzz" => test::run(false),
         ("tidy", []) => tidy::run(),
         ("fuzz", rest) => fuzz::command(rest),
+        ("storm", rest) => storm::command(rest),
         _ => {
             eprint!("{USAGE}");
             return ExitCode::from(2);

@@ -1,10 +1,10 @@
-//! Format, lints, tidy, every test, every fuzz target.
+//! Format, lints, tidy, every test, every fuzz target, a storm.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 /// Runs everything that must hold before a change lands, and prints the count of tests: a fuzz target
-/// that survives its minute counts as one.
+/// that survives its minute counts as one, and so does a storm.
 pub(crate) fn run(with_fuzz: bool) -> Result<(), String> {
     let seconds = if with_fuzz { fuzz_seconds()? } else { 0 };
     oracle::install::install()?;
@@ -32,6 +32,15 @@ pub(crate) fn run(with_fuzz: bool) -> Result<(), String> {
                 failed += count.failed;
             }
             Err(complaint) => outcome = outcome.and(Err(complaint)),
+        }
+    }
+    if let Some(outcome) = crate::storm::for_the_test(with_fuzz)? {
+        match outcome {
+            Ok(()) => passed += 1,
+            Err(complaint) => {
+                failed += 1;
+                println!("storm ... FAILED\n{complaint}");
+            }
         }
     }
     println!("{passed} passed, {failed} failed");

@@ -40,6 +40,12 @@ pub trait PoolEnv: Send + Sync {
     #[doc(alias = "spa_feature_decr")]
     fn feature_decr(&self, guid: &str, tx: &Tx) -> Result<()>;
 
+    /// The most that one block of `lsize` bytes, stored once, may count for.
+    #[doc(alias = "spa_get_worst_case_asize")]
+    fn asize_max(&self, lsize: u64) -> u64 {
+        lsize
+    }
+
     /// Bytes that data sets can use in the whole pool, deflated, used and free together.
     #[doc(alias = "spa_get_dspace")]
     fn dspace(&self) -> u64;

@@ -126,14 +126,26 @@ impl PowerCut {
     pub fn grown_to(&self, mediasize: u64) -> Self {
         assert!(mediasize >= self.mediasize, "disks do not shrink");
         let now = self.state.lock().now.clone();
+        self.that_begins_with(mediasize, now)
+    }
+
+    /// The disk when the power is back after it failed as in [`image_after`](PowerCut::image_after): on the same
+    /// supply, with what is left flushed.
+    #[must_use]
+    pub fn restarted_after(&self, n_commands: u64, seed: u64) -> Self {
+        let left = self.bytes_after(n_commands, seed);
+        self.that_begins_with(self.mediasize, left)
+    }
+
+    fn that_begins_with(&self, mediasize: u64, bytes: SparseBytes) -> Self {
         PowerCut {
             name: self.name.clone(),
             mediasize,
             sectorsize: self.sectorsize,
             supply: Arc::clone(&self.supply),
             state: Mutex::new(State {
-                before: now.clone(),
-                now,
+                before: bytes.clone(),
+                now: bytes,
                 history: Vec::new(),
             }),
         }
@@ -162,6 +174,12 @@ impl PowerCut {
     /// the next one has not begun.
     #[must_use]
     pub fn image_after(&self, n_commands: u64, seed: u64) -> Memory {
+        let sectors = (self.sectorsize, self.sectorsize);
+        let bytes = self.bytes_after(n_commands, seed);
+        Memory::with_bytes(self.name.clone(), self.mediasize, sectors, bytes)
+    }
+
+    fn bytes_after(&self, n_commands: u64, seed: u64) -> SparseBytes {
         let state = self.state.lock();
         let seen = state
             .history
@@ -180,8 +198,7 @@ impl PowerCut {
         for (_, command) in &seen[flushed..] {
             self.apply_damaged(&mut bytes, command, &mut random);
         }
-        let sectors = (self.sectorsize, self.sectorsize);
-        Memory::with_bytes(self.name.clone(), self.mediasize, sectors, bytes)
+        bytes
     }
 
     /// The bytes as they are, as if flushed.
@@ -313,6 +330,9 @@ mod tests {
         }
         disk.forget();
         assert_eq!(sectors(&disk.image_after(0, 1), 1), [10]);
+        let restarted = disk.restarted_after(u64::MAX, 7);
+        assert_eq!(sectors(&restarted.cut(1), 1), [10]);
+        assert!(Arc::ptr_eq(restarted.supply(), disk.supply()));
     }
 
     #[test]

@@ -1,13 +1,15 @@
 //! Bytes at offsets, mostly zeros: the memory of the RAM disks.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Bytes per piece of memory.
 const CHUNK_BYTES: u64 = 64 << 10;
 
-/// Bytes at offsets; what was never written is zero and takes no memory.
+/// Bytes at offsets; what was never written is zero and takes no memory. Copies share what neither has
+/// changed since.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct SparseBytes(BTreeMap<u64, Box<[u8]>>);
+pub(crate) struct SparseBytes(BTreeMap<u64, Arc<[u8]>>);
 
 /// The pieces of a range: which chunk, the offset in it, and the offset in the range.
 fn pieces(offset: u64, len: usize) -> impl Iterator<Item = (u64, usize, std::ops::Range<usize>)> {
@@ -42,8 +44,8 @@ impl SparseBytes {
             let bytes = self
                 .0
                 .entry(chunk)
-                .or_insert_with(|| vec![0; CHUNK_BYTES as usize].into_boxed_slice());
-            bytes[within..within + part.len()].copy_from_slice(part);
+                .or_insert_with(|| vec![0; CHUNK_BYTES as usize].into());
+            Arc::make_mut(bytes)[within..within + part.len()].copy_from_slice(part);
         }
     }
 
@@ -54,7 +56,7 @@ impl SparseBytes {
             if range.len() as u64 == CHUNK_BYTES {
                 self.0.remove(&chunk);
             } else if let Some(bytes) = self.0.get_mut(&chunk) {
-                bytes[within..within + range.len()].fill(0);
+                Arc::make_mut(bytes)[within..within + range.len()].fill(0);
             }
         }
     }

@@ -34,7 +34,8 @@ pub fn now_ns() -> u64 {
     }
 }
 
-/// The time of day: in a simulation [`SIMULATED_EPOCH_SECS`] and what [`now_ns`] says.
+/// The time of day: in a simulation [`SIMULATED_EPOCH_SECS`] and what [`now_ns`] says, and what
+/// [`step_wall_clock`] added.
 #[must_use]
 #[doc(alias = "gethrestime")]
 pub fn wall_clock() -> Timestamp {
@@ -50,13 +51,24 @@ pub fn wall_clock() -> Timestamp {
             }
         }
         Some(context) => {
-            let since = Duration::from_nanos(context.now_ns());
+            let (now, stepped) = context.wall_clock();
+            let since = Duration::from_nanos(now);
             Timestamp {
-                secs: SIMULATED_EPOCH_SECS + since.as_secs(),
+                secs: (SIMULATED_EPOCH_SECS + since.as_secs()).saturating_add_signed(stepped),
                 nanos: since.subsec_nanos(),
             }
         }
     }
+}
+
+/// Sets a simulation's time of day forward or back by so many seconds; [`now_ns`] does not notice.
+///
+/// # Panics
+/// Outside of a simulation: this machine's clock is not ours.
+#[doc(alias = "settimeofday")]
+pub fn step_wall_clock(secs: i64) {
+    let context = sim::current().expect("only a simulated clock can be set");
+    context.step_wall_clock(secs);
 }
 
 /// Waits for `ns` nanoseconds.

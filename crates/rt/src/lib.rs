@@ -51,7 +51,7 @@ mod taskq;
 mod thread;
 mod timer;
 
-pub use clock::{SIMULATED_EPOCH_SECS, Timestamp, now_ns, sleep_ns, wall_clock};
+pub use clock::{SIMULATED_EPOCH_SECS, Timestamp, now_ns, sleep_ns, step_wall_clock, wall_clock};
 pub use one_shot::OneShot;
 pub use parallel::{parallel_map, parallelism};
 pub use processor::{Processor, Transfer, Work, book_transfer, charge};

@@ -210,6 +210,17 @@ impl Context {
         self.sim.schedule().now_ns
     }
 
+    /// What `now_ns` says, and by how many seconds the time of day was set forward.
+    pub(crate) fn wall_clock(&self) -> (u64, i64) {
+        let schedule = self.sim.schedule();
+        (schedule.now_ns, schedule.wall_stepped_secs)
+    }
+
+    pub(crate) fn step_wall_clock(&self, secs: i64) {
+        let mut schedule = self.sim.schedule();
+        schedule.wall_stepped_secs = schedule.wall_stepped_secs.saturating_add(secs);
+    }
+
     /// The processor's cores.
     pub(crate) fn cores(&self) -> &Cores {
         &self.sim.cores

@@ -297,6 +297,14 @@ impl PoolEnv for Core {
         self.features().adjust(guid, -1, tx)
     }
 
+    fn asize_max(&self, lsize: u64) -> u64 {
+        let tops = self.tree.tops();
+        let sectors = tops
+            .iter()
+            .map(|top| lsize.next_multiple_of(top.min_alloc()));
+        sectors.max().unwrap_or(lsize)
+    }
+
     fn dspace(&self) -> u64 {
         self.space.usage().dspace + self.sharing.dspace()
     }

@@ -303,7 +303,8 @@ impl Spa {
         Err(Error::not_found("there is no active scrub"))
     }
 
-    /// Begins a resilver if a device has something to catch up with, unless one runs that does it.
+    /// Begins a resilver if a device has something to catch up with, unless a scan runs that does it; a scrub that
+    /// waits is given up for it.
     ///
     /// # Errors
     /// `ReadOnly`, `Suspended`.
@@ -312,7 +313,10 @@ impl Spa {
         if self.inner.stale_devices().is_empty() {
             return Ok(());
         }
-        if self.inner.core.scan().running().is_some() && !self.inner.has_newcomers() {
+        // A scrub that waits would keep the devices that take part in it waiting, too.
+        let scan = self.inner.core.scan();
+        let is_running = scan.running().is_some() && !scan.is_paused();
+        if is_running && !self.inner.has_newcomers() {
             return Ok(());
         }
         self.in_sync(|inner, tx| inner.begin_scan(Kind::Resilver, tx))

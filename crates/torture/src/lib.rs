@@ -1,12 +1,14 @@
 //! Random work on whole pools, beside simple models: what the tests of the engine share.
 
 pub mod files;
+pub mod filesystems;
 pub mod golden;
 pub mod hostile;
 pub mod memfs;
 pub mod model;
 pub mod pair;
 pub mod pool;
+pub mod storm;
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use base::{ErrorKind, ObjectId};
-use zpl::{RenameKind, Time};
+use base::{ErrorKind, ObjectId, Result};
+use zpl::{FileType, Filesystem, RenameKind, Time};
 
 /// A file of the model.
 #[derive(Clone, Default)]
@@ -49,7 +49,7 @@ impl MemFile {
 /// The files of one file system.
 #[derive(Clone)]
 pub struct MemFs {
-    files: BTreeMap<ObjectId, Arc<MemFile>>,
+    files: Arc<BTreeMap<ObjectId, Arc<MemFile>>>,
     root: ObjectId,
 }
 
@@ -67,9 +67,22 @@ impl MemFs {
             ..MemFile::default()
         };
         MemFs {
-            files: BTreeMap::from([(root, Arc::new(file))]),
+            files: Arc::new(BTreeMap::from([(root, Arc::new(file))])),
             root,
         }
+    }
+
+    /// What a file system holds: every file that has a name. Modification times are not looked at.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn read(fs: &Filesystem) -> Result<MemFs> {
+        let mut files = BTreeMap::new();
+        read_into(fs, fs.root(), fs.root(), &mut files)?;
+        Ok(MemFs {
+            files: Arc::new(files),
+            root: fs.root(),
+        })
     }
 
     /// Every file, those that are open without a name as well.
@@ -89,6 +102,12 @@ impl MemFs {
         self.root
     }
 
+    /// A file, if it is there.
+    #[must_use]
+    pub fn get(&self, id: ObjectId) -> Option<&MemFile> {
+        self.files.get(&id).map(|file| &**file)
+    }
+
     /// A file that is there.
     #[must_use]
     pub fn file(&self, id: ObjectId) -> &MemFile {
@@ -97,7 +116,8 @@ impl MemFs {
 
     /// The same, to change it.
     pub fn file_mut(&mut self, id: ObjectId) -> &mut MemFile {
-        Arc::make_mut(self.files.get_mut(&id).expect("the file is there"))
+        let files = Arc::make_mut(&mut self.files);
+        Arc::make_mut(files.get_mut(&id).expect("the file is there"))
     }
 
     /// The first file whose number is `id` or above; the first of all when there is none.
@@ -164,7 +184,7 @@ impl MemFs {
         let directory = self.file_mut(parent);
         directory.links += u64::from(file.is_directory());
         assert!(directory.entries.insert(name.to_vec(), id).is_none());
-        let before = self.files.insert(id, Arc::new(file));
+        let before = Arc::make_mut(&mut self.files).insert(id, Arc::new(file));
         assert!(before.is_none(), "{id} is in use");
     }
 
@@ -197,7 +217,7 @@ impl MemFs {
     fn forget_if_gone(&mut self, id: ObjectId) {
         let file = self.file(id);
         if file.links == 0 && file.holds == 0 {
-            self.files.remove(&id);
+            Arc::make_mut(&mut self.files).remove(&id);
         }
     }
 
@@ -328,4 +348,45 @@ impl MemFs {
             self.forget_if_gone(id);
         }
     }
+}
+
+fn read_into(
+    fs: &Filesystem,
+    id: ObjectId,
+    parent: ObjectId,
+    files: &mut BTreeMap<ObjectId, Arc<MemFile>>,
+) -> Result<()> {
+    let attr = fs.getattr(id)?;
+    let mut file = MemFile {
+        mode: attr.mode,
+        uid: attr.uid,
+        links: attr.links,
+        parent,
+        ..MemFile::default()
+    };
+    match attr.file_type() {
+        Some(FileType::Directory) => {
+            for entry in fs.list(id)? {
+                file.entries.insert(entry.name, entry.id);
+            }
+        }
+        Some(FileType::Symlink) => file.data = fs.readlink(id)?,
+        Some(FileType::Regular) => {
+            file.data = vec![0; attr.size as usize];
+            fs.read(id, 0, &mut file.data)?;
+        }
+        _ => {}
+    }
+    for name in fs.listxattr(id)? {
+        let value = fs.getxattr(id, &name)?.unwrap_or_default();
+        file.xattrs.insert(name, value);
+    }
+    let below: Vec<ObjectId> = file.entries.values().copied().collect();
+    files.insert(id, Arc::new(file));
+    for child in below {
+        if !files.contains_key(&child) {
+            read_into(fs, child, id, files)?;
+        }
+    }
+    Ok(())
 }

@@ -13,16 +13,6 @@ const FILES_MAX: usize = 800;
 /// `XATTR_SIZE_MAX`.
 const XATTR_BYTES_MAX: usize = 65_536;
 
-/// Both succeed, or both fail in the same way.
-fn agree<T>(what: &str, real: Result<T>, model: Outcome<()>) -> Option<T> {
-    match (real, model) {
-        (Ok(value), Ok(())) => Some(value),
-        (Err(error), Err(kind)) if error.kind() == kind => None,
-        (Ok(_), Err(kind)) => panic!("{what}: worked, expected {kind:?}"),
-        (Err(error), expected) => panic!("{what}: {error:?}, expected {expected:?}"),
-    }
-}
-
 /// A file system and what it should hold.
 pub struct Pair<'a> {
     /// The real one.
@@ -31,6 +21,21 @@ pub struct Pair<'a> {
     pub model: &'a mut MemFs,
     /// What to do next.
     pub dice: &'a mut Dice,
+    /// How it goes.
+    pub terms: Terms,
+}
+
+/// What a [`Pair`] keeps to, and what its last step came to.
+#[derive(Debug, Default)]
+pub struct Terms {
+    /// Above this many files the pair removes until half are left; 0 stands for `FILES_MAX`.
+    pub files_max: usize,
+    /// Errors that any operation may end with; it then has changed nothing.
+    pub tolerated: &'static [ErrorKind],
+    /// The tolerated error of the last step.
+    pub refused: Option<ErrorKind>,
+    /// The file that the last step made durable.
+    pub fsynced: Option<ObjectId>,
 }
 
 impl Pair<'_> {
@@ -39,6 +44,52 @@ impl Pair<'_> {
     /// # Panics
     /// When the two do not agree.
     pub fn step(&mut self) {
+        self.terms.refused = None;
+        self.terms.fsynced = None;
+        let before = self.model.clone();
+        self.operate();
+        if self.terms.refused.is_some() {
+            *self.model = before;
+        }
+        let files_max = match self.terms.files_max {
+            0 => FILES_MAX,
+            files_max => files_max,
+        };
+        if self.model.count() > files_max {
+            self.thin_out(files_max / 2);
+        }
+    }
+
+    fn thin_out(&mut self, files_max: usize) {
+        while self.model.count() > files_max && self.terms.refused.is_none() {
+            let before = self.model.clone();
+            self.remove();
+            if self.terms.refused.is_some() {
+                *self.model = before;
+            }
+        }
+    }
+
+    /// Both succeed, or both fail in the same way.
+    fn agree<T>(&mut self, what: &str, real: Result<T>, model: Outcome<()>) -> Option<T> {
+        match (real, model) {
+            (Ok(value), Ok(())) => Some(value),
+            (Err(error), Err(kind)) if error.kind() == kind => None,
+            (Err(error), _) if self.terms.tolerated.contains(&error.kind()) => {
+                self.terms.refused = Some(error.kind());
+                None
+            }
+            (Ok(_), Err(kind)) => panic!("{what}: worked, expected {kind:?}"),
+            (Err(error), expected) => panic!("{what}: {error:?}, expected {expected:?}"),
+        }
+    }
+
+    /// Whether it worked, as it should.
+    fn works<T>(&mut self, what: &str, real: Result<T>) -> bool {
+        self.agree(what, real, Ok(())).is_some()
+    }
+
+    fn operate(&mut self) {
         match self.dice.below(100) {
             0..25 => self.make(),
             25..43 => self.remove(),
@@ -50,11 +101,6 @@ impl Pair<'_> {
             90..94 => self.hold_or_rele(),
             94 => self.fsync(),
             _ => self.look(),
-        }
-        if self.model.count() > FILES_MAX {
-            while self.model.count() > FILES_MAX / 2 {
-                self.remove();
-            }
         }
     }
 
@@ -118,7 +164,7 @@ impl Pair<'_> {
             }
             _ => self.fs.create_file(parent, &name, &new),
         };
-        if let Some(attr) = agree("make", real, expect) {
+        if let Some(attr) = self.agree("make", real, expect) {
             let file = MemFile {
                 mode: attr.mode,
                 uid: new.uid,
@@ -141,14 +187,15 @@ impl Pair<'_> {
         } else {
             self.fs.unlink(parent, &name)
         };
-        agree("remove", real, expect);
+        self.agree("remove", real, expect);
     }
 
     fn link(&mut self) {
         let (id, parent) = (self.any(), self.any_directory());
         let name = self.any_name(parent);
         let expect = self.model.link(id, parent, &name);
-        agree("link", self.fs.link(id, parent, &name), expect);
+        let real = self.fs.link(id, parent, &name);
+        self.agree("link", real, expect);
     }
 
     fn rename(&mut self) {
@@ -162,7 +209,7 @@ impl Pair<'_> {
         let kind = *self.dice.pick(&kinds).expect("there are some");
         let expect = self.model.rename((from, &name), (to, &new_name), kind);
         let real = self.fs.rename(from, &name, to, &new_name, kind);
-        agree("rename", real, expect);
+        self.agree("rename", real, expect);
     }
 
     fn change_data(&mut self) {
@@ -173,20 +220,25 @@ impl Pair<'_> {
         let near_end = self.dice.below(size as u64 + 2000) as usize;
         let places = [0, size, near_end, size / 2];
         let at = *self.dice.pick(&places).expect("there are some");
-        let file = self.model.file_mut(id);
         if self.dice.once_in(5) {
             let sizes = [at, 0, 16 << 10, 20_000];
             let size = *self.dice.pick(&sizes).expect("there are some");
-            self.fs.truncate(id, size as u64).expect("truncate");
-            file.data.resize(size, 0);
-            file.mtime = None;
+            let real = self.fs.truncate(id, size as u64);
+            if self.works("truncate", real) {
+                let file = self.model.file_mut(id);
+                file.data.resize(size, 0);
+                file.mtime = None;
+            }
             return;
         }
         if self.dice.once_in(8) && size > 0 {
             let (at, len) = (self.dice.below(size as u64), 1 + self.dice.below(40_000));
-            self.fs.punch_hole(id, at, len).expect("punch_hole");
-            file.data[at as usize..size.min((at + len) as usize)].fill(0);
-            file.mtime = None;
+            let real = self.fs.punch_hole(id, at, len);
+            if self.works("punch_hole", real) {
+                let file = self.model.file_mut(id);
+                file.data[at as usize..size.min((at + len) as usize)].fill(0);
+                file.mtime = None;
+            }
             return;
         }
         let small = self.dice.below(600);
@@ -199,9 +251,10 @@ impl Pair<'_> {
         let lengths = [1, small, small, small, large, 16 << 10, huge];
         let len = *self.dice.pick(&lengths).expect("there are some") as usize;
         let data = self.dice.bytes(len);
-        self.fs.write(id, at as u64, &data).expect("write");
-        if len > 0 {
+        let real = self.fs.write(id, at as u64, &data);
+        if self.works("write", real) && len > 0 {
             // otherwise nothing is written, and the file does not grow
+            let file = self.model.file_mut(id);
             file.data.resize(size.max(at + len), 0);
             file.data[at..at + len].copy_from_slice(&data);
             file.mtime = None;
@@ -221,7 +274,10 @@ impl Pair<'_> {
                 });
             }
         }
-        self.fs.setattr(id, &set).expect("setattr");
+        let real = self.fs.setattr(id, &set);
+        if !self.works("setattr", real) {
+            return;
+        }
         let file = self.model.file_mut(id);
         file.mode = set
             .mode
@@ -243,13 +299,14 @@ impl Pair<'_> {
             } else {
                 Err(ErrorKind::NotFound)
             };
-            agree("removexattr", self.fs.removexattr(id, &name), expect);
+            let real = self.fs.removexattr(id, &name);
+            self.agree("removexattr", real, expect);
             self.model.file_mut(id).xattrs.remove(&name);
             return;
         }
         if value.len() > XATTR_BYTES_MAX {
             let real = self.fs.setxattr(id, &name, &value, SetXattr::Set);
-            agree("setxattr", real, Err(ErrorKind::TooBig));
+            self.agree("setxattr", real, Err(ErrorKind::TooBig));
             return;
         }
         let (how, expect) = match self.dice.once_in(4) {
@@ -258,7 +315,7 @@ impl Pair<'_> {
             false => (SetXattr::Set, Ok(())),
         };
         let real = self.fs.setxattr(id, &name, &value, how);
-        if agree("setxattr", real, expect).is_some() {
+        if self.agree("setxattr", real, expect).is_some() {
             self.model.file_mut(id).xattrs.insert(name, value);
         }
     }
@@ -266,7 +323,10 @@ impl Pair<'_> {
     fn hold_or_rele(&mut self) {
         let id = self.any();
         if self.model.file(id).holds > 0 && self.dice.once_in(2) {
-            self.fs.rele(id, 1).expect("rele");
+            let real = self.fs.rele(id, 1);
+            self.works("rele", real);
+            // Also when what has no name could not be removed yet: the next mount does it.
+            self.terms.refused = None;
             self.model.rele(id);
         } else {
             self.fs.hold(id).expect("hold");
@@ -276,7 +336,10 @@ impl Pair<'_> {
 
     fn fsync(&mut self) {
         let id = self.any();
-        self.fs.fsync(id).expect("fsync");
+        let real = self.fs.fsync(id);
+        if self.works("fsync", real) {
+            self.terms.fsynced = Some(id);
+        }
     }
 
     fn look(&mut self) {

@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use geom::Provider;
 use geom::powercut::{PowerCut, PowerSupply};
+use phys::PropValue;
 use torture::pool::{self, Layout};
 use torture::{Dice, seed};
 use zpl::mount::{Mount, init, mount};
-use zpl::{Create, NewFilesystem};
+use zpl::{Create, NewFilesystem, SetXattr};
 
 const DISK_BYTES: u64 = 128 << 20;
 const FILES: u64 = 6;
@@ -201,5 +202,44 @@ fn cut_everywhere(seed: u64, disks: usize) {
             let outcome = recording.cut(n, seed ^ n);
             outcome.unwrap_or_else(|e| panic!("SEED={seed}, cut after command {n}: {e}"));
         }
+    });
+}
+
+/// An attribute moves from the list to the hidden directory, and the power fails between the records of that: it is
+/// in both, and still one.
+#[test]
+fn sim_an_attribute_that_moves_is_listed_once_after_a_replay() {
+    const XATTR_DIR: u64 = 1;
+    rt::simulate(8, || {
+        let disk = Arc::new(PowerCut::new("/disk0", DISK_BYTES));
+        let root = init(NewFilesystem::default(), true);
+        let providers: [Arc<dyn Provider>; 1] = [disk.clone()];
+        let spa = pool::create("tank", Layout::Stripe, 9, &providers, root).unwrap();
+        let fs = mount(spa.dsl(), "tank", false).unwrap();
+        let file = fs.create_file(fs.root(), b"f", &Create::default()).unwrap();
+        let set = |value: &[u8]| {
+            let set = fs.setxattr(file.id, b"user.name", value, SetXattr::Set);
+            set.unwrap();
+        };
+        set(b"in the list");
+        let dsl = spa.dsl();
+        dsl.set_prop("tank", "xattr", PropValue::Number(XATTR_DIR))
+            .unwrap();
+        let first = disk.supply().commands();
+        set(&Dice::new(1).bytes(60_000));
+        fs.fsync(file.id).unwrap();
+        for n in first..=disk.supply().commands() {
+            let image: Arc<dyn Provider> = Arc::new(disk.image_after(n, n));
+            let found = pool::open(&[image], false).unwrap();
+            let there = mount(found.dsl(), "tank", false).unwrap();
+            assert_eq!(there.listxattr(file.id).unwrap(), [b"user.name"], "{n}");
+            there.removexattr(file.id, b"user.name").unwrap();
+            assert!(there.listxattr(file.id).unwrap().is_empty());
+            drop(there);
+            found.sync().unwrap();
+            pool::assert_clean(&found);
+        }
+        drop(fs);
+        spa.close().unwrap();
     });
 }

@@ -270,3 +270,28 @@ fn sim_a_device_that_leaves_its_resilver_begins_it_again() {
         assert_has_everything(disks[1].clone(), &world);
     });
 }
+
+/// A scrub that was told to wait may wait for ever; a device that missed something must not.
+#[test]
+fn sim_a_scrub_that_waits_does_not_keep_a_device_from_its_resilver() {
+    rt::simulate(11, || {
+        let mut dice = Dice::new(11);
+        let (disks, mut world) = (disks(2), World::default());
+        let devices = providers(&disks);
+        let spa = new_pool(&devices, in_small_steps(4));
+        let guid = spa.tree().devices()[1].guid();
+        spa.tree().offline(guid, true).unwrap();
+        steps(&spa, &mut world, &mut dice, 50);
+        spa.sync().unwrap();
+        spa.tree().online(guid, devices[1].clone()).unwrap();
+        // It takes part in the scrub.
+        spa.scrub().unwrap();
+        spa.pause_scrub().unwrap();
+        spa.resilver_if_needed().unwrap();
+        finish(&spa);
+        assert!(!spa.tree().devices()[1].leaf().has_dtl());
+        spa.export().unwrap();
+        drop(spa);
+        assert_has_everything(disks[1].clone(), &world);
+    });
+}

@@ -200,10 +200,17 @@ struct DatasetSpace {
 }
 
 impl DatasetSpace {
-    /// What `bytes` take with all their copies.
-    fn with_copies(&self, bytes: u64) -> u64 {
-        let objset = self.ds.open_objset();
-        bytes * objset.map_or(1, |objset| u64::from(objset.props().copies))
+    /// What `bytes` take at most: all their copies, each record rounded up to whole sectors. Where records are
+    /// smaller than sectors this is a multiple.
+    fn asize_max(&self, pool: &DslPool, bytes: u64) -> u64 {
+        let Some(objset) = self.ds.open_objset() else {
+            return bytes;
+        };
+        let props = objset.props();
+        let (recordsize, copies) = (props.recordsize, u64::from(props.copies));
+        let env = pool.mos().env();
+        let record = env.asize_max(bytes.clamp(1, recordsize));
+        bytes.div_ceil(recordsize) * record * copies
     }
 }
 
@@ -212,14 +219,14 @@ impl SpaceCheck for DatasetSpace {
         let Some(pool) = self.pool.upgrade() else {
             return Ok(());
         };
-        pool.check_space(&self.ds, self.with_copies(bytes), false)
+        pool.check_space(&self.ds, self.asize_max(&pool, bytes), false)
     }
 
     fn check_write(&self, _owner: &Owner, bytes: u64) -> Result<()> {
         let Some(pool) = self.pool.upgrade() else {
             return Ok(());
         };
-        let bytes = self.with_copies(bytes);
+        let bytes = self.asize_max(&pool, bytes);
         pool.check_space_now(&self.ds, bytes, false)?;
         // The caller holds the open txg.
         pool.will_use_space(&self.ds, pool.groups().open_txg(), bytes);

@@ -138,6 +138,8 @@ pub(super) enum Decision {
 
 pub(super) struct Schedule {
     pub(super) now_ns: u64,
+    /// By how much the time of day was set forward; negative: back.
+    pub(super) wall_stepped_secs: i64,
     /// What the simulated program gets when it asks for randomness.
     pub(super) random: SeededRandom,
     choices: SeededRandom,
@@ -166,6 +168,7 @@ impl Schedule {
         let mut seeds = seeded(options.seed);
         Schedule {
             now_ns: options.start_ns,
+            wall_stepped_secs: 0,
             random: seeded(seeds.next_u64()),
             choices: seeded(seeds.next_u64()),
             preempt_one_in: options.preempt_one_in,

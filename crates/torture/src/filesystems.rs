@@ -1,0 +1,364 @@
+//! File systems of a pool beside models: names, snapshots, clones, and all that is in them.
+//!
+//! Every operation is done on the pool and in memory; [`Filesystems::compare`] then reads everything back.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use base::Result;
+use phys::PropValue;
+use spa::Spa;
+use zpl::Filesystem;
+use zpl::mount::{Mount, mount};
+
+use crate::Dice;
+use crate::memfs::MemFs;
+use crate::pair::compare;
+use crate::pool;
+
+/// More file systems, or snapshots of one, than this are not made.
+const HEADS_MAX: usize = 6;
+const SNAPSHOTS_MAX: usize = 5;
+
+/// A file system, its snapshots, oldest first, and where it came from.
+#[derive(Clone)]
+pub struct Head {
+    /// What it holds now.
+    pub fs: MemFs,
+    /// Snapshots by name, oldest first.
+    pub snapshots: Vec<(String, MemFs)>,
+    /// The snapshot that it was cloned from.
+    pub origin: Option<String>,
+}
+
+/// What a pool is to hold.
+#[derive(Clone, Default)]
+pub struct Filesystems {
+    /// Heads by full name.
+    pub heads: BTreeMap<String, Head>,
+    /// Names never come twice.
+    next: u64,
+}
+
+/// An imported pool; file systems are mounted as they are needed.
+pub struct Session {
+    /// The pool.
+    pub spa: Arc<Spa>,
+    mounts: BTreeMap<String, Mount>,
+}
+
+impl Session {
+    /// Nothing is mounted yet.
+    #[must_use]
+    pub fn new(spa: Spa) -> Session {
+        Session {
+            spa: Arc::new(spa),
+            mounts: BTreeMap::new(),
+        }
+    }
+
+    /// A file system, mounted.
+    ///
+    /// # Panics
+    /// When it cannot be.
+    pub fn mount(&mut self, name: &str) -> &Mount {
+        let dsl = self.spa.dsl();
+        self.mounts
+            .entry(name.to_owned())
+            .or_insert_with(|| mount(dsl, name, false).unwrap_or_else(|e| panic!("{name}: {e}")))
+    }
+
+    /// A file system, if it is mounted.
+    #[must_use]
+    pub fn mounted(&self, name: &str) -> Option<&Arc<Filesystem>> {
+        self.mounts.get(name).map(|mount| &**mount)
+    }
+
+    /// Unmounts everything.
+    pub fn unmount_all(&mut self) {
+        self.mounts.clear();
+    }
+}
+
+impl Filesystems {
+    fn fresh(&mut self, spa: &Spa, stem: &str) -> String {
+        format!("{}/{}", spa.name(), self.unique(stem))
+    }
+
+    fn unique(&mut self, stem: &str) -> String {
+        self.next += 1;
+        format!("{stem}{}", self.next)
+    }
+
+    /// One of them.
+    pub fn any(&self, dice: &mut Dice) -> Option<String> {
+        let names: Vec<String> = self.heads.keys().cloned().collect();
+        dice.pick(&names).cloned()
+    }
+
+    /// Makes one, with properties that the dice choose, unless there are enough.
+    ///
+    /// # Errors
+    /// What the pool says.
+    pub fn create(&mut self, session: &mut Session, dice: &mut Dice) -> Result<()> {
+        if self.heads.len() >= HEADS_MAX {
+            return Ok(());
+        }
+        let name = self.fresh(&session.spa, "fs");
+        pool::create_fs(&session.spa, &name, &any_props(dice))?;
+        let root = session.mount(&name).root();
+        let head = Head {
+            fs: MemFs::new(root),
+            snapshots: Vec::new(),
+            origin: None,
+        };
+        self.heads.insert(name, head);
+        Ok(())
+    }
+
+    /// Sets a few properties of what is written from now on.
+    ///
+    /// # Errors
+    /// What the pool says.
+    pub fn set_props(&self, session: &Session, name: &str, dice: &mut Dice) -> Result<()> {
+        let props = any_props(dice).into_iter().filter(|_| dice.once_in(3));
+        for (prop, value) in props.collect::<Vec<_>>() {
+            let dsl = session.spa.dsl();
+            dsl.set_prop(name, prop, PropValue::Number(value))?;
+        }
+        Ok(())
+    }
+
+    /// Takes a snapshot, unless there are enough.
+    ///
+    /// # Errors
+    /// What the pool says.
+    pub fn snapshot(&mut self, session: &Session, name: &str) -> Result<()> {
+        let snap = self.unique("s");
+        let head = self.head_mut(name);
+        if head.snapshots.len() >= SNAPSHOTS_MAX {
+            return Ok(());
+        }
+        let full = format!("{name}@{snap}");
+        session.spa.dsl().snapshot(&[&full], Vec::new())?;
+        let mut fs = head.fs.clone();
+        fs.forget_holds();
+        head.snapshots.push((snap, fs));
+        Ok(())
+    }
+
+    /// Clones a snapshot, if there is one, unless there are enough heads.
+    ///
+    /// # Errors
+    /// What the pool says.
+    pub fn clone_snapshot(&mut self, session: &Session, name: &str, dice: &mut Dice) -> Result<()> {
+        let picked = dice.pick(&self.heads[name].snapshots).cloned();
+        let Some((snap, fs)) = picked.filter(|_| self.heads.len() < HEADS_MAX) else {
+            return Ok(());
+        };
+        let (origin, clone) = (format!("{name}@{snap}"), self.fresh(&session.spa, "clone"));
+        let dsl = session.spa.dsl();
+        dsl.clone_dataset(&clone, &origin, Vec::new())?;
+        let head = Head {
+            fs,
+            snapshots: Vec::new(),
+            origin: Some(origin),
+        };
+        self.heads.insert(clone, head);
+        Ok(())
+    }
+
+    fn head_mut(&mut self, name: &str) -> &mut Head {
+        self.heads.get_mut(name).expect("it was picked from there")
+    }
+
+    fn has_clones(&self, snapshot: &str) -> bool {
+        let mut origins = self.heads.values().filter_map(|h| h.origin.as_deref());
+        origins.any(|origin| origin == snapshot)
+    }
+
+    /// Some snapshots of a head: all go, or none.
+    ///
+    /// # Errors
+    /// What the pool says, unless one of them has a clone.
+    ///
+    /// # Panics
+    /// When the pool destroys one that has a clone.
+    pub fn destroy_snapshots(
+        &mut self,
+        session: &Session,
+        name: &str,
+        dice: &mut Dice,
+    ) -> Result<()> {
+        let all = &self.heads[name].snapshots;
+        let doomed: Vec<String> = all
+            .iter()
+            .filter(|_| dice.once_in(2))
+            .map(|(snap, _)| format!("{name}@{snap}"))
+            .collect();
+        let names: Vec<&str> = doomed.iter().map(String::as_str).collect();
+        let outcome = session.spa.dsl().destroy_snapshots(&names, false);
+        if names.iter().any(|full| self.has_clones(full)) {
+            assert!(outcome.is_err(), "one of {names:?} has a clone");
+            return Ok(());
+        }
+        outcome?;
+        let is_doomed = |snap: &str| names.contains(&format!("{name}@{snap}").as_str());
+        let head = self.head_mut(name);
+        head.snapshots.retain(|(snap, _)| !is_doomed(snap));
+        Ok(())
+    }
+
+    /// To the last snapshot, if there is one.
+    ///
+    /// # Errors
+    /// What the pool says.
+    pub fn rollback(&mut self, session: &mut Session, name: &str) -> Result<()> {
+        let head = self.head_mut(name);
+        let Some((_, fs)) = head.snapshots.last() else {
+            return Ok(());
+        };
+        let fs = fs.clone();
+        head.fs.forget_holds();
+        session.mounts.remove(name);
+        session.spa.dsl().rollback(name, None, 0)?;
+        head.fs = fs;
+        Ok(())
+    }
+
+    /// The head, if it has no snapshots.
+    ///
+    /// # Errors
+    /// What the pool says.
+    ///
+    /// # Panics
+    /// When the pool destroys one that has snapshots.
+    pub fn destroy(&mut self, session: &mut Session, name: &str) -> Result<()> {
+        session.mounts.remove(name);
+        let head = self.head_mut(name);
+        head.fs.forget_holds();
+        let outcome = session.spa.dsl().destroy_head(name);
+        if head.snapshots.is_empty() {
+            outcome?;
+            self.heads.remove(name);
+        } else {
+            assert!(outcome.is_err(), "{name} has snapshots");
+        }
+        Ok(())
+    }
+
+    /// The snapshots up to the origin move to the clone.
+    ///
+    /// # Errors
+    /// What the pool says.
+    pub fn promote(&mut self, session: &Session, name: &str) -> Result<()> {
+        let Some(origin) = self.heads[name].origin.clone() else {
+            return Ok(());
+        };
+        session.spa.dsl().promote(name)?;
+        let (parent, snap) = origin.split_once('@').expect("a snapshot");
+        let old = self.head_mut(parent);
+        let at = old.snapshots.iter().position(|(s, _)| s == snap);
+        let later = old.snapshots.split_off(at.expect("it is there") + 1);
+        let moved = std::mem::replace(&mut old.snapshots, later);
+        let above = old.origin.replace(format!("{name}@{snap}"));
+        for head in self.heads.values_mut() {
+            let Some((of, snap)) = head.origin.as_ref().and_then(|o| o.split_once('@')) else {
+                continue;
+            };
+            if of == parent && moved.iter().any(|(s, _)| s == snap) {
+                head.origin = Some(format!("{name}@{snap}"));
+            }
+        }
+        let head = self.head_mut(name);
+        head.origin = above;
+        head.snapshots.splice(0..0, moved);
+        Ok(())
+    }
+
+    /// Gives it another name.
+    ///
+    /// # Errors
+    /// What the pool says.
+    pub fn rename(&mut self, session: &mut Session, name: &str) -> Result<()> {
+        let new = self.fresh(&session.spa, "renamed");
+        session.mounts.remove(name);
+        self.head_mut(name).fs.forget_holds();
+        session.spa.dsl().rename(name, &new)?;
+        let head = self.heads.remove(name).expect("it was picked from there");
+        self.heads.insert(new.clone(), head);
+        for head in self.heads.values_mut() {
+            if let Some((of, snap)) = head.origin.as_ref().and_then(|o| o.split_once('@'))
+                && of == name
+            {
+                head.origin = Some(format!("{new}@{snap}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// To what an earlier state had; names that were used since do not come again.
+    pub fn return_to(&mut self, earlier: &Filesystems) {
+        self.heads = earlier.heads.clone();
+    }
+
+    /// Nothing is open any more: what has no name is gone.
+    pub fn forget_holds(&mut self) {
+        for head in self.heads.values_mut() {
+            head.fs.forget_holds();
+        }
+    }
+
+    /// Reads everything back: file systems, and snapshots through mounts of their own.
+    ///
+    /// # Panics
+    /// When something is not as it should be.
+    pub fn compare(&self, session: &mut Session) {
+        for (name, head) in &self.heads {
+            compare(session.mount(name), &head.fs);
+        }
+        self.compare_snapshots(session);
+    }
+
+    /// Reads the snapshots back.
+    ///
+    /// # Panics
+    /// When something is not as it should be.
+    pub fn compare_snapshots(&self, session: &Session) {
+        for (name, head) in &self.heads {
+            for (snap, fs) in &head.snapshots {
+                let full = format!("{name}@{snap}");
+                let there = mount(session.spa.dsl(), &full, true);
+                compare(&there.unwrap_or_else(|e| panic!("{full}: {e}")), fs);
+            }
+        }
+    }
+
+    /// Unmounts everything, has the checker look, and exports the pool.
+    ///
+    /// # Errors
+    /// What the pool says.
+    ///
+    /// # Panics
+    /// With what the checker finds.
+    pub fn close(&mut self, mut session: Session) -> Result<()> {
+        session.unmount_all();
+        self.forget_holds();
+        session.spa.sync()?;
+        pool::assert_clean(&session.spa);
+        session.spa.export()
+    }
+}
+
+/// How a file system may be kept, by the numbers that stand for it on disk.
+fn any_props(dice: &mut Dice) -> Vec<(&'static str, u64)> {
+    let mut one_of = |values: &[u64]| *dice.pick(values).expect("there are some");
+    vec![
+        ("compression", one_of(&[2, 3, 10, 14, 15, 16])),
+        ("recordsize", one_of(&[4096, 16 << 10, 128 << 10, 1 << 20])),
+        ("checksum", one_of(&[6, 7, 8, 11, 12, 13, 14])),
+        ("copies", one_of(&[1, 1, 1, 2, 3])),
+        ("dnodesize", one_of(&[0, 1024, 2048])),
+        ("xattr", one_of(&[1, 2])),
+    ]
+}

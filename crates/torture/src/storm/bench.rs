@@ -1,0 +1,251 @@
+//! One pool of a run: its devices, what it must hold, and what of it is known to be on disk.
+
+use std::sync::Arc;
+
+use base::{ErrorKind, Result};
+use spa::{ScanSettings, Settings, Spa};
+use zpl::NewFilesystem;
+use zpl::mount::init;
+
+use super::disks::Disks;
+use super::past::Past;
+use super::script::{Mistake, PoolSpec};
+use crate::filesystems::{Filesystems, Session};
+use crate::pool;
+
+/// A cache that is smaller than what is read, so that the devices are asked.
+const ARC_BYTES: u64 = 4 << 20;
+/// Of a scan, so many blocks in a txg: it lasts while other things happen.
+const SCAN_BLOCKS_MAX: u64 = 60;
+/// What is remembered for power cuts is bounded by so many commands and so many states.
+const COMMANDS_MAX: u64 = 6000;
+const STATES_MAX: usize = 1500;
+
+/// A pool beside its model.
+pub(super) struct Bench {
+    pub(super) name: String,
+    pub(super) spec: PoolSpec,
+    pub(super) mistake: Option<Mistake>,
+    pub(super) disks: Disks,
+    /// None only while it is closed within a step.
+    session: Option<Session>,
+    pub(super) world: Filesystems,
+    pub(super) past: Past,
+    /// The device that ails.
+    pub(super) ailing: Option<usize>,
+}
+
+impl Drop for Bench {
+    /// After a failure nobody must wait for devices that will not come back.
+    fn drop(&mut self) {
+        let Some(session) = &self.session else { return };
+        if std::thread::panicking() {
+            self.disks.all().iter().for_each(|disk| disk.fault.revive());
+            session.spa.groups().abandon();
+        }
+    }
+}
+
+impl Bench {
+    /// Makes the pool.
+    ///
+    /// # Panics
+    /// When that does not work.
+    pub(super) fn new(number: usize, spec: PoolSpec, mistake: Option<Mistake>) -> Bench {
+        let name = format!("storm{number}");
+        let disks = Disks::new(&name, spec, mistake);
+        let root = init(NewFilesystem::default(), true);
+        let ashift = spec.ashift as u32;
+        let made = pool::create_with(
+            &name,
+            spec.layout,
+            ashift,
+            &disks.providers(),
+            root,
+            settings(),
+        );
+        let spa = made.unwrap_or_else(|e| panic!("{name} cannot be created: {e}"));
+        let world = Filesystems::default();
+        let past = Past::new(disks.commands(), &world);
+        let mut bench = Bench {
+            name,
+            spec,
+            mistake,
+            disks,
+            session: Some(Session::new(spa)),
+            world,
+            past,
+            ailing: None,
+        };
+        bench.forget();
+        bench
+    }
+
+    pub(super) fn session(&mut self) -> &mut Session {
+        self.session.as_mut().expect("the pool is open")
+    }
+
+    pub(super) fn spa(&self) -> &Arc<Spa> {
+        &self.session.as_ref().expect("the pool is open").spa
+    }
+
+    /// The parts that an operation on both sides needs.
+    pub(super) fn both(&mut self) -> (&mut Filesystems, &mut Session) {
+        let session = self.session.as_mut().expect("the pool is open");
+        (&mut self.world, session)
+    }
+
+    /// Lets the pool go as if its process had been killed.
+    pub(super) fn abandon(&mut self) {
+        if let Some(session) = self.session.take() {
+            session.spa.groups().abandon();
+        }
+        self.world.forget_holds();
+    }
+
+    /// Opens the pool.
+    ///
+    /// # Panics
+    /// When that does not work.
+    pub(super) fn open(&mut self) {
+        assert!(self.session.is_none(), "it is open");
+        let opened = pool::open_with(&self.disks.providers(), false, settings());
+        let spa = opened.unwrap_or_else(|e| panic!("{} cannot be imported: {e}", self.name));
+        self.session = Some(Session::new(spa));
+    }
+
+    /// Unmounts everything and exports the pool.
+    ///
+    /// # Panics
+    /// When that does not work.
+    pub(super) fn export(&mut self) {
+        self.log_all();
+        self.world.forget_holds();
+        let mut session = self.session.take().expect("the pool is open");
+        session.unmount_all();
+        let exported = session.spa.export();
+        exported.unwrap_or_else(|e| panic!("{} cannot be exported: {e}", self.name));
+        self.past.all_is_known(self.disks.commands());
+    }
+
+    /// Waits until everything is on disk.
+    ///
+    /// # Panics
+    /// When that does not work.
+    pub(super) fn sync(&mut self) {
+        let synced = self.spa().sync();
+        synced.unwrap_or_else(|e| panic!("{} does not sync: {e}", self.name));
+        self.past.all_is_known(self.disks.commands());
+    }
+
+    /// Notes the state after an operation that began after `begun` commands.
+    pub(super) fn note(&mut self, begun: u64) {
+        let txg = self.spa().groups().open_txg();
+        self.past.push(begun, txg, self.world.clone());
+    }
+
+    /// An operation of administration: once it has returned, it is on disk. Whether it was done; there may be no
+    /// space for it.
+    ///
+    /// # Panics
+    /// When it fails for another reason.
+    pub(super) fn administer(
+        &mut self,
+        what: &str,
+        change: impl FnOnce(&mut Filesystems, &mut Session) -> Result<()>,
+    ) -> bool {
+        let begun = self.disks.commands();
+        let open_before = self.spa().groups().open_txg();
+        let (world, session) = self.both();
+        let is_done = match change(world, session) {
+            Ok(()) => true,
+            Err(error) if error.kind() == ErrorKind::NoSpace => false,
+            Err(error) => panic!("{}: {what}: {error}", self.name),
+        };
+        self.note(begun);
+        // Unless it found nothing to do, it has waited for its txg.
+        if self.spa().groups().synced_txg() >= open_before {
+            self.past.all_is_known(self.disks.commands());
+        }
+        is_done
+    }
+
+    /// The intent log of a file system may be written from now on: it is unmounted.
+    pub(super) fn log(&mut self, head: &str) {
+        let now = self.disks.commands();
+        self.past.log((now, now), head, None);
+    }
+
+    fn log_all(&mut self) {
+        let heads: Vec<String> = self.world.heads.keys().cloned().collect();
+        heads.iter().for_each(|head| self.log(head));
+    }
+
+    /// Asks which txg is on disk, and forgets what is far in the past.
+    pub(super) fn take_stock(&mut self) {
+        let synced = self.spa().groups().synced_txg();
+        let commands = self.disks.commands();
+        self.past.txg_is_known(commands, synced);
+        if commands - self.past.base() > COMMANDS_MAX || self.past.len() > STATES_MAX {
+            self.forget();
+        }
+    }
+
+    /// Syncs; the power will not fail before this moment.
+    pub(super) fn forget(&mut self) {
+        self.sync();
+        self.disks.forget();
+        self.past = Past::new(self.disks.commands(), &self.world);
+    }
+
+    /// A file system by its number.
+    pub(super) fn head(&self, pick: u64) -> Option<String> {
+        let count = self.world.heads.len() as u64;
+        let at = pick.checked_rem(count)?;
+        self.world.heads.keys().nth(at as usize).cloned()
+    }
+
+    /// The first clone at or after that number.
+    pub(super) fn clone_head(&self, pick: u64) -> Option<String> {
+        let heads = &self.world.heads;
+        let first = pick.checked_rem(heads.len() as u64)?;
+        let turned = heads.iter().cycle().skip(first as usize).take(heads.len());
+        let mut clones = turned.filter(|(_, head)| head.origin.is_some());
+        clones.next().map(|(name, _)| name.clone())
+    }
+
+    /// Compares everything with the model, and has the checker look.
+    ///
+    /// # Panics
+    /// With what is wrong.
+    pub(super) fn check(&mut self) {
+        self.wait_scan();
+        let (world, session) = self.both();
+        world.compare(session);
+        self.sync();
+        self.assert_clean();
+    }
+
+    /// Has the checker look; what ails may have bad copies.
+    ///
+    /// # Panics
+    /// With what it finds.
+    pub(super) fn assert_clean(&self) {
+        match self.ailing {
+            Some(_) => pool::assert_nothing_lost(self.spa()),
+            None => pool::assert_clean(self.spa()),
+        }
+    }
+}
+
+/// How the pools are run.
+fn settings() -> Settings {
+    Settings {
+        arc_bytes: ARC_BYTES,
+        scan: ScanSettings {
+            blocks_max: SCAN_BLOCKS_MAX,
+            ..ScanSettings::default()
+        },
+        ..pool::settings()
+    }
+}

@@ -1,0 +1,95 @@
+//! Whether a file system that was found holds what it may hold: at each place what it held in one of several states.
+
+use base::ObjectId;
+
+use crate::memfs::{MemFile, MemFs};
+
+/// Whether everything in `found` is from one of the states of `window`, and what they all have is there.
+pub(super) fn check(found: &MemFs, window: &[&MemFs]) -> Result<(), String> {
+    for (id, file) in found.files() {
+        let then = files(window, id);
+        check_file(file, &then).map_err(|e| format!("file {id}: {e}"))?;
+    }
+    for (id, _) in window[0].files().filter(|(_, file)| file.links > 0) {
+        if found.get(id).is_none() && is_named_in_all(window, id) {
+            return Err(format!("file {id} is missing"));
+        }
+    }
+    Ok(())
+}
+
+/// The same for one file, if all states have it.
+pub(super) fn check_one(found: &MemFs, window: &[&MemFs], id: ObjectId) -> Result<(), String> {
+    if !is_named_in_all(window, id) {
+        return Ok(());
+    }
+    let file = found.get(id).ok_or("it is missing")?;
+    check_file(file, &files(window, id))
+}
+
+fn files<'a>(window: &[&'a MemFs], id: ObjectId) -> Vec<&'a MemFile> {
+    window.iter().filter_map(|fs| fs.get(id)).collect()
+}
+
+fn is_named_in_all(window: &[&MemFs], id: ObjectId) -> bool {
+    let mut states = window.iter();
+    states.all(|fs| fs.get(id).is_some_and(|file| file.links > 0))
+}
+
+fn check_file(found: &MemFile, then: &[&MemFile]) -> Result<(), String> {
+    if then.is_empty() {
+        return Err("it should not be there".into());
+    }
+    let any = |fits: &dyn Fn(&MemFile) -> bool| then.iter().any(|file| fits(file));
+    if !any(&|file| file.mode == found.mode) {
+        return Err(format!("a mode of {:o}", found.mode));
+    }
+    if !any(&|file| file.uid == found.uid) {
+        return Err(format!("it belongs to {}", found.uid));
+    }
+    check_map(found, then, "name", |file| &file.entries)?;
+    check_map(found, then, "attribute", |file| &file.xattrs)?;
+    if any(&|file| file.data == found.data) {
+        return Ok(());
+    }
+    check_data(found, then)
+}
+
+fn check_data(found: &MemFile, then: &[&MemFile]) -> Result<(), String> {
+    let lengths = then.iter().map(|file| file.data.len());
+    let shortest = lengths.clone().min().unwrap_or(0);
+    let longest = lengths.max().unwrap_or(0);
+    let length = found.data.len();
+    if !(shortest..=longest).contains(&length) {
+        return Err(format!("{length} bytes, not {shortest} to {longest}"));
+    }
+    let byte = |file: &MemFile, at: usize| file.data.get(at).copied().unwrap_or(0);
+    let is_right = |at: usize| then.iter().any(|file| byte(file, at) == found.data[at]);
+    match (0..length).find(|at| !is_right(*at)) {
+        Some(at) => Err(format!("byte {at} of {length} is of no state")),
+        None => Ok(()),
+    }
+}
+
+/// The same for what a file has by name.
+fn check_map<V: PartialEq>(
+    found: &MemFile,
+    then: &[&MemFile],
+    what: &str,
+    of: impl Fn(&MemFile) -> &std::collections::BTreeMap<Vec<u8>, V>,
+) -> Result<(), String> {
+    let there = of(found);
+    for (name, value) in there {
+        if !then.iter().any(|file| of(file).get(name) == Some(value)) {
+            let name = String::from_utf8_lossy(name);
+            return Err(format!("{what} {name} should not be there, or not so"));
+        }
+    }
+    for name in of(then[0]).keys().filter(|name| !there.contains_key(*name)) {
+        if then.iter().all(|file| of(file).contains_key(name)) {
+            let name = String::from_utf8_lossy(name);
+            return Err(format!("{what} {name} is missing"));
+        }
+    }
+    Ok(())
+}

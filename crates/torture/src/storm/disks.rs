@@ -1,0 +1,149 @@
+//! The devices of a pool: RAM disks that can lose power, that take their time, and that fail on request.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use base::Result;
+use geom::Provider;
+use geom::delay::Delay;
+use geom::fault::FaultInjector;
+use geom::mem::Memory;
+use geom::powercut::{PowerCut, PowerSupply};
+use phys::label::LABEL_START_SIZE;
+
+use super::script::{Mistake, PoolSpec};
+
+/// The labels at the end of a device, and what may lie before them unused.
+const LABEL_END_SIZE: u64 = 1 << 20;
+
+/// One device.
+pub(super) struct Disk {
+    /// What it keeps when the power fails.
+    cut: Arc<PowerCut>,
+    /// What the pool sees.
+    pub(super) fault: Arc<FaultInjector>,
+}
+
+/// All devices of a pool; they lose power in the same moment.
+pub(super) struct Disks {
+    spec: PoolSpec,
+    mistake: Option<Mistake>,
+    supply: Arc<PowerSupply>,
+    all: Vec<Disk>,
+}
+
+impl Disks {
+    pub(super) fn new(pool: &str, spec: PoolSpec, mistake: Option<Mistake>) -> Disks {
+        let supply = PowerSupply::new();
+        let disk = |n| {
+            let sector = 1 << spec.ashift.min(12);
+            let name = format!("/{pool}-disk{n}");
+            Arc::new(PowerCut::fed_by(&supply, name, spec.mib << 20, sector))
+        };
+        let cuts = (0..spec.devices).map(disk).collect();
+        let mut disks = Disks {
+            spec,
+            mistake,
+            supply: supply.clone(),
+            all: Vec::new(),
+        };
+        disks.take(cuts);
+        disks
+    }
+
+    fn take(&mut self, cuts: Vec<Arc<PowerCut>>) {
+        let disk = |cut: Arc<PowerCut>| {
+            let mut provider: Arc<dyn Provider> = cut.clone();
+            if self.mistake == Some(Mistake::LostWrites) {
+                provider = Arc::new(Forgetful(provider));
+            }
+            if self.spec.latency_us > 0 {
+                let range_ns = 1000..1000 * self.spec.latency_us + 1001;
+                provider = Arc::new(Delay::new(provider, range_ns, self.supply.commands()));
+            }
+            Disk {
+                cut,
+                fault: Arc::new(FaultInjector::new(provider)),
+            }
+        };
+        self.all = cuts.into_iter().map(disk).collect();
+    }
+
+    pub(super) fn providers(&self) -> Vec<Arc<dyn Provider>> {
+        let provider = |disk: &Disk| disk.fault.clone() as Arc<dyn Provider>;
+        self.all.iter().map(provider).collect()
+    }
+
+    pub(super) fn all(&self) -> &[Disk] {
+        &self.all
+    }
+
+    /// How many commands were acknowledged so far.
+    pub(super) fn commands(&self) -> u64 {
+        self.supply.commands()
+    }
+
+    /// The supply, for threads that count commands.
+    pub(super) fn supply(&self) -> Arc<PowerSupply> {
+        Arc::clone(&self.supply)
+    }
+
+    /// No cut before this moment will be asked for.
+    pub(super) fn forget(&self) {
+        self.all.iter().for_each(|disk| disk.cut.forget());
+    }
+
+    /// The power fails after the n-th command and comes back. Devices that had been lost answer again, with what
+    /// they had.
+    pub(super) fn cut(&mut self, n_commands: u64, seed: u64) {
+        let restarted = |disk: &Disk| Arc::new(disk.cut.restarted_after(n_commands, seed));
+        let cuts = self.all.iter().map(restarted).collect();
+        self.take(cuts);
+    }
+
+    /// Where the bytes of a device may be damaged: anywhere but in its labels.
+    pub(super) fn data(&self) -> Range<u64> {
+        LABEL_START_SIZE..(self.spec.mib << 20) - LABEL_END_SIZE
+    }
+
+    /// What is on the devices now.
+    pub(super) fn images(&self) -> Vec<Memory> {
+        self.all.iter().map(|disk| disk.cut.snapshot()).collect()
+    }
+}
+
+/// Writes from this length on are dropped by a [`Forgetful`] device: not those of an empty pool.
+const DROPPED_BYTES_MIN: usize = 64 << 10;
+
+/// A device that drops long writes. All sides of a mirror get the same ones, and lose the same.
+struct Forgetful(Arc<dyn Provider>);
+
+impl Provider for Forgetful {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+    fn keeps_unflushed(&self) -> bool {
+        self.0.keeps_unflushed()
+    }
+    fn mediasize(&self) -> u64 {
+        self.0.mediasize()
+    }
+    fn sectorsize(&self) -> u32 {
+        self.0.sectorsize()
+    }
+    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.0.read(offset, buf)
+    }
+    fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
+        if data.len() >= DROPPED_BYTES_MIN && offset >= LABEL_START_SIZE {
+            return Ok(());
+        }
+        self.0.write(offset, data)
+    }
+    fn flush(&self) -> Result<()> {
+        self.0.flush()
+    }
+    fn delete(&self, offset: u64, len: u64) -> Result<()> {
+        self.0.delete(offset, len)
+    }
+}

@@ -1,0 +1,145 @@
+//! Work on the files of one file system.
+
+use std::sync::Arc;
+
+use base::{ErrorKind, ObjectId, Txg};
+use geom::powercut::PowerSupply;
+use spa::Spa;
+use zpl::Filesystem;
+
+use super::bench::Bench;
+use super::script::Mistake;
+use super::step::Step;
+use crate::Dice;
+use crate::memfs::MemFs;
+use crate::pair::{Pair, Terms};
+
+/// More files than this are not kept in one file system.
+const FILES_MAX: usize = 60;
+
+/// What random operations may fail with, having changed nothing.
+pub(super) const TOLERATED: &[ErrorKind] = &[ErrorKind::NoSpace, ErrorKind::Quota];
+/// The same in a pool that is given up while it is suspended: what waits for a device ends, too.
+pub(super) const TOLERATED_WHEN_GIVEN_UP: &[ErrorKind] = &[
+    ErrorKind::NoSpace,
+    ErrorKind::Quota,
+    ErrorKind::Suspended,
+    ErrorKind::Io,
+];
+
+/// One operation, done.
+pub(super) struct Done {
+    begun: u64,
+    ended: u64,
+    txg: Txg,
+    model: MemFs,
+    fsynced: Option<ObjectId>,
+    refused: Option<ErrorKind>,
+}
+
+/// A file system that is worked on, perhaps by another thread.
+pub(super) struct Work {
+    fs: Arc<Filesystem>,
+    model: MemFs,
+    spa: Arc<Spa>,
+    supply: Arc<PowerSupply>,
+    dice: Dice,
+    tolerated: &'static [ErrorKind],
+}
+
+impl Work {
+    /// So many operations, until one is refused because the pool is suspended.
+    pub(super) fn run(mut self, operations: u64) -> Vec<Done> {
+        let mut done = Vec::new();
+        for _ in 0..operations {
+            let begun = self.supply.commands();
+            let mut pair = Pair {
+                fs: &self.fs,
+                model: &mut self.model,
+                dice: &mut self.dice,
+                terms: Terms {
+                    files_max: FILES_MAX,
+                    tolerated: self.tolerated,
+                    ..Terms::default()
+                },
+            };
+            pair.step();
+            let Terms {
+                refused, fsynced, ..
+            } = pair.terms;
+            done.push(Done {
+                begun,
+                ended: self.supply.commands(),
+                txg: self.spa.groups().open_txg(),
+                model: self.model.clone(),
+                fsynced,
+                refused,
+            });
+            if refused.is_some_and(is_given_up) {
+                break;
+            }
+        }
+        done
+    }
+}
+
+fn is_given_up(refused: ErrorKind) -> bool {
+    !TOLERATED.contains(&refused)
+}
+
+impl Bench {
+    /// Random operations on the files of one file system.
+    pub(super) fn files(&mut self, step: &Step) -> bool {
+        let Some(head) = self.head(step.pick) else {
+            return false;
+        };
+        let done = self.work(&head, step.seed, TOLERATED).run(step.amount);
+        self.take(&head, done);
+        if self.mistake == Some(Mistake::WrongByte) && step.seed.is_multiple_of(8) {
+            self.tell_wrong(&head);
+        }
+        true
+    }
+
+    /// What another thread needs to work on a file system.
+    pub(super) fn work(&mut self, head: &str, seed: u64, tolerated: &'static [ErrorKind]) -> Work {
+        let supply = self.disks.supply();
+        let (world, session) = self.both();
+        Work {
+            fs: Arc::clone(session.mount(head)),
+            model: world.heads[head].fs.clone(),
+            spa: Arc::clone(&session.spa),
+            supply,
+            dice: Dice::new(seed),
+            tolerated,
+        }
+    }
+
+    /// Takes over what was done to a file system.
+    pub(super) fn take(&mut self, head: &str, done: Vec<Done>) {
+        for done in done {
+            self.head_mut(head).fs = done.model;
+            // Before the state: this one is what an fsync that did not end may have begun to log.
+            if done.fsynced.is_some() || done.refused.is_some_and(is_given_up) {
+                self.past.log((done.begun, done.ended), head, done.fsynced);
+            }
+            self.past.push(done.begun, done.txg, self.world.clone());
+        }
+    }
+
+    pub(super) fn head_mut(&mut self, head: &str) -> &mut crate::filesystems::Head {
+        let head = self.world.heads.get_mut(head);
+        head.expect("nobody destroyed it meanwhile")
+    }
+
+    /// The mistake: the model has another byte than the pool.
+    fn tell_wrong(&mut self, head: &str) {
+        let fs = &mut self.head_mut(head).fs;
+        let mut files = fs.files();
+        let found = files.find(|(_, file)| file.is_regular() && !file.data.is_empty());
+        if let Some(id) = found.map(|(id, _)| id) {
+            drop(files);
+            fs.file_mut(id).data[0] ^= 1;
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! A whole-pool simulator: files, administration, faults, bit rot, full pools and power cuts together.
+//!
+//! # What it is
+//! A [`Script`] describes some pools and lists [`Step`]s. [`run`] carries it out in simulated time, beside a model
+//! ([`crate::filesystems::Filesystems`]) of what each pool must hold. [`plan`] draws a script from a seed; when a
+//! run fails, [`reduce`] looks for a short script that fails in the same way.
+//!
+//! # Invariants
+//! 1. The same script gives the same run: the same bytes, the same simulated times, the same digest.
+//! 2. A step names its target by a number that is taken modulo what is there, and carries its own seed: a script
+//!    stays meaningful when steps are left out of it. A step without a target does nothing.
+//! 3. At most one device of a pool is *ailing* (lost, offline, damaged, rotten) at a time, and only where the pool has
+//!    redundancy. It stays so until it is cured: everything mended, resilvered, and scrubbed without an error.
+//!    So there is never a reason for losing a byte, but for power cuts.
+//!
+//! # Crash argument
+//! [`past`] keeps the model after every operation, and which of those states were known to be on disk when. After a
+//! power cut the pool must be in one state that is not older than what was known, each file system that had no
+//! intent log exactly, the others between that state and their last fsync; and every fsync'd file must hold what
+//! it held then, or what was written to it later (`cuts.rs`).
+
+mod act;
+mod bench;
+mod between;
+mod cuts;
+mod disks;
+mod faults;
+mod files;
+mod full;
+mod judge;
+mod past;
+mod plan;
+mod reduce;
+mod run;
+mod script;
+mod step;
+mod suspension;
+
+pub use judge::run_and_judge;
+pub use plan::plan;
+pub use reduce::{Reduction, reduce};
+pub use run::{Failure, Report, run};
+pub use script::{Mistake, PoolSpec, Script};
+pub use step::{Act, Step};

@@ -1,0 +1,127 @@
+//! What a pool was to hold after each operation, and what of that was known to be on disk when.
+//!
+//! # What it is
+//! A [`Past`] begins at a moment when everything was on disk. Since then it has one [`State`] for each operation.
+//! Moments are counted in commands that the devices acknowledged, as [`geom::powercut`] counts them.
+//!
+//! # Invariants
+//! 1. States, and what is known of them, are in order of time.
+//! 2. A state whose operation had begun after the n-th command cannot be what a power cut after the n-th leaves.
+
+use base::{ObjectId, Txg};
+
+use crate::filesystems::Filesystems;
+
+/// What the pool was to hold after an operation.
+pub(super) struct State {
+    /// How many commands had been acknowledged when the operation began.
+    begun: u64,
+    /// The operation belongs to this txg or an earlier one.
+    txg: Txg,
+    /// All of it.
+    pub(super) model: Filesystems,
+}
+
+/// An fsync that succeeded, or an intent log that was written for another reason.
+pub(super) struct Logged {
+    /// How many commands had been acknowledged when it began, and when it had ended.
+    commands: std::ops::RangeInclusive<u64>,
+    /// The file system.
+    pub(super) head: String,
+    /// The file; none when nothing was promised.
+    pub(super) file: Option<ObjectId>,
+    /// The last state before it.
+    pub(super) state: usize,
+}
+
+/// States since everything was known to be on disk.
+pub(super) struct Past {
+    base: u64,
+    states: Vec<State>,
+    /// After so many commands this state was known to be on disk.
+    known: Vec<(u64, usize)>,
+    logged: Vec<Logged>,
+}
+
+impl Past {
+    /// Everything in `model` is on disk now, after `commands`.
+    pub(super) fn new(commands: u64, model: &Filesystems) -> Past {
+        let state = State {
+            begun: commands,
+            txg: Txg(0),
+            model: model.clone(),
+        };
+        Past {
+            base: commands,
+            states: vec![state],
+            known: vec![(commands, 0)],
+            logged: Vec::new(),
+        }
+    }
+
+    /// The first moment at which the power may fail.
+    pub(super) fn base(&self) -> u64 {
+        self.base
+    }
+
+    /// How many states there are.
+    pub(super) fn len(&self) -> usize {
+        self.states.len()
+    }
+
+    /// After an operation that began after `begun` commands.
+    pub(super) fn push(&mut self, begun: u64, txg: Txg, model: Filesystems) {
+        self.states.push(State { begun, txg, model });
+    }
+
+    /// The intent log of a file system was written between these commands; `file` is durable since.
+    pub(super) fn log(&mut self, commands: (u64, u64), head: &str, file: Option<ObjectId>) {
+        self.logged.push(Logged {
+            commands: commands.0..=commands.1,
+            head: head.to_owned(),
+            file,
+            state: self.states.len() - 1,
+        });
+    }
+
+    /// After `commands` everything was on disk.
+    pub(super) fn all_is_known(&mut self, commands: u64) {
+        self.known.push((commands, self.states.len() - 1));
+    }
+
+    /// After `commands` this txg was on disk.
+    pub(super) fn txg_is_known(&mut self, commands: u64, txg: Txg) {
+        let Some(state) = self.states.iter().rposition(|state| state.txg <= txg) else {
+            return;
+        };
+        if self.known.last().is_none_or(|(_, last)| *last < state) {
+            self.known.push((commands, state));
+        }
+    }
+
+    /// The states that a cut after the n-th command may leave.
+    pub(super) fn candidates(&self, n: u64) -> std::ops::RangeInclusive<usize> {
+        let known = self.known.iter().filter(|(at, _)| *at <= n);
+        let first = known.map(|(_, state)| *state).max().unwrap_or(0);
+        let last = self.states.iter().rposition(|state| state.begun <= n);
+        first..=last.unwrap_or(first).max(first)
+    }
+
+    /// A state by its number.
+    pub(super) fn model(&self, state: usize) -> &Filesystems {
+        &self.states[state].model
+    }
+
+    /// The last state up to which the log of a file system may have been written by the n-th command.
+    pub(super) fn logged_until(&self, head: &str, n: u64) -> Option<usize> {
+        let logged = self.logged.iter();
+        let begun = logged.filter(|l| l.head == head && *l.commands.start() <= n);
+        begun.map(|l| l.state).max()
+    }
+
+    /// The fsyncs that had ended by the n-th command.
+    pub(super) fn fsyncs(&self, n: u64) -> impl Iterator<Item = &Logged> {
+        let ended = self.logged.iter();
+        ended.filter(move |l| l.file.is_some() && *l.commands.end() <= n)
+    }
+}

@@ -1,0 +1,72 @@
+//! Draws a script from a seed.
+//!
+//! Purely by numbers: what a step finds is only known when it is carried out.
+
+use super::script::{PoolSpec, Script};
+use super::step::{Act, Step};
+use crate::Dice;
+use crate::pool::Layout;
+
+/// A step that waits takes up to so long, in ms.
+const IDLE_MS_MAX: u64 = 120_000;
+/// The most operations of a step on files.
+const OPERATIONS_MAX: u64 = 40;
+
+/// A script that takes about so many simulated hours.
+#[must_use]
+pub fn plan(seed: u64, hours: f64) -> Script {
+    let mut dice = Dice::new(seed);
+    let pools = (0..1 + dice.below(3))
+        .map(|_| any_pool(&mut dice))
+        .collect();
+    let (mut steps, mut waited_ms) = (Vec::new(), 0);
+    let wanted_ms = (hours * 3_600_000.0) as u64;
+    while waited_ms < wanted_ms {
+        let step = any_step(&mut dice);
+        if step.act == Act::Idle {
+            waited_ms += step.amount;
+        }
+        steps.push(step);
+    }
+    Script {
+        seed,
+        mistake: None,
+        pools,
+        steps,
+    }
+}
+
+fn any_pool(dice: &mut Dice) -> PoolSpec {
+    let (layout, devices) = match dice.below(6) {
+        0 => (Layout::Stripe, 1),
+        1 => (Layout::Stripe, 2),
+        2 => (Layout::Mirror, 3),
+        _ => (Layout::Mirror, 2),
+    };
+    PoolSpec {
+        layout,
+        devices,
+        ashift: [9, 12, 12, 13][dice.below(4) as usize],
+        mib: 80 + dice.below(80),
+        latency_us: [0, 50, 1000, 20_000][dice.below(4) as usize],
+    }
+}
+
+fn any_step(dice: &mut Dice) -> Step {
+    let act = Act::drawn(dice.below(1 << 32));
+    let amount = match act {
+        Act::Idle => {
+            let shortened = dice.below(8);
+            1 + dice.below(IDLE_MS_MAX >> shortened)
+        }
+        Act::Clock => 1 + dice.below(400),
+        _ => 1 + dice.below(OPERATIONS_MAX),
+    };
+    Step {
+        act,
+        pool: dice.below(6),
+        pick: dice.below(60),
+        amount,
+        seed: dice.below(1 << 32),
+    }
+}

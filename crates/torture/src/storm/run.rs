@@ -1,0 +1,115 @@
+//! Carries out a script in simulated time.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use geom::mem::Memory;
+use rt::splitmix64;
+
+use super::bench::Bench;
+use super::script::Script;
+use super::step::Act;
+
+/// What came of a run in which nothing was wrong.
+pub struct Report {
+    /// The same for the same script: of all times and all that reached the disks.
+    pub digest: u64,
+    /// How long it took, in simulated nanoseconds.
+    pub simulated_ns: u64,
+    /// How often each act had something to do.
+    pub counts: BTreeMap<Act, u64>,
+    /// What is on the devices of each pool, by its name: all pools are exported.
+    pub pools: Vec<(String, Vec<Memory>)>,
+}
+
+/// What was wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// The step that failed; as many as there are when it was what comes after the last.
+    pub step: usize,
+    /// What the panic said.
+    pub message: String,
+}
+
+impl Failure {
+    /// What two failures for the same reason have in common: the message without numbers, and not all of it.
+    #[must_use]
+    pub fn reason(&self) -> String {
+        let letters = self.message.chars().filter(|c| !c.is_ascii_digit());
+        let line: String = letters.take_while(|c| *c != '\n').collect();
+        line.chars().take(80).collect()
+    }
+}
+
+/// Runs a script.
+///
+/// # Errors
+/// What was wrong: a panic of any kind.
+pub fn run(script: &Script) -> Result<Report, Failure> {
+    let at = AtomicUsize::new(0);
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        rt::simulate(script.seed, || carry_out(script, &at))
+    }));
+    outcome.map_err(|payload| {
+        let text = payload.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| payload.downcast_ref::<&str>().map(|s| (*s).to_owned()));
+        Failure {
+            step: at.load(Ordering::SeqCst),
+            message: text.unwrap_or_default(),
+        }
+    })
+}
+
+fn carry_out(script: &Script, at: &AtomicUsize) -> Report {
+    let pools = script.pools.iter().enumerate();
+    let mut benches: Vec<Bench> = pools
+        .map(|(n, spec)| Bench::new(n, *spec, script.mistake))
+        .collect();
+    let mut counts: BTreeMap<Act, u64> = Act::all().map(|act| (act, 0)).collect();
+    let mut digest = Digest(script.seed);
+    for (n, step) in script.steps.iter().enumerate() {
+        at.store(n, Ordering::SeqCst);
+        let pool = (step.pool % benches.len() as u64) as usize;
+        let is_done = benches[pool].act(step);
+        *counts.entry(step.act).or_default() += u64::from(is_done);
+        digest.add_pool(&benches[pool]);
+    }
+    at.store(script.steps.len(), Ordering::SeqCst);
+    let pools = benches.into_iter().map(finish).collect();
+    digest.add(rt::now_ns());
+    Report {
+        digest: digest.0,
+        simulated_ns: rt::now_ns(),
+        counts,
+        pools,
+    }
+}
+
+/// Everything is mended, looked at once more, and exported.
+fn finish(mut bench: Bench) -> (String, Vec<Memory>) {
+    bench.cure();
+    bench.check();
+    bench.export();
+    (bench.name.clone(), bench.disks.images())
+}
+
+struct Digest(u64);
+
+impl Digest {
+    fn add(&mut self, number: u64) {
+        self.0 ^= number;
+        self.0 = splitmix64(&mut self.0);
+    }
+
+    /// The root of a pool has the checksum of everything below it.
+    fn add_pool(&mut self, bench: &Bench) {
+        let uberblock = bench.spa().uberblock();
+        self.add(uberblock.txg.get());
+        for word in uberblock.rootbp.cksum {
+            self.add(word.get());
+        }
+        self.add(bench.disks.commands());
+        self.add(rt::now_ns());
+    }
+}

@@ -1,0 +1,183 @@
+//! A script as text: `seed`, `mistake` and `pool` lines, then one line for each step.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::step::{Step, numbers};
+use crate::pool::Layout;
+
+/// What a run does, all of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Script {
+    /// Of the simulation: the schedule of its threads, its random numbers.
+    pub seed: u64,
+    /// A mistake that is to be found.
+    pub mistake: Option<Mistake>,
+    /// What there is at the beginning.
+    pub pools: Vec<PoolSpec>,
+    /// What happens then.
+    pub steps: Vec<Step>,
+}
+
+/// A mistake that is made on purpose, to see that it is found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mistake {
+    /// Now and then the model is told another byte than the pool.
+    WrongByte,
+    /// Some writes are acknowledged and dropped, the same ones by every device.
+    LostWrites,
+}
+
+const MISTAKES: [(Mistake, &str); 2] = [
+    (Mistake::WrongByte, "wrong-byte"),
+    (Mistake::LostWrites, "lost-writes"),
+];
+
+/// A pool of a script.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PoolSpec {
+    /// How its devices stand together.
+    pub layout: Layout,
+    /// How many devices there are.
+    pub devices: u64,
+    /// Sectors of `1 << ashift` bytes.
+    pub ashift: u64,
+    /// The size of a device.
+    pub mib: u64,
+    /// A command takes up to so many microseconds.
+    pub latency_us: u64,
+}
+
+impl PoolSpec {
+    /// Whether a device may fail.
+    #[must_use]
+    pub fn is_redundant(&self) -> bool {
+        self.layout == Layout::Mirror && self.devices > 1
+    }
+}
+
+impl fmt::Display for PoolSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let layout = match self.layout {
+            Layout::Stripe => "stripe",
+            Layout::Mirror => "mirror",
+        };
+        let PoolSpec {
+            devices,
+            ashift,
+            mib,
+            latency_us,
+            ..
+        } = self;
+        write!(
+            f,
+            "{layout} devices={devices} ashift={ashift} mib={mib} latency_us={latency_us}"
+        )
+    }
+}
+
+impl FromStr for PoolSpec {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<PoolSpec, String> {
+        let mut words = text.split_whitespace();
+        let layout = match words.next() {
+            Some("stripe") => Layout::Stripe,
+            Some("mirror") => Layout::Mirror,
+            other => return Err(format!("there is no layout {other:?}")),
+        };
+        let names = ["devices", "ashift", "mib", "latency_us"];
+        let [devices, ashift, mib, latency_us] = numbers(words, names)?;
+        if !(1..=8).contains(&devices) || !(9..=16).contains(&ashift) || !(64..=4096).contains(&mib)
+        {
+            return Err(format!("'{text}' is out of bounds"));
+        }
+        Ok(PoolSpec {
+            layout,
+            devices,
+            ashift,
+            mib,
+            latency_us,
+        })
+    }
+}
+
+impl fmt::Display for Script {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "seed {}", self.seed)?;
+        if let Some(mistake) = self.mistake {
+            let found = MISTAKES.iter().find(|(m, _)| *m == mistake);
+            writeln!(f, "mistake {}", found.expect("every mistake is listed").1)?;
+        }
+        for pool in &self.pools {
+            writeln!(f, "pool {pool}")?;
+        }
+        for step in &self.steps {
+            writeln!(f, "{step}")?;
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Script {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Script, String> {
+        let mut script = Script {
+            seed: 0,
+            mistake: None,
+            pools: Vec::new(),
+            steps: Vec::new(),
+        };
+        for (n, line) in text.lines().enumerate() {
+            let line = line.split('#').next().unwrap_or_default().trim();
+            if !line.is_empty() {
+                let taken = script.take_line(line);
+                taken.map_err(|e| format!("line {}: {e}", n + 1))?;
+            }
+        }
+        if script.pools.is_empty() {
+            return Err("a script has at least one pool".into());
+        }
+        Ok(script)
+    }
+}
+
+impl Script {
+    fn take_line(&mut self, line: &str) -> Result<(), String> {
+        let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+        match word {
+            "seed" => {
+                let number = rest.parse();
+                self.seed = number.map_err(|_| format!("'{rest}' is not a number"))?;
+            }
+            "mistake" => {
+                let found = MISTAKES.iter().find(|(_, name)| *name == rest);
+                let (mistake, _) = found.ok_or_else(|| format!("there is no mistake '{rest}'"))?;
+                self.mistake = Some(*mistake);
+            }
+            "pool" => self.pools.push(rest.parse()?),
+            _ => self.steps.push(line.parse()?),
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_printed_can_be_parsed() {
+        for seed in 0..20 {
+            let mut script = crate::storm::plan(seed, 1.0);
+            script.mistake = Some(MISTAKES[seed as usize % 2].0);
+            assert_eq!(script.to_string().parse(), Ok(script));
+        }
+        let wrong = "pool mirror devices=2 ashift=12 mib=64 latency_us=0\nfiles pool=x";
+        assert_eq!(
+            wrong.parse::<Script>().unwrap_err(),
+            "line 2: 'pool=x' has no number"
+        );
+    }
+}

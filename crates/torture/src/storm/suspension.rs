@@ -1,0 +1,128 @@
+//! All devices of a pool die at once: it is suspended.
+
+use base::ErrorKind;
+use phys::PropValue;
+use zpl::Create;
+
+use super::bench::Bench;
+use super::files::{TOLERATED, TOLERATED_WHEN_GIVEN_UP};
+use super::step::{Act, Step};
+use crate::Dice;
+
+const SECOND_NS: u64 = 1_000_000_000;
+/// Of a device that is about to die, so many more writes and flushes are done at most.
+const COMMANDS_LEFT_MAX: u64 = 40;
+/// The same for a pool in which nothing is written but one txg.
+const COMMANDS_LEFT_IDLE_MAX: u64 = 12;
+/// `failmode`, by number.
+const WAIT: u64 = 0;
+const CONTINUE: u64 = 1;
+
+impl Bench {
+    /// While files are written the devices die. Then either they are back and `zpool clear` has the pool go on, or
+    /// the power fails.
+    pub(super) fn suspend(&mut self, step: &Step) -> bool {
+        let Some(head) = self.head(step.pick).filter(|_| self.ailing.is_none()) else {
+            return false;
+        };
+        let mut dice = Dice::new(step.seed);
+        let tolerated = match step.act {
+            Act::CutSuspended => TOLERATED_WHEN_GIVEN_UP,
+            _ => TOLERATED,
+        };
+        let work = self.work(&head, step.seed, tolerated);
+        let spa = self.spa().clone();
+        self.kill(dice.below(COMMANDS_LEFT_MAX));
+        let amount = step.amount;
+        let thread = rt::spawn("work", move || {
+            let done = work.run(amount);
+            // What it came to is seen when the pool goes on, or does not.
+            let _ = spa.sync();
+            done
+        });
+        let was_suspended = self.is_suspended_by(&thread);
+        if was_suspended {
+            rt::sleep_ns(dice.below(1000) * SECOND_NS);
+            assert!(!thread.is_finished(), "{}: it went on", self.name);
+        }
+        if was_suspended && step.act == Act::CutSuspended {
+            self.spa().groups().abandon();
+            let done = thread.join();
+            self.take(&head, done);
+            return self.cut(step);
+        }
+        self.resume();
+        let done = thread.join();
+        self.take(&head, done);
+        self.catch_up();
+        was_suspended && step.act == Act::Suspend
+    }
+
+    /// The same with `failmode=continue`: nothing waits, nothing is changed.
+    pub(super) fn refuse(&mut self, step: &Step) -> bool {
+        let Some(head) = self.head(step.pick).filter(|_| self.ailing.is_none()) else {
+            return false;
+        };
+        self.set_failmode(CONTINUE);
+        self.kill(Dice::new(step.seed).below(COMMANDS_LEFT_IDLE_MAX));
+        let spa = self.spa().clone();
+        let sync = rt::spawn("sync", move || spa.force_sync());
+        let was_suspended = match sync.join() {
+            Ok(()) => false,
+            Err(e) if e.kind() == ErrorKind::Suspended => true,
+            Err(e) => panic!("{}: {e}", self.name),
+        };
+        if was_suspended {
+            self.assert_refuses(&head);
+        }
+        self.resume();
+        self.sync();
+        self.set_failmode(WAIT);
+        self.catch_up();
+        was_suspended
+    }
+
+    fn set_failmode(&mut self, number: u64) {
+        let set = self.spa().set_prop("failmode", PropValue::Number(number));
+        match set {
+            Err(e) if e.kind() != ErrorKind::NoSpace => panic!("{}: failmode: {e}", self.name),
+            _ => {}
+        }
+    }
+
+    fn assert_refuses(&mut self, head: &str) {
+        // A mount of now would replay its log.
+        let fs = self.session().mounted(head).cloned();
+        let Some(fs) = fs else { return };
+        let made = fs.create_file(fs.root(), b"refused", &Create::default());
+        let kind = made.map_err(|e| e.kind());
+        assert!(
+            matches!(kind, Err(ErrorKind::Suspended)),
+            "{head}: {kind:?}"
+        );
+    }
+
+    /// After so many more writes and flushes each.
+    fn kill(&mut self, left: u64) {
+        for disk in self.disks.all() {
+            disk.fault.kill_after(left);
+        }
+    }
+
+    fn resume(&mut self) {
+        self.disks.all().iter().for_each(|disk| disk.fault.revive());
+        let resumed = self.spa().resume();
+        resumed.unwrap_or_else(|e| panic!("{}: clear: {e}", self.name));
+    }
+
+    /// Waits until the pool is suspended or `thread` ends; whether it is suspended.
+    fn is_suspended_by<T>(&self, thread: &rt::JoinHandle<T>) -> bool {
+        while !thread.is_finished() {
+            if self.spa().groups().suspended().is_some() {
+                return true;
+            }
+            rt::sleep_ns(SECOND_NS / 100);
+        }
+        false
+    }
+}

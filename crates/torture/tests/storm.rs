@@ -1,0 +1,96 @@
+//! The whole-pool simulator: some seeds for a while, and whether it would find anything.
+//!
+//! `SEED=7 HOURS=10 cargo test -p torture --test storm` takes another seed, or longer; `cargo run -p torture -- storm`
+//! shortens what fails.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use torture::storm::{Act, Mistake, Report, Script, plan, reduce, run, run_and_judge};
+
+/// A reduction of a planted mistake tries at most so many scripts.
+const RUNS_MAX: usize = 200;
+
+fn assert_passes(script: &Script) -> Report {
+    run_and_judge(script)
+        .unwrap_or_else(|failure| panic!("step {} of\n{script}\n{}", failure.step, failure.message))
+}
+
+fn storm(default_seed: u64, hours: f64) -> Report {
+    assert_passes(&plan(torture::seed(default_seed), hours))
+}
+
+#[test]
+fn sim_a_storm_of_a_quarter_of_an_hour() {
+    storm(101, 0.25);
+    storm(102, 0.25);
+}
+
+#[test]
+fn sim_everything_happens_in_a_storm_of_some_hours() {
+    let mut counts: BTreeMap<Act, u64> = BTreeMap::new();
+    for seed in 0..4 {
+        for (act, count) in storm(200 + seed, 0.5).counts {
+            *counts.entry(act).or_default() += count;
+        }
+    }
+    let never: Vec<Act> = Act::all().filter(|act| counts[act] == 0).collect();
+    assert!(never.is_empty(), "{never:?} never happened: {counts:?}");
+}
+
+#[test]
+fn sim_the_same_seed_gives_the_same_storm() {
+    let script = plan(torture::seed(7), 0.15);
+    let (once, again) = (assert_passes(&script), assert_passes(&script));
+    assert_eq!(once.digest, again.digest);
+    assert_eq!(once.simulated_ns, again.simulated_ns);
+    let other = assert_passes(&plan(8, 0.05));
+    assert_ne!(once.digest, other.digest);
+}
+
+/// What failed once.
+#[test]
+fn sim_storms_that_failed_once_pass() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/storms");
+    let mut seen = 0;
+    for entry in std::fs::read_dir(folder).expect("there are some") {
+        let path = entry.expect("it can be listed").path();
+        let text = std::fs::read_to_string(&path).expect("it can be read");
+        let script = text.parse();
+        let script: Script = script.unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        eprintln!("{}", path.display());
+        assert_passes(&script);
+        seen += 1;
+    }
+    assert!(seen > 0);
+}
+
+fn is_found_and_made_short(mistake: Mistake, steps_max: usize) {
+    let mut script = plan(torture::seed(3), 0.5);
+    script.mistake = Some(mistake);
+    let failure = run(&script).err().expect("the mistake is found");
+    let short = reduce(&script, &failure, RUNS_MAX);
+    eprintln!(
+        "{} runs:\n{}\n{}",
+        short.runs, short.script, short.failure.message
+    );
+    assert!(short.script.steps.len() <= steps_max);
+    // What was printed is what failed.
+    let printed: Script = short.script.to_string().parse().expect("it can be parsed");
+    assert_eq!(run(&printed).err(), Some(short.failure));
+    let without = Script {
+        mistake: None,
+        ..printed
+    };
+    assert_passes(&without);
+}
+
+#[test]
+fn sim_a_model_that_is_told_another_byte_is_found() {
+    is_found_and_made_short(Mistake::WrongByte, 4);
+}
+
+#[test]
+fn sim_writes_that_both_sides_drop_are_found() {
+    is_found_and_made_short(Mistake::LostWrites, 8);
+}
