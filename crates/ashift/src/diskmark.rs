@@ -149,7 +149,11 @@ fn seconds(text: &str, may_be_zero: bool) -> Result<u64> {
         .filter(|s| (0.0..=3600.0).contains(s));
     let ns = seconds.map(|seconds| (seconds * NS_PER_S) as u64);
     let ns = ns.filter(|ns| may_be_zero || *ns >= 1_000_000);
-    ns.ok_or_else(|| Error::invalid(format!("'{text}' are no seconds from 0.001 to 3600")))
+    ns.ok_or_else(|| {
+        Error::invalid(format!(
+            "'{text}' are no seconds from 0.001 to 3600"
+        ))
+    })
 }
 
 /// A file that was made for the test.

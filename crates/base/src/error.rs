@@ -97,19 +97,6 @@ impl Error {
         }))
     }
 
-    /// The same with the error that caused it.
-    pub fn with_source(
-        kind: ErrorKind,
-        context: impl Into<String>,
-        source: impl StdError + Send + Sync + 'static,
-    ) -> Self {
-        Error(Box::new(Inner {
-            kind,
-            context: context.into(),
-            source: Some(Box::new(source)),
-        }))
-    }
-
     /// [`ErrorKind::Corrupt`] with a context that names the field and its value.
     pub fn corrupt(context: impl Into<String>) -> Self {
         Error::new(ErrorKind::Corrupt, context)

@@ -141,7 +141,7 @@ pub fn is_dedup(kind: ChecksumType) -> bool {
 /// Whether a write may be dropped when the words did not change (`ZCHECKSUM_FLAG_NOPWRITE`).
 #[must_use]
 #[doc(alias = "ZCHECKSUM_FLAG_NOPWRITE")]
-pub fn is_nopwrite(kind: ChecksumType) -> bool {
+pub(crate) fn is_nopwrite(kind: ChecksumType) -> bool {
     is_dedup(kind) || kind == ChecksumType::EdonR
 }
 

@@ -51,7 +51,7 @@ impl Followed {
     ///
     /// # Errors
     /// `Corrupt` when it was before.
-    pub fn meet(&mut self, bp: &BlkPtrPhys, at: &Bookmark) -> Result<()> {
+    pub(crate) fn meet(&mut self, bp: &BlkPtrPhys, at: &Bookmark) -> Result<()> {
         if self.0.insert(identity(bp)) {
             return Ok(());
         }

@@ -356,13 +356,6 @@ impl TxGroups {
         }
     }
 
-    /// Takes back part of [`note_dirty`](TxGroups::note_dirty): dirty bytes were thrown away.
-    pub fn forget_dirty(&self, bytes: u64) {
-        let mut state = self.state.lock();
-        state.open_dirty = state.open_dirty.saturating_sub(bytes);
-        self.room.notify_all();
-    }
-
     /// Bytes of the open txg are more, or fewer: of those that wait for it to be synced, and of those
     /// that were begun already. The caller holds the open txg.
     pub(crate) fn recharge(&self, dirty: i64, begun: i64) {
@@ -383,7 +376,7 @@ impl TxGroups {
 
     /// Dirty bytes of the syncing txg have been written.
     #[doc(alias = "dsl_pool_undirty_space")]
-    pub fn note_written(&self, bytes: u64) {
+    pub(crate) fn note_written(&self, bytes: u64) {
         let mut state = self.state.lock();
         state.sync_dirty = state.sync_dirty.saturating_sub(bytes);
         self.room.notify_all();

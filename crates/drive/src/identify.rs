@@ -310,13 +310,13 @@ impl IdentifyData {
 
     /// Words 60-61.
     #[must_use]
-    pub fn sectors_28(&self) -> u64 {
+    pub(crate) fn sectors_28(&self) -> u64 {
         number(&self.words[60..62])
     }
 
     /// Words 100-103, if there are 48-bit addresses.
     #[must_use]
-    pub fn sectors_48(&self) -> Option<u64> {
+    pub(crate) fn sectors_48(&self) -> Option<u64> {
         (self.words[83] & COMMAND2_LBA48 != 0).then(|| number(&self.words[100..104]))
     }
 

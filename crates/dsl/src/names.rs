@@ -21,9 +21,9 @@ use crate::pool::DslPool;
 use phys::feature;
 
 /// `ZFS_MAX_DATASET_NAME_LEN` without the terminating NUL: bytes of the longest name.
-pub const NAME_BYTES_MAX: usize = 255;
+pub(crate) const NAME_BYTES_MAX: usize = 255;
 /// `zfs_max_dataset_nesting`: directories in the longest name.
-pub const NESTING_MAX: usize = 50;
+pub(crate) const NESTING_MAX: usize = 50;
 
 /// Directories in a directory's full name: as many as the longest name has room for.
 const DEPTH_MAX: usize = NAME_BYTES_MAX.div_ceil(2);

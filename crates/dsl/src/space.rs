@@ -136,7 +136,7 @@ impl DslPool {
     /// `dsl_pool_adjustedsize`: the bytes that all data sets together may use.
     #[must_use]
     #[doc(alias = "dsl_pool_adjustedsize")]
-    pub fn adjusted_size(&self, check: SpaceCheck) -> u64 {
+    pub(crate) fn adjusted_size(&self, check: SpaceCheck) -> u64 {
         let env = self.mos().env();
         let dspace = env.dspace();
         let slop = slop_space(dspace);
@@ -160,7 +160,7 @@ impl DslPool {
     /// `on_disk_only` leaves out what transactions in flight may add.
     #[must_use]
     #[doc(alias = "dsl_dir_space_available")]
-    pub fn space_available(
+    pub(crate) fn space_available(
         &self,
         dd: &Arc<DslDir>,
         ancestor: Option<(&Arc<DslDir>, i64)>,

@@ -43,9 +43,9 @@ impl Flags {
     /// Ask for the passphrase at boot.
     pub const BOOT: Flags = Flags(2);
     /// Detach on the last close after it was open for writing.
-    pub const WO_DETACH: Flags = Flags(4);
+    pub(crate) const WO_DETACH: Flags = Flags(4);
     /// Detach on the last close.
-    pub const RW_DETACH: Flags = Flags(8);
+    pub(crate) const RW_DETACH: Flags = Flags(8);
     /// Sectors are authenticated.
     pub const AUTH: Flags = Flags(0x10);
     /// Attached for reading.

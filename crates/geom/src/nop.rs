@@ -36,9 +36,9 @@ use crate::{Bio, BioOp, Provider, check_range};
 /// What is appended to the name of the provider below.
 pub const SUFFIX: &str = ".nop";
 /// The error that a failing command gives unless told otherwise (`EIO`).
-pub const ERROR_DEFAULT: i32 = 5;
+pub(crate) const ERROR_DEFAULT: i32 = 5;
 /// How long a delayed command is held unless told otherwise.
-pub const DELAY_MSEC_DEFAULT: u32 = 1;
+pub(crate) const DELAY_MSEC_DEFAULT: u32 = 1;
 /// The largest sector: what one command of the kernel can carry (`MAXPHYS`).
 const SECTOR_BYTES_MAX: u64 = 1 << 20;
 /// The longest name (`char name[64]` with its end).
@@ -154,7 +154,7 @@ impl NopConfig {
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`] in gnop's words.
-    pub fn check_chances(&self) -> Result<()> {
+    pub(crate) fn check_chances(&self) -> Result<()> {
         let chances = [
             ("rfailprob", self.rfailprob),
             ("wfailprob", self.wfailprob),

@@ -13,7 +13,7 @@ use crate::table::{ACTIVE, BOOTFAILED, BOOTME, BOOTONCE};
 use crate::{Era, Kind, Partition, Scheme, Shape, Table, Uuid, gpt};
 
 /// How many partitions a GPT has room for, unless said otherwise.
-pub const GPT_ENTRIES: u32 = 128;
+pub(crate) const GPT_ENTRIES: u32 = 128;
 /// The most that gpart makes.
 const GPT_ENTRIES_MAX: u32 = 4096;
 

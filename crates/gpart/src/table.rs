@@ -181,7 +181,7 @@ impl Partition {
     }
 
     /// Names it; what is too long for 36 UTF-16 units is cut off between characters.
-    pub fn set_label(&mut self, label: &str) {
+    pub(crate) fn set_label(&mut self, label: &str) {
         self.name = [0; crate::phys::NAME_UNITS];
         let mut at = 0;
         for c in label.chars().take_while(|c| *c != '\0') {

@@ -297,7 +297,7 @@ impl Description {
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`]; [`ErrorKind::InvalidInput`] if such a drive cannot be connected so.
-    pub fn set_bus(&mut self, name: &str, bus: Bus) -> Result<()> {
+    pub(crate) fn set_bus(&mut self, name: &str, bus: Bus) -> Result<()> {
         let at = self.drives.iter().position(|d| d.name == name);
         let at = at.ok_or_else(|| no_drive(name))?;
         let drive = &self.drives[at];

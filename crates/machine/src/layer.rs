@@ -40,7 +40,7 @@ impl LayerKind {
 
     /// Whether it holds a key, which must not be in a file that others may read.
     #[must_use]
-    pub fn is_secret(&self) -> bool {
+    pub(crate) fn is_secret(&self) -> bool {
         matches!(self, LayerKind::Eli(_))
     }
 }

@@ -59,8 +59,7 @@ mod space_map;
 mod tests;
 mod weight;
 
-pub use group::{SpaceStats, VdevGeometry, default_ms_shift};
-pub use metaslab::TXG_DEFER_SIZE;
+pub use group::{SpaceStats, VdevGeometry};
 pub use pool::{Metaslabs, MetaslabsOptions};
 pub use range_tree::{HISTOGRAM_BUCKETS, RangeTree};
 pub use space_map::{

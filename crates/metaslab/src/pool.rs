@@ -124,14 +124,6 @@ impl Metaslabs {
         Ok(())
     }
 
-    /// Forgets a vdev that was removed; what it has allocated no longer counts.
-    #[doc(alias = "vdev_metaslab_fini")]
-    pub fn remove_vdev(&self, vdev: VdevId) {
-        let mut topology = self.topology.write();
-        topology.groups.remove(&vdev);
-        topology.regroup();
-    }
-
     /// Stops allocating from a vdev, or goes on: for one that is being evacuated or cannot be
     /// written. What is freed on such a vdev is not deferred.
     #[doc(alias = "metaslab_group_passivate")]

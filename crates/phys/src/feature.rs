@@ -26,9 +26,9 @@ pub const BOOKMARKS: &str = "com.delphix:bookmarks";
 /// Larger bookmark records.
 pub const BOOKMARK_V2: &str = "com.datto:bookmark_v2";
 /// Bookmarks that know how much was freed before the next snapshot.
-pub const BOOKMARK_WRITTEN: &str = "com.delphix:bookmark_written";
+pub(crate) const BOOKMARK_WRITTEN: &str = "com.delphix:bookmark_written";
 /// Redaction lists of bookmarks.
-pub const REDACTION_BOOKMARKS: &str = "com.delphix:redaction_bookmarks";
+pub(crate) const REDACTION_BOOKMARKS: &str = "com.delphix:redaction_bookmarks";
 /// Limits of the number of file systems and snapshots.
 pub const FS_SS_LIMIT: &str = "com.joyent:filesystem_limits";
 /// Lists of the blocks of a clone that its origin does not have.

@@ -325,7 +325,13 @@ impl VdevTree {
 
     /// The label of one leaf below the top-level vdev `id`.
     #[must_use]
-    pub fn label_config(&self, pool: &PoolConfig, txg: u64, id: VdevId, leaf: &Vdev) -> NvList {
+    pub(crate) fn label_config(
+        &self,
+        pool: &PoolConfig,
+        txg: u64,
+        id: VdevId,
+        leaf: &Vdev,
+    ) -> NvList {
         let top = self
             .top(id)
             .expect("labels are written for vdevs of the tree");

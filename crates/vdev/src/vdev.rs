@@ -170,7 +170,7 @@ impl Vdev {
     }
 
     /// Gives it another guid: a mirror's last side takes over that of the mirror.
-    pub fn set_guid(&self, guid: Guid) {
+    pub(crate) fn set_guid(&self, guid: Guid) {
         self.guid.store(guid.0, Ordering::Relaxed);
     }
 

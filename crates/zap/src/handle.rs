@@ -69,7 +69,7 @@ pub struct Stats {
 }
 
 /// The number of counts in each histogram of [`LeafHistograms`]; the last one counts all larger.
-pub const HISTOGRAM_SIZE: usize = 10;
+pub(crate) const HISTOGRAM_SIZE: usize = 10;
 
 /// How full the leaves of a fat ZAP are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -362,7 +362,7 @@ impl Filesystem {
     }
 
     /// Changes properties.
-    pub fn set_settings(&self, settings: Settings) {
+    pub(crate) fn set_settings(&self, settings: Settings) {
         *self.settings.write() = settings;
     }
 

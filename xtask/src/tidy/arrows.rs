@@ -72,7 +72,8 @@ fn drawn(document: &str) -> Result<BTreeMap<String, Arrows>, String> {
     let set = |names: &str| names.split_whitespace().map(str::to_owned).collect();
     let mut drawn = BTreeMap::new();
     for line in block.lines() {
-        let bad = || format!("{DOCUMENT}: an arrow reads \"crate: others | tests: others\": {line}");
+        let bad =
+            || format!("{DOCUMENT}: an arrow reads \"crate: others | tests: others\": {line}");
         let (name, others) = line.split_once(':').ok_or_else(bad)?;
         let (normal, tests) = others.split_once("| tests:").unwrap_or((others, ""));
         let arrows = Arrows {
@@ -105,10 +106,14 @@ fn compare(
             (" in tests", &drawn.tests, &real.tests),
         ] {
             for other in real.difference(drawn) {
-                breach(format!("{name} depends on {other}{what}, which is not drawn"));
+                breach(format!(
+                    "{name} depends on {other}{what}, which is not drawn"
+                ));
             }
             for other in drawn.difference(real) {
-                breach(format!("{name} is drawn above {other}{what}, but does not depend on it"));
+                breach(format!(
+                    "{name} is drawn above {other}{what}, but does not depend on it"
+                ));
             }
         }
     }
@@ -155,7 +160,9 @@ fn levels(
         };
         for other in &arrows.normal {
             if picture.get(other).is_some_and(|line| line <= own) {
-                breach(format!("{name} depends on {other}, which the picture does not show below it"));
+                breach(format!(
+                    "{name} depends on {other}, which the picture does not show below it"
+                ));
             }
         }
     }
@@ -167,7 +174,10 @@ fn unused(real: &BTreeMap<String, Arrows>, tree: &Tree, breaches: &mut Vec<Breac
     for source in &tree.sources {
         let firsts = |items: &[syn::Item], source: &Source| -> BTreeSet<String> {
             let named = paths::named(&source.module, items);
-            named.into_iter().filter_map(|n| n.path.into_iter().next()).collect()
+            named
+                .into_iter()
+                .filter_map(|n| n.path.into_iter().next())
+                .collect()
         };
         let [normal, all] = named.entry(&source.package).or_default();
         normal.extend(firsts(&source.production(), source));
@@ -180,10 +190,14 @@ fn unused(real: &BTreeMap<String, Arrows>, tree: &Tree, breaches: &mut Vec<Breac
         let manifest = format!("{name}/Cargo.toml");
         let mut breach = |message| breaches.push(Breach::new(&manifest, 0, message));
         for other in arrows.normal.difference(normal) {
-            breach(format!("{name} depends on {other}, but names it in tests at most"));
+            breach(format!(
+                "{name} depends on {other}, but names it in tests at most"
+            ));
         }
         for other in arrows.tests.difference(all) {
-            breach(format!("the tests of {name} depend on {other}, but do not name it"));
+            breach(format!(
+                "the tests of {name} depend on {other}, but do not name it"
+            ));
         }
         for other in arrows.tests.intersection(&arrows.normal) {
             breach(format!("{name} depends on {other} twice"));
@@ -202,8 +216,12 @@ mod tests {
         let packages: Vec<serde_json::Value> = arrows
             .iter()
             .map(|(name, normal, tests)| {
-                let normal = normal.iter().map(|d| serde_json::json!({"name": d, "kind": null}));
-                let tests = tests.iter().map(|d| serde_json::json!({"name": d, "kind": "dev"}));
+                let normal = normal
+                    .iter()
+                    .map(|d| serde_json::json!({"name": d, "kind": null}));
+                let tests = tests
+                    .iter()
+                    .map(|d| serde_json::json!({"name": d, "kind": "dev"}));
                 let all: Vec<_> = normal.chain(tests).collect();
                 serde_json::json!({"name": name, "dependencies": all})
             })
@@ -221,7 +239,11 @@ mod tests {
     #[test]
     fn drawings_that_say_what_is_pass() {
         let serde: &[&str] = &["a", "serde"];
-        check_arrows(DRAWING, &[("a", &[], &[]), ("b", serde, &[]), ("c", &["a"], &["b"])], &[]);
+        check_arrows(
+            DRAWING,
+            &[("a", &[], &[]), ("b", serde, &[]), ("c", &["a"], &["b"])],
+            &[],
+        );
     }
 
     #[test]
@@ -254,7 +276,9 @@ mod tests {
 
     #[test]
     fn an_arrow_that_does_not_lead_down_in_the_picture_offends() {
-        let beside = DRAWING.replace(" a\n```", "```").replace("b (x)", "b (x) a");
+        let beside = DRAWING
+            .replace(" a\n```", "```")
+            .replace("b (x)", "b (x) a");
         check_arrows(
             &beside,
             &[("a", &[], &[]), ("b", &["a"], &[]), ("c", &["a"], &["b"])],

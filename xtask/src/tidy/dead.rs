@@ -44,7 +44,12 @@ pub(super) fn check(tree: &Tree) -> Vec<Breach> {
     let libraries = tree.sources.iter().filter(is_library);
     let libraries: Vec<&str> = libraries.map(|s| s.package.as_str()).collect();
     for source in &tree.sources {
-        count(&source.file.items, source.is_test, &source.package, &mut index);
+        count(
+            &source.file.items,
+            source.is_test,
+            &source.package,
+            &mut index,
+        );
         if libraries.contains(&source.package.as_str()) {
             let start = public.len();
             collect(&source.production(), &mut public);
@@ -54,7 +59,10 @@ pub(super) fn check(tree: &Tree) -> Vec<Breach> {
             }
         }
     }
-    public.iter().filter_map(|item| judge(item, &index)).collect()
+    public
+        .iter()
+        .filter_map(|item| judge(item, &index))
+        .collect()
 }
 
 fn judge(item: &Public, index: &Index) -> Option<Breach> {
@@ -82,7 +90,9 @@ fn collect(items: &[Item], public: &mut Vec<Public>) {
             let line = name.span().start().line;
             let name = name.to_string();
             let mut own_mentions = 0;
-            names(tokens, &mut |other| own_mentions += usize::from(other == name));
+            names(tokens, &mut |other| {
+                own_mentions += usize::from(other == name)
+            });
             public.push(Public {
                 name,
                 package: String::new(),
@@ -143,7 +153,9 @@ fn count(items: &[Item], is_test: bool, package: &str, index: &mut Index) {
             }
             Item::Use(item) => {
                 let is_public = matches!(item.vis, Visibility::Public(_));
-                names(item.tree.to_token_stream(), &mut |name| add(name, is_public));
+                names(item.tree.to_token_stream(), &mut |name| {
+                    add(name, is_public)
+                });
             }
             Item::Impl(block) => {
                 // `impl X` does not use X.
@@ -211,19 +223,54 @@ mod tests {
     #[test]
     fn what_nothing_names_is_dead() {
         check_text("pub fn f() { f(); }", "", "", &["nothing uses f"]);
-        check_text("/// f\n/// f\npub fn f() {}\nconst DOC: &str = \"f\";", "", "", &["nothing uses f"]);
-        check_text("mod m { pub const C: u8 = 1; }\npub use m::C;", "", "", &["nothing uses C"]);
-        check_text("pub struct S;\nimpl S { pub fn f(&self) {} }", "", "", &["nothing uses S", "nothing uses f"]);
-        check_text("pub fn f() {}", "// f()\nconst S: &str = \"f\";", "", &["nothing uses f"]);
+        check_text(
+            "/// f\n/// f\npub fn f() {}\nconst DOC: &str = \"f\";",
+            "",
+            "",
+            &["nothing uses f"],
+        );
+        check_text(
+            "mod m { pub const C: u8 = 1; }\npub use m::C;",
+            "",
+            "",
+            &["nothing uses C"],
+        );
+        check_text(
+            "pub struct S;\nimpl S { pub fn f(&self) {} }",
+            "",
+            "",
+            &["nothing uses S", "nothing uses f"],
+        );
+        check_text(
+            "pub fn f() {}",
+            "// f()\nconst S: &str = \"f\";",
+            "",
+            &["nothing uses f"],
+        );
     }
 
     #[test]
     fn what_another_crate_or_a_test_names_lives() {
         check_text("pub fn f() {}", "use a::f;", "", &[]);
         check_text("pub fn f() {}", "", "fn t() { assert!(a::f()); }", &[]);
-        check_text("pub const C: u8 = 1;", "fn g() { format!(\"{C:?}\"); }", "", &[]);
-        check_text("pub fn f() {}\n#[cfg(test)]\nmod tests { fn t() { super::f(); } }", "", "", &[]);
-        check_text("impl T for S { fn f(&self) {} }\npub(crate) fn g() {}", "", "", &[]);
+        check_text(
+            "pub const C: u8 = 1;",
+            "fn g() { format!(\"{C:?}\"); }",
+            "",
+            &[],
+        );
+        check_text(
+            "pub fn f() {}\n#[cfg(test)]\nmod tests { fn t() { super::f(); } }",
+            "",
+            "",
+            &[],
+        );
+        check_text(
+            "impl T for S { fn f(&self) {} }\npub(crate) fn g() {}",
+            "",
+            "",
+            &[],
+        );
     }
 
     #[test]

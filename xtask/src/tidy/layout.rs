@@ -25,7 +25,10 @@ pub(super) fn check(source: &Source) -> Vec<Breach> {
     for (at, line) in source.text.lines().enumerate() {
         let columns = line.chars().count();
         if columns > COLUMNS_MAX && line.trim_start().starts_with("//") {
-            breach(at + 1, format!("{columns} columns, more than {COLUMNS_MAX}"));
+            breach(
+                at + 1,
+                format!("{columns} columns, more than {COLUMNS_MAX}"),
+            );
         }
     }
     breaches
@@ -53,22 +56,34 @@ mod tests {
     fn a_file_opens_with_a_sentence() {
         check_text("//! What it is.\nfn f() {}\n", &[]);
         check_text("#![allow(unused)]\n//! What it is.\nfn f() {}\n", &[]);
-        check_text("/// What f is.\nfn f() {}\n", &["does not open with a //! sentence"]);
+        check_text(
+            "/// What f is.\nfn f() {}\n",
+            &["does not open with a //! sentence"],
+        );
     }
 
     #[test]
     fn files_are_measured_without_their_tests() {
         let functions = "fn f() {}\n".repeat(FILE_LINES_MAX - 1);
-        let tests = format!("#[cfg(test)]\nmod tests {{\n{}}}\n", "// long\n".repeat(500));
+        let tests = format!(
+            "#[cfg(test)]\nmod tests {{\n{}}}\n",
+            "// long\n".repeat(500)
+        );
         check_text(&format!("//! F.\n{functions}{tests}"), &[]);
-        check_text(&format!("//! F.\n{functions}fn g() {{}}\n{tests}"), &["1001 lines, more than 1000"]);
+        check_text(
+            &format!("//! F.\n{functions}fn g() {{}}\n{tests}"),
+            &["1001 lines, more than 1000"],
+        );
     }
 
     #[test]
     fn wide_comments_offend() {
         let words = "ä".repeat(COLUMNS_MAX - 3);
         check_text(&format!("//! F.\n// {words}\n"), &[]);
-        check_text(&format!("//! F.\n// {words}x\n"), &["141 columns, more than 140"]);
+        check_text(
+            &format!("//! F.\n// {words}x\n"),
+            &["141 columns, more than 140"],
+        );
         check_text(&format!("//! F.\nconst A: &str = \"{words}\";\n"), &[]);
     }
 }

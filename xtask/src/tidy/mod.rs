@@ -47,8 +47,7 @@ impl fmt::Display for Breach {
 /// Checks everything; the error lists every breach.
 pub(crate) fn run() -> Result<(), String> {
     let root = crate::root();
-    let read =
-        |name: &str| fs::read_to_string(root.join(name)).map_err(|e| format!("{name}: {e}"));
+    let read = |name: &str| fs::read_to_string(root.join(name)).map_err(|e| format!("{name}: {e}"));
     let architecture = read("ARCHITECTURE.md")?;
     let banned = words::Banned::parse(&read("STYLE.md")?)?;
     let tree = Tree::load(&root)?;

@@ -91,11 +91,7 @@ fn absolute(module: &[String], path: Vec<String>) -> Vec<String> {
 
 /// The names that a `use` brings in: the name, the path, where it stands.
 fn leaves(tree: &UseTree) -> Vec<(String, Vec<String>, Span)> {
-    fn collect(
-        prefix: &[String],
-        tree: &UseTree,
-        found: &mut Vec<(String, Vec<String>, Span)>,
-    ) {
+    fn collect(prefix: &[String], tree: &UseTree, found: &mut Vec<(String, Vec<String>, Span)>) {
         let with = |name: String| {
             let mut path = prefix.to_vec();
             path.push(name);
@@ -217,7 +213,9 @@ impl<'ast> Visit<'ast> for Finder {
         self.module.push(item.ident.to_string());
         let scope = imports(&self.module, items);
         // Names do not reach into modules, unless they are imported from above.
-        let inherits = scope.get("*").is_some_and(|p| p.len() == self.module.len() + 1);
+        let inherits = scope
+            .get("*")
+            .is_some_and(|p| p.len() == self.module.len() + 1);
         let outer = if inherits {
             self.scopes.clone()
         } else {
@@ -281,10 +279,22 @@ mod tests {
 
     #[test]
     fn a_use_says_what_a_name_is() {
-        check("use std::sync::Mutex as M;\nfn f(x: M<u8>) {}", "std::sync::Mutex");
-        check("use std::{time, fs};\nfn f() { time::Instant::now(); }", "std::time::Instant::now");
-        check("use std::time::{self};\nfn f() { time::sleep(); }", "std::time::sleep");
-        check("fn f() { use std::thread; thread::spawn(g); }", "std::thread::spawn");
+        check(
+            "use std::sync::Mutex as M;\nfn f(x: M<u8>) {}",
+            "std::sync::Mutex",
+        );
+        check(
+            "use std::{time, fs};\nfn f() { time::Instant::now(); }",
+            "std::time::Instant::now",
+        );
+        check(
+            "use std::time::{self};\nfn f() { time::sleep(); }",
+            "std::time::sleep",
+        );
+        check(
+            "fn f() { use std::thread; thread::spawn(g); }",
+            "std::thread::spawn",
+        );
         check("use std::sync::*;", "std::sync::*");
     }
 
@@ -294,12 +304,18 @@ mod tests {
         assert!(!found.contains(&"std::thread::spawn".to_owned()));
         let found = names("use std::thread;\nmod m { fn g() { thread::spawn(h); } }");
         assert!(!found.contains(&"std::thread::spawn".to_owned()));
-        check("use std::thread;\nmod m { use super::*; fn g() { thread::spawn(h); } }", "std::thread::spawn");
+        check(
+            "use std::thread;\nmod m { use super::*; fn g() { thread::spawn(h); } }",
+            "std::thread::spawn",
+        );
     }
 
     #[test]
     fn macros_are_looked_into() {
-        check("use std::time::Instant;\nfn f() { assert!(g(Instant::now())); }", "std::time::Instant::now");
+        check(
+            "use std::time::Instant;\nfn f() { assert!(g(Instant::now())); }",
+            "std::time::Instant::now",
+        );
         let found = names("use x::thread;\nfn f() { assert!(self.thread); }");
         assert_eq!(found.iter().filter(|n| *n == "x::thread").count(), 1);
     }
@@ -309,6 +325,9 @@ mod tests {
         check("use super::c::d;", "crate::a::c::d");
         check("fn f() { self::g(); }", "crate::a::b::g");
         check("mod inner { fn f() { super::g(); } }", "crate::a::b::g");
-        check("mod inner;\nfn f() { inner::g(); }", "crate::a::b::inner::g");
+        check(
+            "mod inner;\nfn f() { inner::g(); }",
+            "crate::a::b::inner::g",
+        );
     }
 }

@@ -156,7 +156,7 @@ impl Tree {
         let mut seen = BTreeSet::new();
         for path in paths.iter().filter(|p| is_root(p)) {
             let is_test = !path.contains("/src/");
-            tree.walk(root, PathBuf::from(path), Vec::new(), is_test, &mut seen)?;
+            tree.walk(root, Path::new(path), &[], is_test, &mut seen)?;
         }
         let orphans = paths.into_iter().filter(|p| !seen.contains(p));
         tree.orphans.extend(orphans);
@@ -167,8 +167,8 @@ impl Tree {
     fn walk(
         &mut self,
         root: &Path,
-        path: PathBuf,
-        module: Vec<String>,
+        path: &Path,
+        module: &[String],
         is_test: bool,
         seen: &mut BTreeSet<String>,
     ) -> Result<(), String> {
@@ -176,13 +176,13 @@ impl Tree {
         if !seen.insert(name.clone()) {
             return Ok(());
         }
-        let text = fs::read_to_string(root.join(&path)).map_err(|e| format!("{name}: {e}"))?;
+        let text = fs::read_to_string(root.join(path)).map_err(|e| format!("{name}: {e}"))?;
         let names: Vec<&str> = module.iter().map(String::as_str).collect();
         let source = Source::parse(&name, &names, is_test, &text)?;
-        let folder = folder_of(&path, module.is_empty());
-        for child in children(root, &source.file.items, &path, &folder, is_test)? {
-            let inner = module.iter().cloned().chain(child.module).collect();
-            self.walk(root, child.path, inner, child.is_test, seen)?;
+        let folder = folder_of(path, module.is_empty());
+        for child in children(root, &source.file.items, path, &folder, is_test)? {
+            let inner: Vec<String> = module.iter().cloned().chain(child.module).collect();
+            self.walk(root, &child.path, &inner, child.is_test, seen)?;
         }
         self.sources.push(source);
         Ok(())
@@ -208,14 +208,14 @@ impl Tree {
 /// Whether the file is the root of a crate: a library, a binary, a test, a bench, an example, a fuzz target.
 fn is_root(path: &str) -> bool {
     let parts: Vec<&str> = path.split('/').collect();
-    match parts.as_slice() {
-        [.., "src", "lib.rs" | "main.rs"] => true,
-        [.., "src", "bin", _] => true,
-        ["crates", _, "tests" | "benches" | "examples", _] => true,
-        ["crates", _, "tests" | "benches" | "examples", _, "main.rs"] => true,
-        ["fuzz", "fuzz_targets", _] => true,
-        _ => false,
-    }
+    matches!(
+        parts.as_slice(),
+        [.., "src", "lib.rs" | "main.rs"]
+            | [.., "src", "bin", _]
+            | ["crates", _, "tests" | "benches" | "examples", _]
+            | ["crates", _, "tests" | "benches" | "examples", _, "main.rs"]
+            | ["fuzz", "fuzz_targets", _]
+    )
 }
 
 /// Where the children of the file's module lie.

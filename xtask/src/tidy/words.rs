@@ -94,7 +94,11 @@ impl Phrase {
 
 /// What stands in backticks.
 fn quoted(text: &str) -> Vec<String> {
-    text.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+    text.split('`')
+        .skip(1)
+        .step_by(2)
+        .map(str::to_owned)
+        .collect()
 }
 
 /// The words of a text without what stands in backticks. A blank line or a gap between lines ends a phrase, too.
@@ -148,8 +152,13 @@ pub(super) fn check(source: &Source, banned: &Banned) -> Vec<Breach> {
     texts.comments.sort();
     let mut breaches = banned.find(&source.path, &texts.comments);
     let tests = source.test_lines();
-    let is_test = |line: usize| source.is_test || tests.iter().any(|(a, b)| (*a..=*b).contains(&line));
-    for (line, text) in texts.messages.into_iter().filter(|(line, _)| !is_test(*line)) {
+    let is_test =
+        |line: usize| source.is_test || tests.iter().any(|(a, b)| (*a..=*b).contains(&line));
+    for (line, text) in texts
+        .messages
+        .into_iter()
+        .filter(|(line, _)| !is_test(*line))
+    {
         breaches.extend(banned.find(&source.path, &[(line, text)]));
     }
     let mut names = Names {
@@ -159,15 +168,24 @@ pub(super) fn check(source: &Source, banned: &Banned) -> Vec<Breach> {
     for item in source.production() {
         names.visit_item(&item);
     }
-    let breach = |(line, name)| Breach::new(&source.path, line, format!("`{name}` says nothing: name what it is"));
+    let breach = |(line, name)| {
+        Breach::new(
+            &source.path,
+            line,
+            format!("`{name}` says nothing: name what it is"),
+        )
+    };
     breaches.extend(names.found.into_iter().map(breach));
     breaches
 }
 
 /// The breaches in a Markdown document.
 pub(super) fn check_document(path: &str, text: &str, banned: &Banned) -> Vec<Breach> {
-    let lines: Vec<(usize, String)> =
-        text.lines().enumerate().map(|(at, line)| (at + 1, line.to_owned())).collect();
+    let lines: Vec<(usize, String)> = text
+        .lines()
+        .enumerate()
+        .map(|(at, line)| (at + 1, line.to_owned()))
+        .collect();
     banned.find(path, &lines)
 }
 
@@ -216,7 +234,8 @@ impl Texts {
             if let Ok(text) = syn::parse_str::<syn::LitStr>(&written) {
                 let lines = text.value();
                 let lines = lines.split('\n').enumerate();
-                self.comments.extend(lines.map(|(at, text)| (line + at, text.to_owned())));
+                self.comments
+                    .extend(lines.map(|(at, text)| (line + at, text.to_owned())));
             }
         } else if written.contains('"') {
             self.messages.push((line, written.replace("\\n", "\n.")));
@@ -248,7 +267,8 @@ struct Names<'a> {
 impl Names<'_> {
     fn look(&mut self, ident: &Ident) {
         if self.banned.iter().any(|name| ident == name) {
-            self.found.push((ident.span().start().line, ident.to_string()));
+            self.found
+                .push((ident.span().start().line, ident.to_string()));
         }
     }
 }
@@ -295,7 +315,10 @@ mod tests {
         offends("//! Somebody\nfn f() {}", &[1]);
         offends("/// is\n/// no file\nfn f() {}", &[1]);
         offends("fn f() {\n    // x was thought\n    // up\n}", &[2]);
-        offends("fn f() {\n    g(); // somebody\n}\n/* somebody */\n", &[2, 4]);
+        offends(
+            "fn f() {\n    g(); // somebody\n}\n/* somebody */\n",
+            &[2, 4],
+        );
         offends("fn f() {}\n// somebody", &[2]);
         offends("#[doc = \"somebody\"]\nfn f() {}", &[1]);
     }
@@ -304,32 +327,51 @@ mod tests {
     fn messages_are_read_except_those_of_tests() {
         offends("fn f() {\n    g(\"x is no file\");\n}", &[2]);
         offends("fn f() { assert!(a, \"somebody {a}\"); }", &[1]);
-        offends("#[cfg(test)]\nmod tests {\n    fn f() { g(\"somebody\"); }\n}", &[]);
+        offends(
+            "#[cfg(test)]\nmod tests {\n    fn f() { g(\"somebody\"); }\n}",
+            &[],
+        );
     }
 
     #[test]
     fn exceptions_and_code_pass() {
-        offends("// There is no file, it is no longer there. What it is. No, is `no` file; `somebody`.\n", &[]);
+        offends(
+            "// There is no file, it is no longer there. What it is. No, is `no` file; `somebody`.\n",
+            &[],
+        );
         offends("/// ```\n/// somebody\n/// ```\nfn somebody() {}", &[]);
         offends("// is\n\n// no\n", &[]);
     }
 
     #[test]
     fn banned_names_offend() {
-        offends("struct Inner;\nfn judge() {}\nimpl S {\n    fn judge(&self) {}\n}\nmod Inner {}", &[1, 2, 4, 6]);
-        offends("struct InnerDnode;\nfn f() { let judge = Inner; }\n#[cfg(test)]\nstruct Inner;", &[]);
+        offends(
+            "struct Inner;\nfn judge() {}\nimpl S {\n    fn judge(&self) {}\n}\nmod Inner {}",
+            &[1, 2, 4, 6],
+        );
+        offends(
+            "struct InnerDnode;\nfn f() { let judge = Inner; }\n#[cfg(test)]\nstruct Inner;",
+            &[],
+        );
     }
 
     #[test]
     fn documents_are_read_without_their_code() {
         let banned = Banned::parse(STYLE).unwrap();
-        let found = check_document("a.md", "A\n```\nsomebody\n```\nsomebody `somebody`\n", &banned);
+        let found = check_document(
+            "a.md",
+            "A\n```\nsomebody\n```\nsomebody `somebody`\n",
+            &banned,
+        );
         assert_eq!(found.iter().map(|b| b.line).collect::<Vec<_>>(), [5]);
         assert_eq!(check_document("STYLE.md", STYLE, &banned), []);
     }
 
     #[test]
     fn a_breach_says_what_to_write() {
-        assert_eq!(breaches("// somebody\n"), [(1, "\"somebody\": write who it is".to_owned())]);
+        assert_eq!(
+            breaches("// somebody\n"),
+            [(1, "\"somebody\": write who it is".to_owned())]
+        );
     }
 }

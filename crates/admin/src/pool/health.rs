@@ -67,7 +67,7 @@ impl Reason {
 
     /// The number of the article about it, if there is one: `ZFS-8000-…`.
     #[must_use]
-    pub fn message_id(self) -> Option<&'static str> {
+    pub(crate) fn message_id(self) -> Option<&'static str> {
         Some(match self {
             Reason::MissingDevR => "ZFS-8000-2Q",
             Reason::MissingDevNr => "ZFS-8000-3C",

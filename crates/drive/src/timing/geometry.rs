@@ -115,12 +115,6 @@ impl Geometry {
         self.sectors
     }
 
-    /// Cylinders of the medium.
-    #[must_use]
-    pub fn cylinders(&self) -> u64 {
-        self.cylinders
-    }
-
     /// Tracks of the medium.
     #[must_use]
     pub fn tracks(&self) -> u64 {
