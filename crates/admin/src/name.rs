@@ -273,7 +273,7 @@ pub fn parent_of(name: &str) -> Option<&str> {
 /// Checks what `mountpoint` may be set to, `none` and `legacy` apart.
 ///
 /// # Errors
-/// [`NameError::LeadingSlash`] when it is no absolute path, [`NameError::TooLong`].
+/// [`NameError::LeadingSlash`] when it is not an absolute path, [`NameError::TooLong`].
 #[doc(alias = "mountpoint_namecheck")]
 pub(crate) fn check_mountpoint(path: &str) -> Result<(), NameError> {
     if !path.starts_with('/') {

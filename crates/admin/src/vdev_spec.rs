@@ -152,7 +152,7 @@ impl VdevSpec {
     }
 }
 
-/// A word that is no device.
+/// A word that is not a device.
 enum Keyword {
     Group(Grouping),
     Class(VdevClass),

@@ -1,7 +1,7 @@
 //! Reading ahead: blocks that wait for it, and how many threads are at it.
 //!
 //! # What it is
-//! Blocks that somebody will ask for stand in one queue; threads take them from its front, one at a
+//! Blocks that a reader will ask for are in one queue; threads take them from its front, one at a
 //! time, until it is empty. How many threads depends on what reading costs. A device that lets its
 //! readers wait wants several commands at once, and each top-level vdev wants its own: a file lies on
 //! one of them for some mebibytes, then on the next one. So a thread takes the first block whose vdev
@@ -161,7 +161,7 @@ impl<S: BlockStore + ?Sized> Inner<S> {
         }
     }
 
-    /// For whoever waits for a block that another thread is just reading: it would sleep no longer than
+    /// For a thread that waits for a block which another one is just reading: it would sleep no longer than
     /// it takes to read the next one of the queue.
     pub(crate) fn read_meanwhile(&self) {
         if self.ahead.is_quick() {
@@ -179,7 +179,7 @@ impl<S: BlockStore + ?Sized> Inner<S> {
         count(&self.counters.prefetches);
         let load = Load::new(self, bp, pending, reader);
         let start_ns = rt::now_ns();
-        // Whoever needs the block meets the error again, and knows what to do about it.
+        // The reader of the block gets the error again, and knows what to do about it.
         let _ = load.run(&Bookmark::default());
         self.ahead.note(bp, rt::now_ns().saturating_sub(start_ns));
     }

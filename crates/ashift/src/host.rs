@@ -1,9 +1,9 @@
 //! Pools on this host: which are imported, and opening them for one command.
 //!
 //! # What it is
-//! There is no daemon. A pool that was created or imported stands in the cachefile below the state
+//! There is no daemon. A pool that was created or imported is in the cachefile below the state
 //! folder; every command opens it, acts, syncs and closes it. While it is open its devices are
-//! locked, and so is its name: a second command waits its turn, and says for whom.
+//! locked, and so is its name: a second command waits its turn, and says for which one.
 //!
 //! # Invariants
 //! A command that holds a pool waits only for pools whose names come later: two commands never wait for
@@ -375,7 +375,7 @@ impl OpenPools {
         Ok(pool)
     }
 
-    /// All that are open, for whoever closes them.
+    /// All that are open, for the caller to close.
     pub(crate) fn take(self) -> BTreeMap<String, Rc<OpenPool>> {
         self.open.into_inner()
     }

@@ -22,10 +22,10 @@ pub(crate) fn run(machine: &Path, folder: &Path, foreground: bool) -> Result<()>
     }
 }
 
-/// Mounts here, until someone unmounts.
+/// Mounts here, until it is unmounted.
 fn serve(machine: &Path, folder: &Path, is_background: bool) -> Result<()> {
     if is_background {
-        // A session of its own: the terminal's end is not ours. It is no leader yet.
+        // A session of its own: the terminal's end is not ours. It is not a leader yet.
         rustix::process::setsid().map_err(std::io::Error::from)?;
     }
     let machine = crate::machine::open(machine)?;

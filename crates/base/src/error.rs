@@ -24,7 +24,7 @@ pub enum ErrorKind {
     NotFound,
     /// The name is taken.
     Exists,
-    /// In use by someone else.
+    /// In use elsewhere.
     Busy,
     /// A directory was needed.
     NotDirectory,

@@ -261,7 +261,7 @@ impl IdentifyData {
         match page.get(60..572) {
             Some(bytes) if page.get(1) == Some(&0x89) => IdentifyData::from_bytes(bytes),
             _ => Err(Error::corrupt(format!(
-                "{} bytes are no page 0x89 of a SATA drive",
+                "{} bytes are not page 0x89 of a SATA drive",
                 page.len()
             ))),
         }

@@ -3,7 +3,7 @@
 //! # What it is
 //! A TOML file with the unit in each key. `[identify]` is what the drive tells a host, lies included; `[medium]` is the truth
 //! about its sectors; `[disk]` or `[flash]` is what moves the bytes; `[cache]` what hides it; `[bridge]` a USB enclosure around
-//! it. Each `[[source]]` says where a figure comes from, each `[[published]]` is a measurement that somebody published and
+//! it. Each `[[source]]` says where a figure comes from, each `[[published]]` is a measurement from a publication
 //! that the profile should reproduce.
 //!
 //! # Invariants
@@ -294,7 +294,7 @@ pub enum SourceKind {
     Assumed,
 }
 
-/// A measurement that somebody published.
+/// A published measurement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Published {

@@ -2,8 +2,8 @@
 //!
 //! # What it is
 //! The MOS holds a tree of named directories; each has a head data set and its snapshots. This
-//! crate finds them, makes, clones, renames and destroys them, knows which block belongs to whom,
-//! and who uses how much.
+//! crate finds them, makes, clones, renames and destroys them, knows which dataset a block belongs to,
+//! and how much each dataset uses.
 //!
 //! # Why snapshots cost nothing
 //! A block is never changed in place, and every pointer knows the txg in which its block was born.

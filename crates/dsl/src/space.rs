@@ -202,7 +202,7 @@ impl DslPool {
 
     /// Asks whether a transaction may add `bytes` to a head; `frees` if it frees more than it
     /// adds, which is allowed beyond quotas and in a pool that is all but full. Waits for the
-    /// open txg when only what is on its way to disk stands against it: the caller must not hold
+    /// open txg when only writes in flight stand against it: the caller must not hold
     /// a transaction.
     ///
     /// # Errors
@@ -224,7 +224,7 @@ impl DslPool {
     }
 
     /// The same within a transaction, which cannot wait: what only stands in the way until a txg is
-    /// synced does not count. Whoever was let in by [`check_space`](DslPool::check_space) just
+    /// synced does not count. A writer that passed [`check_space`](DslPool::check_space) just
     /// before goes beyond a limit by no more than what others have written since.
     ///
     /// # Errors

@@ -76,7 +76,7 @@ impl Flags {
     }
 }
 
-/// What stands in the last sector of an encrypted provider. Algorithms are kept as the numbers they
+/// The contents of the last sector of an encrypted provider. Algorithms are kept as the numbers they
 /// are on disk: metadata with an unknown one can still be shown, backed up and restored.
 #[derive(Clone, PartialEq, Eq)]
 #[doc(alias = "g_eli_metadata")]

@@ -7,7 +7,7 @@
 //! everything that passed.
 //!
 //! # On disk
-//! Nothing: whoever wants a nop to be there next time keeps its [`NopConfig`].
+//! Nothing: a caller that wants a nop to be there next time keeps its [`NopConfig`].
 //!
 //! # Invariants
 //! 1. A command off the nop's own sectors or beyond its end is refused before anything is counted.
@@ -187,7 +187,7 @@ impl NopConfig {
         } else {
             self.secsize
         };
-        // A sector that is no power of two is gnop's to give, but nothing above could use it.
+        // A sector that is not a power of two is gnop's to give, but nothing above could use it.
         if !secsize.is_multiple_of(parent) || !secsize.is_power_of_two() {
             return Err(invalid("secsize"));
         }

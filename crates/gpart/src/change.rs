@@ -343,7 +343,7 @@ impl Table {
     /// Puts code into the boot sector. An MBR keeps its serial number unless `renumber`.
     ///
     /// # Errors
-    /// [`ErrorKind::TooBig`], and for an MBR [`ErrorKind::Unsupported`] if it is no whole sector.
+    /// [`ErrorKind::TooBig`], and for an MBR [`ErrorKind::Unsupported`] if it is not a whole number of sectors.
     pub fn set_bootcode(&mut self, code: &[u8], renumber: bool) -> Result<()> {
         if code.len() > BOOT_BYTES {
             return Err(refuse(ErrorKind::TooBig, ""));

@@ -45,7 +45,7 @@ impl LayerKind {
     }
 }
 
-/// A layer as it stands in a file: one key says what it is.
+/// A layer as it is stored in a file: one key says what it is.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entry {

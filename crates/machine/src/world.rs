@@ -141,7 +141,7 @@ impl World {
         self.open_as(name, mode, &Holder::Program)
     }
 
-    /// The same for somebody: what that one holds already does not stand against it.
+    /// The same for a holder: what it holds already does not stand against it.
     ///
     /// # Errors
     /// As [`World::open`].

@@ -12,7 +12,7 @@
 //! and a histogram in its bonus. docs/spec/space_map.md.
 //!
 //! # Invariants
-//! 1. A byte is allocatable, allocated, or on its way from allocated to allocatable; never two of
+//! 1. A byte is allocatable, allocated, or in between, freed but not yet allocatable; never two of
 //!    them (picture in `metaslab.rs`).
 //! 2. After the last sync pass of a txg, the space maps of that txg's MOS describe exactly the
 //!    blocks reachable from that txg's uberblock (plus what the deadlists and the pool's list of

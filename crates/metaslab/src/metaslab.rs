@@ -1,4 +1,4 @@
-//! One metaslab: what is free in a slice of a vdev, on its way through the txgs.
+//! One metaslab: what is free in a slice of a vdev, txg by txg.
 //!
 //! # What it is
 //! A segment is in exactly one place at any time:

@@ -174,7 +174,7 @@ impl Metaslabs {
     }
 
     /// The txg is on disk. `slop_bytes`: while less than that is free, freed space is not deferred.
-    /// `spare_bytes`: what one txg may waste, if so much is free beyond that.
+    /// `spare_bytes`: what one txg may waste, if that is free beyond the slop.
     pub fn sync_done(&self, txg: Txg, slop_bytes: u64, spare_bytes: u64) {
         let normal = self.class_stats(AllocClass::Normal);
         let free = normal.space.saturating_sub(normal.alloc);

@@ -651,7 +651,7 @@ impl BlkPtrPhys {
     }
 }
 
-/// One byte of a field that is no wider.
+/// One byte of a field that is exactly that wide.
 fn byte(value: u64) -> u8 {
     (value & 0xff) as u8
 }

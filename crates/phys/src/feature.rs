@@ -10,7 +10,7 @@
 //! count) and `feature_descriptions` (guid -> text); with `enabled_txg` a fourth,
 //! `feature_enabled_txg` (guid -> txg). A feature that is not read-only compatible and not needed
 //! to read the MOS is found before any dataset is opened; one that is needed to read the MOS
-//! stands in the labels, too (`features_for_read`).
+//! is in the labels, too (`features_for_read`).
 //!
 //! # Source
 //! OpenZFS `module/zcommon/zfeature_common.c`, `module/zfs/zfeature.c`.

@@ -131,7 +131,7 @@ pub struct SpaceMapRange {
 
 /// Decodes entries; `bytes` is the object up to its length.
 ///
-/// Ends with an error at a rest that is no whole entry.
+/// Ends with an error at a rest that is not a whole entry.
 pub fn entries(bytes: &[u8]) -> Entries<'_> {
     Entries { rest: bytes }
 }

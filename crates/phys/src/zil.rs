@@ -418,7 +418,7 @@ pub fn foid_new(object: u64, slots: u64) -> u64 {
 /// The records in `bytes`, the used part of a log block without its chain entry.
 ///
 /// Each item is the common part and all bytes of the record. Ends with an error at a record
-/// whose length is no multiple of 8, too small, or beyond the end.
+/// whose length is not a multiple of 8, too small, or beyond the end.
 pub fn records(bytes: &[u8]) -> impl Iterator<Item = Result<(LrPhys, &[u8])>> {
     let mut rest = bytes;
     std::iter::from_fn(move || {

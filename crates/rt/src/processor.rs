@@ -124,7 +124,7 @@ impl Cores {
     }
 }
 
-/// A thread waits once its charges sum up to so much.
+/// Charges above which a thread waits for them, in ps: 20 us.
 const STEP_PS: u64 = 20_000_000;
 
 thread_local! {
@@ -170,7 +170,7 @@ pub struct Transfer {
 }
 
 /// Puts bytes on the bus, behind those that are on it already. Nobody waits here, because a drive takes
-/// and sends bytes while they pass the bus: whoever needs them waits until both are done.
+/// and sends bytes while they pass the bus: the thread that needs them waits until both are done.
 #[must_use]
 pub fn book_transfer(bytes: u64) -> Transfer {
     let Some(context) = sim::current() else {

@@ -32,7 +32,7 @@ pub struct Features {
 
 #[derive(Default)]
 struct Counts {
-    /// By guid; the flag says whether it stands in `features_for_write`.
+    /// By guid; the flag says whether it is in `features_for_write`.
     refs: BTreeMap<String, (u64, bool)>,
     enabled_txg: Option<ObjectId>,
 }

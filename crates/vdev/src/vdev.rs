@@ -214,7 +214,7 @@ impl Vdev {
     /// The device, of a leaf.
     #[must_use]
     pub fn leaf(&self) -> &Leaf {
-        assert!(self.kind.is_leaf(), "a {} is no leaf", self.kind.word());
+        assert!(self.kind.is_leaf(), "a {} is not a leaf", self.kind.word());
         &self.leaf
     }
 

@@ -154,7 +154,7 @@ impl Zap {
         if !dnode.type_().is_zap() {
             let (id, type_) = (dnode.id(), dnode.type_().name());
             return Err(Error::invalid(format!(
-                "object {id} is no zap but \"{type_}\""
+                "object {id} is not a zap but \"{type_}\""
             )));
         }
         let state = dnode.user(State::default);

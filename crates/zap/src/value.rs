@@ -130,7 +130,7 @@ macro_rules! integer {
 }
 integer!(u8, u16, u32, u64);
 
-/// A value on its way into a leaf: big-endian bytes and their integer size.
+/// A value to be put into a leaf: big-endian bytes and their integer size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Value {
     pub(crate) bytes: Vec<u8>,

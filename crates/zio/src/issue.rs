@@ -148,7 +148,7 @@ impl Shared {
             is_worth_repeating,
             issue,
         ));
-        // The bytes may go before anybody hears of it.
+        // The bytes may go before the waiter is woken.
         drop(group);
     }
 
@@ -158,7 +158,7 @@ impl Shared {
         loop {
             let mut state = self.state.lock();
             let Some(group) = state.next() else {
-                // Under the same lock: whoever has more from now on asks for another helper.
+                // Under the same lock: a thread that has more from now on asks for another helper.
                 state.helpers -= 1;
                 std::mem::forget(panics);
                 return;
@@ -323,7 +323,7 @@ impl Drop for Issuer {
     }
 }
 
-/// Device writes that somebody is going to wait for. Dropping them gives up what was not issued yet.
+/// Device writes that a thread is going to wait for. Dropping them gives up what was not issued yet.
 pub(crate) struct Flight {
     shared: Arc<Shared>,
     id: u64,

@@ -353,7 +353,7 @@ impl Pipeline {
         true
     }
 
-    /// Has everything placed and on its way to the devices. Unless the caller `goes_on`, the last group
+    /// Allocates and issues everything. Unless the caller `goes_on`, the last group
     /// of writes is left to it.
     fn write_waves(
         &self,

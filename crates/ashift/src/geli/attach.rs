@@ -243,7 +243,7 @@ fn no_last_close(option: &str) -> Error {
     )
 }
 
-/// Attaches, unless somebody else has open what it would be on.
+/// Attaches, unless its provider is open elsewhere.
 fn add(call: &Call<'_>, name: &str, attached: Attached) -> Result<()> {
     let on = call.world.canonical(name);
     let eli = name_on(&on);

@@ -19,7 +19,7 @@ enum Align {
     Optimal,
 }
 
-/// What stands in front of the device.
+/// The options before the device.
 #[derive(Default)]
 struct Options {
     format: Format,

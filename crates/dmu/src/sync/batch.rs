@@ -1,4 +1,4 @@
-//! Blocks on their way to the store, as many as fit into memory.
+//! A batch of blocks to be written: as many as fit into memory.
 
 use zio::WriteRequest;
 

@@ -13,7 +13,7 @@
 //! What the head does next is decided in `schedule.rs`, what it does with a batch of writes in `destage.rs`.
 //!
 //! # Invariants
-//! 1. Decisions depend on the state and the simulated time only, never on how often somebody asks: advancing in one step or in a
+//! 1. Decisions depend on the state and the simulated time only, never on how often it is asked for: advancing in one step or in a
 //!    thousand gives the same events.
 //! 2. No step allocates once the queues have found their size.
 

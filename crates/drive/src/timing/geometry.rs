@@ -7,8 +7,8 @@
 //! that has just read the last sector of a track finds the first one of the next after the time of a switch.
 //!
 //! # Invariants
-//! 1. All of it is integers, and the end of a sector is the beginning of the next one to the nanosecond: whoever reads on
-//!    without a pause never misses the next sector, whoever pauses for a nanosecond does.
+//! 1. All of it is integers, and the end of a sector is the beginning of the next one to the nanosecond: a read that goes on
+//!    without a pause never misses the next sector, one that pauses for a nanosecond does.
 //! 2. A track is exactly one revolution.
 
 use crate::profile::{DiskFigures, Profile};

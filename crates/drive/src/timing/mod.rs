@@ -2,7 +2,7 @@
 //!
 //! # What it is
 //! [`Timing`] is a pure function: of a profile, of a seed, and of which commands were submitted when. It knows no clock, no
-//! thread and no bytes. Whoever has these submits commands with the time, asks when something happens next, and advances.
+//! thread and no bytes. Its owner submits commands with the time, asks when something happens next, and advances.
 //! A disk is an event simulation of its arm, its caches and its queue (`disk`, `schedule`, `destage`, `mechanics`, `geometry`); a
 //! flash drive one of its dies and channels (`flash`). [`reproduce`] runs the published experiments on a profile.
 //!

@@ -3,7 +3,7 @@
 //! # What it is
 //! When the head rests, one of these begins: the waiting read that can begin soonest; the batch of waiting writes that can; or
 //! reading on behind the last read, until something else comes. Reads go first, unless writes *press*: by number or size (three
-//! quarters of the cache), by age, by a flush, by a write that somebody waits for, or by one that finds no room. Pressing writes and
+//! quarters of the cache), by age, by a flush, by a write that a thread waits for, or by one that finds no room. Pressing writes and
 //! waiting reads take turns. Once writes have pressed, the cache is drained whenever no read waits; otherwise they go to the medium
 //! when nothing has happened for a while.
 //!
@@ -157,7 +157,7 @@ impl Disk {
         self.state.wake_at = self.destage(now, at);
     }
 
-    /// The waiting range with which the next pass begins, and when that may begin: what somebody waits for, or is too old;
+    /// The waiting range with which the next pass begins, and when that may begin: one that a thread waits for, or that is too old;
     /// else, of the ranges that are not just behind another one, the one that can be reached soonest.
     fn choose_batch(&mut self, now: u64) -> (usize, u64) {
         if let Some(aged) = self.aged(now) {

@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. Waiting ranges are sorted and do not overlap: who writes again over a waiting range joins it, so that the older bytes
-//!    never reach the medium after the newer ones. What is already on its way to the medium is kept apart, and goes first.
+//!    never reach the medium after the newer ones. What is already being written to the medium is kept apart, and goes first.
 //! 2. A range lists its writes in the order of submission.
 
 use serde::{Deserialize, Serialize};
@@ -26,7 +26,7 @@ pub(super) struct Extent {
     pub(super) end: u64,
     /// When its oldest write came.
     pub(super) since: u64,
-    /// Somebody waits until it is on the medium.
+    /// A thread waits until it is on the medium.
     pub(super) urgent: bool,
     pub(super) writes: Vec<Pending>,
     /// Where its first physical sector is.
@@ -66,7 +66,7 @@ pub(super) struct WriteLimits {
 }
 
 impl WriteLimits {
-    /// Whether somebody pays for a write of only a part of this range's first or last physical sector.
+    /// Whether a pass costs more for a write of only a part of this range's first or last physical sector.
     pub(super) fn pays(&self, extent: &Extent) -> bool {
         self.policy != RmwPolicy::Hidden && extent.is_partial(self.per)
     }
@@ -77,7 +77,7 @@ impl WriteLimits {
     }
 }
 
-/// Waiting ranges, and those on their way.
+/// Waiting ranges, and those being written.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct WriteCache {
     pub(super) waiting: Vec<Extent>,
