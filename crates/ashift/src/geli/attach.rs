@@ -165,7 +165,7 @@ fn backup_file(call: &Call<'_>, name: &str) -> Result<Option<PathBuf>> {
         None => {
             let state = match call.world.running() {
                 Some(machine) => machine.state(),
-                None => crate::host::state_folder(),
+                None => crate::state::state_folder(),
             };
             let folder = state.join("backups");
             fs::create_dir_all(&folder)

@@ -28,7 +28,7 @@ fn serve(machine: &Path, folder: &Path, is_background: bool) -> Result<()> {
         // A session of its own: the terminal's end is not ours. It is not a leader yet.
         rustix::process::setsid().map_err(std::io::Error::from)?;
     }
-    let machine = crate::machine::open(machine)?;
+    let machine = super::open(machine)?;
     let ready = || {
         if is_background {
             println!("{READY}");
@@ -41,7 +41,7 @@ fn serve(machine: &Path, folder: &Path, is_background: bool) -> Result<()> {
             );
         }
     };
-    crate::machine::in_machine(machine, |world| fuse::mount(world, folder, ready))?
+    super::in_machine(machine, |world| fuse::mount(world, folder, ready))?
 }
 
 /// Nobody reads what is said from here on.
