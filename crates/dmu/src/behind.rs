@@ -136,8 +136,8 @@ impl Behind {
 
 /// Blocks that are begun together.
 type Piece = Vec<(u64, Prepared)>;
-/// A block, and where it is.
-type Place = (u64, BlkPtrPhys);
+/// A block, and where it was written.
+type Written = (u64, BlkPtrPhys);
 
 impl Dirty {
     /// Takes the stream: of it, the blocks that need nothing but a place.
@@ -168,7 +168,7 @@ impl Dirty {
     }
 
     /// Blocks have been written: their bytes need not be kept.
-    fn note_written(&mut self, blocks: &[Place]) -> Charge {
+    fn note_written(&mut self, blocks: &[Written]) -> Charge {
         let mut charge = Charge::default();
         for (blkid, written) in blocks {
             let Some(block) = self.blocks.get_mut(blkid) else {
@@ -217,7 +217,7 @@ impl Dnode {
             return;
         };
         let blkids = piece.iter().map(|(blkid, _)| *blkid);
-        let places: Arc<[Place]> = blkids.zip(bps.iter().copied()).collect();
+        let places: Arc<[Written]> = blkids.zip(bps.iter().copied()).collect();
         self.recharge(|layer| {
             let mut charge = layer.note_begun(piece, &bps);
             let (dnode, written) = (self.me(), Arc::clone(&places));

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::judge::Verdict;
 use crate::recommend::Recommendation;
+use crate::verdict::Verdict;
 
 /// One command as it reached a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -34,7 +34,7 @@ use base::{Error, ErrorKind, Result};
 use rt::Mutex;
 
 use crate::layer::LayerKind;
-use crate::world::{DEPTH_MAX, Place, World};
+use crate::world::{DEPTH_MAX, Setting, World};
 
 /// Who opens a provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -321,7 +321,7 @@ impl World {
     }
 
     fn bottom(&self, name: &str) -> Option<Node> {
-        if let Place::Machine(running) = &self.place {
+        if let Setting::Machine(running) = &self.place {
             let is_drive = running.entries().iter().any(|entry| entry.name == name);
             let key = name.to_owned();
             return is_drive.then_some(Node::Bottom { key, disk: None });

@@ -178,14 +178,14 @@ impl Shared {
             self.issue(group, false);
             state = self.state.lock();
         }
-        self.summon(&mut state, 0);
+        self.start_helpers(&mut state, 0);
         while !state.has_landed(flight) {
             self.landed.wait(&mut state);
         }
     }
 
     /// Asks for as many helpers as there is something to do for; `spared` is done by the caller.
-    fn summon(self: &Arc<Self>, state: &mut State, spared: usize) {
+    fn start_helpers(self: &Arc<Self>, state: &mut State, spared: usize) {
         if state.is_closed {
             return;
         }
@@ -209,7 +209,7 @@ impl Drop for Panics<'_> {
     fn drop(&mut self) {
         let mut state = self.0.state.lock();
         state.helpers -= 1;
-        self.0.summon(&mut state, 0);
+        self.0.start_helpers(&mut state, 0);
     }
 }
 
@@ -310,7 +310,7 @@ impl Issuer {
         for (vdev, limit) in limits {
             state.vdevs.entry(vdev).or_default().limit = limit;
         }
-        self.shared.summon(&mut state, usize::from(!more));
+        self.shared.start_helpers(&mut state, usize::from(!more));
     }
 }
 

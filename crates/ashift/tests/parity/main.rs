@@ -106,7 +106,7 @@ fn compare<'r>(
         match real.get(&name) {
             Some(real) => {
                 let lines = difference(real, &here[&(list.name.as_str(), command)]);
-                comparison.judge(&name, &lines);
+                comparison.compare(&name, &lines);
             }
             None => {
                 let text = format!("not recorded, see PARITY_RECORD: {name}");
