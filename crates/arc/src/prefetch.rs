@@ -5,10 +5,10 @@
 //! time, until it is empty. How many threads depends on what reading costs. A device that lets its
 //! readers wait wants several commands at once, and each top-level vdev wants its own: a file lies on
 //! one of them for some mebibytes, then on the next one. So a thread takes the first block whose vdev
-//! is not busy enough, and the reader is kept further ahead of where there are several vdevs. What the host has in memory costs a processor's time
-//! and nothing else: then there are as many threads as there are processors beside that of the reader,
-//! who reads as well (`read_run` of [`Cache`]); one more would only take turns with it. Nor do they go far
-//! ahead of it: buffers that come round soon are still in the cache that the processors share.
+//! is not busy enough, and the reader is kept further ahead of where there are several vdevs. What the host has in
+//! memory costs a processor's time and nothing else: then there are as many threads as there are processors beside that
+//! of the reader, who reads as well (`read_run` of [`Cache`]); one more would only take turns with it. Nor do they go
+//! far ahead of it: buffers that come round soon are still in the cache that the processors share.
 //!
 //! # Concurrency
 //! One lock, held to put blocks in or to take one; nothing else is locked meanwhile.

@@ -4,7 +4,8 @@
 //! Computing is free in a simulation, unless [`SimOptions::processor`](crate::SimOptions) says what
 //! it costs: then code that does much of it tells so with [`charge`], and waits until a processor
 //! of the simulated computer would have done it. The computer has a few cores; work that finds all
-//! of them busy waits its turn. Beside the cores it has one bus, on which drives wait for each other. In real time, and on a free processor, [`charge`] does nothing.
+//! of them busy waits its turn. Beside the cores it has one bus, on which drives wait for each other. In real time, and
+//! on a free processor, [`charge`] does nothing.
 //!
 //! # Invariants
 //! 1. At no time more work is in progress than there are cores.

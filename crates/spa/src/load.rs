@@ -342,6 +342,10 @@ fn open_mos(
 }
 
 /// Puts everything together over a tree that is open.
+#[expect(
+    clippy::too_many_lines,
+    reason = "the steps of loading a pool, in their order"
+)]
 fn load(
     options: ImportOptions,
     uberblock: &UberblockPhys,

@@ -123,7 +123,8 @@ pub trait Allocator: Send + Sync {
     #[doc(alias = "metaslab_claim_dva")]
     fn claim(&self, txg: Txg, dva: &DvaPhys) -> Result<()>;
 
-    /// Whether there is enough free space to allocate speculatively, for blocks that may be overwritten before they are referenced.
+    /// Whether there is enough free space to allocate speculatively, for blocks that may be overwritten before they are
+    /// referenced.
     fn has_spare(&self) -> bool {
         false
     }

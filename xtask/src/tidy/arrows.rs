@@ -1,7 +1,8 @@
 //! The arrows between crates: `Cargo.toml`, the code, and the two drawings in ARCHITECTURE.md say the same.
 //!
-//! The picture of floors is the first block of the document: every crate stands in it once, and depends only on crates of lines
-//! further down. The block below "Arrows" says for each crate which others it depends on, and which ones its tests use besides.
+//! The picture of floors is the first block of the document: every crate is in it once, and depends only on crates
+//! of lines further down. The block below "Arrows" says for each crate which others it depends on, and which ones its
+//! tests use besides.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -119,7 +120,7 @@ fn compare(
     }
 }
 
-/// The crates of the picture with the number of their line. What stands in brackets is not read.
+/// The crates of the picture with the number of their line. Text in brackets is not read.
 fn picture(document: &str) -> Result<BTreeMap<String, usize>, String> {
     let block = block(document, 0).ok_or(format!("{DOCUMENT}: no picture"))?;
     let mut lines = BTreeMap::new();
@@ -137,7 +138,7 @@ fn picture(document: &str) -> Result<BTreeMap<String, usize>, String> {
         let words = outside.split_whitespace();
         for name in words.filter(|w| !w.chars().all(|c| "-|".contains(c))) {
             if lines.insert(name.to_owned(), at).is_some() {
-                return Err(format!("{DOCUMENT}: {name} stands in the picture twice"));
+                return Err(format!("{DOCUMENT}: {name} is in the picture twice"));
             }
         }
     }

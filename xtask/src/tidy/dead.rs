@@ -1,7 +1,7 @@
 //! Public items that nothing needs: no other crate names them and no test.
 //!
-//! It goes by names: an item counts as used if any item of that name is. Names in macros count, and those in format strings.
-//! What only its own crate uses need not be public; a type, though, must be if a public function returns it.
+//! It goes by names: an item counts as used if any item of that name is. Names in macros count, and those in format
+//! strings. What only its own crate uses need not be public; a type, though, must be if a public function returns it.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use syn::{Ident, ImplItem, Item, Type, Visibility};
 use super::tree::{self, Tree};
 use super::{Breach, Source};
 
-/// How often a name stands in a crate.
+/// How often a crate mentions a name.
 #[derive(Debug, Default, Clone, Copy)]
 struct Mentions {
     production: usize,
@@ -61,11 +61,11 @@ pub(super) fn check(tree: &Tree) -> Vec<Breach> {
     }
     public
         .iter()
-        .filter_map(|item| judge(item, &index))
+        .filter_map(|item| breach_of(item, &index))
         .collect()
 }
 
-fn judge(item: &Public, index: &Index) -> Option<Breach> {
+fn breach_of(item: &Public, index: &Index) -> Option<Breach> {
     let by_crate = &index[&item.name];
     let is_named_elsewhere = by_crate.keys().any(|package| *package != item.package);
     let own = by_crate[&item.package];

@@ -149,7 +149,7 @@ impl Finder {
         });
     }
 
-    /// What stands in a macro's call or definition is not parsed: every run of names joined by `::` counts as a path.
+    /// The tokens of a macro's call or definition are not parsed: every run of names joined by `::` counts as a path.
     fn visit_tokens(&mut self, tokens: TokenStream) {
         let mut run: Vec<String> = Vec::new();
         let mut start = None;

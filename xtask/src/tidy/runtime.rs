@@ -3,8 +3,8 @@
 use super::paths::{self, Named};
 use super::{Breach, Source};
 
-/// Crates that may name what they like: `rt` itself, `base`, which knows no `rt` and whose lock of freed buffers is held for no
-/// more than a few instructions, the binary and what serves it, and what is for tests.
+/// Crates that may name what they like: `rt` itself, `base`, which knows no `rt` and whose lock of freed buffers is
+/// held for no more than a few instructions, the binary and what serves it, and what is for tests.
 const NOT_ENGINE: &[&str] = &[
     "rt", "base", "ashift", "fuse", "lab", "oracle", "torture", "xtask", "fuzz",
 ];

@@ -1,5 +1,5 @@
-//! The sources of the repository, parsed. Files are found as the compiler finds them, from each crate's roots along `mod`,
-//! so that each one is known by its module, and by whether it is compiled for tests only.
+//! The sources of the repository, parsed. Files are found as the compiler finds them, from each crate's roots along
+//! `mod`, so that each one is known by its module, and by whether it is compiled for tests only.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,4 +1,5 @@
-//! Plain English: comments, messages and documents do without the phrases that STYLE.md lists, and items without the names.
+//! Plain English: comments, messages and documents do without the phrases that STYLE.md lists, and items without the
+//! names.
 
 use proc_macro2::{Ident, Literal, TokenStream, TokenTree};
 use syn::Item;
@@ -27,8 +28,8 @@ struct Word {
 }
 
 impl Banned {
-    /// Reads the section "Plain English": the rows ``| `phrase`, `phrase` (but `longer phrase`) | what to write |``, and the
-    /// line that begins with "Not a name:".
+    /// Reads the section "Plain English": the rows ``| `phrase`, `phrase` (but `longer phrase`) | what to write |``,
+    /// and the line that begins with "Not a name:".
     pub(super) fn parse(style: &str) -> Result<Banned, String> {
         let section = style.split("\n## Plain English\n").nth(1);
         let section = section.ok_or("STYLE.md has no section \"Plain English\"")?;
@@ -92,7 +93,7 @@ impl Phrase {
     }
 }
 
-/// What stands in backticks.
+/// The parts of a text in backticks.
 fn quoted(text: &str) -> Vec<String> {
     text.split('`')
         .skip(1)
@@ -101,7 +102,7 @@ fn quoted(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// The words of a text without what stands in backticks. A blank line or a gap between lines ends a phrase, too.
+/// The words of a text, without the parts in backticks. A blank line or a gap between lines ends a phrase, too.
 fn words(lines: &[(usize, String)]) -> Vec<Word> {
     let mut words = Vec::new();
     let mut last = 0;
@@ -145,7 +146,8 @@ fn words(lines: &[(usize, String)]) -> Vec<Word> {
     words
 }
 
-/// The breaches in the comments, the messages and the names of a source. Messages and names of tests may be what they like.
+/// The breaches in the comments, the messages and the names of a source. Messages and names of tests may be what they
+/// like.
 pub(super) fn check(source: &Source, banned: &Banned) -> Vec<Breach> {
     let mut texts = Texts::default();
     texts.read(source.tokens(), &source.text);

@@ -18,7 +18,8 @@ pub(super) enum Mode {
 /// One operator with what is before and behind it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Clause {
-    /// The classes of users that it changes, as bits of [`USER`], [`GROUP`], [`OTHER`]; 0: of all, but not what the umask has.
+    /// The classes of users that it changes, as bits of [`USER`], [`GROUP`], [`OTHER`]; 0: of all, but not what the
+    /// umask has.
     who: u32,
     operator: char,
     what: What,

@@ -1,12 +1,12 @@
 //! A flash drive: pages on dies, dies on channels, and a write cache before them.
 //!
 //! # What it is
-//! Consecutive pages lie on consecutive dies, so that long reads use all of them. A read takes the die for `read_us`, then its
-//! channel, then the wire; it suspends a program that is under way. Writes pass the wire into the cache and are done;
-//! whole pages are programmed in the order in which they were filled, on one die after the other. A write that
-//! does not continue the one before costs `write_amplification` times its bytes, for the blocks that are collected later; each
-//! `pages_per_block` programs of a die an erase. With capacitors a write is
-//! safe when it is done; without, when its last page is programmed, and a flush programs what is left of an open page.
+//! Consecutive pages lie on consecutive dies, so that long reads use all of them. A read takes the die for `read_us`,
+//! then its channel, then the wire; it suspends a program that is under way. Writes pass the wire into the cache and
+//! are done; whole pages are programmed in the order in which they were filled, on one die after the other. A write
+//! that does not continue the one before costs `write_amplification` times its bytes, for the blocks that are collected
+//! later; each `pages_per_block` programs of a die an erase. With capacitors a write is safe when it is done; without,
+//! when its last page is programmed, and a flush programs what is left of an open page.
 //!
 //! # Invariants
 //! As for disks: no decision depends on how often it is asked for.
