@@ -91,7 +91,7 @@ fn collect(items: &[Item], public: &mut Vec<Public>) {
             let name = name.to_string();
             let mut own_mentions = 0;
             names(tokens, &mut |other| {
-                own_mentions += usize::from(other == name)
+                own_mentions += usize::from(other == name);
             });
             public.push(Public {
                 name,
@@ -154,7 +154,7 @@ fn count(items: &[Item], is_test: bool, package: &str, index: &mut Index) {
             Item::Use(item) => {
                 let is_public = matches!(item.vis, Visibility::Public(_));
                 names(item.tree.to_token_stream(), &mut |name| {
-                    add(name, is_public)
+                    add(name, is_public);
                 });
             }
             Item::Impl(block) => {

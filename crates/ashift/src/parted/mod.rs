@@ -1,6 +1,8 @@
 //! `parted`: partition tables, as GNU parted does it.
 
 mod commands;
+mod file_systems;
+mod session;
 
 use std::process::ExitCode;
 
