@@ -55,7 +55,7 @@ fn fuzz_seconds() -> Result<u32, String> {
     std::env::var("FUZZ_SECONDS").map_or(Ok(60), |seconds| {
         seconds
             .parse()
-            .map_err(|_| format!("FUZZ_SECONDS={seconds} is no number"))
+            .map_err(|_| format!("FUZZ_SECONDS={seconds} is not a number"))
     })
 }
 

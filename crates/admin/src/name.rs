@@ -7,9 +7,9 @@
 use std::fmt;
 
 /// `ZFS_MAX_DATASET_NAME_LEN`: names have fewer bytes than this.
-pub const NAME_LEN_LIMIT: usize = 256;
+pub(crate) const NAME_LEN_LIMIT: usize = 256;
 /// `zfs_max_dataset_nesting`: how deep datasets may lie.
-pub const NESTING_LIMIT: usize = 50;
+pub(crate) const NESTING_LIMIT: usize = 50;
 /// A pool's name has to leave room for `/$ORIGIN@$ORIGIN`.
 const POOL_NAME_LEN_LIMIT: usize = NAME_LEN_LIMIT - 2 - 2 * "$ORIGIN".len();
 
@@ -273,9 +273,9 @@ pub fn parent_of(name: &str) -> Option<&str> {
 /// Checks what `mountpoint` may be set to, `none` and `legacy` apart.
 ///
 /// # Errors
-/// [`NameError::LeadingSlash`] when it is no absolute path, [`NameError::TooLong`].
+/// [`NameError::LeadingSlash`] when it is not an absolute path, [`NameError::TooLong`].
 #[doc(alias = "mountpoint_namecheck")]
-pub fn check_mountpoint(path: &str) -> Result<(), NameError> {
+pub(crate) fn check_mountpoint(path: &str) -> Result<(), NameError> {
     if !path.starts_with('/') {
         return Err(NameError::LeadingSlash);
     }

@@ -15,8 +15,8 @@
 //! 4. Holes and embedded blocks are not cached: their pointer says it all.
 //!
 //! # Concurrency
-//! One lock over the policy, held for a hash lookup and a few list links; never during I/O. Whoever
-//! misses reads outside of it. Prefetch runs on threads of its own and gives up rather than wait.
+//! One lock over the policy, held for a hash lookup and a few list links; never during I/O. A
+//! miss reads outside of it. Prefetch runs on threads of its own and gives up rather than wait.
 //!
 //! # Why not simpler
 //! LRU is simpler, and one scan of a large file empties it. The page cache of the host knows
@@ -320,7 +320,7 @@ impl<S: BlockStore + ?Sized + 'static> BlockStore for Cache<S> {
         begun.end()
     }
 
-    /// What somebody else is reading is waited for last: there are other blocks to be read meanwhile.
+    /// What another thread is reading is waited for last: there are other blocks to be read meanwhile.
     fn read_run(&self, blocks: &[(BlkPtrPhys, Bookmark)], run: Run) -> Vec<Result<Buf>> {
         let reader = Reader {
             is_ahead: false,

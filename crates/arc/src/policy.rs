@@ -19,7 +19,7 @@
 //! # Invariants
 //! 1. `mru + mfu`, and what is known of the ghosts, `<= limit` after every call.
 //! 2. `mru + mru_ghost <= limit`, and all four lists together `<= 2 * limit`.
-//! 3. An entry is on exactly one list; it has its bytes if and only if that is no ghost list.
+//! 3. An entry is on exactly one list; it has its bytes if and only if that is not a ghost list.
 //!
 //! # Source
 //! OpenZFS `module/zfs/arc.c` (`arc_access`, `arc_adapt`, `arc_evict`); the FAST 2003 paper.
@@ -62,7 +62,7 @@ impl ArcBytes {
 /// A read that is under way.
 pub(crate) struct Pending {
     result: rt::OneShot<Result<Buf>>,
-    /// Somebody waits: changed under the policy's lock only.
+    /// A thread waits: changed under the policy's lock only.
     has_reader: AtomicBool,
 }
 
@@ -140,7 +140,7 @@ enum List {
     MfuGhost = 3,
 }
 
-/// For whom a block is read.
+/// The object and the kind of reader that a block is read for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reader {
     /// It was not asked for yet.
@@ -431,7 +431,7 @@ impl Policy {
         Ok(buf)
     }
 
-    /// `passing`: of whoever writes.
+    /// `passing`: the writer's.
     pub(crate) fn insert_written(&mut self, bp: &BlkPtrPhys, buf: Buf, passing: Passing) {
         let reader = Reader {
             is_ahead: false,

@@ -1,14 +1,14 @@
 //! Reading ahead: blocks that wait for it, and how many threads are at it.
 //!
 //! # What it is
-//! Blocks that somebody will ask for stand in one queue; threads take them from its front, one at a
+//! Blocks that a reader will ask for are in one queue; threads take them from its front, one at a
 //! time, until it is empty. How many threads depends on what reading costs. A device that lets its
 //! readers wait wants several commands at once, and each top-level vdev wants its own: a file lies on
 //! one of them for some mebibytes, then on the next one. So a thread takes the first block whose vdev
-//! is not busy enough, and the reader is kept further ahead of where there are several vdevs. What the host has in memory costs a processor's time
-//! and nothing else: then there are as many threads as there are processors beside that of the reader,
-//! who reads as well (`read_run` of [`Cache`]); one more would only take turns with it. Nor do they go far
-//! ahead of it: buffers that come round soon are still in the cache that the processors share.
+//! is not busy enough, and the reader is kept further ahead of where there are several vdevs. What the host has in
+//! memory costs a processor's time and nothing else: then there are as many threads as there are processors beside that
+//! of the reader, who reads as well (`read_run` of [`Cache`]); one more would only take turns with it. Nor do they go
+//! far ahead of it: buffers that come round soon are still in the cache that the processors share.
 //!
 //! # Concurrency
 //! One lock, held to put blocks in or to take one; nothing else is locked meanwhile.
@@ -161,7 +161,7 @@ impl<S: BlockStore + ?Sized> Inner<S> {
         }
     }
 
-    /// For whoever waits for a block that another thread is just reading: it would sleep no longer than
+    /// For a thread that waits for a block which another one is just reading: it would sleep no longer than
     /// it takes to read the next one of the queue.
     pub(crate) fn read_meanwhile(&self) {
         if self.ahead.is_quick() {
@@ -179,7 +179,7 @@ impl<S: BlockStore + ?Sized> Inner<S> {
         count(&self.counters.prefetches);
         let load = Load::new(self, bp, pending, reader);
         let start_ns = rt::now_ns();
-        // Whoever needs the block meets the error again, and knows what to do about it.
+        // The reader of the block gets the error again, and knows what to do about it.
         let _ = load.run(&Bookmark::default());
         self.ahead.note(bp, rt::now_ns().saturating_sub(start_ns));
     }

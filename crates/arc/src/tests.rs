@@ -89,7 +89,7 @@ fn a_rewrite_replaces_what_is_cached() {
     let new = cache.write(Txg(9), again).unwrap();
     assert_eq!(new.identity(), old.identity());
     assert_eq!(cache.get(&new).unwrap()[0], 2);
-    // Whoever still holds the old pointer is told by the checksum below, not served new bytes.
+    // A reader with the old pointer gets an error from the checksum below, not the new bytes.
     assert_eq!(cache.get(&old).unwrap_err().kind(), ErrorKind::Checksum);
 }
 

@@ -115,17 +115,17 @@ impl Places<'_> {
             Ok(output) => output,
             Err(error) => return complain(&operands.open_error(false, &error)),
         };
-        let mut teller = Teller::new(operands);
+        let mut progress = Progress::new(operands);
         let mut counts = Counts::default();
         let outcome = copy(
             operands,
             &mut *input,
             &mut *output,
             &mut counts,
-            &mut teller,
+            &mut progress,
         );
-        let elapsed_ns = rt::now_ns() - teller.start_ns;
-        teller.end_line();
+        let elapsed_ns = rt::now_ns() - progress.start_ns;
+        progress.end_line();
         if let Err(text) = &outcome {
             complain(text);
         }
@@ -140,15 +140,15 @@ impl Places<'_> {
     fn hold(
         &self,
         operands: &Operands,
-        to: &Option<Place>,
+        to: &Option<Target>,
         consents: bool,
     ) -> Result<Option<Hold>> {
         let Some(name) = operands.output.as_deref() else {
             return Ok(None);
         };
         let is_device = match to {
-            Some(Place::Provider) => true,
-            Some(Place::Host) => !self.world.is_machine() && Path::new(name).exists(),
+            Some(Target::Provider) => true,
+            Some(Target::Host) => !self.world.is_machine() && Path::new(name).exists(),
             _ => false,
         };
         is_device
@@ -156,21 +156,21 @@ impl Places<'_> {
             .transpose()
     }
 
-    fn input(&self, operands: &Operands, from: Option<Place>) -> Result<Box<dyn Input>> {
+    fn input(&self, operands: &Operands, from: Option<Target>) -> Result<Box<dyn Input>> {
         let flags = operands.input_flags;
         let (Some(name), Some(from)) = (operands.input.as_deref(), from) else {
             return Ok(Box::new(HostFile::stdin()?));
         };
         Ok(match from {
-            Place::Zeros => Box::new(Zeros),
-            Place::Random => Box::new(Random::new()),
-            Place::Null => Box::new(Null),
-            Place::Provider => {
+            Target::Zeros => Box::new(Zeros),
+            Target::Random => Box::new(Random::new()),
+            Target::Null => Box::new(Null),
+            Target::Provider => {
                 let provider = self.world.open(name, OpenMode::ReadOnly)?;
                 Box::new(Device::new(provider, flags))
             }
-            Place::Host => Box::new(HostFile::input(Path::new(name), flags)?),
-            Place::Pool(dataset, path) => {
+            Target::Host => Box::new(HostFile::input(Path::new(name), flags)?),
+            Target::Pool(dataset, path) => {
                 let mount = self.session.mount(&dataset)?;
                 let id = mount.resolve(&path)?;
                 Box::new(PoolFile::new(mount, id, flags)?)
@@ -178,21 +178,21 @@ impl Places<'_> {
         })
     }
 
-    fn output(&self, operands: &Operands, to: Option<Place>) -> Result<Box<dyn Output>> {
+    fn output(&self, operands: &Operands, to: Option<Target>) -> Result<Box<dyn Output>> {
         let (Some(name), Some(to)) = (operands.output.as_deref(), to) else {
             return Ok(Box::new(HostFile::stdout()?));
         };
         Ok(match to {
-            Place::Zeros | Place::Random | Place::Null => Box::new(Null),
-            Place::Provider => {
+            Target::Zeros | Target::Random | Target::Null => Box::new(Null),
+            Target::Provider => {
                 if operands.conversions.excl {
                     return Err(Error::new(ErrorKind::Exists, name));
                 }
                 let provider = self.world.open(name, OpenMode::ReadWrite)?;
                 Box::new(Device::new(provider, operands.output_flags))
             }
-            Place::Host => Box::new(HostFile::output(Path::new(name), operands)?),
-            Place::Pool(dataset, path) => {
+            Target::Host => Box::new(HostFile::output(Path::new(name), operands)?),
+            Target::Pool(dataset, path) => {
                 let mount = self.session.mount(&dataset)?;
                 Box::new(PoolFile::create(mount, &path, operands)?)
             }
@@ -213,41 +213,41 @@ impl Places<'_> {
 
     /// What a name stands for. In a machine, what is in `/dev` and what is named as a drive are its
     /// providers, there or not; so is what else a provider is named; other paths may lead into its pools.
-    fn find(&self, name: &str) -> Result<Place> {
+    fn find(&self, name: &str) -> Result<Target> {
         if let Location::Pool(dataset, path) = Location::parse(name) {
-            return Ok(Place::Pool(dataset, path));
+            return Ok(Target::Pool(dataset, path));
         }
         if !self.world.is_machine() {
             let is_provider =
                 !Path::new(name).exists() && self.world.open(name, OpenMode::Inspect).is_ok();
             return Ok(if is_provider {
-                Place::Provider
+                Target::Provider
             } else {
-                Place::Host
+                Target::Host
             });
         }
         match name {
-            "/dev/zero" => return Ok(Place::Zeros),
-            "/dev/random" | "/dev/urandom" => return Ok(Place::Random),
-            "/dev/null" => return Ok(Place::Null),
+            "/dev/zero" => return Ok(Target::Zeros),
+            "/dev/random" | "/dev/urandom" => return Ok(Target::Random),
+            "/dev/null" => return Ok(Target::Null),
             _ => {}
         }
         let is_relative = !name.starts_with(['/', '.']);
         if name.starts_with("/dev/") || self.is_drive_name(name) {
-            return Ok(Place::Provider);
+            return Ok(Target::Provider);
         }
         if is_relative && self.world.open(name, OpenMode::Inspect).is_ok() {
-            return Ok(Place::Provider);
+            return Ok(Target::Provider);
         }
         Ok(match self.session.locate(name)? {
-            Location::Pool(dataset, path) => Place::Pool(dataset, path),
-            Location::Host(_) => Place::Host,
+            Location::Pool(dataset, path) => Target::Pool(dataset, path),
+            Location::Host(_) => Target::Host,
         })
     }
 }
 
 /// What a name stands for.
-enum Place {
+enum Target {
     Zeros,
     Random,
     Null,
@@ -360,17 +360,17 @@ impl Output for PoolFile {
 }
 
 /// Says on stderr what happens on the way.
-struct Teller<'a> {
+struct Progress<'a> {
     operands: &'a Operands,
     start_ns: u64,
     told_ns: u64,
     is_in_line: bool,
 }
 
-impl Teller<'_> {
-    fn new(operands: &Operands) -> Teller<'_> {
+impl Progress<'_> {
+    fn new(operands: &Operands) -> Progress<'_> {
         let start_ns = rt::now_ns();
-        Teller {
+        Progress {
             operands,
             start_ns,
             told_ns: start_ns,
@@ -386,7 +386,7 @@ impl Teller<'_> {
     }
 }
 
-impl Observer for Teller<'_> {
+impl Observer for Progress<'_> {
     fn complain(&mut self, text: &str) {
         self.end_line();
         fail("dd", 1, text);

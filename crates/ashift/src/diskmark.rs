@@ -139,7 +139,7 @@ fn profile(name: &str) -> Result<(&'static str, Vec<measure::diskmark::Test>)> {
 
 fn runs(text: &str) -> Result<u32> {
     let runs = text.parse().ok().filter(|runs| (1..=100).contains(runs));
-    runs.ok_or_else(|| Error::invalid(format!("'{text}' is no number of runs from 1 to 100")))
+    runs.ok_or_else(|| Error::invalid(format!("'{text}' is not a number of runs from 1 to 100")))
 }
 
 fn seconds(text: &str, may_be_zero: bool) -> Result<u64> {
@@ -149,7 +149,11 @@ fn seconds(text: &str, may_be_zero: bool) -> Result<u64> {
         .filter(|s| (0.0..=3600.0).contains(s));
     let ns = seconds.map(|seconds| (seconds * NS_PER_S) as u64);
     let ns = ns.filter(|ns| may_be_zero || *ns >= 1_000_000);
-    ns.ok_or_else(|| Error::invalid(format!("'{text}' are no seconds from 0.001 to 3600")))
+    ns.ok_or_else(|| {
+        Error::invalid(format!(
+            "'{text}' is not a number of seconds from 0.001 to 3600"
+        ))
+    })
 }
 
 /// A file that was made for the test.

@@ -285,7 +285,7 @@ fn kind(kind: SourceKind) -> &'static str {
 fn show_is(profile: &Profile) {
     println!("\nWhat it is");
     for (key, value, source) in figures(profile) {
-        // Whole numbers are no less exact without their ".0".
+        // Whole numbers are just as exact without their ".0".
         let value = value.strip_suffix(".0").unwrap_or(&value);
         println!("  {key:<34}{value:<11}{source}");
     }

@@ -51,7 +51,7 @@ impl Call<'_> {
         eprintln!("{}: {error}", self.program);
     }
 
-    /// The arguments that are no options; at least one.
+    /// The arguments that are not options; at least one.
     pub(crate) fn providers(&self, otherwise: &str) -> Result<&[String]> {
         if self.options.args.is_empty() {
             return Err(Error::invalid(otherwise));

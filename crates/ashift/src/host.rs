@@ -1,9 +1,9 @@
 //! Pools on this host: which are imported, and opening them for one command.
 //!
 //! # What it is
-//! There is no daemon. A pool that was created or imported stands in the cachefile below the state
+//! There is no daemon. A pool that was created or imported is in the cachefile below the state
 //! folder; every command opens it, acts, syncs and closes it. While it is open its devices are
-//! locked, and so is its name: a second command waits its turn, and says for whom.
+//! locked, and so is its name: a second command waits its turn, and says for which one.
 //!
 //! # Invariants
 //! A command that holds a pool waits only for pools whose names come later: two commands never wait for
@@ -20,6 +20,8 @@ use dmu::{OnSuspend, SuspendEvent, SuspendSettings};
 use machine::{FileLock, Holder, LockMode, Patience};
 use nvpair::NvList;
 use spa::{CacheFile, Host as HostId, ImportOptions, Settings, Spa};
+
+use crate::state::{self, state_folder, wait_ns};
 
 /// How a command wants a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -139,7 +141,7 @@ impl Host {
     /// The host whose state is in that folder.
     pub(crate) fn with_state(state: PathBuf) -> Host {
         Host {
-            cache: CacheFile::new(state.join("zpool.cache")),
+            cache: state::cachefile(&state),
             state,
         }
     }
@@ -197,18 +199,6 @@ impl Host {
     /// Names and configs of the imported pools.
     pub(crate) fn pools(&self) -> Result<Vec<(String, NvList)>> {
         self.cache.pools()
-    }
-
-    /// Names of the imported pools with the paths of all their devices, spares and caches included.
-    pub(crate) fn pool_devices(&self) -> Result<Vec<(String, Vec<String>)>> {
-        let with_devices = |(pool, config): (String, NvList)| {
-            let mut paths = Vec::new();
-            if let Some(tree) = config.get_list("vdev_tree") {
-                collect_paths(tree, &mut paths);
-            }
-            (pool, paths)
-        };
-        Ok(self.pools()?.into_iter().map(with_devices).collect())
     }
 
     /// Locks a pool's name, exclusively for a writer; waits while another command has it.
@@ -376,43 +366,10 @@ impl OpenPools {
         Ok(pool)
     }
 
-    /// All that are open, for whoever closes them.
+    /// All that are open, for the caller to close.
     pub(crate) fn take(self) -> BTreeMap<String, Rc<OpenPool>> {
         self.open.into_inner()
     }
-}
-
-/// `$ASHIFT_STATE`, `$XDG_STATE_HOME/ashift` or `~/.local/state/ashift`.
-pub(crate) fn state_folder() -> PathBuf {
-    let var = |name| {
-        std::env::var_os(name)
-            .filter(|v| !v.is_empty())
-            .map(PathBuf::from)
-    };
-    var("ASHIFT_STATE")
-        .or_else(|| var("XDG_STATE_HOME").map(|d| d.join("ashift")))
-        .or_else(|| var("HOME").map(|d| d.join(".local/state/ashift")))
-        .unwrap_or_else(|| PathBuf::from("/var/lib/ashift"))
-}
-
-fn collect_paths(tree: &NvList, paths: &mut Vec<String>) {
-    paths.extend(tree.get_str("path").map(str::to_owned));
-    for key in ["children", "l2cache", "spares"] {
-        for child in tree.get_lists(key).unwrap_or_default() {
-            collect_paths(child, paths);
-        }
-    }
-}
-
-/// How long a command waits for what another one has: `ASHIFT_WAIT` in seconds.
-pub(crate) fn wait_ns(default_ns: u64) -> Result<u64> {
-    let Some(text) = std::env::var_os("ASHIFT_WAIT").filter(|text| !text.is_empty()) else {
-        return Ok(default_ns);
-    };
-    let secs: Option<f64> = text.to_str().and_then(|text| text.parse().ok());
-    let secs = secs.filter(|secs| *secs >= 0.0);
-    let secs = secs.ok_or_else(|| Error::invalid("ASHIFT_WAIT is not a number of seconds"))?;
-    Ok((secs * 1e9) as u64)
 }
 
 fn facts_in(config: &NvList) -> Facts {

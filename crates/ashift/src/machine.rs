@@ -7,6 +7,7 @@
 
 mod command;
 mod fault;
+mod mount;
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -16,8 +17,8 @@ use std::sync::{Arc, OnceLock};
 use base::ErrorKind;
 use machine::{Machine, Patience, World};
 
-use crate::host::{Host, state_folder, wait_ns};
 use crate::say::{self, fail};
+use crate::state::{pool_devices, state_folder, wait_ns};
 use crate::trace::traced;
 
 pub(crate) use command::run;
@@ -56,8 +57,7 @@ pub(crate) fn current() -> base::Result<Arc<World>> {
 
 fn this_host() -> base::Result<Arc<World>> {
     let world = World::host(&state_folder())?;
-    let host = Host::with_state(state_folder());
-    world.set_pools(Box::new(move || host.pool_devices()));
+    world.set_pools(Box::new(|| pool_devices(&state_folder())));
     Ok(Arc::new(world))
 }
 
@@ -108,9 +108,9 @@ pub(crate) fn in_machine<T: Send>(
     machine: Machine,
     run: impl FnOnce(&Arc<World>) -> T + Send,
 ) -> base::Result<T> {
-    let host = Host::with_state(machine.state());
+    let state = machine.state();
     machine.run(|world| {
-        world.set_pools(Box::new(move || host.pool_devices()));
+        world.set_pools(Box::new(move || pool_devices(&state)));
         traced(world, || enter(world, run))
     })?
 }

@@ -15,12 +15,12 @@ mod identify;
 mod lab;
 mod links;
 mod machine;
-mod mount;
 mod mounted;
 mod parted;
 mod phybs;
 mod progress;
 mod say;
+mod state;
 mod trace;
 mod zdb;
 mod zfs;
@@ -258,7 +258,7 @@ fn main() -> ExitCode {
             Err(arg) => return say::fail(&own, 2, &format!("not UTF-8: {}", arg.display())),
         }
     }
-    if let Err(error) = host::wait_ns(0) {
+    if let Err(error) = state::wait_ns(0) {
         return say::fail(&own, 2, &error.to_string());
     }
     if let Some(command) = COMMANDS.iter().find(|c| c.name == own) {

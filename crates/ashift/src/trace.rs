@@ -1,4 +1,4 @@
-//! What a command did to the drives of its machine, written down for whoever asked.
+//! What a command did to the drives of its machine, written to the file that the user named.
 
 use std::path::Path;
 use std::sync::Arc;

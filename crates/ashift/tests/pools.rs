@@ -149,6 +149,10 @@ fn a_stale_half_awaits_its_resilver() {
 
 /// What create refuses, `-n` refuses in the same words; what it approves can be made.
 #[test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "a table: each command line and what it is refused with"
+)]
 fn create_n_checks_what_create_checks() {
     let bench = Bench::new(&["a", "b", "c"]);
     std::fs::File::create(bench.path("small"))

@@ -1,8 +1,8 @@
 //! Block buffers: bytes that are shared without copying and recycled without page faults.
 //!
 //! # What it is
-//! A [`Buf`] is one block's bytes, shared by reference count between whoever wrote it, the cache
-//! and the pipeline. [`Buf::make_mut`] copies only when someone else still looks at it: this is
+//! A [`Buf`] is one block's bytes, shared by reference count between its writer, the cache
+//! and the pipeline. [`Buf::make_mut`] copies only when there is another owner: this is
 //! how a txg that is being synced keeps its bytes while the next one changes the block.
 //!
 //! # Why not simpler
@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::heap::{self, Heap};
 use crate::slots::{self, Slots, is_slot_len};
 
-/// Alignment of buffers that are no slots, in bytes. It is what `malloc` gives of itself: asked for more,
+/// Alignment of buffers that are not slots, in bytes. It is what `malloc` gives of itself: asked for more,
 /// it cannot put a buffer where one of the same length was before.
 const ALIGN_BYTES: usize = 16;
 /// What direct I/O to any disk asks for.

@@ -24,7 +24,7 @@ pub enum ErrorKind {
     NotFound,
     /// The name is taken.
     Exists,
-    /// In use by someone else.
+    /// In use elsewhere.
     Busy,
     /// A directory was needed.
     NotDirectory,
@@ -94,19 +94,6 @@ impl Error {
             kind,
             context: context.into(),
             source: None,
-        }))
-    }
-
-    /// The same with the error that caused it.
-    pub fn with_source(
-        kind: ErrorKind,
-        context: impl Into<String>,
-        source: impl StdError + Send + Sync + 'static,
-    ) -> Self {
-        Error(Box::new(Inner {
-            kind,
-            context: context.into(),
-            source: Some(Box::new(source)),
         }))
     }
 

@@ -1,7 +1,7 @@
 //! What `malloc` keeps of freed buffers.
 //!
 //! # What it is
-//! Buffers that are no slots come from `malloc`, which gives memory back to the system only from the end
+//! Buffers that are not slots come from `malloc`, which gives memory back to the system only from the end
 //! of its heap. A cache full of small blocks whose place larger ones take would stay in memory for good.
 //! So the bytes in such buffers are counted, and when they have fallen far below what they were,
 //! `malloc` is told to give back every page that is free.

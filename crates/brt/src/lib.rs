@@ -14,7 +14,7 @@
 //! 1. An entry has a count above 0; the counts of ranges and the total are those of the entries.
 //!
 //! # Concurrency
-//! None: whoever holds [`Brts`] locks.
+//! None: the owner of [`Brts`] locks.
 //!
 //! # Source
 //! OpenZFS `module/zfs/brt.c`, `include/sys/brt_impl.h`.

@@ -37,7 +37,7 @@ pub(crate) fn check(_pool: &Pool, mos: &Objset, tally: &mut Tally) {
             _ if previous.0 == 0 => 0,
             Some(previous) => previous.referenced_bytes.get(),
             None => {
-                let what = format!("previous snapshot {previous} is no dataset");
+                let what = format!("previous snapshot {previous} is not a dataset");
                 findings.push(Finding::BadObject {
                     objset: ObjsetId(0),
                     object: ObjectId(id.0),

@@ -218,6 +218,7 @@ impl Finding {
 }
 
 impl fmt::Display for Finding {
+    #[expect(clippy::too_many_lines, reason = "a table: the text of each finding")]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Finding::Unreadable { what, .. } => write!(f, "unreadable: {what}"),

@@ -33,7 +33,7 @@ use std::ops::Range;
 
 /// `ZEC_MAGIC`: "zio data bloc tail".
 #[doc(alias = "ZEC_MAGIC")]
-pub const ECK_MAGIC: u64 = 0x0210_da7a_b10c_7a11;
+pub(crate) const ECK_MAGIC: u64 = 0x0210_da7a_b10c_7a11;
 
 /// Bytes of a `zio_eck_t`.
 #[doc(alias = "zio_eck_t")]

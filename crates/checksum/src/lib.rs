@@ -78,7 +78,7 @@ pub fn verify(kind: ChecksumType, salt: &Salt, bytes: &[u8], expected: &Words) -
 
 /// The salted checksums with the work that depends on the salt alone already done.
 ///
-/// Worth having for whoever hashes many blocks of one pool; gives the same words as [`digest`].
+/// Worth having for a caller that hashes many blocks of one pool; gives the same words as [`digest`].
 #[derive(Clone)]
 #[doc(alias = "spa_cksum_tmpls")]
 pub struct Templates {
@@ -141,7 +141,7 @@ pub fn is_dedup(kind: ChecksumType) -> bool {
 /// Whether a write may be dropped when the words did not change (`ZCHECKSUM_FLAG_NOPWRITE`).
 #[must_use]
 #[doc(alias = "ZCHECKSUM_FLAG_NOPWRITE")]
-pub fn is_nopwrite(kind: ChecksumType) -> bool {
+pub(crate) fn is_nopwrite(kind: ChecksumType) -> bool {
     is_dedup(kind) || kind == ChecksumType::EdonR
 }
 

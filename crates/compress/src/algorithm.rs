@@ -104,7 +104,7 @@ impl ZstdLevel {
 
     /// The number in the header of a block: the default as the level that it is.
     #[must_use]
-    pub fn number_in_block(self) -> u8 {
+    pub(crate) fn number_in_block(self) -> u8 {
         if self.0 == 0 { 3 } else { self.0 }
     }
 

@@ -120,7 +120,7 @@ impl DdtEntry {
         self.phys.iter_mut().find(is_it)
     }
 
-    /// As it stands in a ZAP.
+    /// As it is stored in a ZAP.
     #[doc(alias = "ddt_zap_compress")]
     pub(crate) fn value(&self) -> Vec<u8> {
         let mut plain = Vec::with_capacity(VALUE_BYTES);

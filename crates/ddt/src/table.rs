@@ -119,7 +119,7 @@ impl Ddts {
         })
     }
 
-    /// Bytes that data sets use beyond what is stored: the pool seems to be so much larger.
+    /// Bytes that data sets use beyond what is stored: the pool seems to be larger by these.
     #[must_use]
     #[doc(alias = "ddt_get_dedup_dspace")]
     pub fn dedup_dspace(&self) -> u64 {
@@ -175,7 +175,7 @@ impl Ddts {
             Err(_) => None,
         };
         let Some((checksum, (class, mut entry))) = found else {
-            // It was pruned: whoever refers to it now owns it.
+            // It was pruned: the remaining pointer owns the block.
             return Ok(bps
                 .iter()
                 .map(|bp| plain(bp, bp.dva, bp.physical_birth()))

@@ -66,7 +66,7 @@ impl BlockAccounting for FreeAtOnce {
     }
 }
 
-/// `zfs_file_info_t`: to whom an object is charged.
+/// `zfs_file_info_t`: the owners that an object is charged to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[doc(alias = "zfs_file_info_t")]
 pub struct Owner {
@@ -87,7 +87,7 @@ pub struct OwnerDelta {
     pub objects: i64,
 }
 
-/// What one [`Objset::sync`] changed for whom; entries whose delta is zero are left out.
+/// What one [`Objset::sync`] changed for each owner; entries whose delta is zero are left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnerDeltas {
     /// By user id.
@@ -125,7 +125,7 @@ impl OwnerDeltas {
 
 /// Space by user, group and project, for objsets that count it.
 pub trait OwnerAccounting: Send + Sync {
-    /// Whom an object is charged to; `None` if it is not counted. `spill` is given only when the
+    /// The owners that an object is charged to; `None` if it is not counted. `spill` is given only when the
     /// bonus is empty although its type is SA.
     #[doc(alias = "zpl_get_file_info")]
     fn owner(&self, bonus_type: ObjectType, bonus: &[u8], spill: Option<&[u8]>) -> Option<Owner>;

@@ -1,7 +1,7 @@
 //! Writing behind: the records of a stream are written before their txg is synced.
 //!
 //! # What it is
-//! Somebody who fills a file record by record is unlikely to touch again what is behind him. Full
+//! A sequential writer rarely rewrites earlier records. Full
 //! records that are stored as they came are therefore placed, and begin to be written, while their txg
 //! is still open. Devices have something to do then while the txg before is ended, and a long stream
 //! needs no txg for each part of it that fits into memory: what is written is not dirty any more, but
@@ -17,9 +17,9 @@
 //! ```
 //!
 //! # Invariants
-//! 1. What a pointer of the layer leads to is what the block holds: whoever changes or drops the block
+//! 1. What a pointer of the layer leads to is what the block holds: a change or a free of the block
 //!    abandons the pointer.
-//! 2. What was abandoned is freed when the txg is synced, not before: it may be on its way. Until then
+//! 2. What was abandoned is freed when the txg is synced, not before: its write may be in flight. Until then
 //!    it is charged, so that the space which one txg can waste is bounded like its dirty bytes.
 //! 3. A layer in which something was written twice is not written behind any more.
 //! 4. Nothing is counted as born before the txg is synced.
@@ -29,7 +29,7 @@
 //! The sync waits for them before it installs the tree that refers to them.
 //!
 //! # Concurrency
-//! A piece is taken with the dnode locked and begun without; the txg is held meanwhile. Whoever changes
+//! A piece is taken with the dnode locked and begun without; the txg is held meanwhile. A change of
 //! a block in between makes a new buffer (the one that is being written has a second owner), which is
 //! noticed when the pointers are noted. That a piece is written is told by the thread that wrote it;
 //! once the layer is frozen, only the sync waits for it.
@@ -136,8 +136,8 @@ impl Behind {
 
 /// Blocks that are begun together.
 type Piece = Vec<(u64, Prepared)>;
-/// A block, and where it is.
-type Place = (u64, BlkPtrPhys);
+/// A block, and where it was written.
+type Written = (u64, BlkPtrPhys);
 
 impl Dirty {
     /// Takes the stream: of it, the blocks that need nothing but a place.
@@ -168,7 +168,7 @@ impl Dirty {
     }
 
     /// Blocks have been written: their bytes need not be kept.
-    fn note_written(&mut self, blocks: &[Place]) -> Charge {
+    fn note_written(&mut self, blocks: &[Written]) -> Charge {
         let mut charge = Charge::default();
         for (blkid, written) in blocks {
             let Some(block) = self.blocks.get_mut(blkid) else {
@@ -217,7 +217,7 @@ impl Dnode {
             return;
         };
         let blkids = piece.iter().map(|(blkid, _)| *blkid);
-        let places: Arc<[Place]> = blkids.zip(bps.iter().copied()).collect();
+        let places: Arc<[Written]> = blkids.zip(bps.iter().copied()).collect();
         self.recharge(|layer| {
             let mut charge = layer.note_begun(piece, &bps);
             let (dnode, written) = (self.me(), Arc::clone(&places));

@@ -1,7 +1,7 @@
 //! The dnodes of an objset that are in memory.
 //!
 //! # Invariants
-//! 1. A dnode that anybody holds, or that is dirty, is in the cache: there is never a second one
+//! 1. A dnode that is held or dirty is in the cache: there is never a second one
 //!    of the same object.
 //! 2. `unsynced` has every object that was allocated and is not in a block of dnodes yet.
 //! 3. `generation` grows whenever blocks of dnodes change: a dnode that was read from an older one
@@ -63,7 +63,7 @@ impl Cache {
     }
 
     fn is_idle(&self, id: ObjectId) -> Option<bool> {
-        // Whoever gets hold of a dnode does so under the lock of this cache.
+        // A dnode is held under the lock of this cache only.
         self.dnodes
             .get(&id)
             .map(|dnode| Arc::strong_count(dnode) == 1)

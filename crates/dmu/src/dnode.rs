@@ -18,7 +18,7 @@
 //! 3. An object is changed in open context or in syncing context, not in both at a time.
 //!
 //! # Concurrency
-//! One mutex per dnode, never held during I/O. Whoever waits for tickets holds no other ticket,
+//! One mutex per dnode, never held during I/O. A thread that waits for tickets holds no other ticket,
 //! and a reader with a ticket waits for nothing but reads.
 //!
 //! # Why not simpler
@@ -61,7 +61,7 @@ pub struct Dnode {
     returned: Condvar,
     pub(crate) streams: Mutex<Streams>,
     pub(crate) users: Users,
-    /// Of the meta-dnode: whoever looks for an object goes through it.
+    /// Of the meta-dnode: every lookup of an object goes through it.
     pub(crate) path: Option<Arc<PathCache>>,
 }
 
@@ -82,7 +82,7 @@ pub(crate) struct State {
     epoch: usize,
 }
 
-/// From where somebody looks at a dnode.
+/// The generation in which a reader sees a dnode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum View {
     /// With all changes.
@@ -380,7 +380,7 @@ impl Dnode {
         ))
     }
 
-    /// Makes an object that was only thought up until now; part of its allocation.
+    /// Marks the object as allocated in this txg; it existed only in memory so far.
     pub(crate) fn begin(&self, tx: &Tx) -> Result<()> {
         self.change(tx, |_, change| change.layer.allocated = true)
     }

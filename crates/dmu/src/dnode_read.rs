@@ -347,7 +347,7 @@ impl Dnode {
             match walk.bp(0, blkid) {
                 Ok(bp) if bp.is_hole() || bp.is_embedded() => {}
                 Ok(bp) => bps.push(bp),
-                // Whoever reads the block will be told.
+                // The reader of the block gets the error.
                 Err(_) => break,
             }
         }

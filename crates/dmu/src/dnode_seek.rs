@@ -96,7 +96,7 @@ impl<'a> Seek<'a> {
                     bp.fill() > 0
                 }
             })?;
-            // What a lying tree has behind the last block is in no block, as for whoever reads it.
+            // What a lying tree has behind the last block is in no block, as for a reader.
             let on_disk = on_disk.filter(|id| *id <= self.maxblkid);
             let Some(state) = self.layers() else {
                 return Ok(None);

@@ -22,7 +22,7 @@ impl Dnode {
     ///
     /// # Errors
     /// What reading the first and the last block met, if they are written in part only;
-    /// `InvalidInput` behind the first block of an object whose block size is no power of two;
+    /// `InvalidInput` behind the first block of an object whose block size is not a power of two;
     /// `NotFound` when the object was freed.
     #[doc(alias = "dmu_write")]
     pub fn write(&self, tx: &Tx, offset: u64, data: &[u8]) -> Result<()> {

@@ -3,8 +3,8 @@
 //! # What it is
 //! On a hostile disk many pointers may lead to one block: ten small blocks can stand for exabytes. In an
 //! honest tree each block that holds pointers, dnodes or other metadata has one place: dedup and cloning
-//! share blocks of files only, and snapshots share blocks with other trees. So whoever visits all of a tree
-//! puts down which blocks were [`Followed`], and ends with an error when one comes again. Then the work and
+//! share blocks of files only, and snapshots share blocks with other trees. So a visitor of a whole tree
+//! remembers which blocks were [`Followed`], and ends with an error when one comes again. Then the work and
 //! the memory are bounded by the pointers that are really stored, however large the tree claims to be.
 //!
 //! Lists of the pool itself (of blocks, of segments, its history) are read from one end to the other.
@@ -51,7 +51,7 @@ impl Followed {
     ///
     /// # Errors
     /// `Corrupt` when it was before.
-    pub fn meet(&mut self, bp: &BlkPtrPhys, at: &Bookmark) -> Result<()> {
+    pub(crate) fn meet(&mut self, bp: &BlkPtrPhys, at: &Bookmark) -> Result<()> {
         if self.0.insert(identity(bp)) {
             return Ok(());
         }

@@ -80,7 +80,7 @@ pub use txg::{FailMode, OnSuspend, SuspendEvent, SuspendSettings, TxGroups, TxgS
 pub(crate) use dirty::SpillChange;
 
 /// `DMU_META_DNODE_OBJECT`
-pub const META_DNODE_OBJECT: ObjectId = ObjectId(0);
+pub(crate) const META_DNODE_OBJECT: ObjectId = ObjectId(0);
 /// `DMU_USERUSED_OBJECT`: a ZAP of bytes and objects by user id.
 pub const USERUSED_OBJECT: ObjectId = ObjectId(phys::objset::USERUSED_OBJECT);
 /// `DMU_GROUPUSED_OBJECT`: the same by group id.

@@ -1,8 +1,8 @@
 //! Sequential readers: which blocks to fetch before they are asked for.
 //!
 //! # What it is
-//! Each object remembers up to eight streams, that is block ids at which somebody stopped
-//! reading. A read that goes on where a stream stopped doubles its window, from 256 KiB up to
+//! Each object remembers up to eight streams, that is block ids at which a reader
+//! stopped. A read that goes on where a stream stopped doubles its window, from 256 KiB up to
 //! what the block store says; when a quarter of the window is used up, it is filled up: those who
 //! fetch should not wait for those who read.
 //!
@@ -35,7 +35,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// A reader of whom nothing is known, from block `from` on.
+    /// A reader with no history, from block `from` on.
     pub(crate) fn unknown(from: u64) -> Progress {
         Progress {
             run_bytes: 0,

@@ -1,7 +1,7 @@
 //! Transaction groups: the states open, quiescing and syncing, and the thread that drives them.
 //!
 //! # What it is
-//! Changes are collected in the *open* txg. When it is time (5 s, enough dirty bytes, somebody
+//! Changes are collected in the *open* txg. When it is time (5 s, enough dirty bytes, a thread
 //! waits) the sync thread *quiesces* it: new holds wait until the running ones are dropped, then
 //! every dirty objset is frozen, and the next txg opens. While that one fills, the frozen one is
 //! *synced*: written level by level, up to the uberblock.
@@ -23,7 +23,7 @@
 //! # Why not simpler
 //! OpenZFS quiesces in a thread of its own, and lets a quiesced txg wait while another one
 //! syncs. With two dirty generations per dnode there is no room for a third txg, and nothing to
-//! gain: whoever could fill it would be throttled anyway.
+//! gain: the writers that could fill it would be throttled anyway.
 //!
 //! # Source
 //! OpenZFS module/zfs/txg.c, module/zfs/dmu_tx.c (`dmu_tx_delay`), module/zfs/dsl_pool.c @be7657e3.
@@ -58,7 +58,7 @@ pub trait TxgSync: Send + Sync {
     fn sync(&self, txg: Txg) -> Result<()>;
 }
 
-/// So much may be on its way behind streams before they pause.
+/// Write-behind bytes in flight above which writers are throttled.
 const BEHIND_BYTES_MAX: u64 = 12 << 20;
 /// They look again after this time: who writes to a device is not to be kept busy with waking others.
 const PAUSE_NS: u64 = 200_000;
@@ -166,7 +166,7 @@ impl TxGroups {
         self.work.notify_all();
         while !state.stopped {
             if let Err(error) = state.suspension.check() {
-                // Whoever resumes the pool stops it again.
+                // The command that resumes the pool stops it again.
                 state.stopping = false;
                 return Err(error);
             }
@@ -283,7 +283,7 @@ impl TxGroups {
         self.want(&mut state, open);
     }
 
-    /// Whether somebody waits for a txg behind the one that syncs.
+    /// Whether a thread waits for a txg behind the one that syncs.
     #[must_use]
     #[doc(alias = "txg_sync_waiting")]
     pub fn is_waited_for(&self) -> bool {
@@ -356,13 +356,6 @@ impl TxGroups {
         }
     }
 
-    /// Takes back part of [`note_dirty`](TxGroups::note_dirty): dirty bytes were thrown away.
-    pub fn forget_dirty(&self, bytes: u64) {
-        let mut state = self.state.lock();
-        state.open_dirty = state.open_dirty.saturating_sub(bytes);
-        self.room.notify_all();
-    }
-
     /// Bytes of the open txg are more, or fewer: of those that wait for it to be synced, and of those
     /// that were begun already. The caller holds the open txg.
     pub(crate) fn recharge(&self, dirty: i64, begun: i64) {
@@ -383,7 +376,7 @@ impl TxGroups {
 
     /// Dirty bytes of the syncing txg have been written.
     #[doc(alias = "dsl_pool_undirty_space")]
-    pub fn note_written(&self, bytes: u64) {
+    pub(crate) fn note_written(&self, bytes: u64) {
         let mut state = self.state.lock();
         state.sync_dirty = state.sync_dirty.saturating_sub(bytes);
         self.room.notify_all();

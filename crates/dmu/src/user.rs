@@ -34,7 +34,7 @@ impl Users {
 
 impl Dnode {
     /// The value of type `T` that goes with this dnode, made by `new` if there is none yet. It
-    /// lasts at least as long as anybody holds the dnode, and must not hold the dnode itself.
+    /// lasts at least as long as the dnode is held, and must not hold the dnode itself.
     #[doc(alias = "dmu_buf_set_user")]
     pub fn user<T: Any + Send + Sync>(&self, new: impl FnOnce() -> T) -> Arc<T> {
         self.users.get(new)

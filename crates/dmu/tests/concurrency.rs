@@ -173,7 +173,7 @@ fn sim_writers_go_on_while_txgs_sync() {
     }
 }
 
-/// A stream is written, and its bytes are not kept, before anybody asks for a sync.
+/// A stream is written, and its bytes are not kept, before a sync is asked for.
 fn a_stream_before_its_sync() {
     const RECORD: usize = 128 << 10;
     let (props, _) = behind();

@@ -287,6 +287,10 @@ fn differs(a: &[u8], b: &[u8]) -> Option<usize> {
     a.iter().zip(b).position(|(a, b)| a != b)
 }
 
+#[expect(
+    clippy::too_many_lines,
+    reason = "one random run: a table of operations"
+)]
 fn change(pool: &Pool, dnode: &Dnode, model: &mut Model, op: &Op) {
     let limit = World::limit(dnode);
     let blksz = dnode.blksz() as usize;

@@ -439,7 +439,7 @@ fn the_last_block_of_a_list_may_be_zeros() {
     let list = objset.hold(id).unwrap();
     assert!(list.check_dense(0, 4096).is_ok());
     assert!(list.check_dense(0, 4096 + 8).is_ok());
-    // With more behind it, it is no list that somebody wrote.
+    // With more behind it, it is not a list that was written.
     let gap = objset.hold(gap_id).unwrap();
     let error = gap.check_dense(0, 3 * 4096).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt);

@@ -1,4 +1,5 @@
-//! How fast the timing model is, and what it says: `cargo run --release -p drive --example timing [PROFILE [EXPERIMENT]]`.
+//! How fast the timing model is, and what it says:
+//! `cargo run --release -p drive --example timing [PROFILE [EXPERIMENT]]`.
 
 use std::time::Instant;
 

@@ -12,16 +12,16 @@
 //! 2. When a flush is done, every write that was done when it was submitted is on the medium.
 //! 3. What a command does to the bytes, it does in the order of submission; queued commands that
 //!    overlap are thus never mixed up.
-//! 4. Time is looked at when somebody waits for it, and before a power cut: what happened behind the
+//! 4. Time is looked at when a thread waits for it, and before a power cut: what happened behind the
 //!    cache in between is then caught up with.
 //!
 //! # Crash argument
 //! See `keep` for a program that dies, `power` for a drive that loses power.
 //!
 //! # Concurrency
-//! One lock, `state`, never held while waiting. Whoever waits for a command sleeps until the next
-//! one may be done, by a condition with a deadline; whoever finds a command of somebody else done
-//! says so. Queued commands are told by a timer. `DoneFn`s are called without the lock.
+//! One lock, `state`, never held while waiting. A thread that waits for a command sleeps until the next
+//! one may be done, by a condition with a deadline; if it finds a command of another thread done, it
+//! wakes that thread. Queued commands are completed by a timer. `DoneFn`s are called without the lock.
 
 mod commands;
 mod keep;
@@ -108,7 +108,7 @@ pub struct Emulated {
     seed: u64,
     me: Weak<Emulated>,
     state: Mutex<State>,
-    /// A command that somebody waits for is done.
+    /// A command that a thread waits for is done.
     answered: Condvar,
 }
 
@@ -176,7 +176,7 @@ struct InFlight {
 enum Caller {
     /// A thread that waits; what came out is put here.
     Waits(Option<Result<()>>),
-    /// Somebody to call.
+    /// A function to call.
     Calls(DoneFn),
 }
 

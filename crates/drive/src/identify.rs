@@ -261,7 +261,7 @@ impl IdentifyData {
         match page.get(60..572) {
             Some(bytes) if page.get(1) == Some(&0x89) => IdentifyData::from_bytes(bytes),
             _ => Err(Error::corrupt(format!(
-                "{} bytes are no page 0x89 of a SATA drive",
+                "{} bytes are not page 0x89 of a SATA drive",
                 page.len()
             ))),
         }
@@ -310,13 +310,13 @@ impl IdentifyData {
 
     /// Words 60-61.
     #[must_use]
-    pub fn sectors_28(&self) -> u64 {
+    pub(crate) fn sectors_28(&self) -> u64 {
         number(&self.words[60..62])
     }
 
     /// Words 100-103, if there are 48-bit addresses.
     #[must_use]
-    pub fn sectors_48(&self) -> Option<u64> {
+    pub(crate) fn sectors_48(&self) -> Option<u64> {
         (self.words[83] & COMMAND2_LBA48 != 0).then(|| number(&self.words[100..104]))
     }
 

@@ -1,15 +1,16 @@
 //! Profiles: what a drive says about itself, and what it really is.
 //!
 //! # What it is
-//! A TOML file with the unit in each key. `[identify]` is what the drive tells a host, lies included; `[medium]` is the truth
-//! about its sectors; `[disk]` or `[flash]` is what moves the bytes; `[cache]` what hides it; `[bridge]` a USB enclosure around
-//! it. Each `[[source]]` says where a figure comes from, each `[[published]]` is a measurement that somebody published and
-//! that the profile should reproduce.
+//! A TOML file with the unit in each key. `[identify]` is what the drive tells a host, lies included; `[medium]` is the
+//! truth about its sectors; `[disk]` or `[flash]` is what moves the bytes; `[cache]` what hides it; `[bridge]` a USB
+//! enclosure around it. Each `[[source]]` says where a figure comes from, each `[[published]]` is a measurement from a
+//! publication that the profile should reproduce.
 //!
 //! # Invariants
-//! 1. A profile that was parsed is possible: nothing divides by zero, a track holds at least one physical sector, the skew covers
-//!    the switch of heads.
-//! 2. The host's sectors are `identify.sectors - bridge.hidden_sectors`; the medium's are `identify.sectors + medium.lba_shift`.
+//! 1. A profile that was parsed is possible: nothing divides by zero, a track holds at least one physical sector, the
+//!    skew covers the switch of heads.
+//! 2. The host's sectors are `identify.sectors - bridge.hidden_sectors`; the medium's are
+//!    `identify.sectors + medium.lba_shift`.
 
 mod builtin;
 mod check;
@@ -164,7 +165,8 @@ pub struct DiskFigures {
     pub surfaces: u32,
     /// Zones of equal sectors per track, of equally many tracks.
     pub zones: u32,
-    /// Bytes under the head on the outermost tracks, 10^6 per second: a whole track per revolution, before the skew's loss.
+    /// Bytes under the head on the outermost tracks, 10^6 per second: a whole track per revolution, before the skew's
+    /// loss.
     pub media_rate_outer_mb_s: f64,
     /// The same on the innermost tracks; between them linear in the track.
     pub media_rate_inner_mb_s: f64,
@@ -294,7 +296,7 @@ pub enum SourceKind {
     Assumed,
 }
 
-/// A measurement that somebody published.
+/// A published measurement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Published {
@@ -396,8 +398,8 @@ impl Profile {
             .any(|known| known.eq_ignore_ascii_case(name.trim()))
     }
 
-    /// The same drive with another capacity, in sectors as `identify.sectors` counts them: rates and seeks keep their range,
-    /// over fewer or more tracks.
+    /// The same drive with another capacity, in sectors as `identify.sectors` counts them: rates and seeks keep their
+    /// range, over fewer or more tracks.
     ///
     /// # Errors
     /// `InvalidInput` if nothing would be left, or too much.

@@ -140,7 +140,7 @@ impl Bpobj {
     /// # Errors
     /// What the MOS gives.
     #[doc(alias = "bpobj_alloc_empty")]
-    pub fn alloc_empty(mos: &Mos, tx: &Tx) -> Result<ObjectId> {
+    pub(crate) fn alloc_empty(mos: &Mos, tx: &Tx) -> Result<ObjectId> {
         if !mos.env().feature_is_enabled(feature::EMPTY_BPOBJ) {
             return Bpobj::alloc(mos, tx);
         }
@@ -289,7 +289,7 @@ impl Bpobj {
     /// # Errors
     /// What the MOS gives.
     #[doc(alias = "bpobj_space_range")]
-    pub fn space_range(&self, mintxg: u64, maxtxg: u64) -> Result<Space> {
+    pub(crate) fn space_range(&self, mintxg: u64, maxtxg: u64) -> Result<Space> {
         let mut total = Space::ZERO;
         self.iterate(&mut |bp, _| {
             let birth = bp.allocation_birth().0;
@@ -334,7 +334,7 @@ impl Bpobj {
     /// # Errors
     /// What the MOS gives.
     #[doc(alias = "bpobj_enqueue_subobj")]
-    pub fn enqueue_subobj(&self, object: ObjectId, tx: &Tx) -> Result<()> {
+    pub(crate) fn enqueue_subobj(&self, object: ObjectId, tx: &Tx) -> Result<()> {
         if !self.has_subobjs() {
             let text = format!("bpobj {} is too old for subobjs", self.object());
             return Err(Error::corrupt(text));

@@ -216,7 +216,7 @@ impl DslDataset {
     }
 
     /// Records at the end of the current sync that the data set uses a per-dataset feature.
-    pub fn activate_feature(&self, guid: &'static str) {
+    pub(crate) fn activate_feature(&self, guid: &'static str) {
         let mut state = self.state();
         state.deactivating.remove(guid);
         if !state.features.contains_key(guid) {

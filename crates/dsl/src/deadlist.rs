@@ -179,7 +179,7 @@ impl Deadlist {
     /// # Errors
     /// What the MOS gives.
     #[doc(alias = "dsl_deadlist_space_range")]
-    pub fn space_range(&mut self, mintxg: u64, maxtxg: u64) -> Result<Space> {
+    pub(crate) fn space_range(&mut self, mintxg: u64, maxtxg: u64) -> Result<Space> {
         if mintxg >= maxtxg {
             return Ok(Space::ZERO);
         }
@@ -269,7 +269,7 @@ impl Deadlist {
     /// # Errors
     /// `Corrupt` when there is no such key, or none before it.
     #[doc(alias = "dsl_deadlist_remove_key")]
-    pub fn remove_key(&mut self, mintxg: u64, tx: &Tx) -> Result<()> {
+    pub(crate) fn remove_key(&mut self, mintxg: u64, tx: &Tx) -> Result<()> {
         let object = self.object();
         let missing = || Error::corrupt(format!("deadlist {object} lacks key {mintxg:#x}"));
         let tree = self.load()?;
@@ -305,7 +305,7 @@ impl Deadlist {
     /// # Errors
     /// What the MOS gives.
     #[doc(alias = "dsl_deadlist_clone")]
-    pub fn clone_keys(&mut self, maxtxg: u64, tx: &Tx) -> Result<ObjectId> {
+    pub(crate) fn clone_keys(&mut self, maxtxg: u64, tx: &Tx) -> Result<ObjectId> {
         let copy = Deadlist::alloc(&self.mos, tx)?;
         let keys: Vec<u64> = self.load()?.range(..maxtxg).map(|(key, _)| *key).collect();
         for key in keys {

@@ -485,7 +485,7 @@ impl DslPool {
         mos.free_zapified(dd.object(), tx)
     }
 
-    /// A ZAP of ZAPs: whom may do what.
+    /// A ZAP of ZAPs: what each user and group may do.
     #[doc(alias = "dsl_deleg_destroy")]
     fn destroy_permissions(&self, zap: ObjectId, tx: &Tx) -> Result<()> {
         if zap.0 == 0 {

@@ -48,7 +48,7 @@ pub enum Used {
 }
 
 /// How many kinds of [`Used`] there are (`DD_USED_NUM`).
-pub const USED_KINDS: usize = 5;
+pub(crate) const USED_KINDS: usize = 5;
 
 /// An open directory.
 #[doc(alias = "dsl_dir_t")]
@@ -116,7 +116,7 @@ impl DslDir {
     }
 
     /// Itself and its ancestors, root last.
-    pub fn lineage(self: &Arc<DslDir>) -> impl Iterator<Item = Arc<DslDir>> + use<> {
+    pub(crate) fn lineage(self: &Arc<DslDir>) -> impl Iterator<Item = Arc<DslDir>> + use<> {
         std::iter::successors(Some(self.clone()), |dd| dd.parent())
     }
 

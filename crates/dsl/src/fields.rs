@@ -145,7 +145,7 @@ impl DirFields {
 
     /// Whether dd_used_breakdown is kept; it is in pools of version 13 and later.
     #[must_use]
-    pub fn has_breakdown(&self) -> bool {
+    pub(crate) fn has_breakdown(&self) -> bool {
         self.flags & DD_FLAG_USED_BREAKDOWN != 0
     }
 

@@ -2,8 +2,8 @@
 //!
 //! # What it is
 //! The MOS holds a tree of named directories; each has a head data set and its snapshots. This
-//! crate finds them, makes, clones, renames and destroys them, knows which block belongs to whom,
-//! and who uses how much.
+//! crate finds them, makes, clones, renames and destroys them, knows which dataset a block belongs to,
+//! and how much each dataset uses.
 //!
 //! # Why snapshots cost nothing
 //! A block is never changed in place, and every pointer knows the txg in which its block was born.
@@ -69,13 +69,12 @@ pub use bpobj::{Bpobj, Progress};
 pub use create::{NewDataset, ObjsetInit};
 pub use dataset::{DslDataset, LongHold, PropReader, PropsWatcher};
 pub use deadlist::Deadlist;
-pub use dir::{DslDir, USED_KINDS, Used};
+pub use dir::{DslDir, Used};
 pub use engine::mos_props;
 pub use env::{DatasetChange, HistoryEvent, PoolEnv};
 pub use errlog::ScanPhase;
 pub use fields::{DatasetFields, DirFields};
 pub use mos::Mos;
-pub use names::{NAME_BYTES_MAX, NESTING_MAX};
 pub use pool::{DslPool, PoolParts};
 pub use prop::{Prop, PropChange, PropSource, is_inheritable};
 pub use size::Space;

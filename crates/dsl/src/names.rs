@@ -21,9 +21,9 @@ use crate::pool::DslPool;
 use phys::feature;
 
 /// `ZFS_MAX_DATASET_NAME_LEN` without the terminating NUL: bytes of the longest name.
-pub const NAME_BYTES_MAX: usize = 255;
+pub(crate) const NAME_BYTES_MAX: usize = 255;
 /// `zfs_max_dataset_nesting`: directories in the longest name.
-pub const NESTING_MAX: usize = 50;
+pub(crate) const NESTING_MAX: usize = 50;
 
 /// Directories in a directory's full name: as many as the longest name has room for.
 const DEPTH_MAX: usize = NAME_BYTES_MAX.div_ceil(2);
@@ -256,7 +256,7 @@ impl DslPool {
         if own != parent.object().0 {
             let entered = parent.object();
             return Err(Error::corrupt(format!(
-                "directory {object} ({name}) stands in directory {entered}, its dd_parent_obj is {own}"
+                "directory {object} ({name}) is in directory {entered},  its dd_parent_obj is {own}"
             )));
         }
         Ok(dir)
@@ -322,8 +322,8 @@ impl DslPool {
 
     /// The snapshot before a dataset.
     ///
-    /// It is as old as the dataset says, and older than the dataset if that is a snapshot, too: whoever goes
-    /// on from predecessor to predecessor comes to an end.
+    /// It is as old as the dataset says, and older than the dataset if that is a snapshot, too: a walk
+    /// from predecessor to predecessor comes to an end.
     pub(crate) fn predecessor(
         &self,
         object: ObjectId,

@@ -257,7 +257,7 @@ impl DslPool {
         self.special().origin.object()
     }
 
-    /// dp_free_bpobj: blocks on their way to be freed.
+    /// dp_free_bpobj: blocks to be freed.
     pub(crate) fn free_bpobj(&self) -> Result<Bpobj> {
         Bpobj::open(&self.mos, self.special().free_bpobj)
     }

@@ -1,4 +1,4 @@
-//! Properties: what is set where, and what that means for whom.
+//! Properties: where each is set, and which datasets inherit it.
 //!
 //! # What it is
 //! A property of a data set is a number or a string by name. It may be set at its directory

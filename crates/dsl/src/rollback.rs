@@ -24,12 +24,12 @@ use crate::synctask::Verdict;
 
 impl DslPool {
     /// Rolls a head back to its most recent snapshot, which must be `to` if that is given.
-    /// `holds`: how many long holds the caller has on the head itself; whoever has its objset
+    /// `holds`: how many long holds the caller has on the head itself; the holder of its objset
     /// must let go of it before, and ask for it again after.
     ///
     /// # Errors
     /// `NotFound` without a snapshot; `Exists` when `to` is not the most recent one; `Busy` when
-    /// somebody else uses the head; `Quota`, `NoSpace`.
+    /// the head is in use elsewhere; `Quota`, `NoSpace`.
     #[doc(alias = "dsl_dataset_rollback")]
     pub fn rollback(&self, name: &str, to: Option<&str>, holds: u64) -> Result<()> {
         let (checked, name) = (name.to_string(), name.to_string());
@@ -100,7 +100,7 @@ impl DslPool {
             "head and clone do not branch off at the same snapshot"
         );
         self.swap_features(clone, head, tx)?;
-        // Their contents change under them: whoever wants the objsets opens them again.
+        // Their contents change under them: the objsets have to be opened again.
         clone.set_objset(None);
         head.set_objset(None);
 

@@ -136,7 +136,7 @@ impl DslPool {
     /// `dsl_pool_adjustedsize`: the bytes that all data sets together may use.
     #[must_use]
     #[doc(alias = "dsl_pool_adjustedsize")]
-    pub fn adjusted_size(&self, check: SpaceCheck) -> u64 {
+    pub(crate) fn adjusted_size(&self, check: SpaceCheck) -> u64 {
         let env = self.mos().env();
         let dspace = env.dspace();
         let slop = slop_space(dspace);
@@ -160,7 +160,7 @@ impl DslPool {
     /// `on_disk_only` leaves out what transactions in flight may add.
     #[must_use]
     #[doc(alias = "dsl_dir_space_available")]
-    pub fn space_available(
+    pub(crate) fn space_available(
         &self,
         dd: &Arc<DslDir>,
         ancestor: Option<(&Arc<DslDir>, i64)>,
@@ -202,7 +202,7 @@ impl DslPool {
 
     /// Asks whether a transaction may add `bytes` to a head; `frees` if it frees more than it
     /// adds, which is allowed beyond quotas and in a pool that is all but full. Waits for the
-    /// open txg when only what is on its way to disk stands against it: the caller must not hold
+    /// open txg when only writes in flight stand against it: the caller must not hold
     /// a transaction.
     ///
     /// # Errors
@@ -224,7 +224,7 @@ impl DslPool {
     }
 
     /// The same within a transaction, which cannot wait: what only stands in the way until a txg is
-    /// synced does not count. Whoever was let in by [`check_space`](DslPool::check_space) just
+    /// synced does not count. A writer that passed [`check_space`](DslPool::check_space) just
     /// before goes beyond a limit by no more than what others have written since.
     ///
     /// # Errors

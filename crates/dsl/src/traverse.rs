@@ -80,13 +80,13 @@ enum Stop {
 
 /// A block and what of its object says where it is.
 #[derive(Clone, Copy)]
-struct Place<'a> {
+struct Location<'a> {
     /// `None` for the root block.
     dnode: Option<&'a DnodePhys>,
     bookmark: Bookmark,
 }
 
-impl Place<'_> {
+impl Location<'_> {
     fn epbs(&self) -> u32 {
         self.dnode.map_or(0, |dnode| {
             u32::from(dnode.indblkshift).saturating_sub(BP_SHIFT)
@@ -174,7 +174,7 @@ impl<'a> Walk<'a> {
     /// root: there, and only there, the visitor may pause, and is shown the same block again.
     pub(crate) fn run(&mut self, root: &BlkPtrPhys, visit: &mut Visitor<'_>) -> End {
         let bookmark = Bookmark::root(ObjsetId(DESTROYED_OBJSET));
-        let place = Place {
+        let place = Location {
             dnode: None,
             bookmark,
         };
@@ -190,7 +190,7 @@ impl<'a> Walk<'a> {
     fn block(
         &mut self,
         bp: &BlkPtrPhys,
-        place: Place<'_>,
+        place: Location<'_>,
         visit: &mut Visitor<'_>,
     ) -> Result<(), Stop> {
         if bp.is_hole() || bp.is_redacted() || bp.allocation_birth() <= self.min_txg {
@@ -219,7 +219,7 @@ impl<'a> Walk<'a> {
     fn children(
         &mut self,
         bp: &BlkPtrPhys,
-        place: Place<'_>,
+        place: Location<'_>,
         visit: &mut Visitor<'_>,
     ) -> Result<(), Stop> {
         let is_dnodes = place.bookmark.object == ObjectId(0);
@@ -244,7 +244,7 @@ impl<'a> Walk<'a> {
                 blkid: BlkId(first + at as u64),
                 ..place.bookmark
             };
-            self.block(child, Place { bookmark, ..place }, visit)?;
+            self.block(child, Location { bookmark, ..place }, visit)?;
         }
         Ok(())
     }
@@ -296,11 +296,11 @@ impl<'a> Walk<'a> {
         let top = view.core().nlevels - 1;
         for (at, bp) in view.blkptrs().iter().enumerate() {
             let bookmark = Bookmark::new(objset, object, top, BlkId(at as u64));
-            self.block(bp, Place { dnode, bookmark }, visit)?;
+            self.block(bp, Location { dnode, bookmark }, visit)?;
         }
         if let Some(spill) = view.spill() {
             let bookmark = Bookmark::spill(objset, object);
-            self.block(spill, Place { dnode, bookmark }, visit)?;
+            self.block(spill, Location { dnode, bookmark }, visit)?;
         }
         Ok(())
     }
@@ -315,7 +315,7 @@ enum Skip {
 }
 
 #[doc(alias = "resume_skip_check")]
-fn compare_to_resume(place: &Place<'_>, resume: Point) -> Skip {
+fn compare_to_resume(place: &Location<'_>, resume: Point) -> Skip {
     if place.is_root() {
         return Skip::Nothing;
     }

@@ -91,7 +91,7 @@ pub fn mount(world: &Arc<World>, folder: &Path, ready: impl FnOnce()) -> Result<
     ended
 }
 
-/// Takes the folder out of this host's tree; whoever still has a file open can finish.
+/// Takes the folder out of this host's tree; a process that still has a file open can finish.
 fn unmount(folder: &Path) {
     if rustix::mount::unmount(folder, UnmountFlags::DETACH).is_ok() {
         return;

@@ -188,7 +188,7 @@ impl AuthAlgorithm {
     /// The bytes of a code.
     #[must_use]
     #[doc(alias = "g_eli_hashlen")]
-    pub fn code_bytes(self) -> usize {
+    pub(crate) fn code_bytes(self) -> usize {
         match self {
             AuthAlgorithm::HmacSha1 => 20,
             AuthAlgorithm::HmacSha256 => 32,

@@ -9,7 +9,7 @@ use crate::metadata::MASTER_KEY_BYTES;
 use crate::{AuthAlgorithm, Cipher, Flags};
 
 /// The keys of a provider: 64 bytes that IVs come from, 64 bytes that the keys of sectors come
-/// from. Whoever has them can read the provider without a passphrase.
+/// from. With them the provider can be read without a passphrase.
 #[derive(Clone, PartialEq, Eq)]
 pub struct MasterKey(pub(crate) [u8; MASTER_KEY_BYTES]);
 

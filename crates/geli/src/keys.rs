@@ -190,7 +190,7 @@ impl Metadata {
     }
 
     /// Makes all slots unreadable.
-    pub fn delete_all_slots(&mut self) {
+    pub(crate) fn delete_all_slots(&mut self) {
         rt::fill_random(self.mkeys.as_flattened_mut());
     }
 

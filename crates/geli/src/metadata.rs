@@ -43,9 +43,9 @@ impl Flags {
     /// Ask for the passphrase at boot.
     pub const BOOT: Flags = Flags(2);
     /// Detach on the last close after it was open for writing.
-    pub const WO_DETACH: Flags = Flags(4);
+    pub(crate) const WO_DETACH: Flags = Flags(4);
     /// Detach on the last close.
-    pub const RW_DETACH: Flags = Flags(8);
+    pub(crate) const RW_DETACH: Flags = Flags(8);
     /// Sectors are authenticated.
     pub const AUTH: Flags = Flags(0x10);
     /// Attached for reading.
@@ -76,7 +76,7 @@ impl Flags {
     }
 }
 
-/// What stands in the last sector of an encrypted provider. Algorithms are kept as the numbers they
+/// The contents of the last sector of an encrypted provider. Algorithms are kept as the numbers they
 /// are on disk: metadata with an unknown one can still be shown, backed up and restored.
 #[derive(Clone, PartialEq, Eq)]
 #[doc(alias = "g_eli_metadata")]

@@ -65,7 +65,7 @@ struct Shape {
 /// Opens a file or a block device.
 ///
 /// # Errors
-/// [`ErrorKind::Busy`] if someone else uses it; [`ErrorKind::InvalidInput`] if it is neither a file
+/// [`ErrorKind::Busy`] if it is in use; [`ErrorKind::InvalidInput`] if it is neither a file
 /// nor a block device; what the host says otherwise.
 pub fn open(path: &Path, mode: OpenMode) -> Result<Arc<dyn Provider>> {
     let name = path.display().to_string();

@@ -3,7 +3,7 @@
 //! # What it is
 //! The engine knows its devices by names: of labels, of a cachefile, of a command line. Where the
 //! names lead is not its business: on a host they are paths, in a machine of emulated drives they
-//! are names like `/dev/gpt/d1.nop`. A [`Namespace`] is handed to whoever has to open a device by
+//! are names like `/dev/gpt/d1.nop`. A [`Namespace`] is for code that opens a device by
 //! its name; [`HostNames`] is the one of this host.
 
 use std::any::Any;
@@ -21,8 +21,8 @@ pub trait Namespace: Send + Sync {
     /// stand in labels.
     ///
     /// # Errors
-    /// [`base::ErrorKind::NotFound`] if there is no such name, [`base::ErrorKind::Busy`] if someone
-    /// else uses it.
+    /// [`base::ErrorKind::NotFound`] if there is no such name, [`base::ErrorKind::Busy`] if it
+    /// is in use.
     fn open(&self, name: &str, mode: OpenMode) -> Result<Arc<dyn Provider>>;
 
     /// The names that are searched for a device that is not where it was, the likeliest first. None

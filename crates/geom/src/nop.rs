@@ -7,7 +7,7 @@
 //! everything that passed.
 //!
 //! # On disk
-//! Nothing: whoever wants a nop to be there next time keeps its [`NopConfig`].
+//! Nothing: a caller that wants a nop to be there next time keeps its [`NopConfig`].
 //!
 //! # Invariants
 //! 1. A command off the nop's own sectors or beyond its end is refused before anything is counted.
@@ -36,9 +36,9 @@ use crate::{Bio, BioOp, Provider, check_range};
 /// What is appended to the name of the provider below.
 pub const SUFFIX: &str = ".nop";
 /// The error that a failing command gives unless told otherwise (`EIO`).
-pub const ERROR_DEFAULT: i32 = 5;
+pub(crate) const ERROR_DEFAULT: i32 = 5;
 /// How long a delayed command is held unless told otherwise.
-pub const DELAY_MSEC_DEFAULT: u32 = 1;
+pub(crate) const DELAY_MSEC_DEFAULT: u32 = 1;
 /// The largest sector: what one command of the kernel can carry (`MAXPHYS`).
 const SECTOR_BYTES_MAX: u64 = 1 << 20;
 /// The longest name (`char name[64]` with its end).
@@ -154,7 +154,7 @@ impl NopConfig {
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`] in gnop's words.
-    pub fn check_chances(&self) -> Result<()> {
+    pub(crate) fn check_chances(&self) -> Result<()> {
         let chances = [
             ("rfailprob", self.rfailprob),
             ("wfailprob", self.wfailprob),
@@ -187,7 +187,7 @@ impl NopConfig {
         } else {
             self.secsize
         };
-        // A sector that is no power of two is gnop's to give, but nothing above could use it.
+        // A sector that is not a power of two is gnop's to give, but nothing above could use it.
         if !secsize.is_multiple_of(parent) || !secsize.is_power_of_two() {
             return Err(invalid("secsize"));
         }

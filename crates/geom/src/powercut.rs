@@ -121,7 +121,7 @@ impl PowerCut {
     }
 
     /// A larger disk on the same supply with what is on this one, all of it flushed: what is left of this one
-    /// when somebody has made it longer.
+    /// when it has been made longer.
     #[must_use]
     pub fn grown_to(&self, mediasize: u64) -> Self {
         assert!(mediasize >= self.mediasize, "disks do not shrink");

@@ -79,13 +79,13 @@ impl BioData {
 /// Called once, on any thread, perhaps before `submit` returns. Must not wait.
 pub type DoneFn = Box<dyn FnOnce(Result<BioData>) + Send>;
 
-/// A command on its way to a provider.
+/// A command for a provider.
 pub struct Bio {
     /// What to do.
     pub op: BioOp,
     /// Where, in bytes; 0 for a flush.
     pub offset: u64,
-    /// Whom to tell.
+    /// Is called when it is done.
     pub done: DoneFn,
 }
 

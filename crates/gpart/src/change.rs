@@ -13,7 +13,7 @@ use crate::table::{ACTIVE, BOOTFAILED, BOOTME, BOOTONCE};
 use crate::{Era, Kind, Partition, Scheme, Shape, Table, Uuid, gpt};
 
 /// How many partitions a GPT has room for, unless said otherwise.
-pub const GPT_ENTRIES: u32 = 128;
+pub(crate) const GPT_ENTRIES: u32 = 128;
 /// The most that gpart makes.
 const GPT_ENTRIES_MAX: u32 = 4096;
 
@@ -343,7 +343,7 @@ impl Table {
     /// Puts code into the boot sector. An MBR keeps its serial number unless `renumber`.
     ///
     /// # Errors
-    /// [`ErrorKind::TooBig`], and for an MBR [`ErrorKind::Unsupported`] if it is no whole sector.
+    /// [`ErrorKind::TooBig`], and for an MBR [`ErrorKind::Unsupported`] if it is not a whole number of sectors.
     pub fn set_bootcode(&mut self, code: &[u8], renumber: bool) -> Result<()> {
         if code.len() > BOOT_BYTES {
             return Err(refuse(ErrorKind::TooBig, ""));

@@ -148,7 +148,7 @@ impl Kind {
 
     /// Whether it holds further partitions that are not listed here.
     #[must_use]
-    pub fn is_extended(self) -> bool {
+    pub(crate) fn is_extended(self) -> bool {
         matches!(self, Kind::Mbr(0x05 | 0x0f | 0x85))
     }
 

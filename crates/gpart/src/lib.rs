@@ -30,7 +30,7 @@ mod uuid;
 
 pub use align::Wish;
 pub use backup::{Backup, backup};
-pub use change::{GPT_ENTRIES, NewPartition};
+pub use change::NewPartition;
 pub use kind::Kind;
-pub use table::{Era, Partition, Place, Scheme, Shape, Table};
+pub use table::{Era, Extent, Partition, Scheme, Shape, Table};
 pub use uuid::Uuid;

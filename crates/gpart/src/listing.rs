@@ -146,7 +146,7 @@ pub fn status(tables: &[(String, Table)]) -> String {
 
 /// What GEOM calls the stripe offset: where a sector lies inside of its physical sector, in bytes.
 #[must_use]
-pub fn stripe_offset(shape: &Shape, sector: u64) -> u64 {
+pub(crate) fn stripe_offset(shape: &Shape, sector: u64) -> u64 {
     shape.misalignment(sector)
 }
 

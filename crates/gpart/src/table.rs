@@ -181,7 +181,7 @@ impl Partition {
     }
 
     /// Names it; what is too long for 36 UTF-16 units is cut off between characters.
-    pub fn set_label(&mut self, label: &str) {
+    pub(crate) fn set_label(&mut self, label: &str) {
         self.name = [0; crate::phys::NAME_UNITS];
         let mut at = 0;
         for c in label.chars().take_while(|c| *c != '\0') {
@@ -226,7 +226,7 @@ impl Partition {
 
 /// A partition as a range of bytes of its disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Extent {
     /// `ada0p1`
     pub name: String,
     /// `gpt/…` names it, if it has one.
@@ -369,7 +369,7 @@ impl Table {
 
     /// The partitions that can be used: inside of the disk and over no other one.
     #[must_use]
-    pub fn places(&self, disk: &str) -> Vec<Place> {
+    pub fn places(&self, disk: &str) -> Vec<Extent> {
         let bytes = u64::from(self.shape.sectorsize);
         let is_alone = |one: &Partition| {
             let others = self.partitions.iter().filter(|o| o.index != one.index);
@@ -380,7 +380,7 @@ impl Table {
             .partitions
             .iter()
             .filter(|p| p.sectors > 0 && p.last_sector() < self.shape.sectors() && is_alone(p));
-        let place = |p: &Partition| Place {
+        let place = |p: &Partition| Extent {
             name: format!("{disk}{}", p.suffix()),
             label: Some(p.label()).filter(|label| !label.is_empty()),
             start: p.start_sector * bytes,

@@ -73,7 +73,7 @@ impl FromStr for Uuid {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Uuid> {
-        let bad = || Error::invalid(format!("'{text}' is no UUID"));
+        let bad = || Error::invalid(format!("'{text}' is not a UUID"));
         let groups: Vec<&str> = text.split('-').collect();
         if groups.len() != GROUPS.len() {
             return Err(bad());

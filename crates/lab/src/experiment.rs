@@ -78,7 +78,7 @@ pub struct Source {
 pub struct CommandLine {
     /// Its words, with `{parameters}`.
     pub words: Vec<String>,
-    /// The line of the file that it stands in, from 1.
+    /// Its line in the file, from 1.
     pub line: usize,
     /// It is written with a `-` before it: the case goes on although it fails.
     pub may_fail: bool,

@@ -21,7 +21,6 @@
 //! which figure was published where.
 
 mod experiment;
-mod judge;
 mod outcome;
 mod parameters;
 mod place;
@@ -31,14 +30,15 @@ pub mod report;
 pub mod run;
 mod shell;
 mod table;
+mod verdict;
 
 pub use experiment::{
     Case, CommandLine, Count, Experiment, Figure, Ratio, Reading, Source, builtin,
 };
-pub use judge::Verdict;
 pub use outcome::{
     CaseOutcome, DriveTrace, Measured, Outcome, Ran, RatioOutcome, Seen, TraceEntry,
 };
 pub use parameters::{Parameters, Sweep};
 pub use recommend::{Recommend, Recommendation};
 pub use shell::{Answer, MachinePlan, Shell};
+pub use verdict::Verdict;

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::judge::Verdict;
 use crate::recommend::Recommendation;
+use crate::verdict::Verdict;
 
 /// One command as it reached a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -186,7 +186,7 @@ impl Outcome {
 
     /// Whether cases differ in more than swept values.
     #[must_use]
-    pub fn has_several_titles(&self) -> bool {
+    pub(crate) fn has_several_titles(&self) -> bool {
         self.cases
             .windows(2)
             .any(|pair| pair[0].title != pair[1].title)

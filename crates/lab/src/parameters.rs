@@ -55,7 +55,7 @@ impl Parameters {
         self.values.iter().map(|(k, v)| (&**k, &**v))
     }
 
-    /// The names in braces in a text. `{{` is no name.
+    /// The names in braces in a text. `{{` is not a name.
     #[must_use]
     pub fn used_in(text: &str) -> Vec<String> {
         let mut names = Vec::new();

@@ -55,7 +55,7 @@ pub(crate) fn figures(
     let mut figures: Vec<Figure> = Vec::new();
     for found in output.lines().filter_map(|line| pattern.captures(line)) {
         let number = |text: &str| -> Result<f64, String> {
-            let bad = |_| format!("reading '{}': '{text}' is no number", reading.name);
+            let bad = |_| format!("reading '{}': '{text}' is not a number", reading.name);
             text.parse().map_err(bad)
         };
         let mut value = number(&found["value"])?;

@@ -138,8 +138,8 @@ fn least(values: impl Iterator<Item = f64>) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::judge::Verdict;
     use crate::outcome::Measured;
+    use crate::verdict::Verdict;
 
     fn case(ashift: &str, seconds: f64, space: f64, partial: f64) -> CaseOutcome {
         let figure = |name: &str, value| Measured {

@@ -7,11 +7,11 @@ use std::sync::{Mutex, PoisonError};
 use base::{Error, ErrorKind, Result};
 
 use crate::experiment::{Case, Experiment, Figure, Ratio, Reading};
-use crate::judge::{self, Verdict};
 use crate::outcome::{CaseOutcome, DriveTrace, Measured, Outcome, Ran, RatioOutcome};
 use crate::parameters::Parameters;
 use crate::reading;
 use crate::shell::{Answer, MachinePlan, Shell};
+use crate::verdict::{self, Verdict};
 
 /// How an experiment is run.
 #[derive(Clone, Debug)]
@@ -246,7 +246,7 @@ fn read_figures(
         for figure in figures {
             let published = case.published.get(&figure.name).copied();
             let (deviation_percent, verdict) =
-                judge::judge(figure.value, published, reading.tolerance_percent);
+                verdict::compare(figure.value, published, reading.tolerance_percent);
             measured.push(Measured {
                 title: if figure.name == reading.name {
                     reading.heading().to_owned()
@@ -345,7 +345,7 @@ fn ratio_outcomes(
         };
         let value = figure(Some(upper), &ratio.reading)? / figure(lower, below)?;
         let (deviation_percent, verdict) =
-            judge::judge(value, ratio.published, ratio.tolerance_percent);
+            verdict::compare(value, ratio.published, ratio.tolerance_percent);
         let lower_title = lower.map_or("", |case| &case.title);
         let title = if ratio.of == ratio.to {
             format!("{}: {} / {below}", upper.label(true), ratio.reading)
@@ -376,7 +376,7 @@ fn rms_of_readings(
         let figures = cases.iter().flat_map(|case| &case.figures);
         let of = figures.filter(|f| f.name == reading.name || reading.name.contains('{'));
         let deviations: Vec<f64> = of.filter_map(|f| f.deviation_percent).collect();
-        if let Some(rms) = judge::rms(&deviations) {
+        if let Some(rms) = verdict::rms(&deviations) {
             let within = rms <= tolerance;
             let verdict = if within {
                 Verdict::Within

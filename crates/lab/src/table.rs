@@ -1,7 +1,7 @@
 //! The outcome as a table of text.
 
-use crate::judge::Verdict;
 use crate::outcome::{CaseOutcome, Measured, Outcome};
+use crate::verdict::Verdict;
 
 /// A number as a person would write it: about four digits.
 pub(crate) fn number(value: f64) -> String {

@@ -1,7 +1,7 @@
 //! Access counts: who has a provider open, and who may open it for writing beside them.
 //!
 //! # What it is
-//! GEOM's rule. Whoever opens a provider is one of its consumers, and the class that makes the
+//! GEOM's rule. What opens a provider is one of its consumers, and the class that makes the
 //! provider opens the one below for it, down to the drive: a partition that is written to claims its
 //! disk, a label claims its partition, a nop passes on what it is asked, an attached eli claims what
 //! it is on for as long as it is attached. A write is refused where another consumer has an
@@ -34,7 +34,7 @@ use base::{Error, ErrorKind, Result};
 use rt::Mutex;
 
 use crate::layer::LayerKind;
-use crate::world::{DEPTH_MAX, Place, World};
+use crate::world::{DEPTH_MAX, Setting, World};
 
 /// Who opens a provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -149,7 +149,7 @@ impl World {
     /// Holds a provider for writing. Pools, layers and tables hold it alone.
     ///
     /// # Errors
-    /// [`ErrorKind::Busy`] if somebody else holds it, what it is on, or what is on it; what looking
+    /// [`ErrorKind::Busy`] if it, what it is on, or what is on it is held elsewhere; what looking
     /// for partition tables gives.
     pub fn hold(&self, name: &str, holder: &Holder) -> Result<Hold> {
         let is_exclusive = *holder != Holder::Program;
@@ -321,7 +321,7 @@ impl World {
     }
 
     fn bottom(&self, name: &str) -> Option<Node> {
-        if let Place::Machine(running) = &self.place {
+        if let Setting::Machine(running) = &self.place {
             let is_drive = running.entries().iter().any(|entry| entry.name == name);
             let key = name.to_owned();
             return is_drive.then_some(Node::Bottom { key, disk: None });

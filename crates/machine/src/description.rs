@@ -297,7 +297,7 @@ impl Description {
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`]; [`ErrorKind::InvalidInput`] if such a drive cannot be connected so.
-    pub fn set_bus(&mut self, name: &str, bus: Bus) -> Result<()> {
+    pub(crate) fn set_bus(&mut self, name: &str, bus: Bus) -> Result<()> {
         let at = self.drives.iter().position(|d| d.name == name);
         let at = at.ok_or_else(|| no_drive(name))?;
         let drive = &self.drives[at];
@@ -471,7 +471,7 @@ fn check_name(name: &str) -> Result<()> {
         return Ok(());
     }
     Err(Error::invalid(format!(
-        "'{name}' is no name of a drive: small letters and a number, like ada0"
+        "'{name}' is not a name of a drive: small letters and a number, like ada0"
     )))
 }
 
@@ -535,7 +535,7 @@ fn find_profile(name: &str, folder: &Path) -> Result<Arc<Profile>> {
 pub fn parse_size(text: &str) -> Result<u64> {
     let bad = || {
         Error::invalid(format!(
-            "'{text}' is no size: a number of bytes, or one with K, M, G, T (1024) or KB, MB, GB, \
+            "'{text}' is not a size: a number of bytes, or one with K, M, G, T (1024) or KB, MB, GB, \
              TB (1000)"
         ))
     };
@@ -572,7 +572,7 @@ pub fn parse_size(text: &str) -> Result<u64> {
     check_size(bytes.ok_or_else(bad)?)
 }
 
-/// A drive is no smaller than a mebibyte and no larger than an LBA of 48 bits can say.
+/// A drive has at least a mebibyte, and at most what an LBA of 48 bits can say.
 fn check_size(bytes: u64) -> Result<u64> {
     if (1 << 20..=1 << 57).contains(&bytes) {
         return Ok(bytes);

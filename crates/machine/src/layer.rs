@@ -40,12 +40,12 @@ impl LayerKind {
 
     /// Whether it holds a key, which must not be in a file that others may read.
     #[must_use]
-    pub fn is_secret(&self) -> bool {
+    pub(crate) fn is_secret(&self) -> bool {
         matches!(self, LayerKind::Eli(_))
     }
 }
 
-/// A layer as it stands in a file: one key says what it is.
+/// A layer as it is stored in a file: one key says what it is.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entry {

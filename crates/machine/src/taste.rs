@@ -18,7 +18,7 @@ use base::{Error, ErrorKind, Result};
 use geom::Provider;
 use geom::disk::OpenMode;
 use geom::part::Part;
-use gpart::{Place, Table};
+use gpart::{Extent, Table};
 use rt::Mutex;
 
 use crate::world::World;
@@ -48,7 +48,7 @@ pub(crate) struct Tables(Mutex<Known>);
 
 #[derive(Default)]
 struct Known {
-    places: BTreeMap<String, Arc<[Place]>>,
+    places: BTreeMap<String, Arc<[Extent]>>,
     /// Opened for writing: what was read of these may change at any time.
     unsteady: BTreeSet<String>,
 }
@@ -64,7 +64,7 @@ impl Tables {
 
 impl World {
     /// The partitions on a provider; none where there is no table that makes sense.
-    fn places(&self, name: &str, depth: u32) -> Result<Arc<[Place]>> {
+    fn places(&self, name: &str, depth: u32) -> Result<Arc<[Extent]>> {
         if let Some(places) = self.tables.0.lock().places.get(name) {
             return Ok(Arc::clone(places));
         }
@@ -75,7 +75,7 @@ impl World {
             Err(e) => return Err(e),
         };
         let places = table.map_or_else(Vec::new, |table| table.places(name));
-        let places: Arc<[Place]> = places.into();
+        let places: Arc<[Extent]> = places.into();
         let mut known = self.tables.0.lock();
         if self.is_machine() && !known.unsteady.contains(name) {
             known.places.insert(name.to_owned(), Arc::clone(&places));
@@ -103,7 +103,7 @@ impl World {
     }
 
     /// `ada0p1`: a suffix on the name of what has a table.
-    fn find_partition(&self, name: &str, depth: u32) -> Result<Option<(String, Place)>> {
+    fn find_partition(&self, name: &str, depth: u32) -> Result<Option<(String, Extent)>> {
         let disk = name.trim_end_matches(|c: char| c.is_ascii_digit());
         let has_number = disk.len() < name.len();
         let Some(disk) = disk.strip_suffix(['p', 's']).filter(|_| has_number) else {
@@ -121,7 +121,7 @@ impl World {
     }
 
     /// `gpt/d1` in a machine, `disk.img:gpt/d1` on a host: the disk, and where on it.
-    pub(crate) fn find_label(&self, name: &str, depth: u32) -> Result<Option<(String, Place)>> {
+    pub(crate) fn find_label(&self, name: &str, depth: u32) -> Result<Option<(String, Extent)>> {
         if !self.is_machine() {
             let Some((disk, label)) = name.split_once(":gpt/") else {
                 return Ok(None);
@@ -146,7 +146,7 @@ impl World {
         one_of(name, &found)
     }
 
-    fn labelled(&self, disk: &str, label: &str, depth: u32) -> Result<Vec<(String, Place)>> {
+    fn labelled(&self, disk: &str, label: &str, depth: u32) -> Result<Vec<(String, Extent)>> {
         let places = self.places(disk, depth)?;
         let same = places.iter().filter(|p| p.label.as_deref() == Some(label));
         Ok(same.map(|p| (disk.to_owned(), p.clone())).collect())
@@ -212,7 +212,7 @@ impl World {
     }
 }
 
-fn one_of(name: &str, found: &[(String, Place)]) -> Result<Option<(String, Place)>> {
+fn one_of(name: &str, found: &[(String, Extent)]) -> Result<Option<(String, Extent)>> {
     match found {
         [] => Ok(None),
         [one] => Ok(Some(one.clone())),

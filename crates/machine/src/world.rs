@@ -36,7 +36,7 @@ const PATIENCE_NS: u64 = 10_000_000_000;
 
 /// What names of providers mean.
 pub struct World {
-    pub(crate) place: Place,
+    pub(crate) place: Setting,
     kept: KeptFile,
     layers: Mutex<Vec<Layer>>,
     ledger: Arc<Ledger>,
@@ -47,7 +47,7 @@ pub struct World {
 }
 
 /// Which world it is.
-pub(crate) enum Place {
+pub(crate) enum Setting {
     Host,
     Machine(Box<Running>),
 }
@@ -60,7 +60,7 @@ impl World {
     pub fn host(state: &Path) -> Result<World> {
         let kept = KeptFile::within(state);
         let layers = kept.read()?.layers;
-        Ok(World::new(Place::Host, kept, layers))
+        Ok(World::new(Setting::Host, kept, layers))
     }
 
     /// The machine in that folder, switched on: its drives are open. The caller is inside of a
@@ -87,10 +87,14 @@ impl World {
         let mut layers = machine.description.layers.clone();
         layers.extend(kept.read()?.layers);
         let running = Running::start(machine)?;
-        Ok(World::new(Place::Machine(Box::new(running)), kept, layers))
+        Ok(World::new(
+            Setting::Machine(Box::new(running)),
+            kept,
+            layers,
+        ))
     }
 
-    fn new(place: Place, kept: KeptFile, layers: Vec<Layer>) -> World {
+    fn new(place: Setting, kept: KeptFile, layers: Vec<Layer>) -> World {
         World {
             place,
             kept,
@@ -112,8 +116,8 @@ impl World {
     #[must_use]
     pub fn running(&self) -> Option<&Running> {
         match &self.place {
-            Place::Host => None,
-            Place::Machine(running) => Some(running),
+            Setting::Host => None,
+            Setting::Machine(running) => Some(running),
         }
     }
 
@@ -127,8 +131,8 @@ impl World {
     #[must_use]
     pub fn canonical(&self, name: &str) -> String {
         match self.place {
-            Place::Host => host_path(name).to_string_lossy().into_owned(),
-            Place::Machine(_) => name.strip_prefix("/dev/").unwrap_or(name).to_owned(),
+            Setting::Host => host_path(name).to_string_lossy().into_owned(),
+            Setting::Machine(_) => name.strip_prefix("/dev/").unwrap_or(name).to_owned(),
         }
     }
 
@@ -141,7 +145,7 @@ impl World {
         self.open_as(name, mode, &Holder::Program)
     }
 
-    /// The same for somebody: what that one holds already does not stand against it.
+    /// The same for a holder: what it holds already does not stand against it.
     ///
     /// # Errors
     /// As [`World::open`].
@@ -198,18 +202,18 @@ impl World {
     /// What stands on nothing else: a path of the host, a drive.
     fn open_bottom(&self, name: &str, mode: OpenMode) -> Result<Option<Arc<dyn Provider>>> {
         match &self.place {
-            Place::Host => match disk::open(Path::new(name), mode) {
+            Setting::Host => match disk::open(Path::new(name), mode) {
                 Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
                 other => other.map(Some),
             },
-            Place::Machine(running) => running.drive(name),
+            Setting::Machine(running) => running.drive(name),
         }
     }
 
     fn not_found(&self, name: &str) -> Error {
         match &self.place {
-            Place::Host => Error::not_found(format!("{name}: No such file or directory")),
-            Place::Machine(_) => {
+            Setting::Host => Error::not_found(format!("{name}: No such file or directory")),
+            Setting::Machine(_) => {
                 Error::not_found(format!("{name}: there is no such provider in this machine"))
             }
         }
@@ -329,13 +333,13 @@ impl World {
     fn change_layers<T>(&self, edit: impl FnOnce(&mut Vec<Layer>) -> Result<T>) -> Result<T> {
         let change = |kept: &mut Kept| {
             let mut layers = match &self.place {
-                Place::Host => kept.layers.clone(),
-                Place::Machine(_) => self.layers(),
+                Setting::Host => kept.layers.clone(),
+                Setting::Machine(_) => self.layers(),
             };
             let outcome = edit(&mut layers)?;
             kept.layers = match &self.place {
-                Place::Host => layers.clone(),
-                Place::Machine(running) => {
+                Setting::Host => layers.clone(),
+                Setting::Machine(running) => {
                     let (open, hidden) = layers
                         .iter()
                         .cloned()
@@ -409,8 +413,8 @@ impl World {
     pub fn close(&self) -> Result<()> {
         let kept = self.keep_ledger();
         match &self.place {
-            Place::Host => kept,
-            Place::Machine(running) => kept.and(running.stop()),
+            Setting::Host => kept,
+            Setting::Machine(running) => kept.and(running.stop()),
         }
     }
 

@@ -40,11 +40,11 @@ fn mistakes_are_named_with_line_and_column() {
     );
     refused(
         &drive.replace("ada0", "ada0p1"),
-        "line 2, column 8: 'ada0p1' is no name of a drive",
+        "line 2, column 8: 'ada0p1' is not a name of a drive",
     );
     refused(
         &format!("{drive}size = \"3XB\"\n"),
-        "line 4, column 8: '3XB' is no size",
+        "line 4, column 8: '3XB' is not a size",
     );
     refused(
         &format!("{drive}size = 5\n"),

@@ -46,7 +46,7 @@ impl Drop for File {
 /// at the same time.
 ///
 /// # Errors
-/// [`ErrorKind::Busy`] if someone else uses it; what the host says otherwise.
+/// [`ErrorKind::Busy`] if it is in use; what the host says otherwise.
 pub fn open(path: &Path, writes: bool, depth: usize) -> Result<Arc<Direct>> {
     assert!(depth > 0, "a queue for nothing");
     let name = path.display().to_string();

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Why a text is no number.
+/// Why a text is not a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NumberError {
     /// Not digits with a known suffix.

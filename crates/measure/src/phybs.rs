@@ -98,7 +98,7 @@ pub fn header() -> String {
 /// Reads the argument of `-l`, `-h` or `-t`.
 ///
 /// # Errors
-/// [`base::ErrorKind::InvalidInput`] if it is no power of two that fits in 32 bits.
+/// [`base::ErrorKind::InvalidInput`] if it is not a power of two that fits in 32 bits.
 pub fn parse_size(option: char, text: &str) -> Result<u64> {
     let invalid = |what: &str| Err(Error::invalid(format!("-{option}: {what}")));
     match expand_number(text) {

@@ -85,32 +85,6 @@ impl VdevGeometry {
     }
 }
 
-/// `vdev_metaslab_set_size`: log2 of the metaslab size for a new vdev of `asize` bytes.
-#[must_use]
-#[doc(alias = "vdev_metaslab_set_size")]
-pub fn default_ms_shift(asize: u64) -> u32 {
-    const DEFAULT_SHIFT: u32 = 29;
-    const MIN_COUNT: u64 = 16;
-    const DEFAULT_COUNT: u64 = 200;
-    const MAX_SHIFT: u32 = 34;
-    const COUNT_LIMIT: u64 = 1 << 17;
-    const MIN_SHIFT: u32 = base::SPA_MAXBLOCKSIZE.ilog2();
-    let count = asize >> DEFAULT_SHIFT;
-    // highbit64 counts from 1
-    let shift_for = |count: u64| (asize / count).max(1).ilog2() + 1;
-    let shift = if count < MIN_COUNT {
-        shift_for(MIN_COUNT)
-    } else if count > DEFAULT_COUNT {
-        shift_for(DEFAULT_COUNT)
-    } else {
-        DEFAULT_SHIFT
-    };
-    if shift > MAX_SHIFT && asize >> MAX_SHIFT > COUNT_LIMIT {
-        return shift_for(COUNT_LIMIT);
-    }
-    shift.clamp(MIN_SHIFT, MAX_SHIFT)
-}
-
 /// Space of a vdev or of a class of vdevs, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpaceStats {

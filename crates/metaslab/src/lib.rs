@@ -12,7 +12,7 @@
 //! and a histogram in its bonus. docs/spec/space_map.md.
 //!
 //! # Invariants
-//! 1. A byte is allocatable, allocated, or on its way from allocated to allocatable; never two of
+//! 1. A byte is allocatable, allocated, or in between, freed but not yet allocatable; never two of
 //!    them (picture in `metaslab.rs`).
 //! 2. After the last sync pass of a txg, the space maps of that txg's MOS describe exactly the
 //!    blocks reachable from that txg's uberblock (plus what the deadlists and the pool's list of
@@ -59,8 +59,7 @@ mod space_map;
 mod tests;
 mod weight;
 
-pub use group::{SpaceStats, VdevGeometry, default_ms_shift};
-pub use metaslab::TXG_DEFER_SIZE;
+pub use group::{SpaceStats, VdevGeometry};
 pub use pool::{Metaslabs, MetaslabsOptions};
 pub use range_tree::{HISTOGRAM_BUCKETS, RangeTree};
 pub use space_map::{

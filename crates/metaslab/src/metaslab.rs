@@ -1,4 +1,4 @@
-//! One metaslab: what is free in a slice of a vdev, on its way through the txgs.
+//! One metaslab: what is free in a slice of a vdev, txg by txg.
 //!
 //! # What it is
 //! A segment is in exactly one place at any time:
@@ -33,7 +33,7 @@ use crate::weight::{self, MapHistogram, Weight};
 /// `TXG_SIZE`: how many txgs may be open, quiescing or syncing, as a power of two.
 pub(crate) const TXG_SIZE: usize = 4;
 /// `TXG_DEFER_SIZE`: for how many txgs freed space is not given out again.
-pub const TXG_DEFER_SIZE: usize = 2;
+pub(crate) const TXG_DEFER_SIZE: usize = 2;
 /// `metaslab_df_alloc_threshold`: below a largest segment of this size, fit by size.
 const FIT_BY_SIZE_BELOW: u64 = 128 << 10;
 /// `metaslab_df_free_pct`: below this much free space, fit by size.

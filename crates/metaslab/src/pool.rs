@@ -124,14 +124,6 @@ impl Metaslabs {
         Ok(())
     }
 
-    /// Forgets a vdev that was removed; what it has allocated no longer counts.
-    #[doc(alias = "vdev_metaslab_fini")]
-    pub fn remove_vdev(&self, vdev: VdevId) {
-        let mut topology = self.topology.write();
-        topology.groups.remove(&vdev);
-        topology.regroup();
-    }
-
     /// Stops allocating from a vdev, or goes on: for one that is being evacuated or cannot be
     /// written. What is freed on such a vdev is not deferred.
     #[doc(alias = "metaslab_group_passivate")]
@@ -182,7 +174,7 @@ impl Metaslabs {
     }
 
     /// The txg is on disk. `slop_bytes`: while less than that is free, freed space is not deferred.
-    /// `spare_bytes`: what one txg may waste, if so much is free beyond that.
+    /// `spare_bytes`: what one txg may waste, if that is free beyond the slop.
     pub fn sync_done(&self, txg: Txg, slop_bytes: u64, spare_bytes: u64) {
         let normal = self.class_stats(AllocClass::Normal);
         let free = normal.space.saturating_sub(normal.alloc);

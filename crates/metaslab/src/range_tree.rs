@@ -74,7 +74,7 @@ impl RangeTree {
     }
 
     /// Adds the view by size to a tree that was filled without it (which is faster).
-    pub fn index_sizes(&mut self) {
+    pub(crate) fn index_sizes(&mut self) {
         self.by_size = Some(self.iter().map(|(start, size)| (size, start)).collect());
     }
 
@@ -142,7 +142,7 @@ impl RangeTree {
 
     /// The segment that `offset` lies in, as (start, size).
     #[must_use]
-    pub fn segment_at(&self, offset: u64) -> Option<(u64, u64)> {
+    pub(crate) fn segment_at(&self, offset: u64) -> Option<(u64, u64)> {
         let (start, end) = self.segments.range(..=offset).next_back()?;
         (offset < *end).then(|| (*start, end - start))
     }
@@ -256,7 +256,7 @@ impl RangeTree {
     }
 
     /// Adds every segment of `other`, none of which may be there yet.
-    pub fn add_all(&mut self, other: &RangeTree) {
+    pub(crate) fn add_all(&mut self, other: &RangeTree) {
         for (start, size) in other.iter() {
             self.add(start, size);
         }

@@ -60,7 +60,7 @@ pub trait SpaceMapStore: Send + Sync {
     /// What kind of object it is, and its bonus; the histogram is zero if it has none.
     ///
     /// # Errors
-    /// Those of the dmu; `Corrupt` when it is no space map.
+    /// Those of the dmu; `Corrupt` when it is not a space map.
     #[doc(alias = "space_map_open")]
     fn open(&self, object: ObjectId) -> Result<(SpaceMapObject, SpaceMapPhys)>;
 

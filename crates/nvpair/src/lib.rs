@@ -45,7 +45,7 @@ mod tests;
 mod value;
 pub mod xdr;
 
-pub use list::{NV_UNIQUE_NAME, NV_UNIQUE_NAME_TYPE, NvList};
+pub use list::NvList;
 pub use native::{decode_native, encode_native};
 pub use value::{NvString, NvType, NvValue};
 pub use xdr::{decode_xdr, encode_xdr};
@@ -59,9 +59,9 @@ pub const DEPTH_MAX: usize = 100;
 pub const NAME_MAX: usize = (1 << 15) - 2;
 
 /// `NV_ENCODE_NATIVE`.
-pub const ENCODE_NATIVE: u8 = 0;
+pub(crate) const ENCODE_NATIVE: u8 = 0;
 /// `NV_ENCODE_XDR`.
-pub const ENCODE_XDR: u8 = 1;
+pub(crate) const ENCODE_XDR: u8 = 1;
 /// `nvh_endian` of a little-endian writer.
 pub(crate) const LITTLE_ENDIAN: u8 = 1;
 /// Bytes of the header in front of both encodings.
@@ -70,7 +70,7 @@ pub(crate) const HEADER_SIZE: usize = 4;
 /// `nvlist_unpack`: decodes either encoding; bytes after the list are ignored.
 ///
 /// # Errors
-/// `Corrupt` if the bytes are no nvlist, `Unsupported` for native lists of big-endian hosts,
+/// `Corrupt` if the bytes are not an nvlist, `Unsupported` for native lists of big-endian hosts,
 /// unknown encodings and versions.
 #[doc(alias = "nvlist_unpack")]
 pub fn decode(bytes: &[u8]) -> Result<NvList> {

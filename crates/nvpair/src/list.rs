@@ -4,9 +4,9 @@ use crate::{NvString, NvType, NvValue};
 use base::{Error, Result};
 
 /// `NV_UNIQUE_NAME`: adding a pair removes one of the same name.
-pub const NV_UNIQUE_NAME: u32 = 1;
+pub(crate) const NV_UNIQUE_NAME: u32 = 1;
 /// `NV_UNIQUE_NAME_TYPE`: adding a pair removes one of the same name and type.
-pub const NV_UNIQUE_NAME_TYPE: u32 = 2;
+pub(crate) const NV_UNIQUE_NAME_TYPE: u32 = 2;
 
 /// `nvlist_t`: named values in order.
 ///
@@ -191,15 +191,6 @@ impl NvList {
         let name = String::from_utf8_lossy(name);
         text.to_str()
             .ok_or_else(|| Error::corrupt(format!("'{name}' of nvlist is not UTF-8")))
-    }
-
-    /// The array of texts of this name, if all are UTF-8.
-    #[must_use]
-    pub fn get_strs(&self, name: impl AsRef<[u8]>) -> Option<Vec<&str>> {
-        self.get_strings(name)?
-            .iter()
-            .map(NvString::to_str)
-            .collect()
     }
 
     /// `nvlist_add_*`: removes what the list's flags say must be unique, then appends.

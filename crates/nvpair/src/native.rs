@@ -34,7 +34,7 @@ pub fn encode_native(list: &NvList) -> Vec<u8> {
 /// Decodes a list of a little-endian host; bytes after it are ignored.
 ///
 /// # Errors
-/// `Corrupt` if the bytes are no nvlist, `Unsupported` for other encodings, byte orders, versions.
+/// `Corrupt` if the bytes are not an nvlist, `Unsupported` for other encodings, byte orders, versions.
 pub fn decode_native(bytes: &[u8]) -> Result<NvList> {
     let mut reader = Reader::new(strip_header(bytes, ENCODE_NATIVE)?);
     let version = i32::from_le_bytes(reader.chunk()?);

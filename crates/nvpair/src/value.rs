@@ -36,7 +36,7 @@ impl NvString {
 
     /// The text, with replacement characters where it is not UTF-8.
     #[must_use]
-    pub fn to_str_lossy(&self) -> Cow<'_, str> {
+    pub(crate) fn to_str_lossy(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.0)
     }
 }
@@ -209,7 +209,7 @@ nv_types! {
 impl NvType {
     /// `nvpair_type_is_array`.
     #[must_use]
-    pub const fn is_array(self) -> bool {
+    pub(crate) const fn is_array(self) -> bool {
         matches!(
             self,
             NvType::ByteArray

@@ -49,7 +49,7 @@ pub fn encoded_size(list: &NvList) -> usize {
 /// Decodes a list; bytes after it are ignored.
 ///
 /// # Errors
-/// `Corrupt` if the bytes are no nvlist, `Unsupported` for other encodings and versions.
+/// `Corrupt` if the bytes are not an nvlist, `Unsupported` for other encodings and versions.
 pub fn decode_xdr(bytes: &[u8]) -> Result<NvList> {
     let mut reader = Reader::new(strip_header(bytes, ENCODE_XDR)?);
     take_list(&mut reader, 0)

@@ -24,7 +24,7 @@ const LIST: &str = "/etc/apt/sources.list.d/contrib-backports.list";
 
 /// Whether all that the tests use is here.
 #[must_use]
-pub fn is_installed() -> bool {
+pub(crate) fn is_installed() -> bool {
     let tools = [
         "/usr/sbin/zdb",
         "/usr/bin/qemu-system-x86_64",

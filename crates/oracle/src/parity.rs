@@ -202,8 +202,8 @@ impl<'r> Comparison<'r> {
         }
     }
 
-    /// Judges what differs ([`difference`]) in a command line.
-    pub fn judge(&mut self, command: &str, lines: &[String]) {
+    /// Compares with the review what differs ([`difference`]) in a command line.
+    pub fn compare(&mut self, command: &str, lines: &[String]) {
         self.count.commands += 1;
         let known = self.review.get(command).cloned();
         if lines.is_empty() {
@@ -446,7 +446,7 @@ mod tests {
         let complaints = |review: &str, lines: &[&str]| {
             let mut comparison = Comparison::new(&reasons, review);
             let lines: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
-            comparison.judge("x", &lines);
+            comparison.compare("x", &lines);
             comparison.check_list(["x"].into_iter());
             comparison.complaints.len()
         };
@@ -468,7 +468,7 @@ mod tests {
         let reasons = read_reasons("same harmless It means the same.\n");
         let review = "[same] x\n-1 a\n+1 b\n";
         let mut comparison = Comparison::new(&reasons, review);
-        comparison.judge("x", &["-1 a".to_owned(), "+1 b".to_owned()]);
+        comparison.compare("x", &["-1 a".to_owned(), "+1 b".to_owned()]);
         assert!(comparison.review().ends_with(review));
         assert_eq!(comparison.count.harmless, 1);
         assert_eq!(comparison.used_reasons().collect::<Vec<_>>(), ["same"]);

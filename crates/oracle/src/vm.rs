@@ -82,7 +82,7 @@ mv "$output.part" "$output"
 impl Guest {
     /// The newest installed kernel that has an OpenZFS module.
     #[must_use]
-    pub fn kernel_release() -> Option<String> {
+    pub(crate) fn kernel_release() -> Option<String> {
         let mut releases: Vec<String> = fs::read_dir("/lib/modules")
             .ok()?
             .filter_map(|e| e.ok()?.file_name().into_string().ok())

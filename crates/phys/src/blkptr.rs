@@ -39,13 +39,11 @@ use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// `BPE_PAYLOAD_SIZE`: the most bytes that an embedded pointer can hold.
-pub const EMBEDDED_PAYLOAD_MAX: usize = 112;
+pub(crate) const EMBEDDED_PAYLOAD_MAX: usize = 112;
 /// `BP_EMBEDDED_TYPE_DATA`: the payload is the block.
 pub const EMBEDDED_TYPE_DATA: u8 = 0;
-/// `BP_EMBEDDED_TYPE_RESERVED`.
-pub const EMBEDDED_TYPE_RESERVED: u8 = 1;
 /// `BP_EMBEDDED_TYPE_REDACTED`: the block was left out of a redacted send.
-pub const EMBEDDED_TYPE_REDACTED: u8 = 2;
+pub(crate) const EMBEDDED_TYPE_REDACTED: u8 = 2;
 /// `SPA_BLKPTRSHIFT`: log2 of the size of a block pointer.
 pub const SPA_BLKPTRSHIFT: u32 = 7;
 
@@ -303,7 +301,7 @@ impl BlkPtrPhys {
 
     /// `BP_GET_REWRITE`: whether the block was reallocated at its physical birth.
     #[must_use]
-    pub fn is_rewrite(&self) -> bool {
+    pub(crate) fn is_rewrite(&self) -> bool {
         !self.is_embedded() && REWRITE.get(self.prop2.get()) != 0
     }
 
@@ -416,7 +414,7 @@ impl BlkPtrPhys {
 
     /// `BP_GET_IV2`: the last 32 bits of the IV of an encrypted block.
     #[must_use]
-    pub fn iv2(&self) -> u64 {
+    pub(crate) fn iv2(&self) -> u64 {
         IV2.get(self.fill.get())
     }
 
@@ -653,7 +651,7 @@ impl BlkPtrPhys {
     }
 }
 
-/// One byte of a field that is no wider.
+/// One byte of a field that is exactly that wide.
 fn byte(value: u64) -> u8 {
     (value & 0xff) as u8
 }

@@ -28,18 +28,12 @@ use std::mem::size_of;
 use zerocopy::little_endian::{U16, U64};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-/// `DNODE_SHIFT`: log2 of a slot.
-pub const DNODE_SHIFT: u32 = 9;
 /// `DNODE_MIN_SIZE`: one slot.
 pub const DNODE_MIN_SIZE: usize = 512;
-/// `DNODE_MAX_SIZE`: the largest dnode.
-pub const DNODE_MAX_SIZE: usize = 1 << 14;
 /// `DNODE_MAX_SLOTS`: slots of the largest dnode.
 pub const DNODE_MAX_SLOTS: usize = 32;
 /// `DNODE_CORE_SIZE`: what every dnode begins with.
 pub const DNODE_CORE_SIZE: usize = 64;
-/// `DNODE_BLOCK_SHIFT`: log2 of a block of dnodes.
-pub const DNODE_BLOCK_SHIFT: u32 = 14;
 /// `DNODE_BLOCK_SIZE`: a block of dnodes.
 pub const DNODE_BLOCK_SIZE: usize = 1 << 14;
 /// `DNODES_PER_BLOCK`: slots in a block of dnodes.
@@ -49,11 +43,9 @@ pub const DN_MIN_INDBLKSHIFT: u8 = 12;
 /// `DN_MAX_INDBLKSHIFT`: the largest indirect block is 128 KiB.
 pub const DN_MAX_INDBLKSHIFT: u8 = 17;
 /// `DN_MAX_LEVELS`: levels that reach 2^64 bytes with the smallest blocks, plus one.
-pub const DN_MAX_LEVELS: u8 = 12;
+pub(crate) const DN_MAX_LEVELS: u8 = 12;
 /// `DN_MAX_NBLKPTR`: block pointers that fit one slot.
 pub const DN_MAX_NBLKPTR: u8 = 3;
-/// `DN_OLD_MAX_BONUSLEN`: bonus bytes of a dnode of one slot with one block pointer.
-pub const DN_OLD_MAX_BONUSLEN: usize = 320;
 /// `DN_MAX_OBJECT`: object numbers are below this.
 pub const DN_MAX_OBJECT: u64 = 1 << 48;
 
@@ -364,7 +356,7 @@ impl DnodeImage {
     }
 
     /// The core, to be changed. The number of slots must stay.
-    pub fn core_mut(&mut self) -> &mut DnodePhys {
+    pub(crate) fn core_mut(&mut self) -> &mut DnodePhys {
         DnodePhys::view_mut(&mut self.bytes).expect("an image has at least one slot")
     }
 

@@ -15,16 +15,6 @@ use crate::scan::BookmarkPhys;
 use std::mem::size_of;
 use zerocopy::little_endian::U64;
 
-/// `DD_USED_HEAD`: index into [`DslDirPhys::used_breakdown`]: the head dataset.
-pub const DD_USED_HEAD: usize = 0;
-/// `DD_USED_SNAP`: the snapshots.
-pub const DD_USED_SNAP: usize = 1;
-/// `DD_USED_CHILD`: the children.
-pub const DD_USED_CHILD: usize = 2;
-/// `DD_USED_CHILD_RSRV`: what the children reserve beyond their use.
-pub const DD_USED_CHILD_RSRV: usize = 3;
-/// `DD_USED_REFRSRV`: what the head's refreservation takes.
-pub const DD_USED_REFRSRV: usize = 4;
 /// `DD_FLAG_USED_BREAKDOWN`: the breakdown is kept.
 pub const DD_FLAG_USED_BREAKDOWN: u64 = 1 << 0;
 
@@ -219,9 +209,5 @@ pub const BPOBJ_SIZE_V0: usize = 16;
 pub const BPOBJ_SIZE_V1: usize = 32;
 /// `BPOBJ_SIZE_V2`: with sub-objects.
 pub const BPOBJ_SIZE_V2: usize = 48;
-/// `BOOKMARK_PHYS_SIZE_V1`: guid, txg, time.
-pub const BOOKMARK_PHYS_SIZE_V1: usize = 24;
-/// `BOOKMARK_PHYS_SIZE_V2`.
-pub const BOOKMARK_PHYS_SIZE_V2: usize = 96;
 /// `SPA_OLD_MAXBLOCKSIZE`: the block size of bpobjs.
 pub const BPOBJ_BLOCKSIZE: u64 = 128 << 10;

@@ -169,35 +169,29 @@ impl ObjectType {
     /// `DMU_OT_NEWTYPE`: the bit of types that describe themselves.
     pub const NEWTYPE: u8 = 0x80;
     /// `DMU_OT_METADATA`, in a "new" type.
-    pub const METADATA: u8 = 0x40;
+    pub(crate) const METADATA: u8 = 0x40;
     /// `DMU_OT_ENCRYPTED`, in a "new" type.
-    pub const ENCRYPTED: u8 = 0x20;
+    pub(crate) const ENCRYPTED: u8 = 0x20;
     /// `DMU_OT_BYTESWAP_MASK`, in a "new" type.
-    pub const BYTESWAP_MASK: u8 = 0x1f;
+    pub(crate) const BYTESWAP_MASK: u8 = 0x1f;
     /// `DMU_OT_NUMTYPES`: how many classic types there are.
-    pub const NUMTYPES: u8 = 54;
+    pub(crate) const NUMTYPES: u8 = 54;
 
     /// `DMU_OTN_UINT8_DATA`.
     pub const N_UINT8_DATA: ObjectType = Self::new_type(ByteswapClass::Uint8, false, false);
-    /// `DMU_OTN_UINT8_METADATA`.
-    pub const N_UINT8_METADATA: ObjectType = Self::new_type(ByteswapClass::Uint8, true, false);
-    /// `DMU_OTN_UINT16_METADATA`.
-    pub const N_UINT16_METADATA: ObjectType = Self::new_type(ByteswapClass::Uint16, true, false);
-    /// `DMU_OTN_UINT32_METADATA`.
-    pub const N_UINT32_METADATA: ObjectType = Self::new_type(ByteswapClass::Uint32, true, false);
-    /// `DMU_OTN_UINT64_DATA`.
-    pub const N_UINT64_DATA: ObjectType = Self::new_type(ByteswapClass::Uint64, false, false);
     /// `DMU_OTN_UINT64_METADATA`.
     pub const N_UINT64_METADATA: ObjectType = Self::new_type(ByteswapClass::Uint64, true, false);
-    /// `DMU_OTN_ZAP_DATA`.
-    pub const N_ZAP_DATA: ObjectType = Self::new_type(ByteswapClass::Zap, false, false);
     /// `DMU_OTN_ZAP_METADATA`.
     pub const N_ZAP_METADATA: ObjectType = Self::new_type(ByteswapClass::Zap, true, false);
 
     /// `DMU_OT()`: a "new" type with its properties in its bits.
     #[must_use]
     #[doc(alias = "DMU_OT")]
-    pub const fn new_type(byteswap: ByteswapClass, metadata: bool, encrypted: bool) -> ObjectType {
+    pub(crate) const fn new_type(
+        byteswap: ByteswapClass,
+        metadata: bool,
+        encrypted: bool,
+    ) -> ObjectType {
         let mut raw = Self::NEWTYPE | byteswap as u8;
         if metadata {
             raw |= Self::METADATA;
@@ -220,7 +214,7 @@ impl ObjectType {
 
     /// `DMU_OT_BYTESWAP`: how contents of this type are byte-swapped.
     #[must_use]
-    pub fn byteswap(self) -> ByteswapClass {
+    pub(crate) fn byteswap(self) -> ByteswapClass {
         let class = match self.facts() {
             Some(facts) => Some(facts.byteswap),
             None => ByteswapClass::ALL

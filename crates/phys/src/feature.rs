@@ -10,7 +10,7 @@
 //! count) and `feature_descriptions` (guid -> text); with `enabled_txg` a fourth,
 //! `feature_enabled_txg` (guid -> txg). A feature that is not read-only compatible and not needed
 //! to read the MOS is found before any dataset is opened; one that is needed to read the MOS
-//! stands in the labels, too (`features_for_read`).
+//! is in the labels, too (`features_for_read`).
 //!
 //! # Source
 //! OpenZFS `module/zcommon/zfeature_common.c`, `module/zfs/zfeature.c`.
@@ -26,9 +26,9 @@ pub const BOOKMARKS: &str = "com.delphix:bookmarks";
 /// Larger bookmark records.
 pub const BOOKMARK_V2: &str = "com.datto:bookmark_v2";
 /// Bookmarks that know how much was freed before the next snapshot.
-pub const BOOKMARK_WRITTEN: &str = "com.delphix:bookmark_written";
+pub(crate) const BOOKMARK_WRITTEN: &str = "com.delphix:bookmark_written";
 /// Redaction lists of bookmarks.
-pub const REDACTION_BOOKMARKS: &str = "com.delphix:redaction_bookmarks";
+pub(crate) const REDACTION_BOOKMARKS: &str = "com.delphix:redaction_bookmarks";
 /// Limits of the number of file systems and snapshots.
 pub const FS_SS_LIMIT: &str = "com.joyent:filesystem_limits";
 /// Lists of the blocks of a clone that its origin does not have.

@@ -14,7 +14,7 @@ use crate::layout::phys_struct;
 use std::mem::size_of;
 
 /// `SPA_OLD_GANGBLOCKSIZE`: a gang header without `dynamic_gang_header`.
-pub const SPA_OLD_GANGBLOCKSIZE: usize = 512;
+pub(crate) const SPA_OLD_GANGBLOCKSIZE: usize = 512;
 
 /// `gbh_nblkptrs`: pointers in a gang header of `size` bytes, at least 512.
 #[must_use]

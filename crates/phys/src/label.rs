@@ -45,9 +45,9 @@ pub const UBERBLOCK_RING_SIZE: u64 = 128 << 10;
 /// `MMP_BLOCKS_PER_LABEL`: slots at the end of the ring that multihost keeps for itself.
 pub const MMP_BLOCKS_PER_LABEL: u64 = 1;
 /// `VDEV_BOOT_OFFSET`: the boot area follows the first two labels.
-pub const BOOT_OFFSET: u64 = 512 << 10;
+pub(crate) const BOOT_OFFSET: u64 = 512 << 10;
 /// `VDEV_BOOT_SIZE`: 3.5 MiB.
-pub const BOOT_SIZE: u64 = 7 << 19;
+pub(crate) const BOOT_SIZE: u64 = 7 << 19;
 /// `VDEV_LABEL_START_SIZE`: labels and boot area, 4 MiB; offset 0 of a DVA is here.
 pub const LABEL_START_SIZE: u64 = BOOT_OFFSET + BOOT_SIZE;
 /// `VDEV_LABEL_END_SIZE`: the last two labels.
@@ -153,11 +153,6 @@ phys_struct! {
         8152 eck: EckPhys,
     }
 }
-
-/// `VB_RAW`: the boot environment is text.
-pub const VB_RAW: u64 = 0;
-/// `VB_NVLIST`: the boot environment is an XDR nvlist.
-pub const VB_NVLIST: u64 = 1;
 
 #[cfg(test)]
 mod tests {

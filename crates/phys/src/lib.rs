@@ -31,7 +31,6 @@
 mod bits;
 pub mod blkptr;
 pub mod brt;
-pub mod config;
 pub mod dnode;
 pub mod dsl;
 pub mod enums;

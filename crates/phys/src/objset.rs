@@ -47,8 +47,6 @@ pub const USERUSED_OBJECT: u64 = u64::MAX;
 pub const GROUPUSED_OBJECT: u64 = u64::MAX - 1;
 /// `DMU_PROJECTUSED_OBJECT`.
 pub const PROJECTUSED_OBJECT: u64 = u64::MAX - 2;
-/// `DMU_OBJACCT_PREFIX`: before the id in keys of object counts.
-pub const OBJACCT_PREFIX: &str = "obj-";
 
 phys_struct! {
     /// `objset_phys_t`, the full form of 4096 bytes; [`ObjsetPhys::parse`] reads all forms.

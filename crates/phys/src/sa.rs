@@ -33,8 +33,6 @@ pub const SA_MAGIC: u32 = 0x002f_505a;
 pub const SA_LAYOUTS: &str = "LAYOUTS";
 /// `SA_REGISTRY`: entry of the SA master node.
 pub const SA_REGISTRY: &str = "REGISTRY";
-/// `SA_BLKPTR_SPACE`: bonus bytes left by a spill pointer in one slot.
-pub const SA_BLKPTR_SPACE: usize = 192;
 /// Layout numbers are below this.
 pub const SA_LAYOUT_MAX: u16 = 1 << 10;
 

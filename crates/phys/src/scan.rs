@@ -137,28 +137,12 @@ phys_struct! {
     }
 }
 
-impl IndirectMappingEntryPhys {
-    /// `DVA_MAPPING_GET_SRC_OFFSET`: where the range was on the removed vdev, in bytes.
-    #[must_use]
-    pub fn src_offset(&self) -> u64 {
-        self.src
-            .get()
-            .wrapping_shl(1)
-            .wrapping_shr(1)
-            .wrapping_shl(9)
-    }
-}
+impl IndirectMappingEntryPhys {}
 
-/// `POOL_SCAN_NONE`: no scan yet.
-pub const POOL_SCAN_NONE: u64 = 0;
 /// `POOL_SCAN_SCRUB`.
 pub const POOL_SCAN_SCRUB: u64 = 1;
 /// `POOL_SCAN_RESILVER`.
 pub const POOL_SCAN_RESILVER: u64 = 2;
-/// `POOL_SCAN_ERRORSCRUB`.
-pub const POOL_SCAN_ERRORSCRUB: u64 = 3;
-/// `DSS_NONE`: no scan yet.
-pub const DSS_NONE: u64 = 0;
 /// `DSS_SCANNING`.
 pub const DSS_SCANNING: u64 = 1;
 /// `DSS_FINISHED`.

@@ -29,18 +29,16 @@ use std::mem::size_of;
 use zerocopy::little_endian::{I64, U64};
 use zerocopy::{FromBytes, IntoBytes};
 
-/// `SPACE_MAP_SIZE_V0`: bonus bytes without a histogram.
-pub const SPACE_MAP_SIZE_V0: usize = 24;
 /// `SPACE_MAP_HISTOGRAM_SIZE`: buckets.
 pub const SPACE_MAP_HISTOGRAM_SIZE: usize = 32;
 /// `SM_RUN_MAX`: the longest run of a one-word entry.
 pub const SM_RUN_MAX: u64 = 1 << 15;
 /// `SM_OFFSET_BITS`: offsets of one-word entries are below `1 << 47`.
-pub const SM_OFFSET_BITS: u32 = 47;
+pub(crate) const SM_OFFSET_BITS: u32 = 47;
 /// `SM2_RUN_MAX`: the longest run of a two-word entry.
-pub const SM2_RUN_MAX: u64 = 1 << 36;
+pub(crate) const SM2_RUN_MAX: u64 = 1 << 36;
 /// `SM2_OFFSET_BITS`: offsets of two-word entries are below `1 << 63`.
-pub const SM2_OFFSET_BITS: u32 = 63;
+pub(crate) const SM2_OFFSET_BITS: u32 = 63;
 
 const PREFIX: Field = Field::new(62, 2);
 const PREFIX_DEBUG: u64 = 2;
@@ -133,7 +131,7 @@ pub struct SpaceMapRange {
 
 /// Decodes entries; `bytes` is the object up to its length.
 ///
-/// Ends with an error at a rest that is no whole entry.
+/// Ends with an error at a rest that is not a whole entry.
 pub fn entries(bytes: &[u8]) -> Entries<'_> {
     Entries { rest: bytes }
 }

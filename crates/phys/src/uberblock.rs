@@ -36,14 +36,14 @@ pub const MAX_UBERBLOCK_SHIFT: u32 = 13;
 /// `SPA_VERSION_FEATURES`: the version of pools with feature flags.
 pub const SPA_VERSION_FEATURES: u64 = 5000;
 /// `SPA_VERSION_BEFORE_FEATURES`: the last numbered version.
-pub const SPA_VERSION_BEFORE_FEATURES: u64 = 28;
+pub(crate) const SPA_VERSION_BEFORE_FEATURES: u64 = 28;
 
 /// `MMP_INTERVAL_VALID_BIT` of mmp_config.
-pub const MMP_INTERVAL_VALID: u64 = 1;
+pub(crate) const MMP_INTERVAL_VALID: u64 = 1;
 /// `MMP_SEQ_VALID_BIT` of mmp_config.
-pub const MMP_SEQ_VALID: u64 = 2;
+pub(crate) const MMP_SEQ_VALID: u64 = 2;
 /// `MMP_FAIL_INT_VALID_BIT` of mmp_config.
-pub const MMP_FAIL_INT_VALID: u64 = 4;
+pub(crate) const MMP_FAIL_INT_VALID: u64 = 4;
 
 const MMP_INTERVAL: Field = Field::new(8, 24);
 const MMP_SEQ: Field = Field::new(32, 16);

@@ -31,12 +31,6 @@ pub const ZIL_REPLAY_NEEDED: u64 = 1;
 pub const ZIL_CLAIM_LR_SEQ_VALID: u64 = 2;
 /// `ZIL_MIN_BLKSZ`: the smallest log block.
 pub const ZIL_MIN_BLKSZ: u64 = 4096;
-/// `ZIL_ZC_GUID_0`: words of a log block's checksum seed: random,
-pub const ZIL_ZC_GUID_0: usize = 0;
-/// `ZIL_ZC_GUID_1`: random,
-pub const ZIL_ZC_GUID_1: usize = 1;
-/// `ZIL_ZC_OBJSET`: the objset,
-pub const ZIL_ZC_OBJSET: usize = 2;
 /// `ZIL_ZC_SEQ`: the number of the block in its chain, from 1.
 pub const ZIL_ZC_SEQ: usize = 3;
 
@@ -74,10 +68,6 @@ pub mod tx {
     pub const CREATE_ACL: u64 = 14;
     /// `TX_CREATE_ATTR`: [`super::LrCreatePhys`], then [`super::LrAttrPhys`].
     pub const CREATE_ATTR: u64 = 15;
-    /// `TX_CREATE_ACL_ATTR`: [`super::LrAclCreatePhys`], then [`super::LrAttrPhys`].
-    pub const CREATE_ACL_ATTR: u64 = 16;
-    /// `TX_MKDIR_ACL`: [`super::LrAclCreatePhys`].
-    pub const MKDIR_ACL: u64 = 17;
     /// `TX_MKDIR_ATTR`: [`super::LrCreatePhys`], then [`super::LrAttrPhys`].
     pub const MKDIR_ATTR: u64 = 18;
     /// `TX_MKDIR_ACL_ATTR`: [`super::LrAclCreatePhys`], then [`super::LrAttrPhys`].
@@ -428,7 +418,7 @@ pub fn foid_new(object: u64, slots: u64) -> u64 {
 /// The records in `bytes`, the used part of a log block without its chain entry.
 ///
 /// Each item is the common part and all bytes of the record. Ends with an error at a record
-/// whose length is no multiple of 8, too small, or beyond the end.
+/// whose length is not a multiple of 8, too small, or beyond the end.
 pub fn records(bytes: &[u8]) -> impl Iterator<Item = Result<(LrPhys, &[u8])>> {
     let mut rest = bytes;
     std::iter::from_fn(move || {

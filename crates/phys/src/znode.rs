@@ -116,10 +116,6 @@ phys_struct! {
     }
 }
 
-/// `ZFS_ACL_VERSION_INITIAL`: [`OldAcePhys`] entries.
-pub const ZFS_ACL_VERSION_INITIAL: u16 = 0;
-/// `ZFS_ACL_VERSION_FUID`: entries of different sizes.
-pub const ZFS_ACL_VERSION_FUID: u16 = 1;
 /// `ZPL_VERSION`: what new file systems are.
 pub const ZPL_VERSION: u64 = 5;
 /// `ZPL_VERSION_SA`: attributes in SA from here on.
@@ -141,8 +137,6 @@ pub mod pflags {
     pub const ACL_DEFAULTED: u64 = 0x20;
     /// `ZFS_ACL_AUTO_INHERIT`.
     pub const ACL_AUTO_INHERIT: u64 = 0x40;
-    /// `ZFS_BONUS_SCANSTAMP`: a scanstamp follows an old znode.
-    pub const BONUS_SCANSTAMP: u64 = 0x80;
     /// `ZFS_NO_EXECS_DENIED`: everyone may execute.
     pub const NO_EXECS_DENIED: u64 = 0x100;
     /// `ZFS_READONLY`.
@@ -163,8 +157,6 @@ pub mod pflags {
     pub const NODUMP: u64 = 0x80_0000_0000;
     /// `ZFS_OPAQUE`.
     pub const OPAQUE: u64 = 0x100_0000_0000;
-    /// `ZFS_AV_QUARANTINED`.
-    pub const AV_QUARANTINED: u64 = 0x200_0000_0000;
     /// `ZFS_AV_MODIFIED`.
     pub const AV_MODIFIED: u64 = 0x400_0000_0000;
     /// `ZFS_REPARSE`.
@@ -185,27 +177,15 @@ pub mod ace {
     pub const ALLOWED_TYPE: u16 = 0;
     /// `ACE_ACCESS_DENIED_ACE_TYPE`.
     pub const DENIED_TYPE: u16 = 1;
-    /// `ACE_SYSTEM_AUDIT_ACE_TYPE`.
-    pub const AUDIT_TYPE: u16 = 2;
-    /// `ACE_SYSTEM_ALARM_ACE_TYPE`.
-    pub const ALARM_TYPE: u16 = 3;
     /// `ACE_ACCESS_ALLOWED_OBJECT_ACE_TYPE`: first of the types with object types ...
     pub const ALLOWED_OBJECT_TYPE: u16 = 5;
     /// `ACE_SYSTEM_ALARM_OBJECT_ACE_TYPE`: ... and the last.
-    pub const ALARM_OBJECT_TYPE: u16 = 8;
+    pub(crate) const ALARM_OBJECT_TYPE: u16 = 8;
 
     /// `ACE_FILE_INHERIT_ACE`.
     pub const FILE_INHERIT: u16 = 0x1;
-    /// `ACE_DIRECTORY_INHERIT_ACE`.
-    pub const DIRECTORY_INHERIT: u16 = 0x2;
-    /// `ACE_NO_PROPAGATE_INHERIT_ACE`.
-    pub const NO_PROPAGATE_INHERIT: u16 = 0x4;
-    /// `ACE_INHERIT_ONLY_ACE`.
-    pub const INHERIT_ONLY: u16 = 0x8;
     /// `ACE_IDENTIFIER_GROUP`: the FUID is a group.
     pub const IDENTIFIER_GROUP: u16 = 0x40;
-    /// `ACE_INHERITED_ACE`.
-    pub const INHERITED: u16 = 0x80;
     /// `ACE_OWNER`: the owner; with `IDENTIFIER_GROUP` and [`GROUP`]: the owning group.
     pub const OWNER: u16 = 0x1000;
     /// `ACE_GROUP`.
@@ -213,7 +193,7 @@ pub mod ace {
     /// `ACE_EVERYONE`.
     pub const EVERYONE: u16 = 0x4000;
     /// `ACE_TYPE_FLAGS`: who an entry is for.
-    pub const TYPE_FLAGS: u16 = OWNER | GROUP | EVERYONE | IDENTIFIER_GROUP;
+    pub(crate) const TYPE_FLAGS: u16 = OWNER | GROUP | EVERYONE | IDENTIFIER_GROUP;
 
     /// `ACE_READ_DATA`, `ACE_LIST_DIRECTORY`.
     pub const READ_DATA: u32 = 0x1;
@@ -233,8 +213,6 @@ pub mod ace {
     pub const READ_ATTRIBUTES: u32 = 0x80;
     /// `ACE_WRITE_ATTRIBUTES`.
     pub const WRITE_ATTRIBUTES: u32 = 0x100;
-    /// `ACE_DELETE`.
-    pub const DELETE: u32 = 0x1_0000;
     /// `ACE_READ_ACL`.
     pub const READ_ACL: u32 = 0x2_0000;
     /// `ACE_WRITE_ACL`.
@@ -288,18 +266,12 @@ fn split_ace(rest: &[u8]) -> Result<(AceHdrPhys, &[u8])> {
 
 /// Names in the master node, object [`MASTER_NODE_OBJ`] of a file system.
 pub mod master_node {
-    /// `ZFS_FSID`.
-    pub const FSID: &str = "FSID";
     /// `ZFS_UNLINKED_SET`: ZAP of files that are open but have no name.
     pub const UNLINKED_SET: &str = "DELETE_QUEUE";
     /// `ZFS_ROOT_OBJ`: the root directory.
     pub const ROOT: &str = "ROOT";
     /// `ZPL_VERSION_STR`.
     pub const VERSION: &str = "VERSION";
-    /// `ZFS_FUID_TABLES`.
-    pub const FUID_TABLES: &str = "FUID";
-    /// `ZFS_SHARES_DIR`.
-    pub const SHARES_DIR: &str = "SHARES";
     /// `ZFS_SA_ATTRS`: the SA master node.
     pub const SA_ATTRS: &str = "SA_ATTRS";
     /// Unicode normalization of names, a property fixed at creation.
@@ -308,18 +280,6 @@ pub mod master_node {
     pub const UTF8ONLY: &str = "utf8only";
     /// How names compare.
     pub const CASESENSITIVITY: &str = "casesensitivity";
-    /// Prefix-less ZAP of user quotas.
-    pub const USERQUOTA: &str = "userquota@";
-    /// ZAP of group quotas.
-    pub const GROUPQUOTA: &str = "groupquota@";
-    /// ZAP of project quotas.
-    pub const PROJECTQUOTA: &str = "projectquota@";
-    /// ZAP of user object quotas.
-    pub const USEROBJQUOTA: &str = "userobjquota@";
-    /// ZAP of group object quotas.
-    pub const GROUPOBJQUOTA: &str = "groupobjquota@";
-    /// ZAP of project object quotas.
-    pub const PROJECTOBJQUOTA: &str = "projectobjquota@";
 }
 
 /// `MASTER_NODE_OBJ`.

@@ -12,8 +12,8 @@
 //!   to the next timer; when there is no timer either, that is a deadlock, and it is reported with
 //!   the name of every thread and the line of code it waits in.
 //!
-//! A function may also be left to run at a time ([`at_ns`]): in a simulation whoever moves the clock
-//! there runs it, without any other thread. A lone thread that waits for a time just moves the clock.
+//! A function may also be left to run at a time ([`at_ns`]): in a simulation the thread that moves the
+//! clock there runs it, without any other thread. A lone thread that waits for a time just moves the clock.
 //!
 //! An hour of disk time thus takes as long as the computing in it, and the same seed gives the
 //! same interleaving, the same times and the same random numbers.

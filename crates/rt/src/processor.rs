@@ -4,7 +4,8 @@
 //! Computing is free in a simulation, unless [`SimOptions::processor`](crate::SimOptions) says what
 //! it costs: then code that does much of it tells so with [`charge`], and waits until a processor
 //! of the simulated computer would have done it. The computer has a few cores; work that finds all
-//! of them busy waits its turn. Beside the cores it has one bus, on which drives wait for each other. In real time, and on a free processor, [`charge`] does nothing.
+//! of them busy waits its turn. Beside the cores it has one bus, on which drives wait for each other. In real time, and
+//! on a free processor, [`charge`] does nothing.
 //!
 //! # Invariants
 //! 1. At no time more work is in progress than there are cores.
@@ -124,7 +125,7 @@ impl Cores {
     }
 }
 
-/// A thread waits once its charges sum up to so much.
+/// Charges above which a thread waits for them, in ps: 20 us.
 const STEP_PS: u64 = 20_000_000;
 
 thread_local! {
@@ -170,7 +171,7 @@ pub struct Transfer {
 }
 
 /// Puts bytes on the bus, behind those that are on it already. Nobody waits here, because a drive takes
-/// and sends bytes while they pass the bus: whoever needs them waits until both are done.
+/// and sends bytes while they pass the bus: the thread that needs them waits until both are done.
 #[must_use]
 pub fn book_transfer(bytes: u64) -> Transfer {
     let Some(context) = sim::current() else {

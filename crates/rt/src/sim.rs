@@ -260,7 +260,7 @@ impl Context {
         resume_unwind(Box::new(Aborted))
     }
 
-    /// Waits until someone wakes `wait`, or until `deadline`. True if the deadline came first.
+    /// Waits until another thread wakes `wait`, or until `deadline`. True if the deadline came first.
     pub(crate) fn block(
         &self,
         wait: Wait,
@@ -296,7 +296,7 @@ impl Context {
         self.sim.schedule().timed_out(self.me)
     }
 
-    /// Runs whoever is next and waits for the baton to come back.
+    /// Runs the thread that is next and waits for the baton to come back.
     fn pass_baton<'a>(&'a self, mut schedule: MutexGuard<'a, Schedule>) {
         loop {
             match schedule.choose_next() {

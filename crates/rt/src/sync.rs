@@ -2,7 +2,7 @@
 //!
 //! # Concurrency
 //! In real time these are `parking_lot`'s. In simulated time the same locks are only ever tried,
-//! never waited on: whoever finds one taken lets the scheduler run someone else.
+//! never waited on: a thread that finds one taken lets the scheduler run another.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};

@@ -1,7 +1,7 @@
 //! Functions that run at a given time.
 //!
 //! # Concurrency
-//! In simulated time whoever moves the clock runs them. In real time one thread of the process
+//! In simulated time the thread that moves the clock runs them. In real time one thread of the process
 //! does, so that a slow one delays the others.
 
 use std::collections::BTreeMap;

@@ -42,7 +42,7 @@ impl Scan {
     /// txg, when its datasets are written.
     ///
     /// # Errors
-    /// What reading and writing the MOS gives; damaged blocks are no error.
+    /// What reading and writing the MOS gives; damaged blocks are not an error.
     #[doc(alias = "dsl_scan_sync")]
     pub fn slice(&self, pool: &Pool<'_>, tx: &Tx) -> Result<Outcome> {
         if self.running().is_none() || self.is_paused() {

@@ -51,7 +51,7 @@ impl Spa {
         self.props().get(MULTIHOST) == Some(PropValue::Number(1))
     }
 
-    /// Sets the comment, which stands in the config.
+    /// Sets the comment, which is stored in the config.
     ///
     /// # Errors
     /// `ReadOnly`, `Suspended`.
@@ -61,7 +61,7 @@ impl Spa {
         self.config_changed()
     }
 
-    /// Sets which set of features the pool keeps to, which stands in the config.
+    /// Sets the `compatibility` property, which is stored in the config.
     ///
     /// # Errors
     /// `ReadOnly`, `Suspended`.

@@ -95,6 +95,10 @@ impl Spa {
     /// # Errors
     /// `InvalidInput` for an ashift out of range or a device too small; whatever writing gives.
     #[doc(alias = "spa_create")]
+    #[expect(
+        clippy::too_many_lines,
+        reason = "the steps of creating a pool, in their order"
+    )]
     pub fn create(options: CreateOptions) -> Result<Spa> {
         let txg = Txg::INITIAL;
         let tx = Tx::syncing(txg);

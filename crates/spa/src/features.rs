@@ -32,7 +32,7 @@ pub struct Features {
 
 #[derive(Default)]
 struct Counts {
-    /// By guid; the flag says whether it stands in `features_for_write`.
+    /// By guid; the flag says whether it is in `features_for_write`.
     refs: BTreeMap<String, (u64, bool)>,
     enabled_txg: Option<ObjectId>,
 }
@@ -161,7 +161,7 @@ impl Features {
     ///
     /// # Errors
     /// `Unsupported` when it is not enabled; what writing the MOS gives.
-    pub fn adjust(&self, guid: &str, delta: i64, tx: &Tx) -> Result<()> {
+    pub(crate) fn adjust(&self, guid: &str, delta: i64, tx: &Tx) -> Result<()> {
         let found = self.counts.lock().refs.get(guid).copied();
         let Some((count, for_write)) = found else {
             let text = format!("feature {guid} is not enabled on this pool");
@@ -175,7 +175,7 @@ impl Features {
 
     /// The features that a label names: those without which the MOS cannot be read.
     #[must_use]
-    pub fn label_list(&self) -> NvList {
+    pub(crate) fn label_list(&self) -> NvList {
         let mut list = NvList::new();
         for f in feature::FEATURES.iter().filter(|f| f.mos) {
             if self.count(f.guid).is_some_and(|count| count > 0) {

@@ -128,7 +128,7 @@ impl ImportOptions {
                             -d DIR'; 'zpool export -f' forgets the pool";
                 Error::not_found(text)
             })?;
-        // Somebody else may have taken it since: that is found out as at an import.
+        // Another host may have taken it since: that is found out as at an import.
         let force = false;
         Ok(ImportOptions {
             found,
@@ -232,7 +232,7 @@ fn check_readable(obstacles: &[Obstacle]) -> Result<()> {
     Err(Error::new(ErrorKind::Unsupported, text))
 }
 
-/// Whether someone else may be using the pool.
+/// Whether another host may be using the pool.
 fn check_owner(options: &ImportOptions) -> Result<()> {
     let found = &options.found;
     if options.force || found.state == PoolState::Exported {
@@ -342,6 +342,10 @@ fn open_mos(
 }
 
 /// Puts everything together over a tree that is open.
+#[expect(
+    clippy::too_many_lines,
+    reason = "the steps of loading a pool, in their order"
+)]
 fn load(
     options: ImportOptions,
     uberblock: &UberblockPhys,
@@ -510,7 +514,7 @@ fn open_space(
     Ok(maps)
 }
 
-/// What a top-level vdev is reserved for stands in its ZAP.
+/// What a top-level vdev is reserved for is stored in its ZAP.
 fn read_allocation_bias(mos: &Arc<Objset>, top: &vdev::Vdev) -> Result<()> {
     let zap = top.config().top_zap;
     if zap == 0 {

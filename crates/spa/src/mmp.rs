@@ -2,7 +2,7 @@
 //!
 //! # What it is
 //! With `multihost=on` a thread writes the last uberblock again and again, with a new time or sequence number:
-//! whoever sees it change knows that the pool is in use. Before a pool is opened for writing that another host
+//! a host that sees it change knows that the pool is in use. Before a pool is opened for writing that another host
 //! had last and did not export, its uberblocks are watched for as long as that host could go without a
 //! heartbeat before it would suspend the pool.
 //!
@@ -227,7 +227,7 @@ pub fn activity_check_ns(found: &FoundPool, hostid: u64) -> Option<u64> {
 /// not in use.
 ///
 /// # Errors
-/// `Permission` when somebody uses it; what reading the labels gives.
+/// `Permission` when it is in use; what reading the labels gives.
 #[doc(alias = "spa_activity_check")]
 pub(crate) fn check_activity(found: &FoundPool, hostid: u64) -> Result<()> {
     let Some(wait_ns) = activity_check_ns(found, hostid) else {

@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. A device's DTL is cleared only by a scan that began when the device was there, and in which every block
-//!    was good or made good. Which devices take part stands in their configs (`resilver_txg`).
+//!    was good or made good. Which devices take part is stored in their configs (`resilver_txg`).
 //!
 //! # Source
 //! OpenZFS `module/zfs/dsl_scan.c`, `module/zfs/vdev.c` (`vdev_dtl_reassess`, `vdev_resilver_needed`).
@@ -21,7 +21,7 @@ use crate::spa::{Inner, Spa};
 
 /// `SCAN_IMPORT_WAIT_TXGS`: a pool is to be imported quickly.
 const IMPORT_WAIT_TXGS: u64 = 5;
-/// `zfs_vdev_async_write_active_min_dirty_percent`: with so much dirty, writers wait for this txg.
+/// `zfs_vdev_async_write_active_min_dirty_percent`: dirty data above which writers wait for this txg, in percent.
 const DIRTY_PERCENT: u64 = 30;
 
 /// How long a slice takes.
@@ -31,7 +31,7 @@ pub struct ScanSettings {
     pub scrub_min_ns: u64,
     /// `zfs_resilver_min_time_ms`, in ns.
     pub resilver_min_ns: u64,
-    /// So long if somebody waits for the txg, in ns.
+    /// The same while a thread waits for the txg, in ns.
     pub waited_for_ns: u64,
     /// `zfs_txg_timeout`: no longer than this, in ns.
     pub max_ns: u64,

@@ -94,7 +94,7 @@ impl Sharing {
         *self.clones.write() = None;
     }
 
-    /// By so much the pool seems to be larger than it is.
+    /// How many bytes larger the pool seems to be than it is.
     pub(crate) fn dspace(&self) -> u64 {
         self.dspace.load(Ordering::Relaxed)
     }

@@ -59,7 +59,7 @@ impl SpaceMaps {
     ///
     /// # Errors
     /// What writing the MOS gives.
-    pub fn create_array(&self, vdev: VdevId, tx: &Tx) -> Result<ObjectId> {
+    pub(crate) fn create_array(&self, vdev: VdevId, tx: &Tx) -> Result<ObjectId> {
         let new = NewObject::new(ObjectType::OBJECT_ARRAY);
         let object = self.mos()?.object_alloc(tx, &new)?.id();
         self.arrays.lock().insert(vdev, object);

@@ -41,7 +41,7 @@ impl MemFile {
 
     /// Whether it has bytes.
     #[must_use]
-    pub fn is_regular(&self) -> bool {
+    pub(crate) fn is_regular(&self) -> bool {
         self.mode >> 12 == 8
     }
 }
@@ -115,14 +115,14 @@ impl MemFs {
     }
 
     /// The same, to change it.
-    pub fn file_mut(&mut self, id: ObjectId) -> &mut MemFile {
+    pub(crate) fn file_mut(&mut self, id: ObjectId) -> &mut MemFile {
         let files = Arc::make_mut(&mut self.files);
         Arc::make_mut(files.get_mut(&id).expect("the file is there"))
     }
 
     /// The first file whose number is `id` or above; the first of all when there is none.
     #[must_use]
-    pub fn at_or_after(&self, id: ObjectId) -> ObjectId {
+    pub(crate) fn at_or_after(&self, id: ObjectId) -> ObjectId {
         let next = self.files.range(id..).next();
         next.or(self.files.iter().next())
             .map(|(id, _)| *id)

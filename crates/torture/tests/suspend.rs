@@ -92,8 +92,8 @@ fn providers(disks: &[Arc<FaultInjector>]) -> Vec<Arc<dyn Provider>> {
     disks.iter().map(|disk| disk.clone() as _).collect()
 }
 
-/// Random steps, the first `dying` devices die after so many more writes and flushes each and come back later, the steps
-/// go on. Whether the pool was suspended at all.
+/// Random steps, the first `dying` devices die after so many more writes and flushes each and come back later, the
+/// steps go on. Whether the pool was suspended at all.
 fn fail_after((layout, dying): (Layout, usize), commands: u64, seed: u64) -> bool {
     let bench = Bench::new(layout, pool::settings());
     let mut world = World::default();

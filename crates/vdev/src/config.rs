@@ -222,7 +222,7 @@ fn missing(key: &str) -> Error {
     Error::corrupt(format!("vdev config without {key}"))
 }
 
-/// A shift that stands in a config as a 64-bit number.
+/// A shift that is stored in a config as a 64-bit number.
 fn shift(nv: &NvList, key: &str) -> Result<u32> {
     let value = nv.get_u64(key).unwrap_or(0);
     u32::try_from(value)
@@ -291,7 +291,7 @@ pub struct PoolConfig {
     pub version: u64,
     /// The pool's name.
     pub name: String,
-    /// What is to be thought of the pool by whoever finds the label.
+    /// The state of the pool when the label was written.
     pub state: crate::PoolState,
     /// The pool's guid.
     pub guid: Guid,
@@ -325,7 +325,13 @@ impl VdevTree {
 
     /// The label of one leaf below the top-level vdev `id`.
     #[must_use]
-    pub fn label_config(&self, pool: &PoolConfig, txg: u64, id: VdevId, leaf: &Vdev) -> NvList {
+    pub(crate) fn label_config(
+        &self,
+        pool: &PoolConfig,
+        txg: u64,
+        id: VdevId,
+        leaf: &Vdev,
+    ) -> NvList {
         let top = self
             .top(id)
             .expect("labels are written for vdevs of the tree");

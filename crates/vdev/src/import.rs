@@ -334,7 +334,7 @@ impl FoundPool {
     ///
     /// # Errors
     /// As [`FoundPool::open`]; and [`ErrorKind::Busy`] if a device is in use, since a pool that
-    /// someone else may be writing to must not be opened without it.
+    /// another host may be writing to must not be opened without it.
     pub fn open_with(
         &self,
         config: &NvList,

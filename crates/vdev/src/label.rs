@@ -162,7 +162,7 @@ impl Labels {
     /// Whether labels 0 and 1 are of this device, and labels 2 and 3, where they belong on a device of this
     /// size, are not: it has grown.
     #[must_use]
-    pub fn lacks_end(&self, guid: Guid) -> bool {
+    pub(crate) fn lacks_end(&self, guid: Guid) -> bool {
         let is_own = |label: &Label| {
             let config = label.valid_config();
             config.and_then(|config| config.get_u64("guid")) == Some(guid.0)

@@ -80,7 +80,7 @@ impl VdevTree {
     /// side.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`]; [`ErrorKind::InvalidInput`] if it is no side of a mirror;
+    /// [`ErrorKind::NotFound`]; [`ErrorKind::InvalidInput`] if it is not a side of a mirror;
     /// [`ErrorKind::Busy`] if no other side has everything.
     #[doc(alias = "spa_vdev_detach")]
     pub fn detach(&self, guid: Guid) -> Result<Arc<Vdev>> {

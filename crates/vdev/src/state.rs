@@ -135,7 +135,7 @@ impl VdevAux {
 
     /// The word in a config, for the reasons that are kept there.
     #[must_use]
-    pub fn label_word(self) -> Option<&'static str> {
+    pub(crate) fn label_word(self) -> Option<&'static str> {
         match self {
             VdevAux::ErrExceeded => Some("err_exceeded"),
             VdevAux::External => Some("external"),

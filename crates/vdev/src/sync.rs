@@ -207,7 +207,7 @@ impl Vdev {
     ///
     /// # Errors
     /// [`ErrorKind::Io`].
-    pub fn prepare_device(&self) -> Result<()> {
+    pub(crate) fn prepare_device(&self) -> Result<()> {
         let write = |index| label::write_blank(self.leaf(), index);
         (0..LABELS)
             .try_for_each(write)

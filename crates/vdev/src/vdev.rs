@@ -170,7 +170,7 @@ impl Vdev {
     }
 
     /// Gives it another guid: a mirror's last side takes over that of the mirror.
-    pub fn set_guid(&self, guid: Guid) {
+    pub(crate) fn set_guid(&self, guid: Guid) {
         self.guid.store(guid.0, Ordering::Relaxed);
     }
 
@@ -214,7 +214,7 @@ impl Vdev {
     /// The device, of a leaf.
     #[must_use]
     pub fn leaf(&self) -> &Leaf {
-        assert!(self.kind.is_leaf(), "a {} is no leaf", self.kind.word());
+        assert!(self.kind.is_leaf(), "a {} is not a leaf", self.kind.word());
         &self.leaf
     }
 

@@ -51,7 +51,7 @@ impl NewZap {
     fn object(&self) -> NewObject {
         assert!(
             self.type_.is_zap(),
-            "object type \"{}\" is no zap",
+            "object type \"{}\" is not a zap",
             self.type_.name()
         );
         let blksz = match (self.flags, self.block_shift) {

@@ -582,7 +582,7 @@ impl<'a> Fat<'a> {
         drop(block);
         if is_leaf_full || self.header.table.nextblk != 0 {
             match self.grow_table(tx) {
-                // The entry is in; whoever really needs the room will see the error.
+                // The entry is in; the caller that really needs the room will see the error.
                 Err(error) if error.kind() == ErrorKind::NoSpace => {}
                 result => return result,
             }

@@ -69,7 +69,7 @@ pub struct Stats {
 }
 
 /// The number of counts in each histogram of [`LeafHistograms`]; the last one counts all larger.
-pub const HISTOGRAM_SIZE: usize = 10;
+pub(crate) const HISTOGRAM_SIZE: usize = 10;
 
 /// How full the leaves of a fat ZAP are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -154,7 +154,7 @@ impl Zap {
         if !dnode.type_().is_zap() {
             let (id, type_) = (dnode.id(), dnode.type_().name());
             return Err(Error::invalid(format!(
-                "object {id} is no zap but \"{type_}\""
+                "object {id} is not a zap but \"{type_}\""
             )));
         }
         let state = dnode.user(State::default);

@@ -12,7 +12,7 @@
 const CRC64_POLY: u64 = 0xC96C_5795_D787_0F42;
 
 /// `zfs_crc64_table`: the CRC of each byte.
-pub static CRC64_TABLE: [u64; 256] = crc64_table();
+pub(crate) static CRC64_TABLE: [u64; 256] = crc64_table();
 
 const fn crc64_table() -> [u64; 256] {
     let mut table = [0; 256];

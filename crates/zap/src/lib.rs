@@ -36,11 +36,11 @@ mod tests;
 
 pub use create::{NewZap, create, create_claim, create_link, create_with, destroy, zapify};
 pub use cursor::Cursor;
-pub use handle::{Entry, HISTOGRAM_SIZE, LeafHistograms, Stats, Zap};
-pub use hash::{CRC64_TABLE, crc64};
+pub use handle::{Entry, LeafHistograms, Stats, Zap};
+pub use hash::crc64;
 pub use key::Key;
 pub use object::{
     add, add_u64, contains, count, iter, lookup, lookup_str, lookup_u64, remove, remove_if_present,
     update, update_str, update_u64,
 };
-pub use value::{Flags, Integer, MAX_LONG_NAME_BYTES, MAX_NAME_BYTES, MAX_VALUE_BYTES};
+pub use value::{Flags, Integer, MAX_NAME_BYTES, MAX_VALUE_BYTES};

@@ -8,7 +8,7 @@ use crate::key::Key;
 /// `ZAP_MAXNAMELEN`: a name with its terminating NUL, in bytes.
 pub const MAX_NAME_BYTES: usize = phys::zap::ZAP_MAXNAMELEN;
 /// `ZAP_MAXNAMELEN_NEW`: the same in directories with the `longname` feature.
-pub const MAX_LONG_NAME_BYTES: usize = phys::zap::ZAP_MAXNAMELEN_NEW;
+pub(crate) const MAX_LONG_NAME_BYTES: usize = phys::zap::ZAP_MAXNAMELEN_NEW;
 /// `ZAP_MAXVALUELEN`: the largest value in bytes.
 pub const MAX_VALUE_BYTES: usize = phys::zap::ZAP_MAXVALUELEN;
 
@@ -79,13 +79,13 @@ impl Flags {
 
     /// Bits of the hash that count (`zap_hashbits`).
     #[must_use]
-    pub fn hash_bits(self) -> u32 {
+    pub(crate) fn hash_bits(self) -> u32 {
         if self.contains(Flags::HASH64) { 48 } else { 28 }
     }
 
     /// The first collision differentiator that is not valid (`zap_maxcd`).
     #[must_use]
-    pub fn cd_max(self) -> u32 {
+    pub(crate) fn cd_max(self) -> u32 {
         if self.contains(Flags::HASH64) {
             (1 << 16) - 1
         } else {
@@ -130,7 +130,7 @@ macro_rules! integer {
 }
 integer!(u8, u16, u32, u64);
 
-/// A value on its way into a leaf: big-endian bytes and their integer size.
+/// A value to be put into a leaf: big-endian bytes and their integer size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Value {
     pub(crate) bytes: Vec<u8>,

@@ -57,7 +57,7 @@ pub trait Visitor {
 /// Shows the blocks and records of a log in order.
 ///
 /// # Errors
-/// What the visitor says, other than `Checksum`. The end of the log is no error.
+/// What the visitor says, other than `Checksum`. The end of the log is not an error.
 #[doc(alias = "zil_parse")]
 pub fn parse(
     store: &dyn LogStore,

@@ -37,7 +37,7 @@ pub struct DataRequest {
     pub len: u64,
 }
 
-/// A record on its way to the log.
+/// A record to be written to the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[doc(alias = "itx_t")]
 pub struct Itx {

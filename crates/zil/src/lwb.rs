@@ -30,7 +30,7 @@ pub(crate) struct Lwb {
     pub(crate) is_done: bool,
 }
 
-/// Records on their way into blocks.
+/// Records to be put into blocks.
 pub(crate) struct Pending {
     itxs: VecDeque<(Txg, Itx)>,
     /// zl_lr_seq: the number of the last record.

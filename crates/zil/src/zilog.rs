@@ -229,7 +229,7 @@ impl Zilog {
         }
         self.itxs.lock().async_to_sync(object);
         let mut writer = self.writer.lock();
-        // Whoever wrote before us may have taken ours along; then they are on disk by now.
+        // The previous writer may have taken ours along; then they are on disk by now.
         let itxs = self.itxs.lock().take();
         let max_txg = itxs.iter().map(|(txg, _)| *txg).max();
         let Some(max_txg) = max_txg.max(writer.failed) else {

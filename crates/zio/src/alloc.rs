@@ -1,4 +1,4 @@
-//! What the pipeline asks of whoever keeps the free space.
+//! What the pipeline asks of the allocator.
 
 use base::{Result, SPA_DVAS_PER_BP, Txg};
 use phys::DvaPhys;
@@ -123,7 +123,8 @@ pub trait Allocator: Send + Sync {
     #[doc(alias = "metaslab_claim_dva")]
     fn claim(&self, txg: Txg, dva: &DvaPhys) -> Result<()>;
 
-    /// Whether there is so much space that blocks may be placed which nobody will refer to in the end.
+    /// Whether there is enough free space to allocate speculatively, for blocks that may be overwritten before they are
+    /// referenced.
     fn has_spare(&self) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! What a command says of itself: for which txg, for whom, how urgent.
+//! What a command says of itself: its txg, its purpose, its priority.
 //!
 //! # Source
 //! OpenZFS `include/sys/zio.h` (`io_txg`, `io_flags`), `include/sys/zio_priority.h`.
@@ -9,9 +9,9 @@ use base::Txg;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[doc(alias = "zio_priority_t")]
 pub enum Priority {
-    /// Somebody waits for these bytes (`ZIO_PRIORITY_SYNC_READ`).
+    /// A thread waits for these bytes (`ZIO_PRIORITY_SYNC_READ`).
     SyncRead,
-    /// Somebody called fsync (`ZIO_PRIORITY_SYNC_WRITE`).
+    /// A thread called fsync (`ZIO_PRIORITY_SYNC_WRITE`).
     SyncWrite,
     /// The txg that is being synced (`ZIO_PRIORITY_ASYNC_WRITE`).
     AsyncWrite,
@@ -24,7 +24,7 @@ pub enum Priority {
 /// What a command is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Purpose {
-    /// Reads: bytes that somebody needs; errors are counted and bad copies repaired. Writes: new blocks.
+    /// Reads: bytes that the caller needs; errors are counted and bad copies repaired. Writes: new blocks.
     Normal,
     /// A read of bytes that may well not verify, such as the block after the last one of an intent log:
     /// nothing is counted as an error and nothing repaired (`ZIO_FLAG_SPECULATIVE`).
@@ -47,7 +47,7 @@ pub struct Io {
 }
 
 impl Io {
-    /// A read that somebody waits for.
+    /// A read that a thread waits for.
     #[must_use]
     pub fn read(birth: Txg) -> Io {
         Io {

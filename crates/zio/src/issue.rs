@@ -148,7 +148,7 @@ impl Shared {
             is_worth_repeating,
             issue,
         ));
-        // The bytes may go before anybody hears of it.
+        // The bytes may go before the waiter is woken.
         drop(group);
     }
 
@@ -158,7 +158,7 @@ impl Shared {
         loop {
             let mut state = self.state.lock();
             let Some(group) = state.next() else {
-                // Under the same lock: whoever has more from now on asks for another helper.
+                // Under the same lock: a thread that has more from now on asks for another helper.
                 state.helpers -= 1;
                 std::mem::forget(panics);
                 return;
@@ -178,14 +178,14 @@ impl Shared {
             self.issue(group, false);
             state = self.state.lock();
         }
-        self.summon(&mut state, 0);
+        self.start_helpers(&mut state, 0);
         while !state.has_landed(flight) {
             self.landed.wait(&mut state);
         }
     }
 
     /// Asks for as many helpers as there is something to do for; `spared` is done by the caller.
-    fn summon(self: &Arc<Self>, state: &mut State, spared: usize) {
+    fn start_helpers(self: &Arc<Self>, state: &mut State, spared: usize) {
         if state.is_closed {
             return;
         }
@@ -209,7 +209,7 @@ impl Drop for Panics<'_> {
     fn drop(&mut self) {
         let mut state = self.0.state.lock();
         state.helpers -= 1;
-        self.0.summon(&mut state, 0);
+        self.0.start_helpers(&mut state, 0);
     }
 }
 
@@ -310,7 +310,7 @@ impl Issuer {
         for (vdev, limit) in limits {
             state.vdevs.entry(vdev).or_default().limit = limit;
         }
-        self.shared.summon(&mut state, usize::from(!more));
+        self.shared.start_helpers(&mut state, usize::from(!more));
     }
 }
 
@@ -323,7 +323,7 @@ impl Drop for Issuer {
     }
 }
 
-/// Device writes that somebody is going to wait for. Dropping them gives up what was not issued yet.
+/// Device writes that a thread is going to wait for. Dropping them gives up what was not issued yet.
 pub(crate) struct Flight {
     shared: Arc<Shared>,
     id: u64,

@@ -47,9 +47,9 @@ pub use suspend::{FailedIo, Suspend, is_worth_repeating, reissue};
 pub use vdev_ops::{RunBlock, ScrubReport, VdevOps};
 
 /// `BPE_PAYLOAD_SIZE`: the most bytes that fit into a block pointer itself.
-pub const BPE_PAYLOAD_SIZE: usize = 112;
+pub(crate) const BPE_PAYLOAD_SIZE: usize = 112;
 /// `SPA_OLD_GANGBLOCKSIZE`: a gang header without `dynamic_gang_header`.
-pub const SPA_GANGBLOCKSIZE: u64 = 512;
+pub(crate) const SPA_GANGBLOCKSIZE: u64 = 512;
 
 #[cfg(test)]
 mod tests;

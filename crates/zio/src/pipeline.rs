@@ -4,13 +4,13 @@
 //! [`Pipeline`] is the [`BlockStore`] of a pool. A batch of writes passes these stages, named as in
 //! ZFS:
 //!
-//! | stage             | where it runs             | what happens                                  |
-//! |-------------------|---------------------------|-----------------------------------------------|
-//! | write compress    | all cores (`encode`)      | zeros become holes, data is compressed, tiny blocks move into their pointer |
-//! | checksum generate | all cores (`encode`)      | over the physical bytes with their zero padding |
-//! | dva allocate      | one thread, in order      | places for all copies; rewrites keep theirs; gangs when no place is large enough (`gang`) |
-//! | vdev io start     | helper threads (`issue`)  | neighbours merged, several writes in flight   |
-//! | done              | the caller                | all DVAs are in the pointers; errors give the space back |
+//! | stage | where it runs | what happens |
+//! |---|---|---|
+//! | write compress | all cores (`encode`) | zeros become holes, data is compressed or embedded |
+//! | checksum generate | all cores (`encode`) | over the physical bytes with their zero padding |
+//! | dva allocate | one thread, in order | places for all copies; if none is large enough, gangs (`gang`) |
+//! | vdev io start | helper threads (`issue`) | neighbours merged, several writes in flight |
+//! | done | the caller | all DVAs are in the pointers; errors give the space back |
 //!
 //! A large batch goes through in *waves*, so that a block is still in the processor's cache when
 //! it is written, and devices work while the next wave is being compressed. Reads are in `read`.
@@ -364,7 +364,7 @@ impl Pipeline {
         true
     }
 
-    /// Has everything placed and on its way to the devices. Unless the caller `goes_on`, the last group
+    /// Allocates and issues everything. Unless the caller `goes_on`, the last group
     /// of writes is left to it.
     fn write_waves(
         &self,

@@ -1,7 +1,7 @@
 //! A block whose checksum was made while its bytes came in.
 //!
 //! # What it is
-//! Bytes are copied once on their way to disk, into the block that keeps them until their txg is
+//! Bytes are copied once before they are written, into the block that keeps them until their txg is
 //! synced. A fletcher4 costs next to nothing during that copy, and much afterwards, when they are in
 //! no processor's cache any more. Where the policy stores blocks as they are, the DMU therefore takes
 //! them over with [`Prepared::summed_copy`], and the pipeline does not go through them again. What

@@ -151,7 +151,7 @@ impl RamStore {
 
     /// Whether the block is in use.
     #[must_use]
-    pub fn is_live(&self, bp: &BlkPtrPhys) -> bool {
+    pub(crate) fn is_live(&self, bp: &BlkPtrPhys) -> bool {
         let state = self.state.lock();
         let entry = state.blocks.get(&bp.dva[0].offset());
         entry.is_some_and(|e| e.freed.is_none())

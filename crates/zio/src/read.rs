@@ -338,7 +338,7 @@ impl Pipeline {
     ///
     /// # Errors
     /// `Checksum`, `Io` or `Corrupt` when no other DVA is good.
-    pub fn heal_from_other_dvas(
+    pub(crate) fn heal_from_other_dvas(
         &self,
         bp: &BlkPtrPhys,
         bad: DvaPhys,

@@ -3,7 +3,7 @@
 //! # What it is
 //! One queue for each vdev, and what is known of each flight. No more writes are issued to a vdev than
 //! it has use for: two that take turns at one file cost a wakeup for each write. Within a vdev, what
-//! somebody waits for goes first ([`Priority`]); vdevs take turns.
+//! a thread waits for goes first ([`Priority`]); vdevs take turns.
 //!
 //! # Source
 //! OpenZFS `module/zfs/vdev_queue.c`, `include/sys/zio_priority.h`.

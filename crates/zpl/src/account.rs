@@ -1,4 +1,4 @@
-//! Space by user, group and project: whom a file is charged to, and where the sums are.
+//! Space by user, group and project: which owners a file is charged to, and where the sums are.
 //!
 //! # On disk
 //! Special objects of the objset, ZAPs from an id in hexadecimal to bytes, and from `obj-` and an
@@ -121,7 +121,7 @@ fn open_or_create(objset: &Arc<Objset>, tx: &Tx, object: ObjectId) -> Result<Zap
     }
 }
 
-/// What somebody uses.
+/// What a user, a group or a project uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Used {
     /// The user, group or project.

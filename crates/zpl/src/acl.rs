@@ -2,7 +2,7 @@
 //!
 //! # What it is
 //! OpenZFS stores an NFSv4 ACL with every file. For files that have only a mode, it is a *trivial*
-//! one: what owner, group and everyone may do, preceded by entries for modes in which somebody has
+//! one: what owner, group and everyone may do, preceded by entries for modes in which a class has
 //! less than the more general class (such as 0604). POSIX ACLs are something else: they are
 //! extended attributes.
 //!

@@ -25,10 +25,8 @@ use crate::Filesystem;
 use crate::fs::NodeAttrs;
 use crate::sa::{AttrSet, pack, parse};
 
-/// Bits of a mode that are the file type.
-pub const MODE_TYPE: u32 = 0o170_000;
 /// Bits of a mode that `chmod` changes.
-pub const MODE_PERMISSIONS: u32 = 0o7777;
+pub(crate) const MODE_PERMISSIONS: u32 = 0o7777;
 
 /// What kind of file something is: bits 12 to 15 of its mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -59,7 +57,7 @@ impl FileType {
 
     /// The type in a directory entry.
     #[must_use]
-    pub fn of_dirent(type_: u8) -> Option<FileType> {
+    pub(crate) fn of_dirent(type_: u8) -> Option<FileType> {
         Some(match type_ {
             1 => FileType::Fifo,
             2 => FileType::CharDevice,

@@ -220,7 +220,7 @@ impl Filesystem {
         let node = self.node(id)?;
         let attr = self.attr_of(&node)?;
         if attr.file_type() != Some(FileType::Symlink) {
-            return Err(Error::invalid(format!("file {id} is no symbolic link")));
+            return Err(Error::invalid(format!("file {id} is not a symbolic link")));
         }
         match self.read_attr_bytes(&node.dnode, ZplAttr::Symlink)? {
             Some(target) => Ok(target),

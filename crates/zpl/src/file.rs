@@ -406,7 +406,7 @@ impl Filesystem {
                 ErrorKind::IsDirectory,
                 format!("file {id} is a directory"),
             )),
-            _ => Err(Error::invalid(format!("file {id} is no regular file"))),
+            _ => Err(Error::invalid(format!("file {id} is not a regular file"))),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A file system that is open: what is fixed, what the layers around it provide, and its locks.
 //!
 //! # Concurrency
-//! A transaction is always begun *before* any lock of the file system is taken: whoever holds a
+//! A transaction is always begun *before* any lock of the file system is taken: the holder of a
 //! lock already has a txg and never waits for one, so a txg can always be quiesced. Locks in
 //! order:
 //! 1. `namespace`: for writing by `rename`, for reading by everything else that changes names;
@@ -86,8 +86,8 @@ pub struct Space {
 
 /// Who knows how much may be written: the dataset, its quotas, its owners' quotas.
 pub trait SpaceCheck: Send + Sync {
-    /// Waits, before a transaction that is about to add `bytes`, while only what is on its way to
-    /// disk stands against it. The caller holds neither a transaction nor a lock.
+    /// Waits, before a transaction that is about to add `bytes`, while only writes in flight
+    /// stand against it. The caller holds neither a transaction nor a lock.
     ///
     /// # Errors
     /// `NoSpace` or `Quota`; `Suspended`.
@@ -221,7 +221,7 @@ pub(crate) struct NodeAttrs {
     pub(crate) txg: Txg,
 }
 
-/// A file that somebody outside refers to.
+/// A file that a caller refers to.
 pub(crate) struct Held {
     pub(crate) count: u64,
     /// Keeps the dnode in memory.
@@ -362,7 +362,7 @@ impl Filesystem {
     }
 
     /// Changes properties.
-    pub fn set_settings(&self, settings: Settings) {
+    pub(crate) fn set_settings(&self, settings: Settings) {
         *self.settings.write() = settings;
     }
 
@@ -404,7 +404,7 @@ impl Filesystem {
         let dnode = self.objset.hold(id).within(|| format!("file {id}"))?;
         let is_file = [ObjectType::SA, ObjectType::ZNODE].contains(&dnode.bonus_type());
         if !is_file {
-            return Err(Error::not_found(format!("object {id} is no file")));
+            return Err(Error::not_found(format!("object {id} is not a file")));
         }
         let locks = dnode.user(NodeLocks::default);
         Ok(Node { dnode, locks })
@@ -416,13 +416,13 @@ impl Filesystem {
         if node.dnode.type_() != ObjectType::DIRECTORY_CONTENTS {
             return Err(Error::new(
                 ErrorKind::NotDirectory,
-                format!("file {id} is no directory"),
+                format!("file {id} is not a directory"),
             ));
         }
         Ok(node)
     }
 
-    /// The attributes of a file, as anybody may see them.
+    /// The attributes of a file, as every user may see them.
     pub(crate) fn attr_of(&self, node: &Node) -> Result<Attr> {
         let mut attrs = node.locks.attrs.lock();
         let mut attr = self.read_attr(&node.dnode, &mut attrs)?;

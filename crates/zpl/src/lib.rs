@@ -47,9 +47,7 @@ mod xattr;
 mod tests;
 
 pub use account::{FileOwners, Used, space_by_owner};
-pub use attrs::{
-    Attr, FileType, MODE_PERMISSIONS, MODE_TYPE, Time, device_major_minor, device_number,
-};
+pub use attrs::{Attr, FileType, Time, device_major_minor, device_number};
 pub use dir::{DirEntry, FIRST_ENTRY};
 pub use file::SIZE_MAX;
 pub use fs::{
@@ -64,6 +62,6 @@ pub use setattr::SetAttr;
 pub use xattr::SetXattr;
 
 /// The longest name of a file in bytes.
-pub const NAME_MAX_BYTES: usize = 255;
+pub(crate) const NAME_MAX_BYTES: usize = 255;
 /// `MAXPATHLEN`: the longest target of a symbolic link in bytes.
-pub const SYMLINK_MAX_BYTES: usize = 4096;
+pub(crate) const SYMLINK_MAX_BYTES: usize = 4096;

@@ -1,7 +1,7 @@
 //! Removing names, and files without names.
 //!
 //! # What it is
-//! A file whose last name goes is freed at once, unless somebody outside refers to it: then it
+//! A file whose last name goes is freed at once, unless a caller refers to it: then it
 //! waits in the *delete queue*, a ZAP, until the last reference is given back, or until the file
 //! system is next opened.
 //!
@@ -27,7 +27,7 @@ use crate::fs::Node;
 use crate::{Filesystem, log};
 
 impl Filesystem {
-    /// Removes a name of a file that is no directory.
+    /// Removes a name of a file that is not a directory.
     ///
     /// # Errors
     /// `NotFound`, `NotDirectory` (the parent), `IsDirectory`, `ReadOnly`; I/O.

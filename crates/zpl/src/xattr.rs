@@ -53,13 +53,13 @@ pub enum SetXattr {
 }
 
 /// Where an extended attribute is.
-struct Place {
+struct FoundXattr {
     list: NvList,
     in_list: bool,
     in_dir: Option<ObjectId>,
 }
 
-impl Place {
+impl FoundXattr {
     fn is_somewhere(&self) -> bool {
         self.in_list || self.in_dir.is_some()
     }
@@ -299,7 +299,7 @@ impl Filesystem {
         tx: &Tx,
         node: &Node,
         attr: &Attr,
-        mut place: Place,
+        mut place: FoundXattr,
         name: &[u8],
         value: Option<&[u8]>,
     ) -> Result<()> {
@@ -348,10 +348,10 @@ impl Filesystem {
             && !(value.is_empty() && settings.log_sa_xattr)
     }
 
-    fn find_xattr(&self, node: &Node, attr: &Attr, name: &[u8]) -> Result<Place> {
+    fn find_xattr(&self, node: &Node, attr: &Attr, name: &[u8]) -> Result<FoundXattr> {
         let list = self.xattr_list(node)?;
         let in_list = list.get(name).is_some();
-        Ok(Place {
+        Ok(FoundXattr {
             in_list,
             list,
             in_dir: self.find_xattr_file(attr, name)?,

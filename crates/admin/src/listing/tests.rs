@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::golden::{Case, case};
-use crate::prop::parse_list;
+use crate::prop::{Kind, PropName, parse_list};
 
 const ZFS_GET: &str = include_str!("../../tests/golden/zfs-get.txt");
 const ZFS_LIST: &str = include_str!("../../tests/golden/zfs-list.txt");

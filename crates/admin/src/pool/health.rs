@@ -67,7 +67,7 @@ impl Reason {
 
     /// The number of the article about it, if there is one: `ZFS-8000-…`.
     #[must_use]
-    pub fn message_id(self) -> Option<&'static str> {
+    pub(crate) fn message_id(self) -> Option<&'static str> {
         Some(match self {
             Reason::MissingDevR => "ZFS-8000-2Q",
             Reason::MissingDevNr => "ZFS-8000-3C",
@@ -87,6 +87,10 @@ impl Reason {
 
     /// What is said of an imported pool: what is the matter, and what to do. Lines after the first
     /// are behind a tab; both end with a line feed.
+    #[expect(
+        clippy::too_many_lines,
+        reason = "a table: the text of each state of a pool"
+    )]
     pub(super) fn advice(self, pool: &PoolStatus) -> Option<(String, String)> {
         let features = || {
             let lines = pool

@@ -14,18 +14,18 @@ use crate::number::{NumberStyle, Zone, date_time, nice_bytes, nice_number};
 
 /// Where a vdev stands, which JSON tells of each.
 #[derive(Clone, Copy)]
-enum Place {
+enum Role {
     Class(VdevClass),
     Cache,
     Spare,
 }
 
-impl Place {
+impl Role {
     fn name(self) -> &'static str {
         match self {
-            Place::Class(class) => class.alloc_bias().unwrap_or("normal"),
-            Place::Cache => "l2cache",
-            Place::Spare => "spare",
+            Role::Class(class) => class.alloc_bias().unwrap_or("normal"),
+            Role::Cache => "l2cache",
+            Role::Spare => "spare",
         }
     }
 }
@@ -114,8 +114,8 @@ fn pool_head(pool: &PoolStatus, json: JsonStyle, has_type: bool) -> Map<String, 
 }
 
 #[doc(alias = "fill_vdev_info")]
-fn vdev_head(vdev: &VdevStatus, name: &str, place: Place, json: JsonStyle) -> Map<String, Value> {
-    let state = if matches!(place, Place::Spare) {
+fn vdev_head(vdev: &VdevStatus, name: &str, place: Role, json: JsonStyle) -> Map<String, Value> {
+    let state = if matches!(place, Role::Spare) {
         vdev.spare_state_name()
     } else {
         vdev.state_name()
@@ -158,11 +158,11 @@ fn listed_vdevs(
         out.insert(name, entry);
     };
     for top in pool.tops(VdevClass::Normal) {
-        list(&mut out, top, Place::Class(VdevClass::Normal));
+        list(&mut out, top, Role::Class(VdevClass::Normal));
     }
-    let classes = CLASSES.map(|class| (class.heading(), Place::Class(class)));
+    let classes = CLASSES.map(|class| (class.heading(), Role::Class(class)));
     for (heading, place) in classes {
-        let Place::Class(class) = place else { continue };
+        let Role::Class(class) = place else { continue };
         let mut group = Map::new();
         pool.tops(class)
             .for_each(|top| list(&mut group, top, place));
@@ -171,8 +171,8 @@ fn listed_vdevs(
         }
     }
     let lone = [
-        ("l2cache", &pool.cache, Place::Cache),
-        ("spares", &pool.spares, Place::Spare),
+        ("l2cache", &pool.cache, Role::Cache),
+        ("spares", &pool.spares, Role::Spare),
     ];
     for (heading, vdevs, place) in lone {
         let mut group = Map::new();
@@ -186,14 +186,14 @@ fn listed_vdevs(
 
 fn listed_vdev(
     vdev: &VdevStatus,
-    place: Place,
+    place: Role,
     style: &Style,
     json: JsonStyle,
     names: NameStyle,
 ) -> (String, Value) {
     let name = vdev.name(names);
     let mut entry = vdev_head(vdev, &name, place, json);
-    let is_spare = matches!(place, Place::Spare);
+    let is_spare = matches!(place, Role::Spare);
     let mut properties = Map::new();
     for column in LISTED {
         let cell = vdev_cell(style, vdev, column, is_spare).unwrap_or_else(|| "-".to_owned());
@@ -277,19 +277,19 @@ impl Writer<'_> {
     }
 
     fn push_vdevs(&self, out: &mut Map<String, Value>, pool: &PoolStatus) {
-        let normal = Place::Class(VdevClass::Normal);
+        let normal = Role::Class(VdevClass::Normal);
         let mut all = Map::new();
         self.insert(&mut all, (&pool.root, &pool.name), normal, None);
         out.insert("vdevs".to_owned(), Value::Object(all));
         for class in STATUS_CLASSES {
-            let vdevs = self.vdevs(pool.tops(class), Place::Class(class));
+            let vdevs = self.vdevs(pool.tops(class), Role::Class(class));
             if !vdevs.is_empty() {
                 out.insert(class.heading().to_owned(), Value::Object(vdevs));
             }
         }
         let lone = [
-            ("l2cache", &pool.cache, Place::Cache),
-            ("spares", &pool.spares, Place::Spare),
+            ("l2cache", &pool.cache, Role::Cache),
+            ("spares", &pool.spares, Role::Spare),
         ];
         for (name, vdevs, place) in lone {
             let vdevs = self.vdevs(vdevs.iter(), place);
@@ -302,7 +302,7 @@ impl Writer<'_> {
     fn vdevs<'v>(
         &self,
         vdevs: impl Iterator<Item = &'v VdevStatus>,
-        place: Place,
+        place: Role,
     ) -> Map<String, Value> {
         let mut out = Map::new();
         for vdev in vdevs {
@@ -321,7 +321,7 @@ impl Writer<'_> {
         &self,
         out: &mut Map<String, Value>,
         (vdev, name): (&VdevStatus, &str),
-        place: Place,
+        place: Role,
         parent: Option<&str>,
     ) {
         let is_healthy = !vdev.is_unhealthy(self.request.has_slow);
@@ -353,10 +353,10 @@ impl Writer<'_> {
         &self,
         vdev: &VdevStatus,
         name: &str,
-        place: Place,
+        place: Role,
         parent: Option<&str>,
     ) -> Map<String, Value> {
-        let is_spare = matches!(place, Place::Spare);
+        let is_spare = matches!(place, Role::Spare);
         let mut out = vdev_head(vdev, name, place, self.json);
         if let Some(parent) = parent {
             out.insert("parent".to_owned(), json!(parent));

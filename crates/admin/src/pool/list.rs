@@ -131,7 +131,7 @@ impl Table<'_> {
 }
 
 /// A vdev's value in a column; none where vdevs have no column at all (the alternate root, and
-/// everything that is no pool property).
+/// everything that is not a pool property).
 #[doc(alias = "print_one_column")]
 pub(super) fn vdev_cell(
     style: &Style,

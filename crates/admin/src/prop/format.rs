@@ -61,7 +61,7 @@ impl Source {
 /// A number whose name is in no table: `userused@…`, `userobjquota@…`, `written@…`.
 #[must_use]
 #[doc(alias = "zfs_prop_get_userquota")]
-pub fn format_unlisted_value(name: &str, number: u64, style: NumberStyle) -> String {
+pub(crate) fn format_unlisted_value(name: &str, number: u64, style: NumberStyle) -> String {
     let prefix = name.split('@').next().unwrap_or(name);
     if number == 0 && style != NumberStyle::Exact && prefix.ends_with("quota") {
         "none".to_owned()

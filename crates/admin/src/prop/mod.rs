@@ -23,15 +23,15 @@ use phys::PropValue;
 use std::fmt::Write as _;
 
 pub use dataset::DATASET;
-pub use format::{Source, format_dataset_value, format_pool_value, format_unlisted_value};
+pub(crate) use format::format_unlisted_value;
+pub use format::{Source, format_dataset_value, format_pool_value};
 pub use parse::{
     DatasetContext, PoolContext, PropError, parse_dataset_assignment, parse_pool_assignment,
     parse_value, split_assignment,
 };
 pub use pool::POOL;
-pub use special::{
-    is_feature_property, is_user_property, is_userspace_property, is_written_property,
-};
+use special::is_written_property;
+pub use special::{is_feature_property, is_user_property, is_userspace_property};
 pub use vdev::VDEV;
 
 /// Kinds of datasets that a property may belong to, as a set.
@@ -173,7 +173,7 @@ impl PropDesc {
 
     /// Whether it is set at creation and never again.
     #[must_use]
-    pub fn is_set_once(&self) -> bool {
+    pub(crate) fn is_set_once(&self) -> bool {
         matches!(self.edit, Edit::OneTime | Edit::OneTimeDefault)
     }
 
@@ -185,7 +185,7 @@ impl PropDesc {
 
     /// Whether its column is flush right.
     #[must_use]
-    pub fn is_right_aligned(&self) -> bool {
+    pub(crate) fn is_right_aligned(&self) -> bool {
         matches!(self.kind, Kind::Number(_))
             && !matches!(self.name, "creation" | "snapshots_changed")
             || self.name == "health"

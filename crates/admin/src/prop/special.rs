@@ -43,7 +43,7 @@ pub(super) fn is_quota_property(name: &str) -> bool {
 /// Whether it is `written@snapshot` or `written#bookmark`.
 #[must_use]
 #[doc(alias = "zfs_prop_written")]
-pub fn is_written_property(name: &str) -> bool {
+pub(crate) fn is_written_property(name: &str) -> bool {
     name.starts_with("written@") || name.starts_with("written#")
 }
 

@@ -190,7 +190,7 @@ MODE is octal or symbolic: 755, u+x, go-w,a=rX.   -R  everything below directori
 
 /// Runs `ashift chmod`.
 pub(crate) fn chmod(args: &[String]) -> ExitCode {
-    // A mode may begin with a minus, which is no option then.
+    // A mode may begin with a minus, which is not an option then.
     let is_mode = |arg: &&String| arg.starts_with('-') && arg.parse::<Mode>().is_ok();
     let at = args.iter().position(|arg| is_mode(&arg) && arg != "-R");
     let mut args = args.to_vec();

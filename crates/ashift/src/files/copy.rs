@@ -431,7 +431,7 @@ impl<'a> Copy<'a> {
                 self.target.open(&old, true)?.set_size(0)?;
                 Ok((old, false))
             }
-            // Somebody said /dev/null or the like.
+            // The user named /dev/null or the like.
             FileType::Fifo | FileType::CharDevice | FileType::BlockDevice
                 if self.is_named && self.place.len() == 1 =>
             {
@@ -456,7 +456,7 @@ impl<'a> Copy<'a> {
         if preserve.owner
             && let Err(error) = self.target.set_owner(new, meta.uid, meta.gid)
         {
-            // A program must not run as somebody else than its owner here.
+            // A program must not run as another user than its owner here.
             mode = mode.map(|mode| mode & 0o777);
             let losses = &mut self.losses;
             if error.kind() == ErrorKind::Permission {

@@ -150,7 +150,7 @@ impl Destination {
         let (dir, name) = match existing {
             Some(dir) if is_dir && !never_into => (dir, None),
             existing => {
-                // Somebody named the link: what it leads to is meant.
+                // The user named the link: what it leads to is meant.
                 if existing.is_some() && matches!(location, Location::Host(_)) {
                     path = canonical(&path)?;
                 }

@@ -70,7 +70,7 @@ fn directory(handle: &Handle) -> Result<Arc<OwnedFd>> {
     open_directory(dir, name, OFlags::NOFOLLOW)
 }
 
-/// The directory of a path that somebody typed, and the last name in it.
+/// The directory of a path that a user typed, and the last name in it.
 fn split(path: &Path) -> Result<Handle> {
     let open = |path: &Path| {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -440,7 +440,7 @@ impl Tree for HostTree {
     }
 }
 
-/// The path of a file that somebody typed, links at its end followed: where to write to.
+/// The path of a file as a user typed it, links at its end followed: where to write to.
 pub(super) fn canonical(path: &str) -> Result<String> {
     let path = fs::canonicalize(path)?.into_os_string();
     String::from_utf8(OsString::into_vec(path))

@@ -18,7 +18,8 @@ pub(super) enum Mode {
 /// One operator with what is before and behind it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Clause {
-    /// Of whom, as bits of [`USER`], [`GROUP`], [`OTHER`]; 0: of all, but not what the umask has.
+    /// The classes of users that it changes, as bits of [`USER`], [`GROUP`], [`OTHER`]; 0: of all, but not what the
+    /// umask has.
     who: u32,
     operator: char,
     what: What,
@@ -168,7 +169,7 @@ impl Clause {
                 ((bits | u32::from(may_search)) * 0o111) | special
             }
         };
-        // The sticky bit is nobody's: `t` works with `a`, `o` and without whom.
+        // The sticky bit is nobody's: `t` works with `a`, `o` and without a class.
         let wanted = wanted & allowed;
         match self.operator {
             '+' => mode | wanted,

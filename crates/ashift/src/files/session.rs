@@ -174,7 +174,7 @@ impl Session {
     }
 
     /// Operands with patterns in pool paths as the names that match; the others as they are, and
-    /// also what cannot be looked at: whoever uses it will say why.
+    /// also what cannot be looked at: the command that uses it will say why.
     pub(super) fn expand(&self, operands: &[String]) -> Vec<String> {
         let matching = |operand: &String| -> Option<Vec<String>> {
             if !is_pattern(operand) {

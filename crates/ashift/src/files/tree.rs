@@ -59,7 +59,7 @@ pub(crate) trait Content {
 /// A tree of files.
 ///
 /// # Invariants
-/// Names are single names, never paths: whatever stands in a pool, nothing outside of the directory
+/// Names are single names, never paths: whatever a pool contains, nothing outside of the directory
 /// of a handle is reached through it. Only the paths of `resolve` lead where they like: people type
 /// them.
 pub(crate) trait Tree {

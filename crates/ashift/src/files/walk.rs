@@ -31,7 +31,7 @@ pub(super) struct Visit<'a> {
     pub(super) place: Option<(ObjectId, &'a [u8])>,
 }
 
-/// Whoever wants to see the files.
+/// What a walk calls for each file.
 pub(super) trait Visitor {
     /// Names in order; otherwise as they come, in a bounded amount of memory.
     const SORTED: bool = true;

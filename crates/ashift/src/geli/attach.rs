@@ -165,7 +165,7 @@ fn backup_file(call: &Call<'_>, name: &str) -> Result<Option<PathBuf>> {
         None => {
             let state = match call.world.running() {
                 Some(machine) => machine.state(),
-                None => crate::host::state_folder(),
+                None => crate::state::state_folder(),
             };
             let folder = state.join("backups");
             fs::create_dir_all(&folder)
@@ -243,7 +243,7 @@ fn no_last_close(option: &str) -> Error {
     )
 }
 
-/// Attaches, unless somebody else has open what it would be on.
+/// Attaches, unless its provider is open elsewhere.
 fn add(call: &Call<'_>, name: &str, attached: Attached) -> Result<()> {
     let on = call.world.canonical(name);
     let eli = name_on(&on);

@@ -17,7 +17,7 @@ pub(crate) struct Shape {
     sectorsize: u32,
     stripesize: u32,
     stripeoffset: u32,
-    /// `r1w1e1` while somebody uses it.
+    /// `r1w1e1` while it is in use.
     mode: &'static str,
 }
 

@@ -7,7 +7,7 @@ use base::{Context, Error, Result};
 use lab::Outcome;
 
 fn folder() -> PathBuf {
-    crate::host::state_folder().join("lab")
+    crate::state::state_folder().join("lab")
 }
 
 /// Remembers an outcome.

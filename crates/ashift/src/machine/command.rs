@@ -172,7 +172,7 @@ fn dispatch(name: &str, request: &Request) -> Outcome {
     let (folder, rest) = folder_of(operands)?;
     match name {
         "mount" if rest.len() == 1 => {
-            let result = crate::mount::run(&folder, Path::new(&rest[0]), request.is_foreground);
+            let result = super::mount::run(&folder, Path::new(&rest[0]), request.is_foreground);
             result.map_err(Failure::Failed)
         }
         "mount" => Err(Failure::Usage(

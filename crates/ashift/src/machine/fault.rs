@@ -130,7 +130,7 @@ fn seconds(what: &str, text: &str) -> Result<f64> {
     let value: Option<f64> = text.parse().ok();
     value
         .filter(|seconds| (0.0..1e9).contains(seconds))
-        .ok_or_else(|| Error::invalid(format!("{what}: '{text}' is no time in seconds")))
+        .ok_or_else(|| Error::invalid(format!("{what}: '{text}' is not a time in seconds")))
 }
 
 fn folder_of(operands: &[String]) -> Option<(PathBuf, &[String])> {

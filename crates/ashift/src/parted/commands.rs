@@ -1,58 +1,22 @@
 //! The commands, one after another, on one device.
 
-use std::io::{BufRead, IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use base::ErrorKind;
 use geom::Provider;
-use geom::disk::OpenMode;
 use gpart::parted::{
-    Alignment, Disk, FileSystems, Location, TableView, Topology, Unit, kind_for, parse_location,
-    place, print, resize_end,
+    Alignment, Location, TableView, Topology, Unit, kind_for, parse_location, place, print,
+    resize_end,
 };
-use gpart::{Era, NewPartition, Partition, Scheme, Shape, Table, Wish};
-use machine::{Holder, World};
+use gpart::{Era, NewPartition, Partition, Scheme, Table, Wish};
+use machine::World;
 
+use super::file_systems::Probe;
+use super::session::{Failed, Result, Session, fail};
 use super::{Align, HELP, Options};
-use crate::gpart::device;
-
-/// Why a command ended early; said already, if there is nothing to say.
-struct Failed(String);
-
-type Result<T> = std::result::Result<T, Failed>;
-
-impl From<base::Error> for Failed {
-    fn from(error: base::Error) -> Self {
-        Failed(format!("Error: {error}"))
-    }
-}
-
-impl From<String> for Failed {
-    fn from(text: String) -> Self {
-        Failed(text)
-    }
-}
-
-fn fail<T>(text: &str) -> Result<T> {
-    Err(Failed(text.to_owned()))
-}
 
 /// parted would ask.
 const NEEDS: &str = "Error: mkpart needs PART-TYPE [FS-TYPE] START END";
-
-struct Session<'a> {
-    world: &'a Arc<World>,
-    options: &'a Options,
-    device: String,
-    shape: Shape,
-    disk: Disk,
-    unit: Unit,
-    table: Option<Table>,
-    /// Open for writing, once that was needed.
-    writer: Option<Arc<dyn Provider>>,
-    reader: Arc<dyn Provider>,
-}
 
 /// The words of a command line, taken one by one.
 struct Words<'a>(std::slice::Iter<'a, String>);
@@ -99,96 +63,7 @@ fn say(text: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Looks for pools of ZFS: the magic of the first uberblock of the first label.
-struct Probe(Arc<dyn Provider>);
-
-impl std::fmt::Debug for Probe {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Probe")
-    }
-}
-
-impl FileSystems for Probe {
-    fn name(&self, one: &Partition) -> &'static str {
-        const UBERBLOCKS: u64 = 128 << 10;
-        const MAGIC: u64 = 0x00ba_b10c;
-        let sector = u64::from(self.0.sectorsize());
-        let at = one.start_sector.checked_mul(sector);
-        let at = at.and_then(|at| at.checked_add(UBERBLOCKS));
-        let mut bytes = vec![0; self.0.sectorsize() as usize];
-        let is_inside = one.sectors.saturating_mul(sector) > UBERBLOCKS;
-        let Some(at) = at.filter(|_| is_inside) else {
-            return "";
-        };
-        if self.0.read(at, &mut bytes).is_err() {
-            return "";
-        }
-        let word = bytes.first_chunk().map(|word| u64::from_ne_bytes(*word));
-        if word.is_some_and(|w| w == MAGIC || w.swap_bytes() == MAGIC) {
-            "zfs"
-        } else {
-            ""
-        }
-    }
-}
-
-impl<'a> Session<'a> {
-    fn open(world: &'a Arc<World>, device: &str, options: &'a Options) -> Result<Session<'a>> {
-        let reader = world.open(device, OpenMode::Inspect).map_err(|error| {
-            Failed(match error.kind() {
-                ErrorKind::NotFound if world.is_machine() => {
-                    format!("Error: Could not stat device {device} - {error}.")
-                }
-                ErrorKind::NotFound => {
-                    format!("Error: Could not stat device {device} - No such file or directory.")
-                }
-                _ => format!("Error: {error}"),
-            })
-        })?;
-        let shape = Shape::of(&*reader);
-        if shape.sectors() < 10 {
-            return fail(&format!(
-                "Error: The device {device} is so small that it cannot possibly store a file system \
-                 or partition table.  Perhaps you selected the wrong device?"
-            ));
-        }
-        let is_device = world.is_machine() || world.block_device_below(device).is_some();
-        let disk = Disk {
-            path: path_of(world, device),
-            model: if is_device { "Unknown" } else { "" }.to_owned(),
-            transport: if is_device { "unknown" } else { "file" }.to_owned(),
-            track: if is_device { 63 } else { 32 },
-        };
-        let mut session = Session {
-            world,
-            options,
-            device: device.to_owned(),
-            shape,
-            disk,
-            unit: Unit::default(),
-            table: None,
-            writer: None,
-            reader,
-        };
-        session.describe();
-        Ok(session)
-    }
-
-    /// What the drive of a machine says of itself.
-    fn describe(&mut self) {
-        let name = self.world.canonical(&self.device);
-        let drive = self.world.drives().into_iter().find(|d| d.name() == name);
-        let Some(drive) = drive else { return };
-        // Linux has no list of drives that lie about their sectors, as FreeBSD has.
-        let (stripesize, stripeoffset) = drive.identify().stripe(false);
-        self.shape.stripesize = stripesize.max(self.shape.sectorsize);
-        self.shape.stripeoffset = stripeoffset;
-        if let Some(model) = model_of(&drive) {
-            self.disk.model = format!("ATA {model}");
-            "scsi".clone_into(&mut self.disk.transport);
-        }
-    }
-
+impl Session<'_> {
     fn command(&mut self, command: &str, words: &mut Words<'_>) -> Result<bool> {
         match command {
             "print" | "p" => self.print(words)?,
@@ -216,110 +91,6 @@ impl<'a> Session<'a> {
             }
         }
         Ok(true)
-    }
-
-    /// The table, read when it is first needed.
-    fn table(&mut self) -> Result<&mut Table> {
-        if self.table.is_none() {
-            self.table = Some(self.read_table()?);
-        }
-        Ok(self.table.as_mut().expect("it was just read"))
-    }
-
-    fn read_table(&mut self) -> Result<Table> {
-        let path = &self.disk.path.clone();
-        let mut table = match Table::read(&*self.reader) {
-            Ok(Some(table)) => table,
-            Ok(None) => return fail(&format!("Error: {path}: unrecognised disk label")),
-            Err(error) if error.kind() == ErrorKind::Corrupt => {
-                return fail(
-                    "Error: Both the primary and backup GPT tables are corrupt.  Try making a fresh \
-                     table, and using Parted's rescue feature to recover partitions.",
-                );
-            }
-            Err(error) => return Err(error.into()),
-        };
-        let fixes = self.options.is_script && self.options.fixes;
-        let note = |text: &str| table.notes().iter().find(|note| note.contains(text));
-        if let Some(note) = note("larger disk") {
-            let is_file = self.disk.transport == "file";
-            let what = if is_file {
-                format!("end of file while reading {path}")
-            } else {
-                format!("Invalid argument during seek for read on {path}")
-            };
-            return fail(&format!("Error: {what} ({note})"));
-        }
-        let extra = table.unused_sectors();
-        let is_grown = note("secondary GPT table").is_none() && extra > 0;
-        if note("primary GPT table").is_some() {
-            eprintln!(
-                "Error: The primary GPT table is corrupt, but the backup appears OK, so that will be used."
-            );
-        } else if is_grown && fixes {
-            println!("Fixing, due to --fix");
-        } else if is_grown {
-            eprintln!(
-                "Warning: Not all of the space available to {path} appears to be used, you can fix the \
-                 GPT to use all of the space (an extra {extra} blocks) or continue with the current \
-                 setting? "
-            );
-        } else if table.is_corrupt() {
-            eprintln!("{}", complaint(&table));
-        }
-        if fixes && (is_grown || table.is_corrupt()) {
-            table.use_all(path)?;
-            table.write(&*self.writer()?)?;
-        }
-        Ok(table)
-    }
-
-    /// The device, open for writing.
-    fn writer(&mut self) -> Result<Arc<dyn Provider>> {
-        if let Some(writer) = &self.writer {
-            return Ok(Arc::clone(writer));
-        }
-        device::check_consent(self.world, &self.device, self.options.has_consent)?;
-        let writer = self
-            .world
-            .open_as(&self.device, OpenMode::ReadWrite, &Holder::Table)?;
-        self.writer = Some(Arc::clone(&writer));
-        Ok(writer)
-    }
-
-    /// Writes what was changed.
-    fn commit(&mut self, mut table: Table) -> Result<()> {
-        let writer = self.writer()?;
-        if table.is_corrupt() {
-            // parted writes both copies anew with whatever it changes
-            table.recover(&self.disk.path, Era::Nine)?;
-        }
-        table.write(&*writer)?;
-        self.table = Some(table);
-        Ok(())
-    }
-
-    fn is_asking(&self) -> bool {
-        !self.options.is_script && std::io::stdin().is_terminal()
-    }
-
-    /// Asks for a yes; without a terminal, or with `-s`, the answer is `otherwise`.
-    fn confirm(&self, question: &str, otherwise: bool) -> Result<()> {
-        if self.options.is_script {
-            return if otherwise { Ok(()) } else { fail(question) };
-        }
-        eprintln!("{question}");
-        if !self.is_asking() {
-            return fail("");
-        }
-        eprint!("Yes/No? ");
-        let _ = std::io::stderr().flush();
-        let mut answer = String::new();
-        let _ = std::io::stdin().lock().read_line(&mut answer);
-        match answer.trim().to_ascii_lowercase().as_str() {
-            "y" | "yes" => Ok(()),
-            _ => fail(""),
-        }
     }
 
     fn print(&mut self, words: &mut Words<'_>) -> Result<()> {
@@ -613,20 +384,6 @@ impl<'a> Session<'a> {
     }
 }
 
-/// What parted says of a GPT whose secondary copy is damaged.
-fn complaint(table: &Table) -> String {
-    let notes = table.notes();
-    if notes
-        .iter()
-        .any(|note| note.contains("secondary GPT table"))
-    {
-        "Error: The backup GPT table is corrupt, but the primary appears OK, so that will be used."
-            .to_owned()
-    } else {
-        format!("Error: {}", notes.join("; "))
-    }
-}
-
 /// Wipes headers of which none is good.
 fn wipe(provider: &dyn Provider) -> Result<()> {
     let sector = u64::from(provider.sectorsize());
@@ -636,20 +393,4 @@ fn wipe(provider: &dyn Provider) -> Result<()> {
         provider.write(lba * sector, &zeros)?;
     }
     Ok(())
-}
-
-/// The model in the 16 characters that SCSI's answer, which the kernel makes of it, has room for.
-fn model_of(drive: &drive::Emulated) -> Option<String> {
-    let model: String = drive.identify().model().chars().take(16).collect();
-    let model = model.trim_end().to_owned();
-    Some(model).filter(|model| !model.is_empty())
-}
-
-/// As parted prints it: absolute on a host, below `/dev` in a machine.
-fn path_of(world: &World, device: &str) -> String {
-    let name = world.canonical(device);
-    if world.is_machine() {
-        return format!("/dev/{name}");
-    }
-    std::path::absolute(&name).map_or(name, |path| path.display().to_string())
 }

@@ -1,6 +1,8 @@
 //! `parted`: partition tables, as GNU parted does it.
 
 mod commands;
+mod file_systems;
+mod session;
 
 use std::process::ExitCode;
 
@@ -19,7 +21,7 @@ enum Align {
     Optimal,
 }
 
-/// What stands in front of the device.
+/// The options before the device.
 #[derive(Default)]
 struct Options {
     format: Format,

@@ -161,7 +161,7 @@ pub(super) fn write_object(
         dumper.wants_header = true;
     }
     if dumper.verbosity >= 5 {
-        // Of what is no tree the segments would have no end.
+        // If the blocks are not a tree, the segments would have no end.
         if write_blocks(out, dumper, &facts)? {
             write_segments(out, dumper, &facts)?;
         }

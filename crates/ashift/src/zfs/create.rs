@@ -19,7 +19,7 @@ use super::set::{Stored, Typed, check, split_assignments};
 use super::target::{changeable, exists, find, open};
 use crate::host::OpenPool;
 
-/// Fills the objset of a new file system; its root directory belongs to whoever makes it.
+/// Fills the objset of a new file system; its root directory belongs to the user who makes it.
 fn init_filesystem(pool: &OpenPool) -> ObjsetInit {
     let new = zpl::NewFilesystem {
         uid: u64::from(rustix::process::getuid().as_raw()),

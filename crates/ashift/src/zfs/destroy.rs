@@ -1,7 +1,7 @@
 //! `zfs destroy`: heads with what depends on them, snapshots and ranges of them, bookmarks.
 //!
 //! # What it is
-//! Whoever depends on a dataset goes before it: its children with all of theirs; the clones of its
+//! What depends on a dataset goes before it: its children with all of theirs; the clones of its
 //! snapshots, then the snapshots. Without `-r` there must be no children, without `-R` no clones.
 //!
 //! # Source

@@ -82,7 +82,7 @@ impl<'a> Reader<'a> {
             props.extend(self.native(desc)?);
         }
         for (name, prop) in self.set.iter().filter(|(name, _)| is_user_property(name)) {
-            // A user property is a text, whoever wrote it.
+            // A user property is a text, whichever program wrote it.
             let value = match &prop.value {
                 PropValue::Number(number) => PropValue::Text(number.to_string()),
                 text @ PropValue::Text(_) => text.clone(),

@@ -90,7 +90,7 @@ fn warn_of_special(name: &str, value: &str, context: &DatasetContext, spa: &Spa)
     }
 }
 
-/// What is decided when a file system is made, and stands in its objset: the only value that this
+/// What is decided when a file system is made, and is stored in its objset: the only value that this
 /// program makes needs not be kept.
 fn is_of_objset(name: &str) -> bool {
     let fixed = ["version", "utf8only", "normalization", "casesensitivity"];

@@ -316,7 +316,7 @@ impl Selection {
                 Err(fail) => failed(fail),
             }
         }
-        // Someone may have named a dataset and one above it.
+        // The user may have named a dataset and one above it.
         let mut seen = BTreeSet::new();
         found.retain(|target| seen.insert(target.name.clone()));
         (found, outcome)

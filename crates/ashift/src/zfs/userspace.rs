@@ -14,7 +14,7 @@ use phys::znode::MASTER_NODE_OBJ;
 
 use super::target::Target;
 
-/// The value of `name`, bytes or objects; `None` if it is no such property, or nobody of that name is
+/// The value of `name`, bytes or objects; `None` if it is not such a property, or nobody of that name is
 /// known. A limit of 0 is none.
 pub(super) fn figure(target: &Target, name: &str) -> Result<Option<u64>> {
     let Some((prefix, owner)) = name.split_once('@') else {

@@ -37,7 +37,7 @@ fn find_device(pool: &OpenPool, word: &str) -> Option<Arc<Vdev>> {
     })
 }
 
-/// The guid of a vdev that is no device, by its name (`mirror-0`) or guid.
+/// The guid of a vdev that is not a device, by its name (`mirror-0`) or guid.
 fn find_group(pool: &OpenPool, word: &str) -> Option<Guid> {
     fn find(vdev: &VdevStatus, word: &str) -> Option<Guid> {
         let is_it =

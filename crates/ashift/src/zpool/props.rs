@@ -201,7 +201,7 @@ pub(super) fn set(args: &Parsed) -> Outcome {
     done(&host, &open)
 }
 
-/// Features that stay enabled although a compatibility set does not have them are no error.
+/// Features that stay enabled although a compatibility set does not have them are not an error.
 #[doc(alias = "set_pool_callback")]
 fn warn_of_features(pool: &OpenPool, allowed: &[String]) {
     let is_enabled = |f: &&feature::Feature| pool.features().count(f.guid).is_some();

@@ -103,7 +103,7 @@ fn change(
     Ok(0)
 }
 
-/// As in OpenZFS it is no error that none runs.
+/// As in OpenZFS it is not an error that none runs.
 fn pause(spa: &Spa) -> base::Result<()> {
     match spa.scan_running() {
         Some(Kind::Scrub) => spa.pause_scrub(),

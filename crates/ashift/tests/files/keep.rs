@@ -10,7 +10,7 @@ use zpl::{SetXattr, Time};
 
 use super::{Bench, shell};
 
-/// Somebody who is not root.
+/// A user who is not root.
 const USER: &str = "4711";
 
 /// A file system on a loop device or in memory.
@@ -54,7 +54,7 @@ fn is_root() -> bool {
 }
 
 impl Bench {
-    /// Runs a command as somebody who is not root.
+    /// Runs a command as a user who is not root.
     fn as_user(&self, args: &[&str]) -> Output {
         shell(
             "chmod -R a+rwX state disk.img; chmod 755 .",

@@ -3,7 +3,7 @@
 //! # What it is
 //! `lists/` has the command lines, in the order of a pool's life. `real/` has what OpenZFS's own tools and
 //! kernel module printed, recorded once in QEMU. The test runs the lists with this program and compares. Each
-//! difference stands in `reviewed/` with the reason for it; a difference that is not there, or one that is
+//! difference is in `reviewed/` with the reason for it; a difference that is not there, or one that is
 //! there and has vanished or changed, fails the test. [`oracle::parity`] says how these files look.
 //!
 //! ```text
@@ -106,7 +106,7 @@ fn compare<'r>(
         match real.get(&name) {
             Some(real) => {
                 let lines = difference(real, &here[&(list.name.as_str(), command)]);
-                comparison.judge(&name, &lines);
+                comparison.compare(&name, &lines);
             }
             None => {
                 let text = format!("not recorded, see PARITY_RECORD: {name}");

@@ -123,7 +123,7 @@ fn every_command_line_reads_like_the_real_one() {
     let reasons = read_reasons(include_str!("reasons.txt"));
     let mut comparison = Comparison::new(&reasons, include_str!("reviewed.txt"));
     for (index, lines) in found {
-        comparison.judge(commands[index], &lines);
+        comparison.compare(commands[index], &lines);
     }
     comparison.check_list(list.iter().copied());
     eprintln!("{}\n{:<12}{}", Count::HEADING, "zdb", comparison.count);

@@ -1,4 +1,4 @@
-//! Blocks on their way to the store, as many as fit into memory.
+//! A batch of blocks to be written: as many as fit into memory.
 
 use zio::WriteRequest;
 
@@ -6,20 +6,20 @@ use zio::WriteRequest;
 const BATCH_BYTES: u64 = 8 << 20;
 /// After that many blocks a batch is written.
 const BATCH_BLOCKS: usize = 16_384;
-/// `Place::level` of a spill block.
+/// `BlockOwner::level` of a spill block.
 const SPILL: u8 = u8::MAX;
 
 /// Where a block belongs.
-pub(super) struct Place {
+pub(super) struct BlockOwner {
     /// Index of the dnode's work.
     pub(super) work: usize,
     pub(super) level: u8,
     pub(super) blkid: u64,
 }
 
-impl Place {
-    pub(super) fn spill(work: usize) -> Place {
-        Place {
+impl BlockOwner {
+    pub(super) fn spill(work: usize) -> BlockOwner {
+        BlockOwner {
             work,
             level: SPILL,
             blkid: 0,
@@ -33,13 +33,13 @@ impl Place {
 
 #[derive(Default)]
 pub(super) struct Batch {
-    places: Vec<Place>,
+    places: Vec<BlockOwner>,
     requests: Vec<WriteRequest>,
     bytes: u64,
 }
 
 impl Batch {
-    pub(super) fn push(&mut self, place: Place, request: WriteRequest) {
+    pub(super) fn push(&mut self, place: BlockOwner, request: WriteRequest) {
         self.bytes += request.data.len() as u64;
         self.places.push(place);
         self.requests.push(request);
@@ -49,7 +49,7 @@ impl Batch {
         self.bytes >= BATCH_BYTES || self.requests.len() >= BATCH_BLOCKS
     }
 
-    pub(super) fn take(&mut self) -> (Vec<Place>, Vec<WriteRequest>) {
+    pub(super) fn take(&mut self) -> (Vec<BlockOwner>, Vec<WriteRequest>) {
         let Batch {
             places, requests, ..
         } = std::mem::take(self);

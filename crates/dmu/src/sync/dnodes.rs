@@ -12,7 +12,7 @@ use zerocopy::{FromZeros, IntoBytes};
 use zio::Bookmark;
 
 use super::Pass;
-use super::batch::{Batch, Place};
+use super::batch::{Batch, BlockOwner};
 use super::work::Work;
 use crate::alloc::allocated_slots;
 use crate::dirty::{Block, Dirty};
@@ -141,7 +141,7 @@ impl Pass<'_> {
             let old = self.rewritable(&mut metas[0], 0, blkid)?;
             let request = self.request(&metas[0], 0, blkid, buf.into(), fill, old);
             batch.push(
-                Place {
+                BlockOwner {
                     work: 0,
                     level: 0,
                     blkid,

@@ -21,7 +21,7 @@ impl Pass<'_> {
         if work.layer.freed.is_empty() || !work.old.exists {
             return Ok(());
         }
-        // Whoever comes now sees the ranges as holes; blocks can be killed as they are found.
+        // New readers see the ranges as holes; blocks can be killed as they are found.
         work.dnode.drain_readers();
         let behind = work.old.core.maxblkid.get().saturating_add(1);
         let ranges: Vec<_> = work.layer.freed.iter().collect();
@@ -75,7 +75,7 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// Kills everything below an indirect block, which is no hole.
+    /// Kills everything below an indirect block, which is not a hole.
     fn kill_children(&mut self, work: &mut Work, level: u8, blkid: u64) -> Result<()> {
         let bp = work.walk.bp(level, blkid)?;
         let bookmark = work.walk.tree.bookmark(level, blkid);

@@ -50,7 +50,7 @@ use crate::dirty::{Block, charge_of};
 use crate::objset::Header;
 use crate::props::BlockKind;
 use crate::{Dnode, Objset, ObjsetProps, Tx};
-use batch::{Batch, Place};
+use batch::{Batch, BlockOwner};
 use work::{Patch, Work};
 
 /// `zfs_sync_pass_rewrite`: from this pass on blocks are overwritten in place.
@@ -173,7 +173,7 @@ impl Pass<'_> {
                 let old = self.rewritable(&mut works[at], 0, blkid)?;
                 let request = self.request(&works[at], 0, blkid, data.clone(), 1, old);
                 batch.push(
-                    Place {
+                    BlockOwner {
                         work: at,
                         level: 0,
                         blkid,
@@ -186,7 +186,7 @@ impl Pass<'_> {
             }
             if let crate::SpillChange::Set(data) = &layer.spill {
                 let request = self.spill_request(&works[at], data.clone());
-                batch.push(Place::spill(at), request);
+                batch.push(BlockOwner::spill(at), request);
             }
         }
         self.flush(&mut batch, works)
@@ -218,7 +218,7 @@ impl Pass<'_> {
                         works[at].prefetch(level, next);
                     }
                     let request = self.patched(&mut works[at], level, blkid, patches)?;
-                    let place = Place {
+                    let place = BlockOwner {
                         work: at,
                         level,
                         blkid,

@@ -137,7 +137,7 @@ impl Suspension {
         self.now = None;
     }
 
-    /// Whether somebody new has to be told that the pool is suspended, instead of waiting.
+    /// An error if new holds fail while the pool is suspended, instead of waiting.
     pub(super) fn check(&self) -> Result<()> {
         match &self.now {
             Some(now) if self.failmode == FailMode::Continue => Err(suspended(&now.cause)),

@@ -1,4 +1,4 @@
-//! Commands: how they begin, how time passes while somebody waits for them, how they end.
+//! Commands: how they begin, how time passes while a thread waits for them, how they end.
 
 use rt::MutexGuard;
 
@@ -388,7 +388,7 @@ impl Emulated {
         }
     }
 
-    /// Lets the lock go; tells whoever is to be told, and sets the timer for the others.
+    /// Lets the lock go; completes the commands that are done, and sets the timer for the others.
     pub(super) fn unlock(&self, mut state: MutexGuard<'_, State>) {
         if state.queued > 0
             && state.has_power

@@ -104,12 +104,6 @@ impl Emulated {
         state.queued = 0;
     }
 
-    /// Whether it has power.
-    #[must_use]
-    pub fn has_power(&self) -> bool {
-        self.state.lock().has_power
-    }
-
     /// The power is back: the drive starts with an empty cache.
     pub fn power_on(&self) {
         let mut state = self.state.lock();

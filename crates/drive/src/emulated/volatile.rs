@@ -155,7 +155,7 @@ impl Volatile {
         missing.is_empty()
     }
 
-    /// A range is not valid any more, whoever wrote it.
+    /// A range is not valid any more, whichever command wrote it.
     pub(crate) fn cut(&mut self, range: &Range<u64>) {
         for tag in self.touching(range) {
             let write = self.by_tag.get_mut(&tag).expect("it touches the range");

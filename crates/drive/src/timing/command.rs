@@ -40,16 +40,16 @@ pub enum Event {
         /// When.
         at: u64,
     },
-    /// The bytes of write `tag` are on the medium, before or after it was done. Writes to the same sector come in the order
-    /// of their submission.
+    /// The bytes of write `tag` are on the medium, before or after it was done. Writes to the same sector come in the
+    /// order of their submission.
     Destaged {
         /// The write.
         tag: u64,
         /// When.
         at: u64,
     },
-    /// These physical sectors, of which a write covers a part only, are being written: if the power fails from `from` on,
-    /// before `until`, all of their bytes are ruined. Told when it begins.
+    /// These physical sectors, of which a write covers a part only, are being written: if the power fails from `from`
+    /// on, before `until`, all of their bytes are ruined. Told when it begins.
     Rewriting {
         /// The first physical sector: the medium's LBA by logical sectors per physical one.
         physical_lba: u64,

@@ -1,16 +1,18 @@
 //! From the write cache to the medium: one batch, its passes, and what partial physical sectors cost.
 //!
 //! # What it is
-//! A batch is a few ranges in ascending order. If each covers whole physical sectors, one pass writes it. If not, the policy says:
-//! - `batched`: a pass reads the partial sectors of the whole batch, and the next pass writes it. Such a batch is limited
-//!   to so many physical sectors, not ranges. Both passes begin at the same angle: a revolution each.
+//! A batch is a few ranges in ascending order. If each covers whole physical sectors, one pass writes it. If not, the
+//! policy says:
+//! - `batched`: a pass reads the partial sectors of the whole batch, and the next pass writes it. Such a batch is
+//!   limited to so many physical sectors, not ranges. Both passes begin at the same angle: a revolution each.
 //! - `sync`: a batch is one range; otherwise the same.
-//! - `unbatched`: each partial physical sector is read and, a revolution later, written, before the next one is looked at.
+//! - `unbatched`: each partial physical sector is read and, a revolution later, written, before the next one is looked
+//!   at.
 //! - `hidden`: as if there were none.
 //!
-//! After a batch the drive needs a moment (the turnaround) in which the beginning of the next one passes by; who continues exactly
-//! where the last one ended does not need it. This loss and the two passes are what makes the misaligned `phybs` rows
-//! three times as slow as the aligned ones, instead of a hundred times.
+//! After a batch the drive needs a moment (the turnaround) in which the beginning of the next one passes by; who
+//! continues exactly where the last one ended does not need it. This loss and the two passes are what makes the
+//! misaligned `phybs` rows three times as slow as the aligned ones, instead of a hundred times.
 //!
 //! # Invariants
 //! 1. A partial sector is read before it is written, unless it was the last thing written or is in the read cache.

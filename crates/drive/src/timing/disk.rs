@@ -1,20 +1,20 @@
 //! A disk: commands in, the wire, the caches, events out.
 //!
 //! # What it is
-//! An event simulation with three queues of things to come, each already in the order of time: what passes over the wire
-//! (`bus`), what the running pass does on the medium (`medium`), and the end of that pass or the next thing to decide (`wake_at`).
-//! A command waits at the host until one of the `queue_depth` places is free. Then
-//! - a read is answered from a cache, or waits for the head: the one that can begin soonest goes first, unless one has waited
-//!   longer than the age limit;
-//! - a write is done once it has passed the wire into the cache; it needs room there first. With FUA, or without a write
-//!   cache, it is done when it is on the medium;
+//! An event simulation with three queues of things to come, each already in the order of time: what passes over the
+//! wire (`bus`), what the running pass does on the medium (`medium`), and the end of that pass or the next thing to
+//! decide (`wake_at`). A command waits at the host until one of the `queue_depth` places is free. Then
+//! - a read is answered from a cache, or waits for the head: the one that can begin soonest goes first, unless one has
+//!   waited longer than the age limit;
+//! - a write is done once it has passed the wire into the cache; it needs room there first. With FUA, or without a
+//!   write cache, it is done when it is on the medium;
 //! - a flush is done when the cache is clean; nothing behind it enters the drive before.
 //!
 //! What the head does next is decided in `schedule.rs`, what it does with a batch of writes in `destage.rs`.
 //!
 //! # Invariants
-//! 1. Decisions depend on the state and the simulated time only, never on how often somebody asks: advancing in one step or in a
-//!    thousand gives the same events.
+//! 1. Decisions depend on the state and the simulated time only, never on how often it is asked for: advancing in one
+//!    step or in a thousand gives the same events.
 //! 2. No step allocates once the queues have found their size.
 
 use rt::splitmix64;
@@ -23,7 +23,7 @@ use std::collections::VecDeque;
 use serde::{Deserialize, Serialize};
 
 use super::command::{Command, CommandKind, Event, Statistics};
-use super::geometry::{Place, ns_of_ms, ns_of_us};
+use super::geometry::{SectorPosition, ns_of_ms, ns_of_us};
 use super::mechanics::{Access, Head, Mechanics};
 use super::mutant::Mutant;
 use super::read_cache::{Range, ReadCache, ReadLimits};
@@ -54,7 +54,7 @@ pub(super) struct WaitingRead {
     pub(super) range: Range,
     pub(super) ready_at: u64,
     #[serde(skip)]
-    pub(super) place: Place,
+    pub(super) place: SectorPosition,
 }
 
 /// What the head does.

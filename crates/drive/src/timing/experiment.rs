@@ -49,7 +49,8 @@ pub enum Experiment {
         /// Bytes from the beginning of the disk.
         offset: u32,
     },
-    /// `sequential read|write outer|inner|whole [depth N] [+OFFSET]`: 10^6 bytes per second, one command of 128 KiB after the other.
+    /// `sequential read|write outer|inner|whole [depth N] [+OFFSET]`: 10^6 bytes per second, one command of 128 KiB
+    /// after the other.
     Sequential {
         /// Writes, or reads.
         write: bool,

@@ -1,15 +1,15 @@
 //! A flash drive: pages on dies, dies on channels, and a write cache before them.
 //!
 //! # What it is
-//! Consecutive pages lie on consecutive dies, so that long reads use all of them. A read takes the die for `read_us`, then its
-//! channel, then the wire; it suspends a program that is under way. Writes pass the wire into the cache and are done;
-//! whole pages are programmed in the order in which they were filled, on one die after the other. A write that
-//! does not continue the one before costs `write_amplification` times its bytes, for the blocks that are collected later; each
-//! `pages_per_block` programs of a die an erase. With capacitors a write is
-//! safe when it is done; without, when its last page is programmed, and a flush programs what is left of an open page.
+//! Consecutive pages lie on consecutive dies, so that long reads use all of them. A read takes the die for `read_us`,
+//! then its channel, then the wire; it suspends a program that is under way. Writes pass the wire into the cache and
+//! are done; whole pages are programmed in the order in which they were filled, on one die after the other. A write
+//! that does not continue the one before costs `write_amplification` times its bytes, for the blocks that are collected
+//! later; each `pages_per_block` programs of a die an erase. With capacitors a write is safe when it is done; without,
+//! when its last page is programmed, and a flush programs what is left of an open page.
 //!
 //! # Invariants
-//! As for disks: no decision depends on how often somebody asks.
+//! As for disks: no decision depends on how often it is asked for.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -62,7 +62,7 @@ pub(super) struct FlashState {
     /// Writes that find no room in the cache.
     writes: VecDeque<Queued>,
     flushes: VecDeque<Queued>,
-    /// Bytes in the cache or on their way to it.
+    /// Bytes in the cache or in flight to it.
     cached: u64,
     /// Bytes in the open page, and the writes that end in it.
     open: u64,
@@ -434,7 +434,7 @@ impl Flash {
     }
 }
 
-/// A kept state may come from a file that somebody edited.
+/// A kept state may come from a file that was edited.
 fn is_possible(state: &FlashState, figures: &FlashFigures) -> bool {
     let dies = (figures.channels * figures.dies_per_channel) as usize;
     let queued = |q: &Queued| q.submitted <= state.clock;

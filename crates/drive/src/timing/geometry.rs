@@ -1,14 +1,15 @@
 //! Where a sector is, and when it passes the head.
 //!
 //! # What it is
-//! Tracks are numbered from the outermost, head by head within a cylinder. A zone is a run of tracks with equally many sectors;
-//! the rate falls linearly from zone to zone. Angles are times: the nanoseconds of a revolution that pass before a sector
-//! begins to pass a head, from an index that all surfaces share. Track `t` begins `t * skew` behind the index, so that a head
-//! that has just read the last sector of a track finds the first one of the next after the time of a switch.
+//! Tracks are numbered from the outermost, head by head within a cylinder. A zone is a run of tracks with equally many
+//! sectors; the rate falls linearly from zone to zone. Angles are times: the nanoseconds of a revolution that pass
+//! before a sector begins to pass a head, from an index that all surfaces share. Track `t` begins `t * skew` behind the
+//! index, so that a head that has just read the last sector of a track finds the first one of the next after the time
+//! of a switch.
 //!
 //! # Invariants
-//! 1. All of it is integers, and the end of a sector is the beginning of the next one to the nanosecond: whoever reads on
-//!    without a pause never misses the next sector, whoever pauses for a nanosecond does.
+//! 1. All of it is integers, and the end of a sector is the beginning of the next one to the nanosecond: a read that
+//!    goes on without a pause never misses the next sector, one that pauses for a nanosecond does.
 //! 2. A track is exactly one revolution.
 
 use crate::profile::{DiskFigures, Profile};
@@ -33,7 +34,7 @@ struct Zone {
 
 /// Where a physical sector is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct SectorPosition {
     /// Its track.
     pub track: u64,
     /// Which of the track's sectors it is.
@@ -115,12 +116,6 @@ impl Geometry {
         self.sectors
     }
 
-    /// Cylinders of the medium.
-    #[must_use]
-    pub fn cylinders(&self) -> u64 {
-        self.cylinders
-    }
-
     /// Tracks of the medium.
     #[must_use]
     pub fn tracks(&self) -> u64 {
@@ -135,7 +130,7 @@ impl Geometry {
 
     /// Where a physical sector is.
     #[must_use]
-    pub fn locate(&self, sector: u64) -> Place {
+    pub fn locate(&self, sector: u64) -> SectorPosition {
         let after = self.zones.partition_point(|z| z.first_sector <= sector);
         let zone = &self.zones[after - 1];
         let within = sector - zone.first_sector;
@@ -144,9 +139,9 @@ impl Geometry {
     }
 
     /// When in a revolution sector `index` of a track begins.
-    fn place(&self, track: u64, index: u64, per_track: u64) -> Place {
+    fn place(&self, track: u64, index: u64, per_track: u64) -> SectorPosition {
         let angle = track * self.skew_ns + index * self.turn_ns / per_track;
-        Place {
+        SectorPosition {
             track,
             index,
             per_track,
@@ -154,10 +149,10 @@ impl Geometry {
         }
     }
 
-    /// How long it takes until `sectors` from `place` on have passed the head, beginning with the first one's beginning:
-    /// over as many tracks as it takes.
+    /// How long it takes until `sectors` from `place` on have passed the head, beginning with the first one's
+    /// beginning: over as many tracks as it takes.
     #[must_use]
-    pub fn pass_ns(&self, place: &Place, sectors: u64) -> u64 {
+    pub fn pass_ns(&self, place: &SectorPosition, sectors: u64) -> u64 {
         let start = place.index * self.turn_ns / place.per_track;
         let last = place.index + sectors;
         if last <= place.per_track {
@@ -193,7 +188,7 @@ impl Geometry {
 
     /// How many sectors from `place` on have passed the head entirely after `ns` of reading on, `most` at most.
     #[must_use]
-    pub fn passed(&self, place: &Place, ns: u64, most: u64) -> u64 {
+    pub fn passed(&self, place: &SectorPosition, ns: u64, most: u64) -> u64 {
         let whole = |per_track: u64, ns: u64| {
             // The most n with n * turn / per_track <= ns, division rounding down.
             (((ns + 1) * per_track - 1) / self.turn_ns).min(per_track)
@@ -230,8 +225,8 @@ impl Geometry {
     }
 }
 
-/// Seek time over distance: `min + a sqrt(d - 1) + b (d - 1)`, with a and b such that the time over all cylinders is the
-/// longest, and the mean over random pairs is the average (Lee and Katz, 1993).
+/// Seek time over distance: `min + a sqrt(d - 1) + b (d - 1)`, with a and b such that the time over all cylinders is
+/// the longest, and the mean over random pairs is the average (Lee and Katz, 1993).
 #[derive(Debug, Clone)]
 struct SeekCurve {
     switch_ns: u64,

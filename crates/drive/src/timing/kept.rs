@@ -1,7 +1,8 @@
-//! Whether a kept state can be continued: it may come from a file that somebody edited.
+//! Whether a kept state can be continued: it may come from a file that was edited.
 //!
 //! # Invariants
-//! What passes here makes no later step panic: ranges lie on the medium, times are in order, counts agree with what they count.
+//! What passes here makes no later step panic: ranges lie on the medium, times are in order, counts agree with what
+//! they count.
 
 use super::command::{CommandKind, Statistics};
 use super::disk::{Disk, Job, MediumEvent, Queued, TIME_MAX, Transfer, WaitingRead};

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::geometry::{Geometry, Place, ns_of_ms};
+use super::geometry::{Geometry, SectorPosition, ns_of_ms};
 use super::mutant::Mutant;
 use crate::profile::{DiskFigures, Profile};
 
@@ -69,7 +69,7 @@ impl Mechanics {
     }
 
     /// From where the head is at `at` until `place` begins to pass it.
-    pub(super) fn reach(&self, head: &Head, at: u64, place: &Place, write: bool) -> Reach {
+    pub(super) fn reach(&self, head: &Head, at: u64, place: &SectorPosition, write: bool) -> Reach {
         let mut seek_ns = self.geometry.seek_ns(head.track, place.track);
         if write && seek_ns > 0 {
             seek_ns += self.settle_ns;
@@ -91,7 +91,7 @@ impl Mechanics {
     }
 
     /// How long `sectors` from `place` on take to pass.
-    pub(super) fn pass_ns(&self, place: &Place, sectors: u64) -> u64 {
+    pub(super) fn pass_ns(&self, place: &SectorPosition, sectors: u64) -> u64 {
         let ns = self.geometry.pass_ns(place, sectors);
         if self.is(Mutant::TransfersAreHalved) {
             ns / 2
@@ -101,7 +101,7 @@ impl Mechanics {
     }
 
     /// The track of the last of `sectors` from `place` on.
-    pub(super) fn last_track(&self, place: &Place, sector: u64, sectors: u64) -> u64 {
+    pub(super) fn last_track(&self, place: &SectorPosition, sector: u64, sectors: u64) -> u64 {
         if place.index + sectors <= place.per_track {
             place.track
         } else {

@@ -1,10 +1,11 @@
 //! When an emulated drive's commands are done: mechanics and caches, without any bytes.
 //!
 //! # What it is
-//! [`Timing`] is a pure function: of a profile, of a seed, and of which commands were submitted when. It knows no clock, no
-//! thread and no bytes. Whoever has these submits commands with the time, asks when something happens next, and advances.
-//! A disk is an event simulation of its arm, its caches and its queue (`disk`, `schedule`, `destage`, `mechanics`, `geometry`); a
-//! flash drive one of its dies and channels (`flash`). [`reproduce`] runs the published experiments on a profile.
+//! [`Timing`] is a pure function: of a profile, of a seed, and of which commands were submitted when. It knows no
+//! clock, no thread and no bytes. Its owner submits commands with the time, asks when something happens next, and
+//! advances. A disk is an event simulation of its arm, its caches and its queue (`disk`, `schedule`, `destage`,
+//! `mechanics`, `geometry`); a flash drive one of its dies and channels (`flash`). [`reproduce`] runs the published
+//! experiments on a profile.
 //!
 //! # Invariants
 //! 1. The same submissions give the same events, however time is divided.
@@ -12,8 +13,8 @@
 //! 3. A write's bytes are told to be on the medium once; of two writes to a sector the older one first.
 //!
 //! # Why not simpler
-//! A fixed penalty for each partial sector is wrong by a factor of ten in either direction: published measurements of the same
-//! family of drives lie between 2.75 and 62 times. Only what the write cache does with them tells which.
+//! A fixed penalty for each partial sector is wrong by a factor of ten in either direction: published measurements of
+//! the same family of drives lie between 2.75 and 62 times. Only what the write cache does with them tells which.
 
 mod command;
 mod destage;
@@ -39,7 +40,7 @@ pub use command::{Command, CommandKind, Event, Statistics};
 use disk::{Disk, DiskState};
 pub use experiment::{Experiment, PHYBS_PASSES, Reproduced, reproduce};
 use flash::{Flash, FlashState};
-pub use geometry::{Geometry, Place};
+pub use geometry::{Geometry, SectorPosition};
 pub use mechanics::Access;
 
 /// The timing model of one drive: commands go in with the time of their submission, events come out.
@@ -105,8 +106,8 @@ impl Timing {
         }
     }
 
-    /// A command reaches the drive. Times never go back: an earlier `now` counts as the latest one. What lies beyond the last
-    /// sector is cut off.
+    /// A command reaches the drive. Times never go back: an earlier `now` counts as the latest one. What lies beyond
+    /// the last sector is cut off.
     pub fn submit(&mut self, now: u64, command: Command) {
         match &mut self.engine {
             Engine::Disk(disk) => disk.submit(now, command),
@@ -123,8 +124,8 @@ impl Timing {
         }
     }
 
-    /// When a command may be done next; `None`: not before another command. Who waits for commands only needs no other time:
-    /// what happens behind the cache can be asked for later and is the same.
+    /// When a command may be done next; `None`: not before another command. Who waits for commands only needs no other
+    /// time: what happens behind the cache can be asked for later and is the same.
     #[must_use]
     pub fn next_done_at(&self) -> Option<u64> {
         match &self.engine {

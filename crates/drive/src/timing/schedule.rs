@@ -1,16 +1,17 @@
 //! What the head does next.
 //!
 //! # What it is
-//! When the head rests, one of these begins: the waiting read that can begin soonest; the batch of waiting writes that can; or
-//! reading on behind the last read, until something else comes. Reads go first, unless writes *press*: by number or size (three
-//! quarters of the cache), by age, by a flush, by a write that somebody waits for, or by one that finds no room. Pressing writes and
-//! waiting reads take turns. Once writes have pressed, the cache is drained whenever no read waits; otherwise they go to the medium
-//! when nothing has happened for a while.
+//! When the head rests, one of these begins: the waiting read that can begin soonest; the batch of waiting writes that
+//! can; or reading on behind the last read, until something else comes. Reads go first, unless writes *press*: by
+//! number or size (three quarters of the cache), by age, by a flush, by a write that a thread waits for, or by one that
+//! finds no room. Pressing writes and waiting reads take turns. Once writes have pressed, the cache is drained whenever
+//! no read waits; otherwise they go to the medium when nothing has happened for a while.
 //!
 //! # Invariants
-//! 1. Nothing waits for ever: a read older than the age limit goes first, and so does a range of writes older than its own.
-//! 2. A batch that nobody waits for never begins in the middle of ranges that lie close together: the firmware does not start with
-//!    whatever sector happens to come round first. That is why the turnaround costs a revolution.
+//! 1. Nothing waits for ever: a read older than the age limit goes first, and so does a range of writes older than its
+//!    own.
+//! 2. A batch that nobody waits for never begins in the middle of ranges that lie close together: the firmware does not
+//!    start with whatever sector happens to come round first. That is why the turnaround costs a revolution.
 
 use super::disk::{Disk, Job};
 use super::mutant::Mutant;
@@ -157,8 +158,8 @@ impl Disk {
         self.state.wake_at = self.destage(now, at);
     }
 
-    /// The waiting range with which the next pass begins, and when that may begin: what somebody waits for, or is too old;
-    /// else, of the ranges that are not just behind another one, the one that can be reached soonest.
+    /// The waiting range with which the next pass begins, and when that may begin: one that a thread waits for, or that
+    /// is too old; else, of the ranges that are not just behind another one, the one that can be reached soonest.
     fn choose_batch(&mut self, now: u64) -> (usize, u64) {
         if let Some(aged) = self.aged(now) {
             return (aged, self.may_begin(now, aged));

@@ -1,13 +1,14 @@
 //! The write cache: ranges of logical sectors that wait for the medium, and how they become batches.
 //!
 //! # Invariants
-//! 1. Waiting ranges are sorted and do not overlap: who writes again over a waiting range joins it, so that the older bytes
-//!    never reach the medium after the newer ones. What is already on its way to the medium is kept apart, and goes first.
+//! 1. Waiting ranges are sorted and do not overlap: who writes again over a waiting range joins it, so that the older
+//!    bytes never reach the medium after the newer ones. What is already being written to the medium is kept apart, and
+//!    goes first.
 //! 2. A range lists its writes in the order of submission.
 
 use serde::{Deserialize, Serialize};
 
-use super::geometry::Place;
+use super::geometry::SectorPosition;
 use crate::profile::RmwPolicy;
 
 /// A write in the cache.
@@ -26,17 +27,17 @@ pub(super) struct Extent {
     pub(super) end: u64,
     /// When its oldest write came.
     pub(super) since: u64,
-    /// Somebody waits until it is on the medium.
+    /// A thread waits until it is on the medium.
     pub(super) urgent: bool,
     pub(super) writes: Vec<Pending>,
     /// Where its first physical sector is.
     #[serde(skip)]
-    pub(super) place: Place,
+    pub(super) place: SectorPosition,
 }
 
 impl Extent {
-    /// The physical sectors that the head writes for it, `[start, end)`. Where partial ones are hidden, the last one is left to
-    /// whatever comes behind it.
+    /// The physical sectors that the head writes for it, `[start, end)`. Where partial ones are hidden, the last one is
+    /// left to whatever comes behind it.
     pub(super) fn physical(&self, limits: &WriteLimits) -> (u64, u64) {
         let (start, per) = (self.start / limits.per, limits.per);
         if limits.policy == RmwPolicy::Hidden {
@@ -66,7 +67,7 @@ pub(super) struct WriteLimits {
 }
 
 impl WriteLimits {
-    /// Whether somebody pays for a write of only a part of this range's first or last physical sector.
+    /// Whether a pass costs more for a write of only a part of this range's first or last physical sector.
     pub(super) fn pays(&self, extent: &Extent) -> bool {
         self.policy != RmwPolicy::Hidden && extent.is_partial(self.per)
     }
@@ -77,7 +78,7 @@ impl WriteLimits {
     }
 }
 
-/// Waiting ranges, and those on their way.
+/// Waiting ranges, and those being written.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct WriteCache {
     pub(super) waiting: Vec<Extent>,
@@ -94,7 +95,8 @@ impl WriteCache {
         self.waiting.is_empty() && self.flying.is_empty()
     }
 
-    /// Whether `incoming` more writes of `sectors` together fit, by range and by size; one alone always fits into an empty cache.
+    /// Whether `incoming` more writes of `sectors` together fit, by range and by size; one alone always fits into an
+    /// empty cache.
     pub(super) fn has_room(&self, incoming: usize, sectors: u64, limits: &WriteLimits) -> bool {
         let segments = self.waiting.len() + self.flying.len() + incoming;
         let size = limits.sectors.max(limits.segment_sectors);
@@ -108,7 +110,7 @@ impl WriteCache {
         now: u64,
         write: Pending,
         limits: &WriteLimits,
-        locate: impl Fn(u64) -> Place,
+        locate: impl Fn(u64) -> SectorPosition,
         apart: bool,
     ) {
         let mut writes = self.spare.pop().unwrap_or_default();
@@ -118,7 +120,7 @@ impl WriteCache {
             since: now,
             urgent: write.waits,
             writes: Vec::new(),
-            place: Place::default(),
+            place: SectorPosition::default(),
         };
         let from = self.waiting.partition_point(|e| e.end < start);
         let mut to = from;
@@ -228,8 +230,8 @@ impl WriteCache {
     }
 }
 
-/// Whether a new write becomes one range with an older one that it touches: always if it overlaps, for one of them would be
-/// stale; if they are only adjacent, up to a length, and not if each write is rewritten on its own.
+/// Whether a new write becomes one range with an older one that it touches: always if it overlaps, for one of them
+/// would be stale; if they are only adjacent, up to a length, and not if each write is rewritten on its own.
 fn joins(old: &Extent, new: &Extent, limits: &WriteLimits) -> bool {
     if old.start < new.end && new.start < old.end {
         return true;

@@ -147,6 +147,10 @@ impl Model {
         snaps.map(|(snap, _)| format!("{head}@{snap}")).collect()
     }
 
+    #[expect(
+        clippy::too_many_lines,
+        reason = "one random run: a table of operations"
+    )]
     fn apply(mut self, op: &Op) -> Model {
         match op {
             Op::Create { parent } => {

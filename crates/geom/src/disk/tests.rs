@@ -87,7 +87,7 @@ fn says_what_is_wrong_with_a_path() {
 
 #[test]
 fn a_full_host_is_named() {
-    // /dev/full answers every write with "no space"; it is no block device, so build it by hand.
+    // /dev/full answers every write with "no space"; it is not a block device, so build it by hand.
     let fd = rustix::fs::open("/dev/full", OFlags::RDWR, Mode::empty()).unwrap();
     let disk = Disk {
         name: "full".into(),

@@ -20,7 +20,7 @@ pub struct Disk {
     pub track: u64,
 }
 
-/// For whom.
+/// The reader: a person or a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Format {
     /// People.

@@ -1,8 +1,8 @@
 //! The page.
 
-use crate::judge::Verdict;
 use crate::outcome::{CaseOutcome, Outcome, Ran};
 use crate::table::Grid;
+use crate::verdict::Verdict;
 
 use super::bars;
 use super::drives;

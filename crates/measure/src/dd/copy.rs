@@ -362,13 +362,13 @@ impl Copier<'_> {
 impl Operands {
     /// The input as complaints call it.
     #[must_use]
-    pub fn input_name(&self) -> String {
+    pub(crate) fn input_name(&self) -> String {
         self.quoted(self.input.as_deref(), ("stdin", "standard input"))
     }
 
     /// The output as complaints call it.
     #[must_use]
-    pub fn output_name(&self) -> String {
+    pub(crate) fn output_name(&self) -> String {
         self.quoted(self.output.as_deref(), ("stdout", "standard output"))
     }
 

@@ -10,7 +10,7 @@ const NS_PER_S: u64 = 1_000_000_000;
 /// What a report is made of.
 #[derive(Clone, Debug)]
 pub struct Report<'a> {
-    /// What stands in the head, one line.
+    /// The heading, one line.
     pub program: &'a str,
     /// The profile's name.
     pub profile: &'a str,

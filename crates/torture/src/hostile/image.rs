@@ -27,9 +27,9 @@ use zio::{BlockStore, Bookmark, LogStore};
 use crate::pool;
 
 /// What the content of the spare blocks begins with.
-pub const SPARE_MARK: &[u8; 8] = b"SPARE!!!";
+pub(crate) const SPARE_MARK: &[u8; 8] = b"SPARE!!!";
 /// Bytes of a spare block.
-pub const SPARE_BYTES: u64 = 128 << 10;
+pub(crate) const SPARE_BYTES: u64 = 128 << 10;
 /// Where the devices' own labels end, in bytes: DVAs count from here.
 const VDEV_START: u64 = phys::label::LABEL_START_SIZE;
 /// Where a dataset's block pointer lies in its bonus.
@@ -180,7 +180,7 @@ impl Image {
     /// # Panics
     /// When there is none.
     #[must_use]
-    pub fn mos_dnode(&self, object: ObjectId) -> (usize, usize) {
+    pub(crate) fn mos_dnode(&self, object: ObjectId) -> (usize, usize) {
         let per_block = 32;
         let mut first = 0;
         for (index, block) in self.blocks.iter().enumerate() {

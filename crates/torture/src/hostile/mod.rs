@@ -23,7 +23,8 @@ pub mod seeds;
 
 pub use exercise::exercise;
 pub use image::{Block, Edit, Image, Role};
-pub use mutate::{Choices, Choosing, mutate};
+use mutate::mutate;
+pub use mutate::{Choices, Choosing};
 
 /// How much is looked at for zeros at once, in bytes.
 const CHUNK_BYTES: usize = 1 << 20;

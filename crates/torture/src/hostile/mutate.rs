@@ -49,7 +49,7 @@ impl Choices for Choosing<'_> {
 }
 
 /// Makes one to four changes.
-pub fn mutate(image: &Image, choices: &mut dyn Choices) -> Vec<Arc<dyn Provider>> {
+pub(crate) fn mutate(image: &Image, choices: &mut dyn Choices) -> Vec<Arc<dyn Provider>> {
     let mut edit = image.edit();
     for _ in 0..=choices.below(6).saturating_sub(2) {
         match choices.below(24) {

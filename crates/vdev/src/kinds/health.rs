@@ -44,13 +44,13 @@ impl Node<'_> {
             }
             Outcome::Failed(_) => {
                 VdevStats::add(&device.stats().read_errors, 1);
-                self.judge(device, false);
+                self.fault_if_failing(device, false);
             }
         }
     }
 
     /// After an I/O error: a device that does not answer any more, or fails too often, is given up.
-    pub(crate) fn judge(&self, device: &Arc<Vdev>, writes: bool) {
+    pub(crate) fn fault_if_failing(&self, device: &Arc<Vdev>, writes: bool) {
         let leaf = device.leaf();
         let too_many = leaf.note_io_error();
         let writes = writes && self.is_writable;
@@ -79,7 +79,7 @@ impl Node<'_> {
             }
             Err(_) => {
                 VdevStats::add(&stats.write_errors, 1);
-                self.judge(device, true);
+                self.fault_if_failing(device, true);
             }
         }
         result
@@ -100,7 +100,7 @@ impl Node<'_> {
             VdevStats::add(&device.stats().write_errors, 1);
             if is_safe {
                 device.leaf().dirty_dtl(self.txgs.clone());
-                self.judge(device, true);
+                self.fault_if_failing(device, true);
             }
             failed = Some(error);
         }

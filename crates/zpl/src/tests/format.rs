@@ -125,7 +125,7 @@ fn unknown_attributes_are_carried_through() {
         .unwrap()
         .unwrap();
     {
-        // Somebody else registers an attribute of 8 bytes, and gives it to the file.
+        // Another implementation registers an attribute of 8 bytes, and gives it to the file.
         let tx = pool.groups.hold_open(0).unwrap();
         let word = 8 << 24 | 22;
         zap::add_u64(fs.objset(), &tx, ObjectId(registry), "ZPL_FUTURE", word).unwrap();

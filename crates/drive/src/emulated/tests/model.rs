@@ -178,6 +178,10 @@ fn submit_and_wait(disk: &Emulated, op: BioOp, offset: u64) -> Result<BioData> {
     result.take().unwrap()
 }
 
+#[expect(
+    clippy::too_many_lines,
+    reason = "one random run: a table of operations"
+)]
 fn run(profile: &Arc<Profile>, seed: u64, steps: Vec<Step>) -> Result<u64, TestCaseError> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().to_owned();

@@ -57,7 +57,8 @@ pub(super) fn drive(profile: &Arc<Profile>, seed: u64, mutant: Option<Mutant>) -
     timing
 }
 
-/// Submits commands each so long after the one before, then, when all are done, a flush, and waits until nothing more happens.
+/// Submits commands each so long after the one before, then, when all are done, a flush, and waits until nothing more
+/// happens.
 pub(super) fn run(
     profile: &Arc<Profile>,
     seed: u64,

@@ -20,7 +20,7 @@ pub(crate) fn deviation_percent(value: f64, published: f64) -> f64 {
 }
 
 /// Deviation and verdict of a figure.
-pub(crate) fn judge(
+pub(crate) fn compare(
     value: f64,
     published: Option<f64>,
     tolerance_percent: Option<f64>,
@@ -46,18 +46,18 @@ mod tests {
 
     #[test]
     fn a_tolerance_holds_on_both_sides() {
-        assert_eq!(judge(110.0, Some(100.0), Some(10.5)).1, Verdict::Within);
-        assert_eq!(judge(89.0, Some(100.0), Some(10.5)).1, Verdict::Missed);
+        assert_eq!(compare(110.0, Some(100.0), Some(10.5)).1, Verdict::Within);
+        assert_eq!(compare(89.0, Some(100.0), Some(10.5)).1, Verdict::Missed);
         assert_eq!(
-            judge(50.0, Some(100.0), None),
+            compare(50.0, Some(100.0), None),
             (Some(-50.0), Verdict::Unjudged)
         );
-        assert_eq!(judge(89.0, None, Some(1.0)), (None, Verdict::Unjudged));
+        assert_eq!(compare(89.0, None, Some(1.0)), (None, Verdict::Unjudged));
     }
 
     #[test]
     fn a_figure_that_is_no_number_misses() {
-        assert_eq!(judge(f64::NAN, Some(1.0), Some(5.0)).1, Verdict::Missed);
+        assert_eq!(compare(f64::NAN, Some(1.0), Some(5.0)).1, Verdict::Missed);
     }
 
     #[test]

@@ -22,13 +22,13 @@ pub(crate) fn run(machine: &Path, folder: &Path, foreground: bool) -> Result<()>
     }
 }
 
-/// Mounts here, until someone unmounts.
+/// Mounts here, until it is unmounted.
 fn serve(machine: &Path, folder: &Path, is_background: bool) -> Result<()> {
     if is_background {
-        // A session of its own: the terminal's end is not ours. It is no leader yet.
+        // A session of its own: the terminal's end is not ours. It is not a leader yet.
         rustix::process::setsid().map_err(std::io::Error::from)?;
     }
-    let machine = crate::machine::open(machine)?;
+    let machine = super::open(machine)?;
     let ready = || {
         if is_background {
             println!("{READY}");
@@ -41,7 +41,7 @@ fn serve(machine: &Path, folder: &Path, is_background: bool) -> Result<()> {
             );
         }
     };
-    crate::machine::in_machine(machine, |world| fuse::mount(world, folder, ready))?
+    super::in_machine(machine, |world| fuse::mount(world, folder, ready))?
 }
 
 /// Nobody reads what is said from here on.

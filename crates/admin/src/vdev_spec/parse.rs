@@ -1,0 +1,220 @@
+//! From words to a [`VdevSpec`].
+
+use super::{Grouping, TopSpec, VdevClass, VdevSpec};
+
+/// `VDEV_RAIDZ_MAXPARITY`
+const PARITY_MAX: u64 = 3;
+/// The most devices below one RAID-Z or dRAID.
+const CHILDREN_MAX: usize = 255;
+
+/// A word that is not a device.
+enum Keyword {
+    Group(Grouping),
+    Class(VdevClass),
+    Spare,
+    Cache,
+}
+
+fn keyword(word: &str) -> Option<Keyword> {
+    Some(match word {
+        "mirror" => Keyword::Group(Grouping::Mirror),
+        "spare" => Keyword::Spare,
+        "cache" => Keyword::Cache,
+        "log" => Keyword::Class(VdevClass::Log),
+        "special" => Keyword::Class(VdevClass::Special),
+        "dedup" => Keyword::Class(VdevClass::Dedup),
+        _ => {
+            if let Some(rest) = word.strip_prefix("raidz") {
+                let parity = parity_of(rest)?;
+                return Some(Keyword::Group(Grouping::Raidz { parity }));
+            }
+            let rest = word.strip_prefix("draid")?;
+            let parity = parity_of(rest.split(':').next().unwrap_or(""))?;
+            // What the devices leave open is filled in when they are known.
+            let open = Grouping::Draid {
+                parity,
+                data: 0,
+                children: 0,
+                spares: 0,
+            };
+            Keyword::Group(open)
+        }
+    })
+}
+
+/// `get_parity`: 1 when not given; 1 to 3 without a leading zero otherwise.
+fn parity_of(digits: &str) -> Option<u64> {
+    if digits.is_empty() {
+        return Some(1);
+    }
+    let plain = !digits.starts_with('0') && digits.bytes().all(|b| b.is_ascii_digit());
+    let parity = digits.parse().ok().filter(|_| plain)?;
+    (1..=PARITY_MAX).contains(&parity).then_some(parity)
+}
+
+fn invalid<T>(text: &str) -> Result<T, String> {
+    Err(format!("invalid vdev specification: {text}"))
+}
+
+/// Reads the words after the pool's name.
+///
+/// # Errors
+/// The line to print.
+#[doc(alias = "construct_spec")]
+pub fn parse_vdev_spec<S: AsRef<str>>(words: &[S]) -> Result<VdevSpec, String> {
+    let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
+    let mut spec = VdevSpec::default();
+    let mut class = VdevClass::Normal;
+    let (mut has_log, mut at) = (false, 0);
+    while at < words.len() {
+        let word = words[at];
+        at += 1;
+        let taken = words[at..]
+            .iter()
+            .take_while(|w| keyword(w).is_none())
+            .count();
+        let devices: Vec<String> = words[at..at + taken]
+            .iter()
+            .map(|&w| w.to_owned())
+            .collect();
+        match keyword(word) {
+            None => {
+                let leaves = vec![word.to_owned()];
+                spec.tops.push(TopSpec {
+                    grouping: Grouping::Single,
+                    class,
+                    leaves,
+                });
+            }
+            Some(Keyword::Class(next)) => {
+                if next == VdevClass::Log && has_log {
+                    return invalid("'log' can be specified only once");
+                }
+                has_log |= next == VdevClass::Log;
+                class = next;
+            }
+            Some(Keyword::Spare) => {
+                at += taken;
+                class = VdevClass::Normal;
+                take_alone(&mut spec.spares, word, devices)?;
+            }
+            Some(Keyword::Cache) => {
+                at += taken;
+                class = VdevClass::Normal;
+                take_alone(&mut spec.cache, word, devices)?;
+            }
+            Some(Keyword::Group(grouping)) => {
+                at += taken;
+                spec.tops.push(group(grouping, class, word, devices)?);
+            }
+        }
+    }
+    if spec == VdevSpec::default() {
+        return invalid("at least one toplevel vdev must be specified");
+    }
+    if has_log && !spec.tops.iter().any(|top| top.class == VdevClass::Log) {
+        return invalid("log requires at least 1 device");
+    }
+    Ok(spec)
+}
+
+fn take_alone(into: &mut Vec<String>, word: &str, devices: Vec<String>) -> Result<(), String> {
+    if !into.is_empty() {
+        return invalid(&format!("'{word}' can be specified only once"));
+    }
+    if devices.is_empty() {
+        return invalid(&format!("{word} requires at least 1 devices"));
+    }
+    *into = devices;
+    Ok(())
+}
+
+fn group(
+    grouping: Grouping,
+    class: VdevClass,
+    word: &str,
+    leaves: Vec<String>,
+) -> Result<TopSpec, String> {
+    if class == VdevClass::Log && grouping != Grouping::Mirror {
+        let name = grouping.type_name();
+        return invalid(&format!("unsupported 'log' device: {name}"));
+    }
+    let least = if grouping == Grouping::Mirror {
+        2
+    } else {
+        grouping.parity() as usize + 1
+    };
+    if leaves.len() < least {
+        return invalid(&format!("{word} requires at least {least} devices"));
+    }
+    if grouping != Grouping::Mirror && leaves.len() > CHILDREN_MAX {
+        return invalid(&format!(
+            "{word} supports no more than {CHILDREN_MAX} devices"
+        ));
+    }
+    let grouping = match grouping {
+        Grouping::Draid { parity, .. } => draid(word, parity, leaves.len() as u64)?,
+        other => other,
+    };
+    Ok(TopSpec {
+        grouping,
+        class,
+        leaves,
+    })
+}
+
+/// `draid_config_by_type`: `draid[parity][:datad][:childrenc][:sparess]`
+fn draid(word: &str, parity: u64, given: u64) -> Result<Grouping, String> {
+    let (mut data, mut spares) = (None, 0);
+    for part in word.split(':').skip(1) {
+        let digits = part.bytes().take_while(u8::is_ascii_digit).count();
+        let bad = |comma| {
+            format!("invalid dRAID syntax; expected [:<number><c|d|s>]{comma} not '{word}'")
+        };
+        if digits == 0 {
+            return Err(bad(""));
+        }
+        let value: u64 = part[..digits].parse().map_err(|_| bad(","))?;
+        match part[digits..]
+            .chars()
+            .next()
+            .map(|c| c.to_ascii_lowercase())
+        {
+            Some('c') if value != given => {
+                return Err(format!(
+                    "invalid number of dRAID children; {value} required but {given} provided"
+                ));
+            }
+            Some('c') => {}
+            Some('d') => data = Some(value),
+            Some('s') => spares = value,
+            // The real tool says it without the comma here too.
+            _ => return Err(bad("")),
+        }
+    }
+    let left = given.checked_sub(parity + spares).filter(|left| *left > 0);
+    let Some(left) = left else {
+        return Err(format!(
+            "requested number of distributed spares {spares} and parity level {parity} leaves no \
+             disks available for data"
+        ));
+    };
+    let data = data.unwrap_or(left.min(8));
+    if data == 0 || data > left {
+        return Err(format!(
+            "requested number of dRAID data disks {data} per group is too high,\nat most {left} \
+             disks are available for data"
+        ));
+    }
+    if spares > 100 {
+        return Err(format!(
+            "invalid number of dRAID spares {spares}; additional disks would be required"
+        ));
+    }
+    Ok(Grouping::Draid {
+        parity,
+        data,
+        children: given,
+        spares,
+    })
+}
