@@ -1,4 +1,4 @@
-//! Blocks without a good copy, on their way into the pool's error log.
+//! Blocks without a good copy that are not in the pool's error log yet.
 //!
 //! # What it is
 //! The pipeline remembers what reading and scans have met. Each txg takes that into the log; a pool that is

@@ -75,7 +75,7 @@ impl Session {
     }
 
     /// Unmounts everything.
-    pub fn unmount_all(&mut self) {
+    pub(crate) fn unmount_all(&mut self) {
         self.mounts.clear();
     }
 }
@@ -298,7 +298,7 @@ impl Filesystems {
     }
 
     /// To what an earlier state had; names that were used since do not come again.
-    pub fn return_to(&mut self, earlier: &Filesystems) {
+    pub(crate) fn return_to(&mut self, earlier: &Filesystems) {
         self.heads = earlier.heads.clone();
     }
 
@@ -324,7 +324,7 @@ impl Filesystems {
     ///
     /// # Panics
     /// When something is not as it should be.
-    pub fn compare_snapshots(&self, session: &Session) {
+    pub(crate) fn compare_snapshots(&self, session: &Session) {
         for (name, head) in &self.heads {
             for (snap, fs) in &head.snapshots {
                 let full = format!("{name}@{snap}");

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use torture::storm::{Act, Failure, Report, Script, plan, reduce, run_and_judge};
+use torture::storm::{Act, Failure, Report, Script, plan, reduce, run_and_verify};
 
 const USAGE: &str = "\
 usage: torture storm [--seed N] [--hours H] [--minutes M] [--script FILE] [--runs R]
@@ -104,7 +104,7 @@ fn storm(args: &Args) -> Result<(), String> {
 /// Runs a script; shortens it when it fails.
 fn run_one(script: &Script, args: &Args) -> Result<Report, String> {
     let began = Instant::now();
-    match run_and_judge(script) {
+    match run_and_verify(script) {
         Ok(report) => {
             println!(
                 "storm: {} steps on {} pools, {:.2} h simulated in {:.1} s, digest {:016x}",

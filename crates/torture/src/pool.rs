@@ -190,7 +190,7 @@ pub fn verify(spa: &Spa) -> Result<check::Report> {
 /// # Panics
 /// With the findings.
 #[track_caller]
-pub fn assert_nothing_lost(spa: &Spa) {
+pub(crate) fn assert_nothing_lost(spa: &Spa) {
     let mut report = verify(spa).expect("the MOS can be opened");
     let is_spare_copy =
         |finding: &check::Finding| matches!(finding, check::Finding::DamagedCopies { .. });

@@ -6,13 +6,13 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use torture::storm::{Act, Mistake, Report, Script, plan, reduce, run, run_and_judge};
+use torture::storm::{Act, Mistake, Report, Script, plan, reduce, run, run_and_verify};
 
 /// A reduction of a planted mistake tries at most so many scripts.
 const RUNS_MAX: usize = 200;
 
 fn assert_passes(script: &Script) -> Report {
-    run_and_judge(script)
+    run_and_verify(script)
         .unwrap_or_else(|failure| panic!("step {} of\n{script}\n{}", failure.step, failure.message))
 }
 

@@ -28,7 +28,7 @@ impl Bookmark {
     /// `ZB_ZIL_LEVEL`: a block of an intent log.
     pub const ZIL_LEVEL: i64 = -2;
     /// `DMU_SPILL_BLKID`: the block id of a dnode's spill block.
-    pub(crate) const SPILL_BLKID: BlkId = BlkId(u64::MAX - 1);
+    pub const SPILL_BLKID: BlkId = BlkId(u64::MAX - 1);
 
     /// A block of an object.
     #[must_use]

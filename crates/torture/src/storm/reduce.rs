@@ -8,9 +8,9 @@
 //! # Source
 //! A. Zeller, R. Hildebrandt: Simplifying and Isolating Failure-Inducing Input (2002), `ddmin`.
 
-use super::judge::run_and_judge;
 use super::run::{Failure, run};
 use super::script::Script;
+use super::verdict::run_and_verify;
 
 /// A short script, and how it fails.
 pub struct Reduction {
@@ -64,7 +64,7 @@ impl Search {
         self.runs += 1;
         // What failed before its end fails without zdb.
         let outcome = match self.is_by_zdb {
-            true => run_and_judge(&candidate),
+            true => run_and_verify(&candidate),
             false => run(&candidate),
         };
         match outcome {

@@ -51,7 +51,7 @@ pub struct PoolSpec {
 impl PoolSpec {
     /// Whether a device may fail.
     #[must_use]
-    pub fn is_redundant(&self) -> bool {
+    pub(crate) fn is_redundant(&self) -> bool {
         self.layout == Layout::Mirror && self.devices > 1
     }
 }

@@ -10,15 +10,19 @@ use super::script::Script;
 ///
 /// # Errors
 /// What was wrong; what `zdb` complains of comes after the last step.
-pub fn run_and_judge(script: &Script) -> Result<Report, Failure> {
+pub fn run_and_verify(script: &Script) -> Result<Report, Failure> {
     let report = run(script)?;
-    let judged = if have_zdb() { judge(&report) } else { Ok(()) };
+    let verified = if have_zdb() {
+        verify_by_zdb(&report)
+    } else {
+        Ok(())
+    };
     let step = script.steps.len();
-    judged.map_err(|message| Failure { step, message })?;
+    verified.map_err(|message| Failure { step, message })?;
     Ok(report)
 }
 
-fn judge(report: &Report) -> Result<(), String> {
+fn verify_by_zdb(report: &Report) -> Result<(), String> {
     for (name, images) in &report.pools {
         let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
         for (n, image) in images.iter().enumerate() {
