@@ -88,8 +88,9 @@ impl Bench {
         self.wait_scan();
         let scan = spa.scan().expect("it was scrubbed just now");
         assert_eq!(scan.errors.get(), 0, "{}: {scan:?}", self.name);
-        let lost = spa.take_lost();
-        assert!(lost.is_empty(), "{}: {lost:?} are lost", self.name);
+        self.sync();
+        let damaged = spa.damaged().expect("the error log can be read");
+        assert!(damaged.is_empty(), "{}: {damaged:?} are lost", self.name);
         self.ailing.take().is_some()
     }
 
