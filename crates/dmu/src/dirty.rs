@@ -37,13 +37,9 @@ pub(crate) struct Fields {
 }
 
 impl Fields {
-    /// dn_checksum, unless "inherit"
+    /// dn_checksum, unless it says nothing of its own
     pub(crate) fn checksum(&self) -> Option<ChecksumType> {
-        match ChecksumType::try_from(self.checksum).ok()? {
-            ChecksumType::Inherit => None,
-            ChecksumType::On => Some(ChecksumType::ON_VALUE),
-            own => Some(own),
-        }
+        ChecksumType::of_blocks(u64::from(self.checksum))
     }
 
     /// dn_compress, unless "inherit"

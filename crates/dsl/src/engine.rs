@@ -93,14 +93,5 @@ fn compression_on(env: &dyn PoolEnv) -> Algorithm {
 }
 
 fn checksum(number: u64) -> ChecksumType {
-    let known = u8::try_from(number)
-        .ok()
-        .and_then(|raw| ChecksumType::try_from(raw).ok());
-    match known {
-        Some(kind) if kind.is_embedded() => ChecksumType::ON_VALUE,
-        Some(ChecksumType::Inherit | ChecksumType::On) | None => ChecksumType::ON_VALUE,
-        // For what a checksum is not asked for, as OpenZFS does with the `noparity` test flag.
-        Some(ChecksumType::NoParity) => ChecksumType::ON_VALUE,
-        Some(kind) => kind,
-    }
+    ChecksumType::of_blocks(number).unwrap_or(ChecksumType::ON_VALUE)
 }

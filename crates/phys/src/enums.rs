@@ -465,6 +465,19 @@ impl ChecksumType {
     /// What `checksum=on` means (`ZIO_CHECKSUM_ON_VALUE`).
     pub const ON_VALUE: ChecksumType = ChecksumType::Fletcher4;
 
+    /// What a dnode or property says of the checksum of its blocks; `None` for "inherit", and for what no block
+    /// has: a checksum inside the block, OpenZFS's test flag `noparity`, an unknown number.
+    #[must_use]
+    #[doc(alias = "zio_checksum_select")]
+    pub fn of_blocks(number: u64) -> Option<ChecksumType> {
+        let raw = u8::try_from(number).ok()?;
+        match ChecksumType::try_from(raw).ok()? {
+            ChecksumType::Inherit | ChecksumType::NoParity => None,
+            ChecksumType::On => Some(ChecksumType::ON_VALUE),
+            kind => Some(kind).filter(|kind| !kind.is_embedded()),
+        }
+    }
+
     /// Whether the checksum is inside the block (`ZCHECKSUM_FLAG_EMBEDDED`).
     #[must_use]
     pub fn is_embedded(self) -> bool {
@@ -509,6 +522,29 @@ numbered_enum! {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn blocks_have_checksums_beside_them() {
+        let of = ChecksumType::of_blocks;
+        assert_eq!(of(0), None);
+        assert_eq!(
+            of(u64::from(ChecksumType::On.raw())),
+            Some(ChecksumType::Fletcher4)
+        );
+        assert_eq!(
+            of(u64::from(ChecksumType::Sha256.raw())),
+            Some(ChecksumType::Sha256)
+        );
+        for none in [
+            ChecksumType::Label,
+            ChecksumType::Zilog2,
+            ChecksumType::NoParity,
+        ] {
+            assert_eq!(of(u64::from(none.raw())), None);
+        }
+        assert_eq!(of(200), None);
+        assert_eq!(of(u64::MAX), None);
+    }
 
     #[test]
     fn new_types_carry_their_properties() {
