@@ -4,7 +4,8 @@
 //! With `xattr=sa` they are one attribute of the file, `ZPL_DXATTR`, an nvlist of byte arrays; it
 //! goes to the spill block when the bonus is full. Values that are too large for that, and all
 //! with `xattr=dir`, are files in a directory that has no name and that `ZPL_XATTR` points to. A
-//! name is in one of the two places. POSIX ACLs are extended attributes too.
+//! name is in one of the two places; a power cut may leave one that was moved in both, and then the list counts.
+//! POSIX ACLs are extended attributes too.
 //!
 //! # Concurrency
 //! The `names` lock of the file guards its extended attributes; that of the hidden directory is
@@ -13,6 +14,8 @@
 //! # Source
 //! OpenZFS `module/os/linux/zfs/zpl_xattr.c`, `module/zfs/zfs_sa.c` (`zfs_sa_set_xattr`),
 //! `module/os/linux/zfs/zfs_dir.c` (`zfs_make_xattrdir`).
+
+use std::collections::BTreeSet;
 
 use base::{Context, Error, ErrorKind, ObjectId, Result};
 use dmu::{OBJECT_END, Tx};
@@ -116,6 +119,9 @@ impl Filesystem {
                 names.push(full_name(&entry?.name));
             }
         }
+        // A log that ended between the two records of a move leaves the name in both places.
+        let mut seen = BTreeSet::new();
+        names.retain(|name| seen.insert(name.clone()));
         Ok(names)
     }
 
@@ -574,4 +580,31 @@ fn check_xattr_name(name: &[u8]) -> Result<()> {
         return Err(Error::invalid(format!("extended attribute {}", show(name))));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::{Pool, create};
+
+    #[test]
+    fn a_name_in_both_places_is_listed_once_and_removed_from_both() {
+        let pool = Pool::new();
+        let fs = pool.mount();
+        let file = fs.create_file(fs.root(), b"file", &create(0o644));
+        let id = file.unwrap().id;
+        let (name, value) = (&b"user.x"[..], &b"in the list"[..]);
+        fs.setxattr(id, name, value, SetXattr::Set).unwrap();
+        let tx = fs.begin(4 * NAMES_DIRTY_BYTES).unwrap();
+        let node = fs.node(id).unwrap();
+        let attr = fs.attr_of(&node).unwrap();
+        let moved = fs.write_xattr_file(&tx, &node, &attr, name, b"in the directory");
+        moved.unwrap();
+        drop(tx);
+        assert_eq!(fs.listxattr(id).unwrap(), [name.to_vec()]);
+        assert_eq!(fs.getxattr(id, name).unwrap().as_deref(), Some(value));
+        fs.removexattr(id, name).unwrap();
+        assert_eq!(fs.getxattr(id, name).unwrap(), None);
+        assert!(fs.listxattr(id).unwrap().is_empty());
+    }
 }
