@@ -298,10 +298,9 @@ impl PoolEnv for Core {
     }
 
     fn asize_max(&self, lsize: u64) -> u64 {
-        let tops = self.tree.tops();
-        let sectors = tops
-            .iter()
-            .map(|top| lsize.next_multiple_of(top.min_alloc()));
+        let root = self.tree.root();
+        let tops = root.children().iter();
+        let sectors = tops.map(|top| lsize.next_multiple_of(top.min_alloc()));
         sectors.max().unwrap_or(lsize)
     }
 
