@@ -110,7 +110,7 @@ impl Drop for OpenPool {
         }
         // Why a pool is suspended is said by the command, and may be why nothing can be kept either.
         let is_suspended = self.spa.groups().suspended().is_some();
-        if let Err(error) = crate::zpool::keep_met(&self.host, &self.spa)
+        if let Err(error) = crate::kept_errors::keep_met(self.host.state(), &self.spa)
             && !is_suspended
         {
             eprintln!("cannot keep the errors of pool '{name}': {error}");
@@ -302,7 +302,7 @@ impl Host {
         if !spa.is_readonly() {
             spa.resilver_if_needed().within(within)?;
         }
-        crate::zpool::hand_over(self, &spa);
+        crate::kept_errors::hand_over(&self.state, &spa);
         Ok(OpenPool {
             spa,
             facts,

@@ -12,6 +12,7 @@ mod gnop;
 mod gpart;
 mod host;
 mod identify;
+mod kept_errors;
 mod lab;
 mod links;
 mod machine;

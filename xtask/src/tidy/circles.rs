@@ -9,20 +9,10 @@ use super::{Breach, paths};
 /// What a module uses, and where first: `(from, to)` with path and line.
 type Arrows = BTreeMap<(String, String), (String, usize)>;
 
-/// Arrows that close a circle and are known to: a pool that is closed leaves its error counters to `zpool`.
-const KNOWN: &[(&str, &str)] = &[("host", "zpool")];
-
 /// The circles of crate `package`, each with the arrows that close it.
 pub(super) fn check(tree: &Tree, package: &str) -> Vec<Breach> {
-    let mut arrows = arrows(tree, package);
+    let arrows = arrows(tree, package);
     let mut breaches = Vec::new();
-    for (from, to) in KNOWN {
-        let known = ((*from).to_owned(), (*to).to_owned());
-        if arrows.remove(&known).is_none() && package == "ashift" {
-            let message = format!("{from} does not use {to} any more: strike it from KNOWN");
-            breaches.push(Breach::new(file!(), 0, message));
-        }
-    }
     for circle in circles(&arrows) {
         for ((from, to), (path, line)) in &arrows {
             if circle.contains(from) && circle.contains(to) {

@@ -216,7 +216,7 @@ pub(super) fn clear(args: &Parsed) -> Outcome {
         }
     }
     pool.tree().clear(guid)?;
-    super::errors::forget_devices(&host, pool.guid(), |device| {
+    crate::kept_errors::forget_devices(host.state(), pool.guid(), |device| {
         guid.is_none() || devices.iter().any(|cleared| cleared.guid() == device)
     })?;
     super::catch_up(&pool)?;

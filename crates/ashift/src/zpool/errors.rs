@@ -1,174 +1,19 @@
-//! What is known to be wrong with a pool: error counters of its devices, blocks that cannot be read.
-//!
-//! # What it is
-//! The kernel keeps the counters in memory as long as a pool is imported, and damaged blocks until the next txg
-//! takes them into the pool's error log. Here every command opens the pool anew, so the counters, and what
-//! commands have met that only read, are kept below the state folder until export. Each command is given what
-//! is kept when it opens the pool, and leaves what is not in the log when it lets it go; `zpool clear` forgets
-//! the counters.
-//!
-//! # On disk
-//! `errors/GUID.json`: `{"devices": {"GUID": [read, write, checksum]}, "blocks": [[objset, object, level,
-//! blkid, birth]]}`. It is replaced by renaming, under a lock on `errors/GUID.lock`.
+//! The names of damaged files.
 //!
 //! # Source
-//! OpenZFS lib/libzfs/libzfs_pool.c (`zpool_get_errlog`, `zpool_obj_to_path_impl`),
-//! module/zfs/spa_errlog.c.
+//! OpenZFS lib/libzfs/libzfs_pool.c (`zpool_get_errlog`, `zpool_obj_to_path_impl`).
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::collections::BTreeSet;
 
-use base::{BlkId, Guid, ObjectId, ObjsetId, Result, Txg};
-use machine::{FileLock, LockMode, Patience};
-use serde_json::{Value, json};
-use spa::Spa;
+use base::{ObjectId, ObjsetId};
 use zio::Bookmark;
 use zpl::mount::{Mount, mount};
 
-use crate::host::{Host, OpenPool};
-
-/// How long another command is waited for that is changing the same file.
-const LOCK_WAIT_NS: u64 = 10_000_000_000;
-
-/// What was found out about a pool and not forgotten yet.
-#[derive(Debug, Default)]
-pub(crate) struct KeptErrors {
-    /// By guid: reads, writes, checksums that failed.
-    pub(super) devices: BTreeMap<u64, [u64; 3]>,
-    /// Blocks that cannot be read and are not in the pool's log, with the txgs of their birth.
-    blocks: BTreeMap<Bookmark, Txg>,
-}
-
-impl KeptErrors {
-    fn is_empty(&self) -> bool {
-        self.devices.is_empty() && self.blocks.is_empty()
-    }
-
-    fn parse(text: &str) -> KeptErrors {
-        let value: Value = serde_json::from_str(text).unwrap_or_default();
-        let mut kept = KeptErrors::default();
-        let devices = value["devices"].as_object();
-        for (guid, counts) in devices.into_iter().flatten() {
-            let count = |i: usize| counts[i].as_u64().unwrap_or(0);
-            if let Ok(guid) = guid.parse() {
-                kept.devices.insert(guid, [count(0), count(1), count(2)]);
-            }
-        }
-        let blocks = value["blocks"].as_array().into_iter().flatten();
-        kept.blocks = blocks.filter_map(parse_block).collect();
-        kept
-    }
-
-    fn to_json(&self) -> Value {
-        let devices: serde_json::Map<String, Value> = self
-            .devices
-            .iter()
-            .map(|(guid, counts)| (guid.to_string(), json!(counts)))
-            .collect();
-        let blocks = self.blocks.iter();
-        let blocks: Vec<Value> = blocks
-            .map(|(b, birth)| json!([b.objset.0, b.object.0, b.level, b.blkid.0, birth.0]))
-            .collect();
-        json!({ "devices": devices, "blocks": blocks })
-    }
-}
-
-fn parse_block(value: &Value) -> Option<(Bookmark, Txg)> {
-    let at = Bookmark {
-        objset: ObjsetId(value[0].as_u64()?),
-        object: ObjectId(value[1].as_u64()?),
-        level: value[2].as_i64()?,
-        blkid: BlkId(value[3].as_u64()?),
-    };
-    Some((at, Txg(value[4].as_u64()?)))
-}
+use crate::host::OpenPool;
 
 /// The objects that damaged blocks are of.
 pub(super) fn objects_of(damaged: &BTreeSet<Bookmark>) -> BTreeSet<(ObjsetId, ObjectId)> {
     damaged.iter().map(|at| (at.objset, at.object)).collect()
-}
-
-/// What is kept of a pool; nothing if that cannot be read.
-pub(super) fn kept_errors(host: &Host, pool: Guid) -> KeptErrors {
-    KeptErrors::parse(&std::fs::read_to_string(path(host, pool)).unwrap_or_default())
-}
-
-/// Forgets what is kept of a pool.
-pub(super) fn forget_errors(host: &Host, pool: Guid) {
-    let _ = std::fs::remove_file(path(host, pool));
-}
-
-/// Forgets the counters of some devices.
-pub(super) fn forget_devices(host: &Host, pool: Guid, is_one: impl Fn(Guid) -> bool) -> Result<()> {
-    change(host, pool, |kept| {
-        kept.devices.retain(|guid, _| !is_one(Guid(*guid)));
-    })
-}
-
-/// Gives a pool that was opened what is kept of it.
-pub(crate) fn hand_over(host: &Host, pool: &Spa) {
-    pool.note_errors(kept_errors(host, pool.guid()).blocks);
-}
-
-/// Keeps what is known and not in the pool's log; the pool then counts from zero.
-pub(crate) fn keep_met(host: &Host, pool: &Spa) -> Result<()> {
-    let devices = take_counters(pool);
-    let blocks = pool.take_errors();
-    if devices.is_empty() && blocks == kept_errors(host, pool.guid()).blocks {
-        return Ok(());
-    }
-    change(host, pool.guid(), |kept| {
-        add_counters(kept, &devices);
-        // Others may read at the same time, nobody else writes.
-        if !pool.is_readonly() {
-            kept.blocks.clear();
-        }
-        kept.blocks.extend(blocks);
-    })
-}
-
-fn take_counters(pool: &Spa) -> BTreeMap<u64, [u64; 3]> {
-    let mut devices = BTreeMap::new();
-    pool.tree().root().visit(&mut |vdev| {
-        let stats = vdev.stats().snapshot();
-        let counts = [stats.read_errors, stats.write_errors, stats.checksum_errors];
-        if counts != [0; 3] {
-            devices.insert(vdev.guid().0, counts);
-            vdev.stats().clear_errors();
-        }
-    });
-    devices
-}
-
-fn add_counters(kept: &mut KeptErrors, devices: &BTreeMap<u64, [u64; 3]>) {
-    for (guid, counts) in devices {
-        let sum = kept.devices.entry(*guid).or_default();
-        sum.iter_mut().zip(counts).for_each(|(sum, n)| *sum += n);
-    }
-}
-
-fn path(host: &Host, pool: Guid) -> PathBuf {
-    host.state().join("errors").join(format!("{}.json", pool.0))
-}
-
-fn change(host: &Host, pool: Guid, edit: impl FnOnce(&mut KeptErrors)) -> Result<()> {
-    let path = path(host, pool);
-    let within = |e: std::io::Error| base::Error::from(e).within(path.display());
-    let patience = Patience {
-        wait_ns: LOCK_WAIT_NS,
-        on_wait: &crate::say::waiting,
-    };
-    let lock = path.with_extension("lock");
-    let _lock = FileLock::take(&lock, LockMode::Exclusive, "the error log", &patience)?;
-    let mut kept = kept_errors(host, pool);
-    edit(&mut kept);
-    if kept.is_empty() {
-        forget_errors(host, pool);
-        return Ok(());
-    }
-    let new = path.with_extension("new");
-    std::fs::write(&new, kept.to_json().to_string()).map_err(within)?;
-    std::fs::rename(&new, &path).map_err(within)
 }
 
 /// The damaged objects as `zpool status -v` names them: by path as far as there is one.
@@ -226,28 +71,5 @@ impl Damaged {
             (Some(path), None) => format!("{}:{path}", self.name),
             (None, _) => format!("{}:<{:#x}>", self.name, object.0),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_kept_is_read_again() {
-        let block = |level| Bookmark {
-            objset: ObjsetId(43),
-            object: ObjectId(7),
-            level,
-            blkid: BlkId(u64::MAX - 1),
-        };
-        let kept = KeptErrors {
-            devices: BTreeMap::from([(u64::MAX, [1, 2, 3])]),
-            blocks: BTreeMap::from([(block(0), Txg(7)), (block(-1), Txg(u64::MAX))]),
-        };
-        let again = KeptErrors::parse(&kept.to_json().to_string());
-        assert_eq!(again.devices, kept.devices);
-        assert_eq!(again.blocks, kept.blocks);
-        assert!(KeptErrors::parse("rubbish").is_empty());
     }
 }

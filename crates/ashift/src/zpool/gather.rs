@@ -20,8 +20,9 @@ use spa::Spa;
 use vdev::AllocBias;
 use vdev::import::FoundPool;
 
-use super::errors::{kept_errors, names_of, objects_of};
+use super::errors::{names_of, objects_of};
 use crate::host::{Host, OpenPool};
+use crate::kept_errors::kept_errors;
 
 /// `scn_func`, `scn_state` of a scan in the pool directory.
 const SCAN_RESILVER: u64 = 2;
@@ -44,7 +45,7 @@ pub(super) fn status_of(host: &Host, pool: &OpenPool) -> base::Result<PoolStatus
     root.alloc_bytes = space.alloc;
     root.space_bytes = space.space;
     root.deflated_bytes = space.dspace;
-    let kept = kept_errors(host, pool.guid());
+    let kept = kept_errors(host.state(), pool.guid());
     let damaged = pool.damaged().ok();
     let objects = damaged.as_ref().map(objects_of).unwrap_or_default();
     add_errors(&mut root, &kept.devices);

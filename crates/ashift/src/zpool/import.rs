@@ -466,7 +466,7 @@ fn forget_moved(host: &Host, name: &str, guid: base::Guid) -> base::Result<()> {
 }
 
 fn finish(host: &Host, spa: &Spa, request: &Request) -> base::Result<()> {
-    super::keep_met(host, spa)?;
+    crate::kept_errors::keep_met(host.state(), spa)?;
     let mut facts = request.facts.clone();
     if spa.is_readonly() {
         if !facts.readonly {

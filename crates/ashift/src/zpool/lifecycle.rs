@@ -39,7 +39,7 @@ pub(super) fn destroy(args: &Parsed) -> Outcome {
     open.destroy()
         .map_err(|e| format!("cannot destroy '{pool}': {}", reason(&e)))?;
     host.cache().remove(pool)?;
-    super::errors::forget_errors(&host, open.guid());
+    crate::kept_errors::forget_errors(host.state(), open.guid());
     Ok(0)
 }
 
@@ -96,7 +96,7 @@ fn export_one(host: &Host, pool: &str, is_forced: bool) -> Result<(), Failure> {
             .map_err(|e| format!("cannot export '{pool}': {e}"))?;
     }
     host.cache().remove(pool)?;
-    super::errors::forget_errors(host, open.guid());
+    crate::kept_errors::forget_errors(host.state(), open.guid());
     Ok(())
 }
 

@@ -31,7 +31,6 @@ use admin::number::Zone;
 use admin::usage::{Tool, usage, usage_of_all};
 use base::{Error, ErrorKind};
 
-pub(crate) use errors::{hand_over, keep_met};
 pub(crate) use scrub::{catch_up, verify};
 
 /// Why a command did not do what it was asked.
