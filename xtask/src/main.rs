@@ -1,6 +1,7 @@
-//! What is done to this repository: `cargo xtask install|test|tidy|fuzz|storm`.
+//! What is done to this repository: `cargo xtask install|test|tidy|fuzz|storm|mutants`.
 
 mod fuzz;
+mod mutants;
 mod storm;
 mod test;
 mod tidy;
@@ -18,6 +19,8 @@ usage: cargo xtask COMMAND
   fuzz      runs fuzz targets for SECONDS each (default 60): cargo xtask fuzz [SECONDS] [TARGET...]
   storm     everything that can happen to pools, from one random seed after the other, for SECONDS (default
             90): cargo xtask storm [SECONDS]. One seed: cargo run -p torture -- storm --seed N
+  mutants   plants the mistakes of xtask/mutants.txt, one after the other, and says which tests find them; takes
+            minutes for each: cargo xtask mutants [WORD]
 ";
 
 fn main() -> ExitCode {
@@ -32,6 +35,7 @@ fn main() -> ExitCode {
         ("tidy", []) => tidy::run(),
         ("fuzz", rest) => fuzz::command(rest),
         ("storm", rest) => storm::command(rest),
+        ("mutants", rest) => mutants::command(rest),
         _ => {
             eprint!("{USAGE}");
             return ExitCode::from(2);
