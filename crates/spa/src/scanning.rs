@@ -65,6 +65,11 @@ impl Scanning {
     pub(crate) fn end(&self) {
         self.is_ending.store(true, Ordering::Release);
     }
+
+    /// It was not closed after all.
+    pub(crate) fn go_on(&self) {
+        self.is_ending.store(false, Ordering::Release);
+    }
 }
 
 impl Inner {

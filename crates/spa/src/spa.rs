@@ -394,19 +394,26 @@ impl Spa {
     /// Syncs and lets the devices go. The pool stays imported: its labels say "active".
     ///
     /// # Errors
-    /// `Suspended` when the last txg could not be written.
+    /// `Suspended` when the last txg could not be written: the pool is in use as before.
     pub fn close(&self) -> Result<()> {
         if self.inner.readonly {
             return Ok(());
         }
-        self.inner.scanning.end();
-        self.finish_destroys()?;
-        if !self.inner.pipeline.errors().is_empty() {
-            self.sync_now()?;
-        }
-        self.inner.groups.stop()?;
+        self.ending_scans(|| {
+            self.finish_destroys()?;
+            if !self.inner.pipeline.errors().is_empty() {
+                self.sync_now()?;
+            }
+            self.inner.groups.stop()
+        })?;
         self.inner.mmp.stop();
         Ok(())
+    }
+
+    /// Ends the slice of a scan that runs, and has none begin unless `leave` fails.
+    fn ending_scans(&self, leave: impl FnOnce() -> Result<()>) -> Result<()> {
+        self.inner.scanning.end();
+        leave().inspect_err(|_| self.inner.scanning.go_on())
     }
 
     /// Frees what destroyed data sets still occupy: nobody would do it once the pool is closed.
@@ -442,27 +449,25 @@ impl Spa {
 
     fn leave(&self, pool_state: PoolState) -> Result<()> {
         self.check_writable()?;
-        self.inner.scanning.end();
-        // The last changes first: the txg that says "exported" then has nothing else to write.
-        self.inner.groups.sync_all().within(|| self.name())?;
-        self.finish_destroys()?;
-        {
-            let mut state = self.inner.state.lock();
-            state.pool_state = pool_state;
-            state.config_dirty = true;
-            state.labels_dirty = true;
-        }
-        let left = self.sync_now().and_then(|()| self.inner.groups.stop());
-        if left.is_err() {
+        self.ending_scans(|| {
+            // The last changes first: the txg that says "exported" then has nothing else to write.
+            self.inner.groups.sync_all().within(|| self.name())?;
+            self.finish_destroys()?;
+            self.set_pool_state(pool_state);
+            let left = self.sync_now().and_then(|()| self.inner.groups.stop());
             // If the pool is resumed it is in use as before.
-            let mut state = self.inner.state.lock();
-            state.pool_state = PoolState::Active;
-            state.config_dirty = true;
-            state.labels_dirty = true;
-            return left;
-        }
+            left.inspect_err(|_| self.set_pool_state(PoolState::Active))
+        })?;
         self.inner.mmp.stop();
         Ok(())
+    }
+
+    /// What config and labels say from the next txg on.
+    fn set_pool_state(&self, pool_state: PoolState) {
+        let mut state = self.inner.state.lock();
+        state.pool_state = pool_state;
+        state.config_dirty = true;
+        state.labels_dirty = true;
     }
 
     /// Writes labels and an uberblock, though nothing may have changed: `zpool sync -f`.

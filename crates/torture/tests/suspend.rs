@@ -232,6 +232,15 @@ fn sim_with_failmode_continue_writes_have_errors_and_reads_go_on() {
         drop(fs);
         bench.spa.sync().unwrap();
         pool::assert_clean(&bench.spa);
+        // It was not closed, so scans go on, too.
+        bench.spa.scrub().unwrap();
+        let mut slices = 0;
+        let is_patient = &mut |_: &phys::ScanPhys| {
+            slices += 1;
+            slices < 100
+        };
+        bench.spa.wait_scan(is_patient).unwrap();
+        assert_eq!(bench.spa.scan_running(), None);
         bench.spa.close().unwrap();
     });
 }
