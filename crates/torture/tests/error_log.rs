@@ -237,3 +237,30 @@ fn a_log_without_births_is_converted_when_the_feature_is_enabled() {
     toggle_damage(&spa, &disk, "tank/a", "file");
     pool::assert_clean(&spa);
 }
+
+#[test]
+fn a_log_that_names_what_is_no_data_set_is_shown_as_it_is() {
+    let disk = disk();
+    let spa = new_pool(&disk);
+    write(&spa, "tank/a", "file", 1);
+    let id = toggle_damage(&spa, &disk, "tank/a", "file");
+    scrub(&spa);
+    pool::in_mos(&spa, move |mos, tx| {
+        let log = directory::get(mos, ERRLOG_LAST)?;
+        let errors = zap::create(mos, tx, ObjectType::ERROR_LOG)?;
+        zap::update(mos, tx, log, "1", &[errors.0])?;
+        zap::update(mos, tx, log, "2", &[directory::OBJECT.0])?;
+        zap::update(mos, tx, errors, "7:0:3:5", b"\0")?;
+        zap::update(mos, tx, errors, "rubbish", b"\0")
+    });
+    let block =
+        |objset: u64, object, blkid| zio::Bookmark::new(ObjsetId(objset), object, 0, BlkId(blkid));
+    let head = object(&spa, "tank/a");
+    let wanted = [block(1, ObjectId(7), 3), block(head, id, 0)];
+    assert_eq!(spa.damaged().unwrap(), BTreeSet::from(wanted));
+    // The next scrub throws the log away, and nothing else that it names.
+    toggle_damage(&spa, &disk, "tank/a", "file");
+    scrub(&spa);
+    assert_damaged(&spa, id, &[]);
+    pool::assert_clean(&spa);
+}

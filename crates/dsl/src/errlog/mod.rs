@@ -25,7 +25,7 @@ mod read;
 
 use std::collections::BTreeMap;
 
-use base::{BlkId, Error, ObjectId, ObjsetId, Result, Txg};
+use base::{BlkId, Error, ErrorKind, ObjectId, ObjsetId, Result, Txg};
 use dmu::Tx;
 use phys::ObjectType;
 use phys::feature::HEAD_ERRLOG;
@@ -101,7 +101,11 @@ impl DslPool {
         let mos = self.mos().objset();
         directory::set(mos, ERRLOG_LAST, scrub.map_or(0, |log| log.0), tx)?;
         directory::set(mos, ERRLOG_SCRUB, 0, tx)?;
-        last.map_or(Ok(()), |last| self.destroy_error_log(last, tx))
+        match last.map_or(Ok(()), |last| self.destroy_error_log(last, tx)) {
+            Err(error) if error.kind() == ErrorKind::Suspended => Err(error),
+            // What of it cannot be read stays behind.
+            _ => Ok(()),
+        }
     }
 
     #[doc(alias = "delete_errlog")]

@@ -77,7 +77,7 @@ impl DslPool {
 
 /// Who has a block.
 impl DslPool {
-    /// Adds the places of a block in all data sets that have it; where it was met, if nobody can be asked.
+    /// Adds the places of a block in all data sets that have it; its place in the head, if they cannot be read.
     #[doc(alias = "process_error_block")]
     pub(super) fn affected(
         &self,
@@ -85,8 +85,24 @@ impl DslPool {
         entry: &Entry,
         found: &mut BTreeSet<Bookmark>,
     ) -> Result<()> {
+        let is_known = entry.birth.0 != 0 && head.0 != 0;
+        match self.affected_from(head, entry, found) {
+            Ok(()) if is_known => Ok(()),
+            Err(error) if error.kind() == ErrorKind::Suspended => Err(error),
+            _ => {
+                found.insert(entry.within(head));
+                Ok(())
+            }
+        }
+    }
+
+    fn affected_from(
+        &self,
+        head: ObjectId,
+        entry: &Entry,
+        found: &mut BTreeSet<Bookmark>,
+    ) -> Result<()> {
         if entry.birth.0 == 0 || head.0 == 0 {
-            found.insert(entry.within(head));
             return Ok(());
         }
         let oldest = match self.oldest_affected(head, entry.birth) {
