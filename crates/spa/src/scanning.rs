@@ -342,6 +342,11 @@ impl Spa {
             let txg = self.inner.groups.synced_txg();
             self.inner.groups.wait_synced(txg.next())?;
         }
+        // Its end may have been seen in the middle of the txg that writes it.
+        let synced = self.inner.groups.synced_txg();
+        if self.inner.groups.open_txg() > synced.next() {
+            self.inner.groups.wait_synced(synced.next())?;
+        }
         Ok(())
     }
 

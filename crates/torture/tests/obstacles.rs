@@ -40,10 +40,10 @@ fn a_scan_that_another_host_left_unfinished_goes_on() {
     drop(spa);
     let looked = pool::open(&devices, true).unwrap();
     assert_eq!(looked.scan().unwrap().state.get(), DSS_SCANNING);
+    let queue = ObjectId(looked.scan().unwrap().queue_obj.get());
+    assert!(looked.mos().hold(queue).is_ok());
     drop(looked);
     let spa = pool::open(&devices, false).unwrap();
-    let queue = ObjectId(spa.scan().unwrap().queue_obj.get());
-    assert!(spa.mos().hold(queue).is_ok());
     spa.wait_scan(&mut |_| true).unwrap();
     let scan = spa.scan().unwrap();
     assert_eq!((scan.state.get(), scan.queue_obj.get()), (DSS_FINISHED, 0));
