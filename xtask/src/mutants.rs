@@ -6,6 +6,7 @@
 //! storms. What no test finds *survives*, and the command fails. A test that hangs is stopped, and has found it.
 
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -184,20 +185,29 @@ impl Bench {
         if !self.cargo(&[&["test".to_owned(), "--quiet".into()][..], &which].concat()) {
             return Ok(Some(mutant.tests.join(" ")));
         }
-        let storm = "run --quiet --workspace --bin torture -- storm --minutes";
-        let storm = storm.split(' ').chain([STORM_MINUTES]).map(str::to_owned);
-        let is_calm = self.cargo(&storm.collect::<Vec<_>>());
+        let build = ["build", "--quiet", "--workspace", "--bin", "torture"];
+        if !self.cargo(&build.map(str::to_owned)) {
+            return Err(format!("torture does not build: {}", mutant.what));
+        }
+        let storm = ["storm", "--minutes", STORM_MINUTES].map(str::to_owned);
+        let program = self.target.join("debug/torture");
+        let is_calm = self.is_well(Command::new(program).args(storm));
         Ok((!is_calm).then(|| "a storm".to_owned()))
     }
 
     /// Whether cargo says that all is well, in time.
     fn cargo(&self, args: &[String]) -> bool {
-        let child = Command::new("cargo")
-            .args(args)
+        self.is_well(Command::new("cargo").args(args))
+    }
+
+    /// Whether a command succeeds in time. One that does not is stopped with all that it has started.
+    fn is_well(&self, command: &mut Command) -> bool {
+        let child = command
             .current_dir(&self.tree)
             .env("CARGO_TARGET_DIR", &self.target)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
+            .process_group(0)
             .spawn();
         let Ok(mut child) = child else { return false };
         let begun = Instant::now();
@@ -208,7 +218,8 @@ impl Bench {
                     std::thread::sleep(Duration::from_millis(200));
                 }
                 _ => {
-                    let _ = child.kill();
+                    let group = format!("-{}", child.id());
+                    let _ = Command::new("kill").args(["-KILL", "--", &group]).status();
                     let _ = child.wait();
                     return false;
                 }

@@ -19,7 +19,8 @@ use zio::Bookmark;
 use crate::spa::{Inner, Spa};
 
 impl Inner {
-    /// Logs what was met. A log that is damaged itself, and cannot take it, does not stop the pool.
+    /// Logs what was met. A log that is damaged itself, and cannot take it, does not stop the pool: what was met
+    /// waits for the next txg, and for the host when the pool is closed.
     #[doc(alias = "spa_errlog_sync")]
     pub(crate) fn sync_errors(&self, tx: &Tx) -> Result<()> {
         let has_ended = self.scanning.has_ended.swap(false, Ordering::AcqRel);
@@ -30,11 +31,14 @@ impl Inner {
         };
         let met = self.pipeline.take_errors();
         match self.dsl().log_errors(&met, phase, tx) {
-            Err(error) if error.kind() == ErrorKind::Suspended => {
+            Ok(()) => Ok(()),
+            Err(error) => {
                 self.pipeline.note_errors(met);
-                Err(error)
+                match error.kind() {
+                    ErrorKind::Suspended => Err(error),
+                    _ => Ok(()),
+                }
             }
-            _ => Ok(()),
         }
     }
 }

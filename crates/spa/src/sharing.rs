@@ -75,22 +75,9 @@ impl Sharing {
         self.has_clones.store(is_any, Ordering::Release);
     }
 
-    /// Checks that nothing that was released waits, between two txgs.
-    ///
-    /// # Panics
-    /// When something does.
-    pub(crate) fn check_invariants(&self) {
-        let released = self.released.lock();
-        assert!(
-            released.is_empty(),
-            "released and not taken off: {released:?}"
-        );
-    }
-
     /// Lets go what refers to the MOS.
     pub(crate) fn close(&self) {
         *self.tables.lock() = None;
-        *self.clones.write() = None;
         *self.clones.write() = None;
     }
 

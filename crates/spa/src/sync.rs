@@ -65,7 +65,6 @@ impl Inner {
         self.cache.check_invariants();
         self.mos.check_invariants();
         self.dsl().check_invariants();
-        self.core.sharing().check_invariants();
         for device in self.tree.devices() {
             device.leaf().dtl().check_invariants();
         }
