@@ -231,8 +231,8 @@ impl<'a, S: BlockStore + ?Sized> Load<'a, S> {
     }
 
     /// Reads; answers what was read, or what a write put there meanwhile.
-    fn run(mut self, bookmark: &Bookmark) -> Result<Buf> {
-        self.result = Some(self.inner.store.read(self.bp, bookmark));
+    fn run(mut self, read: impl FnOnce(&S) -> Result<Buf>) -> Result<Buf> {
+        self.result = Some(read(&self.inner.store));
         let pending = self.pending.clone();
         drop(self);
         pending.wait()
@@ -273,7 +273,7 @@ impl<S: BlockStore + ?Sized> Inner<S> {
             Found::Start(pending) => {
                 count(&self.counters.misses);
                 let load = Load::new(self, bp, pending, reader);
-                Begun::Read(load.run(bookmark))
+                Begun::Read(load.run(|store| store.read(bp, bookmark)))
             }
         }
     }
@@ -383,7 +383,7 @@ impl<S: BlockStore + ?Sized + 'static> BlockStore for Cache<S> {
     }
 
     fn prefetch_run(&self, bps: &[BlkPtrPhys], run: Run) {
-        self.read_ahead(bps, run);
+        self.queue_reads(bps, run);
     }
 
     fn prefetch_distance(&self) -> u64 {

@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use phys::BlkPtrPhys;
-use zio::{BlockStore, Bookmark, PREFETCH_DISTANCE_MAX_BYTES, Run};
+use zio::{BlockStore, PREFETCH_DISTANCE_MAX_BYTES, Run};
 
 use crate::policy::Reader;
 use crate::{Cache, Inner, Load, count, is_cacheable, is_log};
@@ -180,13 +180,13 @@ impl<S: BlockStore + ?Sized> Inner<S> {
         let load = Load::new(self, bp, pending, reader);
         let start_ns = rt::now_ns();
         // The reader of the block gets the error again, and knows what to do about it.
-        let _ = load.run(&Bookmark::default());
+        let _ = load.run(|store| store.read_ahead(bp));
         self.ahead.note(bp, rt::now_ns().saturating_sub(start_ns));
     }
 }
 
 impl<S: BlockStore + ?Sized + 'static> Cache<S> {
-    pub(crate) fn read_ahead(&self, bps: &[BlkPtrPhys], run: Run) {
+    pub(crate) fn queue_reads(&self, bps: &[BlkPtrPhys], run: Run) {
         let settings = &self.inner.settings;
         let threads = settings.prefetch_threads.max(1);
         let policy = self.inner.policy.lock();
@@ -232,7 +232,7 @@ mod tests {
 
     use base::{Buf, Txg};
     use zio::ram::RamStore;
-    use zio::{WritePolicy, WriteRequest};
+    use zio::{Bookmark, WritePolicy, WriteRequest};
 
     use super::*;
     use crate::ArcSettings;
@@ -305,7 +305,7 @@ mod tests {
                 assert!(rt::now_ns() - start_ns < 30_000_000_000, "it was not read");
                 std::thread::yield_now();
             }
-            assert_eq!(load.run(&Bookmark::default()).unwrap()[0], 1);
+            assert_eq!(load.run(|store| store.read_ahead(&first)).unwrap()[0], 1);
             assert_eq!(reader.join().unwrap(), 1);
         });
         // What keeps its readers waiting is left to the threads that may wait.

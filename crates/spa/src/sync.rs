@@ -66,7 +66,7 @@ impl Inner {
         self.mos.check_invariants();
         self.dsl().check_invariants();
         for device in self.tree.devices() {
-            device.leaf().dtl().check_invariants();
+            device.leaf().check_invariants();
         }
     }
 

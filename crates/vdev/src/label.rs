@@ -28,6 +28,7 @@ use phys::label::{
 };
 use phys::uberblock::{MAX_UBERBLOCK_SHIFT, UBERBLOCK_SHIFT, UberblockPhys};
 use phys::{ChecksumType, Phys};
+use zio::Priority;
 
 use crate::{Leaf, PoolState};
 
@@ -334,7 +335,7 @@ pub(crate) fn pack_config(config: &NvList) -> Result<BlockBuf> {
 pub(crate) fn write_config(leaf: &Leaf, index: usize, packed: &mut BlockBuf) -> Result<()> {
     let offset = place(leaf, index)? + NVLIST_OFFSET;
     seal_at(offset, packed);
-    leaf.write(offset, &[packed])
+    leaf.write(Priority::SyncWrite, offset, &[packed])
 }
 
 /// Writes an uberblock into its slot in one label of a leaf. With multihost, the last slot is
@@ -363,7 +364,7 @@ fn write_slot(
     let mut block = BlockBuf::zeroed(uberblock_size(ashift) as usize);
     uberblock.write(&mut block);
     seal_at(offset, &mut block);
-    leaf.write(offset, &[&block])
+    leaf.write(Priority::SyncWrite, offset, &[&block])
 }
 
 /// Writes an uberblock into the slot of one label that is reserved for the heartbeat.
@@ -398,7 +399,11 @@ pub(crate) fn write_blank(leaf: &Leaf, index: usize) -> Result<()> {
     seal_at(label + BOOT_ENV_OFFSET, &mut boot_env);
     let rest = BlockBuf::zeroed((NVLIST_SIZE + UBERBLOCK_RING_SIZE) as usize);
     const _: () = assert!(NVLIST_OFFSET + NVLIST_SIZE == UBERBLOCK_RING_OFFSET);
-    leaf.write(label + BOOT_ENV_OFFSET, &[&boot_env, &rest])
+    leaf.write(
+        Priority::SyncWrite,
+        label + BOOT_ENV_OFFSET,
+        &[&boot_env, &rest],
+    )
 }
 
 fn place(leaf: &Leaf, index: usize) -> Result<u64> {

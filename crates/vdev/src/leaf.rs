@@ -1,23 +1,26 @@
 //! A leaf's device: its state, its DTL, and I/O at physical offsets.
 //!
 //! # Concurrency
-//! I/O runs in the caller's thread and holds no lock. The provider may be taken away at any time;
-//! commands that are under way keep it alive until they end.
+//! I/O waits for its turn ([`crate::queue`]), then runs in the caller's thread and holds no lock; but writes to
+//! several devices that work on their own overlap ([`begin_write`]). The provider may be taken away at any
+//! time; commands that are under way keep it alive until they end.
 //!
 //! # Source
-//! OpenZFS `module/zfs/vdev.c` (`vdev_open`, `vdev_probe`), `module/zfs/vdev_queue.c` (queue
-//! length, last offset), `cmd/zed/agents/zfs_diagnosis.c` (how many errors are too many).
+//! OpenZFS `module/zfs/vdev.c` (`vdev_open`, `vdev_probe`), `module/zfs/vdev_mirror.c` (load, last
+//! offset), `cmd/zed/agents/zfs_diagnosis.c` (how many errors are too many).
 
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use base::{BlockBuf, Error, ErrorKind, Result, Txg, align_down, align_up, is_aligned};
-use geom::Provider;
+use base::{BlockBuf, Buf, Error, ErrorKind, Result, Txg, align_down, align_up, is_aligned};
+use geom::{Bio, BioOp, Provider};
 use phys::label::{PAD_SIZE, SPA_MINDEVSIZE, label_device_size};
-use rt::{Mutex, RwLock};
+use rt::{Mutex, OneShot, RwLock};
+use zio::Priority;
 
-use crate::{TxgSet, VdevAux, VdevState};
+use crate::queue::{VdevQueue, WRITES_MAX};
+use crate::{TxgSet, Vdev, VdevAux, VdevState};
 
 /// So many errors of one kind ...
 const TOO_MANY_ERRORS: u32 = 10;
@@ -26,7 +29,8 @@ const ERROR_WINDOW_NS: u64 = 600 * 1_000_000_000;
 
 /// The device of a leaf vdev.
 pub struct Leaf {
-    provider: RwLock<Option<Arc<dyn Provider>>>,
+    /// With the device, if there is one.
+    queue: VdevQueue,
     state: RwLock<(VdevState, VdevAux)>,
     /// What state and provider come to, for I/O.
     is_usable: AtomicBool,
@@ -47,7 +51,7 @@ pub struct Leaf {
 impl Default for Leaf {
     fn default() -> Self {
         Leaf {
-            provider: RwLock::new(None),
+            queue: VdevQueue::default(),
             state: RwLock::new((VdevState::Closed, VdevAux::None)),
             is_usable: AtomicBool::new(false),
             psize: AtomicU64::new(0),
@@ -105,10 +109,12 @@ impl Leaf {
         state: impl FnOnce(&mut (VdevState, VdevAux)),
         device: impl FnOnce(&mut Option<Arc<dyn Provider>>),
     ) {
-        let (mut to, mut provider) = (self.state.write(), self.provider.write());
+        let mut to = self.state.write();
+        let mut provider = self.queue.device();
         state(&mut to);
         device(&mut provider);
         let is_usable = to.0.is_usable() && provider.is_some();
+        self.queue.set_device(provider);
         self.is_usable.store(is_usable, Ordering::Release);
     }
 
@@ -141,7 +147,13 @@ impl Leaf {
     /// The device, if there is one.
     #[must_use]
     pub fn provider(&self) -> Option<Arc<dyn Provider>> {
-        self.provider.read().clone()
+        self.queue.device()
+    }
+
+    /// How many writes can be at the device at once.
+    pub(crate) fn writes_at_once(&self) -> usize {
+        let device = self.queue.device();
+        device.map_or(0, |device| device.writes_at_once().clamp(1, WRITES_MAX))
     }
 
     /// vdev_psize: the device's size down to a multiple of 256 KiB; of the last open.
@@ -175,21 +187,20 @@ impl Leaf {
             }
     }
 
-    fn usable_provider(&self) -> Result<Arc<dyn Provider>> {
-        let provider = self.is_usable().then(|| self.provider.read().clone());
-        provider
-            .flatten()
-            .ok_or_else(|| Error::new(ErrorKind::Io, format!("device is {}", self.state().0)))
+    fn usable(&self, device: Option<Arc<dyn Provider>>) -> Result<Arc<dyn Provider>> {
+        let device = device.filter(|_| self.is_usable());
+        device.ok_or_else(|| Error::new(ErrorKind::Io, format!("device is {}", self.state().0)))
     }
 
     /// Reads at a physical offset.
     ///
     /// # Errors
     /// [`ErrorKind::Io`] and what the provider says.
-    pub fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+    pub fn read(&self, priority: Priority, offset: u64, buf: &mut [u8]) -> Result<()> {
         rt::charge(rt::Work::Command, 1);
-        let provider = self.usable_provider()?;
         let _busy = Busy::new(self, offset, buf.len());
+        let turn = self.queue.turn(priority, offset);
+        let provider = self.usable(turn.device.clone())?;
         let sector = u64::from(provider.sectorsize());
         if is_aligned(offset, sector) && is_aligned(buf.len() as u64, sector) {
             return provider.read(offset, buf);
@@ -207,11 +218,12 @@ impl Leaf {
     ///
     /// # Errors
     /// [`ErrorKind::Io`] and what the provider says.
-    pub fn write(&self, offset: u64, pieces: &[&[u8]]) -> Result<()> {
+    pub fn write(&self, priority: Priority, offset: u64, pieces: &[&[u8]]) -> Result<()> {
         rt::charge(rt::Work::Command, 1);
-        let provider = self.usable_provider()?;
         let len = pieces.iter().map(|piece| piece.len()).sum();
         let _busy = Busy::new(self, offset, len);
+        let turn = self.queue.turn(priority, offset);
+        let provider = self.usable(turn.device.clone())?;
         self.has_unflushed.store(true, Ordering::Release);
         match pieces {
             [piece] => provider.write(offset, piece),
@@ -232,7 +244,7 @@ impl Leaf {
         if !self.has_unflushed.swap(false, Ordering::AcqRel) {
             return Ok(());
         }
-        let provider = self.usable_provider();
+        let provider = self.usable(self.queue.device());
         let result = provider.and_then(|provider| {
             provider.flush().inspect_err(|_| {
                 let is_lost = !provider.keeps_unflushed();
@@ -256,21 +268,21 @@ impl Leaf {
         self.has_unflushed.load(Ordering::Acquire)
     }
 
-    /// Notes that a write was queued around this type's own methods.
-    pub(crate) fn begin_queued_write(&self, offset: u64, len: usize) {
-        self.has_unflushed.store(true, Ordering::Release);
-        self.begin(offset, len);
-    }
-
-    /// That write has ended.
-    pub(crate) fn end_queued_write(&self) {
-        self.in_flight.fetch_sub(1, Ordering::Relaxed);
-    }
-
     fn begin(&self, offset: u64, len: usize) {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
         self.next_offset
             .store(offset + len as u64, Ordering::Relaxed);
+    }
+
+    fn end(&self) {
+        self.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// # Panics
+    /// If something waits for the device that could start.
+    pub fn check_invariants(&self) {
+        self.queue.check_invariants();
+        self.dtl.lock().check_invariants();
     }
 
     /// Whether the device still answers: reads the blank start of the first label, and writes the
@@ -278,7 +290,9 @@ impl Leaf {
     #[doc(alias = "vdev_probe")]
     pub(crate) fn is_alive(&self, writes: bool) -> bool {
         let mut blank = BlockBuf::zeroed(usize::try_from(PAD_SIZE).expect("8 KiB"));
-        self.read(0, &mut blank).is_ok() && (!writes || self.write(0, &[&blank]).is_ok())
+        let (read, write) = (Priority::SyncRead, Priority::SyncWrite);
+        self.read(read, 0, &mut blank).is_ok()
+            && (!writes || self.write(write, 0, &[&blank]).is_ok())
     }
 
     /// Counts an I/O error; true if there are too many of late.
@@ -296,7 +310,7 @@ impl Leaf {
     pub fn clear_errors(&self) {
         *self.io_errors.lock() = ErrorWindow::default();
         *self.checksum_errors.lock() = ErrorWindow::default();
-        let is_open = self.provider.read().is_some();
+        let is_open = self.queue.device().is_some();
         let mend = |state: &mut (VdevState, VdevAux)| {
             if is_open && matches!(state.0, VdevState::Faulted | VdevState::Degraded) {
                 *state = (VdevState::Healthy, VdevAux::None);
@@ -358,6 +372,63 @@ impl<'a> Busy<'a> {
 
 impl Drop for Busy<'_> {
     fn drop(&mut self) {
-        self.0.end_queued_write();
+        self.0.end();
     }
+}
+
+/// A write that was begun.
+pub(crate) enum Begun {
+    /// The device let its caller wait until it was done.
+    Done(Result<()>),
+    /// The device works on it.
+    UnderWay(Arc<OneShot<Result<()>>>),
+}
+
+impl Begun {
+    #[track_caller]
+    pub(crate) fn wait(self) -> Result<()> {
+        match self {
+            Begun::Done(result) => result,
+            Begun::UnderWay(answer) => answer.take(),
+        }
+    }
+}
+
+/// Begins a write at a physical offset: a device that works on its own is not waited for. `bytes` makes the
+/// bytes of all pieces; they are held until the device is done.
+pub(crate) fn begin_write(
+    device: &Arc<Vdev>,
+    priority: Priority,
+    offset: u64,
+    pieces: &[&[u8]],
+    bytes: impl FnOnce() -> Buf,
+) -> Begun {
+    let leaf = device.leaf();
+    if !leaf.queue.device().is_some_and(|device| device.is_queued()) {
+        return Begun::Done(leaf.write(priority, offset, pieces));
+    }
+    rt::charge(rt::Work::Command, 1);
+    let bytes = bytes();
+    leaf.begin(offset, bytes.len());
+    let answer = Arc::new(OneShot::default());
+    let (theirs, vdev) = (Arc::clone(&answer), Arc::clone(device));
+    let done = move |result: Result<()>| {
+        vdev.leaf().end();
+        vdev.leaf().queue.io_done(priority);
+        theirs.give(result);
+    };
+    let vdev = Arc::clone(device);
+    let start = move |device| match vdev.leaf().usable(device) {
+        Ok(provider) => {
+            vdev.leaf().has_unflushed.store(true, Ordering::Release);
+            provider.submit(Bio {
+                op: BioOp::Write(bytes),
+                offset,
+                done: Box::new(move |result| done(result.map(drop))),
+            });
+        }
+        Err(error) => done(Err(error)),
+    };
+    leaf.queue.submit(priority, offset, Box::new(start));
+    Begun::UnderWay(answer)
 }

@@ -25,6 +25,7 @@ mod kinds;
 pub mod label;
 mod leaf;
 mod open;
+mod queue;
 mod shape;
 mod state;
 mod stats;

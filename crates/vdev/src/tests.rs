@@ -4,6 +4,7 @@ mod import;
 mod labels;
 mod mirror;
 mod parity;
+mod queue;
 mod shape;
 mod zdb;
 

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use base::{Context, Error, ErrorKind, Guid, Result, Txg, VdevId};
-use rt::{Condvar, Mutex, TaskQueue};
+use rt::{Mutex, OneShot, TaskQueue};
 use zio::{Io, RunBlock, ScrubReport, VdevOps};
 
 use crate::kinds::Node;
@@ -216,30 +216,22 @@ impl VdevTree {
         }
         let workers = self.workers(leaves.len());
         let act = Arc::new(act);
-        let count = leaves.len();
-        let answers: Arc<Answers<T>> = Arc::new(Answers::default());
-        for (n, leaf) in leaves.into_iter().enumerate() {
-            let (act, answers) = (Arc::clone(&act), Arc::clone(&answers));
-            let task = move || {
-                let value = catch_unwind(AssertUnwindSafe(|| act(&leaf)));
-                answers.arrived.lock().push((n, value));
-                answers.more.notify_one();
-            };
-            if n + 1 < count {
+        let last = leaves.len() - 1;
+        let begin = |(n, leaf): (usize, Arc<Vdev>)| {
+            let answer = Arc::new(OneShot::<Caught<T>>::default());
+            let (act, theirs) = (Arc::clone(&act), Arc::clone(&answer));
+            let task = move || theirs.give(catch_unwind(AssertUnwindSafe(|| act(&leaf))));
+            if n < last {
                 workers.dispatch(task);
             } else {
                 task();
             }
-        }
-        let mut arrived = answers.arrived.lock();
-        answers
-            .more
-            .wait_while(&mut arrived, |arrived| arrived.len() < count);
-        arrived.sort_unstable_by_key(|(n, _)| *n);
-        let values = arrived
-            .drain(..)
-            .map(|(_, value)| value.unwrap_or_else(|p| resume_unwind(p)));
-        values.collect()
+            answer
+        };
+        let answers: Vec<_> = leaves.into_iter().enumerate().map(begin).collect();
+        let value =
+            |answer: Arc<OneShot<Caught<T>>>| answer.take().unwrap_or_else(|p| resume_unwind(p));
+        answers.into_iter().map(value).collect()
     }
 
     fn workers(&self, leaves: usize) -> Arc<TaskQueue> {
@@ -252,21 +244,6 @@ impl VdevTree {
 
 /// A result, or what a panic left behind.
 type Caught<T> = Result<T, Box<dyn Any + Send>>;
-
-/// Where results, or panics, arrive, each with its place.
-struct Answers<T> {
-    arrived: Mutex<Vec<(usize, Caught<T>)>>,
-    more: Condvar,
-}
-
-impl<T> Default for Answers<T> {
-    fn default() -> Self {
-        Answers {
-            arrived: Mutex::new(Vec::new()),
-            more: Condvar::new(),
-        }
-    }
-}
 
 impl VdevOps for VdevTree {
     fn read(
@@ -322,9 +299,8 @@ impl VdevOps for VdevTree {
 
     fn writes_at_once(&self, vdev: VdevId) -> usize {
         let Some(top) = self.top(vdev) else { return 1 };
-        let ways = |leaf: &Arc<Vdev>| leaf.leaf().provider().map(|p| p.writes_at_once());
-        let all = top.leaves().iter().filter_map(ways);
-        all.fold(0, usize::saturating_add).max(1)
+        let ways = |leaf: &Arc<Vdev>| leaf.leaf().writes_at_once();
+        top.leaves().iter().map(ways).sum::<usize>().max(1)
     }
 
     fn psize_to_asize(&self, vdev: VdevId, psize: u64) -> u64 {

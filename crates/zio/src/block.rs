@@ -181,6 +181,16 @@ pub trait BlockStore: Send + Sync {
     /// pointer or the compressed bytes make no sense, `Unsupported` for encrypted blocks.
     fn read(&self, bp: &BlkPtrPhys, bookmark: &Bookmark) -> Result<Buf>;
 
+    /// As [`read`](BlockStore::read), of a block that nobody has asked for yet: what is asked for goes
+    /// first, and an error is not noted, since its reader will meet it again.
+    ///
+    /// # Errors
+    /// As of `read`.
+    #[doc(alias = "ARC_FLAG_PREFETCH")]
+    fn read_ahead(&self, bp: &BlkPtrPhys) -> Result<Buf> {
+        self.read(bp, &Bookmark::default())
+    }
+
     /// Reads several blocks for a reader in sequence, and answers them in the order in which they were
     /// asked for.
     ///

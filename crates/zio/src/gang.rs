@@ -35,7 +35,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::encode::Physical;
 use crate::issue::Write;
 use crate::pipeline::Pipeline;
-use crate::{AllocClass, Bookmark, DvaSet, Hint, SPA_GANGBLOCKSIZE, eck};
+use crate::{AllocClass, Bookmark, DvaSet, Hint, Priority, SPA_GANGBLOCKSIZE, eck};
 
 /// Bytes of a block pointer.
 const BLKPTR_BYTES: usize = size_of::<BlkPtrPhys>();
@@ -158,13 +158,18 @@ impl Pipeline {
             bytes.len() >= size && eck::verify(ChecksumType::GangHeader, bp, &bytes[..size])
         };
         let verify = |bytes: &[u8]| seal(size, bytes) || seal(classic, bytes);
-        let header = self.read_dvas(bp, size, &verify)?;
+        let header = self.read_dvas(bp, Priority::SyncRead, size, &verify)?;
         let size = if seal(size, &header) { size } else { classic };
         Ok((header, size))
     }
 
     /// The physical bytes of a gang block.
-    pub(crate) fn read_gang(&self, bp: &BlkPtrPhys, bookmark: &Bookmark) -> Result<BlockBuf> {
+    pub(crate) fn read_gang(
+        &self,
+        bp: &BlkPtrPhys,
+        bookmark: &Bookmark,
+        priority: Priority,
+    ) -> Result<BlockBuf> {
         let tree = self.gang_tree(bp, bookmark)?;
         let mut leaves = Vec::new();
         tree.leaves(&mut leaves);
@@ -172,7 +177,7 @@ impl Pipeline {
         let mut at = 0;
         for leaf in leaves {
             let piece = self
-                .read_simple(&leaf)
+                .read_simple(&leaf, priority)
                 .within(|| format!("gang piece at {at}"))?;
             let len = leaf.psize() as usize;
             data[at..at + len].copy_from_slice(&piece[..len]);

@@ -13,6 +13,8 @@ pub enum Priority {
     SyncRead,
     /// A thread called fsync (`ZIO_PRIORITY_SYNC_WRITE`).
     SyncWrite,
+    /// Nobody waits for these bytes yet (`ZIO_PRIORITY_ASYNC_READ`).
+    AsyncRead,
     /// The txg that is being synced (`ZIO_PRIORITY_ASYNC_WRITE`).
     AsyncWrite,
     /// Nobody yet: a stream of the open txg.

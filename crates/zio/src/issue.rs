@@ -3,8 +3,8 @@
 //! # What it is
 //! A [`Flight`] takes writes while its batch is still being encoded, and of further batches if nobody
 //! has to wait for the first ([`UnderWay`]). Writes to consecutive places become one device write of up
-//! to a limit. Helper threads start on them at once, in the order that the queues of the vdevs say
-//! ([`crate::vdev_queue`]); a thread that waits for a flight works along.
+//! to a limit. Helper threads start on them at once, in the order that [`crate::flights`] says; a thread
+//! that waits for a flight works along.
 //!
 //! # Invariants
 //! 1. While a vdev could take one more write and has some waiting, a thread is at work that will look,
@@ -14,7 +14,7 @@
 //!    waits, and the group counts as running.
 //!
 //! # Concurrency
-//! One lock for all queues, held only to take the next group or to book it.
+//! One lock for all lists, held only to take the next group or to book it.
 //!
 //! # Why not simpler
 //! `rt::parallel_map` is for computing: in simulated time it runs inline, and then an array of
@@ -28,8 +28,8 @@ use std::sync::{Arc, OnceLock};
 use base::{BlockBuf, Buf, Error, ErrorKind, Result, Txg, VdevId, align_up, is_aligned};
 use phys::DvaPhys;
 
+use crate::flights::{Group, Landing, State, Then};
 use crate::suspend::{FailedIo, Suspend, is_worth_repeating, reissue};
-use crate::vdev_queue::{Group, Landing, State, Then};
 use crate::{Io, Priority, VdevOps};
 
 /// The most blocks in one merged write, far below any system's limit on gathered writes.

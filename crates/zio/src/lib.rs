@@ -21,6 +21,7 @@ mod eck;
 mod embedded;
 mod encode;
 mod error_log;
+mod flights;
 mod gang;
 mod io;
 mod issue;
@@ -32,7 +33,6 @@ mod read;
 mod runs;
 mod suspend;
 mod vdev_ops;
-mod vdev_queue;
 
 pub use alloc::{AllocClass, Allocator, DvaSet, Hint};
 pub use block::{

@@ -454,7 +454,11 @@ fn may_rewrite(old: &BlkPtrPhys, txg: Txg, write: &GangWrite<'_>) -> bool {
 
 impl BlockStore for Pipeline {
     fn read(&self, bp: &BlkPtrPhys, bookmark: &Bookmark) -> Result<Buf> {
-        self.read_logical(bp, bookmark, false)
+        self.read_logical(bp, bookmark, false, Priority::SyncRead)
+    }
+
+    fn read_ahead(&self, bp: &BlkPtrPhys) -> Result<Buf> {
+        self.read_logical(bp, &Bookmark::default(), false, Priority::AsyncRead)
     }
 
     fn write_batch(&self, txg: Txg, requests: Vec<WriteRequest>) -> Result<Vec<BlkPtrPhys>> {

@@ -15,7 +15,7 @@ use phys::{BlkPtrPhys, ChecksumType, CompressType, DvaPhys, ObjectType};
 use crate::encode::charge_checksum;
 use crate::pipeline::{PhysicalReport, Pipeline};
 use crate::suspend::{FailedIo, reissue};
-use crate::{Bookmark, Io, RunBlock, ScrubReport, eck, embedded};
+use crate::{Bookmark, Io, Priority, RunBlock, ScrubReport, eck, embedded};
 
 /// Refuses pointers that no correct writer writes.
 #[doc(alias = "zfs_blkptr_verify")]
@@ -106,7 +106,7 @@ impl Pipeline {
             !bp.is_hole() && !bp.is_embedded(),
             "no bytes are stored for {bookmark}"
         );
-        let physical = self.read_physical(bp, bookmark)?;
+        let physical = self.read_physical(bp, bookmark, Priority::SyncRead)?;
         let psize = bp.psize() as usize;
         if physical.len() == psize {
             return Ok(physical.share());
@@ -115,23 +115,36 @@ impl Pipeline {
     }
 
     /// At least psize bytes, verified.
-    fn read_physical(&self, bp: &BlkPtrPhys, bookmark: &Bookmark) -> Result<BlockBuf> {
+    fn read_physical(
+        &self,
+        bp: &BlkPtrPhys,
+        bookmark: &Bookmark,
+        priority: Priority,
+    ) -> Result<BlockBuf> {
         self.stats.count_read(bp.psize());
         let physical = if bp.is_gang() {
-            check_bp(bp).and_then(|_| self.read_gang(bp, bookmark))
+            check_bp(bp).and_then(|_| self.read_gang(bp, bookmark, priority))
         } else {
-            self.read_simple(bp)
+            self.read_simple(bp, priority)
         };
         physical
-            .inspect_err(|e| self.errors.note(bookmark, bp.birth(), e))
+            .inspect_err(|e| self.note_loss(bp, bookmark, priority, e))
             .within(|| format!("block {bookmark}"))
     }
 
+    /// A block is lost. If nobody asked for it yet, its reader will meet the error again, and know of what
+    /// it is a part.
+    fn note_loss(&self, bp: &BlkPtrPhys, bookmark: &Bookmark, priority: Priority, error: &Error) {
+        if priority != Priority::AsyncRead {
+            self.errors.note(bookmark, bp.birth(), error);
+        }
+    }
+
     /// At least psize bytes of a block that is not a gang, verified.
-    pub(crate) fn read_simple(&self, bp: &BlkPtrPhys) -> Result<BlockBuf> {
+    pub(crate) fn read_simple(&self, bp: &BlkPtrPhys, priority: Priority) -> Result<BlockBuf> {
         let (checksum, _) = check_bp(bp)?;
         let psize = bp.psize() as usize;
-        self.read_dvas(bp, psize, &|bytes: &[u8]| {
+        self.read_dvas(bp, priority, psize, &|bytes: &[u8]| {
             self.verify(checksum, bp, &bytes[..psize])
         })
     }
@@ -142,6 +155,7 @@ impl Pipeline {
     pub(crate) fn read_dvas(
         &self,
         bp: &BlkPtrPhys,
+        priority: Priority,
         size: usize,
         verify: &dyn Fn(&[u8]) -> bool,
     ) -> Result<BlockBuf> {
@@ -149,18 +163,22 @@ impl Pipeline {
             error.kind() == ErrorKind::Io && !bp.dvas().any(|dva| self.vdevs.answers(dva.vdev()))
         };
         reissue(self.suspend(), FailedIo::Read, is_gone, || {
-            self.try_read_dvas(bp, size, verify)
+            self.try_read_dvas(bp, priority, size, verify)
         })
     }
 
     fn try_read_dvas(
         &self,
         bp: &BlkPtrPhys,
+        priority: Priority,
         size: usize,
         verify: &dyn Fn(&[u8]) -> bool,
     ) -> Result<BlockBuf> {
         let mut bad: Vec<(DvaPhys, Error)> = Vec::new();
-        let io = Io::read(bp.physical_birth());
+        let io = Io {
+            priority,
+            ..Io::read(bp.physical_birth())
+        };
         for dva in bp.dvas() {
             let mut buf = self.sectors(&dva, size);
             match self
@@ -209,6 +227,7 @@ impl Pipeline {
         bp: &BlkPtrPhys,
         bookmark: &Bookmark,
         keyless: bool,
+        priority: Priority,
     ) -> Result<Buf> {
         if bp.is_hole() {
             let lsize = bp.lsize();
@@ -224,10 +243,10 @@ impl Pipeline {
             let what = format!("block {bookmark} is encrypted");
             return Err(Error::new(ErrorKind::Unsupported, what));
         }
-        let physical = self.read_physical(bp, bookmark)?;
+        let physical = self.read_physical(bp, bookmark, priority)?;
         let psize = bp.psize() as usize;
         let data = decompress(bp, &physical[..psize])
-            .inspect_err(|e| self.errors.note(bookmark, bp.birth(), e))
+            .inspect_err(|e| self.note_loss(bp, bookmark, priority, e))
             .within(|| format!("block {bookmark}"))?;
         match data {
             Some(data) => Ok(data.share()),
@@ -268,14 +287,14 @@ impl Pipeline {
         if bp.is_encrypted() && bp.compress() != CompressType::Off.raw() {
             return self.read_raw(bp, bookmark);
         }
-        self.read_logical(bp, bookmark, true)
+        self.read_logical(bp, bookmark, true, Priority::SyncRead)
     }
 
     /// A log block, without blaming a device if there is none.
     pub(crate) fn read_log_block(&self, bp: &BlkPtrPhys, bookmark: &Bookmark) -> Result<Buf> {
         let outer = || format!("log block {bookmark}");
         if bp.is_hole() || bp.is_embedded() || bp.is_gang() || bp.is_encrypted() {
-            return self.read_logical(bp, bookmark, false);
+            return self.read_logical(bp, bookmark, false, Priority::SyncRead);
         }
         let (checksum, compress) = check_bp(bp).within(outer)?;
         if compress != CompressType::Off {

@@ -11,7 +11,7 @@ use phys::label::{LABEL_END_SIZE, LABEL_START_SIZE};
 use phys::{BlkPtrPhys, ChecksumType, CompressType};
 use vdev::{Vdev, VdevKind};
 use zerocopy::FromBytes;
-use zio::{Io, VdevOps};
+use zio::{Io, Priority, VdevOps};
 
 use super::pool::Pool;
 use super::text::Printer;
@@ -226,7 +226,7 @@ fn read(
             if end > vdev.leaf().psize().saturating_sub(LABEL_END_SIZE) {
                 return None;
             }
-            vdev.leaf().read(at, &mut bytes)
+            vdev.leaf().read(Priority::SyncRead, at, &mut bytes)
         }
         None => return None,
     };

@@ -18,13 +18,13 @@
 use std::sync::Arc;
 
 use base::{BlockBuf, Buf, Result, Txg};
-use geom::{Bio, BioOp};
 use phys::label::LABEL_START_SIZE;
-use zio::{Io, Purpose, RunBlock, ScrubReport};
+use zio::{Io, Priority, Purpose, RunBlock, ScrubReport};
 
 use super::health::{Outcome, no_copy, no_device};
 use super::{KindOps, Node};
 use crate::Vdev;
+use crate::leaf::{Begun, begin_write};
 use crate::stats::VdevStats;
 
 /// `vdev_mirror_shift`: equally good devices take turns every 2 MiB.
@@ -48,7 +48,7 @@ impl KindOps for Mirror {
         // Empty as long as nothing failed, which is nearly always.
         let mut outcomes: Vec<Outcome> = Vec::new();
         while let Some(n) = best_untried(devices, io.birth, offset, &outcomes) {
-            let outcome = match read_device(&devices[n], offset, buf) {
+            let outcome = match read_device(&devices[n], io.priority, offset, buf) {
                 Ok(()) if verify(buf) => {
                     if counts && !outcomes.is_empty() {
                         node.settle(io.birth, offset, buf, &outcomes);
@@ -71,23 +71,31 @@ impl KindOps for Mirror {
 
     fn write(&self, node: &Node<'_>, io: &Io, offset: u64, parts: &[&[u8]]) -> Result<()> {
         if io.purpose == Purpose::Repair {
-            return node.repair(offset, parts);
+            return node.repair(io.priority, offset, parts);
         }
         let devices = node.vdev.leaves();
-        let queued = queue_writes(devices, offset, parts);
-        let mut results: Vec<Result<()>> = Vec::with_capacity(devices.len());
-        for (device, queued) in devices.iter().zip(&queued) {
-            results.push(if queued.is_some() || !device.leaf().is_usable() {
-                Err(no_device())
-            } else {
-                node.write_device(device, offset, parts)
-            });
-        }
-        for (n, answer) in queued.into_iter().enumerate() {
-            if let Some(answer) = answer {
-                results[n] = node.note_write(&devices[n], answer.wait(), bytes_of(parts));
+        let at = offset + LABEL_START_SIZE;
+        let mut shared: Option<Buf> = None;
+        let mut bytes = || {
+            let copied = || Buf::copy_of(&parts.concat());
+            shared.get_or_insert_with(copied).clone()
+        };
+        let begin = |device: &Arc<Vdev>| {
+            let leaf = device.leaf();
+            if !leaf.is_usable() {
+                return None;
             }
-        }
+            Some(match devices {
+                [_] => Begun::Done(leaf.write(io.priority, at, parts)),
+                _ => begin_write(device, io.priority, at, parts, &mut bytes),
+            })
+        };
+        let begun: Vec<Option<Begun>> = devices.iter().map(begin).collect();
+        let end = |(device, begun): (&Arc<Vdev>, Option<Begun>)| {
+            let begun = begun.ok_or_else(no_device)?;
+            node.note_write(device, begun.wait(), bytes_of(parts))
+        };
+        let results = devices.iter().zip(begun).map(end).collect();
         node.conclude_write(results)
     }
 
@@ -155,12 +163,12 @@ impl KindOps for Mirror {
 
 impl Node<'_> {
     /// Writes good bytes over a block of which no device had a good copy.
-    fn repair(&self, offset: u64, parts: &[&[u8]]) -> Result<()> {
+    fn repair(&self, priority: Priority, offset: u64, parts: &[&[u8]]) -> Result<()> {
         let write = |device: &Arc<Vdev>| {
             if !device.leaf().is_usable() {
                 return Err(no_device());
             }
-            self.write_device(device, offset, parts)?;
+            self.write_device(device, priority, offset, parts)?;
             VdevStats::add(&device.stats().self_healed_bytes, bytes_of(parts));
             Ok(())
         };
@@ -184,7 +192,9 @@ impl Node<'_> {
             }
             report.bad += 1;
             self.blame(device, outcome, birth);
-            if self.is_writable && self.write_device(device, offset, &[good]).is_ok() {
+            let repair = Io::repair(birth).priority;
+            let write = || self.write_device(device, repair, offset, &[good]);
+            if self.is_writable && write().is_ok() {
                 report.repaired += 1;
                 VdevStats::add(&device.stats().self_healed_bytes, good.len() as u64);
             }
@@ -192,8 +202,15 @@ impl Node<'_> {
         report
     }
 
-    fn write_device(&self, device: &Arc<Vdev>, offset: u64, parts: &[&[u8]]) -> Result<()> {
-        let result = device.leaf().write(offset + LABEL_START_SIZE, parts);
+    fn write_device(
+        &self,
+        device: &Arc<Vdev>,
+        priority: Priority,
+        offset: u64,
+        parts: &[&[u8]],
+    ) -> Result<()> {
+        let leaf = device.leaf();
+        let result = leaf.write(priority, offset + LABEL_START_SIZE, parts);
         self.note_write(device, result, bytes_of(parts))
     }
 
@@ -258,8 +275,9 @@ fn best_untried(
 /// So many sides of a mirror are compared; further ones are asked when these have failed.
 const RANKED_MAX: usize = 16;
 
-fn read_device(device: &Vdev, offset: u64, buf: &mut [u8]) -> Result<()> {
-    device.leaf().read(offset + LABEL_START_SIZE, buf)?;
+fn read_device(device: &Vdev, priority: Priority, offset: u64, buf: &mut [u8]) -> Result<()> {
+    let leaf = device.leaf();
+    leaf.read(priority, offset + LABEL_START_SIZE, buf)?;
     let stats = device.stats();
     VdevStats::add(&stats.read_ops, 1);
     VdevStats::add(&stats.read_bytes, buf.len() as u64);
@@ -294,7 +312,7 @@ fn scrub_device(
     let mut whole = if (0..blocks.len()).all(is_needless) {
         None
     } else {
-        Some(read_device(device, offset, run))
+        Some(read_device(device, Priority::Scrub, offset, run))
     };
     let mut outcomes = Vec::with_capacity(blocks.len());
     for (n, block) in blocks.iter().enumerate() {
@@ -308,7 +326,7 @@ fn scrub_device(
             Some(Err(_)) if blocks.len() == 1 => whole.take().expect("it is an error"),
             _ => {
                 let at = offset + range.start as u64;
-                read_device(device, at, &mut run[range.clone()])
+                read_device(device, Priority::Scrub, at, &mut run[range.clone()])
             }
         };
         outcomes.push(match read {
@@ -318,60 +336,4 @@ fn scrub_device(
         });
     }
     outcomes
-}
-
-/// Starts the writes to the devices whose providers work on their own, so that they overlap.
-fn queue_writes(devices: &[Arc<Vdev>], offset: u64, parts: &[&[u8]]) -> Vec<Option<Arc<Answer>>> {
-    let mut bytes: Option<Buf> = None;
-    let is_queued = |device: &Vdev| {
-        let leaf = device.leaf();
-        leaf.provider()
-            .filter(|p| devices.len() > 1 && p.is_queued() && leaf.is_usable())
-    };
-    let start = |device: &Arc<Vdev>| {
-        let provider = is_queued(device)?;
-        let bytes = bytes
-            .get_or_insert_with(|| Buf::copy_of(&parts.concat()))
-            .clone();
-        let answer = Arc::new(Answer::default());
-        let (theirs, their_device) = (Arc::clone(&answer), Arc::clone(device));
-        let done = Box::new(move |result: Result<_>| {
-            their_device.leaf().end_queued_write();
-            theirs.give(result.map(drop));
-        });
-        let at = offset + LABEL_START_SIZE;
-        rt::charge(rt::Work::Command, 1);
-        device.leaf().begin_queued_write(at, bytes.len());
-        provider.submit(Bio {
-            op: BioOp::Write(bytes),
-            offset: at,
-            done,
-        });
-        Some(answer)
-    };
-    devices.iter().map(start).collect()
-}
-
-/// Where the result of a queued command arrives.
-#[derive(Default)]
-struct Answer {
-    result: rt::Mutex<Option<Result<()>>>,
-    arrived: rt::Condvar,
-}
-
-impl Answer {
-    fn give(&self, result: Result<()>) {
-        *self.result.lock() = Some(result);
-        self.arrived.notify_one();
-    }
-
-    fn wait(&self) -> Result<()> {
-        let mut result = self.result.lock();
-        loop {
-            if let Some(result) = result.take() {
-                return result;
-            }
-            self.arrived.wait(&mut result);
-        }
-    }
 }

@@ -1,12 +1,13 @@
-//! The queues of a pool's vdevs: which write goes next.
+//! Device writes that wait for a thread to issue them, and what is known of each flight.
 //!
 //! # What it is
-//! One queue for each vdev, and what is known of each flight. No more writes are issued to a vdev than
-//! it has use for: two that take turns at one file cost a wakeup for each write. Within a vdev, what
-//! a thread waits for goes first ([`Priority`]); vdevs take turns.
+//! A list for each top-level vdev. What goes to a device next is decided by the device's own queue, below; here
+//! it is decided what the threads do next. None is given a write for which the devices of a vdev have no
+//! place: it would only wait there, while another vdev has nothing to do. What a thread waits for goes first
+//! ([`Priority`]); vdevs take turns.
 //!
 //! # Source
-//! OpenZFS `module/zfs/vdev_queue.c`, `include/sys/zio_priority.h`.
+//! OpenZFS `module/zfs/spa.c` (`zio_taskqs`), `include/sys/zio_priority.h`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
@@ -42,9 +43,9 @@ impl Group {
     }
 }
 
-/// What waits for one vdev.
+/// What waits to be issued to one vdev.
 #[derive(Default)]
-pub(crate) struct VdevQueue {
+pub(crate) struct IssueList {
     /// How many writes the vdev can work on at once.
     pub(crate) limit: usize,
     pub(crate) running: usize,
@@ -52,7 +53,7 @@ pub(crate) struct VdevQueue {
     waiting: [VecDeque<Group>; PRIORITIES],
 }
 
-impl VdevQueue {
+impl IssueList {
     pub(crate) fn next(&mut self) -> Option<Group> {
         if self.running >= self.limit {
             return None;
@@ -83,7 +84,7 @@ pub(crate) type Then = Box<dyn FnOnce() + Send>;
 
 #[derive(Default)]
 pub(crate) struct State {
-    pub(crate) vdevs: BTreeMap<VdevId, VdevQueue>,
+    pub(crate) vdevs: BTreeMap<VdevId, IssueList>,
     /// Whose turn it was.
     last: VdevId,
     pub(crate) flights: BTreeMap<u64, Landing>,
@@ -101,13 +102,13 @@ impl State {
     pub(crate) fn next(&mut self) -> Option<Group> {
         let after = (Bound::Excluded(self.last), Bound::Unbounded);
         let next = self.vdevs.range_mut(after).find_map(|(_, q)| q.next());
-        let next = next.or_else(|| self.vdevs.values_mut().find_map(VdevQueue::next))?;
+        let next = next.or_else(|| self.vdevs.values_mut().find_map(IssueList::next))?;
         self.last = next.vdev();
         Some(next)
     }
 
     pub(crate) fn ready(&self) -> usize {
-        self.vdevs.values().map(VdevQueue::ready).sum()
+        self.vdevs.values().map(IssueList::ready).sum()
     }
 
     pub(crate) fn push(&mut self, group: Group) {

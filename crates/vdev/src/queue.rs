@@ -1,0 +1,328 @@
+//! The queue of a device: which command goes to it next.
+//!
+//! # What it is
+//! Every read and write of a leaf takes its turn here, by the class of its priority. A class may have so many
+//! commands at the device at once: a least number, which it gets before any other class gets more than its
+//! own least number, and a largest one. What waits in a class that threads wait for goes in order of arrival;
+//! in the others, by offset within half a second. Flushes do not queue.
+//!
+//! What nobody waits for at once, a scrub, gets one command while there are others, and only now and then
+//! (`nia_credit`): a disk that streams for a scrub lets others wait for seconds.
+//!
+//! # Invariants
+//! 1. What waits may not start: whoever makes room starts it.
+//! 2. A device never has more commands of a class than its largest number, nor more writes than it can work on.
+//!
+//! # Concurrency
+//! One lock, which also guards the device itself, held to take a turn and to give it back. A thread that
+//! does its I/O itself sleeps until its turn; a command for a device that works on its own is started by whoever
+//! made room. One thread at a time starts them, so that a chain of commands that fail at once does not nest.
+//!
+//! # Differences
+//! OpenZFS lets asynchronous writes have 2 to 10 places by how much is dirty, to let a txg last as long as the
+//! next one fills; here a txg is written when someone waits for it or memory is short, and they have 10. It
+//! also merges what waits and is adjacent; here that was done before: writes by their batch, reads by runs.
+//!
+//! # Source
+//! OpenZFS `module/zfs/vdev_queue.c`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use geom::Provider;
+use rt::{Mutex, MutexGuard, OneShot};
+use zio::Priority;
+
+/// `VDQ_T_SHIFT`: what has waited for another 2^29 ns goes before what is nearer.
+const AGE_SHIFT: u32 = 29;
+/// `zfs_vdev_nia_delay`: so many commands of a scrub end in peace before it gets more than one at a time.
+const NIA_DELAY: u32 = 5;
+/// `zfs_vdev_nia_credit`: so many commands of a scrub go between two others.
+const NIA_CREDIT: u32 = 5;
+
+/// What priorities come to at a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Class {
+    SyncRead,
+    SyncWrite,
+    AsyncRead,
+    AsyncWrite,
+    Scrub,
+}
+
+impl Class {
+    const ALL: [Class; 5] = [
+        Class::SyncRead,
+        Class::SyncWrite,
+        Class::AsyncRead,
+        Class::AsyncWrite,
+        Class::Scrub,
+    ];
+
+    fn of(priority: Priority) -> Class {
+        match priority {
+            Priority::SyncRead => Class::SyncRead,
+            Priority::SyncWrite => Class::SyncWrite,
+            Priority::AsyncRead => Class::AsyncRead,
+            Priority::AsyncWrite | Priority::WriteBehind => Class::AsyncWrite,
+            Priority::Scrub => Class::Scrub,
+        }
+    }
+
+    /// The least number of commands and the largest (`zfs_vdev_sync_read_min_active` and so on).
+    const fn limits(self) -> (u32, u32) {
+        match self {
+            Class::SyncRead | Class::SyncWrite => (10, 10),
+            Class::AsyncRead | Class::Scrub => (1, 3),
+            Class::AsyncWrite => (2, 10),
+        }
+    }
+
+    fn is_write(self) -> bool {
+        matches!(self, Class::SyncWrite | Class::AsyncWrite)
+    }
+
+    /// Whether someone may wait for it.
+    #[doc(alias = "vdev_queue_is_interactive")]
+    fn is_interactive(self) -> bool {
+        self != Class::Scrub
+    }
+
+    /// Whether it goes in order of arrival.
+    #[doc(alias = "vdev_queue_class_fifo")]
+    fn is_fifo(self) -> bool {
+        matches!(self, Class::SyncRead | Class::SyncWrite)
+    }
+}
+
+/// The most writes of one device that make progress at the same time.
+pub(crate) const WRITES_MAX: usize = Class::AsyncWrite.limits().1 as usize;
+
+type Device = Option<Arc<dyn Provider>>;
+
+/// Begins a command whose turn has come, on the device as it is then.
+pub(crate) type Start = Box<dyn FnOnce(Device) + Send>;
+
+#[derive(Default)]
+struct State {
+    device: Device,
+    /// How many writes the device can work on.
+    writes_at_once: usize,
+    /// Commands at the device, by class.
+    active: [u32; Class::ALL.len()],
+    waiting: [BTreeMap<(u64, u64, u64), Start>; Class::ALL.len()],
+    /// Commands that ever waited: the order of arrival.
+    arrived: u64,
+    /// How many commands of a scrub may go before something else has ended.
+    nia_credit: u32,
+    /// The class that had the last turn.
+    last: usize,
+    /// A thread is starting what may start.
+    is_issuing: bool,
+}
+
+impl State {
+    fn active_of(&self, is_in: impl Fn(Class) -> bool) -> u32 {
+        let classes = Class::ALL.into_iter().filter(|class| is_in(*class));
+        classes.map(|class| self.active[class as usize]).sum()
+    }
+
+    /// How many commands of a class there should be before others get more, and how many there may be.
+    #[doc(alias = "vdev_queue_class_max_active")]
+    fn limits(&self, class: Class) -> (u32, u32) {
+        let (min, max) = class.limits();
+        if class.is_interactive() {
+            (min, max)
+        } else if self.active_of(Class::is_interactive) > 0 {
+            let allowed = self.nia_credit.min(min);
+            (allowed, allowed)
+        } else if self.nia_credit < NIA_DELAY {
+            (min, min)
+        } else {
+            (min, max)
+        }
+    }
+
+    fn has_room(&self, class: Class, limit: u32) -> bool {
+        let writes = || self.active_of(Class::is_write) as usize;
+        self.active[class as usize] < limit
+            && !(class.is_write() && writes() >= self.writes_at_once)
+    }
+
+    /// The class that has the next turn: one that lacks its least number, or the first that has room.
+    #[doc(alias = "vdev_queue_class_to_issue")]
+    fn next_class(&self) -> Option<Class> {
+        let waits = |class: &Class| !self.waiting[*class as usize].is_empty();
+        let in_turn =
+            (1..=Class::ALL.len()).map(|n| Class::ALL[(self.last + n) % Class::ALL.len()]);
+        let lacks = |class: &Class| waits(class) && self.has_room(*class, self.limits(*class).0);
+        let has_room = |class: &Class| waits(class) && self.has_room(*class, self.limits(*class).1);
+        let next = in_turn.into_iter().find(lacks);
+        next.or_else(|| Class::ALL.into_iter().find(has_room))
+    }
+
+    #[doc(alias = "vdev_queue_pending_add")]
+    fn begin(&mut self, class: Class) {
+        self.last = class as usize;
+        let others = self.active_of(Class::is_interactive);
+        self.active[class as usize] += 1;
+        match (class.is_interactive(), others) {
+            (true, 0) => self.nia_credit = 1,
+            (false, 1..) => self.nia_credit = self.nia_credit.saturating_sub(1),
+            _ => {}
+        }
+    }
+
+    #[doc(alias = "vdev_queue_pending_remove")]
+    fn end(&mut self, class: Class) {
+        let active = &mut self.active[class as usize];
+        *active = active.checked_sub(1).expect("it was at the device");
+        match (
+            class.is_interactive(),
+            self.active_of(Class::is_interactive),
+        ) {
+            (true, 0) => self.nia_credit = 0,
+            (true, _) => self.nia_credit = NIA_CREDIT,
+            (false, 0) => self.nia_credit = self.nia_credit.saturating_add(1),
+            (false, _) => {}
+        }
+    }
+
+    /// Begins a command at once, if nothing of its class waits and there is room.
+    fn begins(&mut self, class: Class) -> bool {
+        let is_first = self.waiting[class as usize].is_empty();
+        let begins = is_first && self.has_room(class, self.limits(class).1);
+        if begins {
+            self.begin(class);
+        }
+        begins
+    }
+
+    fn push(&mut self, class: Class, offset: u64, start: Start) {
+        self.arrived += 1;
+        let key = if class.is_fifo() {
+            (0, 0, self.arrived)
+        } else {
+            (rt::now_ns() >> AGE_SHIFT, offset, self.arrived)
+        };
+        self.waiting[class as usize].insert(key, start);
+    }
+
+    /// Takes what has the next turn.
+    fn pop(&mut self) -> Option<Start> {
+        let class = self.next_class()?;
+        let (_, start) = self.waiting[class as usize].pop_first()?;
+        self.begin(class);
+        Some(start)
+    }
+}
+
+/// The queue of a leaf, and its device.
+#[derive(Default)]
+#[doc(alias = "vdev_queue_t")]
+pub(crate) struct VdevQueue(Mutex<State>);
+
+impl VdevQueue {
+    /// Takes a device, or lets it go. What waits finds the new one.
+    pub(crate) fn set_device(&self, device: Device) {
+        let mut state = self.0.lock();
+        let ways = device.as_ref().map_or(1, |device| device.writes_at_once());
+        state.writes_at_once = ways.max(1);
+        let old = std::mem::replace(&mut state.device, device);
+        self.issue(state);
+        drop(old);
+    }
+
+    pub(crate) fn device(&self) -> Device {
+        self.0.lock().device.clone()
+    }
+
+    /// Waits for a turn.
+    #[track_caller]
+    pub(crate) fn turn(&self, priority: Priority, offset: u64) -> Turn<'_> {
+        let class = Class::of(priority);
+        let mut state = self.0.lock();
+        if state.begins(class) {
+            let device = state.device.clone();
+            drop(state);
+            return Turn {
+                queue: self,
+                priority,
+                device,
+            };
+        }
+        let turn = Arc::new(OneShot::default());
+        let theirs = Arc::clone(&turn);
+        state.push(class, offset, Box::new(move |device| theirs.give(device)));
+        drop(state);
+        let device = turn.take();
+        Turn {
+            queue: self,
+            priority,
+            device,
+        }
+    }
+
+    /// Begins a command when its turn has come; [`io_done`](VdevQueue::io_done) is to be called when it ends.
+    /// `start` must not wait.
+    #[doc(alias = "vdev_queue_io")]
+    pub(crate) fn submit(&self, priority: Priority, offset: u64, start: Start) {
+        let class = Class::of(priority);
+        let mut state = self.0.lock();
+        if !state.begins(class) {
+            return state.push(class, offset, start);
+        }
+        let device = state.device.clone();
+        drop(state);
+        start(device);
+    }
+
+    /// A command has ended: starts what may start now.
+    #[doc(alias = "vdev_queue_io_done")]
+    pub(crate) fn io_done(&self, priority: Priority) {
+        let mut state = self.0.lock();
+        state.end(Class::of(priority));
+        self.issue(state);
+    }
+
+    /// Starts what may start, unless another thread is about it.
+    #[doc(alias = "vdev_queue_io_to_issue")]
+    fn issue<'a>(&'a self, mut state: MutexGuard<'a, State>) {
+        if state.is_issuing {
+            return;
+        }
+        state.is_issuing = true;
+        while let Some(start) = state.pop() {
+            let device = state.device.clone();
+            drop(state);
+            start(device);
+            state = self.0.lock();
+        }
+        state.is_issuing = false;
+    }
+
+    /// # Panics
+    /// If something waits that could start.
+    pub(crate) fn check_invariants(&self) {
+        let state = self.0.lock();
+        let next = state.next_class();
+        assert!(
+            state.is_issuing || next.is_none(),
+            "{next:?} waits, with {:?} at the device",
+            state.active
+        );
+    }
+}
+
+/// The turn of a thread, until it is dropped.
+pub(crate) struct Turn<'a> {
+    queue: &'a VdevQueue,
+    priority: Priority,
+    pub(crate) device: Device,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.queue.io_done(self.priority);
+    }
+}
