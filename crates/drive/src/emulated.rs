@@ -530,44 +530,26 @@ impl Provider for Emulated {
     fn name(&self) -> &str {
         &self.name
     }
-    fn mediasize(&self) -> u64 {
-        self.shape.mediasize
-    }
-    fn sectorsize(&self) -> u32 {
-        self.shape.sectorsize
-    }
-    fn stripesize(&self) -> u32 {
-        self.shape.stripesize
-    }
-    fn stripeoffset(&self) -> u32 {
-        self.shape.stripeoffset
-    }
-    fn is_rotational(&self) -> bool {
-        self.profile.disk.is_some()
-    }
-    fn is_queued(&self) -> bool {
-        true
-    }
-    /// A drive that did not answer for a while has its cache as it was.
-    fn keeps_unflushed(&self) -> bool {
-        true
+    fn shape(&self) -> geom::Shape {
+        geom::Shape {
+            stripesize: self.shape.stripesize,
+            stripeoffset: self.shape.stripeoffset,
+            is_rotational: self.profile.disk.is_some(),
+            is_queued: true,
+            // A drive that did not answer for a while has its cache as it was.
+            keeps_unflushed: true,
+            ..geom::Shape::new(self.shape.mediasize, self.shape.sectorsize)
+        }
     }
     fn submit(&self, bio: Bio) {
         self.submit_bio(bio);
     }
-    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        self.read_and_wait(offset, buf)
-    }
-    fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
-        self.write_and_wait(offset, &[data], false)
-    }
-    fn write_vectored(&self, offset: u64, pieces: &[&[u8]]) -> Result<()> {
-        self.write_and_wait(offset, pieces, false)
-    }
-    fn flush(&self) -> Result<()> {
-        self.flush_and_wait()
-    }
-    fn delete(&self, offset: u64, len: u64) -> Result<()> {
-        self.trim_and_wait(offset, len)
+    fn execute(&self, offset: u64, command: geom::Command<'_>) -> Result<()> {
+        match command {
+            geom::Command::Read(buf) => self.read_and_wait(offset, buf),
+            geom::Command::Write(pieces) => self.write_and_wait(offset, pieces, false),
+            geom::Command::Flush => self.flush_and_wait(),
+            geom::Command::Delete { len } => self.trim_and_wait(offset, len),
+        }
     }
 }

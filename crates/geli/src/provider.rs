@@ -27,7 +27,7 @@
 use std::sync::Arc;
 
 use base::{BlockBuf, Error, ErrorKind, Result};
-use geom::{Bio, BioData, BioOp, Provider, check_range};
+use geom::{Bio, BioCmd, BioData, BioOp, Command, Provider, Shape, check_range};
 
 use crate::aes::Direction;
 use crate::layout::Geometry;
@@ -93,10 +93,6 @@ impl Eli {
         self.core.sectors.keys_total()
     }
 
-    fn check(&self, offset: u64, len: u64) -> Result<()> {
-        check_range(self, offset, len)
-    }
-
     fn check_writable(&self) -> Result<()> {
         if self.core.is_readonly {
             let text = format!("{}: attached read-only", self.name);
@@ -114,20 +110,29 @@ impl Eli {
         Ok(())
     }
 
-    /// Where a command goes, if it may.
-    fn admit(&self, bio: &Bio) -> Result<()> {
-        match &bio.op {
-            BioOp::Read { len } => self.check(bio.offset, *len as u64),
-            BioOp::Write(bytes) => {
-                self.check(bio.offset, bytes.len() as u64)?;
-                self.check_writable()
-            }
-            BioOp::Delete { len } => {
-                self.check(bio.offset, *len)?;
-                self.check_delete()
-            }
-            BioOp::Flush => Ok(()),
+    /// Whether a command may go on.
+    fn admit(&self, offset: u64, (cmd, len): (BioCmd, u64)) -> Result<()> {
+        check_range(self, offset, len)?;
+        match cmd {
+            BioCmd::Read | BioCmd::Flush => Ok(()),
+            BioCmd::Write => self.check_writable(),
+            BioCmd::Delete => self.check_delete(),
         }
+    }
+
+    fn read_decrypted(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let core = &self.core;
+        let at = core.geometry.offset_below(offset);
+        if core.geometry.spread.is_none() {
+            self.below.read(at, buf)?;
+            core.charge(buf.len());
+            core.sectors.crypt(Direction::Decrypt, buf, at);
+            return Ok(());
+        }
+        let mut below = BlockBuf::scratch(core.len_below(buf.len()));
+        self.below.read(at, &mut below)?;
+        buf.copy_from_slice(&core.decrypt(offset, below)?);
+        Ok(())
     }
 }
 
@@ -203,27 +208,20 @@ impl Provider for Eli {
     fn name(&self) -> &str {
         &self.name
     }
-    fn mediasize(&self) -> u64 {
-        self.core.geometry.mediasize
-    }
-    fn sectorsize(&self) -> u32 {
-        self.core.geometry.sectorsize
-    }
-    fn is_rotational(&self) -> bool {
-        self.below.is_rotational()
-    }
-    fn is_queued(&self) -> bool {
-        self.below.is_queued()
-    }
-    fn writes_at_once(&self) -> usize {
-        self.below.writes_at_once()
-    }
-    fn keeps_unflushed(&self) -> bool {
-        self.below.keeps_unflushed()
+    fn shape(&self) -> Shape {
+        let geometry = &self.core.geometry;
+        let below = self.below.shape();
+        Shape {
+            is_rotational: below.is_rotational,
+            is_queued: below.is_queued,
+            writes_at_once: below.writes_at_once,
+            keeps_unflushed: below.keeps_unflushed,
+            ..Shape::new(geometry.mediasize, geometry.sectorsize)
+        }
     }
 
     fn submit(&self, bio: Bio) {
-        if let Err(error) = self.admit(&bio) {
+        if let Err(error) = self.admit(bio.offset, bio.op.cmd()) {
             return (bio.done)(Err(error));
         }
         let Bio { op, offset, done } = bio;
@@ -259,42 +257,15 @@ impl Provider for Eli {
         self.below.submit(bio);
     }
 
-    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        self.check(offset, buf.len() as u64)?;
-        let core = &self.core;
-        let at = core.geometry.offset_below(offset);
-        if core.geometry.spread.is_none() {
-            self.below.read(at, buf)?;
-            core.charge(buf.len());
-            core.sectors.crypt(Direction::Decrypt, buf, at);
-            return Ok(());
-        }
-        let mut below = BlockBuf::scratch(core.len_below(buf.len()));
-        self.below.read(at, &mut below)?;
-        buf.copy_from_slice(&core.decrypt(offset, below)?);
-        Ok(())
-    }
-
-    fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
-        self.write_vectored(offset, &[data])
-    }
-
-    fn write_vectored(&self, offset: u64, pieces: &[&[u8]]) -> Result<()> {
-        let len: usize = pieces.iter().map(|piece| piece.len()).sum();
-        self.check(offset, len as u64)?;
-        self.check_writable()?;
+    fn execute(&self, offset: u64, command: Command<'_>) -> Result<()> {
+        self.admit(offset, command.cmd())?;
         let at = self.core.geometry.offset_below(offset);
-        self.below.write(at, &self.core.encrypt(offset, pieces))
-    }
-
-    fn flush(&self) -> Result<()> {
-        self.below.flush()
-    }
-
-    fn delete(&self, offset: u64, len: u64) -> Result<()> {
-        self.check(offset, len)?;
-        self.check_delete()?;
-        self.below.delete(offset, len)
+        match command {
+            Command::Read(buf) => self.read_decrypted(offset, buf),
+            Command::Write(pieces) => self.below.write(at, &self.core.encrypt(offset, pieces)),
+            Command::Flush => self.below.flush(),
+            Command::Delete { len } => self.below.delete(at, len),
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use base::Result;
 use rt::Mutex;
 
-use crate::Provider;
+use crate::{Command, Provider, Shape};
 
 /// Delays every command of another provider: a crude disk for simulated time, enough to make
 /// threads overtake each other.
@@ -41,26 +41,18 @@ impl Delay {
 }
 
 impl Provider for Delay {
-    crate::provider::same_shape_as!(inner);
-    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        self.wait();
-        self.inner.read(offset, buf)
+    fn name(&self) -> &str {
+        self.inner.name()
     }
-    fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
-        self.wait();
-        self.inner.write(offset, data)
+    fn shape(&self) -> Shape {
+        Shape {
+            is_queued: false,
+            ..self.inner.shape()
+        }
     }
-    fn write_vectored(&self, offset: u64, pieces: &[&[u8]]) -> Result<()> {
+    fn execute(&self, offset: u64, command: Command<'_>) -> Result<()> {
         self.wait();
-        self.inner.write_vectored(offset, pieces)
-    }
-    fn flush(&self) -> Result<()> {
-        self.wait();
-        self.inner.flush()
-    }
-    fn delete(&self, offset: u64, len: u64) -> Result<()> {
-        self.wait();
-        self.inner.delete(offset, len)
+        self.inner.execute(offset, command)
     }
 }
 

@@ -20,7 +20,7 @@ use base::{Context, Error, ErrorKind, Result};
 use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::{Provider, check_range};
+use crate::{BioCmd, Command, Provider, Shape, check_range};
 
 mod ioctl;
 
@@ -51,15 +51,6 @@ struct Disk {
     is_block_device: bool,
     /// Whose turn it is to write to a file.
     write_turn: rt::Mutex<()>,
-}
-
-/// What a device says about itself.
-struct Shape {
-    mediasize: u64,
-    sectorsize: u32,
-    stripesize: u32,
-    stripeoffset: u32,
-    is_rotational: bool,
 }
 
 /// Opens a file or a block device.
@@ -97,13 +88,12 @@ fn open_disk(path: &Path, mode: OpenMode, name: &str) -> Result<Disk> {
     let shape = if is_block_device {
         ioctl::device_shape(&fd, stat.st_rdev)?
     } else {
+        let stat = rustix::fs::fstat(&fd).map_err(from_errno)?;
+        let mediasize = u64::try_from(stat.st_size).unwrap_or(0);
         Shape {
-            mediasize: u64::try_from(rustix::fs::fstat(&fd).map_err(from_errno)?.st_size)
-                .unwrap_or(0),
-            sectorsize: FILE_SECTOR_BYTES,
-            stripesize: FILE_SECTOR_BYTES,
-            stripeoffset: 0,
-            is_rotational: false,
+            // The kernel lets one thread at a time write to a regular file.
+            writes_at_once: 1,
+            ..Shape::new(mediasize, FILE_SECTOR_BYTES)
         }
     };
     Ok(Disk {
@@ -179,39 +169,7 @@ impl Disk {
         }
     }
 
-    fn punch_hole(&self, offset: u64, len: u64) -> rustix::io::Result<()> {
-        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        rustix::fs::fallocate(&self.fd, flags, offset, len)
-    }
-}
-
-impl Provider for Disk {
-    fn name(&self) -> &str {
-        &self.name
-    }
-    fn mediasize(&self) -> u64 {
-        self.shape.mediasize
-    }
-    fn sectorsize(&self) -> u32 {
-        self.shape.sectorsize
-    }
-    fn stripesize(&self) -> u32 {
-        self.shape.stripesize
-    }
-    fn stripeoffset(&self) -> u32 {
-        self.shape.stripeoffset
-    }
-    fn is_rotational(&self) -> bool {
-        self.shape.is_rotational
-    }
-
-    /// The kernel lets one thread at a time write to a regular file.
-    fn writes_at_once(&self) -> usize {
-        if self.is_block_device { usize::MAX } else { 1 }
-    }
-
-    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        check_range(self, offset, buf.len() as u64)?;
+    fn read_all(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         let mut done = 0;
         while done < buf.len() {
             let at = offset + done as u64;
@@ -225,14 +183,8 @@ impl Provider for Disk {
         Ok(())
     }
 
-    fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
-        self.write_vectored(offset, &[data])
-    }
-
-    fn write_vectored(&self, offset: u64, pieces: &[&[u8]]) -> Result<()> {
+    fn write_all(&self, offset: u64, pieces: &[&[u8]]) -> Result<()> {
         let len: usize = pieces.iter().map(|piece| piece.len()).sum();
-        check_range(self, offset, len as u64)?;
-        self.check_writable()?;
         let mut slices: Vec<_> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
         let mut rest = slices.as_mut_slice();
         let _turn = (!self.is_block_device).then(|| self.write_turn.lock());
@@ -245,16 +197,7 @@ impl Provider for Disk {
         Ok(())
     }
 
-    fn flush(&self) -> Result<()> {
-        if self.mode != OpenMode::ReadWrite {
-            return Ok(());
-        }
-        rustix::fs::fdatasync(&self.fd).map_err(|errno| self.error(errno, "flush", 0))
-    }
-
-    fn delete(&self, offset: u64, len: u64) -> Result<()> {
-        check_range(self, offset, len)?;
-        self.check_writable()?;
+    fn discard(&self, offset: u64, len: u64) -> Result<()> {
         let result = if self.is_block_device {
             ioctl::discard(&self.fd, offset, len)
         } else {
@@ -267,6 +210,37 @@ impl Provider for Disk {
                 format!("{}: has no delete", self.name),
             )),
             Err(errno) => Err(self.error(errno, "delete", offset)),
+        }
+    }
+
+    fn punch_hole(&self, offset: u64, len: u64) -> rustix::io::Result<()> {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        rustix::fs::fallocate(&self.fd, flags, offset, len)
+    }
+}
+
+impl Provider for Disk {
+    fn name(&self) -> &str {
+        &self.name
+    }
+    fn shape(&self) -> Shape {
+        self.shape
+    }
+    fn execute(&self, offset: u64, command: Command<'_>) -> Result<()> {
+        let (cmd, len) = command.cmd();
+        check_range(self, offset, len)?;
+        if matches!(cmd, BioCmd::Write | BioCmd::Delete) {
+            self.check_writable()?;
+        }
+        match command {
+            Command::Read(buf) => self.read_all(offset, buf),
+            Command::Write(pieces) => self.write_all(offset, pieces),
+            Command::Flush if self.mode != OpenMode::ReadWrite => Ok(()),
+            Command::Flush => {
+                let flushed = rustix::fs::fdatasync(&self.fd);
+                flushed.map_err(|errno| self.error(errno, "flush", 0))
+            }
+            Command::Delete { len } => self.discard(offset, len),
         }
     }
 }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use base::{Error, ErrorKind, Result};
 use rt::Mutex;
 
-use crate::Provider;
+use crate::{Command, Provider, Shape, write_each};
 
 /// What is wrong with a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,9 +174,8 @@ fn noise(seed: u64, at: u64) -> u8 {
     (mixed >> 56) as u8 | 1
 }
 
-impl Provider for FaultInjector {
-    crate::provider::same_shape_as!(inner);
-    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+impl FaultInjector {
+    fn read_damaged(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         self.check_alive(offset)?;
         self.reads.fetch_add(1, Ordering::SeqCst);
         let range = offset..offset + buf.len() as u64;
@@ -195,21 +194,42 @@ impl Provider for FaultInjector {
         }
         Ok(())
     }
-    fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
+
+    fn write_piece(&self, offset: u64, data: &[u8]) -> Result<()> {
         let range = offset..offset + data.len() as u64;
         self.check_write(&range)?;
         self.inner.write(offset, data)?;
         self.repair(&range);
         Ok(())
     }
-    fn flush(&self) -> Result<()> {
-        self.count_down();
-        self.check_alive(0)?;
-        self.inner.flush()
+}
+
+impl Provider for FaultInjector {
+    fn name(&self) -> &str {
+        self.inner.name()
     }
-    fn delete(&self, offset: u64, len: u64) -> Result<()> {
-        self.check_alive(offset)?;
-        self.inner.delete(offset, len)
+    fn shape(&self) -> Shape {
+        Shape {
+            is_queued: false,
+            ..self.inner.shape()
+        }
+    }
+    fn execute(&self, offset: u64, command: Command<'_>) -> Result<()> {
+        match command {
+            Command::Read(buf) => self.read_damaged(offset, buf),
+            Command::Write(pieces) => {
+                write_each(offset, pieces, |at, piece| self.write_piece(at, piece))
+            }
+            Command::Flush => {
+                self.count_down();
+                self.check_alive(0)?;
+                self.inner.flush()
+            }
+            Command::Delete { len } => {
+                self.check_alive(offset)?;
+                self.inner.delete(offset, len)
+            }
+        }
     }
 }
 

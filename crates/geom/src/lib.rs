@@ -38,4 +38,6 @@ mod sparse;
 pub mod topology;
 
 pub use namespace::{HostNames, Namespace, Renamed};
-pub use provider::{Bio, BioData, BioOp, DoneFn, Provider, check_range};
+pub use provider::{
+    Bio, BioCmd, BioData, BioOp, Command, DoneFn, Provider, Shape, check_range, write_each,
+};

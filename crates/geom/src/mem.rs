@@ -7,7 +7,7 @@ use base::Result;
 use rt::RwLock;
 
 use crate::sparse::SparseBytes;
-use crate::{Provider, check_range};
+use crate::{Command, Provider, Shape, check_range, write_each};
 
 /// A RAM disk. What was never written reads as zeros and takes no memory.
 pub struct Memory {
@@ -102,34 +102,27 @@ impl Provider for Memory {
     fn name(&self) -> &str {
         &self.name
     }
-    fn keeps_unflushed(&self) -> bool {
-        true
+    fn shape(&self) -> Shape {
+        Shape {
+            stripesize: self.stripesize,
+            keeps_unflushed: true,
+            ..Shape::new(self.mediasize, self.sectorsize)
+        }
     }
-    fn mediasize(&self) -> u64 {
-        self.mediasize
-    }
-    fn sectorsize(&self) -> u32 {
-        self.sectorsize
-    }
-    fn stripesize(&self) -> u32 {
-        self.stripesize
-    }
-    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        check_range(self, offset, buf.len() as u64)?;
-        self.bytes.read().read(offset, buf);
-        Ok(())
-    }
-    fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
-        check_range(self, offset, data.len() as u64)?;
-        self.bytes.write().write(offset, data);
-        Ok(())
-    }
-    fn flush(&self) -> Result<()> {
-        Ok(())
-    }
-    fn delete(&self, offset: u64, len: u64) -> Result<()> {
-        check_range(self, offset, len)?;
-        self.bytes.write().erase(offset, len);
+    fn execute(&self, offset: u64, command: Command<'_>) -> Result<()> {
+        check_range(self, offset, command.cmd().1)?;
+        match command {
+            Command::Read(buf) => self.bytes.read().read(offset, buf),
+            Command::Write(pieces) => {
+                let mut bytes = self.bytes.write();
+                return write_each(offset, pieces, |at, piece| {
+                    bytes.write(at, piece);
+                    Ok(())
+                });
+            }
+            Command::Flush => {}
+            Command::Delete { len } => self.bytes.write().erase(offset, len),
+        }
         Ok(())
     }
 }

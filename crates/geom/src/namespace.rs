@@ -13,7 +13,7 @@ use std::sync::Arc;
 use base::Result;
 
 use crate::disk::{self, OpenMode};
-use crate::{Bio, Provider};
+use crate::{Bio, Command, Provider, Shape};
 
 /// A place in which providers have names.
 pub trait Namespace: Send + Sync {
@@ -78,46 +78,13 @@ impl Provider for Renamed {
     fn name(&self) -> &str {
         &self.name
     }
-    fn mediasize(&self) -> u64 {
-        self.provider.mediasize()
+    fn shape(&self) -> Shape {
+        self.provider.shape()
     }
-    fn sectorsize(&self) -> u32 {
-        self.provider.sectorsize()
-    }
-    fn stripesize(&self) -> u32 {
-        self.provider.stripesize()
-    }
-    fn stripeoffset(&self) -> u32 {
-        self.provider.stripeoffset()
-    }
-    fn is_rotational(&self) -> bool {
-        self.provider.is_rotational()
-    }
-    fn is_queued(&self) -> bool {
-        self.provider.is_queued()
-    }
-    fn writes_at_once(&self) -> usize {
-        self.provider.writes_at_once()
-    }
-    fn keeps_unflushed(&self) -> bool {
-        self.provider.keeps_unflushed()
+    fn execute(&self, offset: u64, command: Command<'_>) -> Result<()> {
+        self.provider.execute(offset, command)
     }
     fn submit(&self, bio: Bio) {
         self.provider.submit(bio);
-    }
-    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        self.provider.read(offset, buf)
-    }
-    fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
-        self.provider.write(offset, data)
-    }
-    fn write_vectored(&self, offset: u64, pieces: &[&[u8]]) -> Result<()> {
-        self.provider.write_vectored(offset, pieces)
-    }
-    fn flush(&self) -> Result<()> {
-        self.provider.flush()
-    }
-    fn delete(&self, offset: u64, len: u64) -> Result<()> {
-        self.provider.delete(offset, len)
     }
 }

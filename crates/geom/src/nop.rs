@@ -31,7 +31,7 @@ use base::{Error, ErrorKind, Result};
 use rt::Mutex;
 use serde::{Deserialize, Serialize};
 
-use crate::{Bio, BioOp, Provider, check_range};
+use crate::{Bio, BioCmd, Command, Provider, Shape, check_range};
 
 /// What is appended to the name of the provider below.
 pub const SUFFIX: &str = ".nop";
@@ -214,20 +214,13 @@ impl NopConfig {
             stripesize: u32::try_from(stripesize).map_err(|_| invalid("stripesize"))?,
             stripeoffset: u32::try_from(self.stripeoffset % stripesize)
                 .map_err(|_| invalid("stripeoffset"))?,
+            ..below.shape()
         })
     }
 }
 
 fn invalid_argument(name: &str) -> Error {
     Error::invalid(format!("Invalid '{name}' argument"))
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Shape {
-    mediasize: u64,
-    sectorsize: u32,
-    stripesize: u32,
-    stripeoffset: u32,
 }
 
 /// What passed through a nop.
@@ -276,15 +269,6 @@ enum Fate {
     Pass,
     Delay { ns: u64 },
     Fail { errno: i32 },
-}
-
-/// What kind of command it is, with its length.
-#[derive(Clone, Copy)]
-enum What {
-    Read(u64),
-    Write(u64),
-    Delete,
-    Flush,
 }
 
 impl Nop {
@@ -346,7 +330,7 @@ impl Nop {
         &self.below
     }
 
-    fn start(&self, what: What) -> Fate {
+    fn start(&self, cmd: BioCmd, len: u64) -> Fate {
         let mut state = self.state.lock();
         let State { config, counters } = &mut *state;
         if config.count_until_fail > 0 {
@@ -355,22 +339,22 @@ impl Nop {
                 (config.rfailprob, config.wfailprob) = (100, 100);
             }
         }
-        let (fail, delay) = match what {
-            What::Read(len) => {
+        let (fail, delay) = match cmd {
+            BioCmd::Read => {
                 counters.reads += 1;
                 counters.read_bytes += len;
                 (config.rfailprob, config.rdelayprob)
             }
-            What::Write(len) => {
+            BioCmd::Write => {
                 counters.writes += 1;
                 counters.wrote_bytes += len;
                 (config.wfailprob, config.wdelayprob)
             }
-            What::Delete => {
+            BioCmd::Delete => {
                 counters.deletes += 1;
                 (0, 0)
             }
-            What::Flush => {
+            BioCmd::Flush => {
                 counters.flushes += 1;
                 (0, 0)
             }
@@ -386,18 +370,6 @@ impl Nop {
             };
         }
         Fate::Pass
-    }
-
-    /// Takes a command through all steps before the provider below, in the calling thread.
-    fn pass(&self, what: What) -> Result<()> {
-        match self.start(what) {
-            Fate::Pass => Ok(()),
-            Fate::Delay { ns } => {
-                rt::sleep_ns(ns);
-                Ok(())
-            }
-            Fate::Fail { errno } => Err(self.failure(errno)),
-        }
     }
 
     fn failure(&self, errno: i32) -> Error {
@@ -444,38 +416,23 @@ impl Provider for Nop {
     fn name(&self) -> &str {
         &self.name
     }
-    fn mediasize(&self) -> u64 {
-        self.shape.mediasize
+    fn shape(&self) -> Shape {
+        self.shape
     }
-    fn sectorsize(&self) -> u32 {
-        self.shape.sectorsize
-    }
-    fn stripesize(&self) -> u32 {
-        self.shape.stripesize
-    }
-    fn stripeoffset(&self) -> u32 {
-        self.shape.stripeoffset
-    }
-    fn is_rotational(&self) -> bool {
-        self.below.is_rotational()
-    }
-    fn is_queued(&self) -> bool {
-        self.below.is_queued()
-    }
-    fn writes_at_once(&self) -> usize {
-        self.below.writes_at_once()
-    }
-    fn keeps_unflushed(&self) -> bool {
-        self.below.keeps_unflushed()
+
+    fn execute(&self, offset: u64, command: Command<'_>) -> Result<()> {
+        let (cmd, len) = command.cmd();
+        check_range(self, offset, len)?;
+        match self.start(cmd, len) {
+            Fate::Pass => {}
+            Fate::Delay { ns } => rt::sleep_ns(ns),
+            Fate::Fail { errno } => return Err(self.failure(errno)),
+        }
+        self.below.execute(self.offset + offset, command)
     }
 
     fn submit(&self, bio: Bio) {
-        let (what, len) = match &bio.op {
-            BioOp::Read { len } => (What::Read(*len as u64), *len as u64),
-            BioOp::Write(bytes) => (What::Write(bytes.len() as u64), bytes.len() as u64),
-            BioOp::Delete { len } => (What::Delete, *len),
-            BioOp::Flush => (What::Flush, 0),
-        };
+        let (cmd, len) = bio.op.cmd();
         if let Err(error) = check_range(self, bio.offset, len) {
             return (bio.done)(Err(error));
         }
@@ -483,10 +440,10 @@ impl Provider for Nop {
             offset: self.offset + bio.offset,
             ..bio
         };
-        match self.start(what) {
+        match self.start(cmd, len) {
             Fate::Fail { errno } => (bio.done)(Err(self.failure(errno))),
             Fate::Pass => self.below.submit(bio_below(bio)),
-            Fate::Delay { ns } if self.below.is_queued() => {
+            Fate::Delay { ns } if self.shape.is_queued => {
                 let (below, bio) = (Arc::clone(&self.below), bio_below(bio));
                 rt::at_ns(rt::now_ns() + ns, move || below.submit(bio));
             }
@@ -495,36 +452,6 @@ impl Provider for Nop {
                 self.below.submit(bio_below(bio));
             }
         }
-    }
-
-    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        check_range(self, offset, buf.len() as u64)?;
-        self.pass(What::Read(buf.len() as u64))?;
-        self.below.read(self.offset + offset, buf)
-    }
-
-    fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
-        check_range(self, offset, data.len() as u64)?;
-        self.pass(What::Write(data.len() as u64))?;
-        self.below.write(self.offset + offset, data)
-    }
-
-    fn write_vectored(&self, offset: u64, pieces: &[&[u8]]) -> Result<()> {
-        let len: usize = pieces.iter().map(|piece| piece.len()).sum();
-        check_range(self, offset, len as u64)?;
-        self.pass(What::Write(len as u64))?;
-        self.below.write_vectored(self.offset + offset, pieces)
-    }
-
-    fn flush(&self) -> Result<()> {
-        self.pass(What::Flush)?;
-        self.below.flush()
-    }
-
-    fn delete(&self, offset: u64, len: u64) -> Result<()> {
-        check_range(self, offset, len)?;
-        self.pass(What::Delete)?;
-        self.below.delete(self.offset + offset, len)
     }
 }
 

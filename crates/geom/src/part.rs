@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use base::Result;
 
-use crate::{Bio, Provider, check_range};
+use crate::{Bio, Command, Provider, Shape, check_range};
 
 /// A range of another provider.
 pub struct Part {
@@ -39,66 +39,28 @@ impl Provider for Part {
     fn name(&self) -> &str {
         &self.name
     }
-    fn mediasize(&self) -> u64 {
-        self.len
+    fn shape(&self) -> Shape {
+        let whole = self.whole.shape();
+        let stripe = u64::from(whole.stripesize);
+        let first = u64::from(whole.stripeoffset) + stripe - self.start % stripe;
+        Shape {
+            mediasize: self.len,
+            stripeoffset: u32::try_from(first % stripe).expect("below a u32"),
+            ..whole
+        }
     }
-    fn sectorsize(&self) -> u32 {
-        self.whole.sectorsize()
-    }
-    fn stripesize(&self) -> u32 {
-        self.whole.stripesize()
-    }
-    fn stripeoffset(&self) -> u32 {
-        let stripe = u64::from(self.stripesize());
-        let first = u64::from(self.whole.stripeoffset()) + stripe - self.start % stripe;
-        u32::try_from(first % stripe).expect("below a u32")
-    }
-    fn is_rotational(&self) -> bool {
-        self.whole.is_rotational()
-    }
-    fn is_queued(&self) -> bool {
-        self.whole.is_queued()
-    }
-    fn writes_at_once(&self) -> usize {
-        self.whole.writes_at_once()
-    }
-    fn keeps_unflushed(&self) -> bool {
-        self.whole.keeps_unflushed()
+    fn execute(&self, offset: u64, command: Command<'_>) -> Result<()> {
+        check_range(self, offset, command.cmd().1)?;
+        self.whole.execute(self.start + offset, command)
     }
     fn submit(&self, bio: Bio) {
-        let len = match &bio.op {
-            crate::BioOp::Read { len } => *len as u64,
-            crate::BioOp::Write(bytes) => bytes.len() as u64,
-            crate::BioOp::Delete { len } => *len,
-            crate::BioOp::Flush => 0,
-        };
-        match check_range(self, bio.offset, len) {
+        match check_range(self, bio.offset, bio.op.cmd().1) {
             Ok(()) => self.whole.submit(Bio {
                 offset: self.start + bio.offset,
                 ..bio
             }),
             Err(error) => (bio.done)(Err(error)),
         }
-    }
-    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        check_range(self, offset, buf.len() as u64)?;
-        self.whole.read(self.start + offset, buf)
-    }
-    fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
-        check_range(self, offset, data.len() as u64)?;
-        self.whole.write(self.start + offset, data)
-    }
-    fn write_vectored(&self, offset: u64, pieces: &[&[u8]]) -> Result<()> {
-        let len: usize = pieces.iter().map(|piece| piece.len()).sum();
-        check_range(self, offset, len as u64)?;
-        self.whole.write_vectored(self.start + offset, pieces)
-    }
-    fn flush(&self) -> Result<()> {
-        self.whole.flush()
-    }
-    fn delete(&self, offset: u64, len: u64) -> Result<()> {
-        check_range(self, offset, len)?;
-        self.whole.delete(self.start + offset, len)
     }
 }
 

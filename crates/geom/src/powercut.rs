@@ -19,7 +19,7 @@ use rt::SeededRandom;
 
 use crate::mem::Memory;
 use crate::sparse::SparseBytes;
-use crate::{Provider, check_range};
+use crate::{Command, Provider, Shape, check_range, write_each};
 
 /// What several disks have in common: they lose power in the same moment.
 pub struct PowerSupply {
@@ -64,7 +64,7 @@ impl PowerSupply {
     }
 }
 
-enum Command {
+enum Noted {
     Write { offset: u64, data: Buf },
     Delete { offset: u64, len: u64 },
     Flush,
@@ -75,7 +75,7 @@ struct State {
     /// What the oldest remembered command found.
     before: SparseBytes,
     /// With the supply's number of each command, ascending.
-    history: Vec<(u64, Command)>,
+    history: Vec<(u64, Noted)>,
 }
 
 /// A RAM disk that remembers its commands.
@@ -187,7 +187,7 @@ impl PowerCut {
         let seen = &state.history[..seen];
         let flushed = seen
             .iter()
-            .rposition(|(_, c)| matches!(c, Command::Flush))
+            .rposition(|(_, c)| matches!(c, Noted::Flush))
             .unwrap_or(0);
         let mut bytes = state.before.clone();
         for (_, command) in &seen[..flushed] {
@@ -210,8 +210,8 @@ impl PowerCut {
     }
 
     /// Applies a command that may be lost or torn.
-    fn apply_damaged(&self, bytes: &mut SparseBytes, command: &Command, random: &mut SeededRandom) {
-        let Command::Write { offset, data } = command else {
+    fn apply_damaged(&self, bytes: &mut SparseBytes, command: &Noted, random: &mut SeededRandom) {
+        let Noted::Write { offset, data } = command else {
             if random.next_u64().is_multiple_of(2) {
                 apply(bytes, command);
             }
@@ -234,7 +234,7 @@ impl PowerCut {
         }
     }
 
-    fn command(&self, command: Command) -> Result<()> {
+    fn note(&self, command: Noted) -> Result<()> {
         let mut state = self.state.lock();
         let number = self.supply.admit(true)?;
         apply(&mut state.now, &command);
@@ -243,11 +243,11 @@ impl PowerCut {
     }
 }
 
-fn apply(bytes: &mut SparseBytes, command: &Command) {
+fn apply(bytes: &mut SparseBytes, command: &Noted) {
     match command {
-        Command::Write { offset, data } => bytes.write(*offset, data),
-        Command::Delete { offset, len } => bytes.erase(*offset, *len),
-        Command::Flush => {}
+        Noted::Write { offset, data } => bytes.write(*offset, data),
+        Noted::Delete { offset, len } => bytes.erase(*offset, *len),
+        Noted::Flush => {}
     }
 }
 
@@ -255,35 +255,28 @@ impl Provider for PowerCut {
     fn name(&self) -> &str {
         &self.name
     }
-    fn keeps_unflushed(&self) -> bool {
-        true
+    fn shape(&self) -> Shape {
+        Shape {
+            keeps_unflushed: true,
+            ..Shape::new(self.mediasize, self.sectorsize)
+        }
     }
-    fn mediasize(&self) -> u64 {
-        self.mediasize
-    }
-    fn sectorsize(&self) -> u32 {
-        self.sectorsize
-    }
-    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        check_range(self, offset, buf.len() as u64)?;
-        let state = self.state.lock();
-        self.supply.admit(false)?;
-        state.now.read(offset, buf);
-        Ok(())
-    }
-    fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
-        check_range(self, offset, data.len() as u64)?;
-        self.command(Command::Write {
-            offset,
-            data: Buf::copy_of(data),
-        })
-    }
-    fn flush(&self) -> Result<()> {
-        self.command(Command::Flush)
-    }
-    fn delete(&self, offset: u64, len: u64) -> Result<()> {
-        check_range(self, offset, len)?;
-        self.command(Command::Delete { offset, len })
+    fn execute(&self, offset: u64, command: Command<'_>) -> Result<()> {
+        check_range(self, offset, command.cmd().1)?;
+        match command {
+            Command::Read(buf) => {
+                let state = self.state.lock();
+                self.supply.admit(false)?;
+                state.now.read(offset, buf);
+                Ok(())
+            }
+            Command::Write(pieces) => write_each(offset, pieces, |offset, piece| {
+                let data = Buf::copy_of(piece);
+                self.note(Noted::Write { offset, data })
+            }),
+            Command::Flush => self.note(Noted::Flush),
+            Command::Delete { len } => self.note(Noted::Delete { offset, len }),
+        }
     }
 }
 

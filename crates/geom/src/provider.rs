@@ -1,4 +1,4 @@
-//! The provider trait, and how its blocking and its queued side stand in for each other.
+//! The provider trait: a name, a shape and commands, waited for or not.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,7 +6,21 @@ use std::sync::Arc;
 use base::{BlockBuf, Buf, Error, ErrorKind, Result, is_aligned};
 use rt::OneShot;
 
-/// What a command does.
+/// What a command does, without its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(alias = "bio_cmd")]
+pub enum BioCmd {
+    /// Reads (`BIO_READ`).
+    Read,
+    /// Writes (`BIO_WRITE`).
+    Write,
+    /// Tells the device that a range is not needed any more (`BIO_DELETE`).
+    Delete,
+    /// Makes every acknowledged write survive a loss of power (`BIO_FLUSH`).
+    Flush,
+}
+
+/// A command that its caller does not wait for.
 pub enum BioOp {
     /// Reads `len` bytes.
     Read {
@@ -24,37 +38,108 @@ pub enum BioOp {
     Flush,
 }
 
-/// The methods by which a provider says that its name, sizes and kind are those of the one that it stands
-/// on, in field `$below`.
-macro_rules! same_shape_as {
-    ($below:ident) => {
-        fn name(&self) -> &str {
-            self.$below.name()
+impl BioOp {
+    /// What it does, and to how many bytes.
+    #[must_use]
+    pub fn cmd(&self) -> (BioCmd, u64) {
+        match self {
+            BioOp::Read { len } => (BioCmd::Read, *len as u64),
+            BioOp::Write(bytes) => (BioCmd::Write, bytes.len() as u64),
+            BioOp::Delete { len } => (BioCmd::Delete, *len),
+            BioOp::Flush => (BioCmd::Flush, 0),
         }
-        fn mediasize(&self) -> u64 {
-            self.$below.mediasize()
-        }
-        fn sectorsize(&self) -> u32 {
-            self.$below.sectorsize()
-        }
-        fn stripesize(&self) -> u32 {
-            self.$below.stripesize()
-        }
-        fn stripeoffset(&self) -> u32 {
-            self.$below.stripeoffset()
-        }
-        fn is_rotational(&self) -> bool {
-            self.$below.is_rotational()
-        }
-        fn writes_at_once(&self) -> usize {
-            self.$below.writes_at_once()
-        }
-        fn keeps_unflushed(&self) -> bool {
-            self.$below.keeps_unflushed()
-        }
-    };
+    }
 }
-pub(crate) use same_shape_as;
+
+/// A command that its caller waits for.
+#[derive(Debug)]
+pub enum Command<'a> {
+    /// Fills these bytes.
+    Read(&'a mut [u8]),
+    /// Writes these pieces one after another.
+    Write(&'a [&'a [u8]]),
+    /// Tells the device that a range is not needed any more.
+    Delete {
+        /// How many bytes.
+        len: u64,
+    },
+    /// Makes every acknowledged write survive a loss of power.
+    Flush,
+}
+
+impl Command<'_> {
+    /// What it does, and to how many bytes.
+    #[must_use]
+    pub fn cmd(&self) -> (BioCmd, u64) {
+        match self {
+            Command::Read(buf) => (BioCmd::Read, buf.len() as u64),
+            Command::Write(pieces) => (BioCmd::Write, bytes_of(pieces) as u64),
+            Command::Delete { len } => (BioCmd::Delete, *len),
+            Command::Flush => (BioCmd::Flush, 0),
+        }
+    }
+}
+
+fn bytes_of(pieces: &[&[u8]]) -> usize {
+    pieces.iter().map(|piece| piece.len()).sum()
+}
+
+/// Writes pieces one by one.
+///
+/// # Errors
+/// The first one of `write`.
+pub fn write_each(
+    offset: u64,
+    pieces: &[&[u8]],
+    mut write: impl FnMut(u64, &[u8]) -> Result<()>,
+) -> Result<()> {
+    let mut at = offset;
+    for piece in pieces {
+        write(at, piece)?;
+        at += piece.len() as u64;
+    }
+    Ok(())
+}
+
+/// Sizes and nature of a provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// The size in bytes.
+    pub mediasize: u64,
+    /// The unit of every offset and length, a power of two.
+    pub sectorsize: u32,
+    /// The physical sector: smaller writes cost the device a read. A power of two.
+    pub stripesize: u32,
+    /// Where the first physical sector begins.
+    pub stripeoffset: u32,
+    /// Whether a jump to another place costs much more than going on.
+    pub is_rotational: bool,
+    /// Whether [`Provider::submit`] returns before the command is done, so that commands to several
+    /// providers run at the same time.
+    pub is_queued: bool,
+    /// How many writes make progress at the same time; further ones only wait for their turn.
+    pub writes_at_once: usize,
+    /// Whether acknowledged writes are still there after a flush failed, so that another flush makes
+    /// them durable. Not so of an operating system, which forgets them when it has reported the error.
+    pub keeps_unflushed: bool,
+}
+
+impl Shape {
+    /// Of a provider of which no more is known than its size.
+    #[must_use]
+    pub fn new(mediasize: u64, sectorsize: u32) -> Shape {
+        Shape {
+            mediasize,
+            sectorsize,
+            stripesize: sectorsize,
+            stripeoffset: 0,
+            is_rotational: false,
+            is_queued: false,
+            writes_at_once: usize::MAX,
+            keeps_unflushed: false,
+        }
+    }
+}
 
 /// What a command brings back.
 #[derive(Debug)]
@@ -91,124 +176,109 @@ pub struct Bio {
 
 impl fmt::Debug for Bio {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (op, len) = match &self.op {
-            BioOp::Read { len } => ("read", *len as u64),
-            BioOp::Write(bytes) => ("write", bytes.len() as u64),
-            BioOp::Delete { len } => ("delete", *len),
-            BioOp::Flush => return f.write_str("flush"),
-        };
-        write!(f, "{op} of {len} bytes at {}", self.offset)
+        let (cmd, len) = self.op.cmd();
+        write!(f, "{cmd:?} of {len} bytes at {}", self.offset)
     }
 }
 
 /// A disk or something like it.
 ///
-/// An implementation supplies **either** `submit`, **or** `read`, `write`, `flush` and `delete`:
-/// the defaults of each side are made of the other.
+/// An implementation supplies **either** [`submit`](Provider::submit) **or** [`execute`](Provider::execute), or
+/// both: each is made of the other by default. Everything else is made of these and of the shape.
 pub trait Provider: Send + Sync {
     /// What people call it: a path, mostly.
     fn name(&self) -> &str;
-    /// The size in bytes.
-    fn mediasize(&self) -> u64;
-    /// The unit of every offset and length, a power of two.
-    fn sectorsize(&self) -> u32 {
-        512
-    }
-    /// The physical sector: smaller writes cost the device a read. A power of two.
-    fn stripesize(&self) -> u32 {
-        self.sectorsize()
-    }
-    /// Where the first physical sector begins.
-    fn stripeoffset(&self) -> u32 {
-        0
-    }
-    /// Whether a jump to another place costs much more than going on.
-    fn is_rotational(&self) -> bool {
-        false
-    }
 
-    /// Whether [`Provider::submit`] returns before the command is done, so that commands to several
-    /// providers run at the same time.
-    fn is_queued(&self) -> bool {
-        false
-    }
+    /// Sizes and nature, as they are now.
+    fn shape(&self) -> Shape;
 
-    /// How many writes make progress at the same time; further ones only wait for their turn.
-    fn writes_at_once(&self) -> usize {
-        usize::MAX
-    }
-
-    /// Whether acknowledged writes are still there after a flush failed, so that another flush makes
-    /// them durable. Not so of an operating system, which forgets them when it has reported the error.
-    fn keeps_unflushed(&self) -> bool {
-        false
-    }
-
-    /// Queues a command. The default runs it in the calling thread.
-    fn submit(&self, bio: Bio) {
-        let result = match &bio.op {
-            BioOp::Read { len } => {
-                let mut bytes = BlockBuf::scratch(*len);
-                self.read(bio.offset, &mut bytes)
-                    .map(|()| BioData::Read(bytes))
-            }
-            BioOp::Write(bytes) => self.write(bio.offset, bytes).map(|()| BioData::None),
-            BioOp::Delete { len } => self.delete(bio.offset, *len).map(|()| BioData::None),
-            BioOp::Flush => self.flush().map(|()| BioData::None),
+    /// Does what a command says, and waits for it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`]; [`ErrorKind::InvalidInput`] for a range off the sectors or the end;
+    /// [`ErrorKind::ReadOnly`] if opened so; [`ErrorKind::NoSpace`] if a sparse file finds its host full;
+    /// [`ErrorKind::Unsupported`] for a delete if the device has no such command. How much of a write was
+    /// done is then unknown; after a flush any unflushed write may have been lost, for good.
+    fn execute(&self, offset: u64, command: Command<'_>) -> Result<()> {
+        let op = match &command {
+            Command::Read(buf) => BioOp::Read { len: buf.len() },
+            Command::Write(pieces) => BioOp::Write(Buf::copy_of(&pieces.concat())),
+            Command::Delete { len } => BioOp::Delete { len: *len },
+            Command::Flush => BioOp::Flush,
         };
-        (bio.done)(result);
+        let answer = Arc::new(OneShot::default());
+        let theirs = Arc::clone(&answer);
+        let done = Box::new(move |result| theirs.give(result));
+        self.submit(Bio { op, offset, done });
+        let data: BioData = answer.take()?;
+        if let Command::Read(buf) = command {
+            buf.copy_from_slice(&data.into_read());
+        }
+        Ok(())
+    }
+
+    /// Queues a command. The default does it in the calling thread.
+    fn submit(&self, bio: Bio) {
+        let Bio { op, offset, done } = bio;
+        let execute = |command| self.execute(offset, command).map(|()| BioData::None);
+        done(match op {
+            BioOp::Read { len } => {
+                let mut bytes = BlockBuf::scratch(len);
+                execute(Command::Read(&mut bytes)).map(|_| BioData::Read(bytes))
+            }
+            BioOp::Write(bytes) => execute(Command::Write(&[&bytes])),
+            BioOp::Delete { len } => execute(Command::Delete { len }),
+            BioOp::Flush => execute(Command::Flush),
+        });
+    }
+
+    /// The size in bytes.
+    fn mediasize(&self) -> u64 {
+        self.shape().mediasize
+    }
+    /// [`Shape::sectorsize`]
+    fn sectorsize(&self) -> u32 {
+        self.shape().sectorsize
+    }
+    /// [`Shape::stripesize`]
+    fn stripesize(&self) -> u32 {
+        self.shape().stripesize
+    }
+    /// [`Shape::stripeoffset`]
+    fn stripeoffset(&self) -> u32 {
+        self.shape().stripeoffset
     }
 
     /// Reads and waits.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`], and [`ErrorKind::InvalidInput`] for a range off the sectors or the end.
+    /// As [`Provider::execute`].
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        let bytes = submit_and_wait(self, BioOp::Read { len: buf.len() }, offset)?.into_read();
-        buf.copy_from_slice(&bytes);
-        Ok(())
+        self.execute(offset, Command::Read(buf))
     }
 
     /// Writes and waits.
     ///
     /// # Errors
-    /// As [`Provider::read`], and [`ErrorKind::NoSpace`] if a sparse file finds its host full,
-    /// [`ErrorKind::ReadOnly`] if opened so.
+    /// As [`Provider::execute`].
     fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
-        submit_and_wait(self, BioOp::Write(Buf::copy_of(data)), offset).map(drop)
-    }
-
-    /// Writes pieces one after another from `offset` on: to a queued provider as one command.
-    /// Worth supplying where gathering needs no copy.
-    ///
-    /// # Errors
-    /// As [`Provider::write`]; how much was written is then unknown.
-    fn write_vectored(&self, offset: u64, pieces: &[&[u8]]) -> Result<()> {
-        if self.is_queued() {
-            return self.write(offset, &pieces.concat());
-        }
-        let mut at = offset;
-        for piece in pieces {
-            self.write(at, piece)?;
-            at += piece.len() as u64;
-        }
-        Ok(())
+        self.execute(offset, Command::Write(&[data]))
     }
 
     /// Makes every acknowledged write survive a loss of power.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`]: then any unflushed write may have been lost, for good.
+    /// As [`Provider::execute`].
     fn flush(&self) -> Result<()> {
-        submit_and_wait(self, BioOp::Flush, 0).map(drop)
+        self.execute(0, Command::Flush)
     }
 
     /// Tells the device that a range is not needed any more.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] if the device has no such command.
+    /// As [`Provider::execute`].
     fn delete(&self, offset: u64, len: u64) -> Result<()> {
-        submit_and_wait(self, BioOp::Delete { len }, offset).map(drop)
+        self.execute(offset, Command::Delete { len })
     }
 }
 
@@ -218,22 +288,15 @@ impl fmt::Debug for dyn Provider {
     }
 }
 
-fn submit_and_wait<P: Provider + ?Sized>(provider: &P, op: BioOp, offset: u64) -> Result<BioData> {
-    let answer = Arc::new(OneShot::default());
-    let theirs = Arc::clone(&answer);
-    let done = Box::new(move |result| theirs.give(result));
-    provider.submit(Bio { op, offset, done });
-    answer.take()
-}
-
 /// Whether a command's range lies on the sectors and inside of the provider.
 ///
 /// # Errors
 /// [`ErrorKind::InvalidInput`] if not.
 pub fn check_range<P: Provider + ?Sized>(provider: &P, offset: u64, len: u64) -> Result<()> {
-    let sector = u64::from(provider.sectorsize());
+    let shape = provider.shape();
+    let sector = u64::from(shape.sectorsize);
     let end = offset.checked_add(len);
-    if end.is_some_and(|end| end <= provider.mediasize())
+    if end.is_some_and(|end| end <= shape.mediasize)
         && is_aligned(offset, sector)
         && is_aligned(len, sector)
     {
@@ -244,7 +307,7 @@ pub fn check_range<P: Provider + ?Sized>(provider: &P, offset: u64, len: u64) ->
         format!(
             "{}: {len} bytes at {offset} are not within {} bytes in sectors of {sector}",
             provider.name(),
-            provider.mediasize()
+            shape.mediasize
         ),
     ))
 }

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use base::{BlockBuf, Context, Error, ErrorKind, Result};
 use geom::disk::OpenMode;
-use geom::{Bio, BioData, BioOp, Provider, check_range};
+use geom::{Bio, BioData, BioOp, Command, Provider, Shape, check_range, write_each};
 use rt::{Mutex, TaskQueue};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
@@ -23,7 +23,7 @@ use crate::dd::host::HostKind;
 /// A file or device of this host, past its cache.
 pub struct Direct {
     file: Arc<File>,
-    shape: Arc<dyn Provider>,
+    shape: Shape,
     queue: Mutex<Option<TaskQueue>>,
     depth: usize,
 }
@@ -50,7 +50,7 @@ impl Drop for File {
 pub fn open(path: &Path, writes: bool, depth: usize) -> Result<Arc<Direct>> {
     assert!(depth > 0, "a queue for nothing");
     let name = path.display().to_string();
-    let shape = geom::disk::open(path, OpenMode::Inspect)?;
+    let shape = geom::disk::open(path, OpenMode::Inspect)?.shape();
     let is_block_device = HostKind::of(path) == Some(HostKind::BlockDevice);
     let mut flags = OFlags::CLOEXEC | if writes { OFlags::RDWR } else { OFlags::RDONLY };
     flags.set(OFlags::EXCL, is_block_device && writes);
@@ -147,42 +147,29 @@ impl File {
             }
             BioOp::Write(bytes) => self.write(offset, bytes).map(|()| BioData::None),
             BioOp::Flush => self.flush().map(|()| BioData::None),
-            BioOp::Delete { .. } => Err(Error::new(ErrorKind::Unsupported, "no delete here")),
+            BioOp::Delete { .. } => Err(no_delete()),
         }
     }
+}
+
+fn no_delete() -> Error {
+    Error::new(ErrorKind::Unsupported, "no delete here")
 }
 
 impl Provider for Direct {
     fn name(&self) -> &str {
         &self.file.name
     }
-    fn mediasize(&self) -> u64 {
-        self.shape.mediasize()
-    }
-    fn sectorsize(&self) -> u32 {
-        self.shape.sectorsize()
-    }
-    fn stripesize(&self) -> u32 {
-        self.shape.stripesize()
-    }
-    fn stripeoffset(&self) -> u32 {
-        self.shape.stripeoffset()
-    }
-    fn is_rotational(&self) -> bool {
-        self.shape.is_rotational()
-    }
-    fn is_queued(&self) -> bool {
-        true
+    fn shape(&self) -> Shape {
+        Shape {
+            is_queued: true,
+            writes_at_once: usize::MAX,
+            ..self.shape
+        }
     }
 
     fn submit(&self, bio: Bio) {
-        let len = match &bio.op {
-            BioOp::Read { len } => *len as u64,
-            BioOp::Write(bytes) => bytes.len() as u64,
-            BioOp::Delete { len } => *len,
-            BioOp::Flush => 0,
-        };
-        if let Err(error) = check_range(self, bio.offset, len) {
+        if let Err(error) = check_range(self, bio.offset, bio.op.cmd().1) {
             return (bio.done)(Err(error));
         }
         let file = Arc::clone(&self.file);
@@ -191,18 +178,16 @@ impl Provider for Direct {
         queue.dispatch(move || (bio.done)(file.run(&bio.op, bio.offset)));
     }
 
-    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        check_range(self, offset, buf.len() as u64)?;
-        self.file.read(offset, buf)
-    }
-
-    fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
-        check_range(self, offset, data.len() as u64)?;
-        self.file.write(offset, data)
-    }
-
-    fn flush(&self) -> Result<()> {
-        self.file.flush()
+    fn execute(&self, offset: u64, command: Command<'_>) -> Result<()> {
+        check_range(self, offset, command.cmd().1)?;
+        match command {
+            Command::Read(buf) => self.file.read(offset, buf),
+            Command::Write(pieces) => {
+                write_each(offset, pieces, |at, piece| self.file.write(at, piece))
+            }
+            Command::Flush => self.file.flush(),
+            Command::Delete { .. } => Err(no_delete()),
+        }
     }
 }
 

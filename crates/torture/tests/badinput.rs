@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use base::{Error, ErrorKind, ObjectId, Result, Txg};
-use geom::Provider;
 use geom::fault::{Damage, FaultInjector};
 use geom::mem::Memory;
+use geom::{BioCmd, Command, Provider, Shape};
 use phys::label::{LABELS, NVLIST_OFFSET, UBERBLOCK_RING_OFFSET, label_offset};
 use phys::uberblock::UberblockPhys;
 use spa::Spa;
@@ -498,37 +498,21 @@ impl Provider for FullHost {
     fn name(&self) -> &str {
         self.image.name()
     }
-    fn mediasize(&self) -> u64 {
-        self.image.mediasize()
+    fn shape(&self) -> Shape {
+        self.image.shape()
     }
-    fn sectorsize(&self) -> u32 {
-        self.image.sectorsize()
-    }
-    fn stripesize(&self) -> u32 {
-        self.image.stripesize()
-    }
-    fn stripeoffset(&self) -> u32 {
-        self.image.stripeoffset()
-    }
-    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        self.image.read(offset, buf)
-    }
-    fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
-        let take = |room: u64| room.checked_sub(data.len() as u64);
-        let taken = self
-            .room
-            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, take);
-        if taken.is_err() {
-            let text = format!("{}: no space left on the host", self.name());
-            return Err(Error::new(ErrorKind::NoSpace, text));
+    fn execute(&self, offset: u64, command: Command<'_>) -> Result<()> {
+        if let (BioCmd::Write, len) = command.cmd() {
+            let take = |room: u64| room.checked_sub(len);
+            let taken = self
+                .room
+                .fetch_update(Ordering::SeqCst, Ordering::SeqCst, take);
+            if taken.is_err() {
+                let text = format!("{}: no space left on the host", self.name());
+                return Err(Error::new(ErrorKind::NoSpace, text));
+            }
         }
-        self.image.write(offset, data)
-    }
-    fn flush(&self) -> Result<()> {
-        self.image.flush()
-    }
-    fn delete(&self, offset: u64, len: u64) -> Result<()> {
-        self.image.delete(offset, len)
+        self.image.execute(offset, command)
     }
 }
 

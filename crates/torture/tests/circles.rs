@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use base::{Error, ErrorKind, ObjectId, Result};
-use geom::Provider;
 use geom::mem::Memory;
+use geom::{Command, Provider, Shape};
 use spa::Spa;
 use torture::hostile::seeds::{self, Kind};
 use torture::hostile::{Edit, Image, exercise};
@@ -212,23 +212,14 @@ impl Provider for Unlabelled {
     fn name(&self) -> &str {
         self.0.name()
     }
-    fn mediasize(&self) -> u64 {
-        self.0.mediasize()
+    fn shape(&self) -> Shape {
+        self.0.shape()
     }
-    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        self.0.read(offset, buf)
-    }
-    fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
-        if offset < phys::label::LABEL_START_SIZE {
+    fn execute(&self, offset: u64, command: Command<'_>) -> Result<()> {
+        if matches!(command, Command::Write(_)) && offset < phys::label::LABEL_START_SIZE {
             return Err(Error::new(ErrorKind::Io, "no power"));
         }
-        self.0.write(offset, data)
-    }
-    fn flush(&self) -> Result<()> {
-        Ok(())
-    }
-    fn delete(&self, offset: u64, len: u64) -> Result<()> {
-        self.0.delete(offset, len)
+        self.0.execute(offset, command)
     }
 }
 

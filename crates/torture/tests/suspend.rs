@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use base::ErrorKind;
 use dmu::{OnSuspend, SuspendEvent, SuspendSettings};
-use geom::Provider;
 use geom::fault::{Damage, FaultInjector};
 use geom::mem::Memory;
 use geom::powercut::{PowerCut, PowerSupply};
+use geom::{Command, Provider, Shape};
 use phys::PropValue;
 use rt::Mutex;
 use spa::{Settings, Spa};
@@ -508,20 +508,14 @@ impl Provider for Forgetful {
     fn name(&self) -> &str {
         self.0.name()
     }
-    fn mediasize(&self) -> u64 {
-        self.0.mediasize()
+    fn shape(&self) -> Shape {
+        Shape {
+            keeps_unflushed: false,
+            ..self.0.shape()
+        }
     }
-    fn read(&self, offset: u64, buf: &mut [u8]) -> base::Result<()> {
-        self.0.read(offset, buf)
-    }
-    fn write(&self, offset: u64, data: &[u8]) -> base::Result<()> {
-        self.0.write(offset, data)
-    }
-    fn flush(&self) -> base::Result<()> {
-        self.0.flush()
-    }
-    fn delete(&self, offset: u64, len: u64) -> base::Result<()> {
-        self.0.delete(offset, len)
+    fn execute(&self, offset: u64, command: Command<'_>) -> base::Result<()> {
+        self.0.execute(offset, command)
     }
 }
 

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use base::{BlockBuf, Buf, Error, ErrorKind, Result, Txg, align_down, align_up, is_aligned};
-use geom::{Bio, BioOp, Provider};
+use geom::{Bio, BioOp, Command, Provider};
 use phys::label::{PAD_SIZE, SPA_MINDEVSIZE, label_device_size};
 use rt::{Mutex, OneShot, RwLock};
 use zio::Priority;
@@ -153,7 +153,9 @@ impl Leaf {
     /// How many writes can be at the device at once.
     pub(crate) fn writes_at_once(&self) -> usize {
         let device = self.queue.device();
-        device.map_or(0, |device| device.writes_at_once().clamp(1, WRITES_MAX))
+        device.map_or(0, |device| {
+            device.shape().writes_at_once.clamp(1, WRITES_MAX)
+        })
     }
 
     /// vdev_psize: the device's size down to a multiple of 256 KiB; of the last open.
@@ -225,10 +227,7 @@ impl Leaf {
         let turn = self.queue.turn(priority, offset);
         let provider = self.usable(turn.device.clone())?;
         self.has_unflushed.store(true, Ordering::Release);
-        match pieces {
-            [piece] => provider.write(offset, piece),
-            pieces => provider.write_vectored(offset, pieces),
-        }
+        provider.execute(offset, Command::Write(pieces))
     }
 
     /// Makes all writes durable; free if there were none since the last time.
@@ -247,7 +246,7 @@ impl Leaf {
         let provider = self.usable(self.queue.device());
         let result = provider.and_then(|provider| {
             provider.flush().inspect_err(|_| {
-                let is_lost = !provider.keeps_unflushed();
+                let is_lost = !provider.shape().keeps_unflushed;
                 self.has_lost_writes.store(is_lost, Ordering::Release);
             })
         });
@@ -404,7 +403,11 @@ pub(crate) fn begin_write(
     bytes: impl FnOnce() -> Buf,
 ) -> Begun {
     let leaf = device.leaf();
-    if !leaf.queue.device().is_some_and(|device| device.is_queued()) {
+    if !leaf
+        .queue
+        .device()
+        .is_some_and(|device| device.shape().is_queued)
+    {
         return Begun::Done(leaf.write(priority, offset, pieces));
     }
     rt::charge(rt::Work::Command, 1);

@@ -203,7 +203,7 @@ fn no_such(guid: Guid) -> Error {
 /// Opens a device in its place: it must be large enough, and its sectors small enough.
 fn open_device(device: &Vdev, top: &Vdev, provider: Arc<dyn Provider>) {
     let (size, sector) = (provider.mediasize(), logical_ashift(&*provider));
-    let rotational = provider.is_rotational();
+    let rotational = provider.shape().is_rotational;
     if device.leaf().open(provider).is_err() {
         return;
     }

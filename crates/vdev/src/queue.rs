@@ -226,7 +226,9 @@ impl VdevQueue {
     /// Takes a device, or lets it go. What waits finds the new one.
     pub(crate) fn set_device(&self, device: Device) {
         let mut state = self.0.lock();
-        let ways = device.as_ref().map_or(1, |device| device.writes_at_once());
+        let ways = device
+            .as_ref()
+            .map_or(1, |device| device.shape().writes_at_once);
         state.writes_at_once = ways.max(1);
         let old = std::mem::replace(&mut state.device, device);
         self.issue(state);

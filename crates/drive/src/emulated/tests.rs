@@ -65,7 +65,7 @@ fn sim_what_was_written_comes_back_after_closing() {
         for profile in [wd20ears(), jumpered()] {
             let disk = open(dir.path(), &profile, 1);
             disk.write(4096, &[7; 4096]).unwrap();
-            disk.write_vectored(1 << 20, &[&[1; 512], &[2; 512]])
+            disk.execute(1 << 20, geom::Command::Write(&[&[1; 512], &[2; 512]]))
                 .unwrap();
             disk.close().unwrap();
             let (_, cached) = disk.stored_bytes();

@@ -239,7 +239,7 @@ fn queued_and_blocking_commands_agree() {
         let mut back = vec![0; 8192];
         eli.read(4096, &mut back).unwrap();
         assert!(back == plain);
-        eli.write_vectored(0, &[&plain[..4096], &plain[..8192]])
+        eli.execute(0, Command::Write(&[&plain[..4096], &plain[..8192]]))
             .unwrap();
         let read = submit(BioOp::Read { len: 12_288 }, 0).unwrap().into_read();
         assert!(read[..4096] == plain[..4096] && read[4096..] == plain[..]);
@@ -308,7 +308,7 @@ proptest! {
             let offset = base + at * sector;
             if is_vectored {
                 let (head, tail) = data.split_at(sector as usize);
-                eli.write_vectored(offset, &[head, tail]).unwrap();
+                eli.execute(offset, Command::Write(&[head, tail])).unwrap();
             } else {
                 eli.write(offset, &data).unwrap();
             }

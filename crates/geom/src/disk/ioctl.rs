@@ -5,7 +5,8 @@ use std::os::fd::OwnedFd;
 use base::Result;
 use rustix::ioctl::{Getter, Setter, ioctl, opcode};
 
-use super::{Shape, from_errno};
+use super::from_errno;
+use crate::Shape;
 use crate::topology::Topology;
 
 /// `BLKGETSIZE64`: the size in bytes.
@@ -27,14 +28,13 @@ pub(super) fn device_shape(fd: &OwnedFd, device: u64) -> Result<Shape> {
     let sectorsize = rustix::fs::ioctl_blksszget(fd).map_err(from_errno)?;
     let physical = rustix::fs::ioctl_blkpbszget(fd).unwrap_or(sectorsize);
     Ok(Shape {
-        mediasize: mediasize.map_err(from_errno)?,
-        sectorsize,
         stripesize: physical.max(sectorsize),
         stripeoffset: align
             .ok()
             .and_then(|offset| u32::try_from(offset).ok())
             .unwrap_or(0),
         is_rotational: is_rotational(device),
+        ..Shape::new(mediasize.map_err(from_errno)?, sectorsize)
     })
 }
 

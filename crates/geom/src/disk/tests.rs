@@ -25,7 +25,7 @@ fn writes_can_be_read_back() {
     assert_eq!((disk.mediasize(), disk.sectorsize()), (1 << 20, 512));
     let pieces: Vec<Vec<u8>> = (0..1500).map(|n| vec![n as u8; 512]).collect();
     let slices: Vec<&[u8]> = pieces.iter().map(Vec::as_slice).collect();
-    disk.write_vectored(4096, &slices).unwrap();
+    disk.execute(4096, Command::Write(&slices)).unwrap();
     disk.flush().unwrap();
     let mut back = vec![0; 1500 * 512];
     disk.read(4096, &mut back).unwrap();
@@ -94,13 +94,7 @@ fn a_full_host_is_named() {
         path: "/dev/full".into(),
         fd,
         mode: OpenMode::ReadWrite,
-        shape: Shape {
-            mediasize: 1 << 20,
-            sectorsize: 512,
-            stripesize: 512,
-            stripeoffset: 0,
-            is_rotational: false,
-        },
+        shape: Shape::new(1 << 20, 512),
         is_block_device: false,
         write_turn: rt::Mutex::new(()),
     };

@@ -1,4 +1,5 @@
 use super::*;
+use crate::BioOp;
 use crate::mem::Memory;
 use base::Buf;
 use std::sync::mpsc;
@@ -93,7 +94,8 @@ fn passes_on_what_it_gets_at_its_offset() {
     let mut back = [0; 512];
     disk.read(4608, &mut back).unwrap();
     assert_eq!(back, [7; 512]);
-    nop.write_vectored(0, &[&[1; 512], &[2; 512]]).unwrap();
+    nop.execute(0, Command::Write(&[&[1; 512], &[2; 512]]))
+        .unwrap();
     nop.read(512, &mut back).unwrap();
     assert_eq!(back, [2; 512]);
     nop.delete(0, 1024).unwrap();
@@ -186,11 +188,11 @@ impl Provider for Queued {
     fn name(&self) -> &str {
         self.0.name()
     }
-    fn mediasize(&self) -> u64 {
-        self.0.mediasize()
-    }
-    fn is_queued(&self) -> bool {
-        true
+    fn shape(&self) -> Shape {
+        Shape {
+            is_queued: true,
+            ..self.0.shape()
+        }
     }
     fn submit(&self, bio: Bio) {
         let disk = Arc::clone(&self.0);
@@ -208,7 +210,7 @@ fn sim_delays_of_queued_commands_overlap() {
             config(|c| (c.wdelayprob, c.delaymsec, c.offset) = (100, 7, 512)),
         )
         .unwrap();
-        assert!(nop.is_queued());
+        assert!(nop.shape().is_queued);
         let (sender, receiver) = mpsc::channel();
         for n in 0..10 {
             let sender = sender.clone();

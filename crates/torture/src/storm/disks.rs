@@ -4,11 +4,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use base::Result;
-use geom::Provider;
 use geom::delay::Delay;
 use geom::fault::FaultInjector;
 use geom::mem::Memory;
 use geom::powercut::{PowerCut, PowerSupply};
+use geom::{Command, Provider, Shape, write_each};
 use phys::label::LABEL_START_SIZE;
 
 use super::script::{Mistake, PoolSpec};
@@ -122,28 +122,21 @@ impl Provider for Forgetful {
     fn name(&self) -> &str {
         self.0.name()
     }
-    fn keeps_unflushed(&self) -> bool {
-        self.0.keeps_unflushed()
-    }
-    fn mediasize(&self) -> u64 {
-        self.0.mediasize()
-    }
-    fn sectorsize(&self) -> u32 {
-        self.0.sectorsize()
-    }
-    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        self.0.read(offset, buf)
-    }
-    fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
-        if data.len() >= DROPPED_BYTES_MIN && offset >= LABEL_START_SIZE {
-            return Ok(());
+    fn shape(&self) -> Shape {
+        Shape {
+            is_queued: false,
+            ..self.0.shape()
         }
-        self.0.write(offset, data)
     }
-    fn flush(&self) -> Result<()> {
-        self.0.flush()
-    }
-    fn delete(&self, offset: u64, len: u64) -> Result<()> {
-        self.0.delete(offset, len)
+    fn execute(&self, offset: u64, command: Command<'_>) -> Result<()> {
+        let Command::Write(pieces) = command else {
+            return self.0.execute(offset, command);
+        };
+        write_each(offset, pieces, |at, piece| {
+            if piece.len() >= DROPPED_BYTES_MIN && at >= LABEL_START_SIZE {
+                return Ok(());
+            }
+            self.0.write(at, piece)
+        })
     }
 }

@@ -297,15 +297,13 @@ impl Provider for Queued {
     fn name(&self) -> &str {
         self.0.name()
     }
-    fn mediasize(&self) -> u64 {
-        self.0.mediasize()
-    }
-    fn is_queued(&self) -> bool {
-        true
+    fn shape(&self) -> geom::Shape {
+        geom::Shape {
+            is_queued: true,
+            ..self.0.shape()
+        }
     }
     fn submit(&self, bio: geom::Bio) {
-        let result = self.0.snapshot();
-        drop(result);
         let geom::Bio { op, offset, done } = bio;
         let inner = match op {
             geom::BioOp::Write(bytes) => self.0.write(offset, &bytes).map(|()| geom::BioData::None),

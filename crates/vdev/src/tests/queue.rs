@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use base::{Buf, Error, ErrorKind, Guid, Result};
-use geom::{Bio, BioData, DoneFn, Provider};
+use geom::{Bio, BioData, Command, DoneFn, Provider, Shape};
 use rt::{Mutex, simulate};
 use zio::Priority;
 
@@ -69,17 +69,13 @@ impl Provider for Busy {
     fn name(&self) -> &str {
         "busy"
     }
-    fn mediasize(&self) -> u64 {
-        8 << PRIORITY_SHIFT
+    fn shape(&self) -> Shape {
+        Shape {
+            writes_at_once: self.writes_at_once,
+            ..Shape::new(8 << PRIORITY_SHIFT, 512)
+        }
     }
-    fn writes_at_once(&self) -> usize {
-        self.writes_at_once
-    }
-    fn read(&self, offset: u64, _: &mut [u8]) -> Result<()> {
-        self.work(offset);
-        Ok(())
-    }
-    fn write(&self, offset: u64, _: &[u8]) -> Result<()> {
+    fn execute(&self, offset: u64, _: Command<'_>) -> Result<()> {
         self.work(offset);
         Ok(())
     }
@@ -212,11 +208,11 @@ impl Provider for Held {
     fn name(&self) -> &str {
         "held"
     }
-    fn mediasize(&self) -> u64 {
-        64 << 20
-    }
-    fn is_queued(&self) -> bool {
-        true
+    fn shape(&self) -> Shape {
+        Shape {
+            is_queued: true,
+            ..Shape::new(64 << 20, 512)
+        }
     }
     fn submit(&self, bio: Bio) {
         if *self.has_failed.lock() {
