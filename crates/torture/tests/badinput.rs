@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use base::{Error, ErrorKind, ObjectId, Result, Txg};
+use faulty::{Damage, FaultInjector};
 use geom::Provider;
-use geom::fault::{Damage, FaultInjector};
 use geom::mem::Memory;
 use phys::label::{LABELS, NVLIST_OFFSET, UBERBLOCK_RING_OFFSET, label_offset};
 use phys::uberblock::UberblockPhys;

@@ -7,10 +7,9 @@ use std::sync::Arc;
 
 use base::ErrorKind;
 use dmu::{OnSuspend, SuspendEvent, SuspendSettings};
+use faulty::{Damage, FaultInjector, PowerCut, PowerSupply};
 use geom::Provider;
-use geom::fault::{Damage, FaultInjector};
 use geom::mem::Memory;
-use geom::powercut::{PowerCut, PowerSupply};
 use phys::PropValue;
 use rt::Mutex;
 use spa::{Settings, Spa};

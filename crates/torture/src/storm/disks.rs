@@ -4,11 +4,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use base::Result;
+use faulty::{Delay, FaultInjector, PowerCut, PowerSupply};
 use geom::Provider;
-use geom::delay::Delay;
-use geom::fault::FaultInjector;
 use geom::mem::Memory;
-use geom::powercut::{PowerCut, PowerSupply};
 use phys::label::LABEL_START_SIZE;
 
 use super::script::{Mistake, PoolSpec};

@@ -10,9 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use base::{Error, ErrorKind, Result};
+use geom::Provider;
 use rt::Mutex;
-
-use crate::Provider;
 
 /// What is wrong with a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,7 +174,7 @@ fn noise(seed: u64, at: u64) -> u8 {
 }
 
 impl Provider for FaultInjector {
-    crate::provider::same_shape_as!(inner);
+    same_shape_as!(inner);
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         self.check_alive(offset)?;
         self.reads.fetch_add(1, Ordering::SeqCst);
@@ -216,7 +215,7 @@ impl Provider for FaultInjector {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mem::Memory;
+    use geom::mem::Memory;
 
     fn setup() -> FaultInjector {
         let disk = FaultInjector::new(Arc::new(Memory::new("md0", 1 << 20)));

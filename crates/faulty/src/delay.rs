@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use base::Result;
+use geom::Provider;
 use rt::Mutex;
-
-use crate::Provider;
 
 /// Delays every command of another provider: a crude disk for simulated time, enough to make
 /// threads overtake each other.
@@ -41,7 +40,7 @@ impl Delay {
 }
 
 impl Provider for Delay {
-    crate::provider::same_shape_as!(inner);
+    same_shape_as!(inner);
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         self.wait();
         self.inner.read(offset, buf)
@@ -67,7 +66,7 @@ impl Provider for Delay {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mem::Memory;
+    use geom::mem::Memory;
 
     #[test]
     fn sim_commands_take_their_time() {
