@@ -6,12 +6,14 @@
 
 use std::fmt;
 
+use phys::pool_names::ORIGIN_DIR_NAME;
+
 /// `ZFS_MAX_DATASET_NAME_LEN`: names have fewer bytes than this.
 pub(crate) const NAME_LEN_LIMIT: usize = 256;
 /// `zfs_max_dataset_nesting`: how deep datasets may lie.
 pub(crate) const NESTING_LIMIT: usize = 50;
 /// A pool's name has to leave room for `/$ORIGIN@$ORIGIN`.
-const POOL_NAME_LEN_LIMIT: usize = NAME_LEN_LIMIT - 2 - 2 * "$ORIGIN".len();
+const POOL_NAME_LEN_LIMIT: usize = NAME_LEN_LIMIT - 2 - 2 * ORIGIN_DIR_NAME.len();
 
 /// Kinds of things in a pool that have a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -175,8 +175,8 @@ impl Zone {
     /// Coordinated universal time.
     pub const UTC: Zone = Zone(|_| 0);
 
-    fn local(self, secs: u64) -> Civil {
-        Civil::from_secs(secs as i64 + (self.0)(secs))
+    fn local(self, secs: i64) -> Civil {
+        Civil::from_secs(secs.saturating_add((self.0)(secs.max(0) as u64)))
     }
 }
 
@@ -233,7 +233,7 @@ impl Civil {
 #[must_use]
 #[doc(alias = "ctime")]
 pub fn date_time(secs: u64, zone: Zone) -> String {
-    let t = zone.local(secs);
+    let t = zone.local(secs as i64);
     format!(
         "{} {} {:2} {:02}:{:02}:{:02} {}",
         t.weekday(),
@@ -249,7 +249,7 @@ pub fn date_time(secs: u64, zone: Zone) -> String {
 /// As the `creation` property shows it: `Sat Nov  7  8:01 2026`.
 #[must_use]
 pub fn creation_time(secs: u64, zone: Zone) -> String {
-    let t = zone.local(secs);
+    let t = zone.local(secs as i64);
     format!(
         "{} {} {:2} {:2}:{:02} {}",
         t.weekday(),
@@ -264,9 +264,19 @@ pub fn creation_time(secs: u64, zone: Zone) -> String {
 /// As `zpool history` opens a line: `2026-11-07.08:01:21`.
 #[must_use]
 pub fn history_time(secs: u64, zone: Zone) -> String {
-    let t = zone.local(secs);
+    let t = zone.local(secs as i64);
     format!(
         "{}-{:02}-{:02}.{:02}:{:02}:{:02}",
+        t.year, t.month, t.day, t.hour, t.minute, t.second
+    )
+}
+
+/// As `ls -l --time-style=long-iso` does, with the seconds: `2026-11-07 08:01:21`. Before 1970, `secs` is negative.
+#[must_use]
+pub fn iso_time(secs: i64, zone: Zone) -> String {
+    let t = zone.local(secs);
+    format!(
+        "{:04}-{:02}-{:02} {:02}:{:02}:{:02}",
         t.year, t.month, t.day, t.hour, t.minute, t.second
     )
 }
@@ -301,6 +311,14 @@ mod tests {
         assert_eq!(nice_bytes(0), "0B");
         assert_eq!(nice_bytes(512), "512B");
         assert_eq!(nice_bytes(1025), "1.00K");
+    }
+
+    #[test]
+    fn days_are_dates() {
+        let date = |days: i64| iso_time(days * 86_400, Zone::UTC);
+        assert_eq!(date(0), "1970-01-01 00:00:00");
+        assert_eq!(date(20_778), "2026-11-21 00:00:00");
+        assert_eq!(date(-1), "1969-12-31 00:00:00");
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub use json::{pools_json, status_json};
 pub use list::list_verbose;
 pub use status::{StatusRequest, healthy_line, status};
 
-pub use crate::vdev_spec::VdevClass;
+use zio::AllocClass;
 
 pub use vdev::{VdevAux, VdevState};
 
@@ -125,7 +125,7 @@ pub struct VdevStatus {
     /// The device was not there when the pool was opened; `path` is where it used to be.
     pub is_not_present: bool,
     /// What it is for.
-    pub class: VdevClass,
+    pub class: AllocClass,
     /// vs_state
     pub state: VdevState,
     /// vs_aux
@@ -482,7 +482,7 @@ impl PoolStatus {
     }
 
     /// Top-level vdevs of a class, holes left out.
-    fn tops(&self, class: VdevClass) -> impl Iterator<Item = &VdevStatus> {
+    fn tops(&self, class: AllocClass) -> impl Iterator<Item = &VdevStatus> {
         let of_class = move |top: &&VdevStatus| top.class == class && top.kind != VdevKind::Hole;
         self.root.children.iter().filter(of_class)
     }
@@ -508,4 +508,12 @@ impl PoolStatus {
 }
 
 /// What belongs to the classes behind the normal vdevs, in the order of `zpool status`.
-const STATUS_CLASSES: [VdevClass; 3] = [VdevClass::Dedup, VdevClass::Special, VdevClass::Log];
+const STATUS_CLASSES: [AllocClass; 3] = [AllocClass::Dedup, AllocClass::Special, AllocClass::Log];
+
+/// What the vdevs of a class are listed under.
+pub(crate) fn heading(class: AllocClass) -> &'static str {
+    match class {
+        AllocClass::Log => "logs",
+        other => other.word().unwrap_or("normal"),
+    }
+}

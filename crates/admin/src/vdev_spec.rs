@@ -16,141 +16,23 @@ mod tests;
 
 use std::fmt::Write as _;
 
+use vdev::{Grouping, TopSpec};
+use zio::AllocClass;
+
+use crate::pool::heading;
+
 pub use parse::parse_vdev_spec;
 pub use replication::{LeafFacts, Replication, check_replication, override_message};
-
-/// How the devices of a top-level vdev belong together.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Grouping {
-    /// One device.
-    Single,
-    /// All the same.
-    Mirror,
-    /// Single, double or triple parity.
-    Raidz {
-        /// 1 to 3
-        parity: u64,
-    },
-    /// The same, spread over more devices.
-    Draid {
-        /// 1 to 3
-        parity: u64,
-        /// Data devices per group
-        data: u64,
-        /// All devices
-        children: u64,
-        /// Distributed spares
-        spares: u64,
-    },
-}
-
-impl Grouping {
-    /// `ZPOOL_CONFIG_TYPE`, for a grouping; single devices are "disk" or "file".
-    #[must_use]
-    pub fn type_name(&self) -> &'static str {
-        match self {
-            Grouping::Single => "disk",
-            Grouping::Mirror => "mirror",
-            Grouping::Raidz { .. } => "raidz",
-            Grouping::Draid { .. } => "draid",
-        }
-    }
-
-    /// What a vdev of this grouping is called, without the number.
-    #[must_use]
-    pub fn display_name(&self) -> String {
-        match self {
-            Grouping::Single | Grouping::Mirror => self.type_name().to_owned(),
-            Grouping::Raidz { parity } => format!("raidz{parity}"),
-            Grouping::Draid {
-                parity,
-                data,
-                children,
-                spares,
-            } => {
-                format!("draid{parity}:{data}d:{children}c:{spares}s")
-            }
-        }
-    }
-
-    /// How many devices may fail.
-    #[must_use]
-    pub fn parity(&self) -> u64 {
-        match self {
-            Grouping::Raidz { parity } | Grouping::Draid { parity, .. } => *parity,
-            Grouping::Single | Grouping::Mirror => 0,
-        }
-    }
-}
-
-/// What a top-level vdev is for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum VdevClass {
-    /// Everything.
-    #[default]
-    Normal,
-    /// `log`
-    Log,
-    /// `special`
-    Special,
-    /// `dedup`
-    Dedup,
-}
-
-impl VdevClass {
-    /// `vdev_alloc_bias` on disk: log, special, dedup; none for normal vdevs.
-    #[must_use]
-    pub fn alloc_bias(self) -> Option<&'static str> {
-        match self {
-            VdevClass::Normal => None,
-            VdevClass::Log => Some("log"),
-            VdevClass::Special => Some("special"),
-            VdevClass::Dedup => Some("dedup"),
-        }
-    }
-
-    /// The heading in listings.
-    #[must_use]
-    pub fn heading(self) -> &'static str {
-        match self {
-            VdevClass::Normal => "normal",
-            VdevClass::Log => "logs",
-            VdevClass::Special => "special",
-            VdevClass::Dedup => "dedup",
-        }
-    }
-}
-
-/// A top-level vdev to be.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TopSpec {
-    /// How its devices belong together.
-    pub grouping: Grouping,
-    /// What it is for.
-    pub class: VdevClass,
-    /// Its devices, as they were given.
-    pub leaves: Vec<String>,
-}
 
 /// All that was given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VdevSpec {
     /// Top-level vdevs, in order.
-    pub tops: Vec<TopSpec>,
+    pub tops: Vec<TopSpec<String>>,
     /// Hot spares.
     pub spares: Vec<String>,
     /// Cache devices.
     pub cache: Vec<String>,
-}
-
-impl VdevSpec {
-    /// Every device.
-    pub fn leaves(&self) -> impl Iterator<Item = &str> {
-        let tops = self.tops.iter().flat_map(|top| &top.leaves);
-        tops.chain(&self.spares)
-            .chain(&self.cache)
-            .map(String::as_str)
-    }
 }
 
 /// Checks that a new pool has something to put data on.
@@ -158,7 +40,7 @@ impl VdevSpec {
 /// # Errors
 /// As [`check_replication`].
 pub fn check_has_normal(spec: &VdevSpec) -> Result<(), Vec<String>> {
-    if spec.tops.iter().any(|top| top.class == VdevClass::Normal) {
+    if spec.tops.iter().any(|top| top.class == AllocClass::Normal) {
         return Ok(());
     }
     Err(vec![
@@ -171,19 +53,20 @@ pub fn check_has_normal(spec: &VdevSpec) -> Result<(), Vec<String>> {
 pub fn layout(pool: &str, spec: &VdevSpec, name_of: &dyn Fn(&str) -> String) -> String {
     let mut out = format!("would create '{pool}' with the following layout:\n\n");
     let classes = [
-        VdevClass::Normal,
-        VdevClass::Dedup,
-        VdevClass::Special,
-        VdevClass::Log,
+        AllocClass::Normal,
+        AllocClass::Dedup,
+        AllocClass::Special,
+        AllocClass::Log,
     ];
     for class in classes {
-        let heading = if class == VdevClass::Normal {
+        let heading = if class == AllocClass::Normal {
             pool
         } else {
-            class.heading()
+            heading(class)
         };
-        let tops: Vec<&TopSpec> = spec.tops.iter().filter(|top| top.class == class).collect();
-        if tops.is_empty() && class != VdevClass::Normal {
+        let tops: Vec<&TopSpec<String>> =
+            spec.tops.iter().filter(|top| top.class == class).collect();
+        if tops.is_empty() && class != AllocClass::Normal {
             continue;
         }
         let _ = writeln!(out, "\t{heading}");
@@ -194,7 +77,7 @@ pub fn layout(pool: &str, spec: &VdevSpec, name_of: &dyn Fn(&str) -> String) -> 
                 let _ = writeln!(out, "\t  {}", top.grouping.display_name());
                 "    "
             };
-            for leaf in &top.leaves {
+            for leaf in &top.devices {
                 let _ = writeln!(out, "\t{indent}{}", name_of(leaf));
             }
         }

@@ -106,6 +106,7 @@ struct Inner<S: ?Sized> {
 }
 
 /// The cache; see the crate. `S` is the store below: of the pool, its pipeline.
+#[doc(alias = "arc_t")]
 pub struct Cache<S: ?Sized = dyn LogStore> {
     inner: Arc<Inner<S>>,
     /// Threads that read ahead, a queue for each top-level vdev; started when they are needed.

@@ -48,7 +48,7 @@ use std::sync::atomic::AtomicBool;
 use base::{Error, ErrorKind, ObjectId, ObjsetId, Result, SPA_MINBLOCKSHIFT, Txg, VdevId};
 use dmu::{FreeAtOnce, Objset, ObjsetProps};
 use phys::{BlkPtrPhys, UberblockPhys, pool_names};
-use vdev::{AllocBias, Vdev, VdevKind};
+use vdev::{Vdev, VdevKind};
 use zio::{AllocClass, BlockStore, Pipeline, Runs};
 
 pub use dedup::{DedupRow, DedupSums, DedupTable};
@@ -86,13 +86,6 @@ impl TopVdev {
     #[must_use]
     pub fn of(id: VdevId, vdev: &Vdev) -> Self {
         let config = vdev.config();
-        let class = match config.alloc_bias {
-            _ if config.is_log => AllocClass::Log,
-            AllocBias::None => AllocClass::Normal,
-            AllocBias::Log => AllocClass::Log,
-            AllocBias::Special => AllocClass::Special,
-            AllocBias::Dedup => AllocClass::Dedup,
-        };
         let is_placeholder = matches!(
             vdev.kind(),
             VdevKind::Hole | VdevKind::Missing | VdevKind::Indirect
@@ -106,7 +99,7 @@ impl TopVdev {
             } else {
                 vdev.metaslab_count()
             },
-            class,
+            class: config.class(),
             metaslab_array: ObjectId(config.ms_array),
             top_zap: Some(ObjectId(config.top_zap)).filter(|object| object.0 != 0),
             is_concrete: !is_placeholder && config.ms_array != 0,

@@ -12,8 +12,8 @@ use geom::mem::Memory;
 use oracle::Zdb;
 use phys::feature;
 use phys::{ObjectType, ObjsetType};
-use spa::{CreateOptions, Host, Settings, Spa, VdevSpec};
-use vdev::{AllocBias, VdevKind};
+use spa::{CreateOptions, Host, Settings, Spa};
+use vdev::{Grouping, NewDevice, TopSpec, VdevKind};
 
 const NAMES: u64 = 6;
 const FILES: u64 = 4;
@@ -31,15 +31,14 @@ impl Random {
 
 fn create(memory: &Arc<Memory>) -> Spa {
     let device: Arc<dyn Provider> = memory.clone();
-    let vdev = VdevSpec {
+    let device = NewDevice {
         kind: VdevKind::File,
-        device: Some(("/tmp/churn/d0.img".to_owned(), device)),
-        children: Vec::new(),
-        bias: AllocBias::None,
+        path: "/tmp/churn/d0.img".to_owned(),
+        provider: device,
     };
     Spa::create(CreateOptions {
         name: "churn".into(),
-        vdevs: vec![vdev],
+        vdevs: vec![TopSpec::new(Grouping::Single, vec![device])],
         ashift: 12,
         features: feature::kept().collect(),
         props: Vec::new(),

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use base::{Error, ErrorKind, Guid, ObjectId, Result, Txg};
 use dmu::Tx;
 use phys::ObjectType;
+use phys::pool_names::DS_FIELD_BOOKMARK_NAMES;
 
 use crate::dataset::DslDataset;
 use crate::names::NAME_BYTES_MAX;
@@ -25,8 +26,6 @@ use crate::space::SpaceCheck;
 use crate::synctask::Verdict;
 use phys::feature;
 
-/// `DS_FIELD_BOOKMARK_NAMES`
-const BOOKMARKS_FIELD: &str = "com.delphix:bookmarks";
 /// Index of zbm_flags among the words of a bookmark.
 const FLAGS_WORD: usize = 4;
 /// Index of zbm_redaction_obj among the words of a bookmark.
@@ -75,7 +74,7 @@ impl DslPool {
         }
         Ok(self
             .mos()
-            .zap_get(head.object(), BOOKMARKS_FIELD)?
+            .zap_get(head.object(), DS_FIELD_BOOKMARK_NAMES)?
             .map(ObjectId))
     }
 
@@ -173,7 +172,7 @@ impl DslPool {
                 self.mos().env().feature_incr(feature::BOOKMARKS, tx)?;
                 self.mos().zapify(head.object(), tx)?;
                 self.mos()
-                    .zap_add(head.object(), BOOKMARKS_FIELD, zap.0, tx)?;
+                    .zap_add(head.object(), DS_FIELD_BOOKMARK_NAMES, zap.0, tx)?;
                 zap
             }
         };
@@ -223,7 +222,8 @@ impl DslPool {
         self.mos().zap_remove(zap, name, tx)?;
         if self.mos().zap_count(zap)? == 0 {
             self.mos().zap_destroy(zap, tx)?;
-            self.mos().zap_remove(head.object(), BOOKMARKS_FIELD, tx)?;
+            self.mos()
+                .zap_remove(head.object(), DS_FIELD_BOOKMARK_NAMES, tx)?;
             self.mos().env().feature_decr(feature::BOOKMARKS, tx)?;
         }
         Ok(())

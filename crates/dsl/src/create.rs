@@ -5,7 +5,10 @@
 //! (`dsl_pool_create`), module/zfs/dmu_objset.c (`dmu_objset_create_sync`) @be7657e3
 
 use phys::PropValue;
-use phys::pool_names;
+use phys::pool_names::{
+    self, DD_FIELD_FILESYSTEM_COUNT, DD_FIELD_SNAPSHOT_COUNT, FREE_DIR_NAME, MOS_DIR_NAME,
+    ORIGIN_DIR_NAME,
+};
 use std::sync::Arc;
 use zap::directory;
 
@@ -22,7 +25,7 @@ use crate::deadlist::Deadlist;
 use crate::dir::DslDir;
 use crate::env::HistoryEvent;
 use crate::fields::{DatasetFields, DirFields};
-use crate::pool::{DslPool, FREE_DIR, MOS_DIR, ORIGIN_DIR, PoolParts};
+use crate::pool::{DslPool, PoolParts};
 use phys::feature;
 
 use crate::space::SpaceCheck;
@@ -163,7 +166,7 @@ impl DslPool {
                 let zap = ObjectId(parent.fields().child_dir_zapobj);
                 mos.zap_add(zap, name, object.0, tx)?;
                 fields.parent_obj = parent.object().0;
-                self.adjust_count(parent, FILESYSTEM_COUNT, 1, tx)?;
+                self.adjust_count(parent, DD_FIELD_FILESYSTEM_COUNT, 1, tx)?;
             }
             None => directory::add(mos.objset(), pool_names::ROOT_DATASET, object, tx)?,
         }
@@ -185,8 +188,10 @@ impl DslPool {
         let ds = self.create_head_in(&dd, origin, flags, tx)?;
         if self.mos().env().feature_is_active(feature::FS_SS_LIMIT) {
             self.zapify_dir(&dd, tx)?;
-            self.mos().zap_add(dd.object(), FILESYSTEM_COUNT, 0, tx)?;
-            self.mos().zap_add(dd.object(), SNAPSHOT_COUNT, 0, tx)?;
+            self.mos()
+                .zap_add(dd.object(), DD_FIELD_FILESYSTEM_COUNT, 0, tx)?;
+            self.mos()
+                .zap_add(dd.object(), DD_FIELD_SNAPSHOT_COUNT, 0, tx)?;
         }
         Ok(ds)
     }
@@ -350,13 +355,13 @@ impl DslPool {
     ) -> Result<Arc<DslPool>> {
         let pool = DslPool::bare(parts);
         let root_dir = pool.create_dir(None, "", tx)?;
-        let mos_dir = pool.create_dir(Some(&root_dir), MOS_DIR, tx)?;
-        let free_dir = pool.create_dir(Some(&root_dir), FREE_DIR, tx)?;
+        let mos_dir = pool.create_dir(Some(&root_dir), MOS_DIR_NAME, tx)?;
+        let free_dir = pool.create_dir(Some(&root_dir), FREE_DIR_NAME, tx)?;
         let free_bpobj = Bpobj::alloc(pool.mos(), tx)?;
         directory::add(pool.mos().objset(), pool_names::FREE_BPOBJ, free_bpobj, tx)?;
 
-        let head = pool.create_head(&root_dir, ORIGIN_DIR, None, 0, tx)?;
-        let origin = pool.snapshot_sync(&head, ORIGIN_DIR, now_secs(), tx)?;
+        let head = pool.create_head(&root_dir, ORIGIN_DIR_NAME, None, 0, tx)?;
+        let origin = pool.snapshot_sync(&head, ORIGIN_DIR_NAME, now_secs(), tx)?;
         pool.set_special(root_dir.clone(), mos_dir, free_dir, origin, free_bpobj);
 
         let root = pool.create_head_in(&root_dir, None, 0, tx)?;
@@ -366,10 +371,6 @@ impl DslPool {
     }
 }
 
-/// `DD_FIELD_FILESYSTEM_COUNT`: directories below this one.
-pub(crate) const FILESYSTEM_COUNT: &str = "com.joyent:filesystem_count";
-/// `DD_FIELD_SNAPSHOT_COUNT`: snapshots at and below this one.
-pub(crate) const SNAPSHOT_COUNT: &str = "com.joyent:snapshot_count";
 /// `DD_FIELD_SNAPSHOTS_CHANGED`: when a snapshot was last made, renamed or destroyed.
 pub(crate) const SNAPSHOTS_CHANGED: &str = "com.ixsystems:snapshots_changed";
 

@@ -22,8 +22,8 @@ use std::sync::Arc;
 use base::{Error, ErrorKind, ObjectId, Result};
 use dmu::Tx;
 use phys::dsl::DS_FLAG_DEFER_DESTROY;
+use phys::pool_names::{DD_FIELD_FILESYSTEM_COUNT, DD_FIELD_SNAPSHOT_COUNT};
 
-use crate::create::{FILESYSTEM_COUNT, SNAPSHOT_COUNT};
 use crate::dataset::DslDataset;
 use crate::deadlist::Deadlist;
 use crate::dir::{DslDir, Used};
@@ -318,7 +318,7 @@ impl DslPool {
             .ok_or_else(|| Error::corrupt("a snapshot without a head"))?;
         self.touch_snapshots(&dir, tx)?;
         mos.zap_remove(ObjectId(head.fields().snapnames_zapobj), &name, tx)?;
-        self.adjust_count(&dir, SNAPSHOT_COUNT, -1, tx)?;
+        self.adjust_count(&dir, DD_FIELD_SNAPSHOT_COUNT, -1, tx)?;
         for zap in [
             fields.next_clones_obj,
             fields.props_obj,
@@ -465,7 +465,7 @@ impl DslPool {
     fn destroy_dir(&self, dd: &Arc<DslDir>, tx: &Tx) -> Result<()> {
         let mos = self.mos();
         let parent = dd.parent().expect("the root directory is not destroyed");
-        self.adjust_count(&parent, FILESYSTEM_COUNT, -1, tx)?;
+        self.adjust_count(&parent, DD_FIELD_FILESYSTEM_COUNT, -1, tx)?;
         self.set_reservation(dd, 0, tx);
         let fields = dd.fields();
         if !fields.space().is_zero() {

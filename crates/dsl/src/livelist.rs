@@ -31,9 +31,6 @@ use crate::dir::DslDir;
 use crate::pool::DslPool;
 use phys::feature;
 
-/// `DD_FIELD_LIVELIST`
-const LIVELIST_FIELD: &str = "com.delphix:livelist";
-
 impl DslPool {
     /// Gives up the livelist of a clone.
     #[doc(alias = "dsl_dir_remove_livelist")]
@@ -42,8 +39,8 @@ impl DslPool {
         if !mos.env().feature_is_active(feature::LIVELIST) || !mos.is_zapified(dd.object())? {
             return Ok(());
         }
-        if let Some(livelist) = mos.zap_get(dd.object(), LIVELIST_FIELD)? {
-            mos.zap_remove(dd.object(), LIVELIST_FIELD, tx)?;
+        if let Some(livelist) = mos.zap_get(dd.object(), pool_names::DD_FIELD_LIVELIST)? {
+            mos.zap_remove(dd.object(), pool_names::DD_FIELD_LIVELIST, tx)?;
             Deadlist::free(mos, ObjectId(livelist), tx)?;
             mos.env().feature_decr(feature::LIVELIST, tx)?;
         }

@@ -23,7 +23,7 @@
 //! # Source
 //! OpenZFS module/zfs/dsl_pool.c @be7657e3
 
-use phys::pool_names;
+use phys::pool_names::{self, FREE_DIR_NAME, MOS_DIR_NAME, ORIGIN_DIR_NAME};
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, Weak};
 use zap::directory;
@@ -41,13 +41,6 @@ use crate::mos::Mos;
 #[cfg(test)]
 use crate::size::Space;
 use crate::synctask::TaskQueue;
-
-/// `MOS_DIR_NAME`: the directory that is charged for the MOS.
-pub(crate) const MOS_DIR: &str = "$MOS";
-/// `FREE_DIR_NAME`: the directory that is charged for what is being freed.
-pub(crate) const FREE_DIR: &str = "$FREE";
-/// `ORIGIN_DIR_NAME`: the directory, and the snapshot in it, that is everybody's origin.
-pub(crate) const ORIGIN_DIR: &str = "$ORIGIN";
 
 /// The data sets of one pool.
 #[doc(alias = "dsl_pool_t")]
@@ -143,14 +136,14 @@ impl DslPool {
             let found = pool.child(&root_dir, name)?;
             found.ok_or_else(|| Error::corrupt(format!("the root directory has no {name}")))
         };
-        let origin_dir = special(ORIGIN_DIR)?;
+        let origin_dir = special(ORIGIN_DIR_NAME)?;
         let head = pool.dataset_by_object(ObjectId(origin_dir.fields().head_dataset_obj))?;
         let origin = head
             .prev()
             .ok_or_else(|| Error::corrupt("$ORIGIN has no snapshot"))?;
         let special = Special {
-            mos_dir: special(MOS_DIR)?,
-            free_dir: special(FREE_DIR)?,
+            mos_dir: special(MOS_DIR_NAME)?,
+            free_dir: special(FREE_DIR_NAME)?,
             free_bpobj: directory::get(pool.mos.objset(), pool_names::FREE_BPOBJ)?,
             root_dir,
             origin,

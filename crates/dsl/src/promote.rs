@@ -21,8 +21,8 @@ use std::sync::Arc;
 use base::{Context, Error, ErrorKind, ObjectId, Result, Txg};
 use dmu::Tx;
 use phys::dsl::DS_FLAG_NOPROMOTE;
+use phys::pool_names::DD_FIELD_SNAPSHOT_COUNT;
 
-use crate::create::SNAPSHOT_COUNT;
 use crate::dataset::DslDataset;
 use crate::dir::{DslDir, Used};
 use crate::names::NAME_BYTES_MAX;
@@ -309,9 +309,9 @@ impl DslPool {
         let names = |head: &DslDataset| ObjectId(head.fields().snapnames_zapobj);
         self.touch_snapshots(origin_dir, tx)?;
         mos.zap_remove(names(promotion.origin_head()), &name, tx)?;
-        self.adjust_count(origin_dir, SNAPSHOT_COUNT, -1, tx)?;
+        self.adjust_count(origin_dir, DD_FIELD_SNAPSHOT_COUNT, -1, tx)?;
         mos.zap_add(names(&promotion.clone), &name, snap.object().0, tx)?;
-        self.adjust_count(dir, SNAPSHOT_COUNT, 1, tx)?;
+        self.adjust_count(dir, DD_FIELD_SNAPSHOT_COUNT, 1, tx)?;
         {
             let mut state = snap.state();
             state.fields.dir_obj = dir.object().0;

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use base::{Error, ErrorKind, ObjectId, Result};
 use dmu::Tx;
 use phys::ObjsetType;
+use phys::pool_names::{DD_FIELD_FILESYSTEM_COUNT, DD_FIELD_SNAPSHOT_COUNT};
 
-use crate::create::{FILESYSTEM_COUNT, SNAPSHOT_COUNT};
 use crate::dataset::DslDataset;
 use crate::dir::{DslDir, Used};
 use crate::names::{NAME_BYTES_MAX, NESTING_MAX};
@@ -130,7 +130,7 @@ impl DslPool {
     ) -> Result<()> {
         let mos = self.mos();
         if mos.is_zapified(dd.object())? {
-            for (field, itself) in [(FILESYSTEM_COUNT, 1), (SNAPSHOT_COUNT, 0)] {
+            for (field, itself) in [(DD_FIELD_FILESYSTEM_COUNT, 1), (DD_FIELD_SNAPSHOT_COUNT, 0)] {
                 if let Some(count) = mos.zap_get(dd.object(), field)? {
                     let moved = count.cast_signed() + itself;
                     self.adjust_count(parent, field, -moved, tx)?;

@@ -18,16 +18,17 @@ use std::sync::Arc;
 use base::{Error, ErrorKind, ObjectId, Result};
 use dmu::Tx;
 use phys::dsl::{DS_FLAG_UNIQUE_ACCURATE, DslDatasetPhys};
+use phys::pool_names::{DD_FIELD_SNAPSHOT_COUNT, ORIGIN_DIR_NAME};
 use phys::{ObjectType, Phys};
 
-use crate::create::{SNAPSHOT_COUNT, now_secs};
+use crate::create::now_secs;
 use crate::dataset::DslDataset;
 use crate::deadlist::Deadlist;
 use crate::dir::Used;
 use crate::env::DatasetChange;
 use crate::fields::DatasetFields;
 use crate::names::NAME_BYTES_MAX;
-use crate::pool::{DslPool, ORIGIN_DIR};
+use crate::pool::DslPool;
 
 use crate::size::Space;
 use crate::space::SpaceCheck;
@@ -121,9 +122,13 @@ impl DslPool {
         let mos = self.mos();
         let head = ds.fields();
         let dir = ds.dir();
-        self.adjust_count(&dir, SNAPSHOT_COUNT, 1, tx)?;
+        self.adjust_count(&dir, DD_FIELD_SNAPSHOT_COUNT, 1, tx)?;
         // The origin of everything is older than everything.
-        let creation_txg = if name == ORIGIN_DIR { 1 } else { tx.txg().0 };
+        let creation_txg = if name == ORIGIN_DIR_NAME {
+            1
+        } else {
+            tx.txg().0
+        };
 
         let type_ = ObjectType::DSL_DATASET;
         let object = mos.alloc(type_, 0, type_, DslDatasetPhys::SIZE, tx)?;

@@ -7,10 +7,7 @@
 //! - [`disk`]: files and block devices of the host,
 //! - [`mem`]: RAM disks,
 //! - [`part`]: a range of another provider,
-//! - [`nop`]: another size and sector size, failures and delays by chance,
-//! - [`fault`]: a provider that misbehaves on request and never forgets the right bytes,
-//! - [`powercut`]: RAM disks whose power can be cut after any command,
-//! - [`delay`]: a provider whose commands take a while.
+//! - [`nop`]: another size and sector size, failures and delays by chance.
 //!
 //! [`Namespace`] says what their names mean.
 //!
@@ -25,14 +22,16 @@
 //! FreeBSD `sys/geom/geom.h` for the words; OpenZFS `module/os/linux/zfs/vdev_disk.c` and
 //! `module/zfs/vdev_file.c` for what a pool asks of a provider.
 
-pub mod delay;
 pub mod disk;
-pub mod fault;
 pub mod mem;
 pub mod namespace;
 pub mod nop;
 pub mod part;
-pub mod powercut;
+#[expect(
+    unused_macros,
+    unused_imports,
+    reason = "`same_shape_as` moved to `faulty` with its users"
+)]
 mod provider;
 mod sparse;
 pub mod topology;

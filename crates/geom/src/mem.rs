@@ -53,7 +53,7 @@ impl Memory {
         )
     }
 
-    pub(crate) fn with_bytes(
+    fn with_bytes(
         name: String,
         mediasize: u64,
         (sectorsize, stripesize): (u32, u32),
@@ -71,9 +71,16 @@ impl Memory {
     /// Another RAM disk with the same bytes.
     #[must_use]
     pub fn snapshot(&self) -> Memory {
+        self.grown_to(self.mediasize)
+    }
+
+    /// A larger RAM disk that begins with the same bytes.
+    #[must_use]
+    pub fn grown_to(&self, mediasize: u64) -> Memory {
+        assert!(mediasize >= self.mediasize, "disks do not shrink");
         Self::with_bytes(
             self.name.clone(),
-            self.mediasize,
+            mediasize,
             (self.sectorsize, self.stripesize),
             self.bytes.read().clone(),
         )

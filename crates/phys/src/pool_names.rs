@@ -69,5 +69,14 @@ pub const VDEV_TOP_ZAP_MS_UNFLUSHED_PHYS_TXGS: &str = "com.delphix:ms_unflushed_
 /// `VDEV_TOP_ZAP_ALLOCATION_BIAS`
 pub const VDEV_TOP_ZAP_ALLOCATION_BIAS: &str = "org.zfsonlinux:allocation_bias";
 
-/// `ORIGIN_DIR_NAME`: the hidden empty dataset from which all are cloned
+/// `DD_FIELD_FILESYSTEM_COUNT`: directories below this one
+pub const DD_FIELD_FILESYSTEM_COUNT: &str = "com.joyent:filesystem_count";
+/// `DD_FIELD_SNAPSHOT_COUNT`: snapshots at and below this one
+pub const DD_FIELD_SNAPSHOT_COUNT: &str = "com.joyent:snapshot_count";
+
+/// `MOS_DIR_NAME`: the directory that is charged for the MOS
+pub const MOS_DIR_NAME: &str = "$MOS";
+/// `FREE_DIR_NAME`: the directory that is charged for what is being freed
+pub const FREE_DIR_NAME: &str = "$FREE";
+/// `ORIGIN_DIR_NAME`: the directory, and the snapshot in it, from which all are cloned
 pub const ORIGIN_DIR_NAME: &str = "$ORIGIN";

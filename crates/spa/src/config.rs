@@ -17,7 +17,7 @@ use dmu::{Objset, Tx};
 use nvpair::NvList;
 use phys::ObjectType;
 use phys::uberblock::{SPA_VERSION_FEATURES, UberblockPhys};
-use vdev::{AllocBias, LabelSync, PoolConfig, VdevKind};
+use vdev::{LabelSync, PoolConfig, VdevKind};
 
 use crate::spa::Inner;
 use zap::directory;
@@ -68,7 +68,7 @@ impl Inner {
                 let zap = self.create_vdev_zap(map, tx)?;
                 top.update(|config| config.top_zap = zap.0);
                 let bias = top.config().alloc_bias;
-                if let Some(word) = bias.word().filter(|_| bias != AllocBias::None) {
+                if let Some(word) = bias.word() {
                     zap::update_str(
                         &self.mos,
                         tx,

@@ -20,7 +20,6 @@ use std::sync::{Arc, OnceLock};
 use base::{Context, Error, ErrorKind, Guid, ObjectId, ObjsetId, Result, Txg, VdevId};
 use dmu::{NewObject, Objset, ObjsetProps, Tx, TxGroups};
 use dsl::{Bpobj, DslPool, Mos, MosAccounting, PoolEnv, PoolParts};
-use geom::Provider;
 use metaslab::{Metaslabs, MetaslabsOptions, VdevGeometry};
 use nvpair::NvList;
 use phys::ObjectType;
@@ -28,7 +27,9 @@ use phys::ObjsetType;
 use phys::label::{ASHIFT_MAX, ASHIFT_MIN, SPA_MINDEVSIZE, allocatable_size};
 use phys::uberblock::UberblockPhys;
 use rt::Mutex;
-use vdev::{AllocBias, AutoAshift, PoolState, Vdev, VdevConfig, VdevKind, VdevTree};
+use vdev::{
+    AutoAshift, Grouping, NewDevice, PoolState, TopSpec, Vdev, VdevConfig, VdevKind, VdevTree,
+};
 use zio::{AllocClass, BlockStore, LogStore, Pipeline, PipelineSettings};
 
 use crate::core::{Core, HalfOpen};
@@ -49,24 +50,12 @@ const SALT_BYTES: usize = 32;
 /// `SPA_CONFIG_BLOCKSIZE`
 const CONFIG_BLOCK_BYTES: u64 = 1 << 14;
 
-/// A device or a group of devices that a pool is to be made of.
-pub struct VdevSpec {
-    /// What it is.
-    pub kind: VdevKind,
-    /// The device, for a leaf: its path as it is to stand in labels, and the open provider.
-    pub device: Option<(String, Arc<dyn Provider>)>,
-    /// The devices of a group.
-    pub children: Vec<VdevSpec>,
-    /// What a top-level vdev is reserved for.
-    pub bias: AllocBias,
-}
-
 /// What a pool is to be like.
 pub struct CreateOptions {
     /// Its name, checked by the caller.
     pub name: String,
     /// Its top-level vdevs.
-    pub vdevs: Vec<VdevSpec>,
+    pub vdevs: Vec<TopSpec<NewDevice>>,
     /// `-o ashift`: 0 takes that of each device's physical sector.
     pub ashift: u32,
     /// Features to enable.
@@ -290,12 +279,7 @@ fn create_objects(
 /// What the allocator needs to know of a top-level vdev.
 pub(crate) fn geometry(id: VdevId, top: &Vdev) -> VdevGeometry {
     let config = top.config();
-    let class = match (config.is_log, config.alloc_bias) {
-        (true, _) | (_, AllocBias::Log) => AllocClass::Log,
-        (_, AllocBias::Special) => AllocClass::Special,
-        (_, AllocBias::Dedup) => AllocClass::Dedup,
-        (_, AllocBias::None) => AllocClass::Normal,
-    };
+    let class = config.class();
     VdevGeometry {
         data_disks: top.data_disks(),
         min_alloc: top.min_alloc(),
@@ -310,7 +294,7 @@ fn nonzero_random() -> u64 {
 
 /// The top-level vdevs, opened and measured.
 fn build_tops(
-    specs: &[VdevSpec],
+    specs: &[TopSpec<NewDevice>],
     (ashift, auto): (u32, AutoAshift),
     txg: Txg,
 ) -> Result<Vec<Arc<Vdev>>> {
@@ -324,7 +308,12 @@ fn build_tops(
         .collect()
 }
 
-fn build_top(spec: &VdevSpec, ashift: u32, auto: AutoAshift, txg: Txg) -> Result<Arc<Vdev>> {
+fn build_top(
+    spec: &TopSpec<NewDevice>,
+    ashift: u32,
+    auto: AutoAshift,
+    txg: Txg,
+) -> Result<Arc<Vdev>> {
     let top = build(spec)?;
     let devices = top.devices();
     let providers: Vec<_> = devices.iter().filter_map(|d| d.leaf().provider()).collect();
@@ -357,28 +346,40 @@ fn build_top(spec: &VdevSpec, ashift: u32, auto: AutoAshift, txg: Txg) -> Result
         config.ashift = ashift;
         config.asize = asize;
         config.ms_shift = vdev::metaslab_shift(asize);
-        config.is_log = spec.bias == AllocBias::Log;
-        config.alloc_bias = spec.bias;
+        config.is_log = spec.class == AllocClass::Log;
+        config.alloc_bias = spec.class;
         config.create_txg = txg.0;
     });
     top.visit(&mut |vd| vd.update(|config| config.create_txg = txg.0));
     Ok(top)
 }
 
-fn build(spec: &VdevSpec) -> Result<Arc<Vdev>> {
-    let children = spec
-        .children
-        .iter()
-        .map(build)
-        .collect::<Result<Vec<_>>>()?;
-    let mut config = VdevConfig::default();
-    if let Some((path, _)) = &spec.device {
-        config.path = Some(path.clone());
-        config.whole_disk = (spec.kind == VdevKind::Disk).then_some(false);
+fn build(spec: &TopSpec<NewDevice>) -> Result<Arc<Vdev>> {
+    let devices = spec.devices.iter().map(build_device);
+    let mut devices = devices.collect::<Result<Vec<_>>>()?;
+    match spec.grouping {
+        Grouping::Single => devices
+            .pop()
+            .ok_or_else(|| Error::invalid("a vdev without devices")),
+        Grouping::Mirror => {
+            let guid = Guid(nonzero_random());
+            let config = VdevConfig::default();
+            Ok(Vdev::new(VdevKind::Mirror, guid, config, devices))
+        }
+        Grouping::Raidz { .. } | Grouping::Draid { .. } => {
+            let text = format!("new {} vdevs", spec.grouping.display_name());
+            Err(Error::new(ErrorKind::Unsupported, text))
+        }
     }
-    let vdev = Vdev::new(spec.kind, Guid(nonzero_random()), config, children);
-    if let Some((_, provider)) = &spec.device {
-        vdev.leaf().open(provider.clone())?;
-    }
+}
+
+fn build_device(device: &NewDevice) -> Result<Arc<Vdev>> {
+    let config = VdevConfig {
+        path: Some(device.path.clone()),
+        whole_disk: (device.kind == VdevKind::Disk).then_some(false),
+        ..VdevConfig::default()
+    };
+    let vdev = Vdev::new(device.kind, Guid(nonzero_random()), config, Vec::new());
+    vdev.leaf().open(device.provider.clone())?;
     Ok(vdev)
 }

@@ -33,7 +33,7 @@ mod sync;
 
 pub use cachefile::CacheFile;
 pub use config::read_packed;
-pub use create::{CreateOptions, VdevSpec};
+pub use create::CreateOptions;
 pub use features::Features;
 pub use history::{History, Record};
 pub use host::Host;

@@ -31,8 +31,8 @@ use nvpair::NvList;
 use phys::uberblock::UberblockPhys;
 use rt::Mutex;
 use vdev::import::{FoundPool, discover};
-use vdev::{AllocBias, PoolState, VdevKind, VdevTree};
-use zio::{BlockStore, LogStore, Pipeline, PipelineSettings};
+use vdev::{PoolState, VdevKind, VdevTree};
+use zio::{AllocClass, BlockStore, LogStore, Pipeline, PipelineSettings};
 
 use crate::config::read_packed;
 use crate::core::{Core, HalfOpen};
@@ -523,7 +523,7 @@ fn read_allocation_bias(mos: &Arc<Objset>, top: &vdev::Vdev) -> Result<()> {
     if let Some(word) =
         zap::lookup_str(mos, ObjectId(zap), pool_names::VDEV_TOP_ZAP_ALLOCATION_BIAS)?
     {
-        top.update(|config| config.alloc_bias = AllocBias::from_word(&word));
+        top.update(|config| config.alloc_bias = AllocClass::from_word(&word));
     }
     Ok(())
 }

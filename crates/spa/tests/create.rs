@@ -6,21 +6,22 @@ use std::sync::Arc;
 use geom::disk::{OpenMode, open};
 use oracle::{Zdb, have_zdb};
 use phys::feature;
-use spa::{CreateOptions, Host, ImportOptions, Settings, Spa, VdevSpec};
-use vdev::{AllocBias, VdevKind};
+use spa::{CreateOptions, Host, ImportOptions, Settings, Spa};
+use vdev::{Grouping, NewDevice, TopSpec, VdevKind};
 
-fn leaf(path: &Path) -> VdevSpec {
-    let provider = open(path, OpenMode::ReadWrite).unwrap();
-    let device = Some((path.display().to_string(), provider));
-    VdevSpec {
+fn device(path: &Path) -> NewDevice {
+    NewDevice {
         kind: VdevKind::File,
-        device,
-        children: Vec::new(),
-        bias: AllocBias::None,
+        path: path.display().to_string(),
+        provider: open(path, OpenMode::ReadWrite).unwrap(),
     }
 }
 
-fn options(name: &str, vdevs: Vec<VdevSpec>, ashift: u32) -> CreateOptions {
+fn single(device: NewDevice) -> TopSpec<NewDevice> {
+    TopSpec::new(Grouping::Single, vec![device])
+}
+
+fn options(name: &str, vdevs: Vec<TopSpec<NewDevice>>, ashift: u32) -> CreateOptions {
     CreateOptions {
         name: name.into(),
         vdevs,
@@ -80,12 +81,7 @@ fn new_pools_pass_zdb() {
         let folder = tempfile::tempdir().unwrap();
         let a = image(folder.path(), "a", 256 << 20);
         let b = image(folder.path(), "b", 256 << 20);
-        let mirror = VdevSpec {
-            kind: VdevKind::Mirror,
-            device: None,
-            children: vec![leaf(&a), leaf(&b)],
-            bias: AllocBias::None,
-        };
+        let mirror = TopSpec::new(Grouping::Mirror, vec![device(&a), device(&b)]);
         let spa = Spa::create(options("tank", vec![mirror], ashift)).unwrap();
         spa.export().unwrap();
         drop(spa);
@@ -150,17 +146,15 @@ fn configs_have_the_keys_of_openzfs() {
         let folder = tempfile::tempdir().unwrap();
         let paths = ["a", "b"].map(|name| image(folder.path(), name, 128 << 20));
         let tops = match shape {
-            "single" => vec![VdevSpec {
+            "single" => vec![single(NewDevice {
                 kind: VdevKind::Disk,
-                ..leaf(&paths[0])
-            }],
-            "mirror" => vec![VdevSpec {
-                kind: VdevKind::Mirror,
-                device: None,
-                children: paths.iter().map(|path| leaf(path)).collect(),
-                bias: AllocBias::None,
-            }],
-            _ => paths.iter().map(|path| leaf(path)).collect(),
+                ..device(&paths[0])
+            })],
+            "mirror" => {
+                let devices = paths.iter().map(|path| device(path));
+                vec![TopSpec::new(Grouping::Mirror, devices.collect())]
+            }
+            _ => paths.iter().map(|path| single(device(path))).collect(),
         };
         let labelled = if shape == "stripe" {
             &paths[1]

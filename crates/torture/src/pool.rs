@@ -9,9 +9,9 @@ use geom::Provider;
 use geom::disk::OpenMode;
 use phys::feature;
 use phys::label::LABEL_START_SIZE;
-use spa::{CreateOptions, Host, ImportOptions, Settings, Spa, VdevSpec};
+use spa::{CreateOptions, Host, ImportOptions, Settings, Spa};
 use vdev::import::discover;
-use vdev::{AllocBias, VdevKind};
+use vdev::{Grouping, NewDevice, TopSpec, VdevKind};
 use zpl::Filesystem;
 
 /// What a pool stands on.
@@ -69,21 +69,16 @@ pub fn create_with(
     init_root: dsl::ObjsetInit,
     settings: Settings,
 ) -> Result<Spa> {
-    let leaf = |provider: &Arc<dyn Provider>| VdevSpec {
+    let devices = devices.iter().map(|provider| NewDevice {
         kind: VdevKind::Disk, // so that a kernel takes the images as disks
-        device: Some((provider.name().to_owned(), provider.clone())),
-        children: Vec::new(),
-        bias: AllocBias::None,
-    };
-    let leaves: Vec<VdevSpec> = devices.iter().map(leaf).collect();
+        path: provider.name().to_owned(),
+        provider: provider.clone(),
+    });
     let vdevs = match layout {
-        Layout::Stripe => leaves,
-        Layout::Mirror => vec![VdevSpec {
-            kind: VdevKind::Mirror,
-            device: None,
-            children: leaves,
-            bias: AllocBias::None,
-        }],
+        Layout::Stripe => devices
+            .map(|device| TopSpec::new(Grouping::Single, vec![device]))
+            .collect(),
+        Layout::Mirror => vec![TopSpec::new(Grouping::Mirror, devices.collect())],
     };
     Spa::create(CreateOptions {
         name: name.into(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use base::{Error, ErrorKind, ObjectId, Result, Txg};
-use geom::fault::{Damage, FaultInjector};
+use faulty::{Damage, FaultInjector};
 use geom::mem::Memory;
 use geom::{BioCmd, Command, Provider, Shape};
 use phys::label::{LABELS, NVLIST_OFFSET, UBERBLOCK_RING_OFFSET, label_offset};

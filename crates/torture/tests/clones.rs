@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
+use faulty::PowerCut;
 use geom::Provider;
-use geom::powercut::PowerCut;
 use phys::feature::BLOCK_CLONING;
 use spa::Spa;
 use torture::golden::{self, golden};

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use ddt::Ddts;
+use faulty::PowerCut;
 use geom::Provider;
-use geom::powercut::PowerCut;
 use spa::Spa;
 use torture::golden::{self, golden};
 use torture::pool;

@@ -10,9 +10,9 @@ use geom::mem::Memory;
 use phys::ObjectType;
 use phys::feature::{self, HEAD_ERRLOG};
 use phys::pool_names::{ERRLOG_LAST, ERRLOG_SCRUB};
-use spa::{CreateOptions, Spa, VdevSpec};
+use spa::{CreateOptions, Spa};
 use torture::pool::{self, Layout};
-use vdev::{AllocBias, VdevKind};
+use vdev::{Grouping, NewDevice, TopSpec, VdevKind};
 use zap::directory;
 use zpl::Create;
 use zpl::mount::mount;
@@ -81,16 +81,15 @@ fn new_pool(disk: &Arc<dyn Provider>) -> Spa {
 }
 
 fn pool_without_feature(disk: &Arc<dyn Provider>) -> Spa {
-    let leaf = VdevSpec {
+    let device = NewDevice {
         kind: VdevKind::Disk,
-        device: Some((disk.name().to_owned(), disk.clone())),
-        children: Vec::new(),
-        bias: AllocBias::None,
+        path: disk.name().to_owned(),
+        provider: disk.clone(),
     };
     let features = feature::kept().filter(|feature| feature.guid != HEAD_ERRLOG);
     let options = CreateOptions {
         name: "tank".into(),
-        vdevs: vec![leaf],
+        vdevs: vec![TopSpec::new(Grouping::Single, vec![device])],
         ashift: 9,
         features: features.collect(),
         props: Vec::new(),

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use faulty::{PowerCut, PowerSupply};
 use geom::Provider;
-use geom::powercut::{PowerCut, PowerSupply};
 use phys::PropValue;
 use torture::pool::{self, Layout};
 use torture::{Dice, seed};

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
+use faulty::PowerCut;
 use geom::Provider;
-use geom::powercut::PowerCut;
 use phys::pool_names::LOG_SPACEMAP_ZAP;
 use spa::Spa;
 use torture::golden::{self, golden};

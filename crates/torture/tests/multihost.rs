@@ -5,8 +5,8 @@ use phys::PropValue;
 use std::sync::Arc;
 
 use base::ErrorKind;
+use faulty::FaultInjector;
 use geom::Provider;
-use geom::fault::FaultInjector;
 use geom::mem::Memory;
 use phys::uberblock::UberblockPhys;
 use spa::{Host, ImportOptions, Spa, activity_check_ns};

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use geom::powercut::{PowerCut, PowerSupply};
+use faulty::{PowerCut, PowerSupply};
 use geom::{Provider, mem::Memory};
 use spa::Spa;
 use torture::model::World;

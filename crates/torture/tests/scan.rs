@@ -3,10 +3,9 @@
 
 use std::sync::Arc;
 
+use faulty::{FaultInjector, PowerCut};
 use geom::Provider;
-use geom::fault::FaultInjector;
 use geom::mem::Memory;
-use geom::powercut::PowerCut;
 use phys::label::LABEL_START_SIZE;
 use phys::scan::{DSS_CANCELED, DSS_FINISHED, DSS_SCANNING, POOL_SCAN_RESILVER};
 use scan::Kind;

@@ -7,9 +7,8 @@ use std::sync::Arc;
 
 use base::ErrorKind;
 use dmu::{OnSuspend, SuspendEvent, SuspendSettings};
-use geom::fault::{Damage, FaultInjector};
+use faulty::{Damage, FaultInjector, PowerCut, PowerSupply};
 use geom::mem::Memory;
-use geom::powercut::{PowerCut, PowerSupply};
 use geom::{Command, Provider, Shape};
 use phys::PropValue;
 use rt::Mutex;

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use base::{Context, Error, Guid, Result, VdevId};
 use nvpair::NvList;
 use phys::label::{ASHIFT_MAX, ASHIFT_MIN};
+use zio::AllocClass;
 
 use crate::{Vdev, VdevAux, VdevConfig, VdevKind, VdevState, VdevTree};
 
@@ -33,6 +34,18 @@ pub enum Target {
     Label,
     /// For the MOS and the cache file: with the vdevs' ZAP objects.
     Mos,
+}
+
+impl VdevConfig {
+    /// What the top-level vdev is reserved for; `Normal` is anything.
+    #[must_use]
+    pub fn class(&self) -> AllocClass {
+        if self.is_log {
+            AllocClass::Log
+        } else {
+            self.alloc_bias
+        }
+    }
 }
 
 impl Vdev {
@@ -254,7 +267,7 @@ fn parse_facts(nv: &NvList) -> Result<VdevConfig> {
         removing: flag("removing"),
         alloc_bias: nv
             .get_str("alloc_bias")
-            .map(crate::AllocBias::from_word)
+            .map(AllocClass::from_word)
             .unwrap_or_default(),
         top_zap: number("com.delphix:vdev_zap_top"),
         leaf_zap: number("com.delphix:vdev_zap_leaf"),

@@ -144,43 +144,6 @@ impl VdevAux {
     }
 }
 
-/// `vdev_alloc_bias_t`: what a top-level vdev is reserved for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[doc(alias = "vdev_alloc_bias_t")]
-pub enum AllocBias {
-    /// Anything.
-    #[default]
-    None,
-    /// The intent log.
-    Log,
-    /// Metadata and small blocks.
-    Special,
-    /// Dedup tables.
-    Dedup,
-}
-
-impl AllocBias {
-    /// The word in a config and in the vdev's ZAP.
-    #[must_use]
-    pub fn word(self) -> Option<&'static str> {
-        match self {
-            AllocBias::None => None,
-            AllocBias::Log => Some("log"),
-            AllocBias::Special => Some("special"),
-            AllocBias::Dedup => Some("dedup"),
-        }
-    }
-
-    /// From the word.
-    #[must_use]
-    pub fn from_word(word: &str) -> Self {
-        [AllocBias::Log, AllocBias::Special, AllocBias::Dedup]
-            .into_iter()
-            .find(|bias| bias.word() == Some(word))
-            .unwrap_or_default()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -193,6 +156,5 @@ mod tests {
         assert_eq!(VdevAux::ErrExceeded.raw(), 11);
         assert_eq!(PoolState::from_raw(4), Some(PoolState::L2Cache));
         assert_eq!(PoolState::from_raw(5), None);
-        assert_eq!(AllocBias::from_word("special"), AllocBias::Special);
     }
 }

@@ -17,11 +17,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use base::{Guid, VdevId};
 use rt::{RwLock, RwLockReadGuard};
+use zio::AllocClass as AllocBias;
 
 use crate::kinds::{KindOps, ops_of};
 use crate::leaf::Leaf;
 use crate::stats::{StatsSnapshot, VdevStats};
-use crate::{AllocBias, VdevAux, VdevKind, VdevState};
+use crate::{VdevAux, VdevKind, VdevState};
 
 /// What the config of a vdev says, other than its kind, its guid and its children.
 #[derive(Clone, Debug, Default)]

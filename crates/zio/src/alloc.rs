@@ -6,8 +6,10 @@ use phys::DvaPhys;
 use crate::Bookmark;
 
 /// `metaslab_class_t`: which devices a block may go to. When a class other than `Normal` has no
-/// device or no space left, the allocator falls back to `Normal`.
+/// device or no space left, the allocator falls back to `Normal`. Also what a top-level vdev is
+/// reserved for (`vdev_alloc_bias_t`), where `Normal` is anything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[doc(alias = "vdev_alloc_bias_t")]
 pub enum AllocClass {
     /// Ordinary devices.
     #[default]
@@ -18,6 +20,28 @@ pub enum AllocClass {
     Special,
     /// Devices for dedup tables.
     Dedup,
+}
+
+impl AllocClass {
+    /// The word in a config and in the vdev's ZAP; `Normal` has none.
+    #[must_use]
+    pub fn word(self) -> Option<&'static str> {
+        match self {
+            AllocClass::Normal => None,
+            AllocClass::Log => Some("log"),
+            AllocClass::Special => Some("special"),
+            AllocClass::Dedup => Some("dedup"),
+        }
+    }
+
+    /// From the word.
+    #[must_use]
+    pub fn from_word(word: &str) -> Self {
+        [AllocClass::Log, AllocClass::Special, AllocClass::Dedup]
+            .into_iter()
+            .find(|class| class.word() == Some(word))
+            .unwrap_or_default()
+    }
 }
 
 /// What may help to choose a good place.
@@ -137,5 +161,15 @@ pub trait Allocator: Send + Sync {
     /// vdevs differ.
     fn gcd_alloc(&self) -> u64 {
         self.min_alloc()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_those_of_openzfs() {
+        assert_eq!(AllocClass::from_word("special"), AllocClass::Special);
     }
 }

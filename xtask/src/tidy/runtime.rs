@@ -6,7 +6,7 @@ use super::{Breach, Source};
 /// Crates that may name what they like: `rt` itself, `base`, which knows no `rt` and whose lock of freed buffers is
 /// held for no more than a few instructions, the binary and what serves it, and what is for tests.
 const NOT_ENGINE: &[&str] = &[
-    "rt", "base", "ashift", "fuse", "lab", "oracle", "torture", "xtask", "fuzz",
+    "rt", "base", "ashift", "drivefs", "lab", "oracle", "torture", "xtask", "fuzz",
 ];
 
 /// What only `rt` may name, with everything below it.

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use super::{
-    NameStyle, PoolStatus, Reason, STATUS_CLASSES, VdevAux, VdevClass, VdevKind, VdevState,
-    VdevStatus, diagnose,
+    AllocClass, NameStyle, PoolStatus, Reason, STATUS_CLASSES, VdevAux, VdevKind, VdevState,
+    VdevStatus, diagnose, heading,
 };
 
 /// A pool that was found on devices.
@@ -168,7 +168,7 @@ fn what_to_do(reason: Reason, pool: &PoolStatus) -> &'static str {
 fn push_config(out: &mut String, pool: &PoolStatus, names: NameStyle) {
     let width = pool.name_width(names).max(10);
     push_line(out, &pool.root, &pool.name, 0, width);
-    for top in pool.tops(VdevClass::Normal) {
+    for top in pool.tops(AllocClass::Normal) {
         push_vdev(out, top, 2, width, names);
     }
     for (heading, vdevs) in [("cache", &pool.cache), ("spares", &pool.spares)] {
@@ -185,7 +185,7 @@ fn push_config(out: &mut String, pool: &PoolStatus, names: NameStyle) {
             .filter(|t| t.kind != VdevKind::Indirect)
             .peekable();
         if tops.peek().is_some() {
-            let _ = writeln!(out, "\t{}\t", class.heading());
+            let _ = writeln!(out, "\t{}\t", heading(class));
         }
         tops.for_each(|top| push_vdev(out, top, 2, width, names));
     }

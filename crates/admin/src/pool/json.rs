@@ -4,8 +4,8 @@ use serde_json::{Map, Value, json};
 
 use super::list::{CLASSES, vdev_cell};
 use super::{
-    NameStyle, PoolStatus, STATUS_CLASSES, ScanFunction, ScanState, StatusRequest, VdevAux,
-    VdevClass, VdevKind, VdevStatus, diagnose,
+    AllocClass, NameStyle, PoolStatus, STATUS_CLASSES, ScanFunction, ScanState, StatusRequest,
+    VdevAux, VdevKind, VdevStatus, diagnose, heading,
 };
 use crate::listing::{
     GetRequest, Item, JsonStyle, Style, json_document, json_numbers, json_properties,
@@ -15,7 +15,7 @@ use crate::number::{NumberStyle, Zone, date_time, nice_bytes, nice_number};
 /// Where a vdev stands, which JSON tells of each.
 #[derive(Clone, Copy)]
 enum Role {
-    Class(VdevClass),
+    Class(AllocClass),
     Cache,
     Spare,
 }
@@ -23,7 +23,7 @@ enum Role {
 impl Role {
     fn name(self) -> &'static str {
         match self {
-            Role::Class(class) => class.alloc_bias().unwrap_or("normal"),
+            Role::Class(class) => class.word().unwrap_or("normal"),
             Role::Cache => "l2cache",
             Role::Spare => "spare",
         }
@@ -157,10 +157,10 @@ fn listed_vdevs(
         let (name, entry) = listed_vdev(vdev, place, style, json, names);
         out.insert(name, entry);
     };
-    for top in pool.tops(VdevClass::Normal) {
-        list(&mut out, top, Role::Class(VdevClass::Normal));
+    for top in pool.tops(AllocClass::Normal) {
+        list(&mut out, top, Role::Class(AllocClass::Normal));
     }
-    let classes = CLASSES.map(|class| (class.heading(), Role::Class(class)));
+    let classes = CLASSES.map(|class| (heading(class), Role::Class(class)));
     for (heading, place) in classes {
         let Role::Class(class) = place else { continue };
         let mut group = Map::new();
@@ -277,14 +277,14 @@ impl Writer<'_> {
     }
 
     fn push_vdevs(&self, out: &mut Map<String, Value>, pool: &PoolStatus) {
-        let normal = Role::Class(VdevClass::Normal);
+        let normal = Role::Class(AllocClass::Normal);
         let mut all = Map::new();
         self.insert(&mut all, (&pool.root, &pool.name), normal, None);
         out.insert("vdevs".to_owned(), Value::Object(all));
         for class in STATUS_CLASSES {
             let vdevs = self.vdevs(pool.tops(class), Role::Class(class));
             if !vdevs.is_empty() {
-                out.insert(class.heading().to_owned(), Value::Object(vdevs));
+                out.insert(heading(class).to_owned(), Value::Object(vdevs));
             }
         }
         let lone = [
@@ -333,7 +333,7 @@ impl Writer<'_> {
         let mut entry = self.vdev(vdev, name, place, parent);
         let mut below = Map::new();
         let is_root = vdev.kind == VdevKind::Root;
-        let is_elsewhere = |child: &&VdevStatus| is_root && child.class != VdevClass::Normal;
+        let is_elsewhere = |child: &&VdevStatus| is_root && child.class != AllocClass::Normal;
         let is_shown = |child: &&VdevStatus| !is_elsewhere(child) && child.kind != VdevKind::Hole;
         for child in vdev.children.iter().filter(is_shown) {
             let child_name = child.name(self.request.names);

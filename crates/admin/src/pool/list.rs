@@ -1,12 +1,13 @@
 //! `zpool list -v`: a line for each pool, and below it one for each vdev.
 
-use super::{NameStyle, PoolStatus, VdevClass, VdevKind, VdevStatus};
+use super::{AllocClass, NameStyle, PoolStatus, VdevKind, VdevStatus, heading};
 use crate::listing::{Column, Item, Style, columns, header, item_line, line};
 use crate::number::NumberStyle;
 use crate::prop::{PropDesc, PropName, TableKind};
 
 /// Classes behind the normal vdevs, in the order of `zpool list -v` (not that of `zpool status`).
-pub(super) const CLASSES: [VdevClass; 3] = [VdevClass::Dedup, VdevClass::Special, VdevClass::Log];
+pub(super) const CLASSES: [AllocClass; 3] =
+    [AllocClass::Dedup, AllocClass::Special, AllocClass::Log];
 
 /// Prints pools with their vdevs. Each pool comes with its properties.
 #[must_use]
@@ -55,14 +56,14 @@ struct Table<'a> {
 
 impl Table<'_> {
     fn push_pool(&self, out: &mut String, pool: &PoolStatus) {
-        for top in pool.tops(VdevClass::Normal) {
+        for top in pool.tops(AllocClass::Normal) {
             self.push_vdev(out, top, 2, false);
         }
         for class in CLASSES {
             let is_there = |top: &&VdevStatus| top.kind != VdevKind::Indirect;
             let mut tops = pool.tops(class).filter(is_there).peekable();
             if tops.peek().is_some() {
-                *out += &self.heading(class.heading());
+                *out += &self.heading(heading(class));
             }
             tops.for_each(|top| self.push_vdev(out, top, 2, false));
         }

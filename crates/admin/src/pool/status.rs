@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 
 use super::{
-    Activity, ActivityState, CheckpointStatus, NameStyle, PoolStatus, RemovalStatus,
-    STATUS_CLASSES, ScanFunction, ScanState, ScanStatus, VdevAux, VdevClass, VdevKind, VdevState,
-    VdevStatus, diagnose,
+    Activity, ActivityState, AllocClass, CheckpointStatus, NameStyle, PoolStatus, RemovalStatus,
+    STATUS_CLASSES, ScanFunction, ScanState, ScanStatus, VdevAux, VdevKind, VdevState, VdevStatus,
+    diagnose, heading,
 };
 use crate::number::{NumberStyle, Zone, date_time, duration, nice_bytes, nice_number};
 
@@ -300,7 +300,7 @@ fn push_config(out: &mut String, pool: &PoolStatus, request: &StatusRequest) {
     }
     out.push('\n');
     table.push_line(out, &pool.root, &pool.name, 0, false);
-    for top in pool.tops(VdevClass::Normal) {
+    for top in pool.tops(AllocClass::Normal) {
         table.push_vdev(out, top, 2, false);
     }
     for class in STATUS_CLASSES {
@@ -309,7 +309,7 @@ fn push_config(out: &mut String, pool: &PoolStatus, request: &StatusRequest) {
             .filter(|top| top.kind != VdevKind::Indirect)
             .peekable();
         if tops.peek().is_some() {
-            let _ = writeln!(out, "\t{}\t", class.heading());
+            let _ = writeln!(out, "\t{}\t", heading(class));
         }
         tops.for_each(|top| table.push_vdev(out, top, 2, false));
     }

@@ -37,7 +37,7 @@ fn secs(value: &Value, name: &str) -> u64 {
     DAY + parts[0] * 3600 + parts[1] * 60 + parts[2]
 }
 
-fn vdev(value: &Value, class: VdevClass) -> VdevStatus {
+fn vdev(value: &Value, class: AllocClass) -> VdevStatus {
     let name = text(value, "name");
     let digit = |at: usize| u64::from(name.as_bytes()[at] - b'0');
     let kind = match text(value, "vdev_type") {
@@ -140,7 +140,7 @@ fn pools(name: &str) -> Vec<PoolStatus> {
     let pools = json["pools"].as_object().unwrap();
     let pool = |value: &Value| {
         let name = text(value, "name").to_owned();
-        let mut root = vdev(&value["vdevs"][&name], VdevClass::Normal);
+        let mut root = vdev(&value["vdevs"][&name], AllocClass::Normal);
         let below = |heading: &str, class| -> Vec<VdevStatus> {
             let vdevs = value[heading].as_object();
             vdevs
@@ -150,7 +150,7 @@ fn pools(name: &str) -> Vec<PoolStatus> {
                 .collect()
         };
         for class in STATUS_CLASSES {
-            root.children.extend(below(class.heading(), class));
+            root.children.extend(below(heading(class), class));
         }
         let errors = value["errlist"].as_array();
         let error = |e: &Value| e.as_str().unwrap().to_owned();
@@ -160,8 +160,8 @@ fn pools(name: &str) -> Vec<PoolStatus> {
             txg: number(value, "txg"),
             version: 5000,
             root,
-            spares: below("spares", VdevClass::Normal),
-            cache: below("l2cache", VdevClass::Normal),
+            spares: below("spares", AllocClass::Normal),
+            cache: below("l2cache", AllocClass::Normal),
             scan: scan(&value["scan_stats"]),
             error_count: Some(number(value, "error_count")),
             errors: errors.into_iter().flatten().map(error).collect(),

@@ -1,6 +1,6 @@
 //! From words to a [`VdevSpec`].
 
-use super::{Grouping, TopSpec, VdevClass, VdevSpec};
+use super::{AllocClass, Grouping, TopSpec, VdevSpec};
 
 /// `VDEV_RAIDZ_MAXPARITY`
 const PARITY_MAX: u64 = 3;
@@ -10,7 +10,7 @@ const CHILDREN_MAX: usize = 255;
 /// A word that is not a device.
 enum Keyword {
     Group(Grouping),
-    Class(VdevClass),
+    Class(AllocClass),
     Spare,
     Cache,
 }
@@ -20,9 +20,9 @@ fn keyword(word: &str) -> Option<Keyword> {
         "mirror" => Keyword::Group(Grouping::Mirror),
         "spare" => Keyword::Spare,
         "cache" => Keyword::Cache,
-        "log" => Keyword::Class(VdevClass::Log),
-        "special" => Keyword::Class(VdevClass::Special),
-        "dedup" => Keyword::Class(VdevClass::Dedup),
+        "log" => Keyword::Class(AllocClass::Log),
+        "special" => Keyword::Class(AllocClass::Special),
+        "dedup" => Keyword::Class(AllocClass::Dedup),
         _ => {
             if let Some(rest) = word.strip_prefix("raidz") {
                 let parity = parity_of(rest)?;
@@ -64,7 +64,7 @@ fn invalid<T>(text: &str) -> Result<T, String> {
 pub fn parse_vdev_spec<S: AsRef<str>>(words: &[S]) -> Result<VdevSpec, String> {
     let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
     let mut spec = VdevSpec::default();
-    let mut class = VdevClass::Normal;
+    let mut class = AllocClass::Normal;
     let (mut has_log, mut at) = (false, 0);
     while at < words.len() {
         let word = words[at];
@@ -79,28 +79,27 @@ pub fn parse_vdev_spec<S: AsRef<str>>(words: &[S]) -> Result<VdevSpec, String> {
             .collect();
         match keyword(word) {
             None => {
-                let leaves = vec![word.to_owned()];
                 spec.tops.push(TopSpec {
                     grouping: Grouping::Single,
                     class,
-                    leaves,
+                    devices: vec![word.to_owned()],
                 });
             }
             Some(Keyword::Class(next)) => {
-                if next == VdevClass::Log && has_log {
+                if next == AllocClass::Log && has_log {
                     return invalid("'log' can be specified only once");
                 }
-                has_log |= next == VdevClass::Log;
+                has_log |= next == AllocClass::Log;
                 class = next;
             }
             Some(Keyword::Spare) => {
                 at += taken;
-                class = VdevClass::Normal;
+                class = AllocClass::Normal;
                 take_alone(&mut spec.spares, word, devices)?;
             }
             Some(Keyword::Cache) => {
                 at += taken;
-                class = VdevClass::Normal;
+                class = AllocClass::Normal;
                 take_alone(&mut spec.cache, word, devices)?;
             }
             Some(Keyword::Group(grouping)) => {
@@ -112,7 +111,7 @@ pub fn parse_vdev_spec<S: AsRef<str>>(words: &[S]) -> Result<VdevSpec, String> {
     if spec == VdevSpec::default() {
         return invalid("at least one toplevel vdev must be specified");
     }
-    if has_log && !spec.tops.iter().any(|top| top.class == VdevClass::Log) {
+    if has_log && !spec.tops.iter().any(|top| top.class == AllocClass::Log) {
         return invalid("log requires at least 1 device");
     }
     Ok(spec)
@@ -131,11 +130,11 @@ fn take_alone(into: &mut Vec<String>, word: &str, devices: Vec<String>) -> Resul
 
 fn group(
     grouping: Grouping,
-    class: VdevClass,
+    class: AllocClass,
     word: &str,
-    leaves: Vec<String>,
-) -> Result<TopSpec, String> {
-    if class == VdevClass::Log && grouping != Grouping::Mirror {
+    devices: Vec<String>,
+) -> Result<TopSpec<String>, String> {
+    if class == AllocClass::Log && grouping != Grouping::Mirror {
         let name = grouping.type_name();
         return invalid(&format!("unsupported 'log' device: {name}"));
     }
@@ -144,22 +143,22 @@ fn group(
     } else {
         grouping.parity() as usize + 1
     };
-    if leaves.len() < least {
+    if devices.len() < least {
         return invalid(&format!("{word} requires at least {least} devices"));
     }
-    if grouping != Grouping::Mirror && leaves.len() > CHILDREN_MAX {
+    if grouping != Grouping::Mirror && devices.len() > CHILDREN_MAX {
         return invalid(&format!(
             "{word} supports no more than {CHILDREN_MAX} devices"
         ));
     }
     let grouping = match grouping {
-        Grouping::Draid { parity, .. } => draid(word, parity, leaves.len() as u64)?,
+        Grouping::Draid { parity, .. } => draid(word, parity, devices.len() as u64)?,
         other => other,
     };
     Ok(TopSpec {
         grouping,
         class,
-        leaves,
+        devices,
     })
 }
 

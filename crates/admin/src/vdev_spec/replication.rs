@@ -1,6 +1,6 @@
 //! Whether the vdevs of a pool are equally redundant.
 
-use super::{Grouping, TopSpec, VdevClass, VdevSpec};
+use super::{AllocClass, Grouping, TopSpec, VdevSpec};
 
 /// `ZPOOL_FUZZ`: sizes that differ by no more than this are the same.
 const SIZE_FUZZ: u64 = 16 << 20;
@@ -54,7 +54,7 @@ pub fn check_replication(
 ) -> Result<(), Vec<String>> {
     let mut wrong = Vec::new();
     let mut last: Option<Replication> = None;
-    for top in spec.tops.iter().filter(|top| top.class != VdevClass::Log) {
+    for top in spec.tops.iter().filter(|top| top.class != AllocClass::Log) {
         let now = replication_of(top, facts, &mut wrong);
         if let Some(last) = last {
             wrong.extend(mismatch(last, now));
@@ -71,11 +71,11 @@ pub fn check_replication(
 }
 
 fn replication_of(
-    top: &TopSpec,
+    top: &TopSpec<String>,
     facts: &dyn Fn(&str) -> LeafFacts,
     wrong: &mut Vec<String>,
 ) -> Replication {
-    let kinds: Vec<LeafFacts> = top.leaves.iter().map(|leaf| facts(leaf)).collect();
+    let kinds: Vec<LeafFacts> = top.devices.iter().map(|leaf| facts(leaf)).collect();
     if top.grouping == Grouping::Single {
         let type_name = if kinds.iter().any(|k| k.is_file) {
             "file"
@@ -104,7 +104,7 @@ fn replication_of(
     }
     Replication {
         type_name,
-        children: top.leaves.len() as u64,
+        children: top.devices.len() as u64,
         parity: top.grouping.parity(),
     }
 }

@@ -17,9 +17,9 @@ use geom::Provider;
 use geom::disk::{OpenMode, open};
 use phys::feature;
 use phys::{CompressType, ObjectType, ObjsetType};
-use spa::{CreateOptions, Host, ImportOptions, Settings, Spa, VdevSpec};
+use spa::{CreateOptions, Host, ImportOptions, Settings, Spa};
 use vdev::import::discover;
-use vdev::{AllocBias, VdevKind};
+use vdev::{Grouping, NewDevice, TopSpec, VdevKind};
 
 use super::{Words, number, usage_error};
 
@@ -115,16 +115,14 @@ fn host() -> Host {
 }
 
 fn create(path: &Path) -> Result<Spa> {
-    let provider = open(path, OpenMode::ReadWrite)?;
-    let leaf = VdevSpec {
+    let device = NewDevice {
         kind: VdevKind::File,
-        device: Some((path.display().to_string(), provider)),
-        children: Vec::new(),
-        bias: AllocBias::None,
+        path: path.display().to_string(),
+        provider: open(path, OpenMode::ReadWrite)?,
     };
     Spa::create(CreateOptions {
         name: "bench".into(),
-        vdevs: vec![leaf],
+        vdevs: vec![TopSpec::new(Grouping::Single, vec![device])],
         ashift: 12,
         features: feature::kept().collect(),
         props: Vec::new(),

@@ -41,7 +41,7 @@ fn serve(machine: &Path, folder: &Path, is_background: bool) -> Result<()> {
             );
         }
     };
-    super::in_machine(machine, |world| fuse::mount(world, folder, ready))?
+    super::in_machine(machine, |world| drivefs::mount(world, folder, ready))?
 }
 
 /// Nobody reads what is said from here on.

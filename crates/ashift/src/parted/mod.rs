@@ -2,6 +2,8 @@
 
 mod commands;
 mod file_systems;
+mod label;
+mod partition;
 mod session;
 
 use std::process::ExitCode;

@@ -9,7 +9,6 @@ use base::{Error, ErrorKind, Result, VdevId};
 use check::{BlockKind, Checksums, Finding, Report, Severity};
 use phys::ObjectType;
 use serde_json::json;
-use vdev::AllocBias;
 use zio::AllocClass;
 
 use super::block_types::{self, ratio};
@@ -171,7 +170,7 @@ fn write_classes(out: &mut Printer, pool: &Pool) -> Result<()> {
     let (mut log_alloc, mut log_space) = (0, 0);
     for (i, top) in pool.tree().tops().iter().enumerate() {
         let config = top.config().clone();
-        let is_normal = config.alloc_bias == AllocBias::None && !config.is_log;
+        let is_normal = config.class() == AllocClass::Normal;
         let vdev = TopVdev::of(pool, VdevId(i as u64), top)?;
         if !is_normal || vdev.objects.len() <= EMBEDDED_SLOG_MIN_MS {
             continue;

@@ -8,7 +8,7 @@ use std::io::Write;
 
 use base::{Result, VdevId};
 use metaslab::{HISTOGRAM_BUCKETS, SpaceMapStore, fragmentation};
-use vdev::AllocBias;
+use zio::AllocClass;
 
 use super::metaslabs::TopVdev;
 use super::pool::Pool;
@@ -27,7 +27,7 @@ pub(super) fn run(out: &mut Printer, pool: &Pool) -> Result<()> {
     let (mut space, mut weighted) = (0u128, Some(0u128));
     for (i, top) in pool.tree().tops().iter().enumerate() {
         let config = top.config().clone();
-        let is_normal = config.alloc_bias == AllocBias::None && !config.is_log;
+        let is_normal = config.class() == AllocClass::Normal;
         let vdev = TopVdev::of(pool, VdevId(i as u64), top)?;
         if !is_normal || vdev.objects.is_empty() {
             continue;

@@ -95,10 +95,9 @@ impl TopVdev {
         } else {
             Vec::new()
         };
-        let bias = config.alloc_bias.word().unwrap_or("");
         Ok(TopVdev {
             id,
-            bias: if config.is_log { "log" } else { bias },
+            bias: config.class().word().unwrap_or(""),
             ms_shift: config.ms_shift,
             ashift: config.ashift,
             objects,

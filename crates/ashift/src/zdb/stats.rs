@@ -9,7 +9,7 @@ use std::sync::Arc;
 use admin::number::nice_number;
 use base::{Result, VdevId};
 use metaslab::SpaceStats;
-use vdev::{AllocBias, Vdev};
+use vdev::Vdev;
 
 use super::pool::Pool;
 use super::text::Printer;
@@ -58,13 +58,8 @@ fn write(
     space: Option<SpaceStats>,
     indent: usize,
 ) -> Result<()> {
-    let config = vdev.config().clone();
-    let suffix = match config.alloc_bias {
-        AllocBias::None if config.is_log => " (log)".to_owned(),
-        bias => bias
-            .word()
-            .map_or_else(String::new, |word| format!(" ({word})")),
-    };
+    let class = vdev.config().class().word();
+    let suffix = class.map_or_else(String::new, |word| format!(" ({word})"));
     let space = space.filter(|space| space.space > 0);
     // As printf has it: a negative width means left-justified, to the same width.
     let used_width = indent + name.len();

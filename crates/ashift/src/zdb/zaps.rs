@@ -21,7 +21,7 @@ const SECRETS: [&[u8]; 5] = [
     b"DSL_CRYPTO_HMAC_KEY_1",
     b"DSL_CRYPTO_IV",
     b"DSL_CRYPTO_MAC",
-    b"org.illumos:checksum_salt",
+    phys::pool_names::CHECKSUM_SALT.as_bytes(),
 ];
 /// `ZFS_DIRENT_TYPE`: names of the types in directory entries.
 const FILE_TYPES: [&str; 16] = [

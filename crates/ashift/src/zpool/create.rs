@@ -12,7 +12,7 @@ use admin::prop::{
     is_userspace_property, parse_dataset_assignment, parse_pool_assignment, split_assignment,
 };
 use admin::vdev_spec::{
-    self, Grouping, LeafFacts, VdevClass, check_has_normal, check_replication, override_message,
+    self, LeafFacts, VdevSpec, check_has_normal, check_replication, override_message,
     parse_vdev_spec,
 };
 use base::ErrorKind;
@@ -20,8 +20,9 @@ use geom::disk::OpenMode;
 use phys::PropValue;
 use phys::feature::{self, FEATURES, Feature, Support};
 use phys::label::{ASHIFT_MAX, ASHIFT_MIN, SPA_MINDEVSIZE};
-use spa::{CreateOptions, Spa, VdevSpec};
-use vdev::{AllocBias, VdevKind};
+use spa::{CreateOptions, Spa};
+use vdev::{Grouping, NewDevice, TopSpec};
+use zio::AllocClass;
 use zpl::NewFilesystem;
 
 use super::devices::{Device, objection};
@@ -143,12 +144,12 @@ fn check_ashift(args: &Parsed) -> Result<(), Failure> {
 fn check_devices(
     host: &Host,
     pool: &str,
-    spec: &vdev_spec::VdevSpec,
-    tops: &[(Grouping, Vec<Device>)],
+    spec: &VdevSpec,
+    tops: &[TopSpec<Device>],
     is_forced: bool,
 ) -> Result<(), Failure> {
     let mut wrong = Vec::new();
-    for device in tops.iter().flat_map(|(_, devices)| devices) {
+    for device in tops.iter().flat_map(|top| &top.devices) {
         let found = objection(host, device)?;
         wrong.extend(found.filter(|o| !o.can_force || !is_forced).map(|o| o.text));
     }
@@ -199,8 +200,8 @@ fn check_places(args: &Parsed) -> Result<(), Failure> {
     Ok(())
 }
 
-fn check_sizes(pool: &str, tops: &[(Grouping, Vec<Device>)]) -> Result<(), Failure> {
-    for device in tops.iter().flat_map(|(_, devices)| devices) {
+fn check_sizes(pool: &str, tops: &[TopSpec<Device>]) -> Result<(), Failure> {
+    for device in tops.iter().flat_map(|top| &top.devices) {
         if device.open(OpenMode::Inspect)?.mediasize() < SPA_MINDEVSIZE {
             let text = "one or more devices is less than the minimum size (64M)";
             return Err(Failure::Text(format!("cannot create '{pool}': {text}")));
@@ -221,7 +222,7 @@ fn already_exists(pool: &str) -> Failure {
     Failure::Text(format!("cannot create '{pool}': pool already exists"))
 }
 
-fn create(host: &Host, pool: &str, tops: &[(Grouping, Vec<Device>)], wanted: Wanted) -> Outcome {
+fn create(host: &Host, pool: &str, tops: &[TopSpec<Device>], wanted: Wanted) -> Outcome {
     let failed = |error: base::Error| {
         let text = error.to_string();
         let text = match error.kind() {
@@ -237,10 +238,8 @@ fn create(host: &Host, pool: &str, tops: &[(Grouping, Vec<Device>)], wanted: Wan
         // By a command that was waited for.
         return Err(already_exists(pool));
     }
-    let mut vdevs = Vec::new();
-    for (grouping, devices) in tops {
-        vdevs.push(open_top(pool, grouping, devices).map_err(failed)?);
-    }
+    let vdevs: base::Result<_> = tops.iter().map(|top| open_top(pool, top)).collect();
+    let vdevs = vdevs.map_err(failed)?;
     let root = NewFilesystem {
         uid: 0,
         gid: 0,
@@ -272,34 +271,21 @@ fn create(host: &Host, pool: &str, tops: &[(Grouping, Vec<Device>)], wanted: Wan
     Ok(0)
 }
 
-fn open_top(pool: &str, grouping: &Grouping, devices: &[Device]) -> base::Result<VdevSpec> {
-    let mut leaves = Vec::new();
-    for device in devices {
-        leaves.push(VdevSpec {
+fn open_top(pool: &str, top: &TopSpec<Device>) -> base::Result<TopSpec<NewDevice>> {
+    top.try_map(|device| {
+        Ok(NewDevice {
             kind: device.kind(),
-            device: Some((device.name(), device.open_for(pool)?)),
-            children: Vec::new(),
-            bias: AllocBias::None,
-        });
-    }
-    Ok(match grouping {
-        Grouping::Mirror => VdevSpec {
-            kind: VdevKind::Mirror,
-            device: None,
-            children: leaves,
-            bias: AllocBias::None,
-        },
-        _ => leaves.remove(0),
+            path: device.name(),
+            provider: device.open_for(pool)?,
+        })
     })
 }
 
 /// The devices of every top-level vdev.
-fn resolve(spec: &vdev_spec::VdevSpec) -> Result<Vec<(Grouping, Vec<Device>)>, Failure> {
-    let mut tops = Vec::new();
-    for top in &spec.tops {
-        let devices: Result<Vec<_>, _> = top.leaves.iter().map(|l| Device::find(l)).collect();
-        tops.push((top.grouping.clone(), devices?));
-    }
+fn resolve(spec: &VdevSpec) -> Result<Vec<TopSpec<Device>>, Failure> {
+    let find = |name: &String| Device::find(name);
+    let tops: Result<_, _> = spec.tops.iter().map(|top| top.try_map(find)).collect();
+    let tops = tops?;
     for leaf in spec.spares.iter().chain(&spec.cache) {
         Device::find(leaf)?;
     }
@@ -307,15 +293,13 @@ fn resolve(spec: &vdev_spec::VdevSpec) -> Result<Vec<(Grouping, Vec<Device>)>, F
 }
 
 /// Kinds of vdevs that the engine does not make.
-fn refuse_kinds(spec: &vdev_spec::VdevSpec) -> Result<(), Failure> {
+fn refuse_kinds(spec: &VdevSpec) -> Result<(), Failure> {
     let grouping = spec.tops.iter().find_map(|top| match &top.grouping {
         Grouping::Single | Grouping::Mirror => None,
         other => Some(other.display_name()),
     });
-    let class = spec.tops.iter().find(|top| top.class != VdevClass::Normal);
-    let class = class
-        .and_then(|top| top.class.alloc_bias())
-        .map(str::to_owned);
+    let class = spec.tops.iter().find(|top| top.class != AllocClass::Normal);
+    let class = class.and_then(|top| top.class.word()).map(str::to_owned);
     let lone = [("spare", &spec.spares), ("cache", &spec.cache)];
     let lone = lone
         .iter()
@@ -330,9 +314,9 @@ fn refuse_kinds(spec: &vdev_spec::VdevSpec) -> Result<(), Failure> {
     }
 }
 
-fn check_twice(pool: &str, tops: &[(Grouping, Vec<Device>)]) -> Result<(), Failure> {
+fn check_twice(pool: &str, tops: &[TopSpec<Device>]) -> Result<(), Failure> {
     let mut seen = std::collections::BTreeSet::new();
-    for device in tops.iter().flat_map(|(_, devices)| devices) {
+    for device in tops.iter().flat_map(|top| &top.devices) {
         let real = std::fs::canonicalize(&device.path).unwrap_or_else(|_| device.path.clone());
         if !seen.insert(real) {
             return Err(same_device(pool));

@@ -7,12 +7,13 @@
 use std::sync::Arc;
 
 use admin::getopt::Parsed;
-use admin::pool::{VdevClass, VdevStatus};
+use admin::pool::VdevStatus;
 use base::{ErrorKind, Guid};
 use geom::Namespace;
 use geom::disk::OpenMode;
 use machine::Holder;
 use vdev::{Vdev, VdevState};
+use zio::AllocClass;
 
 use super::devices::short_name;
 use super::gather::vdev_status;
@@ -48,7 +49,7 @@ fn find_group(pool: &OpenPool, word: &str) -> Option<Guid> {
         vdev.children.iter().find_map(|child| find(child, word))
     }
     find(
-        &vdev_status(&pool.tree().root(), 0, VdevClass::Normal),
+        &vdev_status(&pool.tree().root(), 0, AllocClass::Normal),
         word,
     )
 }

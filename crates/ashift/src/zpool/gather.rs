@@ -8,8 +8,7 @@ use std::collections::BTreeMap;
 
 use admin::listing::{Item, Prop};
 use admin::pool::{
-    PoolStatus, ScanFunction, ScanState, ScanStatus, VdevAux, VdevClass, VdevKind, VdevState,
-    VdevStatus,
+    PoolStatus, ScanFunction, ScanState, ScanStatus, VdevAux, VdevKind, VdevState, VdevStatus,
 };
 use admin::prop::{POOL, Source};
 use base::VdevId;
@@ -17,8 +16,8 @@ use nvpair::NvList;
 use phys::PropValue;
 use phys::feature::{FEATURES, Feature, Support};
 use spa::Spa;
-use vdev::AllocBias;
 use vdev::import::FoundPool;
+use zio::AllocClass;
 
 use super::errors::{names_of, objects_of};
 use crate::host::{Host, OpenPool};
@@ -37,7 +36,7 @@ fn is_restricted(pool: &Spa) -> bool {
 /// Everything `zpool status` shows of an open pool.
 pub(super) fn status_of(host: &Host, pool: &OpenPool) -> base::Result<PoolStatus> {
     let tree = pool.tree();
-    let mut root = vdev_status(&tree.root(), 0, VdevClass::Normal);
+    let mut root = vdev_status(&tree.root(), 0, AllocClass::Normal);
     for (i, top) in root.children.iter_mut().enumerate() {
         fill_space(pool, VdevId(i as u64), top);
     }
@@ -97,7 +96,7 @@ pub(super) fn status_of_found(
     };
     match opened {
         Ok(tree) => {
-            pool.root = vdev_status(&tree.root(), 0, VdevClass::Normal);
+            pool.root = vdev_status(&tree.root(), 0, AllocClass::Normal);
             if tried.is_err() && pool.root.state.is_usable() {
                 (pool.root.state, pool.root.aux) = (VdevState::CantOpen, VdevAux::CorruptData);
             }
@@ -132,16 +131,14 @@ fn show_paths(vdev: &mut VdevStatus) {
     vdev.children.iter_mut().for_each(show_paths);
 }
 
-pub(super) fn vdev_status(vdev: &vdev::Vdev, id: u64, class: VdevClass) -> VdevStatus {
+pub(super) fn vdev_status(vdev: &vdev::Vdev, id: u64, class: AllocClass) -> VdevStatus {
     let config = vdev.config();
     let (state, aux) = vdev.state();
     let stats = vdev.stats().snapshot();
     let is_device = vdev.kind().is_device();
-    let class = match (config.is_log, config.alloc_bias) {
-        (true, _) | (_, AllocBias::Log) => VdevClass::Log,
-        (_, AllocBias::Special) => VdevClass::Special,
-        (_, AllocBias::Dedup) => VdevClass::Dedup,
-        (_, AllocBias::None) => class,
+    let class = match config.class() {
+        AllocClass::Normal => class,
+        own => own,
     };
     let children = vdev.children().iter().enumerate();
     let physical = if is_device { vdev.leaf().psize() } else { 0 };

@@ -6,13 +6,14 @@
 
 use admin::getopt::Parsed;
 use admin::listing::{GetField, GetRequest, Item, Prop, get as print_get, parse_get_fields};
-use admin::pool::{PoolStatus, VdevClass, VdevStatus, pools_json};
+use admin::pool::{PoolStatus, VdevStatus, pools_json};
 use admin::prop::{
     PoolContext, PropName, Source, TableKind, is_user_property, parse_list, parse_pool_assignment,
     split_assignment,
 };
 use phys::PropValue;
 use phys::feature::{self, Support};
+use zio::AllocClass;
 
 use super::gather::vdev_status;
 use super::list::{pool_names, repeated_code, styles};
@@ -136,7 +137,7 @@ fn is_vdev(pool: &OpenPool, word: &str) -> bool {
     }
     word == "root-0"
         || any(
-            &vdev_status(&pool.tree().root(), 0, VdevClass::Normal),
+            &vdev_status(&pool.tree().root(), 0, AllocClass::Normal),
             word,
         )
 }

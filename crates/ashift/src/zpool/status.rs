@@ -8,14 +8,15 @@ use std::sync::Arc;
 use admin::getopt::Parsed;
 use admin::number::NumberStyle;
 use admin::pool::{
-    PoolStatus, StatusRequest, VdevAux, VdevClass, VdevState, diagnose, healthy_line,
-    status as print_status, status_json,
+    PoolStatus, StatusRequest, VdevAux, VdevState, diagnose, healthy_line, status as print_status,
+    status_json,
 };
 use base::{Error, ErrorKind, Guid, Txg};
 use geom::Namespace;
 use geom::disk::OpenMode;
 use nvpair::NvList;
 use vdev::{Vdev, VdevTree};
+use zio::AllocClass;
 
 use super::gather::{status_of, vdev_status};
 use super::list::{pool_names, repeat, repeated_code, split_repeat, styles};
@@ -132,7 +133,7 @@ pub(super) fn unavailable(
         return Ok(None);
     };
     let tree = found_devices(&config)?;
-    let mut root = vdev_status(&tree.root(), 0, VdevClass::Normal);
+    let mut root = vdev_status(&tree.root(), 0, AllocClass::Normal);
     let is_unsupported = error.kind() == ErrorKind::Unsupported;
     if is_unsupported {
         (root.state, root.aux) = (VdevState::CantOpen, VdevAux::UnsupFeat);

@@ -1,9 +1,9 @@
 //! Damage: every byte of the headers, of the entries; power cuts; random bytes.
 
 use base::ErrorKind;
+use faulty::PowerCut;
 use geom::Provider;
 use geom::mem::Memory;
-use geom::powercut::PowerCut;
 use proptest::prelude::*;
 
 use super::{add, disk, fresh};

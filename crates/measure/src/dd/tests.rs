@@ -4,8 +4,8 @@ use std::process::Command;
 use std::sync::Arc;
 
 use base::ErrorKind;
+use faulty::{Damage, FaultInjector};
 use geom::Provider;
-use geom::fault::{Damage, FaultInjector};
 use geom::mem::Memory;
 use proptest::prelude::*;
 

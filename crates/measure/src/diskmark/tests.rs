@@ -1,6 +1,6 @@
 use super::*;
 
-use geom::delay::Delay;
+use faulty::Delay;
 use geom::mem::Memory;
 
 /// A disk that does `depth` commands at a time, each of which takes a while.

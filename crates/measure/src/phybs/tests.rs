@@ -3,7 +3,7 @@ use super::*;
 use std::sync::Arc;
 
 use base::ErrorKind;
-use geom::delay::Delay;
+use faulty::Delay;
 use geom::mem::Memory;
 use proptest::prelude::*;
 

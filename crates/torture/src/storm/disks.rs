@@ -4,10 +4,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use base::Result;
-use geom::delay::Delay;
-use geom::fault::FaultInjector;
+use faulty::{Delay, FaultInjector, PowerCut, PowerSupply};
 use geom::mem::Memory;
-use geom::powercut::{PowerCut, PowerSupply};
 use geom::{Command, Provider, Shape, write_each};
 use phys::label::LABEL_START_SIZE;
 

@@ -1,6 +1,6 @@
 //! Devices that ail, and their cure.
 
-use geom::fault::Damage;
+use faulty::Damage;
 use scan::Kind;
 
 use super::bench::Bench;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use base::{ErrorKind, ObjectId, Txg};
-use geom::powercut::PowerSupply;
+use faulty::PowerSupply;
 use spa::Spa;
 use zpl::Filesystem;
 

@@ -2,7 +2,7 @@
 //!
 //! # What it is
 //! A [`Past`] begins at a moment when everything was on disk. Since then it has one [`State`] for each operation.
-//! Moments are counted in commands that the devices acknowledged, as [`geom::powercut`] counts them.
+//! Moments are counted in commands that the devices acknowledged, as [`faulty::PowerCut`] counts them.
 //!
 //! # Invariants
 //! 1. States, and what is known of them, are in order of time.

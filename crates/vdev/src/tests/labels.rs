@@ -3,8 +3,8 @@
 use super::*;
 use crate::label::{Labels, clear, owner};
 use base::ErrorKind;
+use faulty::{PowerCut, PowerSupply};
 use geom::mem::Memory;
-use geom::powercut::{PowerCut, PowerSupply};
 
 fn memory(n: u64) -> Arc<Memory> {
     Arc::new(Memory::new(format!("/md{n}"), DISK_BYTES + 4096 * n))
@@ -158,7 +158,7 @@ fn noise_is_no_label_and_no_panic() {
 #[test]
 fn one_dead_side_does_not_stop_a_sync_and_all_dead_do() {
     let disks: Vec<_> = (0..2)
-        .map(|n| Arc::new(geom::fault::FaultInjector::new(memory(n))))
+        .map(|n| Arc::new(faulty::FaultInjector::new(memory(n))))
         .collect();
     let providers: Vec<_> = disks
         .iter()

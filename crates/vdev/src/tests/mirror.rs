@@ -2,7 +2,7 @@
 
 use super::*;
 use base::ErrorKind;
-use geom::fault::{Damage, FaultInjector};
+use faulty::{Damage, FaultInjector};
 use geom::mem::Memory;
 use phys::label::LABEL_START_SIZE;
 use std::sync::atomic::Ordering;
@@ -353,7 +353,7 @@ fn sim_labels_of_several_devices_are_written_at_the_same_time() {
             let disks: Vec<Arc<dyn Provider>> = (0..4)
                 .map(|n| {
                     let disk = Arc::new(Memory::new(format!("/d{n}"), DISK_BYTES));
-                    Arc::new(geom::delay::Delay::new(disk, 1000..2000, seed + n)) as _
+                    Arc::new(faulty::Delay::new(disk, 1000..2000, seed + n)) as _
                 })
                 .collect();
             let tree = mirror_tree(&disks);

@@ -10,9 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use base::{Error, ErrorKind, Result};
+use geom::{Command, Provider, Shape, write_each};
 use rt::Mutex;
-
-use crate::{Command, Provider, Shape, write_each};
 
 /// What is wrong with a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -236,7 +235,7 @@ impl Provider for FaultInjector {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mem::Memory;
+    use geom::mem::Memory;
 
     fn setup() -> FaultInjector {
         let disk = FaultInjector::new(Arc::new(Memory::new("md0", 1 << 20)));

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use base::Result;
+use geom::{Command, Provider, Shape};
 use rt::Mutex;
-
-use crate::{Command, Provider, Shape};
 
 /// Delays every command of another provider: a crude disk for simulated time, enough to make
 /// threads overtake each other.
@@ -59,7 +58,7 @@ impl Provider for Delay {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mem::Memory;
+    use geom::mem::Memory;
 
     #[test]
     fn sim_commands_take_their_time() {

@@ -14,12 +14,10 @@
 use std::sync::Arc;
 
 use base::{Buf, Error, ErrorKind, Result};
+use geom::mem::Memory;
+use geom::{Command, Provider, Shape, check_range, write_each};
 use rt::Mutex;
 use rt::SeededRandom;
-
-use crate::mem::Memory;
-use crate::sparse::SparseBytes;
-use crate::{Command, Provider, Shape, check_range, write_each};
 
 /// What several disks have in common: they lose power in the same moment.
 pub struct PowerSupply {
@@ -70,21 +68,30 @@ enum Noted {
     Flush,
 }
 
-struct State {
-    now: SparseBytes,
+const WITHIN: &str = "the range of a command was checked, and a RAM disk does not fail";
+
+impl Noted {
+    fn apply(&self, disk: &Memory) {
+        match self {
+            Noted::Write { offset, data } => disk.write(*offset, data).expect(WITHIN),
+            Noted::Delete { offset, len } => disk.delete(*offset, *len).expect(WITHIN),
+            Noted::Flush => {}
+        }
+    }
+}
+
+struct Past {
     /// What the oldest remembered command found.
-    before: SparseBytes,
+    before: Memory,
     /// With the supply's number of each command, ascending.
     history: Vec<(u64, Noted)>,
 }
 
 /// A RAM disk that remembers its commands.
 pub struct PowerCut {
-    name: String,
-    mediasize: u64,
-    sectorsize: u32,
+    now: Memory,
     supply: Arc<PowerSupply>,
-    state: Mutex<State>,
+    past: Mutex<Past>,
 }
 
 impl PowerCut {
@@ -102,52 +109,34 @@ impl PowerCut {
         mediasize: u64,
         sectorsize: u32,
     ) -> Self {
-        assert!(
-            sectorsize.is_power_of_two(),
-            "a sector of {sectorsize} bytes"
-        );
-        let state = State {
-            now: SparseBytes::default(),
-            before: SparseBytes::default(),
-            history: Vec::new(),
-        };
-        PowerCut {
-            name: name.into(),
-            mediasize,
-            sectorsize,
-            supply: Arc::clone(supply),
-            state: Mutex::new(state),
-        }
+        let disk = Memory::with_sectors(name, mediasize, sectorsize, sectorsize);
+        Self::that_holds(disk, supply)
     }
 
     /// A larger disk on the same supply with what is on this one, all of it flushed: what is left of this one
     /// when it has been made longer.
     #[must_use]
     pub fn grown_to(&self, mediasize: u64) -> Self {
-        assert!(mediasize >= self.mediasize, "disks do not shrink");
-        let now = self.state.lock().now.clone();
-        self.that_begins_with(mediasize, now)
+        let _past = self.past.lock();
+        Self::that_holds(self.now.grown_to(mediasize), &self.supply)
     }
 
     /// The disk when the power is back after it failed as in [`image_after`](PowerCut::image_after): on the same
     /// supply, with what is left flushed.
     #[must_use]
     pub fn restarted_after(&self, n_commands: u64, seed: u64) -> Self {
-        let left = self.bytes_after(n_commands, seed);
-        self.that_begins_with(self.mediasize, left)
+        Self::that_holds(self.image_after(n_commands, seed), &self.supply)
     }
 
-    fn that_begins_with(&self, mediasize: u64, bytes: SparseBytes) -> Self {
+    fn that_holds(disk: Memory, supply: &Arc<PowerSupply>) -> Self {
+        let past = Past {
+            before: disk.snapshot(),
+            history: Vec::new(),
+        };
         PowerCut {
-            name: self.name.clone(),
-            mediasize,
-            sectorsize: self.sectorsize,
-            supply: Arc::clone(&self.supply),
-            state: Mutex::new(State {
-                before: bytes.clone(),
-                now: bytes,
-                history: Vec::new(),
-            }),
+            now: disk,
+            supply: Arc::clone(supply),
+            past: Mutex::new(past),
         }
     }
 
@@ -159,9 +148,9 @@ impl PowerCut {
 
     /// Forgets all commands so far: no cut before this moment can be asked for any more.
     pub fn forget(&self) {
-        let mut state = self.state.lock();
-        state.before = state.now.clone();
-        state.history.clear();
+        let mut past = self.past.lock();
+        past.before = self.now.snapshot();
+        past.history.clear();
     }
 
     /// What is left if the power fails now.
@@ -174,50 +163,43 @@ impl PowerCut {
     /// the next one has not begun.
     #[must_use]
     pub fn image_after(&self, n_commands: u64, seed: u64) -> Memory {
-        let sectors = (self.sectorsize, self.sectorsize);
-        let bytes = self.bytes_after(n_commands, seed);
-        Memory::with_bytes(self.name.clone(), self.mediasize, sectors, bytes)
-    }
-
-    fn bytes_after(&self, n_commands: u64, seed: u64) -> SparseBytes {
-        let state = self.state.lock();
-        let seen = state
+        let past = self.past.lock();
+        let seen = past
             .history
             .partition_point(|(number, _)| *number <= n_commands);
-        let seen = &state.history[..seen];
+        let seen = &past.history[..seen];
         let flushed = seen
             .iter()
             .rposition(|(_, c)| matches!(c, Noted::Flush))
             .unwrap_or(0);
-        let mut bytes = state.before.clone();
+        let disk = past.before.snapshot();
         for (_, command) in &seen[..flushed] {
-            apply(&mut bytes, command);
+            command.apply(&disk);
         }
         // So that an image depends on its seed alone.
         let mut random = SeededRandom::new(seed ^ 0x6a09_e667_f3bc_c908);
         for (_, command) in &seen[flushed..] {
-            self.apply_damaged(&mut bytes, command, &mut random);
+            self.apply_damaged(&disk, command, &mut random);
         }
-        bytes
+        disk
     }
 
     /// The bytes as they are, as if flushed.
     #[must_use]
     pub fn snapshot(&self) -> Memory {
-        let bytes = self.state.lock().now.clone();
-        let sectors = (self.sectorsize, self.sectorsize);
-        Memory::with_bytes(self.name.clone(), self.mediasize, sectors, bytes)
+        let _past = self.past.lock();
+        self.now.snapshot()
     }
 
     /// Applies a command that may be lost or torn.
-    fn apply_damaged(&self, bytes: &mut SparseBytes, command: &Noted, random: &mut SeededRandom) {
+    fn apply_damaged(&self, disk: &Memory, command: &Noted, random: &mut SeededRandom) {
         let Noted::Write { offset, data } = command else {
             if random.next_u64().is_multiple_of(2) {
-                apply(bytes, command);
+                command.apply(disk);
             }
             return;
         };
-        let sector = self.sectorsize as usize;
+        let sector = self.sectorsize() as usize;
         let sectors = data.len() / sector;
         let choice = random.next_u64() % 8;
         let first_part = random.next_u64() % (sectors as u64 + 1);
@@ -229,46 +211,38 @@ impl PowerCut {
                 _ => random.next_u64().is_multiple_of(2),
             };
             if survives {
-                bytes.write(offset + (n * sector) as u64, part);
+                disk.write(offset + (n * sector) as u64, part)
+                    .expect(WITHIN);
             }
         }
     }
 
     fn note(&self, command: Noted) -> Result<()> {
-        let mut state = self.state.lock();
+        let mut past = self.past.lock();
         let number = self.supply.admit(true)?;
-        apply(&mut state.now, &command);
-        state.history.push((number, command));
+        command.apply(&self.now);
+        past.history.push((number, command));
         Ok(())
-    }
-}
-
-fn apply(bytes: &mut SparseBytes, command: &Noted) {
-    match command {
-        Noted::Write { offset, data } => bytes.write(*offset, data),
-        Noted::Delete { offset, len } => bytes.erase(*offset, *len),
-        Noted::Flush => {}
     }
 }
 
 impl Provider for PowerCut {
     fn name(&self) -> &str {
-        &self.name
+        self.now.name()
     }
     fn shape(&self) -> Shape {
         Shape {
             keeps_unflushed: true,
-            ..Shape::new(self.mediasize, self.sectorsize)
+            ..self.now.shape()
         }
     }
     fn execute(&self, offset: u64, command: Command<'_>) -> Result<()> {
         check_range(self, offset, command.cmd().1)?;
         match command {
             Command::Read(buf) => {
-                let state = self.state.lock();
+                let _past = self.past.lock();
                 self.supply.admit(false)?;
-                state.now.read(offset, buf);
-                Ok(())
+                self.now.read(offset, buf)
             }
             Command::Write(pieces) => write_each(offset, pieces, |offset, piece| {
                 let data = Buf::copy_of(piece);

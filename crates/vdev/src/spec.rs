@@ -1,0 +1,118 @@
+//! What a pool is to be made of.
+
+use std::sync::Arc;
+
+use geom::Provider;
+use zio::AllocClass;
+
+use crate::VdevKind;
+
+/// How the devices of a top-level vdev belong together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grouping {
+    /// One device.
+    Single,
+    /// All the same.
+    Mirror,
+    /// Single, double or triple parity.
+    Raidz {
+        /// 1 to 3
+        parity: u64,
+    },
+    /// The same, spread over more devices.
+    Draid {
+        /// 1 to 3
+        parity: u64,
+        /// Data devices per group
+        data: u64,
+        /// All devices
+        children: u64,
+        /// Distributed spares
+        spares: u64,
+    },
+}
+
+impl Grouping {
+    /// `ZPOOL_CONFIG_TYPE`, for a grouping; single devices are "disk" or "file".
+    #[must_use]
+    pub fn type_name(self) -> &'static str {
+        match self {
+            Grouping::Single => "disk",
+            Grouping::Mirror => "mirror",
+            Grouping::Raidz { .. } => "raidz",
+            Grouping::Draid { .. } => "draid",
+        }
+    }
+
+    /// What a vdev of this grouping is called, without the number.
+    #[must_use]
+    pub fn display_name(self) -> String {
+        match self {
+            Grouping::Single | Grouping::Mirror => self.type_name().to_owned(),
+            Grouping::Raidz { parity } => format!("raidz{parity}"),
+            Grouping::Draid {
+                parity,
+                data,
+                children,
+                spares,
+            } => {
+                format!("draid{parity}:{data}d:{children}c:{spares}s")
+            }
+        }
+    }
+
+    /// How many devices may fail.
+    #[must_use]
+    pub fn parity(self) -> u64 {
+        match self {
+            Grouping::Raidz { parity } | Grouping::Draid { parity, .. } => parity,
+            Grouping::Single | Grouping::Mirror => 0,
+        }
+    }
+}
+
+/// A top-level vdev to be, of devices as a person names them, or found, or open ([`NewDevice`]).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopSpec<D> {
+    /// How its devices belong together.
+    pub grouping: Grouping,
+    /// What it is for.
+    pub class: AllocClass,
+    /// Its devices.
+    pub devices: Vec<D>,
+}
+
+impl<D> TopSpec<D> {
+    /// A vdev for anything.
+    #[must_use]
+    pub fn new(grouping: Grouping, devices: Vec<D>) -> Self {
+        TopSpec {
+            grouping,
+            class: AllocClass::Normal,
+            devices,
+        }
+    }
+
+    /// The same vdev of what `f` makes of each device.
+    ///
+    /// # Errors
+    /// The first of `f`.
+    pub fn try_map<T, E>(&self, f: impl FnMut(&D) -> Result<T, E>) -> Result<TopSpec<T>, E> {
+        Ok(TopSpec {
+            grouping: self.grouping,
+            class: self.class,
+            devices: self.devices.iter().map(f).collect::<Result<_, E>>()?,
+        })
+    }
+}
+
+/// An open device that is to be part of a pool.
+#[derive(Clone)]
+pub struct NewDevice {
+    /// [`VdevKind::Disk`] or [`VdevKind::File`].
+    pub kind: VdevKind,
+    /// Its path as it is to stand in labels.
+    pub path: String,
+    /// The device.
+    pub provider: Arc<dyn Provider>,
+}
