@@ -34,7 +34,6 @@ mod leaves;
 mod lists;
 mod log;
 mod progress;
-mod resume;
 mod space;
 mod stats;
 #[cfg(test)]
@@ -46,6 +45,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use base::{Error, ErrorKind, ObjectId, ObjsetId, Result, SPA_MINBLOCKSHIFT, Txg, VdevId};
+use dmu::traverse::Point;
 use dmu::{FreeAtOnce, Objset, ObjsetProps};
 use phys::{BlkPtrPhys, UberblockPhys, pool_names};
 use vdev::{Vdev, VdevKind};
@@ -56,7 +56,6 @@ pub use findings::{Finding, Severity};
 pub use progress::{Progress, ProgressFn};
 pub use stats::{Bin, BlockKind, BlockStats, Counts, SizeHistogram, TypeStats};
 
-use resume::Resume;
 use space::Space;
 use walk::{Tally, Walk};
 
@@ -347,7 +346,7 @@ fn count_lists(walk: &Walk, mos: &Objset, tally: &mut Tally) {
     match destroyed {
         Ok(entries) => {
             for entry in entries {
-                let (min_txg, resume) = (entry.birth_txg.get(), Resume::new(&entry.bookmark));
+                let (min_txg, resume) = (entry.birth_txg.get(), Point::from_phys(&entry.bookmark));
                 walk.push_destroyed(&entry.bp, Txg(min_txg), resume, tally);
             }
         }
@@ -409,6 +408,17 @@ fn walk_for_tests(pool: &Pool, root: &BlkPtrPhys) -> u64 {
     walk.push_root(root, &mut tally);
     tally.add(walk.run());
     tally.born.values().sum()
+}
+
+/// How many blocks below the block of an objset a destruction that goes on from there has left to free.
+#[cfg(test)]
+fn count_destroyed_for_tests(pool: &Pool, root: &BlkPtrPhys, resume: Option<Point>) -> u64 {
+    let walk = Walk::new(pool.clone(), Options::default(), None, false);
+    let mut tally = Tally::default();
+    walk.push_destroyed(root, Txg(0), resume, &mut tally);
+    tally.add(walk.run());
+    assert!(tally.findings.is_empty(), "{:?}", tally.findings);
+    tally.stats.total().count
 }
 
 /// Where all metadata is.

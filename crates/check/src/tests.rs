@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use base::{ErrorKind, ObjectId, Txg, VdevId};
 use compress::Algorithm;
+use dmu::traverse::{Accounts, End, Link, Order, Scope, Step, Visitor, traverse};
 use phys::{BlkPtrPhys, BpobjPhys, DvaPhys, ObjectType, Phys, SpaceMapPhys, pool_names};
 use proptest::prelude::*;
 use rig::{Rig, TXG};
 use zerocopy::IntoBytes;
-use zio::BlockStore;
+use zio::{BlockStore, Bookmark};
 
 use crate::{BlockKind, Checksums, Finding, Options, Pool, Report, Severity, verify};
 
@@ -79,6 +80,64 @@ fn sim_a_check_runs_in_simulated_time() {
         let rig = Rig::new(true);
         assert_eq!(check(&rig.sync(|_| {})).findings, []);
     });
+}
+
+/// Frees a tree of blocks until it has freed so many.
+struct Destroy<'a> {
+    pool: &'a Pool,
+    room: u64,
+    freed: u64,
+}
+
+impl Visitor for Destroy<'_> {
+    fn read(&mut self, link: &Link<'_>) -> base::Result<base::Buf> {
+        self.pool.pipeline.read_keyless(link.bp, &link.at)
+    }
+
+    fn leave(&mut self, link: &Link<'_>) -> Step {
+        if link.at.level == 0 && self.freed >= self.room {
+            return Step::Pause;
+        }
+        self.freed += 1;
+        Step::Continue
+    }
+}
+
+#[test]
+fn of_a_destroyed_dataset_the_blocks_count_that_are_not_free_yet() {
+    let rig = Rig::new(true);
+    let root = rig.dataset().bp;
+    let pool = rig.sync(|_| {});
+    let destroy = |room, resume| {
+        let scope = Scope {
+            objset: Bookmark::DESTROYED_OBJSET,
+            min_txg: Txg(0),
+            order: Order::Post,
+            resume,
+            accounts: Accounts::InOrder,
+        };
+        let pool = &pool;
+        let freed = 0;
+        let mut destroy = Destroy { pool, room, freed };
+        let end = traverse(&root, &scope, &mut destroy);
+        (end, destroy.freed)
+    };
+    let (_, all) = destroy(u64::MAX, None);
+    assert_eq!(crate::count_destroyed_for_tests(&pool, &root, None), all);
+    let mut paused = 0;
+    for room in 0..all {
+        let (end, freed) = destroy(room, None);
+        // Only blocks of level 0 end it.
+        let End::Paused(point) = end else {
+            continue;
+        };
+        paused += 1;
+        let (_, rest) = destroy(u64::MAX, point);
+        assert_eq!(freed + rest, all, "{point:?}");
+        let counted = crate::count_destroyed_for_tests(&pool, &root, point);
+        assert_eq!(counted, rest, "{point:?}");
+    }
+    assert!(paused > 300, "{paused} of {all}");
 }
 
 #[test]

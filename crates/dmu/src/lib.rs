@@ -28,7 +28,8 @@
 //! # Where to look
 //! `txg`, `tx`: the state machine and the throttle. `objset`, `alloc`, `cache`: objects by number.
 //! `dnode`, `dirty`, `image`: one object. `dnode_read`, `dnode_write`, `dnode_seek`, `dnode_bonus`:
-//! what can be done with it. `tree`: block pointers. `sync`: everything about writing.
+//! what can be done with it. `tree`: block pointers. `sync`: everything about writing. [`traverse`]: all blocks
+//! of an objset that is not open.
 //!
 //! # Why not simpler
 //! OpenZFS keeps a dbuf per block, clean or dirty, with four generations. Its dbufs are a second
@@ -59,6 +60,7 @@ mod prefetch;
 mod props;
 mod range_set;
 mod sync;
+pub mod traverse;
 mod tree;
 mod tx;
 mod txg;

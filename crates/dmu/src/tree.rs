@@ -91,10 +91,10 @@ impl Tree {
     }
 }
 
-fn shl_saturating(value: u64, shift: u32) -> u64 {
+pub(crate) fn shl_saturating(value: u64, shift: u32) -> u64 {
     if value == 0 {
         0
-    } else if shift >= value.leading_zeros() {
+    } else if shift > value.leading_zeros() {
         u64::MAX
     } else {
         value << shift

@@ -32,11 +32,13 @@ use std::ops::Range;
 use std::sync::Arc;
 use zap::directory;
 
-use base::{BlkId, Error, ErrorKind, ObjectId, Result, Txg};
+use base::{Buf, Error, ErrorKind, ObjectId, Result, Txg};
 use dmu::Tx;
+use dmu::traverse::{Accounts, End, Link, Order, Point, Scope, Step, Visitor, traverse};
 use phys::dsl::{BptreeEntryPhys, BptreePhys};
 use phys::{BlkPtrPhys, ObjectType, Phys, ZilHeaderPhys};
 use zerocopy::IntoBytes;
+use zio::Bookmark;
 
 use crate::bpobj::Progress;
 use crate::dataset::DslDataset;
@@ -44,7 +46,6 @@ use crate::dir::Used;
 use crate::mos::Mos;
 use crate::pool::DslPool;
 use crate::size::{Space, apply};
-use crate::traverse::{End, Point, Walk};
 use phys::feature;
 
 /// An open queue.
@@ -104,6 +105,19 @@ impl Bptree<'_> {
     fn set_entry(&self, at: u64, entry: &BptreeEntryPhys, tx: &Tx) -> Result<()> {
         let dnode = self.mos.hold(self.object)?;
         dnode.write(tx, at * BptreeEntryPhys::SIZE as u64, entry.as_bytes())
+    }
+
+    /// Notes where an entry's tree goes on.
+    fn set_point(
+        &self,
+        at: u64,
+        entry: &mut BptreeEntryPhys,
+        point: Option<Point>,
+        tx: &Tx,
+    ) -> Result<()> {
+        let bookmark = point.map(|point| point.to_phys(Bookmark::DESTROYED_OBJSET));
+        entry.bookmark = bookmark.unwrap_or_default();
+        self.set_entry(at, entry, tx)
     }
 
     #[doc(alias = "bptree_add")]
@@ -217,7 +231,13 @@ impl DslPool {
         let list = self.free_bpobj()?;
         let mut finished = true;
         if !list.is_empty() {
-            finished = list.drain(tx, &mut |bp, _| Ok(freed.free(bp, true)))?;
+            finished = list.drain(tx, &mut |bp, _| {
+                if freed.should_pause() {
+                    return Ok(Progress::Pause);
+                }
+                freed.free_now(bp);
+                Ok(Progress::Continue)
+            })?;
         }
         let queue = *self.bptree.lock();
         if let Some(object) = queue.filter(|_| finished) {
@@ -243,11 +263,14 @@ impl DslPool {
         bptree.check_entries(&entries)?;
         for at in entries {
             let mut entry = bptree.entry(at)?;
-            let resume = Point::from_phys(&entry.bookmark);
-            let min_txg = Txg(entry.birth_txg.get());
-            let mut walk = Walk::new(self.store().as_ref(), min_txg, resume);
-            let end = walk.run(&entry.bp, &mut |bp, is_data| freed.free(bp, is_data));
-            match end {
+            let scope = Scope {
+                objset: Bookmark::DESTROYED_OBJSET,
+                min_txg: Txg(entry.birth_txg.get()),
+                order: Order::Post,
+                resume: Point::from_phys(&entry.bookmark),
+                accounts: Accounts::InOrder,
+            };
+            match traverse(&entry.bp, &scope, freed) {
                 End::Complete if stuck => {
                     // Nothing is born after this: a walk of it finds nothing.
                     entry.birth_txg.set(u64::MAX);
@@ -255,13 +278,11 @@ impl DslPool {
                 }
                 End::Complete => bptree.advance(&mut header, tx)?,
                 End::Paused(point) => {
-                    entry.bookmark = point.to_phys();
-                    bptree.set_entry(at, &entry, tx)?;
+                    bptree.set_point(at, &mut entry, point, tx)?;
                     break;
                 }
                 End::Failed(point, error) if is_damage(error.kind()) => {
-                    entry.bookmark = point.to_phys();
-                    bptree.set_entry(at, &entry, tx)?;
+                    bptree.set_point(at, &mut entry, point, tx)?;
                     stuck = true;
                 }
                 End::Failed(_, error) => return Err(error),
@@ -296,15 +317,6 @@ pub(crate) struct Freed<'a> {
 }
 
 impl Freed<'_> {
-    /// Frees a block, unless it is time to pause, which is possible at level 0 only.
-    fn free(&mut self, bp: &BlkPtrPhys, may_pause: bool) -> Progress {
-        if may_pause && self.should_pause() {
-            return Progress::Pause;
-        }
-        self.free_now(bp);
-        Progress::Continue
-    }
-
     pub(crate) fn should_pause(&self) -> bool {
         self.pool.mos().env().destroy_should_pause(self.count)
     }
@@ -319,13 +331,16 @@ impl Freed<'_> {
     }
 }
 
-/// `ZB_DESTROYED_OBJSET`: the objset number of blocks that no data set has any more.
-pub(crate) const DESTROYED_OBJSET: u64 = u64::MAX;
+impl Visitor for Freed<'_> {
+    fn read(&mut self, link: &Link<'_>) -> Result<Buf> {
+        self.pool.store().read(link.bp, &link.at)
+    }
 
-/// The block id of level 0 below which everything of block `blkid` of `level` lies.
-pub(crate) fn first_data_block(blkid: BlkId, level: u32, epbs: u32) -> u64 {
-    blkid
-        .0
-        .checked_shl(level.saturating_mul(epbs))
-        .unwrap_or(u64::MAX)
+    fn leave(&mut self, link: &Link<'_>) -> Step {
+        if link.at.level == 0 && self.should_pause() {
+            return Step::Pause;
+        }
+        self.free_now(link.bp);
+        Step::Continue
+    }
 }

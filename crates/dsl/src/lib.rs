@@ -61,7 +61,6 @@ pub mod snapshot;
 mod space;
 mod stats;
 mod synctask;
-mod traverse;
 
 pub use accounting::MosAccounting;
 pub use bookmark::DslBookmark;

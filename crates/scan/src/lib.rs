@@ -33,7 +33,6 @@
 //! OpenZFS `module/zfs/dsl_scan.c`, `include/sys/dsl_scan.h`.
 
 mod issue;
-mod order;
 mod slice;
 mod state;
 mod visit;

@@ -14,11 +14,10 @@ use phys::scan::{
 use phys::{ObjectType, ScanPhys};
 use rt::Mutex;
 use zerocopy::IntoBytes;
+use zio::Bookmark;
 
 /// The pool directory.
 const DIRECTORY: ObjectId = ObjectId(POOL_DIRECTORY_OBJECT);
-/// `ZB_DESTROYED_OBJSET`: there is nothing left of the dataset that was visited.
-pub(crate) const DESTROYED: u64 = u64::MAX;
 
 /// What is scanned for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -236,7 +235,7 @@ impl State {
             DatasetChange::HeadDestroyed(head) => {
                 if at == head.0 && head.0 != 0 {
                     phys.bookmark = phys::BookmarkPhys::default();
-                    phys.bookmark.objset.set(DESTROYED);
+                    phys.bookmark.objset.set(Bookmark::DESTROYED_OBJSET.0);
                 }
                 self.queue.remove(&head.0);
             }

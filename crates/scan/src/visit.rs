@@ -1,66 +1,47 @@
-//! Walking the trees of blocks, from where the last slice stopped to where this one does.
+//! Visiting the trees of blocks, from where the last slice stopped to where this one does.
 //!
 //! # What it is
-//! Parents come before their children. A walk stops at a block of level 0 only (or before a whole dataset),
-//! and its bookmark says which was not visited any more; the next one passes over all that comes before it in
-//! the [`order`](crate::order). Blocks of the accounts of users and groups are never passed over, nor stopped
-//! at: their objects come in no order.
+//! A slice traverses the MOS and then one dataset after the other. It stops before a block of level 0 (or before a
+//! whole dataset), and the bookmark says which was not visited any more. What leads to others is looked into when
+//! it is come upon, and read from all devices when it is left. Blocks of the accounts of users and groups are
+//! visited in each slice that comes to their objset, and it does not stop at them.
+//!
+//! # Invariants
+//! 1. A slice visits at least one block of level 0: however slow the devices are, the scan ends.
 //!
 //! # Source
-//! OpenZFS `module/zfs/dsl_scan.c` (`dsl_scan_visitbp`, `dsl_scan_recurse`, `dsl_scan_visitds`).
+//! OpenZFS `module/zfs/dsl_scan.c` (`dsl_scan_visit`, `dsl_scan_visitds`, `dsl_scan_visitbp`,
+//! `dsl_scan_check_suspend`).
 
 use std::sync::Arc;
 
-use base::{BlkId, Error, ObjectId, ObjsetId, Result, Txg};
-use dmu::Followed;
+use base::{Buf, Error, ObjectId, ObjsetId, Result, Txg};
+use dmu::traverse::{Accounts, End, Link, Order, Point, Scope, Step, Visitor, traverse};
 use dsl::{DatasetFields, DslDataset};
-use phys::dnode::{DNODE_MIN_SIZE, DnodeView};
-use phys::objset::{GROUPUSED_OBJECT, PROJECTUSED_OBJECT, USERUSED_OBJECT};
 use phys::scan::DSF_VISIT_DS_AGAIN;
-use phys::{
-    BlkPtrPhys, BookmarkPhys, DnodePhys, DnodeSlotPhys, ObjectType, ObjsetPhys, Phys, ScanPhys,
-};
-use zerocopy::IntoBytes;
+use phys::{BlkPtrPhys, BookmarkPhys, ScanPhys};
 use zio::Bookmark;
 
 use crate::issue::{Issue, Tally};
-use crate::order::{is_done, is_to_do};
 use crate::slice::Pool;
-use crate::state::{DESTROYED, State};
+use crate::state::State;
 
-/// One slice's walk.
+/// One slice.
 pub(crate) struct Visit<'a> {
     pool: &'a Pool<'a>,
     state: &'a mut State,
     issue: Issue<'a>,
-    followed: Followed,
+    /// A block of level 0 was visited.
+    has_begun: bool,
     is_suspending: bool,
 }
 
-/// A bookmark as the scan's state has it; nothing if there is nothing to go on from.
-fn resume_of(phys: &ScanPhys) -> Option<Bookmark> {
-    let mark = &phys.bookmark;
-    (*mark != BookmarkPhys::default()).then(|| Bookmark {
-        objset: ObjsetId(mark.objset.get()),
-        object: ObjectId(mark.object.get()),
-        // There is no other place to go on from.
-        level: 0,
-        blkid: BlkId(mark.blkid.get()),
-    })
-}
-
-fn bookmark_phys(objset: u64, object: u64, level: i64, blkid: u64) -> BookmarkPhys {
+/// The bookmark of a scan that is to begin with an objset.
+fn bookmark_of(objset: ObjsetId) -> BookmarkPhys {
     BookmarkPhys {
-        objset: objset.into(),
-        object: object.into(),
-        level: level.into(),
-        blkid: blkid.into(),
+        objset: objset.0.into(),
+        ..BookmarkPhys::default()
     }
-}
-
-/// Objects that hold accounts have numbers at the end of all.
-fn is_account(object: ObjectId) -> bool {
-    object.0.cast_signed() < 0
 }
 
 impl<'a> Visit<'a> {
@@ -69,7 +50,7 @@ impl<'a> Visit<'a> {
             pool,
             state,
             issue: Issue::new(pool),
-            followed: Followed::default(),
+            has_begun: false,
             is_suspending: false,
         }
     }
@@ -80,7 +61,7 @@ impl<'a> Visit<'a> {
         self.all();
         let is_complete = !self.is_suspending;
         if is_complete {
-            self.phys().bookmark = bookmark_phys(DESTROYED, 0, 0, 0);
+            self.phys().bookmark = bookmark_of(Bookmark::DESTROYED_OBJSET);
         }
         self.state.changed();
         let mut tally = self.issue.finish();
@@ -93,17 +74,17 @@ impl<'a> Visit<'a> {
     }
 
     fn all(&mut self) {
-        let at = self.phys().bookmark.objset.get();
-        if at == 0 {
+        let at = ObjsetId(self.phys().bookmark.objset.get());
+        if at == ObjsetId(0) {
             let (min, max) = (self.phys().min_txg, self.phys().max_txg);
             self.phys().cur_min_txg = min;
             self.phys().cur_max_txg = max;
-            self.root(&self.pool.mos_root.clone(), ObjsetId(0));
+            self.objset(&self.pool.mos_root, ObjsetId(0));
             if !self.is_suspending {
                 self.dataset(self.pool.dsl.origin_object());
             }
-        } else if at != DESTROYED {
-            self.dataset(ObjectId(at));
+        } else if at != Bookmark::DESTROYED_OBJSET {
+            self.dataset(ObjectId(at.0));
         }
         while !self.is_suspending {
             self.phys().bookmark = BookmarkPhys::default();
@@ -160,8 +141,7 @@ impl<'a> Visit<'a> {
         if self.phys().cur_min_txg.get() >= self.phys().max_txg.get() {
             return;
         }
-        self.followed = Followed::default();
-        self.root(&ds.root_bp(), ObjsetId(object.0));
+        self.objset(&ds.root_bp(), ObjsetId(object.0));
         if self.is_suspending {
             return;
         }
@@ -188,149 +168,61 @@ impl<'a> Visit<'a> {
         }
     }
 
+    /// Visits what is left of an objset, and notes where to go on if the slice ends before.
     #[doc(alias = "dsl_scan_visit_rootbp")]
-    fn root(&mut self, bp: &BlkPtrPhys, objset: ObjsetId) {
-        self.block(bp, Bookmark::root(objset), None);
+    fn objset(&mut self, root: &BlkPtrPhys, objset: ObjsetId) {
+        let phys = self.phys();
+        let scope = Scope {
+            objset,
+            min_txg: Txg(phys.cur_min_txg.get()),
+            order: Order::Pre,
+            resume: Point::from_phys(&phys.bookmark),
+            accounts: Accounts::Always,
+        };
+        self.phys().bookmark = BookmarkPhys::default();
+        if let End::Paused(point) = traverse(root, &scope, self) {
+            let begin = || bookmark_of(objset);
+            self.phys().bookmark = point.map_or_else(begin, |point| point.to_phys(objset));
+            self.is_suspending = true;
+        }
+    }
+}
+
+/// Objects that hold accounts have numbers at the end of all.
+fn is_account(object: ObjectId) -> bool {
+    object.0.cast_signed() < 0
+}
+
+impl Visitor for Visit<'_> {
+    fn read(&mut self, link: &Link<'_>) -> Result<Buf> {
+        self.pool.pipeline.read_keyless(link.bp, &link.at)
     }
 
-    /// Whether the walk stops before this block.
     #[doc(alias = "dsl_scan_check_suspend")]
-    fn stops_at(&mut self, at: &Bookmark) -> bool {
-        if is_account(at.object) {
-            return false;
+    fn enter(&mut self, link: &Link<'_>) -> Step {
+        if link.at.level > 0 || is_account(link.at.object) {
+            return Step::Continue;
         }
-        let is_place = at.level == 0 || at.level == Bookmark::ROOT_LEVEL;
-        let goes_on = resume_of(self.phys()).is_some() || !is_place;
-        if self.is_suspending || goes_on {
-            return self.is_suspending;
+        let is_first = link.at.level == 0 && !self.has_begun;
+        self.has_begun |= is_first;
+        if !is_first && self.issue.is_slice_over() {
+            return Step::Pause;
         }
-        if !self.issue.is_slice_over() {
-            return false;
-        }
-        let objset = at.objset.0;
-        self.phys().bookmark = match at.level {
-            0 => bookmark_phys(objset, at.object.0, 0, at.blkid.0),
-            _ => bookmark_phys(objset, 0, 0, 0),
-        };
-        self.is_suspending = true;
-        true
+        Step::Continue
     }
 
-    /// Whether an earlier slice visited this block and all below it.
-    #[doc(alias = "dsl_scan_check_resume")]
-    fn was_visited(&mut self, at: &Bookmark, dnode: Option<&DnodePhys>) -> bool {
-        let (Some(dnode), Some(resume)) = (dnode, resume_of(self.phys())) else {
-            return false;
-        };
-        if is_account(at.object) {
-            return false;
-        }
-        if is_done(at, dnode, &resume) {
-            return true;
-        }
-        if is_to_do(at, dnode, &resume) {
-            self.phys().bookmark = BookmarkPhys::default();
-        }
-        false
-    }
-
-    #[doc(alias = "dsl_scan_visitbp")]
-    fn block(&mut self, bp: &BlkPtrPhys, at: Bookmark, dnode: Option<&DnodePhys>) {
-        if self.stops_at(&at) || self.was_visited(&at, dnode) {
-            return;
-        }
-        let min = Txg(self.phys().cur_min_txg.get());
-        if bp.is_hole() || bp.is_redacted() || bp.birth() <= min {
-            return;
-        }
-        if let Err(error) = self.below(bp, &at, dnode) {
-            self.issue.lost(bp, &at, error);
-            return;
-        }
+    fn leave(&mut self, link: &Link<'_>) -> Step {
+        let phys = self.phys();
+        let (min, max) = (Txg(phys.min_txg.get()), Txg(phys.max_txg.get()));
         // What is younger is visited with the next pass over this dataset.
-        if bp.physical_birth().0 <= self.phys().cur_max_txg.get() {
-            let (min, max) = (self.phys().min_txg.get(), self.phys().max_txg.get());
-            self.issue.take(bp, &at, Txg(min), Txg(max));
+        if link.bp.physical_birth().0 <= phys.cur_max_txg.get() {
+            self.issue.take(link.bp, &link.at, min, max);
         }
+        Step::Continue
     }
 
-    #[doc(alias = "dsl_scan_recurse")]
-    fn below(&mut self, bp: &BlkPtrPhys, at: &Bookmark, dnode: Option<&DnodePhys>) -> Result<()> {
-        if i64::from(bp.level()) != at.level.max(0) {
-            let what = format!("block {at} has level {}", bp.level());
-            return Err(Error::corrupt(what));
-        }
-        let is_dnodes = bp.object_type() == ObjectType::DNODE.raw();
-        let is_objset = at.level == Bookmark::ROOT_LEVEL;
-        if bp.level() == 0 && !is_dnodes && !is_objset {
-            return Ok(());
-        }
-        self.followed.follow(bp, at)?;
-        let data = self.pool.pipeline.read_keyless(bp, at)?;
-        if is_objset {
-            return self.objset(&data, at.objset);
-        }
-        if bp.level() == 0 {
-            return self.dnodes(&data, at);
-        }
-        let pointers = BlkPtrPhys::array(&data);
-        let first = at.blkid.0.saturating_mul(pointers.len() as u64);
-        for (n, child) in pointers.iter().enumerate() {
-            let at = Bookmark {
-                level: at.level - 1,
-                blkid: BlkId(first.saturating_add(n as u64)),
-                ..*at
-            };
-            self.block(child, at, dnode);
-        }
-        Ok(())
-    }
-
-    fn objset(&mut self, data: &[u8], objset: ObjsetId) -> Result<()> {
-        let phys = ObjsetPhys::parse(data)?;
-        let dnodes: [(u64, &DnodeSlotPhys); 4] = [
-            (0, &phys.meta_dnode),
-            (PROJECTUSED_OBJECT, &phys.projectused_dnode),
-            (GROUPUSED_OBJECT, &phys.groupused_dnode),
-            (USERUSED_OBJECT, &phys.userused_dnode),
-        ];
-        for (object, slot) in dnodes {
-            if slot.core.is_allocated() {
-                self.dnode(slot.as_bytes(), objset, ObjectId(object))?;
-            }
-        }
-        Ok(())
-    }
-
-    fn dnodes(&mut self, data: &[u8], at: &Bookmark) -> Result<()> {
-        let per_block = (data.len() / DNODE_MIN_SIZE) as u64;
-        let first = at.blkid.0.saturating_mul(per_block);
-        let mut slot = 0;
-        while slot * DNODE_MIN_SIZE < data.len() {
-            let bytes = &data[slot * DNODE_MIN_SIZE..];
-            let core = DnodePhys::view(bytes)?;
-            if !core.is_allocated() {
-                slot += 1;
-                continue;
-            }
-            let object = ObjectId(first.saturating_add(slot as u64));
-            self.dnode(bytes, at.objset, object)?;
-            slot += core.slots();
-        }
-        Ok(())
-    }
-
-    #[doc(alias = "dsl_scan_visitdnode")]
-    fn dnode(&mut self, bytes: &[u8], objset: ObjsetId, object: ObjectId) -> Result<()> {
-        let view = DnodeView::new(bytes)?;
-        let core = view.core();
-        for (n, bp) in view.blkptrs().iter().enumerate() {
-            let at = Bookmark::new(objset, object, core.nlevels - 1, BlkId(n as u64));
-            self.block(bp, at, Some(core));
-        }
-        if let Some(spill) = view.spill() {
-            self.block(spill, Bookmark::spill(objset, object), Some(core));
-        }
+    fn failed(&mut self, link: &Link<'_>, error: Error) -> Result<()> {
+        self.issue.lost(link.bp, &link.at, error);
         Ok(())
     }
 }

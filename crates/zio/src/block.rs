@@ -27,6 +27,8 @@ impl Bookmark {
     pub const ROOT_LEVEL: i64 = -1;
     /// `ZB_ZIL_LEVEL`: a block of an intent log.
     pub const ZIL_LEVEL: i64 = -2;
+    /// `ZB_DESTROYED_OBJSET`: the objset of blocks whose dataset was destroyed.
+    pub const DESTROYED_OBJSET: ObjsetId = ObjsetId(u64::MAX);
     /// `DMU_SPILL_BLKID`: the block id of a dnode's spill block.
     pub const SPILL_BLKID: BlkId = BlkId(u64::MAX - 1);
 

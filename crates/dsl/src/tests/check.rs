@@ -5,36 +5,54 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use zap::directory;
 
-use base::{ObjectId, Txg};
+use base::{ObjectId, ObjsetId, Txg};
+use dmu::traverse::{Accounts, End, Link, Order, Scope, Step, Visitor, traverse};
 use phys::BlkPtrPhys;
 
 use super::harness::TestPool;
-use crate::bpobj::{Bpobj, Progress};
+use crate::bpobj::Bpobj;
 use crate::dataset::DslDataset;
 use crate::dir::{DslDir, Used};
 use crate::pool::DslPool;
 use crate::size::Space;
-use crate::traverse::{End, Walk};
 use phys::feature;
 
 /// Blocks by place.
 type Blocks = BTreeMap<u64, BlkPtrPhys>;
 
-fn blocks_of(pool: &DslPool, root: &BlkPtrPhys) -> Blocks {
-    let mut blocks = Blocks::new();
-    let mut walk = Walk::new(pool.store().as_ref(), Txg(0), None);
-    let end = walk.run(root, &mut |bp, _| {
+struct Collect<'a> {
+    pool: &'a DslPool,
+    blocks: Blocks,
+}
+
+impl Visitor for Collect<'_> {
+    fn read(&mut self, link: &Link<'_>) -> base::Result<base::Buf> {
+        self.pool.store().read(link.bp, &link.at)
+    }
+
+    fn enter(&mut self, link: &Link<'_>) -> Step {
+        let bp = link.bp;
         if !bp.is_embedded() {
-            let before = blocks.insert(bp.dva[0].offset(), *bp);
+            let before = self.blocks.insert(bp.dva[0].offset(), *bp);
             assert!(before.is_none(), "a block in two places of one tree");
         }
-        Progress::Continue
-    });
-    match end {
-        End::Complete => blocks,
-        End::Paused(_) => panic!("nobody paused"),
-        End::Failed(_, error) => panic!("tree of {root:?}: {error}"),
+        Step::Continue
     }
+}
+
+fn blocks_of(pool: &DslPool, root: &BlkPtrPhys) -> Blocks {
+    let blocks = Blocks::new();
+    let mut collect = Collect { pool, blocks };
+    let scope = Scope {
+        objset: ObjsetId(0),
+        min_txg: Txg(0),
+        order: Order::Pre,
+        resume: None,
+        accounts: Accounts::InOrder,
+    };
+    let end = traverse(root, &scope, &mut collect);
+    assert!(matches!(end, End::Complete), "tree of {root:?}: {end:?}");
+    collect.blocks
 }
 
 fn space_of<'a>(pool: &DslPool, blocks: impl IntoIterator<Item = &'a BlkPtrPhys>) -> Space {
