@@ -176,7 +176,10 @@ impl DslPool {
         let branch_txg = Txg(promotion.origin().fields().creation_txg);
         self.check_bookmarks_move(promotion.origin_head(), clone, branch_txg)?;
         let moved = self.promote_space(promotion)?;
-        let space = moved.space.used.cast_unsigned();
+        let space = u64::try_from(moved.space.used).map_err(|_| {
+            let bytes = moved.space.used;
+            Error::corrupt(format!("the snapshots of {clone_name} take {bytes} bytes"))
+        })?;
         self.transfer_possible(&promotion.origin().dir(), &clone.dir(), space)
     }
 

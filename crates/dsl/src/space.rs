@@ -156,14 +156,14 @@ impl DslPool {
             .saturating_sub(self.mos().env().deferred())
     }
 
-    /// How much more a directory could use, if `ancestor` used `delta` more (`delta <= 0`).
+    /// How much more a directory could use, if `ancestor` gave so many bytes back.
     /// `on_disk_only` leaves out what transactions in flight may add.
     #[must_use]
     #[doc(alias = "dsl_dir_space_available")]
     pub(crate) fn space_available(
         &self,
         dd: &Arc<DslDir>,
-        ancestor: Option<(&Arc<DslDir>, i64)>,
+        ancestor: Option<(&Arc<DslDir>, u64)>,
         on_disk_only: bool,
     ) -> u64 {
         let mut lineage: Vec<Arc<DslDir>> = dd.lineage().collect();
@@ -184,13 +184,9 @@ impl DslPool {
             if let Some(space) = &mut space {
                 *space = space.saturating_add(state.fields.reserved.saturating_sub(used));
             }
-            if let Some((_, delta)) = ancestor.filter(|(ancestor, _)| Arc::ptr_eq(ancestor, &dd)) {
-                assert!(
-                    delta <= 0,
-                    "only space given back is considered, not {delta}"
-                );
-                used = used.saturating_add_signed(delta);
-                space = space.map(|space| space.saturating_add_signed(-delta));
+            if let Some((_, back)) = ancestor.filter(|(ancestor, _)| Arc::ptr_eq(ancestor, &dd)) {
+                used = used.saturating_sub(back);
+                space = space.map(|space| space.saturating_add(back));
             }
             parent_space = Some(match quota {
                 None => space.expect("the root has a quota: the pool"),
@@ -408,7 +404,7 @@ impl DslPool {
         space: u64,
     ) -> Result<()> {
         let ancestor = common_ancestor(source, target);
-        let mut delta = -space.cast_signed();
+        let mut delta = 0i64.saturating_sub_unsigned(space);
         for dd in source
             .lineage()
             .take_while(|dd| !Arc::ptr_eq(dd, &ancestor))
@@ -416,7 +412,8 @@ impl DslPool {
             let state = dd.state();
             delta = state.parent_delta(state.fields.used_bytes, delta);
         }
-        if self.space_available(target, Some((&ancestor, delta)), false) < space {
+        let back = delta.min(0).unsigned_abs();
+        if self.space_available(target, Some((&ancestor, back)), false) < space {
             let text = format!("{} has no room for {space} bytes", target.name());
             return Err(Error::new(ErrorKind::NoSpace, text));
         }

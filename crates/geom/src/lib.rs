@@ -27,11 +27,6 @@ pub mod mem;
 pub mod namespace;
 pub mod nop;
 pub mod part;
-#[expect(
-    unused_macros,
-    unused_imports,
-    reason = "`same_shape_as` moved to `faulty` with its users"
-)]
 mod provider;
 mod sparse;
 pub mod topology;
