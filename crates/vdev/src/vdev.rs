@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use base::{Guid, VdevId};
 use rt::{RwLock, RwLockReadGuard};
-use zio::AllocClass as AllocBias;
+use zio::AllocClass;
 
 use crate::kinds::{KindOps, ops_of};
 use crate::leaf::Leaf;
@@ -61,7 +61,7 @@ pub struct VdevConfig {
     /// vdev_removing
     pub removing: bool,
     /// vdev_alloc_bias, of a top-level vdev; kept in its ZAP, not in labels.
-    pub alloc_bias: AllocBias,
+    pub alloc_bias: AllocClass,
     /// vdev_top_zap: object, 0 if none.
     pub top_zap: u64,
     /// vdev_leaf_zap: object, 0 if none.
