@@ -16,7 +16,7 @@
 use std::sync::Arc;
 
 use base::{Buf, Error, ObjectId, ObjsetId, Result, Txg};
-use dmu::traverse::{Accounts, End, Link, Order, Point, Scope, Step, Visitor, traverse};
+use dmu::traverse::{Link, Order, Point, Scope, Step, Stop, Visitor, traverse};
 use dsl::{DatasetFields, DslDataset};
 use phys::scan::DSF_VISIT_DS_AGAIN;
 use phys::{BlkPtrPhys, BookmarkPhys, ScanPhys};
@@ -36,14 +36,6 @@ pub(crate) struct Visit<'a> {
     is_suspending: bool,
 }
 
-/// The bookmark of a scan that is to begin with an objset.
-fn bookmark_of(objset: ObjsetId) -> BookmarkPhys {
-    BookmarkPhys {
-        objset: objset.0.into(),
-        ..BookmarkPhys::default()
-    }
-}
-
 impl<'a> Visit<'a> {
     pub(crate) fn new(pool: &'a Pool<'a>, state: &'a mut State) -> Visit<'a> {
         Visit {
@@ -61,7 +53,10 @@ impl<'a> Visit<'a> {
         self.all();
         let is_complete = !self.is_suspending;
         if is_complete {
-            self.phys().bookmark = bookmark_of(Bookmark::DESTROYED_OBJSET);
+            self.phys()
+                .bookmark
+                .objset
+                .set(Bookmark::DESTROYED_OBJSET.0);
         }
         self.state.changed();
         let mut tally = self.issue.finish();
@@ -177,12 +172,15 @@ impl<'a> Visit<'a> {
             min_txg: Txg(phys.cur_min_txg.get()),
             order: Order::Pre,
             resume: Point::from_phys(&phys.bookmark),
-            accounts: Accounts::Always,
+            always_accounts: true,
         };
         self.phys().bookmark = BookmarkPhys::default();
-        if let End::Paused(point) = traverse(root, &scope, self) {
-            let begin = || bookmark_of(objset);
-            self.phys().bookmark = point.map_or_else(begin, |point| point.to_phys(objset));
+        if let Err(Stop { at, .. }) = traverse(root, &scope, self) {
+            let bookmark = &mut self.phys().bookmark;
+            bookmark.objset.set(objset.0);
+            if let Some(point) = at {
+                *bookmark = point.to_phys(objset);
+            }
             self.is_suspending = true;
         }
     }
