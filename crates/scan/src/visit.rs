@@ -186,11 +186,6 @@ impl<'a> Visit<'a> {
     }
 }
 
-/// Objects that hold accounts have numbers at the end of all.
-fn is_account(object: ObjectId) -> bool {
-    object.0.cast_signed() < 0
-}
-
 impl Visitor for Visit<'_> {
     fn read(&mut self, link: &Link<'_>) -> Result<Buf> {
         self.pool.pipeline.read_keyless(link.bp, &link.at)
@@ -198,7 +193,9 @@ impl Visitor for Visit<'_> {
 
     #[doc(alias = "dsl_scan_check_suspend")]
     fn enter(&mut self, link: &Link<'_>) -> Step {
-        if link.at.level > 0 || is_account(link.at.object) {
+        // Objects that hold accounts have numbers at the end of all.
+        let is_account = link.at.object.0.cast_signed() < 0;
+        if link.at.level > 0 || is_account {
             return Step::Continue;
         }
         let is_first = link.at.level == 0 && !self.has_begun;

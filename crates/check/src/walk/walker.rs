@@ -7,7 +7,7 @@
 //! # Source
 //! OpenZFS `cmd/zdb/zdb.c` (`zdb_blkptr_cb`).
 
-use base::{Buf, Error, ObjectId, ObjsetId, Result, Txg};
+use base::{Buf, ObjectId, ObjsetId, Result, Txg};
 use dmu::traverse::{Lead, Link, Side, block_dnodes, objset_dnodes};
 use phys::{BlkPtrPhys, DnodeView, DslDatasetPhys, ObjectType, ObjsetPhys, Phys};
 use zio::{BlockCopy, Bookmark};
@@ -74,10 +74,6 @@ impl Walker<'_> {
         });
     }
 
-    pub(super) fn unreadable(&mut self, bp: &BlkPtrPhys, bookmark: &Bookmark, error: &Error) {
-        self.find(leaves::unreadable(bp, bookmark, error));
-    }
-
     /// Reads a block and visits everything that it points at.
     pub(super) fn look_into(&mut self, task: &Task) {
         let data = match self
@@ -89,7 +85,7 @@ impl Walker<'_> {
             Ok(data) => data,
             Err(error) => {
                 if task.log != Log::Only {
-                    self.unreadable(&task.bp, &task.bookmark, &error);
+                    self.find(leaves::unreadable(&task.bp, &task.bookmark, &error));
                 }
                 return;
             }
