@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use base::{ErrorKind, ObjectId, Txg, VdevId};
 use compress::Algorithm;
-use dmu::traverse::{Accounts, End, Link, Order, Scope, Step, Visitor, traverse};
+use dmu::traverse::{Link, Order, Scope, Step, Stop, Visitor, traverse};
 use phys::{BlkPtrPhys, BpobjPhys, DvaPhys, ObjectType, Phys, SpaceMapPhys, pool_names};
 use proptest::prelude::*;
 use rig::{Rig, TXG};
@@ -114,7 +114,7 @@ fn of_a_destroyed_dataset_the_blocks_count_that_are_not_free_yet() {
             min_txg: Txg(0),
             order: Order::Post,
             resume,
-            accounts: Accounts::InOrder,
+            always_accounts: false,
         };
         let pool = &pool;
         let freed = 0;
@@ -128,7 +128,7 @@ fn of_a_destroyed_dataset_the_blocks_count_that_are_not_free_yet() {
     for room in 0..all {
         let (end, freed) = destroy(room, None);
         // Only blocks of level 0 end it.
-        let End::Paused(point) = end else {
+        let Err(Stop { at: point, .. }) = end else {
             continue;
         };
         paused += 1;

@@ -32,6 +32,7 @@ use std::sync::Arc;
 use zap::directory;
 
 use base::{BlkId, Error, ObjectId, Result};
+use dmu::traverse::Step;
 use dmu::{Dnode, Tx};
 use phys::dsl::{BPOBJ_BLOCKSIZE, BPOBJ_SIZE_V0, BPOBJ_SIZE_V1, BPOBJ_SIZE_V2, BpobjPhys};
 use phys::{BlkPtrPhys, ObjectType, Phys};
@@ -45,15 +46,6 @@ use phys::feature;
 const SUBOBJS_MAX: u64 = 1 << 24;
 /// Bytes of a block pointer on disk.
 const BP_BYTES: u64 = size_of::<BlkPtrPhys>() as u64;
-
-/// What an iteration does next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
-    /// The entry is done with; go on.
-    Continue,
-    /// Stop here; the entry stays.
-    Pause,
-}
 
 /// `bpobj_phys_t` in host integers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -446,7 +438,7 @@ impl Bpobj {
             let bpobj = Bpobj::open(&self.mos, object)?;
             let header = bpobj.header();
             bpobj.visit_own(header.num_blkptrs, &mut |bp, freed| {
-                visit(bp, freed).map(|()| Progress::Continue)
+                visit(bp, freed).map(|()| Step::Continue)
             })?;
             todo.extend(bpobj.subobjs(&header)?);
         }
@@ -458,7 +450,7 @@ impl Bpobj {
     fn visit_own(
         &self,
         count: u64,
-        visit: &mut dyn FnMut(&BlkPtrPhys, bool) -> Result<Progress>,
+        visit: &mut dyn FnMut(&BlkPtrPhys, bool) -> Result<Step>,
     ) -> Result<u64> {
         self.dnode.check_dense(0, count * BP_BYTES)?;
         let per_block = self.dnode.blksz() / BP_BYTES;
@@ -477,7 +469,7 @@ impl Bpobj {
                 }
                 // blk_fill is not a count here: its lowest bit says "freed".
                 let freed = bp.as_bytes()[FILL_OFFSET] & 1 != 0;
-                if visit(&bp, freed)? == Progress::Pause {
+                if visit(&bp, freed)? == Step::Pause {
                     return Ok(left);
                 }
                 left -= 1;
@@ -495,7 +487,7 @@ impl Bpobj {
     pub fn drain(
         &self,
         tx: &Tx,
-        visit: &mut dyn FnMut(&BlkPtrPhys, bool) -> Result<Progress>,
+        visit: &mut dyn FnMut(&BlkPtrPhys, bool) -> Result<Step>,
     ) -> Result<bool> {
         let (_, outcome) = self.drain_one(tx, 0, visit)?;
         outcome
@@ -507,7 +499,7 @@ impl Bpobj {
         &self,
         tx: &Tx,
         depth: u32,
-        visit: &mut dyn FnMut(&BlkPtrPhys, bool) -> Result<Progress>,
+        visit: &mut dyn FnMut(&BlkPtrPhys, bool) -> Result<Step>,
     ) -> Result<(Space, Result<bool>)> {
         let mut header = self.header();
         if depth > MAX_DEPTH {
@@ -521,7 +513,7 @@ impl Bpobj {
         let mut num_freed = 0;
         let left = self.visit_own(header.num_blkptrs, &mut |bp, freed| {
             let progress = visit(bp, freed)?;
-            if progress == Progress::Continue {
+            if progress == Step::Continue {
                 let space = Space::of_block(self.mos.env(), bp);
                 removed += if freed { -space } else { space };
                 num_removed += 1;
@@ -551,7 +543,7 @@ impl Bpobj {
         header: &mut Header,
         tx: &Tx,
         depth: u32,
-        visit: &mut dyn FnMut(&BlkPtrPhys, bool) -> Result<Progress>,
+        visit: &mut dyn FnMut(&BlkPtrPhys, bool) -> Result<Step>,
     ) -> Result<(Space, Result<bool>)> {
         let mut removed = Space::ZERO;
         let numbers = self.subobjs(header)?;

@@ -34,13 +34,12 @@ use zap::directory;
 
 use base::{Buf, Error, ErrorKind, ObjectId, Result, Txg};
 use dmu::Tx;
-use dmu::traverse::{Accounts, End, Link, Order, Point, Scope, Step, Visitor, traverse};
+use dmu::traverse::{Link, Order, Point, Scope, Step, Stop, Visitor, traverse};
 use phys::dsl::{BptreeEntryPhys, BptreePhys};
 use phys::{BlkPtrPhys, ObjectType, Phys, ZilHeaderPhys};
 use zerocopy::IntoBytes;
 use zio::Bookmark;
 
-use crate::bpobj::Progress;
 use crate::dataset::DslDataset;
 use crate::dir::Used;
 use crate::mos::Mos;
@@ -105,19 +104,6 @@ impl Bptree<'_> {
     fn set_entry(&self, at: u64, entry: &BptreeEntryPhys, tx: &Tx) -> Result<()> {
         let dnode = self.mos.hold(self.object)?;
         dnode.write(tx, at * BptreeEntryPhys::SIZE as u64, entry.as_bytes())
-    }
-
-    /// Notes where an entry's tree goes on.
-    fn set_point(
-        &self,
-        at: u64,
-        entry: &mut BptreeEntryPhys,
-        point: Option<Point>,
-        tx: &Tx,
-    ) -> Result<()> {
-        let bookmark = point.map(|point| point.to_phys(Bookmark::DESTROYED_OBJSET));
-        entry.bookmark = bookmark.unwrap_or_default();
-        self.set_entry(at, entry, tx)
     }
 
     #[doc(alias = "bptree_add")]
@@ -231,13 +217,7 @@ impl DslPool {
         let list = self.free_bpobj()?;
         let mut finished = true;
         if !list.is_empty() {
-            finished = list.drain(tx, &mut |bp, _| {
-                if freed.should_pause() {
-                    return Ok(Progress::Pause);
-                }
-                freed.free_now(bp);
-                Ok(Progress::Continue)
-            })?;
+            finished = list.drain(tx, &mut |bp, _| Ok(freed.free(bp, true)))?;
         }
         let queue = *self.bptree.lock();
         if let Some(object) = queue.filter(|_| finished) {
@@ -268,24 +248,27 @@ impl DslPool {
                 min_txg: Txg(entry.birth_txg.get()),
                 order: Order::Post,
                 resume: Point::from_phys(&entry.bookmark),
-                accounts: Accounts::InOrder,
+                always_accounts: false,
             };
             match traverse(&entry.bp, &scope, freed) {
-                End::Complete if stuck => {
+                Ok(()) if stuck => {
                     // Nothing is born after this: a walk of it finds nothing.
                     entry.birth_txg.set(u64::MAX);
                     bptree.set_entry(at, &entry, tx)?;
                 }
-                End::Complete => bptree.advance(&mut header, tx)?,
-                End::Paused(point) => {
-                    bptree.set_point(at, &mut entry, point, tx)?;
-                    break;
-                }
-                End::Failed(point, error) if is_damage(error.kind()) => {
-                    bptree.set_point(at, &mut entry, point, tx)?;
+                Ok(()) => bptree.advance(&mut header, tx)?,
+                Err(Stop {
+                    error: Some(error), ..
+                }) if !is_damage(error.kind()) => return Err(error),
+                Err(Stop { at: point, error }) => {
+                    let bookmark = point.map(|point| point.to_phys(Bookmark::DESTROYED_OBJSET));
+                    entry.bookmark = bookmark.unwrap_or_default();
+                    bptree.set_entry(at, &entry, tx)?;
+                    if error.is_none() {
+                        break;
+                    }
                     stuck = true;
                 }
-                End::Failed(_, error) => return Err(error),
             }
         }
         add_space(&mut header, before - freed.space);
@@ -317,6 +300,15 @@ pub(crate) struct Freed<'a> {
 }
 
 impl Freed<'_> {
+    /// Frees a block, unless it is time to pause.
+    fn free(&mut self, bp: &BlkPtrPhys, may_pause: bool) -> Step {
+        if may_pause && self.should_pause() {
+            return Step::Pause;
+        }
+        self.free_now(bp);
+        Step::Continue
+    }
+
     pub(crate) fn should_pause(&self) -> bool {
         self.pool.mos().env().destroy_should_pause(self.count)
     }
@@ -337,10 +329,6 @@ impl Visitor for Freed<'_> {
     }
 
     fn leave(&mut self, link: &Link<'_>) -> Step {
-        if link.at.level == 0 && self.should_pause() {
-            return Step::Pause;
-        }
-        self.free_now(link.bp);
-        Step::Continue
+        self.free(link.bp, link.at.level == 0)
     }
 }

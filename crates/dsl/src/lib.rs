@@ -64,7 +64,7 @@ mod synctask;
 
 pub use accounting::MosAccounting;
 pub use bookmark::DslBookmark;
-pub use bpobj::{Bpobj, Progress};
+pub use bpobj::Bpobj;
 pub use create::{NewDataset, ObjsetInit};
 pub use dataset::{DslDataset, LongHold, PropReader, PropsWatcher};
 pub use deadlist::Deadlist;

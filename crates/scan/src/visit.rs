@@ -16,7 +16,7 @@
 use std::sync::Arc;
 
 use base::{Buf, Error, ObjectId, ObjsetId, Result, Txg};
-use dmu::traverse::{Accounts, End, Link, Order, Point, Scope, Step, Visitor, traverse};
+use dmu::traverse::{Link, Order, Point, Scope, Step, Stop, Visitor, traverse};
 use dsl::{DatasetFields, DslDataset};
 use phys::scan::DSF_VISIT_DS_AGAIN;
 use phys::{BlkPtrPhys, BookmarkPhys, ScanPhys};
@@ -36,14 +36,6 @@ pub(crate) struct Visit<'a> {
     is_suspending: bool,
 }
 
-/// The bookmark of a scan that is to begin with an objset.
-fn bookmark_of(objset: ObjsetId) -> BookmarkPhys {
-    BookmarkPhys {
-        objset: objset.0.into(),
-        ..BookmarkPhys::default()
-    }
-}
-
 impl<'a> Visit<'a> {
     pub(crate) fn new(pool: &'a Pool<'a>, state: &'a mut State) -> Visit<'a> {
         Visit {
@@ -61,7 +53,10 @@ impl<'a> Visit<'a> {
         self.all();
         let is_complete = !self.is_suspending;
         if is_complete {
-            self.phys().bookmark = bookmark_of(Bookmark::DESTROYED_OBJSET);
+            self.phys()
+                .bookmark
+                .objset
+                .set(Bookmark::DESTROYED_OBJSET.0);
         }
         self.state.changed();
         let mut tally = self.issue.finish();
@@ -177,20 +172,18 @@ impl<'a> Visit<'a> {
             min_txg: Txg(phys.cur_min_txg.get()),
             order: Order::Pre,
             resume: Point::from_phys(&phys.bookmark),
-            accounts: Accounts::Always,
+            always_accounts: true,
         };
         self.phys().bookmark = BookmarkPhys::default();
-        if let End::Paused(point) = traverse(root, &scope, self) {
-            let begin = || bookmark_of(objset);
-            self.phys().bookmark = point.map_or_else(begin, |point| point.to_phys(objset));
+        if let Err(Stop { at, .. }) = traverse(root, &scope, self) {
+            let bookmark = &mut self.phys().bookmark;
+            bookmark.objset.set(objset.0);
+            if let Some(point) = at {
+                *bookmark = point.to_phys(objset);
+            }
             self.is_suspending = true;
         }
     }
-}
-
-/// Objects that hold accounts have numbers at the end of all.
-fn is_account(object: ObjectId) -> bool {
-    object.0.cast_signed() < 0
 }
 
 impl Visitor for Visit<'_> {
@@ -200,7 +193,9 @@ impl Visitor for Visit<'_> {
 
     #[doc(alias = "dsl_scan_check_suspend")]
     fn enter(&mut self, link: &Link<'_>) -> Step {
-        if link.at.level > 0 || is_account(link.at.object) {
+        // Objects that hold accounts have numbers at the end of all.
+        let is_account = link.at.object.0.cast_signed() < 0;
+        if link.at.level > 0 || is_account {
             return Step::Continue;
         }
         let is_first = link.at.level == 0 && !self.has_begun;

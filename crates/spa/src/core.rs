@@ -182,7 +182,7 @@ impl Core {
         }
         deferred.drain(tx, &mut |bp, _| {
             self.free_sync(tx.txg(), bp);
-            Ok(dsl::Progress::Continue)
+            Ok(dmu::traverse::Step::Continue)
         })?;
         self.note_deferred(&deferred)
     }

@@ -9,9 +9,8 @@ use std::sync::Arc;
 
 use base::{BlkId, ObjectId, Result};
 use dmu::{Dnode, Followed, ObjectWalk, Objset};
-use phys::{BlkPtrPhys, ChecksumType, CompressType, DnodePhys, ObjectType};
+use phys::{BlkPtrPhys, ChecksumType, CompressType, DnodePhys, ObjectType, Phys};
 use serde_json::{Value, json};
-use zerocopy::FromBytes;
 use zio::Bookmark;
 use zpl::{Filesystem, OpenOptions};
 
@@ -279,14 +278,10 @@ impl Visit<'_> {
                 return Ok(());
             }
         };
-        let pointers = block.chunks_exact(size_of::<BlkPtrPhys>());
-        let count = pointers.len() as u64;
-        for (i, bytes) in pointers.enumerate() {
-            let Ok(child) = BlkPtrPhys::read_from_bytes(bytes) else {
-                break;
-            };
-            let at = blkid.wrapping_mul(count).wrapping_add(i as u64);
-            self.block(out, &child, level - 1, at)?;
+        let pointers = BlkPtrPhys::array(&block);
+        let first = blkid.wrapping_mul(pointers.len() as u64);
+        for (child, i) in pointers.iter().zip(0..) {
+            self.block(out, child, level - 1, first.wrapping_add(i))?;
         }
         Ok(())
     }

@@ -49,7 +49,7 @@ impl Walker<'_> {
         } else if options.decompress
             && let Err(error) = self.walk.pool.pipeline.read_keyless(bp, bookmark)
         {
-            self.unreadable(bp, bookmark, &error);
+            self.find(leaves::unreadable(bp, bookmark, &error));
         }
     }
 
@@ -73,7 +73,7 @@ impl Walker<'_> {
         if bp.is_gang() {
             match walk.pool.pipeline.segments(bp, bookmark) {
                 Ok(segments) => self.claims.extend(segments.into_iter().map(claim)),
-                Err(error) => self.unreadable(bp, bookmark, &error),
+                Err(error) => self.find(leaves::unreadable(bp, bookmark, &error)),
             }
         } else {
             self.claims.extend(bp.dvas().map(claim));

@@ -35,7 +35,7 @@ use crate::dedup::DedupTable;
 use crate::space::Space;
 use crate::stats::{BlockKind, BlockStats};
 use crate::{Finding, Options, Pool, TopVdev};
-use walker::{Parent, Walker};
+use walker::Walker;
 
 /// What is done with the intent log of an objset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,23 +49,13 @@ enum Log {
 }
 
 /// Which blocks of an objset are visited.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Extent {
     /// Blocks born in this txg or before are not.
     min_txg: Txg,
     /// The dataset is destroyed, and its blocks before the point are free.
     is_destroyed: bool,
     resume: Option<Point>,
-}
-
-impl Extent {
-    fn after(min_txg: Txg) -> Extent {
-        Extent {
-            min_txg,
-            is_destroyed: false,
-            resume: None,
-        }
-    }
 }
 
 /// A block to be read and looked into.
@@ -194,11 +184,13 @@ impl Walk {
     /// Starts with the MOS.
     pub(crate) fn push_root(&self, root: &BlkPtrPhys, tally: &mut Tally) {
         let mut walker = Walker::new(self);
-        let parent = Parent {
-            birth: self.pool.txg,
-            extent: Extent::after(Txg(0)),
-        };
-        walker.root(root, ObjsetId(0), parent, Log::None);
+        walker.root(
+            root,
+            ObjsetId(0),
+            self.pool.txg,
+            Extent::default(),
+            Log::None,
+        );
         walker.finish(tally);
     }
 
@@ -216,9 +208,8 @@ impl Walk {
             is_destroyed: true,
             resume,
         };
-        let birth = self.pool.txg;
-        let parent = Parent { birth, extent };
-        walker.root(root, Bookmark::DESTROYED_OBJSET, parent, Log::None);
+        let objset = Bookmark::DESTROYED_OBJSET;
+        walker.root(root, objset, self.pool.txg, extent, Log::None);
         walker.finish(tally);
     }
 

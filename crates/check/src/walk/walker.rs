@@ -7,7 +7,7 @@
 //! # Source
 //! OpenZFS `cmd/zdb/zdb.c` (`zdb_blkptr_cb`).
 
-use base::{Buf, Error, ObjectId, ObjsetId, Result, Txg};
+use base::{Buf, ObjectId, ObjsetId, Result, Txg};
 use dmu::traverse::{Lead, Link, Side, block_dnodes, objset_dnodes};
 use phys::{BlkPtrPhys, DnodeView, DslDatasetPhys, ObjectType, ObjsetPhys, Phys};
 use zio::{BlockCopy, Bookmark};
@@ -16,22 +16,6 @@ use super::{Dataset, Extent, FINDINGS_MAX, Log, Tally, Task, Walk};
 use crate::space::Claim;
 use crate::stats::BlockKind;
 use crate::{Checksums, Finding, leaves};
-
-/// What a pointer was found in.
-#[derive(Clone, Copy)]
-pub(super) struct Parent {
-    pub(super) birth: Txg,
-    pub(super) extent: Extent,
-}
-
-impl Parent {
-    fn of(task: &Task) -> Parent {
-        Parent {
-            birth: task.bp.birth(),
-            extent: task.extent,
-        }
-    }
-}
 
 /// One thread's share of the walk.
 pub(super) struct Walker<'a> {
@@ -81,11 +65,6 @@ impl Walker<'_> {
         }
     }
 
-    fn bad_pointer(&mut self, bookmark: &Bookmark, what: String) {
-        let bookmark = *bookmark;
-        self.find(Finding::BadPointer { bookmark, what });
-    }
-
     fn bad_object(&mut self, bookmark: &Bookmark, object: ObjectId, what: String) {
         let objset = bookmark.objset;
         self.find(Finding::BadObject {
@@ -93,10 +72,6 @@ impl Walker<'_> {
             object,
             what,
         });
-    }
-
-    pub(super) fn unreadable(&mut self, bp: &BlkPtrPhys, bookmark: &Bookmark, error: &Error) {
-        self.find(leaves::unreadable(bp, bookmark, error));
     }
 
     /// Reads a block and visits everything that it points at.
@@ -110,7 +85,7 @@ impl Walker<'_> {
             Ok(data) => data,
             Err(error) => {
                 if task.log != Log::Only {
-                    self.unreadable(&task.bp, &task.bookmark, &error);
+                    self.find(leaves::unreadable(&task.bp, &task.bookmark, &error));
                 }
                 return;
             }
@@ -126,7 +101,7 @@ impl Walker<'_> {
     fn indirect(&mut self, task: &Task, data: &Buf) {
         self.check_fill(task, fill_of(BlkPtrPhys::array(data)));
         for link in Link::of_indirect(data, &task.bookmark, task.shape) {
-            self.visit(&link, Parent::of(task));
+            self.visit(&link, task.bp.birth(), task.extent);
         }
     }
 
@@ -157,7 +132,7 @@ impl Walker<'_> {
         };
         let objset = task.bookmark.objset;
         for link in Link::of_dnode(&dnode, objset, object) {
-            self.visit(&link, Parent::of(task));
+            self.visit(&link, task.bp.birth(), task.extent);
         }
         let is_dataset = dnode.core().bonustype == ObjectType::DSL_DATASET.raw();
         if objset.0 == 0 && is_dataset {
@@ -172,35 +147,46 @@ impl Walker<'_> {
         };
         let id = ObjsetId(object.0);
         self.tally.datasets.push(Dataset { id, phys });
-        let parent = Parent {
-            birth: task.bp.birth(),
-            extent: Extent::after(Txg(phys.prev_snap_txg.get())),
+        let extent = Extent {
+            min_txg: Txg(phys.prev_snap_txg.get()),
+            ..Extent::default()
         };
         let is_head = phys.num_children.get() == 0;
         let log = if is_head { Log::Also } else { Log::None };
-        self.root(&phys.bp, id, parent, log);
+        self.root(&phys.bp, id, task.bp.birth(), extent, log);
     }
 
-    pub(super) fn root(&mut self, bp: &BlkPtrPhys, id: ObjsetId, parent: Parent, log: Log) {
+    pub(super) fn root(
+        &mut self,
+        bp: &BlkPtrPhys,
+        id: ObjsetId,
+        born_by: Txg,
+        extent: Extent,
+        log: Log,
+    ) {
         if bp.is_hole() {
             return;
         }
         let link = Link::root(bp, id);
         let before = self.children.len();
-        self.visit(&link, parent);
+        self.visit(&link, born_by, extent);
         match self.children.get_mut(before) {
             Some(task) => task.log = log,
             // Unchanged since the snapshot, but its log is its own.
-            None if log == Log::Also => self.children.push(Task {
-                bp: *bp,
-                bookmark: link.at,
-                shape: link.shape,
-                lead: Lead::Objset,
-                log: Log::Only,
-                extent: parent.extent,
-            }),
+            None if log == Log::Also => self.push(&link, Lead::Objset, Log::Only, extent),
             None => {}
         }
+    }
+
+    fn push(&mut self, link: &Link<'_>, lead: Lead, log: Log, extent: Extent) {
+        self.children.push(Task {
+            bp: *link.bp,
+            bookmark: link.at,
+            shape: link.shape,
+            lead,
+            log,
+            extent,
+        });
     }
 
     fn objset(&mut self, task: &Task, data: &Buf) {
@@ -245,10 +231,10 @@ impl Walker<'_> {
         );
     }
 
-    /// Looks at one pointer: counts it, claims its space, and sees to it that what is behind it
-    /// is read.
-    fn visit(&mut self, link: &Link<'_>, parent: Parent) {
-        let (bp, bookmark, extent) = (link.bp, link.at, parent.extent);
+    /// Looks at one pointer in a block of txg `born_by`: counts it, claims its space, and sees to it that what is
+    /// behind it is read.
+    fn visit(&mut self, link: &Link<'_>, born_by: Txg, extent: Extent) {
+        let (bp, bookmark) = (link.bp, link.at);
         if bp.is_hole() || bp.is_redacted() || bp.allocation_birth() <= extent.min_txg {
             return;
         }
@@ -258,7 +244,7 @@ impl Walker<'_> {
         if side == Some(Side::Before) {
             return;
         }
-        let latest = parent.birth.min(self.walk.pool.txg);
+        let latest = born_by.min(self.walk.pool.txg);
         if bp.birth() > latest {
             self.find(Finding::Birth {
                 bookmark,
@@ -272,8 +258,7 @@ impl Walker<'_> {
             self.count_born(bp, &bookmark);
         }
         if let Some(what) = contradiction(link) {
-            self.bad_pointer(&bookmark, what);
-            return;
+            return self.find(Finding::BadPointer { bookmark, what });
         }
         // What is below the point itself is free.
         let lead = link.lead().filter(|_| side != Some(Side::At));
@@ -282,14 +267,7 @@ impl Walker<'_> {
             return self.give_up(bookmark, what.to_owned());
         }
         if let Some(lead) = lead {
-            self.children.push(Task {
-                bp: *bp,
-                bookmark,
-                shape: link.shape,
-                lead,
-                log: Log::None,
-                extent,
-            });
+            self.push(link, lead, Log::None, extent);
         }
         // What leads further is read anyway, but only one copy of it.
         if self.is_wanted(bp) && (lead.is_none() || self.walk.options.every_copy) {

@@ -15,7 +15,7 @@
 
 use base::{BlkId, Error, ObjectId, ObjsetId, Result};
 use phys::blkptr::SPA_BLKPTRSHIFT;
-use phys::dnode::DNODE_MIN_SIZE;
+use phys::dnode::{DNODE_MIN_SIZE, DNODES_PER_BLOCK};
 use phys::objset::{GROUPUSED_OBJECT, PROJECTUSED_OBJECT, USERUSED_OBJECT};
 use phys::{BlkPtrPhys, DnodePhys, DnodeView, ObjectType, ObjsetPhys, Phys};
 use zerocopy::IntoBytes;
@@ -35,11 +35,11 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Of the block of an objset, which is in no tree.
-    const ROOT: Shape = Shape {
+    /// Of what is in no tree that is known: the block of an objset, a point.
+    pub(super) const OUTSIDE: Shape = Shape {
         type_: ObjectType::OBJSET.raw(),
         indblkshift: 0,
-        datablkszsec: 0,
+        datablkszsec: DNODES_PER_BLOCK as u16,
     };
 
     fn of(dnode: &DnodePhys) -> Shape {
@@ -90,7 +90,7 @@ impl<'a> Link<'a> {
         Link {
             bp,
             at: Bookmark::root(objset),
-            shape: Shape::ROOT,
+            shape: Shape::OUTSIDE,
         }
     }
 

@@ -7,8 +7,8 @@
 //! a block leads to is known to `decode`, in which order blocks come, to `order`.
 //!
 //! # Invariants
-//! 1. Of one traversal with its pauses, each block is entered once and left once, however often it went on from a
-//!    [`Point`]. Only the block of the objset is entered again if the traversal paused at it.
+//! 1. However often a traversal pauses and goes on from a [`Point`], each block is entered once and left once, but
+//!    for the call that asked for the pause. [`Order::Post`]: each is left once though errors stop it, too.
 //! 2. A block is looked into only where its level and its number of pointers are those of its place, and once
 //!    ([`Followed`]): a traversal ends whatever is on the disk, and nothing in it comes out of order.
 //! 3. A traversal that stops before it is back at its point keeps it: what comes before was visited.
@@ -84,15 +84,6 @@ pub enum Order {
     Post,
 }
 
-/// When the objects are visited that hold what users, groups and projects use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Accounts {
-    /// After all others.
-    InOrder,
-    /// In each traversal, even one that pauses before it is through with the others, and from their beginning.
-    Always,
-}
-
 /// Which blocks are visited.
 #[derive(Clone, Copy, Debug)]
 pub struct Scope {
@@ -104,48 +95,43 @@ pub struct Scope {
     pub order: Order,
     /// Blocks before this point are passed over. `None`: from the beginning.
     pub resume: Option<Point>,
-    /// How it is with the accounts.
-    pub accounts: Accounts,
+    /// The objects that hold what users, groups and projects use are visited in each run, whole, even if the visitor
+    /// paused at others.
+    pub always_accounts: bool,
 }
 
-/// How a traversal ended. A point of `None` is the beginning.
+/// Why a traversal ended before all blocks were visited.
 #[derive(Debug)]
-pub enum End {
-    /// Every block was visited.
-    Complete,
-    /// The visitor asked for a pause.
-    Paused(Option<Point>),
-    /// The visitor did not go on after an error; the traversal can be tried again from the point.
-    Failed(Option<Point>, Error),
+pub struct Stop {
+    /// Where it can go on. `None`: at the beginning.
+    pub at: Option<Point>,
+    /// The error after which the visitor did not go on. `None`: it asked for a pause.
+    pub error: Option<Error>,
 }
+
+type Flow = std::result::Result<(), Stop>;
 
 /// Visits the block of an objset that `root` points at, and all below it.
+///
+/// # Errors
+/// When the visitor stops it.
 ///
 /// # Panics
 /// When the visitor pauses where it may not.
 #[doc(alias = "traverse_dataset")]
 #[doc(alias = "traverse_dataset_destroyed")]
-pub fn traverse(root: &BlkPtrPhys, scope: &Scope, visitor: &mut dyn Visitor) -> End {
+pub fn traverse(
+    root: &BlkPtrPhys,
+    scope: &Scope,
+    visitor: &mut dyn Visitor,
+) -> std::result::Result<(), Stop> {
     let mut traversal = Traversal {
         scope,
         visitor,
         resume: scope.resume,
         followed: Followed::default(),
     };
-    match traversal.block(&Link::root(root, scope.objset)) {
-        Ok(()) => End::Complete,
-        Err(Stop { at, error: None }) => End::Paused(at),
-        Err(Stop {
-            at,
-            error: Some(error),
-        }) => End::Failed(at, error),
-    }
-}
-
-/// Where a traversal stops, and why, if not for a pause.
-struct Stop {
-    at: Option<Point>,
-    error: Option<Error>,
+    traversal.block(&Link::root(root, scope.objset))
 }
 
 struct Traversal<'a> {
@@ -158,7 +144,7 @@ struct Traversal<'a> {
 
 impl Traversal<'_> {
     #[doc(alias = "traverse_visitbp")]
-    fn block(&mut self, link: &Link<'_>) -> Result<(), Stop> {
+    fn block(&mut self, link: &Link<'_>) -> Flow {
         let bp = link.bp;
         if bp.is_hole() || bp.is_redacted() || bp.allocation_birth() <= self.scope.min_txg {
             return Ok(());
@@ -189,7 +175,7 @@ impl Traversal<'_> {
         }
     }
 
-    fn leave(&mut self, link: &Link<'_>) -> Result<(), Stop> {
+    fn leave(&mut self, link: &Link<'_>) -> Flow {
         if self.visitor.leave(link) == Step::Continue {
             return Ok(());
         }
@@ -198,30 +184,24 @@ impl Traversal<'_> {
         Err(self.stop(Point::of(link), None))
     }
 
-    fn below(&mut self, link: &Link<'_>, lead: Lead) -> Result<(), Stop> {
+    fn below(&mut self, link: &Link<'_>, lead: Lead) -> Flow {
         let block = match self.look_into(link, lead) {
             Ok(block) => block,
             Err(error) => return self.failed(link, Point::below(link), error),
         };
         match lead {
-            Lead::Objset => return self.objset(link, &block),
-            Lead::Dnodes => {
-                for (object, dnode) in block_dnodes(&block, &link.at) {
-                    match dnode {
-                        Ok(dnode) => self.dnode(&dnode, object)?,
-                        Err(error) => {
-                            return self.failed(link, Some(Point::first_of(object)), error);
-                        }
-                    }
-                }
-            }
+            Lead::Objset => match ObjsetPhys::parse(&block) {
+                Ok(objset) => self.dnodes(link, objset_dnodes(&objset)),
+                Err(error) => self.failed(link, None, error),
+            },
+            Lead::Dnodes => self.dnodes(link, block_dnodes(&block, &link.at)),
             Lead::Indirect => {
                 for child in Link::of_indirect(&block, &link.at, link.shape) {
                     self.block(&child)?;
                 }
+                self.leave(link)
             }
         }
-        self.leave(link)
     }
 
     fn look_into(&mut self, link: &Link<'_>, lead: Lead) -> Result<Buf> {
@@ -231,20 +211,22 @@ impl Traversal<'_> {
         Ok(block)
     }
 
-    fn objset(&mut self, link: &Link<'_>, block: &[u8]) -> Result<(), Stop> {
-        let objset = match ObjsetPhys::parse(block) {
-            Ok(objset) => objset,
-            Err(error) => return self.failed(link, None, error),
-        };
+    #[doc(alias = "traverse_dnode")]
+    fn dnodes<'d>(
+        &mut self,
+        link: &Link<'_>,
+        dnodes: impl Iterator<Item = (ObjectId, Result<DnodeView<'d>>)>,
+    ) -> Flow {
         let mut result = Ok(());
-        for (object, dnode) in objset_dnodes(&objset) {
-            if object != META_DNODE_OBJECT && self.scope.accounts == Accounts::Always {
+        for (object, dnode) in dnodes {
+            if self.scope.always_accounts && link.is_root() && object != META_DNODE_OBJECT {
                 self.resume = None;
             } else if result.is_err() {
                 break;
             }
             let visited = match dnode {
-                Ok(dnode) => self.dnode(&dnode, object),
+                Ok(dnode) => Link::of_dnode(&dnode, self.scope.objset, object)
+                    .try_for_each(|child| self.block(&child)),
                 Err(error) => {
                     let failed = self.failed(link, Some(Point::first_of(object)), error);
                     return result.and(failed);
@@ -255,15 +237,7 @@ impl Traversal<'_> {
         result.and_then(|()| self.leave(link))
     }
 
-    #[doc(alias = "traverse_dnode")]
-    fn dnode(&mut self, dnode: &DnodeView<'_>, object: ObjectId) -> Result<(), Stop> {
-        for link in Link::of_dnode(dnode, self.scope.objset, object) {
-            self.block(&link)?;
-        }
-        Ok(())
-    }
-
-    fn failed(&mut self, link: &Link<'_>, at: Option<Point>, error: Error) -> Result<(), Stop> {
+    fn failed(&mut self, link: &Link<'_>, at: Option<Point>, error: Error) -> Flow {
         let heard = self.visitor.failed(link, error);
         heard.map_err(|error| self.stop(at, Some(error)))
     }

@@ -18,7 +18,6 @@ use std::cmp::Reverse;
 
 use base::{BlkId, ObjectId, ObjsetId};
 use phys::BookmarkPhys;
-use phys::dnode::DNODES_PER_BLOCK;
 use zio::Bookmark;
 
 use super::decode::{Link, Shape};
@@ -31,19 +30,15 @@ const META_LEVEL: u64 = 1 << 31;
 /// Object, first block of level 0, and the higher level first.
 type Key = (u64, u64, Reverse<u64>);
 
-fn key(at: &Bookmark, epbs: u32, dnodes_per_block: u64) -> Key {
+fn key(at: &Bookmark, shape: Shape) -> Key {
     let level = at.level.cast_unsigned();
-    let shift = epbs.saturating_mul(u32::try_from(level).unwrap_or(u32::MAX));
-    let first = shl_saturating(at.blkid.0, shift);
+    let levels = u32::try_from(level).unwrap_or(u32::MAX);
+    let first = shl_saturating(at.blkid.0, shape.epbs().saturating_mul(levels));
     if at.object == META_DNODE_OBJECT {
-        let object = first.saturating_mul(dnodes_per_block);
+        let object = first.saturating_mul(shape.dnodes_per_block());
         return (object, 0, Reverse(level + META_LEVEL));
     }
     (at.object.0, first, Reverse(level))
-}
-
-fn key_in(at: &Bookmark, shape: Shape) -> Key {
-    key(at, shape.epbs(), shape.dnodes_per_block())
 }
 
 /// Where a block is, as seen from a point.
@@ -100,7 +95,7 @@ impl Point {
         if link.is_root() {
             return None;
         }
-        let (object, first, _) = key_in(&link.at, link.shape);
+        let (object, first, _) = key(&link.at, link.shape);
         if link.at.object == META_DNODE_OBJECT {
             return Some(Point::first_of(ObjectId(object.max(1))));
         }
@@ -119,11 +114,6 @@ impl Point {
         }
     }
 
-    fn key(self) -> Key {
-        let at = Bookmark::new(ObjsetId(0), self.object, 0, self.blkid);
-        key(&at, 0, DNODES_PER_BLOCK)
-    }
-
     /// On which side of the point a block is.
     #[doc(alias = "zbookmark_compare")]
     #[doc(alias = "zbookmark_subtree_completed")]
@@ -138,12 +128,14 @@ impl Point {
             blkid: BlkId(at.blkid.0.saturating_add(1)),
             ..*at
         };
-        let point = self.key();
-        if key_in(&end, shape) <= point {
+        // Of level 0, its tree does not matter.
+        let point = Bookmark::new(at.objset, self.object, 0, self.blkid);
+        let point = key(&point, Shape::OUTSIDE);
+        if key(&end, shape) <= point {
             Side::Before
         } else if at.object == self.object && at.level == 0 && at.blkid == self.blkid {
             Side::At
-        } else if key_in(at, shape) >= point {
+        } else if key(at, shape) >= point {
             Side::Behind
         } else {
             Side::Around

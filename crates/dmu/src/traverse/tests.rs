@@ -308,7 +308,7 @@ fn scope(min_txg: u64, order: Order) -> Scope {
         min_txg: Txg(min_txg),
         order,
         resume: None,
-        accounts: Accounts::InOrder,
+        always_accounts: false,
     }
 }
 
@@ -338,15 +338,15 @@ proptest! {
         let expected = model(&tree, &root, min_txg, &BTreeSet::new());
         let mut scope = scope(min_txg, order);
         let mut recorder = Recorder::new(&tree, order);
-        prop_assert!(matches!(traverse(&bp, &scope, &mut recorder), End::Complete));
+        prop_assert!(traverse(&bp, &scope, &mut recorder).is_ok());
         prop_assert_eq!(&recorder.events, &expected);
         recorder.events.clear();
         loop {
             recorder.pause_after = Some(1 + tree.random.below(pause_every));
             match traverse(&bp, &scope, &mut recorder) {
-                End::Complete => break,
-                End::Paused(point) => go_on(&mut scope, point),
-                End::Failed(_, error) => panic!("{error}"),
+                Ok(()) => break,
+                Err(Stop { at, error: None }) => go_on(&mut scope, at),
+                Err(stop) => panic!("{stop:?}"),
             }
         }
         prop_assert_eq!(&recorder.events, &expected);
@@ -364,7 +364,7 @@ proptest! {
         let expected = model(&tree, &root, min_txg, &bad);
         let mut recorder = Recorder::new(&tree, order);
         recorder.bad = bad;
-        prop_assert!(matches!(traverse(&bp, &scope(min_txg, order), &mut recorder), End::Complete));
+        prop_assert!(traverse(&bp, &scope(min_txg, order), &mut recorder).is_ok());
         prop_assert_eq!(&recorder.events, &expected);
         let count = |wanted: fn(&Event) -> bool| expected.iter().filter(|e| wanted(e)).count() as u64;
         let (entered, left) =
@@ -389,8 +389,8 @@ proptest! {
             recorder.pause_after = Some(1 + tree.random.below(stop_every));
             recorder.fail_after = Some(tree.random.below(6) + round / 64);
             match traverse(&bp, &scope, &mut recorder) {
-                End::Complete => break,
-                End::Paused(point) | End::Failed(point, _) => go_on(&mut scope, point),
+                Ok(()) => break,
+                Err(stop) => go_on(&mut scope, stop.at),
             }
         }
         prop_assert_eq!(leaves(&recorder.events), expected);
@@ -403,7 +403,7 @@ proptest! {
         let (accounts, others): (Vec<Event>, Vec<Event>) =
             expected.into_iter().partition(Event::is_account);
         let mut scope = scope(0, Order::Pre);
-        scope.accounts = Accounts::Always;
+        scope.always_accounts = true;
         let mut seen = Vec::new();
         loop {
             let mut recorder = Recorder::new(&tree, Order::Pre);
@@ -414,9 +414,9 @@ proptest! {
             prop_assert_eq!(&of_accounts, &accounts);
             seen.extend(of_others);
             match end {
-                End::Complete => break,
-                End::Paused(point) => go_on(&mut scope, point),
-                End::Failed(_, error) => panic!("{error}"),
+                Ok(()) => break,
+                Err(Stop { at, error: None }) => go_on(&mut scope, at),
+                Err(stop) => panic!("{stop:?}"),
             }
         }
         prop_assert_eq!(seen, others);
@@ -508,9 +508,7 @@ fn what_is_misplaced_is_not_followed() {
         let mut recorder = Recorder::new(tree, Order::Post);
         recorder.fail_after = Some(u64::MAX);
         let end = traverse(bp, &scope(0, Order::Post), &mut recorder);
-        let End::Failed(_, error) = end else {
-            panic!("{end:?}, not {text}");
-        };
+        let error = end.unwrap_err().error.expect("an error");
         assert!(error.context().contains(text), "{error}, not {text}");
     };
     // An indirect block at level 3 whose first pointer is `child`.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use zap::directory;
 
 use base::{ObjectId, ObjsetId, Txg};
-use dmu::traverse::{Accounts, End, Link, Order, Scope, Step, Visitor, traverse};
+use dmu::traverse::{Link, Order, Scope, Step, Visitor, traverse};
 use phys::BlkPtrPhys;
 
 use super::harness::TestPool;
@@ -48,10 +48,10 @@ fn blocks_of(pool: &DslPool, root: &BlkPtrPhys) -> Blocks {
         min_txg: Txg(0),
         order: Order::Pre,
         resume: None,
-        accounts: Accounts::InOrder,
+        always_accounts: false,
     };
     let end = traverse(root, &scope, &mut collect);
-    assert!(matches!(end, End::Complete), "tree of {root:?}: {end:?}");
+    assert!(end.is_ok(), "tree of {root:?}: {end:?}");
     collect.blocks
 }
 
