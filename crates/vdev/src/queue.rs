@@ -10,17 +10,18 @@
 //! (`nia_credit`): a disk that streams for a scrub lets others wait for seconds.
 //!
 //! # Invariants
-//! 1. What waits may not start: whoever makes room starts it.
+//! 1. What waits may not start: the thread that makes room starts it.
 //! 2. A device never has more commands of a class than its largest number, nor more writes than it can work on.
 //!
 //! # Concurrency
 //! One lock, which also guards the device itself, held to take a turn and to give it back. A thread that
-//! does its I/O itself sleeps until its turn; a command for a device that works on its own is started by whoever
-//! made room. One thread at a time starts them, so that a chain of commands that fail at once does not nest.
+//! does its I/O itself sleeps until its turn; a command for a device that works on its own is started by the
+//! thread that made room. One thread at a time starts them, so that a chain of commands that fail at once does
+//! not nest.
 //!
 //! # Differences
 //! OpenZFS lets asynchronous writes have 2 to 10 places by how much is dirty, to let a txg last as long as the
-//! next one fills; here a txg is written when someone waits for it or memory is short, and they have 10. It
+//! next one fills; here a txg is written when a caller waits for it or memory is short, and they have 10. It
 //! also merges what waits and is adjacent; here that was done before: writes by their batch, reads by runs.
 //!
 //! # Source
@@ -82,7 +83,7 @@ impl Class {
         matches!(self, Class::SyncWrite | Class::AsyncWrite)
     }
 
-    /// Whether someone may wait for it.
+    /// Whether a caller may wait for it.
     #[doc(alias = "vdev_queue_is_interactive")]
     fn is_interactive(self) -> bool {
         self != Class::Scrub
