@@ -78,6 +78,9 @@ struct State {
     synced: Txg,
     /// Sync until this txg is synced, changed or not.
     wanted: Txg,
+    /// The last txg that a thread waits for, or has waited for.
+    #[doc(alias = "tx_sync_txg_waiting")]
+    waited_for: Txg,
     /// Waits for the open txg to be synced.
     open_dirty: u64,
     /// Is written behind streams, without that.
@@ -122,6 +125,7 @@ impl TxGroups {
             syncing: None,
             synced: last_synced,
             wanted: last_synced,
+            waited_for: last_synced,
             open_dirty: 0,
             open_begun: 0,
             sync_dirty: 0,
@@ -242,6 +246,18 @@ impl TxGroups {
     #[doc(alias = "txg_wait_synced")]
     pub fn wait_synced(&self, txg: Txg) -> Result<()> {
         let mut state = self.state.lock();
+        state.waited_for = state.waited_for.max(txg);
+        drop(state);
+        self.wait_unhurried(txg)
+    }
+
+    /// As [`wait_synced`](TxGroups::wait_synced), for a caller that lets the txg take its time: it does not
+    /// count for [`is_waited_for`](TxGroups::is_waited_for).
+    ///
+    /// # Errors
+    /// `Suspended`.
+    pub fn wait_unhurried(&self, txg: Txg) -> Result<()> {
+        let mut state = self.state.lock();
         while state.synced < txg {
             state.check()?;
             self.want(&mut state, txg);
@@ -267,6 +283,7 @@ impl TxGroups {
     #[doc(alias = "txg_wait_open")]
     pub fn wait_open(&self, txg: Txg) -> Result<()> {
         let mut state = self.state.lock();
+        state.waited_for = state.waited_for.max(Txg(txg.0.saturating_sub(1)));
         while state.open < txg {
             state.check()?;
             self.want(&mut state, Txg(txg.0 - 1));
@@ -283,12 +300,13 @@ impl TxGroups {
         self.want(&mut state, open);
     }
 
-    /// Whether a thread waits for a txg behind the one that syncs.
+    /// Whether a thread waits for the txg that syncs, or one behind it.
     #[must_use]
     #[doc(alias = "txg_sync_waiting")]
     pub fn is_waited_for(&self) -> bool {
         let state = self.state.lock();
-        state.syncing.is_some_and(|syncing| state.wanted > syncing)
+        let is_waited_for = |syncing| state.waited_for >= syncing;
+        state.syncing.is_some_and(is_waited_for)
     }
 
     fn want(&self, state: &mut MutexGuard<'_, State>, txg: Txg) {

@@ -16,6 +16,8 @@ use crate::slice::Pool;
 const FOUND_MAX: usize = 32 << 10;
 /// And so many bytes of them: what was collected is read before the txg ends.
 const FOUND_BYTES_MAX: u64 = 64 << 20;
+/// And no more than devices read in so long: who waits for the txg from now on waits for that, too.
+const READING_MAX_NS: u64 = 200_000_000;
 /// Threads that read them.
 const THREADS: usize = 8;
 /// Damaged blocks that are remembered in one txg.
@@ -124,9 +126,17 @@ impl<'a> Issue<'a> {
         self.found
             .extend(self.pool.pipeline.copies_of(bp, at, SPA_DVAS_PER_BP));
         self.found_bytes += bytes;
-        if self.found.len() >= FOUND_MAX || self.found_bytes >= FOUND_BYTES_MAX {
+        if self.found.len() >= FOUND_MAX
+            || self.found_bytes >= FOUND_BYTES_MAX
+            || self.reading_ns() >= READING_MAX_NS
+        {
             self.issue();
         }
+    }
+
+    /// How long reading what is collected will take.
+    fn reading_ns(&self) -> u64 {
+        self.pool.pace.reading_ns(self.found_bytes)
     }
 
     /// A block that leads to others could not be read.
@@ -139,7 +149,7 @@ impl<'a> Issue<'a> {
     /// Whether the txg is to end.
     pub(crate) fn is_slice_over(&mut self) -> bool {
         let used_ns = rt::now_ns() - self.begun_ns;
-        (self.pool.is_over)(used_ns, self.visited)
+        (self.pool.is_over)(used_ns + self.reading_ns(), self.visited)
     }
 
     pub(crate) fn finish(mut self) -> Tally {
@@ -151,7 +161,8 @@ impl<'a> Issue<'a> {
     #[doc(alias = "scan_io_queues_run")]
     fn issue(&mut self) {
         let runs = Arc::new(Runs::new(std::mem::take(&mut self.found)));
-        self.found_bytes = 0;
+        let bytes = std::mem::take(&mut self.found_bytes);
+        let begun_ns = rt::now_ns();
         let start = |_| {
             let (pipeline, runs) = (self.pool.pipeline.clone(), runs.clone());
             rt::spawn("scan", move || read(&pipeline, &runs))
@@ -160,6 +171,7 @@ impl<'a> Issue<'a> {
         for handle in handles {
             self.tally.add(handle.join());
         }
+        self.pool.pace.note(bytes, rt::now_ns() - begun_ns);
     }
 }
 

@@ -38,5 +38,5 @@ mod state;
 mod visit;
 
 pub use issue::Tally;
-pub use slice::{Outcome, Pool};
+pub use slice::{Outcome, Pace, Pool};
 pub use state::{Kind, Range, Scan};

@@ -1,6 +1,7 @@
 //! What a scan does in one txg.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use base::{Result, Txg};
 use dmu::{Objset, Tx};
@@ -24,8 +25,47 @@ pub struct Pool<'a> {
     pub mos_root: BlkPtrPhys,
     /// Whether any copy of a block may be bad: of a resilver, those that a device missed.
     pub needs_io: &'a dyn Fn(&BlkPtrPhys) -> bool,
-    /// Whether the slice is over, after so many nanoseconds and so many blocks.
+    /// How fast the devices are.
+    pub pace: &'a Pace,
+    /// Whether the slice is over, after so many nanoseconds, with those that reading what it has found will take, and
+    /// so many blocks.
     pub is_over: &'a dyn Fn(u64, u64) -> bool,
+}
+
+/// Bytes that are read in less say little of the devices.
+const PACE_BYTES_MIN: u64 = 1 << 20;
+
+/// How fast blocks were read of late.
+#[derive(Debug)]
+pub struct Pace {
+    bytes_per_second: AtomicU64,
+}
+
+impl Default for Pace {
+    /// A slow disk's, until it is known.
+    fn default() -> Pace {
+        Pace {
+            bytes_per_second: AtomicU64::new(32 << 20),
+        }
+    }
+}
+
+impl Pace {
+    /// How long reading so many bytes takes.
+    pub(crate) fn reading_ns(&self, bytes: u64) -> u64 {
+        let rate = self.bytes_per_second.load(Ordering::Relaxed);
+        let ns = u128::from(bytes) * 1_000_000_000 / u128::from(rate.max(1));
+        u64::try_from(ns).unwrap_or(u64::MAX)
+    }
+
+    /// Reading so many bytes took so long.
+    pub(crate) fn note(&self, bytes: u64, ns: u64) {
+        if bytes >= PACE_BYTES_MIN {
+            let rate = u128::from(bytes) * 1_000_000_000 / u128::from(ns.max(1));
+            let rate = u64::try_from(rate).unwrap_or(u64::MAX);
+            self.bytes_per_second.store(rate, Ordering::Relaxed);
+        }
+    }
 }
 
 /// What a slice came to.

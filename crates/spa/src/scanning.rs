@@ -24,6 +24,11 @@ const IMPORT_WAIT_TXGS: u64 = 5;
 /// `zfs_vdev_async_write_active_min_dirty_percent`: dirty data above which writers wait for this txg, in percent.
 const DIRTY_PERCENT: u64 = 30;
 
+/// While writers wait, a slice takes at most this part of the time since the last one ...
+const SHARE: u64 = 4;
+/// ... but at least so long: a few commands.
+const SHARE_MIN_NS: u64 = 5_000_000;
+
 /// How long a slice takes.
 #[derive(Clone, Debug)]
 pub struct ScanSettings {
@@ -56,6 +61,9 @@ impl Default for ScanSettings {
 pub(crate) struct Scanning {
     is_ending: AtomicBool,
     unrepaired: AtomicU64,
+    pace: scan::Pace,
+    /// When the last slice ended.
+    slice_ended_ns: AtomicU64,
     /// A scan has ended in this txg, or was begun anew: its errors are the pool's.
     pub(crate) has_ended: AtomicBool,
 }
@@ -106,16 +114,23 @@ impl Inner {
 
     fn slice(&self, kind: Kind, mos_root: BlkPtrPhys, tx: &Tx) -> Result<scan::Outcome> {
         let needs_io = |bp: &BlkPtrPhys| kind == Kind::Scrub || self.misses(bp);
-        let is_over = |used_ns: u64, blocks: u64| self.is_slice_over(kind, used_ns, blocks);
+        let last_ns = self.scanning.slice_ended_ns.load(Ordering::Relaxed);
+        let share_ns = (rt::now_ns().saturating_sub(last_ns) / SHARE).max(SHARE_MIN_NS);
+        let is_over =
+            |used_ns: u64, blocks: u64| self.is_slice_over(kind, share_ns, used_ns, blocks);
         let pool = scan::Pool {
             mos: &self.mos,
             dsl: self.dsl(),
             pipeline: &self.pipeline,
             mos_root,
             needs_io: &needs_io,
+            pace: &self.scanning.pace,
             is_over: &is_over,
         };
-        self.core.scan().slice(&pool, tx)
+        let outcome = self.core.scan().slice(&pool, tx);
+        let ended_ns = &self.scanning.slice_ended_ns;
+        ended_ns.store(rt::now_ns(), Ordering::Relaxed);
+        outcome
     }
 
     /// Whether a device that is there now missed the block.
@@ -130,7 +145,7 @@ impl Inner {
     }
 
     #[doc(alias = "dsl_scan_check_suspend")]
-    fn is_slice_over(&self, kind: Kind, used_ns: u64, blocks: u64) -> bool {
+    fn is_slice_over(&self, kind: Kind, share_ns: u64, used_ns: u64, blocks: u64) -> bool {
         let settings = &self.scan_settings;
         if self.scanning.is_ending.load(Ordering::Acquire)
             || blocks >= settings.blocks_max
@@ -146,8 +161,8 @@ impl Inner {
             let dirty_max = self.groups.dirty_data_max();
             self.groups.dirty_bytes() >= dirty_max / 100 * DIRTY_PERCENT
         };
-        used_ns >= least_ns && is_full()
-            || used_ns >= settings.waited_for_ns && self.groups.is_waited_for()
+        used_ns >= least_ns.min(share_ns) && is_full()
+            || used_ns >= settings.waited_for_ns.min(share_ns) && self.groups.is_waited_for()
     }
 
     /// Devices that are there and missed something.
@@ -340,12 +355,12 @@ impl Spa {
                 return Ok(());
             }
             let txg = self.inner.groups.synced_txg();
-            self.inner.groups.wait_synced(txg.next())?;
+            self.inner.groups.wait_unhurried(txg.next())?;
         }
         // Its end may have been seen in the middle of the txg that writes it.
         let synced = self.inner.groups.synced_txg();
         if self.inner.groups.open_txg() > synced.next() {
-            self.inner.groups.wait_synced(synced.next())?;
+            self.inner.groups.wait_unhurried(synced.next())?;
         }
         Ok(())
     }

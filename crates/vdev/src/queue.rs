@@ -7,7 +7,10 @@
 //! in the others, by offset within half a second. Flushes do not queue.
 //!
 //! What nobody waits for at once, a scrub, gets one command while there are others, and only now and then
-//! (`nia_credit`): a disk that streams for a scrub lets others wait for seconds.
+//! (`nia_credit`): a disk that streams for a scrub lets others wait for seconds. And when a command of a scrub had
+//! others beside it, the next one waits eight times as long as it took: so others lose a ninth of the device's
+//! time to it (and a writer to both sides of a mirror two ninths), however short their own commands are and even
+//! if there are moments without any.
 //!
 //! # Invariants
 //! 1. What waits may not start: the thread that makes room starts it.
@@ -22,13 +25,14 @@
 //! # Differences
 //! OpenZFS lets asynchronous writes have 2 to 10 places by how much is dirty, to let a txg last as long as the
 //! next one fills; here a txg is written when a caller waits for it or memory is short, and they have 10. It
+//! counts what a scrub may do in commands alone, which is a share of a disk that depends on their lengths. It
 //! also merges what waits and is adjacent; here that was done before: writes by their batch, reads by runs.
 //!
 //! # Source
 //! OpenZFS `module/zfs/vdev_queue.c`.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use geom::Provider;
 use rt::{Mutex, MutexGuard, OneShot};
@@ -40,6 +44,10 @@ const AGE_SHIFT: u32 = 29;
 const NIA_DELAY: u32 = 5;
 /// `zfs_vdev_nia_credit`: so many commands of a scrub go between two others.
 const NIA_CREDIT: u32 = 5;
+/// After a command of a scrub that had others beside it, so many times what it took is theirs ...
+const REST_FACTOR: u64 = 8;
+/// ... but no longer than this: a device that hangs for a while does not make a scrub rest for long.
+const REST_MAX_NS: u64 = 2_000_000_000;
 
 /// What priorities come to at a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,6 +124,12 @@ struct State {
     arrived: u64,
     /// How many commands of a scrub may go before something else has ended.
     nia_credit: u32,
+    /// When the last command of a scrub was begun.
+    scrub_begun_ns: u64,
+    /// It has, or had, others beside it.
+    scrub_met_others: bool,
+    /// No command of a scrub is begun before a timer ends this.
+    scrub_rests: bool,
     /// The class that had the last turn.
     last: usize,
     /// A thread is starting what may start.
@@ -134,6 +148,8 @@ impl State {
         let (min, max) = class.limits();
         if class.is_interactive() {
             (min, max)
+        } else if self.scrub_rests {
+            (0, 0)
         } else if self.active_of(Class::is_interactive) > 0 {
             let allowed = self.nia_credit.min(min);
             (allowed, allowed)
@@ -172,6 +188,12 @@ impl State {
             (false, 1..) => self.nia_credit = self.nia_credit.saturating_sub(1),
             _ => {}
         }
+        if class == Class::Scrub {
+            self.scrub_begun_ns = rt::now_ns();
+            self.scrub_met_others = others > 0;
+        } else {
+            self.scrub_met_others |= self.active[Class::Scrub as usize] > 0;
+        }
     }
 
     #[doc(alias = "vdev_queue_pending_remove")]
@@ -187,6 +209,17 @@ impl State {
             (false, 0) => self.nia_credit = self.nia_credit.saturating_add(1),
             (false, _) => {}
         }
+    }
+
+    /// When a command of a scrub has ended: until when the next one waits.
+    fn begin_rest(&mut self) -> Option<u64> {
+        if !self.scrub_met_others || self.scrub_rests {
+            return None;
+        }
+        self.scrub_rests = true;
+        let now = rt::now_ns();
+        let took = now.saturating_sub(self.scrub_begun_ns);
+        Some(now + (took * REST_FACTOR).min(REST_MAX_NS))
     }
 
     /// Begins a command at once, if nothing of its class waits and there is room.
@@ -221,7 +254,7 @@ impl State {
 /// The queue of a leaf, and its device.
 #[derive(Default)]
 #[doc(alias = "vdev_queue_t")]
-pub(crate) struct VdevQueue(Mutex<State>);
+pub(crate) struct VdevQueue(Arc<Mutex<State>>);
 
 impl VdevQueue {
     /// Takes a device, or lets it go. What waits finds the new one.
@@ -232,7 +265,7 @@ impl VdevQueue {
             .map_or(1, |device| device.shape().writes_at_once);
         state.writes_at_once = ways.max(1);
         let old = std::mem::replace(&mut state.device, device);
-        self.issue(state);
+        issue(&self.0, state);
         drop(old);
     }
 
@@ -284,24 +317,15 @@ impl VdevQueue {
     #[doc(alias = "vdev_queue_io_done")]
     pub(crate) fn io_done(&self, priority: Priority) {
         let mut state = self.0.lock();
-        state.end(Class::of(priority));
-        self.issue(state);
-    }
-
-    /// Starts what may start, unless another thread is about it.
-    #[doc(alias = "vdev_queue_io_to_issue")]
-    fn issue<'a>(&'a self, mut state: MutexGuard<'a, State>) {
-        if state.is_issuing {
-            return;
+        let class = Class::of(priority);
+        state.end(class);
+        if class == Class::Scrub
+            && let Some(until_ns) = state.begin_rest()
+        {
+            let queue = Arc::downgrade(&self.0);
+            rt::at_ns(until_ns, move || end_rest(&queue));
         }
-        state.is_issuing = true;
-        while let Some(start) = state.pop() {
-            let device = state.device.clone();
-            drop(state);
-            start(device);
-            state = self.0.lock();
-        }
-        state.is_issuing = false;
+        issue(&self.0, state);
     }
 
     /// # Panics
@@ -314,6 +338,30 @@ impl VdevQueue {
             "{next:?} waits, with {:?} at the device",
             state.active
         );
+    }
+}
+
+/// Starts what may start, unless another thread is about it.
+#[doc(alias = "vdev_queue_io_to_issue")]
+fn issue<'a>(queue: &'a Mutex<State>, mut state: MutexGuard<'a, State>) {
+    if state.is_issuing {
+        return;
+    }
+    state.is_issuing = true;
+    while let Some(start) = state.pop() {
+        let device = state.device.clone();
+        drop(state);
+        start(device);
+        state = queue.lock();
+    }
+    state.is_issuing = false;
+}
+
+fn end_rest(queue: &Weak<Mutex<State>>) {
+    if let Some(queue) = queue.upgrade() {
+        let mut state = queue.lock();
+        state.scrub_rests = false;
+        issue(&queue, state);
     }
 }
 

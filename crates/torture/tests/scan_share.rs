@@ -1,0 +1,163 @@
+//! What a scrub leaves to those who work beside it: at most a quarter is taken from them, and it gets on.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use base::Result;
+use geom::mem::Memory;
+use geom::{Command, Provider, Shape};
+use phys::CompressType;
+use rt::Mutex;
+use spa::Spa;
+use torture::pool::{self, Layout};
+use zpl::mount::mount;
+use zpl::{Create, Filesystem};
+
+const DISK_BYTES: u64 = 1 << 30;
+const BYTES_PER_SECOND: u64 = 25 << 20;
+const SEEK_NS: u64 = 2_000_000;
+const WRITERS: u64 = 4;
+/// What there is to scrub: some eight seconds on their own.
+const OLD_BYTES: usize = 192 << 20;
+const RECORD: usize = 128 << 10;
+/// A writer begins its file anew after so many bytes.
+const FILE_BYTES: u64 = 8 << 20;
+const WINDOW_NS: u64 = 8_000_000_000;
+
+/// A disk with one arm: a command at a time, and a seek where it does not follow the last one.
+struct OneArm {
+    disk: Memory,
+    at: Mutex<u64>,
+}
+
+impl Provider for OneArm {
+    fn name(&self) -> &str {
+        self.disk.name()
+    }
+    fn shape(&self) -> Shape {
+        Shape {
+            is_rotational: true,
+            ..self.disk.shape()
+        }
+    }
+    fn execute(&self, offset: u64, command: Command<'_>) -> Result<()> {
+        let (_, len) = command.cmd();
+        let mut at = self.at.lock();
+        let seek = if *at == offset { 0 } else { SEEK_NS };
+        rt::sleep_ns(seek + len * 1_000_000_000 / BYTES_PER_SECOND);
+        *at = offset + len;
+        self.disk.execute(offset, command)
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Work {
+    /// Records one after the other.
+    Streams,
+    /// 4 KiB, and fsync.
+    Synced,
+}
+
+fn new_file(fs: &Filesystem, name: &str) -> base::ObjectId {
+    let file = fs.create_file(fs.root(), name.as_bytes(), &Create::default());
+    file.unwrap().id
+}
+
+fn old_pool() -> Spa {
+    let disk = |n| OneArm {
+        disk: Memory::new(format!("/disk{n}"), DISK_BYTES),
+        at: Mutex::new(0),
+    };
+    let disks: Vec<Arc<dyn Provider>> = (0..2).map(|n| Arc::new(disk(n)) as _).collect();
+    let init = zpl::mount::init(zpl::NewFilesystem::default(), true);
+    let spa = pool::create("tank", Layout::Mirror, 12, &disks, init).unwrap();
+    pool::create_fs(
+        &spa,
+        "tank/fs",
+        &[("compression", CompressType::Off.raw().into())],
+    )
+    .unwrap();
+    let fs = mount(spa.dsl(), "tank/fs", false).unwrap();
+    let old = new_file(&fs, "old");
+    let mut random = rt::SeededRandom::new(1);
+    let mut record = vec![0; RECORD];
+    for at in (0..OLD_BYTES).step_by(RECORD) {
+        record
+            .iter_mut()
+            .step_by(8)
+            .for_each(|byte| *byte = random.next_u64() as u8);
+        fs.write(old, at as u64, &record).unwrap();
+    }
+    spa.sync().unwrap();
+    spa
+}
+
+/// What the writers got done in the window, in commands; whether the scrub still ran at its end, and how many bytes
+/// were read for it.
+fn work(work: Work, with_scrub: bool) -> (u64, bool, u64) {
+    rt::simulate(5, move || {
+        let spa = Arc::new(old_pool());
+        let fs = Arc::new(mount(spa.dsl(), "tank/fs", false).unwrap());
+        let (done, is_over) = (
+            Arc::new(AtomicU64::new(0)),
+            Arc::new(AtomicBool::new(false)),
+        );
+        if with_scrub {
+            spa.scrub().unwrap();
+        }
+        let write = |n: u64| {
+            let (fs, done, is_over) = (fs.clone(), done.clone(), is_over.clone());
+            rt::spawn("writer", move || {
+                let file = new_file(&fs, &format!("new{n}"));
+                let (size, synced) = match work {
+                    Work::Streams => (RECORD, false),
+                    Work::Synced => (4096, true),
+                };
+                let bytes = vec![n as u8; size];
+                let mut at = 0;
+                while !is_over.load(Ordering::Relaxed) {
+                    fs.write(file, at % FILE_BYTES, &bytes).unwrap();
+                    if synced {
+                        fs.fsync(file).unwrap();
+                    }
+                    at += size as u64;
+                    done.fetch_add(1, Ordering::Relaxed);
+                }
+            })
+        };
+        let threads: Vec<_> = (0..WRITERS).map(write).collect();
+        // What is in memory before a writer waits for the first time does not count.
+        rt::sleep_ns(WINDOW_NS / 4);
+        let read_bytes = || spa.tree().root().total_stats().read_bytes;
+        let before = (done.load(Ordering::Relaxed), read_bytes());
+        rt::sleep_ns(WINDOW_NS);
+        let commands = done.load(Ordering::Relaxed) - before.0;
+        let scanned = read_bytes() - before.1;
+        let is_running = spa.scan_running().is_some();
+        is_over.store(true, Ordering::Relaxed);
+        threads.into_iter().for_each(rt::JoinHandle::join);
+        drop(fs);
+        (commands, is_running, scanned)
+    })
+}
+
+fn check(kind: Work) {
+    let (alone, ..) = work(kind, false);
+    let (beside, is_running, scanned) = work(kind, true);
+    eprintln!("alone {alone}, beside a scrub {beside}; read {scanned}, runs: {is_running}");
+    assert!(is_running, "there was nothing to scrub any more");
+    assert!(beside * 4 >= alone * 3, "{beside} of {alone}");
+    // Of what both disks could read meanwhile.
+    let most = 2 * BYTES_PER_SECOND * (WINDOW_NS / 1_000_000_000);
+    assert!(scanned >= most / 50, "{scanned} of {most}");
+}
+
+#[test]
+fn sim_four_streams_lose_a_quarter_to_a_scrub_at_most() {
+    check(Work::Streams);
+}
+
+#[test]
+fn sim_four_writers_who_sync_lose_a_quarter_to_a_scrub_at_most() {
+    check(Work::Synced);
+}
