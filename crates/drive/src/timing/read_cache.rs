@@ -80,7 +80,8 @@ impl ReadCache {
         found.map(|s| s.used = uses).is_some()
     }
 
-    /// The head stops reading on and stays where it is.
+    /// The head stops reading on and stays where it is: between two tracks, on the one that it leaves until it could
+    /// be on the next.
     pub(super) fn stop(
         &mut self,
         now: u64,
@@ -90,13 +91,21 @@ impl ReadCache {
     ) {
         self.catch_up(now, mechanics, limits);
         if let Some(ahead) = self.ahead.take() {
+            let geometry = &mechanics.geometry;
             let end = self.segments[ahead.segment].range.end;
-            let stays = if end == ahead.from + ahead.most {
-                end - 1
+            let passed_at = if end > ahead.from {
+                let place = geometry.locate(ahead.from);
+                ahead.since + geometry.pass_ns(&place, end - ahead.from)
             } else {
-                end
+                ahead.since.saturating_sub(geometry.gap_ns(end))
             };
-            head.track = mechanics.geometry.locate(stays).track;
+            head.track = geometry.locate(end - 1).track;
+            if end < ahead.from + ahead.most {
+                let next = geometry.locate(end).track;
+                if now >= passed_at + geometry.seek_ns(head.track, next) {
+                    head.track = next;
+                }
+            }
         }
     }
 

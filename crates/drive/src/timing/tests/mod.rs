@@ -164,6 +164,12 @@ fn every_planted_mistake_is_noticed() {
 }
 
 #[test]
+fn a_head_that_reads_on_is_on_the_next_track_after_the_switch() {
+    let seed = 1_074_848_182_363;
+    laws::mixtures_obey(&find("wd20ears"), None, seed..seed + 1).unwrap();
+}
+
+#[test]
 fn small_drives_obey_the_same_laws() {
     for sectors in [1 << 17, 1 << 21, 1 << 27] {
         for profile in disks() {
