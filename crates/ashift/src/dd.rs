@@ -22,7 +22,7 @@ use crate::gpart::device;
 use crate::host::Access;
 use crate::say::fail;
 
-/// Between two lines of `status=progress`.
+/// Interval of `status=progress`, in ns.
 const PROGRESS_NS: u64 = 1_000_000_000;
 
 /// `ashift dd`
@@ -84,21 +84,21 @@ fn access(world: &World, operands: &Operands) -> Access {
     }
 }
 
-/// Where names lead.
+/// Resolves operands.
 struct Places<'a> {
     world: &'a World,
     session: &'a Session,
 }
 
 impl Places<'_> {
-    /// Does it and says how it went.
+    /// Copies, and reports the outcome.
     fn copy(&mut self, operands: &Operands, consents: bool) -> bool {
         let complain = |text: &str| {
             fail("dd", 1, text);
             false
         };
         let find = |name: &Option<String>| name.as_deref().map(|n| self.find(n)).transpose();
-        // A pool that cannot be opened is not a file that is missing: that is said in full.
+        // A pool that cannot be opened is not the same as a missing file: report it in full.
         let (from, to) = match (find(&operands.input), find(&operands.output)) {
             (Ok(from), Ok(to)) => (from, to),
             (Err(error), _) | (_, Err(error)) => return complain(&error.to_string()),
@@ -136,7 +136,7 @@ impl Places<'_> {
         outcome.is_ok()
     }
 
-    /// Holds the output if it is a provider, or may be one: a file or device of this host.
+    /// Holds the output if it is or may be a provider, i.e. a file or device of this host.
     fn hold(
         &self,
         operands: &Operands,
@@ -199,8 +199,8 @@ impl Places<'_> {
         })
     }
 
-    /// Whether drives of this machine, and what is on them, are named so (`ada9p1`). If there is none of that
-    /// name, it was mistyped, and must not become a file of the host.
+    /// Whether a name looks like one of this machine's drives or a part of one (`ada9p1`). If none of that
+    /// name exists, it was mistyped, and must not create a file on the host.
     fn is_drive_name(&self, name: &str) -> bool {
         let is_unit = |c: char| c.is_ascii_digit();
         let entries = self.world.running().map(machine::Running::entries);
@@ -211,8 +211,9 @@ impl Places<'_> {
         })
     }
 
-    /// What a name stands for. In a machine, what is in `/dev` and what is named as a drive are its
-    /// providers, there or not; so is what else a provider is named; other paths may lead into its pools.
+    /// What an operand names. In a machine, names below `/dev` and names that look like drives are its
+    /// providers, whether they exist or not; so is the name of any existing provider; other paths may lead
+    /// into its pools.
     fn find(&self, name: &str) -> Result<Target> {
         if let Location::Pool(dataset, path) = Location::parse(name) {
             return Ok(Target::Pool(dataset, path));
@@ -246,7 +247,7 @@ impl Places<'_> {
     }
 }
 
-/// What a name stands for.
+/// What an operand names.
 enum Target {
     Zeros,
     Random,
@@ -359,7 +360,7 @@ impl Output for PoolFile {
     }
 }
 
-/// Says on stderr what happens on the way.
+/// Reports progress on stderr.
 struct Progress<'a> {
     operands: &'a Operands,
     start_ns: u64,
@@ -411,7 +412,7 @@ impl Observer for Progress<'_> {
         }
         self.told_ns = now;
         let line = progress_line(self.operands.flavour, counts.bytes, now - self.start_ns);
-        // The end of a longer line before it is wiped out on a terminal.
+        // On a terminal, erase the rest of a longer previous line.
         let wipe = if stderr().is_terminal() {
             "\u{1b}[K"
         } else {

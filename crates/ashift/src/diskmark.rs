@@ -44,9 +44,9 @@ drive's.
 ";
 
 const NS_PER_S: f64 = 1e9;
-/// Where the test area begins on what may have a table or labels at its ends.
+/// Where the test area begins on a provider that may have a table or labels at its ends, in bytes.
 const AREA_OFFSET_BYTES: u64 = 1 << 20;
-/// How much of both ends has to be blank.
+/// Bytes at each end that have to be blank.
 const ENDS_BYTES: u64 = 512 << 10;
 
 /// What was asked for.
@@ -156,7 +156,7 @@ fn seconds(text: &str, may_be_zero: bool) -> Result<u64> {
     })
 }
 
-/// A file that was made for the test.
+/// A file created for the test; removed on drop.
 struct TestFile(PathBuf);
 
 impl TestFile {
@@ -173,7 +173,7 @@ impl TestFile {
 
 impl Drop for TestFile {
     fn drop(&mut self) {
-        // Nothing can be done about a file that is gone or cannot be removed any more.
+        // The file may be gone already, and a failure to remove it cannot be handled.
         let _ = std::fs::remove_file(&self.0);
     }
 }
@@ -227,7 +227,7 @@ impl Mode {
     }
 }
 
-/// What lasts as long as the measurement.
+/// Resources held for the duration of the measurement.
 enum Held {
     File(#[expect(dead_code, reason = "it is removed when it is dropped")] TestFile),
     Target(#[expect(dead_code, reason = "it is let go when it is dropped")] Option<Hold>),
@@ -264,7 +264,7 @@ fn open(
     Ok((provider, mode, Held::Target(hold)))
 }
 
-/// Refuses what begins or ends with something: a table, a label, a file system.
+/// Refuses a provider with data at its beginning or end: a table, a label, a file system.
 fn check_blank(provider: &dyn Provider) -> Result<()> {
     let size = provider.mediasize();
     let len = ENDS_BYTES.min(size);
@@ -332,7 +332,7 @@ fn print(world: &World, request: &Request, provider: &dyn Provider, mode: &Mode,
     crate::phybs::print(&report.text());
 }
 
-/// How large the target is; of a folder, how full its file system is.
+/// The target's size; for a folder, how full its file system is.
 fn size(provider: &dyn Provider, target: &str) -> String {
     let folder = Some(Path::new(target)).filter(|path| path.is_dir());
     let Some(stat) = folder.and_then(|path| rustix::fs::statvfs(path).ok()) else {
@@ -373,7 +373,7 @@ fn as_json(score: &Score) -> serde_json::Value {
 }
 
 fn date(world: &World) -> String {
-    // A machine is nowhere.
+    // A machine has no time zone.
     let zone = if world.is_machine() {
         TimeZone::UTC
     } else {

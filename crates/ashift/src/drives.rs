@@ -1,4 +1,5 @@
-//! `drives`: the profiles of emulated drives, what such drives say, are, and how well they are met.
+//! `drives`: the profiles of emulated drives: what such drives report, what they are, and how well
+//! published measurements are reproduced.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -83,7 +84,7 @@ fn bytes_of(profile: &Profile) -> u64 {
     profile.host_sectors() * u64::from(profile.identify.logical_sector_bytes)
 }
 
-/// As makers count: `2.0T` is 2 × 10¹² bytes.
+/// Decimal units, as manufacturers use them: `2.0T` is 2 × 10¹² bytes.
 fn decimal(bytes: u64) -> String {
     match bytes as f64 {
         b if b >= 1e13 => format!("{:.0}T", b / 1e12),
@@ -262,7 +263,7 @@ fn figures(profile: &Profile) -> Vec<(String, String, String)> {
     rows
 }
 
-/// Where a figure comes from: what is said of the key, else of its table.
+/// The source of a figure: that of its key, or else that of its table.
 fn source_of(profile: &Profile, key: &str) -> String {
     let table = key.split('.').next().unwrap_or_default();
     let of = |name: &str| profile.source.iter().find(|source| source.of == name);
@@ -285,13 +286,13 @@ fn kind(kind: SourceKind) -> &'static str {
 fn show_is(profile: &Profile) {
     println!("\nWhat it is");
     for (key, value, source) in figures(profile) {
-        // Whole numbers are just as exact without their ".0".
+        // Whole numbers are shown without the ".0".
         let value = value.strip_suffix(".0").unwrap_or(&value);
         println!("  {key:<34}{value:<11}{source}");
     }
 }
 
-/// Runs what others measured on such drives, several at a time.
+/// Repeats published measurements of such drives, several in parallel.
 fn reproduce(profile: &Arc<Profile>) -> Vec<Reproduced> {
     let runs = profile.published.iter().filter_map(|published| {
         let experiment: Experiment = published.experiment.parse().ok()?;
@@ -336,7 +337,7 @@ fn show_published(profile: &Arc<Profile>) {
     println!("  root mean square {rms:.1} %; '!' marks what is off by more than it should be");
 }
 
-/// Four figures.
+/// A value with about four significant digits.
 fn figure(value: f64) -> String {
     match value.abs() {
         v if v >= 1000.0 => format!("{value:.0}"),

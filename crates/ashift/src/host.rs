@@ -1,13 +1,13 @@
 //! Pools on this host: which are imported, and opening them for one command.
 //!
 //! # What it is
-//! There is no daemon. A pool that was created or imported is in the cachefile below the state
-//! folder; every command opens it, acts, syncs and closes it. While it is open its devices are
-//! locked, and so is its name: a second command waits its turn, and says for which one.
+//! There is no daemon. A pool that was created or imported is in the cachefile below the state folder;
+//! every command opens it, acts, syncs and closes it. While the pool is open, its devices and its name are
+//! locked: a second command waits for it, and says which pool it waits for.
 //!
 //! # Invariants
-//! A command that holds a pool waits only for pools whose names come later: two commands never wait for
-//! each other.
+//! A command that holds a pool waits without limit only for pools whose names sort later (for others, one
+//! second at most), so commands never deadlock.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,16 +23,16 @@ use spa::{CacheFile, Host as HostId, ImportOptions, Settings, Spa};
 
 use crate::state::{self, state_folder, wait_ns};
 
-/// How a command wants a pool.
+/// The access to a pool that a command needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// Only to look.
+    /// Read-only.
     Read,
-    /// To change something.
+    /// Read and write.
     Write,
 }
 
-/// What this host remembers of an imported pool besides its config.
+/// What this host remembers of an imported pool beyond its config.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Facts {
     /// `altroot`
@@ -41,7 +41,7 @@ pub(crate) struct Facts {
     pub readonly: bool,
     /// Why it is read-only, if that was not asked for.
     pub readonly_reason: Option<String>,
-    /// It was imported as it was in this txg, read-only.
+    /// Txg that the pool was rewound to at import (`zpool import -T`); always read-only.
     pub max_txg: Option<u64>,
 }
 
@@ -51,17 +51,21 @@ const READONLY: &str = "ashift:readonly";
 const READONLY_REASON: &str = "ashift:readonly_reason";
 const MAX_TXG: &str = "ashift:max_txg";
 
-/// How long devices are waited for that another program uses: it may be one that never ends.
+/// How long to wait for devices in use by another program, in ns. Bounded, since that program may never
+/// end.
 const DEVICES_WAIT_NS: u64 = 10_000_000_000;
-/// How long a command waits for devices that fail, so that nobody has to look for what hangs.
+/// How long a command waits for failed devices to come back, in ns. Bounded, so that it does not hang
+/// unnoticed.
 const SUSPENDED_WAIT_NS: u64 = 30_000_000_000;
-/// How often they are tried meanwhile: soon enough for a person who has just plugged one in.
+/// Interval at which failed devices are retried meanwhile, in ns: short enough for a user who has just
+/// plugged one in.
 const RETRY_NS: u64 = 1_000_000_000;
-/// How long a command waits that has another pool whose name comes later.
+/// How long a command that already holds a pool whose name sorts later waits, in ns: the other command may
+/// be waiting for that pool.
 const OUT_OF_ORDER_NS: u64 = 1_000_000_000;
 
 thread_local! {
-    /// State folder and name of the pools that this command has.
+    /// State folder and name of each pool that this command holds.
     static HELD: RefCell<BTreeSet<(PathBuf, String)>> = const { RefCell::new(BTreeSet::new()) };
 }
 
@@ -93,7 +97,7 @@ pub(crate) struct Host {
     cache: CacheFile,
 }
 
-/// A pool that is open for one command, with its lock.
+/// A pool that one command has open and locked.
 pub(crate) struct OpenPool {
     spa: Spa,
     facts: Facts,
@@ -102,13 +106,14 @@ pub(crate) struct OpenPool {
 }
 
 impl Drop for OpenPool {
-    /// Keeps what was met that is wrong with the pool, unless it is not this host's any more.
+    /// Keeps the errors met, unless the pool is no longer imported here.
     fn drop(&mut self) {
         let name = self.spa.name();
         if self.host.imported(&name).is_err() {
             return;
         }
-        // Why a pool is suspended is said by the command, and may be why nothing can be kept either.
+        // The command itself reports why a pool is suspended, and the same cause may prevent keeping
+        // anything.
         let is_suspended = self.spa.groups().suspended().is_some();
         if let Err(error) = crate::kept_errors::keep_met(self.host.state(), &self.spa)
             && !is_suspended
@@ -119,7 +124,7 @@ impl Drop for OpenPool {
 }
 
 impl OpenPool {
-    /// What goes before the mountpoints of its data sets.
+    /// The prefix of its datasets' mountpoints (`altroot`).
     pub(crate) fn altroot(&self) -> Option<&str> {
         self.facts.altroot.as_deref()
     }
@@ -133,7 +138,8 @@ impl std::ops::Deref for OpenPool {
 }
 
 impl Host {
-    /// The machine in which the command runs, or the host whose state is in [`state_folder`].
+    /// The host of the machine in which the command runs, or else the host whose state is in
+    /// [`state_folder`].
     pub(crate) fn here() -> Host {
         Host::with_state(crate::machine::state_of_current().unwrap_or_else(state_folder))
     }
@@ -151,7 +157,7 @@ impl Host {
         &self.cache
     }
 
-    /// Who this host is in labels.
+    /// The host id and name that go into labels.
     pub(crate) fn id(&self) -> Result<HostId> {
         let world = crate::machine::current()?;
         if let Some(machine) = world.running() {
@@ -172,7 +178,7 @@ impl Host {
             settings.aggregation_limit_bytes = host.aggregation_limit_bytes;
             settings.txg.dirty_data_max = host.dirty_data_max_bytes;
             settings.auto_ashift.max = host.max_auto_ashift;
-            // Its times are compared with those of OpenZFS, which does not.
+            // Write-behind is off: the machine's times are compared with those of OpenZFS, which has none.
             settings.txg.write_behind_bytes = u64::MAX;
         }
         if let Some(text) = std::env::var_os("ASHIFT_ARC_BYTES") {
@@ -183,7 +189,8 @@ impl Host {
         Ok(settings)
     }
 
-    /// The same for one pool: what happens while its devices fail is said on stderr, and has an end.
+    /// Settings for one pool: I/O suspended by failing devices is reported on stderr, and is waited for
+    /// only for a limited time.
     pub(crate) fn settings_of(&self, pool: &str) -> Result<Settings> {
         let mut settings = self.settings()?;
         let pool = pool.to_owned();
@@ -201,10 +208,10 @@ impl Host {
         self.cache.pools()
     }
 
-    /// Locks a pool's name, exclusively for a writer; waits while another command has it.
+    /// Locks a pool's name, exclusively for a writer; waits while another command holds it.
     ///
     /// # Errors
-    /// [`ErrorKind::Busy`] with who has it, after as long as `ASHIFT_WAIT` says.
+    /// [`ErrorKind::Busy`], naming the holder, after the time that `ASHIFT_WAIT` gives.
     pub(crate) fn lock(&self, pool: &str, access: Access) -> Result<PoolLock> {
         let path = self.state.join("locks").join(format!("{pool}.lock"));
         let mode = match access {
@@ -224,7 +231,8 @@ impl Host {
         Ok(PoolLock::new(&self.state, pool, file))
     }
 
-    /// How long a command waits for a pool, or for its devices, unless `ASHIFT_WAIT` says how long.
+    /// How long to wait for a pool or for its devices: `ASHIFT_WAIT`, or `default_ns` without it; short
+    /// when out of order.
     fn patience(&self, pool: &str, default_ns: u64) -> Result<Patience<'static>> {
         let is_last = HELD.with_borrow(|held| {
             let mut here = held.iter().filter(|(state, _)| *state == self.state);
@@ -259,7 +267,7 @@ impl Host {
         self.cache.put(&spa.name(), &config)
     }
 
-    /// What is remembered of an imported pool; nothing if it is not imported.
+    /// What is remembered of an imported pool; the default if it is not imported.
     pub(crate) fn facts(&self, pool: &str) -> Result<Facts> {
         Ok(self
             .cache
@@ -267,12 +275,12 @@ impl Host {
             .map_or_else(Facts::default, |c| facts_in(&c)))
     }
 
-    /// Opens an imported pool; waits while another command has it.
+    /// Opens an imported pool; waits while another command holds it.
     pub(crate) fn open(&self, pool: &str, access: Access) -> Result<OpenPool> {
         let within = || format!("cannot open '{pool}'");
         self.imported(pool)?; // no lock for what is not there
         let lock = self.lock(pool, access).within(within)?;
-        // It may have been changed, or exported, by the command that had it.
+        // The command that held the lock may have changed or exported it.
         let config = self.imported(pool)?;
         let facts = facts_in(&config);
         if facts.readonly && access == Access::Write {
@@ -282,7 +290,7 @@ impl Host {
             return Err(Error::new(ErrorKind::ReadOnly, text));
         }
         let readonly = access == Access::Read;
-        // In a machine there is nobody else.
+        // Nothing else uses the devices of a machine.
         let is_machine = crate::machine::current()?.is_machine();
         let patience = self.patience(pool, if is_machine { 0 } else { DEVICES_WAIT_NS })?;
         let import = || {
@@ -326,9 +334,9 @@ impl Host {
         let (id, settings) = (self.id()?, self.settings_of(pool)?);
         let mut options = ImportOptions::from_config_in(&names, config, readonly, id, settings)?;
         options.max_txg = facts.max_txg.map(base::Txg);
-        // Its labels keep the name that it had.
+        // A read-only import leaves the old name in the labels,
         options.new_name = facts.readonly.then(|| pool.to_owned());
-        // And that it was destroyed.
+        // and, in those of a destroyed pool, that it was destroyed.
         options.force = facts.readonly;
         Spa::open(options)
     }
@@ -339,7 +347,7 @@ impl Host {
     }
 }
 
-/// The pools that one command has open, each from when it was first asked for.
+/// The pools that one command has open, each opened when first asked for.
 pub(crate) struct OpenPools {
     pub(crate) host: Host,
     pub(crate) access: Access,
@@ -355,7 +363,7 @@ impl OpenPools {
         }
     }
 
-    /// An imported pool, as [`Host::open`].
+    /// An imported pool; opened with [`Host::open`] if it is not open yet.
     pub(crate) fn get(&self, name: &str) -> Result<Rc<OpenPool>> {
         if let Some(pool) = self.open.borrow().get(name) {
             return Ok(pool.clone());
@@ -366,7 +374,7 @@ impl OpenPools {
         Ok(pool)
     }
 
-    /// All that are open, for the caller to close.
+    /// All open pools, for the caller to close.
     pub(crate) fn take(self) -> BTreeMap<String, Rc<OpenPool>> {
         self.open.into_inner()
     }

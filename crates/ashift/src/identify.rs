@@ -91,11 +91,11 @@ fn options(
     }
 }
 
-/// A disk and what it says, if it can be asked.
+/// A disk, and its IDENTIFY data if it can be queried.
 struct Device {
     name: String,
     identify: Option<IdentifyData>,
-    /// What Linux calls a disk that cannot be asked.
+    /// The model that Linux reports, for a disk that cannot be queried.
     model: Option<String>,
 }
 
@@ -127,7 +127,7 @@ fn devices(world: &World) -> Result<Vec<Device>> {
     Ok(names.into_iter().map(of).collect())
 }
 
-/// What Linux has kept of a SATA disk's answer.
+/// A SATA disk's IDENTIFY data, as cached by Linux.
 fn host_identify(name: &str) -> Result<IdentifyData> {
     let path = PathBuf::from(format!("/sys/block/{name}/device/vpd_pg89"));
     let page = std::fs::read(&path).map_err(|_| {
@@ -250,7 +250,7 @@ pub(crate) fn diskinfo(args: &[String]) -> ExitCode {
     code
 }
 
-/// Prints a provider, unless JSON is wanted; gives what that would say.
+/// Prints a provider, unless JSON is wanted; returns the JSON for it.
 fn show(name: &str, parsed: &Parsed) -> Result<Value> {
     let world = crate::machine::current()?;
     if parsed.has('l') {
@@ -298,7 +298,7 @@ fn show(name: &str, parsed: &Parsed) -> Result<Value> {
     Ok(entry)
 }
 
-/// What Linux says, or would say of a machine's drive.
+/// The topology that Linux reports, or would report for a machine's drive.
 fn topology(world: &World, name: &str) -> Result<Topology> {
     if !world.is_machine() {
         return Topology::of(Path::new(name));
@@ -374,7 +374,7 @@ fn info(world: &World, name: &str, provider: &dyn Provider) -> Result<DiskInfo> 
     })
 }
 
-/// The drive that a provider of the machine is on.
+/// The drive below a provider of the machine.
 fn drive_below(world: &World, name: &str) -> Result<Option<DriveInfo>> {
     let providers = world.providers()?;
     let mut at = name.to_owned();
@@ -391,7 +391,7 @@ fn drive_below(world: &World, name: &str) -> Result<Option<DriveInfo>> {
     Ok(None)
 }
 
-/// What Linux says of the disk behind a path; nothing of a file.
+/// What Linux reports about the disk behind a path; `None` for a file.
 fn host_drive(path: &Path) -> Option<DriveInfo> {
     let topology = Topology::of(path).ok()?;
     topology.is_rotational?;

@@ -1,11 +1,11 @@
-//! What commands have met that is wrong with a pool, and cannot be told to the pool itself.
+//! Errors that commands have met in a pool and that cannot be recorded in the pool itself.
 //!
 //! # What it is
-//! The kernel keeps error counters in memory as long as a pool is imported, and damaged blocks until the next txg
-//! takes them into the pool's error log. Here every command opens the pool anew, so the counters, and what
-//! commands have met that only read, are kept below the state folder until export. Each command is given what
-//! is kept when it opens the pool, and leaves what is not in the log when it lets it go; `zpool clear` forgets
-//! the counters.
+//! The kernel keeps error counters in memory as long as a pool is imported, and damaged blocks until the
+//! next txg moves them into the pool's error log. Here every command opens the pool anew, so the counters,
+//! and the damaged blocks that read-only commands have met, are kept below the state folder until export. A
+//! command gets what is kept when it opens the pool, and on closing it keeps what is not in the log; `zpool
+//! clear` discards the counters.
 //!
 //! # On disk
 //! `errors/GUID.json`: `{"devices": {"GUID": [read, write, checksum]}, "blocks": [[objset, object, level,
@@ -20,15 +20,15 @@ use serde_json::{Value, json};
 use spa::Spa;
 use zio::Bookmark;
 
-/// How long another command is waited for that is changing the same file.
+/// How long to wait for another command that is changing the same file, in ns.
 const LOCK_WAIT_NS: u64 = 10_000_000_000;
 
-/// What was found out about a pool and not forgotten yet.
+/// Errors found in a pool and not cleared yet.
 #[derive(Debug, Default)]
 pub(crate) struct KeptErrors {
-    /// By guid: reads, writes, checksums that failed.
+    /// By guid: failed reads, failed writes, checksum errors.
     pub(crate) devices: BTreeMap<u64, [u64; 3]>,
-    /// Blocks that cannot be read and are not in the pool's log, with the txgs of their birth.
+    /// Unreadable blocks that are not in the pool's error log, with their birth txgs.
     blocks: BTreeMap<Bookmark, Txg>,
 }
 
@@ -76,17 +76,17 @@ fn parse_block(value: &Value) -> Option<(Bookmark, Txg)> {
     Some((at, Txg(value[4].as_u64()?)))
 }
 
-/// What is kept of a pool; nothing if that cannot be read.
+/// What is kept of a pool; empty if it cannot be read.
 pub(crate) fn kept_errors(state: &Path, pool: Guid) -> KeptErrors {
     KeptErrors::parse(&std::fs::read_to_string(path(state, pool)).unwrap_or_default())
 }
 
-/// Forgets what is kept of a pool.
+/// Discards what is kept of a pool.
 pub(crate) fn forget_errors(state: &Path, pool: Guid) {
     let _ = std::fs::remove_file(path(state, pool));
 }
 
-/// Forgets the counters of some devices.
+/// Discards the counters of some devices.
 pub(crate) fn forget_devices(
     state: &Path,
     pool: Guid,
@@ -97,12 +97,12 @@ pub(crate) fn forget_devices(
     })
 }
 
-/// Gives a pool that was opened what is kept of it.
+/// Passes what is kept of a pool to the pool just opened.
 pub(crate) fn hand_over(state: &Path, pool: &Spa) {
     pool.note_errors(kept_errors(state, pool.guid()).blocks);
 }
 
-/// Keeps what is known and not in the pool's log; the pool then counts from zero.
+/// Keeps the errors that are not in the pool's log, and resets the pool's counters.
 pub(crate) fn keep_met(state: &Path, pool: &Spa) -> Result<()> {
     let devices = take_counters(pool);
     let blocks = pool.take_errors();
@@ -111,7 +111,8 @@ pub(crate) fn keep_met(state: &Path, pool: &Spa) -> Result<()> {
     }
     change(state, pool.guid(), |kept| {
         add_counters(kept, &devices);
-        // Others may read at the same time, nobody else writes.
+        // Read-only commands may run concurrently, so they only add; a writer has the pool to itself, and
+        // replaces the list.
         if !pool.is_readonly() {
             kept.blocks.clear();
         }

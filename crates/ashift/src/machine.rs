@@ -1,9 +1,9 @@
 //! The world in which a command runs: this host, or a machine of emulated drives.
 //!
 //! # What it is
-//! Every command that asks for providers runs inside of [`with_world`]: in the machine of `-m` or
-//! `$ASHIFT_MACHINE`, in simulated time, or on this host. A command that is run by another one finds
-//! the world of that one.
+//! Every command that needs providers runs inside [`with_world`]: in the machine of `-m` or
+//! `$ASHIFT_MACHINE`, in simulated time, or on this host. A command run by another one runs in the same
+//! world.
 
 mod command;
 mod fault;
@@ -23,7 +23,8 @@ use crate::trace::traced;
 
 pub(crate) use command::run;
 
-/// How long another command that uses the machine is waited for; it may be a mount, which stays.
+/// How long to wait for another command that uses the machine, in ns. Bounded: it may be a mount, which
+/// stays.
 const PATIENCE_NS: u64 = 10_000_000_000;
 
 static CHOSEN: OnceLock<Option<PathBuf>> = OnceLock::new();
@@ -32,7 +33,7 @@ thread_local! {
     static CURRENT: RefCell<Option<Arc<World>>> = const { RefCell::new(None) };
 }
 
-/// Notes which machine was asked for: that folder, or that of `$ASHIFT_MACHINE`.
+/// Records the machine to use: that folder, or that of `$ASHIFT_MACHINE`.
 pub(crate) fn choose(folder: Option<PathBuf>) {
     let named = || {
         std::env::var_os("ASHIFT_MACHINE")
@@ -42,12 +43,12 @@ pub(crate) fn choose(folder: Option<PathBuf>) {
     let _ = CHOSEN.set(folder.or_else(named));
 }
 
-/// The machine that was asked for.
+/// The chosen machine's folder.
 pub(crate) fn chosen() -> Option<PathBuf> {
     CHOSEN.get().cloned().flatten()
 }
 
-/// The world in which the calling command runs; this host outside of any.
+/// The world in which the calling command runs; this host if it runs in none.
 pub(crate) fn current() -> base::Result<Arc<World>> {
     match CURRENT.with_borrow(Clone::clone) {
         Some(world) => Ok(world),
@@ -61,13 +62,13 @@ fn this_host() -> base::Result<Arc<World>> {
     Ok(Arc::new(world))
 }
 
-/// Where the machine in which the calling command runs remembers its pools.
+/// The state folder of the machine in which the calling command runs.
 pub(crate) fn state_of_current() -> Option<PathBuf> {
     CURRENT.with_borrow(|world| Some(world.as_ref()?.running()?.state()))
 }
 
-/// Runs a command in its world: that of the command that calls it, the machine that was asked for,
-/// or this host. What is to be kept of the world is kept when it ends.
+/// Runs a command in its world: that of the calling command, the chosen machine, or this host. What is to
+/// be kept of the world is saved when the command ends.
 pub(crate) fn with_world(run: impl FnOnce(&Arc<World>) -> ExitCode + Send) -> ExitCode {
     if let Some(world) = CURRENT.with_borrow(Clone::clone) {
         return run(&world);
@@ -88,13 +89,13 @@ pub(crate) fn with_world(run: impl FnOnce(&Arc<World>) -> ExitCode + Send) -> Ex
     };
     match (outcome, answered) {
         (Ok(code), _) => code,
-        // The command has said that the host is full.
+        // The command has already reported that the host is full.
         (Err(e), Some(code)) if e.kind() == ErrorKind::NoSpace && code != ExitCode::SUCCESS => code,
         (Err(error), _) => fail("ashift", 1, &error.to_string()),
     }
 }
 
-/// Opens a machine; waits a while if another command uses it.
+/// Opens a machine; waits for a while if another command uses it.
 pub(crate) fn open(folder: &Path) -> base::Result<Machine> {
     let patience = Patience {
         wait_ns: wait_ns(PATIENCE_NS)?,
@@ -103,7 +104,7 @@ pub(crate) fn open(folder: &Path) -> base::Result<Machine> {
     Machine::open(folder, &patience)
 }
 
-/// Runs something in a machine that is switched on for it.
+/// Switches a machine on and runs something in it.
 pub(crate) fn in_machine<T: Send>(
     machine: Machine,
     run: impl FnOnce(&Arc<World>) -> T + Send,

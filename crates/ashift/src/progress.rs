@@ -1,9 +1,9 @@
-//! How far a command is that takes its time.
+//! Progress of a command that takes a while.
 //!
 //! # What it is
-//! On a terminal one line that is updated: what is done, of how much, how fast, and what is left. Elsewhere
-//! (a log, a pipe) a line every ten seconds. Always on stderr, and neither with `ashift --no-progress` nor
-//! `ASHIFT_PROGRESS=off`.
+//! On a terminal, one line that is updated: what is done, of how much, how fast, and the time left.
+//! Elsewhere (a log, a pipe), a line every ten seconds. Always on stderr, and off with `ashift
+//! --no-progress` or `ASHIFT_PROGRESS=off`.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -18,15 +18,15 @@ use admin::number::{duration, nice_bytes};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle, TermLike};
 use zpl::Filesystem;
 
-/// How often a line is printed where lines stay.
+/// How often a line is printed where output is not a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 /// How often the line on a terminal is drawn, per second.
 const DRAWS_PER_SEC: u8 = 10;
-/// What is shown although nothing has happened: that the command is alive.
+/// Interval of redraws without progress, which show that the command is alive.
 const TICK: Duration = Duration::from_millis(250);
-/// A copy that takes less is not worth counting ahead.
+/// A copy that takes less time than this is not worth counting ahead.
 const COUNT_AFTER: Duration = Duration::from_secs(1);
-/// Columns of a line that stays.
+/// Columns of a line that is not on a terminal.
 const LINE_COLUMNS: u16 = 100;
 /// Bytes in a block of `st_blocks`.
 const STAT_BLOCK_BYTES: u64 = 512;
@@ -43,8 +43,8 @@ fn is_off() -> bool {
     IS_OFF.load(Ordering::Relaxed) || asked.is_some_and(|value| value == "off" || value == "0")
 }
 
-/// Shows work of `total` parts, if that is known yet (`set_length` says it later). `unit_bytes`: the parts
-/// are bytes, not things.
+/// A bar for work of `total` units, or of an unknown amount (set later with `set_length`). `unit_bytes`:
+/// the units are bytes, not items.
 pub(crate) fn progress(total: Option<u64>, unit_bytes: bool) -> ProgressBar {
     if is_off() {
         return ProgressBar::hidden();
@@ -96,7 +96,7 @@ fn so_far(done: u64, total: Option<u64>, secs: f64, unit_bytes: bool) -> String 
         let percent = done.min(total).saturating_mul(100) / total;
         text += &format!(" of {} ({percent}%)", number(total));
     }
-    // Before that a rate says little.
+    // During the first second the rate means little.
     if secs >= 1.0 && done > 0 {
         let rate = done as f64 / secs;
         text += &format!(", {}/s", number(rate as u64));
@@ -107,7 +107,7 @@ fn so_far(done: u64, total: Option<u64>, secs: f64, unit_bytes: bool) -> String 
     text
 }
 
-/// Where lines stay: takes what is drawn, and prints it now and then.
+/// Takes what is drawn where output is not a terminal, and prints it now and then.
 #[derive(Debug)]
 struct Lines(Mutex<LinesState>);
 
@@ -177,24 +177,24 @@ impl TermLike for Lines {
     }
 }
 
-/// Finds out how many bytes there are to be copied from a file or folder of the host, beside the copying.
+/// Counts the bytes to be copied from a file or folder of the host, concurrently with the copy.
 pub(crate) fn count_ahead(bar: &ProgressBar, from: &Path) {
     let from = from.to_owned();
     count_beside(bar, move |is_going_on| bytes_below(from, is_going_on));
 }
 
-/// The same for a file or directory of a dataset.
+/// Like [`count_ahead`], for a file or directory of a dataset.
 pub(crate) fn count_ahead_in(bar: &ProgressBar, fs: &Arc<Filesystem>, from: &str) {
-    // A simulation knows only its own threads.
+    // A simulation controls only its own threads.
     if rt::is_simulated() {
         return;
     }
-    // The copying may end before the counting does.
+    // The copy may end before the counting does.
     let (fs, from) = (Arc::downgrade(fs), from.to_owned());
     count_beside(bar, move |is_going_on| bytes_in(&fs, &from, is_going_on));
 }
 
-/// Says how much there is as soon as it is counted, unless the work ends before.
+/// Sets the bar's length once the total is counted, unless the work ends first.
 fn count_beside(
     bar: &ProgressBar,
     count: impl FnOnce(&dyn Fn() -> bool) -> Option<u64> + Send + 'static,
@@ -215,13 +215,14 @@ fn count_beside(
     });
 }
 
-/// As [`bytes_below`]; nothing if something cannot be read, about which the copying will complain.
+/// Like [`bytes_below`], but counts holes, and returns `None` if something cannot be read: the copy will
+/// report it.
 fn bytes_in(fs: &Weak<Filesystem>, from: &str, is_going_on: &dyn Fn() -> bool) -> Option<u64> {
     let mut seen = HashSet::new();
     let mut total = 0;
     let mut rest = vec![fs.upgrade()?.resolve_link(from).ok()?];
     while let Some(id) = rest.pop() {
-        // A directory that is its own parent has no end.
+        // A damaged pool may have a directory that contains itself.
         if !is_going_on() || !seen.insert(id) {
             continue;
         }
@@ -236,8 +237,8 @@ fn bytes_in(fs: &Weak<Filesystem>, from: &str, is_going_on: &dyn Fn() -> bool) -
     is_going_on().then_some(total)
 }
 
-/// The bytes of all files from `root` on, holes left out, each file once; nothing if that is not wanted any
-/// more. What cannot be looked at will be complained about by the copying.
+/// The bytes of all files below `root`, without holes, each file once; `None` if the work has ended. What
+/// cannot be read is skipped: the copy will report it.
 fn bytes_below(root: PathBuf, is_going_on: &dyn Fn() -> bool) -> Option<u64> {
     let mut seen = HashSet::new();
     let mut total = 0;

@@ -1,4 +1,4 @@
-//! What is said on stderr.
+//! Messages on stderr.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -8,23 +8,23 @@ use dmu::{FailMode, SuspendEvent};
 
 pub(crate) use crate::progress::progress;
 
-/// What a shell reports of a program that SIGPIPE ended.
+/// Exit code that a shell reports for a program killed by SIGPIPE.
 const SIGPIPE_CODE: i32 = 128 + 13;
-/// What a shell reports of a program that called `abort`.
+/// Exit code that a shell reports for a program that called `abort`.
 const SIGABRT_CODE: i32 = 128 + 6;
 
-/// Says what went wrong and gives the exit code.
+/// Reports an error and returns the exit code.
 pub(crate) fn fail(program: &str, code: u8, text: &str) -> ExitCode {
     eprintln!("{program}: {text}");
     ExitCode::from(code)
 }
 
-/// Says what is waited for.
+/// Says what the command is waiting for.
 pub(crate) fn waiting(what: &str) {
     eprintln!("waiting for {what}");
 }
 
-/// Says that a pool is suspended, and that it goes on. With `failmode=panic` this ends the program.
+/// Reports that a pool is suspended, or has resumed. With `failmode=panic` this ends the program.
 pub(crate) fn suspended(pool: &str, event: &SuspendEvent<'_>) {
     match event {
         SuspendEvent::Suspended {
@@ -46,14 +46,14 @@ pub(crate) fn suspended(pool: &str, event: &SuspendEvent<'_>) {
                  back, or press ^C (ASHIFT_WAIT sets how long)"
             );
         }
-        // The command has an error at once, and says it.
+        // The command gets an error immediately, and reports that.
         SuspendEvent::Suspended { .. } => {}
         SuspendEvent::Resumed => eprintln!("pool '{pool}' goes on"),
     }
 }
 
-/// Ends the program at the first panic of any thread: other threads may wait for the one that is gone,
-/// and would do so for ever. A closed pipe ends it as it ends other programs (`ashift … | head`).
+/// Ends the program at the first panic of any thread: other threads may be waiting for the panicked one,
+/// and would wait forever. A closed pipe ends it as it ends other programs (`ashift … | head`).
 pub(crate) fn end_at_a_panic() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -63,7 +63,7 @@ pub(crate) fn end_at_a_panic() {
         }
         static IS_ENDING: AtomicBool = AtomicBool::new(false);
         if IS_ENDING.swap(true, Ordering::SeqCst) {
-            // Another thread has said why the program ends, and is ending it.
+            // Another thread has reported why the program ends, and is ending it.
             loop {
                 std::thread::park();
             }
@@ -74,7 +74,7 @@ pub(crate) fn end_at_a_panic() {
         let at = panic
             .location()
             .map_or_else(String::new, |at| format!(" at {at}"));
-        // Not `eprintln`, which panics when stderr is gone.
+        // Not `eprintln`, which panics if stderr is closed.
         let _ = writeln!(
             std::io::stderr(),
             "ashift: internal error{at}: {text}; this is a bug, please report it with the command"
@@ -83,7 +83,8 @@ pub(crate) fn end_at_a_panic() {
     }));
 }
 
-/// Says that there is no such command, and which one may have been meant; `help` lists them all.
+/// Reports that there is no such command, and suggests the closest one; `help` is the command that lists
+/// them all.
 pub(crate) fn unrecognized(program: &str, word: &str, known: &[&str], help: &str) -> ExitCode {
     let meant = suggestion(word, known);
     let meant = meant.map_or_else(String::new, |name| format!(": did you mean '{name}'?"));
@@ -91,17 +92,17 @@ pub(crate) fn unrecognized(program: &str, word: &str, known: &[&str], help: &str
     fail(program, 2, &text)
 }
 
-/// The name that is most like a word, if any is.
+/// The known name closest to a word, if one is close enough.
 fn suggestion<'n>(word: &str, known: &[&'n str]) -> Option<&'n str> {
     let distances = known.iter().map(|name| (edits(word, name), *name));
     let (distance, name) = distances.min_by_key(|(distance, _)| *distance)?;
-    // A third of a word may be wrong, one letter always.
+    // Up to a third of the word may be wrong, and always one letter.
     let most = (word.chars().count().max(name.len()) / 3).max(1);
     (distance <= most && distance < word.chars().count()).then_some(name)
 }
 
-/// How many letters have to be put in, left out, replaced, or exchanged with their neighbours, to make one
-/// word of another (optimal string alignment).
+/// The number of letters to insert, delete, replace, or swap with their neighbours to turn one word into
+/// the other (optimal string alignment).
 fn edits(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let mut before: Vec<usize> = Vec::new();

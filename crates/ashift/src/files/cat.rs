@@ -1,4 +1,4 @@
-//! `ashift cat` and `sha256sum`: what is in files.
+//! `ashift cat` and `sha256sum`: the contents of files.
 
 use std::process::ExitCode;
 
@@ -13,7 +13,7 @@ use super::walk::{Visit, Visitor, walk};
 use super::{ReadError, Run, Session, Usage, parse};
 use crate::host::Access;
 
-/// Bytes that are read at a time.
+/// Bytes read at a time.
 const PIECE_BYTES: u64 = 1 << 20;
 
 const CAT: Usage = Usage {
@@ -75,7 +75,7 @@ impl Visitor for Sums<'_> {
 fn report(run: &mut Run, path: &str, outcome: Result<(), ReadError>) {
     match outcome {
         Ok(()) => {}
-        // Nothing was read at all: it is not a file to read.
+        // Nothing was read: it is not a regular file.
         Err(ReadError { offset: 0, error }) if error.kind() == ErrorKind::IsDirectory => {
             run.complain(path, &error);
         }
@@ -83,7 +83,7 @@ fn report(run: &mut Run, path: &str, outcome: Result<(), ReadError>) {
     }
 }
 
-/// Opens what each operand leads to, and does something with it.
+/// Opens the file of each operand, and processes it.
 fn each_file(
     usage: &Usage,
     args: &[String],
@@ -105,7 +105,7 @@ fn each_file(
     run.end(session)
 }
 
-/// Prints the sum of a file.
+/// Prints the checksum of a file.
 fn sum(run: &Run, fs: &Mount, id: ObjectId, name: &str) -> Result<(), ReadError> {
     use sha2::Digest;
     let mut hash = sha2::Sha256::new();
@@ -122,7 +122,7 @@ fn sum(run: &Run, fs: &Mount, id: ObjectId, name: &str) -> Result<(), ReadError>
     Ok(())
 }
 
-/// Shows all bytes of a file in order, up to the first block that cannot be read.
+/// Passes all bytes of a file to `see`, in order, up to the first block that cannot be read.
 fn each_piece(fs: &Mount, id: ObjectId, mut see: impl FnMut(&[u8])) -> Result<(), ReadError> {
     static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
     let at_start = |error| ReadError { offset: 0, error };
@@ -136,7 +136,7 @@ fn each_piece(fs: &Mount, id: ObjectId, mut see: impl FnMut(&[u8])) -> Result<()
         let contents = match fs.contents(id, at, piece) {
             Ok(contents) if contents.is_empty() => return Ok(()),
             Ok(contents) => contents,
-            // Once more block by block: those before the damaged one are good.
+            // Retry block by block: those before the damaged one are good.
             Err(_) if piece > block => {
                 piece = block;
                 continue;

@@ -14,7 +14,7 @@ use super::walk::{Visit, Visitor, walk};
 use super::{Run, Session, Usage, owner, parse};
 use crate::host::Access;
 
-/// A path in a data set, taken apart.
+/// A path in a dataset, resolved into its parts.
 pub(super) struct Target {
     pub(super) mount: Rc<Mount>,
     path: String,
@@ -26,12 +26,12 @@ impl Target {
         Ok(Target { mount, path })
     }
 
-    /// The file, links followed.
+    /// The file, following links.
     fn id(&self) -> Result<ObjectId> {
         self.mount.resolve(&self.path)
     }
 
-    /// The directory it is in, and its name there.
+    /// Its parent directory, and its name there.
     pub(super) fn place(&self) -> Result<(ObjectId, &[u8])> {
         self.mount.resolve_parent(self.path.as_bytes())
     }
@@ -190,7 +190,7 @@ MODE is octal or symbolic: 755, u+x, go-w,a=rX.   -R  everything below directori
 
 /// Runs `ashift chmod`.
 pub(crate) fn chmod(args: &[String]) -> ExitCode {
-    // A mode may begin with a minus, which is not an option then.
+    // A mode may begin with a minus, and is not an option then.
     let is_mode = |arg: &&String| arg.starts_with('-') && arg.parse::<Mode>().is_ok();
     let at = args.iter().position(|arg| is_mode(&arg) && arg != "-R");
     let mut args = args.to_vec();
@@ -231,7 +231,7 @@ pub(crate) fn chown(args: &[String]) -> ExitCode {
     })
 }
 
-/// Runs `chmod` or `chown`: `read` makes of the first operand what is to be done to each file.
+/// Runs `chmod` or `chown`: `read` turns the first operand into the change to make to each file.
 fn change_attr<F: Fn(&Attr) -> SetAttr>(
     usage: &Usage,
     args: &[String],
@@ -272,7 +272,7 @@ struct Change<'a, F> {
 impl<F: Fn(&Attr) -> SetAttr> Visitor for Change<'_, F> {
     fn enter(&mut self, visit: &Visit<'_>, run: &mut Run) -> Result<bool> {
         run.bar.inc(1);
-        // Below, links are neither followed nor changed.
+        // Below the top, links are neither followed nor changed.
         if visit.depth == 0 || visit.attr.file_type() != Some(FileType::Symlink) {
             self.fs.setattr(visit.attr.id, &(self.change)(visit.attr))?;
         }

@@ -9,12 +9,12 @@ use super::tree::{Handle, Tree};
 /// Bytes that are compared at a time.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// What a comparison came to.
+/// The result of a comparison.
 #[derive(Debug, Default)]
 pub(crate) struct Compared {
     pub(crate) files: u64,
     pub(crate) bytes: u64,
-    /// Paths that differ, or are on one side only.
+    /// Paths that differ or exist on one side only.
     pub(crate) differences: Vec<String>,
 }
 

@@ -8,7 +8,8 @@
 //! # Invariants
 //! 1. Nothing is written outside of the destination, whatever the source says (see [`Tree`]).
 //! 2. The walk ends: in a pool a directory is entered once, and what this copy made is not copied.
-//! 3. Attributes that the target cannot keep end neither the copy nor that of the file's others.
+//! 3. An attribute that the target cannot keep ends neither the copy nor the copying of the file's other
+//!   attributes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,15 +26,15 @@ use super::tree::{Content, Handle, Meta, Names, Tree};
 use super::walk::second_name;
 use super::{ReadError, Run};
 
-/// Bytes that are read and written at a time.
+/// Bytes read and written at a time.
 const PIECE_BYTES: usize = 4 << 20;
 /// Files up to this size are read ahead.
 const SMALL_BYTES: u64 = 256 << 10;
-/// How many files are read ahead.
+/// Number of files read ahead.
 const AHEAD: usize = 128;
-/// Directories in each other: as deep as a path of 4,096 bytes leads at most, on half its names.
+/// Directory nesting, at most: about half of what a path of 4,096 bytes with one-byte names can reach.
 const DEPTH_MAX: usize = 1000;
-/// The extended attributes that are ACLs, and what people call them.
+/// The extended attributes that are ACLs, and their names in messages.
 const ACLS: [(&[u8], &str); 2] = [
     (b"system.posix_acl_access", "access ACL"),
     (b"system.posix_acl_default", "default ACL"),
@@ -68,25 +69,25 @@ pub(super) struct Copy<'a> {
     is_from_pool: bool,
     target: &'a dyn Tree,
     is_same_tree: bool,
-    /// The directory that is copied into, and how it is called.
+    /// The directory that is copied into, and its name in messages.
     root: (&'a Handle, &'a str),
-    /// Whether it was said how the copy is to be called.
+    /// Whether the user gave a name for the copy.
     is_named: bool,
-    /// The names from `root` to where the copy is at.
+    /// The names from `root` down to the current file.
     place: Vec<Vec<u8>>,
-    /// Places of files with several names.
+    /// Places in the target of files with several names.
     linked: BTreeMap<(u64, u64), Vec<Vec<u8>>>,
-    /// Directories of the source that were met.
+    /// Source directories entered so far.
     entered: BTreeSet<(u64, u64)>,
     /// Directories that this copy made.
     made: BTreeSet<(u64, u64)>,
     losses: Losses,
-    /// The target takes no more.
+    /// Nothing more can be written to the target.
     is_full: bool,
     piece: BlockBuf,
 }
 
-/// A name in the source, and what it is called in the target.
+/// A name in the source, and its name in the target.
 #[derive(Clone, Copy)]
 struct Item<'i> {
     file: &'i Handle,
@@ -108,7 +109,7 @@ pub(super) enum Incomplete {
 }
 
 impl Incomplete {
-    /// Says what happened to the contents of `source`, and what is left of them in `target`.
+    /// Reports what happened to the contents of `source`, and how much of them is in `target`.
     pub(super) fn complain(&self, run: &mut Run, source: &str, target: &str) {
         match self {
             Incomplete::Read(error, size) => {
@@ -121,7 +122,7 @@ impl Incomplete {
     }
 }
 
-/// `None` for what is not there.
+/// `None` if it does not exist.
 pub(super) fn optional<T>(outcome: Result<T>) -> Result<Option<T>> {
     match outcome {
         Ok(value) => Ok(Some(value)),
@@ -130,11 +131,11 @@ pub(super) fn optional<T>(outcome: Result<T>) -> Result<Option<T>> {
     }
 }
 
-/// Lets this process have as many directories open as it may.
+/// Raises this process's limit of open files as far as possible.
 pub(super) fn allow_deep_trees() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // Without it very deep directories are refused, one by one.
+    // If it fails, only very deep directories are refused, one by one.
     let _ = setrlimit(Resource::Nofile, limit);
 }
 
@@ -165,7 +166,7 @@ impl<'a> Copy<'a> {
         }
     }
 
-    /// Copies what `path` leads to as `name`, or what is in it if there is no name.
+    /// Copies `path` as `name`, or the contents of `path` if `name` is empty.
     pub(super) fn operand(&mut self, path: &str, shown: &str, name: &[u8]) {
         let outcome = self.try_operand(path, shown, name);
         self.run.bar.finish_and_clear();
@@ -202,7 +203,7 @@ impl<'a> Copy<'a> {
         self.node(item, None)
     }
 
-    /// Where the copy is at, as the target is called.
+    /// The current place, with the target's name as the user knows it.
     fn target_shown(&self) -> String {
         let below = if self.is_named { 1 } else { 0 };
         let names = self.place.iter().skip(below);
@@ -263,8 +264,8 @@ impl<'a> Copy<'a> {
         Ok(())
     }
 
-    /// The file at a place below the destination. It is looked up once more: to keep the open
-    /// directories of all linked files would be too many.
+    /// The file at a place below the destination. It is looked up again, since the directories of all
+    /// linked files cannot be kept open.
     fn at_place(&self, place: &[Vec<u8>]) -> Result<Handle> {
         let mut at = self.root.0.clone();
         for (i, name) in place.iter().enumerate() {
@@ -276,7 +277,7 @@ impl<'a> Copy<'a> {
         Ok(at)
     }
 
-    /// Makes the file of an item, without what only its owner should have yet.
+    /// Creates the file of an item with no permission yet that only its final owner should have.
     fn make(&self, item: Item<'_>, target: &[u8]) -> Result<Handle> {
         let meta = item.meta;
         let preserve = self.options.preserve;
@@ -301,7 +302,7 @@ impl<'a> Copy<'a> {
         self.target.make(item.dir, item.name, &new, target)
     }
 
-    /// Removes what stands where a new file is to be made.
+    /// Removes what is in the way of a new file.
     fn make_room(&self, item: Item<'_>) -> Result<()> {
         let Some(old) = optional(self.target.child(item.dir, item.name))? else {
             return Ok(());
@@ -389,7 +390,7 @@ impl<'a> Copy<'a> {
         Ok(())
     }
 
-    /// Copies a regular file, as `open_new`; nothing if its contents are incomplete.
+    /// Copies a regular file, like `open_new`; returns `None` if its contents are incomplete.
     fn regular(&mut self, item: Item<'_>, ahead: Ahead) -> Result<Option<(Handle, bool)>> {
         let (new, is_new) = self.open_new(item)?;
         let outcome = match ahead {
@@ -419,7 +420,7 @@ impl<'a> Copy<'a> {
         }
     }
 
-    /// The empty file that the contents go to, and whether it was made for them.
+    /// The empty file that the contents go to, and whether it is new.
     fn open_new(&self, item: Item<'_>) -> Result<(Handle, bool)> {
         let Some(old) = optional(self.target.child(item.dir, item.name))? else {
             return Ok((self.make(item, b"")?, true));
@@ -431,7 +432,7 @@ impl<'a> Copy<'a> {
                 self.target.open(&old, true)?.set_size(0)?;
                 Ok((old, false))
             }
-            // The user named /dev/null or the like.
+            // The user named /dev/null or similar.
             FileType::Fifo | FileType::CharDevice | FileType::BlockDevice
                 if self.is_named && self.place.len() == 1 =>
             {
@@ -444,7 +445,7 @@ impl<'a> Copy<'a> {
         }
     }
 
-    /// Gives a copy the attributes that are to be kept; says which the target does not keep.
+    /// Sets the attributes to be preserved on the copy; reports those that the target cannot keep.
     fn attributes(&mut self, item: Item<'_>, new: &Handle, is_new: bool) {
         let Item { meta, shown, .. } = item;
         let preserve = self.options.preserve;
@@ -456,7 +457,7 @@ impl<'a> Copy<'a> {
         if preserve.owner
             && let Err(error) = self.target.set_owner(new, meta.uid, meta.gid)
         {
-            // A program must not run as another user than its owner here.
+            // Without its owner kept, a set-ID bit would make the program run as the wrong user.
             mode = mode.map(|mode| mode & 0o777);
             let losses = &mut self.losses;
             if error.kind() == ErrorKind::Permission {
@@ -485,7 +486,7 @@ impl<'a> Copy<'a> {
         let Some(xattrs) = self.run.note(item.shown, xattrs) else {
             return;
         };
-        // Those that the copy has of the directory that it is in would allow more than the source.
+        // ACLs inherited from the directory the copy is in could allow more than the source does.
         let is_link = item.meta.file_type == FileType::Symlink;
         for (acl, called) in ACLS.iter().filter(|_| !is_link) {
             if xattrs.iter().all(|(name, _)| name != acl)
@@ -511,14 +512,14 @@ impl<'a> Copy<'a> {
     }
 }
 
-/// Whether nothing can be written after this.
+/// Whether all further writes would fail, too.
 fn ends_all(error: &Error) -> bool {
     use ErrorKind::{NoSpace, Quota, ReadOnly, Suspended};
     matches!(error.kind(), NoSpace | Quota | ReadOnly | Suspended)
 }
 
-/// Copies the data of a file piece by piece, and its holes by leaving them out. `done` hears how many
-/// bytes each piece has.
+/// Copies the data of a file piece by piece, skipping its holes. `done` is called with the bytes of each
+/// piece.
 fn content(
     (from, to): (&mut dyn Content, &mut dyn Content),
     meta: &Meta,
@@ -537,7 +538,7 @@ fn content(
             let read = match from.read_at(at, &mut piece[..length]) {
                 Ok(0) => break, // it became shorter meanwhile
                 Ok(read) => read,
-                // Once more block by block: those before the damaged one are good.
+                // Retry block by block: those before the damaged one are good.
                 Err(_) if most > meta.blksz.max(1) => {
                     most = meta.blksz.max(1);
                     continue;
@@ -597,7 +598,7 @@ pub(super) fn from_stdin(
     }
 }
 
-/// What a file is like that comes from stdin.
+/// The attributes of a file copied from stdin.
 fn of_stdin() -> Meta {
     let (uid, gid) = owner();
     let now = Time::now();

@@ -51,7 +51,7 @@ copies them, without the setuid, setgid and sticky bits.
     },
 };
 
-/// What stands for stdin as a source, for stdout as a destination.
+/// The operand for stdin as a source, for stdout as a destination.
 const STANDARD: &str = "-";
 
 /// Runs `ashift cp`.
@@ -150,7 +150,7 @@ impl Destination {
         let (dir, name) = match existing {
             Some(dir) if is_dir && !never_into => (dir, None),
             existing => {
-                // The user named the link: what it leads to is meant.
+                // The user named the link, but means what it leads to.
                 if existing.is_some() && matches!(location, Location::Host(_)) {
                     path = canonical(&path)?;
                 }

@@ -1,4 +1,4 @@
-//! `ashift df`: how much room file systems have.
+//! `ashift df`: how much space file systems have.
 
 use std::process::ExitCode;
 
@@ -25,7 +25,7 @@ Room in KiB, of the datasets of these files or of all that are mounted.   -h  fo
     },
 };
 
-/// What is shown of one file system.
+/// One file system's row.
 struct Row {
     name: String,
     mountpoint: Option<String>,

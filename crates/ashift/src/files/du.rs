@@ -36,7 +36,7 @@ struct Du {
     /// What `-j` prints at the end.
     json: Option<Vec<Value>>,
     objset: ObjsetId,
-    /// Files with several names count once.
+    /// Files with several names seen so far, to count them once.
     seen: BTreeSet<(ObjsetId, ObjectId)>,
     /// The sums of the directories that the walk is in.
     sums: Vec<u64>,
@@ -99,7 +99,7 @@ impl Du {
     fn size(&self, visit: &Visit<'_>) -> u64 {
         match (self.is_apparent, visit.attr.is_directory()) {
             (false, _) => visit.attr.used_bytes,
-            // The size of a directory counts its entries.
+            // The size of a directory is its number of entries, not bytes.
             (true, true) => 0,
             (true, false) => visit.attr.size,
         }

@@ -19,7 +19,7 @@ usage: ashift find POOL/DATASET[@SNAPSHOT]:/path… [TEST…]
   -name PATTERN   -type f|d|l|p|s|b|c   -size [+-]N[K|M|G]   -maxdepth N   -print0   -j
 ";
 
-/// What is asked of each name.
+/// The tests applied to each name.
 #[derive(Default)]
 struct Tests {
     name: Option<String>,
@@ -31,7 +31,7 @@ struct Tests {
 }
 
 impl Tests {
-    /// Reads `-name`, `-type`, `-size`, `-maxdepth`, `-print0`, `-j` behind the paths.
+    /// Reads `-name`, `-type`, `-size`, `-maxdepth`, `-print0`, `-j` after the paths.
     fn parse(args: &[String]) -> Result<(Vec<String>, Tests)> {
         let mut tests = Tests::default();
         let mut paths = Vec::new();

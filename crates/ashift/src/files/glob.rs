@@ -1,16 +1,16 @@
 //! Shell patterns: `*`, `?`, `[a-z]`, in names and in whole paths.
 //!
 //! # What it is
-//! The shell cannot look into a pool, so patterns in pool paths arrive here as they were typed. As
-//! in the shell a pattern that matches nothing stands for itself, names that begin with a dot must be
-//! asked for, and a backslash takes a sign's meaning away. A name that is there as typed wins.
+//! The shell cannot look into a pool, so patterns in pool paths arrive here as typed. As in the shell, a
+//! pattern that matches nothing stands for itself, names that begin with a dot must be matched explicitly,
+//! and a backslash escapes a character. A file whose name is exactly what was typed takes precedence.
 //!
 //! # Source
 //! POSIX, Shell Command Language, 2.13 Pattern Matching Notation.
 
 use zpl::mount::Mount;
 
-/// Whether a path has a sign that means something in a pattern.
+/// Whether a path has a character that is special in a pattern.
 pub(super) fn is_pattern(path: &str) -> bool {
     path.contains(['*', '?', '[', '\\'])
 }
@@ -18,7 +18,7 @@ pub(super) fn is_pattern(path: &str) -> bool {
 /// Whether a name matches a pattern. At most |pattern| * |name| steps.
 pub(super) fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let (mut rest, mut at) = (pattern, name);
-    // Where to go on if what follows the last star does not fit here.
+    // Where to resume if what follows the last star does not match here.
     let mut star: Option<(&[u8], &[u8])> = None;
     loop {
         if let [b'*', behind @ ..] = rest {
@@ -43,7 +43,7 @@ pub(super) fn matches(pattern: &[u8], name: &[u8]) -> bool {
     }
 }
 
-/// Matches one byte of a name; what is left of pattern and name.
+/// Matches one byte of a name; returns the rest of the pattern and of the name.
 fn one<'a>(pattern: &'a [u8], name: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
     let (byte, tail) = name.split_first()?;
     match pattern {
@@ -51,7 +51,7 @@ fn one<'a>(pattern: &'a [u8], name: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
         [b'[', rest @ ..] => match set(rest, *byte) {
             Some((true, behind)) => Some((behind, tail)),
             Some((false, _)) => None,
-            // Without an end it is an ordinary sign.
+            // Without a closing bracket it is an ordinary character.
             None => (*byte == b'[').then_some((rest, tail)),
         },
         [b'\\', sign, rest @ ..] => (sign == byte).then_some((rest, tail)),
@@ -60,13 +60,13 @@ fn one<'a>(pattern: &'a [u8], name: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
     }
 }
 
-/// Whether a byte is in the set that begins behind `[`, and what follows the set.
+/// Whether a byte is in the set that begins after `[`, and what follows the set.
 fn set(pattern: &[u8], byte: u8) -> Option<(bool, &[u8])> {
     let (negated, members) = match pattern {
         [b'!' | b'^', rest @ ..] => (true, rest),
         _ => (false, pattern),
     };
-    // A bracket at the beginning is a member.
+    // A bracket in first place is a member.
     let end = members.iter().skip(1).position(|b| *b == b']')? + 1;
     let (mut rest, behind) = (&members[..end], &members[end + 1..]);
     let mut found = false;
@@ -85,8 +85,8 @@ fn set(pattern: &[u8], byte: u8) -> Option<(bool, &[u8])> {
     Some((found != negated, behind))
 }
 
-/// The paths in a dataset that match a pattern, sorted; none if a name is there as typed, or
-/// nothing matches.
+/// The paths in a dataset that match a pattern, sorted; none if the name exists as typed, or nothing
+/// matches.
 pub(super) fn expand(fs: &Mount, path: &str) -> Vec<String> {
     if !is_pattern(path) || fs.resolve_link(path).is_ok() {
         return Vec::new();
@@ -100,8 +100,7 @@ pub(super) fn expand(fs: &Mount, path: &str) -> Vec<String> {
     found
 }
 
-/// The paths of the names in a directory that match. What is not a directory, or cannot be read, has
-/// none.
+/// The paths of the matching names in a directory; none if it is not a directory or cannot be read.
 fn matching(fs: &Mount, dir: &str, part: &str) -> Vec<String> {
     let path = |name: &str| match dir {
         "" => name.to_owned(),
@@ -119,7 +118,7 @@ fn matching(fs: &Mount, dir: &str, part: &str) -> Vec<String> {
     let found = entries.iter().filter_map(|entry| {
         let is_hidden = entry.name.starts_with(b".") && !part.starts_with('.');
         let is_match = !is_hidden && matches(part.as_bytes(), &entry.name);
-        // A path is text here; other names are reached through their directory.
+        // A path is UTF-8 here; other names can be reached only through their directory.
         std::str::from_utf8(&entry.name).ok().filter(|_| is_match)
     });
     found.map(path).collect()
@@ -155,7 +154,7 @@ mod tests {
                 "{pattern} {name}"
             );
         }
-        // Patterns may come from a script: no exponential search.
+        // Patterns may come from scripts, so the search must not be exponential.
         assert!(!matches(
             "*a".repeat(100).as_bytes(),
             "a".repeat(99).as_bytes()

@@ -2,13 +2,12 @@
 //!
 //! # What it is
 //! A file is a name in an open directory. Names are single and checked, links are never followed
-//! (`O_NOFOLLOW`, `AT_SYMLINK_NOFOLLOW`): what comes from a pool is made where people said, and
-//! nowhere else, also when the pool has a link `a` to `/etc` and, being damaged on purpose, a
-//! directory `a` as well.
+//! (`O_NOFOLLOW`, `AT_SYMLINK_NOFOLLOW`): what comes from a pool is made in the destination given and
+//! nowhere else, even if a maliciously damaged pool has both a link `a` to `/etc` and a directory `a`.
 //!
 //! # Why not simpler
-//! `openat2` with `RESOLVE_BENEATH` would do the same for whole paths, on Linux only and from 5.6 on.
-//! With an open directory for each level there are no paths, and none that is too long.
+//! `openat2` with `RESOLVE_BENEATH` would do the same for whole paths, but only on Linux 5.6 and later.
+//! With an open directory for each level there are no paths, and so none that is too long.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -43,7 +42,7 @@ fn errno(e: Errno) -> Error {
     std::io::Error::from_raw_os_error(e.raw_os_error()).into()
 }
 
-/// A name as the kernel may have it: not a path.
+/// A name that may be passed to the kernel: not a path.
 fn single(name: &[u8]) -> Result<&OsStr> {
     let is_name =
         !matches!(name, b"" | b"." | b"..") && !name.iter().any(|b| matches!(b, 0 | b'/'));
@@ -61,7 +60,7 @@ fn open_directory(dir: &OwnedFd, name: &OsStr, flags: OFlags) -> Result<Arc<Owne
     Ok(Arc::new(fd))
 }
 
-/// The open directory that a handle of one stands for.
+/// Opens the directory that a handle refers to.
 fn directory(handle: &Handle) -> Result<Arc<OwnedFd>> {
     let (dir, name) = parts(handle);
     if name == "." {
@@ -70,7 +69,7 @@ fn directory(handle: &Handle) -> Result<Arc<OwnedFd>> {
     open_directory(dir, name, OFlags::NOFOLLOW)
 }
 
-/// The directory of a path that a user typed, and the last name in it.
+/// Splits a path that a user typed into its directory and the last name in it.
 fn split(path: &Path) -> Result<Handle> {
     let open = |path: &Path| {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -93,7 +92,7 @@ fn stat(handle: &Handle) -> Result<Stat> {
     rustix::fs::statat(&**dir, name, AtFlags::SYMLINK_NOFOLLOW).map_err(errno)
 }
 
-/// A path to the file itself for calls that take no open directory.
+/// A path to the file itself, for calls that take no open directory.
 fn by_proc(handle: &Handle) -> PathBuf {
     let (dir, name) = parts(handle);
     Path::new("/proc/self/fd")
@@ -101,7 +100,7 @@ fn by_proc(handle: &Handle) -> PathBuf {
         .join(name)
 }
 
-/// The bytes of a file, for those who read ahead.
+/// The bytes of a small file, for read-ahead.
 pub(super) fn read_small(handle: &Handle) -> Result<Vec<u8>> {
     let (dir, name) = parts(handle);
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -152,7 +151,7 @@ impl Content for HostFile {
     }
 }
 
-/// What takes or gives bytes only one after the other: a pipe, a terminal, stdin and stdout.
+/// A sequential file: a pipe, a terminal, stdin or stdout.
 pub(super) struct Stream {
     file: File,
     at: u64,
@@ -209,7 +208,7 @@ impl Content for Stream {
     }
 }
 
-/// Refuses the image of an imported pool, or the disk of one, though nobody has it open now.
+/// Refuses the image or disk of an imported pool, even though no process has it open now.
 fn check_is_free(file: &File) -> Result<()> {
     let world = crate::machine::current()?;
     let facts = file.metadata()?;
@@ -358,7 +357,7 @@ impl Tree for HostTree {
     }
 
     fn set_owner(&self, file: &Handle, uid: u64, gid: u64) -> Result<()> {
-        // u32::MAX would mean to leave it as it is.
+        // u32::MAX would mean "leave unchanged".
         let number = |id: u64| u32::try_from(id).ok().filter(|id| *id != u32::MAX);
         let (Some(uid), Some(gid)) = (number(uid), number(gid)) else {
             return Err(Error::invalid(format!(
@@ -373,7 +372,7 @@ impl Tree for HostTree {
 
     fn set_mode(&self, file: &Handle, mode: u32) -> Result<()> {
         let (dir, name) = parts(file);
-        // Linux before 6.6 has no chmod that does not follow links: hold the file itself first.
+        // Linux before 6.6 has no chmod that does not follow links: open the file itself first.
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let held = rustix::fs::openat(&**dir, name, flags, Mode::empty()).map_err(errno)?;
         let itself = PathBuf::from(format!("/proc/self/fd/{}", held.as_raw_fd()));
@@ -389,7 +388,7 @@ impl Tree for HostTree {
         };
         let flags = AtFlags::SYMLINK_NOFOLLOW;
         rustix::fs::utimensat(&**dir, name, &times, flags).map_err(errno)?;
-        // A time that the file system cannot have is replaced by one that it can, in silence.
+        // The host silently replaces a time that its file system cannot store.
         let is_ordinary = |time: Time| i32::try_from(time.secs).is_ok();
         if !is_ordinary(mtime) && self.meta(file)?.mtime.secs != mtime.secs {
             let text = format!("the file system has no time {}", mtime.secs);
@@ -400,7 +399,7 @@ impl Tree for HostTree {
 
     fn xattrs(&self, file: &Handle) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
         let path = &by_proc(file);
-        // Most files have none or few: their names fit onto the stack.
+        // Most files have no or few attributes: their names fit into a buffer on the stack.
         let mut few = [0u8; 512];
         let mut many = Vec::new();
         let names = match rustix::fs::llistxattr(path, &mut few) {
@@ -440,7 +439,7 @@ impl Tree for HostTree {
     }
 }
 
-/// The path of a file as a user typed it, links at its end followed: where to write to.
+/// The path to write to for a path that a user typed: links at its end are followed.
 pub(super) fn canonical(path: &str) -> Result<String> {
     let path = fs::canonicalize(path)?.into_os_string();
     String::from_utf8(OsString::into_vec(path))

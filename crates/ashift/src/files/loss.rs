@@ -1,4 +1,4 @@
-//! What a copy could not keep of its files: said once for each kind, and counted.
+//! Attributes that a copy could not keep: reported once for each kind, and counted.
 
 use std::collections::BTreeMap;
 
@@ -6,12 +6,12 @@ use base::Error;
 
 use super::{Run, words};
 
-/// Attributes that were not kept, by kind and reason, and of how many files.
+/// Number of files whose attributes were not kept, by kind and reason.
 #[derive(Default)]
 pub(super) struct Losses(BTreeMap<(String, String), u64>);
 
 impl Losses {
-    /// Notes that an attribute of a file was not kept; the first of its kind is said.
+    /// Records that an attribute of a file was not kept; reports the first of each kind.
     pub(super) fn note(&mut self, run: &mut Run, path: &str, attribute: &str, error: &Error) {
         let reason = words(error, run.verbose);
         let count = self.0.entry((kind(attribute), reason.clone())).or_default();
@@ -21,14 +21,14 @@ impl Losses {
         }
     }
 
-    /// As `note`, of what is nobody's fault: the exit code stays as it is.
+    /// Like `note`, for losses that are not failures: the exit code does not change.
     pub(super) fn mention(&mut self, run: &mut Run, path: &str, attribute: &str, error: &Error) {
         let failed = run.failed;
         self.note(run, path, attribute, error);
         run.failed = failed;
     }
 
-    /// Says of how many files more than the first of each kind.
+    /// Reports, for each kind, the number of files after the first.
     pub(super) fn sum_up(&self, run: &Run) {
         for ((kind, reason), count) in self.0.iter().filter(|(_, count)| **count > 1) {
             let more = count - 1;
@@ -41,7 +41,7 @@ impl Losses {
     }
 }
 
-/// Extended attributes by namespace: their names may all differ.
+/// Groups extended attributes by namespace, since each may have a different name.
 fn kind(attribute: &str) -> String {
     match attribute.strip_prefix("extended attribute ") {
         Some(name) => {

@@ -67,7 +67,7 @@ pub(crate) fn ls(args: &[String]) -> ExitCode {
 
 impl Ls<'_> {
     fn operand(&mut self, session: &Session, operand: &str, many: bool) -> Result<()> {
-        // As in POSIX: a link that is named is shown as such by -l and -d, otherwise followed.
+        // As in POSIX, a link given as an operand is shown as a link with -l and -d, otherwise followed.
         let shows_links = ['l', 'n', 'd'].into_iter().any(|o| self.parsed.has(o));
         let (mount, id) = session.find_file(operand, !shows_links)?;
         let attr = mount.getattr(id)?;
@@ -78,7 +78,7 @@ impl Ls<'_> {
         Ok(())
     }
 
-    /// A directory, and with -R all that are below it.
+    /// A directory and, with -R, all directories below it.
     fn tree(&mut self, fs: &Mount, id: ObjectId, shown: String, many: bool) {
         let mut entered = BTreeSet::new();
         let mut waiting = vec![(shown, id)];

@@ -1,9 +1,9 @@
-//! Files in a data set, from the command line: `ashift cp`, `ls`, `cat` and their kin.
+//! Files in a dataset, from the command line: `ashift cp`, `ls`, `cat` and so on.
 //!
 //! # What it is
-//! A path is a place on this host, or `POOL/DATASET:/path`, or `POOL/DATASET@SNAP:/path`. A
-//! [`Session`] opens pools and mounts data sets when they are first named; [`tree::Tree`] makes
-//! both sides look alike, so that `cp` is written once.
+//! A path is a place on this host, or `POOL/DATASET:/path`, or `POOL/DATASET@SNAP:/path`. A [`Session`]
+//! opens pools and mounts datasets when they are first named; [`tree::Tree`] gives both sides one
+//! interface, so that `cp` is written once.
 
 mod cat;
 mod change;
@@ -46,7 +46,7 @@ pub(crate) use remove::{rm, rmdir};
 pub(crate) use session::{Location, Session};
 pub(crate) use stat::stat;
 
-/// Compares a folder of this host with one of a data set, opened by the state folder `state`.
+/// Compares a folder of this host with one of a dataset, opened through the state folder `state`.
 pub(crate) fn compare_with_host(
     state: &std::path::Path,
     folder: &std::path::Path,
@@ -68,22 +68,23 @@ pub(crate) fn compare_with_host(
     Ok(found)
 }
 
-/// What a command is called and how it is used.
+/// A command's name and usage.
 pub(crate) struct Usage {
     name: &'static str,
     text: &'static str,
     options: OptSpec,
 }
 
-/// A command that ran: its exit code is 1 when anything was complained about.
+/// A run of a command: its exit code is 1 if anything was reported.
 pub(crate) struct Run {
     name: &'static str,
-    /// Whether errors of reading say which block on which device they are about.
+    /// Whether read errors name the block and device concerned.
     verbose: bool,
     failed: bool,
-    /// Whether it was said why a pool is suspended: everything that is tried after that fails alike.
+    /// Whether the reason for a suspended pool was reported: everything tried after that fails the same
+    /// way.
     is_suspension_said: bool,
-    /// How far it is: nothing that is shown, or what [`Run::show_progress`] began.
+    /// The progress bar: hidden, or begun by [`Run::show_progress`].
     bar: ProgressBar,
 }
 
@@ -98,7 +99,7 @@ impl Run {
         }
     }
 
-    /// Shows from now on how many things are done, or how many bytes.
+    /// From now on, shows how many items or bytes are done.
     fn show_progress(&mut self, unit_bytes: bool) {
         self.bar = crate::progress::progress(None, unit_bytes);
     }
@@ -116,14 +117,14 @@ impl Run {
         self.say(&format!("{what}: {}", words(error, self.verbose)));
     }
 
-    /// Whether nothing is to be said of an error, because it follows from one that was said.
+    /// Whether an error is not to be reported, because it follows from one that was.
     fn is_more_of_suspension(&mut self, error: &Error) -> bool {
         let is_suspended = error.kind() == ErrorKind::Suspended;
         self.failed |= is_suspended;
         is_suspended && std::mem::replace(&mut self.is_suspension_said, true)
     }
 
-    /// Complains in words of its own.
+    /// Reports an error with a text of its own.
     fn say(&mut self, text: &str) {
         self.failed = true;
         let text = show::tame(text, std::io::stderr().is_terminal());
@@ -135,7 +136,7 @@ impl Run {
         outcome.map_err(|e| self.complain(what, &e)).ok()
     }
 
-    /// Ends the session, and says how it went.
+    /// Ends the session, and returns the exit code.
     fn end(mut self, session: Session) -> ExitCode {
         self.bar.finish_and_clear();
         if let Err(e) = session.close()
@@ -152,12 +153,12 @@ impl Run {
     }
 }
 
-/// What went wrong: as the C library says it, where it has words for it. `verbose`: which block of
-/// which device could not be read as well.
+/// The text of an error: the C library's, if it has one. `verbose`: also which block of which device could
+/// not be read.
 fn words(error: &Error, verbose: bool) -> String {
     let context = error.context();
     let plain = match error.kind() {
-        // An error of the host that has no kind of its own.
+        // An error of the host without an [`ErrorKind`] of its own.
         ErrorKind::Io if context.contains(" (os error") => return without_code(context),
         ErrorKind::Io | ErrorKind::Checksum => Some(5),
         ErrorKind::Corrupt
@@ -182,13 +183,13 @@ fn words(error: &Error, verbose: bool) -> String {
     }
 }
 
-/// What the C library says, without the number that Rust adds.
+/// The C library's text, without the number that Rust appends.
 fn without_code(text: &str) -> String {
     let end = text.find(" (os error").unwrap_or(text.len());
     text[..end].to_owned()
 }
 
-/// Why the contents of a file could not be read, and how far they could.
+/// Why the contents of a file could not be read, and up to where they could.
 struct ReadError {
     offset: u64,
     error: Error,
@@ -206,9 +207,9 @@ impl ReadError {
     }
 }
 
-/// Reads the arguments; prints the usage text and gives the exit code when that is all.
+/// Parses the arguments; on `--help` prints the usage text, and returns the exit code.
 fn parse(usage: &Usage, args: &[String], least: usize) -> Result<Parsed, ExitCode> {
-    // `-h` among others may mean something else to the command.
+    // Among other arguments `-h` may mean something else to the command.
     let is_h =
         |arg: &String| arg == "-h" && (args.len() == 1 || !usage.options.short.contains('h'));
     if args.iter().any(|arg| arg == "--help" || is_h(arg)) {

@@ -11,15 +11,15 @@ use base::{Error, Result};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
     Octal(u32),
-    /// What stands between commas, each with its operator, from left to right.
+    /// The comma-separated parts, one clause for each operator, from left to right.
     Symbolic(Vec<Clause>),
 }
 
-/// One operator with what is before and behind it.
+/// One operator with the classes before it and the permissions after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Clause {
-    /// The classes of users that it changes, as bits of [`USER`], [`GROUP`], [`OTHER`]; 0: of all, but not what the
-    /// umask has.
+    /// The classes of users changed, as bits of [`USER`], [`GROUP`], [`OTHER`]; 0: all, but not the bits
+    /// set in the umask.
     who: u32,
     operator: char,
     what: What,
@@ -28,16 +28,16 @@ pub(super) struct Clause {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum What {
     Permissions {
-        /// Of `rwx`, as for others.
+        /// The bits of `rwx`, as for others.
         bits: u32,
-        /// `X`: x for directories and what has x already
+        /// `X`: x for directories and for files that have an x already
         search: bool,
         /// `s`
         set_id: bool,
         /// `t`
         sticky: bool,
     },
-    /// What user, group or others have now.
+    /// The current permissions of user, group or others.
     CopyOf(u32),
 }
 
@@ -48,7 +48,7 @@ const ALL: u32 = 0o7777;
 
 /// The file mode creation mask of this process.
 pub(super) fn umask() -> u32 {
-    // It can only be read by setting it; nothing else runs that makes files.
+    // It can only be read by setting it; no other thread creates files meanwhile.
     let mask = rustix::process::umask(rustix::fs::Mode::empty());
     rustix::process::umask(mask);
     mask.bits()
@@ -74,7 +74,7 @@ impl FromStr for Mode {
     }
 }
 
-/// Reads what stands between commas: `[ugoa]*([-+=]([rwxXst]*|[ugo]))+`.
+/// Reads one comma-separated part: `[ugoa]*([-+=]([rwxXst]*|[ugo]))+`.
 fn read_part(part: &str, clauses: &mut Vec<Clause>) -> Option<()> {
     let at = part.find(['+', '-', '='])?;
     let (whom, mut rest) = part.split_at(at);
@@ -131,7 +131,7 @@ fn read_what(text: &str) -> Option<What> {
 }
 
 impl Mode {
-    /// The permissions of a file that has `mode`.
+    /// The new permissions of a file that has `mode`.
     pub(super) fn apply(&self, mode: u32, is_directory: bool) -> u32 {
         match self {
             Mode::Octal(mode) => *mode,
@@ -169,12 +169,12 @@ impl Clause {
                 ((bits | u32::from(may_search)) * 0o111) | special
             }
         };
-        // The sticky bit is nobody's: `t` works with `a`, `o` and without a class.
+        // The sticky bit belongs to no class: `t` works with `a`, `o` and without a class.
         let wanted = wanted & allowed;
         match self.operator {
             '+' => mode | wanted,
             '-' => mode & !wanted,
-            // A directory keeps what was not named, as in GNU chmod.
+            // A directory keeps set-ID bits that are not mentioned, as in GNU chmod.
             _ => {
                 let kept = if is_directory { 0o6000 } else { 0 };
                 mode & !(who & !kept) | wanted

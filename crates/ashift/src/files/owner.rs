@@ -1,15 +1,15 @@
 //! Owners as chown(1) takes them: names and numbers of users and groups of this host.
 //!
 //! # What it is
-//! `/etc/passwd` and `/etc/group` first; what is not there is asked of `getent`, which knows the
-//! host's other sources (LDAP and the like).
+//! `/etc/passwd` and `/etc/group` first; names that are not there are looked up with `getent`, which knows
+//! the host's other sources (LDAP and the like).
 
 use std::process::Command;
 
 use base::{Error, Result};
 
-/// Owner and group in `OWNER`, `OWNER:`, `OWNER:GROUP`, `:GROUP`. Behind a bare colon belongs the
-/// owner's login group.
+/// Owner and group in `OWNER`, `OWNER:`, `OWNER:GROUP`, `:GROUP`. A colon without a group means the owner's
+/// login group.
 pub(super) fn parse(text: &str) -> Result<(Option<u64>, Option<u64>)> {
     let (user, group) = match text.split_once(':') {
         Some((user, group)) => (user, Some(group)),
@@ -33,7 +33,7 @@ fn invalid(database: &str, name: &str) -> Error {
     Error::invalid(format!("invalid {what}: '{name}'"))
 }
 
-/// The number of a user or group; a name of digits is a number, unless there is such a name.
+/// The number of a user or group; a name of digits is a number, unless a user or group has that name.
 fn id_of(database: &str, name: &str) -> Result<u64> {
     let number = || name.strip_prefix('+').unwrap_or(name).parse::<u32>().ok();
     match line_of(database, name) {

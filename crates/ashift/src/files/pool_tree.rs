@@ -19,13 +19,13 @@ fn object(handle: &Handle) -> ObjectId {
     }
 }
 
-/// A device number as this host counts, from one that is stored.
+/// A device number in this host's encoding, from a stored one.
 fn host_device(stored: u64) -> u64 {
     let (major, minor) = zpl::device_major_minor(stored);
     rustix::fs::makedev(major, minor)
 }
 
-/// The other way round.
+/// The inverse of [`host_device`].
 fn stored_device(host: u64) -> u64 {
     zpl::device_number(rustix::fs::major(host), rustix::fs::minor(host))
 }
@@ -102,7 +102,7 @@ impl Tree for PoolTree {
     }
 
     fn resolve_link(&self, path: &str) -> Result<Handle> {
-        // A slash behind a link means what it leads to.
+        // With a slash at the end, a link means what it leads to.
         let id = if path.ends_with('/') {
             self.0.resolve(path)
         } else {
@@ -221,7 +221,7 @@ impl Tree for PoolTree {
     }
 
     fn remove_xattr(&self, file: &Handle, name: &[u8]) -> Result<()> {
-        // Most files have none, and to look costs no transaction.
+        // Most files do not have the attribute, and looking costs no transaction.
         match self.0.getxattr(object(file), name)? {
             Some(_) => self.0.removexattr(object(file), name),
             None => Ok(()),

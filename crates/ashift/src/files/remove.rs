@@ -82,7 +82,7 @@ fn remove(session: &Session, operand: &str, recursive: bool, run: &mut Run) -> R
     Ok(())
 }
 
-/// Removes files when they are met, and directories behind what was in them.
+/// Removes files as they are visited, and directories after their contents.
 struct Remove<'a> {
     fs: &'a Mount,
     top: (ObjectId, &'a [u8]),

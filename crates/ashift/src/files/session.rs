@@ -23,8 +23,8 @@ pub(crate) enum Location {
 }
 
 impl Location {
-    /// Reads an operand. What has `:/` or ends in `:` behind something that can name a data set is
-    /// in a pool; `./a:/b` is on the host.
+    /// Reads an operand. If `:/` or a final `:` follows a possible dataset name, it is in a pool; `./a:/b`
+    /// is on the host.
     pub(crate) fn parse(text: &str) -> Location {
         let (name, path) = match text.split_once(":/") {
             Some((name, path)) => (name, path),
@@ -49,13 +49,13 @@ impl fmt::Display for Location {
     }
 }
 
-/// Whether a path may lead to where a dataset is mounted. In a machine they all are; on the host
-/// they would be, and what is there itself goes first.
+/// Whether a path may lead to where a dataset is mounted. In a machine all datasets are mounted; on the
+/// host they would be, and existing host files take precedence.
 pub(crate) fn may_be_mounted(text: &str) -> bool {
     text.starts_with('/') && (crate::machine::state_of_current().is_some() || !is_on_host(text))
 }
 
-/// Whether there is, or could be made, something of this path on the host.
+/// Whether the host has a file at this path, or could create one.
 fn is_on_host(text: &str) -> bool {
     let path = Path::new(text);
     path.symlink_metadata().is_ok()
@@ -64,19 +64,19 @@ fn is_on_host(text: &str) -> bool {
             .is_some_and(|p| p.exists() && p != Path::new("/"))
 }
 
-/// The file `image` was named where a pool belongs.
+/// The error for a file `image` given in place of a pool.
 fn not_imported(image: &str) -> Error {
     let text =
         format!("'{image}' is a file; import the pool on it first: ashift zpool import -d {image}");
     Error::invalid(text)
 }
 
-/// Where file systems are mounted, and which.
+/// Mountpoints and names of mounted file systems.
 type Mountpoints = Vec<(String, String)>;
 
 /// The pools and data sets of one command.
 pub(crate) struct Session {
-    // Mounts go before the pools that they are in.
+    // Declared first, so that mounts are dropped before the pools they are in.
     mounts: RefCell<BTreeMap<String, Rc<Mount>>>,
     pools: OpenPools,
 }
@@ -86,7 +86,7 @@ impl Session {
         Session::on(Host::here(), access)
     }
 
-    /// The same with another state folder.
+    /// A session with another state folder.
     pub(crate) fn with_state(state: &Path, access: Access) -> Session {
         Session::on(Host::with_state(state.to_owned()), access)
     }
@@ -98,8 +98,8 @@ impl Session {
         }
     }
 
-    /// Reads an operand as [`Location::parse`]; an absolute path may lead to where a dataset is
-    /// mounted ([`may_be_mounted`]). What leads to none is on the host.
+    /// Reads an operand like [`Location::parse`], but an absolute path may lead to where a dataset is
+    /// mounted ([`may_be_mounted`]). Any other path is on the host.
     pub(crate) fn locate(&self, text: &str) -> Result<Location> {
         let location = Location::parse(text);
         if !may_be_mounted(text) {
@@ -131,13 +131,14 @@ impl Session {
         }
         match (best, closed) {
             (Some((_, location)), _) => Ok(location),
-            // It may be in that one: it must not be taken for a path of the host.
+            // The path may be in the pool that could not be opened, and must not be taken for one of the
+            // host.
             (None, Some(error)) => Err(error),
             (None, None) => Ok(location),
         }
     }
 
-    /// Each pool with paths and names of its mounted file systems.
+    /// Each pool, with mountpoints and names of its mounted file systems.
     pub(super) fn mounted(&self) -> Result<Vec<(String, Result<Mountpoints>)>> {
         let pools = self.pools.host.pools()?.into_iter().map(|(name, _)| {
             let datasets = self.pools.get(&name).and_then(|pool| mounted(&pool));
@@ -161,8 +162,8 @@ impl Session {
         }
     }
 
-    /// The file that an operand names; a link at its end is followed if asked to, or if a slash is
-    /// behind it.
+    /// The file that an operand names; a link at its end is followed if `follow`, or if a slash comes after
+    /// it.
     pub(super) fn find_file(&self, text: &str, follow: bool) -> Result<(Rc<Mount>, ObjectId)> {
         let (mount, path) = self.find(text)?;
         let id = if follow || text.ends_with('/') {
@@ -173,8 +174,8 @@ impl Session {
         Ok((mount, id))
     }
 
-    /// Operands with patterns in pool paths as the names that match; the others as they are, and
-    /// also what cannot be looked at: the command that uses it will say why.
+    /// Replaces operands with patterns in pool paths by the names that match. The others stay as they are,
+    /// as do those that cannot be read: the command that uses them will report why.
     pub(super) fn expand(&self, operands: &[String]) -> Vec<String> {
         let matching = |operand: &String| -> Option<Vec<String>> {
             if !is_pattern(operand) {
@@ -218,7 +219,7 @@ impl Session {
         Ok(mount)
     }
 
-    /// Puts everything on disk and closes the pools.
+    /// Syncs everything to disk and closes the pools.
     pub(crate) fn close(self) -> Result<()> {
         self.mounts.borrow_mut().clear();
         for pool in self.pools.take().into_values() {

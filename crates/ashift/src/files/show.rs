@@ -1,4 +1,4 @@
-//! How files are shown: permissions, dates, paths, JSON.
+//! Formatting of files: permissions, dates, paths, JSON.
 
 use std::borrow::Cow;
 use std::io::{IsTerminal, Write};
@@ -7,7 +7,7 @@ use admin::number::{Zone, iso_time};
 use serde_json::{Value, json};
 use zpl::{Attr, FileType, Time};
 
-/// The letter of a type, as `ls -l` and `find -type` have it.
+/// The letter of a file type, as in `ls -l` and `find -type`.
 pub(super) fn letter(attr: &Attr, regular: char) -> char {
     match attr.file_type() {
         Some(FileType::Directory) => 'd',
@@ -49,7 +49,7 @@ pub(super) fn date(time: Time, zone: Zone, exact: bool) -> String {
     }
 }
 
-/// What is known of a file, for `-j`.
+/// Everything known about a file, for `-j`.
 pub(super) fn to_json(name: &str, attr: &Attr, target: Option<&str>) -> Value {
     let time = |t: Time| format!("{}.{:09}", t.secs, t.nanos);
     let mut value = json!({
@@ -71,7 +71,7 @@ pub(super) fn join(dir: &str, name: &[u8]) -> String {
     format!("{dir}{slash}{}", String::from_utf8_lossy(name))
 }
 
-/// An operand as what is below it begins with: without slashes at the end, except a root's.
+/// An operand as a prefix for paths below it: without slashes at the end, except a root's.
 pub(super) fn top(operand: &str) -> String {
     let trimmed = operand.trim_end_matches('/');
     if trimmed.is_empty() || trimmed.ends_with(':') {
@@ -88,14 +88,14 @@ pub(super) fn put(text: &[u8]) {
     }
 }
 
-/// Prints a line. Names in it may be anything: a terminal is not shown what it would take for commands.
+/// Prints a line. Names in it may contain anything: control characters are not sent to a terminal.
 pub(super) fn line(text: &str) {
     put(tame(text, std::io::stdout().is_terminal()).as_bytes());
     put(b"\n");
 }
 
-/// A text with a question mark for each control character but tabs, as `ls` shows it on a terminal;
-/// elsewhere as it is.
+/// On a terminal, replaces control characters other than tabs by question marks, as `ls` does; elsewhere
+/// returns the text unchanged.
 pub(super) fn tame(text: &str, is_terminal: bool) -> Cow<'_, str> {
     let is_wild = |c: char| c.is_control() && c != '\t';
     if is_terminal && text.contains(is_wild) {
@@ -105,7 +105,7 @@ pub(super) fn tame(text: &str, is_terminal: bool) -> Cow<'_, str> {
     }
 }
 
-/// Prints all that `-j` gathered.
+/// Prints everything gathered for `-j`.
 pub(super) fn put_json(all: &[Value]) {
     put(serde_json::to_string_pretty(all)
         .unwrap_or_default()

@@ -1,4 +1,4 @@
-//! A tree of files, on the host or in a data set: what a copy needs of both.
+//! A tree of files, on the host or in a dataset: what a copy needs from either.
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
@@ -16,7 +16,7 @@ pub(crate) enum Handle {
     Object(ObjectId),
 }
 
-/// The names in a directory, sorted, and what was wrong with others.
+/// The names in a directory, sorted, and the error for those that could not be listed.
 pub(crate) struct Names {
     pub(crate) names: Vec<Vec<u8>>,
     pub(crate) outcome: Result<()>,
@@ -34,7 +34,7 @@ pub(crate) struct Meta {
     /// Device number, for a device.
     pub(crate) rdev: u64,
     pub(crate) links: u64,
-    /// Tells files apart: device and inode, or objset and object.
+    /// Identifies a file: device and inode, or objset and object.
     pub(crate) identity: (u64, u64),
     pub(crate) used_bytes: u64,
     pub(crate) blksz: u64,
@@ -50,7 +50,7 @@ pub(crate) trait Content {
     fn read_at(&mut self, offset: u64, out: &mut [u8]) -> Result<usize>;
     /// Writes all of `data` at `offset`.
     fn write_at(&mut self, offset: u64, data: &[u8]) -> Result<()>;
-    /// The next range with data at or after `offset`, up to `end`; `None`: only a hole.
+    /// The next range with data at or after `offset`, up to `end`; `None` if only a hole is left.
     fn next_data(&mut self, offset: u64, end: u64) -> Result<Option<(u64, u64)>>;
     /// Sets the size.
     fn set_size(&mut self, size: u64) -> Result<()>;
@@ -59,37 +59,36 @@ pub(crate) trait Content {
 /// A tree of files.
 ///
 /// # Invariants
-/// Names are single names, never paths: whatever a pool contains, nothing outside of the directory
-/// of a handle is reached through it. Only the paths of `resolve` lead where they like: people type
-/// them.
+/// Names are single names, never paths: whatever a pool contains, nothing outside the directory of a handle
+/// is reached through it. Only the paths given to `resolve` may lead anywhere: users type them.
 pub(crate) trait Tree {
     /// The file of a path, links followed.
     fn resolve(&self, path: &str) -> Result<Handle>;
     /// The file of a path; the last link is not followed.
     fn resolve_link(&self, path: &str) -> Result<Handle>;
-    /// The same directory, held open for those who go through what is in it. A link is refused.
+    /// The same directory, held open to access what is in it. A link is refused.
     fn enter(&self, dir: &Handle) -> Result<Handle>;
     /// A name in a directory.
     fn child(&self, dir: &Handle, name: &[u8]) -> Result<Handle>;
     /// The names in a directory.
     fn list(&self, dir: &Handle) -> Names;
-    /// What is known about it; links are not followed.
+    /// The attributes of a file; links are not followed.
     fn meta(&self, file: &Handle) -> Result<Meta>;
-    /// Opens a regular file, or to write also a pipe or a device.
+    /// Opens a regular file; for writing, also a pipe or a device.
     fn open(&self, file: &Handle, writes: bool) -> Result<Box<dyn Content + '_>>;
     /// The target of a symbolic link.
     fn readlink(&self, file: &Handle) -> Result<Vec<u8>>;
-    /// Makes a file of the kind that `meta` says; regular files are empty.
+    /// Creates a file of the type in `meta`; a regular file is empty.
     fn make(&self, dir: &Handle, name: &[u8], meta: &Meta, target: &[u8]) -> Result<Handle>;
     /// Gives a file one more name.
     fn link(&self, file: &Handle, dir: &Handle, name: &[u8]) -> Result<()>;
-    /// Removes a name; of a directory only when it is empty.
+    /// Removes a name; a directory only if it is empty.
     fn remove(&self, dir: &Handle, name: &[u8], is_dir: bool) -> Result<()>;
     /// Gives a file an owner and a group.
     fn set_owner(&self, file: &Handle, uid: u64, gid: u64) -> Result<()>;
     /// Gives a file permissions; not for links.
     fn set_mode(&self, file: &Handle, mode: u32) -> Result<()>;
-    /// Gives a file times of access and change.
+    /// Sets the access and modification times of a file.
     fn set_times(&self, file: &Handle, atime: Time, mtime: Time) -> Result<()>;
     /// All extended attributes.
     fn xattrs(&self, file: &Handle) -> Result<Vec<(Vec<u8>, Vec<u8>)>>;

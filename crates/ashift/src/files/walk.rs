@@ -1,13 +1,13 @@
 //! Walking over a tree of files in a dataset.
 //!
 //! # What it is
-//! Parents first, names in order, with a stack of its own: a tree may be as deep as it likes. What
-//! cannot be read is complained about, and the walk goes on with the rest.
+//! Parents first, names in order, with an explicit stack: a tree may be of any depth. What cannot be read
+//! is reported, and the walk goes on with the rest.
 //!
 //! # Invariants
-//! 1. A directory is entered once. On a damaged pool a directory may have two names, or be in
-//!    itself: the second time is corruption, complained about, and not entered. So every walk ends.
-//! 2. Names that cannot be (`..`, with a slash, …) are left out by [`zpl`], and complained about.
+//! 1. A directory is entered once. In a damaged pool a directory may have two names, or contain itself:
+//!   the second time is corruption, reported, and not entered. So every walk ends.
+//! 2. Invalid names (`..`, with a slash, …) are left out by [`zpl`], and reported.
 
 use std::collections::BTreeSet;
 
@@ -18,28 +18,28 @@ use zpl::{Attr, DirEntry, FIRST_ENTRY};
 use super::Run;
 use super::show::join;
 
-/// How many names of a directory are in memory at a time, when their order is of no interest.
+/// Names of a directory in memory at a time, if their order does not matter.
 const NAMES_AT_ONCE: usize = 1000;
 
-/// A file that the walk is at.
+/// The file that the walk has reached.
 pub(super) struct Visit<'a> {
     pub(super) path: &'a str,
     pub(super) attr: &'a Attr,
-    /// How far below the top.
+    /// Levels below the top.
     pub(super) depth: usize,
-    /// The directory that it is in and its name there; nothing of the top.
+    /// Its parent directory and its name there; `None` for the top.
     pub(super) place: Option<(ObjectId, &'a [u8])>,
 }
 
-/// What a walk calls for each file.
+/// The callbacks of a walk.
 pub(super) trait Visitor {
-    /// Names in order; otherwise as they come, in a bounded amount of memory.
+    /// Whether names come in order; otherwise they come unsorted, in bounded memory.
     const SORTED: bool = true;
 
-    /// A file; a directory before what is in it. Whether to go into it.
+    /// Called for each file, and for a directory before its contents. Returns whether to enter it.
     fn enter(&mut self, visit: &Visit<'_>, run: &mut Run) -> Result<bool>;
 
-    /// A directory that was entered, after what is in it.
+    /// Called for each directory entered, after its contents.
     fn leave(&mut self, _visit: &Visit<'_>, _run: &mut Run) -> Result<()> {
         Ok(())
     }
@@ -51,7 +51,7 @@ struct Level {
     attr: Attr,
     place: Option<(ObjectId, Vec<u8>)>,
     entries: std::vec::IntoIter<DirEntry>,
-    /// Where to read on; nothing if all is read.
+    /// Where to continue reading; `None` when all is read.
     next_offset: Option<u64>,
 }
 
@@ -118,7 +118,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The next file; leaves the directories that end before it.
+    /// The next file; leaves the directories that are finished.
     fn next<V: Visitor>(
         &mut self,
         visitor: &mut V,
@@ -154,7 +154,7 @@ impl Walk<'_> {
     }
 }
 
-/// Up to `most` entries of a directory from `offset` on, and what was wrong with others.
+/// Up to `most` entries of a directory from `offset` on, and the error for others.
 pub(super) fn read_directory(
     fs: &Mount,
     dir: ObjectId,
@@ -169,7 +169,7 @@ pub(super) fn read_directory(
     (entries, outcome)
 }
 
-/// A directory that was met before.
+/// The error for a directory that was entered before.
 pub(super) fn second_name(id: ObjectId) -> Error {
     let text = format!("directory {id} has two names or is in itself; not entered again");
     Error::new(ErrorKind::Corrupt, text)

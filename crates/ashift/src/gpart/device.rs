@@ -1,12 +1,12 @@
-//! Block devices of this host: nothing is written to one without a spelled-out consent.
+//! Block devices of this host: nothing is written to one without explicit consent.
 
 use base::{Error, Result};
 use machine::{Hold, Holder, World};
 
-/// The option that gives it.
+/// The option that gives the consent.
 pub(crate) const CONSENT: &str = "--yes-write-to-device";
 
-/// Takes the consent out of the arguments; whether it was there.
+/// Removes the consent from the arguments; returns whether it was there.
 pub(crate) fn take_consent(args: &mut Vec<String>) -> bool {
     let before = args.len();
     args.retain(|arg| arg != CONSENT);
@@ -23,8 +23,8 @@ pub(crate) fn check_consent(world: &World, name: &str, is_given: bool) -> Result
     )))
 }
 
-/// Holds what is to be written to raw: what nobody else uses and, if it is a block device of this host, only with
-/// the consent.
+/// Holds a provider for raw writes: it must not be in use, and a block device of this host needs the
+/// consent.
 pub(crate) fn hold(world: &World, name: &str, is_given: bool) -> Result<Hold> {
     check_consent(world, name, is_given)?;
     world.hold(name, &Holder::Program)

@@ -20,12 +20,12 @@ use crate::say::fail;
 const USAGE: &str = include_str!("usage.txt");
 const HELP: &str = include_str!("help.txt");
 
-/// What was asked for, with what all verbs have.
+/// A parsed call, with what all verbs share.
 struct Call<'a> {
     world: &'a Arc<World>,
     verb: &'a str,
     parsed: Parsed,
-    /// Whose default alignment is followed.
+    /// The era whose default alignment applies.
     era: Era,
     has_consent: bool,
     is_json: bool,
@@ -131,7 +131,7 @@ fn usage(complaint: Option<&str>) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// That of the machine's host; on this host today's.
+/// The era of the machine's host; on this host, today's.
 fn era_of(world: &World) -> Era {
     world.running().map_or_else(Era::default, |m| m.host().era)
 }
@@ -152,12 +152,12 @@ fn take_era(args: &mut Vec<String>) -> Result<Option<Era>> {
     Era::parse(&args.remove(at)).map(Some)
 }
 
-/// A number without the blanks that C's strtoimax skips: `'-a 4K'` may be one argument.
+/// A number without the leading blanks that C's strtoimax skips: `'-a 4K'` may be one argument.
 fn number(text: &str) -> &str {
     text.trim_start_matches(|c: char| c.is_ascii_whitespace() || c == '\u{b}')
 }
 
-/// A provider that is open for changes, with its table.
+/// A provider opened for changes, with its table.
 struct Open {
     provider: Arc<dyn Provider>,
     name: String,
@@ -184,7 +184,7 @@ impl Call<'_> {
         &self.parsed.operands[0]
     }
 
-    /// As it is printed: without `/dev/` in a machine, as it was given on a host.
+    /// The name as it is printed: without `/dev/` in a machine, as given on a host.
     fn shown(&self, name: &str) -> String {
         if self.world.is_machine() {
             self.world.canonical(name)
@@ -203,7 +203,7 @@ impl Call<'_> {
         }
     }
 
-    /// The argument of an option as a number of sectors.
+    /// The value of an option as a number of sectors.
     fn sectors(&self, letter: char, name: &str, shape: &Shape) -> Result<Option<u64>> {
         let Some(text) = self.parsed.value(letter) else {
             return Ok(None);
@@ -241,7 +241,7 @@ impl Call<'_> {
             })
     }
 
-    /// The table of a provider; a GPT that is beyond recovery counts as none, with a word on stderr.
+    /// The table of a provider; a GPT beyond recovery counts as none, with a message on stderr.
     fn read(&self, provider: &dyn Provider, name: &str) -> Result<Option<Table>> {
         match Table::read(provider) {
             Err(error) if error.kind() == ErrorKind::Corrupt => {
@@ -273,7 +273,7 @@ impl Call<'_> {
         })
     }
 
-    /// The tables that were asked for, or all of the machine.
+    /// The tables of the providers given, or all of the machine.
     fn tables(&self) -> Result<Vec<(String, Table)>> {
         let mut tables = Vec::new();
         if !self.parsed.operands.is_empty() {
@@ -388,7 +388,7 @@ impl Call<'_> {
         Ok(())
     }
 
-    /// Refuses what would pull a partition away from under something, in use or not.
+    /// Refuses changes to a partition with something on it, whether in use or not.
     fn check_unused(&self, names: &[String]) -> Result<()> {
         for name in names {
             if let Some(holder) = self.world.holders(name)?.first() {
@@ -399,7 +399,7 @@ impl Call<'_> {
         self.check_no_layer(names)
     }
 
-    /// Refuses what would take a name away on which something stands.
+    /// Refuses changes that would remove a name a layer is on.
     fn check_no_layer(&self, names: &[String]) -> Result<()> {
         let names: Vec<String> = names.iter().map(|n| self.world.canonical(n)).collect();
         let layers = self.world.layers();
@@ -415,7 +415,7 @@ impl Call<'_> {
         }
     }
 
-    /// What the partitions of a table are called.
+    /// The names of a table's partitions.
     fn names_of(open: &Open, index: Option<u32>) -> Vec<String> {
         let is_it = |i: u32| index.is_none_or(|index| index == i);
         let partitions = open.table.partitions().iter().filter(|p| is_it(p.index));
@@ -444,7 +444,7 @@ impl Call<'_> {
         std::io::stdin().read_to_string(&mut text)?;
         let backup = Backup::parse(&text)?;
         let mut targets = Vec::new();
-        // all are checked before the first one is written
+        // check all before writing the first one
         for geom in &self.parsed.operands {
             let provider = self.open(geom, OpenMode::ReadWrite)?;
             let name = self.shown(geom);

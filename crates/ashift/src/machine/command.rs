@@ -1,4 +1,4 @@
-//! `ashift machine`: makes machines, and does to them what hands do.
+//! `ashift machine`: makes machines, and does what one does to them by hand.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -56,7 +56,7 @@ MB, GB, TB (1000).
 Drives are named like ada0. machine.toml can be edited and kept under version control.
 ";
 
-/// Commands on a machine that is there.
+/// Commands on an existing machine.
 const COMMANDS: [&str; 8] = [
     "show",
     "add",
@@ -68,7 +68,7 @@ const COMMANDS: [&str; 8] = [
     "destroy",
 ];
 
-/// What the arguments say.
+/// The parsed arguments.
 #[derive(Default)]
 struct Request {
     operands: Vec<String>,
@@ -194,7 +194,7 @@ fn dispatch(name: &str, request: &Request) -> Outcome {
     }
 }
 
-/// The machine's folder, which may be left out where `-m` says it.
+/// The machine's folder, which may be omitted if `-m` gives it.
 fn folder_of(operands: &[String]) -> std::result::Result<(PathBuf, &[String]), Failure> {
     let is_machine = |text: &String| Path::new(text).join(FILE_NAME).exists();
     match (operands.split_first(), chosen()) {
@@ -207,7 +207,7 @@ fn folder_of(operands: &[String]) -> std::result::Result<(PathBuf, &[String]), F
     }
 }
 
-/// Whether this is a drive (`ada0`, `ada0=wd20ears`), not the folder of a machine.
+/// Whether this names a drive (`ada0`, `ada0=wd20ears`), not a machine's folder.
 fn names_drive(text: &str) -> bool {
     let name = text.split('=').next().unwrap_or(text);
     let number = name.trim_start_matches(|c: char| c.is_ascii_lowercase());
@@ -320,11 +320,11 @@ fn power_cut(folder: &Path, request: &Request) -> Outcome {
         let drives = world.drives();
         rt::at_ns(rt::now_ns() + after_ns, move || {
             for (drive, number) in drives.iter().zip(0..) {
-                // A file that could not be written is found by `World::power_cut`, too.
+                // `World::power_cut` finds a file that could not be written as well.
                 let _ = drive.power_cut(seed.wrapping_add(number));
             }
         });
-        // It fails, unless it was quicker than the power.
+        // It fails, unless it finished before the power was cut.
         let _ = crate::run_words(&request.command);
         world.power_cut(seed)
     })?
@@ -411,7 +411,7 @@ fn drive_row(world: &World, entry: &DriveEntry) -> [String; 5] {
     ]
 }
 
-/// Columns as wide as their widest cell, numbers as they come.
+/// Left-aligned columns, as wide as their widest cells.
 fn columns(rows: &[[String; 5]]) -> String {
     let width = |i: usize| rows.iter().map(|row| row[i].chars().count()).max();
     let widths: Vec<usize> = (0..5).map(|i| width(i).unwrap_or(0)).collect();

@@ -1,4 +1,4 @@
-//! `ashift machine fault`: what is to go wrong with the drives of a machine, and what already has.
+//! `ashift machine fault`: faults to inject into the drives of a machine, and those that have occurred.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -37,7 +37,7 @@ PLACE      LBA or LBA+COUNT, in sectors of the drive, or random:N: N sectors, wh
 -j         print JSON
 ";
 
-/// What the options say.
+/// The parsed options.
 struct Options {
     seed: u64,
     one_in: u64,

@@ -7,12 +7,12 @@ use std::process::{Command, Stdio};
 
 use base::{Error, Result};
 
-/// What the process in the background says when it is ready.
+/// What the background process prints when it is ready.
 const READY: &str = "ready";
-/// Set for the process in the background.
+/// Environment variable set for the background process.
 const BACKGROUND: &str = "ASHIFT_MOUNT_BACKGROUND";
 
-/// Runs `ashift machine mount DIR MNT`; unless in the foreground, returns when `folder` can be used.
+/// Runs `ashift machine mount DIR MNT`; unless in the foreground, returns once `folder` can be used.
 pub(crate) fn run(machine: &Path, folder: &Path, foreground: bool) -> Result<()> {
     let is_background = std::env::var_os(BACKGROUND).is_some();
     if foreground || is_background {
@@ -22,10 +22,11 @@ pub(crate) fn run(machine: &Path, folder: &Path, foreground: bool) -> Result<()>
     }
 }
 
-/// Mounts here, until it is unmounted.
+/// Mounts in this process, until unmounted.
 fn serve(machine: &Path, folder: &Path, is_background: bool) -> Result<()> {
     if is_background {
-        // A session of its own: the terminal's end is not ours. It is not a leader yet.
+        // A session of its own, so that the terminal's hangup does not end this process. It is not a group
+        // leader yet.
         rustix::process::setsid().map_err(std::io::Error::from)?;
     }
     let machine = super::open(machine)?;
@@ -44,7 +45,7 @@ fn serve(machine: &Path, folder: &Path, is_background: bool) -> Result<()> {
     super::in_machine(machine, |world| drivefs::mount(world, folder, ready))?
 }
 
-/// Nobody reads what is said from here on.
+/// Redirects output to /dev/null: it is not read from here on.
 fn leave_terminal() {
     if let Ok(null) = std::fs::OpenOptions::new()
         .read(true)
@@ -79,7 +80,7 @@ fn start(machine: &Path, folder: &Path) -> Result<()> {
         stderr.read_to_string(&mut text)?;
     }
     child.wait()?;
-    // What it waited for stands before what went wrong.
+    // Messages about waiting precede the error.
     let text = text
         .trim()
         .lines()
