@@ -257,7 +257,7 @@ enum Target {
     Pool(String, String),
 }
 
-/// A file in a data set.
+/// A file in a dataset.
 struct PoolFile {
     mount: Rc<Mount>,
     id: ObjectId,

@@ -1,8 +1,8 @@
-//! `ashift demo`: the whole way once, on image files in a temporary folder.
+//! `ashift demo`: a complete session on image files in a temporary folder.
 //!
-//! A mirror of two image files is made, a directory tree copied into it with compression, every
-//! block verified, every file compared with its source, the pool exported. Each command is shown
-//! as one would type it.
+//! Creates a mirror of two image files, copies a directory tree into it with compression, verifies every
+//! block, compares every file with its source, and exports the pool. Each command is shown as it would be
+//! typed.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};

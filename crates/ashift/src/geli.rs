@@ -255,7 +255,7 @@ fn no_suspend(what: &str) -> Error {
     )
 }
 
-/// The attached provider of that name, or on the provider of that name.
+/// The attached provider of that name, or the one on the provider of that name.
 fn find_attached(call: &Call<'_>, name: &str) -> Option<(Layer, Attached)> {
     let name = call.world.canonical(name);
     let layers = call.world.layers();
@@ -268,13 +268,13 @@ fn find_attached(call: &Call<'_>, name: &str) -> Option<(Layer, Attached)> {
     })
 }
 
-/// Opens the provider that has, or shall have, metadata. For writing only if nobody else uses it,
-/// and if it is a block device of this host, only with consent.
+/// Opens the provider that has or will have metadata. For writing only if it is not in use otherwise and,
+/// for a block device of this host, only with consent.
 fn open(call: &Call<'_>, name: &str, mode: OpenMode) -> Result<Arc<dyn Provider>> {
     if mode == OpenMode::ReadWrite {
         check_consent(call.world, name, call.has_consent)?;
     }
-    // The class itself has open what an attached provider is on.
+    // The geli class itself has the provider below an attached one open.
     let holder = match find_attached(call, name) {
         Some((layer, _)) => Holder::Layer(layer.name),
         None => Holder::Program,
@@ -290,7 +290,7 @@ fn open(call: &Call<'_>, name: &str, mode: OpenMode) -> Result<Arc<dyn Provider>
         })
 }
 
-/// Does something for every provider; complains about each that it does not work for.
+/// Does something for each provider; reports each failure.
 fn for_each(
     call: &Call<'_>,
     otherwise: &str,
@@ -309,7 +309,7 @@ fn for_each(
     Ok(())
 }
 
-/// What [`for_each`] ends with when secrets were involved.
+/// The error with which [`for_each`] ends if secrets were involved.
 const AT_LEAST_ONE: &str = "There was an error with at least one provider.";
 
 /// The slot that `-n` names.

@@ -1,5 +1,5 @@
-//! What gnop(8) and geli(8) share, as both are geom(8): verbs with options, listings, and who uses a
-//! provider.
+//! What gnop(8) and geli(8) share as front ends of geom(8): verbs with options, listings, and the users of
+//! a provider.
 
 mod options;
 mod show;
@@ -20,7 +20,7 @@ pub(crate) use users::{layers_above, user_of};
 /// A subcommand.
 pub(crate) struct Verb {
     pub name: &'static str,
-    /// What `usage` says behind the name.
+    /// The usage text after the name.
     pub synopsis: &'static str,
     pub options: &'static [Opt],
     pub run: fn(&mut Call<'_>) -> Result<()>,
@@ -31,7 +31,7 @@ pub(crate) struct Class {
     /// `gnop`
     pub program: &'static str,
     pub verbs: &'static [Verb],
-    /// What `-h` says below the synopsis.
+    /// The help text of `-h` below the synopsis.
     pub help: &'static str,
 }
 
@@ -41,12 +41,12 @@ pub(crate) struct Call<'a> {
     pub verb: &'static Verb,
     pub world: &'a Arc<World>,
     pub options: Options,
-    /// It may write to a block device of this host.
+    /// Whether it may write to a block device of this host.
     pub has_consent: bool,
 }
 
 impl Call<'_> {
-    /// Says what went wrong with one of several providers.
+    /// Reports an error with one of several providers.
     pub(crate) fn complain(&self, error: &Error) {
         eprintln!("{}: {error}", self.program);
     }

@@ -120,7 +120,7 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
     CLASS.main(args)
 }
 
-/// A number that must not be negative; -1 stands for "not given" where geom(8) says so.
+/// A number that must not be negative; -1 means "not given", as in geom(8).
 fn unsigned(call: &Call<'_>, letter: char, name: &str) -> Result<Option<u64>> {
     match call.options.number(letter) {
         None | Some(-1) => Ok(None),
@@ -173,7 +173,7 @@ fn create(call: &mut Call<'_>) -> Result<()> {
     for on in call.providers("Missing device(s).")? {
         let on = call.world.canonical(on);
         let name = name_for(&on, call.options.text('Z'))?;
-        // What does not fit is said before what is taken.
+        // Errors in the configuration are reported before a name already in use.
         Nop::new(open(call, &on)?, &*name, config.clone())?;
         let layer = Layer {
             name,
@@ -186,7 +186,7 @@ fn create(call: &mut Call<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The provider to stand on.
+/// The provider for the nop to be on.
 fn open(call: &Call<'_>, name: &str) -> Result<Arc<dyn Provider>> {
     match call.world.open(name, OpenMode::Inspect) {
         Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -269,7 +269,7 @@ fn geoms(call: &Call<'_>) -> Result<Vec<Geom>> {
     Ok(geoms)
 }
 
-/// In the order in which geom(8) prints them: the last one that the class names comes first.
+/// In the order of geom(8): reversed from the order in which the class emits them.
 fn fields(layer: &Layer, config: &NopConfig, counters: &NopCounters) -> Vec<(&'static str, Value)> {
     let mut fields = vec![
         ("WroteBytes", json!(counters.wrote_bytes)),

@@ -4,8 +4,8 @@
 //! The kernel keeps error counters in memory as long as a pool is imported, and damaged blocks until the
 //! next txg moves them into the pool's error log. Here every command opens the pool anew, so the counters,
 //! and the damaged blocks that read-only commands have met, are kept below the state folder until export. A
-//! command gets what is kept when it opens the pool, and on closing it keeps what is not in the log; `zpool
-//! clear` discards the counters.
+//! command gets what is kept when it opens the pool, and on closing it keeps what is not in the log;
+//! `zpool clear` discards the counters.
 //!
 //! # On disk
 //! `errors/GUID.json`: `{"devices": {"GUID": [read, write, checksum]}, "blocks": [[objset, object, level,

@@ -6,8 +6,8 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Commands that stand for a tool of the same name, on files and devices of the host, too. (`cp`,
-/// `ls` and so on are not among them: a link of that name would hide the host's own.)
+/// Commands that replace a tool of the same name, also on files and devices of the host. (`cp`, `ls` and so
+/// on are not among them: a link of that name would hide the host's own.)
 const NAMES: [&str; 12] = [
     "zpool",
     "zfs",

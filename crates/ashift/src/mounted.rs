@@ -1,4 +1,4 @@
-//! Where data sets are mounted, or would be: `/tank/file` is a file of the data set at `/tank`.
+//! Where datasets are mounted, or would be: `/tank/file` is a file of the dataset at `/tank`.
 //!
 //! Source: OpenZFS lib/libzfs/libzfs_mount.c (`zfs_is_mountable`), libzfs_dataset.c
 //! (`zfs_prop_get`, the case of `mountpoint`).
@@ -12,7 +12,7 @@ use crate::host::OpenPool;
 /// `ZFS_CANMOUNT_ON`
 const CANMOUNT_ON: u64 = 1;
 
-/// Path and name of every file system of a pool that is mounted when the pool is.
+/// Path and name of every file system that is mounted along with its pool.
 pub(crate) fn mounted(pool: &OpenPool) -> Result<Vec<(String, String)>> {
     let dsl = pool.dsl();
     let mut found = Vec::new();
@@ -27,7 +27,7 @@ pub(crate) fn mounted(pool: &OpenPool) -> Result<Vec<(String, String)>> {
     Ok(found)
 }
 
-/// Where a data set belongs; nothing if it is not mounted.
+/// The mountpoint of a dataset; `None` if it is not mounted.
 fn mountpoint(dsl: &DslPool, name: &str, altroot: Option<&str>) -> Result<Option<String>> {
     let dataset = dsl.dataset(name)?;
     let canmount = dsl.prop(&dataset, "canmount")?;
@@ -51,15 +51,15 @@ fn mountpoint(dsl: &DslPool, name: &str, altroot: Option<&str>) -> Result<Option
     Ok(Some(place(altroot, path, below)))
 }
 
-/// Where a data set belongs that is `below` another one (or itself: nothing), whose `mountpoint` is an
-/// absolute path. The pool's `altroot` goes before it.
+/// The mountpoint of a dataset that is at `below` (empty: itself) relative to one whose `mountpoint` is an
+/// absolute path, with the pool's `altroot` as a prefix.
 pub(crate) fn place(altroot: Option<&str>, mountpoint: &str, below: &str) -> String {
     let parts = [altroot.unwrap_or_default(), mountpoint, below].map(|part| part.trim_matches('/'));
     let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
     format!("/{}", parts.join("/"))
 }
 
-/// The part of `path` below `mountpoint`, without a slash in front; nothing if it is elsewhere.
+/// The part of `path` below `mountpoint`, without a leading slash; `None` if it is elsewhere.
 pub(crate) fn below<'p>(path: &'p str, mountpoint: &str) -> Option<&'p str> {
     let rest = path.strip_prefix(mountpoint.trim_end_matches('/'))?;
     match rest.strip_prefix('/') {

@@ -118,7 +118,8 @@ fn measure(device: &str, options: &Options, parsed: &Parsed) -> Result<()> {
     Ok(())
 }
 
-/// Opens a provider by name; what is on this host past its cache, `depth` commands at a time.
+/// Opens a provider by name; files and devices of this host bypassing the page cache, `depth` commands at a
+/// time.
 pub(crate) fn open(
     world: &World,
     name: &str,
@@ -150,7 +151,7 @@ fn as_json(row: &Row) -> serde_json::Value {
     })
 }
 
-/// Prints at once. A reader that is gone does not end what is measured.
+/// Prints and flushes. A closed pipe does not end the measurement.
 pub(crate) fn print(text: &str) {
     let mut stdout = stdout();
     let _ = stdout
@@ -158,7 +159,7 @@ pub(crate) fn print(text: &str) {
         .and_then(|()| stdout.flush());
 }
 
-/// The rows as they come; on a terminal with how far the pass is.
+/// Prints the rows as they come; on a terminal with the progress of the pass.
 struct Table {
     published_tps: bool,
     is_terminal: bool,

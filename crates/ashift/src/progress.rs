@@ -2,8 +2,8 @@
 //!
 //! # What it is
 //! On a terminal, one line that is updated: what is done, of how much, how fast, and the time left.
-//! Elsewhere (a log, a pipe), a line every ten seconds. Always on stderr, and off with `ashift
-//! --no-progress` or `ASHIFT_PROGRESS=off`.
+//! Elsewhere (a log, a pipe), a line every ten seconds. Always on stderr, and off with
+//! `ashift --no-progress` or `ASHIFT_PROGRESS=off`.
 
 use std::collections::HashSet;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! The state folder, in which commands leave what later ones need, and what the environment says of waiting.
+//! The state folder, in which commands keep data for later ones, and the wait limit from the environment.
 
 use std::path::{Path, PathBuf};
 
@@ -19,7 +19,7 @@ pub(crate) fn state_folder() -> PathBuf {
         .unwrap_or_else(|| PathBuf::from("/var/lib/ashift"))
 }
 
-/// The file of the imported pools in a state folder.
+/// The cachefile in a state folder.
 pub(crate) fn cachefile(state: &Path) -> CacheFile {
     CacheFile::new(state.join("zpool.cache"))
 }
@@ -46,7 +46,7 @@ fn collect_paths(tree: &NvList, paths: &mut Vec<String>) {
     }
 }
 
-/// How long a command waits for what another one has: `ASHIFT_WAIT` in seconds.
+/// How long to wait for another command, in ns: `ASHIFT_WAIT` (in seconds), or else the default.
 pub(crate) fn wait_ns(default_ns: u64) -> Result<u64> {
     let Some(text) = std::env::var_os("ASHIFT_WAIT").filter(|text| !text.is_empty()) else {
         return Ok(default_ns);

@@ -1,4 +1,4 @@
-//! What a command did to the drives of its machine, written to the file that the user named.
+//! Writes what a command did to the drives of its machine to the file that the user named.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use machine::World;
 /// The environment variable that names the file.
 pub(crate) const VARIABLE: &str = "ASHIFT_TRACE";
 
-/// Runs something in a machine; if `$ASHIFT_TRACE` names a file, what the drives were asked
-/// meanwhile is written there, as JSON.
+/// Runs something in a machine; if `$ASHIFT_TRACE` names a file, the commands the drives got meanwhile are
+/// written to it as JSON.
 ///
 /// # Errors
 /// When that file cannot be written.

@@ -1,4 +1,4 @@
-//! Where the clock on the wall is: for dates that people read.
+//! The local time zone, for dates shown to users.
 
 use std::sync::OnceLock;
 

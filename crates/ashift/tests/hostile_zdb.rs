@@ -1,7 +1,7 @@
-//! zdb and pools that lie with checksums that are right: whatever they say, each view ends soon, with an error
-//! or without.
+//! zdb on pools with malicious contents but correct checksums: every view ends soon, with or without an
+//! error.
 //!
-//! The ordinary run takes a sample. `HOSTILE_IMAGES=1000` tries so many, from `SEED` on.
+//! The ordinary run takes a sample. `HOSTILE_IMAGES=1000` tries that many, from `SEED` on.
 
 use std::fs::File;
 use std::io::Read;
@@ -16,7 +16,7 @@ use torture::hostile::seeds::{self, Kind};
 use torture::hostile::{Edit, bombs};
 use torture::{Dice, hostile, seed};
 
-/// Images in the ordinary run.
+/// Number of images in the ordinary run.
 const SAMPLE: u64 = 6;
 /// Seeds that once failed.
 const FOUND: [u64; 2] = [5059, 5113];
@@ -24,12 +24,13 @@ const FOUND: [u64; 2] = [5059, 5113];
 const VIEWS: [&str; 8] = [
     "-ddddddd", "-bcc", "-h", "-mmmm", "-MM", "-CC", "-u", "-iiiii",
 ];
-/// A view may take so long, on a machine with other things to do.
+/// Time limit of a view, on a busy machine.
 const AT_MOST: Duration = Duration::from_secs(60);
-/// Addresses that a view may have, in KiB: more than it needs by far, less than what a lie asks for.
+/// Limit of a view's address space, in KiB: far more than it needs, less than a malicious size would
+/// allocate.
 const ADDRESSES_KIB: u64 = 4 << 20;
 
-/// Runs zdb; answers what is wrong with how it ended, and how many bytes it wrote.
+/// Runs zdb; returns what is wrong with how it ended, or the bytes it wrote.
 fn ends(folder: &Path, state: &Path, arguments: &[&str]) -> Result<u64, String> {
     let limited = format!("ulimit -v {ADDRESSES_KIB}; exec \"$@\"");
     let mut child = Command::new("sh")
@@ -69,10 +70,10 @@ fn ends(folder: &Path, state: &Path, arguments: &[&str]) -> Result<u64, String> 
     Ok(bytes)
 }
 
-/// What makes a pool a bomb.
+/// Turns a pool into a malicious one.
 type Bomb = fn(&mut Edit<'_>);
 
-/// Runs all views of the pool on these devices; answers how many bytes they write, and how long the longest
+/// Runs all views of the pool on these devices; returns how many bytes they write, and how long the longest
 /// takes.
 fn view(devices: &[Arc<dyn Provider>]) -> Result<(u64, Duration), String> {
     let (folder, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

@@ -1,5 +1,5 @@
-//! What `zpool` says of pools: states, errors, columns, exit codes, in the words of OpenZFS 2.3.2. The
-//! texts were recorded from its tools on its kernel module.
+//! The output of `zpool` about pools: states, errors, columns, exit codes, in the words of OpenZFS 2.3.2.
+//! The texts were recorded from its tools on its kernel module.
 
 mod bench;
 
@@ -60,7 +60,7 @@ fn a_scrub_counts_bad_blocks_and_repaired_bytes() {
     bench.ok("zpool scrub tank");
     let status = bench.ok("zpool status tank");
     assert!(status.contains("scan: scrub repaired 0B in"), "{status}");
-    // Bad on both sides: nothing repaired, each side blamed once for each block.
+    // Bad on both sides: nothing is repaired, and each side gets one error per block.
     for name in ["a", "b"] {
         for n in [5, 6] {
             bench.scribble_with(name, place(n), &[0xee; 512]);
@@ -80,7 +80,7 @@ fn metadata_healed_from_another_place_is_counted() {
     let bench = Bench::new(&["a"]);
     bench.ok("zpool create -O compression=off tank {a}");
     let _ = numbered_file(&bench);
-    // The first two thirds of a single device: everything there is lost, copies are behind it.
+    // The first two thirds of a single device: everything there is lost, extra copies are after it.
     let before = bench.ok("zpool get -Hpo value allocated tank");
     assert!(before.trim().parse::<u64>().unwrap() > 4 << 20);
     let image = std::fs::read(bench.path("a")).unwrap();
@@ -116,7 +116,7 @@ fn a_healthy_device_beside_a_missing_one_is_online() {
         .split(' ')
         .collect::<Vec<_>>();
     assert_eq!(line_of(&status, "tank")[1..], pool);
-    // A device whose label is of another pool is there, but not this pool's.
+    // A device with the label of another pool is present, but does not belong to this pool.
     std::fs::copy(bench.path("a"), bench.path("b")).unwrap();
     let status = bench.ok("zpool status tank");
     assert_eq!(line_of(&status, &path("b"))[1], "FAULTED", "{status}");
@@ -147,7 +147,7 @@ fn a_stale_half_awaits_its_resilver() {
     bench.assert_clean("tank");
 }
 
-/// What create refuses, `-n` refuses in the same words; what it approves can be made.
+/// `-n` refuses what create refuses, with the same message; what it accepts can be created.
 #[test]
 #[expect(
     clippy::too_many_lines,
@@ -255,19 +255,19 @@ fn create_n_checks_what_create_checks() {
     );
 }
 
-/// What a pool writes is what its features allow, the pool's own objects included.
+/// A pool's features limit what is written to it, including the pool's own objects.
 #[test]
 fn a_pool_without_features_is_written_without_them() {
     let written = |create: &str| {
         let bench = Bench::new(&["a"]);
         let image = std::fs::File::options().write(true).open(bench.path("a"));
-        // Metaslabs in which a run can be longer than one word says.
+        // Metaslabs in which a run can be longer than a one-word entry can express.
         image.unwrap().set_len(64 << 30).unwrap();
         bench.ok(create);
         std::fs::write(bench.path("long"), vec![1; 64 << 20]).unwrap();
         bench.ok("cp {dir}/long tank:/");
         bench.ok("rm tank:/long");
-        // What was freed is given back two txgs later.
+        // Freed space is available again two txgs later.
         for n in 0..3 {
             bench.ok(&format!("zfs set a:b={n} tank"));
         }
@@ -405,7 +405,7 @@ fn json_has_vdevs_and_versions() {
     );
 }
 
-/// The real zdb reads what is written into the history: commands, and what happened inside.
+/// The real zdb can read the history written here: commands and internal events.
 #[test]
 fn history_is_that_of_openzfs() {
     let bench = Bench::new(&["a"]);

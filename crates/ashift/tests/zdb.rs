@@ -11,7 +11,7 @@ fn real(bench: &Bench, args: &[&str]) -> String {
     Zdb::run(&all).stdout
 }
 
-/// A pool with data sets and snapshots, exported.
+/// A pool with datasets and snapshots, exported.
 fn pool() -> Bench {
     let bench = Bench::new(&["a", "b"]);
     bench.ok("zpool create tank mirror {a} {b}");
@@ -113,7 +113,7 @@ fn damage_is_found() {
     assert!(out.contains("bad copies"), "{out}");
 }
 
-/// Files of which some, or parts of some, are the same.
+/// Files with some identical contents, in whole or in part.
 #[test]
 fn simulated_deduplication_reads_like_the_real_one() {
     let bench = Bench::new(&["a", "b"]);

@@ -1,12 +1,11 @@
 //! `ashift bench cp`: a tree of small files into a pool, beside `cp -a` into a kernel's file system.
 //!
 //! # What it is
-//! Both sides copy the same tree into something fresh: ours into a new pool on an image file, the
-//! other one into a new file system on a loop device over an image file in the same folder. Each
-//! time counts what a user waits for until the copy is on stable storage: `ashift cp -a`, which
-//! syncs and closes the pool, and `cp -a` with `sync -f` after it. Making and mounting do not count.
-//! Needs root, for the loop device. Before the first turn and between turns the host writes back
-//! what it still has in memory, so that no turn pays for another.
+//! Both sides copy the same tree into something fresh: ours into a new pool on an image file, the other one
+//! into a new file system on a loop device over an image file in the same folder. Each time is what a user
+//! waits for until the copy is on stable storage: `ashift cp -a`, which syncs and closes the pool, and
+//! `cp -a` with `sync -f` after it. Creating and mounting do not count. Needs root, for the loop device. Before
+//! the first turn and between turns the host writes back its dirty data, so that no turn pays for another.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,12 +17,12 @@ use serde_json::json;
 use super::turns::{median, own_program};
 use super::{Words, usage_error};
 
-/// Ours is not to be slower.
+/// The ratio to reach: not slower than the other side.
 const GOAL: f64 = 1.0;
 const FILES_PER_DIRECTORY: u64 = 100;
-/// Sizes of files follow no pattern, up to this one; half are smaller than a quarter of it.
+/// Largest file, in bytes. Sizes are pseudo-random; about 60 % are smaller than a quarter of it.
 const SIZE_MAX: u64 = 16 << 10;
-/// How large the images are, beyond what the tree needs.
+/// Bytes of an image beyond what the tree needs.
 const ROOM_BYTES: u64 = 2 << 30;
 
 /// `ashift bench cp`
@@ -75,12 +74,12 @@ pub(super) fn run(mut words: Words) -> Result<()> {
 struct Bench {
     own: PathBuf,
     folder: PathBuf,
-    /// The other side's file system.
+    /// The type of the other side's file system.
     kind: String,
     image_bytes: u64,
 }
 
-/// A mounted file system; unmounted at the end, however it ends.
+/// A mounted file system; unmounted on drop.
 struct Mounted<'a>(&'a Path);
 
 impl Drop for Mounted<'_> {
@@ -158,7 +157,7 @@ impl Bench {
     }
 }
 
-/// Lets the host write back what it has in memory.
+/// Makes the host write back its dirty data.
 fn settle() {
     rustix::fs::sync();
 }
@@ -180,7 +179,7 @@ fn silent(command: &mut Command) -> Result<()> {
     ))
 }
 
-/// Numbers without a pattern, the same ones every time.
+/// Pseudo-random numbers, the same in every run.
 struct Numbers(u64);
 
 impl Numbers {
@@ -194,7 +193,7 @@ impl Numbers {
     }
 }
 
-/// Makes `files` files of text, a hundred to a directory; answers how many bytes they have.
+/// Makes `files` text files, a hundred to a directory; returns their total bytes.
 fn make_tree(root: &Path, files: u64) -> Result<u64> {
     const WORDS: [&str; 16] = [
         "pool",

@@ -1,4 +1,4 @@
-//! `ashift bench lab`: how long experiments take here, and on their own clock.
+//! `ashift bench lab`: how long experiments take, in real time and on their own clock.
 
 use std::process::Command;
 use std::time::Instant;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::Words;
 use super::turns::{median, own_program};
 
-/// Experiments that are run if none is named, and the seconds that each may take on two cores.
+/// Experiments run by default, and the limit for each in seconds, on two cores.
 const LIMITS: [(&str, f64); 3] = [
     ("zfs-on-512e-mirror", 20.0),
     ("phybs-512e", 3.0),

@@ -1,9 +1,9 @@
-//! `ashift bench`: how fast, beside another program that does the same work.
+//! `ashift bench`: speed relative to another program that does the same work.
 //!
 //! # What it is
-//! Speeds of one machine say little, so nothing here prints a speed alone: in one run both programs
-//! take turns, and what counts is the ratio of the medians. Each turn of either side is a process
-//! of its own, so neither finds warm caches that the other has not.
+//! The speed of one machine says little, so nothing here prints a speed alone: in one run both programs
+//! take turns, and what counts is the ratio of the medians. Each turn of either side is a separate process,
+//! so neither has an advantage from warm caches.
 //!
 //! | word     | the other side                                                      |
 //! |----------|---------------------------------------------------------------------|
@@ -72,7 +72,7 @@ impl Words {
         Ok(words)
     }
 
-    /// Takes an option out; what is left in the end is unknown.
+    /// Removes an option and returns its value; options left in the end are unknown.
     fn take(&mut self, name: &str) -> Option<String> {
         let at = self.options.iter().position(|(have, _)| have == name)?;
         Some(self.options.remove(at).1)

@@ -9,7 +9,7 @@ use super::stream::make_file;
 use super::turns::{Speeds, median, own_program, speeds};
 use super::{Words, usage_error};
 
-/// What is compared, and what the goals are: peer's ratio, plain loop's ratio.
+/// What is compared, and the goals: ratio to the peer, ratio to the plain loop.
 const CASES: [(&str, f64, Option<f64>); 3] = [
     ("off", 3.0, Some(0.8)),
     ("lz4", 2.0, None),
@@ -25,17 +25,17 @@ struct Setup {
     mib: u64,
 }
 
-/// Removes the file at the end, however it ends.
+/// Removes the file on drop.
 struct Removed(PathBuf);
 
 impl Drop for Removed {
     fn drop(&mut self) {
-        // Nothing is lost if it is gone already.
+        // The file may be gone already.
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
-/// What one side did in all turns.
+/// One side's results of all turns.
 #[derive(Default)]
 struct Side(Vec<Speeds>);
 

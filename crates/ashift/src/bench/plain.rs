@@ -1,4 +1,4 @@
-//! `ashift bench plain`: what the machine could do if there were no file system: copy, sum, write.
+//! `ashift bench plain`: the machine's speed without a file system: copy, checksum, write.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;

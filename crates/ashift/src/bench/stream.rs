@@ -1,4 +1,4 @@
-//! `ashift bench stream`: one turn of ours. The work is that of the peer, step by step.
+//! `ashift bench stream`: one turn of ours, with the same steps as the peer.
 //!
 //! # What it is
 //! Makes a pool on one file (ashift 12), writes one object of 128 KiB records, a transaction for
@@ -23,16 +23,16 @@ use vdev::{Grouping, NewDevice, TopSpec, VdevKind};
 
 use super::{Words, number, usage_error};
 
-/// The payload repeats after that many bytes.
+/// The payload repeats after this many bytes.
 const PAYLOAD_BYTES: usize = 64 << 20;
-/// What one transaction writes and one read asks for.
+/// Bytes written by one transaction, and requested by one read.
 pub(super) const CHUNK_BYTES: u64 = 1 << 20;
 /// recordsize
 pub(super) const RECORD_BYTES: u64 = 128 << 10;
-/// How much larger than its content the file is: a fifth, and this.
+/// Bytes by which the file is larger than its content, in addition to a fifth of the content.
 const ROOM_BYTES: u64 = 256 << 20;
 
-/// Time since a moment: on the wall, and that of all processors that worked for this process.
+/// Time since a moment: wall-clock time, and CPU time of all threads of this process.
 pub(super) struct Watch {
     wall_ns: u64,
     cpu_ns: u64,
@@ -52,8 +52,8 @@ impl Watch {
         }
     }
 
-    /// As the peer prints it, and the processor time, which other programs on the machine change
-    /// less.
+    /// Prints the speed in the peer's format, and the CPU time, which depends less on other load of the
+    /// machine.
     pub(super) fn print(&self, what: &str, bytes: u64) {
         let seconds = |ns: u64| ns as f64 / 1e9;
         let wall = seconds(rt::now_ns() - self.wall_ns);

@@ -1,11 +1,11 @@
-//! One turn of a program, and the middle of many turns.
+//! One turn of a program, and the median of many turns.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use base::{Context, Error, ErrorKind, Result};
 
-/// The values in the middle of what was measured.
+/// The median.
 pub(super) fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -51,7 +51,7 @@ pub(super) fn speeds(program: &Path, args: &[String]) -> Result<Speeds> {
     })
 }
 
-/// This very program.
+/// The path of this program.
 pub(super) fn own_program() -> Result<std::path::PathBuf> {
     Ok(std::env::current_exe()?)
 }

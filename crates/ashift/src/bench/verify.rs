@@ -9,7 +9,7 @@ use serde_json::json;
 use super::turns::{median, own_program};
 use super::{Words, usage_error};
 
-/// How many times as fast ours is to be.
+/// The speed-up over `zdb` to reach.
 const GOAL: f64 = 5.0;
 
 /// `ashift bench verify`
@@ -43,11 +43,11 @@ pub(super) fn run(mut words: Words) -> Result<()> {
     Ok(())
 }
 
-/// How long a program runs that must succeed.
+/// The seconds that a program runs; it must succeed.
 fn seconds(program: &Path, args: &[&str]) -> Result<f64> {
     let name = || program.display().to_string();
     let start = rt::now_ns();
-    // Progress goes to stderr: of use only if it ends with an error.
+    // Progress goes to stderr, which matters only if the program fails.
     let output = Command::new(program)
         .args(args)
         .stdout(Stdio::null())

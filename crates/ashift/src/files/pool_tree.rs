@@ -1,4 +1,4 @@
-//! The files of a data set as a [`Tree`].
+//! The files of a dataset as a [`Tree`].
 
 use std::rc::Rc;
 
@@ -9,7 +9,7 @@ use zpl::{Attr, Create, FIRST_ENTRY, FileType, SetAttr, SetXattr, Time};
 use super::tree::{Content, Handle, Meta, Names, Tree};
 use super::walk::read_directory;
 
-/// A mounted data set.
+/// A mounted dataset.
 pub(crate) struct PoolTree(pub(crate) Rc<Mount>);
 
 fn object(handle: &Handle) -> ObjectId {
@@ -60,7 +60,7 @@ impl PoolTree {
     }
 }
 
-/// One regular file of a data set.
+/// One regular file of a dataset.
 struct PoolFile<'a> {
     mount: &'a Mount,
     id: ObjectId,

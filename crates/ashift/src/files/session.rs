@@ -1,4 +1,4 @@
-//! The pools and data sets that one command has open.
+//! The pools and datasets that one command has open.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use crate::mounted::{below, mounted};
 pub(crate) enum Location {
     /// On this host.
     Host(PathBuf),
-    /// In a data set or snapshot: its name, and the path in it.
+    /// In a dataset or snapshot: its name, and the path in it.
     Pool(String, String),
 }
 
@@ -74,7 +74,7 @@ fn not_imported(image: &str) -> Error {
 /// Mountpoints and names of mounted file systems.
 type Mountpoints = Vec<(String, String)>;
 
-/// The pools and data sets of one command.
+/// The pools and datasets of one command.
 pub(crate) struct Session {
     // Declared first, so that mounts are dropped before the pools they are in.
     mounts: RefCell<BTreeMap<String, Rc<Mount>>>,
@@ -194,7 +194,7 @@ impl Session {
         all.flatten().collect()
     }
 
-    /// The file system of a data set or snapshot.
+    /// The file system of a dataset or snapshot.
     pub(crate) fn mount(&self, name: &str) -> Result<Rc<Mount>> {
         if let Some(mount) = self.mounts.borrow().get(name) {
             return Ok(mount.clone());

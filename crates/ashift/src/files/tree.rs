@@ -12,7 +12,7 @@ use zpl::{FileType, Time};
 pub(crate) enum Handle {
     /// On the host: a name in an open directory. The directory itself is `.`.
     Host(Arc<OwnedFd>, OsString),
-    /// In a data set.
+    /// In a dataset.
     Object(ObjectId),
 }
 

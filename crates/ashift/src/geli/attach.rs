@@ -16,7 +16,7 @@ use super::secret::{Which, components};
 use super::{AT_LEAST_ONE, find_attached, for_each, open, slot};
 use crate::geomclass::{Call, layers_above, user_of};
 
-/// Sectors above the page of the host get a warning.
+/// Page size of the host, in bytes: larger sectors get a warning.
 const PAGE_BYTES: i64 = 4096;
 
 fn init_options(call: &Call<'_>) -> Result<InitOptions> {
@@ -43,7 +43,7 @@ fn init_options(call: &Call<'_>) -> Result<InitOptions> {
     let has_autoresize = !call.options.has('R');
     options.flags = options.flags.with(Flags::AUTORESIZE, has_autoresize);
     if let Some(name) = call.options.text('a') {
-        // What -e is for was once given with -a.
+        // The cipher, now given with -e, was once given with -a.
         match (AuthAlgorithm::parse(name), Cipher::parse(name)) {
             (Ok(auth), _) => options.auth = Some(auth),
             (Err(_), Ok(cipher)) => {
@@ -87,7 +87,7 @@ pub(super) fn iterations(call: &Call<'_>) -> Result<Option<i32>> {
     }
 }
 
-/// What is as good as asked for, with a word about it.
+/// The number of iterations from a calibration; reported with `-v`.
 pub(super) fn calibrated(call: &Call<'_>) -> i32 {
     if call.options.has('v') {
         println!("Calculating number of iterations...");
@@ -108,7 +108,7 @@ pub(super) fn init(call: &mut Call<'_>) -> Result<()> {
     if rounds.is_some() && call.options.has('P') {
         return Err(Error::invalid("Options -i and -P are mutually exclusive."));
     }
-    // One passphrase for all of them, asked for when the first one fits.
+    // One passphrase for all providers, asked for at the first one that is valid.
     let mut secret: Option<Components> = None;
     for_each(call, AT_LEAST_ONE, |name| {
         let below = open(call, name, OpenMode::ReadWrite)?;
@@ -140,7 +140,7 @@ fn busy(name: &str) -> Error {
     )
 }
 
-/// Copies the metadata of a new provider to where `-B` says.
+/// Copies the metadata of a new provider to the file given with `-B`.
 fn back_up(call: &Call<'_>, name: &str) -> Result<()> {
     let canonical = call.world.canonical(name);
     let Some(file) = backup_file(call, &canonical)? else {
@@ -176,7 +176,7 @@ fn backup_file(call: &Call<'_>, name: &str) -> Result<Option<PathBuf>> {
     }
 }
 
-/// Writes the sector with the metadata into a file that others cannot read.
+/// Writes the sector with the metadata into a file, which only its owner can read if it is new.
 pub(super) fn write_backup(call: &Call<'_>, name: &str, file: &Path) -> Result<()> {
     let below = open(call, name, OpenMode::Inspect)?;
     let sector = ::geli::metadata_sector(&*below)
@@ -243,7 +243,7 @@ fn no_last_close(option: &str) -> Error {
     )
 }
 
-/// Attaches, unless its provider is open elsewhere.
+/// Attaches a provider, unless the one below is in use.
 fn add(call: &Call<'_>, name: &str, attached: Attached) -> Result<()> {
     let on = call.world.canonical(name);
     let eli = name_on(&on);

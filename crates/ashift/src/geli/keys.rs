@@ -11,7 +11,7 @@ use super::secret::{Which, components};
 use super::{find_attached, open, slot};
 use crate::geomclass::{Call, layers_above};
 
-/// The provider that a key is on: a name may also be that of the attached one.
+/// The provider that holds the key: `name` may also be that of the attached provider.
 fn below(call: &Call<'_>, name: &str) -> String {
     find_attached(call, name).map_or_else(|| name.to_owned(), |(layer, _)| layer.on)
 }
@@ -42,7 +42,7 @@ pub(super) fn setkey(call: &mut Call<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The master key and its slot: of an attached provider as it is, otherwise opened.
+/// The master key and its slot: those in use if the provider is attached, otherwise unlocked.
 fn opened_key(call: &Call<'_>, name: &str, metadata: &Metadata) -> Result<(MasterKey, u8)> {
     if let Some((_, attached)) = find_attached(call, name) {
         if attached.flags.contains(Flags::RO) {

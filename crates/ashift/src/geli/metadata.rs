@@ -13,7 +13,7 @@ use super::attach::write_backup;
 use super::{find_attached, for_each, open};
 use crate::geomclass::Call;
 
-/// The options of `configure`: set, clear, the flag, its name, and whether the flag says no.
+/// The options of `configure`: set, clear, the flag, its name, and whether the flag is inverted.
 const SWITCHES: [(char, char, Flags, &str, bool); 5] = [
     ('b', 'B', Flags::BOOT, "BOOT", false),
     ('g', 'G', Flags::GELIBOOT, "GELIBOOT", false),
@@ -166,7 +166,7 @@ pub(super) fn dump(call: &mut Call<'_>) -> Result<()> {
     result
 }
 
-/// The metadata of a provider; or of a backup of it, which begins with it.
+/// The metadata of a provider, or of a backup file, which begins with it.
 fn read_anywhere(call: &Call<'_>, name: &str) -> Result<Metadata> {
     let from_provider =
         open(call, name, OpenMode::Inspect).and_then(|provider| Metadata::read(&*provider));

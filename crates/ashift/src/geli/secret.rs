@@ -9,7 +9,7 @@ use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 
 use crate::geomclass::Call;
 
-/// Whether the components are those that open a provider now, or those that shall open it.
+/// Whether the components unlock a provider now, or are to unlock it in future.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Which {
     Present,
@@ -26,7 +26,7 @@ impl Which {
     }
 }
 
-/// Collects what the options say; asks for a passphrase if they say nothing.
+/// Collects what the options give; asks for a passphrase if they give nothing.
 #[doc(alias = "eli_genkey")]
 pub(super) fn components(call: &Call<'_>, which: Which) -> Result<Components> {
     let [passfiles, keyfiles, none] = which.letters();
@@ -67,7 +67,7 @@ fn read_keyfile(file: &str) -> Result<Vec<u8>> {
     fs::read(file).map_err(|e| cannot("open keyfile", file, &e))
 }
 
-/// The first lines of files, one behind the other.
+/// The first lines of files, concatenated.
 fn read_passfiles(files: &[String]) -> Result<Vec<u8>> {
     let mut passphrase = Vec::new();
     for file in files {
@@ -86,7 +86,7 @@ fn read_passfiles(files: &[String]) -> Result<Vec<u8>> {
     Ok(passphrase)
 }
 
-/// The first line, without its end; no more of it than is too long for a passphrase.
+/// The first line, without its line feed; read only until it is too long for a passphrase.
 fn first_line(reader: &mut impl BufRead) -> io::Result<Vec<u8>> {
     let mut line = Vec::new();
     let limit = PASSPHRASE_BYTES_MAX as u64 + 2;

@@ -1,4 +1,4 @@
-//! What `list` and `status` say of an attached provider.
+//! The output of `list` and `status` for an attached provider.
 
 use ::geli::{Attached, Cipher, Eli, KEPT_KEYS};
 use base::Result;
@@ -22,7 +22,7 @@ pub(super) fn geoms(call: &Call<'_>) -> Result<Vec<Geom>> {
             fields: fields(attached, eli.map_or(0, |eli| eli.keys_total())),
             status: "ACTIVE".to_owned(),
             provider: Shape::of(world, &layer.name, is_used),
-            // An attached provider holds the one below alone.
+            // An attached provider holds the one below it exclusively.
             consumer: Shape::of(world, &layer.on, true),
             name: layer.name,
             below: layer.on,
@@ -31,7 +31,7 @@ pub(super) fn geoms(call: &Call<'_>) -> Result<Vec<Geom>> {
     Ok(geoms)
 }
 
-/// In the order in which geom(8) prints them: the last one that the class names comes first.
+/// In the order of geom(8): reversed from the order in which the class emits them.
 fn fields(attached: &Attached, keys: u64) -> Vec<(&'static str, Value)> {
     let mut fields = vec![
         ("State", json!("ACTIVE")),

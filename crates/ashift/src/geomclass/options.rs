@@ -1,10 +1,10 @@
-//! Options as getopt(3) takes them: letters may stand together, values may stand apart.
+//! Options in the style of getopt(3): letters may be combined, values may be separate.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use base::{Error, Result};
 
-/// What comes with an option.
+/// The value of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Flag,
@@ -13,7 +13,7 @@ pub(crate) enum Kind {
     Text,
 }
 
-/// An option: its letter, or its word for those that geom(8) does not have.
+/// An option: its letter, and a word for those that geom(8) does not have.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Opt {
     letter: char,
@@ -49,7 +49,7 @@ pub(crate) const fn text(letter: char) -> Opt {
 }
 
 impl Opt {
-    /// The same with a long name: `--transient`.
+    /// The same option with a long name: `--transient`.
     pub(crate) const fn named(self, word: &'static str) -> Opt {
         Opt {
             word: Some(word),
@@ -148,7 +148,7 @@ impl Options {
         self.texts.get(&letter).map_or(&[], Vec::as_slice)
     }
 
-    /// Refuses two options that contradict each other; tells which one is there.
+    /// Refuses two options that contradict each other; returns which one is given.
     pub(crate) fn either(&self, yes: char, no: char) -> Result<Option<bool>> {
         match (self.has(yes), self.has(no)) {
             (true, true) => Err(Error::invalid(format!(

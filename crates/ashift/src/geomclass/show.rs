@@ -25,7 +25,7 @@ pub(crate) struct Shape {
 pub(crate) struct Geom {
     pub name: String,
     pub below: String,
-    /// What the class says of it, in order.
+    /// The fields that the class defines, in order.
     pub fields: Vec<(&'static str, Value)>,
     /// The column of `status`.
     pub status: String,
@@ -34,7 +34,7 @@ pub(crate) struct Geom {
 }
 
 impl Shape {
-    /// The sizes of a provider; nothing if it cannot be opened now.
+    /// The sizes of a provider; `None` if it cannot be opened now.
     pub(crate) fn of(world: &World, name: &str, is_used: bool) -> Option<Shape> {
         let provider = world.open(name, OpenMode::Inspect).ok()?;
         Some(Shape::read(&*provider, is_used))
@@ -50,7 +50,7 @@ impl Shape {
         }
     }
 
-    /// GEOM has no stripe where the physical sector is the logical one.
+    /// GEOM has no stripe if the physical sector is the logical one.
     fn has_stripe(&self) -> bool {
         self.stripesize > self.sectorsize || self.stripeoffset > 0
     }
@@ -119,7 +119,7 @@ impl Geom {
     }
 }
 
-/// Those that were asked for by name, or all.
+/// The geoms given by name, or all.
 fn chosen(call: &Call<'_>, class: &str, geoms: Vec<Geom>) -> Result<Vec<Geom>> {
     let names = &call.options.args;
     if names.is_empty() {

@@ -1,14 +1,14 @@
-//! Who uses a provider: layers on it, and imported pools.
+//! The users of a provider: layers on it, and imported pools.
 //!
 //! # Why not simpler
-//! The world could be asked for all providers and what they are on. But it would look for partition
-//! tables on all of them, and a nop counts what it is asked: looking at it must not change it.
+//! The world could list all providers and what they are on. But that looks for partition tables on all of
+//! them, and a nop counts its requests: looking at it must not change it.
 
 use base::Result;
 use machine::{Holder, Layer, World};
 
-/// Whether a provider is another one, or stands on it: a layer of it, a partition of it. Labels
-/// are those of drives; nothing stands between.
+/// Whether a provider is `name`, or is on it through layers and partitions. Labels belong to drives
+/// directly.
 fn stands_on(world: &World, provider: &str, name: &str) -> bool {
     let mut at = world.canonical(provider);
     loop {
@@ -30,7 +30,7 @@ fn partition_of(name: &str) -> Option<&str> {
     disk.filter(|disk| !disk.is_empty())
 }
 
-/// Layers that stand on a provider, on its partitions or on each other; the topmost first.
+/// Layers on a provider, on its partitions or on each other; the topmost first.
 pub(crate) fn layers_above(world: &World, name: &str) -> Vec<Layer> {
     let layers = world.layers().into_iter().rev();
     layers
@@ -38,7 +38,7 @@ pub(crate) fn layers_above(world: &World, name: &str) -> Vec<Layer> {
         .collect()
 }
 
-/// Who uses a provider, so that it cannot go away: a layer or an imported pool.
+/// A user of a provider that keeps it from being removed: a layer or an imported pool.
 pub(crate) fn user_of(world: &World, name: &str) -> Result<Option<String>> {
     if let Some(layer) = layers_above(world, name).pop() {
         return Ok(Some(layer.name));

@@ -159,7 +159,7 @@ fn write_page(file: &Path, outcomes: &[Outcome]) -> Result<()> {
         .within(|| file.display().to_string())
 }
 
-/// Where the machines are: a folder that was asked for, or one that goes when all went well.
+/// The folder of the machines: one the user gave, or a temporary one that is removed after success.
 enum Folder {
     Kept(PathBuf),
     Passing(tempfile::TempDir),
@@ -273,7 +273,7 @@ fn tell(options: &RunOptions, outcome: &Outcome) -> Result<()> {
     Ok(())
 }
 
-/// Single commands are for pictures.
+/// Removes the single drive commands, which only pictures need.
 fn forget_entries(outcome: &mut serde_json::Value) {
     let cases = outcome["cases"].as_array_mut().into_iter().flatten();
     for case in cases {
@@ -285,7 +285,7 @@ fn forget_entries(outcome: &mut serde_json::Value) {
     }
 }
 
-/// One command with what it printed, at once, so that two cases do not mix.
+/// Prints one command and its output in one write, so that two cases do not mix.
 fn say(case: &str, command: &str, answer: &lab::Answer) {
     let mut text = format!("[{case}] # {command}\n{}", answer.output);
     for complaint in answer.complaints.lines() {

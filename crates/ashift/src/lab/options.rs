@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use base::{Error, Result};
 use lab::Experiment;
 
-/// What was asked for.
+/// The parsed options.
 #[derive(Debug, Default)]
 pub(crate) struct RunOptions {
     pub name: String,
@@ -84,7 +84,7 @@ impl RunOptions {
         Ok(options)
     }
 
-    /// Changes the experiment as it was asked for.
+    /// Changes the experiment as requested.
     ///
     /// # Errors
     /// `InvalidInput` for a parameter or case that it does not have.
@@ -125,7 +125,7 @@ impl RunOptions {
         experiment.keep_cases(&self.cases)
     }
 
-    /// The command line once more.
+    /// A command line that repeats the run.
     pub(crate) fn again(&self) -> String {
         let mut words = vec!["ashift".to_owned(), "lab".to_owned(), "run".to_owned()];
         words.extend(self.args.iter().cloned());

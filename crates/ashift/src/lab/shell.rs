@@ -12,12 +12,12 @@ use crate::trace;
 /// Runs this program for each command.
 pub(crate) struct Children;
 
-/// Beside the machine: what its drives were asked.
+/// The file beside the machine with all commands that its drives got so far.
 fn seen_path(machine: &Path) -> PathBuf {
     machine.with_extension("seen.json")
 }
 
-/// Beside the machine: what the last command did.
+/// The file beside the machine with the drive commands of the last `ashift` command.
 fn last_path(machine: &Path) -> PathBuf {
     machine.with_extension("last.json")
 }
@@ -76,7 +76,7 @@ impl Shell for Children {
     }
 }
 
-/// What was seen; nothing if no command has used the machine.
+/// What was recorded; empty if no command has used the machine.
 fn read(path: &Path) -> Result<Seen> {
     let within = || path.display().to_string();
     match fs::read(path) {

@@ -76,7 +76,7 @@ impl Session<'_> {
             "set" | "toggle" | "disk_set" | "disk_toggle" | "rescue" | "select" => {
                 return fail(&format!("Error: {command} is not kept up here"));
             }
-            // parted itself goes no further, and calls that a success
+            // parted itself stops here, and treats that as a success
             _ => {
                 print!("{HELP}");
                 eprintln!("parted: invalid token: {command}");
@@ -101,7 +101,7 @@ impl Session<'_> {
             shape: self.shape,
             file_system: &probe,
         };
-        // people see the disk even if there is no table on it, after the complaint
+        // the disk is shown even without a table, after the complaint
         if let Err(Failed(complaint)) = &read {
             eprintln!("{complaint}");
         }
@@ -123,14 +123,14 @@ impl Session<'_> {
             .or_else(|_| fail("Error: Partition doesn't exist."))
     }
 
-    /// The partition that a word names.
+    /// The partition given by the next word.
     pub(super) fn partition(&mut self, words: &mut Words<'_>) -> Result<Partition> {
         let index = Self::index(words)?;
         let found = self.table()?.partition(index).cloned();
         found.map_or_else(|| fail("Error: Partition doesn't exist."), Ok)
     }
 
-    /// The partition that a word names, unless it is being used.
+    /// The partition given by the next word, unless it is in use.
     pub(super) fn free_partition(&mut self, words: &mut Words<'_>) -> Result<Partition> {
         let one = self.partition(words)?;
         let suffix = one.suffix();

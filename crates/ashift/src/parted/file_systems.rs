@@ -1,4 +1,4 @@
-//! Which file system a partition seems to have.
+//! Detects the file system of a partition.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use geom::Provider;
 use gpart::Partition;
 use gpart::parted::FileSystems;
 
-/// Looks for pools of ZFS: the magic of the first uberblock of the first label.
+/// Detects ZFS pools, by the magic of the first uberblock of the first label.
 pub(super) struct Probe(pub(super) Arc<dyn Provider>);
 
 impl std::fmt::Debug for Probe {

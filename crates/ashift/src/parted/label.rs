@@ -62,7 +62,7 @@ impl Session<'_> {
     }
 }
 
-/// Wipes headers of which none is good.
+/// Wipes GPT headers that are all damaged.
 fn wipe(provider: &dyn Provider) -> Result<()> {
     let sector = u64::from(provider.sectorsize());
     let zeros = vec![0; provider.sectorsize() as usize];

@@ -148,13 +148,13 @@ fn unknown(complaint: &str) -> Start {
     Start::Exit(ExitCode::FAILURE)
 }
 
-/// `-1s`, `-5%`: no option.
+/// `-1s`, `-5%`: not an option.
 fn is_location(arg: &str) -> bool {
     let rest = arg.strip_prefix('-').unwrap_or_default();
     rest.starts_with(|c: char| c.is_ascii_digit() || c == '.')
 }
 
-/// Words of a line; quotes hold blanks together.
+/// Words of a line; quotes keep blanks.
 fn split_words(text: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word = String::new();

@@ -1,4 +1,4 @@
-//! `mkpart` and `resizepart`: where a partition is to begin and end.
+//! `mkpart` and `resizepart`: where a partition begins and ends.
 
 use gpart::parted::{Alignment, Location, Topology, kind_for, parse_location, place, resize_end};
 use gpart::{Era, NewPartition, Scheme, Wish};
@@ -7,7 +7,7 @@ use super::Align;
 use super::commands::Words;
 use super::session::{Result, Session, fail};
 
-/// parted would ask.
+/// Where parted would ask.
 const NEEDS: &str = "Error: mkpart needs PART-TYPE [FS-TYPE] START END";
 
 impl Session<'_> {

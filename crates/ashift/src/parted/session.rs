@@ -13,7 +13,7 @@ use machine::{Holder, World};
 use super::Options;
 use crate::gpart::device;
 
-/// Why a command ended early; said already, if there is nothing to say.
+/// Why a command ended early; empty if it was reported already.
 pub(super) struct Failed(pub(super) String);
 
 pub(super) type Result<T> = std::result::Result<T, Failed>;
@@ -42,7 +42,7 @@ pub(super) struct Session<'a> {
     pub(super) disk: Disk,
     pub(super) unit: Unit,
     pub(super) table: Option<Table>,
-    /// Open for writing, once that was needed.
+    /// The device opened for writing, once that was needed.
     pub(super) writer: Option<Arc<dyn Provider>>,
     pub(super) reader: Arc<dyn Provider>,
 }
@@ -93,12 +93,12 @@ impl<'a> Session<'a> {
         Ok(session)
     }
 
-    /// What the drive of a machine says of itself.
+    /// Takes the stripe and model from a machine's drive.
     fn describe(&mut self) {
         let name = self.world.canonical(&self.device);
         let drive = self.world.drives().into_iter().find(|d| d.name() == name);
         let Some(drive) = drive else { return };
-        // Linux has no list of drives that lie about their sectors, as FreeBSD has.
+        // Unlike FreeBSD, Linux has no list of drives that misreport their sectors.
         let (stripesize, stripeoffset) = drive.identify().stripe(false);
         self.shape.stripesize = stripesize.max(self.shape.sectorsize);
         self.shape.stripeoffset = stripeoffset;
@@ -177,11 +177,11 @@ impl<'a> Session<'a> {
         Ok(writer)
     }
 
-    /// Writes what was changed.
+    /// Writes the changed table.
     pub(super) fn commit(&mut self, mut table: Table) -> Result<()> {
         let writer = self.writer()?;
         if table.is_corrupt() {
-            // parted writes both copies anew with whatever it changes
+            // parted rewrites both copies with any change
             table.recover(&self.disk.path, Era::Nine)?;
         }
         table.write(&*writer)?;
@@ -193,7 +193,7 @@ impl<'a> Session<'a> {
         !self.options.is_script && std::io::stdin().is_terminal()
     }
 
-    /// Asks for a yes; without a terminal, or with `-s`, the answer is `otherwise`.
+    /// Asks for confirmation; without a terminal, or with `-s`, the answer is `otherwise`.
     pub(super) fn confirm(&self, question: &str, otherwise: bool) -> Result<()> {
         if self.options.is_script {
             return if otherwise { Ok(()) } else { fail(question) };
@@ -213,14 +213,14 @@ impl<'a> Session<'a> {
     }
 }
 
-/// The model in the 16 characters that SCSI's answer, which the kernel makes of it, has room for.
+/// The model, cut to the 16 characters of the SCSI INQUIRY data into which the kernel translates it.
 fn model_of(drive: &drive::Emulated) -> Option<String> {
     let model: String = drive.identify().model().chars().take(16).collect();
     let model = model.trim_end().to_owned();
     Some(model).filter(|model| !model.is_empty())
 }
 
-/// As parted prints it: absolute on a host, below `/dev` in a machine.
+/// The path as parted prints it: absolute on a host, below `/dev` in a machine.
 fn path_of(world: &World, device: &str) -> String {
     let name = world.canonical(device);
     if world.is_machine() {
@@ -229,7 +229,7 @@ fn path_of(world: &World, device: &str) -> String {
     std::path::absolute(&name).map_or(name, |path| path.display().to_string())
 }
 
-/// What parted says of a GPT whose secondary copy is damaged.
+/// The message of parted for a GPT whose secondary copy is damaged.
 fn complaint(table: &Table) -> String {
     let notes = table.notes();
     if notes

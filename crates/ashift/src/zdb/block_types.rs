@@ -14,7 +14,7 @@ use super::text::Printer;
 
 /// `DMU_OT_NUMTYPES`: classic object types.
 const TYPES: u8 = 54;
-/// The rows that zdb adds behind those of the types.
+/// The rows that zdb adds after those of the types.
 const ROWS_BEHIND: [(&str, Rows); 4] = [
     ("deferred free", Rows::Of(BlockKind::DeferredFree)),
     ("dedup ditto", Rows::None),
@@ -24,7 +24,7 @@ const ROWS_BEHIND: [(&str, Rows); 4] = [
 /// Levels that a block pointer can have.
 const LEVELS: u8 = 32;
 
-/// Which blocks the rows of one name count.
+/// The blocks that a row, or the rows of one name, count.
 #[derive(Clone, Copy)]
 enum Rows {
     None,
@@ -51,7 +51,7 @@ impl Rows {
     }
 }
 
-/// How many times `b` goes into `a`.
+/// `a` divided by `b`.
 pub(super) fn ratio(a: u64, b: u64) -> f64 {
     a as f64 / b as f64
 }
@@ -74,7 +74,7 @@ pub(super) fn run(request: &Request, out: &mut Printer, report: &Report) -> Resu
     write_row(out, "Metadata Total", &metadata(report), &total)
 }
 
-/// What is needed to find the rest.
+/// The sums of metadata: all blocks needed to find the others.
 fn metadata(report: &Report) -> TypeStats {
     let mut sums = TypeStats::default();
     for ((kind, level), stats) in &report.stats.by_kind {
@@ -84,7 +84,7 @@ fn metadata(report: &Report) -> TypeStats {
             }
             BlockKind::DeferredFree | BlockKind::Other => false,
         };
-        // What takes no space is not counted, as in zdb.
+        // As in zdb, blocks that take no space are not counted.
         if is_metadata && stats.asize > 0 {
             sums.add(stats);
         }
@@ -111,7 +111,7 @@ fn write_rows(
     if request.level('b') >= 3 {
         for level in (0..LEVELS).rev() {
             let sums = rows.sums(report, Some(level));
-            // One level alone is the same as all.
+            // A single L0 row would repeat the row of all levels.
             if sums.asize > 0 && (level > 0 || sums.asize != all.asize) {
                 write_row(out, &format!("    L{level} {name}"), &sums, &total)?;
                 write_details(request, out, &sums)?;
@@ -138,7 +138,7 @@ fn write_row(out: &mut Printer, name: &str, stats: &TypeStats, total: &TypeStats
     Ok(())
 }
 
-/// Gangs, and sizes in sectors.
+/// Gang blocks, and sizes in sectors.
 fn write_details(request: &Request, out: &mut Printer, stats: &TypeStats) -> Result<()> {
     if request.level('b') >= 3 && stats.gangs > 0 {
         let gangs = out.nice(stats.gangs);

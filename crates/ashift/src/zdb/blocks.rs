@@ -1,4 +1,4 @@
-//! `zdb -b`, `-bb`, `-bcc`: all blocks, counted, verified, and compared with the space maps.
+//! `zdb -b`, `-bb`, `-bcc`: counts and verifies all blocks, and compares them with the space maps.
 //!
 //! # Source
 //! OpenZFS cmd/zdb/zdb.c (`dump_block_stats`, `dump_size_histograms`).
@@ -18,9 +18,9 @@ use super::request::Request;
 use super::text::Printer;
 use crate::zpool::verify;
 
-/// From here on zdb lists every block pointer.
+/// From this level on, zdb lists every block pointer.
 const LEVEL_OF_POINTERS: usize = 5;
-/// `zfs_embedded_slog_min_ms`: vdevs with no more metaslabs keep none for the intent log.
+/// `zfs_embedded_slog_min_ms`: vdevs with no more metaslabs than this reserve none for the intent log.
 const EMBEDDED_SLOG_MIN_MS: usize = 64;
 
 /// `zdb -b`, `-c`.
@@ -65,7 +65,7 @@ pub(super) fn run(request: &Request, out: &mut Printer, pool: &Pool) -> Result<u
     Ok(status(&report))
 }
 
-/// The status: 2 where space is leaked, 3 where something cannot be read.
+/// The exit status: 2 if space is leaked, 3 if something cannot be read.
 fn status(report: &Report) -> u8 {
     let is_leak = |f: &Finding| matches!(f, Finding::Leak { .. } | Finding::BlockSum { .. });
     let mut serious = report
@@ -163,8 +163,8 @@ fn write_sums(request: &Request, out: &mut Printer, pool: &Pool, report: &Report
     Ok(())
 }
 
-/// How much of each class is in use. One metaslab of a vdev that has more than 64 of them is kept
-/// for the intent log, as OpenZFS chooses it when it opens the pool: the emptiest one.
+/// The space in use of each class. On a vdev with more than 64 metaslabs, one is reserved for the intent
+/// log: the emptiest, as OpenZFS chooses it when it opens the pool.
 fn write_classes(out: &mut Printer, pool: &Pool) -> Result<()> {
     let mut normal = pool.metaslabs().class_stats(AllocClass::Normal);
     let (mut log_alloc, mut log_space) = (0, 0);

@@ -30,7 +30,7 @@ const SPECIAL: [ObjectId; 3] = [
 /// `TXG_INITIAL`: when the MOS was made, as zdb has it.
 const MOS_TXG: u64 = 4;
 
-/// An objset with what is said about it in its heading.
+/// An objset with the data for its heading.
 pub(super) struct Subject {
     name: String,
     pub(super) objset: Arc<Objset>,
@@ -73,7 +73,7 @@ impl Subject {
         }
     }
 
-    /// What writes to the objset are compressed with, as zdb names it.
+    /// The compression of writes to the objset, as zdb names it.
     #[doc(alias = "os_compress")]
     pub(super) fn compress(&self) -> String {
         match &self.dataset {
@@ -81,7 +81,7 @@ impl Subject {
             Some(dataset) if dataset.is_snapshot() => "inherit".to_owned(),
             Some(_) => match self.objset.props().compress {
                 Algorithm::On => Algorithm::Lz4.kind().name().to_owned(),
-                // zdb looks for a name of the algorithm with its level, which these have not.
+                // zdb looks up the algorithm's name with its level, and has none for these.
                 other @ (Algorithm::Gzip(_) | Algorithm::Zstd(ZstdLevel::DEFAULT)) => {
                     format!("{}-unknown", other.kind().name())
                 }
@@ -91,7 +91,7 @@ impl Subject {
         }
     }
 
-    /// What reads the objset's intent log.
+    /// Reads the objset's intent log.
     pub(super) fn log_store(&self) -> &Arc<dyn LogStore> {
         self.dsl.log_store()
     }

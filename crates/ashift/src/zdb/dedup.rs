@@ -124,7 +124,7 @@ fn write_row(out: &mut Printer, name: &str, row: &DedupRow, exact: bool) -> Resu
     Ok(())
 }
 
-/// Of deduplication, of compression, and how many copies there are; nothing of nothing.
+/// The ratios of deduplication, of compression, and of copies; `None` if there are no blocks.
 #[doc(alias = "dump_dedup_ratio")]
 fn ratios(total: &DedupRow) -> Option<[f64; 3]> {
     let (allocated, referenced) = (&total.allocated, &total.referenced);

@@ -19,19 +19,19 @@ use super::text::Printer;
 /// Txgs, in order.
 type Txgs = Vec<Range<u64>>;
 
-/// What a vdev and those below it have missed (`vdev_dtl`).
+/// The txgs that a vdev and its descendants have missed (`vdev_dtl`).
 #[derive(Default)]
 struct Missed {
     /// `DTL_MISSING`: on none of its devices.
     missing: Txgs,
     /// `DTL_PARTIAL`: not on all of its devices.
     partial: Txgs,
-    /// `DTL_OUTAGE`: what cannot be read from it now.
+    /// `DTL_OUTAGE`: cannot be read from it now.
     outage: Txgs,
 }
 
 impl Missed {
-    /// Of a vdev; `absent` is taken for a device that cannot be read.
+    /// For one vdev; `absent` is a device to be treated as unreadable.
     #[doc(alias = "vdev_dtl_reassess")]
     fn of(vdev: &Arc<Vdev>, absent: Option<&Arc<Vdev>>) -> Missed {
         if vdev.children().is_empty() {
@@ -85,7 +85,7 @@ fn in_at_least(count: usize, sets: &[&Txgs]) -> Txgs {
     all
 }
 
-/// Whether the pool needs the device: others do not have all that it has.
+/// Whether the pool needs the device, because other devices do not have all of its data.
 #[doc(alias = "vdev_dtl_required")]
 fn is_required(top: &Arc<Vdev>, vdev: &Arc<Vdev>) -> bool {
     Arc::ptr_eq(top, vdev) || !Missed::of(top, Some(vdev)).outage.is_empty()

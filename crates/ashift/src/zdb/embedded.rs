@@ -1,4 +1,4 @@
-//! `zdb -E`: what a block pointer with embedded data contains.
+//! `zdb -E`: the data embedded in a block pointer.
 //!
 //! # Source
 //! OpenZFS cmd/zdb/zdb.c (`zdb_embedded_block`).

@@ -1,4 +1,4 @@
-//! Whether the counts that the pool keeps agree with what is counted in it.
+//! Checks the feature counts that the pool stores against what is counted in it.
 //!
 //! # Source
 //! OpenZFS cmd/zdb/zdb.c (`dump_zpool`, `verify_device_removal_feature_counts`,
@@ -18,7 +18,7 @@ use zap::Zap;
 use super::pool::Pool;
 use super::text::Printer;
 
-/// The status when counts do not agree.
+/// The exit status when counts differ.
 const MISMATCH: u8 = 2;
 /// Features that count datasets, bookmarks or clones, in OpenZFS's order (`spa_feature_t`).
 const COUNTED: [&str; 17] = [
@@ -132,7 +132,7 @@ fn removals(out: &mut Printer, pool: &Pool) -> Result<u8> {
         )?;
         code = 1;
     }
-    // A pool with removed vdevs is not opened, so that there is nothing to count.
+    // A pool with removed vdevs cannot be opened here, so there is nothing to count.
     match features.count(feature::OBSOLETE_COUNTS).unwrap_or(0) {
         0 => writeln!(
             out,
@@ -149,7 +149,7 @@ fn removals(out: &mut Printer, pool: &Pool) -> Result<u8> {
     Ok(code)
 }
 
-/// Whether as many space maps have a histogram as the pool says.
+/// Whether the number of space maps with a histogram is the stored feature count.
 #[doc(alias = "verify_spacemap_refcounts")]
 pub(super) fn space_maps(out: &mut Printer, pool: &Pool) -> Result<u8> {
     let expected = pool

@@ -1,4 +1,4 @@
-//! `zdb -h`: what was done to the pool.
+//! `zdb -h`: the pool's history.
 //!
 //! # Source
 //! OpenZFS cmd/zdb/zdb.c (`dump_history`).
@@ -81,7 +81,7 @@ pub(super) fn run(request: &Request, out: &mut Printer, pool: &Pool) -> Result<(
     })
 }
 
-/// A record as text; nothing for one of an unknown kind.
+/// A record as text; `None` for one of an unknown kind.
 fn line(record: &NvList) -> Option<String> {
     let when = record.get_u64("history time");
     let when = when.map_or_else(String::new, |t| history_time(t, crate::zone::local()));

@@ -48,7 +48,7 @@ const NAMES: [&str; tx::MAX_TYPE as usize] = [
     "TX_CLONE_RANGE     ",
 ];
 const TAB: &str = "\t\t\t";
-/// Bytes of a write that are shown, unless all are wanted.
+/// Bytes of a write that are shown, unless all are requested.
 const SHOWN_BYTES: usize = 20;
 /// `AT_*`: bits of lr_mask, as zdb reads them.
 const AT_MODE: u64 = 0x2;
@@ -58,7 +58,7 @@ const AT_SIZE: u64 = 0x80;
 const AT_ATIME: u64 = 0x100;
 const AT_MTIME: u64 = 0x200;
 
-/// Writes the log of an objset; `level`: how much to say about it.
+/// Writes the log of an objset; `level` is the level of detail.
 #[doc(alias = "dump_intent_log")]
 pub(super) fn run(out: &mut Printer, subject: &Subject, level: usize) -> Result<()> {
     let header = subject.objset.zil_header();
@@ -91,7 +91,7 @@ pub(super) fn run(out: &mut Printer, subject: &Subject, level: usize) -> Result<
     write_counts(out, &listing.counts, level)
 }
 
-/// What is written about a log while it is read.
+/// The output about a log while it is read.
 struct Listing<'a> {
     subject: &'a Subject,
     level: usize,
@@ -256,7 +256,7 @@ impl Listing<'_> {
         for byte in bytes.iter().take(shown) {
             let _ = match byte {
                 b' '..=b'~' => write!(text, "{} ", *byte as char),
-                // As of a signed character.
+                // Sign-extended, as C promotes a `char`.
                 _ => write!(text, "{:2X}", i32::from(*byte as i8)),
             };
         }
@@ -285,7 +285,7 @@ impl Listing<'_> {
     }
 }
 
-/// The text up to its NUL from byte `at` of a record on.
+/// The text from byte `at` of a record up to its NUL.
 fn name_at(record: &[u8], at: usize) -> String {
     let bytes = record.get(at..).unwrap_or_default();
     let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());

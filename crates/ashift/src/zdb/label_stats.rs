@@ -1,4 +1,4 @@
-//! How a configuration fills its place in a label.
+//! How much of its space in a label a configuration takes.
 //!
 //! # Source
 //! OpenZFS cmd/zdb/zdb.c (`dump_nvlist_stats`, `collect_nvlist_stats`).
@@ -16,11 +16,11 @@ struct Sizes {
     strings: (usize, usize),
     booleans: (usize, usize),
     nvlists: (usize, usize),
-    /// Of the vdevs in arrays: how many, bytes of all, bytes of the largest.
+    /// For the vdevs in arrays: their number, bytes of all, bytes of the largest.
     leaves: (usize, usize, usize),
 }
 
-/// Bytes that a pair takes as XDR, without what an nvlist in it takes.
+/// Bytes that a pair takes in XDR encoding, without the contents of an nvlist in it.
 fn pair_bytes(name: &str, value: &NvValue) -> usize {
     let mut list = NvList::new();
     let empty = nvpair::encode_xdr(&list).len();

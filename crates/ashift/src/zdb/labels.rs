@@ -1,4 +1,4 @@
-//! `zdb -l`: the four labels of a device, equal ones once.
+//! `zdb -l`: the four labels of a device; equal ones are shown once.
 //!
 //! # Source
 //! OpenZFS cmd/zdb/zdb.c (`dump_label`, `dump_config_from_label`).
@@ -22,7 +22,7 @@ use crate::machine::current;
 
 const RULE: &str = "------------------------------------";
 
-/// Devices without any configuration.
+/// Exit status for a device without any configuration.
 const NO_CONFIG: u8 = 2;
 
 /// `zdb -l DEVICE`.
@@ -149,13 +149,13 @@ impl Heading {
     }
 }
 
-/// log2 of the sector that a label's vdev has, which says how far apart uberblocks are.
+/// log2 of the sector size of a label's vdev, which determines the spacing of uberblocks.
 fn ashift_of(label: &Label) -> Option<u32> {
     let tree = label.config.as_ref().ok()?.get_list("vdev_tree")?;
     u32::try_from(tree.get_u64("ashift")?).ok()
 }
 
-/// The uberblocks of a label: those that an earlier label has are left out, unless all are wanted.
+/// The uberblocks of a label, without those that an earlier label has, unless all are requested.
 #[doc(alias = "dump_label_uberblocks")]
 fn write_ring(
     out: &mut Printer,

@@ -1,4 +1,4 @@
-//! Lists of blocks: deadlists, livelists, what is waiting to be freed.
+//! Lists of blocks: deadlists, livelists, blocks waiting to be freed.
 //!
 //! # Source
 //! OpenZFS cmd/zdb/zdb.c (`dump_blkptr_list`, `dump_full_bpobj`, `dump_bptree`,
@@ -24,10 +24,10 @@ use super::request::Request;
 use super::text::Printer;
 use super::viewers;
 
-/// Lists within lists beyond this are damage.
+/// Lists nested deeper than this are damaged.
 const DEPTH_MAX: usize = 8;
 
-/// What waits to be freed in a pool.
+/// The blocks waiting to be freed in a pool.
 pub(super) fn pool_lists(request: &Request, out: &mut Printer, pool: &Pool) -> Result<()> {
     let mos = pool.dsl().mos();
     let level = request.level('d');
@@ -124,7 +124,7 @@ fn write_bpobj(
     Ok(())
 }
 
-/// Trees of datasets that are being freed.
+/// The trees of datasets that are being freed.
 #[doc(alias = "dump_bptree")]
 fn bptree(out: &mut Printer, level: usize, mos: &Arc<Mos>, object: ObjectId) -> Result<()> {
     let dnode = mos.objset().hold(object)?;
@@ -139,7 +139,7 @@ fn bptree(out: &mut Printer, level: usize, mos: &Arc<Mos>, object: ObjectId) -> 
     }
     writeln!(out)?;
     let size = size_of::<BptreeEntryPhys>();
-    // What the header says may be more than there is.
+    // The header may claim more entries than exist.
     let there = viewers::length(&dnode) / size as u64;
     let end = end.min(there).max(begin);
     let (first, length) = (
@@ -183,7 +183,7 @@ pub(super) fn deadlists(
     Ok(())
 }
 
-/// The deadlists of the snapshot that every dataset descends from, and of its head.
+/// The deadlists of `$ORIGIN` and of its snapshot, from which every dataset descends.
 pub(super) fn origin_deadlists(request: &Request, out: &mut Printer, pool: &Pool) -> Result<()> {
     let dsl = pool.dsl();
     let mos = dsl.mos();
@@ -199,7 +199,7 @@ pub(super) fn origin_deadlists(request: &Request, out: &mut Printer, pool: &Pool
     list(out, level, mos, ObjectId(snapshot.deadlist_obj), "Deadlist")
 }
 
-/// A list by birth: its sums, the list of each key, and the blocks in them.
+/// A deadlist: its sums, the list of each key, and the blocks in them.
 #[doc(alias = "dump_blkptr_list")]
 fn list(
     out: &mut Printer,
@@ -233,8 +233,8 @@ fn list(
     Ok(())
 }
 
-/// `zdb -y`: whether blocks that deleted clones still have were freed all the same, and whether
-/// each space map allocates and frees by turns.
+/// `zdb -y`: whether blocks still in the livelists of deleted clones have been freed, and whether any space
+/// map allocates or frees the same range twice in a row.
 #[doc(alias = "livelist_metaslab_validate")]
 pub(super) fn verify_livelists(out: &mut Printer, pool: &Pool) -> Result<()> {
     writeln!(out, "Verifying deleted livelist entries")?;
@@ -291,7 +291,7 @@ pub(super) fn verify_livelists(out: &mut Printer, pool: &Pool) -> Result<()> {
     Ok(())
 }
 
-/// What the lists of deleted clones say is still theirs: vdev, offset, size.
+/// The blocks that the livelists of deleted clones still contain: vdev, offset, size.
 fn deleted_livelists(out: &mut Printer, pool: &Pool) -> Result<BTreeSet<(u64, u64, u64)>> {
     let mos = pool.dsl().mos();
     let mut leftover = BTreeSet::new();

@@ -14,10 +14,10 @@ use super::metaslabs::TopVdev;
 use super::pool::Pool;
 use super::text::Printer;
 
-/// What is known of the free space of one vdev, or of several.
+/// The free space of one vdev, or of several.
 struct Group {
     histogram: [u64; HISTOGRAM_BUCKETS],
-    /// Percent; none when too few metaslabs know theirs.
+    /// Percent; `None` if too few metaslabs have a histogram.
     fragmented: Option<u64>,
 }
 

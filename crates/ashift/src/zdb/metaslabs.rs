@@ -21,7 +21,7 @@ const COUNTED_BYTES_MIN: u64 = 1 << 14;
 /// `SM_NO_VDEVID`
 const NO_VDEV: u64 = 1 << 24;
 
-/// Which metaslabs were asked for: a vdev, and some of its metaslabs.
+/// The metaslabs requested: a vdev, and some of its metaslabs.
 pub(super) struct Choice(Vec<u64>);
 
 impl Choice {
@@ -82,7 +82,7 @@ pub(super) struct TopVdev {
     bias: &'static str,
     ms_shift: u32,
     pub(super) ashift: u32,
-    /// Of each metaslab; 0 where there is none yet.
+    /// The space map of each metaslab; 0 if it has none yet.
     pub(super) objects: Vec<ObjectId>,
 }
 
@@ -184,12 +184,12 @@ pub(super) fn space_map(pool: &Pool, object: ObjectId) -> Result<SpaceMapPhys> {
     Ok(pool.space_maps().open(object)?.1)
 }
 
-/// What is free, as it is in memory when the metaslab is used.
+/// The free space, as in a loaded metaslab.
 #[doc(alias = "dump_metaslab_stats")]
 fn write_stats(out: &mut Printer, free: &RangeTree, size: u64) -> Result<()> {
     let counted = free.iter().filter(|(_, size)| *size >= COUNTED_BYTES_MIN);
     let counted = match counted.count() {
-        // Where all are small, all are counted.
+        // If all segments are small, all are counted.
         0 => free.segment_count(),
         some => some,
     };
@@ -208,8 +208,8 @@ fn write_stats(out: &mut Printer, free: &RangeTree, size: u64) -> Result<()> {
     Ok(())
 }
 
-/// A space map: its header, and its entries if they are wanted; `start` and `shift`: of the
-/// metaslab that it is of.
+/// A space map: its header, and its entries if they are requested; `start` and `shift` are those of its
+/// metaslab.
 #[doc(alias = "dump_spacemap")]
 pub(super) fn write_space_map(
     request: &Request,
@@ -237,7 +237,7 @@ pub(super) fn write_space_map(
     let maps = pool.space_maps();
     maps.check_dense(object, length)?;
     let (mut allocated, mut number) = (0i64, 0);
-    // No entry lies in two blocks.
+    // No entry spans two blocks.
     let block = pool.mos().hold(object)?.blksz();
     for offset in (0..length).step_by(block as usize) {
         let mut bytes = vec![0; block.min(length - offset) as usize];
@@ -258,7 +258,7 @@ pub(super) fn write_space_map(
     Ok(())
 }
 
-/// Writes an entry; returns what it allocates.
+/// Writes an entry; returns the bytes it allocates, negative for a free.
 fn write_entry(
     out: &mut Printer,
     number: usize,

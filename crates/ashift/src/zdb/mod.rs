@@ -50,7 +50,7 @@ use request::{Request, USAGE};
 use targets::Target;
 use text::Printer;
 
-/// The status of OpenZFS's zdb for whatever cannot be done.
+/// The exit status of OpenZFS's zdb for any failure.
 const FAILED: u8 = 1;
 
 /// Runs `zdb ARGS`.
@@ -88,7 +88,7 @@ fn usage() -> ExitCode {
     ExitCode::from(FAILED)
 }
 
-/// The arguments make no sense: the usage text is shown.
+/// The error for invalid arguments: the usage text is shown.
 fn usage_error() -> Error {
     Error::invalid("")
 }
@@ -153,7 +153,7 @@ fn dispatch(request: &Request, out: &mut Printer) -> Result<u8> {
     dump_pool(request, out, &pool, &ranges, &metaslabs)
 }
 
-/// Everything about a pool that was asked for, in zdb's order.
+/// Everything requested about a pool, in zdb's order.
 #[doc(alias = "dump_zpool")]
 fn dump_pool(
     request: &Request,

@@ -33,19 +33,19 @@ const SLOT_BYTES: u64 = 512;
 /// Bytes of a Zstandard block's header (`zfs_zstdhdr_t`) that matter here.
 const ZSTD_HEADER_BYTES: usize = 8;
 
-/// What dumping the objects of one objset needs.
+/// The state for dumping the objects of one objset.
 pub(super) struct Dumper {
     pub(super) objset: Arc<Objset>,
     pub(super) fs: Option<Arc<Filesystem>>,
-    /// How much is said of each object.
+    /// The level of detail for each object.
     pub(super) verbosity: usize,
-    /// How often `-d` was given: how much is said of what is in an object.
+    /// How often `-d` was given: the level of detail for the contents of objects.
     pub(super) content_level: usize,
-    /// What the objset's blocks are compressed with, where the dnode does not say.
+    /// The compression of the objset's blocks, if the dnode does not say.
     compress: String,
-    /// What reads blocks as they are on disk, if the headers of compressed ones are wanted (`-Z`).
+    /// Reads blocks as they are on disk, if the headers of compressed ones are requested (`-Z`).
     pipeline: Option<Arc<zio::Pipeline>>,
-    /// Files that no directory has.
+    /// Number of files without a directory entry.
     pub(super) leaked: usize,
     wants_header: bool,
 }
@@ -160,7 +160,7 @@ pub(super) fn write_object(
         dumper.wants_header = true;
     }
     if dumper.verbosity >= 5 {
-        // If the blocks are not a tree, the segments would have no end.
+        // If the blocks are not a tree, listing the segments would not end.
         if write_blocks(out, dumper, &facts)? {
             write_segments(out, dumper, &facts)?;
         }
@@ -201,7 +201,7 @@ fn write_details(out: &mut Printer, dumper: &mut Dumper, facts: &Facts) -> Resul
     Ok(())
 }
 
-/// Answers whether they are a tree.
+/// Returns whether the blocks are a tree.
 #[doc(alias = "dump_indirect")]
 fn write_blocks(out: &mut Printer, dumper: &Dumper, facts: &Facts) -> Result<bool> {
     if let Some(spill) = facts.dnode.spill_pointer() {
@@ -227,7 +227,7 @@ struct Visit<'a> {
     dumper: &'a Dumper,
     facts: &'a Facts,
     followed: Followed,
-    /// No block was met twice.
+    /// Whether no block was visited twice.
     is_tree: bool,
 }
 
@@ -287,7 +287,7 @@ impl Visit<'_> {
     }
 }
 
-/// What the header of a block compressed with Zstandard says.
+/// The header of a block compressed with Zstandard.
 #[doc(alias = "snprintf_zstd_header")]
 fn zstd_header(
     pipeline: &zio::Pipeline,
@@ -318,7 +318,7 @@ fn zstd_header(
     }
 }
 
-/// Where there is data: bytes of a file, and in the object of dnodes the dnodes.
+/// The ranges with data; in the meta-dnode, those with dnodes.
 fn write_segments(out: &mut Printer, dumper: &Dumper, facts: &Facts) -> Result<()> {
     let mut write = |start: u64, end: u64| {
         let size = out.nice(end.saturating_sub(start));
@@ -339,8 +339,8 @@ fn write_segments(out: &mut Printer, dumper: &Dumper, facts: &Facts) -> Result<(
     Ok(())
 }
 
-/// Runs of slots that have dnodes, as `dnode_next_offset` finds them: blocks are skipped by the
-/// number of dnodes in them, so that one that is filled by fewer, large ones ends the search.
+/// Runs of slots with dnodes, as `dnode_next_offset` finds them: it skips blocks by their fill count
+/// (dnodes), so a block filled by fewer, large dnodes ends the search.
 fn dnode_runs(objset: &Objset) -> Result<Vec<(u64, u64)>> {
     let mut slots: BTreeMap<u64, u64> = BTreeMap::new();
     let mut fills: BTreeMap<u64, u64> = BTreeMap::new();
@@ -350,7 +350,7 @@ fn dnode_runs(objset: &Objset) -> Result<Vec<(u64, u64)>> {
         *fills.entry(object.0 / DNODES_PER_BLOCK).or_default() += 1;
         at = object;
     }
-    // The first free slot of a block from one on, or the end of the block.
+    // The first free slot of the block at or after `from`, or else the end of the block.
     let hole_in_block = |from: u64| {
         let end = (from / DNODES_PER_BLOCK + 1) * DNODES_PER_BLOCK;
         let mut slot = from;

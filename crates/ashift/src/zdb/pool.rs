@@ -1,4 +1,4 @@
-//! Which pool, and what it says of itself: configuration and uberblock.
+//! Opens the pool to look at, and shows its configuration and uberblock.
 
 use phys::feature;
 use std::io::Write;
@@ -28,7 +28,7 @@ const NEVER_REWIND: u32 = 2;
 const DO_REWIND: u32 = 8;
 /// `ZPOOL_EXTREME_REWIND`
 const EXTREME_REWIND: u32 = 16;
-/// What of a label's config an import is given, in this order.
+/// The keys of a label's config that an import is given, in this order.
 const IMPORT_KEYS: [&str; 8] = [
     "vdev_children",
     "version",
@@ -40,7 +40,7 @@ const IMPORT_KEYS: [&str; 8] = [
     "hostname",
 ];
 
-/// An open pool, from wherever it came.
+/// An open pool, from either source.
 pub(super) enum Pool {
     Imported(OpenPool),
     Found(Box<Spa>),
@@ -104,7 +104,7 @@ fn cachefile(request: &Request) -> CacheFile {
     }
 }
 
-/// What an import would be given: what the labels say, and how far it may go back.
+/// The config that an import would be given: that of the labels, and how far it may rewind.
 #[doc(alias = "zpool_find_config")]
 fn import_config(request: &Request, found: &FoundPool) -> NvList {
     let mut config = NvList::new();
@@ -135,7 +135,7 @@ fn import_config(request: &Request, found: &FoundPool) -> NvList {
     config
 }
 
-/// The paths are those where the devices were found, which are entered last.
+/// The paths are those where the devices were found; OpenZFS adds these last.
 #[doc(alias = "fix_paths")]
 fn put_paths_last(vdev: &mut NvList) {
     if let Some(path) = vdev.get("path").cloned() {
@@ -207,7 +207,7 @@ pub(super) fn uberblock(request: &Request, out: &mut Printer, pool: &Pool) -> Re
     Ok(())
 }
 
-/// `zdb -C POOL`: the configuration in the pool, and the one that the host remembers.
+/// `zdb -C POOL`: the configuration in the pool, and the one in the cachefile.
 pub(super) fn configs(request: &Request, out: &mut Printer, pool: &Pool) -> Result<()> {
     let config = pool.config();
     if request.has('j') {
@@ -267,7 +267,7 @@ pub(super) fn cachefile_config(request: &Request, out: &mut Printer) -> Result<u
         writeln!(out, "{}", serde_json::Value::Object(all))?;
         return Ok(0);
     }
-    // In the order of the file.
+    // Decoded anew, to keep the order of the file.
     let bytes = std::fs::read(cache.path()).map_err(Error::from)?;
     write!(out, "{}", nvpair::decode(&bytes)?.dump(0))?;
     Ok(0)

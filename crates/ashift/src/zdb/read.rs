@@ -16,7 +16,7 @@ use zio::{Io, Priority, VdevOps};
 use super::pool::Pool;
 use super::text::Printer;
 
-/// No block is larger.
+/// The largest block, in bytes.
 const BYTES_MAX: u64 = base::SPA_MAXBLOCKSIZE;
 /// `DEV_BSIZE`
 const SECTOR: u64 = 512;
@@ -24,7 +24,7 @@ const SECTOR: u64 = 512;
 const POINTER_BYTES: usize = size_of::<BlkPtrPhys>();
 /// `SPA_GBH_NBLKPTRS`: pointers in a gang header.
 const GANG_POINTERS: usize = 3;
-/// What is tried to decompress a block whose compression is not known, in this order.
+/// The compressions tried on a block of unknown compression, in this order.
 const ENCODINGS: [CompressType; 4] = [
     CompressType::Lz4,
     CompressType::Lzjb,
@@ -43,7 +43,7 @@ struct Flags {
     indirect: bool,
     raw: bool,
     verbose: bool,
-    /// Where the block pointer is that is wanted.
+    /// Offset of the block pointer to show, in bytes.
     pointer_offset: u64,
 }
 
@@ -62,8 +62,8 @@ impl Flags {
         })
     }
 
-    /// Reads letters, of which `b` may have an offset behind it; complaints go to `out`. None when
-    /// they make no sense.
+    /// Parses the flag letters; `b` may be followed by an offset; errors go to `out`. `None` if they are
+    /// invalid.
     fn parse(text: &str, out: &mut Printer) -> Result<Option<Flags>> {
         let mut flags = Flags::default();
         let mut found = false;
@@ -106,7 +106,7 @@ impl Flags {
     }
 }
 
-/// A number in hexadecimal, as far as it goes (`strtoull`).
+/// The leading hexadecimal number (`strtoull`).
 fn hex(text: &str) -> u64 {
     let digits = text.strip_prefix("0x").unwrap_or(text);
     let end = digits
@@ -123,7 +123,7 @@ pub(super) fn run(out: &mut Printer, pool: &Pool, blocks: &[String]) -> Result<u
     Ok(0)
 }
 
-/// `vdev:offset:[lsize/]psize[:flags]`; what is wrong with it is said on stdout.
+/// `vdev:offset:[lsize/]psize[:flags]`; errors in it are printed on stdout.
 fn read_block(out: &mut Printer, pool: &Pool, text: &str) -> Result<()> {
     let mut parts = text.split(':').filter(|part| !part.is_empty());
     let vdev = parts.next().unwrap_or("");
@@ -172,8 +172,8 @@ fn read_block(out: &mut Printer, pool: &Pool, text: &str) -> Result<()> {
     }
 }
 
-/// A vdev by its path, by the last part of it, or by its place in the tree; with its number if it
-/// is a top-level vdev.
+/// A vdev by its path, by the last part of its path, or by its position in the tree; with its id if it is a
+/// top-level vdev.
 #[doc(alias = "zdb_vdev_lookup")]
 fn lookup(root: &Arc<Vdev>, text: &str) -> Option<(Arc<Vdev>, Option<VdevId>)> {
     let is_place = text
@@ -284,7 +284,7 @@ fn show(
     Ok(())
 }
 
-/// Whether there is a block pointer that makes sense.
+/// Whether the bytes contain a plausible block pointer at `at`.
 #[doc(alias = "zfs_blkptr_verify")]
 fn is_pointer(pool: &Pool, bytes: &[u8], at: usize) -> bool {
     let bytes = bytes.get(at..).and_then(|rest| rest.get(..POINTER_BYTES));
@@ -309,7 +309,7 @@ fn is_pointer(pool: &Pool, bytes: &[u8], at: usize) -> bool {
         })
 }
 
-/// Tries every compression at every size that the block may have had.
+/// Tries every compression with every possible logical size of the block.
 #[doc(alias = "zdb_decompress_block")]
 fn decompress(
     out: &mut Printer,
@@ -360,7 +360,7 @@ fn try_decompress(
         let psize = physical.len();
         eprintln!("Trying {psize:05x} -> {size:05x} ({})", kind.name());
     }
-    // Filled in two ways, so that bytes that were not written show.
+    // Two different initial fills reveal bytes that were not written.
     let [mut a, mut b] = [0, 0xff].map(|fill| vec![fill; size as usize]);
     compress::decompress(kind, physical, &mut a).ok()?;
     compress::decompress(kind, physical, &mut b).ok()?;
@@ -386,7 +386,7 @@ fn write_pointers(out: &mut Printer, bytes: &[u8], count: usize, flags: &Flags) 
     Ok(())
 }
 
-/// Bytes in the order in which they are on disk, or words as they are in memory.
+/// Bytes in their order on disk or, with `flags.swap`, reversed in words of 8 bytes.
 #[doc(alias = "zdb_dump_block")]
 fn write_dump(out: &mut Printer, text: &str, bytes: &[u8], flags: &Flags) -> Result<()> {
     let heading = if flags.swap {
@@ -414,7 +414,7 @@ fn write_dump(out: &mut Printer, text: &str, bytes: &[u8], flags: &Flags) -> Res
     Ok(())
 }
 
-/// What the bytes hash to, by each checksum.
+/// Prints the bytes' checksum for each checksum algorithm.
 fn write_checksums(out: &mut Printer, pool: &Pool, physical: &[u8], lsize: u64) -> Result<()> {
     let mut bytes = physical.to_vec();
     bytes.resize(lsize as usize, 0);

@@ -1,8 +1,8 @@
-//! What was asked for: options, how verbose each view is, and the usage text.
+//! The request: options, the level of detail of each view, and the usage text.
 //!
 //! # What it is
-//! Each view has a letter; giving it more than once makes that view say more, `-v` makes all of
-//! them say more. Without any view, everything that is not an action of its own is shown.
+//! Each view has a letter; repeating it makes that view more detailed, `-v` makes all of them more
+//! detailed. Without any view, everything is shown that is not an action of its own.
 //!
 //! # Source
 //! OpenZFS cmd/zdb/zdb.c (`main`, `usage`).
@@ -10,7 +10,7 @@
 use admin::getopt::{Flag, OptError, OptSpec, Parsed, parse};
 use base::Txg;
 
-/// What `zdb` says when it is not asked as it should be.
+/// The usage text, shown for invalid arguments.
 pub(super) const USAGE: &str = "\
 Usage:\tzdb [-AbcdDFGhijLMPsvXy] [-e [-V] [-p <path> ...]] [-I <inflight I/Os>]
 \t\t[-t <txg>] [-U <cache>]
@@ -137,11 +137,11 @@ const SPEC: OptSpec = OptSpec {
     ],
 };
 
-/// Options that choose what to show; without any of them everything is shown.
+/// Options that select views; without any of them everything is shown.
 const VIEWS: &str = "bBcCdDEGhilmMNOrRsSTuyZ";
 /// Views that can be shown as JSON.
 const JSON_VIEWS: &str = "bcCdlmSu";
-/// Options that everything does not include.
+/// Options that "everything" does not include.
 const NOT_BY_DEFAULT: &str = "ABeEFkKlLNOPrRSXy";
 /// `TXG_INITIAL`: there is no uberblock of an earlier txg.
 const TXG_INITIAL: u64 = 4;
@@ -149,7 +149,7 @@ const TXG_INITIAL: u64 = 4;
 /// What is asked for.
 pub(crate) struct Request {
     args: Parsed,
-    /// The highest txg whose uberblock counts (`-t`).
+    /// The highest txg of uberblocks considered (`-t`).
     pub(super) max_txg: Option<Txg>,
 }
 
@@ -157,7 +157,7 @@ impl Request {
     /// Reads the arguments.
     ///
     /// # Errors
-    /// What is to be said before the usage text.
+    /// The text to print before the usage text.
     pub(super) fn parse(args: &[String]) -> Result<Request, String> {
         let args = parse(&SPEC, args).map_err(|error| complaint(&error, args))?;
         let mut request = Request {
@@ -168,7 +168,7 @@ impl Request {
         Ok(request)
     }
 
-    /// Whether the arguments of options make sense, in the order given.
+    /// Checks the values of options, in the order given.
     fn check(&mut self) -> Result<(), String> {
         for (flag, value) in &self.args.options {
             let (Flag::Short(letter), Some(value)) = (flag, value) else {
@@ -204,12 +204,12 @@ impl Request {
         }
     }
 
-    /// The options that are understood but do nothing here, if one was given.
+    /// The first option given that is accepted but not supported, if any.
     pub(super) fn missing(&self) -> Option<char> {
         "BKkx".chars().find(|letter| self.has(*letter))
     }
 
-    /// Everything that is not an option.
+    /// The arguments that are not options.
     pub(super) fn operands(&self) -> &[String] {
         &self.args.operands
     }
@@ -232,12 +232,12 @@ impl Request {
         self.args.options.iter().filter(is_it).count()
     }
 
-    /// Whether no view was chosen.
+    /// Whether no view was selected.
     fn shows_all(&self) -> bool {
         !VIEWS.chars().any(|letter| self.has(letter))
     }
 
-    /// How much to say about `letter`; 0: nothing.
+    /// The level of detail for `letter`; 0: not shown.
     #[doc(alias = "dump_opt")]
     pub(super) fn level(&self, letter: char) -> usize {
         let shows_all = self.shows_all();
@@ -249,7 +249,7 @@ impl Request {
     }
 }
 
-/// `strtoull` with base 0, as far as it gets.
+/// The leading number in a text: `strtoull` with base 0.
 pub(super) fn leading_number(text: &str) -> u64 {
     number_prefix(text).0
 }
@@ -285,7 +285,7 @@ pub(super) fn number_prefix(text: &str) -> (u64, &str) {
     (value, rest)
 }
 
-/// getopt_long's own words.
+/// The message of getopt_long.
 fn complaint(error: &OptError, args: &[String]) -> String {
     match error {
         OptError::Invalid(letter) => format!("zdb: invalid option -- '{letter}'"),

@@ -1,4 +1,4 @@
-//! `zdb -s`: what reading the pool took.
+//! `zdb -s`: the I/O that reading the pool took.
 //!
 //! # Source
 //! OpenZFS lib/libzpool/util.c (`show_pool_stats`, `show_vdev_stats`).
@@ -14,7 +14,7 @@ use vdev::Vdev;
 use super::pool::Pool;
 use super::text::Printer;
 
-/// The column in which figures begin.
+/// The column at which figures begin.
 const NAME_WIDTH: usize = 25;
 
 /// `zdb -s`.
@@ -61,7 +61,7 @@ fn write(
     let class = vdev.config().class().word();
     let suffix = class.map_or_else(String::new, |word| format!(" ({word})"));
     let space = space.filter(|space| space.space > 0);
-    // As printf has it: a negative width means left-justified, to the same width.
+    // As in printf, a negative width means left-justified, with the absolute value as the width.
     let used_width = indent + name.len();
     let end = NAME_WIDTH + if space.is_some() { 0 } else { 12 };
     let width = used_width.abs_diff(end);

@@ -1,4 +1,4 @@
-//! What a command line names: pools, datasets, objects, files by their path.
+//! The targets of a command line: pools, datasets, objects, files by their path.
 //!
 //! # Source
 //! OpenZFS cmd/zdb/zdb.c (`main`, `parse_object_range`, `dump_path`, `zdb_copy_object`).
@@ -32,7 +32,7 @@ pub(super) struct Target {
     pub(super) text: String,
     /// The pool.
     pub(super) pool: String,
-    /// The number behind the first slash, of a dataset or its objset.
+    /// The number after the first slash: a dataset's objset id.
     number: Option<u64>,
     is_pool: bool,
 }
@@ -56,13 +56,13 @@ impl Target {
         }
     }
 
-    /// Whether a dataset is named, or counted by its objset.
+    /// Whether it is a dataset, by its name or by its objset number.
     pub(super) fn is_dataset(&self) -> bool {
         // Objset 0 is the pool's own.
         !self.is_pool && self.number != Some(0)
     }
 
-    /// Whether something that is not a number follows the pool's name.
+    /// Whether the pool's name is followed by something that is not a number.
     pub(super) fn is_bad_number(&self) -> bool {
         self.text.contains('/') && self.number.is_none()
     }
@@ -74,7 +74,7 @@ impl Target {
     }
 }
 
-/// What an error is to a C library.
+/// The error text of a C library.
 pub(super) fn words(error: &Error) -> String {
     match error.kind() {
         ErrorKind::NotFound => "No such file or directory".to_owned(),
@@ -82,7 +82,7 @@ pub(super) fn words(error: &Error) -> String {
     }
 }
 
-/// `-O` and `-r` of a dataset that is not there.
+/// Handles `-O` and `-r` of a dataset that does not exist.
 pub(super) fn is_missing(request: &Request, target: &Target, error: Error) -> Result<u8> {
     if error.kind() != ErrorKind::NotFound {
         return Err(error);
@@ -98,7 +98,7 @@ pub(super) fn is_missing(request: &Request, target: &Target, error: Error) -> Re
     Ok(NOT_FOUND)
 }
 
-/// A dataset of a pool that is not imported is looked for by its name.
+/// If the pool is not imported, zdb still looks for the dataset by name, and reports it missing.
 pub(super) fn say_missing(request: &Request, target: &Target, error: &Error) {
     let is_named = target.is_dataset() && target.bookmark().is_none();
     if is_named && !request.has('e') && error.kind() == ErrorKind::NotFound {
@@ -106,7 +106,7 @@ pub(super) fn say_missing(request: &Request, target: &Target, error: &Error) {
     }
 }
 
-/// What zdb says of a path that leads nowhere, when it was to copy what is there.
+/// The error of zdb when the path to be copied does not exist.
 fn internal_error(status: u8) -> Error {
     let reason = match status {
         NOT_FOUND => "No such file or directory",
@@ -143,7 +143,7 @@ pub(super) fn open(request: &Request, pool: &Pool, target: &Target) -> Result<Su
     })
 }
 
-/// Objects from one to another, both included, of some types.
+/// A range of objects, both ends included, of some types.
 #[doc(alias = "zopt_object_range_t")]
 pub(super) struct Range {
     pub(super) from: u64,
@@ -198,7 +198,7 @@ impl Range {
         Ok(Range { from, to, types })
     }
 
-    /// Whether objects of this type were asked for.
+    /// Whether objects of this type were requested.
     #[doc(alias = "match_object_type")]
     pub(super) fn includes(&self, type_: ObjectType) -> bool {
         if self.types == 0 || self.types == ALL_TYPES {
@@ -209,7 +209,7 @@ impl Range {
             ObjectType::PLAIN_FILE_CONTENTS => FILES,
             ObjectType::SPACE_MAP => SPACE_MAPS,
             _ if type_.name() == "zap" => ZAPS,
-            // Of the rest all, if all but some were asked for.
+            // All other types, if the request was for everything but some types.
             _ => return self.types | SUPPORTED == ALL_TYPES,
         };
         self.types & flag != 0
@@ -243,7 +243,7 @@ fn type_flags(text: &str) -> Result<u64, &'static str> {
     Ok(types)
 }
 
-/// The objects that are named, if it is objects that are shown.
+/// The object ranges given, if objects are to be shown.
 pub(super) fn ranges(request: &Request, operands: &[String]) -> Result<Vec<Range>> {
     if request.level('d') == 0 && !request.has('N') {
         return Ok(Vec::new());
@@ -256,10 +256,10 @@ pub(super) fn ranges(request: &Request, operands: &[String]) -> Result<Vec<Range
     operands.iter().map(parse).collect()
 }
 
-/// Why a path does not lead anywhere: what to say, and the status.
+/// Why a path cannot be resolved: the message, and the exit status.
 struct LostPath(String, u8);
 
-/// The object at `path`, name by name; nothing is followed but directories.
+/// The object at `path`, name by name; links are not followed.
 #[doc(alias = "dump_path_impl")]
 fn resolve(objset: &Objset, dataset: &str, path: &str) -> Result<ObjectId, LostPath> {
     let lost = |text: String, error: &Error| {

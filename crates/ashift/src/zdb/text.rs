@@ -1,4 +1,4 @@
-//! How numbers, times, pointers and histograms look.
+//! Formatting of numbers, times, pointers and histograms.
 //!
 //! # Source
 //! OpenZFS cmd/zdb/zdb.c (`zdb_nicenum`, `snprintf_blkptr_compact`, `dump_histogram`,
@@ -14,10 +14,10 @@ use super::request::Request;
 
 /// `histo_stars`: the length of the longest bar of a histogram.
 const BAR_WIDTH: u64 = 40;
-/// `MMP_MAGIC`: the uberblock says how the pool is kept by one host only.
+/// `MMP_MAGIC`: the uberblock has the fields of multihost protection.
 const MMP_MAGIC: u64 = 0xa11c_ea11;
 
-/// Standard output, and how numbers and block pointers are to look.
+/// Standard output, and the formatting of numbers and block pointers.
 pub(super) struct Printer {
     out: BufWriter<Stdout>,
     is_exact: bool,
@@ -42,7 +42,7 @@ impl Printer {
         self.is_exact
     }
 
-    /// A number in few characters, unless they are wanted exactly.
+    /// A number in short form, unless exact numbers are requested.
     #[doc(alias = "zdb_nicenum")]
     pub(super) fn nice(&self, number: u64) -> String {
         if self.is_exact {
@@ -88,8 +88,7 @@ impl Printer {
         out
     }
 
-    /// Counts as bars, from the first to the last that is not zero; `first` is the number of the
-    /// first count.
+    /// Counts as bars, from the first to the last non-zero one; `first` is the number of the first count.
     #[doc(alias = "dump_histogram")]
     pub(super) fn histogram(&mut self, counts: &[u64], first: usize) -> io::Result<()> {
         let last = counts.len().saturating_sub(1);
@@ -120,12 +119,12 @@ impl Write for Printer {
     }
 }
 
-/// A time as `ctime(3)` has it.
+/// A time in the format of `ctime(3)`.
 pub(super) fn time(secs: u64) -> String {
     date_time(secs, crate::zone::local())
 }
 
-/// An uberblock, a field per line; `level`: how much to say about it.
+/// An uberblock, a field per line; `level` is the level of detail.
 #[doc(alias = "dump_uberblock")]
 pub(super) fn uberblock(ub: &UberblockPhys, level: usize) -> String {
     let mut out = String::new();

@@ -1,4 +1,4 @@
-//! What is in an object, by its type.
+//! The contents of an object, by its type.
 //!
 //! # Source
 //! OpenZFS cmd/zdb/zdb.c (`object_viewer`, `dump_dsl_dir`, `dump_dsl_dataset`, `dump_bpobj`,
@@ -25,12 +25,12 @@ const KINDS: [Used; 5] = [
     Used::RefRsrv,
 ];
 const BREAKDOWN_NAMES: [&str; 5] = ["HEAD", "SNAP", "CHILD", "CHILD_RSRV", "REFRSRV"];
-/// Where blk_fill is in a block pointer.
+/// Offset of blk_fill in a block pointer, in bytes.
 const FILL_OFFSET: usize = 88;
 /// Bytes of an array that are shown.
 const ARRAY_BYTES_MAX: u64 = 1 << 20;
 
-/// A type as zdb chooses what to show of it: one of many that are alike.
+/// The type that decides how an object is shown: one for several similar types.
 #[doc(alias = "ZDB_OT_TYPE")]
 fn shown_as(type_: ObjectType) -> Option<ObjectType> {
     let raw = u8::from(type_);
@@ -69,7 +69,7 @@ pub(super) fn bonus(out: &mut Printer, dumper: &mut Dumper, dnode: &Arc<Dnode>) 
     }
 }
 
-/// What an object contains.
+/// The contents of an object.
 pub(super) fn content(out: &mut Printer, dumper: &Dumper, dnode: &Arc<Dnode>) -> Result<()> {
     let Some(type_) = shown_as(dnode.type_()) else {
         writeln!(out, "\tUNKNOWN OBJECT TYPE")?;
@@ -83,7 +83,7 @@ pub(super) fn content(out: &mut Printer, dumper: &Dumper, dnode: &Arc<Dnode>) ->
     }
 }
 
-/// Bytes of an object, as far as there can be blocks.
+/// Bytes of an object, up to the end of its last possible block.
 pub(super) fn length(dnode: &Dnode) -> u64 {
     let phys = dnode.phys();
     let blocks = phys.maxblkid.get().saturating_add(1);
@@ -100,7 +100,7 @@ fn array(out: &mut Printer, dumper: &Dumper, dnode: &Dnode) -> Result<()> {
     numbers(out, dumper, &bytes, size)
 }
 
-/// Words, four a line; `size`: how many bytes there are in all.
+/// Words, four per line; `size`: bytes in total.
 #[doc(alias = "dump_uint64")]
 fn numbers(out: &mut Printer, dumper: &Dumper, bytes: &[u8], size: u64) -> Result<()> {
     if dumper.content_level < 6 {
@@ -128,7 +128,7 @@ fn numbers(out: &mut Printer, dumper: &Dumper, bytes: &[u8], size: u64) -> Resul
     Ok(())
 }
 
-/// The lists in a list of blocks, up to the last that is there.
+/// The bpobjs within a bpobj, up to the last one that exists.
 #[doc(alias = "dump_bpobj_subobjs")]
 fn subobjs(out: &mut Printer, dnode: &Dnode) -> Result<()> {
     let mut bytes = vec![0; length(dnode).min(ARRAY_BYTES_MAX) as usize];
@@ -213,7 +213,7 @@ fn bpobj(out: &mut Printer, dumper: &Dumper, dnode: &Dnode, bytes: &[u8]) -> Res
     let count = phys.num_blkptrs.get();
     writeln!(out, "\t\tnum_blkptrs = {count}")?;
     writeln!(out, "\t\tbytes = {}", out.nice(phys.bytes.get()))?;
-    // All of them, whatever the length of the bonus: there is always room for them.
+    // All fields, whatever the length of the bonus: there is always space for them.
     writeln!(out, "\t\tcomp = {}", out.nice(phys.comp.get()))?;
     writeln!(out, "\t\tuncomp = {}", out.nice(phys.uncomp.get()))?;
     writeln!(out, "\t\tsubobjs = {}", phys.subobjs.get())?;
@@ -223,7 +223,7 @@ fn bpobj(out: &mut Printer, dumper: &Dumper, dnode: &Dnode, bytes: &[u8]) -> Res
         return Ok(());
     }
     let size = size_of::<BlkPtrPhys>();
-    // What the header says may be more than there is.
+    // The header may claim more pointers than exist.
     let there = length(dnode) / size as u64;
     let count = count.min(there);
     dnode.check_dense(0, count * size as u64)?;

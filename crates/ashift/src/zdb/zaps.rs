@@ -15,7 +15,7 @@ use zap::{Entry, Key, Zap};
 
 use super::text::Printer;
 
-/// Entries whose bytes are not text.
+/// Entries whose values are bytes, not text.
 const SECRETS: [&[u8]; 5] = [
     b"DSL_CRYPTO_MASTER_KEY_1",
     b"DSL_CRYPTO_HMAC_KEY_1",
@@ -147,7 +147,7 @@ fn write_entry(out: &mut Printer, zap: &Zap, entry: &Entry) -> Result<()> {
     let has_words = zap.stats()?.flags.contains(zap::Flags::UINT64_KEY);
     let words = entry.words();
     let key = if has_words {
-        // The letter behind the number is OpenZFS's.
+        // The `x` after the number is OpenZFS's.
         write!(out, "\t\t0x{:010}x = ", words.first().copied().unwrap_or(0))?;
         Key::Words(&words)
     } else {

@@ -15,7 +15,7 @@ use zpl::{FileType, Filesystem};
 use super::objects::Dumper;
 use super::text::{Printer, time};
 
-/// Directories within directories beyond this are damage.
+/// Directories nested deeper than this are damaged.
 const DEPTH_MAX: usize = 2048;
 /// The object number in a directory entry.
 const DIRENT_OBJECT: u64 = 0xffff_ffff_ffff;
@@ -86,7 +86,7 @@ pub(super) fn write(out: &mut Printer, dumper: &mut Dumper, id: ObjectId) -> Res
     write_xattrs(out, &fs, id)
 }
 
-/// The extended attributes that are kept with the others.
+/// The extended attributes stored in the system attributes.
 #[doc(alias = "dump_znode_sa_xattr")]
 fn write_xattrs(out: &mut Printer, fs: &Filesystem, id: ObjectId) -> Result<()> {
     let Some(packed) = fs.packed_xattrs(id)?.filter(|packed| !packed.is_empty()) else {
@@ -113,7 +113,7 @@ fn write_xattrs(out: &mut Printer, fs: &Filesystem, id: ObjectId) -> Result<()> 
     Ok(())
 }
 
-/// The path of a file, as far as its parents know it; none of a file whose last name is gone.
+/// The path of a file, as far as its parents are known; `None` for a file whose last name was removed.
 #[doc(alias = "zfs_obj_to_path")]
 fn path_of(fs: &Filesystem, id: ObjectId) -> Result<Option<Vec<u8>>> {
     let lost = || Error::not_found(format!("a name of file {id}"));

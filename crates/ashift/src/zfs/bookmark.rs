@@ -57,7 +57,7 @@ pub(super) fn bookmark(session: &Session, parsed: &Parsed) -> Outcome {
     Ok(())
 }
 
-/// A source that cannot be opened is a wrong argument.
+/// A source that cannot be opened is reported as a usage error.
 fn shows_usage(fail: Fail) -> Fail {
     match fail {
         Fail::Failed(text) => Fail::Usage(text),

@@ -19,7 +19,7 @@ use super::set::{Stored, Typed, check, split_assignments};
 use super::target::{changeable, exists, find, open};
 use crate::host::OpenPool;
 
-/// Fills the objset of a new file system; its root directory belongs to the user who makes it.
+/// Fills the objset of a new file system; its root directory belongs to the current user.
 fn init_filesystem(pool: &OpenPool) -> ObjsetInit {
     let new = zpl::NewFilesystem {
         uid: u64::from(rustix::process::getuid().as_raw()),
@@ -30,8 +30,8 @@ fn init_filesystem(pool: &OpenPool) -> ObjsetInit {
     zpl::mount::init(new, counts_objects)
 }
 
-/// Checks the name of a head that is to be made, and where; gives its pool. The parent may be
-/// missing if `makes_ancestors`.
+/// Checks the name and parent of a head to be created; returns its pool. The parent may be missing if
+/// `makes_ancestors`.
 #[doc(alias = "check_parents")]
 pub(super) fn place(session: &Session, name: &str, makes_ancestors: bool) -> Outcome<Rc<OpenPool>> {
     let cannot = |why: &str| Fail::failed(format!("cannot create '{name}': {why}"));
@@ -55,7 +55,7 @@ pub(super) fn place(session: &Session, name: &str, makes_ancestors: bool) -> Out
     Ok(pool)
 }
 
-/// Makes the file systems above `name` that are not there.
+/// Creates the missing file systems above `name`.
 #[doc(alias = "zfs_create_ancestors")]
 pub(super) fn make_ancestors(session: &Session, pool: &OpenPool, name: &str) -> Outcome {
     let slashes: Vec<usize> = name.match_indices('/').map(|(at, _)| at).collect();
@@ -72,7 +72,7 @@ pub(super) fn make_ancestors(session: &Session, pool: &OpenPool, name: &str) -> 
     Ok(())
 }
 
-/// Properties that are checked against what is used, so that they are set when there is a dataset.
+/// Properties that are checked against the space in use, and so are set after the dataset exists.
 fn is_limit(name: &str) -> bool {
     ["quota", "refquota", "reservation", "refreservation"].contains(&name)
 }
@@ -93,7 +93,7 @@ fn make(session: &Session, pool: &OpenPool, name: &str, props: Stored) -> Outcom
     set_limits(pool, name, limits).map_err(|e| cannot(&e))
 }
 
-/// Sets quotas and reservations of a dataset that was just made; without them it goes again.
+/// Sets quotas and reservations of a new dataset; destroys it again if that fails.
 fn set_limits(pool: &OpenPool, name: &str, limits: Stored) -> base::Result<()> {
     if limits.is_empty() {
         return Ok(());
@@ -138,7 +138,7 @@ pub(super) fn create(session: &Session, parsed: &Parsed) -> Outcome {
     let pool = place(session, name, ancestors)?;
     let what = format!("cannot create '{name}'");
     if exists(&pool, name).map_err(|e| Fail::of(&what, &e))? {
-        // With -p, all that matters is that it is there.
+        // With -p it only has to exist.
         return match ancestors {
             true => Ok(()),
             false => Err(Fail::failed(format!("{what}: dataset already exists"))),

@@ -1,7 +1,7 @@
 //! `zfs destroy`: heads with what depends on them, snapshots and ranges of them, bookmarks.
 //!
 //! # What it is
-//! What depends on a dataset goes before it: its children with all of theirs; the clones of its
+//! The dependents of a dataset are destroyed before it: its children with all of theirs; the clones of its
 //! snapshots, then the snapshots. Without `-r` there must be no children, without `-R` no clones.
 //!
 //! # Source
@@ -19,7 +19,7 @@ use super::session::Session;
 use super::target::{Target, find, open, open_if_there};
 use crate::progress::progress;
 
-/// What was asked for.
+/// The parsed options.
 struct Options {
     recurses: bool,
     clones: bool,
@@ -96,7 +96,7 @@ fn destroy_head(session: &Session, target: &Target, options: &Options) -> Outcom
     check_dependents(target, &doomed, options)?;
     let mut outcome = Ok(());
     let bar = progress(Some(doomed.len() as u64 + 1), false);
-    // Snapshots that follow each other go together.
+    // Consecutive snapshots are destroyed together.
     let mut batch: Vec<Target> = Vec::new();
     let mut note = |done: Outcome| -> Outcome {
         let Err(fail) = done else { return Ok(()) };
@@ -104,7 +104,7 @@ fn destroy_head(session: &Session, target: &Target, options: &Options) -> Outcom
         if !options.recurses {
             return Err(said);
         }
-        // What cannot be destroyed does not keep the others.
+        // A dataset that cannot be destroyed does not stop the others.
         outcome = Err(said);
         Ok(())
     };
@@ -177,7 +177,7 @@ fn remove_snapshots(session: &Session, snapshots: &[Target], defers: bool) -> Ou
     Err(Fail::failed(reasons.join("\n")))
 }
 
-/// Why a snapshot stays.
+/// Why a snapshot cannot be destroyed.
 fn in_the_way(snapshot: &Target, defers: bool) -> Option<String> {
     let stats = snapshot.dsl().stats(snapshot.dataset()?).ok()?;
     if defers {
@@ -194,7 +194,7 @@ fn in_the_way(snapshot: &Target, defers: bool) -> Option<String> {
     }
 }
 
-/// Everything that must go before `target`, in this order.
+/// Everything that must be destroyed before `target`, in this order.
 #[doc(alias = "zfs_iter_dependents")]
 pub(super) fn dependents(target: &Target) -> Result<Vec<Target>> {
     let mut found = Vec::new();
@@ -218,7 +218,7 @@ fn gather(target: &Target, found: &mut Vec<Target>) -> Result<()> {
     Ok(())
 }
 
-/// What depends on `target`, then itself.
+/// The dependents of `target`, then itself.
 fn gather_one(target: &Target, found: &mut Vec<Target>) -> Result<()> {
     let is_found = |found: &[Target]| found.iter().any(|other| other.name == target.name);
     if !is_found(found) {
@@ -247,7 +247,7 @@ fn is_below(name: &str, above: &str) -> bool {
         .is_some_and(|rest| rest.starts_with(['/', '@']))
 }
 
-/// Whether all that depends on `target` may go.
+/// Checks that everything that depends on `target` may be destroyed.
 #[doc(alias = "destroy_check_dependent")]
 fn check_dependents(target: &Target, doomed: &[Target], options: &Options) -> Outcome {
     if options.clones {
@@ -326,7 +326,7 @@ fn destroy_snapshots(session: &Session, head: &str, spec: &str, options: &Option
     outcome
 }
 
-/// Which of a head's snapshots, oldest first, are meant by `a,b%c,d%`.
+/// Which of a head's snapshots, oldest first, the list `a,b%c,d%` selects.
 #[doc(alias = "zfs_iter_snapspec")]
 fn choose(all: &[Target], spec: &str) -> Vec<bool> {
     let names: Vec<&str> = all
@@ -348,7 +348,7 @@ fn choose(all: &[Target], spec: &str) -> Vec<bool> {
                 first.zip(last)
             }
         };
-        // What does not exist, or ends before it starts, means none.
+        // A range that does not exist, or ends before it starts, selects none.
         if let Some((first, last)) = range.filter(|(first, last)| first <= last) {
             chosen[first..=last].fill(true);
         }
@@ -356,7 +356,8 @@ fn choose(all: &[Target], spec: &str) -> Vec<bool> {
     chosen
 }
 
-/// What would be free without the chosen snapshots: neighbours free more than each of them alone.
+/// The space that destroying the chosen snapshots would free: adjacent ones free more together than the sum
+/// of each.
 fn space(all: &[Target], chosen: &[bool]) -> Result<u64> {
     let mut total = 0;
     let mut at = 0;
@@ -385,7 +386,7 @@ fn destroy_bookmark(session: &Session, name: &str, options: &Options) -> Outcome
         (options.recurses, "recursive"),
     ];
     if let Some((_, what)) = unsupported.iter().find(|(given, _)| *given) {
-        // What OpenZFS's command answers, which is -1.
+        // The exit code of OpenZFS's command, which is -1.
         let text = format!("{what} is not supported with bookmark");
         return Err(Fail::Exits(255, text));
     }

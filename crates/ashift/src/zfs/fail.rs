@@ -1,16 +1,16 @@
-//! How commands fail, and how errors of the engine read.
+//! Failures of commands, and the texts of engine errors.
 
 use base::{Error, ErrorKind};
 
 /// Why a command did not do what it was asked.
 pub(super) enum Fail {
-    /// It was called wrongly: the text, if any, and its usage are shown; exit code 2.
+    /// A usage error: the text, if any, and the usage are shown; exit code 2.
     Usage(String),
-    /// It did not work: the text is shown; exit code 1.
+    /// A failure: the text is shown; exit code 1.
     Failed(String),
     /// The same, with the exit code of its own that OpenZFS has for it.
     Exits(u8, String),
-    /// It did not work, and everything was said; the exit code.
+    /// A failure that has been reported already; the exit code.
     Said(u8),
 }
 
@@ -26,7 +26,7 @@ impl Fail {
         Fail::Failed(text.into())
     }
 
-    /// Words and exit code that are still to be said.
+    /// Exit code and text, if not reported yet.
     fn words(&self) -> Option<(u8, &str)> {
         match self {
             Fail::Failed(text) => Some((1, text)),
@@ -35,12 +35,12 @@ impl Fail {
         }
     }
 
-    /// `what`, a colon, and the error in OpenZFS's words.
+    /// `what`, a colon, and OpenZFS's text for the error.
     pub(super) fn of(what: impl std::fmt::Display, error: &Error) -> Fail {
         Fail::Failed(format!("{what}: {}", words(error)))
     }
 
-    /// Says it now, for commands that go on with the next dataset.
+    /// Reports it now, for commands that go on with the next dataset.
     pub(super) fn say(self) -> Fail {
         if let Some((code, text)) = self.words() {
             eprintln!("{text}");
@@ -49,7 +49,7 @@ impl Fail {
         self
     }
 
-    /// Several things went wrong: OpenZFS puts the bits of their exit codes together.
+    /// Combines two failures: like OpenZFS, ORs their exit codes.
     fn and(self, earlier: Outcome) -> Fail {
         match (self, earlier) {
             (Fail::Said(code), Err(Fail::Said(before))) => Fail::Said(code | before),
@@ -58,7 +58,7 @@ impl Fail {
     }
 }
 
-/// An error in the words that OpenZFS has for its kind; its own where there are none.
+/// OpenZFS's text for the kind of an error; the error's own text if there is none.
 #[doc(alias = "zfs_standard_error")]
 pub(super) fn words(error: &Error) -> String {
     let known = match error.kind() {
@@ -73,7 +73,7 @@ pub(super) fn words(error: &Error) -> String {
     known.to_owned()
 }
 
-/// "pool is read-only", and why, if that was not asked for.
+/// "pool is read-only", and the reason unless that was requested.
 fn read_only(error: &Error) -> String {
     const WORDS: &str = "pool is read-only";
     let text = error.to_string();
@@ -81,7 +81,7 @@ fn read_only(error: &Error) -> String {
     said.unwrap_or(WORDS).to_owned()
 }
 
-/// Runs `act` for each of `things`, saying what goes wrong without stopping there.
+/// Runs `act` for each of `things`, reporting errors without stopping.
 pub(super) fn for_each<T>(
     things: impl IntoIterator<Item = T>,
     mut act: impl FnMut(T) -> Outcome,

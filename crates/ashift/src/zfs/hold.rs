@@ -19,7 +19,7 @@ fn split(name: &str) -> Outcome<(&str, &str)> {
         .ok_or_else(|| Fail::failed(format!("'{name}' is not a snapshot")))
 }
 
-/// The head of a snapshot's name; with `recursive`, those below it, too.
+/// The head of a snapshot's name; with `recursive`, also those below it.
 fn heads(session: &Session, head: &str, recursive: bool) -> Outcome<Vec<Target>> {
     let target = open(session, head, Types::FILESYSTEM.or(Types::VOLUME))?;
     if !recursive {
@@ -36,7 +36,7 @@ fn tag_and_names(parsed: &Parsed) -> Outcome<(&str, &[String])> {
     }
 }
 
-/// `zfs hold`; its `-t` has no meaning in OpenZFS either.
+/// `zfs hold`; its `-t` has no effect in OpenZFS either.
 pub(super) fn hold(session: &Session, parsed: &Parsed) -> Outcome {
     let (tag, names) = tag_and_names(parsed)?;
     if tag.starts_with('.') {
@@ -52,7 +52,7 @@ pub(super) fn hold(session: &Session, parsed: &Parsed) -> Outcome {
     })
 }
 
-/// Holds the snapshots `snap` of `heads`, all or none; an error in two parts.
+/// Holds the snapshots `snap` of `heads`, all or none; returns an error in two parts.
 #[doc(alias = "zfs_hold")]
 fn hold_one(heads: &[Target], snap: &str, tag: &str) -> Result<(), (String, String)> {
     let what = format!("cannot hold snapshot '{}@{snap}'", heads[0].name);
@@ -101,8 +101,8 @@ pub(super) fn release(session: &Session, parsed: &Parsed) -> Outcome {
     })
 }
 
-/// Releases those of the snapshots `snap` of `heads` that have the hold; there must be one. The last
-/// without it says why not.
+/// Releases the hold on those of the snapshots `snap` of `heads` that have it; at least one must. Otherwise
+/// the error is that of the last one.
 #[doc(alias = "zfs_release")]
 fn release_one(heads: &[Target], snap: &str, tag: &str) -> Result<(), String> {
     let mut found = Vec::new();
@@ -204,7 +204,7 @@ fn print_holds(rows: &[(String, String, u64)], scripted: bool, exact: bool) {
     }
 }
 
-/// As `creation` is shown, but with two digits for the hour.
+/// Formatted like `creation`, but with two digits for the hour.
 fn hold_time(at: u64) -> String {
     let mut text = creation_time(at, crate::zone::local());
     if text.as_bytes().get(11) == Some(&b' ') {

@@ -1,4 +1,4 @@
-//! What a dataset says about itself: every property with its value and source.
+//! Every property of a dataset, with its value and source.
 //!
 //! # What it is
 //! A property is computed (space, dates, links), fixed in the objset when it was made (`version`,
@@ -26,10 +26,10 @@ const ZVOL_OBJ: ObjectId = ObjectId(1);
 /// `ZVOL_ZAP_OBJ`: its size
 const ZVOL_ZAP_OBJ: ObjectId = ObjectId(2);
 
-/// What of an item is wanted beyond what every item has.
+/// What is requested of an item beyond what every item has.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Wanted<'a> {
-    /// Names that are in no table: `written@…` is computed for these only.
+    /// Names that are not in the tables: `written@…` is computed only for these.
     pub(super) names: &'a [PropName],
     /// Received values.
     pub(super) received: bool,
@@ -82,7 +82,7 @@ impl<'a> Reader<'a> {
             props.extend(self.native(desc)?);
         }
         for (name, prop) in self.set.iter().filter(|(name, _)| is_user_property(name)) {
-            // A user property is a text, whichever program wrote it.
+            // A user property is text, whichever program wrote it.
             let value = match &prop.value {
                 PropValue::Number(number) => PropValue::Text(number.to_string()),
                 text @ PropValue::Text(_) => text.clone(),
@@ -123,7 +123,7 @@ impl<'a> Reader<'a> {
             "normalization" => self.fixed(desc, master_node::NORMALIZATION),
             "casesensitivity" => self.fixed(desc, master_node::CASESENSITIVITY),
             "volsize" | "volblocksize" => self.of_volume(desc),
-            // Only to be seen where there is a key.
+            // Shown only where there is a key.
             "pbkdf2salt" => Ok(None),
             "mountpoint" => Ok(Some(self.mountpoint(desc))),
             _ => Ok(Some(self.settable(desc))),
@@ -142,7 +142,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A quota or reservation, as it is in force.
+    /// A quota or reservation in effect.
     fn limit(&self, desc: &PropDesc, bytes: u64) -> Prop {
         let source = match self.set.get(desc.name) {
             Some(prop) => source(&prop.source),
@@ -152,7 +152,7 @@ impl<'a> Reader<'a> {
         Prop::new(desc.name, PropValue::Number(bytes), source)
     }
 
-    /// A property that a file system has had from the start.
+    /// A property fixed when the file system was created.
     fn fixed(&self, desc: &PropDesc, entry: &str) -> Result<Option<Prop>> {
         let ds = self.target.dataset().expect("a reader is for datasets");
         let objset = ds.objset()?;
@@ -183,7 +183,7 @@ impl<'a> Reader<'a> {
         Ok(Some(Prop::new(desc.name, PropValue::Number(value), source)))
     }
 
-    /// The path where it belongs: below that of the dataset that it inherits from.
+    /// The mountpoint: if inherited, below that of the dataset it is inherited from.
     fn mountpoint(&self, desc: &PropDesc) -> Prop {
         let mut prop = self.settable(desc);
         let path = prop.value.as_text().unwrap_or("/").to_owned();
@@ -199,7 +199,7 @@ impl<'a> Reader<'a> {
         prop
     }
 
-    /// A property that is only looked at; `None` when the dataset has nothing to say.
+    /// A read-only property; `None` if the dataset does not have it.
     fn computed(&self, name: &str) -> Option<Prop> {
         let stats = &self.stats;
         let number = match name {
@@ -226,7 +226,7 @@ impl<'a> Reader<'a> {
             "numclones" => stats.clones.len() as u64,
             "inconsistent" => u64::from(stats.inconsistent),
             "useraccounting" => 1,
-            // Nobody counts without a limit.
+            // Not counted unless there is a limit.
             "filesystem_count" | "snapshot_count" => {
                 return Some(Prop::new(
                     name,
@@ -251,7 +251,7 @@ impl<'a> Reader<'a> {
         Some(Prop::text(name, text))
     }
 
-    /// `written@snapshot`: what was written since.
+    /// `written@snapshot`: the bytes written since.
     fn written(&self, name: &str) -> Result<Option<u64>> {
         let Some(snapshot) = name.strip_prefix("written@") else {
             return Ok(None);

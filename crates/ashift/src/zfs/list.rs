@@ -38,7 +38,7 @@ pub(super) fn json_style(parsed: &Parsed) -> Outcome<Option<JsonStyle>> {
     }))
 }
 
-/// Reads `-o`: `all` is every property, behind the name.
+/// Parses `-o`: `all` is every property, after the name.
 fn columns(parsed: &Parsed) -> Outcome<Vec<PropName>> {
     let Some(text) = parsed.value('o') else {
         return Ok(listing::default_columns(TableKind::Dataset));

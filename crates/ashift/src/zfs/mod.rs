@@ -1,13 +1,12 @@
 //! `zfs`: datasets.
 //!
 //! # What it is
-//! Each command reads its options, opens the pools that it needs (for looking or for changing),
-//! acts, notes its command line in the history of the pools it changed, and closes them, which
-//! syncs. Names, options and texts are those of OpenZFS; what it says about usage goes to stderr
-//! with exit code 2, any other trouble gives 1.
+//! Each command parses its options, opens the pools that it needs (read-only or for writing), acts, adds
+//! its command line to the history of the pools it changed, and closes them, which syncs. Names, options
+//! and texts are those of OpenZFS; usage errors go to stderr with exit code 2, any other failure gives 1.
 //!
-//! Nothing is mounted here: `mountpoint`, `canmount` and their like are kept for those who mount.
-//! Files are reached with `ashift ls`, `cp` and so on as `POOL/DATASET:/path`.
+//! Nothing is mounted here: `mountpoint`, `canmount` and similar properties are stored for systems that
+//! mount. Files are accessed with `ashift ls`, `cp` and so on as `POOL/DATASET:/path`.
 //!
 //! ```text
 //! session  open pools        target  names -> datasets      item   datasets -> properties
@@ -151,7 +150,7 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
     }
 }
 
-/// What is said of wrong options.
+/// The message for invalid options.
 fn complaint(command: &Command, error: &OptError) -> String {
     match error {
         OptError::MissingArgument(_) if command.name == "create" => {
@@ -164,7 +163,7 @@ fn complaint(command: &Command, error: &OptError) -> String {
 fn act(command: &Command, parsed: &Parsed, args: &[String]) -> Outcome {
     let session = Session::new(command.writes, format!("zfs {}", args.join(" ")));
     let outcome = (command.run)(&session, parsed);
-    // Even after a failure: what was done before it stays done.
+    // Even after a failure: changes made before it are kept.
     let finished = session.finish();
     outcome.and(finished)
 }
@@ -197,7 +196,7 @@ fn help(topics: &[String]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// What OpenZFS has and this program has not.
+/// Refuses commands that OpenZFS has and this program does not.
 fn refuse(name: &str, args: &[String]) -> ExitCode {
     match name {
         "mount" | "unmount" => {

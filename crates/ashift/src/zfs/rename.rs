@@ -149,7 +149,7 @@ pub(super) fn promote(session: &Session, parsed: &Parsed) -> Outcome {
     Ok(())
 }
 
-/// The name that a snapshot of the clone and one that it would get have in common.
+/// A snapshot name that the clone already has and would also take over from its origin.
 fn conflict(clone: &Target, origin: &str) -> Option<String> {
     let snap = |target: &Target| target.name.split('@').nth(1).map(str::to_owned);
     let own: BTreeSet<String> = clone.snapshots().ok()?.iter().filter_map(snap).collect();

@@ -66,7 +66,7 @@ fn in_the_way(what: &str, why: &str, flag: &str, targets: &[Target]) -> Fail {
     Fail::failed(format!("{what}: {why}\nuse {flag}:\n{}", names.join("\n")))
 }
 
-/// What came after a snapshot: snapshots, then bookmarks.
+/// What is newer than a snapshot: snapshots, then bookmarks.
 fn newer(head: &Target, snapshot: &Target) -> Result<Vec<Target>> {
     let txg = |target: &Target| match &target.what {
         What::Dataset(ds) => ds.fields().creation_txg,

@@ -11,7 +11,7 @@ use crate::host::{Access, Host, OpenPool, OpenPools};
 /// One run of one command.
 pub(super) struct Session {
     pools: OpenPools,
-    /// Those that were imported read-only, in a command that may change pools.
+    /// Pools imported read-only, in a command that may change pools.
     readonly: OpenPools,
     command_line: String,
     changed: RefCell<Vec<String>>,
@@ -35,7 +35,7 @@ impl Session {
         Ok(pools.into_iter().map(|(name, _)| name).collect())
     }
 
-    /// A pool by name; `None` when there is no such pool here.
+    /// A pool by name; `None` if no such pool is imported.
     pub(super) fn pool(&self, name: &str) -> Result<Option<Rc<OpenPool>>> {
         if self.pools.host.cache().find(name)?.is_none() {
             return Ok(None);
@@ -50,7 +50,7 @@ impl Session {
         Ok(Some(pool))
     }
 
-    /// Notes that a pool was changed, so that its history gets this command.
+    /// Records that a pool was changed, so that its history gets this command.
     pub(super) fn note_change(&self, pool: &str) {
         let mut changed = self.changed.borrow_mut();
         if !changed.iter().any(|name| name == pool) {
@@ -68,7 +68,7 @@ impl Session {
                     .log_command(&self.command_line)
                     .and_then(|()| pool.sync());
                 if let Err(error) = logged {
-                    // A pool that is full keeps no history; what was done is on disk.
+                    // A full pool gets no history entry; the change itself is on disk.
                     if error.kind() != ErrorKind::NoSpace {
                         outcome = Err(Fail::failed(format!("cannot write pool '{name}': {error}")));
                     }

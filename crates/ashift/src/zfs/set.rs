@@ -1,4 +1,4 @@
-//! `zfs set` and `zfs inherit`; what setting a property asks of a pool.
+//! `zfs set` and `zfs inherit`; what a property requires of a pool.
 //!
 //! Source: OpenZFS lib/libzfs/libzfs_dataset.c (`zfs_prop_set_list`, `zfs_prop_inherit`),
 //! module/zfs/zfs_ioctl.c (`zfs_check_settable`).
@@ -19,13 +19,13 @@ use super::fail::{Fail, Outcome, for_each, words};
 use super::session::Session;
 use super::target::{Target, open};
 
-/// Properties as they were typed: name and value.
+/// Properties as typed: name and value.
 pub(super) type Typed = Vec<(String, String)>;
 
 /// Properties as they are stored.
 pub(super) type Stored = Vec<(String, PropValue)>;
 
-/// Splits `name=value` words; each name may come once, by whichever of its names.
+/// Splits `name=value` words; each property may occur once, by any of its names.
 #[doc(alias = "parseprop")]
 pub(super) fn split_assignments<'a>(words: impl Iterator<Item = &'a str>) -> Outcome<Typed> {
     let mut typed = Typed::new();
@@ -46,7 +46,7 @@ pub(super) fn split_assignments<'a>(words: impl Iterator<Item = &'a str>) -> Out
     Ok(typed)
 }
 
-/// Checks what is to be set; `what` is what cannot be done if it is wrong.
+/// Checks the properties to be set; `what` is the operation that fails if they are invalid.
 pub(super) fn check(
     typed: &Typed,
     context: &DatasetContext,
@@ -73,7 +73,7 @@ pub(super) fn check(
     Ok(stored)
 }
 
-/// A warning, also of a number that is refused then: it counts as soon as there is such a device.
+/// Warns about a number that has no effect until the pool has a special vdev, even if it is then rejected.
 fn warn_of_special(name: &str, value: &str, context: &DatasetContext, spa: &Spa) {
     let desc = TableKind::Dataset.lookup(name);
     let Some(desc) = desc.filter(|desc| desc.name == "special_small_blocks") else {
@@ -90,8 +90,8 @@ fn warn_of_special(name: &str, value: &str, context: &DatasetContext, spa: &Spa)
     }
 }
 
-/// What is decided when a file system is made, and is stored in its objset: the only value that this
-/// program makes needs not be kept.
+/// Properties fixed when a file system is created, and stored in its objset: this program creates only one
+/// value of each, so it need not be stored as a property.
 fn is_of_objset(name: &str) -> bool {
     let fixed = ["version", "utf8only", "normalization", "casesensitivity"];
     let key = ["encryption", "keylocation", "keyformat"];
@@ -116,7 +116,7 @@ fn needed_feature(name: &str, value: &PropValue) -> Option<&'static str> {
     }
 }
 
-/// OpenZFS's `zfs set` ends with what its library answers, which is -1.
+/// Exit code of a failed `zfs set`: OpenZFS returns what its library does, which is -1.
 const NOT_SET: u8 = 255;
 
 /// Why a property could not be set, in OpenZFS's words.
@@ -235,7 +235,7 @@ pub(super) fn inherit(session: &Session, parsed: &Parsed) -> Outcome {
             }
             let what = format!("cannot inherit {property} for '{}'", target.name);
             if property == "mlslabel" {
-                // Only systems with labels may change it.
+                // Only systems with security labels may change it.
                 return Err(Fail::failed(format!("{what}: permission denied")));
             }
             change(
@@ -256,7 +256,7 @@ fn does_not_apply(target: &Target, property: &str) -> Fail {
     Fail::failed(text)
 }
 
-/// Checks that a property can be inherited, or reverted to what was received; gives its full name.
+/// Checks that a property can be inherited, or reverted to its received value; returns its full name.
 fn inheritable(property: &str, reverts: bool) -> Outcome<String> {
     let Some(desc) = TableKind::Dataset.lookup(property) else {
         if is_user_property(property) {

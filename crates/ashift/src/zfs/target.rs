@@ -1,4 +1,4 @@
-//! From names to datasets, and which of them a command is about.
+//! Resolves names to datasets, and selects those a command applies to.
 //!
 //! Source: OpenZFS cmd/zfs/zfs_iter.c.
 
@@ -49,7 +49,7 @@ impl Target {
         self.pool.dsl()
     }
 
-    /// The pool's datasets, to change them.
+    /// The pool's datasets, for changing them.
     ///
     /// # Errors
     /// `ReadOnly`
@@ -57,7 +57,7 @@ impl Target {
         changeable(&self.pool)
     }
 
-    /// The dataset; a bookmark is none.
+    /// The dataset; `None` for a bookmark.
     pub(super) fn dataset(&self) -> Option<&Arc<DslDataset>> {
         match &self.what {
             What::Dataset(ds) => Some(ds),
@@ -125,7 +125,7 @@ impl Target {
     }
 }
 
-/// The datasets of a pool, to change them.
+/// The datasets of a pool, for changing them.
 ///
 /// # Errors
 /// `ReadOnly`
@@ -185,8 +185,8 @@ pub(super) fn open_if_there(
     Ok(Some(target))
 }
 
-/// A pool that is imported and could not be opened; the error names it. No command takes this for a
-/// wrong argument.
+/// The failure for an imported pool that could not be opened; the error names it. No command treats this as
+/// a usage error.
 fn unopened(error: &base::Error) -> Fail {
     Fail::Exits(1, error.to_string())
 }
@@ -195,7 +195,7 @@ fn is_path(name: &str) -> bool {
     name.starts_with('/') || name.starts_with("./")
 }
 
-/// The file system that `path` would be in, if all were mounted where they belong.
+/// The file system that `path` would be in, if all were mounted at their mountpoints.
 #[doc(alias = "zfs_path_to_zhandle")]
 fn open_path(session: &Session, path: &str) -> Outcome<Target> {
     let cannot = |why: &dyn std::fmt::Display| Fail::failed(format!("cannot open '{path}': {why}"));
@@ -218,7 +218,7 @@ fn open_path(session: &Session, path: &str) -> Outcome<Target> {
             }
         }
     }
-    // It may be in the one that could not be opened.
+    // The path may be in the pool that could not be opened.
     let missing = || match (closed, wanted.exists()) {
         (Some(closed), _) => closed,
         (None, true) => Fail::failed(format!("'{path}': not a ZFS filesystem")),
@@ -256,11 +256,11 @@ pub(super) fn head_of(target: &Target) -> Result<Target> {
     find(&target.pool, dataset_of(&target.name))
 }
 
-/// Which datasets a listing is about.
+/// The datasets that a listing covers.
 pub(super) struct Selection {
     /// `-t`
     pub(super) types: Types,
-    /// Snapshots only of pools with `listsnapshots=on`.
+    /// List snapshots only of pools with `listsnapshots=on`.
     pub(super) snapshots_as_pool_says: bool,
     /// `-r`; with a depth, `-d`
     pub(super) recurses: bool,
@@ -268,8 +268,8 @@ pub(super) struct Selection {
 }
 
 impl Selection {
-    /// The datasets that `names` and their descendants select; all pools' without names. What
-    /// cannot be opened is said at once; the answer then says that something went wrong.
+    /// The datasets that `names` and their descendants select; without names, those of all pools. What
+    /// cannot be opened is reported immediately; the outcome is then a failure.
     #[doc(alias = "zfs_for_each")]
     pub(super) fn gather(&self, session: &Session, names: &[String]) -> (Vec<Target>, Outcome) {
         let mut found = Vec::new();
@@ -296,7 +296,7 @@ impl Selection {
                         continue;
                     }
                     Err(error) => {
-                        // As in zfs_iter_root, a pool that is away does not hide the others.
+                        // As in zfs_iter_root, an unavailable pool does not hide the others.
                         eprintln!("{error}");
                         continue;
                     }
@@ -366,7 +366,7 @@ impl Selection {
     }
 }
 
-/// Reads `-t`: kinds with commas between.
+/// Parses `-t`: comma-separated kinds.
 pub(super) fn parse_types(text: &str) -> Outcome<Types> {
     let mut types = Types::NONE;
     for word in text.split(',') {

@@ -1,8 +1,8 @@
-//! `userused@USER` and its like: what one owner has, and may have, of a file system.
+//! `userused@USER` and similar properties: usage and limits of one owner in a file system.
 //!
 //! # What it is
-//! The accounting of owners is kept by every txg (`zpl::space_by_owner`). Limits are not kept up here:
-//! those that another system set are shown. An owner is a number, or a name that this host knows.
+//! Every txg updates the accounting by owner (`zpl::space_by_owner`). Limits are not enforced here; those
+//! that another system set are shown. An owner is a number, or a name known to this host.
 //!
 //! # Source
 //! OpenZFS lib/libzfs/libzfs_dataset.c (`userquota_propname_decode`, `zfs_prop_get_userquota_common`),
@@ -14,8 +14,8 @@ use phys::znode::MASTER_NODE_OBJ;
 
 use super::target::Target;
 
-/// The value of `name`, bytes or objects; `None` if it is not such a property, or nobody of that name is
-/// known. A limit of 0 is none.
+/// The value of `name`, bytes or objects; `None` if it is not such a property, the owner is not known, or
+/// the limit is 0 (none).
 pub(super) fn figure(target: &Target, name: &str) -> Result<Option<u64>> {
     let Some((prefix, owner)) = name.split_once('@') else {
         return Ok(None);
@@ -62,7 +62,7 @@ pub(super) fn figure(target: &Target, name: &str) -> Result<Option<u64>> {
     Ok(Some(if counts { used.objects } else { used.bytes }))
 }
 
-/// A number (nothing stands for 0), or what this host calls a user or group.
+/// A number (empty: 0), or the name of a user or group of this host.
 fn number_of(kind: &str, owner: &str) -> Option<u64> {
     if owner.is_empty() {
         return Some(0);

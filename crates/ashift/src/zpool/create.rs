@@ -29,7 +29,7 @@ use super::devices::{Device, objection};
 use super::{Failure, Outcome, command_line, refuse_options};
 use crate::host::{Access, Facts, Host};
 
-/// What `-o` and `-O` say.
+/// The parsed values of `-o` and `-O`.
 #[derive(Default)]
 struct Wanted {
     ashift: u32,
@@ -41,7 +41,7 @@ struct Wanted {
     altroot: Option<String>,
 }
 
-/// `zpool create`. With `-n`, everything is checked, and nothing made.
+/// `zpool create`. With `-n`, everything is checked, and nothing is made.
 pub(super) fn run(args: &Parsed) -> Outcome {
     check_option_names(args)?;
     let Some((pool, words)) = args.operands.split_first() else {
@@ -79,7 +79,7 @@ pub(super) fn run(args: &Parsed) -> Outcome {
     create(&host, pool, &tops, wanted)
 }
 
-/// Whether each property of `-o` and `-O` exists and is given once.
+/// Checks that each property of `-o` and `-O` exists and is given once.
 #[doc(alias = "add_prop_list")]
 fn check_option_names(args: &Parsed) -> Result<(), Failure> {
     let text = |text: String| Err(Failure::Text(text));
@@ -121,7 +121,7 @@ fn check_option_names(args: &Parsed) -> Result<(), Failure> {
     Ok(())
 }
 
-/// `-o ashift`, which is read with each device.
+/// Checks `-o ashift`, which OpenZFS reads with each device.
 #[doc(alias = "make_leaf_vdev")]
 fn check_ashift(args: &Parsed) -> Result<(), Failure> {
     let assignments = args.values('o').filter_map(split_assignment);
@@ -139,7 +139,7 @@ fn check_ashift(args: &Parsed) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether the devices are free, and the vdevs redundant alike.
+/// Checks that the devices are free, and that all vdevs have the same redundancy.
 #[doc(alias = "make_root_vdev")]
 fn check_devices(
     host: &Host,
@@ -175,7 +175,7 @@ fn same_device(pool: &str) -> Failure {
     ))
 }
 
-/// Where the file systems are to be mounted: `-R` and `-m`.
+/// Checks where the file systems are to be mounted: `-R` and `-m`.
 fn check_places(args: &Parsed) -> Result<(), Failure> {
     let assignments = |letter, wanted: &'static str| {
         let all = args.values(letter).filter_map(split_assignment);
@@ -235,7 +235,7 @@ fn create(host: &Host, pool: &str, tops: &[TopSpec<Device>], wanted: Wanted) -> 
         .lock(pool, Access::Write)
         .map_err(|e| format!("cannot create '{pool}': {e}"))?;
     if host.cache().find(pool)?.is_some() {
-        // By a command that was waited for.
+        // Created by the command that held the lock.
         return Err(already_exists(pool));
     }
     let vdevs: base::Result<_> = tops.iter().map(|top| open_top(pool, top)).collect();
@@ -292,7 +292,7 @@ fn resolve(spec: &VdevSpec) -> Result<Vec<TopSpec<Device>>, Failure> {
     Ok(tops)
 }
 
-/// Kinds of vdevs that the engine does not make.
+/// Refuses kinds of vdevs that the engine cannot make.
 fn refuse_kinds(spec: &VdevSpec) -> Result<(), Failure> {
     let grouping = spec.tops.iter().find_map(|top| match &top.grouping {
         Grouping::Single | Grouping::Mirror => None,
@@ -467,8 +467,8 @@ const NEW_IN_2_2: &[&str] = &[
 const COMPATIBILITY_FOLDERS: [&str; 2] =
     ["/etc/zfs/compatibility.d", "/usr/share/zfs/compatibility.d"];
 
-/// The names of the features that a compatibility property allows: all with `off`, none with `legacy`,
-/// else those that each of the sets has.
+/// The names of the features that a compatibility property allows: all for `off`, none for `legacy`,
+/// otherwise those that all of the sets have.
 #[doc(alias = "zpool_load_compat")]
 pub(super) fn compatibility_set(sets: &str) -> Result<Vec<String>, String> {
     if sets == "legacy" {

@@ -22,7 +22,7 @@ use super::{Failure, Outcome, change_error, command_line, refuse_options, refuse
 use crate::host::{Access, Host, OpenPool};
 use crate::machine::current;
 
-/// The device that a person means: by guid, path, or the path without its folder.
+/// The device that the user means: by guid, path, or the path without its folder.
 #[doc(alias = "zpool_find_vdev")]
 fn find_device(pool: &OpenPool, word: &str) -> Option<Arc<Vdev>> {
     let guid = word.parse::<u64>().ok();
@@ -38,7 +38,7 @@ fn find_device(pool: &OpenPool, word: &str) -> Option<Arc<Vdev>> {
     })
 }
 
-/// The guid of a vdev that is not a device, by its name (`mirror-0`) or guid.
+/// The guid of a vdev that is not a leaf, by its name (`mirror-0`) or guid.
 fn find_group(pool: &OpenPool, word: &str) -> Option<Guid> {
     fn find(vdev: &VdevStatus, word: &str) -> Option<Guid> {
         let is_it =
@@ -54,7 +54,7 @@ fn find_group(pool: &OpenPool, word: &str) -> Option<Guid> {
     )
 }
 
-/// Opens the pool whose devices are to be changed.
+/// Opens a pool in order to change its devices.
 fn open_for_devices(host: &Host, name: &str, what: &str) -> Result<OpenPool, Failure> {
     host.open(name, Access::Write).map_err(|error| {
         let failure = change_error(name, what, &error);
@@ -147,7 +147,7 @@ pub(super) fn online(args: &Parsed) -> Outcome {
     finish(&host, &pool, code)
 }
 
-/// Whether a device that nobody took offline is not there.
+/// Whether a device is missing although it was not taken offline.
 fn is_missing(pool: &OpenPool, device: &Vdev) -> bool {
     let config = device.config();
     let open = |path: &String| {
@@ -224,7 +224,7 @@ pub(super) fn clear(args: &Parsed) -> Outcome {
     finish(&host, &pool, code)
 }
 
-/// Whether a device is faulted since before the pool was opened, and so is not open.
+/// Whether a device was already faulted when the pool was opened, and is therefore not open.
 fn is_given_up(device: &Vdev) -> bool {
     let leaf = device.leaf();
     leaf.state().0 == VdevState::Faulted && leaf.provider().is_none()

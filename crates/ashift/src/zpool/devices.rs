@@ -1,4 +1,4 @@
-//! Devices as people name them, and whether they are free to be used.
+//! Devices as users name them, and whether they are free to be used.
 //!
 //! # Source
 //! OpenZFS cmd/zpool/zpool_vdev.c (`make_leaf_vdev`, `check_file_generic`), lib/libzfs/libzfs_import.c
@@ -26,7 +26,7 @@ pub(super) struct Device {
 }
 
 impl Device {
-    /// Finds what a person means: a path, or the short name of a device.
+    /// Finds the device that the user means: a path, or the short name of a device.
     pub(super) fn find(typed: &str) -> Result<Device, String> {
         let world = current().map_err(|e| e.to_string())?;
         if world.is_machine() {
@@ -90,7 +90,7 @@ impl Device {
         }
     }
 
-    /// The kind that goes into labels.
+    /// The vdev kind that goes into labels.
     pub(super) fn kind(&self) -> VdevKind {
         if self.is_file {
             VdevKind::File
@@ -117,16 +117,16 @@ impl Device {
     }
 }
 
-/// What stands against using a device.
+/// A reason not to use a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Objection {
-    /// What to say.
+    /// The message.
     pub(super) text: String,
     /// Whether `-f` overrides it.
     pub(super) can_force: bool,
 }
 
-/// Whether the device is in use, or has something on it that may be wanted.
+/// The reason not to use the device: it is in use, or has data on it that may be wanted.
 #[doc(alias = "check_file_generic")]
 pub(super) fn objection(host: &Host, device: &Device) -> base::Result<Option<Objection>> {
     let path = device.name();

@@ -11,12 +11,12 @@ use zpl::mount::{Mount, mount};
 
 use crate::host::OpenPool;
 
-/// The objects that damaged blocks are of.
+/// The objects that damaged blocks belong to.
 pub(super) fn objects_of(damaged: &BTreeSet<Bookmark>) -> BTreeSet<(ObjsetId, ObjectId)> {
     damaged.iter().map(|at| (at.objset, at.object)).collect()
 }
 
-/// The damaged objects as `zpool status -v` names them: by path as far as there is one.
+/// The damaged objects as `zpool status -v` names them: by path if they have one.
 #[doc(alias = "zpool_obj_to_path")]
 pub(super) fn names_of(pool: &OpenPool, objects: &BTreeSet<(ObjsetId, ObjectId)>) -> Vec<String> {
     let mut names = Vec::new();

@@ -69,8 +69,7 @@ pub(super) fn status_of(host: &Host, pool: &OpenPool) -> base::Result<PoolStatus
     })
 }
 
-/// What can be said of a pool that was found on devices. `tried`: its config, as trying to open it has
-/// shown it.
+/// The status of a pool found on devices. `tried`: its config as read by a trial open, or why that failed.
 pub(super) fn status_of_found(
     found: &FoundPool,
     tried: &base::Result<NvList>,
@@ -183,7 +182,7 @@ fn fill_space(pool: &Spa, id: VdevId, top: &mut VdevStatus) {
     top.expandable_bytes = pool.tree().top(id).map_or(0, |top| expandable(&top));
 }
 
-/// What a top-level vdev could grow by, in whole metaslabs.
+/// What a top-level vdev could grow by, in bytes, rounded down to whole metaslabs.
 #[doc(alias = "vs_esize")]
 fn expandable(top: &std::sync::Arc<vdev::Vdev>) -> u64 {
     let config = top.config().clone();

@@ -42,7 +42,7 @@ pub(super) fn run(args: &Parsed) -> Outcome {
     Ok(code)
 }
 
-/// One line, if the record is to be shown.
+/// The line for a record; `None` if it is not to be shown.
 fn line(record: &NvList, internal: bool, long: bool) -> Option<String> {
     let time = record.get_u64(key::TIME).unwrap_or(0);
     let mut out = history_time(time, zone());

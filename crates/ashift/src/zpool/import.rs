@@ -1,4 +1,4 @@
-//! `zpool import`: what could be imported, and doing it.
+//! `zpool import`: lists importable pools, and imports them.
 //!
 //! # Source
 //! OpenZFS cmd/zpool/zpool_main.c (`zpool_do_import`, `do_import`), lib/libzutil/zutil_import.c.
@@ -27,10 +27,10 @@ use crate::host::{Access, Facts, Host};
 use crate::machine::current;
 use crate::say::waiting;
 
-/// In ns.
+/// Nanoseconds per second.
 const NS_PER_SEC: u64 = 1_000_000_000;
 
-/// What the options say.
+/// The parsed options.
 struct Request {
     is_forced: bool,
     wants_destroyed: bool,
@@ -80,8 +80,7 @@ pub(super) fn run(args: &Parsed) -> Outcome {
     }
 }
 
-/// What the options say; none when there is nothing to be done, as OpenZFS sees it, since a property
-/// does not exist.
+/// Parses the options; `None` where OpenZFS does nothing because a property does not exist.
 fn read_request(args: &Parsed) -> Result<Option<Request>, Failure> {
     let mut request = Request {
         is_forced: args.has('f'),
@@ -230,9 +229,9 @@ fn block_devices() -> Vec<PathBuf> {
     names.map(|name| Path::new("/dev").join(name)).collect()
 }
 
-/// Pools on the devices that are not imported yet, or whose devices are not where they were when they
-/// were imported. As when the kernel opens devices, those that were not given are looked for at the paths
-/// that labels and MOS know.
+/// Pools on the devices that are not imported, or are imported but no longer at their remembered paths. As
+/// when the kernel opens devices, those that were not given are looked for at the paths in the labels and
+/// in the MOS config.
 fn find_pools(
     host: &Host,
     providers: &[Arc<dyn Provider>],
@@ -263,13 +262,13 @@ fn find_pools(
     Ok(pools)
 }
 
-/// The name of a pool's first device, by which pools are listed.
+/// The least of the names of a pool's devices; pools are listed in the order of these.
 fn first_device(pool: &FoundPool) -> Option<String> {
     let names = pool.devices.iter().map(|d| d.provider.name().to_owned());
     names.min()
 }
 
-/// Whether any device of an imported pool is at the path that is remembered.
+/// Whether any device of an imported pool is at its remembered path.
 fn is_where_it_was(world: &World, config: &NvList) -> bool {
     let guid = config.get_u64("pool_guid");
     let paths = config.get_list("vdev_tree").map(device_paths);
@@ -377,7 +376,7 @@ fn import_one(
     Ok(0)
 }
 
-/// Refuses the name of an imported pool, unless it is this very pool, which has moved.
+/// Refuses the name of an imported pool, unless it is this very pool at a new place.
 fn check_name_is_free(host: &Host, name: &str, found: Option<&FoundPool>) -> Result<(), Failure> {
     let taken = host.cache().find(name)?;
     let taken_by = taken.and_then(|config| config.get_u64("pool_guid"));
@@ -409,7 +408,7 @@ fn import(host: &Host, found: FoundPool, name: &str, request: &Request) -> Resul
         return Err(failed(&text));
     }
     let _lock = host.lock(name, Access::Write).map_err(|e| failed(&e))?;
-    // Another command may have imported it, or another one of that name, since this one looked.
+    // Meanwhile another command may have imported this pool, or another one with its name.
     check_name_is_free(host, name, Some(&found))?;
     let readonly = request.facts.readonly;
     let mode = if readonly {
@@ -419,7 +418,7 @@ fn import(host: &Host, found: FoundPool, name: &str, request: &Request) -> Resul
     };
     let world = current()?;
     let names = world.names_for(Holder::Pool(name.to_owned()));
-    // Labels may have changed since they were looked at: lock the devices and look again.
+    // Labels may have changed since they were read: lock the devices and read them again.
     let mut providers = Vec::new();
     for device in &found.devices {
         let provider = names.open(device.provider.name(), mode);
@@ -455,7 +454,7 @@ fn import(host: &Host, found: FoundPool, name: &str, request: &Request) -> Resul
     Ok(())
 }
 
-/// Takes a pool that has moved out of the cachefile under the name that it had before.
+/// Removes the cachefile entry that a moved pool has under its previous name.
 fn forget_moved(host: &Host, name: &str, guid: base::Guid) -> base::Result<()> {
     for (other, config) in host.pools()? {
         if other != name && config.get_u64("pool_guid") == Some(guid.0) {

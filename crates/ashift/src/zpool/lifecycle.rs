@@ -79,7 +79,7 @@ fn export_one(host: &Host, pool: &str, is_forced: bool) -> Result<(), Failure> {
     let open = match host.open(pool, access) {
         Ok(open) => open,
         Err(error) if is_forced && error.kind() != ErrorKind::Busy => {
-            // Its devices are gone: all that can be done is to forget it.
+            // Its devices are gone: the only thing left is to remove it from the cachefile.
             if host.cache().find(pool)?.is_none() {
                 return Err(open_error(pool, &error));
             }
@@ -157,7 +157,7 @@ pub(super) fn labelclear(args: &Parsed) -> Outcome {
     Ok(0)
 }
 
-/// `zpool sync`. Every command syncs before it ends, so there is nothing to wait for but others.
+/// `zpool sync`. Every command syncs before it ends, so this only waits for other commands.
 pub(super) fn sync(args: &Parsed) -> Outcome {
     let host = Host::here();
     let all = host.pools()?.into_iter().map(|(name, _)| name);
@@ -168,7 +168,7 @@ pub(super) fn sync(args: &Parsed) -> Outcome {
     };
     let mut code = 0;
     for pool in pools {
-        // One pool that is not there does not keep the others from it.
+        // A missing pool does not keep the others from being synced.
         if let Err(Failure::Text(text)) = sync_one(&host, &pool, args.has('f')) {
             eprintln!("{text}");
             code = 1;

@@ -14,7 +14,7 @@ use super::gather::{properties_of, status_of};
 use super::{Failure, Outcome, open_error, zone};
 use crate::host::{Access, Host};
 
-/// How often to print.
+/// The interval and count of repeated output.
 pub(super) struct Repeat {
     secs: f64,
     count: Option<u64>,
@@ -48,7 +48,7 @@ pub(super) fn split_repeat(operands: &[String]) -> Result<(Vec<String>, Option<R
     Ok((pools, Some(repeat)))
 }
 
-/// Prints once, or again and again; `print` is told whether it is the first time.
+/// Prints once or repeatedly; `print` is told whether it is the first time.
 pub(super) fn repeat(
     args: &Parsed,
     repeat: Option<&Repeat>,
@@ -87,7 +87,7 @@ fn time_stamp(is_date: bool) -> String {
     format!("{start}UTC {year}")
 }
 
-/// The names of the pools meant: those given, each once, or all.
+/// The names of the pools to show: those given, each once, or all.
 pub(super) fn pool_names(host: &Host, given: &[String]) -> base::Result<Vec<String>> {
     if given.is_empty() {
         return Ok(host.pools()?.into_iter().map(|(name, _)| name).collect());
@@ -107,7 +107,7 @@ pub(super) fn repeated_code(given: &[String]) -> u8 {
     u8::from(!given.iter().all(|name| seen.insert(name)))
 }
 
-/// How vdevs are called: in a machine as on FreeBSD.
+/// The style of vdev names: in a machine as on FreeBSD.
 pub(super) fn name_style() -> NameStyle {
     NameStyle {
         is_below_dev: crate::machine::state_of_current().is_some(),
@@ -115,7 +115,7 @@ pub(super) fn name_style() -> NameStyle {
     }
 }
 
-/// How numbers and names are to look.
+/// The styles of numbers, names and JSON.
 pub(super) fn styles(args: &Parsed) -> (Style, NameStyle, JsonStyle) {
     let numbers = if args.has('p') {
         NumberStyle::Exact
@@ -196,14 +196,14 @@ fn print_once(args: &Parsed, given: &[String], columns: &[PropName], is_first: b
     } else {
         let items: Vec<Item> = pools.iter().map(|(item, _)| item.clone()).collect();
         let text = print_list(&style, columns, &items);
-        // The header is printed once, that of `-v` each time.
+        // The header is printed only once, but that of `-v` each time.
         let rest = text
             .split_once('\n')
             .filter(|_| !is_first && !args.has('H'));
         rest.map_or(text.clone(), |(_, rest)| rest.to_owned())
     };
     print!("{text}");
-    // As in OpenZFS, a name that is not there does no harm beside one that is.
+    // As in OpenZFS, a missing pool is not an error if another one that was named exists.
     Ok(u8::from(has_failed && given.is_empty()))
 }
 

@@ -1,9 +1,8 @@
 //! `zpool`: create, import, look at and change pools.
 //!
 //! # What it is
-//! One module per group of subcommands. Each is a function from arguments to an exit code or a
-//! [`Failure`]; this module reads the first word, prints what went wrong and how the command is
-//! called.
+//! One module per group of subcommands. Each is a function from arguments to an exit code or a [`Failure`];
+//! this module dispatches on the first word, and prints errors and usage.
 //!
 //! # Source
 //! OpenZFS cmd/zpool/zpool_main.c, lib/libzfs/libzfs_pool.c: texts, columns and exit codes.
@@ -35,7 +34,7 @@ pub(crate) use scrub::{catch_up, verify};
 
 /// Why a command did not do what it was asked.
 pub(crate) enum Failure {
-    /// The arguments make no sense: the text, if any, then how the command is called; exit code 2.
+    /// The arguments are invalid: prints the text, if any, then the usage; exit code 2.
     Usage(String),
     /// What to print on stderr; exit code 1.
     Text(String),
@@ -58,7 +57,7 @@ impl From<String> for Failure {
     }
 }
 
-/// A subcommand that is there.
+/// A supported subcommand.
 struct Sub {
     name: &'static str,
     /// As OpenZFS gives them to getopt(3): a colon in front where it has words for a missing argument.
@@ -179,7 +178,7 @@ fn wrong_options(sub: &Sub, spec: &OptSpec, error: &OptError) -> Failure {
         ("status", OptError::MissingArgument('c')) => {
             Failure::Text("'zpool status -c' is not supported yet".into())
         }
-        // The option is passed over, so that there is nothing left.
+        // OpenZFS skips the option, after which there are no arguments left.
         ("get", OptError::MissingArgument(_)) => Failure::Usage("missing property argument".into()),
         _ => Failure::Usage(spec.complaint(error)),
     }
@@ -206,12 +205,12 @@ pub(crate) fn zone() -> Zone {
     crate::zone::local()
 }
 
-/// Options that only say how JSON is to look.
+/// Checks options that only affect the form of JSON.
 fn check_json_options(args: &Parsed) -> Result<(), Failure> {
     let options = ["json-int", "json-flat-vdevs", "json-pool-key-guid"];
     match options.iter().find(|name| args.has_long(name)) {
         Some(name) if !args.has('j') => {
-            // One of the three is printed without its dashes by the real tool.
+            // The real tool prints one of the three without its dashes.
             let dashes = if *name == "json-pool-key-guid" {
                 ""
             } else {
@@ -224,7 +223,7 @@ fn check_json_options(args: &Parsed) -> Result<(), Failure> {
     }
 }
 
-/// Options that are understood but not there.
+/// Refuses options that are recognised but not supported.
 fn refuse_options(args: &Parsed, command: &str, letters: &str) -> Result<(), Failure> {
     match letters.chars().find(|letter| args.has(*letter)) {
         Some(letter) => Err(Failure::Text(format!(
@@ -234,7 +233,7 @@ fn refuse_options(args: &Parsed, command: &str, letters: &str) -> Result<(), Fai
     }
 }
 
-/// `--power`, which asks the enclosures of disks.
+/// Refuses `--power`, which controls disk enclosures.
 fn refuse_power(args: &Parsed, command: &str) -> Result<(), Failure> {
     if args.has_long("power") {
         let text = format!("'zpool {command} --power' is not supported yet");
@@ -247,7 +246,7 @@ thread_local! {
     static COMMAND_LINE: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// The command line for the history: what would be typed at the real tools.
+/// The command line for the history, as it would be typed for the real tools.
 pub(crate) fn command_line() -> String {
     COMMAND_LINE.with_borrow(Clone::clone)
 }
@@ -263,7 +262,7 @@ fn open_error(pool: &str, error: &Error) -> Failure {
     })
 }
 
-/// The same where a pool is to be changed: one that is read-only says `what` cannot be done.
+/// Like [`open_error`] for a pool to be changed: `what` is the operation that a read-only pool refuses.
 fn change_error(pool: &str, what: &str, error: &Error) -> Failure {
     let text = error.to_string();
     match text.strip_prefix(&format!("cannot open '{pool}': pool is read-only")) {

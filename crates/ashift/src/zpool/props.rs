@@ -20,7 +20,7 @@ use super::list::{pool_names, repeated_code, styles};
 use super::{Failure, Outcome, change_error, check_json_options, command_line, open_error};
 use crate::host::{Access, Host, OpenPool};
 
-/// The exit code when the pool to set something for is not there: the number of the error.
+/// Exit code when the pool to set a property of does not exist: the number of the error.
 const EINVAL: u8 = 22;
 
 /// `zpool get`.
@@ -60,8 +60,8 @@ pub(super) fn get(args: &Parsed) -> Outcome {
     Ok(repeated_code(given))
 }
 
-/// User properties that a pool does not have are at their default; unsupported features that no pool
-/// has are left out.
+/// User properties that a pool does not have get their default; unsupported features that no pool has are
+/// left out.
 #[doc(alias = "get_callback")]
 fn complete(names: &mut Vec<PropName>, pools: &mut [(Item, PoolStatus)]) {
     let has = |name: &str| pools.iter().any(|(item, _)| item.get(name).is_some());
@@ -88,8 +88,8 @@ fn pool_fields(text: &str) -> Result<Vec<GetField>, String> {
     Ok(fields)
 }
 
-/// Whether all operands are pools. Behind a pool, OpenZFS takes vdevs as well, whose properties are
-/// not there yet.
+/// Checks that all operands are pools. After a pool, OpenZFS also takes vdevs, whose properties are not
+/// supported yet.
 fn check_pools(host: &Host, given: &[String]) -> Result<(), Failure> {
     let is_pool = |name: &String| Ok::<_, base::Error>(host.cache().find(name)?.is_some());
     let Some((first, rest)) = given.split_first() else {
@@ -127,7 +127,7 @@ fn check_pools(host: &Host, given: &[String]) -> Result<(), Failure> {
     )))
 }
 
-/// Whether the pool has a vdev that is called so.
+/// Whether the pool has a vdev of that name.
 fn is_vdev(pool: &OpenPool, word: &str) -> bool {
     fn any(vdev: &VdevStatus, word: &str) -> bool {
         let is_it = vdev.name(super::list::name_style()) == word
@@ -202,7 +202,7 @@ pub(super) fn set(args: &Parsed) -> Outcome {
     done(&host, &open)
 }
 
-/// Features that stay enabled although a compatibility set does not have them are not an error.
+/// Warns, without failing, about features that are already enabled but not in the compatibility set.
 #[doc(alias = "set_pool_callback")]
 fn warn_of_features(pool: &OpenPool, allowed: &[String]) {
     let is_enabled = |f: &&feature::Feature| pool.features().count(f.guid).is_some();

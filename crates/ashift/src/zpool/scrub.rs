@@ -1,9 +1,9 @@
-//! `zpool scrub`, and bringing devices up to date that were away.
+//! `zpool scrub`, and resilvering devices that were absent.
 //!
 //! # What it is
-//! The scan itself is the engine's, and goes on whenever the pool is open for writing. These commands begin it
-//! and wait for its end. When they are interrupted, the next one goes on where they stopped. What the scan
-//! could not read is in the pool's error log.
+//! The scan itself runs in the engine, whenever the pool is open for writing. These commands start it and
+//! wait for its end. If they are interrupted, the next one resumes the scan. Blocks that the scan could not
+//! read are in the pool's error log.
 //!
 //! # Source
 //! OpenZFS module/zfs/dsl_scan.c, cmd/zpool/zpool_main.c (`zpool_do_scrub`).
@@ -27,7 +27,7 @@ use super::{Failure, Outcome, command_line, open_error, refuse_options};
 use crate::host::{Access, Host, OpenPool};
 use crate::progress::progress;
 
-/// A scrub that a resilver ended is begun again so many times.
+/// Times that a scrub is started, at most: a resilver in between ends it.
 const SCRUBS_MAX: usize = 5;
 
 /// `zpool scrub`.
@@ -58,7 +58,7 @@ pub(super) fn run(args: &Parsed) -> Outcome {
     Ok(code)
 }
 
-/// What is to be done.
+/// The requested operation.
 #[derive(Clone, Copy)]
 enum Wanted {
     Scrub { is_thorough: bool },
@@ -103,7 +103,7 @@ fn change(
     Ok(0)
 }
 
-/// As in OpenZFS it is not an error that none runs.
+/// As in OpenZFS, it is not an error if none is running.
 fn pause(spa: &Spa) -> base::Result<()> {
     match spa.scan_running() {
         Some(Kind::Scrub) => spa.pause_scrub(),
@@ -147,7 +147,7 @@ fn scrub(host: &Host, name: &str, is_thorough: bool) -> Outcome {
     Ok(u8::from(errors > 0 || !findings.is_empty()))
 }
 
-/// A resilver that a device needs goes first, and ends a scrub that runs; one that was interrupted goes on.
+/// A resilver that a device needs goes first, and ends a running scrub; an interrupted scrub is resumed.
 fn scrub_to_the_end(spa: &Spa) -> base::Result<()> {
     for _ in 0..SCRUBS_MAX {
         if spa.scan_running() == Some(Kind::Resilver) {
@@ -168,7 +168,7 @@ fn scrub_to_the_end(spa: &Spa) -> base::Result<()> {
     Err(Error::new(ErrorKind::Io, text))
 }
 
-/// Shows how far the scan is until it ends.
+/// Shows the progress of the scan until it ends.
 pub(super) fn watch(spa: &Spa) -> base::Result<()> {
     let bar = progress(None, true);
     let outcome = spa.wait_scan(&mut |scan| {
@@ -189,8 +189,8 @@ fn open_to_scrub(host: &Host, name: &str) -> Result<OpenPool, Failure> {
     Ok(pool)
 }
 
-/// Says what a scrub came to, and each thing that it found; nothing into a pipe or file when all is
-/// well, as OpenZFS's command says nothing.
+/// Prints the outcome of a scrub, and each finding; without findings nothing is printed into a pipe or
+/// file, since OpenZFS's command prints nothing.
 fn tell(report: &Report, outcome: impl FnOnce() -> String) {
     if !report.findings.is_empty() || std::io::stdout().is_terminal() {
         println!("{}", outcome());
@@ -207,7 +207,7 @@ fn close_scrubbed(pool: &OpenPool, report: &Report) -> Outcome {
     Ok(u8::from(!report.is_clean()))
 }
 
-/// `zpool scrub -e`: only what is known to be damaged is read again.
+/// `zpool scrub -e`: reads only the blocks known to be damaged.
 fn scrub_errors(host: &Host, name: &str) -> Outcome {
     let pool = open_to_scrub(host, name)?;
     let objects = objects_of(&pool.damaged()?);
@@ -234,7 +234,7 @@ fn scrub_errors(host: &Host, name: &str) -> Outcome {
     close_scrubbed(&pool, &report)
 }
 
-/// Brings devices up to date that missed something, and waits for it.
+/// Resilvers devices that missed writes, and waits until that is done.
 pub(crate) fn catch_up(spa: &Spa) -> base::Result<()> {
     spa.resilver_if_needed()?;
     if spa.scan_running() == Some(Kind::Resilver) {
@@ -243,7 +243,7 @@ pub(crate) fn catch_up(spa: &Spa) -> base::Result<()> {
     Ok(())
 }
 
-/// Verifies every copy of every block of an open pool, and repairs if it may be written to.
+/// Verifies every copy of every block of an open pool, and repairs them if the pool is writable.
 pub(crate) fn verify(spa: &Spa, options: check::Options) -> base::Result<Report> {
     let pool = check::Pool::of(spa);
     let bar = progress(None, true);
@@ -264,7 +264,7 @@ fn healed_bytes(spa: &Spa) -> u64 {
     spa.tree().root().total_stats().self_healed_bytes
 }
 
-/// The blocks that are lost, with the txgs of their birth.
+/// The lost blocks, with their birth txgs.
 fn lost_in(report: &Report) -> BTreeMap<Bookmark, Txg> {
     report.findings.iter().filter_map(Finding::lost).collect()
 }

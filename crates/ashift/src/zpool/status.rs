@@ -118,8 +118,8 @@ fn gather(host: &Host, name: &str) -> Result<PoolStatus, Failure> {
     }
 }
 
-/// The state of a pool that is imported but cannot be opened: what the cachefile says it is made
-/// of, each device as it is found now. None for a pool that is not imported, or that is in use.
+/// The status of a pool that is imported but cannot be opened: the config in the cachefile, with each
+/// device as it is found now. `None` for a pool that is not imported, or that is in use.
 pub(super) fn unavailable(
     host: &Host,
     name: &str,
@@ -138,7 +138,7 @@ pub(super) fn unavailable(
     if is_unsupported {
         (root.state, root.aux) = (VdevState::CantOpen, VdevAux::UnsupFeat);
     } else if tree.state().0.is_usable() {
-        // Enough devices are there; what they hold cannot be used.
+        // Enough devices are present; their contents cannot be used.
         (root.state, root.aux) = (VdevState::CantOpen, VdevAux::CorruptData);
     }
     Ok(Some(PoolStatus {

@@ -1,8 +1,8 @@
-//! `zpool wait` and `zpool resilver`: until what the engine does beside commands is done.
+//! `zpool wait` and `zpool resilver`: wait for background work of the engine.
 //!
 //! # What it is
-//! Scans and destroys go on while a command has the pool open. Where no other process holds it, a command
-//! that waits is what lets them end.
+//! Scans and destroys make progress while a command has the pool open. If no other process has it open, the
+//! waiting command is what lets them finish.
 //!
 //! # Source
 //! OpenZFS cmd/zpool/zpool_main.c (`zpool_do_wait`, `zpool_do_resilver`).
@@ -15,8 +15,8 @@ use super::scrub::{catch_up, watch};
 use super::{Failure, Outcome, command_line, open_error, refuse_options};
 use crate::host::{Access, Host, OpenPool};
 
-/// `zpool_wait_activity_t`; only the two scans can be under way here, the others never are, or end with the
-/// command that began them.
+/// `zpool_wait_activity_t`; only the two scans can be in progress here. The others never are, or end with
+/// the command that started them.
 const ACTIVITIES: &[&str] = &[
     "discard",
     "free",
@@ -88,7 +88,7 @@ pub(super) fn resilver(args: &Parsed) -> Outcome {
     Ok(code)
 }
 
-/// A pool that may only be read has nothing under way, and nothing to wait for.
+/// A pool that can only be read has nothing in progress, and nothing to wait for.
 fn open(host: &Host, name: &str) -> Result<OpenPool, Failure> {
     let is_readonly = host.facts(name).is_ok_and(|facts| facts.readonly);
     let access = if is_readonly {

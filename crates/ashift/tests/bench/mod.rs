@@ -1,4 +1,4 @@
-//! Image files in a folder of their own, and the built binary with a state folder of its own.
+//! Image files in a temporary folder, and the built binary with its own state folder.
 
 #![allow(dead_code, reason = "each test program uses a part")]
 
@@ -42,7 +42,7 @@ impl Bench {
         }
     }
 
-    /// Makes it the host with this id.
+    /// Sets the host id.
     pub(crate) fn set_hostid(&self, id: u32) {
         std::fs::write(self.state.path().join("hostid"), id.to_le_bytes()).unwrap();
     }
@@ -86,7 +86,7 @@ impl Bench {
         self.finish(&mut self.command(command))
     }
 
-    /// The same of a command that was made ready.
+    /// Like `run`, for a prepared command.
     pub(crate) fn finish(&self, command: &mut Command) -> (i32, String, String) {
         let output = command.output().unwrap();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -114,7 +114,7 @@ impl Bench {
         );
     }
 
-    /// What the real zdb says of every block.
+    /// Has the real zdb verify every block.
     #[track_caller]
     pub(crate) fn assert_clean(&self, pool: &str) {
         if have_zdb() {
@@ -131,7 +131,7 @@ impl Bench {
         }
     }
 
-    /// Overwrites a part of an image with what nobody would write.
+    /// Overwrites a part of an image with a pattern that is never written otherwise.
     pub(crate) fn scribble(&self, name: &str, range: Range<u64>) {
         let file = File::options().write(true).open(self.path(name)).unwrap();
         let rubbish = vec![0xa5; 1 << 20];
@@ -148,12 +148,12 @@ impl Bench {
         file.write_all_at(bytes, at).unwrap();
     }
 
-    /// Keeps a copy of an image outside of the folder.
+    /// Keeps a copy of an image outside the folder.
     pub(crate) fn set_aside(&self, name: &str) {
         copy(&self.path(name), &self.state.path().join(name));
     }
 
-    /// Brings an image back to what it was when it was set aside.
+    /// Restores an image to the copy that was set aside.
     pub(crate) fn restore(&self, name: &str) {
         copy(&self.state.path().join(name), &self.path(name));
     }

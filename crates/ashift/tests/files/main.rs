@@ -1,4 +1,4 @@
-//! `ashift cp` and its kin: a tree with every kind of entry goes into a pool and comes back.
+//! `ashift cp` and similar commands: a tree with every kind of entry goes into a pool and comes back.
 
 mod hostile;
 mod keep;
@@ -11,8 +11,8 @@ use std::sync::{PoisonError, RwLock};
 
 use oracle::{Zdb, have_zdb};
 
-/// A process that is being started has the devices of this one open, with their locks: none is while a
-/// test has a pool open.
+/// A process being started inherits this process's open devices, and their locks, until exec: none is
+/// started while a test has a pool open.
 static FORKS: RwLock<()> = RwLock::new(());
 
 struct Bench {
@@ -41,7 +41,7 @@ impl Bench {
         self.run_with(args, b"")
     }
 
-    /// The same with something on stdin.
+    /// Like `run`, with `input` on stdin.
     fn run_with(&self, args: &[&str], input: &[u8]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ashift"));
         command.args(args);
@@ -56,7 +56,7 @@ impl Bench {
             let _forks = FORKS.read().unwrap_or_else(PoisonError::into_inner);
             command.spawn().unwrap()
         };
-        // Who reads no stdin may be gone by now.
+        // A command that does not read stdin may have ended already.
         let _ = std::io::Write::write_all(&mut child.stdin.take().unwrap(), input);
         child.wait_with_output().unwrap()
     }
@@ -76,7 +76,7 @@ impl Bench {
         result
     }
 
-    /// Runs what must end with exit code 1; gives stdout and stderr.
+    /// Runs a command that must end with exit code 1; returns stdout and stderr.
     fn fails(&self, args: &[&str]) -> (String, String) {
         let output = self.run(args);
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -117,7 +117,7 @@ if [ "$(id -u)" = 0 ]; then mknod null c 1 3; mknod disk b 259 70000; chown 1234
 touch -d '2010-10-10 10:10:10.101010101' dir empty
 "#;
 
-/// What is compared: names, types, modes, owners, sizes, times, devices, link targets.
+/// What is compared: names, types, modes, owners, link counts, times, devices, link targets, contents.
 const LIST: &str = "find . -mindepth 1 -printf '%P %y %m %U %G %n %T@ %l\\n' | sort; \
      find . -type f -exec sha256sum {} + | sort; find . -type c -o -type b | sort | xargs -r stat -c '%n %t %T'";
 
@@ -154,8 +154,8 @@ fn every_kind_of_entry_goes_there_and_back() {
     }
 }
 
-/// A compressor that keeps something of a block that did not compress spoils the next one, and the
-/// checksum fits what it made.
+/// A compressor that keeps state from a block that did not compress spoils the next one, and the checksum
+/// matches the spoiled block.
 #[test]
 fn blocks_that_compress_and_blocks_that_do_not_take_turns() {
     const BLOCK: usize = 128 << 10;
@@ -197,7 +197,7 @@ fn blocks_that_compress_and_blocks_that_do_not_take_turns() {
     bench.ok(&["zdb", "-bcc", "tank"]);
 }
 
-/// As many entries as `ENTRIES` says: `ENTRIES=1000000` takes some minutes.
+/// Number of entries: `ENTRIES`; `ENTRIES=1000000` takes some minutes.
 #[test]
 fn directories_have_many_entries() {
     let count: usize = std::env::var("ENTRIES").map_or(20_000, |n| n.parse().unwrap());
@@ -256,7 +256,7 @@ fn posix_acls_go_there_and_back() {
     assert_eq!(there, back);
 }
 
-/// Names of 255 bytes are made, those of 256 are refused.
+/// Names of 255 bytes are accepted, those of 256 are refused.
 #[test]
 fn names_have_255_bytes() {
     let bench = Bench::new();
@@ -277,7 +277,7 @@ fn names_have_255_bytes() {
     }
 }
 
-/// Sixteen tebibytes of nothing, and some bytes at the end.
+/// A hole of 15 TiB, and a few bytes at the end.
 #[test]
 fn sparse_files_are_as_long_as_they_may_be() {
     const END: u64 = 15 << 40; // ext4 has no more

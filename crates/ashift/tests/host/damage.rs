@@ -1,10 +1,10 @@
-//! What any command meets that is wrong with a pool is counted, and named by `zpool status -v`.
+//! Damage to a pool that any command meets is counted, and listed by `zpool status -v`.
 
 use std::os::unix::fs::FileExt;
 
 use crate::bench::Bench;
 
-/// What the damaged file is made of; nothing else in the image looks like this.
+/// The contents of the damaged file; nothing else in the image looks like this.
 const MARK: &[u8] = b"the contents of the file that is going to be damaged";
 const FILE_BYTES: usize = 256 << 10;
 
@@ -59,7 +59,7 @@ fn a_file_that_cat_cannot_read_is_counted_and_named() {
     assert_ne!(counts[0], "0", "{line}");
     assert_eq!(counts[1..], ["0", "0"], "{line}");
     bench.ok("zpool clear tank");
-    // The counters are reset; the file is as damaged as before.
+    // The counters are reset; the file is still damaged.
     let status = bench.ok("zpool status tank");
     let line = status.lines().find(|line| line.contains(&device)).unwrap();
     assert!(line.ends_with(" 0     0     0"), "{line}");
@@ -73,7 +73,7 @@ fn names_follow_what_is_left_of_a_file() {
     assert_eq!(named(&bench), ["tank/d:/sub/f", "tank/d@s:/sub/f"]);
     bench.ok("mv tank/d:/sub/f tank/d:/g");
     assert_eq!(named(&bench), ["tank/d:/g", "tank/d@s:/sub/f"]);
-    // The log is the pool's.
+    // The error log is in the pool.
     bench.ok("zpool export tank");
     bench.ok("zpool import -d {dir} tank");
     assert_eq!(named(&bench), ["tank/d:/g", "tank/d@s:/sub/f"]);

@@ -1,4 +1,4 @@
-//! Devices that have become larger.
+//! Devices that have grown.
 
 use crate::bench::Bench;
 
@@ -17,7 +17,7 @@ fn sizes(bench: &Bench) -> (u64, u64) {
     (number(size), number(expandable))
 }
 
-/// No block is lost, and the four labels are where they belong and say the same.
+/// No block is lost, and the four labels are in their places and agree.
 fn assert_whole(bench: &Bench) {
     bench.assert_clean("tank");
     let labels = bench.ok("zdb -l {a}");
@@ -101,7 +101,7 @@ fn a_pool_with_autoexpand_grows_when_it_is_opened() {
 fn what_was_at_the_new_end_does_not_matter() {
     let bench = Bench::new(&["a", "b"]);
     grow(&bench, "b", 512);
-    // A pool with many more txgs, whose last labels are where those of the other will be.
+    // A pool with many more txgs, whose last labels are where those of the other pool will be.
     bench.ok("zpool create old {b}");
     for n in 0..20 {
         bench.ok(&format!("zfs create old/{n}"));

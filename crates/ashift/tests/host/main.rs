@@ -1,4 +1,4 @@
-//! Pools on this host: who uses them, where they are, what is wrong with them.
+//! Pools on this host: their users, their places, their faults.
 
 #[path = "../bench/mod.rs"]
 mod bench;

@@ -1,4 +1,4 @@
-//! A word that is not a command is answered in one line.
+//! A word that is not a command gets a one-line error.
 
 use crate::bench::Bench;
 

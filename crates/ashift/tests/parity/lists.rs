@@ -72,7 +72,7 @@ impl List {
     }
 }
 
-/// The commands that a line stands for.
+/// Expands `each` in a line to its commands.
 fn expand(line: &str) -> Vec<String> {
     let Some(rest) = line.strip_prefix("each v in ") else {
         return vec![line.to_owned()];
@@ -91,7 +91,7 @@ fn expand(line: &str) -> Vec<String> {
         .collect()
 }
 
-/// All lists of a folder, by name.
+/// All lists in a folder, by name.
 pub(crate) fn read_all(folder: &Path) -> Vec<List> {
     let mut names: Vec<String> = std::fs::read_dir(folder)
         .expect("the folder of lists")

@@ -1,10 +1,10 @@
-//! `zpool` and `zfs` beside the real ones: the same command lines, what they print, and their exit codes.
+//! `zpool` and `zfs` compared with the real ones: the same command lines, their output and exit codes.
 //!
 //! # What it is
-//! `lists/` has the command lines, in the order of a pool's life. `real/` has what OpenZFS's own tools and
-//! kernel module printed, recorded once in QEMU. The test runs the lists with this program and compares. Each
-//! difference is in `reviewed/` with the reason for it; a difference that is not there, or one that is
-//! there and has vanished or changed, fails the test. [`oracle::parity`] says how these files look.
+//! `lists/` has the command lines, in the order of a pool's life. `real/` has the output of OpenZFS's own
+//! tools and kernel module, recorded once in QEMU. The test runs the lists with this program and compares.
+//! Each difference is in `reviewed/` with the reason for it; a difference that is not in there, or one that
+//! is but has vanished or changed, fails the test. [`oracle::parity`] defines the format of these files.
 //!
 //! ```text
 //! PARITY_UPDATE=1                writes the differences anew, keeps their reasons, marks new ones with [?]
@@ -12,7 +12,7 @@
 //! PARITY_RECORD=normalise        normalises anew what the last boots have left, where that is whole
 //! ```
 //!
-//! A list's new command needs a recording; a mended command needs `PARITY_UPDATE=1`.
+//! A command added to a list needs a recording; a corrected command needs `PARITY_UPDATE=1`.
 
 mod lists;
 mod normal;
@@ -27,7 +27,7 @@ use oracle::parity::{Comparison, Count, Reasons, Said, difference, read_reasons}
 
 use lists::{Command, List, Section};
 
-/// Of the commands that are there, so many in a hundred print what the real ones print.
+/// Percentage of the supported commands whose output equals that of the real ones, at least.
 const EQUAL_AT_LEAST: usize = 90;
 
 fn folder(name: &str) -> PathBuf {
@@ -40,7 +40,7 @@ fn file(kind: &str, list: &List) -> PathBuf {
     folder(kind).join(format!("{}.txt", list.name))
 }
 
-/// Runs all sections of all lists, on as many threads as there are processors.
+/// Runs all sections of all lists, on one thread per processor.
 fn run_all(lists: &[List]) -> BTreeMap<(&str, &Command), Said> {
     let sections: Vec<(&List, &Section)> = lists
         .iter()

@@ -1,5 +1,5 @@
-//! What differs from run to run, and between pools that were filled by different programs, is replaced
-//! by a word: as little as needed.
+//! Output that differs from run to run, or between pools filled by different programs, is replaced by a
+//! word: as little as necessary.
 
 use std::sync::LazyLock;
 
@@ -14,7 +14,7 @@ pub(crate) struct Places {
     pub(crate) state: String,
 }
 
-/// Lines and commands about these are compared with their exact sizes: they were set, not measured.
+/// Lines and commands that match are compared with their exact sizes: these were set, not measured.
 static EXACT: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(
         "recordsize|recsize|quota|reserv|volsize|volblocksize|special_small_blocks|dnodesize|_limit",
@@ -68,11 +68,11 @@ static MEASURED: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
 });
 
 impl Places {
-    /// What `command` printed, in words that do not change.
+    /// The output of `command`, with everything that varies replaced.
     pub(crate) fn normalise(&self, command: &str, said: &Said) -> Said {
         let mut err = self.text(command, &said.err);
         if command.contains(" | zfs ") {
-            // Both ends of the pipe may complain, in any order.
+            // Both ends of the pipe may report an error, in any order.
             let mut lines: Vec<&str> = err.split_inclusive('\n').collect();
             lines.sort_unstable();
             err = lines.concat();

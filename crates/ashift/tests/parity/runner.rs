@@ -1,4 +1,4 @@
-//! Runs command lines one after the other, here or in the guest, and keeps what each printed.
+//! Runs command lines one after the other, here or in the guest, and keeps the output of each.
 //!
 //! One shell script does it on both sides. What differs is the prelude: where the tools are, and how a
 //! file gets into a dataset (`put DATASET /PATH`, from stdin) or another owner (`own DATASET /PATH UID:GID`).
@@ -12,12 +12,12 @@ use oracle::vm::Guest;
 use crate::lists::{List, Section};
 use crate::normal::Places;
 
-/// Where images lie in the guest.
+/// The folder of the images in the guest.
 const GUEST_IMAGES: &str = "/tmp/images";
-/// Seconds that a command may take.
+/// Time limit for a command, in seconds.
 const LIMIT: u32 = 60;
 
-/// Makes the image files of a section anew below `$D`.
+/// Recreates the image files of a section below `$D`.
 const FRESH: &str = r#"fresh() {
   rm -rf "$D"; mkdir -p "$D"
   for i in 1 2 3 4 5 6; do truncate -s 128M "$D/d$i"; done
@@ -40,7 +40,7 @@ const OUR_PRELUDE: &str = r#"put() { cat >"$T/in"; ashift cp "$T/in" "$1:$2"; }
 own() { ashift chown "$3" "$1:$2"; }
 "#;
 
-/// The helper commands, where datasets are mounted.
+/// The helper commands, for mounted datasets.
 const REAL_PRELUDE: &str = r#"at() { zfs get -H -o value mountpoint "$1"; }
 put() { cat >"$(at "$1")$2"; rc=$?; zpool sync "${1%%/*}"; return $rc; }
 own() { chown "$3" "$(at "$1")$2"; zpool sync "${1%%/*}"; }
@@ -67,7 +67,7 @@ fn runs(section: &Section) -> String {
     lines.map(|c| format!("run {}\n", quote(&c.line))).collect()
 }
 
-/// Takes apart what [`RUN`] has left in `folder`; nothing if not every command was run.
+/// Parses what [`RUN`] wrote into `folder`; `None` unless every command was run.
 fn collect(folder: &Path, commands: usize) -> Option<Vec<Said>> {
     let read = |name: &str| -> Vec<(String, String)> {
         let bytes = std::fs::read(folder.join(name)).unwrap_or_default();
@@ -182,7 +182,7 @@ pub(crate) fn recorded_before(list: &List) -> Option<Vec<Said>> {
     Some(normal.collect())
 }
 
-/// Where what the guest printed is kept, as it was.
+/// The folder that keeps the guest's output unchanged.
 fn kept(list: &List) -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR"))
         .join("parity")

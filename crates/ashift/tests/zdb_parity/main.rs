@@ -1,11 +1,11 @@
-//! Every `zdb` command line of a list, here and under the real zdb on the same pools.
+//! Runs every `zdb` command line of a list, here and with the real zdb on the same pools.
 //!
-//! `commands.txt` has a command line each. `reviewed.txt` has those whose output differs, with the
-//! reason: what is not there fails, and so does what is there and not so ([`oracle::parity`]). The
-//! statistics are printed (`cargo test -p ashift --test zdb_parity -- --nocapture`).
-//! As the whole takes minutes, only each eighth command line is compared unless
-//! `ASHIFT_ZDB_PARITY=all` is set. `ASHIFT_ZDB_PARITY=PART` compares those that contain PART, and
-//! shows what differs.
+//! `commands.txt` has the command lines, one per line. `reviewed.txt` has those whose output differs, with the
+//! reason: a difference that is not in there fails the test, and so does one in there that is not as
+//! described ([`oracle::parity`]). The statistics are printed
+//! (`cargo test -p ashift --test zdb_parity -- --nocapture`). Since the whole takes minutes, only every eighth command line is compared unless
+//! `ASHIFT_ZDB_PARITY=all` is set. `ASHIFT_ZDB_PARITY=PART` compares those that contain PART, and shows the
+//! differences.
 
 #[path = "../bench/mod.rs"]
 mod bench;
@@ -21,12 +21,12 @@ use oracle::parity::{Comparison, Count, Said, difference, read_reasons, said_lin
 
 use pools::Pools;
 
-/// Every how many command lines one is compared in the ordinary suite.
+/// One of this many command lines is compared in the ordinary suite.
 const SAMPLE: usize = 8;
 /// The real one.
 const REAL: &str = "/usr/sbin/zdb";
 
-/// Runs a program under the name `zdb`, which is how ours knows what it is to be.
+/// Runs a program under the name `zdb`, by which ours selects its command.
 fn run(pools: &Pools, program: &str, command: &str) -> Said {
     let words = command.split_whitespace().map(|word| pools.filled(word));
     let output = Command::new(program)
@@ -44,8 +44,8 @@ fn run(pools: &Pools, program: &str, command: &str) -> Said {
     }
 }
 
-/// What has to differ: where the cachefile is, and the usage text, which promises only what is
-/// there.
+/// Replaces necessary differences: the place of the cachefile, and the usage text, which lists only what is
+/// supported.
 fn plain(pools: &Pools, text: &str) -> String {
     let text = text
         .replace("/etc/zfs/zpool.cache", "CACHEFILE")
@@ -58,7 +58,7 @@ fn plain(pools: &Pools, text: &str) -> String {
     }
 }
 
-/// Without progress, debug messages, and what says that there is no kernel module.
+/// Removes progress, debug messages, and the message that there is no kernel module.
 fn without_debugging(text: &str) -> String {
     let mut out = String::new();
     let mut is_debugging = false;

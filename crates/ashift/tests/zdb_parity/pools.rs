@@ -1,5 +1,5 @@
-//! The pools that are looked at: a mirror with something of everything, exported; a single device
-//! that is imported; and one whose intent log a crash left behind.
+//! The pools to look at: an exported mirror with something of everything; an imported single device; and
+//! one with an intent log left behind by a crash.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -50,7 +50,7 @@ zfs create solo/a
 cp {dir}/tree/text.txt solo/a:/
 zfs snapshot solo/a@s";
 
-/// The pools, and what stands for places in them.
+/// The pools, and the values of placeholders for them.
 pub(crate) struct Pools {
     bench: Bench,
     names: BTreeMap<&'static str, String>,
@@ -84,7 +84,7 @@ impl Pools {
         self.bench.path("empty").display().to_string()
     }
 
-    /// Where a copied file goes.
+    /// The destination of a copied file.
     pub(crate) fn destination(&self, side: &str) -> String {
         self.bench
             .path(&format!("copy-{side}"))
@@ -92,7 +92,7 @@ impl Pools {
             .to_string()
     }
 
-    /// A word of a command line with the places in it.
+    /// A word of a command line with its placeholders filled in.
     pub(crate) fn filled(&self, word: &str) -> String {
         let folder = self.bench.folder().display().to_string();
         let mut word = word.replace("{dir}", &folder);
@@ -115,7 +115,7 @@ impl Pools {
         Zdb::run(&all).stdout
     }
 
-    /// Objects by their paths, and blocks of them, as the real zdb sees them.
+    /// Objects by their paths, and blocks of them, as found by the real zdb.
     fn find_places(&mut self) {
         for (name, dataset, path) in [
             ("big", "tank/clone", "big.bin"),
@@ -199,7 +199,7 @@ fn make_tree(root: &Path) {
     let attributes: [(&str, &[u8]); 2] = [("user.note", b"a note"), ("user.raw", &[0, 1, 255])];
     for (name, value) in attributes {
         let flags = rustix::fs::XattrFlags::empty();
-        // Where the host has none, the pools have none.
+        // If the host has none, the pools have none.
         let _ = rustix::fs::setxattr(root.join("small"), name, value, flags);
     }
     // u::rw-, u:7:rwx, g::r--, m::rwx, o::r--
@@ -228,7 +228,7 @@ fn make_tree(root: &Path) {
     let _ = rustix::fs::setxattr(root.join("sub"), "system.posix_acl_access", &acl, flags);
 }
 
-/// Makes a pool and stops a program that writes to it synchronously.
+/// Creates a pool and stops a program that writes to it synchronously.
 fn leave_a_log(bench: &Bench) {
     let image = bench.path("d").display().to_string();
     let mut wait = Duration::from_millis(200);

@@ -1,4 +1,4 @@
-//! Quotas and reservations, in force.
+//! Quotas and reservations are enforced.
 
 use base::ErrorKind;
 
