@@ -136,7 +136,7 @@ impl Places<'_> {
         outcome.is_ok()
     }
 
-    /// Holds the output if it is or may be a provider, i.e. a file or device of this host.
+    /// Holds the output if it is a provider, or may be one (a file or device of this host).
     fn hold(
         &self,
         operands: &Operands,

@@ -32,7 +32,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// A command with what `ashift help` says of it.
+/// A command, with its line in `ashift help`.
 struct Command {
     name: &'static str,
     about: &'static str,
@@ -296,7 +296,7 @@ fn unrecognized(name: &str) -> ExitCode {
     say::unrecognized("ashift", name, &known, "ashift help")
 }
 
-/// Takes `-m MACHINE` and `-q` off the front; the machine's folder.
+/// Removes `-m MACHINE` and `-q` from the front; returns the machine's folder.
 fn own_options(args: &mut Vec<String>) -> Result<Option<PathBuf>, String> {
     let mut folder = None;
     while let Some(option) = args.first() {
@@ -316,7 +316,7 @@ fn own_options(args: &mut Vec<String>) -> Result<Option<PathBuf>, String> {
     Ok(folder)
 }
 
-/// Runs the command that these words are, in the world of the caller.
+/// Runs the command given by these words, in the world of the caller.
 pub(crate) fn run_words(words: &[String]) -> ExitCode {
     let found = words.split_first().and_then(|(name, rest)| {
         let command = COMMANDS.iter().find(|c| c.name == name)?;

@@ -237,7 +237,7 @@ fn bytes_in(fs: &Weak<Filesystem>, from: &str, is_going_on: &dyn Fn() -> bool) -
     is_going_on().then_some(total)
 }
 
-/// The bytes of all files below `root`, without holes, each file once; `None` if the work has ended. What
+/// The bytes of all files in `root`, without holes, each file once; `None` if the work has ended. What
 /// cannot be read is skipped: the copy will report it.
 fn bytes_below(root: PathBuf, is_going_on: &dyn Fn() -> bool) -> Option<u64> {
     let mut seen = HashSet::new();

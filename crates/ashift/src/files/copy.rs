@@ -9,7 +9,7 @@
 //! 1. Nothing is written outside of the destination, whatever the source says (see [`Tree`]).
 //! 2. The walk ends: in a pool a directory is entered once, and what this copy made is not copied.
 //! 3. An attribute that the target cannot keep ends neither the copy nor the copying of the file's other
-//!   attributes.
+//!    attributes.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -158,7 +158,7 @@ impl Run {
 fn words(error: &Error, verbose: bool) -> String {
     let context = error.context();
     let plain = match error.kind() {
-        // An error of the host without an [`ErrorKind`] of its own.
+        // An error of the host without an `ErrorKind` of its own.
         ErrorKind::Io if context.contains(" (os error") => return without_code(context),
         ErrorKind::Io | ErrorKind::Checksum => Some(5),
         ErrorKind::Corrupt

@@ -6,7 +6,7 @@
 //!
 //! # Invariants
 //! 1. A directory is entered once. In a damaged pool a directory may have two names, or contain itself:
-//!   the second time is corruption, reported, and not entered. So every walk ends.
+//!    the second time is corruption, reported, and not entered. So every walk ends.
 //! 2. Invalid names (`..`, with a slash, …) are left out by [`zpl`], and reported.
 
 use std::collections::BTreeSet;

@@ -122,7 +122,7 @@ fn write_labels(out: &mut Printer, labels: &Labels, request: &Request) -> Result
     Ok(())
 }
 
-/// The lines above what is said of a label, written once.
+/// The lines above the contents of a label, written once.
 struct Heading {
     text: Option<String>,
 }

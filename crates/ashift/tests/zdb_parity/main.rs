@@ -3,9 +3,9 @@
 //! `commands.txt` has the command lines, one per line. `reviewed.txt` has those whose output differs, with the
 //! reason: a difference that is not in there fails the test, and so does one in there that is not as
 //! described ([`oracle::parity`]). The statistics are printed
-//! (`cargo test -p ashift --test zdb_parity -- --nocapture`). Since the whole takes minutes, only every eighth command line is compared unless
-//! `ASHIFT_ZDB_PARITY=all` is set. `ASHIFT_ZDB_PARITY=PART` compares those that contain PART, and shows the
-//! differences.
+//! (`cargo test -p ashift --test zdb_parity -- --nocapture`). Since the whole takes minutes,
+//! only every eighth command line is compared unless `ASHIFT_ZDB_PARITY=all` is set. `ASHIFT_ZDB_PARITY=PART`
+//! compares those that contain PART, and shows the differences.
 
 #[path = "../bench/mod.rs"]
 mod bench;
