@@ -518,8 +518,8 @@ fn ends_all(error: &Error) -> bool {
     matches!(error.kind(), NoSpace | Quota | ReadOnly | Suspended)
 }
 
-/// Copies the data of a file piece by piece, skipping its holes. `done` is called with the bytes of each
-/// piece.
+/// Copies the data of a file piece by piece, skipping its holes. `done` is called with the number of
+/// bytes of each piece.
 fn content(
     (from, to): (&mut dyn Content, &mut dyn Content),
     meta: &Meta,

@@ -31,7 +31,7 @@ pub(super) fn geoms(call: &Call<'_>) -> Result<Vec<Geom>> {
     Ok(geoms)
 }
 
-/// In the order of geom(8): reversed from the order in which the class emits them.
+/// In the order in which geom(8) prints them: the reverse of that in which the kernel's class emits them.
 fn fields(attached: &Attached, keys: u64) -> Vec<(&'static str, Value)> {
     let mut fields = vec![
         ("State", json!("ACTIVE")),

@@ -45,7 +45,7 @@ fn serve(machine: &Path, folder: &Path, is_background: bool) -> Result<()> {
     super::in_machine(machine, |world| drivefs::mount(world, folder, ready))?
 }
 
-/// Redirects output to /dev/null: it is not read from here on.
+/// Redirects stdin, stdout and stderr to /dev/null: nothing reads the output from here on.
 fn leave_terminal() {
     if let Ok(null) = std::fs::OpenOptions::new()
         .read(true)

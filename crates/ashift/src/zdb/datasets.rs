@@ -91,7 +91,7 @@ impl Subject {
         }
     }
 
-    /// Reads the objset's intent log.
+    /// The store to read the objset's intent log from.
     pub(super) fn log_store(&self) -> &Arc<dyn LogStore> {
         self.dsl.log_store()
     }
