@@ -26,9 +26,9 @@ pub struct Report {
 /// What was wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// The step that failed; as many as there are when it was what comes after the last.
+    /// Index of the failed step; the number of steps if the failure came after the last one.
     pub step: usize,
-    /// What the panic said.
+    /// The message of the panic.
     pub message: String,
 }
 
