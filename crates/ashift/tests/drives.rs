@@ -1,4 +1,4 @@
-//! What is said of drives: `drives`, `camcontrol`, `diskinfo`, `machine fault`.
+//! What commands report about drives: `drives`, `camcontrol`, `diskinfo`, `machine fault`.
 
 use std::path::Path;
 use std::process::Command;
@@ -27,7 +27,7 @@ fn json(text: &str) -> serde_json::Value {
     serde_json::from_str(text).expect("JSON")
 }
 
-/// A machine with a liar and a drive behind a USB bridge.
+/// A machine with a drive that lies about its sector size, and one behind a USB bridge.
 fn machine(dir: &Path) {
     let folder = dir.to_str().expect("UTF-8");
     let ran = ashift(

@@ -1,7 +1,7 @@
-//! zdb and pools that lie with checksums that are right: whatever they say, each view ends soon, with an error
-//! or without.
+//! zdb on pools that lie, with correct checksums: whatever they contain, each view ends soon, with or without
+//! an error.
 //!
-//! The ordinary run takes a sample. `HOSTILE_IMAGES=1000` tries so many, from `SEED` on.
+//! The ordinary run takes a sample. `HOSTILE_IMAGES=1000` tries that many, from `SEED` on.
 
 use std::fs::File;
 use std::io::Read;
@@ -24,12 +24,12 @@ const FOUND: [u64; 2] = [5059, 5113];
 const VIEWS: [&str; 8] = [
     "-ddddddd", "-bcc", "-h", "-mmmm", "-MM", "-CC", "-u", "-iiiii",
 ];
-/// A view may take so long, on a machine with other things to do.
+/// The longest that a view may take, on a machine that may be busy with other things.
 const AT_MOST: Duration = Duration::from_secs(60);
-/// Addresses that a view may have, in KiB: more than it needs by far, less than what a lie asks for.
+/// Address space of a view, in KiB: far more than it needs, less than what a lie asks for.
 const ADDRESSES_KIB: u64 = 4 << 20;
 
-/// Runs zdb; answers what is wrong with how it ended, and how many bytes it wrote.
+/// Runs zdb; returns how many bytes it wrote, or what is wrong with how it ended.
 fn ends(folder: &Path, state: &Path, arguments: &[&str]) -> Result<u64, String> {
     let limited = format!("ulimit -v {ADDRESSES_KIB}; exec \"$@\"");
     let mut child = Command::new("sh")
@@ -69,11 +69,11 @@ fn ends(folder: &Path, state: &Path, arguments: &[&str]) -> Result<u64, String> 
     Ok(bytes)
 }
 
-/// What makes a pool a bomb.
+/// An edit that makes a pool a bomb.
 type Bomb = fn(&mut Edit<'_>);
 
-/// Runs all views of the pool on these devices; answers how many bytes they write, and how long the longest
-/// takes.
+/// Runs all views of the pool on these devices; returns how many bytes they wrote, and how long the longest
+/// took.
 fn view(devices: &[Arc<dyn Provider>]) -> Result<(u64, Duration), String> {
     let (folder, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     hostile::write(devices, folder.path());

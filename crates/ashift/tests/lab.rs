@@ -1,4 +1,4 @@
-//! The lab, by the built binary: published experiments on the real engine.
+//! The lab, with the built binary: published experiments on the real engine.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ impl Bench {
         out
     }
 
-    /// What is said on stderr by a command that ends with 2.
+    /// The stderr of a command that must end with 2.
     #[track_caller]
     fn fails(&self, line: &str) -> String {
         let output = self.run(line);

@@ -42,7 +42,7 @@ impl Bench {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// What a command that must fail says.
+    /// The stderr of a command that must fail, without the folder.
     fn fails(&self, line: &str) -> String {
         let output = self.run(line);
         assert_eq!(output.status.code(), Some(1), "{line}");

@@ -1,4 +1,4 @@
-//! Whole sessions in machines of emulated drives, by the built binary.
+//! Whole sessions with the built binary, in machines of emulated drives.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 
 use oracle::{Zdb, have_zdb};
 
-/// A machine in a folder of its own, with files of the host beside it.
+/// A folder with a machine in it, and files of the host.
 struct Bench(tempfile::TempDir);
 
 impl Bench {
@@ -53,7 +53,7 @@ impl Bench {
         text(&output.stdout)
     }
 
-    /// What a command that must fail says.
+    /// The stderr of a command that must fail.
     #[track_caller]
     fn fails(&self, line: &str) -> String {
         let output = self.run(line);
@@ -61,7 +61,7 @@ impl Bench {
         text(&output.stderr).trim_end().to_owned()
     }
 
-    /// The partition of a drive as a file that other programs can look at.
+    /// Copies the partition of a drive to a file that other programs can read.
     fn copy_out(&self, label: &str) -> PathBuf {
         let folder = self.path("out");
         fs::create_dir_all(&folder).unwrap();
@@ -156,7 +156,7 @@ fn a_pool_survives_power_cuts() {
     for seed in 0..3 {
         bench.ok(&format!("cp file /tank/file{seed}"));
         bench.ok(&format!("machine power-cut --seed {seed}"));
-        // The nop is gone; the pool is found where it was all the time.
+        // The nop is gone; the pool is found on the partition below it.
         let status = bench.ok("zpool status");
         assert!(status.contains("\t  gpt/d0 "), "{status}");
         let whole = bench.ok(&format!("cat /tank/file{seed}"));
@@ -284,7 +284,7 @@ fn a_full_host_is_named_and_nothing_is_lost() {
         full.contains("the file system that holds it is full"),
         "{full}"
     );
-    // That the pool is suspended, how long that is waited for, and the one error.
+    // Three lines: that the pool is suspended, how long the command waits, and the only error.
     assert_eq!(full.lines().count(), 3, "{full}");
     assert!(mount("remount,size=40m"));
     bench.ok("zdb -bcc tank");
@@ -301,7 +301,7 @@ impl Drop for Unmount {
     }
 }
 
-/// How a pool may lie on `ada0`: what makes the provider, and the provider.
+/// Ways to place a pool on `ada0`: the command that makes the provider, and the provider.
 const LAYERS: [(&str, &str); 5] = [
     ("gpart destroy -F ada0", "ada0"),
     ("gpart show ada0", "ada0p1"),
@@ -310,7 +310,7 @@ const LAYERS: [(&str, &str); 5] = [
     ("geli onetime -s 4096 gpt/d0", "gpt/d0.eli"),
 ];
 
-/// What must not be done below a pool, what is said where it is on a partition, and where on the raw drive.
+/// Writes that must be refused below a pool, and the error if it is on a partition, and if on the raw drive.
 const OVERWRITES: [(&str, &str, &str); 16] = [
     (
         "dd if=/dev/zero of=/dev/ada0 count=1",
@@ -413,7 +413,7 @@ fn nobody_writes_below_a_pool() {
         bench.ok("dd if=/dev/zero of=ada1 bs=1m count=1");
         bench.ok("zpool scrub tank");
         assert_eq!(bench.ok("sha256sum /tank/file"), sum);
-        // What nobody uses any more is free.
+        // A provider that is no longer in use can be overwritten.
         bench.ok("zpool export tank");
         if device != "gpt/d0.eli" {
             bench.ok("dd if=/dev/zero of=ada0 bs=1m count=1");
@@ -441,7 +441,7 @@ fn a_table_changes_around_the_partitions_in_use() {
     ] {
         bench.ok(line);
     }
-    // A nop asks for nothing by itself, but what is written through it arrives below.
+    // A nop does not refuse by itself, but writes through it are refused below.
     bench.ok("gnop create ada0p1");
     let said = bench.fails("dd if=/dev/zero of=ada0p1.nop count=1");
     assert_eq!(
@@ -529,7 +529,7 @@ fn rate(output: &Output) -> f64 {
 fn the_bus_and_the_drives_wire_carry_bytes_at_the_same_time() {
     let bench = Bench(tempfile::tempdir().unwrap());
     bench.ok("machine create --host freebsd-9 ada0=wd15ears");
-    // The drive writes 100 MB/s, the bus carries 125: together not less than the slower one.
+    // The drive writes 100 MB/s, the bus carries 125: used at the same time, no slower than the slower one.
     for line in [
         "dd if=ada0 of=/dev/null bs=1m count=300",
         "dd if=/dev/zero of=ada0 bs=1m count=300",
@@ -754,8 +754,8 @@ fn gpart_follows_the_host_and_parted_is_linux() {
     );
 }
 
-/// A drive that does not answer from some time of the next command on, until so many seconds later if it
-/// comes back at all.
+/// The drive stops responding `after_s` seconds into the next command, and comes back `for_s` seconds later, if
+/// ever.
 fn drive_dies(bench: &Bench, after_s: f64, for_s: Option<f64>) {
     let until = for_s.map_or_else(String::new, |secs| format!("--for {secs}"));
     bench.ok(&format!(
@@ -763,7 +763,7 @@ fn drive_dies(bench: &Bench, after_s: f64, for_s: Option<f64>) {
     ));
 }
 
-/// A machine with a pool, a file on the host, and how long it takes to copy that into the pool.
+/// A machine with a pool and a file on the host, and the seconds that it takes to copy the file into the pool.
 fn copying() -> (Bench, f64) {
     let bench = Bench::new(1);
     bench.ok("zpool create -O compression=off tank gpt/d0");
@@ -829,7 +829,7 @@ fn a_command_whose_drive_stays_away_ends_with_one_error_and_the_pool_is_as_it_wa
         command.envs(wait.map(|wait| ("ASHIFT_WAIT", wait)));
         let output = command.output().unwrap();
         bench.ok("machine fault remove ada0 all");
-        // Whatever happened: errors are cleared, and the pool is written to again.
+        // Whatever the outcome: errors are cleared, and the pool can be written to again.
         bench.ok("zpool clear tank");
         let status = bench.ok("zpool status tank");
         assert!(status.contains("    0     0     0\n"), "{status}");
@@ -839,7 +839,7 @@ fn a_command_whose_drive_stays_away_ends_with_one_error_and_the_pool_is_as_it_wa
         let lines: Vec<String> = said.lines().map(str::to_owned).collect();
         (output.status.code(), lines)
     };
-    // It may die before the pool is open, or when all is done.
+    // The drive may die before the pool is open, or after everything is done.
     let dies = |mode: &str, wait: Option<&str>| {
         bench.ok(&format!("zpool set failmode={mode} tank"));
         let mut attempts = (3..10).rev().map(|tenths| attempt(tenths, wait));

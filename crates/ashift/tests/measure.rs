@@ -39,7 +39,7 @@ impl Bench {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// What a command says on stderr, and whether it succeeded.
+    /// Whether a command succeeded, and its stderr.
     fn says(&self, line: &str) -> (bool, String) {
         let output = self.run(line);
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -167,7 +167,7 @@ fn diskmark_gives_the_same_scores_for_the_same_machine() {
     assert_eq!(std::fs::read_dir(bench.path("folder")).unwrap().count(), 0);
 }
 
-/// Unmounts when the test ends, however it does.
+/// A mount, undone when the test ends, however it ends.
 struct Mounted(PathBuf);
 
 impl Mounted {

@@ -25,7 +25,7 @@ fn ashift_with(folder: &Path, args: &[&str], input: &str) -> Said {
         .spawn()
         .unwrap();
     let mut pipe = child.stdin.take().unwrap();
-    // a command that does not read may be gone by now
+    // a command that does not read its stdin may have ended already
     let _ = std::io::Write::write_all(&mut pipe, input.as_bytes());
     drop(pipe);
     let output = child.wait_with_output().unwrap();
@@ -42,13 +42,13 @@ fn ashift(folder: &Path, line: &str) -> Said {
     ashift_with(folder, &args, "")
 }
 
-/// A command that must succeed and print that.
+/// Runs a command that must succeed and print `out`.
 fn expect(folder: &Path, line: &str, out: &str) {
     let said = ashift(folder, line);
     assert_eq!((said.code, &*said.out), (0, out), "{line}: {}", said.err);
 }
 
-/// A command that must fail and say that.
+/// Runs a command that must fail with `err` in its message.
 fn refuse(folder: &Path, line: &str, err: &str) {
     let said = ashift(folder, line);
     assert_eq!(said.code, 1, "{line}: {}", said.out);
@@ -129,7 +129,7 @@ fn a_shortened_disk_is_refused_until_its_partitions_fit() {
     image(at, 1 << 30);
     expect(at, "gpart create -s gpt d.img", "d.img created\n");
     expect(at, "gpart add -t freebsd-zfs d.img", "d.imgp1 added\n");
-    // what a USB bridge hides
+    // the sectors that a USB bridge hides
     image_cut(at, (1 << 30) - 65_536 * 512);
     let shown = ashift(at, "gpart show d.img");
     assert!(shown.out.contains("[CORRUPT]"), "{}", shown.out);
@@ -258,7 +258,7 @@ fn a_block_device_is_not_written_to_without_consent() {
     let folder = TempDir::new().unwrap();
     let at = folder.path();
     image(at, 64 << 20);
-    // one of our own: a mistake must not cost anybody's disk
+    // a loop device of our own: a mistake must not destroy a real disk
     let made = Command::new("losetup")
         .args(["-f", "--show", "d.img"])
         .current_dir(at)

@@ -1,5 +1,5 @@
-//! What `zpool` says of pools: states, errors, columns, exit codes, in the words of OpenZFS 2.3.2. The
-//! texts were recorded from its tools on its kernel module.
+//! What `zpool` says about pools: states, errors, columns, exit codes, in the words of OpenZFS 2.3.2. The texts
+//! were recorded from its tools on its kernel module.
 
 mod bench;
 
@@ -7,7 +7,7 @@ use bench::Bench;
 
 const BLOCK: usize = 128 << 10;
 
-/// A file of 32 blocks, each of which begins with its number, and where block `n` lies on image
+/// Makes a file of 32 blocks, block `n` filled with the byte `0x40 + n`; returns where block `n` is on image
 /// `a`.
 fn numbered_file(bench: &Bench) -> impl Fn(u8) -> u64 {
     let mut bytes = vec![0u8; 32 * BLOCK];
@@ -60,7 +60,7 @@ fn a_scrub_counts_bad_blocks_and_repaired_bytes() {
     bench.ok("zpool scrub tank");
     let status = bench.ok("zpool status tank");
     assert!(status.contains("scan: scrub repaired 0B in"), "{status}");
-    // Bad on both sides: nothing repaired, each side blamed once for each block.
+    // Bad on both sides: nothing is repaired, and each side has one error for each block.
     for name in ["a", "b"] {
         for n in [5, 6] {
             bench.scribble_with(name, place(n), &[0xee; 512]);
@@ -80,7 +80,7 @@ fn metadata_healed_from_another_place_is_counted() {
     let bench = Bench::new(&["a"]);
     bench.ok("zpool create -O compression=off tank {a}");
     let _ = numbered_file(&bench);
-    // The first two thirds of a single device: everything there is lost, copies are behind it.
+    // Overwrites the first two thirds of a single device: everything there is lost; the copies are behind it.
     let before = bench.ok("zpool get -Hpo value allocated tank");
     assert!(before.trim().parse::<u64>().unwrap() > 4 << 20);
     let image = std::fs::read(bench.path("a")).unwrap();
@@ -255,19 +255,19 @@ fn create_n_checks_what_create_checks() {
     );
 }
 
-/// What a pool writes is what its features allow, the pool's own objects included.
+/// A pool is written with only what its features allow, including the pool's own objects.
 #[test]
 fn a_pool_without_features_is_written_without_them() {
     let written = |create: &str| {
         let bench = Bench::new(&["a"]);
         let image = std::fs::File::options().write(true).open(bench.path("a"));
-        // Metaslabs in which a run can be longer than one word says.
+        // Metaslabs large enough for runs longer than a one-word entry can describe.
         image.unwrap().set_len(64 << 30).unwrap();
         bench.ok(create);
         std::fs::write(bench.path("long"), vec![1; 64 << 20]).unwrap();
         bench.ok("cp {dir}/long tank:/");
         bench.ok("rm tank:/long");
-        // What was freed is given back two txgs later.
+        // Freed space becomes available two txgs later.
         for n in 0..3 {
             bench.ok(&format!("zfs set a:b={n} tank"));
         }
@@ -405,7 +405,7 @@ fn json_has_vdevs_and_versions() {
     );
 }
 
-/// The real zdb reads what is written into the history: commands, and what happened inside.
+/// The real zdb reads the history as written here: commands and internal events.
 #[test]
 fn history_is_that_of_openzfs() {
     let bench = Bench::new(&["a"]);

@@ -1,4 +1,4 @@
-//! `ashift zdb` beside the real zdb on the same pools.
+//! `ashift zdb` compared with the real zdb on the same pools.
 
 mod bench;
 
@@ -11,7 +11,7 @@ fn real(bench: &Bench, args: &[&str]) -> String {
     Zdb::run(&all).stdout
 }
 
-/// A pool with data sets and snapshots, exported.
+/// A pool with datasets and snapshots, exported.
 fn pool() -> Bench {
     let bench = Bench::new(&["a", "b"]);
     bench.ok("zpool create tank mirror {a} {b}");
@@ -23,7 +23,7 @@ fn pool() -> Bench {
     bench
 }
 
-/// The lines of an object: its columns, and its bonus.
+/// The lines of objects: columns and bonus.
 fn object_lines(text: &str) -> Vec<&str> {
     let is_object = |line: &&str| {
         let word = line.split_whitespace().next().unwrap_or("");
@@ -113,7 +113,7 @@ fn damage_is_found() {
     assert!(out.contains("bad copies"), "{out}");
 }
 
-/// Files of which some, or parts of some, are the same.
+/// Files that are the same, or have parts in common.
 #[test]
 fn simulated_deduplication_reads_like_the_real_one() {
     let bench = Bench::new(&["a", "b"]);

@@ -114,7 +114,7 @@ fn scrub_of_errors_looks_at_what_is_known_to_be_damaged() {
             .ok("zpool status -v tank")
             .contains("errors: Permanent errors")
     );
-    // The damage is undone; only it is looked at, and found to be gone.
+    // The damage is undone; only the damaged block is read, and found to be good.
     bench.scribble_with("a", at as u64, &[0x77; 4096]);
     assert_eq!(bench.ok("zpool scrub -e tank"), "");
     let status = bench.ok("zpool status -v tank");
@@ -144,7 +144,7 @@ fn a_pool_of_another_host_needs_force() {
     assert_eq!(other.run("zpool list tank").0, 1);
     other.ok("zpool import -f -d {dir} tank");
     other.ok("zpool list tank");
-    // Now it is the other one's; the first one, whose cache still names it, is told so.
+    // Now the pool belongs to the other host; the first one, whose cache still names it, is told so.
     let (code, _, err) = bench.run("zfs create tank/lost");
     assert_eq!(code, 1, "{err}");
     assert!(err.contains("another system"), "{err}");
@@ -422,11 +422,11 @@ fn the_second_writer_waits_outside() {
     bench.ok("zpool set comment=x tank");
 }
 
-/// Detaches when the test ends, however it does.
+/// A loop device, detached when the test ends, however it ends.
 struct Loop(String);
 
 impl Loop {
-    /// The image as a block device of such sectors; `None` where that may not be.
+    /// Attaches the image as a block device with this sector size; `None` where that is not permitted.
     fn attach(image: &std::path::Path, sector: &str) -> Option<Loop> {
         let output = std::process::Command::new("losetup")
             .args(["-b", sector, "-f", "--show"])
@@ -451,7 +451,7 @@ impl Drop for Loop {
     }
 }
 
-/// The sectors of a block device decide over ashift.
+/// The sector size of a block device determines the ashift.
 #[test]
 fn block_devices_hold_pools() {
     for (sector, ashift) in [("512", 9), ("4096", 12)] {
@@ -475,7 +475,7 @@ fn block_devices_hold_pools() {
     }
 }
 
-/// What `zpool import` says of pools that are whole, degraded, incomplete, destroyed.
+/// What `zpool import` says about pools that are whole, degraded, incomplete, destroyed.
 #[test]
 fn import_lists_the_states_of_pools() {
     let bench = Bench::new(&["a", "b", "c"]);

@@ -1,4 +1,4 @@
-//! Image files in a folder of their own, and the built binary with a state folder of its own.
+//! Image files in a temporary folder, and the built binary with its own state folder.
 
 #![allow(dead_code, reason = "each test program uses a part")]
 
@@ -14,7 +14,7 @@ use oracle::{Zdb, have_zdb};
 const IMAGE_BYTES: u64 = 256 << 20;
 const LABEL_BYTES: u64 = 256 << 10;
 
-/// Images, and a host of their own.
+/// Images, and the state folder of a host.
 pub(crate) struct Bench {
     folder: Arc<tempfile::TempDir>,
     state: tempfile::TempDir,
@@ -34,7 +34,7 @@ impl Bench {
         }
     }
 
-    /// Another host with the same images.
+    /// Another host with access to the same images.
     pub(crate) fn beside(other: &Bench) -> Bench {
         Bench {
             folder: other.folder.clone(),
@@ -42,7 +42,7 @@ impl Bench {
         }
     }
 
-    /// Makes it the host with this id.
+    /// Gives this host a hostid.
     pub(crate) fn set_hostid(&self, id: u32) {
         std::fs::write(self.state.path().join("hostid"), id.to_le_bytes()).unwrap();
     }
@@ -55,7 +55,7 @@ impl Bench {
         self.folder.path().join(name)
     }
 
-    /// `{a}` is the path of image `a`, `{dir}` the folder.
+    /// Replaces `{a}` by the path of image `a`, `{dir}` by the folder.
     fn filled(&self, text: &str) -> String {
         let mut out = text.replace("{dir}", &self.folder().display().to_string());
         for name in ["a", "b", "c"] {
@@ -81,12 +81,12 @@ impl Bench {
         ready
     }
 
-    /// Exit code, stdout, stderr.
+    /// Runs a command; returns exit code, stdout, stderr.
     pub(crate) fn run(&self, command: &str) -> (i32, String, String) {
         self.finish(&mut self.command(command))
     }
 
-    /// The same of a command that was made ready.
+    /// The same for a prepared command.
     pub(crate) fn finish(&self, command: &mut Command) -> (i32, String, String) {
         let output = command.output().unwrap();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -114,7 +114,7 @@ impl Bench {
         );
     }
 
-    /// What the real zdb says of every block.
+    /// Asserts that the real zdb finds every block good.
     #[track_caller]
     pub(crate) fn assert_clean(&self, pool: &str) {
         if have_zdb() {
@@ -131,7 +131,7 @@ impl Bench {
         }
     }
 
-    /// Overwrites a part of an image with what nobody would write.
+    /// Overwrites a part of an image with a byte pattern.
     pub(crate) fn scribble(&self, name: &str, range: Range<u64>) {
         let file = File::options().write(true).open(self.path(name)).unwrap();
         let rubbish = vec![0xa5; 1 << 20];
@@ -148,12 +148,12 @@ impl Bench {
         file.write_all_at(bytes, at).unwrap();
     }
 
-    /// Keeps a copy of an image outside of the folder.
+    /// Keeps a copy of an image outside the folder.
     pub(crate) fn set_aside(&self, name: &str) {
         copy(&self.path(name), &self.state.path().join(name));
     }
 
-    /// Brings an image back to what it was when it was set aside.
+    /// Restores an image to what it was when it was set aside.
     pub(crate) fn restore(&self, name: &str) {
         copy(&self.state.path().join(name), &self.path(name));
     }

@@ -1,5 +1,5 @@
-//! Pools that were damaged on purpose, with all checksums right: names that are paths, directories in
-//! themselves. Nothing is written where nobody allowed it, and everything ends.
+//! Pools that were damaged on purpose, with all checksums right: names that are paths, directories that contain
+//! themselves. Nothing is written where it is not allowed, and every command ends.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -20,11 +20,11 @@ const DIR: Create = Create {
     uid: 0,
     gid: 0,
 };
-/// The types of what entries lead to, as modes.
+/// The types in directory entries, as modes.
 const IS_DIR: u64 = 0o040_000;
 const IS_FILE: u64 = 0o100_000;
 
-/// Writes an entry that no correct writer writes.
+/// Writes a directory entry that no correct implementation writes.
 fn enter(spa: &spa::Spa, fs: &Mount, dir: ObjectId, name: &str, id: ObjectId, type_: u64) {
     let tx = spa.groups().hold_open(1 << 20).unwrap();
     let directory = zap::Zap::open(fs.objset(), dir).unwrap();
@@ -75,7 +75,7 @@ fn names_that_are_paths_lead_nowhere() {
         err.contains("a name that cannot be") || err.contains("1 name"),
         "{err}"
     );
-    // What is good in there is gone, the rest cannot be removed by name.
+    // The good entries in there are gone; the others cannot be removed by name.
     assert_eq!(bench.fails(&["ls", "tank:/evil"]).0, "");
 }
 
@@ -89,7 +89,7 @@ fn directories_in_themselves_are_entered_once() {
         write(&fs, b, "file", b"contents");
         enter(spa, &fs, b, "again", a, IS_DIR);
         enter(spa, &fs, a, "second", b, IS_DIR);
-        // As deep as 2^30 paths, if every name counted.
+        // 2^30 paths, if every name were followed.
         let mut at = fs.mkdir(fs.root(), b"bomb", &DIR).unwrap().id;
         for _ in 0..30 {
             let next = fs.mkdir(at, b"x", &DIR).unwrap().id;
@@ -132,7 +132,7 @@ fn links_are_not_written_through() {
     bench.run_with(&["cp", "-", "tank:/2/f"], b"pwned");
     let out = bench.path("out");
     bench.ok(&["cp", "-a", "tank:/1/a", "tank:/1/f", &out]);
-    // Now `a` and `f` are links that lead outside; the pool has a directory and a file of that name.
+    // Now `a` and `f` are links that lead outside, where the pool has a directory and a file of those names.
     let (_, err) = bench.fails(&["cp", "-a", "tank:/2/a", "tank:/2/f", &out]);
     assert!(
         err.contains("a file is where the directory belongs"),
@@ -140,7 +140,7 @@ fn links_are_not_written_through() {
     );
     let written = shell("ls outside; cat victim out/f", bench.folder.path());
     assert_eq!(written, "untouchedpwned");
-    // What people name themselves they may write through.
+    // Links that the user names on the command line are written through.
     std::os::unix::fs::symlink(&victim, bench.path("mine")).unwrap();
     bench.ok(&["cp", "tank:/2/f", &bench.path("mine")]);
     assert_eq!(std::fs::read_to_string(&victim).unwrap(), "pwned");
@@ -158,7 +158,7 @@ fn special_bits_and_devices_come_with_a_only() {
             ..SetAttr::default()
         };
         fs.setattr(suid, &set(0o6755, 0)).unwrap();
-        // 2^32 cut to 32 bits would be root.
+        // Cut to 32 bits, the owner 2^32 would be root.
         let huge = write(&fs, fs.root(), "huge", b"#!");
         fs.setattr(huge, &set(0o4755, 1 << 32)).unwrap();
         let null = zpl::device_number(1, 3);
@@ -186,7 +186,7 @@ fn special_bits_and_devices_come_with_a_only() {
     );
 }
 
-/// Deeper than any path leads.
+/// A tree deeper than any path can be long.
 #[test]
 fn deep_trees_end_in_words() {
     let bench = Bench::new();

@@ -1,5 +1,5 @@
-//! What `cp -a` keeps on file systems of the host: as root and as an ordinary user, on ext4, btrfs
-//! and tmpfs.
+//! What `cp -a` preserves on file systems of the host: as root and as an ordinary user, on ext4, btrfs and
+//! tmpfs.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -85,7 +85,7 @@ const LIST: &str = "find . ! -type l | sort | xargs getfacl -n | grep -v '^# \\(
      find . -mindepth 1 -printf '%P %y %m %T@\\n' | sort; \
      find . -type f -printf '%P %A@\\n' | sort";
 
-/// The bits of ACLs and times that a copy has to have.
+/// The ACLs, times and modes that a copy must have.
 fn list(at: &std::path::Path) -> String {
     shell(LIST, at)
 }
@@ -123,7 +123,7 @@ fn acls_and_times_arrive_on_all_file_systems() {
         let said = stderr(&output);
         assert!(output.status.success(), "{kind}: {said}");
         assert_eq!(list(&user), wanted, "{kind}, as a user");
-        // Said once, not for each file.
+        // Reported once, not for each file.
         let owners = said
             .matches("owner not kept: Operation not permitted")
             .count();
@@ -184,7 +184,7 @@ fn what_cannot_be_kept_is_said_and_the_copy_goes_on() {
     assert_eq!(err.lines().count(), 3, "{err}");
     let kept = shell("cat *; getfattr -n user.small --only-values *", &out);
     assert_eq!(kept, "big1big2big3lastkeptkeptkeptkept");
-    // Not root: setuid belongs to the owner, who is another one now.
+    // Not as root: setuid would act for the owner, who is now another user.
     let user = ext4.0.join("user");
     let output = bench.as_user(&["cp", "-a", "tank:/last", &user.display().to_string()]);
     assert!(stderr(&output).contains("owner not kept"), "{output:?}");

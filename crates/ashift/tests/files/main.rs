@@ -1,4 +1,4 @@
-//! `ashift cp` and its kin: a tree with every kind of entry goes into a pool and comes back.
+//! `ashift cp` and related commands: a tree with every kind of entry goes into a pool and comes back.
 
 mod hostile;
 mod keep;
@@ -11,8 +11,8 @@ use std::sync::{PoisonError, RwLock};
 
 use oracle::{Zdb, have_zdb};
 
-/// A process that is being started has the devices of this one open, with their locks: none is while a
-/// test has a pool open.
+/// A child process inherits this process's open devices, with their locks, until it executes its program: none
+/// is started while a test has a pool open.
 static FORKS: RwLock<()> = RwLock::new(());
 
 struct Bench {
@@ -41,7 +41,7 @@ impl Bench {
         self.run_with(args, b"")
     }
 
-    /// The same with something on stdin.
+    /// The same with this input on stdin.
     fn run_with(&self, args: &[&str], input: &[u8]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ashift"));
         command.args(args);
@@ -56,12 +56,12 @@ impl Bench {
             let _forks = FORKS.read().unwrap_or_else(PoisonError::into_inner);
             command.spawn().unwrap()
         };
-        // Who reads no stdin may be gone by now.
+        // A command that does not read its stdin may have ended already.
         let _ = std::io::Write::write_all(&mut child.stdin.take().unwrap(), input);
         child.wait_with_output().unwrap()
     }
 
-    /// Opens the pool as the commands do, for `act`.
+    /// Opens the pool as the commands do, and calls `act`.
     fn with_spa<T>(&self, act: impl FnOnce(&spa::Spa) -> T) -> T {
         let _alone = FORKS.write().unwrap_or_else(PoisonError::into_inner);
         let state = self.folder.path().join("state");
@@ -76,7 +76,7 @@ impl Bench {
         result
     }
 
-    /// Runs what must end with exit code 1; gives stdout and stderr.
+    /// Runs a command that must end with exit code 1; returns stdout and stderr.
     fn fails(&self, args: &[&str]) -> (String, String) {
         let output = self.run(args);
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -104,7 +104,7 @@ fn shell(script: &str, at: &Path) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Every kind of entry, as far as this user may make it.
+/// Every kind of entry that this user may create.
 const MAKE: &str = r#"
 mkdir -p tree/dir/sub tree/empty; cd tree
 echo hello >dir/file; chmod 4751 dir/file
@@ -154,8 +154,8 @@ fn every_kind_of_entry_goes_there_and_back() {
     }
 }
 
-/// A compressor that keeps something of a block that did not compress spoils the next one, and the
-/// checksum fits what it made.
+/// A compressor that keeps state from a block that did not compress spoils the next block, and the checksum
+/// matches the spoilt data.
 #[test]
 fn blocks_that_compress_and_blocks_that_do_not_take_turns() {
     const BLOCK: usize = 128 << 10;
@@ -197,7 +197,7 @@ fn blocks_that_compress_and_blocks_that_do_not_take_turns() {
     bench.ok(&["zdb", "-bcc", "tank"]);
 }
 
-/// As many entries as `ENTRIES` says: `ENTRIES=1000000` takes some minutes.
+/// The number of entries is `ENTRIES`: with `ENTRIES=1000000` it takes some minutes.
 #[test]
 fn directories_have_many_entries() {
     let count: usize = std::env::var("ENTRIES").map_or(20_000, |n| n.parse().unwrap());
@@ -256,7 +256,7 @@ fn posix_acls_go_there_and_back() {
     assert_eq!(there, back);
 }
 
-/// Names of 255 bytes are made, those of 256 are refused.
+/// Names of 255 bytes are accepted, those of 256 refused.
 #[test]
 fn names_have_255_bytes() {
     let bench = Bench::new();
@@ -277,10 +277,10 @@ fn names_have_255_bytes() {
     }
 }
 
-/// Sixteen tebibytes of nothing, and some bytes at the end.
+/// A file of 15 TiB, for a while of 16 TiB, that is a hole with some bytes at the end.
 #[test]
 fn sparse_files_are_as_long_as_they_may_be() {
-    const END: u64 = 15 << 40; // ext4 has no more
+    const END: u64 = 15 << 40; // ext4 does not accept 16 TiB
     let bench = Bench::new();
     let host = bench.folder.path();
     let file = std::fs::File::create(host.join("sparse")).unwrap();

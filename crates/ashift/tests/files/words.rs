@@ -1,4 +1,4 @@
-//! What people type: patterns, `-`, names of owners, symbolic modes; and what they are told.
+//! Arguments as users type them: patterns, `-`, names of owners, symbolic modes; and the messages in return.
 
 use std::os::unix::fs::{FileExt, MetadataExt};
 
@@ -15,7 +15,7 @@ fn stdin_and_stdout_are_a_dash() {
     let output = bench.run_with(&["cp", "-", "tank:/file"], &bytes);
     assert!(output.status.success(), "{output:?}");
     assert!(bench.run(&["cp", "tank:/file", "-"]).stdout == bytes);
-    // Shorter than what was there; holes come out as zeros.
+    // Shorter than the old content; holes come out as zeros.
     bench.run_with(&["cp", "-", "tank:/file"], b"short");
     bench.ok(&["truncate", "-s", "8", "tank:/file"]);
     assert_eq!(bench.ok(&["cp", "tank:/file", "-"]), "short\0\0\0");
@@ -104,7 +104,7 @@ fn patterns_are_looked_up_in_the_pool() {
         err,
         "ashift ls: tank:/1/*.none: No such file or directory\n"
     );
-    // A name that is there as typed wins; a backslash takes the meaning away.
+    // A name that exists as typed wins; a backslash makes a pattern character literal.
     bench.run_with(&["cp", "-", "tank:/1/*.txt"], b"star");
     assert_eq!(bench.ok(&["cat", "tank:/1/*.txt"]), "star");
     assert_eq!(bench.ok(&["cat", "tank:/1/\\*.t?t"]), "star");
@@ -126,7 +126,7 @@ fn paths_below_mountpoints_lead_into_pools() {
     assert_eq!(bench.ok(&["cat", "/not-on/this-host/f"]), "found");
     bench.ok(&["cp", "/not-on/this-host/f", "/not-on/this-host/g"]);
     assert_eq!(bench.ok(&["cat", "tank/d:/g"]), "found");
-    // What is on the host goes first.
+    // A path that exists on the host takes precedence.
     let folder = bench.folder.path().display().to_string();
     bench.ok(&["zfs", "set", &format!("mountpoint={folder}"), "tank/d"]);
     let (_, err) = bench.fails(&["ls", &folder]);

@@ -1,4 +1,4 @@
-//! A pool that another command uses is waited for.
+//! A command waits for a pool that another command uses.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Stdio};
@@ -8,7 +8,7 @@ use machine::{FileLock, LockMode, Patience};
 
 use crate::bench::Bench;
 
-/// A pool that this process has, as a command that writes has it.
+/// The lock on a pool that a writing command holds, held by this process.
 fn held(bench: &Bench) -> FileLock {
     let path = bench.state().join("locks/tank.lock");
     let patience = Patience {
@@ -80,7 +80,7 @@ fn without_patience_every_command_says_once_who_has_the_pool() {
     );
 }
 
-/// Reads what a command says before it goes on waiting.
+/// Reads the line that a command prints before it goes on waiting.
 fn first_words(child: &mut Child) -> String {
     let mut line = String::new();
     let stderr = child.stderr.as_mut().unwrap();
@@ -116,7 +116,7 @@ fn readers_go_side_by_side_and_a_writer_waits_for_them() {
     let bench = pool();
     std::fs::write(bench.path("big"), vec![1; 4 << 20]).unwrap();
     bench.ok("cp {dir}/big tank:/");
-    // It stops when the pipe is full.
+    // It blocks when the pipe is full.
     let mut reader = start(&bench, "cat tank:/big");
     let mut first = [0];
     let mut content = reader.stdout.take().unwrap();
@@ -161,7 +161,7 @@ fn a_device_that_another_host_uses_is_waited_for() {
     bench.ok("zpool export tank");
     other.ok("zpool import -d {dir} tank");
     std::fs::create_dir_all(bench.state()).unwrap();
-    // Both believe that it is theirs.
+    // Both hosts believe that the pool is theirs.
     let cache = "zpool.cache";
     std::fs::copy(other.state().join(cache), bench.state().join(cache)).unwrap();
     let id = std::fs::read(other.state().join("hostid"));

@@ -1,10 +1,10 @@
-//! What any command meets that is wrong with a pool is counted, and named by `zpool status -v`.
+//! Damage that any command meets in a pool is counted, and named by `zpool status -v`.
 
 use std::os::unix::fs::FileExt;
 
 use crate::bench::Bench;
 
-/// What the damaged file is made of; nothing else in the image looks like this.
+/// The damaged file consists of repetitions of this; nothing else in the image contains it.
 const MARK: &[u8] = b"the contents of the file that is going to be damaged";
 const FILE_BYTES: usize = 256 << 10;
 
@@ -27,7 +27,7 @@ fn damaged() -> Bench {
     bench
 }
 
-/// The lines of `zpool status -v` behind the heading of the damaged files.
+/// The lines of `zpool status -v` below the heading of the damaged files.
 fn named(bench: &Bench) -> Vec<String> {
     let status = bench.ok("zpool status -v tank");
     let (_, list) = status
@@ -73,7 +73,7 @@ fn names_follow_what_is_left_of_a_file() {
     assert_eq!(named(&bench), ["tank/d:/sub/f", "tank/d@s:/sub/f"]);
     bench.ok("mv tank/d:/sub/f tank/d:/g");
     assert_eq!(named(&bench), ["tank/d:/g", "tank/d@s:/sub/f"]);
-    // The log is the pool's.
+    // The log is stored in the pool.
     bench.ok("zpool export tank");
     bench.ok("zpool import -d {dir} tank");
     assert_eq!(named(&bench), ["tank/d:/g", "tank/d@s:/sub/f"]);

@@ -1,4 +1,4 @@
-//! Devices that have become larger.
+//! Devices that have grown.
 
 use crate::bench::Bench;
 
@@ -17,7 +17,7 @@ fn sizes(bench: &Bench) -> (u64, u64) {
     (number(size), number(expandable))
 }
 
-/// No block is lost, and the four labels are where they belong and say the same.
+/// No block is lost, and the four labels are in place and agree.
 fn assert_whole(bench: &Bench) {
     bench.assert_clean("tank");
     let labels = bench.ok("zdb -l {a}");
@@ -40,7 +40,7 @@ fn a_pool_grows_when_it_is_told_to() {
     bench.ok("zpool online -e tank {a}");
     assert_eq!(sizes(&bench), (before + 768 * MIB, 0));
     assert_whole(&bench);
-    // More than there was before.
+    // More data than fitted before.
     std::fs::write(bench.path("big"), rubbish(280 << 20)).unwrap();
     bench.ok("cp {dir}/big tank:/");
     std::fs::remove_file(bench.path("big")).unwrap();
@@ -52,7 +52,7 @@ fn a_pool_grows_when_it_is_told_to() {
     assert_whole(&bench);
 }
 
-/// Bytes that do not compress, quickly.
+/// Incompressible bytes, made quickly.
 fn rubbish(len: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut next = || {
@@ -101,7 +101,7 @@ fn a_pool_with_autoexpand_grows_when_it_is_opened() {
 fn what_was_at_the_new_end_does_not_matter() {
     let bench = Bench::new(&["a", "b"]);
     grow(&bench, "b", 512);
-    // A pool with many more txgs, whose last labels are where those of the other will be.
+    // An old pool with many more txgs, whose end labels are where those of the grown pool will be.
     bench.ok("zpool create old {b}");
     for n in 0..20 {
         bench.ok(&format!("zfs create old/{n}"));

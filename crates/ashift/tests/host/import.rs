@@ -1,4 +1,4 @@
-//! Which pools `zpool import` finds, how it shows them, and pools whose devices are elsewhere.
+//! Which pools `zpool import` finds, how it shows them, and pools whose devices have moved.
 
 use std::os::unix::fs::FileExt;
 
@@ -110,7 +110,7 @@ fn a_pool_that_has_moved_is_found_where_it_is_now() {
     bench.ok("zfs create tank/a");
     bench.ok("zpool export tank");
     bench.ok("zpool import -d {dir}/moved tank");
-    // A pool that is where it was is not offered again.
+    // A pool that is imported from there is not offered again.
     let nothing = (
         0,
         String::new(),

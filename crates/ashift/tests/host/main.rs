@@ -1,4 +1,4 @@
-//! Pools on this host: who uses them, where they are, what is wrong with them.
+//! Pools on this host: which command or host uses them, where they are, what is wrong with them.
 
 #[path = "../bench/mod.rs"]
 mod bench;

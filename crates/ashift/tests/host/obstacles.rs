@@ -1,4 +1,4 @@
-//! Pools of the real OpenZFS: those that may only be read, and those that take more care to write.
+//! Pools made by the real OpenZFS: those that can only be read, and those that take more care to write.
 
 use crate::bench::Bench;
 
@@ -10,7 +10,7 @@ fn golden(name: &str) -> Bench {
     bench
 }
 
-/// It is imported, can be read, and no command writes; each says why.
+/// The pool is imported and can be read, and no command writes to it; each says why.
 #[track_caller]
 fn assert_only_read(bench: &Bench, file: &str, why: &str) {
     let image = std::fs::read(bench.path("a")).unwrap();
@@ -72,7 +72,7 @@ fn a_pool_with_a_checkpoint_is_only_read() {
     assert_only_read(&golden("checkpoint"), "file", why);
 }
 
-/// There is no other host, but that takes its time to be seen.
+/// There is no other host, but it takes a while to be sure of that.
 #[test]
 fn a_pool_with_multihost_is_watched_before_it_is_taken() {
     let bench = Bench::new(&["a"]);

@@ -8,11 +8,11 @@ use crate::bench::Bench;
 
 const TMPFS_MIB: usize = 48;
 
-/// A tmpfs, which goes when this is dropped.
+/// A tmpfs, unmounted on drop.
 struct Tmpfs<'a>(&'a Path);
 
 impl<'a> Tmpfs<'a> {
-    /// `None` without the right to mount one.
+    /// `None` without the permission to mount one.
     fn mount(at: &'a Path) -> Option<Tmpfs<'a>> {
         let size = format!("size={TMPFS_MIB}m");
         let mount = Command::new("mount")
@@ -44,7 +44,7 @@ fn a_command_goes_on_when_the_full_host_has_room_again() {
     let big = bench.state().join("big");
     let content: Vec<u8> = (0..8u32 << 20).map(|n| (n ^ (n >> 9)) as u8).collect();
     std::fs::write(&big, &content).unwrap();
-    // What is left is not enough.
+    // The space that is left is not enough.
     std::fs::write(bench.path("filler"), vec![1; (TMPFS_MIB - 6) << 20]).unwrap();
     let mut command = bench.command("cp");
     command.arg(&big).arg("tank:/big").stderr(Stdio::piped());
@@ -89,7 +89,7 @@ fn a_full_host_ends_a_command_without_patience() {
         said.contains("pool suspended: ") && said.contains("is full"),
         "{said}"
     );
-    // An image is not made smaller by what it frees: room has to come from elsewhere.
+    // Frees do not shrink an image: the room has to come from elsewhere.
     let remount = format!("remount,size={}m", 4 * TMPFS_MIB);
     let status = Command::new("mount")
         .args(["-o", &remount])

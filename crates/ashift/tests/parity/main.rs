@@ -1,18 +1,18 @@
-//! `zpool` and `zfs` beside the real ones: the same command lines, what they print, and their exit codes.
+//! `zpool` and `zfs` compared with the real ones: the same command lines, their output, and their exit codes.
 //!
 //! # What it is
 //! `lists/` has the command lines, in the order of a pool's life. `real/` has what OpenZFS's own tools and
 //! kernel module printed, recorded once in QEMU. The test runs the lists with this program and compares. Each
-//! difference is in `reviewed/` with the reason for it; a difference that is not there, or one that is
-//! there and has vanished or changed, fails the test. [`oracle::parity`] says how these files look.
+//! difference is in `reviewed/` with its reason; a difference that is not there, or one that is there but has
+//! vanished or changed, fails the test. [`oracle::parity`] describes the format of these files.
 //!
 //! ```text
-//! PARITY_UPDATE=1                writes the differences anew, keeps their reasons, marks new ones with [?]
+//! PARITY_UPDATE=1                rewrites the differences, keeps their reasons, marks new ones with [?]
 //! PARITY_RECORD=all|LIST,LIST    boots QEMU once for each list and records (minutes)
-//! PARITY_RECORD=normalise        normalises anew what the last boots have left, where that is whole
+//! PARITY_RECORD=normalise        normalises the raw output of the last boots again, where it is complete
 //! ```
 //!
-//! A list's new command needs a recording; a mended command needs `PARITY_UPDATE=1`.
+//! A new command in a list needs a recording; a fixed command needs `PARITY_UPDATE=1`.
 
 mod lists;
 mod normal;
@@ -27,7 +27,7 @@ use oracle::parity::{Comparison, Count, Reasons, Said, difference, read_reasons}
 
 use lists::{Command, List, Section};
 
-/// Of the commands that are there, so many in a hundred print what the real ones print.
+/// The least percentage of equal output, among the commands that are implemented.
 const EQUAL_AT_LEAST: usize = 90;
 
 fn folder(name: &str) -> PathBuf {
@@ -66,7 +66,7 @@ fn run_all(lists: &[List]) -> BTreeMap<(&str, &Command), Said> {
     said.into_inner().unwrap()
 }
 
-/// Records what the real tools print.
+/// Records the output of the real tools.
 fn record(lists: &[List], which: &str) {
     let is_wanted = |list: &List| which == "all" || which.split(',').any(|w| w == list.name);
     if which == "normalise" {

@@ -1,5 +1,5 @@
-//! What differs from run to run, and between pools that were filled by different programs, is replaced
-//! by a word: as little as needed.
+//! Whatever differs from run to run, and between pools filled by different programs, is replaced by a
+//! placeholder: as little as needed.
 
 use std::sync::LazyLock;
 
@@ -8,13 +8,13 @@ use serde_json::Value;
 
 use oracle::parity::Said;
 
-/// Paths that differ between the two sides.
+/// Paths that differ between the real tools and this program.
 pub(crate) struct Places {
     pub(crate) images: String,
     pub(crate) state: String,
 }
 
-/// Lines and commands about these are compared with their exact sizes: they were set, not measured.
+/// Lines and commands about these are compared with their exact sizes, which were set, not measured.
 static EXACT: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(
         "recordsize|recsize|quota|reserv|volsize|volblocksize|special_small_blocks|dnodesize|_limit",
@@ -68,11 +68,11 @@ static MEASURED: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
 });
 
 impl Places {
-    /// What `command` printed, in words that do not change.
+    /// The output of `command`, with everything that varies replaced.
     pub(crate) fn normalise(&self, command: &str, said: &Said) -> Said {
         let mut err = self.text(command, &said.err);
         if command.contains(" | zfs ") {
-            // Both ends of the pipe may complain, in any order.
+            // Both ends of the pipe may complain, in either order.
             let mut lines: Vec<&str> = err.split_inclusive('\n').collect();
             lines.sort_unstable();
             err = lines.concat();
@@ -117,7 +117,7 @@ fn normal_line(line: &str, is_exact: bool) -> String {
     BLANKS.replace_all(&line, "$1 ").into_owned()
 }
 
-/// JSON with one property a line.
+/// JSON with one property per line.
 fn spread(value: &Value, depth: usize) -> String {
     let Value::Object(map) = value else {
         return value.to_string();

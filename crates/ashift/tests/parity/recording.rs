@@ -1,5 +1,5 @@
-//! What the real tools printed, after normalisation, as text: `$ COMMAND`, lines of stdout after `1 `, of
-//! stderr after `2 ` (`1.`, `2.` if the line has no end), and the exit code if it is not 0.
+//! The normalised output of the real tools, as text: `$ COMMAND`, lines of stdout after `1 `, of stderr after
+//! `2 ` (`1.`, `2.` if the line has no newline), and the exit code if it is not 0.
 
 use std::collections::BTreeMap;
 

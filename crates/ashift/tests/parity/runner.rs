@@ -1,7 +1,7 @@
-//! Runs command lines one after the other, here or in the guest, and keeps what each printed.
+//! Runs command lines one after the other, here or in the guest, and keeps the output of each.
 //!
-//! One shell script does it on both sides. What differs is the prelude: where the tools are, and how a
-//! file gets into a dataset (`put DATASET /PATH`, from stdin) or another owner (`own DATASET /PATH UID:GID`).
+//! The same shell script runs on both sides. Only the prelude differs: where the tools are, and how a file gets
+//! into a dataset (`put DATASET /PATH`, from stdin) or gets another owner (`own DATASET /PATH UID:GID`).
 
 use std::path::{Path, PathBuf};
 use std::process::{Command as Process, Stdio};
@@ -12,12 +12,12 @@ use oracle::vm::Guest;
 use crate::lists::{List, Section};
 use crate::normal::Places;
 
-/// Where images lie in the guest.
+/// The folder of the images in the guest.
 const GUEST_IMAGES: &str = "/tmp/images";
-/// Seconds that a command may take.
+/// Seconds that a command may take before it is killed.
 const LIMIT: u32 = 60;
 
-/// Makes the image files of a section anew below `$D`.
+/// Recreates the image files of a section below `$D`.
 const FRESH: &str = r#"fresh() {
   rm -rf "$D"; mkdir -p "$D"
   for i in 1 2 3 4 5 6; do truncate -s 128M "$D/d$i"; done
@@ -35,12 +35,12 @@ $1" </dev/null >>"$T/out" 2>>"$T/err"
 }
 "#;
 
-/// The helper commands, with this program.
+/// The helper commands, using this program.
 const OUR_PRELUDE: &str = r#"put() { cat >"$T/in"; ashift cp "$T/in" "$1:$2"; }
 own() { ashift chown "$3" "$1:$2"; }
 "#;
 
-/// The helper commands, where datasets are mounted.
+/// The helper commands on mounted datasets.
 const REAL_PRELUDE: &str = r#"at() { zfs get -H -o value mountpoint "$1"; }
 put() { cat >"$(at "$1")$2"; rc=$?; zpool sync "${1%%/*}"; return $rc; }
 own() { chown "$3" "$(at "$1")$2"; zpool sync "${1%%/*}"; }
@@ -67,7 +67,7 @@ fn runs(section: &Section) -> String {
     lines.map(|c| format!("run {}\n", quote(&c.line))).collect()
 }
 
-/// Takes apart what [`RUN`] has left in `folder`; nothing if not every command was run.
+/// Parses the output that [`RUN`] left in `folder`; `None` unless every command was run.
 fn collect(folder: &Path, commands: usize) -> Option<Vec<Said>> {
     let read = |name: &str| -> Vec<(String, String)> {
         let bytes = std::fs::read(folder.join(name)).unwrap_or_default();
@@ -96,7 +96,7 @@ fn collect(folder: &Path, commands: usize) -> Option<Vec<Said>> {
     Some(all.collect())
 }
 
-/// Runs a section with this program, in a folder of its own.
+/// Runs a section with this program, in a separate folder.
 pub(crate) fn run_here(section: &Section) -> Vec<Said> {
     let shm = Path::new("/dev/shm");
     let folder = if shm.is_dir() {
@@ -168,7 +168,7 @@ pub(crate) fn run_in_guest(guest: &Guest, list: &List) -> Vec<Said> {
     recorded_before(list).unwrap_or_else(|| panic!("{}: {}", list.name, outcome.output))
 }
 
-/// What the last boot for this list has left behind.
+/// The output that the last boot for this list left, if it is complete.
 pub(crate) fn recorded_before(list: &List) -> Option<Vec<Said>> {
     let places = Places {
         images: GUEST_IMAGES.to_owned(),
@@ -182,7 +182,7 @@ pub(crate) fn recorded_before(list: &List) -> Option<Vec<Said>> {
     Some(normal.collect())
 }
 
-/// Where what the guest printed is kept, as it was.
+/// Where the raw output of the guest is kept.
 fn kept(list: &List) -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR"))
         .join("parity")

@@ -1,11 +1,10 @@
-//! Every `zdb` command line of a list, here and under the real zdb on the same pools.
+//! Runs the `zdb` command lines of a list here and with the real zdb, on the same pools.
 //!
-//! `commands.txt` has a command line each. `reviewed.txt` has those whose output differs, with the
-//! reason: what is not there fails, and so does what is there and not so ([`oracle::parity`]). The
-//! statistics are printed (`cargo test -p ashift --test zdb_parity -- --nocapture`).
-//! As the whole takes minutes, only each eighth command line is compared unless
-//! `ASHIFT_ZDB_PARITY=all` is set. `ASHIFT_ZDB_PARITY=PART` compares those that contain PART, and
-//! shows what differs.
+//! `commands.txt` has one command line per line. `reviewed.txt` has those whose output differs, with the
+//! reason: a difference that is not in it fails, and so does one in it that is no longer as described
+//! ([`oracle::parity`]). The statistics are printed (`cargo test -p ashift --test zdb_parity -- --nocapture`).
+//! As the whole takes minutes, only every eighth command line is compared unless `ASHIFT_ZDB_PARITY=all` is
+//! set. `ASHIFT_ZDB_PARITY=PART` compares those that contain PART, and shows the differences.
 
 #[path = "../bench/mod.rs"]
 mod bench;
@@ -21,12 +20,12 @@ use oracle::parity::{Comparison, Count, Said, difference, read_reasons, said_lin
 
 use pools::Pools;
 
-/// Every how many command lines one is compared in the ordinary suite.
+/// The ordinary suite compares one in this many command lines.
 const SAMPLE: usize = 8;
-/// The real one.
+/// The real zdb.
 const REAL: &str = "/usr/sbin/zdb";
 
-/// Runs a program under the name `zdb`, which is how ours knows what it is to be.
+/// Runs a program under the name `zdb`, by which ours knows which command it is.
 fn run(pools: &Pools, program: &str, command: &str) -> Said {
     let words = command.split_whitespace().map(|word| pools.filled(word));
     let output = Command::new(program)
@@ -44,8 +43,8 @@ fn run(pools: &Pools, program: &str, command: &str) -> Said {
     }
 }
 
-/// What has to differ: where the cachefile is, and the usage text, which promises only what is
-/// there.
+/// Replaces what has to differ: where the cachefile is, and the usage text, which lists only what is
+/// implemented.
 fn plain(pools: &Pools, text: &str) -> String {
     let text = text
         .replace("/etc/zfs/zpool.cache", "CACHEFILE")
@@ -58,7 +57,7 @@ fn plain(pools: &Pools, text: &str) -> String {
     }
 }
 
-/// Without progress, debug messages, and what says that there is no kernel module.
+/// Removes progress, debug messages, and the message that there is no kernel module.
 fn without_debugging(text: &str) -> String {
     let mut out = String::new();
     let mut is_debugging = false;

@@ -1,5 +1,5 @@
-//! The pools that are looked at: a mirror with something of everything, exported; a single device
-//! that is imported; and one whose intent log a crash left behind.
+//! The pools that are compared: a mirror with something of everything, exported; a single device, imported; and
+//! one with an intent log that a crash left behind.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -50,7 +50,7 @@ zfs create solo/a
 cp {dir}/tree/text.txt solo/a:/
 zfs snapshot solo/a@s";
 
-/// The pools, and what stands for places in them.
+/// The pools, and the values of the placeholders in command lines.
 pub(crate) struct Pools {
     bench: Bench,
     names: BTreeMap<&'static str, String>,
@@ -74,7 +74,7 @@ impl Pools {
         pools
     }
 
-    /// The folder of our side's cachefile.
+    /// The folder of our cachefile.
     pub(crate) fn state(&self) -> String {
         self.bench.state().display().to_string()
     }
@@ -84,7 +84,7 @@ impl Pools {
         self.bench.path("empty").display().to_string()
     }
 
-    /// Where a copied file goes.
+    /// The path to which a file is copied.
     pub(crate) fn destination(&self, side: &str) -> String {
         self.bench
             .path(&format!("copy-{side}"))
@@ -92,7 +92,7 @@ impl Pools {
             .to_string()
     }
 
-    /// A word of a command line with the places in it.
+    /// A word of a command line with its placeholders filled in.
     pub(crate) fn filled(&self, word: &str) -> String {
         let folder = self.bench.folder().display().to_string();
         let mut word = word.replace("{dir}", &folder);
@@ -115,7 +115,7 @@ impl Pools {
         Zdb::run(&all).stdout
     }
 
-    /// Objects by their paths, and blocks of them, as the real zdb sees them.
+    /// Finds objects by their paths, and their blocks, with the real zdb.
     fn find_places(&mut self) {
         for (name, dataset, path) in [
             ("big", "tank/clone", "big.bin"),
@@ -192,14 +192,14 @@ fn make_tree(root: &Path) {
     for i in 0..300 {
         fs::write(root.join(format!("many/file{i}")), format!("{i}")).unwrap();
     }
-    // A name of more than 50 bytes makes a fat ZAP of the directory.
+    // A name of more than 50 bytes turns the directory into a fat ZAP.
     fs::write(root.join(format!("many/{}", "long".repeat(20))), "x").unwrap();
     symlink("small", root.join("link")).unwrap();
     fs::hard_link(root.join("small"), root.join("second")).unwrap();
     let attributes: [(&str, &[u8]); 2] = [("user.note", b"a note"), ("user.raw", &[0, 1, 255])];
     for (name, value) in attributes {
         let flags = rustix::fs::XattrFlags::empty();
-        // Where the host has none, the pools have none.
+        // Where the host does not support extended attributes, the pools have none.
         let _ = rustix::fs::setxattr(root.join("small"), name, value, flags);
     }
     // u::rw-, u:7:rwx, g::r--, m::rwx, o::r--
@@ -228,7 +228,7 @@ fn make_tree(root: &Path) {
     let _ = rustix::fs::setxattr(root.join("sub"), "system.posix_acl_access", &acl, flags);
 }
 
-/// Makes a pool and stops a program that writes to it synchronously.
+/// Makes a pool, and kills a program that writes to it synchronously.
 fn leave_a_log(bench: &Bench) {
     let image = bench.path("d").display().to_string();
     let mut wait = Duration::from_millis(200);

@@ -5,7 +5,7 @@ use crate::{Place, golden};
 const ERRORS: &str = include_str!("../../../admin/tests/golden/zfs-errors.txt");
 const SET: &str = include_str!("../../../admin/tests/golden/zfs-set.txt");
 
-/// The datasets that the real tools had, as far as there are such here.
+/// The datasets that the real tools had, as far as they are supported here.
 fn place() -> Place {
     let place = Place::with_pool("-O mountpoint=/mnt/tank -O compression=lz4 -O atime=off");
     place.zfs("set com.example:note=there tank");
@@ -34,7 +34,7 @@ pub(crate) fn noise(length: usize) -> Vec<u8> {
     bytes
 }
 
-/// What stands before the usage, which has words of its own.
+/// The part before the usage, which is worded differently.
 fn complaint(text: &str) -> &str {
     text.split("usage:").next().unwrap()
 }
@@ -42,7 +42,7 @@ fn complaint(text: &str) -> &str {
 #[test]
 fn what_is_wrong_is_said_as_openzfs_says_it() {
     let place = place();
-    // There are no volumes, mounts and bookmarks here; and names in it have blanks.
+    // Volumes, mounts and bookmarks are not supported here; and names in the list contain blanks.
     let elsewhere = [
         "-V", "volsize", "/vol", " mount", "unmount", "holds", "a b c",
     ];
@@ -62,7 +62,7 @@ fn what_is_wrong_is_said_as_openzfs_says_it() {
         {
             continue;
         }
-        // Without the bookmark and the volume that were in the way there.
+        // Without the bookmark and the volume that were in the way when it was recorded.
         let wanted = real.err.replace("tank/home#mark\n", "");
         if wanted.contains("tank/v1") || command.contains("tank/v1") {
             continue;
@@ -87,7 +87,7 @@ fn what_is_wrong_is_said_as_openzfs_says_it() {
 #[test]
 fn what_is_set_is_checked_as_openzfs_checks_it() {
     let place = place();
-    // Volumes; quotas of users, which are not kept up; options for a server that is not here.
+    // Volumes; quotas of users, which are not maintained; options for a server that is not here.
     let elsewhere = [
         "tank/vol",
         "userquota",

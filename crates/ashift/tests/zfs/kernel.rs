@@ -1,4 +1,4 @@
-//! The kernel's OpenZFS mounts what was made here, and says the same of it.
+//! The kernel's OpenZFS mounts a pool made here, and reports the same properties.
 
 use oracle::vm::Guest;
 use oracle::{Zdb, have_zdb};
@@ -30,7 +30,7 @@ zpool get -H -o value feature@livelist,feature@bookmarks tank
 zpool export tank
 ";
 
-/// All lines but those about what differs by nature: what is mounted, and that the pool is read-only.
+/// All lines except for properties that differ by nature: `mounted` and `readonly`.
 fn comparable(text: &str) -> Vec<&str> {
     let differs = ["mounted", "readonly"];
     let property = |line: &str| line.split('\t').nth(1).unwrap_or("").to_owned();
@@ -46,7 +46,7 @@ fn slow_the_kernel_reads_and_goes_on() {
     place.zfs("create -o quota=200M -o xattr=sa -o acltype=posix -o note:x=y tank/a");
     place.zfs("create -o reservation=10M -o dnodesize=auto -o recordsize=1M tank/a/b");
     place.write("tank/a", "ours", b"from here\n").unwrap();
-    // The kernel keeps no livelist of a clone that shares little.
+    // The kernel drops the livelist of a clone that shares little.
     place.write("tank/a", "shared", &noise(8 << 20)).unwrap();
     place.write("tank/a/b", "file", &vec![9; 3 << 20]).unwrap();
     place.zfs("snapshot -r tank/a@one");
@@ -54,7 +54,7 @@ fn slow_the_kernel_reads_and_goes_on() {
     place.zfs("set snapdir=visible logbias=throughput sync=always copies=2 tank/clone");
     place.zfs("destroy tank/a/b@one");
     assert_eq!(place.run("zpool export tank").code, 0);
-    // As it is after the export, which writes another txg.
+    // Read after an export and import, because the export writes another txg.
     let share = place.images();
     let import = format!(
         "zpool import -o readonly=on -d {} tank",
@@ -63,7 +63,7 @@ fn slow_the_kernel_reads_and_goes_on() {
     assert_eq!(place.run(&import).code, 0);
     let ours = place.zfs("get -Hp -r all tank");
     assert_eq!(place.run("zpool export tank").code, 0);
-    // The kernel opens a pool that was made on files on files only: no disks, but a shared folder.
+    // The kernel opens a pool made on files only from files: hence a shared folder instead of disks.
     let looked = guest.run(LOOK, &share, &[]);
     looked.assert_success();
     assert_eq!(comparable(&ours), comparable(&looked.output));
@@ -87,7 +87,7 @@ fn slow_the_kernel_reads_and_goes_on() {
         place.names(),
         "tank tank/a tank/a@one tank/a@kernel tank/a#mark tank/clone tank/lively"
     );
-    // Here a clone's livelist is given up before the clone changes.
+    // Here a clone's livelist is dropped before the clone changes.
     place
         .write("tank/lively", "ours too", &[1; 300_000])
         .unwrap();

@@ -100,7 +100,7 @@ fn destroy_takes_lists_and_ranges_of_snapshots() {
         "destroy tank@nosuch,x%y",
         "could not find any snapshots to destroy; check snapshot names.",
     );
-    // A range both of whose ends exist.
+    // A range both ends of which exist.
     place.zfs("destroy -r tank@c%e");
     assert_eq!(place.names(), "tank tank/a tank/a@a tank/a@e");
     place.zfs("destroy tank/a@%");
@@ -109,7 +109,7 @@ fn destroy_takes_lists_and_ranges_of_snapshots() {
     place.verify();
 }
 
-/// A bookmark remembers a snapshot that is gone.
+/// A bookmark outlives its snapshot.
 #[test]
 fn bookmarks_outlive_their_snapshots() {
     let place = Place::with_pool("");
@@ -159,7 +159,7 @@ fn bookmarks_outlive_their_snapshots() {
     place.verify();
 }
 
-/// Many snapshots go in one txg, all or none.
+/// Many snapshots are destroyed in one txg, all or none.
 #[test]
 fn snapshots_are_destroyed_together_or_not_at_all() {
     let place = Place::with_pool("");

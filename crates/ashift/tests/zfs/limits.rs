@@ -1,4 +1,4 @@
-//! Quotas and reservations, in force.
+//! Enforcement of quotas and reservations.
 
 use base::ErrorKind;
 

@@ -1,4 +1,4 @@
-//! `ashift zfs …` as people call it, on pools in image files; the real tools judge.
+//! `ashift zfs …` as users call it, on pools in image files; the real tools decide what is right.
 
 mod errors;
 mod kernel;
@@ -14,8 +14,8 @@ use std::sync::{PoisonError, RwLock};
 
 use oracle::{Zdb, have_zdb};
 
-/// A process that is being started has the devices of this one open, with their locks: none is while a
-/// test has a pool open.
+/// A child process inherits this process's open devices, with their locks, until it executes its program: none
+/// is started while a test has a pool open.
 static FORKS: RwLock<()> = RwLock::new(());
 
 /// A folder with images, and a state folder that knows the pools on them.
@@ -88,7 +88,7 @@ impl Place {
         child.wait_with_output().unwrap().into()
     }
 
-    /// Runs `ashift zfs ARGS`, which must do what it is asked; gives what it printed.
+    /// Runs `ashift zfs ARGS`, which must succeed; returns its stdout.
     #[track_caller]
     fn zfs(&self, args: &str) -> String {
         let said = self.run(&format!("zfs {args}"));
@@ -96,8 +96,7 @@ impl Place {
         said.out
     }
 
-    /// Runs `ashift zfs ARGS`, which must be refused with these words on stderr, and exit code 1 (of
-    /// `set` 255).
+    /// Runs `ashift zfs ARGS`, which must fail with these words on stderr, and exit code 1 (255 for `set`).
     #[track_caller]
     fn refused(&self, args: &str, words: &str) {
         let said = self.run(&format!("zfs {args}"));
@@ -111,7 +110,7 @@ impl Place {
         );
     }
 
-    /// Names of all datasets, blanks between.
+    /// Names of all datasets, separated by blanks.
     #[track_caller]
     fn names(&self) -> String {
         self.zfs("list -H -o name -t all")
@@ -128,7 +127,7 @@ impl Place {
             .replace('\t', " ")
     }
 
-    /// Opens the pool as the commands do, for `act`.
+    /// Opens the pool as the commands do, and calls `act`.
     fn with_spa<T>(&self, act: impl FnOnce(&spa::Spa) -> T) -> T {
         let _alone = FORKS.write().unwrap_or_else(PoisonError::into_inner);
         let cache = spa::CacheFile::new(self.state().join("zpool.cache"));
@@ -167,7 +166,7 @@ impl Place {
         })
     }
 
-    /// Exports and has the real `zdb` check every block.
+    /// Exports the pool, and has the real `zdb` check every block.
     #[track_caller]
     fn verify(&self) {
         let said = self.run("zpool export tank");
@@ -178,7 +177,7 @@ impl Place {
     }
 }
 
-/// The commands in a file of what the real tools printed, with that.
+/// The commands in a recording of the real tools, with what they printed.
 fn golden(text: &str) -> Vec<(String, Said)> {
     let mut cases: Vec<(String, Said)> = Vec::new();
     for line in text.lines().filter(|line| !line.starts_with("# ")) {
@@ -202,7 +201,7 @@ fn golden(text: &str) -> Vec<(String, Said)> {
     cases
 }
 
-/// A folder's content as a path.
+/// The path of a folder as text.
 fn path(folder: &Path) -> &str {
     folder.to_str().unwrap()
 }

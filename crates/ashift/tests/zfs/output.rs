@@ -1,4 +1,4 @@
-//! What `list` and `get` print, against what the real tools printed.
+//! The output of `list` and `get`, compared with that of the real tools.
 
 use crate::{Place, golden};
 
@@ -18,7 +18,7 @@ fn get_all_shows_what_openzfs_shows() {
     place.zfs("clone tank/home@one tank/clone");
     place.zfs("snapshot tank/home@two");
     place.zfs("set com.example:note=there tank");
-    // Space, dates, numbers that are drawn; nothing is mounted here.
+    // Space, dates, random numbers; and nothing is mounted here.
     let differs = [
         "used",
         "available",

@@ -1,4 +1,4 @@
-//! Properties: inherited, shown, and done.
+//! Properties: inherited, shown, and in effect.
 
 use oracle::{Zdb, have_zdb};
 
@@ -27,7 +27,7 @@ fn values_come_from_above_until_set() {
     assert_eq!(place.get("compression", "tank/a/b"), "on default");
     place.zfs("inherit user:x tank/a");
     assert_eq!(place.get("user:x", "tank/a/b"), "- -");
-    // Limits are nobody else's.
+    // Quotas are not inherited.
     place.zfs("set quota=50M tank/a");
     assert_eq!(place.get("quota", "tank/a/b"), "none default");
     place.verify();
@@ -74,7 +74,7 @@ fn all_words_of_all_properties_are_kept_or_refused() {
     place.verify();
 }
 
-/// `userused@…` and its like are what the files say.
+/// `userused@…` and similar properties agree with the files.
 #[test]
 fn owners_are_told_what_they_use() {
     let place = Place::with_pool("");
@@ -114,7 +114,7 @@ fn owners_are_told_what_they_use() {
     assert_eq!(place.get("userobjused@4242", "tank/fs@now"), "2 local");
 }
 
-/// What does not change what the program does is refused.
+/// Values that would not change what the program does are refused.
 #[test]
 fn caches_are_for_everything() {
     let place = Place::with_pool("");
@@ -145,7 +145,7 @@ fn snapshots_take_user_properties_only() {
     place.verify();
 }
 
-/// What `zdb` says of the blocks of the only file in a dataset.
+/// What `zdb` prints about the blocks of the only file in a dataset.
 fn blocks(place: &Place, dataset: &str) -> String {
     let images = place.images();
     let said = Zdb::run(&["-e", "-p", crate::path(&images), "-ddddddbbbbbb", dataset]);
@@ -180,7 +180,7 @@ fn properties_decide_how_blocks_are_written() {
         ("recordsize=1M", &["size=100000L"]),
         ("dnodesize=2k", &["   2K "]),
     ];
-    // A run of zeros, a text, then noise: something for every algorithm.
+    // Zeros, text, then noise: something for every algorithm.
     let mut bytes = vec![0_u8; 64 << 10];
     bytes.extend((0..1 << 20).map(|i: u32| {
         if i % 64 < 48 {
