@@ -95,8 +95,8 @@ fn new_pools_pass_zdb() {
     }
 }
 
-/// Keys of OpenZFS's configs that depend on features or facts that pools here do not have: `vdev_zaps_v2` (the
-/// ZAP of the root vdev) is not enabled, and the host here has no hostid.
+/// Keys in which configs here may differ from OpenZFS's: `vdev_zaps_v2` (the ZAP of the root vdev) is not
+/// enabled here, and the recorded host had no hostid.
 const ELSEWHERE: [&str; 2] = ["com.klarasystems:vdev_zap_root", "hostid"];
 
 /// The keys of a config and of all nested lists, in their order, one per line.

@@ -8,10 +8,10 @@
 //! # Invariants
 //! 1. The same script gives the same run: the same bytes, the same simulated times, the same digest.
 //! 2. A step names its target by a number that is taken modulo the number of candidates, and carries its own
-//! seed: a script stays meaningful when steps are left out of it. A step without a target does nothing.
+//!    seed: a script stays meaningful when steps are left out of it. A step without a target does nothing.
 //! 3. At most one device of a pool is *ailing* (lost, offline, damaged, rotten) at a time, and only where the
-//! pool has redundancy. It stays so until it is cured: everything repaired, resilvered, and scrubbed without an
-//! error. So nothing but a power cut may ever lose a byte.
+//!    pool has redundancy. It stays so until it is cured: everything repaired, resilvered, and scrubbed without an
+//!    error. So nothing but a power cut may ever lose a byte.
 //!
 //! # Crash argument
 //! [`past`] keeps the model after every operation, and which of those states were known to be on disk at which

@@ -44,7 +44,7 @@ pub struct PoolSpec {
     pub ashift: u64,
     /// The size of each device, in MiB.
     pub mib: u64,
-    /// Upper bound of the time a command takes, in microseconds; 0: no delay.
+    /// The longest that a command takes, in microseconds; 0: no delay.
     pub latency_us: u64,
 }
 
