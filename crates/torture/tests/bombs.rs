@@ -158,7 +158,7 @@ fn a_list_of_blocks_that_is_a_bomb_is_refused() {
 
 #[test]
 fn a_space_map_that_is_a_bomb_is_refused() {
-    /// `smp_length` in the bonus of a space map.
+    /// Offset of `smp_length` in the bonus of a space map.
     const SMP_LENGTH: usize = 8;
     let spa = good();
     let count = spa.tree().tops()[0].metaslab_count();

@@ -10,15 +10,15 @@ use torture::hostile::seeds::{self, Kind};
 use torture::hostile::{Edit, Image, exercise};
 use torture::pool;
 
-/// `ds_prev_snap_obj`, `ds_prev_snap_txg` in the bonus of a dataset.
+/// Offset of `ds_prev_snap_obj` in the bonus of a dataset.
 const DS_PREV_SNAP_OBJ: usize = 8;
-/// `dd_parent_obj`, `dd_origin_obj`, `dd_child_dir_zapobj` in the bonus of a directory.
+/// Offsets of `dd_parent_obj`, `dd_origin_obj`, `dd_child_dir_zapobj` in the bonus of a directory.
 const DD_PARENT_OBJ: usize = 16;
 const DD_ORIGIN_OBJ: usize = 24;
 const DD_CHILD_DIR_ZAPOBJ: usize = 32;
-/// `smp_alloc` in the bonus of a space map.
+/// Offset of `smp_alloc` in the bonus of a space map.
 const SMP_ALLOC: usize = 16;
-/// `bpo_subobjs`, `bpo_num_subobjs` in the bonus of a bpobj.
+/// Offsets of `bpo_subobjs`, `bpo_num_subobjs` in the bonus of a bpobj.
 const BPO_SUBOBJS: usize = 32;
 const BPO_NUM_SUBOBJS: usize = 40;
 

@@ -230,7 +230,7 @@ fn label(edit: &mut Edit<'_>, choices: &mut dyn Choices) {
     edit.config(move |list| change.apply(list));
 }
 
-/// Changes a number in a packed nvlist, which stays a valid one.
+/// Changes or removes a value of a packed nvlist, which stays a valid one.
 fn packed(edit: &mut Edit<'_>, index: usize, choices: &mut dyn Choices) {
     let change = NvChange::pick(choices);
     let content = edit.content(index);
