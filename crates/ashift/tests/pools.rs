@@ -80,7 +80,7 @@ fn metadata_healed_from_another_place_is_counted() {
     let bench = Bench::new(&["a"]);
     bench.ok("zpool create -O compression=off tank {a}");
     let _ = numbered_file(&bench);
-    // Overwrites the first two thirds of a single device: everything there is lost; the copies are behind it.
+    // Damages one copy of a metadata block on a single device; its other copy is elsewhere on it.
     let before = bench.ok("zpool get -Hpo value allocated tank");
     assert!(before.trim().parse::<u64>().unwrap() > 4 << 20);
     let image = std::fs::read(bench.path("a")).unwrap();

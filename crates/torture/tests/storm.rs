@@ -1,7 +1,7 @@
 //! The whole-pool simulator: some seeds for a while, and whether it detects planted mistakes.
 //!
-//! `SEED=7 HOURS=10 cargo test -p torture --test storm` runs another seed, or longer; `cargo run -p torture --
-//! storm` also shortens a script that fails.
+//! `SEED=7 HOURS=10 cargo test -p torture --test storm` runs another seed, or longer;
+//! `cargo run -p torture -- storm` also shortens a script that fails.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! The lists of command lines: plain text, one command a line.
 //!
-//! `# …` is a comment, `== NAME` begins a section with fresh image files and no pools, and `each v in A B '':
-//! COMMAND` expands to one command for each value of `$v` (`''` is the empty one).
+//! `# …` is a comment, `== NAME` begins a section with fresh image files and no pools, and
+//! `each v in A B '': COMMAND` expands to one command for each value of `$v` (`''` is the empty one).
 
 use std::fmt;
 use std::path::Path;
