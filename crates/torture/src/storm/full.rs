@@ -48,8 +48,7 @@ impl Bench {
         );
     }
 
-    /// Returns whether there was space for the file; if not, no file is left, or only an empty one to be
-    /// removed.
+    /// Returns whether there was space for the file; if not, nothing is left of it.
     fn write_file(&mut self, head: &str, name: &str, dice: &mut Dice) -> bool {
         let begun = self.disks.commands();
         let (world, session) = self.both();

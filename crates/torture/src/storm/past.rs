@@ -6,7 +6,7 @@
 //!
 //! # Invariants
 //! 1. States, and what is known of them, are in order of time.
-//! 2. A state whose operation began after the n-th command cannot be found after a power cut at the n-th.
+//! 2. A state whose operation began after the n-th command cannot be what a power cut after the n-th leaves.
 
 use base::{ObjectId, Txg};
 
