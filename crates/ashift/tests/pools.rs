@@ -7,7 +7,7 @@ use bench::Bench;
 
 const BLOCK: usize = 128 << 10;
 
-/// A file of 32 blocks, each of which begins with its number, and where block `n` lies on image
+/// Makes a file of 32 blocks, block `n` filled with the byte `0x40 + n`; returns where block `n` is on image
 /// `a`.
 fn numbered_file(bench: &Bench) -> impl Fn(u8) -> u64 {
     let mut bytes = vec![0u8; 32 * BLOCK];

@@ -1,4 +1,4 @@
-//! `ashift zdb` beside the real zdb on the same pools.
+//! `ashift zdb` compared with the real zdb on the same pools.
 
 mod bench;
 
@@ -23,7 +23,7 @@ fn pool() -> Bench {
     bench
 }
 
-/// The lines of an object: its columns, and its bonus.
+/// The lines of objects: columns and bonus.
 fn object_lines(text: &str) -> Vec<&str> {
     let is_object = |line: &&str| {
         let word = line.split_whitespace().next().unwrap_or("");

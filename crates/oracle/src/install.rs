@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// From Debian 12's own sections.
+/// Packages from Debian 12's main section.
 const PACKAGES: &[&str] = &[
     "qemu-system-x86",
     "linux-image-amd64",
@@ -18,11 +18,11 @@ const PACKAGES: &[&str] = &[
     "attr",
     "g++",
 ];
-/// From bookworm-backports, section contrib.
+/// Packages from bookworm-backports, section contrib.
 const BACKPORTS: &[&str] = &["zfs-dkms", "zfsutils-linux", "zfs-test", "libzfslinux-dev"];
 const LIST: &str = "/etc/apt/sources.list.d/contrib-backports.list";
 
-/// Whether all that the tests use is here.
+/// Whether everything that the tests use is installed.
 #[must_use]
 pub(crate) fn is_installed() -> bool {
     let tools = [
@@ -42,10 +42,10 @@ pub(crate) fn is_installed() -> bool {
         && crate::vm::Guest::kernel_release().is_some()
 }
 
-/// Installs it with apt-get; needs root. Says on stderr what it does.
+/// Installs the packages with apt-get; needs root. Says on stderr what it does.
 ///
 /// # Errors
-/// A sentence for people.
+/// A message for the user.
 pub fn install() -> Result<(), String> {
     if is_installed() {
         return Ok(());
@@ -64,7 +64,7 @@ pub fn install() -> Result<(), String> {
     }
 }
 
-/// Names contrib and backports of the archive that apt already uses.
+/// Adds contrib and backports of the archive that apt already uses.
 fn add_archive() -> Result<(), String> {
     let targets = Command::new("apt-get")
         .args([

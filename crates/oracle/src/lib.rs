@@ -1,13 +1,13 @@
 //! The real OpenZFS, to test against: Debian's `zdb`, and Debian's kernel module in QEMU.
 //!
 //! # What it is
-//! What OpenZFS accepts is what is right. [`zdb`] runs its user-space debugger on image files;
-//! [`vm`] boots a Linux kernel with the module under software emulation, hands it image files as
-//! disks and runs a shell script as root in there.
+//! OpenZFS decides what is right. [`zdb`] runs its user-space debugger on image files; [`vm`] boots a Linux
+//! kernel with the module under software emulation, gives it image files as disks, and runs a shell script as
+//! root in it.
 //!
-//! Where a tool is missing, [`have_zdb`] and [`vm::Guest::find`] say so on stderr, with what to
-//! install, and the test that asked passes without having tested: except when `CI` is set, where
-//! nothing may be missing.
+//! If a tool is missing, [`have_zdb`] and [`vm::Guest::find`] say so on stderr, with what to install, and the
+//! test passes without having tested anything; if `CI` is set they panic instead, because nothing may be
+//! missing there.
 
 pub mod install;
 pub mod parity;
@@ -16,7 +16,7 @@ pub mod zdb;
 
 pub use zdb::{Zdb, have_zdb};
 
-/// Says loudly that a test did not test, and what would make it. Panics when `CI` is set.
+/// Reports that a test is skipped, and what to install. Panics when `CI` is set.
 pub fn skip(what: &str) {
     assert!(
         std::env::var_os("CI").is_none(),

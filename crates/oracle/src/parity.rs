@@ -1,26 +1,26 @@
-//! Two programs side by side: what differs in what they say, and whether that was reviewed.
+//! Compares the output of two programs, and checks that every difference was reviewed.
 //!
 //! # What it is
-//! A list of command lines is run under a real tool, now or once for a recording, and under its counterpart
-//! here. [`difference`] gives the lines that only one of them says. A review has each command line that
-//! differs, with the reason for it; [`Comparison`] complains of a difference that is not there, and of one
-//! that is there and has vanished or changed: the review says what is true.
+//! A list of command lines is run with the real tool (now, or earlier for a recording) and with its counterpart
+//! here. [`difference`] returns the lines that only one of them printed. A review lists each command line that
+//! differs, with the reason; [`Comparison`] complains of a difference that is not in the review, and of one in
+//! the review that has vanished or changed, so that the review is always true.
 //!
 //! # The files
 //! ```text
 //! NAME CLASS WORDS…      a reason; harmless, follows, missing or wrong
 //!
-//! [NAME, …] COMMAND      of a review: why this command line differs
-//! -1 LINE                a line that only the real one says; 1 is stdout, 2 stderr, `1.` has no end
-//! +exit 2                what only this one says
-//! ~PART                  instead: each line that differs has one of these parts, and each part is in one
+//! [NAME, …] COMMAND      in a review: why this command line differs
+//! -1 LINE                a line that only the real tool printed; 1 is stdout, 2 stderr; `1.`: no newline
+//! +exit 2                what only the tool here printed
+//! ~PART                  instead: every differing line contains one of the parts, every part occurs in one
 //! ```
 //! A command line with nothing below it may differ in any way. `# …` is a comment.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// What a program said.
+/// The output of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Said {
     /// The exit status.
@@ -32,7 +32,7 @@ pub struct Said {
 }
 
 impl Said {
-    /// The lines of both streams, each after its number, and the exit status if it is not 0.
+    /// The lines of both streams, each after its stream number, and the exit status if it is not 0.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
@@ -52,26 +52,26 @@ impl Said {
 /// How much a difference matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
-    /// It reads differently and means the same.
+    /// Different output with the same meaning.
     Harmless,
-    /// It follows from something missing before.
+    /// A consequence of something missing in an earlier command.
     Follows,
-    /// What was asked for is not there yet, and is refused.
+    /// The command is not implemented yet, and is refused.
     Missing,
-    /// It means something else, and is to be mended.
+    /// The meaning differs: to be fixed.
     Wrong,
 }
 
-/// Why things differ: names of reasons.
+/// Named reasons for differences.
 pub type Reasons = BTreeMap<String, Class>;
 
-/// Stands for a reason that is still to be found.
+/// Marks a difference whose reason is not known yet.
 const UNREVIEWED: &str = "?";
 
 /// Reads a file of reasons.
 ///
 /// # Panics
-/// When it is not one.
+/// When a line of it is malformed.
 #[must_use]
 pub fn read_reasons(text: &str) -> Reasons {
     let reason = |line: &str| {
@@ -97,7 +97,7 @@ pub fn said_lines(text: &str) -> impl Iterator<Item = &str> {
         .filter(|line| !line.is_empty() && !line.starts_with('#'))
 }
 
-/// A difference and why it is there.
+/// A difference and its reasons.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Difference {
     reasons: Vec<String>,
@@ -122,16 +122,16 @@ fn read_review(text: &str) -> BTreeMap<String, Difference> {
     review
 }
 
-/// How many command lines are what.
+/// The number of command lines in each class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
     /// All that were compared.
     pub commands: usize,
-    /// The same to the byte.
+    /// Identical, byte for byte.
     pub equal: usize,
-    /// Different, and nobody is misled.
+    /// Different, but not misleading.
     pub harmless: usize,
-    /// After something that is missing.
+    /// Different because of something missing earlier.
     pub follows: usize,
     /// Refused.
     pub missing: usize,
@@ -140,7 +140,7 @@ pub struct Count {
 }
 
 impl Count {
-    /// The heading of what is printed.
+    /// The heading of the table that `Display` prints the rows of.
     pub const HEADING: &str = "list         commands    equal harmless  follows  missing    wrong    equal of what is there";
 
     /// Adds another count.
@@ -153,7 +153,7 @@ impl Count {
         self.wrong += other.wrong;
     }
 
-    /// Percentage of the commands whose doing is not missing that are equal.
+    /// Percentage of equal commands among those that are neither missing nor depend on something missing.
     #[must_use]
     pub fn percent_equal(&self) -> usize {
         self.equal * 100 / (self.commands - self.follows - self.missing).max(1)
@@ -177,20 +177,20 @@ impl fmt::Display for Count {
     }
 }
 
-/// What came out of comparing a list with its review.
+/// The result of comparing a list with its review.
 #[derive(Debug)]
 pub struct Comparison<'r> {
     reasons: &'r Reasons,
     review: BTreeMap<String, Difference>,
     found: Vec<(String, Difference)>,
-    /// How many command lines are what.
+    /// The number of command lines in each class.
     pub count: Count,
-    /// What is to be changed in the program or in the review.
+    /// What needs to be changed in the program or in the review.
     pub complaints: Vec<String>,
 }
 
 impl<'r> Comparison<'r> {
-    /// Begins with what was reviewed.
+    /// Begins a comparison with this review.
     #[must_use]
     pub fn new(reasons: &'r Reasons, review: &str) -> Self {
         Comparison {
@@ -202,7 +202,7 @@ impl<'r> Comparison<'r> {
         }
     }
 
-    /// Compares with the review what differs ([`difference`]) in a command line.
+    /// Compares the differing lines ([`difference`]) of a command line with the review.
     pub fn compare(&mut self, command: &str, lines: &[String]) {
         self.count.commands += 1;
         let known = self.review.get(command).cloned();
@@ -247,7 +247,7 @@ impl<'r> Comparison<'r> {
         self.found.push((command.to_owned(), known));
     }
 
-    /// Complains of what was reviewed and is not among the command lines of the list.
+    /// Complains of command lines in the review that are not in the list.
     pub fn check_list<'c>(&mut self, commands: impl Iterator<Item = &'c str>) {
         let commands: BTreeSet<&str> = commands.collect();
         let gone = self
@@ -258,7 +258,7 @@ impl<'r> Comparison<'r> {
             .extend(gone.map(|c| format!("no longer in the list: {c}")));
     }
 
-    /// The reasons of what differs.
+    /// The reasons of all differences found.
     pub fn used_reasons(&self) -> impl Iterator<Item = &str> {
         self.found
             .iter()
@@ -266,7 +266,7 @@ impl<'r> Comparison<'r> {
             .map(String::as_str)
     }
 
-    /// The review that would be true: reasons are kept, new ones are `?`.
+    /// The review as it should be: known reasons are kept, new ones are `?`.
     #[must_use]
     pub fn review(&self) -> String {
         let mut text = String::from(
@@ -282,7 +282,7 @@ impl<'r> Comparison<'r> {
     }
 }
 
-/// What differs otherwise than was reviewed.
+/// Returns what differs from the reviewed lines, if anything.
 fn unlike(reviewed: &[String], lines: &[String]) -> Option<String> {
     let parts: Option<Vec<&str>> = reviewed.iter().map(|r| r.strip_prefix('~')).collect();
     let Some(parts) = parts else {
@@ -302,7 +302,7 @@ fn unlike(reviewed: &[String], lines: &[String]) -> Option<String> {
     })
 }
 
-/// The lines that differ: `-…` only the real one says, `+…` only this one; nothing if nothing does.
+/// The differing lines: `-…` only in `real`, `+…` only in `here`; empty if there are none.
 #[must_use]
 pub fn difference(real: &Said, here: &Said) -> Vec<String> {
     let (real, here) = (real.lines(), here.lines());
@@ -339,11 +339,11 @@ pub fn difference(real: &Said, here: &Said) -> Vec<String> {
     lines
 }
 
-/// Texts that differ in more lines than this are not aligned.
+/// The most edits that are searched for; texts that differ in more lines are not aligned.
 const EDITS_MAX: isize = 2000;
 
-/// The diagonal from which diagonal `k` is reached by edit number `edits`; `reach`: how far each of
-/// the diagonals from `-edits` on reached before.
+/// The diagonal from which edit number `edits` reaches diagonal `k`; `reach`: the furthest x reached so far on
+/// each of the diagonals from `-edits` on.
 fn step(reach: &[isize], edits: isize, k: isize) -> isize {
     let at = |k: isize| reach[(k + edits) as usize];
     if k == -edits || (k != edits && at(k - 1) < at(k + 1)) {
@@ -353,8 +353,8 @@ fn step(reach: &[isize], edits: isize, k: isize) -> isize {
     }
 }
 
-/// For each edit, how far the diagonals reached before it: E. Myers, "An O(ND) difference
-/// algorithm and its variations". None when there are too many edits.
+/// For each edit, how far the diagonals had reached before it: E. Myers, "An O(ND) difference algorithm and its
+/// variations". `None` when there are too many edits.
 fn shortest_edits(a: &[String], b: &[String]) -> Option<Vec<Vec<isize>>> {
     let (n, m) = (a.len() as isize, b.len() as isize);
     let slide = |mut x: isize, k: isize| {
@@ -363,7 +363,7 @@ fn shortest_edits(a: &[String], b: &[String]) -> Option<Vec<Vec<isize>>> {
         }
         x
     };
-    // Diagonals from -edits to edits; those that cannot be reached are far behind.
+    // Diagonals from -edits to edits; those that cannot be reached have -1.
     let mut reach = vec![slide(0, 0)];
     let mut trace = vec![Vec::new()];
     if reach[0] >= n && reach[0] >= m {

@@ -20,7 +20,7 @@ pub struct Guest {
     memory_mib: u32,
 }
 
-/// What a script in the guest left behind.
+/// The result of a script in the guest.
 #[derive(Debug)]
 pub struct Outcome {
     /// The script's exit status.
@@ -33,17 +33,17 @@ impl Outcome {
     /// Asserts that the script succeeded.
     ///
     /// # Panics
-    /// With its output when it did not.
+    /// When it failed, with its output.
     #[track_caller]
     pub fn assert_success(&self) {
         assert_eq!(self.status, 0, "in the guest:\n{}", self.output);
     }
 }
 
-/// Seconds until a guest that hangs is stopped. The longest recording takes some minutes.
+/// Seconds after which a hanging guest is stopped. The longest recording takes some minutes.
 const TIME_LIMIT_S: &str = "3600";
 
-/// The script that the guest starts with.
+/// The init script of the guest.
 const INIT: &str = r#"#!/bin/sh
 export PATH=/sbin:/bin
 mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devtmpfs dev /dev; mount -t tmpfs tmp /tmp
@@ -54,7 +54,7 @@ cd /host; sh /host/script >/host/output 2>&1; echo $? >/host/status
 sync; poweroff -f
 "#;
 
-/// Lays out the initial RAM disk below `$1` for kernel release `$2` and packs it into `$3`.
+/// Lays out the initial RAM disk in folder `$1` for kernel release `$2`, and packs it into file `$3`.
 const BUILD: &str = r#"set -eu
 root=$1 release=$2 output=$3
 mkdir -p "$root/bin" "$root/sbin" "$root/etc" "$root/proc" "$root/sys" "$root/dev" "$root/tmp" \
@@ -80,7 +80,7 @@ mv "$output.part" "$output"
 "#;
 
 impl Guest {
-    /// The newest installed kernel that has an OpenZFS module.
+    /// The last installed kernel release, in string order, that has an OpenZFS module.
     #[must_use]
     pub(crate) fn kernel_release() -> Option<String> {
         let mut releases: Vec<String> = fs::read_dir("/lib/modules")
@@ -100,7 +100,7 @@ impl Guest {
         releases.pop()
     }
 
-    /// A guest, or `None` with a loud word on what to install.
+    /// A guest; `None`, after reporting what to install, if there cannot be one.
     #[must_use]
     pub fn find() -> Option<Guest> {
         let qemu = Path::new("/usr/bin/qemu-system-x86_64").exists();
@@ -141,10 +141,10 @@ impl Guest {
         initrd
     }
 
-    /// Boots, runs `script` with `disks` attached and `host` as `/host`, powers off.
+    /// Boots, runs `script` with `disks` attached and `host` as `/host`, and powers off.
     ///
     /// # Panics
-    /// When the guest did not get to run the script: with the end of its console.
+    /// When the guest did not finish the script, with the end of its console output.
     #[must_use]
     pub fn run(&self, script: &str, host: &Path, disks: &[&Path]) -> Outcome {
         for old in ["output", "status"] {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What one run of `zdb` said.
+/// The output of one run of `zdb`.
 #[derive(Debug)]
 pub struct Zdb {
     /// Whether it exited with 0.
@@ -21,7 +21,7 @@ fn find() -> Option<PathBuf> {
         .find(|p| p.exists())
 }
 
-/// Whether the real `zdb` is here; says loudly what to do when it is not.
+/// Whether the real `zdb` is installed; if not, reports what to install.
 #[must_use]
 pub fn have_zdb() -> bool {
     if find().is_none() {
@@ -35,7 +35,7 @@ impl Zdb {
     /// Runs `zdb ARGS…`.
     ///
     /// # Panics
-    /// Where `zdb` is missing: ask [`have_zdb`] first.
+    /// When `zdb` is missing: check [`have_zdb`] first.
     pub fn run<S: AsRef<std::ffi::OsStr>>(args: &[S]) -> Zdb {
         let zdb = find().expect("have_zdb() was asked");
         let output = Command::new(zdb).args(args).output().expect("zdb starts");
@@ -46,7 +46,8 @@ impl Zdb {
         }
     }
 
-    /// `zdb -e -p DIR -bcc POOL`: every block's checksum, and block sum against space maps.
+    /// `zdb -e -p DIR -bcc POOL`: verifies every block's checksum, and the sum of blocks against the space
+    /// maps.
     pub fn verify(dir: &Path, pool: &str) -> Zdb {
         Zdb::run(&[
             "-e".as_ref(),
@@ -57,13 +58,13 @@ impl Zdb {
         ])
     }
 
-    /// Whether a [`Zdb::verify`] found nothing wrong.
+    /// Whether [`Zdb::verify`] found nothing wrong.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.succeeded && self.stdout.contains("No leaks")
     }
 
-    /// Asserts [`Zdb::is_clean`] with all that `zdb` said.
+    /// Asserts [`Zdb::is_clean`], printing what `zdb` said if it is not.
     ///
     /// # Panics
     /// When the pool is not clean.

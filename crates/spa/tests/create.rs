@@ -1,4 +1,4 @@
-//! Pools made here are whole in the eyes of the real zdb.
+//! Pools made here pass the real zdb.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -95,11 +95,11 @@ fn new_pools_pass_zdb() {
     }
 }
 
-/// Keys of OpenZFS's configs that depend on features or facts that pools here have not:
-/// `vdev_zaps_v2` (the ZAP of the root vdev) is not enabled, and the recorded host had no hostid.
+/// Keys in which configs here may differ from OpenZFS's: `vdev_zaps_v2` (the ZAP of the root vdev) is not
+/// enabled here, and the recorded host had no hostid.
 const ELSEWHERE: [&str; 2] = ["com.klarasystems:vdev_zap_root", "hostid"];
 
-/// The keys of a config with all lists below, in their order, one to a line.
+/// The keys of a config and of all nested lists, in their order, one per line.
 fn keys(list: &nvpair::NvList) -> Vec<String> {
     let mut out = Vec::new();
     for (name, value) in list.iter() {

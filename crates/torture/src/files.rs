@@ -1,4 +1,4 @@
-//! A file system beside a model: paths and their bytes.
+//! A file system checked against a model: paths and their bytes.
 
 use std::collections::BTreeMap;
 
@@ -18,15 +18,15 @@ pub enum Node {
     Link(Vec<u8>),
 }
 
-/// What a file system is to hold, by path without a leading slash.
+/// What a file system should hold, by path without a leading slash.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Files {
-    /// Every name but the root.
+    /// Every name except the root.
     pub nodes: BTreeMap<String, Node>,
     next: u64,
 }
 
-/// The largest file that [`Files::step`] makes.
+/// The largest offset or size, in bytes, that [`Files::step`] chooses; a write may end above it.
 const FILE_BYTES_MAX: u64 = 400_000;
 
 fn split(path: &str) -> (&str, &str) {
@@ -68,7 +68,7 @@ impl Files {
     /// One random operation, in the file system and in the model.
     ///
     /// # Errors
-    /// What the file system says.
+    /// What the file system returns.
     pub fn step(&mut self, fs: &Filesystem, dice: &mut Dice) -> Result<()> {
         match dice.below(100) {
             0..35 => self.create(fs, dice),
@@ -222,7 +222,7 @@ impl Files {
     /// Reads everything back.
     ///
     /// # Errors
-    /// What differs, or what reading gave.
+    /// What differs, or the error of a read.
     pub fn compare(&self, fs: &Filesystem) -> Result<(), String> {
         let mut found = BTreeMap::new();
         walk(fs, fs.root(), "", &mut found).map_err(|e| e.to_string())?;

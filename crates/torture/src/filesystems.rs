@@ -1,4 +1,4 @@
-//! File systems of a pool beside models: names, snapshots, clones, and all that is in them.
+//! The file systems of a pool checked against models: names, snapshots, clones, and all that is in them.
 //!
 //! Every operation is done on the pool and in memory; [`Filesystems::compare`] then reads everything back.
 
@@ -16,11 +16,11 @@ use crate::memfs::MemFs;
 use crate::pair::compare;
 use crate::pool;
 
-/// More file systems, or snapshots of one, than this are not made.
+/// The most file systems, and the most snapshots of each, that are made.
 const HEADS_MAX: usize = 6;
 const SNAPSHOTS_MAX: usize = 5;
 
-/// A file system, its snapshots, oldest first, and where it came from.
+/// A file system, its snapshots, and its origin.
 #[derive(Clone)]
 pub struct Head {
     /// What it holds now.
@@ -31,16 +31,16 @@ pub struct Head {
     pub origin: Option<String>,
 }
 
-/// What a pool is to hold.
+/// What a pool should hold.
 #[derive(Clone, Default)]
 pub struct Filesystems {
     /// Heads by full name.
     pub heads: BTreeMap<String, Head>,
-    /// Names never come twice.
+    /// Makes names unique: none is used twice.
     next: u64,
 }
 
-/// An imported pool; file systems are mounted as they are needed.
+/// An imported pool; file systems are mounted when they are needed.
 pub struct Session {
     /// The pool.
     pub spa: Arc<Spa>,
@@ -57,10 +57,10 @@ impl Session {
         }
     }
 
-    /// A file system, mounted.
+    /// A file system, mounted if it was not yet.
     ///
     /// # Panics
-    /// When it cannot be.
+    /// When it cannot be mounted.
     pub fn mount(&mut self, name: &str) -> &Mount {
         let dsl = self.spa.dsl();
         self.mounts
@@ -90,13 +90,13 @@ impl Filesystems {
         format!("{stem}{}", self.next)
     }
 
-    /// One of them.
+    /// A random head.
     pub fn any(&self, dice: &mut Dice) -> Option<String> {
         let names: Vec<String> = self.heads.keys().cloned().collect();
         dice.pick(&names).cloned()
     }
 
-    /// Makes one, with properties that the dice choose, unless there are enough.
+    /// Makes one with random properties, unless there are `HEADS_MAX` already.
     ///
     /// # Errors
     /// What the pool says.
@@ -116,7 +116,7 @@ impl Filesystems {
         Ok(())
     }
 
-    /// Sets a few properties of what is written from now on.
+    /// Sets a few random properties, which apply to what is written from now on.
     ///
     /// # Errors
     /// What the pool says.
@@ -129,7 +129,7 @@ impl Filesystems {
         Ok(())
     }
 
-    /// Takes a snapshot, unless there are enough.
+    /// Takes a snapshot, unless there are `SNAPSHOTS_MAX` already.
     ///
     /// # Errors
     /// What the pool says.
@@ -147,7 +147,7 @@ impl Filesystems {
         Ok(())
     }
 
-    /// Clones a snapshot, if there is one, unless there are enough heads.
+    /// Clones a snapshot, if there is one and there are fewer than `HEADS_MAX` heads.
     ///
     /// # Errors
     /// What the pool says.
@@ -177,7 +177,7 @@ impl Filesystems {
         origins.any(|origin| origin == snapshot)
     }
 
-    /// Some snapshots of a head: all go, or none.
+    /// Destroys some snapshots of a head: all of them, or none.
     ///
     /// # Errors
     /// What the pool says, unless one of them has a clone.
@@ -209,7 +209,7 @@ impl Filesystems {
         Ok(())
     }
 
-    /// To the last snapshot, if there is one.
+    /// Rolls back to the last snapshot, if there is one.
     ///
     /// # Errors
     /// What the pool says.
@@ -226,7 +226,7 @@ impl Filesystems {
         Ok(())
     }
 
-    /// The head, if it has no snapshots.
+    /// Destroys the head, if it has no snapshots.
     ///
     /// # Errors
     /// What the pool says.
@@ -247,7 +247,7 @@ impl Filesystems {
         Ok(())
     }
 
-    /// The snapshots up to the origin move to the clone.
+    /// Promotes a clone: the snapshots up to its origin move to it.
     ///
     /// # Errors
     /// What the pool says.
@@ -276,7 +276,7 @@ impl Filesystems {
         Ok(())
     }
 
-    /// Gives it another name.
+    /// Gives it a fresh name.
     ///
     /// # Errors
     /// What the pool says.
@@ -297,12 +297,12 @@ impl Filesystems {
         Ok(())
     }
 
-    /// To what an earlier state had; names that were used since do not come again.
+    /// Returns to an earlier state; names used since then are not used again.
     pub(crate) fn return_to(&mut self, earlier: &Filesystems) {
         self.heads = earlier.heads.clone();
     }
 
-    /// Nothing is open any more: what has no name is gone.
+    /// Closes all files: those without a name are gone.
     pub fn forget_holds(&mut self) {
         for head in self.heads.values_mut() {
             head.fs.forget_holds();
@@ -334,7 +334,7 @@ impl Filesystems {
         }
     }
 
-    /// Unmounts everything, has the checker look, and exports the pool.
+    /// Unmounts everything, runs the checker, and exports the pool.
     ///
     /// # Errors
     /// What the pool says.
@@ -350,7 +350,7 @@ impl Filesystems {
     }
 }
 
-/// How a file system may be kept, by the numbers that stand for it on disk.
+/// Random properties of a file system, as the numbers used on disk.
 fn any_props(dice: &mut Dice) -> Vec<(&'static str, u64)> {
     let mut one_of = |values: &[u64]| *dice.pick(values).expect("there are some");
     vec![

@@ -1,4 +1,4 @@
-//! Images that OpenZFS made; `tests/golden/README.md` says how.
+//! Images made by OpenZFS; `tests/golden/README.md` says how.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use geom::Provider;
 use geom::mem::Memory;
 
-/// How much is looked at for zeros at once, in bytes.
+/// Bytes that are checked for zeros, and written, at a time.
 const CHUNK_BYTES: usize = 64 << 10;
 
 /// The image of this name on a disk in memory.
@@ -35,10 +35,10 @@ pub fn bytes(name: &str) -> Vec<u8> {
     bytes
 }
 
-/// Writes what is not zero of an image to an empty disk.
+/// Writes those chunks of an image that are not all zeros to an empty disk.
 ///
 /// # Panics
-/// When the disk does not take it.
+/// When a write fails.
 pub fn fill(disk: &dyn Provider, bytes: &[u8]) {
     for (offset, chunk) in (0..).step_by(CHUNK_BYTES).zip(bytes.chunks(CHUNK_BYTES)) {
         if chunk.iter().any(|byte| *byte != 0) {

@@ -1,4 +1,4 @@
-//! Random work on whole pools, beside simple models: what the tests of the engine share.
+//! Random operations on whole pools, checked against simple models; shared by the tests of the engine.
 
 pub mod files;
 pub mod filesystems;
@@ -28,17 +28,17 @@ impl Dice {
         self.0.next_u64() % bound.max(1)
     }
 
-    /// True once in `n` times.
+    /// True with probability 1 in `n`.
     pub fn once_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
 
-    /// One of them; `None` of none.
+    /// One of the items; `None` if there are none.
     pub fn pick<'a, T>(&mut self, items: &'a [T]) -> Option<&'a T> {
         items.get(self.below(items.len() as u64) as usize)
     }
 
-    /// Bytes that do or do not compress.
+    /// One repeated byte, which compresses; two times out of three the first half is random.
     pub fn bytes(&mut self, length: usize) -> Vec<u8> {
         let mut bytes = vec![self.below(256) as u8; length];
         if !self.once_in(3) {
@@ -48,8 +48,7 @@ impl Dice {
     }
 }
 
-/// The seed of a randomised test: `SEED`, or the one given. Printed, so that a failure can be had
-/// again.
+/// The seed of a randomised test: `SEED`, or the given default. Printed, so that a failure can be reproduced.
 #[must_use]
 pub fn seed(default: u64) -> u64 {
     let seed = std::env::var("SEED")

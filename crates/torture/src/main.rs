@@ -1,4 +1,4 @@
-//! `cargo run -p torture -- storm`: the whole-pool simulator, for as long as one lets it.
+//! `cargo run -p torture -- storm`: the whole-pool simulator, for as long as it is allowed to run.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -120,7 +120,7 @@ fn run_one(script: &Script, args: &Args) -> Result<Report, String> {
     }
 }
 
-/// Shortens a script that failed, and says how to run what is left.
+/// Shortens a script that failed, and says how to run the shortened one.
 fn explain(script: &Script, failure: Failure, args: &Args) -> String {
     println!("storm: step {} failed: {}", failure.step, failure.message);
     let (mut short, mut last, mut runs) = (script.clone(), failure, 0);
@@ -145,7 +145,7 @@ fn keep(path: &Path, script: &Script) -> String {
     }
 }
 
-/// Without what every panic prints.
+/// Runs `f` without the messages that panics print.
 fn quietly<T>(f: impl FnOnce() -> T) -> T {
     static IS_QUIET: AtomicBool = AtomicBool::new(false);
     let before = std::panic::take_hook();
@@ -164,7 +164,7 @@ fn hours(ns: u64) -> f64 {
     ns as f64 / 3.6e12
 }
 
-/// What all runs did.
+/// Totals over all runs.
 #[derive(Default)]
 struct Totals {
     runs: u64,

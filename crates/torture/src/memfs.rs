@@ -1,7 +1,7 @@
-//! A file system in memory: what POSIX says that files and names do, as simply as it can be said.
+//! A file system in memory: what POSIX says about files and names, as simply as possible.
 //!
-//! It takes file numbers from the file system that it stands beside, and answers each operation as that
-//! one must: with success, or with the kind of error. Copies are cheap, so that a snapshot is one.
+//! It takes object numbers from the file system that it models, and returns for each operation what that file
+//! system must return: success, or the kind of error. Copies are cheap, so that a copy serves as a snapshot.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,19 +16,19 @@ pub struct MemFile {
     pub mode: u32,
     /// Owner.
     pub uid: u64,
-    /// Modification time, when it was set to one.
+    /// Modification time, if one was set explicitly.
     pub mtime: Option<Time>,
-    /// Names, and directories within.
+    /// Links: its names, and for a directory also its subdirectories.
     pub links: u64,
-    /// Content, or target.
+    /// Content; of a symbolic link, its target.
     pub data: Vec<u8>,
-    /// Of a directory.
+    /// Entries, if it is a directory.
     pub entries: BTreeMap<Vec<u8>, ObjectId>,
-    /// Of a directory: where it is.
+    /// Of a directory: the one that contains it.
     pub parent: ObjectId,
     /// Extended attributes.
     pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// How often it is open.
+    /// How many times it is open.
     pub holds: u64,
 }
 
@@ -39,7 +39,7 @@ impl MemFile {
         self.mode >> 12 == 4
     }
 
-    /// Whether it has bytes.
+    /// Whether it is a regular file.
     #[must_use]
     pub(crate) fn is_regular(&self) -> bool {
         self.mode >> 12 == 8
@@ -53,7 +53,7 @@ pub struct MemFs {
     root: ObjectId,
 }
 
-/// How an operation must end.
+/// The result that an operation must have.
 pub type Outcome<T> = std::result::Result<T, ErrorKind>;
 
 impl MemFs {
@@ -72,7 +72,7 @@ impl MemFs {
         }
     }
 
-    /// What a file system holds: every file that has a name. Modification times are not looked at.
+    /// Reads what a file system holds: every file that has a name. Modification times are ignored.
     ///
     /// # Errors
     /// Those of reading.
@@ -85,7 +85,7 @@ impl MemFs {
         })
     }
 
-    /// Every file, those that are open without a name as well.
+    /// Every file, including those that are open but have no name.
     pub fn files(&self) -> impl Iterator<Item = (ObjectId, &MemFile)> {
         self.files.iter().map(|(id, file)| (*id, &**file))
     }
@@ -120,7 +120,7 @@ impl MemFs {
         Arc::make_mut(files.get_mut(&id).expect("the file is there"))
     }
 
-    /// The first file whose number is `id` or above; the first of all when there is none.
+    /// The first file whose number is at least `id`, or the first file if there is none.
     #[must_use]
     pub(crate) fn at_or_after(&self, id: ObjectId) -> ObjectId {
         let next = self.files.range(id..).next();
@@ -153,7 +153,7 @@ impl MemFs {
         }
     }
 
-    /// What `name` is.
+    /// The file that `name` refers to.
     ///
     /// # Errors
     /// `NotFound`, `NotDirectory`.
@@ -162,7 +162,7 @@ impl MemFs {
         entries.get(name).copied().ok_or(ErrorKind::NotFound)
     }
 
-    /// Whether a file may be made under that name.
+    /// Whether a file may be created under that name.
     ///
     /// # Errors
     /// `Exists` and those of [`MemFs::find`].
@@ -174,7 +174,7 @@ impl MemFs {
         }
     }
 
-    /// A new file, whose number the other one gave.
+    /// Adds a new file, under the number that the real file system gave it.
     ///
     /// # Panics
     /// When that number is in use.
@@ -268,7 +268,7 @@ impl MemFs {
     /// `renameat2`.
     ///
     /// # Errors
-    /// As `rename(2)`.
+    /// Those of `rename(2)`.
     pub fn rename(
         &mut self,
         (from, name): (ObjectId, &[u8]),
@@ -330,13 +330,13 @@ impl MemFs {
         }
     }
 
-    /// One holder less.
+    /// Drops one hold.
     pub fn rele(&mut self, id: ObjectId) {
         self.file_mut(id).holds -= 1;
         self.forget_if_gone(id);
     }
 
-    /// Closes all files: what has no name is gone.
+    /// Closes all files: those without a name are gone.
     pub fn forget_holds(&mut self) {
         let held: Vec<ObjectId> = self
             .files()

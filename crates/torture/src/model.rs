@@ -1,4 +1,4 @@
-//! Data sets of plain objects beside a model: names, snapshots, clones and bytes.
+//! Datasets of plain objects checked against a model: names, snapshots, clones and bytes.
 //!
 //! A [`World`] does each operation twice, on the pool and in memory; [`World::compare`] then reads
 //! everything back.
@@ -15,19 +15,19 @@ use spa::Spa;
 
 use crate::Dice;
 
-/// The objects of a data set.
+/// The objects of a dataset.
 pub type Objects = BTreeMap<u64, Vec<u8>>;
 
-/// What the pool is to hold.
+/// What the pool should hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct World {
     /// Heads by full name.
     pub heads: BTreeMap<String, Head>,
-    /// Names never come twice.
+    /// Makes names unique: none is used twice.
     next: u64,
 }
 
-/// A file system's worth of objects, its snapshots, and where it came from.
+/// A head with its objects, its snapshots, and its origin.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Head {
     /// What it holds now.
@@ -44,7 +44,7 @@ impl World {
     /// One random operation.
     ///
     /// # Errors
-    /// What the pool says, when the model would have done it.
+    /// What the pool returns for an operation that works in the model.
     pub fn step(&mut self, spa: &Spa, dice: &mut Dice) -> Result<()> {
         let names: Vec<String> = self.heads.keys().cloned().collect();
         let Some(name) = dice.pick(&names).cloned() else {
@@ -72,7 +72,7 @@ impl World {
 
     fn create(&mut self, spa: &Spa) -> Result<()> {
         let name = format!("{}/{}", spa.name(), self.fresh("fs"));
-        // What is not compressed is written behind.
+        // Only blocks that are not compressed are written behind.
         let off = ("compression".to_owned(), PropValue::Number(2));
         let is_plain = self.heads.len().is_multiple_of(2);
         spa.dsl().create_dataset(NewDataset {
@@ -115,7 +115,7 @@ impl World {
         Ok(())
     }
 
-    /// A new object, filled from its beginning; all of it in one transaction, as every step.
+    /// A new object, written sequentially from its beginning; like every step, in one transaction.
     fn stream(&mut self, spa: &Spa, name: &str, dice: &mut Dice) -> Result<()> {
         let (objset, _ds) = objset(spa.dsl(), name)?;
         let blksz = 4096u64 << dice.below(5);
@@ -242,7 +242,7 @@ impl World {
     /// Reads everything back.
     ///
     /// # Errors
-    /// What differs, or what reading gave.
+    /// What differs, or the error of a read.
     pub fn compare(&self, dsl: &Arc<DslPool>) -> Result<(), String> {
         for (name, head) in &self.heads {
             compare_objects(dsl, name, &head.objects)?;
@@ -254,7 +254,7 @@ impl World {
     }
 }
 
-/// The objset of a data set, and the hold without which it must not be used.
+/// The objset of a dataset, and the hold without which it must not be used.
 fn objset(dsl: &Arc<DslPool>, name: &str) -> Result<(Arc<Objset>, Arc<DslDataset>)> {
     let ds = dsl.dataset(name)?;
     Ok((ds.objset()?, ds))

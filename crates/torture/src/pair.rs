@@ -1,4 +1,4 @@
-//! A file system and its model: every operation is done on both, which must agree.
+//! A file system and its model: every operation is done on both, and both must agree.
 
 use std::collections::BTreeMap;
 
@@ -13,24 +13,24 @@ const FILES_MAX: usize = 800;
 /// `XATTR_SIZE_MAX`.
 const XATTR_BYTES_MAX: usize = 65_536;
 
-/// A file system and what it should hold.
+/// A file system and its model.
 pub struct Pair<'a> {
     /// The real one.
     pub fs: &'a Filesystem,
     /// The model.
     pub model: &'a mut MemFs,
-    /// What to do next.
+    /// Chooses what to do next.
     pub dice: &'a mut Dice,
-    /// How it goes.
+    /// Limits, tolerated errors, and what the last step did.
     pub terms: Terms,
 }
 
-/// What a [`Pair`] keeps to, and what its last step came to.
+/// What a [`Pair`] keeps to, and what its last step did.
 #[derive(Debug, Default)]
 pub struct Terms {
     /// Above this many files the pair removes until half are left; 0 stands for `FILES_MAX`.
     pub files_max: usize,
-    /// Errors that any operation may end with; it then has changed nothing.
+    /// Errors that any operation may return; it must then have changed nothing.
     pub tolerated: &'static [ErrorKind],
     /// The tolerated error of the last step.
     pub refused: Option<ErrorKind>,
@@ -84,7 +84,7 @@ impl Pair<'_> {
         }
     }
 
-    /// Whether it worked, as it should.
+    /// Whether the operation worked; in the model it does.
     fn works<T>(&mut self, what: &str, real: Result<T>) -> bool {
         self.agree(what, real, Ok(())).is_some()
     }
@@ -253,7 +253,7 @@ impl Pair<'_> {
         let data = self.dice.bytes(len);
         let real = self.fs.write(id, at as u64, &data);
         if self.works("write", real) && len > 0 {
-            // otherwise nothing is written, and the file does not grow
+            // a write of length 0 does nothing, and does not grow the file
             let file = self.model.file_mut(id);
             file.data.resize(size.max(at + len), 0);
             file.data[at..at + len].copy_from_slice(&data);
@@ -325,7 +325,7 @@ impl Pair<'_> {
         if self.model.file(id).holds > 0 && self.dice.once_in(2) {
             let real = self.fs.rele(id, 1);
             self.works("rele", real);
-            // Also when what has no name could not be removed yet: the next mount does it.
+            // Also if a file without a name could not be removed yet: the next mount removes it.
             self.terms.refused = None;
             self.model.rele(id);
         } else {

@@ -1,4 +1,4 @@
-//! Pools on any providers, made and opened in one line.
+//! Pools on any providers, created and opened in one line.
 
 use std::ops::Range;
 use std::path::Path;
@@ -14,7 +14,7 @@ use vdev::import::discover;
 use vdev::{Grouping, NewDevice, TopSpec, VdevKind};
 use zpl::Filesystem;
 
-/// What a pool stands on.
+/// How the devices make up a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layout {
     /// Each device is a vdev of its own.
@@ -32,7 +32,7 @@ pub fn host() -> Host {
     }
 }
 
-/// Makes a pool with all features that are kept up.
+/// Makes a pool with all features of [`feature::kept`].
 ///
 /// # Errors
 /// Those of [`Spa::create`].
@@ -46,18 +46,18 @@ pub fn create(
     create_with(name, layout, ashift, devices, init_root, settings())
 }
 
-/// How these pools are run: full records that are stored as they are go to disk before their txg, also
-/// when no others follow. What is rare elsewhere is to happen all the time here.
+/// How these pools are run: a full uncompressed record is written before its txg syncs, even if it is the only
+/// one. This makes frequent here what is rare elsewhere.
 #[must_use]
 pub fn settings() -> Settings {
     let mut settings = Settings::default();
     settings.txg.write_behind_bytes = 1;
-    // Space that may be wasted by it: pools are small.
+    // Bounds the space that write-behind may waste: the pools are small.
     settings.txg.dirty_data_max = 16 << 20;
     settings
 }
 
-/// The same, run in another way.
+/// Like [`create`], with other settings.
 ///
 /// # Errors
 /// Those of [`Spa::create`].
@@ -96,10 +96,10 @@ pub fn create_with(
     })
 }
 
-/// Image files `disk0`, `disk1`… in a folder; sparse ones of `bytes` are made where they are not.
+/// Image files `disk0`, `disk1`… in a folder; missing ones are created as sparse files of `bytes`.
 ///
 /// # Panics
-/// When the host does not let them be made or opened.
+/// When the host cannot create or open them.
 #[must_use]
 pub fn images(folder: &Path, count: usize, bytes: u64) -> Vec<Arc<dyn Provider>> {
     let image = |i| {
@@ -113,7 +113,7 @@ pub fn images(folder: &Path, count: usize, bytes: u64) -> Vec<Arc<dyn Provider>>
     (0..count).map(image).collect()
 }
 
-/// Makes a file system with these properties, by the numbers that stand for them on disk.
+/// Makes a file system with these properties, given as the numbers used on disk.
 ///
 /// # Errors
 /// Those of [`dsl::DslPool::create_dataset`].
@@ -139,10 +139,10 @@ pub fn open(devices: &[Arc<dyn Provider>], readonly: bool) -> Result<Spa> {
     open_with(devices, readonly, settings())
 }
 
-/// The same, run in another way.
+/// Like [`open`], with other settings.
 ///
 /// # Errors
-/// As [`open`].
+/// Those of [`open`].
 pub fn open_with(devices: &[Arc<dyn Provider>], readonly: bool, settings: Settings) -> Result<Spa> {
     let found = discover(devices).pools.into_iter().next();
     Spa::import(ImportOptions {
@@ -156,7 +156,7 @@ pub fn open_with(devices: &[Arc<dyn Provider>], readonly: bool, settings: Settin
     })
 }
 
-/// Changes the meta-objset by hand.
+/// Changes the meta-objset directly.
 ///
 /// # Panics
 /// When it cannot be synced.
@@ -171,7 +171,7 @@ pub fn in_mos(
     spa.sync().unwrap();
 }
 
-/// What the checker says of the last synced state of an open pool.
+/// What the checker finds in the last synced state of an open pool.
 ///
 /// # Errors
 /// Those of [`check::verify`].
@@ -180,7 +180,8 @@ pub fn verify(spa: &Spa) -> Result<check::Report> {
     check::verify(&pool, &check::Options::default())
 }
 
-/// Asserts that the checker finds nothing wrong but copies of blocks that have other, good ones: a device ails.
+/// Asserts that the checker finds nothing but damaged copies of blocks that have other, good copies (one device
+/// is faulty).
 ///
 /// # Panics
 /// With the findings.
@@ -212,10 +213,10 @@ fn assert_report(report: &check::Report) {
     );
 }
 
-/// Where each block of a file is on the devices of its vdev.
+/// The byte range of each block of a file, on each device of its vdev (single device or mirror).
 ///
 /// # Panics
-/// When there is no such file, or a block of it is not on a device as it is.
+/// When there is no such file, or one of its blocks is a hole, embedded or a gang block.
 #[must_use]
 pub fn places(fs: &Filesystem, name: &str) -> Vec<Range<u64>> {
     let dnode = fs.objset().hold(fs.resolve(name).unwrap()).unwrap();

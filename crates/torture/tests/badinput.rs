@@ -1,5 +1,5 @@
-//! Pools whose devices are damaged, missing, stale, foreign or full: what can be had is had, what
-//! cannot is named, and nothing else is lost.
+//! Pools whose devices are damaged, missing, stale, foreign or full: whatever can be read is read, what cannot
+//! is named, and nothing else is lost.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -61,7 +61,7 @@ fn create(fs: &Filesystem, name: &str) -> Result<ObjectId> {
     Ok(fs.create_file(fs.root(), name.as_bytes(), &create)?.id)
 }
 
-/// Bytes that no two places of a pool have in common.
+/// Random bytes: no two places of a pool have the same content.
 fn noise(seed: u64, length: usize) -> Vec<u8> {
     let mut dice = Dice::new(seed);
     (0..length.div_ceil(8))
@@ -78,7 +78,7 @@ fn add(fs: &Filesystem, files: &mut Files, name: &str, length: usize) -> Result<
     Ok(())
 }
 
-/// Some files on a new pool, which is left as after a crash: neither exported nor closed by hand.
+/// Some files on a new pool, which is left as after a crash: neither exported nor closed explicitly.
 fn sample(name: &str, layout: Layout, disks: &[Arc<FaultInjector>]) -> Files {
     let spa = new_pool(name, layout, &providers(disks));
     let mut files = Files::default();
@@ -143,7 +143,7 @@ fn newest(disk: &dyn Provider) -> UberblockPhys {
         .unwrap()
 }
 
-/// Tears the newest uberblock in the labels of `mask`: its second half is not what was written.
+/// Tears the newest uberblock in the labels of `mask`: its second half is not the one that was written.
 fn tear_newest(disk: &FaultInjector, mask: usize) {
     let newest = newest(disk).txg();
     let slot_bytes = 1 << 10; // of ashift 9
@@ -197,7 +197,7 @@ fn a_torn_uberblock_gives_way_to_the_one_before() {
     pool::assert_clean(&spa);
 }
 
-/// Brings devices up to date, and says what the checker finds then.
+/// Resilvers stale devices, and returns what the checker then finds.
 fn resilver(spa: &Spa) -> check::Report {
     spa.sync().unwrap();
     spa.resilver_if_needed().unwrap();
@@ -380,7 +380,7 @@ fn a_block_bad_on_both_sides_is_lost_alone() {
         }
         let report = pool::verify(&spa).unwrap();
         assert_eq!(report.findings.len(), 1, "{:#?}", report.findings);
-        // The rest goes on, and a whole new block takes the place of the bad one.
+        // Everything else works, and writing the whole block replaces the bad one.
         fs.write(
             id,
             4 * RECORD,
@@ -393,7 +393,8 @@ fn a_block_bad_on_both_sides_is_lost_alone() {
     }
 }
 
-/// Writes files until there is no room; answers what is there then, the last file in part.
+/// Writes files until there is no space; returns the error. `files` has what was written, perhaps only part of
+/// the last file.
 fn fill(fs: &Filesystem, files: &mut Files, stem: &str, length: usize) -> Error {
     for i in 0..100_000 {
         let name = format!("{stem}{i}");
@@ -405,7 +406,7 @@ fn fill(fs: &Filesystem, files: &mut Files, stem: &str, length: usize) -> Error 
         let mut written = 0;
         for piece in bytes.chunks(RECORD as usize) {
             if let Err(error) = fs.write(id, written, piece) {
-                // A write may come to an end half way: what counts is that the size says so.
+                // A write may be cut short: the file size says where.
                 let size = fs.getattr(id).unwrap().size as usize;
                 files.nodes.insert(name, Node::File(bytes[..size].to_vec()));
                 return error;
@@ -428,7 +429,7 @@ fn full_pool(layout: Layout, length: usize) {
         files.compare(&fs).unwrap();
         spa.sync().unwrap();
         pool::assert_clean(&spa);
-        // Every other file goes.
+        // Removes every other file.
         let names: Vec<String> = files.nodes.keys().step_by(2).cloned().collect();
         for name in names {
             fs.unlink(fs.root(), name.as_bytes())
@@ -488,7 +489,7 @@ fn a_pool_full_of_snapshots_can_be_emptied() {
     pool::assert_clean(&spa);
 }
 
-/// A sparse image on a host that has room for so many bytes more.
+/// A sparse image on a host that has `room` bytes left to write.
 struct FullHost {
     image: Arc<dyn Provider>,
     room: AtomicU64,
@@ -516,7 +517,7 @@ impl Provider for FullHost {
     }
 }
 
-/// Writes and syncs until the pool gives up; answers what was synced, and what it said.
+/// Writes and syncs until the pool gives up; returns the synced files, and the error.
 fn write_until_error(spa: &Spa) -> (Files, Error) {
     let fs = fs_of(spa, false);
     let mut files = Files::default();
@@ -565,7 +566,7 @@ fn a_full_host_suspends_the_pool_and_what_was_synced_is_there_afterwards() {
     }
 }
 
-/// The same on a real host: a small tmpfs, where that can be mounted.
+/// The same on a real host: a small tmpfs, if one can be mounted.
 #[test]
 fn an_image_on_a_full_tmpfs_keeps_what_was_synced() {
     let folder = tempfile::tempdir().unwrap();

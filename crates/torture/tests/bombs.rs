@@ -1,5 +1,5 @@
-//! Bombs: a few blocks that lead to each other with all their pointers, and so stand for more than any disk
-//! holds. Whatever visits all of a tree ends at the first block that it meets again.
+//! Bombs: a few blocks in which all pointers are the same, so that they pose as more blocks than any disk
+//! holds. Whatever walks a whole tree stops at the first block that it meets again.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,9 +13,9 @@ use torture::hostile::{Edit, bombs};
 use torture::pool;
 use zpl::mount::mount;
 
-/// What stands for a thousand million blocks takes far longer when it is visited.
+/// Limit of real time: visiting what poses as a thousand million blocks takes far longer.
 const AT_MOST: Duration = Duration::from_secs(10);
-/// The pool of files, of which "sparse" is a bomb: of data, or of holes that the counts deny.
+/// The pool of files, in which "sparse" is a bomb: of data, or of holes where the fill counts claim blocks.
 fn sparse_bomb(is_hollow: bool) -> Vec<Arc<dyn Provider>> {
     let images = seeds::all();
     let mut edit = images[Kind::Files as usize].edit();
@@ -23,7 +23,7 @@ fn sparse_bomb(is_hollow: bool) -> Vec<Arc<dyn Provider>> {
     edit.finish()
 }
 
-/// The bomb takes the place of what this object of the MOS holds.
+/// The pool of files, in which this object of the MOS has the block tree of the bomb.
 fn grafted(object: ObjectId, change: impl FnOnce(&mut Edit<'_>)) -> Vec<Arc<dyn Provider>> {
     let images = seeds::all();
     let mut edit = images[Kind::Files as usize].edit();
@@ -33,13 +33,13 @@ fn grafted(object: ObjectId, change: impl FnOnce(&mut Edit<'_>)) -> Vec<Arc<dyn 
     edit.finish()
 }
 
-/// The pool of files as it is.
+/// The pool of files, unchanged.
 fn good() -> Spa {
     let images = seeds::all();
     pool::open(&images[Kind::Files as usize].edit().finish(), true).unwrap()
 }
 
-/// Runs it in simulated time; it has to end soon.
+/// Runs it in simulated time; it must end within [`AT_MOST`] of real time.
 fn soon<T: Send>(what: impl FnOnce() -> T + Send) -> T {
     let begun = Instant::now();
     let result = rt::simulate(1, what);
@@ -106,7 +106,7 @@ fn a_dataset_with_a_bomb_stays_on_the_list_of_what_is_to_be_freed() {
         let spa = pool::open(&devices, false).unwrap();
         let destroyed = spa.dsl().destroy_head("tank/fs");
         let synced = (0..3).try_for_each(|_| spa.sync().map(|_| ()));
-        // Blocks that are freed twice may be noticed first.
+        // Freeing the same block twice may be detected first.
         if destroyed.and(synced).is_ok() {
             assert!(spa.dsl().is_freeing());
         }
@@ -158,7 +158,7 @@ fn a_list_of_blocks_that_is_a_bomb_is_refused() {
 
 #[test]
 fn a_space_map_that_is_a_bomb_is_refused() {
-    /// `smp_length` in the bonus of a space map.
+    /// Offset of `smp_length` in the bonus of a space map.
     const SMP_LENGTH: usize = 8;
     let spa = good();
     let count = spa.tree().tops()[0].metaslab_count();

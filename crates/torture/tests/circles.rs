@@ -1,4 +1,4 @@
-//! Structures that lead in circles or say what cannot be, with right checksums: each is refused in words.
+//! Structures with cycles or impossible values, but correct checksums: each is refused with an error message.
 
 use std::sync::Arc;
 
@@ -10,22 +10,22 @@ use torture::hostile::seeds::{self, Kind};
 use torture::hostile::{Edit, Image, exercise};
 use torture::pool;
 
-/// `ds_prev_snap_obj`, `ds_prev_snap_txg` in the bonus of a dataset.
+/// Offset of `ds_prev_snap_obj` in the bonus of a dataset.
 const DS_PREV_SNAP_OBJ: usize = 8;
-/// `dd_parent_obj`, `dd_origin_obj`, `dd_child_dir_zapobj` in the bonus of a directory.
+/// Offsets of `dd_parent_obj`, `dd_origin_obj`, `dd_child_dir_zapobj` in the bonus of a directory.
 const DD_PARENT_OBJ: usize = 16;
 const DD_ORIGIN_OBJ: usize = 24;
 const DD_CHILD_DIR_ZAPOBJ: usize = 32;
-/// `smp_alloc` in the bonus of a space map.
+/// Offset of `smp_alloc` in the bonus of a space map.
 const SMP_ALLOC: usize = 16;
-/// `bpo_subobjs`, `bpo_num_subobjs` in the bonus of a bpobj.
+/// Offsets of `bpo_subobjs`, `bpo_num_subobjs` in the bonus of a bpobj.
 const BPO_SUBOBJS: usize = 32;
 const BPO_NUM_SUBOBJS: usize = 40;
 
 struct Target {
     image: Arc<Vec<Image>>,
     at: usize,
-    /// The pool as it was, to ask for objects.
+    /// The original pool, to look up objects.
     spa: Spa,
 }
 
@@ -49,7 +49,7 @@ impl Target {
         zap::directory::get(self.spa.mos(), name).unwrap()
     }
 
-    /// The devices after an edit, which nothing that is done to them may hang on or panic at.
+    /// The devices after an edit, on which nothing that [`exercise`] does may hang or panic.
     fn damaged(&self, change: impl FnOnce(&mut Edit<'_>)) -> Vec<Arc<dyn Provider>> {
         let mut edit = self.image[self.at].edit();
         change(&mut edit);
@@ -62,7 +62,7 @@ impl Target {
     }
 }
 
-/// The same bytes on devices of their own.
+/// The same bytes on separate devices.
 fn edit_again(devices: &[Arc<dyn Provider>]) -> Vec<Arc<dyn Provider>> {
     let copy = |device: &Arc<dyn Provider>| {
         let memory = Memory::new(device.name(), device.mediasize());
@@ -78,7 +78,7 @@ fn edit_again(devices: &[Arc<dyn Provider>]) -> Vec<Arc<dyn Provider>> {
     devices.iter().map(copy).collect()
 }
 
-/// What `zfs list -r` asks: everything about all datasets.
+/// What `zfs list -r` reads: everything about all datasets.
 fn list(devices: &[Arc<dyn Provider>]) -> Result<()> {
     let spa = pool::open(devices, true)?;
     let dsl = spa.dsl();
@@ -163,7 +163,8 @@ fn a_list_of_blocks_that_contains_itself_is_refused() {
         edit.set_mos_bonus(list, BPO_NUM_SUBOBJS, 1);
         edit.content(block)[..8].copy_from_slice(&list.0.to_le_bytes());
     });
-    // The config is no longer one: the pool does not open; a good one is beside it in the labels only.
+    // The object "config" no longer holds a config, so the pool does not open; the only good ones are in the
+    // labels.
     assert!(pool::open(&devices, true).is_err());
 }
 
@@ -174,7 +175,7 @@ fn an_uberblock_from_the_end_of_time_is_not_believed() {
     assert!(pool::open(&devices, true).is_ok());
     for txg in [1 << 63, u64::MAX, (1 << 63) - 1] {
         let devices = target.damaged(|edit| edit.uberblock.txg.set(txg));
-        // An older one takes its place.
+        // An older uberblock is used instead.
         let spa = pool::open(&devices, true).unwrap();
         assert!(spa.uberblock().txg() <= target.spa.uberblock().txg());
     }
@@ -205,7 +206,7 @@ fn a_space_map_that_has_less_than_is_freed_suspends_the_pool() {
     assert!(error.to_string().contains("bytes allocated"), "{error}");
 }
 
-/// A disk that takes no labels.
+/// A disk that fails to write its front labels.
 struct Unlabelled(Memory);
 
 impl Provider for Unlabelled {

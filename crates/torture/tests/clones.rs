@@ -1,5 +1,5 @@
-//! A pool with cloned files that OpenZFS made: a block stays until the last file that has it is gone, whatever
-//! happens on the way.
+//! A pool with cloned files, made by OpenZFS: a block stays until the last file that refers to it is gone,
+//! whatever happens in between.
 
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ fn a_cloned_block_stays_until_nobody_has_it() {
     pool::assert_clean(&spa);
     let contents = read(&spa, "two").unwrap();
     assert_eq!(read(&spa, "one").unwrap(), contents);
-    // What nobody cloned is freed as ever.
+    // A block that was not cloned is freed as usual.
     let before = spa.space().alloc;
     remove(&spa, "alone");
     assert_eq!(spa.cloned(), records(SHARED));
@@ -88,7 +88,7 @@ fn who_writes_has_a_copy_of_its_own() {
     after[3 * RECORD_BYTES as usize..4 * RECORD_BYTES as usize].fill(7);
     assert_eq!(read(&spa, "two").unwrap(), after);
     pool::assert_clean(&spa);
-    // A snapshot keeps what it has.
+    // A snapshot keeps the blocks it refers to.
     spa.dsl().snapshot(&["tank@s"], Vec::new()).unwrap();
     remove(&spa, "one");
     remove(&spa, "two");

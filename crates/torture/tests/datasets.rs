@@ -1,4 +1,5 @@
-//! Random work on data sets of plain objects: contents by a model, space by our checker and zdb.
+//! Random operations on datasets of plain objects: contents are checked with a model, space by our checker and
+//! zdb.
 
 use std::path::Path;
 use std::sync::Arc;

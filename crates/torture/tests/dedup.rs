@@ -1,5 +1,5 @@
-//! A pool with dedup tables that OpenZFS made: a block stays until the last file that shares it is gone, whatever
-//! happens on the way.
+//! A pool with dedup tables, made by OpenZFS: a block stays until the last file that shares it is gone,
+//! whatever happens in between.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ const SHARED: u64 = 8;
 /// Records of `alone`.
 const ALONE: u64 = 2;
 
-/// Entries by their references.
+/// The reference counts of all entries, sorted; checks the classes and histograms as well.
 fn entries(spa: &Spa) -> Vec<u64> {
     let mut counts = Vec::new();
     let tables = Ddts::open(spa.mos()).unwrap();
@@ -94,7 +94,7 @@ fn a_shared_block_stays_until_nobody_has_it() {
     assert!(Ddts::open(spa.mos()).unwrap().is_empty());
 }
 
-/// A file that is overwritten gives up what it shared, record by record.
+/// A file that is overwritten drops its shared blocks, record by record.
 #[test]
 fn who_writes_has_a_copy_of_its_own() {
     let devices = [golden(NAME)];

@@ -1,5 +1,5 @@
-//! A pool as OpenZFS makes it by default opens for writing, and what is written to it is kept up: space by
-//! owner and project, logs of space, errors by head.
+//! A pool that OpenZFS made with its defaults opens for writing, and what the defaults need is maintained:
+//! space by owner and project, log space maps, the error log by head.
 
 use phys::objset::{PROJECTUSED_OBJECT, USERUSED_OBJECT};
 use spa::Spa;
@@ -8,7 +8,7 @@ use torture::pool;
 use zpl::mount::mount;
 use zpl::{Create, SetAttr};
 
-/// Space and files by owner of a data set.
+/// Space and number of files by owner in a dataset.
 fn used(spa: &Spa, name: &str, table: u64) -> Vec<(u64, u64, u64)> {
     let objset = spa.dsl().dataset(name).unwrap().objset().unwrap();
     let all = zpl::space_by_owner(&objset, base::ObjectId(table)).unwrap();
@@ -20,7 +20,7 @@ fn a_pool_with_the_defaults_of_openzfs_is_written_to() {
     let devices = [golden("openzfs-2.3.2-default")];
     let spa = pool::open(&devices, false).unwrap();
     assert!(!spa.is_readonly(), "{:?}", spa.obstacles());
-    // As `zfs projectspace` and `zfs userspace` said there.
+    // As `zfs projectspace` and `zfs userspace` printed in OpenZFS.
     let projects = [(0, 512, 1), (7, 257_536, 7)];
     let users = [(0, 92_160, 4), (1, 82_944, 2), (2, 82_944, 2)];
     assert_eq!(used(&spa, "tank/d", PROJECTUSED_OBJECT), projects);
@@ -42,7 +42,7 @@ fn a_pool_with_the_defaults_of_openzfs_is_written_to() {
     fs.setattr(fs.resolve("p/f1").unwrap(), &uid).unwrap();
     drop(fs);
     spa.sync().unwrap();
-    // Blocks of 4 KiB, an indirect one twice, the dnode.
+    // A file's space: its blocks of 4 KiB, two copies of an indirect block, and the dnode.
     let file = |blocks: u64| (blocks + 2) * 4096 + 512;
     let projects = [(0, 512 + file(2), 2), (7, 257_536 - file(8) + file(10), 7)];
     assert_eq!(used(&spa, "tank/d", PROJECTUSED_OBJECT), projects);

@@ -1,5 +1,5 @@
-//! The pool's error log: who has a damaged block, what a scrub makes of it, how it follows data sets that come
-//! and go.
+//! The pool's error log: which datasets have a damaged block, how a scrub changes it, and how it follows
+//! datasets that come and go.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ fn object(spa: &Spa, name: &str) -> u64 {
     spa.dsl().dataset(name).unwrap().object().0
 }
 
-/// The names of what is logged about a head; nothing if there is no log of it.
+/// The names of the entries in the log of a head; `None` if it has no log.
 fn logged(spa: &Spa, head: u64) -> Option<Vec<String>> {
     let log = directory::get(spa.mos(), ERRLOG_LAST).unwrap();
     let errors = zap::lookup_u64(spa.mos(), log, &*format!("{head:x}")).unwrap()?;
@@ -115,7 +115,7 @@ fn write(spa: &Spa, dataset: &str, name: &str, byte: u8) {
     spa.sync().unwrap();
 }
 
-/// Damages the only block of a file; the second call mends it.
+/// Damages the only block of a file; a second call repairs it.
 fn toggle_damage(spa: &Spa, disk: &Arc<dyn Provider>, dataset: &str, name: &str) -> ObjectId {
     let fs = mount(spa.dsl(), dataset, true).unwrap();
     let id = fs.resolve(name).unwrap();
@@ -132,7 +132,7 @@ fn scrub(spa: &Spa) {
     spa.wait_scan(&mut |_| true).unwrap();
 }
 
-/// In which data sets the object is damaged.
+/// Asserts in which datasets the object is damaged.
 #[track_caller]
 fn assert_damaged(spa: &Spa, id: ObjectId, datasets: &[&str]) {
     let damaged: BTreeSet<_> = spa.damaged().unwrap().into_iter().collect();
@@ -163,7 +163,7 @@ fn all_that_share_a_damaged_block_are_named_until_it_is_good_again() {
     assert_damaged(&spa, id, &all);
     write(&spa, "tank/a", "file", 2);
     assert_damaged(&spa, id, &all[1..]);
-    // A younger snapshot has what is good.
+    // A younger snapshot has the good block.
     spa.dsl().snapshot(&["tank/a@u"], Vec::new()).unwrap();
     spa.export().unwrap();
     drop(spa);
@@ -192,7 +192,7 @@ fn what_is_met_without_a_scan_is_logged() {
         let fs = mount(spa.dsl(), "tank/a", true).unwrap();
         fs.read(id, 0, &mut [0; 4096]).unwrap_err();
     };
-    // A pool that is not written to says what it has met, and keeps nothing.
+    // A read-only pool reports the errors it met, but stores none.
     let spa = open(&disk, true);
     read(&spa);
     assert_damaged(&spa, id, &["tank/a"]);
@@ -257,7 +257,7 @@ fn a_log_that_names_what_is_no_data_set_is_shown_as_it_is() {
     let head = object(&spa, "tank/a");
     let wanted = [block(1, ObjectId(7), 3), block(head, id, 0)];
     assert_eq!(spa.damaged().unwrap(), BTreeSet::from(wanted));
-    // The next scrub throws the log away, and nothing else that it names.
+    // The next scrub drops the log, and nothing else that it refers to.
     toggle_damage(&spa, &disk, "tank/a", "file");
     scrub(&spa);
     assert_damaged(&spa, id, &[]);

@@ -1,5 +1,5 @@
-//! The power fails while files are written and fsync'd: what was fsync'd is there, replayed from
-//! the intent log if need be.
+//! The power fails while files are written and fsync'd: everything fsync'd is there, replayed from the intent
+//! log if necessary.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,13 +16,13 @@ const DISK_BYTES: u64 = 128 << 20;
 const FILES: u64 = 6;
 const CUTS: u64 = 50;
 
-/// The contents that a file had, each with the step that made it.
+/// The contents that each file had, each with the step that wrote it.
 type Versions = BTreeMap<u64, Vec<(usize, Vec<u8>)>>;
 
 struct Recording {
     disks: Vec<Arc<PowerCut>>,
     versions: Versions,
-    /// After an fsync: how many commands the disk had acknowledged, which file, at which step.
+    /// For each fsync: the commands that the disk had acknowledged after it, the file, and the step.
     fsyncs: Vec<(u64, u64, usize)>,
     first: u64,
     last: u64,
@@ -128,9 +128,9 @@ impl Recording {
     }
 }
 
-/// Whether a file holds what it held at some step since its last fsync. A later fsync that the cut
-/// interrupted may have been replayed in part, with the data that the file had by then: each byte
-/// is that of some step since then, and so is the length, within bounds.
+/// Checks that a file holds what it held at some step since its last fsync. A later fsync that the cut
+/// interrupted may have been replayed in part, with the data that the file had by then: so each byte must be
+/// that of some step since then, and the length between the shortest and the longest since then.
 fn check_content(found: &[u8], since_then: &[&Vec<u8>]) -> Result<(), String> {
     let lengths = since_then.iter().map(|content| content.len());
     let (shortest, longest) = (lengths.clone().min().unwrap(), lengths.max().unwrap());
@@ -157,7 +157,7 @@ fn sim_what_was_fsynced_survives_a_power_cut() {
     cut_everywhere(seed(5), 1);
 }
 
-/// Only the disks on which there are blocks of the log are flushed.
+/// Only disks that hold blocks of the log are flushed.
 #[test]
 fn sim_what_was_fsynced_survives_a_power_cut_of_a_stripe() {
     cut_everywhere(seed(6), 3);
@@ -173,14 +173,14 @@ fn sim_an_fsync_flushes_the_disk_with_the_log_and_no_other() {
         let spa = pool::create("tank", Layout::Stripe, 9, &disks, root).unwrap();
         let fs = mount(spa.dsl(), "tank", false).unwrap();
         let file = fs.create_file(fs.root(), b"f", &Create::default()).unwrap();
-        // The chain begins with a txg.
+        // The first fsync needs a txg, to start the log chain.
         fs.fsync(file.id).unwrap();
         let before = supply.commands();
         for n in 0..20u64 {
             fs.write(file.id, n * 100, b"a few bytes").unwrap();
             fs.fsync(file.id).unwrap();
         }
-        // A block of the log, and a flush, each time.
+        // A write of a log block and a flush for each fsync.
         assert_eq!(supply.commands() - before, 40);
         drop(fs);
         spa.close().unwrap();
@@ -205,8 +205,8 @@ fn cut_everywhere(seed: u64, disks: usize) {
     });
 }
 
-/// An attribute moves from the list to the hidden directory, and the power fails between the records of that: it is
-/// in both, and still one.
+/// An attribute moves from the list in the file's system attributes to the hidden directory, and the power
+/// fails between the log records of the move: then it is in both, but must be listed once.
 #[test]
 fn sim_an_attribute_that_moves_is_listed_once_after_a_replay() {
     const XATTR_DIR: u64 = 1;

@@ -1,9 +1,10 @@
-//! Images whose structures lie and whose checksums are right: whatever they say, commands end, with an
-//! error or without.
+//! Images whose structures lie and whose checksums are right: whatever they contain, commands end, with or
+//! without an error.
 //!
-//! The ordinary run takes a sample. `HOSTILE_IMAGES=100000` tries so many, from `SEED` on, and lists every
-//! place that fails, at twice the speed on one processor (`taskset`), as only one thread runs at a time;
-//! `HOSTILE_SEED=N` repeats one, and with `HOSTILE_SAVE=FOLDER` leaves it there for the program.
+//! The ordinary run takes a sample. `HOSTILE_IMAGES=100000` tries that many, from `SEED` on, and lists every
+//! place that panics; pinned to one processor (`taskset`) it is twice as fast, because only one thread runs at
+//! a time. `HOSTILE_SEED=N` repeats one image; `HOSTILE_SAVE=FOLDER` then also saves it, to be used with the
+//! program.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,8 +17,8 @@ use torture::{Dice, seed};
 
 /// Images in the ordinary run.
 const SAMPLE: u64 = 150;
-/// No image may take longer, in seconds of processor time: the machine may have other things to do. A thread
-/// that waits for ever is found at once, as time is simulated.
+/// The most that an image may take, in seconds of processor time, because the machine may be busy with other
+/// things. A thread that waits for ever is detected at once, as time is simulated.
 const SECONDS_MAX: u64 = 10;
 /// `USER_HZ`
 const TICKS_PER_SECOND: u64 = 100;
@@ -29,10 +30,10 @@ const FOUND: &[u64] = &[
     2_062_988, 2_070_146, 3_012_749, 5_067_564, 6_063_074, 7_068_903,
 ];
 
-/// The seed of the image that is being tried, and the process's processor time when it began, in ticks.
+/// The seed of the current image, and the processor time of the process when the image was started, in ticks.
 static CURRENT: AtomicU64 = AtomicU64::new(0);
 static BEGUN_TICKS: AtomicU64 = AtomicU64::new(0);
-/// Where threads panicked, with the text and the first seed.
+/// Where threads panicked, with the message, the first seed, and the number of panics.
 static PANICS: Mutex<BTreeMap<String, (String, u64, u64)>> = Mutex::new(BTreeMap::new());
 
 fn run(seed: u64) -> Option<Outcome> {
@@ -49,7 +50,7 @@ fn ticks() -> u64 {
     times.map(|ticks| ticks.parse::<u64>().unwrap()).sum()
 }
 
-/// Ends the process when an image takes too long: the thread cannot be ended alone.
+/// Ends the process when an image takes too long: a single thread cannot be stopped.
 fn watch() {
     std::thread::spawn(|| {
         loop {
@@ -150,7 +151,7 @@ fn images_that_lie_neither_hang_nor_abort() {
     );
     assert!(panics.is_empty(), "a thread panicked");
     assert!(peak_kib() < PEAK_KIB_MAX, "{} KiB", peak_kib());
-    // Most of them get past the door: otherwise nothing is shown.
+    // Most images open; otherwise the test would show nothing.
     assert!(count < 100 || readable * 2 > count && writable * 3 > count);
     drop(Arc::clone(&images));
 }
@@ -166,7 +167,7 @@ fn an_image_that_is_not_changed_is_good() {
         );
         let spa = torture::pool::open(&image.edit().finish(), true).unwrap();
         torture::pool::assert_clean(&spa);
-        // A block that is written elsewhere with the same content changes nothing that is read.
+        // Rewriting blocks elsewhere with the same content changes nothing that is read.
         let mut edit = image.edit();
         for block in 0..image.blocks.len().min(40) {
             edit.content(block);

@@ -1,4 +1,4 @@
-//! Pools written here, in the hands of the real OpenZFS kernel module, and back.
+//! Pools written here, handed to the real OpenZFS kernel module, and back.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -58,7 +58,7 @@ fn work(spa: &Spa, name: &str, files: &mut Files, dice: &mut Dice, steps: usize)
     files.compare(&fs).unwrap();
 }
 
-/// Compression and checksum by the numbers that stand for them on disk.
+/// Properties of a file system, as the numbers used on disk.
 const KINDS: &[(&str, &[(&str, u64)])] = &[
     ("plain", &[("compression", 2), ("recordsize", 4096)]),
     ("lz4", &[("compression", 15), ("checksum", 8)]),
@@ -194,7 +194,7 @@ fn check_kernel_files(spa: &Spa, host: &Path) {
     assert!(fs.getattr(root).is_ok());
 }
 
-/// The guest ends the scrub that was begun here, and leaves a resilver of its own unfinished.
+/// The guest finishes the scrub begun here, and leaves a resilver of its own unfinished.
 const SCAN_GUEST: &str = r#"set -e
 zpool import -d /dev -R /mnt tank
 zpool wait -t scrub tank
@@ -210,7 +210,7 @@ zpool status tank | grep scan: -A 2
 zpool export tank
 "#;
 
-/// Opens a pool of these images, waits for its scan, and looks at each side alone.
+/// Opens a pool of these images, waits for its scan, and checks each side alone.
 fn finish_scan(paths: &[PathBuf]) {
     let open_all = || {
         let open_one = |path: &PathBuf| open(path, OpenMode::ReadWrite).unwrap();
@@ -254,7 +254,7 @@ fn a_scan_goes_on_under_the_kernel_and_comes_back() {
     spa.dsl().snapshot(&["tank/a@s"], Vec::new()).unwrap();
     work(&spa, "tank/a", &mut files, &mut dice, 10);
     spa.sync().unwrap();
-    // One side loses much of what it has.
+    // One side loses much of its data.
     for at in (5 << 20..500 << 20).step_by(1 << 16) {
         disks[1].write(at, &[0x77; 8192]).unwrap();
     }
@@ -272,7 +272,7 @@ fn a_scan_goes_on_under_the_kernel_and_comes_back() {
     finish_scan(&paths);
 }
 
-/// The guest names what was found damaged here, meets a file of its own, and removes the first.
+/// The guest names the error that was found here, finds one itself, and removes the file of the first.
 const ERRORS_GUEST: &str = r#"set -e
 zpool import -d /dev -R /mnt tank
 zpool status -v tank

@@ -1,5 +1,5 @@
-//! A pool that OpenZFS left with log space maps: it opens for writing, takes them over, and no power cut on the
-//! way loses or doubles space.
+//! A pool that OpenZFS left with log space maps: it opens for writing and takes the logs over, and no power cut
+//! meanwhile loses space or allocates it twice.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use zpl::mount::mount;
 const NAME: &str = "openzfs-2.3.2-log";
 /// Power cuts in the ordinary run; `CUTS=all` tries every one.
 const CUTS: u64 = 15;
-/// The files that it has: by number, with their sizes.
+/// The files of the pool: object numbers and sizes in bytes.
 const FILES: [(u64, usize); 2] = [(5, 1_000_000), (6, 1_200_000)];
 
 fn logs(spa: &Spa) -> usize {
@@ -36,7 +36,7 @@ fn assert_files(spa: &Spa) {
     }
 }
 
-/// Writes, removes, and leaves the pool.
+/// Writes and removes files, and exports the pool.
 fn work(spa: &Spa) {
     let fs = mount(spa.dsl(), "tank", false).unwrap();
     for n in 0..3u8 {

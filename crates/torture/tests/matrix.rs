@@ -1,8 +1,8 @@
-//! Every layout with every sector size, compression and record size: a file system with a past,
-//! in the eyes of our checker, of the real `zdb -bcc`, and object by object of `zdb -dddd`.
+//! Every layout with every sector size, compression and record size: a file system with a history, checked by
+//! our checker and the real `zdb -bcc`, and object by object against `zdb -dddd`.
 //!
-//! By default a sample in which every layout meets every value of every other axis; `MATRIX=all`
-//! takes all 108 pools.
+//! By default a sample in which every layout meets every value of every other axis; `MATRIX=all` runs all 108
+//! pools.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,7 +20,7 @@ use zpl::{Create, Filesystem, NewFilesystem};
 
 const DISK_BYTES: u64 = 256 << 20;
 const ASHIFTS: [u32; 3] = [9, 12, 13];
-/// Names and numbers of the property.
+/// Names and numbers of the values of the property.
 const COMPRESSIONS: [(&str, u64); 3] = [("off", 2), ("lz4", 15), ("zstd", 16)];
 const RECORDSIZES: [u64; 3] = [4 << 10, 128 << 10, 1 << 20];
 const DNODES_PER_BLOCK: u64 = 32;
@@ -35,7 +35,7 @@ struct Case {
     recordsize: u64,
 }
 
-/// The cases of one layout. `turn` shifts the sample, so that layouts take different ones.
+/// The cases of one layout. `turn` shifts the sample, so that each layout gets a different one.
 fn cases(layout: Layout, disks: usize, turn: usize) -> Vec<Case> {
     let case = |a: usize, c: usize, r: usize| Case {
         layout,
@@ -159,7 +159,7 @@ fn work(spa: &Spa, name: &str, files: &mut Files, dice: &mut Dice) {
     }
 }
 
-/// Files that need indirect blocks: a whole one, and one that is a hole with two ends.
+/// Files that need indirect blocks: one without holes, and one that is a hole between two ends.
 fn large(spa: &Spa, name: &str, files: &mut Files, dice: &mut Dice) {
     let fs = mount(spa.dsl(), name, false).unwrap();
     let whole = dice.bytes(5_000_000);
@@ -189,7 +189,7 @@ fn create(fs: &Filesystem, name: &str) -> ObjectId {
         .id
 }
 
-/// What is said of an object, by its number: as `zdb -P` prints it.
+/// The columns of each object, by its number, as `zdb -P` prints them.
 type Facts = BTreeMap<u64, String>;
 
 fn facts(spa: &Spa, name: &str) -> Facts {
@@ -231,7 +231,7 @@ fn fact(objset: &Arc<Objset>, id: ObjectId) -> String {
     )
 }
 
-/// What `zdb -dddd` says of each object. Those with numbers below zero hang on the objset itself.
+/// The columns that `zdb -dddd` prints for each object. Negative numbers are the dnodes in the objset itself.
 fn zdb_facts(folder: &Path, name: &str) -> Facts {
     let zdb = Zdb::run(&["-e", "-p", folder.to_str().unwrap(), "-Pdddd", name]);
     assert!(zdb.succeeded, "{name}: {}\n{}", zdb.stdout, zdb.stderr);

@@ -1,6 +1,6 @@
-//! Memory stays bounded by the cache's limit, whatever goes through the pool.
+//! Memory use is bounded by the cache's limit, however much data passes through the pool.
 //!
-//! The work is done in a process of its own, whose peak the kernel counts (`VmHWM`).
+//! The work is done in a separate process, whose peak the kernel records (`VmHWM`).
 
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
@@ -14,7 +14,7 @@ use zpl::{Create, NewFilesystem};
 
 const PIECE: u64 = 1 << 20;
 const ARC_BYTES: u64 = 64 << 20;
-/// Dirty data and everything else, beside the cache.
+/// Bytes allowed in addition to the cache: dirty data and everything else.
 const BEYOND: u64 = 256 << 20;
 const CHILD: &str = "ASHIFT_MEMORY_CHILD";
 
@@ -28,7 +28,7 @@ fn peak_bytes() -> u64 {
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
 }
 
-/// Runs `work` in a process of its own: `test` is the name of the test that calls this.
+/// Runs `work` in a separate process: `test` is the name of the calling test.
 fn in_bounds(test: &str, work: impl FnOnce()) {
     if std::env::var_os(CHILD).is_some() {
         let start = Instant::now();
@@ -38,7 +38,7 @@ fn in_bounds(test: &str, work: impl FnOnce()) {
         assert!(peak < ARC_BYTES + BEYOND, "{} MiB", peak >> 20);
         return;
     }
-    // One at a time: how much is dirty when depends on how fast it is written.
+    // One test at a time: the amount of dirty data depends on how fast it is written.
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let own = std::env::current_exe().unwrap();
@@ -52,7 +52,7 @@ fn in_bounds(test: &str, work: impl FnOnce()) {
     eprintln!("{text}");
 }
 
-/// A pool with one file system, of these native properties.
+/// A pool with one file system that has these properties.
 struct World {
     spa: Spa,
     fs: Mount,
@@ -125,7 +125,7 @@ fn a_gigabyte_passes_through_a_small_cache() {
     });
 }
 
-/// What is known of a block is more than what is in it.
+/// A cached block of 512 bytes takes more memory for its bookkeeping than for its content.
 #[test]
 fn records_of_512_bytes_take_no_more() {
     in_bounds("records_of_512_bytes_take_no_more", || {
@@ -136,7 +136,7 @@ fn records_of_512_bytes_take_no_more() {
     });
 }
 
-/// Each has an indirect block of 128 KiB to itself.
+/// Each record has an indirect block of 128 KiB to itself.
 #[test]
 fn records_far_apart_take_no_more() {
     in_bounds("records_far_apart_take_no_more", || {
@@ -151,7 +151,7 @@ fn records_far_apart_take_no_more() {
     });
 }
 
-/// The cache is full of blocks of all lengths; then large ones take their place; then all is freed.
+/// The cache fills with blocks of all sizes; large ones replace them; then everything is freed.
 #[test]
 fn small_files_and_then_a_large_one_take_no_more() {
     in_bounds("small_files_and_then_a_large_one_take_no_more", || {

@@ -1,5 +1,5 @@
-//! Random operations on file systems, snapshots and clones of one pool, beside a model in memory, with
-//! export and import between: `MODEL_OPS` of them (20,000 unless told), from the seed that is printed.
+//! Random operations on file systems, snapshots and clones of one pool, checked against a model in memory, with
+//! exports and imports in between: `MODEL_OPS` operations (default 20,000), from a printed seed.
 //!
 //! `MODEL_OPS=1000000 cargo test --release -p torture --test model -- --nocapture`
 
@@ -14,7 +14,8 @@ use torture::{Dice, seed};
 use zpl::NewFilesystem;
 use zpl::mount::init;
 
-/// The pool is exported and imported this often, and when the dice say so.
+/// A run exports and imports the pool about this often; long runs more often, as a session has at most 25,000
+/// operations.
 const SESSIONS: u64 = 10;
 
 /// One random operation: nearly always on files.

@@ -1,5 +1,5 @@
-//! Multihost: a pool that one host has open is not taken by another, however it is asked; one that nobody has
-//! open is.
+//! Multihost: a pool that one host has open is not imported by another, even with force; a pool that no host
+//! has open is.
 
 use phys::PropValue;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ fn best(devices: &[Arc<dyn Provider>]) -> UberblockPhys {
     found(devices).uberblock.unwrap()
 }
 
-/// Another host that insists.
+/// Another host imports with force.
 fn take(devices: &[Arc<dyn Provider>], hostid: u64) -> base::Result<Spa> {
     Spa::import(ImportOptions {
         found: found(devices),
@@ -89,7 +89,7 @@ fn sim_a_pool_in_use_has_a_heartbeat_and_is_not_taken() {
         assert!(rt::now_ns() - begun <= 3 * SECOND_NS, "seen at once");
         let error = take(&devices, 0).err().unwrap();
         assert!(error.to_string().contains("hostid is not set"), "{error}");
-        // With multihost off there is nothing to see.
+        // With multihost off there is no heartbeat.
         set_multihost(&spa, 0);
         assert_eq!(best(&devices).mmp_delay.get(), 0);
         spa.export().unwrap();
@@ -102,7 +102,7 @@ fn sim_a_pool_that_nobody_has_is_taken_after_a_while() {
         let devices = disks();
         let spa = new_pool(&devices);
         set_multihost(&spa, 1);
-        // Not exported: a host that has gone away.
+        // Closed without an export, as by a host that has gone away.
         spa.close().unwrap();
         drop(spa);
         let begun = rt::now_ns();

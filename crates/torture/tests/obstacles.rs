@@ -1,4 +1,4 @@
-//! What makes a pool read-only although no feature flag says so, and scans that others left unfinished.
+//! Things other than feature flags that make a pool read-only, and scans that other hosts left unfinished.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ fn new_pool() -> (Vec<Arc<dyn Provider>>, Spa) {
     (devices, spa)
 }
 
-/// Another host's scan goes on, also from a state that names what is not there.
+/// Another host's scan is resumed, even if its state names objects that do not exist.
 #[test]
 fn a_scan_that_another_host_left_unfinished_goes_on() {
     let (devices, spa) = new_pool();

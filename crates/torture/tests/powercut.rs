@@ -1,5 +1,5 @@
-//! The power fails after a device write, with unflushed writes lost in any subset and torn at the
-//! sector: the pool opens at the last synced txg or later, and is clean.
+//! The power fails after a device write, losing any subset of the unflushed writes, torn at sectors: the pool
+//! opens at the last synced txg or later, and is clean.
 //!
 //! `CUTS=all` tries every single write; the default takes a sample.
 
@@ -15,11 +15,11 @@ use torture::{Dice, seed};
 const DISK_BYTES: u64 = 128 << 20;
 const CUTS: u64 = 60;
 
-/// What happened on the disks, and what the pool was to hold after each step.
+/// What happened on the disks, and what the pool should hold after each step.
 struct Recording {
     disks: Vec<Arc<PowerCut>>,
-    /// After each step: the world, and how many device commands had been acknowledged when
-    /// everything up to it was known to be on disk (`None`: nobody asked).
+    /// After each step: the world, and the number of device commands that had been acknowledged when everything
+    /// up to it was known to be on disk (`None`: not known).
     steps: Vec<(World, Option<u64>)>,
     commands: u64,
 }
@@ -44,7 +44,7 @@ fn record(layout: Layout, ashift: u32, seed: u64, steps: usize) -> Recording {
     let mut recorded = vec![(world.clone(), Some(supply.commands()))];
     work(&spa, &supply, &mut world, &mut dice, steps, &mut recorded);
     let behind = spa.pipeline_stats().behind;
-    // Another seed may not come to that.
+    // With other seeds there may be fewer.
     let is_usual = std::env::var_os("SEED").is_none();
     assert!(
         behind > 20 || !is_usual,
@@ -80,8 +80,7 @@ fn work(
     }
 }
 
-/// A mirror whose disks were made larger while it was closed: it is opened, grows, is opened again and
-/// worked with.
+/// A mirror whose disks were enlarged while it was closed: it is opened, expanded, opened again and worked on.
 fn record_growth(seed: u64) -> Recording {
     let supply = PowerSupply::new();
     let disk = |i| PowerCut::fed_by(&supply, format!("/disk{i}"), DISK_BYTES, 512);
@@ -118,7 +117,7 @@ fn record_growth(seed: u64) -> Recording {
 }
 
 impl Recording {
-    /// Cuts the power after the n-th command, opens what is left, and says what is wrong with it.
+    /// Cuts the power after the n-th command, opens what is left, and returns what is wrong with it.
     fn cut(&self, n: u64, seed: u64) -> Result<(), String> {
         let images: Vec<Arc<dyn Provider>> = self
             .disks
@@ -190,7 +189,7 @@ fn sim_power_cuts_while_a_pool_grows() {
     rt::simulate(seed, move || cut_everywhere(&record_growth(seed), seed));
 }
 
-/// A cut image is an ordinary disk.
+/// An image after a cut is an ordinary disk.
 #[test]
 fn an_image_can_be_used_as_it_is() {
     let _: Memory = PowerCut::new("/disk", DISK_BYTES).cut(1);

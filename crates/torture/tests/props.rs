@@ -1,4 +1,4 @@
-//! A property that changes reaches a file system that is open.
+//! A changed property takes effect on a file system that is already mounted.
 
 use std::sync::Arc;
 
@@ -33,14 +33,14 @@ fn an_open_file_system_hears_of_its_properties() {
     set("tank/a", "readonly", 0);
     make("after").unwrap();
     assert!(looked_at.settings().read_only, "as it was mounted");
-    // From above, too.
+    // Inherited values take effect as well.
     set("tank", "atime", 0);
     assert_eq!(fs.settings().atime, AtimePolicy::Off);
     set("tank", "sync", 1);
     assert_eq!(fs.settings().sync, SyncMode::Always);
     set("tank/a", "sync", 2);
     assert_eq!(fs.settings().sync, SyncMode::Disabled);
-    // Nobody is told who is gone.
+    // A mount that is gone is not notified.
     drop(fs);
     drop(looked_at);
     set("tank", "atime", 1);

@@ -1,5 +1,5 @@
-//! Scrub and resilver beside everything else: whatever happens to data sets meanwhile, whenever power is cut,
-//! in the end every device has every block.
+//! Scrub and resilver during other operations: whatever happens to datasets meanwhile, whenever the power is
+//! cut, in the end every device has every block.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use torture::pool::{self, Layout};
 use torture::{Dice, seed};
 
 const DISK_BYTES: u64 = 128 << 20;
-/// What a mirror's side may lose without the pool being lost: all but its labels.
+/// The range that one side of a mirror may lose without the pool being lost: everything but its labels.
 const DATA: std::ops::Range<u64> = LABEL_START_SIZE..DISK_BYTES - (1 << 20);
 
 fn disks(count: usize) -> Vec<Arc<Memory>> {
@@ -27,7 +27,7 @@ fn providers(disks: &[Arc<Memory>]) -> Vec<Arc<dyn Provider>> {
     disks.iter().map(|disk| disk.clone() as _).collect()
 }
 
-/// A few blocks in each txg.
+/// Settings with which a scan visits at most this many blocks in a txg.
 fn in_small_steps(blocks_max: u64) -> Settings {
     Settings {
         scan: ScanSettings {
@@ -38,7 +38,7 @@ fn in_small_steps(blocks_max: u64) -> Settings {
     }
 }
 
-/// Ruins all data of one side.
+/// Overwrites all data of one side.
 fn scribble(disk: &dyn Provider) {
     let junk = vec![0x5a; 1 << 20];
     let mut at = DATA.start;
@@ -49,7 +49,7 @@ fn scribble(disk: &dyn Provider) {
     }
 }
 
-/// Of this side alone everything can be read.
+/// Asserts that everything can be read from this side alone.
 fn assert_has_everything(disk: Arc<dyn Provider>, world: &World) {
     let spa = pool::open(&[disk], true).unwrap();
     world.compare(spa.dsl()).unwrap();
@@ -126,7 +126,7 @@ fn sim_a_scrub_waits_goes_on_and_is_stopped() {
             spa.sync().unwrap();
         }
         assert_eq!(spa.scan().unwrap().examined, before.examined, "it waits");
-        // Also when the pool was away meanwhile.
+        // It stays paused across an export and import.
         spa.export().unwrap();
         drop(spa);
         let spa = pool::open_with(&devices, false, in_small_steps(10)).unwrap();
@@ -143,7 +143,7 @@ fn sim_a_scrub_waits_goes_on_and_is_stopped() {
     });
 }
 
-/// Each image opens, goes on with the scan, and ends with all blocks on the side that was ruined.
+/// Each image opens and resumes the scan, after which the overwritten side has all blocks.
 #[test]
 fn sim_after_a_power_cut_a_scrub_goes_on() {
     rt::simulate(3, || {
@@ -175,10 +175,10 @@ fn sim_after_a_power_cut_a_scrub_goes_on() {
             let spa = pool::open_with(&images, false, in_small_steps(1000))
                 .unwrap_or_else(|e| panic!("cut after {n}: {e}"));
             if spa.scan_running().is_none() && spa.scan().is_none() {
-                continue; // it had not begun
+                continue; // the scrub had not begun
             }
             finish(&spa);
-            // A side that missed the last txg is brought up to date, which ends a scrub, as in OpenZFS.
+            // A side that missed the last txg is resilvered, which ends a scrub, as in OpenZFS.
             if spa.scan().unwrap().func.get() == POOL_SCAN_RESILVER {
                 spa.scrub().unwrap();
                 finish(&spa);
@@ -190,7 +190,7 @@ fn sim_after_a_power_cut_a_scrub_goes_on() {
     });
 }
 
-/// A device that was away for a while gets what it missed, and nothing else is read.
+/// A device that was away for a while gets what it missed; nothing else is read.
 #[test]
 fn sim_a_resilver_reads_what_was_missed() {
     rt::simulate(5, || {
@@ -235,7 +235,7 @@ fn sim_a_resilver_reads_what_was_missed() {
     });
 }
 
-/// A device that goes away for a part of its resilver has all of it before it counts as complete.
+/// A device that goes away during its resilver must get all of it before it counts as complete.
 #[test]
 fn sim_a_device_that_leaves_its_resilver_begins_it_again() {
     rt::simulate(9, || {
@@ -270,7 +270,7 @@ fn sim_a_device_that_leaves_its_resilver_begins_it_again() {
     });
 }
 
-/// A scrub that was told to wait may wait for ever; a device that missed something must not.
+/// A paused scrub may wait for ever; a device that missed something must not.
 #[test]
 fn sim_a_scrub_that_waits_does_not_keep_a_device_from_its_resilver() {
     rt::simulate(11, || {
@@ -283,7 +283,7 @@ fn sim_a_scrub_that_waits_does_not_keep_a_device_from_its_resilver() {
         steps(&spa, &mut world, &mut dice, 50);
         spa.sync().unwrap();
         spa.tree().online(guid, devices[1].clone()).unwrap();
-        // It takes part in the scrub.
+        // The device that missed something takes part in the scrub.
         spa.scrub().unwrap();
         spa.pause_scrub().unwrap();
         spa.resilver_if_needed().unwrap();

@@ -1,4 +1,4 @@
-//! What a scrub leaves to those who work beside it: at most a quarter is taken from them, and it gets on.
+//! How much a scrub slows other work down: at most by a quarter; and yet it makes progress.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,14 +17,14 @@ const DISK_BYTES: u64 = 1 << 30;
 const BYTES_PER_SECOND: u64 = 25 << 20;
 const SEEK_NS: u64 = 2_000_000;
 const WRITERS: u64 = 4;
-/// What there is to scrub: some eight seconds on their own.
+/// Bytes to scrub: about eight seconds if nothing else runs.
 const OLD_BYTES: usize = 192 << 20;
 const RECORD: usize = 128 << 10;
-/// A writer begins its file anew after so many bytes.
+/// Bytes after which a writer starts again at the beginning of its file.
 const FILE_BYTES: u64 = 8 << 20;
 const WINDOW_NS: u64 = 8_000_000_000;
 
-/// A disk with one arm: a command at a time, and a seek where it does not follow the last one.
+/// A disk with one arm: one command at a time, with a seek unless it continues the last one.
 struct OneArm {
     disk: Memory,
     at: Mutex<u64>,
@@ -52,9 +52,9 @@ impl Provider for OneArm {
 
 #[derive(Clone, Copy)]
 enum Work {
-    /// Records one after the other.
+    /// Sequential records, without fsync.
     Streams,
-    /// 4 KiB, and fsync.
+    /// 4 KiB at a time, each followed by an fsync.
     Synced,
 }
 
@@ -92,8 +92,8 @@ fn old_pool() -> Spa {
     spa
 }
 
-/// What the writers got done in the window, in commands; whether the scrub still ran at its end, and how many bytes
-/// were read for it.
+/// Returns the number of writes done in the window, whether the scrub was still running at its end, and the
+/// number of bytes read in it.
 fn work(work: Work, with_scrub: bool) -> (u64, bool, u64) {
     rt::simulate(5, move || {
         let spa = Arc::new(old_pool());
@@ -126,7 +126,7 @@ fn work(work: Work, with_scrub: bool) -> (u64, bool, u64) {
             })
         };
         let threads: Vec<_> = (0..WRITERS).map(write).collect();
-        // What is in memory before a writer waits for the first time does not count.
+        // What fits into memory before a writer first has to wait is not counted.
         rt::sleep_ns(WINDOW_NS / 4);
         let read_bytes = || spa.tree().root().total_stats().read_bytes;
         let before = (done.load(Ordering::Relaxed), read_bytes());
@@ -147,7 +147,7 @@ fn check(kind: Work) {
     eprintln!("alone {alone}, beside a scrub {beside}; read {scanned}, runs: {is_running}");
     assert!(is_running, "there was nothing to scrub any more");
     assert!(beside * 4 >= alone * 3, "{beside} of {alone}");
-    // Of what both disks could read meanwhile.
+    // The bytes that both disks could have read meanwhile.
     let most = 2 * BYTES_PER_SECOND * (WINDOW_NS / 1_000_000_000);
     assert!(scanned >= most / 50, "{scanned} of {most}");
 }

@@ -1,14 +1,14 @@
-//! The whole-pool simulator: some seeds for a while, and whether it would find anything.
+//! The whole-pool simulator: some seeds for a while, and whether it detects planted mistakes.
 //!
-//! `SEED=7 HOURS=10 cargo test -p torture --test storm` takes another seed, or longer; `cargo run -p torture -- storm`
-//! shortens what fails.
+//! `SEED=7 HOURS=10 cargo test -p torture --test storm` runs another seed, or longer;
+//! `cargo run -p torture -- storm` also shortens a script that fails.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use torture::storm::{Act, Mistake, Report, Script, plan, reduce, run, run_and_verify};
 
-/// A reduction of a planted mistake tries at most so many scripts.
+/// The most scripts that the reduction of a planted mistake may try.
 const RUNS_MAX: usize = 200;
 
 fn assert_passes(script: &Script) -> Report {
@@ -48,7 +48,7 @@ fn sim_the_same_seed_gives_the_same_storm() {
     assert_ne!(once.digest, other.digest);
 }
 
-/// What failed once.
+/// Scripts that failed once.
 #[test]
 fn sim_storms_that_failed_once_pass() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/storms");
@@ -75,7 +75,7 @@ fn is_found_and_made_short(mistake: Mistake, steps_max: usize) {
         short.runs, short.script, short.failure.message
     );
     assert!(short.script.steps.len() <= steps_max);
-    // What was printed is what failed.
+    // The script as printed fails in the same way.
     let printed: Script = short.script.to_string().parse().expect("it can be parsed");
     assert_eq!(run(&printed).err(), Some(short.failure));
     let without = Script {

@@ -1,7 +1,7 @@
-//! Devices fail while a txg is written: the pool is suspended, and when they are back and it is resumed
-//! nothing is lost that was written before.
+//! Devices fail while a txg is written: the pool is suspended, and after they are back and it is resumed,
+//! nothing written before is lost.
 //!
-//! `CUTS=all` lets the devices fail at every single write and flush; the default takes a sample.
+//! With `CUTS=all` the devices fail at every single write and flush; the default takes a sample.
 
 use std::sync::Arc;
 
@@ -75,7 +75,7 @@ impl Bench {
         rt::spawn("sync", move || spa.sync())
     }
 
-    /// Waits until the pool is suspended or `thread` ends; whether it is suspended.
+    /// Waits until the pool is suspended or `thread` ends; returns whether the pool is suspended.
     fn is_suspended_by<T>(&self, thread: &rt::JoinHandle<T>) -> bool {
         while !thread.is_finished() {
             if self.spa.groups().suspended().is_some() {
@@ -91,8 +91,8 @@ fn providers(disks: &[Arc<FaultInjector>]) -> Vec<Arc<dyn Provider>> {
     disks.iter().map(|disk| disk.clone() as _).collect()
 }
 
-/// Random steps, the first `dying` devices die after so many more writes and flushes each and come back later, the
-/// steps go on. Whether the pool was suspended at all.
+/// Random steps; the first `dying` devices die after `commands` more writes and flushes each and come back
+/// later; the steps go on. Returns whether the pool was suspended at all.
 fn fail_after((layout, dying): (Layout, usize), commands: u64, seed: u64) -> bool {
     let bench = Bench::new(layout, pool::settings());
     let mut world = World::default();
@@ -113,7 +113,7 @@ fn fail_after((layout, dying): (Layout, usize), commands: u64, seed: u64) -> boo
     });
     let was_suspended = bench.is_suspended_by(&work);
     if was_suspended {
-        // However long it takes: nothing goes on by itself.
+        // However long one waits, nothing resumes by itself.
         rt::sleep_ns(100 * SECOND_NS);
         assert!(!work.is_finished());
         bench.revive();
@@ -183,7 +183,7 @@ fn sim_with_failmode_wait_whoever_needs_the_pool_waits() {
         let fsync = rt::spawn("fsync", move || theirs.fsync(file.id));
         rt::sleep_ns(100 * SECOND_NS);
         assert!(!write.is_finished() && !fsync.is_finished() && !sync.is_finished());
-        // Told to go on too early, it is suspended again.
+        // Resumed too early, it is suspended again.
         bench.spa.resume().unwrap();
         rt::sleep_ns(SECOND_NS);
         assert!(bench.spa.groups().suspended().is_some());
@@ -231,7 +231,7 @@ fn sim_with_failmode_continue_writes_have_errors_and_reads_go_on() {
         drop(fs);
         bench.spa.sync().unwrap();
         pool::assert_clean(&bench.spa);
-        // It was not closed, so scans go on, too.
+        // It was not closed, so scans continue as well.
         bench.spa.scrub().unwrap();
         let mut slices = 0;
         let is_patient = &mut |_: &phys::ScanPhys| {
@@ -244,7 +244,7 @@ fn sim_with_failmode_continue_writes_have_errors_and_reads_go_on() {
     });
 }
 
-/// A file with one block that only the devices have.
+/// A file with one block that is only on the devices, not in the cache.
 fn uncached(bench: &Bench) -> (Mount, base::ObjectId) {
     let fs = bench.fs();
     let file = fs.create_file(fs.root(), b"f", &Create::default()).unwrap();
@@ -334,14 +334,15 @@ fn sim_a_power_cut_while_suspended_loses_nothing_that_was_promised() {
             drop(found);
             spa.sync().unwrap();
             pool::assert_clean(&spa);
-            // Given up while it is suspended: the threads that wait end.
+            // Abandoned while suspended: waiting threads end.
             bench.spa.groups().abandon();
             drop(fs);
         }
     });
 }
 
-/// After some writes of a txg were issued twice the power fails: there is the txg, or the one before it.
+/// The power fails after some writes of a txg were issued twice: the pool is in that txg, or in the one before
+/// it.
 #[test]
 fn sim_a_power_cut_after_a_resume_loses_nothing_that_was_promised() {
     let seed = seed(9);
@@ -392,7 +393,7 @@ fn sim_a_power_cut_after_a_resume_loses_nothing_that_was_promised() {
     });
 }
 
-/// What a program that is told of suspensions hears.
+/// Settings with a callback for suspensions, and the list of events that it receives.
 fn listening(mut settings: Settings) -> (Settings, Arc<Mutex<Vec<String>>>) {
     let heard: Arc<Mutex<Vec<String>>> = Arc::default();
     let theirs = Arc::clone(&heard);
@@ -459,8 +460,8 @@ fn sim_with_failmode_panic_the_program_is_told_to_end() {
     });
 }
 
-/// An fsync that had an error, with the pool suspended before or because of it, and one after the pool was
-/// resumed. Whatever the second one says is there is there if the power fails at that moment.
+/// One fsync that fails, with the pool suspended before it or by it, and another one after the pool was
+/// resumed. Everything that the second one promised is on disk if the power fails at that moment.
 fn fsync_again(suspended_before: bool) {
     let supply = PowerSupply::new();
     let disk = Arc::new(PowerCut::fed_by(&supply, "/disk0", DISK_BYTES, 512));
@@ -500,7 +501,7 @@ fn sim_an_fsync_after_one_that_had_an_error_keeps_its_promise() {
     rt::simulate(11, || fsync_again(true));
 }
 
-/// A host: when a flush fails, nobody knows what of the writes before it was kept.
+/// A host that may drop unflushed writes when a flush fails.
 struct Forgetful(Memory);
 
 impl Provider for Forgetful {

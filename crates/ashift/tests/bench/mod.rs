@@ -14,7 +14,7 @@ use oracle::{Zdb, have_zdb};
 const IMAGE_BYTES: u64 = 256 << 20;
 const LABEL_BYTES: u64 = 256 << 10;
 
-/// Images, and a host of their own.
+/// Images, and the state folder of a host.
 pub(crate) struct Bench {
     folder: Arc<tempfile::TempDir>,
     state: tempfile::TempDir,
@@ -34,7 +34,7 @@ impl Bench {
         }
     }
 
-    /// Another host with the same images.
+    /// Another host with access to the same images.
     pub(crate) fn beside(other: &Bench) -> Bench {
         Bench {
             folder: other.folder.clone(),
@@ -55,7 +55,7 @@ impl Bench {
         self.folder.path().join(name)
     }
 
-    /// `{a}` is the path of image `a`, `{dir}` the folder.
+    /// Replaces `{a}` by the path of image `a`, `{dir}` by the folder.
     fn filled(&self, text: &str) -> String {
         let mut out = text.replace("{dir}", &self.folder().display().to_string());
         for name in ["a", "b", "c"] {
@@ -81,7 +81,7 @@ impl Bench {
         ready
     }
 
-    /// Exit code, stdout, stderr.
+    /// Runs a command; returns exit code, stdout, stderr.
     pub(crate) fn run(&self, command: &str) -> (i32, String, String) {
         self.finish(&mut self.command(command))
     }

@@ -132,7 +132,7 @@ fn links_are_not_written_through() {
     bench.run_with(&["cp", "-", "tank:/2/f"], b"pwned");
     let out = bench.path("out");
     bench.ok(&["cp", "-a", "tank:/1/a", "tank:/1/f", &out]);
-    // Now `a` and `f` are links that lead outside; the pool has a directory and a file of that name.
+    // Now `a` and `f` are links that lead outside, where the pool has a directory and a file of those names.
     let (_, err) = bench.fails(&["cp", "-a", "tank:/2/a", "tank:/2/f", &out]);
     assert!(
         err.contains("a file is where the directory belongs"),

@@ -61,7 +61,7 @@ impl Bench {
         child.wait_with_output().unwrap()
     }
 
-    /// Opens the pool as the commands do, for `act`.
+    /// Opens the pool as the commands do, and calls `act`.
     fn with_spa<T>(&self, act: impl FnOnce(&spa::Spa) -> T) -> T {
         let _alone = FORKS.write().unwrap_or_else(PoisonError::into_inner);
         let state = self.folder.path().join("state");
@@ -104,7 +104,7 @@ fn shell(script: &str, at: &Path) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Every kind of entry, as far as this user may make it.
+/// Every kind of entry that this user may create.
 const MAKE: &str = r#"
 mkdir -p tree/dir/sub tree/empty; cd tree
 echo hello >dir/file; chmod 4751 dir/file
@@ -280,7 +280,7 @@ fn names_have_255_bytes() {
 /// A hole of 15 TiB, and a few bytes at the end.
 #[test]
 fn sparse_files_are_as_long_as_they_may_be() {
-    const END: u64 = 15 << 40; // ext4 has no more
+    const END: u64 = 15 << 40; // ext4 does not accept 16 TiB
     let bench = Bench::new();
     let host = bench.folder.path();
     let file = std::fs::File::create(host.join("sparse")).unwrap();

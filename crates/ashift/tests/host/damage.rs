@@ -27,7 +27,7 @@ fn damaged() -> Bench {
     bench
 }
 
-/// The lines of `zpool status -v` behind the heading of the damaged files.
+/// The lines of `zpool status -v` below the heading of the damaged files.
 fn named(bench: &Bench) -> Vec<String> {
     let status = bench.ok("zpool status -v tank");
     let (_, list) = status

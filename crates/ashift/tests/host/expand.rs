@@ -40,7 +40,7 @@ fn a_pool_grows_when_it_is_told_to() {
     bench.ok("zpool online -e tank {a}");
     assert_eq!(sizes(&bench), (before + 768 * MIB, 0));
     assert_whole(&bench);
-    // More than there was before.
+    // More data than fitted before.
     std::fs::write(bench.path("big"), rubbish(280 << 20)).unwrap();
     bench.ok("cp {dir}/big tank:/");
     std::fs::remove_file(bench.path("big")).unwrap();
@@ -52,7 +52,7 @@ fn a_pool_grows_when_it_is_told_to() {
     assert_whole(&bench);
 }
 
-/// Bytes that do not compress, quickly.
+/// Incompressible bytes, made quickly.
 fn rubbish(len: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut next = || {

@@ -1,4 +1,4 @@
-//! Which pools `zpool import` finds, how it shows them, and pools whose devices are elsewhere.
+//! Which pools `zpool import` finds, how it shows them, and pools whose devices have moved.
 
 use std::os::unix::fs::FileExt;
 

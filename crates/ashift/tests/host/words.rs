@@ -33,7 +33,7 @@ fn a_typo_is_answered_with_what_may_have_been_meant() {
     for (command, text) in cases {
         bench.fails(command, 2, text);
     }
-    // As the real one says it, with its usage.
+    // In the words of the real one, with its usage.
     let (code, _, err) = bench.run("zpool lst");
     assert_eq!(code, 2);
     assert!(

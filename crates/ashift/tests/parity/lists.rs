@@ -1,7 +1,7 @@
 //! The lists of command lines: plain text, one command a line.
 //!
 //! `# …` is a comment, `== NAME` begins a section with fresh image files and no pools, and
-//! `each v in A B '': COMMAND` stands for one command for each value of `$v` (`''` is the empty one).
+//! `each v in A B '': COMMAND` expands to one command for each value of `$v` (`''` is the empty one).
 
 use std::fmt;
 use std::path::Path;
@@ -12,7 +12,7 @@ pub(crate) struct List {
     pub(crate) sections: Vec<Section>,
 }
 
-/// Commands that follow each other on the same image files.
+/// Commands that run one after the other on the same image files.
 pub(crate) struct Section {
     pub(crate) name: String,
     pub(crate) commands: Vec<Command>,
@@ -23,7 +23,7 @@ pub(crate) struct Section {
 pub(crate) struct Command {
     pub(crate) section: String,
     pub(crate) line: String,
-    /// 1 for the first command of this text in its section, 2 for the second, …
+    /// 1 for the first command with this text in its section, 2 for the second, …
     pub(crate) repetition: usize,
 }
 

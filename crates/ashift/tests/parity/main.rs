@@ -7,9 +7,9 @@
 //! is but has vanished or changed, fails the test. [`oracle::parity`] defines the format of these files.
 //!
 //! ```text
-//! PARITY_UPDATE=1                writes the differences anew, keeps their reasons, marks new ones with [?]
+//! PARITY_UPDATE=1                rewrites the differences, keeps their reasons, marks new ones with [?]
 //! PARITY_RECORD=all|LIST,LIST    boots QEMU once for each list and records (minutes)
-//! PARITY_RECORD=normalise        normalises anew what the last boots have left, where that is whole
+//! PARITY_RECORD=normalise        normalises the raw output of the last boots again, where it is complete
 //! ```
 //!
 //! A command added to a list needs a recording; a corrected command needs `PARITY_UPDATE=1`.
@@ -66,7 +66,7 @@ fn run_all(lists: &[List]) -> BTreeMap<(&str, &Command), Said> {
     said.into_inner().unwrap()
 }
 
-/// Records what the real tools print.
+/// Records the output of the real tools.
 fn record(lists: &[List], which: &str) {
     let is_wanted = |list: &List| which == "all" || which.split(',').any(|w| w == list.name);
     if which == "normalise" {

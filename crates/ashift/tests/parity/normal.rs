@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use oracle::parity::Said;
 
-/// Paths that differ between the two sides.
+/// Paths that differ between the real tools and this program.
 pub(crate) struct Places {
     pub(crate) images: String,
     pub(crate) state: String,
@@ -117,7 +117,7 @@ fn normal_line(line: &str, is_exact: bool) -> String {
     BLANKS.replace_all(&line, "$1 ").into_owned()
 }
 
-/// JSON with one property a line.
+/// JSON with one property per line.
 fn spread(value: &Value, depth: usize) -> String {
     let Value::Object(map) = value else {
         return value.to_string();

@@ -1,7 +1,7 @@
 //! Runs command lines one after the other, here or in the guest, and keeps the output of each.
 //!
-//! One shell script does it on both sides. What differs is the prelude: where the tools are, and how a
-//! file gets into a dataset (`put DATASET /PATH`, from stdin) or another owner (`own DATASET /PATH UID:GID`).
+//! The same shell script runs on both sides. Only the prelude differs: where the tools are, and how a file gets
+//! into a dataset (`put DATASET /PATH`, from stdin) or gets another owner (`own DATASET /PATH UID:GID`).
 
 use std::path::{Path, PathBuf};
 use std::process::{Command as Process, Stdio};
@@ -35,7 +35,7 @@ $1" </dev/null >>"$T/out" 2>>"$T/err"
 }
 "#;
 
-/// The helper commands, with this program.
+/// The helper commands, using this program.
 const OUR_PRELUDE: &str = r#"put() { cat >"$T/in"; ashift cp "$T/in" "$1:$2"; }
 own() { ashift chown "$3" "$1:$2"; }
 "#;
@@ -96,7 +96,7 @@ fn collect(folder: &Path, commands: usize) -> Option<Vec<Said>> {
     Some(all.collect())
 }
 
-/// Runs a section with this program, in a folder of its own.
+/// Runs a section with this program, in a separate folder.
 pub(crate) fn run_here(section: &Section) -> Vec<Said> {
     let shm = Path::new("/dev/shm");
     let folder = if shm.is_dir() {
@@ -168,7 +168,7 @@ pub(crate) fn run_in_guest(guest: &Guest, list: &List) -> Vec<Said> {
     recorded_before(list).unwrap_or_else(|| panic!("{}: {}", list.name, outcome.output))
 }
 
-/// What the last boot for this list has left behind.
+/// The output that the last boot for this list left, if it is complete.
 pub(crate) fn recorded_before(list: &List) -> Option<Vec<Said>> {
     let places = Places {
         images: GUEST_IMAGES.to_owned(),

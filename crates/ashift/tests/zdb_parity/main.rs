@@ -23,7 +23,7 @@ use pools::Pools;
 
 /// One of this many command lines is compared in the ordinary suite.
 const SAMPLE: usize = 8;
-/// The real one.
+/// The real zdb.
 const REAL: &str = "/usr/sbin/zdb";
 
 /// Runs a program under the name `zdb`, by which ours selects its command.

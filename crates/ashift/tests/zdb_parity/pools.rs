@@ -74,7 +74,7 @@ impl Pools {
         pools
     }
 
-    /// The folder of our side's cachefile.
+    /// The folder of our cachefile.
     pub(crate) fn state(&self) -> String {
         self.bench.state().display().to_string()
     }
@@ -192,7 +192,7 @@ fn make_tree(root: &Path) {
     for i in 0..300 {
         fs::write(root.join(format!("many/file{i}")), format!("{i}")).unwrap();
     }
-    // A name of more than 50 bytes makes a fat ZAP of the directory.
+    // A name of more than 50 bytes turns the directory into a fat ZAP.
     fs::write(root.join(format!("many/{}", "long".repeat(20))), "x").unwrap();
     symlink("small", root.join("link")).unwrap();
     fs::hard_link(root.join("small"), root.join("second")).unwrap();

@@ -62,7 +62,7 @@ fn what_is_wrong_is_said_as_openzfs_says_it() {
         {
             continue;
         }
-        // Without the bookmark and the volume that were in the way there.
+        // Without the bookmark and the volume that were in the way when it was recorded.
         let wanted = real.err.replace("tank/home#mark\n", "");
         if wanted.contains("tank/v1") || command.contains("tank/v1") {
             continue;

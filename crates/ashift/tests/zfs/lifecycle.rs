@@ -109,7 +109,7 @@ fn destroy_takes_lists_and_ranges_of_snapshots() {
     place.verify();
 }
 
-/// A bookmark remembers a snapshot that is gone.
+/// A bookmark outlives its snapshot.
 #[test]
 fn bookmarks_outlive_their_snapshots() {
     let place = Place::with_pool("");

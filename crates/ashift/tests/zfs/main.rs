@@ -127,7 +127,7 @@ impl Place {
             .replace('\t', " ")
     }
 
-    /// Opens the pool as the commands do, for `act`.
+    /// Opens the pool as the commands do, and calls `act`.
     fn with_spa<T>(&self, act: impl FnOnce(&spa::Spa) -> T) -> T {
         let _alone = FORKS.write().unwrap_or_else(PoisonError::into_inner);
         let cache = spa::CacheFile::new(self.state().join("zpool.cache"));
@@ -201,7 +201,7 @@ fn golden(text: &str) -> Vec<(String, Said)> {
     cases
 }
 
-/// A folder's content as a path.
+/// The path of a folder as text.
 fn path(folder: &Path) -> &str {
     folder.to_str().unwrap()
 }

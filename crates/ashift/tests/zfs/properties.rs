@@ -180,7 +180,7 @@ fn properties_decide_how_blocks_are_written() {
         ("recordsize=1M", &["size=100000L"]),
         ("dnodesize=2k", &["   2K "]),
     ];
-    // A run of zeros, a text, then noise: something for every algorithm.
+    // Zeros, text, then noise: something for every algorithm.
     let mut bytes = vec![0_u8; 64 << 10];
     bytes.extend((0..1 << 20).map(|i: u32| {
         if i % 64 < 48 {

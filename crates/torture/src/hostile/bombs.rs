@@ -4,8 +4,8 @@ use phys::{BlkPtrPhys, ObjectType};
 
 use super::image::{Edit, Image, Role};
 
-/// Makes the file "sparse" a bomb: of data, or of holes that the counts of blocks deny. Answers the block with
-/// its dnode, and where in it.
+/// Makes the file "sparse" a bomb: of data, or (`is_hollow`) of holes where the fill counts claim blocks.
+/// Returns the block with its dnode, and the dnode's offset in it.
 ///
 /// # Panics
 /// When there is no such file.
@@ -26,7 +26,7 @@ pub fn sparse(edit: &mut Edit<'_>, is_hollow: bool) -> (usize, usize) {
     dnode
 }
 
-/// Makes the objects of the dataset "fs" a bomb: it comes last.
+/// Makes the dnodes of the dataset "fs", the last one in the image, a bomb.
 ///
 /// # Panics
 /// When there is no such dataset.
@@ -40,7 +40,7 @@ pub fn dnodes(edit: &mut Edit<'_>) {
     edit.bomb(found.expect("a dataset"));
 }
 
-/// A block of level 1 of "sparse": the tree above it is the highest of all files.
+/// A level-1 block of "sparse", recognised by having the most levels above it of all files.
 fn lowest_of_sparse(image: &Image) -> usize {
     let depth = |index: &usize| {
         let (mut block, mut depth) = (*index, 0);

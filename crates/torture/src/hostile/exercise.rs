@@ -11,11 +11,11 @@ use zpl::{Create, FileType, Filesystem, SetXattr};
 
 use crate::pool;
 
-/// Files and directories that are looked at in one dataset.
+/// Files and directories that are examined in one dataset.
 const NODES_MAX: usize = 120;
-/// Datasets that are looked at.
+/// Datasets that are examined.
 const DATASETS_MAX: usize = 24;
-/// Objects of the meta-objset that are looked at.
+/// Objects of the meta-objset that are examined.
 const OBJECTS_MAX: u64 = 256;
 /// Segments that are looked for in one file.
 const SEGMENTS_MAX: usize = 100;
@@ -28,7 +28,7 @@ const CREATE: Create = Create {
     gid: 0,
 };
 
-/// How far one got.
+/// How far the exercise got.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Outcome {
     /// Whether it opened for reading.
@@ -42,7 +42,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Counts a result: errors are expected, but they say what is wrong.
+    /// Counts a result: errors are expected, but must say what is wrong.
     fn take<T>(&mut self, result: Result<T>) -> Option<T> {
         match result {
             Ok(value) => {
@@ -62,7 +62,7 @@ impl Outcome {
     }
 }
 
-/// Opens the pool on these devices, looks at everything, then changes it; `plan` says in which order.
+/// Opens the pool on these devices, reads everything, then changes it; the bits of `plan` choose the variant.
 pub fn exercise(devices: &[Arc<dyn Provider>], plan: u64) -> Outcome {
     let mut outcome = Outcome::default();
     if let Some(spa) = outcome.take(pool::open(devices, true)) {
@@ -93,7 +93,7 @@ fn look(spa: &Spa, outcome: &mut Outcome) {
     outcome.take(pool::verify(spa));
 }
 
-/// Datasets and snapshots, at most so many.
+/// Datasets and snapshots, at most `2 * DATASETS_MAX`.
 fn names(spa: &Spa, outcome: &mut Outcome) -> Vec<String> {
     let dsl = spa.dsl();
     let heads = outcome.take(dsl.descendants(&spa.name()));
@@ -184,7 +184,7 @@ fn file(fs: &Filesystem, id: ObjectId, outcome: &mut Outcome) {
     }
 }
 
-/// The first segments of a file, as what copies it goes over them.
+/// Walks the first data segments of a file, as a copying program does.
 fn segments(fs: &Filesystem, id: ObjectId) -> Result<()> {
     let mut at = 0;
     for _ in 0..SEGMENTS_MAX {
@@ -198,7 +198,7 @@ fn segments(fs: &Filesystem, id: ObjectId) -> Result<()> {
     Ok(())
 }
 
-/// As `zdb -dd` goes over them.
+/// Walks the MOS objects, as `zdb -dd` does.
 fn meta_objects(spa: &Spa, outcome: &mut Outcome) {
     let mos = spa.mos();
     for object in (1..OBJECTS_MAX).map(ObjectId) {
@@ -273,7 +273,7 @@ fn change_files(fs: &Mount, plan: u64, outcome: &mut Outcome) {
     }
 }
 
-/// Snapshots first or last, youngest or oldest first.
+/// Destroys snapshots and heads, in an order and with options that `plan` chooses.
 fn destroy(spa: &Spa, names: &[String], plan: u64, outcome: &mut Outcome) {
     let mut names: Vec<&String> = names.iter().collect();
     if plan & 8 == 0 {

@@ -1,10 +1,10 @@
-//! A small pool as a tree of blocks, and what an edit makes of it.
+//! A small pool as a tree of blocks, and edits of it.
 //!
 //! # What it is
-//! Every block that can be reached from the uberblock is kept decompressed, with the place of the pointer
-//! that leads to it. An edited block is written without compression into spare room (the blocks of a
-//! file that was made for it), and the pointer to it is made anew, which edits its parent, up to
-//! the uberblock. Blocks of intent logs hold their own checksums and stay where they are.
+//! Every block that can be reached from the uberblock is kept decompressed, with the position of the pointer
+//! that leads to it. An edited block is written uncompressed into spare space (the blocks of a file made for
+//! this purpose), and the pointer to it is rewritten, which edits its parent, and so on up to the uberblock.
+//! Blocks of intent logs carry their own checksums and stay where they are.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,11 +26,11 @@ use zio::{BlockStore, Bookmark, LogStore};
 
 use crate::pool;
 
-/// What the content of the spare blocks begins with.
+/// The first bytes of every spare block, by which it is recognised.
 pub(crate) const SPARE_MARK: &[u8; 8] = b"SPARE!!!";
 /// Bytes of a spare block.
 pub(crate) const SPARE_BYTES: u64 = 128 << 10;
-/// Where the devices' own labels end, in bytes: DVAs count from here.
+/// Where the labels at the front of a device end, in bytes: DVAs count from here.
 const VDEV_START: u64 = phys::label::LABEL_START_SIZE;
 /// Where a dataset's block pointer lies in its bonus.
 const DS_BP_OFFSET: usize = 128;
@@ -42,9 +42,10 @@ const ZIL_NEXT_OFFSET: usize = 8;
 const DN_MAXBLKID_OFFSET: usize = 16;
 /// Bytes of a block pointer.
 const BP_BYTES: usize = size_of::<BlkPtrPhys>();
-/// What of a dnode says where its blocks are: shifts and levels, sizes, the last block, the first pointer.
+/// The bytes of a dnode that describe its block tree: shifts and levels, sizes, `dn_maxblkid`, the first
+/// pointer.
 const TREE_OF_DNODE: [std::ops::Range<usize>; 4] = [1..3, 8..10, 16..24, 64..192];
-/// `zil_chain_t`: what a log block has in use at least.
+/// Size of a `zil_chain_t` in bytes: the least that a log block has in use.
 const ZIL_CHAIN_BYTES: u64 = 192;
 /// Where the dnodes lie in an objset.
 const OBJSET_DNODES: [usize; 4] = [0, 1024, 1536, 2048];
@@ -60,7 +61,7 @@ pub enum Role {
     MosDnodes,
     /// Dnodes of a dataset.
     Dnodes,
-    /// What an object of this type holds.
+    /// Content of an object of this type.
     Data(u8),
     /// A block of an intent log.
     Log,
@@ -68,17 +69,17 @@ pub enum Role {
 
 /// A block of the pool.
 pub struct Block {
-    /// The block with the pointer to this one, and where in it; `None`: the uberblock.
+    /// The block that contains the pointer to this one, and the offset in it; `None`: the uberblock.
     pub parent: Option<(usize, usize)>,
     /// The pointer.
     pub bp: BlkPtrPhys,
-    /// What it says, decompressed.
+    /// Its content, decompressed.
     pub content: Vec<u8>,
     /// What it is.
     pub role: Role,
-    /// Whose it is: 0 is the MOS.
+    /// Its objset, numbered in crawl order: 0 is the MOS.
     pub objset: u64,
-    /// Which object.
+    /// Its object number.
     pub object: u64,
 }
 
@@ -98,13 +99,13 @@ struct Crawl<'a> {
     blocks: Vec<Block>,
     spare: Vec<u64>,
     seen: BTreeSet<[u64; 2]>,
-    /// How many datasets were entered: their numbers.
+    /// How many objsets were entered so far; also the number of the next one.
     objsets: u64,
-    /// Dnodes met in each dataset.
+    /// Dnode slots seen in each objset.
     dnodes_seen: BTreeMap<u64, u64>,
 }
 
-/// Where in the pool a pointer stands.
+/// Where in the pool a pointer is.
 #[derive(Clone, Copy)]
 struct At {
     parent: Option<(usize, usize)>,
@@ -113,10 +114,10 @@ struct At {
 }
 
 impl Image {
-    /// Takes the pool on these devices apart; it must be a good one.
+    /// Takes the pool on these devices apart; the pool must be healthy.
     ///
     /// # Errors
-    /// What reading it gives.
+    /// Those of reading it.
     pub fn of(disks: Vec<Memory>) -> Result<Image> {
         let providers: Vec<Arc<dyn Provider>> = disks
             .iter()
@@ -149,7 +150,7 @@ impl Image {
         })
     }
 
-    /// Begins to change it.
+    /// Starts an edit.
     #[must_use]
     pub fn edit(&self) -> Edit<'_> {
         Edit {
@@ -175,7 +176,7 @@ impl Image {
         found.unwrap_or_else(|| panic!("object {object} of the MOS has no block"))
     }
 
-    /// The block of dnodes of the MOS with this object, and where its dnode begins.
+    /// The MOS's block of dnodes that contains this object, and the offset of its dnode.
     ///
     /// # Panics
     /// When there is none.
@@ -266,7 +267,7 @@ impl Crawl<'_> {
         if bp.is_hole() {
             return;
         }
-        // The chain ends with a block that was not written yet.
+        // The chain ends with a block that is not written yet.
         let Ok(content) = self.store.read_log(bp, &bookmark) else {
             return;
         };
@@ -280,7 +281,7 @@ impl Crawl<'_> {
     }
 
     fn dnodes(&mut self, index: usize, at: At) -> Result<()> {
-        // The pools are small: their blocks of dnodes have no holes in between.
+        // The pools are small: there are no holes between their blocks of dnodes.
         let first = self.dnodes_seen.entry(at.objset).or_default();
         let base = *first;
         *first += (self.blocks[index].content.len() / DNODE_MIN_SIZE) as u64;
@@ -292,7 +293,7 @@ impl Crawl<'_> {
         Ok(())
     }
 
-    /// What a dnode points to; answers how many slots it has.
+    /// Follows the pointers of a dnode; returns how many slots it takes.
     fn dnode(&mut self, index: usize, offset: usize, at: At) -> Result<usize> {
         let content = &self.blocks[index].content;
         if content.len() <= offset || content[offset] == 0 {
@@ -339,13 +340,13 @@ pub struct Edit<'a> {
     /// The uberblock, to be changed.
     pub uberblock: UberblockPhys,
     changed: BTreeMap<usize, Vec<u8>>,
-    /// Indirect blocks all of whose pointers are to be the one at this offset.
+    /// Indirect blocks whose pointers all become copies of the one at this offset.
     repeated: BTreeMap<usize, usize>,
     graft: Option<Graft>,
     config: Option<ConfigEdit>,
 }
 
-/// Blocks of dnodes, and where in them the dnodes begin.
+/// Blocks of dnodes, and the offset of the dnode in each.
 struct Graft {
     from: (usize, usize),
     to: (usize, usize),
@@ -360,7 +361,7 @@ impl<'a> Edit<'a> {
         self.image
     }
 
-    /// What a block says, to be changed.
+    /// The content of a block, to be changed.
     pub fn content(&mut self, block: usize) -> &mut Vec<u8> {
         let original = &self.image.blocks[block].content;
         self.changed
@@ -368,9 +369,9 @@ impl<'a> Edit<'a> {
             .or_insert_with(|| original.clone())
     }
 
-    /// Makes every indirect block above this one lead to the block below it with all its pointers, so that
-    /// a few blocks stand for very many, and lets their object be as long. Answers the block with the
-    /// object's dnode, and where that begins.
+    /// Makes all pointers of every indirect block above this one copies of the pointer that leads down to it,
+    /// so that a few blocks pose as very many, and raises the object's `dn_maxblkid` to match. Returns the
+    /// block with the object's dnode, and the dnode's offset in it.
     ///
     /// # Panics
     /// When there is no indirect block above it.
@@ -396,8 +397,8 @@ impl<'a> Edit<'a> {
         (parent, dnode)
     }
 
-    /// Lets an object of the MOS have the tree of another object, whose dnode is at `from`, as it is in the
-    /// end. An earlier object than the dataset's of the other one.
+    /// Gives an object of the MOS the block tree of another object, whose dnode is at `from`, as it is after
+    /// all edits. The object must have a lower number than the DSL dataset that holds the other one.
     pub fn graft(&mut self, from: (usize, usize), object: ObjectId) {
         let to = self.image.mos_dnode(object);
         self.content(from.0);
@@ -405,7 +406,8 @@ impl<'a> Edit<'a> {
         self.graft = Some(Graft { from, to });
     }
 
-    /// The last block that was changed; one that waits for what is grafted comes behind that.
+    /// Takes the last changed block (children before parents); the target of a graft has to wait for its
+    /// source.
     fn take_last(&mut self) -> Option<(usize, Vec<u8>)> {
         let waits = self.graft.as_ref().map(|graft| graft.to.0);
         let mut indices = self.changed.keys().copied().rev();
@@ -439,7 +441,7 @@ impl<'a> Edit<'a> {
         self.content(block)[at..at + 8].copy_from_slice(&word.to_le_bytes());
     }
 
-    /// The devices with everything changed and every checksum right.
+    /// The devices with all changes made and every checksum right.
     #[must_use]
     pub fn finish(mut self) -> Vec<Arc<dyn Provider>> {
         let disks: Vec<Memory> = self.image.disks.iter().map(Memory::snapshot).collect();
@@ -457,7 +459,7 @@ impl<'a> Edit<'a> {
                 continue;
             }
             let Some(offset) = room.take(content.len() as u64) else {
-                // More was changed than there is room for: the rest stays as it was.
+                // There is no spare space left: the rest stays as it was.
                 continue;
             };
             write_all(&disks[..1], VDEV_START + offset, &content);
@@ -508,7 +510,7 @@ impl<'a> Edit<'a> {
     }
 }
 
-/// Spare room, taken from the front.
+/// Spare space, allocated from the front.
 struct Room<'a> {
     chunks: std::slice::Iter<'a, u64>,
     at: u64,
@@ -529,7 +531,7 @@ impl Room<'_> {
     }
 }
 
-/// Makes all pointers in a block the one at `at`; answers how much they lead to.
+/// Makes all pointers in a block copies of the one at `at`; returns the fill count of all of them.
 fn repeat(content: &mut [u8], at: usize) -> u64 {
     let bp = pointer_at(content, at);
     let places = content.chunks_exact_mut(BP_BYTES);
@@ -540,7 +542,7 @@ fn repeat(content: &mut [u8], at: usize) -> u64 {
     bp.fill() * count
 }
 
-/// A pointer like `old` to an uncompressed block.
+/// A pointer to an uncompressed block, otherwise like `old`.
 fn pointer_to(old: &BlkPtrPhys, offset: u64, content: &[u8]) -> BlkPtrPhys {
     let size = content.len() as u64;
     let kind = ChecksumType::Fletcher4;
@@ -559,10 +561,11 @@ fn pointer_to(old: &BlkPtrPhys, offset: u64, content: &[u8]) -> BlkPtrPhys {
     bp
 }
 
-/// Writes a log block with its own checksum back to where it is.
+/// Writes a log block back in place, with its embedded checksum recomputed.
 fn seal_log(disks: &[Memory], bp: &BlkPtrPhys, content: &mut [u8]) {
     let kind = ChecksumType::try_from(bp.checksum()).expect("that of a log block");
-    // A count of bytes in use that cannot be summed up stays unreadable: it is part of the old sum.
+    // If the count of bytes in use is out of range, the checksum cannot be recomputed: the block stays
+    // unreadable.
     let used = u64::from_le_bytes(content[136..144].try_into().expect("eight bytes"));
     if (ZIL_CHAIN_BYTES..=content.len() as u64).contains(&used) {
         embedded::set(kind, &bp.cksum_words(), content);

@@ -1,12 +1,12 @@
-//! Pools that lie: any block changed, and every checksum above it made right again.
+//! Pools that lie: any block is changed, and every checksum above it is made right again.
 //!
 //! # What it is
-//! [`Image`] takes a small pool in memory apart into the tree of its blocks. An [`Edit`] changes some of
-//! them and gives devices on which checksums find nothing wrong. [`mutate`] chooses edits
-//! by chance, [`seeds`] makes the pools, [`exercise`] does to the result what the commands do. Nothing
-//! of it may panic, hang or take more than a bound; errors are what is expected.
+//! [`Image`] takes a small pool in memory apart into its tree of blocks. An [`Edit`] changes some of them and
+//! returns devices on which all checksums are right. [`mutate`] chooses edits at random, [`seeds`] makes the
+//! pools, [`exercise`] does to the result what the commands would do. None of this may panic, hang, or use more
+//! memory or time than a bound; errors are expected.
 //!
-//! The same code serves a test with seeds and a fuzz target, whose bytes are the choices.
+//! The same code serves a seeded test and a fuzz target, where the fuzzer's bytes make the choices.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -26,20 +26,20 @@ pub use image::{Block, Edit, Image, Role};
 use mutate::mutate;
 pub use mutate::{Choices, Choosing};
 
-/// How much is looked at for zeros at once, in bytes.
+/// Bytes that are checked for zeros, and written, at a time.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// The devices of the hostile image that these choices stand for.
+/// The devices of the hostile image that these choices produce.
 pub fn devices(choices: &mut dyn Choices) -> Vec<Arc<dyn Provider>> {
     let images = seeds::all();
     let image = &images[choices.below(images.len() as u64) as usize];
     mutate(image, choices)
 }
 
-/// Writes devices into files `disk0`, `disk1`… of a folder, for programs.
+/// Writes devices into files `disk0`, `disk1`… of a folder, for other programs to read.
 ///
 /// # Panics
-/// When the host does not take them.
+/// When a file cannot be written.
 pub fn write(devices: &[Arc<dyn Provider>], folder: &Path) {
     for (n, device) in devices.iter().enumerate() {
         let file = File::create(folder.join(format!("disk{n}"))).unwrap();
@@ -54,11 +54,11 @@ pub fn write(devices: &[Arc<dyn Provider>], folder: &Path) {
     }
 }
 
-/// Makes the hostile image that these choices stand for, and exercises it in simulated time, where a
-/// thread that waits for ever is found at once.
+/// Makes the hostile image that these choices produce, and exercises it in simulated time, where a thread that
+/// waits for ever is detected at once.
 ///
 /// # Panics
-/// When the engine does: that is what is looked for.
+/// When the engine panics: finding that is the purpose.
 pub fn run(choices: &mut dyn Choices) -> exercise::Outcome {
     let devices = devices(choices);
     let plan = choices.below(32);

@@ -1,9 +1,9 @@
-//! What to change in an image, by chance.
+//! What to change in an image, at random.
 //!
 //! # What it is
-//! First the kind of block is chosen, then the block: there are many file blocks and one config. Most
-//! changes replace one word that is not zero by one that is likely to hurt: a limit, a neighbour, the
-//! number of another object, a pointer from elsewhere.
+//! First the kind of block is chosen, then the block: there are many file blocks but only one config. Most
+//! changes replace a nonzero word by one that is likely to hurt: a boundary value, the old value plus or minus
+//! one, the number of another object, a pointer from elsewhere.
 
 use std::sync::Arc;
 
@@ -21,14 +21,14 @@ pub trait Choices {
     fn below(&mut self, bound: u64) -> u64;
 }
 
-/// Choices by the dice of a seed.
+/// Choices from a seeded generator.
 impl Choices for Dice {
     fn below(&mut self, bound: u64) -> u64 {
         Dice::below(self, bound)
     }
 }
 
-/// Choices by the bytes of a fuzzer; zeros when there are no more.
+/// Choices from the bytes of a fuzzer; zeros after the last one.
 pub struct Choosing<'a>(pub &'a [u8]);
 
 impl Choices for Choosing<'_> {
@@ -82,12 +82,12 @@ fn block(edit: &mut Edit<'_>, choices: &mut dyn Choices) {
     }
 }
 
-/// A block of a kind that was chosen first.
+/// A random block of a random kind.
 fn pick_block(image: &Image, choices: &mut dyn Choices) -> Option<usize> {
     let mut roles: Vec<Role> = image.blocks.iter().map(|block| block.role).collect();
     roles.sort_unstable();
     roles.dedup();
-    // Half of the time the blocks of dnodes: what everything else is found by.
+    // About half of the time a block of dnodes: everything else is found through them.
     let role = match choices.below(5) {
         0 => Role::MosDnodes,
         1 => Role::Dnodes,
@@ -120,12 +120,12 @@ fn dnode(edit: &mut Edit<'_>, index: usize, choices: &mut dyn Choices) {
     let end = (start + DNODE_MIN_SIZE).min(original.len());
     let content = edit.content(index);
     match choices.below(8) {
-        // One of the eight bytes with levels, shifts, counts; or a length of 16 bits.
+        // One of the first 16 bytes: type, levels, shifts, counts, 16-bit lengths.
         0 => {
             let at = start + choices.below(16) as usize;
             content[at] = [0, 1, 2, 3, 7, 8, 16, 63, 127, 128, 255][choices.below(11) as usize];
         }
-        // Another dnode takes its place.
+        // Another dnode is copied over it.
         1 => {
             let from = used[choices.below(used.len() as u64) as usize];
             content.copy_within(from..from + DNODE_MIN_SIZE, start);
@@ -138,7 +138,7 @@ fn dnode(edit: &mut Edit<'_>, index: usize, choices: &mut dyn Choices) {
     }
 }
 
-/// Changes a pointer: a word of it, or another pointer takes its place.
+/// Changes a word of a pointer, or replaces the whole pointer by another.
 fn pointers(edit: &mut Edit<'_>, index: usize, choices: &mut dyn Choices) {
     const BYTES: usize = size_of::<BlkPtrPhys>();
     let image = edit.image();
@@ -154,7 +154,7 @@ fn pointers(edit: &mut Edit<'_>, index: usize, choices: &mut dyn Choices) {
     }
 }
 
-/// The offset of a word in the range; three times out of four of one that is not zero.
+/// The offset of a word in the range; three times out of four of a nonzero word, if there is one.
 fn pick_word(content: &[u8], range: std::ops::Range<usize>, choices: &mut dyn Choices) -> usize {
     let words = range.len() / 8;
     if words == 0 {
@@ -176,7 +176,7 @@ fn word_at(content: &[u8], at: usize) -> u64 {
         .map_or(0, |word| u64::from_le_bytes(*word))
 }
 
-/// A word to take the place of that at `at`.
+/// A new value for the word at `at`.
 fn pick_value(content: &[u8], at: usize, image: &Image, choices: &mut dyn Choices) -> u64 {
     let old = word_at(content, at);
     match choices.below(9) {
@@ -201,7 +201,7 @@ fn limit(choices: &mut dyn Choices) -> u64 {
     power.wrapping_add(choices.below(3)).wrapping_sub(1)
 }
 
-/// Writes all of a word, or the lower half, quarter, eighth of it.
+/// Overwrites the word at `at`, or an aligned half, quarter or eighth of it.
 fn put(content: &mut [u8], at: usize, with: u64, choices: &mut dyn Choices) {
     let (bytes, shift) = match choices.below(6) {
         0 => (1, choices.below(8)),
@@ -230,7 +230,7 @@ fn label(edit: &mut Edit<'_>, choices: &mut dyn Choices) {
     edit.config(move |list| change.apply(list));
 }
 
-/// Changes a number in a packed nvlist, which stays a valid one.
+/// Changes or removes a value of a packed nvlist, which stays a valid one.
 fn packed(edit: &mut Edit<'_>, index: usize, choices: &mut dyn Choices) {
     let change = NvChange::pick(choices);
     let content = edit.content(index);
@@ -246,10 +246,10 @@ fn packed(edit: &mut Edit<'_>, index: usize, choices: &mut dyn Choices) {
 
 /// A change of one value in an nvlist.
 struct NvChange {
-    /// Which of the values, counted over all lists.
+    /// Index of the value, counted over all nested lists.
     nth: u64,
     with: u64,
-    /// Remove it instead.
+    /// Whether to remove the value instead.
     removes: bool,
 }
 

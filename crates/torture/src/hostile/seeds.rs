@@ -1,4 +1,4 @@
-//! Small pools, one of each kind of structure that a hostile image can lie with.
+//! Small pools, one for each kind of structure in which a hostile image can lie.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,9 +15,9 @@ use crate::pool::{self, Layout};
 
 /// The smallest device that a pool takes.
 const DISK_BYTES: u64 = 64 << 20;
-/// Spare blocks: room for about a hundred edited blocks.
+/// Spare blocks: enough for about a hundred edited blocks.
 const SPARE_BLOCKS: usize = 24;
-/// Where the pools' identities come from: the same images in every run.
+/// Seed of the pools' GUIDs and contents: every run makes the same images.
 const SEED: u64 = 0x5eed;
 
 const CREATE: Create = Create {
@@ -26,26 +26,26 @@ const CREATE: Create = Create {
     gid: 100,
 };
 
-/// What a pool is made to have.
+/// What a pool contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Files of all sizes, holes, links, extended attributes, a fat ZAP.
     Files,
-    /// Snapshots, clones of them, bookmarks, holds.
+    /// Snapshots, clones of them, bookmarks, holds; on a mirror.
     Snapshots,
     /// An intent log that was not replayed.
     Log,
-    /// A second vdev, and a mirror.
+    /// Two top-level vdevs.
     Vdevs,
 }
 
 /// All kinds.
 pub const KINDS: [Kind; 4] = [Kind::Files, Kind::Snapshots, Kind::Log, Kind::Vdevs];
 
-/// Makes the pool of a kind.
+/// Makes the pool of this kind.
 ///
 /// # Errors
-/// What the engine says: there must be none.
+/// Those of the engine; there should be none.
 pub fn image(kind: Kind) -> Result<Image> {
     // In simulated time everything about the pool follows from the seed.
     let disks = rt::simulate(SEED + kind as u64, || build(kind))?;
@@ -74,13 +74,13 @@ fn build(kind: Kind) -> Result<Vec<Memory>> {
     if open.is_none() {
         spa.export()?;
     }
-    // With the log still open: as after a crash.
+    // With the log still open, as after a crash.
     let copies = disks.iter().map(|disk| disk.snapshot()).collect();
     drop(open);
     Ok(copies)
 }
 
-/// Room for what edits change.
+/// Writes the file whose blocks edits use as spare space.
 fn spare(spa: &Spa) -> Result<()> {
     pool::create_fs(
         spa,
@@ -104,7 +104,7 @@ fn files(spa: &Spa) -> Result<()> {
         let file = fs.create_file(deep, name.as_bytes(), &CREATE)?.id;
         fs.write(file, 0, &dice.bytes(300 << (3 * i)))?;
     }
-    // Three levels of blocks, most of it holes.
+    // Three levels of blocks, mostly holes.
     let sparse = fs.create_file(fs.root(), b"sparse", &CREATE)?.id;
     for offset in [0, 300 << 10, 900 << 10, 700 << 20] {
         fs.write(sparse, offset, &dice.bytes(700))?;
@@ -167,7 +167,7 @@ fn log(spa: &Spa) -> Result<Mount> {
     Ok(fs)
 }
 
-/// Makes and changes some files, so that blocks are born and die.
+/// Makes and changes some files, so that blocks are allocated and freed.
 fn change(spa: &Spa, name: &str, seed: u64) -> Result<()> {
     let mut dice = Dice::new(seed);
     let fs = mount(spa.dsl(), name, false)?;

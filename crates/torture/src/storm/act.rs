@@ -8,7 +8,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 const DAY_SECS: i64 = 86_400;
 
 impl Bench {
-    /// Whether there was something to do.
+    /// Carries out a step; returns whether there was something to do.
     pub(super) fn act(&mut self, step: &Step) -> bool {
         let is_done = match step.act {
             Act::Files => self.files(step),
@@ -60,7 +60,7 @@ impl Bench {
             && self.world.heads.len() > count
     }
 
-    /// What changes a file system as a whole.
+    /// An operation on a file system as a whole.
     fn change(&mut self, name: &str, step: &Step) -> bool {
         let mut dice = Dice::new(step.seed);
         let head = &self.world.heads[name];
@@ -101,7 +101,7 @@ impl Bench {
         }
         let is_scrubbing = running.is_some() && !spa.is_scan_paused();
         let begin = || if is_scrubbing { Ok(()) } else { spa.scrub() };
-        // It may end while it is told to.
+        // The scan may end before it is paused or stopped.
         let done = match act {
             Act::Scrub if is_scrubbing => return false,
             Act::Scrub => spa.scrub(),
@@ -117,7 +117,7 @@ impl Bench {
         true
     }
 
-    /// Waits until no scan runs that is not told to wait.
+    /// Waits until no scan is running, except a paused one.
     ///
     /// # Panics
     /// When it never ends.

@@ -1,4 +1,4 @@
-//! One pool of a run: its devices, what it must hold, and what of it is known to be on disk.
+//! One pool of a run: its devices, what it must hold, and which part of that is known to be on disk.
 
 use std::sync::Arc;
 
@@ -13,30 +13,30 @@ use super::script::{Mistake, PoolSpec};
 use crate::filesystems::{Filesystems, Session};
 use crate::pool;
 
-/// A cache that is smaller than what is read, so that the devices are asked.
+/// Bytes of the ARC: less than what is read, so that reads reach the devices.
 const ARC_BYTES: u64 = 4 << 20;
-/// Of a scan, so many blocks in a txg: it lasts while other things happen.
+/// The most blocks that a scan visits in a txg: few, so that it lasts while other things happen.
 const SCAN_BLOCKS_MAX: u64 = 60;
-/// What is remembered for power cuts is bounded by so many commands and so many states.
+/// Bounds on what is kept for power cuts: acknowledged commands, and states of the model.
 const COMMANDS_MAX: u64 = 6000;
 const STATES_MAX: usize = 1500;
 
-/// A pool beside its model.
+/// A pool and its model.
 pub(super) struct Bench {
     pub(super) name: String,
     pub(super) spec: PoolSpec,
     pub(super) mistake: Option<Mistake>,
     pub(super) disks: Disks,
-    /// None only while it is closed within a step.
+    /// `None` only while the pool is closed within a step.
     session: Option<Session>,
     pub(super) world: Filesystems,
     pub(super) past: Past,
-    /// The device that ails.
+    /// The device that is ailing.
     pub(super) ailing: Option<usize>,
 }
 
 impl Drop for Bench {
-    /// After a failure nobody must wait for devices that will not come back.
+    /// After a failure no thread may wait for devices that will not come back.
     fn drop(&mut self) {
         let Some(session) = &self.session else { return };
         if std::thread::panicking() {
@@ -50,7 +50,7 @@ impl Bench {
     /// Makes the pool.
     ///
     /// # Panics
-    /// When that does not work.
+    /// When that fails.
     pub(super) fn new(number: usize, spec: PoolSpec, mistake: Option<Mistake>) -> Bench {
         let name = format!("storm{number}");
         let disks = Disks::new(&name, spec, mistake);
@@ -89,13 +89,13 @@ impl Bench {
         &self.session.as_ref().expect("the pool is open").spa
     }
 
-    /// The parts that an operation on both sides needs.
+    /// The model and the session: both sides of an operation.
     pub(super) fn both(&mut self) -> (&mut Filesystems, &mut Session) {
         let session = self.session.as_mut().expect("the pool is open");
         (&mut self.world, session)
     }
 
-    /// Lets the pool go as if its process had been killed.
+    /// Drops the pool as if its process had been killed.
     pub(super) fn abandon(&mut self) {
         if let Some(session) = self.session.take() {
             session.spa.groups().abandon();
@@ -106,7 +106,7 @@ impl Bench {
     /// Opens the pool.
     ///
     /// # Panics
-    /// When that does not work.
+    /// When that fails.
     pub(super) fn open(&mut self) {
         assert!(self.session.is_none(), "it is open");
         let opened = pool::open_with(&self.disks.providers(), false, settings());
@@ -117,7 +117,7 @@ impl Bench {
     /// Unmounts everything and exports the pool.
     ///
     /// # Panics
-    /// When that does not work.
+    /// When that fails.
     pub(super) fn export(&mut self) {
         self.log_all();
         self.world.forget_holds();
@@ -131,21 +131,21 @@ impl Bench {
     /// Waits until everything is on disk.
     ///
     /// # Panics
-    /// When that does not work.
+    /// When that fails.
     pub(super) fn sync(&mut self) {
         let synced = self.spa().sync();
         synced.unwrap_or_else(|e| panic!("{} does not sync: {e}", self.name));
         self.past.all_is_known(self.disks.commands());
     }
 
-    /// Notes the state after an operation that began after `begun` commands.
+    /// Records the state after an operation that began when `begun` commands had been acknowledged.
     pub(super) fn note(&mut self, begun: u64) {
         let txg = self.spa().groups().open_txg();
         self.past.push(begun, txg, self.world.clone());
     }
 
-    /// An operation of administration: once it has returned, it is on disk. Whether it was done; there may be no
-    /// space for it.
+    /// An administrative operation, which is on disk once it returns. Returns whether it was done: there may be
+    /// no space for it.
     ///
     /// # Panics
     /// When it fails for another reason.
@@ -163,14 +163,14 @@ impl Bench {
             Err(error) => panic!("{}: {what}: {error}", self.name),
         };
         self.note(begun);
-        // Unless it found nothing to do, it has waited for its txg.
+        // Unless there was nothing to do, it has waited for its txg.
         if self.spa().groups().synced_txg() >= open_before {
             self.past.all_is_known(self.disks.commands());
         }
         is_done
     }
 
-    /// The intent log of a file system may be written from now on: it is unmounted.
+    /// From now on the intent log of this file system may be written, because it is unmounted.
     pub(super) fn log(&mut self, head: &str) {
         let now = self.disks.commands();
         self.past.log((now, now), head, None);
@@ -181,7 +181,7 @@ impl Bench {
         heads.iter().for_each(|head| self.log(head));
     }
 
-    /// Asks which txg is on disk, and forgets what is far in the past.
+    /// Records which txg is on disk, and forgets the distant past.
     pub(super) fn take_stock(&mut self) {
         let synced = self.spa().groups().synced_txg();
         let commands = self.disks.commands();
@@ -191,7 +191,7 @@ impl Bench {
         }
     }
 
-    /// Syncs; the power will not fail before this moment.
+    /// Syncs; from now on no power cut will be earlier than this moment.
     pub(super) fn forget(&mut self) {
         self.sync();
         self.disks.forget();
@@ -214,7 +214,7 @@ impl Bench {
         clones.next().map(|(name, _)| name.clone())
     }
 
-    /// Compares everything with the model, and has the checker look.
+    /// Compares everything with the model, and runs the checker.
     ///
     /// # Panics
     /// With what is wrong.
@@ -226,7 +226,7 @@ impl Bench {
         self.assert_clean();
     }
 
-    /// Has the checker look; what ails may have bad copies.
+    /// Runs the checker; an ailing device may have bad copies.
     ///
     /// # Panics
     /// With what it finds.

@@ -1,10 +1,12 @@
-//! Whether a file system that was found holds what it may hold: at each place what it held in one of several states.
+//! Whether a file system found after a power cut holds only what it may: everywhere the content of one of
+//! several states.
 
 use base::ObjectId;
 
 use crate::memfs::{MemFile, MemFs};
 
-/// Whether everything in `found` is from one of the states of `window`, and what they all have is there.
+/// Checks that everything in `found` is from one of the states in `window`, and that whatever all of them have
+/// is there.
 pub(super) fn check(found: &MemFs, window: &[&MemFs]) -> Result<(), String> {
     for (id, file) in found.files() {
         let then = files(window, id);
@@ -18,7 +20,7 @@ pub(super) fn check(found: &MemFs, window: &[&MemFs]) -> Result<(), String> {
     Ok(())
 }
 
-/// The same for one file, if all states have it.
+/// The same for one file, if it has a name in all states.
 pub(super) fn check_one(found: &MemFs, window: &[&MemFs], id: ObjectId) -> Result<(), String> {
     if !is_named_in_all(window, id) {
         return Ok(());
@@ -71,7 +73,7 @@ fn check_data(found: &MemFile, then: &[&MemFile]) -> Result<(), String> {
     }
 }
 
-/// The same for what a file has by name.
+/// The same for named parts of a file: directory entries or extended attributes.
 fn check_map<V: PartialEq>(
     found: &MemFile,
     then: &[&MemFile],

@@ -1,4 +1,4 @@
-//! The power fails: what is left must be what it may be, and the pool goes on from there.
+//! Power cuts: what is left must be a permitted state, and the pool continues from there.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::Dice;
 use crate::filesystems::Filesystems;
 use crate::memfs::MemFs;
 
-/// A cut is often among the last commands.
+/// One time in three, a cut is among this many of the last commands.
 const LATELY: u64 = 60;
 
 /// The file systems that were found, with the names of their snapshots.
@@ -21,7 +21,7 @@ impl Bench {
     /// logs are replayed.
     ///
     /// # Panics
-    /// When what is there is not what may be there.
+    /// When the pool is not in a permitted state.
     pub(super) fn cut(&mut self, step: &Step) -> bool {
         let mut dice = Dice::new(step.seed);
         let (base, now) = (self.past.base(), self.disks.commands());
@@ -64,7 +64,7 @@ impl Bench {
         found
     }
 
-    /// What was found is what there is from now on.
+    /// Makes what was found the state of the model from now on.
     fn go_on_from(&mut self, state: usize, found: Found) {
         self.world.return_to(self.past.model(state));
         self.world.forget_holds();
@@ -104,7 +104,7 @@ impl Past {
         let model = self.model(state);
         check_names(model, found)?;
         for (name, (_, files)) in found {
-            // The next operation may have been cut in the middle.
+            // The operation after this state may be on disk in part.
             let logged = self.logged_until(name, n).map_or(0, |until| until + 1);
             let until = last.min(logged.max(state + 1));
             let window = self.window(name, state..=until);
@@ -113,7 +113,7 @@ impl Past {
         Ok(())
     }
 
-    /// What a file system was to hold in some states.
+    /// What the model of a file system held in some states.
     fn window(&self, head: &str, states: std::ops::RangeInclusive<usize>) -> Vec<&MemFs> {
         let heads = states.filter_map(|state| self.model(state).heads.get(head));
         heads.map(|head| &head.fs).collect()
@@ -122,7 +122,7 @@ impl Past {
     fn check_fsync(&self, logged: &past::Logged, last: usize, found: &Found) -> Result<(), String> {
         let (head, since) = (&logged.head, logged.state);
         let window = self.window(head, since..=last);
-        // It may have been destroyed or renamed since.
+        // The file system may have been destroyed or renamed since.
         let (Some((_, files)), Some(id)) = (found.get(head), logged.file) else {
             return Ok(());
         };

@@ -1,4 +1,4 @@
-//! The devices of a pool: RAM disks that can lose power, that take their time, and that fail on request.
+//! The devices of a pool: RAM disks that can lose power, have latency, and fail on request.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use phys::label::LABEL_START_SIZE;
 
 use super::script::{Mistake, PoolSpec};
 
-/// The labels at the end of a device, and what may lie before them unused.
+/// Bytes at the end of a device that hold its labels, and perhaps unused space before them.
 const LABEL_END_SIZE: u64 = 1 << 20;
 
 /// One device.
@@ -22,7 +22,7 @@ pub(super) struct Disk {
     pub(super) fault: Arc<FaultInjector>,
 }
 
-/// All devices of a pool; they lose power in the same moment.
+/// All devices of a pool; they lose power at the same moment.
 pub(super) struct Disks {
     spec: PoolSpec,
     mistake: Option<Mistake>,
@@ -76,7 +76,7 @@ impl Disks {
         &self.all
     }
 
-    /// How many commands were acknowledged so far.
+    /// The number of commands acknowledged so far.
     pub(super) fn commands(&self) -> u64 {
         self.supply.commands()
     }
@@ -86,20 +86,20 @@ impl Disks {
         Arc::clone(&self.supply)
     }
 
-    /// No cut before this moment will be asked for.
+    /// From now on no power cut will be earlier than this moment.
     pub(super) fn forget(&self) {
         self.all.iter().for_each(|disk| disk.cut.forget());
     }
 
-    /// The power fails after the n-th command and comes back. Devices that had been lost answer again, with what
-    /// they had.
+    /// The power fails after the n-th command and comes back. Lost devices respond again, with the content they
+    /// had.
     pub(super) fn cut(&mut self, n_commands: u64, seed: u64) {
         let restarted = |disk: &Disk| Arc::new(disk.cut.restarted_after(n_commands, seed));
         let cuts = self.all.iter().map(restarted).collect();
         self.take(cuts);
     }
 
-    /// Where the bytes of a device may be damaged: anywhere but in its labels.
+    /// The range of a device that may be damaged: everything but its labels.
     pub(super) fn data(&self) -> Range<u64> {
         LABEL_START_SIZE..(self.spec.mib << 20) - LABEL_END_SIZE
     }
@@ -110,10 +110,11 @@ impl Disks {
     }
 }
 
-/// Writes from this length on are dropped by a [`Forgetful`] device: not those of an empty pool.
+/// Writes of at least this many bytes are dropped by a [`Forgetful`] device: creating a pool makes none as
+/// long.
 const DROPPED_BYTES_MIN: usize = 64 << 10;
 
-/// A device that drops long writes. All sides of a mirror get the same ones, and lose the same.
+/// A device that drops long writes. All sides of a mirror get the same writes, and drop the same ones.
 struct Forgetful(Arc<dyn Provider>);
 
 impl Provider for Forgetful {

@@ -1,4 +1,4 @@
-//! Devices that ail, and their cure.
+//! Ailing devices, and their cure.
 
 use faulty::Damage;
 use scan::Kind;
@@ -7,16 +7,16 @@ use super::bench::Bench;
 use super::step::{Act, Step};
 use crate::Dice;
 
-/// The most places of a device that one step damages, and how long each is.
+/// The most ranges of a device that one step damages, and the most bytes of each.
 const PLACES_MAX: u64 = 40;
 const PLACE_BYTES_MAX: u64 = 1 << 20;
-/// A lost device does so many more writes and flushes at most.
+/// A device to be lost executes fewer than this many more writes and flushes.
 const COMMANDS_LEFT_MAX: u64 = 40;
-/// A device that has not caught up after so many resilvers never will.
+/// A device that has not caught up after this many resilvers never will.
 const RESILVERS_MAX: usize = 10;
 
 impl Bench {
-    /// Something happens to one device, if the pool can do without it.
+    /// Makes one device ail, if the pool can do without it.
     pub(super) fn ail(&mut self, step: &Step) -> bool {
         let device = (step.pick % self.spec.devices) as usize;
         if !self.spec.is_redundant() || self.ailing.is_some_and(|ailing| ailing != device) {
@@ -61,7 +61,7 @@ impl Bench {
             match act {
                 Act::Unreadable => fault.damage(place, Damage::ReadError),
                 Act::Unwritable => fault.damage(place, Damage::WriteError),
-                // What rots is the medium: below everything that could notice.
+                // Rot changes the medium itself, below every layer that could notice.
                 _ => {
                     let junk = dice.bytes((place.end - place.start) as usize);
                     let written = fault.pristine().write(place.start, &junk);
@@ -71,10 +71,10 @@ impl Bench {
         }
     }
 
-    /// Mends what ails, has it catch up, and scrubs until nothing is wrong.
+    /// Repairs the ailing device, has it catch up, and scrubs; no error may be left.
     ///
     /// # Panics
-    /// When something stays wrong.
+    /// When one is left.
     pub(super) fn cure(&mut self) -> bool {
         self.catch_up();
         let spa = self.spa().clone();
@@ -99,10 +99,10 @@ impl Bench {
         begun.unwrap_or_else(|e| panic!("{}: scrub: {e}", self.name));
     }
 
-    /// Every device is back and has what it missed.
+    /// Brings back every device, and resilvers until none misses anything.
     ///
     /// # Panics
-    /// When one never has.
+    /// When a device never catches up.
     pub(super) fn catch_up(&mut self) {
         for disk in self.disks.all() {
             disk.fault.revive();

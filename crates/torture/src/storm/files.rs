@@ -1,4 +1,4 @@
-//! Work on the files of one file system.
+//! Operations on the files of one file system.
 
 use std::sync::Arc;
 
@@ -14,12 +14,12 @@ use crate::Dice;
 use crate::memfs::MemFs;
 use crate::pair::{Pair, Terms};
 
-/// More files than this are not kept in one file system.
+/// The most files that are kept in one file system.
 const FILES_MAX: usize = 60;
 
-/// What random operations may fail with, having changed nothing.
+/// Errors with which random operations may fail, having changed nothing.
 pub(super) const TOLERATED: &[ErrorKind] = &[ErrorKind::NoSpace, ErrorKind::Quota];
-/// The same in a pool that is given up while it is suspended: what waits for a device ends, too.
+/// The same in a pool that is abandoned while suspended: operations that wait for a device fail as well.
 pub(super) const TOLERATED_WHEN_GIVEN_UP: &[ErrorKind] = &[
     ErrorKind::NoSpace,
     ErrorKind::Quota,
@@ -27,7 +27,7 @@ pub(super) const TOLERATED_WHEN_GIVEN_UP: &[ErrorKind] = &[
     ErrorKind::Io,
 ];
 
-/// One operation, done.
+/// An operation that was done.
 pub(super) struct Done {
     begun: u64,
     ended: u64,
@@ -37,7 +37,7 @@ pub(super) struct Done {
     refused: Option<ErrorKind>,
 }
 
-/// A file system that is worked on, perhaps by another thread.
+/// A file system to run operations on, perhaps in another thread.
 pub(super) struct Work {
     fs: Arc<Filesystem>,
     model: MemFs,
@@ -48,7 +48,7 @@ pub(super) struct Work {
 }
 
 impl Work {
-    /// So many operations, until one is refused because the pool is suspended.
+    /// Runs this many operations, or until one is refused because the pool is suspended.
     pub(super) fn run(mut self, operations: u64) -> Vec<Done> {
         let mut done = Vec::new();
         for _ in 0..operations {
@@ -101,7 +101,7 @@ impl Bench {
         true
     }
 
-    /// What another thread needs to work on a file system.
+    /// What a thread needs to run operations on a file system.
     pub(super) fn work(&mut self, head: &str, seed: u64, tolerated: &'static [ErrorKind]) -> Work {
         let supply = self.disks.supply();
         let (world, session) = self.both();
@@ -115,11 +115,11 @@ impl Bench {
         }
     }
 
-    /// Takes over what was done to a file system.
+    /// Adds the operations done on a file system to the model and the past.
     pub(super) fn take(&mut self, head: &str, done: Vec<Done>) {
         for done in done {
             self.head_mut(head).fs = done.model;
-            // Before the state: this one is what an fsync that did not end may have begun to log.
+            // Before the push: the new state is what an unfinished fsync may have begun to log.
             if done.fsynced.is_some() || done.refused.is_some_and(is_given_up) {
                 self.past.log((done.begun, done.ended), head, done.fsynced);
             }
@@ -132,7 +132,7 @@ impl Bench {
         head.expect("nobody destroyed it meanwhile")
     }
 
-    /// The mistake: the model has another byte than the pool.
+    /// The mistake [`Mistake::WrongByte`]: changes a byte in the model only.
     fn tell_wrong(&mut self, head: &str) {
         let fs = &mut self.head_mut(head).fs;
         let mut files = fs.files();

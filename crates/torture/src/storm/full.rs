@@ -9,14 +9,14 @@ use super::step::Step;
 use crate::Dice;
 use crate::memfs::MemFile;
 
-/// What the pool is filled with.
+/// Bytes of each file that the pool is filled with.
 const FILE_BYTES: usize = 2 << 20;
 
 impl Bench {
-    /// Writes until there is no space left, goes on a little, and removes what was written.
+    /// Writes until there is no space left, does some more operations, and removes what was written.
     ///
     /// # Panics
-    /// When the pool does not get full, or what is in its way cannot be removed.
+    /// When the pool does not get full, or a file cannot be removed from the full pool.
     pub(super) fn fill(&mut self, step: &Step) -> bool {
         let Some(head) = self.head(step.pick) else {
             return false;
@@ -48,7 +48,7 @@ impl Bench {
         );
     }
 
-    /// Whether there was space for it; otherwise there is nothing, or an empty file.
+    /// Returns whether there was space for the file; if not, nothing is left of it.
     fn write_file(&mut self, head: &str, name: &str, dice: &mut Dice) -> bool {
         let begun = self.disks.commands();
         let (world, session) = self.both();
@@ -65,7 +65,7 @@ impl Bench {
         };
         let mut data = dice.bytes(FILE_BYTES);
         let (half, rest) = data.split_at_mut(FILE_BYTES / 2);
-        // Nothing that compresses well: it would never end.
+        // Nothing that compresses well: the pool would never fill up.
         for (to, from) in rest.iter_mut().zip(half.iter()) {
             *to ^= from.rotate_left(3);
         }

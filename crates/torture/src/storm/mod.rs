@@ -1,23 +1,23 @@
-//! A whole-pool simulator: files, administration, faults, bit rot, full pools and power cuts together.
+//! A whole-pool simulator: files, administration, faults, bit rot, full pools and power cuts combined.
 //!
 //! # What it is
-//! A [`Script`] describes some pools and lists [`Step`]s. [`run`] carries it out in simulated time, beside a model
-//! ([`crate::filesystems::Filesystems`]) of what each pool must hold. [`plan`] draws a script from a seed; when a
-//! run fails, [`reduce`] looks for a short script that fails in the same way.
+//! A [`Script`] describes some pools and lists [`Step`]s. [`run`] carries it out in simulated time, together
+//! with a model ([`crate::filesystems::Filesystems`]) of what each pool must hold. [`plan`] draws a script from
+//! a seed; when a run fails, [`reduce`] looks for a short script that fails in the same way.
 //!
 //! # Invariants
 //! 1. The same script gives the same run: the same bytes, the same simulated times, the same digest.
-//! 2. A step names its target by a number that is taken modulo what is there, and carries its own seed: a script
-//!    stays meaningful when steps are left out of it. A step without a target does nothing.
-//! 3. At most one device of a pool is *ailing* (lost, offline, damaged, rotten) at a time, and only where the pool has
-//!    redundancy. It stays so until it is cured: everything mended, resilvered, and scrubbed without an error.
-//!    So there is never a reason for losing a byte, but for power cuts.
+//! 2. A step names its target by a number that is taken modulo the number of candidates, and carries its own
+//!    seed: a script stays meaningful when steps are left out of it. A step without a target does nothing.
+//! 3. At most one device of a pool is *ailing* (lost, offline, damaged, rotten) at a time, and only where the
+//!    pool has redundancy. It stays so until it is cured: everything repaired, resilvered, and scrubbed without an
+//!    error. So nothing but a power cut may ever lose a byte.
 //!
 //! # Crash argument
-//! [`past`] keeps the model after every operation, and which of those states were known to be on disk when. After a
-//! power cut the pool must be in one state that is not older than what was known, each file system that had no
-//! intent log exactly, the others between that state and their last fsync; and every fsync'd file must hold what
-//! it held then, or what was written to it later (`cuts.rs`).
+//! [`past`] keeps the model after every operation, and which of those states were known to be on disk at which
+//! time. After a power cut the pool must be in a single state, no older than the last one known to be on disk:
+//! each file system without an intent log exactly, the others anywhere between that state and their last fsync.
+//! Every fsync'd file must hold what it held then, or what was written to it later (`cuts.rs`).
 
 mod act;
 mod bench;

@@ -1,34 +1,34 @@
-//! What a pool was to hold after each operation, and what of that was known to be on disk when.
+//! What a pool should hold after each operation, and when which of these states were known to be on disk.
 //!
 //! # What it is
-//! A [`Past`] begins at a moment when everything was on disk. Since then it has one [`State`] for each operation.
-//! Moments are counted in commands that the devices acknowledged, as [`faulty::PowerCut`] counts them.
+//! A [`Past`] begins at a moment when everything was on disk. From then on it has one [`State`] per operation.
+//! Time is counted in commands that the devices acknowledged, as [`faulty::PowerCut`] counts them.
 //!
 //! # Invariants
 //! 1. States, and what is known of them, are in order of time.
-//! 2. A state whose operation had begun after the n-th command cannot be what a power cut after the n-th leaves.
+//! 2. A state whose operation began after the n-th command cannot be what a power cut after the n-th leaves.
 
 use base::{ObjectId, Txg};
 
 use crate::filesystems::Filesystems;
 
-/// What the pool was to hold after an operation.
+/// What the pool should hold after an operation.
 pub(super) struct State {
     /// How many commands had been acknowledged when the operation began.
     begun: u64,
     /// The operation belongs to this txg or an earlier one.
     txg: Txg,
-    /// All of it.
+    /// The model of the whole pool.
     pub(super) model: Filesystems,
 }
 
 /// An fsync that succeeded, or an intent log that was written for another reason.
 pub(super) struct Logged {
-    /// How many commands had been acknowledged when it began, and when it had ended.
+    /// Acknowledged commands when it began, and when it had ended.
     commands: std::ops::RangeInclusive<u64>,
     /// The file system.
     pub(super) head: String,
-    /// The file; none when nothing was promised.
+    /// The file; `None` when nothing was promised.
     pub(super) file: Option<ObjectId>,
     /// The last state before it.
     pub(super) state: usize,
@@ -38,7 +38,7 @@ pub(super) struct Logged {
 pub(super) struct Past {
     base: u64,
     states: Vec<State>,
-    /// After so many commands this state was known to be on disk.
+    /// Pairs: after this many commands, this state was known to be on disk.
     known: Vec<(u64, usize)>,
     logged: Vec<Logged>,
 }
@@ -59,22 +59,23 @@ impl Past {
         }
     }
 
-    /// The first moment at which the power may fail.
+    /// The earliest moment of a power cut, in commands.
     pub(super) fn base(&self) -> u64 {
         self.base
     }
 
-    /// How many states there are.
+    /// The number of states.
     pub(super) fn len(&self) -> usize {
         self.states.len()
     }
 
-    /// After an operation that began after `begun` commands.
+    /// Adds the state after an operation that began after `begun` commands.
     pub(super) fn push(&mut self, begun: u64, txg: Txg, model: Filesystems) {
         self.states.push(State { begun, txg, model });
     }
 
-    /// The intent log of a file system was written between these commands; `file` is durable since.
+    /// The intent log of a file system was written between these commands; `file`, if any, is durable from then
+    /// on.
     pub(super) fn log(&mut self, commands: (u64, u64), head: &str, file: Option<ObjectId>) {
         self.logged.push(Logged {
             commands: commands.0..=commands.1,
@@ -99,7 +100,7 @@ impl Past {
         }
     }
 
-    /// The states that a cut after the n-th command may leave.
+    /// The states that a power cut after the n-th command may leave.
     pub(super) fn candidates(&self, n: u64) -> std::ops::RangeInclusive<usize> {
         let known = self.known.iter().filter(|(at, _)| *at <= n);
         let first = known.map(|(_, state)| *state).max().unwrap_or(0);
@@ -112,7 +113,7 @@ impl Past {
         &self.states[state].model
     }
 
-    /// The last state up to which the log of a file system may have been written by the n-th command.
+    /// The last state up to which the intent log of a file system may have been written by the n-th command.
     pub(super) fn logged_until(&self, head: &str, n: u64) -> Option<usize> {
         let logged = self.logged.iter();
         let begun = logged.filter(|l| l.head == head && *l.commands.start() <= n);

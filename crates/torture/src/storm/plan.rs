@@ -1,18 +1,18 @@
 //! Draws a script from a seed.
 //!
-//! Purely by numbers: what a step finds is only known when it is carried out.
+//! Uses only random numbers: what a step finds is not known before it is carried out.
 
 use super::script::{PoolSpec, Script};
 use super::step::{Act, Step};
 use crate::Dice;
 use crate::pool::Layout;
 
-/// A step that waits takes up to so long, in ms.
+/// The longest idle step, in ms.
 const IDLE_MS_MAX: u64 = 120_000;
 /// The most operations of a step on files.
 const OPERATIONS_MAX: u64 = 40;
 
-/// A script that takes about so many simulated hours.
+/// A script that idles for at least this many simulated hours.
 #[must_use]
 pub fn plan(seed: u64, hours: f64) -> Script {
     let mut dice = Dice::new(seed);

@@ -1,9 +1,10 @@
-//! Makes a failing script short: delta debugging.
+//! Shortens a failing script by delta debugging.
 //!
 //! # What it is
-//! First all steps after the one that failed go, and the pools without which it still fails. Then runs of steps are
-//! left out, halves first, then ever shorter ones down to single steps, each time keeping what still fails for the
-//! same reason; until no single step can be left out. Last, steps do less.
+//! First all steps after the failing one are dropped, and the pools that the failure does not need. Then runs
+//! of steps are left out, halves first, then ever shorter ones down to single steps; a result that still fails
+//! for the same reason is kept; this goes on until no single step can be left out. Last, steps are made to do
+//! less.
 //!
 //! # Source
 //! A. Zeller, R. Hildebrandt: Simplifying and Isolating Failure-Inducing Input (2002), `ddmin`.
@@ -16,9 +17,9 @@ use super::verdict::run_and_verify;
 pub struct Reduction {
     /// What is left of the script.
     pub script: Script,
-    /// How that fails.
+    /// The failure of that script.
     pub failure: Failure,
-    /// How many scripts were tried.
+    /// The number of scripts that were tried.
     pub runs: usize,
 }
 
@@ -56,13 +57,13 @@ struct Search {
 }
 
 impl Search {
-    /// Keeps the candidate if it fails for the same reason; whether it does.
+    /// Keeps the candidate if it fails for the same reason; returns whether it does.
     fn try_out(&mut self, mut candidate: Script) -> bool {
         if self.runs == self.runs_max {
             return false;
         }
         self.runs += 1;
-        // What failed before its end fails without zdb.
+        // A failure before the end of the script needs no `zdb`.
         let outcome = match self.is_by_zdb {
             true => run_and_verify(&candidate),
             false => run(&candidate),
@@ -99,7 +100,7 @@ impl Search {
         }
     }
 
-    /// Leaves out runs of so many steps, from the end to the beginning; whether any could be.
+    /// Leaves out runs of this many steps, from the end to the beginning; returns whether any could be.
     fn leave_out_runs(&mut self, length: usize) -> bool {
         let mut was_shortened = false;
         let mut end = self.best.steps.len();
@@ -130,7 +131,7 @@ impl Search {
         }
     }
 
-    /// Fewer operations in a step, a shorter wait.
+    /// Halves the amount of each step (operations, idle time) as often as possible.
     fn do_less(&mut self) {
         for at in 0..self.best.steps.len() {
             loop {

@@ -11,29 +11,29 @@ use super::bench::Bench;
 use super::script::Script;
 use super::step::Act;
 
-/// What came of a run in which nothing was wrong.
+/// The result of a run in which nothing was wrong.
 pub struct Report {
-    /// The same for the same script: of all times and all that reached the disks.
+    /// Hash of all times and of everything that reached the disks: the same for the same script.
     pub digest: u64,
     /// How long it took, in simulated nanoseconds.
     pub simulated_ns: u64,
-    /// How often each act had something to do.
+    /// How many times each act had something to do.
     pub counts: BTreeMap<Act, u64>,
-    /// What is on the devices of each pool, by its name: all pools are exported.
+    /// The devices of each pool, by its name; all pools are exported.
     pub pools: Vec<(String, Vec<Memory>)>,
 }
 
 /// What was wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// The step that failed; as many as there are when it was what comes after the last.
+    /// Index of the failed step; the number of steps if the failure came after the last one.
     pub step: usize,
-    /// What the panic said.
+    /// The message of the panic.
     pub message: String,
 }
 
 impl Failure {
-    /// What two failures for the same reason have in common: the message without numbers, and not all of it.
+    /// What failures for the same reason have in common: the first line without digits, at most 80 characters.
     #[must_use]
     pub fn reason(&self) -> String {
         let letters = self.message.chars().filter(|c| !c.is_ascii_digit());
@@ -86,7 +86,7 @@ fn carry_out(script: &Script, at: &AtomicUsize) -> Report {
     }
 }
 
-/// Everything is mended, looked at once more, and exported.
+/// Cures, checks and exports the pool.
 fn finish(mut bench: Bench) -> (String, Vec<Memory>) {
     bench.cure();
     bench.check();
@@ -102,7 +102,7 @@ impl Digest {
         self.0 = splitmix64(&mut self.0);
     }
 
-    /// The root of a pool has the checksum of everything below it.
+    /// The uberblock's root pointer has a checksum over everything below it.
     fn add_pool(&mut self, bench: &Bench) {
         let uberblock = bench.spa().uberblock();
         self.add(uberblock.txg.get());

@@ -6,23 +6,23 @@ use std::str::FromStr;
 use super::step::{Step, numbers};
 use crate::pool::Layout;
 
-/// What a run does, all of it.
+/// Everything that a run does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Script {
-    /// Of the simulation: the schedule of its threads, its random numbers.
+    /// The seed of the simulation: schedule of its threads, and its random numbers.
     pub seed: u64,
-    /// A mistake that is to be found.
+    /// A mistake made on purpose, which the run must detect.
     pub mistake: Option<Mistake>,
-    /// What there is at the beginning.
+    /// The pools to create.
     pub pools: Vec<PoolSpec>,
-    /// What happens then.
+    /// The steps to carry out.
     pub steps: Vec<Step>,
 }
 
-/// A mistake that is made on purpose, to see that it is found.
+/// A mistake made on purpose, to see that it is detected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mistake {
-    /// Now and then the model is told another byte than the pool.
+    /// Now and then the model gets a byte that differs from the pool's.
     WrongByte,
     /// Some writes are acknowledged and dropped, the same ones by every device.
     LostWrites,
@@ -36,15 +36,15 @@ const MISTAKES: [(Mistake, &str); 2] = [
 /// A pool of a script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolSpec {
-    /// How its devices stand together.
+    /// How its devices make up the pool.
     pub layout: Layout,
-    /// How many devices there are.
+    /// The number of devices.
     pub devices: u64,
     /// Sectors of `1 << ashift` bytes.
     pub ashift: u64,
-    /// The size of a device.
+    /// The size of each device, in MiB.
     pub mib: u64,
-    /// A command takes up to so many microseconds.
+    /// The longest that a command takes, in microseconds; 0: no delay.
     pub latency_us: u64,
 }
 

@@ -1,4 +1,4 @@
-//! One step: what is done, to what, and the seed of all that it leaves open.
+//! One step: what is done, to what, and the seed for everything else.
 
 use std::fmt;
 use std::str::FromStr;
@@ -30,15 +30,15 @@ pub enum Act {
     Sync,
     /// Nothing happens for a while.
     Idle,
-    /// The time of day is set forward or back.
+    /// Steps the wall clock forward or back.
     Clock,
     /// Exports and imports a pool.
     Export,
-    /// Begins a scrub, or goes on with one.
+    /// Begins a scrub, or resumes a paused one.
     Scrub,
-    /// Has a scrub wait; begins one if none runs.
+    /// Pauses a scrub, beginning one first if none runs.
     PauseScrub,
-    /// Ends a scrub; begins one if none runs.
+    /// Stops a scrub, beginning one first if none runs.
     StopScrub,
     /// Waits until no scan runs.
     FinishScan,
@@ -52,23 +52,23 @@ pub enum Act {
     Unreadable,
     /// Sectors of one side of a mirror cannot be written.
     Unwritable,
-    /// Brings back, mends, resilvers and scrubs.
+    /// Brings devices back, repairs, resilvers and scrubs.
     Cure,
-    /// All devices die while files are written: the pool is suspended, and `zpool clear` resumes it.
+    /// All devices die while files are written: the pool suspends, and `zpool clear` resumes it.
     Suspend,
-    /// The same with `failmode=continue`: writes are refused.
+    /// The pool suspends with `failmode=continue`: writes are refused.
     Refuse,
     /// The power fails while the pool is suspended.
     CutSuspended,
-    /// Writes until there is no space left, and removes it.
+    /// Writes until there is no space left, and removes what was written.
     Fill,
     /// The power fails.
     Cut,
-    /// Compares everything with the model, and has the checker look.
+    /// Compares everything with the model, and runs the checker.
     Check,
 }
 
-/// Every act, with its word and how often [`super::plan`] draws it.
+/// Every act, with its word and the weight with which [`super::plan`] draws it.
 const ACTS: [(Act, &str, u64); 30] = [
     (Act::Files, "files", 300),
     (Act::Create, "create", 25),
@@ -108,7 +108,7 @@ impl Act {
         ACTS.iter().map(|(act, ..)| *act)
     }
 
-    /// The act that a number stands for: as often as it is to be drawn, of so many numbers.
+    /// The act that a random number selects, with the frequency of its weight.
     pub(super) fn drawn(mut number: u64) -> Act {
         number %= ACTS.iter().map(|(.., weight)| weight).sum::<u64>();
         for (act, _, weight) in &ACTS {
@@ -133,13 +133,13 @@ impl Act {
 pub struct Step {
     /// What is done.
     pub act: Act,
-    /// To which pool, modulo how many there are.
+    /// To which pool, modulo their number.
     pub pool: u64,
-    /// To which file system or device, modulo how many there are.
+    /// To which file system or device, modulo their number.
     pub pick: u64,
     /// How much of it: operations, milliseconds, days.
     pub amount: u64,
-    /// Decides all the rest.
+    /// Seed of all further choices.
     pub seed: u64,
 }
 

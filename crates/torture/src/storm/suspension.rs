@@ -10,17 +10,17 @@ use super::step::{Act, Step};
 use crate::Dice;
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// Of a device that is about to die, so many more writes and flushes are done at most.
+/// A device that is about to die executes fewer than this many more writes and flushes.
 const COMMANDS_LEFT_MAX: u64 = 40;
-/// The same for a pool in which nothing is written but one txg.
+/// The same for a pool in which only one txg is written.
 const COMMANDS_LEFT_IDLE_MAX: u64 = 12;
-/// `failmode`, by number.
+/// Values of the property `failmode`.
 const WAIT: u64 = 0;
 const CONTINUE: u64 = 1;
 
 impl Bench {
-    /// While files are written the devices die. Then either they are back and `zpool clear` has the pool go on, or
-    /// the power fails.
+    /// The devices die while files are written. Then either they come back and `zpool clear` resumes the pool,
+    /// or the power fails.
     pub(super) fn suspend(&mut self, step: &Step) -> bool {
         let Some(head) = self.head(step.pick).filter(|_| self.ailing.is_none()) else {
             return false;
@@ -36,7 +36,7 @@ impl Bench {
         let amount = step.amount;
         let thread = rt::spawn("work", move || {
             let done = work.run(amount);
-            // What it came to is seen when the pool goes on, or does not.
+            // Whether it succeeds depends on whether the pool is resumed.
             let _ = spa.sync();
             done
         });
@@ -91,7 +91,7 @@ impl Bench {
     }
 
     fn assert_refuses(&mut self, head: &str) {
-        // A mount of now would replay its log.
+        // Only if it is mounted already: mounting it now would replay its log.
         let fs = self.session().mounted(head).cloned();
         let Some(fs) = fs else { return };
         let made = fs.create_file(fs.root(), b"refused", &Create::default());
@@ -102,7 +102,7 @@ impl Bench {
         );
     }
 
-    /// After so many more writes and flushes each.
+    /// Each device dies after this many more writes and flushes.
     fn kill(&mut self, left: u64) {
         for disk in self.disks.all() {
             disk.fault.kill_after(left);
@@ -115,7 +115,7 @@ impl Bench {
         resumed.unwrap_or_else(|e| panic!("{}: clear: {e}", self.name));
     }
 
-    /// Waits until the pool is suspended or `thread` ends; whether it is suspended.
+    /// Waits until the pool is suspended or `thread` ends; returns whether the pool is suspended.
     fn is_suspended_by<T>(&self, thread: &rt::JoinHandle<T>) -> bool {
         while !thread.is_finished() {
             if self.spa().groups().suspended().is_some() {

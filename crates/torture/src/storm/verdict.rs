@@ -1,4 +1,4 @@
-//! What the real `zdb` says of the pools that a run leaves.
+//! What the real `zdb` says about the pools that a run leaves.
 
 use geom::Provider;
 use oracle::{Zdb, have_zdb};
@@ -6,10 +6,10 @@ use oracle::{Zdb, have_zdb};
 use super::run::{Failure, Report, run};
 use super::script::Script;
 
-/// Runs a script, and then `zdb -e -p DIR -bcc POOL` on each pool, where there is a `zdb`.
+/// Runs a script, and then `zdb -e -p DIR -bcc POOL` on each pool, if `zdb` is installed.
 ///
 /// # Errors
-/// What was wrong; what `zdb` complains of comes after the last step.
+/// What was wrong; a complaint of `zdb` counts as coming after the last step.
 pub fn run_and_verify(script: &Script) -> Result<Report, Failure> {
     let report = run(script)?;
     let verified = if have_zdb() {

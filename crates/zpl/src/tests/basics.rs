@@ -32,7 +32,7 @@ fn a_new_file_system_has_a_root() {
     let root = fs.getattr(fs.root()).unwrap();
     assert_eq!((root.mode, root.links, root.size), (0o040_755, 2, 2));
     assert_eq!(root.parent, fs.root());
-    // What `zdb` shows of a directory that OpenZFS made on a new pool.
+    // What `zdb` shows for a directory that OpenZFS made on a new pool.
     assert_eq!(root.pflags, 0x8408_0000_0144);
     assert_eq!(check_tree(&fs), 1);
 }
@@ -562,7 +562,7 @@ fn posix_acls_and_modes_follow_each_other() {
     let sub = fs.mkdir(dir, b"sub", &create(0o777)).unwrap();
     assert_eq!(sub.mode & 0o7777, 0o750);
     assert_eq!(fs.getxattr(sub.id, DEFAULT).unwrap(), Some(sample()));
-    // An ACL that says what the mode says is not kept.
+    // An ACL that says no more than the mode is not stored.
     let mut plain = vec![2, 0, 0, 0];
     for (tag, permissions) in [(1, 7), (4, 5), (32, 1)] {
         plain.extend_from_slice(&[tag, 0, permissions, 0, 255, 255, 255, 255]);
@@ -578,7 +578,7 @@ fn posix_acls_and_modes_follow_each_other() {
     );
 }
 
-/// A program that joins such a name to a path of a host writes where it must not.
+/// Joined to a path on the host, such a name makes a program write where it must not.
 #[test]
 fn names_that_cannot_be_are_left_out_and_reported() {
     let pool = Pool::new();
@@ -600,7 +600,7 @@ fn names_that_cannot_be_are_left_out_and_reported() {
         true
     });
     names.sort();
-    // `.` and `..` are those that every directory has.
+    // `.` and `..` are the ones that every directory has.
     assert_eq!(names, [b".".to_vec(), b"..".to_vec(), b"good".to_vec()]);
     let error = outcome.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt);

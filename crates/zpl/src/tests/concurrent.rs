@@ -1,5 +1,5 @@
-//! Several threads on one tree while txgs sync, in simulated time: every interleaving that a seed
-//! gives ends, and leaves a sound tree.
+//! Several threads on one tree while txgs sync, in simulated time: under every interleaving that a seed
+//! produces, all threads end and leave a sound tree.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::random::Random;
 use super::{Pool, check_tree, create};
 use crate::{Filesystem, RenameKind, SetAttr, SetXattr, Settings};
 
-/// A store where everything takes a while, so that others get in between.
+/// A store in which every operation takes a while, so that other threads run in between.
 struct Slow(RamStore);
 
 impl BlockStore for Slow {

@@ -1,4 +1,4 @@
-//! Random operations on a file system and on a simple model of one in memory.
+//! Random operations on a file system, checked against a simple model in memory.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Reproducible choices.
+//! Reproducible random choices.
 
 /// A generator.
 pub(crate) struct Random(rt::SeededRandom);
@@ -8,7 +8,7 @@ impl Random {
         Random(rt::SeededRandom::new(seed))
     }
 
-    /// Seeded by `SEED`, or by the clock; says which, for failures to be repeated.
+    /// Seeded by `SEED`, or at random; prints the seed, so that failures can be repeated.
     pub(crate) fn from_env() -> Random {
         let given = std::env::var("SEED")
             .ok()
@@ -22,7 +22,7 @@ impl Random {
         self.0.next_u64()
     }
 
-    /// Below `limit`.
+    /// A number below `limit`.
     pub(crate) fn below(&mut self, limit: usize) -> usize {
         (self.next() % limit as u64) as usize
     }
@@ -35,7 +35,7 @@ impl Random {
         items[self.below(items.len())]
     }
 
-    /// Bytes that compress well or not at all.
+    /// Bytes that compress well (all the same), or not at all.
     pub(crate) fn bytes(&mut self, len: usize) -> Vec<u8> {
         let constant = self.one_in(2);
         let byte = self.next() as u8;
@@ -45,7 +45,7 @@ impl Random {
     }
 }
 
-/// How many operations a random test does: `OPS`, or `default`.
+/// The number of operations of a random test: `OPS`, or `default`.
 pub(crate) fn ops(default: usize) -> usize {
     let given = std::env::var("OPS").ok().and_then(|text| text.parse().ok());
     given.unwrap_or(default)

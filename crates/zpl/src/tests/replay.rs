@@ -1,4 +1,4 @@
-//! The records of operations, applied to another file system, give the same files.
+//! The log records of operations, replayed on another file system, produce the same files.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::{
     FileType, Filesystem, IntentLog, RenameKind, SetAttr, SetXattr, Settings, Time, pflags,
 };
 
-/// A log that keeps everything.
+/// A log that keeps all records.
 #[derive(Default)]
 struct Keep {
     records: rt::Mutex<Vec<Itx>>,
@@ -32,7 +32,7 @@ impl IntentLog for Keep {
     }
 }
 
-/// A log that is being replayed.
+/// The log of a file system that is being replayed: nothing may be logged.
 struct Replaying;
 
 impl IntentLog for Replaying {
@@ -89,7 +89,7 @@ impl Twins {
     }
 }
 
-/// The record with its data.
+/// The record, complete with its data.
 fn complete(fs: &Filesystem, itx: Itx) -> Option<Vec<u8>> {
     let mut record = itx.record;
     if let WriteState::NeedCopy(wanted) = itx.write_state {
@@ -233,7 +233,7 @@ fn random_operations_are_replayed() {
         let (id, _) = random.pick(&all);
         let name = format!("name{}", random.below(12)).into_bytes();
         let new_name = format!("name{}", random.below(12)).into_bytes();
-        // Whether it works does not matter: only what works is logged.
+        // Whether it works does not matter: only successful operations are logged.
         let _ = match random.below(14) {
             0..3 => fs.create_file(directory, &name, &create(0o644)).map(|_| ()),
             3 => fs.mkdir(directory, &name, &create(0o755)).map(|_| ()),
