@@ -13,7 +13,7 @@ pub struct Layer {
     pub on: String,
     /// Its own provider: `gpt/d1.nop`.
     pub name: String,
-    /// It is gone when the power is.
+    /// It does not survive a loss of power.
     pub transient: bool,
     /// What it is.
     pub kind: LayerKind,

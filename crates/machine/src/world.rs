@@ -1,12 +1,13 @@
-//! The world: names to providers.
+//! The world: resolves names to providers.
 //!
 //! # What it is
-//! A name is resolved from its end: a layer's name leads to the provider that the layer is on, and
-//! that again has a name; a partition's name leads to the provider that has the table; at the
-//! bottom there is a file, a block device or a drive. Nothing is resolved before it is asked for.
+//! A name is resolved from its end: a layer's name leads to the name of the provider that the layer
+//! is on; a partition's name leads to the provider that has the table; at the bottom is a file, a
+//! block device or a drive. Resolution is lazy.
 //!
 //! # Concurrency
-//! `layers`, `ledger`, `shared` and the locks of a [`Running`] machine are leaf locks.
+//! `layers`, `ledger` and `shared` are leaf locks; so are the locks of a [`Running`] machine, but
+//! for each other.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -29,18 +30,18 @@ use crate::machine::Machine;
 use crate::running::Running;
 use crate::taste::Tables;
 
-/// Layers on layers on layers: more than this is a circle in a file that a person wrote.
+/// Maximum depth of stacked providers: more can only be a cycle in a hand-written file.
 pub(crate) const DEPTH_MAX: u32 = 16;
-/// How long a machine that is in use is waited for.
+/// How long to wait for a machine that is in use: 10 s.
 const PATIENCE_NS: u64 = 10_000_000_000;
 
-/// What names of providers mean.
+/// Resolves names of providers, on this host or in a machine.
 pub struct World {
     pub(crate) place: Setting,
     kept: KeptFile,
     layers: Mutex<Vec<Layer>>,
     ledger: Arc<Ledger>,
-    /// Layers of a machine that are open, by name: several may use one at the same time.
+    /// Open layers of a machine, by name: all users of a layer share one instance.
     shared: Mutex<BTreeMap<String, Weak<dyn Provider>>>,
     pub(crate) tables: Tables,
     pub(crate) access: Access,
@@ -63,7 +64,7 @@ impl World {
         Ok(World::new(Setting::Host, kept, layers))
     }
 
-    /// The machine in that folder, switched on: its drives are open. The caller is inside of a
+    /// The machine in that folder, switched on: its drives are open. The caller is inside a
     /// simulation, whose clock jumps to that of the machine.
     ///
     /// # Errors
@@ -76,7 +77,7 @@ impl World {
         World::start(Machine::open(folder, &patience)?)
     }
 
-    /// Switches a machine on. As [`World::machine`].
+    /// Switches a machine on, like [`World::machine`].
     ///
     /// # Errors
     /// What opening the drives gives.
@@ -127,7 +128,7 @@ impl World {
         self.running().map_or_else(Vec::new, Running::drives)
     }
 
-    /// The one name of what has several: without `/dev/` in a machine, an absolute path on a host.
+    /// The canonical form of a name: without `/dev/` in a machine, an absolute path on a host.
     #[must_use]
     pub fn canonical(&self, name: &str) -> String {
         match self.place {
@@ -140,12 +141,13 @@ impl World {
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] if nothing has that name, [`ErrorKind::Exists`] if it is a label that
-    /// two have, as [`World::hold`] for writing, and whatever opening what is below gives.
+    /// two partitions have; for writing also those of [`World::hold`]; those of opening the providers
+    /// below.
     pub fn open(&self, name: &str, mode: OpenMode) -> Result<Arc<dyn Provider>> {
         self.open_as(name, mode, &Holder::Program)
     }
 
-    /// The same for a holder: what it holds already does not stand against it.
+    /// Like [`World::open`], on behalf of a holder: its own claims do not conflict.
     ///
     /// # Errors
     /// As [`World::open`].
@@ -165,7 +167,7 @@ impl World {
         Ok(Arc::new(Renamed::new(own, provider).holding(hold)))
     }
 
-    /// The names of this world for a pool, or for a device of a new one.
+    /// This world as a [`Namespace`] for a holder: a pool, or a device of a new one.
     #[must_use]
     pub fn names_for(&self, holder: Holder) -> NamesFor<'_> {
         NamesFor {
@@ -199,7 +201,7 @@ impl World {
         Ok(provider)
     }
 
-    /// What stands on nothing else: a path of the host, a drive.
+    /// Opens a provider at the bottom of the stack: a path of the host, a drive.
     fn open_bottom(&self, name: &str, mode: OpenMode) -> Result<Option<Arc<dyn Provider>>> {
         match &self.place {
             Setting::Host => match disk::open(Path::new(name), mode) {
@@ -219,7 +221,7 @@ impl World {
         }
     }
 
-    /// Opens a layer. In a machine all who have it open share it: there is one of it.
+    /// Opens a layer. In a machine all users of a layer share one instance.
     fn open_on(&self, layer: &Layer, mode: OpenMode, depth: u32) -> Result<Arc<dyn Provider>> {
         let is_shared = self.is_machine();
         let open = self.shared.lock().get(&layer.name).and_then(Weak::upgrade);
@@ -311,7 +313,7 @@ impl World {
         })
     }
 
-    /// Takes a layer off.
+    /// Removes a layer.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`]; [`ErrorKind::Busy`] if another layer is on it; what keeping it
@@ -328,8 +330,8 @@ impl World {
         })
     }
 
-    /// Changes the layers where they are kept: on a host all in one file; in a machine those that
-    /// survive a loss of power, and hold no key, in its description.
+    /// Changes the layers, and the files they are kept in: on a host all in one file; in a machine
+    /// those that survive a loss of power and hold no key are in its description.
     fn change_layers<T>(&self, edit: impl FnOnce(&mut Vec<Layer>) -> Result<T>) -> Result<T> {
         let change = |kept: &mut Kept| {
             let mut layers = match &self.place {
@@ -359,11 +361,11 @@ impl World {
         Ok(outcome)
     }
 
-    /// Takes off what does not survive a loss of power, and forgets what was counted.
+    /// Removes the layers that do not survive a loss of power, and resets the counters.
     pub(crate) fn lose_layers(&self) -> Result<()> {
         self.ledger.lock().clear();
         self.change_layers(|layers| {
-            // What is on a layer that is gone goes with it.
+            // Layers on a lost layer are lost with it.
             let is_lost = |l: &Layer| l.transient || l.kind.is_secret();
             while let Some(at) = layers.iter().position(is_lost) {
                 let gone = layers.remove(at);
@@ -390,7 +392,7 @@ impl World {
         Ok(sum(kept.unwrap_or_default(), fresh.unwrap_or_default()))
     }
 
-    /// Lets the nop of that name count from zero.
+    /// Resets the counters of the nop of that name.
     ///
     /// # Errors
     /// What keeping it gives.
@@ -405,11 +407,11 @@ impl World {
         })
     }
 
-    /// Keeps what is to be kept: what the nops counted; of a machine its drives and its clock. To
-    /// be called when every provider is closed.
+    /// Saves the counters of the nops and, of a machine, its drives and its clock. To be called
+    /// when every provider is closed.
     ///
     /// # Errors
-    /// What writing it gives; everything that can be is written nevertheless.
+    /// What writing gives; whatever can be written is written nevertheless.
     pub fn close(&self) -> Result<()> {
         let kept = self.keep_ledger();
         match &self.place {
@@ -438,7 +440,8 @@ impl World {
         })
     }
 
-    /// A nop that counts down to its failure has changed by itself.
+    /// Saves the config of a nop that changed by itself while open: one that counts down to its
+    /// failure.
     fn keep_config(&self, name: &str, counted: &Counted) -> Result<()> {
         let Some((opened, now)) = &counted.config else {
             return Ok(());
@@ -455,7 +458,7 @@ impl World {
     }
 }
 
-/// Names as they stand in labels of pools.
+/// Names as they are in the vdev labels of pools: in a machine with `/dev/`.
 pub struct NamesFor<'a> {
     world: &'a World,
     holder: Holder,
@@ -471,7 +474,7 @@ impl Namespace for NamesFor<'_> {
         Ok(Arc::new(Renamed::new(path, provider)))
     }
 
-    /// In a machine everything: labels first, as they say more than numbers of drives.
+    /// In a machine all providers, labels first, as they say more than drive numbers; on a host none.
     fn names(&self) -> Result<Vec<String>> {
         if !self.world.is_machine() {
             return Ok(Vec::new());
@@ -500,7 +503,8 @@ fn no_layer(name: &str) -> Error {
     Error::not_found(format!("there is no layer {name}"))
 }
 
-/// An absolute path; the short name of a device when there is one in `/dev` and nothing here.
+/// The absolute path of a name: in `/dev` if it is relative, is not in the current folder, and a
+/// device has it.
 fn host_path(name: &str) -> PathBuf {
     let given = Path::new(name);
     let here = std::path::absolute(given).unwrap_or_else(|_| given.to_path_buf());

@@ -1,4 +1,4 @@
-//! `machine.toml`: what is refused and where, and that edits keep what a person wrote.
+//! `machine.toml`: what is refused and where, and that edits keep hand-written text.
 
 use std::path::{Path, PathBuf};
 
