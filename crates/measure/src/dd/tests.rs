@@ -109,7 +109,7 @@ fn some_args() -> impl Strategy<Value = Vec<String>> {
     let flags = prop::sample::select(vec!["", "iflag=fullblock", "oflag=append", "oflag=dsync"]);
     let amounts = (amount("count", 12), amount("skip", 9), amount("seek", 6));
     (blocks, amounts, words, flags).prop_map(|(mut args, (count, skip, seek), mut words, flags)| {
-        // GNU's cuts off at 0, not at `seek`, when that is less than a block: bytes before it are lost.
+        // GNU's truncates at 0, not at `seek`, when that is less than a block: bytes before it are lost.
         if seek.as_ref().is_some_and(|seek| seek.ends_with('B')) && !words.contains(&"notrunc") {
             words.push("notrunc");
         }
