@@ -1,8 +1,8 @@
 //! Parses options as getopt(3) and getopt_long(3) do.
 //!
 //! # What it is
-//! Options may be combined (`-Hp`), with their argument attached (`-oname`) or following (`-o
-//! name`), anywhere among the operands; `--` ends them. Long options may be abbreviated to any
+//! Options may be combined (`-Hp`), with their argument attached (`-oname`) or separate
+//! (`-o name`), anywhere among the operands; `--` ends them. Long options may be abbreviated to any
 //! unambiguous prefix. An error leads to a usage text on stderr and exit status 2.
 
 use std::fmt;

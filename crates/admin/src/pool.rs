@@ -114,7 +114,7 @@ pub enum ActivityState {
 /// A vdev with its numbers: `vdev_stat_t` and what the configuration says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VdevStatus {
-    /// What kind.
+    /// Its type.
     pub kind: VdevKind,
     /// Its index among its siblings.
     pub id: u64,

@@ -3,8 +3,8 @@
 //! # What it is
 //! Words are parsed from left to right. `mirror`, `raidz…` and `draid…` take the words that follow,
 //! up to the next keyword; `log`, `special` and `dedup` set the class of the following vdevs;
-//! `spare` and `cache` take single devices only. Afterwards the levels of redundancy are compared; a
-//! mismatch is an error, which `-f` overrides.
+//! `spare` and `cache` take devices only, not groups. Afterwards the levels of redundancy are
+//! compared; a mismatch is an error, which `-f` overrides.
 //!
 //! # Source
 //! OpenZFS cmd/zpool/zpool_vdev.c `construct_spec`, `get_replication`, `check_replication` @be7657e3.

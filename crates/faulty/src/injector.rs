@@ -14,7 +14,7 @@ use base::{Error, ErrorKind, Result};
 use geom::{Command, Provider, Shape, write_each};
 use rt::Mutex;
 
-/// What is wrong with a range.
+/// The fault of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Damage {
     /// Reads fail.

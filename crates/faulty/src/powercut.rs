@@ -153,14 +153,14 @@ impl PowerCut {
         past.history.clear();
     }
 
-    /// What is left if the power fails now.
+    /// The image that is left if the power fails now.
     #[must_use]
     pub fn cut(&self, seed: u64) -> Memory {
         self.image_after(u64::MAX, seed)
     }
 
-    /// What is left if the power fails when the supply's n-th command has been acknowledged and
-    /// the next one has not begun.
+    /// The image that is left if the power fails after the supply's n-th command has been
+    /// acknowledged and before the next one begins.
     #[must_use]
     pub fn image_after(&self, n_commands: u64, seed: u64) -> Memory {
         let past = self.past.lock();

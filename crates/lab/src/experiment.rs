@@ -144,7 +144,7 @@ pub struct Reading {
     /// The largest deviation from a published figure, in percent of that.
     #[serde(default)]
     pub tolerance_percent: Option<f64>,
-    /// The largest root mean square of all its deviations.
+    /// The largest root mean square of all its deviations, in percent.
     #[serde(default)]
     pub rms_tolerance_percent: Option<f64>,
     /// Whether the report has a bar chart of it.
@@ -220,7 +220,7 @@ pub struct Experiment {
     pub path: String,
     /// What it shows.
     pub title: String,
-    /// Why one would care.
+    /// Why it matters.
     pub about: String,
     /// Where the published figures come from; predictions have none.
     pub source: Option<Source>,

@@ -69,7 +69,7 @@ pub struct Measured {
     pub unit: String,
     /// The value measured here.
     pub value: f64,
-    /// What was published.
+    /// The published value.
     pub published: Option<f64>,
     /// `value / published - 1`, in percent.
     pub deviation_percent: Option<f64>,
@@ -86,7 +86,7 @@ pub struct RatioOutcome {
     pub title: String,
     /// The value measured here.
     pub value: f64,
-    /// What was published.
+    /// The published value.
     pub published: Option<f64>,
     /// `value / published - 1`, in percent.
     pub deviation_percent: Option<f64>,
@@ -101,7 +101,7 @@ pub struct RatioOutcome {
 pub struct Ran {
     /// As one would type it.
     pub command: String,
-    /// What it printed.
+    /// Its output.
     pub output: String,
     /// Seconds on the machine's clock.
     pub seconds: f64,
@@ -153,7 +153,7 @@ pub struct Outcome {
     pub name: String,
     /// Its title.
     pub title: String,
-    /// Why one would care.
+    /// Why it matters.
     pub about: String,
     /// Title and author of the write-up.
     pub source: Option<(String, String)>,

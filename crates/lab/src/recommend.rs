@@ -27,7 +27,7 @@ pub struct Recommend {
     pub per: Vec<String>,
 }
 
-/// What to take, and why.
+/// The recommended configurations, with reasons.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Recommendation {
     /// The choices, one for each combination of the [`Recommend::per`] parameters.

@@ -35,7 +35,7 @@ pub enum Event<'a> {
         case: &'a str,
         /// As one would type it.
         command: &'a str,
-        /// What it answered.
+        /// Its result.
         answer: &'a Answer,
     },
     /// A case ended.

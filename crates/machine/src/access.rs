@@ -1,4 +1,4 @@
-//! Access counts: who has a provider open, and who may open it for writing beside them.
+//! Access counts: which consumers have a provider open, and which others may open it for writing.
 //!
 //! # What it is
 //! GEOM's rule. What opens a provider is one of its consumers, and the class that makes the
@@ -38,7 +38,7 @@ use rt::Mutex;
 use crate::layer::LayerKind;
 use crate::world::{DEPTH_MAX, Setting, World};
 
-/// Who opens a provider.
+/// The opener of a provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Holder {
     /// An imported pool: all its devices at the same time, by whatever names.
@@ -152,7 +152,7 @@ impl World {
     ///
     /// # Errors
     /// [`ErrorKind::Busy`] if the provider, one below or one above it has a conflicting claim; what
-    /// reading the list of pools gives.
+    /// reading the list of pools returns.
     pub fn hold(&self, name: &str, holder: &Holder) -> Result<Hold> {
         let is_exclusive = *holder != Holder::Program;
         let steps = self.steps(&self.canonical(name), 0);
@@ -187,7 +187,7 @@ impl World {
     /// The holders of a provider, and of the providers above it.
     ///
     /// # Errors
-    /// What reading the list of pools gives.
+    /// Errors of reading the list of pools.
     pub fn holders(&self, name: &str) -> Result<Vec<Holder>> {
         let steps = self.steps(&self.canonical(name), 0);
         let standing = self.standing(None)?;

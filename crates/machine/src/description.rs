@@ -56,7 +56,7 @@ pub struct DriveEntry {
     pub name: String,
     /// The name of its profile, as it was written.
     pub profile_name: String,
-    /// What it is.
+    /// Its profile, on the bus it is connected to.
     pub profile: Arc<Profile>,
     /// Its size in bytes, if it is not the profile's.
     pub size: Option<u64>,

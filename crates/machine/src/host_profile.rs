@@ -21,7 +21,7 @@ use rt::{Processor, Work};
 pub struct HostProfile {
     /// `freebsd-9`
     pub name: &'static str,
-    /// What it is.
+    /// A description, one line.
     pub about: &'static str,
     /// What work costs on its processor.
     pub processor: Processor,

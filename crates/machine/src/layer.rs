@@ -15,11 +15,11 @@ pub struct Layer {
     pub name: String,
     /// It does not survive a loss of power.
     pub transient: bool,
-    /// What it is.
+    /// Its kind, with its configuration.
     pub kind: LayerKind,
 }
 
-/// What a layer is.
+/// The kind of a layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LayerKind {
     /// A nop.

@@ -66,7 +66,7 @@ impl Patience<'_> {
     }
 }
 
-/// What a lock is taken for.
+/// The mode of a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LockMode {
     /// Reading, shared with other readers.

@@ -29,7 +29,7 @@ use crate::description::{Description, FILE_NAME, NewDrive};
 use crate::kept::{read_toml, write_toml};
 use crate::lock::{FileLock, LockMode, Patience};
 
-/// What changes while commands run.
+/// `clock.toml`: the state that changes with every command.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Clock {

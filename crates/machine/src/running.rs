@@ -36,7 +36,7 @@ impl Machine {
     /// Switches the machine on in simulated time, lets `f` use it, and switches it off.
     ///
     /// # Errors
-    /// What opening the drives and writing back state at the end gives.
+    /// Errors of opening the drives and of writing back state at the end.
     pub fn run<T: Send>(self, f: impl FnOnce(&Arc<World>) -> T + Send) -> Result<T> {
         let options = SimOptions {
             preempt_one_in: 0,
@@ -242,7 +242,7 @@ impl World {
     /// transient layers are gone.
     ///
     /// # Errors
-    /// What keeping the layers gives.
+    /// Errors of saving the layers.
     pub fn power_cut(&self, seed: u64) -> Result<()> {
         for (drive, number) in self.drives().iter().zip(0..) {
             drive.power_cut(seed.wrapping_add(number))?;

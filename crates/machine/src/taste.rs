@@ -155,7 +155,7 @@ impl World {
     /// these are the layers and what they are on.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] when a drive cannot be read. What cannot be opened is left out.
+    /// None at present: providers that cannot be opened are left out, as are tables that cannot be read.
     pub fn providers(&self) -> Result<Vec<ProviderInfo>> {
         let mut found = Vec::new();
         for drive in self.drives() {

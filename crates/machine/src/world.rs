@@ -47,7 +47,7 @@ pub struct World {
     pub(crate) access: Access,
 }
 
-/// Which world it is.
+/// The kind of a world.
 pub(crate) enum Setting {
     Host,
     Machine(Box<Running>),
@@ -57,7 +57,7 @@ impl World {
     /// This host; `state` is the folder in which its layers are kept.
     ///
     /// # Errors
-    /// What reading them gives.
+    /// Errors of reading them.
     pub fn host(state: &Path) -> Result<World> {
         let kept = KeptFile::within(state);
         let layers = kept.read()?.layers;
@@ -68,7 +68,7 @@ impl World {
     /// simulation, whose clock jumps to that of the machine.
     ///
     /// # Errors
-    /// As [`Machine::open`]; what opening the drives gives.
+    /// Those of [`Machine::open`], and of opening the drives.
     pub fn machine(folder: &Path) -> Result<World> {
         let patience = Patience {
             wait_ns: PATIENCE_NS,
@@ -80,7 +80,7 @@ impl World {
     /// Switches a machine on, like [`World::machine`].
     ///
     /// # Errors
-    /// What opening the drives gives.
+    /// Errors of opening the drives and reading the layers.
     pub fn start(machine: Machine) -> Result<World> {
         assert!(rt::is_simulated(), "a machine runs in simulated time");
         rt::sleep_ns(machine.clock_ns().saturating_sub(rt::now_ns()));
@@ -271,8 +271,7 @@ impl World {
     /// Adds a layer and keeps it.
     ///
     /// # Errors
-    /// [`ErrorKind::Exists`] if the name is taken; what opening the layer gives; what keeping it
-    /// gives.
+    /// [`ErrorKind::Exists`] if the name is taken; errors of opening the layer and of saving it.
     pub fn add_layer(&self, layer: Layer) -> Result<()> {
         let layer = Layer {
             on: self.canonical(&layer.on),
@@ -298,7 +297,7 @@ impl World {
     /// Replaces the layer of that name.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`]; what keeping it gives.
+    /// [`ErrorKind::NotFound`]; errors of saving it.
     pub fn update_layer(&self, layer: Layer) -> Result<()> {
         let layer = Layer {
             on: self.canonical(&layer.on),
@@ -316,8 +315,8 @@ impl World {
     /// Removes a layer.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`]; [`ErrorKind::Busy`] if another layer is on it; what keeping it
-    /// gives.
+    /// [`ErrorKind::NotFound`]; [`ErrorKind::Busy`] if another layer is on it; errors of saving the
+    /// layers.
     pub fn remove_layer(&self, name: &str) -> Result<Layer> {
         let name = self.canonical(name);
         if let Some(above) = self.layers().iter().find(|l| l.on == name) {
@@ -381,10 +380,10 @@ impl World {
         })
     }
 
-    /// What the nop of that name counted since it was made or reset.
+    /// The counters of the nop of that name since it was made or reset.
     ///
     /// # Errors
-    /// What reading it gives.
+    /// Errors of reading them.
     pub fn nop_counters(&self, name: &str) -> Result<NopCounters> {
         let name = self.canonical(name);
         let kept = self.kept.read()?.counters.get(&name).copied();
@@ -395,7 +394,7 @@ impl World {
     /// Resets the counters of the nop of that name.
     ///
     /// # Errors
-    /// What keeping it gives.
+    /// Errors of saving them.
     pub fn reset_nop_counters(&self, name: &str) -> Result<()> {
         let name = self.canonical(name);
         if let Some(counted) = self.ledger.lock().get_mut(&name) {
@@ -411,7 +410,7 @@ impl World {
     /// when every provider is closed.
     ///
     /// # Errors
-    /// What writing gives; whatever can be written is written nevertheless.
+    /// The first error of writing; whatever can be written is written nevertheless.
     pub fn close(&self) -> Result<()> {
         let kept = self.keep_ledger();
         match &self.place {
@@ -503,8 +502,8 @@ fn no_layer(name: &str) -> Error {
     Error::not_found(format!("there is no layer {name}"))
 }
 
-/// The absolute path of a name: in `/dev` if it is relative, is not in the current folder, and a
-/// device has it.
+/// The absolute path of a name. A relative name that does not exist in the current folder is looked
+/// up in `/dev`.
 fn host_path(name: &str) -> PathBuf {
     let given = Path::new(name);
     let here = std::path::absolute(given).unwrap_or_else(|_| given.to_path_buf());

@@ -34,7 +34,7 @@ const SIZES_SPAN: u64 = 8;
 /// Operations between two calls of the observer within a pass.
 const OPERATIONS_PER_NOTE: u32 = 256;
 
-/// What to do. Sizes that are not given follow from the sector.
+/// The options. Sizes that are not given are derived from the sector size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// `-r`
@@ -67,7 +67,7 @@ pub struct Pass {
 /// A pass and how long it took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// What was done.
+    /// The pass.
     pub pass: Pass,
     /// How long it took.
     pub elapsed_us: u64,

@@ -40,7 +40,8 @@ pub(crate) fn sections(outcome: &Outcome) -> String {
     )
 }
 
-/// Groups drives whose counters differ by at most 1 % (the sides of a mirror), to draw one of each.
+/// Groups drives of one profile whose write counters differ by at most 1 % (the sides of a mirror):
+/// one of each group is drawn.
 fn alike(drives: &[DriveTrace]) -> Vec<(Vec<&str>, &DriveTrace)> {
     let mut groups: Vec<(Vec<&str>, &DriveTrace)> = Vec::new();
     let near = |a: u64, b: u64| a.abs_diff(b) * 100 <= a.max(b);

@@ -50,7 +50,7 @@ pub fn copy(
     copier.run()
 }
 
-/// Is called as the copy proceeds.
+/// Callbacks for the progress and the messages of a copy.
 pub trait Observer {
     /// A complaint that does not end the copying.
     fn complain(&mut self, text: &str);

@@ -100,7 +100,7 @@ pub struct Flags {
     pub nonblock: bool,
 }
 
-/// What is printed.
+/// `status`: what is printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Status {
     /// The records and the closing line.

@@ -13,7 +13,7 @@ use super::ends::{Device, Null, Random, Zeros};
 use super::host::HostFile;
 use super::*;
 
-/// Keeps what is complained about.
+/// Collects the messages.
 #[derive(Default)]
 struct Heard(Vec<String>);
 
@@ -25,7 +25,7 @@ impl Observer for Heard {
     fn block_done(&mut self, _counts: &Counts) {}
 }
 
-/// What a `dd` did: how it ended, what it printed of records, and what is in the output.
+/// The outcome of a `dd`: how it ended, the records it printed, and the contents of the output.
 #[derive(PartialEq, Eq)]
 struct Outcome {
     succeeded: bool,

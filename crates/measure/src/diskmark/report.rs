@@ -7,7 +7,7 @@ const RULE: &str =
 const MIB: u64 = 1 << 20;
 const NS_PER_S: u64 = 1_000_000_000;
 
-/// What a report is made of.
+/// The data of a report.
 #[derive(Clone, Debug)]
 pub struct Report<'a> {
     /// The heading, one line.
