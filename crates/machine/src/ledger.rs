@@ -19,7 +19,7 @@ pub(crate) struct Counted {
 /// By the names of nops.
 pub(crate) type Ledger = Mutex<BTreeMap<String, Counted>>;
 
-/// Adds the counters of an open nop to the ledger when it is dropped.
+/// Adds the counters of an open nop to the ledger when the nop is closed.
 pub(crate) struct Entry {
     pub(crate) nop: Arc<Nop>,
     pub(crate) opened: NopConfig,

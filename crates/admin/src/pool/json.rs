@@ -213,7 +213,7 @@ fn listed_vdev(
     (name, Value::Object(entry))
 }
 
-/// `ctime` with the time zone before the year.
+/// The time as date(1) prints it: `ctime` with the time zone before the year; an offset if not UTC.
 fn timestamp(secs: u64, zone: Zone) -> String {
     let text = date_time(secs, zone);
     let (start, year) = text.split_at(text.len() - 4);

@@ -80,7 +80,7 @@ fn theirs(args: &[String], output: &Path) -> Outcome {
     }
 }
 
-/// Whether GNU's `dd` is here to compare with.
+/// Whether GNU's `dd` is installed, to compare with.
 fn has_gnu_dd() -> bool {
     let version = Command::new("dd").arg("--version").output();
     let is_gnu = version.is_ok_and(|o| String::from_utf8_lossy(&o.stdout).contains("coreutils"));
@@ -168,7 +168,7 @@ proptest! {
     }
 }
 
-/// Runs `args` from one end to another; the records, the complaints, the error.
+/// Runs `args` from an input to an output; returns the records, the messages and the error.
 fn run(
     args: &str,
     flavour: Flavour,
