@@ -1,25 +1,25 @@
-//! Reading options as getopt(3) and getopt_long(3) do.
+//! Parses options as getopt(3) and getopt_long(3) do.
 //!
 //! # What it is
-//! Options may stand together (`-Hp`), with their argument (`-oname`) or before it (`-o name`), and
-//! anywhere among the operands; `--` ends them. Long options are known by any prefix that fits only
-//! one of them. A complaint leads to a usage text on stderr and exit status 2.
+//! Options may be combined (`-Hp`), with their argument attached (`-oname`) or separate
+//! (`-o name`), anywhere among the operands; `--` ends them. Long options may be abbreviated to any
+//! unambiguous prefix. An error leads to a usage text on stderr and exit status 2.
 
 use std::fmt;
 
 /// The options of a command.
 #[derive(Clone, Copy, Debug)]
 pub struct OptSpec {
-    /// As getopt wants them: letters, each followed by a colon if it takes an argument.
+    /// In the form of getopt(3): letters, each followed by a colon if it takes an argument.
     pub short: &'static str,
-    /// Long options and what they are reported as. One that is reported as a letter takes an
+    /// Long options and the flags they are reported as. One that is reported as a letter takes an
     /// argument if the letter does: `--name=value` or `--name value`.
     pub long: &'static [(&'static str, Flag)],
 }
 
 impl OptSpec {
-    /// What is said of wrong options: getopt(3) knows a missing argument only where the letters begin
-    /// with a colon.
+    /// The message for wrong options: getopt(3) distinguishes a missing argument only if the letters
+    /// begin with a colon.
     #[must_use]
     pub fn complaint(&self, error: &OptError) -> String {
         match error {
@@ -63,7 +63,7 @@ impl fmt::Display for OptError {
 
 impl std::error::Error for OptError {}
 
-/// What the arguments of a command say.
+/// The parsed arguments of a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parsed {
     /// Options in the order given, with their arguments.
@@ -104,10 +104,10 @@ impl Parsed {
     }
 }
 
-/// Reads the arguments that follow a command's name.
+/// Parses the arguments that follow a command's name.
 ///
 /// # Errors
-/// The first thing that is wrong.
+/// The first error.
 pub fn parse<S: AsRef<str>>(spec: &OptSpec, args: &[S]) -> Result<Parsed, OptError> {
     let mut parsed = Parsed::default();
     let mut args = args.iter().map(AsRef::as_ref);
@@ -179,7 +179,7 @@ fn long_option<'a>(
 }
 
 fn long_flag(spec: &OptSpec, name: &str) -> Result<Flag, OptError> {
-    // A command without long options sees a cluster that starts with a dash.
+    // For a command without long options this is a cluster of letters that begins with a dash.
     if spec.long.is_empty() {
         return Err(OptError::Invalid('-'));
     }

@@ -1,9 +1,9 @@
-//! What the real tools printed (tests/golden), cut into cases.
+//! Output of the real tools (tests/golden), split into cases.
 
-/// One command with what it printed.
+/// One command with its output.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Case {
-    /// What it is called in the file.
+    /// Its name in the file.
     pub(crate) name: String,
     /// The command line, arguments separated by blanks.
     pub(crate) command: String,
@@ -19,8 +19,8 @@ impl Case {
     }
 }
 
-/// Cuts `text` at its `# name` lines, which a `$ command` line follows; lines of stderr begin with
-/// `2> `.
+/// Splits `text` at its `# name` lines, each followed by a `$ command` line; lines of stderr begin
+/// with `2> `.
 pub(crate) fn cases(text: &str) -> Vec<Case> {
     let mut cases: Vec<Case> = Vec::new();
     for line in text.lines() {

@@ -1,15 +1,15 @@
-//! What administrators see of pools: property tables, name rules, how things print, and how
-//! commands are read.
+//! The command-line interface to pools: property tables, name rules, output formats, and parsing
+//! of commands.
 //!
 //! # What it is
 //! Pure functions. The front end gathers plain structs from the engine ([`pool::PoolStatus`],
-//! [`phys::PropValue`]); this crate turns them into the text, columns and JSON that people's eyes
-//! and scripts know from OpenZFS, and turns arguments into checked values with the complaints that
-//! they know. Nothing here opens, reads or prints anything.
+//! [`phys::PropValue`]); this crate turns them into the text, columns and JSON that administrators
+//! and scripts know from OpenZFS, and turns arguments into checked values, with OpenZFS's error
+//! messages. Nothing here opens, reads or prints anything.
 //!
 //! # Source
-//! OpenZFS cmd/zpool, cmd/zfs, lib/libzfs, lib/libzutil, module/zcommon @be7657e3. What is printed
-//! follows release 2.3; `tests/golden` holds what its tools printed.
+//! OpenZFS cmd/zpool, cmd/zfs, lib/libzfs, lib/libzutil, module/zcommon @be7657e3. Output follows
+//! release 2.3; `tests/golden` has output of its tools.
 
 pub mod getopt;
 #[cfg(test)]

@@ -1,10 +1,10 @@
-//! Columns: what `zfs list`, `zfs get`, `zpool list` and `zpool get` print.
+//! Columns: the output of `zfs list`, `zfs get`, `zpool list` and `zpool get`.
 //!
 //! # What it is
 //! A listing is made of [`Item`]s: datasets or pools with the values of their properties. Columns
 //! are two blanks apart; numbers are flush right. Columns of plain numbers have a fixed width (their
-//! values take at most five characters), all others are as wide as their widest value. With `-H`,
-//! there is no header, and one tab between values.
+//! values are at most five characters), all others are as wide as their widest value. With `-H`
+//! there is no header, and values are separated by one tab.
 //!
 //! # Source
 //! OpenZFS cmd/zfs/zfs_main.c `print_header`, `print_dataset`, cmd/zfs/zfs_iter.c `zfs_sort`,
@@ -34,18 +34,18 @@ pub use table::{default_columns, list};
 /// The value of a property of an [`Item`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prop {
-    /// What it is called; from the table, or a user property, `feature@…`, `written@…` and so on.
+    /// Its name: from the table, or a user property, `feature@…`, `written@…` and so on.
     pub name: String,
     /// Its value.
     pub value: PropValue,
     /// Where that comes from.
     pub source: Source,
-    /// What a received stream said, if any did.
+    /// The value from a received stream, if any.
     pub received: Option<String>,
 }
 
 impl Prop {
-    /// A property that nobody received.
+    /// A property without a received value.
     #[must_use]
     pub fn new(name: impl Into<String>, value: PropValue, source: Source) -> Self {
         Prop {
@@ -56,26 +56,26 @@ impl Prop {
         }
     }
 
-    /// What is computed, or belongs to the thing itself.
+    /// A property with a number that is computed or intrinsic: it has no source.
     #[must_use]
     pub fn number(name: impl Into<String>, value: u64) -> Self {
         Prop::new(name, PropValue::Number(value), Source::None)
     }
 
-    /// The same, for a text.
+    /// Like [`Prop::number`], for a text.
     #[must_use]
     pub fn text(name: impl Into<String>, value: impl Into<String>) -> Self {
         Prop::new(name, PropValue::Text(value.into()), Source::None)
     }
 }
 
-/// A dataset or a pool, with what it says about itself. Properties that it does not have are left
-/// out; `name` is not among them.
+/// A dataset or a pool, with its properties. Properties that it does not have are left out; `name`
+/// is not among them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Item {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// What kind of dataset it is; none for pools and vdevs.
+    /// The kind of dataset; `None` for pools and vdevs.
     pub types: Option<Types>,
     /// Its properties.
     pub props: Vec<Prop>,
@@ -98,18 +98,18 @@ impl Item {
 /// How to print.
 #[derive(Clone, Copy, Debug)]
 pub struct Style {
-    /// Which table the properties are from.
+    /// The table of the properties.
     pub kind: TableKind,
     /// `-H`: no header, tabs.
     pub is_scripted: bool,
     /// `-p`: all digits.
     pub numbers: NumberStyle,
-    /// Where the clock on the wall is.
+    /// The time zone.
     pub zone: Zone,
 }
 
 impl Style {
-    /// What is printed without any option.
+    /// The style without any option, in UTC.
     #[must_use]
     pub fn new(kind: TableKind) -> Self {
         Style {
@@ -120,7 +120,7 @@ impl Style {
         }
     }
 
-    /// How a value prints.
+    /// Formats a value.
     #[must_use]
     pub fn format(&self, name: &str, value: &PropValue) -> String {
         match (self.kind.lookup(name), value) {
@@ -136,7 +136,7 @@ impl Style {
         }
     }
 
-    /// The value of an item's property, or its name; none if it has no such property.
+    /// The formatted value of an item's property, or its name; `None` if it has no such property.
     fn value_of(&self, item: &Item, name: &str) -> Option<String> {
         if name == "name" {
             return Some(item.name.clone());

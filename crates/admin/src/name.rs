@@ -1,4 +1,4 @@
-//! What pools, datasets, snapshots and bookmarks may be called.
+//! Rules for the names of pools, datasets, snapshots and bookmarks.
 //!
 //! # Source
 //! OpenZFS module/zcommon/zfs_namecheck.c, lib/libzfs/libzfs_dataset.c `zfs_validate_name`,
@@ -10,12 +10,12 @@ use phys::pool_names::ORIGIN_DIR_NAME;
 
 /// `ZFS_MAX_DATASET_NAME_LEN`: names have fewer bytes than this.
 pub(crate) const NAME_LEN_LIMIT: usize = 256;
-/// `zfs_max_dataset_nesting`: how deep datasets may lie.
+/// `zfs_max_dataset_nesting`: a dataset is fewer than this many levels below the root dataset.
 pub(crate) const NESTING_LIMIT: usize = 50;
-/// A pool's name has to leave room for `/$ORIGIN@$ORIGIN`.
+/// Pool names have fewer bytes than this, to leave room for `/$ORIGIN@$ORIGIN`.
 const POOL_NAME_LEN_LIMIT: usize = NAME_LEN_LIMIT - 2 - 2 * ORIGIN_DIR_NAME.len();
 
-/// Kinds of things in a pool that have a name.
+/// The kinds of names in a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameKind {
     /// A file system or a volume.
@@ -41,7 +41,7 @@ impl NameKind {
     }
 }
 
-/// `namecheck_err_t`: what is wrong with a name, in the tools' words.
+/// `namecheck_err_t`: what is wrong with a name, in the wording of the tools.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NameError {
     /// 256 bytes or more
@@ -52,27 +52,27 @@ pub enum NameError {
     EmptyComponent,
     /// `tank/`, `tank@a/b`
     TrailingSlash,
-    /// A character that is not allowed; in a pool's name or elsewhere
+    /// A character that is not allowed; whether it is in a pool's name
     InvalidChar(char, bool),
     /// `tank@a@b`
     MultipleDelimiters,
-    /// A pool's name that starts with a digit, say
+    /// A pool's name that does not begin with a letter
     NoLetter,
-    /// mirror, raidz, draid, spare, log
+    /// Words of vdev specifications: mirror, raidz, draid, spare, log
     Reserved,
     /// `.`
     SelfReference,
     /// `..`
     ParentReference,
-    /// An `@` where no snapshot is meant
+    /// An `@` in a name that is not of a snapshot
     UnexpectedAt,
-    /// An `#` where no bookmark is meant
+    /// A `#` in a name that is not of a bookmark
     UnexpectedPound,
     /// A snapshot without `@`
     MissingAt,
     /// A bookmark without `#`
     MissingPound,
-    /// More than 50 levels
+    /// 50 levels or more below the root dataset
     TooDeep,
 }
 
@@ -112,7 +112,7 @@ fn is_valid_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || "-_.: ".contains(c)
 }
 
-/// Checks one component: what stands between slashes, or after `@` or `#`.
+/// Checks one component: the part between slashes, or after `@` or `#`.
 ///
 /// # Errors
 /// What is wrong with it.
@@ -130,8 +130,8 @@ pub fn check_component(name: &str) -> Result<(), NameError> {
     }
 }
 
-/// Checks the name of something in a pool. `is_new`: it is about to get that name, so it must not
-/// have a `%`, which only the receive of a stream gives to its temporary datasets.
+/// Checks the name of a dataset, snapshot or bookmark. `is_new`: it is about to be created, so the
+/// name must not contain `%`, which is reserved for the temporary datasets of a receive.
 ///
 /// # Errors
 /// What is wrong with it.
@@ -206,7 +206,7 @@ fn check_path_component(component: &str, delimiter: Option<char>) -> Result<(), 
     }
 }
 
-/// How many levels below the pool's root dataset a name lies.
+/// How many levels below the pool's root dataset a name is.
 #[must_use]
 #[doc(alias = "get_dataset_depth")]
 pub fn depth(name: &str) -> usize {
@@ -214,7 +214,7 @@ pub fn depth(name: &str) -> usize {
     path.matches('/').count()
 }
 
-/// Checks that a dataset does not lie too deep.
+/// Checks that a dataset is not nested too deeply.
 ///
 /// # Errors
 /// [`NameError::TooDeep`].
@@ -227,8 +227,8 @@ pub fn check_nesting(name: &str) -> Result<(), NameError> {
     }
 }
 
-/// Checks a pool's name. `is_new`: a pool is about to be called so, which rules out more words
-/// than an existing one, from before the rule, may have.
+/// Checks a pool's name. `is_new`: the pool is about to be created; the rules for new names are
+/// stricter, since existing pools may be older than those rules.
 ///
 /// # Errors
 /// What is wrong with it.
@@ -265,14 +265,14 @@ pub fn dataset_of(name: &str) -> &str {
     name.split(['@', '#']).next().unwrap_or("")
 }
 
-/// The dataset above, none for a pool's root dataset. Of a snapshot: its dataset.
+/// The parent dataset, `None` for a pool's root dataset. Of a snapshot or bookmark: its dataset.
 #[must_use]
 pub fn parent_of(name: &str) -> Option<&str> {
     let end = name.find(['@', '#']).or_else(|| name.rfind('/'))?;
     Some(&name[..end])
 }
 
-/// Checks what `mountpoint` may be set to, `none` and `legacy` apart.
+/// Checks a value of `mountpoint` other than `none` and `legacy`.
 ///
 /// # Errors
 /// [`NameError::LeadingSlash`] when it is not an absolute path, [`NameError::TooLong`].

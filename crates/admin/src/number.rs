@@ -1,4 +1,4 @@
-//! Numbers, sizes, ratios and times, as people type them and as the tools print them.
+//! Parsing and printing of numbers, sizes, ratios and times.
 //!
 //! # Source
 //! OpenZFS lib/libzutil/zutil_nicenum.c, lib/libzfs/libzfs_util.c `zfs_nicestrtonum` @be7657e3.
@@ -14,7 +14,7 @@ pub fn nice_number(value: u64) -> String {
     nice(value, "")
 }
 
-/// The same for bytes, which say so when there is no other suffix: `0B`, `512B`, `1.50K`.
+/// Like [`nice_number`], for bytes: with a `B` if there is no other suffix: `0B`, `512B`, `1.50K`.
 #[must_use]
 #[doc(alias = "zfs_nicebytes")]
 pub fn nice_bytes(value: u64) -> String {
@@ -28,7 +28,7 @@ fn nice(value: u64, unit: &str) -> String {
     if value.is_multiple_of(scale) {
         return format!("{}{suffix}", value / scale);
     }
-    // As many digits after the point as fit into five characters.
+    // As many decimals as fit into five characters.
     let scaled = value as f64 / scale as f64;
     let tries = (0..3)
         .rev()
@@ -55,7 +55,7 @@ pub fn nice_time(ns: u64) -> String {
     format!("{}{}", ns / 1000u64.pow(index as u32), units[index])
 }
 
-/// How numbers are printed: for people, or exactly (`-p`).
+/// How numbers are printed: human-readable, or exactly (`-p`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NumberStyle {
     /// With suffixes.
@@ -121,10 +121,10 @@ fn suffix_shift(suffix: &str) -> Result<u32> {
     Ok(10 * power as u32)
 }
 
-/// A number with an optional binary suffix: `128K`, `1.5G`, `0x` is not known.
+/// Parses a number with an optional binary suffix: `128K`, `1.5G`; there is no `0x`.
 ///
 /// # Errors
-/// `InvalidInput`, in OpenZFS's words.
+/// `InvalidInput`, with OpenZFS's message.
 #[doc(alias = "zfs_nicestrtonum")]
 pub fn parse_number(text: &str) -> Result<u64> {
     if !text.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
@@ -166,8 +166,7 @@ pub fn duration(secs: u64) -> String {
     }
 }
 
-/// Seconds east of UTC for a time given in seconds since 1970: what a front end knows about the
-/// place it runs at.
+/// A time zone, supplied by the front end: seconds east of UTC for a time in seconds since 1970.
 #[derive(Clone, Copy, Debug)]
 pub struct Zone(pub fn(u64) -> i64);
 

@@ -1,9 +1,9 @@
-//! The state of a pool: what a front end gathers from the engine, how healthy that is, and how
-//! `zpool status`, `zpool list -v` and `zpool import` show it.
+//! The state of a pool: what a front end gathers from the engine, the diagnosis of its health, and
+//! the output of `zpool status`, `zpool list -v` and `zpool import`.
 //!
 //! # Source
 //! OpenZFS lib/libzfs/libzfs_status.c `check_status`, libzfs_pool.c `zpool_vdev_name`,
-//! cmd/zpool/zpool_main.c @be7657e3; what is printed follows 2.3.
+//! cmd/zpool/zpool_main.c @be7657e3; output follows 2.3.
 
 mod health;
 mod import;
@@ -23,12 +23,12 @@ use zio::AllocClass;
 
 pub use vdev::{VdevAux, VdevState};
 
-/// What kind of vdev.
+/// The type of a vdev.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum VdevKind {
     /// The pool itself.
     Root,
-    /// A block device; `is_whole` when the pool made the partition itself.
+    /// A block device; `is_whole` if the pool was given the whole disk and partitioned it itself.
     Disk {
         /// vdev_wholedisk
         is_whole: bool,
@@ -52,17 +52,17 @@ pub enum VdevKind {
         /// Distributed spares
         spares: u64,
     },
-    /// A device and its successor.
+    /// A device and its replacement.
     Replacing,
-    /// A device and the hot spare that stands in for it.
+    /// A device and the hot spare that has taken over for it.
     Spare,
     /// A distributed spare of a dRAID.
     DraidSpare,
-    /// A device that the configuration names and nobody has seen.
+    /// A vdev of the configuration that was not found.
     Missing,
-    /// What a removed log device leaves.
+    /// The placeholder for a removed log device.
     Hole,
-    /// What a removed device leaves: a map to where its blocks are now.
+    /// A removed top-level vdev: a mapping to where its blocks are now.
     Indirect,
 }
 
@@ -87,14 +87,14 @@ impl VdevKind {
     }
 }
 
-/// How far an initialization or a trim of a device is.
+/// The progress of an initialization or a trim of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Activity {
-    /// What it is doing.
+    /// Its state.
     pub state: ActivityState,
     /// Bytes done.
     pub done_bytes: u64,
-    /// Bytes to be done.
+    /// Total bytes to do, estimated.
     pub estimate_bytes: u64,
     /// When the state began, in seconds since 1970.
     pub since_secs: u64,
@@ -103,7 +103,7 @@ pub struct Activity {
 /// See [`Activity`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ActivityState {
-    /// Going on.
+    /// In progress.
     Active,
     /// Stopped by request.
     Suspended,
@@ -114,17 +114,17 @@ pub enum ActivityState {
 /// A vdev with its numbers: `vdev_stat_t` and what the configuration says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VdevStatus {
-    /// What kind.
+    /// Its type.
     pub kind: VdevKind,
-    /// Its number among its siblings.
+    /// Its index among its siblings.
     pub id: u64,
     /// Its guid.
     pub guid: u64,
-    /// Of a device: where it is; of a distributed spare: its name.
+    /// Of a device: its path; of a distributed spare: its name.
     pub path: Option<String>,
-    /// The device was not there when the pool was opened; `path` is where it used to be.
+    /// The device was not found when the pool was opened; `path` is its last known path.
     pub is_not_present: bool,
-    /// What it is for.
+    /// Its allocation class.
     pub class: AllocClass,
     /// vs_state
     pub state: VdevState,
@@ -138,7 +138,7 @@ pub struct VdevStatus {
     pub deflated_bytes: u64,
     /// vs_pspace: size of a device
     pub physical_bytes: u64,
-    /// vs_rsize: the least size of a replacement
+    /// vs_rsize: the minimum size of a replacement
     pub replaceable_bytes: u64,
     /// vs_esize: by how much it can grow
     pub expandable_bytes: u64,
@@ -176,7 +176,7 @@ pub struct VdevStatus {
     pub trim: Option<Activity>,
     /// vs_trim_notsup
     pub is_trim_unsupported: bool,
-    /// Those below it.
+    /// Its children.
     pub children: Vec<VdevStatus>,
 }
 
@@ -220,7 +220,7 @@ impl VdevStatus {
         }
     }
 
-    /// What is said behind the numbers about `aux`.
+    /// The remark about `aux` after the counters.
     fn aux_text(&self) -> &'static str {
         match self.aux {
             VdevAux::None => "",
@@ -252,7 +252,7 @@ impl VdevStatus {
         errors == 0 && self.is_leaf() && self.slow_ios > 0
     }
 
-    /// What it is called. The root vdev is called as its pool.
+    /// The name to show for it. For the root vdev callers use the pool's name instead.
     #[must_use]
     #[doc(alias = "zpool_vdev_name")]
     pub fn name(&self, style: NameStyle) -> String {
@@ -294,7 +294,7 @@ impl VdevStatus {
     }
 }
 
-/// How vdevs are called.
+/// How vdev names are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NameStyle {
     /// `-g`: by guid
@@ -303,7 +303,7 @@ pub struct NameStyle {
     pub is_full_path: bool,
     /// Disks by their path below `/dev`, as on FreeBSD; otherwise by the last part of it.
     pub is_below_dev: bool,
-    /// Whether mirrors and the like have their number behind them.
+    /// Whether names of interior vdevs get their index as suffix: `mirror-0`.
     pub has_id: bool,
 }
 
@@ -346,7 +346,7 @@ fn strip_partition(name: &str) -> String {
     }
 }
 
-/// What a scan does.
+/// The kind of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScanFunction {
     /// Reads everything.
@@ -355,7 +355,7 @@ pub enum ScanFunction {
     Resilver,
 }
 
-/// Whether work in the background goes on.
+/// The state of a scan or a removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScanState {
     /// `DSS_SCANNING`
@@ -423,18 +423,18 @@ pub struct RemovalStatus {
 /// `pool_checkpoint_stat_t`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckpointStatus {
-    /// Whether it is being thrown away.
+    /// Whether it is being discarded.
     pub is_discarding: bool,
     /// When it was made, in seconds since 1970.
     pub start_secs: u64,
-    /// What it holds on to.
+    /// The space that it holds, in bytes.
     pub bytes: u64,
 }
 
-/// A pool with everything that is shown of it.
+/// Everything that is shown of a pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PoolStatus {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// Its guid.
     pub guid: u64,
@@ -450,13 +450,13 @@ pub struct PoolStatus {
     pub cache: Vec<VdevStatus>,
     /// It takes no more writes after an I/O failure.
     pub is_suspended: bool,
-    /// Features that it needs and this program does not have.
+    /// Features of the pool that this program does not support.
     pub unsupported_features: Vec<String>,
-    /// With those it could still be read.
+    /// The pool can still be read in spite of those.
     pub is_readable: bool,
-    /// Not all features are enabled that could be.
+    /// Some supported features are not enabled.
     pub has_disabled_features: bool,
-    /// It was last used by another host, or is in use by it.
+    /// It was last used by another host, or is in use there.
     pub is_foreign: bool,
     /// The last scan.
     pub scan: Option<ScanStatus>,
@@ -464,9 +464,9 @@ pub struct PoolStatus {
     pub removal: Option<RemovalStatus>,
     /// The checkpoint.
     pub checkpoint: Option<CheckpointStatus>,
-    /// How many blocks are known to be damaged; none when that cannot be said.
+    /// The number of blocks known to be damaged; `None` if unknown.
     pub error_count: Option<u64>,
-    /// What they belong to: paths of files, or `<0x36>:<0x2>`.
+    /// The objects they belong to: paths of files, or `<0x36>:<0x2>` (objset, object).
     pub errors: Vec<String>,
 }
 
@@ -507,10 +507,10 @@ impl PoolStatus {
     }
 }
 
-/// What belongs to the classes behind the normal vdevs, in the order of `zpool status`.
+/// The classes listed after the normal vdevs, in the order of `zpool status`.
 const STATUS_CLASSES: [AllocClass; 3] = [AllocClass::Dedup, AllocClass::Special, AllocClass::Log];
 
-/// What the vdevs of a class are listed under.
+/// The heading for the vdevs of a class.
 pub(crate) fn heading(class: AllocClass) -> &'static str {
     match class {
         AllocClass::Log => "logs",

@@ -1,14 +1,14 @@
-//! The commands of `zpool` and `zfs`, and what is said about how to call them.
+//! The commands of `zpool` and `zfs`, and their usage messages.
 //!
 //! # Source
 //! The synopses are those of OpenZFS 2.3 (cmd/zpool/zpool_main.c, cmd/zfs/zfs_main.c), since they are
-//! what people's fingers know.
+//! what administrators are used to.
 
 use std::fmt::Write as _;
 
 use crate::prop::{self, TableKind};
 
-/// Which program.
+/// A program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tool {
     /// `zpool`
@@ -18,7 +18,7 @@ pub enum Tool {
 }
 
 impl Tool {
-    /// What it is called.
+    /// Its name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -36,7 +36,7 @@ impl Tool {
         }
     }
 
-    /// The command called `name`, or by its short form (`umount`, `snap`, `recv`).
+    /// The command of that name or alias (`umount`, `snap`, `recv`).
     #[must_use]
     pub fn command(self, name: &str) -> Option<&'static Command> {
         let name = match (self, name) {
@@ -55,9 +55,9 @@ impl Tool {
 /// One command.
 #[derive(Clone, Copy, Debug)]
 pub struct Command {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
-    /// How it is called: one or more lines, each behind a tab.
+    /// Its usage: one or more lines, printed with a tab before each.
     pub synopsis: &'static [&'static str],
 }
 
@@ -397,7 +397,7 @@ const ZFS: &[Option<Command>] = &[
     command("unzone", &["unzone <nsfile> <filesystem>"]),
 ];
 
-/// What ends the usage of a `zfs` command that takes properties.
+/// The end of the usage message of a `zfs` command that takes properties.
 const ZFS_VALUES: &str = "
 Sizes are specified in bytes with standard units such as K, M, G, etc.
 
@@ -411,7 +411,7 @@ a user|group|project specifier of one of these forms:
     SMB SID         (eg: \"S-1-234-567-89\")
 ";
 
-/// What ends the usage of every other `zfs` command.
+/// The end of the usage message of every other `zfs` command.
 const ZFS_MORE: &str = "
 For the property list, run: zfs set|get
 
@@ -420,8 +420,8 @@ For the delegated permission list, run: zfs allow|unallow
 For further help on a command or topic, run: zfs help [<topic>]
 ";
 
-/// What stands below a complaint about a command's arguments: how it is called, and, for the
-/// commands that take some, which properties there are.
+/// The usage message of a command, printed below an error in its arguments: its synopsis, and, for
+/// commands that take properties, the table of them.
 #[must_use]
 pub fn usage(tool: Tool, command: &str) -> String {
     let mut out = "usage:\n".to_owned();
@@ -455,7 +455,7 @@ pub fn usage(tool: Tool, command: &str) -> String {
     out
 }
 
-/// How all commands are called, or those that `is_there` says this program has.
+/// The usage message of all commands for which `is_there` returns true.
 #[must_use]
 pub fn usage_of_all(tool: Tool, is_there: &dyn Fn(&str) -> bool) -> String {
     let mut out = format!(
@@ -490,7 +490,7 @@ fn push_synopsis(out: &mut String, command: &Command) {
     }
 }
 
-/// How a command is called here: as OpenZFS's, without the options that are refused.
+/// The synopsis of a command: OpenZFS's, without the options that are refused here.
 fn synopsis_here(command: &Command) -> &'static [&'static str] {
     let here = |synopsis: &str| PARTIAL.iter().find(|(full, _)| full[0] == synopsis);
     command
@@ -500,8 +500,8 @@ fn synopsis_here(command: &Command) -> &'static [&'static str] {
         .map_or(command.synopsis, |(_, partial)| partial)
 }
 
-/// Commands of which some options are refused: the first line of the full synopsis, and what is
-/// there of it.
+/// Commands of which some options are refused: the first line of OpenZFS's synopsis, and the lines
+/// that replace all of it.
 const PARTIAL: &[([&str; 1], &[&str])] = &[
     (
         ["status [--power] [-j [--json-int, --json-flat-vdevs, ..."],
@@ -542,7 +542,7 @@ mod tests {
     use super::*;
     use crate::golden::{case, cases};
 
-    /// What `zfs create` has and is refused here.
+    /// The form of OpenZFS's `zfs create` that is refused here.
     const ZFS_CREATE_VOLUME: &str =
         "\tcreate [-Pnpsv] [-b blocksize] [-o property=value] ... -V <size> <volume>\n";
     const ZFS_USAGE: &str = include_str!("../tests/golden/zfs-usage.txt");

@@ -1,10 +1,10 @@
 //! The devices of `zpool create` and `zpool add`: `mirror a b raidz2 c d e f log g spare h`.
 //!
 //! # What it is
-//! Words are read from left to right. `mirror`, `raidz…` and `draid…` take the words that follow, up
-//! to the next keyword; `log`, `special` and `dedup` say what the following vdevs are for; `spare`
-//! and `cache` take devices alone. Afterwards the levels of redundancy are compared, which `-f`
-//! overrides.
+//! Words are parsed from left to right. `mirror`, `raidz…` and `draid…` take the words that follow,
+//! up to the next keyword; `log`, `special` and `dedup` set the class of the following vdevs;
+//! `spare` and `cache` take devices only, not groups. Afterwards the levels of redundancy are
+//! compared; a mismatch is an error, which `-f` overrides.
 //!
 //! # Source
 //! OpenZFS cmd/zpool/zpool_vdev.c `construct_spec`, `get_replication`, `check_replication` @be7657e3.
@@ -24,7 +24,7 @@ use crate::pool::heading;
 pub use parse::parse_vdev_spec;
 pub use replication::{LeafFacts, Replication, check_replication, override_message};
 
-/// All that was given.
+/// A parsed specification.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VdevSpec {
     /// Top-level vdevs, in order.
@@ -35,7 +35,7 @@ pub struct VdevSpec {
     pub cache: Vec<String>,
 }
 
-/// Checks that a new pool has something to put data on.
+/// Checks that a new pool has a vdev of the normal class.
 ///
 /// # Errors
 /// As [`check_replication`].
@@ -48,7 +48,7 @@ pub fn check_has_normal(spec: &VdevSpec) -> Result<(), Vec<String>> {
     ])
 }
 
-/// What `zpool create -n` prints: the pool that would be made. `name_of` shortens device names.
+/// The output of `zpool create -n`: the pool that would be created. `name_of` shortens device names.
 #[must_use]
 pub fn layout(pool: &str, spec: &VdevSpec, name_of: &dyn Fn(&str) -> String) -> String {
     let mut out = format!("would create '{pool}' with the following layout:\n\n");

@@ -14,15 +14,15 @@ use rustix::fs::OFlags;
 
 use crate::server::Server;
 
-/// What is to be done, with the answer.
+/// A request, with its reply.
 pub(crate) type Job = Box<dyn FnOnce(&mut Server) + Send>;
 
-/// How long the kernel may rely on a name: partitions come and go.
+/// How long the kernel may cache a name: not at all, as partitions come and go.
 const NAME_TTL: Duration = Duration::ZERO;
-/// The largest write.
+/// The largest write request, in bytes.
 const WRITE_BYTES_MAX: u32 = 1 << 20;
 
-/// Hands requests over.
+/// Hands requests over to the simulation's thread.
 pub(crate) struct Files {
     jobs: Sender<Job>,
 }
@@ -32,7 +32,7 @@ impl Files {
         Files { jobs }
     }
 
-    /// When the other end is gone, so is the reply: the kernel is told of an I/O error.
+    /// If the receiver is gone, the reply is dropped with the job, which tells the kernel of an I/O error.
     fn hand_over(&self, job: impl FnOnce(&mut Server) + Send + 'static) {
         let _ = self.jobs.send(Box::new(job));
     }
@@ -49,7 +49,7 @@ fn has(flags: OpenFlags, wanted: OFlags) -> bool {
 
 impl Filesystem for Files {
     fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
-        // An older kernel has its own limit, and says so; then that one holds.
+        // An older kernel refuses; then its own limit applies.
         let _ = config.set_max_write(WRITE_BYTES_MAX);
         Ok(())
     }
@@ -87,7 +87,7 @@ impl Filesystem for Files {
         _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        // As with a device: cutting it off, or touching it, changes nothing.
+        // As with a device, truncation and new times change nothing.
         self.getattr(req, ino, fh, reply);
     }
 

@@ -1,28 +1,27 @@
 //! The providers of a machine as files of this host, by FUSE.
 //!
 //! # What it is
-//! [`mount()`] shows a machine's drives, partitions, labels and layers as plain files below a folder
-//! of this host, so that the host's own fio, dd, sgdisk and blkid can be let loose on them. A file
-//! behaves as a block device does, as far as a file can: it has the provider's size, which cannot be
-//! changed (asking for it succeeds and does nothing); writes past the end find no space; what is not
-//! whole sectors is read, changed and written back; `fsync` is a flush of the drive, a hole that is
-//! punched is a delete. Nothing is cached by the kernel: every read and write reaches the drive.
+//! [`mount()`] shows a machine's drives, partitions, labels and layers as regular files below a
+//! folder of this host, so that the host's own fio, dd, sgdisk and blkid can be used on them. A file
+//! behaves like a block device, as far as a file can: it has the provider's size, which cannot be
+//! changed (truncation succeeds and does nothing); writes past the end fail with `ENOSPC`; writes
+//! that are not whole sectors are read-modify-write; `fsync` is a flush of the drive, punching a
+//! hole is a delete. Nothing is cached by the kernel: every read and write reaches the drive.
 //!
 //! # Invariants
-//! 1. One command at a time, in the order in which the kernel asks, all from the thread that called
-//!    [`mount()`]: that of the machine's simulation. The simulated clock moves by what each command
-//!    takes; while nobody asks, it stands still.
+//! 1. One command at a time, in the order of the kernel's requests, all from the thread that called
+//!    [`mount()`]: that of the machine's simulation. The simulated clock advances by the time of each
+//!    command; between requests it stands still.
 //! 2. The machine stays locked until the folder is unmounted.
 //!
 //! # Concurrency
 //! FUSE requests are received by a thread of this host and handed over through a channel together
-//! with the right to answer them. The waiting for the next request is real and takes no simulated
-//! time. One more thread waits for signals and unmounts. Neither of the two touches anything
-//! of the simulation.
+//! with the handle to answer them. Waiting for the next request takes real, not simulated, time. A
+//! second thread waits for signals and unmounts. Neither touches anything of the simulation.
 //!
 //! # Why not simpler
 //! Running the requests where they are received would need a simulation in that thread; a new one
-//! per request would lose what a drive does between two commands.
+//! per request would lose the state of the drives between two commands.
 
 mod files;
 mod sectors;
@@ -43,12 +42,12 @@ use signal_hook::iterator::Signals;
 use files::{Files, Job};
 use server::Server;
 
-/// Shows the providers of `world` below `folder` until that is unmounted, or this process is told to
-/// end by a signal. `ready` is called once it can be used.
+/// Shows the providers of `world` below `folder` until that is unmounted, or this process receives
+/// `SIGHUP`, `SIGINT` or `SIGTERM`. `ready` is called once it is mounted.
 ///
 /// # Errors
-/// [`ErrorKind::Unsupported`] without FUSE on this host; what it says when mounting; what the machine
-/// says when its providers are looked for.
+/// [`ErrorKind::Unsupported`] without FUSE on this host; what the host says when mounting; what the
+/// machine says when its providers are listed.
 pub fn mount(world: &Arc<World>, folder: &Path, ready: impl FnOnce()) -> Result<()> {
     let name = || folder.display().to_string();
     if !Path::new("/dev/fuse").exists() {
@@ -86,12 +85,12 @@ pub fn mount(world: &Arc<World>, folder: &Path, ready: impl FnOnce()) -> Result<
     }
     let ended = background.join().map_err(Error::from).within(name);
     handle.close();
-    // It only panics when the process is out of threads or memory anyhow.
+    // A panic there would only mean that the process is out of threads or memory.
     let _ = waiting.join();
     ended
 }
 
-/// Takes the folder out of this host's tree; a process that still has a file open can finish.
+/// Lazy unmount (`MNT_DETACH`): a process that still has a file open can finish.
 fn unmount(folder: &Path) {
     if rustix::mount::unmount(folder, UnmountFlags::DETACH).is_ok() {
         return;

@@ -1,4 +1,4 @@
-//! Bytes at any offset on a provider that only knows sectors.
+//! Access at any byte offset to a provider that only takes whole sectors.
 
 use base::{BlockBuf, Error, ErrorKind, Result};
 use geom::Provider;
@@ -20,8 +20,8 @@ pub(crate) fn read(provider: &dyn Provider, offset: u64, len: u64) -> Result<Vec
     Ok(block)
 }
 
-/// Writes what of `data` is before the end; returns how many bytes. Sectors that are written in part
-/// are read first.
+/// Writes the part of `data` that is before the end; returns its length in bytes. Partially written
+/// sectors are read first.
 pub(crate) fn write(provider: &dyn Provider, offset: u64, data: &[u8]) -> Result<usize> {
     let left = provider.mediasize().saturating_sub(offset);
     let len = usize::try_from(left).unwrap_or(usize::MAX).min(data.len());
@@ -51,7 +51,7 @@ pub(crate) fn write(provider: &dyn Provider, offset: u64, data: &[u8]) -> Result
     Ok(len)
 }
 
-/// Tells the provider that the whole sectors of a range are not needed any more.
+/// Deletes the whole sectors within a range; a partial sector at either end is kept.
 pub(crate) fn delete(provider: &dyn Provider, offset: u64, len: u64) -> Result<()> {
     let sector = u64::from(provider.sectorsize());
     let end = offset.saturating_add(len).min(provider.mediasize());
@@ -62,7 +62,7 @@ pub(crate) fn delete(provider: &dyn Provider, offset: u64, len: u64) -> Result<(
     provider.delete(start, end - start)
 }
 
-/// The whole sectors that a range touches. The range ends inside of the provider.
+/// The start and end of the sectors that a range touches. The range ends within the provider.
 fn around(provider: &dyn Provider, offset: u64, len: u64) -> (u64, u64) {
     let sector = u64::from(provider.sectorsize());
     let end = (offset + len).next_multiple_of(sector);

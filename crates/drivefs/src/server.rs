@@ -1,4 +1,4 @@
-//! What the simulation's thread does for a request.
+//! Handling of requests, on the simulation's thread.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,18 +13,18 @@ use machine::World;
 use crate::sectors;
 use crate::tree::{FileShape, Node, Tree};
 
-/// fallocate(2): space that there is already.
+/// `FALLOC_FL_KEEP_SIZE` of fallocate(2): do not change the file size.
 const KEEP_SIZE: i32 = 1;
-/// fallocate(2)
+/// `FALLOC_FL_PUNCH_HOLE` of fallocate(2)
 const PUNCH_HOLE: i32 = 2;
 
-/// The machine, and what of it is open.
+/// The machine, and its open providers by file handle.
 pub(crate) struct Server {
     world: Arc<World>,
     tree: Tree,
     open: BTreeMap<u64, Arc<dyn Provider>>,
     next_handle: u64,
-    /// Something was written: a partition table, for all we know.
+    /// Something was written, possibly a partition table: the tree has to be updated.
     is_stale: bool,
     started: SystemTime,
 }
@@ -97,7 +97,7 @@ impl Server {
         })
     }
 
-    /// What a folder holds, itself and the one above first.
+    /// The entries of a folder, `.` and `..` first.
     pub(crate) fn list(&mut self, folder: u64) -> Result<Vec<(u64, FileType, String)>> {
         self.refresh()?;
         let dots = [".", ".."].map(|dot| (folder, FileType::Directory, dot.to_owned()));

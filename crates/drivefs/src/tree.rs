@@ -1,11 +1,11 @@
-//! Names as paths: which folder holds what, by inode.
+//! Names of providers as a tree of folders and files, by inode.
 
 use std::collections::BTreeMap;
 
 /// The root's inode.
 pub(crate) const ROOT: u64 = 1;
 
-/// What a file is.
+/// The properties of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FileShape {
     /// The provider's name.
@@ -17,17 +17,17 @@ pub(crate) struct FileShape {
 /// An entry of the tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Node {
-    /// By name; what a name leads to may be gone.
+    /// Inodes by name; the node of an inode may be [`Node::Gone`].
     Folder(BTreeMap<String, u64>),
     File(FileShape),
-    /// A provider that there was.
+    /// A provider that no longer exists.
     Gone,
 }
 
-/// All names. An inode stays that of its name for ever.
+/// All names. The inode of a name never changes and is never reused.
 #[derive(Debug)]
 pub(crate) struct Tree {
-    /// The root is the first.
+    /// By inode number; the root is the first.
     nodes: Vec<Node>,
 }
 
@@ -38,7 +38,7 @@ impl Tree {
         }
     }
 
-    /// Makes the files those that there are now.
+    /// Replaces the set of files.
     pub(crate) fn update(&mut self, files: impl IntoIterator<Item = FileShape>) {
         for node in &mut self.nodes {
             if matches!(node, Node::File(_)) {
@@ -51,12 +51,12 @@ impl Tree {
             let Some((last, folders)) = parts.split_last() else {
                 continue;
             };
-            // A path of the host has an empty part at its start: it hangs below the root.
+            // A path of the host begins with an empty part, which is skipped.
             for part in folders.iter().filter(|part| !part.is_empty()) {
                 folder = self.child(folder, part, || Node::Folder(BTreeMap::new()));
             }
             let inode = self.child(folder, last, || Node::Gone);
-            // A partition cannot be named like a folder of labels; the folder would stay.
+            // A file with the name of a folder is left out; no partition has the name of a label folder.
             if let Some(node @ Node::Gone) = self.node_mut(inode) {
                 *node = Node::File(file);
             }
@@ -80,7 +80,7 @@ impl Tree {
         self.nodes.get_mut(at)
     }
 
-    /// What an inode is.
+    /// The node of an inode, unless it is gone.
     pub(crate) fn node(&self, inode: u64) -> Option<&Node> {
         let at = usize::try_from(inode.checked_sub(ROOT)?).ok()?;
         self.nodes.get(at).filter(|node| **node != Node::Gone)
@@ -95,7 +95,7 @@ impl Tree {
         self.node(inode).map(|_| inode)
     }
 
-    /// What a folder holds.
+    /// The names and inodes in a folder.
     pub(crate) fn list(&self, folder: u64) -> Vec<(String, u64)> {
         let Some(Node::Folder(entries)) = self.node(folder) else {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! A provider whose commands take a while, each for a random time from a seed.
+//! A provider whose commands each take a random time, determined by a seed.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use rt::Mutex;
 /// threads overtake each other.
 pub struct Delay {
     inner: Arc<dyn Provider>,
-    /// Each command takes at least and less than so many nanoseconds.
+    /// The range of a command's delay, in nanoseconds, half open.
     range_ns: std::ops::Range<u64>,
     state: Mutex<u64>,
 }

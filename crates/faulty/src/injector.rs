@@ -1,9 +1,10 @@
 //! A provider that misbehaves on request.
 //!
 //! # Invariants
-//! 1. Faults are an overlay: the provider below always holds the right bytes, so a test can ask it
-//!    what the answer would have been.
-//! 2. Rewriting a damaged sector repairs it, as it does on a real disk (the drive remaps it).
+//! 1. Faults are an overlay: the provider below always holds the right bytes, so a test can read
+//!    them there.
+//! 2. Rewriting a damaged sector repairs it, as it does on a real disk (the drive remaps it), unless
+//!    the damage is a write error.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,16 +14,16 @@ use base::{Error, ErrorKind, Result};
 use geom::{Command, Provider, Shape, write_each};
 use rt::Mutex;
 
-/// What is wrong with a range.
+/// The fault of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Damage {
     /// Reads fail.
     ReadError,
-    /// Writes fail, for good.
+    /// Writes fail, until [`FaultInjector::heal`].
     WriteError,
     /// Reads succeed but every byte has these bits flipped.
     Flip(u8),
-    /// Reads succeed but bring noise, different from the right bytes, made from this seed.
+    /// Reads succeed but return noise from this seed; every byte differs from the right one.
     Noise(u64),
 }
 
@@ -31,14 +32,14 @@ pub struct FaultInjector {
     inner: Arc<dyn Provider>,
     damages: Mutex<Vec<(Range<u64>, Damage)>>,
     dead: AtomicBool,
-    /// So many writes and flushes are done before the device dies.
+    /// Writes and flushes left until the device dies; `u64::MAX` means never.
     left: AtomicU64,
     reads: AtomicU64,
     writes: AtomicU64,
 }
 
 impl FaultInjector {
-    /// A wrapper that does no harm yet.
+    /// A wrapper without faults.
     #[must_use]
     pub fn new(inner: Arc<dyn Provider>) -> Self {
         FaultInjector {
@@ -78,7 +79,7 @@ impl FaultInjector {
         self.dead.store(true, Ordering::SeqCst);
     }
 
-    /// So many more writes and flushes are done, then every command fails.
+    /// The next `commands` writes and flushes are done, then every command fails.
     pub fn kill_after(&self, commands: u64) {
         self.left.store(commands, Ordering::SeqCst);
     }
@@ -89,7 +90,7 @@ impl FaultInjector {
         self.dead.store(false, Ordering::SeqCst);
     }
 
-    /// How many reads and writes arrived.
+    /// The number of reads and writes that arrived while the device was alive.
     #[must_use]
     pub fn commands(&self) -> (u64, u64) {
         (
@@ -112,7 +113,7 @@ impl FaultInjector {
         Ok(())
     }
 
-    /// Counts a write or flush down to the one that the device does not survive.
+    /// Counts a write or flush; kills the device when none is left.
     fn count_down(&self) {
         let less = |left: u64| match left {
             u64::MAX => None,
@@ -137,7 +138,7 @@ impl FaultInjector {
         }
     }
 
-    /// A written range is fine again.
+    /// Removes damage from a written range, except write errors.
     fn repair(&self, range: &Range<u64>) {
         let mut damages = self.damages.lock();
         let old = std::mem::take(&mut *damages);

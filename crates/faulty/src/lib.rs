@@ -1,9 +1,9 @@
-//! Providers that fail on request, for the tests of what stands on providers.
+//! Providers that fail on request, for tests of the code above providers.
 //!
 //! # What it is
-//! - [`FaultInjector`]: a provider that misbehaves on request and never forgets the right bytes,
+//! - [`FaultInjector`]: a provider that misbehaves on request, with the right bytes kept below,
 //! - [`PowerCut`]: RAM disks whose power can be cut after any command,
-//! - [`Delay`]: a provider whose commands take a while.
+//! - [`Delay`]: a provider whose commands take a random time.
 
 mod delay;
 mod injector;

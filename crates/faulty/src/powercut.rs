@@ -1,15 +1,15 @@
 //! RAM disks whose power can be cut after any command.
 //!
 //! # What it is
-//! A [`PowerSupply`] feeds one or more disks and counts the commands that change them (writes,
-//! deletes, flushes), over all disks, from 1. Each disk remembers its commands, so that it can
-//! say, at any later time, what would be left of it had the power failed after the n-th.
+//! A [`PowerSupply`] feeds one or more disks and numbers their writes, deletes and flushes, over all
+//! disks, from 1. Each disk records its commands, so that it can produce, at any later time, the
+//! image that a power failure after the n-th command would have left.
 //!
 //! # Invariants
-//! 1. What was acknowledged before a flush of the same disk began survives.
-//! 2. Of what came after the last flush, any subset survives: a write may be lost as a whole, or
-//!    be torn: any subset of its sectors, or a first part, reached the medium.
-//! 3. The disk in use is never changed by asking what would be left.
+//! 1. Commands acknowledged before a flush of the same disk began survive.
+//! 2. Of the commands after the last flush, any subset survives: a write may be lost as a whole, or
+//!    torn: only a subset of its sectors, or a first part, reached the medium.
+//! 3. Making an image never changes the disk in use.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use geom::{Command, Provider, Shape, check_range, write_each};
 use rt::Mutex;
 use rt::SeededRandom;
 
-/// What several disks have in common: they lose power in the same moment.
+/// The power supply that disks share: they lose power at the same moment.
 pub struct PowerSupply {
     state: Mutex<Supply>,
 }
@@ -40,18 +40,18 @@ impl PowerSupply {
         Arc::new(PowerSupply { state })
     }
 
-    /// How many commands that change a disk were acknowledged so far, over all disks.
+    /// The number of writes, deletes and flushes acknowledged so far, over all disks.
     #[must_use]
     pub fn commands(&self) -> u64 {
         self.state.lock().commands
     }
 
-    /// Lets every command after the n-th fail, reads as well; `None` switches the power on again.
+    /// Makes every command after the n-th fail, reads included; `None` switches the power on again.
     pub fn fail_after(&self, n_commands: Option<u64>) {
         self.state.lock().fails_after = n_commands;
     }
 
-    /// Counts one command, or none for a read.
+    /// Fails if the power is off; otherwise counts one command if `counts`, and returns the count.
     fn admit(&self, counts: bool) -> Result<u64> {
         let mut state = self.state.lock();
         if state.fails_after.is_some_and(|last| state.commands >= last) {
@@ -81,13 +81,13 @@ impl Noted {
 }
 
 struct Past {
-    /// What the oldest remembered command found.
+    /// The contents before the oldest recorded command.
     before: Memory,
-    /// With the supply's number of each command, ascending.
+    /// The commands, each with its number from the supply, ascending.
     history: Vec<(u64, Noted)>,
 }
 
-/// A RAM disk that remembers its commands.
+/// A RAM disk that records its commands.
 pub struct PowerCut {
     now: Memory,
     supply: Arc<PowerSupply>,
@@ -113,16 +113,16 @@ impl PowerCut {
         Self::that_holds(disk, supply)
     }
 
-    /// A larger disk on the same supply with what is on this one, all of it flushed: what is left of this one
-    /// when it has been made longer.
+    /// A larger disk on the same supply with this one's contents, all of it flushed: this disk after it
+    /// has been grown.
     #[must_use]
     pub fn grown_to(&self, mediasize: u64) -> Self {
         let _past = self.past.lock();
         Self::that_holds(self.now.grown_to(mediasize), &self.supply)
     }
 
-    /// The disk when the power is back after it failed as in [`image_after`](PowerCut::image_after): on the same
-    /// supply, with what is left flushed.
+    /// The disk when the power is back after a failure as in [`image_after`](PowerCut::image_after): on the same
+    /// supply, with the image as its flushed contents.
     #[must_use]
     pub fn restarted_after(&self, n_commands: u64, seed: u64) -> Self {
         Self::that_holds(self.image_after(n_commands, seed), &self.supply)
@@ -146,21 +146,21 @@ impl PowerCut {
         &self.supply
     }
 
-    /// Forgets all commands so far: no cut before this moment can be asked for any more.
+    /// Forgets all commands so far: images of earlier moments are no longer available.
     pub fn forget(&self) {
         let mut past = self.past.lock();
         past.before = self.now.snapshot();
         past.history.clear();
     }
 
-    /// What is left if the power fails now.
+    /// The image that is left if the power fails now.
     #[must_use]
     pub fn cut(&self, seed: u64) -> Memory {
         self.image_after(u64::MAX, seed)
     }
 
-    /// What is left if the power fails when the supply's n-th command has been acknowledged and
-    /// the next one has not begun.
+    /// The image that is left if the power fails after the supply's n-th command has been
+    /// acknowledged and before the next one begins.
     #[must_use]
     pub fn image_after(&self, n_commands: u64, seed: u64) -> Memory {
         let past = self.past.lock();
@@ -176,7 +176,7 @@ impl PowerCut {
         for (_, command) in &seen[..flushed] {
             command.apply(&disk);
         }
-        // So that an image depends on its seed alone.
+        // Own generator: the image depends on the commands and its seed alone.
         let mut random = SeededRandom::new(seed ^ 0x6a09_e667_f3bc_c908);
         for (_, command) in &seen[flushed..] {
             self.apply_damaged(&disk, command, &mut random);
@@ -184,7 +184,7 @@ impl PowerCut {
         disk
     }
 
-    /// The bytes as they are, as if flushed.
+    /// The current contents, as if flushed.
     #[must_use]
     pub fn snapshot(&self) -> Memory {
         let _past = self.past.lock();

@@ -1,11 +1,11 @@
-//! Experiment files: what they say, and checking it before anything runs.
+//! Experiment files: their contents, and checking them before anything runs.
 //!
 //! # What it is
 //! ```toml
 //! title = "What it shows"
 //! about = "Why one would care."
 //! seed = 1
-//! host = "freebsd-9"                # whose processor time is charged; `none`: nobody's
+//! host = "freebsd-9"                # host profile whose processor time is charged; `none`: free
 //!
 //! [source]                          # left out for predictions
 //! title = "A write-up"
@@ -33,7 +33,7 @@
 //! published = { rate = 11.36 }      # by the names of readings
 //!
 //! [[reading]]
-//! name = "rate"                     # may use named groups of the pattern: "{size}@{offset}"
+//! name = "rate"                     # may contain named groups of the pattern: "{size}@{offset}"
 //! title = "dd"
 //! unit = "MB/s"
 //! command = "dd"                    # the last command of a case that begins with these words
@@ -50,8 +50,8 @@
 //! ```
 //! `seconds = true` instead of a pattern reads the simulated time of the command;
 //! `drives = "partial_writes"` (or `writes`, `written_bytes`, `reads`, `read_bytes`) instead of a
-//! command sums up what all drives counted. A `-` before a command lets the case go on although it
-//! fails. `{name*}` becomes as many words as the value has.
+//! command reads the sum of that counter over all drives. With a `-` before a command the case
+//! continues if it fails. `{name*}` expands to as many words as the value has.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -63,7 +63,7 @@ use crate::parameters::{Parameters, Scalar, Sweep};
 use crate::place::line_and_column;
 use crate::recommend::Recommend;
 
-/// Where published figures come from.
+/// The source of the published figures.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct Source {
@@ -73,31 +73,31 @@ pub struct Source {
     pub about: String,
 }
 
-/// One command of a case, as written, before parameters are put in.
+/// One command of a case, as written, before parameters are substituted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandLine {
     /// Its words, with `{parameters}`.
     pub words: Vec<String>,
     /// Its line in the file, from 1.
     pub line: usize,
-    /// It is written with a `-` before it: the case goes on although it fails.
+    /// It is written with a `-` before it: the case continues if it fails.
     pub may_fail: bool,
 }
 
 /// A sequence of commands on a fresh machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Case {
-    /// What ratios and `--case` call it.
+    /// Its name in ratios and `--case`.
     pub name: String,
-    /// What people read.
+    /// The title to show.
     pub title: String,
-    /// What it does.
+    /// Its commands.
     pub commands: Vec<CommandLine>,
     /// Published figures by the name of the reading.
     pub published: BTreeMap<String, f64>,
 }
 
-/// What drives count.
+/// A counter of the drives.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum Count {
@@ -105,7 +105,7 @@ pub enum Count {
     Writes,
     /// Bytes written.
     WrittenBytes,
-    /// Writes that begin or end inside of a physical sector.
+    /// Writes that begin or end inside a physical sector.
     PartialWrites,
     /// Reads.
     Reads,
@@ -113,44 +113,44 @@ pub enum Count {
     ReadBytes,
 }
 
-/// How a figure is read off.
+/// How a figure is read.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct Reading {
-    /// What it is called in `published`; groups of the pattern in braces.
+    /// Its name in `published`; may contain groups of the pattern in braces.
     pub name: String,
-    /// What people read.
+    /// The title to show.
     #[serde(default)]
     pub title: String,
     /// Its unit.
     #[serde(default)]
     pub unit: String,
-    /// The words that the command begins with.
+    /// The first words of the command; the last such command of a case is read.
     #[serde(default)]
     pub command: String,
-    /// A regular expression with a group `value`, matched line by line; a group `minus` is taken
-    /// from it.
+    /// A regular expression with a group `value`, matched line by line; a group `minus` is
+    /// subtracted from it.
     #[serde(default)]
     pub pattern: Option<String>,
     /// The simulated time of the command, in seconds, is the figure.
     #[serde(default)]
     pub seconds: bool,
-    /// What the drives counted, all together, is the figure.
+    /// The sum of this counter over all drives is the figure.
     #[serde(default)]
     pub drives: Option<Count>,
-    /// What the figure is multiplied with.
+    /// A factor for the figure.
     #[serde(default = "one")]
     pub scale: f64,
-    /// How far it may be from a published figure.
+    /// The largest deviation from a published figure, in percent of that.
     #[serde(default)]
     pub tolerance_percent: Option<f64>,
-    /// How large the root mean square of all its deviations may be.
+    /// The largest root mean square of all its deviations, in percent.
     #[serde(default)]
     pub rms_tolerance_percent: Option<f64>,
-    /// Whether the report draws bars of it.
+    /// Whether the report has a bar chart of it.
     #[serde(default = "yes")]
     pub chart: bool,
-    /// Only in these cases; in all without it.
+    /// The cases that it is read in; all if empty.
     #[serde(default)]
     pub cases: Vec<String>,
 }
@@ -164,7 +164,7 @@ fn yes() -> bool {
 }
 
 impl Reading {
-    /// What people read.
+    /// The title to show.
     #[must_use]
     pub fn heading(&self) -> &str {
         if self.title.is_empty() {
@@ -181,23 +181,23 @@ impl Reading {
     }
 }
 
-/// One figure of one case over that of another.
+/// A figure of one case divided by that of another.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct Ratio {
     /// Which reading.
     pub reading: String,
-    /// The case above the line.
+    /// The case of the numerator.
     pub of: String,
-    /// The case below it; with `to_reading`, the same case's other reading may stand there.
+    /// The case of the denominator; with `to_reading` it may be the same case.
     pub to: String,
-    /// The reading below the line, when it is another one.
+    /// The reading of the denominator, if it is another one.
     #[serde(default)]
     pub to_reading: Option<String>,
-    /// What was published.
+    /// The published ratio.
     #[serde(default)]
     pub published: Option<f64>,
-    /// How far it may be from that.
+    /// The largest deviation from that, in percent of it.
     #[serde(default)]
     pub tolerance_percent: Option<f64>,
 }
@@ -211,20 +211,20 @@ pub struct Figure {
     pub value: f64,
 }
 
-/// An experiment, understood and checked.
+/// An experiment, parsed and checked.
 #[derive(Clone, Debug)]
 pub struct Experiment {
-    /// What it is called on the command line.
+    /// Its name on the command line.
     pub name: String,
     /// Where it was read from, for errors.
     pub path: String,
     /// What it shows.
     pub title: String,
-    /// Why one would care.
+    /// Why it matters.
     pub about: String,
     /// Where the published figures come from; predictions have none.
     pub source: Option<Source>,
-    /// What decides all chance.
+    /// Seeds all randomness.
     pub seed: u64,
     /// The profile of the host whose processor time is charged.
     pub host: String,
@@ -236,11 +236,11 @@ pub struct Experiment {
     pub sweep: Sweep,
     /// Drives of each machine: name and profile.
     pub drives: BTreeMap<String, String>,
-    /// What is run.
+    /// The cases to run.
     pub cases: Vec<Case>,
-    /// What is read off.
+    /// The figures to read.
     pub readings: Vec<Reading>,
-    /// What is compared.
+    /// The ratios to compute.
     pub ratios: Vec<Ratio>,
     /// How the best configuration is chosen.
     pub recommend: Option<Recommend>,
@@ -293,7 +293,7 @@ fn no_host() -> String {
     "none".into()
 }
 
-/// The experiments that come along: name and text.
+/// The built-in experiments: name and text.
 const BUILTIN: &[(&str, &str)] = &[
     (
         "zfs-on-512e-mirror",
@@ -307,17 +307,17 @@ const BUILTIN: &[(&str, &str)] = &[
     ),
 ];
 
-/// The names and texts of the experiments that come along.
+/// The names and texts of the built-in experiments.
 #[must_use]
 pub fn builtin() -> &'static [(&'static str, &'static str)] {
     BUILTIN
 }
 
 impl Experiment {
-    /// The experiment that comes along under this name.
+    /// The built-in experiment of this name.
     ///
     /// # Errors
-    /// `NotFound`, with the names that there are.
+    /// `NotFound`, with the names that exist.
     pub fn find(name: &str, is_command: &dyn Fn(&str) -> bool) -> Result<Experiment> {
         let Some((name, text)) = BUILTIN.iter().find(|(known, _)| *known == name) else {
             let names: Vec<&str> = BUILTIN.iter().map(|(name, _)| *name).collect();
@@ -330,7 +330,7 @@ impl Experiment {
         Experiment::parse(name, &format!("{name}.toml"), text, is_command)
     }
 
-    /// Understands a file. `path` is for errors; `is_command` knows the commands that there are.
+    /// Parses and checks a file. `path` is for errors; `is_command` returns whether a command exists.
     ///
     /// # Errors
     /// `InvalidInput` with the line of the first mistake.
@@ -370,7 +370,7 @@ impl Experiment {
         Ok(experiment)
     }
 
-    /// Drops all cases but these; all stay when there is none. Ratios go with their cases.
+    /// Keeps only these cases, or all if `names` is empty; drops ratios whose cases are dropped.
     ///
     /// # Errors
     /// `InvalidInput` for a name that no case has.
@@ -451,7 +451,7 @@ impl Experiment {
         Ok(())
     }
 
-    /// Every `{parameter}` has a value, or will be given one.
+    /// Checks that every `{parameter}` has a value, is swept or is required.
     fn check_parameters(&self) -> Result<()> {
         let known = |name: &str| {
             self.parameters.get(name).is_some()

@@ -1,24 +1,25 @@
-//! The lab: published experiments, replayed command by command, their figures beside ours.
+//! The lab: published experiments, replayed command by command, with their figures beside ours.
 //!
 //! # What it is
-//! An [`Experiment`] is a file: a machine, the commands as one would type them, what to read off,
-//! and what was published. [`run::run`] makes a fresh machine for each case, runs its commands
-//! through a [`Shell`], reads the figures off their output and judges them. [`report`] draws the
-//! outcome as one page of HTML without a network.
+//! An [`Experiment`] is a file: a machine, the commands as one would type them, the figures to
+//! read from their output, and the published figures. [`run::run`] makes a fresh machine for each
+//! case, runs its commands through a [`Shell`], reads the figures and judges them. [`report`] draws
+//! the outcome as one self-contained page of HTML.
 //!
 //! # Invariants
-//! 1. Nothing is run before the whole file was understood: every command is known, every
-//!    parameter has a value, every published figure has a reading.
-//! 2. The same file, parameters and seed give the same figures: every machine starts anew, and its
+//! 1. Nothing is run before the whole file has been checked: every command is known, every
+//!    parameter has a value, every reading's command is in its cases. That every published figure
+//!    was read is checked when its case has run.
+//! 2. The same file, parameters and seed give the same figures: every machine is new, and its
 //!    time is simulated.
 //! 3. A command that fails ends its experiment with file, line and command; its machine is kept.
 //!
 //! # Concurrency
-//! Cases share nothing and run side by side, one machine each.
+//! Cases share nothing and run in parallel, one machine each.
 //!
 //! # Why not simpler
-//! A shell script could call the commands, but neither check them before an hour of work nor know
-//! which figure was published where.
+//! A shell script could run the commands, but neither check them before an hour of work nor compare
+//! the figures with the published ones.
 
 mod experiment;
 mod outcome;

@@ -1,4 +1,4 @@
-//! What came out: figures, ratios, and what the drives saw.
+//! The outcome: figures, ratios, and the commands that the drives received.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,15 +12,15 @@ pub struct TraceEntry {
     pub at_ns: u64,
     /// The first logical sector.
     pub lba: u64,
-    /// How many.
+    /// The number of logical sectors.
     pub sectors: u32,
     /// A write; else a read.
     pub is_write: bool,
-    /// It begins or ends inside of a physical sector.
+    /// It begins or ends inside a physical sector.
     pub is_partial: bool,
 }
 
-/// Everything that a drive was asked.
+/// The commands that a drive received, counted and sampled.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DriveTrace {
     /// `ada0`
@@ -29,7 +29,7 @@ pub struct DriveTrace {
     pub profile: String,
     /// Bytes of a logical sector.
     pub sector_bytes: u32,
-    /// Bytes of a physical sector, as it really is.
+    /// Bytes of a physical sector: the true size, not the one the drive reports.
     pub physical_bytes: u32,
     /// Logical sectors on the drive.
     pub sectors: u64,
@@ -37,20 +37,20 @@ pub struct DriveTrace {
     pub writes: u64,
     /// Bytes written.
     pub written_bytes: u64,
-    /// Writes that began or ended inside of a physical sector.
+    /// Writes that began or ended inside a physical sector.
     pub partial_writes: u64,
     /// How many reads there were.
     pub reads: u64,
     /// Bytes read.
     pub read_bytes: u64,
-    /// Writes by size: power of two of bytes, count.
+    /// Writes by size: log2 of the bytes, rounded down; count.
     pub write_sizes: Vec<(u32, u64)>,
-    /// Writes by alignment: power of two of bytes that the first byte's offset on the medium is a
-    /// multiple of (at most 12: 4 KiB), count.
+    /// Writes by alignment: log2 of the largest power of two, in bytes, that divides the write's
+    /// offset on the medium (at most 12: 4 KiB); count.
     pub write_alignments: Vec<(u32, u64)>,
-    /// One in so many commands is in `entries`; a power of two, 0 for an empty trace.
+    /// One in this many commands is in `entries`; a power of two, 0 for an empty trace.
     pub one_in: u64,
-    /// Commands: all of them, or an even sample of many.
+    /// All commands, or an evenly spaced sample if there are many.
     pub entries: Vec<TraceEntry>,
 }
 
@@ -61,21 +61,21 @@ pub struct Measured {
     pub name: String,
     /// The heading of the reading.
     pub reading: String,
-    /// Whether the report draws it.
+    /// Whether the report has a bar chart of it.
     pub chart: bool,
-    /// What people read.
+    /// The title to show.
     pub title: String,
     /// Its unit.
     pub unit: String,
-    /// What came out here.
+    /// The value measured here.
     pub value: f64,
-    /// What was published.
+    /// The published value.
     pub published: Option<f64>,
     /// `value / published - 1`, in percent.
     pub deviation_percent: Option<f64>,
-    /// How far it may be from that.
+    /// The largest absolute deviation that is accepted, in percent.
     pub tolerance_percent: Option<f64>,
-    /// Whether it is within.
+    /// Whether it is within the tolerance.
     pub verdict: Verdict,
 }
 
@@ -84,15 +84,15 @@ pub struct Measured {
 pub struct RatioOutcome {
     /// `gnop / plain`, in the cases' titles.
     pub title: String,
-    /// What came out here.
+    /// The value measured here.
     pub value: f64,
-    /// What was published.
+    /// The published value.
     pub published: Option<f64>,
     /// `value / published - 1`, in percent.
     pub deviation_percent: Option<f64>,
-    /// How far it may be from that.
+    /// The largest absolute deviation that is accepted, in percent.
     pub tolerance_percent: Option<f64>,
-    /// Whether it is within.
+    /// Whether it is within the tolerance.
     pub verdict: Verdict,
 }
 
@@ -101,26 +101,26 @@ pub struct RatioOutcome {
 pub struct Ran {
     /// As one would type it.
     pub command: String,
-    /// What it printed.
+    /// Its output.
     pub output: String,
     /// Seconds on the machine's clock.
     pub seconds: f64,
 }
 
-/// What came out of one case.
+/// The outcome of one case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CaseOutcome {
     /// The case's name.
     pub name: String,
     /// Its title.
     pub title: String,
-    /// The swept values, and those that were set.
+    /// The swept values.
     pub parameters: Vec<(String, String)>,
     /// Its commands.
     pub ran: Vec<Ran>,
     /// Its figures.
     pub figures: Vec<Measured>,
-    /// What each drive saw.
+    /// The commands that each drive received.
     pub drives: Vec<DriveTrace>,
     /// Seconds on the machine's clock, all commands together.
     pub seconds: f64,
@@ -133,7 +133,7 @@ impl CaseOutcome {
         self.figures.iter().find(|figure| figure.name == name)
     }
 
-    /// What tells this case from the others, for people.
+    /// The label that distinguishes this case from the others.
     #[must_use]
     pub fn label(&self, with_title: bool) -> String {
         let values = self.parameters.iter().map(|(k, v)| format!("{k}={v}"));
@@ -146,20 +146,20 @@ impl CaseOutcome {
     }
 }
 
-/// What came out of an experiment.
+/// The outcome of an experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// The experiment's name.
     pub name: String,
     /// Its title.
     pub title: String,
-    /// Why one would care.
+    /// Why it matters.
     pub about: String,
     /// Title and author of the write-up.
     pub source: Option<(String, String)>,
-    /// What decided all chance.
+    /// The seed of all randomness.
     pub seed: u64,
-    /// Whose processor time was charged, and what it costs there.
+    /// The host profile whose processor time was charged, and its prices.
     pub host: String,
     /// How to run it again.
     pub again: String,
@@ -169,12 +169,12 @@ pub struct Outcome {
     pub ratios: Vec<RatioOutcome>,
     /// Root mean square of the deviations by reading: title, percent, tolerance, verdict.
     pub rms: Vec<(String, f64, f64, Verdict)>,
-    /// Which configuration to take.
+    /// The recommended configuration.
     pub recommendation: Option<Recommendation>,
 }
 
 impl Outcome {
-    /// Whether every stated tolerance was kept.
+    /// Whether everything is within its stated tolerance.
     #[must_use]
     pub fn is_within_tolerances(&self) -> bool {
         let missed = |verdict: &Verdict| *verdict == Verdict::Missed;
@@ -193,23 +193,23 @@ impl Outcome {
     }
 }
 
-/// What one command, or several, did to the drives of a machine.
+/// What one or more commands did to the drives of a machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Seen {
     /// The machine's clock before.
     pub start_ns: u64,
     /// The machine's clock after.
     pub end_ns: u64,
-    /// What each drive was asked.
+    /// The commands that each drive received.
     pub drives: Vec<DriveTrace>,
 }
 
-/// Most commands of a drive that are remembered one by one.
+/// The most commands of a drive that are kept one by one; beyond that they are sampled.
 const ENTRIES_MAX: usize = 40_000;
 
 impl DriveTrace {
-    /// Notes a command. `alignment` is the power of two that the write's first byte is aligned to on
-    /// the medium.
+    /// Records a command. `alignment` is log2 of the alignment of the write's first byte on the
+    /// medium, in bytes.
     pub fn note(&mut self, entry: TraceEntry, alignment: u32) {
         let bytes = u64::from(entry.sectors) * u64::from(self.sector_bytes);
         if entry.is_write {
@@ -231,7 +231,7 @@ impl DriveTrace {
         }
     }
 
-    /// Adds what a later command did.
+    /// Adds the trace of a later command.
     pub fn absorb(&mut self, later: DriveTrace) {
         self.writes += later.writes;
         self.written_bytes += later.written_bytes;
@@ -274,7 +274,7 @@ impl DriveTrace {
 }
 
 impl Seen {
-    /// Adds what a later command did.
+    /// Adds the trace of a later command.
     pub fn absorb(&mut self, later: Seen) {
         self.end_ns = later.end_ns;
         for trace in later.drives {

@@ -1,4 +1,4 @@
-//! Values that are put into commands: `{name}`; and sweeping them.
+//! Parameters, substituted for `{name}` in commands; and sweeps over their values.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -77,7 +77,8 @@ impl Parameters {
         names
     }
 
-    /// The words that a word of a command becomes: `{name*}` alone becomes as many as its value has.
+    /// Substitutes parameters in one word of a command. A word that is just `{name*}` expands to as
+    /// many words as the value has; any other stays one word.
     ///
     /// # Errors
     /// `InvalidInput` for a name without a value.
@@ -130,7 +131,7 @@ impl Sweep {
         self.axes.insert(name.to_owned(), values);
     }
 
-    /// Sweeps a parameter no more.
+    /// Stops sweeping a parameter.
     pub fn forget(&mut self, name: &str) {
         self.axes.remove(name);
     }
@@ -146,7 +147,7 @@ impl Sweep {
         self.axes.keys().map(String::as_str)
     }
 
-    /// Every combination of values, the last name turning fastest.
+    /// Every combination of values; the last name varies fastest.
     #[must_use]
     pub fn combinations(&self) -> Vec<Vec<(String, String)>> {
         let mut all = vec![Vec::new()];

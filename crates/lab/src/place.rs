@@ -1,4 +1,4 @@
-//! Places in a file, for errors that a person can follow.
+//! Positions in a file, for error messages.
 
 /// The 1-based line and column of a byte offset.
 pub(crate) fn line_and_column(text: &str, offset: usize) -> (usize, usize) {

@@ -1,11 +1,11 @@
-//! Reading figures off the output of commands.
+//! Reads figures from the output of commands.
 
 use regex::Regex;
 
 use crate::experiment::{Case, Count, Figure, Reading};
 use crate::outcome::DriveTrace;
 
-/// The pattern of a reading; none when it reads the time.
+/// The pattern of a reading; `None` if it reads the time or a counter of the drives.
 pub(crate) fn compile(reading: &Reading) -> Result<Option<Regex>, String> {
     let fail = |text: &str| Err(format!("reading '{}': {text}", reading.name));
     match (&reading.pattern, reading.seconds, reading.drives) {
@@ -19,7 +19,7 @@ pub(crate) fn compile(reading: &Reading) -> Result<Option<Regex>, String> {
     }
 }
 
-/// The index of the last command of a case that a reading looks at.
+/// The index of the command of a case that a reading is read from: the last that matches.
 pub(crate) fn command_of(reading: &Reading, case: &Case) -> Option<usize> {
     let wanted: Vec<&str> = reading.command.split_whitespace().collect();
     case.commands.iter().rposition(|command| {
@@ -28,7 +28,7 @@ pub(crate) fn command_of(reading: &Reading, case: &Case) -> Option<usize> {
     })
 }
 
-/// What all drives counted.
+/// The sum of a counter over all drives.
 pub(crate) fn counted(count: Count, drives: &[DriveTrace]) -> f64 {
     let of = |trace: &DriveTrace| match count {
         Count::Writes => trace.writes,
@@ -40,7 +40,7 @@ pub(crate) fn counted(count: Count, drives: &[DriveTrace]) -> f64 {
     drives.iter().map(of).sum::<u64>() as f64
 }
 
-/// Every figure in a command's output: one for each line that matches.
+/// Every figure in a command's output: one for each line that matches; of equal names the last.
 pub(crate) fn figures(
     reading: &Reading,
     output: &str,

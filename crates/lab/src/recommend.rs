@@ -1,44 +1,45 @@
-//! One recommendation out of a sweep, with its reason.
+//! A recommendation from a sweep, with its reason.
 //!
 //! # What it is
-//! What an administrator wants before buying: of all configurations, first those go that make the
-//! drives read what they were to overwrite (while others do not); then those that are much slower
-//! than the fastest; of the rest the one that takes the least space, and of equals the fastest.
+//! What an administrator wants before buying: configurations with many more partial writes than the
+//! best (each makes the drive read before it writes) are dropped; then those that are much slower
+//! than the fastest; of the rest it takes the one that needs the least space, and of those within
+//! 1 % of that the fastest.
 
 use serde::{Deserialize, Serialize};
 
 use crate::outcome::CaseOutcome;
 
-/// Which readings decide.
+/// The readings that decide, and how.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct Recommend {
-    /// Seconds: the smaller the better.
+    /// Readings in seconds, summed: less is better.
     pub time: Vec<String>,
-    /// Bytes: the smaller the better.
+    /// The reading of the space used, in bytes: less is better.
     pub space: String,
-    /// Writes that began or ended inside of a physical sector.
+    /// The reading of the number of writes that began or ended inside a physical sector.
     pub partial: String,
-    /// How much slower than the fastest is as good as the fastest.
+    /// Up to this much slower than the fastest counts as equally fast.
     pub time_slack_percent: f64,
     /// The best is chosen for each value of these parameters.
     #[serde(default)]
     pub per: Vec<String>,
 }
 
-/// What to take, and why.
+/// The recommended configurations, with reasons.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Recommendation {
-    /// The configurations, one for each value of the parameters that one cannot choose.
+    /// The choices, one for each combination of the [`Recommend::per`] parameters.
     pub choices: Vec<Choice>,
 }
 
 /// One choice.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Choice {
-    /// What was given.
+    /// The values of the [`Recommend::per`] parameters.
     pub given: String,
-    /// What to take.
+    /// The recommended values of the other swept parameters.
     pub take: String,
     /// Why.
     pub reason: String,
@@ -85,7 +86,7 @@ impl Recommend {
 
     fn best(&self, given: String, group: &[Candidate<'_>]) -> Option<Choice> {
         let fewest = least(group.iter().map(|c| c.partial))?;
-        // A handful of partial writes (a partition table, say) are nobody's fault.
+        // A few partial writes (of a partition table, say) are unavoidable and do not count.
         let bound = (fewest * 2.0).max(fewest + 16.0);
         let (clean, partial): (Vec<_>, Vec<_>) = group.iter().partition(|c| c.partial <= bound);
         let fastest = least(clean.iter().map(|c| c.seconds))?;

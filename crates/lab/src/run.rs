@@ -16,17 +16,17 @@ use crate::verdict::{self, Verdict};
 /// How an experiment is run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The machines are made in folders below this one, which exists.
+    /// The machines are created in folders below this one, which must exist.
     pub folder: PathBuf,
-    /// How many cases at a time.
+    /// How many cases run at the same time.
     pub jobs: usize,
-    /// How a person would run it again, for the report.
+    /// The command line to run it again, for the report.
     pub again: String,
-    /// What is known of the host whose time is charged, for the report.
+    /// A description of the host profile whose time is charged, for the report.
     pub host: String,
 }
 
-/// What happens while an experiment runs. Cases that run at the same time are told apart by label.
+/// A progress event of an experiment. Cases that run at the same time are distinguished by label.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// A command ended.
@@ -35,7 +35,7 @@ pub enum Event<'a> {
         case: &'a str,
         /// As one would type it.
         command: &'a str,
-        /// What it answered.
+        /// Its result.
         answer: &'a Answer,
     },
     /// A case ended.

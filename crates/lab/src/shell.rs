@@ -1,4 +1,4 @@
-//! What runs the commands.
+//! The interface to the program that runs the commands.
 
 use std::path::Path;
 
@@ -6,12 +6,12 @@ use base::Result;
 
 use crate::outcome::DriveTrace;
 
-/// What a command answered.
+/// The result of a command.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Answer {
-    /// What it printed.
+    /// Its standard output.
     pub output: String,
-    /// What it complained of.
+    /// Its error messages.
     pub complaints: String,
     /// Its exit code.
     pub code: i32,
@@ -19,20 +19,20 @@ pub struct Answer {
     pub took_ns: u64,
 }
 
-/// A machine to be made.
+/// A machine to be created.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MachinePlan {
     /// Name and profile of each drive.
     pub drives: Vec<(String, String)>,
-    /// Decides all chance.
+    /// Seeds all randomness.
     pub seed: u64,
-    /// Whose processor time is charged.
+    /// The host profile whose processor time is charged.
     pub host: String,
 }
 
-/// Makes machines and runs commands on them. Different machines at the same time.
+/// Creates machines and runs commands on them. Different machines may be used in parallel.
 pub trait Shell: Sync {
-    /// Makes a machine in a folder that does not exist yet.
+    /// Creates a machine in a folder that does not exist yet.
     ///
     /// # Errors
     /// A profile that does not exist; whatever the file system says.
@@ -44,7 +44,7 @@ pub trait Shell: Sync {
     /// When it could not be run at all; its own failure is in the answer's code.
     fn run(&self, machine: &Path, words: &[String]) -> Result<Answer>;
 
-    /// What each drive was asked so far.
+    /// The commands that each drive received so far.
     ///
     /// # Errors
     /// When the machine cannot be read.

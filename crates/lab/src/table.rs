@@ -1,9 +1,9 @@
-//! The outcome as a table of text.
+//! The outcome as a text table.
 
 use crate::outcome::{CaseOutcome, Measured, Outcome};
 use crate::verdict::Verdict;
 
-/// A number as a person would write it: about four digits.
+/// A number for display: about four digits.
 pub(crate) fn number(value: f64) -> String {
     match value.abs() {
         v if v >= 1000.0 || v == 0.0 || (v.fract() == 0.0 && v >= 1.0) => format!("{value:.0}"),
@@ -39,7 +39,7 @@ pub(crate) fn percent(value: f64) -> String {
     format!("{value:+.1} %")
 }
 
-/// What a verdict looks like.
+/// The text for a verdict.
 pub(crate) fn mark(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Unjudged => "",
@@ -83,7 +83,7 @@ impl Grid {
     }
 }
 
-/// Measured and published, a row for each figure.
+/// Measured beside published, a row for each figure.
 pub(crate) fn comparison(outcome: &Outcome) -> Grid {
     let several = outcome.has_several_titles();
     let heading = [
@@ -135,7 +135,7 @@ pub(crate) fn comparison(outcome: &Outcome) -> Grid {
     }
 }
 
-/// A row for each case, a column for each figure: where nothing was published.
+/// A row for each case, a column for each figure; used when nothing was published.
 pub(crate) fn pivot(outcome: &Outcome) -> Grid {
     let several = outcome.has_several_titles();
     let mut columns: Vec<&Measured> = Vec::new();
@@ -162,7 +162,7 @@ pub(crate) fn pivot(outcome: &Outcome) -> Grid {
 }
 
 impl Outcome {
-    /// Whether any figure stands beside a published one.
+    /// Whether there is a published value for any figure or ratio.
     pub(crate) fn has_published(&self) -> bool {
         let mut figures = self.cases.iter().flat_map(|case| &case.figures);
         figures.any(|figure| figure.published.is_some())

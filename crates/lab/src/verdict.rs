@@ -1,8 +1,8 @@
-//! Measured beside published.
+//! Comparison of measured with published figures.
 
 use serde::{Deserialize, Serialize};
 
-/// What a comparison says.
+/// The result of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
@@ -10,7 +10,7 @@ pub enum Verdict {
     Unjudged,
     /// Within the tolerance.
     Within,
-    /// Outside of it.
+    /// Outside the tolerance, or not a number.
     Missed,
 }
 
@@ -34,7 +34,7 @@ pub(crate) fn compare(
     (deviation, verdict)
 }
 
-/// The root mean square; nothing of nothing.
+/// The root mean square; `None` for an empty slice.
 pub(crate) fn rms(deviations: &[f64]) -> Option<f64> {
     let squares: f64 = deviations.iter().map(|d| d * d).sum();
     (!deviations.is_empty()).then(|| (squares / deviations.len() as f64).sqrt())

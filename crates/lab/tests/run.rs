@@ -1,4 +1,4 @@
-//! Experiments run on a shell that answers what the test wants.
+//! Experiments run on a fake shell with canned answers.
 
 use std::path::Path;
 use std::sync::Mutex;

@@ -1,20 +1,22 @@
-//! Access counts: who has a provider open, and who may open it for writing beside them.
+//! Access counts: which consumers have a provider open, and which others may open it for writing.
 //!
 //! # What it is
 //! GEOM's rule. What opens a provider is one of its consumers, and the class that makes the
 //! provider opens the one below for it, down to the drive: a partition that is written to claims its
-//! disk, a label claims its partition, a nop passes on what it is asked, an attached eli claims what
-//! it is on for as long as it is attached. A write is refused where another consumer has an
-//! exclusive claim, an exclusive claim where another consumer writes. All partitions of a disk are
-//! opened by one consumer, their table, so they do not stand in each other's way.
+//! disk exclusively, a label claims its partition exclusively, a nop passes requests down
+//! unchanged, an attached eli claims the provider below for as long as it is attached. A write is
+//! refused where another consumer has an exclusive claim, an exclusive claim where another consumer
+//! writes. All partitions of a disk are opened by one consumer, their table, so they do not
+//! conflict with each other.
 //!
-//! Commands come and go here, so some claims stand although no process has anything open: those of
-//! the imported pools and of the attached elis. [`World::set_pools`] says where the pools are known.
-//! Only opens for writing are claims; a read is never refused.
+//! Commands are short-lived processes, so some claims hold although no process has anything open:
+//! those of the imported pools and of the attached elis. [`World::set_pools`] says where to find the
+//! pools. Only opens for writing are claims; a read is never refused.
 //!
 //! # Invariants
 //! 1. A file or device of the host has one key, however it is named: its device and inode numbers.
-//! 2. Names are led down without reading, but for labels, which only a partition table explains.
+//! 2. Names are resolved to the providers below without reading any, except for labels, which are
+//!    only in a partition table.
 //!
 //! # Concurrency
 //! `open` and `known` are leaf locks; no provider is read while one is held.
@@ -36,7 +38,7 @@ use rt::Mutex;
 use crate::layer::LayerKind;
 use crate::world::{DEPTH_MAX, Setting, World};
 
-/// Who opens a provider.
+/// The opener of a provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Holder {
     /// An imported pool: all its devices at the same time, by whatever names.
@@ -71,7 +73,7 @@ pub type Pools = dyn Fn() -> Result<Vec<(String, Vec<String>)>> + Send + Sync;
 pub(crate) struct Access {
     pools: OnceLock<Box<Pools>>,
     open: Arc<Mutex<Open>>,
-    /// Where the names of standing claims lead; they are looked up once.
+    /// The steps below each name of a standing claim, cached until the layers change.
     known: Mutex<BTreeMap<String, Vec<Step>>>,
 }
 
@@ -82,7 +84,7 @@ struct Open {
     next: u64,
 }
 
-/// What one consumer has of one provider.
+/// One consumer's claim on one provider.
 #[derive(Clone, Debug)]
 struct Claim {
     key: String,
@@ -102,7 +104,7 @@ impl Claim {
     }
 }
 
-/// A provider on the way down from a name.
+/// One provider in the stack below a name.
 #[derive(Clone, Debug)]
 struct Step {
     key: String,
@@ -110,18 +112,18 @@ struct Step {
     class: Option<(Class, String)>,
 }
 
-/// How a class opens what it is on.
+/// How a class opens the provider below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {
     Part,
     Label,
-    /// Passes on what it is asked.
+    /// Passes the access mode down unchanged.
     Layer,
 }
 
-/// What a name is, seen from below.
+/// What a name refers to.
 enum Node {
-    /// A drive; a file or device of the host, with the disk that a partition of the kernel is on.
+    /// A drive; a file or device of the host, with the disk if the device is a kernel partition.
     Bottom { key: String, disk: Option<String> },
     /// A layer, a partition or a label on the provider of another name.
     On { below: String, class: Class },
@@ -141,16 +143,16 @@ impl Drop for Hold {
 }
 
 impl World {
-    /// Says where the imported pools are known; only the first call counts.
+    /// Sets the source of the list of imported pools; only the first call counts.
     pub fn set_pools(&self, pools: Box<Pools>) {
         let _ = self.access.pools.set(pools);
     }
 
-    /// Holds a provider for writing. Pools, layers and tables hold it alone.
+    /// Claims a provider for writing; for every holder but [`Holder::Program`] the claim is exclusive.
     ///
     /// # Errors
-    /// [`ErrorKind::Busy`] if it, what it is on, or what is on it is held elsewhere; what looking
-    /// for partition tables gives.
+    /// [`ErrorKind::Busy`] if the provider, one below or one above it has a conflicting claim; what
+    /// reading the list of pools returns.
     pub fn hold(&self, name: &str, holder: &Holder) -> Result<Hold> {
         let is_exclusive = *holder != Holder::Program;
         let steps = self.steps(&self.canonical(name), 0);
@@ -182,10 +184,10 @@ impl World {
         })
     }
 
-    /// Who holds a provider, or what is on it.
+    /// The holders of a provider, and of the providers above it.
     ///
     /// # Errors
-    /// What reading the list of pools gives.
+    /// Errors of reading the list of pools.
     pub fn holders(&self, name: &str) -> Result<Vec<Holder>> {
         let steps = self.steps(&self.canonical(name), 0);
         let standing = self.standing(None)?;
@@ -219,7 +221,7 @@ impl World {
         None
     }
 
-    /// The claims of what holds providers without a process; those of `but` are left out.
+    /// The claims that hold without a process (imported pools, attached elis), except those of `but`.
     fn standing(&self, but: Option<&Holder>) -> Result<Vec<Claim>> {
         let mut all = Vec::new();
         for layer in self.layers() {
@@ -230,7 +232,7 @@ impl World {
             if but != Some(&holder) {
                 let steps = self.known_steps(&layer.name);
                 let writes = !attached.flags.contains(geli::Flags::RO);
-                // It is what it stands on that it holds.
+                // An attached eli claims the providers below it, not its own.
                 all.extend(claims(&steps, &holder, writes, true).split_off(1));
             }
         }
@@ -255,7 +257,7 @@ impl World {
         steps
     }
 
-    /// Layers have changed.
+    /// To be called when layers have changed.
     pub(crate) fn forget_steps(&self) {
         self.access.known.lock().clear();
     }
@@ -341,7 +343,7 @@ fn table_on(key: &str) -> String {
     format!("table on {key}")
 }
 
-/// The key of a block device; that of the disk, too, if it is a partition of the kernel.
+/// The key of a block device; if it is a kernel partition, also that of its disk.
 fn device_keys(device: u64) -> (String, Option<String>) {
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     let key = |number: &str| format!("device {number} ");
@@ -353,7 +355,7 @@ fn device_keys(device: u64) -> (String, Option<String>) {
     (key(&number), disk)
 }
 
-/// What opening the first of these claims of all of them.
+/// The claims that opening the first of these providers makes on each of them.
 fn claims(steps: &[Step], holder: &Holder, writes: bool, is_exclusive: bool) -> Vec<Claim> {
     let mut is_exclusive = is_exclusive;
     let claim = |step: &Step| {

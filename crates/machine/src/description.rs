@@ -2,30 +2,30 @@
 //!
 //! # On disk
 //! ```toml
-//! seed = 7                      # decides all chance; 1 if not given
+//! seed = 7                      # seeds all randomness; 1 if not given
 //! hostname = "lab"              # as labels and history know it; "machine" if not given
 //! clock_ns = 0                  # where the clock starts
-//! host = "none"                 # the computer around the drives: what its processor takes
+//! host = "none"                 # the computer around the drives: what work on its processor costs
 //!
 //! [[drive]]
 //! name = "ada0"
 //! profile = "wd30ezrx"          # of `ashift drives`, or a file beside this one: "mine.toml"
 //! size = "3TB"                  # other than the profile's: bytes, or with K M G T (1024), KB MB GB TB (1000)
-//! serial = "WD-1"               # other than the one made up
-//! pulled = true                 # it lies on the desk
+//! serial = "WD-1"               # other than the generated one
+//! pulled = true                 # not connected
 //!
 //! [[layer]]
 //! name = "gpt/d1.nop"
 //! on = "gpt/d1"
 //! nop = { secsize = 4096 }
 //! ```
-//! A person may write it; the program changes single entries and keeps everything else, comments
-//! included. Layers that hold keys are not in it, nor what changes while commands run: it can be
-//! kept under version control.
+//! It can be edited by hand; the program changes single entries and keeps everything else,
+//! comments included. Layers that hold keys are not in it, nor state that changes while commands
+//! run: it can be kept under version control.
 //!
 //! # Invariants
-//! 1. Every key is known, names are free of doubt and used once, profiles exist: checked whenever it
-//!    is read, and the error names line and column.
+//! 1. Every key is known, names are unambiguous and unique, profiles exist: checked whenever it is
+//!    read, and the error gives line and column.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -46,7 +46,7 @@ use crate::layer::Layer;
 
 /// The name of the file in the machine's folder.
 pub const FILE_NAME: &str = "machine.toml";
-/// The longest name of a drive.
+/// The longest name of a drive, in bytes.
 const NAME_LEN_MAX: usize = 32;
 
 /// A drive of a machine.
@@ -56,11 +56,11 @@ pub struct DriveEntry {
     pub name: String,
     /// The name of its profile, as it was written.
     pub profile_name: String,
-    /// What it is.
+    /// Its profile, on the bus it is connected to.
     pub profile: Arc<Profile>,
     /// Its size in bytes, if it is not the profile's.
     pub size: Option<u64>,
-    /// Its serial number, if it is not made up.
+    /// Its serial number, if it is not generated.
     pub serial: Option<String>,
     /// How it is connected, if not as its profile says.
     pub bus: Option<Bus>,
@@ -75,7 +75,7 @@ pub struct NewDrive {
     pub name: String,
     /// The name of its profile.
     pub profile: String,
-    /// Its size as a person writes it.
+    /// Its size as text, for [`parse_size`].
     pub size: Option<String>,
     /// Its serial number.
     pub serial: Option<String>,
@@ -157,9 +157,9 @@ enum Size {
 pub struct Description {
     path: PathBuf,
     document: DocumentMut,
-    /// Decides all chance.
+    /// Seeds all randomness.
     pub seed: u64,
-    /// Who the machine is, in labels and history.
+    /// The hostname in vdev labels and pool history.
     pub hostname: String,
     /// Where its clock starts.
     pub clock_ns: u64,
@@ -219,7 +219,7 @@ impl Description {
         })
     }
 
-    /// Says what computer is around the drives.
+    /// Sets the host profile: the computer around the drives.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`] if there is none of that name.
@@ -234,7 +234,7 @@ impl Description {
     ///
     /// # Errors
     /// [`ErrorKind::Exists`] if the name is taken; [`ErrorKind::InvalidInput`],
-    /// [`ErrorKind::NotFound`] for what would not be read again.
+    /// [`ErrorKind::NotFound`] for what could not be read back.
     pub fn add_drive(&mut self, drive: &NewDrive) -> Result<()> {
         if self.drive(&drive.name).is_some() {
             let text = format!("there is a drive '{}' already", drive.name);
@@ -273,7 +273,7 @@ impl Description {
         })
     }
 
-    /// Says whether a drive is pulled.
+    /// Sets whether a drive is pulled.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`].
@@ -293,10 +293,10 @@ impl Description {
         })
     }
 
-    /// Says how a drive is connected.
+    /// Sets the bus of a drive.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`]; [`ErrorKind::InvalidInput`] if such a drive cannot be connected so.
+    /// [`ErrorKind::NotFound`]; [`ErrorKind::InvalidInput`] if such a drive cannot be on that bus.
     pub(crate) fn set_bus(&mut self, name: &str, bus: Bus) -> Result<()> {
         let at = self.drives.iter().position(|d| d.name == name);
         let at = at.ok_or_else(|| no_drive(name))?;
@@ -314,7 +314,7 @@ impl Description {
     /// Replaces the layers; those that stay as they are keep their comments.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`] for what would not be read again.
+    /// [`ErrorKind::InvalidInput`] for what could not be read back.
     pub fn set_layers(&mut self, layers: &[Layer]) -> Result<()> {
         let known = self.layers.clone();
         self.edit(|document| {
@@ -335,7 +335,7 @@ impl Description {
         })
     }
 
-    /// Edits the text and reads it again: what cannot be read is not kept.
+    /// Edits the document and parses the result; if that fails, nothing changes.
     fn edit(&mut self, edit: impl FnOnce(&mut DocumentMut) -> Result<()>) -> Result<()> {
         let mut document = self.document.clone();
         edit(&mut document)?;
@@ -386,7 +386,7 @@ fn nth<'d>(document: &'d mut DocumentMut, key: &str, at: usize) -> Option<&'d mu
     document.get_mut(key)?.as_array_of_tables_mut()?.get_mut(at)
 }
 
-/// A layer as a table whose details are on one line, without those that everybody has.
+/// A layer as a table whose details are one inline table, without those that have default values.
 fn layer_table(layer: &Layer) -> Result<Table> {
     let bad = |e: &dyn std::fmt::Display| Error::invalid(format!("layer {}: {e}", layer.name));
     let document = |text: std::result::Result<String, toml::ser::Error>| {
@@ -414,7 +414,7 @@ fn layer_table(layer: &Layer) -> Result<Table> {
     Ok(table)
 }
 
-/// What can only be said of the whole.
+/// Checks what spans entries or serde cannot express: hostname, drive and layer names, keys.
 fn check(file: &File, text: &str) -> Result<()> {
     if let Some(hostname) = &file.hostname
         && (hostname.as_ref().is_empty() || hostname.as_ref().len() > 63)
@@ -460,7 +460,8 @@ fn host(name: Option<Spanned<String>>, text: &str) -> Result<HostProfile> {
     })
 }
 
-/// A drive's name: letters, then a number, so that nothing that is put behind it is in doubt.
+/// A drive's name: lowercase letters, then a number, so that any suffix (`p1`, `.nop`) is
+/// unambiguous.
 fn check_name(name: &str) -> Result<()> {
     let unit = name.trim_start_matches(|c: char| c.is_ascii_lowercase());
     let is_good = unit.len() < name.len()
@@ -509,7 +510,7 @@ fn entry(drive: FileDrive, text: &str, folder: &Path) -> Result<DriveEntry> {
     })
 }
 
-/// That size in whole sectors, if such a drive can be of it.
+/// That size, rounded down to whole sectors, if such a drive can have it.
 fn fitting(profile: &Profile, bytes: u64) -> Result<u64> {
     let sector = u64::from(profile.identify.logical_sector_bytes);
     profile.with_sectors(bytes / sector)?;
@@ -572,7 +573,7 @@ pub fn parse_size(text: &str) -> Result<u64> {
     check_size(bytes.ok_or_else(bad)?)
 }
 
-/// A drive has at least a mebibyte, and at most what an LBA of 48 bits can say.
+/// A drive has at least 1 MiB, and at most what a 48-bit LBA can address in 512-byte sectors.
 fn check_size(bytes: u64) -> Result<u64> {
     if (1 << 20..=1 << 57).contains(&bytes) {
         return Ok(bytes);

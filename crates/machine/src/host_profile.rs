@@ -1,4 +1,4 @@
-//! The computer around the drives: what its processor takes, and how its ZFS behaved.
+//! The computer around the drives: what work on its processor costs, and how its ZFS behaved.
 //!
 //! # What it is
 //! A drive of 2012 was measured on a computer of 2012, by a ZFS of 2012. A [`HostProfile`] names
@@ -16,28 +16,28 @@
 use gpart::Era;
 use rt::{Processor, Work};
 
-/// A computer of some time.
+/// A computer and the software of its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostProfile {
     /// `freebsd-9`
     pub name: &'static str,
-    /// What it is.
+    /// A description, one line.
     pub about: &'static str,
-    /// What work costs there.
+    /// What work costs on its processor.
     pub processor: Processor,
     /// Device writes in flight at a time.
     pub io_threads: usize,
-    /// The largest write that neighbours are merged into.
+    /// The largest write that adjacent writes are merged into, in bytes.
     pub aggregation_limit_bytes: u64,
-    /// The most data that waits to be written.
+    /// Limit on dirty data, in bytes.
     pub dirty_data_max_bytes: u64,
-    /// The largest physical sector that decides over ashift, as an exponent of two.
+    /// The largest physical sector considered when ashift is chosen, as a power of two: 9 is 512 bytes.
     pub max_auto_ashift: u32,
-    /// How its gpart aligns what is not told.
+    /// How its gpart aligns partitions when no alignment is given.
     pub era: Era,
 }
 
-/// Every computer that there is.
+/// All host profiles.
 #[must_use]
 pub fn host_profiles() -> Vec<HostProfile> {
     let now = HostProfile {

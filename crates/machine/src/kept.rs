@@ -1,4 +1,5 @@
-//! What is kept of layers from one command to the next: which there are, and what they counted.
+//! What is kept of layers from one command to the next: the layers themselves, and the counters of
+//! nops.
 //!
 //! # On disk
 //! A TOML file that only its owner may read (layers can hold keys). It is replaced by renaming, so
@@ -45,7 +46,7 @@ impl KeptFile {
         Ok(read_toml(&self.0)?.unwrap_or_default())
     }
 
-    /// Changes it; a refused change leaves it as it was.
+    /// Changes it; if `edit` fails, the file stays as it was.
     pub(crate) fn change<T>(&self, edit: impl FnOnce(&mut Kept) -> Result<T>) -> Result<T> {
         let within = |e: std::io::Error| Error::from(e).within(self.0.display());
         if let Some(folder) = self.0.parent() {
@@ -71,7 +72,7 @@ pub(crate) fn read_toml<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {
     parse_toml(&text).within(|| path.display()).map(Some)
 }
 
-/// Reads TOML; what is wrong is named with line and column.
+/// Reads TOML; an error gives line and column.
 pub(crate) fn parse_toml<T: DeserializeOwned>(text: &str) -> Result<T> {
     toml::from_str(text).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start);

@@ -13,13 +13,13 @@ pub struct Layer {
     pub on: String,
     /// Its own provider: `gpt/d1.nop`.
     pub name: String,
-    /// It is gone when the power is.
+    /// It does not survive a loss of power.
     pub transient: bool,
-    /// What it is.
+    /// Its kind, with its configuration.
     pub kind: LayerKind,
 }
 
-/// What a layer is.
+/// The kind of a layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LayerKind {
     /// A nop.

@@ -1,4 +1,4 @@
-//! What nops counted while they were open, until it is kept.
+//! Counters and config changes of nops, from when a nop is closed until they are saved.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,19 +7,19 @@ use geom::Provider;
 use geom::nop::{Nop, NopConfig, NopCounters};
 use rt::Mutex;
 
-/// What is not kept yet of one nop.
+/// What is not yet saved of one nop.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counted {
-    /// What passed.
+    /// Requests and bytes that passed through it.
     pub(crate) counters: NopCounters,
-    /// Its config when it was opened and when it was let go, if it changed by itself.
+    /// Its config when it was opened and when it was dropped, if it changed by itself.
     pub(crate) config: Option<(NopConfig, NopConfig)>,
 }
 
 /// By the names of nops.
 pub(crate) type Ledger = Mutex<BTreeMap<String, Counted>>;
 
-/// Enters into the ledger what an open nop counted, when it is let go.
+/// Adds the counters of an open nop to the ledger when the nop is closed.
 pub(crate) struct Entry {
     pub(crate) nop: Arc<Nop>,
     pub(crate) opened: NopConfig,
@@ -38,7 +38,7 @@ impl Drop for Entry {
     }
 }
 
-/// Both together.
+/// The sum of both, field by field.
 pub(crate) fn sum(a: NopCounters, b: NopCounters) -> NopCounters {
     NopCounters {
         reads: a.reads + b.reads,

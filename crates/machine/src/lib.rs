@@ -1,7 +1,7 @@
 //! The providers that commands find by name: of this host, or of a machine of emulated drives.
 //!
 //! # What it is
-//! A [`World`] is where names of providers lead somewhere. There are two kinds:
+//! A [`World`] resolves names of providers. There are two kinds:
 //! - **this host**: a name is the path of a file or block device; with a suffix it is a layer that
 //!   was put onto it (`disk.img.nop`) or a partition on it (`disk.imgp1`, `disk.img:gpt/LABEL`);
 //! - a **machine**: a folder that describes a computer of emulated drives, whose names are those of

@@ -1,14 +1,14 @@
-//! Locks in files, which commands wait for in turn.
+//! File locks, which commands wait for in turn.
 //!
 //! # What it is
 //! [`FileLock::take`] locks a file, shared or exclusively, and waits as long as its [`Patience`] lasts. The
 //! file says which command took it last: `PID COMMAND LINE`.
 //!
 //! # Concurrency
-//! `flock` has no order: a chain of readers, each of which begins before the last one ends, would keep a
+//! `flock` is not fair: a chain of readers, each of which begins before the last one ends, would keep a
 //! writer out for ever. So a command first locks `NAME.queue` and holds that until it has the lock itself:
-//! what comes later waits behind it, reader or writer. Both files are polled, since a `flock` that blocks
-//! could not be given up in time.
+//! later ones, reader or writer, wait behind it. Both files are polled, since a blocking `flock` has no
+//! timeout.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -19,28 +19,28 @@ use base::{Error, ErrorKind, Result};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-/// How often a lock is tried.
+/// Interval between attempts to take a lock: 20 ms.
 const TRY_EVERY_NS: u64 = 20_000_000;
-/// When it is said that there is a wait.
+/// How long a wait lasts before it is reported: 1 s.
 const SAY_AFTER_NS: u64 = 1_000_000_000;
-/// The part of a command line that is kept and shown, in characters.
+/// Length to which a command line is cut in the lock file, in characters.
 const COMMAND_LINE_CHARS: usize = 60;
 
-/// How long other commands are waited for, and how that is said.
+/// How long to wait for other commands, and how the wait is reported.
 pub struct Patience<'a> {
     /// After this time a lock that is not free is an error.
     pub wait_ns: u64,
-    /// Called once, when the wait takes longer than a second, with what is waited for and why:
+    /// Called once, when a wait has lasted a second, with what it is for and the obstacle:
     /// `pool 'tank': in use by …`.
     pub on_wait: &'a dyn Fn(&str),
 }
 
 impl Patience<'_> {
-    /// Calls `attempt` until it has an outcome or the patience ends; what is in the way is the error of an
-    /// attempt that is worth repeating. `what` is waited for.
+    /// Calls `attempt` until it returns an outcome (`Ok`) or the time is up; `Err` is the obstacle, and the
+    /// attempt is repeated. `what` names the thing waited for.
     ///
     /// # Errors
-    /// [`ErrorKind::Busy`] with what is in the way; what `attempt` gives as its outcome.
+    /// [`ErrorKind::Busy`] with the obstacle; the error in the outcome of `attempt`.
     pub fn wait_for<T>(
         &self,
         what: &str,
@@ -66,12 +66,12 @@ impl Patience<'_> {
     }
 }
 
-/// What a lock is taken for.
+/// The mode of a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LockMode {
-    /// Reading, beside others who read.
+    /// Reading, shared with other readers.
     Shared,
-    /// Changing, alone.
+    /// Changing, exclusive.
     Exclusive,
 }
 
@@ -80,19 +80,19 @@ pub enum LockMode {
 pub struct FileLock(File);
 
 impl Drop for FileLock {
-    /// Closing would do, if a child that is just being started had not a descriptor of its own until it
-    /// becomes another program.
+    /// Closing alone would not do: a child process has a copy of the descriptor between `fork` and `exec`,
+    /// and would keep the lock until then.
     fn drop(&mut self) {
-        // Closing does it then.
+        // If this fails, closing the file unlocks it.
         let _ = flock(&self.0, FlockOperation::Unlock);
     }
 }
 
 impl FileLock {
-    /// Locks the file at `path`, which is made if it is not there, for `what`: `pool 'tank'`.
+    /// Locks the file at `path`, which is created if missing, for `what`: `pool 'tank'`.
     ///
     /// # Errors
-    /// [`ErrorKind::Busy`] with who has it when the patience ends; what the host says.
+    /// [`ErrorKind::Busy`] with the command that has it when the time is up; what the host says.
     pub fn take(
         path: &Path,
         mode: LockMode,
@@ -123,7 +123,7 @@ impl FileLock {
                 Err(error) => Ok(Err(error.within(path.display()))),
             }
         })?;
-        // For those who wait; nothing else depends on it.
+        // For the messages of commands that wait; nothing else depends on it.
         let file = &mut lock.0;
         let _ = file
             .set_len(0)
@@ -157,8 +157,8 @@ fn try_lock(file: &File, operation: FlockOperation) -> Result<bool> {
     }
 }
 
-/// Who has a lock, as far as its file says: one of several readers may have written there, and may have
-/// ended since.
+/// Says which command has a lock, as far as its file tells: with several readers it names the last to take
+/// it, which may have ended since.
 fn in_use_by(path: &Path) -> String {
     let mut text = String::new();
     let read = File::open(path).and_then(|mut file| file.read_to_string(&mut text));
@@ -170,7 +170,7 @@ fn in_use_by(path: &Path) -> String {
     }
 }
 
-/// The command line of this process, as it is shown to others.
+/// The command line of this process, as other commands show it.
 fn own_command_line() -> String {
     let mut words: Vec<String> = std::env::args_os()
         .map(|word| word.to_string_lossy().into_owned())
@@ -239,7 +239,7 @@ mod tests {
                     };
                     match take(&path, LockMode::Shared, &next) {
                         Ok(next) => held = next,
-                        // Behind the writer, who waits for this one.
+                        // Queued behind the writer, which waits for this reader.
                         Err(_) => break,
                     }
                 }

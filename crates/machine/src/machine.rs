@@ -2,7 +2,7 @@
 //!
 //! # On disk
 //! ```text
-//! machine.toml     what it is made of: for people, and for version control
+//! machine.toml     what it is made of: edited by hand, kept under version control
 //! .gitignore       everything else
 //! drives/          what is on the drives, one sparse file each, with caches and faults
 //! state/           clock.toml, geom.toml (layers with keys, transient layers, counters of nops),
@@ -12,12 +12,12 @@
 //! # Invariants
 //! 1. One command at a time: each holds an exclusive lock on `state/lock`, from before it reads the
 //!    description until everything is written back.
-//! 2. Time goes on where the last command stopped; it passes only while commands run.
-//! 3. Chance follows from the seed and the number of commands that ran before.
+//! 2. The clock continues where the last command stopped; it advances only while commands run.
+//! 3. All randomness derives from the seed and the number of commands that ran before.
 //!
 //! # Crash argument
-//! Files are replaced by renaming. What is lost when a command is killed is what the drives had not
-//! written to their files, as in a loss of power, and the time that had passed.
+//! Files are replaced by renaming. When a command is killed, what the drives had not yet written to
+//! their files is lost, as in a loss of power, and so is the time that had passed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,20 +29,20 @@ use crate::description::{Description, FILE_NAME, NewDrive};
 use crate::kept::{read_toml, write_toml};
 use crate::lock::{FileLock, LockMode, Patience};
 
-/// What changes while commands run.
+/// `clock.toml`: the state that changes with every command.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Clock {
-    /// Where the clock stands.
+    /// The time on the simulated clock.
     pub(crate) clock_ns: u64,
     /// How many commands ran so far.
     pub(crate) commands: u64,
 }
 
-/// A machine that is to be made.
+/// A machine to be created.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewMachine {
-    /// Decides all chance.
+    /// Seeds all randomness.
     pub seed: u64,
     /// The computer around the drives, if computing is not free.
     pub host: Option<String>,
@@ -59,10 +59,10 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Makes a machine in a folder that is not there yet, or empty.
+    /// Creates a machine in a folder that does not exist or is empty.
     ///
     /// # Errors
-    /// [`ErrorKind::Exists`] if there is something in the folder; as [`Description::add_drive`].
+    /// [`ErrorKind::Exists`] if the folder is not empty; those of [`Description::add_drive`].
     pub fn create(folder: &Path, new: &NewMachine) -> Result<Machine> {
         let path = folder.join(FILE_NAME);
         let text = format!(
@@ -95,9 +95,9 @@ impl Machine {
     /// Locks a machine and reads what it is made of.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] if the folder is none; [`ErrorKind::Busy`] if another command uses it
-    /// for longer than the patience lasts; [`ErrorKind::InvalidInput`] with line and column for a
-    /// description that makes no sense.
+    /// [`ErrorKind::NotFound`] if the folder is not a machine; [`ErrorKind::Busy`] if another command
+    /// uses it for longer than `patience` allows; [`ErrorKind::InvalidInput`] with line and column
+    /// for an invalid description.
     pub fn open(folder: &Path, patience: &Patience<'_>) -> Result<Machine> {
         if !folder.join(FILE_NAME).is_file() {
             Description::read(folder)?; // says what is wrong
@@ -122,7 +122,7 @@ impl Machine {
         &self.description
     }
 
-    /// Where its clock stands.
+    /// The time on its clock.
     #[must_use]
     pub fn clock_ns(&self) -> u64 {
         self.clock.clock_ns
@@ -134,13 +134,13 @@ impl Machine {
         self.description.folder()
     }
 
-    /// The folder of what it remembers.
+    /// The folder of its state between commands.
     #[must_use]
     pub fn state(&self) -> PathBuf {
         state_of(self.folder())
     }
 
-    /// The folder of what is on its drives.
+    /// The folder of the contents of its drives.
     #[must_use]
     pub fn drives(&self) -> PathBuf {
         self.folder().join("drives")
@@ -153,7 +153,7 @@ impl Machine {
         mixed.rotate_left(29).wrapping_mul(0xbf58_476d_1ce4_e5b9)
     }
 
-    /// Writes down where the clock stands after a command.
+    /// Saves the clock after a command.
     pub(crate) fn save_clock(&mut self, now_ns: u64) -> Result<()> {
         self.clock.clock_ns = self.clock.clock_ns.max(now_ns);
         self.clock.commands += 1;

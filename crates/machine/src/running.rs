@@ -1,7 +1,8 @@
 //! A machine that is switched on.
 //!
 //! # Concurrency
-//! `slots` and `machine` are leaf locks; neither is held while a drive works.
+//! `machine` is taken before `slots`; both are otherwise leaf locks. Neither is held while a drive
+//! serves requests; they are held while one is opened.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -27,7 +28,7 @@ pub struct Running {
 
 struct Slot {
     entry: DriveEntry,
-    /// Nothing while it is pulled.
+    /// `None` while it is pulled.
     drive: Option<Arc<Emulated>>,
 }
 
@@ -35,7 +36,7 @@ impl Machine {
     /// Switches the machine on in simulated time, lets `f` use it, and switches it off.
     ///
     /// # Errors
-    /// What opening the drives gives, and writing back what is to be kept.
+    /// Errors of opening the drives and of writing back state at the end.
     pub fn run<T: Send>(self, f: impl FnOnce(&Arc<World>) -> T + Send) -> Result<T> {
         let options = SimOptions {
             preempt_one_in: 0,
@@ -74,13 +75,13 @@ impl Running {
         })
     }
 
-    /// The folder of what the machine remembers.
+    /// The folder of the machine's state between commands.
     #[must_use]
     pub fn state(&self) -> PathBuf {
         self.machine.lock().state()
     }
 
-    /// Who the machine is, in labels and history.
+    /// The hostname in vdev labels and pool history.
     #[must_use]
     pub fn hostname(&self) -> String {
         self.machine.lock().description.hostname.clone()
@@ -92,7 +93,7 @@ impl Running {
         self.machine.lock().description.host
     }
 
-    /// A number that is its own, and the same for the same seed.
+    /// The machine's hostid: non-zero, derived from the seed.
     #[must_use]
     pub fn hostid(&self) -> u64 {
         let seed = self.machine.lock().description.seed;
@@ -111,7 +112,7 @@ impl Running {
         slots.iter().filter_map(|s| s.drive.clone()).collect()
     }
 
-    /// The drive of that name; nothing if there is none.
+    /// The drive of that name, if there is one.
     pub(crate) fn drive(&self, name: &str) -> Result<Option<Arc<dyn Provider>>> {
         let slots = self.slots.lock();
         let Some(slot) = slots.iter().find(|s| s.entry.name == name) else {
@@ -147,7 +148,7 @@ impl Running {
         Ok(())
     }
 
-    /// Takes a drive out, as a hand would: at once, and with what its cache holds.
+    /// Pulls a drive without warning; what only its cache holds may be lost.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`]; [`ErrorKind::Exists`] if it is out already.
@@ -192,10 +193,10 @@ impl Running {
         machine.description.save()
     }
 
-    /// Connects a drive to another bus; what only its cache holds is lost, as it loses its power meanwhile.
+    /// Connects a drive to another bus; it loses power meanwhile, so what only its cache holds may be lost.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`]; [`ErrorKind::InvalidInput`] if such a drive cannot be connected so.
+    /// [`ErrorKind::NotFound`]; [`ErrorKind::InvalidInput`] if such a drive cannot be on that bus.
     pub fn move_to(&self, name: &str, bus: Bus) -> Result<()> {
         self.machine.lock().description.set_bus(name, bus)?;
         let is_in = match self.pull(name) {
@@ -237,11 +238,11 @@ impl Running {
 }
 
 impl World {
-    /// Cuts the power of a machine: of what the caches of its drives hold, the seed chooses what is
-    /// lost; transient layers are gone.
+    /// Cuts the power of a machine: the seed decides which of the data in the drives' caches is lost;
+    /// transient layers are gone.
     ///
     /// # Errors
-    /// What keeping the layers gives.
+    /// Errors of saving the layers.
     pub fn power_cut(&self, seed: u64) -> Result<()> {
         for (drive, number) in self.drives().iter().zip(0..) {
             drive.power_cut(seed.wrapping_add(number))?;

@@ -1,15 +1,14 @@
-//! Tasting: which partitions and labels are on what.
+//! Tasting: which partitions and labels a provider has.
 //!
 //! # What it is
 //! A partition table makes a provider for each partition, and one more for each that has a label.
-//! GEOM tastes when a provider appears; here a table is read when a name asks for it, and
-//! remembered in a machine, whose providers nobody else changes, until one of them is opened for
-//! writing.
+//! GEOM tastes when a provider appears; here a table is read when a name asks for it. In a machine,
+//! whose providers no other program changes, it is cached until its provider is opened for writing.
 //!
 //! # Invariants
-//! 1. A label that partitions of two drives have leads nowhere: the error names both.
-//! 2. A partition that is seen once more through a layer on its drive keeps the name that it has on
-//!    the drive itself.
+//! 1. A label that two partitions have does not resolve: the error names both.
+//! 2. The label of a partition that is also visible through a layer on its drive resolves to the
+//!    partition on the drive itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,7 +22,7 @@ use rt::Mutex;
 
 use crate::world::World;
 
-/// What can be said of a provider without opening it for anything.
+/// What is known of a provider without opening it for reading or writing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProviderInfo {
     /// `gpt/d1.nop`
@@ -34,22 +33,22 @@ pub struct ProviderInfo {
     pub below: Option<String>,
     /// The size in bytes.
     pub mediasize: u64,
-    /// The unit of all commands.
+    /// The sector size in bytes, the unit of all requests.
     pub sectorsize: u32,
-    /// The physical sector.
+    /// The physical sector size in bytes.
     pub stripesize: u32,
-    /// Where the first physical sector begins.
+    /// The offset of the first physical sector, in bytes.
     pub stripeoffset: u32,
 }
 
-/// Tables that were read, by the name of the provider that they are on.
+/// Cached partition tables, by the name of the provider that they are on.
 #[derive(Default)]
 pub(crate) struct Tables(Mutex<Known>);
 
 #[derive(Default)]
 struct Known {
     places: BTreeMap<String, Arc<[Extent]>>,
-    /// Opened for writing: what was read of these may change at any time.
+    /// Providers opened for writing: their tables may change at any time and are not cached.
     unsteady: BTreeSet<String>,
 }
 
@@ -63,7 +62,7 @@ impl Tables {
 }
 
 impl World {
-    /// The partitions on a provider; none where there is no table that makes sense.
+    /// The partitions on a provider; empty if it has no valid table.
     fn places(&self, name: &str, depth: u32) -> Result<Arc<[Extent]>> {
         if let Some(places) = self.tables.0.lock().places.get(name) {
             return Ok(Arc::clone(places));
@@ -102,7 +101,7 @@ impl World {
         Ok(Some(Arc::new(part)))
     }
 
-    /// `ada0p1`: a suffix on the name of what has a table.
+    /// `ada0p1`: a suffix on the name of the provider that has the table.
     fn find_partition(&self, name: &str, depth: u32) -> Result<Option<(String, Extent)>> {
         let disk = name.trim_end_matches(|c: char| c.is_ascii_digit());
         let has_number = disk.len() < name.len();
@@ -152,11 +151,11 @@ impl World {
         Ok(same.map(|p| (disk.to_owned(), p.clone())).collect())
     }
 
-    /// Everything that has a name, in the order of tasting: what is on a provider follows it. On a
-    /// host these are the layers and what they are on.
+    /// All providers, in the order of tasting: a provider is followed by those on it. On a host
+    /// these are the layers and what they are on.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] when a drive cannot be read. What cannot be opened is left out.
+    /// None at present: providers that cannot be opened are left out, as are tables that cannot be read.
     pub fn providers(&self) -> Result<Vec<ProviderInfo>> {
         let mut found = Vec::new();
         for drive in self.drives() {

@@ -1,12 +1,13 @@
-//! The world: names to providers.
+//! The world: resolves names to providers.
 //!
 //! # What it is
-//! A name is resolved from its end: a layer's name leads to the provider that the layer is on, and
-//! that again has a name; a partition's name leads to the provider that has the table; at the
-//! bottom there is a file, a block device or a drive. Nothing is resolved before it is asked for.
+//! A name is resolved from its end: a layer's name leads to the name of the provider that the layer
+//! is on; a partition's name leads to the provider that has the table; at the bottom is a file, a
+//! block device or a drive. Resolution is lazy.
 //!
 //! # Concurrency
-//! `layers`, `ledger`, `shared` and the locks of a [`Running`] machine are leaf locks.
+//! `layers`, `ledger` and `shared` are leaf locks; so are the locks of a [`Running`] machine, but
+//! for each other.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -29,24 +30,24 @@ use crate::machine::Machine;
 use crate::running::Running;
 use crate::taste::Tables;
 
-/// Layers on layers on layers: more than this is a circle in a file that a person wrote.
+/// Maximum depth of stacked providers: more can only be a cycle in a hand-written file.
 pub(crate) const DEPTH_MAX: u32 = 16;
-/// How long a machine that is in use is waited for.
+/// How long to wait for a machine that is in use: 10 s.
 const PATIENCE_NS: u64 = 10_000_000_000;
 
-/// What names of providers mean.
+/// Resolves names of providers, on this host or in a machine.
 pub struct World {
     pub(crate) place: Setting,
     kept: KeptFile,
     layers: Mutex<Vec<Layer>>,
     ledger: Arc<Ledger>,
-    /// Layers of a machine that are open, by name: several may use one at the same time.
+    /// Open layers of a machine, by name: all users of a layer share one instance.
     shared: Mutex<BTreeMap<String, Weak<dyn Provider>>>,
     pub(crate) tables: Tables,
     pub(crate) access: Access,
 }
 
-/// Which world it is.
+/// The kind of a world.
 pub(crate) enum Setting {
     Host,
     Machine(Box<Running>),
@@ -56,18 +57,18 @@ impl World {
     /// This host; `state` is the folder in which its layers are kept.
     ///
     /// # Errors
-    /// What reading them gives.
+    /// Errors of reading them.
     pub fn host(state: &Path) -> Result<World> {
         let kept = KeptFile::within(state);
         let layers = kept.read()?.layers;
         Ok(World::new(Setting::Host, kept, layers))
     }
 
-    /// The machine in that folder, switched on: its drives are open. The caller is inside of a
+    /// The machine in that folder, switched on: its drives are open. The caller is inside a
     /// simulation, whose clock jumps to that of the machine.
     ///
     /// # Errors
-    /// As [`Machine::open`]; what opening the drives gives.
+    /// Those of [`Machine::open`], and of opening the drives.
     pub fn machine(folder: &Path) -> Result<World> {
         let patience = Patience {
             wait_ns: PATIENCE_NS,
@@ -76,10 +77,10 @@ impl World {
         World::start(Machine::open(folder, &patience)?)
     }
 
-    /// Switches a machine on. As [`World::machine`].
+    /// Switches a machine on, like [`World::machine`].
     ///
     /// # Errors
-    /// What opening the drives gives.
+    /// Errors of opening the drives and reading the layers.
     pub fn start(machine: Machine) -> Result<World> {
         assert!(rt::is_simulated(), "a machine runs in simulated time");
         rt::sleep_ns(machine.clock_ns().saturating_sub(rt::now_ns()));
@@ -127,7 +128,7 @@ impl World {
         self.running().map_or_else(Vec::new, Running::drives)
     }
 
-    /// The one name of what has several: without `/dev/` in a machine, an absolute path on a host.
+    /// The canonical form of a name: without `/dev/` in a machine, an absolute path on a host.
     #[must_use]
     pub fn canonical(&self, name: &str) -> String {
         match self.place {
@@ -140,12 +141,13 @@ impl World {
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] if nothing has that name, [`ErrorKind::Exists`] if it is a label that
-    /// two have, as [`World::hold`] for writing, and whatever opening what is below gives.
+    /// two partitions have; for writing also those of [`World::hold`]; those of opening the providers
+    /// below.
     pub fn open(&self, name: &str, mode: OpenMode) -> Result<Arc<dyn Provider>> {
         self.open_as(name, mode, &Holder::Program)
     }
 
-    /// The same for a holder: what it holds already does not stand against it.
+    /// Like [`World::open`], on behalf of a holder: its own claims do not conflict.
     ///
     /// # Errors
     /// As [`World::open`].
@@ -165,7 +167,7 @@ impl World {
         Ok(Arc::new(Renamed::new(own, provider).holding(hold)))
     }
 
-    /// The names of this world for a pool, or for a device of a new one.
+    /// This world as a [`Namespace`] for a holder: a pool, or a device of a new one.
     #[must_use]
     pub fn names_for(&self, holder: Holder) -> NamesFor<'_> {
         NamesFor {
@@ -199,7 +201,7 @@ impl World {
         Ok(provider)
     }
 
-    /// What stands on nothing else: a path of the host, a drive.
+    /// Opens a provider at the bottom of the stack: a path of the host, a drive.
     fn open_bottom(&self, name: &str, mode: OpenMode) -> Result<Option<Arc<dyn Provider>>> {
         match &self.place {
             Setting::Host => match disk::open(Path::new(name), mode) {
@@ -219,7 +221,7 @@ impl World {
         }
     }
 
-    /// Opens a layer. In a machine all who have it open share it: there is one of it.
+    /// Opens a layer. In a machine all users of a layer share one instance.
     fn open_on(&self, layer: &Layer, mode: OpenMode, depth: u32) -> Result<Arc<dyn Provider>> {
         let is_shared = self.is_machine();
         let open = self.shared.lock().get(&layer.name).and_then(Weak::upgrade);
@@ -269,8 +271,7 @@ impl World {
     /// Adds a layer and keeps it.
     ///
     /// # Errors
-    /// [`ErrorKind::Exists`] if the name is taken; what opening the layer gives; what keeping it
-    /// gives.
+    /// [`ErrorKind::Exists`] if the name is taken; errors of opening the layer and of saving it.
     pub fn add_layer(&self, layer: Layer) -> Result<()> {
         let layer = Layer {
             on: self.canonical(&layer.on),
@@ -296,7 +297,7 @@ impl World {
     /// Replaces the layer of that name.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`]; what keeping it gives.
+    /// [`ErrorKind::NotFound`]; errors of saving it.
     pub fn update_layer(&self, layer: Layer) -> Result<()> {
         let layer = Layer {
             on: self.canonical(&layer.on),
@@ -311,11 +312,11 @@ impl World {
         })
     }
 
-    /// Takes a layer off.
+    /// Removes a layer.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`]; [`ErrorKind::Busy`] if another layer is on it; what keeping it
-    /// gives.
+    /// [`ErrorKind::NotFound`]; [`ErrorKind::Busy`] if another layer is on it; errors of saving the
+    /// layers.
     pub fn remove_layer(&self, name: &str) -> Result<Layer> {
         let name = self.canonical(name);
         if let Some(above) = self.layers().iter().find(|l| l.on == name) {
@@ -328,8 +329,8 @@ impl World {
         })
     }
 
-    /// Changes the layers where they are kept: on a host all in one file; in a machine those that
-    /// survive a loss of power, and hold no key, in its description.
+    /// Changes the layers, and the files they are kept in: on a host all in one file; in a machine
+    /// those that survive a loss of power and hold no key are in its description.
     fn change_layers<T>(&self, edit: impl FnOnce(&mut Vec<Layer>) -> Result<T>) -> Result<T> {
         let change = |kept: &mut Kept| {
             let mut layers = match &self.place {
@@ -359,11 +360,11 @@ impl World {
         Ok(outcome)
     }
 
-    /// Takes off what does not survive a loss of power, and forgets what was counted.
+    /// Removes the layers that do not survive a loss of power, and resets the counters.
     pub(crate) fn lose_layers(&self) -> Result<()> {
         self.ledger.lock().clear();
         self.change_layers(|layers| {
-            // What is on a layer that is gone goes with it.
+            // Layers on a lost layer are lost with it.
             let is_lost = |l: &Layer| l.transient || l.kind.is_secret();
             while let Some(at) = layers.iter().position(is_lost) {
                 let gone = layers.remove(at);
@@ -379,10 +380,10 @@ impl World {
         })
     }
 
-    /// What the nop of that name counted since it was made or reset.
+    /// The counters of the nop of that name since it was made or reset.
     ///
     /// # Errors
-    /// What reading it gives.
+    /// Errors of reading them.
     pub fn nop_counters(&self, name: &str) -> Result<NopCounters> {
         let name = self.canonical(name);
         let kept = self.kept.read()?.counters.get(&name).copied();
@@ -390,10 +391,10 @@ impl World {
         Ok(sum(kept.unwrap_or_default(), fresh.unwrap_or_default()))
     }
 
-    /// Lets the nop of that name count from zero.
+    /// Resets the counters of the nop of that name.
     ///
     /// # Errors
-    /// What keeping it gives.
+    /// Errors of saving them.
     pub fn reset_nop_counters(&self, name: &str) -> Result<()> {
         let name = self.canonical(name);
         if let Some(counted) = self.ledger.lock().get_mut(&name) {
@@ -405,11 +406,11 @@ impl World {
         })
     }
 
-    /// Keeps what is to be kept: what the nops counted; of a machine its drives and its clock. To
-    /// be called when every provider is closed.
+    /// Saves the counters of the nops and, of a machine, its drives and its clock. To be called
+    /// when every provider is closed.
     ///
     /// # Errors
-    /// What writing it gives; everything that can be is written nevertheless.
+    /// The first error of writing; whatever can be written is written nevertheless.
     pub fn close(&self) -> Result<()> {
         let kept = self.keep_ledger();
         match &self.place {
@@ -438,7 +439,8 @@ impl World {
         })
     }
 
-    /// A nop that counts down to its failure has changed by itself.
+    /// Saves the config of a nop that changed by itself while open: one that counts down to its
+    /// failure.
     fn keep_config(&self, name: &str, counted: &Counted) -> Result<()> {
         let Some((opened, now)) = &counted.config else {
             return Ok(());
@@ -455,7 +457,7 @@ impl World {
     }
 }
 
-/// Names as they stand in labels of pools.
+/// Names as they are in the vdev labels of pools: in a machine with `/dev/`.
 pub struct NamesFor<'a> {
     world: &'a World,
     holder: Holder,
@@ -471,7 +473,7 @@ impl Namespace for NamesFor<'_> {
         Ok(Arc::new(Renamed::new(path, provider)))
     }
 
-    /// In a machine everything: labels first, as they say more than numbers of drives.
+    /// In a machine all providers, labels first, as they say more than drive numbers; on a host none.
     fn names(&self) -> Result<Vec<String>> {
         if !self.world.is_machine() {
             return Ok(Vec::new());
@@ -500,7 +502,8 @@ fn no_layer(name: &str) -> Error {
     Error::not_found(format!("there is no layer {name}"))
 }
 
-/// An absolute path; the short name of a device when there is one in `/dev` and nothing here.
+/// The absolute path of a name. A relative name that does not exist in the current folder is looked
+/// up in `/dev`.
 fn host_path(name: &str) -> PathBuf {
     let given = Path::new(name);
     let here = std::path::absolute(given).unwrap_or_else(|_| given.to_path_buf());

@@ -1,4 +1,4 @@
-//! Who may open what for writing while others have it open, or hold it without a process.
+//! Which providers can be opened for writing while others are open, or are held without a process.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -121,7 +121,7 @@ fn a_pool_holds_what_it_is_on_and_what_that_is_on() {
 fn open_providers_are_held_until_they_are_closed() {
     in_machine(|world| {
         let raw = world.open("ada0", OpenMode::ReadWrite).unwrap();
-        // Programs may share what is raw, but not what is below a partition.
+        // Programs may share a raw provider, but not one below an open partition.
         assert_eq!(writable(world, &ALL), ["ada0", "ada1"]);
         assert!(world.hold("ada0", &Holder::Device("p".to_owned())).is_err());
         drop(raw);

@@ -1,4 +1,4 @@
-//! `machine.toml`: what is refused and where, and that edits keep what a person wrote.
+//! `machine.toml`: what is refused and where, and that edits keep hand-written text.
 
 use std::path::{Path, PathBuf};
 
@@ -101,7 +101,7 @@ fn edits_keep_comments() {
     assert!(!saved(&back, &path).contains("pulled"));
 }
 
-/// What would be on disk.
+/// The file as it would be saved.
 fn saved(machine: &Description, path: &Path) -> String {
     std::fs::write(path, machine.to_string()).unwrap();
     std::fs::read_to_string(path).unwrap()

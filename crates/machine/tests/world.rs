@@ -1,4 +1,4 @@
-//! Names in a machine and on a host, and what is there after the power was lost.
+//! Names in a machine and on a host, and which layers are left after a loss of power.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,10 +1,10 @@
-//! Files and devices of this host past its cache, with several commands at a time.
+//! Files and devices of this host, bypassing its cache, with several commands in flight.
 //!
 //! # What it is
-//! What a benchmark measures on a host: the file is opened with `O_DIRECT`, and
-//! [`Provider::submit`] hands commands to as many threads as the queue is deep. Where the host
-//! refuses a command past its cache (some file systems do, and sectors may be larger than the
-//! block), it goes through the cache from then on, and [`Direct::is_direct`] says so.
+//! The provider that benchmarks use on a host: the file is opened with `O_DIRECT`, and
+//! [`Provider::submit`] hands commands to as many threads as the queue is deep. If the host
+//! refuses direct I/O (some file systems do, and sectors may be larger than the block), commands
+//! go through the cache from then on, and [`Direct::is_direct`] returns false.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -20,7 +20,7 @@ use rustix::io::Errno;
 
 use crate::dd::host::HostKind;
 
-/// A file or device of this host, past its cache.
+/// A file or device of this host, bypassing its cache.
 pub struct Direct {
     file: Arc<File>,
     shape: Shape,
@@ -35,15 +35,16 @@ struct File {
 }
 
 impl Drop for File {
-    /// As [`geom::disk`] does: a child that is just being started may have the descriptor, too.
+    /// As in [`geom::disk`]: a child process has a copy of the descriptor between `fork` and `exec`,
+    /// so closing alone would not unlock.
     fn drop(&mut self) {
-        // Closing does it then.
+        // If this fails, closing the file unlocks it.
         let _ = rustix::fs::flock(&self.fd, FlockOperation::Unlock);
     }
 }
 
-/// Opens a file or device; `writes` locks it against others. Up to `depth` commands are under way
-/// at the same time.
+/// Opens a file or device; with `writes` it is locked exclusively. At most `depth` submitted commands
+/// are in flight.
 ///
 /// # Errors
 /// [`ErrorKind::Busy`] if it is in use; what the host says otherwise.
@@ -88,7 +89,7 @@ fn of_host(errno: Errno, within: &str) -> Error {
 }
 
 impl Direct {
-    /// Whether all commands so far went past the host's cache.
+    /// Whether all commands so far bypassed the host's cache.
     #[must_use]
     pub fn is_direct(&self) -> bool {
         self.file.is_direct.load(Ordering::Relaxed)
@@ -96,7 +97,7 @@ impl Direct {
 }
 
 impl File {
-    /// Runs a command until all of its bytes are through; the first `EINVAL` ends `O_DIRECT`.
+    /// Repeats `some` until all bytes are transferred; the first `EINVAL` turns `O_DIRECT` off.
     fn all(
         &self,
         (offset, len): (u64, usize),
@@ -222,7 +223,7 @@ mod tests {
             disk.read(u64::from(n) * 4096, &mut back).unwrap();
             assert!(back.iter().all(|byte| *byte == n));
         }
-        // Not as the device likes it: through the cache, then.
+        // Not aligned for direct I/O, so it goes through the cache.
         let mut odd = vec![0; 513];
         disk.read(512, &mut odd[1..]).unwrap();
         assert_eq!(odd[1], 0);

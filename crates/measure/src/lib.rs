@@ -3,13 +3,13 @@
 //! # What it is
 //! The measuring tools without their command lines. Each works on a [`geom::Provider`], so that
 //! the same code measures a drive of this host and an emulated one; [`dd`] also copies between
-//! other things through two small traits. The time is [`rt::now_ns`]'s: real on a host, simulated
-//! in a machine, where it moves only while a command runs.
-//! - [`phybs`]: one pass of small writes (or reads) per size and offset, which shows the physical
-//!   sector by how long the passes take;
-//! - [`dd`]: copying in blocks, with the operands and the words of FreeBSD's and of GNU's `dd`;
+//! other things through two small traits. Time is [`rt::now_ns`]: real on a host, simulated
+//! in a machine, where it advances only while a command runs.
+//! - [`phybs`]: one pass of small writes (or reads) per size and offset; the times show the physical
+//!   sector size;
+//! - [`dd`]: copying in blocks, with the operands and messages of FreeBSD's and of GNU's `dd`;
 //! - [`diskmark`]: sequential and random speed at given queue depths, best of five;
-//! - [`direct`]: files and devices of this host past its cache.
+//! - [`direct`]: files and devices of this host, bypassing its cache.
 
 pub mod dd;
 pub mod direct;

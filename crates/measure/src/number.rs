@@ -7,7 +7,7 @@ use std::fmt;
 pub enum NumberError {
     /// Not digits with a known suffix.
     Invalid,
-    /// It does not fit.
+    /// It does not fit in 64 bits.
     TooLarge,
 }
 
@@ -55,7 +55,7 @@ pub fn expand_number(text: &str) -> Result<u64, NumberError> {
 /// What an amount in `dd` counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Amount {
-    /// How many.
+    /// The number of bytes or blocks.
     pub number: u64,
     /// Bytes; blocks otherwise. GNU's suffix `B`.
     pub is_bytes: bool,
@@ -77,7 +77,7 @@ pub fn dd_number(text: &str, flavour: Flavour) -> Result<u64, NumberError> {
     Ok(product)
 }
 
-/// Reads a count, skip or seek: as [`dd_number`]; for GNU's, one with a `B` counts bytes.
+/// Reads a count, skip or seek like [`dd_number`]; for GNU's, one with a `B` counts bytes.
 ///
 /// # Errors
 /// See [`NumberError`].
@@ -149,7 +149,7 @@ fn scaled(number: u64, factor: u64) -> Result<u64, NumberError> {
     number.checked_mul(factor).ok_or(NumberError::TooLarge)
 }
 
-/// A rate or size for people, as GNU `dd` prints it: one decimal below ten, none above.
+/// A human-readable rate or size, as GNU `dd` prints it: one decimal below ten, none above.
 #[must_use]
 pub fn human(number: u64, base: u64) -> String {
     assert!(base == 1000 || base == 1024, "a base of {base}");

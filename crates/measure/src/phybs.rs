@@ -1,10 +1,10 @@
-//! phybs: how long small writes take, by size and offset, which shows the physical sector.
+//! phybs: the time of small writes by size and offset, which shows the physical sector size.
 //!
 //! # What it is
-//! For every size, doubling from the least to the greatest, one pass at offset 0 and one at every
-//! offset that doubles from one sector up to less than the size. A pass writes `total / size`
-//! blocks, each four times its size behind the one before, one command at a time, so that every
-//! pass sweeps the first `4 * total` bytes of the device once. Where a block ends inside of a
+//! For every size, doubling from the least to the greatest, there is one pass at offset 0 and one at
+//! every offset that doubles from one sector up to less than the size. A pass writes `total / size`
+//! blocks, each four times its size after the one before, one command at a time, so that every
+//! pass sweeps the first `4 * total` bytes of the device once. Where a block ends inside a
 //! physical sector, the drive has to read before it writes, and the pass takes longer.
 //!
 //! # Invariants
@@ -12,8 +12,8 @@
 //! 2. The rate printed is the true one; [`Row::published_tps`] is what the original prints.
 //!
 //! # Why not simpler
-//! Skipping most of the commands and multiplying would do for a drive without a cache. Which
-//! writes a drive with one puts together depends on all of them.
+//! Running a sample of the commands and extrapolating would do for a drive without a cache. Which
+//! writes a drive with a cache merges depends on all of them.
 //!
 //! # Source
 //! Dag-Erling Smørgrav's phybs(1) of 2010 and 2011: its options, defaults, passes and columns. The
@@ -25,16 +25,16 @@ use geom::Provider;
 
 use crate::number::{NumberError, expand_number};
 
-/// What the blocks of a default run add up to, per pass.
+/// The default sum of the blocks of one pass: 128 MiB.
 const TOTAL_BYTES: u64 = 128 << 20;
-/// The distance of two blocks, in blocks.
+/// The distance from one block to the next, in blocks.
 const STEP_BLOCKS: u64 = 4;
-/// The greatest size is this many times the least, unless it is given.
+/// By default the greatest size is this many times the least.
 const SIZES_SPAN: u64 = 8;
 /// Operations between two calls of the observer within a pass.
 const OPERATIONS_PER_NOTE: u32 = 256;
 
-/// What to do. Sizes that are not given follow from the sector.
+/// The options. Sizes that are not given are derived from the sector size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// `-r`
@@ -60,27 +60,27 @@ pub struct Pass {
     pub size_bytes: u64,
     /// Where the first one is.
     pub offset_bytes: u64,
-    /// From one to the next.
+    /// The distance from one to the next.
     pub step_bytes: u64,
 }
 
 /// A pass and how long it took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// What was done.
+    /// The pass.
     pub pass: Pass,
     /// How long it took.
     pub elapsed_us: u64,
 }
 
-/// What a run tells its observer.
+/// What a run reports to its observer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// The passes of another size begin.
     Size,
     /// A pass begins.
     Begun(Pass),
-    /// So many of its operations are done.
+    /// The number of its operations done so far.
     At(Pass, u32),
     /// A pass is done.
     Done(Row),
@@ -179,7 +179,7 @@ impl Pass {
 
 impl Row {
     fn us(&self) -> u64 {
-        // Where time does not pass, no rate means anything; this one cannot be missed.
+        // Avoids division by zero where no time passes; the meaningless rate is conspicuously large.
         self.elapsed_us.max(1)
     }
 
@@ -220,7 +220,7 @@ impl Row {
     }
 }
 
-/// Runs all passes, telling `observe` how far it is.
+/// Runs all passes, reporting progress to `observe`.
 ///
 /// # Errors
 /// [`base::ErrorKind::InvalidInput`] if the options do not fit the device; what the device says.

@@ -21,7 +21,7 @@ pub enum GetField {
 }
 
 impl GetField {
-    /// What `get` shows when it is not told.
+    /// The columns of `get` without `-o`.
     pub const DEFAULT: [GetField; 4] = [
         GetField::Name,
         GetField::Property,
@@ -40,7 +40,7 @@ impl GetField {
     }
 }
 
-/// Reads `-o` of `get`: `name,property,value,received,source`, or `all`.
+/// Parses `-o` of `get`: `name,property,value,received,source`, or `all`.
 ///
 /// # Errors
 /// The line to print.
@@ -67,7 +67,7 @@ pub fn parse_get_fields(text: &str) -> Result<Vec<GetField>, String> {
     Ok(fields)
 }
 
-/// What `get` is asked for.
+/// The options of `get`.
 #[derive(Clone, Debug)]
 pub struct GetRequest {
     /// The properties; `None` for all that an item has.
@@ -98,7 +98,7 @@ impl GetRequest {
         self.sources.is_empty() || self.sources.iter().any(|s| s == word)
     }
 
-    /// Names to show of an item, and whether those it does not have are left out.
+    /// The properties to show, and whether those that an item does not have are left out.
     fn names(&self, style: &Style, items: &[Item]) -> (Vec<PropName>, bool) {
         if let Some(names) = &self.properties {
             return (names.clone(), false);
@@ -148,7 +148,7 @@ pub(super) fn get_rows(style: &Style, request: &GetRequest, items: &[Item]) -> V
     rows
 }
 
-/// `zfs get`, `zpool get`. Nothing at all when there is nothing to show.
+/// `zfs get`, `zpool get`. Empty, without a header, if there is nothing to show.
 #[must_use]
 #[doc(alias = "zprop_print_one_property")]
 pub fn get(style: &Style, request: &GetRequest, items: &[Item]) -> String {
@@ -157,7 +157,7 @@ pub fn get(style: &Style, request: &GetRequest, items: &[Item]) -> String {
         Some(desc) => desc.width(),
         None => name.as_str().len(),
     };
-    // `zfs get -p` is as wide as `zfs get`; `zpool get -p` looks at the digits.
+    // `zfs get -p` has the column widths of `zfs get`; those of `zpool get -p` fit the exact numbers.
     let widths_style = match style.kind {
         TableKind::Dataset => Style {
             numbers: NumberStyle::Nice,
@@ -170,7 +170,7 @@ pub fn get(style: &Style, request: &GetRequest, items: &[Item]) -> String {
         widths_style.numbers == NumberStyle::Exact || desc.is_none_or(|d| d.is_flexible)
     };
     let rows = get_rows(&widths_style, request, items);
-    // Values that a source filter hides count as well.
+    // Values that a source filter hides count for the widths as well.
     let wide = |at: usize| {
         let cells = rows
             .iter()

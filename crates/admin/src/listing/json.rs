@@ -1,4 +1,4 @@
-//! The same as JSON documents (`-j`).
+//! `zfs list -j`, `zfs get -j`, and the parts of JSON output that pools share.
 
 use serde_json::{Map, Value, json};
 
@@ -8,7 +8,7 @@ use crate::prop::Source;
 use super::get::get_rows;
 use super::{GetRequest, Item, Style};
 
-/// How JSON is to look.
+/// The options of JSON output.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct JsonStyle {
     /// `--json-int`: numbers as numbers, exactly.
@@ -27,7 +27,7 @@ impl JsonStyle {
         }
     }
 
-    /// A formatted value; all digits become a number, if numbers are wanted.
+    /// A formatted value: a number if it is all digits and numbers are wanted, else text.
     pub(crate) fn cell(self, text: &str) -> Value {
         match text.parse::<u64>() {
             Ok(number) if self.has_numbers => json!(number),
@@ -36,7 +36,7 @@ impl JsonStyle {
     }
 }
 
-/// The envelope that every JSON output comes in, on one line.
+/// Wraps `body` in the envelope of all JSON output, on one line.
 #[must_use]
 pub fn json_document(command: &str, body: Map<String, Value>) -> String {
     let mut document = Map::new();
@@ -73,7 +73,7 @@ pub(crate) fn json_properties(
     out
 }
 
-/// The style that JSON is made in: with numbers, they are exact.
+/// The style for JSON: with `--json-int`, numbers are exact.
 pub(crate) fn json_numbers(style: &Style, json_style: JsonStyle) -> Style {
     let numbers = if json_style.has_numbers {
         NumberStyle::Exact

@@ -6,17 +6,17 @@ use crate::prop::{Kind, PropName, TableKind};
 
 use super::{Item, Style};
 
-/// What to sort by: `-s name`, or `-S name` for the other way round.
+/// A property to sort by: `-s name`, or `-S name` for descending order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SortKey {
     /// The property.
     pub name: PropName,
-    /// From the greatest to the least.
+    /// Descending.
     pub is_reverse: bool,
 }
 
-/// Sorts datasets as `zfs list -s/-S` does; without keys, by name, snapshots below their dataset in
-/// the order they were made.
+/// Sorts datasets as `zfs list -s/-S` does; without keys, by name, with snapshots below their dataset
+/// in order of creation.
 #[doc(alias = "zfs_sort")]
 pub fn sort_datasets(items: &mut [Item], keys: &[SortKey]) {
     items.sort_by(|a, b| {
@@ -35,7 +35,7 @@ fn compare_by(key: &SortKey, a: &Item, b: &Item) -> Ordering {
         let desc = TableKind::Dataset.lookup(name);
         let is_number = desc.is_some_and(|d| matches!(d.kind, Kind::Number(_)));
         let (Some(a), Some(b)) = (a.get(name), b.get(name)) else {
-            // What has no such property comes last, whichever way round.
+            // Items without the property come last, in either order.
             return b.get(name).is_some().cmp(&a.get(name).is_some());
         };
         let style = Style::new(TableKind::Dataset);

@@ -34,7 +34,7 @@ impl Column {
         }
     }
 
-    /// The same with its cells flush right.
+    /// The same column with its cells flush right.
     pub(crate) fn flush_right(&self) -> Self {
         Column {
             name: self.name.clone(),
@@ -52,7 +52,7 @@ impl Column {
     }
 }
 
-/// Columns with their widths, as all of `items` need them.
+/// Columns, wide enough for all of `items`.
 pub(crate) fn columns(style: &Style, names: &[PropName], items: &[Item]) -> Vec<Column> {
     let mut columns: Vec<Column> = names.iter().map(|n| Column::new(style.kind, n)).collect();
     for column in &mut columns {
@@ -101,7 +101,7 @@ pub(crate) fn item_line(style: &Style, columns: &[Column], item: &Item) -> Strin
     line(style, columns, &cells)
 }
 
-/// What `list` shows when it is not told: `zfs list` or `zpool list`.
+/// The columns of `zfs list` or `zpool list` without `-o`.
 #[must_use]
 pub fn default_columns(kind: TableKind) -> Vec<PropName> {
     let names: &[&'static str] = match kind {
@@ -123,7 +123,7 @@ pub fn default_columns(kind: TableKind) -> Vec<PropName> {
     names.iter().map(|name| PropName::Native(name)).collect()
 }
 
-/// `zfs list`, or `zpool list` without `-v`. Nothing but the header when there are no items.
+/// `zfs list`, or `zpool list` without `-v`. Only the header if there are no items.
 #[must_use]
 pub fn list(style: &Style, names: &[PropName], items: &[Item]) -> String {
     let columns = columns(style, names, items);

@@ -1,4 +1,5 @@
-//! Listings against those of the real tools: exact numbers (`-p`) go in, what people see comes out.
+//! Listings compared with those of the real tools: the input is their exact output (`-p`), the
+//! expected output their readable one.
 
 use super::*;
 use crate::golden::{Case, case};
@@ -353,7 +354,7 @@ fn zpool_get_and_list_print_as_openzfs_does() {
         "zpool get -H all tank",
     );
 
-    // `list` was asked before anything was set.
+    // This output of `list` is from before anything was set.
     let names = default_columns(TableKind::Pool);
     let check = |style: &Style, command| {
         assert_eq!(

@@ -1,57 +1,57 @@
-//! What is the matter with a pool, and what to do about it.
+//! The diagnosis of a pool, and the advice for it.
 
 use super::{PoolStatus, ScanFunction, ScanState, VdevAux, VdevKind, VdevState, VdevStatus};
 
-/// `zpool_status_t`: the worst thing that can be said of a pool.
+/// `zpool_status_t`: the most severe condition of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// Nothing is the matter.
+    /// No problem.
     Ok,
-    /// A device is being brought up to date.
+    /// A device is being resilvered.
     Resilvering,
-    /// A device has to be brought up to date.
+    /// A device needs a resilver, which is deferred.
     AwaitingResilver,
-    /// It was last used elsewhere.
+    /// It was last used by another host.
     HostidMismatch,
     /// Its version is too new.
     VersionNewer,
     /// It has features that this program cannot read.
     UnsupFeatRead,
-    /// It has features that this program cannot keep up.
+    /// It has features that this program cannot write.
     UnsupFeatWrite,
     /// Devices are missing from the configuration.
     BadGuidSum,
-    /// It takes no more writes.
+    /// It is suspended.
     Suspended,
     /// A log cannot be read.
     BadLog,
-    /// Faulted devices, and no copy elsewhere.
+    /// Faulted devices, without enough redundancy.
     FaultedDevNr,
-    /// Missing devices, and no copy elsewhere.
+    /// Missing devices, without enough redundancy.
     MissingDevNr,
-    /// Devices without a good label, and no copy elsewhere.
+    /// Devices without a valid label, without enough redundancy.
     CorruptLabelNr,
     /// Its metadata is damaged.
     CorruptPool,
-    /// Data is damaged for good.
+    /// Data is permanently damaged.
     CorruptData,
-    /// Faulted devices.
+    /// Faulted devices, with enough redundancy.
     FaultedDevR,
-    /// Missing devices.
+    /// Missing devices, with enough redundancy.
     MissingDevR,
-    /// Devices without a good label.
+    /// Devices without a valid label, with enough redundancy.
     CorruptLabelR,
     /// Errors that were repaired.
     FailingDev,
     /// Devices taken offline.
     OfflineDev,
-    /// Devices taken out.
+    /// Devices that were physically removed.
     RemovedDev,
-    /// Sectors larger than the vdev's ashift.
+    /// Devices with sectors larger than the vdev's ashift.
     NonNativeAshift,
     /// A version from before features.
     VersionOlder,
-    /// Features that could be enabled.
+    /// Supported features that are not enabled.
     FeatDisabled,
 }
 
@@ -65,7 +65,7 @@ impl Reason {
         )
     }
 
-    /// The number of the article about it, if there is one: `ZFS-8000-…`.
+    /// The id of the article about it, if there is one: `ZFS-8000-…`.
     #[must_use]
     pub(crate) fn message_id(self) -> Option<&'static str> {
         Some(match self {
@@ -85,8 +85,8 @@ impl Reason {
         })
     }
 
-    /// What is said of an imported pool: what is the matter, and what to do. Lines after the first
-    /// are behind a tab; both end with a line feed.
+    /// The `status` and `action` texts for an imported pool. Lines after the first begin with a tab;
+    /// both end with a line feed.
     #[expect(
         clippy::too_many_lines,
         reason = "a table: the text of each state of a pool"
@@ -222,8 +222,8 @@ impl Reason {
     }
 }
 
-/// Whether a leaf (or cache device) below `vdev` has a problem; what is being replaced does not
-/// count when `ignores_replacing`.
+/// Whether a leaf (or cache device) at or below `vdev` has a problem; leaves of a replacing vdev
+/// do not count if `ignores_replacing`.
 #[doc(alias = "find_vdev_problem")]
 fn any_leaf(
     vdev: &VdevStatus,
@@ -241,7 +241,7 @@ fn any_leaf(
         .any(|child| any_leaf(child, ignores_replacing, is_problem))
 }
 
-/// The worst that can be said of a pool. `is_import`: it is only a candidate for import.
+/// The most severe condition of a pool. `is_import`: it is only a candidate for import.
 #[must_use]
 #[doc(alias = "zpool_get_status")]
 pub fn diagnose(pool: &PoolStatus, is_import: bool) -> Reason {

@@ -1,4 +1,4 @@
-//! `zpool import` without a pool: what could be imported.
+//! `zpool import` without a pool: the list of importable pools.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use super::{
 /// A pool that was found on devices.
 #[derive(Clone, Debug)]
 pub struct ImportCandidate<'a> {
-    /// What its labels say, and which of its devices are there.
+    /// Its state from the labels and the devices that were found.
     pub status: &'a PoolStatus,
     /// Its comment.
     pub comment: Option<&'a str>,
@@ -20,7 +20,7 @@ pub struct ImportCandidate<'a> {
     pub is_exported: bool,
 }
 
-/// The paragraph of one pool; a front end puts an empty line between two.
+/// The paragraph of one pool; a front end separates them by an empty line.
 #[must_use]
 #[doc(alias = "show_import")]
 pub fn import_listing(candidate: &ImportCandidate<'_>, names: NameStyle) -> String {
@@ -59,7 +59,7 @@ pub fn import_listing(candidate: &ImportCandidate<'_>, names: NameStyle) -> Stri
     out
 }
 
-/// A pool whose contents make no sense may be one that is in use.
+/// The hint at `-f` for a pool that looks damaged: it may be destroyed, or active elsewhere.
 fn force_hint(candidate: &ImportCandidate<'_>) -> Option<&'static str> {
     let root = &candidate.status.root;
     let is_unopened = matches!(root.state, VdevState::Closed | VdevState::CantOpen);
@@ -115,7 +115,7 @@ fn what_is_wrong(reason: Reason, pool: &PoolStatus) -> Option<String> {
                 pool,
             ));
         }
-        // Not before a pool is imported.
+        // These do not occur before a pool is imported.
         Reason::Suspended | Reason::FailingDev | Reason::RemovedDev => return None,
     };
     Some(text.to_owned())

@@ -12,7 +12,7 @@ use crate::listing::{
 };
 use crate::number::{NumberStyle, Zone, date_time, nice_bytes, nice_number};
 
-/// Where a vdev stands, which JSON tells of each.
+/// The role of a vdev: the `class` of its JSON object.
 #[derive(Clone, Copy)]
 enum Role {
     Class(AllocClass),
@@ -58,8 +58,8 @@ pub fn status_json(pools: &[PoolStatus], request: &StatusRequest, json: JsonStyl
     json_document("zpool status", body)
 }
 
-/// `zpool list -j` and `zpool get -j`: `command` is which of them. With `vdevs`, which says how they
-/// are called, the vdevs of each pool are listed (`zpool list -v`).
+/// `zpool list -j` and `zpool get -j`: `command` is which of them. With `vdevs`, the style of their
+/// names, the vdevs of each pool are listed (`zpool list -v`).
 #[must_use]
 pub fn pools_json(
     command: &str,
@@ -213,7 +213,7 @@ fn listed_vdev(
     (name, Value::Object(entry))
 }
 
-/// `ctime` with the zone, as `strftime("%c %Z")` has it.
+/// The time as date(1) prints it: `ctime` with the time zone before the year; an offset if not UTC.
 fn timestamp(secs: u64, zone: Zone) -> String {
     let text = date_time(secs, zone);
     let (start, year) = text.split_at(text.len() - 4);
@@ -316,7 +316,7 @@ impl Writer<'_> {
         out
     }
 
-    /// Adds a vdev with all below it; flat, those below stand beside it as well.
+    /// Adds a vdev with all below it; with `--json-flat-vdevs` those are added to `out` as well.
     fn insert(
         &self,
         out: &mut Map<String, Value>,

@@ -5,11 +5,11 @@ use crate::listing::{Column, Item, Style, columns, header, item_line, line};
 use crate::number::NumberStyle;
 use crate::prop::{PropDesc, PropName, TableKind};
 
-/// Classes behind the normal vdevs, in the order of `zpool list -v` (not that of `zpool status`).
+/// The classes listed after the normal vdevs, in the order of `zpool list -v`.
 pub(super) const CLASSES: [AllocClass; 3] =
     [AllocClass::Dedup, AllocClass::Special, AllocClass::Log];
 
-/// Prints pools with their vdevs. Each pool comes with its properties.
+/// Formats pools with their vdevs. Each pool comes with its properties.
 #[must_use]
 #[doc(alias = "list_callback")]
 pub fn list_verbose(
@@ -79,7 +79,7 @@ impl Table<'_> {
         }
     }
 
-    /// A line of dashes that names a class. Written with blanks even with `-H`, as OpenZFS does.
+    /// The heading of a class: its name and dashes. Separated by blanks even with `-H`, as in OpenZFS.
     fn heading(&self, name: &str) -> String {
         let plain = Style {
             is_scripted: false,
@@ -131,8 +131,8 @@ impl Table<'_> {
     }
 }
 
-/// A vdev's value in a column; none where vdevs have no column at all (the alternate root, and
-/// everything that is not a pool property).
+/// A vdev's value in a column: `-` where vdevs have no value, `None` where they have no column at
+/// all (the alternate root).
 #[doc(alias = "print_one_column")]
 pub(super) fn vdev_cell(
     style: &Style,
@@ -171,7 +171,7 @@ pub(super) fn vdev_cell(
     })
 }
 
-/// Hundredths of a percent: fuller than the pool's own column.
+/// Used space in percent, with more digits than the pool's own column has.
 fn capacity(vdev: &VdevStatus, is_exact: bool) -> String {
     let parts = vdev.alloc_bytes as u128 * 10_000 / vdev.space_bytes as u128;
     let percent = parts as f64 / 100.0;

@@ -9,38 +9,38 @@ use super::{
 };
 use crate::number::{NumberStyle, Zone, date_time, duration, nice_bytes, nice_number};
 
-/// Scans below this rate do not say when they will be done.
+/// Scans below this rate, in bytes per second, show no estimated time to go.
 const ESTIMATE_RATE_MIN: u64 = 10 << 20;
 
-/// What `zpool status` is asked for.
+/// The options of `zpool status`.
 #[derive(Clone, Copy, Debug)]
 pub struct StatusRequest {
-    /// How vdevs are called.
+    /// How vdev names are shown.
     pub names: NameStyle,
     /// `-p`: exact numbers of errors.
     pub numbers: NumberStyle,
-    /// `-v`: what is damaged.
+    /// `-v`: list damaged files.
     pub is_verbose: bool,
-    /// `-e`: only vdevs that something is the matter with.
+    /// `-e`: only unhealthy vdevs.
     pub only_unhealthy: bool,
     /// `-s`: slow I/Os.
     pub has_slow: bool,
     /// `-d`: errors of direct I/O.
     pub has_direct: bool,
-    /// `-t`: how far trims are.
+    /// `-t`: progress of trims.
     pub has_trim: bool,
-    /// `-i`: how far initializations are.
+    /// `-i`: progress of initializations.
     pub has_initialize: bool,
     /// `--json-flat-vdevs`: every vdev in one list.
     pub is_flat: bool,
-    /// What time it is, in seconds since 1970.
+    /// The current time, in seconds since 1970.
     pub now_secs: u64,
-    /// Where the clock on the wall is.
+    /// The time zone.
     pub zone: Zone,
 }
 
 impl StatusRequest {
-    /// Without any option, at that time.
+    /// The request without any option, at that time.
     #[must_use]
     pub fn new(now_secs: u64, zone: Zone) -> Self {
         StatusRequest {
@@ -59,14 +59,14 @@ impl StatusRequest {
     }
 }
 
-/// What `zpool status -x` says of a pool by name when nothing is the matter; without a name, it
-/// says `all pools are healthy` when that is so.
+/// The output of `zpool status -x POOL` for a healthy pool; without a pool it is `all pools are
+/// healthy`, if they are.
 #[must_use]
 pub fn healthy_line(pool: &str) -> String {
     format!("pool '{pool}' is healthy\n")
 }
 
-/// The paragraph of one pool; a front end puts an empty line between two.
+/// The paragraph of one pool; a front end separates them by an empty line.
 #[must_use]
 #[doc(alias = "status_callback")]
 pub fn status(pool: &PoolStatus, request: &StatusRequest) -> String {
@@ -274,7 +274,7 @@ fn push_checkpoint(out: &mut String, checkpoint: &CheckpointStatus, request: &St
     };
 }
 
-/// How the table of vdevs is laid out.
+/// The layout of the table of vdevs.
 struct Table<'a> {
     request: &'a StatusRequest,
     pool: &'a PoolStatus,

@@ -1,4 +1,4 @@
-//! Pools as the real tools showed them: their JSON goes in, their text has to come out.
+//! Pools as the real tools showed them: the input is their JSON, the expected output their text.
 
 use phys::PropValue;
 use serde_json::Value;
@@ -50,7 +50,7 @@ fn vdev(value: &Value, class: AllocClass) -> VdevStatus {
             data: digit(7),
             spares: digit(13),
         },
-        // The real tool does not find those by name, and tells next to nothing of them.
+        // The real tool does not find distributed spares by name, and prints almost nothing of them.
         "" | "dspare" => VdevKind::DraidSpare,
         "replacing" => VdevKind::Replacing,
         "spare" => VdevKind::Spare,
@@ -175,7 +175,7 @@ fn request() -> StatusRequest {
     StatusRequest::new(DAY, Zone::UTC)
 }
 
-/// Without the advice, which is in other words here.
+/// Removes the advice, which is worded differently here.
 fn without_advice(text: &str) -> String {
     let mut out = String::new();
     let mut is_advice = false;
@@ -450,7 +450,7 @@ fn status_as_json() {
         ..request()
     };
     check("status-jint", "status-jp", &exact, JsonStyle::default());
-    // Nice numbers lose digits on the way in, except here.
+    // Nice numbers in the JSON have lost digits; in this case that makes no difference.
     check(
         "status-two-j",
         "status-two-j",

@@ -54,12 +54,12 @@ const DEDUP: &[(&str, u64)] = &[
     ("blake3,verify", 14 | VERIFY),
 ];
 
-/// `ZIO_COMPLEVEL_ZSTD`: the level stands above the seven bits of the algorithm.
+/// `ZIO_COMPLEVEL_ZSTD`: the level is in the bits above the seven of the algorithm.
 const fn zstd(level: u64) -> u64 {
     16 | level << 7
 }
 
-/// `ZIO_ZSTD_LEVEL_FAST`: the fast levels count from here.
+/// `ZIO_ZSTD_LEVEL_FAST`: the n-th fast level is stored as this plus n.
 const FAST: u64 = 102;
 
 const COMPRESSION: &[(&str, u64)] = &[
@@ -207,22 +207,22 @@ const KEPT: Honoured = Honoured::Kept;
 const ONLY_OFF: Honoured = Honoured::Only(&["off"]);
 const ONLY_NONE: Honoured = Honoured::Only(&["none"]);
 
-/// What is only looked at.
+/// A property that cannot be set.
 const fn readonly(name: &'static str, kind: Kind, types: Types) -> PropDesc {
     PropDesc::new(name, kind, Edit::ReadOnly, types)
 }
 
-/// What belongs to one dataset.
+/// A property of one dataset, not inherited.
 const fn own(name: &'static str, kind: Kind, types: Types) -> PropDesc {
     PropDesc::new(name, kind, Edit::Default, types)
 }
 
-/// What children inherit.
+/// A property that children inherit.
 const fn inherited(name: &'static str, kind: Kind, types: Types) -> PropDesc {
     PropDesc::new(name, kind, Edit::Inherit, types)
 }
 
-/// What is decided at creation.
+/// A property that is set at creation, or inherited then.
 const fn onetime(name: &'static str, kind: Kind, types: Types) -> PropDesc {
     PropDesc::new(name, kind, Edit::OneTime, types)
 }

@@ -1,4 +1,4 @@
-//! How values print.
+//! Formatting of property values.
 
 use super::{Kind, PropDesc};
 use crate::number::{NumberStyle, Zone, creation_time, date_time};
@@ -7,15 +7,15 @@ use phys::PropValue;
 /// `zprop_source_t`: where a value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// It is computed, or belongs to the thing itself.
+    /// It is computed, or is intrinsic to the object.
     None,
-    /// Nobody set it.
+    /// It is not set anywhere.
     Default,
     /// It was set here.
     Local,
-    /// Until unmounted.
+    /// Set by a mount option, until unmounted.
     Temporary,
-    /// From this dataset above.
+    /// Inherited from this dataset above.
     Inherited(String),
     /// It came with a stream.
     Received,
@@ -44,7 +44,7 @@ impl Source {
         }
     }
 
-    /// As JSON names it.
+    /// The name in JSON.
     #[must_use]
     pub(crate) fn json_type(&self) -> &'static str {
         match self {
@@ -58,7 +58,7 @@ impl Source {
     }
 }
 
-/// A number whose name is in no table: `userused@…`, `userobjquota@…`, `written@…`.
+/// A number whose property is not in a table: `userused@…`, `userobjquota@…`, `written@…`.
 #[must_use]
 #[doc(alias = "zfs_prop_get_userquota")]
 pub(crate) fn format_unlisted_value(name: &str, number: u64, style: NumberStyle) -> String {
@@ -134,7 +134,7 @@ fn index_word(desc: &PropDesc, number: u64) -> String {
         ("mounted", Some("on")) => "yes".to_owned(),
         ("mounted", Some("off")) => "no".to_owned(),
         (_, Some(word)) => word.to_owned(),
-        // A value from the future.
+        // Unknown: from a newer version.
         (_, None) => number.to_string(),
     }
 }

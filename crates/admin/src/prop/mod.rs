@@ -1,10 +1,10 @@
-//! Properties: what there is to get and set, which values they take, and how these print.
+//! Properties: which there are, which values they take, and how these are printed.
 //!
 //! # What it is
 //! Three tables, for [datasets](DATASET), [pools](POOL) and [vdevs](VDEV), drive everything that is
 //! done with properties: names and their short forms, types, defaults, inheritance, which kind of
-//! dataset has them, help texts, column headers and widths, and whether the engine does what the
-//! property says ([`Honoured`]). Nothing else in the program knows a property's name twice.
+//! dataset has them, help texts, column headers and widths, and whether the engine implements the
+//! property ([`Honoured`]). They are the only list of properties in the program.
 //!
 //! # Source
 //! OpenZFS module/zcommon/zfs_prop.c, zpool_prop.c, zprop_common.c; the values are those of 2.3.
@@ -49,30 +49,30 @@ impl Types {
     pub const BOOKMARK: Types = Types(32);
     /// `ZFS_TYPE_DATASET`: file systems, volumes and snapshots
     pub const DATASET: Types = Types(7);
-    /// `ZFS_TYPE_POOL`, and vdevs: no kind of dataset
+    /// `ZFS_TYPE_POOL`, and vdevs: not a dataset
     pub const NONE: Types = Types(0);
 
-    /// Both.
+    /// The union of both sets.
     #[must_use]
     pub const fn or(self, other: Types) -> Types {
         Types(self.0 | other.0)
     }
 
-    /// Whether they have a kind in common.
+    /// Whether the sets intersect.
     #[must_use]
     pub const fn meets(self, other: Types) -> bool {
         self.0 & other.0 != 0
     }
 }
 
-/// `zprop_attr_t`: who may change it, and whether children have it too.
+/// `zprop_attr_t`: whether and when it can be set, and whether children inherit it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edit {
-    /// Only looked at.
+    /// Cannot be set.
     ReadOnly,
-    /// Changed for one dataset.
+    /// Set for one dataset.
     Default,
-    /// Changed for a dataset and those below it.
+    /// Set for a dataset and inherited by those below it.
     Inherit,
     /// Set when the dataset is created, or inherited then.
     OneTime,
@@ -83,23 +83,23 @@ pub enum Edit {
 /// `zprop_type_t` with the default value.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
-    /// A 64-bit number; the default.
+    /// A 64-bit number, with its default.
     Number(u64),
-    /// A text; the default, if there is one.
+    /// A text, with its default, if it has one.
     Text(Option<&'static str>),
-    /// One of some words, each with its number on disk; the default's number. When several words
-    /// have the same number, the first one is printed.
+    /// One of a list of words: the number of the default, and the words, each with its number on
+    /// disk. If several words have the same number, the first one is printed.
     Index(u64, &'static [(&'static str, u64)]),
 }
 
-/// Whether the engine does what a property says.
+/// Whether the engine implements a property.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Honoured {
     /// Yes, for every value.
     Yes,
-    /// It is kept for those who can: it only matters to mounting, sharing or another system.
+    /// It is stored, but has no effect here: it only matters to mounting, sharing or another system.
     Kept,
-    /// Only these values do what they say.
+    /// Only these values are implemented; others are refused.
     Only(&'static [&'static str]),
     /// Setting it is refused.
     No,
@@ -108,7 +108,7 @@ pub enum Honoured {
 /// `zprop_desc_t`: everything about one property.
 #[derive(Clone, Copy, Debug)]
 pub struct PropDesc {
-    /// pd_name: what it is called, on disk too
+    /// pd_name: its name, on disk too
     pub name: &'static str,
     /// pd_proptype and default
     pub kind: Kind,
@@ -116,15 +116,15 @@ pub struct PropDesc {
     pub edit: Edit,
     /// pd_types
     pub types: Types,
-    /// pd_values: what it takes, for people
+    /// pd_values: its values, for the help
     pub values: &'static str,
-    /// pd_colname: the header of its column, and, in lower case, another name for it
+    /// pd_colname: the header of its column, and, in lower case, its short name
     pub column: &'static str,
     /// pd_visible: listed by `get all` and in help
     pub is_visible: bool,
     /// pd_always_flex: its column is as wide as its widest value; numbers have a fixed width
     pub is_flexible: bool,
-    /// Whether the engine does what it says.
+    /// Whether the engine implements it.
     pub honoured: Honoured,
 }
 
@@ -177,7 +177,7 @@ impl PropDesc {
         matches!(self.edit, Edit::OneTime | Edit::OneTimeDefault)
     }
 
-    /// Whether children have it from their parents.
+    /// Whether children inherit it.
     #[must_use]
     pub fn is_inheritable(&self) -> bool {
         matches!(self.edit, Edit::Inherit | Edit::OneTime)
@@ -191,7 +191,7 @@ impl PropDesc {
             || self.name == "health"
     }
 
-    /// `zprop_width`: the least width of its column.
+    /// `zprop_width`: the minimum width of its column.
     #[must_use]
     pub fn width(&self) -> usize {
         let header = self.column.len();
@@ -223,7 +223,7 @@ impl PropDesc {
         }
     }
 
-    /// The value of a dataset that says nothing and has no parent that does.
+    /// The value of a dataset where neither it nor any parent sets one.
     #[must_use]
     pub fn default_value(&self) -> PropValue {
         match self.kind {
@@ -233,7 +233,7 @@ impl PropDesc {
     }
 }
 
-/// The property of `table` that is called `name`, or whose column is.
+/// The property of `table` whose name is `name`, or whose column header is, in lower case.
 #[must_use]
 #[doc(alias = "zprop_name_to_prop")]
 pub fn lookup(table: &'static [PropDesc], name: &str) -> Option<&'static PropDesc> {
@@ -253,7 +253,7 @@ pub enum PropName {
 }
 
 impl PropName {
-    /// What it is called.
+    /// The name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         match self {
@@ -263,7 +263,7 @@ impl PropName {
     }
 }
 
-/// Which table a list of names is about.
+/// The tables of properties.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableKind {
     /// `zfs`
@@ -301,8 +301,8 @@ impl TableKind {
     }
 }
 
-/// Reads a list of properties, as `-o` and `get` take it: names with commas between; `space` stands
-/// for what `zfs list -o space` shows. `all` alone gives `None`.
+/// Parses a list of properties, as `-o` and `get` take it: names separated by commas; `space`
+/// expands to the columns of `zfs list -o space`. `all` alone returns `None`.
 ///
 /// # Errors
 /// The line to print: `bad property list: …`.
@@ -338,7 +338,7 @@ pub fn parse_list(kind: TableKind, text: &str) -> Result<Option<Vec<PropName>>, 
     Ok(Some(list))
 }
 
-/// What `all` stands for: every visible property but the name, in the order of the table.
+/// The expansion of `all`: every visible property but the name, in the order of the table.
 #[must_use]
 #[doc(alias = "zprop_expand_list")]
 pub fn all_properties(kind: TableKind) -> Vec<&'static PropDesc> {

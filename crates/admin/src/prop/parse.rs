@@ -1,4 +1,4 @@
-//! What people set, checked as OpenZFS checks it, with its words for what is wrong.
+//! Checks property assignments as OpenZFS does, with its error messages.
 //!
 //! # Source
 //! OpenZFS lib/libzfs/libzfs_dataset.c `zfs_valid_proplist`, libzfs_pool.c `zpool_valid_proplist`,
@@ -20,14 +20,14 @@ use crate::number::{nice_bytes, parse_number};
 
 /// `ZAP_MAXNAMELEN`: names of properties have fewer bytes than this.
 const NAME_LEN_LIMIT: usize = 256;
-/// `ZFS_MAXPROPLEN`: texts have fewer bytes than this.
+/// `ZFS_MAXPROPLEN`: values of text properties have fewer bytes than this.
 const TEXT_LEN_LIMIT: usize = 4096;
-/// `ZAP_MAXVALUELEN`: and those of user properties than this.
+/// `ZAP_MAXVALUELEN`: values of user properties have fewer bytes than this.
 const USER_TEXT_LEN_LIMIT: usize = 8192;
-/// `ZPROP_MAX_COMMENT`
+/// `ZPROP_MAX_COMMENT`, in bytes
 const COMMENT_LEN_MAX: usize = 32;
 
-/// Why a property cannot be set: what follows "cannot set property for 'tank': ".
+/// Why a property cannot be set: the text after "cannot set property for 'tank': ".
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PropError(String);
 
@@ -60,13 +60,13 @@ pub fn split_assignment(text: &str) -> Option<(&str, &str)> {
 /// The dataset that a property is set for.
 #[derive(Clone, Copy, Debug)]
 pub struct DatasetContext {
-    /// What it is: exactly one kind.
+    /// Its kind: exactly one.
     pub types: Types,
     /// Whether it is being created.
     pub is_new: bool,
-    /// The largest block the pool takes.
+    /// The largest block size of the pool, in bytes.
     pub max_blocksize: u64,
-    /// Of an existing volume.
+    /// `volblocksize` of an existing volume, in bytes.
     pub volblocksize: u64,
     /// `version` of an existing file system.
     pub version: u64,
@@ -160,7 +160,7 @@ fn parse_numeric(
     }
 }
 
-/// Checks `name=value` for a dataset; answers the property's name on disk and its value.
+/// Checks `name=value` for a dataset; returns the property's name on disk and its value.
 ///
 /// # Errors
 /// What is wrong with it.
@@ -278,7 +278,7 @@ fn is_keylocation(text: &str) -> bool {
             .any(|p| text.len() > p.len() && text.starts_with(p))
 }
 
-/// Refuses what would be written down and then not be done.
+/// Refuses values that would be stored but not implemented.
 fn check_honoured(desc: &PropDesc, typed: &str, value: &PropValue) -> Result<(), PropError> {
     match desc.honoured {
         Honoured::Yes | Honoured::Kept => Ok(()),
@@ -303,8 +303,8 @@ fn check_honoured(desc: &PropDesc, typed: &str, value: &PropValue) -> Result<(),
     }
 }
 
-/// Checks `name=value` for a pool; answers the property's name on disk and its value.
-/// `feature@…=enabled` answers 1, `=disabled` 0.
+/// Checks `name=value` for a pool; returns the property's name on disk and its value.
+/// `feature@…=enabled` returns 1, `=disabled` 0.
 ///
 /// # Errors
 /// What is wrong with it.

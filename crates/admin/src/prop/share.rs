@@ -1,4 +1,4 @@
-//! Which options `sharenfs` and `sharesmb` take.
+//! Checks of the options of `sharenfs` and `sharesmb`.
 //!
 //! Source: OpenZFS lib/libshare/os/linux/nfs.c (`get_linux_shareopts_cb`), smb.c (`smb_validate_shareopts`).
 
@@ -52,7 +52,7 @@ pub(super) fn is_nfs_options(text: &str) -> bool {
     ["on", "off"].contains(&text) || (!text.is_empty() && options.all(is_option))
 }
 
-/// Whether hosts with colons between have their brackets, which literal IPv6 addresses need, in pairs.
+/// Whether the brackets of literal IPv6 addresses are balanced in a list of hosts separated by colons.
 fn are_hosts(mut hosts: &str) -> bool {
     loop {
         let Some(literal) = hosts.strip_prefix('[') else {

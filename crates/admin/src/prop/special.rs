@@ -1,4 +1,4 @@
-//! Properties that are in no table: user properties, `userquota@…`, `written@…`, `feature@…`.
+//! Properties that are not in a table: user properties, `userquota@…`, `written@…`, `feature@…`.
 
 use super::TableKind;
 
@@ -33,7 +33,7 @@ pub fn is_userspace_property(name: &str) -> bool {
     USERSPACE.iter().any(|(prefix, _)| name.starts_with(prefix))
 }
 
-/// Whether it is one of those that set a quota.
+/// Whether it is one of the `user…quota@…` properties, which can be set.
 pub(super) fn is_quota_property(name: &str) -> bool {
     USERSPACE
         .iter()
@@ -54,7 +54,7 @@ pub fn is_feature_property(name: &str) -> bool {
     name.starts_with("feature@") || name.starts_with("unsupported@")
 }
 
-/// Rows of the help that are in no table: name, EDIT, VALUES.
+/// Rows of the help for properties that are not in a table: name, EDIT, VALUES.
 pub(super) fn help_rows(kind: TableKind) -> Vec<(&'static str, &'static str, &'static str)> {
     match kind {
         TableKind::Dataset => vec![

@@ -13,7 +13,7 @@ const ZPOOL_LIST: &str = include_str!("../../tests/golden/zpool-list.txt");
 const ZFS_USAGE: &str = include_str!("../../tests/golden/zfs-usage.txt");
 const ZPOOL_USAGE: &str = include_str!("../../tests/golden/zpool-usage.txt");
 
-/// Errors that need a look at the pool.
+/// Errors that can only be found by looking at the pool.
 const ELSEWHERE: [&str; 6] = [
     "dataset does not exist",
     "invalid user/group name",
@@ -139,7 +139,7 @@ fn get_all_shows_properties_in_openzfs_order() {
         want.retain(|name| !absent.contains(&name.as_str()));
         assert_eq!(listed(text, command), want, "{command}");
     };
-    // What a dataset does not have is not shown.
+    // Properties that a dataset does not have are not shown.
     let absent = [
         "origin",
         "clones",

@@ -1,4 +1,5 @@
-//! Properties of vdevs, in `vdev_prop_t` order: names only, since nothing here sets them yet.
+//! Properties of vdevs, in `vdev_prop_t` order: without the values they take, since none can be set
+//! yet.
 //!
 //! # Source
 //! OpenZFS module/zcommon/zpool_prop.c `vdev_prop_init`; those of 2.3.

@@ -1,10 +1,10 @@
-//! From words to a [`VdevSpec`].
+//! Parses words into a [`VdevSpec`].
 
 use super::{AllocClass, Grouping, TopSpec, VdevSpec};
 
 /// `VDEV_RAIDZ_MAXPARITY`
 const PARITY_MAX: u64 = 3;
-/// The most devices below one RAID-Z or dRAID.
+/// The largest number of devices in one RAID-Z or dRAID.
 const CHILDREN_MAX: usize = 255;
 
 /// A word that is not a device.
@@ -30,7 +30,7 @@ fn keyword(word: &str) -> Option<Keyword> {
             }
             let rest = word.strip_prefix("draid")?;
             let parity = parity_of(rest.split(':').next().unwrap_or(""))?;
-            // What the devices leave open is filled in when they are known.
+            // The rest is filled in by `draid`, when the devices are known.
             let open = Grouping::Draid {
                 parity,
                 data: 0,
@@ -187,7 +187,7 @@ fn draid(word: &str, parity: u64, given: u64) -> Result<Grouping, String> {
             Some('c') => {}
             Some('d') => data = Some(value),
             Some('s') => spares = value,
-            // The real tool says it without the comma here too.
+            // The real tool omits the comma here too.
             _ => return Err(bad("")),
         }
     }

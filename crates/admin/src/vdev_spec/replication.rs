@@ -1,11 +1,11 @@
-//! Whether the vdevs of a pool are equally redundant.
+//! Checks whether the vdevs of a pool are equally redundant.
 
 use super::{AllocClass, Grouping, TopSpec, VdevSpec};
 
-/// `ZPOOL_FUZZ`: sizes that differ by no more than this are the same.
+/// `ZPOOL_FUZZ`: sizes that differ by at most this many bytes count as equal.
 const SIZE_FUZZ: u64 = 16 << 20;
 
-/// How redundant a top-level vdev is.
+/// The redundancy of a top-level vdev.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Replication {
     /// "disk", "file", "mirror", "raidz", "draid"
@@ -26,14 +26,14 @@ impl Replication {
         }
     }
 
-    /// Both have parity: then the number of devices may differ.
+    /// Whether both are RAID-Z or dRAID: then the number of devices may differ.
     fn have_parity(self, other: Self) -> bool {
         let is_parity = |r: Self| ["raidz", "draid"].contains(&r.type_name);
         is_parity(self) && is_parity(other)
     }
 }
 
-/// What is known about a device before it is opened for good.
+/// What is known about a device before the pool opens it.
 #[derive(Clone, Copy, Debug)]
 pub struct LeafFacts {
     /// A regular file rather than a disk.
@@ -46,7 +46,7 @@ pub struct LeafFacts {
 /// pool they are added to. `facts` says what each device is.
 ///
 /// # Errors
-/// Everything that `-f` would override, a line each; for [`override_message`].
+/// All problems, a line each, for [`override_message`]; `-f` overrides them.
 pub fn check_replication(
     spec: &VdevSpec,
     existing: Option<Replication>,
@@ -182,7 +182,7 @@ fn mismatch_with_pool(pool: Replication, new: Replication) -> Option<String> {
     Some(format!("mismatched replication level: {text}"))
 }
 
-/// What to print about things that `-f` overrides; about those it does not, when `is_forced`.
+/// The message for problems that `-f` overrides; if `is_forced`, for those that it does not.
 #[must_use]
 #[doc(alias = "vdev_error")]
 pub fn override_message(wrong: &[String], is_forced: bool) -> String {

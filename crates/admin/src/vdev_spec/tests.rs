@@ -1,4 +1,4 @@
-//! Specifications and complaints against those of the real tools.
+//! Specifications and error messages, compared with those of the real tools.
 
 use super::*;
 use crate::getopt::{OptSpec, parse};
@@ -11,7 +11,7 @@ const CREATE: OptSpec = OptSpec {
     long: &[],
 };
 
-/// Complaints about the words, not about what the devices are.
+/// Errors in the words, rather than about the devices.
 const OURS: [&str; 3] = [
     "invalid vdev specification",
     "invalid number of dRAID",

@@ -1,4 +1,4 @@
-//! Bars: one figure of every case, measured above published.
+//! Bar charts: one figure of every case, measured above published.
 
 use crate::outcome::{Measured, Outcome};
 use crate::table::figure;
@@ -6,7 +6,7 @@ use crate::table::figure;
 use super::html::{escape, open_svg, svg_bar, svg_text};
 
 const WIDTH: f64 = 640.0;
-/// Room for the figure to the right of a bar.
+/// Space for the figure to the right of a bar.
 const FIGURE: f64 = 110.0;
 const LABEL: f64 = 20.0;
 const BAR: f64 = 14.0;

@@ -1,4 +1,4 @@
-//! What the drives saw in each case.
+//! The commands that the drives received in each case.
 
 use crate::outcome::{CaseOutcome, DriveTrace, Outcome};
 use crate::table::{bytes, number};
@@ -10,7 +10,7 @@ use super::picture::picture;
 /// A section for each case: its drives with picture and histograms.
 pub(crate) fn sections(outcome: &Outcome) -> String {
     let several = outcome.has_several_titles();
-    // Long sweeps stay readable: their pictures are there, but folded.
+    // With more than 4 cases the sections are collapsed, so that long sweeps stay readable.
     let open = if outcome.cases.len() <= 4 {
         " open"
     } else {
@@ -40,7 +40,8 @@ pub(crate) fn sections(outcome: &Outcome) -> String {
     )
 }
 
-/// Drives that saw much the same (the sides of a mirror) are drawn once.
+/// Groups drives of one profile whose write counters differ by at most 1 % (the sides of a mirror):
+/// one of each group is drawn.
 fn alike(drives: &[DriveTrace]) -> Vec<(Vec<&str>, &DriveTrace)> {
     let mut groups: Vec<(Vec<&str>, &DriveTrace)> = Vec::new();
     let near = |a: u64, b: u64| a.abs_diff(b) * 100 <= a.max(b);

@@ -1,4 +1,4 @@
-//! How large the writes to a drive were, and how they were aligned.
+//! Histograms of the size and alignment of the writes to a drive.
 
 use crate::outcome::DriveTrace;
 use crate::table::{bytes, number};
@@ -23,7 +23,7 @@ pub(crate) fn histograms(trace: &DriveTrace) -> String {
     format!("<div class=\"pair\">{sizes}{alignment}</div>\n")
 }
 
-/// Bars of a histogram; those of less than `whole_bytes` are marked as partial.
+/// The bars of a histogram; those below `whole_bytes` are coloured as partial.
 fn draw(title: &str, counts: &[(u32, u64)], whole_bytes: u32) -> String {
     let mut counts: Vec<(u32, u64)> = counts.iter().copied().filter(|(_, n)| *n > 0).collect();
     counts.sort_unstable();

@@ -1,6 +1,6 @@
-//! Text into HTML and SVG.
+//! Escaping of text, and elements of HTML and SVG.
 
-/// Text with the characters that mean something replaced.
+/// Text with special characters escaped and control characters removed.
 pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -16,7 +16,7 @@ pub(crate) fn escape(text: &str) -> String {
     escaped
 }
 
-/// Prose: as [`escape`], and what stands between backticks is code.
+/// Prose: as [`escape`], with text between backticks as code.
 pub(crate) fn prose(text: &str) -> String {
     let mut html = String::new();
     for (at, part) in text.split('`').enumerate() {
@@ -28,8 +28,8 @@ pub(crate) fn prose(text: &str) -> String {
     html
 }
 
-/// The opening of a picture that is as wide as the page allows. `what` is read to those who cannot
-/// see it.
+/// The opening tag of a picture that is as wide as the page allows. `what` is its `aria-label`, for
+/// screen readers.
 pub(crate) fn open_svg(width: f64, height: f64, what: &str) -> String {
     format!(
         "<svg viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{}\">\n",
@@ -37,7 +37,7 @@ pub(crate) fn open_svg(width: f64, height: f64, what: &str) -> String {
     )
 }
 
-/// A line of text in a picture; `class` decides its looks, `anchor` is `start`, `middle` or `end`.
+/// A line of text in a picture; `class` is its CSS class, `anchor` is `start`, `middle` or `end`.
 pub(crate) fn svg_text(x: f64, y: f64, class: &str, anchor: &str, text: &str) -> String {
     format!(
         "<text x=\"{x:.1}\" y=\"{y:.1}\" class=\"{class}\" text-anchor=\"{anchor}\">{}</text>\n",
@@ -45,7 +45,7 @@ pub(crate) fn svg_text(x: f64, y: f64, class: &str, anchor: &str, text: &str) ->
     )
 }
 
-/// A bar in a picture, with a text that shows when it is pointed at.
+/// A bar in a picture, with `tip` as its tooltip.
 pub(crate) fn svg_bar(x: f64, y: f64, width: f64, height: f64, class: &str, tip: &str) -> String {
     format!(
         "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" \

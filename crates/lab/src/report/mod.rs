@@ -1,9 +1,9 @@
 //! The report: one page of HTML that needs no network.
 //!
 //! # What it is
-//! Tables, charts in SVG, and the commands to do it again; light and dark as the reader's system
-//! wants it, and readable on a telephone. [`page`] makes it out of outcomes; nothing is left out
-//! that the text on the terminal says.
+//! Tables, charts in SVG, and the commands to do it again; light or dark as the reader's system
+//! prefers, and readable on a phone. [`page`] makes it from outcomes; it contains everything that
+//! the text on the terminal does.
 
 mod bars;
 mod drives;

@@ -8,7 +8,7 @@ use super::bars;
 use super::drives;
 use super::html::{escape, prose};
 
-/// Longest output of a command that the page shows whole, in bytes.
+/// The length to which the page cuts the output of a command, in bytes.
 const OUTPUT_MAX: usize = 4000;
 
 /// One page about all these outcomes. `made_by` names the program and its version.

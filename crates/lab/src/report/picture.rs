@@ -1,10 +1,10 @@
-//! Where commands went on a drive: time to the right, place upwards.
+//! Where commands went on a drive: time to the right, LBA upwards.
 //!
 //! # What it is
-//! A pool touches a few places of a large drive: labels at both ends, metadata, data. Drawn to
-//! scale, all of it would be three lines. So the places are cut into *bands* at the largest gaps,
-//! and each band gets its own stretch of the axis. Within a band the commands are counted in
-//! cells, so that a million of them draw as fast as a hundred.
+//! A pool uses a few regions of a large drive: labels at both ends, metadata, data. Drawn to
+//! scale, all of it would be three lines. So the address range is cut into *bands* at the largest
+//! gaps, and each band gets its own part of the axis. Within a band the commands are binned into
+//! cells, so that the size of the picture does not depend on their number.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ const PLOT: f64 = 220.0;
 const CELL: f64 = 2.0;
 const BANDS_MAX: usize = 8;
 
-/// A stretch of the drive: sectors, half open.
+/// A range of the drive: logical sectors, half open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Band {
     start: u64,
@@ -29,7 +29,7 @@ struct Band {
     touched: u64,
 }
 
-/// Cuts the places that were touched into at most [`BANDS_MAX`] bands.
+/// Cuts the touched sectors into at most [`BANDS_MAX`] bands.
 fn bands(entries: &[TraceEntry]) -> Vec<Band> {
     let span = |e: &TraceEntry| (e.lba, e.lba + u64::from(e.sectors.max(1)));
     let mut spans: Vec<(u64, u64)> = entries.iter().map(span).collect();
@@ -44,7 +44,7 @@ fn bands(entries: &[TraceEntry]) -> Vec<Band> {
     let gap = |(at, pair): (usize, &[(u64, u64)])| (pair[1].0 - pair[0].1, at);
     let mut gaps: Vec<(u64, usize)> = merged.windows(2).enumerate().map(gap).collect();
     gaps.sort_unstable_by(|a, b| b.cmp(a));
-    // Small gaps are drawn as they are: only what would squeeze the rest is cut out.
+    // Only gaps larger than a quarter of the touched sectors are cut out; they would squeeze the rest.
     let touched: u64 = merged.iter().map(|(start, end)| end - start).sum();
     let worth = gaps.iter().filter(|(gap, _)| *gap > touched / 4).count();
     let cuts = gaps.iter().take(worth.min(BANDS_MAX - 1));
@@ -97,7 +97,7 @@ pub(crate) fn picture(trace: &DriveTrace) -> String {
         return String::new();
     };
     let span_ns = (last - first).max(1);
-    // Every band is seen; larger ones get more.
+    // Every band gets a minimum height; larger ones get more.
     let weight = |band: &Band| (band.touched as f64).sqrt();
     let total: f64 = bands.iter().map(weight).sum();
     let least = 16.0;
@@ -133,7 +133,7 @@ pub(crate) fn picture(trace: &DriveTrace) -> String {
     svg
 }
 
-/// The commands of one band, counted in cells; neighbours in a row become one rectangle.
+/// The commands of one band, binned into cells; equal neighbours in a row become one rectangle.
 fn cells(
     trace: &DriveTrace,
     band: Band,

@@ -1,4 +1,4 @@
-//! The loop of `dd`: read a block, count it, change it, write it.
+//! The loop of `dd`: read a block, count it, convert it, write it.
 
 use base::{BlockBuf, Error, ErrorKind};
 
@@ -21,11 +21,11 @@ pub struct Counts {
     pub bytes: u64,
 }
 
-/// Copies; `counts` tells how far it came, also after an error. `say` is given every complaint that
-/// does not end it, and `block_done` is called after every block.
+/// Copies; `counts` is how far it came, also after an error. `observer` is given every complaint that
+/// does not end the copy, and is called after every block.
 ///
 /// # Errors
-/// What to print, in the words of the `dd` that was asked for.
+/// The message to print, in the wording of the chosen `dd`.
 pub fn copy(
     operands: &Operands,
     input: &mut dyn Input,
@@ -50,11 +50,11 @@ pub fn copy(
     copier.run()
 }
 
-/// Who is told of what happens on the way.
+/// Callbacks for the progress and the messages of a copy.
 pub trait Observer {
     /// A complaint that does not end the copying.
     fn complain(&mut self, text: &str);
-    /// An error was passed over, and so the counts are of interest.
+    /// An error was ignored (`conv=noerror`); the counts are to be shown.
     fn passed_over(&mut self, counts: &Counts);
     /// A block was copied.
     fn block_done(&mut self, counts: &Counts);
@@ -68,9 +68,9 @@ struct Copier<'a> {
     observer: &'a mut dyn Observer,
     input_block: BlockBuf,
     output_block: BlockBuf,
-    /// So many bytes of the output block are filled.
+    /// Bytes of the output block that are filled.
     gathered: usize,
-    /// A byte whose partner for `conv=swab` has not come yet; GNU's.
+    /// The odd byte that `conv=swab` carries over to the next block; GNU's only.
     swab_left: Option<u8>,
     warned: bool,
 }
@@ -130,8 +130,8 @@ impl Copier<'_> {
         (len > 0).then(|| usize::try_from(len).expect("checked: a block"))
     }
 
-    /// Reads and counts a block: its length after padding, 0 at the end, `None` after an error that
-    /// is passed over with nothing to write.
+    /// Reads and counts a block; returns its length after padding, 0 at the end, `None` after an
+    /// ignored error with nothing to write.
     fn read(&mut self, wanted: usize) -> Result<Option<usize>, String> {
         let conversions = self.operands.conversions;
         let read = match self.read_block(wanted) {
@@ -187,7 +187,7 @@ impl Copier<'_> {
     }
 
     fn write_as_read(&mut self, len: usize) -> Result<(), String> {
-        // Borrowed apart: the block is written while the counts change.
+        // Taken out of `self`, to be borrowed while `self` is borrowed mutably.
         let block = std::mem::replace(&mut self.input_block, BlockBuf::scratch(0));
         let written = self.write(&block[..len]);
         self.input_block = block;
@@ -217,7 +217,7 @@ impl Copier<'_> {
             bytes.chunks_exact_mut(2).for_each(|pair| pair.swap(0, 1));
             return self.gather_bytes(bytes);
         }
-        // GNU's swaps across blocks.
+        // GNU's swaps across block boundaries.
         let mut bytes = &mut bytes[..];
         if let Some(left) = self.swab_left.take() {
             let (first, rest) = bytes.split_first_mut().expect("a block that was read");
@@ -308,7 +308,7 @@ impl Copier<'_> {
         }
     }
 
-    /// A record of which only a part could be written.
+    /// Counts a record of which only a part could be written.
     fn count_short(&mut self, wrote_some: bool) {
         let counts = self.operands.flavour == Flavour::FreeBsd || !self.operands.one_block;
         self.counts.out_partial += u64::from(wrote_some && counts);
@@ -360,13 +360,13 @@ impl Copier<'_> {
 }
 
 impl Operands {
-    /// The input as complaints call it.
+    /// The name of the input in messages.
     #[must_use]
     pub(crate) fn input_name(&self) -> String {
         self.quoted(self.input.as_deref(), ("stdin", "standard input"))
     }
 
-    /// The output as complaints call it.
+    /// The name of the output in messages.
     #[must_use]
     pub(crate) fn output_name(&self) -> String {
         self.quoted(self.output.as_deref(), ("stdout", "standard output"))
@@ -379,7 +379,7 @@ impl Operands {
         }
     }
 
-    /// The complaint about an end that could not be opened.
+    /// The message for an input or output that could not be opened.
     #[must_use]
     pub fn open_error(&self, is_input: bool, error: &Error) -> String {
         let name = if is_input {
@@ -395,7 +395,7 @@ impl Operands {
     }
 }
 
-/// What went wrong in the words of the C library, and what it has no words for behind them.
+/// An error in the wording of the C library, followed by our own if that says too little.
 fn words(error: &Error) -> String {
     let context = error.context();
     if let Some((text, _)) = context.rsplit_once(" (os error") {

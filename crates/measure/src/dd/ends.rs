@@ -1,4 +1,4 @@
-//! Zeros, random bytes, nothing, and providers as the ends of a `dd`.
+//! `/dev/zero`, `/dev/random`, `/dev/null` and providers as input or output of `dd`.
 
 use std::sync::Arc;
 
@@ -21,11 +21,11 @@ impl Input for Zeros {
     }
 }
 
-/// `/dev/random`, without an end: bytes that follow from one draw of [`rt::random_u64`].
+/// `/dev/random`, without an end: a generator seeded by [`rt::random_u64`].
 pub struct Random(rt::SeededRandom);
 
 impl Random {
-    /// Draws.
+    /// Draws the seed.
     #[must_use]
     pub fn new() -> Random {
         Random(rt::SeededRandom::new(rt::random_u64()))
@@ -52,7 +52,7 @@ impl Input for Random {
     }
 }
 
-/// `/dev/null`: at its end from the start, and takes everything.
+/// `/dev/null`: empty as input, discards all output.
 pub struct Null;
 
 impl Input for Null {

@@ -1,4 +1,4 @@
-//! Files, devices and pipes of this host as the ends of a `dd`.
+//! Files, devices and pipes of this host as input or output of `dd`.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -9,19 +9,19 @@ use rustix::io::Errno;
 
 use super::{Flags, Input, Operands, Output, SyncAtEnd};
 
-/// What a file of this host is, as far as `dd` treats them apart.
+/// The kinds of files of this host that `dd` distinguishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostKind {
     /// A regular file, which has a size that can be set.
     Regular,
-    /// A block device: to be asked for before it is written to.
+    /// A block device: writing to it needs explicit permission.
     BlockDevice,
     /// Pipes, terminals and the rest.
     Other,
 }
 
 impl HostKind {
-    /// The kind of what a path leads to; `None` if there is nothing.
+    /// The kind of the file at a path; `None` if it does not exist.
     #[must_use]
     pub fn of(path: &Path) -> Option<HostKind> {
         let stat = rustix::fs::stat(path).ok()?;
@@ -41,7 +41,7 @@ impl HostKind {
 pub struct HostFile {
     fd: OwnedFd,
     kind: HostKind,
-    /// The file ends in a hole that a size has to be set for.
+    /// The file ends in a hole, so [`Output::finish`] has to set its size.
     ends_in_hole: bool,
     truncates_at_seek: bool,
     is_direct: bool,
@@ -74,7 +74,7 @@ impl HostFile {
         })
     }
 
-    /// Opens what `dd` reads.
+    /// Opens the input.
     ///
     /// # Errors
     /// What the host says.
@@ -84,8 +84,8 @@ impl HostFile {
         HostFile::new(fd, flags)
     }
 
-    /// Opens what `dd` writes; makes it, or cuts it off, as `operands` say. A block device is
-    /// opened so that nobody else can be using it, a file is locked.
+    /// Opens the output; creates or truncates it as `operands` say. A block device is opened with
+    /// `O_EXCL`, so it cannot be mounted or held; it and regular files are locked, too.
     ///
     /// # Errors
     /// [`ErrorKind::Busy`] if another program uses it; what the host says.
@@ -104,7 +104,7 @@ impl HostFile {
         let fd = rustix::fs::open(path, open, mode).map_err(error)?;
         let mut file = HostFile::new(fd, flags)?;
         if file.kind != HostKind::Other {
-            // A file that others use is not cut off either: the lock comes first.
+            // The lock comes first: a file that is in use is not truncated either.
             let alone = FlockOperation::NonBlockingLockExclusive;
             rustix::fs::flock(&file.fd, alone)
                 .map_err(|_| Error::new(ErrorKind::Busy, "in use by another program"))?;
@@ -134,7 +134,7 @@ impl HostFile {
         HostFile::new(fd, Flags::default())
     }
 
-    /// Moves on in a pipe.
+    /// Skips in a pipe by reading.
     fn read_away(&mut self, bytes: u64) -> Result<u64> {
         let mut away = vec![0; 64 << 10];
         let mut done = 0;
@@ -155,7 +155,7 @@ impl HostFile {
         Ok(u64::try_from(stat.st_size).unwrap_or(0))
     }
 
-    /// A block that the device would not take past the cache goes through it.
+    /// Turns `O_DIRECT` off, for a block that is not a multiple of 512 bytes.
     fn leave_direct(&mut self) -> Result<()> {
         let flags = rustix::fs::fcntl_getfl(&self.fd).map_err(error)?;
         rustix::fs::fcntl_setfl(&self.fd, flags - OFlags::DIRECT).map_err(error)?;

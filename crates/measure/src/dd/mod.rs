@@ -1,22 +1,22 @@
 //! dd: copying in blocks, from and to anything that can be read and written in blocks.
 //!
 //! # What it is
-//! [`Operands`] reads `if=`, `bs=`, `conv=` and the rest, in the suffixes and with the complaints
-//! of FreeBSD's or GNU's `dd` ([`Flavour`]). [`copy()`] moves the blocks from an [`Input`] to an
-//! [`Output`] and keeps [`Counts`], whose [`Counts::summary`] are the lines that either of them
-//! ends with. Where bytes come from and go to: [`ends`] has zeros, random bytes, nothing and
-//! providers, [`host`] the files of this host; files in a pool come from further up.
+//! [`Operands`] parses `if=`, `bs=`, `conv=` and the rest, with the suffixes and error messages of
+//! FreeBSD's or GNU's `dd` ([`Flavour`]). [`copy()`] moves the blocks from an [`Input`] to an
+//! [`Output`] and keeps [`Counts`]; [`Counts::summary`] returns the closing lines of either `dd`.
+//! Inputs and outputs: [`ends`] has `/dev/zero`, `/dev/random`, `/dev/null` and providers, [`host`]
+//! the files of this host; files in a pool are implemented in a crate above.
 //!
 //! # Invariants
 //! 1. One read makes one input record, full or partial; with `bs=` it makes one output record of
 //!    the same length, otherwise input is gathered into full output records and the last one may
 //!    be partial.
-//! 2. At any moment at most one input and one output block are held, whatever is copied.
-//! 3. The counts tell what was written, also after an error.
+//! 2. At most one input and one output block are in memory at any time.
+//! 3. The counts are correct also after an error.
 //!
 //! # Source
-//! IEEE Std 1003.1 `dd` for the records; the manuals of FreeBSD's and of GNU's `dd`, and their
-//! behaviour, for what goes beyond it.
+//! IEEE Std 1003.1 `dd` for the records; the manuals and the behaviour of FreeBSD's and of GNU's
+//! `dd` for their extensions.
 
 mod copy;
 pub mod ends;
@@ -36,13 +36,13 @@ use base::Result;
 
 /// Where blocks come from.
 pub trait Input {
-    /// One read at the current position: how many bytes came, 0 at the end. May be short.
+    /// One read at the current position; returns the number of bytes, 0 at the end. May be short.
     ///
     /// # Errors
-    /// What the device says; the position is where it was.
+    /// What the device says; the position is unchanged.
     fn read(&mut self, block: &mut [u8]) -> Result<usize>;
 
-    /// Moves on by so many bytes without delivering them; returns how many it could.
+    /// Skips `bytes` bytes; returns how many there were to skip.
     ///
     /// # Errors
     /// What the device says.
@@ -51,31 +51,31 @@ pub trait Input {
 
 /// Where blocks go.
 pub trait Output {
-    /// One write at the current position: how many bytes went, 0 at the end of a device.
+    /// One write at the current position; returns the bytes written, 0 at the end of a device.
     ///
     /// # Errors
     /// What the device says.
     fn write(&mut self, block: &[u8]) -> Result<usize>;
 
-    /// Moves on by so many bytes before anything is written.
+    /// Advances by `bytes` bytes, before anything is written.
     ///
     /// # Errors
     /// What the device says.
     fn seek(&mut self, bytes: u64) -> Result<()>;
 
-    /// Moves on by so many bytes that are zeros, and need not be written if nothing else is there.
+    /// Advances over `bytes` bytes of zeros, which need not be written if nothing is stored there.
     ///
     /// # Errors
     /// What the device says.
     fn leave_hole(&mut self, bytes: u64) -> Result<()>;
 
-    /// Gives the output its final size and puts it on the medium, if that was asked for.
+    /// Gives the output its final size and, if `sync` asks for it, flushes it to the medium.
     ///
     /// # Errors
     /// What the device says.
     fn finish(&mut self, sync: SyncAtEnd) -> Result<()>;
 
-    /// Whether a short write is worth a word.
+    /// Whether a short write deserves a warning.
     fn is_character_device(&self) -> bool {
         false
     }

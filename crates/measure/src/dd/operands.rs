@@ -1,12 +1,12 @@
-//! What `dd` was asked for.
+//! The operands of `dd`.
 
 use std::fmt;
 
 use crate::number::{Amount, Flavour, NumberError, dd_amount, dd_number};
 
-/// The block of `dd` if none is given.
+/// The default block size, in bytes, as in every `dd`.
 const BLOCK_BYTES: u64 = 512;
-/// The largest block that is held in memory.
+/// The largest block size, in bytes: a block is held in memory.
 const BLOCK_BYTES_MAX: u64 = 1 << 30;
 
 /// What `-h` prints.
@@ -34,14 +34,14 @@ and be products: 2x512. GNU's N may end in B to count bytes.
                        write to a block device of this host: what it holds is lost
 ";
 
-/// What happens to the bytes.
+/// `conv`: what happens to the bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "as many switches as the operand has words"
 )]
 pub struct Conversions {
-    /// Do not cut the output off.
+    /// Do not truncate the output.
     pub notrunc: bool,
     /// Pad every input block with zeros.
     pub sync: bool,
@@ -63,7 +63,7 @@ pub struct Conversions {
     pub nocreat: bool,
 }
 
-/// What is put on the medium before `dd` ends.
+/// What is flushed to the medium before `dd` ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SyncAtEnd {
     /// Nothing in particular.
@@ -75,7 +75,7 @@ pub enum SyncAtEnd {
     All,
 }
 
-/// How an end is opened.
+/// `iflag`, `oflag`: how the input or output is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -84,7 +84,7 @@ pub enum SyncAtEnd {
 pub struct Flags {
     /// Write at the end.
     pub append: bool,
-    /// Past the host's cache.
+    /// Bypass the host's cache.
     pub direct: bool,
     /// Every write is on the medium when it returns; `sync` for its metadata, too.
     pub dsync: bool,
@@ -100,7 +100,7 @@ pub struct Flags {
     pub nonblock: bool,
 }
 
-/// What is printed.
+/// `status`: what is printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Status {
     /// The records and the closing line.
@@ -110,14 +110,14 @@ pub enum Status {
     None,
     /// No closing line.
     NoTransfer,
-    /// A line per second besides.
+    /// A line per second in addition.
     Progress,
 }
 
-/// What `dd` was asked for.
+/// The operands of `dd`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operands {
-    /// Whose words.
+    /// Which `dd` to follow.
     pub flavour: Flavour,
     /// `if`
     pub input: Option<String>,
@@ -147,7 +147,7 @@ pub struct Operands {
     pub status: Status,
 }
 
-/// What is wrong with the operands, in the words of the `dd` that was asked for.
+/// What is wrong with the operands, in the wording of the chosen `dd`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OperandError(String);
 
@@ -183,10 +183,10 @@ impl Operands {
         }
     }
 
-    /// Reads the operands.
+    /// Parses the operands.
     ///
     /// # Errors
-    /// The first that is wrong.
+    /// The first problem found.
     pub fn parse<S: AsRef<str>>(args: &[S], flavour: Flavour) -> Parsed<Operands> {
         let mut operands = Operands::new(flavour);
         let mut block = None;
@@ -197,7 +197,7 @@ impl Operands {
             operands.input_block_bytes = bytes;
             operands.output_block_bytes = bytes;
             let conversions = operands.conversions;
-            // Conversions that count bytes across blocks gather the output, as if by ibs and obs.
+            // With these conversions output is gathered, as if ibs and obs had been given.
             operands.one_block = !(conversions.lcase || conversions.ucase || conversions.swab);
         }
         operands.check()?;
@@ -424,7 +424,7 @@ fn gnu_usage(text: &str) -> OperandError {
     ))
 }
 
-/// [`Operands::check`] has seen that the product fits.
+/// Cannot overflow: [`Operands::check`] has checked the product.
 fn bytes_of(amount: Amount, block: u64) -> u64 {
     amount.number * if amount.is_bytes { 1 } else { block }
 }

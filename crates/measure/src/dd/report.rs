@@ -6,7 +6,7 @@ use crate::number::human;
 const NS_PER_S: f64 = 1e9;
 
 impl Counts {
-    /// The closing lines, each with its end.
+    /// The closing lines, each with a newline.
     #[must_use]
     pub fn summary(&self, flavour: Flavour, status: Status, elapsed_ns: u64) -> String {
         if status == Status::None {
@@ -34,7 +34,7 @@ impl Counts {
     }
 }
 
-/// The line that `status=progress` prints every second, without an end.
+/// The line that `status=progress` prints every second, without a newline.
 #[must_use]
 pub fn progress_line(flavour: Flavour, bytes: u64, elapsed_ns: u64) -> String {
     match flavour {
@@ -63,11 +63,11 @@ fn rate(bytes: u64, elapsed_ns: u64) -> u64 {
 
 fn free_bsd_line(bytes: u64, elapsed_ns: u64) -> String {
     if elapsed_ns == 0 {
-        // It happens only in simulated time, on a host on which computing is free.
+        // Only in simulated time, with a host profile whose work costs nothing.
         let rate = if bytes == 0 { "0" } else { "inf" };
         return format!("{bytes} bytes transferred in 0.000000 secs ({rate} bytes/sec)");
     }
-    // As little as its clock could tell.
+    // At least 1 us, the resolution of its clock.
     let secs = seconds(elapsed_ns.max(1000));
     let rate = bytes as f64 / secs;
     format!("{bytes} bytes transferred in {secs:.6} secs ({rate:.0} bytes/sec)")
@@ -88,8 +88,8 @@ fn gnu_line(bytes: u64, elapsed_ns: u64, secs: &str) -> String {
     format!("{size} copied, {secs} s, {rate}/s")
 }
 
-/// A rate as GNU's prints it: unless the time goes evenly into seconds or they into it, in `kB` at
-/// least, and with a decimal below 100.
+/// A rate as GNU's prints it: in `kB` or larger, with one decimal below 100; but as [`human`] if the
+/// time divides a second evenly or is a whole number of seconds.
 fn human_rate(bytes: u64, elapsed_ns: u64) -> String {
     const NS: u64 = 1_000_000_000;
     if NS.is_multiple_of(elapsed_ns) || elapsed_ns.is_multiple_of(NS) {
@@ -111,7 +111,7 @@ fn human_rate(bytes: u64, elapsed_ns: u64) -> String {
     format!("{scaled:.0} {prefix}B")
 }
 
-/// A number as C's `%g` prints it: six significant digits, no zeros at the end.
+/// A number as C's `%g` prints it: six significant digits, no trailing zeros.
 fn general(number: f64) -> String {
     if number == 0.0 {
         return "0".to_owned();

@@ -13,7 +13,7 @@ use super::ends::{Device, Null, Random, Zeros};
 use super::host::HostFile;
 use super::*;
 
-/// Keeps what is complained about.
+/// Collects the messages.
 #[derive(Default)]
 struct Heard(Vec<String>);
 
@@ -25,7 +25,7 @@ impl Observer for Heard {
     fn block_done(&mut self, _counts: &Counts) {}
 }
 
-/// What a `dd` did: how it ended, what it printed of records, and what is in the output.
+/// The outcome of a `dd`: how it ended, the records it printed, and the contents of the output.
 #[derive(PartialEq, Eq)]
 struct Outcome {
     succeeded: bool,
@@ -80,7 +80,7 @@ fn theirs(args: &[String], output: &Path) -> Outcome {
     }
 }
 
-/// Whether GNU's `dd` is here to compare with.
+/// Whether GNU's `dd` is installed, to compare with.
 fn has_gnu_dd() -> bool {
     let version = Command::new("dd").arg("--version").output();
     let is_gnu = version.is_ok_and(|o| String::from_utf8_lossy(&o.stdout).contains("coreutils"));
@@ -109,7 +109,7 @@ fn some_args() -> impl Strategy<Value = Vec<String>> {
     let flags = prop::sample::select(vec!["", "iflag=fullblock", "oflag=append", "oflag=dsync"]);
     let amounts = (amount("count", 12), amount("skip", 9), amount("seek", 6));
     (blocks, amounts, words, flags).prop_map(|(mut args, (count, skip, seek), mut words, flags)| {
-        // GNU's cuts off at 0, not at `seek`, when that is less than a block: bytes before it are lost.
+        // GNU's truncates at 0, not at `seek`, when that is less than a block: bytes before it are lost.
         if seek.as_ref().is_some_and(|seek| seek.ends_with('B')) && !words.contains(&"notrunc") {
             words.push("notrunc");
         }
@@ -168,7 +168,7 @@ proptest! {
     }
 }
 
-/// Runs `args` from one end to another; the records, the complaints, the error.
+/// Runs `args` from an input to an output; returns the records, the messages and the error.
 fn run(
     args: &str,
     flavour: Flavour,

@@ -4,17 +4,17 @@
 //! CrystalDiskMark's method on a provider. A test area is filled once; then every [`Test`] runs for
 //! some seconds unmeasured and five times measured, first all reads, then all writes, with a pause
 //! between tests. The score is the best rate of the five, the latency the least mean of the five.
-//! Commands go past every cache of the host, but not past the drive's own: nothing is flushed.
+//! Commands bypass every cache of the host, but not the drive's own: nothing is flushed.
 //!
 //! # Invariants
-//! 1. While a test runs, `queues * threads` commands are under way; one that ends is followed by
-//!    the next at once.
-//! 2. Only commands that end within the time count.
-//! 3. Every run of a random test goes to the same places in the same order, as the original's do.
+//! 1. While a test runs, `queues * threads` commands are in flight; when one completes, the next is
+//!    submitted at once.
+//! 2. Only commands that complete within the time count.
+//! 3. Every run of a random test uses the same offsets in the same order, as the original does.
 //!
 //! # Concurrency
-//! One thread submits; ends of commands are put into a list under one lock, from whatever thread
-//! they are reported on. In simulated time the outcome follows from the seed.
+//! One thread submits; completions are put into a list under one lock, by whichever thread reports
+//! them. In simulated time the outcome is determined by the seed.
 //!
 //! # Source
 //! CrystalDiskMark 8.0.4 and diskspd: profiles, times, order and report.
@@ -32,19 +32,20 @@ use rt::{Condvar, Mutex};
 pub use report::Report;
 
 const NS_PER_S: u64 = 1_000_000_000;
-/// The test area is filled in pieces of this size.
+/// The test area is filled in writes of this size: 1 MiB.
 const FILL_BYTES: u64 = 1 << 20;
-/// So many commands without any time passing: it never will.
+/// After this many commands without any time passing, the provider is taken to cost no time, and
+/// the run would never end.
 const TIMELESS_COMMANDS: u64 = 1 << 12;
 
 /// One way of reading and writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Test {
-    /// To random places; otherwise one block after another.
+    /// At random offsets; otherwise sequentially.
     pub is_random: bool,
-    /// The bytes of a command.
+    /// The size of a command, in bytes.
     pub block_bytes: u64,
-    /// Commands under way per thread.
+    /// Commands in flight per thread.
     pub queues: u32,
     /// Threads.
     pub threads: u32,
@@ -77,7 +78,7 @@ pub const NVME: &[Test] = &[
 /// What to measure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// How.
+    /// The tests to run.
     pub tests: Vec<Test>,
     /// Measure reading.
     pub reads: bool,
@@ -87,11 +88,11 @@ pub struct Options {
     pub prepares: bool,
     /// Where the area begins.
     pub offset_bytes: u64,
-    /// How large it is.
+    /// The size of the area.
     pub size_bytes: u64,
     /// Measured runs of each test.
     pub runs: u32,
-    /// How long each takes.
+    /// The length of each run.
     pub measure_ns: u64,
     /// The pause between tests.
     pub interval_ns: u64,
@@ -119,20 +120,20 @@ impl Default for Options {
 /// One measured run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Run {
-    /// Commands that ended in time.
+    /// Commands that completed in time.
     pub commands: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// The times from submitting them to their ends, added up.
+    /// The sum of their times from submission to completion.
     pub latency_ns: u64,
-    /// How long it was measured.
+    /// How long the run was measured.
     pub elapsed_ns: u64,
 }
 
 /// The outcome of one test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Score {
-    /// Which.
+    /// The test.
     pub test: Test,
     /// Writing, not reading.
     pub is_write: bool,
@@ -140,12 +141,12 @@ pub struct Score {
     pub runs: Vec<Run>,
 }
 
-/// What a run tells its observer.
+/// What a run reports to its observer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Progress<'a> {
-    /// So many bytes of the area are filled.
+    /// Bytes of the area filled so far.
     Filled(u64),
-    /// A run of a test begins: 0 is the unmeasured one.
+    /// A run of a test begins: the test, whether it writes, and the run's number (0 is unmeasured).
     Running(Test, bool, u32),
     /// A test is done.
     Done(&'a Score),
@@ -178,7 +179,7 @@ impl Score {
         self.mb_per_s() * 1e6 / self.test.block_bytes as f64
     }
 
-    /// The least mean latency, in microseconds; 0 if no command ended.
+    /// The least mean latency, in microseconds; 0 if no command completed.
     #[must_use]
     pub fn latency_us(&self) -> f64 {
         let means = self
@@ -190,7 +191,7 @@ impl Score {
     }
 }
 
-/// Runs all tests, telling `observe` how far it is.
+/// Runs all tests, reporting progress to `observe`.
 ///
 /// # Errors
 /// [`ErrorKind::InvalidInput`] if the area does not fit the provider or a test; what the provider says.
@@ -294,7 +295,7 @@ fn fill(
     provider.flush()
 }
 
-/// An end of a command: when it was submitted, when it ended, and how.
+/// A completed command: when it was submitted, when it completed, and its result.
 struct Ended {
     submitted_ns: u64,
     ended_ns: u64,

@@ -1,4 +1,4 @@
-//! The report of a benchmark, in the lines of the original.
+//! The report of a benchmark, in the original's format.
 
 use super::{Options, Score, Test};
 
@@ -7,29 +7,29 @@ const RULE: &str =
 const MIB: u64 = 1 << 20;
 const NS_PER_S: u64 = 1_000_000_000;
 
-/// What a report is made of.
+/// The data of a report.
 #[derive(Clone, Debug)]
 pub struct Report<'a> {
     /// The heading, one line.
     pub program: &'a str,
     /// The profile's name.
     pub profile: &'a str,
-    /// What was measured, and how large it is.
+    /// The device that was measured, and its size.
     pub target: &'a str,
     /// How it was opened.
     pub mode: &'a str,
-    /// When.
+    /// The date of the run.
     pub date: &'a str,
-    /// On what.
+    /// The system it ran on.
     pub system: &'a str,
-    /// How.
+    /// The options of the run.
     pub options: &'a Options,
     /// The outcome.
     pub scores: &'a [Score],
 }
 
 impl Test {
-    /// As the report calls it: `SEQ    1MiB (Q=  8, T= 1)`.
+    /// The test's name in the report: `SEQ    1MiB (Q=  8, T= 1)`.
     #[must_use]
     pub fn name(&self) -> String {
         let order = if self.is_random { "RND" } else { "SEQ" };

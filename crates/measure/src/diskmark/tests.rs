@@ -3,7 +3,7 @@ use super::*;
 use faulty::Delay;
 use geom::mem::Memory;
 
-/// A disk that does `depth` commands at a time, each of which takes a while.
+/// A disk whose commands each take a random time in `range_ns`.
 fn slow(range_ns: std::ops::Range<u64>, seed: u64) -> Delay {
     Delay::new(Arc::new(Memory::new("md0", 8 << 20)), range_ns, seed)
 }
@@ -48,7 +48,7 @@ fn sim_rates_follow_from_the_time_of_a_command() {
         );
         assert!((score.latency_us() - 1000.0).abs() < 1.0, "{score:?}");
     }
-    // Eight tests of three runs, seven pauses, the filling; and what was still under way.
+    // Eight tests of three runs, seven pauses, the filling, and commands still in flight at the ends.
     let least = 8 * 3 * NS_PER_S / 10 + 7 * NS_PER_S;
     assert!((least..least + NS_PER_S).contains(&elapsed), "{elapsed}");
 }

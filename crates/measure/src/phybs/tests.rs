@@ -38,7 +38,7 @@ const TABLE: &[(u64, u64, u64, f64, u64)] = &[
     (8192, 2048, 50_914, 321.8, 2574),
 ];
 
-/// `count * 1000000` as 32 bits hold it.
+/// `count * 1000000` modulo 2^32.
 const OVERFLOWN: &[(u32, u64)] = &[
     (262_144, 150_994_944),
     (131_072, 2_222_981_120),
@@ -95,7 +95,7 @@ fn the_overflow_of_the_original_is_reproduced() {
     for (offset, msec, tps, kbps) in PRINTED {
         let row = row(32_768, 4096, *offset, *msec);
         assert_eq!(row.published_tps(), *tps, "at {offset}");
-        // The microseconds that the table leaves out may take one off.
+        // The table has whole milliseconds only, so its rate may be lower by one.
         assert!(row.kbps() - kbps <= 1, "{} at {offset}", row.kbps());
     }
 }
