@@ -11,7 +11,7 @@
 //!    Reads see both.
 //! 2. When a flush is done, every write that was done when it was submitted is on the medium.
 //! 3. Writes and trims take effect on the bytes in the order of submission, so overlapping queued
-//!    commands are never mixed up.
+//!    writes are never mixed up.
 //! 4. The model is advanced lazily: when a thread waits, when a timer fires, and before a power cut, a
 //!    save or a look at the statistics. Destaging in between is caught up with then.
 //!
@@ -74,7 +74,7 @@ impl Default for Identity {
 pub struct TraceEntry {
     /// When it was submitted, on the drive's clock.
     pub at_ns: u64,
-    /// When it was done; `None` if it is not done (yet).
+    /// When it was done; `None` if it is not done yet, or never will be.
     pub done_ns: Option<u64>,
     /// What it does.
     #[serde(serialize_with = "kind_in_words")]

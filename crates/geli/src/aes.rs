@@ -5,6 +5,7 @@
 //! a mask. The first mask of a unit is its number encrypted with a second key; each further one is
 //! the previous one times x in GF(2^128). The units here are multiples of 16 bytes, so ciphertext
 //! stealing (for a short last block) never occurs.
+//!
 //! # Why not simpler
 //! The crate xts-mode encrypts one block after the other. The processor's AES pipeline can hold
 //! several blocks at once, but only if they are submitted together: here the masks of a batch are

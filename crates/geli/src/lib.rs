@@ -3,7 +3,7 @@
 //! # What it is
 //! A provider whose sectors are stored encrypted on another one. The last sector of the provider
 //! below holds the [`Metadata`]: algorithms, sizes, and up to two copies of a random master key,
-//! each encrypted with a key derived from a passphrase and key files. [`Attached`] is what is
+//! each encrypted with a key derived from a passphrase, key files or both. [`Attached`] is what is
 //! needed to open an attached provider again in the next command; [`Eli`] is that provider.
 //!
 //! # On disk

@@ -5,6 +5,7 @@
 //! encrypted independently: its IV or tweak is its offset, and the key changes every 2^20 sectors.
 //! With authentication, a sector is spread over several sectors of the provider below, each of
 //! which carries a code (HMAC) over its own part (see [`crate::layout`]).
+//!
 //! # Invariants
 //! 1. What is sent to the provider below is encrypted; the caller's bytes are never changed.
 //! 2. One command from above is one command below, of the same sectors: what is torn or reordered

@@ -4,6 +4,7 @@
 //! Every command is one system call on a shared descriptor at a given offset. Writers of a file
 //! take turns: the host admits only one at a time anyway, and lets the others spin. Against other
 //! programs, a writer holds an exclusive `flock` and a reader a shared one; a block
+//! device is also opened with `O_EXCL`, which fails while it is mounted, or held by the kernel's
 //! ZFS, by LVM or by a RAID.
 //!
 //! # Why not simpler

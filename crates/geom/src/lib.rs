@@ -4,6 +4,7 @@
 //! A [`Provider`] stores bytes at offsets: it has a size, a sector size, a physical sector
 //! ("stripe") and its alignment, and commands to read, write, delete and flush. Classes stack: most
 //! providers wrap another one. The classes here are
+//! - [`disk`]: files and block devices of the host,
 //! - [`mem`]: RAM disks,
 //! - [`part`]: a range of another provider,
 //! - [`nop`]: another size and sector size, random failures and delays.

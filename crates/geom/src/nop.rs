@@ -13,8 +13,8 @@
 //! 1. A command not aligned to the nop's sectors, or beyond its end, is refused before it is counted.
 //! 2. Every other command takes these steps, in this order: `count_until_fail` goes down (once it
 //!    reaches zero, every read and write fails, that command included); the counters go up; a read
-//!    or write fails with its probability, without reaching the provider below; or it is held for
-//!    `delaymsec` with its probability; it is sent to the provider below.
+//!    or write fails with its probability, without reaching the provider below; otherwise it is held
+//!    for `delaymsec` with its probability; then it is sent to the provider below.
 //! 3. Flushes and deletes are never failed or delayed.
 //! 4. The physical sector of the provider below is not inherited: it is what the config says, or
 //!    the nop's own sector if the config says nothing.

@@ -12,8 +12,8 @@
 //! # Crash argument
 //! The primary copy is written and flushed before the secondary is touched. Until the primary is
 //! complete, one of its two CRCs is wrong (or it is still the old one), and the secondary is the old
-//! table. Once it is complete it wins, whatever the secondary holds. When the disk has grown and the
-//! secondary header moves, the primary says where it is.
+//! table. Once it is complete it wins, whatever the secondary holds. While the
+//! secondary header moves (after the disk grew), the table is found through the primary.
 
 use base::{Error, Result};
 use geom::Provider;
@@ -30,7 +30,7 @@ use crate::{Kind, Partition, Scheme, Shape, Table, Uuid};
 
 /// The LBA of the primary header.
 const PRIMARY_LBA: u64 = 1;
-/// The LBA of the primary entries that are written.
+/// The LBA of the primary entries, unless a primary header says otherwise.
 pub(crate) const PRIMARY_ENTRIES_LBA: u64 = 2;
 /// Limit of the entries that are read, in bytes.
 const ENTRIES_BYTES_MAX: u64 = 8 << 20;

@@ -9,7 +9,7 @@ use crate::phys::{BootPhys, GPT_SIGNATURE, MbrEntryPhys, PROTECTIVE};
 use crate::table::{ACTIVE, read_sectors, write_sectors};
 use crate::{Kind, Partition, Scheme, Shape, Table, gpt};
 
-/// Partitions in an MBR.
+/// Entries in an MBR.
 pub(crate) const ENTRIES: u32 = 4;
 /// Sectors per track, as every BIOS since 1994 reports.
 pub(crate) const TRACK_SECTORS: u64 = 63;

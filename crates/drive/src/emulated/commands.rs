@@ -20,7 +20,7 @@ struct Request {
 }
 
 /// Wraps `done` so that it is called no earlier than the end of the bus transfer. The bus and the drive's wire
-/// transfer in parallel: a command is over when both have ended.
+/// transfer in parallel: a command is over when both have ended. For queued commands.
 fn told_after(transfer: rt::Transfer, done: DoneFn) -> DoneFn {
     if transfer.until_ns <= rt::now_ns() {
         return done;

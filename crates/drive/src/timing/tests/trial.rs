@@ -355,7 +355,7 @@ impl Outcome {
         Ok(())
     }
 
-    /// A lone write of part of a physical sector is reported as rewriting it.
+    /// A write that alone covers part of a physical sector is reported as rewriting it.
     fn rewriting_is_told(&self) -> Verdict {
         if self.profile.cache.rmw_policy == RmwPolicy::Hidden || self.timing.geometry().is_none() {
             return Ok(());
