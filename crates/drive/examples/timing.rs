@@ -9,7 +9,7 @@ use drive::timing::{Experiment, PHYBS_PASSES, reproduce};
 /// Commands of all passes of `phybs`.
 const COMMANDS: u32 = 671_744;
 
-/// What is run when no experiment is named.
+/// What is run if no experiment is named.
 const EXPERIMENTS: [&str; 14] = [
     "sequential read outer",
     "sequential read inner",

@@ -1,27 +1,27 @@
-//! A drive: bytes, a cache, and the time that everything takes.
+//! An emulated drive: bytes, a cache, and the time that everything takes.
 //!
 //! # What it is
 //! [`Emulated`] is a [`Provider`] that keeps real bytes (`media`: what is on the medium; `volatile`:
-//! what is in the cache only) and asks the timing model ([`Timing`]) when each command is done. In
-//! simulated time the clock jumps there; in real time the caller waits as long as it would for the
-//! real drive.
+//! what is only in the cache) and asks the timing model ([`Timing`]) when each command is done. In
+//! simulated time the clock jumps to that point; in real time the caller waits as long as it would
+//! for the real drive.
 //!
 //! # Invariants
 //! 1. A write is in `volatile` from its submission until [`Event::Destaged`], then on the medium.
 //!    Reads see both.
 //! 2. When a flush is done, every write that was done when it was submitted is on the medium.
-//! 3. What a command does to the bytes, it does in the order of submission; queued commands that
-//!    overlap are thus never mixed up.
-//! 4. Time is looked at when a thread waits for it, and before a power cut: what happened behind the
-//!    cache in between is then caught up with.
+//! 3. Writes and trims take effect on the bytes in the order of submission, so overlapping queued
+//!    writes are never mixed up.
+//! 4. The model is advanced lazily: when a thread waits, when a timer fires, and before a power cut, a
+//!    save or a look at the statistics. Destaging in between is caught up with then.
 //!
 //! # Crash argument
-//! See `keep` for a program that dies, `power` for a drive that loses power.
+//! See `keep` for a program that dies, `power` for a loss of power.
 //!
 //! # Concurrency
-//! One lock, `state`, never held while waiting. A thread that waits for a command sleeps until the next
-//! one may be done, by a condition with a deadline; if it finds a command of another thread done, it
-//! wakes that thread. Queued commands are completed by a timer. `DoneFn`s are called without the lock.
+//! One lock, `state`, never held while waiting. A thread that waits for a command sleeps on a condition
+//! variable until the next command may be done; if that is another thread's command, it wakes that
+//! thread. Queued commands are completed by a timer. `DoneFn`s are called without the lock.
 
 mod commands;
 mod keep;
@@ -48,12 +48,12 @@ pub(crate) use keep::replace_file;
 use keep::{Files, KeptState};
 use volatile::Volatile;
 
-/// What tells a drive from others of its profile.
+/// What distinguishes a drive from others of its profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Its capacity, before a USB bridge takes some away; that of the profile if nothing is said.
+    /// Capacity in bytes, before a USB bridge takes some away; `None`: that of the profile.
     pub size_bytes: Option<u64>,
-    /// Its serial number; made from the seed if nothing is said.
+    /// Serial number; `None`: derived from the seed.
     pub serial: Option<String>,
     /// Whether the host knows the drives that lie about their sectors (`ADA_Q_4K`).
     pub has_quirks: bool,
@@ -69,12 +69,12 @@ impl Default for Identity {
     }
 }
 
-/// A command, for pictures.
+/// A command in a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct TraceEntry {
-    /// When it was submitted.
+    /// When it was submitted, on the drive's clock.
     pub at_ns: u64,
-    /// When it was done; nothing if it is not, or never will be.
+    /// When it was done; `None` if it is not done yet, or never will be.
     pub done_ns: Option<u64>,
     /// What it does.
     #[serde(serialize_with = "kind_in_words")]
@@ -83,9 +83,9 @@ pub struct TraceEntry {
     pub lba: u64,
     /// How many.
     pub sectors: u32,
-    /// Of a write: physical sectors that it covers in part only.
+    /// For a write: physical sectors that it covers only in part.
     pub partial: u32,
-    /// Commands in the drive, with this one.
+    /// Commands in the drive, including this one.
     pub depth: u32,
 }
 
@@ -108,18 +108,18 @@ pub struct Emulated {
     seed: u64,
     me: Weak<Emulated>,
     state: Mutex<State>,
-    /// A command that a thread waits for is done.
+    /// Signalled when a command that a thread waits for is done.
     answered: Condvar,
 }
 
-/// What GEOM sees, and where the medium keeps it.
+/// The shape that GEOM sees, and its place on the medium.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     mediasize: u64,
     sectorsize: u32,
     stripesize: u32,
     stripeoffset: u32,
-    /// The host's byte 0 on the medium: the jumper.
+    /// Where the host's byte 0 is on the medium: nonzero with the jumper.
     shift_bytes: u64,
     medium_bytes: u64,
     physical_bytes: u64,
@@ -127,18 +127,18 @@ struct Shape {
 
 struct State {
     timing: Timing,
-    /// What the drive's clock is ahead of the program's, when that began anew.
+    /// How far the drive's clock is ahead of the program's; set when the drive is opened.
     ahead_ns: u64,
     media: Media,
     faults: Faults,
     volatile: Volatile,
     in_flight: BTreeMap<u64, InFlight>,
     next_tag: u64,
-    /// Queued commands that are done and whose callers are to be told, without the lock.
+    /// Queued commands that are done and whose callbacks are due, without the lock.
     finished: Vec<(DoneFn, Result<BioData>)>,
     /// Queued commands in flight.
     queued: usize,
-    /// Threads that wait for a command.
+    /// Threads waiting for a command.
     waiting: usize,
     /// When the next timer is due.
     timer_at: Option<u64>,
@@ -146,9 +146,9 @@ struct State {
     /// Writes that the media file had no room for.
     stuck: usize,
     has_power: bool,
-    /// The cache file says what is so.
+    /// The cache file is up to date.
     is_kept: bool,
-    /// Nothing is to be kept when it is dropped.
+    /// Nothing is to be saved on drop.
     is_closed: bool,
     life: KeptState,
     trace: Option<Vec<TraceEntry>>,
@@ -165,28 +165,28 @@ struct Rewriting {
 
 struct InFlight {
     kind: CommandKind,
-    /// On the medium.
+    /// Byte offset on the medium.
     offset: u64,
     len: u64,
     caller: Caller,
-    /// Its place in the trace.
+    /// Its index in the trace.
     traced: Option<usize>,
 }
 
 enum Caller {
-    /// A thread that waits; what came out is put here.
+    /// A waiting thread; holds the result once there is one.
     Waits(Option<Result<()>>),
     /// A function to call.
     Calls(DoneFn),
 }
 
 impl Emulated {
-    /// Opens the drive whose files are in `dir`, and makes it if there is none. `name` is what GEOM
-    /// calls it and what its files begin with; `seed` decides what chance decides.
+    /// Opens the drive whose files are in `dir`, creating it if there is none. `name` is its GEOM name
+    /// and the stem of its files; `seed` determines everything random.
     ///
     /// # Errors
-    /// `InvalidInput` for a size that is not possible; `Corrupt` for files that no drive wrote; what
-    /// the host says otherwise.
+    /// `InvalidInput` for a size that is not possible; `Corrupt` for malformed files; what the host says
+    /// otherwise.
     pub fn open(
         dir: &Path,
         name: &str,
@@ -232,13 +232,13 @@ impl Emulated {
         &self.profile
     }
 
-    /// What the drive says about itself.
+    /// What the drive reports about itself.
     #[must_use]
     pub fn identify(&self) -> IdentifyData {
         self.identify.clone()
     }
 
-    /// What it did in its life.
+    /// Lifetime statistics.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         let mut state = self.state.lock();
@@ -249,18 +249,18 @@ impl Emulated {
         sum
     }
 
-    /// Times that it was switched on.
+    /// How many times it was switched on.
     #[must_use]
     pub fn power_cycles(&self) -> u64 {
         self.state.lock().life.power_cycles
     }
 
-    /// Begins to write down each command, or stops and forgets.
+    /// Starts tracing commands, or stops and discards the trace.
     pub fn trace(&self, on: bool) {
         self.state.lock().trace = on.then(Vec::new);
     }
 
-    /// What was written down since it began or was last taken.
+    /// The entries traced since the start or since the last call.
     #[must_use]
     pub fn take_trace(&self) -> Vec<TraceEntry> {
         let mut state = self.state.lock();
@@ -270,7 +270,7 @@ impl Emulated {
         state.trace.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Bytes on the host's disk that the medium takes, and bytes that are in the cache only.
+    /// Bytes that the medium takes on the host's disk, and bytes that are only in the cache.
     #[must_use]
     pub fn stored_bytes(&self) -> (u64, u64) {
         let state = self.state.lock();
@@ -284,13 +284,13 @@ impl Emulated {
         self.files.path("img")
     }
 
-    /// What the drive's clock says: that of [`rt::now_ns`], or more if the drive knows later times.
+    /// The drive's clock: [`rt::now_ns`], or more if the drive was kept at a later time.
     #[must_use]
     pub fn now_ns(&self) -> u64 {
         self.state.lock().now()
     }
 
-    /// Adds a fault; its number.
+    /// Adds a fault and returns its number.
     ///
     /// # Errors
     /// `InvalidInput` for sectors that the medium does not have; what the host says.
@@ -309,8 +309,8 @@ impl Emulated {
         saved.map(|()| id)
     }
 
-    /// Adds `count` faults of one sector each (`make` is given a sector and a seed for each), where the medium has
-    /// bytes if it has any, at places that follow from `seed`.
+    /// Adds `count` faults of one sector each, made by `make` from a sector and a seed. Places are determined by
+    /// `seed`, among the sectors that hold bytes if there are any.
     ///
     /// # Errors
     /// What the host says.
@@ -344,7 +344,7 @@ impl Emulated {
         self.state.lock().faults.list()
     }
 
-    /// Takes a fault away: the right bytes are back.
+    /// Removes a fault: the right bytes are back.
     ///
     /// # Errors
     /// `NotFound` if there is none of that number; what the host says.
@@ -357,10 +357,10 @@ impl Emulated {
         saved.map(|()| fault)
     }
 
-    /// Reads what a drive without faults would bring, in no time.
+    /// Reads what a drive without faults would return, without taking time.
     ///
     /// # Errors
-    /// `InvalidInput` for what is off the sectors or the end; what the host says.
+    /// `InvalidInput` for a range that is unaligned or past the end; what the host says.
     pub fn read_pristine(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         geom::check_range(self, offset, buf.len() as u64)?;
         let state = self.state.lock();
@@ -371,7 +371,7 @@ impl Emulated {
         result
     }
 
-    /// Keeps the drive as it is: what is in its cache stays there, and is lost if the power is cut.
+    /// Saves the drive as it is: cached writes stay in the cache, and are lost if the power is cut.
     ///
     /// # Errors
     /// What the host says.
@@ -384,7 +384,7 @@ impl Emulated {
         saved.within(|| &self.name)
     }
 
-    /// Keeps it and is done with it. The drive must not be used afterwards.
+    /// Saves the drive and closes it. It must not be used afterwards.
     ///
     /// # Errors
     /// What the host says.
@@ -394,7 +394,7 @@ impl Emulated {
         Ok(())
     }
 
-    /// Forgets the drive as a program does that dies: nothing is kept but what is in the files.
+    /// Drops the drive as a program that dies would: nothing is saved beyond what is in the files.
     pub fn abandon(&self) {
         self.state.lock().is_closed = true;
     }
@@ -403,7 +403,7 @@ impl Emulated {
 impl Drop for Emulated {
     fn drop(&mut self) {
         if !std::thread::panicking() && !self.state.get_mut().is_closed {
-            // Nobody is left to be told; a cache that is not kept is a power cut, which is allowed.
+            // There is no caller to report to; losing the cache is a power cut, which is allowed.
             let _ = self.save();
         }
     }
@@ -458,7 +458,7 @@ impl State {
                 (timing, kept.next_tag, volatile, kept.now_ns)
             }
             None => {
-                // New, or switched on after a loss of power.
+                // New, or the first start after a loss of power.
                 life.before = keep::add(&life.before, &std::mem::take(&mut life.since));
                 life.power_cycles = life.power_cycles.saturating_add(1);
                 let timing = Timing::new(Arc::clone(profile), seed);
@@ -508,7 +508,7 @@ impl State {
     }
 }
 
-/// The start of a sector of the medium, at random: where there are bytes, if there are any.
+/// The start of a random sector of the medium: one that holds bytes, if there is any.
 fn random_place(used: &Extents, random: u64, shape: &Shape) -> u64 {
     let sector = u64::from(shape.sectorsize);
     let total = used.total();
@@ -536,7 +536,7 @@ impl Provider for Emulated {
             stripeoffset: self.shape.stripeoffset,
             is_rotational: self.profile.disk.is_some(),
             is_queued: true,
-            // A drive that did not answer for a while has its cache as it was.
+            // A drive that stopped answering for a while still has its cache.
             keeps_unflushed: true,
             ..geom::Shape::new(self.shape.mediasize, self.shape.sectorsize)
         }

@@ -1,15 +1,15 @@
-//! Faults: what is wrong with a drive, beside the right bytes.
+//! Faults: what is wrong with a drive, kept apart from the right bytes.
 //!
 //! # What it is
-//! The media file always holds what a drive without faults would hold. Faults lie over it: sectors
-//! that cannot be read, bits that flip, and, in a second sparse file, the bytes that a range brings
-//! instead of the right ones, because a write to it got lost, or one to elsewhere landed on it.
-//! *Rules* make such damage from coming writes.
+//! The media file always holds what a drive without faults would hold. Faults overlay it: sectors
+//! that cannot be read, bits that flip, and, in a second sparse file, the bytes that a range returns
+//! instead of the right ones, because a write to it was lost, or one meant for elsewhere landed there.
+//! *Rules* inflict such damage on future writes.
 //!
 //! # Invariants
-//! 1. The right bytes are never touched, so that a checker can always ask for them.
-//! 2. Writing damaged sectors repairs them, as it does on a real drive, which remaps them.
-//! 3. What a rule does to which write follows from its seed and from the writes that came.
+//! 1. The right bytes are never touched, so that a checker can always read them.
+//! 2. Writing damaged sectors repairs them, as a real drive does by remapping.
+//! 3. What a rule does to which write is determined by its seed and by the sequence of writes.
 
 use rt::splitmix64;
 use std::collections::BTreeMap;
@@ -22,8 +22,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::media::Media;
 
-/// A fault. Sectors are logical ones, as the medium numbers them: with a jumper that is one more
-/// than what the host calls them.
+/// A fault. Sectors are logical ones, as the medium numbers them: with a jumper that is the host's
+/// number plus one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Fault {
@@ -34,23 +34,23 @@ pub enum Fault {
         /// How many.
         sectors: u64,
     },
-    /// Writes fail, for good.
+    /// Writes fail, permanently.
     Unwritable {
         /// The first sector.
         lba: u64,
         /// How many.
         sectors: u64,
     },
-    /// One bit of each sector, chosen by the seed, reads as its opposite until it is written again.
+    /// One bit of each sector, chosen by the seed, reads inverted until the sector is written again.
     Flipped {
         /// The first sector.
         lba: u64,
         /// How many.
         sectors: u64,
-        /// Which bits.
+        /// Determines which bits.
         seed: u64,
     },
-    /// Reads bring other bytes than the right ones until the sectors are written again.
+    /// Reads return wrong bytes until the sectors are written again.
     Wrong {
         /// The first sector.
         lba: u64,
@@ -59,15 +59,15 @@ pub enum Fault {
         /// Why.
         cause: Cause,
     },
-    /// A rule: some coming writes that touch these sectors are acknowledged but never arrive.
+    /// A rule: some future writes that touch these sectors are acknowledged but never reach the medium.
     LoseWrites(Rule),
-    /// A rule: some coming writes that touch these sectors arrive elsewhere.
+    /// A rule: some future writes that touch these sectors land elsewhere.
     MisdirectWrites(Rule),
-    /// Every command fails from one time until another: a drive that dies, and perhaps comes back.
+    /// Every command fails during an interval: a drive that dies, and perhaps comes back.
     Dead {
-        /// From when on, by the clock.
+        /// Start, on the drive's clock.
         from_ns: u64,
-        /// Until when; for ever if nothing is said.
+        /// End; `None`: for ever.
         until_ns: Option<u64>,
     },
 }
@@ -76,24 +76,24 @@ pub enum Fault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
-    /// A write to it got lost.
+    /// A write to it was lost.
     LostWrite,
-    /// A write to elsewhere landed here.
+    /// A write meant for elsewhere landed here.
     MisdirectedWrite,
 }
 
-/// Which coming writes a rule hits.
+/// Which future writes a rule hits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rule {
     /// The first sector.
     pub lba: u64,
     /// How many; writes that touch none of them are spared.
     pub sectors: u64,
-    /// Of so many writes about one is hit; 1 for each.
+    /// About one write in this many is hit; 1 is every one.
     pub one_in: u64,
-    /// How many more are hit; the rule is gone then.
+    /// How many more writes to hit; then the rule is removed.
     pub count: u64,
-    /// Which ones: changes with each write.
+    /// Random state that decides which ones; advances with each write.
     pub seed: u64,
 }
 
@@ -114,7 +114,7 @@ pub(crate) struct Faults {
     size_bytes: u64,
     entries: BTreeMap<u64, Fault>,
     next_id: u64,
-    /// The bytes that [`Fault::Wrong`] brings, at their places.
+    /// The bytes that [`Fault::Wrong`] returns, at their offsets.
     wrong: Option<Media>,
     /// Changed since it was last written.
     is_dirty: bool,
@@ -129,7 +129,7 @@ struct Kept {
 }
 
 impl Fault {
-    /// The sectors that it is about; nothing for a dead drive.
+    /// The sectors it affects; `None` for a dead drive.
     #[must_use]
     pub fn range(&self) -> Option<Range<u64>> {
         match *self {
@@ -161,7 +161,7 @@ impl Fault {
         other
     }
 
-    /// The same in the host's numbers: `lba_shift` less.
+    /// The same fault with the host's sector numbers: `lba_shift` less.
     #[must_use]
     pub fn as_host_sees(&self, lba_shift: u64) -> Fault {
         match self.range() {
@@ -242,7 +242,7 @@ impl Faults {
         Ok(faults)
     }
 
-    /// Writes them down if they changed.
+    /// Saves them if they changed.
     pub(crate) fn save(&mut self) -> Result<()> {
         if !self.is_dirty {
             return Ok(());
@@ -284,7 +284,7 @@ impl Faults {
         Ok(fault)
     }
 
-    /// The bytes that nobody reads any more become a hole again.
+    /// Punches out wrong bytes that are no longer referenced.
     fn forget_wrong_bytes(&mut self, fault: &Fault) -> Result<()> {
         if let (Fault::Wrong { .. }, Some(range)) = (fault, fault.range()) {
             let bytes = self.bytes(&range);
@@ -302,7 +302,7 @@ impl Faults {
         })
     }
 
-    /// Whether a write to these bytes fails; says where.
+    /// If a write to these bytes fails, the sector at which it does.
     pub(crate) fn refuses_write(&self, bytes: &Range<u64>) -> Option<u64> {
         self.hits(bytes)
             .find(|(fault, _)| matches!(fault, Fault::Unwritable { .. }))
@@ -327,7 +327,7 @@ impl Faults {
         })
     }
 
-    /// What becomes of a write to these bytes. `elsewhere` says where a misdirected one lands.
+    /// Decides the fate of a write to these bytes. `elsewhere` returns where a misdirected one lands.
     pub(crate) fn fate(&mut self, bytes: &Range<u64>, elsewhere: impl Fn(u64) -> u64) -> Fate {
         let size = bytes.end - bytes.start;
         let limits = (self.sector_bytes, self.size_bytes);
@@ -370,8 +370,8 @@ impl Faults {
         Ok(self.wrong.as_mut().expect("opened just now"))
     }
 
-    /// Turns right bytes, just read, into what the drive brings. `Err` holds the first sector that
-    /// cannot be read; `covers` says whether the cache has all of a range anyhow.
+    /// Turns right bytes, just read, into what the drive returns. Fails on a sector that cannot be
+    /// read; `covers` says whether a range is entirely in the cache, and so readable after all.
     pub(crate) fn damage(
         &mut self,
         offset: u64,
@@ -420,7 +420,7 @@ impl Faults {
         Ok(())
     }
 
-    /// A range was written: what was wrong with it is over.
+    /// Ends the faults in a range that was written.
     pub(crate) fn repair(&mut self, bytes: &Range<u64>) -> Result<()> {
         if self.entries.is_empty() {
             return Ok(());
@@ -459,7 +459,7 @@ impl Faults {
         Ok(())
     }
 
-    /// A write that does not arrive where it should; `media` gets it, as the right bytes.
+    /// Carries out a lost or misdirected write; `media` gets it at its intended place, as the right bytes.
     pub(crate) fn misplace(
         &mut self,
         media: &mut Media,
@@ -489,7 +489,7 @@ impl Faults {
         media.write(offset, data)
     }
 
-    /// Marks sectors as wrong whose wrong bytes are in place. Marks do not overlap.
+    /// Marks sectors as wrong; their wrong bytes are stored already. Marks do not overlap.
     fn mark_wrong(&mut self, sectors: Range<u64>, cause: Cause) {
         let old: Vec<_> = self
             .entries
@@ -516,7 +516,7 @@ impl Faults {
         });
     }
 
-    /// Sectors that a power cut ruined.
+    /// Makes sectors unreadable that were being rewritten when the power was cut.
     pub(crate) fn ruin(&mut self, bytes: &Range<u64>) {
         let lba = bytes.start / self.sector_bytes;
         let sectors = bytes.end / self.sector_bytes - lba;

@@ -1,4 +1,4 @@
-//! IDENTIFY DEVICE: the 512 bytes in which a drive says what it is, and what hosts make of them.
+//! IDENTIFY DEVICE: the 512 bytes in which a drive describes itself, and how hosts interpret them.
 //!
 //! # On disk
 //! 256 little-endian words. Strings have their bytes swapped in each word and are padded with
@@ -11,13 +11,13 @@
 //! 106   bits 15:14 = 01: valid; 13: several logical sectors per physical one, 3:0 how many (log2);
 //!       12: the logical sector has not 512 bytes, but those of words 117-118 (in words)
 //! 117-118 logical sector size in words
-//! 209   bits 15:14 = 01: valid; 13:0 where logical sector 0 lies in its physical sector
+//! 209   bits 15:14 = 01: valid; 13:0 offset of logical sector 0 within its physical sector
 //! 217   rotation rate, 1 for none
 //! ```
 //!
 //! # Source
 //! ACS-2 and ACS-3 for the words; FreeBSD `sys/cam/ata/ata_all.c`, `ata_da.c` and Linux `libata`,
-//! `sd.c` for what they make of them.
+//! `sd.c` for their interpretation.
 
 pub mod speed;
 mod text;
@@ -51,11 +51,11 @@ const EXTENSION_WWN: u16 = 1 << 8;
 const SATA_NCQ: u16 = 1 << 8;
 /// Words 83, 84, 87, 106, 209: bits 15:14 of a word that is valid.
 const VALID: u16 = 1 << 14;
-/// What FreeBSD says of any USB 2 device, and the bytes that such a wire carries at most.
+/// What FreeBSD reports for any USB 2 device, in MB/s; bridges up to this rate count as USB 2.
 const USB_2_MB_S: u32 = 40;
-/// What FreeBSD says of any USB 3 device.
+/// What FreeBSD reports for any USB 3 device, in MB/s.
 const USB_3_MB_S: u32 = 400;
-/// The largest number of sectors that words 60-61 can say.
+/// The largest number of sectors that words 60-61 can hold.
 const LBA28_MAX: u64 = 0x0fff_ffff;
 
 /// The answer to IDENTIFY DEVICE.
@@ -63,11 +63,11 @@ const LBA28_MAX: u64 = 0x0fff_ffff;
 pub struct IdentifyData {
     words: [u16; 256],
     transport: Transport,
-    /// Behind a USB bridge: what its transfers are said to reach, in MB/s.
+    /// Behind a USB bridge: the transfer rate that FreeBSD reports, in MB/s.
     usb_mb_s: Option<u32>,
 }
 
-/// What FreeBSD says of the transfers through the bridge of a profile (`umass.c`: the base rate of the bus).
+/// The transfer rate that FreeBSD reports for the bridge of a profile (`umass.c`: the base rate of the bus).
 fn usb_mb_s(profile: &Profile) -> Option<u32> {
     profile.bridge.as_ref()?;
     let is_slow = profile.interface.rate_mb_s <= f64::from(USB_2_MB_S);
@@ -75,8 +75,8 @@ fn usb_mb_s(profile: &Profile) -> Option<u32> {
 }
 
 impl IdentifyData {
-    /// What a drive of a profile says; its serial number comes from `seed` if none is given. An NVMe
-    /// drive, which has no such command, says what a translation of its answers would.
+    /// The answer of a drive of a profile; its serial number is derived from `seed` if none is given. For an NVMe
+    /// drive, which has no such command, this is a translation of its answers.
     ///
     /// # Errors
     /// `InvalidInput` for strings that do not fit.
@@ -124,7 +124,7 @@ impl IdentifyData {
 
     fn put_capacity(&mut self, sectors: u64) {
         let words = &mut self.words;
-        // No removable medium; the geometry that every large drive claims.
+        // No removable medium; the geometry that every large drive reports.
         (words[0], words[1], words[3], words[6]) = (0x0040, 16_383, 16, 63);
         (words[54], words[55], words[56]) = (16_383, 16, 63);
         put_number(&mut words[57..59], 16_383 * 16 * 63);
@@ -181,7 +181,7 @@ impl IdentifyData {
         words[209] = VALID | (offset & 0x3fff);
     }
 
-    /// A world wide name: NAA 5, the maker's number, and a number made from the serial number.
+    /// A world wide name: NAA 5, the manufacturer's OUI, and a number derived from the serial number.
     fn put_name(&mut self, model: &str, serial: &str) {
         let maker: u64 = match model {
             m if m.starts_with("WDC") => 0x00_14ee,
@@ -199,7 +199,7 @@ impl IdentifyData {
         }
     }
 
-    /// Word 255: the signature, and what makes the sum of all bytes zero.
+    /// Word 255: the signature, and the byte that makes the sum of all bytes zero.
     fn put_checksum(&mut self) {
         self.words[255] = 0x00a5;
         let sum = self
@@ -219,7 +219,7 @@ impl IdentifyData {
         bytes
     }
 
-    /// Reads the 512 bytes of a SATA drive.
+    /// Decodes the 512 bytes of a SATA drive.
     ///
     /// # Errors
     /// `InvalidInput` for another length; `Corrupt` if word 255 has a checksum and it is wrong.
@@ -253,10 +253,10 @@ impl IdentifyData {
         self.words[number]
     }
 
-    /// What Linux keeps in `vpd_pg89` of a SATA drive's device: the 512 bytes stand behind 60 others.
+    /// Decodes `vpd_pg89`, as Linux shows it for a SATA drive: the 512 bytes follow a 60-byte header.
     ///
     /// # Errors
-    /// `Corrupt` if it is too short or not what it should be.
+    /// `Corrupt` if it is too short or is not page 0x89.
     pub fn from_vpd(page: &[u8]) -> Result<IdentifyData> {
         match page.get(60..572) {
             Some(bytes) if page.get(1) == Some(&0x89) => IdentifyData::from_bytes(bytes),
@@ -267,7 +267,7 @@ impl IdentifyData {
         }
     }
 
-    /// Whether it stands for a drive with ATA commands, not NVMe.
+    /// Whether it describes a drive with ATA commands rather than NVMe.
     #[must_use]
     pub fn is_sata(&self) -> bool {
         self.transport == Transport::Sata
@@ -353,7 +353,7 @@ impl IdentifyData {
         }
     }
 
-    /// Where logical sector 0 lies in its physical sector: word 209.
+    /// Offset of logical sector 0 within its physical sector: word 209.
     #[must_use]
     pub fn alignment_offset_bytes(&self) -> u64 {
         let word = self.words[209];
@@ -363,7 +363,7 @@ impl IdentifyData {
         }
     }
 
-    /// Word 217: nothing if it does not say, 1 for flash.
+    /// Word 217: `None` if not reported, 1 for flash.
     #[must_use]
     pub fn rotation_rpm(&self) -> Option<u16> {
         Some(self.words[217]).filter(|rpm| *rpm != 0 && *rpm != 0xffff)
@@ -379,13 +379,13 @@ impl IdentifyData {
         }
     }
 
-    /// Whether it takes DATA SET MANAGEMENT / TRIM.
+    /// Whether it supports DATA SET MANAGEMENT / TRIM.
     #[must_use]
     pub fn has_trim(&self) -> bool {
         self.words[169] & 1 != 0
     }
 
-    /// Whether a write cache is there, and whether it is on.
+    /// Whether there is a write cache, and whether it is on.
     #[must_use]
     pub fn write_cache(&self) -> (bool, bool) {
         let bit = |word: usize| self.words[word] & COMMAND1_WRITE_CACHE != 0;
@@ -393,7 +393,7 @@ impl IdentifyData {
     }
 
     /// `stripesize` and `stripeoffset` as ada(4) derives them: the physical sector if the drive
-    /// admits to one, else what the list of known liars says, else nothing.
+    /// reports one, else 4096 if it is on the list of known liars, else 0.
     #[must_use]
     pub fn stripe(&self, has_quirks: bool) -> (u32, u32) {
         let logical = u64::from(self.logical_sector_bytes());
@@ -410,7 +410,7 @@ impl IdentifyData {
         (0, 0)
     }
 
-    /// What Linux shows below `/sys/block/sdX/queue`.
+    /// What Linux would show below `/sys/block/sdX/queue`.
     #[must_use]
     pub fn linux_topology(&self) -> Topology {
         let logical = self.logical_sector_bytes();
@@ -441,7 +441,7 @@ fn number(words: &[u16]) -> u64 {
     parts.fold(0, |sum, word| (sum << 16) | u64::from(*word))
 }
 
-/// The maker's prefix and digits from a seed.
+/// The manufacturer's prefix and seven digits derived from a seed.
 fn made_up_serial(prefix: &str, mut seed: u64) -> String {
     let digits = splitmix64(&mut seed) % 10_000_000;
     format!("{prefix}{digits:07}")

@@ -2,8 +2,8 @@
 //!
 //! # What it is
 //! [`Emulated`] is a drive as a `geom::Provider`: real bytes in a sparse file, and for each command
-//! the time that the drive of its [`Profile`] would take. [`timing`] is the model behind that, without
-//! any bytes; [`identify`] is what a drive says about itself.
+//! the time that a drive of its [`Profile`] would take. [`timing`] is the model behind that, without
+//! any bytes; [`identify`] is what a drive reports about itself.
 
 pub mod emulated;
 pub mod fault;

@@ -1,12 +1,12 @@
-//! What a drive's platters hold: a sparse file, and a map of where it has bytes.
+//! The contents of a drive's medium: a sparse file, and a map of where it has bytes.
 //!
 //! # What it is
-//! The byte at offset `n` of the file is the byte at offset `n` of the medium, so that any tool of
-//! the host can look at it. Zeros are holes: writing zeros where there is a hole does nothing, and
-//! where there are bytes it punches one. A drive of any nominal size takes what was written to it.
+//! The byte at offset `n` of the file is the byte at offset `n` of the medium, so any tool of the
+//! host can read it. Zeros are holes: writing zeros to a hole does nothing, and writing them over
+//! bytes punches one. A drive of any nominal size takes only the space of what was written to it.
 //!
 //! # Invariants
-//! 1. What is not in `allocated` reads as zeros, and costs no system call.
+//! 1. What is not in `allocated` reads as zeros, without a system call.
 //! 2. `allocated` is a superset of the file's bytes that are not zero.
 
 use std::collections::BTreeMap;
@@ -18,12 +18,12 @@ use base::{Context, Error, ErrorKind, Result};
 use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 
-/// Zeros within a write are looked for in pieces of this size, as the host's file systems allocate.
+/// The granularity, in bytes, at which zeros within a write become holes: the block size of common file systems.
 const PIECE_BYTES: usize = 4096;
 
 /// Whether all bytes are zero.
 pub(crate) fn is_zero(bytes: &[u8]) -> bool {
-    // The comparison of a slice with itself, one byte on, is one call of `memcmp`.
+    // Comparing the slice with itself, shifted by one byte, is one `memcmp`.
     match bytes.split_first() {
         None => true,
         Some((first, rest)) => *first == 0 && *rest == bytes[..rest.len()],
@@ -117,7 +117,7 @@ fn from_errno(errno: Errno) -> Error {
 }
 
 impl Media {
-    /// Opens the file, or makes it, and makes it as long as the medium.
+    /// Opens or creates the file, and extends it to the length of the medium.
     pub(crate) fn open(path: &Path, size_bytes: u64) -> Result<Media> {
         let within = || path.display();
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
@@ -182,7 +182,7 @@ impl Media {
         if is_zero(data) {
             return self.erase(offset..offset + data.len() as u64);
         }
-        // Runs of pieces that are zero and runs that are not, in turn.
+        // Alternate runs of zero and nonzero pieces.
         let mut run = 0..0;
         let mut run_is_zero = false;
         while run.end < data.len() {
@@ -216,7 +216,7 @@ impl Media {
             return self.erase(range);
         }
         assert!(range.end <= self.size_bytes, "write of {range:?}");
-        // Known to have bytes before it has them: an error may leave a part of them.
+        // Marked before writing: an error may leave part of the bytes in the file.
         self.allocated.insert(range.clone());
         self.write_file(range.start, &data[run.clone()])
     }
@@ -235,7 +235,7 @@ impl Media {
         Ok(())
     }
 
-    /// Turns a range into zeros.
+    /// Zeroes a range.
     pub(crate) fn erase(&mut self, range: Range<u64>) -> Result<()> {
         assert!(range.end <= self.size_bytes, "zeros of {range:?}");
         if self.allocated.is_free(&range) {
@@ -271,7 +271,7 @@ impl Media {
         Ok(())
     }
 
-    /// From now on the host's disk is full, and what was on it cannot be seen.
+    /// Simulates a full host disk; earlier contents can no longer be read.
     #[cfg(test)]
     pub(crate) fn fill_host(&mut self) {
         self.fd = rustix::fs::open("/dev/full", OFlags::RDWR, Mode::empty()).unwrap();

@@ -1,14 +1,14 @@
-//! Profiles: what a drive says about itself, and what it really is.
+//! Profiles: what a drive reports about itself, and what it really is.
 //!
 //! # What it is
-//! A TOML file with the unit in each key. `[identify]` is what the drive tells a host, lies included; `[medium]` is the
-//! truth about its sectors; `[disk]` or `[flash]` is what moves the bytes; `[cache]` what hides it; `[bridge]` a USB
-//! enclosure around it. Each `[[source]]` says where a figure comes from, each `[[published]]` is a measurement from a
-//! publication that the profile should reproduce.
+//! A TOML file with the unit in each key. `[identify]` is what the drive reports to a host, lies included;
+//! `[medium]` is the truth about its sectors; `[disk]` or `[flash]` is the mechanism; `[cache]` is what hides
+//! the mechanism; `[bridge]` is a USB enclosure around it. Each `[[source]]` says where a figure comes from,
+//! each `[[published]]` is a measurement from a publication that the profile should reproduce.
 //!
 //! # Invariants
-//! 1. A profile that was parsed is possible: nothing divides by zero, a track holds at least one physical sector, the
-//!    skew covers the switch of heads.
+//! 1. A parsed profile is consistent: nothing divides by zero, a track holds at least one physical sector, the skew
+//!    covers the head switch.
 //! 2. The host's sectors are `identify.sectors - bridge.hidden_sectors`; the medium's are
 //!    `identify.sectors + medium.lba_shift`.
 
@@ -22,11 +22,11 @@ use serde::{Deserialize, Serialize};
 
 pub use builtin::profiles;
 
-/// A drive, as its profile describes it.
+/// A drive as its profile describes it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
-    /// The name by which it is chosen: `wd20ears`.
+    /// The name that selects it: `wd20ears`.
     pub name: String,
     /// What it is, in one line.
     pub title: String,
@@ -34,7 +34,7 @@ pub struct Profile {
     pub identify: Identify,
     /// A USB enclosure around it.
     pub bridge: Option<Bridge>,
-    /// What is true of its sectors.
+    /// The true properties of its sectors.
     pub medium: Medium,
     /// How commands reach it.
     pub interface: Interface,
@@ -42,17 +42,17 @@ pub struct Profile {
     pub disk: Option<DiskFigures>,
     /// Flash memory.
     pub flash: Option<FlashFigures>,
-    /// What hides the medium.
+    /// Caches and cache policy.
     pub cache: CacheFigures,
     /// Where the figures come from.
     #[serde(default)]
     pub source: Vec<Source>,
-    /// What others measured on such a drive.
+    /// Published measurements of such a drive.
     #[serde(default)]
     pub published: Vec<Published>,
 }
 
-/// What the drive says about itself in IDENTIFY DEVICE (or Identify Namespace).
+/// What the drive reports about itself in IDENTIFY DEVICE (or Identify Namespace).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Identify {
@@ -60,19 +60,19 @@ pub struct Identify {
     pub model: String,
     /// Firmware revision, up to 8 characters.
     pub firmware: String,
-    /// How a serial number of such a drive begins.
+    /// The prefix of serial numbers of such a drive.
     pub serial_prefix: String,
     /// The wire: SATA, or NVMe.
     pub transport: Transport,
-    /// Sectors before any bridge takes some away.
+    /// Logical sectors, before any bridge takes some away.
     pub sectors: u64,
     /// The unit of an LBA (words 117-118).
     pub logical_sector_bytes: u32,
-    /// The physical sector that the drive admits to (word 106).
+    /// The physical sector that the drive reports (word 106).
     pub physical_sector_bytes: u32,
-    /// How far logical sector 0 lies inside of its physical sector, as the drive tells it (word 209).
+    /// Reported offset of logical sector 0 within its physical sector (word 209).
     pub alignment_offset_bytes: u32,
-    /// Nominal rotation rate (word 217): 0 when the drive does not tell, 1 for flash.
+    /// Nominal rotation rate (word 217): 0 if not reported, 1 for flash.
     pub rotation_rpm: u16,
     /// Commands that the drive queues (word 75).
     pub queue_depth: u32,
@@ -92,7 +92,7 @@ pub enum Transport {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Bus {
-    /// By itself.
+    /// Directly.
     Sata,
     /// Behind a USB bridge.
     Usb,
@@ -131,11 +131,11 @@ pub struct Bridge {
     pub model: String,
     /// Sectors at the end that the bridge keeps for itself.
     pub hidden_sectors: u64,
-    /// Commands that the bridge passes on at a time.
+    /// Commands that the bridge passes on at the same time.
     pub queue_depth: u32,
 }
 
-/// What is true of the sectors, whatever the drive says.
+/// The true properties of the sectors, whatever the drive reports.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Medium {
@@ -149,9 +149,9 @@ pub struct Medium {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Interface {
-    /// The controller's work on each command, serial.
+    /// The controller's serial work per command.
     pub command_overhead_us: f64,
-    /// Bytes through the wire, 10^6 per second.
+    /// Rate of the wire, in 10^6 bytes per second.
     pub rate_mb_s: f64,
 }
 
@@ -163,12 +163,12 @@ pub struct DiskFigures {
     pub rpm: f64,
     /// Surfaces with a head each.
     pub surfaces: u32,
-    /// Zones of equal sectors per track, of equally many tracks.
+    /// Number of zones; each has the same number of tracks, and within a zone all tracks have equally many sectors.
     pub zones: u32,
-    /// Bytes under the head on the outermost tracks, 10^6 per second: a whole track per revolution, before the skew's
-    /// loss.
+    /// Bytes under the head on the outermost tracks, 10^6 per second: a whole track per revolution, before the loss
+    /// by skew.
     pub media_rate_outer_mb_s: f64,
-    /// The same on the innermost tracks; between them linear in the track.
+    /// The same on the innermost tracks; in between, linear in the track number.
     pub media_rate_inner_mb_s: f64,
     /// To the next cylinder, with settling.
     pub seek_min_ms: f64,
@@ -178,33 +178,33 @@ pub struct DiskFigures {
     pub seek_max_ms: f64,
     /// To another head in the same cylinder.
     pub head_switch_ms: f64,
-    /// What a write adds to a seek or a switch.
+    /// Added to a seek or a switch before a write.
     pub write_settle_ms: f64,
-    /// By how much the first sector of a track lies behind the last one of the track before.
+    /// Skew: how far the first sector of a track is behind the last one of the previous track.
     pub track_skew_ms: f64,
-    /// A waiting command older than this goes first.
+    /// A waiting command older than this is served first.
     pub age_limit_ms: f64,
 }
 
-/// What the drive does with a write that covers a part of a physical sector only.
+/// What the drive does with a write that covers only part of a physical sector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RmwPolicy {
     /// A batch of the write cache is read in one pass and written in another.
     Batched,
-    /// Each command is read and written on its own: a revolution for each.
+    /// Each command is read and written separately: one revolution for each.
     Sync,
-    /// Each physical sector is read and written on its own.
+    /// Each physical sector is read and written separately.
     Unbatched,
-    /// The drive finds a way in which nobody pays for it.
+    /// The read-modify-write costs no visible time.
     Hidden,
 }
 
-/// What hides the medium. For flash only `rmw_policy` and `write_cache_kib` mean anything.
+/// Caches and cache policy. For flash, only `rmw_policy` and `write_cache_kib` matter.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CacheFigures {
-    /// What the drive does about partial physical sectors.
+    /// How partial physical sectors are written.
     pub rmw_policy: RmwPolicy,
     /// Ranges that the read cache keeps.
     #[serde(default)]
@@ -212,30 +212,30 @@ pub struct CacheFigures {
     /// The longest range of the read cache, read-ahead included.
     #[serde(default)]
     pub read_segment_kib: u32,
-    /// Bytes of writes that wait for the medium at most; 0: each write is done when it is on the medium.
+    /// Write cache: at most this much waits for the medium; 0: a write is done only when it is on the medium.
     pub write_cache_kib: u32,
-    /// Separate ranges of writes that wait at most.
+    /// At most this many separate ranges of writes wait.
     #[serde(default = "one")]
     pub write_segments: u32,
-    /// Adjacent writes become one range up to this length.
+    /// Adjacent writes are merged into one range up to this length.
     #[serde(default = "one")]
     pub write_segment_kib: u32,
-    /// Ranges that one pass over the medium writes at most; physical sectors, when one of them is partial.
+    /// At most this many ranges are written per pass over the medium; physical sectors, if one of them is partial.
     #[serde(default = "one")]
     pub destage_batch: u32,
-    /// Lost between two passes that do not follow one another on the medium.
+    /// Lost between two passes that are not contiguous on the medium.
     #[serde(default)]
     pub destage_turnaround_ms: f64,
-    /// Lost after each rewriting of partial sectors, from nothing up to this: drawn from the seed.
+    /// Lost after each rewrite of partial sectors: uniform from 0 to this, drawn from the seed.
     #[serde(default)]
     pub rewrite_latency_max_ms: f64,
-    /// How many waiting ranges, oldest first, the choice of the next pass looks at.
+    /// How many waiting ranges, oldest first, are candidates for the next pass.
     #[serde(default = "one")]
     pub elevator_window: u32,
-    /// The medium must have been idle for so long before waiting writes go to it, unless they press.
+    /// How long the medium must have been idle before waiting writes are destaged, unless they are pressing.
     #[serde(default)]
     pub destage_idle_ms: f64,
-    /// A waiting write older than this presses.
+    /// A waiting write older than this is pressing.
     #[serde(default)]
     pub destage_age_ms: f64,
 }
@@ -250,21 +250,21 @@ fn one() -> u32 {
 pub struct FlashFigures {
     /// Channels to the dies.
     pub channels: u32,
-    /// Dies of each channel, which work side by side.
+    /// Dies per channel, which work in parallel.
     pub dies_per_channel: u32,
-    /// Bytes that are read or programmed at once.
+    /// The unit of reads and programs.
     pub page_kib: u32,
-    /// Pages that are erased at once.
+    /// Pages per erase block.
     pub pages_per_block: u32,
-    /// A page from the die.
+    /// Reading a page from the die.
     pub read_us: f64,
-    /// A page into the die.
+    /// Programming a page.
     pub program_us: f64,
-    /// A block emptied.
+    /// Erasing a block.
     pub erase_us: f64,
-    /// Bytes through one channel, 10^6 per second.
+    /// Rate of one channel, in 10^6 bytes per second.
     pub channel_mb_s: f64,
-    /// Pages programmed for each page of writes that do not continue one another, in a steady state.
+    /// Pages programmed per page of non-sequential writes, in the steady state.
     pub write_amplification: f64,
     /// Whether capacitors save the write cache when the power fails.
     pub power_loss_protected: bool,
@@ -274,25 +274,25 @@ pub struct FlashFigures {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Source {
-    /// The keys: `disk.rpm`, or a table `disk`.
+    /// The key, such as `disk.rpm`, or a table, such as `disk`.
     pub of: String,
-    /// How sure it is.
+    /// How certain it is.
     pub kind: SourceKind,
     /// Where from, or why.
     pub note: String,
 }
 
-/// How sure a figure is.
+/// How certain a figure is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SourceKind {
-    /// The maker or a measurement says so.
+    /// Stated by the manufacturer or measured.
     Published,
-    /// Follows from published figures.
+    /// Computed from published figures.
     Derived,
-    /// Chosen so that published measurements come out.
+    /// Chosen so that the published measurements are reproduced.
     Fitted,
-    /// As drives of its kind are.
+    /// Typical of drives of its kind.
     Assumed,
 }
 
@@ -302,22 +302,22 @@ pub enum SourceKind {
 pub struct Published {
     /// What was run: `phybs -w SIZE@OFFSET`, `sequential-read outer`, …
     pub experiment: String,
-    /// What came out.
+    /// The result.
     pub value: f64,
     /// Its unit: `ms` or `MB/s`, 10^6 bytes.
     pub unit: String,
-    /// How near the profile must come.
+    /// The tolerance of the profile.
     pub within_percent: f64,
-    /// Who, where.
+    /// Author and place of publication.
     pub by: String,
 }
 
 impl Profile {
-    /// The profile that a TOML text describes; `origin` (a file's name) begins the message of an error.
+    /// Parses a profile from TOML; `origin` (a file name) prefixes the error message.
     ///
     /// # Errors
-    /// `InvalidInput` with line and column for what is not TOML, misspelt or of the wrong type; with key and value for
-    /// what cannot be.
+    /// `InvalidInput`: with line and column for text that is not TOML, has an unknown key or a wrong type; with
+    /// key and value for what is not possible.
     pub fn parse(origin: &str, text: &str) -> Result<Profile> {
         let profile: Profile = toml::from_str(text).map_err(|e| {
             let (line, column) = place(text, e.span().map_or(0, |s| s.start));
@@ -328,11 +328,11 @@ impl Profile {
         Ok(profile)
     }
 
-    /// The built-in profile of that name, or of a drive of that model, in any case of letters. Of
-    /// several profiles of one model it is the first: the drive as it was sold.
+    /// The built-in profile of that name, or of a drive of that model; case-insensitive. Of several
+    /// profiles of one model it returns the first: the drive as sold.
     ///
     /// # Errors
-    /// `NotFound`, naming those that there are.
+    /// `NotFound`, listing the available names.
     pub fn find(name: &str) -> Result<Arc<Profile>> {
         let all = profiles();
         let by_name = all.iter().find(|p| p.name.eq_ignore_ascii_case(name));
@@ -346,12 +346,12 @@ impl Profile {
         )))
     }
 
-    /// The same drive on another bus. Behind USB it has the bridge of the built-in profile that has one; what a
-    /// drive of a bridged profile does by itself is known from the profile of the same model without a bridge.
+    /// The same drive on another bus. Behind USB it gets the bridge of the first built-in profile that has one; for a
+    /// bridged profile, what the drive does by itself is taken from an unbridged profile of the same model.
     ///
     /// # Errors
-    /// `InvalidInput` if the drive has another wire, if nobody knows how it does there, or if the bridge leaves
-    /// nothing of it.
+    /// `InvalidInput` if the drive is not SATA, if no profile of the model without a bridge exists, or if the bridge
+    /// leaves nothing of it.
     pub fn on_bus(&self, bus: Bus) -> Result<Profile> {
         if self.identify.transport != Transport::Sata {
             let text = format!("profile {}: only SATA drives change the bus", self.name);
@@ -386,8 +386,8 @@ impl Profile {
         Ok(other)
     }
 
-    /// Whether a drive of this profile is sold by that name: with or without the maker in front, and
-    /// the variant behind.
+    /// Whether a drive of this profile is sold by that name: with or without the manufacturer before it and the
+    /// variant after it.
     fn is_model(&self, name: &str) -> bool {
         let model = self.identify.model.as_str();
         let number = model.rsplit(' ').next().unwrap_or(model);
@@ -398,11 +398,11 @@ impl Profile {
             .any(|known| known.eq_ignore_ascii_case(name.trim()))
     }
 
-    /// The same drive with another capacity, in sectors as `identify.sectors` counts them: rates and seeks keep their
-    /// range, over fewer or more tracks.
+    /// The same drive with another capacity, in sectors as `identify.sectors` counts them: rates and seek times keep
+    /// their range, over fewer or more tracks.
     ///
     /// # Errors
-    /// `InvalidInput` if nothing would be left, or too much.
+    /// `InvalidInput` if the result is not possible.
     pub fn with_sectors(&self, sectors: u64) -> Result<Profile> {
         let mut other = self.clone();
         other.identify.sectors = sectors;
@@ -423,26 +423,26 @@ impl Profile {
         self.identify.sectors + self.medium.lba_shift
     }
 
-    /// Where the medium keeps what the host calls `lba`.
+    /// The medium's number of the host's `lba`.
     #[must_use]
     pub fn medium_lba(&self, lba: u64) -> u64 {
         lba + self.medium.lba_shift
     }
 
-    /// Logical sectors in a physical one, in truth.
+    /// Logical sectors per true physical sector.
     #[must_use]
     pub fn sectors_per_physical(&self) -> u64 {
         u64::from(self.medium.physical_sector_bytes / self.identify.logical_sector_bytes)
     }
 
-    /// Commands that reach the drive at a time.
+    /// Commands that reach the drive at the same time.
     #[must_use]
     pub fn queue_depth(&self) -> u32 {
         let bridge = self.bridge.as_ref().map_or(u32::MAX, |b| b.queue_depth);
         self.identify.queue_depth.min(bridge)
     }
 
-    /// The profile as TOML, as [`Profile::parse`] reads it.
+    /// The profile as TOML, in the form that [`Profile::parse`] reads.
     #[must_use]
     pub fn to_toml(&self) -> String {
         toml::to_string(self).expect("a profile is tables of plain values")

@@ -2,13 +2,13 @@
 //!
 //! # What it is
 //! XTS (IEEE 1619) encrypts a data unit block by block; every block is XORed before and after with
-//! a mask. The first mask of a unit is its number encrypted with a second key, the next is the one
-//! before times x in GF(2^128). The units here are multiples of 16 bytes, so no ciphertext is ever
-//! stolen from a last short block.
+//! a mask. The first mask of a unit is its number encrypted with a second key; each further one is
+//! the previous one times x in GF(2^128). The units here are multiples of 16 bytes, so ciphertext
+//! stealing (for a short last block) never occurs.
 //!
 //! # Why not simpler
-//! The crate xts-mode encrypts one block after the other. The processor can have several blocks in
-//! its AES pipeline at once, but only if it is given several: here the masks of a batch are
+//! The crate xts-mode encrypts one block after the other. The processor's AES pipeline can hold
+//! several blocks at once, but only if they are submitted together: here the masks of a batch are
 //! computed first, then the batch is encrypted in one call. The tests compare with that crate.
 
 use aes::cipher::{Array, BlockCipherDecrypt, BlockCipherEncrypt, KeyInit};
@@ -16,7 +16,7 @@ use aes::{Aes128, Aes192, Aes256, Block};
 
 /// Blocks per call of the cipher.
 const BATCH: usize = 32;
-/// The length of a block.
+/// The length of a block in bytes.
 pub(crate) const BLOCK_BYTES: usize = 16;
 
 /// An expanded key.
@@ -64,8 +64,8 @@ impl AesKey {
         }
     }
 
-    /// Encrypts units of `unit_bytes` in place, each chained from its own IV. A chain cannot be
-    /// encrypted but one block after the other; the chains of a batch of units run side by side.
+    /// Encrypts units of `unit_bytes` in place, each chained from its own IV. Within a chain, blocks are
+    /// necessarily sequential, so the chains of a batch of units run side by side.
     pub(crate) fn cbc_encrypt_units(
         &self,
         units: &mut [u8],
@@ -129,8 +129,8 @@ impl Xts {
         }
     }
 
-    /// Encrypts or decrypts data units in place. The first one has the number `number`, each
-    /// further one `step` more.
+    /// Encrypts or decrypts data units in place. The first one is number `number`; numbers go up by
+    /// `step`.
     pub(crate) fn crypt(
         &self,
         direction: Direction,

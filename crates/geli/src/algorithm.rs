@@ -1,17 +1,17 @@
-//! The algorithms that metadata names, by number and by name.
+//! The algorithms in metadata, by number and by name.
 
 use std::fmt;
 
 use base::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 
-/// How sectors are encrypted. The first number is that of opencrypto's `CRYPTO_…`.
+/// How sectors are encrypted. The number is that of opencrypto's `CRYPTO_…`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Cipher {
-    /// 16: not at all.
+    /// 16: no encryption.
     #[serde(rename = "NULL")]
     Null,
-    /// 11: chained blocks, the IV from the IV key and the offset.
+    /// 11: chained blocks, the IV derived from the IV key and the offset.
     #[serde(rename = "AES-CBC")]
     AesCbc,
     /// 22: tweaked by the offset; since version 5.
@@ -19,7 +19,7 @@ pub enum Cipher {
     AesXts,
 }
 
-/// Ciphers that geli knows and this program does not.
+/// Ciphers that geli knows but this program does not support.
 const UNSUPPORTED_CIPHERS: &[(u16, &str, &[&str])] = &[
     (2, "3DES-CBC", &["3des", "3des-cbc"]),
     (3, "Blowfish-CBC", &["blowfish", "blowfish-cbc"]),
@@ -27,11 +27,11 @@ const UNSUPPORTED_CIPHERS: &[(u16, &str, &[&str])] = &[
 ];
 
 impl Cipher {
-    /// Finds a cipher by what `-e` says, in any case.
+    /// Parses the argument of `-e`, in any case.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`] in geli's words; [`ErrorKind::Unsupported`] for one that geli
-    /// knows and we do not.
+    /// knows but this program does not support.
     #[doc(alias = "g_eli_str2ealgo")]
     pub fn parse(name: &str) -> Result<Cipher> {
         let lower = name.to_ascii_lowercase();
@@ -76,7 +76,7 @@ impl Cipher {
         }
     }
 
-    /// The key length in bits that `-l` may ask for; 0 asks for the usual one.
+    /// The key length in bits for the argument of `-l`; 0 is the default.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`] in geli's words.
@@ -93,7 +93,7 @@ impl Cipher {
 }
 
 impl Cipher {
-    /// The key length that metadata names; there 0 is none.
+    /// Checks the key length in metadata, where 0 is not valid.
     pub(crate) fn stored_key_bits(self, bits: u16) -> Result<u16> {
         match bits {
             0 => Err(Error::invalid("Invalid key length.")),
@@ -147,7 +147,7 @@ const AUTH_ALGORITHMS: [AuthAlgorithm; 4] = [
 ];
 
 impl AuthAlgorithm {
-    /// Finds an algorithm by what `-a` says, in any case.
+    /// Parses the argument of `-a`, in any case.
     ///
     /// # Errors
     /// As [`Cipher::parse`].
@@ -185,7 +185,7 @@ impl AuthAlgorithm {
         found.ok_or_else(|| unsupported(auth_name(number), "authentication"))
     }
 
-    /// The bytes of a code.
+    /// The length of a code in bytes.
     #[must_use]
     #[doc(alias = "g_eli_hashlen")]
     pub(crate) fn code_bytes(self) -> usize {

@@ -7,9 +7,10 @@
 //! master key = IV key │ data key  ◄─────────────────────────────────────────┘
 //!                │         ├──► key of the codes (authenticated providers)
 //!                │         └──► one key per 2^20 sectors
-//!                └──► IVs of CBC; before version 7 also the keys of the sectors
+//!                └──► IVs of CBC; in versions 5 and 6 also the keys of the sectors
 //! ```
-//! Every arrow is an HMAC-SHA512, the passphrase goes through PBKDF2 first.
+//! Keys are derived by HMAC-SHA512; a passphrase goes through PBKDF2 first. An IV, and the key of a
+//! sector's code, is SHA-256 over its key and the offset.
 //!
 //! # Source
 //! FreeBSD `sys/geom/eli/g_eli_key.c`, `pkcs5v2.c`, `g_eli_key_cache.c`, `eli_genkey()` in
@@ -24,14 +25,14 @@ use crate::attached::MasterKey;
 use crate::metadata::{MASTER_KEY_BYTES, SLOT_BYTES, SLOTS};
 use crate::{Cipher, Metadata};
 
-/// How many iterations a passphrase gets in a simulation, where time cannot be measured: a machine
-/// comes to the same bytes on every host.
+/// PBKDF2 iterations in a simulation, where time cannot be measured: fixed, so that a machine
+/// produces the same bytes on every host.
 pub const ITERATIONS_SIMULATED: i32 = 200_000;
-/// How long the derivation from a passphrase shall take.
+/// The target duration of deriving a key from a passphrase: 2 s.
 const CALIBRATE_NS: u64 = 2_000_000_000;
-/// How long a probe takes at least before its length is believed.
+/// The shortest probe whose duration is trusted: 100 ms.
 const PROBE_NS: u64 = 100_000_000;
-/// The longest passphrase.
+/// The longest passphrase, in bytes.
 pub const PASSPHRASE_BYTES_MAX: usize = 1023;
 
 pub(crate) fn hmac(key: &[u8], parts: &[&[u8]]) -> [u8; 64] {
@@ -52,7 +53,7 @@ pub struct Components {
 }
 
 impl Components {
-    /// Whether there is anything to make a key of.
+    /// Checks that there is something to derive a key from, and that the passphrase is not too long.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`] in geli's words.
@@ -71,7 +72,7 @@ impl Components {
     /// The user key for metadata with this salt and number of iterations.
     ///
     /// # Errors
-    /// As [`Components::check`], and if a passphrase is given for a provider that has none.
+    /// As [`Components::check`], and if there is a passphrase but the metadata says there is none.
     #[doc(alias = "eli_genkey")]
     pub fn user_key(&self, salt: &[u8; 64], iterations: i32) -> Result<UserKey> {
         self.check()?;
@@ -91,7 +92,7 @@ impl Components {
     }
 }
 
-/// A key that comes from a user and fits a slot, or not.
+/// A key derived from a user's components; it may or may not fit a slot.
 #[derive(Clone)]
 pub struct UserKey([u8; 64]);
 
@@ -118,10 +119,10 @@ pub fn calibrate_iterations() -> i32 {
 }
 
 impl Metadata {
-    /// Puts the master key into a slot, locked with a user key.
+    /// Stores the master key in a slot, encrypted with a user key.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] for an unknown cipher; [`ErrorKind::InvalidInput`] for no slot.
+    /// [`ErrorKind::Unsupported`] for an unknown cipher; [`ErrorKind::InvalidInput`] if there is no such slot.
     #[doc(alias = "g_eli_mkey_encrypt")]
     pub fn lock(&mut self, slot: u8, master: &MasterKey, user: &UserKey) -> Result<()> {
         let cipher = self.slot_cipher(user)?;
@@ -138,7 +139,7 @@ impl Metadata {
         Ok(())
     }
 
-    /// Opens a slot, or the first one that a user key fits.
+    /// Decrypts a slot, or the first one that the user key fits.
     ///
     /// # Errors
     /// [`ErrorKind::Permission`] if it fits none; [`ErrorKind::Unsupported`] for an unknown cipher.
@@ -170,7 +171,7 @@ impl Metadata {
         Err(Error::new(ErrorKind::Permission, "wrong key"))
     }
 
-    /// Makes a slot unreadable, or all of them.
+    /// Overwrites a slot with random bytes and marks it unused.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`] in geli's words.
@@ -189,7 +190,7 @@ impl Metadata {
         Ok(())
     }
 
-    /// Makes all slots unreadable.
+    /// Overwrites all slots with random bytes; `keys` stays as it is.
     pub(crate) fn delete_all_slots(&mut self) {
         rt::fill_random(self.mkeys.as_flattened_mut());
     }
@@ -213,13 +214,13 @@ fn slot_index(slot: u8) -> Result<(usize, u8)> {
     Ok((usize::from(slot), 1 << slot))
 }
 
-/// Compares without telling by its time where the difference is.
+/// Compares in constant time.
 pub(crate) fn is_same(a: &[u8], b: &[u8]) -> bool {
     let differences = a.iter().zip(b).fold(0, |all, (a, b)| all | (a ^ b));
     a.len() == b.len() && std::hint::black_box(differences) == 0
 }
 
-/// Where the keys of the sectors come from.
+/// The source of the sector keys.
 pub(crate) struct SectorKeys {
     /// HMAC key of the derivation, or the key itself before version 5.
     source: [u8; 64],

@@ -1,8 +1,8 @@
 //! Where the sectors of an encrypted provider lie on the provider below.
 //!
 //! # On disk
-//! Without authentication a sector lies where it would lie without encryption. With it, a sector
-//! of the encrypted provider is spread over as many sectors below as it takes when each gives up
+//! Without authentication a sector is where it would be without encryption. With it, a sector
+//! of the encrypted provider is spread over as many sectors below as it takes when each reserves
 //! room for a code. For sectors of 4096 bytes on sectors of 512 with HMAC/SHA256:
 //! ```text
 //! above:  │ 480 │ 480 │ 480 │ 480 │ 480 │ 480 │ 480 │ 480 │ 256 │            4096 bytes
@@ -15,7 +15,7 @@ use geom::Provider;
 
 use crate::{Attached, AuthAlgorithm};
 
-/// The bytes of a part are a multiple of this: whole blocks of the cipher.
+/// The length of a full part is a multiple of this, in bytes: whole blocks of the cipher.
 const PART_ALIGN: usize = 16;
 
 /// Sizes of an encrypted provider.
@@ -35,9 +35,9 @@ pub(crate) struct Spread {
     above: usize,
     /// The sector size of the provider below.
     pub(crate) below: usize,
-    /// How much of a sector a sector below takes.
+    /// Bytes of the encrypted provider's sector in each sector below.
     part: usize,
-    /// How many sectors below a sector takes.
+    /// Sectors below per sector of the encrypted provider.
     parts: usize,
 }
 
@@ -66,7 +66,7 @@ impl Spread {
         len / self.below / self.parts * self.above
     }
 
-    /// The bytes of each part, for as many sectors as there are.
+    /// The length of each part in bytes, repeating for every sector.
     pub(crate) fn part_lengths(&self) -> impl Iterator<Item = usize> + '_ {
         let last = self.above - (self.parts - 1) * self.part;
         let of_sector = move |n| {
@@ -75,8 +75,8 @@ impl Spread {
         (0..self.parts).map(of_sector).cycle()
     }
 
-    /// Copies the parts of sectors to where they lie below, behind room for the codes. What is left
-    /// of the last sector below stays as it is.
+    /// Copies the parts of sectors to their places below, after room for the codes. The unused end of
+    /// the last sector below stays as it is.
     pub(crate) fn scatter(&self, above: &[u8], below: &mut [u8]) {
         let code = self.auth.code_bytes();
         let mut rest = above;
@@ -87,7 +87,7 @@ impl Spread {
         }
     }
 
-    /// Puts the parts together again.
+    /// Reassembles the parts.
     pub(crate) fn gather(&self, below: &[u8], above: &mut [u8]) {
         let code = self.auth.code_bytes();
         let mut rest = above;
@@ -140,7 +140,7 @@ impl Geometry {
         })
     }
 
-    /// Where below the sector at `offset` begins.
+    /// The offset on the provider below of the sector at `offset`.
     pub(crate) fn offset_below(&self, offset: u64) -> u64 {
         match &self.spread {
             None => offset,

@@ -1,18 +1,18 @@
 //! GEOM ELI: encrypted providers.
 //!
 //! # What it is
-//! A provider whose sectors lie encrypted on another one. The last sector of the provider below
-//! holds the [`Metadata`]: algorithms, sizes, and a random master key, encrypted up to twice with
-//! keys that come from passphrases and key files. [`Attached`] is what an attached provider needs
-//! to be opened again by the next command; [`Eli`] is that provider.
+//! A provider whose sectors are stored encrypted on another one. The last sector of the provider
+//! below holds the [`Metadata`]: algorithms, sizes, and up to two copies of a random master key,
+//! each encrypted with a key derived from a passphrase, key files or both. [`Attached`] is what is
+//! needed to open an attached provider again in the next command; [`Eli`] is that provider.
 //!
 //! # On disk
 //! docs/spec/geli.md.
 //!
 //! # Invariants
-//! 1. What is on disk without its keys tells sizes and algorithms, and nothing else.
-//! 2. Randomness comes from `rt`: in a simulation it comes from a seed, so that a machine comes to
-//!    the same bytes again. Such keys are for experiments, not for secrets.
+//! 1. Without its keys, what is on disk reveals sizes and algorithms, and nothing else.
+//! 2. Randomness comes from `rt`: in a simulation it is seeded, so that a machine reproduces the
+//!    same bytes. Such keys are for experiments, not for secrets.
 //!
 //! # Source
 //! FreeBSD `sys/geom/eli/`, `lib/geom/eli/geom_eli.c`, geli(8).

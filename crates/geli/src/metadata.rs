@@ -4,8 +4,8 @@
 //! 511 bytes, packed, little-endian (version 0 lacks `aalgo` and takes 509); docs/spec/geli.md.
 //!
 //! # Crash argument
-//! All of it lies in one sector, and every change is one write of that sector with a flush behind
-//! it: after a crash the old or the new metadata is there, and each opens what it opened before.
+//! All of it is in one sector, and every change is one write of that sector followed by a flush: a
+//! crash leaves the old or the new metadata, and each opens what it opened before.
 //!
 //! # Source
 //! FreeBSD `sys/geom/eli/g_eli.h`.
@@ -18,17 +18,17 @@ use crate::SUFFIX;
 
 mod text;
 
-/// How long the metadata is.
+/// The length of the metadata in bytes.
 pub const METADATA_BYTES: usize = 511;
-/// The highest version that is known.
+/// The highest supported version.
 pub const VERSION_MAX: u32 = 7;
-/// How many encrypted copies of the master key there can be.
+/// The number of slots for encrypted copies of the master key.
 pub const SLOTS: usize = 2;
 /// IV key and data key, 64 bytes each.
 pub(crate) const MASTER_KEY_BYTES: usize = 128;
-/// An encrypted copy: the master key and a code over it.
+/// An encrypted copy: the master key and an HMAC over it.
 pub(crate) const SLOT_BYTES: usize = MASTER_KEY_BYTES + 64;
-/// How often something is overwritten that must not be found again.
+/// How many times data that must be unrecoverable is overwritten.
 pub(crate) const OVERWRITES: usize = 5;
 const MAGIC: &[u8; 16] = b"GEOM::ELI\0\0\0\0\0\0\0";
 
@@ -38,7 +38,7 @@ const MAGIC: &[u8; 16] = b"GEOM::ELI\0\0\0\0\0\0\0";
 pub struct Flags(pub u32);
 
 impl Flags {
-    /// The keys were made up when it was attached; nothing is on disk.
+    /// The key was generated at attach; no metadata is on disk.
     pub const ONETIME: Flags = Flags(1);
     /// Ask for the passphrase at boot.
     pub const BOOT: Flags = Flags(2);
@@ -54,9 +54,9 @@ impl Flags {
     pub const NODELETE: Flags = Flags(0x40);
     /// The boot loader may open it.
     pub const GELIBOOT: Flags = Flags(0x80);
-    /// The boot loader shows stars for the passphrase.
+    /// The boot loader echoes the passphrase as asterisks.
     pub const GELIDISPLAYPASS: Flags = Flags(0x100);
-    /// The metadata follows the end of the provider below.
+    /// The metadata moves along when the provider below is resized.
     pub const AUTORESIZE: Flags = Flags(0x200);
 
     /// Whether all flags of `other` are set.
@@ -76,8 +76,8 @@ impl Flags {
     }
 }
 
-/// The contents of the last sector of an encrypted provider. Algorithms are kept as the numbers they
-/// are on disk: metadata with an unknown one can still be shown, backed up and restored.
+/// The contents of the last sector of an encrypted provider. Algorithms are kept as their on-disk
+/// numbers: metadata with an unknown one can still be shown, backed up and restored.
 #[derive(Clone, PartialEq, Eq)]
 #[doc(alias = "g_eli_metadata")]
 pub struct Metadata {
@@ -89,7 +89,7 @@ pub struct Metadata {
     pub ealgo: u16,
     /// `md_keylen`: bits of the key.
     pub keylen: u16,
-    /// `md_aalgo`: see [`AuthAlgorithm`](crate::AuthAlgorithm); nothing if [`Flags::AUTH`] is not set.
+    /// `md_aalgo`: see [`AuthAlgorithm`](crate::AuthAlgorithm); unused unless [`Flags::AUTH`] is set.
     pub aalgo: u16,
     /// `md_provsize`: the size of the provider below.
     pub provsize: u64,
@@ -97,7 +97,7 @@ pub struct Metadata {
     pub sectorsize: u32,
     /// `md_keys`: bit n is set if slot n holds the master key.
     pub keys: u8,
-    /// `md_iterations` of PBKDF2 over the passphrase; 0: a plain HMAC; -1: there is no passphrase.
+    /// `md_iterations` of PBKDF2 over the passphrase; 0: a plain HMAC; -1: no passphrase.
     pub iterations: i32,
     /// `md_salt`
     pub salt: [u8; 64],
@@ -239,7 +239,7 @@ impl Metadata {
         })
     }
 
-    /// Writes the metadata into the last sector of a provider, for good.
+    /// Writes the metadata into the last sector of a provider and flushes.
     ///
     /// # Errors
     /// What the provider says.
@@ -251,7 +251,7 @@ impl Metadata {
     }
 }
 
-/// Where the metadata of a provider is.
+/// The offset of the metadata on a provider.
 ///
 /// # Errors
 /// [`ErrorKind::InvalidInput`] if the provider has no room for it.

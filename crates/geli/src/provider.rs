@@ -1,25 +1,25 @@
 //! The encrypted provider.
 //!
 //! # What it is
-//! Reads decrypt what the provider below holds, writes encrypt it first. Every sector is a unit of
-//! its own: its IV or tweak is its offset, its key changes every 2^20 sectors. With
-//! authentication, a sector is spread over several sectors of the provider below, each of which
-//! carries a code over its own part (see [`crate::layout`]).
+//! Reads decrypt what the provider below holds; writes are encrypted first. Every sector is
+//! encrypted independently: its IV or tweak is its offset, and the key changes every 2^20 sectors.
+//! With authentication, a sector is spread over several sectors of the provider below, each of
+//! which carries a code (HMAC) over its own part (see [`crate::layout`]).
 //!
 //! # Invariants
-//! 1. What leaves for the provider below is encrypted; the caller's bytes are never changed.
+//! 1. What is sent to the provider below is encrypted; the caller's bytes are never changed.
 //! 2. One command from above is one command below, of the same sectors: what is torn or reordered
-//!    below is torn or reordered by whole sectors here.
+//!    below is torn or reordered in whole sectors here.
 //! 3. Without authentication a sector that was never written reads as noise, and so does one with
 //!    a flipped bit. With it, both are errors.
 //!
 //! # Crash argument
-//! There is no state besides the metadata. A sector's IV and code depend on its own content and
-//! place only, so that a write that was lost leaves the old sector, readable.
+//! There is no state besides the metadata. A sector's IV and code depend only on its own content
+//! and place, so a lost write leaves the old sector readable.
 //!
 //! # Concurrency
-//! The cache of expanded keys is behind a lock held for a look; encrypting happens in the thread
-//! of the caller, decrypting in whichever thread the provider below tells of the end of the read.
+//! The cache of expanded keys is behind a lock held only for a lookup or a store; encryption happens
+//! in the calling thread, decryption in whichever thread the provider below completes the read on.
 //!
 //! # Source
 //! FreeBSD `sys/geom/eli/g_eli.c`, `g_eli_privacy.c`, `g_eli_integrity.c`, `g_eli_hmac.c`.
@@ -41,7 +41,7 @@ pub struct Eli {
     core: Arc<Core>,
 }
 
-/// What a read in flight needs to end.
+/// What a read in flight needs to complete.
 struct Core {
     name: String,
     geometry: Geometry,
@@ -50,7 +50,7 @@ struct Core {
     passes_deletes: bool,
 }
 
-/// Whether what is attached fits a provider.
+/// Checks that `attached` fits a provider.
 pub(crate) fn check_fit(below: &dyn Provider, attached: &Attached) -> Result<()> {
     Geometry::new(below, attached).map(drop)
 }
@@ -59,7 +59,7 @@ impl Eli {
     /// Opens the encrypted provider `name` on `below`.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`] if sizes do not fit each other.
+    /// [`ErrorKind::InvalidInput`] if the sizes do not fit.
     pub fn open(
         below: Arc<dyn Provider>,
         name: impl Into<String>,
@@ -87,7 +87,7 @@ impl Eli {
         &self.below
     }
 
-    /// How many keys the sectors have.
+    /// The number of data keys: one per 2^20 sectors, or a single one before version 5.
     #[must_use]
     pub fn keys_total(&self) -> u64 {
         self.core.sectors.keys_total()
@@ -110,7 +110,7 @@ impl Eli {
         Ok(())
     }
 
-    /// Whether a command may go on.
+    /// Checks that a command is allowed.
     fn admit(&self, offset: u64, (cmd, len): (BioCmd, u64)) -> Result<()> {
         check_range(self, offset, len)?;
         match cmd {
@@ -137,7 +137,7 @@ impl Eli {
 }
 
 impl Core {
-    /// The bytes for the provider below, from pieces that lie one after the other.
+    /// Encrypts adjacent pieces into the bytes for the provider below.
     fn encrypt(&self, offset: u64, pieces: &[&[u8]]) -> BlockBuf {
         let len: usize = pieces.iter().map(|piece| piece.len()).sum();
         let mut plain = BlockBuf::scratch(len);
@@ -163,7 +163,7 @@ impl Core {
         }
     }
 
-    /// Decrypts what the provider below answered; without authentication in place.
+    /// Decrypts what the provider below returned; in place unless authenticated.
     fn decrypt(&self, offset: u64, mut below: BlockBuf) -> Result<BlockBuf> {
         self.charge(below.len());
         let at = self.geometry.offset_below(offset);
@@ -183,7 +183,7 @@ impl Core {
         }
     }
 
-    /// Lets a simulated processor work on so many bytes.
+    /// Charges the simulated processor for encrypting or decrypting `bytes`.
     fn charge(&self, bytes: usize) {
         let sectors = bytes as u64 / u64::from(self.geometry.sectorsize);
         rt::charge(rt::Work::CipherSector, sectors);

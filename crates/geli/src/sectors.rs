@@ -1,4 +1,4 @@
-//! Encrypting and decrypting runs of sectors, each with the key of its place.
+//! Encryption and decryption of runs of sectors, each with the key for its place.
 
 use std::sync::Arc;
 
@@ -13,27 +13,27 @@ use crate::keys::{SectorKeys, hmac, is_same};
 use crate::layout::{Geometry, Spread};
 use crate::{Attached, AuthAlgorithm, Cipher, MasterKey};
 
-/// A key covers that many sectors, as a power of two.
+/// log2 of the number of sectors that one key covers.
 const KEY_SHIFT: u32 = 20;
-/// How many expanded keys are kept.
+/// Expanded keys that are cached, one per entry of a direct-mapped table.
 pub const KEPT_KEYS: u64 = 64;
 
 /// The ciphers of all sectors.
 pub(crate) struct Sectors {
     cipher: Cipher,
     key_bytes: usize,
-    /// The sectors that keys and IVs count in: those of the encrypted provider, or with
-    /// authentication those below.
+    /// Size of the sectors that keys and IVs count in: those of the encrypted provider, or with
+    /// authentication those of the provider below.
     unit_bytes: u64,
     keys_total: u64,
     keys: SectorKeys,
     /// All sectors use the first key: authenticated providers of version 5.
     is_first_key_only: bool,
-    /// A hash that has seen the IV key.
+    /// SHA-256 state after the IV key.
     iv_hash: Sha256,
-    /// A hash that has seen the key of the codes.
+    /// SHA-256 state after the key of the codes.
     code_hash: Sha256,
-    /// Expanded keys, each in the place of its number modulo their count.
+    /// Expanded keys, each at its number modulo [`KEPT_KEYS`].
     kept: Mutex<Vec<Option<NumberedCipher>>>,
 }
 
@@ -121,7 +121,7 @@ impl Sectors {
         }
     }
 
-    /// Units of `unit_bytes` one after the other, all with the same key.
+    /// Encrypts or decrypts adjacent units of `unit_bytes`, all with the same key.
     fn crypt_run(
         &self,
         cipher: &UnitCipher,
@@ -147,8 +147,8 @@ impl Sectors {
         }
     }
 
-    /// The IV of a sector under CBC. Versions before 4 took the offset in the byte order of the
-    /// host; little-endian hosts wrote the same.
+    /// The IV of a sector under CBC. Versions before 4 hashed the offset in host byte order;
+    /// little-endian hosts wrote the same.
     #[doc(alias = "g_eli_crypto_ivgen")]
     fn iv(&self, offset: u64) -> [u8; BLOCK_BYTES] {
         let hash = self.iv_hash.clone().chain_update(offset.to_le_bytes());
@@ -158,7 +158,7 @@ impl Sectors {
             .expect("a hash is longer than a block")
     }
 
-    /// Encrypts the parts of sectors and puts codes before them.
+    /// Encrypts the parts of sectors and stores a code before each.
     #[doc(alias = "g_eli_auth_run")]
     pub(crate) fn seal(&self, spread: &Spread, below: &mut [u8], offset: u64) {
         let code_bytes = spread.auth.code_bytes();
@@ -178,7 +178,7 @@ impl Sectors {
     /// Checks the codes and decrypts the parts.
     ///
     /// # Errors
-    /// How many sectors below have a wrong code.
+    /// The number of sectors below with a wrong code.
     pub(crate) fn unseal(
         &self,
         spread: &Spread,
@@ -206,7 +206,7 @@ impl Sectors {
         if bad == 0 { Ok(()) } else { Err(bad) }
     }
 
-    /// The code over an encrypted part, with a key of its place.
+    /// The code over an encrypted part, keyed by its place.
     fn code(&self, auth: AuthAlgorithm, offset: u64, part: &[u8], code: &mut [u8]) {
         let hash = self.code_hash.clone().chain_update(offset.to_le_bytes());
         let key = hash.finalize();
@@ -225,7 +225,7 @@ fn code_of<M: Mac + KeyInit>(key: &[u8], part: &[u8], code: &mut [u8]) {
     code.copy_from_slice(&mac.finalize().into_bytes());
 }
 
-/// The key that the codes of an authenticated provider come from.
+/// The key from which the per-sector code keys of an authenticated provider are derived.
 fn code_key(master: &MasterKey) -> [u8; 64] {
     hmac(master.data_key(), &[b"\x11"])
 }

@@ -1,4 +1,4 @@
-//! Making, opening and moving encrypted providers: what the subcommands of geli(8) do to metadata.
+//! Creating, opening and moving encrypted providers: what the subcommands of geli(8) do to metadata.
 
 use base::{BlockBuf, Error, ErrorKind, Result};
 use geom::Provider;
@@ -7,23 +7,23 @@ use crate::keys::Components;
 use crate::metadata::{OVERWRITES, SLOT_BYTES, SLOTS, VERSION_MAX, has_magic, last_sector, trash};
 use crate::{Attached, AuthAlgorithm, Cipher, Flags, MasterKey, Metadata};
 
-/// The largest sector: what one command can carry.
+/// The largest sector in bytes: what one command can carry.
 const SECTOR_BYTES_MAX: u32 = 1 << 20;
 
-/// What `geli init` and `geli onetime` were told.
+/// The options of `geli init` and `geli onetime`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InitOptions {
     /// `-V`
     pub version: u32,
     /// `-b`, `-d`, `-g`, `-R`, `-T`
     pub flags: Flags,
-    /// `-e`; nothing is AES-XTS, or AES-CBC before version 5.
+    /// `-e`; `None` is AES-XTS, or AES-CBC before version 5.
     pub cipher: Option<Cipher>,
     /// `-a`
     pub auth: Option<AuthAlgorithm>,
-    /// `-l` in bits; 0 is the usual length.
+    /// `-l` in bits; 0 is the default length.
     pub key_bits: u16,
-    /// `-s`; nothing is that of the provider below.
+    /// `-s`; `None` is that of the provider below.
     pub sectorsize: Option<u32>,
 }
 
@@ -41,7 +41,7 @@ impl Default for InitOptions {
 }
 
 impl InitOptions {
-    /// Checks all that does not depend on a provider, and chooses what was not asked for.
+    /// Checks everything that does not depend on a provider, and chooses what was left open.
     fn choose(&self) -> Result<(Cipher, u16)> {
         if self.version > VERSION_MAX {
             return Err(Error::invalid(format!(
@@ -66,7 +66,7 @@ impl InitOptions {
         Ok((cipher, cipher.key_bits(self.key_bits)?))
     }
 
-    /// Whether the options go with each other and with a provider.
+    /// Checks that the options fit each other and a provider.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`] in geli's words.
@@ -89,7 +89,7 @@ impl InitOptions {
 
 /// Prepares metadata for a provider, with one slot locked by `components`, and writes it.
 ///
-/// `iterations`: of the passphrase; nothing takes as many as [`crate::calibrate_iterations`] says.
+/// `iterations`: of PBKDF2 over the passphrase; `None` is [`crate::calibrate_iterations`].
 ///
 /// # Errors
 /// [`ErrorKind::InvalidInput`] in geli's words; what the provider says.
@@ -137,7 +137,7 @@ fn chosen_iterations(components: &Components, asked: Option<i32>) -> Result<i32>
     }
 }
 
-/// All of [`Attached`] but the key.
+/// [`Attached`] without the key.
 fn metadata_shape(metadata: &Metadata) -> Result<Attached> {
     let cipher = Cipher::from_number(metadata.ealgo)?;
     let auth = metadata.flags.contains(Flags::AUTH);
@@ -207,7 +207,7 @@ pub fn unlock_named(
         })
 }
 
-/// A provider with a made-up key and no metadata: `geli onetime`.
+/// A provider with a random key and no metadata: `geli onetime`.
 ///
 /// # Errors
 /// [`ErrorKind::InvalidInput`] in geli's words.
@@ -229,17 +229,17 @@ pub fn onetime(below: &dyn Provider, options: &InitOptions) -> Result<Attached> 
     Ok(attached)
 }
 
-/// What a new user key shall be put into.
+/// The options of `geli setkey`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SetKey {
-    /// `-n`; nothing is the slot that was opened.
+    /// `-n`; `None` is the slot that was opened.
     pub slot: Option<u8>,
     /// `-i`
     pub iterations: Option<i32>,
 }
 
-/// Puts an opened master key into a slot, locked with new components: `geli setkey`. `opened` is
-/// the slot that it came from. Nothing is written.
+/// Stores an unlocked master key in a slot, encrypted with new components: `geli setkey`. `opened` is
+/// the slot it came from. Changes `metadata` only; the caller writes it.
 ///
 /// # Errors
 /// [`ErrorKind::InvalidInput`] in geli's words.
@@ -283,7 +283,7 @@ pub fn set_key(
     Ok(slot)
 }
 
-/// Makes one slot unreadable, or all of them, and writes that several times over: `geli delkey`.
+/// Overwrites one slot, or all of them, with random bytes several times, on disk each time: `geli delkey`.
 ///
 /// # Errors
 /// As [`Metadata::delete_slot`]; what the provider says.
@@ -316,7 +316,7 @@ pub fn metadata_sector(below: &dyn Provider) -> Result<Vec<u8>> {
     Ok(sector.to_vec())
 }
 
-/// Moves the metadata of a provider that had `old_size` bytes to its present end: `geli resize`.
+/// Moves the metadata of a provider that had `old_size` bytes to its current end: `geli resize`.
 ///
 /// # Errors
 /// [`ErrorKind::InvalidInput`] in geli's words; what the provider says.

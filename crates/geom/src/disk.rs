@@ -2,8 +2,8 @@
 //!
 //! # Concurrency
 //! Every command is one system call on a shared descriptor at a given offset. Writers of a file
-//! take turns: the host lets only one in at a time anyhow, and lets the others spin meanwhile.
-//! Against other programs a writer holds an exclusive `flock`, a reader a shared one; a block
+//! take turns: the host admits only one at a time anyway, and lets the others spin. Against other
+//! programs, a writer holds an exclusive `flock` and a reader a shared one; a block
 //! device is also opened with `O_EXCL`, which fails while it is mounted, or held by the kernel's
 //! ZFS, by LVM or by a RAID.
 //!
@@ -29,15 +29,15 @@ pub(crate) use ioctl::device_topology;
 /// What a provider is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenMode {
-    /// Reading what others may be writing at the same time: for looking at labels.
+    /// Reading while others may be writing: for looking at labels.
     Inspect,
-    /// Reading while nobody writes.
+    /// Reading, with writers locked out.
     ReadOnly,
-    /// Reading and writing, alone.
+    /// Exclusive reading and writing.
     ReadWrite,
 }
 
-/// The sector size that a file pretends to have.
+/// The sector size that a file reports, in bytes.
 const FILE_SECTOR_BYTES: u32 = 512;
 /// The most pieces in one vectored write (`IOV_MAX`).
 const PIECES_MAX: usize = 1024;
@@ -49,7 +49,7 @@ struct Disk {
     mode: OpenMode,
     shape: Shape,
     is_block_device: bool,
-    /// Whose turn it is to write to a file.
+    /// Held by the writer whose turn it is (files only).
     write_turn: rt::Mutex<()>,
 }
 
@@ -120,11 +120,11 @@ fn lock(fd: &OwnedFd, mode: OpenMode) -> Result<()> {
 }
 
 impl Drop for Disk {
-    /// Closing would do, if a child that is just being started had not a descriptor of its own until it
-    /// becomes another program.
+    /// Unlocks explicitly. Closing alone is not enough: a child between fork and exec has a copy of the
+    /// descriptor, and with it the lock.
     fn drop(&mut self) {
         if self.mode != OpenMode::Inspect {
-            // Closing does it then.
+            // On failure, closing unlocks.
             let _ = rustix::fs::flock(&self.fd, FlockOperation::Unlock);
         }
     }

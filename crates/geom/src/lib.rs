@@ -1,19 +1,19 @@
-//! Providers: what a pool stands on.
+//! Providers: the devices under a pool.
 //!
 //! # What it is
-//! A [`Provider`] is something with bytes at offsets: a size, a sector size, a physical sector
+//! A [`Provider`] stores bytes at offsets: it has a size, a sector size, a physical sector
 //! ("stripe") and its alignment, and commands to read, write, delete and flush. Classes stack: most
-//! providers wrap another one. Here are
+//! providers wrap another one. The classes here are
 //! - [`disk`]: files and block devices of the host,
 //! - [`mem`]: RAM disks,
 //! - [`part`]: a range of another provider,
-//! - [`nop`]: another size and sector size, failures and delays by chance.
+//! - [`nop`]: another size and sector size, random failures and delays.
 //!
-//! [`Namespace`] says what their names mean.
+//! [`Namespace`] resolves their names.
 //!
 //! # Invariants
-//! 1. A write that was acknowledged is seen by every later read, but survives a loss of power only
-//!    if a flush that began after it has ended. Until then any part of it may be lost, sector by
+//! 1. An acknowledged write is seen by every later read, but is sure to survive a loss of power only
+//!    once a flush that began after it has ended. Until then any part of it may be lost, sector by
 //!    sector, and in any order.
 //! 2. Offsets and lengths are multiples of the sector size; a provider refuses others.
 //! 3. A deleted range reads as anything: zeros, the old bytes, or a mix.

@@ -9,7 +9,7 @@ use rt::RwLock;
 use crate::sparse::SparseBytes;
 use crate::{Command, Provider, Shape, check_range, write_each};
 
-/// A RAM disk. What was never written reads as zeros and takes no memory.
+/// A RAM disk. Unwritten ranges read as zeros and take no memory.
 pub struct Memory {
     name: String,
     mediasize: u64,

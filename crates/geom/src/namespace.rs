@@ -1,10 +1,10 @@
 //! What names of providers mean.
 //!
 //! # What it is
-//! The engine knows its devices by names: of labels, of a cachefile, of a command line. Where the
-//! names lead is not its business: on a host they are paths, in a machine of emulated drives they
-//! are names like `/dev/gpt/d1.nop`. A [`Namespace`] is for code that opens a device by
-//! its name; [`HostNames`] is the one of this host.
+//! The engine knows its devices by name: from labels, a cachefile or a command line. What a name
+//! resolves to is left to the caller: on a host names are paths, in a machine of emulated drives
+//! they are names like `/dev/gpt/d1.nop`. A [`Namespace`] is for code that opens a device by its
+//! name; [`HostNames`] is that of this host.
 
 use std::any::Any;
 use std::path::Path;
@@ -15,18 +15,18 @@ use base::Result;
 use crate::disk::{self, OpenMode};
 use crate::{Bio, Command, Provider, Shape};
 
-/// A place in which providers have names.
+/// A namespace of providers.
 pub trait Namespace: Send + Sync {
-    /// Opens a provider. Its [`Provider::name`] is the name that leads to it again, as it is to
-    /// stand in labels.
+    /// Opens a provider. Its [`Provider::name`] is the name to store in labels: opening that name leads
+    /// to the same provider.
     ///
     /// # Errors
     /// [`base::ErrorKind::NotFound`] if there is no such name, [`base::ErrorKind::Busy`] if it
     /// is in use.
     fn open(&self, name: &str, mode: OpenMode) -> Result<Arc<dyn Provider>>;
 
-    /// The names that are searched for a device that is not where it was, the likeliest first. None
-    /// where there are too many.
+    /// The names to search for a device that is not at its old name, the likeliest first. Empty where
+    /// there are too many.
     ///
     /// # Errors
     /// [`base::ErrorKind::Io`].
@@ -49,7 +49,7 @@ impl Namespace for HostNames {
 pub struct Renamed {
     name: String,
     provider: Arc<dyn Provider>,
-    /// Let go after the provider.
+    /// Dropped after the provider.
     _held: Option<Box<dyn Any + Send + Sync>>,
 }
 

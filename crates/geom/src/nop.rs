@@ -1,23 +1,23 @@
-//! GEOM NOP: a provider that passes on what it gets, with another size, another sector size,
-//! another physical sector, and with failures and delays by chance.
+//! GEOM NOP: passes commands through to the provider below, optionally with another size, sector
+//! size or physical sector, and with random failures and delays.
 //!
 //! # What it is
-//! A window onto another provider. What it says of itself (size, sector, physical sector) is its
-//! own; what is read and written goes to the same bytes, shifted by `offset`. It keeps counters of
-//! everything that passed.
+//! A window onto another provider. It reports its own size, sector and physical sector; reads and
+//! writes go to the same bytes of the provider below, shifted by `offset`. It counts everything
+//! that passes.
 //!
 //! # On disk
-//! Nothing: a caller that wants a nop to be there next time keeps its [`NopConfig`].
+//! Nothing: to recreate a nop later, the caller keeps its [`NopConfig`].
 //!
 //! # Invariants
-//! 1. A command off the nop's own sectors or beyond its end is refused before anything is counted.
-//! 2. Every other command takes these steps, in this order: `count_until_fail` goes down (at zero
-//!    every read and write fails from then on, that command included); the counters go up; a read
-//!    or write fails with its probability, and the provider below never hears of it; it is held for
-//!    `delaymsec` with its probability; the provider below gets it.
-//! 3. Flushes and deletes neither fail nor wait.
-//! 4. The physical sector of the provider below is not passed on: it is what the config says, and
-//!    the nop's own sector if that says nothing.
+//! 1. A command not aligned to the nop's sectors, or beyond its end, is refused before it is counted.
+//! 2. Every other command takes these steps, in this order: `count_until_fail` goes down (once it
+//!    reaches zero, every read and write fails, that command included); the counters go up; a read
+//!    or write fails with its probability, without reaching the provider below; otherwise it is held
+//!    for `delaymsec` with its probability; then it is sent to the provider below.
+//! 3. Flushes and deletes are never failed or delayed.
+//! 4. The physical sector of the provider below is not inherited: it is what the config says, or
+//!    the nop's own sector if the config says nothing.
 //!
 //! # Concurrency
 //! One lock around config and counters, held for the decision only.
@@ -35,24 +35,24 @@ use crate::{Bio, BioCmd, Command, Provider, Shape, check_range};
 
 /// What is appended to the name of the provider below.
 pub const SUFFIX: &str = ".nop";
-/// The error that a failing command gives unless told otherwise (`EIO`).
+/// The errno of a failing command by default (`EIO`).
 pub(crate) const ERROR_DEFAULT: i32 = 5;
-/// How long a delayed command is held unless told otherwise.
+/// How long a delayed command is held by default, in milliseconds.
 pub(crate) const DELAY_MSEC_DEFAULT: u32 = 1;
-/// The largest sector: what one command of the kernel can carry (`MAXPHYS`).
+/// The largest sector in bytes: what one command of the kernel can carry (`MAXPHYS`).
 const SECTOR_BYTES_MAX: u64 = 1 << 20;
-/// The longest name (`char name[64]` with its end).
+/// The longest name in bytes: `char name[64]` less the terminating NUL.
 const NAME_LEN_MAX: usize = 63;
 
-/// What `gnop create` was told. Zero stands for "as the provider below has it" in sizes, for
-/// "never" in probabilities and in `count_until_fail`.
+/// The options of `gnop create`. Zero means "as the provider below has it" for sizes, and "never"
+/// for probabilities and `count_until_fail`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct NopConfig {
-    /// `-o`: where in the provider below byte 0 is.
+    /// `-o`: the offset of byte 0 in the provider below.
     #[serde(skip_serializing_if = "is_default")]
     pub offset: u64,
-    /// `-s`: the size; 0 is all that is left behind the offset.
+    /// `-s`: the size; 0 is everything after the offset.
     #[serde(skip_serializing_if = "is_default")]
     pub size: u64,
     /// `-S`: the sector size.
@@ -66,24 +66,24 @@ pub struct NopConfig {
     pub stripeoffset: u64,
     /// `-e`: the errno of a failing command.
     pub error: i32,
-    /// `-r`: how many reads of a hundred fail.
+    /// `-r`: percentage of reads that fail.
     #[serde(skip_serializing_if = "is_default")]
     pub rfailprob: u32,
-    /// `-w`: how many writes of a hundred fail.
+    /// `-w`: percentage of writes that fail.
     #[serde(skip_serializing_if = "is_default")]
     pub wfailprob: u32,
-    /// `-d`: for how many milliseconds a delayed command is held.
+    /// `-d`: how long a delayed command is held, in milliseconds.
     pub delaymsec: u32,
-    /// `-q`: how many reads of a hundred are delayed.
+    /// `-q`: percentage of reads that are delayed.
     #[serde(skip_serializing_if = "is_default")]
     pub rdelayprob: u32,
-    /// `-x`: how many writes of a hundred are delayed.
+    /// `-x`: percentage of writes that are delayed.
     #[serde(skip_serializing_if = "is_default")]
     pub wdelayprob: u32,
-    /// `-c`: after how many commands everything fails.
+    /// `-c`: number of commands after which every read and write fails.
     #[serde(skip_serializing_if = "is_default")]
     pub count_until_fail: u64,
-    /// `-z`: the physical path that it claims; nothing: that of the provider below.
+    /// `-z`: the physical path it claims; `None`: that of the provider below.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub physpath: Option<String>,
 }
@@ -112,7 +112,7 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// What `gnop configure` can change while the nop is in use; what is nothing stays as it is.
+/// What `gnop configure` can change while the nop is in use; `None` leaves a setting as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NopChange {
     /// `-e`
@@ -132,10 +132,10 @@ pub struct NopChange {
 }
 
 impl NopConfig {
-    /// Takes over what a change says.
+    /// Applies a change.
     ///
     /// # Errors
-    /// As [`NopConfig::check_chances`]; then nothing has changed.
+    /// As [`NopConfig::check_chances`]; nothing has changed then.
     pub fn change(&mut self, change: &NopChange) -> Result<()> {
         let mut new = self.clone();
         new.error = change.error.unwrap_or(new.error);
@@ -150,7 +150,7 @@ impl NopConfig {
         Ok(())
     }
 
-    /// Whether probabilities are percentages and the delay is one.
+    /// Checks that probabilities are at most 100 and the delay is at least 1 ms.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`] in gnop's words.
@@ -169,7 +169,7 @@ impl NopConfig {
         }
     }
 
-    /// Size, sector, physical sector and its offset of a nop on that provider.
+    /// Size, sector, physical sector and its offset of a nop on `below`.
     fn shape_on(&self, below: &dyn Provider) -> Result<Shape> {
         let parent = u64::from(below.sectorsize());
         let invalid =
@@ -187,7 +187,7 @@ impl NopConfig {
         } else {
             self.secsize
         };
-        // A sector that is not a power of two is gnop's to give, but nothing above could use it.
+        // gnop accepts a sector that is not a power of two, but nothing above could use it.
         if !secsize.is_multiple_of(parent) || !secsize.is_power_of_two() {
             return Err(invalid("secsize"));
         }
@@ -233,19 +233,19 @@ pub struct NopCounters {
     pub writes: u64,
     /// Deletes.
     pub deletes: u64,
-    /// Questions for attributes; nobody here asks any.
+    /// Attribute queries (`BIO_GETATTR`); never sent here.
     pub getattrs: u64,
     /// Flushes.
     pub flushes: u64,
-    /// Commands of the first driver-specific kind; nobody here sends any.
+    /// Commands of the first driver-specific kind (`BIO_CMD0`); never sent here.
     pub cmd0s: u64,
     /// The second kind.
     pub cmd1s: u64,
     /// The third kind.
     pub cmd2s: u64,
-    /// Bytes that reads asked for.
+    /// Bytes requested by reads.
     pub read_bytes: u64,
-    /// Bytes that writes brought.
+    /// Bytes carried by writes.
     pub wrote_bytes: u64,
 }
 
@@ -263,7 +263,7 @@ struct State {
     counters: NopCounters,
 }
 
-/// What becomes of a command.
+/// What happens to a command.
 #[derive(Debug, PartialEq, Eq)]
 enum Fate {
     Pass,
@@ -299,7 +299,7 @@ impl Nop {
         }))
     }
 
-    /// The config as it is now: `count_until_fail` has gone down, and what it sets is set.
+    /// The current config: `count_until_fail` has counted down, and what it triggered is applied.
     #[must_use]
     pub fn config(&self) -> NopConfig {
         self.state.lock().config.clone()
@@ -319,7 +319,7 @@ impl Nop {
         self.state.lock().counters
     }
 
-    /// Goes on counting from there; `gnop reset` from zero.
+    /// Sets the counters; `gnop reset` sets them to zero.
     pub fn set_counters(&self, counters: NopCounters) {
         self.state.lock().counters = counters;
     }
@@ -382,7 +382,7 @@ fn happens(percent: u32) -> bool {
     percent > 0 && rt::random_below(100) < u64::from(percent)
 }
 
-/// The kind that a caller acts on, of an errno of FreeBSD.
+/// Maps a FreeBSD errno to the error kind that callers act on.
 fn kind_of(errno: i32) -> ErrorKind {
     match errno {
         1 | 13 => ErrorKind::Permission,

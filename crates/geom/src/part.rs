@@ -18,7 +18,7 @@ impl Part {
     /// `len` bytes of `whole` from `start` on.
     ///
     /// # Errors
-    /// [`base::ErrorKind::InvalidInput`] if that is not a range of `whole` on its sectors.
+    /// [`base::ErrorKind::InvalidInput`] if that is not a sector-aligned range of `whole`.
     pub fn new(
         name: impl Into<String>,
         whole: Arc<dyn Provider>,

@@ -1,4 +1,4 @@
-//! The provider trait: a name, a shape and commands, waited for or not.
+//! The provider trait: a name, a shape, and commands, blocking or queued.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub enum BioCmd {
     Flush,
 }
 
-/// A command that its caller does not wait for.
+/// The operation of a queued command: the caller does not wait for it.
 pub enum BioOp {
     /// Reads `len` bytes.
     Read {
@@ -51,7 +51,7 @@ impl BioOp {
     }
 }
 
-/// A command that its caller waits for.
+/// A blocking command.
 #[derive(Debug)]
 pub enum Command<'a> {
     /// Fills these bytes.
@@ -87,7 +87,7 @@ fn bytes_of(pieces: &[&[u8]]) -> usize {
 /// Writes pieces one by one.
 ///
 /// # Errors
-/// The first one of `write`.
+/// The first error of `write`.
 pub fn write_each(
     offset: u64,
     pieces: &[&[u8]],
@@ -101,7 +101,7 @@ pub fn write_each(
     Ok(())
 }
 
-/// Sizes and nature of a provider.
+/// Sizes and properties of a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// The size in bytes.
@@ -112,20 +112,20 @@ pub struct Shape {
     pub stripesize: u32,
     /// Where the first physical sector begins.
     pub stripeoffset: u32,
-    /// Whether a jump to another place costs much more than going on.
+    /// Whether seeking costs much more than continuing sequentially.
     pub is_rotational: bool,
     /// Whether [`Provider::submit`] returns before the command is done, so that commands to several
     /// providers run at the same time.
     pub is_queued: bool,
-    /// How many writes make progress at the same time; further ones only wait for their turn.
+    /// How many writes make progress at the same time; further ones only queue.
     pub writes_at_once: usize,
-    /// Whether acknowledged writes are still there after a flush failed, so that another flush makes
-    /// them durable. Not so of an operating system, which forgets them when it has reported the error.
+    /// Whether acknowledged writes are kept when a flush fails, so that another flush makes them
+    /// durable. False for an operating system's page cache, which drops them once it has reported the error.
     pub keeps_unflushed: bool,
 }
 
 impl Shape {
-    /// Of a provider of which no more is known than its size.
+    /// The shape of a provider of which only the size and the sector size are known.
     #[must_use]
     pub fn new(mediasize: u64, sectorsize: u32) -> Shape {
         Shape {
@@ -141,10 +141,10 @@ impl Shape {
     }
 }
 
-/// What a command brings back.
+/// The result of a command.
 #[derive(Debug)]
 pub enum BioData {
-    /// Nothing: all but reads.
+    /// No data: every command but a read.
     None,
     /// The bytes that were read.
     Read(BlockBuf),
@@ -170,7 +170,7 @@ pub struct Bio {
     pub op: BioOp,
     /// Where, in bytes; 0 for a flush.
     pub offset: u64,
-    /// Is called when it is done.
+    /// Called when it is done.
     pub done: DoneFn,
 }
 
@@ -184,21 +184,21 @@ impl fmt::Debug for Bio {
 /// A disk or something like it.
 ///
 /// An implementation supplies **either** [`submit`](Provider::submit) **or** [`execute`](Provider::execute), or
-/// both: each is made of the other by default. Everything else is made of these and of the shape.
+/// both: each has a default built on the other. All other methods build on these two and on the shape.
 pub trait Provider: Send + Sync {
-    /// What people call it: a path, mostly.
+    /// The user-visible name, usually a path.
     fn name(&self) -> &str;
 
-    /// Sizes and nature, as they are now.
+    /// Current sizes and properties.
     fn shape(&self) -> Shape;
 
-    /// Does what a command says, and waits for it.
+    /// Runs a command and waits for it.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`]; [`ErrorKind::InvalidInput`] for a range off the sectors or the end;
-    /// [`ErrorKind::ReadOnly`] if opened so; [`ErrorKind::NoSpace`] if a sparse file finds its host full;
-    /// [`ErrorKind::Unsupported`] for a delete if the device has no such command. How much of a write was
-    /// done is then unknown; after a flush any unflushed write may have been lost, for good.
+    /// [`ErrorKind::Io`]; [`ErrorKind::InvalidInput`] for a range that is unaligned or past the end;
+    /// [`ErrorKind::ReadOnly`] if opened so; [`ErrorKind::NoSpace`] if the file system under a sparse file is full;
+    /// [`ErrorKind::Unsupported`] for a delete if the device has no such command. After a failed write it is
+    /// unknown how much of it was done; after a failed flush any unflushed write may be lost for good.
     fn execute(&self, offset: u64, command: Command<'_>) -> Result<()> {
         let op = match &command {
             Command::Read(buf) => BioOp::Read { len: buf.len() },
@@ -217,7 +217,7 @@ pub trait Provider: Send + Sync {
         Ok(())
     }
 
-    /// Queues a command. The default does it in the calling thread.
+    /// Queues a command. The default runs it in the calling thread.
     fn submit(&self, bio: Bio) {
         let Bio { op, offset, done } = bio;
         let execute = |command| self.execute(offset, command).map(|()| BioData::None);
@@ -288,7 +288,7 @@ impl fmt::Debug for dyn Provider {
     }
 }
 
-/// Whether a command's range lies on the sectors and inside of the provider.
+/// Checks that a command's range is sector-aligned and within the provider.
 ///
 /// # Errors
 /// [`ErrorKind::InvalidInput`] if not.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 /// Bytes per piece of memory.
 const CHUNK_BYTES: u64 = 64 << 10;
 
-/// Bytes at offsets; what was never written is zero and takes no memory. Copies share what neither has
-/// changed since.
+/// Bytes at offsets; what was never written is zero and takes no memory. Clones share chunks until one
+/// of them changes them (copy-on-write).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SparseBytes(BTreeMap<u64, Arc<[u8]>>);
 
@@ -49,7 +49,7 @@ impl SparseBytes {
         }
     }
 
-    /// Turns a range into zeros, giving whole chunks back.
+    /// Zeroes a range; chunks that it covers completely are freed.
     pub(crate) fn erase(&mut self, offset: u64, len: u64) {
         let len = usize::try_from(len).expect("a range that fits memory");
         for (chunk, within, range) in pieces(offset, len) {
@@ -61,7 +61,7 @@ impl SparseBytes {
         }
     }
 
-    /// The pieces that were ever written, in order of offset.
+    /// The chunks that hold data, in order of offset.
     pub(crate) fn written(&self) -> impl Iterator<Item = (u64, &[u8])> {
         self.0
             .iter()

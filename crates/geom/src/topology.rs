@@ -1,8 +1,8 @@
-//! What hosts know about a disk's sectors: what Linux tells of a device, and who is known to lie.
+//! What the host knows about a disk's sectors: what Linux reports, and which drives are known to lie.
 //!
 //! # What it is
-//! [`Topology`] is what Linux shows below `/sys/block/sdX/queue`, and tells by ioctl. Its values
-//! come from the device itself, so a drive that calls its 4096-byte sectors 512 bytes is believed.
+//! [`Topology`] is what Linux reports below `/sys/block/sdX/queue` and by ioctl. The values come
+//! from the device itself, so a drive that reports its 4096-byte sectors as 512 bytes is believed.
 //! Systems therefore keep lists of such drives: [`freebsd_quirk_4k`], [`openzfs_sector_size`].
 //!
 //! # Source
@@ -27,22 +27,22 @@ pub struct Topology {
     pub mediasize: u64,
     /// `BLKSSZGET`: the smallest unit that can be addressed.
     pub logical_block_size: u32,
-    /// `BLKPBSZGET`: the smallest unit that is written without reading.
+    /// `BLKPBSZGET`: the smallest unit that is written without a read-modify-write.
     pub physical_block_size: u32,
-    /// `BLKIOMIN`: no smaller for random access.
+    /// `BLKIOMIN`: the preferred minimum for random access.
     pub minimum_io_size: u32,
-    /// `BLKIOOPT`: best for sustained access; 0 if nothing is said.
+    /// `BLKIOOPT`: best for sustained access; 0 if not reported.
     pub optimal_io_size: u32,
     /// `BLKALIGNOFF`: where the first physical sector begins; -1 if it cannot be aligned.
     pub alignment_offset: i64,
-    /// Whether it has platters.
+    /// Whether it is rotational; `None` if unknown.
     pub is_rotational: Option<bool>,
-    /// The model, as sysfs tells it.
+    /// The model, as in sysfs.
     pub model: Option<String>,
 }
 
 impl Topology {
-    /// What a file seems to be: sectors of 512 bytes, and no preference.
+    /// What a file reports: sectors of 512 bytes, and no preference.
     #[must_use]
     pub fn of_file(mediasize: u64) -> Topology {
         Topology {
@@ -65,7 +65,7 @@ impl Topology {
         ask(path).within(|| path.display())
     }
 
-    /// The sector size that the lists of known liars say, and which list.
+    /// If a list of known liars says a larger sector than the device reports: that size, and which list.
     #[must_use]
     pub fn known_lie(&self) -> Option<(u32, &'static str)> {
         let model = self.model.as_deref()?;
@@ -89,7 +89,7 @@ fn ask(path: &Path) -> Result<Topology> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let mut topology = match rustix::fs::open(path, flags, Mode::empty()) {
         Ok(fd) => disk::device_topology(&fd)?,
-        // What may not be opened is still described in sysfs, for everybody.
+        // A device that may not be opened is still described in sysfs, which everyone can read.
         Err(errno @ (Errno::ACCESS | Errno::PERM)) => {
             from_sysfs(stat.st_rdev).ok_or_else(|| host(errno))?
         }
@@ -116,7 +116,7 @@ fn from_sysfs(device: u64) -> Option<Topology> {
     })
 }
 
-/// What sysfs says about a device, or about the disk that a partition is on.
+/// A sysfs attribute of a device, or for a partition that of its disk.
 fn sysfs(device: u64, file: &str) -> Option<String> {
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     ["", "../"].iter().find_map(|up| {

@@ -1,16 +1,16 @@
-//! Where a partition goes if its place is not spelled out: gpart's rules.
+//! Placement of partitions without an explicit place: gpart's rules.
 //!
 //! # What it is
-//! All figures are sectors. `offset` is how far LBA 0 lies inside of a physical sector, so that
-//! `sector + offset` is what has to be a multiple of the alignment. The alignment is what the caller
-//! gave, or else the physical sector. A start and a size that are both given, without an alignment,
+//! All figures are sectors. `offset` is how far LBA 0 is into a physical sector, so
+//! `sector + offset` has to be a multiple of the alignment. The alignment is what the caller
+//! gave, or else the physical sector. If start and size are both given without an alignment, they
 //! are taken as they are: that is how misaligned partitions come about.
 
 use base::{Error, ErrorKind, Result};
 
 use crate::{Partition, Shape, Table};
 
-/// What a caller asks for; sectors.
+/// What a caller asks for, in sectors.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wish {
     /// `-a`
@@ -21,7 +21,7 @@ pub struct Wish {
     pub size: Option<u64>,
 }
 
-/// Reads a number of sectors as gpart does: `8` and `8s` are sectors, `4k` and `4096b` bytes.
+/// Parses a number of sectors as gpart does: `8` and `8s` are sectors, `4k` and `4096b` bytes.
 #[must_use]
 pub fn parse_sectors(text: &str, sectorsize: u32) -> Option<u64> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
@@ -68,7 +68,7 @@ fn no_space() -> Error {
     )
 }
 
-/// The alignment of a wish and how far LBA 0 is off it.
+/// The alignment, and by how much LBA 0 is off it.
 fn alignment(shape: &Shape, wished: Option<u64>) -> (u64, u64) {
     let physical = u64::from(shape.stripesize / shape.sectorsize).max(1);
     let alignment = wished.unwrap_or(physical).max(1);
@@ -95,8 +95,8 @@ pub fn free_ranges(table: &Table) -> Vec<(u64, u64)> {
 
 /// Start and size of a new partition.
 ///
-/// Without a size it is the largest free range, or the rest of the range that `start` is in; with a
-/// size the range that it fills best, at or after `start`.
+/// Without a size it is the largest free range, or the rest of the range that contains `start`; with a
+/// size, the range with the least left over, at or after `start`.
 pub(crate) fn place(table: &Table, wish: &Wish) -> Result<(u64, u64)> {
     if let (Some(start), Some(size), None) = (wish.start, wish.size, wish.alignment) {
         return Ok((start, size));
@@ -112,7 +112,7 @@ pub(crate) fn place(table: &Table, wish: &Wish) -> Result<(u64, u64)> {
             size
         }
     });
-    // aligned free ranges, half-open, in shifted sectors
+    // aligned free ranges, half-open, in sectors shifted by `offset`
     let ranges = free_ranges(table).into_iter().filter_map(|(first, last)| {
         let from = up(first.saturating_add(offset), alignment);
         let until = down(last.saturating_add(offset).saturating_add(1), alignment);
@@ -159,7 +159,7 @@ pub(crate) fn resized(table: &Table, one: &Partition, wish: &Wish) -> Result<u64
         .map(|p| p.start_sector)
         .filter(|s| *s > start)
         .min();
-    // partitions are aligned by their ends: their start may be anywhere
+    // the end is aligned, whatever the start
     let size_until = |end: u64| {
         let end = down(end.saturating_add(offset), alignment);
         end.saturating_sub(start.saturating_add(offset))

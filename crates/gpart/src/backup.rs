@@ -1,6 +1,6 @@
 //! `gpart backup` and `gpart restore`: a table as text.
 //!
-//! The first line has the scheme and the number of entries, each further one index, type, start,
+//! The first line has the scheme and the number of entries; each further one has the index, type, start,
 //! size, label and attributes (in brackets) of a partition. Empty lines and comments (`#`) are
 //! skipped.
 
@@ -10,7 +10,7 @@ use base::{Error, Result};
 
 use crate::{Era, NewPartition, Scheme, Shape, Table, Wish};
 
-/// What a backup says.
+/// A parsed backup.
 #[derive(Clone, Debug)]
 pub struct Backup {
     scheme: Scheme,
@@ -62,10 +62,10 @@ pub fn backup(table: &Table) -> String {
 }
 
 impl Backup {
-    /// Reads the text of a backup.
+    /// Parses the text of a backup.
     ///
     /// # Errors
-    /// [`base::ErrorKind::InvalidInput`] if it is none.
+    /// [`base::ErrorKind::InvalidInput`] if it is not a backup.
     pub fn parse(text: &str) -> Result<Backup> {
         let is_said = |line: &&str| {
             let line = line.trim_start();
@@ -87,12 +87,12 @@ impl Backup {
         })
     }
 
-    /// The table that it describes, for a disk of that shape; labels only if wanted.
+    /// The table that it describes, for a disk of that shape; with labels only if `with_labels`.
     ///
     /// # Errors
     /// As [`Table::create`] and [`Table::add`].
     pub fn table(&self, shape: Shape, with_labels: bool) -> Result<Table> {
-        // a backup is put back as it was: nothing is rounded
+        // a backup is restored exactly: nothing is rounded
         let mut table = Table::create(self.scheme, shape, self.entries, Era::Nine)?;
         if self.scheme == Scheme::Mbr {
             table = Table::create(self.scheme, shape, self.entries, Era::Current)?;
@@ -139,7 +139,7 @@ impl Line {
             return Err(incorrect());
         };
         let rest = rest.trim();
-        // a label may have blanks and brackets in it: attributes are the last bracket of the line
+        // a label may contain blanks and brackets: the attributes are the last brackets of the line
         let split = rest
             .strip_suffix(']')
             .and_then(|inner| inner.rsplit_once('['))

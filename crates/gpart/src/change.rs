@@ -1,4 +1,4 @@
-//! gpart(8)'s operations on a table in memory, with its refusals.
+//! gpart(8)'s operations on a table in memory, with the same refusals.
 //!
 //! The text of an error is what gpart prints after `gpart: `.
 
@@ -12,21 +12,21 @@ use crate::phys::{BOOT_BYTES, BOOTCODE_BYTES, BootPhys, ENTRY_BYTES, GPT_REVISIO
 use crate::table::{ACTIVE, BOOTFAILED, BOOTME, BOOTONCE};
 use crate::{Era, Kind, Partition, Scheme, Shape, Table, Uuid, gpt};
 
-/// How many partitions a GPT has room for, unless said otherwise.
+/// The default number of entries of a GPT.
 pub(crate) const GPT_ENTRIES: u32 = 128;
-/// The most that gpart makes.
+/// The most entries that gpart creates.
 const GPT_ENTRIES_MAX: u32 = 4096;
 
 /// A partition to be added.
 #[derive(Clone, Debug, Default)]
 pub struct NewPartition {
-    /// Where it goes.
+    /// Where to place it.
     pub wish: Wish,
-    /// `-i`; the lowest free number otherwise.
+    /// `-i`; `None`: the lowest free number.
     pub index: Option<u32>,
     /// `-l`
     pub label: Option<String>,
-    /// Whose habits count.
+    /// The FreeBSD version whose rules apply.
     pub era: Era,
 }
 
@@ -55,8 +55,8 @@ impl Table {
     /// A table without partitions for a disk of this shape.
     ///
     /// # Errors
-    /// [`ErrorKind::NoSpace`] if the disk is too small, [`ErrorKind::InvalidInput`] for a number of
-    /// entries that the scheme cannot have.
+    /// [`ErrorKind::NoSpace`] if the disk is too small, [`ErrorKind::InvalidInput`] if the scheme cannot
+    /// have that number of entries.
     pub fn create(scheme: Scheme, shape: Shape, entries: Option<u32>, era: Era) -> Result<Table> {
         let range = match scheme {
             Scheme::Gpt => GPT_ENTRIES..=GPT_ENTRIES_MAX,
@@ -87,7 +87,7 @@ impl Table {
                 if table.last < table.first {
                     return Err(no_space());
                 }
-                // Linux and Windows tell disks apart by it
+                // Linux and Windows identify disks by it
                 let mut serial = [0; 4];
                 rt::fill_random(&mut serial);
                 table.boot.serial = U32::from(serial);
@@ -120,8 +120,8 @@ impl Table {
         table
     }
 
-    /// The usable sectors that a GPT on this disk can have: all that headers and entries leave,
-    /// today rounded to 4096 bytes where no partition is in the way.
+    /// The range of sectors that a GPT on this disk can use: everything but headers and entries; in the
+    /// current era rounded to 4096 bytes unless a partition is in the way.
     fn usable_range(&self, era: Era) -> (u64, u64) {
         let copy = gpt::entries_sectors(&self.shape, self.entries, self.gpt.entry_size);
         let mut first = 2 + copy;
@@ -143,7 +143,7 @@ impl Table {
         (first, last)
     }
 
-    /// Whether it may be changed.
+    /// Checks that it may be changed.
     ///
     /// # Errors
     /// [`ErrorKind::Permission`] if it needs `recover` first.
@@ -155,7 +155,7 @@ impl Table {
         Ok(())
     }
 
-    /// Lets partitions of an MBR begin there, although its first track is kept free by default.
+    /// Lets partitions of an MBR begin at `start`, even in the first track, which is kept free by default.
     pub fn allow_from(&mut self, start: u64) {
         if self.scheme == Scheme::Mbr {
             self.first = self.first.min(start.max(1));
@@ -208,7 +208,7 @@ impl Table {
         Ok(index)
     }
 
-    /// A number for a new partition.
+    /// Chooses a number for a new partition, or checks the given one.
     fn index_for(&self, wished: Option<u32>) -> Result<u32> {
         if let Some(index) = wished.filter(|i| *i > self.entries) {
             return Err(invalid(format!("index '{index}'")));
@@ -231,7 +231,7 @@ impl Table {
         at.ok_or_else(|| refuse(ErrorKind::NotFound, &format!("index '{index}'")))
     }
 
-    /// Takes a partition off; returns it.
+    /// Removes a partition; returns it.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`].
@@ -240,7 +240,7 @@ impl Table {
         Ok(self.partitions.remove(at))
     }
 
-    /// Gives a partition another label or type.
+    /// Changes the label or the type of a partition.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`]; [`ErrorKind::InvalidInput`] for a label in an MBR or an unknown type.
@@ -258,7 +258,7 @@ impl Table {
         Ok(())
     }
 
-    /// Moves the end of a partition: as far as it goes if no size is given.
+    /// Moves the end of a partition; without a size, as far as possible.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`], [`ErrorKind::NoSpace`] if the next partition is in the way,
@@ -287,7 +287,7 @@ impl Table {
         Ok(())
     }
 
-    /// Sets or unsets an attribute of a partition, or of the table if there is no index.
+    /// Sets or unsets an attribute of a partition, or of the table if `index` is `None`.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] for the partition, [`ErrorKind::InvalidInput`] for the attribute.
@@ -340,10 +340,10 @@ impl Table {
         }
     }
 
-    /// Puts code into the boot sector. An MBR keeps its serial number unless `renumber`.
+    /// Installs boot code in the boot sector. An MBR keeps its serial number unless `renumber`.
     ///
     /// # Errors
-    /// [`ErrorKind::TooBig`], and for an MBR [`ErrorKind::Unsupported`] if it is not a whole number of sectors.
+    /// [`ErrorKind::TooBig`]; for an MBR [`ErrorKind::Unsupported`] if the code is not exactly 512 bytes.
     pub fn set_bootcode(&mut self, code: &[u8], renumber: bool) -> Result<()> {
         if code.len() > BOOT_BYTES {
             return Err(refuse(ErrorKind::TooBig, ""));
@@ -363,7 +363,7 @@ impl Table {
         Ok(())
     }
 
-    /// Makes a GPT whole, and all of the disk usable, whether that is needed or not.
+    /// Repairs a GPT and makes all of the disk usable, whether or not that is needed.
     ///
     /// # Errors
     /// As [`Table::recover`].
@@ -372,11 +372,11 @@ impl Table {
         self.recover(disk, Era::Nine).map(drop)
     }
 
-    /// Makes a damaged GPT whole for the disk as it is now; whether there was anything to do.
+    /// Repairs a damaged GPT for the present size of the disk; returns whether there was anything to do.
     ///
     /// # Errors
     /// [`ErrorKind::NoSpace`] if a partition would not fit: then the disk is smaller than the one
-    /// that the table was made for, and recovering would write into that partition.
+    /// that the table was made for, and recovering would overwrite part of that partition.
     pub fn recover(&mut self, disk: &str, era: Era) -> Result<bool> {
         if !self.is_corrupt {
             return Ok(false);
@@ -420,7 +420,7 @@ impl Table {
     }
 }
 
-/// A range cut down to whole tracks.
+/// Shrinks a range to whole tracks.
 fn whole_tracks(start: u64, size: u64) -> Option<(u64, u64)> {
     let end = start.checked_add(size)?;
     let start = start.next_multiple_of(TRACK_SECTORS);

@@ -1,4 +1,4 @@
-//! The CRC-32 of UEFI: polynomial 0x04c11db7 reflected, start and end inverted.
+//! The CRC-32 of UEFI: polynomial 0x04c11db7 reflected, initial and final value inverted.
 
 const POLYNOMIAL: u32 = 0xedb8_8320;
 

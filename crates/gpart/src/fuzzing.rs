@@ -1,4 +1,4 @@
-//! For tests and fuzz targets: tables of nonsense, and everything that can be done with one.
+//! For tests and fuzz targets: tables with random content, and every operation on one.
 
 use geom::Provider;
 use zerocopy::IntoBytes;
@@ -10,7 +10,7 @@ use crate::parted::{Disk, Format, TableView, Topology, Unit, parse_location, pla
 use crate::phys::{BootPhys, GPT_REVISION, GPT_SIGNATURE, HeaderPhys, PROTECTIVE};
 use crate::{Era, NewPartition, Shape, Table, Wish, backup};
 
-/// Writes two headers with these values in their fields and right sums, over the same entries.
+/// Writes two headers with these values in their fields and valid CRCs, over the same entries.
 pub fn nonsense(disk: &dyn Provider, fields: &[u64], entries: &[u8]) {
     let field = |n: usize| fields.get(n).copied().unwrap_or_default();
     let half = |n: usize| u32::try_from(field(n) & 0xffff_ffff).expect("32 bits");
@@ -58,7 +58,7 @@ pub fn nonsense(disk: &dyn Provider, fields: &[u64], entries: &[u8]) {
     }
 }
 
-/// Reads what is there, lists it in every way, changes it, recovers it, writes it.
+/// Reads the table, lists it in every way, changes it, recovers it, writes it; none of that may panic.
 pub fn survive(disk: &dyn Provider) {
     let Ok(Some(mut table)) = Table::read(disk) else {
         return;

@@ -5,15 +5,15 @@
 //! again. See docs/spec/partition-tables.md.
 //!
 //! # Invariants
-//! 1. A copy counts only if its header's CRC is right, the header says where it is, and the CRC of
-//!    its entries is right.
-//! 2. If both count and differ, the primary is believed.
+//! 1. A copy is good only if its header's CRC is right, the header's own LBA is where it was found, and
+//!    the CRC of its entries is right.
+//! 2. If both are good and differ, the primary wins.
 //!
 //! # Crash argument
 //! The primary copy is written and flushed before the secondary is touched. Until the primary is
-//! whole, one of its two CRCs is wrong (or it is still the old one), and the secondary is the old
-//! table. Once it is whole it wins, whatever the secondary holds. A table that is halfway between
-//! two places of its secondary header (after the disk grew) is found by the primary.
+//! complete, one of its two CRCs is wrong (or it is still the old one), and the secondary is the old
+//! table. Once it is complete it wins, whatever the secondary holds. While the
+//! secondary header moves (after the disk grew), the table is found through the primary.
 
 use base::{Error, Result};
 use geom::Provider;
@@ -28,24 +28,24 @@ use crate::phys::{
 use crate::table::{read_sectors, write_sectors};
 use crate::{Kind, Partition, Scheme, Shape, Table, Uuid};
 
-/// Where the primary header is.
+/// The LBA of the primary header.
 const PRIMARY_LBA: u64 = 1;
-/// Where its entries are.
+/// The LBA of the primary entries, unless a primary header says otherwise.
 pub(crate) const PRIMARY_ENTRIES_LBA: u64 = 2;
-/// The most bytes of entries that are read.
+/// Limit of the entries that are read, in bytes.
 const ENTRIES_BYTES_MAX: u64 = 8 << 20;
-/// The smallest disk: protective MBR, two headers, two sectors of entries, one usable sector.
+/// The smallest disk, in sectors: protective MBR, two headers, two sectors of entries, one usable sector.
 const SECTORS_MIN: u64 = 6;
 
-/// What only a GPT has.
+/// The fields that only a GPT has.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Facts {
     pub disk_guid: Uuid,
     pub entry_size: u32,
     pub revision: u32,
-    /// Where the entries of the primary copy are.
+    /// The LBA of the primary entries.
     pub entries_lba: u64,
-    /// Where a good secondary header was found.
+    /// The LBA at which a good secondary header was found.
     pub backup_at: Option<u64>,
 }
 
@@ -55,12 +55,12 @@ struct Header {
     entries: Vec<u8>,
 }
 
-/// What became of one of the two copies.
+/// The state of one of the two copies.
 enum Copy {
     Good(Box<Header>),
-    /// No header there.
+    /// There is no header.
     Missing(String),
-    /// A header, but its CRC or that of its entries is wrong, or it makes no sense.
+    /// There is a header, but its CRC or that of its entries is wrong, or a field is not valid.
     Bad(String),
 }
 
@@ -80,7 +80,7 @@ impl Copy {
     }
 }
 
-/// Reads what copies there are.
+/// Reads the table from its copies.
 pub(crate) fn read(provider: &dyn Provider, boot: BootPhys) -> Result<Option<Table>> {
     let shape = Shape::of(provider);
     let Some(last) = shape.sectors().checked_sub(1) else {
@@ -196,7 +196,7 @@ fn read_copy(provider: &dyn Provider, lba: u64, last: u64) -> Copy {
     }
 }
 
-/// Everything that can be said of a header without its entries.
+/// Checks everything about a header except its entries.
 fn check_header(phys: &HeaderPhys, sector: &[u8], lba: u64, last: u64) -> Result<(), String> {
     let size = phys.size.get() as usize;
     if size < size_of::<HeaderPhys>() || size > sector.len() {
@@ -222,7 +222,7 @@ fn check_header(phys: &HeaderPhys, sector: &[u8], lba: u64, last: u64) -> Result
     if first < 2 || first > last {
         return bad("the first usable LBA", first);
     }
-    // past the end of the disk: that is found later, and can be recovered from
+    // A last usable LBA past the end of the disk is found later, and can be recovered from.
     if end < first || end == u64::MAX {
         return bad("the last usable LBA", end);
     }
@@ -313,7 +313,7 @@ fn partition_of(index: u32, entry: &EntryPhys, rest: &[u8]) -> Partition {
     }
 }
 
-/// An entry that covers the disk, so that tools which know no GPT keep off.
+/// Writes a protective entry covering the disk, so that tools that do not know GPT leave it alone.
 pub(crate) fn protect(boot: &mut BootPhys, shape: Shape) {
     let unused = MbrEntryPhys {
         flag: 0,
@@ -336,7 +336,7 @@ pub(crate) fn protect(boot: &mut BootPhys, shape: Shape) {
     boot.signature = BootPhys::empty().signature;
 }
 
-/// Sectors that one copy of the entries takes.
+/// Sectors per copy of the entries.
 pub(crate) fn entries_sectors(shape: &Shape, entries: u32, entry_size: u32) -> u64 {
     (u64::from(entries) * u64::from(entry_size)).div_ceil(u64::from(shape.sectorsize))
 }

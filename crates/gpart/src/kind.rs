@@ -1,4 +1,4 @@
-//! What a partition is for: names, GUIDs and MBR types.
+//! Partition types: names, GUIDs and MBR types.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use base::{Error, Result};
 
 use crate::{Scheme, Uuid};
 
-/// What a partition is for, as its table says it.
+/// The type of a partition, as its table stores it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// The type GUID of a GPT entry.
@@ -88,7 +88,7 @@ const MBR_TYPES: &[(&str, u8)] = &[
 ];
 
 impl Kind {
-    /// By the name that gpart has for it, or `!` and the raw type.
+    /// Parses gpart's name for it, or `!` and the raw type.
     ///
     /// # Errors
     /// [`base::ErrorKind::InvalidInput`] for a name that the scheme does not know.
@@ -146,13 +146,13 @@ impl Kind {
         }
     }
 
-    /// Whether it holds further partitions that are not listed here.
+    /// Whether it is an extended partition, which holds further partitions that are not listed here.
     #[must_use]
     pub(crate) fn is_extended(self) -> bool {
         matches!(self, Kind::Mbr(0x05 | 0x0f | 0x85))
     }
 
-    /// Whether it is exactly what `name` means in its scheme.
+    /// Whether `name` is gpart's name for it.
     #[must_use]
     pub fn is(self, name: &str) -> bool {
         self.alias() == Some(name)

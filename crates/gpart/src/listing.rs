@@ -1,4 +1,4 @@
-//! What gpart(8) prints of a table.
+//! What gpart(8) prints about a table.
 
 mod human;
 mod list;

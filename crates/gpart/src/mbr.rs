@@ -9,14 +9,14 @@ use crate::phys::{BootPhys, GPT_SIGNATURE, MbrEntryPhys, PROTECTIVE};
 use crate::table::{ACTIVE, read_sectors, write_sectors};
 use crate::{Kind, Partition, Scheme, Shape, Table, gpt};
 
-/// Entries of an MBR.
+/// Entries in an MBR.
 pub(crate) const ENTRIES: u32 = 4;
-/// Sectors of a track, as every BIOS since 1994 pretends.
+/// Sectors per track, as every BIOS since 1994 reports.
 pub(crate) const TRACK_SECTORS: u64 = 63;
 /// Heads, likewise.
 const HEADS: u64 = 255;
 
-/// The table in a boot sector; nothing if it is none, or one of a file system.
+/// The table in a boot sector; `None` if it is not an MBR, or is the boot sector of a file system.
 pub(crate) fn read(provider: &dyn Provider, boot: &BootPhys) -> Option<Table> {
     let flags_are_right = boot.entries.iter().all(|e| e.flag & 0x7f == 0);
     let is_empty = boot.entries.as_bytes().iter().all(|b| *b == 0);
@@ -81,7 +81,7 @@ pub(crate) fn empty(shape: Shape) -> Table {
     }
 }
 
-/// Cylinder, head and sector in the three bytes of an entry; all ones past cylinder 1023.
+/// Cylinder, head and sector in the three bytes of an entry; all ones beyond cylinder 1023.
 pub(crate) fn chs(lba: u64) -> [u8; 3] {
     let (track, sector) = (lba / TRACK_SECTORS, lba % TRACK_SECTORS + 1);
     let (cylinder, head) = (track / HEADS, track % HEADS);
@@ -96,7 +96,7 @@ pub(crate) fn chs(lba: u64) -> [u8; 3] {
     ]
 }
 
-/// Writes one sector: a disk does that whole or not at all.
+/// Writes the one sector: a disk writes it whole or not at all.
 pub(crate) fn write(table: &Table, provider: &dyn Provider) -> Result<()> {
     let mut boot = table.boot;
     for (index, entry) in (1..).zip(&mut boot.entries) {
@@ -131,7 +131,7 @@ fn entry_of(table: &Table, index: u32) -> MbrEntryPhys {
     entry.kind = kind;
     entry.start = sectors(one.start_sector);
     entry.sectors = sectors(one.sectors);
-    // others may count other heads: what did not move keeps their figures
+    // Other systems may assume other heads: a partition that did not move keeps its CHS values.
     if (old.start, old.sectors) == (entry.start, entry.sectors) && old.kind != 0 {
         (entry.chs_first, entry.chs_last) = (old.chs_first, old.chs_last);
     } else {

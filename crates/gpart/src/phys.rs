@@ -1,23 +1,23 @@
-//! What lies on disk: headers and entries of GPT, and the boot sector.
+//! On-disk structures: headers and entries of a GPT, and the boot sector.
 
 use std::mem::{offset_of, size_of};
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// How a GPT header begins.
+/// The first bytes of a GPT header.
 pub(crate) const GPT_SIGNATURE: [u8; 8] = *b"EFI PART";
-/// The revision that is written: 1.0.
+/// The GPT revision that is written: 1.0.
 pub(crate) const GPT_REVISION: u32 = 0x0001_0000;
-/// How a boot sector ends.
+/// The last two bytes of a boot sector.
 pub(crate) const BOOT_SIGNATURE: u16 = 0xaa55;
-/// The MBR type that says: this is a GPT.
+/// The MBR type of the entry that protects a GPT.
 pub(crate) const PROTECTIVE: u8 = 0xee;
-/// Bytes of a boot sector; what follows in a larger sector is zero.
+/// Bytes of a boot sector; the rest of a larger sector is zero.
 pub(crate) const BOOT_BYTES: usize = 512;
-/// Bytes of boot code in front of the MBR's entries (with the disk's serial number).
+/// Bytes of boot code before the MBR's entries, the disk's serial number included.
 pub(crate) const BOOTCODE_BYTES: usize = 446;
-/// The smallest entry of a GPT, and the one that is written.
+/// The smallest size of a GPT entry in bytes, and the one of a new table.
 pub(crate) const ENTRY_BYTES: u32 = 128;
 /// UTF-16 units in the name of a GPT partition.
 pub(crate) const NAME_UNITS: usize = 36;
@@ -30,11 +30,11 @@ pub(crate) struct HeaderPhys {
     pub revision: U32,
     /// Bytes that `crc_self` covers.
     pub size: U32,
-    /// Of this header with zero here.
+    /// Of this header with this field zero.
     pub crc_self: U32,
     pub reserved: U32,
     pub lba_self: U64,
-    /// Where the other header is.
+    /// LBA of the other header.
     pub lba_alternate: U64,
     pub first_usable: U64,
     pub last_usable: U64,
@@ -63,7 +63,7 @@ pub(crate) struct EntryPhys {
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct MbrEntryPhys {
-    /// 0x80: active; 0: not.
+    /// 0x80: active; 0: not active.
     pub flag: u8,
     pub chs_first: [u8; 3],
     pub kind: u8,
@@ -96,14 +96,14 @@ const _: () = {
 };
 
 impl BootPhys {
-    /// From the start of sector 0.
+    /// Reads it from the start of sector 0.
     pub(crate) fn from_sector(sector: &[u8]) -> Option<BootPhys> {
         BootPhys::read_from_prefix(sector)
             .ok()
             .map(|(boot, _)| boot)
     }
 
-    /// A sector of zeros but for the signature.
+    /// All zeros except for the signature.
     pub(crate) fn empty() -> BootPhys {
         let mut boot = BootPhys::read_from_bytes(&[0; BOOT_BYTES]).expect("the size is right");
         boot.signature = U16::new(BOOT_SIGNATURE);

@@ -1,4 +1,4 @@
-//! A partition table in memory: what `read` found and `write` writes.
+//! A partition table in memory, as read from a disk or to be written to it.
 
 use base::{Error, ErrorKind, Result};
 use geom::Provider;
@@ -6,7 +6,7 @@ use geom::Provider;
 use crate::phys::{BOOT_BYTES, BootPhys};
 use crate::{Kind, Uuid, gpt, mbr};
 
-/// Which format a table has.
+/// The format of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scheme {
     /// GUID partition table.
@@ -25,11 +25,11 @@ impl Scheme {
         }
     }
 
-    /// By gpart's name.
+    /// Parses gpart's name.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`] for a name that FreeBSD does not know either,
-    /// [`ErrorKind::Unsupported`] for one that it knows.
+    /// [`ErrorKind::Unsupported`] for a scheme that only FreeBSD knows, [`ErrorKind::InvalidInput`]
+    /// for any other name.
     pub fn parse(text: &str) -> Result<Scheme> {
         match text.to_ascii_uppercase().as_str() {
             "GPT" => Ok(Scheme::Gpt),
@@ -43,7 +43,7 @@ impl Scheme {
     }
 }
 
-/// Whose default alignment is followed where the caller gives none.
+/// The FreeBSD version whose default alignment is used where the caller gives none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Era {
     /// FreeBSD 8 and 9: a GPT is usable from LBA 34 on; MBR partitions are whole tracks.
@@ -54,7 +54,7 @@ pub enum Era {
 }
 
 impl Era {
-    /// `9` (or `8`) and `current`.
+    /// Parses `9` (or `8`) and `current`.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`] for anything else.
@@ -69,7 +69,7 @@ impl Era {
     }
 }
 
-/// Size and sectors of the disk that a table is on.
+/// Size and sector sizes of the disk that a table is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Bytes.
@@ -83,7 +83,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// What a provider says of itself.
+    /// What a provider reports.
     #[must_use]
     pub fn of(provider: &dyn Provider) -> Shape {
         Shape {
@@ -100,7 +100,7 @@ impl Shape {
         self.mediasize / u64::from(self.sectorsize)
     }
 
-    /// How far inside of its physical sector that sector begins, in bytes: 0 is aligned.
+    /// How far into its physical sector this sector begins, in bytes: 0 is aligned.
     #[must_use]
     pub fn misalignment(&self, sector: u64) -> u64 {
         let stripe = u128::from(self.stripesize.max(1));
@@ -109,7 +109,7 @@ impl Shape {
         u64::try_from(off).expect("below a u32")
     }
 
-    /// What GEOM calls the stripe offset: how far inside of a physical sector LBA 0 is, in sectors.
+    /// What GEOM calls the stripe offset: how far into a physical sector LBA 0 is, in sectors.
     pub(crate) fn offset_sectors(&self) -> u64 {
         self.misalignment(0) / u64::from(self.sectorsize)
     }
@@ -118,13 +118,13 @@ impl Shape {
 /// One partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Partition {
-    /// Its number, from 1 on.
+    /// Its number, starting at 1.
     pub index: u32,
     /// Its first sector.
     pub start_sector: u64,
     /// How many sectors it has.
     pub sectors: u64,
-    /// What it is for.
+    /// Its type.
     pub kind: Kind,
     /// Its own GUID; all zeros in an MBR.
     pub guid: Uuid,
@@ -132,21 +132,21 @@ pub struct Partition {
     pub attributes: u64,
     /// GPT: the name, UTF-16, zeros after its end.
     pub(crate) name: [u16; crate::phys::NAME_UNITS],
-    /// Bytes of the entry after those that are known, as far as they are not zero; carried through.
+    /// The entry's bytes after the known fields, without trailing zeros; preserved when written.
     pub(crate) rest: Vec<u8>,
 }
 
-/// GPT attribute: try to boot from here (FreeBSD).
+/// GPT attribute: boot from this partition (FreeBSD).
 pub(crate) const BOOTME: u64 = 1 << 59;
-/// GPT attribute: once only (FreeBSD).
+/// GPT attribute: boot from it once only (FreeBSD).
 pub(crate) const BOOTONCE: u64 = 1 << 58;
-/// GPT attribute: that did not work (FreeBSD).
+/// GPT attribute: that boot failed (FreeBSD).
 pub(crate) const BOOTFAILED: u64 = 1 << 57;
 /// MBR: the partition to boot from.
 pub(crate) const ACTIVE: u64 = 0x80;
 
 impl Partition {
-    /// A partition without name or attributes; a random GUID if it is of a GPT.
+    /// A partition without name or attributes; a GPT partition gets a random GUID.
     #[must_use]
     pub fn new(index: u32, start_sector: u64, sectors: u64, kind: Kind) -> Partition {
         let guid = match kind {
@@ -172,7 +172,7 @@ impl Partition {
             .saturating_add(self.sectors.saturating_sub(1))
     }
 
-    /// Its name; broken UTF-16 is shown as U+FFFD.
+    /// Its name; invalid UTF-16 is replaced by U+FFFD.
     #[must_use]
     pub fn label(&self) -> String {
         let end = self.name.iter().position(|u| *u == 0);
@@ -180,7 +180,7 @@ impl Partition {
         String::from_utf16_lossy(units)
     }
 
-    /// Names it; what is too long for 36 UTF-16 units is cut off between characters.
+    /// Sets the name; past 36 UTF-16 units it is cut off between characters.
     pub(crate) fn set_label(&mut self, label: &str) {
         self.name = [0; crate::phys::NAME_UNITS];
         let mut at = 0;
@@ -209,7 +209,7 @@ impl Partition {
         known.iter().filter(is_set).map(|(name, _)| *name).collect()
     }
 
-    /// What follows the name of the disk in the name of the partition: `p1`, `s1`.
+    /// The suffix that makes the disk's name the partition's: `p1`, `s1`.
     #[must_use]
     pub fn suffix(&self) -> String {
         let letter = match self.kind {
@@ -229,11 +229,11 @@ impl Partition {
 pub struct Extent {
     /// `ada0p1`
     pub name: String,
-    /// `gpt/…` names it, if it has one.
+    /// The name below `gpt/`, if it has one.
     pub label: Option<String>,
-    /// Where it begins, in bytes.
+    /// Its beginning, in bytes.
     pub start: u64,
-    /// How long it is, in bytes.
+    /// Its length, in bytes.
     pub len: u64,
 }
 
@@ -245,9 +245,9 @@ pub struct Table {
     /// The first and the last usable sector.
     pub(crate) first: u64,
     pub(crate) last: u64,
-    /// How many partitions there can be.
+    /// The number of slots for partitions.
     pub(crate) entries: u32,
-    /// In the order of their numbers.
+    /// In numeric order.
     pub(crate) partitions: Vec<Partition>,
     /// The first 512 bytes of the disk.
     pub(crate) boot: BootPhys,
@@ -258,10 +258,10 @@ pub struct Table {
 }
 
 impl Table {
-    /// The table on a disk; nothing if there is none.
+    /// The table on a disk; `None` if there is none.
     ///
-    /// A GPT of which one copy is good is read from that one and says so in [`Table::is_corrupt`]
-    /// and [`Table::notes`].
+    /// A GPT with only one good copy is read from that copy; [`Table::is_corrupt`] and
+    /// [`Table::notes`] report it.
     ///
     /// # Errors
     /// [`ErrorKind::Corrupt`] if there is a GPT but neither copy is good; what the provider says if
@@ -294,7 +294,7 @@ impl Table {
         self
     }
 
-    /// What no partition may do: overlap another one, leave the usable range.
+    /// Violations of integrity: partitions that overlap or leave the usable range.
     pub(crate) fn breaches(&self) -> Vec<String> {
         let mut found = Vec::new();
         let disk_last = self.shape.sectors().saturating_sub(1);
@@ -347,13 +347,13 @@ impl Table {
         self.shape
     }
 
-    /// The partitions, in the order of their numbers.
+    /// The partitions, in numeric order.
     #[must_use]
     pub fn partitions(&self) -> &[Partition] {
         &self.partitions
     }
 
-    /// The partitions in the order in which they lie on the disk.
+    /// The partitions in disk order.
     #[must_use]
     pub fn in_place(&self) -> Vec<&Partition> {
         let mut partitions: Vec<_> = self.partitions.iter().collect();
@@ -367,7 +367,7 @@ impl Table {
         self.partitions.iter().find(|p| p.index == index)
     }
 
-    /// The partitions that can be used: inside of the disk and over no other one.
+    /// The partitions that can be used: within the disk and not overlapping another one.
     #[must_use]
     pub fn places(&self, disk: &str) -> Vec<Extent> {
         let bytes = u64::from(self.shape.sectorsize);
@@ -401,7 +401,7 @@ impl Table {
         self.last
     }
 
-    /// How many partitions there can be.
+    /// The number of slots for partitions.
     #[must_use]
     pub fn entries(&self) -> u32 {
         self.entries
@@ -413,13 +413,13 @@ impl Table {
         self.is_corrupt
     }
 
-    /// What is wrong or unusual, for people.
+    /// What is wrong or unusual, for the user.
     #[must_use]
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// How many more sectors a GPT could make usable on this disk: it grew, or they were rounded off.
+    /// How many more sectors a GPT could use at the end of this disk: it grew, or they were rounded off.
     #[must_use]
     pub fn unused_sectors(&self) -> u64 {
         if self.scheme == Scheme::Mbr {
@@ -430,22 +430,22 @@ impl Table {
         last.saturating_sub(self.last)
     }
 
-    /// The GUID of the disk; nothing in an MBR.
+    /// The GUID of the disk; `None` for an MBR.
     #[must_use]
     pub fn disk_guid(&self) -> Option<Uuid> {
         (self.scheme == Scheme::Gpt).then_some(self.gpt.disk_guid)
     }
 
-    /// The serial number that an MBR gives its disk.
+    /// The serial number of the disk in the boot sector (MBR).
     #[must_use]
     pub fn serial(&self) -> u32 {
         self.boot.serial.get()
     }
 
-    /// Writes it, in such an order that a loss of power leaves the old one or the new one.
+    /// Writes it, in an order such that a loss of power leaves the old table or the new one.
     ///
     /// # Errors
-    /// What the provider says; then the old table, the new one, or one that `recover` mends is left.
+    /// What the provider says; then the disk has the old table, the new one, or one that `recover` can repair.
     pub fn write(&self, provider: &dyn Provider) -> Result<()> {
         assert_eq!(
             (self.shape.sectorsize, self.shape.mediasize),
@@ -458,7 +458,7 @@ impl Table {
         }
     }
 
-    /// Wipes it from the disk.
+    /// Erases it from the disk.
     ///
     /// # Errors
     /// What the provider says.
@@ -488,7 +488,7 @@ pub(crate) fn read_sectors(provider: &dyn Provider, start: u64, count: u64) -> R
     Ok(bytes)
 }
 
-/// Writes bytes from a sector on, filling the last sector with zeros.
+/// Writes bytes starting at a sector, padding the last sector with zeros.
 pub(crate) fn write_sectors(provider: &dyn Provider, start: u64, bytes: &[u8]) -> Result<()> {
     let sector = provider.sectorsize() as usize;
     let mut padded = bytes.to_vec();

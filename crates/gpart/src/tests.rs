@@ -1,4 +1,4 @@
-//! Tables beside a model, damaged, torn by power cuts, and in the words of gpart.
+//! Tables compared with a model, damaged, torn by power cuts, and in gpart's words.
 
 mod damage;
 mod operations;
@@ -8,7 +8,7 @@ use geom::mem::Memory;
 
 use crate::{Era, NewPartition, Scheme, Shape, Table, Wish};
 
-/// A disk of so many sectors.
+/// A disk of that many sectors.
 pub(crate) fn disk(sectors: u64, sectorsize: u32, stripesize: u32) -> Memory {
     let bytes = sectors * u64::from(sectorsize);
     Memory::with_sectors("ada0", bytes, sectorsize, stripesize)

@@ -1,11 +1,11 @@
-//! UUIDs as GPT stores them: the first three groups little-endian.
+//! UUIDs as GPT stores them: the first three groups are little-endian.
 
 use std::fmt;
 use std::str::FromStr;
 
 use base::{Error, Result};
 
-/// A UUID, in the order in which it is written as text.
+/// A UUID, its bytes in text order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Uuid(pub [u8; 16]);
 
@@ -31,7 +31,7 @@ impl Uuid {
         Uuid(digits.to_be_bytes())
     }
 
-    /// As it lies on disk, and back: the first three groups change ends.
+    /// Converts to the on-disk order, or back: the first three groups are byte-swapped.
     #[must_use]
     pub fn swapped(self) -> [u8; 16] {
         let mut bytes = self.0;

@@ -1,4 +1,4 @@
-//! Our tables in the eyes of sgdisk, parted and blkid, and theirs in ours.
+//! Our tables as read by sgdisk, parted and blkid, and theirs as read by us.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 const DISK_BYTES: u64 = 3 << 30;
 
-/// Whether a tool is there; says loudly if not.
+/// Whether a tool is installed; prints a notice if not.
 fn has(tool: &str, package: &str) -> bool {
     let found = Command::new(tool).arg("--version").output().is_ok();
     if !found {
@@ -34,7 +34,7 @@ fn text(output: &Output) -> String {
     of(&output.stdout) + &of(&output.stderr)
 }
 
-/// An image file that goes away with its folder.
+/// An image file that is deleted with its folder.
 struct Image {
     _folder: TempDir,
     path: PathBuf,
@@ -143,7 +143,7 @@ fn check_with_sgdisk(path: &str, table: &Table, is_roomy: bool) {
     }
     let verdict = text(&run("sgdisk", &["-v", path]));
     assert!(verdict.contains("No problems found"), "{verdict}");
-    // FreeBSD rounds the usable range today, which sgdisk calls unusual
+    // current FreeBSD rounds the usable range, which sgdisk calls unusual
     assert!(is_roomy || !verdict.contains("Warning"), "{verdict}");
     assert!(!verdict.contains("Caution"), "{verdict}");
     for one in table.partitions() {
@@ -215,7 +215,7 @@ fn our_mbr_is_read_by_others_without_a_complaint() {
 
 #[test]
 fn large_disks_have_a_protective_entry_of_the_largest_size() {
-    // four times what 32 bits count
+    // four times as many sectors as 32 bits can count
     let image = Image::new(8 << 40);
     let table = write_sample(&*image.open(), Scheme::Gpt, Era::Nine);
     check_with_sgdisk(image.name(), &table, false);
@@ -236,7 +236,7 @@ fn what_we_recover_is_right_in_the_eyes_of_others() {
         check_with_sgdisk(image.name(), &read, false);
     }
     drop(provider);
-    // the disk grows, then gets smaller than it was
+    // the disk grows, then shrinks below its original size
     table.delete(4).unwrap();
     table.write(&*image.open()).unwrap();
     for bytes in [5 << 30, 1 << 30] {
@@ -351,13 +351,13 @@ fn tables_of_sgdisk_are_read() {
     assert_eq!(table.partition(5).unwrap().attribute_names(), ["bootme"]);
     let guid = table.partition(7).unwrap().guid.to_string();
     assert_eq!(guid, "01234567-89ab-cdef-0123-456789abcdef");
-    // written back it is byte for byte the same
+    // written back, it is byte for byte the same
     let before = ends_of(&image);
     table.write(&*image.open()).unwrap();
     assert!(ends_of(&image) == before, "rewriting changed bytes");
 }
 
-/// The first and the last 33 sectors and a bit.
+/// The first and the last 64 KiB, which include both copies of the table.
 fn ends_of(image: &Image) -> Vec<u8> {
     let provider = image.open();
     let mut bytes = vec![0; 2 << 16];
@@ -369,7 +369,7 @@ fn ends_of(image: &Image) -> Vec<u8> {
     bytes
 }
 
-/// Numbers that follow from a seed (xorshift).
+/// Numbers determined by a seed (xorshift).
 struct Dice(u64);
 
 impl Dice {
@@ -393,7 +393,7 @@ impl Dice {
     }
 }
 
-/// One `mkpart`, by parted on the image and by us on a copy of the table in memory.
+/// One `mkpart`, by parted on the image and by this crate on a copy of the table in memory.
 fn compare_mkpart(image: &Image, dice: &mut Dice, align: &str) {
     let mut table = image.table();
     let shape = table.shape();

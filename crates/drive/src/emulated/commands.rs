@@ -1,4 +1,4 @@
-//! Commands: how they begin, how time passes while a thread waits for them, how they end.
+//! Commands: how they start, how time passes while a thread waits for them, how they end.
 
 use rt::MutexGuard;
 
@@ -8,10 +8,10 @@ use crate::fault::Fate;
 use crate::media::is_zero;
 use crate::timing::Command;
 
-/// The longest command of the ATA set: 65,536 sectors.
+/// The longest command of the ATA set, in logical sectors.
 const SECTORS_MAX: u64 = 65_536;
 
-/// What a command is about, in bytes of the host.
+/// A command as submitted, in bytes of the host.
 struct Request {
     kind: CommandKind,
     offset: u64,
@@ -19,8 +19,8 @@ struct Request {
     fua: bool,
 }
 
-/// Bytes pass the bus while they pass the drive's wire: a command is over when both have ended. For a caller who
-/// does not wait.
+/// Wraps `done` so that it is called no earlier than the end of the bus transfer. The bus and the drive's wire
+/// transfer in parallel: a command is over when both have ended. For queued commands.
 fn told_after(transfer: rt::Transfer, done: DoneFn) -> DoneFn {
     if transfer.until_ns <= rt::now_ns() {
         return done;
@@ -58,7 +58,7 @@ impl Emulated {
         Ok(())
     }
 
-    /// Writes and waits until the bytes are on the medium, whatever the cache could do.
+    /// Writes and waits until the bytes are on the medium, bypassing the write cache (FUA).
     ///
     /// # Errors
     /// As [`Provider::write`].
@@ -79,7 +79,7 @@ impl Emulated {
         Ok(())
     }
 
-    /// `pieces` have `len` bytes.
+    /// `pieces` total `len` bytes.
     fn write_pieces(&self, offset: u64, pieces: &[&[u8]], len: usize, fua: bool) -> Result<()> {
         if let [data] = pieces {
             let mut at = offset;
@@ -106,7 +106,7 @@ impl Emulated {
         self.write_one(offset, len as u64, bytes, fua)
     }
 
-    /// `bytes`: nothing for zeros.
+    /// `bytes`: `None` for zeros.
     fn write_one(&self, offset: u64, len: u64, bytes: Option<base::Buf>, fua: bool) -> Result<()> {
         let request = Request {
             kind: CommandKind::Write,
@@ -207,14 +207,14 @@ impl Emulated {
             _ => None,
         };
         let mut state = self.state.lock();
-        // A refusal is told by `begin`, through `finished`.
+        // `begin` reports a refusal through `finished`.
         let done = told_after(transfer, bio.done);
         let _ = self.begin(&mut state, &request, bytes, Caller::Calls(done));
         self.unlock(state);
     }
 
-    /// Hands a command to the drive; what it does to the bytes, it does now. Who is called on an
-    /// error gets it through `finished`; who waits, as the result.
+    /// Hands a command to the drive and applies its effect on the bytes. An error is returned to a waiting
+    /// caller; a callback gets it through `finished`.
     fn begin(
         &self,
         state: &mut MutexGuard<'_, State>,
@@ -262,7 +262,7 @@ impl Emulated {
         Ok(tag)
     }
 
-    /// Whether the drive takes a command at all.
+    /// Whether the drive accepts a command at all.
     fn admit(&self, state: &mut State, request: &Request, now: u64) -> Result<()> {
         let refuse = |what: &str| {
             let text = format!("{}: {what}", self.name);
@@ -292,7 +292,7 @@ impl Emulated {
         Ok(())
     }
 
-    /// Writes a command down, if that is wanted.
+    /// Traces a command, if tracing is on.
     fn note(&self, state: &mut State, command: &Command, at_ns: u64) -> Option<usize> {
         let depth = u32::try_from(state.in_flight.len() + 1).unwrap_or(u32::MAX);
         let trace = state.trace.as_mut()?;
@@ -311,7 +311,7 @@ impl Emulated {
         Some(trace.len() - 1)
     }
 
-    /// Physical sectors that a write covers in part only.
+    /// Physical sectors that a write covers only in part.
     fn partial_sectors(&self, command: &Command) -> u32 {
         let per = self.profile.sectors_per_physical();
         let start = self.profile.medium_lba(command.lba);
@@ -325,7 +325,7 @@ impl Emulated {
         }
     }
 
-    /// Lets time pass until a command is done.
+    /// Waits until a command is done, advancing the model.
     fn wait_for<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
@@ -352,7 +352,7 @@ impl Emulated {
         }
     }
 
-    /// Does what the mechanics did until now.
+    /// Advances the model to `now` and applies its events.
     pub(super) fn catch_up(&self, state: &mut MutexGuard<'_, State>, now: u64) {
         let state = &mut **state;
         if !state.has_power {
@@ -388,7 +388,7 @@ impl Emulated {
         }
     }
 
-    /// Lets the lock go; completes the commands that are done, and sets the timer for the others.
+    /// Releases the lock, calls the callbacks that are due, and sets the timer for the commands still queued.
     pub(super) fn unlock(&self, mut state: MutexGuard<'_, State>) {
         if state.queued > 0
             && state.has_power
@@ -426,7 +426,7 @@ impl Emulated {
 }
 
 impl State {
-    /// What a command does to the bytes, in the order of submission: a write goes into the cache.
+    /// Applies a command to the bytes, in the order of submission: a write goes into the cache.
     fn change(
         &mut self,
         tag: u64,
@@ -464,7 +464,7 @@ impl State {
         Ok(())
     }
 
-    /// Bytes as the drive brings them.
+    /// Reads bytes as the drive returns them.
     pub(super) fn read(&mut self, offset: u64, buf: &mut [u8]) -> Result<()> {
         self.media.read(offset, buf)?;
         if !self.faults.is_empty() {
@@ -476,20 +476,20 @@ impl State {
         Ok(())
     }
 
-    /// The mechanics have written a write to the medium.
+    /// A write has reached the medium.
     fn destage(&mut self, tag: u64) {
         let Some(mut write) = self.volatile.remove(tag) else {
             return;
         };
         if self.settle(&write).is_err() {
-            // It stays in the cache, and the next command that changes anything says why.
+            // It stays in the cache; the next command other than a read retries it and reports the error.
             self.stuck += usize::from(!write.is_stuck);
             write.is_stuck = true;
             self.volatile.insert(tag, write);
         }
     }
 
-    /// Writes to the media file what is still valid of a write.
+    /// Writes the still valid parts of a write to the media file.
     pub(super) fn settle(&mut self, write: &CachedWrite) -> Result<()> {
         if write.cuts.is_empty() {
             return self.settle_part(write, &write.range());
@@ -523,7 +523,7 @@ impl State {
         self.faults.repair(part)
     }
 
-    /// Tries again what the media file had no room for.
+    /// Retries the writes that the media file had no room for.
     pub(super) fn retry_stuck(&mut self) -> Result<()> {
         let is_stuck = |(tag, write): (u64, &CachedWrite)| write.is_stuck.then_some(tag);
         let tags: Vec<u64> = self.volatile.iter().filter_map(is_stuck).collect();
@@ -538,7 +538,7 @@ impl State {
         Ok(())
     }
 
-    /// A command is done; true if a thread waits for it.
+    /// Completes a command; returns whether a thread waits for it.
     fn end(&mut self, tag: u64, at: u64, shape: &Shape, name: &str) -> bool {
         let Some(flight) = self.in_flight.get_mut(&tag) else {
             return false;
@@ -582,8 +582,8 @@ impl State {
         false
     }
 
-    /// What a flush promises. The mechanics have done it already; but the media file may have had no
-    /// room, and a drive with capacitors does not hurry.
+    /// Makes the promise of a flush true. The mechanics have done so already, except that the media file
+    /// may have had no room, and that a drive with capacitors does not destage on a flush.
     fn end_flush(&mut self, tag: u64) -> Result<()> {
         self.retry_stuck()?;
         let is_promised = |(earlier, write): (u64, &CachedWrite)| {
@@ -604,7 +604,7 @@ impl State {
         }
     }
 
-    /// What came out of a command that a thread waits for.
+    /// Takes the result of a command that a thread waits for.
     fn take_result(&mut self, tag: u64) -> Option<Result<()>> {
         let flight = self.in_flight.get_mut(&tag)?;
         let Caller::Waits(answer) = &mut flight.caller else {

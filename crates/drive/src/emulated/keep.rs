@@ -1,13 +1,13 @@
-//! What is kept of a drive between two commands: its clock, its cache, what it has done.
+//! What is kept of a drive between two runs: its clock, its cache, its statistics.
 //!
 //! # On disk
-//! Beside the media file `ada0.img`: `ada0.state`, JSON, the statistics of its life so far, and `ada0.cache`: a
-//! line of JSON with the state of the mechanics and the list of cached writes, and after it their
+//! Beside the media file `ada0.img`: `ada0.state`, JSON, the lifetime statistics so far, and `ada0.cache`: a
+//! line of JSON with the state of the mechanics and the list of cached writes, followed by their
 //! bytes. Both are replaced by renaming.
 //!
 //! # Crash argument
-//! The cache file goes away before the first command that makes it untrue. A program that dies
-//! later leaves the media file as the flushes made it, and no cache: to the drive that is a loss of
+//! The cache file is removed before the first command that makes it outdated. A program that dies
+//! later leaves the media file as the flushes made it, and no cache: for the drive that is a loss of
 //! power.
 
 use std::fs;
@@ -22,12 +22,12 @@ use crate::fault::Fate;
 use crate::media::Extents;
 use crate::timing::{Statistics, TimingState};
 
-/// The longest first line of a cache file.
+/// Limit of the first line of a cache file, in bytes.
 const HEADER_BYTES_MAX: usize = 256 << 20;
 
-/// No drive's clock gets as far.
+/// Limit of a drive's clock: 146 years, with room above for sums.
 const CLOCK_MAX_NS: u64 = 1 << 62;
-/// No drive takes as many commands.
+/// Limit of a drive's tags; no drive takes as many commands.
 const TAG_MAX: u64 = 1 << 62;
 
 /// The files of a drive.
@@ -45,9 +45,9 @@ pub(super) struct KeptState {
     pub(super) now_ns: u64,
     /// Times that it was switched on.
     pub(super) power_cycles: u64,
-    /// What it did before the mechanics of the cache file, if there is one, began to count.
+    /// Statistics up to where the mechanics in the cache file, if there is one, started counting.
     pub(super) before: Statistics,
-    /// What they counted until then, in case that the cache file is gone.
+    /// What those mechanics have counted since, in case the cache file is gone.
     pub(super) since: Statistics,
 }
 
@@ -141,7 +141,7 @@ impl Files {
         replace_file(&self.path("cache"), &bytes)
     }
 
-    /// What the cache file says is about to become untrue.
+    /// Removes the cache file, which is about to become outdated.
     pub(super) fn remove_cache(&self) -> Result<()> {
         let path = self.path("cache");
         match fs::remove_file(&path) {
@@ -153,7 +153,7 @@ impl Files {
     }
 }
 
-/// Times that a drive may have seen: some centuries, with room above for sums.
+/// Checks a clock against [`CLOCK_MAX_NS`].
 fn check_clock(now_ns: u64) -> Result<()> {
     match now_ns {
         0..CLOCK_MAX_NS => Ok(()),
@@ -220,7 +220,7 @@ fn read_if_there(path: &Path) -> Result<Option<Vec<u8>>> {
     }
 }
 
-/// Replaces a file by renaming: a crash leaves the old or the new one.
+/// Replaces a file by renaming: a program that dies leaves the old or the new one.
 pub(crate) fn replace_file(path: &Path, bytes: &[u8]) -> Result<()> {
     let within = |e: std::io::Error| Error::from(e).within(path.display());
     let mut new = path.as_os_str().to_owned();
@@ -234,7 +234,7 @@ pub(crate) fn replace_file(path: &Path, bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// The statistics of two times of life.
+/// The sum of two statistics.
 pub(super) fn add(a: &Statistics, b: &Statistics) -> Statistics {
     let sum = u64::saturating_add;
     Statistics {

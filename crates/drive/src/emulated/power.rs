@@ -1,22 +1,22 @@
-//! The power: what is left when it fails.
+//! Power: what is left when it fails.
 //!
 //! # Crash argument
-//! When the power fails, the drive may have written any subset of what was in its cache, and of one
-//! write any subset of its sectors: nothing of it was promised to anyone. What was flushed is on the
-//! medium already. A physical sector that was just being rewritten has lost its old bytes and has
-//! not got the new ones whole: all of its logical sectors read as uncorrectable errors, those that
-//! nobody wrote to as well. That is a fault like others: the right bytes stay beside it.
+//! When the power fails, the drive may have written any subset of the writes in its cache, and of one
+//! write any subset of its sectors: none of it was promised. What was flushed is on the medium
+//! already. A physical sector that was being rewritten has lost its old bytes and does not yet have
+//! the new ones in full: all of its logical sectors read as uncorrectable errors, including those
+//! that were not being written. That is a fault like others: the right bytes are kept beside it.
 
 use super::volatile::CachedWrite;
 use super::*;
 use rt::splitmix64;
 
 impl Emulated {
-    /// The power fails. `seed` decides what of the cache had reached the medium. Commands in flight, and all that
-    /// come later, fail until [`Emulated::power_on`], or until the drive is opened again.
+    /// Cuts the power. `seed` decides which part of the cache had reached the medium. Commands in flight and later
+    /// ones fail until [`Emulated::power_on`], or until the drive is opened again.
     ///
     /// # Errors
-    /// What the host says when the medium is written.
+    /// What the host says on writing to the medium.
     pub fn power_cut(&self, seed: u64) -> Result<()> {
         let mut state = self.state.lock();
         let now = state.now();
@@ -65,7 +65,7 @@ impl Emulated {
             .and_then(|()| self.files.write_state(&state.life))
     }
 
-    /// Writes what had reached the medium of a write: all, nothing, a first part, or any sectors.
+    /// Writes the part of a write that had reached the medium: all, nothing, a prefix, or any sectors.
     fn write_partly(&self, state: &mut State, write: &CachedWrite, seed: &mut u64) -> Result<()> {
         let sector = u64::from(self.shape.sectorsize);
         let choice = splitmix64(seed) % 8;
@@ -89,7 +89,7 @@ impl Emulated {
         Ok(())
     }
 
-    /// All commands in flight fail.
+    /// Fails all commands in flight.
     fn end_all(&self, state: &mut State) {
         let error = || Error::new(ErrorKind::Io, format!("{}: no power", self.name));
         for (tag, flight) in std::mem::take(&mut state.in_flight) {
@@ -104,7 +104,7 @@ impl Emulated {
         state.queued = 0;
     }
 
-    /// The power is back: the drive starts with an empty cache.
+    /// Restores power: the drive starts with an empty cache.
     pub fn power_on(&self) {
         let mut state = self.state.lock();
         if state.has_power {

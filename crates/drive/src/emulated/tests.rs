@@ -1,4 +1,4 @@
-//! Drives against plain arrays of bytes.
+//! Drives compared with plain arrays of bytes.
 
 mod faults;
 mod model;
@@ -8,7 +8,7 @@ use std::path::Path;
 use super::*;
 use crate::profile::Bridge;
 
-/// A drive of 64 MiB, so that a test meets itself.
+/// A drive of 64 MiB: small, so that random commands overlap.
 const SIZE: u64 = 64 << 20;
 
 fn small() -> Identity {
@@ -42,7 +42,7 @@ fn native() -> Arc<Profile> {
     Arc::new(profile)
 }
 
-/// Flash, whose capacitors save the cache.
+/// Flash whose capacitors save the cache.
 fn p4500() -> Arc<Profile> {
     Profile::find("p4500").unwrap()
 }

@@ -1,8 +1,8 @@
-//! Writes that the drive has taken and that are not on the medium yet.
+//! Writes that the drive has accepted but that are not yet on the medium.
 //!
 //! # Invariants
-//! 1. The number of a write grows with each submission; the later of two writes to a byte wins.
-//! 2. What was trimmed, or has reached the medium already, is *cut* out of a write.
+//! 1. Tags grow with each submission; of two writes to a byte, the later one wins.
+//! 2. What was trimmed, or has already reached the medium, is *cut* out of a write.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -19,14 +19,14 @@ pub(crate) struct CachedWrite {
     /// Where on the medium, in bytes.
     pub(crate) offset: u64,
     pub(crate) len: u64,
-    /// Nothing for zeros.
+    /// `None` for zeros.
     pub(crate) data: Option<Buf>,
     /// Parts that are not valid any more.
     pub(crate) cuts: Extents,
     pub(crate) fate: Fate,
-    /// The host was told that it is done.
+    /// Its completion was reported to the host.
     pub(crate) is_acknowledged: bool,
-    /// The mechanics wrote it but the host of the media file had no room.
+    /// The mechanics wrote it, but the host had no room in the media file.
     pub(crate) is_stuck: bool,
 }
 
@@ -45,7 +45,7 @@ impl CachedWrite {
         rest.iter().collect()
     }
 
-    /// The bytes of a part; nothing for zeros.
+    /// The bytes of a part; `None` for zeros.
     pub(crate) fn bytes(&self, part: &Range<u64>) -> Option<&[u8]> {
         let index = |at: u64| usize::try_from(at - self.offset).expect("within a write");
         let data = self.data.as_ref()?;
@@ -53,12 +53,12 @@ impl CachedWrite {
     }
 }
 
-/// The writes, by number.
+/// The writes, by tag.
 #[derive(Debug, Default)]
 pub(crate) struct Volatile {
     by_tag: BTreeMap<u64, CachedWrite>,
     by_start: BTreeSet<(u64, u64)>,
-    /// No write is longer.
+    /// Upper bound on the length of a write, in bytes.
     longest: u64,
 }
 
@@ -91,7 +91,7 @@ impl Volatile {
         self.by_tag.keys().copied().collect()
     }
 
-    /// Whether a drive of that profile can have these writes.
+    /// Checks that a drive of that profile can have these writes.
     pub(crate) fn check(&self, profile: &Profile) -> Result<()> {
         let sector = u64::from(profile.identify.logical_sector_bytes);
         let end = profile.medium_sectors() * sector;
@@ -123,7 +123,7 @@ impl Volatile {
         tags
     }
 
-    /// Puts what is cached over bytes that were read from the medium.
+    /// Overlays cached bytes on bytes that were read from the medium.
     pub(crate) fn overlay(&self, offset: u64, buf: &mut [u8]) {
         let range = offset..offset + buf.len() as u64;
         for tag in self.touching(&range) {
@@ -155,7 +155,7 @@ impl Volatile {
         missing.is_empty()
     }
 
-    /// A range is not valid any more, whichever command wrote it.
+    /// Cuts a range out of every write.
     pub(crate) fn cut(&mut self, range: &Range<u64>) {
         for tag in self.touching(range) {
             let write = self.by_tag.get_mut(&tag).expect("it touches the range");
@@ -179,7 +179,7 @@ mod tests {
             ops in prop::collection::vec((0u8..5, 0u64..200, 1u64..60, any::<u8>()), 1..40)
         ) {
             let mut volatile = Volatile::default();
-            // Of each byte: who wrote it last and what.
+            // For each byte: the tag of its last write, and the value.
             let mut writes: Vec<(u64, std::ops::Range<u64>, u8)> = Vec::new();
             let mut cut: Vec<(u64, std::ops::Range<u64>)> = Vec::new();
             for (tag, (op, start, len, fill)) in (1u64..).zip(ops) {

@@ -1,7 +1,7 @@
-//! `diskinfo -c` and `-t`: what reading takes, here and there.
+//! `diskinfo -c` and `-t`: measured read times at various places.
 //!
 //! # Source
-//! FreeBSD `usr.sbin/diskinfo/diskinfo.c`: which sectors are read how often.
+//! FreeBSD `usr.sbin/diskinfo/diskinfo.c`: which sectors are read, and how often.
 
 use std::fmt::Write;
 
@@ -10,14 +10,14 @@ use geom::Provider;
 
 /// Bytes of a long read.
 const MEGABYTE: usize = 1 << 20;
-/// Most long reads for a transfer rate.
+/// The most long reads for a transfer rate.
 const BULK_MAX: u64 = 100;
-/// Most sectors from one seek to the next.
+/// The most sectors between two seeks.
 const STEP_SECTORS_MAX: u64 = 16_384;
-/// Fewer sectors are not measured.
+/// The smallest provider that is measured, in sectors.
 const SECTORS_MIN: u64 = 20_480;
 
-/// Reads a provider and looks at the clock.
+/// Times reads of a provider.
 struct Reader<'a> {
     provider: &'a dyn Provider,
     sector: Vec<u8>,
@@ -46,12 +46,12 @@ impl<'a> Reader<'a> {
         self.provider.read(at, &mut self.sector)
     }
 
-    /// Reads sectors.
+    /// Reads sectors; returns the seconds.
     fn each(&mut self, mut numbers: impl Iterator<Item = u64>) -> Result<f64> {
         self.timed(|r| numbers.try_for_each(|number| r.sector(number)))
     }
 
-    /// Reads megabytes from a sector on.
+    /// Reads megabytes, starting at a sector.
     fn megabytes(&mut self, from: u64, count: u64) -> Result<()> {
         let start = from * self.sector.len() as u64;
         (0..count).try_for_each(|n| {
@@ -67,19 +67,19 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The time of a command that moves next to nothing.
+/// The cost of a command that transfers next to nothing.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Overhead {
-    /// Ten reads of a megabyte.
+    /// Seconds for ten reads of a megabyte.
     pub megabytes_s: f64,
-    /// As many sectors of 512 bytes, the first one again and again.
+    /// Seconds for 20,480 reads of the first sector: as many bytes, with sectors of 512 bytes.
     pub sectors_s: f64,
 }
 
 /// `diskinfo -c`.
 ///
 /// # Errors
-/// What reading gives; `InvalidInput` for less than ten megabytes.
+/// `InvalidInput` for less than ten megabytes or 20,480 sectors; any error of a read.
 pub fn command_overhead(provider: &dyn Provider) -> Result<Overhead> {
     let mut reader = Reader::new(provider)?;
     reader.sector(0)?;
@@ -118,23 +118,23 @@ impl Overhead {
     }
 }
 
-/// One line of `diskinfo -t`: what, how often or how many kilobytes, and the seconds.
+/// One line of `diskinfo -t`: name, number of reads or kilobytes, and seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Timed {
     /// `Full stroke`
     pub what: &'static str,
     /// Reads, or kilobytes.
     pub count: u64,
-    /// All of it.
+    /// Seconds in total.
     pub seconds: f64,
 }
 
 /// `diskinfo -t`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Speed {
-    /// Single sectors.
+    /// Reads of single sectors.
     pub seeks: Vec<Timed>,
-    /// Kilobytes.
+    /// Sequential transfers, in kilobytes.
     pub transfers: Vec<Timed>,
 }
 

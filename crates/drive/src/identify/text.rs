@@ -1,4 +1,4 @@
-//! What FreeBSD's tools print of a drive.
+//! What FreeBSD's tools print about a drive.
 //!
 //! # Source
 //! FreeBSD `sbin/camcontrol/camcontrol.c` and `usr.sbin/diskinfo/diskinfo.c`, for the layout of
@@ -128,7 +128,7 @@ fn write_facts(out: &mut String, data: &IdentifyData) {
     }
 }
 
-/// A feature's name, the word with its support, the word with its state, and the bit in both.
+/// A feature's name, the word that says it is supported, the word that says it is enabled, and the bit in both.
 type Feature = (&'static str, usize, usize, u16);
 
 const FEATURES: &[Feature] = &[
@@ -138,7 +138,7 @@ const FEATURES: &[Feature] = &[
     ("Tagged Command Queuing (TCQ)", 83, 86, 1 << 1),
 ];
 
-/// Those that come after the line about NCQ.
+/// Those after the line about NCQ.
 const MORE_FEATURES: &[Feature] = &[
     ("SMART", 82, 85, COMMAND1_SMART),
     ("microcode download", 83, 86, 1),
@@ -183,7 +183,7 @@ pub fn camcontrol_devlist(data: &IdentifyData, name: &str, bus: u32, unit: u32) 
     format!("{inquiry:<33}  at scbus{bus} target 0 lun 0 (pass{unit},{name})")
 }
 
-/// What `diskinfo` prints of a provider.
+/// What `diskinfo` prints about a provider.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DiskInfo {
     /// The name.
@@ -192,11 +192,11 @@ pub struct DiskInfo {
     pub mediasize: u64,
     /// In bytes.
     pub sectorsize: u32,
-    /// In bytes; 0 if it is the sector.
+    /// In bytes; 0 if it equals the sector.
     pub stripesize: u32,
     /// In bytes.
     pub stripeoffset: u32,
-    /// What a drive says of itself; nothing for partitions and layers without one below.
+    /// What a drive reports about itself; `None` for partitions and layers without a drive below.
     pub drive: Option<DriveInfo>,
 }
 
@@ -207,9 +207,9 @@ pub struct DriveInfo {
     pub descr: String,
     /// The serial number.
     pub ident: String,
-    /// Whether it takes deletes.
+    /// Whether it supports deletes.
     pub can_delete: bool,
-    /// The rotation rate; 1 for none, nothing if it does not say.
+    /// The rotation rate; 1 for flash, `None` if not reported.
     pub rotation_rpm: Option<u16>,
 }
 
@@ -226,7 +226,7 @@ impl DriveInfo {
     }
 }
 
-/// The geometry of which drives of this size speak.
+/// The CHS geometry that drives of this size report.
 const HEADS: u64 = 16;
 const SECTORS_PER_TRACK: u64 = 63;
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::Profile;
 
-/// File names and texts, in the order in which they are listed.
+/// File names and texts, in listing order.
 const TEXTS: &[(&str, &str)] = &[
     (
         "wd15ears.toml",

@@ -1,18 +1,18 @@
-//! What a profile must be to be possible.
+//! The limits that a profile must respect.
 
 use base::{Error, Result};
 
 use super::{CacheFigures, DiskFigures, FlashFigures, Profile};
 
-/// A thousand times what drives have; times a revolution of the slowest disk still 63 bits.
+/// Limit of tracks: a thousand times what drives have; times a revolution of the slowest disk (in ns) still 63 bits.
 const TRACKS_MAX: f64 = 4_294_967_296.0;
 
-/// Names a key that cannot have that value.
+/// The error for a key whose value is not possible.
 fn refuse<T: std::fmt::Display>(key: &str, value: T, must: &str) -> Error {
     Error::invalid(format!("{key} = {value}: must be {must}"))
 }
 
-/// A float within bounds; NaN is in none.
+/// Checks that a float is within bounds; NaN never is.
 fn within(key: &str, value: f64, least: f64, most: f64) -> Result<()> {
     if value >= least && value <= most {
         Ok(())
@@ -23,7 +23,7 @@ fn within(key: &str, value: f64, least: f64, most: f64) -> Result<()> {
     }
 }
 
-/// An integer within bounds.
+/// Checks that an integer is within bounds.
 fn count(key: &str, value: u64, least: u64, most: u64) -> Result<()> {
     if (least..=most).contains(&value) {
         Ok(())
@@ -32,7 +32,7 @@ fn count(key: &str, value: u64, least: u64, most: u64) -> Result<()> {
     }
 }
 
-/// A sector size of 512 ... 65,536.
+/// Checks a sector size: a power of two from 512 to 65,536.
 fn sector(key: &str, bytes: u32) -> Result<()> {
     if bytes.is_power_of_two() && (512..=65536).contains(&bytes) {
         Ok(())
@@ -42,7 +42,7 @@ fn sector(key: &str, bytes: u32) -> Result<()> {
 }
 
 impl Profile {
-    /// Whether such a drive can be.
+    /// Checks that such a drive is possible.
     ///
     /// # Errors
     /// `InvalidInput` with the key, its value and what it must be.
@@ -68,7 +68,7 @@ impl Profile {
         }
     }
 
-    /// Not so many tracks that no integer counts their angles.
+    /// Checks that there are few enough tracks for their angles to fit an integer.
     fn check_tracks(&self, disk: &DiskFigures) -> Result<()> {
         let id = &self.identify;
         let bytes = id.sectors as f64 * f64::from(id.logical_sector_bytes);

@@ -92,7 +92,7 @@ fn every_figure_says_where_it_comes_from() {
     }
 }
 
-/// The profile with one line replaced, and the error that comes of it.
+/// The error for the profile with one line replaced.
 fn error(from: &str, to: &str) -> String {
     let text = include_str!("../../profiles/wd20ears.toml");
     assert!(text.contains(from), "{from}");

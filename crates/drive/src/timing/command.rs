@@ -1,4 +1,4 @@
-//! What goes into the timing model and what comes out of it.
+//! Input and output of the timing model.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,31 +9,31 @@ pub enum CommandKind {
     Read,
     /// Bytes from the host.
     Write,
-    /// All writes that are done go to the medium.
+    /// Puts all completed writes on the medium.
     Flush,
-    /// The host needs these bytes no more. Takes the wire only; what waits in the cache still goes to the medium.
+    /// The host no longer needs these bytes. Takes time on the wire only; cached writes still go to the medium.
     Trim,
 }
 
 /// A command, as it reaches the drive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Command {
-    /// By which events refer to it; unique among those that are not yet over.
+    /// Identifies it in events; unique among the commands that are not yet finished.
     pub tag: u64,
     /// What it does.
     pub kind: CommandKind,
     /// Its first logical sector, as the host sees them.
     pub lba: u64,
-    /// Its length in logical sectors; not looked at in a flush.
+    /// Its length in logical sectors; ignored for a flush.
     pub sectors: u32,
     /// A write that is done only when its bytes are on the medium.
     pub fua: bool,
 }
 
-/// What happened.
+/// An event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Event {
-    /// The host may be told that command `tag` is done.
+    /// Command `tag` is done, and may be reported to the host.
     Done {
         /// The command.
         tag: u64,
@@ -48,10 +48,10 @@ pub enum Event {
         /// When.
         at: u64,
     },
-    /// These physical sectors, of which a write covers a part only, are being written: if the power fails from `from`
-    /// on, before `until`, all of their bytes are ruined. Told when it begins.
+    /// These physical sectors, of which a write covers only a part, are being written: if the power fails at or after
+    /// `from` and before `until`, all of their bytes are ruined. Reported when it begins.
     Rewriting {
-        /// The first physical sector: the medium's LBA by logical sectors per physical one.
+        /// The first physical sector: the medium's LBA divided by the logical sectors per physical one.
         physical_lba: u64,
         /// Physical sectors.
         sectors: u32,
@@ -63,7 +63,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// When it is to be told.
+    /// When it is reported.
     #[must_use]
     pub fn at(&self) -> u64 {
         match *self {
@@ -73,7 +73,7 @@ impl Event {
     }
 }
 
-/// What a drive has done since it was new.
+/// What a drive has done since it was switched on.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Statistics {
     /// Reads that are done.
@@ -90,15 +90,15 @@ pub struct Statistics {
     pub write_bytes: u64,
     /// Reads that needed nothing from the medium.
     pub read_hits: u64,
-    /// Writes of which a physical sector is covered in part only.
+    /// Writes that cover a physical sector only in part.
     pub partial_writes: u64,
     /// Physical sectors that were read in order to be rewritten.
     pub partial_sectors: u64,
     /// Passes over the medium that wrote.
     pub write_passes: u64,
-    /// Passes over the medium that read what a write pass then completes.
+    /// Passes over the medium that read partial sectors for a write pass to complete.
     pub rewrite_passes: u64,
-    /// Movements of the arm or changes of the head.
+    /// Arm movements and head switches.
     pub seeks: u64,
     /// Time spent in them.
     pub seek_ns: u64,
@@ -106,9 +106,9 @@ pub struct Statistics {
     pub rotation_ns: u64,
     /// Time spent with bytes passing the head.
     pub transfer_ns: u64,
-    /// Time in which the mechanics, or any die, was at work.
+    /// Time in which the mechanics were busy; for flash, the sum over all dies.
     pub busy_ns: u64,
-    /// Most commands that were in the drive at once.
+    /// The most commands that were in the drive at once.
     pub queue_depth_max: u32,
     /// Sum over all commands of the time from submission until done.
     pub latency_ns: u64,

@@ -2,21 +2,22 @@
 //!
 //! # What it is
 //! A batch is a few ranges in ascending order. If each covers whole physical sectors, one pass writes it. If not, the
-//! policy says:
-//! - `batched`: a pass reads the partial sectors of the whole batch, and the next pass writes it. Such a batch is
-//!   limited to so many physical sectors, not ranges. Both passes begin at the same angle: a revolution each.
+//! policy decides:
+//! - `batched`: a pass reads the partial sectors of the whole batch, and the next pass writes it. For such a batch,
+//!   `destage_batch` limits physical sectors, not ranges. Both passes begin at the same angle: a revolution each.
 //! - `sync`: a batch is one range; otherwise the same.
-//! - `unbatched`: each partial physical sector is read and, a revolution later, written, before the next one is looked
-//!   at.
-//! - `hidden`: as if there were none.
+//! - `unbatched`: each partial physical sector is read and, a revolution later, written, before the next one is
+//!   started.
+//! - `hidden`: as if there were no partial sectors.
 //!
-//! After a batch the drive needs a moment (the turnaround) in which the beginning of the next one passes by; who
-//! continues exactly where the last one ended does not need it. This loss and the two passes are what makes the
-//! misaligned `phybs` rows three times as slow as the aligned ones, instead of a hundred times.
+//! After a batch the drive loses some time (the turnaround), in which the beginning of the next one passes by; a
+//! batch of whole sectors that continues exactly where the last one ended does not. This loss and the two passes
+//! are what makes the misaligned `phybs` rows three times as slow as the aligned ones, instead of a hundred
+//! times.
 //!
 //! # Invariants
 //! 1. A partial sector is read before it is written, unless it was the last thing written or is in the read cache.
-//! 2. What is told of a batch is in the order of time, and no later than its end.
+//! 2. The events of a batch are in time order, and none is later than its end.
 
 use super::command::Event;
 use super::disk::{Disk, MediumEvent};
@@ -26,23 +27,23 @@ use super::read_cache::Range;
 use crate::profile::RmwPolicy;
 use rt::splitmix64;
 
-/// Ranges of a batch that share physical sectors: one stretch for the head.
+/// Ranges of a batch that share physical sectors: one contiguous access for the head.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Run {
     /// Physical sectors.
     range: Range,
-    /// Its first sector is covered in part.
+    /// Its first sector is covered only in part.
     head: bool,
-    /// Its last sector is covered in part.
+    /// Its last sector is covered only in part.
     tail: bool,
-    /// So is one in between.
+    /// A sector in between is, too.
     hole: bool,
-    /// Ranges of the batch up to and with this run.
+    /// Ranges of the batch up to and including this run.
     extents: usize,
 }
 
 impl Disk {
-    /// Writes the batch that flies, decided on at `now`, begun at `at`; returns its end.
+    /// Writes the batch in flight, decided on at `now`, begun at `at`; returns its end.
     pub(super) fn destage(&mut self, now: u64, at: u64) -> u64 {
         self.find_runs();
         self.state.statistics.busy_ns += at - now;
@@ -63,7 +64,7 @@ impl Disk {
         until
     }
 
-    /// Joins the batch's ranges into runs.
+    /// Merges the batch's ranges into runs.
     fn find_runs(&mut self) {
         let per = self.limits.per;
         let pays = self.limits.policy != RmwPolicy::Hidden;
@@ -93,7 +94,7 @@ impl Disk {
         }
     }
 
-    /// Whether a physical sector's bytes are at hand.
+    /// Whether a physical sector's contents are known without reading it.
     fn knows(&mut self, sector: u64, now: u64) -> bool {
         let want = Range {
             start: sector,
@@ -162,7 +163,7 @@ impl Disk {
         now
     }
 
-    /// The partial sectors at the ends of a longer run.
+    /// Reports the partial sectors at the ends of a longer run.
     fn tell_ends(&mut self, run: &Run, access: &Access) {
         let place = self.mechanics.geometry.locate(access.sector);
         let sectors = access.sectors;
@@ -197,7 +198,7 @@ impl Disk {
             }));
     }
 
-    /// These ranges of the batch are on the medium.
+    /// Reports these ranges of the batch as written.
     fn tell_written(&mut self, extents: std::ops::Range<usize>, at: u64, begun: u64) {
         let early = self.mechanics.is(Mutant::DestagedTooEarly);
         let at = if early { begun } else { at };
@@ -212,7 +213,8 @@ impl Disk {
         }
     }
 
-    /// One range: its first sector read and written, then what is whole, then its last sector read and written.
+    /// For one range: reads and writes its first sector, writes the whole ones, then reads and writes its last
+    /// sector.
     fn rewrite_one_by_one(&mut self, at: u64) -> u64 {
         let run = self.runs[0];
         let (first, last) = (run.range.start, run.range.end - 1);
@@ -256,7 +258,7 @@ impl Disk {
         access.until
     }
 
-    /// What the firmware needs after a rewriting before it can do anything else.
+    /// Firmware time after a rewrite, before the drive can do anything else.
     fn rewrite_latency(&mut self) -> u64 {
         let drawn = splitmix64(&mut self.state.random);
         let drawn = if self.mechanics.is(Mutant::SeedIsIgnored) {

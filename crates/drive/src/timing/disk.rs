@@ -1,21 +1,21 @@
 //! A disk: commands in, the wire, the caches, events out.
 //!
 //! # What it is
-//! An event simulation with three queues of things to come, each already in the order of time: what passes over the
-//! wire (`bus`), what the running pass does on the medium (`medium`), and the end of that pass or the next thing to
-//! decide (`wake_at`). A command waits at the host until one of the `queue_depth` places is free. Then
-//! - a read is answered from a cache, or waits for the head: the one that can begin soonest goes first, unless one has
-//!   waited longer than the age limit;
-//! - a write is done once it has passed the wire into the cache; it needs room there first. With FUA, or without a
-//!   write cache, it is done when it is on the medium;
-//! - a flush is done when the cache is clean; nothing behind it enters the drive before.
+//! An event simulation with three queues of future events, each in time order: what passes over the wire
+//! (`bus`), what the running pass does on the medium (`medium`), and the end of that pass or the next decision
+//! (`wake_at`). A command waits at the host until one of the `queue_depth` slots is free. Then
+//! - a read is answered from a cache, or waits for the head: the one that can begin soonest goes first, unless
+//!   one has waited longer than the age limit;
+//! - a write is done once it has passed the wire into the cache; it needs room there first. With FUA, or without
+//!   a write cache, it is done when it is on the medium;
+//! - a flush is done when the cache is clean; no later command enters the drive before that.
 //!
 //! What the head does next is decided in `schedule.rs`, what it does with a batch of writes in `destage.rs`.
 //!
 //! # Invariants
-//! 1. Decisions depend on the state and the simulated time only, never on how often it is asked for: advancing in one
-//!    step or in a thousand gives the same events.
-//! 2. No step allocates once the queues have found their size.
+//! 1. Decisions depend only on the state and the simulated time, never on how often the model is polled: advancing in
+//!    one step or in a thousand gives the same events.
+//! 2. No step allocates once the queues have grown to their size.
 
 use rt::splitmix64;
 use std::collections::VecDeque;
@@ -30,24 +30,24 @@ use super::read_cache::{Range, ReadCache, ReadLimits};
 use super::write_cache::{Pending, WriteCache, WriteLimits};
 use crate::profile::{DiskFigures, Profile};
 
-/// Times stay below: 36 years.
+/// Limit of all times, in ns: 36 years.
 pub(super) const TIME_MAX: u64 = 1 << 60;
 
-/// A command and when it came.
+/// A command and when it was submitted.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(super) struct Queued {
     pub(super) command: Command,
     pub(super) submitted: u64,
 }
 
-/// Something that passes over the wire, and when it has.
+/// A transfer over the wire, and when it ends.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(super) struct Transfer {
     pub(super) queued: Queued,
     pub(super) at: u64,
 }
 
-/// A read that waits for the head.
+/// A read waiting for the head.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(super) struct WaitingRead {
     pub(super) queued: Queued,
@@ -57,14 +57,14 @@ pub(super) struct WaitingRead {
     pub(super) place: SectorPosition,
 }
 
-/// What the head does.
+/// What the head is doing.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(super) enum Job {
     Read(WaitingRead),
     Destage,
 }
 
-/// All that changes; it is kept while the program does not run.
+/// All mutable state; it is stored while the program does not run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct DiskState {
     pub(super) clock: u64,
@@ -75,7 +75,8 @@ pub(super) struct DiskState {
     pub(super) last_was_read: bool,
     pub(super) active_at: u64,
     pub(super) draining: bool,
-    /// After a pass of writes: no other before, unless it begins where that one ended.
+    /// Turnaround: the next pass of writes does not begin before this time, unless it begins where the last one
+    /// ended.
     pub(super) not_before: u64,
     pub(super) written: Range,
     pub(super) in_drive: u32,
@@ -94,7 +95,7 @@ pub(super) struct DiskState {
     pub(super) statistics: Statistics,
 }
 
-/// Something that the running pass will have done.
+/// A future event of the running pass.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(super) enum MediumEvent {
     Written { write: Pending, at: u64 },
@@ -128,7 +129,7 @@ pub(super) struct Disk {
     pub(super) age_limit_ns: u64,
     pub(super) idle_ns: u64,
     pub(super) destage_age_ns: u64,
-    /// Ranges within a track of one another are written in one pass.
+    /// Ranges at most this many logical sectors (a track) apart are written in one pass.
     pub(super) near: u64,
     pub(super) state: DiskState,
     pub(super) runs: Vec<super::destage::Run>,
@@ -215,7 +216,7 @@ impl Disk {
         }
     }
 
-    /// A disk in a state that was kept; `None` if it cannot be in it.
+    /// A disk in a stored state; `None` if the state is not possible.
     pub(super) fn restore(profile: &Profile, disk: &DiskFigures, state: DiskState) -> Option<Disk> {
         let mut disk = Disk::with_state(profile, disk, Mechanics::new(profile, disk), state);
         if !super::kept::is_possible(&disk) {
@@ -236,12 +237,12 @@ impl Disk {
         self.mechanics.plant(mutant);
     }
 
-    /// Keeps a list of what passes under the head.
+    /// Starts recording what passes under the head.
     pub(super) fn record(&mut self) {
         self.record.get_or_insert_default();
     }
 
-    /// What has passed under the head since [`Disk::record`], and until now.
+    /// What has passed under the head since [`Disk::record`] or the last call, up to now.
     pub(super) fn take_record(&mut self) -> Vec<Access> {
         let now = self.state.clock;
         let ahead = self.state.read_cache.reading_ahead(now, &self.mechanics);
@@ -277,14 +278,14 @@ impl Disk {
         told.or((next != u64::MAX).then_some(next))
     }
 
-    /// The same, while a command waits; otherwise only what is there to be told.
+    /// Like [`Disk::next_at`], but `None` if no command is in the drive and no event is undelivered.
     pub(super) fn next_done_at(&self) -> Option<u64> {
         let s = &self.state;
         let waits = s.in_drive > 0 || !s.told.is_empty();
         if waits { self.next_at() } else { None }
     }
 
-    /// Lets everything happen until `now`.
+    /// Simulates until `now`.
     pub(super) fn run(&mut self, now: u64) {
         loop {
             let s = &mut self.state;
@@ -306,7 +307,7 @@ impl Disk {
         }
     }
 
-    /// Lets commands in as far as there are places.
+    /// Moves commands from the host into free slots of the drive.
     fn admit(&mut self, now: u64) {
         while self.state.in_drive < self.depth && self.state.flush.is_none() {
             let Some(queued) = self.state.host.pop_front() else {
@@ -363,7 +364,7 @@ impl Disk {
         });
     }
 
-    /// Lets waiting writes pass the wire as far as the cache has room.
+    /// Starts the transfer of waiting writes for which the cache has room.
     fn take_writes(&mut self, now: u64) {
         while let Some(queued) = self.state.writes.front().copied() {
             let sectors = u64::from(queued.command.sectors);
@@ -385,7 +386,7 @@ impl Disk {
         u64::from(command.sectors) * self.sector_bytes
     }
 
-    /// A command's sectors as the medium numbers them, cut off at its end.
+    /// A command's sectors as the medium numbers them, cut off at the medium's end.
     fn extent(&self, command: &Command) -> (u64, u64) {
         let end = self.medium_sectors;
         let start = (command.lba.saturating_add(self.lba_shift)).min(end - 1);
@@ -393,12 +394,12 @@ impl Disk {
         (start, start + sectors)
     }
 
-    /// So many bytes through the wire.
+    /// Time of `bytes` on the wire.
     fn wire_ns(&self, bytes: u64) -> u64 {
         bytes.saturating_mul(self.ps_per_byte) / 1000
     }
 
-    /// The wire and the controller, for a command that needs nothing else.
+    /// Wire and controller time of a command that needs nothing else.
     fn transfer(&mut self, now: u64, queued: Queued, bytes: u64) {
         let ns = self.overhead_ns + self.wire_ns(bytes);
         let s = &mut self.state;
@@ -407,7 +408,7 @@ impl Disk {
         s.bus.push_back(Transfer { queued, at });
     }
 
-    /// Something has passed the wire.
+    /// Ends a transfer over the wire.
     fn on_bus(&mut self, now: u64) {
         let Some(Transfer { queued, .. }) = self.state.bus.pop_front() else {
             return;
@@ -445,7 +446,7 @@ impl Disk {
         }
     }
 
-    /// The host may be told.
+    /// Completes a command.
     fn done(&mut self, now: u64, command: &Command, submitted: u64) {
         let statistics = &mut self.state.statistics;
         match command.kind {
@@ -469,7 +470,7 @@ impl Disk {
         self.admit(now);
     }
 
-    /// A flush that waits is done when nothing is left to be written.
+    /// Completes a waiting flush once nothing is left to be written.
     fn end_flush(&mut self, now: u64) {
         let s = &mut self.state;
         let clean = s.write_cache.is_clean() && s.writes.is_empty() && s.incoming == 0;
@@ -480,7 +481,7 @@ impl Disk {
         }
     }
 
-    /// The running pass has written something, or begins to rewrite.
+    /// Handles the next event of the running pass.
     fn on_medium(&mut self, now: u64) {
         match self.state.medium.pop_front() {
             Some(MediumEvent::Written { write, at }) => {
@@ -495,7 +496,7 @@ impl Disk {
         }
     }
 
-    /// The pass has ended, or it is time to look for something to do.
+    /// The pass has ended, or a decision is due.
     fn on_wake(&mut self, now: u64) {
         self.state.wake_at = u64::MAX;
         match self.state.job.take() {
@@ -517,7 +518,7 @@ impl Disk {
         self.decide(now);
     }
 
-    /// What was read goes to the host; all but its end may have gone already.
+    /// Sends what was read to the host; everything but its end may have been sent already.
     pub(super) fn answer(&mut self, now: u64, queued: Queued) {
         let ns = self.wire_ns(self.bytes(&queued.command));
         let s = &mut self.state;
@@ -526,7 +527,7 @@ impl Disk {
         s.bus.push_back(Transfer { queued, at });
     }
 
-    /// Moves the head to a sector, and lets so many pass.
+    /// Moves the head to a sector, and lets `sectors` pass.
     pub(super) fn access(&mut self, at: u64, sector: u64, sectors: u64, write: bool) -> Access {
         let s = &mut self.state;
         let place = self.mechanics.geometry.locate(sector);

@@ -1,4 +1,4 @@
-//! The published experiments, run on a profile without any bytes: how well it reproduces what others measured.
+//! The published experiments, run on a profile without any bytes: how well it reproduces the measurements.
 
 use std::fmt;
 use std::str::FromStr;
@@ -30,19 +30,19 @@ pub const PHYBS_PASSES: [(u32, u32); 14] = [
 
 /// Bytes that each pass of `phybs` writes by default.
 const PHYBS_TOTAL: u64 = 128 << 20;
-/// What a raw device gets at once from a long request.
+/// Bytes per command into which a raw device splits a long request.
 const STREAM_BYTES: u32 = 128 << 10;
-/// Bytes of a stream that is measured.
+/// Bytes per measured stream.
 const STREAM_TOTAL: u64 = 1000 << 20;
-/// Commands of a random access that are measured.
+/// Random accesses per measurement.
 const RANDOM_COUNT: u64 = 20_000;
-/// The same on flash, whose cache holds more.
+/// The same on flash, whose cache is larger.
 const RANDOM_COUNT_FLASH: u64 = 200_000;
 
 /// Something that can be measured on a drive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Experiment {
-    /// `phybs -w SIZE@OFFSET`: milliseconds of a pass of 128 MiB.
+    /// `phybs -w SIZE@OFFSET`: milliseconds for a pass of 128 MiB.
     Phybs {
         /// Bytes of each write.
         size: u32,
@@ -56,7 +56,7 @@ pub enum Experiment {
         write: bool,
         /// Where.
         region: Region,
-        /// Commands at a time.
+        /// Commands in flight.
         depth: u32,
         /// Bytes by which it is shifted.
         offset: u32,
@@ -65,11 +65,11 @@ pub enum Experiment {
     Random {
         /// Writes, or reads.
         write: bool,
-        /// Bytes of each command; also what its place is a multiple of.
+        /// Bytes of each command; its place, before the shift, is a multiple of this.
         size: u32,
-        /// Commands at a time.
+        /// Commands in flight.
         depth: u32,
-        /// Each must be on the medium before it is done.
+        /// Each write is done only when it is on the medium (FUA).
         sync: bool,
         /// Bytes by which it is shifted.
         offset: u32,
@@ -193,7 +193,7 @@ impl fmt::Display for Experiment {
 }
 
 impl Experiment {
-    /// Its result's unit.
+    /// The unit of its result.
     #[must_use]
     pub fn unit(&self) -> &'static str {
         match self {
@@ -208,7 +208,7 @@ impl Experiment {
         self.run_on(&mut Timing::new(profile.clone(), seed), seed)
     }
 
-    /// Runs it on a drive that has nothing else to do.
+    /// Runs it on an idle drive.
     pub(super) fn run_on(&self, timing: &mut Timing, seed: u64) -> f64 {
         match *self {
             Experiment::Phybs { size, offset } => {
@@ -254,7 +254,7 @@ impl Experiment {
     }
 }
 
-/// What a host asks for, in bytes.
+/// A request of the host, in bytes.
 struct Ask {
     write: bool,
     at: u64,
@@ -296,7 +296,7 @@ fn sequential(timing: &mut Timing, write: bool, region: Region, depth: u32, offs
     moved as f64 * 1e3 / now as f64
 }
 
-/// Asks one after the other, `depth` at a time, the next one as soon as one is done; returns when the last one was.
+/// Runs requests with `depth` in flight, each next one as soon as one is done; returns when the last one is done.
 fn elapsed(timing: &mut Timing, mut now: u64, depth: u32, asks: impl Iterator<Item = Ask>) -> u64 {
     let sector = u64::from(timing.profile().identify.logical_sector_bytes);
     let mut events = Vec::new();
@@ -330,7 +330,7 @@ fn elapsed(timing: &mut Timing, mut now: u64, depth: u32, asks: impl Iterator<It
     now
 }
 
-/// A published measurement and what the profile makes of it.
+/// A published measurement and the profile's result.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reproduced {
     /// What was published.

@@ -1,15 +1,15 @@
-//! A flash drive: pages on dies, dies on channels, and a write cache before them.
+//! A flash drive: pages on dies, dies on channels, and a write cache in front of them.
 //!
 //! # What it is
-//! Consecutive pages lie on consecutive dies, so that long reads use all of them. A read takes the die for `read_us`,
-//! then its channel, then the wire; it suspends a program that is under way. Writes pass the wire into the cache and
-//! are done; whole pages are programmed in the order in which they were filled, on one die after the other. A write
-//! that does not continue the one before costs `write_amplification` times its bytes, for the blocks that are collected
-//! later; each `pages_per_block` programs of a die an erase. With capacitors a write is safe when it is done; without,
-//! when its last page is programmed, and a flush programs what is left of an open page.
+//! Consecutive pages are on consecutive dies, so that long reads use all of them. A read takes the die for
+//! `read_us`, then its channel, then the wire; it suspends a program in progress. Writes pass the wire into the
+//! cache and are then done; whole pages are programmed in the order in which they were filled, on the dies in
+//! turn. A write that does not continue the previous one programs `write_amplification` times its bytes, for
+//! later garbage collection; every `pages_per_block` programs, a die needs an erase. With capacitors a write is
+//! safe when it is done; without, when its last page is programmed, and a flush programs a partly filled page.
 //!
 //! # Invariants
-//! As for disks: no decision depends on how often it is asked for.
+//! As for disks: no decision depends on how often the model is polled.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -21,7 +21,7 @@ use super::disk::TIME_MAX;
 use super::geometry::ns_of_us;
 use crate::profile::{FlashFigures, Profile};
 
-/// A command and when it came.
+/// A command and when it was submitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 struct Queued {
     tag: u64,
@@ -32,7 +32,7 @@ struct Queued {
     submitted: u64,
 }
 
-/// [`CommandKind`] with an order.
+/// [`CommandKind`] with an ordering.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 enum Kind {
     Read,
@@ -41,36 +41,36 @@ enum Kind {
     Trim,
 }
 
-/// Something that will be.
+/// A future event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 enum Coming {
     /// A command has passed the wire.
     Transferred(Queued),
-    /// So many bytes of the cache are programmed.
+    /// This many bytes of the cache are programmed.
     Programmed(u64),
     /// The last page of a write is programmed.
     Safe(Queued),
 }
 
-/// All that changes.
+/// All mutable state.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct FlashState {
     clock: u64,
     sequence: u64,
     in_drive: u32,
     host: VecDeque<Queued>,
-    /// Writes that find no room in the cache.
+    /// Writes waiting for room in the cache.
     writes: VecDeque<Queued>,
     flushes: VecDeque<Queued>,
     /// Bytes in the cache or in flight to it.
     cached: u64,
-    /// Bytes in the open page, and the writes that end in it.
+    /// Bytes in the open (partly filled) page, and the writes that end in it.
     open: u64,
     open_writes: Vec<Queued>,
-    /// Writes that are done or wait, and are not yet on flash.
+    /// Writes accepted into the cache and not yet programmed.
     unsafe_writes: u64,
     cursor: usize,
-    /// Bytes that collecting blocks will have to program, in thousandths.
+    /// Bytes that garbage collection still has to program, in thousandths.
     amplified: u64,
     /// Where the last write ended.
     write_end: u64,
@@ -98,7 +98,7 @@ pub(super) struct Flash {
     read_ns: u64,
     program_ns: u64,
     erase_ns: u64,
-    /// Thousandths of a byte programmed beyond the host's own, for each of them.
+    /// Extra bytes programmed per byte of a non-sequential write, in thousandths.
     amplification: u64,
     pub(super) state: FlashState,
 }
@@ -152,7 +152,7 @@ impl Flash {
         }
     }
 
-    /// A drive in a state that was kept; `None` if it cannot be in it.
+    /// A drive in a stored state; `None` if the state is not possible.
     pub(super) fn restore(
         profile: &Profile,
         figures: &FlashFigures,
@@ -195,7 +195,7 @@ impl Flash {
         if waits { self.next_at() } else { None }
     }
 
-    /// Lets everything happen until `now`.
+    /// Simulates until `now`.
     pub(super) fn run(&mut self, now: u64) {
         while let Some(Reverse((at, _, coming))) = self.state.coming.peek().copied() {
             if at > now {
@@ -276,7 +276,7 @@ impl Flash {
         last
     }
 
-    /// The wire, for a command whose bytes are there at `ready`.
+    /// Wire time of a command whose bytes are available at `ready`.
     fn transfer(&mut self, now: u64, ready: u64, queued: Queued) {
         let moves = matches!(queued.kind, Kind::Read | Kind::Write);
         let bytes = if moves { self.bytes(&queued) } else { 0 };
@@ -287,7 +287,7 @@ impl Flash {
         self.expect(at, Coming::Transferred(queued));
     }
 
-    /// Lets writes pass the wire as far as the cache has room; one alone always fits.
+    /// Starts the transfer of writes for which the cache has room; a single one always fits.
     fn take_writes(&mut self, now: u64) {
         while let Some(queued) = self.state.writes.front().copied() {
             let bytes = self.bytes(&queued);
@@ -321,7 +321,7 @@ impl Flash {
         self.take_writes(now);
     }
 
-    /// Puts a write's bytes into pages; each that is full is programmed.
+    /// Puts a write's bytes into pages; each full page is programmed.
     fn fill_pages(&mut self, now: u64, queued: Queued) {
         let mut left = self.bytes(&queued);
         if queued.lba != self.state.write_end {
@@ -341,14 +341,14 @@ impl Flash {
         self.state.open_writes.push(queued);
     }
 
-    /// Programs what there is of an open page.
+    /// Programs the open page even though it is not full.
     fn close_page(&mut self, now: u64) {
         if !self.state.open_writes.is_empty() {
             self.program(now);
         }
     }
 
-    /// Programs the open page, and what the amplification adds.
+    /// Programs the open page, and the extra pages of the amplification.
     fn program(&mut self, now: u64) {
         let at = self.program_once(now);
         let bytes = std::mem::take(&mut self.state.open);
@@ -364,7 +364,7 @@ impl Flash {
         }
     }
 
-    /// One page on the next die; returns when it is there.
+    /// Programs a page on the next die; returns when it is done.
     fn program_once(&mut self, now: u64) -> u64 {
         let s = &mut self.state;
         let die = s.cursor;
@@ -398,7 +398,7 @@ impl Flash {
         self.end_flushes(now);
     }
 
-    /// Flushes are done when all writes are safe.
+    /// Completes flushes once all writes are safe.
     fn end_flushes(&mut self, now: u64) {
         if self.state.flushes.is_empty() {
             return;
@@ -434,7 +434,7 @@ impl Flash {
     }
 }
 
-/// A kept state may come from a file that was edited.
+/// Whether a stored state is consistent: it may come from an edited file.
 fn is_possible(state: &FlashState, figures: &FlashFigures) -> bool {
     let dies = (figures.channels * figures.dies_per_channel) as usize;
     let queued = |q: &Queued| q.submitted <= state.clock;

@@ -1,25 +1,25 @@
 //! Where a sector is, and when it passes the head.
 //!
 //! # What it is
-//! Tracks are numbered from the outermost, head by head within a cylinder. A zone is a run of tracks with equally many
-//! sectors; the rate falls linearly from zone to zone. Angles are times: the nanoseconds of a revolution that pass
-//! before a sector begins to pass a head, from an index that all surfaces share. Track `t` begins `t * skew` behind the
-//! index, so that a head that has just read the last sector of a track finds the first one of the next after the time
-//! of a switch.
+//! Tracks are numbered from the outermost, head by head within a cylinder. A zone is a run of tracks with
+//! equally many sectors; the rate falls linearly from zone to zone. Angles are times: the nanoseconds of a
+//! revolution before a sector begins to pass a head, counted from an index that all surfaces share. Track `t`
+//! begins `t * skew` after the index, so that a head that has just read the last sector of a track finds the
+//! first one of the next after the time of a head switch.
 //!
 //! # Invariants
-//! 1. All of it is integers, and the end of a sector is the beginning of the next one to the nanosecond: a read that
-//!    goes on without a pause never misses the next sector, one that pauses for a nanosecond does.
+//! 1. Everything is an integer, and the end of a sector is the beginning of the next one to the nanosecond: a
+//!    read that continues without a pause never misses the next sector; one that pauses for a nanosecond does.
 //! 2. A track is exactly one revolution.
 
 use crate::profile::{DiskFigures, Profile};
 
-/// Nanoseconds of so many milliseconds.
+/// Milliseconds in nanoseconds.
 pub(crate) fn ns_of_ms(ms: f64) -> u64 {
     (ms * 1e6).round() as u64
 }
 
-/// Nanoseconds of so many microseconds.
+/// Microseconds in nanoseconds.
 pub(crate) fn ns_of_us(us: f64) -> u64 {
     (us * 1e3).round() as u64
 }
@@ -37,7 +37,7 @@ struct Zone {
 pub struct SectorPosition {
     /// Its track.
     pub track: u64,
-    /// Which of the track's sectors it is.
+    /// Its index within the track.
     pub index: u64,
     /// Sectors of the track.
     pub per_track: u64,
@@ -45,7 +45,7 @@ pub struct SectorPosition {
     pub angle: u64,
 }
 
-/// The form of a disk, in integers.
+/// The layout of a disk, in integers.
 #[derive(Debug, Clone)]
 pub struct Geometry {
     turn_ns: u64,
@@ -58,10 +58,10 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// The form of a profile's disk.
+    /// The layout of a profile's disk.
     ///
     /// # Panics
-    /// When the profile's check would not let it pass.
+    /// If the profile does not pass [`Profile::check`].
     #[must_use]
     pub fn new(profile: &Profile, disk: &DiskFigures) -> Geometry {
         let sectors = profile
@@ -104,7 +104,7 @@ impl Geometry {
         }
     }
 
-    /// A revolution.
+    /// Duration of a revolution.
     #[must_use]
     pub fn turn_ns(&self) -> u64 {
         self.turn_ns
@@ -138,7 +138,7 @@ impl Geometry {
         self.place(track, within % zone.per_track, zone.per_track)
     }
 
-    /// When in a revolution sector `index` of a track begins.
+    /// The position of sector `index` of a track.
     fn place(&self, track: u64, index: u64, per_track: u64) -> SectorPosition {
         let angle = track * self.skew_ns + index * self.turn_ns / per_track;
         SectorPosition {
@@ -149,8 +149,8 @@ impl Geometry {
         }
     }
 
-    /// How long it takes until `sectors` from `place` on have passed the head, beginning with the first one's
-    /// beginning: over as many tracks as it takes.
+    /// How long `sectors` starting at `place` take to pass the head, from the beginning of the first one, over
+    /// as many tracks as needed.
     #[must_use]
     pub fn pass_ns(&self, place: &SectorPosition, sectors: u64) -> u64 {
         let start = place.index * self.turn_ns / place.per_track;
@@ -173,7 +173,8 @@ impl Geometry {
         }
     }
 
-    /// How long after the end of the sector before it a sector begins: the skew, if it is the first one of its track.
+    /// Time between the end of the previous sector and the beginning of this one: the skew, if it is the first
+    /// of its track.
     #[must_use]
     pub fn gap_ns(&self, sector: u64) -> u64 {
         let first = sector > 0 && self.locate(sector.min(self.sectors - 1)).index == 0;
@@ -186,11 +187,12 @@ impl Geometry {
         self.zones[after - 1].per_track
     }
 
-    /// How many sectors from `place` on have passed the head entirely after `ns` of reading on, `most` at most.
+    /// How many sectors from `place` on have completely passed the head after `ns` of sequential reading; at
+    /// most `most`.
     #[must_use]
     pub fn passed(&self, place: &SectorPosition, ns: u64, most: u64) -> u64 {
         let whole = |per_track: u64, ns: u64| {
-            // The most n with n * turn / per_track <= ns, division rounding down.
+            // The largest n with n * turn / per_track <= ns, division rounding down.
             (((ns + 1) * per_track - 1) / self.turn_ns).min(per_track)
         };
         let start = place.index * self.turn_ns / place.per_track;
@@ -214,7 +216,7 @@ impl Geometry {
         passed.min(most)
     }
 
-    /// The arm's way from one track to another, without what a write adds.
+    /// Seek time from one track to another, without the write settle time.
     #[must_use]
     pub fn seek_ns(&self, from: u64, to: u64) -> u64 {
         if from == to {
@@ -225,8 +227,8 @@ impl Geometry {
     }
 }
 
-/// Seek time over distance: `min + a sqrt(d - 1) + b (d - 1)`, with a and b such that the time over all cylinders is
-/// the longest, and the mean over random pairs is the average (Lee and Katz, 1993).
+/// Seek time over distance: `min + a sqrt(d - 1) + b (d - 1)`, with a and b such that the full stroke takes the
+/// maximum, and the mean over random pairs is the average (Lee and Katz, 1993).
 #[derive(Debug, Clone)]
 struct SeekCurve {
     switch_ns: u64,
@@ -247,7 +249,7 @@ impl SeekCurve {
         }
     }
 
-    /// Over `distance` cylinders; 0: to another head.
+    /// Seek over `distance` cylinders; 0: to another head.
     fn ns(&self, distance: u64) -> u64 {
         if distance == 0 {
             return self.switch_ns;

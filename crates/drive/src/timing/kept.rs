@@ -1,13 +1,13 @@
-//! Whether a kept state can be continued: it may come from a file that was edited.
+//! Whether a stored state can be continued: it may come from an edited file.
 //!
 //! # Invariants
-//! What passes here makes no later step panic: ranges lie on the medium, times are in order, counts agree with what
-//! they count.
+//! No state that passes here makes a later step panic: ranges are on the medium, times are in order, counts
+//! match what they count.
 
 use super::command::{CommandKind, Statistics};
 use super::disk::{Disk, Job, MediumEvent, Queued, TIME_MAX, Transfer, WaitingRead};
 
-/// Whether the disk's state is one that a disk can be in.
+/// Whether a disk can be in this state.
 pub(super) fn is_possible(disk: &Disk) -> bool {
     let s = &disk.state;
     let geometry = &disk.mechanics.geometry;
@@ -90,7 +90,7 @@ fn times_are_in_order(disk: &Disk) -> bool {
         && s.medium.iter().all(submitted)
 }
 
-/// None of these has come near to where it would overflow.
+/// Whether all counters are far from overflow.
 pub(super) fn is_sane(statistics: &Statistics) -> bool {
     let Statistics {
         reads,

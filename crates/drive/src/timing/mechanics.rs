@@ -1,4 +1,4 @@
-//! The arm, the head and the turning disk.
+//! The arm, the head and the rotating disk.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,7 @@ use crate::profile::{DiskFigures, Profile};
 pub struct Access {
     /// The first physical sector.
     pub sector: u64,
-    /// Physical sectors.
+    /// How many physical sectors.
     pub sectors: u64,
     /// When the first one began to pass.
     pub from: u64,
@@ -21,14 +21,14 @@ pub struct Access {
     pub write: bool,
 }
 
-/// Where the head is, and how the disk stood at time 0.
+/// The head's track, and the phase of rotation at time 0 in nanoseconds.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Head {
     pub(super) track: u64,
     pub(super) phase: u64,
 }
 
-/// What it takes to have the head before a sector.
+/// The time to bring the head to a sector.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reach {
     pub(super) seek_ns: u64,
@@ -63,12 +63,12 @@ impl Mechanics {
         self.mutant = mutant;
     }
 
-    /// Whether that mistake was planted.
+    /// Whether this mistake was planted.
     pub(super) fn is(&self, mutant: Mutant) -> bool {
         cfg!(test) && self.mutant == Some(mutant)
     }
 
-    /// From where the head is at `at` until `place` begins to pass it.
+    /// Time from `at` until `place` begins to pass the head.
     pub(super) fn reach(&self, head: &Head, at: u64, place: &SectorPosition, write: bool) -> Reach {
         let mut seek_ns = self.geometry.seek_ns(head.track, place.track);
         if write && seek_ns > 0 {
@@ -90,7 +90,7 @@ impl Mechanics {
         Reach { seek_ns, wait_ns }
     }
 
-    /// How long `sectors` from `place` on take to pass.
+    /// How long `sectors` starting at `place` take to pass.
     pub(super) fn pass_ns(&self, place: &SectorPosition, sectors: u64) -> u64 {
         let ns = self.geometry.pass_ns(place, sectors);
         if self.is(Mutant::TransfersAreHalved) {
@@ -100,7 +100,7 @@ impl Mechanics {
         }
     }
 
-    /// The track of the last of `sectors` from `place` on.
+    /// The track of the last of `sectors` starting at `place`.
     pub(super) fn last_track(&self, place: &SectorPosition, sector: u64, sectors: u64) -> u64 {
         if place.index + sectors <= place.per_track {
             place.track

@@ -1,20 +1,20 @@
-//! When an emulated drive's commands are done: mechanics and caches, without any bytes.
+//! When the commands of an emulated drive are done: mechanics and caches, without any bytes.
 //!
 //! # What it is
-//! [`Timing`] is a pure function: of a profile, of a seed, and of which commands were submitted when. It knows no
-//! clock, no thread and no bytes. Its owner submits commands with the time, asks when something happens next, and
-//! advances. A disk is an event simulation of its arm, its caches and its queue (`disk`, `schedule`, `destage`,
-//! `mechanics`, `geometry`); a flash drive one of its dies and channels (`flash`). [`reproduce`] runs the published
-//! experiments on a profile.
+//! [`Timing`] is a pure function: of a profile, of a seed, and of which commands were submitted when. It has no
+//! clock, no threads and no bytes. Its owner submits commands with the time, asks when something happens next,
+//! and advances. A disk is an event simulation of its arm, its caches and its queue (`disk`, `schedule`,
+//! `destage`, `mechanics`, `geometry`); a flash drive, of its dies and channels (`flash`). [`reproduce`] runs
+//! the published experiments on a profile.
 //!
 //! # Invariants
-//! 1. The same submissions give the same events, however time is divided.
-//! 2. Nothing is done before its bytes could have passed the head, its channel or the wire.
-//! 3. A write's bytes are told to be on the medium once; of two writes to a sector the older one first.
+//! 1. The same submissions give the same events, whatever the steps of `advance`.
+//! 2. No command is done before its bytes could have passed the head, its channel or the wire.
+//! 3. Each write is reported on the medium once; of two writes to a sector, the older one first.
 //!
 //! # Why not simpler
-//! A fixed penalty for each partial sector is wrong by a factor of ten in either direction: published measurements of
-//! the same family of drives lie between 2.75 and 62 times. Only what the write cache does with them tells which.
+//! A fixed penalty for each partial sector is wrong by a factor of ten in either direction: published slowdowns for
+//! the same family of drives range from 2.75 to 62 times. Which it is depends on what the write cache does.
 
 mod command;
 mod destage;
@@ -56,7 +56,8 @@ enum Engine {
     Flash(Box<Flash>),
 }
 
-/// A drive's state, to be kept while the program does not run: where the head is, what is in the caches, what waits.
+/// The state of a drive, to be stored while the program does not run: head position, cache contents, waiting
+/// commands.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct TimingState(State);
@@ -72,7 +73,7 @@ impl Timing {
     /// A drive that has just been switched on.
     ///
     /// # Panics
-    /// If the profile has neither a disk nor flash: such a one is never parsed.
+    /// If the profile has neither a disk nor flash, which [`Profile::parse`] never returns.
     #[must_use]
     pub fn new(profile: Arc<Profile>, seed: u64) -> Timing {
         let engine = match (&profile.disk, &profile.flash) {
@@ -83,7 +84,7 @@ impl Timing {
         Timing { profile, engine }
     }
 
-    /// A drive as [`Timing::state`] left it.
+    /// A drive in the state that [`Timing::state`] returned.
     ///
     /// # Errors
     /// `Corrupt` if no drive of this profile can be in that state.
@@ -106,7 +107,7 @@ impl Timing {
         }
     }
 
-    /// A command reaches the drive. Times never go back: an earlier `now` counts as the latest one. What lies beyond
+    /// Submits a command. Time never goes back: an earlier `now` counts as the latest one so far. Anything past
     /// the last sector is cut off.
     pub fn submit(&mut self, now: u64, command: Command) {
         match &mut self.engine {
@@ -115,7 +116,7 @@ impl Timing {
         }
     }
 
-    /// When [`Timing::advance`] may have something to say next; `None`: not before another command.
+    /// When [`Timing::advance`] may next return an event; `None`: not before another command.
     #[must_use]
     pub fn next_event_at(&self) -> Option<u64> {
         match &self.engine {
@@ -124,8 +125,8 @@ impl Timing {
         }
     }
 
-    /// When a command may be done next; `None`: not before another command. Who waits for commands only needs no other
-    /// time: what happens behind the cache can be asked for later and is the same.
+    /// When a command may be done next; `None`: not before another command. A caller that only waits for
+    /// commands needs no other time: what happens behind the cache can be fetched later and is the same.
     #[must_use]
     pub fn next_done_at(&self) -> Option<u64> {
         match &self.engine {
@@ -134,7 +135,7 @@ impl Timing {
         }
     }
 
-    /// Lets time pass until `now`; appends what happened, in the order of time.
+    /// Advances to `now`; appends the events so far, in time order.
     pub fn advance(&mut self, now: u64, out: &mut Vec<Event>) {
         match &mut self.engine {
             Engine::Disk(disk) => disk.run(now),
@@ -153,7 +154,7 @@ impl Timing {
         }
     }
 
-    /// What there is to keep while the program does not run.
+    /// The state to store while the program does not run.
     #[must_use]
     pub fn state(&self) -> TimingState {
         TimingState(match &self.engine {
@@ -177,7 +178,7 @@ impl Timing {
         &self.profile
     }
 
-    /// Where a disk's sectors are; `None` for flash.
+    /// The layout of a disk; `None` for flash.
     #[must_use]
     pub fn geometry(&self) -> Option<&Geometry> {
         match &self.engine {
@@ -186,7 +187,7 @@ impl Timing {
         }
     }
 
-    /// From now on keeps a list of what passes under the head: for tests and pictures.
+    /// Starts recording what passes under the head: for tests and pictures.
     pub fn record_accesses(&mut self) {
         if let Engine::Disk(disk) = &mut self.engine {
             disk.record();

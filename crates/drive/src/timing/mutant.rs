@@ -1,37 +1,37 @@
 //! Mistakes that the tests plant in the model, to show that they would be noticed.
 
-/// A planted mistake. Outside of tests there is none.
+/// A planted mistake. There is none outside of tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mutant {
     /// The arm needs no time.
     SeeksAreFree,
-    /// Sectors need not come round.
+    /// There is no rotational latency.
     RotationIsFree,
-    /// Bytes pass the head twice as fast as the disk turns.
+    /// Bytes pass the head in half the time.
     TransfersAreHalved,
-    /// Read-ahead has everything at once.
+    /// Read-ahead is complete at once.
     ReadAheadIsInstant,
     /// Each write reads first.
     AlignedWritesRead,
     /// Partial physical sectors are written without having been read.
     PartialWritesDoNotRead,
-    /// Nobody is told about rewriting.
+    /// Rewriting is not reported.
     RewritingIsSilent,
     /// A flush does not wait.
     FlushesLie,
     /// A write with FUA is done when it is in the cache.
     FuaIsIgnored,
-    /// Bytes are called safe before they are written.
+    /// Bytes are reported on the medium before they are written.
     DestagedTooEarly,
-    /// Adjacent writes become one, and one tag is lost.
+    /// Adjacent writes are merged, and one tag is lost.
     MergedTagsAreLost,
     /// A newer write to the same sectors does not replace the older one.
     OverlapsAreKeptApart,
-    /// The cache takes whatever comes.
+    /// The cache never fills up.
     CacheIsBottomless,
     /// The farthest command goes first.
     FarthestFirst,
-    /// Nobody looks at how long a command has waited.
+    /// The age of a command is ignored.
     AgeIsIgnored,
     /// The next pass catches its first sector.
     TurnaroundIsFree,
@@ -63,13 +63,13 @@ impl Mutant {
     ];
 }
 
-/// Randomness from anywhere.
+/// Randomness that does not come from the seed.
 #[cfg(not(test))]
 pub(crate) fn unseeded() -> u64 {
     unreachable!("planted in tests only")
 }
 
-/// Randomness from anywhere.
+/// Randomness that does not come from the seed.
 #[cfg(test)]
 pub(crate) fn unseeded() -> u64 {
     use std::sync::atomic::{AtomicU64, Ordering};

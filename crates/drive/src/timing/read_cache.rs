@@ -1,4 +1,4 @@
-//! The read cache: ranges that have passed the head, and the head reading on while nobody needs it.
+//! The read cache: ranges that have passed the head, and read-ahead while the head is otherwise idle.
 
 use serde::{Deserialize, Serialize};
 
@@ -24,7 +24,7 @@ struct Segment {
     used: u64,
 }
 
-/// The head reads on behind the segment at `segment`, since `since`, from sector `from` on.
+/// Read-ahead in progress: it extends the segment at index `segment`, since time `since`, from sector `from`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Ahead {
     segment: usize,
@@ -33,7 +33,7 @@ struct Ahead {
     most: u64,
 }
 
-/// The ranges that are kept; the one used longest ago goes first.
+/// The cached ranges; the least recently used one is replaced first.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct ReadCache {
     segments: Vec<Segment>,
@@ -41,7 +41,7 @@ pub(super) struct ReadCache {
     uses: u64,
 }
 
-/// How many ranges, and how long they are.
+/// Limits: number of ranges, and their length in physical sectors.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ReadLimits {
     pub(super) segments: usize,
@@ -49,7 +49,7 @@ pub(super) struct ReadLimits {
 }
 
 impl ReadCache {
-    /// What has been read until `now` is entered; the head keeps reading on.
+    /// Enters what read-ahead has read until `now`; read-ahead continues.
     fn catch_up(&mut self, now: u64, mechanics: &Mechanics, limits: ReadLimits) {
         let Some(ahead) = &self.ahead else { return };
         let place = mechanics.geometry.locate(ahead.from);
@@ -65,7 +65,7 @@ impl ReadCache {
         range.start = range.start.max(range.end.saturating_sub(limits.sectors));
     }
 
-    /// Whether all of `want` is there at `now`.
+    /// Whether all of `want` is cached at `now`.
     pub(super) fn has(
         &mut self,
         want: &Range,
@@ -80,7 +80,7 @@ impl ReadCache {
         found.map(|s| s.used = uses).is_some()
     }
 
-    /// The head stops reading on and stays where it is: between two tracks, on the one that it leaves until it could
+    /// Stops read-ahead, leaving the head where it is: between two tracks, on the one it is leaving until it could
     /// be on the next.
     pub(super) fn stop(
         &mut self,
@@ -109,7 +109,7 @@ impl ReadCache {
         }
     }
 
-    /// What has passed the head since it began to read on.
+    /// What has passed the head since read-ahead began.
     pub(super) fn reading_ahead(&self, now: u64, mechanics: &Mechanics) -> Option<Access> {
         let ahead = self.ahead.as_ref()?;
         let place = mechanics.geometry.locate(ahead.from);
@@ -125,7 +125,7 @@ impl ReadCache {
         })
     }
 
-    /// If the head, reading on, comes by the end of `want` without another movement: when that is.
+    /// If read-ahead reaches the end of `want` without any other movement of the head: when and how.
     pub(super) fn flows_by(&self, want: &Range, now: u64, mechanics: &Mechanics) -> Option<Flow> {
         let ahead = self.ahead.as_ref()?;
         let segment = &self.segments[ahead.segment].range;
@@ -150,7 +150,7 @@ impl ReadCache {
         })
     }
 
-    /// The part of `want` that is not in the range that holds its beginning.
+    /// The part of `want` that is not in the cached range holding its beginning.
     pub(super) fn missing(&self, want: &Range) -> Range {
         let holds = |r: &Range| r.start <= want.start && want.start < r.end;
         let start = self
@@ -166,7 +166,7 @@ impl ReadCache {
         }
     }
 
-    /// `range` has been read by `now`; the head reads on from its end.
+    /// Enters `range`, read by `now`; read-ahead starts at its end.
     pub(super) fn enter(
         &mut self,
         range: &Range,
@@ -215,7 +215,7 @@ impl ReadCache {
         }
     }
 
-    /// Whether a kept state can be continued.
+    /// Whether a stored state is consistent.
     pub(super) fn is_possible(&self, sectors: u64, latest: u64) -> bool {
         let in_disk = |r: &Range| r.start < r.end && r.end <= sectors;
         let ahead = self.ahead.as_ref().is_none_or(|a| {
@@ -229,25 +229,25 @@ impl ReadCache {
     }
 }
 
-/// A read that is served by the head reading on.
+/// A read served by read-ahead.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Flow {
-    /// Where reading on began.
+    /// The sector at which read-ahead began.
     from: u64,
-    /// When it did.
+    /// When it began.
     since: u64,
     /// Sectors from there to the end of the read.
     sectors: u64,
     /// When the first sector of the read begins to pass, if it has not passed already.
     pub(super) begins: u64,
-    /// When they had, or will have, passed.
+    /// When the last of them passed, or will pass.
     passed: u64,
-    /// When the read has all that it needs.
+    /// When the read has everything that it needs.
     pub(super) until: u64,
 }
 
 impl Flow {
-    /// What passes under the head from where reading on began.
+    /// What passes under the head from the beginning of read-ahead to the end of the read.
     pub(super) fn access(&self) -> Access {
         Access {
             sector: self.from,

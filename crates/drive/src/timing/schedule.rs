@@ -1,23 +1,25 @@
 //! What the head does next.
 //!
 //! # What it is
-//! When the head rests, one of these begins: the waiting read that can begin soonest; the batch of waiting writes that
-//! can; or reading on behind the last read, until something else comes. Reads go first, unless writes *press*: by
-//! number or size (three quarters of the cache), by age, by a flush, by a write that a thread waits for, or by one that
-//! finds no room. Pressing writes and waiting reads take turns. Once writes have pressed, the cache is drained whenever
-//! no read waits; otherwise they go to the medium when nothing has happened for a while.
+//! When the head is idle, one of these begins: the waiting read that can begin soonest; the batch of waiting
+//! writes that can begin soonest; or read-ahead after the last read, until something else arrives. Reads go
+//! first, unless writes *press*: by number or size (three quarters of the cache), by age, by a flush, by a write
+//! that a thread waits for, or by one that finds no room. Pressing writes and waiting reads alternate. Once
+//! writes have pressed, the cache is drained whenever no read waits; otherwise they go to the medium after some
+//! idle time.
 //!
 //! # Invariants
-//! 1. Nothing waits for ever: a read older than the age limit goes first, and so does a range of writes older than its
-//!    own.
-//! 2. A batch that nobody waits for never begins in the middle of ranges that lie close together: the firmware does not
-//!    start with whatever sector happens to come round first. That is why the turnaround costs a revolution.
+//! 1. Nothing waits for ever: a read older than the age limit goes first, and so does a range of writes older
+//!    than its own limit.
+//! 2. A batch that is neither waited for nor too old never begins in the middle of ranges that are close
+//!    together: the firmware does not start with whatever sector comes round first. That is why the turnaround
+//!    costs a revolution.
 
 use super::disk::{Disk, Job};
 use super::mutant::Mutant;
 
 impl Disk {
-    /// Something came; if the head rests, there may be something to do, or earlier than it was.
+    /// Something arrived: if the head is idle, there may be work, or sooner than expected.
     pub(super) fn reconsider(&mut self, now: u64) {
         if self.state.job.is_none() {
             let at = self.due(now).max(now);
@@ -25,7 +27,7 @@ impl Disk {
         }
     }
 
-    /// When there will be something for the head to do, if nothing else comes.
+    /// When the head will have something to do, if nothing else arrives.
     fn due(&self, now: u64) -> u64 {
         let s = &self.state;
         let reads = s.reads.iter().map(|r| r.ready_at).min();
@@ -39,7 +41,7 @@ impl Disk {
         at.min(s.active_at + self.idle_ns)
     }
 
-    /// Whether waiting writes must not wait any longer.
+    /// Whether waiting writes press.
     fn presses(&self, now: u64) -> bool {
         let s = &self.state;
         let cache = &s.write_cache;
@@ -52,7 +54,7 @@ impl Disk {
             || self.aged(now).is_some()
     }
 
-    /// The oldest waiting range, if it is too old.
+    /// The oldest waiting range, if it is over the age limit.
     fn aged(&self, now: u64) -> Option<usize> {
         let cache = &self.state.write_cache;
         let oldest = cache.oldest()?;
@@ -60,7 +62,7 @@ impl Disk {
         (age > self.destage_age_ns && !self.mechanics.is(Mutant::AgeIsIgnored)).then_some(oldest)
     }
 
-    /// The head rests: what next?
+    /// Decides what an idle head does next.
     pub(super) fn decide(&mut self, now: u64) {
         while self.state.job.is_none() {
             let ready = self.state.reads.iter().any(|r| r.ready_at <= now);
@@ -80,7 +82,7 @@ impl Disk {
         }
     }
 
-    /// The read that can begin soonest; the oldest one if it has waited too long.
+    /// The read that can begin soonest; the oldest one if it is over the age limit.
     fn choose_read(&self, now: u64) -> usize {
         let s = &self.state;
         let oldest = s.reads[0].queued.submitted;
@@ -158,8 +160,9 @@ impl Disk {
         self.state.wake_at = self.destage(now, at);
     }
 
-    /// The waiting range with which the next pass begins, and when that may begin: one that a thread waits for, or that
-    /// is too old; else, of the ranges that are not just behind another one, the one that can be reached soonest.
+    /// The waiting range with which the next pass begins, and when it may begin: one that is too old, or that a
+    /// thread waits for; else, of the ranges that are not close behind another one, the one that can be reached
+    /// soonest.
     fn choose_batch(&mut self, now: u64) -> (usize, u64) {
         if let Some(aged) = self.aged(now) {
             return (aged, self.may_begin(now, aged));
@@ -192,7 +195,7 @@ impl Disk {
         (best.1, best.2)
     }
 
-    /// At once if the range continues what was written last and needs no reading, else after the turnaround.
+    /// Immediately if the range continues what was written last and needs no reading, else after the turnaround.
     fn may_begin(&self, now: u64, waiting: usize) -> u64 {
         let s = &self.state;
         let extent = &s.write_cache.waiting[waiting];

@@ -1,9 +1,9 @@
 //! The write cache: ranges of logical sectors that wait for the medium, and how they become batches.
 //!
 //! # Invariants
-//! 1. Waiting ranges are sorted and do not overlap: who writes again over a waiting range joins it, so that the older
-//!    bytes never reach the medium after the newer ones. What is already being written to the medium is kept apart, and
-//!    goes first.
+//! 1. Waiting ranges are sorted and do not overlap: a write that overlaps a waiting range is merged with it, so that
+//!    older bytes never reach the medium after newer ones. Ranges already being written to the medium are kept apart,
+//!    and go first.
 //! 2. A range lists its writes in the order of submission.
 
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,7 @@ use crate::profile::RmwPolicy;
 pub(super) struct Pending {
     pub(super) tag: u64,
     pub(super) submitted: u64,
-    /// The host waits until it is on the medium.
+    /// The host waits until it is on the medium (FUA, or no write cache).
     pub(super) waits: bool,
 }
 
@@ -25,19 +25,19 @@ pub(super) struct Pending {
 pub(super) struct Extent {
     pub(super) start: u64,
     pub(super) end: u64,
-    /// When its oldest write came.
+    /// When its oldest write arrived.
     pub(super) since: u64,
     /// A thread waits until it is on the medium.
     pub(super) urgent: bool,
     pub(super) writes: Vec<Pending>,
-    /// Where its first physical sector is.
+    /// Position of its first physical sector.
     #[serde(skip)]
     pub(super) place: SectorPosition,
 }
 
 impl Extent {
-    /// The physical sectors that the head writes for it, `[start, end)`. Where partial ones are hidden, the last one is
-    /// left to whatever comes behind it.
+    /// The physical sectors that the head writes for it, `[start, end)`. With [`RmwPolicy::Hidden`], a partial last
+    /// sector is left to the range that follows.
     pub(super) fn physical(&self, limits: &WriteLimits) -> (u64, u64) {
         let (start, per) = (self.start / limits.per, limits.per);
         if limits.policy == RmwPolicy::Hidden {
@@ -52,58 +52,58 @@ impl Extent {
     }
 }
 
-/// What the cache may hold and how it lets go.
+/// Limits of the cache and of its batches.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct WriteLimits {
-    /// Logical sectors in a physical one.
+    /// Logical sectors per physical one.
     pub(super) per: u64,
     pub(super) policy: RmwPolicy,
-    /// Logical sectors in the cache; 0: none, each write waits for the medium.
+    /// Capacity in logical sectors; 0: no cache, each write waits for the medium.
     pub(super) sectors: u64,
     pub(super) segments: usize,
-    /// Logical sectors of a range that adjacent writes make, and of a pass.
+    /// Most logical sectors in a range merged from adjacent writes, and in a pass.
     pub(super) segment_sectors: u64,
     pub(super) batch: usize,
 }
 
 impl WriteLimits {
-    /// Whether a pass costs more for a write of only a part of this range's first or last physical sector.
+    /// Whether writing this range costs a read-modify-write of its first or last physical sector.
     pub(super) fn pays(&self, extent: &Extent) -> bool {
         self.policy != RmwPolicy::Hidden && extent.is_partial(self.per)
     }
 
-    /// Whether such a range goes to the medium on its own.
+    /// Whether such a range is a batch of its own.
     fn goes_alone(&self, extent: &Extent) -> bool {
         matches!(self.policy, RmwPolicy::Sync | RmwPolicy::Unbatched) && extent.is_partial(self.per)
     }
 }
 
-/// Waiting ranges, and those being written.
+/// Waiting ranges, and those in flight to the medium.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct WriteCache {
     pub(super) waiting: Vec<Extent>,
     pub(super) flying: Vec<Extent>,
-    /// Logical sectors of both.
+    /// Logical sectors in both.
     pub(super) sectors: u64,
     #[serde(skip)]
     spare: Vec<Vec<Pending>>,
 }
 
 impl WriteCache {
-    /// Whether nothing waits and nothing flies.
+    /// Whether nothing is waiting or in flight.
     pub(super) fn is_clean(&self) -> bool {
         self.waiting.is_empty() && self.flying.is_empty()
     }
 
-    /// Whether `incoming` more writes of `sectors` together fit, by range and by size; one alone always fits into an
-    /// empty cache.
+    /// Whether `incoming` more writes of `sectors` in total fit, by count of ranges and by size; a single one always
+    /// fits into an empty cache.
     pub(super) fn has_room(&self, incoming: usize, sectors: u64, limits: &WriteLimits) -> bool {
         let segments = self.waiting.len() + self.flying.len() + incoming;
         let size = limits.sectors.max(limits.segment_sectors);
         (segments <= limits.segments && self.sectors + sectors <= size) || segments == 1
     }
 
-    /// Enters a write of `[start, end)`. `apart`: never joins it with what it overlaps (a planted mistake).
+    /// Enters a write of `[start, end)`. `apart`: never merges it with what it overlaps (a planted mistake).
     pub(super) fn insert(
         &mut self,
         (start, end): (u64, u64),
@@ -163,7 +163,7 @@ impl WriteCache {
         }
     }
 
-    /// Whether one range, waiting or flying, covers `[start, end)`.
+    /// Whether a single range, waiting or in flight, covers `[start, end)`.
     pub(super) fn covers(&self, start: u64, end: u64) -> bool {
         let at = self.waiting.partition_point(|e| e.end <= start);
         let over = |e: &Extent| e.start <= start && end <= e.end;
@@ -175,8 +175,8 @@ impl WriteCache {
         (0..self.waiting.len()).min_by_key(|n| self.waiting[*n].since)
     }
 
-    /// Moves the batch that begins with waiting range `first` to those that fly: ascending ranges, each within `near`
-    /// logical sectors of the one before.
+    /// Puts the batch that begins with waiting range `first` in flight: ascending ranges, each within `near`
+    /// logical sectors of the previous one.
     pub(super) fn take(&mut self, first: usize, near: u64, limits: &WriteLimits) {
         debug_assert!(self.flying.is_empty(), "one batch at a time");
         let mut last = first;
@@ -204,7 +204,7 @@ impl WriteCache {
         self.flying.extend(self.waiting.drain(first..=last));
     }
 
-    /// What flew has landed.
+    /// Removes the ranges in flight: they are on the medium.
     pub(super) fn landed(&mut self) {
         for mut extent in self.flying.drain(..) {
             self.sectors -= extent.end - extent.start;
@@ -213,7 +213,7 @@ impl WriteCache {
         }
     }
 
-    /// Whether a kept state can be continued.
+    /// Whether a stored state is consistent.
     pub(super) fn is_possible(&self, sectors: u64, clock: u64) -> bool {
         let well = |e: &Extent| e.start < e.end && e.end <= sectors;
         let kept = self.waiting.iter().chain(&self.flying);
@@ -230,8 +230,8 @@ impl WriteCache {
     }
 }
 
-/// Whether a new write becomes one range with an older one that it touches: always if it overlaps, for one of them
-/// would be stale; if they are only adjacent, up to a length, and not if each write is rewritten on its own.
+/// Whether a new write is merged with an older range that it touches: always if they overlap, since one of them would
+/// be stale; if merely adjacent, up to a length, and not if partial writes are rewritten one by one.
 fn joins(old: &Extent, new: &Extent, limits: &WriteLimits) -> bool {
     if old.start < new.end && new.start < old.end {
         return true;

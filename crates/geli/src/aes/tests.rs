@@ -138,7 +138,7 @@ proptest! {
         let mut data = plain.clone();
         aes.cbc_encrypt(iv, &mut data);
         prop_assert!(data != plain);
-        // Many chains side by side come to what each alone comes to.
+        // Chains encrypted side by side give the same result as each alone.
         let mut units = plain.repeat(40);
         aes.cbc_encrypt_units(&mut units, plain.len(), || iv);
         prop_assert!(units.chunks(plain.len()).all(|unit| unit == data));

@@ -69,7 +69,7 @@ fn opens_what_freebsd_made() {
         let user = passphrase(text).user_key(&real.salt, *iterations).unwrap();
         let (master, slot) = real.unlock(&user, None).unwrap();
         assert_eq!(slot, 0);
-        // Locking again with the same key comes to the same bytes.
+        // Encrypting again with the same key gives the same bytes.
         let mut again = real.clone();
         again.mkeys[0] = [0; SLOT_BYTES];
         again.lock(0, &master, &user).unwrap();
@@ -94,7 +94,7 @@ fn hmac_is_that_of_the_rfc() {
     assert_eq!(hmac(&[0x0b; 20], &[b"Hi ", b"There"]), expected);
 }
 
-/// The inputs of RFC 6070 with SHA-512, as published by many.
+/// The inputs of RFC 6070 with SHA-512, as widely published.
 #[test]
 fn pbkdf2_is_the_known_one() {
     for (rounds, expected) in [
@@ -134,7 +134,7 @@ fn every_component_counts() {
     for (n, one) in keys.iter().enumerate() {
         assert!(keys[..n].iter().all(|other| other != one), "key {n}");
     }
-    // Key files are simply one after the other.
+    // Key files are simply concatenated.
     assert!(key(&keyfiles(&[b"a", b"b"], None), -1) == key(&keyfiles(&[b"ab"], None), -1));
     assert!(keyfiles(&[], None).user_key(&salt, 3).is_err());
     let error = keyfiles(&[], Some(b"p")).user_key(&salt, -1).err().unwrap();

@@ -1,4 +1,4 @@
-//! Metadata as people read it.
+//! Metadata in human-readable form.
 
 use std::fmt::{self, Write};
 

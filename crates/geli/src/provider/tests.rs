@@ -33,7 +33,7 @@ fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|n| (n * 7 + n / 256) as u8).collect()
 }
 
-/// What four sectors of a pattern come to below, for the master key 00 01 02 …: computed with
+/// Ciphertext of four sectors of a pattern, for the master key 00 01 02 …: computed with
 /// Python's `hmac` and `cryptography` from docs/spec/geli.md.
 #[test]
 fn writes_the_bytes_of_the_format() {
@@ -155,7 +155,7 @@ fn the_place_of_a_sector_is_in_its_ciphertext() {
         for (n, sector) in sectors.iter().enumerate() {
             assert!(sectors[..n].iter().all(|other| other != sector));
         }
-        // A sector in the place of another one does not read as itself.
+        // A sector moved to another one's place does not decrypt to its content.
         disk.write(0, &below[per_sector..2 * per_sector]).unwrap();
         let mut back = [0; 4096];
         match eli.read(0, &mut back) {
@@ -190,7 +190,7 @@ fn authentication_finds_every_flipped_bit() {
     }
     // All but what no part of the sector uses.
     assert_eq!(found, 3 * 20 + 1024);
-    // What was never written has no code either.
+    // A sector that was never written has no code either.
     assert!(eli.read(0, &mut back).is_err());
     assert!(eli.delete(0, 1024).is_err());
 }

@@ -141,7 +141,7 @@ fn a_second_key_opens_the_same_data() {
     let two = attach(&*disk, &metadata, &passphrase("two"), None).unwrap();
     assert_eq!((one.nkey, two.nkey), (Some(0), Some(1)));
     assert_eq!(one.mkey, two.mkey);
-    // With two keys the iterations, which both share, stay as they are.
+    // With two keys the iterations, which both share, cannot change.
     let more = SetKey {
         slot: Some(1),
         iterations: Some(9),

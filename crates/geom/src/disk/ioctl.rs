@@ -1,4 +1,4 @@
-//! What only an ioctl or sysfs knows about a block device.
+//! Properties of a block device that only an ioctl or sysfs reports.
 
 use std::os::fd::OwnedFd;
 
@@ -38,7 +38,7 @@ pub(super) fn device_shape(fd: &OwnedFd, device: u64) -> Result<Shape> {
     })
 }
 
-/// Sizes and alignment, as the device tells them; the rest is for sysfs to say.
+/// Sizes and alignment, as the ioctls report them; the caller fills in the rest from sysfs.
 pub(crate) fn device_topology(fd: &OwnedFd) -> Result<Topology> {
     let logical = rustix::fs::ioctl_blksszget(fd).map_err(from_errno)?;
     let physical = rustix::fs::ioctl_blkpbszget(fd).map_err(from_errno)?;
@@ -67,7 +67,7 @@ pub(super) fn discard(fd: &OwnedFd, offset: u64, len: u64) -> rustix::io::Result
     unsafe { ioctl(fd, Setter::<BLKDISCARD, [u64; 2]>::new([offset, len])) }
 }
 
-/// Asks sysfs; a partition's queue is that of the disk above it.
+/// Reads sysfs; the queue of a partition is that of its disk.
 fn is_rotational(device: u64) -> bool {
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     ["queue/rotational", "../queue/rotational"]

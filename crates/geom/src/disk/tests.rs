@@ -61,7 +61,7 @@ fn writers_are_alone_and_readers_are_not() {
     );
 }
 
-/// What a child has until it becomes another program.
+/// The descriptor that a child holds between fork and exec.
 #[test]
 fn a_copy_of_the_descriptor_does_not_keep_the_lock() {
     let file = TempFile::new("copy", 1 << 20);

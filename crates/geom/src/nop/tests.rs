@@ -181,7 +181,7 @@ fn sim_chances_are_met_and_come_from_the_seed() {
     assert_ne!(run(2), (failed, ns));
 }
 
-/// A provider that answers later.
+/// A provider that answers asynchronously.
 struct Queued(Arc<Memory>);
 
 impl Provider for Queued {

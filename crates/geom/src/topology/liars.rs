@@ -5,7 +5,7 @@
 //! `cmd/zpool/os/linux/zpool_vdev_os.c`, `vdev_disk_database`, whose keys are the vendor (eight
 //! characters) and the first sixteen characters of the model.
 
-/// Patterns of models whose physical sector is 4096 bytes: `?` is any character, `*` any rest.
+/// Patterns of models whose physical sector is 4096 bytes: `?` is any character, `*` any sequence.
 const FREEBSD_4K: &[&str] = &[
     "Hitachi H??????????E3*",
     "SAMSUNG HD155UI*",
@@ -185,7 +185,7 @@ const OPENZFS_8K: &[&str] = &[
 /// Entries of other vendors.
 const OPENZFS_OTHERS: &[(&str, &str)] = &[("NA", "SmrtStorSDLKAE9W"), ("NVMe", "Amazon EC2 NVMe")];
 
-/// The pattern of FreeBSD's list that a model matches: its sector is 4096 bytes.
+/// The pattern of FreeBSD's list that a model matches, if any: its physical sector is then 4096 bytes.
 #[must_use]
 #[doc(alias = "ADA_Q_4K")]
 pub fn freebsd_quirk_4k(model: &str) -> Option<&'static str> {
@@ -193,7 +193,7 @@ pub fn freebsd_quirk_4k(model: &str) -> Option<&'static str> {
     FREEBSD_4K.iter().find(matches).copied()
 }
 
-/// The sector size that OpenZFS's list says for a device; `vendor` is `ATA` for SATA drives.
+/// The sector size that OpenZFS's list gives for a device; `vendor` is `ATA` for SATA drives.
 #[must_use]
 #[doc(alias = "vdev_disk_database")]
 pub fn openzfs_sector_size(vendor: &str, model: &str) -> Option<u32> {

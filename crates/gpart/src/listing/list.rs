@@ -1,4 +1,4 @@
-//! `gpart list`: all that is known of a table.
+//! `gpart list`: everything that is known about a table.
 
 use std::fmt::Write;
 

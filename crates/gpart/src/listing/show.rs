@@ -1,11 +1,11 @@
-//! `gpart show`: partitions and free space, a line each.
+//! `gpart show`: partitions and free space, one line each.
 
 use std::fmt::Write;
 
 use super::{human, label_or_null};
 use crate::{Partition, Table, align};
 
-/// What `gpart show` says of each partition.
+/// What `gpart show` prints for each partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Show {
     /// Its type.
@@ -13,7 +13,7 @@ pub enum Show {
     Type,
     /// Its label (`-l`).
     Label,
-    /// Its type as it lies on disk (`-r`).
+    /// Its raw type as stored on disk (`-r`).
     Raw,
 }
 
@@ -22,13 +22,13 @@ pub enum Show {
 pub struct Row<'a> {
     /// The first sector.
     pub start: u64,
-    /// How many.
+    /// The number of sectors.
     pub sectors: u64,
-    /// Nothing: free.
+    /// `None`: free space.
     pub partition: Option<&'a Partition>,
 }
 
-/// Partitions and free space in the order in which they lie on the disk.
+/// Partitions and free space in disk order.
 #[must_use]
 pub fn rows(table: &Table) -> Vec<Row<'_>> {
     let free = align::free_ranges(table)

@@ -1,7 +1,7 @@
-//! GNU parted's way with the same tables: units, placing by ranges, and what it prints.
+//! GNU parted's treatment of the same tables: units, placement by ranges, and output.
 //!
 //! # Source
-//! parted 3.5: its manual, and its answers on image files. The tests compare with it where it is
+//! parted 3.5: its manual, and its output on image files. The tests compare with it where it is
 //! installed.
 
 mod place;

@@ -1,10 +1,10 @@
 //! Where parted puts a partition.
 //!
 //! # What it is
-//! A location stands for a range of sectors (half a unit to both sides, nothing for sectors and
-//! binary units). First the sectors nearest to what was asked for are sought that lie in the ranges,
-//! in free space, and on the grain of the alignment; then without the grain, with a warning; and if
-//! there are none, parted names the closest place there is, and gives up.
+//! A location denotes a range of sectors (half a unit to either side, just the sector itself for sectors, bytes and
+//! binary units). First, the sectors nearest to the request are sought that are in the ranges, in free space, and on
+//! the grain of the alignment; then without the grain, with a warning; if there are none, parted names the closest
+//! possible location and gives up.
 
 use super::unit::{Location, Unit};
 use crate::{Scheme, Shape, Table};
@@ -24,13 +24,13 @@ impl Alignment {
         grain: 1,
     };
 
-    /// Whether a partition may start there.
+    /// Whether a sector is aligned.
     #[must_use]
     pub fn holds(&self, sector: u64) -> bool {
         sector % self.grain == self.offset % self.grain
     }
 
-    /// What parted prints of a start that is off.
+    /// What parted prints for a start that is not aligned.
     #[must_use]
     pub fn arithmetic(&self, sector: u64) -> String {
         format!("{sector}s % {}s != {}s", self.grain, self.offset)
@@ -55,17 +55,17 @@ impl Alignment {
     }
 }
 
-/// The alignments that a disk asks for.
+/// The alignments that a disk prefers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Topology {
     /// Whole physical sectors.
     pub minimal: Alignment,
-    /// 1 MiB wherever physical sectors divide that.
+    /// 1 MiB if that is a multiple of the physical sector, else the physical sector.
     pub optimal: Alignment,
 }
 
 impl Topology {
-    /// That of a disk. An image file has none of its own.
+    /// The alignments of a disk. An image file has no preference of its own.
     #[must_use]
     pub fn of(shape: &Shape) -> Topology {
         const MIB: u64 = 1 << 20;
@@ -92,11 +92,11 @@ pub struct Placed {
     pub start: u64,
     /// Its last sector.
     pub end: u64,
-    /// It is off the alignment: the arithmetic.
+    /// If it is not aligned: the arithmetic.
     pub misaligned: Option<String>,
 }
 
-/// Why it goes nowhere, in parted's words.
+/// Why it cannot be placed, in parted's words.
 pub type Refusal = String;
 
 /// First and last sector, inclusive.
@@ -106,7 +106,7 @@ fn intersect(one: Range, other: Range) -> Range {
     (one.0.max(other.0), one.1.min(other.1))
 }
 
-/// What the scheme lets partitions have.
+/// The sectors that the scheme allows for partitions.
 fn usable(table: &Table) -> Range {
     match table.scheme() {
         Scheme::Gpt => (table.first, table.last),
@@ -114,7 +114,7 @@ fn usable(table: &Table) -> Range {
     }
 }
 
-/// The piece of the disk that a sector is in: metadata, a partition, or free space.
+/// The stretch of the disk that contains a sector: metadata, a partition, or free space.
 fn piece(table: &Table, sector: u64, track: u64) -> Range {
     let disk_last = table.shape.sectors().saturating_sub(1);
     let head = match table.scheme() {
@@ -144,7 +144,7 @@ fn piece(table: &Table, sector: u64, track: u64) -> Range {
     piece
 }
 
-/// The nearest of two boundaries that is in the range, or the sector itself.
+/// The nearer of two boundaries that are in the range, or the sector itself if neither is.
 fn snap(sector: u64, range: Range, low: Option<u64>, high: u64) -> u64 {
     let is_in = |s: &u64| (range.0..=range.1).contains(s);
     let low = low.filter(is_in);
@@ -157,7 +157,7 @@ fn snap(sector: u64, range: Range, low: Option<u64>, high: u64) -> u64 {
     }
 }
 
-/// The free sectors around a start, as far as parted sees them.
+/// The free range around a start, as parted determines it.
 fn region(table: &Table, start: u64) -> Option<Range> {
     let mut low = 0;
     let mut high = table.shape.sectors().saturating_sub(1);
@@ -172,8 +172,7 @@ fn region(table: &Table, start: u64) -> Option<Range> {
     (low < high).then_some((low, high))
 }
 
-/// Start and end nearest to the wish; the alignment is that of the start and of the sector after
-/// the end.
+/// The start and end nearest to the wish; the start, and the sector after the end, are aligned.
 fn solve(wish: Range, starts: Range, ends: Range, alignment: Alignment) -> Option<Range> {
     let start = alignment.nearest(wish.0, starts.0, starts.1)?;
     let end = alignment.nearest(
@@ -184,7 +183,7 @@ fn solve(wish: Range, starts: Range, ends: Range, alignment: Alignment) -> Optio
     Some((start, end - 1))
 }
 
-/// Both as sectors of the disk, if they are in order.
+/// Checks that both are sectors of the disk and in order.
 fn in_order(start: i64, end: i64) -> Result<Range, Refusal> {
     match (u64::try_from(start), u64::try_from(end)) {
         (Ok(first), Ok(last)) if first <= last => Ok((first, last)),
@@ -195,7 +194,7 @@ fn in_order(start: i64, end: i64) -> Result<Range, Refusal> {
     }
 }
 
-/// Places a new partition. `track`: sectors of a track, kept free by an MBR.
+/// Places a new partition. `track`: sectors per track, kept free by an MBR.
 ///
 /// # Errors
 /// What parted says.

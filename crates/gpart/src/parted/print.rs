@@ -1,4 +1,4 @@
-//! What `parted print` prints: for people, for machines, and as JSON.
+//! The output of `parted print`: human-readable, machine-readable, and JSON.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use crate::listing::rows;
 use crate::phys::{MbrEntryPhys, PROTECTIVE};
 use crate::{Kind, Partition, Scheme, Shape, Table};
 
-/// What is known of the disk besides its table.
+/// Facts about the disk other than its table.
 #[derive(Clone, Debug, Default)]
 pub struct Disk {
     /// `/dev/ada0`, or the path of an image.
@@ -16,14 +16,14 @@ pub struct Disk {
     pub model: String,
     /// `file`, `scsi`
     pub transport: String,
-    /// Sectors of a track: an MBR keeps them free.
+    /// Sectors per track: an MBR keeps the first track free.
     pub track: u64,
 }
 
-/// The reader: a person or a program.
+/// The output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Format {
-    /// People.
+    /// Human-readable.
     #[default]
     Human,
     /// `-m`
@@ -35,17 +35,17 @@ pub enum Format {
 /// A table as parted sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct TableView<'a> {
-    /// Nothing: unknown.
+    /// `None`: no known table.
     pub table: Option<&'a Table>,
-    /// The disk's.
+    /// The shape of the disk.
     pub shape: Shape,
-    /// Which partitions are known to hold which file system.
+    /// The file systems in the partitions.
     pub file_system: &'a dyn FileSystems,
 }
 
-/// Tells what is in a partition.
+/// Identifies the contents of partitions.
 pub trait FileSystems: std::fmt::Debug {
-    /// Its name, as parted has it; empty if it is not known.
+    /// parted's name of the file system; empty if not known.
     fn name(&self, one: &Partition) -> &'static str;
 }
 
@@ -55,7 +55,7 @@ impl FileSystems for () {
     }
 }
 
-/// The type of a new partition by the file system that it is to hold; nothing for a name that parted
+/// The type of a new partition for the file system that it is to hold; `None` for a name that parted
 /// does not know.
 #[must_use]
 pub fn kind_for(scheme: Scheme, file_system: Option<&str>) -> Option<&'static str> {
@@ -149,7 +149,7 @@ fn flags(one: &Partition) -> Vec<&'static str> {
     }
 }
 
-/// A line of the listing; no partition: free space.
+/// A line of the listing; without a number it is free space.
 struct Line {
     number: Option<u32>,
     start: u64,
@@ -203,7 +203,7 @@ fn label(view: &TableView<'_>) -> &'static str {
     }
 }
 
-/// The flags of the disk: a protective entry that is marked active.
+/// The flags of the disk: `pmbr_boot` if a protective entry is marked active.
 fn disk_flags(view: &TableView<'_>) -> &'static str {
     let entries = view.table.map(|table| table.boot.entries);
     let is_active = |e: &MbrEntryPhys| e.kind == PROTECTIVE && e.flag == 0x80;
@@ -299,7 +299,7 @@ fn human(view: &TableView<'_>, disk: &Disk, unit: Unit, lines: &[Line]) -> Strin
     text
 }
 
-/// Colons and backslashes get a backslash.
+/// Escapes colons and backslashes with a backslash.
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace(':', "\\:")
 }

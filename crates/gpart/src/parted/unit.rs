@@ -2,10 +2,10 @@
 
 use crate::Shape;
 
-/// How sizes are given and printed.
+/// The unit in which sizes are read and printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Unit {
-    /// Printed in what suits the size, with decimal prefixes; read as megabytes.
+    /// Printed with the decimal prefix that suits the size; read as megabytes.
     #[default]
     Compact,
     /// `s`: sectors.
@@ -36,7 +36,7 @@ const NAMES: &[(&str, Unit)] = &[
 ];
 
 impl Unit {
-    /// By its name, in any case.
+    /// Parses its name, in any case.
     #[must_use]
     pub fn parse(text: &str) -> Option<Unit> {
         let found = NAMES
@@ -45,7 +45,7 @@ impl Unit {
         found.map(|(_, unit)| *unit)
     }
 
-    /// Whether parted has a unit of that name that is not kept up here.
+    /// Whether parted has a unit of that name that is not supported here.
     #[must_use]
     pub fn is_left_out(text: &str) -> bool {
         text.eq_ignore_ascii_case("cyl") || text.eq_ignore_ascii_case("chs")
@@ -67,7 +67,7 @@ impl Unit {
         }
     }
 
-    /// A place on the disk, or a size, as text.
+    /// Formats a place on the disk, or a size, given in bytes.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "three digits are printed")]
     pub fn format(self, shape: &Shape, byte: u64) -> String {
@@ -98,12 +98,12 @@ impl Unit {
         format!("{value:.digits$}{}", unit.name())
     }
 
-    /// A range of sectors as its first and last place.
+    /// Formats a sector number, or a number of sectors.
     pub(super) fn format_sector(self, shape: &Shape, sector: u64) -> String {
         self.format(shape, sector.saturating_mul(u64::from(shape.sectorsize)))
     }
 
-    /// The last byte of a sector.
+    /// Formats the last byte of a sector.
     pub(super) fn format_end(self, shape: &Shape, sector: u64) -> String {
         let next = sector
             .saturating_add(1)
@@ -112,17 +112,17 @@ impl Unit {
     }
 }
 
-/// A sector, and how far from it is still what was meant.
+/// A sector, and the range around it that is acceptable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Location {
-    /// The sector; -1 for an end in front of the first one.
+    /// The sector; -1 for an end before the first one.
     pub sector: i64,
     /// First and last acceptable sector, inclusive.
     pub range: (u64, u64),
 }
 
 impl Location {
-    /// That sector and no other.
+    /// Exactly that sector.
     #[must_use]
     pub fn exactly(sector: i64) -> Location {
         let at = u64::try_from(sector).unwrap_or(0);
@@ -132,7 +132,7 @@ impl Location {
         }
     }
 
-    /// An end that was given in binary units means the sector in front of it.
+    /// Interprets it as an end: given in binary units, it means the sector before.
     #[must_use]
     pub fn as_end(self, text: &str, start: &Location) -> Location {
         let is_binary = text.trim_end().to_ascii_lowercase().ends_with("ib");
@@ -146,7 +146,7 @@ impl Location {
 /// Reads a location: a number with or without a unit; negative ones count from the end.
 ///
 /// # Errors
-/// parted's complaint.
+/// parted's error message.
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,

@@ -91,7 +91,7 @@ fn a_boot_sector_is_not_always_a_table() {
     let one = disk(SECTORS, 512, 512);
     fresh(&one, Scheme::Mbr, Era::Current);
     assert!(Table::read(&one).unwrap().is_some());
-    // neither active nor not: code of some boot loader
+    // a flag that is neither active nor inactive: code of some boot loader
     flip(&one, 446, 0x12);
     assert!(Table::read(&one).unwrap().is_none());
     flip(&one, 446, 0x12);
@@ -120,7 +120,7 @@ fn a_header_in_the_wrong_place_does_not_count() {
 #[test]
 fn the_protective_entry_decides() {
     let (one, table) = written(512);
-    // no boot signature: the secondary header still tells
+    // no boot signature: the secondary header is still found
     let torn = one.snapshot();
     flip(&torn, 510, 0xff);
     let mut read = Table::read(&torn).unwrap().unwrap();
@@ -129,7 +129,7 @@ fn the_protective_entry_decides() {
     assert!(read.recover("ada0", Era::Current).unwrap());
     read.write(&torn).unwrap();
     assert!(!Table::read(&torn).unwrap().unwrap().is_corrupt());
-    // an MBR without it counts before the GPT
+    // an MBR without a protective entry takes precedence over the GPT
     let torn = one.snapshot();
     flip(&torn, 446 + 4, 0xee ^ 0xa5);
     let read = Table::read(&torn).unwrap().unwrap();
@@ -173,7 +173,7 @@ fn a_power_cut_leaves_the_old_table_or_the_new_one() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Headers of any content, with right sums, over a small disk.
+    /// Headers with any content and valid CRCs, over a small disk.
     #[test]
     fn prop_nonsense_with_right_sums_is_survived(
         fields in proptest::collection::vec(prop_oneof![0u64..64, Just(u64::MAX), any::<u64>()], 12),

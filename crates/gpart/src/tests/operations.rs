@@ -6,7 +6,7 @@ use super::{add, disk, fresh};
 use crate::listing::{Show, show, status};
 use crate::{Backup, Era, NewPartition, Scheme, Shape, Table, Wish, backup};
 
-/// Sectors of a drive of 3 TB, as WD30EZRX has them.
+/// Sectors of a drive of 3 TB: those of the WD30EZRX.
 const SECTORS_3TB: u64 = 5_860_533_168;
 
 fn wish(alignment: Option<u64>, start: Option<u64>, size: Option<u64>) -> NewPartition {

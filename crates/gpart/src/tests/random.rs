@@ -1,4 +1,4 @@
-//! Random operations beside a model: a list of ranges.
+//! Random operations compared with a model: a list of ranges.
 
 use geom::Provider;
 use geom::mem::Memory;
@@ -38,7 +38,7 @@ fn facts(table: &Table) -> Model {
     table.partitions().iter().map(of).collect()
 }
 
-/// What holds after every step.
+/// The invariants, checked after every step.
 fn check(table: &Table) {
     let mut places: Vec<_> = facts(table).into_iter().map(|(_, a, b)| (a, b)).collect();
     places.sort_unstable();

@@ -1,4 +1,4 @@
-//! Faults, and that the right bytes stay.
+//! Faults, and that the right bytes are preserved.
 
 use super::*;
 use crate::fault::{Cause, Rule};
@@ -49,7 +49,7 @@ fn sim_damaged_sectors_fail_or_lie_until_they_are_written() {
             (pristine(&disk, 11), pristine(&disk, 20)),
             ([12; 512], [21; 512])
         );
-        // In the middle: two rests.
+        // In the middle: two parts remain.
         disk.write(11 * 512, &[99; 512]).unwrap();
         assert_eq!(sector(&disk, 11).unwrap(), [99; 512], "from the cache");
         disk.flush().unwrap();
@@ -220,7 +220,7 @@ fn sim_a_power_cut_while_a_sector_is_rewritten_ruins_its_neighbours() {
         let dir = tempfile::tempdir().unwrap();
         rt::simulate(1, || {
             let disk = with_pattern(dir.path());
-            // Every other sector: each physical one in part.
+            // Every other sector: each physical one is written in part.
             for n in 0..32 {
                 disk.write(n * 1024, &[200; 512]).unwrap();
             }
@@ -233,7 +233,7 @@ fn sim_a_power_cut_while_a_sector_is_rewritten_ruins_its_neighbours() {
                 match sector(&disk, lba) {
                     Ok(bytes) if lba % 2 == 1 => assert_eq!(bytes, old),
                     Ok(bytes) => assert!(bytes == [200; 512] || bytes == old),
-                    // Nobody wrote to it; the right bytes are still known.
+                    // It was not written; the right bytes are still known.
                     Err(_) if lba % 2 == 1 => {
                         assert_eq!(pristine(&disk, lba), old);
                         now += 1;

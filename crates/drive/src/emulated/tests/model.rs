@@ -1,14 +1,14 @@
-//! Random commands, closings, crashes and power cuts, beside a model that knows of each sector which
-//! contents are legal.
+//! Random commands, closes, crashes and power cuts, compared with a model that knows the legal contents of each
+//! sector.
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::fault::Fault;
 
-/// Random courses in a run of the tests.
+/// Random sequences per run of the tests.
 const CASES: u32 = 100;
-/// The sectors that the commands of the model touch, so that they meet.
+/// The sectors that the model's commands touch: few, so that they overlap.
 const SECTORS: u64 = 400;
 
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ enum Step {
         queued: bool,
     },
     Flush,
-    /// Nothing on a drive that has no such command.
+    /// Ignored on a drive that has no such command.
     Trim {
         lba: u64,
         sectors: u64,
@@ -59,12 +59,12 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What a sector may hold.
+/// The legal contents of a sector.
 #[derive(Clone, Debug)]
 struct Sector {
     /// What it holds now.
     now: u8,
-    /// What a loss of power may leave: what was flushed, and all since.
+    /// What a loss of power may leave: what was flushed, and everything since.
     legal: Vec<u8>,
     /// A power cut ruined it.
     is_ruined: bool,
@@ -74,7 +74,7 @@ struct Model {
     sectors: Vec<Sector>,
     per_physical: u64,
     shift: u64,
-    /// Written since the last flush, in part of a physical sector.
+    /// Written since the last flush as part of a physical sector.
     partly: std::collections::BTreeSet<u64>,
 }
 
@@ -120,7 +120,7 @@ impl Model {
         self.partly.clear();
     }
 
-    /// Compares everything with the drive after a loss of power, and goes on from what is there.
+    /// Compares everything with the drive after a loss of power, and continues from what is there.
     fn settle(&mut self, disk: &Emulated) -> Result<(), TestCaseError> {
         let ruined: Vec<_> = disk
             .faults()
@@ -157,7 +157,7 @@ impl Model {
             );
             sector.now = got;
         }
-        // A program that dies before it has changed anything leaves the cache as it was.
+        // A program that dies before it has changed anything leaves the cache file valid.
         if disk.stored_bytes().1 == 0 {
             self.flush();
         }

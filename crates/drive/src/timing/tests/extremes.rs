@@ -1,4 +1,4 @@
-//! Profiles that nobody would write: whatever the check lets pass runs.
+//! Absurd profiles: whatever the check accepts must run.
 
 use std::sync::Arc;
 

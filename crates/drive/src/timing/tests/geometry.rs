@@ -1,4 +1,4 @@
-//! The disk's form: sectors follow one another without a gap, and time and place are inverse to one another.
+//! The disk's layout: sectors follow one another without a gap, and time and place are each other's inverse.
 
 use proptest::prelude::*;
 

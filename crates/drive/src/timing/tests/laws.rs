@@ -80,7 +80,7 @@ fn random_reads(profile: &Profile, count: usize, seed: u64) -> Vec<Command> {
         .collect()
 }
 
-/// Random mixtures break no law of a single run.
+/// Random mixes break no law of a single run.
 pub(super) fn mixtures_obey(
     profile: &Arc<Profile>,
     mutant: Option<Mutant>,
@@ -201,7 +201,7 @@ pub(super) fn runs_repeat(profile: &Arc<Profile>, mutant: Option<Mutant>, seed: 
     Ok(())
 }
 
-/// A far read is not forgotten over many near ones, nor a far write over many reads.
+/// A far read is not starved by many near ones, nor a far write by many reads.
 pub(super) fn nobody_starves(profile: &Arc<Profile>, mutant: Option<Mutant>) -> Verdict {
     let disk = profile.disk.as_ref().ok_or("a disk is needed")?;
     let mut timing = drive(profile, 1, mutant);

@@ -124,7 +124,7 @@ fn experiments_are_written_as_they_are_read() {
     }
 }
 
-/// Everything that must hold, on the drives that show it best.
+/// All the laws, on the drives that show a violation best.
 fn suite(mutant: Option<Mutant>) -> Verdict {
     for profile in disks() {
         laws::mixtures_obey(profile, mutant, 0..8)?;

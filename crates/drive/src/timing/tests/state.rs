@@ -1,4 +1,4 @@
-//! Kept states that nobody kept: edited or damaged ones are refused or continued, never a panic.
+//! Stored states that were edited or damaged are refused or continued; they never panic.
 
 use proptest::prelude::*;
 

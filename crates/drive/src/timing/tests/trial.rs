@@ -1,4 +1,4 @@
-//! A trial: commands in, everything that comes out, and the laws that hold whatever the commands were.
+//! A trial: commands in, all output, and the laws that hold for any commands.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,14 +20,14 @@ macro_rules! hold {
 }
 pub(super) use hold;
 
-/// A command and when it was submitted; its tag is its place in the list.
+/// A command and when it was submitted; its tag is its index in the list.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Submitted {
     pub(super) at: u64,
     pub(super) command: Command,
 }
 
-/// What came of a list of commands.
+/// The outcome of a list of commands.
 pub(super) struct Outcome {
     pub(super) profile: Arc<Profile>,
     pub(super) commands: Vec<Submitted>,
@@ -57,8 +57,8 @@ pub(super) fn drive(profile: &Arc<Profile>, seed: u64, mutant: Option<Mutant>) -
     timing
 }
 
-/// Submits commands each so long after the one before, then, when all are done, a flush, and waits until nothing more
-/// happens.
+/// Submits each command at its delay after the previous one, then, when all are done, a flush, and waits until
+/// nothing more happens.
 pub(super) fn run(
     profile: &Arc<Profile>,
     seed: u64,
@@ -90,7 +90,7 @@ pub(super) fn run(
     Outcome::new(profile, timing, commands, events)
 }
 
-/// Until every command is done; a million steps are too many.
+/// Runs until every command is done; panics after a million steps.
 fn wait(timing: &mut Timing, events: &mut Vec<Event>) {
     for _ in 0..1_000_000 {
         let Some(at) = timing.next_done_at() else {
@@ -187,7 +187,7 @@ impl Outcome {
         Ok(())
     }
 
-    /// Seeks take their time, sectors pass when they come round, and each takes as long as it is.
+    /// Seeks take their time, sectors pass when they come round, and each takes its full time.
     fn the_head_obeys_the_disk(&self) -> Verdict {
         let Some(geometry) = self.timing.geometry() else {
             return Ok(());
@@ -213,7 +213,7 @@ impl Outcome {
         Ok(())
     }
 
-    /// When each physical sector first had passed the head.
+    /// When each physical sector had first passed the head.
     fn passed(&self) -> BTreeMap<u64, u64> {
         let mut passed = BTreeMap::new();
         let Some(geometry) = self.timing.geometry() else {
@@ -248,7 +248,7 @@ impl Outcome {
         Ok(())
     }
 
-    /// Each write is told to be on the medium once.
+    /// Each write is reported on the medium once.
     pub(super) fn writes_are_told_once(&self) -> Verdict {
         for tag in self.tags(CommandKind::Write) {
             let times = self.destaged[tag].len();
@@ -257,7 +257,7 @@ impl Outcome {
         Ok(())
     }
 
-    /// And then it is there.
+    /// And by then it is.
     fn writes_reach_the_medium_once(&self) -> Verdict {
         self.writes_are_told_once()?;
         let Some(geometry) = self.timing.geometry() else {
@@ -303,7 +303,7 @@ impl Outcome {
         Ok(())
     }
 
-    /// A write with FUA is done when it is on the medium; a flush, when all that was done before it came is.
+    /// A write with FUA is done when it is on the medium; a flush, when all writes done before it was submitted are.
     fn promises_are_kept(&self) -> Verdict {
         let on_medium = |tag: usize| self.destaged[tag].first().map(|n| self.events[*n].at());
         let through = self.profile.cache.write_cache_kib == 0;
@@ -337,7 +337,7 @@ impl Outcome {
         })
     }
 
-    /// What is rewritten has been under the head before; who writes whole sectors only never reads.
+    /// What is rewritten has been under the head before; writes of whole sectors never cause reads.
     fn rewriting_is_preceded_by_reading(&self) -> Verdict {
         let passed = self.passed();
         for (first, end, from, _) in self.rewritings() {
@@ -355,7 +355,7 @@ impl Outcome {
         Ok(())
     }
 
-    /// Who alone writes a part of a physical sector is told to rewrite it.
+    /// A write that alone covers part of a physical sector is reported as rewriting it.
     fn rewriting_is_told(&self) -> Verdict {
         if self.profile.cache.rmw_policy == RmwPolicy::Hidden || self.timing.geometry().is_none() {
             return Ok(());
@@ -380,7 +380,7 @@ impl Outcome {
         Ok(())
     }
 
-    /// Done, not on the medium, and far from one another: not more of these than the cache has segments.
+    /// Writes done, not on the medium, and far apart: at most as many as the cache has segments.
     fn the_cache_has_a_bottom(&self) -> Verdict {
         let far = |n: usize| {
             let (start, end) = self.range(n);
