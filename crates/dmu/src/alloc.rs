@@ -143,7 +143,7 @@ impl Objset {
         self.hold(id)?.free(tx)
     }
 
-    /// An object was freed on disk.
+    /// Notes that an object was freed on disk.
     pub(crate) fn cursor_freed(&self) {
         self.freed_objects.fetch_add(1, Ordering::Relaxed);
     }
@@ -274,7 +274,7 @@ pub(crate) fn allocated_slots(block: &[u8]) -> impl Iterator<Item = (usize, usiz
 
 /// Finding objects.
 impl Objset {
-    /// An object.
+    /// The object with number `id`, from memory or from disk.
     ///
     /// # Errors
     /// `NotFound`; errors from reading its block of dnodes.

@@ -128,7 +128,7 @@ impl Context {
         }
     }
 
-    /// Charged bytes of the syncing txg have been written.
+    /// Notes that charged bytes of the syncing txg have been written.
     pub(crate) fn written(&self, bytes: u64) {
         if let Some(groups) = self.groups.get()
             && bytes > 0

@@ -394,7 +394,7 @@ impl Dnode {
         })
     }
 
-    /// Changes dn_type: how an object of an old type becomes a ZAP.
+    /// Changes dn_type, as when an object of an old type becomes a ZAP.
     ///
     /// # Errors
     /// `NotFound` when the object was freed.

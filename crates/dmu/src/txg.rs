@@ -394,7 +394,7 @@ impl TxGroups {
         }
     }
 
-    /// Dirty bytes of the syncing txg have been written.
+    /// Notes that dirty bytes of the syncing txg have been written.
     #[doc(alias = "dsl_pool_undirty_space")]
     pub(crate) fn note_written(&self, bytes: u64) {
         let mut state = self.state.lock();

@@ -118,7 +118,7 @@ impl PosixAcl {
         owner << 6 | group.unwrap_or(0) << 3 | other
     }
 
-    /// Whether the mode says all of it (`posix_acl_equiv_mode`).
+    /// Whether the mode expresses all of it (`posix_acl_equiv_mode`).
     pub(crate) fn is_mode(&self) -> bool {
         self.0
             .iter()

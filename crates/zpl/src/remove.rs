@@ -136,7 +136,7 @@ impl Filesystem {
         self.free_objects(tx, node.id(), &extra)
     }
 
-    /// The last reference to a file was given back.
+    /// To be called when the last reference to a file was given back.
     pub(crate) fn inactivate(&self, id: ObjectId) -> Result<()> {
         let Ok(node) = self.node(id) else {
             return Ok(());

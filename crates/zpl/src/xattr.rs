@@ -6,6 +6,7 @@
 //! `xattr=dir`, are files in a directory that has no name and that `ZPL_XATTR` points to. A name is in
 //! one of the two places; a power cut during a move may leave it in both, and then the list takes
 //! precedence. POSIX ACLs are extended attributes too.
+//!
 //! # Concurrency
 //! The `names` lock of the file guards its extended attributes; that of the hidden directory is
 //! not taken.

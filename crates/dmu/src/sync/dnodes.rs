@@ -1,4 +1,4 @@
-//! The last steps up: dnodes into blocks of dnodes, those into the meta-dnode.
+//! The last steps of a pass: dnodes go into blocks of dnodes, and those into the meta-dnode.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

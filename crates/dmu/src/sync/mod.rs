@@ -5,6 +5,7 @@
 //! over all dnodes: level 0, level 1, up to the top; the blocks of dnodes, and the levels of the
 //! meta-dnode above them; the objset block. Only then are the new trees installed, and only when no
 //! reader is left in the old ones are the replaced blocks killed.
+//!
 //! A new pointer for a block's parent is a [`Patch`](work::Patch): patches wait per indirect block, so
 //! that an indirect block is loaded, changed and written once, and at most a batch of them is in memory.
 //!
@@ -286,7 +287,7 @@ impl Pass<'_> {
         bp
     }
 
-    /// A block of the object is not referenced any more.
+    /// Takes a block that is not referenced any more off the object's space, and queues it to be killed.
     fn bury(&mut self, work: &mut Work, bp: &BlkPtrPhys) {
         if !bp.is_hole() {
             work.used_bytes -= self.objset.context.accounting.dsize(bp) as i64;

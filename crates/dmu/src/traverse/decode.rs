@@ -23,7 +23,7 @@ use zio::Bookmark;
 
 use crate::META_DNODE_OBJECT;
 
-/// What the tree of an object is like.
+/// The shape of an object's tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// The object type that its pointers should have.

@@ -52,13 +52,14 @@ pub trait Visitor {
     /// Why it cannot be read, for [`failed`](Visitor::failed).
     fn read(&mut self, link: &Link<'_>) -> Result<Buf>;
 
-    /// Comes upon a block, before all below it. [`Order::Pre`]: may pause at level 0 and at the block of the objset.
+    /// Called on entering a block, before all below it. [`Order::Pre`]: may pause at level 0 and at the
+    /// block of the objset.
     fn enter(&mut self, link: &Link<'_>) -> Step {
         let _ = link;
         Step::Continue
     }
 
-    /// Leaves a block, after all below it. [`Order::Post`]: may pause at level 0.
+    /// Called on leaving a block, after all below it. [`Order::Post`]: may pause at level 0.
     fn leave(&mut self, link: &Link<'_>) -> Step {
         let _ = link;
         Step::Continue

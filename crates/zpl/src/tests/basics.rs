@@ -578,7 +578,7 @@ fn posix_acls_and_modes_follow_each_other() {
     );
 }
 
-/// A program that joins such a name to a path of a host writes where it must not.
+/// A program that joins such a name to a path of the host would write where it must not.
 #[test]
 fn names_that_cannot_be_are_left_out_and_reported() {
     let pool = Pool::new();

@@ -1,5 +1,5 @@
 //! Several threads on one tree while txgs sync, in simulated time: every interleaving that a seed
-//! gives ends, and leaves a sound tree.
+//! produces comes to an end and leaves a sound tree.
 
 use std::sync::Arc;
 

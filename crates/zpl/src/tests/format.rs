@@ -174,7 +174,7 @@ fn old_znodes_are_read() {
         (0o120_777, 42, 1_000_000_000)
     );
     assert_eq!(fs.readlink(id).unwrap(), b"target");
-    // Attributes that are there can be changed in place.
+    // Attributes that exist can be changed in place.
     let set = crate::SetAttr {
         uid: Some(43),
         ..crate::SetAttr::default()

@@ -8,7 +8,7 @@ impl Random {
         Random(rt::SeededRandom::new(seed))
     }
 
-    /// Seeded by `SEED`, or by the clock; says which, for failures to be repeated.
+    /// Seeded by `SEED`, or by the clock; prints the seed, so that failures can be repeated.
     pub(crate) fn from_env() -> Random {
         let given = std::env::var("SEED")
             .ok()
