@@ -122,7 +122,7 @@ impl Dnode {
     /// Reads `out.len()` bytes from `offset` on; zeros in holes and past the last block.
     ///
     /// # Errors
-    /// What the block store says of the first block that cannot be read.
+    /// The block store's error for the first block that cannot be read.
     #[doc(alias = "dmu_read")]
     pub fn read(&self, offset: u64, out: &mut [u8]) -> Result<()> {
         rt::charge(rt::Work::Copy, out.len() as u64);
@@ -146,7 +146,7 @@ impl Dnode {
     /// what [`read`](Dnode::read) would copy.
     ///
     /// # Errors
-    /// What the block store says of the first block that cannot be read; `see` was shown everything before it.
+    /// The block store's error for the first block that cannot be read; `see` was shown everything before it.
     #[doc(alias = "dmu_buf_hold_array")]
     pub fn visit(&self, offset: u64, len: u64, see: &mut dyn FnMut(Content)) -> Result<()> {
         if len == 0 {
@@ -239,7 +239,7 @@ impl Dnode {
     /// A data block as it is now; zeros for a hole.
     ///
     /// # Errors
-    /// What the block store says.
+    /// Errors from the block store.
     #[doc(alias = "dmu_buf_hold")]
     pub fn read_block(&self, blkid: BlkId) -> Result<Buf> {
         let mut state = self.state();
@@ -278,7 +278,7 @@ impl Dnode {
     /// none.
     ///
     /// # Errors
-    /// What the block store says of the indirect blocks above it.
+    /// Errors from reading the indirect blocks above it.
     pub fn block_pointer(&self, level: u8, blkid: BlkId) -> Result<BlkPtrPhys> {
         let mut state = self.state();
         if level == 0 && blkid == Bookmark::SPILL_BLKID {
@@ -358,7 +358,7 @@ impl Dnode {
     /// The spill block, if there is one.
     ///
     /// # Errors
-    /// What the block store says.
+    /// Errors from the block store.
     #[doc(alias = "dmu_spill_hold_existing")]
     pub fn spill(&self) -> Result<Option<Buf>> {
         self.spill_in(View::Open)

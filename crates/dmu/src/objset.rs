@@ -105,7 +105,7 @@ impl Objset {
     /// The objset whose block `root` points at.
     ///
     /// # Errors
-    /// What the block store says of that block; `Corrupt` when it makes no sense.
+    /// The block store's error for that block; `Corrupt` when it makes no sense.
     #[doc(alias = "dmu_objset_open_impl")]
     pub fn open(
         store: Arc<dyn BlockStore>,

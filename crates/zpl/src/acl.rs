@@ -82,7 +82,7 @@ pub(crate) fn trivial(mode: u32, is_directory: bool) -> TrivialAcl {
     acl
 }
 
-/// Whether the trivial ACL of `mode` denies no class to execute (`ZFS_NO_EXECS_DENIED`).
+/// Whether the trivial ACL of `mode` denies execution to no class (`ZFS_NO_EXECS_DENIED`).
 pub(crate) fn denies_no_exec(mode: u32) -> bool {
     mode & 0o111 == 0o111
 }

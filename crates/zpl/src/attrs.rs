@@ -271,7 +271,7 @@ impl Parsed {
     }
 }
 
-/// The attributes that every file has, by which a file is told from other objects.
+/// The attributes that every file has; they distinguish files from other objects.
 const REQUIRED: [ZplAttr; 2] = [ZplAttr::Mode, ZplAttr::Links];
 
 impl Filesystem {

@@ -215,7 +215,7 @@ pub(crate) struct NodeLocks {
 pub(crate) struct NodeAttrs {
     /// As they were parsed last.
     pub(crate) parsed: Option<Box<Parsed>>,
-    /// An access time to be written when the last reference to the file is given back.
+    /// A pending access time, written when the last reference to the file is given back.
     pub(crate) atime: Option<crate::Time>,
     /// The txg of the last change.
     pub(crate) txg: Txg,

@@ -292,7 +292,7 @@ pub(crate) fn rename_whiteout(
 }
 
 /// Whether the records of a file's content belong to every commit: those of extended attributes do, as
-/// no commit is for their object number. All records of one file must go the same way, or their order
+/// no commit asks for their object number. All records of one file must go the same way, or their order
 /// would be lost.
 fn is_always_committed(attr: &Attr) -> bool {
     attr.is_xattr()

@@ -26,7 +26,7 @@ pub struct Create {
     pub mode: u32,
     /// Owner.
     pub uid: u64,
-    /// Group, unless the directory passes on its own (setgid).
+    /// Group, unless the directory passes its own on (setgid).
     pub gid: u64,
 }
 

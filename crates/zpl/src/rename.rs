@@ -122,7 +122,7 @@ impl Filesystem {
         })
     }
 
-    /// Both names are already the same file: POSIX wants nothing to happen.
+    /// Whether both names are the same file already: then POSIX requires that nothing happens.
     fn is_noop(&self, moved: &(Node, Attr), target: &End<'_>, kind: RenameKind) -> Result<bool> {
         match &target.file {
             Some(_) if kind == RenameKind::NoReplace => {

@@ -168,7 +168,7 @@ impl Filesystem {
         Ok(())
     }
 
-    /// Gives extended attributes that are stored as files the owner of their file.
+    /// Passes a new owner on to the extended attributes that are stored as files.
     fn pass_owner_on(&self, tx: &Tx, attr: &Attr, set: &SetAttr) -> Result<()> {
         let Some(xattr_dir) = attr.xattr_dir else {
             return Ok(());

@@ -478,7 +478,7 @@ impl Filesystem {
         )
     }
 
-    /// Changes the list alone: what happened to the hidden directory is in records of its own.
+    /// Changes only the list: what happened to the hidden directory is in records of its own.
     pub(crate) fn replay_sa_xattr(
         &self,
         id: ObjectId,

@@ -79,7 +79,7 @@ impl Objset {
     /// [`needs_sync`](Objset::needs_sync).
     ///
     /// # Errors
-    /// What the block store says. Nothing is installed then, and the txg cannot be finished.
+    /// Errors from the block store. Nothing is installed then, and the txg cannot be finished.
     #[doc(alias = "dmu_objset_sync")]
     pub fn sync(self: &Arc<Self>, tx: &Tx, pass: u32) -> Result<BlkPtrPhys> {
         assert!(tx.is_syncing(), "objset {} synced with {tx:?}", self.id());
