@@ -27,8 +27,8 @@ pub trait BlockAccounting: Send + Sync {
     #[doc(alias = "dsl_dataset_block_born")]
     fn born(&self, bp: &BlkPtrPhys, tx: &Tx);
 
-    /// `bp` is not referenced any more. Never a hole; may be embedded. Comes after everything that
-    /// the same call of `sync` wrote, and after the last reader that could have known `bp` left.
+    /// `bp` is not referenced any more. Never a hole; may be embedded. Comes after everything that the
+    /// same call of `sync` wrote, and after the last reader that could have known `bp` is done.
     #[doc(alias = "dsl_dataset_block_kill")]
     fn kill(&self, bp: &BlkPtrPhys, tx: &Tx);
 
@@ -38,9 +38,9 @@ pub trait BlockAccounting: Send + Sync {
         bp.asize()
     }
 
-    /// The first change of the objset in `txg`, before that change: the place to put it on the
-    /// list of what is to be frozen and synced. Called without locks of the objset held, in open
-    /// or in syncing context; may be called more than once per txg.
+    /// The first change of the objset in `txg`, before that change: the time to put the objset on the
+    /// list of those to be frozen and synced. Called without locks of the objset held, in open or in
+    /// syncing context; may be called more than once per txg.
     #[doc(alias = "dsl_dataset_dirty")]
     fn dirtied(&self, txg: Txg) {
         let _ = txg;
@@ -81,7 +81,7 @@ pub struct Owner {
 /// A change of what an owner has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OwnerDelta {
-    /// Bytes: dn_used and 512 for each dnode.
+    /// Bytes: dn_used plus 512 per dnode.
     pub bytes: i64,
     /// Objects.
     pub objects: i64,
@@ -113,7 +113,7 @@ impl OwnerDeltas {
         ];
         for (map, id) in entries {
             let delta = map.entry(id).or_default();
-            // A dnode that lies may use any number of bytes: the sums are as wrong as it is.
+            // A corrupt dnode may claim any number of bytes; then the sums are just as wrong.
             delta.bytes = delta.bytes.wrapping_add(bytes);
             delta.objects = delta.objects.wrapping_add(objects);
             if *delta == OwnerDelta::default() {
@@ -140,6 +140,6 @@ pub trait OwnerAccounting: Send + Sync {
     /// dirty again, and the caller of `sync` must sync it once more.
     ///
     /// # Errors
-    /// Whatever reading or changing those objects met; ends the txg.
+    /// Errors from reading or changing those objects; any of them ends the txg.
     fn account(&self, objset: &Arc<Objset>, tx: &Tx, deltas: &OwnerDeltas) -> Result<()>;
 }

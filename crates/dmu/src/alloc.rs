@@ -1,10 +1,10 @@
-//! Object numbers: finding a free slot, fast also among millions.
+//! Object numbers: finding a free slot quickly, even among millions.
 //!
 //! # What it is
-//! A cursor goes through the blocks of dnodes; a bitmap says which of the 32 slots of the current
-//! block are in use, on disk or by objects that are not synced yet. At the end of what one
-//! indirect block covers, the search goes on at the next one that is a quarter full at most,
-//! found by fill counts. After many objects were freed it starts from the beginning once.
+//! A cursor goes through the blocks of dnodes; a bitmap says which of the 32 slots of the current block
+//! are in use, on disk or by objects that are not synced yet. At the end of what one indirect block
+//! covers, the search goes on at the next one that is at most a quarter full, found by fill counts.
+//! After many objects were freed it starts from the beginning once.
 //!
 //! # Invariants
 //! 1. A slot is handed out only if it is free on disk and no unsynced object has it. Slots of
@@ -26,7 +26,7 @@ use crate::image::{Image, slot_core};
 use crate::objset::is_special;
 use crate::{Dnode, Followed, META_DNODE_OBJECT, NewObject, Objset, Tx};
 
-/// `dmu_rescan_dnode_threshold`: after that many frees holes are looked for from the beginning.
+/// `dmu_rescan_dnode_threshold`: objects freed after which the search starts from the beginning.
 const RESCAN_FREED: u64 = 1 << 17;
 /// Full blocks in a row after which an empty block is looked for.
 const FULL_BLOCKS_MAX: u32 = 16;
@@ -57,7 +57,7 @@ impl Cursor {
         Some(*blkid * DNODES_PER_BLOCK + at)
     }
 
-    /// Forgets what is known of a block, from which a slot is taken otherwise.
+    /// Forgets the bitmap of a block in which a slot is taken by number.
     fn forget(&mut self, blkid: u64) {
         self.block.take_if(|(known, _)| *known == blkid);
     }
@@ -67,8 +67,7 @@ impl Objset {
     /// Makes a new object.
     ///
     /// # Errors
-    /// What reading blocks of dnodes met; `InvalidInput` or `Unsupported` for a `new` that cannot
-    /// be.
+    /// Errors from reading blocks of dnodes; `InvalidInput` or `Unsupported` for an invalid `new`.
     #[doc(alias = "dmu_object_alloc")]
     pub fn object_alloc(&self, tx: &Tx, new: &NewObject) -> Result<Arc<Dnode>> {
         new.check(&self.props())?;
@@ -78,10 +77,10 @@ impl Objset {
         self.admit(tx, id, new)
     }
 
-    /// Makes a new object with a given number; special objects, too.
+    /// Makes a new object with a given number, which may be that of a special object.
     ///
     /// # Errors
-    /// `Exists` when one of its slots is in use, or by an object whose end is not synced yet;
+    /// `Exists` when one of its slots is in use, be it by a freed object whose free is not synced yet;
     /// otherwise as [`object_alloc`](Objset::object_alloc).
     #[doc(alias = "dmu_object_claim")]
     pub fn object_claim(&self, tx: &Tx, id: ObjectId, new: &NewObject) -> Result<Arc<Dnode>> {
@@ -132,7 +131,7 @@ impl Objset {
         Ok(dnode)
     }
 
-    /// Frees an object with all its blocks. Its number is taken until that is synced.
+    /// Frees an object with all its blocks. Its number stays in use until the free is synced.
     ///
     /// # Errors
     /// `NotFound`; `Corrupt` for the meta-dnode: the number is from disk.
@@ -144,7 +143,7 @@ impl Objset {
         self.hold(id)?.free(tx)
     }
 
-    /// An object was freed on disk.
+    /// Notes that an object was freed on disk.
     pub(crate) fn cursor_freed(&self) {
         self.freed_objects.fetch_add(1, Ordering::Relaxed);
     }
@@ -178,7 +177,7 @@ impl Objset {
         }
     }
 
-    /// The block to look at when it is the turn of `next`.
+    /// The block to look at after those before `next`.
     fn next_block(&self, cursor: &mut Cursor, next: u64) -> Result<u64> {
         let covered = 1 << (self.meta.ibs() - 7);
         if next.is_multiple_of(covered) {
@@ -196,8 +195,8 @@ impl Objset {
         self.empty_block(next)
     }
 
-    /// The first object number of the first region, at or behind block `from`, of which at most a
-    /// quarter is in use.
+    /// The first object number of the first region, at or after block `from`, of which at most a quarter
+    /// is in use.
     fn sparse_from(&self, from: u64) -> Result<u64> {
         let mut state = self.meta.state();
         let (_ticket, mut walk) = self.meta.walk(&mut state);
@@ -212,13 +211,13 @@ impl Objset {
             let limit = if level == 1 { slots / 4 } else { slots - 1 };
             u128::from(bp.fill()) <= limit || bp.is_hole()
         })?;
-        // Behind the tree everything is free.
+        // Past the end of the tree everything is free.
         let behind = (walk.tree.blkptrs.len() as u64) << (epbs * u32::from(walk.tree.top() - 1));
         let region = found.unwrap_or_else(|| behind.max(region));
         Ok((region << epbs) * DNODES_PER_BLOCK)
     }
 
-    /// The first block of dnodes at or behind `from` that is empty on disk.
+    /// The first block of dnodes at or after `from` that is empty on disk.
     fn empty_block(&self, from: u64) -> Result<u64> {
         let mut state = self.meta.state();
         let (_ticket, mut walk) = self.meta.walk(&mut state);
@@ -238,7 +237,7 @@ impl Objset {
     fn used_slots(&self, blkid: u64) -> Result<u32> {
         let first = blkid * DNODES_PER_BLOCK;
         let mut used = u32::from(blkid == 0);
-        // First memory, then disk: objects go from here to there.
+        // Memory first, then disk: a sync moves objects in that direction, so none is missed.
         for (id, slots) in self
             .cache
             .lock()
@@ -275,10 +274,10 @@ pub(crate) fn allocated_slots(block: &[u8]) -> impl Iterator<Item = (usize, usiz
 
 /// Finding objects.
 impl Objset {
-    /// An object.
+    /// The object with number `id`, from memory or from disk.
     ///
     /// # Errors
-    /// `NotFound`; what reading its block of dnodes met.
+    /// `NotFound`; errors from reading its block of dnodes.
     #[doc(alias = "dnode_hold")]
     pub fn hold(&self, id: ObjectId) -> Result<Arc<Dnode>> {
         if id == META_DNODE_OBJECT {
@@ -343,19 +342,19 @@ impl Objset {
             .within(|| format!("object {id} of objset {}", self.id()))
     }
 
-    /// The next object in use behind `after`, changes in memory included; 0 to start.
+    /// The next object in use after `after`, changes in memory included; 0 to start.
     ///
     /// # Errors
-    /// What reading blocks of dnodes met.
+    /// Errors from reading blocks of dnodes.
     #[doc(alias = "dmu_object_next")]
     pub fn next_object(&self, after: ObjectId) -> Result<Option<ObjectId>> {
         self.next_object_of(after, &mut ObjectWalk::default())
     }
 
-    /// The same for one who goes through all objects, and goes on with the same `walk`.
+    /// The same for going through all objects, with one `walk` for all calls.
     ///
     /// # Errors
-    /// As [`next_object`](Objset::next_object); `Corrupt` when a block of dnodes comes again.
+    /// As [`next_object`](Objset::next_object); `Corrupt` when a block of dnodes is met twice.
     pub fn next_object_of(
         &self,
         after: ObjectId,
@@ -381,7 +380,7 @@ impl Objset {
             let on_disk = self.next_on_disk(from, walk)?;
             let cache = self.cache.lock();
             if cache.generation != generation {
-                // Both looks have to be at the same moment.
+                // Memory and disk were not looked at in the same generation.
                 continue;
             }
             let Some(next) = in_memory.into_iter().chain(on_disk).min() else {
@@ -414,7 +413,7 @@ impl Objset {
         }
     }
 
-    /// The first block of dnodes at or behind `from` with one in use, as its fill count says.
+    /// The first block of dnodes at or after `from` with a dnode in use, going by its fill count.
     fn used_block(&self, from: u64) -> Result<Option<(u64, BlkPtrPhys)>> {
         let mut state = self.meta.state();
         let (_ticket, mut walk) = self.meta.walk(&mut state);
@@ -426,10 +425,10 @@ impl Objset {
     }
 }
 
-/// What one who goes through all objects of an objset has met.
+/// What a walk through all objects of an objset has met.
 #[derive(Default)]
 pub struct ObjectWalk {
-    /// Blocks of dnodes, but for the last one.
+    /// The blocks of dnodes, each recorded once; `last` is the latest.
     followed: Followed,
     last: Option<u64>,
 }

@@ -1,15 +1,14 @@
 //! Writing behind: the records of a stream are written before their txg is synced.
 //!
 //! # What it is
-//! A sequential writer rarely rewrites earlier records. Full
-//! records that are stored as they came are therefore placed, and begin to be written, while their txg
-//! is still open. Devices have something to do then while the txg before is ended, and a long stream
-//! needs no txg for each part of it that fits into memory: what is written is not dirty any more, but
-//! for its pointer, and its bytes are the cache's to keep or to drop. Syncing only puts the pointers
-//! into their parents.
+//! A sequential writer rarely rewrites earlier records. Full records that are stored as they came
+//! (uncompressed) are therefore allocated, and their writes begun, while their txg is still open. So
+//! devices are busy while the previous txg is finished, and a long stream does not need a txg for each
+//! part that fits into memory: of a record that is written only the pointer is still dirty, and the
+//! cache may keep or drop its bytes. The sync only puts the pointers into their parents.
 //!
-//! Of the stream, the range `from..next` was written one after the other in this layer, and is not
-//! begun. It is begun in order, so that a file lies on disk as it was written.
+//! The range `from..next` of the stream was written in sequence in this layer and is not begun yet. Its
+//! blocks are begun in order, so that a file lies on disk in the order it was written.
 //! ```text
 //!   Data --begun--> Begun --all its piece is written--> Written      (crate::dirty::Block)
 //!    ^                |                                    |
@@ -17,11 +16,12 @@
 //! ```
 //!
 //! # Invariants
-//! 1. What a pointer of the layer leads to is what the block holds: a change or a free of the block
+//! 1. A pointer in the layer leads to the block's current content: a change or a free of the block
 //!    abandons the pointer.
 //! 2. What was abandoned is freed when the txg is synced, not before: its write may be in flight. Until then
 //!    it is charged, so that the space which one txg can waste is bounded like its dirty bytes.
-//! 3. A layer in which something was written twice is not written behind any more.
+//! 3. Once a dirty block of a layer was replaced or dropped, or changed after it was begun, the layer is
+//!    not written behind any more.
 //! 4. Nothing is counted as born before the txg is synced.
 //!
 //! # Crash argument
@@ -29,13 +29,13 @@
 //! The sync waits for them before it installs the tree that refers to them.
 //!
 //! # Concurrency
-//! A piece is taken with the dnode locked and begun without; the txg is held meanwhile. A change of
-//! a block in between makes a new buffer (the one that is being written has a second owner), which is
-//! noticed when the pointers are noted. That a piece is written is told by the thread that wrote it;
-//! once the layer is frozen, only the sync waits for it.
+//! A piece is taken with the dnode locked and begun without the lock; the txg is held meanwhile. A
+//! change of a block in between makes a new buffer (the one being written has a second owner), which is
+//! noticed when the pointers are noted. The thread that completes the write of a piece notes that it is
+//! written; once the layer is frozen, only the sync waits for it.
 //!
 //! # Source
-//! OpenZFS has blocks that are written in open context as well: module/zfs/dmu.c (`dmu_sync`),
+//! OpenZFS also writes some blocks in open context: module/zfs/dmu.c (`dmu_sync`),
 //! module/zfs/dmu_direct.c (`dmu_write_direct`), module/zfs/dbuf.c (`dbuf_unoverride`) @be7657e3. It
 //! does so for fsync and for O_DIRECT, not for streams.
 
@@ -50,8 +50,7 @@ use crate::dirty::{Block, Charge, Dirty, Fields, charge_of};
 use crate::dnode::State;
 use crate::{Dnode, ObjsetProps, Tx};
 
-/// The blocks of an object that were written one after the other: `head..next`. The last one may be
-/// filled piece by piece.
+/// The blocks of an object that were written in sequence: `head..next`. The last one may be filled piece by piece.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Stream {
     head: u64,
@@ -59,7 +58,7 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// Blocks are written; answers whether they go on with the stream.
+    /// Notes that blocks are written; returns whether they continue the stream.
     fn advance(&mut self, written: &Range<u64>) -> bool {
         let goes_on = [self.next, self.next.saturating_sub(1)].contains(&written.start);
         if !goes_on {
@@ -69,7 +68,7 @@ impl Stream {
         goes_on
     }
 
-    /// The part of the stream up to and with a block of `blksz` bytes.
+    /// The part of the stream up to and including a block of `blksz` bytes; outside it, that block alone.
     pub(crate) fn run(self, blkid: u64, blksz: u64) -> Run {
         let is_in = (self.head..self.next).contains(&blkid);
         let blocks = if is_in { blkid - self.head + 1 } else { 1 };
@@ -80,7 +79,7 @@ impl Stream {
     }
 }
 
-/// What of a layer is written behind; see the module.
+/// The write-behind state of a layer; see the module.
 #[derive(Debug, Default)]
 pub(crate) struct Behind {
     from: u64,
@@ -91,7 +90,7 @@ pub(crate) struct Behind {
 }
 
 impl Behind {
-    /// Blocks were written; `stream` is the one of the object, which may have begun in a layer before.
+    /// Notes that blocks were written; `stream` is the object's, which may have begun in an earlier layer.
     fn advance(&mut self, stream: &mut Stream, written: &Range<u64>) {
         let is_first = self.stream.next == 0;
         if !stream.advance(written) || is_first {
@@ -100,7 +99,7 @@ impl Behind {
         self.stream = *stream;
     }
 
-    /// Takes the stream, if it is long enough.
+    /// Takes what is not begun of the stream, if it is at least `least` blocks.
     fn take(&mut self, least: u64) -> Range<u64> {
         let taken = self.from..self.stream.next;
         if self.is_closed || taken.end - taken.start < least {
@@ -110,7 +109,7 @@ impl Behind {
         taken
     }
 
-    /// A block changes, or goes; answers what is still charged for it.
+    /// Notes that a block changes or is dropped; returns what is still charged for it.
     pub(crate) fn abandon(&mut self, block: Block) -> Charge {
         self.is_closed = true;
         match block {
@@ -123,12 +122,12 @@ impl Behind {
         }
     }
 
-    /// What was begun and is not referenced.
+    /// Blocks that were begun and are not referenced.
     pub(crate) fn abandoned(&self) -> &[BlkPtrPhys] {
         &self.abandoned
     }
 
-    /// What has to be waited for.
+    /// The writes that the sync has to wait for.
     pub(crate) fn take_under_way(&mut self) -> Vec<UnderWay> {
         std::mem::take(&mut self.under_way)
     }
@@ -140,7 +139,7 @@ type Piece = Vec<(u64, Prepared)>;
 type Written = (u64, BlkPtrPhys);
 
 impl Dirty {
-    /// Takes the stream: of it, the blocks that need nothing but a place.
+    /// Takes what is not begun of the stream; returns the blocks in it that only need to be allocated and written.
     fn take_piece(&mut self, least_bytes: u64) -> Piece {
         let least = least_bytes.div_ceil(self.fields.blksz).max(1);
         let taken = self.behind.take(least);
@@ -151,7 +150,7 @@ impl Dirty {
         taken.filter_map(ready).collect()
     }
 
-    /// Notes where a piece is being written; what has changed meanwhile is abandoned.
+    /// Notes where a piece is being written; blocks that have changed meanwhile are abandoned.
     fn note_begun(&mut self, piece: Piece, bps: &[BlkPtrPhys]) -> Charge {
         let mut charge = Charge::default();
         for ((blkid, data), bp) in piece.into_iter().zip(bps) {
@@ -185,8 +184,8 @@ impl Dirty {
 }
 
 impl Dnode {
-    /// Blocks were written; if full records among them are `ready` to be stored, begins those that are a
-    /// stream.
+    /// Notes that blocks were written; if full records among them are `ready` to be stored, begins to
+    /// write those that form a stream.
     pub(crate) fn write_behind(&self, tx: &Tx, written: &Range<u64>, ready: bool) {
         let Some(groups) = tx.groups() else { return };
         let store = &self.context.store;
@@ -213,7 +212,7 @@ impl Dnode {
         let mut under_way = UnderWay::behind();
         let begun = store.begin_batch(tx.txg(), requests.collect(), &mut under_way);
         let Ok(bps) = begun else {
-            // They are still dirty: the sync will write them, or say why not.
+            // They are still dirty: the sync will write them, or report why not.
             return;
         };
         let blkids = piece.iter().map(|(blkid, _)| *blkid);
@@ -232,7 +231,7 @@ impl Dnode {
         groups.pause_behind();
     }
 
-    /// Changes the layer of the open txg, if there is one, in nothing but what is charged for it.
+    /// Runs `f` on the layer of the open txg, if there is one, and applies the change of charge it returns.
     fn recharge(&self, f: impl FnOnce(&mut Dirty) -> Charge) {
         let mut state = self.state();
         if let Some(layer) = &mut state.dirty {
@@ -276,7 +275,7 @@ mod tests {
         assert_eq!(run_of(&[0..1, 1..2, 2..8], 6), 7);
         // Filled piece by piece.
         assert_eq!(run_of(&[3..4, 3..4, 3..5, 4..5, 5..6], 5), 3);
-        // Of the frozen layer the stream is as it was when it was written last.
+        // A block outside the stream is a run of its own.
         assert_eq!(run_of(&[0..8, 8..16], 20), 1);
     }
 

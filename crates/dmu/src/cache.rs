@@ -4,8 +4,7 @@
 //! 1. A dnode that is held or dirty is in the cache: there is never a second one
 //!    of the same object.
 //! 2. `unsynced` has every object that was allocated and is not in a block of dnodes yet.
-//! 3. `generation` grows whenever blocks of dnodes change: a dnode that was read from an older one
-//!    does not enter.
+//! 3. `generation` grows whenever blocks of dnodes change: a dnode that was read in an older one is not inserted.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -14,13 +13,13 @@ use base::ObjectId;
 
 use crate::Dnode;
 
-/// Dnodes that stay in memory for the next one who asks, if nobody says otherwise.
+/// Default for `Cache::idle_max`: unheld dnodes that stay in memory, for the next hold.
 const IDLE_MAX: usize = 8192;
 /// Candidates looked at when one has to go.
 const TRIES: usize = 4;
 
 pub(crate) struct Cache {
-    /// Dnodes that stay although nobody holds them.
+    /// Dnodes that may stay in memory without being held.
     pub(crate) idle_max: usize,
     dnodes: BTreeMap<ObjectId, Arc<Dnode>>,
     /// The order in which dnodes came; may name some that are gone.
@@ -63,7 +62,7 @@ impl Cache {
     }
 
     fn is_idle(&self, id: ObjectId) -> Option<bool> {
-        // A dnode is held under the lock of this cache only.
+        // A dnode that is not held can become so only under the lock of this cache.
         self.dnodes
             .get(&id)
             .map(|dnode| Arc::strong_count(dnode) == 1)
@@ -85,7 +84,7 @@ impl Cache {
         }
     }
 
-    /// Lets go of what is too much, after a txg during which everything was held.
+    /// Drops surplus dnodes after a txg during which everything was held.
     pub(crate) fn trim(&mut self) {
         for _ in 0..self.queue.len() {
             if self.dnodes.len() <= self.idle_max && self.queue.len() <= 2 * self.idle_max {

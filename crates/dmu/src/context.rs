@@ -1,4 +1,4 @@
-//! What the dnodes of an objset share: where blocks are, how to write them, who is dirty.
+//! What the dnodes of an objset share: where blocks are, how to write them, which dnodes are dirty.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -17,7 +17,7 @@ pub(crate) struct Context {
     pub(crate) accounting: Arc<dyn BlockAccounting>,
     props: RwLock<Arc<ObjsetProps>>,
     lists: Mutex<Lists>,
-    /// The last txgs that [`BlockAccounting::dirtied`] was told: open, syncing.
+    /// The last txgs that [`BlockAccounting::dirtied`] was told of: open, syncing.
     announced: [AtomicU64; 2],
     groups: OnceLock<Arc<TxGroups>>,
 }
@@ -107,19 +107,19 @@ impl Context {
         std::mem::take(&mut self.lists.lock().frozen)
     }
 
-    /// Lets go of what will never be written.
+    /// Drops changes that will never be written.
     pub(crate) fn abandon(&self) {
         *self.lists.lock() = Lists::default();
     }
 
-    /// Counts dirty bytes in the open txg; those of syncing context are nobody's to throttle.
+    /// Counts dirty bytes in the open txg; those of syncing context are not counted, as they throttle no writer.
     pub(crate) fn charge(&self, tx: &Tx, charge: Charge) {
         if tx.groups().is_some() {
             self.recharge(charge);
         }
     }
 
-    /// The same without a transaction: what is counted changes, nothing else.
+    /// The same without a transaction; adjusts the counts only.
     pub(crate) fn recharge(&self, charge: Charge) {
         if let Some(groups) = self.groups.get()
             && charge != Charge::default()
@@ -128,7 +128,7 @@ impl Context {
         }
     }
 
-    /// Charged bytes of the syncing txg have been written.
+    /// Notes that charged bytes of the syncing txg have been written.
     pub(crate) fn written(&self, bytes: u64) {
         if let Some(groups) = self.groups.get()
             && bytes > 0

@@ -2,9 +2,10 @@
 //!
 //! # Invariants
 //! 1. `blocks` holds only block ids up to `fields.maxblkid`, each `fields.blksz` bytes long.
-//! 2. A block that is in `blocks` is what `blocks` says, also when a freed range covers it: the
-//!    range came first.
-//! 3. `charged_bytes` is what the blocks, and those that were begun and abandoned, take.
+//! 2. A block that is in `blocks` has the content found there, even if a freed range covers it: the
+//!    range was freed first.
+//! 3. `charged_bytes` is the charge of the dnode, its blocks and its spill block, and of blocks that
+//!    were begun and abandoned.
 //! 4. When `freeing`, `blocks` is empty and nothing is added any more.
 
 use std::collections::BTreeMap;
@@ -50,7 +51,7 @@ impl Fields {
         }
     }
 
-    /// What a block of level 0 is to those who say how it is written.
+    /// A block of level 0, as the write policy sees it.
     pub(crate) fn leaf(&self, lsize: u64) -> BlockKind {
         BlockKind {
             type_: self.type_,
@@ -122,7 +123,7 @@ impl Dirty {
         }
     }
 
-    /// Sets a block; answers by how much the charge grows.
+    /// Sets a block; returns by how much the charge grows.
     pub(crate) fn put_block(&mut self, blkid: u64, data: Prepared) -> Charge {
         let block = Block::Data(data);
         let charge = block.charge();
@@ -132,8 +133,8 @@ impl Dirty {
         }
     }
 
-    /// The bytes of a block, to be changed, and by how much the charge grows; None if the layer does
-    /// not have them.
+    /// The bytes of a block, to be changed, and by how much the charge grows; None if the layer does not
+    /// have the bytes.
     pub(crate) fn data_mut(&mut self, blkid: u64) -> Option<(&mut Prepared, Charge)> {
         let block = self.blocks.get_mut(&blkid)?;
         let mut charge = Charge::default();
@@ -148,7 +149,7 @@ impl Dirty {
         }
     }
 
-    /// Drops the dirty blocks in `[start, end)`; answers by how much the charge grows.
+    /// Drops the dirty blocks in `[start, end)`; returns by how much the charge grows.
     pub(crate) fn discard_blocks(&mut self, start: u64, end: u64) -> Charge {
         let doomed: Vec<u64> = self.blocks.range(start..end).map(|(&id, _)| id).collect();
         let mut charge = Charge::default();
@@ -164,7 +165,7 @@ impl Dirty {
         self.behind.abandon(block) - charge
     }
 
-    /// Counts what was charged for the layer.
+    /// Adds to what is charged for the layer.
     pub(crate) fn charge(&mut self, charge: Charge) {
         self.charged_bytes = self.charged_bytes.saturating_add_signed(charge.total());
     }
@@ -194,12 +195,12 @@ impl Block {
     }
 }
 
-/// What is charged in a txg, or by how much that changes, in bytes.
+/// What is charged in a txg, or a change of it, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Charge {
-    /// What the txg has to be synced for.
+    /// Stays dirty until the txg is synced.
     pub(crate) waiting: i64,
-    /// What is being written without that.
+    /// Is being written already.
     pub(crate) begun: i64,
 }
 
@@ -250,10 +251,10 @@ impl SubAssign for Charge {
     }
 }
 
-/// What is known of a dirty block until its pointer is in its parent.
+/// Bytes of bookkeeping for a dirty block until its pointer is in its parent.
 const BLOCK_CHARGE_BYTES: usize = 1024;
 
-/// What a dirty block of `len` bytes is charged in its txg: what it takes from memory.
+/// Bytes that a dirty block of `len` bytes is charged in its txg: what it takes from memory.
 pub(crate) fn charge_of(len: usize) -> u64 {
     (base::footprint(len) + BLOCK_CHARGE_BYTES) as u64
 }

@@ -11,10 +11,9 @@
 //!
 //! # Invariants
 //! 1. Layers hide what is below them, block by block (dirty blocks, then freed ranges).
-//! 2. A reader that found its block on disk holds a *ticket* until it has the bytes. Blocks are
-//!    killed, or overwritten in place, only after all tickets were returned that were taken
-//!    before the pointers to them were replaced or hidden. So a reader never sees a block change
-//!    under its pointer.
+//! 2. A reader that found its block on disk holds a *ticket* until it has the bytes. Blocks are killed,
+//!    or overwritten in place, only after all tickets taken before the pointers to them were replaced or
+//!    hidden have been returned. So a reader never sees a block change under its pointer.
 //! 3. An object is changed in open context or in syncing context, not in both at a time.
 //!
 //! # Concurrency
@@ -22,9 +21,8 @@
 //! and a reader with a ticket waits for nothing but reads.
 //!
 //! # Why not simpler
-//! A reader-writer lock around reads would do for tickets, if the thread that syncs did not
-//! itself read objects while it allocates (a metaslab loads its space map): it would wait for
-//! itself.
+//! A reader-writer lock around reads could replace tickets, if the sync thread did not itself read
+//! objects while it allocates (a metaslab loads its space map): it would wait for itself.
 //!
 //! # Source
 //! OpenZFS module/zfs/dnode.c, module/zfs/dbuf.c, include/sys/dnode.h @be7657e3.
@@ -46,7 +44,7 @@ use crate::tree::{PathCache, Pending, levels_for};
 use crate::user::Users;
 use crate::{META_DNODE_OBJECT, Tx};
 
-/// What a dirty dnode is charged in the txg beyond its blocks.
+/// Bytes that a dirty dnode is charged in the txg, besides its blocks.
 const DNODE_CHARGE_BYTES: u64 = 4096;
 
 /// `dnode_t`: an object.
@@ -61,7 +59,7 @@ pub struct Dnode {
     returned: Condvar,
     pub(crate) streams: Mutex<Streams>,
     pub(crate) users: Users,
-    /// Of the meta-dnode: every lookup of an object goes through it.
+    /// Only in the meta-dnode, through which every lookup of an object goes.
     pub(crate) path: Option<Arc<PathCache>>,
 }
 
@@ -72,11 +70,11 @@ pub(crate) struct State {
     pub(crate) writing: Option<Arc<Dirty>>,
     /// Indirect blocks that `writing` is about to overwrite in place.
     pub(crate) pending: Option<Arc<Pending>>,
-    /// What is written in sequence.
+    /// The current sequential write.
     pub(crate) stream: Stream,
-    /// Counts what may make the content of an absent dirty block outdated.
+    /// Counts changes that may outdate a block that was read from the block store without the lock.
     pub(crate) changes: u64,
-    /// Counts the images.
+    /// Counts the images that were installed.
     pub(crate) version: u64,
     tickets: [u32; 2],
     epoch: usize,
@@ -120,7 +118,7 @@ impl State {
         self.layers(View::Open).any(|layer| layer.freeing)
     }
 
-    /// Whether the object belongs to a txg that is not on disk yet, from birth to now.
+    /// Whether any change of the object, its creation included, belongs to a txg that is not on disk yet.
     pub(crate) fn is_dirty(&self) -> bool {
         self.layers(View::Open).next().is_some()
     }
@@ -138,7 +136,7 @@ impl State {
     }
 }
 
-/// The right to read blocks that the tree of a moment ago points at.
+/// The right to read blocks that the tree pointed at when the ticket was taken.
 pub(crate) struct Ticket<'a> {
     dnode: &'a Dnode,
     epoch: usize,
@@ -204,7 +202,7 @@ impl Dnode {
         Ticket { dnode: self, epoch }
     }
 
-    /// Waits until all tickets are back that were taken before this call. One thread at a time.
+    /// Waits until all tickets taken before this call are returned. One thread at a time.
     pub(crate) fn drain_readers(&self) {
         let mut state = self.state.lock();
         let epoch = state.epoch;
@@ -278,7 +276,7 @@ impl Dnode {
         self.look(|fields| fields.blksz)
     }
 
-    /// The last block that the object has; 0 also when it has none.
+    /// The last block of the object; also 0 if it has none.
     #[must_use]
     pub fn maxblkid(&self) -> BlkId {
         self.look(|fields| BlkId(fields.maxblkid))
@@ -315,7 +313,7 @@ impl Dnode {
         self.state.lock().image.core
     }
 
-    /// Whether the object has been freed, if only in memory.
+    /// Whether the object has been freed, even if only in memory.
     #[must_use]
     pub fn is_freed(&self) -> bool {
         self.state.lock().is_freed()
@@ -341,7 +339,7 @@ impl Dnode {
         self.change_locked(&mut state, tx, f)
     }
 
-    /// As [`change`](Dnode::change), after [`Context::announce`] and with the lock held.
+    /// Like [`change`](Dnode::change), after [`Context::announce`] and with the lock held.
     pub(crate) fn change_locked<R>(
         &self,
         state: &mut State,
@@ -385,7 +383,7 @@ impl Dnode {
         self.change(tx, |_, change| change.layer.allocated = true)
     }
 
-    /// Frees the object with all that it has.
+    /// Frees the object with all its blocks.
     pub(crate) fn free(&self, tx: &Tx) -> Result<()> {
         self.change(tx, |state, change| {
             *change.charge += change.layer.discard_blocks(0, u64::MAX);
@@ -396,7 +394,7 @@ impl Dnode {
         })
     }
 
-    /// Changes dn_type: how an object of an old type becomes a ZAP.
+    /// Changes dn_type, as when an object of an old type becomes a ZAP.
     ///
     /// # Errors
     /// `NotFound` when the object was freed.
@@ -426,7 +424,7 @@ impl Dnode {
         })
     }
 
-    /// Moves the changes of the open txg aside. Nobody holds that txg.
+    /// Moves the changes of the open txg aside. No Tx holds that txg.
     pub(crate) fn freeze(&self, txg: Txg) {
         let mut state = self.state.lock();
         assert!(

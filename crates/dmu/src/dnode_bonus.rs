@@ -13,7 +13,7 @@ use crate::dnode::{State, View};
 use crate::{Dnode, SpillChange, Tx};
 
 impl Dnode {
-    /// The bonus bytes; the same ones in memory until they are changed.
+    /// The bonus bytes; all callers share them in memory until they are changed.
     #[must_use]
     pub fn bonus(&self) -> Arc<[u8]> {
         self.state().fields(View::Open).bonus.clone()
@@ -45,7 +45,7 @@ impl Dnode {
         core.max_bonuslen().saturating_sub(spill)
     }
 
-    /// Replaces the bonus bytes and their number.
+    /// Replaces the bonus bytes and their length.
     ///
     /// # Errors
     /// `InvalidInput` when they do not fit; `NotFound` when the object was freed.
@@ -57,7 +57,7 @@ impl Dnode {
         })
     }
 
-    /// Changes the bonus bytes, and their number if `f` does.
+    /// Changes the bonus bytes, and their length if `f` does.
     ///
     /// # Errors
     /// As [`set_bonus`](Dnode::set_bonus); nothing is changed then.

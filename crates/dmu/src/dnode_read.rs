@@ -1,4 +1,4 @@
-//! Reading: layers first, then the block tree, with many blocks at a time.
+//! Reading: layers first, then the block tree; many blocks at a time.
 //!
 //! # Source
 //! OpenZFS module/zfs/dmu.c (`dmu_read`), module/zfs/dbuf.c (`dbuf_read`) @be7657e3.
@@ -19,7 +19,7 @@ use crate::{Dnode, SpillChange};
 pub(crate) enum Found {
     Memory(Buf),
     Zeros,
-    /// There, although no tree leads to it yet, and the tree's block size may be another one.
+    /// Written there, but not yet in the tree, whose block size may differ.
     Stored(BlkPtrPhys),
     /// Where the tree says.
     Disk,
@@ -45,7 +45,7 @@ enum Source {
     Memory(Buf),
     Zeros,
     Block(BlkPtrPhys, Bookmark),
-    /// There is a pointer, but not to such a block.
+    /// The pointer has the wrong level or size.
     Misshapen(Error),
 }
 
@@ -81,9 +81,9 @@ impl Source {
 /// What a range of an object holds.
 #[derive(Clone, Debug)]
 pub enum Content {
-    /// These bytes, in memory that the cache has as well.
+    /// These bytes, in memory shared with the cache or with a dirty layer.
     Data(BufSlice),
-    /// So many zeros, which are not stored.
+    /// This many zeros, which are not stored.
     Hole(usize),
 }
 
@@ -109,7 +109,7 @@ impl State {
 }
 
 impl Dnode {
-    /// The tree on disk, and the right to read what it points at.
+    /// The tree on disk, and the ticket to read what it points at.
     pub(crate) fn walk<'a>(&'a self, state: &mut State) -> (Ticket<'a>, Walk) {
         let tree = state.image.tree(self, state.pending.clone());
         let mut walk = Walk::new(tree, Arc::clone(&self.context.store));
@@ -119,10 +119,10 @@ impl Dnode {
         (self.ticket(state), walk)
     }
 
-    /// Reads `out.len()` bytes from `offset` on; zeros in holes and behind the last block.
+    /// Reads `out.len()` bytes from `offset` on; zeros in holes and past the last block.
     ///
     /// # Errors
-    /// What the block store says of the first block that cannot be read.
+    /// The block store's error for the first block that cannot be read.
     #[doc(alias = "dmu_read")]
     pub fn read(&self, offset: u64, out: &mut [u8]) -> Result<()> {
         rt::charge(rt::Work::Copy, out.len() as u64);
@@ -142,12 +142,11 @@ impl Dnode {
         })
     }
 
-    /// Shows `see` the `len` bytes from `offset` on, block by block and in order, where they lie in
-    /// memory: what [`read`](Dnode::read) would copy.
+    /// Shows `see` the `len` bytes from `offset` on, block by block, in order and in place in memory:
+    /// what [`read`](Dnode::read) would copy.
     ///
     /// # Errors
-    /// What the block store says of the first block that cannot be read; `see` was shown what is before
-    /// it.
+    /// The block store's error for the first block that cannot be read; `see` was shown everything before it.
     #[doc(alias = "dmu_buf_hold_array")]
     pub fn visit(&self, offset: u64, len: u64, see: &mut dyn FnMut(Content)) -> Result<()> {
         if len == 0 {
@@ -179,8 +178,8 @@ impl Dnode {
         result
     }
 
-    /// The threads that read ahead bring in what is behind the first block, and what is likely to be
-    /// asked for next, while this one shows.
+    /// Read-ahead threads fetch the blocks after the first, and those likely to be read next, while this
+    /// thread shows blocks to `see`.
     fn visit_tree(
         &self,
         walk: &mut Walk,
@@ -204,7 +203,7 @@ impl Dnode {
         let mut sources = sources.into_iter().peekable();
         let mut result = Ok(());
         while sources.peek().is_some() {
-            // After an error, too, every block that was asked for is waited for: see `read_ahead`.
+            // Even after an error, every block asked for is waited for: see `read_ahead`.
             let together = sources.by_ref().take(at_once).collect();
             for content in self.read_sources(together, run) {
                 result = result.and(content).map(&mut *see);
@@ -240,7 +239,7 @@ impl Dnode {
     /// A data block as it is now; zeros for a hole.
     ///
     /// # Errors
-    /// What the block store says.
+    /// Errors from the block store.
     #[doc(alias = "dmu_buf_hold")]
     pub fn read_block(&self, blkid: BlkId) -> Result<Buf> {
         let mut state = self.state();
@@ -279,7 +278,7 @@ impl Dnode {
     /// none.
     ///
     /// # Errors
-    /// What the block store says of the indirect blocks above it.
+    /// Errors from reading the indirect blocks above it.
     pub fn block_pointer(&self, level: u8, blkid: BlkId) -> Result<BlkPtrPhys> {
         let mut state = self.state();
         if level == 0 && blkid == Bookmark::SPILL_BLKID {
@@ -290,7 +289,7 @@ impl Dnode {
         walk.bp(level, blkid.0)
     }
 
-    /// Says that a range will be read soon.
+    /// Announces that a range will be read soon.
     #[doc(alias = "dmu_prefetch")]
     pub fn prefetch(&self, offset: u64, len: u64) {
         let mut state = self.state();
@@ -305,8 +304,8 @@ impl Dnode {
         self.prefetch_blocks(&mut walk, first, last + 1, Run::default());
     }
 
-    /// Has what this read wants besides its first block fetched, as far as it is not under way already,
-    /// and what the next ones will want. Answers what the read is part of.
+    /// Starts fetching what this read wants after its first block, unless it is in flight already, and
+    /// what the next reads will want. Returns the run that this read is part of.
     fn read_ahead(
         &self,
         walk: &mut Walk,
@@ -315,7 +314,7 @@ impl Dnode {
         blksz: u64,
     ) -> Run {
         let end = self.maxblkid().0 + 1;
-        // The MOS overwrites blocks in place, which must not meet a read nobody waits for.
+        // The MOS overwrites blocks in place: that must not race with a read that no thread waits for.
         let progress = if self.context.id.0 == 0 {
             Progress::unknown(blocks.0)
         } else {
@@ -359,7 +358,7 @@ impl Dnode {
     /// The spill block, if there is one.
     ///
     /// # Errors
-    /// What the block store says.
+    /// Errors from the block store.
     #[doc(alias = "dmu_spill_hold_existing")]
     pub fn spill(&self) -> Result<Option<Buf>> {
         self.spill_in(View::Open)
@@ -384,8 +383,7 @@ impl Dnode {
     }
 }
 
-/// Blocks of so many bytes are in memory before the first of them is shown: what the processor's cache
-/// next to a core holds.
+/// Bytes of blocks that are read before the first of them is shown: about what a core's own cache holds.
 const TOGETHER_BYTES: u64 = 1 << 20;
 /// The most blocks that one call of `prefetch` asks for.
 const PREFETCH_BLOCKS_MAX: u64 = 4096;

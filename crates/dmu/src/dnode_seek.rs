@@ -1,8 +1,7 @@
 //! Where data and holes begin, changes in memory included.
 //!
 //! # Concurrency
-//! Layers and tree have to be of the same moment: when a sync installs a new tree in between, the
-//! search starts again.
+//! Layers and tree must be from the same moment: if a sync installs a new tree in between, the search starts again.
 //!
 //! # Source
 //! OpenZFS module/zfs/dmu.c (`dmu_offset_next`), module/zfs/dnode.c (`dnode_next_offset`)
@@ -45,11 +44,10 @@ impl Dnode {
         }
     }
 
-    /// The offset of the first byte at or behind `offset` that is in a block; None if only holes
-    /// follow.
+    /// The offset of the first byte at or after `offset` that is in a block; None if only holes follow.
     ///
     /// # Errors
-    /// What reading indirect blocks met.
+    /// Errors from reading indirect blocks.
     #[doc(alias = "dmu_offset_next")]
     pub fn next_data(&self, offset: u64) -> Result<Option<u64>> {
         loop {
@@ -61,11 +59,11 @@ impl Dnode {
         }
     }
 
-    /// The offset of the first byte at or behind `offset` that is in a hole; there is one behind
-    /// the last block at the latest.
+    /// The offset of the first byte at or after `offset` that is in a hole; there is always one past the
+    /// last block.
     ///
     /// # Errors
-    /// What reading indirect blocks met.
+    /// Errors from reading indirect blocks.
     #[doc(alias = "dmu_offset_next")]
     pub fn next_hole(&self, offset: u64) -> Result<u64> {
         loop {
@@ -79,7 +77,7 @@ impl Dnode {
 }
 
 impl<'a> Seek<'a> {
-    /// The layers above the tree; None when it is not theirs any more.
+    /// The layers above the tree; None when a new tree was installed.
     fn layers(&self) -> Option<MutexGuard<'a, State>> {
         let state = self.dnode.state();
         Arc::ptr_eq(&state.image, &self.image).then_some(state)
@@ -96,7 +94,7 @@ impl<'a> Seek<'a> {
                     bp.fill() > 0
                 }
             })?;
-            // What a lying tree has behind the last block is in no block, as for a reader.
+            // Blocks that a corrupt tree has past the last block do not exist, as for a reader.
             let on_disk = on_disk.filter(|id| *id <= self.maxblkid);
             let Some(state) = self.layers() else {
                 return Ok(None);

@@ -1,9 +1,9 @@
-//! Writing: blocks go into the layer of the transaction. Only streams are written to disk already
-//! ([`crate::behind`]).
+//! Writing: blocks go into the layer of the transaction. Only sequential writes go to disk before the
+//! txg is synced ([`crate::behind`]).
 //!
 //! # Concurrency
-//! Part of a block that is on disk only is changed in three steps: read it without the lock, take
-//! the lock, see that nothing happened in between that made the bytes outdated.
+//! Changing part of a block that is only on disk takes three steps: read it without the lock, take the
+//! lock, check that nothing has made the bytes outdated in between.
 //!
 //! # Source
 //! OpenZFS module/zfs/dmu.c (`dmu_write`), module/zfs/dbuf.c (`dbuf_dirty`),
@@ -21,8 +21,8 @@ impl Dnode {
     /// Writes `data` at `offset`.
     ///
     /// # Errors
-    /// What reading the first and the last block met, if they are written in part only;
-    /// `InvalidInput` behind the first block of an object whose block size is not a power of two;
+    /// Errors from reading the first and the last block, if they are written only in part;
+    /// `InvalidInput` past the first block of an object whose block size is not a power of two;
     /// `NotFound` when the object was freed.
     #[doc(alias = "dmu_write")]
     pub fn write(&self, tx: &Tx, offset: u64, data: &[u8]) -> Result<()> {
@@ -56,7 +56,7 @@ impl Dnode {
         Ok(())
     }
 
-    /// Whether the checksum of file contents is made while they are copied.
+    /// Whether the checksum of file contents is computed while they are copied.
     fn sums_on_arrival(&self) -> bool {
         let kind = {
             let fields = self.state().fields(View::Open);
@@ -167,11 +167,11 @@ fn check_reach(fields: &crate::dirty::Fields, blkid: u64) -> Result<()> {
 
 /// Sizes and holes.
 impl Dnode {
-    /// Changes the block size of an object that has one block at most; its content is kept, cut
-    /// off or followed by zeros.
+    /// Changes the block size of an object that has at most one block; its content is kept, cut off or
+    /// padded with zeros.
     ///
     /// # Errors
-    /// `Unsupported` when the object has more blocks or the pool does not take such large ones.
+    /// `Unsupported` when the object has more blocks or the pool does not support blocks this large.
     #[doc(alias = "dnode_set_blksz")]
     pub fn set_blksz(&self, tx: &Tx, blksz: u64) -> Result<()> {
         check_blksz(blksz, &self.context.props())?;
@@ -203,7 +203,7 @@ impl Dnode {
     /// [`OBJECT_END`].
     ///
     /// # Errors
-    /// What reading the first and the last block met; `NotFound` when the object was freed.
+    /// Errors from reading the first and the last block; `NotFound` when the object was freed.
     #[doc(alias = "dmu_free_range")]
     pub fn free_range(&self, tx: &Tx, offset: u64, len: u64) -> Result<()> {
         let fields = self.state().fields(View::of(tx));

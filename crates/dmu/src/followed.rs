@@ -1,18 +1,18 @@
-//! What ends a descent through blocks that lead to the same blocks again and again.
+//! Ends a descent through blocks that lead to the same blocks again and again.
 //!
 //! # What it is
-//! On a hostile disk many pointers may lead to one block: ten small blocks can stand for exabytes. In an
+//! On a hostile disk many pointers may lead to one block: ten small blocks can represent exabytes. In an
 //! honest tree each block that holds pointers, dnodes or other metadata has one place: dedup and cloning
 //! share blocks of files only, and snapshots share blocks with other trees. So a visitor of a whole tree
-//! remembers which blocks were [`Followed`], and ends with an error when one comes again. Then the work and
-//! the memory are bounded by the pointers that are really stored, however large the tree claims to be.
+//! remembers which blocks were [`Followed`], and ends with an error when one is met again. Then the work
+//! and the memory are bounded by the pointers that are really stored, however large the tree claims to be.
 //!
-//! Lists of the pool itself (of blocks, of segments, its history) are read from one end to the other.
-//! There [`Dnode::check_dense`] asks first: holes, too, would stand for entries without end.
+//! Lists of the pool itself (of blocks, of segments, its history) are read from one end to the other,
+//! after [`Dnode::check_dense`] has checked them: holes, too, could represent endless entries.
 //!
 //! # Why not simpler
-//! A number of blocks that the pool has room for is a bound as well, but a sparse image of a large disk
-//! has room for years of work.
+//! The number of blocks that the pool has room for is a bound as well, but a sparse image of a large
+//! disk has room for years of work.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -26,19 +26,19 @@ use crate::Dnode;
 use crate::dnode::View;
 use crate::dnode_read::Found;
 
-/// Blocks of an object that are looked at with one lock.
+/// Blocks of an object that are looked up per acquisition of its lock.
 const TOGETHER_BLOCKS: u64 = 1024;
 
-/// The blocks of one tree that a descent has met: by their first copy, and their birth, as the place may
-/// be another block's by then.
+/// The blocks of one tree that a descent has met, identified by their first copy and their birth txg, as
+/// the space may have been reused by then.
 #[derive(Default)]
 pub struct Followed(BTreeSet<[u64; 3]>);
 
 impl Followed {
-    /// Puts down that `bp`, a block of pointers or dnodes, is followed.
+    /// Records that `bp`, a block of pointers or dnodes, is followed.
     ///
     /// # Errors
-    /// `Corrupt` when it was before, and when it is embedded, as these never are.
+    /// `Corrupt` when it was recorded before, and when it is embedded, as such blocks never are.
     pub fn follow(&mut self, bp: &BlkPtrPhys, at: &Bookmark) -> Result<()> {
         if bp.is_embedded() {
             let what = format!("block {at} leads to others, and is embedded");
@@ -47,10 +47,10 @@ impl Followed {
         self.meet(bp, at)
     }
 
-    /// Puts down that `bp`, a block of metadata of any kind, is looked at.
+    /// Records that `bp`, a block of metadata of any kind, is looked at.
     ///
     /// # Errors
-    /// `Corrupt` when it was before.
+    /// `Corrupt` when it was recorded before.
     pub(crate) fn meet(&mut self, bp: &BlkPtrPhys, at: &Bookmark) -> Result<()> {
         if self.0.insert(identity(bp)) {
             return Ok(());
@@ -77,12 +77,12 @@ impl Dnode {
         Bookmark::new(self.objset_id(), self.id(), 0, BlkId(blkid))
     }
 
-    /// Makes sure that `len` bytes from `offset` on are stored, each in a block of its own, as those of
-    /// metadata are that has no holes. The last block may be one: a single entry of zeros in it, as a space
-    /// map may have, is nothing that would be stored.
+    /// Checks that `len` bytes from `offset` on are stored, each block of them in a place of its own, as
+    /// in metadata without holes. The last block may be a hole: if it holds nothing but zeros (a single
+    /// zero entry of a space map), it is not stored.
     ///
     /// # Errors
-    /// `Corrupt` when not; what reading indirect blocks met.
+    /// `Corrupt` when not; errors from reading indirect blocks.
     pub fn check_dense(&self, offset: u64, len: u64) -> Result<()> {
         if len == 0 {
             return Ok(());

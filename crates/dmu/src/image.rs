@@ -1,4 +1,4 @@
-//! A dnode as it is on disk, taken apart.
+//! A dnode as it is on disk, decoded.
 //!
 //! # Source
 //! OpenZFS module/zfs/dnode.c (`dnode_allocate`), module/zfs/dnode_sync.c @be7657e3.
@@ -70,7 +70,7 @@ impl NewObject {
         self
     }
 
-    /// With a dnode of that many slots.
+    /// With a dnode of this many slots.
     #[must_use]
     pub fn dnode_slots(mut self, slots: u8) -> Self {
         self.dnode_slots = slots;
@@ -101,7 +101,7 @@ impl NewObject {
         check_blksz(self.blksz, props)
     }
 
-    /// The dnode that this will be, without anything in it.
+    /// The core of the dnode that this will be, empty.
     fn core(&self) -> DnodePhys {
         let slots = self.slots();
         let spare = slots_to_bonuslen(slots.into()) - self.bonus_len;

@@ -11,19 +11,19 @@
 //! ```text
 //! open txg      Dnode::write            dirty layer: blocks, freed ranges, bonus
 //!    |  Objset::freeze                  the layer moves aside, nothing is copied
-//! syncing txg   Tx::syncing             the same layer, for those who work in syncing context
+//! syncing txg   Tx::syncing             the same layer, for changes made in syncing context
 //!    |  Objset::sync, pass 1, 2, ..     level 0, level 1, .., dnodes, meta-dnode, objset block
-//! on disk       Objset::root_bp         goes into the data set, and that into the MOS
+//! on disk       Objset::root_bp         goes into the dataset, and that into the MOS
 //! ```
-//! A file system is synced once or twice per txg: again, when space by owner was accounted. The
-//! MOS, which is changed by syncing itself, is synced until nothing is dirty any more.
+//! A file system is synced once per txg, and a second time if space by owner was accounted. The MOS,
+//! which is changed by syncing itself, is synced until nothing is dirty any more.
 //!
 //! # Invariants
 //! 1. A dnode has at most two generations of changes, one of the open txg, one of the txg being
-//!    synced (and what a pass is writing just now). Buffers are copy-on-write.
+//!    synced (plus what a pass is writing right now). Buffers are copy-on-write.
 //! 2. There are no clean buffers here: what is on disk is in the cache of the block store.
 //! 3. Readers never wait for a sync, and never see a block change under their pointer.
-//! 4. An object number that was freed is not given out before that is on disk.
+//! 4. A freed object number is not reused before the free is on disk.
 //!
 //! # Where to look
 //! `txg`, `tx`: the state machine and the throttle. `objset`, `alloc`, `cache`: objects by number.

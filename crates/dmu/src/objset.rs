@@ -45,18 +45,18 @@ pub struct Objset {
     /// Objects freed on disk since the last search for free slots from the beginning.
     pub(crate) freed_objects: AtomicU64,
     owners: RwLock<Option<Arc<dyn OwnerAccounting>>>,
-    /// A change in syncing context waits for the next pass.
+    /// The header was changed in syncing context, and waits for the next pass.
     header_dirty: AtomicBool,
 }
 
-/// The objset block in memory. Of the dnodes in it only those of special objects are current.
+/// The objset block in memory. Of its dnodes only those of special objects are current.
 pub(crate) struct Header {
     pub(crate) phys: Box<ObjsetPhys>,
     pub(crate) size: usize,
     pub(crate) root: BlkPtrPhys,
 }
 
-/// How the meta-dnode of a new objset looks.
+/// The meta-dnode of a new objset.
 fn new_meta(id: ObjsetId) -> Image {
     let new = NewObject::new(ObjectType::DNODE).blksz(DNODE_BLOCK_SIZE as u64);
     let mut image = Image::new_object(&new);
@@ -105,7 +105,7 @@ impl Objset {
     /// The objset whose block `root` points at.
     ///
     /// # Errors
-    /// What the block store says of that block; `Corrupt` when it makes no sense.
+    /// The block store's error for that block; `Corrupt` when it makes no sense.
     #[doc(alias = "dmu_objset_open_impl")]
     pub fn open(
         store: Arc<dyn BlockStore>,
@@ -206,12 +206,12 @@ impl Objset {
         self.context.set_props(props);
     }
 
-    /// Counts space by owner from now on, or does not.
+    /// Starts counting space by owner, or stops (`None`).
     pub fn set_owner_accounting(&self, owners: Option<Arc<dyn OwnerAccounting>>) {
         *self.owners.write() = owners;
     }
 
-    /// How many dnodes stay in memory that nobody holds (8192 unless told).
+    /// Sets how many dnodes may stay in memory without being held (8192 by default).
     pub fn set_idle_dnodes_max(&self, count: usize) {
         self.cache.lock().idle_max = count.max(1);
     }
@@ -276,8 +276,8 @@ impl Objset {
         self.context.is_frozen() || self.header_dirty.load(Ordering::Acquire)
     }
 
-    /// Moves the changes of the open txg aside, for [`sync`](Objset::sync). Called while nobody
-    /// holds that txg; copies nothing.
+    /// Moves the changes of the open txg aside, for [`sync`](Objset::sync). Called while no Tx holds
+    /// that txg; copies nothing.
     pub fn freeze(&self, txg: Txg) {
         self.context.freeze(txg);
     }
@@ -301,7 +301,7 @@ impl Objset {
         dnodes.iter().for_each(|dnode| dnode.check_invariants());
     }
 
-    /// Whether a special object has a place in the objset block.
+    /// The slot of a special object in the objset block; `None` if the block has none for it.
     pub(crate) fn special_slot(header: &mut Header, id: ObjectId) -> Option<&mut DnodeSlotPhys> {
         let phys = &mut *header.phys;
         let (slot, end) = match id {

@@ -1,10 +1,9 @@
 //! Sequential readers: which blocks to fetch before they are asked for.
 //!
 //! # What it is
-//! Each object remembers up to eight streams, that is block ids at which a reader
-//! stopped. A read that goes on where a stream stopped doubles its window, from 256 KiB up to
-//! what the block store says; when a quarter of the window is used up, it is filled up: those who
-//! fetch should not wait for those who read.
+//! Each object remembers up to eight streams, that is block ids at which a reader stopped. A read that
+//! continues a stream doubles its window, from 256 KiB up to what the block store says; once a quarter
+//! of the window is used up, it is refilled, so that fetching need not wait for the reader.
 //!
 //! # Source
 //! OpenZFS module/zfs/dmu_zfetch.c @be7657e3.
@@ -14,9 +13,9 @@ const WINDOW_MIN_BYTES: u64 = 256 << 10;
 
 #[derive(Clone, Copy)]
 struct Stream {
-    /// The block behind the last one read.
+    /// The block after the last one read.
     next: u64,
-    /// The block behind the last one fetched.
+    /// The block after the last one fetched.
     ahead: u64,
     window_bytes: u64,
     /// Blocks read in sequence.
@@ -28,7 +27,7 @@ struct Stream {
 pub(crate) struct Progress {
     /// How much was read in sequence.
     pub(crate) run_bytes: u64,
-    /// Of the blocks that are read, those before this one were fetched.
+    /// The blocks of this read before this one were fetched already.
     pub(crate) fetched: u64,
     /// Blocks `[from, to)` are to be fetched.
     pub(crate) fetch: Option<(u64, u64)>,

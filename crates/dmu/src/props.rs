@@ -1,4 +1,4 @@
-//! What an objset is told about how to write its blocks.
+//! How an objset writes its blocks.
 //!
 //! # Source
 //! OpenZFS module/zfs/dmu.c (`dmu_write_policy`), include/sys/dmu_objset.h @be7657e3.
@@ -83,8 +83,7 @@ impl ObjsetProps {
         }
     }
 
-    /// How a block is to be encoded, and where it goes. `spill`: its spill block, whose type is
-    /// the bonus type.
+    /// How a block is to be encoded, and where it goes. The type of a spill block is the bonus type.
     #[doc(alias = "dmu_write_policy")]
     pub(crate) fn write_policy(&self, block: &BlockKind) -> (WritePolicy, AllocClass) {
         let metadata = block.level > 0 || block.is_spill || block.type_.is_metadata();

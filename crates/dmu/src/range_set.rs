@@ -36,7 +36,7 @@ impl RangeSet {
         self.end_of(at).is_some()
     }
 
-    /// The smallest member at or behind `at`.
+    /// The smallest member at or after `at`.
     pub(crate) fn next(&self, at: u64) -> Option<u64> {
         if self.contains(at) {
             return Some(at);

@@ -1,13 +1,12 @@
 //! The tree of block pointers below a dnode: finding a block, and searching by fill counts.
 //!
 //! # What it is
-//! A dnode points with up to three pointers at its top level; each indirect block holds
-//! `1 << (ibs - 7)` pointers of the level below; level 0 is the data. A [`Tree`] is a snapshot of
-//! the root; a [`Walk`] descends it and remembers the last block of each level, so that going
-//! through neighbours costs no further reads.
+//! A dnode has up to three pointers to its top level; each indirect block holds `1 << (ibs - 7)`
+//! pointers to the level below; level 0 is the data. A [`Tree`] is a snapshot of the root; a [`Walk`]
+//! descends it and remembers the last block of each level, so that going through neighbours costs no further reads.
 //!
 //! # Invariants
-//! 1. A hole at an indirect level stands for a block full of holes that were born when it was.
+//! 1. A hole at an indirect level is equivalent to a block full of holes with the same birth txg.
 //! 2. Fill counts are exact: what a search skips holds nothing that it looks for.
 //!
 //! # Source
@@ -26,7 +25,7 @@ use zio::{BlockStore, Bookmark};
 
 use crate::Followed;
 
-/// Indirect blocks in memory that go before what is on disk, by level and block id.
+/// Indirect blocks in memory that take precedence over those on disk, by level and block id.
 pub(crate) type Pending = BTreeMap<(u8, u64), Buf>;
 
 /// Where the block tree of an object begins.
@@ -125,7 +124,7 @@ pub(crate) fn entries_mut(block: &mut [u8]) -> &mut [BlkPtrPhys] {
 #[derive(Clone, Debug)]
 pub(crate) enum Node {
     Block(Buf),
-    /// What each child is.
+    /// The hole that each child is.
     Hole(BlkPtrPhys),
 }
 
@@ -161,7 +160,7 @@ impl Node {
 /// By level: the block last looked at.
 type Path = Vec<Option<(u64, Node)>>;
 
-/// Where a walk through a tree that is walked all the time leaves its path for the next one.
+/// Where each walk through a frequently walked tree leaves its path for the next one.
 #[derive(Default)]
 pub(crate) struct PathCache(Mutex<(u64, Path)>);
 
@@ -246,9 +245,9 @@ impl Walk {
         Ok(Node::Block(buf))
     }
 
-    /// The first block of `level` at or behind `from` that `wanted` accepts, going only below
-    /// pointers that it accepts too; it gets the level of what a pointer leads to. No indirect block is
-    /// searched twice: fill counts may lie.
+    /// The first block of `level` at or after `from` that `wanted` accepts, descending only below
+    /// pointers that it accepts too; it is passed the level of the block that a pointer leads to. No
+    /// indirect block is searched twice: fill counts may lie.
     pub(crate) fn search(
         &mut self,
         level: u8,
@@ -308,11 +307,11 @@ impl Walk {
 
 /// What a walk looks for.
 struct Search<'a> {
-    /// Blocks of this level,
+    /// The level of the block.
     level: u8,
-    /// at or behind this one,
+    /// The lowest block id.
     from: u64,
-    /// that this accepts.
+    /// Accepts the block's pointer and those above it.
     wanted: &'a dyn Fn(u8, &BlkPtrPhys) -> bool,
     followed: Followed,
 }

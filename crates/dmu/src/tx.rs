@@ -16,7 +16,7 @@ use base::{Result, Txg};
 
 use crate::TxGroups;
 
-/// `dmu_tx_t`: what a change needs to be allowed, and the txg it will belong to.
+/// `dmu_tx_t`: the permission to make changes, and the txg that they will belong to.
 #[doc(alias = "dmu_tx_t")]
 pub struct Tx {
     txg: Txg,

@@ -8,17 +8,18 @@
 //!
 //! # Invariants
 //! 1. `synced < syncing < open`, each by one; at most one txg is syncing.
-//! 2. A txg is frozen only when no [`Tx`] holds it, and nobody can hold it while it is frozen.
-//! 3. While the pool is suspended (`suspend`) the syncing txg stays as it is and no hold is given.
+//! 2. A txg is frozen only when no [`Tx`] holds it, and cannot be held while it is frozen.
+//! 3. While the pool is suspended (`suspend`) the syncing txg stays as it is and no hold is granted.
 //! 4. A txg that failed to sync is the last one: nothing is synced until the pool is opened again.
 //!
 //! # Crash argument
 //! A txg becomes durable as a whole, by the uberblock that the sync callback writes last.
 //!
 //! # Concurrency
-//! One mutex, three conditions: `work` wakes the sync thread, `room` those who wait for a hold,
-//! `progress` those who wait for a txg. Callbacks run without the mutex. A thread that holds an
-//! open Tx must neither take another one nor wait for a txg: quiescing would wait for it for ever.
+//! One mutex, four conditions: `work` wakes the sync thread, `room` threads that wait for a hold,
+//! `progress` threads that wait for a txg, `resumed` I/O that waits for the pool to be resumed.
+//! Callbacks run without the mutex. A thread that holds an open Tx must neither take another one nor
+//! wait for a txg: quiescing would wait for that thread forever.
 //!
 //! # Why not simpler
 //! OpenZFS quiesces in a thread of its own, and lets a quiesced txg wait while another one
@@ -47,22 +48,22 @@ pub use suspend::{FailMode, OnSuspend, SuspendEvent, SuspendSettings};
 
 /// What the sync thread calls; implemented by the pool.
 pub trait TxgSync: Send + Sync {
-    /// Freezes every objset that is dirty in `txg`. Nobody holds `txg`, nobody can: be quick.
+    /// Freezes every objset that is dirty in `txg`. No thread holds `txg`, and none can get a hold: be quick.
     fn freeze(&self, txg: Txg);
 
     /// Writes `txg`, uberblock included. Runs while the next txg is open.
     ///
     /// # Errors
-    /// Any error ends the pool: I/O that may succeed later waits inside of this call.
+    /// Any error ends the pool: I/O that may succeed later waits inside this call.
     #[doc(alias = "spa_sync")]
     fn sync(&self, txg: Txg) -> Result<()>;
 }
 
 /// Write-behind bytes in flight above which writers are throttled.
 const BEHIND_BYTES_MAX: u64 = 12 << 20;
-/// They look again after this time: who writes to a device is not to be kept busy with waking others.
+/// Nanoseconds between their checks: they poll, so that threads busy with device writes need not wake them.
 const PAUSE_NS: u64 = 200_000;
-/// And go on after so many pauses, however slow the devices are.
+/// Pauses after which they go on, however slow the devices are.
 const PAUSES_MAX: u32 = 8;
 
 type Callback = Box<dyn FnOnce(Result<()>) + Send>;
@@ -72,21 +73,21 @@ struct State {
     /// Transactions that hold `open`.
     holds: u64,
     quiescing: bool,
-    /// Something was changed in `open`, at this time first.
+    /// When `open` was first changed; `None`: not yet.
     changed_at_ns: Option<u64>,
     syncing: Option<Txg>,
     synced: Txg,
     /// Sync until this txg is synced, changed or not.
     wanted: Txg,
-    /// The last txg that a thread waits for, or has waited for.
+    /// The highest txg that a thread waits for, or has waited for.
     #[doc(alias = "tx_sync_txg_waiting")]
     waited_for: Txg,
-    /// Waits for the open txg to be synced.
+    /// Bytes of `open` that stay dirty until it is synced.
     open_dirty: u64,
-    /// Is written behind streams, without that.
+    /// Bytes of `open` that write-behind is writing already; not part of `open_dirty`.
     open_begun: u64,
     sync_dirty: u64,
-    /// When the last delayed hold was let go: delays add up over all writers.
+    /// When the last delayed hold ends: delays of all writers add up.
     last_wakeup_ns: u64,
     stopping: bool,
     /// No thread syncs: before `start` and after `stop`.
@@ -106,7 +107,7 @@ pub struct TxGroups {
     progress: Condvar,
     /// The pool was resumed, or never will be.
     resumed: Condvar,
-    /// How often: I/O that waits sees by it that it is to be issued again.
+    /// Number of resumes: by a change of it, waiting I/O knows that it is to be issued again.
     resumed_count: AtomicU64,
     thread: Mutex<Option<rt::JoinHandle<()>>>,
 }
@@ -170,7 +171,7 @@ impl TxGroups {
         self.work.notify_all();
         while !state.stopped {
             if let Err(error) = state.suspension.check() {
-                // The command that resumes the pool stops it again.
+                // The command that resumes the pool calls `stop` again.
                 state.stopping = false;
                 return Err(error);
             }
@@ -202,8 +203,8 @@ impl TxGroups {
         self.hold(state, self.settings.dirty_data_max)
     }
 
-    /// Takes a hold on the open txg however much is dirty: for who makes nothing dirty, and helps to write
-    /// what is, as the intent log does. It waits only while a txg is quiescing.
+    /// Takes a hold on the open txg however much is dirty: for callers that dirty nothing and help to
+    /// write what is dirty, such as the intent log. Waits only while a txg is quiescing or the pool is suspended.
     ///
     /// # Errors
     /// `Suspended`.
@@ -212,7 +213,7 @@ impl TxGroups {
         self.hold(self.state.lock(), u64::MAX)
     }
 
-    /// Waits until fewer bytes than `dirty_max` are dirty and no txg is quiescing.
+    /// Waits until fewer bytes than `dirty_max` are dirty, no txg is quiescing and the pool is not suspended.
     fn hold(self: &Arc<Self>, mut state: MutexGuard<'_, State>, dirty_max: u64) -> Result<Tx> {
         loop {
             state.check()?;
@@ -251,8 +252,8 @@ impl TxGroups {
         self.wait_unhurried(txg)
     }
 
-    /// As [`wait_synced`](TxGroups::wait_synced), for a caller that lets the txg take its time: it does not
-    /// count for [`is_waited_for`](TxGroups::is_waited_for).
+    /// Like [`wait_synced`](TxGroups::wait_synced), for a caller that is in no hurry: it does not count
+    /// for [`is_waited_for`](TxGroups::is_waited_for).
     ///
     /// # Errors
     /// `Suspended`.
@@ -266,7 +267,7 @@ impl TxGroups {
         Ok(())
     }
 
-    /// Syncs everything changed so far and waits for it. Answers the txg that is on disk now.
+    /// Syncs everything changed so far and waits for it. Returns the txg that is on disk now.
     ///
     /// # Errors
     /// `Suspended`.
@@ -300,7 +301,7 @@ impl TxGroups {
         self.want(&mut state, open);
     }
 
-    /// Whether a thread waits for the txg that syncs, or one behind it.
+    /// Whether a thread waits for the syncing txg or a later one.
     #[must_use]
     #[doc(alias = "txg_sync_waiting")]
     pub fn is_waited_for(&self) -> bool {
@@ -316,7 +317,7 @@ impl TxGroups {
         }
     }
 
-    /// The most that is dirty at a time, in bytes.
+    /// At most this many bytes are dirty at a time.
     #[must_use]
     pub fn dirty_data_max(&self) -> u64 {
         self.settings.dirty_data_max
@@ -326,8 +327,8 @@ impl TxGroups {
         self.settings.write_behind_bytes
     }
 
-    /// Lets devices catch up with a stream: what waits for them only for a moment is still in the
-    /// processor's caches when it is written. Slow devices are not waited for.
+    /// Lets devices catch up with a sequential writer, so that its data is still in the CPU caches when
+    /// it is written. Slow devices are not waited for.
     pub(crate) fn pause_behind(&self) {
         for _ in 0..PAUSES_MAX {
             if self.state.lock().open_begun <= BEHIND_BYTES_MAX {
@@ -374,8 +375,9 @@ impl TxGroups {
         }
     }
 
-    /// Bytes of the open txg are more, or fewer: of those that wait for it to be synced, and of those
-    /// that were begun already. The caller holds the open txg.
+    /// Adjusts what the open txg is charged: by `dirty` bytes that wait for its sync and by `begun`
+    /// bytes that are being written already. The caller holds the open txg, or the lock of a dnode whose
+    /// layer of that txg is not frozen yet.
     pub(crate) fn recharge(&self, dirty: i64, begun: i64) {
         if dirty > 0 && begun == 0 {
             return self.note_dirty(dirty.unsigned_abs());
@@ -392,7 +394,7 @@ impl TxGroups {
         }
     }
 
-    /// Dirty bytes of the syncing txg have been written.
+    /// Notes that dirty bytes of the syncing txg have been written.
     #[doc(alias = "dsl_pool_undirty_space")]
     pub(crate) fn note_written(&self, bytes: u64) {
         let mut state = self.state.lock();
@@ -435,7 +437,7 @@ impl State {
         self.suspension.end();
     }
 
-    /// Answers whether this was the first change of the open txg.
+    /// Returns whether this was the first change of the open txg.
     fn mark_changed(&mut self) -> bool {
         let first = self.changed_at_ns.is_none();
         if first {

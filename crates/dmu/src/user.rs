@@ -1,8 +1,8 @@
 //! What the layers above keep with a dnode: parsed forms of its content, locks.
 //!
 //! # Why not simpler
-//! A table by object number in each layer above would have to learn when an object goes; here it
-//! goes with the dnode.
+//! A table by object number in each layer above would have to be told when an object goes; here the
+//! value goes with the dnode.
 //!
 //! # Source
 //! OpenZFS module/zfs/dbuf.c (`dmu_buf_set_user`) @be7657e3.

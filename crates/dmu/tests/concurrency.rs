@@ -21,7 +21,7 @@ fn stamped(writer: u64, block: u64, count: u64) -> Buf {
     Buf::copy_of(&bytes)
 }
 
-/// Each writer has objects of its own, whose blocks it counts up, empties, frees.
+/// Each writer has objects of its own: it increments, empties and frees their blocks.
 fn write_a_lot(pool: &Pool, writer: u64, rounds: u64) -> BTreeMap<ObjectId, Vec<u64>> {
     let objset = pool.objset();
     let new = NewObject::new(ObjectType::PLAIN_FILE_CONTENTS)
@@ -173,7 +173,7 @@ fn sim_writers_go_on_while_txgs_sync() {
     }
 }
 
-/// A stream is written, and its bytes are not kept, before a sync is asked for.
+/// A stream is written, and its bytes are dropped from the txg, before a sync is asked for.
 fn a_stream_before_its_sync() {
     const RECORD: usize = 128 << 10;
     let (props, _) = behind();

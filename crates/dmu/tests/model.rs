@@ -400,7 +400,7 @@ fn run(setup: (ObjsetProps, TxgSettings), ops: &[Op]) {
     world.pool.reopen();
     world.check();
     world.apply(&Op::Audit);
-    // Without its objects nothing is left but the objset.
+    // Once its objects are freed, only the objset is left.
     let ids: Vec<u64> = world.models.keys().copied().collect();
     for id in ids {
         world

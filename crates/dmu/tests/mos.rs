@@ -1,5 +1,5 @@
-//! An objset that is changed in syncing context and synced in several passes per txg, as the MOS
-//! is, while others read it.
+//! An objset that, like the MOS, is changed in syncing context and synced in several passes per txg,
+//! while other threads read it.
 
 mod rig;
 
@@ -207,7 +207,7 @@ fn a_later_pass_overwrites_in_place() {
     );
 }
 
-/// Objects hold a counter in every block; a reader must never see one go back, nor blocks of
+/// Objects hold a counter in every block; a reader must never see a counter go back, nor blocks of
 /// different objects.
 fn readers_during_passes() {
     let mos = new_mos();

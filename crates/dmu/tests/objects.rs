@@ -231,13 +231,13 @@ fn holes_remember_when_they_were_made() {
         assert_eq!(bp(0, blkid).birth(), freed, "block {blkid}");
     }
     assert!(bp(1, 1).is_hole());
-    // A block written into the hole leaves its neighbours as old as they are.
+    // A block written into the hole does not change the birth of its neighbours.
     dnode.write(&pool.hold(), 40 * 512, &[2; 512]).unwrap();
     pool.sync();
     assert!(!bp(0, 40).is_hole());
     assert_eq!((bp(0, 39).birth(), bp(0, 41).birth()), (freed, freed));
     assert_eq!((bp(0, 39).level(), bp(0, 39).lsize()), (0, 512));
-    // Freed and written again within one txg: the holes are as new as that txg.
+    // Freed and written again within one txg: the holes were born in that txg.
     let tx = pool.hold();
     dnode.free_range(&tx, 0, OBJECT_END).unwrap();
     dnode.write(&tx, 100 * 512, &[3; 512]).unwrap();
@@ -339,7 +339,7 @@ fn damaged_dnodes_are_errors() {
     pool.stop();
 }
 
-/// A store that notes what it is asked to read ahead.
+/// A store that records what it is asked to read ahead.
 struct Asked {
     store: Arc<RamStore>,
     ahead: rt::Mutex<Vec<BlkPtrPhys>>,
@@ -403,7 +403,7 @@ fn a_reader_in_sequence_has_each_block_asked_for_once_and_not_too_early() {
             file.read(first * BLKSZ, &mut out).unwrap();
             let end = first + out.len() as u64 / BLKSZ;
             let ahead = asked.ahead.lock();
-            // Of the first two reads, nothing is known but what they want.
+            // Not read ahead: the first block of the first read, and that of the second.
             let unasked = if first == 0 { 1 } else { 2 };
             assert!(ahead.len() as u64 + unasked >= end, "{at_once}: {end}");
             assert!(ahead.len() as u64 <= end + window, "{at_once}: {end}");
@@ -439,7 +439,7 @@ fn the_last_block_of_a_list_may_be_zeros() {
     let list = objset.hold(id).unwrap();
     assert!(list.check_dense(0, 4096).is_ok());
     assert!(list.check_dense(0, 4096 + 8).is_ok());
-    // With more behind it, it is not a list that was written.
+    // A hole followed by more blocks was never written as a list.
     let gap = objset.hold(gap_id).unwrap();
     let error = gap.check_dense(0, 3 * 4096).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt);

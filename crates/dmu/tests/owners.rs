@@ -14,8 +14,8 @@ use dmu::{
 use phys::ObjectType;
 use rig::Pool;
 
-/// The owner is the first three bytes of the bonus, or of the spill block; sums are kept in
-/// memory, and how often they changed in an object.
+/// The owner is the first three bytes of the bonus, or of the spill block; sums are kept in memory, the
+/// number of their changes in an object.
 #[derive(Default)]
 struct Sums {
     users: rt::Mutex<BTreeMap<u64, OwnerDelta>>,
@@ -91,7 +91,8 @@ fn owners_are_charged_what_their_objects_use() {
         owners.insert(dnode.id().0, u64::from(n % 3));
     }
     check(&owners);
-    // An owner changes, an object shrinks, one goes, one comes and goes, one hides its owner.
+    // One object changes its owner, one shrinks, one is freed, one is made and freed, one moves its
+    // owner to the spill.
     let tx = pool.hold();
     let hold = |n: usize| {
         pool.objset()

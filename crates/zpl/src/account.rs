@@ -1,9 +1,9 @@
 //! Space by user, group and project: which owners a file is charged to, and where the sums are.
 //!
 //! # On disk
-//! Special objects of the objset, ZAPs from an id in hexadecimal to bytes, and from `obj-` and an
-//! id to the number of objects. Ids are of fixed offsets in the attributes: owner, group and
-//! project are at the same place in every layout.
+//! Special objects of the objset, ZAPs from an id in hexadecimal to bytes, and from `obj-` and an id to
+//! the number of objects. Ids are read at fixed offsets in the attributes: owner, group and project are
+//! at the same place in every layout.
 //!
 //! # Source
 //! OpenZFS `module/zfs/zfs_quota.c` (`zpl_get_file_info`), `module/zfs/dmu_objset.c`
@@ -26,7 +26,7 @@ use zerocopy::little_endian::{U32, U64};
 
 /// `DMU_OBJACCT_PREFIX`.
 const OBJECTS_PREFIX: &str = "obj-";
-// Where the first attributes are behind the header, in every layout (`SA_*_OFFSET`).
+// Byte offsets of the first attributes after the header, in every layout (`SA_*_OFFSET`).
 const AT_UID: usize = 24;
 const AT_GID: usize = 32;
 const AT_FLAGS: usize = 48;
@@ -132,7 +132,7 @@ pub struct Used {
     pub objects: u64,
 }
 
-/// Everybody in one of the special objects, by id.
+/// All owners in one of the special objects, by id.
 ///
 /// # Errors
 /// I/O and corruption.

@@ -27,7 +27,7 @@ const OWNING_GROUP: u16 = GROUP | IDENTIFIER_GROUP;
 /// What the owner may always do.
 const OWNER_ALWAYS: u32 =
     WRITE_ATTRIBUTES | WRITE_OWNER | WRITE_ACL | WRITE_NAMED_ATTRS | OTHERS_ALWAYS;
-/// What everybody may always do.
+/// What everyone may always do.
 const OTHERS_ALWAYS: u32 = READ_ACL | READ_ATTRIBUTES | READ_NAMED_ATTRS | SYNCHRONIZE;
 
 /// A trivial ACL as it is stored.
@@ -51,7 +51,7 @@ pub(crate) fn trivial(mode: u32, is_directory: bool) -> TrivialAcl {
     let [owner, group, other] = [mode >> 6 & 7, mode >> 3 & 7, mode & 7];
     let mask = |mode| mask(mode, is_directory);
     let entries = [
-        // The owner may what the second denial below would take from a member of the group.
+        // Allows the owner what the denial for the group below would take from an owner who is in the group.
         (mask(owner & !group & other), ALLOWED_TYPE, OWNER, false),
         (mask(!owner & (group | other)), DENIED_TYPE, OWNER, false),
         (mask(!group & other), DENIED_TYPE, OWNING_GROUP, false),
@@ -82,7 +82,7 @@ pub(crate) fn trivial(mode: u32, is_directory: bool) -> TrivialAcl {
     acl
 }
 
-/// Whether everybody may execute (`ZFS_NO_EXECS_DENIED`), as a trivial ACL has it.
+/// Whether the trivial ACL of `mode` denies execution to no class (`ZFS_NO_EXECS_DENIED`).
 pub(crate) fn denies_no_exec(mode: u32) -> bool {
     mode & 0o111 == 0o111
 }

@@ -1,10 +1,9 @@
 //! What is known about a file: its attributes in memory, and how they are read and changed.
 //!
 //! # What it is
-//! [`Attr`] is what `stat` tells and a little more. It is read from the bonus (and spill) of the
+//! [`Attr`] is what `stat` reports and a little more. It is read from the bonus (and spill) of the
 //! file's dnode. What was parsed is kept for as long as the dnode has the very same bonus bytes in
-//! memory, so whatever changes them needs to tell nobody.
-//! [`Change`] is one attribute to be written.
+//! memory, so code that changes them need not invalidate it. [`Change`] is one attribute to be written.
 //!
 //! # Source
 //! OpenZFS `module/os/linux/zfs/zfs_znode_os.c` (`zfs_znode_alloc`, `zfs_tstamp_update_setup`),
@@ -81,18 +80,16 @@ impl FileType {
     }
 }
 
-/// Bits of a device number that are the minor one, in the kernel of Linux.
+/// Bits of the minor number in a device number of the Linux kernel.
 const MINOR_BITS: u32 = 20;
 
-/// The number of a device as it is stored: as the kernel of Linux has it, which is not how `stat`
-/// shows it.
+/// The number of a device as it is stored: in the encoding of the Linux kernel, which is not that of `stat`.
 #[must_use]
 pub fn device_number(major: u32, minor: u32) -> u64 {
     u64::from(major) << MINOR_BITS | u64::from(minor)
 }
 
-/// Major and minor number of a stored device number, also of those from illumos, which have 32
-/// bits each.
+/// Major and minor number of a stored device number, including those from illumos, which have 32 bits each.
 #[must_use]
 pub fn device_major_minor(rdev: u64) -> (u32, u32) {
     let bits = if rdev >> 32 == 0 { MINOR_BITS } else { 32 };
@@ -128,13 +125,13 @@ pub struct Attr {
     pub id: ObjectId,
     /// Type and permissions.
     pub mode: u32,
-    /// Names that the file has; for a directory also those in it that are directories.
+    /// Names of the file; for a directory, 2 plus the directories in it.
     pub links: u64,
     /// Owner.
     pub uid: u64,
     /// Group.
     pub gid: u64,
-    /// Bytes; for a directory entries, with `.` and `..`.
+    /// Bytes; for a directory, entries including `.` and `..`.
     pub size: u64,
     /// Bytes on disk, as of the last sync.
     pub used_bytes: u64,
@@ -150,7 +147,7 @@ pub struct Attr {
     pub ctime: Time,
     /// Creation.
     pub crtime: Time,
-    /// The txg of creation: tells files apart that had the same number.
+    /// The txg of creation: distinguishes files that had the same number one after the other.
     pub generation: u64,
     /// The directory that the file was last linked in.
     pub parent: ObjectId,
@@ -268,13 +265,13 @@ pub(crate) struct Parsed {
 }
 
 impl Parsed {
-    /// Whether the dnode that has `bonus` has not been changed since.
+    /// Whether `bonus` is still the one that was parsed: the dnode has not been changed since.
     fn is_of(&self, bonus: &Arc<[u8]>) -> bool {
         Arc::ptr_eq(&self.bonus, bonus)
     }
 }
 
-/// The attributes that every file has, by which a file is told from other objects.
+/// The attributes that every file has; they distinguish files from other objects.
 const REQUIRED: [ZplAttr; 2] = [ZplAttr::Mode, ZplAttr::Links];
 
 impl Filesystem {
@@ -476,7 +473,7 @@ impl Filesystem {
         let packed = pack(attrs, bonus_space, old_spill_len, fixed_len, layout_of)?;
         match packed.spill {
             Some(spill) => {
-                // First the bonus shrinks, then there is room for the pointer.
+                // The bonus shrinks first, which makes room for the pointer.
                 dnode.set_bonus(tx, &packed.bonus)?;
                 dnode.set_spill(tx, spill)
             }
@@ -489,8 +486,7 @@ impl Filesystem {
         }
     }
 
-    /// The target of a symbolic link made before ZPL version 5: behind the attributes in the
-    /// bonus, or in the file.
+    /// The target of a symbolic link made before ZPL version 5: after the attributes in the bonus, or in the file.
     pub(crate) fn read_old_symlink(&self, dnode: &Dnode, size: u64) -> Result<Vec<u8>> {
         let size = usize::try_from(size).unwrap_or(usize::MAX);
         let bonus = dnode.bonus();

@@ -20,7 +20,7 @@ use crate::fs::Node;
 use crate::make::{Claim, Create, NewNode};
 use crate::{Filesystem, NAME_MAX_BYTES, SYMLINK_MAX_BYTES, log};
 
-/// What one change of names may make dirty, in bytes: a few leaves of a ZAP and dnodes.
+/// Bytes that one change of names may make dirty: a few leaves of a ZAP and dnodes.
 pub(crate) const NAMES_DIRTY_BYTES: u64 = 128 << 10;
 
 /// An entry of a directory.
@@ -36,7 +36,7 @@ pub struct DirEntry {
     pub next_offset: u64,
 }
 
-/// The offset for [`readdir`](Filesystem::readdir) to begin behind `.` and `..`; greater ones are
+/// The offset at which [`readdir`](Filesystem::readdir) begins after `.` and `..`; greater ones are
 /// cursors.
 pub const FIRST_ENTRY: u64 = 2;
 
@@ -60,12 +60,12 @@ impl Filesystem {
         self.attr_of(&self.node(id)?)
     }
 
-    /// Calls `take` with the entries of `directory` from `offset` on, until it answers false.
-    /// Offset 0 is the beginning; others are [`DirEntry::next_offset`]. Entries that stay while the
-    /// directory changes are met once.
+    /// Calls `take` with the entries of `directory` from `offset` on, until it returns false. Offset 0
+    /// is the beginning; others are [`DirEntry::next_offset`]. Entries that remain while the directory
+    /// changes are passed once.
     ///
-    /// A name is never `.`, `..` or empty (behind the first two entries), has no slash and no NUL: on
-    /// a damaged pool those that do are left out, so that nobody takes them for paths.
+    /// After the first two entries, a name is never `.`, `..` or empty, and has no slash and no NUL: on
+    /// a damaged pool such names are left out, so that they are not taken for paths.
     ///
     /// # Errors
     /// `Corrupt`, after all others were given, if entries were left out; `NotFound`, `NotDirectory`;
@@ -127,7 +127,7 @@ impl Filesystem {
         }
     }
 
-    /// All entries of a directory but `.` and `..`; none if one of them cannot be.
+    /// All entries of a directory except `.` and `..`; none if one of them has an impossible name.
     ///
     /// # Errors
     /// As [`readdir`](Filesystem::readdir).
@@ -143,8 +143,8 @@ impl Filesystem {
     /// Makes a regular file.
     ///
     /// # Errors
-    /// `Exists`, `NotFound` (no such directory), `NotDirectory`, `NameTooLong`, `InvalidInput` (a
-    /// name that cannot be), `Quota`, `NoSpace`, `ReadOnly`; I/O.
+    /// `Exists`, `NotFound` (no such directory), `NotDirectory`, `NameTooLong`, `InvalidInput` (an
+    /// impossible name), `Quota`, `NoSpace`, `ReadOnly`; I/O.
     #[doc(alias = "zfs_create")]
     pub fn create_file(&self, parent: ObjectId, name: &[u8], create: &Create) -> Result<Attr> {
         self.make(parent, name, &NewNode::new(FileType::Regular, *create))
@@ -214,7 +214,7 @@ impl Filesystem {
     /// The target of a symbolic link.
     ///
     /// # Errors
-    /// `InvalidInput` if it is none; I/O.
+    /// `InvalidInput` if it is not one; I/O.
     #[doc(alias = "zfs_readlink")]
     pub fn readlink(&self, id: ObjectId) -> Result<Vec<u8>> {
         let node = self.node(id)?;
@@ -277,7 +277,7 @@ impl Filesystem {
 
     fn add_link(&self, tx: &Tx, directory: &Node, name: &[u8], node: &Node) -> Result<()> {
         let now = Time::now();
-        // Once more under the lock that removing its last name takes: it may be gone by now.
+        // Looked at again under the lock that removing the last name takes: the file may be gone by now.
         let mut attrs = node.locks.attrs.lock();
         node.require_alive()?;
         let attr = self.read_attr(&node.dnode, &mut attrs)?;
@@ -350,7 +350,7 @@ impl Filesystem {
         self.attr_of(&node)
     }
 
-    /// Makes what a log record says, with the number that it says.
+    /// Makes the file that a log record describes, with the object number in that record.
     pub(crate) fn make_claimed(
         &self,
         parent: ObjectId,
@@ -375,8 +375,7 @@ impl Filesystem {
         Ok(ObjectId(dirent_object(entry)))
     }
 
-    /// Changes the number of entries, and of directories among them, of a directory whose names
-    /// are locked.
+    /// Adjusts the number of entries, and of directories among them, of a directory whose names are locked.
     pub(crate) fn count_entries(
         &self,
         tx: &Tx,
@@ -416,7 +415,7 @@ impl Filesystem {
         Ok(attr)
     }
 
-    /// Whether there may be a file of that name.
+    /// Checks that a file may have this name.
     pub(crate) fn check_name(&self, name: &[u8]) -> Result<()> {
         if name.len() > NAME_MAX_BYTES {
             return Err(Error::new(
@@ -434,8 +433,8 @@ impl Filesystem {
     }
 }
 
-/// Whether a file may be called that: it is one name, and of another file than the directory itself
-/// and its parent.
+/// Whether a file may have this name: a single path component, which is neither the directory itself nor
+/// its parent.
 fn is_possible(name: &[u8]) -> bool {
     !matches!(name, b"" | b"." | b"..") && !name.iter().any(|byte| matches!(byte, 0 | b'/'))
 }
@@ -454,7 +453,7 @@ fn check_target(target: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// A name for people.
+/// A name for messages.
 pub(crate) fn show(name: &[u8]) -> String {
     format!("\"{}\"", String::from_utf8_lossy(name))
 }

@@ -25,11 +25,11 @@ use crate::{Filesystem, log};
 
 /// `MAXOFFSET_T`: the largest offset of a file.
 pub const SIZE_MAX: u64 = i64::MAX as u64;
-/// What one transaction writes at most.
+/// Most bytes that one transaction writes.
 const WRITE_CHUNK_BYTES: u64 = 4 << 20;
-/// What changing attributes makes dirty.
+/// Bytes that changing attributes makes dirty.
 pub(crate) const ATTRS_DIRTY_BYTES: u64 = 32 << 10;
-/// `relatime` lets access times be this old.
+/// Age in seconds from which `relatime` updates an access time in any case.
 const RELATIME_SECS: i64 = 24 * 60 * 60;
 
 /// The block size that a file should have before `[offset, end)` is written, if it is to change.
@@ -49,10 +49,10 @@ fn grown_blksz(attr: &Attr, end: u64, recordsize: u64) -> Option<u64> {
 }
 
 impl Filesystem {
-    /// Reads at `offset`; answers how many bytes there were, less than asked for only at the end.
+    /// Reads at `offset`; returns the number of bytes read, less than asked for only at the end of the file.
     ///
     /// # Errors
-    /// `NotFound`, `IsDirectory`, `InvalidInput` (no regular file); I/O.
+    /// `NotFound`, `IsDirectory`, `InvalidInput` (not a regular file); I/O.
     #[doc(alias = "zfs_read")]
     pub fn read(&self, id: ObjectId, offset: u64, out: &mut [u8]) -> Result<usize> {
         self.read_with(id, offset, out.len() as u64, |dnode, len| {
@@ -62,8 +62,8 @@ impl Filesystem {
         })
     }
 
-    /// What [`read`](Filesystem::read) of `len` bytes would copy, where it lies in memory; empty at the
-    /// end of the file.
+    /// What [`read`](Filesystem::read) of `len` bytes would copy, in place in memory; empty at the end
+    /// of the file.
     ///
     /// # Errors
     /// As `read`.
@@ -75,7 +75,7 @@ impl Filesystem {
         })
     }
 
-    /// Lets `read` have as much of the `len` bytes from `offset` on as the file has.
+    /// Calls `read` with as much of `len` as the file has from `offset` on, and notes the access time.
     fn read_with<T>(
         &self,
         id: ObjectId,
@@ -94,7 +94,7 @@ impl Filesystem {
             }
             result
         };
-        // A suspended pool takes no changes; the time is kept in memory for the next read.
+        // A suspended pool takes no changes; the time stays in memory until the next read.
         let groups = self.groups.as_ref();
         let is_suspended = groups.is_some_and(|groups| groups.suspended().is_some());
         if !self.is_held(id) && !is_suspended && node.locks.attrs.lock().atime.is_some() {
@@ -113,7 +113,7 @@ impl Filesystem {
         self.write_at(id, Some(offset), data, false).map(|_| ())
     }
 
-    /// Writes `data` at the end of the file; answers where that was.
+    /// Writes `data` at the end of the file; returns where that was.
     ///
     /// # Errors
     /// As [`write`](Filesystem::write).
@@ -163,7 +163,7 @@ impl Filesystem {
         Ok(start.unwrap_or_default())
     }
 
-    /// How much of `len` bytes goes into one transaction: to the end of a block, if it is not all.
+    /// How much of `len` bytes goes into one transaction: if not all of it, then up to the end of a block.
     fn write_chunk_len(&self, attr: &Attr, from: u64, len: usize) -> Result<usize> {
         let end = from.checked_add(len as u64).filter(|end| *end <= SIZE_MAX);
         if end.is_none() {
@@ -333,8 +333,8 @@ impl Filesystem {
         Ok(node.dnode.next_data(offset)?.filter(|at| *at < size))
     }
 
-    /// The first byte at or after `offset` that is in a hole or at the end of the file; `None`
-    /// if `offset` is behind the end.
+    /// The first byte at or after `offset` that is in a hole or at the end of the file; `None` if
+    /// `offset` is at or past the end.
     ///
     /// # Errors
     /// As [`read`](Filesystem::read).
@@ -349,7 +349,7 @@ impl Filesystem {
         Ok(Some(node.dnode.next_hole(offset)?.min(size)))
     }
 
-    /// Sees to it that all changes of a file, and of its names, are on stable storage.
+    /// Ensures that all changes of a file, and of its names, are on stable storage.
     ///
     /// # Errors
     /// I/O; `Suspended`.
@@ -364,7 +364,7 @@ impl Filesystem {
         if self.log.commit(id)? {
             return Ok(());
         }
-        // No log: the txg itself.
+        // Without a log the txg itself is synced.
         groups.sync_all().map(|_| ())
     }
 
@@ -383,14 +383,14 @@ impl Filesystem {
         }
     }
 
-    /// Writes the access time that waits.
+    /// Writes the pending access time.
     pub(crate) fn flush_atime(&self, node: &Node) -> Result<()> {
         let tx = self.begin(ATTRS_DIRTY_BYTES)?;
         let mut attrs = node.locks.attrs.lock();
         if let Some(atime) = attrs.atime.take() {
             let change = [Change::Time(ZplAttr::Atime, atime)];
             return match self.write_attrs(&tx, &node.dnode, &mut attrs, &change) {
-                // The file went in the meantime.
+                // The file was removed in the meantime.
                 Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
                 result => result,
             };

@@ -10,7 +10,7 @@
 //! 3. `content` of a file: its bytes and block size; readers together or one writer;
 //! 4. `attrs` of a file: its attributes.
 //!
-//! The locks of a file live with its dnode, so they are the same for everybody.
+//! The locks of a file live with its dnode, so all threads share them.
 //!
 //! # Source
 //! OpenZFS `module/os/linux/zfs/zfs_vfsops.c` (`zfsvfs_init`), `module/os/linux/zfs/zfs_znode_os.c`
@@ -56,7 +56,7 @@ pub struct Settings {
     pub xattr_sa: bool,
     /// `acltype=posix`: files have POSIX ACLs.
     pub posix_acl: bool,
-    /// Whether setting extended attributes that way is logged (feature `zilsaxattr`).
+    /// Whether setting extended attributes that are kept with `xattr=sa` is logged (feature `zilsaxattr`).
     pub log_sa_xattr: bool,
     /// `sync` property.
     pub sync: SyncMode,
@@ -84,10 +84,10 @@ pub struct Space {
     pub available_bytes: u64,
 }
 
-/// Who knows how much may be written: the dataset, its quotas, its owners' quotas.
+/// Limits on what may be written: those of the dataset, its quotas, and the quotas of owners.
 pub trait SpaceCheck: Send + Sync {
-    /// Waits, before a transaction that is about to add `bytes`, while only writes in flight
-    /// stand against it. The caller holds neither a transaction nor a lock.
+    /// Called before a transaction that is about to add `bytes`: waits while only writes in flight leave
+    /// no room for them. The caller holds neither a transaction nor a lock.
     ///
     /// # Errors
     /// `NoSpace` or `Quota`; `Suspended`.
@@ -169,13 +169,13 @@ pub struct NewFilesystem {
 /// `statfs`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StatFs {
-    /// Bytes in all.
+    /// Bytes in total.
     pub total_bytes: u64,
     /// Bytes that may still be written.
     pub available_bytes: u64,
-    /// Files there are.
+    /// Files that exist.
     pub files: u64,
-    /// Files there may still be.
+    /// Files that may still be created.
     pub available_files: u64,
     /// The longest name in bytes.
     pub name_max: u32,
@@ -193,7 +193,7 @@ impl Node {
         self.dnode.id()
     }
 
-    /// Asserts that the file has not been freed since it was looked up.
+    /// Fails with `NotFound` if the file has been freed since it was looked up.
     pub(crate) fn require_alive(&self) -> Result<()> {
         if self.dnode.is_freed() {
             return Err(Error::not_found(format!("file {}", self.id())));
@@ -202,7 +202,7 @@ impl Node {
     }
 }
 
-/// The locks of a file, and what changed and is not written yet.
+/// The locks of a file, and its attributes in memory.
 #[derive(Default)]
 pub(crate) struct NodeLocks {
     pub(crate) names: Mutex<()>,
@@ -215,13 +215,13 @@ pub(crate) struct NodeLocks {
 pub(crate) struct NodeAttrs {
     /// As they were parsed last.
     pub(crate) parsed: Option<Box<Parsed>>,
-    /// An access time that waits until the file is let go of.
+    /// A pending access time, written when the last reference to the file is given back.
     pub(crate) atime: Option<crate::Time>,
     /// The txg of the last change.
     pub(crate) txg: Txg,
 }
 
-/// A file that a caller refers to.
+/// A file that callers have references to.
 pub(crate) struct Held {
     pub(crate) count: u64,
     /// Keeps the dnode in memory.
@@ -281,12 +281,12 @@ impl Filesystem {
         master.add_u64(tx, master_node::ROOT, root.id().0)
     }
 
-    /// Opens the file system in `objset`, and removes files whose last name went while they were
-    /// open, if it may write.
+    /// Opens the file system in `objset`. If it is writable, files that lost their last name while they
+    /// were open are removed.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] for versions to come and for file systems that fold or normalise
-    /// names; I/O and corruption.
+    /// [`ErrorKind::Unsupported`] for future versions and for file systems that fold or normalise names;
+    /// I/O and corruption.
     #[doc(alias = "zfsvfs_create")]
     pub fn open(objset: Arc<Objset>, options: OpenOptions) -> Result<Arc<Filesystem>> {
         let master = Zap::open(&objset, ObjectId(MASTER_NODE_OBJ)).within(|| "master node")?;
@@ -377,7 +377,7 @@ impl Filesystem {
     pub fn statfs(&self) -> StatFs {
         let space = self.space.space();
         let files = self.objset.object_count();
-        // A file needs a dnode at least.
+        // A file needs at least a dnode.
         let available_files = space.available_bytes / 512;
         StatFs {
             total_bytes: space.used_bytes.saturating_add(space.available_bytes),
@@ -422,7 +422,7 @@ impl Filesystem {
         Ok(node)
     }
 
-    /// The attributes of a file, as every user may see them.
+    /// The attributes of a file, with an access time that is not written yet.
     pub(crate) fn attr_of(&self, node: &Node) -> Result<Attr> {
         let mut attrs = node.locks.attrs.lock();
         let mut attr = self.read_attr(&node.dnode, &mut attrs)?;
@@ -440,7 +440,7 @@ impl Filesystem {
         }
     }
 
-    /// Makes `sync=always` true: to be called after the transaction has ended.
+    /// Implements `sync=always`: to be called after the transaction has ended.
     pub(crate) fn finish(&self, id: ObjectId) -> Result<()> {
         if self.settings().sync == SyncMode::Always {
             return self.fsync(id);
@@ -448,8 +448,8 @@ impl Filesystem {
         Ok(())
     }
 
-    /// Takes a reference to a file: it will not go away, even without names, until as many calls
-    /// of [`rele`](Filesystem::rele). Answers its attributes.
+    /// Takes a reference to a file: it is not freed, even without names, until as many references are
+    /// given back by [`rele`](Filesystem::rele). Returns its attributes.
     ///
     /// # Errors
     /// `NotFound`; I/O.

@@ -17,7 +17,7 @@
 //! that are open but have no name, `SA_ATTRS` the tables of attributes, `VERSION` is 5.
 //!
 //! # Invariants
-//! 1. A file has as many names as its link count says, or 0 and is in the delete queue.
+//! 1. A file has as many names as its link count says; if that is 0, it is in the delete queue.
 //! 2. A directory's size is its entries plus 2, its link count the directories in it plus 2.
 //! 3. Everything that one operation changes is in one txg; large writes are several operations.
 //!

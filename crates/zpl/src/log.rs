@@ -1,9 +1,9 @@
-//! What is told to the intent log: one record for each change.
+//! What is written to the intent log: one record for each change.
 //!
 //! # What it is
-//! Each function makes the record of one operation, as [`replay`](crate::replay) reads it, and
-//! hands it to the [`IntentLog`] with the transaction of the operation. Nothing is told about
-//! files that have no name any more, nor while a log is being replayed.
+//! Each function makes the record of one operation, as [`replay`](crate::replay) reads it, and hands it
+//! to the [`IntentLog`] with the transaction of the operation. Nothing is logged for files that have no
+//! name any more, nor while a log is being replayed.
 //!
 //! # Source
 //! OpenZFS `module/zfs/zfs_log.c`, `include/sys/zil.h`.
@@ -34,7 +34,7 @@ pub trait IntentLog: Send + Sync {
     #[doc(alias = "zil_itx_assign")]
     fn log(&self, tx: &Tx, itx: Itx);
 
-    /// Sees to it that the records of `object`, and all synchronous ones, are on stable storage;
+    /// Ensures that the records of `object`, and all synchronous ones, are on stable storage; returns
     /// false if there is no log: then the caller waits for the txg.
     ///
     /// # Errors
@@ -291,9 +291,9 @@ pub(crate) fn rename_whiteout(
     log_sync(fs, tx, file, record(txtype::RENAME_WHITEOUT, &head, &tails));
 }
 
-/// Whether the records of a file's content belong to every commit: those of extended attributes
-/// do, which nobody commits by their own number. All records of one file must go the same way, or
-/// their order would be lost.
+/// Whether the records of a file's content belong to every commit: those of extended attributes do, as
+/// no commit asks for their object number. All records of one file must go the same way, or their order
+/// would be lost.
 fn is_always_committed(attr: &Attr) -> bool {
     attr.is_xattr()
 }
@@ -486,8 +486,8 @@ fn extended_attrs(set: &SetAttr) -> Vec<u8> {
 }
 
 impl Filesystem {
-    /// The data for a record that was made without: what the file has there now. `None` if the
-    /// file is gone, or shorter: the record is void then.
+    /// The data for a record that was made without data: what the file now has in that range. `None` if
+    /// the file is gone, or ends before the range: then the record is void.
     ///
     /// # Errors
     /// I/O.

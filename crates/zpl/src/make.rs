@@ -19,14 +19,14 @@ use crate::fs::{Node, NodeLocks};
 /// `S_ISGID`.
 const MODE_SETGID: u32 = 0o2000;
 
-/// Who a new file belongs to, and what may be done with it.
+/// Owner and permissions of a new file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Create {
     /// Permissions, with the umask applied.
     pub mode: u32,
     /// Owner.
     pub uid: u64,
-    /// Group, unless the directory passes on its own.
+    /// Group, unless the directory passes its own on (setgid).
     pub gid: u64,
 }
 
@@ -78,7 +78,7 @@ impl<'a> NewNode<'a> {
         }
     }
 
-    /// Who the file will belong to in directory `parent`.
+    /// The owners of the file in directory `parent`.
     pub(crate) fn owner(&self, parent: &Attr) -> dmu::Owner {
         dmu::Owner {
             user: self.create.uid,

@@ -1,8 +1,8 @@
-//! A data set as a file system: made, opened with its properties, its quotas, its owners' accounts.
+//! Datasets as file systems: making them, and opening them with properties, quotas and space by owner.
 //!
 //! # What it is
-//! [`Filesystem`] knows nothing of data sets. [`mount`] puts the two together; while the
-//! [`Mount`] lives, the data set cannot be destroyed or rolled back.
+//! [`Filesystem`] knows nothing of datasets. [`mount`] puts the two together; while the [`Mount`] lives,
+//! the dataset cannot be destroyed or rolled back.
 //!
 //! # Source
 //! OpenZFS `module/os/linux/zfs/zfs_vfsops.c` (`zfs_domount`), `module/zfs/dmu_objset.c`
@@ -33,7 +33,7 @@ const XATTR_DIR: u64 = 1;
 /// `ZFS_ACLTYPE_POSIX`, as the property is stored.
 const ACLTYPE_POSIX: u64 = 1;
 
-/// What a new file is taken to need.
+/// Bytes that a new file is assumed to need.
 pub(crate) const CREATE_BYTES: u64 = 4096;
 
 /// What [`dsl::NewDataset`] and pool creation need to make a file system.
@@ -53,8 +53,8 @@ pub fn init(new: NewFilesystem, counts_objects: bool) -> ObjsetInit {
     })
 }
 
-/// The accounting that the flags of an objset ask for. One that is older than the features is not counted
-/// anew here: OpenZFS does so when it mounts it.
+/// The accounting that the flags of an objset ask for. An objset older than the features is not
+/// recounted here; OpenZFS does that when it mounts one.
 fn owners_of(objset: &Objset) -> FileOwners {
     let flags = objset.flags();
     FileOwners {
@@ -63,7 +63,7 @@ fn owners_of(objset: &Objset) -> FileOwners {
     }
 }
 
-/// A data set that is open as a file system.
+/// A dataset that is open as a file system.
 pub struct Mount {
     fs: Arc<Filesystem>,
     zil: Option<Arc<Zilog>>,
@@ -71,7 +71,7 @@ pub struct Mount {
 }
 
 impl Drop for Mount {
-    /// Ends the intent log: what is in it is in the next txg as well.
+    /// Closes the intent log: what is in it is also in the next txg.
     fn drop(&mut self) {
         if let Some(zil) = &self.zil {
             // When the pool is suspended the log stays as it is, to be replayed.
@@ -89,7 +89,7 @@ impl Deref for Mount {
 }
 
 impl Mount {
-    /// The data set.
+    /// The dataset.
     #[must_use]
     pub fn dataset(&self) -> &Arc<DslDataset> {
         self.hold.dataset()
@@ -111,7 +111,7 @@ pub fn mount(pool: &Arc<DslPool>, name: &str, readonly: bool) -> Result<Mount> {
         let text = format!("'{name}' is not a file system");
         return Err(Error::new(ErrorKind::InvalidInput, text));
     }
-    // The log makes the feature active in the data set before it has such a record.
+    // The log makes the feature active in the dataset before it writes such a record.
     let log_sa_xattr = pool.mos().env().feature_is_enabled(feature::ZILSAXATTR);
     let settings = move |read: &PropReader<'_>| -> Result<Settings> {
         let mut settings = settings(read)?;
@@ -150,7 +150,7 @@ pub fn mount(pool: &Arc<DslPool>, name: &str, readonly: bool) -> Result<Mount> {
         let Some(fs) = watching.upgrade() else {
             return false;
         };
-        // With what cannot be read it goes on as before.
+        // If a property cannot be read, the settings stay as they are.
         if let Ok(settings) = settings(read) {
             fs.set_settings(settings);
         }
@@ -168,7 +168,7 @@ pub fn mount(pool: &Arc<DslPool>, name: &str, readonly: bool) -> Result<Mount> {
     Ok(Mount { fs, zil, hold })
 }
 
-/// Carries records out in a file system.
+/// Replays records in a file system.
 struct Replayer<'a>(&'a Filesystem);
 
 impl ReplaySink for Replayer<'_> {
@@ -193,15 +193,15 @@ fn settings(number: &PropReader<'_>) -> Result<Settings> {
     })
 }
 
-/// The quotas of a data set and what is free in its pool.
+/// The quotas of a dataset and what is free in its pool.
 struct DatasetSpace {
     pool: Weak<DslPool>,
     ds: Arc<DslDataset>,
 }
 
 impl DatasetSpace {
-    /// What `bytes` take at most: all their copies, each record rounded up to whole sectors. Where records are
-    /// smaller than sectors this is a multiple.
+    /// The most space that `bytes` may take: all their copies, each record rounded up to whole sectors.
+    /// If records are smaller than sectors, this is a multiple of `bytes`.
     fn asize_max(&self, pool: &DslPool, bytes: u64) -> u64 {
         let Some(objset) = self.ds.open_objset() else {
             return bytes;

@@ -10,7 +10,7 @@ use crate::attrs::FileType;
 const LINKS_MAX: usize = 40;
 /// `ZFS_DIRENT_OBJ`: the bits of a directory entry that are the file's number.
 const OBJECT_MASK: u64 = (1 << 48) - 1;
-/// Directories that a path may be below: more than any path that can be typed has.
+/// Most components of a path: more than any path that can be typed has.
 const DEPTH_MAX: usize = 4096;
 
 impl Filesystem {
@@ -55,11 +55,11 @@ impl Filesystem {
         Ok((self.resolve(directory)?, name))
     }
 
-    /// The path of a file from the root, `/` in front, as its parents know it. A directory of extended
-    /// attributes is called `<xattrdir>`.
+    /// The path of a file from the root, beginning with `/`, found through the recorded parents. A
+    /// directory of extended attributes is called `<xattrdir>`.
     ///
     /// # Errors
-    /// `NotFound` when no directory has the file, or it is not one; I/O.
+    /// `NotFound` when no directory has the file, or it is not a file; I/O.
     #[doc(alias = "zfs_obj_to_path")]
     pub fn path_of(&self, id: ObjectId) -> Result<Vec<u8>> {
         let mut names: Vec<Vec<u8>> = Vec::new();
@@ -87,7 +87,7 @@ impl Filesystem {
     fn walk(&self, path: &[u8], follow_last: bool) -> Result<ObjectId> {
         let mut at = self.root();
         let mut links = 0;
-        // Names still to go, the next one last.
+        // Names still to be looked up, the next one last.
         let mut names: Vec<Vec<u8>> = split(path).rev().map(<[u8]>::to_vec).collect();
         while let Some(name) = names.pop() {
             let attr = self.lookup(at, &name)?;

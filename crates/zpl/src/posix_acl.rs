@@ -22,7 +22,7 @@ use zerocopy::little_endian::{U16, U32};
 
 /// The extended attribute of a file's own ACL.
 pub(crate) const ACCESS: &[u8] = b"system.posix_acl_access";
-/// That of the ACL for what is made in a directory.
+/// The extended attribute of a directory's ACL for what is made in it.
 pub(crate) const DEFAULT: &[u8] = b"system.posix_acl_default";
 
 /// `POSIX_ACL_XATTR_VERSION`.
@@ -33,7 +33,7 @@ const GROUP_OBJ: u16 = 0x04;
 const GROUP: u16 = 0x08;
 const MASK: u16 = 0x10;
 const OTHER: u16 = 0x20;
-/// The id of entries that need none.
+/// The id in entries that do not need one.
 const NO_ID: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,14 +111,14 @@ impl PosixAcl {
             .map(|entry| entry.permissions.into())
     }
 
-    /// The permission bits of a mode that this ACL stands for.
+    /// The permission bits of the mode that corresponds to this ACL.
     pub(crate) fn mode(&self) -> u32 {
         let group = self.of(MASK).or(self.of(GROUP_OBJ));
         let [owner, other] = [USER_OBJ, OTHER].map(|tag| self.of(tag).unwrap_or(0));
         owner << 6 | group.unwrap_or(0) << 3 | other
     }
 
-    /// Whether the mode says all of it (`posix_acl_equiv_mode`).
+    /// Whether the mode expresses all of it (`posix_acl_equiv_mode`).
     pub(crate) fn is_mode(&self) -> bool {
         self.0
             .iter()
@@ -138,7 +138,7 @@ impl PosixAcl {
     }
 
     /// The ACL of a file that is made with `mode` below a directory with this default
-    /// (`posix_acl_create`): neither allows what the other does not.
+    /// (`posix_acl_create`): it allows only what both allow.
     pub(crate) fn for_new(&self, mode: u32) -> PosixAcl {
         let own = self.mode();
         self.with_mode(own & mode)

@@ -1,12 +1,12 @@
 //! Removing names, and files without names.
 //!
 //! # What it is
-//! A file whose last name goes is freed at once, unless a caller refers to it: then it
-//! waits in the *delete queue*, a ZAP, until the last reference is given back, or until the file
-//! system is next opened.
+//! A file that loses its last name is freed at once, unless a caller has a reference to it: then it
+//! waits in the *delete queue*, a ZAP, until the last reference is given back, or until the file system
+//! is next opened.
 //!
 //! # Crash argument
-//! The name goes, the link count becomes 0, and the file is freed or enters the queue in one txg:
+//! The name is removed, the link count becomes 0, and the file is freed or enters the queue in one txg:
 //! after a crash a file has a name, or is in the queue, or is gone.
 //!
 //! # Source
@@ -73,7 +73,7 @@ impl Filesystem {
                 let text = format!("directory {parent} contains itself");
                 return Err(Error::corrupt(text));
             }
-            // Nobody may add a name to it from here on.
+            // No name can be added to it from here on.
             let _child_names = node.locks.names.lock();
             self.require_empty(&node, name)?;
             self.remove_entry(&tx, &directory, name, true)?;
@@ -103,7 +103,7 @@ impl Filesystem {
         self.count_entries(tx, directory, -1, -i64::from(is_directory), Time::now())
     }
 
-    /// Takes a link from a file, and removes the file if that was the last one.
+    /// Removes a link to a file, and the file if that was the last one.
     pub(crate) fn drop_link(&self, tx: &Tx, node: &Node) -> Result<()> {
         let mut attrs = node.locks.attrs.lock();
         let attr = self.read_attr(&node.dnode, &mut attrs)?;
@@ -132,11 +132,11 @@ impl Filesystem {
             let unlinked_set = self.unlinked_set()?;
             return unlinked_set.add_u64(tx, Key::Int(attr.id.0), attr.id.0);
         }
-        // Under the lock of the references: nobody gets hold of it any more.
+        // Under the lock of the references: no new one can be taken any more.
         self.free_objects(tx, node.id(), &extra)
     }
 
-    /// The last reference to a file was given back.
+    /// To be called when the last reference to a file was given back.
     pub(crate) fn inactivate(&self, id: ObjectId) -> Result<()> {
         let Ok(node) = self.node(id) else {
             return Ok(());
@@ -157,7 +157,7 @@ impl Filesystem {
         self.destroy_unlinked(&tx, &node)
     }
 
-    /// Frees a file of the delete queue, if nobody refers to it.
+    /// Frees a file of the delete queue, unless there are references to it.
     fn destroy_unlinked(&self, tx: &Tx, node: &Node) -> Result<()> {
         let _names = node.locks.names.lock();
         let mut attrs = node.locks.attrs.lock();
@@ -175,7 +175,7 @@ impl Filesystem {
         self.free_objects(tx, node.id(), &extra)
     }
 
-    /// Removes the files whose last name went before a crash.
+    /// Removes the files that lost their last name before a crash.
     #[doc(alias = "zfs_unlinked_drain")]
     pub(crate) fn drain_unlinked(&self) -> Result<()> {
         let Some(unlinked_set) = self.unlinked_set else {
@@ -188,7 +188,7 @@ impl Filesystem {
                 Ok(node) => self
                     .destroy_unlinked(&tx, &node)
                     .within(|| "delete queue")?,
-                // The number is all that is left.
+                // Only the entry in the queue is left.
                 Err(error) if error.kind() == ErrorKind::NotFound => {
                     self.unlinked_set()?
                         .remove_if_present(&tx, Key::Int(id.0))?;

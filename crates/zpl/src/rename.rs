@@ -1,8 +1,8 @@
 //! Renaming.
 //!
 //! # Concurrency
-//! `rename` has the namespace for itself: so the way from a directory up to the root does not
-//! change while it is checked that a directory does not move into itself.
+//! `rename` has the namespace to itself, so the path from a directory up to the root does not change
+//! while it is checked that no directory moves into itself.
 //!
 //! # Source
 //! OpenZFS `module/os/linux/zfs/zfs_vnops_os.c` (`zfs_rename`, `zfs_rename_lock`).
@@ -122,7 +122,7 @@ impl Filesystem {
         })
     }
 
-    /// Both names are already the same file: POSIX wants nothing to happen.
+    /// Whether both names are the same file already: then POSIX requires that nothing happens.
     fn is_noop(&self, moved: &(Node, Attr), target: &End<'_>, kind: RenameKind) -> Result<bool> {
         match &target.file {
             Some(_) if kind == RenameKind::NoReplace => {
@@ -175,7 +175,7 @@ impl Filesystem {
         }
     }
 
-    /// Whether `directory` can be moved into `into`: that must not be inside of it.
+    /// Checks that `directory` can be moved into `into`, which must not be inside it.
     fn check_no_cycle(&self, directory: ObjectId, into: ObjectId) -> Result<()> {
         let mut at = into;
         let mut passed = BTreeSet::new();

@@ -38,12 +38,12 @@ fn c_string(bytes: &[u8]) -> Result<(&[u8], &[u8])> {
 }
 
 impl Filesystem {
-    /// Applies one record. The bytes of a write follow its record, also if that names the block
-    /// that has them: the caller has read it and cut them out.
+    /// Applies one record. The data of a write follows its record, even if the record names the block
+    /// that has it: the caller has read that block and extracted the data.
     ///
     /// # Errors
-    /// As the operation that the record is of; `Corrupt` for a record that makes no sense;
-    /// `Unsupported` for one of a kind that is not written here.
+    /// Those of the recorded operation; `Corrupt` for a record that makes no sense; `Unsupported` for a
+    /// kind of record that is not handled here.
     pub fn replay(&self, record: &[u8]) -> Result<()> {
         let common = LrPhys::read(record)?;
         let type_ = common.tx_type();
@@ -176,7 +176,7 @@ impl Filesystem {
         let data = usize::try_from(len).ok().and_then(|len| data.get(..len));
         let data = data.ok_or_else(|| Error::corrupt(format!("lr_length is {len}")))?;
         match self.replay_data(id, offset, data) {
-            // Records of data are out of order with those of names: the file may be gone.
+            // Records of data may be out of order with those of names: the file may be gone.
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
             result => result,
         }
@@ -188,7 +188,7 @@ impl Filesystem {
         let _content = node.locks.content.write();
         let attr = self.attr_of(&node)?;
         self.write_chunk(&tx, &node, &attr, offset, data)?;
-        // For the log to note its progress with this transaction.
+        // Lets the log note its progress with this transaction.
         self.log.is_replaying(&tx);
         Ok(())
     }

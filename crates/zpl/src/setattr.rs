@@ -25,7 +25,7 @@ const ACL_FLAGS: u64 = ACL_KEPT_FLAGS
     | pflags::ACL_OBJ_ACE
     | pflags::NO_EXECS_DENIED;
 
-/// What [`Filesystem::setattr`] changes; `None` stays.
+/// What [`Filesystem::setattr`] changes; `None`: unchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SetAttr {
     /// Permissions.
@@ -75,7 +75,7 @@ impl Filesystem {
         self.attr_of(&self.node(id)?)
     }
 
-    /// Changes attributes; answers what they are then.
+    /// Changes attributes; returns the new ones.
     ///
     /// # Errors
     /// `NotFound`, `ReadOnly`, `Quota`; `Permission` for an immutable file; as
@@ -104,7 +104,7 @@ impl Filesystem {
         self.getattr(id)
     }
 
-    /// The same within a transaction; the ACL of the mode is a trivial one.
+    /// The same within a transaction; with a new mode, the file gets the trivial ACL of that mode.
     pub(crate) fn set_attrs(&self, tx: &Tx, node: &Node, set: &SetAttr) -> Result<()> {
         let mut attrs = node.locks.attrs.lock();
         let attr = self.read_attr(&node.dnode, &mut attrs)?;
@@ -168,7 +168,7 @@ impl Filesystem {
         Ok(())
     }
 
-    /// Extended attributes that are files belong to the owner of their file.
+    /// Passes a new owner on to the extended attributes that are stored as files.
     fn pass_owner_on(&self, tx: &Tx, attr: &Attr, set: &SetAttr) -> Result<()> {
         let Some(xattr_dir) = attr.xattr_dir else {
             return Ok(());

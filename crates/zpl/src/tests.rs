@@ -55,7 +55,7 @@ fn sync_objset(objset: &Arc<Objset>, txg: Txg) -> Result<()> {
 }
 
 pub(crate) fn props() -> ObjsetProps {
-    // The CPU that tests run on has better things to do.
+    // Small records, to save CPU time in tests.
     ObjsetProps {
         recordsize: 16 << 10,
         ..ObjsetProps::default()
@@ -171,9 +171,8 @@ pub(crate) fn create(mode: u32) -> Create {
     }
 }
 
-/// Checks everything that can be said of a file system without knowing what is in it: link
-/// counts, sizes of directories, parents, that every object is reached and that nothing is
-/// reached twice. Answers how many files there are.
+/// Checks everything that holds for any file system, whatever is in it: link counts, sizes of
+/// directories, parents, that every object is reached and that none is reached twice. Returns the number of files.
 pub(crate) fn check_tree(fs: &Filesystem) -> usize {
     use phys::ObjectType;
     use std::collections::{BTreeMap, BTreeSet};

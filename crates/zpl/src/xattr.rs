@@ -1,11 +1,11 @@
 //! Extended attributes: with the other attributes, or in a hidden directory.
 //!
 //! # What it is
-//! With `xattr=sa` they are one attribute of the file, `ZPL_DXATTR`, an nvlist of byte arrays; it
-//! goes to the spill block when the bonus is full. Values that are too large for that, and all
-//! with `xattr=dir`, are files in a directory that has no name and that `ZPL_XATTR` points to. A
-//! name is in one of the two places; a power cut may leave one that was moved in both, and then the list counts.
-//! POSIX ACLs are extended attributes too.
+//! With `xattr=sa` they are one attribute of the file, `ZPL_DXATTR`, an nvlist of byte arrays; it goes
+//! to the spill block when the bonus is full. Values that are too large for that, and all values with
+//! `xattr=dir`, are files in a directory that has no name and that `ZPL_XATTR` points to. A name is in
+//! one of the two places; a power cut during a move may leave it in both, and then the list takes
+//! precedence. POSIX ACLs are extended attributes too.
 //!
 //! # Concurrency
 //! The `names` lock of the file guards its extended attributes; that of the hidden directory is
@@ -31,15 +31,15 @@ use crate::make::{Claim, Create, NewNode};
 use crate::posix_acl::{self, PosixAcl};
 use crate::{Filesystem, NAME_MAX_BYTES, SetAttr, log};
 
-/// `DXATTR_MAX_ENTRY_SIZE`: the largest value that goes with the attributes.
+/// `DXATTR_MAX_ENTRY_SIZE`: the largest value, in bytes, that is kept with the attributes.
 const SA_VALUE_MAX_BYTES: usize = 32768;
-/// `DXATTR_MAX_SA_SIZE`: with so many bytes already there, nothing is added to the attributes.
+/// `DXATTR_MAX_SA_SIZE`: once the list has more than this many bytes, nothing is added to it.
 const SA_LIST_MAX_BYTES: usize = 65536;
 /// `SA_ATTR_MAX_LEN`: the largest attribute.
 const SA_ATTR_MAX_BYTES: usize = 65535;
-/// `XATTR_SIZE_MAX`: the largest value of all.
+/// `XATTR_SIZE_MAX`: the largest value of any extended attribute.
 const VALUE_MAX_BYTES: usize = 65536;
-/// Names on disk that lack a name space are in this one.
+/// The name space of names that are stored without one.
 const USER_PREFIX: &[u8] = b"user.";
 const PREFIXES: [&[u8]; 4] = [USER_PREFIX, b"system.", b"security.", b"trusted."];
 
@@ -271,7 +271,7 @@ impl Filesystem {
         self.store_access_acl(tx, node, &PosixAcl::parse(&value)?.with_mode(mode))
     }
 
-    /// Gives a new file the ACL that its directory has for such.
+    /// Gives a new file the ACL that follows from its directory's default ACL.
     pub(crate) fn inherit_posix_acl(&self, tx: &Tx, directory: &Node, node: &Node) -> Result<()> {
         if !self.settings().posix_acl || self.log.is_replaying(tx) {
             return Ok(());
@@ -374,7 +374,7 @@ impl Filesystem {
         }
     }
 
-    /// Writes the list; false if the attributes have no room for it.
+    /// Writes the list; returns false if the attributes have no room for it.
     fn write_xattr_list(&self, tx: &Tx, node: &Node, list: &NvList) -> Result<bool> {
         let bytes = nvpair::encode_xdr(list);
         let mut attrs = node.locks.attrs.lock();
@@ -478,7 +478,7 @@ impl Filesystem {
         )
     }
 
-    /// Changes the list alone: what happened to the hidden directory is in records of its own.
+    /// Changes only the list: what happened to the hidden directory is in records of its own.
     pub(crate) fn replay_sa_xattr(
         &self,
         id: ObjectId,

@@ -1,7 +1,7 @@
-//! File systems written here, listed and changed by the real OpenZFS kernel module, and listed
-//! here again. Both listings have everything that the system calls of Linux tell of a file.
+//! File systems written here, listed and changed by the real OpenZFS kernel module, and listed here
+//! again. Both listings have everything that the system calls of Linux report of a file.
 //!
-//! The guest runs this very program: `ZPL_GUEST` says what it is to do there.
+//! The guest runs this very program: `ZPL_GUEST` selects what it does there.
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -67,8 +67,8 @@ fn line(list: &mut String, path: &str, mut facts: Facts) {
 /// What a modification time begins with in a listing.
 const TIME_MARK: &str = "mtime=";
 
-/// A listing without what a log does not bring back: times, and extended attributes without a value,
-/// which the log has no other record for than for those that were removed.
+/// A listing without what replaying a log does not restore: times, and extended attributes with an empty
+/// value, whose records are the same as those of a removal.
 fn replayable(list: &str) -> String {
     let lines = list.lines().map(|line| {
         let (facts, xattrs) = line.rsplit_once(" [").unwrap();
@@ -86,7 +86,7 @@ fn compare_replayed(ours: &str, theirs: &str, name: &str) {
     compare_lists(&ours, &theirs, name);
 }
 
-/// A sum of all bytes that are not zero, and of where they are.
+/// A checksum of all 512-byte pieces that are not zero, and of their offsets.
 fn sum_extent(sum: u64, at: u64, bytes: &[u8]) -> u64 {
     assert!(at.is_multiple_of(512));
     let mut sum = sum;
@@ -585,7 +585,7 @@ fn slow_kernel_and_we_see_the_same_files() {
     Zdb::verify(folder.path(), "tank").assert_clean();
 }
 
-/// Changes in a pool that syncs no txg any more, so that they are in the intent log alone.
+/// Changes in a frozen pool, which syncs no txg any more, so that they are only in the intent log.
 const FROZEN: &str = r#"set -e
 zpool import -d /dev -R /mnt tank
 for fs in usual xdir; do
@@ -600,7 +600,7 @@ done
 sync
 "#;
 
-/// A crash of ours, seen by the kernel.
+/// A crash of this implementation, seen by the kernel.
 const CRASHED: &str = r#"set -e
 zpool import -f -d /dev -R /mnt tank
 for fs in usual xdir; do
@@ -609,7 +609,7 @@ done
 zpool export tank
 "#;
 
-/// Nothing is synced unless it is asked for: what is only in the log stays there.
+/// Nothing is synced unless asked for: what is only in the log stays there.
 fn made_pool(path: &Path) -> Spa {
     std::fs::File::create(path)
         .unwrap()
@@ -700,7 +700,7 @@ fn slow_our_log_is_replayed_by_the_kernel() {
         let mut list = String::new();
         list_fs(&fs, fs.root(), "", &mut list);
         ours.push((name, list));
-        // Leaks what would sync when it is closed.
+        // Leaked, because dropping it would sync.
         std::mem::forget(fs);
     }
     let crashed = folder.path().join("crashed");

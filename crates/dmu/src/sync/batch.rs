@@ -2,9 +2,9 @@
 
 use zio::WriteRequest;
 
-/// After that many bytes a batch is written.
+/// Bytes after which a batch is written.
 const BATCH_BYTES: u64 = 8 << 20;
-/// After that many blocks a batch is written.
+/// Blocks after which a batch is written.
 const BATCH_BLOCKS: usize = 16_384;
 /// `BlockOwner::level` of a spill block.
 const SPILL: u8 = u8::MAX;

@@ -1,4 +1,4 @@
-//! The last steps up: dnodes into blocks of dnodes, those into the meta-dnode.
+//! The last steps of a pass: dnodes go into blocks of dnodes, and those into the meta-dnode.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ impl Pass<'_> {
             self.objset.cursor_freed();
             return Ok(());
         }
-        // An object that another program charged wrongly must not end the txg.
+        // A wrong used-bytes count from another implementation must not end the txg.
         work.new.set_used_bytes(used.unwrap_or(0));
         if let Some(owners) = &owner_changes {
             self.join_owner(work, &**owners)?;
@@ -68,7 +68,7 @@ impl Pass<'_> {
         work.new.spill = new.map(|_| settled);
     }
 
-    /// Takes the object off the account of the owner it had.
+    /// Takes the object off the account of its previous owner.
     fn leave_owner(&mut self, work: &Work, owners: &dyn OwnerAccounting) -> Result<()> {
         let old = &work.old;
         let flags = old.core.flags;
@@ -165,7 +165,7 @@ impl Pass<'_> {
         Ok(meta)
     }
 
-    /// Dnodes are charged one by one, not by their blocks.
+    /// Writes a batch of blocks of dnodes: their charge is per dnode, not per block.
     fn flush_uncharged(&mut self, batch: &mut Batch, metas: &mut [Work]) -> Result<()> {
         let (places, requests) = batch.take();
         if requests.is_empty() {
@@ -185,7 +185,7 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// Lets readers of dnodes find in memory what is about to be overwritten on disk.
+    /// Gives readers of dnodes copies in memory of the blocks that are about to be overwritten on disk.
     fn show_dnodes(
         &mut self,
         meta: &mut Work,

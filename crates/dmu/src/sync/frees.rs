@@ -1,9 +1,9 @@
-//! Freed ranges: from the top down, through what exists only.
+//! Freed ranges: applied from the top down, through existing blocks only.
 //!
 //! # What it is
-//! A subtree that is freed as a whole is killed with all its indirect blocks, and its pointer
-//! becomes a hole. Where a range ends within a subtree, or a block below it is written again in
-//! the same txg, only its level-0 pointers become holes, so that each remembers its birth.
+//! A subtree that is freed as a whole is killed with all its indirect blocks, and its pointer becomes a
+//! hole. Where a range ends within a subtree, or a block below it is written again in the same txg, only
+//! level-0 pointers become holes, so that each keeps its birth txg.
 //!
 //! # Source
 //! OpenZFS module/zfs/dnode_sync.c (`free_children`, `free_blocks`) @be7657e3.
@@ -21,12 +21,12 @@ impl Pass<'_> {
         if work.layer.freed.is_empty() || !work.old.exists {
             return Ok(());
         }
-        // New readers see the ranges as holes; blocks can be killed as they are found.
+        // New readers see holes there; once the earlier ones are done, blocks can be killed as they are found.
         work.dnode.drain_readers();
         let behind = work.old.core.maxblkid.get().saturating_add(1);
         let ranges: Vec<_> = work.layer.freed.iter().collect();
         for (start, end) in ranges {
-            // Nothing exists behind the last block: its subtree is freed as a whole.
+            // Nothing exists past the last block: its subtree is freed as a whole.
             let end = if end >= behind { u64::MAX } else { end };
             self.free_range(work, start, end)?;
         }
@@ -103,7 +103,7 @@ impl Pass<'_> {
         for index in children {
             let bp = node.entry(index as usize);
             if !bp.is_hole() {
-                // Nobody can find a data block any more: no need to remember it until the end.
+                // No reader can find a data block any more: no need to remember it until the end of the pass.
                 let accounting = &self.objset.context.accounting;
                 work.used_bytes -= accounting.dsize(&bp) as i64;
                 accounting.kill(&bp, self.tx);
@@ -112,7 +112,7 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// Puts levels on top of a tree that has become too small.
+    /// Adds levels on top of a tree that has become too small.
     pub(super) fn grow(&mut self, work: &mut Work) {
         if !work.grows() {
             return;

@@ -1,30 +1,29 @@
 //! Writing an objset: one pass over everything that is frozen, level by level.
 //!
 //! # What it is
-//! A pass takes the frozen layers of all dirty dnodes and writes, in this order and in bounded
-//! batches over all dnodes: level 0, level 1, up to the top; the blocks of dnodes, and the
-//! levels of the meta-dnode above them; the objset block. Only then the new trees are installed,
-//! and only when no reader is left in the old ones the replaced blocks are killed.
+//! A pass takes the frozen layers of all dirty dnodes and writes, in this order and in bounded batches
+//! over all dnodes: level 0, level 1, up to the top; the blocks of dnodes, and the levels of the
+//! meta-dnode above them; the objset block. Only then are the new trees installed, and only when no
+//! reader is left in the old ones are the replaced blocks killed.
 //!
-//! What a block's parent has to be told is a [`Patch`](work::Patch): patches wait per indirect
-//! block, so that an indirect block is loaded, changed and written once, and never more than a
-//! batch of them is in memory.
+//! A new pointer for a block's parent is a [`Patch`](work::Patch): patches wait per indirect block, so
+//! that an indirect block is loaded, changed and written once, and at most a batch of them is in memory.
 //!
 //! # Invariants
 //! 1. Every block born in a pass is referenced by what the pass installs; every block that is not
 //!    referenced any more is killed once. What was begun in open context and abandoned was never born:
 //!    it is only freed.
-//! 2. In the first pass of a txg nothing is overwritten. Later passes (of the MOS) overwrite
-//!    blocks born in this txg in place: readers are first shown what is in memory
-//!    (`State::pending`), and are waited for.
-//! 3. In the first pass blocks are begun and not waited for, so that devices write those of one level
-//!    while the next one is made. All of them are written before the new trees are installed: nobody
-//!    reads a block that is under way.
+//! 2. In the first pass of a txg nothing is overwritten. Later passes (of the MOS) overwrite blocks born
+//!    in this txg in place: new readers are first directed to copies in memory (`State::pending`), and
+//!    earlier readers are waited for.
+//! 3. In the first pass blocks are begun and not waited for, so that devices write one level while the
+//!    next one is built. All of them are written before the new trees are installed: no block is read
+//!    while it is in flight.
 //! 4. Holes carry the txg of their birth wherever something was there before.
 //!
 //! # Crash argument
-//! Nothing of a pass is reachable before the uberblock is written that leads to it: all writes go
-//! to space that was free at the last uberblock.
+//! Nothing of a pass is reachable before the uberblock that leads to it is written: all writes go to
+//! space that was free at the last uberblock.
 //!
 //! # Concurrency
 //! One thread per objset. Open context goes on reading and writing meanwhile.
@@ -67,20 +66,20 @@ struct Pass<'a> {
     kills: Vec<BlkPtrPhys>,
     deltas: OwnerDeltas,
     under_way: UnderWay,
-    /// What was begun in open context.
+    /// Writes that were begun in open context.
     begun: Vec<UnderWay>,
     under_way_bytes: u64,
-    /// What blocks of level 0 were charged that are under way.
+    /// Bytes charged for the blocks of level 0 that are in flight.
     leaf_bytes: u64,
 }
 
 impl Objset {
-    /// Writes everything that is frozen or was changed in syncing context, and answers the
-    /// pointer to the objset block. `pass` counts from 1 within a txg. To be repeated while
+    /// Writes everything that is frozen or was changed in syncing context, and returns the pointer to
+    /// the objset block. `pass` counts from 1 within a txg. To be repeated while
     /// [`needs_sync`](Objset::needs_sync).
     ///
     /// # Errors
-    /// What the block store says. Nothing is installed then, and the txg cannot be finished.
+    /// Errors from the block store. Nothing is installed then, and the txg cannot be finished.
     #[doc(alias = "dmu_objset_sync")]
     pub fn sync(self: &Arc<Self>, tx: &Tx, pass: u32) -> Result<BlkPtrPhys> {
         assert!(tx.is_syncing(), "objset {} synced with {tx:?}", self.id());
@@ -201,7 +200,7 @@ impl Pass<'_> {
         work.patch(0, blkid, Patch { bp, keep_birth });
     }
 
-    /// Writes the indirect blocks that were told of changes below, and tells those above.
+    /// Writes the indirect blocks that have patches, and patches their parents.
     fn write_indirects(&mut self, works: &mut [Work]) -> Result<()> {
         let levels = works
             .iter()
@@ -254,7 +253,7 @@ impl Pass<'_> {
         let present = entries.iter().filter(|bp| !bp.is_hole());
         let (count, fill) = present.fold((0, 0), |(n, fill), bp| (n + 1, fill + bp.fill()));
         if count == 0 {
-            // Children that were freed are freed in the eyes of an incremental send as well.
+            // Keeps the birth of freed children, so that an incremental send sees them as freed.
             let keep_birth = entries.iter().any(|bp| bp.birth().0 != 0);
             return Ok(Err(self.hole(work, level, keep_birth)));
         }
@@ -269,7 +268,7 @@ impl Pass<'_> {
         Patch { bp, keep_birth }
     }
 
-    /// What goes where `old` was. Keeps the books of space, and of what is to be killed.
+    /// The pointer to store in place of `old`. Accounts the space, and queues `old` to be killed.
     fn settle(&mut self, work: &mut Work, old: &BlkPtrPhys, patch: &Patch) -> BlkPtrPhys {
         let mut bp = patch.bp;
         if bp.is_hole() {
@@ -288,7 +287,7 @@ impl Pass<'_> {
         bp
     }
 
-    /// A block of the object is not referenced any more.
+    /// Takes a block that is not referenced any more off the object's space, and queues it to be killed.
     fn bury(&mut self, work: &mut Work, bp: &BlkPtrPhys) {
         if !bp.is_hole() {
             work.used_bytes -= self.objset.context.accounting.dsize(bp) as i64;
@@ -379,7 +378,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Writes a batch and passes the pointers on to the parents.
+    /// Writes a batch and patches the parents with the new pointers.
     fn flush(&mut self, batch: &mut Batch, works: &mut [Work]) -> Result<()> {
         let (places, requests) = batch.take();
         if requests.is_empty() {
@@ -406,7 +405,7 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// Writes blocks; answers also what those of level 0 among them were charged.
+    /// Writes blocks; also returns what those of level 0 among them were charged.
     fn write(&mut self, requests: Vec<WriteRequest>) -> Result<(u64, Vec<BlkPtrPhys>)> {
         let leaves = requests
             .iter()
@@ -433,7 +432,7 @@ impl Pass<'_> {
         Ok((leaves, bps))
     }
 
-    /// What is being written is in memory: there is a limit to it.
+    /// Bounds the memory that writes in flight take: waits for all of them if the limit is reached.
     fn make_room_under_way(&mut self, requests: &[WriteRequest]) -> Result<()> {
         let bytes: u64 = requests.iter().map(bytes_under_way).sum();
         if self.under_way_bytes + bytes > UNDER_WAY_BYTES {
@@ -490,7 +489,7 @@ impl Pass<'_> {
         Ok(bp)
     }
 
-    /// Lets the new trees be seen, and waits for the readers of the old ones.
+    /// Makes the new trees visible, and waits for the readers of the old ones.
     fn install(&mut self, works: &[Work], meta: &mut Work, root: BlkPtrPhys) {
         works.iter().for_each(Work::install);
         {
@@ -514,11 +513,10 @@ impl Pass<'_> {
     }
 }
 
-/// What blocks of one pass may take from memory, beyond what they were charged, while they are being
-/// written and others are made.
+/// Most bytes of memory that the blocks in flight of one pass may take, beyond what they were charged.
 const UNDER_WAY_BYTES: u64 = 24 << 20;
 
-/// What a block takes from memory while it is being written, beyond what it was charged.
+/// Bytes of memory that a block takes while in flight, beyond what it was charged.
 fn bytes_under_way(request: &WriteRequest) -> u64 {
     let is_as_it_was = request.level == 0 && request.policy.compress == compress::Algorithm::Off;
     if is_as_it_was {
@@ -531,7 +529,7 @@ fn bytes_under_way(request: &WriteRequest) -> u64 {
 /// Indirect blocks fetched at a time.
 const PREFETCH_BLOCKS: usize = 64;
 
-/// Whether `new` is `old` overwritten.
+/// Whether `new` is `old`, overwritten in place.
 fn is_in_place(old: &BlkPtrPhys, new: &BlkPtrPhys, tx: &Tx) -> bool {
     let block = |bp: &BlkPtrPhys| !bp.is_hole() && !bp.is_embedded() && bp.birth() == tx.txg();
     block(old) && block(new) && old.identity() == new.identity()

@@ -26,7 +26,7 @@ pub(super) type BlockPatches = BTreeMap<usize, Patch>;
 
 pub(super) struct Work {
     pub(super) dnode: Arc<Dnode>,
-    /// What was begun of the layer in open context.
+    /// Writes of the layer that were begun in open context.
     pub(super) begun: Vec<UnderWay>,
     pub(super) layer: Arc<Dirty>,
     pub(super) old: Arc<Image>,
@@ -38,7 +38,7 @@ pub(super) struct Work {
     patches: Vec<BTreeMap<u64, BlockPatches>>,
     /// Patches of the dnode's own pointers.
     root: BlockPatches,
-    /// Indirect blocks that are freed with all below them.
+    /// Indirect blocks that are freed with everything below them.
     pub(super) freed: Followed,
     pub(super) new_spill: Option<BlkPtrPhys>,
     /// By how much the used bytes change.
@@ -72,7 +72,7 @@ impl Work {
         }
     }
 
-    /// For the meta-dnode, whose blocks change only here. `maxblkid`: the last one that does.
+    /// For the meta-dnode, whose blocks change only here. `maxblkid`: the last block that changes.
     pub(super) fn begin_meta(dnode: Arc<Dnode>, maxblkid: u64) -> Work {
         let old = Arc::clone(&dnode.state().image);
         let mut fields = old.fields();
@@ -134,8 +134,7 @@ impl Work {
         self.walk.tree.nlevels < self.new.core.nlevels
     }
 
-    /// Puts levels on top of the tree: the dnode's pointers go to the first block of the first
-    /// new level.
+    /// Adds levels on top of the tree: the dnode's pointers move to the first block of the first new level.
     #[doc(alias = "dnode_increase_indirection")]
     pub(super) fn grow(&mut self) {
         let mut tree = self.walk.tree.clone();
@@ -153,8 +152,8 @@ impl Work {
         self.walk = Walk::new(tree, Arc::clone(&self.dnode.context.store));
     }
 
-    /// Shows readers, from memory, the indirect blocks that this pass may overwrite, and waits for
-    /// those who read before.
+    /// Gives readers copies in memory of the indirect blocks that this pass may overwrite, and waits for
+    /// earlier readers.
     pub(super) fn show_pending(&mut self) -> Result<()> {
         let leaves: Vec<u64> = self.layer.blocks.keys().copied().collect();
         self.show_pending_of(&leaves)
@@ -186,7 +185,7 @@ impl Work {
         Ok(())
     }
 
-    /// Has indirect blocks fetched that will be changed.
+    /// Prefetches indirect blocks that will be changed.
     pub(super) fn prefetch<'a>(&mut self, level: u8, blkids: impl Iterator<Item = &'a u64>) {
         let bps: Vec<BlkPtrPhys> = blkids
             .filter_map(|id| self.walk.bp(level, *id).ok())
@@ -200,7 +199,7 @@ impl Work {
         }
     }
 
-    /// Lets the new tree be seen. A freed object stays as it is: freed.
+    /// Makes the new tree visible. A freed object keeps its layer, so that it stays freed.
     pub(super) fn install(&self) {
         let mut state = self.dnode.state();
         state.image = Arc::new(self.new.clone());

@@ -7,8 +7,8 @@
 //! over the bytes that were read: nothing is copied but the block of an objset.
 //!
 //! # Invariants
-//! 1. Nothing is believed: a dnode that makes no sense is an error in its place, and the dnodes behind it follow.
-//!    Numbers saturate.
+//! 1. Nothing on disk is trusted: an invalid dnode is an error in its place, and the dnodes after it
+//!    follow. Numbers saturate.
 //!
 //! # Source
 //! OpenZFS module/zfs/dmu_traverse.c (`traverse_visitbp`, `traverse_dnode`) @be7657e3
@@ -23,7 +23,7 @@ use zio::Bookmark;
 
 use crate::META_DNODE_OBJECT;
 
-/// What the tree of an object is like.
+/// The shape of an object's tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// The object type that its pointers should have.
@@ -35,7 +35,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Of what is in no tree that is known: the block of an objset, a point.
+    /// For what is not in a known tree: the block of an objset, a point.
     pub(super) const OUTSIDE: Shape = Shape {
         type_: ObjectType::OBJSET.raw(),
         indblkshift: 0,
@@ -55,7 +55,7 @@ impl Shape {
         u32::from(self.indblkshift).saturating_sub(SPA_BLKPTRSHIFT)
     }
 
-    /// Slots in a block of dnodes, if it has dnodes: as many as sectors.
+    /// Slots in a data block, if it holds dnodes: one per 512-byte sector.
     pub(super) fn dnodes_per_block(self) -> u64 {
         u64::from(self.datablkszsec)
     }
@@ -158,8 +158,8 @@ impl<'a> Link<'a> {
         }
     }
 
-    /// Whether a pointer is of the level that its place has: the level falls with each step, so that a block
-    /// that leads to itself is found out.
+    /// Checks that a pointer has the level of its place: levels fall with each step, so that a block
+    /// that leads to itself is detected.
     pub(super) fn check_level(&self) -> Result<()> {
         let (at, level) = (&self.at, self.bp.level());
         if i64::from(level) == at.level.max(0) {
@@ -168,8 +168,8 @@ impl<'a> Link<'a> {
         Err(Error::corrupt(format!("block {at} has level {level}")))
     }
 
-    /// Whether a block has as many pointers or dnodes as all blocks of its tree: otherwise its children would
-    /// be in other places than the bookmarks say.
+    /// Checks that a block has as many pointers or dnodes as all blocks of its tree: otherwise its
+    /// children would be in other places than the bookmarks say.
     pub(super) fn check_size(&self, lead: Lead, bytes: usize) -> Result<()> {
         let expected = match lead {
             Lead::Objset => return Ok(()),
@@ -184,7 +184,7 @@ impl<'a> Link<'a> {
     }
 }
 
-/// The dnodes in the block of an objset: the array of dnodes, and the accounts in the order of their numbers.
+/// The dnodes in the block of an objset: the meta-dnode, then the accounting objects by number.
 pub fn objset_dnodes(
     objset: &ObjsetPhys,
 ) -> impl Iterator<Item = (ObjectId, Result<DnodeView<'_>>)> {

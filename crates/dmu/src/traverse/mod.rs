@@ -1,17 +1,19 @@
 //! Visiting the blocks of an objset, from its root pointer and without opening it.
 //!
 //! # What it is
-//! [`traverse`] shows a [`Visitor`] every block that was allocated after a txg: when it comes upon it, and again when
-//! all below is done. Blocks below a pointer are never younger than the pointer, so older branches are not
-//! entered. The visitor reads the blocks, may ask for a pause, and hears of what could not be looked into. What
-//! a block leads to is known to `decode`, in which order blocks come, to `order`.
+//! [`traverse`] shows a [`Visitor`] every block that was allocated after a given txg: on entering it,
+//! and again when everything below it is done. Blocks below a pointer are never younger than the
+//! pointer, so older branches are not entered. The visitor reads the blocks, may ask for a pause, and is
+//! told what could not be looked into. `decode` knows what a block leads to, `order` in which order blocks come.
 //!
 //! # Invariants
-//! 1. However often a traversal pauses and goes on from a [`Point`], each block is entered once and left once, but
-//!    for the call that asked for the pause. [`Order::Post`]: each is left once though errors stop it, too.
-//! 2. A block is looked into only where its level and its number of pointers are those of its place, and once
+//! 1. However often a traversal pauses and goes on from a [`Point`], each block is entered once and left
+//!    once, except for the call that asked for the pause. With [`Order::Post`], each is left once even
+//!    if errors stop it, too.
+//! 2. A block is looked into only if its level and its number of pointers fit its place, and only once
 //!    ([`Followed`]): a traversal ends whatever is on the disk, and nothing in it comes out of order.
-//! 3. A traversal that stops before it is back at its point keeps it: what comes before was visited.
+//! 3. A traversal that stops before it has reached its resume point keeps that point: what comes before
+//!    was visited.
 //!
 //! # Why not simpler
 //! Nothing is read ahead yet. It would be in `Traversal::below`, which has all pointers of a block before it
@@ -50,20 +52,21 @@ pub trait Visitor {
     /// Why it cannot be read, for [`failed`](Visitor::failed).
     fn read(&mut self, link: &Link<'_>) -> Result<Buf>;
 
-    /// Comes upon a block, before all below it. [`Order::Pre`]: may pause at level 0 and at the block of the objset.
+    /// Called on entering a block, before all below it. [`Order::Pre`]: may pause at level 0 and at the
+    /// block of the objset.
     fn enter(&mut self, link: &Link<'_>) -> Step {
         let _ = link;
         Step::Continue
     }
 
-    /// Leaves a block, after all below it. [`Order::Post`]: may pause at level 0.
+    /// Called on leaving a block, after all below it. [`Order::Post`]: may pause at level 0.
     fn leave(&mut self, link: &Link<'_>) -> Step {
         let _ = link;
         Step::Continue
     }
 
-    /// A block, or a dnode in it, could not be looked into. With `Ok` the traversal goes on behind the block, which is
-    /// not left.
+    /// A block, or a dnode in it, could not be looked into. With `Ok` the traversal goes on after the
+    /// block, for which `leave` is not called.
     ///
     /// # Errors
     /// Ends the traversal.
@@ -87,7 +90,7 @@ pub enum Order {
 /// Which blocks are visited.
 #[derive(Clone, Copy, Debug)]
 pub struct Scope {
-    /// What the bookmarks name.
+    /// The objset that bookmarks name.
     pub objset: ObjsetId,
     /// Blocks allocated in this txg or before are passed over.
     pub min_txg: Txg,
@@ -95,8 +98,8 @@ pub struct Scope {
     pub order: Order,
     /// Blocks before this point are passed over. `None`: from the beginning.
     pub resume: Option<Point>,
-    /// The objects that hold what users, groups and projects use are visited in each run, whole, even if the visitor
-    /// paused at others.
+    /// Visits the objects that account space by user, group and project in full in each run, even if the
+    /// visitor paused at others.
     pub always_accounts: bool,
 }
 
@@ -137,7 +140,7 @@ pub fn traverse(
 struct Traversal<'a> {
     scope: &'a Scope,
     visitor: &'a mut dyn Visitor,
-    /// The point, until it is reached.
+    /// The point to resume at, until it is reached.
     resume: Option<Point>,
     followed: Followed,
 }

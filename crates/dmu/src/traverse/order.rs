@@ -1,10 +1,10 @@
 //! The order in which the blocks of an objset are visited, and the point where a traversal goes on.
 //!
 //! # What it is
-//! Objects come by number, the blocks of an object by the first block of level 0 below them, and of those with the
-//! same first block the one of the highest level. A block of dnodes comes right before the object of its first
-//! slot. This is the order in which a traversal comes upon the blocks; it is left with each of them after all
-//! that is below.
+//! Objects come in order of number; the blocks of an object in order of the first block of level 0 below
+//! them, and of those with the same first block the highest level first. A block of dnodes comes right
+//! before the object of its first slot. This is the order in which a traversal enters blocks; it leaves
+//! each of them after everything below it.
 //!
 //! # On disk
 //! A point is a `zbookmark_phys_t` of level 0: `scn_bookmark` of a scan, `be_zb` of a tree that is being freed.
@@ -54,7 +54,7 @@ pub enum Side {
     Behind,
 }
 
-/// A block of level 0, at which a traversal goes on.
+/// A block of level 0 at which a traversal resumes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Point {
     pub(super) object: ObjectId,
@@ -90,7 +90,7 @@ impl Point {
         })
     }
 
-    /// Before all that is below a block; `None` for the block of an objset.
+    /// The point before everything below a block; `None` for the block of an objset.
     pub(super) fn below(link: &Link<'_>) -> Option<Point> {
         if link.is_root() {
             return None;
@@ -128,7 +128,7 @@ impl Point {
             blkid: BlkId(at.blkid.0.saturating_add(1)),
             ..*at
         };
-        // Of level 0, its tree does not matter.
+        // At level 0 the shape of the tree does not matter.
         let point = Bookmark::new(at.objset, self.object, 0, self.blkid);
         let point = key(&point, Shape::OUTSIDE);
         if key(&end, shape) <= point {

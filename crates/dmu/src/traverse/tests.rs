@@ -1,4 +1,4 @@
-//! Random trees beside a model that knows what is in them.
+//! Random trees, compared with a model that knows what is in them.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -64,7 +64,7 @@ impl Event {
 }
 
 impl Node {
-    /// What a traversal shows that cannot read the blocks in `bad`.
+    /// What a traversal shows if it cannot read the blocks in `bad`.
     fn events(&self, min_txg: u64, bad: &BTreeSet<u64>, to: &mut Vec<Event>, ids: &Ids) {
         if self.birth <= min_txg {
             return;
@@ -228,14 +228,14 @@ impl Tree {
     }
 }
 
-/// Writes down what it is shown.
+/// Records what it is shown.
 struct Recorder<'a> {
     tree: &'a Tree,
     order: Order,
     events: Vec<Event>,
-    /// After so many blocks at which it may pause it does.
+    /// Pauses after this many blocks at which it may pause.
     pause_after: Option<u64>,
-    /// After so many blocks were read none can be.
+    /// Fails all reads after this many blocks.
     fail_after: Option<u64>,
     bad: BTreeSet<u64>,
     failed: u64,
@@ -372,7 +372,7 @@ proptest! {
         prop_assert_eq!(recorder.failed, entered - left);
     }
 
-    /// As a tree is freed: nothing twice, nothing left, whatever block cannot be read at times.
+    /// As when a tree is freed: nothing twice, nothing missed, whichever blocks cannot be read at times.
     #[test]
     fn prop_each_block_is_left_once_though_reads_fail_now_and_then(
         seed: u64, min_txg in 0..TXG_MAX, stop_every in 1..60u64,
@@ -385,7 +385,7 @@ proptest! {
         let mut scope = scope(min_txg, Order::Post);
         let mut recorder = Recorder::new(&tree, Order::Post);
         for round in 0.. {
-            // In the end it has to get through to the deepest block.
+            // The limits grow, so that it reaches even the deepest block in the end.
             recorder.pause_after = Some(1 + tree.random.below(stop_every));
             recorder.fail_after = Some(tree.random.below(6) + round / 64);
             match traverse(&bp, &scope, &mut recorder) {
@@ -464,7 +464,7 @@ fn blocks_are_on_their_side_of_a_point() {
         &[(7, 0, 2999), (6, 2, 0), (6, 0, 9999), (7, 1, 1)],
     );
     check(in_file, Side::At, &[(7, 0, 3000)]);
-    // What it is below of: indirect blocks, and the block of dnodes with its object.
+    // The blocks that it is below: indirect blocks, and the block of dnodes with its object.
     check(
         in_file,
         Side::Around,
@@ -478,7 +478,7 @@ fn blocks_are_on_their_side_of_a_point() {
     let root = Bookmark::root(OBJSET);
     assert_eq!(in_file.side_of(&root, shape), Side::Around);
 
-    // Objects 32..64 are behind it, 64..96 around.
+    // The dnodes of objects 32..64 come before it; it is below the block of those of 64..96.
     let later = point(70, 1030);
     check(later, Side::Before, &[(70, 1, 0), (70, 0, 1029), (0, 0, 1)]);
     check(later, Side::Around, &[(70, 1, 1), (0, 0, 2)]);
@@ -494,7 +494,7 @@ fn blocks_are_on_their_side_of_a_point() {
     check(later, Side::Behind, &[(70, 0, spill)]);
     check(point(70, spill), Side::At, &[(70, 0, spill)]);
 
-    // What is as large as no block number is behind all.
+    // Block numbers larger than any real one come after all points.
     check(
         later,
         Side::Behind,

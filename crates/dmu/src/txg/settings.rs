@@ -7,14 +7,14 @@ use super::SuspendSettings;
 pub struct TxgSettings {
     /// `zfs_txg_timeout`: a dirty txg is synced after this time
     pub timeout_ns: u64,
-    /// `zfs_dirty_data_max`: nobody gets a hold while this many bytes are dirty
+    /// `zfs_dirty_data_max`: no hold is granted while this many bytes are dirty
     pub dirty_data_max: u64,
-    /// `zfs_dirty_data_sync_percent`: of `dirty_data_max`, after which the open txg is synced
+    /// `zfs_dirty_data_sync_percent`: percentage of `dirty_data_max` at which the open txg is synced
     pub dirty_data_sync_percent: u64,
-    /// Of a stream, so many bytes are written at a time before their txg is synced; `u64::MAX`: never,
-    /// as OpenZFS does
+    /// A sequential write is begun in pieces of at least this many bytes before its txg is synced
+    /// (write-behind); `u64::MAX`: never, as in OpenZFS
     pub write_behind_bytes: u64,
-    /// `zfs_delay_min_dirty_percent`: of `dirty_data_max`, above which holds are delayed
+    /// `zfs_delay_min_dirty_percent`: percentage of `dirty_data_max` above which holds are delayed
     pub delay_min_dirty_percent: u64,
     /// `zfs_delay_scale`: the delay half way between that and the maximum
     pub delay_scale_ns: u64,

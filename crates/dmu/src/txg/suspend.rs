@@ -1,10 +1,10 @@
 //! Suspension: what happens to a pool when I/O fails on every copy.
 //!
 //! # What it is
-//! A write of a txg that no device takes *suspends* the pool. The thread that issued it waits in
-//! [`Suspend::wait_resumed`]; the txg that is syncing stays in memory as it is, because the sync
-//! thread waits for that write. When the pool is resumed, the write is issued again and the txg goes
-//! on where it stopped. The pool property `failmode` says what everybody else does meanwhile:
+//! A write of a txg that fails on every device *suspends* the pool. The thread that issued it waits in
+//! [`Suspend::wait_resumed`]; the txg that is syncing stays in memory as it is, because the sync thread
+//! waits for that write. When the pool is resumed, the write is issued again and the txg goes on where
+//! it stopped. The pool property `failmode` says what other threads do meanwhile:
 //!
 //! | failmode | a new hold, a wait for a txg | a read whose device is gone |
 //! |----------|------------------------------|-----------------------------|
@@ -12,8 +12,8 @@
 //! | continue | `Suspended`                  | its error                   |
 //! | panic    | the pool fails, and the program is told to end | the same  |
 //!
-//! A pool is resumed by [`TxGroups::resume`], or when an I/O that tried again by itself
-//! ([`SuspendSettings::retry_ns`]) succeeds. It *fails* for good when the patience ends, when it is
+//! A pool is resumed by [`TxGroups::resume`], or when an I/O that was retried after
+//! [`SuspendSettings::retry_ns`] succeeds. It *fails* for good when the patience ends, when it is
 //! abandoned, or by [`TxGroups::fail`]; then the I/O gets its error and the txg is lost.
 //!
 //! # Invariants
@@ -22,8 +22,8 @@
 //! 3. After the pool failed nothing waits here any more.
 //!
 //! # Crash argument
-//! Nothing is written while the pool is suspended but I/O that was under way. The uberblock of the
-//! txg comes after all of its writes, so on disk there is the txg before it.
+//! While the pool is suspended, only I/O already in flight is written. The uberblock of a txg is written
+//! after all its other blocks, so the txg on disk is still the one before.
 //!
 //! # Concurrency
 //! The state is part of that of [`TxGroups`], under its mutex. `resumed` wakes the I/O that waits.
@@ -51,7 +51,7 @@ pub enum FailMode {
     /// Everything waits.
     #[default]
     Wait,
-    /// New writes have errors, reads go on.
+    /// New writes fail, reads go on.
     Continue,
     /// The program ends.
     Panic,
@@ -66,7 +66,7 @@ impl FailMode {
     }
 }
 
-/// Something about a suspension that people want to know.
+/// A suspension or its end, to be reported.
 #[derive(Debug)]
 pub enum SuspendEvent<'a> {
     /// The pool is suspended. With [`FailMode::Panic`] the program should end.
@@ -75,10 +75,10 @@ pub enum SuspendEvent<'a> {
         cause: &'a str,
         /// The failure mode of the pool.
         failmode: FailMode,
-        /// After this time the pool fails.
+        /// Nanoseconds after which the pool fails.
         patience_ns: u64,
     },
-    /// It goes on.
+    /// The pool goes on.
     Resumed,
 }
 
@@ -95,11 +95,11 @@ impl fmt::Debug for OnSuspend {
 /// How a suspended pool is waited for. The default waits for [`TxGroups::resume`], however long.
 #[derive(Clone, Debug)]
 pub struct SuspendSettings {
-    /// I/O that failed is tried again each time after so long, without being told to.
+    /// Failed I/O is retried at this interval, without waiting for [`TxGroups::resume`].
     pub retry_ns: u64,
-    /// A pool that is suspended for so long fails.
+    /// A pool that is suspended for this long fails.
     pub patience_ns: u64,
-    /// Hears of each suspension.
+    /// Called when the pool is suspended or resumed.
     pub on_suspend: Option<OnSuspend>,
 }
 
@@ -118,7 +118,7 @@ impl Default for SuspendSettings {
 pub(super) struct Suspension {
     failmode: FailMode,
     now: Option<Now>,
-    /// Nobody will resume it any more: the pool is being dropped.
+    /// Nothing will resume it any more: the pool is being dropped.
     is_abandoned: bool,
 }
 
@@ -137,7 +137,7 @@ impl Suspension {
         self.now = None;
     }
 
-    /// An error if new holds fail while the pool is suspended, instead of waiting.
+    /// An error if new holds fail, rather than wait, while the pool is suspended.
     pub(super) fn check(&self) -> Result<()> {
         match &self.now {
             Some(now) if self.failmode == FailMode::Continue => Err(suspended(&now.cause)),
@@ -150,13 +150,13 @@ thread_local! {
     static IS_SYNC_THREAD: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Says that this thread syncs txgs: its reads wait in every failure mode.
+/// Marks the current thread as the one that syncs txgs: its reads wait in every failure mode.
 pub(super) fn mark_sync_thread() {
     IS_SYNC_THREAD.set(true);
 }
 
 impl TxGroups {
-    /// Sets the pool's failure mode, also for a suspension of now.
+    /// Sets the pool's failure mode; it applies to a suspension in progress, too.
     pub fn set_failmode(&self, failmode: FailMode) {
         self.state.lock().suspension.failmode = failmode;
         self.wake_everybody();
@@ -177,13 +177,13 @@ impl TxGroups {
         self.state.lock().failed.is_some()
     }
 
-    /// Ends the pool for good: every hold, every wait and the I/O that waits has an error from now on.
+    /// Ends the pool for good: every hold, every wait and waiting I/O gets an error from now on.
     pub fn fail(&self, cause: &Error) {
         self.state.lock().fail(cause.to_string());
         self.wake_everybody();
     }
 
-    /// Issues again what failed. Returns at once: when its devices fail again, the pool is suspended
+    /// Has failed I/O issued again, without waiting for it; if it fails once more, the pool is suspended
     /// again.
     #[doc(alias = "zio_resume")]
     pub fn resume(&self) {
@@ -197,7 +197,7 @@ impl TxGroups {
         }
     }
 
-    /// The pool is going to be dropped: a suspended one fails, and none is suspended from now on.
+    /// Prepares for dropping the pool: it fails if it is suspended, and will not be suspended again.
     pub fn abandon(&self) {
         let mut state = self.state.lock();
         state.suspension.is_abandoned = true;
@@ -214,7 +214,7 @@ impl TxGroups {
         }
     }
 
-    /// Suspends the pool if it is not suspended. Returns whether the I/O is to wait for its end.
+    /// Suspends the pool unless it is suspended already. Returns whether the I/O is to wait for the resume.
     fn begin_suspension(&self, io: FailedIo, issued_at: u64, error: &Error) -> bool {
         let mut state = self.state.lock();
         if state.failed.is_some() {

@@ -5,7 +5,7 @@ use rt::MutexGuard;
 
 use super::{State, TxGroups, TxgSync, suspend};
 
-/// The sync thread. Dropped when it ends, also in a panic: nobody waits for it any more.
+/// Dropped when the sync thread ends, even by a panic, so that nothing waits for the thread any more.
 struct SyncThreadEnd<'a>(&'a TxGroups);
 
 impl Drop for SyncThreadEnd<'_> {
@@ -41,7 +41,7 @@ impl TxGroups {
         }
     }
 
-    /// Waits until the open txg is to be synced; false to end the thread.
+    /// Waits until the open txg is to be synced; returns false if the thread is to end.
     fn wait_for_work(&self, state: &mut MutexGuard<'_, State>) -> bool {
         loop {
             if state.failed.is_some() {

@@ -1,4 +1,4 @@
-//! The state machine over a sync that only takes notes.
+//! The state machine, over a sync that only records its calls.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -275,7 +275,7 @@ fn sim_only_io_issued_since_the_last_resume_suspends_the_pool() {
         groups.resume();
         io.join().unwrap();
         assert_eq!(groups.suspended(), None);
-        // It was issued before that, and failed only now.
+        // This one was issued before the resume, and fails only now.
         let late = groups.wait_resumed(FailedIo::Write, before, error());
         late.unwrap();
         assert_eq!(groups.suspended(), None);

@@ -1,5 +1,5 @@
-//! What the tests stand on: a pool of one objset in memory, books of all blocks, and a walk over
-//! everything that can be reached from the root.
+//! What the tests share: a pool of one objset in memory, books of all blocks, and a walk over everything
+//! that can be reached from the root.
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
@@ -31,7 +31,7 @@ pub(crate) fn seeds(usual: u64) -> std::ops::Range<u64> {
     }
 }
 
-/// Full blocks are stored as they are, each of them at once.
+/// Settings with which each full block is stored uncompressed and begun at once.
 pub(crate) fn behind() -> (ObjsetProps, TxgSettings) {
     let props = ObjsetProps {
         compress: Algorithm::Off,
@@ -92,7 +92,7 @@ pub(crate) struct Slow(pub(crate) Arc<RamStore>);
 
 pub(crate) fn take_a_while() {
     if rt::is_simulated() {
-        // Now and then long enough for a whole txg of others.
+        // Now and then long enough for a whole txg of other threads.
         let most_ns = if rt::random_below(16) == 0 {
             200_000
         } else {
@@ -285,7 +285,7 @@ impl Reachable {
     }
 }
 
-/// A pool whose only data set is synced by the txg state machine.
+/// A pool whose only dataset is synced by the txg state machine.
 pub(crate) struct Pool {
     pub(crate) store: Arc<RamStore>,
     pub(crate) books: Arc<Books>,

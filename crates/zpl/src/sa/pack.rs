@@ -14,7 +14,7 @@ use super::buffer::AttrSet;
 /// `sizeof (blkptr_t)`: what a spill pointer takes from the bonus.
 const BLKPTR_BYTES: usize = 128;
 
-/// How large an attribute is, and whether that is written in the header.
+/// How large an attribute is, and whether its length is stored in the header.
 #[derive(Clone, Copy, Debug)]
 struct Item {
     len: usize,
@@ -103,8 +103,8 @@ pub(crate) struct Packed {
 
 /// Packs `attrs` for a dnode whose bonus, without a spill pointer, has `bonus_space` bytes.
 ///
-/// `fixed_len` gives an attribute's registered length, 0 if it varies; `layout_of` the number of a
-/// layout, which it may make. `old_spill_len`: of the spill block there is; such blocks only grow.
+/// `fixed_len` returns an attribute's registered length, 0 if it varies; `layout_of` the number of a
+/// layout, which it may create. `old_spill_len`: bytes of the existing spill block; such blocks only grow.
 pub(crate) fn pack(
     attrs: &AttrSet,
     bonus_space: usize,
@@ -255,7 +255,7 @@ mod tests {
         assert_eq!(with_link(135).spill_from, None);
         assert_eq!(with_link(135).header, 16);
         assert_eq!(with_link(137).spill_from, Some(15));
-        // The extra length left with the attribute.
+        // Its length left the header with the attribute.
         assert_eq!(with_link(137).header, 8);
     }
 

@@ -10,8 +10,8 @@
 //! 2. Layout 0 is the old znode, layout 1 is empty; neither is on disk.
 //!
 //! # Concurrency
-//! One lock around the tables in memory. It is held for writing while a new layout is added to the
-//! ZAP, so that nobody uses a number before it is there.
+//! One lock around the tables in memory. It is held for writing while a new layout is added to the ZAP,
+//! so that no thread uses a number before it is there.
 //!
 //! # Source
 //! OpenZFS `module/zfs/sa.c` (`sa_setup`, `sa_attr_table_setup`, `sa_attr_register_sync`,
@@ -29,7 +29,7 @@ use zap::Zap;
 
 /// How many attributes the old znode has; they have these numbers everywhere.
 const LEGACY_ATTRS: usize = 16;
-/// Attributes that are registered by this program: all but those of file systems to come.
+/// Attributes that are registered by this program: all but those of future file systems.
 const REGISTERED: usize = ZplAttr::Projid as usize + 1;
 
 /// An attribute as the file system knows it.
@@ -79,7 +79,7 @@ impl Tables {
     }
 
     fn next_layout(&self) -> Result<u16> {
-        // OpenZFS takes the number of layouts; after a gap that number may be taken.
+        // OpenZFS takes the count of layouts; after a gap that number may be in use.
         let mut number = self.layouts.len() as u16;
         while self.layouts.contains_key(&number) {
             number += 1;
@@ -96,7 +96,7 @@ impl Tables {
     fn insert_layout(&mut self, number: u16, attrs: &[u16]) {
         let attrs: Arc<[u16]> = attrs.into();
         self.layouts.insert(number, attrs.clone());
-        // Of equal layouts the one with the smallest number is used.
+        // Of equal layouts the one that was read first is used.
         self.by_attrs.entry(attrs).or_insert(number);
     }
 }
