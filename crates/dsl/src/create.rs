@@ -50,7 +50,7 @@ pub struct NewDataset {
 }
 
 impl DslPool {
-    /// Creates a directory with an empty head.
+    /// Creates a directory with a new head, which `init` fills.
     ///
     /// # Errors
     /// `Exists`; `NotFound` when the parent does not exist; `InvalidInput` below a volume;

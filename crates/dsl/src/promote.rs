@@ -186,8 +186,8 @@ impl DslPool {
     }
 
     /// Blocks born with a snapshot are those it references, less those of its predecessor, plus its
-    /// deadlist. Summed over all snapshots that move, only the referenced bytes of the first and
-    /// last are left, and the deadlists.
+    /// deadlist. Summed over all snapshots that move, that leaves the referenced bytes of the
+    /// newest, less those of the oldest one's predecessor, plus all deadlists.
     fn promote_space(&self, promotion: &Promotion) -> Result<Moved> {
         let origin = promotion.origin();
         let since = origin.fields().prev_snap_txg;

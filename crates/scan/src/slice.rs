@@ -82,7 +82,7 @@ impl Scan {
     /// of a txg, when its datasets are written.
     ///
     /// # Errors
-    /// What reading and writing the MOS gives; damaged blocks are not an error.
+    /// Any error from reading and writing the MOS; damaged blocks are not an error.
     #[doc(alias = "dsl_scan_sync")]
     pub fn slice(&self, pool: &Pool<'_>, tx: &Tx) -> Result<Outcome> {
         if self.running().is_none() || self.is_paused() {

@@ -39,7 +39,7 @@ impl Kind {
     }
 }
 
-/// The blocks that a scan covers: those born after `min` and before `max`.
+/// The blocks that a scan covers: those whose physical birth is after `min` and before `max`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
     /// `scn_min_txg`

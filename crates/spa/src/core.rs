@@ -48,7 +48,8 @@ pub(crate) struct Core {
     scan: scan::Scan,
 }
 
-/// What lives in the MOS. The MOS refers to the core, so these are let go when the pool closes.
+/// The parts that live in the MOS. The MOS refers to the core, so they are dropped when the pool
+/// closes, to break the cycle.
 #[derive(Default)]
 struct Parts {
     features: Option<Arc<Features>>,

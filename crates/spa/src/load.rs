@@ -192,8 +192,9 @@ impl Spa {
     /// Opens a pool that was imported before, for one command.
     ///
     /// # Errors
-    /// `Busy` when another host seems to use it; `Unsupported`, naming the feature in the way; `Io`
-    /// when too many devices are missing; `Corrupt`.
+    /// `Permission` when another host seems to use it; `NotFound` when it is destroyed;
+    /// `Unsupported`, naming the feature in the way; `Io` when too many devices are missing;
+    /// `Corrupt`.
     #[doc(alias = "spa_open")]
     pub fn open(options: ImportOptions) -> Result<Spa> {
         check_owner(&options)?;

@@ -62,7 +62,7 @@ impl DslPool {
     /// last one.
     ///
     /// # Errors
-    /// What reading and writing the MOS gives.
+    /// Any error from reading and writing the MOS.
     #[doc(alias = "spa_errlog_sync")]
     pub fn log_errors(
         &self,
@@ -170,7 +170,7 @@ impl DslPool {
     /// exist are dropped.
     ///
     /// # Errors
-    /// What reading and writing the MOS gives.
+    /// Any error from reading and writing the MOS.
     #[doc(alias = "spa_upgrade_errlog")]
     pub fn upgrade_error_logs(&self, tx: &Tx) -> Result<()> {
         for name in [ERRLOG_LAST, ERRLOG_SCRUB] {
