@@ -2,8 +2,8 @@
 //!
 //! # What it is
 //! A chain of log blocks, each with a pointer to the next, which may never have been written. Only
-//! blocks allocated as of a txg on disk count: those of a claimed log, or those born before it
-//! ends. Records of large writes point to a separate data block.
+//! blocks allocated as of a txg on disk count: those of a claimed log, or those born no later than
+//! that txg. Records of large writes point to a separate data block.
 //!
 //! # Source
 //! OpenZFS `module/zfs/dmu_traverse.c` (`traverse_zil`), `module/zfs/zil.c` (`zil_parse`).

@@ -126,7 +126,7 @@ pub struct BlockStats {
     pub lsize_histogram: SizeHistogram,
     /// By asize.
     pub asize_histogram: SizeHistogram,
-    /// Blocks found more than once because of dedup or cloning, counted from the second time.
+    /// Segments (DVAs) found again because of dedup or cloning, not counting the first time.
     pub shared_count: u64,
     /// Their bytes, counted in `by_kind` but allocated only once.
     pub shared_asize: u64,

@@ -82,7 +82,7 @@ fn sim_a_check_runs_in_simulated_time() {
     });
 }
 
-/// Frees a tree of blocks, up to a number of them.
+/// Frees a tree of blocks until it has freed `room` of them.
 struct Destroy<'a> {
     pool: &'a Pool,
     room: u64,

@@ -72,7 +72,7 @@ impl DslPool {
         Ok(zil)
     }
 
-    /// What the `sync` property says.
+    /// The mode selected by the `sync` property.
     pub(crate) fn sync_mode(&self, ds: &Arc<DslDataset>) -> Result<SyncMode> {
         self.number(ds, "sync", 0).map(SyncMode::from_prop)
     }

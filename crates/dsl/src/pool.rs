@@ -263,8 +263,8 @@ impl DslPool {
         self.cache.lock().dirs.get(&object)?.upgrade()
     }
 
-    /// Makes `dir` the in-core directory of its object, and returns it; if another thread was
-    /// faster, returns that thread's.
+    /// Caches `dir` as the in-core directory of its object and returns it, or returns the one that
+    /// another thread has cached first.
     pub(crate) fn cache_dir(&self, dir: DslDir) -> Arc<DslDir> {
         let mut cache = self.cache.lock();
         let object = dir.object();

@@ -3,7 +3,7 @@
 //! # What it is
 //! The snapshots of the origin's directory up to and including the origin move to the clone's
 //! directory; the origin's head becomes a clone of that snapshot. No block moves; only the charge
-//! for blocks unique to the moved snapshots does.
+//! for blocks born in the moved snapshots does.
 //!
 //! ```text
 //! before   A: a1 -- a2 -- a3 -- A      after   B: a1 -- a2 -- b1 -- B
@@ -40,7 +40,7 @@ struct Promotion {
     of_clone: Vec<Arc<DslDataset>>,
     /// The origin's head and its snapshots after the branch point, newest first.
     of_origin: Vec<Arc<DslDataset>>,
-    /// What the origin's head was cloned from.
+    /// The snapshot that the origin's head was cloned from.
     origin_origin: Option<Arc<DslDataset>>,
 }
 

@@ -64,7 +64,7 @@ impl TaskQueue {
     }
 }
 
-/// How a task ended on the sync thread.
+/// The outcome of a task on the sync thread.
 enum Outcome<T> {
     Done(T),
     Later,

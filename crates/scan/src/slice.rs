@@ -25,7 +25,7 @@ pub struct Pool<'a> {
     pub mos_root: BlkPtrPhys,
     /// Whether a block must be read: in a resilver, only if a device missed it.
     pub needs_io: &'a dyn Fn(&BlkPtrPhys) -> bool,
-    /// How fast the devices are.
+    /// The read speed of the devices.
     pub pace: &'a Pace,
     /// Whether the slice is over, given the nanoseconds used (including the estimated time to read
     /// what it has found) and the blocks visited.

@@ -20,7 +20,8 @@ use crate::spa::{Inner, Spa};
 
 impl Inner {
     /// Logs the collected blocks. If the log itself is damaged and cannot take them, the pool
-    /// carries on: they wait for the next txg, and are left to the host when the pool is closed.
+    /// carries on: they wait for the next txg, and the caller can take them when the pool is closed
+    /// ([`Spa::take_errors`]).
     #[doc(alias = "spa_errlog_sync")]
     pub(crate) fn sync_errors(&self, tx: &Tx) -> Result<()> {
         let has_ended = self.scanning.has_ended.swap(false, Ordering::AcqRel);

@@ -32,7 +32,7 @@ const SHARE: u64 = 4;
 /// ... but at least this long, in ns: enough for a few device commands.
 const SHARE_MIN_NS: u64 = 5_000_000;
 
-/// How long a slice takes.
+/// Limits on the length of a slice.
 #[derive(Clone, Debug)]
 pub struct ScanSettings {
     /// `zfs_scrub_min_time_ms`, in ns: at least this long even if writers wait.
