@@ -396,7 +396,7 @@ impl DslPool {
     /// Whether `space` bytes could move from below `source` to below `target`.
     ///
     /// # Errors
-    /// `NoSpace`, or `Quota`.
+    /// `NoSpace`, also when a quota is in the way.
     #[doc(alias = "dsl_dir_transfer_possible")]
     pub(crate) fn transfer_possible(
         &self,
