@@ -1,4 +1,4 @@
-//! The real zdb finds nothing wrong with pools created here.
+//! Pools made here are whole in the eyes of the real zdb.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -95,11 +95,11 @@ fn new_pools_pass_zdb() {
     }
 }
 
-/// Keys of OpenZFS's configs that depend on features or facts that do not apply to pools here:
+/// Keys of OpenZFS's configs that depend on features or facts that pools here have not:
 /// `vdev_zaps_v2` (the ZAP of the root vdev) is not enabled, and the recorded host had no hostid.
 const ELSEWHERE: [&str; 2] = ["com.klarasystems:vdev_zap_root", "hostid"];
 
-/// The keys of a config and all nested lists, in order, one per line.
+/// The keys of a config with all lists below, in their order, one to a line.
 fn keys(list: &nvpair::NvList) -> Vec<String> {
     let mut out = Vec::new();
     for (name, value) in list.iter() {
@@ -132,9 +132,9 @@ fn label_of(path: &Path) -> nvpair::NvList {
     labels.best_config(base::Txg(u64::MAX)).unwrap().clone()
 }
 
-/// Labels, the config in the MOS and the cachefile have the keys of OpenZFS 2.3.2, in its order,
-/// after creation and after import. The recorded configs (`zpool create` in a virtual machine) are
-/// those of a partition, of a mirror of two files, and of the second of two striped files.
+/// Labels, the config in the MOS and the cachefile have the keys of OpenZFS 2.3.2, in its order, after
+/// a creation and after an import. The recorded ones (`zpool create` in a virtual machine) are of a
+/// partition, of a mirror of two files, and of the second of two striped files.
 #[test]
 fn configs_have_the_keys_of_openzfs() {
     let golden = |name: &str| {
