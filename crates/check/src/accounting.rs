@@ -1,8 +1,8 @@
-//! What datasets say they refer to, against what they do.
+//! Comparing the referenced bytes that datasets record with those counted.
 //!
 //! # What it is
-//! A dataset refers to what its previous snapshot refers to, less what it has given up since (its
-//! deadlist), plus what was born in it since (what the walk visited of it).
+//! A dataset references what its previous snapshot references, less what it has freed since (its
+//! deadlist), plus what was born in it since (the blocks that the walk visited in it).
 //!
 //! # Source
 //! OpenZFS `module/zfs/dsl_dataset.c` (`dsl_dataset_block_born`, `_kill`), `dsl_deadlist.c`.
@@ -18,9 +18,9 @@ use crate::lists::bonus;
 use crate::walk::Tally;
 use crate::{Finding, Pool};
 
-/// Compares every dataset visited.
+/// Checks every dataset visited.
 pub(crate) fn check(_pool: &Pool, mos: &Objset, tally: &mut Tally) {
-    // What could not be read was not counted either.
+    // Blocks that could not be read were not counted, so there is nothing to compare.
     if tally
         .findings
         .iter()

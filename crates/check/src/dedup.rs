@@ -1,9 +1,10 @@
-//! What deduplication would save: blocks of data by checksum, without a table on disk.
+//! What dedup would save: data blocks by checksum, without a table on disk.
 //!
 //! # What it is
-//! `zdb -S` gives every block of data (level 0, not metadata, not embedded, with a checksum) the key that a
-//! deduplication table would have, and counts how often each key is referred to. The histogram is by the
-//! power of two below that count. About 150 bytes of memory for each different block.
+//! `zdb -S` computes for every data block (level 0, not metadata, not embedded, with a checksum)
+//! the key that it would have in a dedup table, and counts the references to each key. The
+//! histogram is by log2 of that count, rounded down. Takes about 150 bytes of memory per unique
+//! block.
 //!
 //! # Source
 //! OpenZFS `cmd/zdb/zdb.c` (`zdb_ddt_add_cb`, `dump_simulated_ddt`), `include/sys/ddt.h` (`ddt_key_t`).
@@ -12,7 +13,7 @@ use std::collections::BTreeMap;
 
 use phys::{BlkPtrPhys, ChecksumType};
 
-/// `ddt_key_t`: what makes two blocks the same.
+/// `ddt_key_t`: two blocks with the same key are duplicates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     cksum: [u64; 4],
@@ -31,7 +32,7 @@ pub struct DedupSums {
     pub lsize: u64,
     /// Bytes after compression.
     pub psize: u64,
-    /// Bytes as data sets count them.
+    /// Bytes as charged to datasets.
     pub dsize: u64,
 }
 
@@ -60,7 +61,7 @@ impl DedupSums {
 pub struct DedupRow {
     /// What a deduplicated pool would allocate.
     pub allocated: DedupSums,
-    /// What is referred to.
+    /// What is referenced.
     pub referenced: DedupSums,
 }
 
@@ -71,12 +72,12 @@ impl DedupRow {
     }
 }
 
-/// Every different block, with all references to it.
+/// Every unique block, with the sums over all references to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DedupTable(BTreeMap<Key, DedupSums>);
 
 impl DedupTable {
-    /// Counts a pointer, if a table would.
+    /// Counts a pointer, if its block would be in a dedup table.
     #[doc(alias = "zdb_ddt_add_cb")]
     pub(crate) fn count(&mut self, bp: &BlkPtrPhys, dsize: u64) {
         let has_checksum = bp.checksum() != ChecksumType::Off as u8;
@@ -108,7 +109,7 @@ impl DedupTable {
         }
     }
 
-    /// Rows by log2 of the references to a block; without those that are empty.
+    /// Rows by log2 of the references to a block; empty rows are omitted.
     #[must_use]
     #[doc(alias = "ddt_histogram_t")]
     pub fn histogram(&self) -> BTreeMap<u32, DedupRow> {

@@ -17,19 +17,19 @@ pub enum Severity {
     Fatal,
 }
 
-/// One thing that is wrong.
+/// One problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Finding {
-    /// No copy of a block is good. What is below it was not visited, and will look leaked.
+    /// No copy of a block is good. The blocks below it were not visited, and will appear leaked.
     Unreadable {
         /// Which block.
         bookmark: Bookmark,
-        /// When it was born.
+        /// Its birth txg.
         birth: Txg,
         /// `Checksum`, `Io` or `Corrupt`.
         kind: ErrorKind,
-        /// What the read said.
+        /// The error of the read.
         what: String,
     },
     /// Some copies of a block are bad, another one is good.
@@ -38,87 +38,88 @@ pub enum Finding {
         bookmark: Bookmark,
         /// Copies that did not match.
         bad: u32,
-        /// How many of them were written anew.
+        /// How many of them were rewritten.
         repaired: u32,
     },
-    /// A block pointer contradicts what it was reached from.
+    /// A block pointer contradicts its parent.
     BadPointer {
         /// Which block.
         bookmark: Bookmark,
-        /// How.
+        /// In which way.
         what: String,
     },
-    /// A block pointer counts what is below it wrongly (blk_fill).
+    /// A block pointer has a wrong count of what is below it (blk_fill).
     Fill {
         /// Which block.
         bookmark: Bookmark,
         /// What the pointer says.
         recorded: u64,
-        /// What is below.
+        /// The count of what is below.
         counted: u64,
     },
-    /// A block is younger than what points to it, or than the pool.
+    /// A block was born after the block that points to it, or after the last synced txg.
     Birth {
         /// Which block.
         bookmark: Bookmark,
-        /// When it says it was born.
+        /// Its birth txg according to the pointer.
         birth: Txg,
-        /// The latest that it can have been.
+        /// The latest possible birth txg.
         latest: Txg,
     },
-    /// A dnode, objset or dataset that makes no sense.
+    /// A dnode, objset or dataset is invalid.
     BadObject {
         /// In which objset.
         objset: ObjsetId,
         /// Which object.
         object: ObjectId,
-        /// Why not.
+        /// Why.
         what: String,
     },
-    /// Space that is allocated and that nothing refers to.
+    /// Space that is allocated but that nothing references.
     Leak {
-        /// Where.
+        /// The vdev.
         vdev: VdevId,
-        /// Where.
+        /// Its offset there.
         offset: u64,
         /// Bytes.
         size: u64,
     },
-    /// A block refers to space that is free: it will be overwritten.
+    /// A block occupies space that is marked free: it may be overwritten.
     NotAllocated {
         /// Which block.
         bookmark: Bookmark,
         /// The segment.
         dva: DvaPhys,
     },
-    /// Two blocks refer to the same space.
+    /// Two blocks occupy the same space.
     AllocatedTwice {
-        /// The later one found.
+        /// The block found later.
         bookmark: Bookmark,
         /// The segment.
         dva: DvaPhys,
     },
-    /// A block refers to space that does not exist.
+    /// A block points to space that does not exist.
     OutOfRange {
         /// Which block.
         bookmark: Bookmark,
         /// The segment.
         dva: DvaPhys,
     },
-    /// A space map cannot be read or contradicts itself. Its metaslab is taken to be empty.
+    /// A space map cannot be read or contradicts itself. Its metaslab is taken as far as it could
+    /// be read.
     BadSpaceMap {
-        /// Of which vdev.
+        /// The vdev.
         vdev: VdevId,
-        /// Of which metaslab.
+        /// The metaslab.
         metaslab: MetaslabId,
         /// Why.
         what: String,
     },
-    /// A space map's header counts its allocated bytes wrongly (smp_alloc).
+    /// A space map's header has a wrong count of its allocated bytes (smp_alloc).
     SpaceMapSum {
-        /// Of which vdev.
+        /// The vdev.
         vdev: VdevId,
-        /// Of which metaslab.
+        /// The metaslab.
         metaslab: MetaslabId,
         /// What the header says.
         recorded: i64,
@@ -132,7 +133,7 @@ pub enum Finding {
         /// Bytes allocated.
         allocated: u64,
     },
-    /// A list of block pointers counts its bytes wrongly.
+    /// A list of block pointers has a wrong count of its bytes.
     ListSum {
         /// The object in the MOS.
         object: ObjectId,
@@ -141,16 +142,16 @@ pub enum Finding {
         /// What its entries add up to.
         counted: u64,
     },
-    /// A dataset refers to another number of bytes than it says (ds_referenced_bytes).
+    /// A dataset's recorded referenced bytes are wrong (ds_referenced_bytes).
     Referenced {
         /// Which dataset.
         dataset: ObjsetId,
-        /// What it says.
+        /// The recorded bytes.
         recorded: u64,
         /// What it must be: the previous snapshot's, less its deadlist, plus what was born since.
         counted: u64,
     },
-    /// Part of the pool was not looked at.
+    /// Part of the pool was not checked.
     NotChecked {
         /// Which part and why.
         what: String,
@@ -182,7 +183,7 @@ impl Finding {
         }
     }
 
-    /// The block that it is about, if it is about one.
+    /// The block that it concerns, if any.
     #[must_use]
     pub fn bookmark(&self) -> Option<Bookmark> {
         match self {
@@ -198,7 +199,7 @@ impl Finding {
         }
     }
 
-    /// The block, and when it was born, if its data is lost; a birth of 0 is not known.
+    /// The block and its birth txg (0 if unknown), if its data is lost.
     #[must_use]
     pub fn lost(&self) -> Option<(Bookmark, Txg)> {
         match self {
@@ -210,7 +211,7 @@ impl Finding {
         }
     }
 
-    /// Sorts findings so that the same pool gives the same list.
+    /// Sort key of findings, so that the same pool gives the same list.
     pub(crate) fn sort_key(&self) -> (std::cmp::Reverse<Severity>, Option<Bookmark>, String) {
         let severity = std::cmp::Reverse(self.severity());
         (severity, self.bookmark(), self.to_string())

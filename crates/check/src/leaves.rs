@@ -1,10 +1,10 @@
-//! Verifying blocks that lead nowhere, in the order in which they lie on the devices.
+//! Verifying blocks, sorted by their location on the devices.
 //!
 //! # What it is
-//! The walk notes blocks in the order of objects. They wait here until some hundred thousand have come
-//! together, and are read as [`zio::Runs`]. A scrub judges and repairs each block of such a run for itself.
-//! Without one, a run in which anything does not verify is read again block by block, with everything that
-//! the pipeline can do.
+//! The walk finds blocks in object order. They are collected until there are some hundred thousand,
+//! and then read as [`zio::Runs`]. If every copy is checked, each block of a run is verified and
+//! repaired individually. Otherwise, a run in which a block does not verify is read again block by
+//! block, with full error recovery by the pipeline.
 //!
 //! # Source
 //! OpenZFS `module/zfs/dsl_scan.c` (the sorted scan's idea: gather, sort, issue).
@@ -17,7 +17,7 @@ use crate::progress::Meter;
 use crate::walk::Tally;
 use crate::{Finding, Options, Pool};
 
-/// Notes a block for verification.
+/// Adds a block to those to be verified.
 pub(crate) fn push(
     pool: &Pool,
     options: &Options,
@@ -69,7 +69,7 @@ impl Verifier<'_> {
         }
     }
 
-    /// Reads a run at once, of any copy, and says whether all of it is good.
+    /// Reads a run at once, from any copy, and returns whether all of it is good.
     fn is_good(&self, run: &[BlockCopy], tally: &mut Tally) -> bool {
         let blocks = blocks_of(run);
         let mut buf = BlockBuf::scratch(blocks.last().map_or(0, |block| block.range.end));
@@ -82,7 +82,8 @@ impl Verifier<'_> {
         };
         let vdevs = self.pool.pipeline.vdevs();
         let (vdev, offset, _) = run[0].segment();
-        // Of a device that lacks another one of them the run does not verify, and the next one is asked.
+        // If a device missed another block of the run, the run does not verify, and the next device
+        // is tried.
         let io = Io::speculative(run[0].bp.physical_birth());
         let read = vdevs.read(&io, vdev, offset, &mut buf, &verify);
         let is_good = read.is_ok();
@@ -106,7 +107,7 @@ impl Verifier<'_> {
         }
     }
 
-    /// Leaves a block to the pipeline.
+    /// Reads a single block, with full error recovery by the pipeline.
     fn alone(&self, leaf: &BlockCopy, tally: &mut Tally) {
         let BlockCopy { bp, bookmark, .. } = leaf;
         let pipeline = &self.pool.pipeline;
@@ -120,7 +121,8 @@ impl Verifier<'_> {
         let result = if !self.options.every_copy {
             read()
         } else if self.options.decompress && leaf.is_first() {
-            // Read once more: rare, it is for gangs, stripes and runs with damage.
+            // This reads the block twice; it is rare: only gangs, stripes and runs with damage get
+            // here.
             let verified = pipeline.verify_physical(bp, bookmark);
             verified.and_then(|report| read().map(|_| report))
         } else {

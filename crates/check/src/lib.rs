@@ -1,27 +1,27 @@
-//! Reading a whole pool and saying what is wrong with it.
+//! Reading a whole pool and reporting what is wrong with it.
 //!
 //! # What it is
-//! [`verify`] visits every block that a pool refers to, checks that it is what its pointer says,
-//! and compares the space that all of them take with what the space maps say is allocated. It is
-//! what `zdb -b` and `zdb -bcc` do, and what a scrub reads. The outcome is data: [`BlockStats`] and
-//! a list of [`Finding`]s; front ends print them.
+//! [`verify`] visits every block that a pool references, checks it against its pointer, and
+//! compares the space that all blocks occupy with what the space maps say is allocated. This is
+//! what `zdb -b` and `zdb -bcc` do, and covers what a scrub reads. The result is data:
+//! [`BlockStats`] and a list of [`Finding`]s; front ends print them.
 //!
-//! A checksum says that a block is what was written. Whether it was written well enough to be read
-//! is another question, which only decompressing it answers ([`Options::decompress`]).
+//! A good checksum means that a block is what was written, not that what was written is valid;
+//! whether it can be read is only known after decompressing it ([`Options::decompress`]).
 //!
-//! The checker trusts as little as it can of the code that wrote the pool. It opens its own view of
-//! the MOS at the last uberblock, walks the block pointers itself, and replays the space maps
+//! The checker relies as little as possible on the code that wrote the pool. It opens its own view
+//! of the MOS at the last uberblock, walks the block pointers itself, and replays the space maps
 //! itself; only ZAPs and objects of the MOS are read with the layers above.
 //!
 //! # Invariants
-//! 1. Nothing of the pool may change on disk meanwhile: it is imported read-only, or does not sync.
+//! 1. The pool must not change on disk meanwhile: it is imported read-only, or does not sync.
 //! 2. Nothing is written, except good bytes over bad copies, if the pipeline may heal.
 //! 3. The same pool gives the same findings in the same order, whatever the number of threads.
 //!
 //! # Concurrency
-//! Two phases alternate. *Walk*: threads share a stack of blocks that lead to others. *Verify*:
-//! the blocks found are sorted by place and read by the same number of threads. All I/O blocks; more
-//! threads than cores keep the devices busy.
+//! Two phases alternate. *Walk*: threads share a stack of blocks that lead to others. *Verify*: the
+//! blocks found are sorted by location and read by the same number of threads. All I/O is blocking,
+//! so it takes more threads than cores to keep the devices busy.
 //!
 //! # Source
 //! OpenZFS `cmd/zdb/zdb.c` (`dump_block_stats`), `module/zfs/dmu_traverse.c`,
@@ -59,7 +59,7 @@ pub use stats::{Bin, BlockKind, BlockStats, Counts, SizeHistogram, TypeStats};
 use space::Space;
 use walk::{Tally, Walk};
 
-/// What the checker has to know of a top-level vdev.
+/// What the checker needs to know about a top-level vdev.
 #[derive(Clone, Copy, Debug)]
 pub struct TopVdev {
     /// Its index below the root.
@@ -68,11 +68,11 @@ pub struct TopVdev {
     pub ashift: u32,
     /// log2 of the size of its metaslabs
     pub ms_shift: u32,
-    /// How many metaslabs
+    /// Number of metaslabs
     pub ms_count: u64,
-    /// What it is for.
+    /// Its allocation class.
     pub class: AllocClass,
-    /// The object with its space map objects.
+    /// The object that lists its space map objects.
     pub metaslab_array: ObjectId,
     /// `com.delphix:vdev_zap_top`
     pub top_zap: Option<ObjectId>,
@@ -106,14 +106,14 @@ impl TopVdev {
     }
 }
 
-/// The pool to be checked.
+/// The pool to check.
 #[derive(Clone)]
 pub struct Pool {
-    /// What reads blocks.
+    /// Reads the blocks.
     pub pipeline: Arc<Pipeline>,
     /// ub_rootbp of the last uberblock on disk
     pub root: BlkPtrPhys,
-    /// ub_txg of it
+    /// ub_txg of the last uberblock on disk
     pub txg: Txg,
     /// Every top-level vdev.
     pub tops: Vec<TopVdev>,
@@ -142,8 +142,8 @@ impl Pool {
         }
     }
 
-    /// `bp_get_dsize`: what a block counts for in the accounting of datasets. Parity is discounted
-    /// by what it takes of a block of 128 KiB.
+    /// `bp_get_dsize`: the bytes charged to datasets for a block. Parity is discounted by its share
+    /// of a 128 KiB block.
     #[doc(alias = "bp_get_dsize")]
     pub(crate) fn dsize(&self, bp: &BlkPtrPhys) -> u64 {
         let vdevs = self.pipeline.vdevs();
@@ -166,7 +166,8 @@ impl Pool {
     }
 }
 
-/// Which blocks are read to check their checksums. Metadata that leads further is always read.
+/// Which blocks are read to verify their checksums. Metadata that leads to other blocks is always
+/// read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Checksums {
     /// No others (`zdb -b`).
@@ -178,27 +179,29 @@ pub enum Checksums {
     All,
 }
 
-/// What to do, and with how much.
+/// What to check, and with which resources.
 #[derive(Clone)]
 pub struct Options {
     /// Which blocks to read.
     pub checksums: Checksums,
     /// Whether all copies are read (DVAs, sides of mirrors, parity), not only the first good one.
     pub every_copy: bool,
-    /// Whether each block that is read is decompressed, too: the checksum is of what was stored,
-    /// right or wrong (`zpool scrub -t`, `zdb -bcc`). Metadata that leads further always is.
+    /// Whether each block that is read is decompressed, too: the checksum only covers what was
+    /// stored, valid or not (`zpool scrub -t`, `zdb -bcc`). Metadata that leads to other blocks
+    /// always is.
     pub decompress: bool,
-    /// Whether blocks are compared with the space maps (not so in `zdb -L`).
+    /// Whether blocks are compared with the space maps (`zdb -L` does not).
     pub leaks: bool,
     /// Whether blocks of data are counted by checksum (`zdb -S`).
     pub dedup: bool,
-    /// Of which objects data is read; of all, if it does not say.
+    /// The objects whose blocks are verified; all, if `None`.
     pub only: Option<Arc<BTreeSet<(ObjsetId, ObjectId)>>>,
-    /// Reads under way at once.
+    /// Concurrent reads.
     pub threads: usize,
-    /// How many blocks are gathered before they are sorted and read; about 200 bytes each.
+    /// How many blocks are gathered before they are sorted and read; about 200 bytes of memory
+    /// each.
     pub leaves_max: usize,
-    /// Told how far the check is.
+    /// Called with the progress of the check.
     pub progress: Option<Arc<ProgressFn>>,
     /// Set to true to stop the check.
     pub cancel: Option<Arc<AtomicBool>>,
@@ -222,12 +225,12 @@ impl Default for Options {
     }
 }
 
-/// What a check came to.
+/// The result of a check.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// All blocks, counted.
+    /// Statistics of all blocks.
     pub stats: BlockStats,
-    /// What is wrong, worst first; empty for a pool that is in order.
+    /// What is wrong, worst first; empty for a sound pool.
     pub findings: Vec<Finding>,
     /// Bytes allocated by vdev, as the space maps have it; empty without `leaks`.
     pub allocated: Vec<(VdevId, u64)>,
@@ -235,7 +238,7 @@ pub struct Report {
     pub checkpoint_bytes: u64,
     /// Blocks of data by checksum; empty unless asked for.
     pub dedup: DedupTable,
-    /// How far it got.
+    /// The progress at the end.
     pub progress: Progress,
 }
 
@@ -267,8 +270,8 @@ impl Report {
 /// Checks a pool.
 ///
 /// # Errors
-/// Only when the MOS cannot be opened, or the check was cancelled (`Busy`): what is wrong with the
-/// pool is in the report.
+/// Only when the MOS cannot be opened, or the check was cancelled (`Busy`): problems of the pool
+/// are in the report.
 #[doc(alias = "dump_block_stats")]
 pub fn verify(pool: &Pool, options: &Options) -> Result<Report> {
     let mos = pool.open_mos()?;
@@ -319,7 +322,7 @@ fn uncheckable_space(pool: &Pool, mos: &Objset) -> Option<&'static str> {
     used.map(|_| "a vdev is missing or was removed")
 }
 
-/// Counts what was freed and not given back.
+/// Counts the blocks that were freed but not yet returned to the allocator.
 fn count_lists(walk: &Walk, mos: &Objset, tally: &mut Tally) {
     let unread = |what: &str, error: &Error| Finding::NotChecked {
         what: format!("{what}: {error}"),
@@ -391,7 +394,7 @@ fn report(walk: &Walk, tally: Tally) -> Report {
         }
     }
     report.findings.sort_by_cached_key(Finding::sort_key);
-    // A block with two bad copies is found by each of them.
+    // A block with two bad copies is reported once for each of them.
     report.findings.dedup();
     report
 }
@@ -410,7 +413,7 @@ fn walk_for_tests(pool: &Pool, root: &BlkPtrPhys) -> u64 {
     tally.born.values().sum()
 }
 
-/// How many blocks below the block of an objset a destruction that goes on from there has left to free.
+/// How many blocks below an objset block a destroy resumed at `resume` has still to free.
 #[cfg(test)]
 fn count_destroyed_for_tests(pool: &Pool, root: &BlkPtrPhys, resume: Option<Point>) -> u64 {
     let walk = Walk::new(pool.clone(), Options::default(), None, false);
@@ -421,7 +424,7 @@ fn count_destroyed_for_tests(pool: &Pool, root: &BlkPtrPhys, resume: Option<Poin
     tally.stats.total().count
 }
 
-/// Where all metadata is.
+/// The location of all metadata.
 #[cfg(test)]
 fn metadata_for_tests(pool: &Pool) -> Vec<(VdevId, u64, u64)> {
     let options = Options {

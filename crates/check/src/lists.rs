@@ -1,10 +1,11 @@
-//! Lists of block pointers in the MOS: what was freed and not yet given back.
+//! Lists of block pointers in the MOS: blocks that were freed but not yet returned to the
+//! allocator.
 //!
 //! # On disk
 //! A `bpobj` is an object of block pointers, with counts in its bonus and possibly an object of
 //! further bpobjs. The pool directory names two: `sync_bplist`, frees of the last txg's later sync
-//! passes, and `free_bpobj`, what destroyed snapshots leave behind. `bptree_obj` is a queue of
-//! whole datasets that are being destroyed.
+//! passes, and `free_bpobj`, blocks left by destroyed snapshots. `bptree_obj` is a queue of whole
+//! datasets that are being destroyed.
 //!
 //! # Source
 //! OpenZFS `module/zfs/bpobj.c`, `module/zfs/bptree.c`, `cmd/zdb/zdb.c` (`dump_block_stats`).
@@ -21,10 +22,10 @@ use crate::Finding;
 
 /// Block pointers read at once.
 const CHUNK: u64 = 1024;
-/// bpobjs within bpobjs: real ones are two or three deep.
+/// Maximum nesting of bpobjs; real ones are two or three deep.
 const DEPTH_MAX: usize = 64;
 
-/// Whether the pool directory has an entry whose name starts like this.
+/// Whether the pool directory has an entry whose name starts with `prefix`.
 pub(crate) fn directory_has_prefix(mos: &Objset, prefix: &str) -> Result<bool> {
     let directory = zap::Zap::open(mos, zap::directory::OBJECT)?;
     for entry in &directory {
@@ -35,7 +36,7 @@ pub(crate) fn directory_has_prefix(mos: &Objset, prefix: &str) -> Result<bool> {
     Ok(false)
 }
 
-/// The structure in a bonus; what a short, old bonus lacks is zero.
+/// The structure in a bonus; fields missing from a short bonus of an old version are zero.
 pub(crate) fn bonus<T: Phys>(dnode: &Dnode, least: usize) -> Result<T> {
     let bonus = dnode.bonus();
     if bonus.len() < least {
@@ -47,10 +48,10 @@ pub(crate) fn bonus<T: Phys>(dnode: &Dnode, least: usize) -> Result<T> {
     T::read(&bytes)
 }
 
-/// Visits every block pointer of a bpobj and of those in it.
+/// Visits every block pointer of a bpobj and its subobjs.
 ///
 /// # Errors
-/// What reading it met, and `Corrupt` for a bpobj that contains itself.
+/// Any read error, and `Corrupt` for a bpobj that is found twice.
 pub(crate) fn each_bp(
     mos: &Objset,
     object: ObjectId,
@@ -62,7 +63,7 @@ pub(crate) fn each_bp(
     visit(mos, object, each, findings, dsize, &mut seen, 0).map(|_| ())
 }
 
-/// Answers the bytes of all entries.
+/// Visits one bpobj and its subobjs; returns the total bytes of all entries.
 fn visit(
     mos: &Objset,
     object: ObjectId,
@@ -118,7 +119,7 @@ fn visit(
     Ok(counted)
 }
 
-/// Makes sure that there are such entries, each stored once.
+/// Checks that the entries are within the object, and backed by blocks.
 fn check_entries(dnode: &Dnode, entries: Range<u64>, each_bytes: u64) -> Result<()> {
     let room = (dnode.maxblkid().0 + 1).saturating_mul(dnode.blksz());
     let count = entries.end;
@@ -135,7 +136,7 @@ fn check_entries(dnode: &Dnode, entries: Range<u64>, each_bytes: u64) -> Result<
     )))
 }
 
-/// The datasets that are being destroyed.
+/// The entries of the bptree: datasets that are being destroyed.
 pub(crate) fn bptree_entries(mos: &Objset, object: ObjectId) -> Result<Vec<BptreeEntryPhys>> {
     let dnode = mos.hold(object)?;
     let header: BptreePhys = bonus(&dnode, BptreePhys::SIZE)?;

@@ -1,9 +1,9 @@
 //! The intent log of a dataset: blocks that a crash left behind and that an import claimed.
 //!
 //! # What it is
-//! A chain of log blocks, each with the pointer to the next, which may never have been written.
-//! Only blocks that a txg on disk knows of count: those of a claimed log, or those born before.
-//! Records of large writes point at a block of their own.
+//! A chain of log blocks, each with a pointer to the next, which may never have been written. Only
+//! blocks allocated as of a txg on disk count: those of a claimed log, or those born no later than
+//! that txg. Records of large writes point to a separate data block.
 //!
 //! # Source
 //! OpenZFS `module/zfs/dmu_traverse.c` (`traverse_zil`), `module/zfs/zil.c` (`zil_parse`).
@@ -15,8 +15,8 @@ use phys::zil::{LrWritePhys, ZIL_ZC_SEQ, ZilChainPhys, records, tx};
 use phys::{BlkPtrPhys, ChecksumType, Phys, ZilHeaderPhys};
 use zio::{Bookmark, LogStore, Pipeline};
 
-/// Visits the blocks of a log; the flag tells blocks of the chain from data that it points at.
-/// The chain ends silently where it cannot be read: that is how logs end.
+/// Visits the blocks of a log; the flag is true for blocks of the chain, false for data that it
+/// points to. The chain ends silently at the first unreadable block: that is how logs end.
 pub(crate) fn walk(
     pipeline: &Pipeline,
     objset: ObjsetId,

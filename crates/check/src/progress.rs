@@ -1,4 +1,4 @@
-//! How far a check got, and how to stop it.
+//! The progress of a check, and its cancellation.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,21 +8,21 @@ use crate::Options;
 /// Time between two reports: a tenth of a second.
 const INTERVAL_NS: u64 = 100_000_000;
 
-/// How far a check got.
+/// The progress of a check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Block pointers visited.
     pub blocks: u64,
     /// Physical bytes verified.
     pub verified_bytes: u64,
-    /// Bytes allocated in the pool, as far as known: what will have been verified at the end, if
-    /// every copy is.
+    /// Bytes allocated in the pool, if known: roughly `verified_bytes` at the end, if every copy is
+    /// verified.
     pub allocated_bytes: u64,
-    /// Since the start.
+    /// Nanoseconds since the start.
     pub elapsed_ns: u64,
 }
 
-/// Called now and then, from any thread, one at a time.
+/// Called periodically, from any thread, one call at a time.
 pub type ProgressFn = dyn Fn(&Progress) + Send + Sync;
 
 pub(crate) struct Meter {

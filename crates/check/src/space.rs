@@ -1,9 +1,11 @@
-//! Space as the space maps have it, and what the blocks leave of it.
+//! Allocated space according to the space maps, and what is left of it after all blocks claim
+//! theirs.
 //!
 //! # What it is
-//! For each metaslab the segments that its space map leaves allocated, after the unflushed part of
-//! the log space maps. Every segment that a block occupies is then taken away (*claimed*): what
-//! cannot be taken was never allocated or is taken twice, what remains at the end is leaked.
+//! For each metaslab: the segments that its space map leaves allocated, after the unflushed part of
+//! the log space maps. Every segment that a block occupies is then removed (*claimed*): a segment
+//! that cannot be removed was never allocated or is claimed twice; what remains at the end is
+//! leaked.
 //!
 //! # Concurrency
 //! One lock per metaslab; claims come in sorted batches.
@@ -22,9 +24,9 @@ use zio::Bookmark;
 
 use crate::{Finding, TopVdev};
 
-/// How much of a space map is read at once; a multiple of every block size of one.
+/// Bytes of a space map read at once; a multiple of every space map block size.
 const READ_BYTES: u64 = 1 << 20;
-/// More entries than this do not fit a space map object.
+/// Maximum bytes of entries; a longer space map is corrupt.
 const LENGTH_MAX: u64 = 1 << 48;
 
 /// A segment that a block occupies.
@@ -53,7 +55,7 @@ impl Vdev {
         1 << self.top.ms_shift
     }
 
-    /// The metaslab that a segment lies in, if it lies in one.
+    /// The metaslab that contains a segment, if a single one does.
     fn locate(&self, offset: u64, size: u64) -> Option<usize> {
         let end = offset.checked_add(size)?.checked_sub(1)?;
         let at = offset >> self.top.ms_shift;
@@ -68,11 +70,11 @@ pub(crate) struct Space {
     pub(crate) checkpoint: u64,
 }
 
-/// What a batch of claims came to.
+/// The result of a batch of claims.
 #[derive(Default)]
 pub(crate) struct Claimed {
     pub(crate) findings: Vec<Finding>,
-    /// Segments that were claimed before and may be.
+    /// Segments claimed repeatedly by blocks that may be shared.
     pub(crate) shared: u64,
     pub(crate) shared_bytes: u64,
 }
@@ -140,7 +142,7 @@ impl Space {
             for_each_entry(mos, object, &mut |range| {
                 let id = range.vdev.unwrap_or_default();
                 let Some(vdev) = self.vdevs.get(&id) else {
-                    // A vdev that was removed: its space is elsewhere by now.
+                    // The vdev was removed, and its data moved.
                     return Ok(());
                 };
                 // Sectors of 512 bytes, whatever the vdev's are.
@@ -161,7 +163,8 @@ impl Space {
         Ok(())
     }
 
-    /// What was freed since the checkpoint is still marked as allocated, for its sake.
+    /// Removes the space freed since the checkpoint, which the space maps keep allocated for its
+    /// sake.
     #[doc(alias = "zdb_leak_init_exclude_checkpoint")]
     fn exclude_checkpoint(&mut self, mos: &Objset, tops: &[TopVdev]) -> Result<()> {
         for top in tops {
@@ -187,7 +190,7 @@ impl Space {
         Ok(())
     }
 
-    /// Takes the segments of blocks away.
+    /// Removes the segments of blocks from the unclaimed space.
     pub(crate) fn claim(&self, claims: &mut Vec<Claim>) -> Claimed {
         claims.sort_unstable_by_key(|c| (c.dva.vdev(), c.dva.offset()));
         let mut claimed = Claimed::default();
@@ -234,7 +237,7 @@ impl Space {
         a.vdev() == b.vdev() && a.offset() >> shift == b.offset() >> shift
     }
 
-    /// What nobody claimed.
+    /// The segments that no block claimed.
     #[doc(alias = "zdb_leak_fini")]
     pub(crate) fn leaks(&self) -> Vec<Finding> {
         let mut leaks = Vec::new();
@@ -334,7 +337,7 @@ fn load_vdev(mos: &Objset, top: &TopVdev, findings: &mut Vec<Finding>) -> Vdev {
     vdev
 }
 
-/// Answers smp_alloc.
+/// Loads one space map into `metaslab`, and returns its smp_alloc.
 fn load_map(
     mos: &Objset,
     object: ObjectId,
@@ -374,7 +377,7 @@ fn top_zap_object(mos: &Objset, top: &TopVdev, name: &str) -> Result<Option<Obje
     Ok(zap::Zap::open(mos, zap)?.lookup_u64(name)?.map(ObjectId))
 }
 
-/// For each metaslab, from which txg on the logs have what its space map has not.
+/// For each metaslab, the first txg whose log has changes that its own space map lacks.
 fn unflushed_txgs(mos: &Objset, top: &TopVdev) -> Result<Vec<u64>> {
     let name = pool_names::VDEV_TOP_ZAP_MS_UNFLUSHED_PHYS_TXGS;
     match top_zap_object(mos, top, name)? {
@@ -383,7 +386,7 @@ fn unflushed_txgs(mos: &Objset, top: &TopVdev) -> Result<Vec<u64>> {
     }
 }
 
-/// Reads the entries of a space map object in order; answers its header.
+/// Reads the entries of a space map object in order; returns its header.
 fn for_each_entry(
     mos: &Objset,
     object: ObjectId,

@@ -10,14 +10,14 @@ use phys::{BlkPtrPhys, ObjectType};
 pub enum BlockKind {
     /// A classic object type (`DMU_OT_*`), raw.
     Type(u8),
-    /// Freed, but not yet given back.
+    /// Freed, but not yet returned to the allocator.
     DeferredFree,
     /// A "new" object type (`DMU_OTN_*`).
     Other,
 }
 
 impl BlockKind {
-    /// Of a block that is in use.
+    /// The kind of a block that is in use.
     #[must_use]
     pub fn of(bp: &BlkPtrPhys) -> Self {
         let raw = bp.object_type();
@@ -29,13 +29,13 @@ impl BlockKind {
     }
 }
 
-/// `PSIZE_HISTO_SIZE`: blocks by psize in sectors of 512 bytes; the last one counts all that are
-/// larger than 128 KiB.
+/// `PSIZE_HISTO_SIZE`: bins by psize in sectors of 512 bytes; the last one counts all blocks larger
+/// than 128 KiB.
 const SECTOR_BINS: usize = (SPA_OLD_MAXBLOCKSIZE >> SPA_MINBLOCKSHIFT) as usize + 2;
-/// The most bytes that an embedded block has, and 0.
+/// Bins by payload bytes: 0 to 112, the most that an embedded block can have.
 const PAYLOAD_BINS: usize = 113;
 
-/// Counts by a number below `N`, of which the last counts all larger ones.
+/// Counts indexed by a number; the last of the `N` bins counts all larger numbers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Counts<const N: usize>(pub [u64; N]);
 
@@ -86,7 +86,7 @@ pub struct TypeStats {
 }
 
 impl TypeStats {
-    /// Adds what another one counted.
+    /// Adds the counts of `other`.
     pub fn add(&mut self, other: &TypeStats) {
         self.count += other.count;
         self.lsize += other.lsize;
@@ -118,21 +118,21 @@ pub struct BlockStats {
     pub by_kind: BTreeMap<(BlockKind, u8), TypeStats>,
     /// Embedded blocks by `BP_EMBEDDED_TYPE_*`.
     pub embedded: [u64; 3],
-    /// Of each of them, by the bytes of their payload.
+    /// For each of these types, by payload bytes.
     pub embedded_payloads: [Counts<PAYLOAD_BINS>; 3],
-    /// By psize; embedded blocks are in no histogram.
+    /// By psize; embedded blocks are not in any histogram.
     pub psize_histogram: SizeHistogram,
     /// By lsize.
     pub lsize_histogram: SizeHistogram,
     /// By asize.
     pub asize_histogram: SizeHistogram,
-    /// Blocks met again through dedup or cloning.
+    /// Segments (DVAs) found again because of dedup or cloning, not counting the first time.
     pub shared_count: u64,
     /// Their bytes, counted in `by_kind` but allocated only once.
     pub shared_asize: u64,
 }
 
-/// How the copies of a block lie to each other.
+/// Where the copies of a block are relative to each other.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Ditto {
     pub(crate) same_vdev: bool,

@@ -18,7 +18,7 @@ fn check(pool: &Pool) -> Report {
     verify(pool, &Options::default()).expect("the MOS opens")
 }
 
-/// What is found when `before` happens before the MOS is synced.
+/// The findings when `before` runs before the MOS is synced.
 fn found_after(before: impl FnOnce(&Rig)) -> Vec<Finding> {
     let rig = Rig::new(true);
     before(&rig);
@@ -82,7 +82,7 @@ fn sim_a_check_runs_in_simulated_time() {
     });
 }
 
-/// Frees a tree of blocks until it has freed so many.
+/// Frees a tree of blocks until it has freed `room` of them.
 struct Destroy<'a> {
     pool: &'a Pool,
     room: u64,
@@ -205,7 +205,7 @@ fn a_block_without_a_good_copy_is_unreadable() {
             matches!(&findings[..], [Finding::Unreadable { kind: k, .. }] if *k == kind),
             "{findings:?}"
         );
-        // Without looking at data, nothing is seen of it.
+        // A check that does not read data does not see it.
         let options = Options {
             checksums: Checksums::Metadata,
             ..Options::default()
@@ -214,7 +214,7 @@ fn a_block_without_a_good_copy_is_unreadable() {
     }
 }
 
-/// The checksum of a block is right, and its compressor was wrong.
+/// A block whose checksum is good, but whose compressed data is invalid.
 #[test]
 fn a_block_that_does_not_decompress_is_found_by_those_who_try() {
     for is_linear in [false, true] {
@@ -222,8 +222,8 @@ fn a_block_that_does_not_decompress_is_found_by_those_who_try() {
         let root = rig.dataset().bp;
         let pool = rig.sync(|_| {});
         let leaf = find_data_block(&pool, &root, |bp| bp.psize() < bp.lsize());
-        // All bytes pass for verified: so this is as if the block had been written like that. The
-        // first ones are the length of what lz4 made.
+        // All bytes pass as verified, as if the block had been written like that. The first ones
+        // are the length of the lz4 output.
         rig.memory.is_gullible.store(true, Ordering::Relaxed);
         leaf.dvas().for_each(|dva| rig.memory.damage_at(&dva, 0));
         assert_eq!(check(&pool).findings, []);
@@ -369,7 +369,7 @@ fn space_maps_that_contradict_themselves_are_found() {
     let pool = rig.sync(|rig| {
         let (vdev, metaslab, map) = rig.space_map();
         broken = Some((vdev, metaslab));
-        // The first entry after the debug entry, once more at the place of that one.
+        // Overwrites the debug entry with a copy of the first entry after it.
         let mut entry = [0; 8];
         map.read(8, &mut entry).unwrap();
         map.write(&rig.tx, 0, &entry).unwrap();
@@ -457,7 +457,7 @@ fn every_finding_reads_as_a_sentence() {
     );
 }
 
-/// A level-0 block of file contents with a place.
+/// A level-0 block of file contents that has a DVA.
 fn some_data_block(pool: &Pool, root: &BlkPtrPhys) -> BlkPtrPhys {
     find_data_block(pool, root, |_| true)
 }

@@ -1,5 +1,5 @@
-//! A pool that goes through everything data sets can go through, checked all the while, and at the
-//! end by the real zdb.
+//! A pool that goes through every dataset operation, checked throughout, and at the end by the real
+//! zdb.
 
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ fn create(memory: &Arc<Memory>) -> Spa {
     .expect("a pool")
 }
 
-/// Files of different shapes: tiny blocks, usual ones, large ones.
+/// Files with different block sizes: tiny, usual, large.
 fn init(objset: &Arc<Objset>, tx: &Tx) -> Result<()> {
     for i in 0..FILES {
         let new = NewObject::new(ObjectType::PLAIN_FILE_CONTENTS)
@@ -118,7 +118,7 @@ fn step(spa: &Spa, random: &mut Random) -> Result<()> {
     }
 }
 
-/// Refusals that are right, given that steps are picked blindly.
+/// Errors that are expected, since steps are chosen at random.
 fn is_refusal(kind: ErrorKind) -> bool {
     matches!(
         kind,
@@ -195,8 +195,8 @@ fn churned_pools_stay_clean() {
     churn(1, 80);
 }
 
-/// The pipeline's own gang blocks, in the eyes of the real zdb: all free space is in crumbs of
-/// 4 KiB when blocks of 128 KiB are written, overwritten, snapshot and freed.
+/// The pipeline's gang blocks, checked by the real zdb: all free space is in fragments of 4 KiB
+/// when blocks of 128 KiB are written, overwritten, snapshotted and freed.
 #[test]
 fn slow_gangs_on_a_fragmented_pool_are_clean() {
     let memory = Arc::new(Memory::new("d0", 320 << 20));

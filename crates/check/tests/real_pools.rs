@@ -1,5 +1,5 @@
-//! Pools that the real OpenZFS wrote, checked by us and by `zdb`: both must count the same blocks
-//! and find nothing wrong. And then with damage.
+//! Pools written by the real OpenZFS, checked by this checker and by `zdb`: both must count the
+//! same blocks and find nothing wrong. Then the same with damage.
 //!
 //! A pool is written once in the guest (under a minute) and kept in the user's cache folder.
 
@@ -93,7 +93,7 @@ fn slow_a_mirror_with_a_bad_side_is_told() {
     let damaged = |f: &Finding| matches!(f, Finding::DamagedCopies { .. });
     assert!(!report.findings.is_empty());
     assert!(report.findings.iter().all(damaged), "{:?}", report.findings);
-    // One good copy of everything is enough for reading.
+    // One good copy of each block is enough to read it.
     let options = Options {
         every_copy: false,
         checksums: Checksums::All,

@@ -1,10 +1,10 @@
-//! What a head learns while its objset is synced: blocks born and blocks killed.
+//! Block accounting of a head while its objset is synced: blocks born and blocks killed.
 //!
 //! # What it is
-//! The DMU reports every block that an objset gains or loses. Sizes are only summed up, and dead
-//! blocks that a snapshot still has are only remembered, until the objset is written; then the
-//! sums are applied to data set and directories, and the dead blocks go to the deadlist. That
-//! gives the same accounts as block by block, since every account depends on the total alone.
+//! The DMU reports every block that an objset gains or loses. Until the objset is written, sizes
+//! are only summed and dead blocks that a snapshot still has are only collected; then the sums are
+//! applied to the dataset and its directories, and the dead blocks go on the deadlist. The result
+//! is the same as accounting for each block, since every account depends on the total alone.
 //!
 //! # Source
 //! OpenZFS module/zfs/dsl_dataset.c (`dsl_dataset_block_born`, `dsl_dataset_block_kill`,
@@ -26,21 +26,22 @@ use crate::pool::DslPool;
 use crate::size::{Space, apply};
 use phys::feature;
 
-/// Births and deaths of one head that are not in the accounts yet.
+/// Births and deaths in one head that are not yet in the accounts.
 #[derive(Default)]
 pub(crate) struct Tally {
     born: Space,
-    /// Killed and free: nobody else refers to them.
+    /// Killed and freed: nothing else references them.
     freed: Space,
-    /// Killed, but the snapshot before has them.
+    /// Killed, but still in the previous snapshot.
     dead: Space,
-    /// Of these, bytes that only that very snapshot has from now on.
+    /// Bytes of `dead` that are now unique to that snapshot.
     dead_unique_to_prev: i64,
-    /// Of these, bytes that were born after the origin.
+    /// Bytes of `dead` that were born after the origin.
     dead_after_origin: i64,
     /// ds_pending_deadlist
     pending: Vec<BlkPtrPhys>,
-    /// Killed and free, but costly to free: they go through the pool's free list.
+    /// Killed and to be freed, but expensive to free (gang, dedup): they go through the pool's free
+    /// list.
     deferred: Vec<BlkPtrPhys>,
     features: BTreeSet<&'static str>,
 }
@@ -110,7 +111,8 @@ impl BlockAccounting for HeadAccounting {
         }
         tally.dead += space;
         tally.pending.push(*bp);
-        // A block of txg 0 in a head without snapshots is a lie, and on no list.
+        // Without a predecessor there is nothing to charge: a block of birth txg 0 in a head
+        // without snapshots is corrupt.
         let is_unique_to = |prev: &DslDataset| {
             let prev = prev.state();
             prev.fields.next_snap_obj == ds.object().0 && birth.0 > prev.fields.prev_snap_txg
@@ -163,7 +165,7 @@ impl DslDataset {
 }
 
 impl DslPool {
-    /// Applies what the syncing of a head's objset has told; the head is clean after that.
+    /// Applies the tally collected while a head's objset was synced; the head is clean after that.
     #[doc(alias = "dsl_dataset_sync_done")]
     pub(crate) fn apply_tally(&self, ds: &Arc<DslDataset>, tx: &Tx) -> Result<()> {
         let tally = std::mem::take(&mut *ds.tally.lock());
@@ -218,15 +220,15 @@ impl DslPool {
     }
 }
 
-/// [`BlockAccounting`] of the MOS: blocks are freed at once, and what they count for is charged to
-/// the directory `$MOS` when the MOS is not being synced.
+/// [`BlockAccounting`] of the MOS: blocks are freed at once, and their space is charged to the
+/// directory `$MOS` later, when the MOS is not being synced.
 pub struct MosAccounting {
     env: Arc<dyn PoolEnv>,
     change: Mutex<Space>,
 }
 
 impl MosAccounting {
-    /// For the MOS of a pool that is being created or opened.
+    /// Creates the accounting for the MOS of a pool that is being created or opened.
     #[must_use]
     pub fn new(env: Arc<dyn PoolEnv>) -> Arc<MosAccounting> {
         Arc::new(MosAccounting {
@@ -240,7 +242,7 @@ impl MosAccounting {
         *self.change.lock()
     }
 
-    /// What has not been charged yet.
+    /// Takes the change not charged yet.
     pub(crate) fn take(&self) -> Space {
         std::mem::take(&mut *self.change.lock())
     }

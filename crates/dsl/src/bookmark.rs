@@ -1,13 +1,13 @@
-//! Bookmarks: when a snapshot was, without its data.
+//! Bookmarks: the point in time of a snapshot, without its data.
 //!
 //! # What it is
-//! A bookmark remembers a snapshot's guid and txg, so that an incremental send can start there
-//! after the snapshot is gone. Those that also know how much was freed since (feature
-//! `bookmark_written`) would have to be kept up with every freed block; a pool with such bookmarks
-//! is not written to.
+//! A bookmark records a snapshot's guid and txg, so that an incremental send can start there after
+//! the snapshot is gone. Bookmarks that also record how much was freed since (feature
+//! `bookmark_written`) would need an update for every freed block; a pool with such bookmarks is
+//! not written to.
 //!
 //! # On disk
-//! The data set's ZAP has `com.delphix:bookmarks` -> a ZAP of `zfs_bookmark_phys_t` by name.
+//! The dataset's ZAP has `com.delphix:bookmarks` -> a ZAP of `zfs_bookmark_phys_t` by name.
 //!
 //! # Source
 //! OpenZFS module/zfs/dsl_bookmark.c @be7657e3
@@ -30,7 +30,7 @@ use phys::feature;
 const FLAGS_WORD: usize = 4;
 /// Index of zbm_redaction_obj among the words of a bookmark.
 const REDACTION_WORD: usize = 3;
-/// `ZBM_FLAG_HAS_FBN`: the bookmark knows how much was freed since.
+/// `ZBM_FLAG_HAS_FBN`: the bookmark records how much was freed since.
 const HAS_FBN: u64 = 1 << 0;
 
 /// A bookmark.
@@ -54,8 +54,8 @@ impl DslBookmark {
         self.words.get(REDACTION_WORD).copied().unwrap_or(0)
     }
 
-    /// What the snapshot referred to: allocated, compressed and uncompressed bytes. `None` for a
-    /// bookmark made without `bookmark_written`.
+    /// What the snapshot referenced: allocated, compressed and uncompressed bytes. `None` for a
+    /// bookmark created without `bookmark_written`.
     #[must_use]
     pub fn referenced_bytes(&self) -> Option<[u64; 3]> {
         let has_sizes = self
@@ -103,13 +103,13 @@ impl DslPool {
     /// The bookmarks of a head, oldest first.
     ///
     /// # Errors
-    /// What reading the MOS gives.
+    /// Any error from reading the MOS.
     pub fn bookmarks(&self, head: &DslDataset) -> Result<Vec<DslBookmark>> {
         let _config = self.config().read();
         self.load_bookmarks(head)
     }
 
-    /// Makes the bookmark `pool/a#name` of the snapshot `pool/a@snap`.
+    /// Creates the bookmark `pool/a#name` of the snapshot `pool/a@snap`.
     ///
     /// # Errors
     /// `NotFound`, `Exists`, `InvalidInput`, `NameTooLong`; `Unsupported` without the feature.
@@ -238,10 +238,10 @@ impl DslPool {
         Ok(())
     }
 
-    /// Whether bookmarks need the deadlist key of a snapshot that is being destroyed.
+    /// Whether a bookmark still needs the deadlist key of a snapshot that is being destroyed.
     ///
     /// # Errors
-    /// `Unsupported` when they know how much was freed, which would have to be kept up.
+    /// `Unsupported` for bookmarks that record freed space, which would have to be maintained.
     #[doc(alias = "dsl_bookmark_ds_destroyed")]
     pub(crate) fn bookmarks_keep_key(&self, snap: &Arc<DslDataset>, _tx: &Tx) -> Result<bool> {
         if let Some(head) = self.head_of(&snap.dir())? {
@@ -269,7 +269,7 @@ impl DslPool {
         Ok(())
     }
 
-    /// Whether a promotion can move the bookmarks.
+    /// Checks that a promotion can move the bookmarks.
     pub(crate) fn check_bookmarks_move(
         &self,
         from: &DslDataset,
@@ -299,7 +299,7 @@ impl DslPool {
     }
 }
 
-/// Refuses bookmarks that have more to be kept up than their existence.
+/// Rejects bookmarks that would need updates after their creation, and redaction bookmarks.
 fn check_simple(bookmark: &DslBookmark) -> Result<()> {
     let word = |at: usize| bookmark.words.get(at).copied().unwrap_or(0);
     if word(FLAGS_WORD) & HAS_FBN != 0 || word(REDACTION_WORD) != 0 {

@@ -1,10 +1,10 @@
-//! Block pointer objects: long lists of blocks that wait to be freed, or that died.
+//! Block pointer objects: long lists of blocks to be freed, or dead.
 //!
 //! # What it is
-//! A bpobj is a bag of block pointers with their total size in its bonus. Adding one appends to
-//! the object's data; adding a whole other bpobj only notes its number in a second object, the
-//! list of subobjs (or copies the contents when they are small), so that merging deadlists costs
-//! the same whatever their length.
+//! A bpobj is a bag of block pointers with their total size in its bonus. Adding a block pointer
+//! appends it to the object's data. Adding another bpobj only records its object number in a second
+//! object, the list of subobjs (a small one is copied instead), so the cost of merging deadlists
+//! does not depend on their length.
 //!
 //! # On disk
 //! ```text
@@ -12,16 +12,16 @@
 //!   bonus BPOBJ_HDR           num_blkptrs bytes [comp uncomp [subobjs num_subobjs [num_freed]]]
 //! object of type BPOBJ_SUBOBJ data: 64-bit object numbers
 //! ```
-//! The bonus is as long as the pool's version had fields for.
+//! The bonus holds as many of these fields as the pool's version had when the object was created.
 //!
 //! # Invariants
 //! 1. bytes, comp and uncomp are the sums over the pointers here and in all subobjs.
-//! 2. A subobj belongs to one list only. `empty_bpobj` is shared by reference count (that of the
-//!    feature), always empty, and never a subobj.
+//! 2. A subobj belongs to one list only. `empty_bpobj` is shared (the feature's reference count
+//!    counts its users), always empty, and never a subobj.
 //!
 //! # Concurrency
 //! In syncing context only. Headers are not cached: every operation reads the bonus and writes it
-//! back, so any number of handles of one object may exist.
+//! back, so one object may have any number of handles.
 //!
 //! # Source
 //! OpenZFS module/zfs/bpobj.c, include/sys/bpobj.h @be7657e3
@@ -42,7 +42,8 @@ use crate::mos::{Mos, u64_at};
 use crate::size::{Space, apply};
 use phys::feature;
 
-/// Lists in one list: small ones are copied, and the others are there for years of snapshots.
+/// At most this many subobjs in one bpobj; small ones are copied instead, so years of snapshots
+/// stay far below it.
 const SUBOBJS_MAX: u64 = 1 << 24;
 /// Bytes of a block pointer on disk.
 const BP_BYTES: u64 = size_of::<BlkPtrPhys>() as u64;
@@ -109,10 +110,10 @@ pub struct Bpobj {
 }
 
 impl Bpobj {
-    /// Allocates an empty one.
+    /// Allocates an empty bpobj.
     ///
     /// # Errors
-    /// What the MOS gives.
+    /// Any error from the MOS.
     #[doc(alias = "bpobj_alloc")]
     pub fn alloc(mos: &Mos, tx: &Tx) -> Result<ObjectId> {
         // Only livelists have freed entries to count.
@@ -127,10 +128,10 @@ impl Bpobj {
         )
     }
 
-    /// Answers an empty bpobj for one deadlist entry: the shared one if the pool has the feature.
+    /// Returns an empty bpobj for one deadlist entry: the shared one if the pool has the feature.
     ///
     /// # Errors
-    /// What the MOS gives.
+    /// Any error from the MOS.
     #[doc(alias = "bpobj_alloc_empty")]
     pub(crate) fn alloc_empty(mos: &Mos, tx: &Tx) -> Result<ObjectId> {
         if !mos.env().feature_is_enabled(feature::EMPTY_BPOBJ) {
@@ -149,10 +150,10 @@ impl Bpobj {
         Ok(shared)
     }
 
-    /// Gives back one use of the shared empty bpobj.
+    /// Drops one reference to the shared empty bpobj, and frees it with the last.
     ///
     /// # Errors
-    /// What the MOS gives.
+    /// Any error from the MOS.
     #[doc(alias = "bpobj_decr_empty")]
     pub fn release_empty(mos: &Mos, tx: &Tx) -> Result<()> {
         mos.env().feature_decr(feature::EMPTY_BPOBJ, tx)?;
@@ -168,7 +169,7 @@ impl Bpobj {
     /// Frees the object and all its subobjs, without freeing the blocks they list.
     ///
     /// # Errors
-    /// What the MOS gives.
+    /// Any error from the MOS.
     #[doc(alias = "bpobj_free")]
     pub fn free(mos: &Arc<Mos>, object: ObjectId, tx: &Tx) -> Result<()> {
         let mut todo = vec![object];
@@ -187,10 +188,10 @@ impl Bpobj {
         Ok(())
     }
 
-    /// Opens one.
+    /// Opens a bpobj.
     ///
     /// # Errors
-    /// `Corrupt` when the object is something else.
+    /// `Corrupt` when the object is not a bpobj.
     #[doc(alias = "bpobj_open")]
     pub fn open(mos: &Arc<Mos>, object: ObjectId) -> Result<Bpobj> {
         let dnode = mos.hold(object)?;
@@ -219,7 +220,7 @@ impl Bpobj {
         Ok(bpobj)
     }
 
-    /// Block pointers that fit the object's blocks.
+    /// Block pointers that fit in the object's blocks.
     fn capacity(&self) -> u64 {
         let blocks = self.dnode.maxblkid().0.saturating_add(1);
         (self.dnode.blksz() / BP_BYTES).saturating_mul(blocks)
@@ -263,10 +264,10 @@ impl Bpobj {
         self.header().is_empty()
     }
 
-    /// What the listed blocks count for.
+    /// The total size of the listed blocks.
     ///
     /// # Errors
-    /// What the MOS gives.
+    /// Any error from the MOS.
     #[doc(alias = "bpobj_space")]
     pub fn space(&self) -> Result<Space> {
         if !self.has_comp() {
@@ -276,10 +277,10 @@ impl Bpobj {
         Ok(Space::stored(header.bytes, header.comp, header.uncomp))
     }
 
-    /// What the listed blocks with `mintxg < birth <= maxtxg` count for. Reads the whole list.
+    /// The total size of the listed blocks with `mintxg < birth <= maxtxg`. Reads the whole list.
     ///
     /// # Errors
-    /// What the MOS gives.
+    /// Any error from the MOS.
     #[doc(alias = "bpobj_space_range")]
     pub(crate) fn space_range(&self, mintxg: u64, maxtxg: u64) -> Result<Space> {
         let mut total = Space::ZERO;
@@ -293,10 +294,11 @@ impl Bpobj {
         Ok(total)
     }
 
-    /// Adds blocks; `freed` marks the entries as the freed half of a livelist's pair.
+    /// Adds blocks; `freed` marks them as FREE entries of a livelist (the other half of an
+    /// ALLOC/FREE pair).
     ///
     /// # Errors
-    /// What the MOS gives.
+    /// Any error from the MOS.
     #[doc(alias = "bpobj_enqueue")]
     pub fn enqueue(&self, bps: &[BlkPtrPhys], freed: bool, tx: &Tx) -> Result<()> {
         if bps.is_empty() {
@@ -321,10 +323,10 @@ impl Bpobj {
         self.store(header, tx)
     }
 
-    /// Adds all of another bpobj, which ceases to be the caller's.
+    /// Adds all of another bpobj, whose ownership passes to this one.
     ///
     /// # Errors
-    /// What the MOS gives.
+    /// Any error from the MOS.
     #[doc(alias = "bpobj_enqueue_subobj")]
     pub(crate) fn enqueue_subobj(&self, object: ObjectId, tx: &Tx) -> Result<()> {
         if !self.has_subobjs() {
@@ -347,8 +349,8 @@ impl Bpobj {
             sub_header.uncomp,
         ));
 
-        // Small lists are copied, so that nesting stays shallow: first the list of sub-subobjs,
-        // and only if that one was small, the pointers.
+        // Small lists are copied, to keep the nesting shallow: first the sub-subobj list, then,
+        // only if that was small enough to copy, the pointers.
         let mut copied_all = true;
         if sub_header.subobjs != 0 {
             let list = self.mos.hold(ObjectId(sub_header.subobjs))?;
@@ -425,10 +427,11 @@ impl Bpobj {
             .collect())
     }
 
-    /// Shows every listed block, last first, subobjs after their parent's own.
+    /// Calls `visit` on every listed block, last first; a bpobj's own blocks come before those of
+    /// its subobjs.
     ///
     /// # Errors
-    /// What `visit` or the MOS gives.
+    /// Any error from `visit` or the MOS.
     #[doc(alias = "bpobj_iterate_nofree")]
     pub fn iterate(&self, visit: &mut dyn FnMut(&BlkPtrPhys, bool) -> Result<()>) -> Result<()> {
         let mut todo = vec![self.object()];
@@ -445,8 +448,8 @@ impl Bpobj {
         Ok(())
     }
 
-    /// Shows this object's own pointers from the last to the first; answers how many are left
-    /// that `visit` did not accept.
+    /// Calls `visit` on this object's own pointers from last to first, until it pauses; returns how
+    /// many are left unvisited, the refused one included.
     fn visit_own(
         &self,
         count: u64,
@@ -478,11 +481,12 @@ impl Bpobj {
         Ok(0)
     }
 
-    /// Shows every listed block, last first, and removes it once `visit` says to continue.
-    /// Answers whether the list is empty now.
+    /// Calls `visit` on every listed block, last first, and removes each for which it returns
+    /// `Continue`. Returns whether the list is now empty.
     ///
     /// # Errors
-    /// What `visit` or the MOS gives; the entry that failed stays, those before it are gone.
+    /// Any error from `visit` or the MOS; the entry that failed stays, those visited before it are
+    /// removed.
     #[doc(alias = "bpobj_iterate")]
     pub fn drain(
         &self,
@@ -493,8 +497,8 @@ impl Bpobj {
         outcome
     }
 
-    /// Drains this bpobj and those below; answers what was removed, so that the parents' counters
-    /// follow, and how it ended.
+    /// Drains this bpobj and its subobjs. Returns how much was removed, from which the parents
+    /// update their counters, and the outcome.
     fn drain_one(
         &self,
         tx: &Tx,
@@ -568,7 +572,8 @@ impl Bpobj {
     }
 }
 
-/// The bpobj that all empty lists share stays empty, and is not freed as one of them.
+/// Fails if `object` is the shared empty bpobj, which must stay empty and must not be freed as an
+/// ordinary list.
 fn check_not_shared(mos: &Mos, object: ObjectId) -> Result<()> {
     if Some(object) != mos.empty_bpobj() {
         return Ok(());
@@ -577,7 +582,8 @@ fn check_not_shared(mos: &Mos, object: ObjectId) -> Result<()> {
     Err(Error::corrupt(text))
 }
 
-/// A subobj belongs to one list only: one that is met again is in a circle.
+/// Fails if the bpobj was seen before: a subobj belongs to one list only, and a cycle would never
+/// end.
 fn note_seen(seen: &mut BTreeSet<ObjectId>, object: ObjectId) -> Result<()> {
     if seen.insert(object) {
         return Ok(());
@@ -585,13 +591,13 @@ fn note_seen(seen: &mut BTreeSet<ObjectId>, object: ObjectId) -> Result<()> {
     Err(Error::corrupt(format!("bpobj {object} is a subobj twice")))
 }
 
-/// Deeper than any pool nests them: copying small lists keeps real ones at a few levels.
+/// Maximum nesting of subobjs; copying small lists keeps real pools at a few levels.
 const MAX_DEPTH: u32 = 256;
 /// Byte offset of blk_fill in a block pointer.
 const FILL_OFFSET: usize = 88;
 
-/// The pointer as a list keeps it: lists compress better without checksums and payloads, which
-/// freeing a block does not need (but for the checksum of a deduplicated one).
+/// The pointer as stored in a list, without checksum and payload: freeing a block does not need
+/// them (except the checksum of a deduplicated block), and the list compresses better.
 fn without_payload(bp: &BlkPtrPhys, freed: bool) -> BlkPtrPhys {
     const PROP: std::ops::Range<usize> = 48..56;
     const LOGICAL_BIRTH: std::ops::Range<usize> = 80..88;

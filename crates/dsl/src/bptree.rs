@@ -1,24 +1,24 @@
 //! The queue of trees whose blocks are being freed.
 //!
 //! # What it is
-//! Destroying a head would have to read its whole tree of indirect blocks. Instead its root
-//! pointer goes on this queue, and each txg takes the blocks of the first trees, as many as it has
-//! time for. What is left is charged to `$FREE`.
+//! Destroying a head at once would mean reading its whole tree of indirect blocks. Instead its root
+//! pointer goes on this queue, and each txg frees blocks of the first trees, as many as it has time
+//! for. Blocks not freed yet are charged to `$FREE`.
 //!
 //! # On disk
-//! An object of `bptree_entry_phys_t`, entries `[begin, end)` of it in use; `begin`, `end` and the
-//! sizes of what is left in its bonus; entry `bptree_obj` of the pool directory while there is
-//! one (feature `async_destroy`).
+//! An object of `bptree_entry_phys_t`, with entries `[begin, end)` in use; its bonus has `begin`,
+//! `end` and the total size still to be freed. Entry `bptree_obj` of the pool directory refers to
+//! it while it exists (feature `async_destroy`).
 //!
 //! # Invariants
-//! 1. Of an entry's tree, the blocks born after its birth_txg and not completed at its bookmark
-//!    are allocated, and nobody else refers to them.
-//! 2. The bonus has the sum of them over all entries.
+//! 1. The blocks of an entry's tree that were born after its birth_txg and are not before its
+//!    bookmark are allocated, and nothing else references them.
+//! 2. The bonus has the total size of these blocks over all entries.
 //!
 //! # Crash argument
-//! The bookmark changes in the same txg in which the blocks before it are freed. A block
-//! freed in a txg can be reused only after that txg is on disk, so walking the tree again from an
-//! older bookmark still finds it.
+//! The bookmark changes in the same txg in which the blocks before it are freed. A block freed in a
+//! txg can be reused only after that txg is on disk, so a walk resumed from an older bookmark still
+//! finds it intact.
 //!
 //! # Concurrency
 //! In syncing context only.
@@ -87,7 +87,8 @@ impl Bptree<'_> {
         self.mos.hold(self.object)?.set_bonus(tx, header.as_bytes())
     }
 
-    /// Makes sure that there are such entries: a list of holes would have no end.
+    /// Checks that the entries are backed by blocks: a sparse object could claim a practically
+    /// endless list.
     fn check_entries(&self, entries: &Range<u64>) -> Result<()> {
         let bytes = BptreeEntryPhys::SIZE as u64;
         let dnode = self.mos.hold(self.object)?;
@@ -121,7 +122,7 @@ impl Bptree<'_> {
         self.store(&header, tx)
     }
 
-    /// Entries that are completely freed leave from the front.
+    /// Removes the first entry, which is completely freed.
     fn advance(&self, header: &mut BptreePhys, tx: &Tx) -> Result<()> {
         let begin = header.begin.get();
         header.begin.set(begin + 1);
@@ -145,7 +146,7 @@ fn add_space(header: &mut BptreePhys, change: Space) {
 }
 
 impl DslPool {
-    /// Puts a head's tree on the queue; the head's directory has nothing left after that.
+    /// Puts a head's tree on the queue; the directory is charged for nothing after that.
     #[doc(alias = "dsl_async_dataset_destroy")]
     pub(crate) fn free_tree_later(&self, ds: &Arc<DslDataset>, tx: &Tx) -> Result<()> {
         self.destroy_zil(ds, tx)?;
@@ -177,7 +178,7 @@ impl DslPool {
         Ok(())
     }
 
-    /// Frees the blocks of a head's intent log, which are in no account.
+    /// Frees the blocks of a head's intent log, which are not in any account.
     fn destroy_zil(&self, ds: &Arc<DslDataset>, tx: &Tx) -> Result<()> {
         let header = ds.objset()?.zil_header();
         if header != ZilHeaderPhys::default() {
@@ -186,7 +187,7 @@ impl DslPool {
         Ok(())
     }
 
-    /// Whether blocks of destroyed data sets wait to be freed.
+    /// Whether blocks of destroyed datasets are still to be freed.
     #[must_use]
     pub fn is_freeing(&self) -> bool {
         let listed = self.free_bpobj().is_ok_and(|list| !list.is_empty());
@@ -195,17 +196,17 @@ impl DslPool {
         listed || cloned || self.bptree.lock().is_some()
     }
 
-    /// Bytes that destroyed data sets still occupy (`$FREE`): `zpool get freeing`.
+    /// Bytes that destroyed datasets still occupy (`$FREE`): `zpool get freeing`.
     #[must_use]
     pub fn free_bytes(&self) -> u64 {
         self.free_dir().fields().used_bytes
     }
 
-    /// Frees blocks of destroyed data sets: as many as this txg has time for. Called in pass 1,
+    /// Frees blocks of destroyed datasets: as many as this txg has time for. Called in pass 1,
     /// after the tasks.
     ///
     /// # Errors
-    /// What the MOS gives. Trees with unreadable blocks are left on the queue.
+    /// Any error from the MOS. Trees with unreadable blocks are left on the queue.
     #[doc(alias = "dsl_process_async_destroys")]
     pub fn process_async_destroys(&self, tx: &Tx) -> Result<()> {
         let mut freed = Freed {
@@ -237,7 +238,7 @@ impl DslPool {
         };
         let mut header = bptree.header()?;
         let before = freed.space;
-        // Set once a tree could not be read: it stays, and so do the entries behind it.
+        // Set once a tree could not be read: its entry stays, and so do the entries after it.
         let mut stuck = false;
         let entries = header.begin.get()..header.end.get();
         bptree.check_entries(&entries)?;
@@ -252,7 +253,7 @@ impl DslPool {
             };
             match traverse(&entry.bp, &scope, freed) {
                 Ok(()) if stuck => {
-                    // Nothing is born after this: a walk of it finds nothing.
+                    // No block is born after this txg, so a later walk finds nothing to free.
                     entry.birth_txg.set(u64::MAX);
                     bptree.set_entry(at, &entry, tx)?;
                 }
@@ -283,7 +284,7 @@ impl DslPool {
     }
 }
 
-/// Damage on disk, as opposed to trouble with the pool as a whole.
+/// Whether the error means on-disk damage, as opposed to a failure of the whole pool.
 fn is_damage(kind: ErrorKind) -> bool {
     matches!(
         kind,

@@ -1,4 +1,4 @@
-//! New directories, heads, clones, and the DSL of a new pool.
+//! Creating directories, heads, clones, and the DSL of a new pool.
 //!
 //! Source: OpenZFS module/zfs/dsl_dir.c (`dsl_dir_create_sync`), module/zfs/dsl_dataset.c
 //! (`dsl_dataset_create_sync`, `dsl_dataset_clone_sync`), module/zfs/dsl_pool.c
@@ -34,9 +34,9 @@ use crate::synctask::Verdict;
 /// Fills a new objset: the root directory of a file system, the size of a volume.
 pub type ObjsetInit = Box<dyn FnOnce(&Arc<Objset>, &Tx) -> Result<()> + Send>;
 
-/// What a new head is to be like.
+/// Describes a new head.
 pub struct NewDataset {
-    /// Its full name; the parent exists.
+    /// Its full name; the parent must exist.
     pub name: String,
     /// File system or volume.
     pub type_: ObjsetType,
@@ -44,16 +44,17 @@ pub struct NewDataset {
     pub flags: u64,
     /// Local properties, as they are stored.
     pub props: Vec<(String, PropValue)>,
-    /// Fills the objset, in syncing context and under the configuration lock: it must not look
-    /// for data sets.
+    /// Fills the objset, in syncing context and under the configuration lock: it must not look up
+    /// datasets.
     pub init: ObjsetInit,
 }
 
 impl DslPool {
-    /// Makes a directory with a head that was not there before.
+    /// Creates a directory with a new head, which `init` fills.
     ///
     /// # Errors
-    /// `Exists`; `NotFound` without a parent; `InvalidInput` below a volume; `NoSpace`.
+    /// `Exists`; `NotFound` when the parent does not exist; `InvalidInput` below a volume;
+    /// `NoSpace`.
     #[doc(alias = "dmu_objset_create")]
     pub fn create_dataset(&self, new: NewDataset) -> Result<()> {
         let name = new.name.clone();
@@ -71,7 +72,7 @@ impl DslPool {
         })
     }
 
-    /// Makes a head that starts as a snapshot.
+    /// Creates a clone: a head whose contents are those of a snapshot.
     ///
     /// # Errors
     /// `Exists`, `NotFound`; `InvalidInput` when `origin` is not a snapshot; `NoSpace`.
@@ -174,7 +175,7 @@ impl DslPool {
         self.dir_by_object(object)
     }
 
-    /// Makes a directory and a head in it.
+    /// Creates a directory and its head.
     #[doc(alias = "dsl_dataset_create_sync")]
     pub(crate) fn create_head(
         &self,
@@ -196,7 +197,7 @@ impl DslPool {
         Ok(ds)
     }
 
-    /// Makes the head of a directory that has none.
+    /// Creates the head of a directory that has none.
     #[doc(alias = "dsl_dataset_create_sync_dd")]
     pub(crate) fn create_head_in(
         &self,
@@ -235,7 +236,7 @@ impl DslPool {
         self.dataset_by_object(object)
     }
 
-    /// Makes `fields` those of a clone of `origin`, and notes it there.
+    /// Fills in `fields` for a clone of `origin`, and registers the clone with `origin`.
     fn branch_off(
         &self,
         object: ObjectId,
@@ -290,7 +291,7 @@ impl DslPool {
         mos.zap_int_add(clones, object.0, object.0, tx)
     }
 
-    /// dd_clones, made when first needed.
+    /// dd_clones, created when first needed.
     pub(crate) fn clones_zap(&self, dd: &Arc<DslDir>, tx: &Tx) -> Result<ObjectId> {
         let clones = dd.fields().clones;
         if clones != 0 {
@@ -302,7 +303,7 @@ impl DslPool {
         Ok(zap)
     }
 
-    /// Makes the objset of a new head, and writes it.
+    /// Creates the objset of a new head, and writes it.
     pub(crate) fn init_objset(
         &self,
         ds: &Arc<DslDataset>,
@@ -325,7 +326,8 @@ impl DslPool {
         self.sync_dataset(ds, tx, 1)
     }
 
-    /// Forgets the intent log that a clone has inherited from its origin, whose it is.
+    /// Clears the intent log header that a clone inherited from its origin: that log is the
+    /// origin's.
     #[doc(alias = "dsl_dataset_zero_zil")]
     pub(crate) fn zero_zil(&self, ds: &Arc<DslDataset>, tx: &Tx) -> Result<()> {
         let objset = ds.objset()?;
@@ -339,13 +341,14 @@ impl DslPool {
 
 /// The DSL of a new pool.
 impl DslPool {
-    /// Makes what every pool has: the root directory, `$MOS`, `$FREE`, `$ORIGIN` with its
-    /// snapshot, and the root data set, which `init` fills.
+    /// Creates what every pool has: the root directory, `$MOS`, `$FREE`, `$ORIGIN` with its
+    /// snapshot, and the root dataset, which `init` fills.
     ///
-    /// The pool directory (object 1) exists. The caller then syncs as in every txg: flush, MOS.
+    /// The pool directory (object 1) must exist. The caller then syncs as in any txg: flush, then
+    /// the MOS.
     ///
     /// # Errors
-    /// What the MOS gives.
+    /// Any error from the MOS.
     #[doc(alias = "dsl_pool_create")]
     pub fn create(
         parts: PoolParts,
@@ -371,7 +374,7 @@ impl DslPool {
     }
 }
 
-/// `DD_FIELD_SNAPSHOTS_CHANGED`: when a snapshot was last made, renamed or destroyed.
+/// `DD_FIELD_SNAPSHOTS_CHANGED`: when a snapshot was last created, renamed or destroyed.
 pub(crate) const SNAPSHOTS_CHANGED: &str = "com.ixsystems:snapshots_changed";
 
 /// Fields of directories that are also ZAPs.
@@ -380,7 +383,8 @@ impl DslPool {
         self.mos().zapify(dd.object(), tx)
     }
 
-    /// Changes the counts that limits are checked against, here and above, where they are kept.
+    /// Adjusts a count that limits are checked against, in a directory and its ancestors, up to the
+    /// first that does not keep it.
     #[doc(alias = "dsl_fs_ss_count_adjust")]
     pub(crate) fn adjust_count(
         &self,
@@ -407,7 +411,7 @@ impl DslPool {
         Ok(())
     }
 
-    /// Notes when the list of snapshots changed.
+    /// Records that the list of snapshots changed now.
     #[doc(alias = "dsl_dir_snap_cmtime_update")]
     pub(crate) fn touch_snapshots(&self, dd: &Arc<DslDir>, tx: &Tx) -> Result<()> {
         if !self
@@ -450,7 +454,7 @@ impl DslPool {
         Ok(())
     }
 
-    /// Records the features that blocks written in this sync need.
+    /// Records the features needed by blocks written in this sync, and drops those no longer used.
     pub(crate) fn activate_features(&self, ds: &Arc<DslDataset>, tx: &Tx) -> Result<()> {
         let old = std::mem::take(&mut ds.state().deactivating);
         for guid in old {
@@ -480,7 +484,7 @@ pub(crate) fn now_secs() -> u64 {
     rt::wall_clock().secs
 }
 
-/// The error of an operation on a head that got a snapshot, or the other way round.
+/// `InvalidInput` when an operation on heads is given a snapshot.
 pub(crate) fn expect_head(ds: &DslDataset, name: &str) -> Result<()> {
     if ds.is_snapshot() {
         return Err(Error::new(

@@ -1,27 +1,28 @@
-//! Data sets: heads, which change, and snapshots, which do not.
+//! Datasets: heads, which change, and snapshots, which do not.
 //!
 //! # What it is
-//! A data set is one version of one objset: a root block pointer, links to the snapshots before
-//! and after it, sizes, and a deadlist. A directory has one head; its snapshots form a chain that
-//! ends at the snapshot that the head was cloned from (for everything that was not cloned, at
-//! `$ORIGIN@$ORIGIN`, which is empty).
+//! A dataset is one version of one objset: a root block pointer, links to the snapshots before and
+//! after it, sizes, and a deadlist. A directory has one head; its snapshots form a chain that ends
+//! at the snapshot that the head was cloned from (`$ORIGIN@$ORIGIN`, which is empty, if the head is
+//! not a clone).
 //!
 //! # On disk
-//! An object of type DSL_DATASET whose bonus is a `dsl_dataset_phys_t`. Snapshot names are in a
-//! ZAP of the head. The object itself becomes a ZAP when a feature is recorded for the data set.
+//! An object of type DSL_DATASET whose bonus is a `dsl_dataset_phys_t`. Snapshot names are in a ZAP
+//! of the head. The object itself becomes a ZAP when a feature is recorded for the dataset.
 //!
 //! # Invariants
-//! For a data set D with predecessor P, a block that D's tree refers to was born after
-//! `D.prev_snap_txg` exactly if P's tree does not refer to it. Hence:
-//! 1. A block that the head gives up is free if it was born after prev_snap_txg; otherwise it goes
+//! For a dataset D with predecessor P, a block that D's tree references was born after
+//! `D.prev_snap_txg` if and only if P's tree does not reference it. Hence:
+//! 1. A block that the head gives up is freed if it was born after prev_snap_txg; otherwise it goes
 //!    on the head's deadlist.
 //! 2. `unique_bytes` of a snapshot: blocks born after its predecessor that are on its successor's
 //!    deadlist. Of a head: blocks born after its predecessor.
-//! 3. `num_children` counts the successor and the clones; it is 0 exactly for heads.
+//! 3. `num_children` counts the successor and the clones; it is 0 if and only if the dataset is a
+//!    head.
 //!
 //! # Concurrency
-//! One in-core data set per object. Its state has a lock that is a leaf, like that of a directory.
-//! Fields change in syncing context only.
+//! One in-core dataset per object. Its state lock is a leaf lock, like that of a directory. Fields
+//! change in syncing context only.
 //!
 //! # Source
 //! OpenZFS module/zfs/dsl_dataset.c, include/sys/dsl_dataset.h @be7657e3
@@ -43,14 +44,14 @@ use crate::dir::DslDir;
 use crate::fields::DatasetFields;
 use crate::pool::DslPool;
 
-/// A property's number as it is now, or a default.
+/// Reads the current value of a numeric property, given its name and default.
 pub type PropReader<'a> = dyn Fn(&str, u64) -> Result<u64> + 'a;
 
-/// Called after a property of the data set may have changed, in syncing context: it reads properties with
-/// what it is given, and asks the pool for nothing. False when it need not be called any more.
+/// Called after a property of the dataset may have changed, in syncing context: it reads properties
+/// only through its argument and must not call into the pool. Returns false to be unregistered.
 pub type PropsWatcher = Box<dyn Fn(&PropReader<'_>) -> bool + Send + Sync>;
 
-/// An open data set.
+/// An open dataset.
 #[doc(alias = "dsl_dataset_t")]
 pub struct DslDataset {
     object: ObjectId,
@@ -58,14 +59,14 @@ pub struct DslDataset {
     pool: Weak<DslPool>,
     state: Mutex<DatasetState>,
     deadlist: Mutex<Option<Deadlist>>,
-    /// What the objset's syncing has told so far, not applied yet.
+    /// Space changes that syncing the objset has reported, not yet applied.
     pub(crate) tally: Mutex<Tally>,
     objset: Mutex<Option<Arc<Objset>>>,
     zil: Mutex<Option<Arc<Zilog>>>,
     watchers: Mutex<Vec<PropsWatcher>>,
 }
 
-/// What changes in an open data set.
+/// What changes in an open dataset.
 pub(crate) struct DatasetState {
     /// ds_phys
     pub(crate) fields: DatasetFields,
@@ -73,7 +74,7 @@ pub(crate) struct DatasetState {
     pub(crate) dir: Arc<DslDir>,
     /// ds_prev; heads only
     pub(crate) prev: Option<Arc<DslDataset>>,
-    /// ds_snapname, once it has been asked for
+    /// ds_snapname, once it has been looked up
     pub(crate) snapname: Option<String>,
     /// ds_reserved: refreservation
     pub(crate) reserved: u64,
@@ -81,11 +82,11 @@ pub(crate) struct DatasetState {
     pub(crate) quota: u64,
     /// ds_userrefs
     pub(crate) userrefs: u64,
-    /// ds_feature: guid and value of the features that this data set uses
+    /// ds_feature: guid and value of the features that this dataset uses
     pub(crate) features: BTreeMap<String, Vec<u64>>,
     /// ds_feature_activation: to be recorded at the end of the sync
     pub(crate) activating: BTreeSet<&'static str>,
-    /// To be taken back at the end of the sync.
+    /// To be deactivated at the end of the sync.
     pub(crate) deactivating: BTreeSet<&'static str>,
     /// ds_longholds, owner included
     pub(crate) long_holds: u64,
@@ -95,7 +96,7 @@ pub(crate) struct DatasetState {
     pub(crate) is_destroyed: bool,
 }
 
-/// What quotas ask of a head.
+/// The values of a head that quota checks need.
 pub(crate) struct Limits {
     pub(crate) reserved: u64,
     pub(crate) quota: u64,
@@ -104,8 +105,8 @@ pub(crate) struct Limits {
 }
 
 impl DatasetState {
-    /// `parent_delta`: how a change of the unique bytes changes what the directory is charged,
-    /// which has been charged the refreservation already.
+    /// `parent_delta`: how much a change of the unique bytes changes the charge of the directory,
+    /// which has already been charged for the refreservation.
     pub(crate) fn parent_delta(&self, change: i64) -> i64 {
         let unique = self.fields.unique_bytes;
         let charged = |unique: u64| unique.max(self.reserved).cast_signed();
@@ -139,7 +140,7 @@ impl DslDataset {
         self.object
     }
 
-    /// The objset's number: that of the data set's object.
+    /// The objset's id: the dataset's object number.
     #[must_use]
     #[doc(alias = "dmu_objset_id")]
     pub fn objset_id(&self) -> ObjsetId {
@@ -162,7 +163,7 @@ impl DslDataset {
         self.pool.upgrade().ok_or_else(gone)
     }
 
-    /// A copy of what is on disk about it.
+    /// A copy of its on-disk fields.
     #[must_use]
     pub fn fields(&self) -> DatasetFields {
         self.state().fields.clone()
@@ -207,7 +208,7 @@ impl DslDataset {
         self.state().fields.flags & DS_FLAG_DEFER_DESTROY != 0
     }
 
-    /// Whether the data set uses a per-dataset feature.
+    /// Whether the dataset uses a per-dataset feature.
     #[must_use]
     #[doc(alias = "dsl_dataset_feature_is_active")]
     pub fn feature_is_active(&self, guid: &str) -> bool {
@@ -215,7 +216,7 @@ impl DslDataset {
         state.features.contains_key(guid) || state.activating.contains(guid)
     }
 
-    /// Records at the end of the current sync that the data set uses a per-dataset feature.
+    /// Records at the end of the current sync that the dataset uses a per-dataset feature.
     pub(crate) fn activate_feature(&self, guid: &'static str) {
         let mut state = self.state();
         state.deactivating.remove(guid);
@@ -224,7 +225,7 @@ impl DslDataset {
         }
     }
 
-    /// Records at the end of the current sync that the data set does not use a feature any more.
+    /// Records at the end of the current sync that the dataset does not use a feature any more.
     pub(crate) fn deactivate_feature(&self, guid: &'static str) {
         let mut state = self.state();
         state.activating.remove(guid);
@@ -233,7 +234,7 @@ impl DslDataset {
         }
     }
 
-    /// Works on the deadlist.
+    /// Runs `f` on the deadlist.
     pub(crate) fn with_deadlist<T>(&self, f: impl FnOnce(&mut Deadlist) -> Result<T>) -> Result<T> {
         let mut deadlist = self.deadlist.lock();
         match deadlist.as_mut() {
@@ -253,10 +254,10 @@ impl DslDataset {
 
 /// The objset.
 impl DslDataset {
-    /// The data set's objset, opened when first asked for.
+    /// The dataset's objset, opened when first asked for.
     ///
     /// # Errors
-    /// `NotFound` when the data set was destroyed; what reading the root block gives.
+    /// `NotFound` when the dataset was destroyed; any error from reading the root block.
     #[doc(alias = "dmu_objset_from_ds")]
     pub fn objset(self: &Arc<DslDataset>) -> Result<Arc<Objset>> {
         let mut objset = self.objset.lock();
@@ -302,7 +303,7 @@ impl DslDataset {
         self.zil.lock().clone()
     }
 
-    /// Has `watcher` called after every change of a property that may concern this data set.
+    /// Registers `watcher`, to be called after every property change that may affect this dataset.
     #[doc(alias = "dsl_prop_register")]
     pub fn watch_props(&self, watcher: PropsWatcher) {
         self.watchers.lock().push(watcher);
@@ -313,7 +314,7 @@ impl DslDataset {
     }
 }
 
-/// Keeps a data set from being destroyed, rolled back or promoted; see [`DslPool::own`].
+/// Keeps a dataset from being destroyed, rolled back or promoted; see [`DslPool::own`].
 #[doc(alias = "dsl_dataset_long_hold")]
 pub struct LongHold {
     ds: Arc<DslDataset>,
@@ -321,7 +322,7 @@ pub struct LongHold {
 }
 
 impl LongHold {
-    /// The data set.
+    /// The dataset.
     #[must_use]
     pub fn dataset(&self) -> &Arc<DslDataset> {
         &self.ds
@@ -339,7 +340,7 @@ impl Drop for LongHold {
 }
 
 impl DslDataset {
-    /// Holds the data set for long, shared.
+    /// Takes a shared long hold on the dataset.
     ///
     /// # Errors
     /// `NotFound` when it was destroyed.
@@ -355,7 +356,7 @@ impl DslDataset {
         })
     }
 
-    /// Owns the data set: a long hold that only one can have.
+    /// Owns the dataset: an exclusive long hold.
     ///
     /// # Errors
     /// `Busy` when it is owned, or inconsistent; `NotFound` when it was destroyed.

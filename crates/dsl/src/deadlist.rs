@@ -1,23 +1,24 @@
-//! Deadlists: the blocks that a snapshot, or a head, no longer has but its predecessor did.
+//! Deadlists: the blocks that a dataset no longer references but its predecessor does.
 //!
 //! # What it is
-//! When a head overwrites or frees a block that its most recent snapshot still refers to, the
+//! When a head overwrites or frees a block that its most recent snapshot still references, the
 //! block cannot be freed; it goes on the head's deadlist. Taking a snapshot hands the list to the
-//! snapshot and gives the head an empty one. So the deadlist of a data set D with predecessor P
-//! holds exactly the blocks that P refers to and D does not (born at or before P, dead in D), and
-//! destroying P needs to look at no file system tree: of the successor's deadlist, what was born
-//! after P's predecessor is referred to by nobody else and is freed, the rest moves on.
+//! snapshot and gives the head an empty one. So the deadlist of a dataset D with predecessor P
+//! holds exactly the blocks that P references and D does not (born at or before P, dead in D), and
+//! destroying P does not read any file system tree: on the successor's deadlist, the blocks born
+//! after P's predecessor are referenced by nothing else and are freed; the rest stays on a list.
 //!
-//! The list is cut by birth time at the snapshots before it, so that "born after X" is a whole
-//! number of sublists for every snapshot X, and is moved without looking at the blocks.
+//! The list is split by birth txg at each earlier snapshot, so for every snapshot X the blocks
+//! "born after X" are a whole number of sublists, which can be moved without reading the block
+//! pointers.
 //!
 //! # On disk
 //! A ZAP of type DEADLIST: hexadecimal mintxg -> object number of a bpobj with the blocks born
 //! after mintxg and not after the next larger key. Bonus DEADLIST_HDR: used, comp, uncomp.
 //!
 //! # Invariants
-//! 1. The smallest key is 0 (no block is born before); keys are the creation txgs of the
-//!    predecessors of the data set at the time its list began, without those destroyed since.
+//! 1. The smallest key is 0 (no block is born earlier); the others are the creation txgs of the
+//!    dataset's predecessors when its list was created, without those destroyed since.
 //! 2. The bonus has the sums over all entries.
 //!
 //! # Crash argument
@@ -25,7 +26,7 @@
 //! or not at all.
 //!
 //! # Concurrency
-//! The owner's lock (that of the data set) is held by the caller of every method with `&mut`.
+//! Every method with `&mut` is called with the owner's lock (that of the dataset) held.
 //!
 //! # Source
 //! OpenZFS module/zfs/dsl_deadlist.c @be7657e3
@@ -47,22 +48,22 @@ use crate::size::{Space, apply};
 pub struct Deadlist {
     mos: Arc<Mos>,
     dnode: Arc<Dnode>,
-    /// The entries, once they have been needed.
+    /// The entries, loaded on first use.
     tree: Option<BTreeMap<u64, ObjectId>>,
 }
 
 impl Deadlist {
-    /// Allocates one without any key.
+    /// Allocates a deadlist without any key.
     ///
     /// # Errors
-    /// What the MOS gives.
+    /// Any error from the MOS.
     #[doc(alias = "dsl_deadlist_alloc")]
     pub fn alloc(mos: &Mos, tx: &Tx) -> Result<ObjectId> {
         let bonus = ObjectType::DEADLIST_HDR;
         mos.zap_create_bonus(ObjectType::DEADLIST, bonus, DeadlistPhys::SIZE, tx)
     }
 
-    /// Opens one.
+    /// Opens a deadlist.
     ///
     /// # Errors
     /// `Unsupported` for the deadlists of pools older than version 26.
@@ -89,7 +90,7 @@ impl Deadlist {
     /// Frees the object and all its lists, but not the blocks listed.
     ///
     /// # Errors
-    /// What the MOS gives.
+    /// Any error from the MOS.
     #[doc(alias = "dsl_deadlist_free")]
     pub fn free(mos: &Arc<Mos>, object: ObjectId, tx: &Tx) -> Result<()> {
         for (_, list) in mos.zap_int_entries(object)? {
@@ -113,7 +114,7 @@ impl Deadlist {
         DeadlistPhys::read(&self.dnode.bonus())
     }
 
-    /// What all listed blocks count for.
+    /// The total size of the listed blocks.
     ///
     /// # Errors
     /// `Corrupt` when the bonus is too short.
@@ -159,7 +160,7 @@ impl Deadlist {
         Ok(self.tree.as_mut().expect("just loaded"))
     }
 
-    /// Forgets the entries to save memory.
+    /// Drops the cached entries to save memory.
     #[doc(alias = "dsl_deadlist_discard_tree")]
     pub fn discard(&mut self) {
         self.tree = None;
@@ -168,16 +169,16 @@ impl Deadlist {
     /// The entries: mintxg and list.
     ///
     /// # Errors
-    /// What the MOS gives.
+    /// Any error from the MOS.
     pub fn entries(&mut self) -> Result<BTreeMap<u64, ObjectId>> {
         self.load().cloned()
     }
 
-    /// What the listed blocks with `mintxg < birth <= maxtxg` count for. Both must be keys, or the
-    /// ends of all times.
+    /// The total size of the listed blocks with `mintxg < birth <= maxtxg`. Both bounds must be
+    /// keys, or 0 and `u64::MAX`.
     ///
     /// # Errors
-    /// What the MOS gives.
+    /// Any error from the MOS.
     #[doc(alias = "dsl_deadlist_space_range")]
     pub(crate) fn space_range(&mut self, mintxg: u64, maxtxg: u64) -> Result<Space> {
         if mintxg >= maxtxg {
@@ -200,7 +201,7 @@ impl Deadlist {
     /// Adds dead blocks.
     ///
     /// # Errors
-    /// `Corrupt` for a block that was born before every key.
+    /// `Corrupt` for a block born at or before the smallest key.
     #[doc(alias = "dsl_deadlist_insert")]
     pub fn insert(&mut self, bps: &[BlkPtrPhys], tx: &Tx) -> Result<()> {
         if bps.is_empty() {
@@ -237,7 +238,7 @@ impl Deadlist {
         Ok(())
     }
 
-    /// Adds all of a bpobj to the entry `key`.
+    /// Adds a whole bpobj to the entry `key`.
     fn enqueue_list(&mut self, key: u64, list: ObjectId, tx: &Tx) -> Result<()> {
         let target = self.load()?[&key];
         if Some(target) == self.mos.empty_bpobj() {
@@ -248,10 +249,10 @@ impl Deadlist {
         }
     }
 
-    /// Begins a new entry for blocks born after `mintxg`, which is larger than all keys so far.
+    /// Adds an empty entry for blocks born after `mintxg`, which is larger than all existing keys.
     ///
     /// # Errors
-    /// What the MOS gives.
+    /// Any error from the MOS.
     #[doc(alias = "dsl_deadlist_add_key")]
     pub fn add_key(&mut self, mintxg: u64, tx: &Tx) -> Result<()> {
         if self.load()?.contains_key(&mintxg) {
@@ -264,7 +265,7 @@ impl Deadlist {
         Ok(())
     }
 
-    /// Merges the entry `mintxg` into the one before: its snapshot is gone.
+    /// Merges the entry `mintxg` into the previous one, because its snapshot is destroyed.
     ///
     /// # Errors
     /// `Corrupt` when there is no such key, or none before it.
@@ -281,10 +282,10 @@ impl Deadlist {
         Ok(())
     }
 
-    /// Removes the entry `mintxg` with its list, but not the blocks listed: they are free.
+    /// Removes the entry `mintxg` with its list; the caller has already freed the listed blocks.
     ///
     /// # Errors
-    /// What the MOS gives; `Corrupt` when there is no such key.
+    /// Any error from the MOS; `Corrupt` when there is no such key.
     #[doc(alias = "dsl_deadlist_remove_entry")]
     pub(crate) fn remove_entry(&mut self, mintxg: u64, tx: &Tx) -> Result<()> {
         let object = self.object();
@@ -303,7 +304,7 @@ impl Deadlist {
     /// A new deadlist with the same keys below `maxtxg`, all empty.
     ///
     /// # Errors
-    /// What the MOS gives.
+    /// Any error from the MOS.
     #[doc(alias = "dsl_deadlist_clone")]
     pub(crate) fn clone_keys(&mut self, maxtxg: u64, tx: &Tx) -> Result<ObjectId> {
         let copy = Deadlist::alloc(&self.mos, tx)?;
@@ -315,10 +316,10 @@ impl Deadlist {
         Ok(copy)
     }
 
-    /// Takes over everything on the deadlist `object`, which is left without entries.
+    /// Moves everything on the deadlist `object` to this one; `object` is left without entries.
     ///
     /// # Errors
-    /// What the MOS gives; `Corrupt` when an entry has no place here.
+    /// Any error from the MOS; `Corrupt` when an entry is below the smallest key here.
     #[doc(alias = "dsl_deadlist_merge")]
     pub fn merge(&mut self, object: ObjectId, tx: &Tx) -> Result<()> {
         let mut other = Deadlist::open(&self.mos, object)?;
@@ -336,10 +337,10 @@ impl Deadlist {
         self.add_space(moved, tx)
     }
 
-    /// Moves what was born after `mintxg` to `target`.
+    /// Moves the blocks born after `mintxg` to `target`.
     ///
     /// # Errors
-    /// What the MOS gives.
+    /// Any error from the MOS.
     #[doc(alias = "dsl_deadlist_move_bpobj")]
     pub fn move_to(&mut self, target: &Bpobj, mintxg: u64, tx: &Tx) -> Result<()> {
         let moving: Vec<(u64, ObjectId)> = self

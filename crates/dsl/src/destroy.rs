@@ -2,12 +2,12 @@
 //!
 //! # What it is
 //! *A snapshot*: blocks that only it refers to were born after its predecessor and are on its
-//! successor's deadlist; they go to the pool's free list. What else is on the successor's deadlist
-//! stays there, and the snapshot's own deadlist is merged into it, since what the snapshot lost
-//! against its predecessor, the successor has lost too.
+//! successor's deadlist; they go to the pool's free list. The rest of the successor's deadlist
+//! stays there, and the snapshot's own deadlist is merged into it: blocks that the snapshot no
+//! longer had, the successor does not have either.
 //!
-//! *A head* (without snapshots of its own): every block born after the snapshot that it was cloned
-//! from is its own. Its tree goes to the pool's list of trees to be freed; see
+//! *A head* (without snapshots of its own): it owns every block born after the snapshot that it was
+//! cloned from. Its tree goes to the pool's list of trees to be freed; see
 //! [`bptree`](crate::bptree). Until its blocks are free they are charged to `$FREE`.
 //!
 //! # Crash argument
@@ -36,9 +36,9 @@ use crate::synctask::Verdict;
 
 /// Snapshots.
 impl DslPool {
-    /// Destroys snapshots in one txg, in this order: all of them or none. Those that do not exist are
-    /// passed over. With `defer`, one that is held or cloned is only marked, and goes with its last
-    /// hold or clone.
+    /// Destroys snapshots in one txg, in this order: all of them or none. Names that do not exist
+    /// are skipped. With `defer`, a snapshot that is held or cloned is only marked, and destroyed
+    /// with its last hold or clone.
     ///
     /// # Errors
     /// `Busy` when one is in use or held, `Exists` when one has clones.
@@ -89,7 +89,7 @@ impl DslPool {
         self.check_neighbours(snap)
     }
 
-    /// Whether what comes before and after a snapshot agrees with it.
+    /// Checks that the links of a snapshot's predecessor and successor agree with its own.
     fn check_neighbours(&self, snap: &Arc<DslDataset>) -> Result<()> {
         let fields = snap.fields();
         self.predecessor(snap.object(), &fields)?;
@@ -145,7 +145,7 @@ impl DslPool {
         self.remove_snapshot(snap, &fields, tx)
     }
 
-    /// Takes the snapshot out of its predecessor's links. Answers the predecessor, and whether
+    /// Takes the snapshot out of its predecessor's links. Returns the predecessor, and whether
     /// `snap` was the first one after a branch point.
     fn unlink_from_prev(
         &self,
@@ -170,7 +170,7 @@ impl DslPool {
         Ok(Some((prev, after_branch_point)))
     }
 
-    /// Frees what only `snap` had, and merges the rest into what `next` has lost.
+    /// Frees the blocks unique to `snap`, and merges its deadlist into that of `next`.
     fn hand_over_dead_blocks(
         &self,
         snap: &Arc<DslDataset>,
@@ -180,7 +180,7 @@ impl DslPool {
         tx: &Tx,
     ) -> Result<()> {
         if let Some((prev, false)) = prev {
-            // What `prev` shared with `snap` alone is its own from now on.
+            // Blocks that `prev` shared only with `snap` become unique to `prev`.
             let (from, to) = (prev.fields().prev_snap_txg, fields.prev_snap_txg);
             let shared = next.with_deadlist(|deadlist| deadlist.space_range(from, to))?;
             apply(
@@ -226,7 +226,7 @@ impl DslPool {
         Ok(())
     }
 
-    /// The accounts of a successor that is a snapshot.
+    /// Updates the accounts of a successor that is a snapshot.
     fn settle_next_snapshot(
         &self,
         snap: &Arc<DslDataset>,
@@ -235,8 +235,8 @@ impl DslPool {
         keep_key: bool,
         tx: &Tx,
     ) -> Result<()> {
-        // Blocks that `snap` and `next` shared with nobody: born in `snap`'s time, dead on the
-        // deadlist after `next`.
+        // Blocks shared by `snap` and `next` only: born between `snap`'s predecessor and `snap`,
+        // and on the deadlist of what follows `next`.
         let after = self.dataset_by_object(ObjectId(next.fields().next_snap_obj))?;
         let shared = after.with_deadlist(|deadlist| {
             deadlist.space_range(fields.prev_snap_txg, fields.creation_txg)
@@ -255,7 +255,7 @@ impl DslPool {
         Ok(())
     }
 
-    /// The accounts of a successor that is a head.
+    /// Updates the accounts of a successor that is a head.
     fn settle_head(
         &self,
         snap: &Arc<DslDataset>,
@@ -267,7 +267,7 @@ impl DslPool {
         self.recalc_head_unique(head)?;
         let (unique, reserved) = (head.fields().unique_bytes, head.limits().reserved);
         if unique_before < reserved {
-            // What the head now has to itself uses up its refreservation.
+            // The blocks that are now unique to the head use up its refreservation.
             let gained = unique
                 .saturating_sub(unique_before)
                 .min(reserved - unique_before);
@@ -280,8 +280,8 @@ impl DslPool {
         Ok(())
     }
 
-    /// `ds_unique_bytes` of a head: what it refers to, without what the snapshot before has and
-    /// the head has not lost.
+    /// Recomputes `ds_unique_bytes` of a head: the bytes it references, less those of its
+    /// predecessor that are not on the head's deadlist.
     #[doc(alias = "dsl_dataset_recalc_head_uniq")]
     pub(crate) fn recalc_head_unique(&self, head: &Arc<DslDataset>) -> Result<()> {
         let before = head.prev().map_or(0, |prev| prev.fields().referenced_bytes);
@@ -303,7 +303,7 @@ impl DslPool {
         Ok(())
     }
 
-    /// Removes the name and the object.
+    /// Removes the snapshot's name and object.
     fn remove_snapshot(
         &self,
         snap: &Arc<DslDataset>,
@@ -348,7 +348,7 @@ impl DslPool {
     /// Destroys a head and its directory.
     ///
     /// # Errors
-    /// `Busy` when it is in use or has snapshots, `NotEmpty` when there are data sets below it.
+    /// `Busy` when it is in use or has snapshots, `NotEmpty` when it has children.
     #[doc(alias = "dsl_destroy_head")]
     pub fn destroy_head(&self, name: &str) -> Result<()> {
         let (checked, name) = (name.to_string(), name.to_string());
@@ -364,7 +364,8 @@ impl DslPool {
         })
     }
 
-    /// The clone's origin, if it is marked and waits for this clone only.
+    /// The clone's origin, if it is marked for deferred destroy and this clone is the last thing
+    /// that keeps it.
     fn origin_to_remove(&self, ds: &Arc<DslDataset>) -> Option<Arc<DslDataset>> {
         let prev = ds.prev().filter(|_| self.is_clone(&ds.dir().fields()))?;
         let last = {
@@ -428,7 +429,7 @@ impl DslPool {
             prev.state().fields.num_children -= 1;
             self.dirty_dataset(prev);
         }
-        // The origin has what is on the deadlist: it is not ours to free.
+        // Blocks on the deadlist belong to the origin: they must not be freed here.
         ds.set_deadlist(None);
         Deadlist::free(mos, ObjectId(ds.fields().deadlist_obj), tx)?;
 
@@ -485,7 +486,7 @@ impl DslPool {
         mos.free_zapified(dd.object(), tx)
     }
 
-    /// A ZAP of ZAPs: what each user and group may do.
+    /// Destroys the delegated permissions: a ZAP of ZAPs, one per user or group.
     #[doc(alias = "dsl_deleg_destroy")]
     fn destroy_permissions(&self, zap: ObjectId, tx: &Tx) -> Result<()> {
         if zap.0 == 0 {

@@ -1,14 +1,14 @@
-//! Directories: the tree of names, and what each subtree uses.
+//! Directories: the tree of names, and the space used by each subtree.
 //!
 //! # What it is
 //! A directory is a node of the tree that `zfs list` shows. It has a name, children, properties,
-//! quota and reservation, at most one head data set, and the account of everything at and below
-//! it. (The hidden directories `$MOS`, `$FREE` and `$ORIGIN` are children of the root.)
+//! quota and reservation, at most one head dataset, and the account of everything at and below it.
+//! (The hidden directories `$MOS`, `$FREE` and `$ORIGIN` are children of the root.)
 //!
 //! # On disk
 //! An object of type DSL_DIR whose bonus is a `dsl_dir_phys_t`; children in a ZAP by name,
-//! properties in another. The object itself becomes a ZAP when something needs a field that the
-//! bonus has no room for.
+//! properties in another. The object itself becomes a ZAP when a field is needed that the bonus has
+//! no room for.
 //!
 //! # Invariants
 //! 1. used_bytes = sum of used_breakdown.
@@ -17,7 +17,7 @@
 //!
 //! # Concurrency
 //! The fields change in syncing context only, and are written to the MOS when the txg's tasks are
-//! done. A directory's lock is a leaf: nothing else is locked while it is held.
+//! done. A directory's lock is a leaf lock: no other lock is taken while it is held.
 //!
 //! # Source
 //! OpenZFS module/zfs/dsl_dir.c, include/sys/dsl_dir.h @be7657e3
@@ -35,9 +35,9 @@ use crate::fields::DirFields;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[doc(alias = "dd_used_t")]
 pub enum Used {
-    /// `DD_USED_HEAD`: what the head refers to and no snapshot does.
+    /// `DD_USED_HEAD`: what the head references and no snapshot does.
     Head = 0,
-    /// `DD_USED_SNAP`: what only snapshots refer to.
+    /// `DD_USED_SNAP`: what only snapshots reference.
     Snap = 1,
     /// `DD_USED_CHILD`: what the children use.
     Child = 2,
@@ -47,7 +47,7 @@ pub enum Used {
     RefRsrv = 4,
 }
 
-/// How many kinds of [`Used`] there are (`DD_USED_NUM`).
+/// Number of kinds of [`Used`] (`DD_USED_NUM`).
 pub(crate) const USED_KINDS: usize = 5;
 
 /// An open directory.
@@ -67,7 +67,7 @@ pub(crate) struct DirState {
     pub(crate) parent: Option<Arc<DslDir>>,
     /// dd_origin_txg: creation of the snapshot that the head was cloned from
     pub(crate) origin_txg: u64,
-    /// dd_space_towrite: what transactions of each txg that is not synced yet may add
+    /// dd_space_towrite: bytes that transactions may add, for each txg not synced yet
     pub(crate) in_flight: BTreeMap<Txg, u64>,
 }
 
@@ -77,8 +77,8 @@ impl DirState {
         self.in_flight.values().sum()
     }
 
-    /// `parent_delta`: how a change of what is used changes what the parent is charged, which
-    /// has already been charged the reservation.
+    /// `parent_delta`: how much a change of the used bytes changes the charge of the parent, which
+    /// has already been charged for the reservation.
     pub(crate) fn parent_delta(&self, used: u64, change: i64) -> i64 {
         let charged = |used: u64| used.max(self.fields.reserved).cast_signed();
         charged(used.saturating_add_signed(change)) - charged(used)
@@ -103,7 +103,7 @@ impl DslDir {
         self.state.lock()
     }
 
-    /// A copy of what is on disk about it.
+    /// A copy of its on-disk fields.
     #[must_use]
     pub fn fields(&self) -> DirFields {
         self.state().fields.clone()

@@ -1,4 +1,4 @@
-//! What properties tell the DMU: from stored numbers to [`ObjsetProps`].
+//! Properties for the DMU: from stored numbers to [`ObjsetProps`].
 //!
 //! Source: OpenZFS module/zfs/dmu_objset.c (`checksum_changed_cb` and its neighbours),
 //! module/zfs/zio_checksum.c (`zio_checksum_select`), module/zfs/zio_compress.c
@@ -13,7 +13,7 @@ use phys::ChecksumType;
 use crate::env::PoolEnv;
 use phys::feature;
 
-/// The properties that the DMU is told, with the numbers that stand for their defaults.
+/// The properties passed to the DMU, with the stored numbers of their defaults.
 pub(crate) const DEFAULTS: &[(&str, u64)] = &[
     ("checksum", ChecksumType::On as u64),
     // `ZIO_COMPRESS_ON`
@@ -30,8 +30,7 @@ const DNSIZE_LEGACY: u64 = 0;
 /// `ZFS_DNSIZE_AUTO`: 1 KiB.
 const DNSIZE_AUTO: u64 = 1;
 
-/// What the numbers of [`DEFAULTS`]' properties say; a number that makes no sense counts as the
-/// default.
+/// Decodes the numbers of the properties in [`DEFAULTS`]; an invalid number counts as the default.
 pub(crate) fn objset_props(raw: &BTreeMap<&str, u64>, env: &dyn PoolEnv) -> ObjsetProps {
     let number = |name: &str| raw.get(name).copied().unwrap_or(0);
     let on = compression_on(env);
@@ -70,7 +69,8 @@ pub(crate) fn objset_props(raw: &BTreeMap<&str, u64>, env: &dyn PoolEnv) -> Objs
     }
 }
 
-/// What the features of the pool say of the MOS: it has no properties.
+/// The DMU properties of the MOS, derived from the pool's features: it has no properties of its
+/// own.
 #[must_use]
 pub fn mos_props(env: &dyn PoolEnv) -> ObjsetProps {
     let on = compression_on(env);

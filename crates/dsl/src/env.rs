@@ -1,4 +1,4 @@
-//! What the DSL asks of the pool around it: space, frees, features, history.
+//! What the DSL needs from the pool: space, frees, features, history.
 
 use std::fmt;
 
@@ -8,8 +8,8 @@ use phys::blkptr::BlkPtrPhys;
 
 /// The pool as the DSL sees it; `spa` implements this.
 pub trait PoolEnv: Send + Sync {
-    /// Bytes that a block counts for in the accounting: the sum of its DVAs' asize, deflated by
-    /// what parity costs on each vdev. 0 for holes and embedded blocks.
+    /// Bytes charged for a block: the sum of its DVAs' asize, deflated by the parity overhead of
+    /// each vdev. 0 for holes and embedded blocks.
     #[doc(alias = "bp_get_dsize_sync")]
     fn dsize(&self, bp: &BlkPtrPhys) -> u64;
 
@@ -27,30 +27,30 @@ pub trait PoolEnv: Send + Sync {
     fn feature_is_enabled(&self, guid: &str) -> bool;
     /// Whether a feature is in use (its reference count is not 0).
     fn feature_is_active(&self, guid: &str) -> bool;
-    /// One more use of an enabled feature. In syncing context.
+    /// Adds a reference to an enabled feature. In syncing context.
     ///
     /// # Errors
-    /// What writing the MOS gives.
+    /// Any error from writing the MOS.
     #[doc(alias = "spa_feature_incr")]
     fn feature_incr(&self, guid: &str, tx: &Tx) -> Result<()>;
-    /// One use less of an active feature. In syncing context.
+    /// Drops a reference to an active feature. In syncing context.
     ///
     /// # Errors
-    /// What writing the MOS gives.
+    /// Any error from writing the MOS.
     #[doc(alias = "spa_feature_decr")]
     fn feature_decr(&self, guid: &str, tx: &Tx) -> Result<()>;
 
-    /// The most that one block of `lsize` bytes, stored once, may count for.
+    /// The most bytes that may be charged for one block of `lsize` bytes with one copy.
     #[doc(alias = "spa_get_worst_case_asize")]
     fn asize_max(&self, lsize: u64) -> u64 {
         lsize
     }
 
-    /// Bytes that data sets can use in the whole pool, deflated, used and free together.
+    /// Bytes in the whole pool that datasets can use, deflated, used and free together.
     #[doc(alias = "spa_get_dspace")]
     fn dspace(&self) -> u64;
-    /// Bytes of [`dspace`](PoolEnv::dspace) that are already spoken for by frees that wait in
-    /// the deferred list, or by a checkpoint.
+    /// Bytes of [`dspace`](PoolEnv::dspace) that are unavailable because of deferred frees or a
+    /// checkpoint.
     fn held_back(&self) -> u64 {
         0
     }
@@ -60,14 +60,14 @@ pub trait PoolEnv: Send + Sync {
         0
     }
 
-    /// Whether an asynchronous destroy should make room for the rest of the txg, having freed
-    /// `freed` blocks in this one.
+    /// Whether an asynchronous destroy that has freed `freed` blocks in this txg should pause until
+    /// the next one.
     #[doc(alias = "dsl_scan_async_block_should_pause")]
     fn destroy_should_pause(&self, freed: u64) -> bool {
         freed >= 100_000
     }
 
-    /// A dataset that a scan may be at changes. In syncing context.
+    /// Reports a change to a dataset that a scan may be visiting. In syncing context.
     #[doc(alias = "dsl_scan_ds_destroyed")]
     #[doc(alias = "dsl_scan_ds_snapshotted")]
     #[doc(alias = "dsl_scan_ds_clone_swapped")]
@@ -82,35 +82,35 @@ pub trait PoolEnv: Send + Sync {
     }
 }
 
-/// What happens to a dataset that a scan may be at.
+/// A change to a dataset that a scan may be visiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DatasetChange {
     /// A head is destroyed.
     HeadDestroyed(ObjectId),
-    /// A snapshot is destroyed; the one after it, or the head, has now what it shared.
+    /// A snapshot is destroyed; the next snapshot, or the head, takes over the blocks they shared.
     SnapshotDestroyed {
         /// The snapshot.
         snapshot: ObjectId,
         /// `ds_next_snap_obj`
         next: ObjectId,
     },
-    /// The blocks of a head belong to its new snapshot now.
+    /// A snapshot is taken; the head's blocks now belong to it.
     Snapshotted {
         /// The head.
         head: ObjectId,
         /// `ds_prev_snap_obj`
         snapshot: ObjectId,
     },
-    /// Two heads changed their contents.
+    /// Two heads swapped contents.
     Swapped(ObjectId, ObjectId),
 }
 
-/// An internal history record: who did what to which data set.
+/// An internal history record: an operation on a dataset.
 #[derive(Clone, Copy, Debug)]
 pub struct HistoryEvent<'a> {
     /// "create", "snapshot", "destroy", …
     pub operation: &'a str,
-    /// The data set's name.
+    /// The dataset's name.
     pub dataset: &'a str,
     /// Its object in the MOS.
     pub object: u64,

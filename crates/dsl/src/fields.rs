@@ -1,7 +1,7 @@
-//! The bonuses of directories and data sets in host integers.
+//! The bonuses of directories and datasets in host integers.
 //!
-//! What the DSL computes with is not what is on disk: [`DirFields`] and [`DatasetFields`] are
-//! checked when read, and written back whole, padding included.
+//! The DSL does not compute on the on-disk structs: [`DirFields`] and [`DatasetFields`] are checked
+//! when read, and written back whole, padding included.
 //!
 //! Source: OpenZFS include/sys/dsl_dir.h, include/sys/dsl_dataset.h @be7657e3
 
@@ -78,13 +78,13 @@ fields! {
         dir_obj,
         /// ds_prev_snap_obj
         prev_snap_obj,
-        /// ds_prev_snap_txg: when that was taken
+        /// ds_prev_snap_txg: the txg in which it was taken
         prev_snap_txg,
         /// ds_next_snap_obj: the snapshot, or the head, that follows; 0 for heads
         next_snap_obj,
         /// ds_snapnames_zapobj: name -> snapshot; 0 for snapshots
         snapnames_zapobj,
-        /// ds_num_children: what follows and the clones; 0 for heads
+        /// ds_num_children: the successor and the clones; 0 for heads
         num_children,
         /// ds_creation_time
         creation_time,
@@ -106,7 +106,7 @@ fields! {
         guid,
         /// ds_flags
         flags,
-        /// ds_next_clones_obj: what follows in clones; 0 for none
+        /// ds_next_clones_obj: the datasets that follow it in clones; 0 for none
         next_clones_obj,
         /// ds_props_obj: properties of a snapshot; 0 for none
         props_obj,
@@ -143,7 +143,7 @@ impl DirFields {
         self.extra.used_breakdown[kind as usize].get()
     }
 
-    /// Whether dd_used_breakdown is kept; it is in pools of version 13 and later.
+    /// Whether dd_used_breakdown is maintained, as it is in pools of version 13 and later.
     #[must_use]
     pub(crate) fn has_breakdown(&self) -> bool {
         self.flags & DD_FLAG_USED_BREAKDOWN != 0
@@ -188,7 +188,7 @@ impl DirFields {
 
 const _: () = assert!(USED_KINDS == 5);
 
-/// Bytes that no pool can hold: accounts below can be added up without overflow.
+/// Bytes; more than any pool can hold. Accounts up to this can be summed without overflow.
 const ACCOUNT_MAX_BYTES: u64 = 1 << 60;
 
 fn check_bytes(field: &str, bytes: u64) -> Result<()> {
@@ -199,7 +199,7 @@ fn check_bytes(field: &str, bytes: u64) -> Result<()> {
 }
 
 impl DatasetFields {
-    /// From the bonus of a data set.
+    /// From the bonus of a dataset.
     ///
     /// # Errors
     /// `Corrupt` when it is too short.
@@ -219,7 +219,7 @@ impl DatasetFields {
         Ok(fields)
     }
 
-    /// What comes before is older: a walk from a dataset to its predecessors ends.
+    /// Checks that the predecessor is older, so that a walk along the predecessors terminates.
     fn check_txgs(&self) -> Result<()> {
         let (object, prev) = (self.prev_snap_obj, self.prev_snap_txg);
         let is_snapshot = self.num_children != 0;
@@ -249,7 +249,7 @@ impl DatasetFields {
         self.extra.bp = bp;
     }
 
-    /// The three sizes of everything that the data set refers to.
+    /// The three sizes of everything that the dataset references.
     #[must_use]
     pub fn referenced(&self) -> Space {
         Space::stored(

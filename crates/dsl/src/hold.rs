@@ -16,10 +16,11 @@ use crate::space::SpaceCheck;
 use crate::synctask::Verdict;
 
 impl DslPool {
-    /// Holds snapshots, all or none, under a tag each of them must not have yet.
+    /// Places a hold on snapshots, all or none, under a tag that none of them has yet.
     ///
     /// # Errors
-    /// `NotFound`; `Exists` for a tag that is there; `InvalidInput` for what is not a snapshot.
+    /// `NotFound`; `Exists` when one has the tag already; `InvalidInput` when one is not a
+    /// snapshot.
     #[doc(alias = "dsl_dataset_user_hold")]
     pub fn hold(&self, snaps: &[&str], tag: &str) -> Result<()> {
         let names: Vec<String> = snaps.iter().map(ToString::to_string).collect();
@@ -69,10 +70,12 @@ impl DslPool {
         self.log(snap, "hold", &format!("tag={tag} temp=0 refs={refs}"), tx)
     }
 
-    /// Releases a tag of snapshots; one that was to be destroyed with its last hold goes.
+    /// Releases a hold on snapshots; one marked for deferred destroy is destroyed with its last
+    /// hold.
     ///
     /// # Errors
-    /// `NotFound` when one does not have the tag; `Busy` when one that would go is in use.
+    /// `NotFound` when one does not have the tag; `Busy` when one that would be destroyed is in
+    /// use.
     #[doc(alias = "dsl_dataset_user_release")]
     pub fn release(&self, snaps: &[&str], tag: &str) -> Result<()> {
         let names: Vec<String> = snaps.iter().map(ToString::to_string).collect();
@@ -107,10 +110,10 @@ impl DslPool {
         })
     }
 
-    /// The tags of a snapshot and when each was set, in seconds since 1970.
+    /// The hold tags of a snapshot and when each was placed, in seconds since 1970.
     ///
     /// # Errors
-    /// What reading the MOS gives.
+    /// Any error from reading the MOS.
     #[doc(alias = "dsl_dataset_get_holds")]
     pub fn holds(&self, snap: &Arc<DslDataset>) -> Result<Vec<(String, u64)>> {
         match snap.fields().userrefs_obj {

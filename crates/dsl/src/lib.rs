@@ -1,32 +1,32 @@
-//! Directories, data sets, snapshots, properties: the Dataset and Snapshot Layer.
+//! Directories, datasets, snapshots, properties: the Dataset and Snapshot Layer.
 //!
 //! # What it is
-//! The MOS holds a tree of named directories; each has a head data set and its snapshots. This
-//! crate finds them, makes, clones, renames and destroys them, knows which dataset a block belongs to,
-//! and how much each dataset uses.
+//! The MOS holds a tree of named directories; each has a head dataset and its snapshots. This crate
+//! finds, creates, clones, renames and destroys them, and tracks which dataset a block belongs to
+//! and how much space each dataset uses.
 //!
 //! # Why snapshots cost nothing
-//! A block is never changed in place, and every pointer knows the txg in which its block was born.
-//! A snapshot taken in txg T has exactly the blocks of its head that were born at or before T. So
-//! nothing has to be marked when it is taken; and when the head gives up a block, comparing its
-//! birth with the time of the last snapshot tells whether to free it. If not, it goes on a
-//! [`deadlist`], where a later destroy of snapshots finds it without looking at any tree.
+//! A block is never changed in place, and every pointer records the txg in which its block was
+//! born. A snapshot taken in txg T has exactly the blocks of its head that were born at or before
+//! T. So nothing has to be marked when it is taken; and when the head gives up a block, comparing
+//! its birth txg with that of the last snapshot tells whether to free it. If not, it goes on a
+//! [`deadlist`], where a later snapshot destroy finds it without reading any tree.
 //!
 //! # Crash argument
-//! All this is changed in syncing context, by the thread that syncs a txg, in objects of the MOS:
-//! it becomes visible with that txg's uberblock, completely or not at all. Frees take part in
-//! that: space freed in a txg is not reused before the txg is on disk. What takes longer than a
-//! txg (freeing what a destroyed head had) is a queue in the MOS ([`bptree`], [`bpobj`]), from
-//! which each txg removes what it frees.
+//! All of this changes only in syncing context, by the thread that syncs a txg, in objects of the
+//! MOS: the changes become visible with that txg's uberblock, completely or not at all. The same
+//! holds for frees: space freed in a txg is not reused before the txg is on disk. Work that takes
+//! longer than a txg (freeing the blocks of a destroyed head) is a queue in the MOS ([`bptree`],
+//! [`bpobj`]), from which each txg removes what it frees.
 //!
 //! # Who calls what, in a txg
 //! ```text
-//! freeze(txg)                      nobody holds the txg: dirty objsets are moved aside
+//! freeze(txg)                      the txg has no holds left: dirty objsets are moved aside
 //! pass 1:  sync_datasets(tx, 1)    data of all dirty heads, then their accounts and deadlists
 //!          run_tasks(tx)           snapshots, destroys, renames, properties ...
-//!          process_async_destroys  some blocks of destroyed data sets
+//!          process_async_destroys  some blocks of destroyed datasets
 //!          flush(tx), MOS sync     changed fields into the MOS
-//! pass n:  sync_datasets(tx, n)    heads made by tasks; $MOS is charged for the last pass
+//! pass n:  sync_datasets(tx, n)    heads created by tasks; $MOS is charged for the last pass
 //!          flush(tx), MOS sync
 //! ```
 //!

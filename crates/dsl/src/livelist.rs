@@ -1,10 +1,10 @@
-//! Livelists: what a clone has and its origin has not.
+//! Livelists: the blocks that a clone has and its origin does not.
 //!
 //! # What it is
 //! OpenZFS lists every block that a clone allocates, and every one of these that it frees again, to
-//! make destroying the clone quick: what was allocated and not freed is all there is to free. Such
-//! a list may be given up at any time; here that is done before the clone changes. Lists of clones
-//! that were destroyed already are worked off, one part per step.
+//! make destroying the clone fast: the blocks allocated and not freed are all there is to free.
+//! Such a list may be dropped at any time; this implementation drops it before the clone changes.
+//! The lists of clones that are already destroyed are processed one sublist at a time.
 //!
 //! # On disk
 //! The directory's ZAP has `com.delphix:livelist` -> a deadlist whose bpobjs also have freed
@@ -32,7 +32,7 @@ use crate::pool::DslPool;
 use phys::feature;
 
 impl DslPool {
-    /// Gives up the livelist of a clone.
+    /// Drops the livelist of a clone.
     #[doc(alias = "dsl_dir_remove_livelist")]
     pub(crate) fn remove_livelist(&self, dd: &Arc<DslDir>, tx: &Tx) -> Result<()> {
         let mos = self.mos();
@@ -47,7 +47,7 @@ impl DslPool {
         Ok(())
     }
 
-    /// Frees what the livelists of destroyed clones say, as much as this txg has time for.
+    /// Frees the blocks on the livelists of destroyed clones, as many as this txg has time for.
     #[doc(alias = "spa_livelist_delete_cb")]
     pub(crate) fn process_deleted_clones(&self, freed: &mut Freed<'_>, tx: &Tx) -> Result<()> {
         let mos = self.mos();
@@ -74,12 +74,12 @@ impl DslPool {
     }
 }
 
-/// The blocks of a part of a livelist that were allocated more often than freed.
+/// The blocks of a sublist of a livelist that were allocated more often than freed.
 #[doc(alias = "dsl_process_sub_livelist")]
 fn live_blocks(list: &Bpobj) -> Result<Vec<BlkPtrPhys>> {
     let mut freed = BTreeMap::<(u64, u64), u64>::new();
     let mut live = Vec::new();
-    // Last first: a block's freeing comes before its allocation.
+    // Last first: the FREE entry of a block is seen before its ALLOC entry.
     list.iterate(&mut |bp, is_freed| {
         let [dva, ..] = bp.dva;
         let place = (dva.vdev().0, dva.offset());

@@ -14,7 +14,7 @@ use crate::dataset::DslDataset;
 use crate::pool::DslPool;
 use phys::feature;
 
-/// A head as its log sees it.
+/// A head as its intent log sees it.
 struct HeadLog {
     pool: Weak<DslPool>,
     ds: Weak<DslDataset>,
@@ -28,7 +28,7 @@ impl ZilHost for HeadLog {
     }
 
     fn chain_begins(&self, _tx: &Tx) {
-        // Known before any record of that kind can be in the log.
+        // Activated before the log can contain any record of that kind.
         if let (Some(pool), Some(ds)) = (self.pool.upgrade(), self.ds.upgrade())
             && pool.mos().env().feature_is_enabled(feature::ZILSAXATTR)
         {
@@ -47,7 +47,7 @@ impl DslPool {
     /// The intent log of a head, the same one for as long as the head is open.
     ///
     /// # Errors
-    /// `ReadOnly` for a snapshot; what opening the objset gives.
+    /// `ReadOnly` for a snapshot; any error from opening the objset.
     #[doc(alias = "dmu_objset_zil")]
     pub fn zil(&self, ds: &Arc<DslDataset>) -> Result<Arc<Zilog>> {
         if ds.is_snapshot() {
@@ -72,18 +72,18 @@ impl DslPool {
         Ok(zil)
     }
 
-    /// What the `sync` property says.
+    /// The mode selected by the `sync` property.
     pub(crate) fn sync_mode(&self, ds: &Arc<DslDataset>) -> Result<SyncMode> {
         self.number(ds, "sync", 0).map(SyncMode::from_prop)
     }
 
-    /// Claims what the intent logs of all heads refer to, before anything is allocated. Answers
-    /// how many logs have something to be replayed.
+    /// Claims the blocks referenced by the intent logs of all heads, before anything is allocated.
+    /// Returns how many logs have something to replay.
     ///
-    /// `first_txg`: the txg after the last one that was synced; it is to be synced next.
+    /// `first_txg`: the txg after the last synced one; the next to be synced.
     ///
     /// # Errors
-    /// What reading gives; `Corrupt` for a log whose blocks are taken.
+    /// Any read error; `Corrupt` for a log whose blocks are already allocated.
     #[doc(alias = "spa_ld_claim_log_blocks")]
     pub fn claim_logs(&self, first_txg: Txg) -> Result<u64> {
         let tx = Tx::syncing(first_txg);

@@ -14,7 +14,7 @@ use zap::{Flags, NewZap, Zap};
 use crate::env::PoolEnv;
 use phys::feature;
 
-/// The meta-objset with what every structure in it needs.
+/// The meta-objset, together with what every structure in it needs.
 pub struct Mos {
     os: Arc<Objset>,
     env: Arc<dyn PoolEnv>,
@@ -26,7 +26,7 @@ impl Mos {
     /// Wraps the MOS of a pool, and finds the shared empty bpobj if there is one.
     ///
     /// # Errors
-    /// What reading the pool directory gives.
+    /// Any error from reading the pool directory.
     pub fn new(os: Arc<Objset>, env: Arc<dyn PoolEnv>) -> Result<Arc<Mos>> {
         let mos = Mos {
             os,
@@ -66,7 +66,7 @@ impl Mos {
         self.os.hold(object)
     }
 
-    /// Allocates an object. `block_bytes` 0 means the smallest.
+    /// Allocates an object. `block_bytes` 0 selects the smallest size.
     pub(crate) fn alloc(
         &self,
         type_: ObjectType,
@@ -85,7 +85,7 @@ impl Mos {
         self.os.object_free(tx, object)
     }
 
-    /// Frees a directory's or data set's object, which may be a ZAP as well.
+    /// Frees a directory's or dataset's object, zapified or not.
     #[doc(alias = "dmu_object_free_zapified")]
     pub(crate) fn free_zapified(&self, object: ObjectId, tx: &Tx) -> Result<()> {
         if self.is_zapified(object)? {
@@ -94,7 +94,7 @@ impl Mos {
         self.free_object(object, tx)
     }
 
-    /// Makes a directory's or data set's object a ZAP as well, if it is not yet.
+    /// Turns a directory's or dataset's object into a ZAP, if it is not one yet; its bonus stays.
     #[doc(alias = "dmu_object_zapify")]
     pub(crate) fn zapify(&self, object: ObjectId, tx: &Tx) -> Result<()> {
         if self.is_zapified(object)? {
@@ -109,7 +109,7 @@ impl Mos {
     }
 }
 
-/// ZAPs by name.
+/// ZAPs whose keys are names.
 impl Mos {
     pub(crate) fn zap_create(&self, type_: ObjectType, tx: &Tx) -> Result<ObjectId> {
         zap::create(&self.os, tx, type_)
@@ -130,7 +130,7 @@ impl Mos {
         Ok(zap::create_with(&self.os, tx, &new)?.id())
     }
 
-    /// A ZAP for names of snapshots or bookmarks, which are hashed without case.
+    /// A ZAP for names of snapshots or bookmarks, which are hashed case-insensitively.
     pub(crate) fn zap_create_names(&self, type_: ObjectType, tx: &Tx) -> Result<ObjectId> {
         let new = NewZap {
             flags: Flags::TOUPPER,
@@ -163,7 +163,7 @@ impl Mos {
         zap::remove(&self.os, tx, object, name)
     }
 
-    /// Removes an entry if it is there; answers whether it was.
+    /// Removes an entry if it is there; returns whether it was.
     pub(crate) fn zap_take(&self, object: ObjectId, name: &str, tx: &Tx) -> Result<bool> {
         zap::remove_if_present(&self.os, tx, object, name)
     }

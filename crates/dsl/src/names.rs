@@ -1,4 +1,4 @@
-//! From names to directories and data sets, and back.
+//! Mapping names to directories and datasets, and back.
 //!
 //! A name is `pool/dir/dir` for a directory and its head, `pool/dir/dir@snap` for a snapshot.
 //!
@@ -25,10 +25,10 @@ pub(crate) const NAME_BYTES_MAX: usize = 255;
 /// `zfs_max_dataset_nesting`: directories in the longest name.
 pub(crate) const NESTING_MAX: usize = 50;
 
-/// Directories in a directory's full name: as many as the longest name has room for.
+/// Maximum number of components in a directory's full name: as many as fit in the longest name.
 const DEPTH_MAX: usize = NAME_BYTES_MAX.div_ceil(2);
 
-/// A name cut at its separators.
+/// A name split at its separators.
 struct Name<'a> {
     dirs: Vec<&'a str>,
     snapshot: Option<&'a str>,
@@ -53,9 +53,9 @@ impl Name<'_> {
     }
 }
 
-/// By name. The configuration lock is held.
+/// Lookup by name. The caller holds the configuration lock.
 impl DslPool {
-    /// The deepest directory on the way to `dirs` that exists, and how many components it has.
+    /// The deepest existing directory on the path `dirs`, and the number of its components.
     fn walk(&self, dirs: &[&str]) -> Result<(Arc<DslDir>, usize)> {
         if dirs[0] != self.name() {
             let text = format!("{} is not in pool {}", dirs.join("/"), self.name());
@@ -100,7 +100,7 @@ impl DslPool {
         Ok(snap)
     }
 
-    /// The parent of a directory that is to be made, and the new last component.
+    /// The parent of a directory to be created, and the new last component.
     pub(crate) fn find_new(&self, name: &str) -> Result<(Arc<DslDir>, String)> {
         let parsed = Name::parse(name)?;
         if parsed.snapshot.is_some() {
@@ -145,7 +145,7 @@ impl DslPool {
         Ok(children)
     }
 
-    /// A directory and all below it, parents first.
+    /// A directory and all its descendants, parents first.
     pub(crate) fn subtree(&self, dd: &Arc<DslDir>) -> Result<Vec<Arc<DslDir>>> {
         let mut seen = BTreeSet::from([dd.object()]);
         let mut found = vec![dd.clone()];
@@ -178,7 +178,7 @@ impl DslPool {
             .collect())
     }
 
-    /// A data set's full name.
+    /// A dataset's full name.
     #[doc(alias = "dsl_dataset_name")]
     pub(crate) fn dataset_name(&self, ds: &Arc<DslDataset>) -> Result<String> {
         let dir = ds.dir().name();
@@ -210,14 +210,14 @@ impl DslPool {
     }
 }
 
-/// By object.
+/// Lookup by object.
 impl DslPool {
     #[doc(alias = "dsl_dir_hold_obj")]
     pub(crate) fn dir_by_object(&self, object: ObjectId) -> Result<Arc<DslDir>> {
         self.dir_at_depth(object, 0)
     }
 
-    /// `below`: how many directories below this one led to it.
+    /// `below`: the number of descendants whose parent links led here.
     fn dir_at_depth(&self, object: ObjectId, below: usize) -> Result<Arc<DslDir>> {
         if let Some(dir) = self.cached_dir(object) {
             return Ok(dir);
@@ -243,7 +243,7 @@ impl DslPool {
         self.open_dir(object, fields, Some(parent), name.ok_or_else(nameless)?)
     }
 
-    /// A directory that its parent names.
+    /// A directory that has an entry in its parent.
     fn named_dir(&self, object: ObjectId, parent: &Arc<DslDir>, name: &str) -> Result<Arc<DslDir>> {
         let dir = match self.cached_dir(object) {
             Some(dir) => dir,
@@ -300,7 +300,7 @@ impl DslPool {
         Ok(self.cache_dir(DslDir::new(object, state)))
     }
 
-    /// Whether the head was cloned from anything but `$ORIGIN@$ORIGIN`.
+    /// Whether the head was cloned from a snapshot other than `$ORIGIN@$ORIGIN`.
     #[doc(alias = "dsl_dir_is_clone")]
     pub(crate) fn is_clone(&self, fields: &DirFields) -> bool {
         let empty = self.origin().map_or(0, |origin| origin.object().0);
@@ -322,8 +322,8 @@ impl DslPool {
 
     /// The snapshot before a dataset.
     ///
-    /// It is as old as the dataset says, and older than the dataset if that is a snapshot, too: a walk
-    /// from predecessor to predecessor comes to an end.
+    /// Its creation txg is checked against ds_prev_snap_txg, and if the dataset is a snapshot, that
+    /// is older than the dataset itself: so a walk along the predecessors terminates.
     pub(crate) fn predecessor(
         &self,
         object: ObjectId,
@@ -435,7 +435,7 @@ impl DslPool {
     }
 }
 
-/// What a front end asks.
+/// Queries for front ends.
 impl DslPool {
     /// A head (`pool/a/b`) or snapshot (`pool/a/b@c`) by name.
     ///
@@ -447,10 +447,10 @@ impl DslPool {
         self.find_dataset(name)
     }
 
-    /// A data set by its object's number.
+    /// A dataset by its object's number.
     ///
     /// # Errors
-    /// `NotFound`; `Corrupt` when the object is something else.
+    /// `NotFound`; `Corrupt` when the object is not a dataset.
     pub fn dataset_of(&self, object: ObjectId) -> Result<Arc<DslDataset>> {
         let _config = self.config().read();
         self.dataset_by_object(object)
@@ -466,10 +466,10 @@ impl DslPool {
         self.find_dir(name)
     }
 
-    /// A data set's full name.
+    /// A dataset's full name.
     ///
     /// # Errors
-    /// What reading the MOS gives.
+    /// Any error from reading the MOS.
     pub fn name_of(&self, ds: &Arc<DslDataset>) -> Result<String> {
         let _config = self.config().read();
         self.dataset_name(ds)
@@ -508,7 +508,7 @@ impl DslPool {
             .collect())
     }
 
-    /// All names at and below a directory that have a head: parents first, then by name.
+    /// The names of a directory and its descendants that have a head: parents first, then by name.
     ///
     /// # Errors
     /// As [`dataset`](DslPool::dataset).

@@ -1,24 +1,24 @@
-//! The pool's data sets as a whole: the root of the tree of names, and the order of a sync.
+//! All datasets of a pool: the root of the directory tree, and the order of a sync.
 //!
 //! # What it is
-//! [`DslPool`] finds directories and data sets by name and by object, keeps one in-core copy of
-//! each that is in use, and syncs them: data of all dirty heads first, then their accounts, then
-//! the tasks, then the changed fields into the MOS.
+//! [`DslPool`] finds directories and datasets by name and by object, keeps one in-core copy of each
+//! that is in use, and syncs them: data of all dirty heads first, then their accounts, then the
+//! tasks, then the changed fields into the MOS.
 //!
 //! # On disk
-//! Entries of the pool directory: `root_dataset` (the root directory), `free_bpobj`,
-//! `empty_bpobj`, `bptree_obj`. Hidden children of the root directory: `$MOS` and `$FREE`, which
-//! only have accounts, and `$ORIGIN`, whose empty snapshot everything descends from.
+//! Entries of the pool directory: `root_dataset` (the root directory), `free_bpobj`, `empty_bpobj`,
+//! `bptree_obj`. Hidden children of the root directory: `$MOS` and `$FREE`, which only hold
+//! accounts, and `$ORIGIN`, whose empty snapshot is the origin of every dataset.
 //!
 //! # Crash argument
-//! The DSL changes nothing but the MOS, and that only in syncing context: the uberblock that ends
-//! a txg makes all changes of that txg visible at once. What takes longer than a txg (freeing the
-//! blocks of a destroyed head) is a list in the MOS from which each txg takes some.
+//! The DSL changes nothing but the MOS, and that only in syncing context: the uberblock that ends a
+//! txg makes all changes of that txg visible at once. Work that takes longer than a txg (freeing
+//! the blocks of a destroyed head) is a list in the MOS that each txg shortens.
 //!
 //! # Concurrency
-//! The configuration lock (`dp_config_rwlock`) is held for writing by each sync task, and for
-//! reading while names are looked up. Lock order: configuration, cache, objset slot, data set
-//! state, directory state. In syncing context only the sync thread changes anything.
+//! Each sync task holds the configuration lock (`dp_config_rwlock`) for writing; name lookups hold
+//! it for reading. Lock order: configuration, cache, objset slot, dataset state, directory state.
+//! In syncing context only the sync thread changes anything.
 //!
 //! # Source
 //! OpenZFS module/zfs/dsl_pool.c @be7657e3
@@ -42,7 +42,7 @@ use crate::mos::Mos;
 use crate::size::Space;
 use crate::synctask::TaskQueue;
 
-/// The data sets of one pool.
+/// The datasets of one pool.
 #[doc(alias = "dsl_pool_t")]
 pub struct DslPool {
     me: Weak<DslPool>,
@@ -61,26 +61,26 @@ pub struct DslPool {
     pub(crate) bptree: Mutex<Option<ObjectId>>,
 }
 
-/// In-core directories and data sets by object.
+/// In-core directories and datasets by object.
 #[derive(Default)]
 struct Cache {
     dirs: BTreeMap<ObjectId, Weak<DslDir>>,
     datasets: BTreeMap<ObjectId, Weak<DslDataset>>,
 }
 
-/// What has to be synced.
+/// What is dirty and has to be synced.
 #[derive(Default)]
 struct Changed {
-    /// Fields that differ from the MOS.
+    /// Directories and datasets whose fields differ from the MOS.
     dirs: BTreeMap<ObjectId, Arc<DslDir>>,
     datasets: BTreeMap<ObjectId, Arc<DslDataset>>,
     /// dp_dirty_datasets: heads whose objset is dirty, by txg
     objsets: BTreeMap<Txg, BTreeMap<ObjectId, Arc<DslDataset>>>,
-    /// Directories with estimates of that txg.
+    /// Directories with in-flight estimates, by txg.
     in_flight: BTreeMap<Txg, BTreeMap<ObjectId, Arc<DslDir>>>,
 }
 
-/// Directories and data sets that always exist.
+/// Directories and datasets that always exist.
 struct Special {
     root_dir: Arc<DslDir>,
     mos_dir: Arc<DslDir>,
@@ -98,7 +98,7 @@ pub struct PoolParts {
     pub mos: Arc<Mos>,
     /// The MOS's accounting.
     pub accounting: Arc<MosAccounting>,
-    /// Where blocks are, those of intent logs too.
+    /// Where blocks are stored, including those of intent logs.
     pub store: Arc<dyn LogStore>,
     /// The pool's txgs.
     pub groups: Arc<TxGroups>,
@@ -123,10 +123,10 @@ impl DslPool {
         })
     }
 
-    /// Opens the data sets of an existing pool.
+    /// Opens the datasets of an existing pool.
     ///
     /// # Errors
-    /// `Corrupt`, or what reading gives.
+    /// `Corrupt`, or any read error.
     #[doc(alias = "dsl_pool_open")]
     pub fn open(parts: PoolParts) -> Result<Arc<DslPool>> {
         let pool = DslPool::bare(parts);
@@ -193,13 +193,13 @@ impl DslPool {
         &self.mos
     }
 
-    /// Where blocks are.
+    /// Where blocks are stored.
     #[must_use]
     pub fn store(&self) -> &Arc<dyn BlockStore> {
         &self.store
     }
 
-    /// Where blocks of intent logs are.
+    /// Where blocks of intent logs are stored.
     #[must_use]
     pub fn log_store(&self) -> &Arc<dyn LogStore> {
         &self.log_store
@@ -239,12 +239,12 @@ impl DslPool {
         &self.special().mos_dir
     }
 
-    /// dp_origin_snap; `None` while it is being made.
+    /// dp_origin_snap; `None` while the pool is being created.
     pub(crate) fn origin(&self) -> Option<&Arc<DslDataset>> {
         self.special.get().map(|special| &special.origin)
     }
 
-    /// The empty snapshot that everything descends from.
+    /// The empty snapshot that is the origin of every dataset.
     #[must_use]
     pub fn origin_object(&self) -> ObjectId {
         self.special().origin.object()
@@ -256,14 +256,15 @@ impl DslPool {
     }
 }
 
-/// Finding things by object.
+/// In-core directories and datasets by object.
 impl DslPool {
     /// The in-core directory of an object, if there is one now.
     pub(crate) fn cached_dir(&self, object: ObjectId) -> Option<Arc<DslDir>> {
         self.cache.lock().dirs.get(&object)?.upgrade()
     }
 
-    /// Makes `dir` the in-core directory, unless another thread was faster.
+    /// Caches `dir` as the in-core directory of its object and returns it, or returns the one that
+    /// another thread has cached first.
     pub(crate) fn cache_dir(&self, dir: DslDir) -> Arc<DslDir> {
         let mut cache = self.cache.lock();
         let object = dir.object();
@@ -290,7 +291,7 @@ impl DslPool {
         ds
     }
 
-    /// Forgets a destroyed directory or data set.
+    /// Forgets a destroyed directory or dataset.
     pub(crate) fn forget(&self, object: ObjectId) {
         let mut cache = self.cache.lock();
         cache.dirs.remove(&object);
@@ -300,7 +301,7 @@ impl DslPool {
         changed.datasets.remove(&object);
     }
 
-    /// All data sets that are in core now.
+    /// All datasets that are in core now.
     pub(crate) fn cached_datasets(&self) -> Vec<Arc<DslDataset>> {
         let mut cache = self.cache.lock();
         cache.dirs.retain(|_, dir| dir.strong_count() > 0);
@@ -308,10 +309,10 @@ impl DslPool {
         cache.datasets.values().filter_map(Weak::upgrade).collect()
     }
 
-    /// Checks what the open file systems have in memory, between two txgs.
+    /// Checks the in-memory state of the open objsets, between two txgs.
     ///
     /// # Panics
-    /// When something does not hold.
+    /// When an invariant does not hold.
     pub fn check_invariants(&self) {
         for ds in self.cached_datasets() {
             if let Some(objset) = ds.open_objset() {
@@ -362,7 +363,7 @@ impl DslPool {
 
 /// Syncing.
 impl DslPool {
-    /// Freezes the objsets that are dirty in `txg`; nobody holds it any more.
+    /// Freezes the objsets that are dirty in `txg`, which no transaction holds any more.
     pub fn freeze(&self, txg: Txg) {
         let dirty: Vec<Arc<DslDataset>> = {
             let changed = self.changed.lock();
@@ -384,7 +385,7 @@ impl DslPool {
     /// [`run_tasks`](DslPool::run_tasks) (in pass 1), [`flush`](DslPool::flush), and the MOS.
     ///
     /// # Errors
-    /// What writing gives: the txg must not be finished.
+    /// Any write error; the txg must then not be completed.
     #[doc(alias = "dsl_pool_sync")]
     pub fn sync_datasets(&self, tx: &Tx, pass: u32) -> Result<()> {
         let txg = tx.txg();
@@ -408,7 +409,7 @@ impl DslPool {
         Ok(())
     }
 
-    /// Writes one head's objset until nothing of it is dirty.
+    /// Writes one head's objset until it is clean.
     #[doc(alias = "dsl_dataset_sync")]
     pub(crate) fn sync_dataset(&self, ds: &Arc<DslDataset>, tx: &Tx, pass: u32) -> Result<()> {
         let Some(objset) = ds.open_objset() else {
@@ -417,8 +418,8 @@ impl DslPool {
         if let Some(zil) = ds.open_zil() {
             zil.sync(tx)?;
         }
-        // Once more when the accounts of users and groups, which follow the data, are in the
-        // same objset: a snapshot taken by a task of this txg must have them.
+        // More than one round: the space accounts of users and groups are in the same objset and
+        // change after the data, and a snapshot taken by a task of this txg must include them.
         for _ in 0..SYNC_ROUNDS_MAX {
             let bp = objset.sync(tx, pass)?;
             ds.state().fields.set_bp(bp);
@@ -445,10 +446,10 @@ impl DslPool {
         }
     }
 
-    /// Writes the changed fields of directories and data sets into the MOS.
+    /// Writes the changed fields of directories and datasets into the MOS.
     ///
     /// # Errors
-    /// What the MOS gives.
+    /// Any error from the MOS.
     #[doc(alias = "dsl_dir_sync")]
     pub fn flush(&self, tx: &Tx) -> Result<()> {
         let (dirs, datasets) = {
@@ -470,5 +471,5 @@ impl DslPool {
     }
 }
 
-/// An objset is clean after its data and its owners' accounts.
+/// Rounds; two (the data, then its owners' space accounts) make an objset clean.
 const SYNC_ROUNDS_MAX: u32 = 8;

@@ -2,8 +2,8 @@
 //!
 //! # What it is
 //! The snapshots of the origin's directory up to and including the origin move to the clone's
-//! directory; the origin's head becomes a clone of that snapshot. No block moves; what does move
-//! is who is charged for those that only the moved snapshots have.
+//! directory; the origin's head becomes a clone of that snapshot. No block moves; only the charge
+//! for blocks born in the moved snapshots does.
 //!
 //! ```text
 //! before   A: a1 -- a2 -- a3 -- A      after   B: a1 -- a2 -- b1 -- B
@@ -31,7 +31,7 @@ use crate::size::Space;
 use crate::space::SpaceCheck;
 use crate::synctask::Verdict;
 
-/// The data sets that a promotion is about, and what it moves.
+/// The datasets that a promotion involves, and what it moves.
 struct Promotion {
     clone: Arc<DslDataset>,
     /// Snapshots that move, newest (the clone's origin) first.
@@ -40,19 +40,19 @@ struct Promotion {
     of_clone: Vec<Arc<DslDataset>>,
     /// The origin's head and its snapshots after the branch point, newest first.
     of_origin: Vec<Arc<DslDataset>>,
-    /// What the origin's head was cloned from.
+    /// The snapshot that the origin's head was cloned from.
     origin_origin: Option<Arc<DslDataset>>,
 }
 
-/// What the accounts will be.
+/// The accounts after the promotion.
 struct Moved {
-    /// Charged to the clone from now on, not to the origin's directory.
+    /// Charged from now on to the clone's directory instead of the origin's.
     space: Space,
-    /// unique_bytes of the clone's origin
+    /// ds_unique_bytes of the clone's origin.
     unique: u64,
-    /// What the clone's directory is charged for snapshots.
+    /// Bytes charged to the clone's directory for snapshots.
     clone_used_snap: i64,
-    /// What the origin's directory is charged for snapshots.
+    /// Bytes charged to the origin's directory for snapshots.
     origin_used_snap: i64,
 }
 
@@ -65,7 +65,7 @@ impl Promotion {
         &self.of_origin[0]
     }
 
-    /// The oldest of the clone's: what follows the origin there.
+    /// The oldest in the clone's chain: the dataset that follows the origin there.
     fn after_origin(&self) -> &Arc<DslDataset> {
         self.of_clone
             .last()
@@ -77,8 +77,9 @@ impl DslPool {
     /// Promotes a clone.
     ///
     /// # Errors
-    /// `InvalidInput` when it is not a clone; `Exists` when snapshots of both have the same name;
-    /// `Busy` when one that moves is in use; `NoSpace`, `Quota` of the clone's directory.
+    /// `InvalidInput` when it is not a clone; `Exists` when both have a snapshot of the same name;
+    /// `Busy` when a snapshot to be moved is in use; `NoSpace` when it does not fit in the clone's
+    /// directory.
     #[doc(alias = "dsl_dataset_promote")]
     pub fn promote(&self, name: &str) -> Result<()> {
         let snaps = {
@@ -128,7 +129,8 @@ impl DslPool {
         })
     }
 
-    /// From `newest` back to, but without, `end`; or to where its directory branched off.
+    /// The snapshots from `newest` back to, but without, `end`; by default to the origin of its
+    /// directory.
     #[doc(alias = "snaplist_make")]
     fn chain(&self, newest: ObjectId, end: Option<ObjectId>) -> Result<Vec<Arc<DslDataset>>> {
         let mut chain = Vec::new();
@@ -183,8 +185,9 @@ impl DslPool {
         self.transfer_possible(&promotion.origin().dir(), &clone.dir(), space)
     }
 
-    /// Each snapshot gave birth to what it refers to, without what its predecessor does and it
-    /// did not lose; summed up over all that move, only the ends are left.
+    /// Blocks born with a snapshot are those it references, less those of its predecessor, plus its
+    /// deadlist. Summed over all snapshots that move, that leaves the referenced bytes of the
+    /// newest, less those of the oldest one's predecessor, plus all deadlists.
     fn promote_space(&self, promotion: &Promotion) -> Result<Moved> {
         let origin = promotion.origin();
         let since = origin.fields().prev_snap_txg;
@@ -242,7 +245,7 @@ impl DslPool {
         self.log(&promotion.clone, "promote", "", tx)
     }
 
-    /// What follows the origin is now the clone's; the other branch becomes a clone.
+    /// Makes the clone's branch the origin's successor; the other branch becomes a clone.
     fn turn_branch(&self, promotion: &Promotion, old_next: u64, tx: &Tx) -> Result<()> {
         let origin = promotion.origin();
         let new_next = promotion.after_origin().object().0;
@@ -257,7 +260,8 @@ impl DslPool {
         Ok(())
     }
 
-    /// The clone's directory gets the origin of the other, which gets the branch point.
+    /// The clone's directory takes over the other directory's origin, whose new origin is the
+    /// branch point.
     fn swap_origins(
         &self,
         promotion: &Promotion,
@@ -322,7 +326,7 @@ impl DslPool {
         }
         self.dirty_dataset(snap);
 
-        // Clones of the snapshot are clones of this directory now.
+        // Clones of the snapshot are now registered with the clone's directory.
         let next_clones = snap.fields().next_clones_obj;
         if next_clones == 0 {
             return Ok(());
@@ -339,7 +343,7 @@ impl DslPool {
         Ok(())
     }
 
-    /// Charges a directory for `space`, so that its snapshots have `used_snap` after that.
+    /// Charges `space` to a directory, such that its snapshots are charged `used_snap` afterwards.
     fn move_space(&self, dir: &Arc<DslDir>, space: Space, used_snap: i64) {
         let fields = dir.fields();
         let of_snaps = match fields.has_breakdown() {

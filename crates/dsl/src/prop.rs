@@ -1,16 +1,16 @@
 //! Properties: where each is set, and which datasets inherit it.
 //!
 //! # What it is
-//! A property of a data set is a number or a string by name. It may be set at its directory
-//! (*local*), be left there by a receive (*received*), be *inherited* from the directories above,
-//! or have its *default*. Which names exist and which values are allowed is decided above; here
-//! they are stored and found. A few are also enforced here (quotas), or tell the DMU how to
-//! write (`checksum`, `compression`, …).
+//! A property of a dataset is a named number or string. It may be set at its directory (*local*),
+//! stored there by a receive (*received*), *inherited* from the directories above, or have its
+//! *default*. Which names and values are valid is decided by the callers; this module stores and
+//! looks them up. A few are also enforced here (quotas), or tell the DMU how to write (`checksum`,
+//! `compression`, …).
 //!
 //! # On disk
-//! One ZAP per directory: `name` -> local value; `name$recvd` -> received value;
-//! `name$inherit` -> the received value does not count; `name$iuv` -> a value that old software
-//! does not know, whose `name` has the default. Snapshots may have a ZAP of their own.
+//! One ZAP per directory: `name` -> local value; `name$recvd` -> received value; `name$inherit` ->
+//! the received value is ignored; `name$iuv` -> a value that old software does not know, in which
+//! case `name` has the default. Snapshots may have a ZAP of their own.
 //!
 //! # Source
 //! OpenZFS module/zfs/dsl_prop.c, module/zcommon/zfs_prop.c, module/zfs/dmu_objset.c
@@ -34,17 +34,17 @@ use crate::synctask::Verdict;
 const INHERIT: &str = "$inherit";
 const RECVD: &str = "$recvd";
 const IUV: &str = "$iuv";
-/// `ZPROP_HAS_RECVD`: a property that exists when anything was received.
+/// `ZPROP_HAS_RECVD`: present once any property was received.
 const HAS_RECVD: &str = "$hasrecvd";
 
 /// Where a value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PropSource {
-    /// Set at the data set itself.
+    /// Set at the dataset itself.
     Local,
     /// Received with it.
     Received,
-    /// Set at, or received with, the data set of this name.
+    /// Set at, or received with, the dataset of this name.
     Inherited(String),
 }
 
@@ -57,14 +57,14 @@ pub struct Prop {
     pub source: PropSource,
 }
 
-/// What is to be done with a property (`zprop_source_t` of a change).
+/// A change to a property (`zprop_source_t` of a change).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PropChange {
     /// Sets the local value.
     Set(PropValue),
-    /// Removes the local value, and hides a received one: inherits.
+    /// Removes the local value and hides a received one, so that the property is inherited.
     Inherit,
-    /// Removes the local value, so that a received one counts again (`zfs inherit -S`).
+    /// Removes the local value, so that a received one takes effect again (`zfs inherit -S`).
     Revert,
     /// Sets the received value.
     Receive(PropValue),
@@ -72,7 +72,7 @@ pub enum PropChange {
     ForgetReceived,
 }
 
-/// Settable properties that are never inherited: they say something about one data set only.
+/// Settable properties that are never inherited: they describe one dataset only.
 const NOT_INHERITABLE: &[&str] = &[
     "canmount",
     "version",
@@ -100,7 +100,7 @@ const NOT_INHERITABLE: &[&str] = &[
     "defaultprojectobjquota",
 ];
 
-/// Whether a property set at a directory counts for those below it.
+/// Whether a property set at a directory also applies to those below it.
 #[must_use]
 #[doc(alias = "zfs_prop_inheritable")]
 pub fn is_inheritable(name: &str) -> bool {
@@ -116,20 +116,20 @@ const IGNORED_BY_OLD: &[(&str, u64, u64)] = &[
 
 /// Reading.
 impl DslPool {
-    /// A property's value and source; `None` when it is set nowhere, and the default counts.
+    /// A property's value and source; `None` when it is not set anywhere and the default applies.
     ///
     /// # Errors
-    /// What reading the MOS gives.
+    /// Any error from reading the MOS.
     #[doc(alias = "dsl_prop_get_ds")]
     pub fn prop(&self, ds: &Arc<DslDataset>, name: &str) -> Result<Option<Prop>> {
         let _config = self.config().read();
         self.find_prop(ds, name)
     }
 
-    /// All properties that are set at or above a data set and count for it, by name.
+    /// All properties in effect for a dataset that are set at it or above it, by name.
     ///
     /// # Errors
-    /// What reading the MOS gives.
+    /// Any error from reading the MOS.
     #[doc(alias = "dsl_prop_get_all")]
     pub fn props(&self, ds: &Arc<DslDataset>) -> Result<BTreeMap<String, Prop>> {
         let _config = self.config().read();
@@ -162,10 +162,10 @@ impl DslPool {
         Ok(found)
     }
 
-    /// The values received with a data set, whether they count or not.
+    /// The values received with a dataset, whether they are in effect or not.
     ///
     /// # Errors
-    /// What reading the MOS gives.
+    /// Any error from reading the MOS.
     #[doc(alias = "dsl_prop_get_received")]
     pub fn received_props(&self, ds: &Arc<DslDataset>) -> Result<BTreeMap<String, PropValue>> {
         let _config = self.config().read();
@@ -188,7 +188,7 @@ impl DslPool {
         Ok(!local && !self.mos().zap_contains(zap, &format!("{name}{INHERIT}"))?)
     }
 
-    /// The ZAPs in which a data set's properties are looked for, in this order.
+    /// The ZAPs in which a dataset's properties are looked up, in this order.
     fn prop_places(&self, ds: &Arc<DslDataset>) -> Result<Vec<(ObjectId, PropSource)>> {
         let mut places = Vec::new();
         let own = ds.fields().props_obj;
@@ -249,7 +249,7 @@ impl DslPool {
         Ok(0)
     }
 
-    /// What the properties of a data set tell the DMU.
+    /// The properties of a dataset that the DMU needs.
     pub(crate) fn objset_props(&self, ds: &Arc<DslDataset>) -> Result<ObjsetProps> {
         let mut raw = BTreeMap::new();
         for (name, default) in crate::engine::DEFAULTS {
@@ -265,7 +265,7 @@ impl DslPool {
     ///
     /// # Errors
     /// `NotFound`; `NoSpace` for a quota below what is used, or a reservation above what is left;
-    /// `TooBig`, `NameTooLong` for what does not fit.
+    /// `TooBig` for a value, `NameTooLong` for a name, that does not fit in a ZAP.
     #[doc(alias = "dsl_props_set")]
     pub fn set_props(&self, name: &str, changes: Vec<(String, PropChange)>) -> Result<()> {
         let blocks = 2 * changes.len() as u64;
@@ -332,7 +332,7 @@ impl DslPool {
         }
     }
 
-    /// What a limit will be after a change.
+    /// The value a limit will have after a change.
     #[doc(alias = "dsl_prop_predict")]
     fn predict(&self, dir: &Arc<DslDir>, name: &str, change: &PropChange) -> Result<u64> {
         let zap = ObjectId(dir.fields().props_zapobj);
@@ -377,7 +377,7 @@ impl DslPool {
         Ok(())
     }
 
-    /// Sets the refreservation and charges the directory for what of it is not used.
+    /// Sets the refreservation and charges the directory for its unused part.
     #[doc(alias = "dsl_dataset_set_refreservation_sync_impl")]
     pub(crate) fn set_refreservation(&self, ds: &Arc<DslDataset>, reserved: u64) {
         let change = {
@@ -395,7 +395,7 @@ impl DslPool {
         self.diduse_space(&ds.dir(), Used::RefRsrv, change);
     }
 
-    /// Sets local properties of a data set that is being made.
+    /// Sets local properties of a dataset that is being created.
     pub(crate) fn set_props_sync(
         &self,
         ds: &Arc<DslDataset>,
@@ -476,7 +476,7 @@ impl DslPool {
         Ok(self.find_prop(ds, HAS_RECVD)?.is_some())
     }
 
-    /// The ZAP of a data set's own properties; `None` when there is none to remove from.
+    /// The ZAP of a dataset's own properties; `None` when a removal finds no such ZAP.
     fn props_zap(
         &self,
         ds: &Arc<DslDataset>,
@@ -537,7 +537,7 @@ impl DslPool {
         Ok(())
     }
 
-    /// Tells the open data sets that properties may have changed.
+    /// Notifies the open datasets that properties may have changed.
     #[doc(alias = "dsl_prop_notify_all")]
     pub(crate) fn notify_props(&self) -> Result<()> {
         for ds in self.cached_datasets() {

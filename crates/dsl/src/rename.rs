@@ -1,4 +1,4 @@
-//! New names for directories and snapshots.
+//! Renaming directories and snapshots.
 //!
 //! Source: OpenZFS module/zfs/dsl_dir.c (`dsl_dir_rename`), module/zfs/dsl_dataset.c
 //! (`dsl_dataset_rename_snapshot`) @be7657e3
@@ -19,11 +19,12 @@ use crate::space::{SpaceCheck, common_ancestor};
 use crate::synctask::Verdict;
 
 impl DslPool {
-    /// Renames a directory with all below it, perhaps to below another one.
+    /// Renames a directory with its descendants, possibly moving it below another parent.
     ///
     /// # Errors
-    /// `NotFound`, `Exists`, `NameTooLong`; `InvalidInput` into itself or below a volume;
-    /// `CrossDevice` into another pool; `NoSpace` for a quota above the new place.
+    /// `NotFound`, `Exists`, `NameTooLong`; `InvalidInput` when moved below itself or a volume;
+    /// `CrossDevice` into another pool; `NoSpace` when a quota above the new parent does not allow
+    /// it.
     #[doc(alias = "dsl_dir_rename")]
     pub fn rename(&self, old: &str, new: &str) -> Result<()> {
         let (from, to) = (old.to_string(), new.to_string());
@@ -64,7 +65,7 @@ impl DslPool {
         self.transfer_possible(&parent, &new_parent, fields.used_bytes.max(fields.reserved))
     }
 
-    /// Whether the names of everything below fit after the change.
+    /// Checks that the names of all descendants fit after the rename.
     #[doc(alias = "dsl_valid_rename")]
     fn check_names_fit(&self, dd: &Arc<DslDir>, old: &str, new: &str) -> Result<()> {
         let depth = |name: &str| name.split('/').count();
@@ -155,7 +156,7 @@ impl DslPool {
         Ok(())
     }
 
-    /// Renames a snapshot; with `recursive`, all of that name below the directory as well.
+    /// Renames a snapshot; with `recursive`, also those of the same name in all descendants.
     ///
     /// # Errors
     /// `NotFound`, `Exists`, `NameTooLong`, `InvalidInput`.

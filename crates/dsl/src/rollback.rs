@@ -1,8 +1,8 @@
-//! Going back to the last snapshot, and exchanging a head with its clone.
+//! Rolling back to the last snapshot, and swapping a head with its clone.
 //!
 //! # What it is
-//! To roll back, a clone of the snapshot is made, head and clone exchange their contents, and the
-//! clone, which now has what is not wanted, is destroyed like any other head.
+//! To roll back, a clone of the snapshot is created, head and clone swap contents, and the clone,
+//! which now has the discarded contents, is destroyed like any other head.
 //!
 //! # Source
 //! OpenZFS module/zfs/dsl_dataset.c (`dsl_dataset_rollback_sync`,
@@ -23,9 +23,9 @@ use crate::space::SpaceCheck;
 use crate::synctask::Verdict;
 
 impl DslPool {
-    /// Rolls a head back to its most recent snapshot, which must be `to` if that is given.
-    /// `holds`: how many long holds the caller has on the head itself; the holder of its objset
-    /// must let go of it before, and ask for it again after.
+    /// Rolls a head back to its most recent snapshot, which must be `to` if that is given. `holds`:
+    /// how many long holds the caller itself has on the head. References to the head's objset must
+    /// be dropped before, and the objset opened again after.
     ///
     /// # Errors
     /// `NotFound` without a snapshot; `Exists` when `to` is not the most recent one; `Busy` when
@@ -54,7 +54,7 @@ impl DslPool {
         let prev = ds.prev().filter(|_| ds.prev_snap_txg() >= Txg::INITIAL);
         let prev = prev.ok_or_else(|| Error::not_found(format!("{name} has no snapshot")))?;
         if tx.is_syncing() && ds.prev_snap_txg() >= tx.txg() {
-            // Blocks that the head still writes in this txg would be taken for the snapshot's.
+            // Blocks that the head still writes in this txg would be mistaken for the snapshot's.
             return Ok(Verdict::Later);
         }
         if let Some(to) = to {
@@ -85,7 +85,7 @@ impl DslPool {
         Ok(Verdict::Go)
     }
 
-    /// Exchanges the contents of a head and of a clone of the snapshot before it.
+    /// Swaps the contents of a head and a clone of its most recent snapshot.
     #[doc(alias = "dsl_dataset_clone_swap_sync_impl")]
     pub(crate) fn clone_swap(
         &self,
@@ -100,7 +100,7 @@ impl DslPool {
             "head and clone do not branch off at the same snapshot"
         );
         self.swap_features(clone, head, tx)?;
-        // Their contents change under them: the objsets have to be opened again.
+        // The contents change underneath the objsets, which have to be opened again.
         clone.set_objset(None);
         head.set_objset(None);
 
@@ -110,7 +110,7 @@ impl DslPool {
 
         let fields = origin.fields();
         if fields.next_snap_obj == head.object().0 {
-            // The head is what follows the origin. (A clone may go back to its origin as well,
+            // The head is the origin's successor. (A clone may also be rolled back to its origin,
             // which changes nothing there; OpenZFS sets unique_bytes to 0 then.)
             let since = fields.prev_snap_txg;
             let unique = clone.with_deadlist(|dl| dl.space_range(since, u64::MAX))?;
@@ -166,7 +166,7 @@ impl DslPool {
         Ok(())
     }
 
-    /// Charges each directory for what its head is going to have.
+    /// Charges each directory for the contents that its head is about to get.
     fn swap_accounts(&self, clone: &Arc<DslDataset>, head: &Arc<DslDataset>) -> Result<()> {
         let (clone_dir, head_dir) = (clone.dir(), head.dir());
         let all_of = |ds: &Arc<DslDataset>| -> Result<Space> {
@@ -175,7 +175,7 @@ impl DslPool {
         let change = all_of(clone)? - all_of(head)?;
         self.diduse_space(&head_dir, Used::Head, change);
         self.diduse_space(&clone_dir, Used::Head, -change);
-        // What dies with the head's deadlist counts as the snapshots' in the head's directory.
+        // Blocks on a head's deadlist are charged to its directory as those of snapshots.
         let origin_txg = head_dir.state().origin_txg;
         let dead =
             |ds: &Arc<DslDataset>| ds.with_deadlist(|dl| dl.space_range(origin_txg, u64::MAX));

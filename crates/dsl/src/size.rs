@@ -1,4 +1,4 @@
-//! The three sizes that every account in the DSL keeps.
+//! The three sizes in every DSL space account.
 
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Neg, Sub, SubAssign};
@@ -14,7 +14,7 @@ pub struct Space {
     pub used: i64,
     /// Bytes after compression.
     pub comp: i64,
-    /// Bytes before compression; for metadata, those after it.
+    /// Bytes before compression; for metadata, bytes after it.
     pub uncomp: i64,
 }
 
@@ -26,7 +26,7 @@ impl Space {
         uncomp: 0,
     };
 
-    /// From what is on disk.
+    /// From the on-disk fields.
     #[must_use]
     pub fn stored(used: u64, comp: u64, uncomp: u64) -> Space {
         Space {
@@ -36,7 +36,7 @@ impl Space {
         }
     }
 
-    /// What one block counts for.
+    /// The space charged for one block.
     #[must_use]
     pub fn of_block(env: &dyn PoolEnv, bp: &BlkPtrPhys) -> Space {
         if bp.is_hole() || bp.is_redacted() {
@@ -106,8 +106,8 @@ impl Sum for Space {
 
 /// Adds a change to an account on disk.
 ///
-/// What is taken out must have been put in, which the tests of this crate see to. But accounts are on disk,
-/// where other software has got them wrong before: one that would become negative becomes 0.
+/// A subtraction must match an earlier addition; this crate's tests assert that. But other software
+/// has written wrong accounts to disk before, so one that would go negative becomes 0.
 pub(crate) fn apply(account: &mut u64, change: i64, what: &str) {
     let changed = account.checked_add_signed(change);
     assert!(

@@ -1,13 +1,13 @@
 //! Taking snapshots.
 //!
 //! # What it is
-//! A snapshot is a new data set that gets the head's root block pointer, sizes and deadlist, and
-//! its place in the chain: the head's predecessor becomes the snapshot's, the snapshot becomes the
-//! head's. No block is read or written but a few of the MOS.
+//! A snapshot is a new dataset that takes the head's root block pointer, sizes and deadlist, and
+//! its place in the chain: the head's predecessor becomes the snapshot's, and the snapshot becomes
+//! the head's. Only a few blocks of the MOS are read or written.
 //!
 //! # Crash argument
-//! It is a sync task: the txg that has the snapshot has all of it, and the data is what the head
-//! had when that txg's data was written.
+//! It is a sync task: the snapshot is completely in one txg, with the data that the head had when
+//! that txg's data was written.
 //!
 //! # Source
 //! OpenZFS module/zfs/dsl_dataset.c (`dsl_dataset_snapshot_sync_impl`) @be7657e3
@@ -38,8 +38,8 @@ impl DslPool {
     /// Takes snapshots, all in the same txg: all of them or none.
     ///
     /// # Errors
-    /// `Exists`, `NotFound`, `NameTooLong`; `Busy` for a head with an unfinished receive;
-    /// `NoSpace` when a refreservation does not leave room.
+    /// `Exists`, `NotFound`, `NameTooLong`; `Busy` for a head with an unfinished receive; `NoSpace`
+    /// when there is no room for the refreservation.
     #[doc(alias = "dsl_dataset_snapshot")]
     pub fn snapshot(&self, names: &[&str], props: Vec<(String, PropValue)>) -> Result<()> {
         let mut wanted = Vec::new();
@@ -62,7 +62,7 @@ impl DslPool {
             Ok(Verdict::Go)
         };
         self.sync_task(blocks, SpaceCheck::Normal, check, move |pool, tx| {
-            // One time for all: they are the same instant.
+            // One timestamp for all: they are taken at the same instant.
             let now = now_secs();
             for (head, snap) in &wanted {
                 let ds = pool.find_dataset(head)?;
@@ -101,7 +101,7 @@ impl DslPool {
         if ds.prev_snap_txg() >= tx.txg() {
             return Ok(Verdict::Later);
         }
-        // What the snapshot keeps is no longer covered by the head's refreservation.
+        // Blocks that the snapshot keeps are no longer covered by the head's refreservation.
         let limits = ds.limits();
         let uncovered = limits.unique.min(limits.reserved);
         if uncovered > self.space_available(&ds.dir(), None, true) {
@@ -123,7 +123,7 @@ impl DslPool {
         let head = ds.fields();
         let dir = ds.dir();
         self.adjust_count(&dir, DD_FIELD_SNAPSHOT_COUNT, 1, tx)?;
-        // The origin of everything is older than everything.
+        // The origin of all datasets is older than any of them.
         let creation_txg = if name == ORIGIN_DIR_NAME {
             1
         } else {
@@ -157,7 +157,8 @@ impl DslPool {
 
         let (unique, reserved) = (head.unique_bytes, ds.limits().reserved);
         if reserved > 0 {
-            // The head's own bytes become the snapshot's: the refreservation is unused again.
+            // The head's unique bytes become the snapshot's, so that part of the refreservation is
+            // unused again.
             let again = Space {
                 used: unique.min(reserved).cast_signed(),
                 ..Space::ZERO
@@ -186,7 +187,7 @@ impl DslPool {
         Ok(snap)
     }
 
-    /// Puts the snapshot `object` between the head and the one before it.
+    /// Links the snapshot `object` between the head and its predecessor.
     fn link_before_head(&self, ds: &Arc<DslDataset>, object: ObjectId, tx: &Tx) -> Result<()> {
         let Some(prev) = ds.prev() else {
             return Ok(());
@@ -196,7 +197,7 @@ impl DslPool {
             prev.state().fields.next_snap_obj = object.0;
             self.dirty_dataset(&prev);
         } else if fields.next_clones_obj != 0 {
-            // The head was cloned from `prev`: now the snapshot is what follows there.
+            // The head was cloned from `prev`: now the snapshot follows it there.
             let clones = ObjectId(fields.next_clones_obj);
             self.mos().zap_int_remove(clones, ds.object().0, tx)?;
             self.mos().zap_int_add(clones, object.0, object.0, tx)?;
@@ -204,8 +205,8 @@ impl DslPool {
         Ok(())
     }
 
-    /// The head's new deadlist: the keys of the old one, which goes to the snapshot, and one for
-    /// what was born since the snapshot before.
+    /// Creates the head's new deadlist: the keys of the old one, which goes to the snapshot, plus
+    /// one for blocks born since the previous snapshot.
     fn next_deadlist(&self, ds: &DslDataset, prev_snap_txg: u64, tx: &Tx) -> Result<ObjectId> {
         let object = ds.with_deadlist(|deadlist| deadlist.clone_keys(u64::MAX, tx))?;
         let mut deadlist = Deadlist::open(self.mos(), object)?;
@@ -215,7 +216,7 @@ impl DslPool {
     }
 }
 
-/// Cuts `pool/a@snap` at the at sign.
+/// Splits `pool/a@snap` at the `@`.
 pub(crate) fn split_snapshot(name: &str) -> Result<(&str, &str)> {
     let parts = name
         .split_once('@')

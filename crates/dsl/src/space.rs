@@ -1,9 +1,9 @@
-//! Who uses how much, and how much is left.
+//! Space used by each directory, and space left.
 //!
 //! # What it is
-//! Every block that is born or dies changes the account of its directory and of all directories
-//! above, each change split by kind ([`Used`]). Reservations make a parent pay before its child
-//! does, so a change below a reservation does not reach the parent.
+//! Every block that is born or dies changes the account of its directory and of all its ancestors,
+//! split by kind ([`Used`]). A reservation is charged to the parent in advance, so changes of usage
+//! within a reservation do not reach the parent.
 //!
 //! # Source
 //! OpenZFS module/zfs/dsl_dir.c (`dsl_dir_diduse_space`, `dsl_dir_space_available`,
@@ -27,26 +27,27 @@ const SLOP_SHIFT: u32 = 5;
 const SLOP_MIN_BYTES: u64 = 128 << 20;
 /// `spa_max_slop`: ... and at most this much.
 const SLOP_MAX_BYTES: u64 = 128 << 30;
-/// Below this an estimate may still run over a quota that it does not know to be reached.
+/// Used bytes plus in-flight estimates may exceed a quota by this fraction (1/32), as long as the
+/// used bytes do not reach it.
 const QUOTA_SLACK_SHIFT: u32 = 5;
 
-/// How often a transaction waits for a txg in the hope of room.
+/// How many times a transaction waits for a txg to sync, hoping for space.
 const SPACE_ATTEMPTS: u32 = 4;
 
-/// Whether a transaction may go ahead.
+/// Whether a transaction may proceed.
 enum Room {
     Enough,
     /// Ask again when the open txg is synced.
     Later,
 }
 
-/// `zfs_space_check_t`: how much of the pool's own space an operation may use.
+/// `zfs_space_check_t`: how much of the pool's slop space an operation may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[doc(alias = "zfs_space_check_t")]
 pub enum SpaceCheck {
-    /// None of it: writes, new data sets.
+    /// None of it: writes, new datasets.
     Normal,
-    /// Half of it: what mostly frees, or must not fail lightly.
+    /// Half of it: operations that mostly free space, or should fail only if they must.
     Reserved,
     /// Three quarters of it: setting a quota, destroying.
     ExtraReserved,
@@ -54,7 +55,7 @@ pub enum SpaceCheck {
     None,
 }
 
-/// `spa_get_slop_space`: what a pool of `space` bytes keeps for itself.
+/// `spa_get_slop_space`: bytes that a pool of `space` bytes keeps for itself.
 #[must_use]
 #[doc(alias = "spa_get_slop_space")]
 pub fn slop_space(space: u64) -> u64 {
@@ -84,8 +85,8 @@ impl DslPool {
         }
     }
 
-    /// Charges `change` to a directory: `tonew` bytes as `new`, of which what `change.used` does
-    /// not cover has been charged as `old` before.
+    /// Charges `change` to a directory: `tonew` bytes as `new`; the part of them that `change.used`
+    /// does not cover was charged as `old` before, and moves.
     #[doc(alias = "dsl_dir_diduse_transfer_space")]
     pub(crate) fn diduse_transfer(
         &self,
@@ -131,9 +132,9 @@ impl DslPool {
     }
 }
 
-/// What is left.
+/// Available space.
 impl DslPool {
-    /// `dsl_pool_adjustedsize`: the bytes that all data sets together may use.
+    /// `dsl_pool_adjustedsize`: the bytes that all datasets together may use.
     #[must_use]
     #[doc(alias = "dsl_pool_adjustedsize")]
     pub(crate) fn adjusted_size(&self, check: SpaceCheck) -> u64 {
@@ -149,15 +150,15 @@ impl DslPool {
         dspace.saturating_sub(env.held_back()).saturating_sub(kept)
     }
 
-    /// The same without what was freed but cannot be allocated yet.
+    /// [`adjusted_size`](DslPool::adjusted_size) less what was freed but cannot be allocated yet.
     #[doc(alias = "dsl_pool_unreserved_space")]
     pub(crate) fn unreserved_space(&self, check: SpaceCheck) -> u64 {
         self.adjusted_size(check)
             .saturating_sub(self.mos().env().deferred())
     }
 
-    /// How much more a directory could use, if `ancestor` gave so many bytes back.
-    /// `on_disk_only` leaves out what transactions in flight may add.
+    /// Bytes that a directory could still use if the given ancestor first got the given bytes back.
+    /// `on_disk_only` ignores what transactions in flight may add.
     #[must_use]
     #[doc(alias = "dsl_dir_space_available")]
     pub(crate) fn space_available(
@@ -196,10 +197,9 @@ impl DslPool {
         parent_space.expect("a directory has a lineage")
     }
 
-    /// Asks whether a transaction may add `bytes` to a head; `frees` if it frees more than it
-    /// adds, which is allowed beyond quotas and in a pool that is all but full. Waits for the
-    /// open txg when only writes in flight stand against it: the caller must not hold
-    /// a transaction.
+    /// Asks whether a transaction may add `bytes` to a head; `frees` if it frees more than it adds,
+    /// which is allowed over quota and in an almost full pool. Waits for the open txg to sync when
+    /// only in-flight writes stand in the way: the caller must not hold a transaction.
     ///
     /// # Errors
     /// `Quota` or `NoSpace`; `Suspended`.
@@ -219,9 +219,9 @@ impl DslPool {
         ))
     }
 
-    /// The same within a transaction, which cannot wait: what only stands in the way until a txg is
-    /// synced does not count. A writer that passed [`check_space`](DslPool::check_space) just
-    /// before goes beyond a limit by no more than what others have written since.
+    /// The same within a transaction, which cannot wait: obstacles that go away once a txg is
+    /// synced are ignored. A writer that has just passed [`check_space`](DslPool::check_space)
+    /// exceeds a limit by at most what others have written since.
     ///
     /// # Errors
     /// `Quota` or `NoSpace`.
@@ -229,7 +229,7 @@ impl DslPool {
         self.try_space(ds, bytes, frees).map(|_| ())
     }
 
-    /// The answer as of now.
+    /// Checks once, without waiting.
     #[doc(alias = "dsl_dir_tempreserve_impl")]
     fn try_space(&self, ds: &Arc<DslDataset>, bytes: u64, frees: bool) -> Result<Room> {
         let mut asked = bytes;
@@ -277,7 +277,7 @@ impl DslPool {
         Ok(Room::Enough)
     }
 
-    /// What a directory may use, and what it is to run into that.
+    /// The bytes that a directory may use, and the error kind when they are exceeded.
     fn limit_of(&self, state: &DirState, is_first: bool, frees: bool) -> (u64, ErrorKind) {
         let mut quota = u64::MAX;
         if !frees && state.fields.quota != 0 && (is_first || state.fields.head_dataset_obj != 0) {
@@ -297,7 +297,8 @@ impl DslPool {
         (quota, ErrorKind::Quota)
     }
 
-    /// Notes that the transactions of `txg` may add `bytes` to a head, until that txg is synced.
+    /// Records that transactions of `txg` may add `bytes` to a head; dropped when that txg is
+    /// synced.
     #[doc(alias = "dsl_dir_willuse_space")]
     pub fn will_use_space(&self, ds: &Arc<DslDataset>, txg: Txg, bytes: u64) {
         let mut bytes = bytes.cast_signed();
@@ -329,7 +330,7 @@ impl DslPool {
     /// Checks a new quota.
     ///
     /// # Errors
-    /// `NoSpace` when more is used, or reserved, already.
+    /// `NoSpace` when more is already used or reserved.
     #[doc(alias = "dsl_dir_set_quota_check")]
     pub(crate) fn quota_check(&self, dd: &Arc<DslDir>, quota: u64) -> Result<()> {
         let state = dd.state();
@@ -395,7 +396,7 @@ impl DslPool {
     /// Whether `space` bytes could move from below `source` to below `target`.
     ///
     /// # Errors
-    /// `NoSpace`, or `Quota`.
+    /// `NoSpace`, also when a quota is in the way.
     #[doc(alias = "dsl_dir_transfer_possible")]
     pub(crate) fn transfer_possible(
         &self,
@@ -421,7 +422,7 @@ impl DslPool {
     }
 }
 
-/// The directory closest to both (or one of both); the root at last.
+/// The closest common ancestor, which may be one of the two; at worst the root.
 #[doc(alias = "closest_common_ancestor")]
 pub(crate) fn common_ancestor(one: &Arc<DslDir>, other: &Arc<DslDir>) -> Arc<DslDir> {
     let others: Vec<Arc<DslDir>> = other.lineage().collect();

@@ -1,4 +1,4 @@
-//! What `zfs list` and `zfs get` show that is computed, not set.
+//! The computed (not settable) properties shown by `zfs list` and `zfs get`.
 //!
 //! Source: OpenZFS module/zfs/dsl_dataset.c (`dsl_dataset_stats`,
 //! `dsl_dataset_space_written`), module/zfs/dsl_dir.c (`dsl_dir_stats`) @be7657e3
@@ -12,42 +12,43 @@ use crate::dir::Used;
 use crate::pool::DslPool;
 use crate::size::Space;
 
-/// The computed properties of a data set. Bytes count copies and parity as the pool's space does.
+/// The computed properties of a dataset. Bytes include copies and, deflated as in the pool's space,
+/// parity.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DatasetStats {
     /// The full name.
     pub name: String,
     /// Whether it is a snapshot.
     pub is_snapshot: bool,
-    /// Of a head: everything at and below it; of a snapshot: what goes with it alone.
+    /// Of a head: everything at and below it; of a snapshot: what destroying it alone would free.
     pub used: u64,
-    /// What could still be written; 0 for a snapshot.
+    /// Bytes that can still be written; 0 for a snapshot.
     pub available: u64,
-    /// What it refers to, shared or not.
+    /// Bytes that it references, shared or not.
     pub referenced: u64,
-    /// What it refers to before compression, without copies and metadata overhead.
+    /// Bytes that it references before compression, without copies and metadata overhead.
     pub logicalreferenced: u64,
     /// Everything at and below it before compression; 0 for a snapshot.
     pub logicalused: u64,
-    /// What would be free if all its snapshots were destroyed.
+    /// Bytes freed if all its snapshots were destroyed.
     pub usedbysnapshots: u64,
-    /// What would be free if the head were destroyed after its snapshots.
+    /// Bytes freed if the head were destroyed after its snapshots.
     pub usedbydataset: u64,
-    /// What the children use or have reserved.
+    /// Bytes that the children use or have reserved.
     pub usedbychildren: u64,
-    /// What the refreservation keeps for later.
+    /// The part of the refreservation that is not used yet.
     pub usedbyrefreservation: u64,
-    /// Hundred times how much compression saves in `used`.
+    /// Compression ratio of `used`, times 100.
     pub compressratio: u64,
-    /// Hundred times how much compression saves in `referenced`.
+    /// Compression ratio of `referenced`, times 100.
     pub refcompressratio: u64,
-    /// Referenced bytes that were written since the snapshot before.
+    /// Referenced bytes written since the previous snapshot.
     pub written: u64,
-    /// What only this data set refers to.
+    /// Bytes that only this dataset references.
     pub unique: u64,
-    /// When it was made: the txg.
+    /// The txg in which it was created.
     pub createtxg: Txg,
-    /// When it was made: seconds since 1970.
+    /// When it was created: seconds since 1970.
     pub creation: u64,
     /// ds_guid
     pub guid: Guid,
@@ -55,7 +56,7 @@ pub struct DatasetStats {
     pub objsetid: ObjsetId,
     /// How many holds a snapshot has.
     pub userrefs: u64,
-    /// Whether a snapshot goes with its last hold or clone.
+    /// Whether a snapshot is destroyed with its last hold or clone.
     pub defer_destroy: bool,
     /// Whether a receive was not finished.
     pub inconsistent: bool,
@@ -65,7 +66,7 @@ pub struct DatasetStats {
     pub prev_snap: Option<String>,
     /// The clones of a snapshot.
     pub clones: Vec<String>,
-    /// The limits that are in force for a head; 0 for none.
+    /// Quota of the directory; here and below, 0 for none.
     pub quota: u64,
     /// Reservation of the directory.
     pub reservation: u64,
@@ -73,7 +74,7 @@ pub struct DatasetStats {
     pub refquota: u64,
     /// Reservation of the head alone.
     pub refreservation: u64,
-    /// When a snapshot was last made, renamed or destroyed: seconds since 1970; 0 if unknown.
+    /// When a snapshot was last created, renamed or destroyed: seconds since 1970; 0 if unknown.
     pub snapshots_changed: u64,
 }
 
@@ -85,10 +86,10 @@ fn ratio(uncompressed: u64, compressed: u64) -> u64 {
 }
 
 impl DslPool {
-    /// The computed properties of a data set.
+    /// The computed properties of a dataset.
     ///
     /// # Errors
-    /// What reading the MOS gives.
+    /// Any error from reading the MOS.
     #[doc(alias = "dsl_dataset_stats")]
     pub fn stats(&self, ds: &Arc<DslDataset>) -> Result<DatasetStats> {
         let _config = self.config().read();
@@ -153,7 +154,7 @@ impl DslPool {
         Ok(())
     }
 
-    /// What could still be written to a head.
+    /// Bytes that can still be written to a head.
     #[must_use]
     #[doc(alias = "dsl_get_available")]
     pub fn available(&self, ds: &Arc<DslDataset>) -> u64 {
@@ -187,10 +188,10 @@ impl DslPool {
         Ok(names)
     }
 
-    /// What branches off at a snapshot: the first snapshot of each clone, or its head.
+    /// The datasets that branch off at a snapshot: for each clone its first snapshot, or its head.
     ///
     /// # Errors
-    /// What reading the MOS gives.
+    /// Any error from reading the MOS.
     pub fn clones_of(&self, snap: &Arc<DslDataset>) -> Result<Vec<ObjectId>> {
         let zap = snap.fields().next_clones_obj;
         if zap == 0 {
@@ -207,7 +208,8 @@ impl DslPool {
         }
     }
 
-    /// Whether `earlier`, a snapshot, is on the line of snapshots that leads to `later`.
+    /// Whether `earlier`, a snapshot, is an ancestor of `later` in the chain of snapshots and
+    /// origins.
     #[doc(alias = "dsl_dataset_is_before")]
     pub(crate) fn is_before(&self, later: &Arc<DslDataset>, earlier: &DslDataset) -> Result<bool> {
         let earlier_txg = earlier.fields().creation_txg;
@@ -230,7 +232,7 @@ impl DslPool {
         }
     }
 
-    /// The snapshot that the directory of `later` branched off at: older than every snapshot in it.
+    /// The origin of the directory of `later`, checked to be older than `later`.
     fn older_origin(&self, later: &DslDataset, origin: ObjectId) -> Result<Arc<DslDataset>> {
         let found = self.dataset_by_object(origin)?;
         let (own, older) = (later.fields().creation_txg, found.fields().creation_txg);
@@ -243,8 +245,8 @@ impl DslPool {
         )))
     }
 
-    /// What `new` refers to and `old`, an earlier snapshot, does not: the difference of the sizes
-    /// and all that was given up in between.
+    /// What `new` references and `old`, an earlier snapshot, does not: the difference in referenced
+    /// bytes plus everything freed in between.
     fn written_since(&self, old: &Arc<DslDataset>, new: &Arc<DslDataset>) -> Result<Space> {
         if !self.is_before(new, old)? {
             return Err(Error::invalid("not an earlier snapshot of the same line"));
@@ -272,7 +274,7 @@ impl DslPool {
         self.written_since(old, new)
     }
 
-    /// What would be free if `first`, `last` and all snapshots in between were destroyed.
+    /// The space freed if `first`, `last` and all snapshots in between were destroyed.
     ///
     /// # Errors
     /// `InvalidInput` when they are not snapshots of the same directory, in this order.

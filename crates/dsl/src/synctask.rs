@@ -1,10 +1,10 @@
-//! Sync tasks: changes of the DSL, asked for in open context and done in syncing context.
+//! Sync tasks: changes to the DSL, requested in open context and made in syncing context.
 //!
 //! # What it is
-//! Everything that changes names, data sets or properties runs on the sync thread after the txg's
-//! data has been written, one task after the other: it sees a quiet DSL, its changes are atomic
-//! with the txg, and so the whole operation either is on disk or is not. The caller waits for that
-//! txg.
+//! Everything that changes names, datasets or properties runs on the sync thread after the txg's
+//! data has been written, one task after another: nothing else changes the DSL meanwhile, and the
+//! changes are atomic with the txg, so the operation is on disk either completely or not at all.
+//! The caller waits for that txg.
 //!
 //! # Concurrency
 //! The check runs twice: in open context for a quick answer, and on the sync thread under the
@@ -23,17 +23,17 @@ use rt::Mutex;
 use crate::pool::DslPool;
 use crate::space::SpaceCheck;
 
-/// Bytes that one block changed in the MOS is estimated at (`1 << DST_AVG_BLKSHIFT`).
+/// Estimated bytes per changed MOS block (`1 << DST_AVG_BLKSHIFT`).
 const BLOCK_ESTIMATE_BYTES: u64 = 1 << 14;
-/// Copies of everything in the MOS.
+/// Copies of every MOS block.
 const MOS_COPIES: u64 = 3;
-/// How often a task may ask to run in a later txg.
+/// How many times a task may ask to run in a later txg.
 const ATTEMPTS_MAX: u32 = 8;
 
-/// What a check says.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Do it.
+    /// Run the task.
     Go,
     /// Not in this txg: try again in the next.
     Later,
@@ -41,12 +41,12 @@ pub enum Verdict {
 
 type Job = Box<dyn FnOnce(&DslPool, &Tx) -> Result<()> + Send>;
 
-/// A task that waits for its txg.
+/// A task queued for its txg.
 pub(crate) struct SyncTask {
     space_bytes: u64,
     space_check: SpaceCheck,
     job: Job,
-    /// Gets the error when the job is not even started.
+    /// Called with the error when the job is not started at all.
     refuse: Box<dyn FnOnce(Error) + Send>,
 }
 
@@ -64,7 +64,7 @@ impl TaskQueue {
     }
 }
 
-/// How a task ended on the sync thread.
+/// The outcome of a task on the sync thread.
 enum Outcome<T> {
     Done(T),
     Later,
@@ -72,13 +72,13 @@ enum Outcome<T> {
 }
 
 impl DslPool {
-    /// Runs `sync` in syncing context, if `check` agrees, and waits until it is on disk.
+    /// Runs `sync` in syncing context, if `check` allows it, and waits until its txg is on disk.
     ///
-    /// `blocks`: about how many blocks of the MOS it will change. The closures get the syncing
-    /// [`Tx`]; the first run of `check`, in open context, an open one.
+    /// `blocks`: estimated number of MOS blocks that it will change. The closures get the syncing
+    /// [`Tx`], except that the first run of `check`, in open context, gets an open one.
     ///
     /// # Errors
-    /// What `check` says; `NoSpace` when the pool is too full for it; `Suspended`. An error of
+    /// Any error from `check`; `NoSpace` when the pool is too full for it; `Suspended`. An error of
     /// `sync` itself suspends the pool.
     #[doc(alias = "dsl_sync_task")]
     pub fn sync_task<T: Send + 'static>(
@@ -165,7 +165,7 @@ impl DslPool {
     /// Runs the tasks of the txg being synced, in the order in which they were queued.
     ///
     /// # Errors
-    /// Whatever made a task fail half way: the txg must not be finished.
+    /// The error of a task that failed half way; the txg must then not be completed.
     #[doc(alias = "dsl_sync_task_sync")]
     pub fn run_tasks(&self, tx: &Tx) -> Result<()> {
         assert!(tx.is_syncing(), "tasks run in syncing context");

@@ -1,8 +1,8 @@
-//! Reading what the walk found, in the order of the devices, and counting what came of it.
+//! Reading the blocks that the walk found, in device order, and counting the results.
 //!
 //! # Concurrency
-//! A few threads take the next block each; the walk waits for them. More threads than processors keep the
-//! devices busy.
+//! A few threads each take the next run of blocks; the walk waits for them. There are more threads
+//! than processors, to keep the devices busy.
 
 use std::sync::Arc;
 
@@ -12,31 +12,32 @@ use zio::{BlockCopy, Bookmark, PhysicalReport, Pipeline, Runs};
 
 use crate::slice::Pool;
 
-/// Blocks that are collected before they are read.
+/// Copies collected before they are read, at most.
 const FOUND_MAX: usize = 32 << 10;
-/// And so many bytes of them: what was collected is read before the txg ends.
+/// Bytes collected before they are read, at most; everything collected is read before the txg ends.
 const FOUND_BYTES_MAX: u64 = 64 << 20;
-/// And no more than devices read in so long: who waits for the txg from now on waits for that, too.
+/// Nanoseconds that reading the collected blocks may take, at most: callers waiting for the txg
+/// wait for that, too.
 const READING_MAX_NS: u64 = 200_000_000;
 /// Threads that read them.
 const THREADS: usize = 8;
-/// Damaged blocks that are remembered in one txg.
+/// Damaged blocks recorded in one txg, at most.
 const LOST_MAX: usize = 10_000;
 
-/// What reading came to.
+/// The result of the reads.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     /// Bytes of the blocks that were visited, with all copies and parity.
     pub examined_bytes: u64,
-    /// Those of them that were not to be read.
+    /// The part of them that did not need to be read.
     pub skipped_bytes: u64,
-    /// Bytes written anew.
+    /// Bytes rewritten.
     pub repaired_bytes: u64,
-    /// Copies that were bad and could not be written anew.
+    /// Bad copies that could not be rewritten.
     pub unrepaired: u64,
-    /// Blocks of which there is no good copy.
+    /// Blocks without a good copy.
     pub errors: u64,
-    /// Which; not more than are worth naming.
+    /// Which blocks these are, with their birth txgs; at most `LOST_MAX`.
     pub lost: Vec<(Bookmark, Txg)>,
 }
 
@@ -51,7 +52,7 @@ impl Tally {
         self.lost.extend(other.lost.into_iter().take(room));
     }
 
-    /// Adds what this txg came to.
+    /// Adds the results of this txg to the on-disk state.
     pub(crate) fn add_to(&mut self, phys: &mut ScanPhys) {
         let more = |field: u64, n: u64| field.saturating_add(n);
         phys.examined
@@ -85,7 +86,7 @@ impl Tally {
     }
 }
 
-/// What a slice has collected.
+/// The blocks that a slice has collected.
 pub(crate) struct Issue<'a> {
     pool: &'a Pool<'a>,
     begun_ns: u64,
@@ -108,7 +109,7 @@ impl<'a> Issue<'a> {
         }
     }
 
-    /// A block was visited.
+    /// Takes a visited block: skips it or collects it to be read.
     #[doc(alias = "dsl_scan_scrub_cb")]
     pub(crate) fn take(&mut self, bp: &BlkPtrPhys, at: &Bookmark, min: Txg, max: Txg) {
         self.visited += 1;
@@ -134,19 +135,19 @@ impl<'a> Issue<'a> {
         }
     }
 
-    /// How long reading what is collected will take.
+    /// Estimated time to read what is collected, in nanoseconds.
     fn reading_ns(&self) -> u64 {
         self.pool.pace.reading_ns(self.found_bytes)
     }
 
-    /// A block that leads to others could not be read.
+    /// Records that a block leading to others could not be read.
     pub(crate) fn lost(&mut self, bp: &BlkPtrPhys, at: &Bookmark, error: Error) {
         if error.kind() != ErrorKind::Suspended {
             self.tally.note(at, bp.birth(), 0, &Err(error));
         }
     }
 
-    /// Whether the txg is to end.
+    /// Whether the slice should end.
     pub(crate) fn is_slice_over(&mut self) -> bool {
         let used_ns = rt::now_ns() - self.begun_ns;
         (self.pool.is_over)(used_ns + self.reading_ns(), self.visited)
@@ -157,7 +158,7 @@ impl<'a> Issue<'a> {
         self.tally
     }
 
-    /// Reads all that was collected, by place.
+    /// Reads everything collected, in order of location.
     #[doc(alias = "scan_io_queues_run")]
     fn issue(&mut self) {
         let runs = Arc::new(Runs::new(std::mem::take(&mut self.found)));
@@ -181,7 +182,7 @@ fn read(pipeline: &Pipeline, runs: &Runs) -> Tally {
     while let Some(run) = runs.take() {
         let reports = pipeline.scrub_run(run, &mut |_, _| {});
         for (copy, report) in run.iter().zip(&reports) {
-            // A block that is lost is so with each of its copies.
+            // A lost block fails with each of its copies; it is counted once.
             if report.is_ok() || copy.is_first() {
                 let BlockCopy { bp, bookmark, .. } = copy;
                 tally.note(bookmark, bp.birth(), bp.psize(), report);

@@ -1,4 +1,4 @@
-//! What a scan does in one txg.
+//! A slice: the part of a scan done in one txg.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,36 +13,36 @@ use crate::issue::Tally;
 use crate::state::Scan;
 use crate::visit::Visit;
 
-/// The pool, as a scan sees it in the txg that syncs.
+/// The pool, as a scan sees it in the syncing txg.
 pub struct Pool<'a> {
-    /// Where the state is kept.
+    /// The MOS, where the state is kept.
     pub mos: &'a Arc<Objset>,
     /// The datasets.
     pub dsl: &'a Arc<DslPool>,
-    /// What reads blocks.
+    /// Reads the blocks.
     pub pipeline: &'a Arc<Pipeline>,
     /// The root of the MOS, as the last txg left it.
     pub mos_root: BlkPtrPhys,
-    /// Whether any copy of a block may be bad: of a resilver, those that a device missed.
+    /// Whether a block must be read: in a resilver, only if a device missed it.
     pub needs_io: &'a dyn Fn(&BlkPtrPhys) -> bool,
-    /// How fast the devices are.
+    /// The read speed of the devices.
     pub pace: &'a Pace,
-    /// Whether the slice is over, after so many nanoseconds, with those that reading what it has found will take, and
-    /// so many blocks.
+    /// Whether the slice is over, given the nanoseconds used (including the estimated time to read
+    /// what it has found) and the blocks visited.
     pub is_over: &'a dyn Fn(u64, u64) -> bool,
 }
 
-/// Bytes that are read in less say little of the devices.
+/// Bytes; smaller reads say little about the speed of the devices.
 const PACE_BYTES_MIN: u64 = 1 << 20;
 
-/// How fast blocks were read of late.
+/// How fast blocks were last read.
 #[derive(Debug)]
 pub struct Pace {
     bytes_per_second: AtomicU64,
 }
 
 impl Default for Pace {
-    /// A slow disk's, until it is known.
+    /// The speed of a slow disk, until one is measured.
     fn default() -> Pace {
         Pace {
             bytes_per_second: AtomicU64::new(32 << 20),
@@ -51,14 +51,14 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// How long reading so many bytes takes.
+    /// Estimated time to read `bytes`, in nanoseconds.
     pub(crate) fn reading_ns(&self, bytes: u64) -> u64 {
         let rate = self.bytes_per_second.load(Ordering::Relaxed);
         let ns = u128::from(bytes) * 1_000_000_000 / u128::from(rate.max(1));
         u64::try_from(ns).unwrap_or(u64::MAX)
     }
 
-    /// Reading so many bytes took so long.
+    /// Records that reading `bytes` took `ns` nanoseconds.
     pub(crate) fn note(&self, bytes: u64, ns: u64) {
         if bytes >= PACE_BYTES_MIN {
             let rate = u128::from(bytes) * 1_000_000_000 / u128::from(ns.max(1));
@@ -68,21 +68,21 @@ impl Pace {
     }
 }
 
-/// What a slice came to.
+/// The result of a slice.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// What reading came to.
+    /// The result of the reads.
     pub tally: Tally,
-    /// Whether all is visited.
+    /// Whether everything has been visited.
     pub is_complete: bool,
 }
 
 impl Scan {
-    /// Goes on with the scan that runs, if one does and does not wait: a slice of it. In the first pass of a
-    /// txg, when its datasets are written.
+    /// Runs one slice of the running scan, unless there is none or it is paused. In the first pass
+    /// of a txg, when its datasets are written.
     ///
     /// # Errors
-    /// What reading and writing the MOS gives; damaged blocks are not an error.
+    /// Any error from reading and writing the MOS; damaged blocks are not an error.
     #[doc(alias = "dsl_scan_sync")]
     pub fn slice(&self, pool: &Pool<'_>, tx: &Tx) -> Result<Outcome> {
         if self.running().is_none() || self.is_paused() {
@@ -95,10 +95,10 @@ impl Scan {
         Ok(Outcome { tally, is_complete })
     }
 
-    /// Writes what happened to datasets meanwhile. In every txg.
+    /// Writes the state as changed by dataset operations. In every txg.
     ///
     /// # Errors
-    /// What writing the MOS gives.
+    /// Any error from writing the MOS.
     pub fn sync(&self, mos: &Arc<Objset>, tx: &Tx) -> Result<()> {
         self.put(self.state(), mos, tx)
     }

@@ -1,4 +1,4 @@
-//! How far the scan is: what the MOS has of it, and what happens to it from outside.
+//! The state of the scan: its copy in the MOS, and changes made to it from outside.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use zio::Bookmark;
 /// The pool directory.
 const DIRECTORY: ObjectId = ObjectId(POOL_DIRECTORY_OBJECT);
 
-/// What is scanned for.
+/// The purpose of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[doc(alias = "pool_scan_func_t")]
 pub enum Kind {
-    /// All copies of all blocks are read.
+    /// Reads all copies of all blocks.
     Scrub,
-    /// What devices missed is written to them.
+    /// Writes to devices the blocks that they missed.
     Resilver,
 }
 
@@ -39,7 +39,7 @@ impl Kind {
     }
 }
 
-/// Which blocks a scan is about: those written first after `min` and before `max`.
+/// The blocks that a scan covers: those whose physical birth is after `min` and before `max`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
     /// `scn_min_txg`
@@ -48,7 +48,7 @@ pub struct Range {
     pub max: Txg,
 }
 
-/// The scan of a pool: the one that runs, or the last one.
+/// The scan of a pool: the running one, or the last one.
 #[doc(alias = "dsl_scan_t")]
 #[derive(Default)]
 pub struct Scan(Mutex<State>);
@@ -56,19 +56,20 @@ pub struct Scan(Mutex<State>);
 /// `dsl_scan_t`, as it is at the end of a txg.
 #[derive(Clone, Default)]
 pub(crate) struct State {
-    /// Nothing: there was never one.
+    /// `None` if there was never a scan.
     pub(crate) phys: Option<ScanPhys>,
-    /// Datasets to be visited, and from which txg on.
+    /// Datasets to be visited, and the txg after which their blocks are visited (0: that of the
+    /// previous snapshot).
     pub(crate) queue: BTreeMap<u64, u64>,
-    /// To be written to the MOS.
+    /// Whether it must be written to the MOS.
     is_changed: bool,
 }
 
 impl Scan {
-    /// The scan that the MOS knows.
+    /// Loads the scan recorded in the MOS.
     ///
     /// # Errors
-    /// What reading the MOS gives.
+    /// Any error from reading the MOS.
     #[doc(alias = "dsl_scan_init")]
     pub fn load(&self, mos: &Arc<Objset>) -> Result<()> {
         let mut state = State::default();
@@ -82,7 +83,7 @@ impl Scan {
             if phys.state.get() == DSS_SCANNING && queue.0 != 0 {
                 match read_queue(mos, queue) {
                     Ok(entries) => state.queue = entries,
-                    // Nobody knows what is left of it: it does not go on.
+                    // What is left to visit is unknown, so the scan is canceled.
                     Err(_) => {
                         phys.state.set(DSS_CANCELED);
                         phys.queue_obj.set(0);
@@ -96,13 +97,13 @@ impl Scan {
         Ok(())
     }
 
-    /// The scan that runs, or the last one.
+    /// The running scan, or the last one.
     #[must_use]
     pub fn phys(&self) -> Option<ScanPhys> {
         self.0.lock().phys
     }
 
-    /// What the scan that runs is for.
+    /// The kind of the running scan, if there is one.
     #[must_use]
     #[doc(alias = "dsl_scan_is_running")]
     pub fn running(&self) -> Option<Kind> {
@@ -114,7 +115,7 @@ impl Scan {
         })
     }
 
-    /// Whether the scan that runs waits to be told to go on.
+    /// Whether a scrub is paused.
     #[must_use]
     #[doc(alias = "dsl_scan_is_paused_scrub")]
     pub fn is_paused(&self) -> bool {
@@ -122,10 +123,10 @@ impl Scan {
         self.running() == Some(Kind::Scrub) && flags & DSF_SCRUB_PAUSED != 0
     }
 
-    /// Begins a scan in this txg, in place of one that may run. `bytes` are allocated in the pool.
+    /// Begins a scan in this txg, replacing a running one. `bytes`: allocated bytes in the pool.
     ///
     /// # Errors
-    /// What writing the MOS gives.
+    /// Any error from writing the MOS.
     #[doc(alias = "dsl_scan_setup_sync")]
     pub fn begin(
         &self,
@@ -146,7 +147,7 @@ impl Scan {
         phys.to_examine.set(bytes);
         let queue = zap::create(mos, tx, ObjectType::SCAN_QUEUE)?;
         phys.queue_obj.set(queue.0);
-        // Blocks in dedup tables are visited where they are referred to.
+        // Blocks in dedup tables are visited where they are referenced.
         phys.ddt_class_max.set(0);
         phys.ddt_bookmark.class.set(1);
         state.phys = Some(phys);
@@ -154,10 +155,10 @@ impl Scan {
         self.put(state, mos, tx)
     }
 
-    /// Ends a scan that runs.
+    /// Ends the running scan.
     ///
     /// # Errors
-    /// What writing the MOS gives.
+    /// Any error from writing the MOS.
     #[doc(alias = "dsl_scan_done")]
     pub fn end(&self, is_complete: bool, mos: &Arc<Objset>, tx: &Tx) -> Result<()> {
         let mut state = self.0.lock().clone();
@@ -180,13 +181,13 @@ impl Scan {
         self.put(state, mos, tx)
     }
 
-    /// Has a scrub wait, or go on.
+    /// Pauses a scrub, or resumes it.
     ///
     /// # Errors
-    /// What writing the MOS gives.
+    /// Any error from writing the MOS.
     #[doc(alias = "dsl_scrub_pause_resume_sync")]
     pub fn pause(&self, wait: bool, mos: &Arc<Objset>, tx: &Tx) -> Result<()> {
-        // It may have come to its end meanwhile.
+        // It may have ended meanwhile.
         if self.running() != Some(Kind::Scrub) {
             return Ok(());
         }
@@ -199,7 +200,7 @@ impl Scan {
         self.put(state, mos, tx)
     }
 
-    /// A dataset that the scan may be at changes. In syncing context.
+    /// Reports a change to a dataset that the scan may be visiting. In syncing context.
     #[doc(alias = "dsl_scan_ds_destroyed")]
     #[doc(alias = "dsl_scan_ds_snapshotted")]
     #[doc(alias = "dsl_scan_ds_clone_swapped")]
@@ -213,7 +214,7 @@ impl Scan {
         self.0.lock().clone()
     }
 
-    /// Takes a state over and writes it to the MOS, if it changed.
+    /// Replaces the state, and writes it to the MOS if it changed.
     pub(crate) fn put(&self, mut state: State, mos: &Arc<Objset>, tx: &Tx) -> Result<()> {
         state.save(mos, tx)?;
         *self.0.lock() = state;
@@ -222,7 +223,7 @@ impl Scan {
 }
 
 impl State {
-    /// Goes on to be written.
+    /// Marks the state as to be written.
     pub(crate) fn changed(&mut self) {
         self.is_changed = true;
     }

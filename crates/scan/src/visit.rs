@@ -1,10 +1,11 @@
-//! Visiting the trees of blocks, from where the last slice stopped to where this one does.
+//! Visiting the block trees, from where the last slice stopped to where this one does.
 //!
 //! # What it is
-//! A slice traverses the MOS and then one dataset after the other. It stops before a block of level 0 (or before a
-//! whole dataset), and the bookmark says which was not visited any more. What leads to others is looked into when
-//! it is come upon, and read from all devices when it is left. Blocks of the accounts of users and groups are
-//! visited in each slice that comes to their objset, and it does not stop at them.
+//! A slice traverses the MOS and then one dataset after the other. It stops before a block of level
+//! 0 (or before a whole dataset), and the bookmark names the first one not visited. An indirect
+//! block is read for the walk when it is entered, and queued for reading from all devices when it
+//! is left. Blocks of the user and group accounting objects are visited in each slice that visits
+//! their objset, and a slice does not stop at them.
 //!
 //! # Invariants
 //! 1. A slice visits at least one block of level 0: however slow the devices are, the scan ends.
@@ -31,7 +32,7 @@ pub(crate) struct Visit<'a> {
     pool: &'a Pool<'a>,
     state: &'a mut State,
     issue: Issue<'a>,
-    /// A block of level 0 was visited.
+    /// Whether a block of level 0 was visited.
     has_begun: bool,
     is_suspending: bool,
 }
@@ -47,7 +48,8 @@ impl<'a> Visit<'a> {
         }
     }
 
-    /// Visits what is left, or a slice of it. Answers whether all is visited, and what reading came to.
+    /// Visits what is left, or one slice of it. Returns whether everything has been visited, and
+    /// the result of the reads.
     #[doc(alias = "dsl_scan_visit")]
     pub(crate) fn run(mut self) -> (bool, Tally) {
         self.all();
@@ -100,8 +102,8 @@ impl<'a> Visit<'a> {
         }
     }
 
-    /// Up to when blocks of a dataset are visited: what is younger in a snapshot belongs to one that was
-    /// destroyed.
+    /// The last birth txg visited in a dataset: younger blocks reached through a snapshot belong to
+    /// a destroyed one.
     #[doc(alias = "dsl_scan_ds_maxtxg")]
     fn last_txg(&mut self, fields: &DatasetFields) -> u64 {
         let max = self.phys().max_txg.get();
@@ -112,13 +114,14 @@ impl<'a> Visit<'a> {
         }
     }
 
-    /// A dataset that the state names; one that cannot be had counts as damaged.
+    /// A dataset named by the state; one that cannot be opened counts as damaged.
     fn find(&mut self, object: ObjectId) -> Option<Arc<DslDataset>> {
         let found = self.pool.dsl.dataset_of(object);
         self.good(object, found)
     }
 
-    /// What the MOS says of a dataset; if it is damaged, that is one error of the scan.
+    /// The value read from the MOS about a dataset; if it is damaged, that counts as one error of
+    /// the scan.
     fn good<T>(&mut self, object: ObjectId, found: Result<T>) -> Option<T> {
         let lost = |error| {
             let at = Bookmark::root(ObjsetId(object.0));
@@ -132,7 +135,8 @@ impl<'a> Visit<'a> {
         let Some(ds) = self.find(object) else {
             return;
         };
-        // All its blocks are older, and so are those of what comes after it.
+        // Everything left in this dataset is beyond the scan's range, and so is everything in its
+        // successors.
         if self.phys().cur_min_txg.get() >= self.phys().max_txg.get() {
             return;
         }
@@ -150,7 +154,7 @@ impl<'a> Visit<'a> {
         self.queue_descendants(&ds);
     }
 
-    /// What shares blocks with this dataset and is younger.
+    /// Queues the younger datasets that share blocks with this one.
     fn queue_descendants(&mut self, ds: &Arc<DslDataset>) {
         let fields = ds.fields();
         if fields.next_snap_obj != 0 {
@@ -163,7 +167,7 @@ impl<'a> Visit<'a> {
         }
     }
 
-    /// Visits what is left of an objset, and notes where to go on if the slice ends before.
+    /// Visits what is left of an objset, and records where to resume if the slice ends before that.
     #[doc(alias = "dsl_scan_visit_rootbp")]
     fn objset(&mut self, root: &BlkPtrPhys, objset: ObjsetId) {
         let phys = self.phys();
@@ -193,7 +197,7 @@ impl Visitor for Visit<'_> {
 
     #[doc(alias = "dsl_scan_check_suspend")]
     fn enter(&mut self, link: &Link<'_>) -> Step {
-        // Objects that hold accounts have numbers at the end of all.
+        // Accounting objects have the highest numbers (negative as signed).
         let is_account = link.at.object.0.cast_signed() < 0;
         if link.at.level > 0 || is_account {
             return Step::Continue;
@@ -209,7 +213,7 @@ impl Visitor for Visit<'_> {
     fn leave(&mut self, link: &Link<'_>) -> Step {
         let phys = self.phys();
         let (min, max) = (Txg(phys.min_txg.get()), Txg(phys.max_txg.get()));
-        // What is younger is visited with the next pass over this dataset.
+        // Younger blocks are visited in the next pass over this dataset.
         if link.bp.physical_birth().0 <= phys.cur_max_txg.get() {
             self.issue.take(link.bp, &link.at, min, max);
         }

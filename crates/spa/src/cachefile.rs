@@ -1,8 +1,8 @@
 //! The cachefile: which pools are imported here, with their configs.
 //!
 //! # On disk
-//! One packed nvlist (XDR): pool name -> config, as OpenZFS's `zpool.cache`. It is replaced by
-//! renaming, so a crash leaves the old one or the new one.
+//! One packed nvlist (XDR): pool name -> config, like OpenZFS's `zpool.cache`. It is replaced by
+//! rename, so a crash leaves either the old or the new one.
 //!
 //! # Concurrency
 //! Changes are made under an exclusive lock on `zpool.cache.lock` beside it.
@@ -30,16 +30,16 @@ impl CacheFile {
         CacheFile { path: path.into() }
     }
 
-    /// Where it is.
+    /// Its path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The pools in it with their configs, by name; none when there is no file.
+    /// The pools in it with their configs, sorted by name; empty when there is no file.
     ///
     /// # Errors
-    /// `Corrupt` when the file is not a cachefile; what reading it gives.
+    /// `Corrupt` when the file is not a cachefile; any error from reading it.
     pub fn pools(&self) -> Result<Vec<(String, NvList)>> {
         let bytes = match fs::read(&self.path) {
             Ok(bytes) => bytes,
@@ -67,10 +67,10 @@ impl CacheFile {
             .map(|(_, config)| config))
     }
 
-    /// Enters a pool, replacing what stood under its name.
+    /// Adds a pool, replacing any entry of the same name.
     ///
     /// # Errors
-    /// What reading and writing the file gives.
+    /// Any error from reading and writing the file.
     pub fn put(&self, name: &str, config: &NvList) -> Result<()> {
         self.change(|pools| {
             pools.retain(|(n, _)| n != name);
@@ -78,10 +78,10 @@ impl CacheFile {
         })
     }
 
-    /// Takes a pool out; nothing happens when it is not in.
+    /// Removes a pool; does nothing when it is not in the file.
     ///
     /// # Errors
-    /// What reading and writing the file gives.
+    /// Any error from reading and writing the file.
     pub fn remove(&self, name: &str) -> Result<()> {
         self.change(|pools| pools.retain(|(n, _)| n != name))
     }

@@ -1,7 +1,7 @@
-//! Changing what a pool is set to: properties, features, its config, the outcome of a scrub.
+//! Changing the settings of a pool: properties, features, its config.
 //!
 //! # What it is
-//! What `zpool set`, `online`, `offline` and `scrub` need of an open pool. Each call returns when the
+//! What `zpool set`, `online` and `offline` need from an open pool. Each call returns when the
 //! change is on disk.
 //!
 //! # Source
@@ -36,7 +36,7 @@ impl Spa {
         }
         if of_multihost && self.multihost() {
             self.inner.mmp.start(&self.inner);
-            // Other hosts see it from now on.
+            // Makes it visible to other hosts at once.
             self.force_sync()?;
         } else if of_multihost {
             self.inner.mmp.stop();
@@ -45,7 +45,8 @@ impl Spa {
         Ok(())
     }
 
-    /// Whether other hosts are kept from the pool while it is open here.
+    /// Whether the property `multihost` is on: other hosts are kept from importing the pool while
+    /// it is open here.
     #[must_use]
     pub fn multihost(&self) -> bool {
         self.props().get(MULTIHOST) == Some(PropValue::Number(1))
@@ -77,13 +78,13 @@ impl Spa {
         self.inner.state.lock().comment.clone()
     }
 
-    /// The set of features that the pool keeps to.
+    /// The `compatibility` property: the feature sets that the pool is restricted to.
     #[must_use]
     pub fn compatibility(&self) -> Option<String> {
         self.inner.state.lock().compatibility.clone()
     }
 
-    /// Enables a feature with all that it depends on.
+    /// Enables a feature with all its dependencies.
     ///
     /// # Errors
     /// `ReadOnly`, `Suspended`.
@@ -105,7 +106,7 @@ impl Spa {
         self.config_changed()
     }
 
-    /// Writes config and labels anew: something about a vdev changed.
+    /// Rewrites config and labels, after a change that they record.
     ///
     /// # Errors
     /// `ReadOnly`, `Suspended`.

@@ -1,8 +1,8 @@
-//! The pool's config: one nvlist that says what the pool is made of.
+//! The pool's config: one nvlist that describes the pool and its vdevs.
 //!
 //! # On disk
-//! The MOS has it whole, packed (XDR) in the object `config`, whose bonus is its length; a device's
-//! label has the same with the tree of its own top-level vdev only; a cachefile has it whole.
+//! The MOS has all of it, packed (XDR) in the object `config`, whose bonus is its length; a
+//! device's label has it with the tree of its own top-level vdev only; a cachefile has all of it.
 //! `com.delphix:vdev_zap_map` is a ZAP that names a ZAP for every top-level vdev and every leaf.
 //!
 //! # Source
@@ -24,9 +24,9 @@ use zap::directory;
 
 /// `SPA_CONFIG_BLOCKSIZE`
 const BLOCK_BYTES: u64 = 1 << 14;
-/// Whether the root vdev has a ZAP of its own.
+/// Feature: the root vdev has a ZAP of its own.
 const AVZ_V2: &str = "com.klarasystems:vdev_zaps_v2";
-/// No honest config is longer.
+/// Longer packed nvlists are treated as corrupt.
 const PACKED_MAX_BYTES: u64 = 64 << 20;
 
 impl Inner {
@@ -47,7 +47,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Makes the ZAPs of vdevs that have none yet.
+    /// Creates the ZAPs of vdevs that have none yet.
     fn construct_zaps(&self, tx: &Tx) -> Result<()> {
         let map = self.state.lock().vdev_zaps;
         let map = match map {
@@ -88,7 +88,7 @@ impl Inner {
         Ok(())
     }
 
-    /// The root vdev has one if the feature is enabled, which is active from then on.
+    /// Creates the ZAP of the root vdev if the feature is enabled, which makes it active.
     fn construct_root_zap(&self, map: ObjectId, tx: &Tx) -> Result<()> {
         let root = self.tree.root();
         let features = self.features();
@@ -112,7 +112,7 @@ impl Inner {
         Ok(zap)
     }
 
-    /// What the config says of the pool, other than its vdevs.
+    /// The parts of the config other than the vdevs.
     pub(crate) fn pool_facts(&self) -> PoolConfig {
         let state = self.state.lock();
         PoolConfig {
@@ -129,7 +129,7 @@ impl Inner {
         }
     }
 
-    /// Writes uberblock and, if asked to, all labels, in the safe order.
+    /// Writes the uberblock and, with `all`, all labels, in the safe order.
     pub(crate) fn write_labels(&self, uberblock: &UberblockPhys, all: bool) -> Result<()> {
         let txg = uberblock.txg();
         let tops = self.tree.tops().len() as u64;
@@ -148,7 +148,7 @@ impl Inner {
     }
 }
 
-/// Packs `list` into `object` and says its length in the bonus.
+/// Packs `list` into `object` and stores its length in the bonus.
 #[doc(alias = "spa_sync_nvlist")]
 fn write_packed(mos: &Arc<Objset>, object: ObjectId, list: &NvList, tx: &Tx) -> Result<()> {
     let mut packed = nvpair::encode_xdr(list);
@@ -162,7 +162,7 @@ fn write_packed(mos: &Arc<Objset>, object: ObjectId, list: &NvList, tx: &Tx) -> 
 /// Reads a packed nvlist.
 ///
 /// # Errors
-/// `Corrupt` when the object holds none.
+/// `Corrupt` when the object is not a packed nvlist.
 #[doc(alias = "load_nvlist")]
 pub fn read_packed(mos: &Arc<Objset>, object: ObjectId) -> Result<NvList> {
     let dnode = mos.hold(object)?;

@@ -1,10 +1,10 @@
-//! What the layers above the pipeline need of the pool while it syncs: frees, features, space.
+//! What the layers above the pipeline need from the pool while it syncs: frees, features, space.
 //!
 //! # What it is
-//! [`Core`] is the part of a pool that data sets call back into ([`dsl::PoolEnv`]). It decides
-//! what happens to a freed block: in the first pass of a sync it is freed at once; later passes
-//! write space maps, and freeing at once would dirty them again, so the block goes to the
-//! *deferred* list (`sync_bplist`), which the next txg's first pass works off.
+//! [`Core`] is the part of a pool that datasets call back into ([`dsl::PoolEnv`]). It decides what
+//! happens to a freed block: in the first pass of a sync it is freed at once; later passes write
+//! space maps, and freeing at once would dirty them again, so the block goes to the *deferred* list
+//! (`sync_bplist`), which the next txg's first pass drains.
 //!
 //! # Source
 //! OpenZFS `module/zfs/spa.c` (`spa_sync_frees`, `spa_sync_deferred_frees`), `module/zfs/zio.c`
@@ -29,10 +29,10 @@ use crate::history::{self, History};
 use crate::sharing::Sharing;
 use crate::space_maps::SpaceMaps;
 
-/// `zfs_sync_pass_deferred_free`: from this pass on frees wait for the next txg.
+/// `zfs_sync_pass_deferred_free`: from this pass on, frees are deferred to the next txg.
 const DEFERRED_FREE_PASS: u32 = 2;
 
-/// Callbacks of the pool for those above the pipeline.
+/// Callbacks of the pool for the layers above the pipeline.
 pub(crate) struct Core {
     pub(crate) store: Arc<dyn BlockStore>,
     pub(crate) space: Arc<Metaslabs>,
@@ -40,7 +40,7 @@ pub(crate) struct Core {
     parts: RwLock<Parts>,
     pass: AtomicU32,
     frees: Mutex<Vec<BlkPtrPhys>>,
-    /// Set while the first txg is built: nothing is logged then.
+    /// Set while the first txg is built, when nothing is logged.
     is_initializing: std::sync::atomic::AtomicBool,
     host_name: String,
     deferred_bytes: AtomicU64,
@@ -48,7 +48,8 @@ pub(crate) struct Core {
     scan: scan::Scan,
 }
 
-/// What lives in the MOS. The MOS refers to the core, so these are let go when the pool closes.
+/// The parts that live in the MOS. The MOS refers to the core, so they are dropped when the pool
+/// closes, to break the cycle.
 #[derive(Default)]
 struct Parts {
     features: Option<Arc<Features>>,
@@ -115,13 +116,13 @@ impl Core {
         &self.scan
     }
 
-    /// The tables by which blocks are shared.
+    /// The tables of shared blocks.
     pub(crate) fn sharing(&self) -> &Sharing {
         &self.sharing
     }
 
-    /// Takes what was freed in this pass off the tables of shared blocks, and frees what nobody shares any
-    /// more. Before [`sync_frees`](Core::sync_frees).
+    /// Drops the references released in this pass from the tables of shared blocks, and frees
+    /// blocks that lost their last one. Before [`sync_frees`](Core::sync_frees).
     pub(crate) fn sync_sharing(&self, tx: &Tx) -> Result<()> {
         let released = self.sharing.sync(tx, &|dva| self.dsize_of(dva))?;
         for bp in &released.free {
@@ -134,7 +135,7 @@ impl Core {
         Ok(())
     }
 
-    /// Frees a block that no table has: now, or through the deferred list in late passes.
+    /// Frees a block that is not in any table: now, or through the deferred list in late passes.
     fn free_unshared(&self, txg: Txg, bp: &BlkPtrPhys) {
         if self.pass.load(Ordering::Relaxed) < DEFERRED_FREE_PASS {
             self.store.free(txg, bp);
@@ -143,12 +144,12 @@ impl Core {
         }
     }
 
-    /// What a copy counts for in the accounting.
+    /// The bytes that one copy is charged for.
     fn dsize_of(&self, dva: &DvaPhys) -> u64 {
         (dva.asize() >> SPA_MINBLOCKSHIFT) * self.tree.deflate_ratio(dva.vdev())
     }
 
-    /// Lets go what refers to the MOS.
+    /// Drops all references to the MOS.
     pub(crate) fn close(&self) {
         self.sharing.close();
         *self.parts.write() = Parts::default();
@@ -159,7 +160,7 @@ impl Core {
         self.pass.store(pass, Ordering::Relaxed);
     }
 
-    /// Puts what was freed since the last call on the deferred list. At the end of a pass.
+    /// Puts the blocks freed since the last call on the deferred list. At the end of a pass.
     pub(crate) fn sync_frees(&self, tx: &Tx) -> Result<()> {
         let frees = std::mem::take(&mut *self.frees.lock());
         if frees.is_empty() {
@@ -172,7 +173,7 @@ impl Core {
         self.note_deferred(&deferred)
     }
 
-    /// Frees what the last txg deferred. In the first pass, after everything else.
+    /// Frees the blocks that the last txg deferred. In the first pass, after everything else.
     pub(crate) fn sync_deferred(&self, tx: &Tx) -> Result<()> {
         let Some(deferred) = self.deferred_list() else {
             return Ok(());
@@ -204,8 +205,8 @@ impl Core {
 }
 
 impl Core {
-    /// Notes in the history that something happened inside of the pool. A record that cannot be
-    /// written is lost; the change it tells of is not.
+    /// Records an internal event in the history. If the record cannot be written it is lost; the
+    /// change it describes is not.
     #[doc(alias = "spa_history_log_internal")]
     pub(crate) fn log_internal(&self, operation: &str, text: &str, tx: &Tx) {
         if !self.is_initializing.load(Ordering::Relaxed) {
@@ -213,7 +214,7 @@ impl Core {
         }
     }
 
-    /// The same, with what made the change: at a creation and an import.
+    /// Records an internal event with the software version: at creation and import.
     #[doc(alias = "spa_history_log_version")]
     pub(crate) fn log_version(&self, operation: &str, tx: &Tx) {
         let text = format!(
@@ -225,8 +226,9 @@ impl Core {
     }
 }
 
-/// A pool that is being opened or created. If that fails, the circles that [`Spa`](crate::Spa) breaks when it
-/// is dropped are broken here: otherwise memory and the threads of the pipeline would stay.
+/// A pool that is being opened or created. If that fails, this breaks the reference cycles that
+/// [`Spa`](crate::Spa) breaks when it is dropped: otherwise the memory and the threads of the
+/// pipeline would be leaked.
 pub(crate) struct HalfOpen {
     core: Arc<Core>,
     pub(crate) maps: Option<Arc<SpaceMaps>>,
@@ -242,7 +244,7 @@ impl HalfOpen {
         }
     }
 
-    /// The pool is open: it lets go by itself.
+    /// The pool is open, and cleans up by itself from now on.
     pub(crate) fn opened(mut self) {
         self.is_open = true;
     }
@@ -331,7 +333,7 @@ impl PoolEnv for Core {
         let mut record = history::internal_record(event.operation, event.message, tx);
         record.add(history::key::DATASET, event.dataset);
         record.add(history::key::DATASET_ID, event.object);
-        // A record that cannot be written is lost; the change it tells of is not.
+        // A record that cannot be written is lost; the change it describes is not.
         let _ = self.log(record, false, tx);
     }
 }

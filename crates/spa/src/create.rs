@@ -1,13 +1,13 @@
-//! Making a pool.
+//! Creating a pool.
 //!
 //! # What it is
-//! The first txg, [`Txg::INITIAL`], is built by hand: MOS, pool directory, features, data set tree,
-//! root data set, history, config object, deferred list, salt, space map arrays. Then the txg
+//! The first txg, [`Txg::INITIAL`], is built by hand: MOS, pool directory, features, dataset tree,
+//! root dataset, history, config object, deferred list, salt, space map arrays. Then the txg
 //! machine starts and syncs it like any other.
 //!
 //! # Crash argument
-//! Until the first uberblock is written the devices hold labels of no importable pool; a
-//! crash before that leaves nothing that could be mistaken for one.
+//! Until the first uberblock is written, the labels on the devices do not describe an importable
+//! pool; a crash before that leaves nothing that could be mistaken for one.
 //!
 //! # Source
 //! OpenZFS `module/zfs/spa.c` (`spa_create`), `module/zfs/dsl_pool.c` (`dsl_pool_create`).
@@ -50,13 +50,13 @@ const SALT_BYTES: usize = 32;
 /// `SPA_CONFIG_BLOCKSIZE`
 const CONFIG_BLOCK_BYTES: u64 = 1 << 14;
 
-/// What a pool is to be like.
+/// Describes a new pool.
 pub struct CreateOptions {
     /// Its name, checked by the caller.
     pub name: String,
     /// Its top-level vdevs.
     pub vdevs: Vec<TopSpec<NewDevice>>,
-    /// `-o ashift`: 0 takes that of each device's physical sector.
+    /// `-o ashift`; 0 means: from the devices' physical sector size.
     pub ashift: u32,
     /// Features to enable.
     pub features: Vec<&'static Feature>,
@@ -66,23 +66,23 @@ pub struct CreateOptions {
     pub comment: Option<String>,
     /// See `comment`.
     pub compatibility: Option<String>,
-    /// `-O`: properties of the root data set.
+    /// `-O`: properties of the root dataset.
     pub fs_props: Vec<(String, PropValue)>,
-    /// Makes the file system in the root data set's objset.
+    /// Creates the file system in the root dataset's objset.
     pub init_root: dsl::ObjsetInit,
     /// The command line for the history.
     pub command: String,
-    /// Who makes it.
+    /// The host that creates it.
     pub host: Host,
     /// How it is run.
     pub settings: Settings,
 }
 
 impl Spa {
-    /// Makes a pool on devices whose content is lost, and leaves it open.
+    /// Creates a pool and leaves it open. The contents of the devices are lost.
     ///
     /// # Errors
-    /// `InvalidInput` for an ashift out of range or a device too small; whatever writing gives.
+    /// `InvalidInput` for an ashift out of range, `TooBig` for a device too small; any write error.
     #[doc(alias = "spa_create")]
     #[expect(
         clippy::too_many_lines,
@@ -246,7 +246,8 @@ impl Spa {
     }
 }
 
-/// The config object, the deferred list, the salt, and the numbers of the pool directory.
+/// Creates the config object, the deferred list, the salt, and the numeric entries of the pool
+/// directory.
 fn create_objects(
     mos: &Arc<Objset>,
     dsl_mos: &Arc<Mos>,
@@ -276,7 +277,7 @@ fn create_objects(
     Ok(config.id())
 }
 
-/// What the allocator needs to know of a top-level vdev.
+/// What the allocator needs to know about a top-level vdev.
 pub(crate) fn geometry(id: VdevId, top: &Vdev) -> VdevGeometry {
     let config = top.config();
     let class = config.class();

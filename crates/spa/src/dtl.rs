@@ -1,12 +1,12 @@
-//! Dirty time logs in the MOS: what each device missed, kept across imports.
+//! Dirty time logs in the MOS: the txgs that each device missed, kept across imports.
 //!
 //! # On disk
 //! A leaf's config names the object of a space map whose "offsets" are txgs: an allocated
 //! segment is a range of txgs in which writes to the device were missed.
 //!
 //! # Invariants
-//! 1. A device whose DTL is not empty has an object that says so before the uberblock of the txg in
-//!    which it grew is written: no later import can take the device for complete.
+//! 1. When a device's DTL grows, its object is written before the uberblock of that txg: no later
+//!    import can take the device for complete.
 //!
 //! # Source
 //! OpenZFS `module/zfs/vdev.c` (`vdev_dtl_sync`, `vdev_dtl_load`).
@@ -81,9 +81,9 @@ impl Inner {
     }
 }
 
-/// Reads what each device missed into the tree. A DTL runs ahead of the txg in which it was
-/// written, as writes of open txgs may be missed, too; those after `synced` never came to be, and
-/// their numbers are used again.
+/// Loads each device's DTL into the tree. A DTL may contain txgs later than the one in which it was
+/// written, since writes of open txgs may be missed, too; txgs after `synced` were never committed,
+/// and their numbers are reused.
 #[doc(alias = "vdev_dtl_load")]
 pub(crate) fn load_dtls(tree: &VdevTree, maps: &SpaceMaps, synced: Txg) -> Result<()> {
     for device in tree.devices() {

@@ -1,9 +1,9 @@
-//! Blocks without a good copy that are not in the pool's error log yet.
+//! Damaged blocks (without a good copy) that are not in the pool's error log yet.
 //!
 //! # What it is
-//! The pipeline remembers what reading and scans have met. Each txg takes that into the log; a pool that is
-//! read-only keeps it until it is asked. What is met while nothing else changes waits for the next txg, which
-//! closing the pool brings about.
+//! The pipeline collects the damaged blocks found by reads and scans. Each txg moves them to the
+//! log; a read-only pool keeps them in memory. Blocks found while nothing else changes wait for the
+//! next txg; closing the pool forces one.
 //!
 //! # Source
 //! OpenZFS `module/zfs/spa_errlog.c` (`spa_errlog_sync`).
@@ -19,8 +19,9 @@ use zio::Bookmark;
 use crate::spa::{Inner, Spa};
 
 impl Inner {
-    /// Logs what was met. A log that is damaged itself, and cannot take it, does not stop the pool: what was met
-    /// waits for the next txg, and for the host when the pool is closed.
+    /// Logs the collected blocks. If the log itself is damaged and cannot take them, the pool
+    /// carries on: they wait for the next txg, and the caller can take them when the pool is closed
+    /// ([`Spa::take_errors`]).
     #[doc(alias = "spa_errlog_sync")]
     pub(crate) fn sync_errors(&self, tx: &Tx) -> Result<()> {
         let has_ended = self.scanning.has_ended.swap(false, Ordering::AcqRel);
@@ -44,27 +45,28 @@ impl Inner {
 }
 
 impl Spa {
-    /// All blocks that are known to be damaged, in each data set that has them.
+    /// All blocks known to be damaged, in each dataset that has them.
     ///
     /// # Errors
-    /// What reading the MOS gives.
+    /// Any error from reading the MOS.
     #[doc(alias = "spa_get_errlog")]
     pub fn damaged(&self) -> Result<BTreeSet<Bookmark>> {
         self.dsl().damaged(&self.inner.pipeline.errors())
     }
 
-    /// Adds blocks that are known to be damaged, with the txgs of their birth; 0 if that is not known.
+    /// Adds blocks known to be damaged, with their birth txgs (0 if unknown).
     #[doc(alias = "spa_log_error")]
     pub fn note_errors(&self, met: BTreeMap<Bookmark, Txg>) {
         self.inner.pipeline.note_errors(met);
     }
 
-    /// The damaged blocks that are in no log yet, which are then forgotten.
+    /// Takes the damaged blocks that are not in a log yet; they are removed from the pipeline.
     pub fn take_errors(&self) -> BTreeMap<Bookmark, Txg> {
         self.inner.pipeline.take_errors()
     }
 
-    /// All known damage was read again: these blocks are damaged still, and no others.
+    /// Replaces all known damage, after reading it again: only the blocks in `damaged` are still
+    /// damaged.
     ///
     /// # Errors
     /// `ReadOnly`, `Suspended`.
@@ -72,7 +74,7 @@ impl Spa {
     pub fn replace_errors(&self, damaged: BTreeMap<Bookmark, Txg>) -> Result<()> {
         self.in_sync(move |inner, _| {
             inner.pipeline.take_errors();
-            // A scan that runs has a log of its own, and goes on with it.
+            // A running scan has its own log, and keeps it.
             if inner.core.scan().running().is_none() {
                 inner.scanning.has_ended.store(true, Ordering::Release);
             }

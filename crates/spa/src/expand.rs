@@ -1,17 +1,18 @@
-//! Growing with the devices: what `zpool online -e` and `autoexpand=on` do.
+//! Growing vdevs with their devices: what `zpool online -e` and `autoexpand=on` do.
 //!
 //! # What it is
-//! A top-level vdev can take as much as its smallest device offers, once all of them are there. Its config
-//! says how much it takes (`asize`); metaslabs keep their size, so that it grows by whole ones.
+//! A top-level vdev can use as much of each device as its smallest device offers, once all of them
+//! are present. Its config records how much it uses (`asize`); metaslabs keep their size, so it
+//! grows by whole metaslabs.
 //!
 //! # On disk
-//! Labels 2 and 3 are at the end of a device: on one that has grown they are written anew at the new end
-//! ([`VdevTree::renew_end_labels`]), as soon as the pool is opened for writing.
+//! Labels 2 and 3 are at the end of a device: on a device that has grown they are rewritten at the
+//! new end ([`VdevTree::renew_end_labels`]) when the pool is next opened for writing.
 //!
 //! # Crash argument
-//! Labels 0 and 1 stay where they are; the usual order of labels and uberblock makes the new size part of
-//! the txg. Nothing is allocated beyond the old size before the pool is opened anew, when that txg and all
-//! labels are on disk.
+//! Labels 0 and 1 stay where they are; the usual write order of labels and uberblock makes the new
+//! size part of the txg. Nothing is allocated beyond the old size until the pool is reopened, when
+//! that txg and all labels are on disk.
 //!
 //! # Source
 //! OpenZFS `module/zfs/vdev.c` (`vdev_open`, `vdev_expand`, `vdev_copy_uberblocks`), `module/zfs/spa.c`
@@ -24,14 +25,14 @@ use vdev::VdevTree;
 use crate::spa::Spa;
 
 impl Spa {
-    /// Whether top-level vdevs take what their devices offer whenever the pool is opened.
+    /// Whether top-level vdevs grow to what their devices offer whenever the pool is opened.
     #[must_use]
     pub fn autoexpand(&self) -> bool {
         self.props().get("autoexpand") == Some(PropValue::Number(1))
     }
 
-    /// Makes the top-level vdevs that `is_wanted` selects take what their devices offer; says whether any
-    /// grew. The space is there when the pool is opened the next time.
+    /// Grows the top-level vdevs that `is_wanted` selects to what their devices offer; returns
+    /// whether any grew. The space is usable when the pool is next opened.
     ///
     /// # Errors
     /// `ReadOnly`, `Suspended`.

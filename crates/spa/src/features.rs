@@ -1,7 +1,7 @@
 //! The feature counts of one pool.
 //!
 //! # Invariants
-//! 1. What is in memory is what the three ZAPs of the pool directory say as of the syncing txg.
+//! 1. The counts in memory are those of the ZAPs in the pool directory as of the syncing txg.
 //! 2. A count changes only in syncing context.
 //!
 //! # Source
@@ -38,10 +38,10 @@ struct Counts {
 }
 
 impl Features {
-    /// Makes the ZAPs of a new pool and enables `wanted` with all that they depend on.
+    /// Creates the ZAPs of a new pool and enables `wanted` with all their dependencies.
     ///
     /// # Errors
-    /// What writing the MOS gives.
+    /// Any error from writing the MOS.
     pub fn create(mos: &Arc<Objset>, wanted: &[&'static Feature], tx: &Tx) -> Result<Features> {
         let make = |name: &str| directory::create_link(mos, ObjectType::N_ZAP_METADATA, name, tx);
         let features = Features {
@@ -60,7 +60,7 @@ impl Features {
     /// Reads the counts of an existing pool.
     ///
     /// # Errors
-    /// What reading the MOS gives; `NotFound` for pools older than feature flags.
+    /// Any error from reading the MOS; `NotFound` for pools older than feature flags.
     pub fn open(mos: &Arc<Objset>) -> Result<Features> {
         let features = Features {
             mos: mos.clone(),
@@ -85,10 +85,10 @@ impl Features {
         Ok(features)
     }
 
-    /// The active features that this program does not keep up, in the order of their guids.
+    /// The active features that this program does not maintain, in the order of their guids.
     ///
     /// # Errors
-    /// What reading the descriptions gives.
+    /// Any error from reading the descriptions.
     pub fn obstacles(&self) -> Result<Vec<Obstacle>> {
         let active: Vec<(String, bool)> = {
             let counts = self.counts.lock();
@@ -121,7 +121,7 @@ impl Features {
         self.counts.lock().refs.get(guid).map(|(count, _)| *count)
     }
 
-    /// Every feature that the pool names, with its count.
+    /// Every feature listed in the pool, with its count.
     #[must_use]
     pub fn counts(&self) -> Vec<(String, u64)> {
         self.counts
@@ -132,10 +132,10 @@ impl Features {
             .collect()
     }
 
-    /// Enables a feature with all that it depends on. In syncing context.
+    /// Enables a feature with all its dependencies. In syncing context.
     ///
     /// # Errors
-    /// What writing the MOS gives.
+    /// Any error from writing the MOS.
     #[doc(alias = "feature_enable_sync")]
     pub fn enable(&self, feature: &'static Feature, tx: &Tx) -> Result<()> {
         if self.count(feature.guid).is_some() {
@@ -160,7 +160,7 @@ impl Features {
     /// Adds `delta` to the count of an enabled feature. In syncing context.
     ///
     /// # Errors
-    /// `Unsupported` when it is not enabled; what writing the MOS gives.
+    /// `Unsupported` when it is not enabled; any error from writing the MOS.
     pub(crate) fn adjust(&self, guid: &str, delta: i64, tx: &Tx) -> Result<()> {
         let found = self.counts.lock().refs.get(guid).copied();
         let Some((count, for_write)) = found else {
@@ -173,7 +173,7 @@ impl Features {
         self.set(guid, count, for_write, tx)
     }
 
-    /// The features that a label names: those without which the MOS cannot be read.
+    /// The features listed in labels: those without which the MOS cannot be read.
     #[must_use]
     pub(crate) fn label_list(&self) -> NvList {
         let mut list = NvList::new();
@@ -219,7 +219,7 @@ impl Features {
     }
 }
 
-/// These features with all that they depend on; some may be there twice.
+/// These features with all their dependencies; may contain duplicates.
 pub(crate) fn with_depends(wanted: &[&'static Feature]) -> Vec<&'static Feature> {
     let mut all = wanted.to_vec();
     let mut seen = 0;

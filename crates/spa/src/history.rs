@@ -1,9 +1,9 @@
-//! The pool's history: every command that changed it, and what happened inside.
+//! The pool's history: every command that changed it, and internal events.
 //!
 //! # On disk
-//! One object, whose bonus (`spa_history_phys_t`) says where the ring begins and ends. A record is
-//! its length (u64, little endian) and a packed nvlist (native encoding). Offsets grow for ever;
-//! the record of the pool's creation stays at the front for good, what follows is a ring:
+//! One object, whose bonus (`spa_history_phys_t`) has the ends of the ring. A record is its length
+//! (u64, little endian) and a packed nvlist (native encoding). Offsets are logical and never wrap;
+//! the record of the pool's creation stays at the front permanently, followed by a ring:
 //!
 //! ```text
 //! 0            pool_create_len                        phys_max_off
@@ -39,9 +39,9 @@ pub mod key {
     pub const HOST: &str = "history hostname";
     /// The txg of an internal event.
     pub const TXG: &str = "history txg";
-    /// What an internal event was about.
+    /// The details of an internal event.
     pub const INTERNAL_TEXT: &str = "history internal str";
-    /// What kind of internal event it was.
+    /// The kind of an internal event.
     pub const INTERNAL_NAME: &str = "internal_name";
     /// An ioctl that changed something.
     pub const IOCTL: &str = "ioctl";
@@ -54,7 +54,7 @@ pub mod key {
 const BLOCK_BYTES: u64 = 128 << 10;
 const MIN_BYTES: u64 = 128 << 10;
 const MAX_BYTES: u64 = 1 << 30;
-/// No honest record is longer than this.
+/// Longer records are treated as corrupt.
 const RECORD_MAX_BYTES: u64 = 1 << 20;
 
 /// The history object of an open pool.
@@ -76,7 +76,7 @@ pub(crate) fn command_record(command: &str) -> NvList {
         .with(key::ZONE, "linux")
 }
 
-/// The record of something that happened inside, without the host.
+/// The record of an internal event, without the host.
 #[doc(alias = "log_internal")]
 pub(crate) fn internal_record(operation: &str, text: &str, tx: &Tx) -> NvList {
     NvList::new()
@@ -87,10 +87,11 @@ pub(crate) fn internal_record(operation: &str, text: &str, tx: &Tx) -> NvList {
 }
 
 impl History {
-    /// Makes the history of a new pool of `dspace` bytes: a thousandth of it is the limit.
+    /// Creates the history of a new pool of `dspace` bytes; its size is 1/1000 of that, between 128
+    /// KiB and 1 GiB.
     ///
     /// # Errors
-    /// What writing the MOS gives.
+    /// Any error from writing the MOS.
     pub fn create(mos: &Arc<Objset>, dspace: u64, tx: &Tx) -> Result<History> {
         let dnode = mos.object_alloc(
             tx,
@@ -112,7 +113,7 @@ impl History {
     /// Opens the history of an existing pool, if it has one.
     ///
     /// # Errors
-    /// What reading the MOS gives.
+    /// Any error from reading the MOS.
     pub fn open(mos: &Arc<Objset>) -> Result<Option<History>> {
         let Some(object) = directory::find(mos, pool_names::HISTORY)? else {
             return Ok(None);
@@ -129,10 +130,10 @@ impl History {
         self.dnode.id()
     }
 
-    /// Appends a record; when the ring is full the oldest ones go. In syncing context.
+    /// Appends a record; when the ring is full, the oldest ones are dropped. In syncing context.
     ///
     /// # Errors
-    /// What writing the MOS gives.
+    /// Any error from writing the MOS.
     #[doc(alias = "spa_history_log_sync")]
     pub fn append(&self, record: &NvList, is_command: bool, tx: &Tx) -> Result<()> {
         let _lock = self.lock.lock();
@@ -167,10 +168,11 @@ impl History {
         self.dnode.set_bonus(tx, phys.as_bytes())
     }
 
-    /// Shows all records, oldest first, one at a time: a gigabyte of small ones would take many as a list.
+    /// Calls `show` on all records, oldest first, one at a time: a list of a gigabyte of small
+    /// records would take many times that memory.
     ///
     /// # Errors
-    /// `Corrupt` when the ring makes no sense; what reading the MOS and `show` give.
+    /// `Corrupt` when the ring's bounds are invalid; any error from reading the MOS or from `show`.
     pub fn for_each(&self, show: &mut dyn FnMut(Record) -> Result<()>) -> Result<()> {
         let phys = self.phys()?;
         let first = (0, phys.pool_create_len.get());
@@ -223,8 +225,8 @@ impl History {
     }
 }
 
-/// Where `length` bytes from logical offset `at` lie in the object: one piece, or two around the
-/// end of the ring. Offset in the object, and range of the bytes.
+/// Where `length` bytes from logical offset `at` are in the object: one piece, or two across the
+/// end of the ring; for each the offset in the object and the range of the bytes.
 fn pieces(
     phys: &HistoryPhys,
     at: u64,

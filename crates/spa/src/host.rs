@@ -1,10 +1,10 @@
-//! Who we are: the host's id and name, as they stand in labels.
+//! The identity of this host: its id and name, as stored in labels.
 //!
 //! # What it is
-//! A pool's labels name the host that opened it last. Another host refuses to import such a pool
-//! unless it was exported, or the user insists. The id is in `hostid` of the state folder, if it
-//! is there; otherwise `/etc/hostid` (so a kernel on the same machine agrees); otherwise a random
-//! number, kept in the state folder.
+//! A pool's labels name the host that last opened it. Another host refuses to import such a pool
+//! unless it was exported, or the user insists. The id is read from `hostid` in the state folder if
+//! that exists; otherwise from `/etc/hostid` (so a kernel on the same machine agrees); otherwise it
+//! is a random number, stored in the state folder.
 //!
 //! # Source
 //! OpenZFS `module/os/linux/spl/spl-generic.c` (`spl_kmem_init`, `hostid_read`).
@@ -13,7 +13,7 @@ use std::path::Path;
 
 use base::{Error, Result};
 
-/// A host as labels know it.
+/// A host as identified in labels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Host {
     /// `hostid`; 0 when unknown, and then not checked
@@ -23,10 +23,11 @@ pub struct Host {
 }
 
 impl Host {
-    /// This host; `state` is where its id is kept when `/etc/hostid` does not say, or another one than it.
+    /// This host. `state`: the folder that stores its id if `/etc/hostid` has none, or is to be
+    /// overridden.
     ///
     /// # Errors
-    /// When the id can be neither read nor kept.
+    /// When the id can be neither read nor stored.
     pub fn find(state: &Path) -> Result<Host> {
         let name = rustix::system::uname()
             .nodename()
@@ -46,7 +47,7 @@ impl Host {
     }
 }
 
-/// Who runs commands, for the history: simulations know nobody but root.
+/// The user id that runs commands, for the history; in simulations always root.
 pub(crate) fn user() -> u64 {
     if rt::is_simulated() {
         return 0;

@@ -1,10 +1,10 @@
 //! The pool: create, import, export, txg sync, features, properties, history.
 //!
 //! # What it is
-//! [`Spa`] is an open pool; everything below it (vdevs, pipeline, allocator, MOS, data sets) hangs
-//! together here. What happens when: [`create`](Spa::create) builds the first txg by hand,
-//! [`import`](Spa::import) finds the last good one, `sync.rs` writes each txg in between, `config.rs`
-//! says what labels and MOS hold.
+//! [`Spa`] is an open pool, which ties together everything below it (vdevs, pipeline, allocator,
+//! MOS, datasets). [`create`](Spa::create) builds the first txg by hand, [`import`](Spa::import)
+//! finds the last good one, `sync.rs` writes each txg in between, and `config.rs` produces the
+//! config in labels and MOS.
 //!
 //! # Source
 //! OpenZFS `module/zfs/spa.c`, `spa_config.c`, `spa_history.c`, `zfeature.c`.

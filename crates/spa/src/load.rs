@@ -1,18 +1,18 @@
-//! Opening a pool that exists.
+//! Opening an existing pool.
 //!
 //! # What it is
-//! Labels say roughly what the pool is made of and which uberblock is the best. The MOS below that
-//! uberblock says it exactly: its config is newer and complete. So the pool is opened twice: once
-//! read-only with what the labels say, to read config, features and salt, then for real.
+//! Labels give an approximate config and the best uberblock. The MOS below that uberblock has the
+//! exact config: it is newer and complete. So the pool is opened twice: first read-only by the
+//! labels, to read config, features and salt, then for real.
 //!
 //! # Invariants
-//! 1. A pool with something that this program does not keep up (see `obstacle.rs`) is opened
-//!    read-only, or not at all, and says why.
-//! 2. Nothing is written before everything that could speak against it was checked.
+//! 1. A pool with an active feature that this program does not maintain (see `obstacle.rs`) is
+//!    opened read-only, or not at all, and the reason is reported.
+//! 2. Nothing is written before every reason not to write has been checked.
 //!
 //! # Crash argument
-//! The uberblock with the highest txg whose checksum holds is a whole pool: everything it refers
-//! to was flushed before it was written, and is not reused for two txgs.
+//! The uberblock with the highest txg and a valid checksum describes a complete pool: everything it
+//! references was flushed before it was written, and is not reused for two txgs.
 //!
 //! # Source
 //! OpenZFS `module/zfs/spa.c` (`spa_load_impl`, `spa_ld_*`).
@@ -51,34 +51,34 @@ use crate::space_maps::SpaceMaps;
 use phys::feature;
 use zap::directory;
 
-/// `SPA_DVAS_PER_BP - 1`: top-level vdevs that may be missing while the MOS is looked at
+/// `SPA_DVAS_PER_BP - 1`: top-level vdevs that may be missing while the MOS is first read
 /// (`zfs_max_missing_tvds_scan`, `zfs_max_missing_tvds_cachefile`).
 const MISSING_TOPS_MAX: usize = 2;
 
 /// What to open, and how.
 pub struct ImportOptions {
-    /// The devices, sorted out.
+    /// The pool's devices, as discovered.
     pub found: FoundPool,
     /// The name to import it under, if not its own.
     pub new_name: Option<String>,
     /// Change nothing, not even labels.
     pub readonly: bool,
-    /// `-T`: the last txg that counts.
+    /// `-T`: newer txgs are ignored.
     pub max_txg: Option<Txg>,
     /// Import although another host seems to use it, or it was destroyed.
     pub force: bool,
-    /// Who opens it.
+    /// The host that opens it.
     pub host: Host,
     /// How it is run.
     pub settings: Settings,
 }
 
 impl ImportOptions {
-    /// A pool that was imported before, by the config that was kept: the devices are where they
-    /// were, or missing.
+    /// A pool that was imported before, from its cached config: each device is at its old path, or
+    /// missing.
     ///
     /// # Errors
-    /// `NotFound` when none of its devices is there; `Busy` when one is in use.
+    /// `NotFound` when none of its devices is found; `Busy` when one is in use.
     pub fn from_config(
         config: &NvList,
         readonly: bool,
@@ -88,7 +88,8 @@ impl ImportOptions {
         ImportOptions::from_config_in(&HostNames, config, readonly, host, settings)
     }
 
-    /// The same where names lead elsewhere. Devices that are not where they were are searched for.
+    /// Like [`from_config`](ImportOptions::from_config), in another namespace. If a device is not
+    /// at its old path, all names are searched.
     ///
     /// # Errors
     /// As [`from_config`](ImportOptions::from_config).
@@ -128,7 +129,7 @@ impl ImportOptions {
                             -d DIR'; 'zpool export -f' forgets the pool";
                 Error::not_found(text)
             })?;
-        // Another host may have taken it since: that is found out as at an import.
+        // Another host may have imported it since: that is checked as in an import.
         let force = false;
         Ok(ImportOptions {
             found,
@@ -156,7 +157,7 @@ pub fn device_paths(tree: &NvList) -> Vec<String> {
     paths
 }
 
-/// What the first look at the MOS tells.
+/// What the first read of the MOS yields.
 struct FirstLook {
     config: NvList,
     salt: [u8; 32],
@@ -166,7 +167,7 @@ struct FirstLook {
 }
 
 impl Spa {
-    /// Imports a pool that was found. Devices that are missing now are expected to stay away: they
+    /// Imports a discovered pool. Devices that are missing now are expected to stay missing: they
     /// are shown by their guids.
     ///
     /// # Errors
@@ -191,8 +192,9 @@ impl Spa {
     /// Opens a pool that was imported before, for one command.
     ///
     /// # Errors
-    /// `Busy` when another host seems to use it; `Unsupported` with the features in the way; `Io`
-    /// when too many devices are missing; `Corrupt`.
+    /// `Permission` when another host seems to use it; `NotFound` when it is destroyed;
+    /// `Unsupported`, naming the feature in the way; `Io` when too many devices are missing;
+    /// `Corrupt`.
     #[doc(alias = "spa_open")]
     pub fn open(options: ImportOptions) -> Result<Spa> {
         check_owner(&options)?;
@@ -210,11 +212,11 @@ impl Spa {
     }
 }
 
-/// The config that the MOS of a pool has, which was only found so far: how it would be if this host
-/// imported it. Nothing is written.
+/// Reads the config in the MOS of a discovered pool: the pool as it would be if this host imported
+/// it. Nothing is written.
 ///
 /// # Errors
-/// As [`Spa::import`]; a top-level vdev may be missing as long as the MOS can be read.
+/// Same as [`Spa::import`]; a top-level vdev may be missing as long as the MOS can be read.
 #[doc(alias = "spa_tryimport")]
 pub fn try_import(found: &FoundPool) -> Result<NvList> {
     let uberblock = best_uberblock(found, Txg(u64::MAX))?;
@@ -232,7 +234,7 @@ fn check_readable(obstacles: &[Obstacle]) -> Result<()> {
     Err(Error::new(ErrorKind::Unsupported, text))
 }
 
-/// Whether another host may be using the pool.
+/// Fails if another host may be using the pool.
 fn check_owner(options: &ImportOptions) -> Result<()> {
     let found = &options.found;
     if options.force || found.state == PoolState::Exported {
@@ -263,7 +265,7 @@ pub(crate) fn best_uberblock(found: &FoundPool, max_txg: Txg) -> Result<Uberbloc
         .ok_or_else(|| Error::corrupt(format!("pool '{}' has no valid uberblock", found.name)))
 }
 
-/// Whether enough devices are there.
+/// Fails if too many devices are missing.
 fn check_tree(tree: &VdevTree) -> Result<()> {
     let (state, _) = tree.state();
     if state.is_usable() {
@@ -288,8 +290,8 @@ fn check_tree(tree: &VdevTree) -> Result<()> {
     Err(Error::new(ErrorKind::Io, text))
 }
 
-/// Reads config, salt and features with what the labels say. What they do not know, the MOS may: its
-/// blocks have three copies on as many top-level vdevs.
+/// Reads config, salt and features from the MOS, by the config of the labels. That may lack vdevs,
+/// but MOS blocks have three copies, on three top-level vdevs if there are as many.
 fn first_look(found: &FoundPool, uberblock: &UberblockPhys) -> Result<FirstLook> {
     let tree = found.open(&found.config, false)?;
     let whole = check_tree(&tree);
@@ -298,7 +300,7 @@ fn first_look(found: &FoundPool, uberblock: &UberblockPhys) -> Result<FirstLook>
         whole?;
         return look(tree, uberblock);
     }
-    // With devices missing, what cannot be read is not what is the matter.
+    // If devices are missing, report that rather than the read error it causes.
     look(tree, uberblock).or_else(|error| whole.and(Err(error)))
 }
 
@@ -341,7 +343,7 @@ fn open_mos(
     Objset::open(store, ObjsetId(0), &uberblock.rootbp, props, accounting).within(|| "meta-objset")
 }
 
-/// Puts everything together over a tree that is open.
+/// Builds the pool on top of an open vdev tree.
 #[expect(
     clippy::too_many_lines,
     reason = "the steps of loading a pool, in their order"
@@ -383,7 +385,7 @@ fn load(
     mos.set_props(dsl::mos_props(&*core));
     let sharing = core.sharing().open(&mos);
     if !readonly {
-        sharing?; // who only reads can do without it
+        sharing?; // not needed to read
     }
     core.scan().load(&mos)?;
 
@@ -407,7 +409,7 @@ fn load(
         .and_then(|object| Bpobj::open(&dsl_mos, object))
         .and_then(|deferred| core.set_deferred(deferred));
     if !readonly {
-        deferred?; // who only reads can do without it
+        deferred?; // not needed to read
     }
     let name = options
         .new_name
@@ -470,7 +472,7 @@ fn load(
         if spa.multihost() {
             spa.inner.mmp.start(&spa.inner);
         }
-        // Before anything is allocated: what the intent logs refer to.
+        // Claim the blocks that the intent logs reference, before anything is allocated.
         let to_replay = spa.dsl().claim_logs(synced.next())?;
         spa.inner.groups.start(spa.inner.clone());
         if let Some(logs) = logs {
@@ -483,7 +485,7 @@ fn load(
     Ok(spa)
 }
 
-/// Hands the space maps of every vdev to the allocator.
+/// Passes the space maps of every vdev to the allocator.
 fn open_space(
     mos: &Arc<Objset>,
     features: &Arc<Features>,
@@ -514,7 +516,7 @@ fn open_space(
     Ok(maps)
 }
 
-/// What a top-level vdev is reserved for is stored in its ZAP.
+/// Reads the allocation class that a top-level vdev is dedicated to, stored in its ZAP.
 fn read_allocation_bias(mos: &Arc<Objset>, top: &vdev::Vdev) -> Result<()> {
     let zap = top.config().top_zap;
     if zap == 0 {
@@ -528,8 +530,8 @@ fn read_allocation_bias(mos: &Arc<Objset>, top: &vdev::Vdev) -> Result<()> {
     Ok(())
 }
 
-/// The config with the paths at which the devices are. Who may not write keeps the old ones in the MOS, and
-/// finds the devices again by these.
+/// The config with the devices' current paths. A read-only pool keeps the old paths in the MOS, and
+/// finds its devices again by those in this config.
 fn at_paths_of(mut config: NvList, tree: &VdevTree) -> NvList {
     fn change(vdev: &mut NvList, paths: &BTreeMap<u64, String>) {
         let path = vdev.get_u64("guid").and_then(|guid| paths.get(&guid));
@@ -552,7 +554,7 @@ fn at_paths_of(mut config: NvList, tree: &VdevTree) -> NvList {
     config
 }
 
-/// Whether a device is elsewhere than the config says.
+/// Whether a device's path differs from that in the config.
 fn paths_differ(config: &NvList, tree: &VdevTree) -> bool {
     let known = config
         .get_list("vdev_tree")

@@ -1,20 +1,21 @@
-//! Log space maps: what another host has not yet written into the space maps of the metaslabs.
+//! Log space maps: changes that another host has not yet written to the metaslabs' space maps.
 //!
 //! # What it is
-//! With the feature `log_spacemap` OpenZFS writes all that a txg allocates and frees into one space map of the
-//! pool, the log of that txg, and takes it over into the metaslabs' own maps bit by bit later. Here every txg
-//! writes into the metaslabs' own maps. So logs that are found are read when the pool is opened for writing,
-//! the first txg takes them over, and frees them. The feature stays active, as it does there; a host that
-//! keeps logs begins new ones.
+//! With the feature `log_spacemap` OpenZFS writes all allocations and frees of a txg to one
+//! pool-wide space map, the log of that txg, and flushes it to the metaslabs' own maps gradually
+//! later. This implementation always writes to the metaslabs' own maps. So logs left by another
+//! host are read when the pool is opened for writing; the first txg flushes them and frees them.
+//! The feature stays active, as it does there; a host that uses logs starts new ones.
 //!
 //! # On disk
-//! The pool directory names a ZAP: by txg a space map object, whose entries have two words and name their
-//! vdev; they count sectors of 512 bytes whatever the vdev's are. The ZAP of each top-level vdev names an
-//! object with a number for each metaslab: the txg from which on the logs have what its own map has not, or 0
-//! when no log concerns it.
+//! The pool directory names a ZAP: txg -> space map object, whose entries have two words and name
+//! their vdev, in units of 512 bytes whatever the vdev's ashift. The ZAP of each top-level vdev
+//! names an object with a number for each metaslab: the first txg whose log has changes that its
+//! own map lacks, or 0 if there is none.
 //!
 //! # Crash argument
-//! The logs go, and the numbers become 0, in the txg that writes what they say into the metaslabs' maps.
+//! The logs are freed, and the numbers set to 0, in the txg that writes their contents to the
+//! metaslabs' maps.
 //!
 //! # Source
 //! OpenZFS `module/zfs/spa_log_spacemap.c` (`spa_ld_log_spacemaps`, `spa_generate_syncing_log_sm`,
@@ -43,17 +44,17 @@ pub(crate) struct LogSpaceMaps {
     vdevs: BTreeMap<VdevId, Unflushed>,
 }
 
-/// Which metaslabs of a top-level vdev the logs concern.
+/// Which metaslabs of a top-level vdev have unflushed changes in the logs.
 struct Unflushed {
-    /// Where that stands; nothing if no log ever concerned it.
+    /// The object with the numbers; `None` if the vdev never had any.
     object: Option<ObjectId>,
-    /// For each metaslab the first txg that its own space map lacks; 0: it lacks none.
+    /// For each metaslab the first txg that its own space map lacks; 0 if it is complete.
     since: Vec<Txg>,
     ms_shift: u32,
 }
 
 impl LogSpaceMaps {
-    /// The logs of a pool, if there are any, or were.
+    /// The logs of a pool, if there are any, or unflushed txgs are still recorded.
     pub(crate) fn find(mos: &Arc<Objset>, tree: &VdevTree) -> Result<Option<LogSpaceMaps>> {
         let Some(zap) = directory::find(mos, LOG_SPACEMAP_ZAP)? else {
             return Ok(None);
@@ -73,7 +74,7 @@ impl LogSpaceMaps {
         Ok(is_there.then_some(LogSpaceMaps { zap, logs, vdevs }))
     }
 
-    /// Tells the metaslabs what their own space maps lack.
+    /// Replays into the metaslabs the changes that their own space maps lack.
     #[doc(alias = "spa_ld_log_sm_data")]
     pub(crate) fn replay(&self, maps: &SpaceMaps, space: &Metaslabs) -> Result<()> {
         for (txg, object) in &self.logs {
@@ -97,7 +98,7 @@ impl LogSpaceMaps {
         let id = range
             .vdev
             .ok_or_else(|| Error::corrupt(format!("entry {range:?} names no vdev")))?;
-        // What was on a vdev that was removed is elsewhere by now.
+        // The vdev has been removed, and its data moved.
         let Some(vdev) = self.vdevs.get(&id) else {
             return Ok(());
         };
@@ -109,8 +110,8 @@ impl LogSpaceMaps {
         space.replay_log_entry(id, range.map_type, offset, size)
     }
 
-    /// Takes the logs over into the metaslabs' own space maps, and frees them. In syncing context, before the
-    /// space maps are written.
+    /// Flushes the logs to the metaslabs' own space maps, and frees them. In syncing context,
+    /// before the space maps are written.
     #[doc(alias = "spa_cleanup_old_sm_logs")]
     pub(crate) fn retire(
         self,

@@ -1,22 +1,25 @@
-//! Multihost: a heartbeat while a pool is open for writing, and a look for another host's before that.
+//! Multihost: a heartbeat while a pool is open for writing, and a check for another host's
+//! heartbeat before that.
 //!
 //! # What it is
-//! With `multihost=on` a thread writes the last uberblock again and again, with a new time or sequence number:
-//! a host that sees it change knows that the pool is in use. Before a pool is opened for writing that another host
-//! had last and did not export, its uberblocks are watched for as long as that host could go without a
-//! heartbeat before it would suspend the pool.
+//! With `multihost=on` a thread keeps rewriting the last uberblock with a new time or sequence
+//! number: a host that sees it change knows that the pool is in use. Before opening for writing a
+//! pool that another host had last and did not export, its uberblocks are watched for longer than
+//! that host could go without a heartbeat before suspending the pool.
 //!
-//! A pool that no command has open has no heartbeat: nothing is written to it then, and another host that is
-//! told to may take it. The next command here finds the other host's id in the labels.
+//! A pool that no command has open has no heartbeat: nothing is written to it then, and another
+//! host may take it with a forced import. The next command here then finds the other host's id in
+//! the labels.
 //!
 //! # On disk
-//! The heartbeat has the last slot of the ring of each label for itself. `mmp_delay` is the mean time between
-//! two of them, in ns (0: multihost is off); `mmp_config` has their interval, in ms, after how many without one
-//! the pool is suspended, and a number that orders those of one second.
+//! The last slot of each label's uberblock ring is reserved for the heartbeat. `mmp_delay` is the
+//! mean time between two of them, in ns (0: multihost is off); `mmp_config` has their interval, in
+//! ms, the number of missed intervals after which the pool is suspended, and a sequence number that
+//! orders heartbeats of the same second.
 //!
 //! # Concurrency
-//! One thread for each pool with multihost, from when it is opened or the property is set to when it is closed.
-//! Its mutex is a leaf; devices are written without it.
+//! One thread for each pool with multihost, from opening the pool or setting the property until it
+//! is closed or unset. Its mutex is a leaf lock, not held during writes to devices.
 //!
 //! # Source
 //! OpenZFS `module/zfs/mmp.c`, `module/zfs/spa.c` (`spa_activity_check`).
@@ -34,13 +37,15 @@ use crate::spa::Inner;
 
 /// `MMP_DEFAULT_INTERVAL`: between two heartbeats on one leaf.
 const INTERVAL_MS: u32 = 1000;
-/// `MMP_DEFAULT_FAIL_INTERVALS`: after so many without one the pool is suspended.
+/// `MMP_DEFAULT_FAIL_INTERVALS`: missed intervals after which the pool is suspended.
 const FAIL_INTERVALS: u16 = 10;
-/// `MMP_DEFAULT_IMPORT_INTERVALS`: so many are waited for that do not say how many they may miss.
+/// `MMP_DEFAULT_IMPORT_INTERVALS`: intervals to wait if the uberblock does not say how many may be
+/// missed.
 const IMPORT_INTERVALS: u64 = 20;
-/// `MMP_IMPORT_SAFETY_FACTOR`: twice the time after which the other host would suspend the pool.
+/// `MMP_IMPORT_SAFETY_FACTOR`: how many times to wait the period after which the other host would
+/// suspend the pool.
 const SAFETY_FACTOR: u64 = 2;
-/// `mmp_delay` follows the last delay by one part in so many.
+/// Weight of the last delay in the decaying mean `mmp_delay`: one part in this many.
 const DELAY_PARTS: u64 = 128;
 const NS_PER_MS: u64 = 1_000_000;
 const NS_PER_SEC: u64 = 1_000_000_000;
@@ -62,7 +67,7 @@ struct State {
     /// The last heartbeat's time and its number within that second.
     timestamp: u64,
     seq: u16,
-    /// Which leaf is next.
+    /// Counter that selects the next leaf.
     turn: usize,
 }
 
@@ -79,7 +84,8 @@ impl Mmp {
         self.state.lock().is_on
     }
 
-    /// What uberblocks of the sync say: nothing when it is off.
+    /// Sets the MMP fields of an uberblock written by a sync; zero delay and config when multihost
+    /// is off.
     pub(crate) fn mark(&self, uberblock: &mut UberblockPhys) {
         let state = self.state.lock();
         if state.is_on {
@@ -92,7 +98,7 @@ impl Mmp {
         }
     }
 
-    /// An uberblock was written, or could not be.
+    /// Records that an uberblock was written, or could not be.
     #[doc(alias = "mmp_delay_update")]
     pub(crate) fn note_write(&self, is_done: bool, leaves: u64) {
         let mut state = self.state.lock();
@@ -109,7 +115,7 @@ impl Mmp {
         }
     }
 
-    /// Begins the heartbeat of an open pool.
+    /// Starts the heartbeat of an open pool.
     #[doc(alias = "mmp_thread_start")]
     pub(crate) fn start(&self, inner: &Arc<Inner>) {
         let mut thread = self.thread.lock();
@@ -126,7 +132,7 @@ impl Mmp {
         *thread = Some(rt::spawn("mmp", move || run(&inner)));
     }
 
-    /// Ends it: the property was set to off, or the pool is closed.
+    /// Stops the heartbeat: the property was set to off, or the pool is closed.
     #[doc(alias = "mmp_thread_stop")]
     pub(crate) fn stop(&self) {
         {
@@ -140,7 +146,8 @@ impl Mmp {
         }
     }
 
-    /// The uberblock of the next heartbeat, made of the last one on disk, and whose turn it is.
+    /// The uberblock of the next heartbeat, derived from the last one on disk, and the leaf
+    /// counter.
     fn next(&self, mut uberblock: UberblockPhys) -> (UberblockPhys, usize) {
         let mut state = self.state.lock();
         let now = rt::wall_clock().secs;
@@ -157,7 +164,7 @@ impl Mmp {
         (uberblock, state.turn)
     }
 
-    /// For how long no heartbeat was written.
+    /// Time since the last uberblock was written, in ns.
     fn silence_ns(&self) -> u64 {
         rt::now_ns().saturating_sub(self.state.lock().last_write_ns)
     }
@@ -168,8 +175,8 @@ fn run(inner: &Inner) {
     let mmp = &inner.mmp;
     loop {
         let leaves = inner.tree.heartbeat_leaves().max(1);
-        // Also while the pool is suspended: another host that took it must not be written over when it is
-        // resumed.
+        // Also while the pool is suspended: if another host takes the pool, resuming here must not
+        // overwrite its data.
         let has_failed = inner.groups.has_failed();
         if !has_failed && mmp.silence_ns() > u64::from(FAIL_INTERVALS) * INTERVAL_NS {
             let text = "no heartbeat could be written, so another host may take the pool";
@@ -191,8 +198,8 @@ fn run(inner: &Inner) {
     }
 }
 
-/// For how long another host's heartbeat has to be looked for, in ns, before this one may write to a pool;
-/// `None` if there is nothing to look for.
+/// How long to watch for another host's heartbeat before writing to a pool, in ns; `None` if no
+/// check is needed.
 #[must_use]
 #[doc(alias = "spa_activity_check_duration")]
 pub fn activity_check_ns(found: &FoundPool, hostid: u64) -> Option<u64> {
@@ -223,11 +230,11 @@ pub fn activity_check_ns(found: &FoundPool, hostid: u64) -> Option<u64> {
     })
 }
 
-/// Watches the uberblocks of a pool that another host had last. What nobody has changed for long enough is
-/// not in use.
+/// Watches the uberblocks of a pool that another host had last. If they do not change for long
+/// enough, the pool is not in use.
 ///
 /// # Errors
-/// `Permission` when it is in use; what reading the labels gives.
+/// `Permission` when it is in use; any error from reading the labels.
 #[doc(alias = "spa_activity_check")]
 pub(crate) fn check_activity(found: &FoundPool, hostid: u64) -> Result<()> {
     let Some(wait_ns) = activity_check_ns(found, hostid) else {
@@ -248,7 +255,8 @@ pub(crate) fn check_activity(found: &FoundPool, hostid: u64) -> Result<()> {
                     system hostid with the zgenhostid(8) command.";
         return Err(Error::new(ErrorKind::Permission, text));
     }
-    // Two hosts that look at the same time do not end at the same time.
+    // A random extra, so that two hosts that begin to watch at the same time do not finish at the
+    // same time.
     let end_ns = rt::now_ns()
         .saturating_add(wait_ns)
         .saturating_add(rt::random_below(wait_ns / 4 + 1));

@@ -1,4 +1,4 @@
-//! What stands in the way of writing to a pool: an active feature that is not kept up here.
+//! What prevents writing to a pool: an active feature that is not maintained here.
 
 use std::fmt;
 
@@ -7,14 +7,14 @@ use std::fmt;
 pub struct Obstacle {
     /// The feature's guid.
     pub guid: String,
-    /// What the pool says it is.
+    /// The feature's description in the pool.
     pub description: String,
-    /// Whether a read-only import can do without it.
+    /// Whether a read-only import is possible without it.
     pub is_readable: bool,
 }
 
 impl Obstacle {
-    /// What it is, for lists.
+    /// Guid and description, for lists.
     #[must_use]
     pub fn name(&self) -> String {
         format!("{} ({})", self.guid, self.description)

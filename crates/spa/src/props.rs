@@ -1,4 +1,5 @@
-//! The pool's own properties: numbers and strings in a ZAP, made when the first one is set.
+//! The pool's own properties: numbers and strings in a ZAP, which is created when the first one is
+//! set.
 //!
 //! # On disk
 //! `pool_props` of the pool directory: name -> u64, or a string. Some live elsewhere: `comment` and
@@ -32,10 +33,10 @@ struct PropState {
 }
 
 impl PoolProps {
-    /// Reads what was set.
+    /// Reads the properties that are set.
     ///
     /// # Errors
-    /// What reading the MOS gives.
+    /// Any error from reading the MOS.
     pub fn open(mos: &Arc<Objset>) -> Result<PoolProps> {
         let mut state = PropState {
             object: directory::find(mos, pool_names::PROPS)?,
@@ -57,7 +58,7 @@ impl PoolProps {
         })
     }
 
-    /// No property is set, and there is no ZAP yet.
+    /// The properties of a new pool: none is set, and there is no ZAP yet.
     #[must_use]
     pub fn none(mos: &Arc<Objset>) -> PoolProps {
         PoolProps {
@@ -66,13 +67,13 @@ impl PoolProps {
         }
     }
 
-    /// What was set; `None` means the default.
+    /// The value that was set; `None` means the default.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<PropValue> {
         self.state.lock().values.get(name).cloned()
     }
 
-    /// The names of all that were set.
+    /// The names of all properties that are set.
     #[must_use]
     pub fn names(&self) -> Vec<String> {
         self.state.lock().values.keys().cloned().collect()
@@ -81,7 +82,7 @@ impl PoolProps {
     /// Sets a property. In syncing context.
     ///
     /// # Errors
-    /// What writing the MOS gives.
+    /// Any error from writing the MOS.
     pub fn set(&self, name: &str, value: PropValue, tx: &Tx) -> Result<()> {
         let object = self.state.lock().object;
         let object = match object {

@@ -1,8 +1,10 @@
-//! The scrub or resilver of an open pool: when it begins, how much of it each txg does, what its end means.
+//! The scrub or resilver of an open pool: when it begins, how much of it each txg does, and what
+//! happens when it ends.
 //!
 //! # Invariants
-//! 1. A device's DTL is cleared only by a scan that began when the device was there, and in which every block
-//!    was good or made good. Which devices take part is stored in their configs (`resilver_txg`).
+//! 1. A device's DTL is cleared only by a scan that began while the device was present, and in
+//!    which every block was good or was repaired. A device that takes part says so in its config
+//!    (`resilver_txg`).
 //!
 //! # Source
 //! OpenZFS `module/zfs/dsl_scan.c`, `module/zfs/vdev.c` (`vdev_dtl_reassess`, `vdev_resilver_needed`).
@@ -19,28 +21,29 @@ use vdev::Vdev;
 
 use crate::spa::{Inner, Spa};
 
-/// `SCAN_IMPORT_WAIT_TXGS`: a pool is to be imported quickly.
+/// `SCAN_IMPORT_WAIT_TXGS`: txgs after an import in which no slice runs, so that importing is fast.
 const IMPORT_WAIT_TXGS: u64 = 5;
-/// `zfs_vdev_async_write_active_min_dirty_percent`: dirty data above which writers wait for this txg, in percent.
+/// `zfs_vdev_async_write_active_min_dirty_percent`: percent of the dirty data limit above which
+/// writers are taken to wait for this txg.
 const DIRTY_PERCENT: u64 = 30;
 
-/// While writers wait, a slice takes at most this part of the time since the last one ...
+/// While writers wait, a slice takes at most 1/`SHARE` of the time since the last one ...
 const SHARE: u64 = 4;
-/// ... but at least so long: a few commands.
+/// ... but at least this long, in ns: enough for a few device commands.
 const SHARE_MIN_NS: u64 = 5_000_000;
 
-/// How long a slice takes.
+/// Limits on the length of a slice.
 #[derive(Clone, Debug)]
 pub struct ScanSettings {
-    /// `zfs_scrub_min_time_ms`, in ns: so long even if writers wait.
+    /// `zfs_scrub_min_time_ms`, in ns: at least this long even if writers wait.
     pub scrub_min_ns: u64,
     /// `zfs_resilver_min_time_ms`, in ns.
     pub resilver_min_ns: u64,
-    /// The same while a thread waits for the txg, in ns.
+    /// Minimum while a thread waits for the txg, in ns.
     pub waited_for_ns: u64,
-    /// `zfs_txg_timeout`: no longer than this, in ns.
+    /// `zfs_txg_timeout`: at most this long, in ns.
     pub max_ns: u64,
-    /// No more blocks are visited in one txg.
+    /// At most this many blocks are visited in one txg.
     pub blocks_max: u64,
 }
 
@@ -56,7 +59,7 @@ impl Default for ScanSettings {
     }
 }
 
-/// What is known of the scan in this process alone.
+/// Scan state that exists only in this process.
 #[derive(Default)]
 pub(crate) struct Scanning {
     is_ending: AtomicBool,
@@ -64,24 +67,24 @@ pub(crate) struct Scanning {
     pace: scan::Pace,
     /// When the last slice ended.
     slice_ended_ns: AtomicU64,
-    /// A scan has ended in this txg, or was begun anew: its errors are the pool's.
+    /// A scan has ended in this txg, or was restarted: its error log becomes the pool's.
     pub(crate) has_ended: AtomicBool,
 }
 
 impl Scanning {
-    /// The pool is being closed: slices end, and none begins.
+    /// The pool is being closed: the running slice ends, and no new one begins.
     pub(crate) fn end(&self) {
         self.is_ending.store(true, Ordering::Release);
     }
 
-    /// It was not closed after all.
+    /// Closing failed: slices may run again.
     pub(crate) fn go_on(&self) {
         self.is_ending.store(false, Ordering::Release);
     }
 }
 
 impl Inner {
-    /// A slice of the scan that runs. In the first pass, after the datasets.
+    /// Runs a slice of the running scan, if there is one. In the first pass, after the datasets.
     pub(crate) fn sync_scan(&self, tx: &Tx) -> Result<()> {
         let scan = self.core.scan();
         let waits = tx.txg().0 < self.first_txg.0 + IMPORT_WAIT_TXGS;
@@ -133,7 +136,7 @@ impl Inner {
         outcome
     }
 
-    /// Whether a device that is there now missed the block.
+    /// Whether a device that is present now missed the block.
     #[doc(alias = "dsl_scan_need_resilver")]
     fn misses(&self, bp: &BlkPtrPhys) -> bool {
         let birth = bp.physical_birth();
@@ -165,21 +168,22 @@ impl Inner {
             || used_ns >= settings.waited_for_ns.min(share_ns) && self.groups.is_waited_for()
     }
 
-    /// Devices that are there and missed something.
+    /// Devices that are present and have a non-empty DTL.
     fn stale_devices(&self) -> Vec<Arc<Vdev>> {
         let mut devices = self.tree.devices();
         devices.retain(|device| device.leaf().is_usable() && device.leaf().has_dtl());
         devices
     }
 
-    /// Whether a device has something to catch up with that takes no part in the scan that runs.
+    /// Whether there is a stale device that does not take part in the running scan.
     fn has_newcomers(&self) -> bool {
         let max = self.core.scan().phys().map_or(0, |phys| phys.max_txg.get());
         let takes_part = |device: &Arc<Vdev>| device.config().resilver_txg == max;
         !self.stale_devices().iter().all(takes_part)
     }
 
-    /// A device that is not there does not get what is visited now: when it is back, it begins anew.
+    /// Drops absent devices from the scan: they miss what is repaired now, and need a new scan when
+    /// they are back.
     fn drop_absent(&self) {
         for device in self.tree.devices() {
             if !device.leaf().is_usable() && device.config().resilver_txg != 0 {
@@ -190,13 +194,13 @@ impl Inner {
         }
     }
 
-    /// The scan that runs is over, `is_complete` or not.
+    /// Ends the running scan, complete or not.
     fn end_scan(&self, is_complete: bool, tx: &Tx) -> Result<()> {
         self.scanning.has_ended.store(true, Ordering::Release);
         self.core.scan().end(is_complete, &self.mos, tx)
     }
 
-    /// Begins a scan; in a pool with a device that missed something, one that brings it up to date.
+    /// Begins a scan, in which all stale devices take part and are brought up to date.
     #[doc(alias = "dsl_scan_setup_sync")]
     fn begin_scan(&self, kind: Kind, tx: &Tx) -> Result<()> {
         let stale = self.stale_devices();
@@ -234,7 +238,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Everything is visited.
+    /// Ends the scan when everything has been visited.
     #[doc(alias = "dsl_scan_done")]
     fn finish_scan(&self, tx: &Tx) -> Result<()> {
         let phys = self.core.scan().phys().unwrap_or_default();
@@ -253,7 +257,7 @@ impl Inner {
         self.end_scan(true, tx)?;
         let text = format!("errors={errors}");
         self.core.log_internal("scan done", &text, tx);
-        // Devices missed something more meanwhile.
+        // Devices missed more writes meanwhile.
         if is_whole && !self.stale_devices().is_empty() {
             self.begin_scan(Kind::Resilver, tx)?;
             self.groups.kick();
@@ -263,7 +267,7 @@ impl Inner {
 }
 
 impl Spa {
-    /// Begins a scrub, or goes on with one that waits.
+    /// Begins a scrub, or resumes a paused one.
     ///
     /// # Errors
     /// `Busy` when a scan runs, `ReadOnly`, `Suspended`.
@@ -286,7 +290,7 @@ impl Spa {
         self.in_sync(|inner, tx| inner.begin_scan(Kind::Scrub, tx))
     }
 
-    /// Has the scrub that runs wait.
+    /// Pauses the running scrub.
     ///
     /// # Errors
     /// `NotFound` when none runs; `ReadOnly`, `Suspended`.
@@ -296,7 +300,7 @@ impl Spa {
         self.in_sync(|inner, tx| inner.core.scan().pause(true, &inner.mos, tx))
     }
 
-    /// Ends the scrub that runs.
+    /// Cancels the running scrub.
     ///
     /// # Errors
     /// As [`pause_scrub`](Spa::pause_scrub).
@@ -305,7 +309,7 @@ impl Spa {
         self.check_scrubbing()?;
         self.in_sync(|inner, tx| {
             let scan = inner.core.scan();
-            // It may have come to its end meanwhile.
+            // It may have ended meanwhile.
             if scan.running() != Some(Kind::Scrub) {
                 return Ok(());
             }
@@ -323,8 +327,8 @@ impl Spa {
         Err(Error::not_found("there is no active scrub"))
     }
 
-    /// Begins a resilver if a device has something to catch up with, unless a scan runs that does it; a scrub that
-    /// waits is given up for it.
+    /// Begins a resilver if a device is stale, unless a running scan already covers it; a paused
+    /// scrub is abandoned for it.
     ///
     /// # Errors
     /// `ReadOnly`, `Suspended`.
@@ -333,7 +337,7 @@ impl Spa {
         if self.inner.stale_devices().is_empty() {
             return Ok(());
         }
-        // A scrub that waits would keep the devices that take part in it waiting, too.
+        // A paused scrub would delay the devices that take part in it, too.
         let scan = self.inner.core.scan();
         let is_running = scan.running().is_some() && !scan.is_paused();
         if is_running && !self.inner.has_newcomers() {
@@ -342,8 +346,8 @@ impl Spa {
         self.in_sync(|inner, tx| inner.begin_scan(Kind::Resilver, tx))
     }
 
-    /// Waits until no scan runs, or it was told to wait. `see` is shown how far it is after each slice, and
-    /// ends the waiting by answering false.
+    /// Waits until no scan runs, or the scan is paused. `see` is called with its state after each
+    /// slice; when it returns false, waiting ends.
     ///
     /// # Errors
     /// `Suspended`.
@@ -357,7 +361,7 @@ impl Spa {
             let txg = self.inner.groups.synced_txg();
             self.inner.groups.wait_unhurried(txg.next())?;
         }
-        // Its end may have been seen in the middle of the txg that writes it.
+        // The end may have been observed in the middle of the txg that writes it.
         let synced = self.inner.groups.synced_txg();
         if self.inner.groups.open_txg() > synced.next() {
             self.inner.groups.wait_unhurried(synced.next())?;
@@ -365,19 +369,19 @@ impl Spa {
         Ok(())
     }
 
-    /// The scan that runs, if one does.
+    /// The kind of the running scan, if there is one.
     #[must_use]
     pub fn scan_running(&self) -> Option<Kind> {
         self.inner.core.scan().running()
     }
 
-    /// Whether the scrub that runs waits to be told to go on.
+    /// Whether the running scrub is paused.
     #[must_use]
     pub fn is_scan_paused(&self) -> bool {
         self.inner.core.scan().is_paused()
     }
 
-    /// The scan that runs, or the last one.
+    /// The running scan, or the last one.
     #[must_use]
     pub fn scan(&self) -> Option<ScanPhys> {
         self.inner.core.scan().phys()

@@ -1,15 +1,17 @@
-//! Who shares a block: asked before its space is given back.
+//! Shared blocks (dedup, clones): consulted before their space is freed.
 //!
 //! # What it is
-//! All frees of a syncing txg come by here ([`Core`](crate::core::Core)). What has the dedup bit is not owned
-//! by the block pointer that goes, but by an entry of a dedup table; what was cloned by as many pointers as the
-//! table of cloned blocks says. Such a block loses a reference, and the space is free when that was the last
-//! one. The pointers of a pass are put down first, and then looked up together, in the order of their keys: a
-//! table is large, and neighbours are in the same block of it.
+//! All frees of a syncing txg pass through here ([`Core`](crate::core::Core)). A block with the
+//! dedup bit is owned by an entry of a dedup table, not by the block pointer being freed; a cloned
+//! block by as many pointers as the table of cloned blocks says. Such a block loses a reference,
+//! and its space is freed with the last one. The pointers of a pass are collected first, and then
+//! looked up together in key order: tables are large, and neighbouring keys are in the same block.
 //!
 //! # Invariants
-//! 1. What was released in a pass is taken off the tables in the same pass; nothing is left at the end of a txg.
-//! 2. A block that waits in the deferred list was released already: no table has an entry for it any more.
+//! 1. References released in a pass are dropped from the tables in the same pass; none are left at
+//!    the end of a txg.
+//! 2. A block on the deferred list has already been released: no table has an entry for it any
+//!    more.
 //!
 //! # Concurrency
 //! [`Sharing::is_shared`] and [`Sharing::release`] are called by any thread of the sync, [`Sharing::sync`] by
@@ -30,31 +32,31 @@ use phys::BlkPtrPhys;
 use phys::blkptr::DvaPhys;
 use rt::{Mutex, RwLock};
 
-/// The tables by which blocks are shared.
+/// The tables of shared blocks.
 #[derive(Default)]
 pub(crate) struct Sharing {
     tables: Mutex<Option<Ddts>>,
     clones: RwLock<Option<Brts>>,
     has_clones: AtomicBool,
-    /// Block pointers that went in this pass.
+    /// Block pointers released in this pass.
     released: Mutex<Vec<BlkPtrPhys>>,
-    /// Bytes that data sets use beyond what is stored, and what cloned blocks take.
+    /// Bytes charged to datasets beyond what is stored: saved by dedup and cloning.
     dspace: AtomicU64,
     cloned: AtomicU64,
     cloned_saved: AtomicU64,
 }
 
-/// What came of the frees of a pass.
+/// The result of the releases of a pass.
 #[derive(Default)]
 pub(crate) struct Released {
-    /// Blocks that nobody shares any more.
+    /// Blocks that lost their last reference.
     pub(crate) free: Vec<BlkPtrPhys>,
-    /// Tables of cloned blocks that are empty and gone.
+    /// Tables of cloned blocks that became empty and were removed.
     pub(crate) clone_tables_gone: u64,
 }
 
 impl Sharing {
-    /// Takes the tables that a pool has.
+    /// Opens the pool's tables.
     pub(crate) fn open(&self, mos: &Arc<Objset>) -> Result<()> {
         *self.tables.lock() = Some(Ddts::open(mos)?);
         *self.clones.write() = Some(Brts::open(mos)?);
@@ -75,18 +77,18 @@ impl Sharing {
         self.has_clones.store(is_any, Ordering::Release);
     }
 
-    /// Lets go what refers to the MOS.
+    /// Drops all references to the MOS.
     pub(crate) fn close(&self) {
         *self.tables.lock() = None;
         *self.clones.write() = None;
     }
 
-    /// How many bytes larger the pool seems to be than it is.
+    /// By how many bytes the pool appears larger than it is.
     pub(crate) fn dspace(&self) -> u64 {
         self.dspace.load(Ordering::Relaxed)
     }
 
-    /// What cloned blocks take, and what they would take beyond that as copies, in bytes.
+    /// Bytes that cloned blocks occupy, and the additional bytes that copies would occupy.
     pub(crate) fn cloned(&self) -> (u64, u64) {
         let load = |n: &AtomicU64| n.load(Ordering::Relaxed);
         (load(&self.cloned), load(&self.cloned_saved))
@@ -102,12 +104,12 @@ impl Sharing {
         self.has_clones.load(Ordering::Acquire) && self.clones.read().as_ref().is_some_and(has_it)
     }
 
-    /// A pointer to a block goes that others may refer to, too.
+    /// Releases a pointer to a block that other pointers may reference, too.
     pub(crate) fn release(&self, bp: &BlkPtrPhys) {
         self.released.lock().push(*bp);
     }
 
-    /// Takes the references of this pass off. `dsize` is what a copy counts for.
+    /// Drops the references released in this pass. `dsize`: the bytes that one copy is charged for.
     pub(crate) fn sync(&self, tx: &Tx, dsize: &dyn Fn(&DvaPhys) -> u64) -> Result<Released> {
         let released = std::mem::take(&mut *self.released.lock());
         if released.is_empty() {
@@ -167,7 +169,7 @@ impl Sharing {
         Ok(())
     }
 
-    /// Whether every release was taken off a table.
+    /// Whether no release is pending.
     pub(crate) fn is_settled(&self) -> bool {
         self.released.lock().is_empty()
     }

@@ -2,12 +2,12 @@
 //!
 //! # What it is
 //! [`Spa`] ties the layers of one pool together: the vdev tree with its labels, the allocator, the
-//! pipeline and the cache over it, the MOS, the data sets, the txgs. It is made by
-//! [`Spa::create`](crate::create) or [`Spa::import`](crate::load), and ends with
-//! [`Spa::close`] or [`Spa::export`].
+//! pipeline and the cache over it, the MOS, the datasets, the txgs. It is opened by
+//! [`Spa::create`](crate::create) or [`Spa::import`](crate::load), and ends with [`Spa::close`] or
+//! [`Spa::export`].
 //!
 //! # Concurrency
-//! `state` is a leaf lock: nothing else is locked while it is held. The sync thread is the only
+//! `state` is a leaf lock: no other lock is taken while it is held. The sync thread is the only
 //! writer of uberblock and config.
 //!
 //! # Source
@@ -37,21 +37,22 @@ use crate::props::PoolProps;
 use crate::scanning::{ScanSettings, Scanning};
 use crate::space_maps::SpaceMaps;
 
-/// The pool property that says what happens while I/O fails on every copy.
+/// The pool property that selects what happens when I/O fails on every copy.
 pub(crate) const FAILMODE: &str = "failmode";
 
-/// What an open pool may take of the machine, and how it syncs.
+/// Resource limits of an open pool, and how it syncs.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// `zfs_arc_max`: bytes of the block cache
     pub arc_bytes: u64,
     /// When txgs sync.
     pub txg: TxgSettings,
-    /// `zfs_vdev_max_pending` of old: device writes in flight.
+    /// Device writes in flight, at most (the former `zfs_vdev_max_pending`).
     pub io_threads: usize,
-    /// `zfs_vdev_aggregation_limit`: the largest write that neighbours are merged into, in bytes.
+    /// `zfs_vdev_aggregation_limit`: the largest write into which adjacent writes are merged, in
+    /// bytes.
     pub aggregation_limit_bytes: u64,
-    /// Which physical sectors decide over a new vdev's ashift.
+    /// Which physical sector sizes are honored in a new vdev's ashift.
     pub auto_ashift: AutoAshift,
     /// How much of a scan each txg does.
     pub scan: ScanSettings,
@@ -61,8 +62,8 @@ impl Default for Settings {
     fn default() -> Self {
         Settings {
             arc_bytes: 256 << 20,
-            // With what is being written and recycled buffers, memory stays below the cache's
-            // bound and 256 MiB.
+            // With writes in flight and recycled buffers, memory stays below the cache's limit plus
+            // 256 MiB.
             txg: TxgSettings {
                 dirty_data_max: 128 << 20,
                 ..TxgSettings::default()
@@ -80,12 +81,12 @@ pub struct Spa {
     pub(crate) inner: Arc<Inner>,
 }
 
-/// What the sync thread shares with everybody.
+/// The part of a pool that the sync thread shares with other threads.
 pub(crate) struct Inner {
     pub(crate) guid: Guid,
     pub(crate) host: Host,
     pub(crate) readonly: bool,
-    /// Why the pool is read-only, although that was not asked for.
+    /// Why the pool is read-only although that was not requested.
     pub(crate) obstacles: Vec<Obstacle>,
     pub(crate) tree: Arc<VdevTree>,
     pub(crate) space: Arc<Metaslabs>,
@@ -101,7 +102,7 @@ pub(crate) struct Inner {
     pub(crate) mmp: Mmp,
     pub(crate) scanning: Scanning,
     pub(crate) scan_settings: ScanSettings,
-    /// The txg that was on disk when the pool was opened.
+    /// The last synced txg when the pool was opened.
     pub(crate) first_txg: Txg,
 }
 
@@ -109,7 +110,7 @@ pub(crate) struct Inner {
 pub(crate) struct State {
     pub(crate) name: String,
     pub(crate) pool_state: PoolState,
-    /// The one that is being built; its rootbp is that of the last MOS written.
+    /// The uberblock being built; its rootbp is that of the last MOS written.
     pub(crate) uberblock: UberblockPhys,
     /// `spa_ubsync`: the one on disk
     pub(crate) synced: UberblockPhys,
@@ -125,7 +126,7 @@ pub(crate) struct State {
     pub(crate) dtls: BTreeMap<Guid, TxgSet>,
     pub(crate) comment: Option<String>,
     pub(crate) compatibility: Option<String>,
-    /// The config as it was written last: what a cachefile keeps.
+    /// The config as last written: what a cachefile stores.
     pub(crate) config: NvList,
 }
 
@@ -164,7 +165,7 @@ impl Inner {
         self.pipeline.set_suspend(groups);
     }
 
-    /// Makes the property `failmode` hold.
+    /// Applies the property `failmode`.
     pub(crate) fn take_failmode(&self) {
         let failmode = match self.props.get(FAILMODE) {
             Some(PropValue::Number(number)) => FailMode::from_raw(number),
@@ -175,7 +176,7 @@ impl Inner {
 }
 
 impl Drop for Spa {
-    /// Lets the devices go, and breaks the circles between MOS, pipeline and allocator.
+    /// Closes the devices, and breaks the reference cycles between MOS, pipeline and allocator.
     fn drop(&mut self) {
         self.inner.scanning.end();
         self.inner.groups.abandon();
@@ -202,13 +203,13 @@ impl Spa {
         self.inner.guid
     }
 
-    /// Whether nothing can be changed.
+    /// Whether the pool is read-only.
     #[must_use]
     pub fn is_readonly(&self) -> bool {
         self.inner.readonly
     }
 
-    /// What is not kept up here, because of which the pool is read-only.
+    /// The active features that are not maintained here, which make the pool read-only.
     #[must_use]
     pub fn obstacles(&self) -> &[Obstacle] {
         &self.inner.obstacles
@@ -220,7 +221,7 @@ impl Spa {
         &self.inner.tree
     }
 
-    /// The data sets.
+    /// The datasets.
     #[must_use]
     pub fn dsl(&self) -> &Arc<DslPool> {
         self.inner.dsl()
@@ -232,13 +233,13 @@ impl Spa {
         &self.inner.mos
     }
 
-    /// Blocks, through the cache.
+    /// The block store, through the cache.
     #[must_use]
     pub fn store(&self) -> Arc<dyn BlockStore> {
         self.inner.cache.clone()
     }
 
-    /// Blocks, past the cache; also the log's blocks.
+    /// The pipeline, which bypasses the cache; it also writes log blocks.
     #[must_use]
     pub fn pipeline(&self) -> &Arc<Pipeline> {
         &self.inner.pipeline
@@ -268,7 +269,7 @@ impl Spa {
         &self.inner.groups
     }
 
-    /// What went through the pipeline since the pool was opened.
+    /// The I/O statistics of the pipeline since the pool was opened.
     #[must_use]
     pub fn pipeline_stats(&self) -> PipelineStats {
         self.inner.pipeline.stats()
@@ -299,13 +300,13 @@ impl Spa {
         self.inner.state.lock().config.clone()
     }
 
-    /// Space of all devices for data together: `zpool list`'s SIZE, ALLOC and FREE.
+    /// Total space of all normal-class vdevs: `zpool list`'s SIZE, ALLOC and FREE.
     #[must_use]
     pub fn space(&self) -> SpaceStats {
         self.inner.space.class_stats(AllocClass::Normal)
     }
 
-    /// What cloned blocks take, and what they would take beyond that as copies, in bytes.
+    /// Bytes that cloned blocks occupy, and the additional bytes that copies would occupy.
     #[must_use]
     #[doc(alias = "brt_get_used")]
     #[doc(alias = "brt_get_saved")]
@@ -316,15 +317,15 @@ impl Spa {
     /// Space of one top-level vdev.
     ///
     /// # Errors
-    /// When there is no such vdev.
+    /// Any, when there is no such vdev.
     pub fn vdev_space(&self, vdev: VdevId) -> Result<SpaceStats> {
         self.inner.space.vdev_stats(vdev)
     }
 
-    /// Shows the pool's history, oldest record first.
+    /// Calls `show` on the records of the pool's history, oldest first.
     ///
     /// # Errors
-    /// What reading it and `show` give.
+    /// Any error from reading it or from `show`.
     pub fn for_each_record(&self, show: &mut dyn FnMut(Record) -> Result<()>) -> Result<()> {
         match self.inner.core.history() {
             Some(history) => history.for_each(show),
@@ -332,8 +333,8 @@ impl Spa {
         }
     }
 
-    /// Puts a command line into the history, as `zpool` and `zfs` do for every command that
-    /// changed something. Reaches the disk with the open txg.
+    /// Adds a command line to the history, as `zpool` and `zfs` do for every command that changed
+    /// something. Reaches the disk with the open txg.
     ///
     /// # Errors
     /// `ReadOnly`, `Suspended`.
@@ -347,7 +348,7 @@ impl Spa {
         Ok(())
     }
 
-    /// Errors when the pool is read-only.
+    /// Fails when the pool is read-only.
     ///
     /// # Errors
     /// `ReadOnly`.
@@ -374,8 +375,8 @@ impl Spa {
         self.inner.groups.sync_all()
     }
 
-    /// Forgets the errors of all devices and issues again what failed, if the pool is suspended. When its
-    /// devices still fail, it is suspended again.
+    /// Clears the errors of all devices and, if the pool is suspended, reissues the failed I/O. If
+    /// the devices still fail, the pool is suspended again.
     ///
     /// # Errors
     /// `Suspended` when the pool has failed for good: it has to be opened again.
@@ -391,7 +392,7 @@ impl Spa {
         Ok(())
     }
 
-    /// Syncs and lets the devices go. The pool stays imported: its labels say "active".
+    /// Syncs and stops the pool. It stays imported: its labels say "active".
     ///
     /// # Errors
     /// `Suspended` when the last txg could not be written: the pool is in use as before.
@@ -410,13 +411,14 @@ impl Spa {
         Ok(())
     }
 
-    /// Ends the slice of a scan that runs, and has none begin unless `leave` fails.
+    /// Ends a running scan slice and prevents new ones while `leave` runs, and after it unless it
+    /// fails.
     fn ending_scans(&self, leave: impl FnOnce() -> Result<()>) -> Result<()> {
         self.inner.scanning.end();
         leave().inspect_err(|_| self.inner.scanning.go_on())
     }
 
-    /// Frees what destroyed data sets still occupy: nobody would do it once the pool is closed.
+    /// Frees what destroyed datasets still occupy: nothing would do it once the pool is closed.
     fn finish_destroys(&self) -> Result<()> {
         while self.dsl().is_freeing() {
             let before = self.dsl().free_bytes();
@@ -428,7 +430,7 @@ impl Spa {
         Ok(())
     }
 
-    /// Syncs, marks the pool as exported, and lets the devices go.
+    /// Syncs, marks the pool as exported, and stops it.
     ///
     /// # Errors
     /// As [`close`](Spa::close).
@@ -437,8 +439,8 @@ impl Spa {
         self.leave(PoolState::Exported)
     }
 
-    /// Marks the pool as destroyed and lets the devices go. Nothing is overwritten: `zpool import
-    /// -D` could bring it back.
+    /// Marks the pool as destroyed and stops it. Nothing is overwritten: `zpool import -D` could
+    /// bring it back.
     ///
     /// # Errors
     /// As [`close`](Spa::close).
@@ -450,7 +452,8 @@ impl Spa {
     fn leave(&self, pool_state: PoolState) -> Result<()> {
         self.check_writable()?;
         self.ending_scans(|| {
-            // The last changes first: the txg that says "exported" then has nothing else to write.
+            // Sync the last changes first, so that the txg that says "exported" has nothing else to
+            // write.
             self.inner.groups.sync_all().within(|| self.name())?;
             self.finish_destroys()?;
             self.set_pool_state(pool_state);
@@ -462,7 +465,7 @@ impl Spa {
         Ok(())
     }
 
-    /// What config and labels say from the next txg on.
+    /// Sets the pool state written to config and labels from the next txg on.
     fn set_pool_state(&self, pool_state: PoolState) {
         let mut state = self.inner.state.lock();
         state.pool_state = pool_state;
@@ -480,7 +483,7 @@ impl Spa {
         self.sync_now()
     }
 
-    /// Syncs a txg although nothing may have changed in it but the config.
+    /// Syncs a txg even if nothing but the config has changed.
     pub(crate) fn sync_now(&self) -> Result<()> {
         let tx = self.inner.groups.hold_open(0)?;
         self.dsl().queue_task(&tx, |_, _| Ok(()));

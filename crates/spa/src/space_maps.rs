@@ -1,8 +1,8 @@
 //! Space maps as objects of the MOS.
 //!
 //! # On disk
-//! Each top-level vdev names a *metaslab array* in its config: an object of u64s, by metaslab the
-//! number of its space map object, 0 where nothing was ever allocated.
+//! The config of each top-level vdev names a *metaslab array*: an object of u64s, indexed by
+//! metaslab, with the number of its space map object, or 0 if nothing was ever allocated there.
 //!
 //! # Source
 //! OpenZFS `module/zfs/space_map.c` (`space_map_alloc`), `module/zfs/metaslab.c` (`metaslab_sync`).
@@ -24,7 +24,7 @@ use crate::features::Features;
 /// Bytes of a `space_map_phys_t` without its histogram (`SPACE_MAP_SIZE_V0`).
 const PHYS_V0_BYTES: usize = 24;
 
-/// What lives in the MOS.
+/// The MOS, and the feature counts in it.
 #[derive(Clone)]
 struct Parts {
     mos: Arc<Objset>,
@@ -33,7 +33,8 @@ struct Parts {
 
 /// The space map objects of one pool.
 pub struct SpaceMaps {
-    /// `None` once the pool is closed: the MOS refers to the allocator, which refers to this.
+    /// `None` once the pool is closed, to break the cycle: the MOS refers to the allocator, which
+    /// refers to this.
     parts: RwLock<Option<Parts>>,
     arrays: Mutex<BTreeMap<VdevId, ObjectId>>,
 }
@@ -55,10 +56,10 @@ impl SpaceMaps {
         })
     }
 
-    /// Makes the metaslab array of a new top-level vdev.
+    /// Creates the metaslab array of a new top-level vdev.
     ///
     /// # Errors
-    /// What writing the MOS gives.
+    /// Any error from writing the MOS.
     pub(crate) fn create_array(&self, vdev: VdevId, tx: &Tx) -> Result<ObjectId> {
         let new = NewObject::new(ObjectType::OBJECT_ARRAY);
         let object = self.mos()?.object_alloc(tx, &new)?.id();
@@ -69,7 +70,7 @@ impl SpaceMaps {
     /// The space map object of each of `count` metaslabs; 0 where there is none yet.
     ///
     /// # Errors
-    /// What reading the MOS gives.
+    /// Any error from reading the MOS.
     pub fn objects(&self, vdev: VdevId, count: u64) -> Result<Vec<ObjectId>> {
         let dnode = self.mos()?.hold(self.array(vdev)?)?;
         let mut bytes = vec![0; count as usize * 8];
@@ -79,12 +80,12 @@ impl SpaceMaps {
         Ok(words.iter().map(|word| ObjectId(number(word))).collect())
     }
 
-    /// Lets the MOS go.
+    /// Drops the reference to the MOS.
     pub(crate) fn close(&self) {
         *self.parts.write() = None;
     }
 
-    /// Makes an empty space map.
+    /// Creates an empty space map.
     #[doc(alias = "space_map_alloc")]
     pub(crate) fn alloc(&self, block_bytes: u32, tx: &Tx) -> Result<SpaceMapObject> {
         let Parts { mos, features } = self.parts()?;

@@ -1,24 +1,24 @@
 //! Syncing a txg: from frozen objsets to the uberblock.
 //!
 //! # What it is
-//! Data of all data sets first; then tasks, accounts, and whatever else lives in the MOS; then the
-//! MOS itself. Writing the MOS allocates blocks, which changes space maps, which are in the MOS:
-//! so it is written again, in *passes*, until a pass changes no space map. From pass 2 on blocks
-//! born in this txg are overwritten in place and frees are deferred to the next txg, which is why
-//! it ends.
+//! The data of all datasets is written first; then come tasks, accounts, and everything else in the
+//! MOS; then the MOS itself. Writing the MOS allocates blocks, which changes space maps, which are
+//! in the MOS: so it is written again, in *passes*, until a pass changes no space map. This
+//! converges because from pass 2 on, blocks born in this txg are overwritten in place and frees are
+//! deferred to the next txg.
 //!
 //! # Crash argument
-//! No block that the last uberblock can reach is overwritten: what is freed in this txg comes back
-//! to the allocator two txgs later. Labels and uberblock are written in an order in which at any
-//! moment two labels are whole and name one uberblock that is whole (see `vdev::labels`). Before
-//! the first uberblock write, everything that it refers to is flushed.
+//! No block reachable from the last uberblock is overwritten: space freed in this txg returns to
+//! the allocator two txgs later. Labels and uberblock are written in an order in which at any
+//! moment two labels are intact and refer to an intact uberblock (see `vdev::labels`). Before the
+//! first uberblock write, everything that it references is flushed.
 //!
-//! Labels and uberblock that no device took are written again when the pool is resumed; all of it, since
-//! that is harmless. Where a flush failed and took writes with it, repeating it would make an uberblock
-//! durable that refers to blocks which are not there: then the txg fails.
+//! If no device accepted labels and uberblock, all of them are written again when the pool is
+//! resumed, which is harmless. But if a failed flush lost writes, repeating it would make durable
+//! an uberblock that references missing blocks: then the txg fails.
 //!
 //! # Invariants
-//! 1. Only the sync thread is in here.
+//! 1. Only the sync thread runs this code.
 //! 2. A txg in which nothing changed writes nothing at all.
 //!
 //! # Source
@@ -31,7 +31,7 @@ use zio::FailedIo;
 
 use crate::spa::Inner;
 
-/// No txg takes more passes than this; OpenZFS's take fewer than ten.
+/// Maximum number of passes in a txg; OpenZFS needs fewer than ten.
 const PASSES_MAX: u32 = 64;
 
 impl TxgSync for Inner {
@@ -56,10 +56,10 @@ impl TxgSync for Inner {
 }
 
 impl Inner {
-    /// Checks what each part of a pool promises of what it has in memory, between two txgs.
+    /// Checks the in-memory invariants of each part of the pool, between two txgs.
     ///
     /// # Panics
-    /// When something does not hold.
+    /// When an invariant does not hold.
     fn check_invariants(&self) {
         self.space.check_invariants();
         self.cache.check_invariants();
@@ -70,7 +70,7 @@ impl Inner {
         }
     }
 
-    /// Passes until the MOS does not change any more.
+    /// Runs passes until the MOS does not change any more.
     fn converge(&self, tx: &Tx) -> Result<()> {
         for pass in 1..=PASSES_MAX {
             self.core.set_pass(pass);
@@ -80,7 +80,7 @@ impl Inner {
                 self.sync_dtls(tx)?;
                 self.dsl().run_tasks(tx)?;
                 self.dsl().process_async_destroys(tx)?;
-                // Tasks may have changed the config, and made data sets that are dirty.
+                // Tasks may have changed the config, and created datasets that are dirty.
                 self.sync_config(tx)?;
                 self.dsl().sync_datasets(tx, pass)?;
                 self.sync_scan(tx)?;
@@ -109,7 +109,7 @@ impl Inner {
         Err(Error::new(ErrorKind::Io, text))
     }
 
-    /// Free space below which nothing is deferred any more.
+    /// Free space, in bytes, below which freed space is not deferred any more.
     fn slop_bytes(&self) -> u64 {
         dsl::slop_space(self.space.evaluate().dspace)
     }
@@ -123,7 +123,7 @@ impl Inner {
             }
             let next = self.next_uberblock(&state.uberblock, txg);
             state.uberblock = next;
-            // What changes from now on is for the next txg.
+            // Label changes from now on belong to the next txg.
             (next, std::mem::take(&mut state.labels_dirty))
         };
         let is_worth_it =
@@ -144,7 +144,7 @@ impl Inner {
         Ok(())
     }
 
-    /// The uberblock of `txg`: the root that was just written, everything else anew.
+    /// The uberblock of `txg`: the root just written, all other fields set anew.
     #[doc(alias = "uberblock_update")]
     fn next_uberblock(&self, last: &UberblockPhys, txg: Txg) -> UberblockPhys {
         let mut ub = *last;

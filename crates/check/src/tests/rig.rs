@@ -1,4 +1,4 @@
-//! A pool of the least possible kind: memory, a MOS with space maps, datasets without directories.
+//! A minimal pool: in memory, with a MOS with space maps, and datasets without directories.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,11 +27,11 @@ const ASHIFT: u32 = 12;
 const MS_SHIFT: u32 = 24;
 const SIZE: u64 = 128 << 20;
 
-/// Two vdevs of memory.
+/// Two vdevs in memory.
 pub(super) struct Memory {
     bytes: Vec<rt::Mutex<Vec<u8>>>,
     is_linear: bool,
-    /// Answers whatever is stored, verified or not: garbage reaches every parser.
+    /// Reads return whatever is stored, verified or not, so that garbage reaches every parser.
     pub(super) is_gullible: AtomicBool,
 }
 
@@ -103,7 +103,7 @@ impl VdevOps for Memory {
 }
 
 struct Maps {
-    /// None when the pool is done: MOS, pipeline, allocator and space maps refer to each other.
+    /// `None` when the pool is done, to break the cycle of MOS, pipeline, allocator and space maps.
     mos: rt::Mutex<Option<Arc<Objset>>>,
     arrays: BTreeMap<VdevId, ObjectId>,
 }
@@ -164,7 +164,7 @@ impl SpaceMapStore for Maps {
     }
 }
 
-/// The pool while it is being made.
+/// The pool while it is being built.
 pub(super) struct Rig {
     pub(super) memory: Arc<Memory>,
     pub(super) space: Arc<Metaslabs>,
@@ -181,7 +181,7 @@ impl Rig {
         Rig::with_compression(is_linear, Algorithm::Lz4)
     }
 
-    /// The same with another compression of metadata.
+    /// The same with another metadata compression.
     pub(super) fn with_compression(is_linear: bool, metadata: Algorithm) -> Rig {
         let mos_props = ObjsetProps {
             metadata_compress: metadata,
@@ -228,7 +228,7 @@ impl Rig {
         rig
     }
 
-    /// A dataset with three files: one embedded, one of a block, one of many.
+    /// A dataset with three files: one embedded, one of a single block, one of many blocks.
     fn add_dataset(&self, metadata: Algorithm) -> ObjsetId {
         let new = NewObject::new(ObjectType::DSL_DATASET)
             .bonus(ObjectType::DSL_DATASET, DslDatasetPhys::SIZE);
@@ -289,13 +289,13 @@ impl Rig {
         dnode
     }
 
-    /// Enters a number into the pool directory.
+    /// Adds a number to the pool directory.
     pub(super) fn enter(&self, name: &str, value: u64) {
         let directory = ObjectId(pool_names::POOL_DIRECTORY_OBJECT);
         zap::update_u64(&self.mos, &self.tx, directory, name, value).unwrap();
     }
 
-    /// A block that nothing refers to.
+    /// Allocates a block that nothing references.
     pub(super) fn stray_block(&self) -> BlkPtrPhys {
         let policy = WritePolicy::default();
         let type_ = ObjectType::PLAIN_FILE_CONTENTS.raw();
@@ -332,7 +332,7 @@ impl Rig {
             pass += 1;
             assert!(pass < 30, "the txg does not converge");
         }
-        // Only overwrites blocks of this txg in place.
+        // Overwrites only blocks of this txg in place.
         last(self);
         if self.mos.needs_sync() {
             self.mos.sync(&self.tx, pass + 1).unwrap();

@@ -12,9 +12,9 @@ use crate::space::{Claim, Space};
 use crate::stats::{BlockKind, Ditto};
 use crate::{Checksums, leaves};
 
-/// Claims are made in batches of this many.
+/// Claims per batch.
 const CLAIM_BATCH: usize = 4096;
-/// Blocks between two looks at the clock, for progress.
+/// Blocks between two progress updates.
 const PROGRESS_EVERY: u64 = 256;
 
 impl Walker<'_> {

@@ -1,20 +1,20 @@
 //! Walking the tree of blocks: from the MOS to every dataset, each block once.
 //!
 //! # What it is
-//! A stack of blocks that lead to others (objset blocks, blocks of dnodes, indirect blocks). Some
-//! threads pop one each, read it, look at every pointer in it, and push those that lead further;
-//! the others are noted for `leaves`. Depth first, so the stack stays small.
+//! A stack of blocks that lead to others (objset blocks, blocks of dnodes, indirect blocks). Each
+//! thread pops one, reads it, visits every pointer in it, and pushes those that lead further; the
+//! others are collected for `leaves`. Depth first, so the stack stays small.
 //!
-//! A dataset refers to blocks of earlier snapshots too. Those were born before its previous
-//! snapshot, and are skipped: they are visited with the last snapshot that has them.
+//! A dataset also references blocks of earlier snapshots. Those were born at or before its previous
+//! snapshot, and are skipped: they are visited with the dataset in which they were born.
 //!
 //! # Invariants
 //! 1. A pointer that contradicts its parent (level, type, objects within data) is not followed:
-//!    levels only go down, so the walk ends whatever is on the disk.
+//!    levels only go down, so the walk terminates whatever is on disk.
 //!
 //! # Concurrency
-//! One lock over stack and count of busy threads. Everything counted is kept by thread and added
-//! up when the thread stops.
+//! One lock protects the stack and the count of busy threads. Everything else is counted per thread
+//! and added up when the thread stops.
 //!
 //! # Source
 //! OpenZFS `cmd/zdb/zdb.c` (`zdb_blkptr_cb`, `dump_block_stats`).
@@ -37,10 +37,10 @@ use crate::stats::{BlockKind, BlockStats};
 use crate::{Finding, Options, Pool, TopVdev};
 use walker::Walker;
 
-/// What is done with the intent log of an objset.
+/// How the intent log of an objset is handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Log {
-    /// There is none: a snapshot, or the MOS.
+    /// It has none: a snapshot, or the MOS.
     None,
     /// It is walked with the objset of a head dataset.
     Also,
@@ -51,14 +51,14 @@ enum Log {
 /// Which blocks of an objset are visited.
 #[derive(Clone, Copy, Debug, Default)]
 struct Extent {
-    /// Blocks born in this txg or before are not.
+    /// Blocks born in this txg or earlier are skipped.
     min_txg: Txg,
-    /// The dataset is destroyed, and its blocks before the point are free.
+    /// The dataset is being destroyed, and its blocks before `resume` are already free.
     is_destroyed: bool,
     resume: Option<Point>,
 }
 
-/// A block to be read and looked into.
+/// A block to be read and searched for pointers.
 #[derive(Clone, Debug)]
 struct Task {
     bp: BlkPtrPhys,
@@ -76,7 +76,7 @@ pub(crate) struct Dataset {
     pub(crate) phys: DslDatasetPhys,
 }
 
-/// What one thread, or all of them, came to.
+/// The results of one thread, or of all of them.
 #[derive(Default)]
 pub(crate) struct Tally {
     pub(crate) stats: BlockStats,
@@ -119,12 +119,13 @@ pub(crate) struct Walk {
     bound: Bound,
 }
 
-/// Findings after which it is pointless to go on.
+/// Number of findings after which the walk gives up.
 const FINDINGS_MAX: u64 = 100_000;
 
-/// What ends a walk of a pool that leads to the same blocks again and again.
+/// Limits that end the walk of a corrupt pool whose pointers lead to the same blocks over and over.
 struct Bound {
-    /// Blocks that lead further and were not looked into yet: at most as many as there is room for.
+    /// How many more blocks that lead further may be visited; initially the number of sectors in
+    /// the pool.
     parents_left: AtomicU64,
     findings: AtomicU64,
     has_given_up: AtomicBool,
@@ -140,7 +141,7 @@ impl Bound {
         }
     }
 
-    /// Counts a block that is to be looked into; false when there can be no more.
+    /// Counts a block that leads further; false when the pool has no room for so many.
     fn takes_parent(&self) -> bool {
         let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
         let taken = self
@@ -149,12 +150,12 @@ impl Bound {
         taken.is_ok()
     }
 
-    /// Counts findings; false when there are enough.
+    /// Counts findings; false when there are too many.
     fn takes_findings(&self, count: usize) -> bool {
         self.findings.fetch_add(count as u64, Ordering::Relaxed) + count as u64 <= FINDINGS_MAX
     }
 
-    /// Ends the walk; true the first time.
+    /// Ends the walk; returns true the first time.
     fn give_up(&self) -> bool {
         !self.has_given_up.swap(true, Ordering::Relaxed)
     }
@@ -213,7 +214,7 @@ impl Walk {
         walker.finish(tally);
     }
 
-    /// Counts and claims a block that was freed but not given back.
+    /// Counts and claims blocks that were freed but not yet returned to the allocator.
     pub(crate) fn count_deferred(&self, bps: &[BlkPtrPhys], tally: &mut Tally) {
         let mut walker = Walker::new(self);
         for bp in bps.iter().filter(|bp| !bp.is_hole()) {
@@ -222,8 +223,8 @@ impl Walk {
         walker.finish(tally);
     }
 
-    /// One thread of the walk. Returns when nothing is left, or when so many leaves wait that
-    /// they should be verified first.
+    /// One thread of the walk. Returns when nothing is left, or when enough leaves have been
+    /// collected to be verified first.
     pub(crate) fn run(&self) -> Tally {
         let mut tally = Tally::default();
         let mut walker = Walker::new(self);

@@ -1,8 +1,9 @@
-//! One thread's share of the walk: from the bytes of a block to what they lead to.
+//! One thread's share of the walk: from the bytes of a block to the blocks they point to.
 //!
 //! # What it is
-//! What a block leads to, [`dmu::traverse`] knows. Here is what is believed of it: each pointer is held against
-//! its place and against the block that it was found in, fill counts are added up again.
+//! [`dmu::traverse`] finds the pointers in a block. This module decides which to trust: each
+//! pointer is checked against its position and against the block that contains it, and fill counts
+//! are recomputed.
 //!
 //! # Source
 //! OpenZFS `cmd/zdb/zdb.c` (`zdb_blkptr_cb`).
@@ -172,7 +173,7 @@ impl Walker<'_> {
         self.visit(&link, born_by, extent);
         match self.children.get_mut(before) {
             Some(task) => task.log = log,
-            // Unchanged since the snapshot, but its log is its own.
+            // The objset is unchanged since the snapshot, but the log belongs to the head.
             None if log == Log::Also => self.push(&link, Lead::Objset, Log::Only, extent),
             None => {}
         }
@@ -231,8 +232,8 @@ impl Walker<'_> {
         );
     }
 
-    /// Looks at one pointer in a block of txg `born_by`: counts it, claims its space, and sees to it that what is
-    /// behind it is read.
+    /// Visits one pointer in a block born in txg `born_by`: counts it, claims its space, and queues
+    /// what it points to for reading.
     fn visit(&mut self, link: &Link<'_>, born_by: Txg, extent: Extent) {
         let (bp, bookmark) = (link.bp, link.at);
         if bp.is_hole() || bp.is_redacted() || bp.allocation_birth() <= extent.min_txg {
@@ -260,7 +261,7 @@ impl Walker<'_> {
         if let Some(what) = contradiction(link) {
             return self.find(Finding::BadPointer { bookmark, what });
         }
-        // What is below the point itself is free.
+        // Everything below the point itself is already free.
         let lead = link.lead().filter(|_| side != Some(Side::At));
         if lead.is_some() && !self.walk.bound.takes_parent() {
             let what = "more blocks of metadata than the pool has room for: some lead in circles";
@@ -269,20 +270,20 @@ impl Walker<'_> {
         if let Some(lead) = lead {
             self.push(link, lead, Log::None, extent);
         }
-        // What leads further is read anyway, but only one copy of it.
+        // A block that leads further is read anyway, but only one copy of it.
         if self.is_wanted(bp) && (lead.is_none() || self.walk.options.every_copy) {
             self.leaf(bp, &bookmark);
         }
     }
 }
 
-/// The fill counts of pointers, added up.
+/// The sum of the fill counts of pointers.
 fn fill_of(bps: &[BlkPtrPhys]) -> u64 {
     let used = bps.iter().filter(|bp| !bp.is_hole());
     used.map(BlkPtrPhys::fill).sum()
 }
 
-/// Why a pointer cannot be what its parent leads to.
+/// How a pointer contradicts what its parent implies, if it does.
 fn contradiction(link: &Link<'_>) -> Option<String> {
     let (bp, want) = (link.bp, link.at.level.max(0));
     if i64::from(bp.level()) != want {

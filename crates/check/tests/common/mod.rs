@@ -18,7 +18,7 @@ use zio::{AllocClass, Allocator, BlockStore, DvaSet, Hint, Pipeline, PipelineSet
 /// Bumped when a script below changes.
 const VERSION: u32 = 2;
 
-/// Image files of one pool.
+/// The image files of one pool.
 pub(crate) struct Image {
     pub(crate) pool: String,
     pub(crate) folder: PathBuf,
@@ -71,13 +71,13 @@ impl Image {
         }
     }
 
-    /// One disk with what most features leave behind.
+    /// One disk with the on-disk state of most features.
     pub(crate) fn lived_in() -> Option<Image> {
         Image::cached("lived", &[512], &[LIVED_IN])
     }
 
     /// One disk on which large blocks are ganged, with an intent log that was not replayed and a
-    /// data set that is being destroyed.
+    /// dataset that is being destroyed.
     pub(crate) fn gangs_and_log() -> Option<Image> {
         Image::cached("gangs", &[512], &[GANGS_AND_LOG, CLAIM])
     }
@@ -143,7 +143,7 @@ i=0; while [ $i -lt 20 ]; do dd if=/dev/urandom of=/gangs/b/log$i bs=10000 count
 dd if=/dev/urandom of=/gangs/b/large bs=128k count=8 conv=fsync 2>/dev/null
 ";
 
-/// After the crash: claims the log, and leaves without replaying it.
+/// After the crash: claims the log, and exits without replaying it.
 const CLAIM: &str = r"
 zpool import -f -N -d /host gangs
 zpool export gangs
@@ -157,7 +157,7 @@ zfs snapshot twosides/fs@s
 zpool export twosides
 ";
 
-/// No space at all: for reading.
+/// An allocator without any space, for a pool that is only read.
 struct NoSpace;
 
 impl Allocator for NoSpace {
@@ -174,8 +174,8 @@ impl Allocator for NoSpace {
     }
 }
 
-/// Opens the pool on the images of a folder, read-only, whatever features it uses: the checker knows
-/// how to walk more than an import admits (encrypted data sets, dedup).
+/// Opens the pool on the images of a folder, read-only, whatever features it uses: the checker can
+/// walk pools that an import refuses (encrypted datasets, dedup).
 pub(crate) fn open_pool(folder: &Path) -> Pool {
     let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
         .expect("the folder")

@@ -1,8 +1,9 @@
 //! The pool's error log: blocks without a good copy.
 //!
 //! # What it is
-//! Two logs. What is met goes into the last one; while a scrub or resilver runs, into that scan's. When a scan
-//! ends its log becomes the last one, so that what was mended meanwhile is logged no more.
+//! There are two logs. Errors are added to the "last" log or, while a scrub or resilver runs, to
+//! that scan's. When a scan ends, its log replaces the last one, which drops errors that have been
+//! repaired meanwhile.
 //!
 //! # On disk
 //! The pool directory has both, as `errlog_last` and `errlog_scrub`, 0 if there is none. A log is a ZAP:
@@ -10,12 +11,13 @@
 //! without head_errlog   "objset:object:level:blkid" -> ""
 //! with it               "HEAD" -> ZAP of "object:level:blkid:birth" -> ""
 //! ```
-//! Numbers are hexadecimal, a level of -1 is 2^64 - 1. HEAD is the head of the directory of the data set in which
-//! the block was met, so that what snapshots and clones share is logged once. Who else has it is found out by its
-//! birth when the log is read ([`read`]). What is in no data set is below 0. A birth of 0 is not known.
+//! Numbers are hexadecimal, a level of -1 is 2^64 - 1. HEAD is the head of the directory whose
+//! dataset had the error, so that a block shared by snapshots and clones is logged once. Which
+//! other datasets have it is worked out from its birth when the log is read ([`read`]). Blocks that
+//! are not in a dataset are below HEAD 0. A birth of 0 means unknown.
 //!
 //! # Crash argument
-//! Everything here changes the MOS in syncing context: a log is that of the txg that is found.
+//! Everything here changes the MOS in syncing context: a log is as of the txg that is loaded.
 //!
 //! # Source
 //! OpenZFS `module/zfs/spa_errlog.c` (`spa_errlog_sync`, `sync_error_list`, `spa_get_errlog`,
@@ -36,18 +38,18 @@ use zio::Bookmark;
 use crate::DslPool;
 use read::birth_of;
 
-/// Where a scan is, as far as the error log asks.
+/// The phase of a scan, as far as the error log needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScanPhase {
-    /// None runs.
+    /// No scan runs.
     None,
-    /// One runs.
+    /// A scan runs.
     Running,
-    /// One has ended in this txg.
+    /// A scan ended in this txg.
     Ended,
 }
 
-/// A block in a log with `head_errlog`; the objset of its bookmark does not count.
+/// A block in a log with `head_errlog`; the objset of its bookmark is ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Entry {
     at: Bookmark,
@@ -56,10 +58,11 @@ struct Entry {
 
 /// Writing.
 impl DslPool {
-    /// Logs blocks that were met, with the txgs of their birth, and takes a scan's log over that has ended.
+    /// Logs damaged blocks, each with its birth txg; when a scan has ended, first makes its log the
+    /// last one.
     ///
     /// # Errors
-    /// What reading and writing the MOS gives.
+    /// Any error from reading and writing the MOS.
     #[doc(alias = "spa_errlog_sync")]
     pub fn log_errors(
         &self,
@@ -91,7 +94,7 @@ impl DslPool {
         Ok(())
     }
 
-    /// The log of the scan that has ended is the last one now.
+    /// Makes the log of the scan that has ended the last log.
     #[doc(alias = "spa_errlog_rotate")]
     fn rotate_error_logs(&self, tx: &Tx) -> Result<()> {
         let (last, scrub) = (self.error_log(ERRLOG_LAST)?, self.error_log(ERRLOG_SCRUB)?);
@@ -103,7 +106,7 @@ impl DslPool {
         directory::set(mos, ERRLOG_SCRUB, 0, tx)?;
         match last.map_or(Ok(()), |last| self.destroy_error_log(last, tx)) {
             Err(error) if error.kind() == ErrorKind::Suspended => Err(error),
-            // What of it cannot be read stays behind.
+            // Parts of it that cannot be read are leaked.
             _ => Ok(()),
         }
     }
@@ -118,7 +121,8 @@ impl DslPool {
         self.free_error_zap(log, tx)
     }
 
-    /// A pool that lies may name any object.
+    /// Frees a ZAP of the error log, after checking that it is one: a damaged pool may name any
+    /// object.
     fn free_error_zap(&self, object: ObjectId, tx: &Tx) -> Result<()> {
         if self.mos().hold(object)?.type_() != ObjectType::ERROR_LOG {
             let text = format!("object {object} is not part of an error log");
@@ -133,7 +137,7 @@ impl DslPool {
         Ok(log)
     }
 
-    /// Logs a block below its head. A data set that is not there any more stands for itself.
+    /// Logs a block below its head. A dataset that no longer exists is used as its own head.
     fn add_error(&self, log: ObjectId, at: &Bookmark, birth: Txg, tx: &Tx) -> Result<()> {
         let dataset = ObjectId(at.objset.0);
         let head = self.head_of_dataset(dataset).unwrap_or(dataset);
@@ -145,7 +149,7 @@ impl DslPool {
         zap::update(self.mos().objset(), tx, log, name, b"\0")
     }
 
-    /// The ZAP of a head's damaged blocks, made when it is first needed.
+    /// The ZAP of a head's damaged blocks, created when first needed.
     fn errors_below(&self, log: ObjectId, head: ObjectId, tx: &Tx) -> Result<ObjectId> {
         let mos = self.mos();
         if let Some(errors) = mos.zap_get(log, &key(head))? {
@@ -162,10 +166,11 @@ impl DslPool {
         Ok(ObjectId(ds.dir().fields().head_dataset_obj))
     }
 
-    /// Writes the logs of a pool anew, as they are with `head_errlog`. What is not there any more goes.
+    /// Rewrites the logs of a pool in the format of `head_errlog`. Entries whose blocks no longer
+    /// exist are dropped.
     ///
     /// # Errors
-    /// What reading and writing the MOS gives.
+    /// Any error from reading and writing the MOS.
     #[doc(alias = "spa_upgrade_errlog")]
     pub fn upgrade_error_logs(&self, tx: &Tx) -> Result<()> {
         for name in [ERRLOG_LAST, ERRLOG_SCRUB] {
@@ -186,17 +191,17 @@ impl DslPool {
         Ok(())
     }
 
-    /// When a block of a log without births was born; nothing if it is gone.
+    /// The birth txg of a block from a log without births; `None` if it is gone, 0 if unknown.
     fn birth_now(&self, at: &Bookmark) -> Option<Txg> {
         if at.objset.0 == 0 {
             return Some(Txg(0));
         }
         let ds = self.dataset_by_object(ObjectId(at.objset.0)).ok()?;
-        // Where it cannot be found out, the block stays in the log.
+        // If it cannot be determined, the block stays in the log.
         birth_of(&ds, at).unwrap_or(Some(Txg(0)))
     }
 
-    /// A head is destroyed: nobody asks for its damaged blocks any more.
+    /// Drops the entries of a head that is being destroyed.
     #[doc(alias = "spa_delete_dataset_errlog")]
     pub(crate) fn forget_errors(&self, head: ObjectId, tx: &Tx) -> Result<()> {
         let mos = self.mos();
@@ -210,7 +215,8 @@ impl DslPool {
         Ok(())
     }
 
-    /// What is older than the branch is now the promoted clone's: its damaged blocks go with it.
+    /// Moves the entries of blocks older than the branch point to the promoted clone, which now
+    /// owns them.
     #[doc(alias = "spa_swap_errlog")]
     pub(crate) fn move_errors(
         &self,
@@ -306,7 +312,7 @@ fn bookmark(objset: u64, object: u64, level: u64, blkid: u64) -> Bookmark {
     Bookmark {
         objset: ObjsetId(objset),
         object: ObjectId(object),
-        // An int in OpenZFS: what is too large is negative.
+        // A signed int in OpenZFS: values too large for it are negative.
         level: level.cast_signed(),
         blkid: BlkId(blkid),
     }

@@ -1,14 +1,14 @@
-//! Reading the error log: which blocks are damaged, in which data sets.
+//! Reading the error log: which blocks are damaged, in which datasets.
 //!
 //! # What it is
-//! With `head_errlog` a log knows a block by its head. The block was met in one data set, and snapshots and
-//! clones of it may have the same block: those that were taken after its birth, unless it was written anew
-//! before. A data set has it if what stands at its place there was born in the same txg.
+//! With `head_errlog` a log lists a block under its head. The error was found in one dataset, but
+//! snapshots and clones may have the same block: those taken after its birth and before it was
+//! overwritten. A dataset has it if the block at the same position there was born in the same txg.
 //!
 //! # Source
 //! OpenZFS `module/zfs/spa_errlog.c` (`spa_get_errlog`, `process_error_block`, `check_filesystem`,
-//! `find_birth_txg`). That ends at the first snapshot that is younger than what the head has there now; here
-//! each snapshot is asked.
+//! `find_birth_txg`). OpenZFS stops at the first snapshot younger than the block that the head now
+//! has there; here each snapshot is checked.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,11 +21,11 @@ use super::{Entry, parse};
 use crate::{DslDataset, DslPool};
 
 impl DslPool {
-    /// All blocks that are known to be damaged, in each data set that has them: those in the logs, and those
-    /// that were met since.
+    /// All blocks known to be damaged, in each dataset that has them: those in the logs, and those
+    /// in `met`, found since.
     ///
     /// # Errors
-    /// What reading the MOS gives.
+    /// Any error from reading the MOS.
     #[doc(alias = "spa_get_errlog")]
     pub fn damaged(&self, met: &BTreeMap<Bookmark, Txg>) -> Result<BTreeSet<Bookmark>> {
         let _config = self.config().read();
@@ -75,9 +75,10 @@ impl DslPool {
     }
 }
 
-/// Who has a block.
+/// Finding the datasets that have a block.
 impl DslPool {
-    /// Adds the places of a block in all data sets that have it; its place in the head, if they cannot be read.
+    /// Adds the positions of a block in all datasets that have it; only that in the head, if the
+    /// datasets cannot be read.
     #[doc(alias = "process_error_block")]
     pub(super) fn affected(
         &self,
@@ -118,7 +119,7 @@ impl DslPool {
         Ok(())
     }
 
-    /// The head of the data sets in which a block of that age was first.
+    /// The head of the directory in which a block born in `birth` first appeared.
     #[doc(alias = "find_top_affected_fs")]
     fn oldest_affected(&self, head: ObjectId, birth: Txg) -> Result<ObjectId> {
         let mut oldest = self.dataset_by_object(head)?;
@@ -131,7 +132,8 @@ impl DslPool {
         Ok(ObjectId(oldest.dir().fields().head_dataset_obj))
     }
 
-    /// A head and its own snapshots. Clones of those that have the block are put into `heads`.
+    /// Checks a head and its own snapshots. Clones of those that have the block are added to
+    /// `heads`.
     #[doc(alias = "check_filesystem")]
     fn affected_below(
         &self,
@@ -172,7 +174,7 @@ impl DslPool {
     }
 }
 
-/// Whether the data set has that block. If what leads to it cannot be read now, it is taken to be there.
+/// Whether the dataset has that block; assumed so if the blocks leading to it cannot be read.
 fn has_block(ds: &Arc<DslDataset>, entry: &Entry) -> Result<bool> {
     match birth_of(ds, &entry.within(ds.object())) {
         Ok(birth) => Ok(birth == Some(entry.birth)),
@@ -183,11 +185,11 @@ fn has_block(ds: &Arc<DslDataset>, entry: &Entry) -> Result<bool> {
     }
 }
 
-/// When the block was born that is at a place of a data set now; nothing if none is there.
+/// The birth txg of the block now at a position of a dataset; `None` if there is none.
 #[doc(alias = "find_birth_txg")]
 pub(super) fn birth_of(ds: &Arc<DslDataset>, at: &Bookmark) -> Result<Option<Txg>> {
     let Ok(level) = u8::try_from(at.level) else {
-        // The root; blocks of the intent log are not looked for.
+        // The root block; blocks of the intent log are not looked up.
         let is_root = at.level == Bookmark::ROOT_LEVEL;
         return Ok(is_root.then(|| ds.root_bp().birth()));
     };
@@ -200,7 +202,7 @@ pub(super) fn birth_of(ds: &Arc<DslDataset>, at: &Bookmark) -> Result<Option<Txg
 }
 
 impl Entry {
-    /// Its place in a data set.
+    /// Its position in a dataset.
     fn within(&self, dataset: ObjectId) -> Bookmark {
         Bookmark {
             objset: ObjsetId(dataset.0),

@@ -1,4 +1,4 @@
-//! Recomputes from scratch what the DSL keeps account of.
+//! Recomputes the DSL's accounts from scratch.
 
 use phys::pool_names;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +17,7 @@ use crate::pool::DslPool;
 use crate::size::Space;
 use phys::feature;
 
-/// Blocks by place.
+/// Blocks by location.
 type Blocks = BTreeMap<u64, BlkPtrPhys>;
 
 struct Collect<'a> {
@@ -83,20 +83,20 @@ impl zil::Visitor for LogBlocks<'_> {
     }
 }
 
-/// Everything known of one data set.
+/// Everything known about one dataset.
 struct Seen {
     ds: Arc<DslDataset>,
     blocks: Blocks,
 }
 
-/// Objects of the MOS that something refers to, and empty bpobjs in use.
+/// Objects of the MOS that are referenced, and the number of empty bpobjs in use.
 #[derive(Default)]
 struct Objects {
     used: BTreeSet<ObjectId>,
     empties: u64,
 }
 
-/// Checks all invariants of a pool in which nothing waits to be freed.
+/// Checks all invariants of a pool that has nothing left to free.
 pub(crate) fn check(test: &TestPool) {
     let pool = &test.pool;
     let mut seen = BTreeMap::<u64, Seen>::new();
@@ -211,7 +211,7 @@ fn check_dir(
 fn check_dataset(pool: &Arc<DslPool>, one: &Seen, seen: &BTreeMap<u64, Seen>) {
     let fields = one.ds.fields();
     let what = format!("{:?} {}", one.ds, pool.dataset_name(&one.ds).unwrap());
-    // Embedded blocks count before compression only; they are not among the blocks here.
+    // Embedded blocks are charged before compression only; they are not among the blocks here.
     let referenced = space_of(pool, one.blocks.values());
     assert_eq!(
         fields.referenced_bytes,
@@ -283,7 +283,7 @@ fn check_keys(pool: &Arc<DslPool>, one: &Seen, keys: &[u64], what: &str) {
         expected.push(at.prev_snap_txg);
     }
     expected.reverse();
-    // A snapshot keeps the keys of those that were destroyed since, which are empty then.
+    // A snapshot keeps the keys of predecessors destroyed since; those entries are empty.
     if one.ds.is_snapshot() {
         assert!(
             expected.iter().all(|key| keys.contains(key)),

@@ -1,4 +1,4 @@
-//! A pool in memory: what spa does, as little of it as these tests need.
+//! A pool in memory: the minimum of what spa does that these tests need.
 
 use phys::PropValue;
 use std::collections::{BTreeMap, BTreeSet};
@@ -217,7 +217,7 @@ impl TestPool {
         TestPool::start(env, pool, root)
     }
 
-    /// Loses all that is in memory, and imports.
+    /// Drops everything in memory (a crash), and imports.
     pub(crate) fn crash(self) -> TestPool {
         self.pool
             .groups()
@@ -294,7 +294,7 @@ impl TestPool {
             .retain(|mounted| !Arc::ptr_eq(mounted, &ds));
     }
 
-    /// Syncs until nothing is left to be freed.
+    /// Syncs until nothing is left to free.
     pub(crate) fn settle(&self) {
         self.sync();
         for _ in 0..1000 {
@@ -327,7 +327,7 @@ impl TestPool {
         })
     }
 
-    /// Writes a block of `object`, which is made if it is not there.
+    /// Writes a block of `object`, which is created if it does not exist.
     pub(crate) fn write(&self, fs: &str, object: u64, block: u64, byte: u8) {
         let ds = self.pool.dataset(fs).unwrap();
         let os = ds.objset().unwrap();
@@ -373,7 +373,7 @@ impl TestPool {
     }
 }
 
-/// Log blocks allocated in txgs that never were, and not claimed, are free.
+/// Log blocks that were allocated in txgs never committed, and not claimed, are free.
 fn forget_unsynced_logs(env: &Env, pool: &Arc<DslPool>, first_txg: Txg) {
     let mut claimed = BTreeSet::new();
     for dd in pool.subtree(pool.root_dir()).unwrap() {

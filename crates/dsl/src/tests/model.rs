@@ -1,4 +1,4 @@
-//! Random operations over a model: contents, and after each of them all invariants.
+//! Random operations compared with a model of the contents; all invariants are checked after each.
 
 use phys::PropValue;
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use super::check::check;
 use super::harness::TestPool;
 
-/// Object and block to byte.
+/// (object, block) -> byte.
 type Content = BTreeMap<(u64, u64), u8>;
 
 #[derive(Clone, Debug)]
@@ -332,7 +332,7 @@ impl Model {
         }
     }
 
-    /// Forgets snapshots that went with their last clone.
+    /// Removes from the model the snapshots that were destroyed with their last clone.
     fn forget_deferred(&mut self) {
         let names: Vec<String> = self.contents.keys().cloned().collect();
         for name in names {
