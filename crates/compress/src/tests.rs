@@ -183,7 +183,7 @@ fn a_wrong_logical_size_is_refused() {
         let stored = &target[..len];
         let error = decompress(algorithm.kind(), stored, &mut vec![0; 10_001]).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corrupt, "{algorithm}");
-        // without an end mark, less is just less
+        // without an end mark, a shorter target is just a prefix
         let endless = matches!(algorithm, Algorithm::Lzjb | Algorithm::Zle);
         let shorter = decompress(algorithm.kind(), stored, &mut vec![0; 9_999]);
         assert!(shorter.is_err() || endless, "{algorithm}");

@@ -192,7 +192,7 @@ pub mod ace {
     pub const GROUP: u16 = 0x2000;
     /// `ACE_EVERYONE`.
     pub const EVERYONE: u16 = 0x4000;
-    /// `ACE_TYPE_FLAGS`: the flags that say whom an entry applies to.
+    /// `ACE_TYPE_FLAGS`: the flags that together say what kind of user or group an entry is for.
     pub(crate) const TYPE_FLAGS: u16 = OWNER | GROUP | EVERYONE | IDENTIFIER_GROUP;
 
     /// `ACE_READ_DATA`, `ACE_LIST_DIRECTORY`.

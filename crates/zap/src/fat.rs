@@ -703,7 +703,7 @@ impl<'a> Fat<'a> {
         Ok(is_match.then_some(first))
     }
 
-    /// Lowers `zap_freeblk` past the unused blocks at the end (`zap_trunc`).
+    /// Lowers `zap_freeblk` to give back the unused blocks at the end (`zap_trunc`).
     fn lower_freeblk(&mut self) -> Result<()> {
         let table = self.header.table;
         if table.shift > TRIMMED_SHIFT_MAX {

@@ -1,4 +1,4 @@
-//! The CRC-64 whose order is that of every ZAP.
+//! The CRC-64 by which every ZAP is ordered.
 //!
 //! # What it is
 //! A reflected CRC-64 (ECMA-182 polynomial) without final complement, started from the object's

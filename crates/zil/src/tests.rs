@@ -28,7 +28,7 @@ struct CrashStore {
 #[derive(Default)]
 struct CrashState {
     cached: Vec<(BlkPtrPhys, Buf)>,
-    /// Log writes and flushes that still work.
+    /// Log writes and flushes left until the power fails; `None`: it does not fail.
     left: Option<u64>,
     no_space: bool,
     claimed: BTreeSet<u64>,
@@ -240,7 +240,7 @@ impl Fs {
         fs
     }
 
-    /// Forgets all that was in memory, imports, and replays the log.
+    /// Drops everything in memory, imports, and replays the log.
     fn crash(self, survivors: u64) -> Fs {
         let fs = self.import(survivors);
         fs.replay();
@@ -282,7 +282,7 @@ impl Fs {
         self.zil.replay(&mut sink).unwrap();
     }
 
-    /// Sets one byte, and tells the log.
+    /// Sets one byte, and logs it.
     fn set(&self, at: u64, byte: u8, copied: bool) {
         let tx = self.groups.hold_open(0).unwrap();
         self.pool
@@ -313,7 +313,7 @@ impl Fs {
         self.groups.wait_synced(txg).unwrap();
     }
 
-    /// Every live block belongs to the objset's tree or to the chain.
+    /// Checks that every live block belongs to the objset's tree or to the chain.
     fn check_no_leak(&self) {
         let store = &self.pool.store;
         let mut reachable = BTreeSet::new();
@@ -660,7 +660,7 @@ proptest! {
                 (0..20_000u64).all(|at| bytes[at as usize] == state.get(&at).copied().unwrap_or(0))
             };
             let found = history.iter().rposition(&is);
-            // Data is copied when a record is written: a later byte at the same place may be seen.
+            // Data is copied only when a record is written, so it may be a later byte of that place.
             let found = found.or_else(|| history.iter().position(|state| {
                 state.iter().all(|(at, byte)| {
                     let now = bytes[*at as usize];

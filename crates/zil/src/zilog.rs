@@ -113,7 +113,7 @@ struct State {
 }
 
 impl Zilog {
-    /// The log of an objset. Call [`replay`](Zilog::replay) before anything else.
+    /// The log of an objset. Call [`replay`](Zilog::replay) before the log is used.
     #[must_use]
     #[doc(alias = "zil_alloc")]
     pub fn new(parts: ZilParts) -> Arc<Zilog> {
