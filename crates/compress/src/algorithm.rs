@@ -256,7 +256,7 @@ mod tests {
 
     #[test]
     fn there_are_as_many_values_as_in_openzfs() {
-        // 57 words beside inherit, of which gzip-6 and zstd-fast-1 are said twice; and empty
+        // 57 words besides inherit, of which gzip-6 and zstd-fast-1 are second names; plus empty
         assert_eq!(Algorithm::all().count(), 57 - 2 + 1);
         for algorithm in Algorithm::all() {
             let number = algorithm.property();

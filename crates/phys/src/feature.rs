@@ -251,7 +251,7 @@ pub const FEATURES: &[Feature] = &[
         Support::None, "Support for preserving logical birth time during rewrite."),
 ];
 
-/// Features that OpenZFS 2.3 does not know; a pool lists them only if it has them enabled.
+/// Features that OpenZFS 2.3 does not know; they are shown only for pools that have them enabled.
 const AFTER_2_3: [&str; 4] = [
     "draid_failure_domains",
     "block_cloning_endian",
