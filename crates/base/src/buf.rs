@@ -6,11 +6,11 @@
 //! how a txg that is being synced keeps its bytes while the next one changes the block.
 //!
 //! # Why not simpler
-//! A `Vec<u8>` of 128 KiB comes straight from the operating system and pays a page fault for each
-//! of its 32 pages, every time, and for taking them from other processors' TLBs when it goes. Freed
-//! buffers of such sizes therefore wait in a free list, which is as large as what comes and goes at
-//! once: a batch of a txg is written, enters the cache, and pushes as many buffers out of it. New ones
-//! of the usual lengths get all their pages at one go (`slots`).
+//! A `Vec<u8>` of 128 KiB comes straight from the operating system: each time it costs a page fault
+//! for each of its 32 pages, and a TLB shootdown on other processors when it is freed. Freed buffers
+//! of such sizes are therefore kept in a free list, large enough for the buffers that come and go at
+//! once: a batch of a txg is written, enters the cache, and evicts as many buffers from it. New
+//! buffers of the usual lengths get all their pages in one call (`slots`).
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::collections::BTreeMap;
@@ -22,38 +22,40 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::heap::{self, Heap};
 use crate::slots::{self, Slots, is_slot_len};
 
-/// Alignment of buffers that are not slots, in bytes. It is what `malloc` gives of itself: asked for more,
-/// it cannot put a buffer where one of the same length was before.
+/// Alignment of buffers that are not slots, in bytes. It is `malloc`'s own: with a larger one, `malloc`
+/// cannot put a buffer where one of the same length was before.
 const ALIGN_BYTES: usize = 16;
-/// What direct I/O to any disk asks for.
+/// Alignment in bytes that suffices for direct I/O to any disk.
 const PAGE_BYTES: usize = 4096;
-/// What `malloc` takes for itself.
+/// Bytes that `malloc` adds to each buffer.
 const MALLOC_HEAD_BYTES: usize = 16;
-/// Of what `malloc` gives, about one part in so many lies idle between buffers of many lengths.
+/// Fragmentation of `malloc`'s heap: with buffers of many lengths, about 1/8 of their bytes is idle
+/// in between.
 const MALLOC_GAPS_SHARE: usize = 8;
-/// The most bytes that wait for reuse.
+/// The most bytes kept for reuse.
 const RECYCLE_MAX_TOTAL_BYTES: usize = 96 << 20;
-/// The most bytes that may go on waiting when buffers of another length are needed.
+/// Kept bytes above which a new slot of one length makes kept slots of other lengths be freed.
 const RECYCLE_OTHERS_BYTES: usize = 32 << 20;
 
-/// Owned bytes of a fixed length. Slots (a power of two from 64 KiB to 16 MiB) lie at page boundaries.
+/// Owned bytes of a fixed length. Slots (a power of two from 64 KiB to 16 MiB) are page-aligned.
 pub struct BlockBuf {
     ptr: NonNull<u8>,
     len: usize,
-    /// Of what `malloc` gave.
+    /// Alignment of the allocation from `malloc`.
     align: usize,
 }
 
-// SAFETY: a BlockBuf owns its memory alone, as a Box<[u8]> does.
+// SAFETY: a BlockBuf is the only owner of its memory, as a Box<[u8]> is.
 unsafe impl Send for BlockBuf {}
 // SAFETY: shared access only reads.
 unsafe impl Sync for BlockBuf {}
 
-/// Slots that wait, by length, the latest last: it may still be in the processor's cache.
+/// Slots kept for reuse, by length. The last one freed is reused first, as it may still be in the
+/// processor's cache.
 struct FreeList {
     buffers: BTreeMap<usize, Vec<Recycled>>,
     total_bytes: usize,
-    /// Where they come from and go to.
+    /// The allocator of the slots.
     slots: Slots,
 }
 
@@ -64,7 +66,7 @@ impl FreeList {
         Some(ptr)
     }
 
-    /// Keeps a buffer; answers false when there are enough.
+    /// Keeps a buffer; returns false if there are enough.
     fn put(&mut self, len: usize, ptr: NonNull<u8>) -> bool {
         if self.total_bytes + len > RECYCLE_MAX_TOTAL_BYTES {
             return false;
@@ -74,7 +76,7 @@ impl FreeList {
         true
     }
 
-    /// Takes out a buffer of another length than `len`: lengths come out of use.
+    /// Takes out a buffer of a length other than `len`, as lengths fall out of use.
     fn take_other(&mut self, len: usize) -> Option<(usize, NonNull<u8>)> {
         let mut others = self
             .buffers
@@ -86,7 +88,7 @@ impl FreeList {
 }
 
 struct Recycled(NonNull<u8>);
-// SAFETY: memory that nobody refers to may move between threads.
+// SAFETY: memory without references to it may move between threads.
 unsafe impl Send for Recycled {}
 
 static FREE: Mutex<FreeList> = Mutex::new(FreeList {
@@ -105,7 +107,7 @@ fn layout(len: usize, align: usize) -> Layout {
     Layout::from_size_align(len.max(1), align).expect("a block is far below isize::MAX")
 }
 
-/// What a buffer of `len` bytes takes from memory.
+/// Bytes of memory that a buffer of `len` bytes takes.
 #[must_use]
 pub fn footprint(len: usize) -> usize {
     if is_slot_len(len) {
@@ -115,7 +117,7 @@ pub fn footprint(len: usize) -> usize {
     }
 }
 
-/// Memory full of zeros that was not used before.
+/// A buffer full of zeros that does not come from the free list.
 fn fresh(len: usize, align: usize) -> BlockBuf {
     let raw = if is_slot_len(len) {
         let slot = fresh_slot(len);
@@ -129,8 +131,8 @@ fn fresh(len: usize, align: usize) -> BlockBuf {
     BlockBuf { ptr, len, align }
 }
 
-/// A slot that was not used before. The length that is in demand has changed when many others wait: as
-/// many bytes of those go.
+/// A slot that does not come from the free list. If many slots of other lengths are kept there, the
+/// demand has shifted to this length, so as many bytes of those are freed.
 fn fresh_slot(len: usize) -> Option<NonNull<u8>> {
     let mut free = free_list();
     let slot = free.slots.take(len);
@@ -205,7 +207,7 @@ impl BlockBuf {
         buf
     }
 
-    /// Shares the buffer from here on.
+    /// Turns the buffer into a shared, immutable one.
     #[must_use]
     pub fn share(self) -> Buf {
         Buf(Arc::new(self))
@@ -216,7 +218,7 @@ impl Drop for BlockBuf {
     fn drop(&mut self) {
         let (ptr, len) = (self.ptr, self.len);
         if !is_slot_len(len) {
-            // SAFETY: allocated in `fresh` with this very layout, and not referred to any more.
+            // SAFETY: allocated in `fresh` with this very layout, and no longer referred to.
             unsafe { dealloc(ptr.as_ptr(), layout(len, self.align)) };
             if HEAP.given(len) {
                 heap::trim();
@@ -227,7 +229,7 @@ impl Drop for BlockBuf {
         if free.put(len, ptr) {
             return;
         }
-        // One of another length goes instead, if there is one.
+        // One of another length is freed instead, if there is one.
         let goes = match free.take_other(len) {
             Some(other) if free.put(len, ptr) => other,
             Some((other_len, other)) => {
@@ -285,13 +287,13 @@ impl Buf {
         BlockBuf::copy_of(bytes).share()
     }
 
-    /// The bytes for writing; copies them first if anyone else holds this buffer.
+    /// The bytes for writing; copies them first if the buffer has another holder.
     pub fn make_mut(&mut self) -> &mut [u8] {
         let block: &mut BlockBuf = Arc::make_mut(&mut self.0);
         block
     }
 
-    /// A part of the block; the whole of it stays in memory with it.
+    /// A part of the block; it keeps the whole block in memory.
     ///
     /// # Panics
     /// If `range` is not within the block.
@@ -305,7 +307,7 @@ impl Buf {
         BufSlice { buf: self, range }
     }
 
-    /// Whether both are the very same memory.
+    /// Whether both are the same memory, not only equal.
     #[must_use]
     pub fn is_same(&self, other: &Buf) -> bool {
         Arc::ptr_eq(&self.0, &other.0)

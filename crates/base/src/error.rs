@@ -1,4 +1,4 @@
-//! The one error type: a kind for programs, a context for people, and the errno table.
+//! The one error type, with a kind for programs and a context for people, and the errno table.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -10,7 +10,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// A device did not do what it was asked.
+    /// A device failed a command.
     Io,
     /// No copy of a block matches its checksum (`ECKSUM`).
     Checksum,
@@ -28,21 +28,21 @@ pub enum ErrorKind {
     Busy,
     /// A directory was needed.
     NotDirectory,
-    /// A directory was in the way.
+    /// A directory where something else was needed.
     IsDirectory,
-    /// The directory, or dataset, has something in it.
+    /// The directory, or dataset, is not empty.
     NotEmpty,
     /// A name is too long.
     NameTooLong,
     /// A file would grow beyond what the format can hold.
     TooBig,
-    /// The caller may not do that.
+    /// The caller lacks permission.
     Permission,
-    /// A feature, version or layout that this program does not keep up.
+    /// A feature, version or layout that this program does not support.
     Unsupported,
     /// The pool, dataset or device is read-only.
     ReadOnly,
-    /// The pool lost a write and takes no more.
+    /// The pool lost a write and accepts no more.
     Suspended,
     /// The caller asked for something meaningless.
     InvalidInput,
@@ -53,7 +53,7 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// The errno that a front end gives for this kind: the only such table.
+    /// The errno that a front end returns for this kind. This is the only such table.
     #[must_use]
     pub fn errno(self) -> i32 {
         match self {
@@ -78,7 +78,7 @@ impl ErrorKind {
     }
 }
 
-/// An error: a kind, what was being looked at, and what caused it.
+/// An error: its kind, its context (what was being worked on), and its cause.
 pub struct Error(Box<Inner>);
 
 struct Inner {
@@ -118,13 +118,13 @@ impl Error {
         self.0.kind
     }
 
-    /// What was being looked at, innermost last.
+    /// What was being worked on, innermost last.
     #[must_use]
     pub fn context(&self) -> &str {
         &self.0.context
     }
 
-    /// The same error seen from further out: "`outer`: `context`".
+    /// The same error with an outer context in front: "`outer`: `context`".
     #[must_use]
     pub fn within(mut self, outer: impl fmt::Display) -> Self {
         self.0.context = format!("{outer}: {}", self.0.context);
@@ -132,9 +132,9 @@ impl Error {
     }
 }
 
-/// Adds the view from further out to a `Result`.
+/// Adds an outer context to the error of a `Result`.
 pub trait Context<T> {
-    /// Prefixes the error's context with what `outer` says; `outer` is only called on errors.
+    /// Prefixes the error's context with the result of `outer`, which is called only on errors.
     fn within<D: fmt::Display>(self, outer: impl FnOnce() -> D) -> Result<T>;
 }
 

@@ -1,20 +1,21 @@
-//! What `malloc` keeps of freed buffers.
+//! Making `malloc` give back the memory of freed buffers.
 //!
 //! # What it is
-//! Buffers that are not slots come from `malloc`, which gives memory back to the system only from the end
-//! of its heap. A cache full of small blocks whose place larger ones take would stay in memory for good.
-//! So the bytes in such buffers are counted, and when they have fallen far below what they were,
-//! `malloc` is told to give back every page that is free.
+//! Buffers that are not slots come from `malloc`, which gives memory back to the system only from the
+//! end of its heap. If larger blocks replaced a cache full of small ones, the memory of those would
+//! never be given back. So the bytes in such buffers are counted, and when they have fallen far below
+//! their maximum, `malloc` is told to give back every free page.
 //!
 //! # Concurrency
-//! Two counters; of all threads that see the fall at the same moment, one trims.
+//! Two counters; if several threads see the fall at the same moment, one of them trims.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// By how many bytes the use has to fall: it goes up and down with every txg.
+/// Bytes by which the use has to fall before a trim; large enough that the rise and fall with every
+/// txg does not trim each time.
 const FALL_BYTES: usize = 32 << 20;
 
-/// Bytes in use, and the most since they were trimmed last.
+/// Bytes in use, and their maximum since the last trim.
 pub(crate) struct Heap {
     live: AtomicUsize,
     most: AtomicUsize,
@@ -33,7 +34,7 @@ impl Heap {
         self.most.fetch_max(live, Ordering::Relaxed);
     }
 
-    /// Answers whether it is time to trim.
+    /// Counts a freed buffer; returns whether the caller should trim.
     pub(crate) fn given(&self, len: usize) -> bool {
         let live = self.live.fetch_sub(len, Ordering::Relaxed) - len;
         let most = self.most.load(Ordering::Relaxed);
@@ -43,11 +44,11 @@ impl Heap {
     }
 }
 
-/// Has `malloc` give back what is free. Others than glibc's do so by themselves.
+/// Makes glibc's `malloc` give back all free pages. Other allocators do so by themselves.
 pub(crate) fn trim() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {
-        // SAFETY: glibc's, and free of conditions.
+        // SAFETY: a function of glibc without preconditions.
         unsafe { libc::malloc_trim(0) };
     }
 }

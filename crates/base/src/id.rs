@@ -1,4 +1,4 @@
-//! Identities. Each is a number that must never be added to another kind of number.
+//! Identities: numbers that must not be mixed up with other kinds of numbers.
 
 macro_rules! identity {
     ($(#[$doc:meta])* $name:ident) => {
@@ -21,7 +21,7 @@ macro_rules! identity {
 }
 
 identity!(
-    /// A transaction group number; grows by one per sync of the pool.
+    /// A transaction group number; increases by one per sync of the pool.
     Txg
 );
 identity!(

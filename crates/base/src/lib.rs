@@ -1,4 +1,4 @@
-//! Identities, sizes, rounding, block buffers and the one error type: what every crate shares.
+//! What every crate shares: identities, sizes, rounding, block buffers and the one error type.
 //!
 //! Source: the names follow OpenZFS `include/sys/zfs_context.h`, `include/sys/spa.h`,
 //! `include/sys/fs/zfs.h`.
@@ -15,7 +15,7 @@ pub use error::{Context, Error, ErrorKind, Result};
 pub use id::{BlkId, Guid, MetaslabId, ObjectId, ObjsetId, Txg, VdevId};
 pub use round::{align_down, align_up, highbit, is_aligned};
 
-/// `SPA_MINBLOCKSHIFT`: every size and offset in a DVA counts units of 512 bytes.
+/// `SPA_MINBLOCKSHIFT`: log2 of 512 bytes, the unit of every size and offset in a DVA.
 pub const SPA_MINBLOCKSHIFT: u32 = 9;
 /// `SPA_MINBLOCKSIZE`: the smallest block, 512 bytes.
 pub const SPA_MINBLOCKSIZE: u64 = 1 << SPA_MINBLOCKSHIFT;

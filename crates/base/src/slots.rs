@@ -1,30 +1,30 @@
-//! Memory for buffers of the usual lengths: faulted in at one go, given back without being unmapped.
+//! Memory for buffers of the usual lengths: faulted in with one call, given back without being unmapped.
 //!
 //! # What it is
-//! A power of two from 64 KiB to 16 MiB is the length of nearly every large block. Buffers of such a
+//! The length of nearly every large block is a power of two from 64 KiB to 16 MiB. Buffers of such a
 //! length are *slots*, cut one after the other from regions mapped from the operating system. The
-//! pages of a slot are asked for in one call when it is taken. A slot that is given back keeps its
-//! addresses, but its memory goes back to the system; used again, it is full of zeros.
+//! pages of a slot are faulted in with one call when it is taken. A slot that is given back keeps its
+//! addresses, but its memory goes back to the system; when taken again, it is full of zeros.
 //!
 //! # Invariants
 //! 1. A slot that was never handed out, or was given back, reads as zeros.
-//! 2. What the process occupies is what is handed out.
+//! 2. Only the slots that are handed out occupy memory.
 //!
 //! # Why not simpler
-//! `malloc` maps and unmaps 128 KiB at a time, and pays a fault for each 4 KiB in it. Large pages
-//! would pay one for 2 MiB, but a virtual machine may have to get every one of them from its host,
-//! while small ones are at hand: measured, that took several times as long.
+//! `malloc` maps and unmaps each 128 KiB buffer, and takes a fault for each 4 KiB in it. Huge pages
+//! would take one fault per 2 MiB, but a virtual machine may have to get each of them from its host,
+//! while it has small ones at hand: measured, that took several times as long.
 
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
 
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
-/// The shortest slot; below, the usual allocator is good enough.
+/// The shortest slot, in bytes; for shorter buffers the usual allocator is good enough.
 const SLOT_MIN_BYTES: usize = 64 << 10;
-/// The longest slot: the largest block.
+/// The longest slot, in bytes: the largest block.
 const SLOT_MAX_BYTES: usize = 16 << 20;
-/// What is mapped at a time.
+/// Bytes mapped at a time.
 const REGION_BYTES: usize = 64 << 20;
 
 const _: () = assert!(REGION_BYTES.is_multiple_of(SLOT_MAX_BYTES));
@@ -36,14 +36,14 @@ pub(crate) fn is_slot_len(len: usize) -> bool {
         && (SLOT_MIN_BYTES..=SLOT_MAX_BYTES).contains(&len)
 }
 
-/// Memory that nobody refers to.
+/// A piece of memory without references to it.
 #[derive(Clone, Copy)]
 struct Piece {
     start: NonNull<u8>,
     len: usize,
 }
 
-// SAFETY: memory that nobody refers to may move between threads.
+// SAFETY: memory without references to it may move between threads.
 unsafe impl Send for Piece {}
 
 impl Piece {
@@ -53,7 +53,7 @@ impl Piece {
             return None;
         }
         let first = self.start;
-        // SAFETY: `len` bytes are there, so the end of them is within or just behind the mapping.
+        // SAFETY: the piece has `len` bytes, so their end is within the mapping or just past it.
         self.start = unsafe { first.add(len) };
         self.len -= len;
         Some(first)
@@ -62,9 +62,9 @@ impl Piece {
 
 /// All slots that are not in use.
 pub(crate) struct Slots {
-    /// Given back, by length.
+    /// Slots that were given back, by length.
     idle: BTreeMap<usize, Vec<Piece>>,
-    /// What is left of the latest region.
+    /// The unused rest of the latest region.
     region: Option<Piece>,
 }
 
@@ -76,7 +76,7 @@ impl Slots {
         }
     }
 
-    /// A slot full of zeros; None when the system has no memory.
+    /// A slot full of zeros; `None` if no region can be mapped.
     pub(crate) fn take(&mut self, len: usize) -> Option<NonNull<u8>> {
         assert!(is_slot_len(len), "slot of {len} bytes");
         if let Some(piece) = self.idle.get_mut(&len).and_then(Vec::pop) {
@@ -85,11 +85,11 @@ impl Slots {
         if let Some(slot) = self.region.as_mut().and_then(|region| region.cut(len)) {
             return Some(slot);
         }
-        // The rest of the old region was never touched: addresses, not memory.
+        // The rest of the old region is lost, but was never touched: it costs addresses, not memory.
         self.region.insert(map_region()?).cut(len)
     }
 
-    /// Takes a slot back whose memory was [let go](let_go_of).
+    /// Takes back a slot whose memory was [let go](let_go_of).
     pub(crate) fn put(&mut self, len: usize, start: NonNull<u8>) {
         assert!(is_slot_len(len), "slot of {len} bytes");
         let idle = self.idle.entry(len).or_default();
@@ -107,26 +107,26 @@ fn map_region() -> Option<Piece> {
     Some(Piece { start, len })
 }
 
-/// Has the system back a slot with memory. The caller owns the slot alone.
+/// Faults in all pages of a slot. The caller must be the only owner of the slot.
 pub(crate) fn fault_in(len: usize, start: NonNull<u8>) {
-    // Systems that do not know this do it page by page as they are used.
+    // Systems without this advice fault in each page on first use.
     advise(start, len, Advice::LinuxPopulateWrite);
 }
 
-/// Gives the memory of a slot back to the system, and keeps its addresses. The caller owns the slot
-/// alone.
+/// Gives the memory of a slot back to the system, and keeps its addresses. The caller must be the
+/// only owner of the slot.
 pub(crate) fn let_go_of(len: usize, start: NonNull<u8>) {
     if !advise(start, len, Advice::LinuxDontNeed) {
-        // SAFETY: `len` bytes that the caller owns alone.
+        // SAFETY: the caller is the only owner of these `len` bytes.
         unsafe { start.write_bytes(0, len) };
     }
 }
 
-/// Answers whether the system took the advice.
+/// Returns whether the system took the advice.
 fn advise(start: NonNull<u8>, len: usize, advice: Advice) -> bool {
     assert!(is_slot_len(len), "slot of {len} bytes");
-    // SAFETY: a slot is within one of this module's mappings, and nobody else refers to what is in
-    // it: its content may become zeros.
+    // SAFETY: a slot is within one of this module's mappings, and there is no other reference to its
+    // content, which may therefore become zeros.
     unsafe { rustix::mm::madvise(start.as_ptr().cast(), len, advice) }.is_ok()
 }
 
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     fn bytes<'a>(start: NonNull<u8>, len: usize) -> &'a mut [u8] {
-        // SAFETY: a slot that the test has taken, and uses here only.
+        // SAFETY: a slot that this test has taken, and uses only here.
         unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), len) }
     }
 

@@ -2,9 +2,9 @@
 //!
 //! # What it is
 //! A wide-pipe hash: the state is two halves of eight words, and each 128-byte message block
-//! drives four rows of quasigroup products through it. The product of two vectors mixes each with
-//! its own invertible linear map and rotations and adds what comes out. OpenZFS keeps the first
-//! four words of the upper half.
+//! is applied to it in four rows of quasigroup products. The product of two vectors mixes each with
+//! its own invertible linear map and rotations and adds the results. OpenZFS keeps the first four
+//! words of the upper half.
 //!
 //! # Source
 //! Gligoroski et al., "Cryptographic hash function Edon-R'" (NIST SHA-3 submission and its
@@ -15,9 +15,9 @@ use crate::{Salt, Words};
 use std::array::from_fn;
 
 const BLOCK_BYTES: usize = 128;
-/// The message length in bits ends the last block.
+/// Bytes of the message length (in bits) at the end of the last block.
 const LENGTH_BYTES: usize = 8;
-/// What the first words of both linear maps are offset by.
+/// Added to the first word of the left map; its complement to that of the right map.
 const OFFSET: u64 = 0xaaaa_aaaa_aaaa_aaaa;
 
 type Half = [u64; 8];
@@ -31,7 +31,7 @@ pub(crate) struct EdonR {
 }
 
 impl EdonR {
-    /// The hash that starts with the block H(salt) || H(H(salt)).
+    /// The state after the first block, H(salt) || H(H(salt)).
     pub(crate) fn new(salt: &Salt) -> EdonR {
         let first = to_bytes(&Self::unsalted().finish(salt));
         let second = to_bytes(&Self::unsalted().finish(&first));
@@ -98,7 +98,7 @@ impl EdonR {
     }
 }
 
-/// One row of products: the leader runs through both vectors.
+/// One row of products: `leader` with the first vector, then the result with the second.
 #[inline(always)]
 fn row(leader: &Half, first: &Half, second: &Half) -> (Half, Half) {
     let a = product(leader, first);
@@ -125,7 +125,7 @@ fn sum(words: &[u64]) -> u64 {
         .fold(0, |total, word| total.wrapping_add(*word))
 }
 
-/// The quasigroup product: each operand through its map, then three words of each side a word.
+/// The quasigroup product: maps each operand, then adds the xor of three words of each per word.
 #[inline(always)]
 fn product(x: &Half, y: &Half) -> Half {
     let s = left_map(x);
@@ -143,7 +143,7 @@ fn product(x: &Half, y: &Half) -> Half {
     ]
 }
 
-/// Five of the eight words to a word, from the first of the two orthogonal Latin squares.
+/// Sums five of the eight words per word, by the first of the two orthogonal Latin squares.
 #[inline(always)]
 fn left_map(x: &Half) -> Half {
     let outer = sum(&[x[0], x[1], x[4], x[7]]);
@@ -160,7 +160,7 @@ fn left_map(x: &Half) -> Half {
     ]
 }
 
-/// The same from the second square.
+/// The same by the second square.
 #[inline(always)]
 fn right_map(y: &Half) -> Half {
     let front = sum(&[y[0], y[1]]);

@@ -2,11 +2,11 @@
 //!
 //! # What it is
 //! Labels and uberblocks are found by their place on the device, gang headers and intent log
-//! blocks by pointers that are written before their contents are known. No block pointer can tell
-//! what these blocks hash to, so they tell it themselves, in a `zio_eck_t`: a magic number and
-//! four words. To tell a block from an old one that once was in its place, the words first hold a
-//! *verifier*, something that only this block has; then the hash of the whole block, verifier
-//! included, takes its place.
+//! blocks by pointers that are written before their contents are known. No block pointer can carry
+//! the checksum of these blocks, so they contain it themselves, in a `zio_eck_t`: a magic number
+//! and four words. To distinguish a block from an older one in the same place, the words first hold
+//! a *verifier*, a value that only this block has; the hash of the whole block, verifier included,
+//! then replaces it.
 //!
 //! # On disk
 //! ```text
@@ -40,11 +40,11 @@ pub(crate) const ECK_MAGIC: u64 = 0x0210_da7a_b10c_7a11;
 pub const ECK_BYTES: usize = 40;
 
 const MAGIC_BYTES: usize = 8;
-/// Where `zil_chain_t` counts the bytes in use.
+/// Offset of `zc_nused`, the bytes in use, in `zil_chain_t`.
 const ZIL_NUSED_AT: usize = 136;
-/// Where `zil_chain_t` has its `zio_eck_t`.
+/// Offset of the `zio_eck_t` in `zil_chain_t`.
 const ZIL_ECK_AT: usize = 144;
-/// `ZIL_MIN_BLKSZ`: the bytes in use are rounded up to this before they are summed.
+/// `ZIL_MIN_BLKSZ`: the hash covers the bytes in use, rounded up to a multiple of this.
 const ZIL_ROUND_BYTES: u64 = 4096;
 
 /// The verifier of a label block at `offset_bytes` from the start of the leaf device.
@@ -55,14 +55,14 @@ pub fn label_verifier(offset_bytes: u64) -> Words {
 }
 
 /// The verifier of a gang header: its first DVA (offset in bytes, as
-/// [`phys::DvaPhys::offset`] gives it) and the physical birth of the pointer to it.
+/// [`phys::DvaPhys::offset`] returns it) and the physical birth of the pointer to it.
 #[must_use]
 #[doc(alias = "zio_checksum_gang_verifier")]
 pub fn gang_header_verifier(vdev: VdevId, offset_bytes: u64, birth: Txg) -> Words {
     [vdev.0, offset_bytes, birth.0, 0]
 }
 
-/// What the label block at `offset_bytes` must say in its last four words.
+/// The checksum that the label block at `offset_bytes` must have in its last four words.
 ///
 /// # Panics
 /// When `block` is shorter than a `zio_eck_t`.
@@ -98,9 +98,8 @@ pub fn set(kind: ChecksumType, verifier: &Words, block: &mut [u8]) {
 /// Checks the block against its own checksum.
 ///
 /// # Errors
-/// [`ErrorKind::Checksum`] when the block is not what was written there, which includes a block
-/// too short and one without the magic; [`ErrorKind::Unsupported`] for a block of a big-endian
-/// writer.
+/// [`ErrorKind::Checksum`] when the block is not what was written there, also if it is too short or
+/// lacks the magic; [`ErrorKind::Unsupported`] for a block of a big-endian writer.
 ///
 /// # Panics
 /// When `kind` is not embedded.
@@ -127,7 +126,7 @@ pub fn verify(kind: ChecksumType, verifier: &Words, block: &[u8]) -> Result<()> 
     Ok(())
 }
 
-/// Where a block has its `zio_eck_t`, and how many of its bytes are hashed.
+/// The offset of a block's `zio_eck_t`, and how many bytes of the block are hashed.
 struct Eck {
     at: usize,
     covered: usize,
@@ -158,12 +157,12 @@ impl Eck {
         })
     }
 
-    /// Where the four words are.
+    /// The range of the four words.
     fn words(&self) -> Range<usize> {
         self.at + MAGIC_BYTES..self.at + ECK_BYTES
     }
 
-    /// The hash of the block with the verifier in the place of the words.
+    /// The hash of the block with the verifier in place of the words.
     fn hash(&self, kind: ChecksumType, verifier: &Words, block: &[u8]) -> Words {
         let words = self.words();
         let parts = [

@@ -1,17 +1,17 @@
 //! Fletcher checksums: running sums of running sums.
 //!
 //! # What it is
-//! fletcher4 reads the block as 32-bit words; `a` sums the words, `b` sums the values that `a`
-//! went through, `c` those of `b`, `d` those of `c`, all modulo 2^64. fletcher2 does the first two
-//! of these to the even and the odd 64-bit words apart. Length that is not whole words (fletcher4)
-//! or whole pairs (fletcher2) is left out of the sum; blocks are multiples of 512 bytes.
+//! fletcher4 reads the block as 32-bit words; `a` sums the words, `b` sums the successive values of
+//! `a`, `c` those of `b`, `d` those of `c`, all modulo 2^64. fletcher2 computes the first two of
+//! these for the even and the odd 64-bit words separately. A remainder that is not a whole word
+//! (fletcher4) or pair (fletcher2) is left out of the sum; blocks are multiples of 512 bytes.
 //!
 //! # How it is fast
-//! A sum that needs the one before it is slow. So word `i` goes to lane `i % 8`, each lane keeps
+//! A sum that depends on the one before it is slow. So word `i` goes to lane `i % 8`, each lane keeps
 //! sums of its own, and at the end they are folded into one: with `n` the number of words from
-//! word `i` to the end, `a b c d` weigh it by `1, n, n(n+1)/2, n(n+1)(n+2)/6`, and a lane has
-//! weighed it by the same polynomials of `m`, counted in its own words, where `n = 8m - lane`.
-//! Newton's backward differences at `m = 0` write the former as whole multiples of the latter.
+//! word `i` to the end, `a b c d` weight it by `1, n, n(n+1)/2, n(n+1)(n+2)/6`, and a lane has
+//! weighted it by the same polynomials of `m`, counted in its own words, where `n = 8m - lane`.
+//! Newton's backward differences at `m = 0` express the former as integer multiples of the latter.
 //!
 //! # Invariants
 //! 1. Every path gives the same sums: the lanes, whatever vectors the CPU has, and the plain loop.
@@ -27,14 +27,14 @@ const STEP_BYTES: usize = LANES * 4;
 /// `a b c d` of each lane.
 type Lanes = [[u64; LANES]; 4];
 
-/// fletcher2 of `bytes`; length beyond a multiple of 16 is not looked at.
+/// fletcher2 of `bytes`; bytes beyond a multiple of 16 are ignored.
 #[must_use]
 #[doc(alias = "fletcher_2_native")]
 pub fn fletcher2(bytes: &[u8]) -> Words {
     fletcher2_append([0; 4], bytes)
 }
 
-/// Continues the sums `words` with `bytes`, as if these came behind what was summed before.
+/// Continues the sums `words` with `bytes`, as if these followed the bytes already summed.
 #[must_use]
 #[doc(alias = "fletcher_2_incremental_native")]
 pub fn fletcher2_append(words: Words, bytes: &[u8]) -> Words {
@@ -49,7 +49,7 @@ pub fn fletcher2_append(words: Words, bytes: &[u8]) -> Words {
     [a0, a1, b0, b1]
 }
 
-/// fletcher4 of `bytes`; length beyond a multiple of 4 is not looked at.
+/// fletcher4 of `bytes`; bytes beyond a multiple of 4 are ignored.
 #[must_use]
 #[doc(alias = "fletcher_4_native")]
 pub fn fletcher4(bytes: &[u8]) -> Words {
@@ -59,9 +59,9 @@ pub fn fletcher4(bytes: &[u8]) -> Words {
     plain(fold(&lanes), rest)
 }
 
-/// Continues the sums `words` with `bytes`, as if these came behind what was summed before.
+/// Continues the sums `words` with `bytes`, as if these followed the bytes already summed.
 ///
-/// What was summed before must have been a multiple of 4 bytes.
+/// The bytes already summed must have been a multiple of 4.
 #[must_use]
 #[doc(alias = "fletcher_4_incremental_native")]
 pub fn fletcher4_append(words: Words, bytes: &[u8]) -> Words {
@@ -99,7 +99,7 @@ pub fn copy_fletcher4(source: &[u8], target: &mut [u8]) -> Words {
     plain(fold(&lanes), rest)
 }
 
-/// The definition: also the reference in tests.
+/// The sums by their definition; also the reference in tests.
 fn plain(words: Words, bytes: &[u8]) -> Words {
     let [mut a, mut b, mut c, mut d] = words;
     for word in bytes.as_chunks::<4>().0 {
@@ -147,7 +147,7 @@ fn copy_steps_inline(
     *lanes = local;
 }
 
-/// The same loops, compiled for more of the CPU than every x86-64 has.
+/// The same loops, compiled for CPU features beyond baseline x86-64.
 #[cfg(target_arch = "x86_64")]
 mod vectors {
     use super::{Lanes, STEP_BYTES, copy_steps_inline, sum_steps_inline};
@@ -215,7 +215,7 @@ fn has_avx512() -> bool {
         && is_x86_feature_detected!("avx512vl")
 }
 
-/// `WEIGHTS[sum][order][lane]`: how much of the lane's sum of that order goes into `sum`.
+/// `WEIGHTS[sum][order][lane]`: the factor by which the lane's sum of that order enters `sum`.
 const WEIGHTS: [[[u64; LANES]; 4]; 4] = weights();
 
 const fn weights() -> [[[u64; LANES]; 4]; 4] {
@@ -224,7 +224,7 @@ const fn weights() -> [[[u64; LANES]; 4]; 4] {
     while lane < LANES {
         let mut sum = 0;
         while sum < 4 {
-            // what the polynomial of `sum` is for m = 0, -1, -2, -3; then its differences
+            // the polynomial of `sum` at m = 0, -1, -2, -3; then its differences
             let mut values = [0i64; 4];
             let mut m = 0;
             while m < 4 {

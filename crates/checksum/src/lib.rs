@@ -3,12 +3,12 @@
 //! # What it is
 //! A block pointer names one of a dozen checksums and carries four 64-bit words that the block's
 //! physical bytes must hash to. [`digest`] computes those words; [`verify`] compares them. Some
-//! blocks have no block pointer to speak for them (labels, gang headers, intent log blocks): they
-//! carry their own checksum inside, see [`embedded`].
+//! blocks have no block pointer that could carry their checksum (labels, gang headers, intent log
+//! blocks): they contain it themselves, see [`embedded`].
 //!
 //! # On disk
-//! The order of bytes within the words differs from function to function and is part of the
-//! format. All words below are what a little-endian host keeps in `zio_cksum_t`:
+//! The byte order within the words differs from function to function and is part of the format.
+//! All words below are those that a little-endian host has in `zio_cksum_t`:
 //! ```text
 //! fletcher2, fletcher4   the four sums
 //! sha256                 the hash, each 8 bytes read as a big-endian word
@@ -21,10 +21,10 @@
 //! ```
 //!
 //! # Invariants
-//! 1. No function here depends on anything but its arguments: the CPU may choose how a sum is
-//!    computed, never what it is.
-//! 2. No contents of a block make a function here panic; lengths that cannot be, and kinds where
-//!    they do not belong, are programming errors.
+//! 1. Every function here depends only on its arguments: the CPU's features affect how a sum is
+//!    computed, never its value.
+//! 2. No contents of a block make a function here panic; impossible lengths, and kinds where they
+//!    do not belong, are programming errors.
 //!
 //! # Source
 //! OpenZFS module/zfs/zio_checksum.c, sha2_zfs.c, skein_zfs.c, edonr_zfs.c, blake3_zfs.c,
@@ -51,13 +51,13 @@ pub type Words = [u64; 4];
 #[doc(alias = "zio_cksum_salt_t")]
 pub type Salt = [u8; 32];
 
-/// What [`digest`] says when asked for a checksum that is none: no writer stores it.
+/// What [`digest`] returns for a kind that is not a checksum; no writer stores it.
 const NOT_A_CHECKSUM: Words = [u64::MAX; 4];
 
-/// Hashes `bytes` with `kind`; `salt` is only looked at by the salted kinds.
+/// Hashes `bytes` with `kind`; only the salted kinds use `salt`.
 ///
 /// The embedded kinds hash `bytes` as they are; [`embedded`] knows where they put the result.
-/// `inherit` and `on` are words for properties and hash to all ones, which never matches.
+/// `inherit` and `on` are only values of properties and hash to all ones, which never matches.
 #[must_use]
 #[doc(alias = "zio_checksum_compute")]
 pub fn digest(kind: ChecksumType, salt: &Salt, bytes: &[u8]) -> Words {
@@ -69,16 +69,16 @@ pub fn digest(kind: ChecksumType, salt: &Salt, bytes: &[u8]) -> Words {
     }
 }
 
-/// Whether `bytes` hash to `expected`; never so for `inherit` and `on`.
+/// Whether `bytes` hash to `expected`; always false for `inherit` and `on`.
 #[must_use]
 #[doc(alias = "zio_checksum_error")]
 pub fn verify(kind: ChecksumType, salt: &Salt, bytes: &[u8], expected: &Words) -> bool {
     is_computable(kind) && digest(kind, salt, bytes) == *expected
 }
 
-/// The salted checksums with the work that depends on the salt alone already done.
+/// The salted checksums with the work that depends only on the salt already done.
 ///
-/// Worth having for a caller that hashes many blocks of one pool; gives the same words as [`digest`].
+/// For callers that hash many blocks of one pool; returns the same words as [`digest`].
 #[derive(Clone)]
 #[doc(alias = "spa_cksum_tmpls")]
 pub struct Templates {
@@ -98,7 +98,7 @@ impl Templates {
         }
     }
 
-    /// As the function [`digest`] with this pool's salt.
+    /// Like the function [`digest`], with this pool's salt.
     #[must_use]
     pub fn digest(&self, kind: ChecksumType, bytes: &[u8]) -> Words {
         match kind {
@@ -109,7 +109,7 @@ impl Templates {
         }
     }
 
-    /// As the function [`verify`] with this pool's salt.
+    /// Like the function [`verify`], with this pool's salt.
     #[must_use]
     pub fn verify(&self, kind: ChecksumType, bytes: &[u8], expected: &Words) -> bool {
         is_computable(kind) && self.digest(kind, bytes) == *expected
@@ -122,13 +122,13 @@ impl std::fmt::Debug for Templates {
     }
 }
 
-/// Whether a block can be hashed with `kind` at all: `inherit` and `on` are words for properties.
+/// Whether a block can be hashed with `kind` at all; `inherit` and `on` are only values of properties.
 #[must_use]
 pub fn is_computable(kind: ChecksumType) -> bool {
     !matches!(kind, ChecksumType::Inherit | ChecksumType::On)
 }
 
-/// Whether two blocks with equal words are taken to be equal (`ZCHECKSUM_FLAG_DEDUP`).
+/// Whether two blocks with equal checksums are taken to be equal (`ZCHECKSUM_FLAG_DEDUP`).
 #[must_use]
 #[doc(alias = "ZCHECKSUM_FLAG_DEDUP")]
 pub fn is_dedup(kind: ChecksumType) -> bool {
@@ -138,7 +138,7 @@ pub fn is_dedup(kind: ChecksumType) -> bool {
     )
 }
 
-/// Whether a write may be dropped when the words did not change (`ZCHECKSUM_FLAG_NOPWRITE`).
+/// Whether a write may be skipped when the checksum is unchanged (`ZCHECKSUM_FLAG_NOPWRITE`).
 #[must_use]
 #[doc(alias = "ZCHECKSUM_FLAG_NOPWRITE")]
 pub(crate) fn is_nopwrite(kind: ChecksumType) -> bool {
@@ -158,7 +158,7 @@ pub fn is_metadata(kind: ChecksumType) -> bool {
 
 /// The words of an encrypted block: half the checksum, and its MAC in the last two words.
 ///
-/// The sums that do not spread their entropy over all words are folded, not cut.
+/// Checksums that do not spread their entropy over all words are folded to half, the others truncated.
 #[must_use]
 #[doc(alias = "zio_checksum_handle_crypt")]
 pub fn with_mac(kind: ChecksumType, words: &Words, mac: [u64; 2]) -> Words {

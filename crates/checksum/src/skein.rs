@@ -2,13 +2,14 @@
 //!
 //! # What it is
 //! Skein chains the tweakable block cipher Threefish-512 in UBI mode: each 64-byte block of a
-//! message is encrypted under the chaining value, with a tweak that says how far into which kind
-//! of message we are, and the plain block is added to the result to make the next chaining value.
+//! message is encrypted under the chaining value, with a tweak that says which kind of message it
+//! is and how far into it the block is; the result, xored with the plain block, is the next
+//! chaining value.
 //! A MAC is four such chains: the key, the configuration, the message, and the output.
 //!
 //! # Why not simpler
-//! The `threefish` crate has the cipher, but its loops over arrays of subkeys reach 0.23 GB/s
-//! where this one, whose indices the compiler knows, reaches 0.6.
+//! The `threefish` crate has the cipher, but its loops over arrays of subkeys reach 0.23 GB/s,
+//! where this one, with indices known at compile time, reaches 0.6 GB/s.
 //!
 //! # Source
 //! The Skein hash function family, version 1.3 (2010), sections 3.3 to 3.5 and 4.3; OpenZFS
@@ -17,14 +18,14 @@
 use crate::{Salt, Words};
 
 const BLOCK_BYTES: usize = 64;
-/// Bits of output, as the configuration block says them.
+/// Bits of output, as stored in the configuration block.
 const OUTPUT_BITS: u64 = 256;
 /// "SHA3" and version 1: the first word of every configuration block.
 const SCHEMA: u64 = 0x0000_0001_3341_4853;
 /// The configuration is 32 bytes: schema, output bits, tree parameters (none), reserved.
 const CONFIG_BYTES: usize = 32;
 
-/// C240: what the words of a key and its parity word add up to, by exclusive or.
+/// C240: the exclusive or of the words of a key and its parity word.
 const KEY_PARITY: u64 = 0x1bd1_1bda_a9fc_1a22;
 /// Rotations of the four pairs in each of eight rounds.
 const ROTATIONS: [[u32; 4]; 8] = [
@@ -41,7 +42,7 @@ const ROTATIONS: [[u32; 4]; 8] = [
 const FIRST: u64 = 1 << 62;
 const FINAL: u64 = 1 << 63;
 
-/// What a chain is made of; the number is its place in the tweak.
+/// The kind of message in a chain; the number is its type in the tweak.
 #[derive(Clone, Copy)]
 #[repr(u64)]
 enum Kind {
@@ -89,7 +90,7 @@ impl Skein {
     }
 }
 
-/// UBI: continues `value` with all of `bytes`; the last block, even an empty one, is marked.
+/// UBI: continues `value` with all of `bytes`; the last block, even if empty, has the final flag.
 fn chain(mut value: Chain, kind: Kind, bytes: &[u8]) -> Chain {
     let last_at = bytes.len().saturating_sub(1) / BLOCK_BYTES * BLOCK_BYTES;
     let (whole, last) = bytes.split_at(last_at);
@@ -114,7 +115,7 @@ fn absorb(value: &Chain, block: &[u8; BLOCK_BYTES], tweak: [u64; 2]) -> Chain {
     std::array::from_fn(|i| cipher[i] ^ plain[i])
 }
 
-/// Threefish-512: 72 rounds, a subkey before every fourth and after the last.
+/// Threefish-512: 72 rounds, with a subkey added before every four rounds and after the last.
 fn threefish512(key: &Chain, tweak: [u64; 2], plain: Chain) -> Chain {
     let parity = key.iter().fold(KEY_PARITY, |parity, word| parity ^ word);
     let schedule = Schedule {
@@ -146,8 +147,8 @@ impl Schedule {
     }
 }
 
-/// The `N`th time that all eight rows of rotations are used; `N` is known to the compiler, so
-/// that no index is computed at run time.
+/// Rounds `8 * N` to `8 * N + 7`, which use each row of rotations once; `N` is a compile-time
+/// constant, so that no index is computed at run time.
 #[inline(always)]
 fn eight_rounds<const N: usize>(schedule: &Schedule, v: Chain) -> Chain {
     let v = ROTATIONS[..4]
@@ -158,7 +159,7 @@ fn eight_rounds<const N: usize>(schedule: &Schedule, v: Chain) -> Chain {
         .fold(schedule.add_subkey(2 * N + 1, v), round)
 }
 
-/// Mixes the four pairs of words, then moves the words around.
+/// Mixes the four pairs of words, then permutes the words.
 #[inline(always)]
 fn round(v: Chain, rotations: &[u32; 4]) -> Chain {
     let mixed = |pair: usize| {

@@ -1,6 +1,6 @@
 //! Bytes per second of each algorithm on this machine: `cargo bench -p compress [-- FILE..]`.
 //!
-//! Without files it takes its own sources, repeated with line numbers, and noise.
+//! Without files it compresses its own source, repeated with line numbers, and noise.
 
 use compress::{Algorithm, compress, decompress, max_compressed_len};
 use std::hint::black_box;

@@ -1,9 +1,9 @@
-//! What a writer may be asked for: the values of the `compression` property.
+//! How a writer compresses: the values of the `compression` property.
 //!
 //! # On disk
 //! The property is a number: the kind of compression in bits 0..7, the zstd level above. Level 0
-//! is "as the default is"; 1..=19 are zstd's own; its fast (negative) levels go by 103.. in the
-//! order of [`FAST`]. The same byte is in the header of every zstd block.
+//! is the default; 1..=19 are zstd's own; its fast (negative) levels are numbered from 103 in the
+//! order of [`FAST`]. The same numbers, except 0, are in the header of every zstd block.
 //!
 //! # Source
 //! OpenZFS module/zcommon/zfs_prop.c (`compress_table`), include/sys/zio_compress.h
@@ -50,7 +50,7 @@ pub enum Algorithm {
 pub struct GzipLevel(u8);
 
 impl GzipLevel {
-    /// What `compression=gzip` means.
+    /// The meaning of `compression=gzip`.
     pub const DEFAULT: GzipLevel = GzipLevel(6);
 
     /// The level `1..=9`.
@@ -72,7 +72,7 @@ impl GzipLevel {
 pub struct ZstdLevel(u8);
 
 impl ZstdLevel {
-    /// What `compression=zstd` means: level 3, but recorded as "the default".
+    /// The meaning of `compression=zstd`: level 3, but stored in the property as 0, "the default".
     pub const DEFAULT: ZstdLevel = ZstdLevel(0);
 
     /// The level that zstd calls `level`: `1..=19`, or one of the fast levels `-1..=-10`,
@@ -102,13 +102,13 @@ impl ZstdLevel {
         self.0
     }
 
-    /// The number in the header of a block: the default as the level that it is.
+    /// The number in the header of a block; the default is stored as the level that it means.
     #[must_use]
     pub(crate) fn number_in_block(self) -> u8 {
         if self.0 == 0 { 3 } else { self.0 }
     }
 
-    /// What zstd calls it.
+    /// The level as zstd numbers it.
     #[must_use]
     pub fn get(self) -> i32 {
         match self.fast() {
@@ -142,7 +142,7 @@ impl Algorithm {
         .chain(zstd)
     }
 
-    /// What a block pointer says of a block compressed this way; `on` is lz4.
+    /// The compression type in the pointer of a block compressed this way; `on` is lz4.
     #[must_use]
     pub fn kind(self) -> CompressType {
         match self {
@@ -165,7 +165,7 @@ impl Algorithm {
         }
     }
 
-    /// The number that the `compression` property has on disk.
+    /// The number of the `compression` property on disk.
     #[must_use]
     #[doc(alias = "ZIO_COMPRESS_RAW")]
     pub fn property(self) -> u64 {
@@ -210,7 +210,7 @@ impl fmt::Display for Algorithm {
 impl FromStr for Algorithm {
     type Err = Error;
 
-    /// Understands every word that `zfs set compression=` does.
+    /// Accepts every word that `zfs set compression=` accepts.
     fn from_str(word: &str) -> Result<Algorithm> {
         match word {
             "gzip-6" => return Ok(Algorithm::Gzip(GzipLevel::DEFAULT)),
@@ -256,7 +256,7 @@ mod tests {
 
     #[test]
     fn there_are_as_many_values_as_in_openzfs() {
-        // 57 words beside inherit, of which gzip-6 and zstd-fast-1 are said twice; and empty
+        // 57 words besides inherit, of which gzip-6 and zstd-fast-1 are second names; plus empty
         assert_eq!(Algorithm::all().count(), 57 - 2 + 1);
         for algorithm in Algorithm::all() {
             let number = algorithm.property();

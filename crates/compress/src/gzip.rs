@@ -1,11 +1,11 @@
 //! zlib streams, which is what ZFS calls gzip.
 //!
 //! # Invariants
-//! A context is used again only after a stream that ended properly. `reset` of zlib-rs 0.6.8 is not
-//! enough after one that did not: of a stream whose target became full it keeps `block_open`, so
-//! that level 1 (`deflate_quick`) leaves out the header of the next stream's first block, and
-//! the place of its pending output, so that at every level the next stream has less room for it
-//! and may panic. A new context costs some microseconds, the attempt that failed thousands.
+//! A context is reused only after a stream that ended properly. After one that did not, `reset` of
+//! zlib-rs 0.6.8 is not enough: if the target became full, it keeps `block_open`, so that level 1
+//! (`deflate_quick`) omits the header of the next stream's first block; and it keeps the position
+//! of the pending output, so that at every level the next stream has less room for that and may
+//! panic. A new context costs some microseconds, the failed attempt thousands.
 //!
 //! # Source
 //! OpenZFS module/zfs/gzip.c; RFC 1950 and 1951.
@@ -16,7 +16,7 @@ use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, 
 use std::cell::Cell;
 
 thread_local! {
-    /// The last compressor of this thread: it takes a quarter of a megabyte to make one.
+    /// The last compressor of this thread, kept because a new one allocates a quarter of a megabyte.
     static COMPRESSOR: Cell<Option<(GzipLevel, Compress)>> = const { Cell::new(None) };
     static DECOMPRESSOR: Cell<Option<Decompress>> = const { Cell::new(None) };
 }

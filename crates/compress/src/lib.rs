@@ -1,12 +1,12 @@
 //! Block compression: pure functions of bytes.
 //!
 //! # What it is
-//! A block is compressed on its own and must decompress to exactly its logical size. The block
-//! pointer names the kind of compression; how hard the writer tried is not needed to read it.
+//! Each block is compressed on its own and must decompress to exactly its logical size. The block
+//! pointer names the kind of compression; the writer's level is not needed to read it.
 //!
 //! # On disk
-//! What is stored is padded with zeros to whole sectors, so a stream that does not say where it
-//! ends must end because the block is full:
+//! Compressed data is padded with zeros to whole sectors, so a stream without an end mark ends
+//! when the decompressed block is full:
 //! ```text
 //! lz4      u32 big-endian length of the rest; an LZ4 block
 //! zstd     u32 big-endian length of the rest; level and version (see `zstd`); a zstd frame
@@ -20,8 +20,8 @@
 //!
 //! # Invariants
 //! 1. Whatever the bytes to decompress are, nothing is read or written out of bounds, nothing
-//!    panics, and memory does not depend on lengths they claim.
-//! 2. The same bytes and algorithm compress to the same bytes, on any thread, at any time.
+//!    panics, and the memory used does not depend on lengths that they claim.
+//! 2. The same bytes and algorithm always compress to the same bytes, on any thread.
 //!
 //! # Source
 //! OpenZFS module/zfs/zio_compress.c, lz4_zfs.c, lzjb.c, zle.c, gzip.c,
@@ -55,13 +55,13 @@ pub use algorithm::{Algorithm, GzipLevel, ZstdLevel};
 use base::{Error, Result};
 use phys::CompressType;
 
-/// `BPE_PAYLOAD_SIZE`: what fits into a block pointer itself.
+/// `BPE_PAYLOAD_SIZE`: the most bytes that fit into an embedded block pointer.
 const EMBEDDED_MAX_BYTES: usize = 112;
 
-/// Compresses `source` into `target` and returns how many bytes that took.
+/// Compresses `source` into `target` and returns the compressed length.
 ///
-/// `None` when they do not fit, or when the algorithm stores bytes as they are (`off`, `empty`).
-/// What is behind the returned length in `target` is unspecified.
+/// `None` if the result does not fit, or if the algorithm stores bytes as they are (`off`, `empty`).
+/// The bytes of `target` beyond the returned length are unspecified.
 #[must_use]
 #[doc(alias = "zio_compress_data")]
 pub fn compress(algorithm: Algorithm, source: &[u8], target: &mut [u8]) -> Option<usize> {
@@ -107,7 +107,7 @@ pub fn decompress(kind: CompressType, source: &[u8], target: &mut [u8]) -> Resul
     .map_err(|e| e.within(format!("{kind} block of {} to {lsize} bytes", source.len())))
 }
 
-/// The level that a zstd block says it was compressed with: what it takes to compress it again.
+/// The level recorded in a zstd block, which is needed to compress it again to the same bytes.
 ///
 /// # Errors
 /// [`base::ErrorKind::Corrupt`] when the header is cut off or its level is not one of OpenZFS.
@@ -116,20 +116,20 @@ pub fn zstd_level(source: &[u8]) -> Result<ZstdLevel> {
     zstd::level(source)
 }
 
-/// The most bytes that compressed data may take to be worth it: an eighth must be saved.
+/// The most bytes for which compression is worth it: it must save an eighth of `lsize`.
 ///
-/// Compressed data that is longer is thrown away and the block is stored as it is.
+/// Longer compressed data is discarded, and the block is stored uncompressed.
 #[must_use]
 pub fn max_compressed_len(lsize: usize) -> usize {
     lsize.saturating_sub(lsize >> 3)
 }
 
-/// [`max_compressed_len`] for a pool: also not more whole allocation units than that.
+/// [`max_compressed_len`] for a pool, rounded down to whole allocation units.
 ///
-/// `min_alloc` and `gcd_alloc`: the smallest allocation of any vdev, and what all sizes are
-/// multiples of (both `1 << ashift` in a pool without RAID-Z). When not even the smallest
-/// allocation saves an eighth, what is left is to fit into the block pointer. Changes nothing
-/// about what is stored, but lets a hopeless attempt stop early.
+/// `min_alloc` and `gcd_alloc`: the smallest allocation of any vdev, and the unit that all
+/// allocations are multiples of (both `1 << ashift` in a pool without RAID-Z). If not even the
+/// smallest allocation saves an eighth, only data that fits into the block pointer is worth it.
+/// This does not change what is stored, but lets a hopeless attempt stop early.
 ///
 /// Source: zio.c `zio_get_compression_max_size`.
 #[must_use]
@@ -143,7 +143,7 @@ pub fn max_compressed_len_in_pool(
     assert!(gcd_alloc > 0, "allocations are multiples of {gcd_alloc}");
     let len = max_compressed_len(lsize);
     if algorithm == Algorithm::Zle {
-        // runs need room to try
+        // zle needs room for its runs
         return len;
     }
     let whole = len.saturating_sub(len.checked_rem(gcd_alloc).unwrap_or(0));

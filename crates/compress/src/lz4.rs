@@ -1,12 +1,12 @@
-//! LZ4 blocks behind a length.
+//! LZ4 blocks with a length in front.
 //!
 //! # On disk
-//! `u32` big-endian: the length of the LZ4 block that follows, since the padding behind it would
+//! `u32` big-endian: the length of the LZ4 block that follows, since the padding after it would
 //! look like more of it.
 //!
 //! # Why not simpler
 //! `lz4_flex` is LZ4 in Rust. On blocks of 128 KiB the C library decompresses a quarter faster,
-//! as fast as OpenZFS, and stops when the room is full where `lz4_flex` wants room for the worst
+//! as fast as OpenZFS, and stops when the target is full, where `lz4_flex` needs room for the worst
 //! case. This is the default algorithm: most reads go through it.
 //!
 //! # Source

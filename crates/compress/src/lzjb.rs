@@ -1,16 +1,16 @@
-//! LZJB: the first compression of ZFS.
+//! LZJB, ZFS's first compression algorithm.
 //!
 //! # On disk
-//! Groups of up to eight items, each group behind a byte whose bits, from the lowest, tell what
+//! Groups of up to eight items, each group preceded by a byte whose bits, from the lowest, say what
 //! the items are:
 //! ```text
 //! 0   1 byte as it is
 //! 1   u16 big-endian: length - 3 in the upper 6 bits, how far back in the lower 10
 //! ```
-//! There is no end mark: the block is full.
+//! There is no end mark: the data ends when the decompressed block is full.
 //!
 //! # Source
-//! OpenZFS module/zfs/lzjb.c @be7657e3; from page-aligned memory it makes the very same bytes.
+//! OpenZFS module/zfs/lzjb.c @be7657e3, which makes the same bytes from page-aligned memory.
 
 use base::{Error, Result};
 
@@ -18,10 +18,10 @@ const MATCH_MIN: usize = 3;
 const MATCH_MAX: usize = 66;
 const DISTANCE_BITS: u32 = 10;
 const DISTANCE_MASK: usize = (1 << DISTANCE_BITS) - 1;
-/// Positions are remembered by hash in a table of this size.
+/// The table of positions by hash has this many entries plus one.
 const TABLE_MASK: usize = 1023;
 const GROUP_ITEMS: usize = 8;
-/// A group starts only with room for its flags and eight matches, and one byte to spare.
+/// Bytes for the flags and eight matches of a group; it starts only if more room than this is left.
 const GROUP_ROOM: usize = 1 + 2 * GROUP_ITEMS;
 
 pub(crate) fn compress(source: &[u8], target: &mut [u8]) -> Option<usize> {
@@ -55,9 +55,9 @@ pub(crate) fn compress(source: &[u8], target: &mut [u8]) -> Option<usize> {
     Some(len)
 }
 
-/// The match for what starts at `at`, as (how far back, length), and remembers `at`.
+/// Finds a match for the bytes at `at`, as (distance back, length), and enters `at` into the table.
 ///
-/// The last bytes of a block, from where the longest match would not fit, are not matched.
+/// The last bytes of a block, where the longest match would not fit, are not matched.
 #[inline(always)]
 fn find(source: &[u8], at: usize, table: &mut [u16; TABLE_MASK + 1]) -> Option<(usize, usize)> {
     let here = source.get(at..at.checked_add(MATCH_MAX)?)?;
@@ -66,7 +66,7 @@ fn find(source: &[u8], at: usize, table: &mut [u16; TABLE_MASK + 1]) -> Option<(
     let hash = hash.wrapping_add(hash >> 9);
     let hash = hash.wrapping_add(hash >> 5);
     let slot = table.get_mut(hash & TABLE_MASK)?;
-    // only the lower bits of a position are kept; what they lead to may be anything
+    // only the lower bits of a position are kept, so the bytes found may be unrelated
     let distance = at.wrapping_sub(usize::from(*slot)) & DISTANCE_MASK;
     *slot = at as u16;
     let from = at.checked_sub(distance)?;
@@ -117,7 +117,7 @@ fn set(target: &mut [u8], at: usize, byte: u8) {
     }
 }
 
-/// Repeats what is `distance` back for `length` bytes, or until the block is full.
+/// Copies `length` bytes from `distance` back, or until the block is full; returns the new length.
 #[inline(always)]
 fn repeat(target: &mut [u8], at: usize, distance: usize, length: usize) -> usize {
     let end = at.saturating_add(length).min(target.len());

@@ -21,7 +21,7 @@ fn mixed(len: usize) -> Vec<u8> {
     (0..len).map(byte).collect()
 }
 
-/// Every algorithm that makes bytes, with only a few of the slow levels.
+/// Every algorithm that compresses, with only a few of the slow levels.
 fn algorithms() -> Vec<Algorithm> {
     Algorithm::all()
         .filter(|a| !matches!(a, Algorithm::Off | Algorithm::Empty))
@@ -29,7 +29,7 @@ fn algorithms() -> Vec<Algorithm> {
         .collect()
 }
 
-/// Compresses into just enough room and back, with padding behind; returns the length.
+/// Compresses into just enough room and back, with padding after it; returns the length.
 fn round_trip(algorithm: Algorithm, bytes: &[u8]) -> Option<usize> {
     let mut target = vec![0xaa; bytes.len() + 1024];
     let len = compress(algorithm, bytes, &mut target)?;
@@ -80,7 +80,7 @@ fn lz4_zstd_and_gzip_use_all_of_the_room() {
         let len = round_trip(algorithm, &bytes).unwrap();
         let mut target = vec![0; len];
         let tight = compress(algorithm, &bytes, &mut target);
-        // zstd may want a little more than it leaves
+        // zstd may need a little more room than its result takes
         assert!(tight == Some(len) || word.starts_with("zstd"), "{word}");
     }
 }
@@ -111,7 +111,7 @@ fn what_came_before_does_not_change_the_bytes() {
             s.spawn(run).join().unwrap()
         });
         let mut target = vec![0; bytes.len()];
-        // each leaves the thread's context in another state: gave up early, late, ended
+        // each leaves the thread's context in a different state: gave up early, late, ended
         let before: [(&[u8], usize); 4] = [
             (&other, 100),
             (&noise, room),
@@ -183,7 +183,7 @@ fn a_wrong_logical_size_is_refused() {
         let stored = &target[..len];
         let error = decompress(algorithm.kind(), stored, &mut vec![0; 10_001]).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corrupt, "{algorithm}");
-        // without an end mark, less is just less
+        // without an end mark, a shorter target is just a prefix
         let endless = matches!(algorithm, Algorithm::Lzjb | Algorithm::Zle);
         let shorter = decompress(algorithm.kind(), stored, &mut vec![0; 9_999]);
         assert!(shorter.is_err() || endless, "{algorithm}");

@@ -5,14 +5,14 @@
 //! head n < 64     n + 1 bytes follow as they are
 //! head n >= 64    n - 63 zeros
 //! ```
-//! There is no end mark: the block is full.
+//! There is no end mark: the data ends when the decompressed block is full.
 //!
 //! # Source
-//! OpenZFS module/zfs/zle.c @be7657e3; it makes the very same bytes.
+//! OpenZFS module/zfs/zle.c @be7657e3, which makes the same bytes.
 
 use base::{Error, Result};
 
-/// Heads below this count bytes, the others zeros; also the longest run of bytes.
+/// Heads below this count literal bytes, the others zeros; also the longest run of literal bytes.
 const ZEROS: usize = 64;
 /// The longest run of zeros.
 const ZEROS_MAX: usize = 256 - ZEROS;
@@ -28,7 +28,7 @@ pub(crate) fn compress(source: &[u8], target: &mut [u8]) -> Option<usize> {
             let run = rest.get(..literals(rest))?;
             (run, head_byte(run.len(), 0)?)
         };
-        // OpenZFS stops when one byte is left, or less than the longest run
+        // Like OpenZFS, stop when one byte is left, or, for literals, less than the longest run.
         let (first, body) = out.split_first_mut()?;
         if body.is_empty() || (zeros == 0 && body.len() < ZEROS) {
             return None;
@@ -42,7 +42,7 @@ pub(crate) fn compress(source: &[u8], target: &mut [u8]) -> Option<usize> {
     room.checked_sub(out.len())
 }
 
-/// How many bytes go as they are: up to two zeros in a row, or a zero at the end.
+/// The number of literal bytes: up to two zeros in a row, or a zero at the end.
 fn literals(bytes: &[u8]) -> usize {
     let bytes = bytes.get(..ZEROS).unwrap_or(bytes);
     let pair = bytes.windows(2).position(|pair| pair == [0, 0]);

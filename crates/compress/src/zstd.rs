@@ -1,19 +1,19 @@
-//! Zstandard frames without their magic number, behind a header.
+//! Zstandard frames without their magic number, after a header.
 //!
 //! # On disk
 //! ```text
 //! 0  4  c_len    big-endian; bytes of the frame
-//! 4  1  level    of the writer, as [`ZstdLevel::number_in_block`]
+//! 4  1  level    the writer's level, as [`ZstdLevel::number_in_block`]
 //! 5  3  version  of the writer's zstd, big-endian (1.5.7 = 10507)
 //! 8     the frame
 //! ```
-//! Early writers on big-endian hosts put version before level. The version's first byte is zero
-//! in all versions so far, and tells which it is.
+//! Early writers on big-endian hosts put the version before the level. The version's first byte is
+//! zero in all versions so far, and its position tells the order.
 //!
 //! # Why not simpler
-//! OpenZFS tries LZ4 first, at level 3 and up, to give up early on what cannot be compressed. zstd
-//! itself gives up just as fast at levels below 10, and the LZ4 pass would take longer than half
-//! of zstd-3 itself. Above, level 1 goes first: a few percent of the time at most.
+//! At level 3 and up, OpenZFS tries LZ4 first, to give up early on incompressible data. At levels
+//! below 10 zstd itself gives up just as fast, and the LZ4 pass would take more than half the time
+//! of zstd-3. From 10 on, level 1 is tried first, which takes at most a few percent of the time.
 //!
 //! # Source
 //! OpenZFS module/zstd/zfs_zstd.c, include/sys/zstd/zstd.h @be7657e3.
@@ -24,9 +24,9 @@ use std::cell::RefCell;
 use zstd_safe::{CCtx, CParameter, DCtx, DParameter, FrameFormat, get_error_name};
 
 const HEADER_BYTES: usize = 8;
-/// From this level on, a failed attempt is dear enough to try a cheap one first.
+/// From this level on, a failed attempt costs enough to try a cheap one first.
 const DEAR_LEVEL: i32 = 10;
-/// Below this size no attempt is dear.
+/// Below this size, in bytes, no attempt costs enough for that.
 const DEAR_BYTES: usize = 128 << 10;
 
 thread_local! {
@@ -110,7 +110,7 @@ fn out_of_memory() -> Error {
     Error::new(base::ErrorKind::Io, "no memory for a zstd context")
 }
 
-/// The level in the header, whichever way round the writer put it.
+/// The level in the header, in whichever order and byte order it was written.
 pub(crate) fn level(source: &[u8]) -> Result<ZstdLevel> {
     let (_, bytes, _) = split(source)?;
     let number = match bytes {
@@ -125,7 +125,7 @@ pub(crate) fn level(source: &[u8]) -> Result<ZstdLevel> {
         .ok_or_else(|| Error::corrupt(format!("level {number} of {bytes:02x?} is not known")))
 }
 
-/// Length of the frame, level and version, and what is behind the header.
+/// Length of the frame, level and version, and the bytes after the header.
 fn split(source: &[u8]) -> Result<(u32, [u8; 4], &[u8])> {
     match source.split_first_chunk::<HEADER_BYTES>() {
         Some((&[a, b, c, d, level @ ..], rest)) => {

@@ -1,4 +1,4 @@
-//! Lists as text, in the manner of `zdb -C`.
+//! Lists as text, as `zdb -C` prints them.
 //!
 //! # Source
 //! OpenZFS module/nvpair/nvpair.c (`nvlist_snprintf`) @be7657e3.
@@ -7,7 +7,7 @@ use crate::{NvList, NvString, NvValue};
 use std::fmt::{self, Display, Write};
 
 impl NvList {
-    /// The text that `dump_nvlist` prints: a line per value, lists indented by 4 more.
+    /// The text that `dump_nvlist` prints: a line per value, inner lists indented by 4 more.
     #[must_use]
     #[doc(alias = "dump_nvlist")]
     pub fn dump(&self, indent: usize) -> String {

@@ -1,8 +1,8 @@
-//! Bodies of fuzz targets: each takes any bytes and must return.
+//! Bodies of fuzz targets: each takes arbitrary bytes and must return.
 
 use crate::{decode, decode_native, decode_xdr, encode_native, encode_xdr};
 
-/// Decodes XDR; what can be decoded comes back the same.
+/// Decodes XDR; what can be decoded must round-trip.
 pub fn nvlist_xdr(bytes: &[u8]) {
     if let Ok(list) = decode_xdr(bytes) {
         let encoded = encode_xdr(&list);
@@ -13,7 +13,7 @@ pub fn nvlist_xdr(bytes: &[u8]) {
     }
 }
 
-/// Decodes the native encoding; what can be decoded comes back the same.
+/// Decodes the native encoding; what can be decoded must round-trip.
 pub fn nvlist_native(bytes: &[u8]) {
     if let Ok(list) = decode_native(bytes) {
         let encoded = encode_native(&list);

@@ -7,7 +7,7 @@ use crate::{NvList, NvString, NvValue};
 use serde_json::{Map, Value};
 
 impl NvList {
-    /// The list as a JSON object, in order; a pair without a value is `true`.
+    /// The list as a JSON object, in the same order; a pair without a value becomes `true`.
     #[must_use]
     #[doc(alias = "nvlist_print_json")]
     pub fn to_json(&self) -> Value {

@@ -8,7 +8,7 @@
 //!
 //! # On disk
 //! Both begin with 4 bytes: encoding (0 native, 1 XDR), byte order of the writer (1 little), two
-//! reserved. [`decode`] reads the first one and goes on. See docs/spec/nvlist.md.
+//! reserved. [`decode`] chooses by the first of them. See docs/spec/nvlist.md.
 //!
 //! # Invariants
 //! 1. Names and strings contain no NUL; they need not be UTF-8 ([`NvString`]).
@@ -52,10 +52,10 @@ pub use xdr::{decode_xdr, encode_xdr};
 
 use base::{Error, ErrorKind, Result};
 
-/// How deep lists may nest (`nvpair_max_recursion` of user space).
+/// The deepest nesting of lists (`nvpair_max_recursion` of user space).
 pub const DEPTH_MAX: usize = 100;
 
-/// Bytes of a name: `nvp_name_sz`, which counts the NUL, has 15 bits.
+/// The most bytes of a name, without NUL: `nvp_name_sz`, which counts the NUL, has 15 bits.
 pub const NAME_MAX: usize = (1 << 15) - 2;
 
 /// `NV_ENCODE_NATIVE`.
@@ -80,7 +80,7 @@ pub fn decode(bytes: &[u8]) -> Result<NvList> {
     }
 }
 
-/// Checks the 4 bytes in front; gives the rest.
+/// Checks the 4-byte header; returns the bytes after it.
 fn strip_header(bytes: &[u8], encoding: u8) -> Result<&[u8]> {
     let Some((&[found, endian, _, _], rest)) = bytes.split_first_chunk::<HEADER_SIZE>() else {
         return Err(Error::corrupt(format!("nvlist of {} bytes", bytes.len())));
@@ -96,17 +96,17 @@ fn strip_header(bytes: &[u8], encoding: u8) -> Result<&[u8]> {
     Ok(rest)
 }
 
-/// `NV_ALIGN`: up to a multiple of 8.
+/// `NV_ALIGN`: rounds up to a multiple of 8.
 pub(crate) fn align8(size: usize) -> usize {
     size.saturating_add(7) & !7
 }
 
-/// `nvp_size`: what a pair takes in memory, and in the native encoding.
+/// `nvp_size`: bytes that a pair takes in memory and in the native encoding.
 pub(crate) fn pair_size(name: &NvString, value: &NvValue) -> usize {
     value_offset(name).saturating_add(align8(value.native_size()))
 }
 
-/// `NVP_VALOFF`: where the value of a native pair is.
+/// `NVP_VALOFF`: offset of the value in a native pair.
 pub(crate) fn value_offset(name: &NvString) -> usize {
     align8(name.as_bytes().len().saturating_add(16 + 1))
 }

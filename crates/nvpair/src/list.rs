@@ -10,7 +10,7 @@ pub(crate) const NV_UNIQUE_NAME_TYPE: u32 = 2;
 
 /// `nvlist_t`: named values in order.
 ///
-/// Look-ups by name give the first pair of that name *and type*; names are `&str` or bytes.
+/// Look-ups by name return the first pair of that name *and type*; names are `&str` or bytes.
 #[derive(Clone, PartialEq)]
 #[doc(alias = "nvlist_t")]
 pub struct NvList {
@@ -59,7 +59,7 @@ getters! {
     get_u32 expect_u32: u32 = NvValue::Uint32(v) => *v, Uint32;
     /// The 32-bit signed integer of this name.
     get_i32 expect_i32: i32 = NvValue::Int32(v) => *v, Int32;
-    /// The truth of this name; not for pairs without a value, see [`NvList::contains`].
+    /// The boolean of this name; not for pairs without a value, see [`NvList::contains`].
     get_bool expect_bool: bool = NvValue::BooleanValue(v) => *v, BooleanValue;
     /// The string of this name, of any bytes.
     get_string expect_string: &NvString = NvValue::String(v) => v, String;
@@ -99,7 +99,7 @@ impl NvList {
         self.nvflag
     }
 
-    /// How many pairs.
+    /// The number of pairs.
     #[must_use]
     pub fn len(&self) -> usize {
         self.pairs.len()
@@ -193,9 +193,10 @@ impl NvList {
             .ok_or_else(|| Error::corrupt(format!("'{name}' of nvlist is not UTF-8")))
     }
 
-    /// `nvlist_add_*`: removes what the list's flags say must be unique, then appends.
+    /// `nvlist_add_*`: removes the pairs that by the list's flags must not coexist with the new one,
+    /// then appends.
     ///
-    /// Changes the order when the name is there; see [`NvList::set`].
+    /// Changes the order if the name exists; [`NvList::set`] does not.
     #[doc(alias = "nvlist_add_common")]
     pub fn add(&mut self, name: impl Into<NvString>, value: impl Into<NvValue>) -> &mut NvList {
         let (name, value) = (name.into(), value.into());
@@ -207,13 +208,13 @@ impl NvList {
         self.push(name, value)
     }
 
-    /// Appends without looking for the name, as a decoder does.
+    /// Appends without checking whether the name exists, as a decoder does.
     pub(crate) fn push(&mut self, name: NvString, value: NvValue) -> &mut NvList {
         self.pairs.push((name, value));
         self
     }
 
-    /// Replaces the value of this name where it is, or appends.
+    /// Replaces the value of this name in its place, or appends.
     pub fn set(&mut self, name: impl Into<NvString>, value: impl Into<NvValue>) -> &mut NvList {
         let (name, value) = (name.into(), value.into());
         match self.get_mut(name.as_bytes()) {

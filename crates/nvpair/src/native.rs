@@ -1,4 +1,4 @@
-//! The native encoding: pairs as they lie in the writer's memory, pointers zeroed.
+//! The native encoding: pairs as they are in the writer's memory, with pointers zeroed.
 //!
 //! # On disk
 //! ```text
@@ -9,7 +9,7 @@
 //! strings: nelem * 0 8 | strings, each with NUL
 //! ```
 //! Alignment is from the start of the pair, not of the buffer. The size of a pair does not count
-//! what lists contain.
+//! the pairs of lists.
 //!
 //! # Source
 //! OpenZFS module/nvpair/nvpair.c (`nvs_native_*`) @be7657e3.
@@ -21,7 +21,7 @@ use crate::{
 };
 use base::{Context, Error, ErrorKind, Result};
 
-/// `nvlist_pack` with `NV_ENCODE_NATIVE`, as a little-endian host does it.
+/// `nvlist_pack` with `NV_ENCODE_NATIVE`, as on a little-endian host.
 #[must_use]
 pub fn encode_native(list: &NvList) -> Vec<u8> {
     let mut out = vec![ENCODE_NATIVE, LITTLE_ENDIAN, 0, 0];
@@ -31,7 +31,7 @@ pub fn encode_native(list: &NvList) -> Vec<u8> {
     out
 }
 
-/// Decodes a list of a little-endian host; bytes after it are ignored.
+/// Decodes a list written by a little-endian host; bytes after it are ignored.
 ///
 /// # Errors
 /// `Corrupt` if the bytes are not an nvlist, `Unsupported` for other encodings, byte orders, versions.
@@ -130,7 +130,7 @@ fn put_value(out: &mut Vec<u8>, value: &NvValue) {
     }
 }
 
-/// What the pair of a list says about it; its own pairs come after.
+/// The header of a list embedded in a pair; the list's pairs come after that pair.
 #[derive(Clone, Copy)]
 struct Embedded {
     version: i32,
@@ -242,7 +242,7 @@ fn take_lists(
         .collect()
 }
 
-/// The value in `pair`; what lists contain is taken from `after` the pair.
+/// The value in `pair`; the pairs of lists are taken from `after`, the bytes after the pair.
 fn take_value(
     pair: &mut Reader<'_>,
     after: &mut Reader<'_>,

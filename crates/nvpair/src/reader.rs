@@ -1,4 +1,4 @@
-//! Takes numbers and bytes from the front of a slice, or says what is missing.
+//! Takes numbers and bytes from the front of a slice; an error says how many are missing.
 
 use base::{Error, Result};
 
@@ -30,7 +30,7 @@ impl<'a> Reader<'a> {
         Ok(*taken.first_chunk().expect("N bytes were taken"))
     }
 
-    /// Refuses counts of elements that cannot be there, before memory is taken for them.
+    /// Refuses element counts that do not fit in the remaining bytes, before memory is allocated.
     pub(crate) fn check_room(&self, count: usize, element_size: usize) -> Result<()> {
         let have = self.rest.len();
         if count

@@ -1,4 +1,4 @@
-//! Accessors, text, bytes by hand, limits, and any list in both encodings.
+//! Accessors, text, hand-made bytes, limits, and random lists in both encodings.
 
 use super::*;
 use base::ErrorKind;

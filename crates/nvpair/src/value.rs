@@ -5,8 +5,8 @@ use base::{Error, Result};
 use std::borrow::Cow;
 use std::fmt;
 
-/// A string of any bytes but NUL: names of pairs and string values. Mostly UTF-8, but names of
-/// extended attributes and paths need not be.
+/// A string of any bytes except NUL, for names of pairs and string values. Mostly UTF-8, but names
+/// of extended attributes and paths need not be.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NvString(Vec<u8>);
 
@@ -14,7 +14,7 @@ impl NvString {
     /// A string of these bytes.
     ///
     /// # Errors
-    /// `Corrupt` if there is a NUL in it.
+    /// `Corrupt` if `bytes` contains a NUL.
     pub fn from_bytes(bytes: &[u8]) -> Result<NvString> {
         if bytes.contains(&0) {
             return Err(Error::corrupt("nvlist string with a NUL inside"));
@@ -150,7 +150,7 @@ macro_rules! nv_types {
 }
 
 nv_types! {
-    /// There, without a value
+    /// Present, without a value
     Boolean = 1;
     /// A byte
     Byte(u8) = 2;
@@ -196,7 +196,7 @@ nv_types! {
     Int8(i8) = 22;
     /// 8 bits
     Uint8(u8) = 23;
-    /// Truths
+    /// Booleans
     BooleanArray(Vec<bool>) = 24;
     /// Integers of 8 bits, signed
     Int8Array(Vec<i8>) = 25;
@@ -227,7 +227,7 @@ impl NvType {
         )
     }
 
-    /// Checks `nvp_value_elem`: none for a boolean, one for a single value, any for an array.
+    /// Checks `nvp_value_elem`: 0 for a boolean, 1 for a single value, any number for an array.
     pub(crate) fn check_nelem(self, nelem: i32) -> Result<usize> {
         let valid = match self {
             _ if self.is_array() => nelem >= 0,
@@ -259,7 +259,7 @@ impl NvValue {
         }
     }
 
-    /// Bytes of the value in memory (`i_get_value_size`), without what lists contain.
+    /// Bytes of the value in memory (`i_get_value_size`), without the pairs of lists.
     pub(crate) fn native_size(&self) -> usize {
         let nelem = self.nelem();
         match self {

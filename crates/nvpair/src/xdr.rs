@@ -1,4 +1,4 @@
-//! The XDR encoding: 4-byte big-endian units; labels, the MOS, send streams.
+//! The XDR encoding, in 4-byte big-endian units: used in labels, the MOS, send streams.
 //!
 //! # On disk
 //! ```text
@@ -10,11 +10,11 @@
 //! The encoded size is that of the whole pair. The decoded size is what the pair takes in the
 //! memory of libnvpair, which also refuses to decode a pair if it is wrong. Integers below 32
 //! bits take 4 bytes, also in arrays. Arrays of integers repeat their length; byte arrays, string
-//! arrays and list arrays do not. An empty array has no value at all, but the encoded size counts
-//! the length that is not there, and so does the size of the buffer: its end is zeros.
+//! arrays and list arrays do not. An empty array has no value at all, but the encoded size and the
+//! size of the buffer still count its absent length, so the buffer ends in zeros.
 //!
 //! # Why not simpler
-//! A general XDR crate would not know the sizes, nor the empty arrays.
+//! A general XDR crate would handle neither the sizes nor the empty arrays.
 //!
 //! # Source
 //! OpenZFS module/nvpair/nvpair.c (`nvs_xdr_*`), module/os/linux/spl/spl-xdr.c @be7657e3.
@@ -39,7 +39,7 @@ pub fn encode_xdr(list: &NvList) -> Vec<u8> {
     out
 }
 
-/// `nvlist_size` with `NV_ENCODE_XDR`: bytes that [`encode_xdr`] gives.
+/// `nvlist_size` with `NV_ENCODE_XDR`: the number of bytes that [`encode_xdr`] returns.
 #[must_use]
 #[doc(alias = "nvlist_size")]
 pub fn encoded_size(list: &NvList) -> usize {
@@ -152,7 +152,7 @@ fn put_array<T: Copy>(out: &mut Vec<u8>, values: &[T], put: impl Fn(&mut Vec<u8>
 fn put_value(out: &mut Vec<u8>, value: &NvValue) {
     match value {
         NvValue::Boolean => {}
-        // The kernel encodes 8 and 16 bits without sign and refuses anything else.
+        // The kernel encodes 8 and 16 bits zero-extended and refuses anything else.
         NvValue::Byte(v) | NvValue::Uint8(v) => put_u32(out, u32::from(*v)),
         NvValue::Int8(v) => put_u32(out, u32::from(*v as u8)),
         NvValue::Int16(v) => put_u32(out, u32::from(*v as u16)),
@@ -192,7 +192,7 @@ fn take_u64(reader: &mut Reader<'_>) -> Result<u64> {
     reader.chunk().map(u64::from_be_bytes)
 }
 
-/// 8 bits in 32: the kernel fills up with zeros, libtirpc with the sign.
+/// 8 bits in 32: the kernel zero-extends, libtirpc sign-extends.
 fn take_8(reader: &mut Reader<'_>) -> Result<u8> {
     let word = take_u32(reader)?;
     match word {

@@ -2,7 +2,7 @@
 //!
 //! `every_type.*` was made with libnvpair 2.3 and has every type, empty and nested arrays;
 //! `zpool.cache.native` and `label.xdr` are from a pool of ztest 2.3, `label.txt` is `zdb -l` of it.
-//! `NVPAIR_DIR` names a directory of more `name.xdr`, `name.native` to be checked the same way.
+//! `NVPAIR_DIR` names a directory with more `name.xdr`, `name.native` to check in the same way.
 
 use nvpair::{NvList, decode, decode_native, decode_xdr, encode_native, encode_xdr};
 use std::path::Path;
@@ -69,7 +69,7 @@ fn check_pair(path: &Path) {
     assert!(encode_native(&list) == native, "{}", path.display());
     assert_eq!(decode(&xdr).unwrap(), list, "{}", path.display());
     let packed = encode_xdr(&list);
-    // libtirpc packs 8 and 16 bits with their sign, the kernel and we without.
+    // libtirpc sign-extends 8 and 16 bits; the kernel and this crate zero-extend them.
     let is_same = |(ours, theirs): (&[u8], &[u8])| {
         ours == theirs || matches!(ours, [0, 0, ..]) && matches!(theirs, [0xff, 0xff, ..])
     };

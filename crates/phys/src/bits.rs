@@ -1,4 +1,4 @@
-//! Bit fields of 64-bit words: the one place where words are shifted and masked.
+//! Bit fields of 64-bit words: the only place where words are shifted and masked.
 //!
 //! # Source
 //! OpenZFS include/sys/bitops.h (`BF64_GET`, `BF64_SET_SB`).
@@ -34,7 +34,7 @@ impl Field {
         (word & !self.mask.wrapping_shl(self.lo)) | value.wrapping_shl(self.lo)
     }
 
-    /// A field that stores `bytes / 512 - bias`, as bytes.
+    /// The value in bytes of a field that stores `bytes / 512 - bias`.
     pub(crate) const fn get_sectors(self, word: u64, bias: u64) -> u64 {
         self.get(word)
             .wrapping_add(bias)

@@ -1,4 +1,4 @@
-//! Block pointers: where a block is, how it was encoded, when it was born, what it must hash to.
+//! Block pointers: where a block is, how it is encoded, when it was born, and its checksum.
 //!
 //! # What it is
 //! Every block of a pool except the labels is found through a [`BlkPtrPhys`] that is stored in
@@ -23,7 +23,8 @@
 //!
 //! # Invariants
 //! 1. A hole has `dva[0]` zero and `embedded` clear; it may have a birth time (`hole_birth`).
-//! 2. Sizes are multiples of 512, stored less one; offsets do not count the 4 MiB in front.
+//! 2. Sizes are multiples of 512, stored in units of 512 bytes less one (asize: not less one);
+//!    offsets do not count the 4 MiB at the start of the vdev.
 //! 3. Only little-endian pointers (byte order bit set) are written.
 //!
 //! # Source
@@ -69,7 +70,7 @@ const REWRITE: Field = Field::new(63, 1);
 const FILL_ENCRYPTED: Field = Field::new(0, 32);
 const IV2: Field = Field::new(32, 32);
 
-/// `dva_t`: one copy of a block: which top-level vdev, where, how much. 16 bytes.
+/// `dva_t`: one copy of a block: its top-level vdev, offset and allocated size. 16 bytes.
 #[derive(
     FromBytes,
     IntoBytes,
@@ -86,7 +87,7 @@ const IV2: Field = Field::new(32, 32);
 #[repr(C)]
 #[doc(alias = "dva_t")]
 pub struct DvaPhys {
-    /// dva_word: asize 24 bits, 8 reserved (once: grid), vdev 24; offset 63 bits, gang 1
+    /// dva_word: asize 24 bits, 8 reserved (formerly grid), vdev 24; offset 63 bits, gang 1
     word: [U64; 2],
 }
 
@@ -118,7 +119,7 @@ impl DvaPhys {
         }
     }
 
-    /// The two raw words: a key that tells blocks apart.
+    /// The two raw words, as a key that identifies the place.
     #[must_use]
     pub fn words(&self) -> [u64; 2] {
         self.word.map(U64::get)
@@ -146,7 +147,7 @@ impl DvaPhys {
         DVA_OFFSET.get_sectors(self.word1(), 0)
     }
 
-    /// `DVA_GET_ASIZE`: bytes allocated, with parity; of a gang block, with its members.
+    /// `DVA_GET_ASIZE`: bytes allocated, including parity and, for a gang block, its members.
     #[must_use]
     pub fn asize(&self) -> u64 {
         DVA_ASIZE.get_sectors(self.word0(), 0)
@@ -164,7 +165,7 @@ impl DvaPhys {
         self.words() == [0, 0]
     }
 
-    /// `DVA_IS_VALID`: something is allocated.
+    /// `DVA_IS_VALID`: whether the allocated size is not 0.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         self.asize() != 0
@@ -190,10 +191,10 @@ impl fmt::Debug for DvaPhys {
     }
 }
 
-/// What tells one stored block from every other of the pool: the first DVA and the physical birth.
+/// Identifies a stored block in its pool: the first DVA and the physical birth.
 pub type BlkIdentity = ([u64; 2], Txg);
 
-/// `blkptr_t`: where a block is, how it was encoded, and what it must hash to. 128 bytes.
+/// `blkptr_t`: where a block is, how it is encoded, and its checksum. 128 bytes.
 ///
 /// The default value is a hole that was never written (all zero).
 #[derive(
@@ -220,11 +221,11 @@ pub struct BlkPtrPhys {
     prop2: U64,
     /// blk_pad: zero
     pad: U64,
-    /// blk_birth_word: physical (0: as logical), logical
+    /// blk_birth_word: physical (0: same as logical), logical
     birth_word: [U64; 2],
     /// blk_fill: allocated blocks or dnodes below this pointer
     fill: U64,
-    /// blk_cksum: of the physical bytes
+    /// blk_cksum: checksum of the physical bytes
     pub cksum: [U64; 4],
 }
 
@@ -237,7 +238,7 @@ const _: () = {
     assert!(offset_of!(BlkPtrPhys, cksum) == 96);
 };
 
-/// What it is.
+/// Kinds of pointers.
 impl BlkPtrPhys {
     /// `BP_IS_HOLE`: reads as zeros, nothing is allocated.
     #[must_use]
@@ -287,7 +288,7 @@ impl BlkPtrPhys {
         self.uses_crypt() && self.level() == 0 && self.type_is_encrypted()
     }
 
-    /// `BP_IS_AUTHENTICATED`: a level-0 block in the clear with a MAC.
+    /// `BP_IS_AUTHENTICATED`: a level-0 block that is not encrypted but has a MAC.
     #[must_use]
     pub fn is_authenticated(&self) -> bool {
         self.uses_crypt() && self.level() == 0 && !self.type_is_encrypted()
@@ -437,7 +438,7 @@ impl BlkPtrPhys {
             .filter(DvaPhys::is_valid)
     }
 
-    /// `BP_GET_NDVAS`: how many copies.
+    /// `BP_GET_NDVAS`: the number of copies.
     #[must_use]
     pub fn ndvas(&self) -> usize {
         self.dvas().count()
@@ -482,7 +483,7 @@ impl BlkPtrPhys {
     /// The payload of an embedded data pointer: `embedded_psize` bytes, still compressed.
     ///
     /// # Errors
-    /// `Corrupt` if the pointer is not embedded data or says more than 112 bytes.
+    /// `Corrupt` if the pointer is not embedded data or claims more than 112 bytes.
     #[doc(alias = "decode_embedded_bp_compressed")]
     pub fn embedded_payload(&self) -> Result<Vec<u8>> {
         if !self.is_embedded() {
@@ -560,7 +561,7 @@ impl BlkPtrPhys {
 
 /// Construction and change. The setters assert that the pointer is not embedded.
 impl BlkPtrPhys {
-    /// A hole that remembers when it was punched (feature `hole_birth`).
+    /// A hole that records when it was punched (feature `hole_birth`).
     #[must_use]
     pub fn new_hole(type_: u8, level: u8, lsize: u64, birth: Txg) -> BlkPtrPhys {
         let mut bp = BlkPtrPhys::default();
@@ -651,7 +652,7 @@ impl BlkPtrPhys {
     }
 }
 
-/// One byte of a field that is exactly that wide.
+/// The value of a field of at most 8 bits.
 fn byte(value: u64) -> u8 {
     (value & 0xff) as u8
 }

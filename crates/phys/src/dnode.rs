@@ -1,4 +1,4 @@
-//! Dnodes: 512-byte slots that describe objects: type, block tree, bonus data.
+//! Dnodes, in slots of 512 bytes, describe objects: type, block tree, bonus data.
 //!
 //! # What it is
 //! An object is a dnode: a 64-byte core, then a tail that holds one to three block pointers, the
@@ -15,8 +15,8 @@
 //! See docs/spec/dnode.md.
 //!
 //! # Invariants
-//! 1. `type == 0`: the slot is free, or the inside of a large dnode; the rest means nothing.
-//! 2. Core, pointers, bonus and spill pointer fit the slots. [`DnodeView::new`] checks this once.
+//! 1. `type == 0`: the slot is free, or inside a large dnode; its other fields are meaningless.
+//! 2. Core, pointers, bonus and spill pointer fit in the slots. [`DnodeView::new`] checks this once.
 //!
 //! # Source
 //! OpenZFS include/sys/dnode.h (`dnode_phys_t`, `DN_*`) @be7657e3.
@@ -32,9 +32,9 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 pub const DNODE_MIN_SIZE: usize = 512;
 /// `DNODE_MAX_SLOTS`: slots of the largest dnode.
 pub const DNODE_MAX_SLOTS: usize = 32;
-/// `DNODE_CORE_SIZE`: what every dnode begins with.
+/// `DNODE_CORE_SIZE`: bytes of the core that every dnode begins with.
 pub const DNODE_CORE_SIZE: usize = 64;
-/// `DNODE_BLOCK_SIZE`: a block of dnodes.
+/// `DNODE_BLOCK_SIZE`: bytes in a block of dnodes.
 pub const DNODE_BLOCK_SIZE: usize = 1 << 14;
 /// `DNODES_PER_BLOCK`: slots in a block of dnodes.
 pub const DNODES_PER_BLOCK: u64 = 32;
@@ -44,7 +44,7 @@ pub const DN_MIN_INDBLKSHIFT: u8 = 12;
 pub const DN_MAX_INDBLKSHIFT: u8 = 17;
 /// `DN_MAX_LEVELS`: levels that reach 2^64 bytes with the smallest blocks, plus one.
 pub(crate) const DN_MAX_LEVELS: u8 = 12;
-/// `DN_MAX_NBLKPTR`: block pointers that fit one slot.
+/// `DN_MAX_NBLKPTR`: the most block pointers in a dnode; as many fit in one slot.
 pub const DN_MAX_NBLKPTR: u8 = 3;
 /// `DN_MAX_OBJECT`: object numbers are below this.
 pub const DN_MAX_OBJECT: u64 = 1 << 48;
@@ -75,7 +75,7 @@ phys_struct! {
         0 type_: u8,
         /// dn_indblkshift: log2 of the size of indirect blocks
         1 indblkshift: u8,
-        /// dn_nlevels: 1: the pointers name data blocks
+        /// dn_nlevels: levels of the block tree; 1: the pointers name data blocks
         2 nlevels: u8,
         /// dn_nblkptr: block pointers in the dnode, 1 to 3
         3 nblkptr: u8,
@@ -177,7 +177,7 @@ impl DnodePhys {
             .saturating_sub(spill)
     }
 
-    /// Checks an allocated core: types known, levels and shifts in range, parts fit the slots.
+    /// Checks an allocated core: types known, levels and shifts in range, parts fit in the slots.
     ///
     /// # Errors
     /// `Corrupt` with the field and its value. A free slot is corrupt here.
@@ -231,7 +231,7 @@ fn in_range(field: &str, value: u8, min: u8, max: u8) -> Result<()> {
     )))
 }
 
-/// A checked allocated dnode in `slots * 512` bytes: its parts can be taken without errors.
+/// A checked, allocated dnode in `slots * 512` bytes; access to its parts cannot fail.
 #[derive(Clone, Copy)]
 pub struct DnodeView<'a> {
     core: &'a DnodePhys,
@@ -242,7 +242,7 @@ impl<'a> DnodeView<'a> {
     /// Checks the dnode at the start of `bytes`.
     ///
     /// # Errors
-    /// `Corrupt` if [`DnodePhys::verify`] says so or the slots are not all in `bytes`.
+    /// `Corrupt` if [`DnodePhys::verify`] fails or `bytes` does not have all the slots.
     pub fn new(bytes: &'a [u8]) -> Result<DnodeView<'a>> {
         let core = DnodePhys::view(bytes)?;
         core.verify()?;
@@ -306,9 +306,8 @@ impl std::fmt::Debug for DnodeView<'_> {
     }
 }
 
-/// An allocated dnode under construction: core, pointers, bonus, spill; owned.
+/// An owned, allocated dnode whose parts (core, pointers, bonus, spill) can be changed.
 ///
-/// The way to change a dnode: take it apart, change the parts, put it together again.
 /// Bytes between the end of the bonus and the spill pointer are kept as they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DnodeImage {
@@ -355,7 +354,7 @@ impl DnodeImage {
         DnodePhys::view(&self.bytes).expect("an image has at least one slot")
     }
 
-    /// The core, to be changed. The number of slots must stay.
+    /// The core, to be changed, except for the number of slots.
     pub(crate) fn core_mut(&mut self) -> &mut DnodePhys {
         DnodePhys::view_mut(&mut self.bytes).expect("an image has at least one slot")
     }

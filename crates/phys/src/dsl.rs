@@ -3,7 +3,7 @@
 //! # What it is
 //! Bonus buffers of objects in the MOS. A DSL directory is a name in the dataset tree with its
 //! space accounts; a DSL dataset is one head or snapshot with its block pointer. Blocks that a
-//! dataset let go but a snapshot may hold are in deadlists, made of bpobjs.
+//! dataset no longer refers to but a snapshot may are in deadlists, made of bpobjs.
 //!
 //! # Source
 //! OpenZFS include/sys/dsl_dir.h, dsl_dataset.h, dsl_deadlist.h, bpobj.h, bptree.h,
@@ -15,7 +15,7 @@ use crate::scan::BookmarkPhys;
 use std::mem::size_of;
 use zerocopy::little_endian::U64;
 
-/// `DD_FLAG_USED_BREAKDOWN`: the breakdown is kept.
+/// `DD_FLAG_USED_BREAKDOWN`: `used_breakdown` is maintained.
 pub const DD_FLAG_USED_BREAKDOWN: u64 = 1 << 0;
 
 /// `DS_FLAG_INCONSISTENT`: being received or destroyed; not to be used.
@@ -24,7 +24,7 @@ pub const DS_FLAG_INCONSISTENT: u64 = 1 << 0;
 pub const DS_FLAG_NOPROMOTE: u64 = 1 << 1;
 /// `DS_FLAG_UNIQUE_ACCURATE`: `unique_bytes` can be trusted.
 pub const DS_FLAG_UNIQUE_ACCURATE: u64 = 1 << 2;
-/// `DS_FLAG_DEFER_DESTROY`: goes when its last clone or hold goes.
+/// `DS_FLAG_DEFER_DESTROY`: is destroyed when its last clone or hold is gone.
 pub const DS_FLAG_DEFER_DESTROY: u64 = 1 << 3;
 /// `DS_FLAG_CI_DATASET`: names are looked up without regard to case.
 pub const DS_FLAG_CI_DATASET: u64 = 1 << 16;
@@ -43,7 +43,7 @@ phys_struct! {
         24 origin_obj: U64,
         /// dd_child_dir_zapobj: name to DSL_DIR
         32 child_dir_zapobj: U64,
-        /// dd_used_bytes: of the directory and everything below
+        /// dd_used_bytes: used by the directory and everything below it
         40 used_bytes: U64,
         /// dd_compressed_bytes
         48 compressed_bytes: U64,
@@ -86,7 +86,7 @@ phys_struct! {
         48 creation_time: U64,
         /// ds_creation_txg
         56 creation_txg: U64,
-        /// ds_deadlist_obj: blocks that the previous snapshot has and this one has not
+        /// ds_deadlist_obj: blocks that the previous snapshot has and this dataset does not
         64 deadlist_obj: U64,
         /// ds_referenced_bytes
         72 referenced_bytes: U64,
@@ -94,7 +94,7 @@ phys_struct! {
         80 compressed_bytes: U64,
         /// ds_uncompressed_bytes
         88 uncompressed_bytes: U64,
-        /// ds_unique_bytes: would be freed with this snapshot
+        /// ds_unique_bytes: bytes that only this dataset refers to
         96 unique_bytes: U64,
         /// ds_fsid_guid: 56 bits, may change
         104 fsid_guid: U64,
@@ -169,7 +169,7 @@ phys_struct! {
         0 bp: BlkPtrPhys,
         /// be_birth_txg: only blocks born after this are freed
         128 birth_txg: U64,
-        /// be_zb: where to go on
+        /// be_zb: where to resume
         136 bookmark: BookmarkPhys,
     }
 

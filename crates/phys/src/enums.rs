@@ -12,7 +12,7 @@
 use base::{Error, Result};
 use std::fmt;
 
-/// `dmu_object_byteswap_t`: how the contents of an object are turned to the other byte order.
+/// `dmu_object_byteswap_t`: how the contents of an object are converted to the other byte order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 #[expect(missing_docs, reason = "the names say it all")]
@@ -166,7 +166,7 @@ object_types! {
 }
 
 impl ObjectType {
-    /// `DMU_OT_NEWTYPE`: the bit of types that describe themselves.
+    /// `DMU_OT_NEWTYPE`: the bit that marks "new" types, whose other bits describe them.
     pub const NEWTYPE: u8 = 0x80;
     /// `DMU_OT_METADATA`, in a "new" type.
     pub(crate) const METADATA: u8 = 0x40;
@@ -174,7 +174,7 @@ impl ObjectType {
     pub(crate) const ENCRYPTED: u8 = 0x20;
     /// `DMU_OT_BYTESWAP_MASK`, in a "new" type.
     pub(crate) const BYTESWAP_MASK: u8 = 0x1f;
-    /// `DMU_OT_NUMTYPES`: how many classic types there are.
+    /// `DMU_OT_NUMTYPES`: the number of classic types.
     pub(crate) const NUMTYPES: u8 = 54;
 
     /// `DMU_OTN_UINT8_DATA`.
@@ -244,7 +244,7 @@ impl ObjectType {
         self.byteswap() == ByteswapClass::Zap
     }
 
-    /// `DMU_OT_HAS_FILL`: level-0 pointers count more than themselves, so they are never embedded.
+    /// `DMU_OT_HAS_FILL`: level-0 pointers have a fill count other than 1, so they are never embedded.
     #[must_use]
     pub fn has_fill(self) -> bool {
         self == Self::DNODE || self == Self::OBJSET
@@ -376,13 +376,13 @@ numbered_enum! {
     /// `enum zio_compress`: how the bytes of a block are compressed.
     #[doc(alias = "zio_compress")]
     CompressType, "compression" {
-        /// Property only: as the parent.
+        /// Property only: that of the parent.
         Inherit = 0, "inherit";
         /// Property only: [`CompressType::ON_VALUE`].
         On = 1, "on";
         /// Stored as is.
         Off = 2, "uncompressed";
-        /// LZJB, the first one.
+        /// LZJB, the oldest algorithm.
         Lzjb = 3, "lzjb";
         /// All zeros: never on disk, such blocks are holes.
         Empty = 4, "empty";
@@ -414,10 +414,10 @@ numbered_enum! {
 }
 
 impl CompressType {
-    /// What `compression=on` means with `lz4_compress` enabled (`ZIO_COMPRESS_LZ4_ON_VALUE`).
+    /// The meaning of `compression=on` with `lz4_compress` enabled (`ZIO_COMPRESS_LZ4_ON_VALUE`).
     pub const ON_VALUE: CompressType = CompressType::Lz4;
 
-    /// Whether a block pointer may carry this value and its bytes need decompressing.
+    /// Whether blocks with this value need decompressing; false for values that no block has.
     #[must_use]
     pub fn is_compressed(self) -> bool {
         self.raw() > CompressType::Off.raw() && self != CompressType::Empty
@@ -425,10 +425,10 @@ impl CompressType {
 }
 
 numbered_enum! {
-    /// `enum zio_checksum`: what a block must hash to.
+    /// `enum zio_checksum`: the checksum algorithm of a block.
     #[doc(alias = "zio_checksum")]
     ChecksumType, "checksum" {
-        /// Property only: as the parent.
+        /// Property only: that of the parent.
         Inherit = 0, "inherit";
         /// Property only: [`ChecksumType::ON_VALUE`].
         On = 1, "on";
@@ -462,11 +462,11 @@ numbered_enum! {
 }
 
 impl ChecksumType {
-    /// What `checksum=on` means (`ZIO_CHECKSUM_ON_VALUE`).
+    /// The meaning of `checksum=on` (`ZIO_CHECKSUM_ON_VALUE`).
     pub const ON_VALUE: ChecksumType = ChecksumType::Fletcher4;
 
-    /// What a dnode or property says of the checksum of its blocks; `None` for "inherit", and for what no block
-    /// has: a checksum inside the block, OpenZFS's test flag `noparity`, an unknown number.
+    /// The checksum of data blocks that a dnode or property selects; `None` for "inherit" and for what
+    /// no data block has: a checksum inside the block, OpenZFS's test flag `noparity`, an unknown number.
     #[must_use]
     #[doc(alias = "zio_checksum_select")]
     pub fn of_blocks(number: u64) -> Option<ChecksumType> {
@@ -501,7 +501,7 @@ impl ChecksumType {
 }
 
 numbered_enum! {
-    /// `dmu_objset_type_t`: what kind of objset this is.
+    /// `dmu_objset_type_t`: the kind of an objset.
     #[doc(alias = "dmu_objset_type_t")]
     ObjsetType, "objset type" {
         /// None.

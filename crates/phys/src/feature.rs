@@ -1,4 +1,4 @@
-//! Feature flags: which there are, which this program keeps up, and the counts kept in the pool.
+//! Feature flags: all that exist, and how far this program supports each.
 //!
 //! # What it is
 //! A pool names every format extension it may use. A feature is *disabled* (absent), *enabled*
@@ -19,13 +19,13 @@
 pub const ASYNC_DESTROY: &str = "com.delphix:async_destroy";
 /// One shared empty bpobj for all empty deadlist entries.
 pub const EMPTY_BPOBJ: &str = "com.delphix:empty_bpobj";
-/// Directories and data sets that are also ZAPs.
+/// DSL directories and datasets that are also ZAPs.
 pub const EXTENSIBLE_DATASET: &str = "com.delphix:extensible_dataset";
 /// Bookmarks.
 pub const BOOKMARKS: &str = "com.delphix:bookmarks";
 /// Larger bookmark records.
 pub const BOOKMARK_V2: &str = "com.datto:bookmark_v2";
-/// Bookmarks that know how much was freed before the next snapshot.
+/// Bookmarks that record how much was freed before the next snapshot.
 pub(crate) const BOOKMARK_WRITTEN: &str = "com.delphix:bookmark_written";
 /// Redaction lists of bookmarks.
 pub(crate) const REDACTION_BOOKMARKS: &str = "com.delphix:redaction_bookmarks";
@@ -49,20 +49,20 @@ pub const BLAKE3: &str = "org.openzfs:blake3";
 pub const ZSTD_COMPRESS: &str = "org.freebsd:zstd_compress";
 /// Counting of objects per user and group.
 pub const USEROBJ_ACCOUNTING: &str = "org.zfsonlinux:userobj_accounting";
-/// Errors are logged by head.
+/// Errors are logged per head dataset.
 pub const HEAD_ERRLOG: &str = "com.delphix:head_errlog";
-/// Counting per project.
+/// Space and object counts per project.
 pub const PROJECT_QUOTA: &str = "org.zfsonlinux:project_quota";
 /// Extended attributes in the intent log.
 pub const ZILSAXATTR: &str = "org.openzfs:zilsaxattr";
 /// LZ4.
 pub const LZ4_COMPRESS: &str = "org.illumos:lz4_compress";
 
-/// Small blocks in their pointers.
+/// Small blocks embedded in their block pointers.
 pub const EMBEDDED_DATA: &str = "com.delphix:embedded_data";
-/// Holes know when they were made.
+/// Holes that record when they were made.
 pub const HOLE_BIRTH: &str = "com.delphix:hole_birth";
-/// When each feature was enabled.
+/// The txg in which each feature was enabled.
 pub const ENABLED_TXG: &str = "com.delphix:enabled_txg";
 /// Histograms in space maps.
 pub const SPACEMAP_HISTOGRAM: &str = "com.delphix:spacemap_histogram";
@@ -72,16 +72,16 @@ pub const SPACEMAP_V2: &str = "com.delphix:spacemap_v2";
 pub const LOG_SPACEMAP: &str = "com.delphix:log_spacemap";
 /// Cloned blocks.
 pub const BLOCK_CLONING: &str = "com.fudosecurity:block_cloning";
-/// Removed vdevs, and where their blocks are now.
+/// Removed top-level vdevs, and mappings to where their blocks are now.
 pub const DEVICE_REMOVAL: &str = "com.delphix:device_removal";
-/// What of a removed vdev is not referred to any more.
+/// The parts of a removed vdev that are no longer referenced.
 pub const OBSOLETE_COUNTS: &str = "com.delphix:obsolete_counts";
 /// A checkpoint of the pool.
 pub const ZPOOL_CHECKPOINT: &str = "com.delphix:zpool_checkpoint";
 /// Special and dedup vdevs.
 pub const ALLOCATION_CLASSES: &str = "org.zfsonlinux:allocation_classes";
 
-/// How far this program goes with a feature.
+/// How far this program supports a feature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Support {
     /// Reads, writes and maintains it: new pools have it enabled.
@@ -99,19 +99,19 @@ pub struct Feature {
     pub guid: &'static str,
     /// The name in `feature@…` properties.
     pub name: &'static str,
-    /// What `feature_descriptions` says.
+    /// The text in `feature_descriptions`.
     pub description: &'static str,
     /// Whether a reader may ignore it (`ZFEATURE_FLAG_READONLY_COMPAT`).
     pub readonly_compat: bool,
-    /// Whether the MOS cannot be read without it (`ZFEATURE_FLAG_MOS`): it is named in the labels.
+    /// Whether the MOS cannot be read without it (`ZFEATURE_FLAG_MOS`); then the labels name it.
     pub mos: bool,
-    /// Whether enabling makes it active at once (`ZFEATURE_FLAG_ACTIVATE_ON_ENABLE`).
+    /// Whether enabling makes it active immediately (`ZFEATURE_FLAG_ACTIVATE_ON_ENABLE`).
     pub activate_on_enable: bool,
-    /// Whether each dataset that uses it counts once (`ZFEATURE_FLAG_PER_DATASET`).
+    /// Whether its count is the number of datasets that use it (`ZFEATURE_FLAG_PER_DATASET`).
     pub per_dataset: bool,
-    /// Names of the features that it needs.
+    /// Names of the features that it depends on.
     pub depends: &'static [&'static str],
-    /// How far this program goes with it.
+    /// How far this program supports it.
     pub support: Support,
 }
 
@@ -143,8 +143,8 @@ const fn feature(
 
 const EXTENSIBLE: &[&str] = &["extensible_dataset"];
 
-/// Every feature flag known to OpenZFS, in the order of `spa_feature_t`; what came after release 2.3
-/// is at the end.
+/// Every feature flag known to OpenZFS, in the order of `spa_feature_t`; those added after release
+/// 2.3 are at the end.
 #[rustfmt::skip]
 pub const FEATURES: &[Feature] = &[
     feature(ASYNC_DESTROY, "async_destroy", RO, &[], Support::Kept,
@@ -251,7 +251,7 @@ pub const FEATURES: &[Feature] = &[
         Support::None, "Support for preserving logical birth time during rewrite."),
 ];
 
-/// Features that OpenZFS 2.3 does not know: pools without them do not mention them.
+/// Features that OpenZFS 2.3 does not know; they are shown only for pools that have them enabled.
 const AFTER_2_3: [&str; 4] = [
     "draid_failure_domains",
     "block_cloning_endian",
@@ -279,13 +279,14 @@ pub fn by_guid(guid: &str) -> Option<&'static Feature> {
     FEATURES.iter().find(|f| f.guid == guid)
 }
 
-/// The guids of features that count once per dataset that uses them; its ZAP has an entry of that name.
+/// The guids of features that count the datasets that use them; such a dataset's ZAP has an entry of
+/// that name.
 pub fn per_dataset() -> impl Iterator<Item = &'static str> {
     let counted = FEATURES.iter().filter(|f| f.per_dataset);
     counted.map(|f| f.guid)
 }
 
-/// The features that a new pool gets when nothing else is asked for.
+/// The features that a new pool gets by default.
 pub fn kept() -> impl Iterator<Item = &'static Feature> {
     FEATURES.iter().filter(|f| f.support == Support::Kept)
 }

@@ -1,4 +1,4 @@
-//! Bodies of fuzz targets: each takes any bytes and must return.
+//! Bodies of fuzz targets: each takes arbitrary bytes and must return.
 
 use crate::{
     BlkPtrPhys, BootEnvPhys, BpobjPhys, BptreeEntryPhys, BptreePhys, BrtVdevPhys, DeadlistPhys,
@@ -7,7 +7,7 @@ use crate::{
     ZapPhys, ZilChainPhys, ZilHeaderPhys, ZnodePhys, sa, space_map, zil, znode,
 };
 
-/// Reads `bytes` as every structure and walks what can be walked.
+/// Reads `bytes` as every structure and iterates over every list of entries.
 pub fn phys_all(bytes: &[u8]) {
     same::<BootEnvPhys>(bytes);
     same::<BpobjPhys>(bytes);
@@ -61,7 +61,7 @@ pub fn phys_all(bytes: &[u8]) {
     znode::aces(bytes).for_each(drop);
 }
 
-/// A structure reads and writes all its bytes.
+/// Checks that a structure reads and writes all its bytes.
 fn same<T: Phys>(bytes: &[u8]) {
     match T::read(bytes) {
         Ok(value) => assert_eq!(Some(value.as_bytes()), bytes.get(..T::SIZE)),

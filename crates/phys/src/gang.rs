@@ -1,4 +1,4 @@
-//! Gang headers: a block in pieces, when no hole in the free space is large enough.
+//! Gang headers: a block is stored in pieces when no free segment is large enough.
 //!
 //! # On disk
 //! An array of block pointers, zero padding, and an embedded checksum in the last 40 bytes.

@@ -1,4 +1,4 @@
-//! Labels: four copies per device of who it is, and the ring of uberblocks.
+//! Labels: four copies per device of its identity, each with a ring of uberblocks.
 //!
 //! # On disk
 //! ```text
@@ -8,12 +8,12 @@
 //!          16K  112K  nvlist (XDR), eck in the last 40 bytes
 //!          128K 128K  uberblock ring: slots of max(1K, sector) up to 8K, eck at each end
 //! ```
-//! The device counts down to a multiple of 256 KiB; DVA offsets count from the end of the boot
-//! area, 4 MiB. See docs/spec/label.md.
+//! The size of the device is rounded down to a multiple of 256 KiB; DVA offsets count from the end
+//! of the boot area, 4 MiB. See docs/spec/label.md.
 //!
 //! # Crash argument
-//! Labels 0 and 2 are written, flushed, then the uberblocks, then labels 1 and 3: at every
-//! moment two labels are whole, and an uberblock is only found by txg and checksum.
+//! Labels 0 and 2 are written and flushed, then the uberblocks, then labels 1 and 3: at every
+//! moment two labels are whole, and an uberblock is chosen only by txg and checksum.
 //!
 //! # Source
 //! OpenZFS include/sys/vdev_impl.h (`vdev_label_t`), module/zfs/vdev_label.c,
@@ -28,21 +28,21 @@ use zerocopy::little_endian::U64;
 pub const LABEL_SIZE: u64 = 256 << 10;
 /// `VDEV_LABELS`: copies per device.
 pub const LABELS: usize = 4;
-/// `VDEV_PAD_SIZE`: blank at the start of a label; also the size of the boot environment.
+/// `VDEV_PAD_SIZE`: bytes left blank at the start of a label; also the size of the boot environment.
 pub const PAD_SIZE: u64 = 8 << 10;
-/// Where the boot environment block is in a label.
+/// Offset of the boot environment block in a label.
 pub const BOOT_ENV_OFFSET: u64 = 8 << 10;
-/// Where the nvlist is in a label.
+/// Offset of the nvlist in a label.
 pub const NVLIST_OFFSET: u64 = 16 << 10;
-/// `VDEV_PHYS_SIZE`: the nvlist and its checksum.
+/// `VDEV_PHYS_SIZE`: bytes of the nvlist and its checksum.
 pub const NVLIST_SIZE: u64 = 112 << 10;
 /// The most bytes of nvlist.
 pub const NVLIST_MAX: u64 = NVLIST_SIZE - 40;
-/// Where the uberblock ring is in a label.
+/// Offset of the uberblock ring in a label.
 pub const UBERBLOCK_RING_OFFSET: u64 = 128 << 10;
-/// `VDEV_UBERBLOCK_RING`: size of the ring.
+/// `VDEV_UBERBLOCK_RING`: bytes of the ring.
 pub const UBERBLOCK_RING_SIZE: u64 = 128 << 10;
-/// `MMP_BLOCKS_PER_LABEL`: slots at the end of the ring that multihost keeps for itself.
+/// `MMP_BLOCKS_PER_LABEL`: slots at the end of the ring reserved for multihost.
 pub const MMP_BLOCKS_PER_LABEL: u64 = 1;
 /// `VDEV_BOOT_OFFSET`: the boot area follows the first two labels.
 pub(crate) const BOOT_OFFSET: u64 = 512 << 10;
@@ -65,14 +65,14 @@ const _: () = {
     assert!(UBERBLOCK_RING_OFFSET + UBERBLOCK_RING_SIZE == LABEL_SIZE);
 };
 
-/// What labels may use of a device: its size down to a multiple of 256 KiB.
+/// The size of a device as the labels see it: rounded down to a multiple of 256 KiB.
 #[must_use]
 #[doc(alias = "vdev_psize")]
 pub const fn label_device_size(device_size: u64) -> u64 {
     device_size & !(LABEL_SIZE - 1)
 }
 
-/// `vdev_label_offset`: where label `index`, `0..4`, is on a device; none if it is too small.
+/// `vdev_label_offset`: offset of label `index`, `0..4`, on a device; `None` if it is too small.
 #[must_use]
 #[doc(alias = "vdev_label_offset")]
 pub const fn label_offset(device_size: u64, index: usize) -> Option<u64> {
@@ -119,7 +119,7 @@ pub const fn uberblock_count(ashift: u32) -> u64 {
     UBERBLOCK_RING_SIZE.wrapping_shr(uberblock_shift(ashift))
 }
 
-/// `VDEV_UBERBLOCK_OFFSET`: where slot `slot` is, from the start of the label.
+/// `VDEV_UBERBLOCK_OFFSET`: offset of slot `slot` from the start of the label.
 #[must_use]
 pub const fn uberblock_offset(ashift: u32, slot: u64) -> u64 {
     assert!(

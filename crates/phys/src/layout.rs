@@ -3,7 +3,7 @@
 //! # What it is
 //! [`Phys`] is "bytes on disk with a name": a fixed size, any content allowed, every byte carried
 //! through unchanged, reserved or not. `phys_struct!` declares one with the offset of every
-//! field, which the compiler checks, so a forgotten field stops the build.
+//! field; the compiler checks the offsets, so a forgotten field stops the build.
 
 use base::{Error, Result};
 use std::mem::size_of;
@@ -11,13 +11,13 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// An on-disk structure: fixed size, no alignment, no invalid bit pattern.
 ///
-/// All functions refuse too few bytes with `Corrupt` and the structure's name, and ignore
-/// what follows the structure.
+/// Functions that return a `Result` refuse too few bytes with `Corrupt` and the structure's name;
+/// all of them ignore bytes after the structure.
 pub trait Phys: FromBytes + IntoBytes + KnownLayout + Immutable + Unaligned + Copy {
     /// The Rust name, for errors.
     const NAME: &'static str;
 
-    /// How many bytes it takes.
+    /// Size in bytes.
     const SIZE: usize = size_of::<Self>();
 
     /// A copy of the structure at the start of `bytes`.
@@ -36,7 +36,7 @@ pub trait Phys: FromBytes + IntoBytes + KnownLayout + Immutable + Unaligned + Co
         Self::split(bytes).map(|(value, _)| value)
     }
 
-    /// The structure at the start of `bytes`, and what follows it.
+    /// The structure at the start of `bytes`, and the bytes after it.
     ///
     /// # Errors
     /// `Corrupt` if there are too few bytes.
@@ -55,7 +55,7 @@ pub trait Phys: FromBytes + IntoBytes + KnownLayout + Immutable + Unaligned + Co
         split.map(|(value, _)| value)
     }
 
-    /// `bytes` as an array; a rest that is too short for one more is ignored.
+    /// `bytes` as an array; a remainder too short for another element is ignored.
     fn array(bytes: &[u8]) -> &[Self] {
         let count = bytes.len().checked_div(Self::SIZE).unwrap_or(0);
         let result = <[Self]>::ref_from_prefix_with_elems(bytes, count);
@@ -81,7 +81,7 @@ fn too_short<T: Phys>(have: usize) -> Error {
 
 /// Declares on-disk structures: `offset field: type` per field, the size after the name.
 ///
-/// Gives each `Clone`, `Copy`, `Debug`, `PartialEq`, `Eq`, `Default` (all zero) and [`Phys`].
+/// Each gets `Clone`, `Copy`, `Debug`, `PartialEq`, `Eq`, `Default` (all zero) and [`Phys`].
 macro_rules! phys_struct {
     ($(
         $(#[$doc:meta])*

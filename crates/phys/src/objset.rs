@@ -41,7 +41,7 @@ pub const OBJSET_FLAG_USEROBJACCOUNTING_COMPLETE: u64 = 1 << 1;
 /// `OBJSET_FLAG_PROJECTQUOTA_COMPLETE`: projects are counted.
 pub const OBJSET_FLAG_PROJECTQUOTA_COMPLETE: u64 = 1 << 2;
 
-/// `DMU_USERUSED_OBJECT`: the object number by which the user space dnode goes.
+/// `DMU_USERUSED_OBJECT`: the object number of the user space dnode.
 pub const USERUSED_OBJECT: u64 = u64::MAX;
 /// `DMU_GROUPUSED_OBJECT`.
 pub const GROUPUSED_OBJECT: u64 = u64::MAX - 1;
@@ -78,7 +78,7 @@ phys_struct! {
 }
 
 impl ObjsetPhys {
-    /// Reads any of the three forms; what a short form lacks is zero.
+    /// Reads any of the three forms; fields that a short form lacks are zero.
     ///
     /// # Errors
     /// `Corrupt` if `bytes` has none of the three sizes or the type is unknown.
@@ -111,7 +111,7 @@ impl ObjsetPhys {
             .map_err(|_| Error::corrupt(format!("os_type {raw} is not known")))
     }
 
-    /// The bytes of the form of `size` bytes, one of the three.
+    /// The bytes of the form of `size` bytes; `size` must be that of one of the three forms.
     #[must_use]
     pub fn form(&self, size: usize) -> &[u8] {
         let known = [

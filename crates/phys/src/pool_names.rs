@@ -4,7 +4,7 @@
 //! OpenZFS include/sys/dmu.h (`DMU_POOL_*`), dsl_dir.h (`DD_FIELD_*`), dsl_dataset.h
 //! (`DS_FIELD_*`), fs/zfs.h (`VDEV_TOP_ZAP_*`, `VDEV_LEAF_ZAP_*`) @be7657e3.
 
-/// `DMU_POOL_DIRECTORY_OBJECT`: the object of the MOS that leads to everything else
+/// `DMU_POOL_DIRECTORY_OBJECT`: the MOS object through which everything else is found
 pub const POOL_DIRECTORY_OBJECT: u64 = 1;
 /// `DMU_POOL_CONFIG`
 pub const CONFIG: &str = "config";
@@ -76,7 +76,7 @@ pub const DD_FIELD_SNAPSHOT_COUNT: &str = "com.joyent:snapshot_count";
 
 /// `MOS_DIR_NAME`: the directory that is charged for the MOS
 pub const MOS_DIR_NAME: &str = "$MOS";
-/// `FREE_DIR_NAME`: the directory that is charged for what is being freed
+/// `FREE_DIR_NAME`: the directory that is charged for the blocks being freed
 pub const FREE_DIR_NAME: &str = "$FREE";
-/// `ORIGIN_DIR_NAME`: the directory, and the snapshot in it, from which all are cloned
+/// `ORIGIN_DIR_NAME`: the directory, and the snapshot in it, that all datasets are clones of
 pub const ORIGIN_DIR_NAME: &str = "$ORIGIN";

@@ -1,4 +1,4 @@
-//! Values of properties, of datasets and of pools: a ZAP entry of one number, or of a string.
+//! Values of dataset and pool properties: a ZAP entry with one number or a string.
 //!
 //! # Source
 //! OpenZFS module/zfs/dsl_prop.c (`dsl_prop_set_sync_impl`), module/zfs/spa.c (`spa_sync_props`)
@@ -7,7 +7,7 @@
 /// A property's value as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PropValue {
-    /// A number, or the index of a word.
+    /// A number, or the index of a value that is a word.
     Number(u64),
     /// A string, without the terminating NUL that is stored with it.
     Text(String),

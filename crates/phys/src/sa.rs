@@ -85,7 +85,7 @@ impl SaHdrPhys {
     }
 }
 
-/// Bytes of header for a layout with this many variable lengths (`SA_HDR_SIZE_MATCH_LAYOUT`).
+/// Bytes of header for a layout with `variable_lengths` of them (`SA_HDR_SIZE_MATCH_LAYOUT`).
 #[must_use]
 pub const fn header_size(variable_lengths: usize) -> usize {
     let beyond_first = variable_lengths.saturating_sub(1);
@@ -155,7 +155,7 @@ impl<'a> SaView<'a> {
     }
 }
 
-/// `sa_bswap_type_t`: what an attribute is made of.
+/// `sa_bswap_type_t`: the type of an attribute's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 #[doc(alias = "sa_bswap_type_t")]
@@ -207,7 +207,7 @@ impl SaAttrReg {
         ATTR_NUM.set(word, u64::from(self.num))
     }
 
-    /// `ATTR_NUM` & co.
+    /// `ATTR_NUM`, `ATTR_BSWAP`, `ATTR_LENGTH`.
     ///
     /// # Errors
     /// `Corrupt` for an unknown kind.
@@ -234,7 +234,7 @@ pub struct ZplAttrFacts {
 macro_rules! zpl_attrs {
     ($($variant:ident $name:literal $length:literal $bswap:ident $doc:literal;)*) => {
         /// `zpl_attr_t`: the attributes of files. Their numbers on disk come from the registry;
-        /// a file system made here gives them the numbers of this order, as OpenZFS does.
+        /// a file system made here numbers them in this order, as OpenZFS does.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[doc(alias = "zpl_attr_t")]
         pub enum ZplAttr {

@@ -93,7 +93,7 @@ phys_struct! {
     /// `spa_history_phys_t`: bonus of the history object.
     #[doc(alias = "spa_history_phys_t")]
     pub struct HistoryPhys: 40 {
-        /// sh_pool_create_len: end of the record of `zpool create`, kept for ever
+        /// sh_pool_create_len: end of the record of `zpool create`, which is never overwritten
         0 pool_create_len: U64,
         /// sh_phys_max_off: size of the ring
         8 phys_max_off: U64,
@@ -127,7 +127,7 @@ phys_struct! {
         8 dst: DvaPhys,
     }
 
-    /// `vdev_indirect_birth_entry_phys_t`: up to which offset data was copied in which txg.
+    /// `vdev_indirect_birth_entry_phys_t`: the txg in which data up to an offset was copied.
     #[doc(alias = "vdev_indirect_birth_entry_phys_t")]
     pub struct IndirectBirthEntryPhys: 16 {
         /// vibe_offset

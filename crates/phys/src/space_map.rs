@@ -1,10 +1,11 @@
 //! Space maps: logs of allocations and frees.
 //!
 //! # What it is
-//! An object full of 64-bit words, only ever appended to until it is written anew. Replaying it
-//! from the start gives what is allocated. Three kinds of entries: a *debug* word says in which
-//! txg and sync pass the next ones were written (and pads blocks); a *one-word* entry has 15 bits
-//! of run and 47 of offset; a *two-word* entry (feature `spacemap_v2`) has 36 and 63, and a vdev.
+//! An object full of 64-bit words, which is only appended to until it is condensed (rewritten).
+//! Replaying it from the start gives what is allocated. Three kinds of entries: a *debug* word says
+//! in which txg and sync pass the next ones were written (and pads blocks); a *one-word* entry has
+//! 15 bits of run and 47 of offset; a *two-word* entry (feature `spacemap_v2`) has 36 and 63, and a
+//! vdev.
 //! Offsets and runs count units of `1 << sm_shift` bytes from the start of the map's region.
 //!
 //! # On disk
@@ -29,7 +30,7 @@ use std::mem::size_of;
 use zerocopy::little_endian::{I64, U64};
 use zerocopy::{FromBytes, IntoBytes};
 
-/// `SPACE_MAP_HISTOGRAM_SIZE`: buckets.
+/// `SPACE_MAP_HISTOGRAM_SIZE`: buckets of the histogram.
 pub const SPACE_MAP_HISTOGRAM_SIZE: usize = 32;
 /// `SM_RUN_MAX`: the longest run of a one-word entry.
 pub const SM_RUN_MAX: u64 = 1 << 15;
@@ -53,7 +54,7 @@ const RUN2: Field = Field::new(24, 36);
 const VDEV2: Field = Field::new(0, 24);
 const TYPE2: Field = Field::new(63, 1);
 const OFFSET2: Field = Field::new(0, SM2_OFFSET_BITS);
-/// `SM_NO_VDEVID`: does not fit 24 bits; in a two-word entry it is stored as zero.
+/// What a two-word entry without a vdev stores: `SM_NO_VDEVID` does not fit in 24 bits.
 const NO_VDEV: u64 = 0;
 
 phys_struct! {
@@ -68,12 +69,12 @@ phys_struct! {
         16 alloc: I64,
         /// smp_pad: zero
         24 pad: [U64; 5],
-        /// smp_histogram: free segments by log2 of their size, less sm_shift
+        /// smp_histogram: free segments by log2 of their bytes, less sm_shift
         64 histogram: [U64; 32],
     }
 }
 
-/// `maptype_t`: which way a range went.
+/// `maptype_t`: whether a range was allocated or freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MapType {
     /// `SM_ALLOC`
@@ -102,9 +103,9 @@ impl MapType {
 /// One entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpaceMapEntry {
-    /// When the entries after it were written; all zero: padding.
+    /// Says when the entries after it were written; all zero: padding.
     Debug {
-        /// What was to be written, a [`MapType`] bit
+        /// Whether the entries after it are allocations or frees
         action: MapType,
         /// Sync pass, modulo 1024
         sync_pass: u64,
@@ -119,9 +120,9 @@ pub enum SpaceMapEntry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[doc(alias = "space_map_entry_t")]
 pub struct SpaceMapRange {
-    /// Which way
+    /// Allocated or freed
     pub map_type: MapType,
-    /// Of two-word entries; only log space maps use it
+    /// Only in two-word entries; only log space maps use it
     pub vdev: Option<VdevId>,
     /// From the start of the region
     pub offset: u64,
@@ -131,7 +132,7 @@ pub struct SpaceMapRange {
 
 /// Decodes entries; `bytes` is the object up to its length.
 ///
-/// Ends with an error at a rest that is not a whole entry.
+/// Ends with an error if the last entry is not whole.
 pub fn entries(bytes: &[u8]) -> Entries<'_> {
     Entries { rest: bytes }
 }
@@ -198,14 +199,14 @@ impl Iterator for Entries<'_> {
 #[derive(Clone, Debug)]
 pub struct Encoder {
     out: Vec<u8>,
-    /// Where `out` will start in the object.
+    /// Offset of `out` in the object.
     start: u64,
     block_size: u64,
     two_words_allowed: bool,
 }
 
 impl Encoder {
-    /// An encoder for entries that go to `length` of an object with this block size.
+    /// An encoder for entries to be written at offset `length` of an object with this block size.
     ///
     /// `two_words_allowed`: feature `spacemap_v2` is active.
     #[must_use]
@@ -233,7 +234,7 @@ impl Encoder {
         used == self.block_size.saturating_sub(8)
     }
 
-    /// Says in which txg and pass the entries that follow are written.
+    /// Appends a debug entry: the txg and pass in which the entries after it are written.
     #[doc(alias = "space_map_write_intro_debug")]
     pub fn debug(&mut self, action: MapType, sync_pass: u64, txg: Txg) {
         let mut word = PREFIX.set(0, PREFIX_DEBUG);
@@ -393,7 +394,7 @@ mod tests {
                 .collect();
             prop_assert_eq!(decoded.len(), ranges.len());
             for (got, want) in decoded.iter().zip(&ranges) {
-                // A long range without a vdev comes back with vdev 0 from its two words.
+                // A long range without a vdev is decoded from its two words with vdev 0.
                 let vdev = got.vdev.filter(|_| want.vdev.is_some());
                 prop_assert_eq!(&SpaceMapRange { vdev, ..*got }, want);
             }

@@ -3,7 +3,7 @@
 use crate::Phys;
 use proptest::prelude::*;
 
-/// Bytes that are all different from their neighbours and from zero.
+/// Bytes of which each differs from its neighbours and from zero.
 fn pattern(size: usize, seed: u8) -> Vec<u8> {
     (0..size)
         .map(|i| (i as u8).wrapping_mul(7).wrapping_add(seed) | 1)

@@ -1,9 +1,9 @@
 //! Uberblocks: the root pointer of the pool and the state it was written in.
 //!
 //! # What it is
-//! The uberblock with the highest txg (then timestamp, then multihost sequence) whose checksum
-//! holds names the MOS. It lives in a ring of slots in every label, each slot `1 << shift` bytes
-//! with a [`crate::label::EckPhys`] at its end; see [`crate::label`] and docs/spec/label.md.
+//! The uberblock with the highest txg (then timestamp, then multihost sequence) whose checksum is
+//! right names the MOS. It is in a ring of slots in every label, each slot `1 << shift` bytes with
+//! a [`crate::label::EckPhys`] at its end; see [`crate::label`] and docs/spec/label.md.
 //!
 //! # On disk
 //! ```text
@@ -27,7 +27,7 @@ use zerocopy::little_endian::U64;
 
 /// `UBERBLOCK_MAGIC`.
 pub const UBERBLOCK_MAGIC: u64 = 0x00ba_b10c;
-/// `MMP_MAGIC`: the multihost fields are there.
+/// `MMP_MAGIC`: the multihost fields are present.
 pub const MMP_MAGIC: u64 = 0xa11c_ea11;
 /// `UBERBLOCK_SHIFT`: log2 of the smallest slot.
 pub const UBERBLOCK_SHIFT: u32 = 10;
@@ -51,8 +51,8 @@ const MMP_FAIL_INT: Field = Field::new(48, 16);
 const REFLOW_OFFSET: Field = Field::new(0, 55);
 const REFLOW_STATE: Field = Field::new(55, 9);
 
-/// No pool gets this far: a txg each microsecond for 2,000 years. Numbers above leave no room for those
-/// that are counted on from them.
+/// The highest txg accepted. No pool reaches it: that takes a txg per microsecond for 2,000 years.
+/// Higher numbers could overflow when later txgs are computed from them.
 const TXG_MAX: u64 = 1 << 56;
 
 phys_struct! {
@@ -123,7 +123,7 @@ impl UberblockPhys {
         Txg(self.txg.get())
     }
 
-    /// What `vdev_uberblock_compare` orders by: txg, timestamp, multihost sequence.
+    /// The sort key of `vdev_uberblock_compare`: txg, timestamp, multihost sequence.
     #[must_use]
     pub fn rank(&self) -> (u64, u64, u64) {
         (
@@ -160,7 +160,7 @@ impl UberblockPhys {
             .map(|value| value as u16)
     }
 
-    /// Sets the multihost fields and their valid bits; clears the sequence if `seq` is none.
+    /// Sets the multihost fields and their valid bits; clears the sequence if `seq` is `None`.
     pub fn set_mmp(&mut self, interval_ms: u32, fail_intervals: u16, seq: Option<u16>) {
         let mut config = MMP_INTERVAL_VALID | MMP_FAIL_INT_VALID;
         config = MMP_INTERVAL.set(config, u64::from(interval_ms));

@@ -35,11 +35,11 @@ pub const ZAP_LEAF_MAGIC: u32 = 0x02ab_1eaf;
 pub const MZAP_ENT_LEN: usize = 64;
 /// `MZAP_NAME_LEN`: bytes of a name in a micro entry, with NUL.
 pub const MZAP_NAME_LEN: usize = 50;
-/// `ZAP_MAXNAMELEN`: bytes of a name, with NUL.
+/// `ZAP_MAXNAMELEN`: the most bytes of a name, with NUL.
 pub const ZAP_MAXNAMELEN: usize = 256;
-/// `ZAP_MAXNAMELEN_NEW`: the same with `longname`.
+/// `ZAP_MAXNAMELEN_NEW`: the same with feature `longname`.
 pub const ZAP_MAXNAMELEN_NEW: usize = 1024;
-/// `ZAP_MAXVALUELEN`: bytes of a value.
+/// `ZAP_MAXVALUELEN`: the most bytes of a value.
 pub const ZAP_MAXVALUELEN: usize = 8192;
 /// `fzap_default_block_shift`: log2 of a block of a fat ZAP.
 pub const FZAP_DEFAULT_BLOCK_SHIFT: u32 = 14;
@@ -47,7 +47,7 @@ pub const FZAP_DEFAULT_BLOCK_SHIFT: u32 = 14;
 pub const ZAP_LEAF_CHUNKSIZE: usize = 24;
 /// `ZAP_LEAF_ARRAY_BYTES`: bytes of data in an array chunk.
 pub const ZAP_LEAF_ARRAY_BYTES: usize = 21;
-/// `ZAP_LEAF_LOW_WATER`: chunks that should stay free.
+/// `ZAP_LEAF_LOW_WATER`: free chunks below which a leaf is nearly full.
 pub const ZAP_LEAF_LOW_WATER: usize = 20;
 /// `ZAP_CHUNK_FREE`.
 pub const ZAP_CHUNK_FREE: u8 = 253;
@@ -59,7 +59,7 @@ pub const ZAP_CHUNK_ARRAY: u8 = 251;
 pub const CHAIN_END: u16 = 0xffff;
 /// `ZLF_ENTRIES_CDSORTED`: hash chains are in order of collision differentiator.
 pub const ZLF_ENTRIES_CDSORTED: u8 = 1;
-/// `ZAP_FLAG_HASH64`: the whole hash is kept.
+/// `ZAP_FLAG_HASH64`: 48 bits of the hash are used instead of 28.
 pub const ZAP_FLAG_HASH64: u64 = 1 << 0;
 /// `ZAP_FLAG_UINT64_KEY`: keys are arrays of 64-bit integers.
 pub const ZAP_FLAG_UINT64_KEY: u64 = 1 << 1;
@@ -72,7 +72,7 @@ phys_struct! {
     pub struct MzapPhys: 64 {
         /// mz_block_type: [`ZBT_MICRO`]
         0 block_type: U64,
-        /// mz_salt: stirred into hashes
+        /// mz_salt: start value of hashes
         8 salt: U64,
         /// mz_normflags: Unicode normalization
         16 normflags: U64,
@@ -80,7 +80,7 @@ phys_struct! {
         24 pad: [U64; 5],
     }
 
-    /// `mzap_ent_phys_t`: an entry of a micro ZAP; no name: free.
+    /// `mzap_ent_phys_t`: an entry of a micro ZAP; an empty name: free.
     #[doc(alias = "mzap_ent_phys_t")]
     pub struct MzapEntPhys: 64 {
         /// mze_value
@@ -102,7 +102,7 @@ phys_struct! {
         8 numblks: U64,
         /// zt_shift: log2 of the entries
         16 shift: U64,
-        /// zt_nextblk: first block of the larger copy being made
+        /// zt_nextblk: first block of the larger copy being built; 0: none
         24 nextblk: U64,
         /// zt_blks_copied: source blocks copied so far
         32 blks_copied: U64,
@@ -117,7 +117,7 @@ phys_struct! {
         8 magic: U64,
         /// zap_ptrtbl
         16 ptrtbl: ZapTablePhys,
-        /// zap_freeblk: the next block never used
+        /// zap_freeblk: the next block to allocate
         56 freeblk: U64,
         /// zap_num_leafs
         64 num_leafs: U64,
@@ -138,7 +138,7 @@ phys_struct! {
         0 block_type: U64,
         /// lh_pad1: zero
         8 pad1: U64,
-        /// lh_prefix: the hash bits that lead here
+        /// lh_prefix: the first bits of all hashes in this leaf
         16 prefix: U64,
         /// lh_magic: [`ZAP_LEAF_MAGIC`]
         24 magic: U32,
@@ -146,7 +146,7 @@ phys_struct! {
         28 nfree: U16,
         /// lh_nentries
         30 nentries: U16,
-        /// lh_prefix_len: how many hash bits lead here
+        /// lh_prefix_len: number of bits in the prefix
         32 prefix_len: U16,
         /// lh_freelist: first free chunk, or [`CHAIN_END`]
         34 freelist: U16,
@@ -248,7 +248,7 @@ impl ZapLeafLayout {
         (room / ZAP_LEAF_CHUNKSIZE).saturating_sub(2)
     }
 
-    /// `ZAP_LEAF_CHUNK`: where chunk `index` is in the block; none if there is no such chunk.
+    /// `ZAP_LEAF_CHUNK`: offset of chunk `index` in the block; `None` if there is no such chunk.
     #[must_use]
     pub const fn chunk_offset(self, index: usize) -> Option<usize> {
         if index >= self.chunks() {
@@ -268,7 +268,7 @@ impl ZapLeafLayout {
         self.shift.saturating_sub(4)
     }
 
-    /// `ZAP_EMBEDDED_PTRTBL_ENT`: where pointer `index` is in the header block.
+    /// `ZAP_EMBEDDED_PTRTBL_ENT`: offset of pointer `index` in the header block.
     #[must_use]
     pub const fn embedded_ptrtbl_offset(self, index: usize) -> usize {
         assert!(index < 1usize.wrapping_shl(self.embedded_ptrtbl_shift()));

@@ -2,10 +2,10 @@
 //!
 //! # What it is
 //! Synchronous operations since the last txg, to be replayed after a crash. The header in the
-//! objset names the first block; every block begins (or, long ago, ended) with a chain entry that
-//! names the next, preallocated block and says how many of its bytes are in use. A block counts
-//! only if its embedded checksum matches, and that checksum is seeded by a guid, the objset and
-//! the sequence number: so stale blocks of an older chain are not taken for new ones.
+//! objset names the first block; every block begins (in old pools, ends) with a chain entry that
+//! names the next, preallocated block and says how many bytes of this one are in use. A block is
+//! valid only if its embedded checksum matches; that checksum is seeded by a guid, the objset and
+//! the sequence number, so stale blocks of an older chain are not taken for new ones.
 //!
 //! # On disk
 //! ```text
@@ -27,14 +27,14 @@ use zerocopy::little_endian::{U32, U64};
 
 /// `ZIL_REPLAY_NEEDED`: the log must be replayed before the objset is used.
 pub const ZIL_REPLAY_NEEDED: u64 = 1;
-/// `ZIL_CLAIM_LR_SEQ_VALID`: `claim_lr_seq` means something.
+/// `ZIL_CLAIM_LR_SEQ_VALID`: `claim_lr_seq` is valid.
 pub const ZIL_CLAIM_LR_SEQ_VALID: u64 = 2;
 /// `ZIL_MIN_BLKSZ`: the smallest log block.
 pub const ZIL_MIN_BLKSZ: u64 = 4096;
-/// `ZIL_ZC_SEQ`: the number of the block in its chain, from 1.
+/// `ZIL_ZC_SEQ`: index of the checksum word with the block's number in its chain, from 1.
 pub const ZIL_ZC_SEQ: usize = 3;
 
-/// `TX_*`: what a record says. Bit 63 ([`TX_CI`]) is not part of the number.
+/// `TX_*`: the types of records. Bit 63 ([`TX_CI`]) is not part of the number.
 pub mod tx {
     /// `TX_COMMIT`: a marker; never on disk.
     pub const COMMIT: u64 = 0;
@@ -109,27 +109,27 @@ phys_struct! {
         168 pad: [U64; 3],
     }
 
-    /// `zil_chain_t`: at the start of a log block (checksum zilog2), once at its end (zilog).
+    /// `zil_chain_t`: at the start of a log block (checksum zilog2), formerly at its end (zilog).
     #[doc(alias = "zil_chain_t")]
     pub struct ZilChainPhys: 184 {
         /// zc_pad: zero
         0 pad: U64,
         /// zc_next_blk: the next block, allocated but perhaps never written
         8 next_blk: BlkPtrPhys,
-        /// zc_nused: bytes in use, with this entry if it is in front
+        /// zc_nused: bytes in use, including this entry if it is at the start
         136 nused: U64,
         /// zc_eck
         144 eck: EckPhys,
     }
 
-    /// `lr_t`: what every record begins with.
+    /// `lr_t`: the start of every record.
     #[doc(alias = "lr_t")]
     pub struct LrPhys: 32 {
         /// lrc_txtype: [`tx`], bit 63 [`TX_CI`]
         0 txtype: U64,
         /// lrc_reclen: bytes of the record
         8 reclen: U64,
-        /// lrc_txg: the txg that makes the record void
+        /// lrc_txg: the txg of the change; its sync makes the record void
         16 txg: U64,
         /// lrc_seq: number of the record
         24 seq: U64,
@@ -154,7 +154,7 @@ phys_struct! {
         4 bitmap: U32,
     }
 
-    /// `lr_attr_end_t`: what follows the bitmap of optional attributes.
+    /// `lr_attr_end_t`: the attributes that follow the bitmap.
     #[doc(alias = "lr_attr_end_t")]
     pub struct LrAttrEndPhys: 56 {
         /// lr_attr_attrs: `XAT0_*` bits
@@ -165,7 +165,7 @@ phys_struct! {
         24 scanstamp: [u8; 32],
     }
 
-    /// `lr_create_t`: a new file, directory or link; then the name, then a link's target.
+    /// `lr_create_t`: a new file, directory or symbolic link; the name follows, then a link's target.
     #[doc(alias = "lr_create_t")]
     pub struct LrCreatePhys: 104 {
         /// lr_common
@@ -205,7 +205,7 @@ phys_struct! {
         136 acl_flags: U64,
     }
 
-    /// `lr_remove_t`: a name goes; the name follows.
+    /// `lr_remove_t`: a name is removed; the name follows.
     #[doc(alias = "lr_remove_t")]
     pub struct LrRemovePhys: 40 {
         /// lr_common
@@ -214,7 +214,7 @@ phys_struct! {
         32 doid: U64,
     }
 
-    /// `lr_link_t`: one more name; the name follows.
+    /// `lr_link_t`: a new name of an existing object; the name follows.
     #[doc(alias = "lr_link_t")]
     pub struct LrLinkPhys: 48 {
         /// lr_common

@@ -2,7 +2,7 @@
 //!
 //! # What it is
 //! ZPL version 5 keeps attributes in [`crate::sa`]. Before that, the bonus was a [`ZnodePhys`]
-//! with an ACL inside; such files are read, and turned into SA when they are changed. ACLs are
+//! with an ACL inside; such files are read, and converted to SA when they are changed. ACLs are
 //! arrays of entries of different sizes: owner, group and everyone need only [`AceHdrPhys`].
 //!
 //! # Source
@@ -74,7 +74,7 @@ phys_struct! {
     /// `zfs_oldace_t`: an entry of ACL version 0.
     #[doc(alias = "zfs_oldace_t")]
     pub struct OldAcePhys: 12 {
-        /// z_fuid: who
+        /// z_fuid: user or group
         0 fuid: U32,
         /// z_access_mask
         4 access_mask: U32,
@@ -89,7 +89,7 @@ phys_struct! {
     pub struct AceHdrPhys: 8 {
         /// z_type: `ACE_*_TYPE`
         0 type_: U16,
-        /// z_flags: inheritance, and who if it is special
+        /// z_flags: inheritance, and owner, group or everyone if it is for one of those
         2 flags: U16,
         /// z_access_mask
         4 access_mask: U32,
@@ -100,7 +100,7 @@ phys_struct! {
     pub struct AcePhys: 16 {
         /// z_hdr
         0 hdr: AceHdrPhys,
-        /// z_fuid: who
+        /// z_fuid: user or group
         8 fuid: U64,
     }
 
@@ -116,9 +116,9 @@ phys_struct! {
     }
 }
 
-/// `ZPL_VERSION`: what new file systems are.
+/// `ZPL_VERSION`: the version of new file systems.
 pub const ZPL_VERSION: u64 = 5;
-/// `ZPL_VERSION_SA`: attributes in SA from here on.
+/// `ZPL_VERSION_SA`: the first version with attributes in SA.
 pub const ZPL_VERSION_SA: u64 = 5;
 
 /// Bits of `ZPL_FLAGS`.
@@ -192,7 +192,7 @@ pub mod ace {
     pub const GROUP: u16 = 0x2000;
     /// `ACE_EVERYONE`.
     pub const EVERYONE: u16 = 0x4000;
-    /// `ACE_TYPE_FLAGS`: who an entry is for.
+    /// `ACE_TYPE_FLAGS`: the flags that together say what kind of user or group an entry is for.
     pub(crate) const TYPE_FLAGS: u16 = OWNER | GROUP | EVERYONE | IDENTIFIER_GROUP;
 
     /// `ACE_READ_DATA`, `ACE_LIST_DIRECTORY`.
@@ -266,7 +266,7 @@ fn split_ace(rest: &[u8]) -> Result<(AceHdrPhys, &[u8])> {
 
 /// Names in the master node, object [`MASTER_NODE_OBJ`] of a file system.
 pub mod master_node {
-    /// `ZFS_UNLINKED_SET`: ZAP of files that are open but have no name.
+    /// `ZFS_UNLINKED_SET`: ZAP of files without a name that are still open or not yet freed.
     pub const UNLINKED_SET: &str = "DELETE_QUEUE";
     /// `ZFS_ROOT_OBJ`: the root directory.
     pub const ROOT: &str = "ROOT";

@@ -1,4 +1,4 @@
-//! Blocks of a pool that ztest 2.3 made, cut out with `zdb -R`, against what `zdb` says of them.
+//! Blocks of a pool made by ztest 2.3, extracted with `zdb -R`, compared with `zdb`'s output on them.
 
 #![expect(clippy::unwrap_used, reason = "tests may panic")]
 
@@ -93,7 +93,7 @@ fn dnodes_are_what_zdb_lists() {
         );
         assert_eq!(ObjectType::try_from(core.type_).unwrap().name(), name);
     }
-    // Object 0 is in the objset; its slot is empty. All others can be taken apart.
+    // Object 0 is in the objset, so its slot here is empty. All others can be viewed.
     let mut object = 0;
     while object < 32 {
         let bytes = &MOS_DNODES[object * 512..];

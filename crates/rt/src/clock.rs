@@ -8,7 +8,7 @@ use crate::sim;
 /// The time of day at which every simulation starts: 2026-01-01 00:00:00 UTC.
 pub const SIMULATED_EPOCH_SECS: u64 = 1_767_225_600;
 
-/// A time of day: seconds since 1970 and the nanoseconds below them.
+/// A time of day: seconds since 1970 and nanoseconds of the second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[doc(alias = "timestruc_t")]
 pub struct Timestamp {
@@ -34,14 +34,14 @@ pub fn now_ns() -> u64 {
     }
 }
 
-/// The time of day: in a simulation [`SIMULATED_EPOCH_SECS`] and what [`now_ns`] says, and what
-/// [`step_wall_clock`] added.
+/// The time of day; in a simulation [`SIMULATED_EPOCH_SECS`] plus [`now_ns`] plus the steps of
+/// [`step_wall_clock`].
 #[must_use]
 #[doc(alias = "gethrestime")]
 pub fn wall_clock() -> Timestamp {
     match sim::current() {
         None => {
-            // A machine whose clock stands before 1970 gets 1970: times on disk are unsigned.
+            // If the machine's clock is before 1970, this is 1970: times on disk are unsigned.
             let since = SystemTime::now()
                 .duration_since(UNIX_EPOCH)
                 .unwrap_or_default();
@@ -61,10 +61,11 @@ pub fn wall_clock() -> Timestamp {
     }
 }
 
-/// Sets a simulation's time of day forward or back by so many seconds; [`now_ns`] does not notice.
+/// Sets a simulation's time of day forward (or, if negative, back) by `secs` seconds; [`now_ns`] is
+/// not affected.
 ///
 /// # Panics
-/// Outside of a simulation: this machine's clock is not ours.
+/// Outside of a simulation: the machine's clock is not to be changed.
 #[doc(alias = "settimeofday")]
 pub fn step_wall_clock(secs: i64) {
     let context = sim::current().expect("only a simulated clock can be set");

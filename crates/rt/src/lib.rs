@@ -1,27 +1,28 @@
 //! Clock, threads, locks, task queues and randomness, in real and in simulated time.
 //!
 //! # What it is
-//! The only door of the engine to time, threads and chance. The same blocking code runs in two
-//! worlds:
+//! The engine's only access to time, threads and randomness. The same blocking code runs in two
+//! modes:
 //! - **real**: every thread is a thread of the operating system, a lock is a `parking_lot` lock,
-//!   the clock is the machine's. The price over using those directly is one look at a
+//!   the clock is the machine's. The overhead over using those directly is one check of a
 //!   thread-local flag.
 //! - **simulated**, inside [`simulate`]: exactly one thread of the simulation runs at any moment.
 //!   A thread that would wait (for a lock, a condition, a thread, a time) hands the *baton* to
-//!   another one that can run, picked by a seeded generator. When nobody can run, the clock jumps
-//!   to the next timer; when there is no timer either, that is a deadlock, and it is reported with
-//!   the name of every thread and the line of code it waits in.
+//!   another one that can run, picked by a seeded generator. When no thread can run, the clock
+//!   jumps to the next timer; when there is no timer either, that is a deadlock, and it is reported
+//!   with the name of every thread and the line of code it waits in.
 //!
-//! A function may also be left to run at a time ([`at_ns`]): in a simulation the thread that moves the
-//! clock there runs it, without any other thread. A lone thread that waits for a time just moves the clock.
+//! A function may also be scheduled for a time ([`at_ns`]): in a simulation, the thread that moves
+//! the clock to that time runs it, without a switch of threads. A lone thread that waits for a time
+//! just moves the clock.
 //!
-//! An hour of disk time thus takes as long as the computing in it, and the same seed gives the
-//! same interleaving, the same times and the same random numbers.
+//! Simulating an hour of disk time thus takes only as long as the computing in it, and the same
+//! seed gives the same interleaving, the same times and the same random numbers.
 //!
 //! # Invariants
 //! 1. In a simulation at most one thread runs between two baton passes, so the order of all events
 //!    is a function of the seed and of the code alone.
-//! 2. Simulated time moves only when every thread of the simulation waits. Computing is free, but
+//! 2. Simulated time moves only when every thread of the simulation waits. Computing is free, except
 //!    for what a simulated [`Processor`] charges.
 //! 3. A thread belongs to the simulation of the thread that spawned it; locks and conditions are
 //!    shared only by threads of one simulation (or only by real ones). Several simulations may run
@@ -34,7 +35,7 @@
 //!
 //! # Why not simpler
 //! Async code could be simulated without threads, but then everything above, up to the file
-//! system, would be async, and would read worse. Running threads freely and only faking the clock
+//! system, would be async, and harder to read. Running threads freely and only faking the clock
 //! gives neither determinism nor a deadlock report.
 //!
 //! # Source

@@ -1,13 +1,13 @@
 //! A value that one thread gives and others wait for.
 //!
-//! Several results, say of commands to several devices, are a `Vec` of these: waiting for each in
-//! turn takes as long as the last one does, and they stay in order.
+//! For several results, say of commands to several devices, use a `Vec` of these: waiting for each
+//! in turn takes as long as the slowest, and the results stay in order.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::{Condvar, Mutex};
 
-/// Where a value arrives once.
+/// A slot that receives one value, once.
 #[derive(Debug)]
 pub struct OneShot<T> {
     value: Mutex<Option<T>>,
@@ -26,7 +26,7 @@ impl<T> Default for OneShot<T> {
 }
 
 impl<T> OneShot<T> {
-    /// Gives the value.
+    /// Gives the value; panics if it was given already and not taken.
     pub fn give(&self, value: T) {
         let old = self.value.lock().replace(value);
         assert!(old.is_none(), "a value was given twice");
@@ -34,7 +34,7 @@ impl<T> OneShot<T> {
         self.given.notify_all();
     }
 
-    /// Whether there is a value, without waiting for anyone.
+    /// Whether the value has been given; does not wait.
     #[must_use]
     pub fn is_given(&self) -> bool {
         self.is_given.load(Ordering::Acquire)
@@ -52,7 +52,7 @@ impl<T> OneShot<T> {
         }
     }
 
-    /// Waits for the value and looks at it, which any number of threads may do.
+    /// Waits for the value and passes it to `look`; any number of threads may do so.
     #[track_caller]
     pub fn wait<R>(&self, look: impl FnOnce(&T) -> R) -> R {
         let mut value = self.value.lock();

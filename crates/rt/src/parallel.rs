@@ -1,14 +1,15 @@
-//! Doing the same to many things at once.
+//! Applying a function to many items in parallel.
 //!
 //! # What it is
 //! [`parallel_map`] spreads items over a pool of threads that the whole process shares. The
 //! calling thread works as well, so a call made from inside another one always makes progress.
-//! In simulated time everything runs in the calling thread: computing takes no time there.
+//! In simulated time everything runs in the calling thread, where computing itself takes no time;
+//! what it [charges](crate::charge) is spread over the simulated cores.
 //!
 //! # Concurrency
 //! A call puts *invitations* into the pool's queue and starts working. A pool thread that takes
 //! one joins in if the call is still open. The call closes when no item is left, and returns when
-//! every thread that joined in has left: from then on nobody refers to the caller's stack.
+//! every thread that joined in has left: from then on nothing refers to the caller's stack.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -18,7 +19,7 @@ use crate::processor;
 use crate::sim;
 use crate::thread::Payload;
 
-/// How many threads compute at the same time: the machine's processors, 1 in simulated time.
+/// The number of threads that compute at the same time: the machine's processors, 1 in simulated time.
 #[must_use]
 pub fn parallelism() -> usize {
     if sim::is_simulated() { 1 } else { processors() }
@@ -40,7 +41,7 @@ pub fn parallel_map<I: Send, R: Send>(items: Vec<I>, f: impl Fn(I) -> R + Sync) 
         return processor::side_by_side(ways, || items.into_iter().map(f).collect());
     }
     let count = items.len();
-    // A share is small enough that the slowest thread ends not much later than the others.
+    // A share is small enough that the slowest thread does not end much later than the others.
     let share = (count / ((helpers + 1) * 8)).max(1);
     let queue = Mutex::new(items.into_iter().enumerate());
     let done = Mutex::new(Vec::with_capacity(count));
@@ -114,7 +115,7 @@ fn run_together(work: &(dyn Fn() + Sync), helpers: usize) {
 }
 
 impl Call {
-    /// Lets nobody in any more and waits until everybody is out.
+    /// Stops threads from joining and waits until all of them have left; returns the first panic.
     fn close(&self) -> Option<Payload> {
         let mut state = lock(&self.state);
         state.open = false;

@@ -1,14 +1,14 @@
-//! What computing costs in simulated time.
+//! The cost of computing in simulated time.
 //!
 //! # What it is
-//! Computing is free in a simulation, unless [`SimOptions::processor`](crate::SimOptions) says what
-//! it costs: then code that does much of it tells so with [`charge`], and waits until a processor
-//! of the simulated computer would have done it. The computer has a few cores; work that finds all
-//! of them busy waits its turn. Beside the cores it has one bus, on which drives wait for each other. In real time, and
-//! on a free processor, [`charge`] does nothing.
+//! Computing is free in a simulation unless [`SimOptions::processor`](crate::SimOptions) sets a
+//! price: then code that computes much calls [`charge`], which waits until a core of the simulated
+//! computer would have done the work. The computer has a few cores; work that finds all of them
+//! busy waits its turn. It also has one bus, shared by all drives. In real time, and on a processor
+//! that is free of charge, [`charge`] does nothing.
 //!
 //! # Invariants
-//! 1. At no time more work is in progress than there are cores.
+//! 1. The pieces of work in progress at any time are at most as many as there are cores.
 //! 2. Small charges of a thread are summed up and waited for together, so the clock moves in steps
 //!    of some microseconds; nothing is lost while the thread lives.
 //!
@@ -23,11 +23,11 @@ use crate::sim;
 /// Kinds of work that have a price.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// Handing one command to a provider and hearing of its end.
+    /// Issuing one command to a provider and handling its completion.
     Command,
-    /// Entering the kernel and coming back.
+    /// Entering the kernel and returning.
     SystemCall,
-    /// Moving a byte once through memory.
+    /// Copying a byte in memory once.
     Copy,
     /// A fletcher checksum of a byte.
     Fletcher,
@@ -35,14 +35,14 @@ pub enum Work {
     Digest,
     /// Compressing a byte.
     Compress,
-    /// Decompressing a byte (counted after it).
+    /// Decompressing, per byte of output.
     Decompress,
-    /// Setting a cipher up for one sector.
+    /// Setting up a cipher for one sector.
     CipherSector,
     /// Encrypting or decrypting a byte.
     Cipher,
     /// Moving a byte between memory and a drive, over the one bus that all drives share. It keeps
-    /// the bus busy, not a core: [`book_transfer`], not [`charge`].
+    /// the bus busy, not a core, so it is for [`book_transfer`], not for [`charge`].
     Transfer,
 }
 
@@ -51,14 +51,14 @@ const KINDS: usize = 10;
 /// The processor of a simulated computer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Processor {
-    /// How many cores it has; 0: computing is free.
+    /// Number of cores; 0: computing is free.
     pub cores: u32,
-    /// Picoseconds for one byte, or one occasion, of each kind of work.
+    /// Picoseconds per byte, or per operation, of each kind of work.
     price_ps: [u64; KINDS],
 }
 
 impl Processor {
-    /// A processor on which all work is free, so far.
+    /// A processor on which all work is free until [`with`](Processor::with) sets prices.
     #[must_use]
     pub fn new(cores: u32) -> Processor {
         Processor {
@@ -67,21 +67,21 @@ impl Processor {
         }
     }
 
-    /// The same with a price in picoseconds for a kind of work.
+    /// The same processor with a price, in picoseconds, for a kind of work.
     #[must_use]
     pub fn with(mut self, work: Work, price_ps: u64) -> Processor {
         self.price_ps[work as usize] = price_ps;
         self
     }
 
-    /// What one byte, or one occasion, costs in picoseconds.
+    /// The price of one byte, or one operation, in picoseconds.
     #[must_use]
     pub fn price_ps(&self, work: Work) -> u64 {
         self.price_ps[work as usize]
     }
 }
 
-/// Cores and bus of a simulation, and until when each is busy.
+/// Cores and bus of a simulation, and the time until which each is busy.
 pub(crate) struct Cores {
     processor: Processor,
     free_at_ns: Mutex<Vec<u64>>,
@@ -97,7 +97,7 @@ impl Cores {
         }
     }
 
-    /// Puts a transfer on the bus; when it is done.
+    /// Puts a transfer on the bus; returns when it ends.
     fn transfer(&self, now_ns: u64, transfer_ns: u64) -> u64 {
         let mut free = self
             .bus_free_at_ns
@@ -107,7 +107,7 @@ impl Cores {
         *free
     }
 
-    /// Puts work on the `share` cores that are free first; when all of it is done.
+    /// Divides work among the `share` cores that are free first; returns when all of it ends.
     fn occupy(&self, now_ns: u64, work_ns: u64, share: usize) -> u64 {
         let mut free = self
             .free_at_ns
@@ -125,17 +125,18 @@ impl Cores {
     }
 }
 
-/// Charges above which a thread waits for them, in ps: 20 us.
+/// Unpaid work at which a thread waits, in picoseconds: 20 µs, so that threads do not switch for
+/// every small charge.
 const STEP_PS: u64 = 20_000_000;
 
 thread_local! {
-    /// Work of this thread that the clock does not know of yet, in picoseconds.
+    /// Charged work that this thread has not waited for yet, in picoseconds.
     static OWED_PS: Cell<u64> = const { Cell::new(0) };
-    /// Inside of `side_by_side`: work is summed up until its end.
+    /// Whether the thread is inside `side_by_side`, at whose end it waits for all of its work.
     static GATHERING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Waits for as long as `count` bytes, or occasions, of this work take on the simulated processor.
+/// Waits for as long as `count` bytes, or operations, of this work take on the simulated processor.
 #[inline]
 pub fn charge(work: Work, count: u64) {
     if sim::is_simulated() {
@@ -161,17 +162,17 @@ fn charge_simulated(work: Work, count: u64) {
     }
 }
 
-/// Bytes on the bus: when the first one begins to pass, and when the last one has.
+/// The time that a transfer has on the bus.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Transfer {
-    /// Its beginning.
+    /// When its first byte begins to pass.
     pub from_ns: u64,
-    /// Its end.
+    /// When its last byte has passed.
     pub until_ns: u64,
 }
 
-/// Puts bytes on the bus, behind those that are on it already. Nobody waits here, because a drive takes
-/// and sends bytes while they pass the bus: the thread that needs them waits until both are done.
+/// Queues a transfer on the bus, after those already queued. Does not wait, because a drive works
+/// while the bytes pass the bus: the thread that needs them waits until both are done.
 #[must_use]
 pub fn book_transfer(bytes: u64) -> Transfer {
     let Some(context) = sim::current() else {
@@ -191,13 +192,14 @@ pub fn book_transfer(bytes: u64) -> Transfer {
 }
 
 impl Transfer {
-    /// Waits until it is its turn. A timer's function cannot wait, and goes on at once.
+    /// Waits until the transfer begins. Returns immediately in the function of a timer, which
+    /// cannot wait.
     #[track_caller]
     pub fn begin(&self) {
         sleep_until(self.from_ns);
     }
 
-    /// Waits until all of it has passed; as [`Transfer::begin`].
+    /// Waits until the transfer ends; otherwise like [`Transfer::begin`].
     #[track_caller]
     pub fn end(&self) {
         sleep_until(self.until_ns);
@@ -223,8 +225,7 @@ fn pay(context: &sim::Context, share: usize) {
     context.sleep_ns(end - now);
 }
 
-/// Runs `f`, whose work can be spread over up to `ways` cores, and waits for its charges at its
-/// end.
+/// Runs `f`, whose work can be spread over up to `ways` cores, and then waits for its charges.
 pub(crate) fn side_by_side<T>(ways: usize, f: impl FnOnce() -> T) -> T {
     let Some(context) = sim::current() else {
         return f();

@@ -51,7 +51,7 @@ fn scale(random: u64, bound: u64) -> u64 {
     u64::try_from(wide >> 64).expect("the high half of a 128-bit number has 64 bits")
 }
 
-/// The next number of the sequence that a seed begins (splitmix64): for those who keep `state`
+/// The next number of the sequence that a seed begins (splitmix64), for callers that keep `state`
 /// themselves, say on disk.
 pub fn splitmix64(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -72,7 +72,7 @@ impl SeededRandom {
         SeededRandom(seed)
     }
 
-    /// 64 bits.
+    /// 64 random bits.
     pub fn next_u64(&mut self) -> u64 {
         splitmix64(&mut self.0)
     }

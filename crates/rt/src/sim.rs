@@ -1,22 +1,22 @@
-//! Simulated time: who holds the baton, who waits for what, and when the clock jumps.
+//! Simulated time: which thread holds the baton, what the others wait for, and when the clock jumps.
 //!
 //! # What it is
-//! Every thread of a simulation is a thread of the operating system that only runs while it holds
+//! Every thread of a simulation is a thread of the operating system that runs only while it holds
 //! the baton. [`Context`] is what such a thread knows: its simulation and its own number.
-//! [`schedule`] holds the table of threads and the choice of who runs next.
+//! [`schedule`] holds the table of threads and chooses which one runs next.
 //!
 //! # Invariants
 //! 1. The thread named by `Schedule::running` is the only one of the simulation that runs; all
 //!    others are parked. Exception: after an *abort*, see below.
 //! 2. A thread is in exactly one of: running, the runnable list, one waiting list (and perhaps the
 //!    timers), finished.
-//! 3. The function of a timer runs in whichever thread found that nobody can run before it is due,
-//!    on top of that thread's wait, and never waits itself.
+//! 3. The function of a timer runs in the thread that found that no thread can run before it is
+//!    due, on the stack of that thread's wait, and never waits itself.
 //!
 //! # Abort
-//! After a deadlock, or a panic of the first thread, all other threads have to go away, wherever
-//! they stand. They are all released at once, and every call into `rt` that would wait unwinds the
-//! calling thread instead (or, if it unwinds already, returns or falls back to the real thing).
+//! After a deadlock, or a panic of the first thread, all other threads have to end, wherever they
+//! are. They are all released at once, and every call into `rt` that would wait unwinds the calling
+//! thread instead (or, if it is unwinding already, returns, or falls back to the real operation).
 
 mod schedule;
 #[cfg(test)]
@@ -38,17 +38,17 @@ use schedule::{Decision, Schedule, Slot, TaskId};
 pub struct SimOptions {
     /// Decides the schedule and all random numbers.
     pub seed: u64,
-    /// A thread that takes a lock hands the baton on once in so many times although it need not,
-    /// so that more interleavings are seen; 0 for never.
+    /// On average once in this many times, a thread that takes a lock hands the baton on although it
+    /// need not, so that more interleavings are tested; 0 for never.
     pub preempt_one_in: u32,
-    /// What [`now_ns`](crate::now_ns) says at the start: where an earlier simulation stopped.
+    /// [`now_ns`](crate::now_ns) at the start, say where an earlier simulation stopped.
     pub start_ns: u64,
-    /// What computing costs; by default nothing.
+    /// The cost of computing; by default nothing.
     pub processor: Processor,
 }
 
 impl SimOptions {
-    /// The defaults, with this seed.
+    /// The default options with `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         SimOptions {
@@ -63,13 +63,13 @@ impl SimOptions {
 /// Runs `f`, and everything that it spawns, under simulated time; returns when all of it has ended.
 ///
 /// # Panics
-/// With the panic of `f`; with that of a thread that nobody joined; and with a report of who waits
-/// for what when no thread can ever run again.
+/// With the panic of `f`; with the panic of a thread that was never joined; and, when no thread can
+/// ever run again, with a report of what each thread waits for.
 pub fn simulate<T: Send>(seed: u64, f: impl FnOnce() -> T + Send) -> T {
     simulate_with(SimOptions::new(seed), f)
 }
 
-/// [`simulate`] with more to choose.
+/// [`simulate`] with all options.
 pub fn simulate_with<T: Send>(options: SimOptions, f: impl FnOnce() -> T + Send) -> T {
     let sim = Arc::new(Sim::new(options));
     let context = Context {
@@ -113,7 +113,7 @@ pub(crate) fn is_in_callback() -> bool {
 }
 
 thread_local! {
-    /// Whether `CONTEXT` is set: readable without any set-up, for the fast path of real time.
+    /// Whether `CONTEXT` is set; needs no initialisation, for the fast path of real time.
     static IN_SIM: Cell<bool> = const { Cell::new(false) };
     /// Whether the thread runs the function of a timer: it must not wait then.
     static IN_CALLBACK: Cell<bool> = const { Cell::new(false) };
@@ -134,7 +134,7 @@ fn current_slow() -> Option<Context> {
         .flatten()
 }
 
-/// Puts a context into the calling thread for as long as it lives.
+/// Sets the context of the calling thread until it is dropped.
 struct Entered(Option<Context>);
 
 impl Entered {
@@ -210,7 +210,7 @@ impl Context {
         self.sim.schedule().now_ns
     }
 
-    /// What `now_ns` says, and by how many seconds the time of day was set forward.
+    /// `now_ns`, and by how many seconds the time of day was set forward.
     pub(crate) fn wall_clock(&self) -> (u64, i64) {
         let schedule = self.sim.schedule();
         (schedule.now_ns, schedule.wall_stepped_secs)
@@ -240,8 +240,8 @@ impl Context {
         self.sim.schedule().add_callback(when, f);
     }
 
-    /// Whether waiting is pointless because the simulation is being torn down. Unwinds the calling
-    /// thread unless it unwinds already.
+    /// Whether waiting is pointless because the simulation is being torn down. If so, unwinds the
+    /// calling thread unless it is unwinding already.
     pub(crate) fn is_aborted(&self) -> bool {
         if !self.sim.is_aborted() {
             return false;
@@ -260,7 +260,8 @@ impl Context {
         resume_unwind(Box::new(Aborted))
     }
 
-    /// Waits until another thread wakes `wait`, or until `deadline`. True if the deadline came first.
+    /// Waits until another thread wakes `wait`, or until `deadline`. Returns whether the deadline
+    /// came first.
     pub(crate) fn block(
         &self,
         wait: Wait,
@@ -296,7 +297,7 @@ impl Context {
         self.sim.schedule().timed_out(self.me)
     }
 
-    /// Runs the thread that is next and waits for the baton to come back.
+    /// Hands the baton to the next thread and waits until it comes back.
     fn pass_baton<'a>(&'a self, mut schedule: MutexGuard<'a, Schedule>) {
         loop {
             match schedule.choose_next() {
@@ -346,7 +347,7 @@ impl Context {
         }
     }
 
-    /// Yields once in a while.
+    /// Yields once in [`SimOptions::preempt_one_in`] calls, at random.
     pub(crate) fn maybe_preempt(&self) {
         if self.is_aborted() || IN_CALLBACK.get() {
             return;
@@ -358,7 +359,7 @@ impl Context {
         }
     }
 
-    /// A lock was released: its waiters may try again.
+    /// Wakes the waiters of a released lock, so that they try again.
     pub(crate) fn wake_lock(&self, key: WaitKey) {
         if self.sim.lock_waiters.load(Ordering::Relaxed) > 0 {
             self.sim.schedule().wake_all(key);
@@ -420,7 +421,7 @@ impl Context {
         handle
     }
 
-    /// The calling thread ends; it must not touch anything of the simulation after this.
+    /// Ends the calling thread, which must not touch anything of the simulation after this.
     fn finish(&self, panicked: Option<String>) {
         let mut schedule = self.sim.schedule();
         schedule.finish(self.me, panicked);
@@ -459,7 +460,7 @@ fn panic_message(payload: &Payload) -> Option<String> {
 
 type Packet<T> = Arc<Mutex<Option<std::thread::Result<T>>>>;
 
-/// Waits for a thread of a simulation.
+/// The right to wait for a thread of a simulation.
 pub(crate) struct SimJoinHandle<T> {
     sim: Arc<Sim>,
     id: TaskId,

@@ -1,8 +1,8 @@
 //! Locks and conditions.
 //!
 //! # Concurrency
-//! In real time these are `parking_lot`'s. In simulated time the same locks are only ever tried,
-//! never waited on: a thread that finds one taken lets the scheduler run another.
+//! In real time these are `parking_lot`'s. In simulated time the same locks are only tried, never
+//! waited on: a thread that finds one taken lets the scheduler run another thread.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -15,7 +15,7 @@ fn address_of<T: ?Sized>(value: &T) -> usize {
     std::ptr::from_ref(value).cast::<()>().addr()
 }
 
-/// Tries until it succeeds; between tries others run. For simulated threads.
+/// Retries `attempt` until it succeeds; other threads run between tries. For simulated threads.
 #[cold]
 fn acquire<G>(
     context: &sim::Context,
@@ -47,7 +47,7 @@ pub struct Mutex<T: ?Sized>(parking_lot::Mutex<T>);
 #[must_use = "a lock is released as soon as its guard is dropped"]
 pub struct MutexGuard<'a, T: ?Sized> {
     mutex: &'a Mutex<T>,
-    /// Only empty while a condition is being waited for, and while being dropped.
+    /// `None` only while waiting for a condition and while being dropped.
     inner: Option<parking_lot::MutexGuard<'a, T>>,
 }
 
@@ -64,7 +64,7 @@ impl<T> Mutex<T> {
 }
 
 impl<T: ?Sized> Mutex<T> {
-    /// Waits until nobody else holds the lock, and takes it.
+    /// Waits until the lock is free, and takes it.
     #[track_caller]
     pub fn lock(&self) -> MutexGuard<'_, T> {
         let inner = match sim::current() {
@@ -89,7 +89,7 @@ impl<T: ?Sized> Mutex<T> {
         acquire(context, wait, at, || self.0.try_lock())
     }
 
-    /// Takes the lock if nobody holds it.
+    /// Takes the lock if it is free.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         let inner = self.0.try_lock()?;
         Some(MutexGuard {
@@ -142,7 +142,7 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for MutexGuard<'_, T> {
     }
 }
 
-/// Many readers or one writer. Taking it twice for reading in one thread may deadlock.
+/// Many readers or one writer. A thread that takes it for reading twice may deadlock.
 #[derive(Default)]
 #[doc(alias = "krwlock_t")]
 pub struct RwLock<T: ?Sized>(parking_lot::RwLock<T>);
@@ -181,7 +181,7 @@ impl<T: ?Sized> RwLock<T> {
         }
     }
 
-    /// Waits until nobody writes, and takes the lock for reading.
+    /// Waits until there is no writer, and takes the lock for reading.
     #[track_caller]
     pub fn read(&self) -> RwLockReadGuard<'_, T> {
         let inner = match sim::current() {
@@ -196,7 +196,7 @@ impl<T: ?Sized> RwLock<T> {
         }
     }
 
-    /// Waits until nobody reads or writes, and takes the lock for writing.
+    /// Waits until there is no reader or writer, and takes the lock for writing.
     #[track_caller]
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
         let inner = match sim::current() {
@@ -257,7 +257,7 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for RwLock<T> {
     }
 }
 
-/// Something to wait for while a [`Mutex`] is let go.
+/// A condition to wait for; the wait releases a [`Mutex`].
 #[derive(Default, Debug)]
 #[doc(alias = "kcondvar_t")]
 pub struct Condvar {
@@ -265,7 +265,7 @@ pub struct Condvar {
 }
 
 impl Condvar {
-    /// A condition that nobody waits for.
+    /// A condition without waiters.
     #[must_use]
     pub const fn new() -> Self {
         Condvar {
@@ -273,7 +273,7 @@ impl Condvar {
         }
     }
 
-    /// Lets the lock go, waits for a notification, and takes the lock again. May return early.
+    /// Releases the lock, waits for a notification, and takes the lock again. May wake spuriously.
     #[track_caller]
     pub fn wait<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>) {
         match sim::current() {
@@ -286,7 +286,7 @@ impl Condvar {
         }
     }
 
-    /// The same, for at most `ns` nanoseconds. True if the time ran out.
+    /// Like [`wait`](Condvar::wait), for at most `ns` nanoseconds. Returns whether the time ran out.
     #[track_caller]
     pub fn wait_timeout_ns<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>, ns: u64) -> bool {
         match sim::current() {
@@ -322,7 +322,7 @@ impl Condvar {
         deadline: Option<u64>,
         at: &'static Location<'static>,
     ) -> bool {
-        // No other thread runs between letting the lock go and waiting: no notification is lost.
+        // No other thread runs between releasing the lock and waiting: no notification is lost.
         drop(guard.inner.take());
         released(address_of(guard.mutex));
         let timed_out = context.block(Wait::Condvar(address_of(self)), deadline, at);

@@ -1,4 +1,4 @@
-//! Task queues: a few threads that run what they are given, in order of arrival.
+//! Task queues: a few threads that start the tasks they are given in order of arrival.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -9,7 +9,8 @@ use crate::{Condvar, JoinHandle, Mutex, spawn};
 
 type Task = Box<dyn FnOnce() + Send>;
 
-/// A queue of tasks and the threads that run them. Dropping it runs what is queued, then ends.
+/// A queue of tasks and the threads that run them. Dropping it runs the queued tasks, then ends the
+/// threads.
 #[doc(alias = "taskq_t")]
 pub struct TaskQueue {
     shared: Arc<Shared>,
@@ -18,9 +19,9 @@ pub struct TaskQueue {
 
 struct Shared {
     state: Mutex<State>,
-    /// There is a task, or the queue closes.
+    /// Notified when a task is queued or the queue closes.
     work: Condvar,
-    /// A task was taken or has ended.
+    /// Notified when a task is taken or has ended.
     progress: Condvar,
     backlog_max: usize,
 }
@@ -80,7 +81,7 @@ impl TaskQueue {
         self.shared.work.notify_one();
     }
 
-    /// Waits until nothing is queued and nothing runs; a task's panic goes on here.
+    /// Waits until no task is queued or running; the first panic of a task resumes here.
     #[track_caller]
     #[doc(alias = "taskq_wait")]
     pub fn wait_idle(&self) {
@@ -94,14 +95,14 @@ impl TaskQueue {
         }
     }
 
-    /// The number of tasks that wait or run.
+    /// The number of tasks queued or running.
     #[must_use]
     pub fn len(&self) -> usize {
         let state = self.shared.state.lock();
         state.tasks.len() + state.running
     }
 
-    /// Whether nothing waits and nothing runs.
+    /// Whether no task is queued or running.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

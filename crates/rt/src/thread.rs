@@ -1,8 +1,8 @@
-//! Threads: of the operating system, or of the simulation that the spawning thread belongs to.
+//! Threads of the operating system, or of the simulation that the spawning thread belongs to.
 
 use crate::{now_ns, parallelism, sim};
 
-/// What a panicking thread leaves behind.
+/// The payload of a thread's panic.
 pub(crate) type Payload = Box<dyn std::any::Any + Send + 'static>;
 
 /// The right to wait for a thread. Dropping it lets the thread run on.
@@ -31,8 +31,9 @@ pub fn spawn<T: Send + 'static>(
     })
 }
 
-/// Waits for what a thread on another processor is about to do, for so short a time that sleeping would
-/// cost more; answers whether it was done. Not at all in simulated time, or where there is one processor.
+/// Busy-waits for at most `ns` nanoseconds until another thread has made `is_done` true; returns
+/// `is_done()`. For waits so short that sleeping would cost more. Does not wait at all in simulated
+/// time, or on a machine with one processor.
 pub fn spin(ns: u64, is_done: impl Fn() -> bool) -> bool {
     if parallelism() > 1 {
         let start_ns = now_ns();
@@ -53,14 +54,14 @@ pub fn yield_now() {
 }
 
 impl<T> JoinHandle<T> {
-    /// Waits for the thread and takes its result; its panic goes on in the caller.
+    /// Waits for the thread and takes its result; if it panicked, the panic resumes in the caller.
     #[track_caller]
     pub fn join(self) -> T {
         self.try_join()
             .unwrap_or_else(|payload| std::panic::resume_unwind(payload))
     }
 
-    /// Waits for the thread; `Err` is what it panicked with.
+    /// Waits for the thread and takes its result.
     ///
     /// # Errors
     /// The payload of the thread's panic.

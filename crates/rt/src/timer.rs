@@ -1,8 +1,8 @@
 //! Functions that run at a given time.
 //!
 //! # Concurrency
-//! In simulated time the thread that moves the clock runs them. In real time one thread of the process
-//! does, so that a slow one delays the others.
+//! In simulated time the thread that moves the clock runs them. In real time one thread of the
+//! process runs them all, so a slow one delays the others.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use crate::sim::{self, Callback};
 
-/// Runs `f` when [`now_ns`](crate::now_ns) has reached `when`, at once if it has; never within this
-/// call. `f` must not wait: a lock that it takes must not be held by anyone who waits meanwhile.
+/// Runs `f` when [`now_ns`](crate::now_ns) has reached `when`, or immediately if it already has, but
+/// never within this call. `f` must not wait: no thread may wait while it holds a lock that `f` takes.
 ///
-/// In a simulation what is due after its end never runs, and a panic of `f` ends it.
+/// In a simulation, an `f` due after its end never runs, and a panic of `f` ends the simulation.
 #[doc(alias = "timeout")]
 #[doc(alias = "callout")]
 pub fn at_ns(when: u64, f: impl FnOnce() + Send + 'static) {
@@ -24,7 +24,7 @@ pub fn at_ns(when: u64, f: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// The timers of real time.
+/// The timers in real time.
 #[derive(Default)]
 struct Timers {
     state: Mutex<State>,
@@ -72,7 +72,7 @@ impl Timers {
                 Some(when) if when <= now => {
                     let (_, f) = state.due.pop_first().expect("seen just now");
                     drop(state);
-                    // Its panic was reported by the panic hook; the other timers live on.
+                    // The panic hook has reported a panic; the other timers still run.
                     let _ = catch_unwind(AssertUnwindSafe(f));
                     self.state.lock().unwrap_or_else(PoisonError::into_inner)
                 }

@@ -14,7 +14,7 @@ use crate::handle::Zap;
 use crate::key::Key;
 use crate::value::Flags;
 
-/// What a new ZAP is to be like.
+/// The properties of a new ZAP.
 #[derive(Clone, Copy, Debug)]
 pub struct NewZap {
     /// The object type; must be one of the ZAP types.
@@ -34,7 +34,7 @@ pub struct NewZap {
 }
 
 impl NewZap {
-    /// A ZAP of `type_` with nothing special.
+    /// A ZAP of `type_` with defaults for everything else.
     #[must_use]
     pub fn new(type_: ObjectType) -> NewZap {
         NewZap {
@@ -106,10 +106,10 @@ pub fn create_claim(
     Ok(dnode)
 }
 
-/// Makes an object without data, which a bonus is all of so far, a ZAP as well.
+/// Turns an object that so far has only a bonus and no data into a ZAP; the bonus stays.
 ///
 /// # Errors
-/// I/O; [`NotFound`](base::ErrorKind::NotFound) without such an object; `Corrupt` when it is a ZAP.
+/// I/O; [`NotFound`](base::ErrorKind::NotFound) if there is no such object; `Corrupt` if it is a ZAP.
 #[doc(alias = "dmu_object_zapify")]
 pub fn zapify(objset: &Arc<Objset>, tx: &Tx, id: ObjectId) -> Result<()> {
     let dnode = objset.hold(id)?;

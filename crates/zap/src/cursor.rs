@@ -1,10 +1,10 @@
 //! Cursors: walking a ZAP in hash order, across changes and across restarts.
 //!
 //! # What it is
-//! A cursor is a position (hash, collision differentiator), not a place in a block. So entries may
-//! be added and removed, leaves split and a micro ZAP become fat while it walks: what stays is met
-//! exactly once. The position packs into 64 bits, small ones for small numbers of collisions,
-//! which is what `readdir` hands to programs.
+//! A cursor is a position (hash, collision differentiator), not a place in a block. So while it
+//! walks, entries may be added and removed, leaves may split, and a micro ZAP may become fat: each
+//! entry that stays is returned exactly once. The position packs into 64 bits, and is a small
+//! number while few entries collide; `readdir` hands it to programs.
 //!
 //! # Source
 //! OpenZFS `module/zfs/zap.c` (`zap_cursor_init_serialized`, `zap_cursor_serialize`).
@@ -35,7 +35,7 @@ impl Zap {
         self.cursor(0)
     }
 
-    /// A cursor from a position that [`Cursor::serialize`] gave; 0 is the beginning.
+    /// A cursor at a position that [`Cursor::serialize`] returned; 0 is the beginning.
     #[must_use]
     #[doc(alias = "zap_cursor_init_serialized")]
     pub fn cursor(&self, serialized: u64) -> Cursor {
@@ -77,7 +77,7 @@ impl Cursor {
         Ok(entry)
     }
 
-    /// Moves past the entry that [`retrieve`](Cursor::retrieve) gave.
+    /// Moves past the entry that [`retrieve`](Cursor::retrieve) returned.
     #[doc(alias = "zap_cursor_advance")]
     pub fn advance(&mut self) {
         if self.is_done {
@@ -87,7 +87,7 @@ impl Cursor {
             self.cd = cd;
             return;
         }
-        // The next hash differs in the bits that count.
+        // The next hash differs in the upper bits, the ones that are used.
         let bits = self.flags.map_or(0, Flags::hash_bits);
         match (self.hash | u64::MAX >> bits).checked_add(1) {
             Some(next) => (self.hash, self.cd) = (next, 0),

@@ -13,7 +13,7 @@ use phys::pool_names::POOL_DIRECTORY_OBJECT;
 /// `DMU_POOL_DIRECTORY_OBJECT`
 pub const OBJECT: ObjectId = ObjectId(POOL_DIRECTORY_OBJECT);
 
-/// The object that the directory names.
+/// The object that the directory has under `name`.
 ///
 /// # Errors
 /// `NotFound` when there is no such entry.
@@ -21,18 +21,18 @@ pub fn get(mos: &Objset, name: &str) -> Result<ObjectId> {
     find(mos, name)?.ok_or_else(|| Error::not_found(format!("the pool directory has no '{name}'")))
 }
 
-/// The object that the directory names, if it does.
+/// The object that the directory has under `name`; `None` if there is no such entry.
 ///
 /// # Errors
-/// What reading the MOS gives.
+/// Any error of reading the MOS.
 pub fn find(mos: &Objset, name: &str) -> Result<Option<ObjectId>> {
     Ok(Zap::open(mos, OBJECT)?.lookup_u64(name)?.map(ObjectId))
 }
 
-/// Enters a number.
+/// Sets the number under `name`.
 ///
 /// # Errors
-/// What writing the MOS gives.
+/// Any error of writing the MOS.
 pub fn set(mos: &Arc<Objset>, name: &str, value: u64, tx: &Tx) -> Result<()> {
     crate::update(mos, tx, OBJECT, name, &[value])
 }
@@ -40,7 +40,7 @@ pub fn set(mos: &Arc<Objset>, name: &str, value: u64, tx: &Tx) -> Result<()> {
 /// Adds an object.
 ///
 /// # Errors
-/// `Exists`; what writing the MOS gives.
+/// `Exists`; any error of writing the MOS.
 pub fn add(mos: &Arc<Objset>, name: &str, object: ObjectId, tx: &Tx) -> Result<()> {
     crate::add_u64(mos, tx, OBJECT, name, object.0)
 }
@@ -48,7 +48,7 @@ pub fn add(mos: &Arc<Objset>, name: &str, object: ObjectId, tx: &Tx) -> Result<(
 /// Removes an entry.
 ///
 /// # Errors
-/// `NotFound`; what writing the MOS gives.
+/// `NotFound`; any error of writing the MOS.
 pub fn remove(mos: &Arc<Objset>, name: &str, tx: &Tx) -> Result<()> {
     crate::remove(mos, tx, OBJECT, name)
 }
@@ -56,7 +56,7 @@ pub fn remove(mos: &Arc<Objset>, name: &str, tx: &Tx) -> Result<()> {
 /// Makes a ZAP and enters it.
 ///
 /// # Errors
-/// What writing the MOS gives.
+/// Any error of writing the MOS.
 #[doc(alias = "zap_create_link")]
 pub fn create_link(mos: &Arc<Objset>, type_: ObjectType, name: &str, tx: &Tx) -> Result<ObjectId> {
     crate::create_link(mos, tx, type_, OBJECT, name)

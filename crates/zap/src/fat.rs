@@ -3,9 +3,9 @@
 //! # What it is
 //! The first block is the header; a *pointer table*, indexed by the upper bits of a name's hash,
 //! names the [leaf](crate::leaf) block. A full leaf is split by one more bit of hash; when the
-//! table has no bit left to tell the halves apart it doubles. A table that no longer fits into
-//! the second half of the header block gets blocks of its own, and from then on doubles in small
-//! steps: each change to the ZAP copies one block of it, until all are copied.
+//! table's index has no further bit to tell the halves apart, the table doubles. A table that no
+//! longer fits in the second half of the header block gets blocks of its own, and from then on
+//! doubles in small steps: each add or update copies one block of it, until all are copied.
 //!
 //! # On disk
 //! ```text
@@ -13,7 +13,7 @@
 //! 0       8     zap_block_type, 0x8000000000000001
 //! 8       8     zap_magic, 0x2F52AB2AB
 //! 16      40    zap_ptrtbl: first block, blocks, shift, first block of the larger copy, blocks copied
-//! 56      8     zap_freeblk: the first block never used
+//! 56      8     zap_freeblk: the next block to allocate
 //! 64      8     zap_num_leafs
 //! 72      8     zap_num_entries
 //! 80      8     zap_salt
@@ -24,11 +24,11 @@
 //!
 //! # Invariants
 //! 1. All pointers whose index starts with a leaf's prefix, and no others, name that leaf.
-//! 2. While a larger copy is being made, every store goes to both tables.
-//! 3. Two empty leaves that differ in the last bit of their prefix are made one.
+//! 2. While a larger copy of the table is being built, every store goes to both.
+//! 3. Two empty leaves whose prefixes differ only in the last bit are merged.
 //!
 //! # Concurrency
-//! The owner of the ZAP's lock calls; one writer at a time.
+//! The caller holds the ZAP's lock; one writer at a time.
 //!
 //! # Source
 //! OpenZFS `module/zfs/zap_fat.c`, `include/sys/zap_impl.h`.
@@ -195,19 +195,20 @@ impl Header {
 
 const _: () = assert!(offset_of!(ZapPhys, flags) == AT_TABLE + 8 * 10);
 
-/// Bits of the table beyond the prefix of a leaf that is full: hashes are even, so that leaves are split at
-/// about the same time.
+/// Most bits by which the table's index may exceed the prefix of a full leaf; more means corruption,
+/// since hashes are uniform and leaves therefore fill at about the same time.
 const SPARE_BITS_MAX: u64 = 24;
-/// A longer table (for a hundred million entries) is not searched for what is unused at the end.
+/// log2 of the pointers above which the table is not scanned to give back unused blocks at the
+/// end; such a ZAP has some hundred million entries.
 const TRIMMED_SHIFT_MAX: u64 = 24;
 
-/// The first hash behind those that begin with the first `prefix_len` bits of this one.
+/// The first hash after all those that share the first `prefix_len` bits of `hash`.
 fn behind(hash: u64, prefix_len: u32) -> Option<u64> {
     let rest = u64::MAX.checked_shr(prefix_len).unwrap_or(0);
     (hash | rest).checked_add(1)
 }
 
-/// The index that the first `bits` of `hash` are (`ZAP_HASH_IDX`).
+/// The first `bits` bits of `hash`, as an index (`ZAP_HASH_IDX`).
 fn hash_index(hash: u64, bits: u64) -> u64 {
     if bits == 0 { 0 } else { hash >> (64 - bits) }
 }
@@ -227,7 +228,7 @@ pub(crate) struct Fat<'a> {
 }
 
 impl<'a> Fat<'a> {
-    /// Turns `dnode`, whose block size is that of the ZAP to be, into an empty fat ZAP.
+    /// Turns `dnode`, which already has the ZAP's block size, into an empty fat ZAP.
     pub(crate) fn create(
         dnode: &'a Dnode,
         tx: &Tx,
@@ -259,7 +260,7 @@ impl<'a> Fat<'a> {
         })
     }
 
-    /// Looks at `dnode` as a fat ZAP whose header block is `block`.
+    /// Opens `dnode` as a fat ZAP whose header block is `block`.
     pub(crate) fn open(dnode: &'a Dnode, block: &[u8]) -> Result<Fat<'a>> {
         let header = Header::parse(block)?;
         let table = &header.table;
@@ -334,7 +335,7 @@ impl<'a> Fat<'a> {
         result
     }
 
-    /// Removes `key`; false if it is not there.
+    /// Removes `key`; returns false if there is no such key.
     pub(crate) fn remove(&mut self, tx: &Tx, key: &StoredKey) -> Result<bool> {
         let blk = self.leaf_of(key.hash)?;
         let found = Leaf::open(&self.leaf_block(blk, key.hash)?[..])?.find(key)?;
@@ -417,7 +418,7 @@ impl<'a> Fat<'a> {
         self.dnode.modify_block(tx, BlkId(blk), change)?
     }
 
-    /// The block of the leaf for `hash`.
+    /// The block number of the leaf for `hash`.
     fn leaf_of(&self, hash: u64) -> Result<u64> {
         let blk = self.pointer(hash_index(hash, self.header.table.shift))?;
         if blk == 0 {
@@ -426,7 +427,7 @@ impl<'a> Fat<'a> {
         Ok(blk)
     }
 
-    /// A leaf block, checked to be the one for `hash`.
+    /// Reads leaf block `blk` and checks that its prefix matches `hash`.
     fn leaf_block(&self, blk: u64, hash: u64) -> Result<Buf> {
         let block = self.read(blk)?;
         let leaf = Leaf::open(&block[..]).map_err(|e| e.within(format!("zap leaf {blk}")))?;
@@ -455,7 +456,7 @@ impl<'a> Fat<'a> {
         Ok(word(&block, index_in((1 << per_block) - 1)))
     }
 
-    /// Pointers `[index, index + count)`, read block by block.
+    /// Calls `look` with pointers `[index, index + count)`, reading each table block once.
     fn for_each_pointer(
         &self,
         index: u64,
@@ -485,7 +486,8 @@ impl<'a> Fat<'a> {
     pub(crate) fn histograms(&self) -> Result<LeafHistograms> {
         let mut all = LeafHistograms::default();
         let mut hash = Some(0);
-        // From leaf to leaf: a table may claim to be far longer than what is stored.
+        // From leaf to leaf, not pointer by pointer: a table may claim to be far longer than what
+        // is stored.
         while let Some(at) = hash {
             let blk = self.leaf_of(at)?;
             let block = self.leaf_block(blk, at)?;
@@ -496,7 +498,7 @@ impl<'a> Fat<'a> {
         Ok(all)
     }
 
-    /// Points `[index, index + count)` at `leaf`, in the larger copy too if one is being made.
+    /// Points `[index, index + count)` at `leaf`, in the larger copy too if one is being built.
     fn set_pointers(&self, tx: &Tx, index: u64, count: u64, leaf: u64) -> Result<()> {
         let table = &self.header.table;
         if table.numblks == 0 {
@@ -573,7 +575,7 @@ impl<'a> Fat<'a> {
         self.set_pointers(tx, first, 1 << spare_bits, sibling_blk)
     }
 
-    /// Takes one step of growing the table if it is growing, or if the leaf `blk` soon needs it.
+    /// Takes one step of growing the table if that is under way, or if leaf `blk` will soon need it.
     fn grow_table_if_due(&mut self, tx: &Tx, blk: u64) -> Result<()> {
         let block = self.read(blk)?;
         let leaf = Leaf::open(&block[..])?;
@@ -582,7 +584,7 @@ impl<'a> Fat<'a> {
         drop(block);
         if is_leaf_full || self.header.table.nextblk != 0 {
             match self.grow_table(tx) {
-                // The entry is in; the caller that really needs the room will see the error.
+                // The entry is stored; the call that really needs a larger table reports the error.
                 Err(error) if error.kind() == ErrorKind::NoSpace => {}
                 result => return result,
             }
@@ -648,7 +650,7 @@ impl<'a> Fat<'a> {
         self.dnode.free_range(tx, blk << shift, count << shift)
     }
 
-    /// Unites the empty leaf of `hash` with its sibling as long as that is empty as well.
+    /// Merges the empty leaf of `hash` with its sibling for as long as that is empty too.
     fn shrink(&mut self, tx: &Tx, hash: u64) -> Result<()> {
         let shift = self.header.table.shift;
         let mut is_last_freed = false;
@@ -683,7 +685,7 @@ impl<'a> Fat<'a> {
         }
     }
 
-    /// The block of the leaf that differs in the last prefix bit, if it is one leaf, and empty.
+    /// The block of the leaf whose prefix differs only in the last bit, if it is one empty leaf.
     fn empty_sibling(&self, prefix: u64, prefix_len: u64) -> Result<Option<u64>> {
         if prefix_len == 0 {
             return Ok(None);
@@ -701,7 +703,7 @@ impl<'a> Fat<'a> {
         Ok(is_match.then_some(first))
     }
 
-    /// Hands the unused blocks at the end back (`zap_trunc`).
+    /// Lowers `zap_freeblk` to give back the unused blocks at the end (`zap_trunc`).
     fn lower_freeblk(&mut self) -> Result<()> {
         let table = self.header.table;
         if table.shift > TRIMMED_SHIFT_MAX {
@@ -722,7 +724,7 @@ impl<'a> Fat<'a> {
     }
 }
 
-/// Writes each pointer of `from` twice into `to`, a whole block.
+/// Writes each pointer of `from` (half a block) twice into `to` (a whole block).
 fn double(from: &[u8], to: &mut [u8]) {
     for (pointer, pair) in from.chunks_exact(8).zip(to.chunks_exact_mut(16)) {
         pair[..8].copy_from_slice(pointer);

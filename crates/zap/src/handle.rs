@@ -1,8 +1,8 @@
 //! A ZAP that is open: one lock around a micro or fat ZAP, and the change from one to the other.
 //!
 //! # Concurrency
-//! Each dnode has one [`State`], shared by all handles: readers together, or one writer. The lock
-//! is held while blocks are read. Both open-context and syncing transactions may write.
+//! Each dnode has one [`State`], shared by all its handles and locked by many readers or one writer.
+//! The lock is held while blocks are read. Both open-context and syncing transactions may write.
 //!
 //! # Source
 //! OpenZFS `module/zfs/zap.c`, `module/zfs/zap_impl.c` (`zap_lock`), `module/zfs/zap_micro.c`
@@ -23,14 +23,14 @@ use crate::key::Key;
 use crate::micro::{self, MICRO_MAX_BYTES, MicroIndex};
 use crate::value::{self, Flags, Integer, MAX_NAME_BYTES, StoredKey, Value};
 
-/// What all handles of one ZAP share; lives as long as its dnode is held.
+/// State shared by all handles of one ZAP; lives as long as its dnode is held.
 #[derive(Default)]
 pub(crate) struct State {
-    /// The index of a micro ZAP; `None` until it is needed, and for ever in a fat ZAP.
+    /// The index of a micro ZAP; `None` until it is needed, and always `None` for a fat ZAP.
     index: RwLock<Option<MicroIndex>>,
 }
 
-/// A ZAP, held open.
+/// An open ZAP; holds its dnode.
 #[derive(Clone)]
 #[doc(alias = "zap_t")]
 pub struct Zap {
@@ -38,11 +38,11 @@ pub struct Zap {
     state: Arc<State>,
 }
 
-/// What [`Zap::stats`] tells.
+/// The result of [`Zap::stats`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[doc(alias = "zap_stats_t")]
 pub struct Stats {
-    /// Whether it is a micro ZAP; the fields below then say little.
+    /// Whether it is a micro ZAP; the fields about leaves and the pointer table are then 0.
     pub is_micro: bool,
     /// Bytes per block.
     pub block_bytes: u64,
@@ -62,36 +62,36 @@ pub struct Stats {
     pub table_blocks: u64,
     /// log2 of the number of pointers.
     pub table_shift: u64,
-    /// First block of the larger table being made, or 0.
+    /// First block of the larger table being built, or 0.
     pub table_nextblk: u64,
-    /// How many blocks of the table are in the larger one.
+    /// Blocks of the table already copied to the larger one.
     pub table_blks_copied: u64,
 }
 
-/// The number of counts in each histogram of [`LeafHistograms`]; the last one counts all larger.
+/// Buckets in each histogram of [`LeafHistograms`]; the last one also counts everything larger.
 pub(crate) const HISTOGRAM_SIZE: usize = 10;
 
 /// How full the leaves of a fat ZAP are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[doc(alias = "zap_stats_t")]
 pub struct LeafHistograms {
-    /// Leaves by the log2 of the pointers that lead to them.
+    /// Leaves by log2 of the number of table pointers to them.
     pub leafs_with_2n_pointers: [u64; HISTOGRAM_SIZE],
-    /// Leaves by entries, in fives.
+    /// Leaves by number of entries divided by 5.
     pub blocks_with_n5_entries: [u64; HISTOGRAM_SIZE],
-    /// Leaves by the tenths of them that are used.
+    /// Leaves by tenths of the block in use.
     pub blocks_n_tenths_full: [u64; HISTOGRAM_SIZE],
-    /// Entries by the chunks that they take.
+    /// Entries by number of chunks.
     pub entries_using_n_chunks: [u64; HISTOGRAM_SIZE],
-    /// Hash chains by their length.
+    /// Hash chains by length.
     pub buckets_with_n_entries: [u64; HISTOGRAM_SIZE],
 }
 
-/// An entry as a cursor meets it.
+/// An entry as a cursor returns it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[doc(alias = "zap_attribute_t")]
 pub struct Entry {
-    /// The name, without NUL; for keys made of words their big-endian bytes.
+    /// The name, without NUL; for keys made of words, their big-endian bytes.
     pub name: Vec<u8>,
     /// Bytes per integer of the value: 1, 2, 4 or 8.
     pub integer_size: u8,
@@ -119,10 +119,10 @@ impl Entry {
             .collect()
     }
 
-    /// The number that a name in hexadecimal stands for (`zfs_strtonum`, base 16).
+    /// The name parsed as a hexadecimal number (`zfs_strtonum`, base 16).
     ///
     /// # Errors
-    /// [`ErrorKind::Corrupt`] if the name is something else.
+    /// [`ErrorKind::Corrupt`] if the name is not one.
     pub fn int_key(&self) -> Result<u64> {
         let text = std::str::from_utf8(&self.name).ok();
         let number = text.and_then(|text| u64::from_str_radix(text, 16).ok());
@@ -130,7 +130,7 @@ impl Entry {
     }
 }
 
-/// What kind of ZAP a header block announces.
+/// The kind of ZAP, as its first block says.
 enum Kind {
     Micro,
     Fat,
@@ -164,7 +164,7 @@ impl Zap {
     /// Opens the ZAP that is object `id`.
     ///
     /// # Errors
-    /// As [`Zap::new`], and whatever reading the dnode meets.
+    /// As [`Zap::new`], and any error of reading the dnode.
     pub fn open(objset: &Objset, id: base::ObjectId) -> Result<Zap> {
         Zap::new(objset.hold(id)?)
     }
@@ -175,7 +175,7 @@ impl Zap {
         &self.dnode
     }
 
-    /// Makes a new dnode an empty ZAP.
+    /// Turns a new dnode into an empty ZAP.
     pub(crate) fn init(dnode: &Dnode, tx: &Tx, flags: Flags) -> Result<()> {
         let salt = rt::random_u64() | 1;
         if flags.allow_micro() {
@@ -191,7 +191,7 @@ impl Zap {
     /// ones; `None` if there is no such key.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`] for too narrow a `T`; I/O and corruption.
+    /// [`ErrorKind::InvalidInput`] if `T` is too narrow; I/O and corruption.
     #[doc(alias = "zap_lookup")]
     pub fn lookup<'k, T: Integer>(&self, key: impl Into<Key<'k>>) -> Result<Option<Vec<T>>> {
         self.lookup_with(&key.into(), |found| match found {
@@ -221,8 +221,8 @@ impl Zap {
     /// The value of `key` as text, up to its NUL.
     ///
     /// # Errors
-    /// [`ErrorKind::Corrupt`] if it is not UTF-8; [`ErrorKind::InvalidInput`] if it is not made of
-    /// bytes.
+    /// [`ErrorKind::Corrupt`] if it is not UTF-8; [`ErrorKind::InvalidInput`] if its integers are
+    /// not bytes.
     pub fn lookup_str<'k>(&self, key: impl Into<Key<'k>>) -> Result<Option<String>> {
         let Some(mut bytes) = self.lookup::<u8>(key)? else {
             return Ok(None);
@@ -238,7 +238,7 @@ impl Zap {
             .map_err(|_| Error::corrupt("zap value is not utf-8"))
     }
 
-    /// The size of the value's integers and how many there are.
+    /// The size in bytes of the value's integers and their number.
     ///
     /// # Errors
     /// I/O and corruption.
@@ -259,7 +259,7 @@ impl Zap {
         Ok(self.length(key)?.is_some())
     }
 
-    /// Adds `key`, which must not be there.
+    /// Adds `key`, which must not exist yet.
     ///
     /// # Errors
     /// [`ErrorKind::Exists`], [`ErrorKind::NameTooLong`], [`ErrorKind::TooBig`],
@@ -269,10 +269,10 @@ impl Zap {
         self.put(tx, &key.into(), &Value::of(value)?, IfPresent::Fail)
     }
 
-    /// Sets the value of `key`, whether it is there or not.
+    /// Sets the value of `key`, whether or not it exists.
     ///
     /// # Errors
-    /// As [`Zap::add`] but for `Exists`.
+    /// As [`Zap::add`], except `Exists`.
     #[doc(alias = "zap_update")]
     pub fn update<'k, T: Integer>(
         &self,
@@ -340,7 +340,7 @@ impl Zap {
         Err(Error::not_found(format!("zap entry {key}")))
     }
 
-    /// Removes `key`; false if it is not there.
+    /// Removes `key`; returns false if there is no such key.
     ///
     /// # Errors
     /// I/O and corruption.
@@ -368,7 +368,7 @@ impl Zap {
         fat.remove(tx, &stored).within(|| self.name())
     }
 
-    /// How many entries there are.
+    /// The number of entries.
     ///
     /// # Errors
     /// I/O and corruption.
@@ -396,7 +396,7 @@ impl Zap {
         Ok(None)
     }
 
-    /// What a debugger wants to know.
+    /// Size and shape of the ZAP, for debugging.
     ///
     /// # Errors
     /// I/O and corruption.
@@ -493,7 +493,7 @@ impl Zap {
         format!("zap {}", self.dnode.id())
     }
 
-    /// Takes the lock for reading; the index is there if it is a micro ZAP.
+    /// Takes the lock for reading; the index is `Some` if it is a micro ZAP.
     fn read(&self) -> Result<(RwLockReadGuard<'_, Option<MicroIndex>>, Buf)> {
         loop {
             let index = self.state.index.read();
@@ -507,7 +507,7 @@ impl Zap {
         }
     }
 
-    /// Takes the lock for writing; the index is there if it is a micro ZAP.
+    /// Takes the lock for writing; the index is `Some` if it is a micro ZAP.
     fn write(&self) -> Result<(RwLockWriteGuard<'_, Option<MicroIndex>>, Buf)> {
         let mut index = self.state.index.write();
         let block = self.dnode.read_block(BlkId(0))?;
@@ -570,7 +570,7 @@ impl Zap {
         result.within(|| format!("{}, {key}", self.name()))
     }
 
-    /// A name of more than 255 bytes is for directories only.
+    /// Refuses names of more than 255 bytes, except in directories.
     fn check_key_length(&self, key: &Key<'_>) -> Result<()> {
         let Key::Name(name) = key else {
             return Ok(());
@@ -585,7 +585,7 @@ impl Zap {
         Ok(())
     }
 
-    /// Sees to it that a micro ZAP has a free entry; `None` if it had to become fat for that.
+    /// Ensures that a micro ZAP has a free entry; `None` if it had to become fat for that.
     fn micro_with_room(
         &self,
         tx: &Tx,
@@ -650,7 +650,7 @@ impl Zap {
         }
     }
 
-    /// Makes a micro ZAP fat; its salt, and so all hashes and cursors, stay.
+    /// Turns a micro ZAP into a fat one with the same salt, so that hashes and cursors stay valid.
     fn upgrade(&self, tx: &Tx, index: &mut Option<MicroIndex>, block: &Buf) -> Result<()> {
         let micro = index.as_ref().expect("only a micro zap is upgraded");
         let (salt, flags) = (micro.salt, micro.flags);
@@ -667,7 +667,7 @@ impl Zap {
     }
 }
 
-/// What a look-up met.
+/// What a look-up found.
 enum Found<'a> {
     Single(u64),
     Leaf(&'a crate::leaf::Leaf<&'a [u8]>, &'a crate::leaf::LeafEntry),

@@ -1,8 +1,8 @@
-//! The CRC-64 that orders every ZAP.
+//! The CRC-64 by which every ZAP is ordered.
 //!
 //! # What it is
 //! A reflected CRC-64 (ECMA-182 polynomial) without final complement, started from the object's
-//! random salt so that nobody can prepare colliding names. The SA layer hashes its layouts with
+//! random salt so that colliding names cannot be prepared. The SA layer hashes its layouts with
 //! the same table.
 //!
 //! # Source

@@ -15,7 +15,7 @@ pub enum Key<'a> {
 }
 
 impl<'a> Key<'a> {
-    /// The same with numbers spelled out.
+    /// The same key, with a number replaced by its name.
     pub(crate) fn by_name(&self) -> Key<'a> {
         match self {
             Key::Int(number) => Key::Name(Cow::Owned(format!("{number:x}").into_bytes())),

@@ -2,8 +2,8 @@
 //!
 //! # What it is
 //! A leaf is a small hash table in one block: a header, an array of chain heads, and 24-byte
-//! chunks. A chunk is an entry (the hash, and where its name and value start), 21 bytes of some
-//! name or value, or free. Free chunks form a list, so that a leaf is filled in list order.
+//! chunks. A chunk is an entry (the hash, and where its name and value start), 21 bytes of a name
+//! or value, or free. Free chunks form a list, and are allocated in list order.
 //!
 //! # On disk
 //! ```text
@@ -12,8 +12,7 @@
 //! 48            2*n   chain heads, n = block size / 32, 0xffff ends a chain
 //! 48 + 2*n      24*m  chunks, to the end of the block
 //! ```
-//! Integers in array chunks are big-endian whatever the pool is; everything else has the pool's
-//! byte order.
+//! Integers in array chunks are always big-endian; everything else has the pool's byte order.
 //!
 //! # Invariants
 //! 1. `lh_nfree` is the length of the free list; `lh_nentries` the number of entry chunks.
@@ -39,7 +38,7 @@ use crate::handle::{HISTOGRAM_SIZE, LeafHistograms};
 use crate::value::{StoredKey, Value};
 
 const HEADER_BYTES: usize = size_of::<ZapLeafPhys>();
-/// `ZAP_LEAF_LOW_WATER`: with fewer free chunks than this the pointer table should grow.
+/// `ZAP_LEAF_LOW_WATER`, in chunks: a leaf with fewer free that cannot split makes the table grow.
 pub(crate) const LOW_WATER_CHUNKS: u16 = ZAP_LEAF_LOW_WATER as u16;
 
 const AT_BLOCK_TYPE: usize = offset_of!(ZapLeafPhys, block_type);
@@ -60,11 +59,11 @@ const AT_VALUE_NUMINTS: usize = offset_of!(ZapLeafEntryPhys, value_numints);
 const AT_CD: usize = offset_of!(ZapLeafEntryPhys, cd);
 const AT_HASH: usize = offset_of!(ZapLeafEntryPhys, hash);
 
-/// The link of an array or free chunk.
+/// Offset of the link in an array or free chunk.
 const AT_LINK: usize = offset_of!(ZapLeafArrayPhys, next);
 const _: () = assert!(AT_LINK == offset_of!(ZapLeafFreePhys, next));
 
-/// What an entry chunk says (`zap_leaf_entry`).
+/// The fields of an entry chunk (`zap_leaf_entry`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LeafEntry {
     pub(crate) chunk: u16,
@@ -78,7 +77,7 @@ pub(crate) struct LeafEntry {
     pub(crate) hash: u64,
 }
 
-/// Whether something fitted into a leaf.
+/// Whether an entry fitted into a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fit {
     Done,
@@ -93,7 +92,7 @@ pub(crate) struct Leaf<B> {
 }
 
 impl<B: Deref<Target = [u8]>> Leaf<B> {
-    /// Looks at `block` as a leaf, whatever is in it.
+    /// Views `block` as a leaf, checking only its size.
     fn view(block: B) -> Result<Self> {
         let len = block.len();
         if !len.is_power_of_two() || !(1 << 9..=1 << 24).contains(&len) {
@@ -105,7 +104,7 @@ impl<B: Deref<Target = [u8]>> Leaf<B> {
         })
     }
 
-    /// A leaf whose header makes sense.
+    /// Views `block` as a leaf and checks its header.
     pub(crate) fn open(block: B) -> Result<Self> {
         let leaf = Self::view(block)?;
         let block_type = leaf.u64_at(AT_BLOCK_TYPE);
@@ -178,7 +177,7 @@ impl<B: Deref<Target = [u8]>> Leaf<B> {
                     best = Some(entry);
                 }
             }
-            // Slots are hash ranges in ascending order: what a later slot has is larger.
+            // Slots are hash ranges in ascending order: entries of later slots have larger hashes.
             if best.is_some() {
                 return Ok(best);
             }
@@ -218,7 +217,7 @@ impl<B: Deref<Target = [u8]>> Leaf<B> {
             .collect()
     }
 
-    /// Checks the whole leaf, so that nothing can fail half way through a split.
+    /// Checks the whole leaf, so that a split cannot fail half way through.
     pub(crate) fn verify(&self) -> Result<()> {
         let mut uses = vec![0u8; self.chunks()];
         let mut take = |chunk: u16| {
@@ -271,7 +270,7 @@ impl<B: Deref<Target = [u8]>> Leaf<B> {
             usize::from(self.nentries()) / 5,
         );
         let bytes = self.block.len();
-        // As OpenZFS has it: a free chunk counts for 22 bytes, not for its 24.
+        // As in OpenZFS, a free chunk counts as 22 bytes rather than its actual 24.
         let free = usize::from(self.nfree()) * (ZAP_LEAF_ARRAY_BYTES + 1);
         add(
             &mut all.blocks_n_tenths_full,
@@ -299,7 +298,7 @@ impl<B: Deref<Target = [u8]>> Leaf<B> {
         1 << self.hash_shift()
     }
 
-    /// The chain that `hash` belongs to: the bits that follow the prefix (`LEAF_HASH`).
+    /// The chain that `hash` belongs to, given by the bits after the prefix (`LEAF_HASH`).
     fn slot(&self, hash: u64) -> usize {
         let down = 64 - self.hash_shift() - u32::from(self.prefix_len());
         (hash >> down) as usize & (self.hash_entries() - 1)
@@ -313,7 +312,7 @@ impl<B: Deref<Target = [u8]>> Leaf<B> {
         HEADER_BYTES + 2 * self.hash_entries() + ZAP_LEAF_CHUNKSIZE * usize::from(chunk)
     }
 
-    /// The offset of `chunk` if there is such a chunk of such a type.
+    /// The offset of `chunk`, checked to exist and to have type `chunk_type`.
     fn typed_chunk_at(&self, chunk: u16, chunk_type: u8) -> Result<usize> {
         if usize::from(chunk) >= self.chunks() {
             return Err(Error::corrupt(format!(
@@ -371,7 +370,7 @@ impl<B: Deref<Target = [u8]>> Leaf<B> {
         })
     }
 
-    /// Where the link that leads to `entry` is.
+    /// The offset of the link that points to `entry`.
     fn link_to(&self, entry: &LeafEntry) -> Result<usize> {
         let slot = self.slot(entry.hash);
         let mut link_at = self.slot_at(slot);
@@ -450,7 +449,7 @@ fn field<T: FromBytes>(block: &[u8], at: usize) -> T {
 }
 
 impl<B: DerefMut<Target = [u8]>> Leaf<B> {
-    /// Makes `block` an empty leaf for hashes that start with `prefix` (`zap_leaf_init`).
+    /// Turns `block` into an empty leaf for hashes that start with `prefix` (`zap_leaf_init`).
     pub(crate) fn init(block: B, prefix: u64, prefix_len: u16) -> Result<Self> {
         let mut leaf = Self::view(block)?;
         leaf.block.fill(0);
@@ -472,7 +471,7 @@ impl<B: DerefMut<Target = [u8]>> Leaf<B> {
         Ok(leaf)
     }
 
-    /// Adds an entry for `key`, which must not be there yet; `cd` is chosen if not given.
+    /// Adds an entry for `key`, which must not exist yet; `cd` is chosen if not given.
     pub(crate) fn create(
         &mut self,
         key: &StoredKey,
@@ -531,7 +530,7 @@ impl<B: DerefMut<Target = [u8]>> Leaf<B> {
         Ok(Fit::Done)
     }
 
-    /// Takes `entry` out.
+    /// Removes `entry`.
     pub(crate) fn remove(&mut self, entry: &LeafEntry) -> Result<()> {
         let value_links = self.array_links(entry.value_chunk)?;
         let name_links = self.array_links(entry.name_chunk)?;
@@ -540,7 +539,7 @@ impl<B: DerefMut<Target = [u8]>> Leaf<B> {
             return Err(Error::corrupt("lh_nentries is 0 in a leaf with an entry"));
         };
         self.unlink(entry)?;
-        // In this order the free list hands the chunks out as they were.
+        // Freed in this order, the chunks are allocated again in their former order.
         self.array_free(&value_links);
         self.array_free(&name_links);
         self.chunk_free(entry.chunk);
@@ -548,7 +547,7 @@ impl<B: DerefMut<Target = [u8]>> Leaf<B> {
         Ok(())
     }
 
-    /// Moves the entries whose hash goes on with a 1 into `sibling`, an empty block.
+    /// Moves the entries whose next bit of hash is 1 into `sibling`, an empty block.
     pub(crate) fn split(&mut self, sibling: &mut [u8]) -> Result<()> {
         let entries = self.entries()?;
         let prefix_len = self.prefix_len() + 1;
@@ -575,7 +574,7 @@ impl<B: DerefMut<Target = [u8]>> Leaf<B> {
         Ok(())
     }
 
-    /// Becomes the leaf of a prefix one bit shorter.
+    /// Shortens the prefix by one bit.
     pub(crate) fn widen(&mut self) {
         assert!(
             self.prefix_len() > 0,
@@ -644,7 +643,7 @@ impl<B: DerefMut<Target = [u8]>> Leaf<B> {
         Ok(())
     }
 
-    /// Whether the free list really has the next `need` chunks that the count promises.
+    /// Checks that the free list really has the `need` chunks that `lh_nfree` promises.
     fn check_free_list(&self, need: usize) -> Result<()> {
         let mut chunk = self.u16_at(AT_FREELIST);
         for _ in 0..need {
@@ -665,7 +664,7 @@ impl<B: DerefMut<Target = [u8]>> Leaf<B> {
         Ok(chunk)
     }
 
-    /// Frees a chunk; its bytes are cleared so that the block compresses well.
+    /// Frees a chunk and clears its bytes, so that the block compresses well.
     fn chunk_free(&mut self, chunk: u16) {
         let at = self.chunk_at(chunk);
         self.block[at] = ZAP_CHUNK_FREE;
@@ -675,7 +674,7 @@ impl<B: DerefMut<Target = [u8]>> Leaf<B> {
         self.put_u16(AT_NFREE, self.nfree().saturating_add(1));
     }
 
-    /// Frees an array so that its chunks are handed out in the same order again.
+    /// Frees an array in reverse, so that its chunks are allocated again in the same order.
     fn array_free(&mut self, links: &[u16]) {
         for chunk in links.iter().rev() {
             self.chunk_free(*chunk);

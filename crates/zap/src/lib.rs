@@ -4,7 +4,7 @@
 //! A ZAP maps names (or arrays of words) to arrays of integers. It begins as a [micro](micro) ZAP
 //! of one block and becomes a [fat](fat) ZAP, an extendible hash table, when a name is too long, a
 //! value is not one 64-bit integer, or the block is full. [`Zap`] hides the difference; the
-//! functions of this module do one thing to an object by its number.
+//! functions of this module do one operation on an object given by its number.
 //!
 //! ```text
 //! Zap (handle)  lock, micro or fat          Cursor  position in hash order
@@ -13,7 +13,7 @@
 //! ```
 //!
 //! # Invariants
-//! 1. The hash of a name depends on the object's salt only, and stays when a ZAP becomes fat.
+//! 1. The hash of a name depends only on the ZAP's salt and flags, and stays when it becomes fat.
 //! 2. ZAPs with normalisation flags other than [`Flags::TOUPPER`] are refused (`Unsupported`).
 //!
 //! # Source

@@ -2,8 +2,8 @@
 //!
 //! # What it is
 //! An object starts as a micro ZAP of 512 bytes and grows by 512 bytes whenever it is full, up to
-//! [`MICRO_MAX_BYTES`]. The block is an unordered array; [`MicroIndex`] is the order by hash that
-//! look-ups and cursors need, built from the block when the object is first used.
+//! [`MICRO_MAX_BYTES`]. The block is an unordered array; [`MicroIndex`] orders it by hash, as look-ups
+//! and cursors need it, and is built from the block when the object is first used.
 //!
 //! # On disk
 //! ```text
@@ -17,7 +17,7 @@
 //! An entry whose name is empty is free.
 //!
 //! # Invariants
-//! 1. (hash, differentiator) is unique, and the differentiator below 65536.
+//! 1. (hash, differentiator) is unique, and the differentiator is below 65536.
 //! 2. A name has at most 49 bytes.
 //!
 //! # Source
@@ -38,7 +38,8 @@ use crate::value::{Flags, check_normalizes, hash_name};
 const ENTRY_BYTES: usize = MZAP_ENT_LEN;
 /// `zap_micro_max_size`: a micro ZAP that would grow beyond this becomes a fat one.
 pub(crate) const MICRO_MAX_BYTES: u64 = SPA_OLD_MAXBLOCKSIZE;
-/// The largest micro ZAP that anyone writes (`MZAP_MAX_SIZE`, feature `large_microzap`).
+/// The largest micro ZAP that is read, in bytes: the most OpenZFS writes (`MZAP_MAX_SIZE`, feature
+/// `large_microzap`).
 const READ_MAX_BYTES: usize = 1 << 20;
 const AT_SALT: usize = offset_of!(MzapPhys, salt);
 const AT_NORMFLAGS: usize = offset_of!(MzapPhys, normflags);
@@ -49,9 +50,9 @@ const AT_NAME: usize = offset_of!(MzapEntPhys, name);
 #[derive(Debug)]
 pub(crate) struct MicroIndex {
     pub(crate) salt: u64,
-    /// What of the flags a micro ZAP can have: [`Flags::TOUPPER`].
+    /// The flags; a micro ZAP can have only [`Flags::TOUPPER`].
     pub(crate) flags: Flags,
-    /// (upper half of the hash, differentiator) to the index of the entry.
+    /// Maps (upper half of the hash, differentiator) to the index of the entry.
     tree: BTreeMap<(u32, u32), u16>,
     /// Where the search for a free entry starts.
     alloc_next: usize,
@@ -72,7 +73,7 @@ impl MicroEntry<'_> {
     }
 }
 
-/// Makes `block` an empty micro ZAP.
+/// Turns `block` into an empty micro ZAP.
 pub(crate) fn init(block: &mut [u8], salt: u64, flags: Flags) {
     assert!(salt != 0, "a micro zap needs a salt");
     block.fill(0);
@@ -81,7 +82,7 @@ pub(crate) fn init(block: &mut [u8], salt: u64, flags: Flags) {
     put_u64(block, AT_NORMFLAGS, flags.normflags());
 }
 
-/// How many entries fit into a block.
+/// The number of entries that fit into a block of `len` bytes.
 pub(crate) fn entries_of_block(len: usize) -> usize {
     (len / ENTRY_BYTES).saturating_sub(1)
 }
@@ -135,7 +136,7 @@ pub(crate) fn clear_entry(block: &mut [u8], chunk: u16) {
 }
 
 impl MicroIndex {
-    /// Reads the whole block.
+    /// Builds the index from the block.
     pub(crate) fn build(block: &[u8]) -> Result<MicroIndex> {
         if block.len() > READ_MAX_BYTES || block.len() < 2 * ENTRY_BYTES {
             return Err(Error::corrupt(format!(
@@ -181,7 +182,7 @@ impl MicroIndex {
         Some((u64::from(*half_hash) << 32, *chunk))
     }
 
-    /// Whether the leaf of a fat ZAP could hold everything that shares `name`'s hash, and `name`.
+    /// Whether one leaf of a fat ZAP could hold `name` and all entries with the same hash.
     pub(crate) fn fits_leaf(&self, name: &[u8], leaf_shift: u32) -> bool {
         let half_hash = self.half_hash(name);
         let equal = self

@@ -1,4 +1,4 @@
-//! The operations of a [`Zap`] on an object by its number, for callers that touch it once.
+//! The operations of a [`Zap`] on an object given by number, for callers that need it only once.
 
 use std::sync::Arc;
 

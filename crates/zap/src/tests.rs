@@ -66,7 +66,7 @@ impl Bench {
     }
 }
 
-/// Checks everything that the format promises about a ZAP.
+/// Checks every invariant of the format.
 pub(crate) fn check_structure(zap: &Zap) -> Result<()> {
     let stats = zap.stats()?;
     if stats.is_micro {

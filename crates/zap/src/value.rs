@@ -12,7 +12,7 @@ pub(crate) const MAX_LONG_NAME_BYTES: usize = phys::zap::ZAP_MAXNAMELEN_NEW;
 /// `ZAP_MAXVALUELEN`: the largest value in bytes.
 pub const MAX_VALUE_BYTES: usize = phys::zap::ZAP_MAXVALUELEN;
 
-/// `U8_TEXTPREP_TOUPPER`: the one kind of normalisation that is kept up here.
+/// `U8_TEXTPREP_TOUPPER`: the only normalisation that is supported.
 const U8_TEXTPREP_TOUPPER: u64 = 2;
 
 /// Properties of a fat ZAP that are fixed when it is created (`zap_flags_t`).
@@ -29,8 +29,8 @@ impl Flags {
     /// `ZAP_FLAG_PRE_HASHED_KEY`: the first word of the key is already uniformly distributed.
     pub const PRE_HASHED_KEY: Flags = Flags(phys::zap::ZAP_FLAG_PRE_HASHED_KEY);
 
-    /// `zap_normflags` = `U8_TEXTPREP_TOUPPER`: names are hashed in upper case, and still compared
-    /// as they are. The names of snapshots and bookmarks; ASCII only. Such a ZAP starts micro.
+    /// `zap_normflags` = `U8_TEXTPREP_TOUPPER`: names are hashed in upper case, but compared as they
+    /// are. Used for the names of snapshots and bookmarks; ASCII only. Such a ZAP starts micro.
     pub const TOUPPER: Flags = Flags(1 << 32);
 
     /// From the fields of a header.
@@ -52,12 +52,12 @@ impl Flags {
         Ok(Flags(flags) | norm)
     }
 
-    /// What zap_flags is on disk.
+    /// `zap_flags` as stored on disk.
     pub(crate) fn stored(self) -> u64 {
         self.0 & !Flags::TOUPPER.0
     }
 
-    /// What zap_normflags is on disk.
+    /// `zap_normflags` as stored on disk.
     pub(crate) fn normflags(self) -> u64 {
         if self.contains(Flags::TOUPPER) {
             U8_TEXTPREP_TOUPPER
@@ -77,7 +77,7 @@ impl Flags {
         self.0 & other.0 == other.0
     }
 
-    /// Bits of the hash that count (`zap_hashbits`).
+    /// Upper bits of the hash that are used (`zap_hashbits`).
     #[must_use]
     pub(crate) fn hash_bits(self) -> u32 {
         if self.contains(Flags::HASH64) { 48 } else { 28 }
@@ -109,7 +109,7 @@ mod sealed {
     impl Sealed for u64 {}
 }
 
-/// The integer types that a value may be made of.
+/// The integer types that a value may consist of.
 pub trait Integer: Copy + sealed::Sealed + 'static {
     /// Bytes per integer.
     const SIZE: u8;
@@ -161,7 +161,7 @@ impl Value {
         (self.bytes.len() / usize::from(self.integer_size)) as u16
     }
 
-    /// The one 64-bit integer that this value is, if it is that: what a micro ZAP can hold.
+    /// The value if it is a single 64-bit integer, which a micro ZAP can hold.
     pub(crate) fn single(&self) -> Option<u64> {
         (self.integer_size == 8 && self.bytes.len() == 8).then(|| from_big_endian(&self.bytes))
     }
@@ -172,7 +172,7 @@ pub(crate) fn big_endian(value: u64) -> [u8; 8] {
     std::array::from_fn(|i| (value >> (56 - 8 * i)) as u8)
 }
 
-/// The number that at most 8 `bytes`, most significant first, stand for.
+/// The number whose at most 8 `bytes` are given most significant first.
 pub(crate) fn from_big_endian(bytes: &[u8]) -> u64 {
     bytes
         .iter()
@@ -197,7 +197,7 @@ pub(crate) fn integers<T: Integer>(bytes: &[u8], stored_size: u8) -> Result<Vec<
 /// A key as it is stored, with its hash in a given ZAP.
 #[derive(Clone, Debug)]
 pub(crate) struct StoredKey {
-    /// A name with its NUL, or words most significant byte first.
+    /// A name with its NUL, or words with their most significant byte first.
     pub(crate) bytes: Vec<u8>,
     pub(crate) integer_size: u8,
     pub(crate) hash: u64,
@@ -261,7 +261,7 @@ impl StoredKey {
     }
 }
 
-/// Refuses names whose upper case takes more than ASCII.
+/// Refuses non-ASCII names where names are hashed in upper case.
 pub(crate) fn check_normalizes(name: &[u8], flags: Flags) -> Result<()> {
     if flags.contains(Flags::TOUPPER) && !name.is_ascii() {
         return Err(Error::new(
@@ -285,7 +285,7 @@ pub(crate) fn hash_name(name: &[u8], salt: u64, flags: Flags) -> u64 {
     keep_hash_bits(crc64(salt, bytes), flags)
 }
 
-/// Clears the bits that a cursor has no room for.
+/// Clears the bits of a hash that do not fit in a cursor.
 fn keep_hash_bits(hash: u64, flags: Flags) -> u64 {
     hash & !((1 << (64 - flags.hash_bits())) - 1)
 }

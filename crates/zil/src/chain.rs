@@ -1,9 +1,9 @@
-//! Reading a log: from block to block until one was never written.
+//! Reading a log, block by block, up to one that was never written.
 //!
 //! # What it is
 //! Every log block names the next one, which was allocated before this one was written. The chain
-//! ends at the first block whose embedded checksum does not match what the pointer asks for: it
-//! was never written, or holds something older. What a claimed log says beyond the last block and
+//! ends at the first block whose embedded checksum does not match the verifier in its pointer: it
+//! was never written, or holds something older. In a claimed log, anything after the last block and
 //! record that were claimed does not count either.
 //!
 //! # Source
@@ -20,7 +20,7 @@ use phys::zil::{
 use phys::{BlkPtrPhys, ChecksumType, LrPhys, Phys, ZilHeaderPhys};
 use zio::{Bookmark, LogStore};
 
-/// What a parse met.
+/// The result of a parse.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Parsed {
     /// zl_parse_blk_seq: the number of the last block.
@@ -33,9 +33,9 @@ pub struct Parsed {
     pub records: u64,
 }
 
-/// What is done with the parts of a log.
+/// Handles the parts of a log as [`parse`] finds them.
 pub trait Visitor {
-    /// A block, allocated but perhaps never written, before it is read.
+    /// Called with each block before it is read; it is allocated, but perhaps was never written.
     ///
     /// # Errors
     /// `Checksum` ends the log here; any other error ends the parse.
@@ -44,7 +44,7 @@ pub trait Visitor {
         Ok(())
     }
 
-    /// A record with all its bytes.
+    /// Called with each record; `record` has all its bytes.
     ///
     /// # Errors
     /// As [`block`](Visitor::block).
@@ -54,10 +54,10 @@ pub trait Visitor {
     }
 }
 
-/// Shows the blocks and records of a log in order.
+/// Passes the blocks and records of a log to `visitor` in order.
 ///
 /// # Errors
-/// What the visitor says, other than `Checksum`. The end of the log is not an error.
+/// Those of the visitor, except `Checksum`. The end of the log is not an error.
 #[doc(alias = "zil_parse")]
 pub fn parse(
     store: &dyn LogStore,
@@ -81,7 +81,7 @@ pub fn parse(
     let mut bp = header.log;
     while !bp.is_hole() {
         let seq = bp.cksum_words()[ZIL_ZC_SEQ];
-        // Numbers grow: a chain that runs in a circle ends as well.
+        // Numbers must increase, so that a cyclic chain ends as well.
         if seq > last_blk_seq || seq <= parsed.blk_seq {
             break;
         }
@@ -116,7 +116,7 @@ pub fn parse(
     Ok(parsed)
 }
 
-/// A block that was read.
+/// A log block in memory.
 struct LogBlock {
     data: base::Buf,
     records: std::ops::Range<usize>,
@@ -129,7 +129,7 @@ impl LogBlock {
     }
 }
 
-/// `None` where the log ends.
+/// Reads a log block; `None` where the log ends.
 #[doc(alias = "zil_read_log_block")]
 fn read(store: &dyn LogStore, objset: ObjsetId, bp: &BlkPtrPhys) -> Result<Option<LogBlock>> {
     let verifier = bp.cksum_words();
@@ -169,7 +169,7 @@ fn read(store: &dyn LogStore, objset: ObjsetId, bp: &BlkPtrPhys) -> Result<Optio
     }))
 }
 
-/// Errors that mean: nothing was written here.
+/// Whether an error means that nothing was written here.
 fn is_end(kind: ErrorKind) -> bool {
     matches!(
         kind,
@@ -177,14 +177,14 @@ fn is_end(kind: ErrorKind) -> bool {
     )
 }
 
-/// Adds a pointer to those that were met; false if it was among them.
+/// Adds a pointer to those already seen; returns whether it is new.
 fn is_new(seen: &mut BTreeSet<(u64, u64)>, bp: &BlkPtrPhys) -> bool {
     let [dva, ..] = bp.dva;
     seen.insert((dva.vdev().0, dva.offset()))
 }
 
-/// Frees all blocks of a log whose objset goes, or starts a new one, and what its records point
-/// at if they were claimed. In syncing context.
+/// Frees all blocks of a log whose objset is destroyed or starts a new log, and, if the log was
+/// claimed, the blocks that its records point at. In syncing context.
 ///
 /// # Errors
 /// `Unsupported` for records of cloned blocks.
@@ -204,7 +204,7 @@ pub fn destroy_sync(
         seen: BTreeSet::new(),
     };
     parse(store, objset, header, &mut free)?;
-    // Only now: a block that is read must not be free.
+    // Only now: a block must not be freed before it is read.
     for bp in &free.blocks {
         store.free(tx.txg(), bp);
     }
@@ -257,12 +257,11 @@ fn written_block(common: &LrPhys, record: &[u8]) -> Result<Option<BlkPtrPhys>> {
     }
 }
 
-/// Marks as allocated what a log refers to that no synced txg knows of. Answers where the log
-/// ends, for the header. `first_txg`: the txg after the last one that was synced.
+/// Marks as allocated the blocks that a log refers to and no synced txg knows of. Returns where the
+/// log ends, for the header. `first_txg`: the txg after the last one that was synced.
 ///
 /// # Errors
-/// What the store says, other than the end of the log; `Unsupported` as
-/// [`destroy_sync`].
+/// Those of the store, except the end of the log; `Unsupported` as for [`destroy_sync`].
 #[doc(alias = "zil_claim")]
 pub fn claim(
     store: &dyn LogStore,
@@ -301,7 +300,7 @@ impl Visitor for Claim<'_> {
         if bp.allocation_birth() < self.first_txg {
             return Ok(());
         }
-        // A block that the log could not wait for was promised to nobody: here the log ends.
+        // If the data block was not written, the commit of this record never returned: the log ends here.
         let bookmark = Bookmark::zil(self.objset, common.seq.get());
         if self.store.read(&bp, &bookmark).is_err() {
             return Err(Error::new(

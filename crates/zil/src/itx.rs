@@ -1,9 +1,10 @@
 //! Records in memory, by txg.
 //!
 //! # What it is
-//! Records that every commit must write (*sync*: names change) are one list per txg. Records that
-//! matter to one file only (*async*: its data) wait in a list of that file, and join the others
-//! when that file is committed. When a txg is synced its records are dropped.
+//! Records that every commit must write (*sync*, such as changes of names) are in one list per txg.
+//! Records that matter only to one file (*async*, such as its data) wait in a list of that file,
+//! and move to the sync list when that file is committed. When a txg is synced, its records are
+//! dropped.
 //!
 //! # Source
 //! OpenZFS module/zfs/zil.c (`zil_itx_assign`, `zil_async_to_sync`, `zil_get_commit_list`)
@@ -19,21 +20,21 @@ use base::{ObjectId, Txg};
 pub enum WriteState {
     /// `WR_COPIED`, and records that are not writes: the record is complete.
     Complete,
-    /// `WR_NEED_COPY`: the data is asked for when the record is written, and follows it; the
-    /// record may be split.
+    /// `WR_NEED_COPY`: the data is requested when the record is written, and follows it in the log;
+    /// the record may be split.
     NeedCopy(DataRequest),
 }
 
-/// Which data belongs to a write record.
+/// The data that belongs to a write record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataRequest {
     /// The file.
     pub id: ObjectId,
     /// Its generation: another file may have its number by now.
     pub generation: u64,
-    /// Where the data is.
+    /// Offset in the file, in bytes.
     pub offset: u64,
-    /// How many bytes it is.
+    /// Length in bytes.
     pub len: u64,
 }
 
@@ -43,11 +44,11 @@ pub struct DataRequest {
 pub struct Itx {
     /// The record, its length a multiple of 8; txg and sequence number are filled in here.
     pub record: Vec<u8>,
-    /// The file whose commit writes this record, if it is not sync.
+    /// The file whose commit writes this record, if the record is async.
     pub object: ObjectId,
     /// Whether every commit writes this record.
     pub is_sync: bool,
-    /// Where the data is.
+    /// How the record gets its data.
     pub write_state: WriteState,
 }
 
@@ -63,7 +64,7 @@ struct Itxg {
 pub(crate) struct ItxLists(BTreeMap<Txg, Itxg>);
 
 impl ItxLists {
-    /// Adds a record; true if it is the first one of its txg.
+    /// Adds a record; returns whether it is the first one of its txg.
     #[doc(alias = "zil_itx_assign")]
     pub(crate) fn assign(&mut self, txg: Txg, itx: Itx) -> bool {
         let first = !self.0.contains_key(&txg);
@@ -92,7 +93,7 @@ impl ItxLists {
         }
     }
 
-    /// Forgets records of a removed file.
+    /// Forgets the async records of a removed file.
     #[doc(alias = "zil_remove_async")]
     pub(crate) fn forget(&mut self, object: ObjectId) {
         for itxg in self.0.values_mut() {
@@ -100,7 +101,7 @@ impl ItxLists {
         }
     }
 
-    /// Takes what the next commit writes, oldest first.
+    /// Takes the records that the next commit writes, oldest first.
     #[doc(alias = "zil_get_commit_list")]
     pub(crate) fn take(&mut self) -> Vec<(Txg, Itx)> {
         let mut taken = Vec::new();

@@ -11,9 +11,9 @@ use phys::{BlkPtrPhys, LrPhys, Phys};
 
 use crate::itx::{DataRequest, Itx, WriteState};
 
-/// `ZIL_MAX_BLKSZ` as `zil_maxblocksize` has it: the largest log block.
+/// The largest log block, in bytes: OpenZFS's default of `zil_maxblocksize`.
 pub(crate) const BLOCK_MAX_BYTES: u64 = 128 << 10;
-/// Sizes of past commits that the size of a new block is guessed from.
+/// Number of past commits whose sizes predict the size of a new block.
 const HISTORY: usize = 8;
 
 /// A block of the chain.
@@ -21,12 +21,12 @@ const HISTORY: usize = 8;
 #[doc(alias = "lwb_t")]
 pub(crate) struct Lwb {
     pub(crate) bp: BlkPtrPhys,
-    /// lwb_alloc_txg; 0 for one that was there when the log was opened
+    /// lwb_alloc_txg; 0 for a block that existed when the log was opened
     pub(crate) alloc_txg: Txg,
-    /// lwb_max_txg: of its records
+    /// lwb_max_txg: the last txg of its records
     pub(crate) max_txg: Txg,
-    /// Written and flushed. Only the last block of the chain is not, and one in between for as
-    /// long as a commit writes it.
+    /// Written and flushed. False only for the last block of the chain, and for earlier ones while
+    /// a commit is writing them.
     pub(crate) is_done: bool,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Pending {
 pub(crate) struct Filled {
     data: BlockBuf,
     used: usize,
-    /// Of the records in it.
+    /// The last txg of the records in it.
     pub(crate) max_txg: Txg,
 }
 
@@ -57,7 +57,7 @@ impl Pending {
         self.itxs.is_empty()
     }
 
-    /// The last txg of the records that are left; 0 if there is none.
+    /// The last txg of the remaining records; 0 if there are none.
     pub(crate) fn max_txg(&self) -> Txg {
         self.itxs
             .iter()
@@ -66,7 +66,7 @@ impl Pending {
             .unwrap_or(Txg(0))
     }
 
-    /// Bytes that the records that are left take, as far as one can tell.
+    /// Estimated bytes that the remaining records take; data may turn out to be gone.
     pub(crate) fn bytes(&self) -> u64 {
         self.itxs
             .iter()
@@ -77,7 +77,7 @@ impl Pending {
     /// Moves as many records as fit into a block of `size` bytes.
     ///
     /// # Errors
-    /// What `get_data` says; `TooBig` for a record that fits no block.
+    /// Those of `get_data`; `TooBig` for a record that fits in no block.
     pub(crate) fn fill(
         &mut self,
         size: u64,
@@ -129,7 +129,7 @@ impl Pending {
     ) -> Result<()> {
         let mut record = itx.record;
         if let WriteState::NeedCopy(request) = itx.write_state {
-            // A file that is gone, or shorter by now: its removal was logged, or need not be.
+            // The file is gone, or shorter by now: that was logged, or need not be.
             let Some(mut data) = get_data(&request)? else {
                 return Ok(());
             };
@@ -158,9 +158,9 @@ impl Itx {
     }
 }
 
-/// Cuts a write record in two, so that the first part takes at most `room` bytes with its data.
+/// Splits a write record in two, so that the first part with its data takes at most `room` bytes.
 fn split(itx: Itx, request: DataRequest, room: usize) -> (Option<Itx>, Option<Itx>) {
-    // Not worth a record of its own.
+    // In bytes; less data than this is not worth a record of its own.
     const LEAST_BYTES: usize = 512;
     let fits = room.saturating_sub(itx.record.len()) & !7;
     if fits < LEAST_BYTES {
@@ -190,12 +190,12 @@ fn split(itx: Itx, request: DataRequest, room: usize) -> (Option<Itx>, Option<It
 }
 
 impl Filled {
-    /// Whether no record is in it.
+    /// Whether it has no records.
     pub(crate) fn is_empty(&self) -> bool {
         self.used == ZilChainPhys::SIZE
     }
 
-    /// The block, naming its successor.
+    /// The finished block, which names its successor `next`.
     pub(crate) fn seal(mut self, next: BlkPtrPhys) -> Buf {
         let nused = (self.used as u64).into();
         let chain = ZilChainPhys {
@@ -208,14 +208,14 @@ impl Filled {
     }
 }
 
-/// Guesses how large the next block should be.
+/// Predicts how large the next block should be.
 #[derive(Default)]
 pub(crate) struct Predictor {
     bursts: VecDeque<u64>,
 }
 
 impl Predictor {
-    /// A commit wrote records of `bytes` bytes.
+    /// Notes that a commit wrote `bytes` bytes of records.
     pub(crate) fn note(&mut self, bytes: u64) {
         self.bursts.push_back(bytes);
         if self.bursts.len() > HISTORY {

@@ -1,4 +1,4 @@
-//! Carrying out again what a crash has undone.
+//! Repeating the logged changes that a crash has undone.
 //!
 //! Source: OpenZFS module/zfs/zil.c (`zil_replay`, `zil_replay_log_record`) @be7657e3.
 
@@ -10,35 +10,35 @@ use zio::Bookmark;
 use crate::chain::{Visitor, parse};
 use crate::zilog::Zilog;
 
-/// Who can carry out records: a file system, a volume.
+/// Replays records: a file system or a volume.
 pub trait ReplaySink {
-    /// Carries out one record. The transaction in which it does is shown to
-    /// [`Zilog::is_replaying`], which notes that this record is done with.
+    /// Replays one record. Must pass the transaction in which it does so to
+    /// [`Zilog::is_replaying`], which notes that this record is replayed.
     ///
-    /// `record`: the whole record; the data of a write is in it. Its type is not checked to be one
-    /// that the sink knows.
+    /// `record`: the whole record, with the data of a write. Its type may be one that the sink does
+    /// not know.
     ///
     /// # Errors
-    /// Anything but success ends the replay, after one more try.
+    /// An error ends the replay, after one more try.
     fn replay(&mut self, common: &LrPhys, record: &[u8]) -> Result<()>;
 }
 
-/// What a replay did.
+/// The outcome of a replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Replayed {
-    /// Records carried out.
+    /// Records replayed.
     pub records: u64,
     /// Records of txgs that had been synced, or of files that are gone.
     pub skipped: u64,
 }
 
 impl Zilog {
-    /// Replays the log if it has anything to be replayed, and starts with an empty one. To be
-    /// called before the objset is changed; a log that is in use already is left alone.
+    /// Replays the log if it has anything to replay, and leaves an empty one. To be called before
+    /// the objset is changed; a log that is already in use is left alone.
     ///
     /// # Errors
-    /// `Suspended`; the error of a record that could not be replayed: what came before it is
-    /// done, the rest of the log is given up.
+    /// `Suspended`; the error of a record that could not be replayed: the records before it are
+    /// replayed, the rest of the log is discarded.
     #[doc(alias = "zil_replay")]
     pub fn replay(&self, sink: &mut dyn ReplaySink) -> Result<Replayed> {
         let header = self.header();
@@ -70,7 +70,7 @@ struct Replay<'a> {
 }
 
 impl Replay<'_> {
-    /// The record with its data, if that is elsewhere.
+    /// The record with its data appended, if the data is in a block of its own.
     fn complete(&self, common: &LrPhys, record: &[u8]) -> Result<Vec<u8>> {
         let mut bytes = record.to_vec();
         if common.tx_type() != tx::WRITE || record.len() != LrWritePhys::SIZE {
@@ -134,7 +134,7 @@ impl Visitor for Replay<'_> {
             .complete(common, record)
             .map_err(|error| broken(common, &error))?;
         if self.sink.replay(common, &record).is_err() {
-            // A number freed in an open txg cannot be taken again before that is synced.
+            // An object number freed in a txg cannot be reused before that txg is synced.
             self.zilog.wait_synced()?;
             self.sink
                 .replay(common, &record)
@@ -145,7 +145,7 @@ impl Visitor for Replay<'_> {
     }
 }
 
-/// Not `Checksum`, which would only end the log.
+/// The error of a record; not `Checksum`, which would only end the log.
 fn broken(common: &LrPhys, error: &Error) -> Error {
     Error::new(
         ErrorKind::Corrupt,

@@ -1,4 +1,4 @@
-//! Tests with a file system of registers: one object, whose bytes records set.
+//! Tests with a file system of one object; each log record sets bytes of it.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
@@ -19,7 +19,7 @@ use crate::{DataRequest, Itx, ReplaySink, SyncMode, WriteState, ZilHost, ZilPart
 const FILE: ObjectId = ObjectId(1);
 const OBJSET: ObjsetId = ObjsetId(54);
 
-/// A store whose log blocks reach the disk when it is flushed, or when luck has it.
+/// A store whose log blocks reach the disk when it is flushed, or at random.
 struct CrashStore {
     ram: RamStore,
     state: Mutex<CrashState>,
@@ -28,7 +28,7 @@ struct CrashStore {
 #[derive(Default)]
 struct CrashState {
     cached: Vec<(BlkPtrPhys, Buf)>,
-    /// Log writes and flushes that still work.
+    /// Log writes and flushes left until the power fails; `None`: it does not fail.
     left: Option<u64>,
     no_space: bool,
     claimed: BTreeSet<u64>,
@@ -51,7 +51,7 @@ impl CrashStore {
         self.state.lock().left == Some(0)
     }
 
-    /// What was allocated in txgs that never were, and was not claimed, is free.
+    /// Frees what was allocated in txgs that were never synced, and was not claimed.
     fn forget_unsynced(&self, first_txg: Txg) {
         let claimed = std::mem::take(&mut self.state.lock().claimed);
         for bp in self.ram.live() {
@@ -61,7 +61,7 @@ impl CrashStore {
         }
     }
 
-    /// Power comes back: of what was cached, block `i` has survived if bit `i` is set.
+    /// Restores power: of the cached blocks, block `i` has survived if bit `i` is set.
     fn restore(&self, survivors: u64) {
         let mut state = self.state.lock();
         let cached = std::mem::take(&mut state.cached);
@@ -128,7 +128,7 @@ impl LogStore for CrashStore {
     }
 }
 
-/// What is on disk apart from blocks: the root of the last txg.
+/// What is on disk besides blocks: the root of the last txg.
 #[derive(Clone, Copy)]
 struct Uberblock {
     root: BlkPtrPhys,
@@ -240,7 +240,7 @@ impl Fs {
         fs
     }
 
-    /// Forgets all that was in memory, imports, and replays the log.
+    /// Drops everything in memory, imports, and replays the log.
     fn crash(self, survivors: u64) -> Fs {
         let fs = self.import(survivors);
         fs.replay();
@@ -282,7 +282,7 @@ impl Fs {
         self.zil.replay(&mut sink).unwrap();
     }
 
-    /// Sets one byte, and tells the log.
+    /// Sets one byte, and logs it.
     fn set(&self, at: u64, byte: u8, copied: bool) {
         let tx = self.groups.hold_open(0).unwrap();
         self.pool
@@ -313,7 +313,7 @@ impl Fs {
         self.groups.wait_synced(txg).unwrap();
     }
 
-    /// Every live block belongs to the objset's tree or to the chain.
+    /// Checks that every live block belongs to the objset's tree or to the chain.
     fn check_no_leak(&self) {
         let store = &self.pool.store;
         let mut reachable = BTreeSet::new();
@@ -539,7 +539,7 @@ fn a_crash_during_replay_repeats_nothing() {
         fs.zil.commit(None).unwrap();
     }
     let fs = fs.import(0);
-    // The replay gets half way, and some of that reaches the disk.
+    // The replay gets half way, and some of its changes reach the disk.
     let seq = {
         let header = fs.pool.objset.zil_header();
         header.claim_lr_seq.get() - 4
@@ -618,9 +618,9 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: zil_cases(), ..ProptestConfig::default() })]
-    /// Power fails after any number of log writes and flushes; of what was not flushed any part
-    /// survives. What was promised is there after every crash, and what is there is what was
-    /// done up to some moment.
+    /// Power fails after any number of log writes and flushes; any part of what was not flushed
+    /// survives. After every crash, all committed changes are there, and the state is that at some
+    /// moment of the run.
     #[test]
     fn prop_promises_survive_power_cuts(
         rounds in prop::collection::vec((ops(), 0..30u64, any::<u64>()), 1..4)
@@ -640,7 +640,7 @@ proptest! {
                         let dnode = fs.pool.objset.hold(FILE).unwrap();
                         dnode.write(&tx, *at, &[serial]).unwrap();
                         let mut itx = write_record(*at, &[serial], *copied);
-                        // One order for all: a state in between is a prefix of it.
+                        // All records are in one order, so any surviving state is a prefix of it.
                         itx.is_sync = true;
                         fs.zil.log(&tx, itx);
                         let mut next = history.last().unwrap().clone();
@@ -660,7 +660,7 @@ proptest! {
                 (0..20_000u64).all(|at| bytes[at as usize] == state.get(&at).copied().unwrap_or(0))
             };
             let found = history.iter().rposition(&is);
-            // Data is copied when a record is written: a later byte at the same place may be seen.
+            // Data is copied only when a record is written, so it may be a later byte of that place.
             let found = found.or_else(|| history.iter().position(|state| {
                 state.iter().all(|(at, byte)| {
                     let now = bytes[*at as usize];

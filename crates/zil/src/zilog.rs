@@ -20,17 +20,17 @@ use crate::lwb::{Lwb, Pending, Predictor};
 /// The `sync` property.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SyncMode {
-    /// A commit commits.
+    /// Commits write to the log.
     #[default]
     Standard,
     /// The layers above commit after every change.
     Always,
-    /// A commit does nothing: changes are durable when their txg is.
+    /// Commits do nothing: changes are durable when their txg is.
     Disabled,
 }
 
 impl SyncMode {
-    /// The value of the `sync` property as it is stored (`ZFS_SYNC_*`).
+    /// From the stored value of the `sync` property (`ZFS_SYNC_*`).
     #[must_use]
     pub fn from_prop(number: u64) -> SyncMode {
         match number {
@@ -41,35 +41,35 @@ impl SyncMode {
     }
 }
 
-/// Answers the data of a write; `None` when the file is gone, or shorter by now.
+/// Returns the data of a write; `None` when the file is gone, or shorter by now.
 pub type GetData = Box<dyn Fn(&DataRequest) -> Result<Option<Vec<u8>>> + Send + Sync>;
 
-/// What the log needs of the data set around it.
+/// What the log needs from its dataset.
 pub trait ZilHost: Send + Sync {
-    /// Sees to it that [`Zilog::sync`] is called in the sync of the Tx's txg.
+    /// Makes the sync of the Tx's txg call [`Zilog::sync`].
     #[doc(alias = "dsl_dataset_dirty")]
     fn dirty(&self, tx: &Tx);
 
-    /// A new chain is begun, in open context; it will be in the header with the Tx's txg.
+    /// Called in open context when a new chain begins; the header has it as of the Tx's txg.
     fn chain_begins(&self, tx: &Tx) {
         let _ = tx;
     }
 
-    /// There is no chain any more as of the txg being synced.
+    /// Called in syncing context when, as of the txg being synced, there is no chain any more.
     fn chain_ended(&self, tx: &Tx) {
         let _ = tx;
     }
 }
 
-/// What a [`Zilog`] is made of.
+/// The parts of a [`Zilog`].
 pub struct ZilParts {
     /// The head's objset, which has the header.
     pub objset: Arc<Objset>,
-    /// Where log blocks are.
+    /// The store of log blocks.
     pub store: Arc<dyn LogStore>,
     /// The pool's txgs.
     pub groups: Arc<TxGroups>,
-    /// The data set.
+    /// The dataset.
     pub host: Arc<dyn ZilHost>,
 }
 
@@ -85,35 +85,35 @@ pub struct Zilog {
     state: Mutex<State>,
 }
 
-/// What only the committing thread uses.
+/// State used only by the committing thread.
 #[derive(Default)]
 struct Writer {
     lr_seq: u64,
     predictor: Predictor,
-    /// A commit had an error: its records, up to this txg, are not in the log, which may have a gap.
+    /// Last txg of the records that a failed commit did not get into the log, which may have a gap.
     failed: Option<Txg>,
 }
 
-/// What the sync thread uses as well.
+/// State also used by the sync thread.
 #[derive(Default)]
 struct State {
     mode: SyncMode,
-    /// zl_lwb_list: from the one that the header names to the one that is to be written next.
+    /// zl_lwb_list: from the block that the header names to the one to be written next.
     lwbs: VecDeque<Lwb>,
     /// zl_destroy_txg, zl_keep_first
     destroy: Option<(Txg, bool)>,
-    /// Blocks that go with the destroyed chain.
+    /// Blocks to free with the destroyed chain.
     doomed: Vec<BlkPtrPhys>,
     /// zl_replay, zl_replaying_seq
     replaying: Option<u64>,
-    /// zl_replayed_seq: the last record carried out in each txg
+    /// zl_replayed_seq: the last record replayed in each txg
     replayed: BTreeMap<Txg, u64>,
-    /// The txg in which [`Zilog::sync`] did its work last.
+    /// The last txg in which [`Zilog::sync`] did its work.
     synced: Txg,
 }
 
 impl Zilog {
-    /// The log of an objset. What is in it already is to be [replayed](Zilog::replay) first.
+    /// The log of an objset. Call [`replay`](Zilog::replay) before the log is used.
     #[must_use]
     #[doc(alias = "zil_alloc")]
     pub fn new(parts: ZilParts) -> Arc<Zilog> {
@@ -127,13 +127,13 @@ impl Zilog {
         })
     }
 
-    /// Says who has the data of writes.
+    /// Sets the function that returns the data of writes.
     #[doc(alias = "zil_open")]
     pub fn set_get_data(&self, get_data: Option<GetData>) {
         *self.get_data.lock() = get_data.map(Arc::new);
     }
 
-    /// Follows the `sync` property.
+    /// Sets the mode, when the `sync` property changes.
     #[doc(alias = "zil_set_sync")]
     pub fn set_mode(&self, mode: SyncMode) {
         self.state.lock().mode = mode;
@@ -161,7 +161,7 @@ impl Zilog {
         self.parts.groups.sync_all().map(|_| ())
     }
 
-    /// Adds a record of what was changed under `tx`.
+    /// Adds a record of a change made under `tx`.
     #[doc(alias = "zil_itx_assign")]
     pub fn log(&self, tx: &Tx, itx: Itx) {
         let is_first = self.itxs.lock().assign(tx.txg(), itx);
@@ -176,14 +176,14 @@ impl Zilog {
         }
     }
 
-    /// Forgets records of a removed file that no commit has written.
+    /// Forgets the records of a removed file that wait for a commit of that file.
     #[doc(alias = "zil_remove_async")]
     pub fn forget(&self, object: ObjectId) {
         self.itxs.lock().forget(object);
     }
 
-    /// Whether a log is being replayed. Notes that the record that is being carried out is done
-    /// with when `tx` is.
+    /// Whether the log is being replayed. If so, notes that the current record is replayed once
+    /// the txg of `tx` is synced.
     #[must_use]
     #[doc(alias = "zil_replaying")]
     pub fn is_replaying(&self, tx: &Tx) -> bool {
@@ -197,7 +197,7 @@ impl Zilog {
         true
     }
 
-    /// Whether records have been committed to it since it was opened.
+    /// Whether records have been committed to the log since it was opened.
     pub(crate) fn is_in_use(&self) -> bool {
         !self.state.lock().lwbs.is_empty()
     }
@@ -215,13 +215,13 @@ impl Zilog {
     }
 }
 
-/// Committing. In open context, without a transaction and without locks that data is read under.
+/// Committing. In open context, holding no transaction and no lock that `get_data` takes.
 impl Zilog {
     /// Returns when all records of `object` (`None`: of all objects), and all sync ones, are on
     /// stable storage.
     ///
     /// # Errors
-    /// `Suspended`. Trouble with the log itself is none: then the txg is waited for.
+    /// `Suspended`. A failure of the log itself is not an error: the commit then waits for the txg.
     #[doc(alias = "zil_commit")]
     pub fn commit(&self, object: Option<ObjectId>) -> Result<()> {
         if self.mode() == SyncMode::Disabled {
@@ -229,7 +229,7 @@ impl Zilog {
         }
         self.itxs.lock().async_to_sync(object);
         let mut writer = self.writer.lock();
-        // The previous writer may have taken ours along; then they are on disk by now.
+        // The previous writer may have written ours too; then they are on disk by now.
         let itxs = self.itxs.lock().take();
         let max_txg = itxs.iter().map(|(txg, _)| *txg).max();
         let Some(max_txg) = max_txg.max(writer.failed) else {
@@ -238,8 +238,8 @@ impl Zilog {
         if writer.failed.is_none() && self.write(&mut writer, itxs).is_ok() {
             return Ok(());
         }
-        // No space, or a device that does not write: the txg will tell. If it cannot, because the pool is
-        // suspended, the next commit has to wait for it: these records are gone.
+        // No space, or a device that fails writes: wait for the txg instead. If that fails because the
+        // pool is suspended, the next commit has to wait for it, as these records are gone.
         writer.failed = Some(max_txg);
         self.give_up_chain()?;
         self.parts.groups.wait_synced(max_txg)?;
@@ -257,7 +257,7 @@ impl Zilog {
         let get_data = self.get_data.lock().clone();
         let get = |request: &DataRequest| match &get_data {
             Some(get_data) => get_data(request),
-            // Nobody knows the data: the txg has to be waited for.
+            // There is no source for the data: the commit has to wait for the txg.
             None => Err(Error::invalid("a write record without its data")),
         };
         while !pending.is_empty() {
@@ -286,8 +286,8 @@ impl Zilog {
         state.lwbs.back().expect("there is a chain").bp
     }
 
-    /// All blocks but the last are on stable storage. (The sync thread takes some from the front
-    /// of the list, but only such that are done, so never the last.)
+    /// Marks all blocks but the last as on stable storage. (The sync thread takes blocks from the
+    /// front of the list, but only those that are done, so never the last.)
     fn mark_done(&self) {
         let mut state = self.state.lock();
         let last = state.lwbs.len() - 1;
@@ -298,7 +298,7 @@ impl Zilog {
             .for_each(|lwb| lwb.is_done = true);
     }
 
-    /// Allocates the block after `bp`, which is going to have records up to `max_txg`.
+    /// Allocates the block after `bp`; `max_txg` is the last txg of the records in `bp`.
     #[doc(alias = "zil_lwb_write_close")]
     fn extend(&self, bp: &BlkPtrPhys, size: u64, max_txg: Txg) -> Result<BlkPtrPhys> {
         let tx = self.parts.groups.hold_open_unthrottled()?;
@@ -321,7 +321,7 @@ impl Zilog {
         self.parts.groups.note_dirty(0);
     }
 
-    /// Begins a chain. True if that has waited for all records up to `max_txg` to be synced.
+    /// Begins a chain. Returns whether that waited until the sync of `max_txg`.
     #[doc(alias = "zil_create")]
     fn begin_chain(&self, max_txg: Txg) -> Result<bool> {
         let header = self.header();
@@ -393,7 +393,7 @@ fn new_lwb(bp: BlkPtrPhys, alloc_txg: Txg) -> Lwb {
     }
 }
 
-/// What the first block of a chain is mixed with.
+/// The verifier of a chain's first block: two random words, the objset, and block number 1.
 #[doc(alias = "zil_init_log_chain")]
 fn new_verifier(objset: &Objset) -> [u64; 4] {
     [rt::random_u64(), rt::random_u64(), objset.id().0, 1]
@@ -401,11 +401,11 @@ fn new_verifier(objset: &Objset) -> [u64; 4] {
 
 /// The header.
 impl Zilog {
-    /// Brings the header to what the txg being synced makes of the chain. Called once per txg,
-    /// before the objset is written; more calls do nothing.
+    /// Updates the header to the state of the chain as of the txg being synced. Called once per txg,
+    /// before the objset is written; further calls do nothing.
     ///
     /// # Errors
-    /// What reading a chain that is to be destroyed gives.
+    /// Any error of reading a chain that is to be destroyed.
     #[doc(alias = "zil_sync")]
     pub fn sync(&self, tx: &Tx) -> Result<()> {
         assert!(tx.is_syncing(), "headers change in syncing context");
@@ -437,7 +437,7 @@ impl Zilog {
         Ok(())
     }
 
-    /// What remains of the header when the chain of `before` goes.
+    /// Sets the header to what remains when the chain of `before` is destroyed.
     fn destroy_in_sync(
         &self,
         before: &ZilHeaderPhys,
@@ -448,7 +448,7 @@ impl Zilog {
     ) -> Result<()> {
         *header = ZilHeaderPhys::default();
         if keep_first {
-            // Other random words: what is in that block is not part of the new chain.
+            // New random words, so that what is in that block is not taken for part of the new chain.
             let mut first = before.log;
             if !first.is_hole() {
                 first.set_cksum(new_verifier(&self.parts.objset));
@@ -463,8 +463,8 @@ impl Zilog {
         Ok(())
     }
 
-    /// Forgets the log, and waits until that is on disk. `keep_first`: its first block, if there
-    /// is one, is where the next chain begins.
+    /// Discards the log, and waits until that is on disk. `keep_first`: its first block, if there
+    /// is one, becomes the first of the next chain.
     ///
     /// # Errors
     /// `Suspended`.
@@ -488,7 +488,7 @@ impl Zilog {
         self.parts.groups.wait_synced(txg)
     }
 
-    /// Ends the use of the log: everything is on disk, the header names a block that is empty.
+    /// Ends the use of the log: afterwards everything is on disk, and the header names an empty block.
     ///
     /// # Errors
     /// `Suspended`.
@@ -499,7 +499,7 @@ impl Zilog {
         if last > Txg(0) {
             self.parts.groups.wait_synced(last)?;
         }
-        // Blocks leave the list in the sync after the one that covers their records at the latest.
+        // A block leaves the list at the latest in the sync after the one that covers its records.
         while self.state.lock().lwbs.len() > 1 {
             let tx = self.parts.groups.hold_open(0)?;
             let txg = tx.txg();
@@ -512,7 +512,7 @@ impl Zilog {
         Ok(())
     }
 
-    /// The last txg that anything in memory belongs to; 0 if there is nothing.
+    /// The last txg of any record or log block in memory; 0 if there is none.
     fn last_txg(&self) -> Txg {
         let pending = !self.itxs.lock().is_empty();
         let state: MutexGuard<'_, State> = self.state.lock();
@@ -530,7 +530,8 @@ impl Zilog {
     }
 }
 
-/// Takes blocks that `txg` covers off the list; the header names the first that it does not.
+/// Moves the blocks that `txg` covers from the list to `free`; the header then names the first
+/// block that it does not cover.
 fn advance(state: &mut State, header: &mut ZilHeaderPhys, txg: Txg, free: &mut Vec<BlkPtrPhys>) {
     while let Some(lwb) = state.lwbs.front() {
         header.log = lwb.bp;
@@ -545,7 +546,7 @@ fn advance(state: &mut State, header: &mut ZilHeaderPhys, txg: Txg, free: &mut V
     }
 }
 
-/// The value of the last entry up to `txg`; those entries are gone after that.
+/// Removes the entries up to `txg` and returns the largest value among them.
 fn take_until(entries: &mut BTreeMap<Txg, u64>, txg: Txg) -> Option<u64> {
     let later = entries.split_off(&txg.next());
     std::mem::replace(entries, later).into_values().max()

@@ -2,7 +2,7 @@
 //!
 //! Made with OpenZFS 2.3.2 on Linux. [`BLOCKS`]: files of noise in file systems that differ in
 //! their `checksum`, block pointers by `zdb -bbbbbb`, salt from the pool's object directory.
-//! Embedded checksums: blocks as they are on disk, rows of zeros left out. The gang header comes
+//! Embedded checksums: blocks as on disk, with rows of zeros left out. The gang header comes
 //! from a pool with `metaslab_force_ganging`; the intent log blocks from frozen pools
 //! (`zpool freeze`), one of version 20 for `zilog`.
 
@@ -318,7 +318,8 @@ fn digests_are_those_in_block_pointers() {
     assert_eq!(crate::copy_fletcher4(&large, &mut copy), BLOCKS[1].2);
 }
 
-/// The block verifies, is made again by `set`, and no bit of it or of the verifier may change.
+/// Checks that the block verifies, that `set` recreates it, and that no bit of it or of the verifier
+/// can change unnoticed.
 fn check(kind: C, verifier: &Words, block: &[u8], eck_at: usize, covered: usize) {
     embedded::verify(kind, verifier, block).unwrap();
 
@@ -370,7 +371,7 @@ fn zilog_of_openzfs_verifies() {
 fn zilog2_of_openzfs_verifies() {
     let mut bytes = block(ZILOG2, 4096);
     check(C::Zilog2, &ZILOG2_WORDS, &bytes, 144, 4096);
-    // what is not in use is not covered
+    // unused bytes are not covered
     bytes.resize(8192, 0xee);
     check(C::Zilog2, &ZILOG2_WORDS, &bytes, 144, 4096);
 }

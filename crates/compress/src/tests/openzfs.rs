@@ -2,7 +2,7 @@
 //!
 //! Made with OpenZFS 2.3.2 on Linux (its zstd is 1.4.5): a pool with `ashift=9` and
 //! `feature@embedded_data=disabled`, a file system for each algorithm; block pointers by
-//! `zdb -bbbbbb`, bytes read from the disk image, trailing zeros cut off.
+//! `zdb -bbbbbb`, bytes read from the disk image without trailing zeros.
 
 use crate::{Algorithm, compress, decompress, max_compressed_len};
 
@@ -18,7 +18,7 @@ fn file() -> Vec<u8> {
     (0..4096).map(byte).collect()
 }
 
-/// What was on disk, by the word of the property.
+/// What was on disk, by value of the property.
 const STORED: &[(&str, &str)] = &[
     (
         "lz4",

@@ -1,4 +1,4 @@
-//! Where fields are, and that they come back.
+//! Tests that fields are where they belong, and round-trip.
 
 use super::*;
 use proptest::prelude::*;

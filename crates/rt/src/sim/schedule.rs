@@ -1,4 +1,4 @@
-//! The table of a simulation's threads and the choice of who runs next.
+//! The table of a simulation's threads and the choice of the one that runs next.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -20,7 +20,7 @@ impl TaskId {
     pub(super) const FIRST: TaskId = TaskId(0);
 }
 
-/// What a list of waiters is for. Addresses identify, they never order anything.
+/// What a list of waiters waits for. Addresses only identify; no behaviour depends on their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum WaitKey {
     Lock(usize),
@@ -51,7 +51,7 @@ impl Wait {
     }
 }
 
-/// Where a thread parks while it has no baton.
+/// Where a thread parks while it does not hold the baton.
 #[derive(Default)]
 pub(super) struct Slot {
     go: AtomicBool,
@@ -67,7 +67,7 @@ impl Slot {
 
     pub(super) fn release(&self) {
         self.go.store(true, Ordering::Release);
-        // A thread that is still being started looks at `go` before it parks.
+        // A thread that is still starting checks `go` before it parks.
         if let Some(thread) = self.thread.get() {
             thread.unpark();
         }
@@ -104,7 +104,7 @@ struct Task {
 /// What a timer runs.
 pub(crate) type Callback = Box<dyn FnOnce() + Send>;
 
-/// A function and when it runs; those of one moment run in the order of their numbers.
+/// A function and the time at which it runs; functions of the same time run in order of `number`.
 struct DueCall {
     when: u64,
     number: u64,
@@ -131,16 +131,16 @@ impl Ord for DueCall {
 /// What to do when the running thread stops.
 pub(super) enum Decision {
     Run(TaskId),
-    /// Run this, without the lock of the schedule, and ask again.
+    /// Run this without the lock of the schedule, then choose again.
     Call(Callback),
     Deadlock(String),
 }
 
 pub(super) struct Schedule {
     pub(super) now_ns: u64,
-    /// By how much the time of day was set forward; negative: back.
+    /// Seconds by which the time of day was set forward; negative: back.
     pub(super) wall_stepped_secs: i64,
-    /// What the simulated program gets when it asks for randomness.
+    /// The source of the simulated program's randomness.
     pub(super) random: SeededRandom,
     choices: SeededRandom,
     preempt_one_in: u32,
@@ -154,7 +154,7 @@ pub(super) struct Schedule {
     abort_report: String,
 }
 
-/// The generator of a seed, without its first number: it is how seeds have always been counted.
+/// The generator of a seed with its first number skipped, so that known seeds keep their sequences.
 fn seeded(seed: u64) -> SeededRandom {
     let mut random = SeededRandom::new(seed);
     random.next_u64();
@@ -232,7 +232,7 @@ impl Schedule {
         task.state = State::Blocked { wait, deadline, at };
     }
 
-    /// The running thread steps back if anyone else can run; false if nobody can.
+    /// Makes the running thread runnable if another thread can run; returns false if none can.
     pub(super) fn make_runnable_again(&mut self, id: TaskId) -> bool {
         if self.runnable.is_empty() {
             return false;
@@ -258,12 +258,13 @@ impl Schedule {
         self.callbacks.push(Reverse(DueCall { when, number, f }));
     }
 
-    /// What was never due.
+    /// Takes the callbacks that have not run.
     pub(super) fn take_callbacks(&mut self) -> Vec<Callback> {
         self.callbacks.drain().map(|Reverse(call)| call.f).collect()
     }
 
-    /// The clock jumps to `deadline` if nobody can run and nothing is due before or then.
+    /// Moves the clock to `deadline` if no thread can run and nothing is due by then; returns whether
+    /// it did.
     pub(super) fn jump_to(&mut self, deadline: u64) -> bool {
         let is_first = self.runnable.is_empty()
             && self.timers.first().is_none_or(|(due, _)| *due > deadline)
@@ -274,7 +275,7 @@ impl Schedule {
         is_first
     }
 
-    /// The next function of a timer, if it runs before any thread; moves the clock.
+    /// The next timer function, if it is due before any thread can run; moves the clock to it.
     fn next_callback(&mut self) -> Option<Callback> {
         let when = self.callbacks.peek()?.0.when;
         if when > self.now_ns {
@@ -287,7 +288,7 @@ impl Schedule {
         self.callbacks.pop().map(|Reverse(call)| call.f)
     }
 
-    /// Picks who runs next, letting the clock jump if nobody can run now.
+    /// Picks the thread that runs next; moves the clock if none can run now.
     pub(super) fn choose_next(&mut self) -> Decision {
         if let Some(f) = self.next_callback() {
             return Decision::Call(f);
@@ -301,7 +302,8 @@ impl Schedule {
         Decision::Run(next)
     }
 
-    /// Jumps to the earliest timer and wakes all threads that it is for; false without timers.
+    /// Moves the clock to the earliest deadline and wakes all threads due; returns false if there is
+    /// none.
     fn fire_timers(&mut self) -> bool {
         let Some((deadline, _)) = self.timers.first().copied() else {
             return false;
@@ -366,7 +368,7 @@ impl Schedule {
         }
     }
 
-    /// Lets every thread go; they find out that they shall unwind.
+    /// Releases every thread; each then finds the abort and unwinds.
     pub(super) fn abort(&mut self, report: &str) {
         if self.abort_report.is_empty() {
             report.clone_into(&mut self.abort_report);
@@ -382,7 +384,7 @@ impl Schedule {
         &self.abort_report
     }
 
-    /// A thread that panicked although nobody was there to hear it.
+    /// The panic of a thread that was not joined, if there is one.
     pub(super) fn unjoined_panic(&self) -> Option<String> {
         self.tasks
             .iter()
@@ -428,7 +430,7 @@ impl Task {
     }
 }
 
-/// A wait in words.
+/// Displays what a thread waits for.
 struct Waited<'a>(&'a Schedule, Wait);
 
 impl fmt::Display for Waited<'_> {

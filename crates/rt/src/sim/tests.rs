@@ -1,4 +1,4 @@
-//! Simulations: same seed, same course.
+//! Simulations: the same seed gives the same run.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ fn panic_text(f: impl FnOnce() + Send) -> String {
     }
 }
 
-/// Five threads that fight for one lock, sleep for random times, and write down who did what when.
+/// Five threads that contend for one lock, sleep for random times, and record what each did when.
 fn brawl(seed: u64) -> Vec<(u64, usize, u64)> {
     simulate(seed, || {
         let log = Arc::new(Mutex::new(Vec::new()));
@@ -244,7 +244,7 @@ fn sim_panic_of_the_first_thread_takes_the_others_down() {
     );
 }
 
-/// The same test in both worlds.
+/// The same test in real and in simulated time.
 fn queue_runs_everything() {
     let sum = Arc::new(Mutex::new(0));
     let queue = TaskQueue::bounded("adders", 3, 4);

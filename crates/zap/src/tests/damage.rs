@@ -30,7 +30,7 @@ fn victim(bench: &Bench, kind: u8) -> ObjectId {
     id
 }
 
-/// Does everything once; what comes out does not matter.
+/// Calls every operation once; the results do not matter.
 fn exercise(bench: &Bench, id: ObjectId) {
     let tx = bench.tx();
     let Ok(zap) = Zap::open(&bench.objset, id) else {
@@ -67,7 +67,7 @@ proptest! {
         for (blk, at, byte, in_front) in hits {
             let blk = BlkId(blk % (dnode.maxblkid().0 + 1));
             dnode.modify_block(&tx, blk, |block| {
-                // Half of the hits go where the headers are.
+                // Half of the changes go to the headers.
                 let span = if in_front { 128.min(block.len()) } else { block.len() };
                 block[usize::from(at) % span] = byte;
             }).unwrap();
@@ -82,7 +82,7 @@ fn a_pointer_table_without_end_is_not_walked() {
     let bench = Bench::new();
     let id = victim(&bench, 2);
     let (tx, dnode) = (bench.tx(), bench.objset.hold(id).unwrap());
-    // 2^38 pointers, all of them in holes: zt_blk, zt_numblks, zt_shift.
+    // zt_blk, zt_numblks, zt_shift: 2^38 pointers, all of them in holes.
     let table: [u64; 3] = [64, 1 << 29, 38];
     let last = vec![0u8; dnode.blksz() as usize];
     let last = dnode.write(&tx, (table[0] + table[1]) * dnode.blksz(), &last);

@@ -36,7 +36,7 @@ fn fill_and_empty(new: NewZap, count: u64) -> bool {
     let mut was_half_grown = false;
     for i in 0..count {
         zap.add_u64(&bench.tx(), Key::Int(i), i).unwrap();
-        // A half-grown table must be readable, also by a handle that did not make it.
+        // A half-grown table must be readable, also through another handle.
         if !was_half_grown && zap.stats().unwrap().table_blks_copied > 0 {
             was_half_grown = true;
             check_structure(&zap).unwrap();
