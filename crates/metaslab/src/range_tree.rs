@@ -78,7 +78,7 @@ impl RangeTree {
         self.by_size = Some(self.iter().map(|(start, size)| (size, start)).collect());
     }
 
-    /// Checks what the module promises.
+    /// Checks the invariants of the module.
     ///
     /// # Panics
     /// When it does not hold.

@@ -70,10 +70,10 @@ pub trait SpaceMapStore: Send + Sync {
     /// Those of the dmu.
     fn read(&self, object: ObjectId, offset: u64, buf: &mut [u8]) -> Result<()>;
 
-    /// Makes sure that the first `length` bytes are stored, each in a block of its own.
+    /// Checks that the first `length` bytes have no holes, and that no block of them is stored twice.
     ///
     /// # Errors
-    /// `Corrupt` when not: entries without end could be read.
+    /// `Corrupt` when not: from a damaged object, entries could be read without end.
     fn check_dense(&self, object: ObjectId, length: u64) -> Result<()> {
         let _ = (object, length);
         Ok(())

@@ -35,7 +35,7 @@ impl TxgSet {
         self.0.splice(first..last, [merged]);
     }
 
-    /// Takes `[start, end)` out.
+    /// Removes `[start, end)`.
     pub fn remove(&mut self, range: &Range<u64>) {
         if range.is_empty() {
             return;
@@ -63,7 +63,7 @@ impl TxgSet {
         self.0.is_empty()
     }
 
-    /// Checks what the module promises.
+    /// Checks the invariants of the module.
     ///
     /// # Panics
     /// When it does not hold.
