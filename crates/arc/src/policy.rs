@@ -103,8 +103,8 @@ pub(crate) enum Found {
     Loading(Arc<Pending>),
     /// Not cached: the caller reads it and then calls `finish_load`.
     Start(Arc<Pending>),
-    /// A different block with this identity: one of the pointers is wrong. The caller reads it and keeps
-    /// it for itself.
+    /// A different block with this identity: one of the pointers is wrong. The caller reads it without
+    /// caching it.
     Other,
 }
 
@@ -547,7 +547,7 @@ impl Policy {
         self.on(List::Mru) + self.on(List::Mfu) + ghosts.iter().sum::<u64>() * ENTRY_BYTES
     }
 
-    /// How the next block of a run is to be treated.
+    /// How to treat the next block of a run.
     pub(crate) fn passing(&self, run: Run) -> Passing {
         if run.bytes <= self.limit / STREAM_SHARE {
             Passing::No

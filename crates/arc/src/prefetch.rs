@@ -60,7 +60,7 @@ struct State {
     reading: [usize; VDEVS_MAX],
 }
 
-/// The vdev of a block, as far as the threads tell them apart.
+/// The vdev of a block, modulo [`VDEVS_MAX`].
 fn vdev_of(bp: &BlkPtrPhys) -> usize {
     let first = bp.dvas().next();
     first.map_or(0, |dva| dva.vdev().0 as usize % VDEVS_MAX)

@@ -86,7 +86,7 @@ pub(crate) struct Metaslab {
     pub(crate) allocated: u64,
     allocated_this_txg: u64,
     synced_length: u64,
-    /// ms_lbas: where first fit goes on, by alignment of the size
+    /// ms_lbas: where first fit continues, by alignment of the size
     cursors: [u64; 64],
     /// As last computed; orders the metaslabs of a group.
     pub(crate) weight: Weight,
@@ -108,7 +108,7 @@ struct Unflushed {
 pub(crate) struct SyncPlan {
     allocs: RangeTree,
     frees: RangeTree,
-    /// What is free before this txg, when the map is to be written anew.
+    /// What is free before this txg, if the map is to be condensed.
     condensed: Option<RangeTree>,
     unflushed: Option<Unflushed>,
     map: Option<SpaceMap>,

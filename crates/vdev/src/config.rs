@@ -133,8 +133,8 @@ impl Vdev {
     /// A vdev, and all below, from its config; the devices are not opened.
     ///
     /// # Errors
-    /// [`base::ErrorKind::Corrupt`] for a config that makes no sense,
-    /// [`base::ErrorKind::Unsupported`] for a kind that this program does not know.
+    /// [`base::ErrorKind::Corrupt`] for an invalid config, [`base::ErrorKind::Unsupported`] for a kind
+    /// that this program does not know.
     #[doc(alias = "vdev_alloc")]
     pub fn from_config(nv: &NvList) -> Result<Arc<Vdev>> {
         parse(nv, 0)

@@ -1,8 +1,8 @@
 //! Dirty time logs: in which txgs a device missed writes.
 //!
 //! # What it is
-//! A mirror side that was away, or whose write failed, lacks blocks born in those txgs. The DTL
-//! says which: reads avoid the device, a resilver brings the blocks back and then clears it.
+//! A mirror side that was absent, or whose write failed, lacks blocks born in those txgs. The DTL says
+//! which: reads avoid the device, a resilver brings the blocks back and then clears it.
 //!
 //! # Invariants
 //! 1. The ranges are sorted, not empty, and do not touch each other.

@@ -324,7 +324,7 @@ impl FoundPool {
     /// `config`, or a newer one from the MOS.
     ///
     /// # Errors
-    /// [`ErrorKind::Corrupt`] or [`ErrorKind::Unsupported`] if the config makes no sense.
+    /// [`ErrorKind::Corrupt`] or [`ErrorKind::Unsupported`] if the config is invalid.
     pub fn open(&self, config: &NvList, writable: bool) -> Result<Arc<VdevTree>> {
         self.open_with(config, writable, &|device| Ok(Arc::clone(&device.provider)))
     }

@@ -68,7 +68,7 @@ impl Default for Leaf {
     }
 }
 
-/// Counts errors until the window ends, then starts anew.
+/// Counts errors until the window ends, then starts again at 0.
 #[derive(Default)]
 struct ErrorWindow {
     began_ns: u64,

@@ -3,8 +3,8 @@
 //! # What it is
 //! A pool is built on a tree of *vdevs*: the root, top-level vdevs that blocks are spread over, and
 //! below them mirrors and devices. [`VdevTree`] is the tree as the pipeline sees it ([`zio::VdevOps`]);
-//! a [`Vdev`] is one node; [`label`] is for what is at both ends of every device; [`import`] finds pools
-//! in a set of devices; `config` turns trees into nvlists and back.
+//! a [`Vdev`] is one node; [`label`] reads and writes the labels at both ends of every device;
+//! [`import`] finds pools in a set of devices; `config` turns trees into nvlists and back.
 //!
 //! # Invariants
 //! 1. Offset 0 of a top-level vdev is 4 MiB into each of its devices, behind two labels and the

@@ -201,7 +201,7 @@ fn no_such(guid: Guid) -> Error {
     Error::not_found(format!("no vdev with guid {guid}"))
 }
 
-/// Opens a device in its place: it must be large enough, and its sectors small enough.
+/// Opens a device for its position in the tree: it must be large enough, and its sectors small enough.
 fn open_device(device: &Vdev, top: &Vdev, provider: Arc<dyn Provider>) {
     let (size, sector) = (provider.mediasize(), logical_ashift(&*provider));
     let rotational = provider.shape().is_rotational;

@@ -31,7 +31,7 @@ const SPA_SYNC_MIN_VDEVS: usize = 3;
 /// What a config sync writes.
 #[derive(Clone, Copy, Debug)]
 pub struct LabelSync<'a> {
-    /// What labels say of the pool.
+    /// The pool's part of the labels' config.
     pub pool: &'a PoolConfig,
     /// The txg that labels are marked with: that of the uberblock.
     pub txg: Txg,

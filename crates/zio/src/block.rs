@@ -181,8 +181,8 @@ pub trait BlockStore: Send + Sync {
     /// The logical bytes that `bp` points to; zeros for a hole.
     ///
     /// # Errors
-    /// `Checksum` when no copy matches, `Io` when no copy could be read, `Corrupt` when the
-    /// pointer or the compressed bytes make no sense, `Unsupported` for encrypted blocks.
+    /// `Checksum` when no copy matches, `Io` when no copy could be read, `Corrupt` when the pointer or
+    /// the compressed bytes are invalid, `Unsupported` for encrypted blocks.
     fn read(&self, bp: &BlkPtrPhys, bookmark: &Bookmark) -> Result<Buf>;
 
     /// Like [`read`](BlockStore::read), for a block that no reader has asked for yet: demand reads go

@@ -201,7 +201,7 @@ impl Pipeline {
         BlockBuf::scratch(align_up(size as u64, sector) as usize)
     }
 
-    /// Writes good bytes over bad copies. What cannot be repaired stays as it is.
+    /// Writes good bytes over bad copies. A failed repair is ignored.
     fn heal(&self, bp: &BlkPtrPhys, bad: &[DvaPhys], good: &[u8]) -> u32 {
         if !self.settings.heal {
             return 0;

@@ -115,6 +115,6 @@ pub trait VdevOps: Send + Sync {
         SPA_OLD_MAXBLOCKSIZE / (asize >> SPA_MINBLOCKSHIFT).max(1)
     }
 
-    /// log2 of the vdev's sector; 9 when there is no such vdev (a read of it will say so).
+    /// log2 of the vdev's sector; 9 when there is no such vdev (a read of it returns the error).
     fn ashift(&self, vdev: VdevId) -> u32;
 }

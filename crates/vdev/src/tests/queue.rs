@@ -145,7 +145,7 @@ fn sim_a_scrub_lets_others_go_first_and_goes_on() {
         let mut threads: Vec<_> = (0..4).map(|_| spawn(Priority::SyncRead, 400)).collect();
         threads.extend((0..3).map(|_| spawn(Priority::Scrub, 100)));
         threads.into_iter().for_each(rt::JoinHandle::join);
-        // It goes on beside the others, but has a ninth of the time: some 40 of the 400 ms.
+        // It continues beside the others, but gets a ninth of the time: some 40 of the 400 ms.
         let beside = *device.beside.lock();
         assert!((20..=60).contains(&beside), "{beside} beside others");
         let begun = device.begun.lock();

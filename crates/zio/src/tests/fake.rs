@@ -11,7 +11,7 @@ use crate::{AllocClass, Allocator, DvaSet, Hint, Io, Purpose, VdevOps};
 /// Vdevs of memory, one copy each.
 pub(super) struct FakeVdevs {
     pub(super) ashift: u32,
-    /// What `writes_at_once` says of each vdev.
+    /// What `writes_at_once` returns for each vdev.
     pub(super) ways: usize,
     bytes: Vec<rt::Mutex<Vec<u8>>>,
     pub(super) state: rt::Mutex<FakeState>,
