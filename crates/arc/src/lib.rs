@@ -12,7 +12,7 @@
 //! 1. Cached bytes never exceed the limit by more than the block that is being inserted.
 //! 2. A block is read from below at most once at a time: later readers wait for the first.
 //! 3. What a write inserted wins over what a read of the same identity brings in later.
-//! 4. Holes and embedded blocks are not cached: their pointer says it all.
+//! 4. Holes and embedded blocks are not cached: their pointer is all there is to read.
 //!
 //! # Concurrency
 //! One lock over the policy, held for a hash lookup and a few list links; never during I/O. A
@@ -44,12 +44,12 @@ pub use policy::ArcBytes;
 /// How large the cache is and how eager its prefetch.
 #[derive(Clone, Copy, Debug)]
 pub struct ArcSettings {
-    /// `zfs_arc_max`: the most bytes of cached blocks. Blocks larger than this pass by.
+    /// `zfs_arc_max`: the most bytes of cached blocks. Larger blocks are not cached.
     pub limit_bytes: u64,
     /// Whether blocks of file contents are cached when written.
     pub cache_written_data: bool,
-    /// Threads that read ahead while devices keep them waiting, for each top-level vdev; of a device
-    /// that does not, no more do than there are processors to spare.
+    /// Threads that read ahead, for each top-level vdev, while devices keep them waiting; while reads
+    /// are quick, at most as many in all as there are processors to spare.
     pub prefetch_threads: usize,
     /// Blocks that may wait to be read ahead; further ones are not prefetched.
     pub prefetch_backlog: usize,
@@ -105,7 +105,7 @@ struct Inner<S: ?Sized> {
     store: Arc<S>,
 }
 
-/// The cache; see the crate. `S` is the store below: of the pool, its pipeline.
+/// The cache; see the crate. `S` is the store below: for a pool, its pipeline.
 #[doc(alias = "arc_t")]
 pub struct Cache<S: ?Sized = dyn LogStore> {
     inner: Arc<Inner<S>>,
@@ -130,7 +130,7 @@ impl<S: BlockStore + ?Sized + 'static> Cache<S> {
         }
     }
 
-    /// Checks what this crate promises.
+    /// Checks the invariants of this crate.
     ///
     /// # Panics
     /// When it does not hold.
@@ -161,7 +161,7 @@ impl<S: BlockStore + ?Sized + 'static> Cache<S> {
         }
     }
 
-    /// Changes the limit and evicts at once what is too much.
+    /// Changes the limit and evicts at once what exceeds it.
     pub fn set_limit(&self, limit_bytes: u64) {
         self.inner.policy.lock().set_limit(limit_bytes);
     }
@@ -220,7 +220,7 @@ struct Load<'a, S: BlockStore + ?Sized> {
 }
 
 impl<'a, S: BlockStore + ?Sized> Load<'a, S> {
-    /// The read of `bp` that `pending` stands for.
+    /// The read of `bp` that `pending` represents.
     fn new(inner: &'a Inner<S>, bp: &'a BlkPtrPhys, pending: Arc<Pending>, reader: Reader) -> Self {
         Load {
             inner,
@@ -231,7 +231,7 @@ impl<'a, S: BlockStore + ?Sized> Load<'a, S> {
         }
     }
 
-    /// Reads; answers what was read, or what a write put there meanwhile.
+    /// Reads; returns what was read, or what a write has inserted meanwhile.
     fn run(mut self, read: impl FnOnce(&S) -> Result<Buf>) -> Result<Buf> {
         self.result = Some(read(&self.inner.store));
         let pending = self.pending.clone();
@@ -252,7 +252,7 @@ impl<S: BlockStore + ?Sized> Drop for Load<'_, S> {
 }
 
 impl<S: BlockStore + ?Sized> Inner<S> {
-    /// Reads a block, or tells who is reading it.
+    /// Reads a block, or returns the read that another thread has begun.
     fn begin_read(&self, bp: &BlkPtrPhys, bookmark: &Bookmark, reader: Reader) -> Begun {
         if !is_cacheable(bp) || is_log(bp) || !self.policy.lock().fits(bp) {
             return Begun::Read(self.store.read(bp, bookmark));
@@ -297,7 +297,7 @@ impl<S: BlockStore + ?Sized> Inner<S> {
     }
 }
 
-/// A block that is being written, until it is known where.
+/// A block that is being written, until its pointer is known.
 struct Written {
     buf: Buf,
     is_metadata: bool,
@@ -321,7 +321,7 @@ impl<S: BlockStore + ?Sized + 'static> BlockStore for Cache<S> {
         begun.end()
     }
 
-    /// What another thread is reading is waited for last: there are other blocks to be read meanwhile.
+    /// Blocks that another thread is reading are waited for last; the others are read meanwhile.
     fn read_run(&self, blocks: &[(BlkPtrPhys, Bookmark)], run: Run) -> Vec<Result<Buf>> {
         let reader = Reader {
             is_ahead: false,

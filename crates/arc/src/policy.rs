@@ -1,23 +1,23 @@
 //! The ARC policy: four lists, one adapting boundary.
 //!
 //! # What it is
-//! Cached blocks are on one of two lists: MRU, used once since they came in, and MFU, used again.
-//! Each has a *ghost* list of blocks lately evicted from it, of which only the identity is kept.
-//! A miss that hits the ghost of MRU says that MRU should have been larger; `mru_target` grows, and
-//! MFU pays. A hit on the other ghost moves it the other way. A long scan passes through MRU and
-//! its ghost without touching what is used frequently.
+//! Cached blocks are on one of two lists: MRU if they were used once since they were inserted, MFU if
+//! they were used again. Each has a *ghost* list of blocks recently evicted from it, of which only the
+//! identity is kept. A miss that hits the ghost of MRU means that MRU should have been larger;
+//! `mru_target` grows at the expense of MFU. A hit on the other ghost moves it the other way. A long
+//! scan passes through MRU and its ghost without touching what is used frequently.
 //!
-//! A *stream* that is longer than the cache would go through all of MRU and find nothing of itself when
-//! it begins anew. It keeps its head, and from then on gives up its own blocks as soon as its reader has
-//! left them behind: what was there stays, and the same few buffers go round. That takes no more memory
-//! from the system, which has to fill every page of it with zeros, and the processor's caches like it.
-//! A stream that the cache could hold does so only when room is needed.
+//! A *stream* that is longer than the cache would replace all of MRU and still find none of its own
+//! blocks when it is read again. So its head is kept, and from then on its blocks are evicted as soon as
+//! its reader has passed them: what was cached stays, and the same few buffers are reused. That takes no
+//! more memory from the system, which would have to zero every page of it, and suits the processor's
+//! caches. A stream that would fit the cache is treated like this only when room is needed.
 //!
-//! Blocks are counted as what they take from memory: their buffer, and what is known of them here. That
-//! is twice their size and more when they are of 512 bytes.
+//! A block counts for the memory that it takes: its buffer and its bookkeeping here. For a block of 512
+//! bytes that is twice its size or more.
 //!
 //! # Invariants
-//! 1. `mru + mfu`, and what is known of the ghosts, `<= limit` after every call.
+//! 1. `mru + mfu`, and the bookkeeping of the ghosts, `<= limit` after every call.
 //! 2. `mru + mru_ghost <= limit`, and all four lists together `<= 2 * limit`.
 //! 3. An entry is on exactly one list; it has its bytes if and only if that is not a ghost list.
 //!
@@ -34,7 +34,7 @@ use phys::BlkPtrPhys;
 use phys::blkptr::BlkIdentity;
 use zio::Run;
 
-/// Bytes on each list: buffers and what is known of them.
+/// Bytes on each list: buffers and bookkeeping.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ArcBytes {
     /// Used once.
@@ -45,9 +45,9 @@ pub struct ArcBytes {
     pub mru_ghost: u64,
     /// Evicted from MFU; not in memory.
     pub mfu_ghost: u64,
-    /// `arc_p`: how large MRU would like to be.
+    /// `arc_p`: the size that MRU should have.
     pub mru_target: u64,
-    /// `arc_c`: how large both may be.
+    /// `arc_c`: how large MRU and MFU together may be.
     pub limit: u64,
 }
 
@@ -59,14 +59,15 @@ impl ArcBytes {
     }
 }
 
-/// A read that is under way.
+/// A read in flight.
 pub(crate) struct Pending {
     result: rt::OneShot<Result<Buf>>,
     /// A thread waits: changed under the policy's lock only.
     has_reader: AtomicBool,
 }
 
-/// A block that is in the host's memory is there before a thread has gone to sleep and been woken.
+/// How long to spin before sleeping: a block that is in the host's memory arrives sooner than a thread
+/// can go to sleep and be woken.
 const SPIN_NS: u64 = 50_000;
 
 impl Pending {
@@ -94,16 +95,16 @@ impl Pending {
     }
 }
 
-/// What a lookup came up with.
+/// The result of a lookup.
 pub(crate) enum Found {
     /// The block.
     Cached(Buf),
     /// Another thread reads it.
     Loading(Arc<Pending>),
-    /// Nobody has it: the caller reads it and then calls `finish_load`.
+    /// Not cached: the caller reads it and then calls `finish_load`.
     Start(Arc<Pending>),
-    /// A different block with this identity: one of the pointers lies. The caller reads it and
-    /// keeps it for itself.
+    /// A different block with this identity: one of the pointers is wrong. The caller reads it without
+    /// caching it.
     Other,
 }
 
@@ -140,37 +141,38 @@ enum List {
     MfuGhost = 3,
 }
 
-/// The object and the kind of reader that a block is read for.
+/// How a block is read: ahead or on demand, and in what kind of stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reader {
-    /// It was not asked for yet.
+    /// Read ahead: the block was not asked for yet.
     pub(crate) is_ahead: bool,
     pub(crate) passing: Passing,
 }
 
-/// What becomes of a block when its reader has left it behind.
+/// What happens to a block when its reader has passed it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Passing {
     /// It stays.
     #[default]
     No,
-    /// It goes before any other: part of a long stream.
+    /// It is evicted before any other: part of a long stream.
     WhenFull,
-    /// It goes: part of a stream that is longer than the cache.
+    /// It is evicted: part of a stream that is longer than the cache.
     Always,
 }
 
-/// Of the cache, how large a part a long stream may have, and then has to do with its own room.
+/// A stream may take one part in this many of the cache; from then on it reuses its own room.
 const STREAM_SHARE: u64 = 4;
-/// What it keeps behind its reader then, as a record is often read piece by piece: so many blocks, and so
-/// many bytes if blocks are small. More would only take the same few buffers out of the cache that the
-/// processors share before they are filled again.
+/// What such a stream keeps behind its reader, as a record is often read piece by piece: this many
+/// blocks, or [`PASSED_BYTES`] if that is more. Keeping more would only mean that buffers have left the
+/// processors' shared cache before they are reused.
 pub(crate) const PASSED_BLOCKS: usize = 16;
 const PASSED_BYTES: u64 = 2 << 20;
-/// But no more than this part of the cache, if that is more than one block.
+/// But at most one part in this many of the cache, if that is more than one block.
 const PASSED_SHARE: u64 = 16;
 
-/// What is known of a block, cached or not: its [`Entry`], its place in the index, the head of its buffer.
+/// Bytes of bookkeeping for a block, cached or not: its [`Entry`], its place in the index, the head of
+/// its buffer.
 const ENTRY_BYTES: u64 = 256;
 
 /// What a cached block of `len` bytes takes from memory.
@@ -187,7 +189,7 @@ struct Entry {
     cksum: [u64; 4],
     /// Of the block.
     len: u64,
-    /// Of the block and its entry, in memory.
+    /// Of the block and its bookkeeping, in memory.
     size: u64,
     list: List,
     buf: Option<Buf>,
@@ -199,7 +201,7 @@ struct Entry {
     older: u32,
 }
 
-/// A block that the reader of a long stream left behind; another one may have its entry by now.
+/// A block that the reader of a long stream has passed; its entry may belong to another block by now.
 struct Passed {
     at: u32,
     identity: BlkIdentity,
@@ -214,7 +216,7 @@ struct Ends {
     entries: u64,
 }
 
-/// The lists and who is on them.
+/// The lists and the entries on them.
 pub(crate) struct Policy {
     limit: u64,
     mru_target: u64,
@@ -223,7 +225,7 @@ pub(crate) struct Policy {
     entries: Vec<Entry>,
     unused: Vec<u32>,
     lists: [Ends; 4],
-    /// Blocks of long streams that were read, the latest last.
+    /// Blocks of long streams that their readers have passed, the latest last.
     passed: VecDeque<Passed>,
     passed_bytes: u64,
     evictions: u64,
@@ -272,7 +274,7 @@ impl Policy {
         }
     }
 
-    /// Checks what the module promises.
+    /// Checks the invariants of the module.
     ///
     /// # Panics
     /// When it does not hold.
@@ -296,7 +298,7 @@ impl Policy {
         assert_eq!(self.passed_bytes, passed, "bytes that streams left behind");
     }
 
-    /// Walks a list; answers how many are on it.
+    /// Checks a list; returns the number of its entries.
     fn check_list(&self, list: List) -> u64 {
         let Ends {
             newest,
@@ -374,7 +376,7 @@ impl Policy {
                     return Found::Other;
                 }
                 let was_prefetched = std::mem::take(&mut entry.is_prefetched);
-                // The first use of what was read ahead is its first use.
+                // The first demand read of what was read ahead counts as its first use.
                 let list = if was_prefetched {
                     entry.list
                 } else {
@@ -405,7 +407,7 @@ impl Policy {
         Some(pending)
     }
 
-    /// Ends what `Found::Start` began. Answers what readers should get.
+    /// Ends what `Found::Start` began. Returns what readers should get.
     pub(crate) fn finish_load(
         &mut self,
         bp: &BlkPtrPhys,
@@ -545,7 +547,7 @@ impl Policy {
         self.on(List::Mru) + self.on(List::Mfu) + ghosts.iter().sum::<u64>() * ENTRY_BYTES
     }
 
-    /// How the next block of a run is to be treated.
+    /// How to treat the next block of a run.
     pub(crate) fn passing(&self, run: Run) -> Passing {
         if run.bytes <= self.limit / STREAM_SHARE {
             Passing::No
@@ -556,7 +558,7 @@ impl Policy {
         }
     }
 
-    /// A reader leaves a block of a long stream behind.
+    /// Records that a reader has passed a block of a long stream.
     fn note_passed(&mut self, at: u32) {
         let entry = &self.entries[at as usize];
         let (identity, size) = (entry.identity, entry.size);
@@ -570,7 +572,8 @@ impl Policy {
             || (blocks > 1 && bytes > self.limit / PASSED_SHARE)
     }
 
-    /// A block of a long stream that its reader has left behind, but for the last ones.
+    /// Takes the oldest block that the reader of a long stream has passed, unless only the last few are
+    /// left.
     fn take_passed(&mut self) -> Option<u32> {
         while self.has_passed_too_many() {
             let Passed { at, identity, size } = self.passed.pop_front()?;

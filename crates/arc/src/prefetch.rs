@@ -1,14 +1,15 @@
-//! Reading ahead: blocks that wait for it, and how many threads are at it.
+//! Reading ahead: the queue of blocks, and how many threads serve it.
 //!
 //! # What it is
-//! Blocks that a reader will ask for are in one queue; threads take them from its front, one at a
-//! time, until it is empty. How many threads depends on what reading costs. A device that lets its
-//! readers wait wants several commands at once, and each top-level vdev wants its own: a file lies on
-//! one of them for some mebibytes, then on the next one. So a thread takes the first block whose vdev
-//! is not busy enough, and the reader is kept further ahead of where there are several vdevs. What the host has in
-//! memory costs a processor's time and nothing else: then there are as many threads as there are processors beside that
-//! of the reader, who reads as well (`read_run` of [`Cache`]); one more would only take turns with it. Nor do they go
-//! far ahead of it: buffers that come round soon are still in the cache that the processors share.
+//! Blocks that a reader will ask for are in one queue; threads take them from its front, one at a time,
+//! until it is empty. The number of threads depends on what a read costs. A device that keeps readers
+//! waiting needs several commands at once, and each top-level vdev needs its own: a file lies on one of
+//! them for some mebibytes, then on the next one. So a thread takes the first block whose vdev has too
+//! few threads, and where there are several vdevs, blocks are requested further ahead of the reader. A
+//! read from the host's memory costs only processor time: then there are as many threads as there are
+//! processors besides the reader's own, which reads as well (`read_run` of [`Cache`]); one more would
+//! only compete with it. Nor do they go far ahead of it: buffers that are reused soon are still in the
+//! processors' shared cache.
 //!
 //! # Concurrency
 //! One lock, held to put blocks in or to take one; nothing else is locked meanwhile.
@@ -22,12 +23,14 @@ use zio::{BlockStore, PREFETCH_DISTANCE_MAX_BYTES, Run};
 use crate::policy::Reader;
 use crate::{Cache, Inner, Load, count, is_cacheable, is_log};
 
-/// A block that was in the host's memory takes no longer than this and [`QUICK_NS_PER_KIB`].
+/// A read is quick, from the host's memory, if it takes at most this, plus [`QUICK_NS_PER_KIB`] for each
+/// KiB.
 const QUICK_NS: u64 = 100_000;
 const QUICK_NS_PER_KIB: u64 = 500;
-/// That a thread lost its processor for once says nothing of the device.
+/// Cap on a single sample, in thousandths of a quick read, so that one preemption does not make the
+/// device look slow.
 const SLOWNESS_MAX: u64 = 4000;
-/// One read counts for one part in so many of the average.
+/// The latest read has a weight of one part in this many in the average.
 const AVERAGE_OVER: u64 = 8;
 
 /// How far ahead of a reader to go at most, over however many vdevs (`zfetch_max_distance`).
@@ -38,13 +41,13 @@ const VDEVS_MAX: usize = 16;
 /// How far ahead of a reader to go when reads are quick.
 const QUICK_DISTANCE_BYTES: u64 = 2 << 20;
 
-/// What is to be read ahead, and how that goes.
+/// The blocks to be read ahead, and how long reads take.
 #[derive(Default)]
 pub(crate) struct Queue {
     state: rt::Mutex<State>,
-    /// How long reads take, on an average, in thousandths of what a quick one takes at most.
+    /// How long reads take on average, in thousandths of the longest quick read.
     slowness: AtomicU64,
-    /// Top-level vdevs that blocks were seen on, the highest one last.
+    /// One more than the highest top-level vdev that blocks were seen on.
     vdevs: AtomicUsize,
 }
 
@@ -57,14 +60,14 @@ struct State {
     reading: [usize; VDEVS_MAX],
 }
 
-/// The vdev of a block, as far as the threads tell them apart.
+/// The vdev of a block, modulo [`VDEVS_MAX`].
 fn vdev_of(bp: &BlkPtrPhys) -> usize {
     let first = bp.dvas().next();
     first.map_or(0, |dva| dva.vdev().0 as usize % VDEVS_MAX)
 }
 
 impl State {
-    /// The first block of a vdev at which less than `per_vdev` threads are.
+    /// The first block of a vdev on which fewer than `per_vdev` threads are working.
     fn take(&mut self, per_vdev: usize) -> Option<(BlkPtrPhys, Reader)> {
         let is_free = |(bp, _): &(BlkPtrPhys, Reader)| self.reading[vdev_of(bp)] < per_vdev;
         let at = self.blocks.iter().position(is_free)?;
@@ -87,8 +90,8 @@ impl Drop for Reading<'_> {
 }
 
 impl Running<'_> {
-    /// Under the lock under which the queue was found empty: who puts something in finds either this
-    /// thread at work or its place free.
+    /// Called under the lock under which the queue was found empty: a thread that adds blocks either
+    /// finds this one still running or sees that it has left.
     fn leave(self, state: &mut State) {
         state.running -= 1;
         std::mem::forget(self);
@@ -106,7 +109,7 @@ impl Queue {
         let quick_ns = QUICK_NS + (bp.psize() >> 10) * QUICK_NS_PER_KIB;
         let now = (ns.saturating_mul(1000) / quick_ns).min(SLOWNESS_MAX);
         let before = self.slowness.load(Ordering::Relaxed);
-        // Two threads at once may lose one of their reads: it is an average.
+        // Two threads at once may lose a sample, which does not matter for an average.
         let average = (before * (AVERAGE_OVER - 1)).saturating_add(now) / AVERAGE_OVER;
         self.slowness.store(average, Ordering::Relaxed);
     }
@@ -116,7 +119,7 @@ impl Queue {
         self.slowness.load(Ordering::Relaxed) < 1000 && !rt::is_simulated()
     }
 
-    /// How far ahead of a reader in sequence to go, in bytes.
+    /// How far ahead of a sequential reader to go, in bytes.
     pub(crate) fn distance(&self) -> u64 {
         if self.is_quick() {
             QUICK_DISTANCE_BYTES
@@ -129,7 +132,7 @@ impl Queue {
         self.vdevs.load(Ordering::Relaxed).clamp(1, VDEVS_MAX)
     }
 
-    /// How many threads should be at it, if `per_vdev` are enough for one vdev.
+    /// How many threads should run, if `per_vdev` are enough for one vdev.
     fn useful(&self, per_vdev: usize) -> usize {
         let threads = per_vdev * self.vdevs();
         if self.is_quick() {
@@ -141,7 +144,7 @@ impl Queue {
 }
 
 impl<S: BlockStore + ?Sized> Inner<S> {
-    /// What one thread does.
+    /// The loop of one thread.
     fn read_queued(&self) {
         let running = Running(&self.ahead);
         loop {
@@ -161,8 +164,8 @@ impl<S: BlockStore + ?Sized> Inner<S> {
         }
     }
 
-    /// For a thread that waits for a block which another one is just reading: it would sleep no longer than
-    /// it takes to read the next one of the queue.
+    /// For a thread that waits for a block that another thread is reading: it would sleep no longer than
+    /// it takes to read the next block of the queue, so it does that instead.
     pub(crate) fn read_meanwhile(&self) {
         if self.ahead.is_quick() {
             let next = self.ahead.state.lock().blocks.pop_front();
@@ -179,7 +182,7 @@ impl<S: BlockStore + ?Sized> Inner<S> {
         count(&self.counters.prefetches);
         let load = Load::new(self, bp, pending, reader);
         let start_ns = rt::now_ns();
-        // The reader of the block gets the error again, and knows what to do about it.
+        // The reader of the block gets the error again, and can handle it.
         let _ = load.run(|store| store.read_ahead(bp));
         self.ahead.note(bp, rt::now_ns().saturating_sub(start_ns));
     }
@@ -214,7 +217,7 @@ impl<S: BlockStore + ?Sized + 'static> Cache<S> {
         }
     }
 
-    /// Hands a task to a thread that has nothing to do; there are `threads` more for each vdev.
+    /// Dispatches a task to the shortest queue; each vdev adds a queue with `threads` threads.
     fn dispatch(&self, threads: usize, task: impl FnOnce() + Send + 'static) {
         let mut queues = self.queues.lock();
         let wanted = self.inner.ahead.vdevs();
@@ -250,7 +253,7 @@ mod tests {
         assert_eq!(queue.distance(), PREFETCH_DISTANCE_MAX_BYTES);
         (0..40).for_each(|_| queue.note(&bp, 50_000));
         assert_eq!(queue.useful(64), spare.min(64));
-        // A thread that lost its processor once.
+        // A thread that was preempted once.
         queue.note(&bp, 20_000_000);
         assert_eq!(queue.useful(64), spare.min(64));
         rt::simulate(1, || assert_eq!(queue.useful(4), 4));
@@ -308,7 +311,7 @@ mod tests {
             assert_eq!(load.run(|store| store.read_ahead(&first)).unwrap()[0], 1);
             assert_eq!(reader.join().unwrap(), 1);
         });
-        // What keeps its readers waiting is left to the threads that may wait.
+        // Reads from a slow device are left to the prefetch threads.
         (0..10).for_each(|_| cache.inner.ahead.note(&next, 5_000_000));
         cache.inner.ahead.state.lock().blocks.push_back(entry);
         cache.inner.read_meanwhile();

@@ -23,7 +23,7 @@ fn cache(limit_bytes: u64) -> Cache<RamStore> {
 
 const BLOCK: usize = 65_536;
 
-/// A cache that holds so many blocks of [`BLOCK`] bytes, and knows as many that it evicted.
+/// A cache that holds `blocks` blocks of [`BLOCK`] bytes, and remembers as many evicted ones.
 fn cache_of(blocks: u64) -> Cache<RamStore> {
     cache(blocks * (charge(BLOCK as u64) + charge(0)))
 }
@@ -119,13 +119,13 @@ fn a_scan_does_not_push_out_what_is_used_frequently() {
     );
 }
 
-/// A block of a file that is in the store, and not in the cache.
+/// A block of a file that is in the store but not in the cache.
 fn below(cache: &Cache<RamStore>) -> BlkPtrPhys {
     let request = request(BLOCK, 99, DATA);
     cache.store().write(Txg(9), request).unwrap()
 }
 
-/// A reader who has come to block `at` of a file of `blocks` blocks.
+/// A reader at block `at` of a file of `blocks` blocks.
 fn run(at: usize, blocks: usize) -> Run {
     let bytes = |n: usize| (n * BLOCK) as u64;
     Run {
@@ -147,7 +147,7 @@ fn a_long_stream_that_is_read_gives_up_its_own_blocks() {
         assert_eq!(cache.get(bp).unwrap()[0], 99);
     }
     // A quarter of the cache for its head, and a sixteenth for what was read last: that is often asked
-    // for again, piece by piece. More than that it does not take, though there would be room.
+    // for again, piece by piece. It takes no more than that, though there would be room.
     assert_eq!(
         cache.stats().bytes.cached(),
         (16 + 17 + 4 + 1) * charge(BLOCK as u64)
@@ -158,7 +158,8 @@ fn a_long_stream_that_is_read_gives_up_its_own_blocks() {
     assert!(!cache.is_cached(&stream[300]));
 }
 
-/// How many blocks of `len` bytes a cache of 64 MiB has behind a reader in the middle of a long stream.
+/// How many blocks of `len` bytes a cache of 64 MiB keeps behind a reader in the middle of a long
+/// stream.
 fn kept_behind(len: usize) -> usize {
     let cache = cache(64 << 20);
     let write = |_| cache.store().write(Txg(9), request(len, 99, DATA)).unwrap();
@@ -276,7 +277,7 @@ fn of_a_long_stream_that_is_written_head_and_end_are_kept() {
     assert!(first[..16].iter().all(|bp| cache.is_cached(bp)));
     assert!(first[16..].iter().all(|bp| !cache.is_cached(bp)));
     assert!(rest[..123].iter().all(|bp| !cache.is_cached(bp)));
-    // Something else that is written is as welcome as ever.
+    // Other writes are cached as before.
     let other = cache.put(4096, 1);
     assert!(cache.is_cached(&other));
 }
@@ -334,7 +335,7 @@ fn errors_are_not_cached() {
     assert_eq!(cache.get(&bp).unwrap()[0], 1);
 }
 
-/// A store whose reads take time, and which counts how many are under way for one block.
+/// A store whose reads take time, and which counts how many are in flight for one block.
 struct Slow(RamStore);
 
 impl BlockStore for Slow {

@@ -1,9 +1,9 @@
 //! Tables of cloned blocks: which blocks more than one file refers to, without being deduplicated.
 //!
 //! # What it is
-//! A clone of a file (`cp --reflink`) refers to the same blocks. For each block that was ever cloned there is an
-//! entry: how many references there are beyond the first. A block that goes takes one off; without an entry it
-//! was the last reference, and the space is free.
+//! A clone of a file (`cp --reflink`) refers to the same blocks. Each block that is shared in this way
+//! has an entry: how many references there are beyond the first. Freeing a block drops one; without an
+//! entry it was the last reference, and the space is free.
 //!
 //! # On disk
 //! An object of the MOS for each vdev with such blocks, `com.fudosecurity:brt:vdev:N` in the pool directory. Its

@@ -1,4 +1,4 @@
-//! The tables of a pool: taking references off.
+//! The tables of a pool: dropping references.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use phys::{BlkPtrPhys, BrtVdevPhys, Phys};
 use zap::{Key, directory};
 use zerocopy::IntoBytes;
 
-/// Ranges of a vdev; more than the largest has (2^63 bytes in ranges of 16 MiB are not of this world).
+/// Ranges of a vdev, at most; a table with more (256 TiB in ranges of 16 MiB) is refused.
 const RANGES_MAX: u64 = 1 << 24;
 
 /// `brt_vdev_t`
@@ -58,7 +58,7 @@ impl Brts {
         self.vdevs.is_empty()
     }
 
-    /// What cloned blocks take, in bytes.
+    /// Bytes that cloned blocks occupy.
     #[must_use]
     #[doc(alias = "brt_get_used")]
     pub fn used(&self) -> u64 {
@@ -66,7 +66,7 @@ impl Brts {
         used.fold(0, u64::saturating_add)
     }
 
-    /// What they would take beyond that, were they copies.
+    /// Bytes that they would occupy beyond that if they were copies.
     #[must_use]
     #[doc(alias = "brt_get_saved")]
     pub fn saved(&self) -> u64 {
@@ -88,7 +88,7 @@ impl Brts {
         brt.is_some_and(|brt| brt.count_near(dva.offset()).is_some_and(|count| *count > 0))
     }
 
-    /// References to one block go, `count` of them; a reference counts for `dsize` bytes. Answers whether
+    /// Drops `count` references to one block, each of which counts for `dsize` bytes. Returns whether
     /// none is left.
     ///
     /// # Errors
@@ -115,7 +115,8 @@ impl Brts {
         Ok(count > shared)
     }
 
-    /// Writes what changed; a table without entries goes. Answers how many went. At the end of a pass.
+    /// Writes what changed and removes tables without entries. Returns how many it removed. Called at
+    /// the end of a sync pass.
     ///
     /// # Errors
     /// What writing the MOS gives.
@@ -176,7 +177,7 @@ impl Brt {
         self.counts.get(usize::try_from(range).ok()?)
     }
 
-    /// Leaves an entry with so many references, `taken` fewer than it had.
+    /// Sets the count of an entry to `left`, `taken` fewer than it had; at 0 the entry is removed.
     #[doc(alias = "brt_vdev_decref")]
     fn take(
         &mut self,
@@ -230,7 +231,7 @@ fn lookup(mos: &Arc<Objset>, entries: ObjectId, key: &[u64; 1]) -> Result<Option
     }
 }
 
-/// Writes a count in the form that it has.
+/// Writes a count in the form in which it is stored.
 fn update(mos: &Arc<Objset>, tx: &Tx, entries: ObjectId, key: &[u64; 1], count: u64) -> Result<()> {
     let zap = zap::Zap::open(mos, entries)?;
     match zap.length(Key::Words(key))? {

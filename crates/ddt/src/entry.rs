@@ -17,7 +17,7 @@ const PHYS_WORDS: usize = 8;
 const VALUE_BYTES: usize = PHYS_MAX * PHYS_WORDS * 8;
 /// `DDT_ZAP_COMPRESS_BYTEORDER_MASK`: the words are little endian.
 const LITTLE_ENDIAN: u8 = 0x80;
-/// Sectors take 16 bits of `ddk_prop`, one less than they are.
+/// Bits of each size in `ddk_prop`: the number of sectors, less one.
 const SIZE_BITS: u32 = 16;
 const COMPRESS_SHIFT: u32 = 32;
 const CRYPT_SHIFT: u32 = 39;
@@ -76,7 +76,7 @@ impl DdtKey {
     }
 }
 
-/// `ddp_trad`: where a block is, and how many refer to it there.
+/// `ddp_trad`: where a block is, and how many block pointers refer to it there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DdtPhys {
     /// ddp_dva

@@ -19,7 +19,7 @@ pub struct DdtStat {
 }
 
 impl DdtStat {
-    /// What one entry counts for; `dsize` says it of a copy.
+    /// What one entry counts for; `dsize` returns the bytes that one copy counts for.
     #[doc(alias = "ddt_stat_generate")]
     fn of(entry: &DdtEntry, dsize: &dyn Fn(&DvaPhys) -> u64) -> DdtStat {
         let mut stat = DdtStat::default();
@@ -53,7 +53,7 @@ impl DdtStat {
 /// `ddt_histogram_t`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DdtHistogram {
-    /// Entries with 2^n references and more, up to twice as many.
+    /// Row n: entries with at least 2^n and fewer than 2^(n+1) references.
     pub rows: [DdtStat; ROWS],
 }
 
@@ -101,7 +101,7 @@ impl DdtHistogram {
         self.rows.iter().flat_map(row).collect()
     }
 
-    /// Rows that are not there are empty.
+    /// Missing rows are empty.
     pub(crate) fn from_words(words: &[u64]) -> DdtHistogram {
         let mut histogram = DdtHistogram::default();
         for (row, words) in histogram

@@ -1,22 +1,22 @@
 //! Dedup tables: for each block that is shared by its contents, how many block pointers refer to it.
 //!
 //! # What it is
-//! A block pointer with the dedup bit does not own its space: an entry of a table does, found by the block's
-//! checksum and sizes. Freeing such a pointer takes one reference off; the space is free when none is left.
-//! There is one table for each checksum algorithm. Here are the tables of version 0, those of every pool
-//! without `fast_dedup`; no feature flag says that a pool has them.
+//! A block pointer with the dedup bit does not own its space: an entry of a table does, found by the
+//! block's checksum and sizes. Freeing such a pointer drops one reference; the space is free when none
+//! is left. There is one table for each checksum algorithm. Here are the tables of version 0, those of
+//! every pool without `fast_dedup`; no feature flag says that a pool has them.
 //!
 //! # On disk
-//! The pool directory names up to three ZAPs for each algorithm, `DDT-sha256-zap-unique` and so on, by class:
-//! *unique* (one reference), *duplicate* (more) and *ditto* (no longer written). Keys are five words
-//! ([`DdtKey`]), values four places with their references ([`DdtPhys`]), compressed. `DDT-statistics` has a
-//! histogram of each ZAP by number of references ([`DdtHistogram`]), which the space that a pool seems to
-//! have is computed from.
+//! The pool directory names up to three ZAPs for each algorithm, `DDT-sha256-zap-unique` and so on, by
+//! class: *unique* (one reference), *duplicate* (more) and *ditto* (no longer written). Keys are five
+//! words ([`DdtKey`]), values four places with their references ([`DdtPhys`]), compressed.
+//! `DDT-statistics` has a histogram of each ZAP by number of references ([`DdtHistogram`]), from which
+//! the apparent size of the pool is computed.
 //!
 //! # Invariants
-//! 1. An entry is in the ZAP of the class that its references say, and in no other.
+//! 1. An entry is in the ZAP of the class that its references determine, and in no other.
 //! 2. A histogram counts exactly the entries of its ZAP.
-//! 3. Who frees the last reference gets the places back, once.
+//! 3. The call that drops the last reference returns the DVAs, once.
 //!
 //! # Concurrency
 //! Tables are changed in syncing context only, by one thread.

@@ -1,4 +1,4 @@
-//! The tables of a pool: taking references off.
+//! The tables of a pool: dropping references.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -119,7 +119,7 @@ impl Ddts {
         })
     }
 
-    /// Bytes that data sets use beyond what is stored: the pool seems to be larger by these.
+    /// Bytes that datasets use beyond what is stored: the pool appears larger by this much.
     #[must_use]
     #[doc(alias = "ddt_get_dedup_dspace")]
     pub fn dedup_dspace(&self) -> u64 {
@@ -154,8 +154,9 @@ impl Ddts {
         Ok(())
     }
 
-    /// Takes the references of these block pointers off, all of one checksum and key, and answers the blocks
-    /// whose space is free now: with the dedup bit cleared. `dsize` says what a copy counts for.
+    /// Drops the references of these block pointers, all of one checksum and key, and returns the blocks
+    /// whose space is free now, with the dedup bit cleared. `dsize` returns the bytes that one copy
+    /// counts for.
     ///
     /// # Errors
     /// What reading and writing the MOS gives; `Corrupt` when more is freed than was referred to.
@@ -221,7 +222,7 @@ impl Ddts {
         Ok(None)
     }
 
-    /// Puts a changed entry where it belongs.
+    /// Stores a changed entry in the ZAP of its class.
     #[doc(alias = "ddt_sync_flush_entry")]
     fn replace(
         &mut self,
@@ -265,7 +266,8 @@ impl Ddts {
         )
     }
 
-    /// Writes the statistics of what changed; a table without entries goes. At the end of a pass.
+    /// Writes the statistics of what changed; removes a table without entries. Called at the end of a
+    /// sync pass.
     ///
     /// # Errors
     /// What writing the MOS gives.
@@ -325,7 +327,7 @@ fn create(mos: &Arc<Objset>, tx: &Tx, checksum: ChecksumType, class: DdtClass) -
     Ok(object)
 }
 
-/// `ZCHECKSUM_FLAG_DEDUP`: sums that need no hash of their own.
+/// `ZCHECKSUM_FLAG_DEDUP`: checksums that need not be hashed again to be used as ZAP keys.
 fn is_even(checksum: ChecksumType) -> bool {
     matches!(
         checksum,
@@ -333,7 +335,7 @@ fn is_even(checksum: ChecksumType) -> bool {
     )
 }
 
-/// A block that nobody shares: what is left to do is to free its space.
+/// A pointer to a block that is no longer shared, to free its space with.
 fn plain(bp: &BlkPtrPhys, dva: [DvaPhys; 3], birth: Txg) -> BlkPtrPhys {
     let mut block = *bp;
     block.dva = dva;

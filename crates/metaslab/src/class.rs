@@ -1,4 +1,4 @@
-//! Metaslab classes: which vdevs serve a kind of data, and whose turn it is.
+//! Metaslab classes: which vdevs serve a kind of data, and which one is next.
 //!
 //! # What it is
 //! Writing goes round the vdevs of a class. Each gets a stride (*aliquot*) of a few mebibytes
@@ -35,7 +35,7 @@ struct Rotor {
 }
 
 impl Class {
-    /// Whose turn it is.
+    /// Index of the group whose turn it is.
     pub(crate) fn rotor(&self) -> usize {
         self.rotor.lock().at
     }
@@ -60,7 +60,7 @@ impl Class {
         }
     }
 
-    /// Works the strides out anew.
+    /// Recomputes the strides.
     #[doc(alias = "metaslab_class_balance")]
     pub(crate) fn balance(&self) {
         let stats: Vec<SpaceStats> = self.groups.iter().map(|g| g.stats()).collect();

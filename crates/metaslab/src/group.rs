@@ -7,7 +7,7 @@
 //! eighth of the vdev away when possible, so that a local defect does not take all copies.
 //!
 //! # Concurrency
-//! One lock per group. It is held while a space map is read (everybody else would wait for that
+//! One lock per group. It is held while a space map is read (other threads would have to wait for that
 //! metaslab anyway), never while one is written.
 //!
 //! # Source
@@ -27,7 +27,7 @@ use crate::weight::Weight;
 
 /// `ditto_same_vdev_distance_shift`: copies on one vdev should be `asize >> 3` apart.
 const DITTO_DISTANCE_SHIFT: u32 = 3;
-/// `metaslab_unload_delay`: a metaslab that was not allocated from for so many txgs is unloaded.
+/// `metaslab_unload_delay`: a metaslab is unloaded after this many txgs without an allocation.
 const UNLOAD_TXGS: u64 = 32;
 
 /// What the allocator needs to know of a top-level vdev.
@@ -43,7 +43,7 @@ pub struct VdevGeometry {
     pub ms_shift: u32,
     /// What it may be used for.
     pub class: AllocClass,
-    /// Disks that hold data at a time (children less parity), for the stride before the next vdev.
+    /// Disks that hold data of one block (children less parity), for the stride before the next vdev.
     pub data_disks: u64,
     /// The smallest allocation: `1 << ashift`, more for dRAID (`vdev_op_min_alloc`).
     pub min_alloc: u64,
@@ -100,7 +100,7 @@ pub struct SpaceStats {
     pub ddeferred: u64,
     /// `space` likewise.
     pub dspace: u64,
-    /// Percent; none when too few metaslabs know, or nothing is free.
+    /// Percent; none when too few metaslabs have a histogram, or nothing is free.
     pub fragmentation: Option<u64>,
 }
 
@@ -119,7 +119,7 @@ struct State {
     metaslabs: Vec<Metaslab>,
     /// All but the active ones, best first.
     order: BTreeSet<(Reverse<Weight>, usize)>,
-    /// By how many copies of the block are on this vdev already.
+    /// Indexed by how many copies of the block are on this vdev already.
     active: [Option<usize>; SPA_DVAS_PER_BP],
     /// Metaslabs that each txg has to sync.
     dirty: [BTreeSet<usize>; TXG_SIZE],
@@ -132,7 +132,7 @@ struct State {
     sync_pass: u32,
 }
 
-/// How far from the copies that exist already a metaslab has to be.
+/// How far a metaslab has to be from the copies that exist already.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Distance {
     Far,
@@ -214,7 +214,7 @@ impl Group {
         Ok(at as usize)
     }
 
-    /// Takes a segment of `asize` bytes; `taken` are the offsets of copies on this vdev.
+    /// Allocates a segment of `asize` bytes; `taken` are the offsets of the block's copies on this vdev.
     #[doc(alias = "metaslab_group_alloc")]
     pub(crate) fn allocate(
         &self,
@@ -237,7 +237,7 @@ impl Group {
             if let Some(offset) = metaslab.allocate(txg, asize) {
                 let worn = metaslab.is_worn(&self.format);
                 state.dirty[(txg.0 % TXG_SIZE as u64) as usize].insert(at);
-                // Later passes stay where they are, so as not to touch ever more space maps.
+                // Later passes keep their metaslab, so as not to dirty ever more space maps.
                 if worn && state.sync_pass == 1 && state.active[rank] == Some(at) {
                     state.passivate(rank, &self.format);
                 }
@@ -252,8 +252,8 @@ impl Group {
         }
     }
 
-    /// Loads and activates the best metaslab for `asize`. When only metaslabs that are active for
-    /// other copies fit, answers one of those without activating it.
+    /// Loads and activates the best metaslab for `asize`. When only metaslabs that are active for other
+    /// copies fit, returns one of those without activating it.
     fn choose(
         &self,
         state: &mut State,
@@ -269,7 +269,8 @@ impl Group {
         for way in ways {
             while let Some(at) = self.candidate(state, asize, taken, *way) {
                 let before = (Reverse(state.metaslabs[at].weight), at);
-                // A space map that cannot be read makes its metaslab weigh nothing; the others go on.
+                // A metaslab whose space map cannot be read gets the lowest weight; the others are
+                // tried.
                 let loaded = state.metaslabs[at].load(store, &self.format).is_ok();
                 state.order.remove(&before);
                 if loaded && state.metaslabs[at].may_fit(asize) {
@@ -366,7 +367,7 @@ impl Group {
         Ok(())
     }
 
-    /// Makes `txg` write what log space maps said into the space maps.
+    /// Has `txg` write the replayed entries of log space maps to the space maps.
     pub(crate) fn flush_log_entries(&self, txg: Txg) {
         let mut state = self.state.lock();
         let all: Vec<usize> = (0..state.metaslabs.len())
@@ -375,7 +376,7 @@ impl Group {
         state.dirty[(txg.0 % TXG_SIZE as u64) as usize].extend(all);
     }
 
-    /// One sync pass; says whether anything was written.
+    /// One sync pass; returns whether anything was written.
     pub(crate) fn sync(&self, txg: Txg, pass: u32, store: &dyn SpaceMapStore) -> Result<bool> {
         let dirty = {
             let mut state = self.state.lock();
@@ -474,14 +475,14 @@ impl Group {
         let best: Vec<usize> = state.order.iter().take(count).map(|(_, at)| *at).collect();
         for at in best {
             let before = (Reverse(state.metaslabs[at].weight), at);
-            // An unreadable one is out of the way from now on, which is what matters here.
+            // One that cannot be read has the lowest weight from now on; that is all that matters here.
             let _ = state.metaslabs[at].load(store, &self.format);
             state.metaslabs[at].selected = txg;
             state.reorder(before);
         }
     }
 
-    /// Whether anything is to be allocated here; in force until changed.
+    /// Sets whether anything may be allocated here.
     pub(crate) fn set_allocatable(&self, is_allocatable: bool) {
         self.state.lock().is_allocatable = is_allocatable;
     }
@@ -494,7 +495,7 @@ impl Group {
         }
     }
 
-    /// As [`stats`](Group::stats), without the fragmentation: asked for with every change of a file.
+    /// Like [`stats`](Group::stats), without the fragmentation: called for every change of a file.
     pub(crate) fn usage(&self) -> SpaceStats {
         self.usage_in(&self.state.lock())
     }

@@ -1,10 +1,10 @@
 //! Space: range trees, space maps, metaslabs and allocation classes.
 //!
 //! # What it is
-//! Every top-level vdev is cut into some 16 to a few hundred *metaslabs* of equal size. What is
-//! free in a metaslab is a log on disk (its *space map*) and, once it was needed, a tree in memory.
-//! [`Metaslabs`] is all of that for a pool: it answers the pipeline's [`Allocator`], and the pool's
-//! txg sync drives [`Metaslabs::sync`] and [`Metaslabs::sync_done`].
+//! Every top-level vdev is cut into some 16 to a few hundred *metaslabs* of equal size. The free space
+//! of a metaslab is kept as a log on disk (its *space map*) and, once it was needed, as a tree in
+//! memory. [`Metaslabs`] is all of that for a pool: it implements the pipeline's [`Allocator`], and the
+//! pool's txg sync drives [`Metaslabs::sync`] and [`Metaslabs::sync_done`].
 //!
 //! # On disk
 //! Per vdev, an object of 64-bit object numbers (the metaslab array), one per metaslab, 0 until the
@@ -12,8 +12,8 @@
 //! and a histogram in its bonus. docs/spec/space_map.md.
 //!
 //! # Invariants
-//! 1. A byte is allocatable, allocated, or in between, freed but not yet allocatable; never two of
-//!    them (picture in `metaslab.rs`).
+//! 1. A byte is either allocatable, or allocated, or in between: freed but not yet allocatable (picture
+//!    in `metaslab.rs`).
 //! 2. After the last sync pass of a txg, the space maps of that txg's MOS describe exactly the
 //!    blocks reachable from that txg's uberblock (plus what the deadlists and the pool's list of
 //!    late frees hold): this is what `zdb -b` counts.
@@ -21,13 +21,12 @@
 //! 4. Same calls in the same order, same DVAs.
 //!
 //! # Crash argument
-//! The uberblock of T - 1 stays valid until that of T is on all disks. So nothing that T - 1 can
-//! reach may be overwritten while T is being written: a block that T frees must not be given out in
-//! T, and neither in T + 1, whose blocks may be written (log blocks are) before T is complete. One
-//! txg of patience would thus do. The second one is for rewinding: when the newest uberblock turns
-//! out to be bad, the one before it still finds every block of its tree. When a pool is nearly full
-//! (less free than the slop space), freed space is given back at once: then finishing the removal
-//! that makes room matters more.
+//! The uberblock of T - 1 stays valid until that of T is on all disks. So nothing that T - 1 can reach
+//! may be overwritten while T is being written: a block that T frees must not be reused in T, nor in T +
+//! 1, whose blocks may be written (log blocks are) before T is complete. So deferring for one txg would
+//! do. The second one is for rewinding: when the newest uberblock turns out to be bad, the one before it
+//! still finds every block of its tree. When a pool is nearly full (less free than the slop space),
+//! freed space is given back at once: completing the deletion that makes room then matters more.
 //!
 //! After a crash nothing is deferred: the log says "free" since the txg that freed it, and the
 //! uberblock found is the one that must survive from now on.

@@ -9,12 +9,12 @@
 //!        |<---------------------------+                          v
 //!        +--sync_done(T'+2)-- defer[T' % 2] <--sync_done(T')-- freed <--sync(T')-- freeing
 //! ```
-//! The space map on disk is told at `sync`: of allocations before frees, so that a segment that was
+//! `sync` appends to the space map on disk: allocations before frees, so that a segment that was
 //! allocated and freed in one txg ends up free.
 //!
 //! # Loading
-//! `allocatable` exists only while the metaslab is loaded: it is what the space map says is free,
-//! less what is deferred. An unloaded metaslab takes frees (into `freeing`) but gives nothing.
+//! `allocatable` exists only while the metaslab is loaded: it is what the space map says is free, less
+//! what is deferred. An unloaded metaslab accepts frees (into `freeing`) but cannot be allocated from.
 //! `synced_length` is the length of the log at the end of the last synced txg: loading stops there,
 //! since what follows is in the trees as well.
 //!
@@ -32,25 +32,25 @@ use crate::weight::{self, MapHistogram, Weight};
 
 /// `TXG_SIZE`: how many txgs may be open, quiescing or syncing, as a power of two.
 pub(crate) const TXG_SIZE: usize = 4;
-/// `TXG_DEFER_SIZE`: for how many txgs freed space is not given out again.
+/// `TXG_DEFER_SIZE`: for how many txgs freed space is not reused.
 pub(crate) const TXG_DEFER_SIZE: usize = 2;
-/// `metaslab_df_alloc_threshold`: below a largest segment of this size, fit by size.
+/// `metaslab_df_alloc_threshold`: if the largest segment is smaller than this, in bytes, best fit.
 const FIT_BY_SIZE_BELOW: u64 = 128 << 10;
-/// `metaslab_df_free_pct`: below this much free space, fit by size.
+/// `metaslab_df_free_pct`: if less than this percentage is free, best fit.
 const FIT_BY_SIZE_FREE_PERCENT: u64 = 4;
-/// `metaslab_df_max_search`: how far beyond the cursor first fit looks,
+/// `metaslab_df_max_search`: how many bytes first fit searches,
 const SEARCH_BYTES: u64 = 16 << 20;
-/// `metaslab_min_search_count`: but over at least so many segments.
+/// `metaslab_min_search_count`: but at least this many segments.
 const SEARCH_SEGMENTS_MIN: usize = 100;
-/// `zfs_metaslab_condense_pct`: how much larger than necessary a space map may be, in percent.
+/// `zfs_metaslab_condense_pct`: a space map is condensed at this size, in percent of the optimum,
 const CONDENSE_PERCENT: u64 = 200;
-/// `zfs_metaslab_condense_block_threshold`: and how many blocks it may have anyway.
+/// `zfs_metaslab_condense_block_threshold`: if it has more than this many blocks.
 const CONDENSE_BLOCKS: u64 = 4;
 /// `zfs_metaslab_switch_threshold`: an active metaslab is left when its largest segments are this
 /// many powers of two smaller than when it was chosen.
 const SWITCH_BUCKETS: u32 = 2;
 
-/// What every metaslab of a vdev needs to know.
+/// What all metaslabs of a vdev have in common.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MapFormat {
     /// The vdev's ashift.
@@ -74,7 +74,7 @@ pub(crate) struct Metaslab {
     pub(crate) map: Option<SpaceMap>,
     /// ms_allocatable, while loaded
     allocatable: Option<RangeTree>,
-    /// The space map makes no sense: nothing is allocated here any more.
+    /// The space map cannot be read or is inconsistent: nothing is allocated here any more.
     broken: bool,
     allocating: [RangeTree; TXG_SIZE],
     freeing: RangeTree,
@@ -86,9 +86,9 @@ pub(crate) struct Metaslab {
     pub(crate) allocated: u64,
     allocated_this_txg: u64,
     synced_length: u64,
-    /// ms_lbas: where first fit goes on, by alignment of the size
+    /// ms_lbas: where first fit continues, by alignment of the size
     cursors: [u64; 64],
-    /// As of the last look; sorts the metaslab within its group.
+    /// As last computed; orders the metaslabs of a group.
     pub(crate) weight: Weight,
     /// ms_activation_weight's index: the size class for which it was chosen
     activation_index: Option<u32>,
@@ -108,13 +108,13 @@ struct Unflushed {
 pub(crate) struct SyncPlan {
     allocs: RangeTree,
     frees: RangeTree,
-    /// What is free before this txg, when the map is to be written anew.
+    /// What is free before this txg, if the map is to be condensed.
     condensed: Option<RangeTree>,
     unflushed: Option<Unflushed>,
     map: Option<SpaceMap>,
 }
 
-/// What a txg did to the vdev's numbers.
+/// What a txg adds to the vdev's space counters, in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SpaceDelta {
     pub(crate) alloc: i64,
@@ -155,7 +155,7 @@ impl Metaslab {
         self.allocatable.is_some()
     }
 
-    /// Checks that no byte is in two places of the picture above that exclude each other.
+    /// Checks that no byte is in two trees of the picture above that exclude each other.
     ///
     /// # Panics
     /// When one is.
@@ -185,7 +185,7 @@ impl Metaslab {
         }
     }
 
-    /// `few` is walked.
+    /// Iterates over `few` and looks each segment up in `many`.
     fn check_apart(&self, many: &RangeTree, few: &RangeTree) {
         for (start, size) in few.iter() {
             let is_apart = !many.overlaps(start, size);
@@ -255,7 +255,7 @@ impl Metaslab {
         ))
     }
 
-    /// Forgets what is free, if nothing hinges on it.
+    /// Drops the tree of free segments, unless a txg still has allocations to sync.
     #[doc(alias = "metaslab_unload")]
     pub(crate) fn unload(&mut self, format: &MapFormat) {
         if self.allocating.iter().all(RangeTree::is_empty) {
@@ -264,7 +264,7 @@ impl Metaslab {
         }
     }
 
-    /// Whether a segment of `asize` may be had; certain when loaded.
+    /// Whether a segment of `asize` bytes may be free; exact when loaded.
     #[doc(alias = "metaslab_should_allocate")]
     pub(crate) fn may_fit(&self, asize: u64) -> bool {
         match &self.allocatable {
@@ -286,7 +286,7 @@ impl Metaslab {
     }
 
     /// `metaslab_df_alloc`: first fit from the cursor of this alignment, so that what is written
-    /// together lies together; best fit when that is hopeless.
+    /// together lies together; best fit when space is short or nothing is found.
     fn find(&mut self, asize: u64) -> Option<u64> {
         let tree = self.allocatable.as_ref()?;
         let largest = tree.largest();
@@ -308,7 +308,7 @@ impl Metaslab {
         Some(offset)
     }
 
-    /// Takes a certain segment.
+    /// Allocates a given segment; false if it is not free.
     #[doc(alias = "metaslab_claim_concrete")]
     pub(crate) fn claim(&mut self, txg: Txg, offset: u64, asize: u64) -> bool {
         let Some(tree) = &mut self.allocatable else {
@@ -322,7 +322,7 @@ impl Metaslab {
         taken
     }
 
-    /// Takes an allocation of `txg` back, before that txg has synced it.
+    /// Undoes an allocation of `txg`, before that txg has synced it.
     pub(crate) fn unallocate(&mut self, txg: Txg, offset: u64, asize: u64) -> bool {
         let taken = self.allocating[slot(txg)].try_remove(offset, asize);
         if taken {
@@ -333,7 +333,7 @@ impl Metaslab {
         taken
     }
 
-    /// Notes a free; false when the segment is free already.
+    /// Records a free; false when the segment is free already.
     #[doc(alias = "metaslab_free_concrete")]
     pub(crate) fn free(&mut self, offset: u64, asize: u64) -> bool {
         let known_free = [&self.freed, &self.defer[0], &self.defer[1]]
@@ -343,7 +343,7 @@ impl Metaslab {
         !known_free && self.freeing.try_add(offset, asize)
     }
 
-    /// Notes what a log space map says about a segment of this metaslab.
+    /// Records what a log space map says about a segment of this metaslab.
     pub(crate) fn log_entry(&mut self, kind: MapType, offset: u64, size: u64) {
         assert!(
             !self.is_loaded(),
@@ -398,7 +398,7 @@ impl Metaslab {
         Some(SyncPlan {
             allocs: self.allocating[slot(txg)].vacate(),
             frees: self.freeing.vacate(),
-            // What is free by the map takes the log space maps into account, so they go with it.
+            // A condensed map includes the log space maps' entries, so they need not be written as well.
             unflushed: unflushed.filter(|_| condensed.is_none()),
             condensed,
             map: self.map.clone(),
@@ -416,8 +416,8 @@ impl Metaslab {
         map.length >= optimal * CONDENSE_PERCENT / 100 && map.length > CONDENSE_BLOCKS * record
     }
 
-    /// Free by the space map before this txg's changes: what can be allocated, what is deferred,
-    /// and what was taken by this txg and those after it, which no map knows of.
+    /// Free according to the space map before this txg's changes: what can be allocated, what is
+    /// deferred, and what this txg and later ones allocated, which is in no space map yet.
     fn all_free(&self) -> RangeTree {
         let mut free: RangeTree = self.allocatable.iter().flat_map(RangeTree::iter).collect();
         for tree in self.defer.iter().chain(&self.allocating) {
@@ -426,10 +426,11 @@ impl Metaslab {
         free
     }
 
-    /// Takes the map back after the plan was written, and brings its numbers up to date.
+    /// Takes the map back after the plan was written, and updates the space counters.
     ///
     /// # Errors
-    /// `Corrupt` when the map had said less to be allocated than was freed, or more than there is.
+    /// `Corrupt` when more was freed than the map has allocated, or more is allocated than the metaslab
+    /// has.
     pub(crate) fn sync_end(&mut self, plan: SyncPlan, format: &MapFormat) -> Result<()> {
         let mut map = plan.map.expect("a map was made if there was none");
         let (allocated, freed) = (plan.allocs.space(), plan.frees.space());
@@ -520,7 +521,7 @@ impl Metaslab {
         }
     }
 
-    /// The map's histogram less what is free but cannot be had yet.
+    /// The map's histogram less what is free but not allocatable yet.
     fn available_histogram(&self, map: &SpaceMap, format: &MapFormat) -> MapHistogram {
         let mut pending = [0; MAP_BUCKETS];
         for tree in self.defer.iter().chain([&self.freed]) {
@@ -544,7 +545,7 @@ impl Metaslab {
         }
     }
 
-    /// Notes for which size class the metaslab was chosen.
+    /// Records the size class for which the metaslab was chosen.
     pub(crate) fn activate(&mut self) {
         self.activation_index = self.weight.index();
     }

@@ -27,11 +27,11 @@ pub struct Metaslabs {
     vdevs: Arc<dyn VdevOps>,
     options: MetaslabsOptions,
     topology: rt::RwLock<Topology>,
-    /// The first thing that went wrong where it could not be told; the next sync tells it.
+    /// The first error of a call that cannot return one; the next sync returns it.
     fault: rt::Mutex<Option<(ErrorKind, String)>>,
-    /// What was free as of the last txg on disk, beyond what has to stay free.
+    /// Bytes that were free as of the last txg on disk, beyond what has to stay free.
     spare: AtomicU64,
-    /// What was allocated in the txgs since.
+    /// Bytes allocated in the txgs since.
     allocated: [AtomicU64; TXG_SIZE],
 }
 
@@ -59,8 +59,8 @@ fn fallbacks(class: AllocClass) -> &'static [AllocClass] {
 }
 
 impl Metaslabs {
-    /// No vdevs yet. The store may follow ([`Metaslabs::set_store`]), since it lies above the
-    /// pipeline, which wants its allocator first.
+    /// No vdevs yet. The store may be set later ([`Metaslabs::set_store`]), since it is built on the
+    /// pipeline, which needs its allocator first.
     #[must_use]
     pub fn new(vdevs: Arc<dyn VdevOps>, options: MetaslabsOptions) -> Self {
         Metaslabs {
@@ -74,8 +74,8 @@ impl Metaslabs {
         }
     }
 
-    /// Says where the space maps are; before any vdev that has some is added, and before the
-    /// first sync.
+    /// Sets the store of the space maps; to be called before any vdev that has some is added, and before
+    /// the first sync.
     pub fn set_store(&self, store: Arc<dyn SpaceMapStore>) {
         *self.store.write() = Some(store);
     }
@@ -89,9 +89,9 @@ impl Metaslabs {
         )
     }
 
-    /// Adds a vdev whose metaslab array is `objects` (0 or missing: no space map yet). With
-    /// `is_new`, nothing is allocated from it before the next [`sync_done`](Self::sync_done), when
-    /// the pool's configuration on disk knows it; not needed for the vdevs a pool is created with.
+    /// Adds a vdev whose metaslab array is `objects` (0 or missing: no space map yet). With `is_new`,
+    /// nothing is allocated from it before the next [`sync_done`](Self::sync_done), when the pool's
+    /// configuration on disk contains it; not needed for the vdevs a pool is created with.
     ///
     /// # Errors
     /// Those of the store.
@@ -124,15 +124,15 @@ impl Metaslabs {
         Ok(())
     }
 
-    /// Stops allocating from a vdev, or goes on: for one that is being evacuated or cannot be
-    /// written. What is freed on such a vdev is not deferred.
+    /// Stops or resumes allocating from a vdev: for one that is being evacuated or cannot be written.
+    /// What is freed on such a vdev is not deferred.
     #[doc(alias = "metaslab_group_passivate")]
     pub fn set_allocatable(&self, vdev: VdevId, is_allocatable: bool) -> Result<()> {
         self.group(vdev)?.set_allocatable(is_allocatable);
         Ok(())
     }
 
-    /// Tells what a log space map says of a segment, oldest first, before anything is loaded.
+    /// Replays one entry of a log space map: oldest first, before anything is loaded.
     ///
     /// # Errors
     /// `Corrupt` when it is in no metaslab.
@@ -147,8 +147,8 @@ impl Metaslabs {
         self.group(vdev)?.log_entry(kind, offset, size)
     }
 
-    /// Makes `txg` write all that log space maps said into the space maps, after which the log
-    /// space maps can go.
+    /// Has `txg` write all replayed entries of log space maps to the space maps, after which the log
+    /// space maps can be deleted.
     #[doc(alias = "spa_flush_metaslabs")]
     pub fn flush_log_entries(&self, txg: Txg) {
         for group in self.groups() {
@@ -156,8 +156,8 @@ impl Metaslabs {
         }
     }
 
-    /// One sync pass: writes what was allocated and freed since the last pass to the space maps.
-    /// Says whether there was anything; the txg has converged when there is not.
+    /// One sync pass: writes what was allocated and freed since the last pass to the space maps. Returns
+    /// whether there was anything; the txg has converged when there was not.
     ///
     /// # Errors
     /// Those of the store; an impossible free or unallocation since the last call. The txg cannot
@@ -174,7 +174,8 @@ impl Metaslabs {
     }
 
     /// The txg is on disk. `slop_bytes`: while less than that is free, freed space is not deferred.
-    /// `spare_bytes`: what one txg may waste, if that is free beyond the slop.
+    /// `spare_bytes`: what one txg may waste; [`has_spare`](Allocator::has_spare) needs more than that
+    /// free beyond the slop.
     pub fn sync_done(&self, txg: Txg, slop_bytes: u64, spare_bytes: u64) {
         let normal = self.class_stats(AllocClass::Normal);
         let free = normal.space.saturating_sub(normal.alloc);
@@ -189,7 +190,7 @@ impl Metaslabs {
         topology.classes.iter().for_each(Class::balance);
     }
 
-    /// Checks what this crate promises of what is in memory.
+    /// Checks this crate's invariants on the state in memory.
     ///
     /// # Panics
     /// When it does not hold.
@@ -236,7 +237,7 @@ impl Metaslabs {
         total(&data.map(|class| self.class_stats(class)))
     }
 
-    /// As [`evaluate`](Metaslabs::evaluate), without the fragmentation, which takes a look at every
+    /// As [`evaluate`](Metaslabs::evaluate), without the fragmentation, which requires a look at every
     /// metaslab.
     #[must_use]
     pub fn usage(&self) -> SpaceStats {
@@ -283,8 +284,8 @@ impl Metaslabs {
         Some(set)
     }
 
-    /// `metaslab_alloc_dva`: from the vdev after the one of the copy before, from the hinted one,
-    /// or from the one whose turn it is; then from all others.
+    /// `metaslab_alloc_dva`: from the vdev after that of the previous copy, from the hinted one, or from
+    /// the rotor's; failing that, from the others in turn.
     fn allocate_copy(
         &self,
         class: &Class,

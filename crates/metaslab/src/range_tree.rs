@@ -2,14 +2,14 @@
 //!
 //! # What it is
 //! A set of `[start, end)` segments that never touch each other: adding a neighbour makes a segment
-//! longer, removing a middle makes two. Next to the segments by offset stands a histogram of their
-//! sizes, the sum of their sizes, and, for trees that are allocated from, a second view ordered by
-//! size, for best fit and for "how large is the largest".
+//! longer, removing a middle makes two. Besides the segments by offset it keeps a histogram of their
+//! sizes, the sum of their sizes, and, for trees that are allocated from, a second view ordered by size,
+//! for best fit and for the size of the largest.
 //!
 //! # Invariants
 //! 1. Segments are not empty, do not overlap and do not touch.
 //! 2. `space` is the sum of the sizes; `histogram[i]` counts those with `2^i <= size < 2^(i+1)`.
-//! 3. With a view by size, it holds exactly the segments.
+//! 3. The view by size, if there is one, holds exactly the segments.
 //!
 //! Adding what is there already and removing what is not there is refused, never ignored: it would
 //! mean that space is given out twice.
@@ -78,7 +78,7 @@ impl RangeTree {
         self.by_size = Some(self.iter().map(|(start, size)| (size, start)).collect());
     }
 
-    /// Checks what the module promises.
+    /// Checks the invariants of the module.
     ///
     /// # Panics
     /// When it does not hold.
@@ -166,8 +166,8 @@ impl RangeTree {
             .is_some_and(|(_, e)| *e > start)
     }
 
-    /// Adds `[start, start + size)` unless a byte of it is there already or it is empty or too
-    /// long; says whether it did.
+    /// Adds `[start, start + size)` unless a byte of it is there already or it is empty or too long;
+    /// returns whether it did.
     #[must_use]
     pub fn try_add(&mut self, start: u64, size: u64) -> bool {
         let Some(end) = start.checked_add(size) else {
@@ -195,7 +195,7 @@ impl RangeTree {
         true
     }
 
-    /// Removes `[start, start + size)` unless a byte of it is missing; says whether it did.
+    /// Removes `[start, start + size)` unless a byte of it is missing; returns whether it did.
     #[must_use]
     pub fn try_remove(&mut self, start: u64, size: u64) -> bool {
         if size == 0 || !self.contains(start, size) {
@@ -269,7 +269,7 @@ impl RangeTree {
         }
     }
 
-    /// Empties the set and answers what was in it.
+    /// Empties the set and returns what was in it.
     #[must_use]
     #[doc(alias = "zfs_range_tree_vacate")]
     pub fn vacate(&mut self) -> RangeTree {

@@ -1,4 +1,4 @@
-//! Space maps: the log of allocations and frees that a metaslab is on disk.
+//! Space maps: the on-disk log of a metaslab's allocations and frees.
 //!
 //! # What it is
 //! A space map is an object of the MOS whose content is a log of entries "this segment was
@@ -25,10 +25,10 @@ pub const SPACE_MAP_IBS: u32 = 14;
 /// `zfs_metaslab_sm_blksz_no_log`: the block size of a new space map object. Small, since every
 /// txg appends to several of them.
 pub const SPACE_MAP_BLOCK_BYTES: u32 = 1 << 14;
-/// Bytes of space map for each sector of its metaslab that no writer comes near to: a map is written anew at
-/// twice what it would need, and each sector is at most two entries of two words, with a debug word.
+/// Bytes of space map per sector of its metaslab, far more than any writer produces: a map is condensed
+/// at twice its optimal size, and a sector takes at most two entries of two words, with a debug word.
 const UNIT_BYTES_MAX: u64 = 256;
-/// How much of a space map is read at once.
+/// Bytes of a space map read at once.
 const READ_BYTES: u64 = 1 << 20;
 
 /// A space map object as it was found or made.
@@ -44,10 +44,10 @@ pub struct SpaceMapObject {
 
 /// Space map objects, as the dmu keeps them in the MOS.
 ///
-/// All writing is in syncing context of the txg that is named. Reading may happen at any time, also
-/// from within [`Allocator::allocate`](zio::Allocator::allocate), that is, while the MOS is being
-/// written: an implementation must not hold a lock over the writing of MOS blocks that reading a
-/// space map object takes.
+/// All writing is in syncing context of the txg that is named. Reading may happen at any time, also from
+/// within [`Allocator::allocate`](zio::Allocator::allocate), that is, while the MOS is being written:
+/// while it writes MOS blocks, an implementation must not hold a lock that reading a space map object
+/// takes.
 pub trait SpaceMapStore: Send + Sync {
     /// Makes an empty space map object with a bonus for [`SpaceMapPhys`] and records its number at
     /// index `metaslab` of the vdev's metaslab array.
@@ -70,10 +70,10 @@ pub trait SpaceMapStore: Send + Sync {
     /// Those of the dmu.
     fn read(&self, object: ObjectId, offset: u64, buf: &mut [u8]) -> Result<()>;
 
-    /// Makes sure that the first `length` bytes are stored, each in a block of its own.
+    /// Checks that the first `length` bytes have no holes, and that no block of them is stored twice.
     ///
     /// # Errors
-    /// `Corrupt` when not: entries without end could be read.
+    /// `Corrupt` when not: from a damaged object, entries could be read without end.
     fn check_dense(&self, object: ObjectId, length: u64) -> Result<()> {
         let _ = (object, length);
         Ok(())
@@ -91,8 +91,8 @@ pub trait SpaceMapStore: Send + Sync {
     /// Those of the dmu.
     fn set_phys(&self, txg: Txg, object: ObjectId, phys: &SpaceMapPhys) -> Result<()>;
 
-    /// Throws all entries away. If the object has the wrong block size or no histogram, it is
-    /// replaced by a new one, whose number is recorded as [`create`](SpaceMapStore::create) does.
+    /// Discards all entries. If the object has the wrong block size or no histogram, it is replaced by a
+    /// new one, whose number is recorded as [`create`](SpaceMapStore::create) does.
     ///
     /// # Errors
     /// Those of the dmu.
@@ -209,7 +209,7 @@ pub fn for_each_entry(
     })
 }
 
-/// The same for a map of whatever: each segment as it is written.
+/// Like [`for_each_entry`], for a map of anything: each segment as it is stored.
 ///
 /// # Errors
 /// Those of the store and of `each`; `Corrupt` for an entry that is cut off.
@@ -254,7 +254,7 @@ fn locate(object: ObjectId, range: &SpaceMapRange, extent: &SpaceMapExtent) -> R
 /// Replays a space map: what is free after its first `length` bytes.
 ///
 /// # Errors
-/// As [`for_each_entry`]; `Corrupt` when something is freed that is free or allocated that is not.
+/// As [`for_each_entry`]; `Corrupt` when a free segment is freed or one that is not free is allocated.
 #[doc(alias = "space_map_load_length")]
 pub fn load_free(
     store: &dyn SpaceMapStore,
@@ -280,7 +280,8 @@ pub fn load_free(
     Ok(free)
 }
 
-/// A debug entry that says when, and then all segments of `tree`. Nothing for an empty tree.
+/// Appends a debug entry with the txg and the pass, then all segments of `tree`. Nothing for an empty
+/// tree.
 #[doc(alias = "space_map_write")]
 pub(crate) fn push_tree(
     encoder: &mut Encoder,

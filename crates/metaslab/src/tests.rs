@@ -1,4 +1,4 @@
-//! The allocator as a whole, against a model that knows the fate of every sector.
+//! The allocator as a whole, against a model that tracks every sector.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ struct Object {
     has_histogram: bool,
 }
 
-/// Space maps in memory; what is written is there at once, as in the dirty MOS.
+/// Space maps in memory; what is written can be read at once, as from the dirty MOS.
 #[derive(Default)]
 struct RamMaps(rt::Mutex<RamState>);
 
@@ -326,7 +326,7 @@ impl Model {
         }
     }
 
-    /// `object` as it is on disk says the same as the model of its metaslab.
+    /// Checks that `object` on disk agrees with the model of its metaslab.
     fn check_map(&self, object: ObjectId, slice: &[Sector]) {
         let (described, phys) = self.maps.open(object).unwrap();
         let extent = SpaceMapExtent {

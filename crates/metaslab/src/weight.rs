@@ -20,10 +20,10 @@ pub(crate) type MapHistogram = [u64; MAP_BUCKETS];
 /// How much a metaslab is worth to an allocation. Greater is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Weight {
-    /// Nothing is to be had here.
+    /// Nothing can be allocated here.
     Full,
-    /// `count` free segments of `2^index` bytes or more, but less than `2^(index + 1)`; with the
-    /// last bucket of a histogram, as if larger ones were cut up.
+    /// `count` free segments of `2^index` bytes or more, but less than `2^(index + 1)`; in the last
+    /// bucket of a histogram, larger ones count as if cut up.
     Segments {
         /// log2 of the size
         index: u32,

@@ -1,11 +1,11 @@
 //! Configs: the nvlists that describe vdevs and pools, in labels, in the MOS and in cache files.
 //!
 //! # On disk
-//! A config of a vdev has a `type`, an `id` (its place among its siblings), a `guid`, and what its
-//! kind and its place ask for; inner vdevs have `children`. A label holds the config of the
-//! top-level vdev that its device belongs to, the MOS and the cache file that of the root.
-//! The keys and their order are those of OpenZFS 2.3, so that dumps can be compared line by line;
-//! what later releases add (`rotational`, `min_alloc`, `top_guid` in vdevs) is not written.
+//! A config of a vdev has a `type`, an `id` (its place among its siblings), a `guid`, and what its kind
+//! and its position require; inner vdevs have `children`. A label holds the config of the top-level vdev
+//! that its device belongs to, the MOS and the cache file that of the root. The keys and their order are
+//! those of OpenZFS 2.3, so that dumps can be compared line by line; what later releases add
+//! (`rotational`, `min_alloc`, `top_guid` in vdevs) is not written.
 //!
 //! # Source
 //! OpenZFS `module/zfs/vdev_label.c` (`vdev_config_generate`, `vdev_top_config_generate`),
@@ -20,11 +20,12 @@ use zio::AllocClass;
 
 use crate::{Vdev, VdevAux, VdevConfig, VdevKind, VdevState, VdevTree};
 
-/// Deeper trees than OpenZFS ever makes are refused.
+/// Deeper trees are refused; OpenZFS never makes any.
 const DEPTH_MAX: usize = 8;
-/// Where top-level vdevs are in a pool's tree.
+/// The depth of top-level vdevs in a pool's tree.
 const TOP_DEPTH: usize = 1;
-/// Eight times what OpenZFS makes of a new vdev (`zfs_vdev_ms_count_limit`), which may have grown since.
+/// Configs with more metaslabs are refused: eight times the most of a new vdev
+/// (`zfs_vdev_ms_count_limit`), which may have grown since.
 const METASLABS_MAX: u64 = 1 << 20;
 
 /// Which config is generated.
@@ -132,8 +133,8 @@ impl Vdev {
     /// A vdev, and all below, from its config; the devices are not opened.
     ///
     /// # Errors
-    /// [`base::ErrorKind::Corrupt`] for a config that makes no sense,
-    /// [`base::ErrorKind::Unsupported`] for a kind that this program does not know.
+    /// [`base::ErrorKind::Corrupt`] for an invalid config, [`base::ErrorKind::Unsupported`] for a kind
+    /// that this program does not know.
     #[doc(alias = "vdev_alloc")]
     pub fn from_config(nv: &NvList) -> Result<Arc<Vdev>> {
         parse(nv, 0)
@@ -216,7 +217,7 @@ fn parse(nv: &NvList, depth: usize) -> Result<Arc<Vdev>> {
     Ok(vdev)
 }
 
-/// Sectors and metaslabs of a top-level vdev are of sizes that it can have.
+/// Checks that the sector and metaslab sizes of a top-level vdev are possible.
 fn check_top(config: &VdevConfig) -> Result<()> {
     let (ashift, ms_shift, asize) = (config.ashift, config.ms_shift, config.asize);
     if !(ASHIFT_MIN..=ASHIFT_MAX).contains(&ashift) {
@@ -287,8 +288,8 @@ fn parse_facts(nv: &NvList) -> Result<VdevConfig> {
     })
 }
 
-/// States that outlive an import: only those that a person asked for. Another machine, or better
-/// cables, may find a device in order that failed before.
+/// Restores the states that survive an import: only those that the administrator asked for. A device
+/// that failed before may work in another machine, or with better cables.
 fn restore_state(nv: &NvList, vdev: &Vdev) {
     if nv.get_u64("offline").is_some_and(|offline| offline != 0) {
         vdev.leaf().set_state(VdevState::Offline, VdevAux::None);

@@ -1,8 +1,8 @@
 //! Dirty time logs: in which txgs a device missed writes.
 //!
 //! # What it is
-//! A mirror side that was away, or whose write failed, lacks blocks born in those txgs. The DTL
-//! says which: reads avoid the device, a resilver brings the blocks back and then clears it.
+//! A mirror side that was absent, or whose write failed, lacks blocks born in those txgs. The DTL says
+//! which: reads avoid the device, a resilver brings the blocks back and then clears it.
 //!
 //! # Invariants
 //! 1. The ranges are sorted, not empty, and do not touch each other.
@@ -35,7 +35,7 @@ impl TxgSet {
         self.0.splice(first..last, [merged]);
     }
 
-    /// Takes `[start, end)` out.
+    /// Removes `[start, end)`.
     pub fn remove(&mut self, range: &Range<u64>) {
         if range.is_empty() {
             return;
@@ -63,7 +63,7 @@ impl TxgSet {
         self.0.is_empty()
     }
 
-    /// Checks what the module promises.
+    /// Checks the invariants of the module.
     ///
     /// # Panics
     /// When it does not hold.

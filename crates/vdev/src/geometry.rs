@@ -1,4 +1,4 @@
-//! Sizes: what of a device can be allocated, in which sectors, cut into which metaslabs.
+//! Sizes: the sectors and the metaslabs of a new top-level vdev.
 //!
 //! # Source
 //! OpenZFS `module/zfs/vdev.c` (`vdev_open`, `vdev_ashift_optimize`, `vdev_metaslab_set_size`).
@@ -9,17 +9,17 @@ use phys::label::ASHIFT_MIN;
 
 /// `zfs_vdev_default_ms_shift`: metaslabs are 512 MiB unless there would be too few or too many.
 const DEFAULT_MS_SHIFT: u32 = 29;
-/// `zfs_vdev_min_ms_count`: a small vdev still gets about so many metaslabs.
+/// `zfs_vdev_min_ms_count`: a small vdev still gets about this many metaslabs.
 const MIN_MS_COUNT: u64 = 16;
-/// `zfs_vdev_default_ms_count`: a large vdev gets about so many.
+/// `zfs_vdev_default_ms_count`: a large vdev gets about this many.
 const DEFAULT_MS_COUNT: u64 = 200;
 /// `zfs_vdev_max_ms_shift`: metaslabs grow up to 16 GiB.
 const MAX_MS_SHIFT: u32 = 34;
-/// `zfs_vdev_ms_count_limit`: above so many they grow again.
+/// `zfs_vdev_ms_count_limit`: above this many metaslabs they grow further.
 const MS_COUNT_LIMIT: u64 = 1 << 17;
 /// `SPA_MAXBLOCKSHIFT`: a metaslab holds at least one block of the largest size.
 const SPA_MAXBLOCKSHIFT: u32 = 24;
-/// `zfs_vdev_max_auto_ashift`: a physical sector above 16 KiB is not believed.
+/// `zfs_vdev_max_auto_ashift`: a physical sector above 16 KiB is ignored.
 const MAX_AUTO_ASHIFT: u32 = 14;
 
 /// log2 of the metaslab size for a new top-level vdev of `asize` bytes.
@@ -59,13 +59,13 @@ pub fn physical_ashift(provider: &dyn Provider) -> u32 {
         .trailing_zeros()
 }
 
-/// The bounds within which a physical sector decides, as exponents of two.
+/// The bounds within which the physical sector determines the ashift, as exponents of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AutoAshift {
     /// `zfs_vdev_min_auto_ashift`: no new vdev gets less.
     pub min: u32,
-    /// `zfs_vdev_max_auto_ashift`: a larger physical sector is not heeded. With 9 none is, as it
-    /// was before drives had any but logical sectors.
+    /// `zfs_vdev_max_auto_ashift`: a larger physical sector is ignored. With 9, only the logical sector
+    /// counts.
     pub max: u32,
 }
 
@@ -78,8 +78,8 @@ impl Default for AutoAshift {
     }
 }
 
-/// The sector of a new top-level vdev. `requested` is 0 if nobody asked for one; a request
-/// below the logical sector is not obeyed.
+/// The sector of a new top-level vdev. `requested` is 0 if none was asked for; a request below the
+/// logical sector is ignored.
 #[must_use]
 #[doc(alias = "vdev_ashift_optimize")]
 pub fn choose_ashift(requested: u32, logical: u32, physical: u32, auto: AutoAshift) -> u32 {

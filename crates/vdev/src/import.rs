@@ -1,16 +1,16 @@
-//! Finding pools on a heap of devices.
+//! Finding pools in a set of devices.
 //!
 //! # What it is
-//! Every device says in its labels to which pool and which top-level vdev it belongs, and describes
-//! that whole top-level vdev. [`discover`] sorts devices by pool, takes the newest description of
-//! each top-level vdev, and puts them together to a tree; numbers for which nothing was found
-//! become `missing`. [`FoundPool::open`] gives each leaf of the tree its device.
+//! Every device says in its labels to which pool and which top-level vdev it belongs, and describes that
+//! whole top-level vdev. [`discover`] sorts devices by pool, takes the newest description of each
+//! top-level vdev, and puts them together into a tree; numbers for which nothing was found become
+//! `missing`. [`FoundPool::open`] gives each leaf of the tree its device.
 //!
 //! # Invariants
-//! 1. A description that is newer than the best uberblock does not count if there is an older one:
-//!    its sync never ended.
-//! 2. A device whose best uberblock is older than that of a sibling was away in between: its DTL
-//!    covers the time. All leaves of a top-level vdev get uberblocks together.
+//! 1. A description that is newer than the best uberblock does not count if there is an older one: its
+//!    sync was never completed.
+//! 2. A device whose best uberblock is older than that of a sibling was absent in between: its DTL
+//!    covers those txgs. All leaves of a top-level vdev get uberblocks together.
 //!
 //! # Source
 //! OpenZFS `lib/libzutil/zutil_import.c` (`add_config`, `get_configs`, `fix_paths`).
@@ -26,14 +26,14 @@ use phys::uberblock::UberblockPhys;
 use crate::label::{self, Labels};
 use crate::{PoolState, Vdev, VdevAux, VdevKind, VdevState, VdevTree};
 
-/// Configs with more top-level vdevs than this are not believed.
+/// Top-level vdevs beyond this number are ignored, so that a damaged config cannot ask for any number.
 const TOPS_MAX: u64 = 4096;
 
 /// A device that belongs to a pool.
 pub struct FoundDevice {
     /// The device.
     pub provider: Arc<dyn Provider>,
-    /// What it found when it read the labels.
+    /// Its labels as read.
     pub labels: Labels,
     /// Its own guid.
     pub guid: Guid,
@@ -65,7 +65,7 @@ pub struct FoundPool {
     pub devices: Vec<FoundDevice>,
 }
 
-/// What was found on a heap of devices.
+/// What was found in a set of devices.
 #[derive(Default)]
 pub struct Discovery {
     /// Pools, by name, then guid.
@@ -76,8 +76,7 @@ pub struct Discovery {
     pub caches: Vec<(Guid, Arc<dyn Provider>)>,
 }
 
-/// Looks at the labels of all devices and puts pools together. Devices without labels are passed
-/// over.
+/// Looks at the labels of all devices and puts pools together. Devices without labels are ignored.
 #[must_use]
 #[doc(alias = "zpool_find_import")]
 pub fn discover(providers: &[Arc<dyn Provider>]) -> Discovery {
@@ -114,7 +113,8 @@ pub fn discover(providers: &[Arc<dyn Provider>]) -> Discovery {
     found
 }
 
-/// A device of a pool, if its label is complete: a label of txg 0 is of a pool that never was.
+/// A device of a pool, if its label is complete: a label of txg 0 is of a pool that was never completely
+/// created.
 fn found_device(provider: Arc<dyn Provider>, labels: Labels) -> Option<(Guid, FoundDevice)> {
     let config = labels.best_config(Txg(u64::MAX))?;
     let pool = Guid(config.get_u64("pool_guid")?);
@@ -140,7 +140,7 @@ fn assemble(guid: Guid, devices: Vec<FoundDevice>) -> Option<FoundPool> {
     Some(FoundPool { devices, ..pool })
 }
 
-/// What devices say of their pool; without them.
+/// The pool as its devices' labels describe it, without the devices.
 fn describe(guid: Guid, devices: &[FoundDevice]) -> Option<FoundPool> {
     let uberblocks = devices.iter().filter_map(|device| device.uberblock);
     let uberblock = uberblocks.max_by_key(UberblockPhys::rank);
@@ -257,8 +257,8 @@ fn placeholder(id: u64, kind: &str) -> NvList {
 }
 
 impl FoundPool {
-    /// Adds devices that were not found, but are where `config`, of a label or of the MOS, says that they
-    /// are. The kernel opens devices by these paths, whatever was searched.
+    /// Adds devices that were not found, but are at the paths in `config`, from a label or the MOS. The
+    /// kernel opens devices by these paths, wherever the search looked.
     #[must_use]
     pub fn follow_paths(
         self,
@@ -304,8 +304,8 @@ impl FoundPool {
         }
     }
 
-    /// The device of this guid. Of several, the one under the path that the label knows, then the
-    /// one with the most good labels, then the first.
+    /// The device with this guid. Of several, the one at `path`, then the one with the most good labels,
+    /// then the first.
     #[must_use]
     pub fn device(&self, guid: Guid, path: Option<&str>) -> Option<&FoundDevice> {
         let devices = self
@@ -324,13 +324,13 @@ impl FoundPool {
     /// `config`, or a newer one from the MOS.
     ///
     /// # Errors
-    /// [`ErrorKind::Corrupt`] or [`ErrorKind::Unsupported`] if the config makes no sense.
+    /// [`ErrorKind::Corrupt`] or [`ErrorKind::Unsupported`] if the config is invalid.
     pub fn open(&self, config: &NvList, writable: bool) -> Result<Arc<VdevTree>> {
         self.open_with(config, writable, &|device| Ok(Arc::clone(&device.provider)))
     }
 
-    /// The same with devices that are opened once more: those that were only opened to look at
-    /// their labels. What cannot be opened is missing in the tree.
+    /// Like [`open`](FoundPool::open), but with devices that `reopen` opens again, since they were only
+    /// opened to read their labels. A device that cannot be opened is missing in the tree.
     ///
     /// # Errors
     /// As [`FoundPool::open`]; and [`ErrorKind::Busy`] if a device is in use, since a pool that
@@ -372,8 +372,8 @@ impl FoundPool {
         Ok(tree)
     }
 
-    /// Writes labels 2 and 3 of devices that have grown at their new end, where labels of another pool may
-    /// be; says whether there were any. They have configs after the next config sync.
+    /// Writes labels 2 and 3 of devices that have grown at their new end, where labels of another pool
+    /// may be; returns whether there were any. They get configs with the next config sync.
     ///
     /// # Errors
     /// What writing them gives.
@@ -413,7 +413,7 @@ impl FoundPool {
         }
     }
 
-    /// How the pool would be doing if it were imported now.
+    /// The state that the pool would be in if it were imported now.
     #[must_use]
     pub fn health(&self) -> (VdevState, VdevAux) {
         match self.open(&self.config, false) {

@@ -1,4 +1,4 @@
-//! What a vdev is.
+//! The kinds of vdevs.
 
 use base::{Error, ErrorKind, Result};
 
@@ -10,11 +10,11 @@ pub enum VdevKind {
     Root,
     /// Every child holds everything.
     Mirror,
-    /// A mirror of a device and the one that takes its place.
+    /// A mirror of a device and the one that replaces it.
     Replacing,
-    /// A mirror of a failed device and the hot spare that stands in for it.
+    /// A mirror of a failed device and the hot spare that has taken over for it.
     Spare,
-    /// Blocks are spread over the children, with so many columns of parity.
+    /// Blocks are spread over the children, with `nparity` columns of parity.
     RaidZ {
         /// 1, 2 or 3.
         nparity: u8,
@@ -104,7 +104,7 @@ impl VdevKind {
         )
     }
 
-    /// Whether blocks can be allocated on it, or are there at all.
+    /// Whether it holds blocks itself.
     #[must_use]
     #[doc(alias = "vdev_is_concrete")]
     pub fn is_concrete(self) -> bool {

@@ -1,14 +1,14 @@
-//! Labels: what stands at both ends of every device, to read and to write.
+//! Reading and writing labels, which are at both ends of every device.
 //!
 //! # What it is
-//! Four copies of the device's config, each with a ring of uberblocks; the layout is in
-//! [`phys::label`]. Reading takes each copy for itself: [`Labels`] keeps what was found and what was
-//! wrong, for `zdb -l` and for import alike.
+//! Four copies of the device's config, each with a ring of uberblocks; the layout is in [`phys::label`].
+//! Each copy is read on its own: [`Labels`] keeps what was found and what was wrong, for `zdb -l` and
+//! for import alike.
 //!
 //! # Invariants
-//! 1. A label's nvlist and each uberblock carry a checksum that includes their place on the device:
-//!    a copy in another place is not valid.
-//! 2. A valid uberblock in slot `n` says nothing about its neighbours: each is for itself.
+//! 1. A label's nvlist and each uberblock carry a checksum that includes their offset on the device: a
+//!    copy at another offset is not valid.
+//! 2. A valid uberblock in slot `n` says nothing about its neighbours: each slot stands on its own.
 //!
 //! # Crash argument
 //! See [`crate::VdevTree::sync_labels`].
@@ -117,8 +117,8 @@ impl Labels {
         self.0.iter().filter_map(|label| label.as_ref().ok())
     }
 
-    /// The labels that agree with the first one whose device this is, and those that are damaged. Behind
-    /// the end of what was a smaller device there may be labels of another pool.
+    /// The labels with the same device guid as the first valid one, and those that are damaged. Where a
+    /// device has grown, there may be labels of another pool at its new end.
     #[doc(alias = "zpool_read_label")]
     fn of_first_owner(&self) -> impl Iterator<Item = &Label> {
         let first = self.readable().find_map(Label::valid_config);
@@ -176,7 +176,7 @@ impl Labels {
         own == [0, 1] && self.readable().count() == LABELS
     }
 
-    /// How many labels agree with this config on whose device this is.
+    /// How many labels have the same device guid as this config.
     #[must_use]
     pub fn agreeing(&self, config: &NvList) -> usize {
         let guid = config.get_u64("guid");
@@ -185,7 +185,7 @@ impl Labels {
     }
 }
 
-/// Who a device belongs to, as its labels say.
+/// What a device belongs to, according to its labels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
     /// What the labels say of the pool.
@@ -198,8 +198,8 @@ pub struct Owner {
     pub guid: Guid,
 }
 
-/// Who a device belongs to, if to anyone: a device of an active pool should not be overwritten. One
-/// whose labels cannot be read belongs to nobody: so does a new encrypted provider, whose sectors
+/// What a device belongs to, if anything: a device of an active pool should not be overwritten. One
+/// whose labels cannot be read belongs to nothing: for example a new encrypted provider, whose sectors
 /// do not authenticate before they are written.
 #[must_use]
 #[doc(alias = "vdev_inuse")]
@@ -291,7 +291,7 @@ fn parse_ring(block: &[u8], label: &mut Label, ashift: Option<u32>) {
 /// labels that hold a config. The first 16 KiB of each label stay as they are.
 ///
 /// # Errors
-/// [`ErrorKind::NotFound`] if no label holds a config; what writing says otherwise.
+/// [`ErrorKind::NotFound`] if no label holds a config; otherwise the errors of writing.
 #[doc(alias = "zpool_clear_label")]
 pub fn clear(provider: &dyn Provider) -> Result<()> {
     let labels = Labels::read(provider)?;
@@ -319,7 +319,7 @@ pub fn clear(provider: &dyn Provider) -> Result<()> {
     provider.flush()
 }
 
-/// The nvlist part of a label, without its checksum, which depends on the place.
+/// The nvlist part of a label, without its checksum, which depends on the offset.
 pub(crate) fn pack_config(config: &NvList) -> Result<BlockBuf> {
     let bytes = nvpair::encode_xdr(config);
     if bytes.len() as u64 > NVLIST_MAX {
@@ -378,8 +378,8 @@ pub(crate) fn write_heartbeat(
     write_slot(leaf, index, ashift, uberblock_count(ashift) - 1, uberblock)
 }
 
-/// Writes labels 2 and 3 of a device whose end is not where it was when `labels` were written: without a
-/// config before the next config sync, with the uberblocks of label 0 or 1.
+/// Writes labels 2 and 3 of a device whose end is not where it was when `labels` were written: with the
+/// uberblocks of label 0 or 1, but without a config until the next config sync.
 #[doc(alias = "vdev_copy_uberblocks")]
 pub(crate) fn renew_end(leaf: &Leaf, labels: &Labels, ashift: u32) -> Result<()> {
     let ring = labels.readable().find(|label| !label.ring.is_empty());

@@ -1,9 +1,9 @@
 //! A leaf's device: its state, its DTL, and I/O at physical offsets.
 //!
 //! # Concurrency
-//! I/O waits for its turn ([`crate::queue`]), then runs in the caller's thread and holds no lock; but writes to
-//! several devices that work on their own overlap ([`begin_write`]). The provider may be taken away at any
-//! time; commands that are under way keep it alive until they end.
+//! I/O waits for its turn ([`crate::queue`]), then runs in the caller's thread and holds no lock; but
+//! writes to several asynchronous devices overlap ([`begin_write`]). The provider may be taken away at
+//! any time; commands in flight keep it alive until they end.
 //!
 //! # Source
 //! OpenZFS `module/zfs/vdev.c` (`vdev_open`, `vdev_probe`), `module/zfs/vdev_mirror.c` (load, last
@@ -22,17 +22,17 @@ use zio::Priority;
 use crate::queue::{VdevQueue, WRITES_MAX};
 use crate::{TxgSet, Vdev, VdevAux, VdevState};
 
-/// So many errors of one kind ...
+/// This many errors of one kind ...
 const TOO_MANY_ERRORS: u32 = 10;
-/// ... within ten minutes are too many.
+/// ... within this time, ten minutes, are too many.
 const ERROR_WINDOW_NS: u64 = 600 * 1_000_000_000;
 
 /// The device of a leaf vdev.
 pub struct Leaf {
-    /// With the device, if there is one.
+    /// Holds the device, if there is one.
     queue: VdevQueue,
     state: RwLock<(VdevState, VdevAux)>,
-    /// What state and provider come to, for I/O.
+    /// Derived from the state and the provider, for I/O.
     is_usable: AtomicBool,
     psize: AtomicU64,
     in_flight: AtomicU64,
@@ -42,7 +42,7 @@ pub struct Leaf {
     has_lost_writes: AtomicBool,
     dtl: Mutex<TxgSet>,
     has_dtl: AtomicBool,
-    /// The end of what was last added to the DTL: a device that is away is marked once per txg.
+    /// The end of the range last added to the DTL: an absent device is marked once per txg.
     dtl_marked: AtomicU64,
     io_errors: Mutex<ErrorWindow>,
     checksum_errors: Mutex<ErrorWindow>,
@@ -68,7 +68,7 @@ impl Default for Leaf {
     }
 }
 
-/// Counts errors until the window ends, then starts anew.
+/// Counts errors until the window ends, then starts again at 0.
 #[derive(Default)]
 struct ErrorWindow {
     began_ns: u64,
@@ -97,13 +97,13 @@ impl Leaf {
         *self.state.read()
     }
 
-    /// Sets the state; a device in a state that is not usable is not touched any more.
+    /// Sets the state; a device in a state that is not usable gets no more I/O.
     #[doc(alias = "vdev_set_state")]
     pub fn set_state(&self, state: VdevState, aux: VdevAux) {
         self.change(|to| *to = (state, aux), |_| ());
     }
 
-    /// Changes state and device, which are looked at together.
+    /// Changes state and device together, and what is derived from both.
     fn change(
         &self,
         state: impl FnOnce(&mut (VdevState, VdevAux)),
@@ -118,7 +118,7 @@ impl Leaf {
         self.is_usable.store(is_usable, Ordering::Release);
     }
 
-    /// Takes a device. It is closed again if it is too small.
+    /// Takes a device; if it is too small, the leaf is closed instead.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`] if the device is too small for a pool.
@@ -139,7 +139,7 @@ impl Leaf {
         Ok(())
     }
 
-    /// Lets the device go.
+    /// Drops the device and sets the state.
     pub fn close(&self, state: VdevState, aux: VdevAux) {
         self.change(|to| *to = (state, aux), |device| *device = None);
     }
@@ -150,7 +150,7 @@ impl Leaf {
         self.queue.device()
     }
 
-    /// How many writes can be at the device at once.
+    /// How many writes the device can work on at once.
     pub(crate) fn writes_at_once(&self) -> usize {
         let device = self.queue.device();
         device.map_or(0, |device| {
@@ -158,7 +158,7 @@ impl Leaf {
         })
     }
 
-    /// vdev_psize: the device's size down to a multiple of 256 KiB; of the last open.
+    /// vdev_psize: the device's size rounded down to a multiple of 256 KiB, as of the last open.
     #[must_use]
     pub fn psize(&self) -> u64 {
         self.psize.load(Ordering::Relaxed)
@@ -171,7 +171,7 @@ impl Leaf {
         self.is_usable.load(Ordering::Acquire)
     }
 
-    /// How busy the device is, in the measure by which a mirror chooses: lower is better.
+    /// How busy the device is, as a mirror compares its sides: lower is better.
     #[must_use]
     #[doc(alias = "vdev_mirror_load")]
     pub(crate) fn load(&self, offset: u64, is_rotational: bool) -> u64 {
@@ -230,7 +230,7 @@ impl Leaf {
         provider.execute(offset, Command::Write(pieces))
     }
 
-    /// Makes all writes durable; free if there were none since the last time.
+    /// Makes all writes durable; costs nothing if there were none since the last flush.
     ///
     /// # Errors
     /// [`ErrorKind::Io`]: any write since the last flush may be lost. Unless the provider keeps them,
@@ -256,7 +256,7 @@ impl Leaf {
         result
     }
 
-    /// Whether writes were lost that no flush brings back. Until the device is opened again.
+    /// Whether writes were lost that no later flush makes durable; until the device is opened again.
     #[must_use]
     pub fn has_lost_writes(&self) -> bool {
         self.has_lost_writes.load(Ordering::Acquire)
@@ -294,12 +294,12 @@ impl Leaf {
             && (!writes || self.write(write, 0, &[&blank]).is_ok())
     }
 
-    /// Counts an I/O error; true if there are too many of late.
+    /// Counts an I/O error; true if there were too many recently.
     pub(crate) fn note_io_error(&self) -> bool {
         self.io_errors.lock().note()
     }
 
-    /// Counts a checksum error; true if there are too many of late.
+    /// Counts a checksum error; true if there were too many recently.
     pub(crate) fn note_checksum_error(&self) -> bool {
         self.checksum_errors.lock().note()
     }
@@ -350,7 +350,7 @@ impl Leaf {
         self.has_dtl.store(!dtl.is_empty(), Ordering::Release);
     }
 
-    /// Takes txgs out of the DTL: what was born in them is there now.
+    /// Removes txgs from the DTL: the device now has the blocks born in them.
     pub fn clear_dtl(&self, txgs: &Range<u64>) {
         let mut dtl = self.dtl.lock();
         dtl.remove(txgs);
@@ -359,7 +359,7 @@ impl Leaf {
     }
 }
 
-/// Counts a command as under way for as long as it lives.
+/// Counts a command as in flight until dropped.
 struct Busy<'a>(&'a Leaf);
 
 impl<'a> Busy<'a> {
@@ -377,9 +377,9 @@ impl Drop for Busy<'_> {
 
 /// A write that was begun.
 pub(crate) enum Begun {
-    /// The device let its caller wait until it was done.
+    /// The device is synchronous: the write has ended.
     Done(Result<()>),
-    /// The device works on it.
+    /// The write is in flight.
     UnderWay(Arc<OneShot<Result<()>>>),
 }
 
@@ -393,8 +393,8 @@ impl Begun {
     }
 }
 
-/// Begins a write at a physical offset: a device that works on its own is not waited for. `bytes` makes the
-/// bytes of all pieces; they are held until the device is done.
+/// Begins a write at a physical offset, without waiting if the device is asynchronous. `bytes` makes one
+/// buffer of all pieces, which is held until the device is done.
 pub(crate) fn begin_write(
     device: &Arc<Vdev>,
     priority: Priority,

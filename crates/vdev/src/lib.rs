@@ -1,10 +1,10 @@
 //! The vdev tree, its kinds, and its labels.
 //!
 //! # What it is
-//! A pool stands on a tree of *vdevs*: the root, top-level vdevs that blocks are spread over, and
-//! below them mirrors and devices. [`VdevTree`] is the tree as the pipeline sees it
-//! ([`zio::VdevOps`]); a [`Vdev`] is one node; [`label`] is what stands at both ends of every device;
-//! [`import`] finds pools on a heap of devices; `config` turns trees into nvlists and back.
+//! A pool is built on a tree of *vdevs*: the root, top-level vdevs that blocks are spread over, and
+//! below them mirrors and devices. [`VdevTree`] is the tree as the pipeline sees it ([`zio::VdevOps`]);
+//! a [`Vdev`] is one node; [`label`] reads and writes the labels at both ends of every device;
+//! [`import`] finds pools in a set of devices; `config` turns trees into nvlists and back.
 //!
 //! # Invariants
 //! 1. Offset 0 of a top-level vdev is 4 MiB into each of its devices, behind two labels and the

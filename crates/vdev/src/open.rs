@@ -14,8 +14,8 @@ use crate::label::Labels;
 use crate::{Vdev, VdevAux, VdevState, VdevTree, logical_ashift};
 
 impl VdevTree {
-    /// Opens every device that `find` knows, except those that a person took offline. What
-    /// happened is in the states of the vdevs.
+    /// Opens every device that `find` returns, except those that are offline or faulted. The outcome is
+    /// in the states of the vdevs.
     #[doc(alias = "vdev_open")]
     pub fn open_devices(&self, find: &dyn Fn(&Vdev) -> Option<Arc<dyn Provider>>) {
         for top in &self.tops() {
@@ -34,8 +34,8 @@ impl VdevTree {
         }
     }
 
-    /// Marks the devices that are not there at an import: from then on they are called by their
-    /// guids, until they come back. Returns whether there are any that were not marked before.
+    /// Marks the devices that are not there at an import: from then on they are shown by their guids,
+    /// until they come back. Returns whether there are any that were not marked before.
     #[doc(alias = "vdev_set_state")]
     pub fn mark_absent(&self) -> bool {
         let mut is_new = false;
@@ -49,8 +49,8 @@ impl VdevTree {
         is_new
     }
 
-    /// Looks at the label of every open device: one that belongs to another pool, or is another
-    /// device than the tree says, is closed.
+    /// Checks the label of every open device: one that belongs to another pool, or is not the device
+    /// that the tree names, is closed.
     #[doc(alias = "vdev_validate")]
     pub fn validate_devices(&self, pool: Guid, max_txg: Txg) {
         for top in self.tops() {
@@ -65,7 +65,8 @@ impl VdevTree {
         }
     }
 
-    /// What a top-level vdev can take of its devices: as much as the smallest of those that are there.
+    /// The largest asize that a top-level vdev could have: its devices count as large as the smallest of
+    /// those that are present.
     #[doc(alias = "vdev_max_asize")]
     #[must_use]
     pub fn max_asize(top: &Arc<Vdev>) -> Option<u64> {
@@ -76,14 +77,14 @@ impl VdevTree {
             }
             let sizes: Vec<u64> = vdev.children().iter().filter_map(asize).collect();
             let least = sizes.iter().min().copied()?;
-            // Those that are away may be as large as the smallest of the others.
+            // Absent ones are assumed to be as large as the smallest of the others.
             Some(vdev.ops().asize(&vec![least; vdev.children().len()]))
         }
         asize(top).map(|asize| base::align_down(asize, 1 << top.ashift()))
     }
 
-    /// What a top-level vdev grows to when it is told to: nothing unless all its devices are healthy and
-    /// have grown.
+    /// The asize to which a top-level vdev grows when it is expanded; `None` unless all its devices are
+    /// healthy and have grown.
     #[must_use]
     pub fn asize_to_grow_to(top: &Arc<Vdev>) -> Option<u64> {
         let is_healthy = top.state().0 == VdevState::Healthy;
@@ -97,7 +98,7 @@ impl VdevTree {
     #[doc(alias = "vdev_offline")]
     pub fn offline(&self, guid: Guid, temporarily: bool) -> Result<()> {
         let device = self.device_to_spare(guid)?;
-        // What only this device may still have to write does not matter, the others have it.
+        // An error does not matter: the other devices have what this one has not made durable.
         let _ = device.leaf().flush();
         device.leaf().close(VdevState::Offline, VdevAux::None);
         device.update(|config| {
@@ -119,7 +120,7 @@ impl VdevTree {
         device.update(|config| {
             config.offline = false;
             config.offline_temporarily = false;
-            // What a resilver of now has visited meanwhile it does not have.
+            // It lacks what a running resilver has already visited.
             config.resilver_txg = 0;
         });
         let name = provider.name().to_owned();
@@ -145,7 +146,7 @@ impl VdevTree {
         Ok(())
     }
 
-    /// Forgets errors, of one vdev and what is below it or of all, and uses devices again that were
+    /// Clears the errors of one vdev and all below it, or of all vdevs, and uses devices again that were
     /// given up for them.
     ///
     /// # Errors
@@ -168,7 +169,7 @@ impl VdevTree {
         Ok(())
     }
 
-    /// A device and the top-level vdev that it is below of.
+    /// A device and the top-level vdev that it belongs to.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`].
@@ -185,7 +186,7 @@ impl VdevTree {
             .ok_or_else(|| no_such(guid))
     }
 
-    /// A device that others can stand in for.
+    /// A device the pool can lose: other leaves have all its data, or it belongs to a log.
     fn device_to_spare(&self, guid: Guid) -> Result<Arc<Vdev>> {
         let (device, top) = self.find_device(guid)?;
         if top.can_do_without(&device) || top.config().is_log {
@@ -200,7 +201,7 @@ fn no_such(guid: Guid) -> Error {
     Error::not_found(format!("no vdev with guid {guid}"))
 }
 
-/// Opens a device in its place: it must be large enough, and its sectors small enough.
+/// Opens a device for its position in the tree: it must be large enough, and its sectors small enough.
 fn open_device(device: &Vdev, top: &Vdev, provider: Arc<dyn Provider>) {
     let (size, sector) = (provider.mediasize(), logical_ashift(&*provider));
     let rotational = provider.shape().is_rotational;
@@ -218,7 +219,7 @@ fn open_device(device: &Vdev, top: &Vdev, provider: Arc<dyn Provider>) {
     });
 }
 
-/// The least that a device must offer in its place.
+/// The least allocatable size of a device in its position in the tree, in bytes.
 #[doc(alias = "vdev_get_min_asize")]
 pub(crate) fn min_asize(top: &Vdev, device: &Vdev) -> u64 {
     fn below(vdev: &Vdev, asize: u64, device: &Vdev) -> Option<u64> {

@@ -1,32 +1,34 @@
 //! The queue of a device: which command goes to it next.
 //!
 //! # What it is
-//! Every read and write of a leaf takes its turn here, by the class of its priority. A class may have so many
-//! commands at the device at once: a least number, which it gets before any other class gets more than its
-//! own least number, and a largest one. What waits in a class that threads wait for goes in order of arrival;
-//! in the others, by offset within half a second. Flushes do not queue.
+//! Every read and write of a leaf waits for its turn here, in the class of its priority. Each class has
+//! a minimum and a maximum number of commands active at the device: it gets its minimum before any other
+//! class gets more than its own. The synchronous classes are served in order of arrival, the others by
+//! offset among the commands of the same half second. Flushes do not queue.
 //!
-//! What nobody waits for at once, a scrub, gets one command while there are others, and only now and then
-//! (`nia_credit`): a disk that streams for a scrub lets others wait for seconds. And when a command of a scrub had
-//! others beside it, the next one waits eight times as long as it took: so others lose a ninth of the device's
-//! time to it (and a writer to both sides of a mirror two ninths), however short their own commands are and even
-//! if there are moments without any.
+//! A scrub, which no caller waits for, gets one command at a time while there are others, and only now
+//! and then (`nia_credit`): a disk that streams for a scrub keeps others waiting for seconds. And when a
+//! scrub command overlapped others, the next one is delayed by eight times its duration: so others lose
+//! a ninth of the device's time to it (and a writer to both sides of a mirror two ninths), however short
+//! their own commands are and even if there are moments without any.
 //!
 //! # Invariants
-//! 1. What waits may not start: the thread that makes room starts it.
-//! 2. A device never has more commands of a class than its largest number, nor more writes than it can work on.
+//! 1. No waiting command could be started: the thread that makes room starts it.
+//! 2. A device never has more active commands of a class than its maximum, nor more writes than it can
+//!    work on.
 //!
 //! # Concurrency
 //! One lock, which also guards the device itself, held to take a turn and to give it back. A thread that
-//! does its I/O itself sleeps until its turn; a command for a device that works on its own is started by the
-//! thread that made room. One thread at a time starts them, so that a chain of commands that fail at once does
-//! not nest.
+//! does its I/O itself sleeps until its turn; a command for an asynchronous device is started by the
+//! thread that made room. One thread at a time starts them, so that a chain of commands that fail
+//! immediately does not recurse.
 //!
 //! # Differences
-//! OpenZFS lets asynchronous writes have 2 to 10 places by how much is dirty, to let a txg last as long as the
-//! next one fills; here a txg is written when a caller waits for it or memory is short, and they have 10. It
-//! counts what a scrub may do in commands alone, which is a share of a disk that depends on their lengths. It
-//! also merges what waits and is adjacent; here that was done before: writes by their batch, reads by runs.
+//! OpenZFS allows 2 to 10 asynchronous writes depending on the amount of dirty data, to make the writing
+//! of a txg last until the next one is full; here a txg is written when a caller waits for it or memory
+//! is short, and 10 are allowed. OpenZFS limits a scrub by its number of commands alone, so that its
+//! share of a disk depends on their lengths. It also merges adjacent waiting commands; here that has
+//! been done before: writes by their batch, reads by runs.
 //!
 //! # Source
 //! OpenZFS `module/zfs/vdev_queue.c`.
@@ -38,18 +40,19 @@ use geom::Provider;
 use rt::{Mutex, MutexGuard, OneShot};
 use zio::Priority;
 
-/// `VDQ_T_SHIFT`: what has waited for another 2^29 ns goes before what is nearer.
+/// `VDQ_T_SHIFT`: commands are ordered by arrival in units of 2^29 ns, and by offset within one.
 const AGE_SHIFT: u32 = 29;
-/// `zfs_vdev_nia_delay`: so many commands of a scrub end in peace before it gets more than one at a time.
+/// `zfs_vdev_nia_delay`: scrub commands that must end without other I/O before a scrub gets more than
+/// one at a time.
 const NIA_DELAY: u32 = 5;
-/// `zfs_vdev_nia_credit`: so many commands of a scrub go between two others.
+/// `zfs_vdev_nia_credit`: scrub commands that may start between the ends of two others.
 const NIA_CREDIT: u32 = 5;
-/// After a command of a scrub that had others beside it, so many times what it took is theirs ...
+/// After a scrub command that overlapped others, the scrub rests for this multiple of its duration ...
 const REST_FACTOR: u64 = 8;
-/// ... but no longer than this: a device that hangs for a while does not make a scrub rest for long.
+/// ... but at most this long: a device that hangs for a while does not make a scrub rest for long.
 const REST_MAX_NS: u64 = 2_000_000_000;
 
-/// What priorities come to at a device.
+/// The scheduling class of a priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {
     SyncRead,
@@ -78,7 +81,7 @@ impl Class {
         }
     }
 
-    /// The least number of commands and the largest (`zfs_vdev_sync_read_min_active` and so on).
+    /// The minimum and maximum number of active commands (`zfs_vdev_sync_read_min_active` and so on).
     const fn limits(self) -> (u32, u32) {
         match self {
             Class::SyncRead | Class::SyncWrite => (10, 10),
@@ -97,7 +100,7 @@ impl Class {
         self != Class::Scrub
     }
 
-    /// Whether it goes in order of arrival.
+    /// Whether it is served in order of arrival.
     #[doc(alias = "vdev_queue_class_fifo")]
     fn is_fifo(self) -> bool {
         matches!(self, Class::SyncRead | Class::SyncWrite)
@@ -120,15 +123,15 @@ struct State {
     /// Commands at the device, by class.
     active: [u32; Class::ALL.len()],
     waiting: [BTreeMap<(u64, u64, u64), Start>; Class::ALL.len()],
-    /// Commands that ever waited: the order of arrival.
+    /// Number of commands that ever waited, which gives the order of arrival.
     arrived: u64,
-    /// How many commands of a scrub may go before something else has ended.
+    /// How many scrub commands may start before another command has ended.
     nia_credit: u32,
-    /// When the last command of a scrub was begun.
+    /// When the last scrub command was begun.
     scrub_begun_ns: u64,
-    /// It has, or had, others beside it.
+    /// That command overlaps, or overlapped, others.
     scrub_met_others: bool,
-    /// No command of a scrub is begun before a timer ends this.
+    /// No scrub command is begun until a timer clears this.
     scrub_rests: bool,
     /// The class that had the last turn.
     last: usize,
@@ -142,7 +145,7 @@ impl State {
         classes.map(|class| self.active[class as usize]).sum()
     }
 
-    /// How many commands of a class there should be before others get more, and how many there may be.
+    /// The minimum and maximum number of active commands of a class, as things are now.
     #[doc(alias = "vdev_queue_class_max_active")]
     fn limits(&self, class: Class) -> (u32, u32) {
         let (min, max) = class.limits();
@@ -166,7 +169,8 @@ impl State {
             && !(class.is_write() && writes() >= self.writes_at_once)
     }
 
-    /// The class that has the next turn: one that lacks its least number, or the first that has room.
+    /// The class that has the next turn: one below its minimum, in rotation, or else the first that has
+    /// room.
     #[doc(alias = "vdev_queue_class_to_issue")]
     fn next_class(&self) -> Option<Class> {
         let waits = |class: &Class| !self.waiting[*class as usize].is_empty();
@@ -211,7 +215,7 @@ impl State {
         }
     }
 
-    /// When a command of a scrub has ended: until when the next one waits.
+    /// Called when a scrub command has ended; returns the time until which the next one waits.
     fn begin_rest(&mut self) -> Option<u64> {
         if !self.scrub_met_others || self.scrub_rests {
             return None;
@@ -242,7 +246,7 @@ impl State {
         self.waiting[class as usize].insert(key, start);
     }
 
-    /// Takes what has the next turn.
+    /// Takes the command that has the next turn.
     fn pop(&mut self) -> Option<Start> {
         let class = self.next_class()?;
         let (_, start) = self.waiting[class as usize].pop_first()?;
@@ -257,7 +261,7 @@ impl State {
 pub(crate) struct VdevQueue(Arc<Mutex<State>>);
 
 impl VdevQueue {
-    /// Takes a device, or lets it go. What waits finds the new one.
+    /// Sets or removes the device. Waiting commands get the new one.
     pub(crate) fn set_device(&self, device: Device) {
         let mut state = self.0.lock();
         let ways = device
@@ -299,8 +303,8 @@ impl VdevQueue {
         }
     }
 
-    /// Begins a command when its turn has come; [`io_done`](VdevQueue::io_done) is to be called when it ends.
-    /// `start` must not wait.
+    /// Begins a command when its turn has come; [`io_done`](VdevQueue::io_done) must be called when it
+    /// ends. `start` must not wait.
     #[doc(alias = "vdev_queue_io")]
     pub(crate) fn submit(&self, priority: Priority, offset: u64, start: Start) {
         let class = Class::of(priority);
@@ -341,7 +345,7 @@ impl VdevQueue {
     }
 }
 
-/// Starts what may start, unless another thread is about it.
+/// Starts what may start, unless another thread is doing so.
 #[doc(alias = "vdev_queue_io_to_issue")]
 fn issue<'a>(queue: &'a Mutex<State>, mut state: MutexGuard<'a, State>) {
     if state.is_issuing {

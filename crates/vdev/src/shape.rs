@@ -32,7 +32,7 @@ impl VdevTree {
         VdevId(id as u64)
     }
 
-    /// Takes a top-level vdev out; its number becomes a hole, or ends if it was the last.
+    /// Removes a top-level vdev; its number becomes a hole, or is dropped if it was the last.
     pub fn remove_top(&self, id: VdevId) {
         let root = self.root();
         let mut tops = root.children().to_vec();
@@ -45,8 +45,8 @@ impl VdevTree {
     }
 
     /// Attaches a device beside another one: the two become a mirror, or a further side of one, or
-    /// (`replaces`) a pair of which the old one goes when the new one is complete. The new device
-    /// has everything to catch up with: its DTL covers all txgs up to `txg`.
+    /// (`replaces`) a pair of which the old one goes when the new one is complete. The new device lacks
+    /// everything: its DTL covers all txgs up to `txg`.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`]; [`ErrorKind::InvalidInput`] if it does not fit there.
@@ -76,7 +76,7 @@ impl VdevTree {
         Ok(())
     }
 
-    /// Detaches a device from a mirror or a replacement. What is left with one side becomes that
+    /// Detaches a device from a mirror or a replacement. A mirror left with one side is replaced by that
     /// side.
     ///
     /// # Errors
@@ -178,7 +178,7 @@ fn rebuilt(vdev: &Vdev, children: Vec<Arc<Vdev>>) -> Arc<Vdev> {
     Vdev::with_ops(vdev.kind(), ops, vdev.guid(), config, children)
 }
 
-/// What a top-level vdev's config says because it is one.
+/// The part of a config that only top-level vdevs have.
 fn top_facts(config: &VdevConfig) -> VdevConfig {
     VdevConfig {
         ms_array: config.ms_array,

@@ -1,4 +1,4 @@
-//! What a pool is to be made of.
+//! The vdevs to make a pool of.
 
 use std::sync::Arc;
 
@@ -7,12 +7,12 @@ use zio::AllocClass;
 
 use crate::VdevKind;
 
-/// How the devices of a top-level vdev belong together.
+/// How the devices of a top-level vdev are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grouping {
     /// One device.
     Single,
-    /// All the same.
+    /// Every device holds everything.
     Mirror,
     /// Single, double or triple parity.
     Raidz {
@@ -61,7 +61,7 @@ impl Grouping {
         }
     }
 
-    /// How many devices may fail.
+    /// The number of parity columns; 0 for a mirror.
     #[must_use]
     pub fn parity(self) -> u64 {
         match self {
@@ -71,10 +71,11 @@ impl Grouping {
     }
 }
 
-/// A top-level vdev to be, of devices as a person names them, or found, or open ([`NewDevice`]).
+/// A top-level vdev to be created, of devices that are named by the user, or found, or open
+/// ([`NewDevice`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopSpec<D> {
-    /// How its devices belong together.
+    /// How its devices are combined.
     pub grouping: Grouping,
     /// What it is for.
     pub class: AllocClass,
@@ -83,7 +84,7 @@ pub struct TopSpec<D> {
 }
 
 impl<D> TopSpec<D> {
-    /// A vdev for anything.
+    /// A vdev for blocks of any class.
     #[must_use]
     pub fn new(grouping: Grouping, devices: Vec<D>) -> Self {
         TopSpec {
@@ -93,10 +94,10 @@ impl<D> TopSpec<D> {
         }
     }
 
-    /// The same vdev of what `f` makes of each device.
+    /// The same vdev with each device replaced by what `f` returns for it.
     ///
     /// # Errors
-    /// The first of `f`.
+    /// The first error of `f`.
     pub fn try_map<T, E>(&self, f: impl FnMut(&D) -> Result<T, E>) -> Result<TopSpec<T>, E> {
         Ok(TopSpec {
             grouping: self.grouping,
@@ -111,7 +112,7 @@ impl<D> TopSpec<D> {
 pub struct NewDevice {
     /// [`VdevKind::Disk`] or [`VdevKind::File`].
     pub kind: VdevKind,
-    /// Its path as it is to stand in labels.
+    /// Its path as it is to be recorded in labels.
     pub path: String,
     /// The device.
     pub provider: Arc<dyn Provider>,

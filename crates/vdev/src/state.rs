@@ -1,4 +1,4 @@
-//! How a vdev is doing, and why.
+//! The state of a vdev and the reason for it; the state of a pool in its labels.
 
 use std::fmt;
 
@@ -25,7 +25,7 @@ impl PoolState {
         self as u64
     }
 
-    /// From the number on disk; states that never reach a disk are none.
+    /// From the number on disk; `None` for states that are never written to disk.
     #[must_use]
     pub fn from_raw(raw: u64) -> Option<Self> {
         [
@@ -46,7 +46,7 @@ impl PoolState {
 pub enum VdevState {
     /// Not opened yet.
     Closed = 1,
-    /// Taken offline by a person.
+    /// Taken offline by the administrator.
     Offline,
     /// Pulled out.
     Removed,
@@ -68,7 +68,7 @@ impl VdevState {
         self as u64
     }
 
-    /// As it is shown.
+    /// The word shown to users.
     #[must_use]
     #[doc(alias = "zpool_state_to_name")]
     pub fn word(self) -> &'static str {

@@ -1,4 +1,4 @@
-//! Writing labels and uberblocks: the moment at which a txg becomes what the pool is.
+//! Writing labels and uberblocks: the moment at which a txg becomes the state of the pool.
 //!
 //! # Crash argument
 //! The order is: flush all data; labels 0 and 2; flush; uberblocks; flush; labels 1 and 3; flush.
@@ -25,13 +25,13 @@ use phys::uberblock::UberblockPhys;
 use crate::stats::VdevStats;
 use crate::{PoolConfig, PoolState, Vdev, VdevTree, label};
 
-/// `SPA_SYNC_MIN_VDEVS`: uberblocks go to so many top-level vdevs, others are spared the seek.
+/// `SPA_SYNC_MIN_VDEVS`: uberblocks go to at most this many top-level vdevs; others are spared the seek.
 const SPA_SYNC_MIN_VDEVS: usize = 3;
 
 /// What a config sync writes.
 #[derive(Clone, Copy, Debug)]
 pub struct LabelSync<'a> {
-    /// What labels say of the pool.
+    /// The pool's part of the labels' config.
     pub pool: &'a PoolConfig,
     /// The txg that labels are marked with: that of the uberblock.
     pub txg: Txg,
@@ -48,8 +48,8 @@ impl VdevTree {
     /// crash argument. Tries twice.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] if no uberblock, or no label of some vdev that holds data, could be
-    /// written: then nothing is known about what is the best uberblock on disk.
+    /// [`ErrorKind::Io`] if no uberblock, or no label of some vdev that holds data, could be written:
+    /// then it is not known which uberblock on disk is the best.
     #[doc(alias = "vdev_config_sync")]
     pub fn sync_labels(&self, sync: &LabelSync<'_>) -> Result<()> {
         assert!(
@@ -72,14 +72,14 @@ impl VdevTree {
         self.write_labels(sync, [1, 3]).within(|| "labels 1 and 3")
     }
 
-    /// On how many leaves a heartbeat can be written.
+    /// The number of leaves that a heartbeat can be written to.
     #[must_use]
     pub fn heartbeat_leaves(&self) -> usize {
         let tops = self.tops_for_uberblocks();
         tops.iter().map(|top| usable_leaves(top).len()).sum()
     }
 
-    /// Writes an uberblock into the slot of some label that is reserved for the heartbeat: on the leaf whose
+    /// Writes an uberblock into the heartbeat slot of one label, chosen at random, of the leaf whose
     /// `turn` it is.
     ///
     /// # Errors
@@ -130,7 +130,8 @@ impl VdevTree {
         let tops = self.tops_for_uberblocks();
         let mut leaves = Vec::new();
         for top in &tops {
-            // A vdev that is not part of the pool yet does not make the pool survive.
+            // An uberblock on a vdev that is not part of the pool yet does not count: no import would
+            // find it.
             let is_known = top.config().ms_array != 0;
             let ashift = top.config().ashift;
             leaves.extend(
@@ -168,8 +169,8 @@ impl VdevTree {
         self.flush_tops(&tops)
     }
 
-    /// A few top-level vdevs, not always the same, all of whose leaves get the uberblock. Logs,
-    /// and what holds no data, come last.
+    /// A few top-level vdevs, not always the same, all of whose leaves get the uberblock. Logs, and
+    /// vdevs that hold no data, are used only if there is nothing else.
     fn tops_for_uberblocks(&self) -> Vec<Arc<Vdev>> {
         let mut tops: Vec<_> = self.tops();
         tops.retain(|top| {
@@ -182,15 +183,15 @@ impl VdevTree {
         if tops.len() > SPA_SYNC_MIN_VDEVS {
             let first = usize::try_from(rt::random_below(tops.len() as u64)).expect("an index");
             tops.rotate_left(first);
-            // Devices that are away do not count: the pool must not hang on them alone.
+            // Unusable vdevs go last: the uberblock must not depend on them alone.
             tops.sort_by_key(|top| !top.state().0.is_usable());
             tops.truncate(SPA_SYNC_MIN_VDEVS);
         }
         tops
     }
 
-    /// Empties the labels of every device: nothing of a former pool is left that could be taken
-    /// for newer than what comes.
+    /// Empties the labels of every device, so that nothing of a former pool is left that could be taken
+    /// for newer than what is written next.
     ///
     /// # Errors
     /// [`ErrorKind::Io`] if any device cannot be written.

@@ -1,4 +1,4 @@
-//! Pools of mem providers, and what the tests of this crate have in common.
+//! Pools of memory providers, and what the tests of this crate have in common.
 
 mod import;
 mod labels;
@@ -19,9 +19,9 @@ use zio::{Io, Priority, Purpose, RunBlock, ScrubReport, VdevOps};
 
 use crate::*;
 
-/// When the blocks of the tests are born: in the txg that syncs.
+/// The birth of the tests' blocks: the syncing txg.
 const BIRTH: Txg = Txg(10);
-/// A write of one.
+/// A write of one block.
 const IO: Io = Io {
     birth: BIRTH,
     priority: Priority::AsyncWrite,
@@ -140,7 +140,7 @@ fn leaf(guid: u64, provider: Arc<dyn Provider>) -> Arc<Vdev> {
     vdev
 }
 
-/// Fills in what a top-level vdev needs.
+/// Sets what the config of a top-level vdev needs.
 fn as_top(vdev: Arc<Vdev>, ashift: u32) -> Arc<Vdev> {
     let sizes = vdev
         .devices()

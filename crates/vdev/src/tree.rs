@@ -5,9 +5,9 @@
 //! children are the top-level vdevs that DVAs name by number.
 //!
 //! # Concurrency
-//! The root is replaced as a whole when the shape changes; I/O that is under way goes on with the
-//! nodes that it started with, so a leaf must not be reused before that has ended.
-//! Flushes and label writes of several leaves run at the same time, on a task queue.
+//! The root is replaced as a whole when the shape changes; I/O in flight goes on with the nodes that it
+//! started with, so a leaf must not be reused before that has ended. Flushes and label writes of several
+//! leaves run at the same time, on a task queue.
 //!
 //! # Source
 //! OpenZFS `module/zfs/vdev.c`, `module/zfs/vdev_root.c`, `module/zfs/zio.c` (the vdev stages).
@@ -25,7 +25,7 @@ use zio::{Io, RunBlock, ScrubReport, VdevOps};
 use crate::kinds::Node;
 use crate::{Vdev, VdevAux, VdevKind, VdevState};
 
-/// `TXG_CONCURRENT_STATES`: a write of now belongs to the txg that syncs or to one of the next two.
+/// `TXG_CONCURRENT_STATES`: a write issued now belongs to the syncing txg or to one of the next two.
 const TXG_CONCURRENT_STATES: u64 = 3;
 /// The most leaves that are flushed at the same time.
 const WORKERS_MAX: usize = 16;
@@ -45,7 +45,7 @@ impl VdevTree {
         Self::with_mode(root, true)
     }
 
-    /// The same for reading only: nothing is ever written, not even repairs.
+    /// A tree for reading only: nothing is ever written, not even repairs.
     #[must_use]
     pub fn read_only(root: Arc<Vdev>) -> Arc<Self> {
         Self::with_mode(root, false)
@@ -94,7 +94,7 @@ impl VdevTree {
             .cloned()
     }
 
-    /// The vdev of this guid, anywhere.
+    /// The vdev with this guid, anywhere in the tree.
     #[must_use]
     pub fn find(&self, guid: Guid) -> Option<Arc<Vdev>> {
         self.root().find(guid)
@@ -118,7 +118,8 @@ impl VdevTree {
         self.root().devices()
     }
 
-    /// Says which txg is being synced from now on: what a device misses is noted under this number.
+    /// Sets the txg that is being synced from now on: the DTL records what a device misses from this txg
+    /// on.
     pub fn set_syncing_txg(&self, txg: Txg) {
         self.syncing_txg.store(txg.0, Ordering::Release);
     }
@@ -178,8 +179,8 @@ impl VdevTree {
         ))
     }
 
-    /// Makes everything written to these top-level vdevs durable. A side of a mirror that fails to
-    /// is marked; a top-level vdev of which all sides fail is an error.
+    /// Makes everything written to these top-level vdevs durable. A mirror side that fails to flush is
+    /// marked in its DTL; if all sides of a top-level vdev fail, that is an error.
     pub(crate) fn flush_tops(&self, tops: &[Arc<Vdev>]) -> Result<()> {
         let devices: Vec<_> = tops.iter().flat_map(Vdev::devices).collect();
         let mut results = self
@@ -205,7 +206,7 @@ impl VdevTree {
         devices.iter().any(|device| device.leaf().has_lost_writes())
     }
 
-    /// Does something with several leaves at the same time; results in their order.
+    /// Calls `act` for several leaves in parallel; the results are in their order.
     pub(crate) fn on_leaves<T: Send + 'static>(
         &self,
         leaves: Vec<Arc<Vdev>>,

@@ -80,7 +80,7 @@ pub struct VdevConfig {
     /// vdev_crtxg: when it was created or added.
     pub create_txg: u64,
 
-    /// vdev_offline: taken offline by a person, until further notice.
+    /// vdev_offline: taken offline by the administrator, until brought online again.
     pub offline: bool,
     /// vdev_tmpoffline: offline only until the next import.
     pub offline_temporarily: bool,
@@ -106,7 +106,7 @@ pub struct Vdev {
     /// All devices below.
     devices: Vec<Arc<Vdev>>,
     config: RwLock<VdevConfig>,
-    /// Of the config, for I/O.
+    /// Copied from the config, so that I/O does not take its lock.
     asize: AtomicU64,
     ashift: AtomicU32,
     is_rotational: AtomicBool,
@@ -153,18 +153,18 @@ impl Vdev {
         })
     }
 
-    /// What its kind does.
+    /// The operations of its kind.
     pub(crate) fn ops(&self) -> &Arc<dyn KindOps> {
         &self.ops
     }
 
-    /// What it is.
+    /// Its kind.
     #[must_use]
     pub fn kind(&self) -> VdevKind {
         self.kind
     }
 
-    /// Its name for life.
+    /// Its guid, which names it on disk.
     #[must_use]
     pub fn guid(&self) -> Guid {
         Guid(self.guid.load(Ordering::Relaxed))
@@ -186,7 +186,7 @@ impl Vdev {
         self.config.read()
     }
 
-    /// Changes what its config says. Labels change with the next config sync.
+    /// Changes its config. Labels follow with the next config sync.
     pub fn update<T>(&self, change: impl FnOnce(&mut VdevConfig) -> T) -> T {
         let mut config = self.config.write();
         let value = change(&mut config);
@@ -225,7 +225,7 @@ impl Vdev {
         &self.stats
     }
 
-    /// What people call it: the path, or the kind.
+    /// The name shown to users: the path, or else the kind.
     #[must_use]
     pub fn name(&self) -> String {
         let path = self.config().path.clone();
@@ -238,7 +238,7 @@ impl Vdev {
         self.leaves().to_vec()
     }
 
-    /// As [`devices`](Vdev::devices), for I/O.
+    /// Like [`devices`](Vdev::devices), but borrowed, for I/O.
     pub(crate) fn leaves(self: &Arc<Self>) -> &[Arc<Vdev>] {
         if self.kind.is_device() {
             std::slice::from_ref(self)
@@ -255,7 +255,8 @@ impl Vdev {
         leaves.any(|leaf| leaf.is_usable() && leaf.missed(birth))
     }
 
-    /// Whether all that is on this vdev can be had of those devices below that have everything.
+    /// Whether all data of this vdev can be read from the devices below for which `has_everything` is
+    /// true.
     #[must_use]
     #[doc(alias = "vdev_dtl_reassess")]
     pub(crate) fn is_complete(&self, has_everything: &dyn Fn(&Vdev) -> bool) -> bool {
@@ -271,7 +272,7 @@ impl Vdev {
         }
     }
 
-    /// Whether everything on this top-level vdev can be had without that device.
+    /// Whether all data of this top-level vdev can be read without that device.
     #[must_use]
     #[doc(alias = "vdev_dtl_required")]
     pub(crate) fn can_do_without(&self, device: &Vdev) -> bool {
@@ -289,7 +290,7 @@ impl Vdev {
         }
     }
 
-    /// The vdev of this guid, here or below.
+    /// The vdev with this guid: this one or one below.
     #[must_use]
     #[doc(alias = "vdev_lookup_by_guid")]
     pub fn find(self: &Arc<Self>, guid: Guid) -> Option<Arc<Vdev>> {
@@ -299,7 +300,7 @@ impl Vdev {
         self.children.iter().find_map(|child| child.find(guid))
     }
 
-    /// The sum of all guids from here on, wrapping.
+    /// The wrapping sum of the guids of this vdev and all below.
     #[must_use]
     #[doc(alias = "vdev_guid_sum")]
     pub fn guid_sum(&self) -> u64 {
@@ -317,7 +318,7 @@ impl Vdev {
         total
     }
 
-    /// How it is doing.
+    /// Its state and the reason for it.
     #[must_use]
     #[doc(alias = "vdev_propagate_state")]
     pub fn state(&self) -> (VdevState, VdevAux) {
@@ -360,7 +361,7 @@ impl Vdev {
         }
     }
 
-    /// Bytes that a block of `psize` takes here, a top-level vdev.
+    /// Bytes that a block of `psize` takes on this top-level vdev.
     #[must_use]
     #[doc(alias = "vdev_psize_to_asize")]
     pub fn psize_to_asize(&self, psize: u64) -> u64 {

@@ -155,7 +155,7 @@ fn main() {
     options.read(true).write(true).create(true).truncate(true);
     let file = options.open(&path).expect("a file to write to");
     let records = records();
-    // The first pass over the file pays for its pages; nobody is measured by it.
+    // The first pass over the file allocates its pages and is not timed.
     plain_loop(&file, &records, batches);
     let space = Ring {
         next: AtomicU64::new(0),

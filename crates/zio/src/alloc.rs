@@ -47,7 +47,7 @@ impl AllocClass {
 /// What may help to choose a good place.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hint {
-    /// The block that is being written: blocks of one object like to be near each other.
+    /// The block that is being written: blocks of one object are best placed near each other.
     pub bookmark: Bookmark,
     /// hintdva: a block next to which this one is likely to be read (the log block before it).
     pub near: Option<DvaPhys>,
@@ -134,21 +134,20 @@ pub trait Allocator: Send + Sync {
     #[doc(alias = "metaslab_free_dva")]
     fn free(&self, txg: Txg, dva: &DvaPhys);
 
-    /// Takes an [`allocate`](Allocator::allocate) of this very txg back at once: nobody will ever
-    /// refer to the segment.
+    /// Undoes an [`allocate`](Allocator::allocate) of the same txg at once: nothing will ever refer to
+    /// the segment.
     #[doc(alias = "metaslab_unalloc_dva")]
     fn unallocate(&self, txg: Txg, dva: &DvaPhys);
 
-    /// Marks a segment as allocated that the space maps believe to be free: a log block after a
-    /// crash.
+    /// Marks as allocated a segment that is free according to the space maps: a log block after a crash.
     ///
     /// # Errors
     /// `Corrupt` when it is not free, or not within a vdev.
     #[doc(alias = "metaslab_claim_dva")]
     fn claim(&self, txg: Txg, dva: &DvaPhys) -> Result<()>;
 
-    /// Whether there is enough free space to allocate speculatively, for blocks that may be overwritten before they are
-    /// referenced.
+    /// Whether there is enough free space to allocate speculatively, for blocks that may be overwritten
+    /// before they are referenced.
     fn has_spare(&self) -> bool {
         false
     }

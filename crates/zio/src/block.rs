@@ -100,7 +100,7 @@ pub struct WritePolicy {
 }
 
 impl Default for WritePolicy {
-    /// Fletcher-4, LZ4, one copy, embedding: what a data set of a new pool has.
+    /// Fletcher-4, LZ4, one copy, embedding: what a dataset of a new pool has.
     fn default() -> Self {
         WritePolicy {
             checksum: ChecksumType::Fletcher4,
@@ -130,12 +130,13 @@ pub struct WriteRequest {
     /// What the block pointer held before, if that block was born in the txg being synced: it is
     /// overwritten in place when its psize and DVA count still match.
     ///
-    /// When the answer does not start with the same DVA, this block is no longer referenced, and
-    /// the caller has to kill it.
+    /// When the returned pointer does not start with the same DVA, the old block is no longer
+    /// referenced, and the caller must free it.
     pub rewrite: Option<BlkPtrPhys>,
     /// Where it goes.
     pub class: AllocClass,
-    /// How much of its object was written in sequence, up to and with it: for caches.
+    /// How much of its object was written in sequence, up to and including this block; a hint for
+    /// caches.
     pub run: Run,
 }
 
@@ -162,29 +163,30 @@ impl WriteRequest {
     }
 }
 
-/// What is known of a reader, or writer, who goes through an object in sequence.
+/// What is known of a sequential reader, or writer, of an object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Run {
-    /// How much it has read, or written, so far.
+    /// Bytes read, or written, so far.
     pub bytes: u64,
-    /// The size of the object: how much it may come to. Of what is written there is no telling.
+    /// The size of the object, which `bytes` may reach; unknown, `u64::MAX`, for a writer.
     pub object_bytes: u64,
 }
 
-/// What keeps devices busy that let their readers wait.
+/// The default limit of a sequential reader's prefetch, in bytes: keeps devices busy that are slower
+/// than the reader.
 pub const PREFETCH_DISTANCE_MAX_BYTES: u64 = 8 << 20;
 
 /// Blocks by block pointer: what dmu, zil and check need from a pool.
 pub trait BlockStore: Send + Sync {
-    /// The logical bytes that `bp` stands for; zeros for a hole.
+    /// The logical bytes that `bp` points to; zeros for a hole.
     ///
     /// # Errors
-    /// `Checksum` when no copy matches, `Io` when no copy could be read, `Corrupt` when the
-    /// pointer or the compressed bytes make no sense, `Unsupported` for encrypted blocks.
+    /// `Checksum` when no copy matches, `Io` when no copy could be read, `Corrupt` when the pointer or
+    /// the compressed bytes are invalid, `Unsupported` for encrypted blocks.
     fn read(&self, bp: &BlkPtrPhys, bookmark: &Bookmark) -> Result<Buf>;
 
-    /// As [`read`](BlockStore::read), of a block that nobody has asked for yet: what is asked for goes
-    /// first, and an error is not noted, since its reader will meet it again.
+    /// Like [`read`](BlockStore::read), for a block that no reader has asked for yet: demand reads go
+    /// first, and an error is not noted, since the block's reader will meet it again.
     ///
     /// # Errors
     /// As of `read`.
@@ -193,30 +195,29 @@ pub trait BlockStore: Send + Sync {
         self.read(bp, &Bookmark::default())
     }
 
-    /// Reads several blocks for a reader in sequence, and answers them in the order in which they were
-    /// asked for.
+    /// Reads several blocks for a sequential reader, and returns them in the order of `blocks`.
     ///
     /// # Errors
-    /// Of each block, those of [`read`](BlockStore::read).
+    /// Per block, those of [`read`](BlockStore::read).
     fn read_run(&self, blocks: &[(BlkPtrPhys, Bookmark)], run: Run) -> Vec<Result<Buf>> {
         let _ = run;
         blocks.iter().map(|(bp, at)| self.read(bp, at)).collect()
     }
 
-    /// Writes all blocks and answers their pointers in the same order, born in `txg`. Data that is
-    /// all zeros becomes a hole when compression is on. Durable after the next `flush` of the
-    /// vdevs, as the uberblock's writer does.
+    /// Writes all blocks and returns their pointers in the same order, born in `txg`. Data that is all
+    /// zeros becomes a hole when compression is on. Durable after the next `flush` of the vdevs, which
+    /// precedes the writing of the uberblock.
     ///
     /// # Errors
-    /// `NoSpace`, or `Io` when a block could be stored nowhere: the txg cannot be finished, and
-    /// what was allocated for the batch is given back.
+    /// `NoSpace`, or `Io` when a block could not be written to any device: the txg cannot be finished,
+    /// and what was allocated for the batch is given back.
     fn write_batch(&self, txg: Txg, requests: Vec<WriteRequest>) -> Result<Vec<BlkPtrPhys>>;
 
-    /// As [`write_batch`](BlockStore::write_batch), but answers as soon as every block has its place.
-    /// They may be read only when `under_way` was waited for, and nothing is overwritten in place.
+    /// As [`write_batch`](BlockStore::write_batch), but returns as soon as every block is allocated. The
+    /// blocks may be read only after `under_way` was waited for, and none is overwritten in place.
     ///
     /// # Errors
-    /// `NoSpace`; nothing of this batch has a place then.
+    /// `NoSpace`; then nothing of this batch stays allocated.
     #[doc(alias = "zio_nowait")]
     fn begin_batch(
         &self,
@@ -234,23 +235,23 @@ pub trait BlockStore: Send + Sync {
         false
     }
 
-    /// Gives the block's space back; it may be reused when `txg` is on disk (and, for the sake of
-    /// rewinding, a little later). In syncing context. Holes and embedded blocks cost nothing.
+    /// Gives the block's space back; it may be reused once `txg` is on disk (and a little later, so that
+    /// the pool can be rewound). In syncing context. Holes and embedded blocks occupy no space.
     fn free(&self, txg: Txg, bp: &BlkPtrPhys);
 
-    /// Says that these blocks will be read soon. Never blocks for long, and may do nothing.
+    /// Hints that these blocks will be read soon. Never blocks for long, and may do nothing.
     fn prefetch(&self, bps: &[BlkPtrPhys]) {
         let _ = bps;
     }
 
-    /// As [`prefetch`](BlockStore::prefetch), for a reader in sequence: of a long run not everything is
-    /// worth being kept.
+    /// As [`prefetch`](BlockStore::prefetch), for a sequential reader: not all of a long run is worth
+    /// caching.
     fn prefetch_run(&self, bps: &[BlkPtrPhys], run: Run) {
         let _ = run;
         self.prefetch(bps);
     }
 
-    /// How many bytes ahead of a reader in sequence blocks should be asked for, at most.
+    /// How many bytes ahead of a sequential reader blocks should be requested, at most.
     #[doc(alias = "zfetch_max_distance")]
     fn prefetch_distance(&self) -> u64 {
         PREFETCH_DISTANCE_MAX_BYTES
@@ -295,8 +296,8 @@ pub trait LogStore: BlockStore {
     #[doc(alias = "zil_lwb_write_issue")]
     fn write_log(&self, bp: &BlkPtrPhys, data: Buf, bookmark: &Bookmark) -> Result<()>;
 
-    /// Reads a block that may never have been written: the log ends where `Checksum` is answered,
-    /// and no device is blamed for it.
+    /// Reads a block that may never have been written: the log ends where `Checksum` is returned, and no
+    /// device error is counted for it.
     ///
     /// # Errors
     /// As [`read`](BlockStore::read).
@@ -307,13 +308,13 @@ pub trait LogStore: BlockStore {
     /// Marks as allocated a block that the intent log refers to after a crash.
     ///
     /// # Errors
-    /// `Corrupt` when the space is free no more or outside of the pool; `Io` or `Checksum` when
-    /// a gang header cannot be read.
+    /// `Corrupt` when the space is no longer free or lies outside the pool; `Io` or `Checksum` when a
+    /// gang header cannot be read.
     #[doc(alias = "zio_claim")]
     fn claim(&self, txg: Txg, bp: &BlkPtrPhys) -> Result<()>;
 
-    /// Makes log blocks durable that were written: the caches of the vdevs on which they are, and of no
-    /// others, are flushed.
+    /// Makes written log blocks durable: flushes the caches of the vdevs that they are on, and of no
+    /// others.
     ///
     /// # Errors
     /// `Io`.

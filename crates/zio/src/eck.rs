@@ -23,13 +23,13 @@ pub(crate) fn seal(kind: ChecksumType, bp: &BlkPtrPhys, block: &mut [u8]) {
     embedded::set(kind, &verifier(kind, bp), block);
 }
 
-/// Completes a log block as its pointer asks.
+/// Writes the embedded checksum of a log block, of the kind that its pointer names.
 pub(crate) fn seal_log(bp: &BlkPtrPhys, block: &mut [u8]) {
     let kind = ChecksumType::try_from(bp.checksum()).expect("a log block's own pointer");
     seal(kind, bp, block);
 }
 
-/// Whether `block` carries the checksum that `bp` asks for.
+/// Whether the checksum embedded in `block` matches, with the verifier from `bp`.
 pub(crate) fn verify(kind: ChecksumType, bp: &BlkPtrPhys, block: &[u8]) -> bool {
     embedded::verify(kind, &verifier(kind, bp), block).is_ok()
 }

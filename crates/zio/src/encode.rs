@@ -21,7 +21,7 @@ use phys::{BlkPtrPhys, ChecksumType, CompressType, ObjectType};
 
 use crate::{BPE_PAYLOAD_SIZE, WriteRequest};
 
-/// What encoding has to know of the pool.
+/// What encoding needs to know about the pool.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pool<'a> {
     pub(crate) checksums: &'a checksum::Templates,
@@ -29,7 +29,7 @@ pub(crate) struct Pool<'a> {
     pub(crate) min_alloc: u64,
     /// `spa_gcd_alloc`
     pub(crate) gcd_alloc: u64,
-    /// Whether holes remember when they were punched (feature `hole_birth`).
+    /// Whether holes record the txg in which they were punched (feature `hole_birth`).
     pub(crate) hole_birth: bool,
 }
 
@@ -57,7 +57,7 @@ impl Physical {
     }
 }
 
-/// A block that is ready to be placed; without `physical` it needs no place.
+/// A block that is ready to be allocated; without `physical` it needs no space.
 #[derive(Clone, Debug)]
 pub(crate) struct Encoded {
     pub(crate) bp: BlkPtrPhys,
@@ -179,8 +179,8 @@ fn compress(pool: &Pool<'_>, request: &WriteRequest) -> Compressed {
     Compressed::Block { kind, physical }
 }
 
-/// Dnodes and objsets count what is below them in their pointer, where a payload has no room for
-/// it; indirect blocks are never embedded.
+/// Dnodes and objsets keep a fill count in their pointer, for which an embedded payload leaves no room;
+/// indirect blocks are never embedded.
 fn may_embed(request: &WriteRequest) -> bool {
     let has_fill = ObjectType::try_from(request.object_type).is_ok_and(ObjectType::has_fill);
     request.policy.embed && request.level == 0 && !has_fill
@@ -220,7 +220,7 @@ fn finish(
     }
 }
 
-/// Lets a simulated processor work on a checksum.
+/// Charges a simulated processor for computing a checksum.
 pub(crate) fn charge_checksum(kind: ChecksumType, bytes: usize) {
     let work = match kind {
         ChecksumType::Off => return,

@@ -10,10 +10,10 @@ use rt::Mutex;
 
 use crate::Bookmark;
 
-/// Blocks that are remembered; a pool with more damage than this has more.
+/// Blocks remembered at most; damaged blocks beyond that are not recorded.
 const BLOCKS_MAX: usize = 100_000;
 
-/// What reading met, with the txgs of the blocks' birth.
+/// Blocks that could not be read, with their birth txgs.
 #[derive(Default)]
 pub(crate) struct ErrorLog(Mutex<BTreeMap<Bookmark, Txg>>);
 
@@ -36,12 +36,12 @@ impl ErrorLog {
         blocks.extend(met.into_iter().take(room));
     }
 
-    /// What is remembered.
+    /// The remembered blocks.
     pub(crate) fn blocks(&self) -> BTreeMap<Bookmark, Txg> {
         self.0.lock().clone()
     }
 
-    /// What is remembered, which is then forgotten.
+    /// Returns the remembered blocks and clears the list.
     pub(crate) fn take(&self) -> BTreeMap<Bookmark, Txg> {
         std::mem::take(&mut *self.0.lock())
     }

@@ -1,10 +1,10 @@
 //! Device writes that wait for a thread to issue them, and what is known of each flight.
 //!
 //! # What it is
-//! A list for each top-level vdev. What goes to a device next is decided by the device's own queue, below; here
-//! it is decided what the threads do next. None is given a write for which the devices of a vdev have no
-//! place: it would only wait there, while another vdev has nothing to do. What a thread waits for goes first
-//! ([`Priority`]); vdevs take turns.
+//! A list for each top-level vdev. A device's own queue, below, decides what the device does next; these
+//! lists decide what the threads do next. No thread is given a write that the devices of a vdev have no
+//! free slot for: it would only wait there while another vdev is idle. What a thread waits for goes
+//! first ([`Priority`]); vdevs take turns.
 //!
 //! # Source
 //! OpenZFS `module/zfs/spa.c` (`zio_taskqs`), `include/sys/zio_priority.h`.
@@ -19,12 +19,13 @@ use crate::{Io, Priority, VdevOps};
 
 const PRIORITIES: usize = Priority::Scrub as usize + 1;
 
-/// Neighbours that are written together.
+/// Adjacent writes that are issued as one.
 pub(crate) struct Group {
     pub(crate) flight: u64,
     pub(crate) io: Io,
     pub(crate) writes: Vec<Write>,
-    /// Whether its txg is lost if it cannot be written. The intent log can do without.
+    /// Whether its txg is lost if it cannot be written. Not so for the intent log, which can do without
+    /// a block.
     pub(crate) must_succeed: bool,
 }
 
@@ -85,20 +86,20 @@ pub(crate) type Then = Box<dyn FnOnce() + Send>;
 #[derive(Default)]
 pub(crate) struct State {
     pub(crate) vdevs: BTreeMap<VdevId, IssueList>,
-    /// Whose turn it was.
+    /// The vdev that was served last.
     last: VdevId,
     pub(crate) flights: BTreeMap<u64, Landing>,
     pub(crate) next_flight: u64,
-    /// Helpers that were asked to come and have not left.
+    /// Helpers that were dispatched and have not returned.
     pub(crate) helpers: usize,
     /// Helpers that are issuing something.
     pub(crate) busy: usize,
-    /// No helper comes any more.
+    /// No more helpers are dispatched.
     pub(crate) is_closed: bool,
 }
 
 impl State {
-    /// The next group: of the vdevs in turn.
+    /// The next group to issue, taking the vdevs in turn.
     pub(crate) fn next(&mut self) -> Option<Group> {
         let after = (Bound::Excluded(self.last), Bound::Unbounded);
         let next = self.vdevs.range_mut(after).find_map(|(_, q)| q.next());
@@ -124,7 +125,7 @@ impl State {
         landing.expect("a flight is open until it has landed").left -= groups;
     }
 
-    /// Drops what waits of a flight.
+    /// Drops the groups of a flight that still wait.
     pub(crate) fn purge(&mut self, flight: u64) {
         let mut purged = 0;
         let queues = self.vdevs.values_mut();

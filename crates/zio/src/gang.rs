@@ -1,9 +1,9 @@
 //! Gang blocks: a block in pieces, when no free segment is large enough for it.
 //!
 //! # What it is
-//! Where the block should be there is a *gang header*: up to three block pointers to pieces, each
-//! of which may be a gang block itself. The tree is invisible from above: the block pointer has
-//! its G bit set, and its checksum is that of the whole data.
+//! In place of the block there is a *gang header*: up to three block pointers to pieces, each of which
+//! may be a gang block itself. The tree is invisible from above: the block pointer has its G bit set,
+//! and its checksum is that of the whole data.
 //!
 //! # On disk
 //! ```text
@@ -41,7 +41,7 @@ use crate::{AllocClass, Bookmark, DvaSet, Hint, Priority, SPA_GANGBLOCKSIZE, eck
 const BLKPTR_BYTES: usize = size_of::<BlkPtrPhys>();
 /// Pointers of a classic header: `gbh_nblkptrs(SPA_OLD_GANGBLOCKSIZE)`.
 const GANG_BLKPTRS: u64 = 3;
-/// Deeper trees than this cannot be: each level is cut in three, and 3^11 * 512 > 16 MiB.
+/// No valid tree is deeper: each level cuts its block in three, and 3^11 * 512 > 16 MiB.
 const DEPTH_MAX: usize = 12;
 
 /// A gang header in memory, with what it leads to.
@@ -75,7 +75,7 @@ impl GangTree {
     }
 }
 
-/// What a gang block is made of, and where it may go.
+/// The bytes of a block, and what is needed to allocate it in pieces.
 pub(crate) struct GangWrite<'a> {
     pub(crate) txg: Txg,
     pub(crate) class: AllocClass,
@@ -93,7 +93,7 @@ pub(crate) struct Placed {
 }
 
 impl Placed {
-    /// Notes what was allocated, and the same with another flag and size for a pointer.
+    /// Records what was allocated, so that it can be given back.
     pub(crate) fn take(&mut self, dvas: &DvaSet) {
         self.allocated.extend(dvas.iter());
     }
@@ -243,7 +243,8 @@ impl Pipeline {
         placed.writes.extend(writes);
     }
 
-    /// One copy more than the data has, so that a damaged header does not lose all of its pieces.
+    /// Allocates the header in one copy more than the data has, if there is space, so that a damaged
+    /// header does not lose all of its pieces.
     fn allocate_header(&self, write: &GangWrite<'_>) -> Result<DvaSet> {
         let allocate = |copies| {
             let (txg, class) = (write.txg, write.class);
@@ -298,7 +299,7 @@ impl Pipeline {
         Ok(bp)
     }
 
-    /// Overwrites a gang block with as many bytes, in the places that it has.
+    /// Overwrites a gang block in place with the same number of bytes.
     #[doc(alias = "zio_rewrite_gang")]
     pub(crate) fn rewrite_gang(
         &self,

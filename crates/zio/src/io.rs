@@ -1,4 +1,4 @@
-//! What a command says of itself: its txg, its purpose, its priority.
+//! The attributes of a device command: its txg, its purpose, its priority.
 //!
 //! # Source
 //! OpenZFS `include/sys/zio.h` (`io_txg`, `io_flags`), `include/sys/zio_priority.h`.
@@ -13,11 +13,11 @@ pub enum Priority {
     SyncRead,
     /// A thread called fsync (`ZIO_PRIORITY_SYNC_WRITE`).
     SyncWrite,
-    /// Nobody waits for these bytes yet (`ZIO_PRIORITY_ASYNC_READ`).
+    /// Read ahead: no thread waits for these bytes yet (`ZIO_PRIORITY_ASYNC_READ`).
     AsyncRead,
     /// The txg that is being synced (`ZIO_PRIORITY_ASYNC_WRITE`).
     AsyncWrite,
-    /// Nobody yet: a stream of the open txg.
+    /// A sequential write of the open txg, which no thread waits for yet.
     WriteBehind,
     /// A scrub or a resilver (`ZIO_PRIORITY_SCRUB`).
     Scrub,
@@ -31,16 +31,17 @@ pub enum Purpose {
     /// A read of bytes that may well not verify, such as the block after the last one of an intent log:
     /// nothing is counted as an error and nothing repaired (`ZIO_FLAG_SPECULATIVE`).
     Speculative,
-    /// A write of good bytes over bad ones: who does not take them lacks nothing new (`ZIO_FLAG_IO_REPAIR`).
+    /// A write of good bytes over bad ones: a device that fails it misses no more than before
+    /// (`ZIO_FLAG_IO_REPAIR`).
     Repair,
 }
 
-/// What a vdev is told of a command, besides place and bytes.
+/// What a vdev is told about a command, besides offset and bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[doc(alias = "zio_t")]
 pub struct Io {
-    /// The txg in which the bytes were written first, or are being written: a device that missed it does
-    /// not have them.
+    /// The txg in which the bytes were first written, or are being written: a device that missed that
+    /// txg does not have them.
     pub birth: Txg,
     /// How urgent it is.
     pub priority: Priority,

@@ -1,16 +1,16 @@
 //! Issuing device writes: neighbours merged, several in flight, the urgent ones first.
 //!
 //! # What it is
-//! A [`Flight`] takes writes while its batch is still being encoded, and of further batches if nobody
-//! has to wait for the first ([`UnderWay`]). Writes to consecutive places become one device write of up
-//! to a limit. Helper threads start on them at once, in the order that [`crate::flights`] says; a thread
-//! that waits for a flight works along.
+//! A [`Flight`] takes writes while its batch is still being encoded, and those of further batches if the
+//! first need not be waited for ([`UnderWay`]). Writes to consecutive offsets are merged into one device
+//! write, up to a limit. Helper threads issue them at once, in the order described in
+//! [`crate::flights`]; a thread that waits for a flight helps to issue.
 //!
 //! # Invariants
-//! 1. While a vdev could take one more write and has some waiting, a thread is at work that will look,
-//!    or one was asked to come.
-//! 2. After the first error of a flight the rest of it is dropped: its txg is lost anyhow. A write of
-//!    a txg has an error only after it was repeated in vain (see `suspend`); until then its thread
+//! 1. While a vdev has writes waiting and could take one more, a running thread is going to check for
+//!    it, or a helper has been dispatched.
+//! 2. After the first error of a flight the rest of it is dropped: its txg is lost anyway. A write of a
+//!    txg returns an error only once another attempt is refused (see `suspend`); until then its thread
 //!    waits, and the group counts as running.
 //!
 //! # Concurrency
@@ -47,7 +47,7 @@ pub(crate) struct Write {
 }
 
 impl Write {
-    /// Stores `len` bytes of `buf` from `start` on at `dva`, for a block that is born in this txg.
+    /// A write of `len` bytes of `buf`, from `start` on, to `dva`, for a block born in txg `birth`.
     pub(crate) fn new(birth: Txg, dva: &DvaPhys, buf: &Buf, start: usize, len: usize) -> Self {
         assert!(start + len <= buf.len(), "{start} + {len} of {}", buf.len());
         Write {
@@ -64,7 +64,7 @@ impl Write {
         &self.buf[self.start..self.start + self.len]
     }
 
-    /// Pads to whole sectors with zeros; copies only when the length is not whole.
+    /// Pads to whole sectors with zeros; copies only when padding is needed.
     fn pad(&mut self, ashift: u32) {
         let sector = 1u64 << ashift;
         if is_aligned(self.len as u64, sector) {
@@ -126,7 +126,7 @@ struct Shared {
     state: rt::Mutex<State>,
     /// A flight has landed.
     landed: rt::Condvar,
-    /// Started with the first batch that has work for it: pools that are only read have none.
+    /// Started by the first batch that has work for it: a pool that is only read has none.
     queue: rt::Mutex<Option<rt::TaskQueue>>,
     threads: usize,
 }
@@ -148,17 +148,17 @@ impl Shared {
             is_worth_repeating,
             issue,
         ));
-        // The bytes may go before the waiter is woken.
+        // Releases the buffers before the waiter is woken.
         drop(group);
     }
 
-    /// Issues what there is, until there is nothing.
+    /// Issues waiting groups until none is left that can be issued.
     fn help(self: &Arc<Self>) {
         let panics = Panics(self);
         loop {
             let mut state = self.state.lock();
             let Some(group) = state.next() else {
-                // Under the same lock: a thread that has more from now on asks for another helper.
+                // Under the same lock: a thread that adds work after this dispatches another helper.
                 state.helpers -= 1;
                 std::mem::forget(panics);
                 return;
@@ -169,7 +169,7 @@ impl Shared {
         }
     }
 
-    /// Works along until everything of a flight is written.
+    /// Helps to issue until everything of a flight is written.
     fn land(self: &Arc<Self>, flight: u64) {
         let mut state = self.state.lock();
         while !state.has_landed(flight) {
@@ -184,7 +184,8 @@ impl Shared {
         }
     }
 
-    /// Asks for as many helpers as there is something to do for; `spared` is done by the caller.
+    /// Dispatches helpers for the groups that can be issued now, less `spared` that the caller issues
+    /// itself.
     fn start_helpers(self: &Arc<Self>, state: &mut State, spared: usize) {
         if state.is_closed {
             return;
@@ -202,7 +203,7 @@ impl Shared {
     }
 }
 
-/// A helper that ends in a panic leaves its work to another one.
+/// When a helper panics, starts another one in its place.
 struct Panics<'a>(&'a Arc<Shared>);
 
 impl Drop for Panics<'_> {
@@ -213,8 +214,8 @@ impl Drop for Panics<'_> {
     }
 }
 
-/// A group that is being issued. Dropping it records the result; without one, issuing panicked,
-/// and nobody may wait for it for ever.
+/// A group that is being issued. Dropping it records the result; if there is none, issuing panicked,
+/// which is recorded as an error so that no thread waits for ever.
 struct Running<'a> {
     shared: &'a Shared,
     vdev: VdevId,
@@ -251,7 +252,7 @@ impl Drop for Running<'_> {
     }
 }
 
-/// Who issues the writes of a pool.
+/// Issues the device writes of a pool.
 pub(crate) struct Issuer {
     shared: Arc<Shared>,
     aggregation_limit_bytes: u64,
@@ -291,7 +292,7 @@ impl Issuer {
     }
 
     /// Adds writes to a flight. With `more` to come, helpers take all of them; otherwise one group is
-    /// left to the caller, who is going to wait.
+    /// left for the calling thread, which is about to wait.
     pub(crate) fn submit(&self, flight: &Flight, writes: Vec<Write>, more: bool) {
         let vdevs = &*self.shared.vdevs;
         let groups = aggregate(vdevs, flight, writes, self.aggregation_limit_bytes);
@@ -315,7 +316,7 @@ impl Issuer {
 }
 
 impl Drop for Issuer {
-    /// The threads hold what they share with this, and cannot end themselves.
+    /// The helpers hold `shared` and so the queue that they run on, which they cannot end themselves.
     fn drop(&mut self) {
         self.shared.state.lock().is_closed = true;
         let queue = self.shared.queue.lock().take();
@@ -323,7 +324,7 @@ impl Drop for Issuer {
     }
 }
 
-/// Device writes that a thread is going to wait for. Dropping them gives up what was not issued yet.
+/// Device writes that a thread is going to wait for. Dropping a flight discards what was not issued yet.
 pub(crate) struct Flight {
     shared: Arc<Shared>,
     id: u64,
@@ -331,7 +332,7 @@ pub(crate) struct Flight {
 }
 
 impl Flight {
-    /// Works along until everything is written.
+    /// Helps to issue until everything is written.
     pub(crate) fn wait(self) -> Result<()> {
         self.drain();
         let mut state = self.shared.state.lock();
@@ -341,7 +342,7 @@ impl Flight {
         error.map_or(Ok(()), Err)
     }
 
-    /// As [`wait`](Flight::wait); who waits will be told of errors.
+    /// Like [`wait`](Flight::wait), but leaves the error for `wait` to return.
     pub(crate) fn drain(&self) {
         self.shared.land(self.id);
     }
@@ -379,9 +380,9 @@ impl Drop for Flight {
     }
 }
 
-/// Batches that were begun: all their blocks have places, and are being written there.
+/// Batches that were begun: all their blocks are allocated, and their writes are in flight.
 ///
-/// Dropping it instead of waiting gives up what was not written yet.
+/// Dropping it instead of waiting discards what was not issued yet.
 #[derive(Debug, Default)]
 pub struct UnderWay {
     flight: Option<Flight>,
@@ -389,7 +390,7 @@ pub struct UnderWay {
 }
 
 impl UnderWay {
-    /// For blocks of the open txg, which nobody waits for yet.
+    /// For blocks of the open txg, which no thread waits for yet.
     #[must_use]
     pub fn behind() -> UnderWay {
         UnderWay {
@@ -407,7 +408,8 @@ impl UnderWay {
     /// Waits until everything that was begun is written.
     ///
     /// # Errors
-    /// `Io` when a block could be stored nowhere. What was allocated stays so: the txg is lost.
+    /// `Io` when a block could not be written to any device. Its space is not given back: the txg is
+    /// lost.
     #[doc(alias = "zio_wait")]
     pub fn wait(&mut self) -> Result<()> {
         self.flight.take().map_or(Ok(()), Flight::wait)
@@ -419,9 +421,9 @@ impl UnderWay {
         self.flight.as_ref().is_none_or(Flight::is_written)
     }
 
-    /// Has `f` called when all that was begun is written, on the thread that wrote the last of it and
-    /// without locks; not after an error. Nothing may be begun after this. False, and nothing is called,
-    /// if nothing is being written any more.
+    /// Calls `f` once everything begun is written, on the thread that completed the last write, with no
+    /// locks held; not after an error. Nothing may be begun after this. Returns false, and never calls
+    /// `f`, if nothing is in flight any more.
     #[must_use]
     pub fn then(&self, f: impl FnOnce() + Send + 'static) -> bool {
         let flight = self.flight.as_ref();

@@ -1,12 +1,11 @@
-//! The I/O pipeline, and the traits that cut the cycles above it.
+//! The I/O pipeline, and the traits that break the dependency cycles above it.
 //!
 //! # What it is
-//! Everything above this crate sees a pool as a [`BlockStore`]: logical blocks are written in
-//! batches and come back as block pointers; block pointers are read and freed. Below, the
-//! [`Pipeline`] turns logical bytes into physical ones (compress, checksum,
-//! choose DVAs, gang) and talks to the disks through [`VdevOps`] and to free space through
-//! [`Allocator`]. Both are declared here and implemented higher up, since space maps are
-//! themselves objects that are stored through this very crate.
+//! Everything above this crate sees a pool as a [`BlockStore`]: it writes logical blocks in batches,
+//! which returns their block pointers, and reads and frees blocks by pointer. Below, the [`Pipeline`]
+//! turns logical bytes into physical ones (compress, checksum, choose DVAs, gang) and talks to the disks
+//! through [`VdevOps`] and to free space through [`Allocator`]. Both are declared here and implemented
+//! higher up, since space maps are themselves objects that are stored through this very crate.
 //!
 //! # Concurrency
 //! Every trait is used from many threads. Calls block; a batch is what runs in parallel
@@ -46,9 +45,9 @@ pub use runs::{BlockCopy, Runs, blocks_of};
 pub use suspend::{FailedIo, Suspend, is_worth_repeating, reissue};
 pub use vdev_ops::{RunBlock, ScrubReport, VdevOps};
 
-/// `BPE_PAYLOAD_SIZE`: the most bytes that fit into a block pointer itself.
+/// `BPE_PAYLOAD_SIZE`: the largest payload of an embedded block pointer, in bytes.
 pub(crate) const BPE_PAYLOAD_SIZE: usize = 112;
-/// `SPA_OLD_GANGBLOCKSIZE`: a gang header without `dynamic_gang_header`.
+/// `SPA_OLD_GANGBLOCKSIZE`: bytes of a gang header without `dynamic_gang_header`.
 pub(crate) const SPA_GANGBLOCKSIZE: u64 = 512;
 
 #[cfg(test)]

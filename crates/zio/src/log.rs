@@ -6,7 +6,7 @@
 use base::Txg;
 use phys::{BlkPtrPhys, ChecksumType, CompressType, ObjectType};
 
-/// The pointer to a log block, still without a place; the `verifier` waits in blk_cksum.
+/// The pointer to a log block that is not allocated yet, with the `verifier` in blk_cksum.
 pub(crate) fn new_bp(
     txg: Txg,
     size: u64,

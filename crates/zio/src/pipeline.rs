@@ -18,15 +18,15 @@
 //! # Invariants
 //! 1. The order of allocations is the order of requests: the same batch gives the same layout,
 //!    whatever the number of cores.
-//! 2. When `write_batch` or `begin_batch` answers an error, nothing that it allocated stays allocated,
-//!    and nothing that it started is still being written. What `begin_batch` started without an error
-//!    is, until it is waited for or given up.
-//! 3. A block is overwritten in place only if it was born in the very txg that is being written,
-//!    so no uberblock on disk leads to it.
+//! 2. When `write_batch` or `begin_batch` returns an error, everything it allocated has been given back
+//!    and none of its writes is in flight. After success, writes of `begin_batch` stay in flight until
+//!    they are waited for or dropped.
+//! 3. A block is overwritten in place only if it was born in the same txg that is being written, so no
+//!    uberblock on disk leads to it.
 //!
 //! # Crash argument
-//! Everything goes to free space (3.), and nobody refers to it before the uberblock is written
-//! after a flush.
+//! Everything is written to space that no uberblock on disk refers to (3.), and becomes reachable only
+//! when the next uberblock is written, after a flush.
 //!
 //! # Concurrency
 //! No lock of its own. Any number of batches, reads and frees may run at once.
@@ -53,26 +53,26 @@ use crate::{
     VdevOps, WriteRequest, eck, log,
 };
 
-/// Logical bytes that go through the stages together.
+/// Logical bytes in a wave, at most, unless a single block is larger.
 const WAVE_BYTES: usize = 4 << 20;
-/// Requests that go through the stages together.
+/// Requests in a wave, at most.
 const WAVE_REQUESTS: usize = 1024;
-/// Bytes that one core takes at a time, of those that there is something to compute for.
+/// Bytes that one core takes at a time; blocks with nothing left to compute do not count.
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// What is fixed for an imported pool.
+/// Settings that do not change while a pool is imported.
 #[derive(Clone, Copy, Debug)]
 pub struct PipelineSettings {
     /// The salt of the pool for keyed checksums; zeros when it has none.
     pub salt: [u8; 32],
-    /// Whether holes remember when they were punched (feature `hole_birth`).
+    /// Whether holes record the txg in which they were punched (feature `hole_birth`).
     pub hole_birth: bool,
-    /// Whether gang headers may be larger than 512 bytes (feature `dynamic_gang_header` active).
-    /// They are read then; the ones written are classic.
+    /// Whether gang headers may be larger than 512 bytes (feature `dynamic_gang_header` active). Such
+    /// headers are read; those written are always 512 bytes.
     pub dynamic_gang_header: bool,
-    /// Whether bad copies are written again; off for read-only imports.
+    /// Whether bad copies are repaired; off for read-only imports.
     pub heal: bool,
-    /// Device writes in flight.
+    /// Helper threads, each with one device write in flight.
     pub io_threads: usize,
     /// `zfs_vdev_aggregation_limit`: the largest write that neighbours are merged into.
     pub aggregation_limit_bytes: u64,
@@ -91,22 +91,22 @@ impl Default for PipelineSettings {
     }
 }
 
-/// What a pipeline did so far.
+/// Counters of a pipeline since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PipelineStats {
     /// Blocks read from devices.
     pub reads: u64,
     /// Their physical bytes.
     pub read_bytes: u64,
-    /// Blocks that got a place.
+    /// Blocks that were allocated.
     pub writes: u64,
     /// Their physical bytes, each copy counted once.
     pub written_bytes: u64,
-    /// Blocks that became holes or live in their pointer.
+    /// Blocks that became holes or were embedded in their pointer.
     pub placeless: u64,
     /// Blocks overwritten in place.
     pub rewrites: u64,
-    /// Blocks begun while nobody waited for them ([`UnderWay::behind`]).
+    /// Blocks written behind ([`UnderWay::behind`]).
     pub behind: u64,
     /// Gang blocks written.
     pub gangs: u64,
@@ -152,7 +152,7 @@ pub struct PhysicalReport {
     pub bytes: u64,
     /// Copies, at any layer, that could not be read or did not match.
     pub bad: u32,
-    /// How many of those were written again.
+    /// How many of those were repaired.
     pub repaired: u32,
 }
 
@@ -194,7 +194,7 @@ impl Pipeline {
         }
     }
 
-    /// Sets what decides about I/O that fails on every copy. Without it such I/O has an error at
+    /// Sets the policy for I/O that fails on every copy. Without one, such I/O returns its error at
     /// once, as it should while a pool is being opened.
     ///
     /// # Panics
@@ -209,19 +209,20 @@ impl Pipeline {
         self.suspend.get().map(|suspend| &**suspend)
     }
 
-    /// The blocks that could not be read since they were taken last, however many copies they have, with the
-    /// txgs of their birth. What [`verify_physical`](Pipeline::verify_physical) finds is not among them.
+    /// The blocks that could not be read from any copy since the last
+    /// [`take_errors`](Pipeline::take_errors), with their birth txgs. What
+    /// [`verify_physical`](Pipeline::verify_physical) finds is not among them.
     #[must_use]
     pub fn errors(&self) -> BTreeMap<Bookmark, Txg> {
         self.errors.blocks()
     }
 
-    /// The same, which are then forgotten.
+    /// Like [`errors`](Pipeline::errors), and clears the list.
     pub fn take_errors(&self) -> BTreeMap<Bookmark, Txg> {
         self.errors.take()
     }
 
-    /// Adds blocks that were found to be damaged in another way.
+    /// Adds blocks that were found to be damaged by other means.
     #[doc(alias = "spa_log_error")]
     pub fn note_errors(&self, met: impl IntoIterator<Item = (Bookmark, Txg)>) {
         self.errors.add(met);
@@ -249,7 +250,7 @@ impl Pipeline {
     /// gang blocks one for each header and piece.
     ///
     /// # Errors
-    /// As a read, when a gang header is lost.
+    /// Those of a read, when a gang header cannot be read.
     pub fn segments(&self, bp: &BlkPtrPhys, bookmark: &Bookmark) -> Result<Vec<DvaPhys>> {
         if bp.is_hole() || bp.is_embedded() {
             return Ok(Vec::new());
@@ -285,7 +286,7 @@ impl Pipeline {
         rt::parallel_map(chunks, encode).concat()
     }
 
-    /// Places one block; the writes wait in `placed`.
+    /// Allocates space for one block; its device writes are added to `placed`.
     #[doc(alias = "zio_dva_allocate")]
     fn place(
         &self,
@@ -341,8 +342,8 @@ impl Pipeline {
         Ok(bp)
     }
 
-    /// Writes to the places of `old`. Answers false when a gang's headers cannot be read any more:
-    /// then the block needs new places.
+    /// Overwrites `old` in place. Returns false when the headers of a gang can no longer be read: then
+    /// the block must be allocated anew.
     fn rewrite(
         &self,
         old: &BlkPtrPhys,
@@ -364,8 +365,8 @@ impl Pipeline {
         true
     }
 
-    /// Allocates and issues everything. Unless the caller `goes_on`, the last group
-    /// of writes is left to it.
+    /// Allocates and issues everything. Unless the caller `goes_on`, one group of the last wave is left
+    /// for its own thread to issue while it waits.
     fn write_waves(
         &self,
         txg: Txg,

@@ -1,14 +1,14 @@
-//! A block whose checksum was made while its bytes came in.
+//! A block whose checksum was computed while its bytes were copied in.
 //!
 //! # What it is
 //! Bytes are copied once before they are written, into the block that keeps them until their txg is
-//! synced. A fletcher4 costs next to nothing during that copy, and much afterwards, when they are in
-//! no processor's cache any more. Where the policy stores blocks as they are, the DMU therefore takes
-//! them over with [`Prepared::summed_copy`], and the pipeline does not go through them again. What
-//! happens to the bytes in memory from then on is noticed when they are read from disk.
+//! synced. A fletcher4 costs next to nothing during that copy, and a lot afterwards, when the bytes have
+//! left the processor's caches. Where the policy stores blocks uncompressed, the DMU therefore copies
+//! them with [`Prepared::summed_copy`], and the pipeline does not go through them again. Corruption of
+//! the bytes in memory after that is detected when they are read from disk.
 //!
 //! # Invariants
-//! The sum is of all bytes as they are: who may change them ([`Prepared::make_mut`]) drops it.
+//! The sum always matches the bytes: mutable access to them ([`Prepared::make_mut`]) drops it.
 
 use std::ops::Deref;
 
@@ -19,7 +19,8 @@ use phys::ChecksumType;
 use crate::WritePolicy;
 
 impl WritePolicy {
-    /// Whether blocks are stored as they are, with a checksum that can be made while they are copied.
+    /// Whether blocks are stored uncompressed, with a checksum that can be computed while they are
+    /// copied.
     #[must_use]
     pub fn sums_on_arrival(&self) -> bool {
         self.compress == Algorithm::Off && self.checksum == ChecksumType::Fletcher4
@@ -46,7 +47,7 @@ impl Prepared {
     }
 
     /// Whether the checksum is known: where the policy [sums on arrival](WritePolicy::sums_on_arrival)
-    /// the block needs nothing but a place.
+    /// the block only needs to be allocated.
     #[must_use]
     pub fn is_summed(&self) -> bool {
         self.fletcher4.is_some()
@@ -56,7 +57,7 @@ impl Prepared {
         self.fletcher4.as_deref().copied()
     }
 
-    /// The bytes for writing; see [`Buf::make_mut`].
+    /// Mutable access to the bytes, which drops the checksum; see [`Buf::make_mut`].
     pub fn make_mut(&mut self) -> &mut [u8] {
         self.fletcher4 = None;
         self.data.make_mut()

@@ -1,15 +1,15 @@
 //! A block store in memory, for the tests of the layers above.
 //!
 //! # What it is
-//! Blocks are kept as they come, uncompressed; offsets are never reused. That makes it strict where
-//! a pool is forgiving: reading a block that was freed, freeing it twice and reading one that
-//! was never written are told at once, where a pool would often still find the old bytes.
+//! Blocks are kept uncompressed; offsets are never reused. That makes it stricter than a pool: reading a
+//! freed block, freeing a block twice and reading one that was never written fail at once, where a pool
+//! would often still find the old bytes.
 //!
-//! What is written behind ([`UnderWay::behind`]) takes its time: until its "device" has written it, a
-//! read of it ends with `Checksum`, and freeing it is an error.
+//! Blocks written behind ([`UnderWay::behind`]) are in flight for a while: until the "device" has
+//! written one, reading it returns `Checksum`, and freeing it panics.
 //!
 //! # Why not simpler
-//! It answers real block pointers, checksum included, so that what is stored above (dnodes,
+//! It returns real block pointers, checksum included, so that what the layers above store (dnodes,
 //! indirect blocks) is what a pool would hold.
 
 use std::collections::BTreeMap;
@@ -27,11 +27,11 @@ use crate::{BlockStore, Bookmark, Io, LogStore, UnderWay, VdevOps, WriteRequest}
 pub struct RamStats {
     /// Blocks read, holes not counted.
     pub reads: u64,
-    /// Blocks that got a new place.
+    /// Blocks allocated.
     pub allocs: u64,
     /// Blocks overwritten in place.
     pub rewrites: u64,
-    /// Blocks begun while nobody waited for them.
+    /// Blocks written behind.
     pub behind: u64,
     /// Blocks freed.
     pub frees: u64,
@@ -63,10 +63,10 @@ pub struct RamStore {
     issuer: Issuer,
 }
 
-/// Where blocks go that are written behind.
+/// The device that blocks written behind go to.
 struct Device(Arc<rt::Mutex<State>>);
 
-/// The longest that a write takes there in simulated time.
+/// The longest duration of a write to [`Device`], in simulated time.
 const WRITE_MAX_NS: u64 = 100_000;
 
 impl VdevOps for Device {
@@ -141,7 +141,7 @@ impl RamStore {
         self.state.lock().stats
     }
 
-    /// The pointers of all blocks in use, by place: what a test compares with what can be reached.
+    /// The pointers of all blocks in use, by offset, for a test to compare with what is reachable.
     #[must_use]
     pub fn live(&self) -> Vec<BlkPtrPhys> {
         let state = self.state.lock();
@@ -157,12 +157,13 @@ impl RamStore {
         entry.is_some_and(|e| e.freed.is_none())
     }
 
-    /// Lets `writes` more blocks be written; after that every write ends with `Io`. `None` lifts it.
+    /// Lets `writes` more blocks be written; after that every write fails with `Io` (`NoSpace` for a
+    /// batch written behind). `None` lifts the limit.
     pub fn fail_after(&self, writes: Option<u64>) {
         self.state.lock().fail_after = writes;
     }
 
-    /// Flips one byte of a block, and so makes every further read of it end with `Checksum`.
+    /// Flips one byte of a block, so that every further read of it fails with `Checksum`.
     pub fn damage(&self, bp: &BlkPtrPhys) {
         let mut state = self.state.lock();
         let entry = state.blocks.get_mut(&bp.dva[0].offset());

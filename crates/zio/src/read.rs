@@ -60,7 +60,7 @@ fn check_bp(bp: &BlkPtrPhys) -> Result<(ChecksumType, CompressType)> {
 }
 
 impl Pipeline {
-    /// Whether the physical `bytes` are what `bp` asks for.
+    /// Whether the physical `bytes` match the checksum in `bp`.
     #[doc(alias = "zio_checksum_error")]
     pub(crate) fn verify(&self, kind: ChecksumType, bp: &BlkPtrPhys, bytes: &[u8]) -> bool {
         match kind {
@@ -80,8 +80,8 @@ impl Pipeline {
         }
     }
 
-    /// Whether `physical`, psize bytes or a little more, is what `bp` must hash to; never for a gang
-    /// and for a pointer that makes no sense.
+    /// Whether the first psize bytes of `physical` match the checksum in `bp`; false for a gang block
+    /// and for an invalid pointer.
     #[must_use]
     pub fn verifies(&self, bp: &BlkPtrPhys, physical: &[u8]) -> bool {
         let bytes = physical.get(..bp.psize() as usize);
@@ -132,8 +132,8 @@ impl Pipeline {
             .within(|| format!("block {bookmark}"))
     }
 
-    /// A block is lost. If nobody asked for it yet, its reader will meet the error again, and know of what
-    /// it is a part.
+    /// Notes a lost block in the error log; not for read-ahead, since the block's reader will meet the
+    /// error again and knows its bookmark.
     fn note_loss(&self, bp: &BlkPtrPhys, bookmark: &Bookmark, priority: Priority, error: &Error) {
         if priority != Priority::AsyncRead {
             self.errors.note(bookmark, bp.birth(), error);
@@ -201,7 +201,7 @@ impl Pipeline {
         BlockBuf::scratch(align_up(size as u64, sector) as usize)
     }
 
-    /// Writes good bytes over bad copies. What cannot be repaired stays as it is.
+    /// Writes good bytes over bad copies. A failed repair is ignored.
     fn heal(&self, bp: &BlkPtrPhys, bad: &[DvaPhys], good: &[u8]) -> u32 {
         if !self.settings.heal {
             return 0;
@@ -221,7 +221,7 @@ impl Pipeline {
         healed
     }
 
-    /// The logical bytes; `keyless` gives encrypted blocks as they are stored.
+    /// The logical bytes; with `keyless`, encrypted blocks are returned as stored.
     pub(crate) fn read_logical(
         &self,
         bp: &BlkPtrPhys,
@@ -255,9 +255,9 @@ impl Pipeline {
         }
     }
 
-    /// Whether `physical`, verified bytes of a block (psize or a little more), can be read as
-    /// well: a checksum fits whatever the writer's compression made of the data. An encrypted
-    /// block cannot be judged without its key, and passes.
+    /// Checks that `physical`, verified bytes of a block (psize or a little more), also decompress: the
+    /// checksum is right even if the writer's compression was not. An encrypted block cannot be checked
+    /// without its key, and passes.
     ///
     /// # Errors
     /// `Corrupt` if they do not decompress to lsize bytes.
@@ -277,8 +277,8 @@ impl Pipeline {
             .within(|| format!("block {bookmark}"))
     }
 
-    /// As [`BlockStore::read`](crate::BlockStore::read), but encrypted blocks are answered as they
-    /// are stored instead of refused: the pointers in dnodes and indirect blocks are in the clear.
+    /// Like [`BlockStore::read`](crate::BlockStore::read), but returns encrypted blocks as stored
+    /// instead of refusing them: the pointers in dnodes and indirect blocks are in the clear.
     ///
     /// # Errors
     /// As `BlockStore::read`, without `Unsupported` for encryption.
@@ -290,7 +290,7 @@ impl Pipeline {
         self.read_logical(bp, bookmark, true, Priority::SyncRead)
     }
 
-    /// A log block, without blaming a device if there is none.
+    /// Reads a log block; if it was never written, no device error is counted.
     pub(crate) fn read_log_block(&self, bp: &BlkPtrPhys, bookmark: &Bookmark) -> Result<Buf> {
         let outer = || format!("log block {bookmark}");
         if bp.is_hole() || bp.is_embedded() || bp.is_gang() || bp.is_encrypted() {
@@ -352,8 +352,8 @@ impl Pipeline {
         Ok(report)
     }
 
-    /// After a scrub found no good copy below one DVA of a block that is not a gang block: writes
-    /// it anew from another DVA. Returns whether that succeeded.
+    /// Rewrites one DVA of a block (not a gang block) from another DVA, after a scrub found no good copy
+    /// below the first. Returns whether that succeeded.
     ///
     /// # Errors
     /// `Checksum`, `Io` or `Corrupt` when no other DVA is good.
@@ -437,7 +437,7 @@ impl Pipeline {
     }
 }
 
-/// The logical bytes of a block from all of its physical ones; `None`: it is not compressed.
+/// Decompresses all physical bytes of a block; `None` if it is not compressed.
 fn decompress(bp: &BlkPtrPhys, physical: &[u8]) -> Result<Option<BlockBuf>> {
     let (_, compress) = check_bp(bp)?;
     if compress == CompressType::Off {
@@ -449,7 +449,7 @@ fn decompress(bp: &BlkPtrPhys, physical: &[u8]) -> Result<Option<BlockBuf>> {
     Ok(Some(data))
 }
 
-/// The copies worth writing again: not those that are outside of any vdev.
+/// The DVAs worth repairing: not those that lie outside every vdev.
 fn healable(failed: &[(DvaPhys, Error)]) -> Vec<DvaPhys> {
     let is_there = |e: &Error| matches!(e.kind(), ErrorKind::Checksum | ErrorKind::Io);
     failed
@@ -459,7 +459,7 @@ fn healable(failed: &[(DvaPhys, Error)]) -> Vec<DvaPhys> {
         .collect()
 }
 
-/// The error that tells most: wrong bytes over no bytes.
+/// The most informative error: wrong bytes rank above no bytes.
 fn worst(errors: Vec<(DvaPhys, Error)>) -> Error {
     let rank = |kind| match kind {
         ErrorKind::Checksum => 2,

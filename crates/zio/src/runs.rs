@@ -1,9 +1,9 @@
 //! Copies of many blocks in the order of their places, cut into runs that are read with one command.
 //!
 //! # What it is
-//! The order of objects is on an old pool no order at all for a drive. So who reads many blocks collects
-//! them, sorts their copies by place, and reads neighbours on a linear vdev together. Each block of a run is
-//! judged and repaired for itself.
+//! On an aged pool, reading in object order is random I/O for a drive. So a bulk reader collects blocks,
+//! sorts their copies by vdev and offset, and reads neighbours on a linear vdev together. Each block of
+//! a run is verified and repaired on its own.
 //!
 //! # Concurrency
 //! Threads take runs from a shared list with an atomic counter.
@@ -20,10 +20,11 @@ use crate::{Bookmark, PhysicalReport, Pipeline, RunBlock};
 
 /// The most bytes read with one command.
 const RUN_BYTES: u64 = 1 << 20;
-/// Unused space up to this size between two blocks is read along.
+/// The largest gap between two blocks, in bytes, that one command reads across.
 const GAP_BYTES: u64 = 16 << 10;
 
-/// One copy of a block, or a whole block where the pipeline has to see to its copies.
+/// One copy of a block, or a whole block where the pipeline has to find the copies (gangs, vdevs that
+/// are not linear).
 #[derive(Clone, Debug)]
 pub struct BlockCopy {
     /// The block.
@@ -43,7 +44,7 @@ impl BlockCopy {
         self.linear_bytes == 0
     }
 
-    /// Whether it is the copy whose contents stand for all.
+    /// Whether it is the block's first copy, the one to take the contents from.
     #[must_use]
     pub fn is_first(&self) -> bool {
         let first = self.bp.dvas().next();
@@ -51,7 +52,7 @@ impl BlockCopy {
         first.map(place) == Some(place(self.dva))
     }
 
-    /// Where it is: vdev, offset and length, 0 for a whole block.
+    /// Where it is: vdev, offset and length (0 for a whole block).
     #[must_use]
     pub fn segment(&self) -> (VdevId, u64, u64) {
         (self.dva.vdev(), self.dva.offset(), self.linear_bytes)
@@ -133,7 +134,7 @@ pub fn blocks_of(run: &[BlockCopy]) -> Vec<RunBlock> {
 }
 
 impl Pipeline {
-    /// The copies of a block that are to be read, `wanted` at most.
+    /// The copies of a block that are to be read, at most `wanted`.
     pub fn copies_of(
         &self,
         bp: &BlkPtrPhys,
@@ -157,8 +158,8 @@ impl Pipeline {
         copies.into_iter()
     }
 
-    /// Reads and checks all that a run stands for, and repairs what is bad. `see` is shown the bytes of each
-    /// good block that was read as one of a run. The results are in the order of the run.
+    /// Reads and verifies everything in a run, and repairs what is bad. `see` is called with the bytes
+    /// of each good block that was read as part of a run. The results are in the order of the run.
     #[doc(alias = "scan_exec_io")]
     pub fn scrub_run(
         &self,

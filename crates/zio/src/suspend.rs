@@ -1,10 +1,10 @@
 //! An I/O that failed on every copy: whether it is issued again.
 //!
 //! # What it is
-//! The pipeline cannot undo half a txg, so a write that no device took must be repeated until one
-//! does. [`reissue`] is the loop around such an I/O; [`Suspend`], implemented above, makes it wait
-//! while the pool is suspended and says when there is no point in another attempt. The thread that
-//! issued the I/O waits inside of `reissue`, with the bytes still in its hands.
+//! The pipeline cannot undo half a txg, so a write that no device took must be repeated until one does.
+//! [`reissue`] is the loop around such an I/O; [`Suspend`], implemented above, makes it wait while the
+//! pool is suspended and says when there is no point in another attempt. The thread that issued the I/O
+//! waits inside of `reissue`, and still holds the bytes.
 //!
 //! # Invariants
 //! 1. A write returns an error only after [`Suspend::wait_resumed`] refused another attempt.
@@ -25,18 +25,18 @@ use base::{Error, ErrorKind, Result};
 pub enum FailedIo {
     /// A write that must not be lost. It waits in every failure mode.
     Write,
-    /// A read of which no device answers any more.
+    /// A read for which no device answers any more.
     Read,
 }
 
 /// Decides what becomes of I/O that failed on every copy.
 pub trait Suspend: Send + Sync {
-    /// How often the pool was resumed. To be asked before an I/O is issued.
+    /// How many times the pool was resumed. To be read before an I/O is issued.
     fn resumed_count(&self) -> u64;
 
     /// Suspends the pool because of `error`, if it is not suspended already, and waits until it is
-    /// resumed. Returns at once if it was resumed since [`resumed_count`](Suspend::resumed_count) gave
-    /// `issued_at`: the I/O has failed before the devices were back.
+    /// resumed. Returns at once if it was resumed since [`resumed_count`](Suspend::resumed_count)
+    /// returned `issued_at`: the I/O was issued before the devices were back.
     ///
     /// # Errors
     /// `error`, when the I/O is not to be issued again.
@@ -53,8 +53,8 @@ pub fn is_worth_repeating(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Io | ErrorKind::NoSpace)
 }
 
-/// Issues an I/O, and again each time that the pool is resumed, until it succeeds.
-/// `is_worth_it` says after which errors that is tried at all; without `suspend` it never is.
+/// Issues an I/O, and again each time that the pool is resumed, until it succeeds. `is_worth_it` says
+/// after which errors to try again; without `suspend` there is no second attempt.
 ///
 /// # Errors
 /// The last error of `issue`.

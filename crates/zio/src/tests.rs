@@ -59,7 +59,7 @@ fn request(data: Buf, policy: WritePolicy) -> WriteRequest {
     WriteRequest::new(data, policy, DATA, bookmark())
 }
 
-/// Bytes that no algorithm makes smaller.
+/// Bytes that no algorithm can compress.
 fn noise(len: usize, seed: u64) -> Buf {
     let mut x = seed | 1;
     let mut buf = BlockBuf::scratch(len);
@@ -72,7 +72,7 @@ fn noise(len: usize, seed: u64) -> Buf {
     buf.share()
 }
 
-/// Bytes that shrink to about `percent` of their number.
+/// Bytes that compress to about `percent` of their size.
 fn mixed(len: usize, percent: usize, seed: u64) -> Buf {
     let mut data = noise(len, seed);
     let quiet = len - len * percent / 100;
@@ -148,7 +148,7 @@ fn compression_pads_to_sectors_and_gives_up_below_an_eighth() {
         (bp.compress(), bp.psize()),
         (CompressType::Off.raw(), 131_072)
     );
-    // One sector cannot shrink, except into the pointer.
+    // A single sector cannot be compressed, except by embedding.
     let bp = bench.write(request(mixed(4096, 50, 1), WritePolicy::default()));
     assert_eq!((bp.compress(), bp.psize()), (CompressType::Off.raw(), 4096));
 }
@@ -290,7 +290,7 @@ fn blocks_of_this_txg_are_rewritten_in_place() {
         assert_eq!(bench.space.allocated(), before);
         assert_eq!(&*bench.read(&new).unwrap(), &*data);
         assert!(bench.read(&old).is_err() || old.is_gang());
-        // In a later txg, or with another size, it gets a new place.
+        // In a later txg, or with another size, it is allocated anew.
         let moved = bench.pipeline.write(Txg(101), again.clone()).unwrap();
         assert_ne!(moved.dva[0], old.dva[0]);
         again.data = noise(65_536, 3).into();
@@ -434,7 +434,7 @@ fn sim_what_somebody_waits_for_goes_first() {
             txg.wait().unwrap();
             behind.wait().unwrap();
             let order = bench.vdevs.state.lock().order.clone();
-            // A vdev takes one write at a time; the one that it is at is finished first.
+            // A vdev takes one write at a time; the one in progress is finished first.
             let of = |vdev, from: usize| {
                 let later = order[from..].iter().filter(move |write| write.0 == vdev);
                 later.map(|write| write.1)
@@ -501,7 +501,7 @@ fn sim_a_batch_that_finds_no_place_leaves_nothing() {
                 .begin_batch(TXG, requests(20).collect(), &mut under_way);
             let bps = begun.unwrap();
             let held = bench.space.allocated();
-            // Two waves find their places, the third does not, and neither do the pieces of a gang.
+            // Two waves are allocated, the third is not, nor are the pieces of a gang.
             bench.space.limit(Some(70));
             let error = bench
                 .pipeline

@@ -11,7 +11,7 @@ use crate::Io;
 pub struct ScrubReport {
     /// Copies (mirror sides, RAID-Z columns) that could not be read or did not verify.
     pub bad: u32,
-    /// How many of those were written anew with good bytes.
+    /// How many of those were rewritten with good bytes.
     pub repaired: u32,
 }
 
@@ -24,7 +24,7 @@ pub struct RunBlock {
     pub birth: Txg,
 }
 
-/// Top-level vdevs, addressed as DVAs do: offsets exclude the front labels and boot block.
+/// Top-level vdevs, addressed as in DVAs: offsets exclude the front labels and boot block.
 ///
 /// Lengths and offsets are multiples of `1 << ashift(vdev)`: the pipeline pads with zeros.
 pub trait VdevOps: Send + Sync {
@@ -58,10 +58,10 @@ pub trait VdevOps: Send + Sync {
     /// `Io`.
     fn flush(&self, vdevs: &[VdevId]) -> Result<()>;
 
-    /// Reads every copy of blocks that lie close to each other, verifies each of them and repairs the bad
-    /// ones: `buf` is the whole range from `offset` on, `blocks` are the parts of it that hold a block each,
-    /// and `verify` is told which of them it looks at. Good blocks end up in `buf`. The results are in the
-    /// order of `blocks`. The default only does what reads do.
+    /// Reads every copy of blocks that lie close to each other, verifies each of them and repairs the
+    /// bad ones: `buf` is the whole range from `offset` on, `blocks` are the parts of it that hold a
+    /// block each, and `verify` is passed the index of the block. Good blocks end up in `buf`. The
+    /// results are in the order of `blocks`. The default just reads each block.
     ///
     /// # Errors
     /// When there is no such vdev or the range is outside of it; for each block as of
@@ -84,8 +84,8 @@ pub trait VdevOps: Send + Sync {
         Ok(blocks.iter().enumerate().map(read).collect())
     }
 
-    /// Whether any device of this vdev still answers, or none is there that could: asked after a read
-    /// that failed, to tell a damaged place from a device that is gone.
+    /// Whether any device of this vdev still answers; true if it has no devices. Called after a failed
+    /// read, to tell a damaged sector from a device that is gone.
     fn answers(&self, vdev: VdevId) -> bool {
         let _ = vdev;
         true
@@ -107,13 +107,14 @@ pub trait VdevOps: Send + Sync {
     /// Bytes that a block of `psize` bytes takes on this vdev, parity and padding included.
     fn psize_to_asize(&self, vdev: VdevId, psize: u64) -> u64;
 
-    /// `vdev_deflate_ratio`: what 512 allocated bytes are worth in blocks of 128 KiB, parity discounted.
+    /// `vdev_deflate_ratio`: bytes of data per 512 allocated bytes, parity excluded, as blocks of 128
+    /// KiB have it.
     #[doc(alias = "vdev_set_deflate_ratio")]
     fn deflate_ratio(&self, vdev: VdevId) -> u64 {
         let asize = self.psize_to_asize(vdev, SPA_OLD_MAXBLOCKSIZE);
         SPA_OLD_MAXBLOCKSIZE / (asize >> SPA_MINBLOCKSHIFT).max(1)
     }
 
-    /// log2 of the vdev's sector; 9 when there is no such vdev (a read of it will say so).
+    /// log2 of the vdev's sector; 9 when there is no such vdev (a read of it returns the error).
     fn ashift(&self, vdev: VdevId) -> u32;
 }

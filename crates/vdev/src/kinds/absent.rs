@@ -1,4 +1,4 @@
-//! Vdevs that have no place for blocks, and kinds whose I/O is not there yet.
+//! Vdevs that hold no blocks, and kinds whose I/O is not implemented yet.
 
 use base::{Error, ErrorKind, Result};
 use zio::{Io, RunBlock, ScrubReport};

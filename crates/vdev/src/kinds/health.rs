@@ -1,8 +1,8 @@
-//! What errors of a device lead to.
+//! The consequences of device errors.
 //!
 //! # Invariants
-//! 1. A device is given up only if everything that it has can be had from others: the errors of the last
-//!    one go to the caller.
+//! 1. A device is given up only if everything that it has can be read from others: the errors of the
+//!    last one go to the caller.
 //!
 //! # Source
 //! OpenZFS `module/zfs/vdev.c` (`vdev_stat_update`, `vdev_dtl_required`), `cmd/zed/agents/zfs_diagnosis.c`.
@@ -28,12 +28,12 @@ pub(crate) enum Outcome {
 }
 
 impl Node<'_> {
-    /// Counts what went wrong with a block of this birth against a device, and gives it up if that is too
-    /// much.
+    /// Counts what went wrong with a block of this birth against a device, and gives the device up after
+    /// too many errors.
     pub(crate) fn blame(&self, device: &Arc<Vdev>, outcome: &Outcome, birth: Txg) {
         match outcome {
             Outcome::Untried | Outcome::Skipped => {}
-            // It was away when this was written: no fault of its own.
+            // It was absent when this was written: not its fault.
             Outcome::Mismatch if device.leaf().missed(birth) => {}
             Outcome::Mismatch => {
                 VdevStats::add(&device.stats().checksum_errors, 1);
@@ -85,8 +85,8 @@ impl Node<'_> {
         result
     }
 
-    /// Flushing the devices below ended so, `None` where there is no device: those that failed may have lost
-    /// what they were given.
+    /// Takes the results of flushing the devices below, `None` where there is no device: those that
+    /// failed may have lost what was written to them.
     pub(crate) fn conclude_flush(&self, results: Vec<Option<Result<()>>>) -> Result<()> {
         let devices = self.vdev.leaves();
         let is_flushed = |device: &Vdev| {

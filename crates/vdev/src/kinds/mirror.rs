@@ -10,7 +10,7 @@
 //! 2. A write succeeds if any device took it; every other one gets the txg into its DTL.
 //!
 //! # Concurrency
-//! Runs in the caller's thread. Only the best device is asked first; the others when it failed.
+//! Runs in the caller's thread. A read asks the best device first, and the others only when it failed.
 //!
 //! # Source
 //! OpenZFS `module/zfs/vdev_mirror.c`.
@@ -173,7 +173,7 @@ impl Node<'_> {
             Ok(())
         };
         let results: Vec<_> = self.vdev.leaves().iter().map(write).collect();
-        // What a device did not take it lacked before, too: no write of a new txg was missed.
+        // A device that failed this lacked the bytes before, too: it missed no write of a new txg.
         let is_repaired = results.iter().any(Result::is_ok);
         let failed = results.into_iter().find_map(Result::err);
         if is_repaired {
@@ -214,7 +214,7 @@ impl Node<'_> {
         self.note_write(device, result, bytes_of(parts))
     }
 
-    /// Some devices took a write: the others missed it.
+    /// If some devices took a write, the others missed it, which goes into their DTLs.
     fn conclude_write(&self, results: Vec<Result<()>>) -> Result<()> {
         if results.iter().all(Result::is_err) {
             let failed = results.into_iter().find_map(Result::err);
@@ -272,7 +272,7 @@ fn best_untried(
     those.nth(turn % equal).or(best)
 }
 
-/// So many sides of a mirror are compared; further ones are asked when these have failed.
+/// Sides of a mirror that are compared, at most; further ones are asked when these have failed.
 const RANKED_MAX: usize = 16;
 
 fn read_device(device: &Vdev, priority: Priority, offset: u64, buf: &mut [u8]) -> Result<()> {
@@ -295,9 +295,10 @@ fn complete_first(devices: &[Arc<Vdev>], blocks: &[RunBlock]) -> Vec<usize> {
     order
 }
 
-/// What one device has of each block of a run; `Untried` for a good one. If the run cannot be
-/// read whole, its blocks are read one by one. What the device missed is not read if another one has it
-/// (`is_good`): a DTL names whole txgs, of which the device may have all the same what no other has.
+/// How each block of a run is on one device; `Untried` for a good one. If the run cannot be read whole,
+/// its blocks are read one by one. A block that the device missed is not read if another device has it
+/// (`is_good`). If none has, it is read: a DTL names whole txgs, so the device may have the block all
+/// the same.
 fn scrub_device(
     device: &Vdev,
     offset: u64,

@@ -1,14 +1,14 @@
-//! What the kinds of vdevs do differently: I/O, space, and how much loss they bear.
+//! What the kinds of vdevs do differently: I/O, space, and how much loss they tolerate.
 //!
 //! # What it is
-//! [`KindOps`] is all that a kind decides. A [`Node`] is a vdev in the course of an I/O, with what holds for
-//! the whole tree. A kind whose children are not devices (a RAID-Z with a device that is being replaced) does
-//! its I/O through their kinds in turn. The rest, DTLs, states, labels, flushes, is the same for all and asks
-//! only [`KindOps::tolerated`].
+//! [`KindOps`] is all that a kind decides. A [`Node`] is a vdev during an I/O, with what applies to the
+//! whole tree. A kind whose children are not devices (a RAID-Z with a device that is being replaced)
+//! does its I/O through their kinds in turn. The rest, DTLs, states, labels, flushes, is the same for
+//! all and asks only [`KindOps::tolerated`].
 //!
 //! # Invariants
 //! 1. `psize_to_asize` grows with its argument, and is a multiple of the sector.
-//! 2. What `write` said to have written, `read` finds as long as no more than `tolerated` children are lost.
+//! 2. What `write` wrote successfully, `read` returns as long as at most `tolerated` children are lost.
 //!
 //! # Source
 //! OpenZFS `include/sys/vdev_impl.h` (`vdev_ops_t`).
@@ -57,7 +57,7 @@ pub(crate) trait KindOps: Send + Sync {
     /// Whether the sectors of a block follow each other as its bytes do.
     fn is_linear(&self) -> bool;
 
-    /// How many of so many children may be lost.
+    /// How many of `children` children may be lost.
     #[doc(alias = "vdev_op_nparity")]
     fn tolerated(&self, children: usize) -> usize;
 
@@ -65,18 +65,19 @@ pub(crate) trait KindOps: Send + Sync {
     #[doc(alias = "vdev_op_open")]
     fn asize(&self, children: &[u64]) -> u64;
 
-    /// The least that each of so many children must offer for that, in bytes.
+    /// The least that each of `children` children must offer for `asize`, in bytes.
     #[doc(alias = "vdev_op_min_asize")]
     fn min_child_asize(&self, children: usize, asize: u64) -> u64;
 
-    /// What a block takes, on so many children.
+    /// Bytes that a block takes on `children` children.
     #[doc(alias = "vdev_op_psize_to_asize")]
     fn psize_to_asize(&self, children: usize, ashift: u32, psize: u64) -> u64 {
         let _ = children;
         align_up(psize, 1 << ashift)
     }
 
-    /// How many of so many children hold data, not parity, of one block: as many can be written to at once.
+    /// How many of `children` children hold data, not parity, of one block: this many can be written to
+    /// at once.
     #[doc(alias = "vdev_get_ndisks")]
     fn data_disks(&self, children: usize) -> u64 {
         let _ = children;
@@ -98,7 +99,7 @@ pub(crate) trait KindOps: Send + Sync {
     }
 }
 
-/// What a kind does.
+/// The operations of a kind.
 #[doc(alias = "vdev_getops")]
 pub(crate) fn ops_of(kind: VdevKind) -> Arc<dyn KindOps> {
     match kind {
@@ -115,15 +116,15 @@ pub(crate) fn ops_of(kind: VdevKind) -> Arc<dyn KindOps> {
     }
 }
 
-/// A vdev in the course of an I/O.
+/// A vdev during an I/O.
 #[derive(Clone)]
 pub(crate) struct Node<'a> {
     pub(crate) vdev: &'a Arc<Vdev>,
-    /// The top-level vdev that it is, or is below of.
+    /// The top-level vdev that it is or belongs to.
     pub(crate) top: &'a Arc<Vdev>,
     /// Whether anything may be written, even to repair it.
     pub(crate) is_writable: bool,
-    /// The txgs that a write of now may belong to.
+    /// The txgs that a write issued now may belong to.
     pub(crate) txgs: Range<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! Mirrors: what goes wrong with a side, and what comes of it.
+//! Mirrors: what goes wrong with a side, and the consequences.
 
 use super::*;
 use base::ErrorKind;
@@ -59,7 +59,7 @@ fn writes_reach_every_side_behind_the_labels() {
 fn a_bad_copy_is_passed_over_counted_and_rewritten() {
     for damage in [Damage::Flip(4), Damage::Noise(1), Damage::ReadError] {
         let (disks, tree) = faulty(2);
-        // 32 MiB hold every turn of which side comes first.
+        // Within 32 MiB, each side has its turn to be read first.
         for n in 0..16u64 {
             tree.write_block(TOP, n << 21, &[9; LEN]).unwrap();
         }
@@ -143,7 +143,7 @@ fn a_dead_side_is_given_up_and_its_gap_is_remembered() {
     tree.flush(&[VdevId(0)]).unwrap();
     assert_eq!(gaps(device), [(10, 13), (20, 23)]);
 
-    // The last side is never given up, and its errors are told.
+    // The last side is never given up, and its errors are returned.
     disks[1].kill();
     let error = tree.write_block(TOP, 0, &[3; LEN]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io);
@@ -151,7 +151,7 @@ fn a_dead_side_is_given_up_and_its_gap_is_remembered() {
     disks[1].revive();
     disks[0].revive();
 
-    // Back again, it is not asked for what it missed, and not blamed for it.
+    // Back again, it is not asked for what it missed, and no errors are counted for that.
     tree.online(Guid(101), disks[0].clone()).unwrap();
     for _ in 0..4 {
         let mut bytes = [0; LEN];
@@ -367,7 +367,7 @@ fn sim_labels_of_several_devices_are_written_at_the_same_time() {
     assert_eq!(run(7), run(7));
 }
 
-/// Each block of a run is judged and repaired for itself.
+/// Each block of a run is verified and repaired on its own.
 #[test]
 fn a_run_is_scrubbed_block_by_block() {
     let (disks, tree) = faulty(2);

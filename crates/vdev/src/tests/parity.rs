@@ -1,4 +1,4 @@
-//! A kind with parity, made for this test alone: nothing outside of [`KindOps`] has to know it.
+//! A kind with parity, for this test alone: nothing outside [`KindOps`] has to know it.
 //!
 //! Rows of one sector on each child: data on all but the last, their exclusive or on the last.
 
@@ -277,7 +277,7 @@ fn a_kind_with_parity_needs_nothing_else_to_change() {
             assert!(bad > 0);
             check("scrubbed");
         }
-        // One is away: everything is there, the pool is degraded, no second one can go.
+        // One is absent: all data is readable, the pool is degraded, no second one may be lost.
         let first = tree.devices()[0].guid();
         tree.offline(first, true).unwrap();
         assert_eq!(top.state().0, VdevState::Degraded);

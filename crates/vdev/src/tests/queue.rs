@@ -20,7 +20,7 @@ const PRIORITIES: [Priority; 6] = [
     Priority::Scrub,
 ];
 
-/// Offsets say of which priority a command is: its number is above this bit.
+/// Offsets encode the priority of a command: its number is above this bit.
 const PRIORITY_SHIFT: u32 = 40;
 
 fn offset_of(priority: Priority, at: u64) -> u64 {
@@ -31,7 +31,7 @@ fn priority_at(offset: u64) -> Priority {
     PRIORITIES[(offset >> PRIORITY_SHIFT) as usize]
 }
 
-/// A device that takes its time.
+/// A slow device.
 #[derive(Default)]
 struct Busy {
     /// What it works on now, by priority.
@@ -145,7 +145,7 @@ fn sim_a_scrub_lets_others_go_first_and_goes_on() {
         let mut threads: Vec<_> = (0..4).map(|_| spawn(Priority::SyncRead, 400)).collect();
         threads.extend((0..3).map(|_| spawn(Priority::Scrub, 100)));
         threads.into_iter().for_each(rt::JoinHandle::join);
-        // It goes on beside the others, but has a ninth of the time: some 40 of the 400 ms.
+        // It continues beside the others, but gets a ninth of the time: some 40 of the 400 ms.
         let beside = *device.beside.lock();
         assert!((20..=60).contains(&beside), "{beside} beside others");
         let begun = device.begun.lock();
@@ -197,7 +197,7 @@ fn sim_what_threads_wait_for_comes_in_order_and_the_rest_by_offset() {
     });
 }
 
-/// A device that works on its own, keeps what it is given until it is told, and then fails everything.
+/// An asynchronous device that holds all commands until it is told to, and then fails them.
 #[derive(Default)]
 struct Held {
     held: Mutex<Vec<DoneFn>>,

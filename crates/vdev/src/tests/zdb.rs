@@ -1,4 +1,4 @@
-//! What the real `zdb` says of our labels.
+//! What the real `zdb` reports about our labels.
 
 use super::*;
 use geom::mem::Memory;

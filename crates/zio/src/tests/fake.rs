@@ -1,5 +1,5 @@
-//! Vdevs and free space for the tests of the pipeline: plain memory, and a first-fit allocator
-//! that knows exactly what is allocated.
+//! Vdevs and free space for the tests of the pipeline: plain memory, and an allocator that knows exactly
+//! what is allocated and appends to each vdev.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use crate::{AllocClass, Allocator, DvaSet, Hint, Io, Purpose, VdevOps};
 /// Vdevs of memory, one copy each.
 pub(super) struct FakeVdevs {
     pub(super) ashift: u32,
-    /// What `writes_at_once` says of each vdev.
+    /// What `writes_at_once` returns for each vdev.
     pub(super) ways: usize,
     bytes: Vec<rt::Mutex<Vec<u8>>>,
     pub(super) state: rt::Mutex<FakeState>,
@@ -27,9 +27,9 @@ pub(super) struct FakeState {
     pub(super) writes: u64,
     /// Their vdevs and lengths, in order.
     pub(super) order: Vec<(u64, usize)>,
-    /// Device writes under way, and the most there were.
+    /// Device writes in flight now, and the most at any time.
     pub(super) writing: (usize, usize),
-    /// Reads that no bytes satisfied, probes not counted.
+    /// Reads whose bytes did not verify, speculative ones not counted.
     pub(super) checksum_errors: u64,
 }
 
@@ -133,7 +133,7 @@ impl VdevOps for FakeVdevs {
     }
 }
 
-/// First fit over every vdev in turn.
+/// Allocates behind the last segment of each vdev in turn.
 pub(super) struct FakeAllocator {
     vdevs: u64,
     size: u64,
@@ -145,7 +145,7 @@ pub(super) struct FakeAllocator {
 struct Space {
     /// (vdev, offset) => size
     allocated: BTreeMap<(u64, u64), u64>,
-    /// Larger segments are never found.
+    /// Larger allocations fail.
     segment_max: u64,
     /// Allocations that may still succeed.
     left: Option<u64>,
