@@ -7,7 +7,7 @@
 //!
 //! # On disk
 //! Labels 2 and 3 are at the end of a device: on a device that has grown they are rewritten at the
-//! new end ([`VdevTree::renew_end_labels`]) when the pool is next opened for writing.
+//! new end (`renew_end_labels` of `vdev::import`) when the pool is next opened for writing.
 //!
 //! # Crash argument
 //! Labels 0 and 1 stay where they are; the usual write order of labels and uberblock makes the new

@@ -2,7 +2,7 @@
 //!
 //! # What it is
 //! [`Filesystem`] is what a FUSE server, a copy command or a shell needs: look-ups, changes of
-//! names, reads and writes, by object number (which is the inode number) or by [path](path). What
+//! names, reads and writes, by object number (which is the inode number) or by path. What
 //! is on disk is a version 5 file system as OpenZFS makes it; older ones are read.
 //!
 //! ```text
