@@ -116,6 +116,8 @@ impl Leaf {
         let is_usable = to.0.is_usable() && provider.is_some();
         self.queue.set_device(provider);
         self.is_usable.store(is_usable, Ordering::Release);
+        drop(to);
+        self.queue.resume();
     }
 
     /// Takes a device; if it is too small, the leaf is closed instead.

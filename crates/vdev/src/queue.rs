@@ -137,6 +137,8 @@ struct State {
     last: usize,
     /// A thread is starting what may start.
     is_issuing: bool,
+    /// The device is being changed: no waiting command is started.
+    is_held: bool,
 }
 
 impl State {
@@ -248,6 +250,9 @@ impl State {
 
     /// Takes the command that has the next turn.
     fn pop(&mut self) -> Option<Start> {
+        if self.is_held {
+            return None;
+        }
         let class = self.next_class()?;
         let (_, start) = self.waiting[class as usize].pop_first()?;
         self.begin(class);
@@ -261,16 +266,25 @@ impl State {
 pub(crate) struct VdevQueue(Arc<Mutex<State>>);
 
 impl VdevQueue {
-    /// Sets or removes the device. Waiting commands get the new one.
+    /// Sets or removes the device. Waiting commands get the new one, but none is started before
+    /// [`resume`](VdevQueue::resume): a command looks at the state of the leaf, which its caller is changing.
     pub(crate) fn set_device(&self, device: Device) {
         let mut state = self.0.lock();
         let ways = device
             .as_ref()
             .map_or(1, |device| device.shape().writes_at_once);
         state.writes_at_once = ways.max(1);
+        state.is_held = true;
         let old = std::mem::replace(&mut state.device, device);
-        issue(&self.0, state);
+        drop(state);
         drop(old);
+    }
+
+    /// Starts what may start on the device that was set.
+    pub(crate) fn resume(&self) {
+        let mut state = self.0.lock();
+        state.is_held = false;
+        issue(&self.0, state);
     }
 
     pub(crate) fn device(&self) -> Device {
@@ -338,7 +352,7 @@ impl VdevQueue {
         let state = self.0.lock();
         let next = state.next_class();
         assert!(
-            state.is_issuing || next.is_none(),
+            state.is_issuing || state.is_held || next.is_none(),
             "{next:?} waits, with {:?} at the device",
             state.active
         );

@@ -9,7 +9,7 @@ use zio::Priority;
 
 use crate::leaf::begin_write;
 use crate::queue::WRITES_MAX;
-use crate::{Vdev, VdevConfig, VdevKind};
+use crate::{Vdev, VdevAux, VdevConfig, VdevKind, VdevState};
 
 const PRIORITIES: [Priority; 6] = [
     Priority::SyncRead,
@@ -201,6 +201,7 @@ fn sim_what_threads_wait_for_comes_in_order_and_the_rest_by_offset() {
 #[derive(Default)]
 struct Held {
     held: Mutex<Vec<DoneFn>>,
+    takes_one_write: bool,
     has_failed: Mutex<bool>,
 }
 
@@ -211,6 +212,7 @@ impl Provider for Held {
     fn shape(&self) -> Shape {
         Shape {
             is_queued: true,
+            writes_at_once: if self.takes_one_write { 1 } else { usize::MAX },
             ..Shape::new(64 << 20, 512)
         }
     }
@@ -247,4 +249,32 @@ fn commands_that_fail_at_once_do_not_nest() {
     for begun in begun {
         assert_eq!(begun.wait().unwrap_err().kind(), ErrorKind::Io);
     }
+}
+
+#[test]
+fn sim_what_waits_for_a_device_that_was_closed_goes_to_the_next_one() {
+    simulate(1, || {
+        let old = Arc::new(Held {
+            takes_one_write: true,
+            ..Held::default()
+        });
+        let vdev = leaf_on(old.clone());
+        let data = Buf::zeroed(512);
+        let begin = |at: u64| {
+            let bytes = || data.clone();
+            begin_write(&vdev, Priority::AsyncWrite, at * 512, &[&data], bytes)
+        };
+        let (first, second) = (begin(0), begin(1));
+        vdev.leaf().close(VdevState::CantOpen, VdevAux::OpenFailed);
+        let new = Arc::new(Held::default());
+        vdev.leaf().open(new.clone()).unwrap();
+        vdev.leaf().check_invariants();
+        for device in [old, new] {
+            let mut held = std::mem::take(&mut *device.held.lock());
+            assert_eq!(held.len(), 1);
+            held.remove(0)(Ok(BioData::None));
+        }
+        first.wait().unwrap();
+        second.wait().unwrap();
+    });
 }
