@@ -266,10 +266,11 @@ impl BlkPtrPhys {
         !self.is_embedded() && dva0.is_gang()
     }
 
-    /// `BP_GET_DEDUP`: the block is counted in a dedup table.
+    /// `BP_GET_DEDUP`: the block is counted in a dedup table. An embedded pointer has no block to count,
+    /// whatever the bit says.
     #[must_use]
     pub fn is_dedup(&self) -> bool {
-        DEDUP.get(self.prop.get()) != 0
+        !self.is_embedded() && DEDUP.get(self.prop.get()) != 0
     }
 
     /// `BP_USES_CRYPT`: encrypted, authenticated, or an indirect block with a sum of MACs.

@@ -450,10 +450,10 @@ impl Zilog {
         if keep_first {
             // New random words, so that what is in that block is not taken for part of the new chain.
             let mut first = before.log;
-            if !first.is_hole() {
+            if first.dvas().next().is_some() {
                 first.set_cksum(new_verifier(&self.parts.objset));
+                header.log = first;
             }
-            header.log = first;
             return Ok(());
         }
         if is_on_disk_only {

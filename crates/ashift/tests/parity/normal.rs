@@ -33,9 +33,12 @@ const DAYS: &str = "(Mon|Tue|Wed|Thu|Fri|Sat|Sun)";
 /// Replaced everywhere, in this order.
 static EVERYWHERE: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     let rules = [
-        // Sun Nov 22  6:54 2026, Sun Nov 22 06:54:12 2026, Sun Nov 22 06:54:12 UTC 2026
+        // Sun Nov 22  6:54 2026, Sun Nov 22 06:54:12 2026, Sun Nov 22 06:54:12 UTC 2026, and with N for
+        // the year, where a command in a list has already replaced the number at the end of a line.
         (
-            format!(r"\b{DAYS} [A-Z][a-z][a-z] +[0-9]+ +[0-9]+:[0-9:]+ +([A-Z]+ )?20[0-9][0-9]\b"),
+            format!(
+                r"\b{DAYS} [A-Z][a-z]{{2}} +[0-9]+ +[0-9]+:[0-9:]+ +([A-Z]+ )?(20[0-9]{{2}}|N)\b"
+            ),
             "DATE",
         ),
         (

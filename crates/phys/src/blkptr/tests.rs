@@ -49,6 +49,13 @@ fn fields_are_where_openzfs_has_them() {
     assert_eq!((bp.birth(), bp.physical_birth()), (Txg(10), Txg(9)));
 }
 
+#[test]
+fn an_embedded_pointer_is_never_deduplicated() {
+    let mut bp = BlkPtrPhys::new_embedded(EMBEDDED_TYPE_DATA, b"x", 512, 15, 20, 0, Txg(1));
+    bp.set_dedup(true);
+    assert!(!bp.is_dedup());
+}
+
 proptest! {
     #[test]
     fn prop_payload_round_trips(payload in prop::collection::vec(any::<u8>(), 1..=112), extra in 0u64..4096) {
