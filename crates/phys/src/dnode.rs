@@ -46,6 +46,8 @@ pub const DN_MAX_INDBLKSHIFT: u8 = 17;
 pub(crate) const DN_MAX_LEVELS: u8 = 12;
 /// `DN_MAX_NBLKPTR`: the most block pointers in a dnode; as many fit in one slot.
 pub const DN_MAX_NBLKPTR: u8 = 3;
+/// Sectors of the largest data block, which has `SPA_MAXBLOCKSIZE` bytes.
+const DATABLKSZSEC_MAX: u16 = 1 << 15;
 /// `DN_MAX_OBJECT`: object numbers are below this.
 pub const DN_MAX_OBJECT: u64 = 1 << 48;
 
@@ -137,10 +139,12 @@ impl DnodePhys {
         u64::from(self.datablkszsec.get()).saturating_mul(512)
     }
 
-    /// Sets the size of data blocks: a multiple of 512, less than 32 MiB.
+    /// Sets the size of data blocks: a multiple of 512, at most `SPA_MAXBLOCKSIZE`.
     pub fn set_datablksz(&mut self, bytes: u64) {
-        assert!(bytes > 0 && bytes.is_multiple_of(512), "block size {bytes}");
-        let sectors = u16::try_from(bytes.wrapping_shr(9)).ok();
+        let sectors = bytes.is_multiple_of(512).then(|| bytes.wrapping_shr(9));
+        let sectors = sectors.and_then(|sectors| u16::try_from(sectors).ok());
+        let fits = |sectors: &u16| (1..=DATABLKSZSEC_MAX).contains(sectors);
+        let sectors = sectors.filter(fits);
         self.datablkszsec
             .set(sectors.unwrap_or_else(|| panic!("block size {bytes}")));
     }
@@ -198,8 +202,10 @@ impl DnodePhys {
             DN_MAX_INDBLKSHIFT,
         )?;
         in_range("dn_extra_slots", self.extra_slots, 0, 31)?;
-        if self.datablkszsec.get() == 0 {
-            return Err(Error::corrupt("dn_datablkszsec 0"));
+        let sectors = self.datablkszsec.get();
+        if !(1..=DATABLKSZSEC_MAX).contains(&sectors) {
+            let what = format!("dn_datablkszsec {sectors} is not in 1..={DATABLKSZSEC_MAX}");
+            return Err(Error::corrupt(what));
         }
         let bonuslen = self.bonuslen.get();
         if usize::from(bonuslen) > self.max_bonuslen() {
@@ -458,7 +464,15 @@ mod tests {
         check(|d| d.nlevels = 13, "dn_nlevels 13 is not in 1..=12");
         check(|d| d.nblkptr = 4, "dn_nblkptr 4 is not in 1..=3");
         check(|d| d.bonuslen.set(321), "dn_bonuslen 321 is more than 320");
-        check(|d| d.datablkszsec.set(0), "dn_datablkszsec 0");
+        let range = "is not in 1..=32768";
+        check(
+            |d| d.datablkszsec.set(0),
+            &format!("dn_datablkszsec 0 {range}"),
+        );
+        check(
+            |d| d.datablkszsec.set(32769),
+            &format!("dn_datablkszsec 32769 {range}"),
+        );
     }
 
     proptest! {

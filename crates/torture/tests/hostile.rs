@@ -27,7 +27,7 @@ const PEAK_KIB_MAX: u64 = 2 << 20;
 /// Seeds that once failed.
 const FOUND: &[u64] = &[
     3, 383, 1377, 1799, 101_530, 200_289, 301_285, 2_000_699, 2_007_651, 2_053_492, 2_053_914,
-    2_062_988, 2_070_146, 3_012_749, 5_067_564, 6_063_074, 7_068_903, 8_054_376,
+    2_062_988, 2_070_146, 3_012_749, 5_067_564, 6_063_074, 7_068_903, 8_054_376, 9_014_319,
 ];
 
 /// The seed of the current image, and the processor time of the process when the image was started, in ticks.
