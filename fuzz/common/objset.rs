@@ -6,7 +6,7 @@ use base::{ObjsetId, Txg};
 use dmu::{FreeAtOnce, Objset, ObjsetProps, Tx};
 use phys::ObjsetType;
 use zio::BlockStore;
-use zio::ram::RamStore;
+use ram::RamStore;
 
 /// A new one, and the transaction in which it was made.
 pub fn new() -> (Arc<Objset>, Tx) {

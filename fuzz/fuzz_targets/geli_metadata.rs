@@ -5,7 +5,8 @@
 use std::sync::Arc;
 
 use geli::{Components, Eli, MasterKey, Metadata, SetKey, last_sector};
-use geom::{Provider, mem::Memory};
+use geom::Provider;
+use ram::Memory;
 use libfuzzer_sys::fuzz_target;
 use md5::{Digest, Md5};
 

@@ -5,7 +5,8 @@
 use std::sync::Arc;
 
 use checksum::embedded;
-use geom::{Provider, mem::Memory};
+use geom::Provider;
+use ram::Memory;
 use libfuzzer_sys::fuzz_target;
 use phys::ChecksumType;
 use phys::label::{NVLIST_OFFSET, NVLIST_SIZE, label_offset};

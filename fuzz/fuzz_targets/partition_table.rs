@@ -2,7 +2,8 @@
 //! as the fields and entries of a GPT with right sums.
 #![no_main]
 
-use geom::{Provider, mem::Memory};
+use geom::Provider;
+use ram::Memory;
 use libfuzzer_sys::fuzz_target;
 
 const SECTORS: u64 = 256;

@@ -4,7 +4,8 @@
 
 use base::Txg;
 use checksum::embedded;
-use geom::{Provider, mem::Memory};
+use geom::Provider;
+use ram::Memory;
 use libfuzzer_sys::fuzz_target;
 use phys::ChecksumType;
 use phys::label::{UBERBLOCK_RING_OFFSET, UBERBLOCK_RING_SIZE};

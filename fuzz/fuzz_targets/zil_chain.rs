@@ -6,7 +6,7 @@ use base::{Buf, ObjsetId, Result, Txg};
 use libfuzzer_sys::fuzz_target;
 use phys::{ChecksumType, LrPhys, Phys, ZilChainPhys, ZilHeaderPhys};
 use zil::{Visitor, parse};
-use zio::ram::RamStore;
+use ram::RamStore;
 use zio::{Bookmark, LogStore};
 
 const BLOCK_BYTES: u64 = 4096;

@@ -234,7 +234,7 @@ mod tests {
     use std::sync::Arc;
 
     use base::{Buf, Txg};
-    use zio::ram::RamStore;
+    use ram::RamStore;
     use zio::{Bookmark, WritePolicy, WriteRequest};
 
     use super::*;

@@ -5,7 +5,7 @@ use base::{BlkId, Buf, ErrorKind, ObjectId, ObjsetId, Result, Txg};
 use compress::Algorithm;
 use phys::{BlkPtrPhys, ObjectType};
 use proptest::prelude::*;
-use zio::ram::RamStore;
+use ram::RamStore;
 use zio::{BlockStore, Bookmark, Run, UnderWay, WritePolicy, WriteRequest};
 
 use crate::policy::{PASSED_BLOCKS, Passing, Reader, charge};

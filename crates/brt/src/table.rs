@@ -102,11 +102,9 @@ impl Brts {
         let entries = ObjectId(brt.phys.mos_entries.get());
         let shared = lookup(&self.mos, entries, &key)?.unwrap_or(0);
         let taken = shared.min(count);
-        if count > shared + 1 {
-            let text = format!(
-                "{count} references to a block at {dva} go, which has {}",
-                shared + 1
-            );
+        let owners = shared.saturating_add(1);
+        if count > owners {
+            let text = format!("{count} references to a block at {dva} go, which has {owners}");
             return Err(Error::corrupt(text));
         }
         if taken > 0 {

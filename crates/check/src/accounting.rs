@@ -59,7 +59,7 @@ pub(crate) fn check(_pool: &Pool, mos: &Objset, tally: &mut Tally) {
         };
         let born = tally.born.get(id).copied().unwrap_or_default();
         let recorded = phys.referenced_bytes.get();
-        let counted = (inherited + born).wrapping_sub(dead);
+        let counted = inherited.wrapping_add(born).wrapping_sub(dead);
         if recorded != counted {
             findings.push(Finding::Referenced {
                 dataset: *id,

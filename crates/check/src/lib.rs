@@ -322,6 +322,9 @@ fn uncheckable_space(pool: &Pool, mos: &Objset) -> Option<&'static str> {
     used.map(|_| "a vdev is missing or was removed")
 }
 
+/// How many pointers of a list are collected before they are counted.
+const COUNTED_TOGETHER: usize = 4096;
+
 /// Counts the blocks that were freed but not yet returned to the allocator.
 fn count_lists(walk: &Walk, mos: &Objset, tally: &mut Tally) {
     let unread = |what: &str, error: &Error| Finding::NotChecked {
@@ -330,11 +333,16 @@ fn count_lists(walk: &Walk, mos: &Objset, tally: &mut Tally) {
     for name in [pool_names::SYNC_BPOBJ, pool_names::FREE_BPOBJ] {
         let mut bps = Vec::new();
         let mut findings = Vec::new();
+        let mut take = |bp: &BlkPtrPhys| {
+            bps.push(*bp);
+            if bps.len() == COUNTED_TOGETHER {
+                walk.count_deferred(&std::mem::take(&mut bps), tally);
+            }
+        };
         let result = zap::directory::find(mos, name).and_then(|object| match object {
             Some(object) => {
-                lists::each_bp(mos, object, &mut |bp| bps.push(*bp), &mut findings, &|bp| {
-                    walk.pool.dsize(bp)
-                })
+                let dsize = |bp: &BlkPtrPhys| walk.pool.dsize(bp);
+                lists::each_bp(mos, object, &mut take, &mut findings, &dsize)
             }
             None => Ok(()),
         });

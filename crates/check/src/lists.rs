@@ -136,11 +136,18 @@ fn check_entries(dnode: &Dnode, entries: Range<u64>, each_bytes: u64) -> Result<
     )))
 }
 
+/// Far more datasets than are destroyed at a time.
+const BPTREE_ENTRIES_MAX: u64 = 1 << 20;
+
 /// The entries of the bptree: datasets that are being destroyed.
 pub(crate) fn bptree_entries(mos: &Objset, object: ObjectId) -> Result<Vec<BptreeEntryPhys>> {
     let dnode = mos.hold(object)?;
     let header: BptreePhys = bonus(&dnode, BptreePhys::SIZE)?;
     let (begin, end) = (header.begin.get(), header.end.get());
+    if end.saturating_sub(begin) > BPTREE_ENTRIES_MAX {
+        let what = format!("bptree {object} has entries {begin}..{end}");
+        return Err(Error::corrupt(what));
+    }
     check_entries(&dnode, begin..end, BptreeEntryPhys::SIZE as u64)?;
     (begin..end)
         .map(|i| {

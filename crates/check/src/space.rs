@@ -28,6 +28,8 @@ use crate::{Finding, TopVdev};
 const READ_BYTES: u64 = 1 << 20;
 /// Maximum bytes of entries; a longer space map is corrupt.
 const LENGTH_MAX: u64 = 1 << 48;
+/// Maximum bytes of entries of a metaslab's space map for each sector: as for the allocator.
+const BYTES_PER_SECTOR_MAX: u64 = 256;
 
 /// A segment that a block occupies.
 #[derive(Clone, Copy, Debug)]
@@ -139,7 +141,7 @@ impl Space {
             unflushed.insert(*id, unflushed_txgs(mos, &vdev.top)?);
         }
         for (txg, object) in logs {
-            for_each_entry(mos, object, &mut |range| {
+            for_each_entry(mos, object, LENGTH_MAX, &mut |range| {
                 let id = range.vdev.unwrap_or_default();
                 let Some(vdev) = self.vdevs.get(&id) else {
                     // The vdev was removed, and its data moved.
@@ -176,7 +178,7 @@ impl Space {
                 continue;
             };
             let mut bytes = 0;
-            for_each_entry(mos, object, &mut |range| {
+            for_each_entry(mos, object, LENGTH_MAX, &mut |range| {
                 let offset = scale(range.offset, top.ashift)?;
                 let size = scale(range.run, top.ashift)?;
                 let at = vdev
@@ -347,7 +349,9 @@ fn load_map(
 ) -> Result<i64> {
     let (ms_size, shift) = (vdev.ms_size(), vdev.top.ashift);
     let start = at as u64 * ms_size;
-    let phys = for_each_entry(mos, object, &mut |range| {
+    // An honest map is condensed long before it has so many entries.
+    let max = (ms_size >> shift).saturating_mul(BYTES_PER_SECTOR_MAX) + READ_BYTES;
+    let phys = for_each_entry(mos, object, max, &mut |range| {
         let (offset, size) = (scale(range.offset, shift)?, scale(range.run, shift)?);
         if size > ms_size || offset > ms_size - size {
             return Err(outside(offset, size));
@@ -386,10 +390,12 @@ fn unflushed_txgs(mos: &Objset, top: &TopVdev) -> Result<Vec<u64>> {
     }
 }
 
-/// Reads the entries of a space map object in order; returns its header.
+/// Reads the entries of a space map object, which has at most `max_bytes` of them, in order; returns its
+/// header.
 fn for_each_entry(
     mos: &Objset,
     object: ObjectId,
+    max_bytes: u64,
     each: &mut dyn FnMut(&SpaceMapRange) -> Result<()>,
 ) -> Result<SpaceMapPhys> {
     let dnode = mos.hold(object)?;
@@ -403,7 +409,7 @@ fn for_each_entry(
     header[..len].copy_from_slice(&bonus[..len]);
     let phys = SpaceMapPhys::read(&header)?;
     let length = phys.length.get();
-    if !length.is_multiple_of(8) || length > LENGTH_MAX {
+    if !length.is_multiple_of(8) || length > max_bytes {
         return Err(Error::corrupt(format!("smp_length is {length}")));
     }
     let covered = (dnode.maxblkid().0 + 1).saturating_mul(dnode.blksz());

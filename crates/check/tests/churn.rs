@@ -8,10 +8,10 @@ use check::{Options, Pool, verify};
 use dmu::{NewObject, Objset, Tx};
 use dsl::NewDataset;
 use geom::Provider;
-use geom::mem::Memory;
 use oracle::Zdb;
 use phys::feature;
 use phys::{ObjectType, ObjsetType};
+use ram::Memory;
 use spa::{CreateOptions, Host, Settings, Spa};
 use vdev::{Grouping, NewDevice, TopSpec, VdevKind};
 

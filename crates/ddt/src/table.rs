@@ -127,7 +127,7 @@ impl Ddts {
             let total = histogram.total();
             total.referenced[3].saturating_sub(total.stored[3])
         });
-        saved.sum()
+        saved.fold(0, u64::saturating_add)
     }
 
     /// Every entry of every table.
@@ -285,9 +285,9 @@ impl Ddts {
                 }
             };
             self.stats = Some(stats);
-            let mut count = 0;
+            let mut count = 0u64;
             for part in table.parts.values() {
-                count += zap::count(&self.mos, part.object)?;
+                count = count.saturating_add(zap::count(&self.mos, part.object)?);
             }
             for (class, part) in &table.parts {
                 let name = name(*checksum, *class);

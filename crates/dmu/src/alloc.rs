@@ -214,7 +214,7 @@ impl Objset {
         // Past the end of the tree everything is free.
         let behind = (walk.tree.blkptrs.len() as u64) << (epbs * u32::from(walk.tree.top() - 1));
         let region = found.unwrap_or_else(|| behind.max(region));
-        Ok((region << epbs) * DNODES_PER_BLOCK)
+        Ok(crate::tree::shl_saturating(region, epbs).saturating_mul(DNODES_PER_BLOCK))
     }
 
     /// The first block of dnodes at or after `from` that is empty on disk.
@@ -263,10 +263,12 @@ pub(crate) fn allocated_slots(block: &[u8]) -> impl Iterator<Item = (usize, usiz
         while next < DNODES_PER_BLOCK as usize {
             let at = next;
             let core = slot_core(block, at);
-            next += core.slots();
             if core.is_allocated() {
+                next += core.slots();
                 return Some((at, core.slots().min(DNODES_PER_BLOCK as usize - at)));
             }
+            // The other fields of a free slot mean nothing.
+            next += 1;
         }
         None
     })
@@ -399,7 +401,9 @@ impl Objset {
     fn next_on_disk(&self, from: u64, met: &mut ObjectWalk) -> Result<Option<u64>> {
         let mut blkid = from / DNODES_PER_BLOCK;
         loop {
-            let Some((found, bp)) = self.used_block(blkid)? else {
+            let is_object =
+                |(found, _): &(u64, BlkPtrPhys)| *found < DN_MAX_OBJECT / DNODES_PER_BLOCK;
+            let Some((found, bp)) = self.used_block(blkid)?.filter(is_object) else {
                 return Ok(None);
             };
             met.enter(self.meta.bookmark(found), found, &bp)?;

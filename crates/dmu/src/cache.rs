@@ -103,7 +103,7 @@ impl Cache {
 
     /// Unsynced allocations in `[from, to)`.
     pub(crate) fn unsynced_in(&self, from: u64, to: u64) -> impl Iterator<Item = (u64, u8)> + '_ {
-        let range = self.unsynced.range(ObjectId(from)..ObjectId(to));
+        let range = self.unsynced.range(ObjectId(from.min(to))..ObjectId(to));
         range.map(|(id, slots)| (id.0, *slots))
     }
 }

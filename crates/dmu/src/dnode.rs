@@ -123,12 +123,8 @@ impl State {
         self.layers(View::Open).next().is_some()
     }
 
-    fn layer_slot(&mut self, tx: &Tx, id: ObjectId) -> &mut Option<Box<Dirty>> {
+    fn layer_slot(&mut self, tx: &Tx) -> &mut Option<Box<Dirty>> {
         if tx.is_syncing() {
-            assert!(
-                self.dirty.is_none(),
-                "object {id} changed in open and in syncing context"
-            );
             &mut self.frozen
         } else {
             &mut self.dirty
@@ -339,6 +335,22 @@ impl Dnode {
         self.change_locked(&mut state, tx, f)
     }
 
+    /// An object is changed in open context or in syncing context, never in both: otherwise a number that
+    /// leads here from disk is wrong.
+    fn check_context(&self, state: &State, tx: &Tx) -> Result<()> {
+        if tx.is_syncing() && state.dirty.is_some() {
+            let what = format!(
+                "object {} is changed in open and in syncing context",
+                self.id
+            );
+            return Err(Error::corrupt(what));
+        }
+        if self.id == META_DNODE_OBJECT {
+            return Err(Error::corrupt("object 0 is to be changed"));
+        }
+        Ok(())
+    }
+
     /// Like [`change`](Dnode::change), after [`Context::announce`] and with the lock held.
     pub(crate) fn change_locked<R>(
         &self,
@@ -349,14 +361,15 @@ impl Dnode {
         if state.is_freed() {
             return Err(self.gone());
         }
+        self.check_context(state, tx)?;
         let mut charge = Charge::default();
-        if state.layer_slot(tx, self.id).is_none() {
+        if state.layer_slot(tx).is_none() {
             let fields = state.fields(View::of(tx));
-            *state.layer_slot(tx, self.id) = Some(Box::new(Dirty::new(fields)));
+            *state.layer_slot(tx) = Some(Box::new(Dirty::new(fields)));
             self.context.enlist(tx, self.me());
             charge = Charge::waiting(DNODE_CHARGE_BYTES);
         }
-        let mut layer = state.layer_slot(tx, self.id).take().expect("created above");
+        let mut layer = state.layer_slot(tx).take().expect("created above");
         let result = f(
             state,
             Change {
@@ -365,7 +378,7 @@ impl Dnode {
             },
         );
         layer.charge(charge);
-        *state.layer_slot(tx, self.id) = Some(layer);
+        *state.layer_slot(tx) = Some(layer);
         self.context.charge(tx, charge);
         Ok(result)
     }

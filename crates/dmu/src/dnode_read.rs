@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use base::{BlkId, Buf, BufSlice, Error, Result};
+use base::{BlkId, Buf, BufSlice, Error, Result, SPA_MINBLOCKSIZE, SPA_OLD_MAXBLOCKSIZE};
 use phys::blkptr::BlkPtrPhys;
 use zio::{Bookmark, Run};
 
@@ -151,6 +151,10 @@ impl Dnode {
     pub fn visit(&self, offset: u64, len: u64, see: &mut dyn FnMut(Content)) -> Result<()> {
         if len == 0 {
             return Ok(());
+        }
+        if offset.checked_add(len).is_none() {
+            let what = format!("{len} bytes at {offset} of object {}", self.id());
+            return Err(Error::corrupt(what));
         }
         let mut state = self.state();
         let blksz = state.fields(View::Open).blksz;
@@ -379,7 +383,15 @@ impl Dnode {
         let _ticket = self.ticket(&mut state);
         drop(state);
         let at = Bookmark::spill(self.objset_id(), self.id());
-        self.context.store.read(&bp, &at).map(Some)
+        let lsize = bp.lsize();
+        let fits = (1..=SPA_OLD_MAXBLOCKSIZE).contains(&lsize);
+        if bp.level() != 0 || !fits || !lsize.is_multiple_of(SPA_MINBLOCKSIZE) {
+            let what = format!("spill block {at}: level {}, {lsize} bytes", bp.level());
+            return Err(Error::corrupt(what));
+        }
+        let spill = self.context.store.read(&bp, &at)?;
+        check_len(&spill, lsize, &at)?;
+        Ok(Some(spill))
     }
 }
 

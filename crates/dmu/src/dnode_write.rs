@@ -154,8 +154,12 @@ impl Dnode {
     }
 }
 
-/// Only objects whose block size is a power of two have more than one block.
+/// Only objects whose block size is a power of two have more than one block, and none reaches 2^64 bytes.
 fn check_reach(fields: &crate::dirty::Fields, blkid: u64) -> Result<()> {
+    if blkid >= u64::MAX / fields.blksz.max(1) {
+        let what = format!("block {blkid} is behind the end of all objects");
+        return Err(Error::corrupt(what));
+    }
     if blkid == 0 || fields.blksz.is_power_of_two() {
         return Ok(());
     }

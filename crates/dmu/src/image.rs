@@ -233,10 +233,11 @@ impl Image {
         }
     }
 
-    /// Dnodes in use below the meta-dnode, or blocks below any other one.
+    /// Dnodes in use below the meta-dnode, or blocks below any other one; corrupt pointers may have any
+    /// count.
     pub(crate) fn fill(&self) -> u64 {
         let present = self.blkptrs.iter().filter(|bp| !bp.is_hole());
-        present.map(BlkPtrPhys::fill).sum()
+        present.map(BlkPtrPhys::fill).fold(0, u64::saturating_add)
     }
 }
 

@@ -11,12 +11,13 @@
 //! # Source
 //! OpenZFS module/zfs/dmu_objset.c @be7657e3.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use base::{BlkId, Context as _, ObjectId, ObjsetId, Result, Txg};
-use phys::blkptr::BlkPtrPhys;
+use phys::blkptr::{BlkIdentity, BlkPtrPhys};
 use phys::dnode::{DN_MAX_OBJECT, DNODE_BLOCK_SIZE, DNODES_PER_BLOCK, DnodeSlotPhys};
 use phys::objset::{OBJSET_PHYS_SIZE_V2, OBJSET_PHYS_SIZE_V3, ObjsetPhys};
 use phys::zil::ZilHeaderPhys;
@@ -47,6 +48,9 @@ pub struct Objset {
     owners: RwLock<Option<Arc<dyn OwnerAccounting>>>,
     /// The header was changed in syncing context, and waits for the next pass.
     header_dirty: AtomicBool,
+    /// The blocks of the MOS that the current txg has written, which later passes may overwrite in place.
+    /// Their birth alone would not tell: a pointer on disk may have that of a txg still to come.
+    written: Mutex<HashSet<BlkIdentity>>,
 }
 
 /// The objset block in memory. Of its dnodes only those of special objects are current.
@@ -160,6 +164,7 @@ impl Objset {
             freed_objects: AtomicU64::new(0),
             owners: RwLock::new(None),
             header_dirty: AtomicBool::new(false),
+            written: Mutex::default(),
         })
     }
 
@@ -290,6 +295,22 @@ impl Objset {
             self.id()
         );
         self.cache.lock().trim();
+    }
+
+    /// Notes that the current txg has written this block.
+    pub(crate) fn note_written(&self, bp: &BlkPtrPhys) {
+        if self.is_mos() && !bp.is_hole() && !bp.is_embedded() {
+            self.written.lock().insert(bp.identity());
+        }
+    }
+
+    /// Whether the current txg has written this block; always false outside of the MOS.
+    pub(crate) fn has_written(&self, bp: &BlkPtrPhys) -> bool {
+        self.is_mos() && self.written.lock().contains(&bp.identity())
+    }
+
+    pub(crate) fn forget_written(&self) {
+        self.written.lock().clear();
     }
 
     /// Checks what this crate promises of the dnodes in memory, while no txg is being synced.

@@ -11,9 +11,9 @@ use base::{BlkId, Buf, ErrorKind, ObjectId, ObjsetId, Txg};
 use dmu::{NewObject, OBJECT_END, Objset, ObjsetProps, Tx};
 use phys::{ObjectType, ObjsetType};
 use proptest::prelude::*;
+use ram::RamStore;
 use rig::{Books, Slow, audit, seeds};
 use zio::BlockStore;
-use zio::ram::RamStore;
 
 struct Mos {
     books: Arc<Books>,

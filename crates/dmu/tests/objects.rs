@@ -11,8 +11,8 @@ use dmu::{
 };
 use phys::ObjectType;
 use phys::blkptr::BlkPtrPhys;
+use ram::RamStore;
 use rig::Pool;
-use zio::ram::RamStore;
 use zio::{BlockStore, Bookmark, Run, WriteRequest};
 
 fn pool() -> Arc<Pool> {

@@ -76,8 +76,8 @@ fn length(bytes: u64) -> Result<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use geom::mem::Memory;
     use proptest::prelude::*;
+    use ram::Memory;
 
     proptest! {
         #[test]

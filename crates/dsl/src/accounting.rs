@@ -13,7 +13,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 
-use base::{Result, SPA_OLD_MAXBLOCKSIZE, Txg};
+use base::{Error, Result, SPA_OLD_MAXBLOCKSIZE, Txg};
 use dmu::{BlockAccounting, Tx};
 use phys::blkptr::BlkPtrPhys;
 use phys::{ChecksumType, CompressType};
@@ -43,6 +43,8 @@ pub(crate) struct Tally {
     /// Killed and to be freed, but expensive to free (gang, dedup): they go through the pool's free
     /// list.
     deferred: Vec<BlkPtrPhys>,
+    /// A block was born no later than the previous snapshot, whose txg on disk is wrong then.
+    is_too_early: bool,
     features: BTreeSet<&'static str>,
 }
 
@@ -77,11 +79,9 @@ impl BlockAccounting for HeadAccounting {
     fn born(&self, bp: &BlkPtrPhys, tx: &Tx) {
         let (pool, ds) = self.parts();
         assert!(tx.is_syncing(), "blocks are born in syncing context");
-        assert!(
-            bp.allocation_birth() > ds.prev_snap_txg(),
-            "born into a snapshot's time"
-        );
+        let is_too_early = bp.allocation_birth() <= ds.prev_snap_txg();
         let mut tally = ds.tally.lock();
+        tally.is_too_early |= is_too_early;
         tally.born += Space::of_block(pool.mos().env(), bp);
         tally.features.extend(features_of(bp));
     }
@@ -169,6 +169,14 @@ impl DslPool {
     #[doc(alias = "dsl_dataset_sync_done")]
     pub(crate) fn apply_tally(&self, ds: &Arc<DslDataset>, tx: &Tx) -> Result<()> {
         let tally = std::mem::take(&mut *ds.tally.lock());
+        if tally.is_too_early {
+            let (object, txg) = (ds.object(), ds.prev_snap_txg());
+            let what = format!(
+                "data set {object}: ds_prev_snap_txg is {txg} in txg {}",
+                tx.txg()
+            );
+            return Err(Error::corrupt(what));
+        }
         let Tally {
             born,
             freed,

@@ -38,6 +38,8 @@ use phys::dsl::{BPOBJ_BLOCKSIZE, BPOBJ_SIZE_V0, BPOBJ_SIZE_V1, BPOBJ_SIZE_V2, Bp
 use phys::{BlkPtrPhys, ObjectType, Phys};
 use zerocopy::{FromBytes, IntoBytes};
 
+use crate::fields::check_bytes;
+
 use crate::mos::{Mos, u64_at};
 use crate::size::{Space, apply};
 use phys::feature;
@@ -181,7 +183,7 @@ impl Bpobj {
             let header = bpobj.header();
             todo.extend(bpobj.subobjs(&header)?);
             if header.subobjs != 0 {
-                mos.free_object(ObjectId(header.subobjs), tx)?;
+                free_list(mos, header.subobjs, tx)?;
             }
             mos.free_object(object, tx)?;
         }
@@ -211,7 +213,16 @@ impl Bpobj {
                 "bpobj {object} has a bonus of {bonus} bytes"
             )));
         }
-        let (count, fits) = (bpobj.header().num_blkptrs, bpobj.capacity());
+        let header = bpobj.header();
+        check_bytes("bpo_bytes", header.bytes)?;
+        check_bytes("bpo_comp", header.comp)?;
+        check_bytes("bpo_uncomp", header.uncomp)?;
+        if header.num_subobjs > SUBOBJS_MAX {
+            let count = header.num_subobjs;
+            let what = format!("bpobj {object}: bpo_num_subobjs is {count}");
+            return Err(Error::corrupt(what));
+        }
+        let (count, fits) = (header.num_blkptrs, bpobj.capacity());
         if count > fits {
             return Err(Error::corrupt(format!(
                 "bpobj {object}: bpo_num_blkptrs is {count}, {fits} fit"
@@ -353,7 +364,7 @@ impl Bpobj {
         // only if that was small enough to copy, the pointers.
         let mut copied_all = true;
         if sub_header.subobjs != 0 {
-            let list = self.mos.hold(ObjectId(sub_header.subobjs))?;
+            let list = hold_list(&self.mos, sub_header.subobjs)?;
             copied_all = list.maxblkid() == BlkId(0);
             if copied_all {
                 let numbers = sub.subobjs(&sub_header)?;
@@ -366,7 +377,7 @@ impl Bpobj {
                     },
                     tx,
                 )?;
-                self.mos.free_object(ObjectId(sub_header.subobjs), tx)?;
+                free_list(&self.mos, sub_header.subobjs, tx)?;
             }
         }
         if copied_all && sub.dnode.maxblkid() == BlkId(0) {
@@ -375,7 +386,7 @@ impl Bpobj {
             self.dnode
                 .write(tx, header.num_blkptrs * BP_BYTES, &bytes)?;
             header.num_blkptrs += sub_header.num_blkptrs;
-            header.num_freed += sub_header.num_freed;
+            header.num_freed = header.num_freed.saturating_add(sub_header.num_freed);
             drop(sub);
             self.mos.free_object(object, tx)?;
         } else {
@@ -392,7 +403,7 @@ impl Bpobj {
                 .alloc(kind, BPOBJ_BLOCKSIZE, ObjectType::NONE, 0, tx)?;
             header.subobjs = list.0;
         }
-        let list = self.mos.hold(ObjectId(header.subobjs))?;
+        let list = hold_list(&self.mos, header.subobjs)?;
         let words: Vec<u64> = numbers.iter().map(|object| object.0.to_le()).collect();
         list.write(tx, header.num_subobjs * 8, words.as_bytes())?;
         header.num_subobjs += numbers.len() as u64;
@@ -403,7 +414,7 @@ impl Bpobj {
         if header.subobjs == 0 || header.num_subobjs == 0 {
             return Ok(Vec::new());
         }
-        let list = self.mos.hold(ObjectId(header.subobjs))?;
+        let list = hold_list(&self.mos, header.subobjs)?;
         let blocks = list.maxblkid().0.saturating_add(1);
         let fits = list.blksz().saturating_mul(blocks) / 8;
         if header.num_subobjs > fits {
@@ -412,11 +423,6 @@ impl Bpobj {
                 self.object(),
                 header.num_subobjs
             )));
-        }
-        if header.num_subobjs > SUBOBJS_MAX {
-            let (object, count) = (self.object(), header.num_subobjs);
-            let what = format!("bpobj {object}: bpo_num_subobjs is {count}");
-            return Err(Error::corrupt(what));
         }
         list.check_dense(0, header.num_subobjs * 8)?;
         let mut bytes = vec![0; (header.num_subobjs * 8) as usize];
@@ -560,12 +566,12 @@ impl Bpobj {
             }
             let sub_header = sub.header();
             if sub_header.subobjs != 0 {
-                self.mos.free_object(ObjectId(sub_header.subobjs), tx)?;
+                free_list(&self.mos, sub_header.subobjs, tx)?;
             }
             drop(sub);
             self.mos.free_object(object, tx)?;
             header.num_subobjs -= 1;
-            let list = self.mos.hold(ObjectId(header.subobjs))?;
+            let list = hold_list(&self.mos, header.subobjs)?;
             list.free_range(tx, header.num_subobjs * 8, 8)?;
         }
         Ok((removed, Ok(true)))
@@ -595,6 +601,22 @@ fn note_seen(seen: &mut BTreeSet<ObjectId>, object: ObjectId) -> Result<()> {
 const MAX_DEPTH: u32 = 256;
 /// Byte offset of blk_fill in a block pointer.
 const FILL_OFFSET: usize = 88;
+
+/// The list of the numbers of subobjs.
+fn hold_list(mos: &Mos, object: u64) -> Result<Arc<Dnode>> {
+    let list = mos.hold(ObjectId(object))?;
+    let type_ = list.type_();
+    if type_ == ObjectType::BPOBJ_SUBOBJ {
+        return Ok(list);
+    }
+    let what = format!("object {object} is {type_:?}, not a list of bpobjs");
+    Err(Error::corrupt(what))
+}
+
+fn free_list(mos: &Mos, object: u64, tx: &Tx) -> Result<()> {
+    hold_list(mos, object)?;
+    mos.free_object(ObjectId(object), tx)
+}
 
 /// The pointer as stored in a list, without checksum and payload: freeing a block does not need
 /// them (except the checksum of a deduplicated block), and the list compresses better.

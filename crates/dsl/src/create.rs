@@ -155,6 +155,7 @@ impl DslPool {
         let mos = self.mos();
         let type_ = ObjectType::DSL_DIR;
         let object = mos.alloc(type_, 0, type_, DslDirPhys::SIZE, tx)?;
+        self.forget(object);
         let mut fields = DirFields {
             creation_time: now_secs(),
             props_zapobj: mos.zap_create(ObjectType::DSL_PROPS, tx)?.0,
@@ -210,6 +211,7 @@ impl DslPool {
         let mos = self.mos();
         let type_ = ObjectType::DSL_DATASET;
         let object = mos.alloc(type_, 0, type_, DslDatasetPhys::SIZE, tx)?;
+        self.forget(object);
         let mut fields = DatasetFields {
             dir_obj: dd.object().0,
             flags,

@@ -110,11 +110,17 @@ impl DatasetState {
     pub(crate) fn parent_delta(&self, change: i64) -> i64 {
         let unique = self.fields.unique_bytes;
         let charged = |unique: u64| unique.max(self.reserved).cast_signed();
-        charged(unique.saturating_add_signed(change)) - charged(unique)
+        charged(unique.saturating_add_signed(change)).wrapping_sub(charged(unique))
     }
 }
 
 impl DslDataset {
+    /// Counts a hold; the count on disk may be any number.
+    pub(crate) fn add_userrefs(&self, change: i64) {
+        let mut state = self.state();
+        state.userrefs = state.userrefs.saturating_add_signed(change);
+    }
+
     pub(crate) fn new(
         pool: Weak<DslPool>,
         object: ObjectId,

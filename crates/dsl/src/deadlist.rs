@@ -41,6 +41,7 @@ use phys::{BlkPtrPhys, ObjectType, Phys};
 use zerocopy::IntoBytes;
 
 use crate::bpobj::Bpobj;
+use crate::fields::check_bytes;
 use crate::mos::Mos;
 use crate::size::{Space, apply};
 
@@ -111,7 +112,11 @@ impl Deadlist {
     }
 
     fn header(&self) -> Result<DeadlistPhys> {
-        DeadlistPhys::read(&self.dnode.bonus())
+        let header = DeadlistPhys::read(&self.dnode.bonus())?;
+        check_bytes("dl_used", header.used.get())?;
+        check_bytes("dl_comp", header.comp.get())?;
+        check_bytes("dl_uncomp", header.uncomp.get())?;
+        Ok(header)
     }
 
     /// The total size of the listed blocks.

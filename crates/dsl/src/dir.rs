@@ -81,7 +81,7 @@ impl DirState {
     /// has already been charged for the reservation.
     pub(crate) fn parent_delta(&self, used: u64, change: i64) -> i64 {
         let charged = |used: u64| used.max(self.fields.reserved).cast_signed();
-        charged(used.saturating_add_signed(change)) - charged(used)
+        charged(used.saturating_add_signed(change)).wrapping_sub(charged(used))
     }
 }
 

@@ -6,6 +6,7 @@
 //! Source: OpenZFS include/sys/dsl_dir.h, include/sys/dsl_dataset.h @be7657e3
 
 use base::{Error, Result};
+use phys::dnode::DN_MAX_OBJECT;
 use phys::dsl::{DD_FLAG_USED_BREAKDOWN, DslDatasetPhys, DslDirPhys};
 use phys::{BlkPtrPhys, Phys};
 use zerocopy::IntoBytes;
@@ -125,6 +126,7 @@ impl DirFields {
         check_bytes("dd_used_bytes", fields.used_bytes)?;
         check_bytes("dd_compressed_bytes", fields.compressed_bytes)?;
         check_bytes("dd_uncompressed_bytes", fields.uncompressed_bytes)?;
+        check_bytes("dd_reserved", fields.reserved)?;
         for used in &fields.extra.used_breakdown {
             check_bytes("dd_used_breakdown", used.get())?;
         }
@@ -189,9 +191,10 @@ impl DirFields {
 const _: () = assert!(USED_KINDS == 5);
 
 /// Bytes; more than any pool can hold. Accounts up to this can be summed without overflow.
-const ACCOUNT_MAX_BYTES: u64 = 1 << 60;
+pub(crate) const ACCOUNT_MAX_BYTES: u64 = 1 << 60;
 
-fn check_bytes(field: &str, bytes: u64) -> Result<()> {
+/// Checks a number of bytes from disk.
+pub(crate) fn check_bytes(field: &str, bytes: u64) -> Result<()> {
     if bytes <= ACCOUNT_MAX_BYTES {
         return Ok(());
     }
@@ -210,6 +213,10 @@ impl DatasetFields {
                 "ds_num_children is {} although ds_next_snap_obj is {}",
                 fields.num_children, fields.next_snap_obj
             )));
+        }
+        if fields.num_children > DN_MAX_OBJECT {
+            let count = fields.num_children;
+            return Err(Error::corrupt(format!("ds_num_children is {count}")));
         }
         check_bytes("ds_referenced_bytes", fields.referenced_bytes)?;
         check_bytes("ds_compressed_bytes", fields.compressed_bytes)?;

@@ -64,7 +64,7 @@ impl DslPool {
             snap.state().fields.userrefs_obj = zap.0;
             self.dirty_dataset(snap);
         }
-        snap.state().userrefs += 1;
+        snap.add_userrefs(1);
         self.mos().zap_add(zap, tag, now_secs(), tx)?;
         let refs = snap.state().userrefs;
         self.log(snap, "hold", &format!("tag={tag} temp=0 refs={refs}"), tx)
@@ -99,7 +99,7 @@ impl DslPool {
                 let goes = goes_with_last_hold(&snap);
                 pool.mos()
                     .zap_remove(ObjectId(snap.fields().userrefs_obj), &tag, tx)?;
-                snap.state().userrefs -= 1;
+                snap.add_userrefs(-1);
                 let refs = snap.state().userrefs;
                 pool.log(&snap, "release", &format!("tag={tag} refs={refs}"), tx)?;
                 if goes {

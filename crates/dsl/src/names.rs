@@ -16,7 +16,7 @@ use phys::ObjectType;
 use crate::dataset::{DatasetState, DslDataset};
 use crate::deadlist::Deadlist;
 use crate::dir::{DirState, DslDir};
-use crate::fields::{DatasetFields, DirFields};
+use crate::fields::{DatasetFields, DirFields, check_bytes};
 use crate::pool::DslPool;
 use phys::feature;
 
@@ -402,9 +402,11 @@ impl DslPool {
                 Ok(0)
             }
         };
+        let reserved = limit("refreservation")?;
+        check_bytes("refreservation", reserved)?;
         let deadlist = Deadlist::open(self.mos(), ObjectId(fields.deadlist_obj))?;
         let state = DatasetState {
-            reserved: limit("refreservation")?,
+            reserved,
             quota: limit("refquota")?,
             features: self.load_features(object)?,
             activating: BTreeSet::new(),

@@ -291,7 +291,7 @@ impl DslPool {
         ds
     }
 
-    /// Forgets a destroyed directory or dataset.
+    /// Forgets a directory or dataset that is destroyed, or whose number is given to another one.
     pub(crate) fn forget(&self, object: ObjectId) {
         let mut cache = self.cache.lock();
         cache.dirs.remove(&object);

@@ -204,9 +204,10 @@ impl DslPool {
             space -= before.fields().referenced();
         }
         let dead_since = |list: &[Arc<DslDataset>], txg: u64| -> Result<i64> {
-            let mut total = 0;
+            let mut total = 0i64;
             for ds in list {
-                total += ds.with_deadlist(|dl| dl.space_range(txg, u64::MAX))?.used;
+                let dead = ds.with_deadlist(|dl| dl.space_range(txg, u64::MAX))?;
+                total = total.wrapping_add(dead.used);
             }
             Ok(total)
         };
@@ -216,7 +217,7 @@ impl DslPool {
             space,
             unique: unique.used.cast_unsigned(),
             clone_used_snap: dead_since(&promotion.shared, origin_txg)?
-                + dead_since(&promotion.of_clone, origin_txg)?,
+                .wrapping_add(dead_since(&promotion.of_clone, origin_txg)?),
             origin_used_snap: dead_since(&promotion.of_origin, branch_txg)?,
         })
     }
@@ -347,7 +348,7 @@ impl DslPool {
     fn move_space(&self, dir: &Arc<DslDir>, space: Space, used_snap: i64) {
         let fields = dir.fields();
         let of_snaps = match fields.has_breakdown() {
-            true => used_snap - fields.used_by(Used::Snap).cast_signed(),
+            true => used_snap.wrapping_sub(fields.used_by(Used::Snap).cast_signed()),
             false => 0,
         };
         let only_used = Space {

@@ -83,8 +83,9 @@ impl DslPool {
                     .max()
                     .unwrap_or(0);
             }
-            let bytes = name.len() + longest + new.len() - old.len();
-            let nesting = depth(&name) + depth(new) - depth(old);
+            // A damaged directory may have two names, of which the other one is shorter than `old`.
+            let bytes = (name.len() + longest + new.len()).saturating_sub(old.len());
+            let nesting = (depth(&name) + depth(new)).saturating_sub(depth(old));
             if bytes > NAME_BYTES_MAX || nesting > NESTING_MAX {
                 let text = format!("{name} would be too long, or too deep");
                 return Err(Error::new(ErrorKind::NameTooLong, text));
@@ -133,7 +134,11 @@ impl DslPool {
         if mos.is_zapified(dd.object())? {
             for (field, itself) in [(DD_FIELD_FILESYSTEM_COUNT, 1), (DD_FIELD_SNAPSHOT_COUNT, 0)] {
                 if let Some(count) = mos.zap_get(dd.object(), field)? {
-                    let moved = count.cast_signed() + itself;
+                    let moved = i64::try_from(count)
+                        .ok()
+                        .and_then(|n| n.checked_add(itself));
+                    let what = || Error::corrupt(format!("{field} of {} is {count}", dd.name()));
+                    let moved = moved.ok_or_else(what)?;
                     self.adjust_count(parent, field, -moved, tx)?;
                     self.adjust_count(new_parent, field, moved, tx)?;
                 }

@@ -6,6 +6,7 @@ use std::ops::{Add, AddAssign, Neg, Sub, SubAssign};
 use phys::blkptr::BlkPtrPhys;
 
 use crate::env::PoolEnv;
+use crate::fields::ACCOUNT_MAX_BYTES;
 
 /// Space by three measures; signed, so that it can also be a change of space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -107,12 +108,15 @@ impl Sum for Space {
 /// Adds a change to an account on disk.
 ///
 /// A subtraction must match an earlier addition; this crate's tests assert that. But other software
-/// has written wrong accounts to disk before, so one that would go negative becomes 0.
+/// has written wrong accounts to disk before, so one that would go negative, or beyond what any pool can
+/// hold, becomes 0.
 pub(crate) fn apply(account: &mut u64, change: i64, what: &str) {
     let changed = account.checked_add_signed(change);
     assert!(
         changed.is_some() || !cfg!(test),
         "{what} is {account} and cannot change by {change}"
     );
-    *account = changed.unwrap_or(0);
+    *account = changed
+        .filter(|bytes| *bytes <= ACCOUNT_MAX_BYTES)
+        .unwrap_or(0);
 }

@@ -132,6 +132,7 @@ impl DslPool {
 
         let type_ = ObjectType::DSL_DATASET;
         let object = mos.alloc(type_, 0, type_, DslDatasetPhys::SIZE, tx)?;
+        self.forget(object);
         let mut snap = DatasetFields {
             dir_obj: head.dir_obj,
             fsid_guid: rt::random_u64() >> 8,

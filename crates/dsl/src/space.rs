@@ -102,7 +102,7 @@ impl DslPool {
                 let mut state = dd.state();
                 let charged = state.parent_delta(state.fields.used_bytes, change.used);
                 state.fields.add(change);
-                state.fields.add_kind(old, change.used - tonew);
+                state.fields.add_kind(old, change.used.wrapping_sub(tonew));
                 state.fields.add_kind(new, tonew);
                 charged
             };
@@ -125,7 +125,7 @@ impl DslPool {
         }
         {
             let mut state = dd.state();
-            state.fields.add_kind(from, -bytes);
+            state.fields.add_kind(from, bytes.wrapping_neg());
             state.fields.add_kind(to, bytes);
         }
         self.dirty_dir(dd);

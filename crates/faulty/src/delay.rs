@@ -58,7 +58,7 @@ impl Provider for Delay {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use geom::mem::Memory;
+    use ram::Memory;
 
     #[test]
     fn sim_commands_take_their_time() {

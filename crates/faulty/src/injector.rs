@@ -236,7 +236,7 @@ impl Provider for FaultInjector {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use geom::mem::Memory;
+    use ram::Memory;
 
     fn setup() -> FaultInjector {
         let disk = FaultInjector::new(Arc::new(Memory::new("md0", 1 << 20)));

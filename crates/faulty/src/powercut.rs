@@ -14,8 +14,8 @@
 use std::sync::Arc;
 
 use base::{Buf, Error, ErrorKind, Result};
-use geom::mem::Memory;
 use geom::{Command, Provider, Shape, check_range, write_each};
+use ram::Memory;
 use rt::Mutex;
 use rt::SeededRandom;
 

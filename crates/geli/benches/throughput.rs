@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use base::{Error, Result};
 use geli::{AuthAlgorithm, Cipher, Components, Eli, InitOptions};
 use geom::Provider;
-use geom::mem::Memory;
+use ram::Memory;
 
 const COMMAND_BYTES: usize = 128 << 10;
 const RANGE_BYTES: u64 = 8 << 20;

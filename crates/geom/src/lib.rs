@@ -5,7 +5,6 @@
 //! ("stripe") and its alignment, and commands to read, write, delete and flush. Classes stack: most
 //! providers wrap another one. The classes here are
 //! - [`disk`]: files and block devices of the host,
-//! - [`mem`]: RAM disks,
 //! - [`part`]: a range of another provider,
 //! - [`nop`]: another size and sector size, random failures and delays.
 //!
@@ -23,12 +22,10 @@
 //! `module/zfs/vdev_file.c` for what a pool asks of a provider.
 
 pub mod disk;
-pub mod mem;
 pub mod namespace;
 pub mod nop;
 pub mod part;
 mod provider;
-mod sparse;
 pub mod topology;
 
 pub use namespace::{HostNames, Namespace, Renamed};

@@ -454,6 +454,3 @@ impl Provider for Nop {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

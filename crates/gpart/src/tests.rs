@@ -4,7 +4,7 @@ mod damage;
 mod operations;
 mod random;
 
-use geom::mem::Memory;
+use ram::Memory;
 
 use crate::{Era, NewPartition, Scheme, Shape, Table, Wish};
 

@@ -198,8 +198,10 @@ impl Group {
     fn locate(&self, offset: u64, asize: u64) -> Result<usize> {
         let at = offset >> self.geometry.ms_shift;
         let sector = (1 << self.geometry.ashift) - 1;
-        let extent = self.geometry.extent(at.min(self.geometry.ms_count()));
-        if at >= self.geometry.ms_count()
+        let count = self.geometry.ms_count();
+        // What is behind the last metaslab might end beyond 2^64.
+        let extent = self.geometry.extent(at.min(count.saturating_sub(1)));
+        if at >= count
             || asize == 0
             || (offset | asize) & sector != 0
             || offset < extent.start
@@ -348,7 +350,7 @@ impl Group {
     pub(crate) fn free(&self, txg: Txg, offset: u64, asize: u64) -> Result<()> {
         let at = self.locate(offset, asize)?;
         let mut state = self.state.lock();
-        if !state.metaslabs[at].free(offset, asize) {
+        if !state.metaslabs[at].free(txg, offset, asize) {
             return Err(Error::corrupt(format!(
                 "segment {offset:#x}+{asize:#x} of vdev {} is freed twice",
                 self.geometry.id
@@ -523,7 +525,7 @@ impl Group {
         let (mut known, mut free, mut weighted) = (0, 0u128, 0u128);
         for metaslab in &state.metaslabs {
             if let Some(percent) = metaslab.fragmentation(&self.format) {
-                let bytes = u128::from(metaslab.extent.size - metaslab.allocated);
+                let bytes = u128::from(metaslab.extent.size.saturating_sub(metaslab.allocated));
                 known += 1;
                 free += bytes;
                 weighted += bytes * u128::from(percent);

@@ -335,10 +335,14 @@ impl Metaslab {
 
     /// Records a free; false when the segment is free already.
     #[doc(alias = "metaslab_free_concrete")]
-    pub(crate) fn free(&mut self, offset: u64, asize: u64) -> bool {
+    pub(crate) fn free(&mut self, txg: Txg, offset: u64, asize: u64) -> bool {
+        // What a later txg has allocated was free before: this txg had no block there.
+        let allocating = self.allocating.iter().enumerate();
+        let later = allocating.filter(|(at, _)| *at != slot(txg));
         let known_free = [&self.freed, &self.defer[0], &self.defer[1]]
             .into_iter()
             .chain(&self.allocatable)
+            .chain(later.map(|(_, tree)| tree))
             .any(|tree| tree.overlaps(offset, asize));
         !known_free && self.freeing.try_add(offset, asize)
     }
@@ -356,7 +360,9 @@ impl Metaslab {
             MapType::Free => (frees, allocs),
         };
         let mut rest = RangeTree::from_iter([(offset, size)]);
-        for (start, size) in remove_from.iter() {
+        let end = offset.saturating_add(size);
+        let overlapping = remove_from.iter_from(offset);
+        for (start, size) in overlapping.take_while(|(start, _)| *start < end) {
             rest.clear_range(start, size);
         }
         remove_from.clear_range(offset, size);

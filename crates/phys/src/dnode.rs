@@ -46,6 +46,8 @@ pub const DN_MAX_INDBLKSHIFT: u8 = 17;
 pub(crate) const DN_MAX_LEVELS: u8 = 12;
 /// `DN_MAX_NBLKPTR`: the most block pointers in a dnode; as many fit in one slot.
 pub const DN_MAX_NBLKPTR: u8 = 3;
+/// `SPA_BLKPTRSHIFT`: log2 of the bytes of a block pointer.
+const BLKPTR_SHIFT: u8 = 7;
 /// Sectors of the largest data block, which has `SPA_MAXBLOCKSIZE` bytes.
 const DATABLKSZSEC_MAX: u16 = 1 << 15;
 /// `DN_MAX_OBJECT`: object numbers are below this.
@@ -201,7 +203,25 @@ impl DnodePhys {
             DN_MIN_INDBLKSHIFT,
             DN_MAX_INDBLKSHIFT,
         )?;
+        let bits_per_level = self.indblkshift.saturating_sub(BLKPTR_SHIFT);
+        let bits =
+            u32::from(bits_per_level).saturating_mul(u32::from(self.nlevels.saturating_sub(1)));
+        if bits >= u64::BITS {
+            let (levels, shift) = (self.nlevels, self.indblkshift);
+            let what = format!("dn_nlevels {levels} with dn_indblkshift {shift}");
+            return Err(Error::corrupt(what));
+        }
         in_range("dn_extra_slots", self.extra_slots, 0, 31)?;
+        let spill = if self.has_spill() {
+            size_of::<BlkPtrPhys>()
+        } else {
+            0
+        };
+        if self.bonus_offset().saturating_add(spill) > self.size() {
+            let (count, size) = (self.nblkptr, self.size());
+            let what = format!("dn_nblkptr {count} and a spill pointer in {size} bytes");
+            return Err(Error::corrupt(what));
+        }
         let sectors = self.datablkszsec.get();
         if !(1..=DATABLKSZSEC_MAX).contains(&sectors) {
             let what = format!("dn_datablkszsec {sectors} is not in 1..={DATABLKSZSEC_MAX}");

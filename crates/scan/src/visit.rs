@@ -157,13 +157,22 @@ impl<'a> Visit<'a> {
     /// Queues the younger datasets that share blocks with this one.
     fn queue_descendants(&mut self, ds: &Arc<DslDataset>) {
         let fields = ds.fields();
-        if fields.next_snap_obj != 0 {
-            let next = (fields.next_snap_obj, fields.creation_txg);
-            self.state.queue.extend([next]);
+        if fields.next_snap_obj == 0 {
+            return;
         }
         let clones = self.pool.dsl.clones_of(ds);
-        for clone in self.good(ds.object(), clones).unwrap_or_default() {
-            self.state.queue.insert(clone.0, fields.creation_txg);
+        let clones = self.good(ds.object(), clones).unwrap_or_default();
+        let next = ObjectId(fields.next_snap_obj);
+        for object in std::iter::once(next).chain(clones) {
+            let Some(later) = self.find(object) else {
+                continue;
+            };
+            // Only one that itself says it comes after this one: a circle would never end.
+            let later = later.fields();
+            let before = (later.prev_snap_obj, later.prev_snap_txg);
+            if before == (ds.object().0, fields.creation_txg) {
+                self.state.queue.insert(object.0, fields.creation_txg);
+            }
         }
     }
 

@@ -139,7 +139,7 @@ impl Core {
     fn free_unshared(&self, txg: Txg, bp: &BlkPtrPhys) {
         if self.pass.load(Ordering::Relaxed) < DEFERRED_FREE_PASS {
             self.store.free(txg, bp);
-        } else if bp.ndvas() > 0 {
+        } else if !bp.is_hole() && bp.ndvas() > 0 {
             self.frees.lock().push(*bp);
         }
     }
@@ -307,7 +307,8 @@ impl PoolEnv for Core {
     }
 
     fn dspace(&self) -> u64 {
-        self.space.usage().dspace + self.sharing.dspace()
+        let dspace = self.space.usage().dspace;
+        dspace.saturating_add(self.sharing.dspace())
     }
 
     fn held_back(&self) -> u64 {

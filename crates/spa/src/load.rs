@@ -494,6 +494,7 @@ fn open_space(
     half_open: &mut HalfOpen,
 ) -> Result<Arc<SpaceMaps>> {
     let tops = tree.tops();
+    check_extent(&tops)?;
     let mut arrays = BTreeMap::new();
     for (i, top) in tops.iter().enumerate() {
         read_allocation_bias(mos, top)?;
@@ -507,13 +508,36 @@ fn open_space(
     space.set_store(maps.clone());
     for (i, top) in tops.iter().enumerate() {
         let id = VdevId(i as u64);
-        if matches!(top.kind(), VdevKind::Hole | VdevKind::Missing) || top.config().ms_array == 0 {
+        if !top.kind().is_concrete() || top.config().ms_array == 0 {
             continue;
         }
         let objects = maps.objects(id, top.metaslab_count())?;
         space.add_vdev(geometry(id, top), &objects, false)?;
     }
     Ok(maps)
+}
+
+/// The largest pool, in bytes.
+const ASIZE_MAX_BYTES: u64 = 1 << 60;
+/// The most metaslabs of a pool: each takes some 5 KiB of memory.
+const METASLABS_MAX: u64 = 1 << 18;
+
+/// Checks that the sums over all top-level vdevs are possible: the size of one without devices is only what
+/// the config says.
+fn check_extent(tops: &[Arc<vdev::Vdev>]) -> Result<()> {
+    let sum = |of: fn(&vdev::Vdev) -> u64| {
+        let each = tops.iter().map(|top| of(top));
+        each.fold(0, u64::saturating_add)
+    };
+    let (asize, count) = (
+        sum(|top| top.config().asize),
+        sum(vdev::Vdev::metaslab_count),
+    );
+    if asize <= ASIZE_MAX_BYTES && count <= METASLABS_MAX {
+        return Ok(());
+    }
+    let what = format!("the config has {count} metaslabs in {asize} bytes");
+    Err(Error::corrupt(what))
 }
 
 /// Reads the allocation class that a top-level vdev is dedicated to, stored in its ZAP.

@@ -149,7 +149,7 @@ impl Unflushed {
         } else {
             zap::lookup_u64(mos, zap, VDEV_TOP_ZAP_MS_UNFLUSHED_PHYS_TXGS)?
         };
-        let object = found.map(ObjectId);
+        let object = found.map(ObjectId).filter(|object| object.0 != 0);
         let mut bytes = vec![0; (top.metaslab_count() * ENTRY_BYTES) as usize];
         if let Some(object) = object {
             mos.hold(object)?.read(0, &mut bytes)?;

@@ -49,6 +49,8 @@ const SAFETY_FACTOR: u64 = 2;
 const DELAY_PARTS: u64 = 128;
 const NS_PER_MS: u64 = 1_000_000;
 const NS_PER_SEC: u64 = 1_000_000_000;
+/// No host's heartbeat stays away for longer.
+const WAIT_MAX_NS: u64 = 24 * 3600 * NS_PER_SEC;
 const INTERVAL_NS: u64 = INTERVAL_MS as u64 * NS_PER_MS;
 
 /// `mmp_thread_t`
@@ -240,6 +242,11 @@ pub(crate) fn check_activity(found: &FoundPool, hostid: u64) -> Result<()> {
     let Some(wait_ns) = activity_check_ns(found, hostid) else {
         return Ok(());
     };
+    if wait_ns > WAIT_MAX_NS {
+        let secs = wait_ns / NS_PER_SEC;
+        let what = format!("mmp_delay or mmp_config: the pool is to be watched for {secs} s");
+        return Err(Error::corrupt(what));
+    }
     let facts = |found: &FoundPool| {
         let uberblock = best_uberblock(found, Txg(u64::MAX))?;
         let facts = (

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::sync::Arc;
 
 use geom::Provider;
-use geom::mem::Memory;
+use ram::Memory;
 
 /// Bytes that are checked for zeros, and written, at a time.
 const CHUNK_BYTES: usize = 64 << 10;

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use base::{Error, ErrorKind, ObjectId, Result, Txg};
 use faulty::{Damage, FaultInjector};
-use geom::mem::Memory;
 use geom::{BioCmd, Command, Provider, Shape};
 use phys::label::{LABELS, NVLIST_OFFSET, UBERBLOCK_RING_OFFSET, label_offset};
 use phys::uberblock::UberblockPhys;
+use ram::Memory;
 use spa::Spa;
 use torture::Dice;
 use torture::files::{Files, Node};

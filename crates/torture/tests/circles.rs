@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use base::{Error, ErrorKind, ObjectId, Result};
-use geom::mem::Memory;
 use geom::{Command, Provider, Shape};
+use ram::Memory;
 use spa::Spa;
 use torture::hostile::seeds::{self, Kind};
 use torture::hostile::{Edit, Image, exercise};

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use base::{BlkId, ObjectId, ObjsetId};
 use geom::Provider;
-use geom::mem::Memory;
 use phys::ObjectType;
 use phys::feature::{self, HEAD_ERRLOG};
 use phys::pool_names::{ERRLOG_LAST, ERRLOG_SCRUB};
+use ram::Memory;
 use spa::{CreateOptions, Spa};
 use torture::pool::{self, Layout};
 use vdev::{Grouping, NewDevice, TopSpec, VdevKind};

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use base::ObjectId;
 use geom::Provider;
-use geom::mem::Memory;
 use phys::ScanPhys;
 use phys::scan::{DSS_FINISHED, DSS_SCANNING, POOL_SCAN_SCRUB};
+use ram::Memory;
 use spa::Spa;
 use torture::pool::{self, Layout};
 use zap::directory;

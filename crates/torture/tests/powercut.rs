@@ -6,7 +6,8 @@
 use std::sync::Arc;
 
 use faulty::{PowerCut, PowerSupply};
-use geom::{Provider, mem::Memory};
+use geom::Provider;
+use ram::Memory;
 use spa::Spa;
 use torture::model::World;
 use torture::pool::{self, Layout};

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use base::ErrorKind;
 use geom::Provider;
-use geom::mem::Memory;
 use phys::PropValue;
+use ram::Memory;
 use torture::pool::{self, Layout};
 use zil::SyncMode;
 use zpl::mount::mount;

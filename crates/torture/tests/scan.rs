@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use faulty::{FaultInjector, PowerCut};
 use geom::Provider;
-use geom::mem::Memory;
 use phys::label::LABEL_START_SIZE;
 use phys::scan::{DSS_CANCELED, DSS_FINISHED, DSS_SCANNING, POOL_SCAN_RESILVER};
+use ram::Memory;
 use scan::Kind;
 use spa::{ScanSettings, Settings, Spa};
 use torture::model::World;

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use base::Result;
-use geom::mem::Memory;
 use geom::{Command, Provider, Shape};
 use phys::CompressType;
+use ram::Memory;
 use rt::Mutex;
 use spa::Spa;
 use torture::pool::{self, Layout};

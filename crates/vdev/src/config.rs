@@ -207,7 +207,16 @@ fn parse(nv: &NvList, depth: usize) -> Result<Arc<Vdev>> {
         children.push(parse(child, depth + 1).within(|| format!("{word} {n}"))?);
     }
     let config = parse_facts(nv).within(|| format!("vdev {guid}"))?;
-    if depth == TOP_DEPTH && kind.is_concrete() {
+    if config.ashift > ASHIFT_MAX {
+        let what = format!("vdev {guid}: ashift is {}", config.ashift);
+        return Err(Error::corrupt(what));
+    }
+    let is_group = kind.is_mirror_like() || matches!(kind, VdevKind::RaidZ { .. });
+    if is_group && children.is_empty() {
+        let what = format!("vdev {guid} is a {word} without children");
+        return Err(Error::corrupt(what));
+    }
+    if depth == TOP_DEPTH && (kind.is_concrete() || config.ms_array != 0) {
         check_top(&config).within(|| format!("vdev {guid}"))?;
     }
     let vdev = Vdev::new(kind, guid, config, children);
@@ -223,8 +232,8 @@ fn check_top(config: &VdevConfig) -> Result<()> {
     if !(ASHIFT_MIN..=ASHIFT_MAX).contains(&ashift) {
         return Err(Error::corrupt(format!("ashift is {ashift}")));
     }
-    let count = asize >> ms_shift;
-    if config.ms_array != 0 && (ms_shift < ashift || count > METASLABS_MAX) {
+    let count = if ms_shift == 0 { 0 } else { asize >> ms_shift };
+    if count > METASLABS_MAX || config.ms_array != 0 && ms_shift < ashift {
         return Err(Error::corrupt(format!(
             "metaslab_shift is {ms_shift}: {count} metaslabs in asize {asize}"
         )));

@@ -349,7 +349,7 @@ pub(crate) fn write_uberblock(
 ) -> Result<()> {
     let slots = uberblock_count(ashift) - if multihost { MMP_BLOCKS_PER_LABEL } else { 0 };
     let is_update = uberblock.reflow_state() == RRSS_SCRATCH_VALID;
-    let slot = (uberblock.txg().0 - u64::from(is_update)) % slots;
+    let slot = uberblock.txg().0.saturating_sub(is_update.into()) % slots;
     write_slot(leaf, index, ashift, slot, uberblock)
 }
 

@@ -215,9 +215,7 @@ fn sync(tree: &VdevTree, txg: u64) -> base::Result<()> {
 #[test]
 fn configs_survive_a_round_trip() {
     let disks: Vec<_> = (0..3)
-        .map(|n| {
-            Arc::new(geom::mem::Memory::new(format!("/md{n}"), DISK_BYTES)) as Arc<dyn Provider>
-        })
+        .map(|n| Arc::new(ram::Memory::new(format!("/md{n}"), DISK_BYTES)) as Arc<dyn Provider>)
         .collect();
     let pair = Vdev::new(
         VdevKind::Replacing,

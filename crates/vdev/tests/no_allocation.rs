@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use base::{Guid, Txg, VdevId};
 use geom::Provider;
-use geom::mem::Memory;
+use ram::Memory;
 use vdev::{Vdev, VdevConfig, VdevKind, VdevTree};
 use zio::{Io, Priority, VdevOps};
 

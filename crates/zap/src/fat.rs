@@ -147,12 +147,15 @@ impl Header {
             ("zt_blk", table.blk),
             ("zt_nextblk", table.nextblk),
             ("zap_freeblk", self.freeblk),
+            ("zap_num_leafs", self.num_leafs),
+            ("zap_num_entries", self.num_entries),
         ] {
             if blk >= 1 << 40 {
                 return Err(Error::corrupt(format!("{name} is {blk}")));
             }
         }
-        if table.blks_copied > table.numblks || (table.nextblk == 0 && table.blks_copied != 0) {
+        let is_growing = table.nextblk != 0 && table.blks_copied < table.numblks;
+        if table.blks_copied != 0 && !is_growing {
             return Err(Error::corrupt(format!(
                 "zt_blks_copied is {}",
                 table.blks_copied
@@ -198,6 +201,9 @@ const _: () = assert!(offset_of!(ZapPhys, flags) == AT_TABLE + 8 * 10);
 /// Most bits by which the table's index may exceed the prefix of a full leaf; more means corruption,
 /// since hashes are uniform and leaves therefore fill at about the same time.
 const SPARE_BITS_MAX: u64 = 24;
+/// log2 of the pointers above which a table grows step by step only, with other operations, and not within
+/// one: 32 MiB of them. Honest leaves have grown it long before they are full.
+const GROWN_AT_ONCE_SHIFT_MAX: u64 = 22;
 /// log2 of the pointers above which the table is not scanned to give back unused blocks at the
 /// end; such a ZAP has some hundred million entries.
 const TRIMMED_SHIFT_MAX: u64 = 24;
@@ -548,6 +554,11 @@ impl<'a> Fat<'a> {
         let prefix_len = u64::from(leaf.prefix_len());
         drop(block);
         while self.header.table.shift == prefix_len {
+            if prefix_len > GROWN_AT_ONCE_SHIFT_MAX {
+                let what =
+                    format!("zap pointer table of 2^{prefix_len} entries is to grow at once");
+                return Err(Error::new(ErrorKind::NoSpace, what));
+            }
             self.grow_table(tx)?;
         }
         let spare_bits = self.header.table.shift - (prefix_len + 1);
@@ -673,10 +684,7 @@ impl<'a> Fat<'a> {
             is_last_freed |= freed + 1 == self.header.freeblk;
             self.free_blocks(tx, freed, 1)?;
             self.header.num_leafs = self.header.num_leafs.saturating_sub(1);
-            self.modify(tx, kept, |bytes| {
-                Leaf::open(bytes)?.widen();
-                Ok(())
-            })?;
+            self.modify(tx, kept, |bytes| Leaf::open(bytes)?.widen())?;
         }
         if is_last_freed {
             self.lower_freeblk()
@@ -691,6 +699,9 @@ impl<'a> Fat<'a> {
             return Ok(None);
         }
         let spare_bits = self.header.table.shift - prefix_len;
+        if spare_bits > SPARE_BITS_MAX {
+            return Ok(None);
+        }
         let first_index = (prefix ^ 1) << spare_bits;
         let first = self.pointer(first_index)?;
         let last = self.pointer(first_index + (1 << spare_bits) - 1)?;

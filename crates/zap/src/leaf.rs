@@ -124,6 +124,10 @@ impl<B: Deref<Target = [u8]>> Leaf<B> {
         if usize::from(leaf.nfree()) > leaf.chunks() {
             return Err(Error::corrupt(format!("lh_nfree is {}", leaf.nfree())));
         }
+        let nentries = leaf.nentries();
+        if usize::from(nentries) > leaf.chunks() || nentries == u16::MAX {
+            return Err(Error::corrupt(format!("lh_nentries is {nentries}")));
+        }
         Ok(leaf)
     }
 
@@ -364,7 +368,13 @@ impl<B: Deref<Target = [u8]>> Leaf<B> {
                 ))));
             }
             left -= 1;
-            let entry = self.entry(next);
+            let entry = self.entry(next).and_then(|entry| {
+                if self.slot(entry.hash) == slot {
+                    return Ok(entry);
+                }
+                let what = format!("le_hash {:#x} in zap leaf chain {slot}", entry.hash);
+                Err(Error::corrupt(what))
+            });
             next = entry.as_ref().map_or(CHAIN_END, |e| e.next);
             Some(entry)
         })
@@ -575,13 +585,15 @@ impl<B: DerefMut<Target = [u8]>> Leaf<B> {
     }
 
     /// Shortens the prefix by one bit.
-    pub(crate) fn widen(&mut self) {
-        assert!(
-            self.prefix_len() > 0,
-            "a leaf without prefix has no sibling"
-        );
+    pub(crate) fn widen(&mut self) -> Result<()> {
+        let Some(prefix_len) = self.prefix_len().checked_sub(1) else {
+            return Err(Error::corrupt(
+                "lh_prefix_len is 0 in a leaf with a sibling",
+            ));
+        };
         self.put_u64(AT_PREFIX, self.prefix() >> 1);
-        self.put_u16(AT_PREFIX_LEN, self.prefix_len() - 1);
+        self.put_u16(AT_PREFIX_LEN, prefix_len);
+        Ok(())
     }
 
     fn transfer(&mut self, entry: &LeafEntry, other: &mut Leaf<&mut [u8]>) -> Result<()> {

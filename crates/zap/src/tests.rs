@@ -11,8 +11,8 @@ use arc::ArcSettings;
 use base::{BlkId, ObjsetId, Result, Txg};
 use dmu::{FreeAtOnce, Objset, ObjsetProps, Tx};
 use phys::{ObjectType, ObjsetType};
+use ram::RamStore;
 use zio::BlockStore;
-use zio::ram::RamStore;
 
 use crate::fat::Header;
 use crate::leaf::Leaf;

@@ -10,8 +10,8 @@ use dmu::{
 use phys::zil::{LrWritePhys, ZIL_CLAIM_LR_SEQ_VALID, ZIL_REPLAY_NEEDED, tx as txtype};
 use phys::{BlkPtrPhys, ChecksumType, LrPhys, ObjectType, ObjsetType, Phys};
 use proptest::prelude::*;
+use ram::RamStore;
 use rt::Mutex;
-use zio::ram::RamStore;
 use zio::{BlockStore, Bookmark, LogStore, WriteRequest};
 
 use crate::{DataRequest, Itx, ReplaySink, SyncMode, WriteState, ZilHost, ZilParts, Zilog};

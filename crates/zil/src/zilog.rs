@@ -6,10 +6,10 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};
 
-use base::{Error, ObjectId, Result, Txg};
+use base::{Error, ObjectId, Result, SPA_MAXBLOCKSIZE, Txg};
 use dmu::{Objset, Tx, TxGroups};
 use phys::zil::{ZIL_MIN_BLKSZ, ZIL_ZC_SEQ};
-use phys::{BlkPtrPhys, ChecksumType, ZilHeaderPhys};
+use phys::{BlkPtrPhys, ChecksumType, DvaPhys, ZilHeaderPhys};
 use rt::{Mutex, MutexGuard};
 use zio::{Bookmark, LogStore};
 
@@ -303,7 +303,7 @@ impl Zilog {
     fn extend(&self, bp: &BlkPtrPhys, size: u64, max_txg: Txg) -> Result<BlkPtrPhys> {
         let tx = self.parts.groups.hold_open_unthrottled()?;
         let mut verifier = bp.cksum_words();
-        verifier[ZIL_ZC_SEQ] += 1;
+        verifier[ZIL_ZC_SEQ] = verifier[ZIL_ZC_SEQ].wrapping_add(1);
         let kind = ChecksumType::Zilog2;
         let next = self
             .store()
@@ -333,13 +333,7 @@ impl Zilog {
             return Err(Error::corrupt(text));
         }
         if !header.log.is_hole() {
-            let checksum = header.log.checksum();
-            let is_log =
-                [ChecksumType::Zilog.raw(), ChecksumType::Zilog2.raw()].contains(&checksum);
-            if !is_log || header.log.ndvas() == 0 {
-                let text = format!("zh_log is not a log block: checksum {checksum}");
-                return Err(Error::corrupt(text));
-            }
+            check_log_block(&header.log)?;
             self.state
                 .lock()
                 .lwbs
@@ -528,6 +522,20 @@ impl Zilog {
             blocks.unwrap_or(Txg(0)).min(open)
         }
     }
+}
+
+/// Checks that a block is one that `alloc_log` can have allocated: commits write to it.
+fn check_log_block(bp: &BlkPtrPhys) -> Result<()> {
+    let (checksum, psize) = (bp.checksum(), bp.psize());
+    let is_log = [ChecksumType::Zilog.raw(), ChecksumType::Zilog2.raw()].contains(&checksum);
+    let is_whole = psize.is_multiple_of(ZIL_MIN_BLKSZ) && psize <= SPA_MAXBLOCKSIZE;
+    let fits =
+        |dva: DvaPhys| !dva.is_gang() && dva.asize() >= psize && dva.offset() <= u64::MAX / 2;
+    if is_log && is_whole && bp.ndvas() == 1 && bp.dvas().all(fits) {
+        return Ok(());
+    }
+    let text = format!("zh_log is not a log block: checksum {checksum}, psize {psize}");
+    Err(Error::corrupt(text))
 }
 
 /// Moves the blocks that `txg` covers from the list to `free`; the header then names the first

@@ -24,7 +24,7 @@ pub(crate) fn seal(kind: ChecksumType, bp: &BlkPtrPhys, block: &mut [u8]) {
 }
 
 /// Writes the embedded checksum of a log block, of the kind that its pointer names.
-pub(crate) fn seal_log(bp: &BlkPtrPhys, block: &mut [u8]) {
+pub fn seal_log(bp: &BlkPtrPhys, block: &mut [u8]) {
     let kind = ChecksumType::try_from(bp.checksum()).expect("a log block's own pointer");
     seal(kind, bp, block);
 }

@@ -7,8 +7,11 @@ use phys::{BlkPtrPhys, CompressType};
 use crate::Bookmark;
 
 /// The logical bytes of an embedded block.
+///
+/// # Errors
+/// `Corrupt` for sizes or a payload that cannot be; `Unsupported` for pointers that hold no data.
 #[doc(alias = "decode_embedded_bp")]
-pub(crate) fn read(bp: &BlkPtrPhys, bookmark: &Bookmark) -> Result<Buf> {
+pub fn read(bp: &BlkPtrPhys, bookmark: &Bookmark) -> Result<Buf> {
     let outer = || format!("embedded block {bookmark}");
     if bp.embedded_type() != EMBEDDED_TYPE_DATA {
         let what = format!("etype {} is not data", bp.embedded_type());

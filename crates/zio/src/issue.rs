@@ -37,7 +37,7 @@ const AGGREGATION_LIMIT_PARTS: usize = 256;
 
 /// One copy of one block.
 #[derive(Debug)]
-pub(crate) struct Write {
+pub struct Write {
     pub(crate) vdev: VdevId,
     pub(crate) offset: u64,
     birth: Txg,
@@ -48,7 +48,8 @@ pub(crate) struct Write {
 
 impl Write {
     /// A write of `len` bytes of `buf`, from `start` on, to `dva`, for a block born in txg `birth`.
-    pub(crate) fn new(birth: Txg, dva: &DvaPhys, buf: &Buf, start: usize, len: usize) -> Self {
+    #[must_use]
+    pub fn new(birth: Txg, dva: &DvaPhys, buf: &Buf, start: usize, len: usize) -> Self {
         assert!(start + len <= buf.len(), "{start} + {len} of {}", buf.len());
         Write {
             vdev: dva.vdev(),
@@ -253,13 +254,16 @@ impl Drop for Running<'_> {
 }
 
 /// Issues the device writes of a pool.
-pub(crate) struct Issuer {
+pub struct Issuer {
     shared: Arc<Shared>,
     aggregation_limit_bytes: u64,
 }
 
 impl Issuer {
-    pub(crate) fn new(
+    /// An issuer with at most `threads` helpers, which merges neighbours up to a limit. Writes that fail are
+    /// repeated as `suspend` says, once that is set.
+    #[must_use]
+    pub fn new(
         vdevs: Arc<dyn VdevOps>,
         suspend: Arc<OnceLock<Arc<dyn Suspend>>>,
         threads: usize,
@@ -428,6 +432,11 @@ impl UnderWay {
     pub fn then(&self, f: impl FnOnce() + Send + 'static) -> bool {
         let flight = self.flight.as_ref();
         flight.is_some_and(|flight| flight.then(Box::new(f)))
+    }
+
+    /// Begins writes that need not be waited for before the batch ends.
+    pub fn begin(&mut self, issuer: &Issuer, writes: Vec<Write>) {
+        issuer.submit(self.flight(issuer), writes, true);
     }
 
     pub(crate) fn flight(&mut self, issuer: &Issuer) -> &Flight {

@@ -27,7 +27,6 @@ mod issue;
 mod log;
 mod pipeline;
 mod prepared;
-pub mod ram;
 mod read;
 mod runs;
 mod suspend;
@@ -37,8 +36,11 @@ pub use alloc::{AllocClass, Allocator, DvaSet, Hint};
 pub use block::{
     BlockStore, Bookmark, LogStore, PREFETCH_DISTANCE_MAX_BYTES, Run, WritePolicy, WriteRequest,
 };
+pub use eck::seal_log;
+pub use embedded::read as read_embedded;
 pub use io::{Io, Priority, Purpose};
-pub use issue::UnderWay;
+pub use issue::{Issuer, UnderWay, Write};
+pub use log::new_bp as new_log_bp;
 pub use pipeline::{PhysicalReport, Pipeline, PipelineSettings, PipelineStats};
 pub use prepared::Prepared;
 pub use runs::{BlockCopy, Runs, blocks_of};

@@ -284,7 +284,8 @@ impl Pipeline {
     /// As `BlockStore::read`, without `Unsupported` for encryption.
     #[doc(alias = "ZIO_FLAG_RAW_ENCRYPT")]
     pub fn read_keyless(&self, bp: &BlkPtrPhys, bookmark: &Bookmark) -> Result<Buf> {
-        if bp.is_encrypted() && bp.compress() != CompressType::Off.raw() {
+        let is_block = !bp.is_hole() && !bp.is_embedded();
+        if is_block && bp.is_encrypted() && bp.compress() != CompressType::Off.raw() {
             return self.read_raw(bp, bookmark);
         }
         self.read_logical(bp, bookmark, true, Priority::SyncRead)

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use geom::Provider;
-use geom::mem::Memory;
+use ram::Memory;
 use torture::pool::{self, Layout};
 use zpl::mount::{init, mount};
 use zpl::{Create, NewFilesystem};

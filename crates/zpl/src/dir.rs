@@ -284,10 +284,13 @@ impl Filesystem {
         if attr.links == 0 {
             return Err(Error::not_found(show(name)));
         }
+        let links = attr.links.checked_add(1);
+        let links =
+            links.ok_or_else(|| Error::corrupt(format!("file {} has 2^64 - 1 links", attr.id)))?;
         let entry = dirent_new(node.id().0, attr.mode.into());
         Zap::new(directory.dnode.clone())?.add_u64(tx, name, entry)?;
         let changes = [
-            Change::Word(ZplAttr::Links, attr.links + 1),
+            Change::Word(ZplAttr::Links, links),
             Change::Word(ZplAttr::Parent, directory.id().0),
             Change::Word(ZplAttr::Flags, attr.pflags | pflags::ARCHIVE),
             Change::Time(ZplAttr::Ctime, now),

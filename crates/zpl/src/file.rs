@@ -378,7 +378,7 @@ impl Filesystem {
             AtimePolicy::Relative => {
                 attr.mtime >= attr.atime
                     || attr.ctime >= attr.atime
-                    || Time::now().secs - attr.atime.secs >= RELATIME_SECS
+                    || Time::now().secs.saturating_sub(attr.atime.secs) >= RELATIME_SECS
             }
         }
     }

@@ -22,6 +22,7 @@ use std::sync::Arc;
 use base::{Context, Error, ErrorKind, ObjectId, Result, Txg};
 use dmu::{Dnode, Objset, Owner, Tx, TxGroups};
 use phys::ObjectType;
+use phys::dnode::DN_MAX_OBJECT;
 use phys::znode::{MASTER_NODE_OBJ, ZPL_VERSION, ZPL_VERSION_SA, master_node};
 use rt::{Mutex, RwLock};
 use zap::{NewZap, Zap};
@@ -320,7 +321,9 @@ impl Filesystem {
         let fs = Filesystem {
             sa: SaTable::open(&objset, sa_master)?,
             root: ObjectId(root),
-            unlinked_set: entry(master_node::UNLINKED_SET)?.map(ObjectId),
+            unlinked_set: entry(master_node::UNLINKED_SET)?
+                .map(ObjectId)
+                .filter(|id| id.0 < DN_MAX_OBJECT),
             utf8only: entry(master_node::UTF8ONLY)?.unwrap_or(0) != 0,
             version,
             objset,
@@ -401,6 +404,9 @@ impl Filesystem {
 
     /// The file `id` with its locks.
     pub(crate) fn node(&self, id: ObjectId) -> Result<Node> {
+        if id.0 == 0 || id.0 >= DN_MAX_OBJECT {
+            return Err(Error::not_found(format!("object {id} is not a file")));
+        }
         let dnode = self.objset.hold(id).within(|| format!("file {id}"))?;
         let is_file = [ObjectType::SA, ObjectType::ZNODE].contains(&dnode.bonus_type());
         if !is_file {

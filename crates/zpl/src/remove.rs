@@ -17,6 +17,7 @@ use base::{Context, Error, ErrorKind, ObjectId, Result};
 use dmu::Tx;
 use phys::ObjectType;
 use phys::Phys;
+use phys::dnode::DN_MAX_OBJECT;
 use phys::sa::ZplAttr;
 use phys::znode::{ZfsAclPhys, dirent_object, pflags};
 use zap::{Key, Zap};
@@ -230,7 +231,7 @@ impl Filesystem {
     }
 
     fn free_objects(&self, tx: &Tx, id: ObjectId, extra: &[ObjectId]) -> Result<()> {
-        for object in extra {
+        for object in extra.iter().filter(|object| object.0 < DN_MAX_OBJECT) {
             match self.objset.object_free(tx, *object) {
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 result => result?,

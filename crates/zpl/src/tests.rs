@@ -13,8 +13,8 @@ use arc::ArcSettings;
 use base::{ObjectId, ObjsetId, Result, Txg};
 use dmu::{FreeAtOnce, Objset, ObjsetProps, Tx, TxGroups, TxgSettings, TxgSync};
 use phys::ObjsetType;
+use ram::RamStore;
 use zio::BlockStore;
-use zio::ram::RamStore;
 
 use crate::{
     Create, FileOwners, Filesystem, IntentLog, NewFilesystem, NoLog, OpenOptions, Settings,

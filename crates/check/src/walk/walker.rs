@@ -280,7 +280,7 @@ impl Walker<'_> {
 /// The sum of the fill counts of pointers.
 fn fill_of(bps: &[BlkPtrPhys]) -> u64 {
     let used = bps.iter().filter(|bp| !bp.is_hole());
-    used.map(BlkPtrPhys::fill).sum()
+    used.map(BlkPtrPhys::fill).fold(0, u64::wrapping_add)
 }
 
 /// How a pointer contradicts what its parent implies, if it does.

@@ -85,6 +85,9 @@ impl Objset {
         assert!(tx.is_syncing(), "objset {} synced with {tx:?}", self.id());
         assert!(pass >= 1, "passes count from 1");
         self.context.forget_announced();
+        if pass == 1 {
+            self.forget_written();
+        }
         let header_dirty = self.take_header_dirty();
         let mut dnodes = self.context.take_frozen();
         if dnodes.is_empty() && !header_dirty {
@@ -251,7 +254,10 @@ impl Pass<'_> {
             entries[index] = self.settle(work, &entries[index], patch);
         }
         let present = entries.iter().filter(|bp| !bp.is_hole());
-        let (count, fill) = present.fold((0, 0), |(n, fill), bp| (n + 1, fill + bp.fill()));
+        // A corrupt pointer may have any fill count.
+        let (count, fill) = present.fold((0u64, 0u64), |(n, fill), bp| {
+            (n + 1, fill.saturating_add(bp.fill()))
+        });
         if count == 0 {
             // Keeps the birth of freed children, so that an incremental send sees them as freed.
             let keep_birth = entries.iter().any(|bp| bp.birth().0 != 0);
@@ -312,7 +318,7 @@ impl Pass<'_> {
 
     fn if_rewritable(&self, old: BlkPtrPhys) -> Option<BlkPtrPhys> {
         let own = !old.is_hole() && !old.is_embedded() && old.birth() == self.tx.txg();
-        (own && self.overwrites()).then_some(old)
+        (own && self.overwrites() && self.objset.has_written(&old)).then_some(old)
     }
 
     fn request(
@@ -424,6 +430,7 @@ impl Pass<'_> {
                 .begin_batch(txg, requests, &mut self.under_way)?
         };
         for (bp, old) in bps.iter().zip(olds) {
+            self.objset.note_written(bp);
             let in_place = old.is_some_and(|old| is_in_place(&old, bp, self.tx));
             if !bp.is_hole() && !in_place {
                 context.accounting.born(bp, self.tx);

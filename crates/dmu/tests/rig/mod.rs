@@ -14,8 +14,8 @@ use phys::blkptr::{BlkIdentity, BlkPtrPhys};
 use phys::dnode::{DnodePhys, DnodeView};
 use phys::objset::ObjsetPhys;
 use phys::{ObjsetType, Phys};
+use ram::RamStore;
 use zerocopy::{FromBytes, IntoBytes};
-use zio::ram::RamStore;
 use zio::{BlockStore, Bookmark, UnderWay, WriteRequest};
 
 /// The seeds of a simulation: `SEED=` for one of them, `SEEDS=` for their number.

@@ -8,12 +8,12 @@ use base::{ObjectId, ObjsetId, Result, Txg};
 use dmu::{Objset, ObjsetProps, Tx, TxGroups, TxgSettings, TxgSync};
 use phys::zil::LrWritePhys;
 use phys::{BlkPtrPhys, LrPhys, ObjectType, ObjsetType, Phys};
+use ram::RamStore;
 use rt::Mutex;
 use zap::NewZap;
 use zerocopy::IntoBytes;
 use zil::{Itx, ReplaySink, WriteState, Zilog};
 use zio::BlockStore;
-use zio::ram::RamStore;
 
 use crate::{DslDataset, DslPool, Mos, MosAccounting, NewDataset, ObjsetInit, PoolEnv, PoolParts};
 use phys::feature;

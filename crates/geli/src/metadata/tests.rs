@@ -1,6 +1,6 @@
 use super::*;
-use geom::mem::Memory;
 use proptest::prelude::*;
+use ram::Memory;
 
 fn any_metadata() -> impl Strategy<Value = Metadata> {
     let numbers = (

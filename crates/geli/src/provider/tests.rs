@@ -1,7 +1,7 @@
 use super::*;
 use base::Buf;
-use geom::mem::Memory;
 use proptest::prelude::*;
+use ram::Memory;
 use sha2::{Digest, Sha256};
 use std::sync::mpsc;
 

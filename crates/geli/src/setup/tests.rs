@@ -1,6 +1,6 @@
 use super::*;
 use crate::Eli;
-use geom::mem::Memory;
+use ram::Memory;
 use std::sync::Arc;
 
 fn disk() -> Arc<Memory> {

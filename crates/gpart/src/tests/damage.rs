@@ -3,8 +3,8 @@
 use base::ErrorKind;
 use faulty::PowerCut;
 use geom::Provider;
-use geom::mem::Memory;
 use proptest::prelude::*;
+use ram::Memory;
 
 use super::{add, disk, fresh};
 use crate::{Era, Scheme, Shape, Table};

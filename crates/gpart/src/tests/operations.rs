@@ -306,7 +306,7 @@ fn a_disk_that_grew_or_shrank_is_recovered_if_its_partitions_fit() {
 }
 
 /// Copies as much as fits.
-fn copy(from: &geom::mem::Memory, to: &geom::mem::Memory) {
+fn copy(from: &ram::Memory, to: &ram::Memory) {
     use geom::Provider;
     let len = from.mediasize().min(to.mediasize());
     let mut bytes = vec![0; usize::try_from(len).unwrap()];

@@ -1,8 +1,8 @@
 //! Random operations compared with a model: a list of ranges.
 
 use geom::Provider;
-use geom::mem::Memory;
 use proptest::prelude::*;
+use ram::Memory;
 
 use crate::{Era, NewPartition, Scheme, Shape, Table, Wish};
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use base::ErrorKind;
 use faulty::{Damage, FaultInjector};
 use geom::Provider;
-use geom::mem::Memory;
 use proptest::prelude::*;
+use ram::Memory;
 
 use super::ends::{Device, Null, Random, Zeros};
 use super::host::HostFile;

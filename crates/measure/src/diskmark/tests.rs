@@ -1,7 +1,7 @@
 use super::*;
 
 use faulty::Delay;
-use geom::mem::Memory;
+use ram::Memory;
 
 /// A disk whose commands each take a random time in `range_ns`.
 fn slow(range_ns: std::ops::Range<u64>, seed: u64) -> Delay {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use base::ErrorKind;
 use faulty::Delay;
-use geom::mem::Memory;
 use proptest::prelude::*;
+use ram::Memory;
 
 fn row(count: u32, size: u64, offset: u64, msec: u64) -> Row {
     let pass = Pass {

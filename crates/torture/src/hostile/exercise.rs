@@ -19,6 +19,10 @@ const DATASETS_MAX: usize = 24;
 const OBJECTS_MAX: u64 = 256;
 /// Segments that are looked for in one file.
 const SEGMENTS_MAX: usize = 100;
+/// Slices of a scrub that are waited for.
+const SLICES_MAX: usize = 100;
+/// How many variants of what is done there are.
+pub(crate) const PLANS: u64 = 64;
 /// Bytes that are read at each end of a file.
 const READ_BYTES: usize = 32 << 10;
 
@@ -244,7 +248,54 @@ fn change(spa: &Spa, plan: u64, outcome: &mut Outcome) {
             outcome.take(spa.dsl().promote(name));
         }
     }
+    if plan & 32 != 0 {
+        administer(spa, &names, outcome);
+    }
     destroy(spa, &names, plan, outcome);
+    outcome.take(spa.sync());
+}
+
+/// Scrubs, clones, holds, renames, reserves.
+fn administer(spa: &Spa, names: &[String], outcome: &mut Outcome) {
+    let dsl = spa.dsl();
+    outcome.take(spa.scrub());
+    let mut slices = 0;
+    outcome.take(spa.wait_scan(&mut |_| {
+        slices += 1;
+        slices < SLICES_MAX
+    }));
+    for (at, name) in names.iter().enumerate() {
+        if name.contains('@') {
+            outcome.take(dsl.hold(&[name], "tag"));
+            let clone = format!("{}/clone{at}", spa.name());
+            outcome.take(dsl.clone_dataset(&clone, name, Vec::new()));
+        } else {
+            for (prop, bytes) in [
+                ("reservation", 2 << 20),
+                ("refreservation", 0),
+                ("quota", 1 << 40),
+            ] {
+                outcome.take(dsl.set_prop(name, prop, phys::PropValue::Number(bytes)));
+            }
+        }
+        outcome.take(dsl.rename(name, &format!("{name}x")));
+        outcome.take(dsl.rename(&format!("{name}x"), name));
+    }
+    outcome.take(spa.sync());
+    for name in names {
+        if name.contains('@') {
+            outcome.take(dsl.release(&[name], "tag"));
+        } else {
+            outcome.take(dsl.set_prop(name, "reservation", phys::PropValue::Number(0)));
+        }
+    }
+    let new = format!("{}/new", spa.name());
+    let elsewhere = names
+        .iter()
+        .find(|name| !name.contains('@') && name.contains('/'));
+    if let Some(parent) = elsewhere {
+        outcome.take(dsl.rename(&new, &format!("{parent}/new")));
+    }
     outcome.take(spa.sync());
 }
 

@@ -12,7 +12,6 @@ use std::sync::Arc;
 use base::{BlkId, ObjectId, ObjsetId, Result, VdevId};
 use checksum::embedded;
 use geom::Provider;
-use geom::mem::Memory;
 use nvpair::NvList;
 use phys::dnode::{DNODE_CORE_SIZE, DNODE_MIN_SIZE, DnodeView};
 use phys::label::{
@@ -21,6 +20,7 @@ use phys::label::{
 };
 use phys::uberblock::UberblockPhys;
 use phys::{BlkPtrPhys, ChecksumType, CompressType, DvaPhys, ObjectType, Phys};
+use ram::Memory;
 use vdev::label::Labels;
 use zio::{BlockStore, Bookmark, LogStore};
 

@@ -61,6 +61,6 @@ pub fn write(devices: &[Arc<dyn Provider>], folder: &Path) {
 /// When the engine panics: finding that is the purpose.
 pub fn run(choices: &mut dyn Choices) -> exercise::Outcome {
     let devices = devices(choices);
-    let plan = choices.below(32);
-    rt::simulate(plan, || exercise(&devices, plan))
+    let plan = choices.below(exercise::PLANS);
+    rt::simulate(plan % 32, || exercise(&devices, plan))
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use base::Result;
 use geom::Provider;
-use geom::mem::Memory;
+use ram::Memory;
 use spa::Spa;
 use zpl::mount::{Mount, mount};
 use zpl::{Create, NewFilesystem, SetXattr};

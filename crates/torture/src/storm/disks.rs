@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use base::Result;
 use faulty::{Delay, FaultInjector, PowerCut, PowerSupply};
-use geom::mem::Memory;
 use geom::{Command, Provider, Shape, write_each};
 use phys::label::LABEL_START_SIZE;
+use ram::Memory;
 
 use super::script::{Mistake, PoolSpec};
 

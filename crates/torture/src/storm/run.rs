@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use geom::mem::Memory;
+use ram::Memory;
 use rt::splitmix64;
 
 use super::bench::Bench;

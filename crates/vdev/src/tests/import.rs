@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::import::discover;
-use geom::mem::Memory;
+use ram::Memory;
 
 fn disks(count: u64) -> Vec<Arc<dyn Provider>> {
     (0..count)

@@ -4,7 +4,7 @@ use super::*;
 use crate::label::{Labels, clear, owner};
 use base::ErrorKind;
 use faulty::{PowerCut, PowerSupply};
-use geom::mem::Memory;
+use ram::Memory;
 
 fn memory(n: u64) -> Arc<Memory> {
     Arc::new(Memory::new(format!("/md{n}"), DISK_BYTES + 4096 * n))

@@ -3,8 +3,8 @@
 use super::*;
 use base::ErrorKind;
 use faulty::{Damage, FaultInjector};
-use geom::mem::Memory;
 use phys::label::LABEL_START_SIZE;
+use ram::Memory;
 use std::sync::atomic::Ordering;
 use zio::{RunBlock, ScrubReport, VdevOps};
 

@@ -5,7 +5,7 @@
 use super::*;
 use crate::kinds::{KindOps, Node};
 use base::{Error, ErrorKind};
-use geom::mem::Memory;
+use ram::Memory;
 
 const TOP: VdevId = VdevId(0);
 const ASHIFT: u32 = 12;

@@ -1,7 +1,7 @@
 //! Trees that grow and shrink.
 
 use super::*;
-use geom::mem::Memory;
+use ram::Memory;
 
 fn disk(n: u64) -> Arc<dyn Provider> {
     Arc::new(Memory::new(format!("/md{n}"), DISK_BYTES))

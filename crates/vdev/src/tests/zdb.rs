@@ -1,7 +1,7 @@
 //! What the real `zdb` reports about our labels.
 
 use super::*;
-use geom::mem::Memory;
+use ram::Memory;
 use std::process::Command;
 
 #[test]

@@ -13,6 +13,8 @@ use super::buffer::AttrSet;
 
 /// `sizeof (blkptr_t)`: what a spill pointer takes from the bonus.
 const BLKPTR_BYTES: usize = 128;
+/// The size of a header is stored in 6 bits, in units of 8 bytes.
+const HEADER_MAX_BYTES: usize = 63 * 8;
 
 /// How large an attribute is, and whether its length is stored in the header.
 #[derive(Clone, Copy, Debug)]
@@ -121,6 +123,10 @@ pub(crate) fn pack(
         .collect();
     for (attr, value) in attrs.iter() {
         let fixed = fixed_len(attr);
+        if fixed == 0 && value.len() > usize::from(u16::MAX) {
+            let what = format!("attribute {attr} of {} bytes", value.len());
+            return Err(Error::new(ErrorKind::TooBig, what));
+        }
         if fixed != 0 && fixed != value.len() {
             let len = value.len();
             return Err(Error::corrupt(format!(
@@ -129,7 +135,7 @@ pub(crate) fn pack(
         }
     }
     let sizes = measure_bonus(&items, bonus_space);
-    if sizes.total as u64 > SPA_OLD_MAXBLOCKSIZE {
+    if sizes.total as u64 > SPA_OLD_MAXBLOCKSIZE || sizes.header > HEADER_MAX_BYTES {
         return Err(Error::new(
             ErrorKind::TooBig,
             format!("{} bytes of attributes", sizes.total),
@@ -158,7 +164,7 @@ pub(crate) fn pack(
     )?;
     let spilled = measure_spill(&items[spill_from..]);
     let need = align_up((spilled.header + spilled.total) as u64, SPA_MINBLOCKSIZE);
-    if need > SPA_OLD_MAXBLOCKSIZE {
+    if need > SPA_OLD_MAXBLOCKSIZE || spilled.header > HEADER_MAX_BYTES {
         return Err(Error::new(
             ErrorKind::TooBig,
             format!("{need} bytes of spilled attributes"),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use base::{Buf, ObjectId, Result, Txg};
 use phys::BlkPtrPhys;
-use zio::ram::RamStore;
+use ram::RamStore;
 use zio::{BlockStore, Bookmark, WriteRequest};
 
 use super::random::Random;

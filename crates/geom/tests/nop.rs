@@ -1,8 +1,11 @@
-use super::*;
-use crate::BioOp;
-use crate::mem::Memory;
-use base::Buf;
-use std::sync::mpsc;
+//! What gnop makes of a disk.
+
+use std::sync::{Arc, mpsc};
+
+use base::{Buf, ErrorKind, Result};
+use geom::nop::{Nop, NopChange, NopConfig, NopCounters, name_for};
+use geom::{Bio, BioOp, Command, Provider, Shape};
+use ram::Memory;
 
 fn disk() -> Arc<Memory> {
     Arc::new(Memory::with_sectors("ada0", 1 << 20, 512, 4096))

@@ -4,10 +4,10 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use base::Result;
+use geom::{Command, Provider, Shape, check_range, write_each};
 use rt::RwLock;
 
 use crate::sparse::SparseBytes;
-use crate::{Command, Provider, Shape, check_range, write_each};
 
 /// A RAM disk. Unwritten ranges read as zeros and take no memory.
 pub struct Memory {
@@ -137,8 +137,8 @@ impl Provider for Memory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Bio, BioOp};
     use base::{Buf, ErrorKind};
+    use geom::{Bio, BioOp};
     use std::sync::mpsc;
 
     #[test]

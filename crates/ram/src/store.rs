@@ -19,8 +19,7 @@ use base::{Buf, Error, ErrorKind, Result, SPA_MAXBLOCKSIZE, SPA_MINBLOCKSIZE, Tx
 use compress::Algorithm;
 use phys::{BlkPtrPhys, ChecksumType, CompressType, DvaPhys};
 
-use crate::issue::{Issuer, Write};
-use crate::{BlockStore, Bookmark, Io, LogStore, UnderWay, VdevOps, WriteRequest};
+use zio::{BlockStore, Bookmark, Io, Issuer, LogStore, UnderWay, VdevOps, Write, WriteRequest};
 
 /// What happened to a [`RamStore`] so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -150,8 +149,7 @@ impl RamStore {
     }
 
     /// Whether the block is in use.
-    #[must_use]
-    pub(crate) fn is_live(&self, bp: &BlkPtrPhys) -> bool {
+    fn is_live(&self, bp: &BlkPtrPhys) -> bool {
         let state = self.state.lock();
         let entry = state.blocks.get(&bp.dva[0].offset());
         entry.is_some_and(|e| e.freed.is_none())
@@ -268,7 +266,7 @@ impl BlockStore for RamStore {
             return Ok(Buf::zeroed(bp.lsize() as usize));
         }
         if bp.is_embedded() {
-            return crate::embedded::read(bp, bookmark);
+            return zio::read_embedded(bp, bookmark);
         }
         let mut state = self.state.lock();
         state.stats.reads += 1;
@@ -331,8 +329,7 @@ impl BlockStore for RamStore {
             bps.push(bp);
         }
         drop(state);
-        let flight = under_way.flight(&self.issuer);
-        self.issuer.submit(flight, writes, true);
+        under_way.begin(&self.issuer, writes);
         Ok(bps)
     }
 
@@ -372,14 +369,14 @@ impl LogStore for RamStore {
         _near: Option<&BlkPtrPhys>,
     ) -> Result<BlkPtrPhys> {
         let mut state = self.state.lock();
-        let mut bp = crate::log::new_bp(txg, size, checksum, verifier);
+        let mut bp = zio::new_log_bp(txg, size, checksum, verifier);
         bp.set_dva(0, state.place(size));
         state.insert(bp, None);
         Ok(bp)
     }
 
     fn write_log(&self, bp: &BlkPtrPhys, mut data: Buf, _bookmark: &Bookmark) -> Result<()> {
-        crate::eck::seal_log(bp, data.make_mut());
+        zio::seal_log(bp, data.make_mut());
         let mut state = self.state.lock();
         let entry = state
             .blocks
@@ -408,8 +405,8 @@ impl LogStore for RamStore {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::WritePolicy;
     use phys::ObjectType;
+    use zio::WritePolicy;
 
     fn request(byte: u8) -> WriteRequest {
         let mut data = Buf::zeroed(1024);
