@@ -11,7 +11,7 @@ use crate::Bookmark;
 /// # Errors
 /// `Corrupt` for sizes or a payload that cannot be; `Unsupported` for pointers that hold no data.
 #[doc(alias = "decode_embedded_bp")]
-pub fn read(bp: &BlkPtrPhys, bookmark: &Bookmark) -> Result<Buf> {
+pub fn read_embedded(bp: &BlkPtrPhys, bookmark: &Bookmark) -> Result<Buf> {
     let outer = || format!("embedded block {bookmark}");
     if bp.embedded_type() != EMBEDDED_TYPE_DATA {
         let what = format!("etype {} is not data", bp.embedded_type());

@@ -37,10 +37,10 @@ pub use block::{
     BlockStore, Bookmark, LogStore, PREFETCH_DISTANCE_MAX_BYTES, Run, WritePolicy, WriteRequest,
 };
 pub use eck::seal_log;
-pub use embedded::read as read_embedded;
+pub use embedded::read_embedded;
 pub use io::{Io, Priority, Purpose};
 pub use issue::{Issuer, UnderWay, Write};
-pub use log::new_bp as new_log_bp;
+pub use log::new_log_bp;
 pub use pipeline::{PhysicalReport, Pipeline, PipelineSettings, PipelineStats};
 pub use prepared::Prepared;
 pub use runs::{BlockCopy, Runs, blocks_of};

@@ -8,7 +8,7 @@ use phys::{BlkPtrPhys, ChecksumType, CompressType, ObjectType};
 
 /// The pointer to a log block of `size` bytes that is not allocated yet, with the `verifier` in blk_cksum.
 #[must_use]
-pub fn new_bp(txg: Txg, size: u64, checksum: ChecksumType, verifier: [u64; 4]) -> BlkPtrPhys {
+pub fn new_log_bp(txg: Txg, size: u64, checksum: ChecksumType, verifier: [u64; 4]) -> BlkPtrPhys {
     assert!(
         matches!(checksum, ChecksumType::Zilog | ChecksumType::Zilog2),
         "{checksum:?} is not for logs"

@@ -522,7 +522,7 @@ impl LogStore for Pipeline {
         verifier: [u64; 4],
         near: Option<&BlkPtrPhys>,
     ) -> Result<BlkPtrPhys> {
-        let mut bp = log::new_bp(txg, size, checksum, verifier);
+        let mut bp = log::new_log_bp(txg, size, checksum, verifier);
         let hint = Hint {
             near: near.and_then(|bp| bp.dvas().next()),
             ..Hint::default()

@@ -237,7 +237,7 @@ impl Pipeline {
             return Ok(Buf::zeroed(lsize as usize));
         }
         if bp.is_embedded() {
-            return embedded::read(bp, bookmark);
+            return embedded::read_embedded(bp, bookmark);
         }
         if bp.is_encrypted() && !keyless {
             let what = format!("block {bookmark} is encrypted");
