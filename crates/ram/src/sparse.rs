@@ -27,6 +27,12 @@ fn pieces(offset: u64, len: usize) -> impl Iterator<Item = (u64, usize, std::ops
     })
 }
 
+fn is_zero(bytes: &[u8]) -> bool {
+    bytes
+        .chunks(512)
+        .all(|chunk| chunk.iter().fold(0, |any, byte| any | byte) == 0)
+}
+
 impl SparseBytes {
     pub(crate) fn read(&self, offset: u64, buf: &mut [u8]) {
         for (chunk, within, range) in pieces(offset, buf.len()) {
@@ -38,9 +44,13 @@ impl SparseBytes {
         }
     }
 
+    /// Zeros that are written where nothing is take no memory either.
     pub(crate) fn write(&mut self, offset: u64, data: &[u8]) {
         for (chunk, within, range) in pieces(offset, data.len()) {
             let part = &data[range];
+            if !self.0.contains_key(&chunk) && is_zero(part) {
+                continue;
+            }
             let bytes = self
                 .0
                 .entry(chunk)
