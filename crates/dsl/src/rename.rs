@@ -133,7 +133,9 @@ impl DslPool {
         if mos.is_zapified(dd.object())? {
             for (field, itself) in [(DD_FIELD_FILESYSTEM_COUNT, 1), (DD_FIELD_SNAPSHOT_COUNT, 0)] {
                 if let Some(count) = mos.zap_get(dd.object(), field)? {
-                    let moved = count.cast_signed() + itself;
+                    // A damaged count is as large as can be.
+                    let count = i64::try_from(count).unwrap_or(i64::MAX);
+                    let moved = count.saturating_add(itself);
                     self.adjust_count(parent, field, -moved, tx)?;
                     self.adjust_count(new_parent, field, moved, tx)?;
                 }
