@@ -158,13 +158,19 @@ impl<'a> Visit<'a> {
     fn queue_descendants(&mut self, ds: &Arc<DslDataset>) {
         let fields = ds.fields();
         if fields.next_snap_obj != 0 {
-            let next = (fields.next_snap_obj, fields.creation_txg);
-            self.state.queue.extend([next]);
+            self.enqueue(fields.next_snap_obj, fields.creation_txg);
         }
         let clones = self.pool.dsl.clones_of(ds);
         for clone in self.good(ds.object(), clones).unwrap_or_default() {
-            self.state.queue.insert(clone.0, fields.creation_txg);
+            self.enqueue(clone.0, fields.creation_txg);
         }
+    }
+
+    /// Queues a dataset; one that is queued already is visited from the older of the two txgs on.
+    #[doc(alias = "scan_ds_queue_insert")]
+    fn enqueue(&mut self, object: u64, txg: u64) {
+        let from = self.state.queue.entry(object).or_insert(txg);
+        *from = txg.min(*from);
     }
 
     /// Visits what is left of an objset, and records where to resume if the slice ends before that.
