@@ -177,7 +177,7 @@ fn a_power_cut_on_a_disk_that_has_grown_leaves_the_old_table_or_the_new_one() {
         let shape = Shape::of(&disk(SECTORS - grown_by, 512, 512));
         let mut old = Table::create(Scheme::Gpt, shape, None, Era::Current).unwrap();
         add(&mut old, "freebsd-boot", Some(128));
-        old.write(&one).unwrap();
+        crate::gpt::write(&old, &one).unwrap();
         let before = one.supply().commands();
         let mut new = Table::read(&one).unwrap().unwrap();
         assert!(new.recover("ada0", Era::Current).unwrap());
