@@ -10,8 +10,11 @@ use phys::{BlkPtrPhys, BrtVdevPhys, Phys};
 use zap::{Key, directory};
 use zerocopy::IntoBytes;
 
-/// Ranges of a vdev, at most; a table with more (256 TiB in ranges of 16 MiB) is refused.
-const RANGES_MAX: u64 = 1 << 24;
+/// Ranges of a vdev, at most; a table with more (1 PiB in ranges of 16 MiB) is refused, as the counts of
+/// all ranges are in memory, 2 bytes each.
+const RANGES_MAX: u64 = 1 << 26;
+/// Counts that are read at once.
+const READ_COUNTS: u64 = 1 << 19;
 
 /// `brt_vdev_t`
 struct Brt {
@@ -100,7 +103,8 @@ impl Brts {
         let brt = brt.expect("a block that may have been cloned");
         let key = [dva.offset()];
         let entries = ObjectId(brt.phys.mos_entries.get());
-        let shared = lookup(&self.mos, entries, &key)?.unwrap_or(0);
+        let is_little = is_little_endian(&brt.phys);
+        let shared = lookup(&self.mos, entries, &key, is_little)?.unwrap_or(0);
         let taken = shared.min(count);
         let owners = shared.saturating_add(1);
         if count > owners {
@@ -153,18 +157,22 @@ impl Brt {
             let range = phys.rangesize.get();
             return Err(Error::corrupt(format!("{ranges} ranges of {range} bytes")));
         }
-        let mut bytes = vec![0; ranges as usize * 2];
-        dnode.read(0, &mut bytes)?;
-        let is_little = phys.byteorder.get() == BRT_LITTLE_ENDIAN;
-        let (pairs, _) = bytes.as_chunks::<2>();
+        let is_little = is_little_endian(&phys);
         let count = |pair: &[u8; 2]| match is_little {
             true => u16::from_le_bytes(*pair),
             false => u16::from_be_bytes(*pair),
         };
+        let (mut counts, mut bytes) = (Vec::new(), Vec::new());
+        for first in (0..ranges).step_by(READ_COUNTS as usize) {
+            bytes.resize(READ_COUNTS.min(ranges - first) as usize * 2, 0);
+            dnode.read(first * 2, &mut bytes)?;
+            let (pairs, _) = bytes.as_chunks::<2>();
+            counts.extend(pairs.iter().map(count));
+        }
         Ok(Brt {
             object,
             phys,
-            counts: pairs.iter().map(count).collect(),
+            counts,
             is_changed: false,
         })
     }
@@ -191,7 +199,8 @@ impl Brt {
         self.phys.savedspace.set(saved);
         self.is_changed = true;
         if left > 0 {
-            return update(mos, tx, entries, key, left);
+            let is_little = is_little_endian(&self.phys);
+            return update(mos, tx, (entries, is_little), key, left);
         }
         zap::remove(mos, tx, entries, Key::Words(key))?;
         self.phys
@@ -203,7 +212,7 @@ impl Brt {
         let range = (key[0] / self.phys.rangesize.get()) as usize;
         let count = &mut self.counts[range];
         *count = count.saturating_sub(1);
-        let bytes = if self.phys.byteorder.get() == BRT_LITTLE_ENDIAN {
+        let bytes = if is_little_endian(&self.phys) {
             count.to_le_bytes()
         } else {
             count.to_be_bytes()
@@ -212,14 +221,27 @@ impl Brt {
     }
 }
 
-/// The count of an entry. It is 8 bytes in the order of the host that wrote it, or one number.
-fn lookup(mos: &Arc<Objset>, entries: ObjectId, key: &[u64; 1]) -> Result<Option<u64>> {
+/// Whether the host that made the table was little-endian.
+fn is_little_endian(phys: &BrtVdevPhys) -> bool {
+    phys.byteorder.get() == BRT_LITTLE_ENDIAN
+}
+
+/// The count of an entry. It is 8 bytes in the order of the host that made the table, or one number.
+fn lookup(
+    mos: &Arc<Objset>,
+    entries: ObjectId,
+    key: &[u64; 1],
+    is_little: bool,
+) -> Result<Option<u64>> {
     let zap = zap::Zap::open(mos, entries)?;
     match zap.length(Key::Words(key))? {
         None => Ok(None),
         Some((1, 8)) => {
             let bytes = zap.lookup::<u8>(Key::Words(key))?.unwrap_or_default();
-            Ok(bytes.first_chunk().map(|bytes| u64::from_le_bytes(*bytes)))
+            Ok(bytes.first_chunk().map(|bytes| match is_little {
+                true => u64::from_le_bytes(*bytes),
+                false => u64::from_be_bytes(*bytes),
+            }))
         }
         Some((8, 1)) => zap.lookup_u64(Key::Words(key)),
         Some((size, count)) => {
@@ -230,10 +252,17 @@ fn lookup(mos: &Arc<Objset>, entries: ObjectId, key: &[u64; 1]) -> Result<Option
 }
 
 /// Writes a count in the form in which it is stored.
-fn update(mos: &Arc<Objset>, tx: &Tx, entries: ObjectId, key: &[u64; 1], count: u64) -> Result<()> {
+fn update(
+    mos: &Arc<Objset>,
+    tx: &Tx,
+    (entries, is_little): (ObjectId, bool),
+    key: &[u64; 1],
+    count: u64,
+) -> Result<()> {
     let zap = zap::Zap::open(mos, entries)?;
     match zap.length(Key::Words(key))? {
         Some((8, 1)) => zap.update_u64(tx, Key::Words(key), count),
-        _ => zap.update(tx, Key::Words(key), &count.to_le_bytes()),
+        _ if is_little => zap.update(tx, Key::Words(key), &count.to_le_bytes()),
+        _ => zap.update(tx, Key::Words(key), &count.to_be_bytes()),
     }
 }

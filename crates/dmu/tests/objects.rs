@@ -4,13 +4,15 @@ mod rig;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use base::{BlkId, Buf, ErrorKind, ObjectId, ObjsetId, Result, Txg};
 use dmu::{
-    BlockAccounting, NewObject, OBJECT_END, Objset, ObjsetProps, TxgSettings, USERUSED_OBJECT,
+    BlockAccounting, FreeAtOnce, NewObject, OBJECT_END, Objset, ObjsetProps, Tx, TxgSettings,
+    USERUSED_OBJECT,
 };
-use phys::ObjectType;
 use phys::blkptr::BlkPtrPhys;
+use phys::{ObjectType, ObjsetType};
 use ram::RamStore;
 use rig::Pool;
 use zio::{BlockStore, Bookmark, Run, WriteRequest};
@@ -366,6 +368,58 @@ impl BlockStore for Asked {
     fn prefetch_distance(&self) -> u64 {
         self.distance
     }
+}
+
+/// A store that records the bytes of its largest batch.
+struct Largest {
+    store: RamStore,
+    bytes: AtomicU64,
+}
+
+impl BlockStore for Largest {
+    fn read(&self, bp: &BlkPtrPhys, bookmark: &Bookmark) -> Result<Buf> {
+        self.store.read(bp, bookmark)
+    }
+
+    fn write_batch(&self, txg: Txg, requests: Vec<WriteRequest>) -> Result<Vec<BlkPtrPhys>> {
+        let bytes = requests.iter().map(|request| request.data.len() as u64);
+        self.bytes.fetch_max(bytes.sum(), Ordering::Relaxed);
+        self.store.write_batch(txg, requests)
+    }
+
+    fn free(&self, txg: Txg, bp: &BlkPtrPhys) {
+        self.store.free(txg, bp);
+    }
+}
+
+#[test]
+fn spill_blocks_of_many_objects_are_written_in_batches() {
+    const SPILL_BYTES: u64 = 128 << 10;
+    let largest = Arc::new(Largest {
+        store: RamStore::new(),
+        bytes: AtomicU64::new(0),
+    });
+    let tx = Tx::syncing(Txg(4));
+    let objset = Objset::create(
+        Arc::clone(&largest) as Arc<dyn BlockStore>,
+        ObjsetId(21),
+        ObjsetType::Zfs,
+        ObjsetProps::default(),
+        Arc::new(FreeAtOnce(Arc::clone(&largest) as Arc<dyn BlockStore>)),
+        &tx,
+    );
+    for _ in 0..150 {
+        let dnode = objset.object_alloc(&tx, &file(1)).unwrap();
+        let spill = Buf::copy_of(&[7; SPILL_BYTES as usize]);
+        dnode.set_spill(&tx, spill).unwrap();
+    }
+    let mut pass = 1;
+    while objset.needs_sync() {
+        objset.sync(&tx, pass).unwrap();
+        pass += 1;
+    }
+    let bytes = largest.bytes.load(Ordering::Relaxed);
+    assert!(bytes <= (8 << 20) + SPILL_BYTES, "{bytes}");
 }
 
 #[test]

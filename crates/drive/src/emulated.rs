@@ -257,16 +257,16 @@ impl Emulated {
 
     /// Starts tracing commands, or stops and discards the trace.
     pub fn trace(&self, on: bool) {
-        self.state.lock().trace = on.then(Vec::new);
+        let mut state = self.state.lock();
+        state.trace = on.then(Vec::new);
+        state.forget_traced();
     }
 
     /// The entries traced since the start or since the last call.
     #[must_use]
     pub fn take_trace(&self) -> Vec<TraceEntry> {
         let mut state = self.state.lock();
-        for flight in state.in_flight.values_mut() {
-            flight.traced = None;
-        }
+        state.forget_traced();
         state.trace.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
@@ -439,6 +439,13 @@ impl Shape {
 }
 
 impl State {
+    /// Commands in flight are in no trace from now on.
+    fn forget_traced(&mut self) {
+        for flight in self.in_flight.values_mut() {
+            flight.traced = None;
+        }
+    }
+
     fn new(
         files: &Files,
         profile: &Arc<Profile>,

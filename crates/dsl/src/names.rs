@@ -256,7 +256,7 @@ impl DslPool {
         if own != parent.object().0 {
             let entered = parent.object();
             return Err(Error::corrupt(format!(
-                "directory {object} ({name}) is in directory {entered},  its dd_parent_obj is {own}"
+                "directory {object} ({name}) is in directory {entered}, its dd_parent_obj is {own}"
             )));
         }
         Ok(dir)

@@ -401,15 +401,17 @@ fn kind_of(errno: i32) -> ErrorKind {
 /// # Errors
 /// [`ErrorKind::InvalidInput`] in gnop's words.
 pub fn name_for(below: &str, gnopname: Option<&str>) -> Result<String> {
-    if let Some(name) = gnopname {
-        if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric()) {
-            return Err(Error::invalid(format!("Name {name} is invalid.")));
-        }
-        if name.len() + SUFFIX.len() > NAME_LEN_MAX {
-            return Err(Error::invalid("Invalid provider name."));
-        }
+    if let Some(name) = gnopname
+        && (name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric()))
+    {
+        return Err(Error::invalid(format!("Name {name} is invalid.")));
     }
-    Ok(format!("{}{SUFFIX}", gnopname.unwrap_or(below)))
+    let name = format!("{}{SUFFIX}", gnopname.unwrap_or(below));
+    // A path of the host is not a name of FreeBSD.
+    if name.len() > NAME_LEN_MAX && !name.starts_with('/') {
+        return Err(Error::invalid("Invalid provider name."));
+    }
+    Ok(name)
 }
 
 impl Provider for Nop {

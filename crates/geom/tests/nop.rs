@@ -87,6 +87,11 @@ fn names_have_a_suffix() {
     for bad in ["", "a b", "a/b", &"x".repeat(70)] {
         assert!(name_for("ada0", Some(bad)).is_err(), "{bad}");
     }
+    assert!(name_for(&"x".repeat(59), None).is_ok());
+    let error = name_for(&"x".repeat(60), None).unwrap_err();
+    assert_eq!(error.to_string(), "Invalid provider name.");
+    let path = format!("/{}", "x".repeat(100));
+    assert!(name_for(&path, None).is_ok(), "a file of the host");
 }
 
 #[test]

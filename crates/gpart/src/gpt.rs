@@ -12,8 +12,10 @@
 //! # Crash argument
 //! The primary copy is written and flushed before the secondary is touched. Until the primary is
 //! complete, one of its two CRCs is wrong (or it is still the old one), and the secondary is the old
-//! table. Once it is complete it wins, whatever the secondary holds. While the
-//! secondary header moves (after the disk grew), the table is found through the primary.
+//! table. Once it is complete it wins, whatever the secondary holds.
+//! Without a good secondary in the last sector (the disk has grown, or it is damaged), the primary is
+//! all there is, as a torn primary does not say where else to look. Then the secondary is written
+//! first: until it is flushed, the old primary wins; afterwards the new table is in the last sector.
 
 use base::{Error, Result};
 use geom::Provider;
@@ -355,15 +357,25 @@ pub(crate) fn write(table: &Table, provider: &dyn Provider) -> Result<()> {
         )));
     }
     let header = |lba, other, entries_at| header_bytes(table, &entries, (lba, other, entries_at));
-    write_sectors(provider, 0, table.boot.as_bytes())?;
-    write_sectors(provider, at, &entries)?;
-    let primary = header(PRIMARY_LBA, last, at);
-    write_sectors(provider, PRIMARY_LBA, &primary)?;
-    provider.flush()?;
-    write_sectors(provider, last - count, &entries)?;
-    let secondary = header(last, PRIMARY_LBA, last - count);
-    write_sectors(provider, last, &secondary)?;
-    provider.flush()
+    let write_primary = || {
+        write_sectors(provider, 0, table.boot.as_bytes())?;
+        write_sectors(provider, at, &entries)?;
+        write_sectors(provider, PRIMARY_LBA, &header(PRIMARY_LBA, last, at))?;
+        provider.flush()
+    };
+    let write_secondary = || {
+        let entries_at = last - count;
+        write_sectors(provider, entries_at, &entries)?;
+        write_sectors(provider, last, &header(last, PRIMARY_LBA, entries_at))?;
+        provider.flush()
+    };
+    if table.gpt.backup_at == Some(last) {
+        write_primary()?;
+        write_secondary()
+    } else {
+        write_secondary()?;
+        write_primary()
+    }
 }
 
 fn entries_bytes(table: &Table) -> Vec<u8> {

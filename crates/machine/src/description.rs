@@ -12,6 +12,7 @@
 //! profile = "wd30ezrx"          # of `ashift drives`, or a file beside this one: "mine.toml"
 //! size = "3TB"                  # other than the profile's: bytes, or with K M G T (1024), KB MB GB TB (1000)
 //! serial = "WD-1"               # other than the generated one
+//! bus = "usb"                   # other than the profile's
 //! pulled = true                 # not connected
 //!
 //! [[layer]]
@@ -528,8 +529,8 @@ fn find_profile(name: &str, folder: &Path) -> Result<Arc<Profile>> {
     Profile::parse(&path.display().to_string(), &text).map(Arc::new)
 }
 
-/// Reads `3TB`, `512M`, `1073741824`: with K, M, G, T as powers of 1024, with KB, MB, GB, TB as
-/// powers of 1000.
+/// Reads `3TB`, `1.5T`, `512M`, `1073741824`, in upper or lower case: K, M, G, T and KiB, MiB, GiB, TiB
+/// are powers of 1024, KB, MB, GB, TB powers of 1000.
 ///
 /// # Errors
 /// [`ErrorKind::InvalidInput`].

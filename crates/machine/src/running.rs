@@ -154,24 +154,22 @@ impl Running {
     /// [`ErrorKind::NotFound`]; [`ErrorKind::Exists`] if it is out already.
     pub fn pull(&self, name: &str) -> Result<()> {
         let drive = {
+            let mut machine = self.machine.lock();
             let mut slots = self.slots.lock();
             let slot = slots.iter_mut().find(|s| s.entry.name == name);
             let slot = slot.ok_or_else(|| no_drive(name))?;
-            let drive = slot.drive.take();
+            let Some(drive) = &slot.drive else {
+                let text = format!("drive '{name}' is pulled already");
+                return Err(Error::new(ErrorKind::Exists, text));
+            };
+            let drive = Arc::clone(drive);
+            keep_pulled(&mut machine, name, true)?;
+            slot.drive = None;
             slot.entry.is_pulled = true;
             drive
         };
-        let drive = drive.ok_or_else(|| {
-            Error::new(
-                ErrorKind::Exists,
-                format!("drive '{name}' is pulled already"),
-            )
-        })?;
         drive.power_cut(self.seed)?;
-        drive.close()?;
-        let mut machine = self.machine.lock();
-        machine.description.set_pulled(name, true)?;
-        machine.description.save()
+        drive.close()
     }
 
     /// Puts a pulled drive back in.
@@ -187,10 +185,11 @@ impl Running {
             let text = format!("drive '{name}' is connected already");
             return Err(Error::new(ErrorKind::Exists, text));
         }
-        slot.drive = Some(open(&machine, &slot.entry)?);
+        let drive = open(&machine, &slot.entry)?;
+        keep_pulled(&mut machine, name, false)?;
+        slot.drive = Some(drive);
         slot.entry.is_pulled = false;
-        machine.description.set_pulled(name, false)?;
-        machine.description.save()
+        Ok(())
     }
 
     /// Connects a drive to another bus; it loses power meanwhile, so what only its cache holds may be lost.
@@ -235,6 +234,16 @@ impl Running {
             ))
         })
     }
+}
+
+/// Saves that a drive is pulled or not; if that fails, the description is as before.
+fn keep_pulled(machine: &mut Machine, name: &str, is_pulled: bool) -> Result<()> {
+    machine.description.set_pulled(name, is_pulled)?;
+    let saved = machine.description.save();
+    if saved.is_err() {
+        machine.description.set_pulled(name, !is_pulled)?;
+    }
+    saved
 }
 
 impl World {

@@ -425,10 +425,11 @@ impl World {
         if !ledger.values().any(is_used) {
             return Ok(());
         }
+        let mut outcome = Ok(());
         for (name, counted) in &ledger {
-            self.keep_config(name, counted)?;
+            outcome = outcome.and(self.keep_config(name, counted));
         }
-        self.kept.change(|kept| {
+        outcome.and(self.kept.change(|kept| {
             for (name, counted) in ledger {
                 if self.find_layer(&name).is_some() {
                     let so_far = kept.counters.entry(name).or_default();
@@ -436,7 +437,7 @@ impl World {
                 }
             }
             Ok(())
-        })
+        }))
     }
 
     /// Saves the config of a nop that changed by itself while open: one that counts down to its

@@ -211,6 +211,25 @@ fn a_pulled_drive_keeps_its_bytes() {
 }
 
 #[test]
+fn a_drive_stays_in_if_the_machine_cannot_note_that_it_is_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = &folder.path().join("m");
+    drop(create(folder));
+    let (toml, aside) = (folder.join("machine.toml"), folder.join("aside"));
+    run(folder, |world| {
+        let running = world.running().unwrap();
+        std::fs::rename(&toml, &aside).unwrap();
+        std::fs::create_dir(&toml).unwrap();
+        assert!(running.pull("ada1").is_err());
+        assert!(world.open("ada1", OpenMode::Inspect).is_ok());
+        std::fs::remove_dir(&toml).unwrap();
+        std::fs::rename(&aside, &toml).unwrap();
+        running.pull("ada1").unwrap();
+        assert!(world.open("ada1", OpenMode::Inspect).is_err());
+    });
+}
+
+#[test]
 fn a_machine_is_used_by_one_at_a_time_and_its_clock_goes_on() {
     let folder = tempfile::tempdir().unwrap();
     let folder = &folder.path().join("m");

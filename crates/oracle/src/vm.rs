@@ -80,10 +80,10 @@ mv "$output.part" "$output"
 "#;
 
 impl Guest {
-    /// The last installed kernel release, in string order, that has an OpenZFS module.
+    /// The newest installed kernel release that has an OpenZFS module.
     #[must_use]
     pub(crate) fn kernel_release() -> Option<String> {
-        let mut releases: Vec<String> = fs::read_dir("/lib/modules")
+        fs::read_dir("/lib/modules")
             .ok()?
             .filter_map(|e| e.ok()?.file_name().into_string().ok())
             .filter(|r| {
@@ -95,9 +95,7 @@ impl Guest {
                 });
                 has_zfs && Path::new("/boot").join(format!("vmlinuz-{r}")).exists()
             })
-            .collect();
-        releases.sort();
-        releases.pop()
+            .max_by_key(|release| release_numbers(release))
     }
 
     /// A guest; `None`, after reporting what to install, if there cannot be one.
@@ -221,9 +219,23 @@ impl Guest {
     }
 }
 
+/// The numbers in the name of a release, to compare it by: 6.1.0-13 is newer than 6.1.0-9.
+fn release_numbers(release: &str) -> Vec<u64> {
+    let numbers = release.split(|c: char| !c.is_ascii_digit());
+    numbers.filter_map(|number| number.parse().ok()).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn releases_compare_by_their_numbers() {
+        let newest = ["6.1.0-9-amd64", "6.1.0-13-amd64", "5.10.0-30-amd64"]
+            .into_iter()
+            .max_by_key(|release| release_numbers(release));
+        assert_eq!(newest, Some("6.1.0-13-amd64"));
+    }
 
     #[test]
     fn guest_has_the_module() {

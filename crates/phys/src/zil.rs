@@ -380,7 +380,7 @@ impl LrPhys {
     #[must_use]
     pub fn is_out_of_order(&self) -> bool {
         matches!(
-            self.txtype.get(),
+            self.tx_type(),
             tx::WRITE
                 | tx::TRUNCATE
                 | tx::SETATTR
@@ -477,6 +477,17 @@ mod tests {
             all[1].as_ref().unwrap_err().context(),
             "lrc_reclen 48 of 40 bytes"
         );
+    }
+
+    #[test]
+    fn records_out_of_order_are_known_by_their_type_without_the_flag() {
+        let mut common = LrPhys::default();
+        for (type_, expected) in [(tx::SETATTR, true), (tx::CREATE, false)] {
+            for flag in [0, TX_CI] {
+                common.txtype.set(type_ | flag);
+                assert_eq!(common.is_out_of_order(), expected, "{type_} {flag:x}");
+            }
+        }
     }
 
     #[test]

@@ -171,9 +171,16 @@ impl<'a> Visit<'a> {
             let later = later.fields();
             let before = (later.prev_snap_obj, later.prev_snap_txg);
             if before == (ds.object().0, fields.creation_txg) {
-                self.state.queue.insert(object.0, fields.creation_txg);
+                self.enqueue(object.0, fields.creation_txg);
             }
         }
+    }
+
+    /// Queues a dataset; one that is queued already is visited from the older of the two txgs on.
+    #[doc(alias = "scan_ds_queue_insert")]
+    fn enqueue(&mut self, object: u64, txg: u64) {
+        let from = self.state.queue.entry(object).or_insert(txg);
+        *from = txg.min(*from);
     }
 
     /// Visits what is left of an objset, and records where to resume if the slice ends before that.

@@ -15,9 +15,9 @@ use std::sync::Arc;
 
 use base::{ObjectId, Result, Txg};
 use dmu::Tx;
-use metaslab::SpaceMapStore;
-use phys::space_map::{Encoder, MapType, SpaceMapEntry, SpaceMapRange, entries};
-use vdev::{Vdev, VdevTree};
+use metaslab::{SpaceMapStore, for_each_range};
+use phys::space_map::{Encoder, MapType, SpaceMapRange};
+use vdev::{TxgSet, Vdev, VdevTree};
 
 use crate::spa::Inner;
 use crate::space_maps::SpaceMaps;
@@ -91,19 +91,92 @@ pub(crate) fn load_dtls(tree: &VdevTree, maps: &SpaceMaps, synced: Txg) -> Resul
         if object == 0 {
             continue;
         }
-        let object = ObjectId(object);
-        let (_, phys) = maps.open(object)?;
-        let length = phys.length.get().min(1 << 20);
-        let mut bytes = vec![0; length as usize];
-        maps.read(object, 0, &mut bytes)?;
-        for entry in entries(&bytes) {
-            if let SpaceMapEntry::Range(range) = entry? {
-                let end = range.offset.saturating_add(range.run).min(synced.0 + 1);
-                if range.offset < end {
-                    device.leaf().dirty_dtl(range.offset..end);
-                }
-            }
+        for txgs in read_dtl(maps, ObjectId(object), synced)?.ranges() {
+            device.leaf().dirty_dtl(txgs.clone());
         }
     }
     Ok(())
+}
+
+/// The txgs up to `synced` in a DTL, all of them: writes of those that were left out would never be
+/// resilvered.
+fn read_dtl(maps: &dyn SpaceMapStore, object: ObjectId, synced: Txg) -> Result<TxgSet> {
+    let (found, phys) = maps.open(object)?;
+    let mut missing = TxgSet::default();
+    for_each_range(maps, &found, phys.length.get(), &mut |range| {
+        let end = range.offset.saturating_add(range.run).min(synced.0 + 1);
+        if range.offset < end {
+            missing.add(range.offset..end);
+        }
+        Ok(())
+    })?;
+    Ok(missing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::{MetaslabId, VdevId};
+    use metaslab::SpaceMapObject;
+    use phys::space_map::SpaceMapPhys;
+
+    /// One space map with these entries.
+    struct Entries(Vec<u8>);
+
+    impl SpaceMapStore for Entries {
+        fn create(&self, _: Txg, _: VdevId, _: MetaslabId) -> Result<SpaceMapObject> {
+            unreachable!()
+        }
+        fn open(&self, object: ObjectId) -> Result<(SpaceMapObject, SpaceMapPhys)> {
+            let mut phys = SpaceMapPhys::default();
+            phys.length.set(self.0.len() as u64);
+            let found = SpaceMapObject {
+                object,
+                block_bytes: BLOCK_BYTES,
+                has_histogram: true,
+            };
+            Ok((found, phys))
+        }
+        fn read(&self, _: ObjectId, offset: u64, buf: &mut [u8]) -> Result<()> {
+            buf.copy_from_slice(&self.0[offset as usize..][..buf.len()]);
+            Ok(())
+        }
+        fn write(&self, _: Txg, _: ObjectId, _: u64, _: &[u8]) -> Result<()> {
+            unreachable!()
+        }
+        fn set_phys(&self, _: Txg, _: ObjectId, _: &SpaceMapPhys) -> Result<()> {
+            unreachable!()
+        }
+        fn truncate(
+            &self,
+            _: Txg,
+            _: VdevId,
+            _: MetaslabId,
+            _: ObjectId,
+        ) -> Result<SpaceMapObject> {
+            unreachable!()
+        }
+    }
+
+    #[test]
+    fn a_long_dtl_is_read_to_its_end() {
+        let mut encoder = Encoder::new(0, u64::from(BLOCK_BYTES), true);
+        let ranges = 200_000;
+        for at in 0..ranges {
+            encoder.range(&SpaceMapRange {
+                map_type: MapType::Alloc,
+                vdev: None,
+                offset: at * 2,
+                run: 1,
+            });
+        }
+        let maps = Entries(encoder.finish());
+        assert!(maps.0.len() > 1 << 20);
+        let last = (ranges - 1) * 2;
+        let missing = read_dtl(&maps, ObjectId(1), Txg(last)).unwrap();
+        assert_eq!(missing.ranges().len() as u64, ranges);
+        assert!(missing.contains(Txg(last)));
+        let earlier = read_dtl(&maps, ObjectId(1), Txg(3)).unwrap();
+        assert_eq!(earlier.ranges(), [0..1, 2..3]);
+    }
 }

@@ -65,7 +65,12 @@ fn read_bytes(spa: &Spa) -> u64 {
 fn a_resilver_reads_what_changed_and_a_pool_opens_at_once() {
     let bytes = gib() << 30;
     let records = bytes / RECORD_BYTES / FILES;
-    let disk = |n| Arc::new(Memory::new(format!("/disk{n}"), bytes + bytes / 4 + (1 << 30)));
+    let disk = |n| {
+        Arc::new(Memory::new(
+            format!("/disk{n}"),
+            bytes + bytes / 4 + (1 << 30),
+        ))
+    };
     let devices: Vec<Arc<dyn Provider>> = (0..2).map(|n| disk(n) as _).collect();
     let init = Box::new(|_: &_, _: &_| Ok(()));
     let settings = pool::settings();

@@ -14,6 +14,9 @@ use std::ops::Range;
 
 use base::Txg;
 
+/// `TXG_CONCURRENT_STATES`: a write issued now belongs to the syncing txg or to one of the next two.
+pub(crate) const TXG_CONCURRENT_STATES: u64 = 3;
+
 /// A set of txgs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[doc(alias = "vdev_dtl")]

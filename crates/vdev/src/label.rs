@@ -383,10 +383,14 @@ pub(crate) fn write_heartbeat(
 #[doc(alias = "vdev_copy_uberblocks")]
 pub(crate) fn renew_end(leaf: &Leaf, labels: &Labels, ashift: u32) -> Result<()> {
     let ring = labels.readable().find(|label| !label.ring.is_empty());
+    let slots = ring.into_iter().flat_map(|label| &label.ring);
+    // A ring without a config may have been read with slots of another size.
+    let slots = slots.filter(|slot| slot.slot < uberblock_count(ashift));
     for index in LABELS / 2..LABELS {
         write_blank(leaf, index)?;
-        for slot in ring.into_iter().flat_map(|label| &label.ring) {
-            write_uberblock(leaf, index, ashift, &slot.uberblock, false)?;
+        for slot in slots.clone() {
+            // The same slot: with multihost, the number of slots that txgs share is smaller.
+            write_slot(leaf, index, ashift, slot.slot, &slot.uberblock)?;
         }
     }
     leaf.flush()

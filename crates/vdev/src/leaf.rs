@@ -19,6 +19,7 @@ use phys::label::{PAD_SIZE, SPA_MINDEVSIZE, label_device_size};
 use rt::{Mutex, OneShot, RwLock};
 use zio::Priority;
 
+use crate::dtl::TXG_CONCURRENT_STATES;
 use crate::queue::{VdevQueue, WRITES_MAX};
 use crate::{TxgSet, Vdev, VdevAux, VdevState};
 
@@ -42,7 +43,8 @@ pub struct Leaf {
     has_lost_writes: AtomicBool,
     dtl: Mutex<TxgSet>,
     has_dtl: AtomicBool,
-    /// The end of the range last added to the DTL: an absent device is marked once per txg.
+    /// The end of the last range of [`TXG_CONCURRENT_STATES`] txgs added to the DTL: an absent device is
+    /// marked once per txg.
     dtl_marked: AtomicU64,
     io_errors: Mutex<ErrorWindow>,
     checksum_errors: Mutex<ErrorWindow>,
@@ -341,13 +343,17 @@ impl Leaf {
     /// Adds txgs to the DTL.
     #[doc(alias = "vdev_dtl_dirty")]
     pub fn dirty_dtl(&self, txgs: Range<u64>) {
-        if self.dtl_marked.load(Ordering::Acquire) == txgs.end && self.has_dtl() {
-            // Ranges end at or after the txg that is being synced: it is in there already, unless
-            // the DTL was cleared in between, which resets the mark.
+        // Other ranges, from labels and the MOS, may have the same end and another start.
+        let is_of_now = txgs.end.checked_sub(txgs.start) == Some(TXG_CONCURRENT_STATES);
+        if is_of_now && self.dtl_marked.load(Ordering::Acquire) == txgs.end && self.has_dtl() {
+            // The same range: it is in there already, unless the DTL was cleared in between, which
+            // resets the mark.
             return;
         }
         let mut dtl = self.dtl.lock();
-        self.dtl_marked.store(txgs.end, Ordering::Release);
+        if is_of_now {
+            self.dtl_marked.store(txgs.end, Ordering::Release);
+        }
         dtl.add(txgs);
         self.has_dtl.store(!dtl.is_empty(), Ordering::Release);
     }

@@ -22,11 +22,10 @@ use base::{Context, Error, ErrorKind, Guid, Result, Txg, VdevId};
 use rt::{Mutex, OneShot, TaskQueue};
 use zio::{Io, RunBlock, ScrubReport, VdevOps};
 
+use crate::dtl::TXG_CONCURRENT_STATES;
 use crate::kinds::Node;
 use crate::{Vdev, VdevAux, VdevKind, VdevState};
 
-/// `TXG_CONCURRENT_STATES`: a write issued now belongs to the syncing txg or to one of the next two.
-const TXG_CONCURRENT_STATES: u64 = 3;
 /// The most leaves that are flushed at the same time.
 const WORKERS_MAX: usize = 16;
 

@@ -489,15 +489,7 @@ impl<B: DerefMut<Target = [u8]>> Leaf<B> {
         value: &Value,
     ) -> Result<Fit> {
         let need = 1 + array_chunks(key.bytes.len()) + array_chunks(value.bytes.len());
-        if need > self.chunks() {
-            return Err(Error::new(
-                ErrorKind::TooBig,
-                format!(
-                    "a zap entry of {need} chunks in a leaf of {}",
-                    self.chunks()
-                ),
-            ));
-        }
+        self.check_fits_alone(need)?;
         let cd = match cd {
             Some(cd) => cd,
             None => self.unused_cd(key.hash)?,
@@ -523,10 +515,22 @@ impl<B: DerefMut<Target = [u8]>> Leaf<B> {
         Ok(Fit::Done)
     }
 
+    /// Checks that an entry of so many chunks fits into an empty leaf: if not, splitting does not help.
+    fn check_fits_alone(&self, need: usize) -> Result<()> {
+        let chunks = self.chunks();
+        if need <= chunks {
+            return Ok(());
+        }
+        let text = format!("a zap entry of {need} chunks in a leaf of {chunks}");
+        Err(Error::new(ErrorKind::TooBig, text))
+    }
+
     /// Replaces the value of `entry`.
     pub(crate) fn update(&mut self, entry: &LeafEntry, value: &Value) -> Result<Fit> {
         let old_links = self.array_links(entry.value_chunk)?;
         let need = array_chunks(value.bytes.len());
+        let name_links = self.array_links(entry.name_chunk)?;
+        self.check_fits_alone(1 + name_links.len() + need)?;
         if usize::from(self.nfree()) + old_links.len() < need {
             return Ok(Fit::Full);
         }

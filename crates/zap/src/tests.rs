@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arc::ArcSettings;
-use base::{BlkId, ObjsetId, Result, Txg};
+use base::{BlkId, ErrorKind, ObjsetId, Result, Txg};
 use dmu::{FreeAtOnce, Objset, ObjsetProps, Tx};
 use phys::{ObjectType, ObjsetType};
 use ram::RamStore;
@@ -211,6 +211,26 @@ fn counters_go_and_come() {
     zap.increment(&tx, "3e8", -5).unwrap();
     assert!(!zap.contains("3e8").unwrap());
     assert_eq!(zap.count().unwrap(), 0);
+}
+
+#[test]
+fn a_value_that_fits_into_no_leaf_is_refused_for_new_and_for_known_names() {
+    let bench = Bench::new();
+    let tx = bench.tx();
+    let new = NewZap {
+        flags: Flags::HASH64,
+        block_shift: 12,
+        ..NewZap::new(ObjectType::ZAP_OTHER)
+    };
+    let id = create_with(&bench.objset, &tx, &new).unwrap().id();
+    let zap = Zap::open(&bench.objset, id).unwrap();
+    zap.update(&tx, "known", &[1u8; 100]).unwrap();
+    for name in ["known", "new"] {
+        let error = zap.update(&tx, name, &[2u8; 8000]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::TooBig, "{name}: {error}");
+    }
+    assert_eq!(zap.lookup::<u8>("known").unwrap(), Some(vec![1; 100]));
+    check_structure(&zap).unwrap();
 }
 
 #[test]

@@ -57,8 +57,10 @@ impl Zilog {
         };
         let outcome = parse(self.store(), self.objset().id(), &header, &mut replay);
         let done = replay.done;
-        self.destroy(false)?;
+        let destroyed = self.destroy(false);
+        // Also when the log is left as it is: what changes from now on is to be logged.
         self.end_replay();
+        destroyed?;
         outcome.map(|_| done)
     }
 }

@@ -600,6 +600,21 @@ fn a_record_that_cannot_be_replayed_ends_the_replay() {
     fs.zil.commit(None).unwrap();
 }
 
+#[test]
+fn a_replay_ends_although_the_log_cannot_be_destroyed() {
+    let fs = Fs::new();
+    fs.set(0, 1, true);
+    fs.zil.commit(None).unwrap();
+    let fs = fs.import(0);
+    fs.pool.store.state.lock().left = Some(0);
+    let mut sink = Sink {
+        fs: &fs,
+        fail_at: None,
+    };
+    assert!(fs.zil.replay(&mut sink).is_err(), "no txg is synced");
+    assert!(!fs.zil.is_replaying(&Tx::syncing(Txg(99))));
+}
+
 #[derive(Clone, Debug)]
 enum Op {
     Set(u64, bool),

@@ -32,8 +32,11 @@ impl ErrorLog {
     /// Remembers blocks.
     pub(crate) fn add(&self, met: impl IntoIterator<Item = (Bookmark, Txg)>) {
         let mut blocks = self.0.lock();
-        let room = BLOCKS_MAX.saturating_sub(blocks.len());
-        blocks.extend(met.into_iter().take(room));
+        for (bookmark, birth) in met {
+            if blocks.len() < BLOCKS_MAX || blocks.contains_key(&bookmark) {
+                blocks.insert(bookmark, birth);
+            }
+        }
     }
 
     /// The remembered blocks.
@@ -44,5 +47,25 @@ impl ErrorLog {
     /// Returns the remembered blocks and clears the list.
     pub(crate) fn take(&self) -> BTreeMap<Bookmark, Txg> {
         std::mem::take(&mut *self.0.lock())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::BlkId;
+
+    #[test]
+    fn a_full_list_still_takes_news_of_its_blocks() {
+        let log = ErrorLog::default();
+        let at = |blkid: usize| Bookmark {
+            blkid: BlkId(blkid as u64),
+            ..Bookmark::default()
+        };
+        log.add((0..BLOCKS_MAX).map(|blkid| (at(blkid), Txg(1))));
+        log.add([(at(BLOCKS_MAX), Txg(1)), (at(7), Txg(2))]);
+        let blocks = log.blocks();
+        assert_eq!(blocks.len(), BLOCKS_MAX);
+        assert_eq!(blocks.get(&at(7)), Some(&Txg(2)));
     }
 }

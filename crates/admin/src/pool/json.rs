@@ -165,6 +165,7 @@ fn listed_vdevs(
         let Role::Class(class) = place else { continue };
         let mut group = Map::new();
         pool.tops(class)
+            .filter(|top| top.kind != VdevKind::Indirect)
             .for_each(|top| list(&mut group, top, place));
         if !group.is_empty() {
             out.insert(heading.to_owned(), Value::Object(group));

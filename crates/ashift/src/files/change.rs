@@ -83,21 +83,33 @@ pub(crate) fn mkdir(args: &[String]) -> ExitCode {
         let target = Target::find(session, text)?;
         let mode = match parsed.value('m') {
             Some(text) => text.parse::<Mode>()?.apply(0o777 & !umask(), true),
-            None => 0o755,
+            None => 0o777 & !umask(),
         };
         let (uid, gid) = owner();
         let create = Create { mode, uid, gid };
+        // Whatever -m and the umask say, the owner can enter parents and fill them.
+        let parent = Create {
+            mode: (0o777 & !umask()) | 0o300,
+            ..create
+        };
         if !parsed.has('p') {
             let (dir, name) = target.place()?;
             return target.mount.mkdir(dir, name, &create).map(|_| ());
         }
         let mut dir = target.mount.root();
-        for name in target.path.split('/').filter(|name| !name.is_empty()) {
+        let names = target.path.split('/').filter(|name| !name.is_empty());
+        let mut names = names.peekable();
+        while let Some(name) = names.next() {
+            let create = if names.peek().is_none() {
+                &create
+            } else {
+                &parent
+            };
             dir = match target.mount.lookup(dir, name.as_bytes()) {
                 Ok(attr) if attr.is_directory() => attr.id,
                 Ok(_) => return Err(Error::new(ErrorKind::NotDirectory, name)),
                 Err(e) if e.kind() == ErrorKind::NotFound => {
-                    target.mount.mkdir(dir, name.as_bytes(), &create)?.id
+                    target.mount.mkdir(dir, name.as_bytes(), create)?.id
                 }
                 Err(e) => return Err(e),
             };
@@ -138,7 +150,7 @@ fn make_if_missing(target: &Target) -> Result<ObjectId> {
                     dir,
                     name,
                     &Create {
-                        mode: 0o644,
+                        mode: 0o666 & !umask(),
                         uid,
                         gid,
                     },

@@ -528,6 +528,7 @@ fn content(
 ) -> Result<(), Incomplete> {
     let size = meta.size;
     let unreadable = |offset, error| Incomplete::Read(ReadError { offset, error }, size);
+    let shorter = || Error::new(ErrorKind::Io, "the file became shorter while it was copied");
     // Pieces end at multiples of their size, so that whole records are written.
     let mut most = piece.len() as u64;
     let mut at = 0;
@@ -536,7 +537,7 @@ fn content(
         while at < end {
             let length = (most - at % most).min(end - at) as usize;
             let read = match from.read_at(at, &mut piece[..length]) {
-                Ok(0) => break, // it became shorter meanwhile
+                Ok(0) => return Err(unreadable(at, shorter())),
                 Ok(read) => read,
                 // Retry block by block: those before the damaged one are good.
                 Err(_) if most > meta.blksz.max(1) => {
@@ -550,6 +551,13 @@ fn content(
             at += read as u64;
         }
         at = at.max(end);
+    }
+    // A hole at the end, or the end.
+    if at < size {
+        let last = from.read_at(size - 1, &mut piece[..1]);
+        if last.map_err(|e| unreadable(at, e))? == 0 {
+            return Err(unreadable(at, shorter()));
+        }
     }
     to.set_size(size).map_err(Incomplete::Write)
 }
@@ -633,3 +641,6 @@ fn read_ahead<'f>(files: impl Iterator<Item = (&'f Handle, &'f Meta)>) -> Vec<Ah
         .collect();
     rt::parallel_map(wanted, |file| file.map(|file| read_small(&file)))
 }
+
+#[cfg(test)]
+mod tests;

@@ -189,6 +189,9 @@ impl Pass<'_> {
             if let crate::SpillChange::Set(data) = &layer.spill {
                 let request = self.spill_request(&works[at], data.clone());
                 batch.push(BlockOwner::spill(at), request);
+                if batch.is_full() {
+                    self.flush(&mut batch, works)?;
+                }
             }
         }
         self.flush(&mut batch, works)

@@ -174,13 +174,6 @@ impl Emulated {
             BioOp::Delete { len } => (CommandKind::Trim, *len),
             BioOp::Flush => (CommandKind::Flush, 0),
         };
-        let transfer = match kind {
-            CommandKind::Read | CommandKind::Write => rt::book_transfer(len),
-            CommandKind::Flush | CommandKind::Trim => rt::Transfer::default(),
-        };
-        if kind == CommandKind::Write {
-            transfer.begin();
-        }
         let request = Request {
             kind,
             offset: bio.offset,
@@ -201,6 +194,13 @@ impl Emulated {
         };
         if let Err(error) = checked {
             return (bio.done)(Err(error));
+        }
+        let transfer = match kind {
+            CommandKind::Read | CommandKind::Write => rt::book_transfer(len),
+            CommandKind::Flush | CommandKind::Trim => rt::Transfer::default(),
+        };
+        if kind == CommandKind::Write {
+            transfer.begin();
         }
         let bytes = match bio.op {
             BioOp::Write(bytes) if !is_zero(&bytes) => Some(bytes),

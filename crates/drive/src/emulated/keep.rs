@@ -226,7 +226,11 @@ pub(crate) fn replace_file(path: &Path, bytes: &[u8]) -> Result<()> {
     let mut new = path.as_os_str().to_owned();
     new.push(".new");
     let new = PathBuf::from(new);
-    let written = fs::File::create(&new).and_then(|mut file| file.write_all(bytes));
+    let written = fs::File::create(&new).and_then(|mut file| {
+        file.write_all(bytes)?;
+        // Before the rename, lest a crash of the host leaves an empty file.
+        file.sync_data()
+    });
     if let Err(error) = written.and_then(|()| fs::rename(&new, path)) {
         let _ = fs::remove_file(&new);
         return Err(within(error));

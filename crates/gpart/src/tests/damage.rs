@@ -170,6 +170,36 @@ fn a_power_cut_leaves_the_old_table_or_the_new_one() {
     assert_eq!(back.partitions(), new.partitions());
 }
 
+#[test]
+fn a_power_cut_on_a_disk_that_has_grown_leaves_the_old_table_or_the_new_one() {
+    for grown_by in [1, 10, 40, SECTORS / 2] {
+        let one = PowerCut::new("ada0", SECTORS * 512);
+        let shape = Shape::of(&disk(SECTORS - grown_by, 512, 512));
+        let mut old = Table::create(Scheme::Gpt, shape, None, Era::Current).unwrap();
+        add(&mut old, "freebsd-boot", Some(128));
+        crate::gpt::write(&old, &one).unwrap();
+        let before = one.supply().commands();
+        let mut new = Table::read(&one).unwrap().unwrap();
+        assert!(new.recover("ada0", Era::Current).unwrap());
+        add(&mut new, "freebsd-zfs", Some(100));
+        new.write(&one).unwrap();
+        for after in before..=one.supply().commands() {
+            for seed in 0..20 {
+                let left = one.image_after(after, seed);
+                let case = format!("grown by {grown_by}, after {after}, seed {seed}");
+                let read = Table::read(&left).unwrap_or_else(|e| panic!("{case}: {e}"));
+                let read = read.expect("a table");
+                let is_old = read.partitions() == old.partitions();
+                let is_new = read.partitions() == new.partitions();
+                assert!(is_old || is_new, "{case}");
+            }
+        }
+        let back = Table::read(&one).unwrap().unwrap();
+        assert!(!back.is_corrupt(), "{:?}", back.notes());
+        assert_eq!(back.partitions(), new.partitions());
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 

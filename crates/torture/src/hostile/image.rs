@@ -518,7 +518,11 @@ struct Room<'a> {
 }
 
 impl Room<'_> {
+    /// Room for that many bytes; `None` if a chunk is too small for them, or there are no more chunks.
     fn take(&mut self, bytes: u64) -> Option<u64> {
+        if bytes > SPARE_BYTES {
+            return None;
+        }
         if self.left < bytes {
             self.at = *self.chunks.next()?;
             self.left = SPARE_BYTES;

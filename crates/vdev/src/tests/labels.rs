@@ -1,7 +1,7 @@
 //! Labels, written, damaged, and cut off in the middle.
 
 use super::*;
-use crate::label::{Labels, clear, owner};
+use crate::label::{self, Labels, clear, owner};
 use base::ErrorKind;
 use faulty::{PowerCut, PowerSupply};
 use ram::Memory;
@@ -46,6 +46,38 @@ fn four_good_labels_and_a_ring_come_back() {
         );
         assert_eq!(labels.agreeing(config), 4);
         assert!(labels.best_config(Txg(58)).is_none());
+    }
+}
+
+#[test]
+fn labels_at_a_new_end_have_the_uberblocks_in_the_same_slots() {
+    let disk = memory(0);
+    let vdev = leaf(101, disk.clone());
+    let tree = tree(vec![as_top(vdev.clone(), 12)]);
+    tree.prepare_devices().unwrap();
+    for txg in 4..70 {
+        sync(&tree, txg).unwrap();
+    }
+    // With multihost, the last slot has the heartbeat, and txgs wrap around before it.
+    let slots = phys::label::uberblock_count(12) - 1;
+    let mut labels = Labels::read(&*disk).unwrap();
+    for label in labels.0.iter_mut().flatten() {
+        for slot in &mut label.ring {
+            slot.slot = (slot.uberblock.txg().0 + 1) % slots;
+        }
+        label
+            .ring
+            .retain(|slot| slot.uberblock.txg().0 > 69 - slots);
+    }
+    label::renew_end(vdev.leaf(), &labels, 12).unwrap();
+    let renewed = Labels::read(&*disk).unwrap();
+    let ring = |labels: &Labels, index: usize| {
+        let ring = &labels.0[index].as_ref().unwrap().ring;
+        let txgs = ring.iter().map(|slot| (slot.slot, slot.uberblock.txg()));
+        txgs.collect::<std::collections::BTreeSet<_>>()
+    };
+    for index in [2, 3] {
+        assert_eq!(ring(&renewed, index), ring(&labels, 0), "label {index}");
     }
 }
 

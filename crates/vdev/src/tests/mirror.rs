@@ -172,6 +172,17 @@ fn a_dead_side_is_given_up_and_its_gap_is_remembered() {
 }
 
 #[test]
+fn ranges_with_the_same_end_are_all_missed() {
+    let (_, tree) = faulty(2);
+    let leaf = &tree.devices()[0];
+    // One from the labels, one from the MOS, one of a write that fails.
+    for range in [101..102, 100..102, 99..102, 98..102] {
+        leaf.leaf().dirty_dtl(range.clone());
+        assert_eq!(leaf.leaf().dtl().ranges(), [range]);
+    }
+}
+
+#[test]
 fn a_side_that_fails_too_often_is_given_up() {
     let (disks, tree) = faulty(2);
     for n in 0..20u64 {
