@@ -13,7 +13,7 @@
 
 use std::sync::Arc;
 
-use base::{ObjectId, Result, Txg};
+use base::{Error, ObjectId, Result, Txg};
 use dmu::Tx;
 use metaslab::{SpaceMapStore, for_each_range};
 use phys::space_map::{Encoder, MapType, SpaceMapRange};
@@ -24,6 +24,8 @@ use crate::space_maps::SpaceMaps;
 
 /// `zfs_vdev_dtl_sm_blksz`
 const BLOCK_BYTES: u32 = 4096;
+/// The most ranges of a DTL: one that came and went every few txgs for years.
+const RANGES_MAX: usize = 1 << 22;
 
 impl Inner {
     /// Writes the DTLs that changed. In the first pass.
@@ -102,14 +104,22 @@ pub(crate) fn load_dtls(tree: &VdevTree, maps: &SpaceMaps, synced: Txg) -> Resul
 /// resilvered.
 fn read_dtl(maps: &dyn SpaceMapStore, object: ObjectId, synced: Txg) -> Result<TxgSet> {
     let (found, phys) = maps.open(object)?;
-    let mut missing = TxgSet::default();
+    let mut ranges = Vec::new();
     for_each_range(maps, &found, phys.length.get(), &mut |range| {
         let end = range.offset.saturating_add(range.run).min(synced.0 + 1);
         if range.offset < end {
-            missing.add(range.offset..end);
+            ranges.push(range.offset..end);
+        }
+        if ranges.len() > RANGES_MAX {
+            let what = format!("DTL {object} has more than {RANGES_MAX} ranges");
+            return Err(Error::corrupt(what));
         }
         Ok(())
     })?;
+    // They are in order unless somebody else wrote them; a set takes them fast only in order.
+    ranges.sort_unstable_by_key(|range| range.start);
+    let mut missing = TxgSet::default();
+    ranges.into_iter().for_each(|range| missing.add(range));
     Ok(missing)
 }
 
