@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, Write, stderr};
 use std::path::Path;
 use std::process::ExitCode;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use base::{Error, ErrorKind, ObjectId, Result};
 use geom::disk::OpenMode;
@@ -14,12 +14,12 @@ use measure::dd::{
     Counts, Flags, Flavour, HELP, Input, Observer, Operands, Output, Status, SyncAtEnd, copy,
     progress_line,
 };
+use service::Access;
 use zpl::Create;
 use zpl::mount::Mount;
 
-use crate::files::{Location, Session};
+use crate::files::{Location, Paths};
 use crate::gpart::device;
-use crate::host::Access;
 use crate::say::fail;
 
 /// Interval of `status=progress`, in ns.
@@ -54,7 +54,7 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
         Ok(operands) => operands,
         Err(error) => return fail("dd", 1, &error.to_string()),
     };
-    let session = Session::new(access(&world, &operands));
+    let session = Paths::new(access(&world, &operands));
     let mut places = Places {
         world: &world,
         session: &session,
@@ -87,7 +87,7 @@ fn access(world: &World, operands: &Operands) -> Access {
 /// Resolves operands.
 struct Places<'a> {
     world: &'a World,
-    session: &'a Session,
+    session: &'a Paths,
 }
 
 impl Places<'_> {
@@ -259,7 +259,7 @@ enum Target {
 
 /// A file in a dataset.
 struct PoolFile {
-    mount: Rc<Mount>,
+    mount: Arc<Mount>,
     id: ObjectId,
     offset: u64,
     size: u64,
@@ -268,7 +268,7 @@ struct PoolFile {
 }
 
 impl PoolFile {
-    fn new(mount: Rc<Mount>, id: ObjectId, flags: Flags) -> Result<PoolFile> {
+    fn new(mount: Arc<Mount>, id: ObjectId, flags: Flags) -> Result<PoolFile> {
         let attr = mount.getattr(id)?;
         if attr.is_directory() {
             return Err(Error::new(ErrorKind::IsDirectory, "a directory"));
@@ -283,7 +283,7 @@ impl PoolFile {
         })
     }
 
-    fn create(mount: Rc<Mount>, path: &str, operands: &Operands) -> Result<PoolFile> {
+    fn create(mount: Arc<Mount>, path: &str, operands: &Operands) -> Result<PoolFile> {
         let conversions = operands.conversions;
         let found = match mount.resolve(path) {
             Ok(_) if conversions.excl => return Err(Error::new(ErrorKind::Exists, path)),

@@ -5,13 +5,13 @@ use std::process::ExitCode;
 use admin::getopt::{OptSpec, Parsed};
 use base::{Error, ErrorKind, ObjectId, Result};
 use dmu::Content;
+use service::Access;
 use zpl::FileType;
 use zpl::mount::Mount;
 
 use super::show::{put, top};
 use super::walk::{Visit, Visitor, walk};
-use super::{ReadError, Run, Session, Usage, parse};
-use crate::host::Access;
+use super::{Paths, ReadError, Run, Usage, parse};
 
 /// Bytes read at a time.
 const PIECE_BYTES: u64 = 1 << 20;
@@ -93,7 +93,7 @@ fn each_file(
         Ok(parsed) => parsed,
         Err(code) => return code,
     };
-    let session = Session::new(Access::Read);
+    let session = Paths::new(Access::Read);
     let mut run = Run::new(usage.name);
     run.verbose = parsed.has('v');
     for operand in session.expand(&parsed.operands) {

@@ -1,27 +1,27 @@
 //! `ashift mkdir`, `mv`, `ln`, `truncate`, `touch`, `chmod`, `chown`: in datasets.
 
 use std::process::ExitCode;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use admin::getopt::OptSpec;
 use base::{Error, ErrorKind, ObjectId, Result};
+use service::Access;
 use zpl::mount::Mount;
 use zpl::{Attr, Create, FileType, RenameKind, SetAttr, Time};
 
 use super::mode::{Mode, umask};
 use super::show::top;
 use super::walk::{Visit, Visitor, walk};
-use super::{Run, Session, Usage, owner, parse};
-use crate::host::Access;
+use super::{Paths, Run, Usage, owner, parse};
 
 /// A path in a dataset, resolved into its parts.
 pub(super) struct Target {
-    pub(super) mount: Rc<Mount>,
+    pub(super) mount: Arc<Mount>,
     path: String,
 }
 
 impl Target {
-    pub(super) fn find(session: &Session, text: &str) -> Result<Target> {
+    pub(super) fn find(session: &Paths, text: &str) -> Result<Target> {
         let (mount, path) = session.find(text)?;
         Ok(Target { mount, path })
     }
@@ -55,13 +55,13 @@ pub(super) fn owner() -> (u64, u64) {
 pub(super) fn each(
     usage: &Usage,
     args: &[String],
-    work: impl Fn(&admin::getopt::Parsed, &Session, &str) -> Result<()>,
+    work: impl Fn(&admin::getopt::Parsed, &Paths, &str) -> Result<()>,
 ) -> ExitCode {
     let parsed = match parse(usage, args, 1) {
         Ok(parsed) => parsed,
         Err(code) => return code,
     };
-    let session = Session::new(Access::Write);
+    let session = Paths::new(Access::Write);
     let mut run = Run::new(usage.name);
     for operand in &parsed.operands {
         run.note(operand, work(&parsed, &session, operand));
@@ -241,7 +241,7 @@ fn change_attr<F: Fn(&Attr) -> SetAttr>(
         Ok(parsed) => parsed,
         Err(code) => return code,
     };
-    let session = Session::new(Access::Write);
+    let session = Paths::new(Access::Write);
     let mut run = Run::new(usage.name);
     let (first, rest) = parsed.operands.split_first().expect("there are two");
     let Some(change) = run.note(first, read(first)) else {
@@ -294,7 +294,7 @@ pub(crate) fn mv(args: &[String]) -> ExitCode {
         Ok(parsed) => parsed,
         Err(code) => return code,
     };
-    let session = Session::new(Access::Write);
+    let session = Paths::new(Access::Write);
     let mut run = Run::new("mv");
     let (last, sources) = parsed.operands.split_last().expect("there are two");
     let sources = session.expand(sources);
@@ -304,12 +304,12 @@ pub(crate) fn mv(args: &[String]) -> ExitCode {
     run.end(session)
 }
 
-fn rename(session: &Session, source: &str, target: &str, must_be_dir: bool) -> Result<()> {
+fn rename(session: &Paths, source: &str, target: &str, must_be_dir: bool) -> Result<()> {
     let (source, target) = (
         Target::find(session, source)?,
         Target::find(session, target)?,
     );
-    if !Rc::ptr_eq(&source.mount, &target.mount) {
+    if !Arc::ptr_eq(&source.mount, &target.mount) {
         let text = "another data set: use `ashift cp -a`, then `ashift rm -r`";
         return Err(Error::invalid(text));
     }
@@ -340,7 +340,7 @@ pub(crate) fn ln(args: &[String]) -> ExitCode {
         Ok(parsed) => parsed,
         Err(code) => return code,
     };
-    let session = Session::new(Access::Write);
+    let session = Paths::new(Access::Write);
     let mut run = Run::new("ln");
     let [what, name] = &parsed.operands[..] else {
         eprint!("{}", usage.text);
@@ -365,7 +365,7 @@ pub(crate) fn ln(args: &[String]) -> ExitCode {
                 .map(|_| ());
         }
         let source = Target::find(&session, what)?;
-        if !Rc::ptr_eq(&source.mount, &target.mount) {
+        if !Arc::ptr_eq(&source.mount, &target.mount) {
             return Err(Error::new(ErrorKind::CrossDevice, "another data set"));
         }
         target.mount.link(source.id()?, dir, last).map(|_| ())

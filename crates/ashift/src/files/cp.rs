@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use admin::getopt::{Flag, OptSpec};
 use base::{Error, ErrorKind, Result};
+use service::Access;
 use zpl::FileType;
 
 use super::copy::{self, Copy, Options, Preserve};
@@ -16,8 +17,7 @@ use super::host_tree::{HostTree, canonical};
 use super::pool_tree::PoolTree;
 use super::session::may_be_mounted;
 use super::tree::{Handle, Tree};
-use super::{Location, Run, Session, Usage, parse};
-use crate::host::Access;
+use super::{Location, Paths, Run, Usage, parse};
 use crate::progress::{count_ahead, count_ahead_in};
 
 const USAGE: Usage = Usage {
@@ -80,7 +80,7 @@ pub(crate) fn cp(args: &[String]) -> ExitCode {
             links: all,
         },
     };
-    let session = Session::new(if writes { Access::Write } else { Access::Read });
+    let session = Paths::new(if writes { Access::Write } else { Access::Read });
     let mut run = Run::new("cp");
     run.verbose = options.verbose;
     copy::allow_deep_trees();
@@ -98,7 +98,7 @@ pub(crate) fn cp(args: &[String]) -> ExitCode {
     run.end(session)
 }
 
-fn tree(session: &Session, location: &Location) -> Result<Box<dyn Tree>> {
+fn tree(session: &Paths, location: &Location) -> Result<Box<dyn Tree>> {
     Ok(match location {
         Location::Host(_) => Box::new(HostTree),
         Location::Pool(name, _) => Box::new(PoolTree(session.mount(name)?)),
@@ -138,7 +138,7 @@ struct Destination {
 }
 
 impl Destination {
-    fn find(session: &Session, text: &str, never_into: bool) -> Result<Destination> {
+    fn find(session: &Paths, text: &str, never_into: bool) -> Result<Destination> {
         let location = session.locate(text)?;
         let tree = tree(session, &location)?;
         let mut path = path_of(&location);
@@ -169,7 +169,7 @@ impl Destination {
 }
 
 fn copy_all(
-    session: &Session,
+    session: &Paths,
     sources: &[String],
     target: &Destination,
     options: &Options,
@@ -233,7 +233,7 @@ fn parent_of(tree: &dyn Tree, path: &str) -> Result<(Handle, String)> {
     Ok((tree.resolve(dir)?, name.to_owned()))
 }
 
-fn to_stdout(session: &Session, source: &str, run: &mut Run) -> Result<()> {
+fn to_stdout(session: &Paths, source: &str, run: &mut Run) -> Result<()> {
     let found = session.locate(source).and_then(|location| {
         let tree = tree(session, &location)?;
         let file = tree.resolve(&path_of(&location))?;
@@ -245,7 +245,7 @@ fn to_stdout(session: &Session, source: &str, run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-fn from_stdin(session: &Session, last: &str, never_into: bool, options: &Options) -> Result<()> {
+fn from_stdin(session: &Paths, last: &str, never_into: bool, options: &Options) -> Result<()> {
     let target = Destination::find(session, last, never_into)?;
     let Some(name) = &target.name else {
         return Err(Error::new(ErrorKind::IsDirectory, "a directory"));

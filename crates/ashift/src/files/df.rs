@@ -6,10 +6,10 @@ use admin::getopt::OptSpec;
 use admin::number::nice_bytes;
 use base::Result;
 use serde_json::{Value, json};
+use service::Access;
 
 use super::show::{line, put_json};
-use super::{Location, Run, Session, Usage, parse};
-use crate::host::Access;
+use super::{Location, Paths, Run, Usage, parse};
 
 const USAGE: Usage = Usage {
     name: "df",
@@ -39,7 +39,7 @@ pub(crate) fn df(args: &[String]) -> ExitCode {
         Ok(parsed) => parsed,
         Err(code) => return code,
     };
-    let session = Session::new(Access::Read);
+    let session = Paths::new(Access::Read);
     let mut run = Run::new("df");
     let mut rows = Vec::new();
     if parsed.operands.is_empty() {
@@ -69,7 +69,7 @@ pub(crate) fn df(args: &[String]) -> ExitCode {
     run.end(session)
 }
 
-fn row_of(session: &Session, name: &str, mountpoint: Option<String>) -> Result<Row> {
+fn row_of(session: &Paths, name: &str, mountpoint: Option<String>) -> Result<Row> {
     let space = session.mount(name)?.statfs();
     Ok(Row {
         name: name.to_owned(),

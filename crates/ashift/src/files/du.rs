@@ -7,11 +7,11 @@ use admin::getopt::{Flag, OptSpec};
 use admin::number::nice_bytes;
 use base::{ObjectId, ObjsetId, Result};
 use serde_json::{Value, json};
+use service::Access;
 
 use super::show::{put_json, top};
 use super::walk::{Visit, Visitor, walk};
-use super::{Run, Session, Usage, parse};
-use crate::host::Access;
+use super::{Paths, Run, Usage, parse};
 
 const USAGE: Usage = Usage {
     name: "du",
@@ -57,7 +57,7 @@ pub(crate) fn du(args: &[String]) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let session = Session::new(Access::Read);
+    let session = Paths::new(Access::Read);
     let mut run = Run::new("du");
     let mut du = Du {
         max_depth,

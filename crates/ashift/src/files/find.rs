@@ -5,13 +5,13 @@ use std::process::ExitCode;
 
 use base::{Error, Result};
 use serde_json::Value;
+use service::Access;
 use zpl::Attr;
 
 use super::glob::matches;
 use super::show::{letter, line, put, put_json, to_json, top};
 use super::walk::{Visit, Visitor, walk};
-use super::{Run, Session};
-use crate::host::Access;
+use super::{Paths, Run};
 
 const TEXT: &str = "\
 usage: ashift find POOL/DATASET[@SNAPSHOT]:/path… [TEST…]
@@ -123,7 +123,7 @@ pub(crate) fn find(args: &[String]) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let session = Session::new(Access::Read);
+    let session = Paths::new(Access::Read);
     let mut run = Run::new("find");
     let mut find = Find {
         tests,

@@ -7,13 +7,13 @@ use admin::getopt::{OptSpec, Parsed};
 use admin::number::{Zone, nice_bytes};
 use base::{ObjectId, Result};
 use serde_json::Value;
+use service::Access;
 use zpl::mount::Mount;
 use zpl::{Attr, FIRST_ENTRY, FileType};
 
 use super::show::{date, join, line, permissions, put_json, to_json, top};
 use super::walk::{read_directory, second_name};
-use super::{Run, Session, Usage, parse};
-use crate::host::Access;
+use super::{Paths, Run, Usage, parse};
 
 const USAGE: Usage = Usage {
     name: "ls",
@@ -46,7 +46,7 @@ pub(crate) fn ls(args: &[String]) -> ExitCode {
         Ok(parsed) => parsed,
         Err(code) => return code,
     };
-    let session = Session::new(Access::Read);
+    let session = Paths::new(Access::Read);
     let mut ls = Ls {
         parsed: &parsed,
         run: Run::new("ls"),
@@ -66,7 +66,7 @@ pub(crate) fn ls(args: &[String]) -> ExitCode {
 }
 
 impl Ls<'_> {
-    fn operand(&mut self, session: &Session, operand: &str, many: bool) -> Result<()> {
+    fn operand(&mut self, session: &Paths, operand: &str, many: bool) -> Result<()> {
         // As in POSIX, a link given as an operand is shown as a link with -l and -d, otherwise followed.
         let shows_links = ['l', 'n', 'd'].into_iter().any(|o| self.parsed.has(o));
         let (mount, id) = session.find_file(operand, !shows_links)?;

@@ -1,7 +1,7 @@
 //! Files in a dataset, from the command line: `ashift cp`, `ls`, `cat` and so on.
 //!
 //! # What it is
-//! A path is a place on this host, or `POOL/DATASET:/path`, or `POOL/DATASET@SNAP:/path`. A [`Session`]
+//! A path is a place on this host, or `POOL/DATASET:/path`, or `POOL/DATASET@SNAP:/path`. A [`Paths`]
 //! opens pools and mounts datasets when they are first named; [`tree::Tree`] gives both sides one
 //! interface, so that `cp` is written once.
 
@@ -43,7 +43,7 @@ pub(crate) use du::du;
 pub(crate) use find::find;
 pub(crate) use ls::ls;
 pub(crate) use remove::{rm, rmdir};
-pub(crate) use session::{Location, Session};
+pub(crate) use session::{Location, Paths};
 pub(crate) use stat::stat;
 
 /// Compares a folder of this host with one of a dataset, opened through the state folder `state`.
@@ -53,7 +53,7 @@ pub(crate) fn compare_with_host(
     dataset: &str,
     path: &str,
 ) -> base::Result<compare::Compared> {
-    let session = Session::with_state(state, crate::host::Access::Read);
+    let session = Paths::in_state(state)?;
     let mut found = compare::Compared::default();
     {
         let pool = pool_tree::PoolTree(session.mount(dataset)?);
@@ -137,7 +137,7 @@ impl Run {
     }
 
     /// Ends the session, and returns the exit code.
-    fn end(mut self, session: Session) -> ExitCode {
+    fn end(mut self, session: Paths) -> ExitCode {
         self.bar.finish_and_clear();
         if let Err(e) = session.close()
             && !self.is_more_of_suspension(&e)

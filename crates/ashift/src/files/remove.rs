@@ -4,13 +4,13 @@ use std::process::ExitCode;
 
 use admin::getopt::OptSpec;
 use base::{Error, ErrorKind, ObjectId, Result};
+use service::Access;
 use zpl::mount::Mount;
 
 use super::change::{Target, each};
 use super::show::top;
 use super::walk::{Visit, Visitor, walk};
-use super::{Run, Session, Usage, parse};
-use crate::host::Access;
+use super::{Paths, Run, Usage, parse};
 
 const RMDIR: Usage = Usage {
     name: "rmdir",
@@ -46,7 +46,7 @@ pub(crate) fn rm(args: &[String]) -> ExitCode {
         Err(code) => return code,
     };
     let recursive = parsed.has('r') || parsed.has('R');
-    let session = Session::new(Access::Write);
+    let session = Paths::new(Access::Write);
     let mut run = Run::new("rm");
     for operand in session.expand(&parsed.operands) {
         let outcome = remove(&session, &operand, recursive, &mut run);
@@ -60,7 +60,7 @@ pub(crate) fn rm(args: &[String]) -> ExitCode {
     run.end(session)
 }
 
-fn remove(session: &Session, operand: &str, recursive: bool, run: &mut Run) -> Result<()> {
+fn remove(session: &Paths, operand: &str, recursive: bool, run: &mut Run) -> Result<()> {
     let target = Target::find(session, operand)?;
     let (dir, name) = target.place()?;
     if name == b"." || name == b".." {

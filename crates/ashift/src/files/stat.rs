@@ -4,11 +4,11 @@ use std::process::ExitCode;
 
 use admin::getopt::OptSpec;
 use admin::number::Zone;
+use service::Access;
 use zpl::{Attr, FileType};
 
 use super::show::{date, line, permissions, put_json, to_json};
-use super::{Run, Session, Usage, parse};
-use crate::host::Access;
+use super::{Paths, Run, Usage, parse};
 
 const USAGE: Usage = Usage {
     name: "stat",
@@ -25,7 +25,7 @@ pub(crate) fn stat(args: &[String]) -> ExitCode {
         Ok(parsed) => parsed,
         Err(code) => return code,
     };
-    let session = Session::new(Access::Read);
+    let session = Paths::new(Access::Read);
     let mut run = Run::new("stat");
     let zone = crate::zone::local();
     let mut all = Vec::new();

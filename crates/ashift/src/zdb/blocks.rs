@@ -16,7 +16,6 @@ use super::metaslabs::{TopVdev, space_map};
 use super::pool::Pool;
 use super::request::Request;
 use super::text::Printer;
-use crate::zpool::verify;
 
 /// From this level on, zdb lists every block pointer.
 const LEVEL_OF_POINTERS: usize = 5;
@@ -56,7 +55,7 @@ pub(super) fn run(request: &Request, out: &mut Printer, pool: &Pool) -> Result<u
         decompress: checksums == Checksums::All,
         ..check::Options::default()
     };
-    let report = verify(pool, options)?;
+    let report = pool.verify(options)?;
     if request.has('j') {
         write_json(out, &report)?;
     } else {

@@ -15,7 +15,6 @@ use serde_json::{Value, json};
 use super::pool::Pool;
 use super::request::Request;
 use super::text::Printer;
-use crate::zpool::verify;
 
 /// What the names of dedup tables in the pool directory begin with.
 const TABLE_PREFIX: &[u8] = b"DDT-";
@@ -43,7 +42,7 @@ pub(super) fn run(request: &Request, out: &mut Printer, pool: &Pool) -> Result<u
         dedup: true,
         ..check::Options::default()
     };
-    let report = verify(pool, options)?;
+    let report = pool.verify(options)?;
     let (rows, total) = (report.dedup.histogram(), report.dedup.total());
     let is_clean = report.is_clean();
     for finding in report.findings.iter().filter(|_| !is_clean) {

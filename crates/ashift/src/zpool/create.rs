@@ -15,34 +15,20 @@ use admin::vdev_spec::{
     self, LeafFacts, VdevSpec, check_has_normal, check_replication, override_message,
     parse_vdev_spec,
 };
-use base::ErrorKind;
 use geom::disk::OpenMode;
 use phys::PropValue;
 use phys::feature::{self, FEATURES, Feature, Support};
 use phys::label::{ASHIFT_MAX, ASHIFT_MIN, SPA_MINDEVSIZE};
-use spa::{CreateOptions, Spa};
-use vdev::{Grouping, NewDevice, TopSpec};
+use service::{NewPool, PoolDevice, Session};
+use vdev::{Grouping, TopSpec};
 use zio::AllocClass;
-use zpl::NewFilesystem;
 
 use super::devices::{Device, objection};
-use super::{Failure, Outcome, command_line, refuse_options};
-use crate::host::{Access, Facts, Host};
-
-/// The parsed values of `-o` and `-O`.
-#[derive(Default)]
-struct Wanted {
-    ashift: u32,
-    props: Vec<(String, PropValue)>,
-    fs_props: Vec<(String, PropValue)>,
-    features: Vec<&'static Feature>,
-    comment: Option<String>,
-    compatibility: Option<String>,
-    altroot: Option<String>,
-}
+use super::{Failure, Outcome, refuse_options};
+use crate::failure::SAME_DEVICE;
 
 /// `zpool create`. With `-n`, everything is checked, and nothing is made.
-pub(super) fn run(args: &Parsed) -> Outcome {
+pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
     check_option_names(args)?;
     let Some((pool, words)) = args.operands.split_first() else {
         return Err(Failure::Usage("missing pool name argument".into()));
@@ -57,18 +43,17 @@ pub(super) fn run(args: &Parsed) -> Outcome {
              create a dataset"
         )));
     }
-    let host = Host::here();
     let spec = parse_vdev_spec(words)?;
     check_ashift(args)?;
     let tops = resolve(&spec)?;
-    check_devices(&host, pool, &spec, &tops, args.has('f'))?;
+    check_devices(session, pool, &spec, &tops, args.has('f'))?;
     check_places(args)?;
     refuse_kinds(&spec)?;
     let wanted = read_options(pool, args)?;
     check_pool_name(pool, true).map_err(|error| {
         format!("cannot create '{pool}': {error}\npool name may have been omitted")
     })?;
-    if host.cache().find(pool)?.is_some() {
+    if session.pools().is_imported(pool)? {
         return Err(already_exists(pool));
     }
     check_sizes(pool, &tops)?;
@@ -76,7 +61,21 @@ pub(super) fn run(args: &Parsed) -> Outcome {
         print!("{}", vdev_spec::layout(pool, &spec, &shown_name));
         return Ok(0);
     }
-    create(&host, pool, &tops, wanted)
+    let device = |device: &Device| {
+        Ok::<_, Failure>(PoolDevice {
+            path: device.name(),
+            kind: device.kind(),
+        })
+    };
+    let tops: Result<_, _> = tops.iter().map(|top| top.try_map(device)).collect();
+    session.create(
+        pool,
+        NewPool {
+            tops: tops?,
+            ..wanted
+        },
+    )?;
+    Ok(0)
 }
 
 /// Checks that each property of `-o` and `-O` exists and is given once.
@@ -142,7 +141,7 @@ fn check_ashift(args: &Parsed) -> Result<(), Failure> {
 /// Checks that the devices are free, and that all vdevs have the same redundancy.
 #[doc(alias = "make_root_vdev")]
 fn check_devices(
-    host: &Host,
+    session: &Session,
     pool: &str,
     spec: &VdevSpec,
     tops: &[TopSpec<Device>],
@@ -150,7 +149,7 @@ fn check_devices(
 ) -> Result<(), Failure> {
     let mut wrong = Vec::new();
     for device in tops.iter().flat_map(|top| &top.devices) {
-        let found = objection(host, device)?;
+        let found = objection(session, device)?;
         wrong.extend(found.filter(|o| !o.can_force || !is_forced).map(|o| o.text));
     }
     if wrong.is_empty() && !is_forced {
@@ -169,10 +168,7 @@ fn check_devices(
 }
 
 fn same_device(pool: &str) -> Failure {
-    Failure::Text(format!(
-        "cannot create '{pool}': one or more vdevs refer to the same device, or one of\nthe \
-         devices is part of an active md or lvm device"
-    ))
+    Failure::Text(format!("cannot create '{pool}': {SAME_DEVICE}"))
 }
 
 /// Checks where the file systems are to be mounted: `-R` and `-m`.
@@ -220,65 +216,6 @@ fn shown_name(leaf: &str) -> String {
 
 fn already_exists(pool: &str) -> Failure {
     Failure::Text(format!("cannot create '{pool}': pool already exists"))
-}
-
-fn create(host: &Host, pool: &str, tops: &[TopSpec<Device>], wanted: Wanted) -> Outcome {
-    let failed = |error: base::Error| {
-        let text = error.to_string();
-        let text = match error.kind() {
-            ErrorKind::Busy => return same_device(pool),
-            _ => text,
-        };
-        Failure::Text(format!("cannot create '{pool}': {text}"))
-    };
-    let _lock = host
-        .lock(pool, Access::Write)
-        .map_err(|e| format!("cannot create '{pool}': {e}"))?;
-    if host.cache().find(pool)?.is_some() {
-        // Created by the command that held the lock.
-        return Err(already_exists(pool));
-    }
-    let vdevs: base::Result<_> = tops.iter().map(|top| open_top(pool, top)).collect();
-    let vdevs = vdevs.map_err(failed)?;
-    let root = NewFilesystem {
-        uid: 0,
-        gid: 0,
-        utf8only: false,
-    };
-    let mut features = wanted.features.iter();
-    let counts_objects = features.any(|f| f.guid == phys::feature::USEROBJ_ACCOUNTING);
-    let options = CreateOptions {
-        name: pool.to_owned(),
-        vdevs,
-        ashift: wanted.ashift,
-        features: wanted.features,
-        props: wanted.props,
-        comment: wanted.comment,
-        compatibility: wanted.compatibility,
-        fs_props: wanted.fs_props,
-        init_root: zpl::mount::init(root, counts_objects),
-        command: command_line(),
-        host: host.id()?,
-        settings: host.settings_of(pool)?,
-    };
-    let spa = Spa::create(options).map_err(failed)?;
-    let facts = Facts {
-        altroot: wanted.altroot,
-        ..Facts::default()
-    };
-    host.remember(&spa, &facts)?;
-    spa.close().map_err(failed)?;
-    Ok(0)
-}
-
-fn open_top(pool: &str, top: &TopSpec<Device>) -> base::Result<TopSpec<NewDevice>> {
-    top.try_map(|device| {
-        Ok(NewDevice {
-            kind: device.kind(),
-            path: device.name(),
-            provider: device.open_for(pool)?,
-        })
-    })
 }
 
 /// The devices of every top-level vdev.
@@ -339,10 +276,10 @@ fn leaf_facts(leaf: &str) -> LeafFacts {
     }
 }
 
-fn read_options(pool: &str, args: &Parsed) -> Result<Wanted, Failure> {
-    let mut wanted = Wanted {
+fn read_options(pool: &str, args: &Parsed) -> Result<NewPool, Failure> {
+    let mut wanted = NewPool {
         altroot: args.value('R').map(str::to_owned),
-        ..Wanted::default()
+        ..NewPool::default()
     };
     let (mut enabled, mut disabled) = (Vec::new(), Vec::new());
     for (name, value) in args.values('o').filter_map(split_assignment) {
@@ -361,7 +298,7 @@ fn read_pool_prop(
     pool: &str,
     name: &str,
     value: &str,
-    wanted: &mut Wanted,
+    wanted: &mut NewPool,
     enabled: &mut Vec<&'static Feature>,
     disabled: &mut Vec<&'static Feature>,
 ) -> Result<(), Failure> {
@@ -401,7 +338,7 @@ fn read_pool_prop(
     Ok(())
 }
 
-fn read_fs_props(pool: &str, args: &Parsed, wanted: &mut Wanted) -> Result<(), Failure> {
+fn read_fs_props(pool: &str, args: &Parsed, wanted: &mut NewPool) -> Result<(), Failure> {
     let context = DatasetContext::creating(Types::FILESYSTEM);
     let mut add = |name: &str, value: &str| {
         if name == "special_small_blocks" {
@@ -426,7 +363,7 @@ fn read_fs_props(pool: &str, args: &Parsed, wanted: &mut Wanted) -> Result<(), F
 /// The features of the new pool.
 fn features(
     none: bool,
-    wanted: &Wanted,
+    wanted: &NewPool,
     enabled: &[&'static Feature],
     disabled: &[&'static Feature],
 ) -> Result<Vec<&'static Feature>, Failure> {

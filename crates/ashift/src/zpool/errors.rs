@@ -6,10 +6,9 @@
 use std::collections::BTreeSet;
 
 use base::{ObjectId, ObjsetId};
+use service::OpenPool;
 use zio::Bookmark;
 use zpl::mount::{Mount, mount};
-
-use crate::host::OpenPool;
 
 /// The objects that damaged blocks belong to.
 pub(super) fn objects_of(damaged: &BTreeSet<Bookmark>) -> BTreeSet<(ObjsetId, ObjectId)> {
@@ -52,8 +51,8 @@ impl Damaged {
         let dsl = pool.dsl();
         let dataset = dsl.dataset_of(ObjectId(objset.0)).ok()?;
         let name = dsl.name_of(&dataset).ok()?;
-        let is_mounted = crate::machine::state_of_current().is_some();
-        let mounted = is_mounted.then(|| crate::mounted::mounted(pool).ok());
+        let is_mounted = pool.pools().world().is_machine();
+        let mounted = is_mounted.then(|| pool.mountpoints().ok());
         let mounted = mounted.flatten().unwrap_or_default();
         let place = mounted.into_iter().find(|(_, dataset)| *dataset == name);
         Some(Damaged {

@@ -21,16 +21,17 @@ mod scrub;
 mod status;
 mod wait;
 
-use std::cell::RefCell;
 use std::process::ExitCode;
 
 use admin::getopt::{Flag, OptError, OptSpec, Parsed, parse};
 use admin::listing::json_document;
 use admin::number::Zone;
 use admin::usage::{Tool, usage, usage_of_all};
-use base::{Error, ErrorKind};
+use base::Error;
+use service::{Access, Session};
 
-pub(crate) use scrub::{catch_up, verify};
+use crate::failure;
+use crate::session::session;
 
 /// Why a command did not do what it was asked.
 pub(crate) enum Failure {
@@ -57,13 +58,19 @@ impl From<String> for Failure {
     }
 }
 
+impl From<service::Failure> for Failure {
+    fn from(failure: service::Failure) -> Failure {
+        Failure::Text(failure::text(&failure))
+    }
+}
+
 /// A supported subcommand.
 struct Sub {
     name: &'static str,
     /// As OpenZFS gives them to getopt(3): a colon in front where it has words for a missing argument.
     short: &'static str,
     long: &'static [(&'static str, Flag)],
-    run: fn(&Parsed) -> Outcome,
+    run: fn(&Session, &Parsed) -> Outcome,
 }
 
 const fn long(name: &'static str) -> (&'static str, Flag) {
@@ -101,7 +108,6 @@ const SUBS: &[Sub] = &[
 
 /// Runs `zpool ARGS`.
 pub(crate) fn run(args: &[String]) -> ExitCode {
-    COMMAND_LINE.set(format!("zpool {}", args.join(" ")));
     let is_there = |name: &str| SUBS.iter().any(|sub| sub.name == name);
     let Some((name, rest)) = args.split_first() else {
         eprint!("missing command\n{}", usage_of_all(Tool::Zpool, &is_there));
@@ -115,7 +121,7 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
         name => name,
     };
     if let Some(sub) = SUBS.iter().find(|sub| sub.name == name) {
-        return run_sub(sub, rest);
+        return run_sub(sub, rest, format!("zpool {}", args.join(" ")));
     }
     if Tool::Zpool.command(name).is_some() {
         eprintln!("'zpool {name}' is not supported yet");
@@ -140,7 +146,7 @@ fn help(topic: Option<&String>, is_there: &dyn Fn(&str) -> bool) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn run_sub(sub: &Sub, args: &[String]) -> ExitCode {
+fn run_sub(sub: &Sub, args: &[String], command_line: String) -> ExitCode {
     if args.iter().any(|arg| arg == "--help") {
         print!("{}", usage(Tool::Zpool, sub.name));
         return ExitCode::SUCCESS;
@@ -150,7 +156,7 @@ fn run_sub(sub: &Sub, args: &[String]) -> ExitCode {
         long: sub.long,
     };
     let outcome = match parse(&spec, args) {
-        Ok(parsed) => (sub.run)(&parsed),
+        Ok(parsed) => (sub.run)(&session(Access::Read, command_line), &parsed),
         Err(error) => Err(wrong_options(sub, &spec, &error)),
     };
     match outcome {
@@ -184,7 +190,7 @@ fn wrong_options(sub: &Sub, spec: &OptSpec, error: &OptError) -> Failure {
     }
 }
 
-fn version(args: &Parsed) -> Outcome {
+fn version(_: &Session, args: &Parsed) -> Outcome {
     if !args.operands.is_empty() {
         return Err(Failure::Usage("too many arguments".into()));
     }
@@ -242,24 +248,9 @@ fn refuse_power(args: &Parsed, command: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-thread_local! {
-    static COMMAND_LINE: RefCell<String> = const { RefCell::new(String::new()) };
-}
-
-/// The command line for the history, as it would be typed for the real tools.
-pub(crate) fn command_line() -> String {
-    COMMAND_LINE.with_borrow(Clone::clone)
-}
-
-/// `cannot open 'tank': no such pool`, and other reasons in the words of libzfs.
+/// The failure to open a pool.
 fn open_error(pool: &str, error: &Error) -> Failure {
-    let text = error.to_string();
-    let prefix = format!("cannot open '{pool}': ");
-    Failure::Text(match error.kind() {
-        ErrorKind::NotFound if text.contains("no such pool") => format!("{prefix}no such pool"),
-        _ if text.starts_with(&prefix) => text,
-        _ => format!("{prefix}{text}"),
-    })
+    Failure::Text(failure::opening(pool, error))
 }
 
 /// Like [`open_error`] for a pool to be changed: `what` is the operation that a read-only pool refuses.

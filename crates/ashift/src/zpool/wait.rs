@@ -9,11 +9,10 @@
 
 use admin::getopt::Parsed;
 use scan::Kind;
+use service::{OpenPool, Session};
 
 use super::list::{pool_names, repeated_code};
-use super::scrub::{catch_up, watch};
-use super::{Failure, Outcome, command_line, open_error, refuse_options};
-use crate::host::{Access, Host, OpenPool};
+use super::{Failure, Outcome, open_error, refuse_options};
 
 /// `zpool_wait_activity_t`; only the two scans can be in progress here. The others never are, or end with
 /// the command that started them.
@@ -30,7 +29,7 @@ const ACTIVITIES: &[&str] = &[
 ];
 
 /// `zpool wait`.
-pub(super) fn run(args: &Parsed) -> Outcome {
+pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
     refuse_options(args, "wait", "HpT")?;
     let mut wanted = Vec::new();
     for activity in args.values('t').flat_map(|list| list.split(',')) {
@@ -48,7 +47,7 @@ pub(super) fn run(args: &Parsed) -> Outcome {
         }
         _ => return Err(Failure::Usage("too many arguments".into())),
     };
-    let pool = open(&Host::here(), name)?;
+    let pool = open(session, name)?;
     let is_wanted = |kind: Kind| {
         let activity = match kind {
             Kind::Scrub => "scrub",
@@ -57,22 +56,21 @@ pub(super) fn run(args: &Parsed) -> Outcome {
         wanted.is_empty() || wanted.contains(&activity)
     };
     while pool.scan_running().is_some_and(is_wanted) && !pool.is_scan_paused() {
-        watch(&pool)?;
+        session.pools().wait_scan(&pool)?;
     }
     close(&pool)
 }
 
 /// `zpool resilver`.
-pub(super) fn resilver(args: &Parsed) -> Outcome {
+pub(super) fn resilver(session: &Session, args: &Parsed) -> Outcome {
     if args.operands.is_empty() {
         return Err(Failure::Usage("missing pool name argument".into()));
     }
-    let host = Host::here();
     let mut code = repeated_code(&args.operands);
-    for name in &pool_names(&host, &args.operands)? {
-        let outcome = open(&host, name).and_then(|pool| {
-            catch_up(&pool)?;
-            pool.log_command(&command_line())?;
+    for name in &pool_names(session, &args.operands)? {
+        let outcome = open(session, name).and_then(|pool| {
+            session.pools().catch_up(&pool)?;
+            session.log(&pool)?;
             pool.sync()?;
             close(&pool)
         });
@@ -89,14 +87,9 @@ pub(super) fn resilver(args: &Parsed) -> Outcome {
 }
 
 /// A pool that can only be read has nothing in progress, and nothing to wait for.
-fn open(host: &Host, name: &str) -> Result<OpenPool, Failure> {
-    let is_readonly = host.facts(name).is_ok_and(|facts| facts.readonly);
-    let access = if is_readonly {
-        Access::Read
-    } else {
-        Access::Write
-    };
-    host.open(name, access).map_err(|e| open_error(name, &e))
+fn open(session: &Session, name: &str) -> Result<OpenPool, Failure> {
+    let pool = session.open_as_imported(name);
+    pool.map_err(|e| open_error(name, &e))
 }
 
 fn close(pool: &OpenPool) -> Outcome {
