@@ -24,6 +24,9 @@ pub(crate) fn text(failure: &Failure) -> String {
         (Attempt::Export, _) => format!("cannot export '{pool}': {why}"),
         (Attempt::Destroy, _) => format!("cannot destroy '{pool}': {why}"),
         (Attempt::Sync, _) => format!("sync of '{pool}' failed: {why}"),
+        (Attempt::Scrub, _) => format!("cannot scrub {pool}: {why}"),
+        (Attempt::CancelScrub, _) => format!("cannot cancel scrubbing {pool}: {why}"),
+        (Attempt::PauseScrub, _) => format!("cannot pause scrubbing {pool}: {why}"),
         (Attempt::Record, _) => why,
     }
 }
@@ -44,6 +47,7 @@ fn reason(failure: &Failure) -> String {
     match &failure.reason {
         Reason::Error(error) => error_text(attempt, error),
         Reason::InUse(error) => error.to_string(),
+        Reason::ReadOnly => "pool is read-only".to_owned(),
         Reason::NameTaken if attempt == Attempt::Create => "pool already exists".to_owned(),
         Reason::NameTaken => "a pool with that name already exists\nuse the form 'zpool import \
                               <pool | id> <newpool>' to give it a new name"

@@ -13,6 +13,9 @@ pub struct Failure {
     pub reason: Reason,
 }
 
+/// The result of a request.
+pub type Outcome<T> = Result<T, Failure>;
+
 /// What was tried when a request failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Attempt {
@@ -32,6 +35,12 @@ pub enum Attempt {
     Destroy,
     /// To sync a pool.
     Sync,
+    /// To scrub a pool.
+    Scrub,
+    /// To cancel a running scrub.
+    CancelScrub,
+    /// To pause a running scrub.
+    PauseScrub,
     /// To log the command, or to update what is remembered of a pool.
     Record,
 }
@@ -43,6 +52,8 @@ pub enum Reason {
     Error(Error),
     /// Another session has the pool's name locked.
     InUse(Error),
+    /// The pool can only be read.
+    ReadOnly,
     /// The name is that of another imported pool.
     NameTaken,
     /// The labels say that another host has the pool open.

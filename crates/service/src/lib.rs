@@ -37,6 +37,7 @@
 mod create;
 mod devices;
 mod environment;
+mod error_log;
 mod facts;
 mod failure;
 mod held;
@@ -53,15 +54,16 @@ mod session;
 pub use create::{NewPool, PoolDevice};
 pub use devices::Absence;
 pub use environment::{Environment, Observer, Progress};
+pub use error_log::objects_of;
 pub use facts::Facts;
-pub use failure::{Attempt, Failure, Reason};
+pub use failure::{Attempt, Failure, Outcome, Reason};
 pub use held::Access;
 pub use import::Import;
 pub use kept_errors::KeptErrors;
 pub use mountpoint::{below, place};
 pub use open::OpenPool;
 pub use pools::Pools;
-pub use scanning::lost_in;
+pub use scanning::Scrubbed;
 pub use session::Session;
 
 #[cfg(test)]

@@ -143,6 +143,17 @@ impl Session {
         pool.log_command(&self.command)
     }
 
+    /// Ends the work on a pool that the session has opened: adds the command to the history, and syncs and
+    /// closes the pool.
+    ///
+    /// # Errors
+    /// `ReadOnly`, `Suspended`.
+    pub fn finish(&self, pool: &OpenPool) -> Result<()> {
+        self.log(pool)?;
+        pool.sync()?;
+        pool.close()
+    }
+
     /// Records that a pool was changed, so that its history gets the session's command.
     pub fn note_change(&self, pool: &str) {
         self.changed.lock().insert(pool.to_owned());

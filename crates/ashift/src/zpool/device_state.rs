@@ -135,7 +135,7 @@ pub(super) fn online(session: &Session, args: &Parsed) -> Outcome {
         let (_, top) = pool.tree().find_device(device.guid())?;
         growing.push(top.guid());
     }
-    session.pools().catch_up(&pool)?;
+    pool.catch_up()?;
     if args.has('e') {
         pool.expand(&|guid| growing.contains(&guid))?;
     }
@@ -184,7 +184,7 @@ pub(super) fn clear(session: &Session, args: &Parsed) -> Outcome {
         eprintln!("cannot clear errors for {}: {text}", device.name());
         code = 1;
     }
-    session.pools().catch_up(&pool)?;
+    pool.catch_up()?;
     finish(session, &pool, code)
 }
 

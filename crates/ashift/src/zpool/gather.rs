@@ -15,12 +15,10 @@ use base::VdevId;
 use nvpair::NvList;
 use phys::PropValue;
 use phys::feature::{FEATURES, Feature, Support};
-use service::OpenPool;
+use service::{OpenPool, objects_of};
 use spa::Spa;
 use vdev::import::FoundPool;
 use zio::AllocClass;
-
-use super::errors::{names_of, objects_of};
 
 /// `scn_func`, `scn_state` of a scan in the pool directory.
 const SCAN_RESILVER: u64 = 2;
@@ -63,7 +61,7 @@ pub(super) fn status_of(pool: &OpenPool) -> base::Result<PoolStatus> {
         has_disabled_features: has_disabled_features && !is_restricted(pool),
         scan: scan_status(pool)?,
         error_count: damaged.map(|damaged| damaged.len() as u64),
-        errors: names_of(pool, &objects),
+        errors: pool.names_of(&objects),
         ..PoolStatus::default()
     })
 }

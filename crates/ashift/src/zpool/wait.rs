@@ -56,9 +56,10 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
         wanted.is_empty() || wanted.contains(&activity)
     };
     while pool.scan_running().is_some_and(is_wanted) && !pool.is_scan_paused() {
-        session.pools().wait_scan(&pool)?;
+        pool.wait_for_scan()?;
     }
-    close(&pool)
+    pool.close()?;
+    Ok(0)
 }
 
 /// `zpool resilver`.
@@ -69,10 +70,9 @@ pub(super) fn resilver(session: &Session, args: &Parsed) -> Outcome {
     let mut code = repeated_code(&args.operands);
     for name in &pool_names(session, &args.operands)? {
         let outcome = open(session, name).and_then(|pool| {
-            session.pools().catch_up(&pool)?;
-            session.log(&pool)?;
-            pool.sync()?;
-            close(&pool)
+            pool.catch_up()?;
+            session.finish(&pool)?;
+            Ok(0)
         });
         match outcome {
             Ok(_) => {}
@@ -90,9 +90,4 @@ pub(super) fn resilver(session: &Session, args: &Parsed) -> Outcome {
 fn open(session: &Session, name: &str) -> Result<OpenPool, Failure> {
     let pool = session.open_as_imported(name);
     pool.map_err(|e| open_error(name, &e))
-}
-
-fn close(pool: &OpenPool) -> Outcome {
-    pool.close()?;
-    Ok(0)
 }
