@@ -33,7 +33,7 @@ impl Drop for OpenPool {
         }
         // The request itself reports why a pool is suspended, and the same cause may prevent keeping
         // anything.
-        let is_suspended = self.spa.groups().suspended().is_some();
+        let is_suspended = self.spa.suspended().is_some();
         if let Err(error) = kept_errors::keep_met(&self.pools, &self.spa)
             && !is_suspended
         {

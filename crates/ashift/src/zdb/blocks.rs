@@ -165,7 +165,7 @@ fn write_sums(request: &Request, out: &mut Printer, pool: &Pool, report: &Report
 /// The space in use of each class. On a vdev with more than 64 metaslabs, one is reserved for the intent
 /// log: the emptiest, as OpenZFS chooses it when it opens the pool.
 fn write_classes(out: &mut Printer, pool: &Pool) -> Result<()> {
-    let mut normal = pool.metaslabs().class_stats(AllocClass::Normal);
+    let mut normal = pool.parts().metaslabs().class_stats(AllocClass::Normal);
     let (mut log_alloc, mut log_space) = (0, 0);
     for (i, top) in pool.tree().tops().iter().enumerate() {
         let config = top.config().clone();
@@ -187,7 +187,7 @@ fn write_classes(out: &mut Printer, pool: &Pool) -> Result<()> {
         ("Special class", AllocClass::Special),
         ("Dedup class", AllocClass::Dedup),
     ] {
-        let stats = pool.metaslabs().class_stats(class);
+        let stats = pool.parts().metaslabs().class_stats(class);
         if stats.space > 0 {
             classes.push((name, stats.alloc, stats.space));
         }

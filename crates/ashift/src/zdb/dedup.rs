@@ -22,7 +22,7 @@ const TABLE_PREFIX: &[u8] = b"DDT-";
 /// `zdb -D`.
 #[doc(alias = "dump_all_ddts")]
 pub(super) fn tables(out: &mut Printer, pool: &Pool) -> Result<()> {
-    for entry in zap::iter(pool.mos(), zap::directory::OBJECT)? {
+    for entry in zap::iter(pool.parts().mos(), zap::directory::OBJECT)? {
         let entry = entry?;
         if entry.name.starts_with(TABLE_PREFIX) && entry.name != DDT_STATS.as_bytes() {
             let text = "-D of a pool with dedup tables is not supported yet";

@@ -247,7 +247,7 @@ pub(super) fn checkpoint(out: &mut Printer, pool: &Pool) -> Result<()> {
     {
         return Ok(());
     }
-    let words = zap::lookup::<u64>(pool.mos(), zap::directory::OBJECT, ZPOOL_CHECKPOINT)?;
+    let words = zap::lookup::<u64>(pool.parts().mos(), zap::directory::OBJECT, ZPOOL_CHECKPOINT)?;
     let Some(words) = words else {
         writeln!(out, "\nPartially discarded checkpoint state found:")?;
         return Ok(());
