@@ -1,4 +1,4 @@
-//! Failures of the pool service, in the words of libzfs.
+//! Failures of commands, and those of the pool service in the words of libzfs.
 //!
 //! # Source
 //! OpenZFS lib/libzfs/libzfs_util.c (`zfs_standard_error`, `zpool_standard_error`), cmd/zpool/zpool_main.c
@@ -10,7 +10,37 @@ use service::{Attempt, Failure, Reason};
 
 use crate::zone;
 
-/// The text of a failure.
+/// Why a command did not do what it was asked.
+pub(crate) enum Fail {
+    /// A usage error: the text, if any, and the usage are shown; exit code 2.
+    Usage(String),
+    /// A failure: the text is shown; exit code 1.
+    Failed(String),
+    /// The same, with the exit code of its own that OpenZFS has for it.
+    Exits(u8, String),
+    /// A failure that has been reported already; the exit code.
+    Said(u8),
+}
+
+impl From<Error> for Fail {
+    fn from(error: Error) -> Fail {
+        Fail::Failed(error.to_string())
+    }
+}
+
+impl From<String> for Fail {
+    fn from(text: String) -> Fail {
+        Fail::Failed(text)
+    }
+}
+
+impl From<Failure> for Fail {
+    fn from(failure: Failure) -> Fail {
+        Fail::Failed(text(&failure))
+    }
+}
+
+/// The text of a failure of the pool service.
 pub(crate) fn text(failure: &Failure) -> String {
     let pool = &failure.pool;
     let why = reason(failure);

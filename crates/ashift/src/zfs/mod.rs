@@ -38,7 +38,6 @@ use admin::getopt::{self, Flag, OptError, OptSpec, Parsed};
 use admin::usage::{Tool, usage, usage_of_all};
 use service::{Access, Session};
 
-use crate::failure;
 use crate::session::session;
 use fail::{Fail, Outcome};
 
@@ -171,7 +170,7 @@ fn act(command: &Command, parsed: &Parsed, args: &[String]) -> Outcome {
     let outcome = (command.run)(&session, parsed);
     // Even after a failure: changes made before it are kept.
     let closed = session.close();
-    outcome.and(closed.map_err(|failure| Fail::failed(failure::text(&failure))))
+    outcome.and(closed.map_err(Fail::from))
 }
 
 fn is_here(name: &str) -> bool {

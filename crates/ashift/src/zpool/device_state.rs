@@ -16,7 +16,7 @@ use zio::AllocClass;
 use super::devices::short_name;
 use super::gather::vdev_status;
 use super::list::name_style;
-use super::{Failure, Outcome, change_error, refuse_options, refuse_power};
+use super::{Fail, Outcome, change_error, refuse_options, refuse_power};
 
 /// The device that the user means: by guid, path, or the path without its folder.
 #[doc(alias = "zpool_find_vdev")]
@@ -51,22 +51,22 @@ fn find_group(pool: &OpenPool, word: &str) -> Option<Guid> {
 }
 
 /// Opens a pool in order to change its devices.
-fn open_for_devices(session: &Session, name: &str, what: &str) -> Result<OpenPool, Failure> {
+fn open_for_devices(session: &Session, name: &str, what: &str) -> Result<OpenPool, Fail> {
     session.open(name, Access::Write).map_err(|error| {
         let failure = change_error(name, what, &error);
         match failure {
-            Failure::Text(text) if error.kind() == ErrorKind::NotFound => {
-                Failure::Text(format!("{text}\nfailed to open pool \"{name}\""))
+            Fail::Failed(text) if error.kind() == ErrorKind::NotFound => {
+                Fail::Failed(format!("{text}\nfailed to open pool \"{name}\""))
             }
             other => other,
         }
     })
 }
 
-fn operands(args: &Parsed) -> Result<(&String, &[String]), Failure> {
+fn operands(args: &Parsed) -> Result<(&String, &[String]), Fail> {
     match args.operands.split_first() {
-        None => Err(Failure::Usage("missing pool name".into())),
-        Some((_, [])) => Err(Failure::Usage("missing device name".into())),
+        None => Err(Fail::Usage("missing pool name".into())),
+        Some((_, [])) => Err(Fail::Usage("missing device name".into())),
         Some(both) => Ok(both),
     }
 }
@@ -77,7 +77,7 @@ pub(super) fn offline(session: &Session, args: &Parsed) -> Outcome {
     refuse_options(args, "offline", "f")?;
     if args.has('t') {
         let text = "'zpool offline -t' is not supported: a pool is opened anew by every command";
-        return Err(Failure::Text(text.into()));
+        return Err(Fail::Failed(text.into()));
     }
     let (name, words) = operands(args)?;
     let pool = open_for_devices(session, name, &format!("cannot offline {}", words[0]))?;
@@ -161,10 +161,10 @@ pub(super) fn clear(session: &Session, args: &Parsed) -> Outcome {
     refuse_options(args, "clear", "FnX")?;
     refuse_power(args, "clear")?;
     let (name, word) = match args.operands.as_slice() {
-        [] => return Err(Failure::Usage("missing pool name".into())),
+        [] => return Err(Fail::Usage("missing pool name".into())),
         [name] => (name, None),
         [name, word] => (name, Some(word)),
-        _ => return Err(Failure::Usage("too many arguments".into())),
+        _ => return Err(Fail::Usage("too many arguments".into())),
     };
     let what = format!("cannot clear errors for {}", word.unwrap_or(name));
     let pool = session

@@ -13,7 +13,7 @@ use service::{Access, Session};
 use spa::history::key;
 
 use super::list::{pool_names, repeated_code};
-use super::{Failure, Outcome, open_error, zone};
+use super::{Fail, Outcome, open_error, zone};
 
 /// `zpool history`.
 pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
@@ -22,7 +22,7 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
         let pool = match session.open(&name, Access::Read) {
             Ok(pool) => pool,
             Err(error) => {
-                if let Failure::Text(text) = open_error(&name, &error) {
+                if let Fail::Failed(text) = open_error(&name, &error) {
                     eprintln!("{text}");
                 }
                 code = 1;

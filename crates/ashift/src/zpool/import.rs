@@ -21,7 +21,7 @@ use vdev::PoolState;
 use vdev::import::FoundPool;
 
 use super::gather::status_of_found;
-use super::{Failure, Outcome, refuse_options};
+use super::{Fail, Outcome, refuse_options};
 
 /// The parsed options.
 struct Request {
@@ -32,19 +32,19 @@ struct Request {
 /// `zpool import`.
 pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
     if args.value('c').is_some() && args.value('d').is_some() {
-        return Err(Failure::Usage("-c is incompatible with -d".into()));
+        return Err(Fail::Usage("-c is incompatible with -d".into()));
     }
     if (args.has('n') || args.has('X')) && !args.has('F') {
         let text = "-n or -X only meaningful with -F";
-        return Err(Failure::Usage(text.into()));
+        return Err(Fail::Usage(text.into()));
     }
     refuse_options(args, "import", "cClmEFXVnt")?;
     if args.has_long("rewind-to-checkpoint") {
         let text = "'zpool import --rewind-to-checkpoint' is not supported yet";
-        return Err(Failure::Text(text.into()));
+        return Err(Fail::Failed(text.into()));
     }
     if args.has('a') && !args.operands.is_empty() || args.operands.len() > 2 {
-        return Err(Failure::Usage("too many arguments".into()));
+        return Err(Fail::Usage("too many arguments".into()));
     }
     let Some(request) = read_request(args)? else {
         return Ok(0);
@@ -71,7 +71,7 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
 }
 
 /// Parses the options; `None` where OpenZFS does nothing because a property does not exist.
-fn read_request(args: &Parsed) -> Result<Option<Request>, Failure> {
+fn read_request(args: &Parsed) -> Result<Option<Request>, Fail> {
     let mut import = Import {
         is_forced: args.has('f'),
         facts: Facts {
@@ -86,19 +86,17 @@ fn read_request(args: &Parsed) -> Result<Option<Request>, Failure> {
         |pool| format!("cannot import pool '{pool}'"),
     );
     if let Some(root) = args.value('R').filter(|root| !root.starts_with('/')) {
-        return Err(Failure::Text(format!(
-            "{what}: bad alternate root '{root}'"
-        )));
+        return Err(Fail::Failed(format!("{what}: bad alternate root '{root}'")));
     }
     if let Some(text) = args.value('T') {
         let txg = text.parse().ok().filter(|txg| *txg > 0);
-        let txg = txg.ok_or_else(|| Failure::Usage("invalid txg value".to_owned()))?;
+        let txg = txg.ok_or_else(|| Fail::Usage("invalid txg value".to_owned()))?;
         import.max_txg = Some(Txg(txg));
         import.facts.max_txg = Some(txg);
     }
     for text in args.values('o') {
         let Some((name, value)) = split_assignment(text) else {
-            return Err(Failure::Text(format!(
+            return Err(Fail::Failed(format!(
                 "'{text}': mount options are not supported yet"
             )));
         };
@@ -123,7 +121,7 @@ fn read_request(args: &Parsed) -> Result<Option<Request>, Failure> {
                 import.props.push((name, value));
             }
             _ => {
-                return Err(Failure::Text(format!(
+                return Err(Fail::Failed(format!(
                     "property '{name}' cannot be set at import"
                 )));
             }
@@ -132,7 +130,7 @@ fn read_request(args: &Parsed) -> Result<Option<Request>, Failure> {
     if import.max_txg.is_some() && !import.facts.readonly {
         let text = "'zpool import -T' needs '-o readonly=on': going back for good is not \
                     supported yet";
-        return Err(Failure::Text(text.into()));
+        return Err(Fail::Failed(text.into()));
     }
     Ok(Some(Request {
         wants_destroyed: args.has('D'),
@@ -141,7 +139,7 @@ fn read_request(args: &Parsed) -> Result<Option<Request>, Failure> {
 }
 
 /// The devices to look at.
-fn candidates(world: &World, args: &Parsed) -> Result<Vec<Arc<dyn Provider>>, Failure> {
+fn candidates(world: &World, args: &Parsed) -> Result<Vec<Arc<dyn Provider>>, Fail> {
     if world.is_machine() {
         return candidates_in_machine(args, world);
     }
@@ -185,7 +183,7 @@ fn candidates(world: &World, args: &Parsed) -> Result<Vec<Arc<dyn Provider>>, Fa
 }
 
 /// The providers of a machine; `-d` names one, or a folder below its `/dev`.
-fn candidates_in_machine(args: &Parsed, world: &World) -> Result<Vec<Arc<dyn Provider>>, Failure> {
+fn candidates_in_machine(args: &Parsed, world: &World) -> Result<Vec<Arc<dyn Provider>>, Fail> {
     let mut names = world.names()?;
     let places: Vec<&str> = args.values('d').collect();
     if !places.is_empty() {
@@ -270,7 +268,7 @@ fn import_all(session: &Session, pools: Vec<FoundPool>, request: &Request) -> Ou
             code = 1;
             continue;
         }
-        if let Err(Failure::Text(text)) = import(session, found, &name, request) {
+        if let Err(Fail::Failed(text)) = import(session, found, &name, request) {
             eprintln!("{text}");
             code = 1;
         }
@@ -291,7 +289,7 @@ fn import_one(
         .filter(|pool| Some(pool.guid.0) == guid || guid.is_none() && pool.name == wanted)
         .collect();
     if fitting.len() > 1 {
-        return Err(Failure::Text(format!(
+        return Err(Fail::Failed(format!(
             "cannot import '{wanted}': more than one matching pool\nimport by numeric ID instead"
         )));
     }
@@ -306,7 +304,7 @@ fn import_one(
     let found = fitting.pop();
     check_name_is_free(session, &name, found.as_ref())?;
     let Some(found) = found else {
-        return Err(Failure::Text(format!(
+        return Err(Fail::Failed(format!(
             "cannot import '{wanted}': no such pool available"
         )));
     };
@@ -319,7 +317,7 @@ fn check_name_is_free(
     session: &Session,
     name: &str,
     found: Option<&FoundPool>,
-) -> Result<(), Failure> {
+) -> Result<(), Fail> {
     if session
         .pools()
         .is_name_free(name, found.map(|pool| pool.guid))?
@@ -335,12 +333,7 @@ fn check_name_is_free(
     .into())
 }
 
-fn import(
-    session: &Session,
-    found: FoundPool,
-    name: &str,
-    request: &Request,
-) -> Result<(), Failure> {
+fn import(session: &Session, found: FoundPool, name: &str, request: &Request) -> Result<(), Fail> {
     check_pool_name(name, name != found.name)
         .map_err(|e| format!("cannot import '{name}': {e}"))?;
     Ok(session.import(found, name, &request.import)?)

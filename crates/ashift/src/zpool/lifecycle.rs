@@ -11,7 +11,7 @@ use service::Session;
 use vdev::{PoolState, label};
 
 use super::devices::Device;
-use super::{Failure, Outcome};
+use super::{Fail, Outcome};
 use crate::failure;
 
 /// The exit code of `labelclear` for a device without a label: -1.
@@ -20,12 +20,12 @@ const NO_LABEL: u8 = 255;
 /// `zpool destroy`.
 pub(super) fn destroy(session: &Session, args: &Parsed) -> Outcome {
     let pool = match args.operands.as_slice() {
-        [] => return Err(Failure::Usage("missing pool argument".into())),
+        [] => return Err(Fail::Usage("missing pool argument".into())),
         [pool] => pool,
-        _ => return Err(Failure::Usage("too many arguments".into())),
+        _ => return Err(Fail::Usage("too many arguments".into())),
     };
     if pool.contains('/') {
-        return Err(Failure::Text(format!(
+        return Err(Fail::Failed(format!(
             "cannot open '{pool}': invalid character '/' in pool name\nuse 'zfs destroy' to \
              destroy a dataset"
         )));
@@ -38,8 +38,8 @@ pub(super) fn destroy(session: &Session, args: &Parsed) -> Outcome {
 pub(super) fn export(session: &Session, args: &Parsed) -> Outcome {
     let pools: Vec<String> = match (args.has('a'), args.operands.is_empty()) {
         (true, true) => session.pools().names()?,
-        (true, false) => return Err(Failure::Usage("too many arguments".into())),
-        (false, true) => return Err(Failure::Usage("missing pool argument".into())),
+        (true, false) => return Err(Fail::Usage("too many arguments".into())),
+        (false, true) => return Err(Fail::Usage("missing pool argument".into())),
         (false, false) => args.operands.clone(),
     };
     let mut code = 0;
@@ -55,9 +55,9 @@ pub(super) fn export(session: &Session, args: &Parsed) -> Outcome {
 /// `zpool labelclear`.
 pub(super) fn labelclear(session: &Session, args: &Parsed) -> Outcome {
     let typed = match args.operands.as_slice() {
-        [] => return Err(Failure::Usage("missing vdev name".into())),
+        [] => return Err(Fail::Usage("missing vdev name".into())),
         [typed] => typed,
-        _ => return Err(Failure::Usage("too many arguments".into())),
+        _ => return Err(Fail::Usage("too many arguments".into())),
     };
     let device = Device::find(typed).map_err(|_| {
         if typed.starts_with('/') {
@@ -77,7 +77,7 @@ pub(super) fn labelclear(session: &Session, args: &Parsed) -> Outcome {
             && session.pools().is_guid_imported(owner.pool_guid)?;
         let pool = &owner.pool;
         if is_active {
-            return Err(Failure::Text(format!(
+            return Err(Fail::Failed(format!(
                 "{path} is a member (ACTIVE) of pool \"{pool}\""
             )));
         }
@@ -87,7 +87,7 @@ pub(super) fn labelclear(session: &Session, args: &Parsed) -> Outcome {
             _ => None,
         };
         if let Some(state) = state.filter(|_| !args.has('f')) {
-            return Err(Failure::Text(format!(
+            return Err(Fail::Failed(format!(
                 "use '-f' to override the following error:\n{path} is a member of {state} pool \
                  \"{pool}\""
             )));
@@ -98,9 +98,9 @@ pub(super) fn labelclear(session: &Session, args: &Parsed) -> Outcome {
         .map_err(|e| format!("failed to open {path}: {e}"))?;
     label::clear(&*provider).map_err(|error| match error.kind() {
         ErrorKind::NotFound | ErrorKind::InvalidInput => {
-            Failure::Code(NO_LABEL, format!("failed to clear label for {path}"))
+            Fail::Exits(NO_LABEL, format!("failed to clear label for {path}"))
         }
-        _ => Failure::Text(format!("failed to clear label for {path}: {error}")),
+        _ => Fail::Failed(format!("failed to clear label for {path}: {error}")),
     })?;
     Ok(0)
 }

@@ -12,7 +12,7 @@ use phys::feature::FEATURES;
 use service::{Access, Session};
 
 use super::gather::{properties_of, status_of};
-use super::{Failure, Outcome, open_error, zone};
+use super::{Fail, Outcome, open_error, zone};
 
 /// The interval and count of repeated output.
 pub(super) struct Repeat {
@@ -21,7 +21,7 @@ pub(super) struct Repeat {
 }
 
 /// Splits pools from `interval [count]` at the end.
-pub(super) fn split_repeat(operands: &[String]) -> Result<(Vec<String>, Option<Repeat>), Failure> {
+pub(super) fn split_repeat(operands: &[String]) -> Result<(Vec<String>, Option<Repeat>), Fail> {
     let mut pools = operands.to_vec();
     let number = |word: Option<&String>| word.and_then(|w| w.parse::<f64>().ok());
     let Some(last) = number(pools.last()) else {
@@ -40,10 +40,10 @@ pub(super) fn split_repeat(operands: &[String]) -> Result<(Vec<String>, Option<R
         };
     }
     if repeat.secs <= 0.0 {
-        return Err(Failure::Usage("interval cannot be zero".into()));
+        return Err(Fail::Usage("interval cannot be zero".into()));
     }
     if repeat.count == Some(0) {
-        return Err(Failure::Usage("count cannot be zero".into()));
+        return Err(Fail::Usage("count cannot be zero".into()));
     }
     Ok((pools, Some(repeat)))
 }
@@ -58,7 +58,7 @@ pub(super) fn repeat(
         None => None,
         Some("u") => Some(false),
         Some("d") => Some(true),
-        Some(_) => return Err(Failure::Usage(String::new())),
+        Some(_) => return Err(Fail::Usage(String::new())),
     };
     let mut rounds = 0;
     loop {
@@ -145,7 +145,7 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
     let columns = match args.value('o') {
         None => default_columns(TableKind::Pool),
         Some(text) => parse_list(TableKind::Pool, text)
-            .map_err(Failure::Usage)?
+            .map_err(Fail::Usage)?
             .unwrap_or_else(all_columns),
     };
     let (given, interval) = split_repeat(&args.operands)?;
@@ -177,7 +177,7 @@ fn print_once(
         match gather(session, &name, !given.is_empty()) {
             Ok(pool) => pools.push(pool),
             Err(_) if given.is_empty() && !session.pools().is_imported(&name)? => {} // exported meanwhile
-            Err(Failure::Text(text)) => {
+            Err(Fail::Failed(text)) => {
                 eprintln!("{text}");
                 has_failed = true;
             }
@@ -217,7 +217,7 @@ pub(super) fn gather(
     session: &Session,
     name: &str,
     is_asked_for: bool,
-) -> Result<(Item, PoolStatus), Failure> {
+) -> Result<(Item, PoolStatus), Fail> {
     match session.open(name, Access::Read) {
         Ok(pool) => Ok((properties_of(&pool)?, status_of(&pool)?)),
         Err(error) => match super::status::unavailable(session, name, &error)? {

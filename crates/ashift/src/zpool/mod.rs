@@ -1,7 +1,7 @@
 //! `zpool`: create, import, look at and change pools.
 //!
 //! # What it is
-//! One module per group of subcommands. Each is a function from arguments to an exit code or a [`Failure`];
+//! One module per group of subcommands. Each is a function from arguments to an exit code or a [`Fail`];
 //! this module dispatches on the first word, and prints errors and usage.
 //!
 //! # Source
@@ -29,39 +29,11 @@ use admin::usage::{Tool, usage, usage_of_all};
 use base::Error;
 use service::{Access, Session};
 
-use crate::failure;
+use crate::failure::{self, Fail};
 use crate::session::session;
 
-/// Why a command did not do what it was asked.
-pub(crate) enum Failure {
-    /// The arguments are invalid: prints the text, if any, then the usage; exit code 2.
-    Usage(String),
-    /// What to print on stderr; exit code 1.
-    Text(String),
-    /// The same with an exit code of its own.
-    Code(u8, String),
-}
-
 /// An exit code, or a failure.
-pub(crate) type Outcome = Result<u8, Failure>;
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Failure {
-        Failure::Text(error.to_string())
-    }
-}
-
-impl From<String> for Failure {
-    fn from(text: String) -> Failure {
-        Failure::Text(text)
-    }
-}
-
-impl From<service::Failure> for Failure {
-    fn from(failure: service::Failure) -> Failure {
-        Failure::Text(failure::text(&failure))
-    }
-}
+pub(crate) type Outcome = Result<u8, Fail>;
 
 /// A supported subcommand.
 struct Sub {
@@ -160,15 +132,16 @@ fn run_sub(sub: &Sub, args: &[String], command_line: String) -> ExitCode {
     };
     match outcome {
         Ok(code) => ExitCode::from(code),
-        Err(Failure::Text(text)) => {
+        Err(Fail::Failed(text)) => {
             eprintln!("{}", text.trim_end_matches('\n'));
             ExitCode::from(1)
         }
-        Err(Failure::Code(code, text)) => {
+        Err(Fail::Exits(code, text)) => {
             eprintln!("{}", text.trim_end_matches('\n'));
             ExitCode::from(code)
         }
-        Err(Failure::Usage(text)) => {
+        Err(Fail::Said(code)) => ExitCode::from(code),
+        Err(Fail::Usage(text)) => {
             if !text.is_empty() {
                 eprintln!("{text}");
             }
@@ -178,20 +151,20 @@ fn run_sub(sub: &Sub, args: &[String], command_line: String) -> ExitCode {
     }
 }
 
-fn wrong_options(sub: &Sub, spec: &OptSpec, error: &OptError) -> Failure {
+fn wrong_options(sub: &Sub, spec: &OptSpec, error: &OptError) -> Fail {
     match (sub.name, error) {
         ("status", OptError::MissingArgument('c')) => {
-            Failure::Text("'zpool status -c' is not supported yet".into())
+            Fail::Failed("'zpool status -c' is not supported yet".into())
         }
         // OpenZFS skips the option, after which there are no arguments left.
-        ("get", OptError::MissingArgument(_)) => Failure::Usage("missing property argument".into()),
-        _ => Failure::Usage(spec.complaint(error)),
+        ("get", OptError::MissingArgument(_)) => Fail::Usage("missing property argument".into()),
+        _ => Fail::Usage(spec.complaint(error)),
     }
 }
 
 fn version(_: &Session, args: &Parsed) -> Outcome {
     if !args.operands.is_empty() {
-        return Err(Failure::Usage("too many arguments".into()));
+        return Err(Fail::Usage("too many arguments".into()));
     }
     let version = format!("ashift-{}", env!("CARGO_PKG_VERSION"));
     if args.has('j') {
@@ -211,7 +184,7 @@ pub(crate) fn zone() -> Zone {
 }
 
 /// Checks options that only affect the form of JSON.
-fn check_json_options(args: &Parsed) -> Result<(), Failure> {
+fn check_json_options(args: &Parsed) -> Result<(), Fail> {
     let options = ["json-int", "json-flat-vdevs", "json-pool-key-guid"];
     match options.iter().find(|name| args.has_long(name)) {
         Some(name) if !args.has('j') => {
@@ -222,16 +195,16 @@ fn check_json_options(args: &Parsed) -> Result<(), Failure> {
                 "--"
             };
             let text = format!("'{dashes}{name}' only works with '-j' option");
-            Err(Failure::Usage(text))
+            Err(Fail::Usage(text))
         }
         _ => Ok(()),
     }
 }
 
 /// Refuses options that are recognised but not supported.
-fn refuse_options(args: &Parsed, command: &str, letters: &str) -> Result<(), Failure> {
+fn refuse_options(args: &Parsed, command: &str, letters: &str) -> Result<(), Fail> {
     match letters.chars().find(|letter| args.has(*letter)) {
-        Some(letter) => Err(Failure::Text(format!(
+        Some(letter) => Err(Fail::Failed(format!(
             "'zpool {command} -{letter}' is not supported yet"
         ))),
         None => Ok(()),
@@ -239,24 +212,24 @@ fn refuse_options(args: &Parsed, command: &str, letters: &str) -> Result<(), Fai
 }
 
 /// Refuses `--power`, which controls disk enclosures.
-fn refuse_power(args: &Parsed, command: &str) -> Result<(), Failure> {
+fn refuse_power(args: &Parsed, command: &str) -> Result<(), Fail> {
     if args.has_long("power") {
         let text = format!("'zpool {command} --power' is not supported yet");
-        return Err(Failure::Text(text));
+        return Err(Fail::Failed(text));
     }
     Ok(())
 }
 
 /// The failure to open a pool.
-fn open_error(pool: &str, error: &Error) -> Failure {
-    Failure::Text(failure::opening(pool, error))
+fn open_error(pool: &str, error: &Error) -> Fail {
+    Fail::Failed(failure::opening(pool, error))
 }
 
 /// Like [`open_error`] for a pool to be changed: `what` is the operation that a read-only pool refuses.
-fn change_error(pool: &str, what: &str, error: &Error) -> Failure {
+fn change_error(pool: &str, what: &str, error: &Error) -> Fail {
     let text = error.to_string();
     match text.strip_prefix(&format!("cannot open '{pool}': pool is read-only")) {
-        Some(why) => Failure::Text(format!("{what}: pool is read-only{why}")),
+        Some(why) => Fail::Failed(format!("{what}: pool is read-only{why}")),
         None => open_error(pool, error),
     }
 }

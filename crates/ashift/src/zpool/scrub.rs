@@ -15,20 +15,20 @@ use admin::number::{duration, nice_bytes};
 use service::{Scrubbed, Session};
 
 use super::list::{pool_names, repeated_code};
-use super::{Failure, Outcome, refuse_options};
+use super::{Fail, Outcome, refuse_options};
 
 /// `zpool scrub`.
 pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
     refuse_options(args, "scrub", "C")?;
     if args.operands.is_empty() {
-        return Err(Failure::Usage("missing pool name argument".into()));
+        return Err(Fail::Usage("missing pool name argument".into()));
     }
     let wanted = Wanted::of(args)?;
     let mut code = repeated_code(&args.operands);
     for name in &pool_names(session, &args.operands)? {
         match scrub(session, name, wanted) {
             Ok(found) => code |= found,
-            Err(Failure::Text(text)) => {
+            Err(Fail::Failed(text)) => {
                 eprintln!("{text}");
                 code = 1;
             }
@@ -48,11 +48,11 @@ enum Wanted {
 }
 
 impl Wanted {
-    fn of(args: &Parsed) -> Result<Wanted, Failure> {
+    fn of(args: &Parsed) -> Result<Wanted, Fail> {
         let exclusive = [('s', "p"), ('s', "e"), ('p', "e"), ('e', "t")];
         for (one, other) in exclusive {
             if args.has(one) && other.chars().all(|other| args.has(other)) {
-                return Err(Failure::Usage(format!(
+                return Err(Fail::Usage(format!(
                     "invalid option combination: -{one} and -{other} are mutually exclusive"
                 )));
             }

@@ -21,7 +21,7 @@ use zio::AllocClass;
 
 use super::gather::{status_of, vdev_status};
 use super::list::{pool_names, repeat, repeated_code, split_repeat, styles};
-use super::{Failure, Outcome, check_json_options, open_error, refuse_options, refuse_power, zone};
+use super::{Fail, Outcome, check_json_options, open_error, refuse_options, refuse_power, zone};
 use crate::machine::current;
 
 /// `zpool status`.
@@ -66,7 +66,7 @@ fn print_once(session: &Session, args: &Parsed, given: &[String]) -> Outcome {
         match gather(session, &name) {
             Ok(status) => pools.push(status),
             Err(_) if given.is_empty() && !session.pools().is_imported(&name)? => {} // exported meanwhile
-            Err(Failure::Text(text)) => {
+            Err(Fail::Failed(text)) => {
                 eprintln!("{text}");
                 code = 1;
             }
@@ -107,7 +107,7 @@ fn print_once(session: &Session, args: &Parsed, given: &[String]) -> Outcome {
     Ok(code)
 }
 
-fn gather(session: &Session, name: &str) -> Result<PoolStatus, Failure> {
+fn gather(session: &Session, name: &str) -> Result<PoolStatus, Fail> {
     match session.open(name, Access::Read) {
         Ok(pool) => Ok(status_of(&pool)?),
         Err(error) => match unavailable(session, name, &error)? {
@@ -123,7 +123,7 @@ pub(super) fn unavailable(
     session: &Session,
     name: &str,
     error: &Error,
-) -> Result<Option<PoolStatus>, Failure> {
+) -> Result<Option<PoolStatus>, Fail> {
     let config = session
         .pools()
         .cachefile()

@@ -12,7 +12,7 @@ use scan::Kind;
 use service::{OpenPool, Session};
 
 use super::list::{pool_names, repeated_code};
-use super::{Failure, Outcome, open_error, refuse_options};
+use super::{Fail, Outcome, open_error, refuse_options};
 
 /// `zpool_wait_activity_t`; only the two scans can be in progress here. The others never are, or end with
 /// the command that started them.
@@ -34,18 +34,18 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
     let mut wanted = Vec::new();
     for activity in args.values('t').flat_map(|list| list.split(',')) {
         if !ACTIVITIES.contains(&activity) {
-            return Err(Failure::Usage(format!("invalid activity '{activity}'")));
+            return Err(Fail::Usage(format!("invalid activity '{activity}'")));
         }
         wanted.push(activity);
     }
     let name = match &args.operands[..] {
-        [] => return Err(Failure::Usage("missing 'pool' argument".into())),
+        [] => return Err(Fail::Usage("missing 'pool' argument".into())),
         [name] => name,
         [_, _] => {
             let text = "'zpool wait' with an interval is not supported yet";
-            return Err(Failure::Text(text.into()));
+            return Err(Fail::Failed(text.into()));
         }
-        _ => return Err(Failure::Usage("too many arguments".into())),
+        _ => return Err(Fail::Usage("too many arguments".into())),
     };
     let pool = open(session, name)?;
     let is_wanted = |kind: Kind| {
@@ -65,7 +65,7 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
 /// `zpool resilver`.
 pub(super) fn resilver(session: &Session, args: &Parsed) -> Outcome {
     if args.operands.is_empty() {
-        return Err(Failure::Usage("missing pool name argument".into()));
+        return Err(Fail::Usage("missing pool name argument".into()));
     }
     let mut code = repeated_code(&args.operands);
     for name in &pool_names(session, &args.operands)? {
@@ -76,7 +76,7 @@ pub(super) fn resilver(session: &Session, args: &Parsed) -> Outcome {
         });
         match outcome {
             Ok(_) => {}
-            Err(Failure::Text(text)) => {
+            Err(Fail::Failed(text)) => {
                 eprintln!("{text}");
                 code = 1;
             }
@@ -87,7 +87,7 @@ pub(super) fn resilver(session: &Session, args: &Parsed) -> Outcome {
 }
 
 /// A pool that can only be read has nothing in progress, and nothing to wait for.
-fn open(session: &Session, name: &str) -> Result<OpenPool, Failure> {
+fn open(session: &Session, name: &str) -> Result<OpenPool, Fail> {
     let pool = session.open_as_imported(name);
     pool.map_err(|e| open_error(name, &e))
 }
