@@ -54,13 +54,13 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
         Ok(operands) => operands,
         Err(error) => return fail("dd", 1, &error.to_string()),
     };
-    let session = Paths::new(access(&world, &operands));
+    let paths = Paths::new(access(&world, &operands));
     let mut places = Places {
         world: &world,
-        session: &session,
+        paths: &paths,
     };
     let done = places.copy(&operands, consents);
-    let closed = session.close();
+    let closed = paths.close();
     if let Err(error) = &closed {
         fail("dd", 1, &error.to_string());
     }
@@ -87,7 +87,7 @@ fn access(world: &World, operands: &Operands) -> Access {
 /// Resolves operands.
 struct Places<'a> {
     world: &'a World,
-    session: &'a Paths,
+    paths: &'a Paths,
 }
 
 impl Places<'_> {
@@ -171,7 +171,7 @@ impl Places<'_> {
             }
             Target::Host => Box::new(HostFile::input(Path::new(name), flags)?),
             Target::Pool(dataset, path) => {
-                let mount = self.session.mount(&dataset)?;
+                let mount = self.paths.mount(&dataset)?;
                 let id = mount.resolve(&path)?;
                 Box::new(PoolFile::new(mount, id, flags)?)
             }
@@ -193,7 +193,7 @@ impl Places<'_> {
             }
             Target::Host => Box::new(HostFile::output(Path::new(name), operands)?),
             Target::Pool(dataset, path) => {
-                let mount = self.session.mount(&dataset)?;
+                let mount = self.paths.mount(&dataset)?;
                 Box::new(PoolFile::create(mount, &path, operands)?)
             }
         })
@@ -240,7 +240,7 @@ impl Places<'_> {
         if is_relative && self.world.open(name, OpenMode::Inspect).is_ok() {
             return Ok(Target::Provider);
         }
-        Ok(match self.session.locate(name)? {
+        Ok(match self.paths.locate(name)? {
             Location::Pool(dataset, path) => Target::Pool(dataset, path),
             Location::Host(_) => Target::Host,
         })

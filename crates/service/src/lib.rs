@@ -13,15 +13,18 @@
 //! # Invariants
 //! 1. [`Session::open`] is the only way to open an imported pool. An open pool's name is locked: shared by
 //!    readers, exclusively by a writer.
-//! 2. A pool is in the cachefile from when it is created or imported until it is exported or destroyed. The
-//!    cachefile changes only while the pool's name is locked.
+//! 2. A pool is in the cachefile from when it is created or imported until it is exported or destroyed. Its
+//!    entry changes only while its name is locked; only the entry of a pool that cannot be opened, or that
+//!    was imported again at another place, is removed without that.
 //! 3. A session that holds a pool waits without limit only for pools whose names sort later (for others,
 //!    one second at most), so sessions never deadlock.
 //! 4. Errors met in a pool are kept when it is closed, unless it is no longer imported.
 //!
 //! # Crash argument
-//! The cachefile and the kept errors are replaced by renaming. A crash after an export and before the
-//! cachefile is written leaves an entry for an exported pool, which opens as before.
+//! The cachefile and the kept errors are replaced by renaming. The labels change before the cachefile: a
+//! crash in between leaves, after an export, the entry of a pool that opens as before; after a destroy, that
+//! of a pool that cannot be opened, which a forced export removes; after a creation, no entry, and the pool
+//! can be imported.
 //!
 //! # Concurrency
 //! Every type is `Send + Sync`. Locks are `flock`s on files of their own, so sessions of one process

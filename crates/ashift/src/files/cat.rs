@@ -93,16 +93,16 @@ fn each_file(
         Ok(parsed) => parsed,
         Err(code) => return code,
     };
-    let session = Paths::new(Access::Read);
+    let paths = Paths::new(Access::Read);
     let mut run = Run::new(usage.name);
     run.verbose = parsed.has('v');
-    for operand in session.expand(&parsed.operands) {
-        let found = session.find_file(&operand, true);
+    for operand in paths.expand(&parsed.operands) {
+        let found = paths.find_file(&operand, true);
         if let Some((mount, id)) = run.note(&operand, found) {
             work(&parsed, &mut run, &operand, &mount, id);
         }
     }
-    run.end(session)
+    run.end(paths)
 }
 
 /// Prints the checksum of a file.

@@ -112,8 +112,8 @@ pub(crate) fn find(args: &[String]) -> ExitCode {
         print!("{TEXT}");
         return ExitCode::SUCCESS;
     }
-    let (paths, tests) = match Tests::parse(args) {
-        Ok((paths, tests)) if !paths.is_empty() => (paths, tests),
+    let (names, tests) = match Tests::parse(args) {
+        Ok((names, tests)) if !names.is_empty() => (names, tests),
         Ok(_) => {
             eprint!("ashift find: missing operand\n{TEXT}");
             return ExitCode::from(2);
@@ -123,14 +123,14 @@ pub(crate) fn find(args: &[String]) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let session = Paths::new(Access::Read);
+    let paths = Paths::new(Access::Read);
     let mut run = Run::new("find");
     let mut find = Find {
         tests,
         all: Vec::new(),
     };
-    for path in session.expand(&paths) {
-        let found = session.find_file(&path, false);
+    for path in paths.expand(&names) {
+        let found = paths.find_file(&path, false);
         if let Some((mount, id)) = run.note(&path, found) {
             walk(&mount, id, top(&path), &mut run, &mut find);
         }
@@ -138,5 +138,5 @@ pub(crate) fn find(args: &[String]) -> ExitCode {
     if find.tests.json {
         put_json(&find.all);
     }
-    run.end(session)
+    run.end(paths)
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use base::{Error, ErrorKind, ObjectId, Result};
+use base::{Error, ObjectId, Result};
 use service::{Access, Session, below};
 use zpl::mount::Mount;
 
@@ -184,7 +184,9 @@ impl Paths {
     /// The file system of a dataset or snapshot.
     pub(crate) fn mount(&self, name: &str) -> Result<Arc<Mount>> {
         self.0.mount(name).map_err(|e| {
-            let is_image = e.kind() == ErrorKind::NotFound && Path::new(name).is_file();
+            let pool = name.split(['/', '@']).next().unwrap_or(name);
+            let is_imported = self.0.pools().is_imported(pool).unwrap_or(true);
+            let is_image = !is_imported && Path::new(name).is_file();
             if is_image { not_imported(name) } else { e }
         })
     }
