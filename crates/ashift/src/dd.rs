@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, Write, stderr};
 use std::path::Path;
 use std::process::ExitCode;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use base::{Error, ErrorKind, ObjectId, Result};
 use geom::disk::OpenMode;
@@ -14,12 +14,12 @@ use measure::dd::{
     Counts, Flags, Flavour, HELP, Input, Observer, Operands, Output, Status, SyncAtEnd, copy,
     progress_line,
 };
+use service::Access;
 use zpl::Create;
 use zpl::mount::Mount;
 
-use crate::files::{Location, Session};
+use crate::files::{Location, Paths};
 use crate::gpart::device;
-use crate::host::Access;
 use crate::say::fail;
 
 /// Interval of `status=progress`, in ns.
@@ -54,13 +54,13 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
         Ok(operands) => operands,
         Err(error) => return fail("dd", 1, &error.to_string()),
     };
-    let session = Session::new(access(&world, &operands));
+    let paths = Paths::new(access(&world, &operands));
     let mut places = Places {
         world: &world,
-        session: &session,
+        paths: &paths,
     };
     let done = places.copy(&operands, consents);
-    let closed = session.close();
+    let closed = paths.close();
     if let Err(error) = &closed {
         fail("dd", 1, &error.to_string());
     }
@@ -87,7 +87,7 @@ fn access(world: &World, operands: &Operands) -> Access {
 /// Resolves operands.
 struct Places<'a> {
     world: &'a World,
-    session: &'a Session,
+    paths: &'a Paths,
 }
 
 impl Places<'_> {
@@ -171,7 +171,7 @@ impl Places<'_> {
             }
             Target::Host => Box::new(HostFile::input(Path::new(name), flags)?),
             Target::Pool(dataset, path) => {
-                let mount = self.session.mount(&dataset)?;
+                let mount = self.paths.mount(&dataset)?;
                 let id = mount.resolve(&path)?;
                 Box::new(PoolFile::new(mount, id, flags)?)
             }
@@ -193,7 +193,7 @@ impl Places<'_> {
             }
             Target::Host => Box::new(HostFile::output(Path::new(name), operands)?),
             Target::Pool(dataset, path) => {
-                let mount = self.session.mount(&dataset)?;
+                let mount = self.paths.mount(&dataset)?;
                 Box::new(PoolFile::create(mount, &path, operands)?)
             }
         })
@@ -240,7 +240,7 @@ impl Places<'_> {
         if is_relative && self.world.open(name, OpenMode::Inspect).is_ok() {
             return Ok(Target::Provider);
         }
-        Ok(match self.session.locate(name)? {
+        Ok(match self.paths.locate(name)? {
             Location::Pool(dataset, path) => Target::Pool(dataset, path),
             Location::Host(_) => Target::Host,
         })
@@ -259,7 +259,7 @@ enum Target {
 
 /// A file in a dataset.
 struct PoolFile {
-    mount: Rc<Mount>,
+    mount: Arc<Mount>,
     id: ObjectId,
     offset: u64,
     size: u64,
@@ -268,7 +268,7 @@ struct PoolFile {
 }
 
 impl PoolFile {
-    fn new(mount: Rc<Mount>, id: ObjectId, flags: Flags) -> Result<PoolFile> {
+    fn new(mount: Arc<Mount>, id: ObjectId, flags: Flags) -> Result<PoolFile> {
         let attr = mount.getattr(id)?;
         if attr.is_directory() {
             return Err(Error::new(ErrorKind::IsDirectory, "a directory"));
@@ -283,7 +283,7 @@ impl PoolFile {
         })
     }
 
-    fn create(mount: Rc<Mount>, path: &str, operands: &Operands) -> Result<PoolFile> {
+    fn create(mount: Arc<Mount>, path: &str, operands: &Operands) -> Result<PoolFile> {
         let conversions = operands.conversions;
         let found = match mount.resolve(path) {
             Ok(_) if conversions.excl => return Err(Error::new(ErrorKind::Exists, path)),

@@ -16,9 +16,10 @@ use std::sync::{Arc, OnceLock};
 
 use base::ErrorKind;
 use machine::{Machine, Patience, World};
+use service::Pools;
 
 use crate::say::{self, fail};
-use crate::state::{pool_devices, state_folder, wait_ns};
+use crate::state::{state_folder, wait_ns};
 use crate::trace::traced;
 
 pub(crate) use command::run;
@@ -58,13 +59,22 @@ pub(crate) fn current() -> base::Result<Arc<World>> {
 
 fn this_host() -> base::Result<Arc<World>> {
     let world = World::host(&state_folder())?;
-    world.set_pools(Box::new(|| pool_devices(&state_folder())));
+    world.set_pools(Box::new(|| Pools::devices_in(&state_folder())));
     Ok(Arc::new(world))
 }
 
-/// The state folder of the machine in which the calling command runs.
-pub(crate) fn state_of_current() -> Option<PathBuf> {
-    CURRENT.with_borrow(|world| Some(world.as_ref()?.running()?.state()))
+/// The world that the calling command was started in.
+///
+/// # Panics
+/// When it was started in none, as commands that need no providers are.
+pub(crate) fn entered() -> Arc<World> {
+    let world = CURRENT.with_borrow(Clone::clone);
+    world.expect("commands that use pools are run in a world")
+}
+
+/// Whether the calling command runs in a machine of emulated drives.
+pub(crate) fn is_machine() -> bool {
+    CURRENT.with_borrow(|world| world.as_ref().is_some_and(|world| world.is_machine()))
 }
 
 /// Runs a command in its world: that of the calling command, the chosen machine, or this host. What is to
@@ -98,7 +108,7 @@ pub(crate) fn with_world(run: impl FnOnce(&Arc<World>) -> ExitCode + Send) -> Ex
 /// Opens a machine; waits for a while if another command uses it.
 pub(crate) fn open(folder: &Path) -> base::Result<Machine> {
     let patience = Patience {
-        wait_ns: wait_ns(PATIENCE_NS)?,
+        wait_ns: wait_ns()?.unwrap_or(PATIENCE_NS),
         on_wait: &say::waiting,
     };
     Machine::open(folder, &patience)
@@ -111,7 +121,7 @@ pub(crate) fn in_machine<T: Send>(
 ) -> base::Result<T> {
     let state = machine.state();
     machine.run(|world| {
-        world.set_pools(Box::new(move || pool_devices(&state)));
+        world.set_pools(Box::new(move || Pools::devices_in(&state)));
         traced(world, || enter(world, run))
     })?
 }

@@ -5,22 +5,21 @@ mod dd;
 mod demo;
 mod diskmark;
 mod drives;
+mod failure;
 mod files;
 mod geli;
 mod geomclass;
 mod gnop;
 mod gpart;
-mod host;
 mod identify;
-mod kept_errors;
 mod lab;
 mod links;
 mod machine;
-mod mounted;
 mod parted;
 mod phybs;
 mod progress;
 mod say;
+mod session;
 mod state;
 mod trace;
 mod zdb;
@@ -259,7 +258,7 @@ fn main() -> ExitCode {
             Err(arg) => return say::fail(&own, 2, &format!("not UTF-8: {}", arg.display())),
         }
     }
-    if let Err(error) = state::wait_ns(0) {
+    if let Err(error) = state::wait_ns().and_then(|_| state::arc_bytes()) {
         return say::fail(&own, 2, &error.to_string());
     }
     if let Some(command) = COMMANDS.iter().find(|c| c.name == own) {

@@ -128,7 +128,11 @@ impl Pool {
             .iter()
             .enumerate()
             .map(|(id, top)| TopVdev::of(VdevId(id as u64), top));
-        Pool::new(spa.pipeline().clone(), &spa.uberblock(), tops.collect())
+        Pool::new(
+            spa.parts().pipeline().clone(),
+            &spa.uberblock(),
+            tops.collect(),
+        )
     }
 
     /// The pool as `uberblock` has it.

@@ -81,7 +81,7 @@ fn write(spa: &Spa, random: &mut Random) -> Result<()> {
     let file = objset.hold(ObjectId(1 + random.below(FILES)))?;
     let blksz = file.blksz();
     for _ in 0..1 + random.below(30) {
-        let tx = spa.groups().hold_open(1 << 20)?;
+        let tx = spa.parts().groups().hold_open(1 << 20)?;
         let at = random.below(200) * blksz / 2;
         let len = 1 + random.below(2 * blksz);
         match random.below(6) {
@@ -225,7 +225,7 @@ fn slow_gangs_on_a_fragmented_pool_are_clean() {
     let mut blocks = 0;
     while spa.space().space - spa.space().alloc > 6 << 20 {
         for _ in 0..512 {
-            let tx = spa.groups().hold_open(4096).expect("room");
+            let tx = spa.parts().groups().hold_open(4096).expect("room");
             crumbs
                 .write(&tx, blocks * 4096, &noise(4096))
                 .expect("written");
@@ -234,18 +234,18 @@ fn slow_gangs_on_a_fragmented_pool_are_clean() {
         spa.sync().expect("synced");
     }
     for block in (0..blocks).step_by(2) {
-        let tx = spa.groups().hold_open(4096).expect("room");
+        let tx = spa.parts().groups().hold_open(4096).expect("room");
         crumbs.free_range(&tx, block * 4096, 4096).expect("freed");
     }
     for _ in 0..4 {
-        let tx = spa.groups().hold_open(4096).expect("room");
+        let tx = spa.parts().groups().hold_open(4096).expect("room");
         crumbs.write(&tx, 4096, &noise(4096)).expect("written");
         drop(tx);
         spa.sync().expect("synced");
     }
     for round in 0..3 {
         for block in 0..60 {
-            let tx = spa.groups().hold_open(128 << 10).expect("room");
+            let tx = spa.parts().groups().hold_open(128 << 10).expect("room");
             large
                 .write(&tx, block * (128 << 10), &noise(128 << 10))
                 .expect("written");

@@ -25,7 +25,7 @@ use phys::PropValue;
 use phys::uberblock::UberblockPhys;
 use rt::Mutex;
 use vdev::{AutoAshift, PoolState, TxgSet, VdevAux, VdevState, VdevTree};
-use zio::{AllocClass, BlockStore, Pipeline, PipelineSettings, PipelineStats};
+use zio::{AllocClass, Pipeline, PipelineSettings, PipelineStats};
 
 use crate::core::Core;
 use crate::features::Features;
@@ -227,46 +227,10 @@ impl Spa {
         self.inner.dsl()
     }
 
-    /// The meta-objset.
+    /// Why the pool is suspended; `None` if it is not.
     #[must_use]
-    pub fn mos(&self) -> &Arc<Objset> {
-        &self.inner.mos
-    }
-
-    /// The block store, through the cache.
-    #[must_use]
-    pub fn store(&self) -> Arc<dyn BlockStore> {
-        self.inner.cache.clone()
-    }
-
-    /// The pipeline, which bypasses the cache; it also writes log blocks.
-    #[must_use]
-    pub fn pipeline(&self) -> &Arc<Pipeline> {
-        &self.inner.pipeline
-    }
-
-    /// The block cache.
-    #[must_use]
-    pub fn cache(&self) -> &Arc<arc::Cache> {
-        &self.inner.cache
-    }
-
-    /// The allocator.
-    #[must_use]
-    pub fn metaslabs(&self) -> &Arc<Metaslabs> {
-        &self.inner.space
-    }
-
-    /// The space maps in the MOS.
-    #[must_use]
-    pub fn space_maps(&self) -> &Arc<SpaceMaps> {
-        &self.inner.maps
-    }
-
-    /// The txg state machine.
-    #[must_use]
-    pub fn groups(&self) -> &Arc<TxGroups> {
-        &self.inner.groups
+    pub fn suspended(&self) -> Option<String> {
+        self.inner.groups.suspended()
     }
 
     /// The I/O statistics of the pipeline since the pool was opened.

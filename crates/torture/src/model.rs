@@ -93,7 +93,7 @@ impl World {
         let shift = dice.below(18);
         let length = (1 + dice.below(1 << shift)) as usize;
         let bytes = dice.bytes(length);
-        let tx = spa.groups().hold_open(length as u64)?;
+        let tx = spa.parts().groups().hold_open(length as u64)?;
         let id = match dice.pick(&ids) {
             Some(id) if !dice.once_in(4) => *id,
             _ => {
@@ -120,7 +120,7 @@ impl World {
         let (objset, _ds) = objset(spa.dsl(), name)?;
         let blksz = 4096u64 << dice.below(5);
         let new = NewObject::new(ObjectType::PLAIN_FILE_CONTENTS).blksz(blksz);
-        let tx = spa.groups().hold_open(16 * blksz)?;
+        let tx = spa.parts().groups().hold_open(16 * blksz)?;
         let dnode = objset.object_alloc(&tx, &new)?;
         let head = self.heads.get_mut(name).expect("it was picked from there");
         let model = head.objects.entry(dnode.id().0).or_default();
@@ -143,7 +143,7 @@ impl World {
         let model = head.objects.get_mut(id).expect("it was picked from there");
         let start = dice.below(FILE_BYTES_MAX);
         let end = start + dice.below(FILE_BYTES_MAX);
-        let tx = spa.groups().hold_open(0)?;
+        let tx = spa.parts().groups().hold_open(0)?;
         objset
             .hold(ObjectId(*id))?
             .free_range(&tx, start, end - start)?;
@@ -162,7 +162,7 @@ impl World {
         let Some(id) = dice.pick(&ids) else {
             return Ok(());
         };
-        let tx = spa.groups().hold_open(0)?;
+        let tx = spa.parts().groups().hold_open(0)?;
         objset.object_free(&tx, ObjectId(*id))?;
         head.objects.remove(id);
         Ok(())

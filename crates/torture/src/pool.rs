@@ -164,8 +164,8 @@ pub fn in_mos(
     spa: &Spa,
     change: impl FnOnce(&Arc<dmu::Objset>, &dmu::Tx) -> Result<()> + Send + 'static,
 ) {
-    let mos = spa.mos().clone();
-    let tx = spa.groups().hold_open(0).unwrap();
+    let mos = spa.parts().mos().clone();
+    let tx = spa.parts().groups().hold_open(0).unwrap();
     spa.dsl().queue_task(&tx, move |_, tx| change(&mos, tx));
     drop(tx);
     spa.sync().unwrap();

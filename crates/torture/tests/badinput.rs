@@ -439,7 +439,7 @@ fn full_pool(layout: Layout, length: usize) {
         spa.sync().unwrap();
         files.compare(&fs).unwrap();
     }
-    assert_eq!(spa.groups().suspended(), None);
+    assert_eq!(spa.suspended(), None);
     spa.export().unwrap();
     drop(spa);
     let spa = pool::open(&providers(&disks), false).unwrap();

@@ -145,7 +145,7 @@ fn objects_are_not_listed_without_end() {
 #[test]
 fn a_list_of_blocks_that_is_a_bomb_is_refused() {
     let spa = good();
-    let list = zap::directory::get(spa.mos(), "sync_bplist").unwrap();
+    let list = zap::directory::get(spa.parts().mos(), "sync_bplist").unwrap();
     drop(spa);
     let devices = grafted(list, |edit| edit.set_mos_bonus(list, 0, 1 << 31));
     assert_met(soon(move || {
@@ -162,20 +162,24 @@ fn a_space_map_that_is_a_bomb_is_refused() {
     const SMP_LENGTH: usize = 8;
     let spa = good();
     let count = spa.tree().tops()[0].metaslab_count();
-    let maps = spa.space_maps().objects(base::VdevId(0), count).unwrap();
+    let maps = spa
+        .parts()
+        .space_maps()
+        .objects(base::VdevId(0), count)
+        .unwrap();
     let map = *maps.iter().find(|object| object.0 != 0).unwrap();
     drop(spa);
     let devices = grafted(map, |edit| edit.set_mos_bonus(map, SMP_LENGTH, 1 << 20));
     soon(move || {
         let spa = pool::open(&devices, true).unwrap();
-        let (object, phys) = spa.space_maps().open(map).unwrap();
+        let (object, phys) = spa.parts().space_maps().open(map).unwrap();
         let extent = SpaceMapExtent {
             start: 0,
             size: 1 << 60,
             shift: 9,
         };
         let length = phys.length.get();
-        let maps = spa.space_maps();
+        let maps = spa.parts().space_maps();
         assert_met(for_each_entry(
             &**maps,
             &object,
@@ -190,7 +194,7 @@ fn a_space_map_that_is_a_bomb_is_refused() {
 #[test]
 fn the_history_of_a_bomb_is_refused() {
     let spa = good();
-    let history = zap::directory::get(spa.mos(), "history").unwrap();
+    let history = zap::directory::get(spa.parts().mos(), "history").unwrap();
     drop(spa);
     // sh_pool_create_len, sh_phys_max_off, sh_bof, sh_eof
     let words = [0, 1 << 30, 0, 1 << 29];

@@ -47,7 +47,7 @@ impl Target {
     }
 
     fn entry(&self, name: &str) -> ObjectId {
-        zap::directory::get(self.spa.mos(), name).unwrap()
+        zap::directory::get(self.spa.parts().mos(), name).unwrap()
     }
 
     /// The devices after an edit, on which nothing that [`exercise`] does may hang or panic.
@@ -186,7 +186,7 @@ fn an_uberblock_from_the_end_of_time_is_not_believed() {
 fn a_space_map_that_has_less_than_is_freed_suspends_the_pool() {
     let target = Target::new(Kind::Files);
     let tops = target.spa.tree().tops();
-    let maps = target.spa.space_maps();
+    let maps = target.spa.parts().space_maps();
     let objects = maps
         .objects(base::VdevId(0), tops[0].metaslab_count())
         .unwrap();

@@ -21,7 +21,7 @@ const ALONE: u64 = 2;
 /// The reference counts of all entries, sorted; checks the classes and histograms as well.
 fn entries(spa: &Spa) -> Vec<u64> {
     let mut counts = Vec::new();
-    let tables = Ddts::open(spa.mos()).unwrap();
+    let tables = Ddts::open(spa.parts().mos()).unwrap();
     let each = &mut |_, class, entry: ddt::DdtEntry| {
         let count = entry.refcnt();
         let expected = if count > 1 {
@@ -91,7 +91,7 @@ fn a_shared_block_stays_until_nobody_has_it() {
     drop(spa);
     let spa = pool::open(&devices, false).unwrap();
     assert!(spa.space().alloc < alloc);
-    assert!(Ddts::open(spa.mos()).unwrap().is_empty());
+    assert!(Ddts::open(spa.parts().mos()).unwrap().is_empty());
 }
 
 /// A file that is overwritten drops its shared blocks, record by record.

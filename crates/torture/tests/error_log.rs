@@ -23,9 +23,9 @@ fn object(spa: &Spa, name: &str) -> u64 {
 
 /// The names of the entries in the log of a head; `None` if it has no log.
 fn logged(spa: &Spa, head: u64) -> Option<Vec<String>> {
-    let log = directory::get(spa.mos(), ERRLOG_LAST).unwrap();
-    let errors = zap::lookup_u64(spa.mos(), log, &*format!("{head:x}")).unwrap()?;
-    let entries = zap::iter(spa.mos(), ObjectId(errors)).unwrap();
+    let log = directory::get(spa.parts().mos(), ERRLOG_LAST).unwrap();
+    let errors = zap::lookup_u64(spa.parts().mos(), log, &*format!("{head:x}")).unwrap()?;
+    let entries = zap::iter(spa.parts().mos(), ObjectId(errors)).unwrap();
     let mut names: Vec<String> = entries
         .map(|e| e.unwrap().name_str().into_owned())
         .collect();
@@ -175,7 +175,10 @@ fn all_that_share_a_damaged_block_are_named_until_it_is_good_again() {
     scrub(&spa);
     assert_damaged(&spa, id, &[]);
     for name in [ERRLOG_LAST, ERRLOG_SCRUB] {
-        assert_eq!(directory::get(spa.mos(), name).unwrap(), ObjectId(0));
+        assert_eq!(
+            directory::get(spa.parts().mos(), name).unwrap(),
+            ObjectId(0)
+        );
     }
     pool::assert_clean(&spa);
 }
@@ -222,9 +225,13 @@ fn a_log_without_births_is_converted_when_the_feature_is_enabled() {
     toggle_damage(&spa, &disk, "tank/a", "gone");
     scrub(&spa);
     assert_eq!(spa.damaged().unwrap().len(), 2);
-    let log = directory::get(spa.mos(), ERRLOG_LAST).unwrap();
+    let log = directory::get(spa.parts().mos(), ERRLOG_LAST).unwrap();
     let name = format!("{:x}:{:x}:0:0", object(&spa, "tank/a"), id.0);
-    assert!(zap::lookup::<u8>(spa.mos(), log, &*name).unwrap().is_some());
+    assert!(
+        zap::lookup::<u8>(spa.parts().mos(), log, &*name)
+            .unwrap()
+            .is_some()
+    );
     let fs = mount(spa.dsl(), "tank/a", false).unwrap();
     fs.unlink(fs.root(), b"gone").unwrap();
     drop(fs);

@@ -20,8 +20,8 @@ const CUTS: u64 = 15;
 const FILES: [(u64, usize); 2] = [(5, 1_000_000), (6, 1_200_000)];
 
 fn logs(spa: &Spa) -> usize {
-    let zap = directory::get(spa.mos(), LOG_SPACEMAP_ZAP).unwrap();
-    zap::iter(spa.mos(), zap).unwrap().count()
+    let zap = directory::get(spa.parts().mos(), LOG_SPACEMAP_ZAP).unwrap();
+    zap::iter(spa.parts().mos(), zap).unwrap().count()
 }
 
 fn assert_files(spa: &Spa) {

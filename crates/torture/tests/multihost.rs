@@ -133,7 +133,7 @@ fn sim_without_a_heartbeat_nothing_is_written() {
         set_multihost(&spa, 1);
         disk.kill();
         rt::sleep_ns(15 * SECOND_NS);
-        let why = spa.groups().suspended().unwrap();
+        let why = spa.suspended().unwrap();
         assert!(why.contains("heartbeat"), "{why}");
     });
 }

@@ -41,13 +41,13 @@ fn a_scan_that_another_host_left_unfinished_goes_on() {
     let looked = pool::open(&devices, true).unwrap();
     assert_eq!(looked.scan().unwrap().state.get(), DSS_SCANNING);
     let queue = ObjectId(looked.scan().unwrap().queue_obj.get());
-    assert!(looked.mos().hold(queue).is_ok());
+    assert!(looked.parts().mos().hold(queue).is_ok());
     drop(looked);
     let spa = pool::open(&devices, false).unwrap();
     spa.wait_scan(&mut |_| true).unwrap();
     let scan = spa.scan().unwrap();
     assert_eq!((scan.state.get(), scan.queue_obj.get()), (DSS_FINISHED, 0));
     assert_eq!(scan.errors.get(), 1, "the dataset that is not there");
-    assert!(spa.mos().hold(queue).is_err());
+    assert!(spa.parts().mos().hold(queue).is_err());
     pool::assert_clean(&spa);
 }

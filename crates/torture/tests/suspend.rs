@@ -78,7 +78,7 @@ impl Bench {
     /// Waits until the pool is suspended or `thread` ends; returns whether the pool is suspended.
     fn is_suspended_by<T>(&self, thread: &rt::JoinHandle<T>) -> bool {
         while !thread.is_finished() {
-            if self.spa.groups().suspended().is_some() {
+            if self.spa.suspended().is_some() {
                 return true;
             }
             rt::sleep_ns(SECOND_NS / 100);
@@ -121,7 +121,7 @@ fn fail_after((layout, dying): (Layout, usize), commands: u64, seed: u64) -> boo
     }
     let (mut world, mut dice) = work.join();
     bench.revive();
-    assert_eq!(bench.spa.groups().suspended(), None);
+    assert_eq!(bench.spa.suspended(), None);
     world.compare(bench.spa.dsl()).unwrap();
     for _ in 0..4 {
         world.step(&bench.spa, &mut dice).unwrap();
@@ -186,7 +186,7 @@ fn sim_with_failmode_wait_whoever_needs_the_pool_waits() {
         // Resumed too early, it is suspended again.
         bench.spa.resume().unwrap();
         rt::sleep_ns(SECOND_NS);
-        assert!(bench.spa.groups().suspended().is_some());
+        assert!(bench.spa.suspended().is_some());
         bench.revive();
         bench.spa.resume().unwrap();
         write.join().unwrap();
@@ -281,7 +281,7 @@ fn sim_a_read_waits_for_a_device_that_is_gone_and_not_for_one_that_is_damaged() 
         }
         let error = read(&fs).join().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Io, "{error}");
-        assert_eq!(bench.spa.groups().suspended(), None);
+        assert_eq!(bench.spa.suspended(), None);
         bench.disks.iter().for_each(|disk| disk.heal());
         bench.set_failmode(CONTINUE);
         bench.kill();
@@ -335,7 +335,7 @@ fn sim_a_power_cut_while_suspended_loses_nothing_that_was_promised() {
             spa.sync().unwrap();
             pool::assert_clean(&spa);
             // Abandoned while suspended: waiting threads end.
-            bench.spa.groups().abandon();
+            bench.spa.parts().groups().abandon();
             drop(fs);
         }
     });
@@ -536,7 +536,7 @@ fn sim_a_flush_that_may_have_lost_writes_is_not_repeated() {
             let sync = bench.sync();
             let is_suspended = bench.is_suspended_by(&sync);
             bench.revive();
-            if is_suspended && !bench.spa.groups().has_failed() {
+            if is_suspended && !bench.spa.parts().groups().has_failed() {
                 bench.spa.resume().unwrap();
                 sync.join().unwrap();
                 resumed += 1;

@@ -151,14 +151,14 @@ fn write(path: &Path, compression: CompressType, total: u64, payload: &[u8]) -> 
     let dataset = spa.dsl().dataset("bench/data")?;
     let objset = dataset.objset()?;
     let new = NewObject::new(ObjectType::UINT64_OTHER).blksz(RECORD_BYTES);
-    let tx = spa.groups().hold_open(0)?;
+    let tx = spa.parts().groups().hold_open(0)?;
     let dnode = objset.object_alloc(&tx, &new)?;
     drop(tx);
     spa.sync()?;
 
     let watch = Watch::start();
     for offset in (0..total).step_by(CHUNK_BYTES as usize) {
-        let tx = spa.groups().hold_open(CHUNK_BYTES)?;
+        let tx = spa.parts().groups().hold_open(CHUNK_BYTES)?;
         let at = (offset % payload.len() as u64) as usize;
         dnode.write(&tx, offset, &payload[at..at + CHUNK_BYTES as usize])?;
     }

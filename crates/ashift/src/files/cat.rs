@@ -5,13 +5,13 @@ use std::process::ExitCode;
 use admin::getopt::{OptSpec, Parsed};
 use base::{Error, ErrorKind, ObjectId, Result};
 use dmu::Content;
+use service::Access;
 use zpl::FileType;
 use zpl::mount::Mount;
 
 use super::show::{put, top};
 use super::walk::{Visit, Visitor, walk};
-use super::{ReadError, Run, Session, Usage, parse};
-use crate::host::Access;
+use super::{Paths, ReadError, Run, Usage, parse};
 
 /// Bytes read at a time.
 const PIECE_BYTES: u64 = 1 << 20;
@@ -93,16 +93,16 @@ fn each_file(
         Ok(parsed) => parsed,
         Err(code) => return code,
     };
-    let session = Session::new(Access::Read);
+    let paths = Paths::new(Access::Read);
     let mut run = Run::new(usage.name);
     run.verbose = parsed.has('v');
-    for operand in session.expand(&parsed.operands) {
-        let found = session.find_file(&operand, true);
+    for operand in paths.expand(&parsed.operands) {
+        let found = paths.find_file(&operand, true);
         if let Some((mount, id)) = run.note(&operand, found) {
             work(&parsed, &mut run, &operand, &mount, id);
         }
     }
-    run.end(session)
+    run.end(paths)
 }
 
 /// Prints the checksum of a file.

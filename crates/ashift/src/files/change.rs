@@ -1,28 +1,28 @@
 //! `ashift mkdir`, `mv`, `ln`, `truncate`, `touch`, `chmod`, `chown`: in datasets.
 
 use std::process::ExitCode;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use admin::getopt::OptSpec;
 use base::{Error, ErrorKind, ObjectId, Result};
+use service::Access;
 use zpl::mount::Mount;
 use zpl::{Attr, Create, FileType, RenameKind, SetAttr, Time};
 
 use super::mode::{Mode, umask};
 use super::show::top;
 use super::walk::{Visit, Visitor, walk};
-use super::{Run, Session, Usage, owner, parse};
-use crate::host::Access;
+use super::{Paths, Run, Usage, owner, parse};
 
 /// A path in a dataset, resolved into its parts.
 pub(super) struct Target {
-    pub(super) mount: Rc<Mount>,
+    pub(super) mount: Arc<Mount>,
     path: String,
 }
 
 impl Target {
-    pub(super) fn find(session: &Session, text: &str) -> Result<Target> {
-        let (mount, path) = session.find(text)?;
+    pub(super) fn find(paths: &Paths, text: &str) -> Result<Target> {
+        let (mount, path) = paths.find(text)?;
         Ok(Target { mount, path })
     }
 
@@ -55,18 +55,18 @@ pub(super) fn owner() -> (u64, u64) {
 pub(super) fn each(
     usage: &Usage,
     args: &[String],
-    work: impl Fn(&admin::getopt::Parsed, &Session, &str) -> Result<()>,
+    work: impl Fn(&admin::getopt::Parsed, &Paths, &str) -> Result<()>,
 ) -> ExitCode {
     let parsed = match parse(usage, args, 1) {
         Ok(parsed) => parsed,
         Err(code) => return code,
     };
-    let session = Session::new(Access::Write);
+    let paths = Paths::new(Access::Write);
     let mut run = Run::new(usage.name);
     for operand in &parsed.operands {
-        run.note(operand, work(&parsed, &session, operand));
+        run.note(operand, work(&parsed, &paths, operand));
     }
-    run.end(session)
+    run.end(paths)
 }
 
 /// Runs `ashift mkdir`.
@@ -79,8 +79,8 @@ pub(crate) fn mkdir(args: &[String]) -> ExitCode {
             long: &[],
         },
     };
-    each(&usage, args, |parsed, session, text| {
-        let target = Target::find(session, text)?;
+    each(&usage, args, |parsed, paths, text| {
+        let target = Target::find(paths, text)?;
         let mode = match parsed.value('m') {
             Some(text) => text.parse::<Mode>()?.apply(0o777 & !umask(), true),
             None => 0o777 & !umask(),
@@ -128,12 +128,12 @@ pub(crate) fn truncate(args: &[String]) -> ExitCode {
             long: &[],
         },
     };
-    each(&usage, args, |parsed, session, text| {
+    each(&usage, args, |parsed, paths, text| {
         let size = parsed
             .value('s')
             .ok_or_else(|| Error::invalid("-s SIZE is missing"))?;
         let size = admin::number::parse_number(size)?;
-        let target = Target::find(session, text)?;
+        let target = Target::find(paths, text)?;
         let id = make_if_missing(&target)?;
         target.mount.truncate(id, size)
     })
@@ -171,8 +171,8 @@ pub(crate) fn touch(args: &[String]) -> ExitCode {
             long: &[],
         },
     };
-    each(&usage, args, |_, session, text| {
-        let target = Target::find(session, text)?;
+    each(&usage, args, |_, paths, text| {
+        let target = Target::find(paths, text)?;
         let id = make_if_missing(&target)?;
         let now = Some(Time::now());
         target.mount.setattr(
@@ -253,14 +253,14 @@ fn change_attr<F: Fn(&Attr) -> SetAttr>(
         Ok(parsed) => parsed,
         Err(code) => return code,
     };
-    let session = Session::new(Access::Write);
+    let paths = Paths::new(Access::Write);
     let mut run = Run::new(usage.name);
     let (first, rest) = parsed.operands.split_first().expect("there are two");
     let Some(change) = run.note(first, read(first)) else {
-        return run.end(session);
+        return run.end(paths);
     };
-    for operand in session.expand(rest) {
-        let found = session.find_file(&operand, true);
+    for operand in paths.expand(rest) {
+        let found = paths.find_file(&operand, true);
         let Some((mount, id)) = run.note(&operand, found) else {
             continue;
         };
@@ -272,7 +272,7 @@ fn change_attr<F: Fn(&Attr) -> SetAttr>(
         run.show_progress(false);
         walk(&mount, id, top(&operand), &mut run, &mut visitor);
     }
-    run.end(session)
+    run.end(paths)
 }
 
 struct Change<'a, F> {
@@ -306,22 +306,19 @@ pub(crate) fn mv(args: &[String]) -> ExitCode {
         Ok(parsed) => parsed,
         Err(code) => return code,
     };
-    let session = Session::new(Access::Write);
+    let paths = Paths::new(Access::Write);
     let mut run = Run::new("mv");
     let (last, sources) = parsed.operands.split_last().expect("there are two");
-    let sources = session.expand(sources);
+    let sources = paths.expand(sources);
     for source in &sources {
-        run.note(source, rename(&session, source, last, sources.len() > 1));
+        run.note(source, rename(&paths, source, last, sources.len() > 1));
     }
-    run.end(session)
+    run.end(paths)
 }
 
-fn rename(session: &Session, source: &str, target: &str, must_be_dir: bool) -> Result<()> {
-    let (source, target) = (
-        Target::find(session, source)?,
-        Target::find(session, target)?,
-    );
-    if !Rc::ptr_eq(&source.mount, &target.mount) {
+fn rename(paths: &Paths, source: &str, target: &str, must_be_dir: bool) -> Result<()> {
+    let (source, target) = (Target::find(paths, source)?, Target::find(paths, target)?);
+    if !Arc::ptr_eq(&source.mount, &target.mount) {
         let text = "another data set: use `ashift cp -a`, then `ashift rm -r`";
         return Err(Error::invalid(text));
     }
@@ -352,13 +349,13 @@ pub(crate) fn ln(args: &[String]) -> ExitCode {
         Ok(parsed) => parsed,
         Err(code) => return code,
     };
-    let session = Session::new(Access::Write);
+    let paths = Paths::new(Access::Write);
     let mut run = Run::new("ln");
     let [what, name] = &parsed.operands[..] else {
         eprint!("{}", usage.text);
         return ExitCode::from(2);
     };
-    let outcome = Target::find(&session, name).and_then(|target| {
+    let outcome = Target::find(&paths, name).and_then(|target| {
         let (mut dir, mut last) = target.place().unwrap_or((target.mount.root(), b""));
         if target.is_dir() {
             dir = target.id()?;
@@ -376,12 +373,12 @@ pub(crate) fn ln(args: &[String]) -> ExitCode {
                 .symlink(dir, last, what.as_bytes(), &create)
                 .map(|_| ());
         }
-        let source = Target::find(&session, what)?;
-        if !Rc::ptr_eq(&source.mount, &target.mount) {
+        let source = Target::find(&paths, what)?;
+        if !Arc::ptr_eq(&source.mount, &target.mount) {
             return Err(Error::new(ErrorKind::CrossDevice, "another data set"));
         }
         target.mount.link(source.id()?, dir, last).map(|_| ())
     });
     run.note(name, outcome);
-    run.end(session)
+    run.end(paths)
 }

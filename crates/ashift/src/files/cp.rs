@@ -9,15 +9,15 @@ use std::process::ExitCode;
 
 use admin::getopt::{Flag, OptSpec};
 use base::{Error, ErrorKind, Result};
+use service::Access;
 use zpl::FileType;
 
 use super::copy::{self, Copy, Options, Preserve};
 use super::host_tree::{HostTree, canonical};
+use super::paths::may_be_mounted;
 use super::pool_tree::PoolTree;
-use super::session::may_be_mounted;
 use super::tree::{Handle, Tree};
-use super::{Location, Run, Session, Usage, parse};
-use crate::host::Access;
+use super::{Location, Paths, Run, Usage, parse};
 use crate::progress::{count_ahead, count_ahead_in};
 
 const USAGE: Usage = Usage {
@@ -80,28 +80,26 @@ pub(crate) fn cp(args: &[String]) -> ExitCode {
             links: all,
         },
     };
-    let session = Session::new(if writes { Access::Write } else { Access::Read });
+    let paths = Paths::new(if writes { Access::Write } else { Access::Read });
     let mut run = Run::new("cp");
     run.verbose = options.verbose;
     copy::allow_deep_trees();
-    let sources = session.expand(sources);
+    let sources = paths.expand(sources);
     let outcome = match (&sources[..], last.as_str()) {
-        ([source], STANDARD) => to_stdout(&session, source, &mut run),
+        ([source], STANDARD) => to_stdout(&paths, source, &mut run),
         (_, STANDARD) => Err(Error::invalid("only one file at a time goes to stdout")),
-        ([source], _) if source == STANDARD => {
-            from_stdin(&session, last, parsed.has('T'), &options)
-        }
-        _ => Destination::find(&session, last, parsed.has('T'))
-            .and_then(|target| copy_all(&session, &sources, &target, &options, &mut run)),
+        ([source], _) if source == STANDARD => from_stdin(&paths, last, parsed.has('T'), &options),
+        _ => Destination::find(&paths, last, parsed.has('T'))
+            .and_then(|target| copy_all(&paths, &sources, &target, &options, &mut run)),
     };
     run.note(last, outcome);
-    run.end(session)
+    run.end(paths)
 }
 
-fn tree(session: &Session, location: &Location) -> Result<Box<dyn Tree>> {
+fn tree(paths: &Paths, location: &Location) -> Result<Box<dyn Tree>> {
     Ok(match location {
         Location::Host(_) => Box::new(HostTree),
-        Location::Pool(name, _) => Box::new(PoolTree(session.mount(name)?)),
+        Location::Pool(name, _) => Box::new(PoolTree(paths.mount(name)?)),
     })
 }
 
@@ -138,9 +136,9 @@ struct Destination {
 }
 
 impl Destination {
-    fn find(session: &Session, text: &str, never_into: bool) -> Result<Destination> {
-        let location = session.locate(text)?;
-        let tree = tree(session, &location)?;
+    fn find(paths: &Paths, text: &str, never_into: bool) -> Result<Destination> {
+        let location = paths.locate(text)?;
+        let tree = tree(paths, &location)?;
         let mut path = path_of(&location);
         let existing = copy::optional(tree.resolve(&path))?;
         let is_dir = match &existing {
@@ -169,7 +167,7 @@ impl Destination {
 }
 
 fn copy_all(
-    session: &Session,
+    paths: &Paths,
     sources: &[String],
     target: &Destination,
     options: &Options,
@@ -182,8 +180,8 @@ fn copy_all(
         ));
     }
     for source in sources {
-        let found = session.locate(source).and_then(|location| {
-            let tree = tree(session, &location)?;
+        let found = paths.locate(source).and_then(|location| {
+            let tree = tree(paths, &location)?;
             Ok((location, tree))
         });
         let Some((location, source_tree)) = run.note(source, found) else {
@@ -198,7 +196,7 @@ fn copy_all(
         match &location {
             Location::Host(path) => count_ahead(&run.bar, path),
             Location::Pool(name, path) => {
-                count_ahead_in(&run.bar, &*session.mount(name)?, path);
+                count_ahead_in(&run.bar, &*paths.mount(name)?, path);
             }
         }
         let mut copy = Copy::new(
@@ -233,9 +231,9 @@ fn parent_of(tree: &dyn Tree, path: &str) -> Result<(Handle, String)> {
     Ok((tree.resolve(dir)?, name.to_owned()))
 }
 
-fn to_stdout(session: &Session, source: &str, run: &mut Run) -> Result<()> {
-    let found = session.locate(source).and_then(|location| {
-        let tree = tree(session, &location)?;
+fn to_stdout(paths: &Paths, source: &str, run: &mut Run) -> Result<()> {
+    let found = paths.locate(source).and_then(|location| {
+        let tree = tree(paths, &location)?;
         let file = tree.resolve(&path_of(&location))?;
         copy::to_stdout(&*tree, &file)
     });
@@ -245,8 +243,8 @@ fn to_stdout(session: &Session, source: &str, run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-fn from_stdin(session: &Session, last: &str, never_into: bool, options: &Options) -> Result<()> {
-    let target = Destination::find(session, last, never_into)?;
+fn from_stdin(paths: &Paths, last: &str, never_into: bool, options: &Options) -> Result<()> {
+    let target = Destination::find(paths, last, never_into)?;
     let Some(name) = &target.name else {
         return Err(Error::new(ErrorKind::IsDirectory, "a directory"));
     };

@@ -6,10 +6,10 @@ use admin::getopt::OptSpec;
 use admin::number::nice_bytes;
 use base::Result;
 use serde_json::{Value, json};
+use service::Access;
 
 use super::show::{line, put_json};
-use super::{Location, Run, Session, Usage, parse};
-use crate::host::Access;
+use super::{Location, Paths, Run, Usage, parse};
 
 const USAGE: Usage = Usage {
     name: "df",
@@ -39,26 +39,25 @@ pub(crate) fn df(args: &[String]) -> ExitCode {
         Ok(parsed) => parsed,
         Err(code) => return code,
     };
-    let session = Session::new(Access::Read);
+    let paths = Paths::new(Access::Read);
     let mut run = Run::new("df");
     let mut rows = Vec::new();
     if parsed.operands.is_empty() {
-        let pools = session.mounted();
+        let pools = paths.mounted();
         for (pool, datasets) in run.note("pools", pools).unwrap_or_default() {
             for (mountpoint, name) in run.note(&pool, datasets).unwrap_or_default() {
-                let row = row_of(&session, &name, Some(mountpoint));
+                let row = row_of(&paths, &name, Some(mountpoint));
                 rows.extend(run.note(&name, row));
             }
         }
     }
-    for operand in session.expand(&parsed.operands) {
-        let row =
-            session
-                .find_file(&operand, true)
-                .and_then(|_| match session.locate(&operand)? {
-                    Location::Pool(name, _) => row_of(&session, &name, None),
-                    Location::Host(_) => unreachable!("the file is in a pool"),
-                });
+    for operand in paths.expand(&parsed.operands) {
+        let row = paths
+            .find_file(&operand, true)
+            .and_then(|_| match paths.locate(&operand)? {
+                Location::Pool(name, _) => row_of(&paths, &name, None),
+                Location::Host(_) => unreachable!("the file is in a pool"),
+            });
         rows.extend(run.note(&operand, row));
     }
     if parsed.has('j') {
@@ -66,11 +65,11 @@ pub(crate) fn df(args: &[String]) -> ExitCode {
     } else {
         show(&rows, parsed.has('h'));
     }
-    run.end(session)
+    run.end(paths)
 }
 
-fn row_of(session: &Session, name: &str, mountpoint: Option<String>) -> Result<Row> {
-    let space = session.mount(name)?.statfs();
+fn row_of(paths: &Paths, name: &str, mountpoint: Option<String>) -> Result<Row> {
+    let space = paths.mount(name)?.statfs();
     Ok(Row {
         name: name.to_owned(),
         mountpoint,

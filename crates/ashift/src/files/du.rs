@@ -7,11 +7,11 @@ use admin::getopt::{Flag, OptSpec};
 use admin::number::nice_bytes;
 use base::{ObjectId, ObjsetId, Result};
 use serde_json::{Value, json};
+use service::Access;
 
 use super::show::{put_json, top};
 use super::walk::{Visit, Visitor, walk};
-use super::{Run, Session, Usage, parse};
-use crate::host::Access;
+use super::{Paths, Run, Usage, parse};
 
 const USAGE: Usage = Usage {
     name: "du",
@@ -57,7 +57,7 @@ pub(crate) fn du(args: &[String]) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let session = Session::new(Access::Read);
+    let paths = Paths::new(Access::Read);
     let mut run = Run::new("du");
     let mut du = Du {
         max_depth,
@@ -69,8 +69,8 @@ pub(crate) fn du(args: &[String]) -> ExitCode {
         seen: BTreeSet::new(),
         sums: Vec::new(),
     };
-    for operand in session.expand(&parsed.operands) {
-        let found = session.find_file(&operand, false);
+    for operand in paths.expand(&parsed.operands) {
+        let found = paths.find_file(&operand, false);
         if let Some((mount, id)) = run.note(&operand, found) {
             du.objset = mount.objset().id();
             run.show_progress(false);
@@ -80,7 +80,7 @@ pub(crate) fn du(args: &[String]) -> ExitCode {
     if let Some(all) = &du.json {
         put_json(all);
     }
-    run.end(session)
+    run.end(paths)
 }
 
 /// `--max-depth=N` as `-dN`.

@@ -5,13 +5,13 @@ use std::process::ExitCode;
 
 use base::{Error, Result};
 use serde_json::Value;
+use service::Access;
 use zpl::Attr;
 
 use super::glob::matches;
 use super::show::{letter, line, put, put_json, to_json, top};
 use super::walk::{Visit, Visitor, walk};
-use super::{Run, Session};
-use crate::host::Access;
+use super::{Paths, Run};
 
 const TEXT: &str = "\
 usage: ashift find POOL/DATASET[@SNAPSHOT]:/path… [TEST…]
@@ -112,8 +112,8 @@ pub(crate) fn find(args: &[String]) -> ExitCode {
         print!("{TEXT}");
         return ExitCode::SUCCESS;
     }
-    let (paths, tests) = match Tests::parse(args) {
-        Ok((paths, tests)) if !paths.is_empty() => (paths, tests),
+    let (names, tests) = match Tests::parse(args) {
+        Ok((names, tests)) if !names.is_empty() => (names, tests),
         Ok(_) => {
             eprint!("ashift find: missing operand\n{TEXT}");
             return ExitCode::from(2);
@@ -123,14 +123,14 @@ pub(crate) fn find(args: &[String]) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let session = Session::new(Access::Read);
+    let paths = Paths::new(Access::Read);
     let mut run = Run::new("find");
     let mut find = Find {
         tests,
         all: Vec::new(),
     };
-    for path in session.expand(&paths) {
-        let found = session.find_file(&path, false);
+    for path in paths.expand(&names) {
+        let found = paths.find_file(&path, false);
         if let Some((mount, id)) = run.note(&path, found) {
             walk(&mount, id, top(&path), &mut run, &mut find);
         }
@@ -138,5 +138,5 @@ pub(crate) fn find(args: &[String]) -> ExitCode {
     if find.tests.json {
         put_json(&find.all);
     }
-    run.end(session)
+    run.end(paths)
 }

@@ -7,13 +7,13 @@ use admin::getopt::{OptSpec, Parsed};
 use admin::number::{Zone, nice_bytes};
 use base::{ObjectId, Result};
 use serde_json::Value;
+use service::Access;
 use zpl::mount::Mount;
 use zpl::{Attr, FIRST_ENTRY, FileType};
 
 use super::show::{date, join, line, permissions, put_json, to_json, top};
 use super::walk::{read_directory, second_name};
-use super::{Run, Session, Usage, parse};
-use crate::host::Access;
+use super::{Paths, Run, Usage, parse};
 
 const USAGE: Usage = Usage {
     name: "ls",
@@ -46,30 +46,30 @@ pub(crate) fn ls(args: &[String]) -> ExitCode {
         Ok(parsed) => parsed,
         Err(code) => return code,
     };
-    let session = Session::new(Access::Read);
+    let paths = Paths::new(Access::Read);
     let mut ls = Ls {
         parsed: &parsed,
         run: Run::new("ls"),
         zone: crate::zone::local(),
         json: Vec::new(),
     };
-    let operands = session.expand(&parsed.operands);
+    let operands = paths.expand(&parsed.operands);
     let many = operands.len() > 1 || parsed.has('R');
     for operand in &operands {
-        let outcome = ls.operand(&session, operand, many);
+        let outcome = ls.operand(&paths, operand, many);
         ls.run.note(operand, outcome);
     }
     if parsed.has('j') {
         put_json(&ls.json);
     }
-    ls.run.end(session)
+    ls.run.end(paths)
 }
 
 impl Ls<'_> {
-    fn operand(&mut self, session: &Session, operand: &str, many: bool) -> Result<()> {
+    fn operand(&mut self, paths: &Paths, operand: &str, many: bool) -> Result<()> {
         // As in POSIX, a link given as an operand is shown as a link with -l and -d, otherwise followed.
         let shows_links = ['l', 'n', 'd'].into_iter().any(|o| self.parsed.has(o));
-        let (mount, id) = session.find_file(operand, !shows_links)?;
+        let (mount, id) = paths.find_file(operand, !shows_links)?;
         let attr = mount.getattr(id)?;
         if !attr.is_directory() || self.parsed.has('d') {
             return self.entry(&mount, operand, &attr, 0);

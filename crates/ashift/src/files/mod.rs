@@ -1,7 +1,7 @@
 //! Files in a dataset, from the command line: `ashift cp`, `ls`, `cat` and so on.
 //!
 //! # What it is
-//! A path is a place on this host, or `POOL/DATASET:/path`, or `POOL/DATASET@SNAP:/path`. A [`Session`]
+//! A path is a place on this host, or `POOL/DATASET:/path`, or `POOL/DATASET@SNAP:/path`. [`Paths`]
 //! opens pools and mounts datasets when they are first named; [`tree::Tree`] gives both sides one
 //! interface, so that `cp` is written once.
 
@@ -19,9 +19,9 @@ mod loss;
 mod ls;
 mod mode;
 mod owner;
+mod paths;
 mod pool_tree;
 mod remove;
-mod session;
 mod show;
 mod stat;
 mod tree;
@@ -42,8 +42,8 @@ pub(crate) use df::df;
 pub(crate) use du::du;
 pub(crate) use find::find;
 pub(crate) use ls::ls;
+pub(crate) use paths::{Location, Paths};
 pub(crate) use remove::{rm, rmdir};
-pub(crate) use session::{Location, Session};
 pub(crate) use stat::stat;
 
 /// Compares a folder of this host with one of a dataset, opened through the state folder `state`.
@@ -53,10 +53,10 @@ pub(crate) fn compare_with_host(
     dataset: &str,
     path: &str,
 ) -> base::Result<compare::Compared> {
-    let session = Session::with_state(state, crate::host::Access::Read);
+    let paths = Paths::in_state(state)?;
     let mut found = compare::Compared::default();
     {
-        let pool = pool_tree::PoolTree(session.mount(dataset)?);
+        let pool = pool_tree::PoolTree(paths.mount(dataset)?);
         let host = host_tree::HostTree;
         let left = host.resolve_link(&folder.to_string_lossy())?;
         let right = pool.resolve_link(path)?;
@@ -64,7 +64,7 @@ pub(crate) fn compare_with_host(
         compare::compare((&host, &left), (&pool, &right), path, &bar, &mut found)?;
         bar.finish_and_clear();
     }
-    session.close()?;
+    paths.close()?;
     Ok(found)
 }
 
@@ -136,10 +136,10 @@ impl Run {
         outcome.map_err(|e| self.complain(what, &e)).ok()
     }
 
-    /// Ends the session, and returns the exit code.
-    fn end(mut self, session: Session) -> ExitCode {
+    /// Closes the pools, and returns the exit code.
+    fn end(mut self, paths: Paths) -> ExitCode {
         self.bar.finish_and_clear();
-        if let Err(e) = session.close()
+        if let Err(e) = paths.close()
             && !self.is_more_of_suspension(&e)
         {
             self.failed = true;

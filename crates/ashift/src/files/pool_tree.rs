@@ -1,6 +1,6 @@
 //! The files of a dataset as a [`Tree`].
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use base::{Error, ObjectId, Result};
 use zpl::mount::Mount;
@@ -10,7 +10,7 @@ use super::tree::{Content, Handle, Meta, Names, Tree};
 use super::walk::read_directory;
 
 /// A mounted dataset.
-pub(crate) struct PoolTree(pub(crate) Rc<Mount>);
+pub(crate) struct PoolTree(pub(crate) Arc<Mount>);
 
 fn object(handle: &Handle) -> ObjectId {
     match handle {

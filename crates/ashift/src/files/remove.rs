@@ -4,13 +4,13 @@ use std::process::ExitCode;
 
 use admin::getopt::OptSpec;
 use base::{Error, ErrorKind, ObjectId, Result};
+use service::Access;
 use zpl::mount::Mount;
 
 use super::change::{Target, each};
 use super::show::top;
 use super::walk::{Visit, Visitor, walk};
-use super::{Run, Session, Usage, parse};
-use crate::host::Access;
+use super::{Paths, Run, Usage, parse};
 
 const RMDIR: Usage = Usage {
     name: "rmdir",
@@ -23,8 +23,8 @@ const RMDIR: Usage = Usage {
 
 /// Runs `ashift rmdir`.
 pub(crate) fn rmdir(args: &[String]) -> ExitCode {
-    each(&RMDIR, args, |_, session, text| {
-        let target = Target::find(session, text)?;
+    each(&RMDIR, args, |_, paths, text| {
+        let target = Target::find(paths, text)?;
         let (dir, name) = target.place()?;
         target.mount.rmdir(dir, name)
     })
@@ -46,10 +46,10 @@ pub(crate) fn rm(args: &[String]) -> ExitCode {
         Err(code) => return code,
     };
     let recursive = parsed.has('r') || parsed.has('R');
-    let session = Session::new(Access::Write);
+    let paths = Paths::new(Access::Write);
     let mut run = Run::new("rm");
-    for operand in session.expand(&parsed.operands) {
-        let outcome = remove(&session, &operand, recursive, &mut run);
+    for operand in paths.expand(&parsed.operands) {
+        let outcome = remove(&paths, &operand, recursive, &mut run);
         match outcome {
             Err(e) if e.kind() == ErrorKind::NotFound && parsed.has('f') => {}
             other => {
@@ -57,11 +57,11 @@ pub(crate) fn rm(args: &[String]) -> ExitCode {
             }
         }
     }
-    run.end(session)
+    run.end(paths)
 }
 
-fn remove(session: &Session, operand: &str, recursive: bool, run: &mut Run) -> Result<()> {
-    let target = Target::find(session, operand)?;
+fn remove(paths: &Paths, operand: &str, recursive: bool, run: &mut Run) -> Result<()> {
+    let target = Target::find(paths, operand)?;
     let (dir, name) = target.place()?;
     if name == b"." || name == b".." {
         return Err(Error::invalid("refusing to remove '.' or '..'"));

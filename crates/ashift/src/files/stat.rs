@@ -4,11 +4,11 @@ use std::process::ExitCode;
 
 use admin::getopt::OptSpec;
 use admin::number::Zone;
+use service::Access;
 use zpl::{Attr, FileType};
 
 use super::show::{date, line, permissions, put_json, to_json};
-use super::{Run, Session, Usage, parse};
-use crate::host::Access;
+use super::{Paths, Run, Usage, parse};
 
 const USAGE: Usage = Usage {
     name: "stat",
@@ -25,12 +25,12 @@ pub(crate) fn stat(args: &[String]) -> ExitCode {
         Ok(parsed) => parsed,
         Err(code) => return code,
     };
-    let session = Session::new(Access::Read);
+    let paths = Paths::new(Access::Read);
     let mut run = Run::new("stat");
     let zone = crate::zone::local();
     let mut all = Vec::new();
-    for operand in session.expand(&parsed.operands) {
-        let found = session.find_file(&operand, parsed.has('L'));
+    for operand in paths.expand(&parsed.operands) {
+        let found = paths.find_file(&operand, parsed.has('L'));
         let outcome = found.and_then(|(mount, id)| {
             let attr = mount.getattr(id)?;
             if parsed.has('j') {
@@ -45,7 +45,7 @@ pub(crate) fn stat(args: &[String]) -> ExitCode {
     if parsed.has('j') {
         put_json(&all);
     }
-    run.end(session)
+    run.end(paths)
 }
 
 fn show(name: &str, attr: &Attr, zone: Zone) {

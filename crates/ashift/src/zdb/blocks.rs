@@ -16,7 +16,6 @@ use super::metaslabs::{TopVdev, space_map};
 use super::pool::Pool;
 use super::request::Request;
 use super::text::Printer;
-use crate::zpool::verify;
 
 /// From this level on, zdb lists every block pointer.
 const LEVEL_OF_POINTERS: usize = 5;
@@ -56,7 +55,7 @@ pub(super) fn run(request: &Request, out: &mut Printer, pool: &Pool) -> Result<u
         decompress: checksums == Checksums::All,
         ..check::Options::default()
     };
-    let report = verify(pool, options)?;
+    let report = pool.verify(options)?;
     if request.has('j') {
         write_json(out, &report)?;
     } else {
@@ -166,7 +165,7 @@ fn write_sums(request: &Request, out: &mut Printer, pool: &Pool, report: &Report
 /// The space in use of each class. On a vdev with more than 64 metaslabs, one is reserved for the intent
 /// log: the emptiest, as OpenZFS chooses it when it opens the pool.
 fn write_classes(out: &mut Printer, pool: &Pool) -> Result<()> {
-    let mut normal = pool.metaslabs().class_stats(AllocClass::Normal);
+    let mut normal = pool.parts().metaslabs().class_stats(AllocClass::Normal);
     let (mut log_alloc, mut log_space) = (0, 0);
     for (i, top) in pool.tree().tops().iter().enumerate() {
         let config = top.config().clone();
@@ -188,7 +187,7 @@ fn write_classes(out: &mut Printer, pool: &Pool) -> Result<()> {
         ("Special class", AllocClass::Special),
         ("Dedup class", AllocClass::Dedup),
     ] {
-        let stats = pool.metaslabs().class_stats(class);
+        let stats = pool.parts().metaslabs().class_stats(class);
         if stats.space > 0 {
             classes.push((name, stats.alloc, stats.space));
         }

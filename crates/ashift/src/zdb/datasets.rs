@@ -54,7 +54,7 @@ impl Subject {
             referenced: fields.referenced_bytes,
             dataset: Some(dataset.clone()),
             dsl: pool.dsl().clone(),
-            pipeline: pool.pipeline().clone(),
+            pipeline: pool.parts().pipeline().clone(),
             next_txg: pool.uberblock().txg().next(),
         })
     }
@@ -63,12 +63,12 @@ impl Subject {
     pub(super) fn mos(pool: &Pool) -> Subject {
         Subject {
             name: "mos".to_owned(),
-            objset: pool.mos().clone(),
+            objset: pool.parts().mos().clone(),
             creation_txg: MOS_TXG,
             referenced: pool.dsl().mos_dir().fields().used_bytes,
             dataset: None,
             dsl: pool.dsl().clone(),
-            pipeline: pool.pipeline().clone(),
+            pipeline: pool.parts().pipeline().clone(),
             next_txg: pool.uberblock().txg().next(),
         }
     }
@@ -135,7 +135,7 @@ pub(super) fn dump_all(
 fn collect(pool: &Pool, name: &str, found: &mut Vec<(String, Arc<DslDataset>)>) -> Result<()> {
     let dsl = pool.dsl();
     let fields = dsl.dir(name)?.fields();
-    for entry in zap::iter(pool.mos(), ObjectId(fields.child_dir_zapobj))? {
+    for entry in zap::iter(pool.parts().mos(), ObjectId(fields.child_dir_zapobj))? {
         let child = entry?.name_str().into_owned();
         if !child.starts_with('$') {
             collect(pool, &format!("{name}/{child}"), found)?;
@@ -147,7 +147,7 @@ fn collect(pool: &Pool, name: &str, found: &mut Vec<(String, Arc<DslDataset>)>) 
     let head = dsl.dataset_of(ObjectId(fields.head_dataset_obj))?;
     let snapshots = head.fields().snapnames_zapobj;
     if snapshots != 0 {
-        for entry in zap::iter(pool.mos(), ObjectId(snapshots))? {
+        for entry in zap::iter(pool.parts().mos(), ObjectId(snapshots))? {
             let entry = entry?;
             let snapshot = dsl.dataset_of(ObjectId(entry.first_integer))?;
             found.push((format!("{name}@{}", entry.name_str()), snapshot));

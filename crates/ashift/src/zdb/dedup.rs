@@ -15,7 +15,6 @@ use serde_json::{Value, json};
 use super::pool::Pool;
 use super::request::Request;
 use super::text::Printer;
-use crate::zpool::verify;
 
 /// What the names of dedup tables in the pool directory begin with.
 const TABLE_PREFIX: &[u8] = b"DDT-";
@@ -23,7 +22,7 @@ const TABLE_PREFIX: &[u8] = b"DDT-";
 /// `zdb -D`.
 #[doc(alias = "dump_all_ddts")]
 pub(super) fn tables(out: &mut Printer, pool: &Pool) -> Result<()> {
-    for entry in zap::iter(pool.mos(), zap::directory::OBJECT)? {
+    for entry in zap::iter(pool.parts().mos(), zap::directory::OBJECT)? {
         let entry = entry?;
         if entry.name.starts_with(TABLE_PREFIX) && entry.name != DDT_STATS.as_bytes() {
             let text = "-D of a pool with dedup tables is not supported yet";
@@ -43,7 +42,7 @@ pub(super) fn run(request: &Request, out: &mut Printer, pool: &Pool) -> Result<u
         dedup: true,
         ..check::Options::default()
     };
-    let report = verify(pool, options)?;
+    let report = pool.verify(options)?;
     let (rows, total) = (report.dedup.histogram(), report.dedup.total());
     let is_clean = report.is_clean();
     for finding in report.findings.iter().filter(|_| !is_clean) {

@@ -85,7 +85,7 @@ pub(super) fn verify(out: &mut Printer, pool: &Pool, datasets: &[Arc<DslDataset>
 
 /// Features that count bookmarks and clones, by name.
 fn count_others(pool: &Pool, datasets: &[Arc<DslDataset>]) -> Result<BTreeMap<&'static str, u64>> {
-    let mos = pool.mos();
+    let mos = pool.parts().mos();
     let (mut redacted, mut spilled, mut written, mut livelists) = (0, 0, 0, 0);
     for dataset in datasets.iter().filter(|dataset| !dataset.is_snapshot()) {
         for bookmark in pool.dsl().bookmarks(dataset)? {
@@ -156,7 +156,7 @@ pub(super) fn space_maps(out: &mut Printer, pool: &Pool) -> Result<u8> {
         .features()
         .count(feature::SPACEMAP_HISTOGRAM)
         .unwrap_or(0);
-    let (mos, maps) = (pool.mos(), pool.space_maps());
+    let (mos, maps) = (pool.parts().mos(), pool.parts().space_maps());
     let mut objects = Vec::new();
     let mut actual = 0;
     for (i, top) in pool.tree().tops().iter().enumerate() {

@@ -246,7 +246,7 @@ pub(super) fn verify_livelists(out: &mut Printer, pool: &Pool) -> Result<()> {
             continue;
         }
         let id = VdevId(i as u64);
-        let maps = pool.space_maps();
+        let maps = pool.parts().space_maps();
         let objects = maps.objects(id, top.metaslab_count())?;
         for (number, object) in objects.iter().enumerate().filter(|(_, o)| o.0 != 0) {
             let extent = SpaceMapExtent {

@@ -46,7 +46,7 @@ pub(super) fn run(out: &mut Printer, pool: &Pool) -> Result<()> {
         for (sum, count) in all.iter_mut().zip(group.histogram) {
             *sum += count;
         }
-        let size = u128::from(pool.metaslabs().vdev_stats(VdevId(i as u64))?.space);
+        let size = u128::from(pool.parts().metaslabs().vdev_stats(VdevId(i as u64))?.space);
         space += size;
         let percent = group.fragmented.map(u128::from);
         weighted = weighted
@@ -74,7 +74,7 @@ fn group_of(pool: &Pool, vdev: &TopVdev) -> Result<Group> {
             known += 1; // all of it is free
             continue;
         }
-        let (map, phys) = pool.space_maps().open(*object)?;
+        let (map, phys) = pool.parts().space_maps().open(*object)?;
         if !map.has_histogram {
             continue;
         }

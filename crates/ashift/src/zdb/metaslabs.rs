@@ -91,7 +91,9 @@ impl TopVdev {
         let config = top.config().clone();
         let has_space = top.kind().is_concrete() && config.ms_array != 0;
         let objects = if has_space {
-            pool.space_maps().objects(id, top.metaslab_count())?
+            pool.parts()
+                .space_maps()
+                .objects(id, top.metaslab_count())?
         } else {
             Vec::new()
         };
@@ -150,10 +152,13 @@ impl TopVdev {
         )?;
         let level = request.level('m');
         if level > 2 && !request.has('L') {
-            let free = match pool.space_maps().open(object) {
-                Ok((map, _)) if object.0 != 0 => {
-                    load_free(&**pool.space_maps(), &map, phys.length.get(), &extent)?
-                }
+            let free = match pool.parts().space_maps().open(object) {
+                Ok((map, _)) if object.0 != 0 => load_free(
+                    &**pool.parts().space_maps(),
+                    &map,
+                    phys.length.get(),
+                    &extent,
+                )?,
                 _ => [(extent.start, extent.size)].into_iter().collect(),
             };
             write_stats(out, &free, extent.size)?;
@@ -181,7 +186,7 @@ pub(super) fn space_map(pool: &Pool, object: ObjectId) -> Result<SpaceMapPhys> {
     if object.0 == 0 {
         return Ok(SpaceMapPhys::default());
     }
-    Ok(pool.space_maps().open(object)?.1)
+    Ok(pool.parts().space_maps().open(object)?.1)
 }
 
 /// The free space, as in a loaded metaslab.
@@ -227,18 +232,18 @@ pub(super) fn write_space_map(
     if request.level('d') < 6 && request.level('m') < 4 {
         return Ok(());
     }
-    let available = pool.mos().hold(object)?.phys();
+    let available = pool.parts().mos().hold(object)?.phys();
     let blocks = available.maxblkid.get().saturating_add(1);
     let available = blocks.saturating_mul(available.datablksz());
     if length > available {
         let text = format!("space map {object}: {length} bytes in an object of {available}");
         return Err(Error::corrupt(text));
     }
-    let maps = pool.space_maps();
+    let maps = pool.parts().space_maps();
     maps.check_dense(object, length)?;
     let (mut allocated, mut number) = (0i64, 0);
     // No entry spans two blocks.
-    let block = pool.mos().hold(object)?.blksz();
+    let block = pool.parts().mos().hold(object)?.blksz();
     for offset in (0..length).step_by(block as usize) {
         let mut bytes = vec![0; block.min(length - offset) as usize];
         maps.read(object, offset, &mut bytes)?;

@@ -1,6 +1,7 @@
 //! Opens the pool to look at, and shows its configuration and uberblock.
 
 use phys::feature;
+use service::{Access, OpenPool, Pools, Session};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use geom::{Namespace, Provider};
 use nvpair::NvList;
 use phys::UberblockPhys;
 use phys::pool_names::ZPOOL_CHECKPOINT;
-use spa::{CacheFile, ImportOptions, Spa};
+use spa::{CacheFile, Spa};
 use vdev::import::{FoundPool, discover};
 use zerocopy::FromBytes;
 
@@ -19,8 +20,8 @@ use super::FAILED;
 use super::request::Request;
 use super::targets::{Target, words};
 use super::text::{self, Printer};
-use crate::host::{Access, Host, OpenPool};
 use crate::machine::current;
+use crate::session::session;
 
 /// `ZPOOL_NEVER_REWIND`
 const NEVER_REWIND: u32 = 2;
@@ -40,26 +41,49 @@ const IMPORT_KEYS: [&str; 8] = [
     "hostname",
 ];
 
-/// An open pool, from either source.
-pub(super) enum Pool {
-    Imported(OpenPool),
+/// An open pool, and the pools that it may be one of.
+pub(super) struct Pool {
+    source: Source,
+    pools: Pools,
+}
+
+enum Source {
+    Imported(Box<OpenPool>),
     Found(Box<Spa>),
 }
 
 impl std::ops::Deref for Pool {
     type Target = Spa;
     fn deref(&self) -> &Spa {
-        match self {
-            Pool::Imported(pool) => pool,
-            Pool::Found(spa) => spa,
+        match &self.source {
+            Source::Imported(pool) => pool,
+            Source::Found(spa) => spa,
         }
+    }
+}
+
+impl Pool {
+    /// Verifies every copy of every block.
+    pub(super) fn verify(&self, options: check::Options) -> Result<check::Report> {
+        self.pools.verify(self, options)
     }
 }
 
 /// Opens the pool of a target, read-only.
 pub(super) fn open(request: &Request, out: &mut Printer, target: &Target) -> Result<Pool> {
-    let host = Host::here();
-    let name = &*target.pool;
+    let session = session(Access::Read, "");
+    let source = open_source(request, out, target, &session)?;
+    let pools = session.pools().clone();
+    Ok(Pool { source, pools })
+}
+
+fn open_source(
+    request: &Request,
+    out: &mut Printer,
+    target: &Target,
+    session: &Session,
+) -> Result<Source> {
+    let (name, pools) = (&*target.pool, session.pools());
     let missing = || {
         let text = format!("can't open '{}': No such file or directory", target.text);
         Error::not_found(text)
@@ -71,36 +95,25 @@ pub(super) fn open(request: &Request, out: &mut Printer, target: &Target) -> Res
             let config = import_config(request, &found);
             write!(out, "\nConfiguration for import:\n{}", config.dump(8))?;
         }
-        let spa = Spa::import(ImportOptions {
-            found,
-            new_name: None,
-            readonly: true,
-            max_txg: request.max_txg,
-            force: true,
-            host: host.id()?,
-            settings: host.settings_of(name)?,
-        });
-        return Ok(Pool::Found(Box::new(spa.within(within)?)));
+        let spa = pools.inspect_found(found, request.max_txg);
+        return Ok(Source::Found(Box::new(spa.within(within)?)));
     }
     if request.value('U').is_some() || request.max_txg.is_some() {
         let config = cachefile(request).find(name)?.ok_or_else(missing)?;
-        let world = current()?;
-        let (id, settings) = (host.id()?, host.settings_of(name)?);
-        let mut options =
-            ImportOptions::from_config_in(&*world, &config, true, id, settings).within(within)?;
-        options.max_txg = request.max_txg;
-        return Ok(Pool::Found(Box::new(Spa::open(options).within(within)?)));
+        let spa = pools.inspect(name, &config, request.max_txg);
+        return Ok(Source::Found(Box::new(spa.within(within)?)));
     }
-    if host.cache().find(name)?.is_none() {
+    if !pools.is_imported(name)? {
         return Err(missing());
     }
-    host.open(name, Access::Read).map(Pool::Imported)
+    let pool = session.open(name, Access::Read)?;
+    Ok(Source::Imported(Box::new(pool)))
 }
 
 fn cachefile(request: &Request) -> CacheFile {
     match request.value('U') {
         Some(path) => CacheFile::new(path),
-        None => Host::here().cache().clone(),
+        None => session(Access::Read, "").pools().cachefile().clone(),
     }
 }
 
@@ -234,7 +247,7 @@ pub(super) fn checkpoint(out: &mut Printer, pool: &Pool) -> Result<()> {
     {
         return Ok(());
     }
-    let words = zap::lookup::<u64>(pool.mos(), zap::directory::OBJECT, ZPOOL_CHECKPOINT)?;
+    let words = zap::lookup::<u64>(pool.parts().mos(), zap::directory::OBJECT, ZPOOL_CHECKPOINT)?;
     let Some(words) = words else {
         writeln!(out, "\nPartially discarded checkpoint state found:")?;
         return Ok(());

@@ -437,7 +437,7 @@ fn write_checksums(out: &mut Printer, pool: &Pool, physical: &[u8], lsize: u64) 
 /// The pool's salt, for the checksums that need one.
 fn spa_salt(pool: &Pool) -> Result<[u8; 32]> {
     let found = zap::lookup::<u8>(
-        pool.mos(),
+        pool.parts().mos(),
         zap::directory::OBJECT,
         phys::pool_names::CHECKSUM_SALT,
     )?;

@@ -6,9 +6,9 @@ use admin::getopt::Parsed;
 use admin::name::{NameKind, check_name, dataset_of, pool_of};
 use admin::prop::Types;
 use base::{Error, ErrorKind};
+use service::Session;
 
 use super::fail::{Fail, Outcome, words};
-use super::session::Session;
 use super::target::open;
 
 /// `zfs bookmark SNAPSHOT BOOKMARK`; either may be short, the other is a full name.

@@ -2,7 +2,7 @@
 //!
 //! Source: OpenZFS lib/libzfs/libzfs_dataset.c (`zfs_create`, `zfs_clone`, `check_parents`).
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use admin::getopt::Parsed;
 use admin::name::{NameKind, check_name, check_nesting, parent_of, pool_of};
@@ -12,12 +12,11 @@ use base::ErrorKind;
 use dsl::{NewDataset, ObjsetInit, PropChange};
 use phys::ObjsetType;
 use phys::feature;
+use service::{OpenPool, Session};
 
 use super::fail::{Fail, Outcome, words};
-use super::session::Session;
 use super::set::{Stored, Typed, check, split_assignments};
 use super::target::{changeable, exists, find, open};
-use crate::host::OpenPool;
 
 /// Fills the objset of a new file system; its root directory belongs to the current user.
 fn init_filesystem(pool: &OpenPool) -> ObjsetInit {
@@ -33,13 +32,17 @@ fn init_filesystem(pool: &OpenPool) -> ObjsetInit {
 /// Checks the name and parent of a head to be created; returns its pool. The parent may be missing if
 /// `makes_ancestors`.
 #[doc(alias = "check_parents")]
-pub(super) fn place(session: &Session, name: &str, makes_ancestors: bool) -> Outcome<Rc<OpenPool>> {
+pub(super) fn place(
+    session: &Session,
+    name: &str,
+    makes_ancestors: bool,
+) -> Outcome<Arc<OpenPool>> {
     let cannot = |why: &str| Fail::failed(format!("cannot create '{name}': {why}"));
     check_name(name, NameKind::Dataset, true).map_err(|e| cannot(&e.to_string()))?;
     check_nesting(name).map_err(|_| cannot("maximum name nesting depth exceeded"))?;
     let parent = parent_of(name).ok_or_else(|| cannot("missing dataset name"))?;
     let pool = session
-        .pool(pool_of(name))
+        .find_pool(pool_of(name))
         .map_err(|e| cannot(&e.to_string()))?;
     let pool = pool.ok_or_else(|| cannot(&format!("no such pool '{}'", pool_of(name))))?;
     let mut above = Some(parent);

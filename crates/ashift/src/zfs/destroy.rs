@@ -13,9 +13,9 @@ use admin::name::pool_of;
 use admin::number::nice_bytes;
 use admin::prop::Types;
 use base::{ErrorKind, Result};
+use service::Session;
 
 use super::fail::{Fail, Outcome, words};
-use super::session::Session;
 use super::target::{Target, find, open, open_if_there};
 use crate::progress::progress;
 

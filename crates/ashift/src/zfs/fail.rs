@@ -2,17 +2,7 @@
 
 use base::{Error, ErrorKind};
 
-/// Why a command did not do what it was asked.
-pub(super) enum Fail {
-    /// A usage error: the text, if any, and the usage are shown; exit code 2.
-    Usage(String),
-    /// A failure: the text is shown; exit code 1.
-    Failed(String),
-    /// The same, with the exit code of its own that OpenZFS has for it.
-    Exits(u8, String),
-    /// A failure that has been reported already; the exit code.
-    Said(u8),
-}
+pub(super) use crate::failure::Fail;
 
 /// How a command ends.
 pub(super) type Outcome<T = ()> = Result<T, Fail>;

@@ -3,11 +3,11 @@
 use admin::getopt::Parsed;
 use admin::listing::{self, GetField, GetRequest, parse_get_fields};
 use admin::prop::{TableKind, Types, parse_list};
+use service::Session;
 
 use super::fail::{Fail, Outcome};
 use super::item::{Wanted, item};
 use super::list::{json_style, style};
-use super::session::Session;
 use super::target::{Selection, parse_depth, parse_types};
 
 fn sources(text: &str) -> Outcome<Vec<String>> {

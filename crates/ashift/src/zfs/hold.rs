@@ -5,9 +5,9 @@ use admin::name::pool_of;
 use admin::number::creation_time;
 use admin::prop::Types;
 use base::{Error, ErrorKind};
+use service::Session;
 
 use super::fail::{Fail, Outcome, for_each, words};
-use super::session::Session;
 use super::target::{Target, exists, find, open};
 
 /// `MAXNAMELEN`: tags have fewer bytes than this.

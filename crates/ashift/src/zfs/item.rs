@@ -9,6 +9,7 @@
 //! OpenZFS lib/libzfs/libzfs_dataset.c (`zfs_prop_get`, `get_numeric_property`).
 
 use phys::PropValue;
+use service::place;
 use std::collections::BTreeMap;
 
 use admin::listing::{Item, Prop};
@@ -19,7 +20,6 @@ use phys::znode::{MASTER_NODE_OBJ, master_node};
 
 use super::target::{Target, What};
 use super::userspace;
-use crate::mounted::place;
 
 /// `ZVOL_OBJ`: a volume's data
 const ZVOL_OBJ: ObjectId = ObjectId(1);

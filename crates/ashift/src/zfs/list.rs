@@ -4,10 +4,10 @@ use admin::getopt::{Flag, Parsed};
 use admin::listing::{self, GetRequest, JsonStyle, SortKey, Style};
 use admin::number::NumberStyle;
 use admin::prop::{PropName, TableKind, Types, all_properties, parse_list};
+use service::Session;
 
 use super::fail::{Fail, Outcome};
 use super::item::{Wanted, item};
-use super::session::Session;
 use super::target::{Selection, parse_depth, parse_types};
 
 /// How `list` and `get` print numbers and dates.

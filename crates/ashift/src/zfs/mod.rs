@@ -27,7 +27,6 @@ mod item;
 mod list;
 mod rename;
 mod rollback;
-mod session;
 mod set;
 mod snapshot;
 mod target;
@@ -37,9 +36,10 @@ use std::process::ExitCode;
 
 use admin::getopt::{self, Flag, OptError, OptSpec, Parsed};
 use admin::usage::{Tool, usage, usage_of_all};
+use service::{Access, Session};
 
+use crate::session::session;
 use fail::{Fail, Outcome};
-use session::Session;
 
 /// A command.
 #[derive(Clone, Copy)]
@@ -161,11 +161,16 @@ fn complaint(command: &Command, error: &OptError) -> String {
 }
 
 fn act(command: &Command, parsed: &Parsed, args: &[String]) -> Outcome {
-    let session = Session::new(command.writes, format!("zfs {}", args.join(" ")));
+    let access = if command.writes {
+        Access::Write
+    } else {
+        Access::Read
+    };
+    let session = session(access, format!("zfs {}", args.join(" ")));
     let outcome = (command.run)(&session, parsed);
     // Even after a failure: changes made before it are kept.
-    let finished = session.finish();
-    outcome.and(finished)
+    let closed = session.close();
+    outcome.and(closed.map_err(Fail::from))
 }
 
 fn is_here(name: &str) -> bool {

@@ -8,10 +8,10 @@ use admin::getopt::Parsed;
 use admin::name::{NameKind, check_name, dataset_of, parent_of, pool_of};
 use admin::prop::Types;
 use base::ErrorKind;
+use service::Session;
 
 use super::create::{make_ancestors, place};
 use super::fail::{Fail, Outcome, words};
-use super::session::Session;
 use super::target::{Target, exists, find, open};
 
 /// `zfs rename`.

@@ -6,10 +6,10 @@ use admin::getopt::Parsed;
 use admin::name::pool_of;
 use admin::prop::Types;
 use base::{ErrorKind, Result};
+use service::Session;
 
 use super::destroy::dependents;
 use super::fail::{Fail, Outcome};
-use super::session::Session;
 use super::target::{Target, What, head_of, open};
 
 /// `zfs rollback`.

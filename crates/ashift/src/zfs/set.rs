@@ -13,10 +13,10 @@ use base::{Error, ErrorKind, SPA_OLD_MAXBLOCKSIZE};
 use dsl::PropChange;
 use phys::PropValue;
 use phys::feature;
+use service::Session;
 use spa::Spa;
 
 use super::fail::{Fail, Outcome, for_each, words};
-use super::session::Session;
 use super::target::{Target, open};
 
 /// Properties as typed: name and value.

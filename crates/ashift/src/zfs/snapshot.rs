@@ -4,9 +4,9 @@ use admin::getopt::Parsed;
 use admin::name::{NameKind, check_name, dataset_of, pool_of};
 use admin::prop::{DatasetContext, Types};
 use base::ErrorKind;
+use service::Session;
 
 use super::fail::{Fail, Outcome};
-use super::session::Session;
 use super::set::{check, split_assignments};
 use super::target::{changeable, exists, open};
 
@@ -60,7 +60,7 @@ fn take(session: &Session, typed: &super::set::Typed, wanted: &[String]) -> Outc
         return Err(Fail::failed(text));
     }
     let pool = session
-        .pool(pool_name)
+        .find_pool(pool_name)
         .map_err(|e| Fail::failed(e.to_string()))?;
     let pool = pool.expect("its datasets were opened");
     let props = check(

@@ -3,7 +3,6 @@
 //! Source: OpenZFS cmd/zfs/zfs_iter.c.
 
 use std::collections::BTreeSet;
-use std::rc::Rc;
 use std::sync::Arc;
 
 use admin::name::{NameKind, check_name, dataset_of, pool_of};
@@ -11,11 +10,9 @@ use admin::prop::Types;
 use base::{ErrorKind, Result};
 use dsl::{DslBookmark, DslDataset, DslPool};
 use phys::ObjsetType;
+use service::{OpenPool, Session};
 
 use super::fail::{Fail, Outcome, words};
-use super::session::Session;
-use crate::host::OpenPool;
-use crate::mounted::mounted;
 
 /// A file system, volume, snapshot or bookmark that exists.
 #[derive(Clone)]
@@ -24,7 +21,7 @@ pub(super) struct Target {
     pub(super) name: String,
     /// Exactly one kind.
     pub(super) types: Types,
-    pub(super) pool: Rc<OpenPool>,
+    pub(super) pool: Arc<OpenPool>,
     pub(super) what: What,
 }
 
@@ -135,7 +132,7 @@ pub(super) fn changeable(pool: &OpenPool) -> Result<&Arc<DslPool>> {
 }
 
 /// A dataset of an open pool by its name.
-pub(super) fn find(pool: &Rc<OpenPool>, name: &str) -> Result<Target> {
+pub(super) fn find(pool: &Arc<OpenPool>, name: &str) -> Result<Target> {
     let target = |types, what| Target {
         name: name.to_owned(),
         types,
@@ -172,7 +169,7 @@ pub(super) fn open_if_there(
 ) -> Outcome<Option<Target>> {
     let cannot = |why: &str| Fail::failed(format!("cannot open '{name}': {why}"));
     check_name(name, name_kind(types), false).map_err(|e| cannot(&e.to_string()))?;
-    let pool = session.pool(pool_of(name)).map_err(|e| unopened(&e))?;
+    let pool = session.find_pool(pool_of(name)).map_err(|e| unopened(&e))?;
     let Some(pool) = pool else { return Ok(None) };
     let target = match find(&pool, name) {
         Ok(target) => target,
@@ -191,6 +188,12 @@ fn unopened(error: &base::Error) -> Fail {
     Fail::Exits(1, error.to_string())
 }
 
+/// The names of the imported pools.
+fn pool_names(session: &Session) -> Outcome<Vec<String>> {
+    let names = session.pools().names();
+    names.map_err(|e| Fail::failed(e.to_string()))
+}
+
 fn is_path(name: &str) -> bool {
     name.starts_with('/') || name.starts_with("./")
 }
@@ -200,10 +203,10 @@ fn is_path(name: &str) -> bool {
 fn open_path(session: &Session, path: &str) -> Outcome<Target> {
     let cannot = |why: &dyn std::fmt::Display| Fail::failed(format!("cannot open '{path}': {why}"));
     let wanted = std::path::absolute(path).map_err(|e| cannot(&e))?;
-    let mut best: Option<(usize, Rc<OpenPool>, String)> = None;
+    let mut best: Option<(usize, Arc<OpenPool>, String)> = None;
     let mut closed = None;
-    for name in session.pool_names()? {
-        let pool = match session.pool(&name) {
+    for name in pool_names(session)? {
+        let pool = match session.find_pool(&name) {
             Ok(Some(pool)) => pool,
             Ok(None) => continue,
             Err(error) => {
@@ -211,7 +214,7 @@ fn open_path(session: &Session, path: &str) -> Outcome<Target> {
                 continue;
             }
         };
-        for (place, dataset) in mounted(&pool).map_err(|e| cannot(&words(&e)))? {
+        for (place, dataset) in pool.mountpoints().map_err(|e| cannot(&words(&e)))? {
             let is_within = wanted.starts_with(&place);
             if is_within && best.as_ref().is_none_or(|(len, ..)| place.len() > *len) {
                 best = Some((place.len(), pool.clone(), dataset));
@@ -243,7 +246,7 @@ fn name_kind(types: Types) -> NameKind {
 }
 
 /// Whether a dataset of that name exists.
-pub(super) fn exists(pool: &Rc<OpenPool>, name: &str) -> Result<bool> {
+pub(super) fn exists(pool: &Arc<OpenPool>, name: &str) -> Result<bool> {
     match pool.dsl().dataset(name) {
         Ok(_) => Ok(true),
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(false),
@@ -278,7 +281,7 @@ impl Selection {
         let everything;
         let is_everything = names.is_empty();
         let (names, recurses) = if is_everything {
-            everything = session.pool_names().unwrap_or_else(|fail| {
+            everything = pool_names(session).unwrap_or_else(|fail| {
                 failed(fail);
                 Vec::new()
             });
@@ -288,7 +291,7 @@ impl Selection {
         };
         for name in names {
             if is_everything {
-                match session.pool(name) {
+                match session.find_pool(name) {
                     Ok(Some(_)) => {}
                     Ok(None) => continue, // exported meanwhile
                     Err(error) if error.kind() == ErrorKind::Busy => {

@@ -15,60 +15,45 @@ use admin::vdev_spec::{
     self, LeafFacts, VdevSpec, check_has_normal, check_replication, override_message,
     parse_vdev_spec,
 };
-use base::ErrorKind;
 use geom::disk::OpenMode;
 use phys::PropValue;
 use phys::feature::{self, FEATURES, Feature, Support};
 use phys::label::{ASHIFT_MAX, ASHIFT_MIN, SPA_MINDEVSIZE};
-use spa::{CreateOptions, Spa};
-use vdev::{Grouping, NewDevice, TopSpec};
+use service::{NewPool, PoolDevice, Session};
+use vdev::{Grouping, TopSpec};
 use zio::AllocClass;
-use zpl::NewFilesystem;
 
 use super::devices::{Device, objection};
-use super::{Failure, Outcome, command_line, refuse_options};
-use crate::host::{Access, Facts, Host};
-
-/// The parsed values of `-o` and `-O`.
-#[derive(Default)]
-struct Wanted {
-    ashift: u32,
-    props: Vec<(String, PropValue)>,
-    fs_props: Vec<(String, PropValue)>,
-    features: Vec<&'static Feature>,
-    comment: Option<String>,
-    compatibility: Option<String>,
-    altroot: Option<String>,
-}
+use super::{Fail, Outcome, refuse_options};
+use crate::failure::SAME_DEVICE;
 
 /// `zpool create`. With `-n`, everything is checked, and nothing is made.
-pub(super) fn run(args: &Parsed) -> Outcome {
+pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
     check_option_names(args)?;
     let Some((pool, words)) = args.operands.split_first() else {
-        return Err(Failure::Usage("missing pool name argument".into()));
+        return Err(Fail::Usage("missing pool name argument".into()));
     };
     if words.is_empty() {
-        return Err(Failure::Usage("missing vdev specification".into()));
+        return Err(Fail::Usage("missing vdev specification".into()));
     }
     refuse_options(args, "create", "t")?;
     if pool.contains('/') {
-        return Err(Failure::Text(format!(
+        return Err(Fail::Failed(format!(
             "cannot create '{pool}': invalid character '/' in pool name\nuse 'zfs create' to \
              create a dataset"
         )));
     }
-    let host = Host::here();
     let spec = parse_vdev_spec(words)?;
     check_ashift(args)?;
     let tops = resolve(&spec)?;
-    check_devices(&host, pool, &spec, &tops, args.has('f'))?;
+    check_devices(session, pool, &spec, &tops, args.has('f'))?;
     check_places(args)?;
     refuse_kinds(&spec)?;
     let wanted = read_options(pool, args)?;
     check_pool_name(pool, true).map_err(|error| {
         format!("cannot create '{pool}': {error}\npool name may have been omitted")
     })?;
-    if host.cache().find(pool)?.is_some() {
+    if session.pools().is_imported(pool)? {
         return Err(already_exists(pool));
     }
     check_sizes(pool, &tops)?;
@@ -76,13 +61,27 @@ pub(super) fn run(args: &Parsed) -> Outcome {
         print!("{}", vdev_spec::layout(pool, &spec, &shown_name));
         return Ok(0);
     }
-    create(&host, pool, &tops, wanted)
+    let device = |device: &Device| {
+        Ok::<_, Fail>(PoolDevice {
+            path: device.name(),
+            kind: device.kind(),
+        })
+    };
+    let tops: Result<_, _> = tops.iter().map(|top| top.try_map(device)).collect();
+    session.create(
+        pool,
+        NewPool {
+            tops: tops?,
+            ..wanted
+        },
+    )?;
+    Ok(0)
 }
 
 /// Checks that each property of `-o` and `-O` exists and is given once.
 #[doc(alias = "add_prop_list")]
-fn check_option_names(args: &Parsed) -> Result<(), Failure> {
-    let text = |text: String| Err(Failure::Text(text));
+fn check_option_names(args: &Parsed) -> Result<(), Fail> {
+    let text = |text: String| Err(Fail::Failed(text));
     for (letter, kind) in [('o', TableKind::Pool), ('O', TableKind::Dataset)] {
         let mut seen = std::collections::BTreeSet::new();
         for assignment in args.values(letter) {
@@ -123,14 +122,14 @@ fn check_option_names(args: &Parsed) -> Result<(), Failure> {
 
 /// Checks `-o ashift`, which OpenZFS reads with each device.
 #[doc(alias = "make_leaf_vdev")]
-fn check_ashift(args: &Parsed) -> Result<(), Failure> {
+fn check_ashift(args: &Parsed) -> Result<(), Fail> {
     let assignments = args.values('o').filter_map(split_assignment);
     for (_, value) in assignments.filter(|(name, _)| *name == "ashift") {
         let Ok(ashift) = parse_number(value) else {
-            return Err(Failure::Text("ashift must be a number.".to_owned()));
+            return Err(Fail::Failed("ashift must be a number.".to_owned()));
         };
         if ashift != 0 && !(ASHIFT_MIN.into()..=ASHIFT_MAX.into()).contains(&ashift) {
-            return Err(Failure::Text(format!(
+            return Err(Fail::Failed(format!(
                 "invalid 'ashift={ashift}' property: only values between {ASHIFT_MIN} and \
                  {ASHIFT_MAX} are allowed."
             )));
@@ -142,15 +141,15 @@ fn check_ashift(args: &Parsed) -> Result<(), Failure> {
 /// Checks that the devices are free, and that all vdevs have the same redundancy.
 #[doc(alias = "make_root_vdev")]
 fn check_devices(
-    host: &Host,
+    session: &Session,
     pool: &str,
     spec: &VdevSpec,
     tops: &[TopSpec<Device>],
     is_forced: bool,
-) -> Result<(), Failure> {
+) -> Result<(), Fail> {
     let mut wrong = Vec::new();
     for device in tops.iter().flat_map(|top| &top.devices) {
-        let found = objection(host, device)?;
+        let found = objection(session, device)?;
         wrong.extend(found.filter(|o| !o.can_force || !is_forced).map(|o| o.text));
     }
     if wrong.is_empty() && !is_forced {
@@ -163,20 +162,17 @@ fn check_devices(
             .unwrap_or_default();
     }
     if !wrong.is_empty() {
-        return Err(Failure::Text(override_message(&wrong, is_forced)));
+        return Err(Fail::Failed(override_message(&wrong, is_forced)));
     }
     check_twice(pool, tops)
 }
 
-fn same_device(pool: &str) -> Failure {
-    Failure::Text(format!(
-        "cannot create '{pool}': one or more vdevs refer to the same device, or one of\nthe \
-         devices is part of an active md or lvm device"
-    ))
+fn same_device(pool: &str) -> Fail {
+    Fail::Failed(format!("cannot create '{pool}': {SAME_DEVICE}"))
 }
 
 /// Checks where the file systems are to be mounted: `-R` and `-m`.
-fn check_places(args: &Parsed) -> Result<(), Failure> {
+fn check_places(args: &Parsed) -> Result<(), Fail> {
     let assignments = |letter, wanted: &'static str| {
         let all = args.values(letter).filter_map(split_assignment);
         all.filter(move |(name, _)| *name == wanted)
@@ -186,25 +182,25 @@ fn check_places(args: &Parsed) -> Result<(), Failure> {
     if let Some(root) = args.value('R').or_else(|| assignments('o', "altroot"))
         && !root.starts_with('/')
     {
-        return Err(Failure::Text(format!(
+        return Err(Fail::Failed(format!(
             "invalid alternate root '{root}': must be an absolute path"
         )));
     }
     if let Some(place) = args.value('m').or_else(|| assignments('O', "mountpoint"))
         && !(place.starts_with('/') || place == "none" || place == "legacy")
     {
-        return Err(Failure::Text(format!(
+        return Err(Fail::Failed(format!(
             "invalid mountpoint '{place}': must be an absolute path, 'legacy', or 'none'"
         )));
     }
     Ok(())
 }
 
-fn check_sizes(pool: &str, tops: &[TopSpec<Device>]) -> Result<(), Failure> {
+fn check_sizes(pool: &str, tops: &[TopSpec<Device>]) -> Result<(), Fail> {
     for device in tops.iter().flat_map(|top| &top.devices) {
         if device.open(OpenMode::Inspect)?.mediasize() < SPA_MINDEVSIZE {
             let text = "one or more devices is less than the minimum size (64M)";
-            return Err(Failure::Text(format!("cannot create '{pool}': {text}")));
+            return Err(Fail::Failed(format!("cannot create '{pool}': {text}")));
         }
     }
     Ok(())
@@ -218,71 +214,12 @@ fn shown_name(leaf: &str) -> String {
     )
 }
 
-fn already_exists(pool: &str) -> Failure {
-    Failure::Text(format!("cannot create '{pool}': pool already exists"))
-}
-
-fn create(host: &Host, pool: &str, tops: &[TopSpec<Device>], wanted: Wanted) -> Outcome {
-    let failed = |error: base::Error| {
-        let text = error.to_string();
-        let text = match error.kind() {
-            ErrorKind::Busy => return same_device(pool),
-            _ => text,
-        };
-        Failure::Text(format!("cannot create '{pool}': {text}"))
-    };
-    let _lock = host
-        .lock(pool, Access::Write)
-        .map_err(|e| format!("cannot create '{pool}': {e}"))?;
-    if host.cache().find(pool)?.is_some() {
-        // Created by the command that held the lock.
-        return Err(already_exists(pool));
-    }
-    let vdevs: base::Result<_> = tops.iter().map(|top| open_top(pool, top)).collect();
-    let vdevs = vdevs.map_err(failed)?;
-    let root = NewFilesystem {
-        uid: 0,
-        gid: 0,
-        utf8only: false,
-    };
-    let mut features = wanted.features.iter();
-    let counts_objects = features.any(|f| f.guid == phys::feature::USEROBJ_ACCOUNTING);
-    let options = CreateOptions {
-        name: pool.to_owned(),
-        vdevs,
-        ashift: wanted.ashift,
-        features: wanted.features,
-        props: wanted.props,
-        comment: wanted.comment,
-        compatibility: wanted.compatibility,
-        fs_props: wanted.fs_props,
-        init_root: zpl::mount::init(root, counts_objects),
-        command: command_line(),
-        host: host.id()?,
-        settings: host.settings_of(pool)?,
-    };
-    let spa = Spa::create(options).map_err(failed)?;
-    let facts = Facts {
-        altroot: wanted.altroot,
-        ..Facts::default()
-    };
-    host.remember(&spa, &facts)?;
-    spa.close().map_err(failed)?;
-    Ok(0)
-}
-
-fn open_top(pool: &str, top: &TopSpec<Device>) -> base::Result<TopSpec<NewDevice>> {
-    top.try_map(|device| {
-        Ok(NewDevice {
-            kind: device.kind(),
-            path: device.name(),
-            provider: device.open_for(pool)?,
-        })
-    })
+fn already_exists(pool: &str) -> Fail {
+    Fail::Failed(format!("cannot create '{pool}': pool already exists"))
 }
 
 /// The devices of every top-level vdev.
-fn resolve(spec: &VdevSpec) -> Result<Vec<TopSpec<Device>>, Failure> {
+fn resolve(spec: &VdevSpec) -> Result<Vec<TopSpec<Device>>, Fail> {
     let find = |name: &String| Device::find(name);
     let tops: Result<_, _> = spec.tops.iter().map(|top| top.try_map(find)).collect();
     let tops = tops?;
@@ -293,7 +230,7 @@ fn resolve(spec: &VdevSpec) -> Result<Vec<TopSpec<Device>>, Failure> {
 }
 
 /// Refuses kinds of vdevs that the engine cannot make.
-fn refuse_kinds(spec: &VdevSpec) -> Result<(), Failure> {
+fn refuse_kinds(spec: &VdevSpec) -> Result<(), Fail> {
     let grouping = spec.tops.iter().find_map(|top| match &top.grouping {
         Grouping::Single | Grouping::Mirror => None,
         other => Some(other.display_name()),
@@ -306,7 +243,7 @@ fn refuse_kinds(spec: &VdevSpec) -> Result<(), Failure> {
         .find(|(_, l)| !l.is_empty())
         .map(|(word, _)| (*word).to_owned());
     match grouping.or(class).or(lone) {
-        Some(word) => Err(Failure::Text(format!(
+        Some(word) => Err(Fail::Failed(format!(
             "invalid vdev specification: '{word}' vdevs are not supported yet, only devices, files \
              and mirrors of them"
         ))),
@@ -314,7 +251,7 @@ fn refuse_kinds(spec: &VdevSpec) -> Result<(), Failure> {
     }
 }
 
-fn check_twice(pool: &str, tops: &[TopSpec<Device>]) -> Result<(), Failure> {
+fn check_twice(pool: &str, tops: &[TopSpec<Device>]) -> Result<(), Fail> {
     let mut seen = std::collections::BTreeSet::new();
     for device in tops.iter().flat_map(|top| &top.devices) {
         let real = std::fs::canonicalize(&device.path).unwrap_or_else(|_| device.path.clone());
@@ -339,10 +276,10 @@ fn leaf_facts(leaf: &str) -> LeafFacts {
     }
 }
 
-fn read_options(pool: &str, args: &Parsed) -> Result<Wanted, Failure> {
-    let mut wanted = Wanted {
+fn read_options(pool: &str, args: &Parsed) -> Result<NewPool, Fail> {
+    let mut wanted = NewPool {
         altroot: args.value('R').map(str::to_owned),
-        ..Wanted::default()
+        ..NewPool::default()
     };
     let (mut enabled, mut disabled) = (Vec::new(), Vec::new());
     for (name, value) in args.values('o').filter_map(split_assignment) {
@@ -361,11 +298,11 @@ fn read_pool_prop(
     pool: &str,
     name: &str,
     value: &str,
-    wanted: &mut Wanted,
+    wanted: &mut NewPool,
     enabled: &mut Vec<&'static Feature>,
     disabled: &mut Vec<&'static Feature>,
-) -> Result<(), Failure> {
-    let failed = |text: String| Failure::Text(format!("cannot create '{pool}': {text}"));
+) -> Result<(), Fail> {
+    let failed = |text: String| Fail::Failed(format!("cannot create '{pool}': {text}"));
     let context = PoolContext {
         is_new: true,
         is_import: false,
@@ -401,18 +338,18 @@ fn read_pool_prop(
     Ok(())
 }
 
-fn read_fs_props(pool: &str, args: &Parsed, wanted: &mut Wanted) -> Result<(), Failure> {
+fn read_fs_props(pool: &str, args: &Parsed, wanted: &mut NewPool) -> Result<(), Fail> {
     let context = DatasetContext::creating(Types::FILESYSTEM);
     let mut add = |name: &str, value: &str| {
         if name == "special_small_blocks" {
             let text = "special_small_blocks property requires a special vdev";
-            return Err(Failure::Text(format!("cannot create '{pool}': {text}")));
+            return Err(Fail::Failed(format!("cannot create '{pool}': {text}")));
         }
         let parsed = parse_dataset_assignment(name, value, &context)
             .map_err(|e| format!("cannot create '{pool}': {e}"))?;
         wanted.fs_props.retain(|(known, _)| *known != parsed.0);
         wanted.fs_props.push(parsed);
-        Ok::<(), Failure>(())
+        Ok::<(), Fail>(())
     };
     for (name, value) in args.values('O').filter_map(split_assignment) {
         add(name, value)?;
@@ -426,10 +363,10 @@ fn read_fs_props(pool: &str, args: &Parsed, wanted: &mut Wanted) -> Result<(), F
 /// The features of the new pool.
 fn features(
     none: bool,
-    wanted: &Wanted,
+    wanted: &NewPool,
     enabled: &[&'static Feature],
     disabled: &[&'static Feature],
-) -> Result<Vec<&'static Feature>, Failure> {
+) -> Result<Vec<&'static Feature>, Fail> {
     let allowed = match &wanted.compatibility {
         None => None,
         Some(sets) => Some(compatibility_set(sets)?),

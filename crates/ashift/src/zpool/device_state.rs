@@ -9,18 +9,14 @@ use std::sync::Arc;
 use admin::getopt::Parsed;
 use admin::pool::VdevStatus;
 use base::{ErrorKind, Guid};
-use geom::Namespace;
-use geom::disk::OpenMode;
-use machine::Holder;
-use vdev::{Vdev, VdevState};
+use service::{Absence, Access, OpenPool, Session};
+use vdev::Vdev;
 use zio::AllocClass;
 
 use super::devices::short_name;
 use super::gather::vdev_status;
 use super::list::name_style;
-use super::{Failure, Outcome, change_error, command_line, refuse_options, refuse_power};
-use crate::host::{Access, Host, OpenPool};
-use crate::machine::current;
+use super::{Fail, Outcome, change_error, refuse_options, refuse_power};
 
 /// The device that the user means: by guid, path, or the path without its folder.
 #[doc(alias = "zpool_find_vdev")]
@@ -55,37 +51,36 @@ fn find_group(pool: &OpenPool, word: &str) -> Option<Guid> {
 }
 
 /// Opens a pool in order to change its devices.
-fn open_for_devices(host: &Host, name: &str, what: &str) -> Result<OpenPool, Failure> {
-    host.open(name, Access::Write).map_err(|error| {
+fn open_for_devices(session: &Session, name: &str, what: &str) -> Result<OpenPool, Fail> {
+    session.open(name, Access::Write).map_err(|error| {
         let failure = change_error(name, what, &error);
         match failure {
-            Failure::Text(text) if error.kind() == ErrorKind::NotFound => {
-                Failure::Text(format!("{text}\nfailed to open pool \"{name}\""))
+            Fail::Failed(text) if error.kind() == ErrorKind::NotFound => {
+                Fail::Failed(format!("{text}\nfailed to open pool \"{name}\""))
             }
             other => other,
         }
     })
 }
 
-fn operands(args: &Parsed) -> Result<(&String, &[String]), Failure> {
+fn operands(args: &Parsed) -> Result<(&String, &[String]), Fail> {
     match args.operands.split_first() {
-        None => Err(Failure::Usage("missing pool name".into())),
-        Some((_, [])) => Err(Failure::Usage("missing device name".into())),
+        None => Err(Fail::Usage("missing pool name".into())),
+        Some((_, [])) => Err(Fail::Usage("missing device name".into())),
         Some(both) => Ok(both),
     }
 }
 
 /// `zpool offline`.
-pub(super) fn offline(args: &Parsed) -> Outcome {
+pub(super) fn offline(session: &Session, args: &Parsed) -> Outcome {
     refuse_power(args, "offline")?;
     refuse_options(args, "offline", "f")?;
     if args.has('t') {
         let text = "'zpool offline -t' is not supported: a pool is opened anew by every command";
-        return Err(Failure::Text(text.into()));
+        return Err(Fail::Failed(text.into()));
     }
     let (name, words) = operands(args)?;
-    let host = Host::here();
-    let pool = open_for_devices(&host, name, &format!("cannot offline {}", words[0]))?;
+    let pool = open_for_devices(session, name, &format!("cannot offline {}", words[0]))?;
     let mut code = 0;
     for word in words {
         let failed = |text: &str| eprintln!("cannot offline {word}: {text}");
@@ -105,15 +100,14 @@ pub(super) fn offline(args: &Parsed) -> Outcome {
             code = 1;
         }
     }
-    finish(&host, &pool, code)
+    finish(session, &pool, code)
 }
 
 /// `zpool online`.
-pub(super) fn online(args: &Parsed) -> Outcome {
+pub(super) fn online(session: &Session, args: &Parsed) -> Outcome {
     refuse_power(args, "online")?;
     let (name, words) = operands(args)?;
-    let host = Host::here();
-    let pool = open_for_devices(&host, name, &format!("cannot online {}", words[0]))?;
+    let pool = open_for_devices(session, name, &format!("cannot online {}", words[0]))?;
     let mut code = 0;
     let mut growing = Vec::new();
     for word in words {
@@ -122,7 +116,7 @@ pub(super) fn online(args: &Parsed) -> Outcome {
             code = 1;
             continue;
         };
-        if is_missing(&pool, &device) {
+        if pool.is_missing(&device) {
             let path = device.config().path.clone().unwrap_or_default();
             println!(
                 "warning: device '{path}' onlined, but remains in faulted state\nuse 'zpool \
@@ -131,8 +125,9 @@ pub(super) fn online(args: &Parsed) -> Outcome {
             continue;
         }
         if !device.leaf().is_usable()
-            && let Err(text) = bring_back(&pool, &device)
+            && let Err(absence) = pool.bring_back(&device)
         {
+            let text = absence_text(&absence);
             eprintln!("cannot online {word}: {text}");
             code = 1;
             continue;
@@ -140,61 +135,39 @@ pub(super) fn online(args: &Parsed) -> Outcome {
         let (_, top) = pool.tree().find_device(device.guid())?;
         growing.push(top.guid());
     }
-    super::catch_up(&pool)?;
+    pool.catch_up()?;
     if args.has('e') {
         pool.expand(&|guid| growing.contains(&guid))?;
     }
-    finish(&host, &pool, code)
+    finish(session, &pool, code)
 }
 
-/// Whether a device is missing although it was not taken offline.
-fn is_missing(pool: &OpenPool, device: &Vdev) -> bool {
-    let config = device.config();
-    let open = |path: &String| {
-        let world = current().ok()?;
-        let names = world.names_for(Holder::Pool(pool.name()));
-        names.open(path, OpenMode::Inspect).ok()
-    };
-    !device.leaf().is_usable() && !config.offline && config.path.as_ref().and_then(open).is_none()
-}
-
-fn bring_back(pool: &OpenPool, device: &Arc<Vdev>) -> Result<(), String> {
-    let path = device
-        .config()
-        .path
-        .clone()
-        .ok_or("its path is not known")?;
-    let world = current().map_err(|e| e.to_string())?;
-    let provider = world
-        .names_for(Holder::Pool(pool.name()))
-        .open(&path, OpenMode::ReadWrite)
-        .map_err(|_| "no such device in pool")?;
-    let owner = vdev::label::owner(&*provider);
-    let is_ours = owner.is_some_and(|o| o.guid == device.guid() && o.pool_guid == pool.guid());
-    if !is_ours {
-        let text = "its label says that it is another device, and new devices cannot take the \
-                    place of old ones here yet: attach the old one, use 'zpool replace' of an \
-                    OpenZFS system, or copy the data to a new pool";
-        return Err(text.to_owned());
+fn absence_text(absence: &Absence) -> String {
+    match absence {
+        Absence::PathUnknown => "its path is not known".to_owned(),
+        Absence::NotFound => "no such device in pool".to_owned(),
+        Absence::OtherDevice => {
+            "its label says that it is another device, and new devices cannot take the place of old \
+             ones here yet: attach the old one, use 'zpool replace' of an OpenZFS system, or copy the \
+             data to a new pool"
+                .to_owned()
+        }
+        Absence::Error(error) => error.to_string(),
     }
-    pool.tree()
-        .online(device.guid(), provider)
-        .map_err(|e| e.to_string())
 }
 
 /// `zpool clear`.
-pub(super) fn clear(args: &Parsed) -> Outcome {
+pub(super) fn clear(session: &Session, args: &Parsed) -> Outcome {
     refuse_options(args, "clear", "FnX")?;
     refuse_power(args, "clear")?;
     let (name, word) = match args.operands.as_slice() {
-        [] => return Err(Failure::Usage("missing pool name".into())),
+        [] => return Err(Fail::Usage("missing pool name".into())),
         [name] => (name, None),
         [name, word] => (name, Some(word)),
-        _ => return Err(Failure::Usage("too many arguments".into())),
+        _ => return Err(Fail::Usage("too many arguments".into())),
     };
-    let host = Host::here();
     let what = format!("cannot clear errors for {}", word.unwrap_or(name));
-    let pool = host
+    let pool = session
         .open(name, Access::Write)
         .map_err(|e| change_error(name, &what, &e))?;
     let guid = match word {
@@ -205,39 +178,23 @@ pub(super) fn clear(args: &Parsed) -> Outcome {
             Some(guid.ok_or_else(|| format!("{what}: no such device in pool"))?)
         }
     };
-    let devices = match guid.and_then(|guid| pool.tree().find(guid)) {
-        Some(vdev) => vdev.devices(),
-        None => pool.tree().devices(),
-    };
     let mut code = 0;
-    for device in devices.iter().filter(|device| is_given_up(device)) {
-        if let Err(text) = bring_back(&pool, device) {
-            eprintln!("cannot clear errors for {}: {text}", device.name());
-            code = 1;
-        }
+    for (device, absence) in pool.clear(guid)? {
+        let text = absence_text(&absence);
+        eprintln!("cannot clear errors for {}: {text}", device.name());
+        code = 1;
     }
-    pool.tree().clear(guid)?;
-    crate::kept_errors::forget_devices(host.state(), pool.guid(), |device| {
-        guid.is_none() || devices.iter().any(|cleared| cleared.guid() == device)
-    })?;
-    super::catch_up(&pool)?;
-    finish(&host, &pool, code)
+    pool.catch_up()?;
+    finish(session, &pool, code)
 }
 
-/// Whether a device was already faulted when the pool was opened, and is therefore not open.
-fn is_given_up(device: &Vdev) -> bool {
-    let leaf = device.leaf();
-    leaf.state().0 == VdevState::Faulted && leaf.provider().is_none()
-}
-
-fn finish(host: &Host, pool: &OpenPool, code: u8) -> Outcome {
+fn finish(session: &Session, pool: &OpenPool, code: u8) -> Outcome {
     pool.config_changed()?;
     if code == 0 {
-        pool.log_command(&command_line())?;
+        session.log(pool)?;
     }
     pool.sync()?;
-    let facts = host.facts(&pool.name())?;
-    host.remember(pool, &facts)?;
+    pool.remember()?;
     pool.close()?;
     Ok(code)
 }

@@ -7,13 +7,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use base::{ErrorKind, Guid};
+use base::ErrorKind;
 use geom::disk::OpenMode;
 use geom::{Namespace, Provider};
-use machine::{Holder, World};
+use machine::World;
+use service::Session;
 use vdev::{PoolState, VdevKind, label};
 
-use crate::host::Host;
 use crate::machine::current;
 
 /// A device that was named on the command line.
@@ -108,13 +108,6 @@ impl Device {
     pub(super) fn open(&self, mode: OpenMode) -> base::Result<Arc<dyn Provider>> {
         Namespace::open(&*current()?, &self.name(), mode)
     }
-
-    /// Opens it for a pool that is being made.
-    pub(super) fn open_for(&self, pool: &str) -> base::Result<Arc<dyn Provider>> {
-        let world = current()?;
-        let names = world.names_for(Holder::Device(pool.to_owned()));
-        names.open(&self.name(), OpenMode::ReadWrite)
-    }
 }
 
 /// A reason not to use a device.
@@ -128,7 +121,7 @@ pub(super) struct Objection {
 
 /// The reason not to use the device: it is in use, or has data on it that may be wanted.
 #[doc(alias = "check_file_generic")]
-pub(super) fn objection(host: &Host, device: &Device) -> base::Result<Option<Objection>> {
+pub(super) fn objection(session: &Session, device: &Device) -> base::Result<Option<Objection>> {
     let path = device.name();
     let provider = match device.open(OpenMode::Inspect) {
         Ok(provider) => provider,
@@ -142,7 +135,8 @@ pub(super) fn objection(host: &Host, device: &Device) -> base::Result<Option<Obj
         Err(error) => return Err(error),
     };
     if let Some(owner) = label::owner(&*provider) {
-        let is_active = owner.state == PoolState::Active && is_imported(host, owner.pool_guid)?;
+        let is_active = owner.state == PoolState::Active
+            && session.pools().is_guid_imported(owner.pool_guid)?;
         let what = match owner.state {
             PoolState::Active if is_active => "active",
             PoolState::Active => "potentially active",
@@ -166,13 +160,6 @@ pub(super) fn objection(host: &Host, device: &Device) -> base::Result<Option<Obj
         text: format!("{path} contains a {what}"),
         can_force: true,
     }))
-}
-
-fn is_imported(host: &Host, pool: Guid) -> base::Result<bool> {
-    let pools = host.pools()?;
-    Ok(pools
-        .iter()
-        .any(|(_, config)| config.get_u64("pool_guid") == Some(pool.0)))
 }
 
 /// File systems and the like by the bytes that they begin with: offset, bytes, name.

@@ -15,13 +15,10 @@ use base::VdevId;
 use nvpair::NvList;
 use phys::PropValue;
 use phys::feature::{FEATURES, Feature, Support};
+use service::{OpenPool, objects_of};
 use spa::Spa;
 use vdev::import::FoundPool;
 use zio::AllocClass;
-
-use super::errors::{names_of, objects_of};
-use crate::host::{Host, OpenPool};
-use crate::kept_errors::kept_errors;
 
 /// `scn_func`, `scn_state` of a scan in the pool directory.
 const SCAN_RESILVER: u64 = 2;
@@ -34,7 +31,7 @@ fn is_restricted(pool: &Spa) -> bool {
 }
 
 /// Everything `zpool status` shows of an open pool.
-pub(super) fn status_of(host: &Host, pool: &OpenPool) -> base::Result<PoolStatus> {
+pub(super) fn status_of(pool: &OpenPool) -> base::Result<PoolStatus> {
     let tree = pool.tree();
     let mut root = vdev_status(&tree.root(), 0, AllocClass::Normal);
     for (i, top) in root.children.iter_mut().enumerate() {
@@ -44,7 +41,7 @@ pub(super) fn status_of(host: &Host, pool: &OpenPool) -> base::Result<PoolStatus
     root.alloc_bytes = space.alloc;
     root.space_bytes = space.space;
     root.deflated_bytes = space.dspace;
-    let kept = kept_errors(host.state(), pool.guid());
+    let kept = pool.kept_errors();
     let damaged = pool.damaged().ok();
     let objects = damaged.as_ref().map(objects_of).unwrap_or_default();
     add_errors(&mut root, &kept.devices);
@@ -64,7 +61,7 @@ pub(super) fn status_of(host: &Host, pool: &OpenPool) -> base::Result<PoolStatus
         has_disabled_features: has_disabled_features && !is_restricted(pool),
         scan: scan_status(pool)?,
         error_count: damaged.map(|damaged| damaged.len() as u64),
-        errors: names_of(pool, &objects),
+        errors: pool.names_of(&objects),
         ..PoolStatus::default()
     })
 }
@@ -254,9 +251,9 @@ fn scan_status(pool: &Spa) -> base::Result<Option<ScanStatus>> {
 }
 
 /// Every property of an open pool.
-pub(super) fn properties_of(host: &Host, pool: &OpenPool) -> base::Result<Item> {
+pub(super) fn properties_of(pool: &OpenPool) -> base::Result<Item> {
     let mut props = Vec::new();
-    let facts = host.facts(&pool.name())?;
+    let facts = pool.facts();
     let space = pool.space();
     let percent = |part: u64, whole: u64| (part * 100).checked_div(whole).unwrap_or(0);
     let (health, _) = pool.tree().state();

@@ -9,21 +9,20 @@ use std::fmt::Write as _;
 use admin::getopt::Parsed;
 use admin::number::history_time;
 use nvpair::NvList;
+use service::{Access, Session};
 use spa::history::key;
 
 use super::list::{pool_names, repeated_code};
-use super::{Failure, Outcome, open_error, zone};
-use crate::host::{Access, Host};
+use super::{Fail, Outcome, open_error, zone};
 
 /// `zpool history`.
-pub(super) fn run(args: &Parsed) -> Outcome {
-    let host = Host::here();
+pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
     let mut code = repeated_code(&args.operands);
-    for name in pool_names(&host, &args.operands)? {
-        let pool = match host.open(&name, Access::Read) {
+    for name in pool_names(session, &args.operands)? {
+        let pool = match session.open(&name, Access::Read) {
             Ok(pool) => pool,
             Err(error) => {
-                if let Failure::Text(text) = open_error(&name, &error) {
+                if let Fail::Failed(text) = open_error(&name, &error) {
                     eprintln!("{text}");
                 }
                 code = 1;

@@ -9,10 +9,10 @@ use admin::number::{NumberStyle, date_time};
 use admin::pool::{NameStyle, PoolStatus, list_verbose, pools_json};
 use admin::prop::{PropName, TableKind, parse_list};
 use phys::feature::FEATURES;
+use service::{Access, Session};
 
 use super::gather::{properties_of, status_of};
-use super::{Failure, Outcome, open_error, zone};
-use crate::host::{Access, Host};
+use super::{Fail, Outcome, open_error, zone};
 
 /// The interval and count of repeated output.
 pub(super) struct Repeat {
@@ -21,7 +21,7 @@ pub(super) struct Repeat {
 }
 
 /// Splits pools from `interval [count]` at the end.
-pub(super) fn split_repeat(operands: &[String]) -> Result<(Vec<String>, Option<Repeat>), Failure> {
+pub(super) fn split_repeat(operands: &[String]) -> Result<(Vec<String>, Option<Repeat>), Fail> {
     let mut pools = operands.to_vec();
     let number = |word: Option<&String>| word.and_then(|w| w.parse::<f64>().ok());
     let Some(last) = number(pools.last()) else {
@@ -40,10 +40,10 @@ pub(super) fn split_repeat(operands: &[String]) -> Result<(Vec<String>, Option<R
         };
     }
     if repeat.secs <= 0.0 {
-        return Err(Failure::Usage("interval cannot be zero".into()));
+        return Err(Fail::Usage("interval cannot be zero".into()));
     }
     if repeat.count == Some(0) {
-        return Err(Failure::Usage("count cannot be zero".into()));
+        return Err(Fail::Usage("count cannot be zero".into()));
     }
     Ok((pools, Some(repeat)))
 }
@@ -58,7 +58,7 @@ pub(super) fn repeat(
         None => None,
         Some("u") => Some(false),
         Some("d") => Some(true),
-        Some(_) => return Err(Failure::Usage(String::new())),
+        Some(_) => return Err(Fail::Usage(String::new())),
     };
     let mut rounds = 0;
     loop {
@@ -88,9 +88,9 @@ fn time_stamp(is_date: bool) -> String {
 }
 
 /// The names of the pools to show: those given, each once, or all.
-pub(super) fn pool_names(host: &Host, given: &[String]) -> base::Result<Vec<String>> {
+pub(super) fn pool_names(session: &Session, given: &[String]) -> base::Result<Vec<String>> {
     if given.is_empty() {
-        return Ok(host.pools()?.into_iter().map(|(name, _)| name).collect());
+        return session.pools().names();
     }
     let mut names: Vec<String> = Vec::new();
     for name in given {
@@ -110,7 +110,7 @@ pub(super) fn repeated_code(given: &[String]) -> u8 {
 /// The style of vdev names: in a machine as on FreeBSD.
 pub(super) fn name_style() -> NameStyle {
     NameStyle {
-        is_below_dev: crate::machine::state_of_current().is_some(),
+        is_below_dev: crate::machine::is_machine(),
         ..NameStyle::default()
     }
 }
@@ -141,16 +141,16 @@ pub(super) fn styles(args: &Parsed) -> (Style, NameStyle, JsonStyle) {
 }
 
 /// `zpool list`.
-pub(super) fn run(args: &Parsed) -> Outcome {
+pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
     let columns = match args.value('o') {
         None => default_columns(TableKind::Pool),
         Some(text) => parse_list(TableKind::Pool, text)
-            .map_err(Failure::Usage)?
+            .map_err(Fail::Usage)?
             .unwrap_or_else(all_columns),
     };
     let (given, interval) = split_repeat(&args.operands)?;
     repeat(args, interval.as_ref(), |is_first| {
-        print_once(args, &given, &columns, is_first)
+        print_once(session, args, &given, &columns, is_first)
     })
 }
 
@@ -163,16 +163,21 @@ fn all_columns() -> Vec<PropName> {
         .collect()
 }
 
-fn print_once(args: &Parsed, given: &[String], columns: &[PropName], is_first: bool) -> Outcome {
-    let host = Host::here();
+fn print_once(
+    session: &Session,
+    args: &Parsed,
+    given: &[String],
+    columns: &[PropName],
+    is_first: bool,
+) -> Outcome {
     let (style, names, json) = styles(args);
     let mut pools: Vec<(Item, PoolStatus)> = Vec::new();
     let mut has_failed = false;
-    for name in pool_names(&host, given)? {
-        match gather(&host, &name, !given.is_empty()) {
+    for name in pool_names(session, given)? {
+        match gather(session, &name, !given.is_empty()) {
             Ok(pool) => pools.push(pool),
-            Err(_) if given.is_empty() && host.cache().find(&name)?.is_none() => {} // exported meanwhile
-            Err(Failure::Text(text)) => {
+            Err(_) if given.is_empty() && !session.pools().is_imported(&name)? => {} // exported meanwhile
+            Err(Fail::Failed(text)) => {
                 eprintln!("{text}");
                 has_failed = true;
             }
@@ -209,13 +214,13 @@ fn print_once(args: &Parsed, given: &[String], columns: &[PropName], is_first: b
 
 /// One pool's properties and state; a pool that cannot be opened is shown as UNAVAIL.
 pub(super) fn gather(
-    host: &Host,
+    session: &Session,
     name: &str,
     is_asked_for: bool,
-) -> Result<(Item, PoolStatus), Failure> {
-    match host.open(name, Access::Read) {
-        Ok(pool) => Ok((properties_of(host, &pool)?, status_of(host, &pool)?)),
-        Err(error) => match super::status::unavailable(host, name, &error)? {
+) -> Result<(Item, PoolStatus), Fail> {
+    match session.open(name, Access::Read) {
+        Ok(pool) => Ok((properties_of(&pool)?, status_of(&pool)?)),
+        Err(error) => match super::status::unavailable(session, name, &error)? {
             Some(status) if !is_asked_for || status.guid != 0 => {
                 let health = admin::listing::Prop::text("health", status.root.state_name());
                 let guid = admin::listing::Prop::number("guid", status.guid);

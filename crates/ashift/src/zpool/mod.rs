@@ -1,7 +1,7 @@
 //! `zpool`: create, import, look at and change pools.
 //!
 //! # What it is
-//! One module per group of subcommands. Each is a function from arguments to an exit code or a [`Failure`];
+//! One module per group of subcommands. Each is a function from arguments to an exit code or a [`Fail`];
 //! this module dispatches on the first word, and prints errors and usage.
 //!
 //! # Source
@@ -10,7 +10,6 @@
 mod create;
 mod device_state;
 mod devices;
-mod errors;
 mod gather;
 mod history;
 mod import;
@@ -21,41 +20,20 @@ mod scrub;
 mod status;
 mod wait;
 
-use std::cell::RefCell;
 use std::process::ExitCode;
 
 use admin::getopt::{Flag, OptError, OptSpec, Parsed, parse};
 use admin::listing::json_document;
 use admin::number::Zone;
 use admin::usage::{Tool, usage, usage_of_all};
-use base::{Error, ErrorKind};
+use base::Error;
+use service::{Access, Session};
 
-pub(crate) use scrub::{catch_up, verify};
-
-/// Why a command did not do what it was asked.
-pub(crate) enum Failure {
-    /// The arguments are invalid: prints the text, if any, then the usage; exit code 2.
-    Usage(String),
-    /// What to print on stderr; exit code 1.
-    Text(String),
-    /// The same with an exit code of its own.
-    Code(u8, String),
-}
+use crate::failure::{self, Fail};
+use crate::session::session;
 
 /// An exit code, or a failure.
-pub(crate) type Outcome = Result<u8, Failure>;
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Failure {
-        Failure::Text(error.to_string())
-    }
-}
-
-impl From<String> for Failure {
-    fn from(text: String) -> Failure {
-        Failure::Text(text)
-    }
-}
+pub(crate) type Outcome = Result<u8, Fail>;
 
 /// A supported subcommand.
 struct Sub {
@@ -63,7 +41,7 @@ struct Sub {
     /// As OpenZFS gives them to getopt(3): a colon in front where it has words for a missing argument.
     short: &'static str,
     long: &'static [(&'static str, Flag)],
-    run: fn(&Parsed) -> Outcome,
+    run: fn(&Session, &Parsed) -> Outcome,
 }
 
 const fn long(name: &'static str) -> (&'static str, Flag) {
@@ -101,7 +79,6 @@ const SUBS: &[Sub] = &[
 
 /// Runs `zpool ARGS`.
 pub(crate) fn run(args: &[String]) -> ExitCode {
-    COMMAND_LINE.set(format!("zpool {}", args.join(" ")));
     let is_there = |name: &str| SUBS.iter().any(|sub| sub.name == name);
     let Some((name, rest)) = args.split_first() else {
         eprint!("missing command\n{}", usage_of_all(Tool::Zpool, &is_there));
@@ -115,7 +92,7 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
         name => name,
     };
     if let Some(sub) = SUBS.iter().find(|sub| sub.name == name) {
-        return run_sub(sub, rest);
+        return run_sub(sub, rest, format!("zpool {}", args.join(" ")));
     }
     if Tool::Zpool.command(name).is_some() {
         eprintln!("'zpool {name}' is not supported yet");
@@ -140,7 +117,7 @@ fn help(topic: Option<&String>, is_there: &dyn Fn(&str) -> bool) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn run_sub(sub: &Sub, args: &[String]) -> ExitCode {
+fn run_sub(sub: &Sub, args: &[String], command_line: String) -> ExitCode {
     if args.iter().any(|arg| arg == "--help") {
         print!("{}", usage(Tool::Zpool, sub.name));
         return ExitCode::SUCCESS;
@@ -150,20 +127,21 @@ fn run_sub(sub: &Sub, args: &[String]) -> ExitCode {
         long: sub.long,
     };
     let outcome = match parse(&spec, args) {
-        Ok(parsed) => (sub.run)(&parsed),
+        Ok(parsed) => (sub.run)(&session(Access::Read, command_line), &parsed),
         Err(error) => Err(wrong_options(sub, &spec, &error)),
     };
     match outcome {
         Ok(code) => ExitCode::from(code),
-        Err(Failure::Text(text)) => {
+        Err(Fail::Failed(text)) => {
             eprintln!("{}", text.trim_end_matches('\n'));
             ExitCode::from(1)
         }
-        Err(Failure::Code(code, text)) => {
+        Err(Fail::Exits(code, text)) => {
             eprintln!("{}", text.trim_end_matches('\n'));
             ExitCode::from(code)
         }
-        Err(Failure::Usage(text)) => {
+        Err(Fail::Said(code)) => ExitCode::from(code),
+        Err(Fail::Usage(text)) => {
             if !text.is_empty() {
                 eprintln!("{text}");
             }
@@ -173,20 +151,20 @@ fn run_sub(sub: &Sub, args: &[String]) -> ExitCode {
     }
 }
 
-fn wrong_options(sub: &Sub, spec: &OptSpec, error: &OptError) -> Failure {
+fn wrong_options(sub: &Sub, spec: &OptSpec, error: &OptError) -> Fail {
     match (sub.name, error) {
         ("status", OptError::MissingArgument('c')) => {
-            Failure::Text("'zpool status -c' is not supported yet".into())
+            Fail::Failed("'zpool status -c' is not supported yet".into())
         }
         // OpenZFS skips the option, after which there are no arguments left.
-        ("get", OptError::MissingArgument(_)) => Failure::Usage("missing property argument".into()),
-        _ => Failure::Usage(spec.complaint(error)),
+        ("get", OptError::MissingArgument(_)) => Fail::Usage("missing property argument".into()),
+        _ => Fail::Usage(spec.complaint(error)),
     }
 }
 
-fn version(args: &Parsed) -> Outcome {
+fn version(_: &Session, args: &Parsed) -> Outcome {
     if !args.operands.is_empty() {
-        return Err(Failure::Usage("too many arguments".into()));
+        return Err(Fail::Usage("too many arguments".into()));
     }
     let version = format!("ashift-{}", env!("CARGO_PKG_VERSION"));
     if args.has('j') {
@@ -206,7 +184,7 @@ pub(crate) fn zone() -> Zone {
 }
 
 /// Checks options that only affect the form of JSON.
-fn check_json_options(args: &Parsed) -> Result<(), Failure> {
+fn check_json_options(args: &Parsed) -> Result<(), Fail> {
     let options = ["json-int", "json-flat-vdevs", "json-pool-key-guid"];
     match options.iter().find(|name| args.has_long(name)) {
         Some(name) if !args.has('j') => {
@@ -217,16 +195,16 @@ fn check_json_options(args: &Parsed) -> Result<(), Failure> {
                 "--"
             };
             let text = format!("'{dashes}{name}' only works with '-j' option");
-            Err(Failure::Usage(text))
+            Err(Fail::Usage(text))
         }
         _ => Ok(()),
     }
 }
 
 /// Refuses options that are recognised but not supported.
-fn refuse_options(args: &Parsed, command: &str, letters: &str) -> Result<(), Failure> {
+fn refuse_options(args: &Parsed, command: &str, letters: &str) -> Result<(), Fail> {
     match letters.chars().find(|letter| args.has(*letter)) {
-        Some(letter) => Err(Failure::Text(format!(
+        Some(letter) => Err(Fail::Failed(format!(
             "'zpool {command} -{letter}' is not supported yet"
         ))),
         None => Ok(()),
@@ -234,39 +212,24 @@ fn refuse_options(args: &Parsed, command: &str, letters: &str) -> Result<(), Fai
 }
 
 /// Refuses `--power`, which controls disk enclosures.
-fn refuse_power(args: &Parsed, command: &str) -> Result<(), Failure> {
+fn refuse_power(args: &Parsed, command: &str) -> Result<(), Fail> {
     if args.has_long("power") {
         let text = format!("'zpool {command} --power' is not supported yet");
-        return Err(Failure::Text(text));
+        return Err(Fail::Failed(text));
     }
     Ok(())
 }
 
-thread_local! {
-    static COMMAND_LINE: RefCell<String> = const { RefCell::new(String::new()) };
-}
-
-/// The command line for the history, as it would be typed for the real tools.
-pub(crate) fn command_line() -> String {
-    COMMAND_LINE.with_borrow(Clone::clone)
-}
-
-/// `cannot open 'tank': no such pool`, and other reasons in the words of libzfs.
-fn open_error(pool: &str, error: &Error) -> Failure {
-    let text = error.to_string();
-    let prefix = format!("cannot open '{pool}': ");
-    Failure::Text(match error.kind() {
-        ErrorKind::NotFound if text.contains("no such pool") => format!("{prefix}no such pool"),
-        _ if text.starts_with(&prefix) => text,
-        _ => format!("{prefix}{text}"),
-    })
+/// The failure to open a pool.
+fn open_error(pool: &str, error: &Error) -> Fail {
+    Fail::Failed(failure::opening(pool, error))
 }
 
 /// Like [`open_error`] for a pool to be changed: `what` is the operation that a read-only pool refuses.
-fn change_error(pool: &str, what: &str, error: &Error) -> Failure {
+fn change_error(pool: &str, what: &str, error: &Error) -> Fail {
     let text = error.to_string();
     match text.strip_prefix(&format!("cannot open '{pool}': pool is read-only")) {
-        Some(why) => Failure::Text(format!("{what}: pool is read-only{why}")),
+        Some(why) => Fail::Failed(format!("{what}: pool is read-only{why}")),
         None => open_error(pool, error),
     }
 }

@@ -13,34 +13,33 @@ use admin::prop::{
 };
 use phys::PropValue;
 use phys::feature::{self, Support};
+use service::{Access, OpenPool, Session};
 use zio::AllocClass;
 
 use super::gather::vdev_status;
 use super::list::{pool_names, repeated_code, styles};
-use super::{Failure, Outcome, change_error, check_json_options, command_line, open_error};
-use crate::host::{Access, Host, OpenPool};
+use super::{Fail, Outcome, change_error, check_json_options, open_error};
 
 /// Exit code when the pool to set a property of does not exist: the number of the error.
 const EINVAL: u8 = 22;
 
 /// `zpool get`.
-pub(super) fn get(args: &Parsed) -> Outcome {
+pub(super) fn get(session: &Session, args: &Parsed) -> Outcome {
     let Some((names, given)) = args.operands.split_first() else {
-        return Err(Failure::Usage("missing property argument".into()));
+        return Err(Fail::Usage("missing property argument".into()));
     };
     let fields = args
         .value('o')
         .map(pool_fields)
         .transpose()
-        .map_err(Failure::Usage)?;
+        .map_err(Fail::Usage)?;
     check_json_options(args)?;
     let (style, _, json) = styles(args);
-    let host = Host::here();
-    check_pools(&host, given)?;
-    let mut properties = parse_list(TableKind::Pool, names).map_err(Failure::Usage)?;
+    check_pools(session, given)?;
+    let mut properties = parse_list(TableKind::Pool, names).map_err(Fail::Usage)?;
     let mut pools: Vec<(Item, PoolStatus)> = Vec::new();
-    for name in pool_names(&host, given)? {
-        pools.push(super::list::gather(&host, &name, true)?);
+    for name in pool_names(session, given)? {
+        pools.push(super::list::gather(session, &name, true)?);
     }
     if let Some(names) = &mut properties {
         complete(names, &mut pools);
@@ -90,14 +89,14 @@ fn pool_fields(text: &str) -> Result<Vec<GetField>, String> {
 
 /// Checks that all operands are pools. After a pool, OpenZFS also takes vdevs, whose properties are not
 /// supported yet.
-fn check_pools(host: &Host, given: &[String]) -> Result<(), Failure> {
-    let is_pool = |name: &String| Ok::<_, base::Error>(host.cache().find(name)?.is_some());
+fn check_pools(session: &Session, given: &[String]) -> Result<(), Fail> {
+    let is_pool = |name: &String| session.pools().is_imported(name);
     let Some((first, rest)) = given.split_first() else {
         return Ok(());
     };
     if !is_pool(first)? {
         let text = format!("Cannot get properties of {first}: no such pool available.");
-        return Err(Failure::Text(text));
+        return Err(Fail::Failed(text));
     }
     let mut others = Vec::new();
     for name in rest {
@@ -108,13 +107,13 @@ fn check_pools(host: &Host, given: &[String]) -> Result<(), Failure> {
     if others.is_empty() {
         return Ok(());
     }
-    let pool = host
+    let pool = session
         .open(first, Access::Read)
         .map_err(|e| open_error(first, &e))?;
     let is_vdev = |word: &str| word == "all-vdevs" || is_vdev(&pool, word);
     let unknown: Vec<&str> = others.into_iter().filter(|word| !is_vdev(word)).collect();
     if unknown.is_empty() {
-        return Err(Failure::Text(
+        return Err(Fail::Failed(
             "properties of vdevs are not supported yet".into(),
         ));
     }
@@ -122,7 +121,7 @@ fn check_pools(host: &Host, given: &[String]) -> Result<(), Failure> {
         .iter()
         .map(|word| format!("\t{word} (unknown)\n"))
         .collect();
-    Err(Failure::Usage(format!(
+    Err(Fail::Usage(format!(
         "Expected a list of vdevs in \"{first}\", but got:\n{lines}"
     )))
 }
@@ -143,31 +142,30 @@ fn is_vdev(pool: &OpenPool, word: &str) -> bool {
 }
 
 /// `zpool set`.
-pub(super) fn set(args: &Parsed) -> Outcome {
+pub(super) fn set(session: &Session, args: &Parsed) -> Outcome {
     let (assignment, pool) = match args.operands.as_slice() {
-        [] => return Err(Failure::Usage("missing property=value argument".into())),
-        [_] => return Err(Failure::Usage("missing pool name".into())),
+        [] => return Err(Fail::Usage("missing property=value argument".into())),
+        [_] => return Err(Fail::Usage("missing pool name".into())),
         [assignment, pool] => (assignment, pool),
         [assignment, pool, _] => (assignment, pool),
-        _ => return Err(Failure::Usage("too many pool names".into())),
+        _ => return Err(Fail::Usage("too many pool names".into())),
     };
     let Some((name, value)) = split_assignment(assignment) else {
-        return Err(Failure::Usage(
+        return Err(Fail::Usage(
             "missing value in property=value argument".into(),
         ));
     };
     let what = format!("cannot set property for '{pool}'");
-    let failed = |text: String| Failure::Text(format!("{what}: {text}"));
-    let host = Host::here();
-    if host.cache().find(pool)?.is_none() {
+    let failed = |text: String| Fail::Failed(format!("{what}: {text}"));
+    if !session.pools().is_imported(pool)? {
         let text = format!("cannot open '{pool}': is not a pool");
-        return Err(Failure::Code(EINVAL, text));
+        return Err(Fail::Exits(EINVAL, text));
     }
     if args.operands.len() > 2 {
         let text = "properties of vdevs are not supported yet";
-        return Err(Failure::Text(text.into()));
+        return Err(Fail::Failed(text.into()));
     }
-    let open = host
+    let open = session
         .open(pool, Access::Write)
         .map_err(|e| change_error(pool, &what, &e))?;
     if name == "compatibility" {
@@ -175,14 +173,14 @@ pub(super) fn set(args: &Parsed) -> Outcome {
         warn_of_features(&open, &allowed);
         open.set_compatibility(Some(value.to_owned()))
             .map_err(|e| failed(e.to_string()))?;
-        return done(&host, &open);
+        return done(session, &open);
     }
     let context = PoolContext::default();
     let (name, value) =
         parse_pool_assignment(name, value, &context).map_err(|e| failed(e.to_string()))?;
     if let Some(short) = name.strip_prefix("feature@") {
         enable(&open, short).map_err(failed)?;
-        return done(&host, &open);
+        return done(session, &open);
     }
     let outcome = match (name.as_str(), value) {
         ("comment", PropValue::Text(text)) => {
@@ -199,7 +197,7 @@ pub(super) fn set(args: &Parsed) -> Outcome {
         (_, value) => open.set_prop(&name, value),
     };
     outcome.map_err(|e| failed(e.to_string()))?;
-    done(&host, &open)
+    done(session, &open)
 }
 
 /// Warns, without failing, about features that are already enabled but not in the compatibility set.
@@ -249,11 +247,10 @@ fn enable(pool: &OpenPool, name: &str) -> Result<(), String> {
     pool.enable_feature(feature).map_err(|e| e.to_string())
 }
 
-fn done(host: &Host, pool: &OpenPool) -> Outcome {
-    pool.log_command(&command_line())?;
+fn done(session: &Session, pool: &OpenPool) -> Outcome {
+    session.log(pool)?;
     pool.sync()?;
-    let facts = host.facts(&pool.name())?;
-    host.remember(pool, &facts)?;
+    pool.remember()?;
     pool.close()?;
     Ok(0)
 }

@@ -15,17 +15,17 @@ use base::{Error, ErrorKind, Guid, Txg};
 use geom::Namespace;
 use geom::disk::OpenMode;
 use nvpair::NvList;
+use service::{Access, Session};
 use vdev::{Vdev, VdevTree};
 use zio::AllocClass;
 
 use super::gather::{status_of, vdev_status};
 use super::list::{pool_names, repeat, repeated_code, split_repeat, styles};
-use super::{Failure, Outcome, check_json_options, open_error, refuse_options, refuse_power, zone};
-use crate::host::{Access, Host};
+use super::{Fail, Outcome, check_json_options, open_error, refuse_options, refuse_power, zone};
 use crate::machine::current;
 
 /// `zpool status`.
-pub(super) fn run(args: &Parsed) -> Outcome {
+pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
     refuse_options(args, "status", "cD")?;
     refuse_power(args, "status")?;
     let (given, interval) = split_repeat(&args.operands)?;
@@ -34,7 +34,7 @@ pub(super) fn run(args: &Parsed) -> Outcome {
         if !is_first {
             println!();
         }
-        print_once(args, &given)
+        print_once(session, args, &given)
     })
 }
 
@@ -59,15 +59,14 @@ fn request(args: &Parsed) -> StatusRequest {
     }
 }
 
-fn print_once(args: &Parsed, given: &[String]) -> Outcome {
-    let host = Host::here();
+fn print_once(session: &Session, args: &Parsed, given: &[String]) -> Outcome {
     let mut pools = Vec::new();
     let mut code = repeated_code(given);
-    for name in pool_names(&host, given)? {
-        match gather(&host, &name) {
+    for name in pool_names(session, given)? {
+        match gather(session, &name) {
             Ok(status) => pools.push(status),
-            Err(_) if given.is_empty() && host.cache().find(&name)?.is_none() => {} // exported meanwhile
-            Err(Failure::Text(text)) => {
+            Err(_) if given.is_empty() && !session.pools().is_imported(&name)? => {} // exported meanwhile
+            Err(Fail::Failed(text)) => {
                 eprintln!("{text}");
                 code = 1;
             }
@@ -108,10 +107,10 @@ fn print_once(args: &Parsed, given: &[String]) -> Outcome {
     Ok(code)
 }
 
-fn gather(host: &Host, name: &str) -> Result<PoolStatus, Failure> {
-    match host.open(name, Access::Read) {
-        Ok(pool) => Ok(status_of(host, &pool)?),
-        Err(error) => match unavailable(host, name, &error)? {
+fn gather(session: &Session, name: &str) -> Result<PoolStatus, Fail> {
+    match session.open(name, Access::Read) {
+        Ok(pool) => Ok(status_of(&pool)?),
+        Err(error) => match unavailable(session, name, &error)? {
             Some(status) => Ok(status),
             None => Err(open_error(name, &error)),
         },
@@ -121,12 +120,13 @@ fn gather(host: &Host, name: &str) -> Result<PoolStatus, Failure> {
 /// The status of a pool that is imported but cannot be opened: the config in the cachefile, with each
 /// device as it is found now. `None` for a pool that is not imported, or that is in use.
 pub(super) fn unavailable(
-    host: &Host,
+    session: &Session,
     name: &str,
     error: &Error,
-) -> Result<Option<PoolStatus>, Failure> {
-    let config = host
-        .cache()
+) -> Result<Option<PoolStatus>, Fail> {
+    let config = session
+        .pools()
+        .cachefile()
         .find(name)?
         .filter(|_| error.kind() != ErrorKind::Busy);
     let Some(config) = config else {

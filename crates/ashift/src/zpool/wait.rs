@@ -9,11 +9,10 @@
 
 use admin::getopt::Parsed;
 use scan::Kind;
+use service::{OpenPool, Session};
 
 use super::list::{pool_names, repeated_code};
-use super::scrub::{catch_up, watch};
-use super::{Failure, Outcome, command_line, open_error, refuse_options};
-use crate::host::{Access, Host, OpenPool};
+use super::{Fail, Outcome, open_error, refuse_options};
 
 /// `zpool_wait_activity_t`; only the two scans can be in progress here. The others never are, or end with
 /// the command that started them.
@@ -30,25 +29,25 @@ const ACTIVITIES: &[&str] = &[
 ];
 
 /// `zpool wait`.
-pub(super) fn run(args: &Parsed) -> Outcome {
+pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
     refuse_options(args, "wait", "HpT")?;
     let mut wanted = Vec::new();
     for activity in args.values('t').flat_map(|list| list.split(',')) {
         if !ACTIVITIES.contains(&activity) {
-            return Err(Failure::Usage(format!("invalid activity '{activity}'")));
+            return Err(Fail::Usage(format!("invalid activity '{activity}'")));
         }
         wanted.push(activity);
     }
     let name = match &args.operands[..] {
-        [] => return Err(Failure::Usage("missing 'pool' argument".into())),
+        [] => return Err(Fail::Usage("missing 'pool' argument".into())),
         [name] => name,
         [_, _] => {
             let text = "'zpool wait' with an interval is not supported yet";
-            return Err(Failure::Text(text.into()));
+            return Err(Fail::Failed(text.into()));
         }
-        _ => return Err(Failure::Usage("too many arguments".into())),
+        _ => return Err(Fail::Usage("too many arguments".into())),
     };
-    let pool = open(&Host::here(), name)?;
+    let pool = open(session, name)?;
     let is_wanted = |kind: Kind| {
         let activity = match kind {
             Kind::Scrub => "scrub",
@@ -57,28 +56,27 @@ pub(super) fn run(args: &Parsed) -> Outcome {
         wanted.is_empty() || wanted.contains(&activity)
     };
     while pool.scan_running().is_some_and(is_wanted) && !pool.is_scan_paused() {
-        watch(&pool)?;
+        pool.wait_for_scan()?;
     }
-    close(&pool)
+    pool.close()?;
+    Ok(0)
 }
 
 /// `zpool resilver`.
-pub(super) fn resilver(args: &Parsed) -> Outcome {
+pub(super) fn resilver(session: &Session, args: &Parsed) -> Outcome {
     if args.operands.is_empty() {
-        return Err(Failure::Usage("missing pool name argument".into()));
+        return Err(Fail::Usage("missing pool name argument".into()));
     }
-    let host = Host::here();
     let mut code = repeated_code(&args.operands);
-    for name in &pool_names(&host, &args.operands)? {
-        let outcome = open(&host, name).and_then(|pool| {
-            catch_up(&pool)?;
-            pool.log_command(&command_line())?;
-            pool.sync()?;
-            close(&pool)
+    for name in &pool_names(session, &args.operands)? {
+        let outcome = open(session, name).and_then(|pool| {
+            pool.catch_up()?;
+            session.finish(&pool)?;
+            Ok(0)
         });
         match outcome {
             Ok(_) => {}
-            Err(Failure::Text(text)) => {
+            Err(Fail::Failed(text)) => {
                 eprintln!("{text}");
                 code = 1;
             }
@@ -89,17 +87,7 @@ pub(super) fn resilver(args: &Parsed) -> Outcome {
 }
 
 /// A pool that can only be read has nothing in progress, and nothing to wait for.
-fn open(host: &Host, name: &str) -> Result<OpenPool, Failure> {
-    let is_readonly = host.facts(name).is_ok_and(|facts| facts.readonly);
-    let access = if is_readonly {
-        Access::Read
-    } else {
-        Access::Write
-    };
-    host.open(name, access).map_err(|e| open_error(name, &e))
-}
-
-fn close(pool: &OpenPool) -> Outcome {
-    pool.close()?;
-    Ok(0)
+fn open(session: &Session, name: &str) -> Result<OpenPool, Fail> {
+    let pool = session.open_as_imported(name);
+    pool.map_err(|e| open_error(name, &e))
 }

@@ -26,7 +26,7 @@ const IS_FILE: u64 = 0o100_000;
 
 /// Writes an entry that no correct implementation writes.
 fn enter(spa: &spa::Spa, fs: &Mount, dir: ObjectId, name: &str, id: ObjectId, type_: u64) {
-    let tx = spa.groups().hold_open(1 << 20).unwrap();
+    let tx = spa.parts().groups().hold_open(1 << 20).unwrap();
     let directory = zap::Zap::open(fs.objset(), dir).unwrap();
     let entry = dirent_new(id.0, type_);
     directory.add_u64(&tx, name.as_bytes(), entry).unwrap();

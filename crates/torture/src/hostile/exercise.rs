@@ -204,7 +204,7 @@ fn segments(fs: &Filesystem, id: ObjectId) -> Result<()> {
 
 /// Walks the MOS objects, as `zdb -dd` does.
 fn meta_objects(spa: &Spa, outcome: &mut Outcome) {
-    let mos = spa.mos();
+    let mos = spa.parts().mos();
     for object in (1..OBJECTS_MAX).map(ObjectId) {
         let Ok(dnode) = mos.hold(object) else {
             continue;

@@ -127,7 +127,7 @@ impl Image {
         let uberblock = spa.uberblock();
         let ashift = spa.tree().tops()[0].config().ashift;
         let mut crawl = Crawl {
-            store: spa.pipeline(),
+            store: spa.parts().pipeline(),
             blocks: Vec::new(),
             spare: Vec::new(),
             seen: BTreeSet::new(),

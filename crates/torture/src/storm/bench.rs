@@ -41,7 +41,7 @@ impl Drop for Bench {
         let Some(session) = &self.session else { return };
         if std::thread::panicking() {
             self.disks.all().iter().for_each(|disk| disk.fault.revive());
-            session.spa.groups().abandon();
+            session.spa.parts().groups().abandon();
         }
     }
 }
@@ -98,7 +98,7 @@ impl Bench {
     /// Drops the pool as if its process had been killed.
     pub(super) fn abandon(&mut self) {
         if let Some(session) = self.session.take() {
-            session.spa.groups().abandon();
+            session.spa.parts().groups().abandon();
         }
         self.world.forget_holds();
     }
@@ -140,7 +140,7 @@ impl Bench {
 
     /// Records the state after an operation that began when `begun` commands had been acknowledged.
     pub(super) fn note(&mut self, begun: u64) {
-        let txg = self.spa().groups().open_txg();
+        let txg = self.spa().parts().groups().open_txg();
         self.past.push(begun, txg, self.world.clone());
     }
 
@@ -155,7 +155,7 @@ impl Bench {
         change: impl FnOnce(&mut Filesystems, &mut Session) -> Result<()>,
     ) -> bool {
         let begun = self.disks.commands();
-        let open_before = self.spa().groups().open_txg();
+        let open_before = self.spa().parts().groups().open_txg();
         let (world, session) = self.both();
         let is_done = match change(world, session) {
             Ok(()) => true,
@@ -164,7 +164,7 @@ impl Bench {
         };
         self.note(begun);
         // Unless there was nothing to do, it has waited for its txg.
-        if self.spa().groups().synced_txg() >= open_before {
+        if self.spa().parts().groups().synced_txg() >= open_before {
             self.past.all_is_known(self.disks.commands());
         }
         is_done
@@ -183,7 +183,7 @@ impl Bench {
 
     /// Records which txg is on disk, and forgets the distant past.
     pub(super) fn take_stock(&mut self) {
-        let synced = self.spa().groups().synced_txg();
+        let synced = self.spa().parts().groups().synced_txg();
         let commands = self.disks.commands();
         self.past.txg_is_known(commands, synced);
         if commands - self.past.base() > COMMANDS_MAX || self.past.len() > STATES_MAX {

@@ -70,7 +70,7 @@ impl Work {
             done.push(Done {
                 begun,
                 ended: self.supply.commands(),
-                txg: self.spa.groups().open_txg(),
+                txg: self.spa.parts().groups().open_txg(),
                 model: self.model.clone(),
                 fsynced,
                 refused,

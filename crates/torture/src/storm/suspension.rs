@@ -46,7 +46,7 @@ impl Bench {
             assert!(!thread.is_finished(), "{}: it went on", self.name);
         }
         if was_suspended && step.act == Act::CutSuspended {
-            self.spa().groups().abandon();
+            self.spa().parts().groups().abandon();
             let done = thread.join();
             self.take(&head, done);
             return self.cut(step);
@@ -118,7 +118,7 @@ impl Bench {
     /// Waits until the pool is suspended or `thread` ends; returns whether the pool is suspended.
     fn is_suspended_by<T>(&self, thread: &rt::JoinHandle<T>) -> bool {
         while !thread.is_finished() {
-            if self.spa().groups().suspended().is_some() {
+            if self.spa().suspended().is_some() {
                 return true;
             }
             rt::sleep_ns(SECOND_NS / 100);

@@ -1,17 +1,15 @@
-//! The pools and datasets that one command has open.
+//! The files that operands name, on this host and in pools.
 
-use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
+use std::sync::Arc;
 
-use base::{Error, ErrorKind, ObjectId, Result};
-use zpl::mount::{Mount, mount};
+use base::{Error, ObjectId, Result};
+use service::{Access, Session, below};
+use zpl::mount::Mount;
 
 use super::glob::{expand, is_pattern};
-use crate::host::{Access, Host, OpenPools};
-use crate::mounted::{below, mounted};
+use crate::session::{session, session_in};
 
 /// Where a file is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,7 +50,7 @@ impl fmt::Display for Location {
 /// Whether a path may lead to where a dataset is mounted. In a machine all datasets are mounted; on the
 /// host they would be, and existing host files take precedence.
 pub(crate) fn may_be_mounted(text: &str) -> bool {
-    text.starts_with('/') && (crate::machine::state_of_current().is_some() || !is_on_host(text))
+    text.starts_with('/') && (crate::machine::is_machine() || !is_on_host(text))
 }
 
 /// Whether the host has a file at this path, or could create one.
@@ -74,28 +72,17 @@ fn not_imported(image: &str) -> Error {
 /// Mountpoints and names of mounted file systems.
 type Mountpoints = Vec<(String, String)>;
 
-/// The pools and datasets of one command.
-pub(crate) struct Session {
-    // Declared first, so that mounts are dropped before the pools they are in.
-    mounts: RefCell<BTreeMap<String, Rc<Mount>>>,
-    pools: OpenPools,
-}
+/// The files that the operands of one command name, in the pools of its session.
+pub(crate) struct Paths(Session);
 
-impl Session {
-    pub(crate) fn new(access: Access) -> Session {
-        Session::on(Host::here(), access)
+impl Paths {
+    pub(crate) fn new(access: Access) -> Paths {
+        Paths(session(access, ""))
     }
 
-    /// A session with another state folder.
-    pub(crate) fn with_state(state: &Path, access: Access) -> Session {
-        Session::on(Host::with_state(state.to_owned()), access)
-    }
-
-    fn on(host: Host, access: Access) -> Session {
-        Session {
-            mounts: RefCell::default(),
-            pools: OpenPools::new(host, access),
-        }
+    /// Those in the pools of another state folder, to be read.
+    pub(crate) fn in_state(state: &Path) -> Result<Paths> {
+        Ok(Paths(session_in(state.to_owned())?))
     }
 
     /// Reads an operand like [`Location::parse`], but an absolute path may lead to where a dataset is
@@ -107,19 +94,19 @@ impl Session {
         }
         let mut best: Option<(usize, Location)> = None;
         let mut closed = None;
-        for (name, _) in self.pools.host.pools()? {
-            let pool = match self.pools.get(&name) {
+        for name in self.0.pools().names()? {
+            let pool = match self.0.pool(&name) {
                 Ok(pool) => pool,
                 Err(error) => {
                     let is_likely = below(text, &format!("/{name}")).is_some();
-                    let in_machine = crate::machine::state_of_current().is_some();
+                    let in_machine = crate::machine::is_machine();
                     if is_likely || (in_machine && !is_on_host(text)) {
                         closed.get_or_insert(error);
                     }
                     continue;
                 }
             };
-            for (mountpoint, dataset) in mounted(&pool)? {
+            for (mountpoint, dataset) in pool.mountpoints()? {
                 let Some(path) = below(text, &mountpoint) else {
                     continue;
                 };
@@ -140,15 +127,15 @@ impl Session {
 
     /// Each pool, with mountpoints and names of its mounted file systems.
     pub(super) fn mounted(&self) -> Result<Vec<(String, Result<Mountpoints>)>> {
-        let pools = self.pools.host.pools()?.into_iter().map(|(name, _)| {
-            let datasets = self.pools.get(&name).and_then(|pool| mounted(&pool));
+        let pools = self.0.pools().names()?.into_iter().map(|name| {
+            let datasets = self.0.pool(&name).and_then(|pool| pool.mountpoints());
             (name, datasets)
         });
         Ok(pools.collect())
     }
 
     /// The dataset that an operand is in, and the path in it.
-    pub(super) fn find(&self, text: &str) -> Result<(Rc<Mount>, String)> {
+    pub(super) fn find(&self, text: &str) -> Result<(Arc<Mount>, String)> {
         match self.locate(text)? {
             Location::Pool(name, path) => Ok((self.mount(&name)?, path)),
             Location::Host(_) => {
@@ -164,7 +151,7 @@ impl Session {
 
     /// The file that an operand names; a link at its end is followed if `follow`, or if a slash comes after
     /// it.
-    pub(super) fn find_file(&self, text: &str, follow: bool) -> Result<(Rc<Mount>, ObjectId)> {
+    pub(super) fn find_file(&self, text: &str, follow: bool) -> Result<(Arc<Mount>, ObjectId)> {
         let (mount, path) = self.find(text)?;
         let id = if follow || text.ends_with('/') {
             mount.resolve(&path)?
@@ -195,37 +182,18 @@ impl Session {
     }
 
     /// The file system of a dataset or snapshot.
-    pub(crate) fn mount(&self, name: &str) -> Result<Rc<Mount>> {
-        if let Some(mount) = self.mounts.borrow().get(name) {
-            return Ok(mount.clone());
-        }
-        let pool_name = name.split(['/', '@']).next().unwrap_or(name);
-        let pool = self.pools.get(pool_name).map_err(|e| {
-            let is_image = e.kind() == ErrorKind::NotFound && Path::new(name).is_file();
+    pub(crate) fn mount(&self, name: &str) -> Result<Arc<Mount>> {
+        self.0.mount(name).map_err(|e| {
+            let pool = name.split(['/', '@']).next().unwrap_or(name);
+            let is_imported = self.0.pools().is_imported(pool).unwrap_or(true);
+            let is_image = !is_imported && Path::new(name).is_file();
             if is_image { not_imported(name) } else { e }
-        })?;
-        let readonly = self.pools.access == Access::Read || pool.is_readonly();
-        let mount = mount(pool.dsl(), name, readonly).map_err(|e| match e.kind() {
-            ErrorKind::NotFound => Error::new(
-                e.kind(),
-                format!("cannot open '{name}': data set does not exist"),
-            ),
-            _ => e,
-        })?;
-        let mount = Rc::new(mount);
-        self.mounts
-            .borrow_mut()
-            .insert(name.to_owned(), mount.clone());
-        Ok(mount)
+        })
     }
 
     /// Syncs everything to disk and closes the pools.
     pub(crate) fn close(self) -> Result<()> {
-        self.mounts.borrow_mut().clear();
-        for pool in self.pools.take().into_values() {
-            pool.close()?;
-        }
-        Ok(())
+        self.0.close().map_err(service::Failure::into_error)
     }
 }
 

@@ -9,33 +9,37 @@ use base::{ObjectId, ObjsetId};
 use zio::Bookmark;
 use zpl::mount::{Mount, mount};
 
-use crate::host::OpenPool;
+use crate::open::OpenPool;
 
-/// The objects that damaged blocks belong to.
-pub(super) fn objects_of(damaged: &BTreeSet<Bookmark>) -> BTreeSet<(ObjsetId, ObjectId)> {
-    damaged.iter().map(|at| (at.objset, at.object)).collect()
+impl OpenPool {
+    /// The damaged objects as `zpool status -v` names them: by path if they have one.
+    #[doc(alias = "zpool_obj_to_path")]
+    #[must_use]
+    pub fn names_of(&self, objects: &BTreeSet<(ObjsetId, ObjectId)>) -> Vec<String> {
+        let mut names = Vec::new();
+        let mut open: Option<(ObjsetId, Option<Damaged>)> = None;
+        for &(objset, object) in objects {
+            if objset.0 == 0 {
+                names.push(format!("<metadata>:<{:#x}>", object.0));
+                continue;
+            }
+            if open.as_ref().is_none_or(|(id, _)| *id != objset) {
+                open = Some((objset, Damaged::open(self, objset)));
+            }
+            let dataset = open.as_ref().and_then(|(_, dataset)| dataset.as_ref());
+            names.push(dataset.map_or_else(
+                || format!("<{:#x}>:<{:#x}>", objset.0, object.0),
+                |dataset| dataset.name_of(object),
+            ));
+        }
+        names
+    }
 }
 
-/// The damaged objects as `zpool status -v` names them: by path if they have one.
-#[doc(alias = "zpool_obj_to_path")]
-pub(super) fn names_of(pool: &OpenPool, objects: &BTreeSet<(ObjsetId, ObjectId)>) -> Vec<String> {
-    let mut names = Vec::new();
-    let mut open: Option<(ObjsetId, Option<Damaged>)> = None;
-    for &(objset, object) in objects {
-        if objset.0 == 0 {
-            names.push(format!("<metadata>:<{:#x}>", object.0));
-            continue;
-        }
-        if open.as_ref().is_none_or(|(id, _)| *id != objset) {
-            open = Some((objset, Damaged::open(pool, objset)));
-        }
-        let dataset = open.as_ref().and_then(|(_, dataset)| dataset.as_ref());
-        names.push(dataset.map_or_else(
-            || format!("<{:#x}>:<{:#x}>", objset.0, object.0),
-            |dataset| dataset.name_of(object),
-        ));
-    }
-    names
+/// The objects that damaged blocks belong to.
+#[must_use]
+pub fn objects_of(damaged: &BTreeSet<Bookmark>) -> BTreeSet<(ObjsetId, ObjectId)> {
+    damaged.iter().map(|at| (at.objset, at.object)).collect()
 }
 
 /// A dataset with damaged objects.
@@ -52,8 +56,8 @@ impl Damaged {
         let dsl = pool.dsl();
         let dataset = dsl.dataset_of(ObjectId(objset.0)).ok()?;
         let name = dsl.name_of(&dataset).ok()?;
-        let is_mounted = crate::machine::state_of_current().is_some();
-        let mounted = is_mounted.then(|| crate::mounted::mounted(pool).ok());
+        let is_mounted = pool.pools().world().is_machine();
+        let mounted = is_mounted.then(|| pool.mountpoints().ok());
         let mounted = mounted.flatten().unwrap_or_default();
         let place = mounted.into_iter().find(|(_, dataset)| *dataset == name);
         Some(Damaged {

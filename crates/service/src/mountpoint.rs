@@ -7,24 +7,29 @@ use base::Result;
 use dsl::{DslPool, PropSource};
 use phys::ObjsetType;
 
-use crate::host::OpenPool;
+use crate::open::OpenPool;
 
 /// `ZFS_CANMOUNT_ON`
 const CANMOUNT_ON: u64 = 1;
 
-/// Path and name of every file system that is mounted along with its pool.
-pub(crate) fn mounted(pool: &OpenPool) -> Result<Vec<(String, String)>> {
-    let dsl = pool.dsl();
-    let mut found = Vec::new();
-    let mut names = vec![dsl.name()];
-    while let Some(name) = names.pop() {
-        if let Some(path) = mountpoint(dsl, &name, pool.altroot())? {
-            found.push((path, name.clone()));
+impl OpenPool {
+    /// Path and name of every file system that is mounted along with its pool.
+    ///
+    /// # Errors
+    /// Errors of reading the datasets.
+    pub fn mountpoints(&self) -> Result<Vec<(String, String)>> {
+        let dsl = self.dsl();
+        let mut found = Vec::new();
+        let mut names = vec![dsl.name()];
+        while let Some(name) = names.pop() {
+            if let Some(path) = mountpoint(dsl, &name, self.altroot())? {
+                found.push((path, name.clone()));
+            }
+            names.extend(dsl.children(&name)?);
         }
-        names.extend(dsl.children(&name)?);
+        found.sort();
+        Ok(found)
     }
-    found.sort();
-    Ok(found)
 }
 
 /// The mountpoint of a dataset; `None` if it is not mounted.
@@ -53,14 +58,16 @@ fn mountpoint(dsl: &DslPool, name: &str, altroot: Option<&str>) -> Result<Option
 
 /// The mountpoint of a dataset that is at `below` (empty: itself) relative to one whose `mountpoint` is an
 /// absolute path, with the pool's `altroot` as a prefix.
-pub(crate) fn place(altroot: Option<&str>, mountpoint: &str, below: &str) -> String {
+#[must_use]
+pub fn place(altroot: Option<&str>, mountpoint: &str, below: &str) -> String {
     let parts = [altroot.unwrap_or_default(), mountpoint, below].map(|part| part.trim_matches('/'));
     let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
     format!("/{}", parts.join("/"))
 }
 
 /// The part of `path` below `mountpoint`, without a leading slash; `None` if it is elsewhere.
-pub(crate) fn below<'p>(path: &'p str, mountpoint: &str) -> Option<&'p str> {
+#[must_use]
+pub fn below<'p>(path: &'p str, mountpoint: &str) -> Option<&'p str> {
     let rest = path.strip_prefix(mountpoint.trim_end_matches('/'))?;
     match rest.strip_prefix('/') {
         Some(rest) => Some(rest.trim_matches('/')),

@@ -1,10 +1,10 @@
-//! Errors that commands have met in a pool and that cannot be recorded in the pool itself.
+//! Errors that sessions have met in a pool and that cannot be recorded in the pool itself.
 //!
 //! # What it is
 //! The kernel keeps error counters in memory as long as a pool is imported, and damaged blocks until the
-//! next txg moves them into the pool's error log. Here every command opens the pool anew, so the counters,
-//! and the damaged blocks that read-only commands have met, are kept below the state folder until export. A
-//! command gets what is kept when it opens the pool, and on closing it keeps what is not in the log;
+//! next txg moves them into the pool's error log. Here every session opens the pool anew, so the counters,
+//! and the damaged blocks that read-only sessions have met, are kept below the state folder until export. A
+//! session gets what is kept when it opens the pool, and on closing it keeps what is not in the log;
 //! `zpool clear` discards the counters.
 //!
 //! # On disk
@@ -12,7 +12,7 @@
 //! blkid, birth]]}`. It is replaced by renaming, under a lock on `errors/GUID.lock`.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use base::{BlkId, Guid, ObjectId, ObjsetId, Result, Txg};
 use machine::{FileLock, LockMode, Patience};
@@ -20,14 +20,16 @@ use serde_json::{Value, json};
 use spa::Spa;
 use zio::Bookmark;
 
-/// How long to wait for another command that is changing the same file, in ns.
+use crate::pools::Pools;
+
+/// How long to wait for another session that is changing the same file, in ns.
 const LOCK_WAIT_NS: u64 = 10_000_000_000;
 
 /// Errors found in a pool and not cleared yet.
 #[derive(Debug, Default)]
-pub(crate) struct KeptErrors {
+pub struct KeptErrors {
     /// By guid: failed reads, failed writes, checksum errors.
-    pub(crate) devices: BTreeMap<u64, [u64; 3]>,
+    pub devices: BTreeMap<u64, [u64; 3]>,
     /// Unreadable blocks that are not in the pool's error log, with their birth txgs.
     blocks: BTreeMap<Bookmark, Txg>,
 }
@@ -77,41 +79,41 @@ fn parse_block(value: &Value) -> Option<(Bookmark, Txg)> {
 }
 
 /// What is kept of a pool; empty if it cannot be read.
-pub(crate) fn kept_errors(state: &Path, pool: Guid) -> KeptErrors {
-    KeptErrors::parse(&std::fs::read_to_string(path(state, pool)).unwrap_or_default())
+pub(crate) fn kept_errors(pools: &Pools, pool: Guid) -> KeptErrors {
+    KeptErrors::parse(&std::fs::read_to_string(path(pools, pool)).unwrap_or_default())
 }
 
 /// Discards what is kept of a pool.
-pub(crate) fn forget_errors(state: &Path, pool: Guid) {
-    let _ = std::fs::remove_file(path(state, pool));
+pub(crate) fn forget_errors(pools: &Pools, pool: Guid) {
+    let _ = std::fs::remove_file(path(pools, pool));
 }
 
 /// Discards the counters of some devices.
 pub(crate) fn forget_devices(
-    state: &Path,
+    pools: &Pools,
     pool: Guid,
     is_one: impl Fn(Guid) -> bool,
 ) -> Result<()> {
-    change(state, pool, |kept| {
+    change(pools, pool, |kept| {
         kept.devices.retain(|guid, _| !is_one(Guid(*guid)));
     })
 }
 
 /// Passes what is kept of a pool to the pool just opened.
-pub(crate) fn hand_over(state: &Path, pool: &Spa) {
-    pool.note_errors(kept_errors(state, pool.guid()).blocks);
+pub(crate) fn hand_over(pools: &Pools, pool: &Spa) {
+    pool.note_errors(kept_errors(pools, pool.guid()).blocks);
 }
 
 /// Keeps the errors that are not in the pool's log, and resets the pool's counters.
-pub(crate) fn keep_met(state: &Path, pool: &Spa) -> Result<()> {
+pub(crate) fn keep_met(pools: &Pools, pool: &Spa) -> Result<()> {
     let devices = take_counters(pool);
     let blocks = pool.take_errors();
-    if devices.is_empty() && blocks == kept_errors(state, pool.guid()).blocks {
+    if devices.is_empty() && blocks == kept_errors(pools, pool.guid()).blocks {
         return Ok(());
     }
-    change(state, pool.guid(), |kept| {
+    change(pools, pool.guid(), |kept| {
         add_counters(kept, &devices);
-        // Read-only commands may run concurrently, so they only add; a writer has the pool to itself, and
+        // Read-only sessions may run concurrently, so they only add; a writer has the pool to itself, and
         // replaces the list.
         if !pool.is_readonly() {
             kept.blocks.clear();
@@ -140,23 +142,26 @@ fn add_counters(kept: &mut KeptErrors, devices: &BTreeMap<u64, [u64; 3]>) {
     }
 }
 
-fn path(state: &Path, pool: Guid) -> PathBuf {
-    state.join("errors").join(format!("{}.json", pool.0))
+fn path(pools: &Pools, pool: Guid) -> PathBuf {
+    pools
+        .state()
+        .join("errors")
+        .join(format!("{}.json", pool.0))
 }
 
-fn change(state: &Path, pool: Guid, edit: impl FnOnce(&mut KeptErrors)) -> Result<()> {
-    let path = path(state, pool);
+fn change(pools: &Pools, pool: Guid, edit: impl FnOnce(&mut KeptErrors)) -> Result<()> {
+    let path = path(pools, pool);
     let within = |e: std::io::Error| base::Error::from(e).within(path.display());
     let patience = Patience {
         wait_ns: LOCK_WAIT_NS,
-        on_wait: &crate::say::waiting,
+        on_wait: &|what| pools.observer().waiting(what),
     };
     let lock = path.with_extension("lock");
     let _lock = FileLock::take(&lock, LockMode::Exclusive, "the error log", &patience)?;
-    let mut kept = kept_errors(state, pool);
+    let mut kept = kept_errors(pools, pool);
     edit(&mut kept);
     if kept.is_empty() {
-        forget_errors(state, pool);
+        forget_errors(pools, pool);
         return Ok(());
     }
     let new = path.with_extension("new");

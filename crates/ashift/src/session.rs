@@ -1,0 +1,74 @@
+//! The pools that commands work on, and what they report of them meanwhile.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use base::Result;
+use dmu::SuspendEvent;
+use indicatif::ProgressBar;
+use machine::World;
+use service::{Access, Environment, Observer, Pools, Progress, Session};
+
+use crate::machine::{current, entered};
+use crate::say::{self, progress};
+use crate::state::{arc_bytes, state_folder, wait_ns};
+
+/// A session of a command in its world.
+pub(crate) fn session(access: Access, command: impl Into<String>) -> Session {
+    let world = entered();
+    let state = world.running().map(machine::Running::state);
+    pools(state.unwrap_or_else(state_folder), world).session(access, command)
+}
+
+/// A session that reads the pools of another state folder.
+pub(crate) fn session_in(state: PathBuf) -> Result<Session> {
+    Ok(pools(state, current()?).session(Access::Read, ""))
+}
+
+fn pools(state: PathBuf, world: Arc<World>) -> Pools {
+    let environment = Environment {
+        // `main` has refused values that are not numbers.
+        wait_ns: wait_ns().unwrap_or_default(),
+        arc_bytes: arc_bytes().unwrap_or_default(),
+        observer: Arc::new(Stderr),
+    };
+    Pools::new(state, world, environment)
+}
+
+/// Reports on stderr.
+struct Stderr;
+
+impl Observer for Stderr {
+    fn waiting(&self, what: &str) {
+        say::waiting(what);
+    }
+
+    fn suspended(&self, pool: &str, event: &SuspendEvent<'_>) {
+        say::suspended(pool, event);
+    }
+
+    fn progress(&self) -> Progress {
+        let shown = Shown(progress(None, true));
+        Arc::new(move |done, total| shown.update(done, total))
+    }
+
+    fn notice(&self, text: &str) {
+        eprintln!("{text}");
+    }
+}
+
+/// A bar that is cleared when the work ends.
+struct Shown(ProgressBar);
+
+impl Shown {
+    fn update(&self, done: u64, total: u64) {
+        self.0.set_length(total);
+        self.0.set_position(done);
+    }
+}
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}

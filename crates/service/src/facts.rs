@@ -1,0 +1,50 @@
+//! What is remembered of an imported pool beyond its config.
+
+use nvpair::NvList;
+
+/// What is remembered of an imported pool beyond its config.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// `altroot`
+    pub altroot: Option<String>,
+    /// It was imported read-only.
+    pub readonly: bool,
+    /// Why it is read-only, if that was not asked for.
+    pub readonly_reason: Option<String>,
+    /// Txg that the pool was rewound to at import (`zpool import -T`); always read-only.
+    pub max_txg: Option<u64>,
+}
+
+/// Keys of [`Facts`] beside the config in the cachefile.
+const ALTROOT: &str = "ashift:altroot";
+const READONLY: &str = "ashift:readonly";
+const READONLY_REASON: &str = "ashift:readonly_reason";
+const MAX_TXG: &str = "ashift:max_txg";
+
+impl Facts {
+    /// Reads them from a config in the cachefile.
+    pub(crate) fn of(config: &NvList) -> Facts {
+        Facts {
+            altroot: config.get_str(ALTROOT).map(str::to_owned),
+            readonly: config.get_u64(READONLY) == Some(1),
+            readonly_reason: config.get_str(READONLY_REASON).map(str::to_owned),
+            max_txg: config.get_u64(MAX_TXG),
+        }
+    }
+
+    /// Adds them to a config for the cachefile.
+    pub(crate) fn add_to(&self, config: &mut NvList) {
+        if let Some(altroot) = &self.altroot {
+            config.add(ALTROOT, &**altroot);
+        }
+        if self.readonly {
+            config.add(READONLY, 1u64);
+        }
+        if let Some(reason) = &self.readonly_reason {
+            config.add(READONLY_REASON, &**reason);
+        }
+        if let Some(txg) = self.max_txg {
+            config.add(MAX_TXG, txg);
+        }
+    }
+}

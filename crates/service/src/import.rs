@@ -1,0 +1,256 @@
+//! Pools that could be imported, and importing them.
+//!
+//! # Source
+//! OpenZFS lib/libzutil/zutil_import.c, cmd/zpool/zpool_main.c (`do_import`).
+
+use std::sync::Arc;
+
+use base::{Guid, Result, Txg};
+use geom::disk::OpenMode;
+use geom::{Namespace, Provider};
+use machine::{Holder, World};
+use nvpair::NvList;
+use phys::PropValue;
+use spa::{Host, ImportOptions, Spa, activity_check_ns, device_paths, try_import};
+use vdev::import::{FoundPool, discover};
+use vdev::{PoolState, VdevState};
+
+use crate::facts::Facts;
+use crate::failure::{Attempt, Failure, Reason};
+use crate::held::Access;
+use crate::kept_errors;
+use crate::pools::Pools;
+use crate::session::Session;
+
+/// Nanoseconds per second.
+const NS_PER_SEC: u64 = 1_000_000_000;
+
+/// How a pool is to be imported.
+#[derive(Debug, Clone, Default)]
+pub struct Import {
+    /// Even if its labels say that another host has it open.
+    pub is_forced: bool,
+    /// The last txg to be read.
+    pub max_txg: Option<Txg>,
+    /// What is to be remembered of it.
+    pub facts: Facts,
+    /// Properties to be set.
+    pub props: Vec<(String, PropValue)>,
+    /// The comment to be set; empty: none.
+    pub comment: Option<String>,
+}
+
+impl Pools {
+    /// Pools on the devices that are not imported, or are imported but no longer at their remembered paths.
+    /// As when the kernel opens devices, those that were not given are looked for at the paths in the labels
+    /// and in the MOS config. `destroyed`: only destroyed pools, otherwise only the others.
+    ///
+    /// # Errors
+    /// Errors of reading the cachefile.
+    pub fn importable(
+        &self,
+        providers: &[Arc<dyn Provider>],
+        destroyed: bool,
+    ) -> Result<Vec<FoundPool>> {
+        let world = self.world();
+        let imported: Vec<u64> = self
+            .configs()?
+            .iter()
+            .filter(|(_, config)| is_where_it_was(world, config))
+            .filter_map(|(_, config)| config.get_u64("pool_guid"))
+            .collect();
+        let mut pools = discover(providers).pools;
+        pools.retain(|pool| {
+            !imported.contains(&pool.guid.0) && (pool.state == PoolState::Destroyed) == destroyed
+        });
+        let open = |path: &str| Namespace::open(&**world, path, OpenMode::Inspect).ok();
+        let follow = |pool: FoundPool| {
+            let labels = pool.config.clone();
+            let pool = pool.follow_paths(&labels, &open);
+            match try_import(&pool) {
+                Ok(config) => pool.follow_paths(&config, &open),
+                Err(_) => pool,
+            }
+        };
+        let mut pools: Vec<FoundPool> = pools.into_iter().map(follow).collect();
+        pools.sort_by_cached_key(first_device);
+        Ok(pools)
+    }
+
+    /// Whether a pool can be imported as `name`: no other pool with this name is imported. `found`: the pool
+    /// to be imported, which may be imported already, with its devices at other paths.
+    ///
+    /// # Errors
+    /// Errors of reading the cachefile.
+    pub fn is_name_free(&self, name: &str, found: Option<Guid>) -> Result<bool> {
+        let taken = self.cachefile().find(name)?;
+        let taken_by = taken.and_then(|config| config.get_u64("pool_guid"));
+        Ok(taken_by.is_none() || taken_by == found.map(|guid| guid.0))
+    }
+}
+
+/// The least of the names of a pool's devices; pools are listed in the order of these.
+fn first_device(pool: &FoundPool) -> Option<String> {
+    let names = pool.devices.iter().map(|d| d.provider.name().to_owned());
+    names.min()
+}
+
+/// Whether any device of an imported pool is at its remembered path.
+fn is_where_it_was(world: &World, config: &NvList) -> bool {
+    let guid = config.get_u64("pool_guid");
+    let paths = config.get_list("vdev_tree").map(device_paths);
+    let is_there = |path: &String| {
+        let provider = Namespace::open(world, path, OpenMode::Inspect).ok();
+        let owner = provider.and_then(|provider| vdev::label::owner(&*provider));
+        owner.is_some_and(|owner| Some(owner.pool_guid.0) == guid)
+    };
+    paths.unwrap_or_default().iter().any(is_there)
+}
+
+impl Session {
+    /// Imports a pool as `name`, and resilvers devices that were absent. The name has been checked.
+    ///
+    /// # Errors
+    /// [`Reason::Foreign`], [`Reason::DevicesUnavailable`], [`Reason::ConfigInvalid`],
+    /// [`Reason::NameTaken`], [`Reason::InUse`], [`Reason::LabelsChanged`]; errors of opening it.
+    pub fn import(
+        &self,
+        found: FoundPool,
+        name: &str,
+        import: &Import,
+    ) -> std::result::Result<(), Failure> {
+        let failed = |reason: Reason| Failure::new(Attempt::Import, name, reason);
+        let record = Failure::of(Attempt::Record, name);
+        let host = self.pools.host().map_err(&record)?;
+        check(&found, &host, import).map_err(|reason| {
+            // A foreign pool is named as the other host knows it.
+            let is_foreign = matches!(reason, Reason::Foreign { .. });
+            let name = if is_foreign { &found.name } else { name };
+            Failure::new(Attempt::Import, name, reason)
+        })?;
+        let lock = self.held.lock(&self.pools, name, Access::Write);
+        let _lock = lock.map_err(|e| failed(Reason::InUse(e)))?;
+        // Meanwhile another session may have imported this pool, or another one with its name.
+        let is_free = self.pools.is_name_free(name, Some(found.guid));
+        if !is_free.map_err(&record)? {
+            return Err(failed(Reason::NameTaken));
+        }
+        let guid = found.guid;
+        let found = self.lock_devices(found, name, import.facts.readonly);
+        let found = found.map_err(failed)?;
+        self.tell_of_watching(&found, name, &host, import.facts.readonly);
+        let spa = Spa::import(ImportOptions {
+            new_name: (name != found.name).then(|| name.to_owned()),
+            found,
+            readonly: import.facts.readonly,
+            max_txg: import.max_txg,
+            force: true,
+            host,
+            settings: self.pools.settings(name),
+        });
+        let finished = spa.and_then(|spa| self.finish_import(&spa, import));
+        finished.map_err(|e| failed(Reason::Error(e)))?;
+        self.forget_moved(name, guid).map_err(record)
+    }
+
+    /// Locks the devices of a pool and reads their labels again, which may have changed meanwhile.
+    fn lock_devices(
+        &self,
+        found: FoundPool,
+        name: &str,
+        readonly: bool,
+    ) -> std::result::Result<FoundPool, Reason> {
+        let mode = if readonly {
+            OpenMode::ReadOnly
+        } else {
+            OpenMode::ReadWrite
+        };
+        let world = self.pools.world();
+        let names = world.names_for(Holder::Pool(name.to_owned()));
+        let devices = found.devices.iter();
+        let providers: Result<Vec<_>> = devices
+            .map(|device| names.open(device.provider.name(), mode))
+            .collect();
+        let (providers, guid) = (providers?, found.guid);
+        drop(found);
+        let mut again = discover(&providers).pools.into_iter();
+        again
+            .find(|pool| pool.guid == guid)
+            .ok_or(Reason::LabelsChanged)
+    }
+
+    /// Reports that the import waits to see whether another host has the pool open.
+    fn tell_of_watching(&self, found: &FoundPool, name: &str, host: &Host, readonly: bool) {
+        if readonly || self.pools.world().is_machine() {
+            return;
+        }
+        if let Some(ns) = activity_check_ns(found, host.id) {
+            let secs = ns.div_ceil(NS_PER_SEC);
+            self.pools.observer().waiting(&format!(
+                "{secs} seconds, in case another host has pool '{name}' open"
+            ));
+        }
+    }
+
+    fn finish_import(&self, spa: &Spa, import: &Import) -> Result<()> {
+        kept_errors::keep_met(&self.pools, spa)?;
+        let mut facts = import.facts.clone();
+        if spa.is_readonly() {
+            if !facts.readonly {
+                let why: Vec<String> = spa.obstacles().iter().map(ToString::to_string).collect();
+                let why = why.join("; ");
+                let text = format!("pool '{}' is imported read-only: {why}", spa.name());
+                self.pools.observer().notice(&text);
+                facts.readonly = true;
+                facts.readonly_reason = Some(why);
+            }
+            return self.pools.remember(spa, &facts);
+        }
+        for (name, value) in &import.props {
+            spa.set_prop(name, value.clone())?;
+        }
+        if let Some(comment) = &import.comment {
+            spa.set_comment(Some(comment.clone()).filter(|c| !c.is_empty()))?;
+        }
+        self.pools.catch_up(spa)?;
+        if spa.autoexpand() {
+            spa.expand(&|_| true)?;
+        }
+        spa.log_command(self.command())?;
+        spa.sync()?;
+        self.pools.remember(spa, &facts)?;
+        spa.close()
+    }
+
+    /// Removes the cachefile entry that a moved pool has under its previous name.
+    fn forget_moved(&self, name: &str, guid: Guid) -> Result<()> {
+        for (other, config) in self.pools.configs()? {
+            if other != name && config.get_u64("pool_guid") == Some(guid.0) {
+                self.pools.cachefile().remove(&other)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Refuses a pool that another host may have open, and one that lacks devices.
+fn check(found: &FoundPool, host: &Host, import: &Import) -> std::result::Result<(), Reason> {
+    let is_foreign = found.hostid != 0 && found.hostid != host.id;
+    if found.state != PoolState::Exported && is_foreign && !import.is_forced {
+        return Err(Reason::Foreign {
+            hostname: found.hostname.clone(),
+            hostid: found.hostid,
+            accessed_secs: found.uberblock.map_or(0, |ub| ub.timestamp.get()),
+        });
+    }
+    let (state, _) = found.health();
+    if state >= VdevState::Degraded {
+        return Ok(());
+    }
+    let is_valid = found.open(&found.config, false).is_ok();
+    Err(if is_valid {
+        Reason::DevicesUnavailable
+    } else {
+        Reason::ConfigInvalid
+    })
+}

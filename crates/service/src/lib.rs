@@ -1,0 +1,84 @@
+//! The pools of a host or machine: which are imported, opening and locking them, and what is kept of them.
+//!
+//! # What it is
+//! [`Pools`] are the pools of one world ([`machine::World`]), remembered in a state folder: a cachefile,
+//! locks, and the errors that cannot be recorded in the pools. A [`Session`] is one command or request: it
+//! opens pools, each locked by name, and closes them with what the history is to say. Requests and results
+//! are types; what a user is to be told meanwhile goes to an [`Observer`]. Nothing is printed here.
+//!
+//! # On disk
+//! Below the state folder: `zpool.cache` ([`spa::CacheFile`], with [`Facts`] beside each config),
+//! `locks/POOL.lock`, and `errors/GUID.json` (`kept_errors.rs`).
+//!
+//! # Invariants
+//! 1. [`Session::open`] is the only way to open an imported pool. An open pool's name is locked: shared by
+//!    readers, exclusively by a writer.
+//! 2. A pool is in the cachefile from when it is created or imported until it is exported or destroyed. Its
+//!    entry changes only while its name is locked; only the entry of a pool that cannot be opened, or that
+//!    was imported again at another place, is removed without that.
+//! 3. A session that holds a pool waits without limit only for pools whose names sort later (for others,
+//!    one second at most), so sessions never deadlock.
+//! 4. Errors met in a pool are kept when it is closed, unless it is no longer imported.
+//!
+//! # Crash argument
+//! The cachefile and the kept errors are replaced by renaming. The labels change before the cachefile: a
+//! crash in between leaves, after an export, the entry of a pool that opens as before; after a destroy, that
+//! of a pool that cannot be opened, which a forced export removes; after a creation, no entry, and the pool
+//! can be imported.
+//!
+//! # Concurrency
+//! Every type is `Send + Sync`. Locks are `flock`s on files of their own, so sessions of one process
+//! exclude each other as processes do.
+//!
+//! # Why not simpler
+//! A global table of open pools would save each command the import, but a pool would stay open until the
+//! process ends, and no other process could use it.
+//!
+//! # Source
+//! OpenZFS module/zfs/spa_config.c, lib/libzfs/libzfs_pool.c, lib/libzfs/libzfs_mount.c.
+
+mod create;
+mod devices;
+mod environment;
+mod error_log;
+mod facts;
+mod failure;
+mod held;
+mod import;
+mod inspect;
+mod kept_errors;
+mod leave;
+mod mountpoint;
+mod open;
+mod pools;
+mod scanning;
+mod session;
+
+pub use create::{NewPool, PoolDevice};
+pub use devices::Absence;
+pub use environment::{Environment, Observer, Progress};
+pub use error_log::objects_of;
+pub use facts::Facts;
+pub use failure::{Attempt, Failure, Outcome, Reason};
+pub use held::Access;
+pub use import::Import;
+pub use kept_errors::KeptErrors;
+pub use mountpoint::{below, place};
+pub use open::OpenPool;
+pub use pools::Pools;
+pub use scanning::Scrubbed;
+pub use session::Session;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pools_and_sessions_can_be_shared_by_threads() {
+        fn is_shared<T: Send + Sync>() {}
+        is_shared::<Pools>();
+        is_shared::<Session>();
+        is_shared::<OpenPool>();
+        is_shared::<Failure>();
+    }
+}

@@ -1,0 +1,150 @@
+//! A pool that a session has open, and opening it.
+
+use std::sync::Arc;
+
+use base::{Context, Error, ErrorKind, Result, Txg};
+use machine::{Holder, Patience};
+use nvpair::NvList;
+use spa::{ImportOptions, Spa};
+
+use crate::facts::Facts;
+use crate::held::{Access, Held, PoolLock};
+use crate::kept_errors;
+use crate::pools::Pools;
+
+/// How long to wait for devices in use by another program, in ns. Bounded, since that program may never
+/// end.
+const DEVICES_WAIT_NS: u64 = 10_000_000_000;
+
+/// A pool that one session has open and locked.
+pub struct OpenPool {
+    spa: Spa,
+    facts: Facts,
+    pools: Pools,
+    _lock: PoolLock,
+}
+
+impl Drop for OpenPool {
+    /// Keeps the errors met, unless the pool is no longer imported here.
+    fn drop(&mut self) {
+        let name = self.spa.name();
+        if self.pools.imported(&name).is_err() {
+            return;
+        }
+        // The request itself reports why a pool is suspended, and the same cause may prevent keeping
+        // anything.
+        let is_suspended = self.spa.suspended().is_some();
+        if let Err(error) = kept_errors::keep_met(&self.pools, &self.spa)
+            && !is_suspended
+        {
+            let text = format!("cannot keep the errors of pool '{name}': {error}");
+            self.pools.observer().notice(&text);
+        }
+    }
+}
+
+impl OpenPool {
+    /// The prefix of its datasets' mountpoints (`altroot`).
+    #[must_use]
+    pub fn altroot(&self) -> Option<&str> {
+        self.facts.altroot.as_deref()
+    }
+
+    /// What is remembered of it beyond its config.
+    #[must_use]
+    pub fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// The pools it is one of.
+    #[must_use]
+    pub fn pools(&self) -> &Pools {
+        &self.pools
+    }
+
+    /// Writes its config, which a change has altered, to the cachefile.
+    ///
+    /// # Errors
+    /// Errors of writing the cachefile.
+    pub fn remember(&self) -> Result<()> {
+        self.pools.remember(&self.spa, &self.facts)
+    }
+}
+
+impl std::ops::Deref for OpenPool {
+    type Target = Spa;
+    fn deref(&self) -> &Spa {
+        &self.spa
+    }
+}
+
+/// Opens an imported pool; waits while another session holds it.
+pub(crate) fn open(
+    pools: &Pools,
+    held: &Arc<Held>,
+    pool: &str,
+    access: Access,
+) -> Result<OpenPool> {
+    let within = || format!("cannot open '{pool}'");
+    pools.imported(pool)?; // no lock for what is not there
+    let lock = held.lock(pools, pool, access).within(within)?;
+    // The session that held the lock may have changed or exported it.
+    let config = pools.imported(pool)?;
+    let facts = Facts::of(&config);
+    if facts.readonly && access == Access::Write {
+        let why = facts.readonly_reason;
+        let why = why.map_or_else(String::new, |why| format!(": {why}"));
+        let text = format!("cannot open '{pool}': pool is read-only{why}");
+        return Err(Error::new(ErrorKind::ReadOnly, text));
+    }
+    let readonly = access == Access::Read;
+    // Nothing else uses the devices of a machine.
+    let is_machine = pools.world().is_machine();
+    let default_ns = if is_machine { 0 } else { DEVICES_WAIT_NS };
+    let patience = Patience {
+        wait_ns: held.wait_ns(pools, pool, default_ns),
+        on_wait: &|what| pools.observer().waiting(what),
+    };
+    let import = || {
+        patience.wait_for(&format!("pool '{pool}'"), || {
+            match import(pools, pool, &config, &facts, readonly) {
+                Err(e) if e.kind() == ErrorKind::Busy => Err(e.to_string()),
+                outcome => Ok(outcome),
+            }
+        })
+    };
+    let mut spa = import().within(within)?;
+    if !spa.is_readonly() && spa.autoexpand() && spa.expand(&|_| true).within(within)? {
+        spa.close().within(within)?;
+        drop(spa);
+        spa = import().within(within)?;
+    }
+    if !spa.is_readonly() {
+        spa.resilver_if_needed().within(within)?;
+    }
+    kept_errors::hand_over(pools, &spa);
+    Ok(OpenPool {
+        spa,
+        facts,
+        pools: pools.clone(),
+        _lock: lock,
+    })
+}
+
+fn import(
+    pools: &Pools,
+    pool: &str,
+    config: &NvList,
+    facts: &Facts,
+    readonly: bool,
+) -> Result<Spa> {
+    let names = pools.world().names_for(Holder::Pool(pool.to_owned()));
+    let (host, settings) = (pools.host()?, pools.settings(pool));
+    let mut options = ImportOptions::from_config_in(&names, config, readonly, host, settings)?;
+    options.max_txg = facts.max_txg.map(Txg);
+    // A read-only import leaves the old name in the labels,
+    options.new_name = facts.readonly.then(|| pool.to_owned());
+    // and, in those of a destroyed pool, that it was destroyed.
+    options.force = facts.readonly;
+    Spa::open(options)
+}

@@ -1,0 +1,184 @@
+//! One command or request, and the pools that it has open.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use base::{Error, ErrorKind, Result};
+use rt::Mutex;
+use zpl::mount::{Mount, mount};
+
+use crate::failure::{Attempt, Failure};
+use crate::held::{Access, Held};
+use crate::open::{OpenPool, open};
+use crate::pools::Pools;
+
+/// One command or request. The pools that it asks for by [`pool`](Session::pool) stay open until
+/// [`close`](Session::close).
+pub struct Session {
+    // Declared first, so that mounts are dropped before the pools they are in.
+    mounts: Mutex<BTreeMap<String, Arc<Mount>>>,
+    open: Mutex<BTreeMap<String, Arc<OpenPool>>>,
+    pub(crate) held: Arc<Held>,
+    pub(crate) pools: Pools,
+    access: Access,
+    /// What the history says of it.
+    command: String,
+    /// Pools whose history gets the command.
+    changed: Mutex<BTreeSet<String>>,
+}
+
+impl Pools {
+    /// A session that opens pools with `access`; `command` is what the history says of it.
+    #[must_use]
+    pub fn session(&self, access: Access, command: impl Into<String>) -> Session {
+        Session {
+            mounts: Mutex::default(),
+            open: Mutex::default(),
+            held: Arc::default(),
+            pools: self.clone(),
+            access,
+            command: command.into(),
+            changed: Mutex::default(),
+        }
+    }
+}
+
+impl Session {
+    /// The pools that there are.
+    #[must_use]
+    pub fn pools(&self) -> &Pools {
+        &self.pools
+    }
+
+    /// Opens an imported pool, for the caller to close; waits while another session holds it.
+    ///
+    /// # Errors
+    /// `NotFound` if it is not imported, `Busy` if it is in use for too long, `ReadOnly`; errors of opening
+    /// it.
+    pub fn open(&self, pool: &str, access: Access) -> Result<OpenPool> {
+        open(&self.pools, &self.held, pool, access)
+    }
+
+    /// Like [`open`](Session::open), for writing if the pool was not imported read-only.
+    ///
+    /// # Errors
+    /// As [`open`](Session::open).
+    pub fn open_as_imported(&self, pool: &str) -> Result<OpenPool> {
+        self.open(pool, self.access_as_imported(pool, Access::Write)?)
+    }
+
+    pub(crate) fn access_as_imported(&self, pool: &str, wanted: Access) -> Result<Access> {
+        let is_readonly = self.pools.facts(pool)?.readonly;
+        Ok(if is_readonly { Access::Read } else { wanted })
+    }
+
+    /// An imported pool; opened with the session's access if it is not open yet.
+    ///
+    /// # Errors
+    /// As [`open`](Session::open).
+    pub fn pool(&self, name: &str) -> Result<Arc<OpenPool>> {
+        self.pool_with(name, self.access)
+    }
+
+    /// Like [`pool`](Session::pool), but read-only if the pool was imported so; `None` if no such pool is
+    /// imported.
+    ///
+    /// # Errors
+    /// As [`open`](Session::open).
+    pub fn find_pool(&self, name: &str) -> Result<Option<Arc<OpenPool>>> {
+        if !self.pools.is_imported(name)? {
+            return Ok(None);
+        }
+        let access = self.access_as_imported(name, self.access)?;
+        let pool = self.pool_with(name, access)?;
+        if access == Access::Write {
+            pool.check_writable()?;
+        }
+        Ok(Some(pool))
+    }
+
+    fn pool_with(&self, name: &str, access: Access) -> Result<Arc<OpenPool>> {
+        let mut open = self.open.lock();
+        if let Some(pool) = open.get(name) {
+            return Ok(Arc::clone(pool));
+        }
+        let pool = Arc::new(self.open(name, access)?);
+        open.insert(name.to_owned(), Arc::clone(&pool));
+        Ok(pool)
+    }
+
+    /// The file system of a dataset or snapshot; stays mounted until the session is closed.
+    ///
+    /// # Errors
+    /// As [`open`](Session::open); `NotFound` if there is no such dataset; errors of mounting it.
+    pub fn mount(&self, name: &str) -> Result<Arc<Mount>> {
+        let mut mounts = self.mounts.lock();
+        if let Some(mount) = mounts.get(name) {
+            return Ok(Arc::clone(mount));
+        }
+        let pool = self.pool(name.split(['/', '@']).next().unwrap_or(name))?;
+        let readonly = self.access == Access::Read || pool.is_readonly();
+        let mount = mount(pool.dsl(), name, readonly).map_err(|e| match e.kind() {
+            ErrorKind::NotFound => {
+                let text = format!("cannot open '{name}': data set does not exist");
+                Error::new(e.kind(), text)
+            }
+            _ => e,
+        })?;
+        let mount = Arc::new(mount);
+        mounts.insert(name.to_owned(), Arc::clone(&mount));
+        Ok(mount)
+    }
+
+    /// What the history says of the session.
+    pub(crate) fn command(&self) -> &str {
+        &self.command
+    }
+
+    /// Adds the session's command to the history of a pool. Reaches the disk with the open txg.
+    ///
+    /// # Errors
+    /// `ReadOnly`, `Suspended`.
+    pub fn log(&self, pool: &OpenPool) -> Result<()> {
+        pool.log_command(&self.command)
+    }
+
+    /// Ends the work on a pool that the session has opened: adds the command to the history, and syncs and
+    /// closes the pool.
+    ///
+    /// # Errors
+    /// `ReadOnly`, `Suspended`.
+    pub fn finish(&self, pool: &OpenPool) -> Result<()> {
+        self.log(pool)?;
+        pool.sync()?;
+        pool.close()
+    }
+
+    /// Records that a pool was changed, so that its history gets the session's command.
+    pub fn note_change(&self, pool: &str) {
+        self.changed.lock().insert(pool.to_owned());
+    }
+
+    /// Writes the history, syncs everything to disk and closes the pools.
+    ///
+    /// # Errors
+    /// The last error of a pool; the others are closed nevertheless.
+    pub fn close(self) -> std::result::Result<(), Failure> {
+        self.mounts.lock().clear();
+        let open = std::mem::take(&mut *self.open.lock());
+        let mut outcome = Ok(());
+        for (name, pool) in open {
+            if self.changed.lock().contains(&name)
+                && let Err(error) = self.log(&pool).and_then(|()| pool.sync())
+                // A full pool gets no history entry; the change itself is on disk.
+                && error.kind() != ErrorKind::NoSpace
+            {
+                outcome = Err(Failure::new(Attempt::Write, &name, error));
+            }
+            if let Err(error) = pool.close() {
+                outcome = Err(Failure::new(Attempt::Close, &name, error));
+            }
+        }
+        outcome
+    }
+}

@@ -1,0 +1,58 @@
+//! The parts of an open pool, for what looks inside: `zdb`, the checker, tests.
+//!
+//! # What it is
+//! Commands and services need none of them: what they may do with a pool is a method of [`Spa`]. What
+//! changes a part through this door keeps the invariants of that part itself.
+
+use std::sync::Arc;
+
+use dmu::{Objset, TxGroups};
+use metaslab::Metaslabs;
+use zio::Pipeline;
+
+use crate::spa::{Inner, Spa};
+use crate::space_maps::SpaceMaps;
+
+/// The parts of an open pool.
+#[derive(Clone, Copy)]
+pub struct Parts<'a>(&'a Inner);
+
+impl Spa {
+    /// The parts, for what looks inside.
+    #[must_use]
+    pub fn parts(&self) -> Parts<'_> {
+        Parts(&self.inner)
+    }
+}
+
+impl<'a> Parts<'a> {
+    /// The meta-objset.
+    #[must_use]
+    pub fn mos(self) -> &'a Arc<Objset> {
+        &self.0.mos
+    }
+
+    /// The pipeline, which bypasses the cache; it also writes log blocks.
+    #[must_use]
+    pub fn pipeline(self) -> &'a Arc<Pipeline> {
+        &self.0.pipeline
+    }
+
+    /// The allocator.
+    #[must_use]
+    pub fn metaslabs(self) -> &'a Arc<Metaslabs> {
+        &self.0.space
+    }
+
+    /// The space maps in the MOS.
+    #[must_use]
+    pub fn space_maps(self) -> &'a Arc<SpaceMaps> {
+        &self.0.maps
+    }
+
+    /// The txg state machine.
+    #[must_use]
+    pub fn groups(self) -> &'a Arc<TxGroups> {
+        &self.0.groups
+    }
+}
