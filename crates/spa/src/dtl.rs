@@ -116,7 +116,7 @@ fn read_dtl(maps: &dyn SpaceMapStore, object: ObjectId, synced: Txg) -> Result<T
         }
         Ok(())
     })?;
-    // They are in order unless somebody else wrote them; a set takes them fast only in order.
+    // They are in order unless another program wrote them; a set takes them fast only in order.
     ranges.sort_unstable_by_key(|range| range.start);
     let mut missing = TxgSet::default();
     ranges.into_iter().for_each(|range| missing.add(range));

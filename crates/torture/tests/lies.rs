@@ -39,7 +39,7 @@ fn words(image: &Image) -> Vec<(ObjectId, usize)> {
     let objects = (1..1 << 12).map(ObjectId);
     let mut words = Vec::new();
     for object in objects {
-        let Ok(dnode) = spa.mos().hold(object) else {
+        let Ok(dnode) = spa.parts().mos().hold(object) else {
             continue;
         };
         if dnode.bonus_type() != ObjectType::NONE {
