@@ -32,7 +32,6 @@ mod dedup;
 mod findings;
 mod leaves;
 mod lists;
-mod log;
 mod progress;
 mod space;
 mod stats;

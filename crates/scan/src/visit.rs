@@ -19,9 +19,10 @@ use std::sync::Arc;
 use base::{Buf, Error, ObjectId, ObjsetId, Result, Txg};
 use dmu::traverse::{Link, Order, Point, Scope, Step, Stop, Visitor, traverse};
 use dsl::{DatasetFields, DslDataset};
+use phys::objset::ObjsetPhys;
 use phys::scan::DSF_VISIT_DS_AGAIN;
-use phys::{BlkPtrPhys, BookmarkPhys, ScanPhys};
-use zio::Bookmark;
+use phys::{BlkPtrPhys, BookmarkPhys, Phys, ScanPhys, ZilHeaderPhys};
+use zio::{Bookmark, LogStore, Pipeline};
 
 use crate::issue::{Issue, Tally};
 use crate::slice::Pool;
@@ -140,6 +141,9 @@ impl<'a> Visit<'a> {
         if self.phys().cur_min_txg.get() >= self.phys().max_txg.get() {
             return;
         }
+        if !ds.is_snapshot() && self.phys().bookmark.objset.get() == 0 {
+            self.log(&ds.root_bp(), ObjsetId(object.0));
+        }
         self.objset(&ds.root_bp(), ObjsetId(object.0));
         if self.is_suspending {
             return;
@@ -183,6 +187,37 @@ impl<'a> Visit<'a> {
         *from = txg.min(*from);
     }
 
+    /// Visits the blocks of a head's intent log that were claimed and wait for their replay. That of a
+    /// snapshot is a copy of a former head's, and means nothing.
+    #[doc(alias = "dsl_scan_zil")]
+    fn log(&mut self, root: &BlkPtrPhys, objset: ObjsetId) {
+        if root.is_hole() {
+            return;
+        }
+        let pipeline = &**self.pool.pipeline;
+        let at = Bookmark::root(objset);
+        let Ok(header) = read_zil_header(pipeline, root, &at) else {
+            // Traversing the objset meets the same error.
+            return;
+        };
+        let phys = self.phys();
+        let (min, max) = (Txg(phys.min_txg.get()), Txg(phys.max_txg.get()));
+        let from = phys.cur_min_txg.get();
+        let issue = &mut self.issue;
+        let mut see = |bp: &BlkPtrPhys, at: &Bookmark, is_chain: bool| {
+            // The last block of a chain was allocated, and perhaps never written.
+            let is_written = !is_chain || pipeline.read_log(bp, at).is_ok();
+            if is_written && bp.physical_birth().0 > from {
+                issue.take(bp, at, min, max);
+            }
+        };
+        // Blocks of logs that are not claimed come and go with what is written now.
+        let unclaimed = Txg(0);
+        if let Err(error) = zil::each_block(pipeline, objset, &header, unclaimed, &mut see) {
+            self.issue.lost(root, &at, error);
+        }
+    }
+
     /// Visits what is left of an objset, and records where to resume if the slice ends before that.
     #[doc(alias = "dsl_scan_visit_rootbp")]
     fn objset(&mut self, root: &BlkPtrPhys, objset: ObjsetId) {
@@ -204,6 +239,11 @@ impl<'a> Visit<'a> {
             self.is_suspending = true;
         }
     }
+}
+
+fn read_zil_header(pipeline: &Pipeline, root: &BlkPtrPhys, at: &Bookmark) -> Result<ZilHeaderPhys> {
+    let block = pipeline.read_keyless(root, at)?;
+    Ok(ObjsetPhys::view(&block)?.zil_header)
 }
 
 impl Visitor for Visit<'_> {

@@ -13,6 +13,8 @@ use spa::{ScanSettings, Settings, Spa};
 use torture::model::World;
 use torture::pool::{self, Layout};
 use torture::{Dice, seed};
+use zpl::Create;
+use zpl::mount::mount;
 
 const DISK_BYTES: u64 = 128 << 20;
 /// The range that one side of a mirror may lose without the pool being lost: everything but its labels.
@@ -186,6 +188,49 @@ fn sim_after_a_power_cut_a_scrub_goes_on() {
             spa.export().unwrap();
             drop(spa);
             assert_has_everything(b, &world);
+        }
+    });
+}
+
+/// What was synced into an intent log that nobody has replayed yet is scrubbed as well.
+#[test]
+fn sim_a_scrub_mends_intent_logs() {
+    rt::simulate(3, || {
+        let memory = disks(2);
+        let spa = new_pool(&providers(&memory), pool::settings());
+        pool::create_fs(&spa, "tank/fs", &[]).unwrap();
+        let fs = mount(spa.dsl(), "tank/fs", false).unwrap();
+        spa.sync().unwrap();
+        // A small record lies in the log, a large one beside it.
+        for (name, len) in [("small", 3000), ("large", 200_000)] {
+            let root = fs.root();
+            let file = fs.create_file(root, name.as_bytes(), &Create::default());
+            let file = file.unwrap().id;
+            fs.write(file, 0, &vec![7; len]).unwrap();
+            fs.fsync(file).unwrap();
+        }
+        // The power goes before the txg is on disk.
+        let cut: Vec<Arc<Memory>> = memory
+            .iter()
+            .map(|disk| Arc::new(disk.snapshot()))
+            .collect();
+        drop(fs);
+        drop(spa);
+        let spa = pool::open(&providers(&cut), false).unwrap();
+        scribble(&*cut[1]);
+        spa.scrub().unwrap();
+        finish(&spa);
+        assert_eq!(spa.scan().unwrap().errors.get(), 0);
+        spa.close().unwrap();
+        drop(spa);
+        let alone: Arc<dyn Provider> = cut[1].clone();
+        let spa = pool::open(&[alone], false).unwrap();
+        let fs = mount(spa.dsl(), "tank/fs", false).unwrap();
+        for (name, len) in [("small", 3000), ("large", 200_000)] {
+            let file = fs.lookup(fs.root(), name.as_bytes()).unwrap();
+            let mut bytes = vec![0; len];
+            let read = fs.read(file.id, 0, &mut bytes).unwrap();
+            assert!(read == len && bytes.iter().all(|byte| *byte == 7), "{name}");
         }
     });
 }

@@ -43,6 +43,7 @@
 //! # Source
 //! OpenZFS module/zfs/zil.c, include/sys/zil.h, include/sys/zil_impl.h @be7657e3.
 
+mod blocks;
 mod chain;
 mod itx;
 mod lwb;
@@ -52,6 +53,7 @@ mod zilog;
 #[cfg(test)]
 mod tests;
 
+pub use blocks::each_block;
 pub use chain::{Parsed, Visitor, claim, destroy_sync, parse};
 pub use itx::{DataRequest, Itx, WriteState};
 pub use replay::{ReplaySink, Replayed};

@@ -216,20 +216,16 @@ impl Walker<'_> {
     fn log(&mut self, objset: ObjsetId, phys: &ObjsetPhys) {
         let walk = self.walk;
         let pipeline = &*walk.pool.pipeline;
-        let first_unclaimed = walk.pool.txg.next();
-        let mut visit = |bp: &BlkPtrPhys, bookmark: Bookmark, is_chain: bool| {
-            self.count(bp, &bookmark, BlockKind::of(bp));
+        let mut see = |bp: &BlkPtrPhys, bookmark: &Bookmark, is_chain: bool| {
+            self.count(bp, bookmark, BlockKind::of(bp));
             if !is_chain && walk.options.checksums == Checksums::All {
-                self.leaf(bp, &bookmark);
+                self.leaf(bp, bookmark);
             }
         };
-        crate::log::walk(
-            pipeline,
-            objset,
-            &phys.zil_header,
-            first_unclaimed,
-            &mut visit,
-        );
+        let unclaimed = walk.pool.txg.next();
+        let header = &phys.zil_header;
+        // A log that cannot be parsed further ends there.
+        let _ = zil::each_block(pipeline, objset, header, unclaimed, &mut see);
     }
 
     /// Visits one pointer in a block born in txg `born_by`: counts it, claims its space, and queues
