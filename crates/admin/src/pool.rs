@@ -507,8 +507,8 @@ impl PoolStatus {
     }
 }
 
-/// The classes listed after the normal vdevs, in the order of `zpool status`.
-const STATUS_CLASSES: [AllocClass; 3] = [AllocClass::Dedup, AllocClass::Special, AllocClass::Log];
+/// The classes listed after the normal vdevs, in the order of `zpool status` and `zpool list -v`.
+const CLASSES: [AllocClass; 3] = [AllocClass::Dedup, AllocClass::Special, AllocClass::Log];
 
 /// The heading for the vdevs of a class.
 pub(crate) fn heading(class: AllocClass) -> &'static str {

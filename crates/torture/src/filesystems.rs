@@ -19,6 +19,8 @@ use crate::pool;
 /// The most file systems, and the most snapshots of each, that are made.
 const HEADS_MAX: usize = 6;
 const SNAPSHOTS_MAX: usize = 5;
+/// The tag of all holds.
+const TAG: &str = "storm";
 
 /// A file system, its snapshots, and its origin.
 #[derive(Clone)]
@@ -197,6 +199,9 @@ impl Filesystems {
             .map(|(snap, _)| format!("{name}@{snap}"))
             .collect();
         let names: Vec<&str> = doomed.iter().map(String::as_str).collect();
+        for full in &names {
+            release(session, full)?;
+        }
         let outcome = session.spa.dsl().destroy_snapshots(&names, false);
         if names.iter().any(|full| self.has_clones(full)) {
             assert!(outcome.is_err(), "one of {names:?} has a clone");
@@ -206,6 +211,44 @@ impl Filesystems {
         let is_doomed = |snap: &str| names.contains(&format!("{name}@{snap}").as_str());
         let head = self.head_mut(name);
         head.snapshots.retain(|(snap, _)| !is_doomed(snap));
+        Ok(())
+    }
+
+    /// Holds a snapshot, if there is one.
+    ///
+    /// # Errors
+    /// What the pool says.
+    pub fn hold(&self, session: &Session, name: &str, dice: &mut Dice) -> Result<()> {
+        let Some((snap, _)) = dice.pick(&self.heads[name].snapshots) else {
+            return Ok(());
+        };
+        let full = format!("{name}@{snap}");
+        let dsl = session.spa.dsl();
+        if dsl.holds(&dsl.dataset(&full)?)?.is_empty() {
+            dsl.hold(&[&full], TAG)?;
+        }
+        Ok(())
+    }
+
+    /// Bookmarks a snapshot, if there is one; where there are many bookmarks one is destroyed instead.
+    ///
+    /// # Errors
+    /// What the pool says.
+    pub fn bookmark(&mut self, session: &Session, name: &str, dice: &mut Dice) -> Result<()> {
+        let dsl = session.spa.dsl();
+        let ds = dsl.dataset(name)?;
+        let there = dsl.bookmarks(&ds)?;
+        if there.len() >= SNAPSHOTS_MAX {
+            return dsl.destroy_bookmark(&format!("{name}#{}", there[0].name));
+        }
+        let picked = dice.pick(&self.heads[name].snapshots).cloned();
+        let Some((snap, _)) = picked else {
+            return Ok(());
+        };
+        let bookmark = format!("{name}#{}", self.unique("b"));
+        dsl.create_bookmark(&bookmark, &format!("{name}@{snap}"))?;
+        let found = dsl.bookmarks(&ds)?;
+        assert_eq!(found.len(), there.len() + 1, "{bookmark}");
         Ok(())
     }
 
@@ -350,6 +393,17 @@ impl Filesystems {
     }
 }
 
+/// Releases a snapshot that is held, after an attempt to destroy it.
+fn release(session: &Session, snapshot: &str) -> Result<()> {
+    let dsl = session.spa.dsl();
+    if dsl.holds(&dsl.dataset(snapshot)?)?.is_empty() {
+        return Ok(());
+    }
+    let outcome = dsl.destroy_snapshots(&[snapshot], false);
+    assert!(outcome.is_err(), "{snapshot} is held");
+    dsl.release(&[snapshot], TAG)
+}
+
 /// Random properties of a file system, as the numbers used on disk.
 fn any_props(dice: &mut Dice) -> Vec<(&'static str, u64)> {
     let mut one_of = |values: &[u64]| *dice.pick(values).expect("there are some");
@@ -360,5 +414,7 @@ fn any_props(dice: &mut Dice) -> Vec<(&'static str, u64)> {
         ("copies", one_of(&[1, 1, 1, 2, 3])),
         ("dnodesize", one_of(&[0, 1024, 2048])),
         ("xattr", one_of(&[1, 2])),
+        ("sync", one_of(&[0, 0, 0, 1])),
+        ("refreservation", one_of(&[0, 0, 0, 1 << 20])),
     ]
 }

@@ -243,3 +243,53 @@ fn sim_an_attribute_that_moves_is_listed_once_after_a_replay() {
         spa.close().unwrap();
     });
 }
+
+/// A file that is open without a name gets an attribute, which is lost with it: the replay of what was synced
+/// later does not miss it.
+#[test]
+fn sim_attributes_of_a_file_without_a_name_are_not_replayed() {
+    const XATTR_DIR: u64 = 1;
+    rt::simulate(9, || {
+        let disk = Arc::new(PowerCut::new("/disk0", DISK_BYTES));
+        let root = init(NewFilesystem::default(), true);
+        let providers: [Arc<dyn Provider>; 1] = [disk.clone()];
+        let spa = pool::create("tank", Layout::Stripe, 9, &providers, root).unwrap();
+        let dsl = spa.dsl();
+        dsl.set_prop("tank", "xattr", PropValue::Number(XATTR_DIR))
+            .unwrap();
+        let fs = mount(dsl, "tank", false).unwrap();
+        let create = |name: &[u8]| {
+            fs.create_file(fs.root(), name, &Create::default())
+                .unwrap()
+                .id
+        };
+        let set = |file, name: &[u8]| fs.setxattr(file, name, b"value", SetXattr::Set).unwrap();
+        let (with_directory, without) = (create(b"a"), create(b"b"));
+        set(with_directory, b"user.first");
+        // The first one of a file system waits for the txg, in which its log begins.
+        fs.fsync(with_directory).unwrap();
+        spa.sync().unwrap();
+        for (file, name) in [(with_directory, b"a"), (without, b"b")] {
+            fs.hold(file).unwrap();
+            fs.unlink(fs.root(), name).unwrap();
+            set(file, b"user.second");
+            set(file, b"user.second");
+        }
+        fs.removexattr(with_directory, b"user.first").unwrap();
+        let last = create(b"last");
+        fs.fsync(last).unwrap();
+        let commands = disk.supply().commands();
+        let image: Arc<dyn Provider> = Arc::new(disk.image_after(commands, commands));
+        let found = pool::open(&[image], false).unwrap();
+        let there = mount(found.dsl(), "tank", false).unwrap();
+        assert_eq!(there.lookup(there.root(), b"last").unwrap().id, last);
+        assert!(there.lookup(there.root(), b"a").is_err());
+        drop(there);
+        found.sync().unwrap();
+        pool::assert_clean(&found);
+        fs.rele(with_directory, 1).unwrap();
+        fs.rele(without, 1).unwrap();
+        drop(fs);
+        spa.close().unwrap();
+    });
+}

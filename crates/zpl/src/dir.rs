@@ -327,6 +327,21 @@ impl Filesystem {
         name: &[u8],
         new: &NewNode<'_>,
     ) -> Result<Attr> {
+        let (node, attr) = self.make_unlogged(tx, directory, parent_attr, name, new)?;
+        self.log_made(tx, directory, &node, &attr, (name, new.target));
+        self.inherit_posix_acl(tx, directory, &node)?;
+        self.attr_of(&node)
+    }
+
+    /// The same without a record in the log.
+    pub(crate) fn make_unlogged(
+        &self,
+        tx: &Tx,
+        directory: &Node,
+        parent_attr: &Attr,
+        name: &[u8],
+        new: &NewNode<'_>,
+    ) -> Result<(Node, Attr)> {
         let entries = Zap::new(directory.dnode.clone())?;
         if entries.contains(name)? {
             return Err(Error::new(ErrorKind::Exists, show(name)));
@@ -340,17 +355,19 @@ impl Filesystem {
         let is_directory = new.file_type == FileType::Directory;
         self.count_entries(tx, directory, 1, i64::from(is_directory), Time::now())?;
         let attr = self.attr_of(&node)?;
-        log::create(
-            self,
-            tx,
-            directory.id(),
-            &attr,
-            node.dnode.slots(),
-            name,
-            new.target,
-        );
-        self.inherit_posix_acl(tx, directory, &node)?;
-        self.attr_of(&node)
+        Ok((node, attr))
+    }
+
+    pub(crate) fn log_made(
+        &self,
+        tx: &Tx,
+        directory: &Node,
+        node: &Node,
+        attr: &Attr,
+        (name, target): (&[u8], Option<&[u8]>),
+    ) {
+        let slots = node.dnode.slots();
+        log::create(self, tx, directory.id(), attr, slots, name, target);
     }
 
     /// Makes the file that a log record describes, with the object number in that record.

@@ -419,6 +419,8 @@ impl Filesystem {
         name: &[u8],
         value: &[u8],
     ) -> Result<()> {
+        // A file without a name is gone when the log is replayed, and so are its attributes.
+        let is_logged = attr.links > 0;
         let directory = match attr.xattr_dir {
             Some(id) => self.directory(id)?,
             None => self.make_xattr_dir(tx, node, attr, None)?,
@@ -434,8 +436,12 @@ impl Filesystem {
                     gid: attr.gid,
                 };
                 let new = NewNode::new(FileType::Regular, create);
-                let made = self.make_in(tx, &directory, &directory_attr, name, &new)?;
-                self.node(made.id)?
+                let (file, made) =
+                    self.make_unlogged(tx, &directory, &directory_attr, name, &new)?;
+                if is_logged {
+                    self.log_made(tx, &directory, &file, &made, (name, None));
+                }
+                file
             }
         };
         let _content = file.locks.content.write();
@@ -449,11 +455,15 @@ impl Filesystem {
                 &mut attrs,
                 &[Change::Word(ZplAttr::Size, 0)],
             )?;
-            log::truncate(self, tx, &old, 0, 0);
+            if is_logged {
+                log::truncate(self, tx, &old, 0, 0);
+            }
         }
         let now = self.attr_of(&file)?;
         self.write_chunk(tx, &file, &now, 0, value)?;
-        log::write(self, tx, &now, 0, value, false);
+        if is_logged {
+            log::write(self, tx, &now, 0, value, false);
+        }
         self.touch_ctime(tx, node)
     }
 
@@ -462,7 +472,9 @@ impl Filesystem {
         let directory = self.directory(directory)?;
         let file = self.node(self.find(&directory, name)?)?;
         self.remove_entry(tx, &directory, name, false)?;
-        log::remove(self, tx, directory.id(), name, Some(file.id()));
+        if attr.links > 0 {
+            log::remove(self, tx, directory.id(), name, Some(file.id()));
+        }
         self.drop_link(tx, &file)?;
         self.touch_ctime(tx, &self.node(attr.id)?)
     }

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use super::{
-    AllocClass, NameStyle, PoolStatus, Reason, STATUS_CLASSES, VdevAux, VdevKind, VdevState,
-    VdevStatus, diagnose, heading,
+    AllocClass, CLASSES, NameStyle, PoolStatus, Reason, VdevAux, VdevKind, VdevState, VdevStatus,
+    diagnose, heading,
 };
 
 /// A pool that was found on devices.
@@ -179,7 +179,7 @@ fn push_config(out: &mut String, pool: &PoolStatus, names: NameStyle) {
             let _ = writeln!(out, "\t  {}", vdev.name(names));
         }
     }
-    for class in STATUS_CLASSES {
+    for class in CLASSES {
         let mut tops = pool
             .tops(class)
             .filter(|t| t.kind != VdevKind::Indirect)

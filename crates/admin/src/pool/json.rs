@@ -2,10 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
-use super::list::{CLASSES, vdev_cell};
+use super::list::vdev_cell;
 use super::{
-    AllocClass, NameStyle, PoolStatus, STATUS_CLASSES, ScanFunction, ScanState, StatusRequest,
-    VdevAux, VdevKind, VdevStatus, diagnose, heading,
+    AllocClass, CLASSES, NameStyle, PoolStatus, ScanFunction, ScanState, StatusRequest, VdevAux,
+    VdevKind, VdevStatus, diagnose, heading,
 };
 use crate::listing::{
     GetRequest, Item, JsonStyle, Style, json_document, json_numbers, json_properties,
@@ -282,7 +282,7 @@ impl Writer<'_> {
         let mut all = Map::new();
         self.insert(&mut all, (&pool.root, &pool.name), normal, None);
         out.insert("vdevs".to_owned(), Value::Object(all));
-        for class in STATUS_CLASSES {
+        for class in CLASSES {
             let vdevs = self.vdevs(pool.tops(class), Role::Class(class));
             if !vdevs.is_empty() {
                 out.insert(heading(class).to_owned(), Value::Object(vdevs));

@@ -1,13 +1,9 @@
 //! `zpool list -v`: a line for each pool, and below it one for each vdev.
 
-use super::{AllocClass, NameStyle, PoolStatus, VdevKind, VdevStatus, heading};
+use super::{AllocClass, CLASSES, NameStyle, PoolStatus, VdevKind, VdevStatus, heading};
 use crate::listing::{Column, Item, Style, columns, header, item_line, line};
 use crate::number::NumberStyle;
 use crate::prop::{PropDesc, PropName, TableKind};
-
-/// The classes listed after the normal vdevs, in the order of `zpool list -v`.
-pub(super) const CLASSES: [AllocClass; 3] =
-    [AllocClass::Dedup, AllocClass::Special, AllocClass::Log];
 
 /// Formats pools with their vdevs. Each pool comes with its properties.
 #[must_use]

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use super::{
-    Activity, ActivityState, AllocClass, CheckpointStatus, NameStyle, PoolStatus, RemovalStatus,
-    STATUS_CLASSES, ScanFunction, ScanState, ScanStatus, VdevAux, VdevKind, VdevState, VdevStatus,
+    Activity, ActivityState, AllocClass, CLASSES, CheckpointStatus, NameStyle, PoolStatus,
+    RemovalStatus, ScanFunction, ScanState, ScanStatus, VdevAux, VdevKind, VdevState, VdevStatus,
     diagnose, heading,
 };
 use crate::number::{NumberStyle, Zone, date_time, duration, nice_bytes, nice_number};
@@ -303,7 +303,7 @@ fn push_config(out: &mut String, pool: &PoolStatus, request: &StatusRequest) {
     for top in pool.tops(AllocClass::Normal) {
         table.push_vdev(out, top, 2, false);
     }
-    for class in STATUS_CLASSES {
+    for class in CLASSES {
         let mut tops = pool
             .tops(class)
             .filter(|top| top.kind != VdevKind::Indirect)

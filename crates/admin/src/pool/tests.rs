@@ -149,7 +149,7 @@ fn pools(name: &str) -> Vec<PoolStatus> {
                 .map(|v| vdev(v, class))
                 .collect()
         };
-        for class in STATUS_CLASSES {
+        for class in CLASSES {
             root.children.extend(below(heading(class), class));
         }
         let errors = value["errlist"].as_array();

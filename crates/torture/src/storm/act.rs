@@ -16,6 +16,8 @@ impl Bench {
             Act::Snapshot
             | Act::Clone
             | Act::DestroySnapshots
+            | Act::Hold
+            | Act::Bookmark
             | Act::Rollback
             | Act::Rename
             | Act::Destroy
@@ -74,6 +76,8 @@ impl Bench {
             Act::Snapshot => world.snapshot(session, name),
             Act::Clone => world.clone_snapshot(session, name, &mut dice),
             Act::DestroySnapshots => world.destroy_snapshots(session, name, &mut dice),
+            Act::Hold => world.hold(session, name, &mut dice),
+            Act::Bookmark => world.bookmark(session, name, &mut dice),
             Act::Rollback => world.rollback(session, name),
             Act::Promote => world.promote(session, name),
             Act::Rename => world.rename(session, name),
@@ -87,7 +91,7 @@ impl Bench {
                 Act::Snapshot => left.is_some_and(|head| head.snapshots.len() > snapshots),
                 Act::Clone => self.world.heads.len() > heads,
                 Act::DestroySnapshots => has_fewer,
-                Act::Rollback => snapshots > 0,
+                Act::Hold | Act::Bookmark | Act::Rollback => snapshots > 0,
                 Act::Destroy => left.is_none(),
                 _ => true,
             }

@@ -16,6 +16,10 @@ pub enum Act {
     Clone,
     /// Destroys some snapshots of a file system.
     DestroySnapshots,
+    /// Holds a snapshot; who destroys it later has to release it first.
+    Hold,
+    /// Bookmarks a snapshot, or destroys the oldest bookmark when there are many.
+    Bookmark,
     /// Rolls a file system back to its last snapshot.
     Rollback,
     /// Promotes a clone: the first one at or after the pick.
@@ -69,12 +73,14 @@ pub enum Act {
 }
 
 /// Every act, with its word and the weight with which [`super::plan`] draws it.
-const ACTS: [(Act, &str, u64); 30] = [
+const ACTS: [(Act, &str, u64); 32] = [
     (Act::Files, "files", 300),
     (Act::Create, "create", 25),
     (Act::Snapshot, "snapshot", 40),
     (Act::Clone, "clone", 20),
     (Act::DestroySnapshots, "destroy-snapshots", 25),
+    (Act::Hold, "hold", 8),
+    (Act::Bookmark, "bookmark", 10),
     (Act::Rollback, "rollback", 10),
     (Act::Promote, "promote", 12),
     (Act::Rename, "rename", 10),
