@@ -107,7 +107,8 @@ impl Past {
             // The operation after this state may be on disk in part.
             let logged = self.logged_until(name, n).map_or(0, |until| until + 1);
             let until = last.min(logged.max(state + 1));
-            let window = self.window(name, state..=until);
+            let from = self.durable_from(name, n).unwrap_or(0).max(state);
+            let window = self.window(name, from..=until.max(from));
             between::check(files, &window).map_err(|e| format!("{name}: {e}"))?;
         }
         Ok(())

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use base::{ErrorKind, ObjectId, Txg};
 use faulty::PowerSupply;
 use spa::Spa;
+use zil::SyncMode;
 use zpl::Filesystem;
 
 use super::bench::Bench;
@@ -35,6 +36,8 @@ pub(super) struct Done {
     model: MemFs,
     fsynced: Option<ObjectId>,
     refused: Option<ErrorKind>,
+    /// With `sync=always`.
+    is_always: bool,
 }
 
 /// A file system to run operations on, perhaps in another thread.
@@ -74,6 +77,7 @@ impl Work {
                 model: self.model.clone(),
                 fsynced,
                 refused,
+                is_always: self.fs.settings().sync == SyncMode::Always,
             });
             if refused.is_some_and(is_given_up) {
                 break;
@@ -120,10 +124,14 @@ impl Bench {
         for done in done {
             self.head_mut(head).fs = done.model;
             // Before the push: the new state is what an unfinished fsync may have begun to log.
-            if done.fsynced.is_some() || done.refused.is_some_and(is_given_up) {
+            let is_refused = done.refused.is_some_and(is_given_up);
+            if done.fsynced.is_some() || done.is_always || is_refused {
                 self.past.log((done.begun, done.ended), head, done.fsynced);
             }
             self.past.push(done.begun, done.txg, self.world.clone());
+            if done.is_always && done.refused.is_none() {
+                self.past.all_is_logged(done.ended, head);
+            }
         }
     }
 

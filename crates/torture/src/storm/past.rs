@@ -41,6 +41,8 @@ pub(super) struct Past {
     /// Pairs: after this many commands, this state was known to be on disk.
     known: Vec<(u64, usize)>,
     logged: Vec<Logged>,
+    /// After this many commands, all of this file system up to this state was in its log or on disk.
+    durable: Vec<(u64, String, usize)>,
 }
 
 impl Past {
@@ -56,6 +58,7 @@ impl Past {
             states: vec![state],
             known: vec![(commands, 0)],
             logged: Vec::new(),
+            durable: Vec::new(),
         }
     }
 
@@ -83,6 +86,19 @@ impl Past {
             file,
             state: self.states.len() - 1,
         });
+    }
+
+    /// After `commands` the last state of a file system was in its intent log.
+    pub(super) fn all_is_logged(&mut self, commands: u64, head: &str) {
+        let state = self.states.len() - 1;
+        self.durable.push((commands, head.to_owned(), state));
+    }
+
+    /// The last state of a file system that was in its log by the n-th command.
+    pub(super) fn durable_from(&self, head: &str, n: u64) -> Option<usize> {
+        let ended = self.durable.iter();
+        let ended = ended.filter(|(at, name, _)| *at <= n && name == head);
+        ended.map(|(.., state)| *state).max()
     }
 
     /// After `commands` everything was on disk.
