@@ -1,4 +1,4 @@
-//! The blocks that belong to a log: for whoever counts, verifies or copies all blocks of a pool.
+//! The blocks that belong to a log: for code that counts, verifies or copies all blocks of a pool.
 //!
 //! # Source
 //! OpenZFS `module/zfs/dmu_traverse.c` (`traverse_zil_block`, `traverse_zil_record`),
