@@ -5,6 +5,7 @@ use std::sync::Arc;
 use base::{Error, ErrorKind, ObjectId, Result};
 use dsl::Bpobj;
 use geom::{Command, Provider, Shape};
+use phys::ObjectType;
 use ram::Memory;
 use spa::Spa;
 use torture::hostile::seeds::{self, Kind};
@@ -159,14 +160,23 @@ fn a_list_of_blocks_that_contains_itself_is_refused() {
     let target = Target::new(Kind::Snapshots);
     let (list, other) = (target.entry("sync_bplist"), target.entry("history"));
     let block = target.image[target.at].mos_block(other);
-    let devices = target.damaged(|edit| {
+    let with_subobjs = |edit: &mut Edit<'_>| {
         edit.set_mos_bonus(list, BPO_SUBOBJS, other.0);
         edit.set_mos_bonus(list, BPO_NUM_SUBOBJS, 1);
         edit.content(block)[..8].copy_from_slice(&list.0.to_le_bytes());
+    };
+    let iterate = |devices: &[Arc<dyn Provider>]| {
+        let spa = pool::open(devices, true).unwrap();
+        let list = Bpobj::open(spa.dsl().mos(), list).unwrap();
+        list.iterate(&mut |_, _| Ok(()))
+    };
+    let devices = target.damaged(with_subobjs);
+    assert_corrupt(iterate(&devices), "not a list of bpobjs");
+    let devices = target.damaged(|edit| {
+        with_subobjs(edit);
+        edit.set_mos_type(other, ObjectType::BPOBJ_SUBOBJ);
     });
-    let spa = pool::open(&devices, true).unwrap();
-    let list = Bpobj::open(spa.dsl().mos(), list).unwrap();
-    assert_corrupt(list.iterate(&mut |_, _| Ok(())), "is a subobj twice");
+    assert_corrupt(iterate(&devices), "is a subobj twice");
 }
 
 #[test]

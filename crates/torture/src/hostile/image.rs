@@ -441,6 +441,16 @@ impl<'a> Edit<'a> {
         self.content(block)[at..at + 8].copy_from_slice(&word.to_le_bytes());
     }
 
+    /// Makes an object of the MOS one of another type.
+    ///
+    /// # Panics
+    /// When there is no such object.
+    pub fn set_mos_type(&mut self, object: ObjectId, type_: ObjectType) {
+        let (block, at) = self.image.mos_dnode(object);
+        // dn_type is the first byte.
+        self.content(block)[at] = type_.raw();
+    }
+
     /// The devices with all changes made and every checksum right.
     #[must_use]
     pub fn finish(mut self) -> Vec<Arc<dyn Provider>> {
