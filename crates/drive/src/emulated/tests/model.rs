@@ -68,6 +68,8 @@ struct Sector {
     legal: Vec<u8>,
     /// A power cut ruined it.
     is_ruined: bool,
+    /// It was ruined when everything was flushed last: what has mended it since may be lost.
+    was_ruined: bool,
 }
 
 struct Model {
@@ -84,6 +86,7 @@ impl Model {
             now: 0,
             legal: vec![0],
             is_ruined: false,
+            was_ruined: false,
         };
         Model {
             sectors: vec![sector; (SECTORS + 64) as usize],
@@ -103,6 +106,7 @@ impl Model {
             sector.is_ruined = false;
             if fua {
                 sector.legal.clear();
+                sector.was_ruined = false;
             }
             sector.legal.push(fill);
         }
@@ -116,6 +120,7 @@ impl Model {
     fn flush(&mut self) {
         for sector in &mut self.sectors {
             sector.legal = vec![sector.now];
+            sector.was_ruined = sector.is_ruined;
         }
         self.partly.clear();
     }
@@ -132,7 +137,7 @@ impl Model {
         for (lba, sector) in (0u64..).zip(&mut self.sectors) {
             let mut bytes = vec![9; size as usize];
             let medium_lba = lba + self.shift;
-            let was_ruined = sector.is_ruined;
+            let was_ruined = sector.was_ruined || sector.is_ruined;
             sector.is_ruined = ruined.iter().any(|range| range.contains(&medium_lba));
             let result = disk.read(lba * size, &mut bytes);
             prop_assert_eq!(result.is_err(), sector.is_ruined, "sector {}", lba);
@@ -156,6 +161,7 @@ impl Model {
                 sector
             );
             sector.now = got;
+            sector.was_ruined |= sector.is_ruined;
         }
         // A program that dies before it has changed anything leaves the cache file valid.
         if disk.stored_bytes().1 == 0 {
