@@ -28,8 +28,6 @@ use crate::{Finding, TopVdev};
 const READ_BYTES: u64 = 1 << 20;
 /// Maximum bytes of entries; a longer space map is corrupt.
 const LENGTH_MAX: u64 = 1 << 48;
-/// Maximum bytes of entries of a metaslab's space map for each sector: as for the allocator.
-const BYTES_PER_SECTOR_MAX: u64 = 256;
 
 /// A segment that a block occupies.
 #[derive(Clone, Copy, Debug)]
@@ -349,8 +347,7 @@ fn load_map(
 ) -> Result<i64> {
     let (ms_size, shift) = (vdev.ms_size(), vdev.top.ashift);
     let start = at as u64 * ms_size;
-    // An honest map is condensed long before it has so many entries.
-    let max = (ms_size >> shift).saturating_mul(BYTES_PER_SECTOR_MAX) + READ_BYTES;
+    let max = metaslab::length_max_bytes(ms_size, shift);
     let phys = for_each_entry(mos, object, max, &mut |range| {
         let (offset, size) = (scale(range.offset, shift)?, scale(range.run, shift)?);
         if size > ms_size || offset > ms_size - size {

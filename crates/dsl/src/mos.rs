@@ -140,6 +140,7 @@ impl Mos {
     }
 
     pub(crate) fn zap_destroy(&self, object: ObjectId, tx: &Tx) -> Result<()> {
+        // The number is from disk: an object of another type, which others may use, is not freed.
         zap::Zap::open(&self.os, object)?;
         zap::destroy(&self.os, tx, object)
     }

@@ -27,7 +27,7 @@ pub const SPACE_MAP_IBS: u32 = 14;
 pub const SPACE_MAP_BLOCK_BYTES: u32 = 1 << 14;
 /// Bytes of space map per sector of its metaslab, far more than any writer produces: a map is condensed
 /// at twice its optimal size, and a sector takes at most two entries of two words, with a debug word.
-const UNIT_BYTES_MAX: u64 = 256;
+const SECTOR_BYTES_MAX: u64 = 256;
 /// Bytes of a space map read at once.
 const READ_BYTES: u64 = 1 << 20;
 
@@ -117,6 +117,13 @@ pub struct SpaceMapExtent {
     pub shift: u32,
 }
 
+/// Bytes of entries that the space map of `size` bytes in units of `1 << shift` has at most; a longer one lies.
+pub fn length_max_bytes(size: u64, shift: u32) -> u64 {
+    (size >> shift)
+        .saturating_mul(SECTOR_BYTES_MAX)
+        .saturating_add(READ_BYTES)
+}
+
 /// `space_map_t`: an open space map.
 #[derive(Clone, Debug)]
 pub(crate) struct SpaceMap {
@@ -155,7 +162,7 @@ impl SpaceMap {
                 ))
             })?;
         let length = check_length(object.object, phys.length.get())?;
-        if length > (extent.size >> extent.shift).saturating_mul(UNIT_BYTES_MAX) + READ_BYTES {
+        if length > length_max_bytes(extent.size, extent.shift) {
             let (object, size) = (object.object, extent.size);
             return Err(Error::corrupt(format!(
                 "smp_length of object {object} is {length} in a metaslab of {size} bytes"

@@ -482,7 +482,12 @@ mod tests {
         check(|d| d.type_ = 0, "dn_type 0: the slot is free");
         check(|d| d.type_ = 60, "dn_type: object type 60 is not known");
         check(|d| d.nlevels = 13, "dn_nlevels 13 is not in 1..=12");
+        check(|d| d.nlevels = 12, "dn_nlevels 12 with dn_indblkshift 17");
         check(|d| d.nblkptr = 4, "dn_nblkptr 4 is not in 1..=3");
+        check(
+            |d| (d.nblkptr, d.flags) = (3, DNODE_FLAG_SPILL_BLKPTR),
+            "dn_nblkptr 3 and a spill pointer in 512 bytes",
+        );
         check(|d| d.bonuslen.set(321), "dn_bonuslen 321 is more than 320");
         let range = "is not in 1..=32768";
         check(

@@ -519,24 +519,20 @@ fn open_space(
 
 /// The largest pool, in bytes.
 const ASIZE_MAX_BYTES: u64 = 1 << 60;
-/// The most metaslabs of a pool: each takes some 5 KiB of memory.
+/// The most metaslabs, each of some 5 KiB of memory, of vdevs whose devices are missing.
 const METASLABS_MAX: u64 = 1 << 18;
 
 /// Checks that the sums over all top-level vdevs are possible: the size of one without devices is only what
 /// the config says.
 fn check_extent(tops: &[Arc<vdev::Vdev>]) -> Result<()> {
-    let sum = |of: fn(&vdev::Vdev) -> u64| {
-        let each = tops.iter().map(|top| of(top));
-        each.fold(0, u64::saturating_add)
-    };
-    let (asize, count) = (
-        sum(|top| top.config().asize),
-        sum(vdev::Vdev::metaslab_count),
-    );
+    let sizes = tops.iter().map(|top| top.config().asize);
+    let asize = sizes.fold(0, u64::saturating_add);
+    let missing = tops.iter().filter(|top| !top.state().0.is_usable());
+    let count = missing.fold(0, |sum: u64, top| sum.saturating_add(top.metaslab_count()));
     if asize <= ASIZE_MAX_BYTES && count <= METASLABS_MAX {
         return Ok(());
     }
-    let what = format!("the config has {count} metaslabs in {asize} bytes");
+    let what = format!("the config has {asize} bytes, and {count} metaslabs on missing devices");
     Err(Error::corrupt(what))
 }
 

@@ -12,15 +12,19 @@ use torture::hostile::seeds::{self, Kind};
 use torture::hostile::{Edit, Image, exercise};
 use torture::pool;
 
-/// Offset of `ds_prev_snap_obj` in the bonus of a dataset.
+/// Offsets of `ds_prev_snap_obj`, `ds_next_snap_obj`, `ds_num_children` in the bonus of a dataset.
 const DS_PREV_SNAP_OBJ: usize = 8;
-/// Offsets of `dd_parent_obj`, `dd_origin_obj`, `dd_child_dir_zapobj` in the bonus of a directory.
+const DS_NEXT_SNAP_OBJ: usize = 24;
+const DS_NUM_CHILDREN: usize = 40;
+/// Offsets of `dd_parent_obj`, `dd_origin_obj`, `dd_child_dir_zapobj`, `dd_reserved` in the bonus of a directory.
 const DD_PARENT_OBJ: usize = 16;
 const DD_ORIGIN_OBJ: usize = 24;
 const DD_CHILD_DIR_ZAPOBJ: usize = 32;
+const DD_RESERVED: usize = 72;
 /// Offset of `smp_alloc` in the bonus of a space map.
 const SMP_ALLOC: usize = 16;
-/// Offsets of `bpo_subobjs`, `bpo_num_subobjs` in the bonus of a bpobj.
+/// Offsets of `bpo_bytes`, `bpo_subobjs`, `bpo_num_subobjs` in the bonus of a bpobj.
+const BPO_BYTES: usize = 8;
 const BPO_SUBOBJS: usize = 32;
 const BPO_NUM_SUBOBJS: usize = 40;
 
@@ -56,7 +60,7 @@ impl Target {
         let mut edit = self.image[self.at].edit();
         change(&mut edit);
         let devices = edit.finish();
-        for plan in [0, 31] {
+        for plan in [0, 31, 32] {
             let copy = edit_again(&devices);
             rt::simulate(1, || exercise(&copy, plan));
         }
@@ -177,6 +181,47 @@ fn a_list_of_blocks_that_contains_itself_is_refused() {
         edit.set_mos_type(other, ObjectType::BPOBJ_SUBOBJ);
     });
     assert_corrupt(iterate(&devices), "is a subobj twice");
+}
+
+#[test]
+fn a_scrub_of_a_snapshot_that_is_its_own_successor_ends() {
+    const SLICES_MAX: usize = 100;
+    let target = Target::new(Kind::Snapshots);
+    let first = target.dataset("tank/fs@a");
+    let devices = target.damaged(|edit| edit.set_mos_bonus(first, DS_NEXT_SNAP_OBJ, first.0));
+    let slices = rt::simulate(1, || {
+        let spa = pool::open(&devices, false).unwrap();
+        spa.scrub().unwrap();
+        let mut slices = 0;
+        let waited = spa.wait_scan(&mut |_| {
+            slices += 1;
+            slices < SLICES_MAX
+        });
+        waited.unwrap();
+        spa.export().unwrap();
+        slices
+    });
+    assert!(slices < SLICES_MAX);
+}
+
+#[test]
+fn numbers_that_no_sum_can_hold_are_refused() {
+    let target = Target::new(Kind::Snapshots);
+    let refused = |object, offset, number: u64, words: &str| {
+        let devices = target.damaged(|edit| edit.set_mos_bonus(object, offset, number));
+        assert_corrupt(list(&devices), words);
+    };
+    let snap = target.dataset("tank/fs@a");
+    refused(snap, DS_NUM_CHILDREN, u64::MAX, "ds_num_children is");
+    let dir = target.dir("tank/fs");
+    refused(dir, DD_RESERVED, 1 << 63, "dd_reserved is");
+    let blocks = target.entry("sync_bplist");
+    for number in [1 << 63, i64::MAX as u64] {
+        let devices = target.damaged(|edit| edit.set_mos_bonus(blocks, BPO_BYTES, number));
+        let spa = pool::open(&devices, true).unwrap();
+        let opened = Bpobj::open(spa.dsl().mos(), blocks);
+        assert_corrupt(opened.map(|_| ()), "bpo_bytes is");
+    }
 }
 
 #[test]
