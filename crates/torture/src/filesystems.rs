@@ -252,16 +252,27 @@ impl Filesystems {
         Ok(())
     }
 
-    /// Rolls back to the last snapshot, if there is one.
+    /// Rolls back to the last snapshot, if there is one; as `zfs rollback -r` without later bookmarks.
     ///
     /// # Errors
     /// What the pool says.
+    ///
+    /// # Panics
+    /// When the pool rolls back below a later bookmark.
     pub fn rollback(&mut self, session: &mut Session, name: &str) -> Result<()> {
         let head = self.head_mut(name);
-        let Some((_, fs)) = head.snapshots.last() else {
+        let Some((snap, fs)) = head.snapshots.last() else {
             return Ok(());
         };
         let fs = fs.clone();
+        let later = later_bookmarks(session, name, snap)?;
+        if !later.is_empty() {
+            let outcome = session.spa.dsl().rollback(name, None, 0);
+            assert!(outcome.is_err(), "{name} has bookmarks after {snap}");
+        }
+        for bookmark in &later {
+            session.spa.dsl().destroy_bookmark(bookmark)?;
+        }
         head.fs.forget_holds();
         session.mounts.remove(name);
         session.spa.dsl().rollback(name, None, 0)?;
@@ -391,6 +402,17 @@ impl Filesystems {
         pool::assert_clean(&session.spa);
         session.spa.export()
     }
+}
+
+/// The bookmarks of snapshots after this one.
+fn later_bookmarks(session: &Session, name: &str, snap: &str) -> Result<Vec<String>> {
+    let dsl = session.spa.dsl();
+    let created = dsl.dataset(&format!("{name}@{snap}"))?.fields().creation_txg;
+    let there = dsl.bookmarks(&*dsl.dataset(name)?)?;
+    let later = there.iter().filter(|bookmark| bookmark.createtxg.0 > created);
+    Ok(later
+        .map(|bookmark| format!("{name}#{}", bookmark.name))
+        .collect())
 }
 
 /// Releases a snapshot that is held, after an attempt to destroy it.
