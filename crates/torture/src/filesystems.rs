@@ -407,9 +407,14 @@ impl Filesystems {
 /// The bookmarks of snapshots after this one.
 fn later_bookmarks(session: &Session, name: &str, snap: &str) -> Result<Vec<String>> {
     let dsl = session.spa.dsl();
-    let created = dsl.dataset(&format!("{name}@{snap}"))?.fields().creation_txg;
+    let created = dsl
+        .dataset(&format!("{name}@{snap}"))?
+        .fields()
+        .creation_txg;
     let there = dsl.bookmarks(&*dsl.dataset(name)?)?;
-    let later = there.iter().filter(|bookmark| bookmark.createtxg.0 > created);
+    let later = there
+        .iter()
+        .filter(|bookmark| bookmark.createtxg.0 > created);
     Ok(later
         .map(|bookmark| format!("{name}#{}", bookmark.name))
         .collect())

@@ -360,7 +360,8 @@ pub(crate) fn truncate(fs: &Filesystem, tx: &Tx, attr: &Attr, offset: u64, len: 
     }
 }
 
-/// `TX_SETSAXATTR`; no value: the attribute is removed.
+/// `TX_SETSAXATTR`; no value: the attribute is removed. Every commit commits it, as all that happens in the
+/// hidden directory: a commit between the two records of a move would lose the attribute.
 pub(crate) fn set_sa_xattr(
     fs: &Filesystem,
     tx: &Tx,
@@ -377,12 +378,8 @@ pub(crate) fn set_sa_xattr(
         size: U64::new(value.len() as u64),
         ..LrSetsaxattrPhys::default()
     };
-    log_async(
-        fs,
-        tx,
-        attr.id,
-        record(txtype::SETSAXATTR, &head, &[name, &[0], value]),
-    );
+    let record = record(txtype::SETSAXATTR, &head, &[name, &[0], value]);
+    log_sync(fs, tx, attr.id, record);
 }
 
 /// Bits of `lr_mask`, which are those of Linux.
