@@ -2,7 +2,7 @@
 //! of commands.
 //!
 //! # What it is
-//! Pure functions. The front end gathers plain structs from the engine ([`pool::PoolStatus`],
+//! Pure functions. The pool service gathers plain structs from the engine ([`pool::PoolStatus`],
 //! [`phys::PropValue`]); this crate turns them into the text, columns and JSON that administrators
 //! and scripts know from OpenZFS, and turns arguments into checked values, with OpenZFS's error
 //! messages. Nothing here opens, reads or prints anything.

@@ -1,4 +1,4 @@
-//! The state of a pool: what a front end gathers from the engine, the diagnosis of its health, and
+//! The state of a pool: what the pool service gathers from the engine, the diagnosis of its health, and
 //! the output of `zpool status`, `zpool list -v` and `zpool import`.
 //!
 //! # Source

@@ -57,7 +57,7 @@ pub(crate) fn text(failure: &Failure) -> String {
         (Attempt::Scrub, _) => format!("cannot scrub {pool}: {why}"),
         (Attempt::CancelScrub, _) => format!("cannot cancel scrubbing {pool}: {why}"),
         (Attempt::PauseScrub, _) => format!("cannot pause scrubbing {pool}: {why}"),
-        (Attempt::Record, _) => why,
+        (Attempt::Look | Attempt::Record, _) => why,
     }
 }
 

@@ -82,12 +82,6 @@ impl OpenPool {
         })?;
         Ok(absent)
     }
-
-    /// What is kept of the errors that are not in the pool's own log.
-    #[must_use]
-    pub fn kept_errors(&self) -> kept_errors::KeptErrors {
-        kept_errors::kept_errors(self.pools(), self.guid())
-    }
 }
 
 /// Whether a device was already faulted when the pool was opened, and is therefore not open.

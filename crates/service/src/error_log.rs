@@ -14,8 +14,7 @@ use crate::open::OpenPool;
 impl OpenPool {
     /// The damaged objects as `zpool status -v` names them: by path if they have one.
     #[doc(alias = "zpool_obj_to_path")]
-    #[must_use]
-    pub fn names_of(&self, objects: &BTreeSet<(ObjsetId, ObjectId)>) -> Vec<String> {
+    pub(crate) fn names_of(&self, objects: &BTreeSet<(ObjsetId, ObjectId)>) -> Vec<String> {
         let mut names = Vec::new();
         let mut open: Option<(ObjsetId, Option<Damaged>)> = None;
         for &(objset, object) in objects {
@@ -37,8 +36,7 @@ impl OpenPool {
 }
 
 /// The objects that damaged blocks belong to.
-#[must_use]
-pub fn objects_of(damaged: &BTreeSet<Bookmark>) -> BTreeSet<(ObjsetId, ObjectId)> {
+pub(crate) fn objects_of(damaged: &BTreeSet<Bookmark>) -> BTreeSet<(ObjsetId, ObjectId)> {
     damaged.iter().map(|at| (at.objset, at.object)).collect()
 }
 

@@ -21,6 +21,8 @@ pub type Outcome<T> = Result<T, Failure>;
 pub enum Attempt {
     /// To open an imported pool.
     Open,
+    /// To read what is shown of a pool.
+    Look,
     /// To write the history at the end of a session.
     Write,
     /// To sync and close at the end of a session.

@@ -27,9 +27,9 @@ const LOCK_WAIT_NS: u64 = 10_000_000_000;
 
 /// Errors found in a pool and not cleared yet.
 #[derive(Debug, Default)]
-pub struct KeptErrors {
+pub(crate) struct KeptErrors {
     /// By guid: failed reads, failed writes, checksum errors.
-    pub devices: BTreeMap<u64, [u64; 3]>,
+    pub(crate) devices: BTreeMap<u64, [u64; 3]>,
     /// Unreadable blocks that are not in the pool's error log, with their birth txgs.
     blocks: BTreeMap<Bookmark, Txg>,
 }

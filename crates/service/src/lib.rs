@@ -4,7 +4,8 @@
 //! [`Pools`] are the pools of one world ([`machine::World`]), remembered in a state folder: a cachefile,
 //! locks, and the errors that cannot be recorded in the pools. A [`Session`] is one command or request: it
 //! opens pools, each locked by name, and closes them with what the history is to say. Requests and results
-//! are types; what a user is to be told meanwhile goes to an [`Observer`]. Nothing is printed here.
+//! are types (what is shown of pools: those of `admin`); what a user is to be told meanwhile goes to an
+//! [`Observer`]. Nothing is printed here.
 //!
 //! # On disk
 //! Below the state folder: `zpool.cache` ([`spa::CacheFile`], with [`Facts`] beside each config),
@@ -51,18 +52,18 @@ mod leave;
 mod mountpoint;
 mod open;
 mod pools;
+mod properties;
 mod scanning;
 mod session;
+mod status;
 
 pub use create::{NewPool, PoolDevice};
 pub use devices::Absence;
 pub use environment::{Environment, Observer, Progress};
-pub use error_log::objects_of;
 pub use facts::Facts;
 pub use failure::{Attempt, Failure, Outcome, Reason};
 pub use held::Access;
 pub use import::Import;
-pub use kept_errors::KeptErrors;
 pub use mountpoint::{below, place};
 pub use open::OpenPool;
 pub use pools::Pools;

@@ -11,10 +11,8 @@ use admin::pool::VdevStatus;
 use base::{ErrorKind, Guid};
 use service::{Absence, Access, OpenPool, Session};
 use vdev::Vdev;
-use zio::AllocClass;
 
 use super::devices::short_name;
-use super::gather::vdev_status;
 use super::list::name_style;
 use super::{Fail, Outcome, change_error, refuse_options, refuse_power};
 
@@ -44,10 +42,7 @@ fn find_group(pool: &OpenPool, word: &str) -> Option<Guid> {
         }
         vdev.children.iter().find_map(|child| find(child, word))
     }
-    find(
-        &vdev_status(&pool.tree().root(), 0, AllocClass::Normal),
-        word,
-    )
+    find(&pool.vdevs(), word)
 }
 
 /// Opens a pool in order to change its devices.

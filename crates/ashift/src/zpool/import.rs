@@ -16,11 +16,9 @@ use geom::disk::OpenMode;
 use geom::{Namespace, Provider};
 use machine::World;
 use service::{Attempt, Facts, Import, Reason, Session};
-use spa::try_import;
 use vdev::PoolState;
 use vdev::import::FoundPool;
 
-use super::gather::status_of_found;
 use super::{Fail, Outcome, refuse_options};
 
 /// The parsed options.
@@ -217,12 +215,11 @@ fn block_devices() -> Vec<PathBuf> {
 }
 
 fn list(session: &Session, pools: &[FoundPool]) -> Outcome {
-    let id = session.pools().host()?.id;
     for (i, found) in pools.iter().enumerate() {
         if i > 0 {
             println!();
         }
-        let status = status_of_found(found, &try_import(found), id);
+        let status = session.pools().status_of_found(found)?;
         let candidate = ImportCandidate {
             status: &status,
             comment: found.config.get_str("comment"),
@@ -235,10 +232,9 @@ fn list(session: &Session, pools: &[FoundPool]) -> Outcome {
 }
 
 fn list_json(session: &Session, pools: &[FoundPool]) -> Outcome {
-    let id = session.pools().host()?.id;
     let mut all = serde_json::Map::new();
     for found in pools {
-        let status = status_of_found(found, &try_import(found), id);
+        let status = session.pools().status_of_found(found)?;
         let devices = found.devices.iter().map(|d| d.provider.name());
         let entry = serde_json::json!({
             "name": found.name,

@@ -9,10 +9,10 @@ use admin::number::{NumberStyle, date_time};
 use admin::pool::{NameStyle, PoolStatus, list_verbose, pools_json};
 use admin::prop::{PropName, TableKind, parse_list};
 use phys::feature::FEATURES;
-use service::{Access, Session};
+use service::Session;
 
-use super::gather::{properties_of, status_of};
-use super::{Fail, Outcome, open_error, zone};
+use super::{Fail, Outcome, zone};
+use crate::failure;
 
 /// The interval and count of repeated output.
 pub(super) struct Repeat {
@@ -101,6 +101,26 @@ pub(super) fn pool_names(session: &Session, given: &[String]) -> base::Result<Ve
     Ok(names)
 }
 
+/// What `read` returns of the pools given, or of all; and whether any of them failed, which is reported.
+pub(super) fn gather<T>(
+    session: &Session,
+    given: &[String],
+    read: impl Fn(&Session, &str) -> service::Outcome<T>,
+) -> Result<(Vec<T>, bool), Fail> {
+    let (mut found, mut has_failed) = (Vec::new(), false);
+    for name in pool_names(session, given)? {
+        match read(session, &name) {
+            Ok(pool) => found.push(pool),
+            Err(_) if given.is_empty() && !session.pools().is_imported(&name)? => {} // exported meanwhile
+            Err(failure) => {
+                eprintln!("{}", failure::text(&failure));
+                has_failed = true;
+            }
+        }
+    }
+    Ok((found, has_failed))
+}
+
 /// The exit code for pools given more than once: each is shown once, and that is an error.
 pub(super) fn repeated_code(given: &[String]) -> u8 {
     let mut seen = std::collections::BTreeSet::new();
@@ -171,19 +191,7 @@ fn print_once(
     is_first: bool,
 ) -> Outcome {
     let (style, names, json) = styles(args);
-    let mut pools: Vec<(Item, PoolStatus)> = Vec::new();
-    let mut has_failed = false;
-    for name in pool_names(session, given)? {
-        match gather(session, &name, !given.is_empty()) {
-            Ok(pool) => pools.push(pool),
-            Err(_) if given.is_empty() && !session.pools().is_imported(&name)? => {} // exported meanwhile
-            Err(Fail::Failed(text)) => {
-                eprintln!("{text}");
-                has_failed = true;
-            }
-            Err(other) => return Err(other),
-        }
-    }
+    let (pools, has_failed) = gather(session, given, Session::listed)?;
     let refs: Vec<(Item, &PoolStatus)> = pools.iter().map(|(i, s)| (i.clone(), s)).collect();
     let text = if pools.is_empty() && !given.is_empty() {
         return Ok(1);
@@ -210,28 +218,4 @@ fn print_once(
     print!("{text}");
     // As in OpenZFS, a missing pool is not an error if another one that was named exists.
     Ok(u8::from(has_failed && given.is_empty()))
-}
-
-/// One pool's properties and state; a pool that cannot be opened is shown as UNAVAIL.
-pub(super) fn gather(
-    session: &Session,
-    name: &str,
-    is_asked_for: bool,
-) -> Result<(Item, PoolStatus), Fail> {
-    match session.open(name, Access::Read) {
-        Ok(pool) => Ok((properties_of(&pool)?, status_of(&pool)?)),
-        Err(error) => match super::status::unavailable(session, name, &error)? {
-            Some(status) if !is_asked_for || status.guid != 0 => {
-                let health = admin::listing::Prop::text("health", status.root.state_name());
-                let guid = admin::listing::Prop::number("guid", status.guid);
-                let item = Item {
-                    name: name.to_owned(),
-                    types: None,
-                    props: vec![health, guid],
-                };
-                Ok((item, status))
-            }
-            _ => Err(open_error(name, &error)),
-        },
-    }
 }

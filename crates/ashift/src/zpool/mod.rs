@@ -10,7 +10,6 @@
 mod create;
 mod device_state;
 mod devices;
-mod gather;
 mod history;
 mod import;
 mod lifecycle;

@@ -14,9 +14,7 @@ use admin::prop::{
 use phys::PropValue;
 use phys::feature::{self, Support};
 use service::{Access, OpenPool, Session};
-use zio::AllocClass;
 
-use super::gather::vdev_status;
 use super::list::{pool_names, repeated_code, styles};
 use super::{Fail, Outcome, change_error, check_json_options, open_error};
 
@@ -39,7 +37,7 @@ pub(super) fn get(session: &Session, args: &Parsed) -> Outcome {
     let mut properties = parse_list(TableKind::Pool, names).map_err(Fail::Usage)?;
     let mut pools: Vec<(Item, PoolStatus)> = Vec::new();
     for name in pool_names(session, given)? {
-        pools.push(super::list::gather(session, &name, true)?);
+        pools.push(session.listed(&name)?);
     }
     if let Some(names) = &mut properties {
         complete(names, &mut pools);
@@ -134,11 +132,7 @@ fn is_vdev(pool: &OpenPool, word: &str) -> bool {
             || vdev.guid.to_string() == word;
         is_it || vdev.children.iter().any(|child| any(child, word))
     }
-    word == "root-0"
-        || any(
-            &vdev_status(&pool.tree().root(), 0, AllocClass::Normal),
-            word,
-        )
+    word == "root-0" || any(&pool.vdevs(), word)
 }
 
 /// `zpool set`.

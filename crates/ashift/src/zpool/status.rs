@@ -3,26 +3,15 @@
 //! # Source
 //! OpenZFS cmd/zpool/zpool_main.c (`zpool_do_status`), lib/libzfs/libzfs_status.c.
 
-use std::sync::Arc;
-
 use admin::getopt::Parsed;
 use admin::number::NumberStyle;
 use admin::pool::{
-    PoolStatus, StatusRequest, VdevAux, VdevState, diagnose, healthy_line, status as print_status,
-    status_json,
+    PoolStatus, StatusRequest, diagnose, healthy_line, status as print_status, status_json,
 };
-use base::{Error, ErrorKind, Guid, Txg};
-use geom::Namespace;
-use geom::disk::OpenMode;
-use nvpair::NvList;
-use service::{Access, Session};
-use vdev::{Vdev, VdevTree};
-use zio::AllocClass;
+use service::Session;
 
-use super::gather::{status_of, vdev_status};
-use super::list::{pool_names, repeat, repeated_code, split_repeat, styles};
-use super::{Fail, Outcome, check_json_options, open_error, refuse_options, refuse_power, zone};
-use crate::machine::current;
+use super::list::{gather, repeat, repeated_code, split_repeat, styles};
+use super::{Outcome, check_json_options, refuse_options, refuse_power, zone};
 
 /// `zpool status`.
 pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
@@ -60,19 +49,8 @@ fn request(args: &Parsed) -> StatusRequest {
 }
 
 fn print_once(session: &Session, args: &Parsed, given: &[String]) -> Outcome {
-    let mut pools = Vec::new();
-    let mut code = repeated_code(given);
-    for name in pool_names(session, given)? {
-        match gather(session, &name) {
-            Ok(status) => pools.push(status),
-            Err(_) if given.is_empty() && !session.pools().is_imported(&name)? => {} // exported meanwhile
-            Err(Fail::Failed(text)) => {
-                eprintln!("{text}");
-                code = 1;
-            }
-            Err(other) => return Err(other),
-        }
-    }
+    let (mut pools, has_failed) = gather(session, given, Session::status)?;
+    let code = repeated_code(given) | u8::from(has_failed);
     let request = request(args);
     let is_left_out = |pool: &PoolStatus| args.has('x') && diagnose(pool, false).is_healthy();
     if args.has('j') && pools.is_empty() && !given.is_empty() {
@@ -105,66 +83,4 @@ fn print_once(session: &Session, args: &Parsed, given: &[String]) -> Outcome {
         println!("all pools are healthy");
     }
     Ok(code)
-}
-
-fn gather(session: &Session, name: &str) -> Result<PoolStatus, Fail> {
-    match session.open(name, Access::Read) {
-        Ok(pool) => Ok(status_of(&pool)?),
-        Err(error) => match unavailable(session, name, &error)? {
-            Some(status) => Ok(status),
-            None => Err(open_error(name, &error)),
-        },
-    }
-}
-
-/// The status of a pool that is imported but cannot be opened: the config in the cachefile, with each
-/// device as it is found now. `None` for a pool that is not imported, or that is in use.
-pub(super) fn unavailable(
-    session: &Session,
-    name: &str,
-    error: &Error,
-) -> Result<Option<PoolStatus>, Fail> {
-    let config = session
-        .pools()
-        .cachefile()
-        .find(name)?
-        .filter(|_| error.kind() != ErrorKind::Busy);
-    let Some(config) = config else {
-        return Ok(None);
-    };
-    let tree = found_devices(&config)?;
-    let mut root = vdev_status(&tree.root(), 0, AllocClass::Normal);
-    let is_unsupported = error.kind() == ErrorKind::Unsupported;
-    if is_unsupported {
-        (root.state, root.aux) = (VdevState::CantOpen, VdevAux::UnsupFeat);
-    } else if tree.state().0.is_usable() {
-        // Enough devices are present; their contents cannot be used.
-        (root.state, root.aux) = (VdevState::CantOpen, VdevAux::CorruptData);
-    }
-    Ok(Some(PoolStatus {
-        name: name.to_owned(),
-        guid: config.get_u64("pool_guid").unwrap_or(0),
-        txg: config.get_u64("txg").unwrap_or(0),
-        version: config.get_u64("version").unwrap_or(0),
-        root,
-        is_foreign: error.kind() == ErrorKind::Permission,
-        unsupported_features: is_unsupported
-            .then(|| error.to_string())
-            .into_iter()
-            .collect(),
-        ..PoolStatus::default()
-    }))
-}
-
-/// The vdevs of a config with all devices that can be opened and have the right label.
-fn found_devices(config: &NvList) -> base::Result<Arc<VdevTree>> {
-    let world = current()?;
-    let tree = VdevTree::read_only(Vdev::from_config(config.expect_list("vdev_tree")?)?);
-    tree.open_devices(&|device| {
-        let path = device.config().path.clone()?;
-        Namespace::open(&*world, &path, OpenMode::ReadOnly).ok()
-    });
-    let guid = Guid(config.expect_u64("pool_guid")?);
-    tree.validate_devices(guid, Txg(u64::MAX));
-    Ok(tree)
 }

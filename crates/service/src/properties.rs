@@ -1,0 +1,136 @@
+//! The properties of an open pool.
+//!
+//! # Source
+//! OpenZFS module/zfs/spa.c (`spa_prop_get_config`), module/zfs/spa_misc.c.
+
+use admin::listing::{Item, Prop};
+use admin::prop::{Edit, POOL, PropDesc, Source, is_user_property};
+use base::{ObjectId, Result};
+use phys::PropValue;
+use phys::feature::{FEATURES, Feature, by_guid};
+use spa::Spa;
+
+use crate::open::OpenPool;
+use crate::status::expandable;
+
+/// Every property of an open pool.
+pub(crate) fn properties_of(pool: &OpenPool) -> Result<Item> {
+    let mut props = Vec::new();
+    let facts = pool.facts();
+    let space = pool.space();
+    let percent = |part: u64, whole: u64| (part * 100).checked_div(whole).unwrap_or(0);
+    let (health, _) = pool.tree().state();
+    for desc in POOL {
+        let number = |n: u64| Prop::number(desc.name, n);
+        let text = |t: &str| Prop::text(desc.name, t);
+        let local = |t: Option<String>| match t {
+            Some(t) => Prop::new(desc.name, PropValue::Text(t), Source::Local),
+            None => Prop::new(desc.name, desc.default_value(), Source::Default),
+        };
+        props.push(match desc.name {
+            "name" => continue,
+            "size" => number(space.space),
+            "expandsize" => number(pool.tree().tops().iter().map(expandable).sum()),
+            "capacity" => number(percent(space.alloc, space.space)),
+            "altroot" => local(facts.altroot.clone()),
+            // A pool with an alternate root is never in OpenZFS's own cachefile.
+            "cachefile" => local(facts.altroot.as_ref().map(|_| "none".to_owned())),
+            "health" => text(&health.to_string()),
+            "guid" => number(pool.guid().0),
+            "version" => Prop::new(desc.name, PropValue::Number(5000), Source::Default),
+            "free" => number(space.space.saturating_sub(space.alloc)),
+            "allocated" => number(space.alloc),
+            "dedupratio" => number(100),
+            "bcloneused" => number(pool.cloned().0),
+            "bclonesaved" => number(pool.cloned().1),
+            "bcloneratio" => number(match pool.cloned() {
+                (0, _) => 100,
+                (used, saved) => used.saturating_add(saved).saturating_mul(100) / used,
+            }),
+            "readonly" => number(u64::from(facts.readonly || !pool.obstacles().is_empty())),
+            "comment" => local(pool.comment()),
+            "compatibility" => local(pool.compatibility()),
+            "fragmentation" => number(space.fragmentation.unwrap_or(u64::MAX)),
+            "maxblocksize" => number(base::SPA_MAXBLOCKSIZE),
+            "maxdnodesize" => number(16 << 10),
+            "load_guid" => number(pool.guid().0),
+            "freeing" => number(freeing(pool)?),
+            _ if desc.edit == Edit::ReadOnly => number(0),
+            _ => stored(pool, desc),
+        });
+    }
+    props.extend(feature_props(pool));
+    props.extend(user_props(pool));
+    Ok(Item {
+        name: pool.name(),
+        types: None,
+        props,
+    })
+}
+
+fn freeing(pool: &Spa) -> Result<u64> {
+    let dir = pool.dsl().dir(&format!("{}/$FREE", pool.name()));
+    Ok(dir.map(|dir| dir.fields().used_bytes).unwrap_or(0))
+}
+
+fn stored(pool: &Spa, desc: &'static PropDesc) -> Prop {
+    match pool.props().get(desc.name) {
+        Some(PropValue::Number(n)) if desc.name == "bootfs" && n != 0 => {
+            let name = pool.dsl().dataset_of(ObjectId(n));
+            let name = name
+                .and_then(|ds| pool.dsl().name_of(&ds))
+                .unwrap_or_default();
+            Prop::new(desc.name, PropValue::Text(name), Source::Local)
+        }
+        // A number that is the default counts as not set.
+        Some(PropValue::Number(n))
+            if desc.default_value() == PropValue::Number(n) || desc.name == "bootfs" =>
+        {
+            Prop::new(desc.name, desc.default_value(), Source::Default)
+        }
+        Some(value) => Prop::new(desc.name, value, Source::Local),
+        None => Prop::new(desc.name, desc.default_value(), Source::Default),
+    }
+}
+
+fn feature_props(pool: &Spa) -> Vec<Prop> {
+    let features = pool.features();
+    let is_shown =
+        |feature: &&Feature| feature.is_in_2_3() || features.count(feature.guid).is_some();
+    let mut props: Vec<Prop> = FEATURES
+        .iter()
+        .filter(is_shown)
+        .map(|feature| {
+            let word = match features.count(feature.guid) {
+                None => "disabled",
+                Some(0) => "enabled",
+                Some(_) => "active",
+            };
+            let name = format!("feature@{}", feature.name);
+            Prop::new(name, PropValue::Text(word.to_owned()), Source::Local)
+        })
+        .collect();
+    for (guid, count) in features.counts() {
+        if by_guid(&guid).is_none() {
+            let word = if count == 0 { "inactive" } else { "readonly" };
+            let name = format!("unsupported@{guid}");
+            props.push(Prop::new(
+                name,
+                PropValue::Text(word.to_owned()),
+                Source::Local,
+            ));
+        }
+    }
+    props
+}
+
+fn user_props(pool: &Spa) -> Vec<Prop> {
+    let names = pool.props().names().into_iter();
+    names
+        .filter(|name| is_user_property(name))
+        .filter_map(|name| match pool.props().get(&name) {
+            Some(text @ PropValue::Text(_)) => Some(Prop::new(name, text, Source::Local)),
+            _ => None,
+        })
+        .collect()
+}

@@ -1,0 +1,358 @@
+//! The state of pools and their vdevs: open ones, unavailable ones, and those found on devices.
+//!
+//! # Source
+//! OpenZFS module/zfs/vdev.c (`vdev_get_stats_ex`), module/zfs/spa.c (`spa_get_stats`).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use admin::listing::{Item, Prop};
+use admin::pool::{
+    PoolStatus, ScanFunction, ScanState, ScanStatus, VdevAux, VdevKind, VdevState, VdevStatus,
+};
+use base::{Error, ErrorKind, Guid, Result, Txg, VdevId};
+use geom::Namespace;
+use geom::disk::OpenMode;
+use nvpair::NvList;
+use phys::feature::{FEATURES, Support};
+use phys::scan::{DSS_CANCELED, DSS_FINISHED, POOL_SCAN_RESILVER};
+use spa::{Obstacle, Spa, try_import};
+use vdev::import::FoundPool;
+use vdev::{Vdev, VdevTree};
+use zio::AllocClass;
+
+use crate::error_log::objects_of;
+use crate::failure::{Attempt, Failure, Outcome};
+use crate::held::Access;
+use crate::kept_errors::kept_errors;
+use crate::open::OpenPool;
+use crate::pools::Pools;
+use crate::properties::properties_of;
+use crate::session::Session;
+
+impl Session {
+    /// The state of an imported pool; if it cannot be opened, what its config and its devices say.
+    ///
+    /// # Errors
+    /// Errors of opening it: it is not imported, or in use; errors of reading it.
+    pub fn status(&self, pool: &str) -> Outcome<PoolStatus> {
+        Ok(self.look(pool, &|_| Ok(()))?.0)
+    }
+
+    /// The properties and the state of an imported pool; if it cannot be opened, only those properties that
+    /// its config and its devices tell.
+    ///
+    /// # Errors
+    /// As [`status`](Session::status).
+    pub fn listed(&self, pool: &str) -> Outcome<(Item, PoolStatus)> {
+        let (status, item) = self.look(pool, &properties_of)?;
+        let item = item.unwrap_or_else(|| Item {
+            name: pool.to_owned(),
+            types: None,
+            props: vec![
+                Prop::text("health", status.root.state_name()),
+                Prop::number("guid", status.guid),
+            ],
+        });
+        Ok((item, status))
+    }
+
+    /// The state of an imported pool, and if it can be opened, what `read` returns of it.
+    fn look<T>(
+        &self,
+        pool: &str,
+        read: &dyn Fn(&OpenPool) -> Result<T>,
+    ) -> Outcome<(PoolStatus, Option<T>)> {
+        let failed = Failure::of(Attempt::Look, pool);
+        match self.open(pool, Access::Read) {
+            Ok(open) => {
+                let read = read(&open).map_err(&failed)?;
+                Ok((status_of(&open).map_err(failed)?, Some(read)))
+            }
+            Err(error) => match self.pools.unavailable(pool, &error).map_err(failed)? {
+                Some(status) => Ok((status, None)),
+                None => Err(Failure::new(Attempt::Open, pool, error)),
+            },
+        }
+    }
+}
+
+impl OpenPool {
+    /// The state of the root vdev and of those below it, without their space.
+    #[must_use]
+    pub fn vdevs(&self) -> VdevStatus {
+        vdev_status(&self.tree().root(), 0, AllocClass::Normal)
+    }
+}
+
+impl Pools {
+    /// The state of a pool that is imported but cannot be opened because of `error`: the config in the
+    /// cachefile, with each device as it is found now. `None` for a pool that is not imported, or that is in
+    /// use.
+    fn unavailable(&self, name: &str, error: &Error) -> Result<Option<PoolStatus>> {
+        let config = self.cachefile().find(name)?;
+        let Some(config) = config.filter(|_| error.kind() != ErrorKind::Busy) else {
+            return Ok(None);
+        };
+        let tree = self.found_devices(&config)?;
+        let mut root = vdev_status(&tree.root(), 0, AllocClass::Normal);
+        let is_unsupported = error.kind() == ErrorKind::Unsupported;
+        if is_unsupported {
+            (root.state, root.aux) = (VdevState::CantOpen, VdevAux::UnsupFeat);
+        } else if tree.state().0.is_usable() {
+            // Enough devices are present; their contents cannot be used.
+            (root.state, root.aux) = (VdevState::CantOpen, VdevAux::CorruptData);
+        }
+        let unsupported = is_unsupported.then(|| error.to_string());
+        Ok(Some(PoolStatus {
+            root,
+            is_foreign: error.kind() == ErrorKind::Permission,
+            unsupported_features: unsupported.into_iter().collect(),
+            ..named(name, config.get_u64("pool_guid").unwrap_or(0), &config)
+        }))
+    }
+
+    /// The vdevs of a config with all devices that can be opened and have the right label.
+    fn found_devices(&self, config: &NvList) -> Result<Arc<VdevTree>> {
+        let tree = VdevTree::read_only(Vdev::from_config(config.expect_list("vdev_tree")?)?);
+        tree.open_devices(&|device| {
+            let path = device.config().path.clone()?;
+            Namespace::open(&**self.world(), &path, OpenMode::ReadOnly).ok()
+        });
+        let guid = Guid(config.expect_u64("pool_guid")?);
+        tree.validate_devices(guid, Txg(u64::MAX));
+        Ok(tree)
+    }
+
+    /// The state of a pool found on devices.
+    ///
+    /// # Errors
+    /// As [`host`](Pools::host).
+    pub fn status_of_found(&self, found: &FoundPool) -> Result<PoolStatus> {
+        let is_elsewhere = found.hostid != 0 && found.hostid != self.host()?.id;
+        let mut pool = PoolStatus {
+            is_readable: true,
+            is_foreign: found.state == vdev::PoolState::Active && is_elsewhere,
+            ..named(&found.name, found.guid.0, &found.config)
+        };
+        match try_import(found) {
+            Err(error) if error.kind() == ErrorKind::Unsupported => {
+                show_unreadable(&mut pool, &error)
+            }
+            tried => match found.open(tried.as_ref().unwrap_or(&found.config), false) {
+                Ok(tree) => {
+                    pool.root = vdev_status(&tree.root(), 0, AllocClass::Normal);
+                    if tried.is_err() && pool.root.state.is_usable() {
+                        (pool.root.state, pool.root.aux) =
+                            (VdevState::CantOpen, VdevAux::CorruptData);
+                    }
+                    show_paths(&mut pool.root);
+                }
+                Err(error) => show_unreadable(&mut pool, &error),
+            },
+        }
+        if found.uberblock.is_none() {
+            pool.root.state = VdevState::CantOpen;
+            pool.root.aux = VdevAux::CorruptData;
+        }
+        Ok(pool)
+    }
+}
+
+/// A pool of which only the config is known.
+fn named(name: &str, guid: u64, config: &NvList) -> PoolStatus {
+    PoolStatus {
+        name: name.to_owned(),
+        guid,
+        txg: config.get_u64("txg").unwrap_or(0),
+        version: config.get_u64("version").unwrap_or(0),
+        ..PoolStatus::default()
+    }
+}
+
+/// Shows why a pool found on devices cannot be read.
+fn show_unreadable(pool: &mut PoolStatus, error: &Error) {
+    let is_unsupported = error.kind() == ErrorKind::Unsupported;
+    pool.root = VdevStatus {
+        kind: VdevKind::Root,
+        state: VdevState::CantOpen,
+        aux: if is_unsupported {
+            VdevAux::UnsupFeat
+        } else {
+            VdevAux::CorruptData
+        },
+        ..VdevStatus::default()
+    };
+    pool.unsupported_features.push(error.to_string());
+    pool.is_readable = false;
+}
+
+/// Whether a compatibility property leaves features out on purpose.
+fn is_restricted(pool: &Spa) -> bool {
+    pool.compatibility().is_some_and(|sets| sets != "off")
+}
+
+/// Everything `zpool status` shows of an open pool.
+fn status_of(pool: &OpenPool) -> Result<PoolStatus> {
+    let tree = pool.tree();
+    let mut root = vdev_status(&tree.root(), 0, AllocClass::Normal);
+    for (i, top) in root.children.iter_mut().enumerate() {
+        fill_space(pool, VdevId(i as u64), top);
+    }
+    let space = pool.space();
+    root.alloc_bytes = space.alloc;
+    root.space_bytes = space.space;
+    root.deflated_bytes = space.dspace;
+    let kept = kept_errors(pool.pools(), pool.guid());
+    let damaged = pool.damaged().ok();
+    let objects = damaged.as_ref().map(objects_of).unwrap_or_default();
+    add_errors(&mut root, &kept.devices);
+    let unsupported = pool.obstacles().iter().map(Obstacle::name).collect();
+    let features = pool.features();
+    let has_disabled_features = FEATURES
+        .iter()
+        .any(|f| f.support == Support::Kept && features.count(f.guid).is_none());
+    Ok(PoolStatus {
+        name: pool.name(),
+        guid: pool.guid().0,
+        txg: pool.config().get_u64("txg").unwrap_or(0),
+        version: 5000,
+        root,
+        unsupported_features: unsupported,
+        is_readable: true,
+        has_disabled_features: has_disabled_features && !is_restricted(pool),
+        scan: scan_status(pool)?,
+        error_count: damaged.map(|damaged| damaged.len() as u64),
+        errors: pool.names_of(&objects),
+        ..PoolStatus::default()
+    })
+}
+
+/// A device that is missing before the import is shown by its path.
+fn show_paths(vdev: &mut VdevStatus) {
+    vdev.is_not_present = false;
+    vdev.children.iter_mut().for_each(show_paths);
+}
+
+fn vdev_status(vdev: &Vdev, id: u64, class: AllocClass) -> VdevStatus {
+    let config = vdev.config();
+    let (state, aux) = vdev.state();
+    let stats = vdev.stats().snapshot();
+    let is_device = vdev.kind().is_device();
+    let class = match config.class() {
+        AllocClass::Normal => class,
+        own => own,
+    };
+    let children = vdev.children().iter().enumerate();
+    let physical = if is_device { vdev.leaf().psize() } else { 0 };
+    VdevStatus {
+        kind: kind_of(vdev.kind(), config.whole_disk == Some(true)),
+        id,
+        guid: vdev.guid().0,
+        path: config.path.clone().filter(|_| is_device),
+        is_not_present: is_device && config.not_present && !state.is_usable(),
+        class,
+        state,
+        aux,
+        physical_bytes: physical,
+        replaceable_bytes: if is_device {
+            phys::label::allocatable_size(physical)
+        } else {
+            0
+        },
+        healed_bytes: stats.self_healed_bytes,
+        read_errors: stats.read_errors,
+        write_errors: stats.write_errors,
+        checksum_errors: stats.checksum_errors,
+        is_resilver_deferred: is_device && state.is_usable() && vdev.leaf().has_dtl(),
+        is_removing: config.removing,
+        is_noalloc: config.non_allocating,
+        configured_ashift: config.ashift,
+        children: children
+            .map(|(i, child)| vdev_status(child, i as u64, class))
+            .collect(),
+        ..VdevStatus::default()
+    }
+}
+
+fn fill_space(pool: &Spa, id: VdevId, top: &mut VdevStatus) {
+    if let Ok(space) = pool.vdev_space(id) {
+        top.alloc_bytes = space.alloc;
+        top.space_bytes = space.space;
+        top.deflated_bytes = space.dspace;
+        top.fragmentation = space.fragmentation;
+        top.replaceable_bytes = space.space;
+    }
+    top.expandable_bytes = pool.tree().top(id).map_or(0, |top| expandable(&top));
+}
+
+/// What a top-level vdev could grow by, in bytes, rounded down to whole metaslabs.
+#[doc(alias = "vs_esize")]
+pub(crate) fn expandable(top: &Arc<Vdev>) -> u64 {
+    let config = top.config().clone();
+    let (asize, ms_shift) = (config.asize, config.ms_shift);
+    let most = VdevTree::max_asize(top).unwrap_or(asize);
+    base::align_down(most.saturating_sub(asize), 1 << ms_shift)
+}
+
+fn add_errors(vdev: &mut VdevStatus, kept: &BTreeMap<u64, [u64; 3]>) {
+    if let Some([read, write, checksum]) = kept.get(&vdev.guid) {
+        vdev.read_errors += read;
+        vdev.write_errors += write;
+        vdev.checksum_errors += checksum;
+    }
+    vdev.children
+        .iter_mut()
+        .for_each(|child| add_errors(child, kept));
+}
+
+fn kind_of(kind: vdev::VdevKind, is_whole: bool) -> VdevKind {
+    match kind {
+        vdev::VdevKind::Root => VdevKind::Root,
+        vdev::VdevKind::Mirror => VdevKind::Mirror,
+        vdev::VdevKind::Replacing => VdevKind::Replacing,
+        vdev::VdevKind::Spare => VdevKind::Spare,
+        vdev::VdevKind::RaidZ { nparity } => VdevKind::Raidz {
+            parity: nparity.into(),
+        },
+        vdev::VdevKind::Disk => VdevKind::Disk { is_whole },
+        vdev::VdevKind::File => VdevKind::File,
+        vdev::VdevKind::Missing => VdevKind::Missing,
+        vdev::VdevKind::Hole => VdevKind::Hole,
+        vdev::VdevKind::Indirect => VdevKind::Indirect,
+    }
+}
+
+fn scan_status(pool: &Spa) -> Result<Option<ScanStatus>> {
+    let Some(scan) = pool.scan() else {
+        return Ok(None);
+    };
+    let state = match scan.state.get() {
+        0 => return Ok(None),
+        DSS_FINISHED => ScanState::Finished,
+        DSS_CANCELED => ScanState::Canceled,
+        _ => ScanState::Scanning,
+    };
+    let is_resilver = scan.func.get() == POOL_SCAN_RESILVER;
+    Ok(Some(ScanStatus {
+        function: if is_resilver {
+            ScanFunction::Resilver
+        } else {
+            ScanFunction::Scrub
+        },
+        state,
+        start_secs: scan.start_time.get(),
+        end_secs: scan.end_time.get(),
+        paused_secs: None,
+        total_bytes: scan.to_examine.get(),
+        examined_bytes: scan.examined.get(),
+        skipped_bytes: scan.skipped.get(),
+        issued_bytes: scan.examined.get(),
+        processed_bytes: scan.processed.get(),
+        errors: scan.errors.get(),
+        pass_start_secs: scan.start_time.get(),
+        pass_paused_secs: 0,
+        pass_examined_bytes: scan.examined.get(),
+        pass_issued_bytes: scan.examined.get(),
+    }))
+}
