@@ -24,7 +24,7 @@ use metaslab::{Metaslabs, MetaslabsOptions, VdevGeometry};
 use nvpair::NvList;
 use phys::ObjectType;
 use phys::ObjsetType;
-use phys::label::{ASHIFT_MAX, ASHIFT_MIN, SPA_MINDEVSIZE, allocatable_size};
+use phys::label::{ASHIFT_MAX, ASHIFT_MIN, SPA_MINDEVSIZE};
 use phys::uberblock::UberblockPhys;
 use rt::Mutex;
 use vdev::{
@@ -337,14 +337,9 @@ fn build_top(
             return Err(Error::new(ErrorKind::TooBig, text));
         }
     }
-    let asize = providers
-        .iter()
-        .map(|p| allocatable_size(p.mediasize()))
-        .min()
-        .unwrap_or(0);
-    let asize = base::align_down(asize, 1 << ashift);
+    top.update(|config| config.ashift = ashift);
+    let asize = VdevTree::max_asize(&top).unwrap_or(0);
     top.update(|config| {
-        config.ashift = ashift;
         config.asize = asize;
         config.ms_shift = vdev::metaslab_shift(asize);
         config.is_log = spec.class == AllocClass::Log;
@@ -362,16 +357,25 @@ fn build(spec: &TopSpec<NewDevice>) -> Result<Arc<Vdev>> {
         Grouping::Single => devices
             .pop()
             .ok_or_else(|| Error::invalid("a vdev without devices")),
-        Grouping::Mirror => {
-            let guid = Guid(nonzero_random());
-            let config = VdevConfig::default();
-            Ok(Vdev::new(VdevKind::Mirror, guid, config, devices))
+        Grouping::Mirror => Ok(group(VdevKind::Mirror, devices)),
+        Grouping::Raidz { parity } => {
+            let nparity = u8::try_from(parity).unwrap_or(u8::MAX);
+            if !(1..=3).contains(&nparity) || devices.len() <= nparity.into() {
+                let text = format!("a raidz{parity} of {} devices", devices.len());
+                return Err(Error::invalid(text));
+            }
+            Ok(group(VdevKind::RaidZ { nparity }, devices))
         }
-        Grouping::Raidz { .. } | Grouping::Draid { .. } => {
+        Grouping::Draid { .. } => {
             let text = format!("new {} vdevs", spec.grouping.display_name());
             Err(Error::new(ErrorKind::Unsupported, text))
         }
     }
+}
+
+fn group(kind: VdevKind, devices: Vec<Arc<Vdev>>) -> Arc<Vdev> {
+    let guid = Guid(nonzero_random());
+    Vdev::new(kind, guid, VdevConfig::default(), devices)
 }
 
 fn build_device(device: &NewDevice) -> Result<Arc<Vdev>> {

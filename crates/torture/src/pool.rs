@@ -21,6 +21,8 @@ pub enum Layout {
     Stripe,
     /// All devices are one mirror.
     Mirror,
+    /// All devices are one RAID-Z with so many columns of parity, 1 to 3.
+    Raidz(u64),
 }
 
 /// The host of these tests.
@@ -79,6 +81,9 @@ pub fn create_with(
             .map(|device| TopSpec::new(Grouping::Single, vec![device]))
             .collect(),
         Layout::Mirror => vec![TopSpec::new(Grouping::Mirror, devices.collect())],
+        Layout::Raidz(parity) => {
+            vec![TopSpec::new(Grouping::Raidz { parity }, devices.collect())]
+        }
     };
     Spa::create(CreateOptions {
         name: name.into(),

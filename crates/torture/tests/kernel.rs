@@ -110,6 +110,16 @@ zpool export tank
 
 #[test]
 fn kernel_imports_scrubs_reads_writes_and_gives_back() {
+    hand_over(Layout::Mirror, 2);
+}
+
+/// That its scrub repairs nothing says that it computes the same parity.
+#[test]
+fn kernel_imports_scrubs_reads_writes_and_gives_back_a_raidz() {
+    hand_over(Layout::Raidz(3), 6);
+}
+
+fn hand_over(layout: Layout, count: usize) {
     let Some(guest) = Guest::find() else { return };
     if !have_zdb() {
         return;
@@ -117,9 +127,9 @@ fn kernel_imports_scrubs_reads_writes_and_gives_back() {
     let folder = tempfile::tempdir().unwrap();
     let host = tempfile::tempdir().unwrap();
     let mut dice = Dice::new(seed(77));
-    let (paths, disks) = images(folder.path(), 2);
+    let (paths, disks) = images(folder.path(), count);
     let root = init(NewFilesystem::default(), true);
-    let spa = pool::create("tank", Layout::Mirror, 12, &disks, root).unwrap();
+    let spa = pool::create("tank", layout, 12, &disks, root).unwrap();
     let mut all = Vec::new();
     for (name, props) in KINDS {
         let full = format!("tank/{name}");
@@ -151,7 +161,7 @@ fn kernel_imports_scrubs_reads_writes_and_gives_back() {
     guest.run(GUEST, host.path(), &paths).assert_success();
 
     Zdb::verify(folder.path(), "tank").assert_clean();
-    let (_, disks) = images(folder.path(), 2);
+    let (_, disks) = images(folder.path(), count);
     let spa = pool::open(&disks, false).unwrap();
     assert!(
         !spa.is_readonly(),

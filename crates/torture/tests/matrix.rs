@@ -1,7 +1,7 @@
 //! Every layout with every sector size, compression and record size: a file system with a history, checked by
 //! our checker and the real `zdb -bcc`, and object by object against `zdb -dddd`.
 //!
-//! By default a sample in which every layout meets every value of every other axis; `MATRIX=all` runs all 108
+//! By default a sample in which every layout meets every value of every other axis; `MATRIX=all` runs all 216
 //! pools.
 
 use std::collections::BTreeMap;
@@ -84,6 +84,26 @@ fn matrix_of_a_mirror_of_two() {
 #[test]
 fn matrix_of_a_mirror_of_three() {
     run(Layout::Mirror, 3, 3);
+}
+
+#[test]
+fn matrix_of_a_raidz1_of_three() {
+    run(Layout::Raidz(1), 3, 4);
+}
+
+#[test]
+fn matrix_of_a_raidz1_of_six() {
+    run(Layout::Raidz(1), 6, 5);
+}
+
+#[test]
+fn matrix_of_a_raidz2_of_five() {
+    run(Layout::Raidz(2), 5, 6);
+}
+
+#[test]
+fn matrix_of_a_raidz3_of_seven() {
+    run(Layout::Raidz(3), 7, 7);
 }
 
 fn run_case(case: Case, seed: u64) {

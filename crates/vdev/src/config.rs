@@ -13,7 +13,7 @@
 
 use std::sync::Arc;
 
-use base::{Context, Error, Guid, Result, VdevId};
+use base::{Context, Error, ErrorKind, Guid, Result, VdevId};
 use nvpair::NvList;
 use phys::label::{ASHIFT_MAX, ASHIFT_MIN};
 use zio::AllocClass;
@@ -216,6 +216,9 @@ fn parse(nv: &NvList, depth: usize) -> Result<Arc<Vdev>> {
         let what = format!("vdev {guid} is a {word} without children");
         return Err(Error::corrupt(what));
     }
+    if let VdevKind::RaidZ { nparity } = kind {
+        check_raidz(nv, nparity.into(), &children).within(|| format!("vdev {guid}"))?;
+    }
     if depth == TOP_DEPTH && (kind.is_concrete() || config.ms_array != 0) {
         check_top(&config).within(|| format!("vdev {guid}"))?;
     }
@@ -224,6 +227,29 @@ fn parse(nv: &NvList, depth: usize) -> Result<Arc<Vdev>> {
         restore_state(nv, &vdev);
     }
     Ok(vdev)
+}
+
+/// Checks that a RAID-Z has a width that parity can be computed for, and children that are devices or
+/// mirrors.
+#[doc(alias = "vdev_raidz_init")]
+fn check_raidz(nv: &NvList, nparity: usize, children: &[Arc<Vdev>]) -> Result<()> {
+    if nv.contains("raidz_expand_txgs") || nv.contains("raidz_expanding") {
+        let what = "a RAID-Z that was expanded";
+        return Err(Error::new(ErrorKind::Unsupported, what));
+    }
+    let count = children.len();
+    if count <= nparity || count - nparity > parity::DATA_MAX {
+        let what = format!("raidz with {count} children and nparity {nparity}");
+        return Err(Error::corrupt(what));
+    }
+    let is_fit = |kind: VdevKind| kind.is_device() || kind.is_mirror_like();
+    match children.iter().find(|child| !is_fit(child.kind())) {
+        Some(child) => {
+            let what = format!("raidz of a {}", child.kind().word());
+            Err(Error::corrupt(what))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Checks that the sector and metaslab sizes of a top-level vdev are possible.

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use base::{BlockBuf, Buf, Error, ErrorKind, Result, Txg, align_down, align_up, is_aligned};
-use geom::{Bio, BioOp, Command, Provider};
+use geom::{Bio, BioData, BioOp, Command, Provider};
 use phys::label::{PAD_SIZE, SPA_MINDEVSIZE, label_device_size};
 use rt::{Mutex, OneShot, RwLock};
 use zio::Priority;
@@ -152,6 +152,12 @@ impl Leaf {
     #[must_use]
     pub fn provider(&self) -> Option<Arc<dyn Provider>> {
         self.queue.device()
+    }
+
+    /// Whether the device does several commands of one caller at a time.
+    pub(crate) fn is_asynchronous(&self) -> bool {
+        let device = self.queue.device();
+        device.is_some_and(|device| device.shape().is_queued)
     }
 
     /// How many writes the device can work on at once.
@@ -388,15 +394,18 @@ pub(crate) enum Begun {
     /// The device is synchronous: the write has ended.
     Done(Result<()>),
     /// The write is in flight.
-    UnderWay(Arc<OneShot<Result<()>>>),
+    UnderWay(Answer),
 }
+
+/// What a command that was begun will bring.
+pub(crate) type Answer = Arc<OneShot<Result<BioData>>>;
 
 impl Begun {
     #[track_caller]
     pub(crate) fn wait(self) -> Result<()> {
         match self {
             Begun::Done(result) => result,
-            Begun::UnderWay(answer) => answer.take(),
+            Begun::UnderWay(answer) => answer.take().map(drop),
         }
     }
 }
@@ -411,19 +420,35 @@ pub(crate) fn begin_write(
     bytes: impl FnOnce() -> Buf,
 ) -> Begun {
     let leaf = device.leaf();
-    if !leaf
-        .queue
-        .device()
-        .is_some_and(|device| device.shape().is_queued)
-    {
+    if !leaf.is_asynchronous() {
         return Begun::Done(leaf.write(priority, offset, pieces));
     }
-    rt::charge(rt::Work::Command, 1);
     let bytes = bytes();
-    leaf.begin(offset, bytes.len());
+    let len = bytes.len();
+    Begun::UnderWay(begin(device, priority, offset, len, BioOp::Write(bytes)))
+}
+
+/// Begins a read at a physical offset. `None` if the device is synchronous, or reads only larger sectors:
+/// [`Leaf::read`] can do it.
+pub(crate) fn begin_read(
+    device: &Arc<Vdev>,
+    priority: Priority,
+    offset: u64,
+    len: usize,
+) -> Option<Answer> {
+    let provider = device.leaf().queue.device()?;
+    let sector = u64::from(provider.sectorsize());
+    let is_whole = is_aligned(offset | len as u64, sector);
+    let begins = provider.shape().is_queued && is_whole;
+    begins.then(|| begin(device, priority, offset, len, BioOp::Read { len }))
+}
+
+fn begin(device: &Arc<Vdev>, priority: Priority, offset: u64, len: usize, op: BioOp) -> Answer {
+    rt::charge(rt::Work::Command, 1);
+    device.leaf().begin(offset, len);
     let answer = Arc::new(OneShot::default());
     let (theirs, vdev) = (Arc::clone(&answer), Arc::clone(device));
-    let done = move |result: Result<()>| {
+    let done = move |result: Result<BioData>| {
         vdev.leaf().end();
         vdev.leaf().queue.io_done(priority);
         theirs.give(result);
@@ -431,15 +456,18 @@ pub(crate) fn begin_write(
     let vdev = Arc::clone(device);
     let start = move |device| match vdev.leaf().usable(device) {
         Ok(provider) => {
-            vdev.leaf().has_unflushed.store(true, Ordering::Release);
+            if matches!(op, BioOp::Write(_)) {
+                vdev.leaf().has_unflushed.store(true, Ordering::Release);
+            }
             provider.submit(Bio {
-                op: BioOp::Write(bytes),
+                op,
                 offset,
-                done: Box::new(move |result| done(result.map(drop))),
+                done: Box::new(done),
             });
         }
         Err(error) => done(Err(error)),
     };
-    leaf.queue.submit(priority, offset, Box::new(start));
-    Begun::UnderWay(answer)
+    let queue = &device.leaf().queue;
+    queue.submit(priority, offset, Box::new(start));
+    answer
 }

@@ -5,6 +5,7 @@ mod labels;
 mod mirror;
 mod parity;
 mod queue;
+mod raidz;
 mod shape;
 mod zdb;
 
@@ -99,6 +100,38 @@ impl BlockIo for VdevTree {
         let verify = |_: usize, bytes: &[u8]| verify(bytes);
         let mut reports = self.scrub(vdev, offset, buf, &[block], &verify)?;
         reports.pop().unwrap()
+    }
+}
+
+/// A queued provider: every command takes a simulated millisecond, many at the same time.
+struct Queued(ram::Memory);
+
+impl Provider for Queued {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+    fn shape(&self) -> geom::Shape {
+        geom::Shape {
+            is_queued: true,
+            ..self.0.shape()
+        }
+    }
+    fn submit(&self, bio: geom::Bio) {
+        let geom::Bio { op, offset, done } = bio;
+        let inner = match op {
+            geom::BioOp::Write(bytes) => self.0.write(offset, &bytes).map(|()| geom::BioData::None),
+            geom::BioOp::Read { len } => {
+                let mut bytes = base::BlockBuf::scratch(len);
+                self.0
+                    .read(offset, &mut bytes)
+                    .map(|()| geom::BioData::Read(bytes))
+            }
+            _ => Ok(geom::BioData::None),
+        };
+        drop(rt::spawn("queued", move || {
+            rt::sleep_ns(1_000_000);
+            done(inner);
+        }));
     }
 }
 

@@ -34,7 +34,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-fn tree(sides: u64) -> Arc<VdevTree> {
+fn tree(kind: Option<VdevKind>, sides: u64) -> Arc<VdevTree> {
     let leaf = |n: u64| {
         let disk: Arc<dyn Provider> = Arc::new(Memory::new(format!("/d{n}"), 64 << 20));
         let vdev = Vdev::new(
@@ -47,10 +47,9 @@ fn tree(sides: u64) -> Arc<VdevTree> {
         vdev
     };
     let mut leaves: Vec<_> = (0..sides).map(leaf).collect();
-    let top = if sides == 1 {
-        leaves.remove(0)
-    } else {
-        Vdev::new(VdevKind::Mirror, Guid(10), VdevConfig::default(), leaves)
+    let top = match kind {
+        Some(kind) => Vdev::new(kind, Guid(10), VdevConfig::default(), leaves),
+        None => leaves.remove(0),
     };
     top.update(|config| (config.asize, config.ashift) = (32 << 20, 12));
     let root = Vdev::new(VdevKind::Root, Guid(1), VdevConfig::default(), vec![top]);
@@ -59,8 +58,16 @@ fn tree(sides: u64) -> Arc<VdevTree> {
 
 #[test]
 fn a_read_allocates_nothing() {
-    for sides in 1..4 {
-        let tree = tree(sides);
+    let raidz = |nparity| Some(VdevKind::RaidZ { nparity });
+    let mirror = Some(VdevKind::Mirror);
+    for (kind, sides) in [
+        (None, 1),
+        (mirror, 2),
+        (mirror, 3),
+        (raidz(1), 3),
+        (raidz(2), 4),
+    ] {
+        let tree = tree(kind, sides);
         let block = vec![7; 8192];
         let io = Io::write(Txg(4), Priority::AsyncWrite);
         for n in 0..8 {
@@ -74,7 +81,7 @@ fn a_read_allocates_nothing() {
                 .unwrap();
         }
         let allocated = COUNT.with(Cell::get) - before;
-        assert_eq!(allocated, 0, "{sides} sides");
+        assert_eq!(allocated, 0, "{kind:?}, {sides} devices");
         assert_eq!(buf, block);
     }
 }

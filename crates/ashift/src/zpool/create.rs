@@ -232,7 +232,7 @@ fn resolve(spec: &VdevSpec) -> Result<Vec<TopSpec<Device>>, Fail> {
 /// Refuses kinds of vdevs that the engine cannot make.
 fn refuse_kinds(spec: &VdevSpec) -> Result<(), Fail> {
     let grouping = spec.tops.iter().find_map(|top| match &top.grouping {
-        Grouping::Single | Grouping::Mirror => None,
+        Grouping::Single | Grouping::Mirror | Grouping::Raidz { .. } => None,
         other => Some(other.display_name()),
     });
     let class = spec.tops.iter().find(|top| top.class != AllocClass::Normal);
@@ -244,8 +244,8 @@ fn refuse_kinds(spec: &VdevSpec) -> Result<(), Fail> {
         .map(|(word, _)| (*word).to_owned());
     match grouping.or(class).or(lone) {
         Some(word) => Err(Fail::Failed(format!(
-            "invalid vdev specification: '{word}' vdevs are not supported yet, only devices, files \
-             and mirrors of them"
+            "invalid vdev specification: '{word}' vdevs are not supported yet, only devices, files, \
+             mirrors and raidz of them"
         ))),
         None => Ok(()),
     }

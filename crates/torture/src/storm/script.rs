@@ -52,15 +52,16 @@ impl PoolSpec {
     /// Whether a device may fail.
     #[must_use]
     pub(crate) fn is_redundant(&self) -> bool {
-        self.layout == Layout::Mirror && self.devices > 1
+        self.layout != Layout::Stripe && self.devices > 1
     }
 }
 
 impl fmt::Display for PoolSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let layout = match self.layout {
-            Layout::Stripe => "stripe",
-            Layout::Mirror => "mirror",
+            Layout::Stripe => "stripe".to_owned(),
+            Layout::Mirror => "mirror".to_owned(),
+            Layout::Raidz(parity) => format!("raidz{parity}"),
         };
         let PoolSpec {
             devices,
@@ -84,6 +85,9 @@ impl FromStr for PoolSpec {
         let layout = match words.next() {
             Some("stripe") => Layout::Stripe,
             Some("mirror") => Layout::Mirror,
+            Some("raidz1") => Layout::Raidz(1),
+            Some("raidz2") => Layout::Raidz(2),
+            Some("raidz3") => Layout::Raidz(3),
             other => return Err(format!("there is no layout {other:?}")),
         };
         let names = ["devices", "ashift", "mib", "latency_us"];

@@ -1,4 +1,4 @@
-//! Vdevs that hold no blocks, and kinds whose I/O is not implemented yet.
+//! Vdevs that hold no blocks, and removed ones, whose I/O is not implemented yet.
 
 use base::{Error, ErrorKind, Result};
 use zio::{Io, RunBlock, ScrubReport};
@@ -54,24 +54,14 @@ impl KindOps for Absent {
     }
 
     fn tolerated(&self, _: usize) -> usize {
-        match self.0 {
-            VdevKind::RaidZ { nparity } => usize::from(nparity),
-            _ => 0,
-        }
+        0
     }
 
-    fn asize(&self, children: &[u64]) -> u64 {
-        let least = children.iter().min().copied().unwrap_or(0);
-        match self.0 {
-            VdevKind::RaidZ { .. } => least.saturating_mul(children.len() as u64),
-            _ => 0,
-        }
+    fn asize(&self, _: &[u64]) -> u64 {
+        0
     }
 
-    fn min_child_asize(&self, children: usize, asize: u64) -> u64 {
-        match self.0 {
-            VdevKind::RaidZ { .. } => asize.div_ceil(children.max(1) as u64),
-            _ => 0,
-        }
+    fn min_child_asize(&self, _: usize, _: u64) -> u64 {
+        0
     }
 }

@@ -24,7 +24,7 @@ use zio::{Io, Priority, Purpose, RunBlock, ScrubReport};
 use super::health::{Outcome, no_copy, no_device};
 use super::{KindOps, Node};
 use crate::Vdev;
-use crate::leaf::{Begun, begin_write};
+use crate::leaf::{Answer, Begun, begin_read, begin_write};
 use crate::stats::VdevStats;
 
 /// `vdev_mirror_shift`: equally good devices take turns every 2 MiB.
@@ -73,30 +73,10 @@ impl KindOps for Mirror {
         if io.purpose == Purpose::Repair {
             return node.repair(io.priority, offset, parts);
         }
-        let devices = node.vdev.leaves();
-        let at = offset + LABEL_START_SIZE;
-        let mut shared: Option<Buf> = None;
-        let mut bytes = || {
-            let copied = || Buf::copy_of(&parts.concat());
-            shared.get_or_insert_with(copied).clone()
-        };
-        let begin = |device: &Arc<Vdev>| {
-            let leaf = device.leaf();
-            if !leaf.is_usable() {
-                return None;
-            }
-            Some(match devices {
-                [_] => Begun::Done(leaf.write(io.priority, at, parts)),
-                _ => begin_write(device, io.priority, at, parts, &mut bytes),
-            })
-        };
-        let begun: Vec<Option<Begun>> = devices.iter().map(begin).collect();
-        let end = |(device, begun): (&Arc<Vdev>, Option<Begun>)| {
-            let begun = begun.ok_or_else(no_device)?;
-            node.note_write(device, begun.wait(), bytes_of(parts))
-        };
-        let results = devices.iter().zip(begun).map(end).collect();
-        node.conclude_write(results)
+        node.end_write(
+            node.begin_write(io.priority, offset, parts),
+            bytes_of(parts),
+        )
     }
 
     fn scrub(
@@ -162,6 +142,74 @@ impl KindOps for Mirror {
 }
 
 impl Node<'_> {
+    /// Begins a read from a single asynchronous device; `None` for others.
+    pub(crate) fn begin_read(&self, io: &Io, offset: u64, len: usize) -> Option<Answer> {
+        match self.vdev.leaves() {
+            [device] => begin_read(device, io.priority, offset + LABEL_START_SIZE, len),
+            _ => None,
+        }
+    }
+
+    /// Waits for a read that was begun, and counts it.
+    pub(crate) fn end_read(&self, io: &Io, begun: &Answer, buf: &mut [u8]) -> Result<()> {
+        let device = &self.vdev.leaves()[0];
+        match begun.take() {
+            Ok(data) => {
+                buf.copy_from_slice(&data.into_read());
+                count_read(device, buf.len());
+                Ok(())
+            }
+            Err(error) => {
+                let outcome = Outcome::Failed(error);
+                if io.purpose != Purpose::Speculative {
+                    self.blame(device, &outcome, io.birth);
+                }
+                Err(no_copy(vec![outcome]))
+            }
+        }
+    }
+
+    /// Begins a write to every device, without waiting for those that are asynchronous. `None` stands for a
+    /// device that cannot be written to.
+    pub(crate) fn begin_write(
+        &self,
+        priority: Priority,
+        offset: u64,
+        parts: &[&[u8]],
+    ) -> Vec<Option<Begun>> {
+        let devices = self.vdev.leaves();
+        let at = offset + LABEL_START_SIZE;
+        let mut shared: Option<Buf> = None;
+        let mut bytes = || {
+            let copied = || Buf::copy_of(&parts.concat());
+            shared.get_or_insert_with(copied).clone()
+        };
+        let is_alone = devices.len() == 1 && Arc::ptr_eq(self.vdev, self.top);
+        let begin = |device: &Arc<Vdev>| {
+            let leaf = device.leaf();
+            if !leaf.is_usable() {
+                return None;
+            }
+            Some(if is_alone {
+                Begun::Done(leaf.write(priority, at, parts))
+            } else {
+                begin_write(device, priority, at, parts, &mut bytes)
+            })
+        };
+        devices.iter().map(begin).collect()
+    }
+
+    /// Waits for a write of so many bytes that was begun: an error if no device took it; others that did not
+    /// take it missed it.
+    pub(crate) fn end_write(&self, begun: Vec<Option<Begun>>, len: u64) -> Result<()> {
+        let end = |(device, begun): (&Arc<Vdev>, Option<Begun>)| {
+            let begun = begun.ok_or_else(no_device)?;
+            self.note_write(device, begun.wait(), len)
+        };
+        let results = self.vdev.leaves().iter().zip(begun).map(end).collect();
+        self.conclude_write(results)
+    }
+
     /// Writes good bytes over a block of which no device had a good copy.
     fn repair(&self, priority: Priority, offset: u64, parts: &[&[u8]]) -> Result<()> {
         let write = |device: &Arc<Vdev>| {
@@ -278,10 +326,14 @@ const RANKED_MAX: usize = 16;
 fn read_device(device: &Vdev, priority: Priority, offset: u64, buf: &mut [u8]) -> Result<()> {
     let leaf = device.leaf();
     leaf.read(priority, offset + LABEL_START_SIZE, buf)?;
+    count_read(device, buf.len());
+    Ok(())
+}
+
+fn count_read(device: &Vdev, len: usize) {
     let stats = device.stats();
     VdevStats::add(&stats.read_ops, 1);
-    VdevStats::add(&stats.read_bytes, buf.len() as u64);
-    Ok(())
+    VdevStats::add(&stats.read_bytes, len as u64);
 }
 
 /// The devices in the order in which they are read: those that missed none of the blocks come first.

@@ -16,6 +16,7 @@
 mod absent;
 mod health;
 mod mirror;
+mod raidz;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -26,6 +27,7 @@ use zio::{Io, RunBlock, ScrubReport};
 use crate::{Vdev, VdevKind};
 use absent::Absent;
 use mirror::Mirror;
+use raidz::Raidz;
 
 /// What a kind of vdev does. Offsets and lengths are those of the vdev, without labels, in whole sectors.
 #[doc(alias = "vdev_ops_t")]
@@ -108,11 +110,10 @@ pub(crate) fn ops_of(kind: VdevKind) -> Arc<dyn KindOps> {
         | VdevKind::Spare
         | VdevKind::Disk
         | VdevKind::File => Arc::new(Mirror),
-        VdevKind::Root
-        | VdevKind::RaidZ { .. }
-        | VdevKind::Missing
-        | VdevKind::Hole
-        | VdevKind::Indirect => Arc::new(Absent(kind)),
+        VdevKind::RaidZ { nparity } => Arc::new(Raidz::new(nparity)),
+        VdevKind::Root | VdevKind::Missing | VdevKind::Hole | VdevKind::Indirect => {
+            Arc::new(Absent(kind))
+        }
     }
 }
 
@@ -130,7 +131,6 @@ pub(crate) struct Node<'a> {
 
 impl Node<'_> {
     /// A vdev below.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for kinds with parity"))]
     pub(crate) fn child(&self, n: usize) -> Node<'_> {
         Node {
             vdev: &self.vdev.children()[n],

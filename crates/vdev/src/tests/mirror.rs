@@ -301,38 +301,6 @@ fn reads_take_turns_and_prefer_the_idle_side() {
     assert!(first > 15 && second > 15, "{first} {second}");
 }
 
-/// A queued provider: every command takes a simulated millisecond, many at the same time.
-struct Queued(Memory);
-
-impl Provider for Queued {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-    fn shape(&self) -> geom::Shape {
-        geom::Shape {
-            is_queued: true,
-            ..self.0.shape()
-        }
-    }
-    fn submit(&self, bio: geom::Bio) {
-        let geom::Bio { op, offset, done } = bio;
-        let inner = match op {
-            geom::BioOp::Write(bytes) => self.0.write(offset, &bytes).map(|()| geom::BioData::None),
-            geom::BioOp::Read { len } => {
-                let mut bytes = base::BlockBuf::scratch(len);
-                self.0
-                    .read(offset, &mut bytes)
-                    .map(|()| geom::BioData::Read(bytes))
-            }
-            _ => Ok(geom::BioData::None),
-        };
-        drop(rt::spawn("queued", move || {
-            rt::sleep_ns(1_000_000);
-            done(inner);
-        }));
-    }
-}
-
 #[test]
 fn sim_queued_sides_are_written_at_the_same_time() {
     rt::simulate(1, || {
