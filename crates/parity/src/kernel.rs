@@ -3,7 +3,8 @@
 //! # What it is
 //! `kernel!` defines `generate` and `reconstruct` for the vectors of the module that it is used in. Columns
 //! are empty, which counts as zeros, or all of one length, which is a multiple of [`UNIT`](crate::segment::UNIT):
-//! [`segment`](crate::segment) cuts others into such ones. The module provides the type `Vector` of `WIDTH` bytes, `LANES`, how many of them each sum has in registers
+//! [`segment`](crate::segment) cuts others into such ones. The module provides the type `Vector` of `WIDTH`
+//! bytes, `LANES`, how many of them each sum has in registers
 //! at a time, a `Table` to multiply by a constant, and:
 //! ```text
 //! zero() -> Vector                          load(&[u8; WIDTH]) -> Vector
