@@ -137,7 +137,7 @@ impl Pools {
         };
         match try_import(found) {
             Err(error) if error.kind() == ErrorKind::Unsupported => {
-                show_unreadable(&mut pool, &error)
+                show_unreadable(&mut pool, &error);
             }
             tried => match found.open(tried.as_ref().unwrap_or(&found.config), false) {
                 Ok(tree) => {
