@@ -187,6 +187,15 @@ impl VdevStatus {
         self.children.is_empty()
     }
 
+    /// The first vdev that `is_it` accepts: itself, or one below it.
+    #[must_use]
+    pub fn find(&self, is_it: &dyn Fn(&VdevStatus) -> bool) -> Option<&VdevStatus> {
+        if is_it(self) {
+            return Some(self);
+        }
+        self.children.iter().find_map(|child| child.find(is_it))
+    }
+
     fn is_unhealthy(&self, counts_slow: bool) -> bool {
         let errors = self.read_errors + self.write_errors + self.checksum_errors;
         let own =

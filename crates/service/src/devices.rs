@@ -1,4 +1,4 @@
-//! Bringing the devices of an open pool back, and clearing their errors.
+//! Taking the devices of an open pool offline, bringing them back, and clearing their errors.
 //!
 //! # Source
 //! OpenZFS module/zfs/vdev.c (`vdev_online`, `vdev_clear`), module/zfs/spa.c (`zfs_ioc_clear`).
@@ -21,6 +21,8 @@ pub enum Absence {
     PathUnknown,
     /// There is no provider of that name that can be opened.
     NotFound,
+    /// It was not taken offline, and is missing as before.
+    StillMissing,
     /// Its label says that it is another device.
     OtherDevice,
     /// An error of the engine.
@@ -28,9 +30,41 @@ pub enum Absence {
 }
 
 impl OpenPool {
+    /// Takes a device offline.
+    ///
+    /// # Errors
+    /// `Busy` if the pool needs it; `NotFound`.
+    pub fn offline(&self, device: Guid) -> Result<()> {
+        self.tree().offline(device, false)
+    }
+
+    /// Brings a device online.
+    ///
+    /// # Errors
+    /// Why it is absent.
+    pub fn online(&self, device: Guid) -> std::result::Result<(), Absence> {
+        let found = self.tree().find_device(device);
+        let (device, _) = found.map_err(Absence::Error)?;
+        match () {
+            () if self.is_missing(&device) => Err(Absence::StillMissing),
+            () if device.leaf().is_usable() => Ok(()),
+            () => self.bring_back(&device),
+        }
+    }
+
+    /// Lets the top-level vdevs of some devices use what these have grown by.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such device; `ReadOnly`, `Suspended`.
+    pub fn grow(&self, devices: &[Guid]) -> Result<()> {
+        let top_of = |device: &Guid| Ok(self.tree().find_device(*device)?.1.guid());
+        let tops: Result<Vec<Guid>> = devices.iter().map(top_of).collect();
+        let tops = tops?;
+        self.expand(&|top| tops.contains(&top)).map(|_| ())
+    }
+
     /// Whether a device is missing although it was not taken offline.
-    #[must_use]
-    pub fn is_missing(&self, device: &Vdev) -> bool {
+    fn is_missing(&self, device: &Vdev) -> bool {
         let config = device.config();
         let open = |path: &String| {
             let world = self.pools().world();
@@ -43,10 +77,7 @@ impl OpenPool {
     }
 
     /// Opens a device that is not in use, if its label says that it is the right one.
-    ///
-    /// # Errors
-    /// Why it did not come back.
-    pub fn bring_back(&self, device: &Arc<Vdev>) -> std::result::Result<(), Absence> {
+    fn bring_back(&self, device: &Arc<Vdev>) -> std::result::Result<(), Absence> {
         let path = device.config().path.clone().ok_or(Absence::PathUnknown)?;
         let world = self.pools().world();
         let names = world.names_for(Holder::Pool(self.name()));
@@ -61,11 +92,11 @@ impl OpenPool {
     }
 
     /// Brings back the devices that were faulted when the pool was opened, and clears the errors of the vdev
-    /// `guid` and what is below it, or of all. Returns the devices that did not come back.
+    /// `guid` and what is below it, or of all. Returns the names of the devices that did not come back.
     ///
     /// # Errors
     /// `NotFound` if there is no such vdev; errors of writing what is kept.
-    pub fn clear(&self, guid: Option<Guid>) -> Result<Vec<(Arc<Vdev>, Absence)>> {
+    pub fn clear(&self, guid: Option<Guid>) -> Result<Vec<(String, Absence)>> {
         let devices = match guid.and_then(|guid| self.tree().find(guid)) {
             Some(vdev) => vdev.devices(),
             None => self.tree().devices(),
@@ -73,7 +104,7 @@ impl OpenPool {
         let given_up = devices.iter().filter(|device| is_given_up(device));
         let absent = given_up.filter_map(|device| {
             let absence = self.bring_back(device).err()?;
-            Some((Arc::clone(device), absence))
+            Some((device.name(), absence))
         });
         let absent = absent.collect();
         self.tree().clear(guid)?;

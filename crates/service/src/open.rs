@@ -63,10 +63,7 @@ impl OpenPool {
     }
 
     /// Writes its config, which a change has altered, to the cachefile.
-    ///
-    /// # Errors
-    /// Errors of writing the cachefile.
-    pub fn remember(&self) -> Result<()> {
+    pub(crate) fn remember(&self) -> Result<()> {
         self.pools.remember(&self.spa, &self.facts)
     }
 }

@@ -154,6 +154,20 @@ impl Session {
         pool.close()
     }
 
+    /// Ends a change of the properties or the devices of a pool that the session has opened: adds the command
+    /// to the history if `is_logged`, syncs the pool, remembers its config, and closes it.
+    ///
+    /// # Errors
+    /// `ReadOnly`, `Suspended`; errors of writing the cachefile.
+    pub fn finish_change(&self, pool: &OpenPool, is_logged: bool) -> Result<()> {
+        if is_logged {
+            self.log(pool)?;
+        }
+        pool.sync()?;
+        pool.remember()?;
+        pool.close()
+    }
+
     /// Records that a pool was changed, so that its history gets the session's command.
     pub fn note_change(&self, pool: &str) {
         self.changed.lock().insert(pool.to_owned());

@@ -210,7 +210,7 @@ fn check_sizes(pool: &str, tops: &[TopSpec<Device>]) -> Result<(), Fail> {
 fn shown_name(leaf: &str) -> String {
     Device::find(leaf).map_or_else(
         |_| leaf.to_owned(),
-        |device| super::devices::short_name(&device.name(), device.kind()).to_owned(),
+        |device| super::devices::short_name(&device.name(), !device.is_file).to_owned(),
     )
 }
 

@@ -4,13 +4,10 @@
 //! OpenZFS cmd/zpool/zpool_main.c (`zpool_do_online`, `zpool_do_offline`, `zpool_do_clear`),
 //! lib/libzfs/libzfs_pool.c (`zpool_find_vdev`, `zpool_vdev_offline`).
 
-use std::sync::Arc;
-
 use admin::getopt::Parsed;
-use admin::pool::VdevStatus;
+use admin::pool::{VdevKind, VdevStatus};
 use base::{ErrorKind, Guid};
 use service::{Absence, Access, OpenPool, Session};
-use vdev::Vdev;
 
 use super::devices::short_name;
 use super::list::name_style;
@@ -18,31 +15,27 @@ use super::{Fail, Outcome, change_error, refuse_options, refuse_power};
 
 /// The device that the user means: by guid, path, or the path without its folder.
 #[doc(alias = "zpool_find_vdev")]
-fn find_device(pool: &OpenPool, word: &str) -> Option<Arc<Vdev>> {
+fn find_device<'v>(root: &'v VdevStatus, word: &str) -> Option<&'v VdevStatus> {
     let guid = word.parse::<u64>().ok();
     let absolute = std::path::absolute(word)
         .ok()
         .map(|p| p.display().to_string());
-    pool.tree().devices().into_iter().find(|device| {
-        let path = device.config().path.clone().unwrap_or_default();
-        Some(device.guid().0) == guid
+    root.find(&|vdev| {
+        let path = vdev.path.as_deref().unwrap_or_default();
+        let is_disk = matches!(vdev.kind, VdevKind::Disk { .. });
+        let is_it = Some(vdev.guid) == guid
             || path == word
-            || Some(&path) == absolute.as_ref()
-            || short_name(&path, device.kind()) == word
+            || Some(path) == absolute.as_deref()
+            || short_name(path, is_disk) == word;
+        is_it && (is_disk || vdev.kind == VdevKind::File)
     })
 }
 
-/// The guid of a vdev that is not a leaf, by its name (`mirror-0`) or guid.
-fn find_group(pool: &OpenPool, word: &str) -> Option<Guid> {
-    fn find(vdev: &VdevStatus, word: &str) -> Option<Guid> {
-        let is_it =
-            !vdev.is_leaf() && (vdev.name(name_style()) == word || vdev.guid.to_string() == word);
-        if is_it {
-            return Some(Guid(vdev.guid));
-        }
-        vdev.children.iter().find_map(|child| find(child, word))
-    }
-    find(&pool.vdevs(), word)
+/// The vdev that is not a leaf, by its name (`mirror-0`) or guid.
+fn find_group<'v>(root: &'v VdevStatus, word: &str) -> Option<&'v VdevStatus> {
+    root.find(&|vdev| {
+        !vdev.is_leaf() && (vdev.name(name_style()) == word || vdev.guid.to_string() == word)
+    })
 }
 
 /// Opens a pool in order to change its devices.
@@ -76,18 +69,19 @@ pub(super) fn offline(session: &Session, args: &Parsed) -> Outcome {
     }
     let (name, words) = operands(args)?;
     let pool = open_for_devices(session, name, &format!("cannot offline {}", words[0]))?;
+    let vdevs = pool.vdevs();
     let mut code = 0;
     for word in words {
         let failed = |text: &str| eprintln!("cannot offline {word}: {text}");
-        let Some(device) = find_device(&pool, word) else {
-            failed(match find_group(&pool, word) {
+        let Some(device) = find_device(&vdevs, word) else {
+            failed(match find_group(&vdevs, word) {
                 Some(_) => "operation not supported on this type of pool",
                 None => "no such device in pool",
             });
             code = 1;
             continue;
         };
-        if let Err(error) = pool.tree().offline(device.guid(), false) {
+        if let Err(error) = pool.offline(Guid(device.guid)) {
             match error.kind() {
                 ErrorKind::Busy => failed("no valid replicas"),
                 _ => failed(&error.to_string()),
@@ -103,36 +97,33 @@ pub(super) fn online(session: &Session, args: &Parsed) -> Outcome {
     refuse_power(args, "online")?;
     let (name, words) = operands(args)?;
     let pool = open_for_devices(session, name, &format!("cannot online {}", words[0]))?;
+    let vdevs = pool.vdevs();
     let mut code = 0;
-    let mut growing = Vec::new();
+    let mut online = Vec::new();
     for word in words {
-        let Some(device) = find_device(&pool, word) else {
+        let Some(device) = find_device(&vdevs, word) else {
             eprintln!("couldn't find device \"{word}\" in pool \"{name}\"");
             code = 1;
             continue;
         };
-        if pool.is_missing(&device) {
-            let path = device.config().path.clone().unwrap_or_default();
-            println!(
-                "warning: device '{path}' onlined, but remains in faulted state\nuse 'zpool \
-                 replace' to replace devices that are no longer present"
-            );
-            continue;
+        match pool.online(Guid(device.guid)) {
+            Ok(()) => online.push(Guid(device.guid)),
+            Err(Absence::StillMissing) => {
+                let path = device.path.as_deref().unwrap_or_default();
+                println!(
+                    "warning: device '{path}' onlined, but remains in faulted state\nuse 'zpool \
+                     replace' to replace devices that are no longer present"
+                );
+            }
+            Err(absence) => {
+                eprintln!("cannot online {word}: {}", absence_text(&absence));
+                code = 1;
+            }
         }
-        if !device.leaf().is_usable()
-            && let Err(absence) = pool.bring_back(&device)
-        {
-            let text = absence_text(&absence);
-            eprintln!("cannot online {word}: {text}");
-            code = 1;
-            continue;
-        }
-        let (_, top) = pool.tree().find_device(device.guid())?;
-        growing.push(top.guid());
     }
     pool.catch_up()?;
     if args.has('e') {
-        pool.expand(&|guid| growing.contains(&guid))?;
+        pool.grow(&online)?;
     }
     finish(session, &pool, code)
 }
@@ -140,7 +131,7 @@ pub(super) fn online(session: &Session, args: &Parsed) -> Outcome {
 fn absence_text(absence: &Absence) -> String {
     match absence {
         Absence::PathUnknown => "its path is not known".to_owned(),
-        Absence::NotFound => "no such device in pool".to_owned(),
+        Absence::NotFound | Absence::StillMissing => "no such device in pool".to_owned(),
         Absence::OtherDevice => {
             "its label says that it is another device, and new devices cannot take the place of old \
              ones here yet: attach the old one, use 'zpool replace' of an OpenZFS system, or copy the \
@@ -168,15 +159,16 @@ pub(super) fn clear(session: &Session, args: &Parsed) -> Outcome {
     let guid = match word {
         None => None,
         Some(word) => {
-            let device = find_device(&pool, word).map(|device| device.guid());
-            let guid = device.or_else(|| find_group(&pool, word));
-            Some(guid.ok_or_else(|| format!("{what}: no such device in pool"))?)
+            let vdevs = pool.vdevs();
+            let vdev = find_device(&vdevs, word).or_else(|| find_group(&vdevs, word));
+            let vdev = vdev.ok_or_else(|| format!("{what}: no such device in pool"))?;
+            Some(Guid(vdev.guid))
         }
     };
     let mut code = 0;
     for (device, absence) in pool.clear(guid)? {
         let text = absence_text(&absence);
-        eprintln!("cannot clear errors for {}: {text}", device.name());
+        eprintln!("cannot clear errors for {device}: {text}");
         code = 1;
     }
     pool.catch_up()?;
@@ -185,11 +177,6 @@ pub(super) fn clear(session: &Session, args: &Parsed) -> Outcome {
 
 fn finish(session: &Session, pool: &OpenPool, code: u8) -> Outcome {
     pool.config_changed()?;
-    if code == 0 {
-        session.log(pool)?;
-    }
-    pool.sync()?;
-    pool.remember()?;
-    pool.close()?;
+    session.finish_change(pool, code == 0)?;
     Ok(code)
 }

@@ -204,7 +204,7 @@ fn signature(provider: &dyn Provider) -> Option<String> {
 
 /// A device's path as `zpool status` shows it: disks without the folder they are in.
 #[doc(alias = "zfs_strip_path")]
-pub(super) fn short_name(path: &str, kind: VdevKind) -> &str {
+pub(super) fn short_name(path: &str, is_disk: bool) -> &str {
     const FOLDERS: [&str; 9] = [
         "/dev/disk/by-vdev/",
         "/dev/mapper/",
@@ -216,7 +216,7 @@ pub(super) fn short_name(path: &str, kind: VdevKind) -> &str {
         "/dev/disk/by-path/",
         "/dev/",
     ];
-    if kind != VdevKind::Disk {
+    if !is_disk {
         return path;
     }
     FOLDERS

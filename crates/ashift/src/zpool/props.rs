@@ -126,13 +126,12 @@ fn check_pools(session: &Session, given: &[String]) -> Result<(), Fail> {
 
 /// Whether the pool has a vdev of that name.
 fn is_vdev(pool: &OpenPool, word: &str) -> bool {
-    fn any(vdev: &VdevStatus, word: &str) -> bool {
-        let is_it = vdev.name(super::list::name_style()) == word
+    let is_it = |vdev: &VdevStatus| {
+        vdev.name(super::list::name_style()) == word
             || vdev.path.as_deref() == Some(word)
-            || vdev.guid.to_string() == word;
-        is_it || vdev.children.iter().any(|child| any(child, word))
-    }
-    word == "root-0" || any(&pool.vdevs(), word)
+            || vdev.guid.to_string() == word
+    };
+    word == "root-0" || pool.vdevs().find(&is_it).is_some()
 }
 
 /// `zpool set`.
@@ -242,9 +241,6 @@ fn enable(pool: &OpenPool, name: &str) -> Result<(), String> {
 }
 
 fn done(session: &Session, pool: &OpenPool) -> Outcome {
-    session.log(pool)?;
-    pool.sync()?;
-    pool.remember()?;
-    pool.close()?;
+    session.finish_change(pool, true)?;
     Ok(0)
 }
