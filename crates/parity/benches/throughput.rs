@@ -12,23 +12,27 @@ use parity::Implementation;
 
 const DATA_COLUMNS: usize = 8;
 const COLUMN_BYTES: usize = 16 << 10;
+const PAGE_BYTES: usize = 4096;
 
 fn main() {
-    let column = |n: usize| -> Vec<u8> {
-        let byte = |i: usize| ((i + n) as u32).wrapping_mul(2_654_435_761) as u8;
-        (0..COLUMN_BYTES).map(byte).collect()
-    };
-    let mut columns: Vec<Vec<u8>> = (0..DATA_COLUMNS + 3).map(column).collect();
+    // As in a pool: the columns of a block lie one after the other in pages of their own.
+    let all = (DATA_COLUMNS + 3) * COLUMN_BYTES;
+    let mut bytes = vec![0u8; all + PAGE_BYTES];
+    let start = bytes.as_ptr().align_offset(PAGE_BYTES);
+    for (i, byte) in bytes.iter_mut().enumerate() {
+        *byte = (i as u32).wrapping_mul(2_654_435_761) as u8;
+    }
+    let columns = bytes[start..start + all].chunks_mut(COLUMN_BYTES);
+    let mut columns: Vec<&mut [u8]> = columns.collect();
     println!(
         "one core, {DATA_COLUMNS} data columns of {COLUMN_BYTES} bytes that stay in the cache"
     );
     for by in Implementation::available() {
         for nparity in 1..=3 {
             let (parity, data) = columns[3 - nparity..].split_at_mut(nparity);
-            let data: Vec<&[u8]> = data.iter().map(Vec::as_slice).collect();
-            let mut parity: Vec<&mut [u8]> = parity.iter_mut().map(Vec::as_mut_slice).collect();
+            let data: Vec<&[u8]> = data.iter().map(|column| &**column).collect();
             let name = format!("gen_{}", &"pqr"[..nparity]);
-            measure(by, &name, || by.generate(black_box(&data), &mut parity));
+            measure(by, &name, || by.generate(black_box(&data), parity));
         }
         for (name, missing) in [
             ("rec_p", &[3][..]),
@@ -39,8 +43,9 @@ fn main() {
             ("rec_qr", &[0, 3, 4]),
             ("rec_pqr", &[3, 4, 5]),
         ] {
-            let mut all: Vec<&mut [u8]> = columns.iter_mut().map(Vec::as_mut_slice).collect();
-            measure(by, name, || by.reconstruct(3, black_box(&mut all), missing));
+            measure(by, name, || {
+                by.reconstruct(3, black_box(&mut columns), missing);
+            });
         }
     }
 }

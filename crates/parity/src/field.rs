@@ -40,10 +40,20 @@ pub(crate) const fn power(base: u8, exponent: usize) -> u8 {
 }
 
 /// The element whose product with `a` is 1.
-pub(crate) const fn inverse(a: u8) -> u8 {
+pub(crate) fn inverse(a: u8) -> u8 {
     assert!(a != 0, "0 has no inverse");
-    power(a, 254)
+    INVERSES[usize::from(a)]
 }
+
+static INVERSES: [u8; 256] = {
+    let mut inverses = [0; 256];
+    let mut a = 1;
+    while a < 256 {
+        inverses[a] = power(a as u8, 254);
+        a += 1;
+    }
+    inverses
+};
 
 /// A constant factor, in the forms in which processors multiply by one.
 #[derive(Clone, Copy)]
@@ -59,8 +69,22 @@ pub(crate) struct Factor {
     pub(crate) matrix: u64,
 }
 
+/// Every factor: to make one takes as long as to multiply thousands of bytes.
+static FACTORS: [Factor; 256] = {
+    let mut factors = [Factor::new(0); 256];
+    let mut value = 1;
+    while value < 256 {
+        factors[value] = Factor::new(value as u8);
+        value += 1;
+    }
+    factors
+};
+
 impl Factor {
-    pub(crate) const ZERO: Factor = Factor::new(0);
+    /// The factor of this value.
+    pub(crate) fn of(value: u8) -> &'static Factor {
+        &FACTORS[usize::from(value)]
+    }
 
     pub(crate) const fn new(value: u8) -> Factor {
         let (mut low, mut high) = ([0; 16], [0; 16]);

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use crate::solve::{Matrix, matrix};
-use crate::{DATA_MAX, PARITY_MAX, scalar};
+use crate::{DATA_MAX, PARITY_MAX, scalar, segment};
 
 /// A way to compute parity that this processor has. All give the same bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,7 +132,9 @@ impl Implementation {
     }
 
     fn generate_these(self, which: [bool; PARITY_MAX], data: &[&[u8]], parity: &mut [&mut [u8]]) {
-        dispatch!(self.0, generate(which, data, parity));
+        segment::for_each(data, parity, |data, parity| {
+            dispatch!(self.0, generate(which, data, parity));
+        });
     }
 
     /// As [`reconstruct`](crate::reconstruct).
@@ -203,7 +205,11 @@ impl Implementation {
         missing: &mut [&mut [u8]],
         matrix: &Matrix,
     ) {
-        dispatch!(self.0, reconstruct(which, data, parity, missing, matrix));
+        let columns = [parity, data].concat();
+        segment::for_each(&columns, missing, |columns, missing| {
+            let (parity, data) = columns.split_at(parity.len());
+            dispatch!(self.0, reconstruct(which, data, parity, missing, matrix));
+        });
     }
 }
 

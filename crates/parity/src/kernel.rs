@@ -1,9 +1,11 @@
 //! The loops over columns, written once and compiled for each implementation.
 //!
 //! # What it is
-//! `kernel!` defines `generate` and `reconstruct` for the vectors of the module that it is used in. The
-//! module provides the type `Vector` of `WIDTH` bytes, `LANES`, how many of them each sum has in registers
-//! at a time, a `Table` to multiply by a constant, and:
+//! `kernel!` defines `generate` and `reconstruct` for the vectors of the module that it is used in. Columns
+//! are empty, which counts as zeros, or all of one length, which is a multiple of
+//! [`UNIT`](crate::segment::UNIT): [`segment`](crate::segment) cuts others into such ones. The module provides
+//! the type `Vector` of `WIDTH` bytes, `LANES`, how many of them each sum has in registers at a time, a
+//! `Table` to multiply by a constant, and:
 //! ```text
 //! zero() -> Vector                          load(&[u8; WIDTH]) -> Vector
 //! add(Vector, Vector) -> Vector             store(Vector, &mut [u8; WIDTH])
@@ -20,6 +22,7 @@ macro_rules! kernel {
     ($(#[$features:meta])*) => {
         /// Bytes of each column that are worked on at a time.
         const BLOCK: usize = LANES * WIDTH;
+        const _: () = assert!(crate::segment::UNIT.is_multiple_of(BLOCK));
         /// That part of a column, or of a sum of columns.
         type Block = [Vector; LANES];
 
@@ -27,18 +30,7 @@ macro_rules! kernel {
         $(#[$features])*
         fn load_block(column: &[u8], at: usize) -> Block {
             let mut block = [zero(); LANES];
-            let Some(rest) = column.get(at..) else {
-                return block;
-            };
-            let mut padded = [0; BLOCK];
-            let bytes = match rest.first_chunk::<BLOCK>() {
-                Some(bytes) => bytes,
-                None if rest.is_empty() => return block,
-                None => {
-                    padded[..rest.len()].copy_from_slice(rest);
-                    &padded
-                }
-            };
+            let bytes = &column[at..at + BLOCK];
             for (vector, bytes) in block.iter_mut().zip(bytes.as_chunks().0) {
                 *vector = load(bytes);
             }
@@ -48,21 +40,28 @@ macro_rules! kernel {
         #[inline]
         $(#[$features])*
         fn store_block(block: Block, column: &mut [u8], at: usize) {
-            let Some(rest) = column.get_mut(at..) else {
-                return;
-            };
-            if let Some(bytes) = rest.first_chunk_mut::<BLOCK>() {
-                for (vector, bytes) in block.into_iter().zip(bytes.as_chunks_mut().0) {
-                    store(vector, bytes);
-                }
-                return;
-            }
-            let mut padded = [0; BLOCK];
-            for (vector, bytes) in block.into_iter().zip(padded.as_chunks_mut().0) {
+            let bytes = &mut column[at..at + BLOCK];
+            for (vector, bytes) in block.into_iter().zip(bytes.as_chunks_mut().0) {
                 store(vector, bytes);
             }
-            let len = rest.len();
-            rest.copy_from_slice(&padded[..len]);
+        }
+
+        #[inline]
+        $(#[$features])*
+        fn store_missing(block: Block, column: &mut [u8], at: usize) {
+            if !column.is_empty() {
+                store_block(block, column, at);
+            }
+        }
+
+        #[inline]
+        $(#[$features])*
+        fn add_blocks(a: Block, b: Block) -> Block {
+            let mut sum = a;
+            for (sum, b) in sum.iter_mut().zip(b) {
+                *sum = add(*sum, b);
+            }
+            sum
         }
 
         /// The sums of those parities that are asked for; the others are 0.
@@ -75,16 +74,27 @@ macro_rules! kernel {
             let mut p = [zero(); LANES];
             let (mut q, mut r) = (p, p);
             for column in data {
+                for lane in 0..LANES {
+                    if Q {
+                        q[lane] = double(q[lane]);
+                    }
+                    if R {
+                        r[lane] = quadruple(r[lane]);
+                    }
+                }
+                if column.is_empty() {
+                    continue;
+                }
                 let block = load_block(column, at);
                 for lane in 0..LANES {
                     if P {
                         p[lane] = add(p[lane], block[lane]);
                     }
                     if Q {
-                        q[lane] = add(double(q[lane]), block[lane]);
+                        q[lane] = add(q[lane], block[lane]);
                     }
                     if R {
-                        r[lane] = add(quadruple(r[lane]), block[lane]);
+                        r[lane] = add(r[lane], block[lane]);
                     }
                 }
             }
@@ -96,16 +106,19 @@ macro_rules! kernel {
             data: &[&[u8]],
             parity: &mut [&mut [u8]],
         ) {
-            let asked = [P, Q, R];
+            // Parities that are not asked for have no column.
+            let (q_at, r_at) = (usize::from(P), usize::from(P) + usize::from(Q));
             let mut at = 0;
-            while at < data[0].len() {
-                let sums = sums::<P, Q, R>(data, at);
-                let mut n = 0;
-                for which in 0..3 {
-                    if asked[which] {
-                        store_block(sums[which], parity[n], at);
-                        n += 1;
-                    }
+            while at < parity[0].len() {
+                let [p, q, r] = sums::<P, Q, R>(data, at);
+                if P {
+                    store_block(p, parity[0], at);
+                }
+                if Q {
+                    store_block(q, parity[q_at], at);
+                }
+                if R {
+                    store_block(r, parity[r_at], at);
                 }
                 at += BLOCK;
             }
@@ -118,30 +131,29 @@ macro_rules! kernel {
             missing: &mut [&mut [u8]],
             matrix: &Matrix,
         ) {
-            let asked = [P, Q, R];
-            let count = usize::from(P) + usize::from(Q) + usize::from(R);
-            let mut tables = [[table(&Factor::ZERO); 3]; 3];
+            let (q_at, r_at) = (usize::from(P), usize::from(P) + usize::from(Q));
+            let count = r_at + usize::from(R);
+            let mut tables = [[table(Factor::of(0)); 3]; 3];
             for (tables, factors) in tables.iter_mut().zip(matrix) {
                 for (to, factor) in tables.iter_mut().zip(factors) {
-                    *to = table(factor);
+                    *to = table(Factor::of(*factor));
                 }
             }
             let mut at = 0;
             while at < parity[0].len() {
-                let sums = sums::<P, Q, R>(data, at);
-                let mut lacking = sums;
-                let mut n = 0;
-                for which in 0..3 {
-                    if asked[which] {
-                        let stored = load_block(parity[n], at);
-                        for lane in 0..LANES {
-                            lacking[n][lane] = add(sums[which][lane], stored[lane]);
-                        }
-                        n += 1;
-                    }
+                let [p, q, r] = sums::<P, Q, R>(data, at);
+                let mut lacking = [[zero(); LANES]; 3];
+                if P {
+                    lacking[0] = add_blocks(p, load_block(parity[0], at));
+                }
+                if Q {
+                    lacking[q_at] = add_blocks(q, load_block(parity[q_at], at));
+                }
+                if R {
+                    lacking[r_at] = add_blocks(r, load_block(parity[r_at], at));
                 }
                 if P && count == 1 {
-                    store_block(lacking[0], missing[0], at);
+                    store_missing(lacking[0], missing[0], at);
                 } else {
                     for m in 0..count {
                         let mut block = [zero(); LANES];
@@ -151,7 +163,7 @@ macro_rules! kernel {
                                 block[lane] = add(block[lane], part);
                             }
                         }
-                        store_block(block, missing[m], at);
+                        store_missing(block, missing[m], at);
                     }
                 }
                 at += BLOCK;
@@ -173,7 +185,8 @@ macro_rules! kernel {
             }
         }
 
-        /// Computes missing data columns, which are empty in `data`, by the parities that `which` names.
+        /// Computes missing data columns, which are empty in `data`, by the parities that `which` names. Those
+        /// that are empty in `missing` as well are left alone.
         $(#[$features])*
         pub(crate) fn reconstruct(
             which: [bool; 3],

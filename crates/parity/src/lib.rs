@@ -35,6 +35,7 @@ mod field;
 mod implementation;
 mod kernel;
 mod scalar;
+mod segment;
 mod solve;
 
 #[cfg(target_arch = "aarch64")]

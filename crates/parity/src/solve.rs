@@ -8,13 +8,13 @@
 //! elements or of their squares, which differ as well.
 
 use crate::PARITY_MAX;
-use crate::field::{Factor, inverse, multiply, power};
+use crate::field::{inverse, multiply, power};
 
 /// The generators of P, Q and R.
 pub(crate) const GENERATORS: [u8; PARITY_MAX] = [1, 2, 4];
 
 /// Column `m` of the missing ones is the sum of `matrix[m][s]` times sum `s`.
-pub(crate) type Matrix = [[Factor; PARITY_MAX]; PARITY_MAX];
+pub(crate) type Matrix = [[u8; PARITY_MAX]; PARITY_MAX];
 
 /// The matrix for these parities, of `n` data columns of which those in `missing` are missing.
 pub(crate) fn matrix(n: usize, parities: &[usize], missing: &[usize]) -> Matrix {
@@ -30,14 +30,11 @@ pub(crate) fn matrix(n: usize, parities: &[usize], missing: &[usize]) -> Matrix 
             *cell = power(GENERATORS[*parity], n - 1 - column);
         }
     }
-    inverted(rows, size).map(|row| row.map(Factor::new))
+    inverted(rows, size)
 }
 
 /// The inverse of the first `size` rows and columns.
-fn inverted(
-    mut rows: [[u8; PARITY_MAX]; PARITY_MAX],
-    size: usize,
-) -> [[u8; PARITY_MAX]; PARITY_MAX] {
+fn inverted(mut rows: Matrix, size: usize) -> Matrix {
     let mut result = [[0; PARITY_MAX]; PARITY_MAX];
     for (n, row) in result.iter_mut().enumerate() {
         row[n] = 1;
