@@ -2,10 +2,10 @@
 //!
 //! # What it is
 //! `kernel!` defines `generate` and `reconstruct` for the vectors of the module that it is used in. Columns
-//! are empty, which counts as zeros, or all of one length, which is a multiple of [`UNIT`](crate::segment::UNIT):
-//! [`segment`](crate::segment) cuts others into such ones. The module provides the type `Vector` of `WIDTH`
-//! bytes, `LANES`, how many of them each sum has in registers
-//! at a time, a `Table` to multiply by a constant, and:
+//! are empty, which counts as zeros, or all of one length, which is a multiple of
+//! [`UNIT`](crate::segment::UNIT): [`segment`](crate::segment) cuts others into such ones. The module provides
+//! the type `Vector` of `WIDTH` bytes, `LANES`, how many of them each sum has in registers at a time, a
+//! `Table` to multiply by a constant, and:
 //! ```text
 //! zero() -> Vector                          load(&[u8; WIDTH]) -> Vector
 //! add(Vector, Vector) -> Vector             store(Vector, &mut [u8; WIDTH])

@@ -27,15 +27,19 @@ fn images(folder: &Path, count: usize, bytes: u64) -> Vec<Arc<dyn Provider>> {
 }
 
 fn run(layout: Layout, ashift: u32, seed: u64, rounds: usize, steps: usize) {
+    let count = match layout {
+        Layout::Raidz(parity) => parity as usize + 3,
+        Layout::Stripe | Layout::Mirror => 2,
+    };
     let folder = tempfile::tempdir().unwrap();
     let mut dice = Dice::new(seed);
     let mut world = World::default();
-    let disks = images(folder.path(), 2, 512 << 20);
+    let disks = images(folder.path(), count, 512 << 20);
     let spa = pool::create("tank", layout, ashift, &disks, Box::new(|_, _| Ok(()))).unwrap();
     spa.export().unwrap();
     drop((spa, disks));
     for round in 0..rounds {
-        let disks = images(folder.path(), 2, 0);
+        let disks = images(folder.path(), count, 0);
         let spa = pool::open(&disks, false).unwrap();
         for step in 0..steps {
             let outcome = world.step(&spa, &mut dice);
@@ -61,4 +65,9 @@ fn random_datasets_on_a_stripe_of_ashift_9() {
 #[test]
 fn random_datasets_on_a_mirror_of_ashift_12() {
     run(Layout::Mirror, 12, seed(2), 4, 120);
+}
+
+#[test]
+fn random_datasets_on_a_raidz2_of_ashift_12() {
+    run(Layout::Raidz(2), 12, seed(3), 4, 120);
 }

@@ -36,7 +36,11 @@ fn record(layout: Layout, ashift: u32, seed: u64, steps: usize) -> Recording {
             sector,
         ))
     };
-    let disks: Vec<Arc<PowerCut>> = (0..2).map(disk).collect();
+    let count = match layout {
+        Layout::Raidz(parity) => parity + 2,
+        Layout::Stripe | Layout::Mirror => 2,
+    };
+    let disks: Vec<Arc<PowerCut>> = (0..count).map(disk).collect();
     let providers: Vec<Arc<dyn Provider>> = disks.iter().map(|d| d.clone() as _).collect();
     let mut dice = Dice::new(seed);
     let mut world = World::default();
@@ -182,6 +186,12 @@ fn sim_power_cuts_on_a_stripe() {
 fn sim_power_cuts_on_a_mirror_of_4k_sectors() {
     let seed = seed(12);
     rt::simulate(seed, move || run(Layout::Mirror, 12, seed));
+}
+
+#[test]
+fn sim_power_cuts_on_a_raidz() {
+    let seed = seed(14);
+    rt::simulate(seed, move || run(Layout::Raidz(1), 9, seed));
 }
 
 #[test]
