@@ -161,8 +161,8 @@ fn create_n_checks_what_create_checks() {
         .unwrap();
     for (words, text) in [
         (
-            "tank raidz {a} {b} {c}",
-            "invalid vdev specification: 'raidz1' vdevs are not",
+            "tank draid {a} {b} {c}",
+            "invalid vdev specification: 'draid1' vdevs are not",
         ),
         (
             "tank {a} special {b}",

@@ -11,7 +11,7 @@ use spa::Spa;
 use torture::pool::{self, Layout};
 use torture::{Dice, seed};
 use zpl::mount::{Mount, init, mount};
-use zpl::{Create, NewFilesystem, SetXattr};
+use zpl::{Create, NewFilesystem, SetAttr, SetXattr};
 
 const DISK_BYTES: u64 = 128 << 20;
 const FILES: u64 = 6;
@@ -254,6 +254,58 @@ fn sim_an_attribute_that_moves_keeps_a_value() {
                 drop(there);
                 found.close().unwrap();
             }
+        }
+        drop(fs);
+        spa.close().unwrap();
+    });
+}
+
+/// A directory's setgid bit is changed, which no fsync of another file logs, and a directory is made in it: the
+/// replay gives it the mode and group that it had, not those that the parent as it is then would pass on.
+#[test]
+fn sim_a_replayed_directory_has_the_mode_it_had() {
+    const GROUP: u64 = 7;
+    rt::simulate(11, || {
+        let (disk, spa) = pool_on_one_disk();
+        let fs = mount(spa.dsl(), "tank", false).unwrap();
+        let create = |mode, gid| Create {
+            mode,
+            gid,
+            ..Create::default()
+        };
+        let root = fs.root();
+        let parent = fs.mkdir(root, b"parent", &create(0o755, GROUP)).unwrap().id;
+        let other = fs
+            .create_file(root, b"other", &Create::default())
+            .unwrap()
+            .id;
+        for (n, before, now) in [(0, 0o2755, 0o755), (1, 0o755, 0o2755)] {
+            let chmod = |mode| {
+                let mode = Some(mode);
+                let set = SetAttr {
+                    mode,
+                    ..SetAttr::default()
+                };
+                fs.setattr(parent, &set).unwrap();
+            };
+            chmod(before);
+            // The first one of a file system waits for the txg, in which its log begins.
+            fs.fsync(other).unwrap();
+            spa.sync().unwrap();
+            chmod(now);
+            let name = format!("child{n}");
+            let made = fs
+                .mkdir(parent, name.as_bytes(), &create(0o700, 0))
+                .unwrap();
+            fs.fsync(other).unwrap();
+            let commands = disk.supply().commands();
+            let image: Arc<dyn Provider> = Arc::new(disk.image_after(commands, commands));
+            let found = pool::open(&[image], false).unwrap();
+            let there = mount(found.dsl(), "tank", false).unwrap();
+            let child = there.lookup(parent, name.as_bytes()).unwrap();
+            assert_eq!((child.mode, child.gid), (made.mode, made.gid), "{name}");
+            drop(there);
+            found.close().unwrap();
         }
         drop(fs);
         spa.close().unwrap();

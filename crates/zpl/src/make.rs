@@ -87,9 +87,14 @@ impl<'a> NewNode<'a> {
         }
     }
 
+    /// Whether the parent passes on its group, and to directories the bit that says so. A log record has what
+    /// was passed on, perhaps by a parent that was changed later or before.
+    fn inherits_group(&self, parent: &Attr) -> bool {
+        parent.mode & MODE_SETGID != 0 && self.claim.is_none()
+    }
+
     fn gid_in(&self, parent: &Attr) -> u64 {
-        let passes_on = parent.mode & MODE_SETGID != 0 && !self.is_xattr_dir;
-        if passes_on {
+        if self.inherits_group(parent) && !self.is_xattr_dir {
             parent.gid
         } else {
             self.create.gid
@@ -98,7 +103,7 @@ impl<'a> NewNode<'a> {
 
     fn mode_in(&self, parent: &Attr) -> u32 {
         let is_directory = self.file_type == FileType::Directory;
-        let inherits = is_directory && parent.mode & MODE_SETGID != 0 && !self.is_root;
+        let inherits = is_directory && self.inherits_group(parent) && !self.is_root;
         let setgid = if inherits { MODE_SETGID } else { 0 };
         self.file_type.mode() | self.create.mode & crate::attrs::MODE_PERMISSIONS | setgid
     }
