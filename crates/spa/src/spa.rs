@@ -25,7 +25,7 @@ use phys::PropValue;
 use phys::uberblock::UberblockPhys;
 use rt::Mutex;
 use vdev::{AutoAshift, PoolState, TxgSet, VdevAux, VdevState, VdevTree};
-use zio::{AllocClass, Pipeline, PipelineSettings, PipelineStats};
+use zio::{AllocClass, Pipeline, PipelineSettings};
 
 use crate::core::Core;
 use crate::features::Features;
@@ -231,12 +231,6 @@ impl Spa {
     #[must_use]
     pub fn suspended(&self) -> Option<String> {
         self.inner.groups.suspended()
-    }
-
-    /// The I/O statistics of the pipeline since the pool was opened.
-    #[must_use]
-    pub fn pipeline_stats(&self) -> PipelineStats {
-        self.inner.pipeline.stats()
     }
 
     /// The feature counts.

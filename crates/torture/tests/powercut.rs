@@ -48,7 +48,7 @@ fn record(layout: Layout, ashift: u32, seed: u64, steps: usize) -> Recording {
     disks.iter().for_each(|disk| disk.forget());
     let mut recorded = vec![(world.clone(), Some(supply.commands()))];
     work(&spa, &supply, &mut world, &mut dice, steps, &mut recorded);
-    let behind = spa.pipeline_stats().behind;
+    let behind = spa.parts().pipeline().stats().behind;
     // With other seeds there may be fewer.
     let is_usual = std::env::var_os("SEED").is_none();
     assert!(
