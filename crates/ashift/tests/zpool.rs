@@ -329,7 +329,7 @@ fn usage_and_names() {
     let long = "x".repeat(256);
     let text = format!("cannot create '{long}': name is too long\npool name may have been omitted");
     bench.fails(&format!("zpool create {long} {{a}}"), 1, &text);
-    let (code, _, err) = bench.run("zpool create tank raidz {a} {b}");
+    let (code, _, err) = bench.run("zpool create tank draid {a} {b}");
     assert!(code == 1 && err.contains("not supported yet"), "{err}");
     let (code, _, err) = bench.run("zpool create -o ashift=5 tank {a}");
     assert!(
