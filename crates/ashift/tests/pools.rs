@@ -162,7 +162,11 @@ fn create_n_checks_what_create_checks() {
     for (words, text) in [
         (
             "tank draid {a} {b} {c}",
-            "invalid vdev specification: 'draid1' vdevs are not",
+            "invalid vdev specification: 'draid1:2d:3c:0s' vdevs are not",
+        ),
+        (
+            "tank raidz2 {a} {b}",
+            "invalid vdev specification: raidz2 requires at least 3 devices",
         ),
         (
             "tank {a} special {b}",
