@@ -19,8 +19,8 @@ usage: cargo xtask COMMAND
   fuzz      runs fuzz targets for SECONDS each (default 60): cargo xtask fuzz [SECONDS] [TARGET...]
   storm     everything that can happen to pools, from one random seed after the other, for SECONDS (default
             90): cargo xtask storm [SECONDS]. One seed: cargo run -p torture -- storm --seed N
-  mutants   plants the mistakes of xtask/mutants.txt, one after the other, and says which tests find them; takes
-            minutes for each: cargo xtask mutants [WORD]
+  mutants   plants the mistakes of xtask/mutants.txt and says which test finds each: all, or those whose description
+            or file has a word: cargo xtask mutants [WORD]
 ";
 
 fn main() -> ExitCode {
