@@ -87,7 +87,9 @@ fn reason(failure: &Failure) -> String {
             hostid,
             accessed_secs,
         } => foreign(hostname, *hostid, *accessed_secs),
-        Reason::DevicesUnavailable => "one or more devices is currently unavailable".to_owned(),
+        Reason::DevicesUnavailable | Reason::LogsMissing(_) => {
+            "one or more devices is currently unavailable".to_owned()
+        }
         Reason::ConfigInvalid => "invalid vdev configuration".to_owned(),
         Reason::LabelsChanged => "its labels changed meanwhile".to_owned(),
     }

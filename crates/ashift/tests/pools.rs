@@ -169,12 +169,12 @@ fn create_n_checks_what_create_checks() {
             "invalid vdev specification: raidz2 requires at least 3 devices",
         ),
         (
-            "tank {a} special {b}",
-            "invalid vdev specification: 'special' vdevs are not",
+            "-d tank {a} special {b}",
+            "cannot create 'tank': operation not supported on this type of pool",
         ),
         (
-            "tank {a} log {b}",
-            "invalid vdev specification: 'log' vdevs are not",
+            "-O special_small_blocks=4K tank {a} log {b}",
+            "cannot create 'tank': special_small_blocks property requires a special vdev",
         ),
         (
             "tank {a} cache {b}",

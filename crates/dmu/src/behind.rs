@@ -248,13 +248,10 @@ impl Dnode {
         blkid: u64,
         data: &Prepared,
     ) -> WriteRequest {
-        let kind = fields.leaf(data.len() as u64);
-        let (policy, class) = props.write_policy(&kind);
+        let kind = fields.leaf();
+        let policy = props.write_policy(&kind);
         let bookmark = Bookmark::new(self.objset_id(), self.id(), 0, BlkId(blkid));
-        WriteRequest {
-            class,
-            ..WriteRequest::new(data.clone(), policy, kind.type_.raw(), bookmark)
-        }
+        WriteRequest::new(data.clone(), policy, kind.type_.raw(), bookmark)
     }
 }
 

@@ -52,12 +52,11 @@ impl Fields {
     }
 
     /// A block of level 0, as the write policy sees it.
-    pub(crate) fn leaf(&self, lsize: u64) -> BlockKind {
+    pub(crate) fn leaf(&self) -> BlockKind {
         BlockKind {
             type_: self.type_,
             level: 0,
             is_spill: false,
-            lsize,
             checksum: self.checksum(),
             compress: self.compress(),
         }

@@ -60,9 +60,9 @@ impl Dnode {
     fn sums_on_arrival(&self) -> bool {
         let kind = {
             let fields = self.state().fields(View::Open);
-            fields.leaf(fields.blksz)
+            fields.leaf()
         };
-        let (policy, _) = self.context.props().write_policy(&kind);
+        let policy = self.context.props().write_policy(&kind);
         !kind.type_.is_metadata() && policy.sums_on_arrival()
     }
 

@@ -5,7 +5,7 @@
 
 use compress::Algorithm;
 use phys::{ChecksumType, ObjectType};
-use zio::{AllocClass, WritePolicy};
+use zio::WritePolicy;
 
 /// `zfs_redundant_metadata_type_t`: which metadata gets an extra copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub struct ObjsetProps {
     pub hole_birth: bool,
     /// Whether objset blocks have room for project accounting (`project_quota`): 4 KiB, not 2.
     pub project_quota: bool,
-    /// Blocks of file data up to this size go to the special class (0: none).
+    /// Blocks of file data that take up to so many bytes on disk go to the special class (0: none).
     pub special_small_blocks: u64,
     /// The largest block: 16 MiB with `large_blocks`, otherwise 128 KiB.
     pub max_blksz: u64,
@@ -83,28 +83,19 @@ impl ObjsetProps {
         }
     }
 
-    /// How a block is to be encoded, and where it goes. The type of a spill block is the bonus type.
+    /// How a block is to be encoded. The type of a spill block is the bonus type.
     #[doc(alias = "dmu_write_policy")]
-    pub(crate) fn write_policy(&self, block: &BlockKind) -> (WritePolicy, AllocClass) {
+    pub(crate) fn write_policy(&self, block: &BlockKind) -> WritePolicy {
         let metadata = block.level > 0 || block.is_spill || block.type_.is_metadata();
         let embed = self.embed && block.level == 0 && !block.type_.has_fill();
         if !metadata {
-            let compress = block.compress.unwrap_or(self.compress);
-            let policy = WritePolicy {
+            return WritePolicy {
                 checksum: block.checksum.unwrap_or(self.checksum),
-                compress,
+                compress: block.compress.unwrap_or(self.compress),
                 copies: self.copies,
                 embed,
+                special_small_blocks: self.special_small_blocks,
             };
-            let small = block.type_.is_file() && block.lsize <= self.special_small_blocks;
-            return (
-                policy,
-                if small {
-                    AllocClass::Special
-                } else {
-                    AllocClass::Normal
-                },
-            );
         }
         let extra = match self.redundant_metadata {
             RedundantMetadata::All => true,
@@ -118,13 +109,13 @@ impl ObjsetProps {
             strong if is_for_metadata(strong) => strong,
             _ => ChecksumType::Fletcher4,
         };
-        let policy = WritePolicy {
+        WritePolicy {
             checksum,
             compress: self.metadata_compress,
             copies: (self.copies + u8::from(extra)).min(3),
             embed,
-        };
-        (policy, AllocClass::Special)
+            special_small_blocks: 0,
+        }
     }
 }
 
@@ -133,7 +124,6 @@ pub(crate) struct BlockKind {
     pub(crate) type_: ObjectType,
     pub(crate) level: u8,
     pub(crate) is_spill: bool,
-    pub(crate) lsize: u64,
     /// dn_checksum, unless "inherit"
     pub(crate) checksum: Option<ChecksumType>,
     /// dn_compress, unless "inherit"

@@ -5,8 +5,9 @@
 
 use std::sync::{Arc, Weak};
 
-use base::{Error, ErrorKind, Result, Txg};
+use base::{Error, ErrorKind, Result, Txg, VdevId};
 use dmu::Tx;
+use phys::BlkPtrPhys;
 use phys::zil::{ZIL_CLAIM_LR_SEQ_VALID, ZIL_REPLAY_NEEDED};
 use zil::{SyncMode, ZilHost, ZilParts, Zilog};
 
@@ -88,25 +89,69 @@ impl DslPool {
     pub fn claim_logs(&self, first_txg: Txg) -> Result<u64> {
         let tx = Tx::syncing(first_txg);
         let mut to_replay = 0;
+        for head in self.heads_with_log()? {
+            to_replay += u64::from(self.claim_log(&head, &tx)?);
+        }
+        Ok(to_replay)
+    }
+
+    /// Gives up the intent logs of all heads, instead of claiming them.
+    ///
+    /// # Errors
+    /// Any read error.
+    #[doc(alias = "SPA_LOG_CLEAR")]
+    pub fn clear_logs(&self, first_txg: Txg) -> Result<()> {
+        for head in self.heads_with_log()? {
+            let objset = head.objset()?;
+            let mut header = objset.zil_header();
+            let store = self.log_store().as_ref();
+            zil::clear(store, head.objset_id(), &header, first_txg)?;
+            header.log = BlkPtrPhys::default();
+            header.claim_txg.set(0);
+            header.flags.set(0);
+            objset.set_zil_header(&Tx::syncing(first_txg), header);
+        }
+        Ok(())
+    }
+
+    /// Whether the log of any head begins on such a vdev.
+    ///
+    /// # Errors
+    /// Any read error.
+    #[doc(alias = "spa_check_logs")]
+    pub fn has_log_on(&self, is_such: &dyn Fn(VdevId) -> bool) -> Result<bool> {
+        for head in self.heads_with_log()? {
+            if head
+                .objset()?
+                .zil_header()
+                .log
+                .dvas()
+                .any(|dva| is_such(dva.vdev()))
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn heads_with_log(&self) -> Result<Vec<Arc<DslDataset>>> {
+        let mut heads = Vec::new();
         for dd in self.subtree(self.root_dir())? {
             let Some(head) = self.head_of(&dd)? else {
                 continue;
             };
-            if head.root_bp().is_hole() || head.is_inconsistent() {
-                continue;
+            let has_objset = !head.root_bp().is_hole() && !head.is_inconsistent();
+            if has_objset && !head.objset()?.zil_header().log.is_hole() {
+                heads.push(head);
             }
-            to_replay += u64::from(self.claim_log(&head, &tx)?);
         }
-        Ok(to_replay)
+        Ok(heads)
     }
 
     #[doc(alias = "zil_claim")]
     fn claim_log(&self, head: &Arc<DslDataset>, tx: &Tx) -> Result<bool> {
         let objset = head.objset()?;
         let mut header = objset.zil_header();
-        if header.log.is_hole() {
-            return Ok(false);
-        }
         if header.claim_txg.get() == 0 {
             let store = self.log_store().as_ref();
             let parsed = zil::claim(store, head.objset_id(), &header, tx.txg())?;

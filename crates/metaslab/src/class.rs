@@ -75,6 +75,12 @@ impl Class {
         rotor.at %= self.groups.len().max(1);
     }
 
+    /// Without the fragmentation.
+    pub(crate) fn usage(&self) -> SpaceStats {
+        let all: Vec<SpaceStats> = self.groups.iter().map(|g| g.usage()).collect();
+        total(&all)
+    }
+
     pub(crate) fn stats(&self) -> SpaceStats {
         let all: Vec<SpaceStats> = self.groups.iter().map(|g| g.stats()).collect();
         total(&all)

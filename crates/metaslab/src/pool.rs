@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use base::{Error, ErrorKind, ObjectId, Result, Txg, VdevId};
 use phys::blkptr::DvaPhys;
@@ -33,6 +33,8 @@ pub struct Metaslabs {
     spare: AtomicU64,
     /// Bytes allocated in the txgs since.
     allocated: [AtomicU64; TXG_SIZE],
+    /// Whether small blocks of files may go to the special class, as of the last txg on disk.
+    special_takes_data: AtomicBool,
 }
 
 #[derive(Default)]
@@ -48,15 +50,11 @@ const CLASSES: [AllocClass; 4] = [
     AllocClass::Dedup,
 ];
 
-/// Where a block of a class may go, in order of preference.
-fn fallbacks(class: AllocClass) -> &'static [AllocClass] {
-    match class {
-        AllocClass::Normal => &[AllocClass::Normal],
-        AllocClass::Log => &[AllocClass::Log, AllocClass::Normal],
-        AllocClass::Special => &[AllocClass::Special, AllocClass::Normal],
-        AllocClass::Dedup => &[AllocClass::Dedup, AllocClass::Special, AllocClass::Normal],
-    }
-}
+/// Those whose space is for data: all but the log.
+const DATA_CLASSES: [AllocClass; 3] = [AllocClass::Normal, AllocClass::Special, AllocClass::Dedup];
+
+/// `zfs_special_class_metadata_reserve_pct`: small blocks of files leave so much of the special class free.
+const METADATA_RESERVE_PERCENT: u64 = 25;
 
 impl Metaslabs {
     /// No vdevs yet. The store may be set later ([`Metaslabs::set_store`]), since it is built on the
@@ -71,6 +69,7 @@ impl Metaslabs {
             fault: rt::Mutex::new(None),
             spare: AtomicU64::new(0),
             allocated: Default::default(),
+            special_takes_data: AtomicBool::new(false),
         }
     }
 
@@ -121,6 +120,7 @@ impl Metaslabs {
         let old = topology.groups.insert(geometry.id, Arc::new(group));
         assert!(old.is_none(), "vdev {} is there already", geometry.id);
         topology.regroup();
+        self.note_special(&topology);
         Ok(())
     }
 
@@ -188,6 +188,14 @@ impl Metaslabs {
             group.sync_done(txg, defer);
         }
         topology.classes.iter().for_each(Class::balance);
+        self.note_special(&topology);
+    }
+
+    fn note_special(&self, topology: &Topology) {
+        let special = topology.class(AllocClass::Special).usage();
+        let limit = special.space / 100 * (100 - METADATA_RESERVE_PERCENT);
+        let takes_data = special.alloc < limit;
+        self.special_takes_data.store(takes_data, Ordering::Relaxed);
     }
 
     /// Checks this crate's invariants on the state in memory.
@@ -218,23 +226,23 @@ impl Metaslabs {
     /// Space of a class, without its fallbacks.
     #[must_use]
     pub fn class_stats(&self, class: AllocClass) -> SpaceStats {
-        self.topology.read().classes[class as usize].stats()
+        self.topology.read().class(class).stats()
     }
 
     /// Whether the class has a vdev of its own.
     #[must_use]
     pub fn has_class(&self, class: AllocClass) -> bool {
-        !self.topology.read().classes[class as usize]
-            .groups
-            .is_empty()
+        !self.topology.read().class(class).groups.is_empty()
     }
 
-    /// Space for data: all classes but the log.
+    /// Space of all classes but the log; the fragmentation is that of the normal class.
     #[must_use]
-    #[doc(alias = "spa_update_dspace")]
+    #[doc(alias = "spa_prop_add_list")]
     pub fn evaluate(&self) -> SpaceStats {
-        let data = [AllocClass::Normal, AllocClass::Special, AllocClass::Dedup];
-        total(&data.map(|class| self.class_stats(class)))
+        SpaceStats {
+            fragmentation: self.class_stats(AllocClass::Normal).fragmentation,
+            ..self.usage()
+        }
     }
 
     /// As [`evaluate`](Metaslabs::evaluate), without the fragmentation, which requires a look at every
@@ -242,10 +250,13 @@ impl Metaslabs {
     #[must_use]
     pub fn usage(&self) -> SpaceStats {
         let topology = self.topology.read();
-        let data = [AllocClass::Normal, AllocClass::Special, AllocClass::Dedup];
-        let classes = data.map(|class| &topology.classes[class as usize]);
-        let groups = classes.iter().flat_map(|class| &class.groups);
-        total(&groups.map(|group| group.usage()).collect::<Vec<_>>())
+        total(&DATA_CLASSES.map(|class| topology.class(class).usage()))
+    }
+
+    /// As [`class_stats`](Metaslabs::class_stats), without the fragmentation.
+    #[must_use]
+    pub fn class_usage(&self, class: AllocClass) -> SpaceStats {
+        self.topology.read().class(class).usage()
     }
 
     fn groups(&self) -> Vec<Arc<Group>> {
@@ -351,9 +362,9 @@ impl Allocator for Metaslabs {
             store: store.as_deref().unwrap_or(&NoStore),
         };
         let topology = self.topology.read();
-        let found = fallbacks(class)
-            .iter()
-            .find_map(|class| self.allocate_in(&topology.classes[*class as usize], &request));
+        let found = topology
+            .in_turn(class)
+            .find_map(|class| self.allocate_in(class, &request));
         let dvas = found.ok_or_else(|| {
             let text = format!("no free segment of {psize} bytes for {copies} copies");
             Error::new(ErrorKind::NoSpace, text)
@@ -382,6 +393,10 @@ impl Allocator for Metaslabs {
         group.claim(txg, dva.offset(), dva.asize(), &*self.store())
     }
 
+    fn special_takes_data(&self) -> bool {
+        self.special_takes_data.load(Ordering::Relaxed)
+    }
+
     fn has_spare(&self) -> bool {
         let load = |n: &AtomicU64| n.load(Ordering::Relaxed);
         load(&self.spare) > self.allocated.iter().map(load).sum()
@@ -389,7 +404,7 @@ impl Allocator for Metaslabs {
 
     fn min_alloc(&self) -> u64 {
         let topology = self.topology.read();
-        let groups = &topology.classes[AllocClass::Normal as usize].groups;
+        let groups = &topology.class(AllocClass::Normal).groups;
         let smallest = groups.iter().map(|group| group.geometry.min_alloc).min();
         smallest.unwrap_or(base::SPA_MINBLOCKSIZE)
     }
@@ -397,7 +412,7 @@ impl Allocator for Metaslabs {
     #[doc(alias = "vdev_spa_set_alloc")]
     fn gcd_alloc(&self) -> u64 {
         let topology = self.topology.read();
-        let groups = &topology.classes[AllocClass::Normal as usize].groups;
+        let groups = &topology.class(AllocClass::Normal).groups;
         let all = groups.iter().map(|group| group.geometry.min_alloc);
         all.reduce(gcd).unwrap_or(base::SPA_MINBLOCKSIZE)
     }
@@ -409,6 +424,22 @@ fn gcd(a: u64, b: u64) -> u64 {
 }
 
 impl Topology {
+    fn class(&self, class: AllocClass) -> &Class {
+        &self.classes[class as usize]
+    }
+
+    /// Where a block of a class may go: where there is no device for dedup tables, they are metadata, and what
+    /// does not fit into its class goes to the normal one.
+    fn in_turn(&self, class: AllocClass) -> impl Iterator<Item = &Class> {
+        let class = match class {
+            AllocClass::Dedup if self.class(class).groups.is_empty() => AllocClass::Special,
+            class => class,
+        };
+        let spills = class != AllocClass::Normal;
+        let normal = spills.then(|| self.class(AllocClass::Normal));
+        std::iter::once(self.class(class)).chain(normal)
+    }
+
     /// Sorts the groups into their classes again.
     fn regroup(&mut self) {
         for (class, members) in CLASSES.iter().zip(&mut self.classes) {

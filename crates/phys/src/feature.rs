@@ -194,7 +194,7 @@ pub const FEATURES: &[Feature] = &[
         "Pool state can be checkpointed, allowing rewind later."),
     feature(SPACEMAP_V2, "spacemap_v2", RO | ON, &[], Support::Kept,
         "Space maps representing large segments are more efficient."),
-    feature(ALLOCATION_CLASSES, "allocation_classes", RO, &[], Support::None,
+    feature(ALLOCATION_CLASSES, "allocation_classes", RO, &[], Support::Kept,
         "Support for separate allocation classes."),
     feature("com.datto:resilver_defer", "resilver_defer", RO, &[], Support::None,
         "Support for deferring new resilvers when one is already running."),

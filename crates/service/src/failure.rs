@@ -1,5 +1,6 @@
 //! Why a request was not carried out.
 
+use admin::pool::VdevStatus;
 use base::Error;
 
 /// Why a request was not carried out: what was tried with which pool, and what prevented it.
@@ -69,6 +70,8 @@ pub enum Reason {
     },
     /// Not all devices that the pool needs are there.
     DevicesUnavailable,
+    /// These log devices are not there.
+    LogsMissing(Vec<VdevStatus>),
     /// The labels give no usable tree of vdevs.
     ConfigInvalid,
     /// The labels were no longer those of the pool when its devices were locked.

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use admin::pool::VdevStatus;
 use base::{Guid, Result, Txg};
 use geom::disk::OpenMode;
 use geom::{Namespace, Provider};
@@ -13,7 +14,8 @@ use nvpair::NvList;
 use phys::PropValue;
 use spa::{Host, ImportOptions, Spa, activity_check_ns, device_paths, try_import};
 use vdev::import::{FoundPool, discover};
-use vdev::{PoolState, VdevState};
+use vdev::{PoolState, Vdev};
+use zio::AllocClass;
 
 use crate::facts::Facts;
 use crate::failure::{Attempt, Failure, Reason};
@@ -21,6 +23,7 @@ use crate::held::Access;
 use crate::kept_errors;
 use crate::pools::Pools;
 use crate::session::Session;
+use crate::status::vdev_status;
 
 /// Nanoseconds per second.
 const NS_PER_SEC: u64 = 1_000_000_000;
@@ -32,6 +35,8 @@ pub struct Import {
     pub is_forced: bool,
     /// The last txg to be read.
     pub max_txg: Option<Txg>,
+    /// Even if log devices are missing; then all intent logs are given up.
+    pub gives_up_logs: bool,
     /// What is to be remembered of it.
     pub facts: Facts,
     /// Properties to be set.
@@ -111,7 +116,7 @@ impl Session {
     /// Imports a pool as `name`, and resilvers devices that were absent. The name has been checked.
     ///
     /// # Errors
-    /// [`Reason::Foreign`], [`Reason::DevicesUnavailable`], [`Reason::ConfigInvalid`],
+    /// [`Reason::Foreign`], [`Reason::DevicesUnavailable`], [`Reason::LogsMissing`], [`Reason::ConfigInvalid`],
     /// [`Reason::NameTaken`], [`Reason::InUse`], [`Reason::LabelsChanged`]; errors of opening it.
     pub fn import(
         &self,
@@ -145,6 +150,7 @@ impl Session {
             readonly: import.facts.readonly,
             max_txg: import.max_txg,
             force: true,
+            gives_up_logs: import.gives_up_logs,
             host,
             settings: self.pools.settings(name),
         });
@@ -243,14 +249,22 @@ fn check(found: &FoundPool, host: &Host, import: &Import) -> std::result::Result
             accessed_secs: found.uberblock.map_or(0, |ub| ub.timestamp.get()),
         });
     }
-    let (state, _) = found.health();
-    if state >= VdevState::Degraded {
-        return Ok(());
+    let config = try_import(found);
+    let tree = found.open(config.as_ref().unwrap_or(&found.config), false);
+    let tree = tree.map_err(|_| Reason::ConfigInvalid)?;
+    if !tree.state().0.is_usable() {
+        return Err(Reason::DevicesUnavailable);
     }
-    let is_valid = found.open(&found.config, false).is_ok();
-    Err(if is_valid {
-        Reason::DevicesUnavailable
-    } else {
-        Reason::ConfigInvalid
-    })
+    let tops = tree.tops();
+    let is_gone = |top: &&Arc<Vdev>| top.config().is_log && !top.state().0.is_usable();
+    let gone: Vec<VdevStatus> = tops
+        .iter()
+        .enumerate()
+        .filter(|(_, top)| is_gone(top))
+        .map(|(id, top)| vdev_status(top, id as u64, AllocClass::Log))
+        .collect();
+    match gone.is_empty() || import.gives_up_logs || import.facts.readonly {
+        true => Ok(()),
+        false => Err(Reason::LogsMissing(gone)),
+    }
 }

@@ -20,6 +20,7 @@ impl Pools {
             readonly: true,
             max_txg,
             force: true,
+            gives_up_logs: false,
             host: self.host()?,
             settings: self.settings(&name),
         })

@@ -234,7 +234,7 @@ fn show_paths(vdev: &mut VdevStatus) {
     vdev.children.iter_mut().for_each(show_paths);
 }
 
-fn vdev_status(vdev: &Vdev, id: u64, class: AllocClass) -> VdevStatus {
+pub(crate) fn vdev_status(vdev: &Vdev, id: u64, class: AllocClass) -> VdevStatus {
     let config = vdev.config();
     let (state, aux) = vdev.state();
     let stats = vdev.stats().snapshot();

@@ -18,6 +18,7 @@ use nvpair::NvList;
 use phys::ObjectType;
 use phys::uberblock::{SPA_VERSION_FEATURES, UberblockPhys};
 use vdev::{LabelSync, PoolConfig, VdevKind};
+use zio::AllocClass;
 
 use crate::spa::Inner;
 use zap::directory;
@@ -76,6 +77,10 @@ impl Inner {
                         pool_names::VDEV_TOP_ZAP_ALLOCATION_BIAS,
                         word,
                     )?;
+                }
+                if matches!(bias, AllocClass::Special | AllocClass::Dedup) {
+                    self.features()
+                        .adjust(phys::feature::ALLOCATION_CLASSES, 1, tx)?;
                 }
             }
             for leaf in top.devices() {

@@ -22,7 +22,7 @@ use phys::blkptr::{BlkPtrPhys, DvaPhys};
 use phys::uberblock::SPA_VERSION_FEATURES;
 use rt::{Mutex, RwLock};
 use vdev::VdevTree;
-use zio::{BlockStore, VdevOps};
+use zio::{AllocClass, BlockStore, VdevOps};
 
 use crate::features::Features;
 use crate::history::{self, History};
@@ -307,7 +307,7 @@ impl PoolEnv for Core {
     }
 
     fn dspace(&self) -> u64 {
-        let dspace = self.space.usage().dspace;
+        let dspace = self.space.class_usage(AllocClass::Normal).dspace;
         dspace.saturating_add(self.sharing.dspace())
     }
 
@@ -320,7 +320,7 @@ impl PoolEnv for Core {
         reason = "the DSL counts deflated bytes only"
     )]
     fn deferred(&self) -> u64 {
-        self.space.usage().ddeferred
+        self.space.class_usage(AllocClass::Normal).ddeferred
     }
 
     fn dataset_changed(&self, change: dsl::DatasetChange) {

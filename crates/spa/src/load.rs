@@ -67,6 +67,8 @@ pub struct ImportOptions {
     pub max_txg: Option<Txg>,
     /// Import although another host seems to use it, or it was destroyed.
     pub force: bool,
+    /// `-m`: when a log device is missing, give up the intent logs.
+    pub gives_up_logs: bool,
     /// The host that opens it.
     pub host: Host,
     /// How it is run.
@@ -137,6 +139,7 @@ impl ImportOptions {
             readonly,
             max_txg: None,
             force,
+            gives_up_logs: false,
             host,
             settings,
         })
@@ -164,6 +167,8 @@ struct FirstLook {
     has_hole_birth: bool,
     spacemap_v2: bool,
     obstacles: Vec<Obstacle>,
+    /// What each top-level vdev is reserved for, which the config does not say.
+    classes: Vec<AllocClass>,
 }
 
 impl Spa {
@@ -222,7 +227,19 @@ pub fn try_import(found: &FoundPool) -> Result<NvList> {
     let uberblock = best_uberblock(found, Txg(u64::MAX))?;
     let look = first_look(found, &uberblock)?;
     check_readable(&look.obstacles)?;
-    Ok(look.config)
+    let mut config = look.config;
+    for (vdev, class) in top_configs(&mut config).iter_mut().zip(look.classes) {
+        if let Some(word) = class.word() {
+            vdev.set("alloc_bias", word);
+        }
+    }
+    Ok(config)
+}
+
+fn top_configs(config: &mut NvList) -> &mut [NvList] {
+    let root = config.get_list_mut("vdev_tree");
+    root.and_then(|root| root.get_lists_mut("children"))
+        .map_or(&mut [], |tops| tops)
 }
 
 fn check_readable(obstacles: &[Obstacle]) -> Result<()> {
@@ -317,8 +334,12 @@ fn look(tree: Arc<VdevTree>, uberblock: &UberblockPhys) -> Result<FirstLook> {
     let accounting = Arc::new(dmu::FreeAtOnce(store.clone()));
     let mos = open_mos(store, uberblock, accounting)?;
     let features = Features::open(&mos)?;
-    let config =
+    let mut config =
         read_packed(&mos, directory::get(&mos, pool_names::CONFIG)?).within(|| "config")?;
+    let tops = top_configs(&mut config).iter();
+    let classes =
+        tops.map(|top| class_of(&mos, top.get_u64("com.delphix:vdev_zap_top").unwrap_or(0)));
+    let classes = classes.collect::<Result<_>>()?;
     let mut salt = [0; 32];
     if let Some(found) = zap::lookup::<u8>(&mos, directory::OBJECT, pool_names::CHECKSUM_SALT)? {
         let length = found.len().min(salt.len());
@@ -331,6 +352,7 @@ fn look(tree: Arc<VdevTree>, uberblock: &UberblockPhys) -> Result<FirstLook> {
         has_hole_birth: is_active(feature::HOLE_BIRTH),
         spacemap_v2: is_active(feature::SPACEMAP_V2),
         obstacles: features.obstacles()?,
+        classes,
     })
 }
 
@@ -389,6 +411,9 @@ fn load(
     }
     core.scan().load(&mos)?;
 
+    for (top, class) in tree.tops().iter().zip(look.classes) {
+        top.update(|config| config.alloc_bias = class);
+    }
     let maps = open_space(&mos, &core.features(), &tree, &space, &mut half_open)?;
     let logs = if readonly {
         None
@@ -472,17 +497,55 @@ fn load(
         if spa.multihost() {
             spa.inner.mmp.start(&spa.inner);
         }
-        // Claim the blocks that the intent logs reference, before anything is allocated.
-        let to_replay = spa.dsl().claim_logs(synced.next())?;
+        let has_logs = spa.take_logs(synced.next(), options.gives_up_logs)?;
         spa.inner.groups.start(spa.inner.clone());
         if let Some(logs) = logs {
             spa.in_sync(move |inner, tx| logs.retire(&inner.mos, &inner.maps, &inner.space, tx))?;
         }
-        if needs_config || to_replay > 0 {
+        if needs_config || has_logs {
             spa.sync_now()?;
         }
     }
     Ok(spa)
+}
+
+impl Spa {
+    /// Claims the blocks that the intent logs reference, before anything is allocated, or gives the logs up.
+    /// Returns whether there is something to write because of that.
+    ///
+    /// # Errors
+    /// `Io` for a log on a device that is missing.
+    #[doc(alias = "spa_ld_verify_logs")]
+    fn take_logs(&self, first_txg: Txg, gives_up: bool) -> Result<bool> {
+        let tops = self.tree().tops();
+        let is_gone = |id: VdevId| {
+            let top = tops.get(id.0 as usize);
+            top.is_some_and(|top| top.config().is_log && !top.state().0.is_usable())
+        };
+        let mut gone = (0..tops.len() as u64)
+            .map(VdevId)
+            .filter(|id| is_gone(*id))
+            .peekable();
+        let Some(one) = gone.peek().copied() else {
+            return Ok(self.dsl().claim_logs(first_txg)? > 0);
+        };
+        for id in gone {
+            self.inner.space.set_allocatable(id, false)?;
+        }
+        if gives_up {
+            self.dsl().clear_logs(first_txg)?;
+            return Ok(true);
+        }
+        if self.dsl().has_log_on(&is_gone)? {
+            let text = format!(
+                "what was written last is in the intent log, whose device {} is missing: attach it, or \
+                 give the log up with 'zpool export -f' and 'zpool import -m'",
+                tops[one.0 as usize].name()
+            );
+            return Err(Error::new(ErrorKind::Io, text));
+        }
+        Ok(self.dsl().claim_logs(first_txg)? > 0)
+    }
 }
 
 /// Passes the space maps of every vdev to the allocator.
@@ -497,7 +560,6 @@ fn open_space(
     check_extent(&tops)?;
     let mut arrays = BTreeMap::new();
     for (i, top) in tops.iter().enumerate() {
-        read_allocation_bias(mos, top)?;
         let array = top.config().ms_array;
         if array != 0 {
             arrays.insert(VdevId(i as u64), ObjectId(array));
@@ -536,18 +598,14 @@ fn check_extent(tops: &[Arc<vdev::Vdev>]) -> Result<()> {
     Err(Error::corrupt(what))
 }
 
-/// Reads the allocation class that a top-level vdev is dedicated to, stored in its ZAP.
-fn read_allocation_bias(mos: &Arc<Objset>, top: &vdev::Vdev) -> Result<()> {
-    let zap = top.config().top_zap;
-    if zap == 0 {
-        return Ok(());
+/// What a top-level vdev is reserved for, by its ZAP (0: it has none).
+fn class_of(mos: &Arc<Objset>, top_zap: u64) -> Result<AllocClass> {
+    if top_zap == 0 {
+        return Ok(AllocClass::Normal);
     }
-    if let Some(word) =
-        zap::lookup_str(mos, ObjectId(zap), pool_names::VDEV_TOP_ZAP_ALLOCATION_BIAS)?
-    {
-        top.update(|config| config.alloc_bias = AllocClass::from_word(&word));
-    }
-    Ok(())
+    let name = pool_names::VDEV_TOP_ZAP_ALLOCATION_BIAS;
+    let word = zap::lookup_str(mos, ObjectId(top_zap), name)?;
+    Ok(word.map_or(AllocClass::Normal, |word| AllocClass::from_word(&word)))
 }
 
 /// The config with the devices' current paths. A read-only pool keeps the old paths in the MOS, and

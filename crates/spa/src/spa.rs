@@ -25,7 +25,7 @@ use phys::PropValue;
 use phys::uberblock::UberblockPhys;
 use rt::Mutex;
 use vdev::{AutoAshift, PoolState, TxgSet, VdevAux, VdevState, VdevTree};
-use zio::{AllocClass, Pipeline, PipelineSettings};
+use zio::{Pipeline, PipelineSettings};
 
 use crate::core::Core;
 use crate::features::Features;
@@ -258,10 +258,10 @@ impl Spa {
         self.inner.state.lock().config.clone()
     }
 
-    /// Total space of all normal-class vdevs: `zpool list`'s SIZE, ALLOC and FREE.
+    /// Space of all vdevs but those for the log: `zpool list`'s SIZE, ALLOC and FREE.
     #[must_use]
     pub fn space(&self) -> SpaceStats {
-        self.inner.space.class_stats(AllocClass::Normal)
+        self.inner.space.evaluate()
     }
 
     /// Bytes that cloned blocks occupy, and the additional bytes that copies would occupy.

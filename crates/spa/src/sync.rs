@@ -27,7 +27,7 @@
 use base::{Error, ErrorKind, Result, Txg};
 use dmu::{Tx, TxgSync};
 use phys::uberblock::{SPA_VERSION_FEATURES, UBERBLOCK_MAGIC, UberblockPhys};
-use zio::FailedIo;
+use zio::{AllocClass, FailedIo};
 
 use crate::spa::Inner;
 
@@ -111,7 +111,7 @@ impl Inner {
 
     /// Free space, in bytes, below which freed space is not deferred any more.
     fn slop_bytes(&self) -> u64 {
-        dsl::slop_space(self.space.evaluate().dspace)
+        dsl::slop_space(self.space.class_usage(AllocClass::Normal).dspace)
     }
 
     /// Writes labels and uberblock, if anything changed.

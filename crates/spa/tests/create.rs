@@ -66,6 +66,7 @@ fn reopen(folder: &Path, names: &[&str]) -> Spa {
         readonly: false,
         max_txg: None,
         force: false,
+        gives_up_logs: false,
         host: host(),
         settings: Settings::default(),
     })

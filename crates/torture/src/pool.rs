@@ -12,6 +12,7 @@ use phys::label::LABEL_START_SIZE;
 use spa::{CreateOptions, Host, ImportOptions, Settings, Spa};
 use vdev::import::discover;
 use vdev::{Grouping, NewDevice, TopSpec, VdevKind};
+use zio::AllocClass;
 use zpl::Filesystem;
 
 /// How the devices make up a pool.
@@ -23,7 +24,12 @@ pub enum Layout {
     Mirror,
     /// All devices are one RAID-Z with so many columns of parity, 1 to 3.
     Raidz(u64),
+    /// Each device is a vdev of its own: a normal one, then one each of [`CLASSES`].
+    Classes,
 }
+
+/// What the vdevs of [`Layout::Classes`] are for, after the first.
+const CLASSES: [AllocClass; 3] = [AllocClass::Special, AllocClass::Dedup, AllocClass::Log];
 
 /// The host of these tests.
 #[must_use]
@@ -76,10 +82,17 @@ pub fn create_with(
         path: provider.name().to_owned(),
         provider: provider.clone(),
     });
+    let alone = |device| TopSpec::new(Grouping::Single, vec![device]);
     let vdevs = match layout {
-        Layout::Stripe => devices
-            .map(|device| TopSpec::new(Grouping::Single, vec![device]))
-            .collect(),
+        Layout::Stripe => devices.map(alone).collect(),
+        Layout::Classes => {
+            let classes = [AllocClass::Normal].into_iter().chain(CLASSES);
+            let of_class = |(device, class)| TopSpec {
+                class,
+                ..alone(device)
+            };
+            devices.zip(classes).map(of_class).collect()
+        }
         Layout::Mirror => vec![TopSpec::new(Grouping::Mirror, devices.collect())],
         Layout::Raidz(parity) => {
             vec![TopSpec::new(Grouping::Raidz { parity }, devices.collect())]
@@ -156,6 +169,7 @@ pub fn open_with(devices: &[Arc<dyn Provider>], readonly: bool, settings: Settin
         readonly,
         max_txg: None,
         force: false,
+        gives_up_logs: false,
         host: host(),
         settings,
     })

@@ -30,6 +30,7 @@ fn run(layout: Layout, ashift: u32, seed: u64, rounds: usize, steps: usize) {
     let count = match layout {
         Layout::Raidz(parity) => parity as usize + 3,
         Layout::Stripe | Layout::Mirror => 2,
+        Layout::Classes => 4,
     };
     let folder = tempfile::tempdir().unwrap();
     let mut dice = Dice::new(seed);
@@ -65,6 +66,11 @@ fn random_datasets_on_a_stripe_of_ashift_9() {
 #[test]
 fn random_datasets_on_a_mirror_of_ashift_12() {
     run(Layout::Mirror, 12, seed(2), 4, 120);
+}
+
+#[test]
+fn random_datasets_with_special_dedup_and_log_devices() {
+    run(Layout::Classes, 9, seed(4), 4, 120);
 }
 
 #[test]

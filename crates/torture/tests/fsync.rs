@@ -58,14 +58,14 @@ fn step(fs: &Mount, versions: &mut Versions, dice: &mut Dice, at: usize) -> u64 
     file
 }
 
-fn record(seed: u64, count: usize) -> Recording {
+fn record(seed: u64, (layout, count): (Layout, usize)) -> Recording {
     let supply = PowerSupply::new();
     let disk = |i| PowerCut::fed_by(&supply, format!("/disk{i}"), DISK_BYTES, 512);
     let disks: Vec<Arc<PowerCut>> = (0..count).map(|i| Arc::new(disk(i))).collect();
     let providers: Vec<Arc<dyn Provider>> = disks.iter().map(|d| d.clone() as _).collect();
     let mut dice = Dice::new(seed);
     let root = init(NewFilesystem::default(), true);
-    let spa = pool::create("tank", Layout::Stripe, 9, &providers, root).unwrap();
+    let spa = pool::create("tank", layout, 9, &providers, root).unwrap();
     disks.iter().for_each(|disk| disk.forget());
     let first = supply.commands();
     let (mut versions, mut fsyncs) = (Versions::new(), Vec::new());
@@ -155,13 +155,18 @@ fn check_content(found: &[u8], since_then: &[&Vec<u8>]) -> Result<(), String> {
 
 #[test]
 fn sim_what_was_fsynced_survives_a_power_cut() {
-    cut_everywhere(seed(5), 1);
+    cut_everywhere(seed(5), (Layout::Stripe, 1));
 }
 
 /// Only disks that hold blocks of the log are flushed.
 #[test]
 fn sim_what_was_fsynced_survives_a_power_cut_of_a_stripe() {
-    cut_everywhere(seed(6), 3);
+    cut_everywhere(seed(6), (Layout::Stripe, 3));
+}
+
+#[test]
+fn sim_what_was_fsynced_survives_a_power_cut_with_a_log_device() {
+    cut_everywhere(seed(7), (Layout::Classes, 4));
 }
 
 #[test]
@@ -188,9 +193,9 @@ fn sim_an_fsync_flushes_the_disk_with_the_log_and_no_other() {
     });
 }
 
-fn cut_everywhere(seed: u64, disks: usize) {
+fn cut_everywhere(seed: u64, pool: (Layout, usize)) {
     rt::simulate(seed, move || {
-        let recording = record(seed, disks);
+        let recording = record(seed, pool);
         assert!(
             recording.fsyncs.len() > 20,
             "only {} fsyncs",

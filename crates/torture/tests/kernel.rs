@@ -119,6 +119,12 @@ fn kernel_imports_scrubs_reads_writes_and_gives_back_a_raidz() {
     hand_over(Layout::Raidz(3), 6);
 }
 
+#[test]
+#[ignore = "boots a virtual machine"]
+fn kernel_imports_scrubs_reads_writes_and_gives_back_special_dedup_and_log_devices() {
+    hand_over(Layout::Classes, 4);
+}
+
 fn hand_over(layout: Layout, count: usize) {
     let Some(guest) = Guest::find() else { return };
     if !have_zdb() {

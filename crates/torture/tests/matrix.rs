@@ -106,6 +106,11 @@ fn matrix_of_a_raidz3_of_seven() {
     run(Layout::Raidz(3), 7, 7);
 }
 
+#[test]
+fn matrix_of_special_dedup_and_log_devices() {
+    run(Layout::Classes, 4, 8);
+}
+
 fn run_case(case: Case, seed: u64) {
     let folder = tempfile::tempdir().unwrap();
     let disks = pool::images(folder.path(), case.disks, DISK_BYTES);

@@ -42,6 +42,7 @@ fn take(devices: &[Arc<dyn Provider>], hostid: u64) -> base::Result<Spa> {
         readonly: false,
         max_txg: None,
         force: true,
+        gives_up_logs: false,
         host: Host {
             id: hostid,
             name: "other".into(),

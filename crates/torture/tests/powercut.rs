@@ -39,6 +39,7 @@ fn record(layout: Layout, ashift: u32, seed: u64, steps: usize) -> Recording {
     let count = match layout {
         Layout::Raidz(parity) => parity + 2,
         Layout::Stripe | Layout::Mirror => 2,
+        Layout::Classes => 4,
     };
     let disks: Vec<Arc<PowerCut>> = (0..count).map(disk).collect();
     let providers: Vec<Arc<dyn Provider>> = disks.iter().map(|d| d.clone() as _).collect();
@@ -192,6 +193,12 @@ fn sim_power_cuts_on_a_mirror_of_4k_sectors() {
 fn sim_power_cuts_on_a_raidz() {
     let seed = seed(14);
     rt::simulate(seed, move || run(Layout::Raidz(1), 9, seed));
+}
+
+#[test]
+fn sim_power_cuts_with_special_dedup_and_log_devices() {
+    let seed = seed(15);
+    rt::simulate(seed, move || run(Layout::Classes, 9, seed));
 }
 
 #[test]

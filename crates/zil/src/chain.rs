@@ -195,18 +195,43 @@ pub fn destroy_sync(
     header: &ZilHeaderPhys,
     tx: &Tx,
 ) -> Result<()> {
-    let claim_txg = Txg(header.claim_txg.get());
+    free_before(Txg(u64::MAX), store, objset, header, tx.txg())
+}
+
+/// Frees what is allocated of a log that is given up before it was claimed or replayed. Blocks born in
+/// `first_txg`, the txg after the last one that was synced, or later are not.
+///
+/// # Errors
+/// As of [`destroy_sync`].
+#[doc(alias = "zil_clear_log_block")]
+pub fn clear(
+    store: &dyn LogStore,
+    objset: ObjsetId,
+    header: &ZilHeaderPhys,
+    first_txg: Txg,
+) -> Result<()> {
+    free_before(first_txg, store, objset, header, first_txg)
+}
+
+fn free_before(
+    unsynced: Txg,
+    store: &dyn LogStore,
+    objset: ObjsetId,
+    header: &ZilHeaderPhys,
+    txg: Txg,
+) -> Result<()> {
     let mut free = Free {
         store,
-        txg: tx.txg(),
-        claim_txg,
+        txg,
+        claim_txg: Txg(header.claim_txg.get()),
+        unsynced,
         blocks: Vec::new(),
         seen: BTreeSet::new(),
     };
     parse(store, objset, header, &mut free)?;
     // Only now: a block must not be freed before it is read.
     for bp in &free.blocks {
-        store.free(tx.txg(), bp);
+        store.free(txg, bp);
     }
     Ok(())
 }
@@ -215,13 +240,15 @@ struct Free<'a> {
     store: &'a dyn LogStore,
     txg: Txg,
     claim_txg: Txg,
+    /// Blocks born then or later are not allocated.
+    unsynced: Txg,
     blocks: Vec<BlkPtrPhys>,
     seen: BTreeSet<(u64, u64)>,
 }
 
 impl Visitor for Free<'_> {
     fn block(&mut self, bp: &BlkPtrPhys) -> Result<()> {
-        if is_new(&mut self.seen, bp) {
+        if bp.allocation_birth() < self.unsynced && is_new(&mut self.seen, bp) {
             self.blocks.push(*bp);
         }
         Ok(())

@@ -54,7 +54,7 @@ mod zilog;
 mod tests;
 
 pub use blocks::each_block;
-pub use chain::{Parsed, Visitor, claim, destroy_sync, parse};
+pub use chain::{Parsed, Visitor, claim, clear, destroy_sync, parse};
 pub use itx::{DataRequest, Itx, WriteState};
 pub use replay::{ReplaySink, Replayed};
 pub use zilog::{GetData, SyncMode, ZilHost, ZilParts, Zilog};

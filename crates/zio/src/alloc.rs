@@ -146,6 +146,12 @@ pub trait Allocator: Send + Sync {
     #[doc(alias = "metaslab_claim_dva")]
     fn claim(&self, txg: Txg, dva: &DvaPhys) -> Result<()>;
 
+    /// Whether the special class has room for small blocks of files, too, beside what is kept for metadata.
+    #[doc(alias = "zfs_special_class_metadata_reserve_pct")]
+    fn special_takes_data(&self) -> bool {
+        false
+    }
+
     /// Whether there is enough free space to allocate speculatively, for blocks that may be overwritten
     /// before they are referenced.
     fn has_spare(&self) -> bool {

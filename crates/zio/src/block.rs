@@ -6,7 +6,7 @@ use base::{BlkId, Buf, ObjectId, ObjsetId, Result, Txg};
 use compress::Algorithm;
 use phys::{BlkPtrPhys, ChecksumType};
 
-use crate::{AllocClass, Prepared, UnderWay};
+use crate::{Prepared, UnderWay};
 
 /// `zbookmark_phys_t`: where in a pool a block belongs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -97,6 +97,8 @@ pub struct WritePolicy {
     pub copies: u8,
     /// Whether the pool has `embedded_data`, so that very small blocks may go into the pointer.
     pub embed: bool,
+    /// zp_zpl_smallblk: file data that takes up to so many bytes on disk goes to the special class.
+    pub special_small_blocks: u64,
 }
 
 impl Default for WritePolicy {
@@ -107,6 +109,7 @@ impl Default for WritePolicy {
             compress: Algorithm::Lz4,
             copies: 1,
             embed: true,
+            special_small_blocks: 0,
         }
     }
 }
@@ -133,8 +136,6 @@ pub struct WriteRequest {
     /// When the returned pointer does not start with the same DVA, the old block is no longer
     /// referenced, and the caller must free it.
     pub rewrite: Option<BlkPtrPhys>,
-    /// Where it goes.
-    pub class: AllocClass,
     /// How much of its object was written in sequence, up to and including this block; a hint for
     /// caches.
     pub run: Run,
@@ -157,7 +158,6 @@ impl WriteRequest {
             fill: 1,
             bookmark,
             rewrite: None,
-            class: AllocClass::Normal,
             run: Run::default(),
         }
     }

@@ -42,7 +42,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use base::{Buf, ErrorKind, Result, Txg, VdevId};
-use phys::{BlkPtrPhys, ChecksumType, DvaPhys};
+use phys::{BlkPtrPhys, ChecksumType, DvaPhys, ObjectType};
 
 use crate::encode::{self, Encoded, Physical, Pool};
 use crate::error_log::ErrorLog;
@@ -286,6 +286,29 @@ impl Pipeline {
         rt::parallel_map(chunks, encode).concat()
     }
 
+    /// Where a block of `psize` bytes belongs. Small blocks of files never take the last quarter of the special
+    /// class, which stays for metadata.
+    #[doc(alias = "spa_preferred_class")]
+    fn preferred_class(&self, request: &WriteRequest, psize: u64) -> AllocClass {
+        let Ok(type_) = ObjectType::try_from(request.object_type) else {
+            return AllocClass::Normal;
+        };
+        if type_ == ObjectType::DDT_ZAP {
+            return AllocClass::Dedup;
+        }
+        if request.level > 0 || type_.is_metadata() {
+            return AllocClass::Special;
+        }
+        let may_be_special = type_.is_file() || type_ == ObjectType::ZVOL;
+        if may_be_special
+            && psize <= request.policy.special_small_blocks
+            && self.alloc.special_takes_data()
+        {
+            return AllocClass::Special;
+        }
+        AllocClass::Normal
+    }
+
     /// Allocates space for one block; its device writes are added to `placed`.
     #[doc(alias = "zio_dva_allocate")]
     fn place(
@@ -303,7 +326,7 @@ impl Pipeline {
         add(&self.stats.written_bytes, physical.psize as u64);
         let write = GangWrite {
             txg,
-            class: request.class,
+            class: self.preferred_class(request, physical.psize as u64),
             hint: Hint {
                 bookmark: request.bookmark,
                 near: None,

@@ -611,6 +611,7 @@ fn any_policy() -> impl Strategy<Value = WritePolicy> {
             compress,
             copies,
             embed,
+            special_small_blocks: 0,
         }
     })
 }

@@ -668,6 +668,7 @@ fn open_forced(path: &Path) -> Spa {
         readonly: false,
         max_txg: None,
         force: true,
+        gives_up_logs: false,
         host: pool::host(),
         settings: spa::Settings::default(),
     })

@@ -179,6 +179,7 @@ fn read(path: &Path, object: ObjectId, total: u64, payload: &[u8]) -> Result<()>
         readonly: false,
         max_txg: None,
         force: false,
+        gives_up_logs: false,
         host: host(),
         settings: Settings::default(),
     })?;

@@ -17,7 +17,7 @@ use admin::vdev_spec::{
 };
 use geom::disk::OpenMode;
 use phys::PropValue;
-use phys::feature::{self, FEATURES, Feature, Support};
+use phys::feature::{self, ALLOCATION_CLASSES, FEATURES, Feature, Support};
 use phys::label::{ASHIFT_MAX, ASHIFT_MIN, SPA_MINDEVSIZE};
 use service::{NewPool, PoolDevice, Session};
 use vdev::{Grouping, TopSpec};
@@ -49,7 +49,10 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
     check_devices(session, pool, &spec, &tops, args.has('f'))?;
     check_places(args)?;
     refuse_kinds(&spec)?;
-    let wanted = read_options(pool, args)?;
+    let has_special =
+        |top: &TopSpec<_>| matches!(top.class, AllocClass::Special | AllocClass::Dedup);
+    let has_special = spec.tops.iter().any(has_special);
+    let wanted = read_options(pool, args, has_special)?;
     check_pool_name(pool, true).map_err(|error| {
         format!("cannot create '{pool}': {error}\npool name may have been omitted")
     })?;
@@ -235,14 +238,12 @@ fn refuse_kinds(spec: &VdevSpec) -> Result<(), Fail> {
         Grouping::Single | Grouping::Mirror | Grouping::Raidz { .. } => None,
         other => Some(other.display_name()),
     });
-    let class = spec.tops.iter().find(|top| top.class != AllocClass::Normal);
-    let class = class.and_then(|top| top.class.word()).map(str::to_owned);
     let lone = [("spare", &spec.spares), ("cache", &spec.cache)];
     let lone = lone
         .iter()
         .find(|(_, l)| !l.is_empty())
         .map(|(word, _)| (*word).to_owned());
-    match grouping.or(class).or(lone) {
+    match grouping.or(lone) {
         Some(word) => Err(Fail::Failed(format!(
             "invalid vdev specification: '{word}' vdevs are not supported yet, only devices, files, \
              mirrors and raidz of them"
@@ -276,7 +277,8 @@ fn leaf_facts(leaf: &str) -> LeafFacts {
     }
 }
 
-fn read_options(pool: &str, args: &Parsed) -> Result<NewPool, Fail> {
+/// The options; `has_special`: there are special or dedup vdevs.
+fn read_options(pool: &str, args: &Parsed, has_special: bool) -> Result<NewPool, Fail> {
     let mut wanted = NewPool {
         altroot: args.value('R').map(str::to_owned),
         ..NewPool::default()
@@ -290,7 +292,12 @@ fn read_options(pool: &str, args: &Parsed) -> Result<NewPool, Fail> {
         read_pool_prop(pool, name, value, &mut wanted, &mut enabled, &mut disabled)?;
     }
     wanted.features = features(args.has('d'), &wanted, &enabled, &disabled)?;
-    read_fs_props(pool, args, &mut wanted)?;
+    let is_it = |feature: &&'static Feature| feature.guid == ALLOCATION_CLASSES;
+    if has_special && !wanted.features.iter().any(|feature| is_it(feature)) {
+        let text = "operation not supported on this type of pool";
+        return Err(Fail::Failed(format!("cannot create '{pool}': {text}")));
+    }
+    read_fs_props(pool, args, has_special, &mut wanted)?;
     Ok(wanted)
 }
 
@@ -338,10 +345,15 @@ fn read_pool_prop(
     Ok(())
 }
 
-fn read_fs_props(pool: &str, args: &Parsed, wanted: &mut NewPool) -> Result<(), Fail> {
+fn read_fs_props(
+    pool: &str,
+    args: &Parsed,
+    has_special: bool,
+    wanted: &mut NewPool,
+) -> Result<(), Fail> {
     let context = DatasetContext::creating(Types::FILESYSTEM);
     let mut add = |name: &str, value: &str| {
-        if name == "special_small_blocks" {
+        if name == "special_small_blocks" && !has_special {
             let text = "special_small_blocks property requires a special vdev";
             return Err(Fail::Failed(format!("cannot create '{pool}': {text}")));
         }

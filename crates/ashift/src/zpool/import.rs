@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use admin::getopt::Parsed;
 use admin::name::check_pool_name;
-use admin::pool::{ImportCandidate, import_listing};
+use admin::pool::{ImportCandidate, VdevStatus, import_listing};
 use admin::prop::{PoolContext, TableKind, parse_pool_assignment, split_assignment};
 use base::Txg;
 use geom::disk::OpenMode;
@@ -36,7 +36,7 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
         let text = "-n or -X only meaningful with -F";
         return Err(Fail::Usage(text.into()));
     }
-    refuse_options(args, "import", "cClmEFXVnt")?;
+    refuse_options(args, "import", "cClEFXVnt")?;
     if args.has_long("rewind-to-checkpoint") {
         let text = "'zpool import --rewind-to-checkpoint' is not supported yet";
         return Err(Fail::Failed(text.into()));
@@ -72,6 +72,7 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
 fn read_request(args: &Parsed) -> Result<Option<Request>, Fail> {
     let mut import = Import {
         is_forced: args.has('f'),
+        gives_up_logs: args.has('m'),
         facts: Facts {
             altroot: args.value('R').map(str::to_owned),
             ..Facts::default()
@@ -332,5 +333,23 @@ fn check_name_is_free(
 fn import(session: &Session, found: FoundPool, name: &str, request: &Request) -> Result<(), Fail> {
     check_pool_name(name, name != found.name)
         .map_err(|e| format!("cannot import '{name}': {e}"))?;
-    Ok(session.import(found, name, &request.import)?)
+    session.import(found, name, &request.import).map_err(|failure| {
+        if let Reason::LogsMissing(logs) = &failure.reason {
+            println!(
+                "The devices below are missing or corrupted, use '-m' to import the pool anyway:"
+            );
+            logs.iter().for_each(|log| print_missing(log, 4, " [log]"));
+            println!();
+        }
+        failure.into()
+    })
+}
+
+#[doc(alias = "print_vdev_tree")]
+fn print_missing(vdev: &VdevStatus, indent: usize, suffix: &str) {
+    let name = vdev.name(super::list::name_style());
+    println!("\t{:indent$}{name}{suffix}", "");
+    for child in &vdev.children {
+        print_missing(child, indent + 2, "");
+    }
 }

@@ -335,7 +335,7 @@ impl Pass<'_> {
     ) -> WriteRequest {
         let kind = BlockKind {
             level,
-            ..work.layer.fields.leaf(data.len() as u64)
+            ..work.layer.fields.leaf()
         };
         let bookmark = work.walk.tree.bookmark(level, blkid);
         let run = match level {
@@ -353,7 +353,6 @@ impl Pass<'_> {
             type_: work.new.bonus_type(),
             level: 0,
             is_spill: true,
-            lsize: data.len() as u64,
             checksum: None,
             compress: None,
         };
@@ -370,7 +369,7 @@ impl Pass<'_> {
         fill: u64,
         rewrite: Option<BlkPtrPhys>,
     ) -> WriteRequest {
-        let (mut policy, class) = self.props.write_policy(kind);
+        let mut policy = self.props.write_policy(kind);
         if rewrite.is_some() && self.number >= PASS_DONT_COMPRESS {
             policy.compress = compress::Algorithm::Off;
         }
@@ -382,7 +381,6 @@ impl Pass<'_> {
             fill,
             bookmark,
             rewrite,
-            class,
             run: Run::default(),
         }
     }
@@ -480,7 +478,6 @@ impl Pass<'_> {
             type_: ObjectType::OBJSET,
             level: 0,
             is_spill: false,
-            lsize: data.len() as u64,
             checksum: None,
             compress: None,
         };

@@ -37,12 +37,13 @@ pub fn plan(seed: u64, hours: f64) -> Script {
 }
 
 fn any_pool(dice: &mut Dice) -> PoolSpec {
-    let (layout, devices) = match dice.below(8) {
+    let (layout, devices) = match dice.below(9) {
         0 => (Layout::Stripe, 1),
         1 => (Layout::Stripe, 2),
         2 => (Layout::Mirror, 3),
         3 => (Layout::Raidz(1), 3),
         4 => (Layout::Raidz(2), 5),
+        5 => (Layout::Classes, 4),
         _ => (Layout::Mirror, 2),
     };
     PoolSpec {

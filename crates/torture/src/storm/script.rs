@@ -52,7 +52,7 @@ impl PoolSpec {
     /// Whether a device may fail.
     #[must_use]
     pub(crate) fn is_redundant(&self) -> bool {
-        self.layout != Layout::Stripe && self.devices > 1
+        !matches!(self.layout, Layout::Stripe | Layout::Classes) && self.devices > 1
     }
 }
 
@@ -62,6 +62,7 @@ impl fmt::Display for PoolSpec {
             Layout::Stripe => "stripe".to_owned(),
             Layout::Mirror => "mirror".to_owned(),
             Layout::Raidz(parity) => format!("raidz{parity}"),
+            Layout::Classes => "classes".to_owned(),
         };
         let PoolSpec {
             devices,
@@ -88,6 +89,7 @@ impl FromStr for PoolSpec {
             Some("raidz1") => Layout::Raidz(1),
             Some("raidz2") => Layout::Raidz(2),
             Some("raidz3") => Layout::Raidz(3),
+            Some("classes") => Layout::Classes,
             other => return Err(format!("there is no layout {other:?}")),
         };
         let names = ["devices", "ashift", "mib", "latency_us"];
