@@ -120,7 +120,6 @@ fn kernel_imports_scrubs_reads_writes_and_gives_back_a_raidz() {
 }
 
 #[test]
-#[ignore = "boots a virtual machine"]
 fn kernel_imports_scrubs_reads_writes_and_gives_back_special_dedup_and_log_devices() {
     hand_over(Layout::Classes, 4);
 }
