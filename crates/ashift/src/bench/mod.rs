@@ -10,12 +10,14 @@
 //! | `peer`   | OpenZFS in user space (libzpool), and a plain copy-checksum-write loop |
 //! | `verify` | OpenZFS's `zdb -bcc`                                                |
 //! | `cp`     | `cp -a` into a file system of the kernel                              |
+//! | `parity` | OpenZFS's `raidz_test -B`                                            |
 //! | `lab`    | the clock of the machines in the experiments                          |
 //! | `stream` | none: one turn of ours, for `peer`                                  |
 //! | `plain`  | none: one turn of the plain loop, for `peer`                        |
 
 mod cp;
 mod lab;
+mod parity;
 mod peer;
 mod plain;
 mod stream;
@@ -30,6 +32,8 @@ const USAGE: &str = "\
 usage: ashift bench peer --peer PROGRAM [--size SIZE] [--runs N] [--data FILE] [--dir DIR] [-j]
        ashift bench verify --dir DIR [--zdb PROGRAM] [--runs N] [-j] POOL
        ashift bench cp [--files N] [--fs btrfs|ext4|xfs] [--runs N] [--dir DIR] [-j]
+       ashift bench parity [--raidz-test PROGRAM] [-j]
+       ashift bench parity each
        ashift bench lab [--data DIR] [--runs N] [-j] [EXPERIMENT...]
        ashift bench stream COMPRESSION MIB DATA FILE
        ashift bench plain MIB DATA FILE
@@ -39,6 +43,8 @@ usage: ashift bench peer --peer PROGRAM [--size SIZE] [--runs N] [--data FILE] [
     verify  check the exported POOL whose devices are in DIR, beside zdb -e -p DIR -bcc POOL
     cp      copy a tree of N small files into a new pool, beside cp -a and sync into a new file
             system on a loop device, both on images in DIR (the temporary folder); needs root
+    parity  compute and solve the parity of RAID-Z beside raidz_test -B (minutes); each: with each of
+            our implementations that this processor can run, without a peer
     lab     run experiments, beside the time that they may take; the sweep only with --data
     stream  make a pool on FILE, write MIB of DATA, export, import, read, compare
     plain   copy, sum and write MIB of DATA to FILE; read, sum and compare
@@ -112,7 +118,7 @@ fn usage_error() -> Error {
     Error::invalid("")
 }
 
-const COMMANDS: [&str; 6] = ["peer", "verify", "cp", "lab", "stream", "plain"];
+const COMMANDS: [&str; 7] = ["peer", "verify", "cp", "parity", "lab", "stream", "plain"];
 
 /// Runs `ashift bench ARGS`.
 pub(crate) fn run(args: &[String]) -> ExitCode {
@@ -143,6 +149,7 @@ fn dispatch(word: &str, args: &[String]) -> Result<()> {
         "peer" => peer::run(words),
         "verify" => verify::run(words),
         "cp" => cp::run(words),
+        "parity" => parity::run(words),
         "lab" => lab::run(words),
         "stream" => stream::run(&words),
         "plain" => plain::run(&words),
