@@ -53,7 +53,7 @@ const CLASSES: [AllocClass; 4] = [
 /// Those whose space is for data: all but the log.
 const DATA_CLASSES: [AllocClass; 3] = [AllocClass::Normal, AllocClass::Special, AllocClass::Dedup];
 
-/// `zfs_special_class_metadata_reserve_pct`: small blocks of files leave so much of the special class free.
+/// `zfs_special_class_metadata_reserve_pct`: small blocks of files leave this share of the special class free.
 const METADATA_RESERVE_PERCENT: u64 = 25;
 
 impl Metaslabs {
