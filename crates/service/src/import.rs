@@ -10,7 +10,6 @@ use geom::disk::OpenMode;
 use geom::{Namespace, Provider};
 use machine::{Holder, World};
 use nvpair::NvList;
-use phys::PropValue;
 use spa::{Host, ImportOptions, Spa, activity_check_ns, device_paths, try_import};
 use vdev::import::{FoundPool, discover};
 use vdev::{PoolState, VdevState};
@@ -19,6 +18,7 @@ use crate::facts::Facts;
 use crate::failure::{Attempt, Failure, Reason};
 use crate::held::Access;
 use crate::kept_errors;
+use crate::pool_change::{self, PoolChange};
 use crate::pools::Pools;
 use crate::session::Session;
 
@@ -35,9 +35,7 @@ pub struct Import {
     /// What is to be remembered of it.
     pub facts: Facts,
     /// Properties to be set.
-    pub props: Vec<(String, PropValue)>,
-    /// The comment to be set; empty: none.
-    pub comment: Option<String>,
+    pub changes: Vec<PoolChange>,
 }
 
 impl Pools {
@@ -206,11 +204,8 @@ impl Session {
             }
             return self.pools.remember(spa, &facts);
         }
-        for (name, value) in &import.props {
-            spa.set_prop(name, value.clone())?;
-        }
-        if let Some(comment) = &import.comment {
-            spa.set_comment(Some(comment.clone()).filter(|c| !c.is_empty()))?;
+        for change in &import.changes {
+            pool_change::change(spa, change)?;
         }
         self.pools.catch_up(spa)?;
         if spa.autoexpand() {

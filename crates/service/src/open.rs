@@ -5,11 +5,13 @@ use std::sync::Arc;
 use base::{Context, Error, ErrorKind, Result, Txg};
 use machine::{Holder, Patience};
 use nvpair::NvList;
+use phys::feature::Feature;
 use spa::{ImportOptions, Spa};
 
 use crate::facts::Facts;
 use crate::held::{Access, Held, PoolLock};
 use crate::kept_errors;
+use crate::pool_change::{self, PoolChange};
 use crate::pools::Pools;
 
 /// How long to wait for devices in use by another program, in ns. Bounded, since that program may never
@@ -60,6 +62,16 @@ impl OpenPool {
     #[must_use]
     pub fn pools(&self) -> &Pools {
         &self.pools
+    }
+
+    /// Changes one of its properties. Returns the enabled features that a new value of `compatibility` does
+    /// not allow: a user should know of them, and they stay enabled.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a dataset that is not in the pool and for a feature that its compatibility does not
+    /// allow; `Unsupported` for one that is not kept up here; `ReadOnly`, `Suspended`.
+    pub fn change(&self, change: &PoolChange) -> Result<Vec<&'static Feature>> {
+        pool_change::change(&self.spa, change)
     }
 
     /// Writes its config, which a change has altered, to the cachefile.

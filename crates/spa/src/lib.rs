@@ -34,7 +34,7 @@ mod sync;
 
 pub use cachefile::CacheFile;
 pub use config::read_packed;
-pub use create::CreateOptions;
+pub use create::{CreateOptions, NewPool};
 pub use features::Features;
 pub use history::{History, Record};
 pub use host::Host;

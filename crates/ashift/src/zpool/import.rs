@@ -19,6 +19,7 @@ use service::{Attempt, Facts, Import, Reason, Session};
 use vdev::PoolState;
 use vdev::import::FoundPool;
 
+use super::props::pool_change;
 use super::{Fail, Outcome, refuse_options};
 
 /// The parsed options.
@@ -113,16 +114,8 @@ fn read_request(args: &Parsed) -> Result<Option<Request>, Fail> {
         match (name.as_str(), value) {
             ("readonly", value) => import.facts.readonly = value.as_number() == Some(1),
             ("altroot", value) => import.facts.altroot = value.as_text().map(str::to_owned),
-            ("comment", value) => import.comment = value.as_text().map(str::to_owned),
             ("cachefile", _) => {}
-            (_, value) if value.as_text().is_some() || !name.starts_with("feature@") => {
-                import.props.push((name, value));
-            }
-            _ => {
-                return Err(Fail::Failed(format!(
-                    "property '{name}' cannot be set at import"
-                )));
-            }
+            (_, value) => import.changes.push(pool_change((name, value), &what)?),
         }
     }
     if import.max_txg.is_some() && !import.facts.readonly {
