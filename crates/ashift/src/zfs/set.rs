@@ -4,7 +4,6 @@
 //! module/zfs/zfs_ioctl.c (`zfs_check_settable`).
 
 use admin::getopt::Parsed;
-use admin::name::pool_of;
 use admin::prop::{
     DatasetContext, Edit, TableKind, Types, is_user_property, parse_dataset_assignment,
     parse_value, split_assignment,
@@ -140,17 +139,10 @@ fn set_words(error: &Error, changes: &[(String, PropChange)]) -> String {
     }
 }
 
-fn change(
-    session: &Session,
-    target: &Target,
-    changes: &[(String, PropChange)],
-    what: &str,
-) -> Outcome {
-    let dsl = target.changeable();
-    let outcome = dsl.and_then(|dsl| dsl.set_props(&target.name, changes.to_vec()));
-    outcome.map_err(|e| Fail::failed(format!("{what}: {}", set_words(&e, changes))))?;
-    session.note_change(pool_of(&target.name));
-    Ok(())
+fn change(target: &Target, changes: &[(String, PropChange)], what: &str) -> Outcome {
+    let pool = &target.pool;
+    let outcome = pool.change_datasets(|dsl| dsl.set_props(&target.name, changes.to_vec()));
+    outcome.map_err(|e| Fail::failed(format!("{what}: {}", set_words(&e, changes))))
 }
 
 /// `zfs set`.
@@ -178,14 +170,14 @@ pub(super) fn set(session: &Session, parsed: &Parsed) -> Outcome {
     })?;
     for_each(names, |name| {
         let target = open(session, name, Types::DATASET)?;
-        set_one(session, &target, &typed).map_err(|fail| match fail {
+        set_one(&target, &typed).map_err(|fail| match fail {
             Fail::Failed(text) => Fail::Exits(NOT_SET, text),
             other => other,
         })
     })
 }
 
-fn set_one(session: &Session, target: &Target, typed: &Typed) -> Outcome {
+fn set_one(target: &Target, typed: &Typed) -> Outcome {
     let what = format!("cannot set property for '{}'", target.name);
     let mut context = DatasetContext::existing(target.types);
     context.max_blocksize = base::SPA_MAXBLOCKSIZE;
@@ -196,7 +188,7 @@ fn set_one(session: &Session, target: &Target, typed: &Typed) -> Outcome {
     let changes = stored
         .into_iter()
         .map(|(name, value)| (name, PropChange::Set(value)));
-    change(session, target, &changes.collect::<Vec<_>>(), &what)
+    change(target, &changes.collect::<Vec<_>>(), &what)
 }
 
 /// `zfs inherit`.
@@ -238,12 +230,7 @@ pub(super) fn inherit(session: &Session, parsed: &Parsed) -> Outcome {
                 // Only systems with security labels may change it.
                 return Err(Fail::failed(format!("{what}: permission denied")));
             }
-            change(
-                session,
-                target,
-                &[(property.clone(), action.clone())],
-                &what,
-            )
+            change(target, &[(property.clone(), action.clone())], &what)
         })
     })
 }
