@@ -61,7 +61,7 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
     check_sizes(pool, &tops)?;
     if args.has('n') {
         print!("{}", vdev_spec::layout(pool, &spec, &shown_name));
-        return Ok(0);
+        return Ok(());
     }
     let device = |device: &Device| {
         Ok::<_, Fail>(PoolDevice {
@@ -71,7 +71,7 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
     };
     let tops: Result<Vec<_>, _> = tops.iter().map(|top| top.try_map(device)).collect();
     session.create(pool, &tops?, altroot, wanted)?;
-    Ok(0)
+    Ok(())
 }
 
 /// Checks that each property of `-o` and `-O` exists and is given once.

@@ -46,7 +46,7 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
         return Err(Fail::Usage("too many arguments".into()));
     }
     let Some(request) = read_request(args)? else {
-        return Ok(0);
+        return Ok(());
     };
     let providers = candidates(session.pools().world(), args)?;
     let pools = session
@@ -57,7 +57,7 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
         if args.value('d').is_none() && std::io::stderr().is_terminal() {
             eprintln!("(pools on image files are found with 'zpool import -d FOLDER')");
         }
-        return Ok(0);
+        return Ok(());
     }
     if args.has('a') {
         return import_all(session, pools, &request);
@@ -221,7 +221,7 @@ fn list(session: &Session, pools: &[FoundPool]) -> Outcome {
         };
         print!("{}", import_listing(&candidate, super::list::name_style()));
     }
-    Ok(0)
+    Ok(())
 }
 
 fn list_json(session: &Session, pools: &[FoundPool]) -> Outcome {
@@ -245,7 +245,7 @@ fn list_json(session: &Session, pools: &[FoundPool]) -> Outcome {
     let mut body = serde_json::Map::new();
     body.insert("pools".to_owned(), serde_json::Value::Object(all));
     print!("{}", admin::listing::json_document("zpool import", body));
-    Ok(0)
+    Ok(())
 }
 
 fn import_all(session: &Session, pools: Vec<FoundPool>, request: &Request) -> Outcome {
@@ -262,7 +262,7 @@ fn import_all(session: &Session, pools: Vec<FoundPool>, request: &Request) -> Ou
             code = 1;
         }
     }
-    Ok(code)
+    Fail::exit(code)
 }
 
 fn import_one(
@@ -298,7 +298,7 @@ fn import_one(
         )));
     };
     import(session, found, &name, request)?;
-    Ok(0)
+    Ok(())
 }
 
 /// Refuses the name of an imported pool, unless it is this very pool at a new place.

@@ -52,11 +52,11 @@ pub(super) fn get(session: &Session, args: &Parsed) -> Outcome {
         let refs: Vec<(Item, &PoolStatus)> = pools.iter().map(|(i, s)| (i.clone(), s)).collect();
         let text = pools_json("zpool get", &style, json, &request, &refs, None);
         print!("{text}");
-        return Ok(repeated_code(given));
+        return Fail::exit(repeated_code(given));
     }
     let items: Vec<Item> = pools.into_iter().map(|(item, _)| item).collect();
     print!("{}", print_get(&style, &request, &items));
-    Ok(repeated_code(given))
+    Fail::exit(repeated_code(given))
 }
 
 /// User properties that a pool does not have get their default; unsupported features that no pool has are
@@ -173,7 +173,7 @@ pub(super) fn set(session: &Session, args: &Parsed) -> Outcome {
         );
     }
     session.finish_change(&open, true)?;
-    Ok(0)
+    Ok(())
 }
 
 /// What a checked assignment changes; `what` is the operation that fails if that cannot be changed.
