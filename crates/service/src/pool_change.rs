@@ -7,7 +7,7 @@ use admin::name::pool_of;
 use base::{Error, ErrorKind, Result};
 use phys::PropValue;
 use phys::feature::{FEATURES, Feature, Support};
-use spa::Spa;
+use spa::{FeatureState, Spa};
 
 use crate::compatibility::Compatibility;
 
@@ -34,8 +34,8 @@ pub(crate) fn change(pool: &Spa, change: &PoolChange) -> Result<Vec<&'static Fea
         }
         PoolChange::Compatibility(sets) => {
             pool.set_compatibility(Some(sets.value().to_owned()))?;
-            let features = pool.features();
-            let is_outside = |f: &&Feature| features.count(f.guid).is_some() && !sets.allows(f);
+            let is_outside =
+                |f: &&Feature| pool.feature(f.guid) >= FeatureState::Enabled && !sets.allows(f);
             return Ok(FEATURES.iter().filter(is_outside).collect());
         }
         PoolChange::Bootfs(name) => {
@@ -61,7 +61,7 @@ fn bootfs(pool: &Spa, name: &str) -> Result<u64> {
 }
 
 fn enable(pool: &Spa, feature: &'static Feature) -> Result<()> {
-    if pool.features().count(feature.guid).is_some() {
+    if pool.feature(feature.guid) >= FeatureState::Enabled {
         return Ok(());
     }
     let name = feature.name;

@@ -175,7 +175,7 @@ impl Spa {
     #[doc(alias = "spa_import")]
     pub fn import(options: ImportOptions) -> Result<Spa> {
         let spa = Spa::open(options)?;
-        if spa.tree().mark_absent() && !spa.is_readonly() {
+        if spa.inner.tree.mark_absent() && !spa.is_readonly() {
             spa.config_changed()?;
         }
         if !spa.is_readonly() {

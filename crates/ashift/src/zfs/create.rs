@@ -13,6 +13,7 @@ use dsl::{DslPool, NewDataset, ObjsetInit, PropChange};
 use phys::ObjsetType;
 use phys::feature;
 use service::{OpenPool, Session};
+use spa::FeatureState;
 
 use super::fail::{Fail, Outcome, words};
 use super::set::{Stored, Typed, check, split_assignments};
@@ -25,7 +26,7 @@ fn init_filesystem(pool: &OpenPool) -> ObjsetInit {
         gid: u64::from(rustix::process::getgid().as_raw()),
         utf8only: false,
     };
-    let counts_objects = pool.features().count(feature::USEROBJ_ACCOUNTING).is_some();
+    let counts_objects = pool.feature(feature::USEROBJ_ACCOUNTING) >= FeatureState::Enabled;
     zpl::mount::init(new, counts_objects)
 }
 

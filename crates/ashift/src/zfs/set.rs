@@ -13,7 +13,7 @@ use dsl::PropChange;
 use phys::PropValue;
 use phys::feature;
 use service::Session;
-use spa::Spa;
+use spa::{FeatureState, Spa};
 
 use super::fail::{Fail, Outcome, for_each, words};
 use super::target::{Target, open};
@@ -59,7 +59,7 @@ pub(super) fn check(
         let (name, value) =
             parse_dataset_assignment(name, value, context).map_err(|e| cannot(&e))?;
         if let Some(guid) = needed_feature(&name, &value)
-            && spa.features().count(guid).is_none()
+            && spa.feature(guid) == FeatureState::Disabled
         {
             return Err(cannot(
                 &"pool must be upgraded to set this property or value",
@@ -79,11 +79,7 @@ fn warn_of_special(name: &str, value: &str, context: &DatasetContext, spa: &Spa)
         return;
     };
     let is_number = parse_value(desc, name, value, context.types).is_ok();
-    let has_special = spa
-        .features()
-        .count(feature::ALLOCATION_CLASSES)
-        .unwrap_or(0)
-        > 0;
+    let has_special = spa.feature(feature::ALLOCATION_CLASSES) == FeatureState::Active;
     if desc.types.meets(context.types) && is_number && !has_special {
         eprintln!("{name}: property requires a special device in the pool");
     }

@@ -323,7 +323,7 @@ impl Selection {
         if !self.snapshots_as_pool_says {
             return self.types.meets(Types::SNAPSHOT);
         }
-        target.pool.props().get("listsnapshots") == Some(phys::PropValue::Number(1))
+        target.pool.props().get("listsnapshots") == Some(&phys::PropValue::Number(1))
     }
 
     fn visit(
