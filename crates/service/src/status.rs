@@ -326,6 +326,8 @@ fn kind_of(kind: vdev::VdevKind, is_whole: bool) -> VdevKind {
     }
 }
 
+/// The scan after the pool was opened, which began a pass of it, or a pause; all of one that has ended.
+#[doc(alias = "spa_scan_stat_init")]
 fn scan_status(pool: &Spa) -> Result<Option<ScanStatus>> {
     let Some(scan) = pool.scan() else {
         return Ok(None);
@@ -337,6 +339,10 @@ fn scan_status(pool: &Spa) -> Result<Option<ScanStatus>> {
         _ => ScanState::Scanning,
     };
     let is_resilver = scan.func.get() == POOL_SCAN_RESILVER;
+    let (pass_start_secs, pass_bytes) = match state {
+        ScanState::Scanning => (rt::wall_clock().secs, 0),
+        _ => (scan.start_time.get(), scan.examined.get()),
+    };
     Ok(Some(ScanStatus {
         function: if is_resilver {
             ScanFunction::Resilver
@@ -346,16 +352,16 @@ fn scan_status(pool: &Spa) -> Result<Option<ScanStatus>> {
         state,
         start_secs: scan.start_time.get(),
         end_secs: scan.end_time.get(),
-        paused_secs: None,
+        paused_secs: pool.is_scan_paused().then_some(pass_start_secs),
         total_bytes: scan.to_examine.get(),
         examined_bytes: scan.examined.get(),
         skipped_bytes: scan.skipped.get(),
         issued_bytes: scan.examined.get(),
         processed_bytes: scan.processed.get(),
         errors: scan.errors.get(),
-        pass_start_secs: scan.start_time.get(),
+        pass_start_secs,
         pass_paused_secs: 0,
-        pass_examined_bytes: scan.examined.get(),
-        pass_issued_bytes: scan.examined.get(),
+        pass_examined_bytes: pass_bytes,
+        pass_issued_bytes: pass_bytes,
     }))
 }
