@@ -38,8 +38,7 @@ impl Compatibility {
             _ => {
                 let sets: Vec<&str> = value.split(',').filter(|set| !set.is_empty()).collect();
                 if sets.is_empty() {
-                    let text = "Error: no valid compatibility files specified";
-                    return Err(Error::invalid(text));
+                    return Err(Error::invalid("no valid compatibility files specified"));
                 }
                 for set in sets {
                     restrict(&mut allowed, set)?;
@@ -86,11 +85,8 @@ fn restrict(allowed: &mut Vec<&'static Feature>, set: &str) -> Result<()> {
     let text = folders
         .iter()
         .find_map(|folder| std::fs::read_to_string(format!("{folder}/{set}")).ok());
-    let text = text.ok_or_else(|| {
-        Error::invalid(format!(
-            "Error: could not read/parse feature file(s): {set} "
-        ))
-    })?;
+    let text = text
+        .ok_or_else(|| Error::invalid(format!("could not read/parse feature file(s): {set} ")))?;
     let names: Vec<&str> = text
         .lines()
         .map(|line| line.split('#').next().unwrap_or(""))

@@ -90,7 +90,7 @@ impl OpenPool {
     /// # Errors
     /// `InvalidInput` for a dataset that is not in the pool and for a feature that its compatibility does not
     /// allow; `Unsupported` for one that is not kept up here; `ReadOnly`, `Suspended`.
-    pub fn change(&self, change: &PoolChange) -> Result<Vec<&'static Feature>> {
+    pub fn change_property(&self, change: &PoolChange) -> Result<Vec<&'static Feature>> {
         pool_change::change(&self.spa, change)
     }
 

@@ -26,7 +26,7 @@ pub enum PoolChange {
     Other(String, PropValue),
 }
 
-/// See [`OpenPool::change`](crate::OpenPool::change).
+/// See [`OpenPool::change_property`](crate::OpenPool::change_property).
 pub(crate) fn change(pool: &Spa, change: &PoolChange) -> Result<Vec<&'static Feature>> {
     match change {
         PoolChange::Comment(text) => {

@@ -165,7 +165,7 @@ pub(super) fn set(session: &Session, args: &Parsed) -> Outcome {
     let failed = |e: &dyn Display| Fail::Failed(format!("{what}: {e}"));
     let assignment = parse_pool_assignment(name, value, &PoolContext::default());
     let change = pool_change(assignment.map_err(|e| failed(&e))?, &what)?;
-    let disallowed = open.change(&change).map_err(|e| failed(&e))?;
+    let disallowed = open.change_property(&change).map_err(|e| failed(&e))?;
     if !disallowed.is_empty() {
         eprintln!(
             "Warning: one or more features already enabled on pool '{pool}'\nare not present in this \
@@ -191,7 +191,8 @@ pub(super) fn pool_change(
     Ok(match (name.as_str(), value) {
         ("comment", PropValue::Text(text)) => PoolChange::Comment(text),
         ("compatibility", PropValue::Text(sets)) => {
-            PoolChange::Compatibility(Compatibility::load(&sets)?)
+            let sets = Compatibility::load(&sets);
+            PoolChange::Compatibility(sets.map_err(|e| format!("Error: {e}"))?)
         }
         ("bootfs", PropValue::Text(dataset)) => PoolChange::Bootfs(dataset),
         ("cachefile", _) => {
