@@ -22,6 +22,30 @@ pub(crate) enum Fail {
     Said(u8),
 }
 
+/// How a command ends.
+pub(crate) type Outcome<T = ()> = Result<T, Fail>;
+
+impl Fail {
+    /// The outcome with this exit code, of which everything has been reported.
+    pub(crate) fn exit(code: u8) -> Outcome {
+        match code {
+            0 => Ok(()),
+            code => Err(Fail::Said(code)),
+        }
+    }
+
+    /// Reports it, unless it is a usage error, for commands that go on after it.
+    pub(crate) fn say(self) -> Fail {
+        let (code, text) = match self {
+            Fail::Failed(text) => (1, text),
+            Fail::Exits(code, text) => (code, text),
+            Fail::Usage(_) | Fail::Said(_) => return self,
+        };
+        eprintln!("{}", text.trim_end_matches('\n'));
+        Fail::Said(code)
+    }
+}
+
 impl From<Error> for Fail {
     fn from(error: Error) -> Fail {
         Fail::Failed(error.to_string())

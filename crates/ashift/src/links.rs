@@ -6,30 +6,14 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Commands that replace a tool of the same name, also on files and devices of the host. (`cp`, `ls` and so
-/// on are not among them: a link of that name would hide the host's own.)
-const NAMES: [&str; 12] = [
-    "zpool",
-    "zfs",
-    "zdb",
-    "gpart",
-    "gnop",
-    "geli",
-    "parted",
-    "camcontrol",
-    "diskinfo",
-    "dd",
-    "phybs",
-    "diskmark",
-];
-
 const USAGE: &str = "usage: ashift links DIR\n\nPuts links into DIR that run this program, one for each \
                      tool that it stands for:\n";
 const USAGE_END: &str = "DIR is made if it is not there; what is in it already is left alone, \
                          unless it is such a link.\n";
 
 fn usage() -> String {
-    format!("{USAGE}{}.\n{USAGE_END}", NAMES.join(" "))
+    let tools: Vec<&str> = crate::tools().collect();
+    format!("{USAGE}{}.\n{USAGE_END}", tools.join(" "))
 }
 
 /// Runs `links ARGS`.
@@ -53,7 +37,7 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
 fn make(dir: &Path) -> Result<(), String> {
     let program = std::env::current_exe().map_err(|e| format!("this program: {e}"))?;
     fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
-    for name in NAMES {
+    for name in crate::tools() {
         let link = dir.join(name);
         let within = |e: std::io::Error| format!("{}: {e}", link.display());
         match symlink(&program, &link) {
@@ -76,7 +60,7 @@ fn make(dir: &Path) -> Result<(), String> {
 mod tests {
     #[test]
     fn each_link_is_a_command() {
-        for name in super::NAMES {
+        for name in crate::tools() {
             assert!(crate::is_command(name), "{name}");
         }
     }

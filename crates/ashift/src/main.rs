@@ -17,6 +17,7 @@ mod links;
 mod machine;
 mod parted;
 mod phybs;
+mod program;
 mod progress;
 mod say;
 mod session;
@@ -36,192 +37,94 @@ struct Command {
     name: &'static str,
     about: &'static str,
     run: fn(&[String]) -> ExitCode,
+    /// Whether it runs in the machine that was chosen, if any. The others ask for no provider, or find their
+    /// machine themselves.
+    is_in_world: bool,
+    /// Whether it replaces a tool of the same name, also on files and devices of the host. (`cp`, `ls` and so on
+    /// do not: a link of that name would hide the host's own.)
+    is_tool: bool,
 }
 
+const fn command(
+    name: &'static str,
+    about: &'static str,
+    run: fn(&[String]) -> ExitCode,
+) -> Command {
+    Command {
+        name,
+        about,
+        run,
+        is_in_world: true,
+        is_tool: false,
+    }
+}
+
+const fn tool(name: &'static str, about: &'static str, run: fn(&[String]) -> ExitCode) -> Command {
+    Command {
+        is_tool: true,
+        ..command(name, about, run)
+    }
+}
+
+const fn apart(name: &'static str, about: &'static str, run: fn(&[String]) -> ExitCode) -> Command {
+    Command {
+        is_in_world: false,
+        ..command(name, about, run)
+    }
+}
+
+#[rustfmt::skip]
 const COMMANDS: &[Command] = &[
-    Command {
-        name: "demo",
-        about: "the whole way once, on image files",
-        run: demo::run,
-    },
-    Command {
-        name: "zpool",
-        about: "create, import, list and change pools",
-        run: zpool::run,
-    },
-    Command {
-        name: "zfs",
-        about: "create, snapshot, list and change data sets",
-        run: zfs::run,
-    },
-    Command {
-        name: "zdb",
-        about: "look at labels, objects, blocks; check a pool",
-        run: zdb::run,
-    },
-    Command {
-        name: "cp",
-        about: "copy files between this host and data sets",
-        run: files::cp,
-    },
-    Command {
-        name: "ls",
-        about: "list files in a data set",
-        run: files::ls,
-    },
-    Command {
-        name: "cat",
-        about: "print files of a data set",
-        run: files::cat,
-    },
-    Command {
-        name: "find",
-        about: "find files in a data set",
-        run: files::find,
-    },
-    Command {
-        name: "stat",
-        about: "say everything about a file",
-        run: files::stat,
-    },
-    Command {
-        name: "du",
-        about: "space that files take",
-        run: files::du,
-    },
-    Command {
-        name: "df",
-        about: "room that datasets have",
-        run: files::df,
-    },
-    Command {
-        name: "sha256sum",
-        about: "sum files up",
-        run: files::sha256sum,
-    },
-    Command {
-        name: "mkdir",
-        about: "make directories",
-        run: files::mkdir,
-    },
-    Command {
-        name: "rmdir",
-        about: "remove empty directories",
-        run: files::rmdir,
-    },
-    Command {
-        name: "rm",
-        about: "remove files",
-        run: files::rm,
-    },
-    Command {
-        name: "mv",
-        about: "rename files",
-        run: files::mv,
-    },
-    Command {
-        name: "ln",
-        about: "make links",
-        run: files::ln,
-    },
-    Command {
-        name: "touch",
-        about: "make files, or change their times",
-        run: files::touch,
-    },
-    Command {
-        name: "truncate",
-        about: "change the size of files",
-        run: files::truncate,
-    },
-    Command {
-        name: "chmod",
-        about: "change permissions",
-        run: files::chmod,
-    },
-    Command {
-        name: "chown",
-        about: "change owners",
-        run: files::chown,
-    },
-    Command {
-        name: "machine",
-        about: "machines of emulated drives: create, show, pull, cut the power",
-        run: machine::run,
-    },
-    Command {
-        name: "drives",
-        about: "drive models: what they say, what they are",
-        run: drives::run,
-    },
-    Command {
-        name: "gpart",
-        about: "partition tables, as FreeBSD does it",
-        run: gpart::run,
-    },
-    Command {
-        name: "gnop",
-        about: "a provider that passes on what it gets, with another sector size",
-        run: gnop::run,
-    },
-    Command {
-        name: "geli",
-        about: "encrypted providers",
-        run: geli::run,
-    },
-    Command {
-        name: "parted",
-        about: "partition tables, as GNU parted does it",
-        run: parted::run,
-    },
-    Command {
-        name: "camcontrol",
-        about: "what drives say of themselves",
-        run: identify::camcontrol,
-    },
-    Command {
-        name: "diskinfo",
-        about: "sizes and sectors of providers",
-        run: identify::diskinfo,
-    },
-    Command {
-        name: "dd",
-        about: "copy blocks between files, providers and pools",
-        run: dd::run,
-    },
-    Command {
-        name: "phybs",
-        about: "find the physical sector by writing",
-        run: phybs::run,
-    },
-    Command {
-        name: "diskmark",
-        about: "sequential and random speed of a drive or folder",
-        run: diskmark::run,
-    },
-    Command {
-        name: "lab",
-        about: "replay published experiments",
-        run: lab::run,
-    },
-    Command {
-        name: "bench",
-        about: "measure speeds beside other programs",
-        run: bench::run,
-    },
-    Command {
-        name: "links",
-        about: "make links named zpool, zfs, gpart and so on",
-        run: links::run,
-    },
+    apart("demo", "the whole way once, on image files", demo::run),
+    tool("zpool", "create, import, list and change pools", zpool::run),
+    tool("zfs", "create, snapshot, list and change data sets", zfs::run),
+    tool("zdb", "look at labels, objects, blocks; check a pool", zdb::run),
+    command("cp", "copy files between this host and data sets", files::cp),
+    command("ls", "list files in a data set", files::ls),
+    command("cat", "print files of a data set", files::cat),
+    command("find", "find files in a data set", files::find),
+    command("stat", "say everything about a file", files::stat),
+    command("du", "space that files take", files::du),
+    command("df", "room that datasets have", files::df),
+    command("sha256sum", "sum files up", files::sha256sum),
+    command("mkdir", "make directories", files::mkdir),
+    command("rmdir", "remove empty directories", files::rmdir),
+    command("rm", "remove files", files::rm),
+    command("mv", "rename files", files::mv),
+    command("ln", "make links", files::ln),
+    command("touch", "make files, or change their times", files::touch),
+    command("truncate", "change the size of files", files::truncate),
+    command("chmod", "change permissions", files::chmod),
+    command("chown", "change owners", files::chown),
+    apart("machine", "machines of emulated drives: create, show, pull, cut the power", machine::run),
+    apart("drives", "drive models: what they say, what they are", drives::run),
+    tool("gpart", "partition tables, as FreeBSD does it", gpart::run),
+    tool("gnop", "a provider that passes on what it gets, with another sector size", gnop::run),
+    tool("geli", "encrypted providers", geli::run),
+    tool("parted", "partition tables, as GNU parted does it", parted::run),
+    tool("camcontrol", "what drives say of themselves", identify::camcontrol),
+    tool("diskinfo", "sizes and sectors of providers", identify::diskinfo),
+    tool("dd", "copy blocks between files, providers and pools", dd::run),
+    tool("phybs", "find the physical sector by writing", phybs::run),
+    tool("diskmark", "sequential and random speed of a drive or folder", diskmark::run),
+    apart("lab", "replay published experiments", lab::run),
+    apart("bench", "measure speeds beside other programs", bench::run),
+    apart("links", "make links named zpool, zfs, gpart and so on", links::run),
 ];
 
-/// Commands that ask for no provider, or find their machine themselves.
-const WORLDLESS: [&str; 6] = ["demo", "machine", "drives", "lab", "bench", "links"];
+/// The commands that replace a tool of the same name.
+pub(crate) fn tools() -> impl Iterator<Item = &'static str> {
+    let tools = COMMANDS.iter().filter(|command| command.is_tool);
+    tools.map(|command| command.name)
+}
+
+fn find(name: &str) -> Option<&'static Command> {
+    COMMANDS.iter().find(|command| command.name == name)
+}
 
 /// Whether there is a command of this name.
 pub(crate) fn is_command(name: &str) -> bool {
-    COMMANDS.iter().any(|command| command.name == name)
+    find(name).is_some()
 }
 
 fn usage() -> String {
@@ -261,7 +164,7 @@ fn main() -> ExitCode {
     if let Err(error) = state::wait_ns().and_then(|_| state::arc_bytes()) {
         return say::fail(&own, 2, &error.to_string());
     }
-    if let Some(command) = COMMANDS.iter().find(|c| c.name == own) {
+    if let Some(command) = find(&own) {
         machine::choose(None);
         return run(command, &args);
     }
@@ -283,7 +186,7 @@ fn main() -> ExitCode {
             println!("ashift {}", env!("CARGO_PKG_VERSION"));
             ExitCode::SUCCESS
         }
-        _ => match COMMANDS.iter().find(|c| c.name == name) {
+        _ => match find(name) {
             Some(command) => run(command, rest),
             None => unrecognized(name),
         },
@@ -317,20 +220,17 @@ fn own_options(args: &mut Vec<String>) -> Result<Option<PathBuf>, String> {
 
 /// Runs the command given by these words, in the world of the caller.
 pub(crate) fn run_words(words: &[String]) -> ExitCode {
-    let found = words.split_first().and_then(|(name, rest)| {
-        let command = COMMANDS.iter().find(|c| c.name == name)?;
-        Some((command, rest))
-    });
-    match found {
-        Some((command, rest)) => run(command, rest),
-        None => unrecognized(words.first().map_or("", String::as_str)),
-    }
+    let (name, rest) = words
+        .split_first()
+        .map_or(("", words), |(name, rest)| (name.as_str(), rest));
+    find(name).map_or_else(|| unrecognized(name), |command| run(command, rest))
 }
 
 /// Runs a command where its names are to be looked for.
 fn run(command: &Command, args: &[String]) -> ExitCode {
-    if WORLDLESS.contains(&command.name) {
-        return (command.run)(args);
+    if command.is_in_world {
+        machine::with_world(|_| (command.run)(args))
+    } else {
+        (command.run)(args)
     }
-    machine::with_world(|_| (command.run)(args))
 }

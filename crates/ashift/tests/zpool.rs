@@ -387,6 +387,26 @@ fn feature_sets() {
 }
 
 #[test]
+fn creation_import_and_set_store_the_same_properties() {
+    let bench = Bench::new(&["a"]);
+    let compatibility = || bench.ok("zpool get -Ho value,source compatibility tank");
+    bench.ok("zpool create -o compatibility=off -o feature@zstd_compress=disabled tank {a}");
+    assert_eq!(compatibility(), "off\tlocal\n");
+    bench.ok("zpool set compatibility=openzfs-2.1-linux tank");
+    assert_eq!(compatibility(), "openzfs-2.1-linux\tlocal\n");
+    bench.ok("zpool export tank");
+    bench.ok("zpool import -d {dir} -o compatibility=off -o feature@zstd_compress=enabled tank");
+    assert_eq!(compatibility(), "off\tlocal\n");
+    let feature = bench.ok("zpool get -Ho value feature@zstd_compress tank");
+    assert_eq!(feature, "enabled\n");
+    bench.ok("zpool export tank");
+    let (code, _, err) = bench.run("zpool import -d {dir} -o compatibility=nope tank");
+    assert!(code == 1 && err.contains("could not read/parse"), "{err}");
+    bench.ok("zpool import -d {dir} tank");
+    bench.assert_clean("tank");
+}
+
+#[test]
 fn a_pool_that_was_imported_read_only_stays_so() {
     let bench = Bench::new(&["a"]);
     bench.ok("zpool create tank {a}");

@@ -122,7 +122,7 @@ impl Pool {
     /// An imported pool, as the last uberblock on disk has it.
     #[must_use]
     pub fn of(spa: &spa::Spa) -> Self {
-        let tops = spa.tree().tops();
+        let tops = spa.parts().tree().tops();
         let tops = tops
             .iter()
             .enumerate()

@@ -12,7 +12,7 @@ use oracle::Zdb;
 use phys::feature;
 use phys::{ObjectType, ObjsetType};
 use ram::Memory;
-use spa::{CreateOptions, Host, Settings, Spa};
+use spa::{CreateOptions, Host, NewPool, Settings, Spa};
 use vdev::{Grouping, NewDevice, TopSpec, VdevKind};
 
 const NAMES: u64 = 6;
@@ -39,12 +39,11 @@ fn create(memory: &Arc<Memory>) -> Spa {
     Spa::create(CreateOptions {
         name: "churn".into(),
         vdevs: vec![TopSpec::new(Grouping::Single, vec![device])],
-        ashift: 12,
-        features: feature::kept().collect(),
-        props: Vec::new(),
-        comment: None,
-        compatibility: None,
-        fs_props: Vec::new(),
+        new: NewPool {
+            ashift: 12,
+            features: feature::kept().collect(),
+            ..NewPool::default()
+        },
         init_root: Box::new(|_, _| Ok(())),
         command: "zpool create churn".into(),
         host: Host {

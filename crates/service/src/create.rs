@@ -4,14 +4,13 @@ use base::{Error, Result};
 use geom::Namespace;
 use geom::disk::OpenMode;
 use machine::Holder;
-use phys::PropValue;
-use phys::feature::{Feature, USEROBJ_ACCOUNTING};
-use spa::{CreateOptions, Spa};
+use phys::feature::USEROBJ_ACCOUNTING;
+use spa::{CreateOptions, NewPool, Spa};
 use vdev::{NewDevice, TopSpec, VdevKind};
 use zpl::NewFilesystem;
 
 use crate::facts::Facts;
-use crate::failure::{Attempt, Failure, Reason};
+use crate::failure::{Attempt, Failure, Outcome, Reason};
 use crate::held::Access;
 use crate::session::Session;
 
@@ -24,33 +23,18 @@ pub struct PoolDevice {
     pub kind: VdevKind,
 }
 
-/// A pool to be created.
-#[derive(Default)]
-pub struct NewPool {
-    /// Its top-level vdevs.
-    pub tops: Vec<TopSpec<PoolDevice>>,
-    /// `ashift` of its vdevs; 0: as their devices ask for.
-    pub ashift: u32,
-    /// Features to be enabled.
-    pub features: Vec<&'static Feature>,
-    /// Properties of the pool.
-    pub props: Vec<(String, PropValue)>,
-    /// `comment`
-    pub comment: Option<String>,
-    /// `compatibility`
-    pub compatibility: Option<String>,
-    /// Properties of its first dataset.
-    pub fs_props: Vec<(String, PropValue)>,
-    /// `altroot`
-    pub altroot: Option<String>,
-}
-
 impl Session {
-    /// Creates a pool. Its name has been checked.
+    /// Creates a pool on these top-level vdevs. Its name has been checked.
     ///
     /// # Errors
     /// [`Reason::NameTaken`]; [`Reason::InUse`] if another session is creating it; errors of the devices.
-    pub fn create(&self, pool: &str, new: NewPool) -> std::result::Result<(), Failure> {
+    pub fn create(
+        &self,
+        pool: &str,
+        tops: &[TopSpec<PoolDevice>],
+        altroot: Option<String>,
+        new: NewPool,
+    ) -> Outcome<()> {
         let failed = |error: Error| Failure::new(Attempt::Create, pool, error);
         let record = Failure::of(Attempt::Record, pool);
         let locked = self.held.lock(&self.pools, pool, Access::Write);
@@ -59,7 +43,7 @@ impl Session {
             // Created by the session that held the lock.
             return Err(Failure::new(Attempt::Create, pool, Reason::NameTaken));
         }
-        let tops = new.tops.iter().map(|top| self.open_top(pool, top));
+        let tops = tops.iter().map(|top| self.open_top(pool, top));
         let vdevs: Result<_> = tops.collect();
         let vdevs = vdevs.map_err(failed)?;
         let root = NewFilesystem {
@@ -71,12 +55,7 @@ impl Session {
         let options = CreateOptions {
             name: pool.to_owned(),
             vdevs,
-            ashift: new.ashift,
-            features: new.features,
-            props: new.props,
-            comment: new.comment,
-            compatibility: new.compatibility,
-            fs_props: new.fs_props,
+            new,
             init_root: zpl::mount::init(root, counts_objects),
             command: self.command().to_owned(),
             host: self.pools.host().map_err(&record)?,
@@ -84,7 +63,7 @@ impl Session {
         };
         let spa = Spa::create(options).map_err(failed)?;
         let facts = Facts {
-            altroot: new.altroot,
+            altroot,
             ..Facts::default()
         };
         self.pools.remember(&spa, &facts).map_err(record)?;

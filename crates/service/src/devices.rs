@@ -35,7 +35,7 @@ impl OpenPool {
     /// # Errors
     /// `Busy` if the pool needs it; `NotFound`.
     pub fn offline(&self, device: Guid) -> Result<()> {
-        self.tree().offline(device, false)
+        self.parts().tree().offline(device, false)
     }
 
     /// Brings a device online.
@@ -43,7 +43,7 @@ impl OpenPool {
     /// # Errors
     /// Why it is absent.
     pub fn online(&self, device: Guid) -> std::result::Result<(), Absence> {
-        let found = self.tree().find_device(device);
+        let found = self.parts().tree().find_device(device);
         let (device, _) = found.map_err(Absence::Error)?;
         match () {
             () if self.is_missing(&device) => Err(Absence::StillMissing),
@@ -57,7 +57,7 @@ impl OpenPool {
     /// # Errors
     /// `NotFound` if there is no such device; `ReadOnly`, `Suspended`.
     pub fn grow(&self, devices: &[Guid]) -> Result<()> {
-        let top_of = |device: &Guid| Ok(self.tree().find_device(*device)?.1.guid());
+        let top_of = |device: &Guid| Ok(self.parts().tree().find_device(*device)?.1.guid());
         let tops: Result<Vec<Guid>> = devices.iter().map(top_of).collect();
         let tops = tops?;
         self.expand(&|top| tops.contains(&top)).map(|_| ())
@@ -87,7 +87,7 @@ impl OpenPool {
         if owner.is_none_or(|o| o.guid != device.guid() || o.pool_guid != self.guid()) {
             return Err(Absence::OtherDevice);
         }
-        let online = self.tree().online(device.guid(), provider);
+        let online = self.parts().tree().online(device.guid(), provider);
         online.map_err(Absence::Error)
     }
 
@@ -97,9 +97,9 @@ impl OpenPool {
     /// # Errors
     /// `NotFound` if there is no such vdev; errors of writing what is kept.
     pub fn clear(&self, guid: Option<Guid>) -> Result<Vec<(String, Absence)>> {
-        let devices = match guid.and_then(|guid| self.tree().find(guid)) {
+        let devices = match guid.and_then(|guid| self.parts().tree().find(guid)) {
             Some(vdev) => vdev.devices(),
-            None => self.tree().devices(),
+            None => self.parts().tree().devices(),
         };
         let given_up = devices.iter().filter(|device| is_given_up(device));
         let absent = given_up.filter_map(|device| {
@@ -107,7 +107,7 @@ impl OpenPool {
             Some((device.name(), absence))
         });
         let absent = absent.collect();
-        self.tree().clear(guid)?;
+        self.parts().tree().clear(guid)?;
         kept_errors::forget_devices(self.pools(), self.guid(), |device| {
             guid.is_none() || devices.iter().any(|cleared| cleared.guid() == device)
         })?;

@@ -11,7 +11,6 @@ use geom::disk::OpenMode;
 use geom::{Namespace, Provider};
 use machine::{Holder, World};
 use nvpair::NvList;
-use phys::PropValue;
 use spa::{Host, ImportOptions, Spa, activity_check_ns, device_paths, try_import};
 use vdev::import::{FoundPool, discover};
 use vdev::{PoolState, Vdev};
@@ -21,6 +20,7 @@ use crate::facts::Facts;
 use crate::failure::{Attempt, Failure, Reason};
 use crate::held::Access;
 use crate::kept_errors;
+use crate::pool_change::{self, PoolChange};
 use crate::pools::Pools;
 use crate::session::Session;
 use crate::status::vdev_status;
@@ -40,9 +40,7 @@ pub struct Import {
     /// What is to be remembered of it.
     pub facts: Facts,
     /// Properties to be set.
-    pub props: Vec<(String, PropValue)>,
-    /// The comment to be set; empty: none.
-    pub comment: Option<String>,
+    pub changes: Vec<PoolChange>,
 }
 
 impl Pools {
@@ -212,11 +210,8 @@ impl Session {
             }
             return self.pools.remember(spa, &facts);
         }
-        for (name, value) in &import.props {
-            spa.set_prop(name, value.clone())?;
-        }
-        if let Some(comment) = &import.comment {
-            spa.set_comment(Some(comment.clone()).filter(|c| !c.is_empty()))?;
+        for change in &import.changes {
+            pool_change::change(spa, change)?;
         }
         self.pools.catch_up(spa)?;
         if spa.autoexpand() {

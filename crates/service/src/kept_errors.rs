@@ -124,7 +124,7 @@ pub(crate) fn keep_met(pools: &Pools, pool: &Spa) -> Result<()> {
 
 fn take_counters(pool: &Spa) -> BTreeMap<u64, [u64; 3]> {
     let mut devices = BTreeMap::new();
-    pool.tree().root().visit(&mut |vdev| {
+    pool.parts().tree().root().visit(&mut |vdev| {
         let stats = vdev.stats().snapshot();
         let counts = [stats.read_errors, stats.write_errors, stats.checksum_errors];
         if counts != [0; 3] {

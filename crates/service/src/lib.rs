@@ -38,6 +38,7 @@
 //! # Source
 //! OpenZFS module/zfs/spa_config.c, lib/libzfs/libzfs_pool.c, lib/libzfs/libzfs_mount.c.
 
+mod compatibility;
 mod create;
 mod devices;
 mod environment;
@@ -51,13 +52,15 @@ mod kept_errors;
 mod leave;
 mod mountpoint;
 mod open;
+mod pool_change;
 mod pools;
 mod properties;
 mod scanning;
 mod session;
 mod status;
 
-pub use create::{NewPool, PoolDevice};
+pub use compatibility::Compatibility;
+pub use create::PoolDevice;
 pub use devices::Absence;
 pub use environment::{Environment, Observer, Progress};
 pub use facts::Facts;
@@ -66,6 +69,7 @@ pub use held::Access;
 pub use import::Import;
 pub use mountpoint::{below, place};
 pub use open::OpenPool;
+pub use pool_change::PoolChange;
 pub use pools::Pools;
 pub use scanning::Scrubbed;
 pub use session::Session;

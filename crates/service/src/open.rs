@@ -1,15 +1,19 @@
 //! A pool that a session has open, and opening it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use base::{Context, Error, ErrorKind, Result, Txg};
+use dsl::DslPool;
 use machine::{Holder, Patience};
 use nvpair::NvList;
+use phys::feature::Feature;
 use spa::{ImportOptions, Spa};
 
 use crate::facts::Facts;
 use crate::held::{Access, Held, PoolLock};
 use crate::kept_errors;
+use crate::pool_change::{self, PoolChange};
 use crate::pools::Pools;
 
 /// How long to wait for devices in use by another program, in ns. Bounded, since that program may never
@@ -21,6 +25,8 @@ pub struct OpenPool {
     spa: Spa,
     facts: Facts,
     pools: Pools,
+    /// Whether its history gets the session's command.
+    is_changed: AtomicBool,
     _lock: PoolLock,
 }
 
@@ -60,6 +66,32 @@ impl OpenPool {
     #[must_use]
     pub fn pools(&self) -> &Pools {
         &self.pools
+    }
+
+    /// Changes its datasets. After that its history gets the command of the session that has it open, when
+    /// that is closed.
+    ///
+    /// # Errors
+    /// `ReadOnly`; those of `change`.
+    pub fn change_datasets<T>(&self, change: impl FnOnce(&DslPool) -> Result<T>) -> Result<T> {
+        self.check_writable()?;
+        let outcome = change(self.dsl())?;
+        self.is_changed.store(true, Ordering::Relaxed);
+        Ok(outcome)
+    }
+
+    pub(crate) fn is_changed(&self) -> bool {
+        self.is_changed.load(Ordering::Relaxed)
+    }
+
+    /// Changes one of its properties. Returns the enabled features that a new value of `compatibility` does
+    /// not allow: a user should know of them, and they stay enabled.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a dataset that is not in the pool and for a feature that its compatibility does not
+    /// allow; `Unsupported` for one that is not kept up here; `ReadOnly`, `Suspended`.
+    pub fn change_property(&self, change: &PoolChange) -> Result<Vec<&'static Feature>> {
+        pool_change::change(&self.spa, change)
     }
 
     /// Writes its config, which a change has altered, to the cachefile.
@@ -124,6 +156,7 @@ pub(crate) fn open(
         spa,
         facts,
         pools: pools.clone(),
+        is_changed: AtomicBool::new(false),
         _lock: lock,
     })
 }

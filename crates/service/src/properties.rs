@@ -3,12 +3,14 @@
 //! # Source
 //! OpenZFS module/zfs/spa.c (`spa_prop_get_config`), module/zfs/spa_misc.c.
 
+use std::collections::BTreeMap;
+
 use admin::listing::{Item, Prop};
 use admin::prop::{Edit, POOL, PropDesc, Source, is_user_property};
 use base::{ObjectId, Result};
 use phys::PropValue;
 use phys::feature::{FEATURES, Feature, by_guid};
-use spa::Spa;
+use spa::{FeatureState, Spa};
 
 use crate::open::OpenPool;
 use crate::status::expandable;
@@ -19,7 +21,8 @@ pub(crate) fn properties_of(pool: &OpenPool) -> Result<Item> {
     let facts = pool.facts();
     let space = pool.space();
     let percent = |part: u64, whole: u64| (part * 100).checked_div(whole).unwrap_or(0);
-    let (health, _) = pool.tree().state();
+    let set = pool.props();
+    let (health, _) = pool.parts().tree().state();
     for desc in POOL {
         let number = |n: u64| Prop::number(desc.name, n);
         let text = |t: &str| Prop::text(desc.name, t);
@@ -30,7 +33,7 @@ pub(crate) fn properties_of(pool: &OpenPool) -> Result<Item> {
         props.push(match desc.name {
             "name" => continue,
             "size" => number(space.space),
-            "expandsize" => number(pool.tree().tops().iter().map(expandable).sum()),
+            "expandsize" => number(pool.parts().tree().tops().iter().map(expandable).sum()),
             "capacity" => number(percent(space.alloc, space.space)),
             "altroot" => local(facts.altroot.clone()),
             // A pool with an alternate root is never in OpenZFS's own cachefile.
@@ -56,11 +59,11 @@ pub(crate) fn properties_of(pool: &OpenPool) -> Result<Item> {
             "load_guid" => number(pool.guid().0),
             "freeing" => number(freeing(pool)?),
             _ if desc.edit == Edit::ReadOnly => number(0),
-            _ => stored(pool, desc),
+            _ => stored(pool, &set, desc),
         });
     }
     props.extend(feature_props(pool));
-    props.extend(user_props(pool));
+    props.extend(user_props(set));
     Ok(Item {
         name: pool.name(),
         types: None,
@@ -73,8 +76,8 @@ fn freeing(pool: &Spa) -> Result<u64> {
     Ok(dir.map(|dir| dir.fields().used_bytes).unwrap_or(0))
 }
 
-fn stored(pool: &Spa, desc: &'static PropDesc) -> Prop {
-    match pool.props().get(desc.name) {
+fn stored(pool: &Spa, set: &BTreeMap<String, PropValue>, desc: &'static PropDesc) -> Prop {
+    match set.get(desc.name).cloned() {
         Some(PropValue::Number(n)) if desc.name == "bootfs" && n != 0 => {
             let name = pool.dsl().dataset_of(ObjectId(n));
             let name = name
@@ -94,25 +97,26 @@ fn stored(pool: &Spa, desc: &'static PropDesc) -> Prop {
 }
 
 fn feature_props(pool: &Spa) -> Vec<Prop> {
-    let features = pool.features();
-    let is_shown =
-        |feature: &&Feature| feature.is_in_2_3() || features.count(feature.guid).is_some();
+    let is_shown = |feature: &&Feature| {
+        feature.is_in_2_3() || pool.feature(feature.guid) >= FeatureState::Enabled
+    };
     let mut props: Vec<Prop> = FEATURES
         .iter()
         .filter(is_shown)
         .map(|feature| {
-            let word = match features.count(feature.guid) {
-                None => "disabled",
-                Some(0) => "enabled",
-                Some(_) => "active",
+            let word = match pool.feature(feature.guid) {
+                FeatureState::Disabled => "disabled",
+                FeatureState::Enabled => "enabled",
+                FeatureState::Active => "active",
             };
             let name = format!("feature@{}", feature.name);
             Prop::new(name, PropValue::Text(word.to_owned()), Source::Local)
         })
         .collect();
-    for (guid, count) in features.counts() {
+    for (guid, state) in pool.features() {
         if by_guid(&guid).is_none() {
-            let word = if count == 0 { "inactive" } else { "readonly" };
+            let is_active = state == FeatureState::Active;
+            let word = if is_active { "readonly" } else { "inactive" };
             let name = format!("unsupported@{guid}");
             props.push(Prop::new(
                 name,
@@ -124,13 +128,10 @@ fn feature_props(pool: &Spa) -> Vec<Prop> {
     props
 }
 
-fn user_props(pool: &Spa) -> Vec<Prop> {
-    let names = pool.props().names().into_iter();
-    names
-        .filter(|name| is_user_property(name))
-        .filter_map(|name| match pool.props().get(&name) {
-            Some(text @ PropValue::Text(_)) => Some(Prop::new(name, text, Source::Local)),
-            _ => None,
-        })
-        .collect()
+fn user_props(set: BTreeMap<String, PropValue>) -> impl Iterator<Item = Prop> {
+    let is_users =
+        |name: &str, value: &PropValue| is_user_property(name) && value.as_text().is_some();
+    set.into_iter()
+        .filter(move |(name, value)| is_users(name, value))
+        .map(|(name, value)| Prop::new(name, value, Source::Local))
 }

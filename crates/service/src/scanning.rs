@@ -187,7 +187,7 @@ impl OpenPool {
     }
 
     fn healed_bytes(&self) -> u64 {
-        self.tree().root().total_stats().self_healed_bytes
+        self.parts().tree().root().total_stats().self_healed_bytes
     }
 }
 

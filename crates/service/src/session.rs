@@ -1,6 +1,6 @@
 //! One command or request, and the pools that it has open.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base::{Error, ErrorKind, Result};
@@ -23,8 +23,6 @@ pub struct Session {
     access: Access,
     /// What the history says of it.
     command: String,
-    /// Pools whose history gets the command.
-    changed: Mutex<BTreeSet<String>>,
 }
 
 impl Pools {
@@ -38,7 +36,6 @@ impl Pools {
             pools: self.clone(),
             access,
             command: command.into(),
-            changed: Mutex::default(),
         }
     }
 }
@@ -168,11 +165,6 @@ impl Session {
         pool.close()
     }
 
-    /// Records that a pool was changed, so that its history gets the session's command.
-    pub fn note_change(&self, pool: &str) {
-        self.changed.lock().insert(pool.to_owned());
-    }
-
     /// Writes the history, syncs everything to disk and closes the pools.
     ///
     /// # Errors
@@ -182,7 +174,7 @@ impl Session {
         let open = std::mem::take(&mut *self.open.lock());
         let mut outcome = Ok(());
         for (name, pool) in open {
-            if self.changed.lock().contains(&name)
+            if pool.is_changed()
                 && let Err(error) = self.log(&pool).and_then(|()| pool.sync())
                 // A full pool gets no history entry; the change itself is on disk.
                 && error.kind() != ErrorKind::NoSpace

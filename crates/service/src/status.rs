@@ -16,7 +16,7 @@ use geom::disk::OpenMode;
 use nvpair::NvList;
 use phys::feature::{FEATURES, Support};
 use phys::scan::{DSS_CANCELED, DSS_FINISHED, POOL_SCAN_RESILVER};
-use spa::{Obstacle, Spa, try_import};
+use spa::{FeatureState, Obstacle, Spa, try_import};
 use vdev::import::FoundPool;
 use vdev::{Vdev, VdevTree};
 use zio::AllocClass;
@@ -81,7 +81,7 @@ impl OpenPool {
     /// The state of the root vdev and of those below it, without their space.
     #[must_use]
     pub fn vdevs(&self) -> VdevStatus {
-        vdev_status(&self.tree().root(), 0, AllocClass::Normal)
+        vdev_status(&self.parts().tree().root(), 0, AllocClass::Normal)
     }
 }
 
@@ -194,7 +194,7 @@ fn is_restricted(pool: &Spa) -> bool {
 
 /// Everything `zpool status` shows of an open pool.
 fn status_of(pool: &OpenPool) -> Result<PoolStatus> {
-    let tree = pool.tree();
+    let tree = pool.parts().tree();
     let mut root = vdev_status(&tree.root(), 0, AllocClass::Normal);
     for (i, top) in root.children.iter_mut().enumerate() {
         fill_space(pool, VdevId(i as u64), top);
@@ -208,10 +208,9 @@ fn status_of(pool: &OpenPool) -> Result<PoolStatus> {
     let objects = damaged.as_ref().map(objects_of).unwrap_or_default();
     add_errors(&mut root, &kept.devices);
     let unsupported = pool.obstacles().iter().map(Obstacle::name).collect();
-    let features = pool.features();
     let has_disabled_features = FEATURES
         .iter()
-        .any(|f| f.support == Support::Kept && features.count(f.guid).is_none());
+        .any(|f| f.support == Support::Kept && pool.feature(f.guid) == FeatureState::Disabled);
     Ok(PoolStatus {
         name: pool.name(),
         guid: pool.guid().0,
@@ -283,7 +282,11 @@ fn fill_space(pool: &Spa, id: VdevId, top: &mut VdevStatus) {
         top.fragmentation = space.fragmentation;
         top.replaceable_bytes = space.space;
     }
-    top.expandable_bytes = pool.tree().top(id).map_or(0, |top| expandable(&top));
+    top.expandable_bytes = pool
+        .parts()
+        .tree()
+        .top(id)
+        .map_or(0, |top| expandable(&top));
 }
 
 /// What a top-level vdev could grow by, in bytes, rounded down to whole metaslabs.
@@ -323,6 +326,8 @@ fn kind_of(kind: vdev::VdevKind, is_whole: bool) -> VdevKind {
     }
 }
 
+/// The scan after the pool was opened, which began a pass of it, or a pause; all of one that has ended.
+#[doc(alias = "spa_scan_stat_init")]
 fn scan_status(pool: &Spa) -> Result<Option<ScanStatus>> {
     let Some(scan) = pool.scan() else {
         return Ok(None);
@@ -334,6 +339,10 @@ fn scan_status(pool: &Spa) -> Result<Option<ScanStatus>> {
         _ => ScanState::Scanning,
     };
     let is_resilver = scan.func.get() == POOL_SCAN_RESILVER;
+    let (pass_start_secs, pass_bytes) = match state {
+        ScanState::Scanning => (rt::wall_clock().secs, 0),
+        _ => (scan.start_time.get(), scan.examined.get()),
+    };
     Ok(Some(ScanStatus {
         function: if is_resilver {
             ScanFunction::Resilver
@@ -343,16 +352,16 @@ fn scan_status(pool: &Spa) -> Result<Option<ScanStatus>> {
         state,
         start_secs: scan.start_time.get(),
         end_secs: scan.end_time.get(),
-        paused_secs: None,
+        paused_secs: pool.is_scan_paused().then_some(pass_start_secs),
         total_bytes: scan.to_examine.get(),
         examined_bytes: scan.examined.get(),
         skipped_bytes: scan.skipped.get(),
         issued_bytes: scan.examined.get(),
         processed_bytes: scan.processed.get(),
         errors: scan.errors.get(),
-        pass_start_secs: scan.start_time.get(),
+        pass_start_secs,
         pass_paused_secs: 0,
-        pass_examined_bytes: scan.examined.get(),
-        pass_issued_bytes: scan.examined.get(),
+        pass_examined_bytes: pass_bytes,
+        pass_issued_bytes: pass_bytes,
     }))
 }

@@ -49,7 +49,7 @@ impl Spa {
     /// it is open here.
     #[must_use]
     pub fn multihost(&self) -> bool {
-        self.props().get(MULTIHOST) == Some(PropValue::Number(1))
+        self.inner.props.get(MULTIHOST) == Some(PropValue::Number(1))
     }
 
     /// Sets the comment, which is stored in the config.

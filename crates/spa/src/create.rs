@@ -50,12 +50,9 @@ const SALT_BYTES: usize = 32;
 /// `SPA_CONFIG_BLOCKSIZE`
 const CONFIG_BLOCK_BYTES: u64 = 1 << 14;
 
-/// Describes a new pool.
-pub struct CreateOptions {
-    /// Its name, checked by the caller.
-    pub name: String,
-    /// Its top-level vdevs.
-    pub vdevs: Vec<TopSpec<NewDevice>>,
+/// The properties of a new pool.
+#[derive(Default)]
+pub struct NewPool {
     /// `-o ashift`; 0 means: from the devices' physical sector size.
     pub ashift: u32,
     /// Features to enable.
@@ -68,6 +65,16 @@ pub struct CreateOptions {
     pub compatibility: Option<String>,
     /// `-O`: properties of the root dataset.
     pub fs_props: Vec<(String, PropValue)>,
+}
+
+/// How to create a pool.
+pub struct CreateOptions {
+    /// Its name, checked by the caller.
+    pub name: String,
+    /// Its top-level vdevs.
+    pub vdevs: Vec<TopSpec<NewDevice>>,
+    /// Its properties.
+    pub new: NewPool,
     /// Creates the file system in the root dataset's objset.
     pub init_root: dsl::ObjsetInit,
     /// The command line for the history.
@@ -94,7 +101,7 @@ impl Spa {
         let guid = Guid(nonzero_random());
         let tops = build_tops(
             &options.vdevs,
-            (options.ashift, options.settings.auto_ashift),
+            (options.new.ashift, options.settings.auto_ashift),
             txg,
         )?;
         let root = Vdev::new(
@@ -108,7 +115,7 @@ impl Spa {
         );
         let tree = VdevTree::new(root);
 
-        let enabled = features::with_depends(&options.features);
+        let enabled = features::with_depends(&options.new.features);
         let is_enabled = |name: &str| enabled.iter().any(|feature| feature.name == name);
         let space = Arc::new(Metaslabs::new(
             tree.clone(),
@@ -154,7 +161,11 @@ impl Spa {
             directory::OBJECT,
             &zap::NewZap::new(ObjectType::OBJECT_DIRECTORY),
         )?;
-        core.set_features(Arc::new(Features::create(&mos, &options.features, &tx)?));
+        core.set_features(Arc::new(Features::create(
+            &mos,
+            &options.new.features,
+            &tx,
+        )?));
         mos.set_props(dsl::mos_props(&*core));
         core.sharing().open(&mos)?;
 
@@ -177,7 +188,7 @@ impl Spa {
                 store,
                 groups: groups.clone(),
             },
-            &options.fs_props,
+            &options.new.fs_props,
             options.init_root,
             &tx,
         )?;
@@ -190,11 +201,11 @@ impl Spa {
         core.set_initializing(false);
         core.log_version("create", &tx);
         let props = PoolProps::none(&mos);
-        for (name, value) in options.props {
+        for (name, value) in options.new.props {
             core.log_internal("set", &format!("{name}={value}"), &tx);
             props.set(&name, value, &tx)?;
         }
-        for feature in &options.features {
+        for feature in &options.new.features {
             core.log_internal("set", &format!("feature@{}=enabled", feature.name), &tx);
         }
         core.log(crate::history::command_record(&options.command), true, &tx)?;
@@ -228,8 +239,8 @@ impl Spa {
                 config_object,
                 vdev_zaps: None,
                 dtls: BTreeMap::new(),
-                comment: options.comment,
-                compatibility: options.compatibility,
+                comment: options.new.comment,
+                compatibility: options.new.compatibility,
                 config: NvList::new(),
             }),
         });

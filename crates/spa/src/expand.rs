@@ -28,7 +28,7 @@ impl Spa {
     /// Whether top-level vdevs grow to what their devices offer whenever the pool is opened.
     #[must_use]
     pub fn autoexpand(&self) -> bool {
-        self.props().get("autoexpand") == Some(PropValue::Number(1))
+        self.inner.props.get("autoexpand") == Some(PropValue::Number(1))
     }
 
     /// Grows the top-level vdevs that `is_wanted` selects to what their devices offer; returns
@@ -38,7 +38,7 @@ impl Spa {
     /// `ReadOnly`, `Suspended`.
     #[doc(alias = "vdev_expand")]
     pub fn expand(&self, is_wanted: &dyn Fn(Guid) -> bool) -> Result<bool> {
-        let tops = self.tree().tops().into_iter();
+        let tops = self.inner.tree.tops().into_iter();
         let mut growing: Vec<_> = tops
             .filter(|top| is_wanted(top.guid()))
             .filter_map(|top| Some((VdevTree::asize_to_grow_to(&top)?, top)))

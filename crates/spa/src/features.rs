@@ -21,6 +21,28 @@ use phys::feature::{self, Feature, Support};
 use phys::pool_names;
 use zap::directory;
 
+/// What a pool says of a feature.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FeatureState {
+    /// It must not be used.
+    Disabled,
+    /// It may be used.
+    Enabled,
+    /// It is in use.
+    Active,
+}
+
+impl From<Option<u64>> for FeatureState {
+    /// The state of a feature with this count.
+    fn from(count: Option<u64>) -> FeatureState {
+        match count {
+            None => FeatureState::Disabled,
+            Some(0) => FeatureState::Enabled,
+            Some(_) => FeatureState::Active,
+        }
+    }
+}
+
 /// The features of an open pool.
 pub struct Features {
     mos: Arc<Objset>,

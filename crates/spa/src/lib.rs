@@ -34,15 +34,14 @@ mod sync;
 
 pub use cachefile::CacheFile;
 pub use config::read_packed;
-pub use create::CreateOptions;
-pub use features::Features;
+pub use create::{CreateOptions, NewPool};
+pub use features::{FeatureState, Features};
 pub use history::{History, Record};
 pub use host::Host;
 pub use load::{ImportOptions, device_paths, try_import};
 pub use mmp::activity_check_ns;
 pub use obstacle::Obstacle;
 pub use parts::Parts;
-pub use props::PoolProps;
 pub use scanning::ScanSettings;
 pub use spa::{Settings, Spa};
 pub use space_maps::SpaceMaps;

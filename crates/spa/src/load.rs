@@ -180,7 +180,7 @@ impl Spa {
     #[doc(alias = "spa_import")]
     pub fn import(options: ImportOptions) -> Result<Spa> {
         let spa = Spa::open(options)?;
-        if spa.tree().mark_absent() && !spa.is_readonly() {
+        if spa.inner.tree.mark_absent() && !spa.is_readonly() {
             spa.config_changed()?;
         }
         if !spa.is_readonly() {
@@ -517,7 +517,7 @@ impl Spa {
     /// `Io` for a log on a device that is missing.
     #[doc(alias = "spa_ld_verify_logs")]
     fn take_logs(&self, first_txg: Txg, gives_up: bool) -> Result<bool> {
-        let tops = self.tree().tops();
+        let tops = self.parts().tree().tops();
         let is_gone = |id: VdevId| {
             let top = tops.get(id.0 as usize);
             top.is_some_and(|top| top.config().is_log && !top.state().0.is_usable())

@@ -1,15 +1,17 @@
-//! The parts of an open pool, for what looks inside: `zdb`, the checker, tests.
+//! The parts of an open pool, for what looks inside: `zdb`, the checker, tests; the vdevs, for the service.
 //!
 //! # What it is
-//! Commands and services need none of them: what they may do with a pool is a method of [`Spa`]. What
+//! Commands need none of them: what they may do with a pool is a method of [`Spa`] or of the service. What
 //! changes a part through this door keeps the invariants of that part itself.
 
 use std::sync::Arc;
 
 use dmu::{Objset, TxGroups};
 use metaslab::Metaslabs;
+use vdev::VdevTree;
 use zio::Pipeline;
 
+use crate::features::Features;
 use crate::spa::{Inner, Spa};
 use crate::space_maps::SpaceMaps;
 
@@ -26,6 +28,18 @@ impl Spa {
 }
 
 impl<'a> Parts<'a> {
+    /// The vdev tree.
+    #[must_use]
+    pub fn tree(self) -> &'a Arc<VdevTree> {
+        &self.0.tree
+    }
+
+    /// The feature counts.
+    #[must_use]
+    pub fn features(self) -> Arc<Features> {
+        self.0.features()
+    }
+
     /// The meta-objset.
     #[must_use]
     pub fn mos(self) -> &'a Arc<Objset> {

@@ -21,7 +21,7 @@ use rt::Mutex;
 use zap::directory;
 
 /// The properties of an open pool.
-pub struct PoolProps {
+pub(crate) struct PoolProps {
     mos: Arc<Objset>,
     state: Mutex<PropState>,
 }
@@ -37,7 +37,7 @@ impl PoolProps {
     ///
     /// # Errors
     /// Any error from reading the MOS.
-    pub fn open(mos: &Arc<Objset>) -> Result<PoolProps> {
+    pub(crate) fn open(mos: &Arc<Objset>) -> Result<PoolProps> {
         let mut state = PropState {
             object: directory::find(mos, pool_names::PROPS)?,
             ..PropState::default()
@@ -60,7 +60,7 @@ impl PoolProps {
 
     /// The properties of a new pool: none is set, and there is no ZAP yet.
     #[must_use]
-    pub fn none(mos: &Arc<Objset>) -> PoolProps {
+    pub(crate) fn none(mos: &Arc<Objset>) -> PoolProps {
         PoolProps {
             mos: mos.clone(),
             state: Mutex::default(),
@@ -69,21 +69,21 @@ impl PoolProps {
 
     /// The value that was set; `None` means the default.
     #[must_use]
-    pub fn get(&self, name: &str) -> Option<PropValue> {
+    pub(crate) fn get(&self, name: &str) -> Option<PropValue> {
         self.state.lock().values.get(name).cloned()
     }
 
-    /// The names of all properties that are set.
+    /// All properties that are set.
     #[must_use]
-    pub fn names(&self) -> Vec<String> {
-        self.state.lock().values.keys().cloned().collect()
+    pub(crate) fn all(&self) -> BTreeMap<String, PropValue> {
+        self.state.lock().values.clone()
     }
 
     /// Sets a property. In syncing context.
     ///
     /// # Errors
     /// Any error from writing the MOS.
-    pub fn set(&self, name: &str, value: PropValue, tx: &Tx) -> Result<()> {
+    pub(crate) fn set(&self, name: &str, value: PropValue, tx: &Tx) -> Result<()> {
         let object = self.state.lock().object;
         let object = match object {
             Some(object) => object,

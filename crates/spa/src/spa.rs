@@ -28,7 +28,7 @@ use vdev::{AutoAshift, PoolState, TxgSet, VdevAux, VdevState, VdevTree};
 use zio::{Pipeline, PipelineSettings};
 
 use crate::core::Core;
-use crate::features::Features;
+use crate::features::{FeatureState, Features};
 use crate::history::Record;
 use crate::host::Host;
 use crate::mmp::Mmp;
@@ -215,12 +215,6 @@ impl Spa {
         &self.inner.obstacles
     }
 
-    /// The vdev tree.
-    #[must_use]
-    pub fn tree(&self) -> &Arc<VdevTree> {
-        &self.inner.tree
-    }
-
     /// The datasets.
     #[must_use]
     pub fn dsl(&self) -> &Arc<DslPool> {
@@ -233,16 +227,25 @@ impl Spa {
         self.inner.groups.suspended()
     }
 
-    /// The feature counts.
+    /// What the pool says of a feature, by its guid.
     #[must_use]
-    pub fn features(&self) -> Arc<Features> {
-        self.inner.features()
+    pub fn feature(&self, guid: &str) -> FeatureState {
+        self.inner.features().count(guid).into()
     }
 
-    /// The pool's own properties.
+    /// The guids of the features that are not disabled, with their states.
     #[must_use]
-    pub fn props(&self) -> &PoolProps {
-        &self.inner.props
+    pub fn features(&self) -> Vec<(String, FeatureState)> {
+        let counts = self.inner.features().counts().into_iter();
+        counts
+            .map(|(guid, count)| (guid, Some(count).into()))
+            .collect()
+    }
+
+    /// The pool's own properties that are set.
+    #[must_use]
+    pub fn props(&self) -> BTreeMap<String, PropValue> {
+        self.inner.props.all()
     }
 
     /// The last uberblock on disk.

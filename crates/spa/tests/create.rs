@@ -6,7 +6,7 @@ use std::sync::Arc;
 use geom::disk::{OpenMode, open};
 use oracle::{Zdb, have_zdb};
 use phys::feature;
-use spa::{CreateOptions, Host, ImportOptions, Settings, Spa};
+use spa::{CreateOptions, Host, ImportOptions, NewPool, Settings, Spa};
 use vdev::{Grouping, NewDevice, TopSpec, VdevKind};
 
 fn device(path: &Path) -> NewDevice {
@@ -25,12 +25,11 @@ fn options(name: &str, vdevs: Vec<TopSpec<NewDevice>>, ashift: u32) -> CreateOpt
     CreateOptions {
         name: name.into(),
         vdevs,
-        ashift,
-        features: feature::kept().collect(),
-        props: Vec::new(),
-        comment: None,
-        compatibility: None,
-        fs_props: Vec::new(),
+        new: NewPool {
+            ashift,
+            features: feature::kept().collect(),
+            ..NewPool::default()
+        },
         init_root: Box::new(|_, _| Ok(())),
         command: format!("zpool create {name}"),
         host: host(),

@@ -9,7 +9,7 @@ use geom::Provider;
 use geom::disk::OpenMode;
 use phys::feature;
 use phys::label::LABEL_START_SIZE;
-use spa::{CreateOptions, Host, ImportOptions, Settings, Spa};
+use spa::{CreateOptions, Host, ImportOptions, NewPool, Settings, Spa};
 use vdev::import::discover;
 use vdev::{Grouping, NewDevice, TopSpec, VdevKind};
 use zio::AllocClass;
@@ -101,12 +101,11 @@ pub fn create_with(
     Spa::create(CreateOptions {
         name: name.into(),
         vdevs,
-        ashift,
-        features: feature::kept().collect(),
-        props: Vec::new(),
-        comment: None,
-        compatibility: None,
-        fs_props: Vec::new(),
+        new: NewPool {
+            ashift,
+            features: feature::kept().collect(),
+            ..NewPool::default()
+        },
         init_root,
         command: format!("zpool create {name}"),
         host: host(),

@@ -206,7 +206,8 @@ fn resilver(spa: &Spa) -> check::Report {
 }
 
 fn dtls(spa: &Spa) -> Vec<vdev::TxgSet> {
-    spa.tree()
+    spa.parts()
+        .tree()
         .devices()
         .iter()
         .map(|device| device.leaf().dtl())
@@ -214,7 +215,8 @@ fn dtls(spa: &Spa) -> Vec<vdev::TxgSet> {
 }
 
 fn stale_count(spa: &Spa) -> usize {
-    spa.tree()
+    spa.parts()
+        .tree()
         .devices()
         .iter()
         .filter(|device| device.leaf().has_dtl())
@@ -226,7 +228,7 @@ fn a_mirror_goes_on_without_a_side_and_brings_it_up_to_date_later() {
     let disks = [memory(0), memory(1)];
     let mut files = sample("tank", Layout::Mirror, &disks);
     let spa = pool::open(&providers(&disks[..1]), false).unwrap();
-    assert_eq!(spa.tree().state().0, VdevState::Degraded);
+    assert_eq!(spa.parts().tree().state().0, VdevState::Degraded);
     let fs = fs_of(&spa, false);
     (0..5).for_each(|i| add(&fs, &mut files, &format!("alone{i}"), 400_000).unwrap());
     fs.unlink(fs.root(), b"file3").unwrap();
@@ -335,7 +337,7 @@ fn blocks_bad_on_one_side_are_read_from_the_other_repaired_and_counted() {
         disks[i % 2].damage(place, kind);
     }
     files.compare(&fs).unwrap();
-    let stats = spa.tree().root().total_stats();
+    let stats = spa.parts().tree().root().total_stats();
     assert!(stats.checksum_errors > 0, "{stats:?}");
     assert!(stats.read_errors > 0, "{stats:?}");
     assert!(stats.self_healed_bytes >= RECORD, "{stats:?}");

@@ -161,7 +161,7 @@ fn a_space_map_that_is_a_bomb_is_refused() {
     /// Offset of `smp_length` in the bonus of a space map.
     const SMP_LENGTH: usize = 8;
     let spa = good();
-    let count = spa.tree().tops()[0].metaslab_count();
+    let count = spa.parts().tree().tops()[0].metaslab_count();
     let maps = spa
         .parts()
         .space_maps()

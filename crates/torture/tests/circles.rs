@@ -240,7 +240,7 @@ fn an_uberblock_from_the_end_of_time_is_not_believed() {
 #[test]
 fn a_space_map_that_has_less_than_is_freed_suspends_the_pool() {
     let target = Target::new(Kind::Files);
-    let tops = target.spa.tree().tops();
+    let tops = target.spa.parts().tree().tops();
     let maps = target.spa.parts().space_maps();
     let objects = maps
         .objects(base::VdevId(0), tops[0].metaslab_count())

@@ -46,7 +46,7 @@ fn blocks_go_to_the_devices_of_their_class() {
     let folder = tempfile::tempdir().unwrap();
     let disks = pool::images(folder.path(), 4, 128 * MIB);
     let spa = create(&disks);
-    assert_eq!(spa.features().count(ALLOCATION_CLASSES), Some(2));
+    assert_eq!(spa.parts().features().count(ALLOCATION_CLASSES), Some(2));
     let mut dice = Dice::new(1);
     let plain = [
         ("special_small_blocks", 8 << 10),

@@ -37,7 +37,7 @@ fn records(count: u64) -> (u64, u64) {
 }
 
 fn is_active(spa: &Spa) -> bool {
-    spa.features().count(BLOCK_CLONING) > Some(0)
+    spa.parts().features().count(BLOCK_CLONING) > Some(0)
 }
 
 #[test]

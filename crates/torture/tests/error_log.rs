@@ -10,7 +10,7 @@ use phys::ObjectType;
 use phys::feature::{self, HEAD_ERRLOG};
 use phys::pool_names::{ERRLOG_LAST, ERRLOG_SCRUB};
 use ram::Memory;
-use spa::{CreateOptions, Spa};
+use spa::{CreateOptions, NewPool, Spa};
 use torture::pool::{self, Layout};
 use vdev::{Grouping, NewDevice, TopSpec, VdevKind};
 use zap::directory;
@@ -90,12 +90,11 @@ fn pool_without_feature(disk: &Arc<dyn Provider>) -> Spa {
     let options = CreateOptions {
         name: "tank".into(),
         vdevs: vec![TopSpec::new(Grouping::Single, vec![device])],
-        ashift: 9,
-        features: features.collect(),
-        props: Vec::new(),
-        comment: None,
-        compatibility: None,
-        fs_props: Vec::new(),
+        new: NewPool {
+            ashift: 9,
+            features: features.collect(),
+            ..NewPool::default()
+        },
         init_root: zpl::mount::init(zpl::NewFilesystem::default(), true),
         command: "zpool create -o feature@head_errlog=disabled tank".into(),
         host: pool::host(),

@@ -242,7 +242,7 @@ fn finish_scan(paths: &[PathBuf]) {
     assert_eq!(scan.errors.get(), 0);
     assert_eq!(scan.state.get(), phys::scan::DSS_FINISHED);
     let is_whole = |device: &Arc<vdev::Vdev>| !device.leaf().has_dtl();
-    assert!(spa.tree().devices().iter().all(is_whole));
+    assert!(spa.parts().tree().devices().iter().all(is_whole));
     spa.export().unwrap();
     drop(spa);
     for device in open_all() {

@@ -58,7 +58,7 @@ fn change(fs: &Mount, records: u64) -> Result<u64> {
 }
 
 fn read_bytes(spa: &Spa) -> u64 {
-    spa.tree().root().total_stats().read_bytes
+    spa.parts().tree().root().total_stats().read_bytes
 }
 
 #[test]
@@ -82,20 +82,20 @@ fn a_resilver_reads_what_changed_and_a_pool_opens_at_once() {
     drop(fs);
     spa.sync().unwrap();
     assert!(spa.space().alloc >= bytes, "the zeros are stored");
-    let guid = spa.tree().devices()[1].guid();
-    spa.tree().offline(guid, true).unwrap();
+    let guid = spa.parts().tree().devices()[1].guid();
+    spa.parts().tree().offline(guid, true).unwrap();
     let fs = mount(spa.dsl(), "tank/fs", false).unwrap();
     let changed = change(&fs, records).unwrap();
     drop(fs);
     spa.sync().unwrap();
-    spa.tree().online(guid, devices[1].clone()).unwrap();
+    spa.parts().tree().online(guid, devices[1].clone()).unwrap();
     let before = read_bytes(&spa);
     spa.resilver_if_needed().unwrap();
     spa.wait_scan(&mut |_| true).unwrap();
     let read = read_bytes(&spa) - before;
     let scan = spa.scan().unwrap();
     assert_eq!((scan.state.get(), scan.errors.get()), (DSS_FINISHED, 0));
-    assert!(!spa.tree().devices()[1].leaf().has_dtl());
+    assert!(!spa.parts().tree().devices()[1].leaf().has_dtl());
     let resilvered = scan.processed.get();
     eprintln!("{bytes} bytes, {changed} changed, {read} read, {resilvered} resilvered");
     // Blocks of metadata, of which indirect blocks of 1 MiB records are a ten-thousandth.

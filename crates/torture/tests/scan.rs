@@ -250,29 +250,29 @@ fn sim_a_resilver_reads_what_was_missed() {
         steps(&spa, &mut world, &mut dice, 300);
         spa.sync().unwrap();
         let all = spa.space().alloc;
-        let guid = spa.tree().devices()[1].guid();
-        spa.tree().offline(guid, true).unwrap();
+        let guid = spa.parts().tree().devices()[1].guid();
+        spa.parts().tree().offline(guid, true).unwrap();
         let before = spa.space().alloc;
         steps(&spa, &mut world, &mut dice, 10);
         spa.sync().unwrap();
         let changed = spa.space().alloc.abs_diff(before);
-        spa.tree().online(guid, devices[1].clone()).unwrap();
-        assert!(spa.tree().devices()[1].leaf().has_dtl());
+        spa.parts().tree().online(guid, devices[1].clone()).unwrap();
+        assert!(spa.parts().tree().devices()[1].leaf().has_dtl());
         spa.resilver_if_needed().unwrap();
         assert_eq!(spa.scan_running(), Some(Kind::Resilver));
-        let reads = spa.tree().root().total_stats().read_bytes;
+        let reads = spa.parts().tree().root().total_stats().read_bytes;
         while is_scanning(&spa) {
             steps(&spa, &mut world, &mut dice, 1);
             spa.sync().unwrap();
         }
-        let reads = spa.tree().root().total_stats().read_bytes - reads;
+        let reads = spa.parts().tree().root().total_stats().read_bytes - reads;
         let scan = spa.scan().unwrap();
         eprintln!(
             "allocated {all}, changed {changed}, read {reads}, resilvered {}",
             scan.processed.get()
         );
         assert_eq!((scan.state.get(), scan.errors.get()), (DSS_FINISHED, 0));
-        assert!(!spa.tree().devices()[1].leaf().has_dtl());
+        assert!(!spa.parts().tree().devices()[1].leaf().has_dtl());
         assert!(reads < all / 2, "{reads} of {all}");
         spa.export().unwrap();
         drop(spa);
@@ -290,11 +290,11 @@ fn sim_a_device_that_leaves_its_resilver_begins_it_again() {
         let spa = new_pool(&devices, in_small_steps(4));
         steps(&spa, &mut world, &mut dice, 30);
         spa.sync().unwrap();
-        let guid = spa.tree().devices()[1].guid();
-        spa.tree().offline(guid, true).unwrap();
+        let guid = spa.parts().tree().devices()[1].guid();
+        spa.parts().tree().offline(guid, true).unwrap();
         steps(&spa, &mut world, &mut dice, 150);
         spa.sync().unwrap();
-        spa.tree().online(guid, devices[1].clone()).unwrap();
+        spa.parts().tree().online(guid, devices[1].clone()).unwrap();
         spa.resilver_if_needed().unwrap();
         let examined = |spa: &Spa| spa.scan().unwrap().examined.get();
         let go_on = |beyond: u64| {
@@ -302,13 +302,13 @@ fn sim_a_device_that_leaves_its_resilver_begins_it_again() {
                 .unwrap();
         };
         go_on(0);
-        spa.tree().offline(guid, true).unwrap();
+        spa.parts().tree().offline(guid, true).unwrap();
         go_on(examined(&spa) + 200_000);
         assert!(is_scanning(&spa), "{:?}", spa.scan());
-        spa.tree().online(guid, devices[1].clone()).unwrap();
+        spa.parts().tree().online(guid, devices[1].clone()).unwrap();
         spa.resilver_if_needed().unwrap();
         finish(&spa);
-        assert!(!spa.tree().devices()[1].leaf().has_dtl());
+        assert!(!spa.parts().tree().devices()[1].leaf().has_dtl());
         spa.export().unwrap();
         drop(spa);
         assert_has_everything(disks[1].clone(), &world);
@@ -323,17 +323,17 @@ fn sim_a_scrub_that_waits_does_not_keep_a_device_from_its_resilver() {
         let (disks, mut world) = (disks(2), World::default());
         let devices = providers(&disks);
         let spa = new_pool(&devices, in_small_steps(4));
-        let guid = spa.tree().devices()[1].guid();
-        spa.tree().offline(guid, true).unwrap();
+        let guid = spa.parts().tree().devices()[1].guid();
+        spa.parts().tree().offline(guid, true).unwrap();
         steps(&spa, &mut world, &mut dice, 50);
         spa.sync().unwrap();
-        spa.tree().online(guid, devices[1].clone()).unwrap();
+        spa.parts().tree().online(guid, devices[1].clone()).unwrap();
         // The device that missed something takes part in the scrub.
         spa.scrub().unwrap();
         spa.pause_scrub().unwrap();
         spa.resilver_if_needed().unwrap();
         finish(&spa);
-        assert!(!spa.tree().devices()[1].leaf().has_dtl());
+        assert!(!spa.parts().tree().devices()[1].leaf().has_dtl());
         spa.export().unwrap();
         drop(spa);
         assert_has_everything(disks[1].clone(), &world);

@@ -76,8 +76,7 @@ pub const POOL: &[PropDesc] = &[
         .shown("AUTOTRIM", "on | off")
         .honoured(ONLY_OFF),
     own("compatibility", Kind::Text(Some("off")))
-        .shown("COMPATIBILITY", "<file[,file...]> | off | legacy")
-        .honoured(ONLY_OFF),
+        .shown("COMPATIBILITY", "<file[,file...]> | off | legacy"),
     readonly("bcloneused", NUMBER).shown("BCLONE_USED", "<size>"),
     readonly("bclonesaved", NUMBER).shown("BCLONE_SAVED", "<size>"),
     readonly("bcloneratio", NUMBER).shown("BCLONE_RATIO", "<1.00x or higher if cloned>"),

@@ -17,7 +17,7 @@ use geom::Provider;
 use geom::disk::{OpenMode, open};
 use phys::feature;
 use phys::{CompressType, ObjectType, ObjsetType};
-use spa::{CreateOptions, Host, ImportOptions, Settings, Spa};
+use spa::{CreateOptions, Host, ImportOptions, NewPool, Settings, Spa};
 use vdev::import::discover;
 use vdev::{Grouping, NewDevice, TopSpec, VdevKind};
 
@@ -123,12 +123,11 @@ fn create(path: &Path) -> Result<Spa> {
     Spa::create(CreateOptions {
         name: "bench".into(),
         vdevs: vec![TopSpec::new(Grouping::Single, vec![device])],
-        ashift: 12,
-        features: feature::kept().collect(),
-        props: Vec::new(),
-        comment: None,
-        compatibility: None,
-        fs_props: Vec::new(),
+        new: NewPool {
+            ashift: 12,
+            features: feature::kept().collect(),
+            ..NewPool::default()
+        },
         init_root: Box::new(|_, _| Ok(())),
         command: "zpool create bench".into(),
         host: host(),

@@ -142,6 +142,7 @@ fn write_sums(request: &Request, out: &mut Printer, pool: &Pool, report: &Report
         "bp deduped:", shared, report.stats.shared_count
     )?;
     if pool
+        .parts()
         .features()
         .count(phys::feature::BLOCK_CLONING)
         .unwrap_or(0)
@@ -167,7 +168,7 @@ fn write_sums(request: &Request, out: &mut Printer, pool: &Pool, report: &Report
 fn write_classes(out: &mut Printer, pool: &Pool) -> Result<()> {
     let mut normal = pool.parts().metaslabs().class_stats(AllocClass::Normal);
     let (mut log_alloc, mut log_space) = (0, 0);
-    for (i, top) in pool.tree().tops().iter().enumerate() {
+    for (i, top) in pool.parts().tree().tops().iter().enumerate() {
         let config = top.config().clone();
         let is_normal = config.class() == AllocClass::Normal;
         let vdev = TopVdev::of(pool, VdevId(i as u64), top)?;

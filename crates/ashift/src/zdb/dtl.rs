@@ -94,7 +94,7 @@ fn is_required(top: &Arc<Vdev>, vdev: &Arc<Vdev>) -> bool {
 /// Writes what each vdev has missed.
 pub(super) fn run(request: &Request, out: &mut Printer, pool: &Pool) -> Result<()> {
     writeln!(out, "\nDirty time logs:\n")?;
-    let root = pool.tree().root();
+    let root = pool.parts().tree().root();
     write(request, out, pool, (&root, &pool.name()), None, 0)
 }
 

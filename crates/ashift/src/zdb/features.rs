@@ -44,7 +44,7 @@ const COUNTED: [&str; 17] = [
 /// Counts the users of features that are counted by dataset, and of some others.
 pub(super) fn verify(out: &mut Printer, pool: &Pool, datasets: &[Arc<DslDataset>]) -> Result<u8> {
     let others = count_others(pool, datasets)?;
-    let features = pool.features();
+    let features = pool.parts().features();
     let mut code = 0;
     for feature in COUNTED
         .iter()
@@ -112,8 +112,8 @@ fn count_others(pool: &Pool, datasets: &[Arc<DslDataset>]) -> Result<BTreeMap<&'
 /// Features of vdevs that were removed.
 #[doc(alias = "verify_device_removal_feature_counts")]
 fn removals(out: &mut Printer, pool: &Pool) -> Result<u8> {
-    let features = pool.features();
-    let tops = pool.tree().tops();
+    let features = pool.parts().features();
+    let tops = pool.parts().tree().tops();
     let removed = tops.iter().filter(|top| top.config().indirect_object != 0);
     let (removed, recorded) = (
         removed.count() as u64,
@@ -153,13 +153,14 @@ fn removals(out: &mut Printer, pool: &Pool) -> Result<u8> {
 #[doc(alias = "verify_spacemap_refcounts")]
 pub(super) fn space_maps(out: &mut Printer, pool: &Pool) -> Result<u8> {
     let expected = pool
+        .parts()
         .features()
         .count(feature::SPACEMAP_HISTOGRAM)
         .unwrap_or(0);
     let (mos, maps) = (pool.parts().mos(), pool.parts().space_maps());
     let mut objects = Vec::new();
     let mut actual = 0;
-    for (i, top) in pool.tree().tops().iter().enumerate() {
+    for (i, top) in pool.parts().tree().tops().iter().enumerate() {
         let config = top.config().clone();
         if top.kind().is_concrete() && config.ms_array != 0 {
             objects.extend(maps.objects(VdevId(i as u64), top.metaslab_count())?);
@@ -169,7 +170,7 @@ pub(super) fn space_maps(out: &mut Printer, pool: &Pool) -> Result<u8> {
             actual += u64::from(zap.contains(VDEV_TOP_ZAP_POOL_CHECKPOINT_SM)?);
         }
     }
-    for leaf in pool.tree().devices() {
+    for leaf in pool.parts().tree().devices() {
         objects.push(ObjectId(leaf.config().dtl_object));
     }
     for object in objects.iter().filter(|object| object.0 != 0) {
@@ -192,7 +193,7 @@ pub(super) fn space_maps(out: &mut Printer, pool: &Pool) -> Result<u8> {
 /// `zdb -T`: the table of cloned blocks.
 #[doc(alias = "dump_brt")]
 pub(super) fn clones(out: &mut Printer, pool: &Pool) -> Result<()> {
-    match pool.features().count(feature::BLOCK_CLONING) {
+    match pool.parts().features().count(feature::BLOCK_CLONING) {
         None => writeln!(out, "BRT: unsupported on this pool")?,
         Some(0) => writeln!(out, "BRT: empty")?,
         Some(_) => {

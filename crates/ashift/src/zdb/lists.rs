@@ -240,7 +240,7 @@ pub(super) fn verify_livelists(out: &mut Printer, pool: &Pool) -> Result<()> {
     writeln!(out, "Verifying deleted livelist entries")?;
     let leftover = deleted_livelists(out, pool)?;
     writeln!(out, "Verifying metaslab entries")?;
-    for (i, top) in pool.tree().tops().iter().enumerate() {
+    for (i, top) in pool.parts().tree().tops().iter().enumerate() {
         let config = top.config().clone();
         if !top.kind().is_concrete() || config.ms_array == 0 {
             continue;

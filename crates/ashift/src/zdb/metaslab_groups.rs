@@ -25,7 +25,7 @@ struct Group {
 pub(super) fn run(out: &mut Printer, pool: &Pool) -> Result<()> {
     let mut all = [0; HISTOGRAM_BUCKETS];
     let (mut space, mut weighted) = (0u128, Some(0u128));
-    for (i, top) in pool.tree().tops().iter().enumerate() {
+    for (i, top) in pool.parts().tree().tops().iter().enumerate() {
         let config = top.config().clone();
         let is_normal = config.class() == AllocClass::Normal;
         let vdev = TopVdev::of(pool, VdevId(i as u64), top)?;

@@ -40,11 +40,17 @@ pub(super) fn run(request: &Request, out: &mut Printer, pool: &Pool, only: &Choi
     if request.has('j') {
         return write_json(out, pool);
     }
-    if pool.features().count(feature::LOG_SPACEMAP).unwrap_or(0) > 0 {
+    if pool
+        .parts()
+        .features()
+        .count(feature::LOG_SPACEMAP)
+        .unwrap_or(0)
+        > 0
+    {
         eprintln!("zdb: the log of space maps is not shown");
     }
     writeln!(out, "\nMetaslabs:")?;
-    let tops = pool.tree().tops();
+    let tops = pool.parts().tree().tops();
     let (first, numbers) = match &only.0[..] {
         [] => (None, &[][..]),
         [vdev, numbers @ ..] => (Some(*vdev), numbers),
@@ -164,6 +170,7 @@ impl TopVdev {
             write_stats(out, &free, extent.size)?;
         }
         let has_histograms = pool
+            .parts()
             .features()
             .count(feature::SPACEMAP_HISTOGRAM)
             .unwrap_or(0)
@@ -311,7 +318,7 @@ fn write_entry(
 
 fn write_json(out: &mut Printer, pool: &Pool) -> Result<()> {
     let mut vdevs = Vec::new();
-    for (i, top) in pool.tree().tops().iter().enumerate() {
+    for (i, top) in pool.parts().tree().tops().iter().enumerate() {
         let vdev = TopVdev::of(pool, VdevId(i as u64), top)?;
         if vdev.objects.is_empty() {
             continue;

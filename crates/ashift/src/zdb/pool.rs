@@ -240,6 +240,7 @@ pub(super) fn configs(request: &Request, out: &mut Printer, pool: &Pool) -> Resu
 #[doc(alias = "verify_checkpoint")]
 pub(super) fn checkpoint(out: &mut Printer, pool: &Pool) -> Result<()> {
     if pool
+        .parts()
         .features()
         .count(feature::ZPOOL_CHECKPOINT)
         .unwrap_or(0)

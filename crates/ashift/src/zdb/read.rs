@@ -151,7 +151,7 @@ fn read_block(out: &mut Printer, pool: &Pool, text: &str) -> Result<()> {
     let Some(flags) = Flags::parse(flags, out)? else {
         return Ok(());
     };
-    let root = pool.tree().root();
+    let root = pool.parts().tree().root();
     let Some((vdev, top)) = lookup(&root, vdev) else {
         writeln!(out, "***Invalid vdev: {vdev}")?;
         return Ok(());
@@ -218,7 +218,9 @@ fn read(
     let done = match top {
         Some(id) => {
             let io = Io::speculative(Txg(0));
-            pool.tree().read(&io, id, offset, &mut bytes, &|_| true)
+            pool.parts()
+                .tree()
+                .read(&io, id, offset, &mut bytes, &|_| true)
         }
         None if vdev.children().is_empty() && vdev.kind() != VdevKind::Hole => {
             let at = offset.checked_add(LABEL_START_SIZE)?;
@@ -304,7 +306,7 @@ fn is_pointer(pool: &Pool, bytes: &[u8], at: usize) -> bool {
         && bp.lsize() <= BYTES_MAX
         && bp.dvas().all(|dva| {
             let end = dva.offset().checked_add(dva.asize());
-            let top = pool.tree().top(dva.vdev());
+            let top = pool.parts().tree().top(dva.vdev());
             top.is_some_and(|top| end.is_some_and(|end| end <= top.config().asize))
         })
 }

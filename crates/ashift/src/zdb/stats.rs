@@ -27,7 +27,7 @@ pub(super) fn run(out: &mut Printer, pool: &Pool) -> Result<()> {
         out,
         "description                used avail  read write  read write  read write cksum"
     )?;
-    let root = pool.tree().root();
+    let root = pool.parts().tree().root();
     write(out, &root, &pool.name(), Some(pool.space()), 0)?;
     for (i, top) in root.children().iter().enumerate() {
         let space = pool.vdev_space(VdevId(i as u64)).ok();

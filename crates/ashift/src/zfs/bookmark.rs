@@ -50,11 +50,9 @@ pub(super) fn bookmark(session: &Session, parsed: &Parsed) -> Outcome {
     if pool_of(&mark) != pool_of(&source) {
         return Err(refused(&mark, "bookmark is in a different pool"));
     }
-    let made = snapshot.changeable();
-    let made = made.and_then(|dsl| dsl.create_bookmark(&mark, &source));
-    made.map_err(|e| refused(&mark, &why(&e)))?;
-    session.note_change(pool_of(&mark));
-    Ok(())
+    let pool = &snapshot.pool;
+    let made = pool.change_datasets(|dsl| dsl.create_bookmark(&mark, &source));
+    made.map_err(|e| refused(&mark, &why(&e)))
 }
 
 /// A source that cannot be opened is reported as a usage error.

@@ -9,14 +9,15 @@ use admin::name::{NameKind, check_name, check_nesting, parent_of, pool_of};
 use admin::number::parse_number;
 use admin::prop::{DatasetContext, Types};
 use base::ErrorKind;
-use dsl::{NewDataset, ObjsetInit, PropChange};
+use dsl::{DslPool, NewDataset, ObjsetInit, PropChange};
 use phys::ObjsetType;
 use phys::feature;
 use service::{OpenPool, Session};
+use spa::FeatureState;
 
 use super::fail::{Fail, Outcome, words};
 use super::set::{Stored, Typed, check, split_assignments};
-use super::target::{changeable, exists, find, open};
+use super::target::{exists, find, open};
 
 /// Fills the objset of a new file system; its root directory belongs to the current user.
 fn init_filesystem(pool: &OpenPool) -> ObjsetInit {
@@ -25,7 +26,7 @@ fn init_filesystem(pool: &OpenPool) -> ObjsetInit {
         gid: u64::from(rustix::process::getgid().as_raw()),
         utf8only: false,
     };
-    let counts_objects = pool.features().count(feature::USEROBJ_ACCOUNTING).is_some();
+    let counts_objects = pool.feature(feature::USEROBJ_ACCOUNTING) >= FeatureState::Enabled;
     zpl::mount::init(new, counts_objects)
 }
 
@@ -60,14 +61,14 @@ pub(super) fn place(
 
 /// Creates the missing file systems above `name`.
 #[doc(alias = "zfs_create_ancestors")]
-pub(super) fn make_ancestors(session: &Session, pool: &OpenPool, name: &str) -> Outcome {
+pub(super) fn make_ancestors(pool: &OpenPool, name: &str) -> Outcome {
     let slashes: Vec<usize> = name.match_indices('/').map(|(at, _)| at).collect();
     for end in slashes.into_iter().skip(1) {
         let ancestor = &name[..end];
         match pool.dsl().dataset(ancestor) {
             Ok(_) => {}
             Err(e) if e.kind() == ErrorKind::NotFound => {
-                make(session, pool, ancestor, Stored::new())?;
+                make(pool, ancestor, Stored::new())?;
             }
             Err(e) => return Err(Fail::of(format!("cannot create '{ancestor}'"), &e)),
         }
@@ -80,8 +81,7 @@ fn is_limit(name: &str) -> bool {
     ["quota", "refquota", "reservation", "refreservation"].contains(&name)
 }
 
-fn make(session: &Session, pool: &OpenPool, name: &str, props: Stored) -> Outcome {
-    let cannot = |e: &base::Error| Fail::of(format!("cannot create '{name}'"), e);
+fn make(pool: &OpenPool, name: &str, props: Stored) -> Outcome {
     let (limits, props): (Stored, Stored) = props.into_iter().partition(|(n, _)| is_limit(n));
     let new = NewDataset {
         name: name.to_owned(),
@@ -90,25 +90,25 @@ fn make(session: &Session, pool: &OpenPool, name: &str, props: Stored) -> Outcom
         props,
         init: init_filesystem(pool),
     };
-    let made = changeable(pool).and_then(|dsl| dsl.create_dataset(new));
-    made.map_err(|e| cannot(&e))?;
-    session.note_change(pool_of(name));
-    set_limits(pool, name, limits).map_err(|e| cannot(&e))
+    let made = pool.change_datasets(|dsl| {
+        dsl.create_dataset(new)?;
+        set_limits(dsl, name, limits)
+    });
+    made.map_err(|e| Fail::of(format!("cannot create '{name}'"), &e))
 }
 
 /// Sets quotas and reservations of a new dataset; destroys it again if that fails.
-fn set_limits(pool: &OpenPool, name: &str, limits: Stored) -> base::Result<()> {
+fn set_limits(dsl: &DslPool, name: &str, limits: Stored) -> base::Result<()> {
     if limits.is_empty() {
         return Ok(());
     }
     let changes = limits
         .into_iter()
         .map(|(name, value)| (name, PropChange::Set(value)));
-    let outcome = pool.dsl().set_props(name, changes.collect());
-    if outcome.is_err() {
-        pool.dsl().destroy_head(name)?;
-    }
-    outcome
+    dsl.set_props(name, changes.collect()).inspect_err(|_| {
+        // Like OpenZFS, reports the first error, even if the dataset cannot be destroyed.
+        let _ = dsl.destroy_head(name);
+    })
 }
 
 fn refuse_volume(parsed: &Parsed, name: &str) -> Outcome {
@@ -161,9 +161,9 @@ pub(super) fn create(session: &Session, parsed: &Parsed) -> Outcome {
         return Ok(());
     }
     if ancestors {
-        make_ancestors(session, &pool, name)?;
+        make_ancestors(&pool, name)?;
     }
-    make(session, &pool, name, props)
+    make(&pool, name, props)
 }
 
 fn announce(name: &str, props: &Typed, ancestors: bool, dry: bool, parseable: bool) {
@@ -219,10 +219,11 @@ pub(super) fn clone(session: &Session, parsed: &Parsed) -> Outcome {
     )?;
     let (limits, props): (Stored, Stored) = props.into_iter().partition(|(n, _)| is_limit(n));
     if ancestors {
-        make_ancestors(session, &pool, name)?;
+        make_ancestors(&pool, name)?;
     }
-    let made = changeable(&pool).and_then(|dsl| dsl.clone_dataset(name, origin, props));
-    made.map_err(|e| Fail::of(&what, &e))?;
-    session.note_change(pool_of(name));
-    set_limits(&pool, name, limits).map_err(|e| Fail::of(&what, &e))
+    let made = pool.change_datasets(|dsl| {
+        dsl.clone_dataset(name, origin, props)?;
+        set_limits(dsl, name, limits)
+    });
+    made.map_err(|e| Fail::of(&what, &e))
 }

@@ -9,7 +9,6 @@
 //! (`zfs_iter_dependents`, `zfs_iter_snapspec`).
 
 use admin::getopt::Parsed;
-use admin::name::pool_of;
 use admin::number::nice_bytes;
 use admin::prop::Types;
 use base::{ErrorKind, Result};
@@ -75,14 +74,14 @@ pub(super) fn destroy(session: &Session, parsed: &Parsed) -> Outcome {
     } else {
         Types::FILESYSTEM.or(Types::VOLUME)
     };
-    destroy_head(session, &open(session, name, types)?, &options)
+    destroy_head(&open(session, name, types)?, &options)
 }
 
 fn cannot_iterate(target: &Target, error: &base::Error) -> Fail {
     Fail::of(format!("cannot iterate '{}'", target.name), error)
 }
 
-fn destroy_head(session: &Session, target: &Target, options: &Options) -> Outcome {
+fn destroy_head(target: &Target, options: &Options) -> Outcome {
     let name = &target.name;
     let is_root = !name.contains('/');
     if is_root && !options.recurses {
@@ -119,47 +118,41 @@ fn destroy_head(session: &Session, target: &Target, options: &Options) -> Outcom
             batch.push(target.clone());
             continue;
         }
-        let snapshots = remove_snapshots(session, &std::mem::take(&mut batch), false);
-        note(snapshots.and_then(|()| remove_head(session, target)))?;
+        let snapshots = remove_snapshots(&std::mem::take(&mut batch), false);
+        note(snapshots.and_then(|()| remove_head(target)))?;
     }
-    note(remove_snapshots(session, &batch, false))?;
+    note(remove_snapshots(&batch, false))?;
     bar.finish_and_clear();
     outcome
 }
 
-fn remove(session: &Session, target: &Target) -> Outcome {
+fn remove(target: &Target) -> Outcome {
     if target.types == Types::SNAPSHOT {
-        remove_snapshots(session, std::slice::from_ref(target), false)
+        remove_snapshots(std::slice::from_ref(target), false)
     } else {
-        remove_head(session, target)
+        remove_head(target)
     }
 }
 
-fn remove_head(session: &Session, target: &Target) -> Outcome {
+fn remove_head(target: &Target) -> Outcome {
     let name = target.name.as_str();
     let what = format!("cannot destroy '{name}'");
-    target
-        .changeable()
-        .and_then(|dsl| dsl.destroy_head(name))
-        .map_err(|e| match e.kind() {
-            ErrorKind::NotEmpty => Fail::failed(format!("{what}: filesystem has children")),
-            _ => Fail::of(what, &e),
-        })?;
-    session.note_change(pool_of(name));
-    Ok(())
+    let destroyed = target.pool.change_datasets(|dsl| dsl.destroy_head(name));
+    destroyed.map_err(|e| match e.kind() {
+        ErrorKind::NotEmpty => Fail::failed(format!("{what}: filesystem has children")),
+        _ => Fail::of(what, &e),
+    })
 }
 
 /// Destroys snapshots of one pool in one txg: all or none.
 #[doc(alias = "zfs_destroy_snaps_nvl")]
-fn remove_snapshots(session: &Session, snapshots: &[Target], defers: bool) -> Outcome {
+fn remove_snapshots(snapshots: &[Target], defers: bool) -> Outcome {
     let Some(first) = snapshots.first() else {
         return Ok(());
     };
     let names: Vec<&str> = snapshots.iter().map(|s| s.name.as_str()).collect();
-    let dsl = first.changeable();
-    let destroyed = dsl.and_then(|dsl| dsl.destroy_snapshots(&names, defers));
-    let Err(error) = destroyed else {
-        session.note_change(pool_of(&first.name));
+    let pool = &first.pool;
+    let Err(error) = pool.change_datasets(|dsl| dsl.destroy_snapshots(&names, defers)) else {
         return Ok(());
     };
     if error.kind() == ErrorKind::ReadOnly {
@@ -315,13 +308,13 @@ fn destroy_snapshots(session: &Session, head: &str, spec: &str, options: &Option
         for snapshot in &doomed {
             for target in dependents(snapshot).map_err(|e| cannot_iterate(snapshot, &e))? {
                 options.announce(&target.name);
-                remove(session, &target)?;
+                remove(&target)?;
             }
         }
     }
     let bar = progress(None, false);
     bar.set_message(format!("{head_name}@{spec}"));
-    let outcome = remove_snapshots(session, &doomed, options.defers);
+    let outcome = remove_snapshots(&doomed, options.defers);
     bar.finish_and_clear();
     outcome
 }
@@ -394,9 +387,8 @@ fn destroy_bookmark(session: &Session, name: &str, options: &Options) -> Outcome
         let text = format!("bookmark '{name}' does not exist.");
         return Err(Fail::failed(text));
     };
-    let dsl = target.changeable();
-    let outcome = dsl.and_then(|dsl| dsl.destroy_bookmark(name));
-    outcome.map_err(|e| Fail::of(format!("cannot destroy bookmark '{name}'"), &e))?;
-    session.note_change(pool_of(name));
-    Ok(())
+    let destroyed = target
+        .pool
+        .change_datasets(|dsl| dsl.destroy_bookmark(name));
+    destroyed.map_err(|e| Fail::of(format!("cannot destroy bookmark '{name}'"), &e))
 }

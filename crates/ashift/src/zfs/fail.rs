@@ -2,10 +2,7 @@
 
 use base::{Error, ErrorKind};
 
-pub(super) use crate::failure::Fail;
-
-/// How a command ends.
-pub(super) type Outcome<T = ()> = Result<T, Fail>;
+pub(super) use crate::failure::{Fail, Outcome};
 
 impl Fail {
     pub(super) fn usage(text: impl Into<String>) -> Fail {
@@ -16,27 +13,9 @@ impl Fail {
         Fail::Failed(text.into())
     }
 
-    /// Exit code and text, if not reported yet.
-    fn words(&self) -> Option<(u8, &str)> {
-        match self {
-            Fail::Failed(text) => Some((1, text)),
-            Fail::Exits(code, text) => Some((*code, text)),
-            Fail::Usage(_) | Fail::Said(_) => None,
-        }
-    }
-
     /// `what`, a colon, and OpenZFS's text for the error.
     pub(super) fn of(what: impl std::fmt::Display, error: &Error) -> Fail {
         Fail::Failed(format!("{what}: {}", words(error)))
-    }
-
-    /// Reports it now, for commands that go on with the next dataset.
-    pub(super) fn say(self) -> Fail {
-        if let Some((code, text)) = self.words() {
-            eprintln!("{text}");
-            return Fail::Said(code);
-        }
-        self
     }
 
     /// Combines two failures: like OpenZFS, ORs their exit codes.

@@ -1,7 +1,6 @@
 //! `zfs hold`, `zfs release`, `zfs holds`.
 
 use admin::getopt::Parsed;
-use admin::name::pool_of;
 use admin::number::creation_time;
 use admin::prop::Types;
 use base::{Error, ErrorKind};
@@ -45,10 +44,7 @@ pub(super) fn hold(session: &Session, parsed: &Parsed) -> Outcome {
     for_each(names, |name| {
         let (head, snap) = split(name)?;
         let heads = heads(session, head, parsed.has('r'))?;
-        hold_one(&heads, snap, tag)
-            .map_err(|(what, why)| Fail::failed(format!("{what}: {why}")))?;
-        session.note_change(pool_of(name));
-        Ok(())
+        hold_one(&heads, snap, tag).map_err(|(what, why)| Fail::failed(format!("{what}: {why}")))
     })
 }
 
@@ -75,7 +71,7 @@ fn hold_one(heads: &[Target], snap: &str, tag: &str) -> Result<(), (String, Stri
         return Err((what, "tag too long".to_owned()));
     }
     let names: Vec<&str> = found.iter().map(String::as_str).collect();
-    let held = heads[0].changeable().and_then(|dsl| dsl.hold(&names, tag));
+    let held = heads[0].pool.change_datasets(|dsl| dsl.hold(&names, tag));
     held.map_err(|e| match e.kind() {
         ErrorKind::Exists => (
             what.clone(),
@@ -95,9 +91,7 @@ pub(super) fn release(session: &Session, parsed: &Parsed) -> Outcome {
         let why = release_one(&heads, snap, tag);
         why.map_err(|why| {
             Fail::failed(format!("cannot release hold from snapshot '{name}': {why}"))
-        })?;
-        session.note_change(pool_of(name));
-        Ok(())
+        })
     })
 }
 
@@ -126,8 +120,8 @@ fn release_one(heads: &[Target], snap: &str, tag: &str) -> Result<(), String> {
         return Err(why.to_owned());
     }
     let names: Vec<&str> = found.iter().map(String::as_str).collect();
-    let released = heads[0].changeable();
-    let released = released.and_then(|dsl| dsl.release(&names, tag));
+    let pool = &heads[0].pool;
+    let released = pool.change_datasets(|dsl| dsl.release(&names, tag));
     released.map_err(|e| words(&e))
 }
 

@@ -8,10 +8,11 @@ use admin::getopt::Parsed;
 use admin::name::{NameKind, check_name, dataset_of, parent_of, pool_of};
 use admin::prop::Types;
 use base::ErrorKind;
+use dsl::DslPool;
 use service::Session;
 
 use super::create::{make_ancestors, place};
-use super::fail::{Fail, Outcome, words};
+use super::fail::{Fail, Outcome};
 use super::target::{Target, exists, find, open};
 
 /// `zfs rename`.
@@ -41,13 +42,13 @@ pub(super) fn rename(session: &Session, parsed: &Parsed) -> Outcome {
     };
     let source = open(session, old, types)?;
     if source.types == Types::SNAPSHOT {
-        rename_snapshot(session, &source, new, recursive)
+        rename_snapshot(&source, new, recursive)
     } else {
         rename_head(session, &source, new, ancestors)
     }
 }
 
-fn rename_snapshot(session: &Session, source: &Target, new: &str, recursive: bool) -> Outcome {
+fn rename_snapshot(source: &Target, new: &str, recursive: bool) -> Outcome {
     let old = source.name.as_str();
     let (fs, old_snap) = old.split_once('@').expect("a snapshot has an at sign");
     let full = match new.starts_with('@') {
@@ -65,16 +66,14 @@ fn rename_snapshot(session: &Session, source: &Target, new: &str, recursive: boo
     if new_snap == old_snap {
         return Ok(());
     }
-    let dsl = source.changeable();
-    let outcome = dsl.and_then(|dsl| dsl.rename_snapshot(fs, old_snap, new_snap, recursive));
+    let rename = |dsl: &DslPool| dsl.rename_snapshot(fs, old_snap, new_snap, recursive);
+    let outcome = source.pool.change_datasets(rename);
     outcome.map_err(|e| match (recursive, e.kind()) {
         (true, ErrorKind::Exists) => Fail::failed(format!(
             "cannot rename '{old}': a child dataset already has a snapshot with the new name"
         )),
         _ => Fail::of(format!("cannot rename '{old}'"), &e),
-    })?;
-    session.note_change(pool_of(old));
-    Ok(())
+    })
 }
 
 fn rename_head(session: &Session, source: &Target, new: &str, ancestors: bool) -> Outcome {
@@ -106,17 +105,15 @@ fn rename_head(session: &Session, source: &Target, new: &str, ancestors: bool) -
         )));
     }
     if ancestors {
-        make_ancestors(session, &pool, new)?;
+        make_ancestors(&pool, new)?;
     }
-    let renamed = source.changeable().and_then(|dsl| dsl.rename(old, new));
+    let renamed = pool.change_datasets(|dsl| dsl.rename(old, new));
     renamed.map_err(|e| match e.kind() {
         ErrorKind::NameTooLong => Fail::failed(format!(
             "{what}: the name of a dataset below it would be too long, or too deep"
         )),
         _ => Fail::of(&what, &e),
-    })?;
-    session.note_change(pool_of(old));
-    Ok(())
+    })
 }
 
 /// `zfs promote`.
@@ -135,7 +132,7 @@ pub(super) fn promote(session: &Session, parsed: &Parsed) -> Outcome {
     let Some(origin) = origin else {
         return Err(Fail::failed(format!("{what}: not a cloned filesystem")));
     };
-    let promoted = clone.changeable().and_then(|dsl| dsl.promote(name));
+    let promoted = clone.pool.change_datasets(|dsl| dsl.promote(name));
     promoted.map_err(|e| match e.kind() {
         ErrorKind::Exists => {
             let snap = conflict(&clone, &origin).unwrap_or_default();
@@ -143,10 +140,8 @@ pub(super) fn promote(session: &Session, parsed: &Parsed) -> Outcome {
                 "{what}: conflicting snapshot '{snap}' from parent '{origin}'"
             ))
         }
-        _ => Fail::failed(format!("{what}: {}", words(&e))),
-    })?;
-    session.note_change(pool_of(name));
-    Ok(())
+        _ => Fail::of(&what, &e),
+    })
 }
 
 /// A snapshot name that the clone already has and would also take over from its origin.

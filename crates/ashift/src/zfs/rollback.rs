@@ -3,7 +3,6 @@
 //! Source: OpenZFS cmd/zfs/zfs_main.c (`zfs_do_rollback`).
 
 use admin::getopt::Parsed;
-use admin::name::pool_of;
 use admin::prop::Types;
 use base::{ErrorKind, Result};
 use service::Session;
@@ -47,18 +46,15 @@ pub(super) fn rollback(session: &Session, parsed: &Parsed) -> Outcome {
     }
     for target in needed.iter().chain(&newer) {
         remove(target).map_err(|e| Fail::of(format!("cannot destroy '{}'", target.name), &e))?;
-        session.note_change(pool_of(name));
     }
-    head.changeable()
-        .and_then(|dsl| dsl.rollback(&head.name, Some(name), 0))
+    head.pool
+        .change_datasets(|dsl| dsl.rollback(&head.name, Some(name), 0))
         .map_err(|e| match e.kind() {
             ErrorKind::Exists => {
                 Fail::failed(format!("{what}: more recent snapshots or bookmarks exist"))
             }
             _ => Fail::of(format!("cannot rollback '{}'", head.name), &e),
-        })?;
-    session.note_change(pool_of(name));
-    Ok(())
+        })
 }
 
 fn in_the_way(what: &str, why: &str, flag: &str, targets: &[Target]) -> Fail {
@@ -80,10 +76,9 @@ fn newer(head: &Target, snapshot: &Target) -> Result<Vec<Target>> {
 }
 
 fn remove(target: &Target) -> Result<()> {
-    let dsl = target.changeable()?;
-    match target.types {
+    target.pool.change_datasets(|dsl| match target.types {
         Types::SNAPSHOT => dsl.destroy_snapshots(&[&target.name], false),
         Types::BOOKMARK => dsl.destroy_bookmark(&target.name),
         _ => dsl.destroy_head(&target.name),
-    }
+    })
 }

@@ -4,7 +4,6 @@
 //! module/zfs/zfs_ioctl.c (`zfs_check_settable`).
 
 use admin::getopt::Parsed;
-use admin::name::pool_of;
 use admin::prop::{
     DatasetContext, Edit, TableKind, Types, is_user_property, parse_dataset_assignment,
     parse_value, split_assignment,
@@ -14,7 +13,7 @@ use dsl::PropChange;
 use phys::PropValue;
 use phys::feature;
 use service::Session;
-use spa::Spa;
+use spa::{FeatureState, Spa};
 
 use super::fail::{Fail, Outcome, for_each, words};
 use super::target::{Target, open};
@@ -60,7 +59,7 @@ pub(super) fn check(
         let (name, value) =
             parse_dataset_assignment(name, value, context).map_err(|e| cannot(&e))?;
         if let Some(guid) = needed_feature(&name, &value)
-            && spa.features().count(guid).is_none()
+            && spa.feature(guid) == FeatureState::Disabled
         {
             return Err(cannot(
                 &"pool must be upgraded to set this property or value",
@@ -80,11 +79,7 @@ fn warn_of_special(name: &str, value: &str, context: &DatasetContext, spa: &Spa)
         return;
     };
     let is_number = parse_value(desc, name, value, context.types).is_ok();
-    let has_special = spa
-        .features()
-        .count(feature::ALLOCATION_CLASSES)
-        .unwrap_or(0)
-        > 0;
+    let has_special = spa.feature(feature::ALLOCATION_CLASSES) == FeatureState::Active;
     if desc.types.meets(context.types) && is_number && !has_special {
         eprintln!("{name}: property requires a special device in the pool");
     }
@@ -140,17 +135,10 @@ fn set_words(error: &Error, changes: &[(String, PropChange)]) -> String {
     }
 }
 
-fn change(
-    session: &Session,
-    target: &Target,
-    changes: &[(String, PropChange)],
-    what: &str,
-) -> Outcome {
-    let dsl = target.changeable();
-    let outcome = dsl.and_then(|dsl| dsl.set_props(&target.name, changes.to_vec()));
-    outcome.map_err(|e| Fail::failed(format!("{what}: {}", set_words(&e, changes))))?;
-    session.note_change(pool_of(&target.name));
-    Ok(())
+fn change(target: &Target, changes: &[(String, PropChange)], what: &str) -> Outcome {
+    let pool = &target.pool;
+    let outcome = pool.change_datasets(|dsl| dsl.set_props(&target.name, changes.to_vec()));
+    outcome.map_err(|e| Fail::failed(format!("{what}: {}", set_words(&e, changes))))
 }
 
 /// `zfs set`.
@@ -178,14 +166,14 @@ pub(super) fn set(session: &Session, parsed: &Parsed) -> Outcome {
     })?;
     for_each(names, |name| {
         let target = open(session, name, Types::DATASET)?;
-        set_one(session, &target, &typed).map_err(|fail| match fail {
+        set_one(&target, &typed).map_err(|fail| match fail {
             Fail::Failed(text) => Fail::Exits(NOT_SET, text),
             other => other,
         })
     })
 }
 
-fn set_one(session: &Session, target: &Target, typed: &Typed) -> Outcome {
+fn set_one(target: &Target, typed: &Typed) -> Outcome {
     let what = format!("cannot set property for '{}'", target.name);
     let mut context = DatasetContext::existing(target.types);
     context.max_blocksize = base::SPA_MAXBLOCKSIZE;
@@ -196,7 +184,7 @@ fn set_one(session: &Session, target: &Target, typed: &Typed) -> Outcome {
     let changes = stored
         .into_iter()
         .map(|(name, value)| (name, PropChange::Set(value)));
-    change(session, target, &changes.collect::<Vec<_>>(), &what)
+    change(target, &changes.collect::<Vec<_>>(), &what)
 }
 
 /// `zfs inherit`.
@@ -238,12 +226,7 @@ pub(super) fn inherit(session: &Session, parsed: &Parsed) -> Outcome {
                 // Only systems with security labels may change it.
                 return Err(Fail::failed(format!("{what}: permission denied")));
             }
-            change(
-                session,
-                target,
-                &[(property.clone(), action.clone())],
-                &what,
-            )
+            change(target, &[(property.clone(), action.clone())], &what)
         })
     })
 }

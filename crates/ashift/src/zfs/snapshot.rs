@@ -8,7 +8,7 @@ use service::Session;
 
 use super::fail::{Fail, Outcome};
 use super::set::{check, split_assignments};
-use super::target::{changeable, exists, open};
+use super::target::{exists, open};
 
 /// `zfs snapshot`: all of them, in one txg, or none.
 pub(super) fn snapshot(session: &Session, parsed: &Parsed) -> Outcome {
@@ -81,13 +81,11 @@ fn take(session: &Session, typed: &super::set::Typed, wanted: &[String]) -> Outc
     }
     outcome?;
     let names: Vec<&str> = wanted.iter().map(String::as_str).collect();
-    let taken = changeable(&pool).and_then(|dsl| dsl.snapshot(&names, props));
+    let taken = pool.change_datasets(|dsl| dsl.snapshot(&names, props));
     taken.map_err(|e| match wanted {
         [name] if e.kind() != ErrorKind::ReadOnly => {
             Fail::of(format!("cannot create snapshot '{name}'"), &e)
         }
         _ => Fail::of("cannot create snapshots ", &e),
-    })?;
-    session.note_change(pool_name);
-    Ok(())
+    })
 }

@@ -46,14 +46,6 @@ impl Target {
         self.pool.dsl()
     }
 
-    /// The pool's datasets, for changing them.
-    ///
-    /// # Errors
-    /// `ReadOnly`
-    pub(super) fn changeable(&self) -> Result<&Arc<DslPool>> {
-        changeable(&self.pool)
-    }
-
     /// The dataset; `None` for a bookmark.
     pub(super) fn dataset(&self) -> Option<&Arc<DslDataset>> {
         match &self.what {
@@ -120,15 +112,6 @@ impl Target {
         }
         Ok(all)
     }
-}
-
-/// The datasets of a pool, for changing them.
-///
-/// # Errors
-/// `ReadOnly`
-pub(super) fn changeable(pool: &OpenPool) -> Result<&Arc<DslPool>> {
-    pool.check_writable()?;
-    Ok(pool.dsl())
 }
 
 /// A dataset of an open pool by its name.
@@ -340,7 +323,7 @@ impl Selection {
         if !self.snapshots_as_pool_says {
             return self.types.meets(Types::SNAPSHOT);
         }
-        target.pool.props().get("listsnapshots") == Some(phys::PropValue::Number(1))
+        target.pool.props().get("listsnapshots") == Some(&phys::PropValue::Number(1))
     }
 
     fn visit(

@@ -2,7 +2,7 @@
 //!
 //! # Source
 //! OpenZFS cmd/zpool/zpool_main.c (`zpool_do_create`), zpool_vdev.c, lib/libzfs/libzfs_pool.c
-//! (`zpool_create`), libzfs_util.c (compatibility sets).
+//! (`zpool_create`).
 
 use admin::getopt::Parsed;
 use admin::name::check_pool_name;
@@ -17,13 +17,15 @@ use admin::vdev_spec::{
 };
 use geom::disk::OpenMode;
 use phys::PropValue;
-use phys::feature::{self, ALLOCATION_CLASSES, FEATURES, Feature, Support};
+use phys::feature::{self, ALLOCATION_CLASSES, Feature, Support};
 use phys::label::{ASHIFT_MAX, ASHIFT_MIN, SPA_MINDEVSIZE};
-use service::{NewPool, PoolDevice, Session};
+use service::{Compatibility, PoolChange, PoolDevice, Session};
+use spa::NewPool;
 use vdev::{Grouping, TopSpec};
 use zio::AllocClass;
 
 use super::devices::{Device, objection};
+use super::props::pool_change;
 use super::{Fail, Outcome, refuse_options};
 use crate::failure::SAME_DEVICE;
 
@@ -52,7 +54,7 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
     let has_special =
         |top: &TopSpec<_>| matches!(top.class, AllocClass::Special | AllocClass::Dedup);
     let has_special = spec.tops.iter().any(has_special);
-    let wanted = read_options(pool, args, has_special)?;
+    let (wanted, altroot) = read_options(pool, args, has_special)?;
     check_pool_name(pool, true).map_err(|error| {
         format!("cannot create '{pool}': {error}\npool name may have been omitted")
     })?;
@@ -62,7 +64,7 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
     check_sizes(pool, &tops)?;
     if args.has('n') {
         print!("{}", vdev_spec::layout(pool, &spec, &shown_name));
-        return Ok(0);
+        return Ok(());
     }
     let device = |device: &Device| {
         Ok::<_, Fail>(PoolDevice {
@@ -70,15 +72,9 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
             kind: device.kind(),
         })
     };
-    let tops: Result<_, _> = tops.iter().map(|top| top.try_map(device)).collect();
-    session.create(
-        pool,
-        NewPool {
-            tops: tops?,
-            ..wanted
-        },
-    )?;
-    Ok(0)
+    let tops: Result<Vec<_>, _> = tops.iter().map(|top| top.try_map(device)).collect();
+    session.create(pool, &tops?, altroot, wanted)?;
+    Ok(())
 }
 
 /// Checks that each property of `-o` and `-O` exists and is given once.
@@ -277,72 +273,56 @@ fn leaf_facts(leaf: &str) -> LeafFacts {
     }
 }
 
-/// The options; `has_special`: there are special or dedup vdevs.
-fn read_options(pool: &str, args: &Parsed, has_special: bool) -> Result<NewPool, Fail> {
-    let mut wanted = NewPool {
-        altroot: args.value('R').map(str::to_owned),
-        ..NewPool::default()
-    };
-    let (mut enabled, mut disabled) = (Vec::new(), Vec::new());
-    for (name, value) in args.values('o').filter_map(split_assignment) {
-        if name == "compatibility" {
-            wanted.compatibility = (value != "off").then(|| value.to_owned());
-            continue;
-        }
-        read_pool_prop(pool, name, value, &mut wanted, &mut enabled, &mut disabled)?;
-    }
-    wanted.features = features(args.has('d'), &wanted, &enabled, &disabled)?;
-    let is_it = |feature: &&'static Feature| feature.guid == ALLOCATION_CLASSES;
-    if has_special && !wanted.features.iter().any(|feature| is_it(feature)) {
-        let text = "operation not supported on this type of pool";
-        return Err(Fail::Failed(format!("cannot create '{pool}': {text}")));
-    }
-    read_fs_props(pool, args, has_special, &mut wanted)?;
-    Ok(wanted)
-}
-
-fn read_pool_prop(
+/// The properties of the new pool, and its `altroot`; `has_special`: there are special or dedup vdevs.
+fn read_options(
     pool: &str,
-    name: &str,
-    value: &str,
-    wanted: &mut NewPool,
-    enabled: &mut Vec<&'static Feature>,
-    disabled: &mut Vec<&'static Feature>,
-) -> Result<(), Fail> {
-    let failed = |text: String| Fail::Failed(format!("cannot create '{pool}': {text}"));
+    args: &Parsed,
+    has_special: bool,
+) -> Result<(NewPool, Option<String>), Fail> {
+    let what = format!("cannot create '{pool}'");
     let context = PoolContext {
         is_new: true,
         is_import: false,
     };
-    let (name, value) =
-        parse_pool_assignment(name, value, &context).map_err(|e| failed(e.to_string()))?;
-    if let Some(short) = name.strip_prefix("feature@") {
-        let feature = feature::by_name(short)
-            .ok_or_else(|| failed(format!("feature '{short}' unsupported by kernel")))?;
-        if value.as_number() == Some(0) {
-            disabled.push(feature);
-        } else if feature.support == Support::Kept {
-            enabled.push(feature);
-        } else {
-            return Err(failed(format!("feature '{short}' is not supported yet")));
+    let mut wanted = NewPool::default();
+    let mut altroot = args.value('R').map(str::to_owned);
+    let mut compatibility = None;
+    let (mut enabled, mut disabled) = (Vec::new(), Vec::new());
+    for (name, value) in args.values('o').filter_map(split_assignment) {
+        let assignment = parse_pool_assignment(name, value, &context);
+        let assignment = assignment.map_err(|e| format!("{what}: {e}"))?;
+        let is_off = assignment.1.as_number() == Some(0);
+        match (assignment.0.as_str(), &assignment.1) {
+            ("altroot", PropValue::Text(root)) => altroot = Some(root.clone()),
+            ("cachefile", PropValue::Text(file)) if file.is_empty() => {}
+            _ => match pool_change(assignment, &what)? {
+                PoolChange::Feature(feature) if is_off => disabled.push(feature),
+                PoolChange::Feature(feature) if feature.support == Support::Kept => {
+                    enabled.push(feature);
+                }
+                PoolChange::Feature(feature) => {
+                    let name = feature.name;
+                    let text = format!("{what}: feature '{name}' is not supported yet");
+                    return Err(Fail::Failed(text));
+                }
+                PoolChange::Comment(comment) => wanted.comment = Some(comment),
+                PoolChange::Compatibility(sets) => compatibility = Some(sets),
+                PoolChange::Bootfs(_) => unreachable!("refused at creation"),
+                PoolChange::Other(name, value) => wanted.props.push((name, value)),
+            },
         }
-        return Ok(());
     }
-    match (name.as_str(), value) {
-        ("ashift", PropValue::Number(n)) => {
-            wanted.ashift = n as u32;
-            wanted.props.push((name, PropValue::Number(n)));
-        }
-        ("comment", PropValue::Text(text)) => wanted.comment = Some(text),
-        ("altroot", PropValue::Text(text)) => wanted.altroot = Some(text),
-        ("cachefile", PropValue::Text(text)) if !text.is_empty() => {
-            let text = "'cachefile' is not supported yet: pools are remembered below ASHIFT_STATE";
-            return Err(failed(text.to_owned()));
-        }
-        ("cachefile", _) => {}
-        (_, value) => wanted.props.push((name, value)),
+    let ashift = wanted.props.iter().find(|(name, _)| name == "ashift");
+    wanted.ashift = ashift.and_then(|(_, n)| n.as_number()).unwrap_or(0) as u32;
+    wanted.features = features(args.has('d'), compatibility.as_ref(), &enabled, &disabled);
+    wanted.compatibility = compatibility.map(|sets| sets.value().to_owned());
+    let is_it = |feature: &&'static Feature| feature.guid == ALLOCATION_CLASSES;
+    if has_special && !wanted.features.iter().any(|feature| is_it(feature)) {
+        let text = "operation not supported on this type of pool";
+        return Err(Fail::Failed(format!("{what}: {text}")));
     }
-    Ok(())
+    read_fs_props(pool, args, has_special, &mut wanted)?;
+    Ok((wanted, altroot))
 }
 
 fn read_fs_props(
@@ -375,19 +355,11 @@ fn read_fs_props(
 /// The features of the new pool.
 fn features(
     none: bool,
-    wanted: &NewPool,
+    compatibility: Option<&Compatibility>,
     enabled: &[&'static Feature],
     disabled: &[&'static Feature],
-) -> Result<Vec<&'static Feature>, Fail> {
-    let allowed = match &wanted.compatibility {
-        None => None,
-        Some(sets) => Some(compatibility_set(sets)?),
-    };
-    let is_allowed = |f: &Feature| {
-        allowed
-            .as_ref()
-            .is_none_or(|set| set.iter().any(|n| n == f.name))
-    };
+) -> Vec<&'static Feature> {
+    let is_allowed = |f: &Feature| compatibility.is_none_or(|sets| sets.allows(f));
     let is_off = |f: &Feature| disabled.iter().any(|d| d.guid == f.guid);
     let mut list: Vec<&'static Feature> = feature::kept()
         .filter(|f| !none && is_allowed(f) && !is_off(f))
@@ -402,72 +374,5 @@ fn features(
             .iter()
             .any(|name| disabled.iter().any(|d| d.name == *name))
     });
-    Ok(list)
-}
-
-/// Features that came with a release: those not in the ones before.
-const NEW_IN_2_2: &[&str] = &[
-    "blake3",
-    "block_cloning",
-    "head_errlog",
-    "vdev_zaps_v2",
-    "zilsaxattr",
-];
-const COMPATIBILITY_FOLDERS: [&str; 2] =
-    ["/etc/zfs/compatibility.d", "/usr/share/zfs/compatibility.d"];
-
-/// The names of the features that a compatibility property allows: all for `off`, none for `legacy`,
-/// otherwise those that all of the sets have.
-#[doc(alias = "zpool_load_compat")]
-pub(super) fn compatibility_set(sets: &str) -> Result<Vec<String>, String> {
-    if sets == "legacy" {
-        return Ok(Vec::new());
-    }
-    let mut names: Vec<String> = FEATURES.iter().map(|f| f.name.to_owned()).collect();
-    if sets == "off" {
-        return Ok(names);
-    }
-    let sets: Vec<&str> = sets.split(',').filter(|set| !set.is_empty()).collect();
-    if sets.is_empty() {
-        return Err("Error: no valid compatibility files specified".to_owned());
-    }
-    for set in sets {
-        let allowed = one_set(set)?;
-        names.retain(|name| allowed.contains(name));
-    }
-    Ok(names)
-}
-
-fn one_set(set: &str) -> Result<Vec<String>, String> {
-    let all = || FEATURES.iter().map(|f| f.name.to_owned());
-    let release = set
-        .strip_prefix("openzfs-")
-        .map(|rest| rest.trim_end_matches("-linux").trim_end_matches("-freebsd"));
-    match release {
-        Some("2.0" | "2.1") => {
-            return Ok(all()
-                .filter(|n| !NEW_IN_2_2.contains(&n.as_str()))
-                .collect());
-        }
-        Some("2.2" | "2.3" | "2.4") => return Ok(all().collect()),
-        _ => {}
-    }
-    let folders: Vec<&str> = if set.starts_with('/') {
-        vec![""]
-    } else {
-        COMPATIBILITY_FOLDERS.to_vec()
-    };
-    let text = folders
-        .iter()
-        .find_map(|folder| std::fs::read_to_string(format!("{folder}/{set}")).ok());
-    let text =
-        text.ok_or_else(|| format!("Error: could not read/parse feature file(s): {set} "))?;
-    let words = text
-        .lines()
-        .map(|line| line.split('#').next().unwrap_or(""));
-    Ok(words
-        .flat_map(|line| line.split(|c: char| c.is_whitespace() || c == ','))
-        .filter(|word| !word.is_empty())
-        .map(str::to_owned)
-        .collect())
+    list
 }

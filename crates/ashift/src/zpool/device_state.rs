@@ -178,5 +178,5 @@ pub(super) fn clear(session: &Session, args: &Parsed) -> Outcome {
 fn finish(session: &Session, pool: &OpenPool, code: u8) -> Outcome {
     pool.config_changed()?;
     session.finish_change(pool, code == 0)?;
-    Ok(code)
+    Fail::exit(code)
 }

@@ -38,7 +38,7 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
         })?;
         println!();
     }
-    Ok(code)
+    Fail::exit(code)
 }
 
 /// The line for a record; `None` if it is not to be shown.

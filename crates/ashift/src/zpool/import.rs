@@ -19,6 +19,7 @@ use service::{Attempt, Facts, Import, Reason, Session};
 use vdev::PoolState;
 use vdev::import::FoundPool;
 
+use super::props::pool_change;
 use super::{Fail, Outcome, refuse_options};
 
 /// The parsed options.
@@ -45,7 +46,7 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
         return Err(Fail::Usage("too many arguments".into()));
     }
     let Some(request) = read_request(args)? else {
-        return Ok(0);
+        return Ok(());
     };
     let providers = candidates(session.pools().world(), args)?;
     let pools = session
@@ -56,7 +57,7 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
         if args.value('d').is_none() && std::io::stderr().is_terminal() {
             eprintln!("(pools on image files are found with 'zpool import -d FOLDER')");
         }
-        return Ok(0);
+        return Ok(());
     }
     if args.has('a') {
         return import_all(session, pools, &request);
@@ -114,16 +115,8 @@ fn read_request(args: &Parsed) -> Result<Option<Request>, Fail> {
         match (name.as_str(), value) {
             ("readonly", value) => import.facts.readonly = value.as_number() == Some(1),
             ("altroot", value) => import.facts.altroot = value.as_text().map(str::to_owned),
-            ("comment", value) => import.comment = value.as_text().map(str::to_owned),
             ("cachefile", _) => {}
-            (_, value) if value.as_text().is_some() || !name.starts_with("feature@") => {
-                import.props.push((name, value));
-            }
-            _ => {
-                return Err(Fail::Failed(format!(
-                    "property '{name}' cannot be set at import"
-                )));
-            }
+            (_, value) => import.changes.push(pool_change((name, value), &what)?),
         }
     }
     if import.max_txg.is_some() && !import.facts.readonly {
@@ -229,7 +222,7 @@ fn list(session: &Session, pools: &[FoundPool]) -> Outcome {
         };
         print!("{}", import_listing(&candidate, super::list::name_style()));
     }
-    Ok(0)
+    Ok(())
 }
 
 fn list_json(session: &Session, pools: &[FoundPool]) -> Outcome {
@@ -253,7 +246,7 @@ fn list_json(session: &Session, pools: &[FoundPool]) -> Outcome {
     let mut body = serde_json::Map::new();
     body.insert("pools".to_owned(), serde_json::Value::Object(all));
     print!("{}", admin::listing::json_document("zpool import", body));
-    Ok(0)
+    Ok(())
 }
 
 fn import_all(session: &Session, pools: Vec<FoundPool>, request: &Request) -> Outcome {
@@ -270,7 +263,7 @@ fn import_all(session: &Session, pools: Vec<FoundPool>, request: &Request) -> Ou
             code = 1;
         }
     }
-    Ok(code)
+    Fail::exit(code)
 }
 
 fn import_one(
@@ -306,7 +299,7 @@ fn import_one(
         )));
     };
     import(session, found, &name, request)?;
-    Ok(0)
+    Ok(())
 }
 
 /// Refuses the name of an imported pool, unless it is this very pool at a new place.

@@ -31,7 +31,7 @@ pub(super) fn destroy(session: &Session, args: &Parsed) -> Outcome {
         )));
     }
     session.destroy(pool)?;
-    Ok(0)
+    Ok(())
 }
 
 /// `zpool export`.
@@ -49,7 +49,7 @@ pub(super) fn export(session: &Session, args: &Parsed) -> Outcome {
             code = 1;
         }
     }
-    Ok(code)
+    Fail::exit(code)
 }
 
 /// `zpool labelclear`.
@@ -102,7 +102,7 @@ pub(super) fn labelclear(session: &Session, args: &Parsed) -> Outcome {
         }
         _ => Fail::Failed(format!("failed to clear label for {path}: {error}")),
     })?;
-    Ok(0)
+    Ok(())
 }
 
 /// `zpool sync`. Every command syncs before it ends, so this only waits for other commands.
@@ -120,5 +120,5 @@ pub(super) fn sync(session: &Session, args: &Parsed) -> Outcome {
             code = 1;
         }
     }
-    Ok(code)
+    Fail::exit(code)
 }

@@ -52,7 +52,7 @@ pub(super) fn split_repeat(operands: &[String]) -> Result<(Vec<String>, Option<R
 pub(super) fn repeat(
     args: &Parsed,
     repeat: Option<&Repeat>,
-    mut print: impl FnMut(bool) -> Outcome,
+    mut print: impl FnMut(bool) -> Outcome<u8>,
 ) -> Outcome {
     let stamp = match args.value('T') {
         None => None,
@@ -68,10 +68,10 @@ pub(super) fn repeat(
         let code = print(rounds == 0)?;
         rounds += 1;
         let Some(repeat) = repeat else {
-            return Ok(code);
+            return Fail::exit(code);
         };
         if repeat.count.is_some_and(|count| rounds >= count) {
-            return Ok(code);
+            return Fail::exit(code);
         }
         rt::sleep_ns((repeat.secs * 1e9) as u64);
     }
@@ -189,7 +189,7 @@ fn print_once(
     given: &[String],
     columns: &[PropName],
     is_first: bool,
-) -> Outcome {
+) -> Outcome<u8> {
     let (style, names, json) = styles(args);
     let (pools, has_failed) = gather(session, given, Session::listed)?;
     let refs: Vec<(Item, &PoolStatus)> = pools.iter().map(|(i, s)| (i.clone(), s)).collect();

@@ -1,8 +1,7 @@
 //! `zpool`: create, import, look at and change pools.
 //!
 //! # What it is
-//! One module per group of subcommands. Each is a function from arguments to an exit code or a [`Fail`];
-//! this module dispatches on the first word, and prints errors and usage.
+//! One module per group of commands. Each command is a function from arguments to an [`Outcome`].
 //!
 //! # Source
 //! OpenZFS cmd/zpool/zpool_main.c, lib/libzfs/libzfs_pool.c: texts, columns and exit codes.
@@ -21,27 +20,13 @@ mod wait;
 
 use std::process::ExitCode;
 
-use admin::getopt::{Flag, OptError, OptSpec, Parsed, parse};
-use admin::listing::json_document;
+use admin::getopt::{Flag, OptError, Parsed};
 use admin::number::Zone;
-use admin::usage::{Tool, usage, usage_of_all};
+use admin::usage::Tool;
 use base::Error;
-use service::{Access, Session};
 
-use crate::failure::{self, Fail};
-use crate::session::session;
-
-/// An exit code, or a failure.
-pub(crate) type Outcome = Result<u8, Fail>;
-
-/// A supported subcommand.
-struct Sub {
-    name: &'static str,
-    /// As OpenZFS gives them to getopt(3): a colon in front where it has words for a missing argument.
-    short: &'static str,
-    long: &'static [(&'static str, Flag)],
-    run: fn(&Session, &Parsed) -> Outcome,
-}
+use crate::failure::{self, Fail, Outcome};
+use crate::program::{Command, Program, command, version};
 
 const fn long(name: &'static str) -> (&'static str, Flag) {
     (name, Flag::Long(name))
@@ -55,126 +40,52 @@ const POWER: (&str, Flag) = long("power");
 const REWIND: (&str, Flag) = long("rewind-to-checkpoint");
 
 #[rustfmt::skip]
-const SUBS: &[Sub] = &[
-    Sub { name: "create", short: ":fndR:m:o:O:t:", long: &[], run: create::run },
-    Sub { name: "destroy", short: "f", long: &[], run: lifecycle::destroy },
-    Sub { name: "export", short: "af", long: &[], run: lifecycle::export },
-    Sub { name: "labelclear", short: "f", long: &[], run: lifecycle::labelclear },
-    Sub { name: "sync", short: "f", long: &[], run: lifecycle::sync },
-    Sub { name: "import", short: ":aCc:d:DEfFjlmnNo:R:stT:VX", long: &[JSON, REWIND], run: import::run },
-    Sub { name: "list", short: ":gjHLo:pPT:v", long: &[JSON, JSON_INT, JSON_GUID], run: list::run },
-    Sub { name: "status", short: "c:jdDegiLpPsT:tvx", long: &[POWER, JSON, JSON_INT, JSON_FLAT, JSON_GUID], run: status::run },
-    Sub { name: "get", short: ":jHo:p", long: &[JSON, JSON_INT, JSON_GUID], run: props::get },
-    Sub { name: "set", short: "", long: &[], run: props::set },
-    Sub { name: "history", short: "li", long: &[], run: history::run },
-    Sub { name: "scrub", short: "spwetC", long: &[], run: scrub::run },
-    Sub { name: "resilver", short: "", long: &[], run: wait::resilver },
-    Sub { name: "wait", short: "HpT:t:", long: &[], run: wait::run },
-    Sub { name: "online", short: "e", long: &[POWER], run: device_state::online },
-    Sub { name: "offline", short: "ft", long: &[POWER], run: device_state::offline },
-    Sub { name: "clear", short: "FnX", long: &[POWER], run: device_state::clear },
-    Sub { name: "version", short: "j", long: &[JSON], run: version },
-];
+const ZPOOL: Program = Program {
+    tool: Tool::Zpool,
+    commands: &[
+        command("create", ":fndR:m:o:O:t:", &[], create::run),
+        command("destroy", "f", &[], lifecycle::destroy),
+        command("export", "af", &[], lifecycle::export),
+        command("labelclear", "f", &[], lifecycle::labelclear),
+        command("sync", "f", &[], lifecycle::sync),
+        command("import", ":aCc:d:DEfFjlmnNo:R:stT:VX", &[JSON, REWIND], import::run),
+        command("list", ":gjHLo:pPT:v", &[JSON, JSON_INT, JSON_GUID], list::run),
+        command("status", "c:jdDegiLpPsT:tvx", &[POWER, JSON, JSON_INT, JSON_FLAT, JSON_GUID], status::run),
+        command("get", ":jHo:p", &[JSON, JSON_INT, JSON_GUID], props::get),
+        command("set", "", &[], props::set),
+        command("history", "li", &[], history::run),
+        command("scrub", "spwetC", &[], scrub::run),
+        command("resilver", "", &[], wait::resilver),
+        command("wait", "HpT:t:", &[], wait::run),
+        command("online", "e", &[POWER], device_state::online),
+        command("offline", "ft", &[POWER], device_state::offline),
+        command("clear", "FnX", &[POWER], device_state::clear),
+        command("version", "j", &[JSON], |_, args| version(Tool::Zpool, args)),
+    ],
+    wrong_options,
+    refusal: |name, _| format!("'zpool {name}' is not supported yet"),
+};
 
 /// Runs `zpool ARGS`.
 pub(crate) fn run(args: &[String]) -> ExitCode {
-    let is_there = |name: &str| SUBS.iter().any(|sub| sub.name == name);
-    let Some((name, rest)) = args.split_first() else {
-        eprint!("missing command\n{}", usage_of_all(Tool::Zpool, &is_there));
-        return ExitCode::from(2);
-    };
-    let name = match name.as_str() {
-        "help" | "-h" | "-?" | "--help" => {
-            return help(rest.first(), &is_there);
-        }
-        "-V" | "--version" => "version",
-        name => name,
-    };
-    if let Some(sub) = SUBS.iter().find(|sub| sub.name == name) {
-        return run_sub(sub, rest, format!("zpool {}", args.join(" ")));
-    }
-    if Tool::Zpool.command(name).is_some() {
-        eprintln!("'zpool {name}' is not supported yet");
-        return ExitCode::from(1);
-    }
-    eprint!(
-        "unrecognized command '{name}'\n{}",
-        usage_of_all(Tool::Zpool, &is_there)
-    );
-    ExitCode::from(2)
-}
-
-fn help(topic: Option<&String>, is_there: &dyn Fn(&str) -> bool) -> ExitCode {
-    match topic {
-        Some(topic) if is_there(topic) => print!("{}", usage(Tool::Zpool, topic)),
-        Some(topic) if Tool::Zpool.command(topic).is_none() => {
-            eprintln!("no help for '{topic}'");
-            return ExitCode::from(2);
-        }
-        _ => print!("{}", usage_of_all(Tool::Zpool, is_there)),
-    }
-    ExitCode::SUCCESS
-}
-
-fn run_sub(sub: &Sub, args: &[String], command_line: String) -> ExitCode {
-    if args.iter().any(|arg| arg == "--help") {
-        print!("{}", usage(Tool::Zpool, sub.name));
-        return ExitCode::SUCCESS;
-    }
-    let spec = OptSpec {
-        short: sub.short,
-        long: sub.long,
-    };
-    let outcome = match parse(&spec, args) {
-        Ok(parsed) => (sub.run)(&session(Access::Read, command_line), &parsed),
-        Err(error) => Err(wrong_options(sub, &spec, &error)),
-    };
-    match outcome {
-        Ok(code) => ExitCode::from(code),
-        Err(Fail::Failed(text)) => {
-            eprintln!("{}", text.trim_end_matches('\n'));
-            ExitCode::from(1)
-        }
-        Err(Fail::Exits(code, text)) => {
-            eprintln!("{}", text.trim_end_matches('\n'));
-            ExitCode::from(code)
-        }
-        Err(Fail::Said(code)) => ExitCode::from(code),
-        Err(Fail::Usage(text)) => {
-            if !text.is_empty() {
-                eprintln!("{text}");
-            }
-            eprint!("{}", usage(Tool::Zpool, sub.name));
-            ExitCode::from(2)
-        }
+    match args.first() {
+        Some(word) if word == "-h" => ZPOOL.help(None),
+        _ => ZPOOL.run(args),
     }
 }
 
-fn wrong_options(sub: &Sub, spec: &OptSpec, error: &OptError) -> Fail {
-    match (sub.name, error) {
+fn wrong_options(command: &Command, error: &OptError) -> Option<Fail> {
+    match (command.name, error) {
         ("status", OptError::MissingArgument('c')) => {
-            Fail::Failed("'zpool status -c' is not supported yet".into())
+            let text = "'zpool status -c' is not supported yet";
+            Some(Fail::Failed(text.into()))
         }
         // OpenZFS skips the option, after which there are no arguments left.
-        ("get", OptError::MissingArgument(_)) => Fail::Usage("missing property argument".into()),
-        _ => Fail::Usage(spec.complaint(error)),
+        ("get", OptError::MissingArgument(_)) => {
+            Some(Fail::Usage("missing property argument".into()))
+        }
+        _ => None,
     }
-}
-
-fn version(_: &Session, args: &Parsed) -> Outcome {
-    if !args.operands.is_empty() {
-        return Err(Fail::Usage("too many arguments".into()));
-    }
-    let version = format!("ashift-{}", env!("CARGO_PKG_VERSION"));
-    if args.has('j') {
-        let mut body = serde_json::Map::new();
-        let userland = serde_json::json!({ "userland": version });
-        body.insert("zfs_version".to_owned(), userland);
-        print!("{}", json_document("zpool version", body));
-    } else {
-        println!("{version}");
-    }
-    Ok(0)
 }
 
 /// The time zone of this machine.

@@ -4,6 +4,8 @@
 //! OpenZFS cmd/zpool/zpool_main.c (`zpool_do_get`, `zpool_do_set`), lib/libzfs/libzfs_pool.c
 //! (`zpool_set_prop`).
 
+use std::fmt::Display;
+
 use admin::getopt::Parsed;
 use admin::listing::{GetField, GetRequest, Item, Prop, get as print_get, parse_get_fields};
 use admin::pool::{PoolStatus, VdevStatus, pools_json};
@@ -12,8 +14,8 @@ use admin::prop::{
     split_assignment,
 };
 use phys::PropValue;
-use phys::feature::{self, Support};
-use service::{Access, OpenPool, Session};
+use phys::feature;
+use service::{Access, Compatibility, OpenPool, PoolChange, Session};
 
 use super::list::{pool_names, repeated_code, styles};
 use super::{Fail, Outcome, change_error, check_json_options, open_error};
@@ -50,11 +52,11 @@ pub(super) fn get(session: &Session, args: &Parsed) -> Outcome {
         let refs: Vec<(Item, &PoolStatus)> = pools.iter().map(|(i, s)| (i.clone(), s)).collect();
         let text = pools_json("zpool get", &style, json, &request, &refs, None);
         print!("{text}");
-        return Ok(repeated_code(given));
+        return Fail::exit(repeated_code(given));
     }
     let items: Vec<Item> = pools.into_iter().map(|(item, _)| item).collect();
     print!("{}", print_get(&style, &request, &items));
-    Ok(repeated_code(given))
+    Fail::exit(repeated_code(given))
 }
 
 /// User properties that a pool does not have get their default; unsupported features that no pool has are
@@ -149,7 +151,6 @@ pub(super) fn set(session: &Session, args: &Parsed) -> Outcome {
         ));
     };
     let what = format!("cannot set property for '{pool}'");
-    let failed = |text: String| Fail::Failed(format!("{what}: {text}"));
     if !session.pools().is_imported(pool)? {
         let text = format!("cannot open '{pool}': is not a pool");
         return Err(Fail::Exits(EINVAL, text));
@@ -161,86 +162,43 @@ pub(super) fn set(session: &Session, args: &Parsed) -> Outcome {
     let open = session
         .open(pool, Access::Write)
         .map_err(|e| change_error(pool, &what, &e))?;
-    if name == "compatibility" {
-        let allowed = super::create::compatibility_set(value)?;
-        warn_of_features(&open, &allowed);
-        open.set_compatibility(Some(value.to_owned()))
-            .map_err(|e| failed(e.to_string()))?;
-        return done(session, &open);
+    let failed = |e: &dyn Display| Fail::Failed(format!("{what}: {e}"));
+    let assignment = parse_pool_assignment(name, value, &PoolContext::default());
+    let change = pool_change(assignment.map_err(|e| failed(&e))?, &what)?;
+    let disallowed = open.change_property(&change).map_err(|e| failed(&e))?;
+    if !disallowed.is_empty() {
+        eprintln!(
+            "Warning: one or more features already enabled on pool '{pool}'\nare not present in this \
+             compatibility set."
+        );
     }
-    let context = PoolContext::default();
-    let (name, value) =
-        parse_pool_assignment(name, value, &context).map_err(|e| failed(e.to_string()))?;
+    session.finish_change(&open, true)?;
+    Ok(())
+}
+
+/// What a checked assignment changes; `what` is the operation that fails if that cannot be changed.
+pub(super) fn pool_change(
+    (name, value): (String, PropValue),
+    what: &str,
+) -> Result<PoolChange, Fail> {
+    let failed = |text: String| Fail::Failed(format!("{what}: {text}"));
     if let Some(short) = name.strip_prefix("feature@") {
-        enable(&open, short).map_err(failed)?;
-        return done(session, &open);
+        let feature = feature::by_name(short);
+        return feature
+            .map(PoolChange::Feature)
+            .ok_or_else(|| failed(format!("feature '{short}' unsupported by kernel")));
     }
-    let outcome = match (name.as_str(), value) {
-        ("comment", PropValue::Text(text)) => {
-            open.set_comment(Some(text).filter(|text| !text.is_empty()))
+    Ok(match (name.as_str(), value) {
+        ("comment", PropValue::Text(text)) => PoolChange::Comment(text),
+        ("compatibility", PropValue::Text(sets)) => {
+            let sets = Compatibility::load(&sets);
+            PoolChange::Compatibility(sets.map_err(|e| format!("Error: {e}"))?)
         }
-        ("bootfs", PropValue::Text(text)) => {
-            let number = bootfs(&open, &text).map_err(failed)?;
-            open.set_prop(&name, PropValue::Number(number))
-        }
+        ("bootfs", PropValue::Text(dataset)) => PoolChange::Bootfs(dataset),
         ("cachefile", _) => {
             let text = "'cachefile' is not supported yet: pools are remembered below ASHIFT_STATE";
             return Err(failed(text.to_owned()));
         }
-        (_, value) => open.set_prop(&name, value),
-    };
-    outcome.map_err(|e| failed(e.to_string()))?;
-    done(session, &open)
-}
-
-/// Warns, without failing, about features that are already enabled but not in the compatibility set.
-#[doc(alias = "set_pool_callback")]
-fn warn_of_features(pool: &OpenPool, allowed: &[String]) {
-    let is_enabled = |f: &&feature::Feature| pool.features().count(f.guid).is_some();
-    let mut enabled = feature::FEATURES.iter().filter(is_enabled);
-    if enabled.any(|f| !allowed.iter().any(|name| name == f.name)) {
-        eprintln!(
-            "Warning: one or more features already enabled on pool '{}'\nare not present in this \
-             compatibility set.",
-            pool.name()
-        );
-    }
-}
-
-fn bootfs(pool: &OpenPool, name: &str) -> Result<u64, String> {
-    if name.is_empty() {
-        return Ok(0);
-    }
-    if admin::name::pool_of(name) != pool.name() {
-        return Err(format!("'{name}' is an invalid name"));
-    }
-    let dataset = pool.dsl().dataset(name);
-    dataset
-        .map(|ds| ds.object().0)
-        .map_err(|_| "no such pool or dataset".to_owned())
-}
-
-fn enable(pool: &OpenPool, name: &str) -> Result<(), String> {
-    let feature =
-        feature::by_name(name).ok_or_else(|| format!("feature '{name}' unsupported by kernel"))?;
-    if pool.features().count(feature.guid).is_some() {
-        return Ok(());
-    }
-    if feature.support != Support::Kept {
-        return Err(format!("feature '{name}' is not supported yet"));
-    }
-    if let Some(sets) = pool.compatibility() {
-        let allowed = super::create::compatibility_set(&sets)?;
-        if !allowed.iter().any(|allowed| allowed == name) {
-            return Err(format!(
-                "feature '{name}' is not in the pool's compatibility sets ('{sets}')"
-            ));
-        }
-    }
-    pool.enable_feature(feature).map_err(|e| e.to_string())
-}
-
-fn done(session: &Session, pool: &OpenPool) -> Outcome {
-    session.finish_change(pool, true)?;
-    Ok(0)
+        (_, value) => PoolChange::Other(name, value),
+    })
 }

@@ -35,7 +35,7 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
             Err(other) => return Err(other),
         }
     }
-    Ok(code)
+    Fail::exit(code)
 }
 
 /// The requested operation.
@@ -68,7 +68,7 @@ impl Wanted {
     }
 }
 
-fn scrub(session: &Session, name: &str, wanted: Wanted) -> Outcome {
+fn scrub(session: &Session, name: &str, wanted: Wanted) -> Outcome<u8> {
     let pool = session.open_to_scrub(name)?;
     let scrubbed = match wanted {
         Wanted::Stop => {

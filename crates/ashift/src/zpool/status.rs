@@ -48,7 +48,7 @@ fn request(args: &Parsed) -> StatusRequest {
     }
 }
 
-fn print_once(session: &Session, args: &Parsed, given: &[String]) -> Outcome {
+fn print_once(session: &Session, args: &Parsed, given: &[String]) -> Outcome<u8> {
     let (mut pools, has_failed) = gather(session, given, Session::status)?;
     let code = repeated_code(given) | u8::from(has_failed);
     let request = request(args);

@@ -59,7 +59,7 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
         pool.wait_for_scan()?;
     }
     pool.close()?;
-    Ok(0)
+    Ok(())
 }
 
 /// `zpool resilver`.
@@ -72,10 +72,10 @@ pub(super) fn resilver(session: &Session, args: &Parsed) -> Outcome {
         let outcome = open(session, name).and_then(|pool| {
             pool.catch_up()?;
             session.finish(&pool)?;
-            Ok(0)
+            Ok(())
         });
         match outcome {
-            Ok(_) => {}
+            Ok(()) => {}
             Err(Fail::Failed(text)) => {
                 eprintln!("{text}");
                 code = 1;
@@ -83,7 +83,7 @@ pub(super) fn resilver(session: &Session, args: &Parsed) -> Outcome {
             Err(other) => return Err(other),
         }
     }
-    Ok(code)
+    Fail::exit(code)
 }
 
 /// A pool that can only be read has nothing in progress, and nothing to wait for.

@@ -52,5 +52,8 @@ fn reservations_keep_others_out() {
         "cannot create 'tank/c': out of space",
     );
     assert_eq!(place.names(), "tank tank/a tank/b");
+    let history = place.run("zpool history tank").out;
+    assert!(history.contains(" tank/b\n"), "{history}");
+    assert!(!history.contains("tank/c"), "it was never there: {history}");
     place.verify();
 }

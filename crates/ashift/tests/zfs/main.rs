@@ -133,7 +133,8 @@ impl Place {
         let cache = spa::CacheFile::new(self.state().join("zpool.cache"));
         let config = cache.find("tank").unwrap().unwrap();
         let host = spa::Host::find(&self.state()).unwrap();
-        let settings = spa::Settings::default();
+        let mut settings = spa::Settings::default();
+        settings.scan.blocks_max = 1; // no scrub ends unless it is waited for
         let options = spa::ImportOptions::from_config(&config, false, host, settings).unwrap();
         let spa = spa::Spa::import(options).unwrap();
         let result = act(&spa);

@@ -209,3 +209,25 @@ fn json_is_what_openzfs_gives() {
     assert!(json["datasets"]["tank"]["properties"]["used"]["value"].is_u64());
     assert_eq!(place.run("zfs list --json-int").code, 2);
 }
+
+#[test]
+fn a_paused_scrub_is_shown_as_paused() {
+    let place = Place::with_pool("");
+    let scan = || {
+        let status = place.run("zpool status tank").out;
+        let (_, scan) = status.split_once("  scan: ").unwrap();
+        scan.split_once("config:").unwrap().0.to_owned()
+    };
+    place.with_spa(|spa| spa.scrub().unwrap());
+    let running = scan();
+    assert!(running.starts_with("scrub in progress since "), "{running}");
+    assert!(
+        running.contains("no estimated completion time"),
+        "{running}"
+    );
+    place.with_spa(|spa| spa.pause_scrub().unwrap());
+    let paused = scan();
+    assert!(paused.starts_with("scrub paused since "), "{paused}");
+    assert!(paused.contains("\n\tscrub started on "), "{paused}");
+    assert!(paused.ends_with("% done\n"), "{paused}");
+}

@@ -89,7 +89,7 @@ pub fn exercise(devices: &[Arc<dyn Provider>], plan: u64) -> Outcome {
 fn look(spa: &Spa, outcome: &mut Outcome) {
     outcome.take(spa.for_each_record(&mut |_| Ok(())));
     outcome.take(Ok(spa.scan()));
-    let _ = (spa.config(), spa.space(), spa.props().names());
+    let _ = (spa.config(), spa.space(), spa.props());
     for name in names(spa, outcome) {
         dataset(spa, &name, outcome);
     }

@@ -125,7 +125,7 @@ impl Image {
             .collect();
         let spa = pool::open(&providers, true)?;
         let uberblock = spa.uberblock();
-        let ashift = spa.tree().tops()[0].config().ashift;
+        let ashift = spa.parts().tree().tops()[0].config().ashift;
         let mut crawl = Crawl {
             store: spa.parts().pipeline(),
             blocks: Vec::new(),

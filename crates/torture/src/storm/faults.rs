@@ -36,12 +36,12 @@ impl Bench {
     }
 
     fn offline(&mut self, device: usize, dice: &mut Dice) -> bool {
-        let vdev = self.spa().tree().devices()[device].clone();
+        let vdev = self.spa().parts().tree().devices()[device].clone();
         if !vdev.leaf().is_usable() {
             return false;
         }
         let temporarily = dice.once_in(2);
-        let taken = self.spa().tree().offline(vdev.guid(), temporarily);
+        let taken = self.spa().parts().tree().offline(vdev.guid(), temporarily);
         taken.unwrap_or_else(|e| panic!("{}: offline: {e}", self.name));
         if !temporarily {
             let noted = self.spa().config_changed();
@@ -110,9 +110,9 @@ impl Bench {
         }
         let spa = self.spa().clone();
         let providers = self.disks.providers();
-        for (vdev, provider) in spa.tree().devices().iter().zip(providers) {
+        for (vdev, provider) in spa.parts().tree().devices().iter().zip(providers) {
             if !vdev.leaf().is_usable() {
-                let back = spa.tree().online(vdev.guid(), provider);
+                let back = spa.parts().tree().online(vdev.guid(), provider);
                 back.unwrap_or_else(|e| panic!("{}: online: {e}", self.name));
             }
         }
@@ -123,14 +123,14 @@ impl Bench {
             let begun = spa.resilver_if_needed();
             begun.unwrap_or_else(|e| panic!("{}: resilver: {e}", self.name));
             let is_resilver = spa.scan_running() == Some(Kind::Resilver);
-            let devices = spa.tree().devices();
+            let devices = spa.parts().tree().devices();
             if !is_resilver && !devices.iter().any(|vdev| vdev.leaf().has_dtl()) {
                 self.forget();
                 return;
             }
             self.wait_scan();
         }
-        let devices = spa.tree().devices();
+        let devices = spa.parts().tree().devices();
         let stale = devices.iter().filter(|vdev| vdev.leaf().has_dtl());
         let stale: Vec<_> = stale.map(|vdev| (vdev.name(), vdev.leaf().dtl())).collect();
         panic!("{}: {stale:?} never caught up", self.name);
