@@ -38,6 +38,8 @@ pub enum Flag {
     Short(char),
     /// `--name`
     Long(&'static str),
+    /// `--name` or `--name=value`
+    Optional(&'static str),
 }
 
 /// What is wrong with the options.
@@ -86,6 +88,14 @@ impl Parsed {
     pub fn has_long(&self, name: &str) -> bool {
         let is_it = |flag: &Flag| matches!(flag, Flag::Long(n) if *n == name);
         self.options.iter().any(|(flag, _)| is_it(flag))
+    }
+
+    /// Whether `--name` was given, and the last time with which argument, if any.
+    #[must_use]
+    pub fn optional(&self, name: &str) -> Option<Option<&str>> {
+        let is_it = |flag: &Flag| matches!(flag, Flag::Optional(n) if *n == name);
+        let last = self.options.iter().rfind(|(flag, _)| is_it(flag));
+        last.map(|(_, value)| value.as_deref())
     }
 
     /// The argument of the last `-letter`.
@@ -173,6 +183,7 @@ fn long_option<'a>(
             let value = value.ok_or(OptError::MissingArgument(letter))?;
             Ok((flag, Some(value.to_owned())))
         }
+        Flag::Optional(_) => Ok((flag, attached.map(str::to_owned))),
         _ if attached.is_some() => Err(OptError::InvalidLong(word.to_owned())),
         _ => Ok((flag, None)),
     }
@@ -250,6 +261,23 @@ mod tests {
         );
         let error = parse(&spec, &["--json=1"]).unwrap_err();
         assert_eq!(error, OptError::InvalidLong("json=1".to_owned()));
+    }
+
+    #[test]
+    fn an_argument_may_be_optional() {
+        let spec = OptSpec {
+            short: "j",
+            long: &[("when", Flag::Optional("when"))],
+        };
+        let when = |args: &[&str]| {
+            let parsed = parse(&spec, args).unwrap();
+            parsed
+                .optional("when")
+                .map(|value| value.map(str::to_owned))
+        };
+        assert_eq!(when(&["x"]), None);
+        assert_eq!(when(&["--when", "x"]), Some(None));
+        assert_eq!(when(&["--when", "--wh=now"]), Some(Some("now".into())));
     }
 
     #[test]

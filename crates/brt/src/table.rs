@@ -1,13 +1,13 @@
-//! The tables of a pool: dropping references.
+//! The tables of a pool: adding and dropping references.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base::{Context, Error, ObjectId, Result, VdevId};
-use dmu::{Objset, Tx};
+use dmu::{NewObject, Objset, Tx};
 use phys::brt::{BRT_LITTLE_ENDIAN, BRT_OBJECT_VDEV_PREFIX};
-use phys::{BlkPtrPhys, BrtVdevPhys, Phys};
-use zap::{Key, directory};
+use phys::{BlkPtrPhys, BrtVdevPhys, ObjectType, Phys};
+use zap::{Flags, Key, NewZap, directory};
 use zerocopy::IntoBytes;
 
 /// Ranges of a vdev, at most; a table with more (1 PiB in ranges of 16 MiB) is refused, as the counts of
@@ -15,6 +15,12 @@ use zerocopy::IntoBytes;
 const RANGES_MAX: u64 = 1 << 26;
 /// Counts that are read at once.
 const READ_COUNTS: u64 = 1 << 19;
+/// `BRT_RANGESIZE`
+const RANGE_BYTES: u64 = 16 << 20;
+/// `BRT_BLOCKSIZE`
+const COUNTS_BLOCK_BYTES: u64 = 32 << 10;
+/// `brt_zap_default_bs`, `brt_zap_default_ibs`: log2 of the block sizes of a new table.
+const ZAP_SHIFT: u32 = 12;
 
 /// `brt_vdev_t`
 struct Brt {
@@ -89,6 +95,32 @@ impl Brts {
         }
         let brt = self.vdevs.get(&dva.vdev());
         brt.is_some_and(|brt| brt.count_near(dva.offset()).is_some_and(|count| *count > 0))
+    }
+
+    /// Adds `count` references to one block, each of which counts for `dsize` bytes, on a vdev of which
+    /// `vdev_bytes` can be allocated.
+    /// Returns whether the vdev had no table before.
+    ///
+    /// # Errors
+    /// What reading and writing the MOS gives.
+    #[doc(alias = "brt_entry_addref")]
+    pub fn add(
+        &mut self,
+        tx: &Tx,
+        bp: &BlkPtrPhys,
+        count: u64,
+        dsize: u64,
+        vdev_bytes: u64,
+    ) -> Result<bool> {
+        let [dva, ..] = bp.dva;
+        let is_new = !self.vdevs.contains_key(&dva.vdev());
+        if is_new {
+            let brt = Brt::create(&self.mos, tx, dva.vdev())?;
+            self.vdevs.insert(dva.vdev(), brt);
+        }
+        let brt = self.vdevs.get_mut(&dva.vdev()).expect("made just now");
+        brt.give(&self.mos, tx, dva.offset(), (count, dsize), vdev_bytes)?;
+        Ok(is_new)
     }
 
     /// Drops `count` references to one block, each of which counts for `dsize` bytes. Returns whether
@@ -177,6 +209,95 @@ impl Brt {
         })
     }
 
+    #[doc(alias = "brt_vdev_create")]
+    fn create(mos: &Arc<Objset>, tx: &Tx, vdev: VdevId) -> Result<Brt> {
+        let entries = zap::create_with(
+            mos,
+            tx,
+            &NewZap {
+                flags: Flags::HASH64 | Flags::UINT64_KEY,
+                block_shift: ZAP_SHIFT,
+                indirect_shift: ZAP_SHIFT as u8,
+                ..NewZap::new(ObjectType::N_ZAP_METADATA)
+            },
+        )?;
+        let mut phys = BrtVdevPhys::default();
+        phys.mos_entries.set(entries.id().0);
+        phys.byteorder.set(BRT_LITTLE_ENDIAN);
+        phys.rangesize.set(RANGE_BYTES);
+        let type_ = ObjectType::N_UINT64_METADATA;
+        let new = NewObject::new(type_).blksz(COUNTS_BLOCK_BYTES);
+        let dnode = mos.object_alloc(tx, &new.bonus(type_, size_of::<BrtVdevPhys>()))?;
+        dnode.set_bonus(tx, phys.as_bytes())?;
+        let name = format!("{BRT_OBJECT_VDEV_PREFIX}{vdev}");
+        directory::set(mos, &name, dnode.id().0, tx)?;
+        Ok(Brt {
+            object: dnode.id(),
+            phys,
+            counts: Vec::new(),
+            is_changed: true,
+        })
+    }
+
+    /// Adds to the count of an entry, which is made if there is none.
+    #[doc(alias = "brt_vdev_addref")]
+    fn give(
+        &mut self,
+        mos: &Arc<Objset>,
+        tx: &Tx,
+        offset: u64,
+        (count, dsize): (u64, u64),
+        vdev_bytes: u64,
+    ) -> Result<()> {
+        let (key, is_little) = ([offset], is_little_endian(&self.phys));
+        let entries = ObjectId(self.phys.mos_entries.get());
+        let before = match self.count_near(offset).is_some_and(|count| *count > 0) {
+            true => lookup(mos, entries, &key, is_little)?.unwrap_or(0),
+            false => 0,
+        };
+        update(
+            mos,
+            tx,
+            (entries, is_little),
+            &key,
+            before.saturating_add(count),
+        )?;
+        let more = |field: u64, n: u64| field.saturating_add(n);
+        let saved = more(self.phys.savedspace.get(), dsize.saturating_mul(count));
+        self.phys.savedspace.set(saved);
+        self.is_changed = true;
+        if before > 0 {
+            return Ok(());
+        }
+        self.phys
+            .usedspace
+            .set(more(self.phys.usedspace.get(), dsize));
+        self.phys
+            .totalcount
+            .set(more(self.phys.totalcount.get(), 1));
+        let range = offset / self.phys.rangesize.get();
+        if range >= self.counts.len() as u64 {
+            // There were no ranges yet, or the vdev has grown.
+            let ranges = vdev_bytes
+                .div_ceil(self.phys.rangesize.get())
+                .max(range + 1);
+            self.counts.resize(ranges as usize, 0);
+            self.phys.size.set(ranges);
+        }
+        let count = &mut self.counts[range as usize];
+        *count = count.saturating_add(1);
+        self.write_count(mos, tx, range)
+    }
+
+    fn write_count(&self, mos: &Arc<Objset>, tx: &Tx, range: u64) -> Result<()> {
+        let count = self.counts[range as usize];
+        let bytes = match is_little_endian(&self.phys) {
+            true => count.to_le_bytes(),
+            false => count.to_be_bytes(),
+        };
+        mos.hold(self.object)?.write(tx, range * 2, &bytes)
+    }
+
     /// The number of entries in the range of an offset.
     fn count_near(&self, offset: u64) -> Option<&u16> {
         let range = offset / self.phys.rangesize.get();
@@ -212,12 +333,7 @@ impl Brt {
         let range = (key[0] / self.phys.rangesize.get()) as usize;
         let count = &mut self.counts[range];
         *count = count.saturating_sub(1);
-        let bytes = if is_little_endian(&self.phys) {
-            count.to_le_bytes()
-        } else {
-            count.to_be_bytes()
-        };
-        mos.hold(self.object)?.write(tx, range as u64 * 2, &bytes)
+        self.write_count(mos, tx, range as u64)
     }
 }
 

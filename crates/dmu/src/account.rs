@@ -27,6 +27,13 @@ pub trait BlockAccounting: Send + Sync {
     #[doc(alias = "dsl_dataset_block_born")]
     fn born(&self, bp: &BlkPtrPhys, tx: &Tx);
 
+    /// The txg that is about to be synced has one more reference to `bp`, a block of another object. Comes
+    /// before anything is freed in that txg.
+    #[doc(alias = "brt_pending_add")]
+    fn cloned(&self, bp: &BlkPtrPhys) {
+        let _ = bp;
+    }
+
     /// `bp` is not referenced any more. Never a hole; may be embedded. Comes after everything that the
     /// same call of `sync` wrote, and after the last reader that could have known `bp` is done.
     #[doc(alias = "dsl_dataset_block_kill")]

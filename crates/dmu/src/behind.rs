@@ -113,7 +113,7 @@ impl Behind {
     pub(crate) fn abandon(&mut self, block: Block) -> Charge {
         self.is_closed = true;
         match block {
-            Block::Data(_) => Charge::default(),
+            Block::Data(_) | Block::Cloned(_) => Charge::default(),
             Block::Begun(_, bp) | Block::Written(bp) => {
                 let waste = Charge::waiting(charge_of(bp.asize() as usize));
                 self.abandoned.push(*bp);

@@ -76,6 +76,8 @@ pub(crate) struct Dirty {
     pub(crate) blocks: BTreeMap<u64, Block>,
     pub(crate) behind: Behind,
     pub(crate) freed: RangeSet,
+    /// A block is a clone, or was.
+    pub(crate) has_clones: bool,
     pub(crate) spill: SpillChange,
     /// The object did not exist before this generation.
     pub(crate) allocated: bool,
@@ -92,6 +94,7 @@ impl Dirty {
             blocks: BTreeMap::new(),
             behind: Behind::default(),
             freed: RangeSet::default(),
+            has_clones: false,
             spill: SpillChange::Keep,
             allocated: false,
             freeing: false,
@@ -116,15 +119,15 @@ impl Dirty {
             let len = match block {
                 Block::Data(data) => data.len() as u64,
                 Block::Begun(data, _) => data.len() as u64,
-                Block::Written(bp) => bp.lsize(),
+                Block::Written(bp) | Block::Cloned(bp) => bp.lsize(),
             };
             assert_eq!(len, blksz, "length of dirty block {blkid}");
         }
     }
 
     /// Sets a block; returns by how much the charge grows.
-    pub(crate) fn put_block(&mut self, blkid: u64, data: Prepared) -> Charge {
-        let block = Block::Data(data);
+    pub(crate) fn put_block(&mut self, blkid: u64, block: Block) -> Charge {
+        self.has_clones |= matches!(block, Block::Cloned(_));
         let charge = block.charge();
         match self.blocks.insert(blkid, block) {
             None => charge,
@@ -144,7 +147,7 @@ impl Dirty {
         }
         match block {
             Block::Data(data) => Some((data, charge)),
-            Block::Begun(..) | Block::Written(_) => None,
+            Block::Begun(..) | Block::Written(_) | Block::Cloned(_) => None,
         }
     }
 
@@ -157,6 +160,18 @@ impl Dirty {
             charge += self.drop_block(block.expect("it was there"));
         }
         charge
+    }
+
+    /// The blocks that are those of other files.
+    pub(crate) fn clones(&self) -> impl Iterator<Item = &BlkPtrPhys> {
+        let blocks = self.has_clones.then_some(self.blocks.values());
+        blocks
+            .into_iter()
+            .flatten()
+            .filter_map(|block| match block {
+                Block::Cloned(bp) => Some(&**bp),
+                _ => None,
+            })
     }
 
     fn drop_block(&mut self, block: Block) -> Charge {
@@ -179,6 +194,8 @@ pub(crate) enum Block {
     Begun(Buf, Box<BlkPtrPhys>),
     /// Written there.
     Written(Box<BlkPtrPhys>),
+    /// That of another file, which has it as well.
+    Cloned(Box<BlkPtrPhys>),
 }
 
 impl Block {
@@ -189,7 +206,7 @@ impl Block {
                 waiting: 0,
                 begun: charge_of(data.len()) as i64,
             },
-            Block::Written(_) => Charge::waiting(BLOCK_CHARGE_BYTES as u64),
+            Block::Written(_) | Block::Cloned(_) => Charge::waiting(BLOCK_CHARGE_BYTES as u64),
         }
     }
 }

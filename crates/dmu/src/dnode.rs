@@ -447,6 +447,10 @@ impl Dnode {
         );
         state.frozen = state.dirty.take();
         state.changes += 1;
+        let layer = state.frozen.as_ref();
+        for bp in layer.iter().flat_map(|layer| layer.clones()) {
+            self.context.accounting.cloned(bp);
+        }
     }
 }
 

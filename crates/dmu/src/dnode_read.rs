@@ -94,7 +94,7 @@ impl State {
             match layer.blocks.get(&blkid) {
                 Some(Block::Data(buf)) => return Found::Memory(buf.clone().into()),
                 Some(Block::Begun(buf, _)) => return Found::Memory(buf.clone()),
-                Some(Block::Written(bp)) => return Found::Stored(**bp),
+                Some(Block::Written(bp) | Block::Cloned(bp)) => return Found::Stored(**bp),
                 None => {}
             }
             if layer.freed.contains(blkid) {

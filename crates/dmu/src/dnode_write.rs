@@ -12,6 +12,7 @@
 use base::{BlkId, Buf, Error, ErrorKind, Result};
 use zio::Prepared;
 
+use crate::dirty::Block;
 use crate::dnode::{Change, State, View};
 use crate::dnode_read::Found;
 use crate::image::{check_blksz, round_blksz};
@@ -84,7 +85,7 @@ impl Dnode {
                 "block {blkid} of object {}",
                 self.id()
             );
-            self.put(change, blkid.0, data)
+            self.put(change, blkid.0, Block::Data(data))
         })?
     }
 
@@ -111,16 +112,16 @@ impl Dnode {
             assert_eq!(buf.len(), blksz, "block {blkid} of object {}", self.id());
             check_reach(&change.layer.fields, blkid.0)?;
             let result = f(buf.make_mut());
-            self.put(change, blkid.0, buf.into())?;
+            self.put(change, blkid.0, Block::Data(buf.into()))?;
             Ok(result)
         })?
     }
 
-    fn put(&self, change: Change<'_>, blkid: u64, data: Prepared) -> Result<()> {
+    pub(crate) fn put(&self, change: Change<'_>, blkid: u64, block: Block) -> Result<()> {
         let Change { layer, charge } = change;
         check_reach(&layer.fields, blkid)?;
         layer.fields.maxblkid = layer.fields.maxblkid.max(blkid);
-        *charge += layer.put_block(blkid, data);
+        *charge += layer.put_block(blkid, block);
         Ok(())
     }
 
@@ -196,7 +197,7 @@ impl Dnode {
                 let mut buf = Buf::zeroed(blksz as usize);
                 let kept = old.len().min(buf.len());
                 buf.make_mut()[..kept].copy_from_slice(&old[..kept]);
-                *charge += layer.put_block(0, buf.into());
+                *charge += layer.put_block(0, Block::Data(buf.into()));
             }
             Ok(())
         })?

@@ -46,6 +46,7 @@ mod account;
 mod alloc;
 mod behind;
 mod cache;
+mod cloning;
 mod context;
 mod dirty;
 mod dnode;

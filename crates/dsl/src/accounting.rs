@@ -86,6 +86,11 @@ impl BlockAccounting for HeadAccounting {
         tally.features.extend(features_of(bp));
     }
 
+    fn cloned(&self, bp: &BlkPtrPhys) {
+        let (pool, _) = self.parts();
+        pool.mos().env().share(bp);
+    }
+
     fn kill(&self, bp: &BlkPtrPhys, tx: &Tx) {
         if bp.is_hole() || bp.is_redacted() {
             return;

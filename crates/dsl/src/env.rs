@@ -23,6 +23,13 @@ pub trait PoolEnv: Send + Sync {
         self.free(txg, bp);
     }
 
+    /// One more block pointer leads to a block from the txg on that is about to be synced. Comes before anything
+    /// is freed in that txg.
+    #[doc(alias = "brt_pending_add")]
+    fn share(&self, bp: &BlkPtrPhys) {
+        let _ = bp;
+    }
+
     /// Whether a feature may be used.
     fn feature_is_enabled(&self, guid: &str) -> bool;
     /// Whether a feature is in use (its reference count is not 0).

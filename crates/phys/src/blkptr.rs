@@ -632,6 +632,20 @@ impl BlkPtrPhys {
         self.birth_word = [U64::new(stored), U64::new(logical.0)];
     }
 
+    /// The pointer of a clone that is made in `txg`: born then, though its bytes are older.
+    #[must_use]
+    #[doc(alias = "BP_SET_LOGICAL_BIRTH")]
+    pub fn cloned_in(&self, txg: Txg) -> BlkPtrPhys {
+        let mut clone = *self;
+        if self.is_embedded() {
+            let [_, logical] = &mut clone.birth_word;
+            logical.set(txg.0);
+        } else {
+            clone.set_birth(txg, self.physical_birth());
+        }
+        clone
+    }
+
     /// `BP_SET_FILL`.
     pub fn set_fill(&mut self, fill: u64) {
         self.assert_not_embedded();

@@ -13,7 +13,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use base::{Result, SPA_MINBLOCKSHIFT, Txg};
+use base::{Result, SPA_MINBLOCKSHIFT, Txg, VdevId};
 use dmu::Tx;
 use dsl::{Bpobj, HistoryEvent, PoolEnv};
 use metaslab::Metaslabs;
@@ -132,6 +132,25 @@ impl Core {
             self.feature_decr(phys::feature::BLOCK_CLONING, tx)?;
         }
         assert!(self.sharing.is_settled(), "nothing is released meanwhile");
+        Ok(())
+    }
+
+    /// Adds the references that the txg begins with to the tables of cloned blocks. Before anything is freed.
+    #[doc(alias = "brt_pending_apply")]
+    pub(crate) fn sync_clones(&self, tx: &Tx) -> Result<()> {
+        let tops = self.tree.tops();
+        // What is cut into metaslabs (`vdev_get_min_asize`).
+        let bytes = |vdev: VdevId| {
+            let config = tops.get(vdev.0 as usize).map(|top| top.config());
+            config.map_or(0, |config| {
+                config.asize >> config.ms_shift << config.ms_shift
+            })
+        };
+        let dsize = |dva: &DvaPhys| self.dsize_of(dva);
+        let made = self.sharing.add_clones(tx, &dsize, &bytes)?;
+        for _ in 0..made {
+            self.feature_incr(phys::feature::BLOCK_CLONING, tx)?;
+        }
         Ok(())
     }
 
@@ -281,6 +300,10 @@ impl PoolEnv for Core {
         } else {
             self.store.free(txg, bp);
         }
+    }
+
+    fn share(&self, bp: &BlkPtrPhys) {
+        self.sharing.share(bp);
     }
 
     fn feature_is_enabled(&self, guid: &str) -> bool {

@@ -7,6 +7,9 @@
 //! and its space is freed with the last one. The pointers of a pass are collected first, and then
 //! looked up together in key order: tables are large, and neighbouring keys are in the same block.
 //!
+//! A clone adds references: they are collected when the txg is frozen, and added to the tables before the sync frees
+//! anything, so that a block whose first owner goes in the txg in which it was cloned stays.
+//!
 //! # Invariants
 //! 1. References released in a pass are dropped from the tables in the same pass; none are left at
 //!    the end of a txg.
@@ -24,7 +27,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use base::Result;
+use base::{Result, VdevId};
 use brt::Brts;
 use ddt::{DdtKey, Ddts};
 use dmu::{Objset, Tx};
@@ -38,6 +41,8 @@ pub(crate) struct Sharing {
     tables: Mutex<Option<Ddts>>,
     clones: RwLock<Option<Brts>>,
     has_clones: AtomicBool,
+    /// Blocks that the txg about to be synced has one more pointer to.
+    shared: Mutex<Vec<BlkPtrPhys>>,
     /// Block pointers released in this pass.
     released: Mutex<Vec<BlkPtrPhys>>,
     /// Bytes charged to datasets beyond what is stored: saved by dedup and cloning.
@@ -104,6 +109,39 @@ impl Sharing {
         self.has_clones.load(Ordering::Acquire) && self.clones.read().as_ref().is_some_and(has_it)
     }
 
+    /// Notes that the txg about to be synced has one more pointer to a block.
+    pub(crate) fn share(&self, bp: &BlkPtrPhys) {
+        if !bp.is_hole() && !bp.is_embedded() {
+            self.shared.lock().push(*bp);
+        }
+    }
+
+    /// Adds these references to the tables of cloned blocks; returns how many tables it made. `vdev_bytes`: what
+    /// can be allocated of a vdev.
+    pub(crate) fn add_clones(
+        &self,
+        tx: &Tx,
+        dsize: &dyn Fn(&DvaPhys) -> u64,
+        vdev_bytes: &dyn Fn(VdevId) -> u64,
+    ) -> Result<u64> {
+        let shared = std::mem::take(&mut *self.shared.lock());
+        if shared.is_empty() {
+            return Ok(0);
+        }
+        let mut guard = self.clones.write();
+        let tables = guard.as_mut().expect("a pool that syncs has its tables");
+        let mut made = 0;
+        for same in by_place(shared).chunk_by(is_same_place) {
+            let bytes = same[0].dvas().map(|dva| dsize(&dva)).sum();
+            let vdev_bytes = vdev_bytes(same[0].dva[0].vdev());
+            made += u64::from(tables.add(tx, &same[0], same.len() as u64, bytes, vdev_bytes)?);
+        }
+        tables.sync(tx)?;
+        drop(guard);
+        self.count();
+        Ok(made)
+    }
+
     /// Releases a pointer to a block that other pointers may reference, too.
     pub(crate) fn release(&self, bp: &BlkPtrPhys) {
         self.released.lock().push(*bp);
@@ -148,18 +186,16 @@ impl Sharing {
     fn sync_cloned(
         &self,
         tx: &Tx,
-        mut released: Vec<BlkPtrPhys>,
+        released: Vec<BlkPtrPhys>,
         dsize: &dyn Fn(&DvaPhys) -> u64,
         outcome: &mut Released,
     ) -> Result<()> {
         if released.is_empty() {
             return Ok(());
         }
-        let place = |bp: &BlkPtrPhys| (bp.dva[0].vdev(), bp.dva[0].offset());
-        released.sort_by_key(place);
         let mut clones = self.clones.write();
         let clones = clones.as_mut().expect("a pool that syncs has its tables");
-        for same in released.chunk_by(|a, b| place(a) == place(b)) {
+        for same in by_place(released).chunk_by(is_same_place) {
             let bytes = same[0].dvas().map(|dva| dsize(&dva)).sum();
             if clones.release(tx, &same[0], same.len() as u64, bytes)? {
                 outcome.free.push(same[0]);
@@ -169,8 +205,21 @@ impl Sharing {
         Ok(())
     }
 
-    /// Whether no release is pending.
+    /// Whether nothing is pending.
     pub(crate) fn is_settled(&self) -> bool {
         self.released.lock().is_empty()
     }
+}
+
+fn place(bp: &BlkPtrPhys) -> (VdevId, u64) {
+    (bp.dva[0].vdev(), bp.dva[0].offset())
+}
+
+fn by_place(mut blocks: Vec<BlkPtrPhys>) -> Vec<BlkPtrPhys> {
+    blocks.sort_by_key(place);
+    blocks
+}
+
+fn is_same_place(a: &BlkPtrPhys, b: &BlkPtrPhys) -> bool {
+    place(a) == place(b)
 }

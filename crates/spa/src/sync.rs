@@ -72,6 +72,7 @@ impl Inner {
 
     /// Runs passes until the MOS does not change any more.
     fn converge(&self, tx: &Tx) -> Result<()> {
+        self.core.sync_clones(tx)?;
         for pass in 1..=PASSES_MAX {
             self.core.set_pass(pass);
             self.sync_config(tx)?;

@@ -26,7 +26,7 @@ use crate::{Filesystem, log};
 /// `MAXOFFSET_T`: the largest offset of a file.
 pub const SIZE_MAX: u64 = i64::MAX as u64;
 /// Most bytes that one transaction writes.
-const WRITE_CHUNK_BYTES: u64 = 4 << 20;
+pub(crate) const WRITE_CHUNK_BYTES: u64 = 4 << 20;
 /// Bytes that changing attributes makes dirty.
 pub(crate) const ATTRS_DIRTY_BYTES: u64 = 32 << 10;
 /// Age in seconds from which `relatime` updates an access time in any case.
@@ -154,7 +154,8 @@ impl Filesystem {
                 self.check_write(&tx, &attr, from, chunk as u64)?;
                 let part = &data[done..done + chunk];
                 self.write_chunk(&tx, &node, &attr, from, part)?;
-                log::write(self, &tx, &attr, from, part, is_sync);
+                let urgent = is_sync.then_some(part);
+                log::write(self, &tx, &attr, from, chunk as u64, urgent);
                 done += chunk;
             }
             drop(tx);
@@ -188,16 +189,20 @@ impl Filesystem {
         if self.log.is_replaying(tx) {
             return Ok(());
         }
-        let is_append = from >= attr.size;
-        if attr.pflags & pflags::IMMUTABLE != 0
-            || attr.pflags & pflags::APPENDONLY != 0 && !is_append
-        {
-            return Err(Error::new(
-                ErrorKind::Permission,
-                format!("file {} is immutable", attr.id),
-            ));
-        }
+        self.check_change(attr, from)?;
         self.space.check_write(&Self::owner_of(attr), len)
+    }
+
+    /// Whether the flags of a file let its content from `from` on be changed.
+    pub(crate) fn check_change(&self, attr: &Attr, from: u64) -> Result<()> {
+        let is_append = from >= attr.size;
+        if attr.pflags & pflags::IMMUTABLE == 0
+            && (attr.pflags & pflags::APPENDONLY == 0 || is_append)
+        {
+            return Ok(());
+        }
+        let text = format!("file {} is immutable", attr.id);
+        Err(Error::new(ErrorKind::Permission, text))
     }
 
     /// Writes within one transaction; the caller holds the content lock.
@@ -228,7 +233,7 @@ impl Filesystem {
     }
 
     /// Notes that the content has changed.
-    fn touch_content(&self, tx: &Tx, node: &Node, size: Option<u64>) -> Result<()> {
+    pub(crate) fn touch_content(&self, tx: &Tx, node: &Node, size: Option<u64>) -> Result<()> {
         let now = Time::now();
         let mut attrs = node.locks.attrs.lock();
         let attr = self.read_attr(&node.dnode, &mut attrs)?;
@@ -398,7 +403,7 @@ impl Filesystem {
         Ok(())
     }
 
-    fn regular_file(&self, id: ObjectId) -> Result<Node> {
+    pub(crate) fn regular_file(&self, id: ObjectId) -> Result<Node> {
         let node = self.node(id)?;
         match self.attr_of(&node)?.file_type() {
             Some(FileType::Regular) => Ok(node),

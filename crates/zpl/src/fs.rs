@@ -109,6 +109,11 @@ pub trait SpaceCheck: Send + Sync {
     /// `NoSpace` or `Quota`.
     fn check_create(&self, owner: &Owner) -> Result<()>;
 
+    /// Whether files may share blocks.
+    fn can_clone(&self) -> bool {
+        false
+    }
+
     /// The numbers for `statfs`.
     fn space(&self) -> Space;
 }

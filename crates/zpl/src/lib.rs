@@ -28,6 +28,7 @@
 mod account;
 mod acl;
 mod attrs;
+mod cloning;
 mod dir;
 mod file;
 mod fs;
@@ -48,6 +49,7 @@ mod tests;
 
 pub use account::{FileOwners, Used, space_by_owner};
 pub use attrs::{Attr, FileType, Time, device_major_minor, device_number};
+pub use cloning::FileOffset;
 pub use dir::{DirEntry, FIRST_ENTRY};
 pub use file::SIZE_MAX;
 pub use fs::{

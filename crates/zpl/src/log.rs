@@ -298,14 +298,14 @@ fn is_always_committed(attr: &Attr) -> bool {
     attr.is_xattr()
 }
 
-/// `TX_WRITE`; `is_urgent`: a commit follows at once.
+/// `TX_WRITE` of `len` bytes; `urgent`: the bytes, if a commit follows at once.
 pub(crate) fn write(
     fs: &Filesystem,
     tx: &Tx,
     attr: &Attr,
     offset: u64,
-    data: &[u8],
-    is_urgent: bool,
+    len: u64,
+    urgent: Option<&[u8]>,
 ) {
     if is_quiet(fs, tx) || attr.links == 0 {
         return;
@@ -313,19 +313,19 @@ pub(crate) fn write(
     let head = LrWritePhys {
         foid: U64::new(attr.id.0),
         offset: U64::new(offset),
-        length: U64::new(data.len() as u64),
+        length: U64::new(len),
         blkptr: BlkPtrPhys::default(),
         ..LrWritePhys::default()
     };
-    let is_copied = is_urgent && data.len() <= COPIED_MAX_BYTES;
-    let (record, write_state) = if is_copied {
+    let copied = urgent.filter(|data| data.len() <= COPIED_MAX_BYTES);
+    let (record, write_state) = if let Some(data) = copied {
         (record(txtype::WRITE, &head, &[data]), WriteState::Complete)
     } else {
         let wanted = WriteState::NeedCopy(DataRequest {
             id: attr.id,
             generation: attr.generation,
             offset,
-            len: data.len() as u64,
+            len,
         });
         (record(txtype::WRITE, &head, &[]), wanted)
     };

@@ -237,6 +237,11 @@ impl SpaceCheck for DatasetSpace {
         self.check_write(owner, CREATE_BYTES)
     }
 
+    fn can_clone(&self) -> bool {
+        let pool = self.pool.upgrade();
+        pool.is_some_and(|pool| pool.mos().env().feature_is_enabled(feature::BLOCK_CLONING))
+    }
+
     fn space(&self) -> Space {
         let Some(pool) = self.pool.upgrade() else {
             return Space::default();

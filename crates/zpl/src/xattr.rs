@@ -462,7 +462,7 @@ impl Filesystem {
         let now = self.attr_of(&file)?;
         self.write_chunk(tx, &file, &now, 0, value)?;
         if is_logged {
-            log::write(self, tx, &now, 0, value, false);
+            log::write(self, tx, &now, 0, value.len() as u64, None);
         }
         self.touch_ctime(tx, node)
     }

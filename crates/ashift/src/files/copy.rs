@@ -58,7 +58,18 @@ pub(super) struct Options {
     pub(super) no_clobber: bool,
     pub(super) verbose: bool,
     pub(super) devices: bool,
+    pub(super) reflink: Reflink,
     pub(super) preserve: Preserve,
+}
+
+/// `--reflink`: whether copies share blocks with their source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reflink {
+    Never,
+    /// Where they can.
+    Auto,
+    /// Or it is an error.
+    Always,
 }
 
 /// The copy of one operand.
@@ -393,6 +404,9 @@ impl<'a> Copy<'a> {
     /// Copies a regular file, like `open_new`; returns `None` if its contents are incomplete.
     fn regular(&mut self, item: Item<'_>, ahead: Ahead) -> Result<Option<(Handle, bool)>> {
         let (new, is_new) = self.open_new(item)?;
+        if self.clone_contents(item, &new)? {
+            return Ok(Some((new, is_new)));
+        }
         let outcome = match ahead {
             Some(bytes) => {
                 let bytes = bytes?;
@@ -417,6 +431,27 @@ impl<'a> Copy<'a> {
                 error.complain(self.run, item.shown, &target);
                 Ok(None)
             }
+        }
+    }
+
+    /// Whether the contents are those of the source now, with the same blocks.
+    fn clone_contents(&self, item: Item<'_>, new: &Handle) -> Result<bool> {
+        if self.options.reflink == Reflink::Never {
+            return Ok(false);
+        }
+        let source = (self.source, item.file);
+        match self.target.clone_contents(new, source, item.meta.size) {
+            Ok(()) => {
+                self.run.bar.inc(item.meta.size);
+                Ok(true)
+            }
+            Err(e)
+                if e.kind() == ErrorKind::Unsupported && self.options.reflink == Reflink::Auto =>
+            {
+                self.target.open(new, true)?.set_size(0)?;
+                Ok(false)
+            }
+            Err(e) => Err(e),
         }
     }
 

@@ -7,12 +7,12 @@
 
 use std::process::ExitCode;
 
-use admin::getopt::{Flag, OptSpec};
+use admin::getopt::{Flag, OptSpec, Parsed};
 use base::{Error, ErrorKind, Result};
 use service::Access;
 use zpl::FileType;
 
-use super::copy::{self, Copy, Options, Preserve};
+use super::copy::{self, Copy, Options, Preserve, Reflink};
 use super::host_tree::{HostTree, canonical};
 use super::paths::may_be_mounted;
 use super::pool_tree::PoolTree;
@@ -36,6 +36,8 @@ POOL/DATASET:/path, in a snapshot (as a source) POOL/DATASET@SNAP:/path; it may 
   -f  replace a destination that is in the way
   -n  leave a file that is there already as it is
   -T  the destination is never a directory to copy into
+  --reflink[=auto]    share blocks with the source, within a pool and where they can be shared
+  --reflink=always    or fail where they cannot
   -v  say each file, and of errors which block of which device they are about
 
 What the destination cannot keep is said, and the copy goes on. Without root, files belong to who
@@ -46,10 +48,22 @@ copies them, without the setuid, setgid and sticky bits.
         long: &[
             ("archive", Flag::Short('a')),
             ("no-clobber", Flag::Short('n')),
+            ("reflink", Flag::Optional("reflink")),
             ("recursive", Flag::Short('r')),
         ],
     },
 };
+
+fn reflink(parsed: &Parsed) -> std::result::Result<Reflink, String> {
+    match parsed.optional("reflink") {
+        None | Some(Some("never")) => Ok(Reflink::Never),
+        Some(None | Some("auto")) => Ok(Reflink::Auto),
+        Some(Some("always")) => Ok(Reflink::Always),
+        Some(Some(other)) => Err(format!(
+            "'{other}' is not when to share blocks: auto, always or never"
+        )),
+    }
+}
 
 /// The operand for stdin as a source, for stdout as a destination.
 const STANDARD: &str = "-";
@@ -72,6 +86,10 @@ pub(crate) fn cp(args: &[String]) -> ExitCode {
         no_clobber: parsed.has('n'),
         verbose: parsed.has('v'),
         devices: all,
+        reflink: match reflink(&parsed) {
+            Ok(reflink) => reflink,
+            Err(text) => return crate::say::fail("cp", 1, &text),
+        },
         preserve: Preserve {
             mode: keep,
             owner: keep,

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use base::{Error, ObjectId, Result};
+use base::{Error, ErrorKind, ObjectId, Result};
 use zpl::mount::Mount;
-use zpl::{Attr, Create, FIRST_ENTRY, FileType, SetAttr, SetXattr, Time};
+use zpl::{Attr, Create, FIRST_ENTRY, FileOffset, FileType, SetAttr, SetXattr, Time};
 
 use super::tree::{Content, Handle, Meta, Names, Tree};
 use super::walk::read_directory;
@@ -135,6 +135,28 @@ impl Tree for PoolTree {
             mount: &self.0,
             id: object(file),
         }))
+    }
+
+    fn mount(&self) -> Option<&Mount> {
+        Some(&self.0)
+    }
+
+    fn clone_contents(
+        &self,
+        file: &Handle,
+        (source, from): (&dyn Tree, &Handle),
+        bytes: u64,
+    ) -> Result<()> {
+        let Some(mount) = source.mount() else {
+            let why = "the source is not in a pool";
+            return Err(Error::new(ErrorKind::Unsupported, why));
+        };
+        let from = FileOffset {
+            fs: mount,
+            id: object(from),
+            offset: 0,
+        };
+        self.0.clone_range(object(file), 0, from, bytes)
     }
 
     fn readlink(&self, file: &Handle) -> Result<Vec<u8>> {

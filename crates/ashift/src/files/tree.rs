@@ -4,7 +4,8 @@ use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use base::{ObjectId, Result};
+use base::{Error, ErrorKind, ObjectId, Result};
+use zpl::mount::Mount;
 use zpl::{FileType, Time};
 
 /// A file in a [`Tree`].
@@ -76,6 +77,24 @@ pub(crate) trait Tree {
     fn meta(&self, file: &Handle) -> Result<Meta>;
     /// Opens a regular file; for writing, also a pipe or a device.
     fn open(&self, file: &Handle, writes: bool) -> Result<Box<dyn Content + '_>>;
+    /// The data set that the files are in, if they are in one.
+    fn mount(&self) -> Option<&Mount> {
+        None
+    }
+    /// Makes the contents of an empty file those of another one, with the same blocks.
+    ///
+    /// # Errors
+    /// `Unsupported` where they have to be copied.
+    fn clone_contents(
+        &self,
+        file: &Handle,
+        source: (&dyn Tree, &Handle),
+        bytes: u64,
+    ) -> Result<()> {
+        let _ = (file, source, bytes);
+        let why = "blocks can be shared within a pool only";
+        Err(Error::new(ErrorKind::Unsupported, why))
+    }
     /// The target of a symbolic link.
     fn readlink(&self, file: &Handle) -> Result<Vec<u8>>;
     /// Creates a file of the type in `meta`; a regular file is empty.

@@ -2,6 +2,7 @@
 
 mod hostile;
 mod keep;
+mod reflink;
 mod words;
 
 use std::os::unix::fs::{FileExt, MetadataExt};

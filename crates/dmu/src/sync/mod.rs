@@ -166,7 +166,7 @@ impl Pass<'_> {
             for (&blkid, block) in &layer.blocks {
                 let data = match block {
                     Block::Data(data) => data,
-                    Block::Begun(_, bp) | Block::Written(bp) => {
+                    Block::Begun(_, bp) | Block::Written(bp) | Block::Cloned(bp) => {
                         self.leaf_bytes += block.charge().total().unsigned_abs();
                         self.adopt(&mut works[at], blkid, **bp);
                         continue;
@@ -197,7 +197,7 @@ impl Pass<'_> {
         self.flush(&mut batch, works)
     }
 
-    /// Takes over a block that was begun in open context.
+    /// Takes over a block that was begun in open context, or cloned.
     fn adopt(&self, work: &mut Work, blkid: u64, bp: BlkPtrPhys) {
         if !bp.is_hole() {
             self.objset.context.accounting.born(&bp, self.tx);

@@ -1,0 +1,301 @@
+//! Cloned files: random files and clones of them in two data sets, with snapshots, beside a model; the power fails
+//! meanwhile; the real `zdb` looks at the result.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use base::ErrorKind;
+use faulty::{PowerCut, PowerSupply};
+use geom::Provider;
+use oracle::{Zdb, have_zdb};
+use phys::feature::BLOCK_CLONING;
+use spa::Spa;
+use torture::pool::{self, Layout};
+use torture::{Dice, seed};
+use zpl::mount::{Mount, init, mount};
+use zpl::{Create, FileOffset, NewFilesystem};
+
+const DISK_BYTES: u64 = 256 << 20;
+const RECORD_BYTES: u64 = 4096;
+const FILES: u64 = 8;
+const DATASETS: [&str; 2] = ["tank/a", "tank/b"];
+const CUTS: u64 = 40;
+
+type Files = BTreeMap<(usize, u64), Vec<u8>>;
+
+/// What the files are, and every content that each ever had.
+#[derive(Default)]
+struct Model {
+    files: Files,
+    versions: BTreeMap<(usize, u64), Vec<Vec<u8>>>,
+    clones: u64,
+    snapshots: u64,
+}
+
+fn create(disks: &[Arc<dyn Provider>]) -> Spa {
+    let root = init(NewFilesystem::default(), true);
+    let spa = pool::create("tank", Layout::Mirror, 9, disks, root).unwrap();
+    for (name, compression) in DATASETS.into_iter().zip([2, 15]) {
+        let props = [("recordsize", RECORD_BYTES), ("compression", compression)];
+        pool::create_fs(&spa, name, &props).unwrap();
+    }
+    spa
+}
+
+impl Model {
+    fn note(&mut self, at: (usize, u64), content: Vec<u8>) {
+        self.versions.entry(at).or_default().push(content.clone());
+        self.files.insert(at, content);
+    }
+
+    fn step(&mut self, spa: &Spa, dice: &mut Dice) {
+        let fs: Vec<Mount> = DATASETS
+            .iter()
+            .map(|name| mount(spa.dsl(), name, false).unwrap())
+            .collect();
+        let at = (dice.below(2) as usize, dice.below(FILES));
+        let name = format!("f{}", at.1);
+        match dice.below(16) {
+            0..4 => self.write(&fs[at.0], at, &name, dice),
+            4..9 => self.clone_all(&fs, at, &name, dice),
+            9..12 => self.clone_part(&fs, at, dice),
+            12 if self.files.remove(&at).is_some() => {
+                fs[at.0].unlink(fs[at.0].root(), name.as_bytes()).unwrap();
+                self.versions.entry(at).or_default().push(Vec::new());
+            }
+            13 if self.files.contains_key(&at) => {
+                fs[at.0].fsync(fs[at.0].resolve(&name).unwrap()).unwrap();
+            }
+            14 => {
+                self.snapshots += 1;
+                let snapshot = format!("{}@s{}", DATASETS[at.0], self.snapshots);
+                spa.dsl().snapshot(&[&snapshot], Vec::new()).unwrap();
+            }
+            15 if self.snapshots > 0 => {
+                let snapshot = format!("{}@s{}", DATASETS[at.0], 1 + dice.below(self.snapshots));
+                // It may be gone, or be of the other data set.
+                let _ = spa.dsl().destroy_snapshots(&[&snapshot], false);
+            }
+            _ => drop(spa.sync().unwrap()),
+        }
+    }
+
+    fn write(&mut self, fs: &Mount, at: (usize, u64), name: &str, dice: &mut Dice) {
+        let mut content = self.files.get(&at).cloned().unwrap_or_default();
+        if !self.files.contains_key(&at) {
+            fs.create_file(fs.root(), name.as_bytes(), &Create::default())
+                .unwrap();
+        }
+        let offset = dice.below(12 * RECORD_BYTES) as usize;
+        let length = 1 + dice.below(3 * RECORD_BYTES) as usize;
+        let bytes = dice.bytes(length);
+        content.resize(content.len().max(offset + length), 0);
+        content[offset..offset + length].copy_from_slice(&bytes);
+        fs.write(fs.resolve(name).unwrap(), offset as u64, &bytes)
+            .unwrap();
+        self.note(at, content);
+    }
+
+    fn any_other(&self, at: (usize, u64), dice: &mut Dice) -> Option<((usize, u64), Vec<u8>)> {
+        let others: Vec<_> = self
+            .files
+            .iter()
+            .filter(|(other, _)| **other != at)
+            .collect();
+        let (other, content) = others.get(dice.below(others.len().max(1) as u64) as usize)?;
+        Some((**other, (*content).clone()))
+    }
+
+    /// A file becomes a clone of another one.
+    fn clone_all(&mut self, fs: &[Mount], at: (usize, u64), name: &str, dice: &mut Dice) {
+        let Some((other, content)) = self.any_other(at, dice) else {
+            return;
+        };
+        let to = &fs[at.0];
+        if self.files.remove(&at).is_some() {
+            to.unlink(to.root(), name.as_bytes()).unwrap();
+        }
+        let id = to
+            .create_file(to.root(), name.as_bytes(), &Create::default())
+            .unwrap()
+            .id;
+        let from = FileOffset {
+            fs: &fs[other.0],
+            id: fs[other.0].resolve(format!("f{}", other.1)).unwrap(),
+            offset: 0,
+        };
+        to.clone_range(id, 0, from, u64::MAX >> 1).unwrap();
+        self.clones += 1;
+        self.note(at, content);
+    }
+
+    /// Blocks of a file become those of another one.
+    fn clone_part(&mut self, fs: &[Mount], at: (usize, u64), dice: &mut Dice) {
+        let Some((other, theirs)) = self.any_other(at, dice) else {
+            return;
+        };
+        let Some(mut ours) = self.files.get(&at).cloned() else {
+            return;
+        };
+        let blocks = |content: &[u8]| content.len() as u64 / RECORD_BYTES;
+        let from = dice.below(blocks(&theirs) + 1) * RECORD_BYTES;
+        let to = dice.below(blocks(&ours) + 1) * RECORD_BYTES;
+        let len = (1 + dice.below(4)) * RECORD_BYTES;
+        let fitting = len.min((theirs.len() as u64).saturating_sub(from));
+        let place = FileOffset {
+            fs: &fs[other.0],
+            id: fs[other.0].resolve(format!("f{}", other.1)).unwrap(),
+            offset: from,
+        };
+        let id = fs[at.0].resolve(format!("f{}", at.1)).unwrap();
+        match fs[at.0].clone_range(id, to, place, len) {
+            Ok(()) => {
+                let end = (to + fitting) as usize;
+                ours.resize(ours.len().max(end), 0);
+                ours[to as usize..end]
+                    .copy_from_slice(&theirs[from as usize..][..fitting as usize]);
+                self.clones += 1;
+                self.note(at, ours);
+            }
+            // A file of one block has another block size; the end of the source is in the midst of a block.
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}"),
+        }
+    }
+
+    fn check(&self, spa: &Spa) {
+        for ((set, file), content) in &self.files {
+            let fs = mount(spa.dsl(), DATASETS[*set], true).unwrap();
+            let found = read(&fs, *file).expect("it exists");
+            assert!(found == *content, "file {file} of {}", DATASETS[*set]);
+        }
+        pool::assert_clean(spa);
+    }
+}
+
+fn read(fs: &Mount, file: u64) -> Option<Vec<u8>> {
+    let id = fs.resolve(format!("f{file}")).ok()?;
+    let mut bytes = vec![0; fs.getattr(id).unwrap().size as usize];
+    fs.read(id, 0, &mut bytes).unwrap();
+    Some(bytes)
+}
+
+#[test]
+fn clones_beside_a_model() {
+    let seed = seed(21);
+    let mut dice = Dice::new(seed);
+    let folder = tempfile::tempdir().unwrap();
+    let disks = pool::images(folder.path(), 2, DISK_BYTES);
+    let mut spa = create(&disks);
+    let mut model = Model::default();
+    for round in 0..6 {
+        for _ in 0..60 {
+            model.step(&spa, &mut dice);
+        }
+        spa.sync().unwrap();
+        model.check(&spa);
+        if round == 3 {
+            spa.export().unwrap();
+            drop(spa);
+            spa = pool::open(&disks, false).unwrap();
+            model.check(&spa);
+        }
+    }
+    assert!(model.clones > 50, "SEED={seed}: {} clones", model.clones);
+    assert!(spa.cloned().0 > 0);
+    spa.export().unwrap();
+    drop((spa, disks));
+    if have_zdb() {
+        Zdb::verify(folder.path(), "tank").assert_clean();
+    }
+}
+
+/// The block stays when its first owner goes in the very txg in which it was cloned.
+#[test]
+fn the_first_owner_goes_in_the_txg_of_the_clone() {
+    let disk: Arc<dyn Provider> = Arc::new(PowerCut::new("/disk", DISK_BYTES));
+    let spa = create(&[disk.clone(), Arc::new(PowerCut::new("/other", DISK_BYTES))]);
+    let fs = mount(spa.dsl(), DATASETS[0], false).unwrap();
+    let bytes = Dice::new(1).bytes(5 * RECORD_BYTES as usize);
+    let one = fs
+        .create_file(fs.root(), b"f1", &Create::default())
+        .unwrap()
+        .id;
+    fs.write(one, 0, &bytes).unwrap();
+    spa.sync().unwrap();
+    let before = spa.dsl().groups().open_txg();
+    let two = fs
+        .create_file(fs.root(), b"f2", &Create::default())
+        .unwrap()
+        .id;
+    let from = FileOffset {
+        fs: &fs,
+        id: one,
+        offset: 0,
+    };
+    fs.clone_range(two, 0, from, bytes.len() as u64).unwrap();
+    fs.unlink(fs.root(), b"f1").unwrap();
+    assert_eq!(spa.dsl().groups().open_txg(), before, "both are in one txg");
+    spa.sync().unwrap();
+    assert_eq!(spa.features().count(BLOCK_CLONING), Some(0));
+    assert!(read(&fs, 2).unwrap() == bytes);
+    pool::assert_clean(&spa);
+}
+
+#[test]
+fn sim_power_cuts_while_files_are_cloned() {
+    let seed = seed(22);
+    rt::simulate(seed, move || {
+        let supply = PowerSupply::new();
+        let disk = |i| {
+            Arc::new(PowerCut::fed_by(
+                &supply,
+                format!("/disk{i}"),
+                DISK_BYTES,
+                512,
+            ))
+        };
+        let disks: Vec<Arc<PowerCut>> = (0..2).map(disk).collect();
+        let providers: Vec<Arc<dyn Provider>> = disks.iter().map(|d| d.clone() as _).collect();
+        let spa = create(&providers);
+        disks.iter().for_each(|disk| disk.forget());
+        let first = supply.commands();
+        let (mut model, mut dice) = (Model::default(), Dice::new(seed));
+        for _ in 0..120 {
+            model.step(&spa, &mut dice);
+        }
+        let last = supply.commands();
+        spa.close().unwrap();
+        assert!(model.clones > 10, "{} clones", model.clones);
+        let all = std::env::var("CUTS").is_ok_and(|v| v == "all");
+        let stride = if all {
+            1
+        } else {
+            ((last - first) / CUTS).max(1)
+        };
+        for n in (first..=last).step_by(stride as usize) {
+            let image =
+                |disk: &Arc<PowerCut>| Arc::new(disk.image_after(n, seed)) as Arc<dyn Provider>;
+            let images: Vec<Arc<dyn Provider>> = disks.iter().map(image).collect();
+            let spa = pool::open(&images, false).unwrap_or_else(|e| panic!("cut after {n}: {e}"));
+            for ((set, file), versions) in &model.versions {
+                let fs = mount(spa.dsl(), DATASETS[*set], false).unwrap();
+                let Some(found) = read(&fs, *file) else {
+                    continue;
+                };
+                let is_one = found.is_empty() || versions.contains(&found);
+                assert!(
+                    is_one,
+                    "SEED={seed}, cut after {n}: f{file} of {}",
+                    DATASETS[*set]
+                );
+            }
+            spa.sync().unwrap();
+            let report = pool::verify(&spa).unwrap();
+            assert!(
+                report.is_clean(),
+                "SEED={seed}, cut after {n}: {:#?}",
+                report.findings
+            );
+        }
+    });
+}
