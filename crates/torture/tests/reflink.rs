@@ -236,7 +236,7 @@ fn the_first_owner_goes_in_the_txg_of_the_clone() {
     fs.unlink(fs.root(), b"f1").unwrap();
     assert_eq!(spa.dsl().groups().open_txg(), before, "both are in one txg");
     spa.sync().unwrap();
-    assert_eq!(spa.features().count(BLOCK_CLONING), Some(0));
+    assert_eq!(spa.parts().features().count(BLOCK_CLONING), Some(0));
     assert!(read(&fs, 2).unwrap() == bytes);
     pool::assert_clean(&spa);
 }

@@ -231,3 +231,49 @@ fn field<T: FromBytes>(block: &[u8], at: usize) -> T {
 fn put_u64(block: &mut [u8], at: usize, value: u64) {
     block[at..at + 8].copy_from_slice(&U64::new(value).to_bytes());
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SALT: u64 = 0x1234_5678_9abc_def1;
+
+    /// Two names with the same hash: it has 28 bits.
+    fn names_that_collide() -> [String; 2] {
+        let mut seen = BTreeMap::new();
+        for i in 0..1_000_000 {
+            let name = format!("name-{i}");
+            let hash = hash_name(name.as_bytes(), SALT, Flags::default());
+            if let Some(other) = seen.insert(hash, name.clone()) {
+                return [other, name];
+            }
+        }
+        panic!("among a million names no two have the same hash");
+    }
+
+    #[test]
+    fn names_with_the_same_hash_get_numbers_of_their_own() {
+        let names = names_that_collide();
+        let mut block = vec![0; 8 * ENTRY_BYTES];
+        init(&mut block, SALT, Flags::default());
+        let mut index = MicroIndex::build(&block).unwrap();
+        let add = |index: &mut MicroIndex, block: &mut [u8], name: &str, value| {
+            let (chunk, cd) = index.allocate(block, name.as_bytes());
+            put_entry(block, chunk, name.as_bytes(), cd, value);
+            cd
+        };
+        let cds = [0, 1].map(|i| add(&mut index, &mut block, &names[i], i as u64));
+        assert_eq!(cds, [0, 1]);
+        let mut rebuilt = MicroIndex::build(&block).unwrap();
+        for (value, name) in names.iter().enumerate() {
+            let entry = rebuilt.find(&block, name.as_bytes()).unwrap();
+            assert_eq!(entry.value, value as u64);
+        }
+        // The number of one that went is taken again, not that of the one that stays.
+        let first = rebuilt.find(&block, names[0].as_bytes()).unwrap().chunk;
+        clear_entry(&mut block, first);
+        rebuilt.remove(names[0].as_bytes(), 0);
+        assert_eq!(add(&mut rebuilt, &mut block, &names[0], 2), 0);
+        assert_eq!(rebuilt.find(&block, names[1].as_bytes()).unwrap().value, 1);
+    }
+}
