@@ -459,6 +459,7 @@ fn load(
             config_object: directory::get(&mos, pool_names::CONFIG)?,
             vdev_zaps: directory::find(&mos, pool_names::VDEV_ZAP_MAP)?,
             dtls: BTreeMap::new(),
+            detached: Vec::new(),
             comment,
             compatibility,
             config,
@@ -481,6 +482,7 @@ fn load(
         if needs_config || to_replay > 0 {
             spa.sync_now()?;
         }
+        spa.finish_replacements()?;
     }
     Ok(spa)
 }
