@@ -56,6 +56,7 @@ mod properties;
 mod scanning;
 mod session;
 mod status;
+mod vdevs;
 
 pub use create::{NewPool, PoolDevice};
 pub use devices::Absence;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use base::{Context, Error, ErrorKind, Result, Txg};
 use machine::{Holder, Patience};
 use nvpair::NvList;
-use spa::{ImportOptions, Spa};
+use spa::{ImportOptions, Spa, device_paths};
 
 use crate::facts::Facts;
 use crate::held::{Access, Held, PoolLock};
@@ -60,6 +60,21 @@ impl OpenPool {
     #[must_use]
     pub fn pools(&self) -> &Pools {
         &self.pools
+    }
+
+    /// Syncs and closes the pool. If its devices are no longer those that the cachefile names, as when a
+    /// replacement has ended, it gets the config of now.
+    ///
+    /// # Errors
+    /// As [`Spa::close`]; errors of writing the cachefile.
+    pub fn close(&self) -> Result<()> {
+        self.spa.close()?;
+        let paths = |config: &NvList| config.get_list("vdev_tree").map(device_paths);
+        let known = self.pools.cachefile().find(&self.name())?;
+        if known.is_some_and(|known| paths(&known) != paths(&self.spa.config())) {
+            self.remember()?;
+        }
+        Ok(())
     }
 
     /// Writes its config, which a change has altered, to the cachefile.

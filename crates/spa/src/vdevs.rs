@@ -21,6 +21,7 @@
 //! OpenZFS `module/zfs/spa.c` (`spa_vdev_attach`, `spa_vdev_detach`, `spa_vdev_resilver_done`,
 //! `spa_vdev_add`), `module/zfs/vdev.c` (`vdev_dtl_sync`).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use base::{Error, ErrorKind, Guid, ObjectId, Result, VdevId};
@@ -74,20 +75,41 @@ impl Spa {
         )
     }
 
-    /// Adds top-level vdevs. `sectors`: as in [`attach`](Spa::attach).
+    /// Adds top-level vdevs. `sectors`: as in [`attach`](Spa::attach). `is_any`: also with another ashift than
+    /// all others have.
     ///
     /// # Errors
-    /// As [`Spa::create`]; `ReadOnly`, `Suspended`.
+    /// As [`Spa::create`]; `Exists` for another ashift; `ReadOnly`, `Suspended`.
     #[doc(alias = "spa_vdev_add")]
-    pub fn add(&self, specs: &[TopSpec<NewDevice>], sectors: (u32, AutoAshift)) -> Result<()> {
+    pub fn add(
+        &self,
+        specs: &[TopSpec<NewDevice>],
+        sectors: (u32, AutoAshift),
+        is_any: bool,
+    ) -> Result<()> {
         self.check_writable()?;
         let txg = self.inner.groups.open_txg();
         let tops = build_tops(specs, sectors, txg)?;
+        if !is_any {
+            self.check_ashift(&tops)?;
+        }
         for device in tops.iter().flat_map(Vdev::devices) {
             device.empty_labels()?;
         }
         let add = move |inner: &Inner, tx: &Tx| tops.iter().try_for_each(|top| inner.add(top, tx));
         self.change_tree(|_| Ok(()), add)
+    }
+
+    /// Checks that new vdevs have the ashift of all others, if these have the same one.
+    fn check_ashift(&self, tops: &[Arc<Vdev>]) -> Result<()> {
+        let concrete = |top: &Arc<Vdev>| top.kind().is_concrete().then(|| top.config().ashift);
+        let present: BTreeSet<u32> = self.tree().tops().iter().filter_map(concrete).collect();
+        let new: BTreeSet<u32> = tops.iter().filter_map(concrete).collect();
+        if present.len() == 1 && present != new {
+            let text = format!("the ashift of the pool is {present:?}, that of new vdevs {new:?}");
+            return Err(Error::new(ErrorKind::Exists, text));
+        }
+        Ok(())
     }
 
     /// Changes the tree in syncing context if `check` allows it, and waits until that is on disk and what

@@ -17,6 +17,7 @@ mod list;
 mod props;
 mod scrub;
 mod status;
+mod tree;
 mod wait;
 
 use std::process::ExitCode;
@@ -52,6 +53,9 @@ const JSON_INT: (&str, Flag) = long("json-int");
 const JSON_FLAT: (&str, Flag) = long("json-flat-vdevs");
 const JSON_GUID: (&str, Flag) = long("json-pool-key-guid");
 const POWER: (&str, Flag) = long("power");
+const ALLOW_IN_USE: (&str, Flag) = long("allow-in-use");
+const ALLOW_REPLICATION: (&str, Flag) = long("allow-replication-mismatch");
+const ALLOW_ASHIFT: (&str, Flag) = long("allow-ashift-mismatch");
 const REWIND: (&str, Flag) = long("rewind-to-checkpoint");
 
 #[rustfmt::skip]
@@ -73,6 +77,10 @@ const SUBS: &[Sub] = &[
     Sub { name: "online", short: "e", long: &[POWER], run: device_state::online },
     Sub { name: "offline", short: "ft", long: &[POWER], run: device_state::offline },
     Sub { name: "clear", short: "FnX", long: &[POWER], run: device_state::clear },
+    Sub { name: "attach", short: "fo:sw", long: &[], run: tree::attach },
+    Sub { name: "detach", short: "", long: &[], run: tree::detach },
+    Sub { name: "replace", short: "fo:sw", long: &[], run: tree::replace },
+    Sub { name: "add", short: "fgLno:P", long: &[ALLOW_IN_USE, ALLOW_REPLICATION, ALLOW_ASHIFT], run: tree::add },
     Sub { name: "version", short: "j", long: &[JSON], run: version },
 ];
 
