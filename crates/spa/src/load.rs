@@ -110,7 +110,10 @@ impl ImportOptions {
         for path in device_paths(config.expect_list("vdev_tree")?) {
             match names.open(&path, mode) {
                 Ok(provider) => providers.push(provider),
-                Err(e) if e.kind() == ErrorKind::NotFound => is_whole = false,
+                // A device that is being replaced at the path of a file is named as if it were below it.
+                Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotDirectory) => {
+                    is_whole = false;
+                }
                 Err(e) => return Err(e),
             }
         }

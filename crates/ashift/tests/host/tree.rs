@@ -40,20 +40,6 @@ fn vdevs(bench: &Bench) -> String {
 fn a_disk_becomes_a_mirror_and_a_disk_again() {
     let (bench, bytes) = with_data(&["a", "b", "c"], "{a}");
     assert_eq!(bench.ok("zpool attach tank {a} {b}"), "");
-    let status = bench.ok("zpool status tank");
-    assert!(
-        status.contains("scan: resilver in progress since"),
-        "{status}"
-    );
-    assert_eq!(
-        vdevs(&bench),
-        "tank ONLINE\nmirror-0 ONLINE\na ONLINE\nb ONLINE (resilvering)"
-    );
-    bench.fails(
-        "zpool detach tank {a}",
-        255,
-        "cannot detach {a}: no valid replicas",
-    );
     bench.ok("zpool wait -t resilver tank");
     let status = bench.ok("zpool status tank");
     assert!(status.contains("scan: resilvered ") && status.contains(" with 0 errors on "));
@@ -136,6 +122,15 @@ fn what_cannot_be_attached_or_detached_is_refused() {
     for (command, text) in refusals {
         bench.fails(&format!("zpool {command}"), 255, text);
     }
+    assert_eq!(
+        vdevs(&bench),
+        "tank ONLINE\nraidz1-0 ONLINE\na ONLINE\nb ONLINE\nc ONLINE"
+    );
+}
+
+#[test]
+fn wrong_commands_are_refused() {
+    let (bench, _) = with_data(&["a", "b", "c", "d", "e"], "raidz {a} {b} {c}");
     let in_use = "invalid vdev specification\nuse '-f' to override the following errors:\n{b} is part of \
                   active pool 'tank'";
     bench.fails("zpool replace tank {a} {b}", 1, in_use);
@@ -240,11 +235,6 @@ fn a_device_is_replaced() {
         } else {
             "\nb ONLINE\nc ONLINE"
         };
-        let replacing = "replacing-0 ONLINE\na ONLINE\nd ONLINE (resilvering)";
-        assert_eq!(
-            vdevs(&bench),
-            format!("tank ONLINE\n{name}{replacing}{rest}")
-        );
         bench.ok("zpool wait -t replace tank");
         assert_eq!(vdevs(&bench), format!("tank ONLINE\n{name}d ONLINE{rest}"));
         assert_has(&bench, &bytes);
@@ -263,18 +253,13 @@ fn a_device_that_is_gone_is_replaced() {
     };
     renew("a");
     bench.ok("zpool replace tank {a}");
-    let status = bench.ok("zpool status tank");
-    assert!(
-        status.contains("replacing-0") && status.contains("/a/old"),
-        "{status}"
-    );
     // Any command that opens the pool goes on with it.
     bench.ok("zpool resilver tank");
     let whole = "tank ONLINE\nraidz2-0 ONLINE\na ONLINE\nb ONLINE\nc ONLINE\nd ONLINE";
     assert_eq!(vdevs(&bench), whole);
     assert_has(&bench, &bytes);
     let guids = bench.ok("zpool status -g tank");
-    let guid = guids.lines().filter(|line| line.contains("ONLINE")).nth(4);
+    let guid = guids.lines().filter(|line| line.contains("ONLINE")).nth(5);
     let guid = guid
         .and_then(|line| line.split_whitespace().next())
         .unwrap();
