@@ -341,7 +341,7 @@ fn the_error_log_is_the_kernels_and_ours() {
     assert_eq!(damaged.next(), None);
 }
 
-/// The guest finishes the replacement begun here, and changes the tree itself.
+/// The guest finishes the replacement begun here, and detaches the other side.
 const TREE_GUEST: &str = r#"set -e
 zpool import -d /dev -R /mnt tank
 zpool status tank
@@ -352,10 +352,7 @@ if grep -q replacing /host/status; then exit 1; fi
 zpool scrub -w tank
 zpool status tank | grep -q "repaired 0B in .* with 0 errors"
 zpool history -i tank | grep "vdev attach"
-zpool attach -w tank /dev/vda /dev/vdb
 zpool detach tank /dev/vda
-zpool replace tank /dev/vdd /dev/vda
-zpool wait -t replace tank
 for i in $(seq 50); do echo $i >/mnt/tank/plain/kernel$i; done
 zpool status tank
 zpool export tank
@@ -403,9 +400,8 @@ fn kernel_goes_on_with_a_tree_that_was_changed() {
     Zdb::verify(folder.path(), "tank").assert_clean();
     let (_, disks) = images(folder.path(), 6);
     let spa = pool::open(&disks, false).unwrap();
-    spa.wait_scan(&mut |_| true).unwrap();
     let shape: Vec<String> = spa.tree().devices().iter().map(|d| d.name()).collect();
-    let expected = [5, 1, 2, 0, 4].map(|n| paths[n].display().to_string());
+    let expected = [5, 2, 3, 4].map(|n| paths[n].display().to_string());
     assert_eq!(shape, expected);
     let fs = mount(spa.dsl(), "tank/plain", false).unwrap();
     for n in 1..=50 {

@@ -133,10 +133,7 @@ fn absence_text(absence: &Absence) -> String {
         Absence::PathUnknown => "its path is not known".to_owned(),
         Absence::NotFound | Absence::StillMissing => "no such device in pool".to_owned(),
         Absence::OtherDevice => {
-            "its label says that it is another device, and new devices cannot take the place of old \
-             ones here yet: attach the old one, use 'zpool replace' of an OpenZFS system, or copy the \
-             data to a new pool"
-                .to_owned()
+            "its label says that it is another device: 'zpool replace' takes a new one".to_owned()
         }
         Absence::Error(error) => error.to_string(),
     }
