@@ -82,13 +82,16 @@ fn steps(spa: &Spa, world: &mut World, dice: &mut Dice, count: usize) {
     }
 }
 
+/// What is done to a pool, with these disks.
+type Act = fn(&Spa, &[Arc<dyn Provider>]);
+
 /// A change of the tree: what the pool is made of, how many disks there are, what is done, and what the tree
 /// may be after a power cut, when the resilver has ended.
 struct Change {
     layout: Layout,
     first: usize,
     disks: usize,
-    act: fn(&Spa, &[Arc<dyn Provider>]),
+    act: Act,
     outcomes: &'static [&'static str],
 }
 
@@ -449,7 +452,7 @@ fn zdb_finds_each_changed_tree_clean() {
     steps(&spa, &mut world, &mut dice, 60);
     spa.export().unwrap();
     drop(spa);
-    let changes: [fn(&Spa, &[Arc<dyn Provider>]); 5] = [
+    let changes: [Act; 5] = [
         |spa, disks| attach(spa, 0, &disks[1], Attach::Side).unwrap(),
         |spa, _| spa.detach(guid_of(spa, 0)).unwrap(),
         |spa, disks| add(spa, Grouping::Raidz { parity: 1 }, &disks[2..5]).unwrap(),
