@@ -886,3 +886,58 @@ fn clear_takes_a_side_of_a_mirror_back_that_had_too_many_errors() {
     bench.ok("zpool scrub tank");
     assert!(bench.ok("zpool status tank").contains("scrub repaired 0B"));
 }
+
+/// In the machine's time, a resilver takes longer than the command that begins it.
+#[test]
+fn a_resilver_goes_on_with_each_command_until_the_device_is_complete() {
+    let bench = Bench::new(4);
+    bench.ok("zpool create tank gpt/d0");
+    let bytes: Vec<u8> = (0..10_000_000_u32)
+        .flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes())
+        .collect();
+    fs::write(bench.path("f"), &bytes).unwrap();
+    bench.ok("cp f tank:/f");
+    bench.ok("zpool attach tank gpt/d0 gpt/d1");
+    let status = bench.ok("zpool status tank");
+    for line in [
+        " state: ONLINE\n",
+        "  scan: resilver in progress since ",
+        "\t  mirror-0  ONLINE ",
+        "\t    gpt/d0  ONLINE       0     0     0\n",
+        "\t    gpt/d1  ONLINE       0     0     0  (resilvering)\n",
+    ] {
+        assert!(status.contains(line), "{line}\n{status}");
+    }
+    let refused = bench.run("zpool detach tank gpt/d0");
+    assert_eq!(refused.status.code(), Some(255));
+    assert_eq!(
+        text(&refused.stderr),
+        "cannot detach gpt/d0: no valid replicas\n"
+    );
+    bench.ok("zpool wait -t resilver tank");
+    let status = bench.ok("zpool status tank");
+    assert!(status.contains("  scan: resilvered "), "{status}");
+    bench.ok("zpool replace tank gpt/d0 gpt/d2");
+    let status = bench.ok("zpool status tank");
+    for line in [
+        "\t  mirror-0       ONLINE ",
+        "\t    replacing-0  ONLINE ",
+        "\t      gpt/d0     ONLINE       0     0     0\n",
+        "\t      gpt/d2     ONLINE       0     0     0  (resilvering)\n",
+        "\t    gpt/d1       ONLINE       0     0     0\n",
+    ] {
+        assert!(status.contains(line), "{line}\n{status}");
+    }
+    // Another command that has the pool open for long enough ends it.
+    bench.ok("zfs create tank/fs");
+    bench.ok("zpool scrub tank");
+    let status = bench.ok("zpool status tank");
+    assert!(
+        !status.contains("replacing") && !status.contains("gpt/d0"),
+        "{status}"
+    );
+    assert!(status.contains("gpt/d2"), "{status}");
+    bench.ok("zpool create other gpt/d0");
+    bench.ok("zpool offline tank gpt/d1");
+    assert!(bench.run("cat /tank/f").stdout == bytes);
+}

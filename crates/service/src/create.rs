@@ -1,8 +1,6 @@
 //! Creating a pool.
 
 use base::{Error, Result};
-use geom::Namespace;
-use geom::disk::OpenMode;
 use machine::Holder;
 use phys::feature::USEROBJ_ACCOUNTING;
 use spa::{CreateOptions, NewPool, Spa};
@@ -71,14 +69,9 @@ impl Session {
     }
 
     fn open_top(&self, pool: &str, top: &TopSpec<PoolDevice>) -> Result<TopSpec<NewDevice>> {
-        let world = self.pools.world();
         top.try_map(|device| {
-            let names = world.names_for(Holder::Device(pool.to_owned()));
-            Ok(NewDevice {
-                kind: device.kind,
-                path: device.path.clone(),
-                provider: names.open(&device.path, OpenMode::ReadWrite)?,
-            })
+            let holder = Holder::Device(pool.to_owned());
+            self.pools.open_device(holder, device)
         })
     }
 }

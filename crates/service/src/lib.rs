@@ -58,6 +58,7 @@ mod properties;
 mod scanning;
 mod session;
 mod status;
+mod vdevs;
 
 pub use compatibility::Compatibility;
 pub use create::PoolDevice;

@@ -8,7 +8,7 @@ use dsl::DslPool;
 use machine::{Holder, Patience};
 use nvpair::NvList;
 use phys::feature::Feature;
-use spa::{ImportOptions, Spa};
+use spa::{ImportOptions, Spa, device_paths};
 
 use crate::facts::Facts;
 use crate::held::{Access, Held, PoolLock};
@@ -92,6 +92,21 @@ impl OpenPool {
     /// allow; `Unsupported` for one that is not kept up here; `ReadOnly`, `Suspended`.
     pub fn change_property(&self, change: &PoolChange) -> Result<Vec<&'static Feature>> {
         pool_change::change(&self.spa, change)
+    }
+
+    /// Syncs and closes the pool. If its devices are no longer those that the cachefile names, as when a
+    /// replacement has ended, it gets the config of now.
+    ///
+    /// # Errors
+    /// As [`Spa::close`]; errors of writing the cachefile.
+    pub fn close(&self) -> Result<()> {
+        self.spa.close()?;
+        let paths = |config: &NvList| config.get_list("vdev_tree").map(device_paths);
+        let known = self.pools.cachefile().find(&self.name())?;
+        if known.is_some_and(|known| paths(&known) != paths(&self.spa.config())) {
+            self.remember()?;
+        }
+        Ok(())
     }
 
     /// Writes its config, which a change has altered, to the cachefile.

@@ -16,6 +16,7 @@ use geom::disk::OpenMode;
 use nvpair::NvList;
 use phys::feature::{FEATURES, Support};
 use phys::scan::{DSS_CANCELED, DSS_FINISHED, POOL_SCAN_RESILVER};
+use scan::Kind;
 use spa::{FeatureState, Obstacle, Spa, try_import};
 use vdev::import::FoundPool;
 use vdev::{Vdev, VdevTree};
@@ -207,6 +208,7 @@ fn status_of(pool: &OpenPool) -> Result<PoolStatus> {
     let damaged = pool.damaged().ok();
     let objects = damaged.as_ref().map(objects_of).unwrap_or_default();
     add_errors(&mut root, &kept.devices);
+    show_resilvering(pool, &mut root);
     let unsupported = pool.obstacles().iter().map(Obstacle::name).collect();
     let has_disabled_features = FEATURES
         .iter()
@@ -307,6 +309,26 @@ fn add_errors(vdev: &mut VdevStatus, kept: &BTreeMap<u64, [u64; 3]>) {
     vdev.children
         .iter_mut()
         .for_each(|child| add_errors(child, kept));
+}
+
+/// Devices that take part in the running resilver, once that has brought anything back, are shown with what
+/// it has brought back to all of them, and no longer wait for one.
+fn show_resilvering(pool: &Spa, vdev: &mut VdevStatus) {
+    let Some(scan) = pool
+        .scan()
+        .filter(|_| pool.scan_running() == Some(Kind::Resilver))
+    else {
+        return;
+    };
+    let (max, processed) = (scan.max_txg.get(), scan.processed.get());
+    for child in &mut vdev.children {
+        let device = pool.parts().tree().find(Guid(child.guid));
+        let takes_part = device.is_some_and(|device| device.config().resilver_txg == max);
+        if child.is_resilver_deferred && takes_part && processed > 0 {
+            (child.scanned_bytes, child.is_resilver_deferred) = (processed, false);
+        }
+        show_resilvering(pool, child);
+    }
 }
 
 fn kind_of(kind: vdev::VdevKind, is_whole: bool) -> VdevKind {

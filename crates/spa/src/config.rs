@@ -117,6 +117,16 @@ impl Inner {
         Ok(zap)
     }
 
+    /// Destroys the ZAP of a vdev that leaves the pool.
+    #[doc(alias = "vdev_destroy_unlink_zap")]
+    pub(crate) fn destroy_vdev_zap(&self, zap: ObjectId, tx: &Tx) -> Result<()> {
+        let map = self.state.lock().vdev_zaps;
+        if let Some(map) = map {
+            zap::remove(&self.mos, tx, map, &*format!("{:x}", zap.0))?;
+        }
+        zap::destroy(&self.mos, tx, zap)
+    }
+
     /// The parts of the config other than the vdevs.
     pub(crate) fn pool_facts(&self) -> PoolConfig {
         let state = self.state.lock();

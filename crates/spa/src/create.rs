@@ -239,6 +239,7 @@ impl Spa {
                 config_object,
                 vdev_zaps: None,
                 dtls: BTreeMap::new(),
+                detached: Vec::new(),
                 comment: options.new.comment,
                 compatibility: options.new.compatibility,
                 config: NvList::new(),
@@ -305,7 +306,7 @@ fn nonzero_random() -> u64 {
 }
 
 /// The top-level vdevs, opened and measured.
-fn build_tops(
+pub(crate) fn build_tops(
     specs: &[TopSpec<NewDevice>],
     (ashift, auto): (u32, AutoAshift),
     txg: Txg,
@@ -389,7 +390,7 @@ fn group(kind: VdevKind, devices: Vec<Arc<Vdev>>) -> Arc<Vdev> {
     Vdev::new(kind, guid, VdevConfig::default(), devices)
 }
 
-fn build_device(device: &NewDevice) -> Result<Arc<Vdev>> {
+pub(crate) fn build_device(device: &NewDevice) -> Result<Arc<Vdev>> {
     let config = VdevConfig {
         path: Some(device.path.clone()),
         whole_disk: (device.kind == VdevKind::Disk).then_some(false),

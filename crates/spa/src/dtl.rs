@@ -33,23 +33,23 @@ impl Inner {
     pub(crate) fn sync_dtls(&self, tx: &Tx) -> Result<()> {
         for device in self.tree.devices() {
             let dtl = device.leaf().dtl();
-            let known = self
-                .state
-                .lock()
-                .dtls
-                .get(&device.guid())
-                .cloned()
-                .unwrap_or_default();
-            if dtl == known {
+            let object = device.config().dtl_object;
+            let known = self.state.lock().dtls.get(&object).cloned();
+            if dtl == known.unwrap_or_default() {
                 continue;
             }
-            self.write_dtl(&device, dtl.ranges(), tx)?;
-            self.state.lock().dtls.insert(device.guid(), dtl);
+            let object = self.write_dtl(&device, dtl.ranges(), tx)?;
+            self.state.lock().dtls.insert(object.0, dtl);
         }
         Ok(())
     }
 
-    fn write_dtl(&self, device: &Arc<Vdev>, txgs: &[std::ops::Range<u64>], tx: &Tx) -> Result<()> {
+    fn write_dtl(
+        &self,
+        device: &Arc<Vdev>,
+        txgs: &[std::ops::Range<u64>],
+        tx: &Tx,
+    ) -> Result<ObjectId> {
         let object = device.config().dtl_object;
         let object = if object == 0 {
             let object = self.maps.alloc(BLOCK_BYTES, tx)?.object;
@@ -79,7 +79,8 @@ impl Inner {
         phys.object.set(object.0);
         phys.length.set(bytes.len() as u64);
         phys.alloc.set(total as i64);
-        self.maps.set_phys(tx.txg(), object, &phys)
+        self.maps.set_phys(tx.txg(), object, &phys)?;
+        Ok(object)
     }
 }
 

@@ -31,6 +31,7 @@ mod sharing;
 mod spa;
 mod space_maps;
 mod sync;
+mod vdevs;
 
 pub use cachefile::CacheFile;
 pub use config::read_packed;

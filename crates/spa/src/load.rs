@@ -112,7 +112,10 @@ impl ImportOptions {
         for path in device_paths(config.expect_list("vdev_tree")?) {
             match names.open(&path, mode) {
                 Ok(provider) => providers.push(provider),
-                Err(e) if e.kind() == ErrorKind::NotFound => is_whole = false,
+                // A device that is being replaced at the path of a file is named as if it were below it.
+                Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotDirectory) => {
+                    is_whole = false;
+                }
                 Err(e) => return Err(e),
             }
         }
@@ -123,14 +126,13 @@ impl ImportOptions {
         }
         let guid = Guid(config.expect_u64("pool_guid")?);
         let pools = discover(&providers).pools;
-        let found = pools
-            .into_iter()
-            .find(|pool| pool.guid == guid)
-            .ok_or_else(|| {
-                let text = "none of its devices is there: attach them, or find them with 'zpool import \
+        let found = pools.into_iter().find(|pool| pool.guid == guid);
+        let found = found.map(|found| with_later(found, &|path| names.open(path, mode).ok()));
+        let found = found.ok_or_else(|| {
+            let text = "none of its devices is there: attach them, or find them with 'zpool import \
                             -d DIR'; 'zpool export -f' forgets the pool";
-                Error::not_found(text)
-            })?;
+            Error::not_found(text)
+        })?;
         // Another host may have imported it since: that is checked as in an import.
         let force = false;
         Ok(ImportOptions {
@@ -143,6 +145,25 @@ impl ImportOptions {
             host,
             settings,
         })
+    }
+}
+
+/// The pool with devices that it got after the cachefile was written, if the power failed in between: where
+/// they are, the labels of the others say, or the MOS.
+fn with_later(found: FoundPool, open: &dyn Fn(&str) -> Option<Arc<dyn Provider>>) -> FoundPool {
+    let labels = found.config.clone();
+    let found = found.follow_paths(&labels, open);
+    let tops = found
+        .config
+        .get_list("vdev_tree")
+        .and_then(|tree| tree.get_lists("children"));
+    let is_missing = |top: &NvList| top.get_str("type") == Some(VdevKind::Missing.word());
+    if !tops.is_some_and(|tops| tops.iter().any(is_missing)) {
+        return found;
+    }
+    match try_import(&found) {
+        Ok(config) => found.follow_paths(&config, open),
+        Err(_) => found,
     }
 }
 
@@ -484,6 +505,7 @@ fn load(
             config_object: directory::get(&mos, pool_names::CONFIG)?,
             vdev_zaps: directory::find(&mos, pool_names::VDEV_ZAP_MAP)?,
             dtls: BTreeMap::new(),
+            detached: Vec::new(),
             comment,
             compatibility,
             config,
@@ -505,6 +527,7 @@ fn load(
         if needs_config || has_logs {
             spa.sync_now()?;
         }
+        spa.finish_replacements()?;
     }
     Ok(spa)
 }

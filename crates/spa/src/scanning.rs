@@ -65,6 +65,8 @@ pub(crate) struct Scanning {
     is_ending: AtomicBool,
     unrepaired: AtomicU64,
     pace: scan::Pace,
+    /// `scn_restart_txg`: the txg that a resilver begins in; 0 if none is waited for.
+    restart_txg: AtomicU64,
     /// When the last slice ended.
     slice_ended_ns: AtomicU64,
     /// A scan has ended in this txg, or was restarted: its error log becomes the pool's.
@@ -86,6 +88,7 @@ impl Scanning {
 impl Inner {
     /// Runs a slice of the running scan, if there is one. In the first pass, after the datasets.
     pub(crate) fn sync_scan(&self, tx: &Tx) -> Result<()> {
+        self.restart_if_due(tx)?;
         let scan = self.core.scan();
         let waits = tx.txg().0 < self.first_txg.0 + IMPORT_WAIT_TXGS;
         let is_ending = self.scanning.is_ending.load(Ordering::Acquire);
@@ -97,7 +100,7 @@ impl Inner {
             return scan.sync(&self.mos, tx);
         }
         self.drop_absent();
-        if self.has_newcomers() {
+        if !self.awaits_restart() && self.has_newcomers() {
             self.begin_scan(Kind::Resilver, tx)?;
         }
         let kind = scan.running().expect("a scan runs");
@@ -113,6 +116,32 @@ impl Inner {
             self.groups.kick();
             Ok(())
         }
+    }
+
+    /// Begins a resilver in a later txg: until then, writes that do not know all devices may be in flight.
+    /// A running scan goes on until then. In syncing context.
+    #[doc(alias = "dsl_scan_restart_resilver")]
+    pub(crate) fn resilver_from(&self, txg: u64) {
+        self.scanning.restart_txg.store(txg, Ordering::Release);
+    }
+
+    fn awaits_restart(&self) -> bool {
+        self.scanning.restart_txg.load(Ordering::Acquire) != 0
+    }
+
+    fn restart_if_due(&self, tx: &Tx) -> Result<()> {
+        if !self.awaits_restart() || self.scanning.is_ending.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        if tx.txg().0 < self.scanning.restart_txg.load(Ordering::Acquire) {
+            self.groups.kick();
+            return Ok(());
+        }
+        self.scanning.restart_txg.store(0, Ordering::Release);
+        if self.stale_devices().is_empty() {
+            return Ok(());
+        }
+        self.begin_scan(Kind::Resilver, tx)
     }
 
     fn slice(&self, kind: Kind, mos_root: BlkPtrPhys, tx: &Tx) -> Result<scan::Outcome> {
@@ -258,7 +287,7 @@ impl Inner {
         let text = format!("errors={errors}");
         self.core.log_internal("scan done", &text, tx);
         // Devices missed more writes meanwhile.
-        if is_whole && !self.stale_devices().is_empty() {
+        if is_whole && !self.awaits_restart() && !self.stale_devices().is_empty() {
             self.begin_scan(Kind::Resilver, tx)?;
             self.groups.kick();
         }
@@ -334,7 +363,7 @@ impl Spa {
     /// `ReadOnly`, `Suspended`.
     #[doc(alias = "vdev_resilver_needed")]
     pub fn resilver_if_needed(&self) -> Result<()> {
-        if self.inner.stale_devices().is_empty() {
+        if self.inner.stale_devices().is_empty() || self.inner.awaits_restart() {
             return Ok(());
         }
         // A paused scrub would delay the devices that take part in it, too.
@@ -366,7 +395,7 @@ impl Spa {
         if self.inner.groups.open_txg() > synced.next() {
             self.inner.groups.wait_unhurried(synced.next())?;
         }
-        Ok(())
+        self.finish_replacements()
     }
 
     /// The kind of the running scan, if there is one.

@@ -24,7 +24,7 @@ use nvpair::NvList;
 use phys::PropValue;
 use phys::uberblock::UberblockPhys;
 use rt::Mutex;
-use vdev::{AutoAshift, PoolState, TxgSet, VdevAux, VdevState, VdevTree};
+use vdev::{AutoAshift, PoolState, TxgSet, Vdev, VdevAux, VdevState, VdevTree};
 use zio::{Pipeline, PipelineSettings};
 
 use crate::core::Core;
@@ -122,8 +122,10 @@ pub(crate) struct State {
     pub(crate) config_object: ObjectId,
     /// `spa_all_vdev_zaps`
     pub(crate) vdev_zaps: Option<ObjectId>,
-    /// The DTLs as the MOS has them.
-    pub(crate) dtls: BTreeMap<Guid, TxgSet>,
+    /// The DTLs as the MOS has them, by their objects.
+    pub(crate) dtls: BTreeMap<u64, TxgSet>,
+    /// Devices that were detached in the txg that is being synced.
+    pub(crate) detached: Vec<Arc<Vdev>>,
     pub(crate) comment: Option<String>,
     pub(crate) compatibility: Option<String>,
     /// The config as last written: what a cachefile stores.
@@ -363,6 +365,7 @@ impl Spa {
         }
         self.ending_scans(|| {
             self.finish_destroys()?;
+            self.finish_replacements()?;
             if !self.inner.pipeline.errors().is_empty() {
                 self.sync_now()?;
             }
@@ -417,6 +420,7 @@ impl Spa {
             // write.
             self.inner.groups.sync_all().within(|| self.name())?;
             self.finish_destroys()?;
+            self.finish_replacements()?;
             self.set_pool_state(pool_state);
             let left = self.sync_now().and_then(|()| self.inner.groups.stop());
             // If the pool is resumed it is in use as before.

@@ -45,6 +45,7 @@ impl TxgSync for Inner {
         let outcome = self.converge(&tx).and_then(|()| self.commit(txg));
         self.core.set_pass(0);
         outcome?;
+        self.let_detached_go();
         self.mos.sync_done(txg);
         let spare_bytes = self.groups.dirty_data_max();
         self.space.sync_done(txg, self.slop_bytes(), spare_bytes);
@@ -78,13 +79,15 @@ impl Inner {
             self.sync_config(tx)?;
             self.dsl().sync_datasets(tx, pass)?;
             if pass == 1 {
-                self.sync_dtls(tx)?;
                 self.dsl().run_tasks(tx)?;
+                self.sync_replacements(tx)?;
                 self.dsl().process_async_destroys(tx)?;
                 // Tasks may have changed the config, and created datasets that are dirty.
                 self.sync_config(tx)?;
                 self.dsl().sync_datasets(tx, pass)?;
                 self.sync_scan(tx)?;
+                // With those of devices that were attached, or that the scan has brought up to date.
+                self.sync_dtls(tx)?;
                 self.sync_errors(tx)?;
             }
             self.dsl().flush(tx)?;

@@ -11,6 +11,8 @@ use spa::{ImportOptions, Spa};
 use torture::Dice;
 use torture::pool::{self, Layout};
 use vdev::import::discover;
+use vdev::{AutoAshift, Grouping, NewDevice, TopSpec, VdevKind};
+use zio::AllocClass;
 use zpl::mount::{Mount, init, mount};
 use zpl::{Create, NewFilesystem};
 
@@ -125,6 +127,57 @@ fn small_blocks_stop_where_the_reserve_for_metadata_begins() {
     assert_eq!(vdev_of(&fs, "f", 0, blocks - 1), NORMAL);
     assert_eq!(vdev_of(&fs, "f", 1, (blocks - 1) >> 10), SPECIAL);
     pool::assert_clean(&spa);
+}
+
+/// Devices that are added later are used from then on, also after the pool was opened again.
+#[test]
+fn a_pool_gets_special_and_log_devices_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let disks = pool::images(folder.path(), 3, 128 * MIB);
+    let root = init(NewFilesystem::default(), true);
+    let spa = pool::create("tank", Layout::Stripe, 9, &disks[..1], root).unwrap();
+    let added = |class, disk: &Arc<dyn Provider>| TopSpec {
+        class,
+        ..TopSpec::new(
+            Grouping::Single,
+            vec![NewDevice {
+                kind: VdevKind::Disk,
+                path: disk.name().to_owned(),
+                provider: disk.clone(),
+            }],
+        )
+    };
+    let specs = [
+        added(AllocClass::Special, &disks[1]),
+        added(AllocClass::Log, &disks[2]),
+    ];
+    spa.add(&specs, (9, AutoAshift::default()), false).unwrap();
+    assert_eq!(spa.parts().features().count(ALLOCATION_CLASSES), Some(1));
+    let use_it = |spa: &Spa, name: &str| {
+        let fs = mount(spa.dsl(), "tank", false).unwrap();
+        write(&fs, name, &Dice::new(3).bytes(MIB as usize));
+        spa.sync().unwrap();
+        assert_eq!(vdev_of(&fs, name, 0, 0), NORMAL);
+        assert_eq!(vdev_of(&fs, name, 1, 0), SPECIAL);
+        let id = fs.resolve(name).unwrap();
+        fs.write(id, 0, b"new").unwrap();
+        fs.fsync(id).unwrap();
+        assert!(
+            allocated(spa, VdevId(2)) > 0,
+            "the log is on its own device"
+        );
+        pool::assert_clean(spa);
+    };
+    use_it(&spa, "a");
+    spa.export().unwrap();
+    drop(spa);
+    let spa = pool::open(&disks, false).unwrap();
+    use_it(&spa, "b");
+    spa.export().unwrap();
+    drop((spa, disks));
+    if have_zdb() {
+        Zdb::verify(folder.path(), "tank").assert_clean();
+    }
 }
 
 fn import(devices: &[Arc<dyn Provider>], gives_up_logs: bool) -> base::Result<Spa> {

@@ -12,6 +12,7 @@ use spa::Spa;
 use torture::files::Files;
 use torture::pool::{self, Layout};
 use torture::{Dice, seed};
+use vdev::{Attach, AutoAshift, Grouping, NewDevice, TopSpec, VdevKind};
 use zpl::NewFilesystem;
 use zpl::mount::{init, mount};
 
@@ -343,4 +344,83 @@ fn the_error_log_is_the_kernels_and_ours() {
     assert_eq!(damaged.next().map(object), Some((head, met)));
     assert_eq!(damaged.next().map(object), Some((snapshot, found)));
     assert_eq!(damaged.next(), None);
+}
+
+/// The guest finishes the replacement begun here, and detaches the other side.
+const TREE_GUEST: &str = r#"set -e
+zpool import -d /dev -R /mnt tank
+zpool status tank
+zpool wait -t replace tank
+zpool wait -t resilver tank
+zpool status tank | tee /host/status
+if grep -q replacing /host/status; then exit 1; fi
+zpool scrub -w tank
+zpool status tank | grep -q "repaired 0B in .* with 0 errors"
+zpool history -i tank | grep "vdev attach"
+zpool detach tank /dev/vda
+for i in $(seq 50); do echo $i >/mnt/tank/plain/kernel$i; done
+zpool status tank
+zpool export tank
+"#;
+
+#[test]
+fn kernel_goes_on_with_a_tree_that_was_changed() {
+    let Some(guest) = Guest::find() else { return };
+    if !have_zdb() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let host = tempfile::tempdir().unwrap();
+    let mut dice = Dice::new(seed(79));
+    let (paths, disks) = images(folder.path(), 6);
+    let mut settings = pool::settings();
+    settings.scan.blocks_max = 5;
+    let root = init(NewFilesystem::default(), true);
+    let spa = pool::create_with("tank", Layout::Mirror, 12, &disks[..2], root, settings).unwrap();
+    new_fs(&spa, "tank/plain", &[("compression", 2)]);
+    let mut files = Files::default();
+    work(&spa, "tank/plain", &mut files, &mut dice, 300);
+    let device = |n: usize| NewDevice {
+        kind: VdevKind::Disk,
+        path: disks[n].name().to_owned(),
+        provider: disks[n].clone(),
+    };
+    let sectors = (12, AutoAshift::default());
+    let raidz = TopSpec::new(Grouping::Raidz { parity: 1 }, (2..5).map(device).collect());
+    spa.add(&[raidz], sectors, true).unwrap();
+    work(&spa, "tank/plain", &mut files, &mut dice, 300);
+    let second = spa.parts().tree().devices()[1].guid();
+    spa.attach(second, &device(5), Attach::Replacement, sectors)
+        .unwrap();
+    let kind = spa.parts().tree().tops()[0].children()[1].kind();
+    assert_eq!(kind, VdevKind::Replacing, "it takes longer than that");
+    spa.export().unwrap();
+    drop((spa, disks));
+    Zdb::verify(folder.path(), "tank").assert_clean();
+
+    let names: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
+    let ran = guest.run(TREE_GUEST, host.path(), &names);
+    ran.assert_success();
+
+    Zdb::verify(folder.path(), "tank").assert_clean();
+    let (_, disks) = images(folder.path(), 6);
+    let spa = pool::open(&disks, false).unwrap();
+    let shape: Vec<String> = spa
+        .parts()
+        .tree()
+        .devices()
+        .iter()
+        .map(|d| d.name())
+        .collect();
+    let expected = [5, 2, 3, 4].map(|n| paths[n].display().to_string());
+    assert_eq!(shape, expected);
+    let fs = mount(spa.dsl(), "tank/plain", false).unwrap();
+    for n in 1..=50 {
+        let name = format!("kernel{n}");
+        fs.unlink(fs.root(), name.as_bytes()).unwrap();
+    }
+    drop(fs);
+    work(&spa, "tank/plain", &mut files, &mut dice, 100);
+    pool::assert_clean(&spa);
+    spa.export().unwrap();
 }

@@ -37,10 +37,6 @@ pub struct FoundDevice {
     pub labels: Labels,
     /// Its own guid.
     pub guid: Guid,
-    /// That of its top-level vdev.
-    pub top_guid: Guid,
-    /// The txg of its newest config.
-    pub label_txg: Txg,
     /// The best uberblock on it.
     pub uberblock: Option<UberblockPhys>,
 }
@@ -114,39 +110,59 @@ pub fn discover(providers: &[Arc<dyn Provider>]) -> Discovery {
 }
 
 /// A device of a pool, if its label is complete: a label of txg 0 is of a pool that was never completely
-/// created.
+/// created, or of a device that was detached.
 fn found_device(provider: Arc<dyn Provider>, labels: Labels) -> Option<(Guid, FoundDevice)> {
     let config = labels.best_config(Txg(u64::MAX))?;
     let pool = Guid(config.get_u64("pool_guid")?);
     let guid = Guid(config.get_u64("guid")?);
-    let top_guid = Guid(config.get_u64("top_guid")?);
-    let label_txg = Txg(config.get_u64("txg").filter(|txg| *txg > 0)?);
+    config.get_u64("top_guid")?;
+    config.get_u64("txg").filter(|txg| *txg > 0)?;
     let uberblock = labels.best_uberblock(Txg(u64::MAX));
     let device = FoundDevice {
         provider,
         labels,
         guid,
-        top_guid,
-        label_txg,
         uberblock,
     };
     Some((pool, device))
 }
 
+/// The config of a device as of the best uberblock; one that is newer only if there is none else. The last
+/// side of a mirror has another guid since the txg that made it the last, which may not have been completed.
+fn config_of(device: &FoundDevice, max_txg: Txg) -> Option<&NvList> {
+    let config = device.labels.best_config(max_txg);
+    config.or_else(|| device.labels.best_config(Txg(u64::MAX)))
+}
+
 /// Puts one pool together.
 #[doc(alias = "get_configs")]
-fn assemble(guid: Guid, devices: Vec<FoundDevice>) -> Option<FoundPool> {
+fn assemble(guid: Guid, mut devices: Vec<FoundDevice>) -> Option<FoundPool> {
+    identify(&mut devices);
     let pool = describe(guid, &devices)?;
     Some(FoundPool { devices, ..pool })
 }
 
-/// The pool as its devices' labels describe it, without the devices.
-fn describe(guid: Guid, devices: &[FoundDevice]) -> Option<FoundPool> {
+/// The best uberblock of all devices, and its txg.
+fn best_uberblock(devices: &[FoundDevice]) -> (Option<UberblockPhys>, Txg) {
     let uberblocks = devices.iter().filter_map(|device| device.uberblock);
     let uberblock = uberblocks.max_by_key(UberblockPhys::rank);
-    let max_txg = uberblock.map_or(Txg(u64::MAX), |ub| ub.txg());
+    (uberblock, uberblock.map_or(Txg(u64::MAX), |ub| ub.txg()))
+}
+
+/// Gives each device the guid that it has as of the best uberblock.
+fn identify(devices: &mut [FoundDevice]) {
+    let (_, max_txg) = best_uberblock(devices);
+    for device in devices {
+        let own = config_of(device, max_txg).and_then(|config| config.get_u64("guid"));
+        device.guid = own.map_or(device.guid, Guid);
+    }
+}
+
+/// The pool as its devices' labels describe it, without the devices.
+fn describe(guid: Guid, devices: &[FoundDevice]) -> Option<FoundPool> {
+    let (uberblock, max_txg) = best_uberblock(devices);
     let tops = newest_tops(devices, max_txg);
-    let newest = tops.values().max_by_key(|config| config.get_u64("txg"))?;
+    let newest = tops.values().max_by_key(|config| rank(config, max_txg))?;
     let text = |key| newest.get_str(key).unwrap_or_default().to_owned();
     let state = newest.get_u64("state").and_then(PoolState::from_raw)?;
     Some(FoundPool {
@@ -161,16 +177,27 @@ fn describe(guid: Guid, devices: &[FoundDevice]) -> Option<FoundPool> {
     })
 }
 
-/// The newest config of each top-level vdev.
-fn newest_tops(devices: &[FoundDevice], max_txg: Txg) -> BTreeMap<Guid, &NvList> {
-    let mut tops: BTreeMap<Guid, &NvList> = BTreeMap::new();
+/// Which config counts: one that is not newer than the best uberblock, then the newest.
+fn rank(config: &NvList, max_txg: Txg) -> (bool, Option<u64>) {
+    let txg = config.get_u64("txg");
+    (txg <= Some(max_txg.0), txg)
+}
+
+/// The newest config of each top-level vdev, by its number.
+fn newest_tops(devices: &[FoundDevice], max_txg: Txg) -> BTreeMap<u64, &NvList> {
+    let mut tops: BTreeMap<u64, &NvList> = BTreeMap::new();
     for device in devices {
-        let config = device.labels.best_config(max_txg);
-        let Some(config) = config.or_else(|| device.labels.best_config(Txg(u64::MAX))) else {
+        let Some(config) = config_of(device, max_txg) else {
             continue;
         };
-        let have = tops.entry(device.top_guid).or_insert(config);
-        if config.get_u64("txg") > have.get_u64("txg") {
+        let id = config
+            .get_list("vdev_tree")
+            .and_then(|tree| tree.get_u64("id"));
+        let Some(id) = id.filter(|id| *id < TOPS_MAX) else {
+            continue;
+        };
+        let have = tops.entry(id).or_insert(config);
+        if rank(config, max_txg) > rank(have, max_txg) {
             *have = config;
         }
     }
@@ -178,7 +205,7 @@ fn newest_tops(devices: &[FoundDevice], max_txg: Txg) -> BTreeMap<Guid, &NvList>
 }
 
 /// The pool's config: facts of the newest label, and the top-level vdevs in their places.
-fn pool_config(guid: Guid, newest: &NvList, tops: &BTreeMap<Guid, &NvList>) -> NvList {
+fn pool_config(guid: Guid, newest: &NvList, tops: &BTreeMap<u64, &NvList>) -> NvList {
     let mut nv = NvList::new();
     for key in [
         "version",
@@ -203,33 +230,26 @@ fn pool_config(guid: Guid, newest: &NvList, tops: &BTreeMap<Guid, &NvList>) -> N
             nv.add(key, value.clone());
         }
     }
-    let mut places: BTreeMap<u64, &NvList> = BTreeMap::new();
-    for tree in tops
-        .values()
-        .filter_map(|config| config.get_list("vdev_tree"))
-    {
-        if let Some(id) = tree.get_u64("id").filter(|id| *id < TOPS_MAX) {
-            places.insert(id, tree);
-        }
-    }
-    let known = places.keys().next_back().map_or(0, |last| last + 1);
+    let known = tops.keys().next_back().map_or(0, |last| last + 1);
     let count = newest
         .get_u64("vdev_children")
         .unwrap_or(known)
         .min(TOPS_MAX);
     let holes = newest.get_u64s("hole_array").unwrap_or_default();
     let children: Vec<NvList> = (0..count)
-        .map(|id| match places.get(&id) {
-            Some(tree) if !holes.contains(&id) => (*tree).clone(),
-            _ => placeholder(
-                id,
-                if holes.contains(&id) {
-                    "hole"
-                } else {
-                    "missing"
-                },
-            ),
-        })
+        .map(
+            |id| match tops.get(&id).and_then(|top| top.get_list("vdev_tree")) {
+                Some(tree) if !holes.contains(&id) => tree.clone(),
+                _ => placeholder(
+                    id,
+                    if holes.contains(&id) {
+                        "hole"
+                    } else {
+                        "missing"
+                    },
+                ),
+            },
+        )
         .collect();
     let root = NvList::new()
         .with("type", "root")
@@ -292,6 +312,7 @@ impl FoundPool {
         let known = self.devices.len();
         let (guid, mut pool) = (self.guid, self);
         pool.devices.extend(more);
+        identify(&mut pool.devices);
         match describe(guid, &pool.devices) {
             Some(whole) => FoundPool {
                 devices: pool.devices,
@@ -299,6 +320,7 @@ impl FoundPool {
             },
             None => {
                 pool.devices.truncate(known);
+                identify(&mut pool.devices);
                 pool
             }
         }

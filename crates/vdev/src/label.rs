@@ -117,14 +117,18 @@ impl Labels {
         self.0.iter().filter_map(|label| label.as_ref().ok())
     }
 
-    /// The labels with the same device guid as the first valid one, and those that are damaged. Where a
-    /// device has grown, there may be labels of another pool at its new end.
+    /// The labels of the same pool as the first valid one, and those that are damaged. Where a device has
+    /// grown, there may be labels of another pool at its new end.
     #[doc(alias = "zpool_read_label")]
     fn of_first_owner(&self) -> impl Iterator<Item = &Label> {
+        let owner = |config: &NvList| {
+            let pool = config.get_u64("pool_guid");
+            pool.or_else(|| config.get_u64("guid"))
+        };
         let first = self.readable().find_map(Label::valid_config);
-        let first = first.map(|config| config.get_u64("guid"));
+        let first = first.map(owner);
         self.readable().filter(move |label| {
-            let own = label.valid_config().map(|config| config.get_u64("guid"));
+            let own = label.valid_config().map(owner);
             own.is_none() || own == first
         })
     }

@@ -39,6 +39,7 @@ pub use dtl::TxgSet;
 pub use geometry::{AutoAshift, choose_ashift, logical_ashift, metaslab_shift, physical_ashift};
 pub use kind::VdevKind;
 pub use leaf::Leaf;
+pub use shape::Attach;
 pub use spec::{Grouping, NewDevice, TopSpec};
 pub use state::{PoolState, VdevAux, VdevState};
 pub use stats::{StatsSnapshot, VdevStats};

@@ -1,8 +1,12 @@
 //! Changing the shape of a tree: adding, attaching, detaching, removing.
 //!
 //! # What it is
-//! Nodes are not changed but rebuilt around their children, and the root is swapped. The caller
-//! (spa, in syncing context or with all I/O stopped) then writes labels and config.
+//! Nodes are not changed but rebuilt around their children, and the root is swapped. The caller (spa, in
+//! syncing context) then writes labels and config.
+//!
+//! # Concurrency
+//! I/O that began before the swap goes on with the former nodes: a device that was just attached misses
+//! what is written so, which its DTL covers; one that was detached is written to until that I/O has ended.
 //!
 //! # Source
 //! OpenZFS `module/zfs/vdev.c` (`vdev_add_parent`, `vdev_remove_parent`, `vdev_compact_children`),
@@ -12,24 +16,41 @@ use std::sync::Arc;
 
 use base::{Error, ErrorKind, Guid, Result, Txg, VdevId};
 
+use crate::dtl::TXG_CONCURRENT_STATES;
 use crate::open::min_asize;
 use crate::{Vdev, VdevConfig, VdevKind, VdevTree};
 
+/// What is appended to the path of a device that is replaced by one at the same path.
+const REPLACED: &str = "/old";
+
+/// What a device that is attached is to the one beside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attach {
+    /// One more side of a mirror.
+    Side,
+    /// Its replacement: the old device goes when the new one is complete.
+    Replacement,
+}
+
+impl Attach {
+    fn kind(self) -> VdevKind {
+        match self {
+            Attach::Side => VdevKind::Mirror,
+            Attach::Replacement => VdevKind::Replacing,
+        }
+    }
+}
+
 impl VdevTree {
-    /// Adds a top-level vdev, in the place of a hole if there is one.
+    /// Adds a top-level vdev, behind all others.
     #[doc(alias = "spa_vdev_add")]
     pub fn add_top(&self, top: Arc<Vdev>) -> VdevId {
         let root = self.root();
         let mut tops = root.children().to_vec();
-        let hole = tops.iter().position(|top| top.kind() == VdevKind::Hole);
-        let id = hole.unwrap_or(tops.len());
-        if hole.is_some() {
-            tops[id] = top;
-        } else {
-            tops.push(top);
-        }
+        tops.push(top);
+        let id = VdevId(tops.len() as u64 - 1);
         self.replace_root(rebuilt(&root, tops));
-        VdevId(id as u64)
+        id
     }
 
     /// Removes a top-level vdev; its number becomes a hole, or is dropped if it was the last.
@@ -44,70 +65,102 @@ impl VdevTree {
         self.replace_root(rebuilt(&root, tops));
     }
 
-    /// Attaches a device beside another one: the two become a mirror, or a further side of one, or
-    /// (`replaces`) a pair of which the old one goes when the new one is complete. The new device lacks
-    /// everything: its DTL covers all txgs up to `txg`.
+    /// Whether a device can be attached beside another one.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`]; [`ErrorKind::InvalidInput`] if it does not fit there.
-    #[doc(alias = "spa_vdev_attach")]
-    pub fn attach(&self, beside: Guid, device: &Arc<Vdev>, replaces: bool, txg: Txg) -> Result<()> {
+    /// [`ErrorKind::NotFound`] if the other one is not there; [`ErrorKind::Unsupported`] if it is part of
+    /// something that takes no further device; [`ErrorKind::TooBig`] if the new one is too small;
+    /// [`ErrorKind::InvalidInput`] if its sectors are too large.
+    pub fn check_attach(&self, beside: Guid, device: &Vdev, attach: Attach) -> Result<()> {
         let (old, top) = self.find_device(beside)?;
-        if matches!(top.kind(), VdevKind::RaidZ { .. }) && !replaces {
-            return Err(Error::invalid("cannot attach to a device of a RAID-Z"));
-        }
-        let kind = if replaces {
-            VdevKind::Replacing
-        } else {
-            VdevKind::Mirror
+        let parent = parent_of(&self.root(), &old)
+            .expect("below the root")
+            .kind();
+        let is_fit = match attach {
+            Attach::Side => matches!(parent, VdevKind::Mirror | VdevKind::Root),
+            Attach::Replacement => parent != VdevKind::Spare,
         };
-        check_size(device, &top, &old)?;
+        if !is_fit {
+            let what = format!("a device beside one of a {}", parent.word());
+            return Err(Error::new(ErrorKind::Unsupported, what));
+        }
+        if device.ashift() > top.ashift() {
+            let what = format!(
+                "{}: its sectors are larger than those of the vdev",
+                device.name()
+            );
+            return Err(Error::invalid(what));
+        }
+        check_size(device, &top, &old)
+    }
+
+    /// Attaches a device beside another one, as [`check_attach`](Self::check_attach) allows: the two become
+    /// a mirror, or a pair of which the old one goes; or the device becomes one more side of what is there.
+    /// It lacks everything: its DTL covers all txgs up to those that may be written to at `txg`. A device
+    /// at the path of the one that it replaces takes the path over.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`].
+    #[doc(alias = "spa_vdev_attach")]
+    pub fn attach(&self, beside: Guid, device: &Arc<Vdev>, attach: Attach, txg: Txg) -> Result<()> {
+        let (old, _) = self.find_device(beside)?;
+        let kind = attach.kind();
+        let create_txg = old.config().create_txg;
+        device.update(|config| config.create_txg = create_txg);
+        if old.config().path == device.config().path {
+            old.update(|config| {
+                config.path = config.path.as_ref().map(|path| format!("{path}{REPLACED}"));
+                config.devid = None;
+            });
+        }
+        device
+            .leaf()
+            .dirty_dtl(Txg::INITIAL.0..txg.0 + TXG_CONCURRENT_STATES);
         let new_root = self.map(&self.root(), &mut |vdev| {
             let holds_old = vdev.children().iter().any(|child| Arc::ptr_eq(child, &old));
-            if !replaces && holds_old && vdev.kind() == VdevKind::Mirror {
+            if holds_old && vdev.kind() == kind {
                 let mut sides = vdev.children().to_vec();
                 sides.push(Arc::clone(device));
                 return Some(rebuilt(vdev, sides));
             }
             Arc::ptr_eq(vdev, &old).then(|| wrapped(vdev, kind, device))
         });
-        device.leaf().dirty_dtl(Txg::INITIAL.0..txg.0 + 1);
         self.replace_root(new_root);
         Ok(())
     }
 
-    /// Detaches a device from a mirror or a replacement. A mirror left with one side is replaced by that
-    /// side.
+    /// Whether a device can be detached.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`]; [`ErrorKind::InvalidInput`] if it is not a side of a mirror;
-    /// [`ErrorKind::Busy`] if no other side has everything.
+    /// [`ErrorKind::NotFound`]; [`ErrorKind::Unsupported`] if it is not a side of a mirror;
+    /// [`ErrorKind::Busy`] if the others do not have everything.
+    pub fn check_detach(&self, guid: Guid) -> Result<()> {
+        let (device, top) = self.find_device(guid)?;
+        let parent = parent_of(&self.root(), &device).expect("below the root");
+        if !parent.kind().is_mirror_like() {
+            let what = format!("{}: only sides of mirrors can be detached", device.name());
+            return Err(Error::new(ErrorKind::Unsupported, what));
+        }
+        if !top.can_do_without(&device) {
+            let what = format!("{}: the other devices lack some data", device.name());
+            return Err(Error::new(ErrorKind::Busy, what));
+        }
+        Ok(())
+    }
+
+    /// Detaches a device from a mirror or a replacement, as [`check_detach`](Self::check_detach) allows, and
+    /// returns it. A mirror that is left with one side is replaced by that side.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`].
     #[doc(alias = "spa_vdev_detach")]
     pub fn detach(&self, guid: Guid) -> Result<Arc<Vdev>> {
         let (device, _) = self.find_device(guid)?;
         let root = self.root();
-        let parent = parent_of(&root, &device).filter(|parent| parent.kind().is_mirror_like());
-        let parent = parent.ok_or_else(|| {
-            Error::invalid(format!(
-                "{}: only sides of mirrors can be detached",
-                device.name()
-            ))
-        })?;
-        let rest: Vec<_> = parent
-            .children()
-            .iter()
-            .filter(|side| !Arc::ptr_eq(side, &device))
-            .cloned()
-            .collect();
-        let is_complete = |leaf: &Arc<Vdev>| leaf.leaf().is_usable() && !leaf.leaf().has_dtl();
-        if !rest
-            .iter()
-            .flat_map(Vdev::devices)
-            .any(|leaf| is_complete(&leaf))
-        {
-            let context = format!("{}: no other side has all data", device.name());
-            return Err(Error::new(ErrorKind::Busy, context));
-        }
+        let parent = parent_of(&root, &device).expect("below the root");
+        let mut rest = parent.children().to_vec();
+        rest.retain(|side| !Arc::ptr_eq(side, &device));
+        give_path_back(&device, &rest);
         let new_root = self.map(&root, &mut |vdev| {
             Arc::ptr_eq(vdev, &parent).then(|| match &rest[..] {
                 [last] => unwrapped(vdev, last, is_top(&root, vdev)),
@@ -116,6 +169,27 @@ impl VdevTree {
         });
         self.replace_root(new_root);
         Ok(device)
+    }
+
+    /// A device whose replacement is complete, so that it can be detached.
+    #[must_use]
+    #[doc(alias = "spa_vdev_resilver_done_hunt")]
+    pub fn replaced(&self) -> Option<Arc<Vdev>> {
+        let is_complete = |leaf: &Vdev| leaf.leaf().is_usable() && !leaf.leaf().has_dtl();
+        self.tops().into_iter().find_map(|top| {
+            let mut found = None;
+            top.visit(&mut |vdev| {
+                let sides = vdev.children();
+                if let (VdevKind::Replacing, [old, .., new]) = (vdev.kind(), sides)
+                    && found.is_none()
+                    && new.is_complete(&is_complete)
+                    && top.can_do_without(old)
+                {
+                    found = Some(Arc::clone(old));
+                }
+            });
+            found
+        })
     }
 
     /// A copy of the tree in which `change` replaced some nodes.
@@ -166,9 +240,21 @@ fn check_size(device: &Vdev, top: &Vdev, old: &Vdev) -> Result<()> {
             "{}: device is too small, {needed} bytes needed",
             device.name()
         );
-        return Err(Error::invalid(context));
+        return Err(Error::new(ErrorKind::TooBig, context));
     }
     Ok(())
+}
+
+/// If a device took over the path of the one that it replaces, and is detached before it is complete, the
+/// old one gets its path back.
+fn give_path_back(device: &Vdev, rest: &[Arc<Vdev>]) {
+    let path = device.config().path.clone();
+    let Some(path) = path else { return };
+    let taken = format!("{path}{REPLACED}");
+    let is_it = |side: &&Arc<Vdev>| side.config().path.as_ref() == Some(&taken);
+    if let Some(old) = rest.iter().find(is_it) {
+        old.update(|config| config.path = Some(path));
+    }
 }
 
 /// The same inner vdev with other children.

@@ -199,16 +199,17 @@ impl VdevTree {
     pub fn prepare_devices(&self) -> Result<()> {
         self.devices()
             .iter()
-            .try_for_each(|vdev| vdev.prepare_device())
+            .try_for_each(|vdev| vdev.empty_labels())
     }
 }
 
 impl Vdev {
-    /// Empties the labels of this device, before it becomes part of a pool.
+    /// Empties the labels of this device, before it becomes part of a pool, or when it no longer is.
     ///
     /// # Errors
     /// [`ErrorKind::Io`].
-    pub(crate) fn prepare_device(&self) -> Result<()> {
+    #[doc(alias = "vdev_label_init")]
+    pub fn empty_labels(&self) -> Result<()> {
         let write = |index| label::write_blank(self.leaf(), index);
         (0..LABELS)
             .try_for_each(write)

@@ -1,6 +1,7 @@
 //! Checks whether the vdevs of a pool are equally redundant.
 
 use super::{AllocClass, Grouping, TopSpec, VdevSpec};
+use crate::pool::{VdevKind, VdevStatus};
 
 /// `ZPOOL_FUZZ`: sizes that differ by at most this many bytes count as equal.
 const SIZE_FUZZ: u64 = 16 << 20;
@@ -68,6 +69,49 @@ pub fn check_replication(
         wrong.extend(mismatch_with_pool(pool, new));
     }
     if wrong.is_empty() { Ok(()) } else { Err(wrong) }
+}
+
+/// The redundancy of a pool that vdevs are added to; `None` if its own vdevs differ. Of a device that is being
+/// replaced, the first one counts.
+#[must_use]
+#[doc(alias = "get_replication")]
+pub fn replication_of_pool(
+    root: &VdevStatus,
+    facts: &dyn Fn(&str) -> LeafFacts,
+) -> Option<Replication> {
+    let tops: Vec<_> = root.children.iter().filter_map(spec_of).collect();
+    let spec = VdevSpec {
+        tops,
+        ..VdevSpec::default()
+    };
+    check_replication(&spec, None, facts).ok()?;
+    let last = spec.tops.iter().rfind(|top| top.class != AllocClass::Log)?;
+    Some(replication_of(last, facts, &mut Vec::new()))
+}
+
+fn spec_of(top: &VdevStatus) -> Option<TopSpec<String>> {
+    let grouping = match &top.kind {
+        VdevKind::Mirror => Grouping::Mirror,
+        VdevKind::Raidz { parity } => Grouping::Raidz { parity: *parity },
+        VdevKind::Hole | VdevKind::Indirect | VdevKind::Missing => return None,
+        _ => Grouping::Single,
+    };
+    let devices = match grouping {
+        Grouping::Single => vec![first_device(top)],
+        _ => top.children.iter().map(first_device).collect(),
+    };
+    Some(TopSpec {
+        grouping,
+        class: top.class,
+        devices,
+    })
+}
+
+fn first_device(vdev: &VdevStatus) -> String {
+    match vdev.children.first() {
+        Some(first) => first_device(first),
+        None => vdev.path.clone().unwrap_or_default(),
+    }
 }
 
 fn replication_of(

@@ -163,11 +163,7 @@ fn check_devices(
     if !wrong.is_empty() {
         return Err(Fail::Failed(override_message(&wrong, is_forced)));
     }
-    check_twice(pool, tops)
-}
-
-fn same_device(pool: &str) -> Fail {
-    Fail::Failed(format!("cannot create '{pool}': {SAME_DEVICE}"))
+    check_twice(&format!("cannot create '{pool}'"), tops)
 }
 
 /// Checks where the file systems are to be mounted: `-R` and `-m`.
@@ -206,7 +202,7 @@ fn check_sizes(pool: &str, tops: &[TopSpec<Device>]) -> Result<(), Fail> {
 }
 
 /// A device as `-n` shows it.
-fn shown_name(leaf: &str) -> String {
+pub(super) fn shown_name(leaf: &str) -> String {
     Device::find(leaf).map_or_else(
         |_| leaf.to_owned(),
         |device| super::devices::short_name(&device.name(), !device.is_file).to_owned(),
@@ -218,7 +214,7 @@ fn already_exists(pool: &str) -> Fail {
 }
 
 /// The devices of every top-level vdev.
-fn resolve(spec: &VdevSpec) -> Result<Vec<TopSpec<Device>>, Fail> {
+pub(super) fn resolve(spec: &VdevSpec) -> Result<Vec<TopSpec<Device>>, Fail> {
     let find = |name: &String| Device::find(name);
     let tops: Result<_, _> = spec.tops.iter().map(|top| top.try_map(find)).collect();
     let tops = tops?;
@@ -229,7 +225,7 @@ fn resolve(spec: &VdevSpec) -> Result<Vec<TopSpec<Device>>, Fail> {
 }
 
 /// Refuses kinds of vdevs that the engine cannot make.
-fn refuse_kinds(spec: &VdevSpec) -> Result<(), Fail> {
+pub(super) fn refuse_kinds(spec: &VdevSpec) -> Result<(), Fail> {
     let grouping = spec.tops.iter().find_map(|top| match &top.grouping {
         Grouping::Single | Grouping::Mirror | Grouping::Raidz { .. } => None,
         other => Some(other.display_name()),
@@ -248,18 +244,19 @@ fn refuse_kinds(spec: &VdevSpec) -> Result<(), Fail> {
     }
 }
 
-fn check_twice(pool: &str, tops: &[TopSpec<Device>]) -> Result<(), Fail> {
+/// Checks that no device is named twice; `what` is what cannot be done then.
+pub(super) fn check_twice(what: &str, tops: &[TopSpec<Device>]) -> Result<(), Fail> {
     let mut seen = std::collections::BTreeSet::new();
     for device in tops.iter().flat_map(|top| &top.devices) {
         let real = std::fs::canonicalize(&device.path).unwrap_or_else(|_| device.path.clone());
         if !seen.insert(real) {
-            return Err(same_device(pool));
+            return Err(Fail::Failed(format!("{what}: {SAME_DEVICE}")));
         }
     }
     Ok(())
 }
 
-fn leaf_facts(leaf: &str) -> LeafFacts {
+pub(super) fn leaf_facts(leaf: &str) -> LeafFacts {
     let Ok(device) = Device::find(leaf) else {
         return LeafFacts {
             is_file: false,

@@ -15,7 +15,7 @@ use super::{Fail, Outcome, change_error, refuse_options, refuse_power};
 
 /// The device that the user means: by guid, path, or the path without its folder.
 #[doc(alias = "zpool_find_vdev")]
-fn find_device<'v>(root: &'v VdevStatus, word: &str) -> Option<&'v VdevStatus> {
+pub(super) fn find_device<'v>(root: &'v VdevStatus, word: &str) -> Option<&'v VdevStatus> {
     let guid = word.parse::<u64>().ok();
     let absolute = std::path::absolute(word)
         .ok()
@@ -32,7 +32,7 @@ fn find_device<'v>(root: &'v VdevStatus, word: &str) -> Option<&'v VdevStatus> {
 }
 
 /// The vdev that is not a leaf, by its name (`mirror-0`) or guid.
-fn find_group<'v>(root: &'v VdevStatus, word: &str) -> Option<&'v VdevStatus> {
+pub(super) fn find_group<'v>(root: &'v VdevStatus, word: &str) -> Option<&'v VdevStatus> {
     root.find(&|vdev| {
         !vdev.is_leaf() && (vdev.name(name_style()) == word || vdev.guid.to_string() == word)
     })
@@ -133,10 +133,7 @@ fn absence_text(absence: &Absence) -> String {
         Absence::PathUnknown => "its path is not known".to_owned(),
         Absence::NotFound | Absence::StillMissing => "no such device in pool".to_owned(),
         Absence::OtherDevice => {
-            "its label says that it is another device, and new devices cannot take the place of old \
-             ones here yet: attach the old one, use 'zpool replace' of an OpenZFS system, or copy the \
-             data to a new pool"
-                .to_owned()
+            "its label says that it is another device: 'zpool replace' takes a new one".to_owned()
         }
         Absence::Error(error) => error.to_string(),
     }

@@ -16,6 +16,7 @@ mod list;
 mod props;
 mod scrub;
 mod status;
+mod tree;
 mod wait;
 
 use std::process::ExitCode;
@@ -37,6 +38,9 @@ const JSON_INT: (&str, Flag) = long("json-int");
 const JSON_FLAT: (&str, Flag) = long("json-flat-vdevs");
 const JSON_GUID: (&str, Flag) = long("json-pool-key-guid");
 const POWER: (&str, Flag) = long("power");
+const ALLOW_IN_USE: (&str, Flag) = long("allow-in-use");
+const ALLOW_REPLICATION: (&str, Flag) = long("allow-replication-mismatch");
+const ALLOW_ASHIFT: (&str, Flag) = long("allow-ashift-mismatch");
 const REWIND: (&str, Flag) = long("rewind-to-checkpoint");
 
 #[rustfmt::skip]
@@ -60,6 +64,10 @@ const ZPOOL: Program = Program {
         command("online", "e", &[POWER], device_state::online),
         command("offline", "ft", &[POWER], device_state::offline),
         command("clear", "FnX", &[POWER], device_state::clear),
+        command("attach", "fo:sw", &[], tree::attach),
+        command("detach", "", &[], tree::detach),
+        command("replace", "fo:sw", &[], tree::replace),
+        command("add", "fgLno:P", &[ALLOW_IN_USE, ALLOW_REPLICATION, ALLOW_ASHIFT], tree::add),
         command("version", "j", &[JSON], |_, args| version(Tool::Zpool, args)),
     ],
     wrong_options,

@@ -8,14 +8,15 @@
 //! OpenZFS cmd/zpool/zpool_main.c (`zpool_do_wait`, `zpool_do_resilver`).
 
 use admin::getopt::Parsed;
+use admin::pool::{VdevKind, VdevStatus};
 use scan::Kind;
 use service::{OpenPool, Session};
 
 use super::list::{pool_names, repeated_code};
 use super::{Fail, Outcome, open_error, refuse_options};
 
-/// `zpool_wait_activity_t`; only the two scans can be in progress here. The others never are, or end with
-/// the command that started them.
+/// `zpool_wait_activity_t`; only the two scans, and what waits for one of them, can be in progress here. The
+/// others never are, or end with the command that started them.
 const ACTIVITIES: &[&str] = &[
     "discard",
     "free",
@@ -48,12 +49,17 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
         _ => return Err(Fail::Usage("too many arguments".into())),
     };
     let pool = open(session, name)?;
+    let is_replacing = || {
+        let replacing = |vdev: &VdevStatus| vdev.kind == VdevKind::Replacing;
+        pool.vdevs().find(&replacing).is_some()
+    };
     let is_wanted = |kind: Kind| {
-        let activity = match kind {
-            Kind::Scrub => "scrub",
-            Kind::Resilver => "resilver",
-        };
-        wanted.is_empty() || wanted.contains(&activity)
+        wanted.is_empty()
+            || match kind {
+                Kind::Scrub => wanted.contains(&"scrub"),
+                Kind::Resilver if wanted.contains(&"resilver") => true,
+                Kind::Resilver => wanted.contains(&"replace") && is_replacing(),
+            }
     };
     while pool.scan_running().is_some_and(is_wanted) && !pool.is_scan_paused() {
         pool.wait_for_scan()?;

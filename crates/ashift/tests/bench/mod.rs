@@ -55,10 +55,16 @@ impl Bench {
         self.folder.path().join(name)
     }
 
+    /// One more image.
+    pub(crate) fn image(&self, name: &str, mib: u64) {
+        let file = File::create(self.path(name)).unwrap();
+        file.set_len(mib << 20).unwrap();
+    }
+
     /// Replaces `{a}` by the path of image `a`, `{dir}` by the folder.
-    fn filled(&self, text: &str) -> String {
+    pub(crate) fn filled(&self, text: &str) -> String {
         let mut out = text.replace("{dir}", &self.folder().display().to_string());
-        for name in ["a", "b", "c"] {
+        for name in ["a", "b", "c", "d", "e", "small", "shorter"] {
             out = out.replace(
                 &format!("{{{name}}}"),
                 &self.path(name).display().to_string(),

@@ -9,4 +9,5 @@ mod expand;
 mod import;
 mod obstacles;
 mod suspend;
+mod tree;
 mod words;

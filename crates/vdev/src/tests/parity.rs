@@ -303,7 +303,8 @@ fn a_device_of_a_kind_with_parity_is_replaced() {
     let written = block(3, 5);
     tree.write_block(TOP, 0, &written).unwrap();
     let new = leaf(201, disk(9));
-    tree.attach(Guid(101), &new, true, Txg(10)).unwrap();
+    tree.attach(Guid(101), &new, Attach::Replacement, Txg(10))
+        .unwrap();
     let top = tree.top(TOP).unwrap();
     assert_eq!(top.children()[0].kind(), VdevKind::Replacing);
     let is_written = |bytes: &[u8]| bytes == written;

@@ -354,7 +354,9 @@ fn a_device_of_a_raidz_is_replaced() {
     let mut pool = Pool::new(4, 1);
     pool.write(0);
     let new = leaf(201, disk(9));
-    pool.tree.attach(Guid(102), &new, true, Txg(10)).unwrap();
+    pool.tree
+        .attach(Guid(102), &new, Attach::Replacement, Txg(10))
+        .unwrap();
     pool.check_reads("replacing");
     pool.write(1 << 20);
     let (bad, repaired) = pool.scrub("replacing");

@@ -1,0 +1,315 @@
+//! `zpool attach`, `detach`, `replace`, `add`: changing the vdevs of a pool.
+//!
+//! # Source
+//! OpenZFS cmd/zpool/zpool_main.c (`zpool_do_attach_or_replace`, `zpool_do_detach`, `zpool_do_add`),
+//! cmd/zpool/zpool_vdev.c (`make_root_vdev`), lib/libzfs/libzfs_pool.c (`zpool_vdev_attach`,
+//! `zpool_vdev_detach`, `zpool_add`).
+
+use admin::getopt::Parsed;
+use admin::number::parse_number;
+use admin::pool::{VdevKind, VdevStatus};
+use admin::prop::split_assignment;
+use admin::vdev_spec::{
+    VdevSpec, check_replication, layout_added, override_message, parse_vdev_spec,
+    replication_of_pool,
+};
+use base::{Error, ErrorKind, Guid};
+use phys::PropValue;
+use phys::label::{ASHIFT_MAX, ASHIFT_MIN};
+use service::{Access, OpenPool, PoolDevice, Session};
+use vdev::{Attach, TopSpec};
+
+use super::create::{check_twice, leaf_facts, refuse_kinds, resolve, shown_name};
+use super::device_state::{find_device, find_group};
+use super::devices::{Device, objection};
+use super::list::styles;
+use super::{Fail, Outcome, change_error, refuse_options};
+
+/// Exit code of commands that return libzfs's -1.
+const FAILED: u8 = 255;
+
+/// `zpool attach`.
+pub(super) fn attach(session: &Session, args: &Parsed) -> Outcome {
+    let (name, words) = operands(args)?;
+    let (old, new) = match words {
+        [_] => return Err(Fail::Usage("missing <new_device> specification".into())),
+        [old, new] => (old, new),
+        _ => return Err(Fail::Usage("too many arguments".into())),
+    };
+    attach_or_replace(session, args, (name, old, new), Attach::Side)
+}
+
+/// `zpool replace`. Without a new device, it is at the path of the old one.
+pub(super) fn replace(session: &Session, args: &Parsed) -> Outcome {
+    let (name, words) = operands(args)?;
+    let (old, new) = match words {
+        [old] => (old, old),
+        [old, new] => (old, new),
+        _ => return Err(Fail::Usage("too many arguments".into())),
+    };
+    attach_or_replace(session, args, (name, old, new), Attach::Replacement)
+}
+
+fn operands(args: &Parsed) -> Result<(&String, &[String]), Fail> {
+    match args.operands.split_first() {
+        None => Err(Fail::Usage("missing pool name argument".into())),
+        Some((_, [])) => Err(Fail::Usage("missing <device> specification".into())),
+        Some(both) => Ok(both),
+    }
+}
+
+fn attach_or_replace(
+    session: &Session,
+    args: &Parsed,
+    (name, old, new): (&String, &String, &String),
+    attach: Attach,
+) -> Outcome {
+    let (command, what) = match attach {
+        Attach::Side => ("attach", format!("cannot attach {new} to {old}")),
+        Attach::Replacement => ("replace", format!("cannot replace {old} with {new}")),
+    };
+    let given = given_ashift(args)?;
+    refuse_options(args, command, "s")?;
+    let pool = open(session, name, &what)?;
+    let ashift = given.unwrap_or_else(|| ashift_of(&pool));
+    let device = Device::find(new)?;
+    check_free(session, [&device], args.has('f'))?;
+    let beside = target(&pool, old, attach).map_err(|why| refused(&what, &why))?;
+    let device = PoolDevice {
+        path: device.name(),
+        kind: device.kind(),
+    };
+    let attached = pool.attach(beside, &device, attach, ashift);
+    attached.map_err(|error| refused(&what, &attach_text(&error, attach, new)))?;
+    if args.has('w') {
+        pool.wait_for_scan()?;
+    }
+    session.finish_change(&pool, true)?;
+    Ok(())
+}
+
+/// The device that another one is to be attached beside.
+fn target(pool: &OpenPool, word: &str, attach: Attach) -> Result<Guid, String> {
+    let vdevs = pool.vdevs();
+    if let Some(device) = find_device(&vdevs, word) {
+        return Ok(Guid(device.guid));
+    }
+    Err(match find_group(&vdevs, word) {
+        None => "no such device in pool".to_owned(),
+        Some(group) => match (&group.kind, attach) {
+            (VdevKind::Raidz { .. }, Attach::Side) => {
+                "expanding a raidz is not supported yet".to_owned()
+            }
+            _ => wrong_target(attach).to_owned(),
+        },
+    })
+}
+
+fn wrong_target(attach: Attach) -> &'static str {
+    match attach {
+        Attach::Side => "can only attach to mirrors and top-level disks",
+        Attach::Replacement => {
+            "already in replacing/spare config; wait for completion or use 'zpool detach'"
+        }
+    }
+}
+
+fn attach_text(error: &Error, attach: Attach, new: &str) -> String {
+    match error.kind() {
+        ErrorKind::NotFound => "no such device in pool".to_owned(),
+        ErrorKind::Unsupported => wrong_target(attach).to_owned(),
+        ErrorKind::TooBig => "device is too small".to_owned(),
+        ErrorKind::Busy => format!("{new} is busy"),
+        ErrorKind::InvalidInput => {
+            "The new device cannot have a higher alignment requirement than \
+                                    the top-level vdev."
+                .to_owned()
+        }
+        _ => error.to_string(),
+    }
+}
+
+/// `zpool detach`.
+pub(super) fn detach(session: &Session, args: &Parsed) -> Outcome {
+    let (name, words) = operands(args)?;
+    let what = format!("cannot detach {}", words[0]);
+    let pool = open(session, name, &what)?;
+    let vdevs = pool.vdevs();
+    let only = "only applicable to mirror and replacing vdevs";
+    let Some(device) = find_device(&vdevs, &words[0]) else {
+        let is_group = find_group(&vdevs, &words[0]).is_some();
+        let why = if is_group {
+            only
+        } else {
+            "no such device in pool"
+        };
+        return Err(refused(&what, why));
+    };
+    let detached = pool.detach(Guid(device.guid));
+    detached.map_err(|error| match error.kind() {
+        ErrorKind::Unsupported => refused(&what, only),
+        ErrorKind::Busy => refused(&what, "no valid replicas"),
+        _ => refused(&what, &error.to_string()),
+    })?;
+    session.finish_change(&pool, true)?;
+    Ok(())
+}
+
+/// `zpool add`. With `-n`, everything is checked, and the outcome is shown.
+pub(super) fn add(session: &Session, args: &Parsed) -> Outcome {
+    let given = given_ashift(args)?;
+    let Some((name, words)) = args.operands.split_first() else {
+        return Err(Fail::Usage("missing pool name argument".into()));
+    };
+    if words.is_empty() {
+        return Err(Fail::Usage("missing vdev specification".into()));
+    }
+    let allowed = Allowed::of(args)?;
+    let what = format!("cannot add to '{name}'");
+    let pool = open(session, name, &what)?;
+    let ashift = given.unwrap_or_else(|| ashift_of(&pool));
+    let spec = parse_vdev_spec(words)?;
+    let tops = resolve(&spec)?;
+    check_free(
+        session,
+        tops.iter().flat_map(|top| &top.devices),
+        allowed.in_use,
+    )?;
+    if !allowed.other_replication {
+        check_level(&pool.vdevs(), &spec)?;
+    }
+    refuse_kinds(&spec)?;
+    if args.has('n') {
+        let (_, style, _) = styles(args);
+        print!(
+            "{}",
+            layout_added(name, &pool.vdevs(), &spec, style, &shown_name)
+        );
+        pool.close()?;
+        return Ok(());
+    }
+    check_twice(&what, &tops)?;
+    let device = |device: &Device| {
+        Ok::<_, Fail>(PoolDevice {
+            path: device.name(),
+            kind: device.kind(),
+        })
+    };
+    let tops: Result<Vec<TopSpec<PoolDevice>>, Fail> =
+        tops.iter().map(|top| top.try_map(device)).collect();
+    let added = pool.add(&tops?, ashift, allowed.other_ashift);
+    added.map_err(|error| Fail::Failed(format!("{what}: {}", add_text(&error))))?;
+    session.finish_change(&pool, true)?;
+    Ok(())
+}
+
+/// What `-f` and the options for each of its effects allow.
+struct Allowed {
+    in_use: bool,
+    other_replication: bool,
+    other_ashift: bool,
+}
+
+impl Allowed {
+    fn of(args: &Parsed) -> Result<Allowed, Fail> {
+        let is_forced = args.has('f');
+        let [in_use, other_replication, other_ashift] =
+            ["in-use", "replication-mismatch", "ashift-mismatch"]
+                .map(|what| args.has_long(&format!("allow-{what}")));
+        if is_forced && (in_use || other_replication || other_ashift) {
+            return Err(Fail::Usage(
+                "'-f' option is not allowed with '--allow-replication-mismatch', \
+                 '--allow-ashift-mismatch', or '--allow-in-use'"
+                    .into(),
+            ));
+        }
+        Ok(Allowed {
+            in_use: is_forced || in_use,
+            other_replication: is_forced || other_replication,
+            other_ashift: is_forced || other_ashift,
+        })
+    }
+}
+
+fn add_text(error: &Error) -> String {
+    match error.kind() {
+        ErrorKind::TooBig => "device is less than the minimum size (64M)".to_owned(),
+        ErrorKind::Busy => "one or more vdevs refer to the same device".to_owned(),
+        ErrorKind::Exists => {
+            "adding devices with different physical sector sizes is not allowed".to_owned()
+        }
+        _ => error.to_string(),
+    }
+}
+
+/// Checks that the new vdevs are as redundant as those of the pool.
+fn check_level(pool: &VdevStatus, spec: &VdevSpec) -> Result<(), Fail> {
+    let facts = |leaf: &str| leaf_facts(leaf);
+    // A pool that is not equally redundant itself takes anything.
+    let Some(level) = replication_of_pool(pool, &facts) else {
+        return Ok(());
+    };
+    let checked = check_replication(spec, Some(level), &facts);
+    checked.map_err(|wrong| Fail::Failed(override_message(&wrong, false)))
+}
+
+/// Checks that the devices are not in use.
+fn check_free<'d>(
+    session: &Session,
+    devices: impl IntoIterator<Item = &'d Device>,
+    is_forced: bool,
+) -> Result<(), Fail> {
+    let mut wrong = Vec::new();
+    for device in devices {
+        let found = objection(session, device)?;
+        wrong.extend(found.filter(|o| !o.can_force || !is_forced).map(|o| o.text));
+    }
+    if wrong.is_empty() {
+        return Ok(());
+    }
+    Err(Fail::Failed(override_message(&wrong, is_forced)))
+}
+
+/// `-o ashift=N`, the only property that new devices take.
+fn given_ashift(args: &Parsed) -> Result<Option<u32>, Fail> {
+    let mut given = None;
+    for assignment in args.values('o') {
+        let Some((name, value)) = split_assignment(assignment) else {
+            return Err(Fail::Usage("missing '=' for -o option".into()));
+        };
+        if name != "ashift" {
+            return Err(Fail::Usage(String::new()));
+        }
+        if given.is_some() {
+            let text = "property 'ashift' specified multiple times";
+            return Err(Fail::Usage(text.into()));
+        }
+        let ashift = parse_number(value).map_err(|_| "ashift must be a number.".to_owned())?;
+        let range = u64::from(ASHIFT_MIN)..=ASHIFT_MAX.into();
+        if ashift != 0 && !range.contains(&ashift) {
+            return Err(Fail::Failed(format!(
+                "invalid 'ashift={ashift}' property: only values between {ASHIFT_MIN} and \
+                 {ASHIFT_MAX} are allowed."
+            )));
+        }
+        given = u32::try_from(ashift).ok();
+    }
+    Ok(given)
+}
+
+/// The property `ashift` of the pool; 0 if it was not set.
+fn ashift_of(pool: &OpenPool) -> u32 {
+    match pool.props().get("ashift") {
+        Some(PropValue::Number(ashift)) => u32::try_from(*ashift).unwrap_or(0),
+        _ => 0,
+    }
+}
+
+fn open(session: &Session, name: &str, what: &str) -> Result<OpenPool, Fail> {
+    let pool = session.open(name, Access::Write);
+    pool.map_err(|error| change_error(name, what, &error))
+}
+
+fn refused(what: &str, why: &str) -> Fail {
+    Fail::Exits(FAILED, format!("{what}: {why}"))
+}

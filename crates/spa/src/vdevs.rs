@@ -1,0 +1,253 @@
+//! Changing the vdevs of an open pool: attaching, detaching, replacing and adding devices.
+//!
+//! # What it is
+//! All changes go the same way. The labels of new devices are emptied. Then, in syncing context, the tree is
+//! checked and rebuilt, and config, DTLs, ZAPs and labels of that txg describe the new tree. A device that
+//! was attached is resilvered from the txg on in which nothing is in flight any more that does not know it.
+//! A device that was replaced is detached in the txg after the one in which its replacement became
+//! complete, or when the pool is next opened. The labels of a device that was detached are emptied as soon
+//! as that is on disk.
+//!
+//! # Crash argument
+//! Which devices a pool has, its MOS says. Until the uberblock of the txg is written, that is the former
+//! MOS: devices that it does not name, and labels of later txgs, do not count (`vdev::import`). Labels 0
+//! and 2 of all devices, new ones included, are written and flushed before the first uberblock, so that
+//! whichever device the uberblock is found on, the devices that it needs are found. Nothing is allocated
+//! on a new top-level vdev before that uberblock is on disk. A new device's DTL is in the same txg: it is
+//! never taken for complete. A device that keeps its labels because the power failed before they were
+//! emptied is not in the config: it is ignored.
+//!
+//! # Source
+//! OpenZFS `module/zfs/spa.c` (`spa_vdev_attach`, `spa_vdev_detach`, `spa_vdev_resilver_done`,
+//! `spa_vdev_add`), `module/zfs/vdev.c` (`vdev_dtl_sync`).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use base::{Error, ErrorKind, Guid, ObjectId, Result, VdevId};
+use dmu::Tx;
+use phys::feature::ALLOCATION_CLASSES;
+use phys::label::SPA_MINDEVSIZE;
+use vdev::{Attach, AutoAshift, NewDevice, TopSpec, Vdev, VdevTree};
+use zio::AllocClass;
+
+use crate::FeatureState;
+use crate::create::{build_device, build_tops, geometry};
+use crate::spa::{Inner, Spa};
+
+/// `TXG_CONCURRENT_STATES`: a write that began with the former tree belongs to the txg of the change or to
+/// one of the next two.
+const TXG_CONCURRENT_STATES: u64 = 3;
+/// Blocks of the MOS that a change writes: config, DTL, ZAPs and their map, history.
+const BLOCKS: u64 = 16;
+
+impl Spa {
+    /// Attaches a device beside another one, as a side of a mirror or as its replacement, and begins to
+    /// resilver it. `sectors`: the ashift that was asked for, 0 if the device decides.
+    ///
+    /// # Errors
+    /// As [`VdevTree::check_attach`]; `ReadOnly`, `Suspended`; errors of writing the new device.
+    #[doc(alias = "spa_vdev_attach")]
+    pub fn attach(
+        &self,
+        beside: Guid,
+        new: &NewDevice,
+        attach: Attach,
+        sectors: (u32, AutoAshift),
+    ) -> Result<()> {
+        self.check_writable()?;
+        let device = open_new(new, sectors)?;
+        self.parts().tree().check_attach(beside, &device, attach)?;
+        device.empty_labels()?;
+        let checked = Arc::clone(&device);
+        self.change_tree(
+            move |tree| tree.check_attach(beside, &checked, attach),
+            move |inner, tx| inner.attach(beside, &device, attach, tx),
+        )
+    }
+
+    /// Detaches a device from a mirror or a replacement.
+    ///
+    /// # Errors
+    /// As [`VdevTree::check_detach`]; `ReadOnly`, `Suspended`.
+    #[doc(alias = "spa_vdev_detach")]
+    pub fn detach(&self, guid: Guid) -> Result<()> {
+        self.change_tree(
+            move |tree| tree.check_detach(guid),
+            move |inner, tx| inner.detach(guid, tx),
+        )
+    }
+
+    /// Adds top-level vdevs. `sectors`: as in [`attach`](Spa::attach). `is_any`: also with another ashift than
+    /// all others have.
+    ///
+    /// # Errors
+    /// As [`Spa::create`]; `Exists` for another ashift; `Unsupported` for a special or dedup vdev in a pool without
+    /// allocation classes; `ReadOnly`, `Suspended`.
+    #[doc(alias = "spa_vdev_add")]
+    pub fn add(
+        &self,
+        specs: &[TopSpec<NewDevice>],
+        sectors: (u32, AutoAshift),
+        is_any: bool,
+    ) -> Result<()> {
+        self.check_writable()?;
+        let needs_classes =
+            |top: &TopSpec<_>| matches!(top.class, AllocClass::Special | AllocClass::Dedup);
+        let has_classes = self.feature(ALLOCATION_CLASSES) != FeatureState::Disabled;
+        if specs.iter().any(needs_classes) && !has_classes {
+            let text = "pool must be upgraded to add these vdevs";
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        }
+        let txg = self.inner.groups.open_txg();
+        let tops = build_tops(specs, sectors, txg)?;
+        if !is_any {
+            self.check_ashift(&tops)?;
+        }
+        for device in tops.iter().flat_map(Vdev::devices) {
+            device.empty_labels()?;
+        }
+        let add = move |inner: &Inner, tx: &Tx| tops.iter().try_for_each(|top| inner.add(top, tx));
+        self.change_tree(|_| Ok(()), add)
+    }
+
+    /// Checks that new vdevs have the ashift of all others, if these have the same one.
+    fn check_ashift(&self, tops: &[Arc<Vdev>]) -> Result<()> {
+        let concrete = |top: &Arc<Vdev>| {
+            let counts = top.kind().is_concrete() && !top.config().is_log;
+            counts.then(|| top.config().ashift)
+        };
+        let present: BTreeSet<u32> = self
+            .parts()
+            .tree()
+            .tops()
+            .iter()
+            .filter_map(concrete)
+            .collect();
+        let new: BTreeSet<u32> = tops.iter().filter_map(concrete).collect();
+        if present.len() == 1 && present != new {
+            let text = format!("the ashift of the pool is {present:?}, that of new vdevs {new:?}");
+            return Err(Error::new(ErrorKind::Exists, text));
+        }
+        Ok(())
+    }
+
+    /// Changes the tree in syncing context if `check` allows it, and waits until that is on disk and what
+    /// began with the former tree has ended.
+    #[doc(alias = "spa_vdev_exit")]
+    fn change_tree(
+        &self,
+        check: impl Fn(&VdevTree) -> Result<()> + Send + Sync + 'static,
+        change: impl FnOnce(&Inner, &Tx) -> Result<()> + Send + 'static,
+    ) -> Result<()> {
+        self.check_writable()?;
+        let (tree, inner) = (Arc::clone(&self.inner.tree), Arc::clone(&self.inner));
+        let changed = self.dsl().sync_task(
+            BLOCKS,
+            dsl::SpaceCheck::ExtraReserved,
+            move |_, _| check(&tree).map(|()| dsl::Verdict::Go),
+            move |_, tx| {
+                change(&inner, tx)?;
+                Ok(tx.txg())
+            },
+        )?;
+        while self.inner.groups.synced_txg().0 < changed.0 + TXG_CONCURRENT_STATES {
+            self.sync_now()?;
+        }
+        Ok(())
+    }
+
+    /// Detaches the devices whose replacements are complete.
+    ///
+    /// # Errors
+    /// `Suspended`.
+    #[doc(alias = "spa_vdev_resilver_done")]
+    pub(crate) fn finish_replacements(&self) -> Result<()> {
+        while !self.is_readonly() && self.parts().tree().replaced().is_some() {
+            self.sync_now()?;
+        }
+        Ok(())
+    }
+}
+
+impl Inner {
+    fn attach(&self, beside: Guid, device: &Arc<Vdev>, attach: Attach, tx: &Tx) -> Result<()> {
+        self.tree.attach(beside, device, attach, tx.txg())?;
+        let (old, _) = self.tree.find_device(beside)?;
+        let (verb, to) = match attach {
+            Attach::Side => ("attach", "to"),
+            Attach::Replacement => ("replace", "for"),
+        };
+        let text = format!("{verb} vdev={} {to} vdev={}", device.name(), old.name());
+        self.core.log_internal("vdev attach", &text, tx);
+        self.resilver_from(tx.txg().0 + TXG_CONCURRENT_STATES);
+        self.tree_changed();
+        Ok(())
+    }
+
+    fn detach(&self, guid: Guid, tx: &Tx) -> Result<()> {
+        let device = self.tree.detach(guid)?;
+        let config = device.config().clone();
+        if config.dtl_object != 0 {
+            self.maps.free(ObjectId(config.dtl_object), tx)?;
+            self.state.lock().dtls.remove(&config.dtl_object);
+        }
+        if config.leaf_zap != 0 {
+            self.destroy_vdev_zap(ObjectId(config.leaf_zap), tx)?;
+        }
+        let text = format!("vdev={}", config.path.as_deref().unwrap_or("none"));
+        self.core.log_internal("detach", &text, tx);
+        self.state.lock().detached.push(device);
+        self.tree_changed();
+        Ok(())
+    }
+
+    fn add(&self, top: &Arc<Vdev>, tx: &Tx) -> Result<()> {
+        let id = VdevId(self.tree.tops().len() as u64);
+        let array = self.maps.create_array(id, tx)?;
+        top.visit(&mut |vdev| vdev.update(|config| config.create_txg = tx.txg().0));
+        top.update(|config| config.ms_array = array.0);
+        self.tree.add_top(Arc::clone(top));
+        self.space.add_vdev(geometry(id, top), &[], true)?;
+        self.tree_changed();
+        Ok(())
+    }
+
+    fn tree_changed(&self) {
+        let mut state = self.state.lock();
+        (state.config_dirty, state.labels_dirty) = (true, true);
+    }
+
+    /// Detaches the devices whose replacements are complete. In the first pass.
+    pub(crate) fn sync_replacements(&self, tx: &Tx) -> Result<()> {
+        while let Some(old) = self.tree.replaced() {
+            self.detach(old.guid(), tx)?;
+        }
+        Ok(())
+    }
+
+    /// Empties the labels of the devices that were detached in the txg that is now on disk. If that is not
+    /// possible, a bad device may be why it was detached.
+    pub(crate) fn let_detached_go(&self) {
+        let detached = std::mem::take(&mut self.state.lock().detached);
+        for device in detached {
+            let _ = device.empty_labels();
+            device
+                .leaf()
+                .close(vdev::VdevState::Closed, vdev::VdevAux::None);
+        }
+    }
+}
+
+fn open_new(new: &NewDevice, (ashift, auto): (u32, AutoAshift)) -> Result<Arc<Vdev>> {
+    if new.provider.mediasize() < SPA_MINDEVSIZE {
+        let text = format!("{}: device is too small", new.path);
+        return Err(Error::new(ErrorKind::TooBig, text));
+    }
+    let device = build_device(new)?;
+    let logical = vdev::logical_ashift(&*new.provider);
+    let physical = vdev::physical_ashift(&*new.provider);
+    let ashift = vdev::choose_ashift(ashift, logical, physical, auto);
+    device.update(|config| config.ashift = ashift);
+    Ok(device)
+}
