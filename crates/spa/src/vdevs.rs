@@ -111,20 +111,15 @@ impl Spa {
         self.change_tree(|_| Ok(()), add)
     }
 
-    /// Checks that new vdevs have the ashift of all others, if these have the same one.
+    /// Checks that new vdevs have the ashift of all normal ones, if these have the same one.
     fn check_ashift(&self, tops: &[Arc<Vdev>]) -> Result<()> {
-        let concrete = |top: &Arc<Vdev>| {
-            let counts = top.kind().is_concrete() && !top.config().is_log;
-            counts.then(|| top.config().ashift)
+        let ashift = |top: &Arc<Vdev>| top.config().ashift;
+        let is_normal = |top: &&Arc<Vdev>| {
+            top.kind().is_concrete() && top.config().class() == AllocClass::Normal
         };
-        let present: BTreeSet<u32> = self
-            .parts()
-            .tree()
-            .tops()
-            .iter()
-            .filter_map(concrete)
-            .collect();
-        let new: BTreeSet<u32> = tops.iter().filter_map(concrete).collect();
+        let present = self.parts().tree().tops();
+        let present: BTreeSet<u32> = present.iter().filter(is_normal).map(ashift).collect();
+        let new: BTreeSet<u32> = tops.iter().map(ashift).collect();
         if present.len() == 1 && present != new {
             let text = format!("the ashift of the pool is {present:?}, that of new vdevs {new:?}");
             return Err(Error::new(ErrorKind::Exists, text));

@@ -118,7 +118,7 @@ fn each_row(program: &str, see: &mut dyn FnMut(&str, usize, f64)) -> Result<()> 
     let bar = crate::progress::progress(None, false);
     let lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
     let mut count = 0;
-    for line in lines.map_while(|line| line.ok()) {
+    for line in lines.map_while(std::result::Result::ok) {
         if let Some((implementation, operation, speed)) = parse(&line) {
             bar.set_message(format!("{implementation} {}", OPERATIONS[operation].0));
             see(implementation, operation, speed);

@@ -314,7 +314,7 @@ fn read_options(
     wanted.features = features(args.has('d'), compatibility.as_ref(), &enabled, &disabled);
     wanted.compatibility = compatibility.map(|sets| sets.value().to_owned());
     let is_it = |feature: &&'static Feature| feature.guid == ALLOCATION_CLASSES;
-    if has_special && !wanted.features.iter().any(|feature| is_it(feature)) {
+    if has_special && !wanted.features.iter().any(is_it) {
         let text = "operation not supported on this type of pool";
         return Err(Fail::Failed(format!("{what}: {text}")));
     }
