@@ -246,8 +246,8 @@ fn cut_everywhere(change: &Change, seed: u64) {
     let all = std::env::var("CUTS").is_ok_and(|v| v == "all");
     let stride = if all { 1 } else { (total / CUTS).max(1) };
     let changed = recording.worlds[1].1.expect("the change was synced");
-    let mut seen = std::collections::BTreeSet::new();
-    for n in (recording.first..=recording.commands).step_by(stride as usize) {
+    // After the n-th command, the index of the outcome.
+    let outcome = |n: u64| {
         let settled = recording.cut(n, seed ^ n);
         let settled = settled.unwrap_or_else(|e| panic!("SEED={seed}, cut after {n}: {e}"));
         let at = change.outcomes.iter().position(|shape| *shape == settled);
@@ -257,8 +257,21 @@ fn cut_everywhere(change: &Change, seed: u64) {
             is_last || n < changed,
             "SEED={seed}, cut after {n}: {settled} again"
         );
-        seen.insert(at);
+        at
+    };
+    let sample = (recording.first..=recording.commands).step_by(stride as usize);
+    let sample: Vec<(u64, usize)> = sample.map(|n| (n, outcome(n))).collect();
+    // Where one outcome becomes another one, every command counts.
+    for pair in sample.windows(2) {
+        if let [(before, old), (after, new)] = pair
+            && old != new
+        {
+            (before + 1..*after).for_each(|n| {
+                outcome(n);
+            });
+        }
     }
+    let seen: std::collections::BTreeSet<usize> = sample.into_iter().map(|(_, at)| at).collect();
     assert_eq!(
         seen.len(),
         change.outcomes.len(),
