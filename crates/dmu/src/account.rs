@@ -29,9 +29,12 @@ pub trait BlockAccounting: Send + Sync {
 
     /// The txg that is about to be synced has one more reference to `bp`, a block of another object. Comes
     /// before anything is freed in that txg.
+    ///
+    /// # Panics
+    /// Outside of datasets, where nothing is cloned: an unknown reference would be freed twice.
     #[doc(alias = "brt_pending_add")]
     fn cloned(&self, bp: &BlkPtrPhys) {
-        let _ = bp;
+        unreachable!("a clone of {bp:?} outside of a dataset");
     }
 
     /// `bp` is not referenced any more. Never a hole; may be embedded. Comes after everything that the

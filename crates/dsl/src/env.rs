@@ -26,9 +26,7 @@ pub trait PoolEnv: Send + Sync {
     /// One more block pointer leads to a block from the txg on that is about to be synced. Comes before anything
     /// is freed in that txg.
     #[doc(alias = "brt_pending_add")]
-    fn share(&self, bp: &BlkPtrPhys) {
-        let _ = bp;
-    }
+    fn share(&self, bp: &BlkPtrPhys);
 
     /// Whether a feature may be used.
     fn feature_is_enabled(&self, guid: &str) -> bool;

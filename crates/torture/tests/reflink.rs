@@ -209,6 +209,43 @@ fn clones_beside_a_model() {
     }
 }
 
+/// More blocks than one transaction clones.
+#[test]
+fn a_file_of_many_blocks_is_cloned_whole() {
+    let disk = |name| Arc::new(PowerCut::new(name, DISK_BYTES)) as Arc<dyn Provider>;
+    let spa = create(&[disk("/disk0"), disk("/disk1")]);
+    pool::create_fs(
+        &spa,
+        "tank/tiny",
+        &[("recordsize", 512), ("compression", 2)],
+    )
+    .unwrap();
+    let fs = mount(spa.dsl(), "tank/tiny", false).unwrap();
+    let bytes: Vec<u8> = (0..5000u32)
+        .flat_map(|n| [n.to_le_bytes(); 128].concat())
+        .collect();
+    let new = |name: &[u8]| {
+        fs.create_file(fs.root(), name, &Create::default())
+            .unwrap()
+            .id
+    };
+    let (one, two) = (new(b"f1"), new(b"f2"));
+    fs.write(one, 0, &bytes).unwrap();
+    let from = FileOffset {
+        fs: &fs,
+        id: one,
+        offset: 0,
+    };
+    fs.clone_range(two, 0, from, bytes.len() as u64).unwrap();
+    assert!(read(&fs, 2).unwrap() == bytes);
+    spa.sync().unwrap();
+    assert_eq!(spa.cloned(), (bytes.len() as u64, bytes.len() as u64));
+    assert!(read(&fs, 2).unwrap() == bytes);
+    let error = fs.clone_range(two, u64::MAX - 511, from, 512).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TooBig);
+    pool::assert_clean(&spa);
+}
+
 /// The block stays when its first owner goes in the very txg in which it was cloned.
 #[test]
 fn the_first_owner_goes_in_the_txg_of_the_clone() {

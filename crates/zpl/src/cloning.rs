@@ -17,12 +17,14 @@ use base::{BlkId, Error, ErrorKind, ObjectId, Result};
 use phys::blkptr::BlkPtrPhys;
 
 use crate::attrs::Attr;
-use crate::file::{ATTRS_DIRTY_BYTES, WRITE_CHUNK_BYTES};
+use crate::file::{ATTRS_DIRTY_BYTES, SIZE_MAX, WRITE_CHUNK_BYTES};
 use crate::fs::Node;
 use crate::{Filesystem, log};
 
-/// Most bytes that one transaction clones.
-const CLONE_CHUNK_BYTES: u64 = 64 << 20;
+/// Most blocks that one transaction clones.
+const CLONE_CHUNK_BLOCKS: u64 = 1024;
+/// Bytes that the pointer of a cloned block takes while it is dirty.
+const DIRTY_POINTER_BYTES: u64 = 1 << 10;
 /// How often the pool is synced to get blocks onto disk before the clone is given up.
 const SYNCS_MAX: u32 = 8;
 
@@ -61,11 +63,16 @@ impl Filesystem {
         if is_same_file {
             return Err(unsupported("both are the same file"));
         }
+        let end = to.checked_add(len.min(SIZE_MAX));
+        if end.is_none_or(|end| end > SIZE_MAX) {
+            let text = format!("{len} bytes at offset {to}");
+            return Err(Error::new(ErrorKind::TooBig, text));
+        }
         let (source, target) = (from.fs.regular_file(from.id)?, self.regular_file(id)?);
         let (mut done, mut syncs) = (0, 0);
         while done < len {
             let place = FileOffset {
-                offset: from.offset + done,
+                offset: from.offset.saturating_add(done),
                 ..from
             };
             match self.clone_chunk((&target, to + done), (&source, place), len - done)? {
@@ -89,7 +96,7 @@ impl Filesystem {
         (source, from): (&Node, FileOffset<'_>),
         len: u64,
     ) -> Result<Cloned> {
-        let tx = self.begin(ATTRS_DIRTY_BYTES)?;
+        let tx = self.begin(ATTRS_DIRTY_BYTES + CLONE_CHUNK_BLOCKS * DIRTY_POINTER_BYTES)?;
         let number = |fs: &Filesystem, node: &Node| (fs.objset.id(), node.dnode.id());
         let target_first = number(self, target) < number(from.fs, source);
         let first = target_first.then(|| target.locks.content.write());
@@ -98,8 +105,8 @@ impl Filesystem {
 
         let (theirs, ours) = (from.fs.attr_of(source)?, self.attr_of(target)?);
         let blksz = theirs.blksz;
-        let most = (CLONE_CHUNK_BYTES / blksz).max(1) * blksz;
-        let bytes = theirs.size.saturating_sub(from.offset).min(len).min(most);
+        let rest = theirs.size.saturating_sub(from.offset);
+        let bytes = rest.min(len).min(CLONE_CHUNK_BLOCKS * blksz);
         if bytes == 0 {
             return Ok(Cloned::Bytes(0));
         }

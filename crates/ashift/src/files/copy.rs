@@ -448,7 +448,6 @@ impl<'a> Copy<'a> {
             Err(e)
                 if e.kind() == ErrorKind::Unsupported && self.options.reflink == Reflink::Auto =>
             {
-                self.target.open(new, true)?.set_size(0)?;
                 Ok(false)
             }
             Err(e) => Err(e),

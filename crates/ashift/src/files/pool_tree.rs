@@ -156,7 +156,14 @@ impl Tree for PoolTree {
             id: object(from),
             offset: 0,
         };
-        self.0.clone_range(object(file), 0, from, bytes)
+        let cloned = self.0.clone_range(object(file), 0, from, bytes);
+        if cloned
+            .as_ref()
+            .is_err_and(|e| e.kind() == ErrorKind::Unsupported)
+        {
+            self.0.truncate(object(file), 0)?;
+        }
+        cloned
     }
 
     fn readlink(&self, file: &Handle) -> Result<Vec<u8>> {

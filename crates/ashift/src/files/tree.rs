@@ -84,7 +84,7 @@ pub(crate) trait Tree {
     /// Makes the contents of an empty file those of another one, with the same blocks.
     ///
     /// # Errors
-    /// `Unsupported` where they have to be copied.
+    /// `Unsupported` where they have to be copied; the file is empty then.
     fn clone_contents(
         &self,
         file: &Handle,

@@ -47,6 +47,7 @@ fn copies_share_blocks_where_they_can() {
     let text = String::from_utf8(said.stderr).unwrap();
     assert!(text.contains("the source is not in a pool"), "{text}");
     bench.ok(&["cp", "--reflink", &bench.path("large"), "tank:/again"]);
+    bench.ok(&["cp", "--reflink", "tank:/large", "/dev/null"]);
     let said = bench.run(&["cp", "--reflink=often", "tank:/large", "tank:/x"]);
     let text = String::from_utf8(said.stderr).unwrap();
     assert!(

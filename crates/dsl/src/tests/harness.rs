@@ -49,6 +49,10 @@ impl PoolEnv for Env {
         self.store.free(txg, bp);
     }
 
+    fn share(&self, bp: &BlkPtrPhys) {
+        unreachable!("{bp:?} is cloned, of which these pools know nothing");
+    }
+
     fn feature_is_enabled(&self, guid: &str) -> bool {
         ENABLED.contains(&guid)
     }
