@@ -28,7 +28,7 @@ impl Default for TxgSettings {
     fn default() -> Self {
         TxgSettings {
             timeout_ns: 5_000_000_000,
-            dirty_data_max: 256 << 20,
+            dirty_data_max: 192 << 20,
             dirty_data_sync_percent: 20,
             write_behind_bytes: 1 << 20,
             delay_min_dirty_percent: 60,
