@@ -94,14 +94,17 @@ impl OpenPool {
         pool_change::change(&self.spa, change)
     }
 
-    /// Syncs and closes the pool. If its devices are no longer those that the cachefile names, as when a
-    /// replacement has ended, it gets the config of now.
+    /// Syncs and closes the pool. If its guid or its devices are no longer those in the cachefile, as when a
+    /// replacement has ended, that gets the config of now.
     ///
     /// # Errors
     /// As [`Spa::close`]; errors of writing the cachefile.
     pub fn close(&self) -> Result<()> {
         self.spa.close()?;
-        let paths = |config: &NvList| config.get_list("vdev_tree").map(device_paths);
+        let paths = |config: &NvList| {
+            let paths = config.get_list("vdev_tree").map(device_paths);
+            (config.get_u64("pool_guid"), paths)
+        };
         let known = self.pools.cachefile().find(&self.name())?;
         if known.is_some_and(|known| paths(&known) != paths(&self.spa.config())) {
             self.remember()?;

@@ -134,7 +134,7 @@ impl Inner {
             version: SPA_VERSION_FEATURES,
             name: state.name.clone(),
             state: state.pool_state,
-            guid: self.guid,
+            guid: self.tree.root().guid(),
             errata: 0,
             comment: state.comment.clone(),
             compatibility: state.compatibility.clone(),

@@ -215,7 +215,6 @@ impl Spa {
             scanning: Scanning::default(),
             scan_settings: options.settings.scan.clone(),
             first_txg: Txg(0),
-            guid,
             host: options.host,
             readonly: false,
             obstacles: Vec::new(),
@@ -301,7 +300,7 @@ pub(crate) fn geometry(id: VdevId, top: &Vdev) -> VdevGeometry {
     }
 }
 
-fn nonzero_random() -> u64 {
+pub(crate) fn nonzero_random() -> u64 {
     rt::random_u64().max(1)
 }
 

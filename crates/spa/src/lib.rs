@@ -26,6 +26,7 @@ mod mmp;
 mod obstacle;
 mod parts;
 mod props;
+mod reguid;
 mod scanning;
 mod sharing;
 mod spa;

@@ -125,8 +125,10 @@ impl ImportOptions {
             providers.extend(elsewhere.iter().filter_map(open));
         }
         let guid = Guid(config.expect_u64("pool_guid")?);
-        let pools = discover(&providers).pools;
-        let found = pools.into_iter().find(|pool| pool.guid == guid);
+        let mut pools = discover(&providers).pools;
+        let at = pools.iter().position(|pool| pool.guid == guid);
+        let at = at.or_else(|| pools.iter().position(|pool| has_another_guid(pool, config)));
+        let found = at.map(|at| pools.swap_remove(at));
         let found = found.map(|found| with_later(found, &|path| names.open(path, mode).ok()));
         let found = found.ok_or_else(|| {
             let text = "none of its devices is there: attach them, or find them with 'zpool import \
@@ -146,6 +148,21 @@ impl ImportOptions {
             settings,
         })
     }
+}
+
+/// Whether this is the pool of `config`, with a guid that it got after the cachefile was written, if the power
+/// failed in between: its name and all devices are the same, at the same paths.
+fn has_another_guid(pool: &FoundPool, config: &NvList) -> bool {
+    let tree = config.get_list("vdev_tree").map(vdev::Vdev::from_config);
+    let Some(Ok(root)) = tree else {
+        return false;
+    };
+    let is_there = |leaf: &Arc<vdev::Vdev>| {
+        let path = leaf.config().path.clone();
+        let found = pool.device(leaf.guid(), path.as_deref());
+        found.is_some_and(|device| Some(device.provider.name()) == path.as_deref())
+    };
+    config.get_str("name") == Some(&pool.name) && root.devices().iter().all(is_there)
 }
 
 /// The pool with devices that it got after the cachefile was written, if the power failed in between: where
@@ -482,7 +499,6 @@ fn load(
         scanning: Scanning::default(),
         scan_settings: options.settings.scan.clone(),
         first_txg: synced,
-        guid: options.found.guid,
         host: options.host,
         readonly,
         obstacles: look.obstacles,

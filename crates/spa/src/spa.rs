@@ -83,7 +83,6 @@ pub struct Spa {
 
 /// The part of a pool that the sync thread shares with other threads.
 pub(crate) struct Inner {
-    pub(crate) guid: Guid,
     pub(crate) host: Host,
     pub(crate) readonly: bool,
     /// Why the pool is read-only although that was not requested.
@@ -202,7 +201,7 @@ impl Spa {
     /// The pool's guid.
     #[must_use]
     pub fn guid(&self) -> Guid {
-        self.inner.guid
+        self.inner.tree.root().guid()
     }
 
     /// Whether the pool is read-only.

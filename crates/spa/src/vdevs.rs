@@ -130,7 +130,7 @@ impl Spa {
     /// Changes the tree in syncing context if `check` allows it, and waits until that is on disk and what
     /// began with the former tree has ended.
     #[doc(alias = "spa_vdev_exit")]
-    fn change_tree(
+    pub(crate) fn change_tree(
         &self,
         check: impl Fn(&VdevTree) -> Result<()> + Send + Sync + 'static,
         change: impl FnOnce(&Inner, &Tx) -> Result<()> + Send + 'static,
@@ -208,7 +208,7 @@ impl Inner {
         Ok(())
     }
 
-    fn tree_changed(&self) {
+    pub(crate) fn tree_changed(&self) {
         let mut state = self.state.lock();
         (state.config_dirty, state.labels_dirty) = (true, true);
     }

@@ -1,4 +1,4 @@
-//! Pools whose devices are attached, detached, replaced and added to while they are worked on: nothing is lost,
+//! Pools whose devices are attached, detached, replaced and added to, and which get another guid, while they are worked on: nothing is lost,
 //! whenever the power is cut, and the real `zdb` finds no fault.
 //!
 //! `CUTS=all` tries every single write; the default takes a sample.
@@ -21,6 +21,8 @@ use vdev::{Attach, AutoAshift, Grouping, NewDevice, TopSpec, VdevKind};
 
 const DISK_BYTES: u64 = 128 << 20;
 const CUTS: u64 = 50;
+/// What a pool gets for a guid.
+const NEW_GUID: Guid = Guid(1234);
 
 fn new_device(provider: &Arc<dyn Provider>) -> NewDevice {
     NewDevice {
@@ -52,7 +54,7 @@ fn add(spa: &Spa, grouping: Grouping, devices: &[Arc<dyn Provider>]) -> base::Re
     )
 }
 
-/// The tree in words: `mirror(disk0 disk1)`.
+/// The tree in words: `mirror(disk0 disk1)`; `reguid` behind it if the pool has the new guid.
 fn shape(spa: &Spa) -> String {
     fn words(vdev: &Arc<vdev::Vdev>) -> String {
         if vdev.kind().is_device() {
@@ -61,7 +63,10 @@ fn shape(spa: &Spa) -> String {
         let children: Vec<String> = vdev.children().iter().map(words).collect();
         format!("{}({})", vdev.kind().word(), children.join(" "))
     }
-    let tops: Vec<String> = spa.parts().tree().tops().iter().map(words).collect();
+    let mut tops: Vec<String> = spa.parts().tree().tops().iter().map(words).collect();
+    if spa.guid() == NEW_GUID {
+        tops.push("reguid".to_owned());
+    }
     tops.join(" ")
 }
 
@@ -156,6 +161,14 @@ const REPLACE_IN_RAIDZ: Change = Change {
     disks: 4,
     act: |spa, disks| attach(spa, 1, &disks[3], Attach::Replacement).unwrap(),
     outcomes: &["raidz(disk0 disk1 disk2)", "raidz(disk0 disk3 disk2)"],
+};
+
+const REGUID: Change = Change {
+    layout: Layout::Mirror,
+    first: 2,
+    disks: 2,
+    act: |spa, _| spa.change_guid(Some(NEW_GUID)).unwrap(),
+    outcomes: &["mirror(disk0 disk1)", "mirror(disk0 disk1) reguid"],
 };
 
 /// What happened on the disks, and what the pool should hold after each step.
@@ -319,6 +332,12 @@ fn sim_power_cuts_while_a_side_of_a_mirror_is_replaced() {
 fn sim_power_cuts_while_a_device_of_a_raidz_is_replaced() {
     let seed = seed(27);
     rt::simulate(seed, move || cut_everywhere(&REPLACE_IN_RAIDZ, seed));
+}
+
+#[test]
+fn sim_power_cuts_while_a_pool_gets_another_guid() {
+    let seed = seed(28);
+    rt::simulate(seed, move || cut_everywhere(&REGUID, seed));
 }
 
 fn memory(count: usize) -> Vec<Arc<dyn Provider>> {

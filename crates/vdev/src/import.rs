@@ -9,13 +9,15 @@
 //! # Invariants
 //! 1. A description that is newer than the best uberblock does not count if there is an older one: its
 //!    sync was never completed.
-//! 2. A device whose best uberblock is older than that of a sibling was absent in between: its DTL
+//! 2. Devices whose labels share a pool guid are of one pool. Where a pool was given another guid, and the power
+//!    failed, there are labels with either; the config that counts says which one it has.
+//! 3. A device whose best uberblock is older than that of a sibling was absent in between: its DTL
 //!    covers those txgs. All leaves of a top-level vdev get uberblocks together.
 //!
 //! # Source
 //! OpenZFS `lib/libzutil/zutil_import.c` (`add_config`, `get_configs`, `fix_paths`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use base::{Error, ErrorKind, Guid, Result, Txg};
@@ -77,7 +79,7 @@ pub struct Discovery {
 #[doc(alias = "zpool_find_import")]
 pub fn discover(providers: &[Arc<dyn Provider>]) -> Discovery {
     let mut found = Discovery::default();
-    let mut pools: BTreeMap<Guid, Vec<FoundDevice>> = BTreeMap::new();
+    let mut devices = Vec::new();
     let read = rt::parallel_map(providers.to_vec(), |provider| {
         let labels = Labels::read(&*provider);
         (provider, labels)
@@ -92,39 +94,62 @@ pub fn discover(providers: &[Arc<dyn Provider>]) -> Discovery {
             None => {}
             Some(PoolState::Spare) => found.spares.push((guid, provider)),
             Some(PoolState::L2Cache) => found.caches.push((guid, provider)),
-            Some(_) => {
-                if let Some((pool, device)) = found_device(provider, labels) {
-                    pools.entry(pool).or_default().push(device);
-                }
-            }
+            Some(_) => devices.extend(found_device(provider, labels)),
         }
     }
-    found.pools = pools
-        .into_iter()
-        .filter_map(|(guid, devices)| assemble(guid, devices))
-        .collect();
+    found.pools = by_pool(devices).into_iter().filter_map(assemble).collect();
     found
         .pools
         .sort_by(|a, b| (&a.name, a.guid).cmp(&(&b.name, b.guid)));
     found
 }
 
+/// The devices of each pool, in their order.
+fn by_pool(devices: Vec<FoundDevice>) -> Vec<Vec<FoundDevice>> {
+    let mut groups: Vec<(BTreeSet<Guid>, Vec<(usize, FoundDevice)>)> = Vec::new();
+    let mut group_of: BTreeMap<Guid, usize> = BTreeMap::new();
+    for (at, device) in devices.into_iter().enumerate() {
+        let guids = device.labels.pools();
+        let known: BTreeSet<usize> = guids
+            .iter()
+            .filter_map(|g| group_of.get(g))
+            .copied()
+            .collect();
+        let to = known.first().copied().unwrap_or(groups.len());
+        if to == groups.len() {
+            groups.push(Default::default());
+        }
+        for from in known.into_iter().skip(1) {
+            let (more_guids, more_devices) = std::mem::take(&mut groups[from]);
+            groups[to].0.extend(more_guids);
+            groups[to].1.extend(more_devices);
+        }
+        groups[to].0.extend(guids);
+        groups[to].1.push((at, device));
+        group_of.extend(groups[to].0.iter().map(|guid| (*guid, to)));
+    }
+    let in_order = |(_, mut group): (_, Vec<(usize, FoundDevice)>)| {
+        group.sort_by_key(|(at, _)| *at);
+        group.into_iter().map(|(_, device)| device).collect()
+    };
+    groups.into_iter().map(in_order).collect()
+}
+
 /// A device of a pool, if its label is complete: a label of txg 0 is of a pool that was never completely
 /// created, or of a device that was detached.
-fn found_device(provider: Arc<dyn Provider>, labels: Labels) -> Option<(Guid, FoundDevice)> {
+fn found_device(provider: Arc<dyn Provider>, labels: Labels) -> Option<FoundDevice> {
     let config = labels.best_config(Txg(u64::MAX))?;
-    let pool = Guid(config.get_u64("pool_guid")?);
+    config.get_u64("pool_guid")?;
     let guid = Guid(config.get_u64("guid")?);
     config.get_u64("top_guid")?;
     config.get_u64("txg").filter(|txg| *txg > 0)?;
     let uberblock = labels.best_uberblock(Txg(u64::MAX));
-    let device = FoundDevice {
+    Some(FoundDevice {
         provider,
         labels,
         guid,
         uberblock,
-    };
-    Some((pool, device))
+    })
 }
 
 /// The config of a device as of the best uberblock; one that is newer only if there is none else. The last
@@ -136,9 +161,9 @@ fn config_of(device: &FoundDevice, max_txg: Txg) -> Option<&NvList> {
 
 /// Puts one pool together.
 #[doc(alias = "get_configs")]
-fn assemble(guid: Guid, mut devices: Vec<FoundDevice>) -> Option<FoundPool> {
+fn assemble(mut devices: Vec<FoundDevice>) -> Option<FoundPool> {
     identify(&mut devices);
-    let pool = describe(guid, &devices)?;
+    let pool = describe(&devices)?;
     Some(FoundPool { devices, ..pool })
 }
 
@@ -159,12 +184,13 @@ fn identify(devices: &mut [FoundDevice]) {
 }
 
 /// The pool as its devices' labels describe it, without the devices.
-fn describe(guid: Guid, devices: &[FoundDevice]) -> Option<FoundPool> {
+fn describe(devices: &[FoundDevice]) -> Option<FoundPool> {
     let (uberblock, max_txg) = best_uberblock(devices);
     let tops = newest_tops(devices, max_txg);
     let newest = tops.values().max_by_key(|config| rank(config, max_txg))?;
     let text = |key| newest.get_str(key).unwrap_or_default().to_owned();
     let state = newest.get_u64("state").and_then(PoolState::from_raw)?;
+    let guid = Guid(newest.get_u64("pool_guid")?);
     Some(FoundPool {
         guid,
         name: text("name"),
@@ -302,18 +328,19 @@ impl FoundPool {
                 found_device(provider, labels)
             };
             let found = open(&path).and_then(read);
-            let ours =
-                found.filter(|(pool, device)| *pool == self.guid && device.guid == leaf.guid());
-            more.extend(ours.map(|(_, device)| device));
+            let is_ours = |device: &FoundDevice| {
+                device.guid == leaf.guid() && device.labels.pools().contains(&self.guid)
+            };
+            more.extend(found.filter(is_ours));
         }
         if more.is_empty() {
             return self;
         }
         let known = self.devices.len();
-        let (guid, mut pool) = (self.guid, self);
+        let mut pool = self;
         pool.devices.extend(more);
         identify(&mut pool.devices);
-        match describe(guid, &pool.devices) {
+        match describe(&pool.devices) {
             Some(whole) => FoundPool {
                 devices: pool.devices,
                 ..whole

@@ -17,6 +17,8 @@
 //! OpenZFS `module/zfs/vdev_label.c`, `cmd/zdb/zdb.c` (`dump_label`),
 //! `lib/libzfs/libzfs_import.c` (`zpool_clear_label`).
 
+use std::collections::BTreeSet;
+
 use base::{BlockBuf, Error, ErrorKind, Guid, Result, Txg};
 use checksum::embedded;
 use geom::Provider;
@@ -117,19 +119,29 @@ impl Labels {
         self.0.iter().filter_map(|label| label.as_ref().ok())
     }
 
-    /// The labels of the same pool as the first valid one, and those that are damaged. Where a device has
-    /// grown, there may be labels of another pool at its new end.
+    /// The guids of the pool that the device belongs to: two if the power failed while the pool got another
+    /// one.
+    pub(crate) fn pools(&self) -> BTreeSet<Guid> {
+        let configs = self.of_first_owner().filter_map(Label::valid_config);
+        let guids = configs.filter_map(|config| config.get_u64("pool_guid"));
+        guids.map(Guid).collect()
+    }
+
+    /// The labels of the same pool as the first valid one, or of the same device of a pool that got another
+    /// guid, and those that are damaged. Where a device has grown, there may be labels of another pool at its
+    /// new end.
     #[doc(alias = "zpool_read_label")]
     fn of_first_owner(&self) -> impl Iterator<Item = &Label> {
-        let owner = |config: &NvList| {
-            let pool = config.get_u64("pool_guid");
-            pool.or_else(|| config.get_u64("guid"))
+        let owner = |config: &NvList| (config.get_u64("pool_guid"), config.get_u64("guid"));
+        let is_same = |a: (Option<u64>, Option<u64>), b: (Option<u64>, Option<u64>)| {
+            a.1 == b.1 || a.0.is_some() && a.0 == b.0
         };
         let first = self.readable().find_map(Label::valid_config);
         let first = first.map(owner);
         self.readable().filter(move |label| {
             let own = label.valid_config().map(owner);
-            own.is_none() || own == first
+            own.zip(first)
+                .is_none_or(|(own, first)| is_same(own, first))
         })
     }
 

@@ -111,6 +111,11 @@ impl VdevTree {
         self.root().guid_sum()
     }
 
+    /// Gives the pool another guid.
+    pub fn set_guid(&self, guid: Guid) {
+        self.root().set_guid(guid);
+    }
+
     /// All leaves that may have a device.
     #[must_use]
     pub fn devices(&self) -> Vec<Arc<Vdev>> {

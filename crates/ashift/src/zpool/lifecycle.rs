@@ -1,17 +1,18 @@
-//! `zpool destroy`, `export`, `labelclear`, `sync`.
+//! `zpool destroy`, `export`, `labelclear`, `reguid`, `reopen`, `sync`.
 //!
 //! # Source
 //! OpenZFS cmd/zpool/zpool_main.c (`zpool_do_destroy`, `zpool_do_export`, `zpool_do_labelclear`,
-//! `zpool_do_sync`).
+//! `zpool_do_reguid`, `zpool_do_reopen`, `zpool_do_sync`).
 
 use admin::getopt::Parsed;
-use base::ErrorKind;
+use base::{ErrorKind, Guid};
 use geom::disk::OpenMode;
-use service::Session;
+use service::{Access, Session};
 use vdev::{PoolState, label};
 
 use super::devices::Device;
-use super::{Fail, Outcome};
+use super::list::{pool_names, repeated_code};
+use super::{Fail, Outcome, change_error};
 use crate::failure;
 
 /// The exit code of `labelclear` for a device without a label: -1.
@@ -103,6 +104,59 @@ pub(super) fn labelclear(session: &Session, args: &Parsed) -> Outcome {
         _ => Fail::Failed(format!("failed to clear label for {path}: {error}")),
     })?;
     Ok(())
+}
+
+/// `zpool reguid`.
+pub(super) fn reguid(session: &Session, args: &Parsed) -> Outcome {
+    let wrong = |text| Fail::Usage(format!("invalid GUID: {text}"));
+    let guid = args
+        .value('g')
+        .map(|text| text.parse().map(Guid).map_err(|_| wrong(text)));
+    let guid = guid.transpose()?;
+    let name = match args.operands.as_slice() {
+        [] => return Err(Fail::Usage("missing pool name".into())),
+        [name] => name,
+        _ => return Err(Fail::Usage("too many arguments".into())),
+    };
+    let what = format!("cannot reguid '{name}'");
+    let pool = session
+        .open(name, Access::Write)
+        .map_err(|e| change_error(name, &what, &e))?;
+    if let Some(guid) = guid
+        && session.pools().is_guid_imported(guid)?
+    {
+        return Err(Fail::Failed(format!("{what}: pool already exists")));
+    }
+    pool.change_guid(guid).map_err(|e| match e.kind() {
+        ErrorKind::InvalidInput => format!("{what}: invalid argument for this pool operation"),
+        _ => format!("{what}: {e}"),
+    })?;
+    session.finish_change(&pool, true)?;
+    Ok(())
+}
+
+/// `zpool reopen`. Every command opens the devices anew; this one waits until those that are back have what
+/// they missed. A scrub never begins again because of that, as with `-n`.
+pub(super) fn reopen(session: &Session, args: &Parsed) -> Outcome {
+    let mut code = repeated_code(&args.operands);
+    for name in &pool_names(session, &args.operands)? {
+        let what = format!("cannot reopen '{name}'");
+        let reopened = session
+            .open(name, Access::Write)
+            .map_err(|e| change_error(name, &what, &e))
+            .and_then(|pool| {
+                pool.catch_up()?;
+                Ok(session.finish_change(&pool, true)?)
+            });
+        match reopened {
+            Err(Fail::Failed(text)) => {
+                eprintln!("{text}");
+                code = 1;
+            }
+            outcome => outcome?,
+        }
+    }
+    Fail::exit(code)
 }
 
 /// `zpool sync`. Every command syncs before it ends, so this only waits for other commands.

@@ -17,6 +17,7 @@ mod props;
 mod scrub;
 mod status;
 mod tree;
+mod upgrade;
 mod wait;
 
 use std::process::ExitCode;
@@ -51,7 +52,10 @@ const ZPOOL: Program = Program {
         command("destroy", "f", &[], lifecycle::destroy),
         command("export", "af", &[], lifecycle::export),
         command("labelclear", "f", &[], lifecycle::labelclear),
+        command("reguid", "g:", &[], lifecycle::reguid),
+        command("reopen", "n", &[], lifecycle::reopen),
         command("sync", "f", &[], lifecycle::sync),
+        command("upgrade", ":avV:", &[], upgrade::run),
         command("import", ":aCc:d:DEfFjlmnNo:R:stT:VX", &[JSON, REWIND], import::run),
         command("list", ":gjHLo:pPT:v", &[JSON, JSON_INT, JSON_GUID], list::run),
         command("status", "c:jdDegiLpPsT:tvx", &[POWER, JSON, JSON_INT, JSON_FLAT, JSON_GUID], status::run),
