@@ -6,6 +6,7 @@ mod bench;
 mod busy;
 mod damage;
 mod expand;
+mod guid;
 mod import;
 mod obstacles;
 mod suspend;
