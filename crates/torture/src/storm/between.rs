@@ -9,8 +9,7 @@ use crate::memfs::{MemFile, MemFs};
 /// is there.
 pub(super) fn check(found: &MemFs, window: &[&MemFs]) -> Result<(), String> {
     for (id, file) in found.files() {
-        let then = files(window, id);
-        check_file(file, &then).map_err(|e| format!("file {id}: {e}"))?;
+        check_file(file, window, id).map_err(|e| format!("file {id}: {e}"))?;
     }
     for (id, _) in window[0].files().filter(|(_, file)| file.links > 0) {
         if found.get(id).is_none() && is_named_in_all(window, id) {
@@ -26,7 +25,7 @@ pub(super) fn check_one(found: &MemFs, window: &[&MemFs], id: ObjectId) -> Resul
         return Ok(());
     }
     let file = found.get(id).ok_or("it is missing")?;
-    check_file(file, &files(window, id))
+    check_file(file, window, id)
 }
 
 fn files<'a>(window: &[&'a MemFs], id: ObjectId) -> Vec<&'a MemFile> {
@@ -38,7 +37,8 @@ fn is_named_in_all(window: &[&MemFs], id: ObjectId) -> bool {
     states.all(|fs| fs.get(id).is_some_and(|file| file.links > 0))
 }
 
-fn check_file(found: &MemFile, then: &[&MemFile]) -> Result<(), String> {
+fn check_file(found: &MemFile, window: &[&MemFs], id: ObjectId) -> Result<(), String> {
+    let then = &files(window, id)[..];
     if then.is_empty() {
         return Err("it should not be there".into());
     }
@@ -49,8 +49,10 @@ fn check_file(found: &MemFile, then: &[&MemFile]) -> Result<(), String> {
     if !any(&|file| file.uid == found.uid) {
         return Err(format!("it belongs to {}", found.uid));
     }
-    check_map(found, then, "name", |file| &file.entries)?;
-    check_map(found, then, "attribute", |file| &file.xattrs)?;
+    // A tree is removed one file after the other: before a folder goes, its names do.
+    let may_go = then.len() < window.len();
+    check_map(found, then, "name", may_go, |file| &file.entries)?;
+    check_map(found, then, "attribute", false, |file| &file.xattrs)?;
     if any(&|file| file.data == found.data) {
         return Ok(());
     }
@@ -73,11 +75,13 @@ fn check_data(found: &MemFile, then: &[&MemFile]) -> Result<(), String> {
     }
 }
 
-/// The same for named parts of a file: directory entries or extended attributes.
+/// The same for named parts of a file: directory entries or extended attributes. `may_go`: any of them may be
+/// missing.
 fn check_map<V: PartialEq>(
     found: &MemFile,
     then: &[&MemFile],
     what: &str,
+    may_go: bool,
     of: impl Fn(&MemFile) -> &std::collections::BTreeMap<Vec<u8>, V>,
 ) -> Result<(), String> {
     let there = of(found);
@@ -87,6 +91,9 @@ fn check_map<V: PartialEq>(
             return Err(format!("{what} {name} should not be there, or not so"));
         }
     }
+    if may_go {
+        return Ok(());
+    }
     for name in of(then[0]).keys().filter(|name| !there.contains_key(*name)) {
         if then.iter().all(|file| of(file).contains_key(name)) {
             let name = String::from_utf8_lossy(name);
@@ -94,4 +101,39 @@ fn check_map<V: PartialEq>(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROOT: ObjectId = ObjectId(1);
+    const FOLDER: ObjectId = ObjectId(2);
+
+    /// A folder with two files.
+    fn tree() -> MemFs {
+        let file = |mode| MemFile {
+            mode,
+            ..MemFile::default()
+        };
+        let mut fs = MemFs::new(ROOT);
+        fs.make(ROOT, b"folder", FOLDER, file(0o040_755));
+        fs.make(FOLDER, b"a", ObjectId(3), file(0o100_644));
+        fs.make(FOLDER, b"b", ObjectId(4), file(0o100_644));
+        fs
+    }
+
+    #[test]
+    fn a_tree_that_was_half_removed_is_between() {
+        let before = tree();
+        let mut found = tree();
+        found.remove(FOLDER, b"a", false).unwrap();
+        let mut after = found.clone();
+        after.remove(FOLDER, b"b", false).unwrap();
+        after.remove(ROOT, b"folder", true).unwrap();
+        check(&found, &[&before, &after]).unwrap();
+        // A folder that stays keeps its names.
+        check(&found, &[&before, &before]).unwrap_err();
+        check(&before, &[&found, &after]).unwrap_err();
+    }
 }
