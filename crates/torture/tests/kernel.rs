@@ -387,7 +387,8 @@ fn kernel_goes_on_with_a_tree_that_was_changed() {
     };
     let sectors = (12, AutoAshift::default());
     let raidz = TopSpec::new(Grouping::Raidz { parity: 1 }, (2..5).map(device).collect());
-    spa.add(&[raidz], sectors, true).unwrap();
+    spa.add(&[raidz], &vdev::AuxSpec::default(), sectors, true)
+        .unwrap();
     work(&spa, "tank/plain", &mut files, &mut dice, 300);
     let second = spa.parts().tree().devices()[1].guid();
     spa.attach(second, &device(5), Attach::Replacement, sectors)

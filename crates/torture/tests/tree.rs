@@ -17,7 +17,7 @@ use spa::Spa;
 use torture::model::World;
 use torture::pool::{self, Layout};
 use torture::{Dice, seed};
-use vdev::{Attach, AutoAshift, Grouping, NewDevice, TopSpec, VdevKind};
+use vdev::{Attach, AutoAshift, AuxSpec, Grouping, NewDevice, TopSpec, VdevKind};
 
 const DISK_BYTES: u64 = 128 << 20;
 const CUTS: u64 = 50;
@@ -49,6 +49,7 @@ fn add(spa: &Spa, grouping: Grouping, devices: &[Arc<dyn Provider>]) -> base::Re
     let devices = devices.iter().map(new_device).collect();
     spa.add(
         &[TopSpec::new(grouping, devices)],
+        &AuxSpec::default(),
         (0, AutoAshift::default()),
         true,
     )
