@@ -102,14 +102,22 @@ impl Spa {
         self.sync_now()
     }
 
-    /// The guid of the hot spare that this device is, if it is a free one of this pool.
-    pub(crate) fn spare_on(&self, new: &NewDevice) -> Option<Guid> {
-        let owner = label::owner(&*new.provider)?;
-        let state = self.inner.state.lock();
-        let spare = state.spares.find(owner.guid)?;
-        let guid = spare.guid();
-        drop(state);
-        self.inner.is_free(guid, &owner).then_some(guid)
+    /// The guid of the hot spare of this pool that the device is, if it is one.
+    ///
+    /// # Errors
+    /// `Busy` if it is in use.
+    pub(crate) fn spare_on(&self, new: &NewDevice) -> Result<Option<Guid>> {
+        let Some(owner) = label::owner(&*new.provider) else {
+            return Ok(None);
+        };
+        if self.inner.state.lock().spares.find(owner.guid).is_none() {
+            return Ok(None);
+        }
+        if self.inner.is_free(owner.guid, &owner) {
+            return Ok(Some(owner.guid));
+        }
+        let text = format!("{}: the hot spare is in use", new.path);
+        Err(Error::new(ErrorKind::Busy, text))
     }
 
     /// Labels new hot spares.

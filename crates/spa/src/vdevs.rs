@@ -57,8 +57,15 @@ impl Spa {
         sectors: (u32, AutoAshift),
     ) -> Result<()> {
         self.check_writable()?;
-        let spare = self.spare_on(new).filter(|_| attach == Attach::Replacement);
-        let attach = spare.map_or(attach, |_| Attach::Spare);
+        let spare = self.spare_on(new)?;
+        let attach = match (attach, spare) {
+            (Attach::Replacement, Some(_)) => Attach::Spare,
+            (_, Some(_)) => {
+                let text = format!("{} is reserved as a hot spare", new.path);
+                return Err(Error::new(ErrorKind::Busy, text));
+            }
+            (attach, None) => attach,
+        };
         let device = open_new(new, sectors, spare)?;
         self.parts().tree().check_attach(beside, &device, attach)?;
         prepare(&device)?;
@@ -250,6 +257,8 @@ impl Inner {
     pub(crate) fn let_detached_go(&self) {
         let detached = std::mem::take(&mut self.state.lock().detached);
         for device in detached {
+            // One that was given up may still take them.
+            device.leaf().clear_errors();
             let _ = prepare(&device);
             device
                 .leaf()

@@ -262,7 +262,7 @@ pub(super) fn refuse_kinds(spec: &VdevSpec) -> Result<(), Fail> {
     match grouping.or(cache) {
         Some(word) => Err(Fail::Failed(format!(
             "invalid vdev specification: '{word}' vdevs are not supported yet, only devices, files, \
-             mirrors and raidz of them, and hot spares"
+             mirrors and raidz of them"
         ))),
         None => Ok(()),
     }

@@ -18,6 +18,7 @@ use phys::PropValue;
 use phys::label::{ASHIFT_MAX, ASHIFT_MIN};
 use service::{Access, OpenPool, PoolDevice, Session};
 use vdev::{Attach, TopSpec};
+use zio::AllocClass;
 
 use super::create::{
     check_twice, leaf_facts, objections, pool_device, refuse_kinds, resolve, shown_name,
@@ -87,12 +88,27 @@ fn attach_or_replace(
     let beside = target(&pool, old, &device, attach).map_err(|why| refused(&what, &why))?;
     let device = pool_device(&device)?;
     let attached = pool.attach(beside, &device, attach, ashift);
-    attached.map_err(|error| refused(&what, &attach_text(&error, attach, new)))?;
+    attached.map_err(|error| {
+        let is_log = is_log(&pool, beside) && error.kind() == ErrorKind::Unsupported;
+        let text = match is_log && attach == Attach::Replacement {
+            true => "cannot replace a log with a spare".to_owned(),
+            false => attach_text(&error, attach, new),
+        };
+        refused(&what, &text)
+    })?;
     if args.has('w') {
         pool.wait_for_scan()?;
     }
     session.finish_change(&pool, true)?;
     Ok(())
+}
+
+fn is_log(pool: &OpenPool, device: Guid) -> bool {
+    let is_it = |vdev: &VdevStatus| vdev.guid == device.0;
+    let vdevs = pool.vdevs();
+    vdevs
+        .find(&is_it)
+        .is_some_and(|vdev| vdev.class == AllocClass::Log)
 }
 
 /// The device that another one is to be attached beside.
