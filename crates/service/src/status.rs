@@ -196,11 +196,11 @@ fn spares_of(pool: &Spa) -> Vec<VdevStatus> {
     pool.spares().into_iter().map(status).collect()
 }
 
+/// Finds a device by guid and path.
+type Find<'f> = dyn Fn(Guid, Option<&str>) -> Option<Arc<dyn Provider>> + 'f;
+
 /// The hot spares that a config lists; `find` returns those that are there, by guid and path.
-fn listed_spares(
-    config: &NvList,
-    find: &dyn Fn(Guid, Option<&str>) -> Option<Arc<dyn Provider>>,
-) -> Vec<VdevStatus> {
+fn listed_spares(config: &NvList, find: &Find<'_>) -> Vec<VdevStatus> {
     let status = |config: &NvList| {
         let spare = Vdev::from_aux_config(config).ok()?;
         let path = spare.config().path.clone();

@@ -96,7 +96,8 @@ impl OpenPool {
         spa::Spa::attach(self, beside, &new, attach, self.sectors(ashift))
     }
 
-    /// Adds top-level vdevs and hot spares. `ashift`: 0 if the devices decide. `is_any`: also if the others have another one.
+    /// Adds top-level vdevs and hot spares. `ashift`: 0 if the devices decide. `is_any`: also if the others have
+    /// another one.
     ///
     /// # Errors
     /// As [`spa::Spa::add`]; errors of opening the devices.

@@ -1,9 +1,9 @@
 //! Hot spares: which ones a pool has, and taking one when a device fails.
 //!
 //! # What it is
-//! A pool lists its hot spares; others may list the same ones. A spare in use is a leaf of the tree (`vdev::spare`), and
-//! stays in the list. The labels of one that is not in use name no pool; those of one in use, the pool that has
-//! taken it: the labels say which spares are free. What OpenZFS leaves to its event daemon is done here when a txg
+//! A pool lists its hot spares; others may list the same ones. A spare in use is a leaf of the tree
+//! (`vdev::spare`), and stays in the list. The labels of one that is not in use name no pool; those of one in use,
+//! the pool that has taken it: the labels say which spares are free. What OpenZFS leaves to its event daemon is done here when a txg
 //! syncs: a device that is gone, or was given up, gets the first spare that is free and fits.
 //!
 //! # Crash argument
@@ -219,8 +219,8 @@ impl Inner {
         }
     }
 
-    /// A device was detached. If it is a hot spare, none is taken for what it had taken over for, as long as the pool is
-    /// open: that would undo what was asked for.
+    /// A device was detached. If it is a hot spare, none is taken for what it had taken over for, as long as the pool
+    /// is open: that would undo what was asked for.
     pub(crate) fn spare_given_back(&self, device: &Vdev) {
         if device.config().is_spare {
             let left = self.tree.in_need_of_spares();

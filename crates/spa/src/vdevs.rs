@@ -44,7 +44,8 @@ const BLOCKS: u64 = 16;
 
 impl Spa {
     /// Attaches a device beside another one, as a side of a mirror or as its replacement, and begins to
-    /// resilver it. A hot spare of the pool takes over for the device that it replaces, and stays a spare. `sectors`: the ashift that was asked for, 0 if the device decides.
+    /// resilver it. A hot spare of the pool takes over for the device that it replaces, and stays a spare.
+    /// `sectors`: the ashift that was asked for, 0 if the device decides.
     ///
     /// # Errors
     /// As [`VdevTree::check_attach`]; `ReadOnly`, `Suspended`; errors of writing the new device.
@@ -88,8 +89,8 @@ impl Spa {
         )
     }
 
-    /// Adds top-level vdevs and hot spares. `sectors`: as in [`attach`](Spa::attach). `is_any`: also with another ashift than
-    /// all others have.
+    /// Adds top-level vdevs and hot spares. `sectors`: as in [`attach`](Spa::attach). `is_any`: also with another
+    /// ashift than all others have.
     ///
     /// # Errors
     /// As [`Spa::create`]; `Exists` for another ashift; `Unsupported` for a special or dedup vdev in a pool without

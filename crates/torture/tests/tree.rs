@@ -107,8 +107,8 @@ fn steps(spa: &Spa, world: &mut World, dice: &mut Dice, count: usize) {
 /// What is done to a pool, with these disks.
 type Act = fn(&Spa, &[Arc<dyn Provider>]);
 
-/// A change of the tree: what the pool is made of, how many disks there are, what is done before, what is done, and what
-/// the tree may be after a power cut, when the resilver has ended.
+/// A change of the tree: what the pool is made of, how many disks there are, what is done before, what is done, and
+/// what the tree may be after a power cut, when the resilver has ended.
 struct Change {
     layout: Layout,
     first: usize,
