@@ -123,7 +123,8 @@ impl Vdev {
         config: VdevConfig,
         children: Vec<Arc<Vdev>>,
     ) -> Arc<Self> {
-        Self::with_ops(kind, ops_of(kind), guid, config, children)
+        let ops = ops_of(kind, children.len());
+        Self::with_ops(kind, ops, guid, config, children)
     }
 
     pub(crate) fn with_ops(
