@@ -28,7 +28,8 @@ use phys::label::{ASHIFT_MAX, ASHIFT_MIN, SPA_MINDEVSIZE};
 use phys::uberblock::UberblockPhys;
 use rt::Mutex;
 use vdev::{
-    AutoAshift, DraidShape, Grouping, NewDevice, PoolState, TopSpec, Vdev, VdevConfig, VdevKind, VdevTree,
+    AutoAshift, DraidShape, Grouping, NewDevice, PoolState, TopSpec, Vdev, VdevConfig, VdevKind,
+    VdevTree,
 };
 use zio::{AllocClass, BlockStore, LogStore, Pipeline, PipelineSettings};
 

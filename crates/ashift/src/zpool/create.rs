@@ -270,7 +270,8 @@ pub(super) fn leaf_facts(leaf: &str) -> LeafFacts {
 
 /// The features without which these vdevs cannot be made.
 fn needed_features(spec: &VdevSpec) -> Vec<&'static str> {
-    let is_special = |top: &TopSpec<_>| matches!(top.class, AllocClass::Special | AllocClass::Dedup);
+    let is_special =
+        |top: &TopSpec<_>| matches!(top.class, AllocClass::Special | AllocClass::Dedup);
     let is_draid = |top: &TopSpec<_>| matches!(top.grouping, Grouping::Draid { .. });
     let special = spec.tops.iter().any(is_special);
     let draid = spec.tops.iter().any(is_draid);

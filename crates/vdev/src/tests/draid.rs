@@ -98,7 +98,9 @@ fn senseless_offsets_are_corrupt() {
     let pool = Pool::new(draid(1, 2, 0, 3));
     let mut buf = vec![0; SECTOR];
     for (offset, len) in [(SECTOR as u64, SECTOR), (0, 512), (0, 0)] {
-        let read = pool.tree.read_block(TOP, offset, &mut buf[..len], &|_| true);
+        let read = pool
+            .tree
+            .read_block(TOP, offset, &mut buf[..len], &|_| true);
         assert_eq!(read.unwrap_err().kind(), ErrorKind::Corrupt);
     }
 }

@@ -139,7 +139,10 @@ fn sim_queued_devices_work_at_the_same_time() {
     const MS: u64 = 1_000_000;
     rt::simulate(1, || {
         let disks = (0..5).map(|n| Memory::new(format!("/q{n}"), DISK_BYTES));
-        let tree = tree_of(VdevKind::RaidZ { nparity: 2 }, disks.map(|disk| Arc::new(Queued(disk)) as _));
+        let tree = tree_of(
+            VdevKind::RaidZ { nparity: 2 },
+            disks.map(|disk| Arc::new(Queued(disk)) as _),
+        );
         let block = noise(1, 9 * SECTOR);
         let is_block = |bytes: &[u8]| bytes == block;
         let mut buf = vec![0; block.len()];

@@ -142,7 +142,10 @@ impl Pool {
 
     pub(super) fn damage(&self, set: &[usize], damage: Damage) {
         for n in set {
-            self.disks[*n].damage(LABEL_START_SIZE..STRIPED_DISK_BYTES - LABEL_START_SIZE, damage);
+            self.disks[*n].damage(
+                LABEL_START_SIZE..STRIPED_DISK_BYTES - LABEL_START_SIZE,
+                damage,
+            );
         }
     }
 
@@ -271,7 +274,11 @@ fn every_set_of_devices_that_may_be_wrong_is_found_counted_and_repaired() {
                 assert_eq!((bad, bad > 0), (repaired, is_hit), "{what}");
                 for n in 0..children {
                     let has_errors = pool.errors(n) > 0;
-                    assert_eq!(has_errors, set.contains(&n) && touched[n], "{what}: errors of {n}");
+                    assert_eq!(
+                        has_errors,
+                        set.contains(&n) && touched[n],
+                        "{what}: errors of {n}"
+                    );
                 }
                 assert_eq!(pool.scrub(&what), (0, 0), "{what}: all is repaired");
             }
@@ -281,7 +288,12 @@ fn every_set_of_devices_that_may_be_wrong_is_found_counted_and_repaired() {
 
 #[test]
 fn a_device_may_be_gone_and_another_one_wrong() {
-    for (kind, children) in [raidz(4, 2), raidz(5, 3), draid(2, 2, 0, 4), draid(2, 3, 0, 6)] {
+    for (kind, children) in [
+        raidz(4, 2),
+        raidz(5, 3),
+        draid(2, 2, 0, 4),
+        draid(2, 3, 0, 6),
+    ] {
         for gone in 0..children {
             for wrong in (0..children).filter(|n| *n != gone) {
                 let mut pool = Pool::new((kind, children));

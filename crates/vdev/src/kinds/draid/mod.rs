@@ -135,8 +135,9 @@ impl Layout for Draid {
         let ndata = u64::from(self.shape.ndata);
         let here = sectors.min(left / sector_row * ndata);
         let there = sectors - here;
-        if offset % sector_row != 0 || there << ashift > ROW_BYTES * ndata {
-            let what = format!("{bytes} bytes at {offset} of a dRAID with rows of {sector_row} bytes");
+        if !offset.is_multiple_of(sector_row) || there << ashift > ROW_BYTES * ndata {
+            let what =
+                format!("{bytes} bytes at {offset} of a dRAID with rows of {sector_row} bytes");
             return Err(Error::corrupt(what));
         }
         let next = || self.row(ashift, offset + left, there);

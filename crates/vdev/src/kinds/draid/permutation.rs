@@ -78,7 +78,10 @@ impl Random {
     fn next(&mut self) -> u64 {
         let [a, b] = self.0;
         let mixed = a ^ b;
-        self.0 = [a.rotate_left(49) ^ mixed ^ (mixed << 21), mixed.rotate_left(28)];
+        self.0 = [
+            a.rotate_left(49) ^ mixed ^ (mixed << 21),
+            mixed.rotate_left(28),
+        ];
         a.wrapping_add(b).rotate_left(17).wrapping_add(a)
     }
 }
@@ -97,7 +100,11 @@ mod tests {
                 let is_whole = sorted.iter().copied().eq((0..=254).take(children));
                 assert!(is_whole, "{children} children: {order:?}");
             }
-            assert_eq!(checksum::fletcher4(&all.orders)[0], expected, "{children} children");
+            assert_eq!(
+                checksum::fletcher4(&all.orders)[0],
+                expected,
+                "{children} children"
+            );
         }
     }
 }

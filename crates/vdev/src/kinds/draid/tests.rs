@@ -141,7 +141,12 @@ fn an_offset_within_a_row_of_sectors_is_refused() {
 
 /// Any shape, with few children more often than with many.
 fn shapes() -> impl Strategy<Value = Draid> {
-    let numbers = (1u64..=3, 1u64..=12, 0u64..=4, prop_oneof![4 => 0u64..12, 1 => 0u64..=200]);
+    let numbers = (
+        1u64..=3,
+        1u64..=12,
+        0u64..=4,
+        prop_oneof![4 => 0u64..12, 1 => 0u64..=200],
+    );
     numbers.prop_map(|(nparity, ndata, nspares, more)| {
         draid(nparity, ndata, nspares, nparity + ndata + nspares + more)
     })

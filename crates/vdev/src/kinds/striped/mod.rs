@@ -82,11 +82,7 @@ impl<L: Layout> Striped<L> {
     }
 
     /// Whether so few children failed that every one of these rows can be read.
-    fn is_readable(
-        &self,
-        rows: &[(L::Row<'_>, &[u8])],
-        is_failed: &dyn Fn(usize) -> bool,
-    ) -> bool {
+    fn is_readable(&self, rows: &[(L::Row<'_>, &[u8])], is_failed: &dyn Fn(usize) -> bool) -> bool {
         rows.iter().all(|(row, _)| {
             let failed = row.columns().filter(|column| is_failed(column.child));
             failed.count() <= self.0.nparity()
@@ -168,9 +164,8 @@ impl<L: Layout> KindOps for Striped<L> {
     fn write(&self, node: &Node<'_>, io: &Io, offset: u64, parts: &[&[u8]]) -> Result<()> {
         let nparity = self.0.nparity();
         let rows = self.cut_into_rows(node, offset, parts)?;
-        let parity = |(row, bytes): &(L::Row<'_>, &[u8])| {
-            parity_of(&cut(*row, nparity, bytes), nparity)
-        };
+        let parity =
+            |(row, bytes): &(L::Row<'_>, &[u8])| parity_of(&cut(*row, nparity, bytes), nparity);
         let parities: Vec<_> = rows.iter().map(parity).collect();
         let strips = self.strips(node.vdev.children().len(), &rows, &parities);
         if io.purpose == Purpose::Repair {

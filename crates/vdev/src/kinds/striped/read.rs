@@ -51,7 +51,6 @@ pub(super) fn read_data<R: Row>(
     nparity: usize,
     buf: &mut [u8],
 ) -> Vec<Fate> {
-
     let is_asynchronous = |column: Column| {
         let child = node.child(column.child);
         let mut leaves = child.vdev.leaves().iter();
@@ -193,7 +192,11 @@ impl<'a, R: Row> Stripe<'a, R> {
     ) -> Self {
         let has_data = prior.is_some();
         let scratch = |column: Column| {
-            let len = if has_data { column.bytes } else { column.stored };
+            let len = if has_data {
+                column.bytes
+            } else {
+                column.stored
+            };
             BlockBuf::scratch(len)
         };
         let band = |row: R| Band {
@@ -219,7 +222,8 @@ impl<'a, R: Row> Stripe<'a, R> {
                 let (bytes, after) = block.split_at(len);
                 block = after;
                 split(bytes, &mut band.columns[nparity..]);
-                band.fates.extend(prior.by_ref().take(row.count() - nparity));
+                band.fates
+                    .extend(prior.by_ref().take(row.count() - nparity));
                 band.fates.resize_with(row.count(), || Fate::Read);
             }
         }
@@ -291,7 +295,10 @@ impl<'a, R: Row> Stripe<'a, R> {
         let of_band = |(band, missing): (&Band<R>, &Vec<usize>)| {
             let read = band.read_columns();
             let wrong = read.filter(|(_, column)| wrong.contains(&column.child));
-            let mut lost: Vec<usize> = wrong.map(|(n, _)| n).chain(missing.iter().copied()).collect();
+            let mut lost: Vec<usize> = wrong
+                .map(|(n, _)| n)
+                .chain(missing.iter().copied())
+                .collect();
             lost.sort_unstable();
             lost
         };

@@ -78,7 +78,7 @@ impl<'a> Strips<'a> {
 }
 
 /// Cuts the bytes of a row into its data columns.
-pub(super) fn cut<'b, R: Row>(row: R, nparity: usize, bytes: &'b [u8]) -> Vec<&'b [u8]> {
+pub(super) fn cut<R: Row>(row: R, nparity: usize, bytes: &[u8]) -> Vec<&[u8]> {
     let mut rest = bytes;
     let lens = row.columns().skip(nparity).map(|column| column.bytes);
     lens.map(|len| {
