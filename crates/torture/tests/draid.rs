@@ -51,9 +51,13 @@ fn check_files(spa: &Spa, pool: &str) {
 
 fn write_file(spa: &Spa, pool: &str, name: &str, bytes: &[u8]) {
     let fs = mount(spa.dsl(), &format!("{pool}/fs"), false).unwrap();
-    let create = Create::file(0o644);
-    let file = fs.create(fs.root(), name.as_bytes(), &create).unwrap();
-    fs.write(file, 0, bytes).unwrap();
+    let create = Create {
+        mode: 0o644,
+        uid: 0,
+        gid: 0,
+    };
+    let made = fs.create_file(fs.root(), name.as_bytes(), &create);
+    fs.write(made.unwrap().id, 0, bytes).unwrap();
     drop(fs);
     spa.sync().unwrap();
 }

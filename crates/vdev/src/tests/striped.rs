@@ -207,7 +207,8 @@ fn every_set_of_devices_that_may_be_gone_is_done_without() {
             let mut pool = Pool::new((kind, children));
             pool.write((1 << 20) - (40 << 12));
             let touched = pool.touched();
-            let is_hit = set.iter().any(|n| touched[*n]);
+            let is_lost = |n: usize| set.contains(&n) && touched[n];
+            let is_hit = (0..children).any(is_lost);
             for n in &set {
                 let device = &pool.tree.devices()[*n];
                 device
@@ -222,11 +223,7 @@ fn every_set_of_devices_that_may_be_gone_is_done_without() {
             pool.check_reads(&what);
             for n in 0..children {
                 let device = &pool.tree.devices()[n];
-                assert_eq!(
-                    device.leaf().has_dtl(),
-                    set.contains(&n) && touched[n],
-                    "{what}: DTL of {n}"
-                );
+                assert_eq!(device.leaf().has_dtl(), is_lost(n), "{what}: DTL of {n}");
                 assert_eq!(pool.errors(n), 0, "{what}: errors of {n}");
             }
             for n in &set {
@@ -258,7 +255,8 @@ fn every_set_of_devices_that_may_be_wrong_is_found_counted_and_repaired() {
                     _ => pool.write(0),
                 }
                 let touched = pool.touched();
-                let is_hit = set.iter().any(|n| touched[*n]);
+                let is_lost = |n: usize| set.contains(&n) && touched[n];
+                let is_hit = (0..children).any(is_lost);
                 pool.damage(&set, damage);
                 pool.check_reads(&what);
                 for n in 0..children {
@@ -274,11 +272,7 @@ fn every_set_of_devices_that_may_be_wrong_is_found_counted_and_repaired() {
                 assert_eq!((bad, bad > 0), (repaired, is_hit), "{what}");
                 for n in 0..children {
                     let has_errors = pool.errors(n) > 0;
-                    assert_eq!(
-                        has_errors,
-                        set.contains(&n) && touched[n],
-                        "{what}: errors of {n}"
-                    );
+                    assert_eq!(has_errors, is_lost(n), "{what}: errors of {n}");
                 }
                 assert_eq!(pool.scrub(&what), (0, 0), "{what}: all is repaired");
             }
