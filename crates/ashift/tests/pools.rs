@@ -161,8 +161,8 @@ fn create_n_checks_what_create_checks() {
         .unwrap();
     for (words, text) in [
         (
-            "tank draid {a} {b} {c}",
-            "invalid vdev specification: 'draid1:2d:3c:0s' vdevs are not",
+            "tank draid:1d:3c:1s {a} {b} {c}",
+            "invalid vdev specification: 'draid1:1d:3c:1s' vdevs are not",
         ),
         (
             "tank raidz2 {a} {b}",

@@ -329,8 +329,8 @@ fn usage_and_names() {
     let long = "x".repeat(256);
     let text = format!("cannot create '{long}': name is too long\npool name may have been omitted");
     bench.fails(&format!("zpool create {long} {{a}}"), 1, &text);
-    let (code, _, err) = bench.run("zpool create tank draid {a} {b}");
-    assert!(code == 1 && err.contains("not supported yet"), "{err}");
+    let text = "cannot create 'tank': operation not supported on this type of pool";
+    bench.fails("zpool create -d tank draid {a} {b}", 1, text);
     let (code, _, err) = bench.run("zpool create -o ashift=5 tank {a}");
     assert!(
         code == 1 && err.contains("only values between 9 and 16 are allowed"),
@@ -382,7 +382,7 @@ fn feature_sets() {
         bench.ok("zpool get -Ho value feature@zstd_compress three"),
         "disabled\n"
     );
-    let (code, _, err) = bench.run("zpool set feature@draid=enabled three");
+    let (code, _, err) = bench.run("zpool set feature@redacted_datasets=enabled three");
     assert!(code == 1 && err.contains("not supported yet"), "{err}");
 }
 

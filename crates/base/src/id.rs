@@ -1,5 +1,7 @@
 //! Identities: numbers that must not be mixed up with other kinds of numbers.
 
+use std::ops::Range;
+
 macro_rules! identity {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
@@ -48,6 +50,18 @@ identity!(
     /// The index of a metaslab within its top-level vdev.
     MetaslabId
 );
+
+impl MetaslabId {
+    /// Where the metaslab lies on its vdev, in bytes. Metaslabs are cut at multiples of `1 << ms_shift`; what is
+    /// allocated in them starts and ends at multiples of `align`, so they do, too.
+    #[must_use]
+    #[doc(alias = "vdev_op_metaslab_init")]
+    pub fn range(self, ms_shift: u32, align: u64) -> Range<u64> {
+        let (start, end) = (self.0 << ms_shift, (self.0 + 1) << ms_shift);
+        let first = start.next_multiple_of(align).min(end);
+        first..first + (end - first) / align * align
+    }
+}
 
 impl Txg {
     /// `TXG_INITIAL`: the txg in which a pool is created.

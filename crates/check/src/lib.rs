@@ -67,6 +67,8 @@ pub struct TopVdev {
     pub ashift: u32,
     /// log2 of the size of its metaslabs
     pub ms_shift: u32,
+    /// Metaslabs start and end at multiples of this.
+    pub ms_align: u64,
     /// Number of metaslabs
     pub ms_count: u64,
     /// Its allocation class.
@@ -92,6 +94,7 @@ impl TopVdev {
             id,
             ashift: config.ashift,
             ms_shift: config.ms_shift,
+            ms_align: vdev.metaslab_align(),
             ms_count: if is_placeholder {
                 0
             } else {

@@ -51,10 +51,6 @@ struct Vdev {
 }
 
 impl Vdev {
-    fn ms_size(&self) -> u64 {
-        1 << self.top.ms_shift
-    }
-
     /// The metaslab that contains a segment, if a single one does.
     fn locate(&self, offset: u64, size: u64) -> Option<usize> {
         let end = offset.checked_add(size)?.checked_sub(1)?;
@@ -345,8 +341,12 @@ fn load_map(
     at: usize,
     metaslab: &mut Metaslab,
 ) -> Result<i64> {
-    let (ms_size, shift) = (vdev.ms_size(), vdev.top.ashift);
-    let start = at as u64 * ms_size;
+    let top = &vdev.top;
+    let (range, shift) = (
+        MetaslabId(at as u64).range(top.ms_shift, top.ms_align),
+        top.ashift,
+    );
+    let (start, ms_size) = (range.start, range.end - range.start);
     let max = metaslab::length_max_bytes(ms_size, shift);
     let phys = for_each_entry(mos, object, max, &mut |range| {
         let (offset, size) = (scale(range.offset, shift)?, scale(range.run, shift)?);

@@ -75,11 +75,10 @@ impl VdevGeometry {
 
     /// Where a metaslab lies.
     fn extent(&self, metaslab: u64) -> SpaceMapExtent {
-        let (start, end) = (metaslab << self.ms_shift, (metaslab + 1) << self.ms_shift);
-        let first = start.next_multiple_of(self.ms_align);
+        let range = MetaslabId(metaslab).range(self.ms_shift, self.ms_align);
         SpaceMapExtent {
-            start: first,
-            size: (end - first) / self.ms_align * self.ms_align,
+            start: range.start,
+            size: range.end - range.start,
             shift: self.ashift,
         }
     }

@@ -55,6 +55,8 @@ pub const HEAD_ERRLOG: &str = "com.delphix:head_errlog";
 pub const PROJECT_QUOTA: &str = "org.zfsonlinux:project_quota";
 /// Extended attributes in the intent log.
 pub const ZILSAXATTR: &str = "org.openzfs:zilsaxattr";
+/// Top-level vdevs that are a dRAID.
+pub const DRAID: &str = "org.openzfs:draid";
 /// LZ4.
 pub const LZ4_COMPRESS: &str = "org.illumos:lz4_compress";
 
@@ -217,7 +219,7 @@ pub const FEATURES: &[Feature] = &[
         "Support for sequential mirror/dRAID device rebuilds"),
     feature(ZSTD_COMPRESS, "zstd_compress", DS, EXTENSIBLE, Support::Kept,
         "zstd compression algorithm support."),
-    feature("org.openzfs:draid", "draid", MOS, &[], Support::None,
+    feature(DRAID, "draid", MOS, &[], Support::Kept,
         "Support for distributed spare RAID"),
     feature(ZILSAXATTR, "zilsaxattr", RO | DS, EXTENSIBLE, Support::Kept,
         "Support for xattr=sa extended attribute logging in ZIL."),

@@ -396,6 +396,11 @@ fn kind_of(kind: vdev::VdevKind, is_whole: bool) -> VdevKind {
         vdev::VdevKind::RaidZ { nparity } => VdevKind::Raidz {
             parity: nparity.into(),
         },
+        vdev::VdevKind::Draid(shape) => VdevKind::Draid {
+            parity: shape.nparity.into(),
+            data: shape.ndata.into(),
+            spares: shape.nspares.into(),
+        },
         vdev::VdevKind::Disk => VdevKind::Disk { is_whole },
         vdev::VdevKind::File => VdevKind::File,
         vdev::VdevKind::Missing => VdevKind::Missing,

@@ -79,6 +79,9 @@ impl Inner {
                         word,
                     )?;
                 }
+                if matches!(top.kind(), VdevKind::Draid(_)) {
+                    self.features().adjust(phys::feature::DRAID, 1, tx)?;
+                }
                 if matches!(bias, AllocClass::Special | AllocClass::Dedup) {
                     self.features()
                         .adjust(phys::feature::ALLOCATION_CLASSES, 1, tx)?;

@@ -28,8 +28,8 @@ use phys::label::{ASHIFT_MAX, ASHIFT_MIN, SPA_MINDEVSIZE};
 use phys::uberblock::UberblockPhys;
 use rt::Mutex;
 use vdev::{
-    AutoAshift, AuxSpec, Grouping, NewDevice, PoolState, TopSpec, Vdev, VdevConfig, VdevKind,
-    VdevTree,
+    AutoAshift, AuxSpec, DraidShape, Grouping, NewDevice, PoolState, TopSpec, Vdev, VdevConfig,
+    VdevKind, VdevTree,
 };
 use zio::{AllocClass, BlockStore, LogStore, Pipeline, PipelineSettings};
 
@@ -386,9 +386,22 @@ fn build(spec: &TopSpec<NewDevice>) -> Result<Arc<Vdev>> {
             }
             Ok(group(VdevKind::RaidZ { nparity }, devices))
         }
-        Grouping::Draid { .. } => {
-            let text = format!("new {} vdevs", spec.grouping.display_name());
-            Err(Error::new(ErrorKind::Unsupported, text))
+        Grouping::Draid {
+            parity,
+            data,
+            spares,
+            ..
+        } => {
+            let shape = DraidShape::new(parity, data, spares, devices.len() as u64);
+            let shape = shape.ok_or_else(|| {
+                let name = spec.grouping.display_name();
+                Error::invalid(format!("a {name} of {} devices", devices.len()))
+            })?;
+            if spares > 0 {
+                let text = "new distributed spares";
+                return Err(Error::new(ErrorKind::Unsupported, text));
+            }
+            Ok(group(VdevKind::Draid(shape), devices))
         }
     }
 }

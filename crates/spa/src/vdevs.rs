@@ -26,10 +26,12 @@ use std::sync::Arc;
 
 use base::{Error, ErrorKind, Guid, ObjectId, Result, VdevId};
 use dmu::Tx;
-use phys::feature::ALLOCATION_CLASSES;
+use phys::feature::{ALLOCATION_CLASSES, DRAID};
 use phys::label::SPA_MINDEVSIZE;
 use phys::uberblock::SPA_VERSION_FEATURES;
-use vdev::{Attach, AutoAshift, AuxSpec, Detached, NewDevice, PoolState, TopSpec, Vdev, VdevTree};
+use vdev::{
+    Attach, AutoAshift, AuxSpec, Detached, Grouping, NewDevice, PoolState, TopSpec, Vdev, VdevTree,
+};
 use zio::AllocClass;
 
 use crate::FeatureState;
@@ -94,7 +96,7 @@ impl Spa {
     ///
     /// # Errors
     /// As [`Spa::create`]; `Exists` for another ashift; `Unsupported` for a special or dedup vdev in a pool without
-    /// allocation classes; `ReadOnly`, `Suspended`.
+    /// allocation classes, or a dRAID in one without this feature; `ReadOnly`, `Suspended`.
     #[doc(alias = "spa_vdev_add")]
     pub fn add(
         &self,
@@ -108,6 +110,11 @@ impl Spa {
             |top: &TopSpec<_>| matches!(top.class, AllocClass::Special | AllocClass::Dedup);
         let has_classes = self.feature(ALLOCATION_CLASSES) != FeatureState::Disabled;
         if specs.iter().any(needs_classes) && !has_classes {
+            let text = "pool must be upgraded to add these vdevs";
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        }
+        let is_draid = |top: &TopSpec<_>| matches!(top.grouping, Grouping::Draid { .. });
+        if specs.iter().any(is_draid) && self.feature(DRAID) == FeatureState::Disabled {
             let text = "pool must be upgraded to add these vdevs";
             return Err(Error::new(ErrorKind::Unsupported, text));
         }

@@ -21,6 +21,22 @@ pub fn golden(name: &str) -> Arc<dyn Provider> {
     Arc::new(disk)
 }
 
+/// The disks of a pool of several, whose images follow each other.
+///
+/// # Panics
+/// When there is no such image.
+#[must_use]
+pub fn disks(name: &str, count: usize) -> Vec<Arc<dyn Provider>> {
+    let bytes = bytes(name);
+    let image = |(n, image): (usize, &[u8])| {
+        let disk = Memory::new(format!("/{name}-{n}"), image.len() as u64);
+        fill(&disk, image);
+        Arc::new(disk) as Arc<dyn Provider>
+    };
+    let images = bytes.chunks(bytes.len() / count);
+    images.enumerate().map(image).collect()
+}
+
 /// The bytes of the image of this name.
 ///
 /// # Panics

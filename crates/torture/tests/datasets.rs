@@ -29,6 +29,7 @@ fn images(folder: &Path, count: usize, bytes: u64) -> Vec<Arc<dyn Provider>> {
 fn run(layout: Layout, ashift: u32, seed: u64, rounds: usize, steps: usize) {
     let count = match layout {
         Layout::Raidz(parity) => parity as usize + 3,
+        Layout::Draid(parity, data) => (parity + data) as usize + 2,
         Layout::Stripe | Layout::Mirror => 2,
         Layout::Classes => 4,
     };
@@ -71,6 +72,11 @@ fn random_datasets_on_a_mirror_of_ashift_12() {
 #[test]
 fn random_datasets_with_special_dedup_and_log_devices() {
     run(Layout::Classes, 9, seed(4), 4, 120);
+}
+
+#[test]
+fn random_datasets_on_a_draid_of_ashift_12() {
+    run(Layout::Draid(1, 3), 12, seed(5), 4, 120);
 }
 
 #[test]

@@ -116,6 +116,11 @@ fn kernel_imports_scrubs_reads_writes_and_gives_back() {
 
 /// That its scrub repairs nothing says that it computes the same parity.
 #[test]
+fn kernel_imports_scrubs_reads_writes_and_gives_back_a_draid() {
+    hand_over(Layout::Draid(2, 3), 7);
+}
+
+#[test]
 fn kernel_imports_scrubs_reads_writes_and_gives_back_a_raidz() {
     hand_over(Layout::Raidz(3), 6);
 }

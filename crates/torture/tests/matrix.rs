@@ -1,7 +1,7 @@
 //! Every layout with every sector size, compression and record size: a file system with a history, checked by
 //! our checker and the real `zdb -bcc`, and object by object against `zdb -dddd`.
 //!
-//! By default a sample in which every layout meets every value of every other axis; `MATRIX=all` runs all 216
+//! By default a sample in which every layout meets every value of every other axis; `MATRIX=all` runs all 324
 //! pools.
 
 use std::collections::BTreeMap;
@@ -104,6 +104,21 @@ fn matrix_of_a_raidz2_of_five() {
 #[test]
 fn matrix_of_a_raidz3_of_seven() {
     run(Layout::Raidz(3), 7, 7);
+}
+
+#[test]
+fn matrix_of_a_draid1_of_three() {
+    run(Layout::Draid(1, 2), 3, 9);
+}
+
+#[test]
+fn matrix_of_a_draid2_of_eight() {
+    run(Layout::Draid(2, 3), 8, 10);
+}
+
+#[test]
+fn matrix_of_a_draid3_of_twelve() {
+    run(Layout::Draid(3, 7), 12, 11);
 }
 
 #[test]

@@ -72,8 +72,12 @@ impl Vdev {
             config.enc_sysfs_path.as_deref(),
         );
         add_str(&mut nv, "fru", config.fru.as_deref());
-        if let VdevKind::RaidZ { nparity } = self.kind() {
-            nv.add("nparity", u64::from(nparity));
+        match self.kind() {
+            VdevKind::RaidZ { nparity } => {
+                nv.add("nparity", u64::from(nparity));
+            }
+            VdevKind::Draid(shape) => shape.add_to(&mut nv),
+            _ => {}
         }
         if let Some(whole_disk) = config.whole_disk {
             nv.add("whole_disk", u64::from(whole_disk));
@@ -208,8 +212,8 @@ fn parse(nv: &NvList, depth: usize) -> Result<Arc<Vdev>> {
             "vdev tree is deeper than {DEPTH_MAX}"
         )));
     }
-    let word = nv.get_str("type").ok_or_else(|| missing("type"))?;
-    let kind = VdevKind::from_word(word, nv.get_u64("nparity"))?;
+    let kind = VdevKind::from_config(nv)?;
+    let word = kind.word();
     let guid = Guid(nv.get_u64("guid").ok_or_else(|| missing("guid"))?);
     let below = nv.get_lists("children").unwrap_or_default();
     if kind.is_leaf() && !below.is_empty() {
@@ -230,13 +234,13 @@ fn parse(nv: &NvList, depth: usize) -> Result<Arc<Vdev>> {
         let what = format!("vdev {guid}: ashift is {}", config.ashift);
         return Err(Error::corrupt(what));
     }
-    let is_group = kind.is_mirror_like() || matches!(kind, VdevKind::RaidZ { .. });
-    if is_group && children.is_empty() {
+    let is_striped = matches!(kind, VdevKind::RaidZ { .. } | VdevKind::Draid(_));
+    if (kind.is_mirror_like() || is_striped) && children.is_empty() {
         let what = format!("vdev {guid} is a {word} without children");
         return Err(Error::corrupt(what));
     }
-    if let VdevKind::RaidZ { nparity } = kind {
-        check_raidz(nv, nparity.into(), &children).within(|| format!("vdev {guid}"))?;
+    if is_striped {
+        check_striped(kind, nv, &children).within(|| format!("vdev {guid}"))?;
     }
     if depth == TOP_DEPTH && (kind.is_concrete() || config.ms_array != 0) {
         check_top(&config).within(|| format!("vdev {guid}"))?;
@@ -248,23 +252,36 @@ fn parse(nv: &NvList, depth: usize) -> Result<Arc<Vdev>> {
     Ok(vdev)
 }
 
-/// Checks that a RAID-Z has a width that parity can be computed for, and children that are devices or
+/// Checks that a RAID-Z or dRAID has a width that parity can be computed for, and children that are devices or
 /// mirrors.
 #[doc(alias = "vdev_raidz_init")]
-fn check_raidz(nv: &NvList, nparity: usize, children: &[Arc<Vdev>]) -> Result<()> {
+#[doc(alias = "vdev_draid_init")]
+fn check_striped(kind: VdevKind, nv: &NvList, children: &[Arc<Vdev>]) -> Result<()> {
     if nv.contains("raidz_expand_txgs") || nv.contains("raidz_expanding") {
         let what = "a RAID-Z that was expanded";
         return Err(Error::new(ErrorKind::Unsupported, what));
     }
-    let count = children.len();
-    if count <= nparity || count - nparity > parity::DATA_MAX {
-        let what = format!("raidz with {count} children and nparity {nparity}");
+    let (count, word) = (children.len(), kind.word());
+    let is_possible = match kind {
+        VdevKind::Draid(shape) => shape.fits(count as u64),
+        VdevKind::RaidZ { nparity } => {
+            let data = count.saturating_sub(nparity.into());
+            (1..=parity::DATA_MAX).contains(&data)
+        }
+        _ => true,
+    };
+    if !is_possible {
+        let what = match kind {
+            VdevKind::RaidZ { nparity } => format!("nparity {nparity}"),
+            kind => format!("{kind:?}"),
+        };
+        let what = format!("{word} with {count} children and {what}");
         return Err(Error::corrupt(what));
     }
     let is_fit = |kind: VdevKind| kind.is_device() || kind.is_mirror_like();
     match children.iter().find(|child| !is_fit(child.kind())) {
         Some(child) => {
-            let what = format!("raidz of a {}", child.kind().word());
+            let what = format!("{word} of a {}", child.kind().word());
             Err(Error::corrupt(what))
         }
         None => Ok(()),

@@ -1,6 +1,9 @@
 //! The kinds of vdevs.
 
 use base::{Error, ErrorKind, Result};
+use nvpair::NvList;
+
+use crate::DraidShape;
 
 /// The kind of a vdev: its `type` in a config.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -19,6 +22,8 @@ pub enum VdevKind {
         /// 1, 2 or 3.
         nparity: u8,
     },
+    /// Blocks are spread over groups of children, which are permuted, with room for spares on all of them.
+    Draid(DraidShape),
     /// A block device.
     Disk,
     /// A file.
@@ -42,6 +47,7 @@ impl VdevKind {
             VdevKind::Replacing => "replacing",
             VdevKind::Spare => "spare",
             VdevKind::RaidZ { .. } => "raidz",
+            VdevKind::Draid(_) => "draid",
             VdevKind::Disk => "disk",
             VdevKind::File => "file",
             VdevKind::Missing => "missing",
@@ -50,12 +56,15 @@ impl VdevKind {
         }
     }
 
-    /// From the word in a config, and `nparity` for a RAID-Z.
+    /// From a config: its word, and what a RAID-Z or dRAID has besides.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] for a kind that this program does not know.
+    /// [`ErrorKind::Unsupported`] for a kind that this program does not know, [`ErrorKind::Corrupt`] for
+    /// numbers that make no sense.
     #[doc(alias = "vdev_getops")]
-    pub fn from_word(word: &str, nparity: Option<u64>) -> Result<Self> {
+    pub fn from_config(nv: &NvList) -> Result<Self> {
+        let word = nv.get_str("type");
+        let word = word.ok_or_else(|| Error::corrupt("vdev config without type"))?;
         Ok(match word {
             "root" => VdevKind::Root,
             "mirror" => VdevKind::Mirror,
@@ -66,7 +75,8 @@ impl VdevKind {
             "missing" => VdevKind::Missing,
             "hole" => VdevKind::Hole,
             "indirect" => VdevKind::Indirect,
-            "raidz" => match nparity.unwrap_or(1) {
+            "draid" => VdevKind::Draid(DraidShape::from_config(nv)?),
+            "raidz" => match nv.get_u64("nparity").unwrap_or(1) {
                 nparity @ 1..=3 => VdevKind::RaidZ {
                     nparity: nparity as u8,
                 },

@@ -17,6 +17,7 @@
 //! `lib/libzutil/zutil_import.c`.
 
 mod config;
+mod draid_shape;
 mod dtl;
 mod geometry;
 pub mod import;
@@ -36,6 +37,7 @@ mod tree;
 mod vdev;
 
 pub use config::{PoolConfig, Target};
+pub use draid_shape::DraidShape;
 pub use dtl::TxgSet;
 pub use geometry::{AutoAshift, choose_ashift, logical_ashift, metaslab_shift, physical_ashift};
 pub use kind::VdevKind;

@@ -1,5 +1,6 @@
 //! Pools of memory providers, and what the tests of this crate have in common.
 
+mod draid;
 mod import;
 mod labels;
 mod mirror;
@@ -7,6 +8,7 @@ mod parity;
 mod queue;
 mod raidz;
 mod shape;
+mod striped;
 mod zdb;
 
 use std::sync::Arc;

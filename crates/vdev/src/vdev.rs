@@ -12,10 +12,11 @@
 //! OpenZFS `include/sys/vdev_impl.h` (`struct vdev`), `module/zfs/vdev.c`.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use base::{Guid, VdevId};
+use base::{Guid, MetaslabId, VdevId};
 use rt::{RwLock, RwLockReadGuard};
 use zio::AllocClass;
 
@@ -123,7 +124,8 @@ impl Vdev {
         config: VdevConfig,
         children: Vec<Arc<Vdev>>,
     ) -> Arc<Self> {
-        Self::with_ops(kind, ops_of(kind), guid, config, children)
+        let ops = ops_of(kind, children.len());
+        Self::with_ops(kind, ops, guid, config, children)
     }
 
     pub(crate) fn with_ops(
@@ -387,6 +389,13 @@ impl Vdev {
     #[must_use]
     pub fn metaslab_align(&self) -> u64 {
         self.ops.metaslab_align(self.children.len(), self.ashift())
+    }
+
+    /// Where a metaslab of this top-level vdev lies, in bytes.
+    #[must_use]
+    #[doc(alias = "vdev_metaslab_init")]
+    pub fn metaslab_range(&self, metaslab: MetaslabId) -> Range<u64> {
+        metaslab.range(self.config().ms_shift, self.metaslab_align())
     }
 
     /// How many metaslabs there are on this top-level vdev.

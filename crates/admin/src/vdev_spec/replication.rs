@@ -93,6 +93,16 @@ fn spec_of(top: &VdevStatus) -> Option<TopSpec<String>> {
     let grouping = match &top.kind {
         VdevKind::Mirror => Grouping::Mirror,
         VdevKind::Raidz { parity } => Grouping::Raidz { parity: *parity },
+        VdevKind::Draid {
+            parity,
+            data,
+            spares,
+        } => Grouping::Draid {
+            parity: *parity,
+            data: *data,
+            children: top.children.len() as u64,
+            spares: *spares,
+        },
         VdevKind::Hole | VdevKind::Indirect | VdevKind::Missing => return None,
         _ => Grouping::Single,
     };

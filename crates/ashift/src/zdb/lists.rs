@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::sync::Arc;
 
-use base::{Error, ObjectId, Result, VdevId};
+use base::{Error, MetaslabId, ObjectId, Result, VdevId};
 use dsl::{Bpobj, Deadlist, DslDataset, DslPool, Mos};
 use metaslab::{SpaceMapExtent, SpaceMapStore, for_each_entry};
 use phys::dsl::{BPOBJ_SIZE_V1, BPOBJ_SIZE_V2, BptreeEntryPhys, BptreePhys};
@@ -249,9 +249,10 @@ pub(super) fn verify_livelists(out: &mut Printer, pool: &Pool) -> Result<()> {
         let maps = pool.parts().space_maps();
         let objects = maps.objects(id, top.metaslab_count())?;
         for (number, object) in objects.iter().enumerate().filter(|(_, o)| o.0 != 0) {
+            let range = top.metaslab_range(MetaslabId(number as u64));
             let extent = SpaceMapExtent {
-                start: (number as u64) << config.ms_shift,
-                size: 1 << config.ms_shift,
+                start: range.start,
+                size: range.end - range.start,
                 shift: config.ashift,
             };
             let (object, phys) = maps.open(*object)?;

@@ -6,7 +6,7 @@
 use phys::feature;
 use std::io::Write;
 
-use base::{Error, ObjectId, Result, VdevId};
+use base::{Error, MetaslabId, ObjectId, Result, VdevId};
 use metaslab::{RangeTree, SpaceMapExtent, SpaceMapStore, fragmentation, load_free};
 use phys::space_map::{MapType, SpaceMapEntry, SpaceMapPhys, entries};
 use serde_json::json;
@@ -87,6 +87,7 @@ pub(super) struct TopVdev {
     pub(super) id: VdevId,
     bias: &'static str,
     ms_shift: u32,
+    ms_align: u64,
     pub(super) ashift: u32,
     /// The space map of each metaslab; 0 if it has none yet.
     pub(super) objects: Vec<ObjectId>,
@@ -107,6 +108,7 @@ impl TopVdev {
             id,
             bias: config.class().word().unwrap_or(""),
             ms_shift: config.ms_shift,
+            ms_align: top.metaslab_align(),
             ashift: config.ashift,
             objects,
         })
@@ -130,9 +132,10 @@ impl TopVdev {
     }
 
     fn extent(&self, number: usize) -> SpaceMapExtent {
+        let range = MetaslabId(number as u64).range(self.ms_shift, self.ms_align);
         SpaceMapExtent {
-            start: (number as u64) << self.ms_shift,
-            size: 1 << self.ms_shift,
+            start: range.start,
+            size: range.end - range.start,
             shift: self.ashift,
         }
     }

@@ -17,7 +17,7 @@ use admin::vdev_spec::{
 };
 use geom::disk::OpenMode;
 use phys::PropValue;
-use phys::feature::{self, ALLOCATION_CLASSES, Feature, Support};
+use phys::feature::{self, ALLOCATION_CLASSES, DRAID, Feature, Support};
 use phys::label::{ASHIFT_MAX, ASHIFT_MIN, SPA_MINDEVSIZE};
 use service::{Compatibility, PoolChange, PoolDevice, Session};
 use spa::NewPool;
@@ -51,10 +51,7 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
     check_devices(session, pool, &spec, (&tops, &aux), args.has('f'))?;
     check_places(args)?;
     refuse_kinds(&spec)?;
-    let has_special =
-        |top: &TopSpec<_>| matches!(top.class, AllocClass::Special | AllocClass::Dedup);
-    let has_special = spec.tops.iter().any(has_special);
-    let (wanted, altroot) = read_options(pool, args, has_special)?;
+    let (wanted, altroot) = read_options(pool, args, &needed_features(&spec))?;
     check_pool_name(pool, true).map_err(|error| {
         format!("cannot create '{pool}': {error}\npool name may have been omitted")
     })?;
@@ -256,13 +253,14 @@ pub(super) fn objections(
 pub(super) fn refuse_kinds(spec: &VdevSpec) -> Result<(), Fail> {
     let grouping = spec.tops.iter().find_map(|top| match &top.grouping {
         Grouping::Single | Grouping::Mirror | Grouping::Raidz { .. } => None,
+        Grouping::Draid { spares: 0, .. } => None,
         other => Some(other.display_name()),
     });
     let cache = (!spec.cache.is_empty()).then(|| "cache".to_owned());
     match grouping.or(cache) {
         Some(word) => Err(Fail::Failed(format!(
             "invalid vdev specification: '{word}' vdevs are not supported yet, only devices, files, \
-             mirrors and raidz of them"
+             mirrors, raidz and draid without spares of them"
         ))),
         None => Ok(()),
     }
@@ -294,11 +292,22 @@ pub(super) fn leaf_facts(leaf: &str) -> LeafFacts {
     }
 }
 
-/// The properties of the new pool, and its `altroot`; `has_special`: there are special or dedup vdevs.
+/// The features without which these vdevs cannot be made.
+fn needed_features(spec: &VdevSpec) -> Vec<&'static str> {
+    let is_special =
+        |top: &TopSpec<_>| matches!(top.class, AllocClass::Special | AllocClass::Dedup);
+    let is_draid = |top: &TopSpec<_>| matches!(top.grouping, Grouping::Draid { .. });
+    let special = spec.tops.iter().any(is_special);
+    let draid = spec.tops.iter().any(is_draid);
+    let special = special.then_some(ALLOCATION_CLASSES);
+    special.into_iter().chain(draid.then_some(DRAID)).collect()
+}
+
+/// The properties of the new pool, and its `altroot`; it has to have the features `needed`.
 fn read_options(
     pool: &str,
     args: &Parsed,
-    has_special: bool,
+    needed: &[&str],
 ) -> Result<(NewPool, Option<String>), Fail> {
     let what = format!("cannot create '{pool}'");
     let context = PoolContext {
@@ -337,11 +346,12 @@ fn read_options(
     wanted.ashift = ashift.and_then(|(_, n)| n.as_number()).unwrap_or(0) as u32;
     wanted.features = features(args.has('d'), compatibility.as_ref(), &enabled, &disabled);
     wanted.compatibility = compatibility.map(|sets| sets.value().to_owned());
-    let is_it = |feature: &&'static Feature| feature.guid == ALLOCATION_CLASSES;
-    if has_special && !wanted.features.iter().any(is_it) {
+    let has = |guid: &&str| wanted.features.iter().any(|feature| feature.guid == *guid);
+    if !needed.iter().all(has) {
         let text = "operation not supported on this type of pool";
         return Err(Fail::Failed(format!("{what}: {text}")));
     }
+    let has_special = needed.contains(&ALLOCATION_CLASSES);
     read_fs_props(pool, args, has_special, &mut wanted)?;
     Ok((wanted, altroot))
 }

@@ -346,6 +346,7 @@ impl Rig {
             id: VdevId(id),
             ashift: ASHIFT,
             ms_shift: MS_SHIFT,
+            ms_align: 1,
             ms_count: SIZE >> MS_SHIFT,
             class: AllocClass::Normal,
             metaslab_array: self.maps.arrays[&VdevId(id)],

@@ -36,21 +36,30 @@ pub fn plan(seed: u64, hours: f64) -> Script {
     }
 }
 
+/// What each device of a dRAID does not use for blocks.
+const DRAID_RESERVE_MIB: u64 = 32;
+
 fn any_pool(dice: &mut Dice) -> PoolSpec {
-    let (layout, devices) = match dice.below(9) {
+    let (layout, devices) = match dice.below(11) {
         0 => (Layout::Stripe, 1),
         1 => (Layout::Stripe, 2),
         2 => (Layout::Mirror, 3),
         3 => (Layout::Raidz(1), 3),
         4 => (Layout::Raidz(2), 5),
         5 => (Layout::Classes, 4),
+        6 => (Layout::Draid(1, 2), 5),
+        7 => (Layout::Draid(2, 3), 7),
         _ => (Layout::Mirror, 2),
+    };
+    let reserve = match layout {
+        Layout::Draid(..) => DRAID_RESERVE_MIB,
+        _ => 0,
     };
     PoolSpec {
         layout,
         devices,
         ashift: [9, 12, 12, 13][dice.below(4) as usize],
-        mib: 80 + dice.below(80),
+        mib: 80 + reserve + dice.below(80),
         latency_us: [0, 50, 1000, 20_000][dice.below(4) as usize],
     }
 }

@@ -14,9 +14,11 @@
 //! OpenZFS `include/sys/vdev_impl.h` (`vdev_ops_t`).
 
 mod absent;
+mod draid;
 mod health;
 mod mirror;
 mod raidz;
+mod striped;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -26,8 +28,10 @@ use zio::{Io, RunBlock, ScrubReport};
 
 use crate::{Vdev, VdevKind};
 use absent::Absent;
+use draid::Draid;
 use mirror::Mirror;
 use raidz::Raidz;
+use striped::Striped;
 
 /// What a kind of vdev does. Offsets and lengths are those of the vdev, without labels, in whole sectors.
 #[doc(alias = "vdev_ops_t")]
@@ -101,16 +105,17 @@ pub(crate) trait KindOps: Send + Sync {
     }
 }
 
-/// The operations of a kind.
+/// The operations of a kind with so many children.
 #[doc(alias = "vdev_getops")]
-pub(crate) fn ops_of(kind: VdevKind) -> Arc<dyn KindOps> {
+pub(crate) fn ops_of(kind: VdevKind, children: usize) -> Arc<dyn KindOps> {
     match kind {
         VdevKind::Mirror
         | VdevKind::Replacing
         | VdevKind::Spare
         | VdevKind::Disk
         | VdevKind::File => Arc::new(Mirror),
-        VdevKind::RaidZ { nparity } => Arc::new(Raidz::new(nparity)),
+        VdevKind::RaidZ { nparity } => Arc::new(Striped(Raidz::new(nparity))),
+        VdevKind::Draid(shape) => Arc::new(Striped(Draid::new(shape, children))),
         VdevKind::Root | VdevKind::Missing | VdevKind::Hole | VdevKind::Indirect => {
             Arc::new(Absent(kind))
         }

@@ -1,4 +1,4 @@
-//! Where the parts of a block lie on the children of a RAID-Z.
+//! RAID-Z: where the columns of a block lie on children that take turns sector by sector.
 //!
 //! # What it is
 //! The sectors of a RAID-Z are numbered row by row: sector `s` is sector `s / n` of child `s % n`, of `n`
@@ -32,46 +32,49 @@
 //! # Source
 //! OpenZFS `module/zfs/vdev_raidz.c` (`vdev_raidz_map_alloc`, `vdev_raidz_asize`).
 
+use base::Result;
+
+use super::striped::{Column, Layout, Row, Rows, Shape};
+
 /// Blocks whose offset has this bit have P and the first column of data swapped, with single parity.
 const SWAP_BIT: u64 = 1 << 20;
 
-/// The shape of a RAID-Z.
+/// A RAID-Z of one, two or three columns of parity.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Geometry {
-    /// How many children there are; more than `nparity`.
-    pub(super) children: usize,
-    /// Columns of parity.
-    pub(super) nparity: usize,
-    /// log2 of the sector.
-    pub(super) ashift: u32,
+#[doc(alias = "vdev_raidz_ops")]
+pub(crate) struct Raidz {
+    nparity: usize,
 }
 
-impl Geometry {
-    fn data_columns(self) -> u64 {
-        (self.children - self.nparity) as u64
+impl Raidz {
+    pub(crate) fn new(nparity: u8) -> Self {
+        Raidz {
+            nparity: nparity.into(),
+        }
     }
 
-    /// Bytes that a block of `psize` takes, with parity and padding.
-    #[doc(alias = "vdev_raidz_asize")]
-    pub(super) fn asize(self, psize: u64) -> u64 {
-        let nparity = self.nparity as u64;
-        let data = psize.div_ceil(1 << self.ashift);
-        let sectors = data + nparity * data.div_ceil(self.data_columns());
-        sectors.next_multiple_of(nparity + 1) << self.ashift
+    fn data_columns(self, shape: Shape) -> u64 {
+        assert!(
+            shape.children > self.nparity,
+            "a RAID-Z of {} children, {} for parity",
+            shape.children,
+            self.nparity
+        );
+        (shape.children - self.nparity) as u64
     }
 
-    /// Where a block of this many bytes lies; both numbers are whole sectors.
     #[doc(alias = "vdev_raidz_map_alloc")]
-    pub(super) fn map(self, offset: u64, bytes: usize) -> Map {
-        let sectors = bytes as u64 >> self.ashift;
-        let (full_rows, rest) = (sectors / self.data_columns(), sectors % self.data_columns());
+    fn map(self, shape: Shape, offset: u64, bytes: usize) -> Map {
+        let sectors = bytes as u64 >> shape.ashift;
+        let data = self.data_columns(shape);
+        let (full_rows, rest) = (sectors / data, sectors % data);
         let longer = match rest {
             0 => 0,
             rest => self.nparity + rest as usize,
         };
         Map {
-            geometry: self,
-            first: offset >> self.ashift,
+            shape,
+            first: offset >> shape.ashift,
             full_rows,
             longer,
             is_swapped: self.nparity == 1 && offset & SWAP_BIT != 0,
@@ -79,11 +82,46 @@ impl Geometry {
     }
 }
 
+impl Layout for Raidz {
+    type Row<'a> = Map;
+
+    fn nparity(&self) -> usize {
+        self.nparity
+    }
+
+    fn rows(&self, shape: Shape, offset: u64, bytes: usize) -> Result<Rows<Map>> {
+        Ok(Rows {
+            first: self.map(shape, offset, bytes),
+            second: None,
+        })
+    }
+
+    fn asize(&self, children: &[u64]) -> u64 {
+        let least = children.iter().min().copied().unwrap_or(0);
+        least.saturating_mul(children.len() as u64)
+    }
+
+    fn min_child_asize(&self, children: usize, asize: u64) -> u64 {
+        asize.div_ceil(children.max(1) as u64)
+    }
+
+    #[doc(alias = "vdev_raidz_asize")]
+    fn psize_to_asize(&self, shape: Shape, psize: u64) -> u64 {
+        let nparity = self.nparity as u64;
+        let data = psize.div_ceil(1 << shape.ashift);
+        let sectors = data + nparity * data.div_ceil(self.data_columns(shape));
+        sectors.next_multiple_of(nparity + 1) << shape.ashift
+    }
+
+    fn data_disks(&self, children: usize) -> usize {
+        children.saturating_sub(self.nparity)
+    }
+}
+
 /// The columns of one block, parity first.
 #[derive(Clone, Copy, Debug)]
-#[doc(alias = "raidz_map_t")]
-pub(super) struct Map {
-    geometry: Geometry,
+pub(crate) struct Map {
+    shape: Shape,
     /// The block's first sector.
     first: u64,
     /// Rows in which all children have a sector.
@@ -93,46 +131,28 @@ pub(super) struct Map {
     is_swapped: bool,
 }
 
-/// One column of a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[doc(alias = "raidz_col_t")]
-pub(super) struct Column {
-    /// The number of the child.
-    pub(super) child: usize,
-    /// Where it starts on the child, in bytes, without labels.
-    pub(super) offset: u64,
-    /// Its length in bytes.
-    pub(super) bytes: usize,
-}
-
-impl Map {
-    /// How many columns there are.
-    pub(super) fn count(&self) -> usize {
+impl Row for Map {
+    fn count(&self) -> usize {
         if self.full_rows == 0 {
             self.longer
         } else {
-            self.geometry.children
+            self.shape.children
         }
     }
 
-    /// All columns, parity first.
-    pub(super) fn columns(&self) -> impl Iterator<Item = Column> + '_ {
-        (0..self.count()).map(|n| self.column(n))
-    }
-
-    /// Column `n`; those of parity come first.
-    pub(super) fn column(&self, n: usize) -> Column {
+    fn column(&self, n: usize) -> Column {
         let (at, children, ashift) = (
             if self.is_swapped && n < 2 { 1 - n } else { n } as u64,
-            self.geometry.children as u64,
-            self.geometry.ashift,
+            self.shape.children as u64,
+            self.shape.ashift,
         );
         let (row, child) = ((self.first + at) / children, (self.first + at) % children);
-        let rows = self.full_rows + u64::from(n < self.longer);
+        let bytes = ((self.full_rows + u64::from(n < self.longer)) << ashift) as usize;
         Column {
             child: child as usize,
             offset: row << ashift,
-            bytes: (rows << ashift) as usize,
+            bytes,
+            stored: bytes,
         }
     }
 }
@@ -145,46 +165,48 @@ mod tests {
 
     use super::*;
 
-    fn geometry(children: usize, nparity: usize, ashift: u32) -> Geometry {
-        Geometry {
-            children,
-            nparity,
-            ashift,
-        }
+    /// A RAID-Z and its shape.
+    fn raidz(children: usize, nparity: u8, ashift: u32) -> (Raidz, Shape) {
+        (Raidz::new(nparity), Shape { children, ashift })
     }
 
     /// Child, first sector and length in sectors of each column.
-    fn sectors(geometry: Geometry, first: u64, count: usize) -> Vec<(usize, u64, usize)> {
-        let ashift = geometry.ashift;
-        let map = geometry.map(first << ashift, count << ashift);
+    fn sectors(
+        (raidz, shape): (Raidz, Shape),
+        first: u64,
+        count: usize,
+    ) -> Vec<(usize, u64, usize)> {
+        let ashift = shape.ashift;
+        let map = raidz.map(shape, first << ashift, count << ashift);
         let in_sectors = |c: Column| (c.child, c.offset >> ashift, c.bytes >> ashift);
         map.columns().map(in_sectors).collect()
     }
 
     #[test]
     fn the_picture_above_is_what_is_computed() {
-        let columns = sectors(geometry(5, 2, 12), 1, 7);
+        let columns = sectors(raidz(5, 2, 12), 1, 7);
         let expected = [(1, 0, 3), (2, 0, 3), (3, 0, 3), (4, 0, 2), (0, 1, 2)];
         assert_eq!(columns, expected);
-        assert_eq!(geometry(5, 2, 12).asize(7 << 12), 15 << 12);
+        let (raidz, shape) = raidz(5, 2, 12);
+        assert_eq!(raidz.psize_to_asize(shape, 7 << 12), 15 << 12);
     }
 
     #[test]
     fn known_blocks_have_known_places() {
         // One sector of data: one row, as wide as the data and its parity.
-        let narrow = sectors(geometry(4, 1, 9), 3, 1);
+        let narrow = sectors(raidz(4, 1, 9), 3, 1);
         assert_eq!(narrow, [(3, 0, 1), (0, 1, 1)]);
         // Two whole rows.
-        let whole = sectors(geometry(4, 1, 9), 8, 6);
+        let whole = sectors(raidz(4, 1, 9), 8, 6);
         assert_eq!(whole, [(0, 2, 2), (1, 2, 2), (2, 2, 2), (3, 2, 2)]);
         // At an odd megabyte, P changes places with the first column of data.
-        let swapped = sectors(geometry(4, 1, 9), 2048, 4);
+        let swapped = sectors(raidz(4, 1, 9), 2048, 4);
         assert_eq!(
             swapped,
             [(1, 512, 2), (0, 512, 2), (2, 512, 1), (3, 512, 1)]
         );
         // Not with more parity.
-        let unswapped = sectors(geometry(4, 2, 9), 2048, 2);
+        let unswapped = sectors(raidz(4, 2, 9), 2048, 2);
         assert_eq!(
             unswapped,
             [(0, 512, 1), (1, 512, 1), (2, 512, 1), (3, 512, 1)]
@@ -205,7 +227,8 @@ mod tests {
             (4, 2, 9, 1536, 9), // 3 + 4, 2 skipped
         ];
         for (children, nparity, ashift, psize, expected) in cases {
-            let asize = geometry(children, nparity, ashift).asize(psize);
+            let (raidz, shape) = raidz(children, nparity, ashift);
+            let asize = raidz.psize_to_asize(shape, psize);
             assert_eq!(
                 asize >> ashift,
                 expected,
@@ -217,24 +240,25 @@ mod tests {
     proptest! {
         #[test]
         fn prop_columns_use_sectors_of_the_block_once(
-            nparity in 1usize..=3,
+            nparity in 1u8..=3,
             more in 1usize..=252,
             ashift in 9u32..=16,
             first in 0u64..1 << 24,
             count in 1usize..=300,
         ) {
-            let geometry = geometry(nparity + more, nparity, ashift);
-            let columns = sectors(geometry, first, count);
+            let (raidz, shape) = raidz(usize::from(nparity) + more, nparity, ashift);
+            let nparity = usize::from(nparity);
+            let columns = sectors((raidz, shape), first, count);
             let children: BTreeSet<usize> = columns.iter().map(|c| c.0).collect();
             prop_assert_eq!(children.len(), columns.len());
             let mut used = BTreeSet::new();
             for (child, start, len) in &columns {
                 for row in *start..start + *len as u64 {
-                    let sector = row * geometry.children as u64 + *child as u64;
+                    let sector = row * shape.children as u64 + *child as u64;
                     prop_assert!(used.insert(sector), "sector {} is used twice", sector);
                 }
             }
-            let asize = geometry.asize((count as u64) << ashift) >> ashift;
+            let asize = raidz.psize_to_asize(shape, (count as u64) << ashift) >> ashift;
             prop_assert_eq!(asize % (nparity as u64 + 1), 0);
             prop_assert!(*used.first().unwrap() >= first);
             prop_assert!(*used.last().unwrap() < first + asize);
@@ -247,9 +271,10 @@ mod tests {
         }
 
         #[test]
-        fn prop_asize_grows(nparity in 1usize..=3, more in 1usize..=252, psize in 1u64..1 << 24) {
-            let geometry = geometry(nparity + more, nparity, 12);
-            prop_assert!(geometry.asize(psize) <= geometry.asize(psize + 1));
+        fn prop_asize_grows(nparity in 1u8..=3, more in 1usize..=252, psize in 1u64..1 << 24) {
+            let (raidz, shape) = raidz(usize::from(nparity) + more, nparity, 12);
+            let asize = |psize| raidz.psize_to_asize(shape, psize);
+            prop_assert!(asize(psize) <= asize(psize + 1));
         }
     }
 }

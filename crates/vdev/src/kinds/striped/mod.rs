@@ -1,0 +1,250 @@
+//! Vdevs that spread each block over their children, with parity: RAID-Z and dRAID.
+//!
+//! # What it is
+//! A block is written with parity of its own to sectors that no other block shares: nothing has to be read
+//! first, and no part of an old block is changed. A [`Layout`] says where the columns of a block lie, which is
+//! all that the kinds do differently; the crate `parity` computes them; [`read`] finds the right bytes if
+//! columns are missing or wrong.
+//!
+//! # Invariants
+//! 1. A write succeeds if in each row of each block at most `nparity` columns failed; the children that failed
+//!    get the txg into their DTLs.
+//! 2. Children are devices or mirrors of devices (also while one is replaced).
+//!
+//! # Crash argument
+//! A block is referred to only after all its columns were flushed, so a stripe that was written in part is
+//! free space.
+//!
+//! # Concurrency
+//! Commands to asynchronous devices overlap; others run in the caller's thread, child by child.
+//!
+//! # Source
+//! OpenZFS `module/zfs/vdev_raidz.c`, `module/zfs/vdev_draid.c`.
+
+mod read;
+mod row;
+mod strip;
+
+use std::sync::Arc;
+
+use base::{BlockBuf, Error, ErrorKind, Result};
+use zio::{Io, Purpose, RunBlock, ScrubReport};
+
+use super::health::no_device;
+use super::{KindOps, Node};
+use crate::Vdev;
+use read::Stripe;
+pub(super) use row::{Column, Layout, Row, Rows, Shape};
+use strip::{Strip, Strips, cut, data_len, parity_of};
+
+/// A vdev whose blocks are spread over its children by a layout.
+pub(crate) struct Striped<L>(pub(crate) L);
+
+impl<L: Layout> Striped<L> {
+    fn shape(node: &Node<'_>) -> Shape {
+        Shape {
+            children: node.vdev.children().len(),
+            ashift: node.vdev.ashift(),
+        }
+    }
+
+    /// The rows of a block at an offset that may come from disk.
+    fn rows(&self, node: &Node<'_>, offset: u64, bytes: usize) -> Result<Rows<L::Row<'_>>> {
+        let shape = Self::shape(node);
+        let mask = (1u64 << shape.ashift) - 1;
+        if bytes == 0 || (offset | bytes as u64) & mask != 0 {
+            let what = format!("{bytes} bytes at {offset} are not whole sectors");
+            return Err(Error::corrupt(what));
+        }
+        self.0.rows(shape, offset, bytes)
+    }
+
+    /// Where blocks lie that follow each other from an offset on, each row with its part of the bytes.
+    fn cut_into_rows<'a, 'b>(
+        &'a self,
+        node: &Node<'_>,
+        offset: u64,
+        parts: &[&'b [u8]],
+    ) -> Result<Vec<(L::Row<'a>, &'b [u8])>> {
+        let shape = Self::shape(node);
+        let mut rows = Vec::with_capacity(parts.len());
+        let mut at = offset;
+        for part in parts {
+            let mut rest = *part;
+            for row in self.rows(node, at, part.len())?.iter() {
+                let (bytes, after) = rest.split_at(data_len(row, self.0.nparity()));
+                rows.push((row, bytes));
+                rest = after;
+            }
+            at += self.0.psize_to_asize(shape, part.len() as u64);
+        }
+        Ok(rows)
+    }
+
+    /// Whether so few children failed that every one of these rows can be read.
+    fn is_readable(&self, rows: &[(L::Row<'_>, &[u8])], is_failed: &dyn Fn(usize) -> bool) -> bool {
+        rows.iter().all(|(row, _)| {
+            let failed = row.columns().filter(|column| is_failed(column.child));
+            failed.count() <= self.0.nparity()
+        })
+    }
+
+    /// What each child gets.
+    fn strips<'a>(
+        &self,
+        children: usize,
+        rows: &[(L::Row<'_>, &'a [u8])],
+        parities: &'a [Vec<BlockBuf>],
+    ) -> Strips<'a> {
+        let mut strips = Strips::new(children);
+        for ((row, bytes), parity) in rows.iter().zip(parities) {
+            let mut rest = *bytes;
+            for (n, column) in row.columns().enumerate() {
+                let bytes = match parity.get(n) {
+                    Some(parity) => &parity[..],
+                    None => {
+                        let (bytes, after) = rest.split_at(column.bytes);
+                        rest = after;
+                        bytes
+                    }
+                };
+                strips.add(column, bytes);
+            }
+        }
+        strips
+    }
+
+    /// Writes good bytes over blocks that could not be read.
+    fn repair(
+        &self,
+        node: &Node<'_>,
+        io: &Io,
+        rows: &[(L::Row<'_>, &[u8])],
+        strips: &Strips<'_>,
+    ) -> Result<()> {
+        let mut failed = Vec::new();
+        for strip in strips.iter() {
+            let child = node.child(strip.child);
+            if let Err(error) = child.write(io, strip.start, &strip.pieces) {
+                failed.push((strip.child, error));
+            }
+        }
+        // A child that failed this lacked the bytes before, too: it missed no write of a new txg.
+        if self.is_readable(rows, &|child| failed.iter().any(|(n, _)| *n == child)) {
+            return Ok(());
+        }
+        let error = failed.into_iter().next().map(|(_, error)| error);
+        Err(error.unwrap_or_else(|| Error::new(ErrorKind::Io, "no column was written")))
+    }
+}
+
+impl<L: Layout> KindOps for Striped<L> {
+    fn read(
+        &self,
+        node: &Node<'_>,
+        io: &Io,
+        offset: u64,
+        buf: &mut [u8],
+        verify: &dyn Fn(&[u8]) -> bool,
+    ) -> Result<()> {
+        let nparity = self.0.nparity();
+        let rows = self.rows(node, offset, buf.len())?;
+        let fates = read::read_data(node, io, &rows, nparity, buf);
+        if fates.is_empty() && verify(buf) {
+            return Ok(());
+        }
+        let mut stripe = Stripe::read(node, io, &rows, nparity, Some((&*buf, fates)));
+        stripe.find(buf, verify)?;
+        if io.purpose != Purpose::Speculative {
+            stripe.settle(buf, false);
+        }
+        Ok(())
+    }
+
+    fn write(&self, node: &Node<'_>, io: &Io, offset: u64, parts: &[&[u8]]) -> Result<()> {
+        let nparity = self.0.nparity();
+        let rows = self.cut_into_rows(node, offset, parts)?;
+        let parity =
+            |(row, bytes): &(L::Row<'_>, &[u8])| parity_of(&cut(*row, nparity, bytes), nparity);
+        let parities: Vec<_> = rows.iter().map(parity).collect();
+        let strips = self.strips(node.vdev.children().len(), &rows, &parities);
+        if io.purpose == Purpose::Repair {
+            return self.repair(node, io, &rows, &strips);
+        }
+        let begin = |strip: &Strip<'_>| {
+            let child = node.child(strip.child);
+            child.begin_write(io.priority, strip.start, &strip.pieces)
+        };
+        let begun: Vec<_> = strips.iter().map(begin).collect();
+        let mut failed = Vec::new();
+        for (strip, begun) in strips.iter().zip(begun) {
+            let len = strip.end - strip.start;
+            if let Err(error) = node.child(strip.child).end_write(begun, len) {
+                failed.push((strip.child, error));
+            }
+        }
+        if self.is_readable(&rows, &|child| failed.iter().any(|(n, _)| *n == child)) {
+            for (n, _) in failed {
+                let child: &Arc<Vdev> = &node.vdev.children()[n];
+                for device in child.leaves() {
+                    device.leaf().dirty_dtl(node.txgs.clone());
+                }
+            }
+            return Ok(());
+        }
+        let error = failed.into_iter().next().map(|(_, error)| error);
+        Err(error.unwrap_or_else(no_device))
+    }
+
+    fn scrub(
+        &self,
+        node: &Node<'_>,
+        offset: u64,
+        buf: &mut [u8],
+        blocks: &[RunBlock],
+        verify: &dyn Fn(usize, &[u8]) -> bool,
+    ) -> Vec<Result<ScrubReport>> {
+        let scrub = |(n, block): (usize, &RunBlock)| {
+            let at = offset + block.range.start as u64;
+            let buf = &mut buf[block.range.clone()];
+            let rows = self.rows(node, at, buf.len())?;
+            let io = Io::scrub(block.birth);
+            let mut stripe = Stripe::read(node, &io, &rows, self.0.nparity(), None);
+            stripe.find(buf, &|bytes| verify(n, bytes))?;
+            Ok(stripe.settle(buf, true))
+        };
+        blocks.iter().enumerate().map(scrub).collect()
+    }
+
+    fn is_linear(&self) -> bool {
+        false
+    }
+
+    fn tolerated(&self, _: usize) -> usize {
+        self.0.nparity()
+    }
+
+    fn asize(&self, children: &[u64]) -> u64 {
+        self.0.asize(children)
+    }
+
+    fn min_child_asize(&self, children: usize, asize: u64) -> u64 {
+        self.0.min_child_asize(children, asize)
+    }
+
+    fn psize_to_asize(&self, children: usize, ashift: u32, psize: u64) -> u64 {
+        self.0.psize_to_asize(Shape { children, ashift }, psize)
+    }
+
+    fn data_disks(&self, children: usize) -> u64 {
+        self.0.data_disks(children).max(1) as u64
+    }
+
+    fn min_alloc(&self, _: usize, ashift: u32) -> u64 {
+        self.0.min_alloc(ashift)
+    }
+
+    fn metaslab_align(&self, _: usize, ashift: u32) -> u64 {
+        self.0.metaslab_align(ashift)
+    }
+}

@@ -1,0 +1,463 @@
+//! Finding the right bytes of a block from columns of which some are missing or wrong.
+//!
+//! # What it is
+//! A good block is read from its data columns alone ([`read_data`]). Otherwise a [`Stripe`] has all columns
+//! that can be read, parity included, and tries which of them to believe until the block's checksum is
+//! right: first all; then without those of devices that missed the block's txg; then without every
+//! combination of one, two and three more children, as long as there is parity for them in each row. Once the
+//! block is known, so is every column, and those that were wrong are counted and written again. The zeros
+//! that fill up a column ([`Column::stored`]) are read and compared by a scrub only.
+//!
+//! # Source
+//! OpenZFS `module/zfs/vdev_draid.c` (`vdev_draid_map_verify_empty`), `module/zfs/vdev_raidz.c`
+//! (`vdev_raidz_io_start_read`, `vdev_raidz_io_done`, `vdev_raidz_combrec`, `vdev_raidz_io_done_verified`).
+
+use std::sync::Arc;
+
+use base::{BlockBuf, Error, ErrorKind, Result, Txg};
+use zio::{Io, Purpose, RunBlock, ScrubReport};
+
+use super::row::{Column, Row, Rows};
+use super::strip::{cut, data_len, parity_of};
+use crate::Vdev;
+use crate::kinds::Node;
+use crate::kinds::health::{Outcome, no_device};
+use crate::leaf::Answer;
+
+/// What came of reading a column.
+pub(super) enum Fate {
+    /// It was read; the bytes may be wrong.
+    Read,
+    /// Its devices missed the block's txg: not read.
+    Stale,
+    /// Its devices cannot be read.
+    Absent,
+    /// It could not be read.
+    Failed(Error),
+}
+
+impl Fate {
+    fn is_read(&self) -> bool {
+        matches!(self, Fate::Read)
+    }
+}
+
+/// Reads the data columns to where they belong in the block, and returns what came of each: nothing if all
+/// were read.
+pub(super) fn read_data<R: Row>(
+    node: &Node<'_>,
+    io: &Io,
+    rows: &Rows<R>,
+    nparity: usize,
+    buf: &mut [u8],
+) -> Vec<Fate> {
+    let is_asynchronous = |column: Column| {
+        let child = node.child(column.child);
+        let mut leaves = child.vdev.leaves().iter();
+        leaves.any(|device| device.leaf().is_asynchronous())
+    };
+    let overlaps = rows
+        .iter()
+        .any(|row| row.columns().skip(nparity).any(is_asynchronous));
+    let mut rest = buf;
+    let mut wanted = data_columns(rows, nparity).map(|column| {
+        let (bytes, after) = std::mem::take(&mut rest).split_at_mut(column.bytes);
+        rest = after;
+        (column, bytes)
+    });
+    if overlaps {
+        let fates = read_together(node, io, &mut wanted.collect::<Vec<_>>());
+        let is_whole = fates.iter().all(Fate::is_read);
+        return if is_whole { Vec::new() } else { fates };
+    }
+    let mut fates = Vec::new();
+    for n in 0.. {
+        let Some((column, bytes)) = wanted.next() else {
+            break;
+        };
+        let fate = read_column(node, io, column, bytes);
+        if !(fate.is_read() && fates.is_empty()) {
+            fates.resize_with(n, || Fate::Read);
+            fates.push(fate);
+        }
+    }
+    fates
+}
+
+/// The data columns of all rows.
+fn data_columns<R: Row>(rows: &Rows<R>, nparity: usize) -> impl Iterator<Item = Column> {
+    let of_row = move |row: R| (nparity..row.count()).map(move |n| row.column(n));
+    rows.iter().flat_map(of_row)
+}
+
+/// Reads columns, those of asynchronous devices at the same time.
+fn read_together(node: &Node<'_>, io: &Io, wanted: &mut [(Column, &mut [u8])]) -> Vec<Fate> {
+    let begin = |(column, bytes): &(Column, &mut [u8])| {
+        let child = node.child(column.child);
+        let is_wanted = !bytes.is_empty() && reason_not_to_read(&child, io).is_none();
+        is_wanted
+            .then(|| child.begin_read(io, column.offset, bytes.len()))
+            .flatten()
+    };
+    let begun: Vec<_> = wanted.iter().map(begin).collect();
+    let end = |((column, bytes), begun): (&mut (Column, &mut [u8]), Option<Answer>)| match begun {
+        Some(begun) => match node.child(column.child).end_read(io, &begun, bytes) {
+            Ok(()) => Fate::Read,
+            Err(error) => Fate::Failed(error),
+        },
+        None => read_column(node, io, *column, bytes),
+    };
+    wanted.iter_mut().zip(begun).map(end).collect()
+}
+
+fn read_column(node: &Node<'_>, io: &Io, column: Column, bytes: &mut [u8]) -> Fate {
+    if bytes.is_empty() {
+        return Fate::Read;
+    }
+    let child = node.child(column.child);
+    reason_not_to_read(&child, io).unwrap_or_else(|| read_anyway(&child, io, column, bytes))
+}
+
+/// Why a child is not to be read, if so.
+fn reason_not_to_read(child: &Node<'_>, io: &Io) -> Option<Fate> {
+    let leaves = child.vdev.leaves();
+    let is_usable = |device: &&Arc<Vdev>| device.leaf().is_usable();
+    let mut usable = leaves.iter().filter(is_usable).peekable();
+    if usable.peek().is_none() {
+        return Some(Fate::Absent);
+    }
+    let is_stale = usable.all(|device| device.leaf().missed(io.birth));
+    is_stale.then_some(Fate::Stale)
+}
+
+fn read_anyway(child: &Node<'_>, io: &Io, column: Column, bytes: &mut [u8]) -> Fate {
+    match child.read(io, column.offset, bytes, &|_| true) {
+        Ok(()) => Fate::Read,
+        Err(error) => Fate::Failed(error),
+    }
+}
+
+/// All columns of one row, as they were read.
+struct Band<R> {
+    row: R,
+    columns: Vec<BlockBuf>,
+    fates: Vec<Fate>,
+}
+
+impl<R: Row> Band<R> {
+    /// The columns that have bytes of the block, or parity, and were not read.
+    fn missing(&self) -> Vec<usize> {
+        let is_missing = |n: &usize| !self.fates[*n].is_read() && self.row.column(*n).bytes > 0;
+        (0..self.fates.len()).filter(is_missing).collect()
+    }
+
+    /// The columns that have bytes of the block, or parity, and were read.
+    fn read_columns(&self) -> impl Iterator<Item = (usize, Column)> {
+        let columns = self.row.columns().enumerate();
+        columns.filter(|(n, column)| self.fates[*n].is_read() && column.bytes > 0)
+    }
+
+    /// Puts the row's part of the block into `buf`, with these columns computed from the others.
+    fn compute(&self, nparity: usize, lost: &[usize], buf: &mut [u8]) {
+        let lens = || self.row.columns().map(|column| column.bytes);
+        if lost.iter().all(|n| *n < nparity) {
+            let data = self.columns.iter().zip(lens()).skip(nparity);
+            return join(data.map(|(column, len)| &column[..len]), buf);
+        }
+        let mut columns = self.columns.clone();
+        let cut = columns.iter_mut().zip(lens());
+        let mut slices: Vec<&mut [u8]> = cut.map(|(column, len)| &mut column[..len]).collect();
+        parity::reconstruct(nparity, &mut slices, lost);
+        join(slices[nparity..].iter().map(|column| &**column), buf);
+    }
+}
+
+/// All columns of a block, as they were read.
+pub(super) struct Stripe<'a, R> {
+    node: &'a Node<'a>,
+    io: Io,
+    nparity: usize,
+    bands: Vec<Band<R>>,
+}
+
+impl<'a, R: Row> Stripe<'a, R> {
+    /// Reads the columns that can be expected to be right. Of the data, `prior` says what came of reading it
+    /// before, into the block; otherwise columns are read up to where they end on their children.
+    pub(super) fn read(
+        node: &'a Node<'a>,
+        io: &Io,
+        rows: &Rows<R>,
+        nparity: usize,
+        prior: Option<(&[u8], Vec<Fate>)>,
+    ) -> Self {
+        let has_data = prior.is_some();
+        let scratch = |column: Column| {
+            let len = if has_data {
+                column.bytes
+            } else {
+                column.stored
+            };
+            BlockBuf::scratch(len)
+        };
+        let band = |row: R| Band {
+            row,
+            columns: row.columns().map(scratch).collect(),
+            fates: Vec::new(),
+        };
+        let mut bands: Vec<Band<R>> = rows.iter().map(band).collect();
+        let mut wanted = Vec::new();
+        for Band { row, columns, .. } in &mut bands {
+            let unread = if has_data { nparity } else { row.count() };
+            let columns = row.columns().zip(columns).take(unread);
+            wanted.extend(columns.map(|(column, bytes)| (column, &mut bytes[..])));
+        }
+        let mut fates = read_together(node, io, &mut wanted).into_iter();
+        let (mut block, prior) = prior.unwrap_or_default();
+        let mut prior = prior.into_iter();
+        for band in &mut bands {
+            let (row, len) = (band.row, data_len(band.row, nparity));
+            let unread = if has_data { nparity } else { row.count() };
+            band.fates.extend(fates.by_ref().take(unread));
+            if has_data {
+                let (bytes, after) = block.split_at(len);
+                block = after;
+                split(bytes, &mut band.columns[nparity..]);
+                band.fates
+                    .extend(prior.by_ref().take(row.count() - nparity));
+                band.fates.resize_with(row.count(), || Fate::Read);
+            }
+        }
+        Stripe {
+            node,
+            io: *io,
+            nparity,
+            bands,
+        }
+    }
+
+    /// Fills `buf` with bytes that `verify` accepts.
+    pub(super) fn find(&mut self, buf: &mut [u8], verify: &dyn Fn(&[u8]) -> bool) -> Result<()> {
+        let missing = self.missing();
+        if self.spare(&missing).is_some() && self.is_right_without(&missing, buf, verify) {
+            return Ok(());
+        }
+        let has_more = self.read_stale();
+        let missing = self.missing();
+        let Some(spare) = self.spare(&missing) else {
+            return Err(self.lack());
+        };
+        let children = self.children_read();
+        for size in usize::from(!has_more)..=spare {
+            let mut is_right = |wrong: &[usize]| {
+                let lost = self.lost(&missing, wrong);
+                // Parity that is wrong changes nothing if no data is computed from the rest.
+                let is_tried = size > 0 && lost.iter().flatten().all(|n| *n < self.nparity);
+                let is_enough = lost.iter().all(|lost| lost.len() <= self.nparity);
+                is_enough && !is_tried && self.is_right_without(&lost, buf, verify)
+            };
+            if any_combination(&children, size, &mut Vec::new(), &mut is_right) {
+                return Ok(());
+            }
+        }
+        if self.io.purpose != Purpose::Speculative {
+            let columns = self.bands.iter().flat_map(Band::read_columns);
+            columns.for_each(|(_, column)| self.blame(column));
+        }
+        let what = "no combination of columns has the right checksum";
+        Err(Error::new(ErrorKind::Checksum, what))
+    }
+
+    /// The columns of each row that were not read.
+    fn missing(&self) -> Vec<Vec<usize>> {
+        self.bands.iter().map(Band::missing).collect()
+    }
+
+    /// How many more columns of a row could be done without; nothing if any row lacks too many.
+    fn spare(&self, missing: &[Vec<usize>]) -> Option<usize> {
+        let spare = |missing: &Vec<usize>| self.nparity.checked_sub(missing.len());
+        let spares: Option<Vec<usize>> = missing.iter().map(spare).collect();
+        spares?.into_iter().max()
+    }
+
+    /// The children that anything was read from.
+    fn children_read(&self) -> Vec<usize> {
+        let mut children = Vec::new();
+        for (_, column) in self.bands.iter().flat_map(Band::read_columns) {
+            if !children.contains(&column.child) {
+                children.push(column.child);
+            }
+        }
+        children
+    }
+
+    /// The columns of each row that are missing, or are on children that are taken to be wrong.
+    fn lost(&self, missing: &[Vec<usize>], wrong: &[usize]) -> Vec<Vec<usize>> {
+        let of_band = |(band, missing): (&Band<R>, &Vec<usize>)| {
+            let read = band.read_columns();
+            let wrong = read.filter(|(_, column)| wrong.contains(&column.child));
+            let mut lost: Vec<usize> = wrong
+                .map(|(n, _)| n)
+                .chain(missing.iter().copied())
+                .collect();
+            lost.sort_unstable();
+            lost
+        };
+        self.bands.iter().zip(missing).map(of_band).collect()
+    }
+
+    /// Reads the columns of devices that missed the block's txg, as a DTL names whole txgs; whether there
+    /// are any.
+    fn read_stale(&mut self) -> bool {
+        let mut is_any = false;
+        for band in &mut self.bands {
+            for (n, column) in band.row.columns().enumerate() {
+                if column.bytes > 0 && matches!(band.fates[n], Fate::Stale) {
+                    let child = self.node.child(column.child);
+                    band.fates[n] = read_anyway(&child, &self.io, column, &mut band.columns[n]);
+                    is_any = true;
+                }
+            }
+        }
+        is_any
+    }
+
+    /// The error when there are too few columns.
+    fn lack(&mut self) -> Error {
+        let failed = |fate: Fate| match fate {
+            Fate::Failed(error) => Some(error),
+            _ => None,
+        };
+        let mut fates = self.bands.iter_mut().flat_map(|band| band.fates.drain(..));
+        fates.find_map(failed).unwrap_or_else(no_device)
+    }
+
+    /// Puts the block into `buf`, with these columns of each row computed from the others; whether it is right.
+    fn is_right_without(
+        &self,
+        lost: &[Vec<usize>],
+        buf: &mut [u8],
+        verify: &dyn Fn(&[u8]) -> bool,
+    ) -> bool {
+        let mut rest = &mut *buf;
+        for (band, lost) in self.bands.iter().zip(lost) {
+            let (bytes, after) = rest.split_at_mut(data_len(band.row, self.nparity));
+            band.compute(self.nparity, lost, bytes);
+            rest = after;
+        }
+        verify(buf)
+    }
+
+    /// Now that the block is known: counts the columns that are wrong, and writes them again. A scrub also
+    /// writes those that their devices missed, and looks at each side of a mirror.
+    pub(super) fn settle(&self, block: &[u8], is_scrub: bool) -> ScrubReport {
+        let mut report = ScrubReport::default();
+        let mut rest = block;
+        for band in &self.bands {
+            let (bytes, after) = rest.split_at(data_len(band.row, self.nparity));
+            rest = after;
+            let data = cut(band.row, self.nparity, bytes);
+            let parity = parity_of(&data, self.nparity);
+            let right = parity.iter().map(|column| &column[..]).chain(data);
+            for (n, right) in right.enumerate() {
+                let found = self.settle_column(band, n, right, is_scrub);
+                report.bad += found.bad;
+                report.repaired += found.repaired;
+            }
+        }
+        report
+    }
+
+    fn settle_column(&self, band: &Band<R>, n: usize, right: &[u8], is_scrub: bool) -> ScrubReport {
+        let column = band.row.column(n);
+        let child = self.node.child(column.child);
+        let is_group = child.vdev.leaves().len() > 1;
+        let is_wrong = match band.fates[n] {
+            Fate::Read => !is_filled_up(&band.columns[n], right),
+            Fate::Stale => is_scrub,
+            Fate::Failed(_) => true,
+            Fate::Absent => false,
+        };
+        let zeros = vec![0; column.stored - right.len()];
+        if is_group && band.fates[n].is_read() && (is_wrong || is_scrub) {
+            let right = [right, &zeros].concat();
+            if let Ok(report) = scrub_sides(&child, column, &right, self.io.birth) {
+                return report;
+            }
+        } else if !is_wrong {
+            return ScrubReport::default();
+        } else if band.fates[n].is_read() {
+            self.blame(column);
+        }
+        let repair = Io::repair(self.io.birth);
+        let parts: &[&[u8]] = &[right, &zeros];
+        let parts = &parts[usize::from(right.is_empty())..2 - usize::from(zeros.is_empty())];
+        let write = || child.write(&repair, column.offset, parts);
+        ScrubReport {
+            bad: 1,
+            repaired: u32::from(self.node.is_writable && write().is_ok()),
+        }
+    }
+
+    /// Counts a checksum error against the devices of a column.
+    fn blame(&self, column: Column) {
+        let child = self.node.child(column.child);
+        for device in child.vdev.leaves() {
+            child.blame(device, &Outcome::Mismatch, self.io.birth);
+        }
+    }
+}
+
+/// Whether a column has these bytes, and zeros behind them as far as it was read.
+fn is_filled_up(column: &[u8], right: &[u8]) -> bool {
+    let (bytes, zeros) = column.split_at(right.len());
+    bytes == right && zeros.iter().all(|byte| *byte == 0)
+}
+
+/// Compares each side of a mirror with the right bytes, and repairs those that differ; an error if all do.
+fn scrub_sides(child: &Node<'_>, column: Column, right: &[u8], birth: Txg) -> Result<ScrubReport> {
+    let range = 0..right.len();
+    let block = RunBlock { range, birth };
+    let mut buf = BlockBuf::scratch(right.len());
+    let is_right = |_: usize, bytes: &[u8]| bytes == right;
+    let reports = child.scrub(column.offset, &mut buf, &[block], &is_right);
+    reports
+        .into_iter()
+        .next()
+        .unwrap_or_else(|| Err(no_device()))
+}
+
+fn join<'b>(columns: impl Iterator<Item = &'b [u8]>, block: &mut [u8]) {
+    let mut rest = block;
+    for column in columns {
+        let (bytes, after) = rest.split_at_mut(column.len());
+        bytes.copy_from_slice(column);
+        rest = after;
+    }
+}
+
+fn split(block: &[u8], columns: &mut [BlockBuf]) {
+    let mut rest = block;
+    for column in columns {
+        let (bytes, after) = rest.split_at(column.len());
+        column.copy_from_slice(bytes);
+        rest = after;
+    }
+}
+
+/// Whether `is_right` accepts any `size` of the numbers, together with those `chosen`.
+fn any_combination(
+    numbers: &[usize],
+    size: usize,
+    chosen: &mut Vec<usize>,
+    is_right: &mut dyn FnMut(&[usize]) -> bool,
+) -> bool {
+    if size == 0 {
+        return is_right(chosen);
+    }
+    numbers.iter().enumerate().any(|(at, number)| {
+        chosen.push(*number);
+        let is_found = any_combination(&numbers[at + 1..], size - 1, chosen, is_right);
+        chosen.pop();
+        is_found
+    })
+}

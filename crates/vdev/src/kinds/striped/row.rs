@@ -1,0 +1,102 @@
+//! Rows of columns: which part of a block lies on which child.
+//!
+//! # What it is
+//! A [`Layout`] cuts a block into [`Row`]s, and each row into columns on different children. The first
+//! columns of a row are parity of the others, which hold the row's bytes one column after the other.
+//! A [`Column`] is one piece of one child.
+//!
+//! # Invariants
+//! 1. The columns of a row are on different children; no two columns of a block overlap.
+//! 2. The parity columns of a row are as long as its first data column; no other is longer.
+//! 3. Blocks that follow each other leave at most one sector between their columns on a child.
+
+use base::Result;
+
+/// What a layout has to know of the vdev.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    /// How many children there are.
+    pub(crate) children: usize,
+    /// log2 of the sector.
+    pub(crate) ashift: u32,
+}
+
+/// One column of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(alias = "raidz_col_t")]
+pub(crate) struct Column {
+    /// The number of the child.
+    pub(crate) child: usize,
+    /// Where it starts on the child, in bytes, without labels.
+    pub(crate) offset: u64,
+    /// How many bytes of parity, or of the block, it has.
+    pub(crate) bytes: usize,
+    /// Its length on the child: zeros follow its bytes up to here.
+    pub(crate) stored: usize,
+}
+
+/// The columns of one row of a block.
+#[doc(alias = "raidz_row_t")]
+pub(crate) trait Row: Copy {
+    /// How many columns there are.
+    fn count(&self) -> usize;
+
+    /// Column `n`; those of parity come first.
+    fn column(&self, n: usize) -> Column;
+
+    /// All columns, parity first.
+    fn columns(&self) -> impl Iterator<Item = Column> {
+        (0..self.count()).map(|n| self.column(n))
+    }
+}
+
+/// The rows of a block, in the order of its bytes.
+#[derive(Clone, Copy, Debug)]
+#[doc(alias = "raidz_map_t")]
+pub(crate) struct Rows<R> {
+    pub(crate) first: R,
+    pub(crate) second: Option<R>,
+}
+
+impl<R: Row> Rows<R> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = R> {
+        std::iter::once(self.first).chain(self.second)
+    }
+}
+
+/// How a kind spreads blocks over its children, and what that takes.
+pub(crate) trait Layout: Send + Sync {
+    /// A row of a block.
+    type Row<'a>: Row
+    where
+        Self: 'a;
+
+    /// Columns of parity of each row.
+    fn nparity(&self) -> usize;
+
+    /// Where a block at an offset, which may come from disk, lies.
+    fn rows(&self, shape: Shape, offset: u64, bytes: usize) -> Result<Rows<Self::Row<'_>>>;
+
+    /// As [`KindOps::asize`](crate::kinds::KindOps::asize).
+    fn asize(&self, children: &[u64]) -> u64;
+
+    /// As [`KindOps::min_child_asize`](crate::kinds::KindOps::min_child_asize).
+    fn min_child_asize(&self, children: usize, asize: u64) -> u64;
+
+    /// As [`KindOps::psize_to_asize`](crate::kinds::KindOps::psize_to_asize).
+    fn psize_to_asize(&self, shape: Shape, psize: u64) -> u64;
+
+    /// As [`KindOps::data_disks`](crate::kinds::KindOps::data_disks).
+    fn data_disks(&self, children: usize) -> usize;
+
+    /// As [`KindOps::min_alloc`](crate::kinds::KindOps::min_alloc).
+    fn min_alloc(&self, ashift: u32) -> u64 {
+        1 << ashift
+    }
+
+    /// As [`KindOps::metaslab_align`](crate::kinds::KindOps::metaslab_align).
+    fn metaslab_align(&self, ashift: u32) -> u64 {
+        let _ = ashift;
+        1
+    }
+}
