@@ -39,6 +39,7 @@ use crate::history::History;
 use crate::host::Host;
 use crate::mmp::Mmp;
 use crate::props::PoolProps;
+use crate::removal::Removal;
 use crate::scanning::Scanning;
 use crate::spa::{Inner, Settings, Spa, State};
 use crate::space_maps::SpaceMaps;
@@ -130,7 +131,8 @@ impl Spa {
             hole_birth: is_enabled("hole_birth"),
             ..options.settings.pipeline_settings()
         };
-        let pipeline = Arc::new(Pipeline::new(tree.clone(), space.clone(), settings));
+        let removal = Removal::new(tree.clone(), space.clone());
+        let pipeline = Arc::new(Pipeline::new(tree.clone(), removal.clone(), settings));
         let cache = Arc::new(arc::Cache::new(
             pipeline.clone() as Arc<dyn LogStore>,
             options.settings.arc_settings(),
@@ -212,6 +214,8 @@ impl Spa {
 
         let inner = Arc::new(Inner {
             mmp: Mmp::new(),
+            removal,
+            condense_min_mapping_bytes: options.settings.condense_min_mapping_bytes,
             scanning: Scanning::default(),
             scan_settings: options.settings.scan.clone(),
             first_txg: Txg(0),

@@ -79,10 +79,21 @@ impl Scanning {
         self.is_ending.store(true, Ordering::Release);
     }
 
+    /// Whether no new slice is to begin.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.is_ending.load(Ordering::Acquire)
+    }
+
     /// Closing failed: slices may run again.
     pub(crate) fn go_on(&self) {
         self.is_ending.store(false, Ordering::Release);
     }
+}
+
+/// How long a slice may take while others wait, by when the last one ended.
+pub(crate) fn share_since(last_ended_ns: &AtomicU64) -> u64 {
+    let last_ns = last_ended_ns.load(Ordering::Relaxed);
+    (rt::now_ns().saturating_sub(last_ns) / SHARE).max(SHARE_MIN_NS)
 }
 
 impl Inner {
@@ -146,8 +157,7 @@ impl Inner {
 
     fn slice(&self, kind: Kind, mos_root: BlkPtrPhys, tx: &Tx) -> Result<scan::Outcome> {
         let needs_io = |bp: &BlkPtrPhys| kind == Kind::Scrub || self.misses(bp);
-        let last_ns = self.scanning.slice_ended_ns.load(Ordering::Relaxed);
-        let share_ns = (rt::now_ns().saturating_sub(last_ns) / SHARE).max(SHARE_MIN_NS);
+        let share_ns = share_since(&self.scanning.slice_ended_ns);
         let is_over =
             |used_ns: u64, blocks: u64| self.is_slice_over(kind, share_ns, used_ns, blocks);
         let pool = scan::Pool {
@@ -177,7 +187,13 @@ impl Inner {
     }
 
     #[doc(alias = "dsl_scan_check_suspend")]
-    fn is_slice_over(&self, kind: Kind, share_ns: u64, used_ns: u64, blocks: u64) -> bool {
+    pub(crate) fn is_slice_over(
+        &self,
+        kind: Kind,
+        share_ns: u64,
+        used_ns: u64,
+        blocks: u64,
+    ) -> bool {
         let settings = &self.scan_settings;
         if self.scanning.is_ending.load(Ordering::Acquire)
             || blocks >= settings.blocks_max

@@ -34,6 +34,7 @@ use crate::host::Host;
 use crate::mmp::Mmp;
 use crate::obstacle::Obstacle;
 use crate::props::PoolProps;
+use crate::removal::Removal;
 use crate::scanning::{ScanSettings, Scanning};
 use crate::space_maps::SpaceMaps;
 
@@ -54,8 +55,11 @@ pub struct Settings {
     pub aggregation_limit_bytes: u64,
     /// Which physical sector sizes are honored in a new vdev's ashift.
     pub auto_ashift: AutoAshift,
-    /// How much of a scan each txg does.
+    /// How much of a scan, or of a removal, each txg does.
     pub scan: ScanSettings,
+    /// `zfs_condense_min_mapping_bytes`: the mapping of a removed vdev that is no longer than this is not condensed, in
+    /// bytes.
+    pub condense_min_mapping_bytes: u64,
 }
 
 impl Default for Settings {
@@ -72,6 +76,7 @@ impl Default for Settings {
             aggregation_limit_bytes: PipelineSettings::default().aggregation_limit_bytes,
             auto_ashift: AutoAshift::default(),
             scan: ScanSettings::default(),
+            condense_min_mapping_bytes: 128 << 10,
         }
     }
 }
@@ -99,6 +104,8 @@ pub(crate) struct Inner {
     pub(crate) props: PoolProps,
     pub(crate) state: Mutex<State>,
     pub(crate) mmp: Mmp,
+    pub(crate) removal: Arc<Removal>,
+    pub(crate) condense_min_mapping_bytes: u64,
     pub(crate) scanning: Scanning,
     pub(crate) scan_settings: ScanSettings,
     /// The last synced txg when the pool was opened.

@@ -182,18 +182,28 @@ impl Inner {
 
     fn detach(&self, guid: Guid, tx: &Tx) -> Result<()> {
         let device = self.tree.detach(guid)?;
-        let config = device.config().clone();
-        if config.dtl_object != 0 {
-            self.maps.free(ObjectId(config.dtl_object), tx)?;
-            self.state.lock().dtls.remove(&config.dtl_object);
-        }
-        if config.leaf_zap != 0 {
-            self.destroy_vdev_zap(ObjectId(config.leaf_zap), tx)?;
-        }
-        let text = format!("vdev={}", config.path.as_deref().unwrap_or("none"));
+        let path = device.config().path.clone();
+        let text = format!("vdev={}", path.as_deref().unwrap_or("none"));
         self.core.log_internal("detach", &text, tx);
-        self.state.lock().detached.push(device);
+        self.forget_device(&device, tx)?;
         self.tree_changed();
+        Ok(())
+    }
+
+    /// Frees what the MOS has of a device that has left the tree; its labels are emptied when that is on disk.
+    pub(crate) fn forget_device(&self, device: &Arc<Vdev>, tx: &Tx) -> Result<()> {
+        let (dtl, zap) = {
+            let config = device.config();
+            (config.dtl_object, config.leaf_zap)
+        };
+        if dtl != 0 {
+            self.maps.free(ObjectId(dtl), tx)?;
+            self.state.lock().dtls.remove(&dtl);
+        }
+        if zap != 0 {
+            self.destroy_vdev_zap(ObjectId(zap), tx)?;
+        }
+        self.state.lock().detached.push(Arc::clone(device));
         Ok(())
     }
 

@@ -18,14 +18,17 @@
 
 mod config;
 mod dtl;
+mod evacuate;
 mod geometry;
 pub mod import;
 mod kind;
 mod kinds;
 pub mod label;
 mod leaf;
+mod mapping;
 mod open;
 mod queue;
+mod remap;
 mod shape;
 mod spec;
 mod state;
@@ -36,9 +39,11 @@ mod vdev;
 
 pub use config::{PoolConfig, Target};
 pub use dtl::TxgSet;
+pub use evacuate::Spot;
 pub use geometry::{AutoAshift, choose_ashift, logical_ashift, metaslab_shift, physical_ashift};
 pub use kind::VdevKind;
 pub use leaf::Leaf;
+pub use mapping::{Mapping, Piece};
 pub use shape::Attach;
 pub use spec::{Grouping, NewDevice, TopSpec};
 pub use state::{PoolState, VdevAux, VdevState};

@@ -138,7 +138,7 @@ impl VdevTree {
         syncing..syncing + TXG_CONCURRENT_STATES
     }
 
-    fn top_for_io(&self, id: VdevId, offset: u64, len: u64) -> Result<Arc<Vdev>> {
+    pub(crate) fn top_for_io(&self, id: VdevId, offset: u64, len: u64) -> Result<Arc<Vdev>> {
         let no_such = || Error::corrupt(format!("no vdev {id}"));
         let top = self
             .top(id)
@@ -152,10 +152,11 @@ impl VdevTree {
         Ok(top)
     }
 
-    fn node<'a>(&self, top: &'a Arc<Vdev>) -> Node<'a> {
+    pub(crate) fn node<'a>(&'a self, top: &'a Arc<Vdev>) -> Node<'a> {
         Node {
             vdev: top,
             top,
+            tree: self,
             is_writable: self.writable,
             txgs: self.txgs_of_now(),
         }
@@ -293,7 +294,16 @@ impl VdevOps for VdevTree {
     }
 
     fn answers(&self, vdev: VdevId) -> bool {
-        let leaves = self.top(vdev).map_or_else(Vec::new, |top| top.devices());
+        let top = self.top(vdev);
+        if top
+            .as_ref()
+            .is_some_and(|top| top.kind() == VdevKind::Indirect)
+        {
+            let is_present = |top: &Arc<Vdev>| top.kind() != VdevKind::Missing;
+            let is_usable = |top: &Arc<Vdev>| is_present(top) && top.state().0.is_usable();
+            return self.tops().iter().all(is_usable);
+        }
+        let leaves = top.map_or_else(Vec::new, |top| top.devices());
         let answers = |leaf: &Arc<Vdev>| leaf.leaf().is_usable() && leaf.leaf().is_alive(false);
         leaves.is_empty() || leaves.iter().any(answers)
     }

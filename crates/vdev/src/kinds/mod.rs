@@ -15,6 +15,7 @@
 
 mod absent;
 mod health;
+mod indirect;
 mod mirror;
 mod raidz;
 
@@ -24,8 +25,9 @@ use std::sync::Arc;
 use base::{Result, align_up};
 use zio::{Io, RunBlock, ScrubReport};
 
-use crate::{Vdev, VdevKind};
+use crate::{Vdev, VdevKind, VdevTree};
 use absent::Absent;
+use indirect::Indirect;
 use mirror::Mirror;
 use raidz::Raidz;
 
@@ -111,9 +113,8 @@ pub(crate) fn ops_of(kind: VdevKind) -> Arc<dyn KindOps> {
         | VdevKind::Disk
         | VdevKind::File => Arc::new(Mirror),
         VdevKind::RaidZ { nparity } => Arc::new(Raidz::new(nparity)),
-        VdevKind::Root | VdevKind::Missing | VdevKind::Hole | VdevKind::Indirect => {
-            Arc::new(Absent(kind))
-        }
+        VdevKind::Indirect => Arc::new(Indirect),
+        VdevKind::Root | VdevKind::Missing | VdevKind::Hole => Arc::new(Absent(kind)),
     }
 }
 
@@ -123,6 +124,8 @@ pub(crate) struct Node<'a> {
     pub(crate) vdev: &'a Arc<Vdev>,
     /// The top-level vdev that it is or belongs to.
     pub(crate) top: &'a Arc<Vdev>,
+    /// The tree that it is in.
+    pub(crate) tree: &'a VdevTree,
     /// Whether anything may be written, even to repair it.
     pub(crate) is_writable: bool,
     /// The txgs that a write issued now may belong to.
