@@ -114,6 +114,20 @@ impl DslPool {
         Ok(())
     }
 
+    /// The names of the datasets whose intent logs are to be replayed.
+    ///
+    /// # Errors
+    /// Any read error.
+    pub fn logs_to_replay(&self) -> Result<Vec<String>> {
+        let mut names = Vec::new();
+        for head in self.heads_with_log()? {
+            if head.objset()?.zil_header().flags.get() & ZIL_REPLAY_NEEDED != 0 {
+                names.push(self.dataset_name(&head)?);
+            }
+        }
+        Ok(names)
+    }
+
     /// Drops the blocks of all intent logs: what is in them is on disk with the next txg. A log that is in use goes on
     /// with new blocks.
     ///

@@ -215,7 +215,7 @@ impl Spa {
         let inner = Arc::new(Inner {
             mmp: Mmp::new(),
             removal,
-            condense_min_mapping_bytes: options.settings.condense_min_mapping_bytes,
+            removal_settings: options.settings.removal.clone(),
             scanning: Scanning::default(),
             scan_settings: options.settings.scan.clone(),
             first_txg: Txg(0),

@@ -526,7 +526,7 @@ fn load(
     let inner = Arc::new(Inner {
         mmp: Mmp::new(),
         removal,
-        condense_min_mapping_bytes: options.settings.condense_min_mapping_bytes,
+        removal_settings: options.settings.removal.clone(),
         scanning: Scanning::default(),
         scan_settings: options.settings.scan.clone(),
         first_txg: synced,

@@ -15,9 +15,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use base::{Error, ErrorKind, Result, Txg};
 use dmu::Tx;
 use phys::ScanPhys;
-use phys::blkptr::BlkPtrPhys;
+use phys::blkptr::{BlkPtrPhys, DvaPhys};
 use scan::{Kind, Range};
-use vdev::Vdev;
+use vdev::{Vdev, VdevKind};
 
 use crate::spa::{Inner, Spa};
 
@@ -179,11 +179,23 @@ impl Inner {
     #[doc(alias = "dsl_scan_need_resilver")]
     fn misses(&self, bp: &BlkPtrPhys) -> bool {
         let birth = bp.physical_birth();
-        let is_missed = |top: Arc<Vdev>| top.needs_resilver(birth);
-        bp.is_gang()
-            || bp
-                .dvas()
-                .any(|dva| self.tree.top(dva.vdev()).is_some_and(is_missed))
+        let is_missed = |dva: DvaPhys| match self.tree.top(dva.vdev()) {
+            Some(top) if top.kind() == VdevKind::Indirect => self.misses_copy(&dva, birth),
+            top => top.is_some_and(|top| top.needs_resilver(birth)),
+        };
+        bp.is_gang() || bp.dvas().any(is_missed)
+    }
+
+    /// Whether a device missed a block that is on a removed vdev, or the copy that was made then.
+    fn misses_copy(&self, dva: &DvaPhys, birth: Txg) -> bool {
+        let pieces = self.tree.pieces(dva.vdev(), dva.offset(), dva.asize());
+        // One that cannot be found is counted as damaged when it is read.
+        pieces.map_or(true, |pieces| {
+            pieces.iter().any(|piece| {
+                let top = self.tree.top(piece.vdev);
+                top.is_some_and(|top| top.needs_resilver(piece.birth.unwrap_or(birth)))
+            })
+        })
     }
 
     #[doc(alias = "dsl_scan_check_suspend")]
@@ -253,6 +265,10 @@ impl Inner {
         let (mut min, mut max) = (u64::MAX, 0);
         for (first, last) in spans {
             (min, max) = (min.min(first.0.saturating_sub(1)), max.max(last.0 + 1));
+        }
+        if self.removal.is_used() {
+            // What was copied from a removed vdev is older than its copy.
+            min = 0;
         }
         let range = match kind {
             Kind::Resilver => Range {

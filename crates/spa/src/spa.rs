@@ -34,7 +34,7 @@ use crate::host::Host;
 use crate::mmp::Mmp;
 use crate::obstacle::Obstacle;
 use crate::props::PoolProps;
-use crate::removal::Removal;
+use crate::removal::{Removal, RemovalSettings};
 use crate::scanning::{ScanSettings, Scanning};
 use crate::space_maps::SpaceMaps;
 
@@ -57,9 +57,8 @@ pub struct Settings {
     pub auto_ashift: AutoAshift,
     /// How much of a scan, or of a removal, each txg does.
     pub scan: ScanSettings,
-    /// `zfs_condense_min_mapping_bytes`: the mapping of a removed vdev that is no longer than this is not condensed, in
-    /// bytes.
-    pub condense_min_mapping_bytes: u64,
+    /// How vdevs are removed.
+    pub removal: RemovalSettings,
 }
 
 impl Default for Settings {
@@ -76,7 +75,7 @@ impl Default for Settings {
             aggregation_limit_bytes: PipelineSettings::default().aggregation_limit_bytes,
             auto_ashift: AutoAshift::default(),
             scan: ScanSettings::default(),
-            condense_min_mapping_bytes: 128 << 10,
+            removal: RemovalSettings::default(),
         }
     }
 }
@@ -105,7 +104,7 @@ pub(crate) struct Inner {
     pub(crate) state: Mutex<State>,
     pub(crate) mmp: Mmp,
     pub(crate) removal: Arc<Removal>,
-    pub(crate) condense_min_mapping_bytes: u64,
+    pub(crate) removal_settings: RemovalSettings,
     pub(crate) scanning: Scanning,
     pub(crate) scan_settings: ScanSettings,
     /// The last synced txg when the pool was opened.

@@ -28,7 +28,7 @@ use base::{Error, ErrorKind, Guid, ObjectId, Result, VdevId};
 use dmu::Tx;
 use phys::feature::ALLOCATION_CLASSES;
 use phys::label::SPA_MINDEVSIZE;
-use vdev::{Attach, AutoAshift, NewDevice, TopSpec, Vdev, VdevTree};
+use vdev::{Attach, AutoAshift, NewDevice, TopSpec, Vdev, VdevKind, VdevTree};
 use zio::AllocClass;
 
 use crate::FeatureState;
@@ -38,6 +38,9 @@ use crate::spa::{Inner, Spa};
 /// `TXG_CONCURRENT_STATES`: a write that began with the former tree belongs to the txg of the change or to
 /// one of the next two.
 const TXG_CONCURRENT_STATES: u64 = 3;
+/// Why a vdev cannot be added beside a removed one, in OpenZFS's words.
+const NO_RAIDZ: &str = "invalid config; a pool with removing/removed vdevs does not support adding raidz or \
+                        dRAID vdevs";
 /// Blocks of the MOS that a change writes: config, DTL, ZAPs and their map, history.
 const BLOCKS: u64 = 16;
 
@@ -56,6 +59,10 @@ impl Spa {
         sectors: (u32, AutoAshift),
     ) -> Result<()> {
         self.check_writable()?;
+        if self.is_removing() {
+            let text = "device removal in progress";
+            return Err(Error::new(ErrorKind::Exists, text));
+        }
         let device = open_new(new, sectors)?;
         self.parts().tree().check_attach(beside, &device, attach)?;
         device.empty_labels()?;
@@ -101,6 +108,7 @@ impl Spa {
         }
         let txg = self.inner.groups.open_txg();
         let tops = build_tops(specs, sectors, txg)?;
+        self.check_beside_removed(&tops)?;
         if !is_any {
             self.check_ashift(&tops)?;
         }
@@ -109,6 +117,30 @@ impl Spa {
         }
         let add = move |inner: &Inner, tx: &Tx| tops.iter().try_for_each(|top| inner.add(top, tx));
         self.change_tree(|_| Ok(()), add)
+    }
+
+    /// Checks that new vdevs can take what is on removed ones: while one is being removed, they must have the same
+    /// sectors, and as long as there are any, no parity.
+    fn check_beside_removed(&self, tops: &[Arc<Vdev>]) -> Result<()> {
+        if !self.inner.removal.is_used() {
+            return Ok(());
+        }
+        if self.is_removing() {
+            let all = self.parts().tree().tops();
+            let present = all.iter().filter(|top| top.kind().is_concrete());
+            let present: BTreeSet<u32> = present.map(|top| top.config().ashift).collect();
+            if tops
+                .iter()
+                .any(|top| !present.contains(&top.config().ashift))
+            {
+                return Err(Error::invalid(NO_RAIDZ));
+            }
+        }
+        let has_parity = |top: &Arc<Vdev>| matches!(top.kind(), VdevKind::RaidZ { .. });
+        if tops.iter().any(has_parity) {
+            return Err(Error::invalid(NO_RAIDZ));
+        }
+        Ok(())
     }
 
     /// Checks that new vdevs have the ashift of all normal ones, if these have the same one.

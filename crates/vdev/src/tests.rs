@@ -1,6 +1,7 @@
 //! Pools of memory providers, and what the tests of this crate have in common.
 
 mod import;
+mod indirect;
 mod labels;
 mod mirror;
 mod parity;

@@ -174,6 +174,12 @@ impl VdevTree {
             .within(|| format!("vdev {id} ({}): {len} bytes at {offset}", top.name()))
     }
 
+    /// Whether a vdev was removed.
+    fn is_removed(&self, id: VdevId) -> bool {
+        self.top(id)
+            .is_some_and(|top| top.kind() == VdevKind::Indirect)
+    }
+
     fn check_writable(&self) -> Result<()> {
         if self.writable {
             return Ok(());
@@ -261,7 +267,16 @@ impl VdevOps for VdevTree {
         verify: &dyn Fn(&[u8]) -> bool,
     ) -> Result<()> {
         let len = buf.len() as u64;
-        self.with_top(vdev, offset, len, |top| top.read(io, offset, buf, verify))
+        let mut was_removed = true;
+        let outcome = self.with_top(vdev, offset, len, |top| {
+            was_removed = top.vdev.kind() == VdevKind::Indirect;
+            top.read(io, offset, buf, verify)
+        });
+        if outcome.is_err() && !was_removed && self.is_removed(vdev) {
+            // It was removed meanwhile: its devices are closed, what they had is elsewhere.
+            return self.with_top(vdev, offset, len, |top| top.read(io, offset, buf, verify));
+        }
+        outcome
     }
 
     fn write(&self, io: &Io, vdev: VdevId, offset: u64, parts: &[&[u8]]) -> Result<()> {
@@ -303,7 +318,7 @@ impl VdevOps for VdevTree {
             let is_usable = |top: &Arc<Vdev>| is_present(top) && top.state().0.is_usable();
             return self.tops().iter().all(is_usable);
         }
-        let leaves = top.map_or_else(Vec::new, |top| top.devices());
+        let leaves = self.top(vdev).map_or_else(Vec::new, |top| top.devices());
         let answers = |leaf: &Arc<Vdev>| leaf.leaf().is_usable() && leaf.leaf().is_alive(false);
         leaves.is_empty() || leaves.iter().any(answers)
     }

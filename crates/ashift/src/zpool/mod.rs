@@ -14,6 +14,7 @@ mod import;
 mod lifecycle;
 mod list;
 mod props;
+mod remove;
 mod scrub;
 mod status;
 mod tree;
@@ -71,6 +72,7 @@ const ZPOOL: Program = Program {
         command("attach", "fo:sw", &[], tree::attach),
         command("detach", "", &[], tree::detach),
         command("replace", "fo:sw", &[], tree::replace),
+        command("remove", "npsw", &[], remove::run),
         command("add", "fgLno:P", &[ALLOW_IN_USE, ALLOW_REPLICATION, ALLOW_ASHIFT], tree::add),
         command("version", "j", &[JSON], |_, args| version(Tool::Zpool, args)),
     ],

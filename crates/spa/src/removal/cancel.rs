@@ -3,6 +3,8 @@
 //! # Source
 //! OpenZFS `module/zfs/vdev_removal.c` (`spa_vdev_remove_cancel_sync`).
 
+use std::sync::Arc;
+
 use base::{Error, ObjectId, Result};
 use dmu::Tx;
 use phys::DvaPhys;
@@ -16,6 +18,8 @@ use crate::spa::{Inner, Spa};
 
 /// What a vdev's property `allocating` is named in its ZAP.
 const ALLOCATING: &str = "allocating";
+/// Blocks of the MOS that giving up writes.
+const BLOCKS: u64 = 32;
 
 impl Spa {
     /// Gives up removing a vdev.
@@ -24,12 +28,20 @@ impl Spa {
     /// `NotFound` if none is being removed; `ReadOnly`, `Suspended`.
     #[doc(alias = "spa_vdev_remove_cancel")]
     pub fn cancel_remove(&self) -> Result<()> {
-        self.in_sync(|inner, tx| {
-            if !inner.removal.is_active() {
-                return Err(Error::not_found("no vdev is being removed"));
+        self.check_writable()?;
+        let (checked, inner) = (Arc::clone(&self.inner), Arc::clone(&self.inner));
+        let check = move || {
+            if checked.removal.is_active() {
+                return Ok(dsl::Verdict::Go);
             }
-            inner.cancel_removal(tx)
-        })
+            Err(Error::not_found("no vdev is being removed"))
+        };
+        self.dsl().sync_task(
+            BLOCKS,
+            dsl::SpaceCheck::ExtraReserved,
+            move |_, _| check(),
+            move |_, tx| inner.cancel_removal(tx),
+        )
     }
 }
 

@@ -103,7 +103,7 @@ impl Inner {
         let Some(mapping) = top.mapping() else {
             return Ok(false);
         };
-        let least_bytes = self.condense_min_mapping_bytes;
+        let least_bytes = self.removal_settings.condense_min_mapping_bytes;
         let is_small = mapping.size_bytes() <= least_bytes;
         let Some(object) = self.obsolete_map(id)? else {
             return Ok(false);

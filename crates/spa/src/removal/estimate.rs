@@ -8,7 +8,6 @@ use base::{Guid, Result, VdevId};
 use phys::scan::{IndirectMappingEntryPhys, RemovingPhys};
 use vdev::VdevKind;
 
-use super::evacuate::SEGMENT_MAX_BYTES;
 use super::is_scanning;
 use crate::spa::Spa;
 
@@ -90,7 +89,8 @@ impl Spa {
         let (small, large) = histogram.split_at(SPAN_BUCKET - 1);
         let sizes = (1..).zip(small).map(|(bits, count)| count << bits);
         let to_copy = stats.alloc + sizes.sum::<u64>();
-        let entries = large.iter().sum::<u64>() + to_copy / SEGMENT_MAX_BYTES;
+        let entries =
+            large.iter().sum::<u64>() + to_copy / self.inner.removal_settings.segment_max_bytes;
         Ok(Some(entries * size_of::<IndirectMappingEntryPhys>() as u64))
     }
 }

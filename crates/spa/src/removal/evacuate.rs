@@ -14,7 +14,7 @@
 
 use std::sync::atomic::Ordering;
 
-use base::{ErrorKind, Result, SPA_MAXBLOCKSIZE, VdevId, align_up};
+use base::{ErrorKind, Result, VdevId, align_up};
 use dmu::Tx;
 use metaslab::RangeTree;
 use phys::DvaPhys;
@@ -29,8 +29,6 @@ use super::{Active, Removal};
 use crate::scanning::share_since;
 use crate::spa::Inner;
 
-/// `zfs_remove_max_segment`: bytes that are copied to one place, at most.
-pub(super) const SEGMENT_MAX_BYTES: u64 = SPA_MAXBLOCKSIZE;
 /// `vdev_removal_max_span`: bytes between two segments that are copied together, at most.
 const SPAN_MAX_BYTES: u64 = 32 << 10;
 /// `SCAN_IMPORT_WAIT_TXGS`: txgs after an import in which nothing is copied, so that commands are fast.
@@ -73,7 +71,7 @@ impl Inner {
     fn evacuate(&self, new: &mut Vec<NewEntry>, tx: &Tx) -> Result<Slice> {
         let begun_ns = rt::now_ns();
         let share_ns = share_since(&self.removal.slice_ended_ns);
-        let mut longest = SEGMENT_MAX_BYTES;
+        let mut longest = self.removal_settings.segment_max_bytes;
         loop {
             let found = self.removal.next_segments(longest)?;
             let Some((vdev, mut segments)) = found else {

@@ -56,7 +56,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use base::{ObjectId, Result, VdevId};
+use base::{ObjectId, Result, SPA_MAXBLOCKSIZE, VdevId};
 use dmu::{Objset, Tx};
 use metaslab::{Metaslabs, RangeTree};
 use phys::pool_names;
@@ -75,6 +75,24 @@ pub use object::{read_mapping, read_obsolete_counts};
 
 /// "None", of the numbers of vdevs in [`RemovingPhys`].
 const NO_VDEV: u64 = u64::MAX;
+
+/// How vdevs are removed.
+#[derive(Clone, Debug)]
+pub struct RemovalSettings {
+    /// `zfs_remove_max_segment`: bytes that are copied to one place, at most; a multiple of the sector.
+    pub segment_max_bytes: u64,
+    /// `zfs_condense_min_mapping_bytes`: a mapping that is no longer than this is not condensed, in bytes.
+    pub condense_min_mapping_bytes: u64,
+}
+
+impl Default for RemovalSettings {
+    fn default() -> Self {
+        RemovalSettings {
+            segment_max_bytes: SPA_MAXBLOCKSIZE,
+            condense_min_mapping_bytes: 128 << 10,
+        }
+    }
+}
 
 /// The removed vdevs of a pool, and the one that is being removed.
 pub(crate) struct Removal {
