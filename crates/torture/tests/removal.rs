@@ -593,7 +593,7 @@ fn sim_what_cannot_be_removed_is_refused() {
         add(&spa, AllocClass::Normal, Grouping::Single, &disks[3..4]);
         add(&spa, AllocClass::Normal, Grouping::Single, &disks[4..5]);
         spa.parts().tree().offline(side, true).unwrap();
-        let text = b"missed".to_vec();
+        let text = content(1, false);
         let root = |spa: &Spa| {
             pool::create_fs(spa, "tank/fs", &[]).unwrap();
             let fs = mount(spa.dsl(), "tank/fs", false).unwrap();

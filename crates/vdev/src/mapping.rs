@@ -51,14 +51,14 @@ impl Mapping {
     /// `Corrupt` if they are not in order.
     #[doc(alias = "vdev_indirect_mapping_open")]
     pub fn new(
-        entries: Vec<IndirectMappingEntryPhys>,
+        entries: &[IndirectMappingEntryPhys],
         births: Vec<IndirectBirthEntryPhys>,
     ) -> Result<Mapping> {
         let mut mapping = Mapping {
             births,
             ..Mapping::default()
         };
-        mapping.append(&entries)?;
+        mapping.append(entries)?;
         let is_rising = |pair: &[IndirectBirthEntryPhys]| {
             pair[0].offset.get() <= pair[1].offset.get()
                 && pair[0].phys_birth_txg.get() <= pair[1].phys_birth_txg.get()

@@ -230,7 +230,7 @@ impl Inner {
         tx: &Tx,
     ) -> Result<()> {
         let entries = object::entries(&self.mos, condensing.next_mapping)?;
-        let mapping = Mapping::new(entries, old.births().to_vec())?;
+        let mapping = Mapping::new(&entries, old.births().to_vec())?;
         let old_object = ObjectId(top.config().indirect_object);
         let features = self.features();
         object::free(&self.mos, &features, old_object, tx)?;

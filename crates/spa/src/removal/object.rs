@@ -136,7 +136,7 @@ pub fn read_mapping(mos: &Arc<Objset>, object: ObjectId, births: ObjectId) -> Re
     let count = dnode.bonus().first_chunk::<8>().copied();
     let count = count.ok_or_else(|| Error::corrupt(format!("births {births}: bonus")))?;
     let bytes = read_array(&dnode, u64::from_le_bytes(count), BIRTH_BYTES)?;
-    Mapping::new(entries, parse(&bytes)?).within(|| format!("mapping {object}"))
+    Mapping::new(&entries, parse(&bytes)?).within(|| format!("mapping {object}"))
 }
 
 /// Reads the entries of a mapping.

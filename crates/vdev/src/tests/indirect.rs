@@ -50,7 +50,8 @@ fn mapping(ranges: &[(u64, u64, u64, u64)]) -> Mapping {
     let entry = |(at, vdev, offset, size): &(u64, u64, u64, u64)| {
         IndirectMappingEntryPhys::new(*at, DvaPhys::new(VdevId(*vdev), *offset, *size, false))
     };
-    Mapping::new(ranges.iter().map(entry).collect(), Vec::new()).unwrap()
+    let entries: Vec<_> = ranges.iter().map(entry).collect();
+    Mapping::new(&entries, Vec::new()).unwrap()
 }
 
 const RANGES: [(u64, u64, u64, u64); 3] = [
