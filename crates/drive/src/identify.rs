@@ -152,7 +152,10 @@ impl IdentifyData {
         words[78] = 0x0004;
         // ATA8-ACS, and ACS-2 for drives of the third generation.
         words[80] = if generation == 3 { 0x03fe } else { 0x01fe };
-        let has_write_cache = profile.cache.write_cache_kib > 0;
+        // An NVMe drive whose cache survives a loss of power has no volatile one (VWC in Identify Controller).
+        let is_safe = (profile.flash.as_ref()).is_some_and(|flash| flash.power_loss_protected);
+        let is_nvme = profile.identify.transport == Transport::Nvme;
+        let has_write_cache = profile.cache.write_cache_kib > 0 && !(is_nvme && is_safe);
         words[82] = COMMAND1_SMART | COMMAND1_POWER | COMMAND1_LOOK_AHEAD;
         if has_write_cache {
             words[82] |= COMMAND1_WRITE_CACHE;
@@ -383,6 +386,13 @@ impl IdentifyData {
     #[must_use]
     pub fn has_trim(&self) -> bool {
         self.words[169] & 1 != 0
+    }
+
+    /// Whether the host sends no flushes because the drive has no volatile write cache. Drivers for NVMe go by that
+    /// (Linux `drivers/nvme/host/core.c`, FreeBSD `sys/dev/nvme/nvme_ns.c`); a SATA drive always gets them.
+    #[must_use]
+    pub fn needs_no_flush(&self) -> bool {
+        self.transport == Transport::Nvme && !self.write_cache().1
     }
 
     /// Whether there is a write cache, and whether it is on.

@@ -1,10 +1,10 @@
 //! Giving a pool another guid, so that it and a copy of its devices can be told apart.
 //!
 //! # Crash argument
-//! The guid is that of the root of the tree; labels and uberblock carry it to disk like any other change of
-//! the tree. Until the uberblock is written there are labels with both guids. Whoever reads them knows
-//! that they are of one pool, since they are of the same device, and takes those that are not newer than
-//! the uberblock (`vdev::import`).
+//! The guid is that of the root of the tree; labels and uberblock carry it to disk like any other change of the
+//! tree. Until the uberblock is written there are labels with both guids. An import knows that they are of one
+//! pool, since they are of the same device, and takes those that are not newer than the uberblock
+//! (`vdev::import`).
 //!
 //! # Source
 //! OpenZFS `module/zfs/spa.c` (`spa_change_guid`).

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use base::{ErrorKind, ObjectId, Result};
-use zpl::{Create, FileType, Filesystem, RenameKind, SetAttr, SetXattr, Time};
+use zpl::{Attr, Create, FileType, Filesystem, RenameKind, SetAttr, SetXattr, Time};
 
 use crate::Dice;
 use crate::memfs::{MemFile, MemFs, Outcome};
 
-/// Above this many files the pair removes until half are left.
+/// Above this many files the pair only removes, until half are left.
 const FILES_MAX: usize = 800;
 /// `XATTR_SIZE_MAX`.
 const XATTR_BYTES_MAX: usize = 65_536;
@@ -22,18 +22,23 @@ pub struct Pair<'a> {
     /// Chooses what to do next.
     pub dice: &'a mut Dice,
     /// Limits, tolerated errors, and what the last step did.
-    pub terms: Terms,
+    pub terms: &'a mut Terms,
 }
 
 /// What a [`Pair`] keeps to, and what its last step did.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Terms {
-    /// Above this many files the pair removes until half are left; 0 stands for `FILES_MAX`.
+    /// Above this many files the next steps only remove, until half are left; 0 stands for `FILES_MAX`.
     pub files_max: usize,
+    /// Whether steps only remove.
+    pub is_thinning: bool,
     /// Errors that any operation may return; it must then have changed nothing.
     pub tolerated: &'static [ErrorKind],
     /// The tolerated error of the last step.
     pub refused: Option<ErrorKind>,
+    /// The model as if the refused operation had worked: with `sync=always` it was done, and is in the
+    /// intent log, if only the answer failed.
+    pub attempted: Option<MemFs>,
     /// The file that the last step made durable.
     pub fsynced: Option<ObjectId>,
 }
@@ -45,29 +50,30 @@ impl Pair<'_> {
     /// When the two do not agree.
     pub fn step(&mut self) {
         self.terms.refused = None;
+        self.terms.attempted = None;
         self.terms.fsynced = None;
         let before = self.model.clone();
-        self.operate();
-        if self.terms.refused.is_some() {
-            *self.model = before;
+        if self.is_to_thin_out() {
+            self.remove();
+        } else {
+            self.operate();
         }
+        if self.terms.refused.is_some() {
+            self.terms.attempted = Some(std::mem::replace(self.model, before));
+        }
+    }
+
+    fn is_to_thin_out(&mut self) -> bool {
         let files_max = match self.terms.files_max {
             0 => FILES_MAX,
             files_max => files_max,
         };
-        if self.model.count() > files_max {
-            self.thin_out(files_max / 2);
-        }
-    }
-
-    fn thin_out(&mut self, files_max: usize) {
-        while self.model.count() > files_max && self.terms.refused.is_none() {
-            let before = self.model.clone();
-            self.remove();
-            if self.terms.refused.is_some() {
-                *self.model = before;
-            }
-        }
+        let limit = match self.terms.is_thinning {
+            true => files_max / 2,
+            false => files_max,
+        };
+        self.terms.is_thinning = self.model.count() > limit;
+        self.terms.is_thinning
     }
 
     /// Both succeed, or both fail in the same way.
@@ -84,9 +90,10 @@ impl Pair<'_> {
         }
     }
 
-    /// Whether the operation worked; in the model it does.
+    /// Whether the model is to do the operation, too: it worked, or it was refused, and is taken back at the end
+    /// of the step.
     fn works<T>(&mut self, what: &str, real: Result<T>) -> bool {
-        self.agree(what, real, Ok(())).is_some()
+        self.agree(what, real, Ok(())).is_some() || self.terms.refused.is_some()
     }
 
     fn operate(&mut self) {
@@ -164,7 +171,8 @@ impl Pair<'_> {
             }
             _ => self.fs.create_file(parent, &name, &new),
         };
-        if let Some(attr) = self.agree("make", real, expect) {
+        let made = self.agree("make", real, expect);
+        if let Some(attr) = made.or_else(|| self.made_all_the_same(parent, &name)) {
             let file = MemFile {
                 mode: attr.mode,
                 uid: new.uid,
@@ -173,6 +181,13 @@ impl Pair<'_> {
             };
             self.model.make(parent, &name, attr.id, file);
         }
+    }
+
+    /// The new file, if making it was refused after it had been made.
+    fn made_all_the_same(&self, parent: ObjectId, name: &[u8]) -> Option<Attr> {
+        self.terms.refused?;
+        self.model.may_make(parent, name).ok()?;
+        self.fs.lookup(parent, name).ok()
     }
 
     fn remove(&mut self) {
@@ -315,7 +330,8 @@ impl Pair<'_> {
             false => (SetXattr::Set, Ok(())),
         };
         let real = self.fs.setxattr(id, &name, &value, how);
-        if self.agree("setxattr", real, expect).is_some() {
+        let is_new = self.agree("setxattr", real, expect).is_some();
+        if is_new || self.terms.refused.is_some() {
             self.model.file_mut(id).xattrs.insert(name, value);
         }
     }
@@ -337,7 +353,7 @@ impl Pair<'_> {
     fn fsync(&mut self) {
         let id = self.any();
         let real = self.fs.fsync(id);
-        if self.works("fsync", real) {
+        if self.agree("fsync", real, Ok(())).is_some() {
             self.terms.fsynced = Some(id);
         }
     }

@@ -38,13 +38,17 @@ fn step(world: &mut Filesystems, session: &mut Session, dice: &mut Dice) -> Resu
                 .heads
                 .get_mut(&name)
                 .expect("it was picked from there");
+            let mut terms = Terms::default();
             let mut pair = Pair {
                 fs: session.mount(&name),
                 model: &mut head.fs,
                 dice,
-                terms: Terms::default(),
+                terms: &mut terms,
             };
             pair.step();
+            while pair.terms.is_thinning {
+                pair.step();
+            }
             Ok(())
         }
     }

@@ -1,5 +1,5 @@
-//! Pools whose devices are attached, detached, replaced and added to, and which get another guid, while they are worked on: nothing is lost,
-//! whenever the power is cut, and the real `zdb` finds no fault.
+//! Pools whose devices are attached, detached, replaced and added to, and which get another guid, while they are
+//! worked on: nothing is lost, whenever the power is cut, and the real `zdb` finds no fault.
 //!
 //! `CUTS=all` tries every single write; the default takes a sample.
 

@@ -104,9 +104,18 @@ pub fn discover(providers: &[Arc<dyn Provider>]) -> Discovery {
     found
 }
 
+/// Devices whose labels name the same pool.
+#[derive(Default)]
+struct Group {
+    /// The guids that the labels name: two if the pool was about to get another one.
+    guids: BTreeSet<Guid>,
+    /// Each with its place among all devices that were found.
+    devices: Vec<(usize, FoundDevice)>,
+}
+
 /// The devices of each pool, in their order.
 fn by_pool(devices: Vec<FoundDevice>) -> Vec<Vec<FoundDevice>> {
-    let mut groups: Vec<(BTreeSet<Guid>, Vec<(usize, FoundDevice)>)> = Vec::new();
+    let mut groups: Vec<Group> = Vec::new();
     let mut group_of: BTreeMap<Guid, usize> = BTreeMap::new();
     for (at, device) in devices.into_iter().enumerate() {
         let guids = device.labels.pools();
@@ -117,20 +126,24 @@ fn by_pool(devices: Vec<FoundDevice>) -> Vec<Vec<FoundDevice>> {
             .collect();
         let to = known.first().copied().unwrap_or(groups.len());
         if to == groups.len() {
-            groups.push(Default::default());
+            groups.push(Group::default());
         }
         for from in known.into_iter().skip(1) {
-            let (more_guids, more_devices) = std::mem::take(&mut groups[from]);
-            groups[to].0.extend(more_guids);
-            groups[to].1.extend(more_devices);
+            let more = std::mem::take(&mut groups[from]);
+            groups[to].guids.extend(more.guids);
+            groups[to].devices.extend(more.devices);
         }
-        groups[to].0.extend(guids);
-        groups[to].1.push((at, device));
-        group_of.extend(groups[to].0.iter().map(|guid| (*guid, to)));
+        groups[to].guids.extend(guids);
+        groups[to].devices.push((at, device));
+        group_of.extend(groups[to].guids.iter().map(|guid| (*guid, to)));
     }
-    let in_order = |(_, mut group): (_, Vec<(usize, FoundDevice)>)| {
-        group.sort_by_key(|(at, _)| *at);
-        group.into_iter().map(|(_, device)| device).collect()
+    let in_order = |mut group: Group| {
+        group.devices.sort_by_key(|(at, _)| *at);
+        group
+            .devices
+            .into_iter()
+            .map(|(_, device)| device)
+            .collect()
     };
     groups.into_iter().map(in_order).collect()
 }

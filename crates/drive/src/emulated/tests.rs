@@ -193,6 +193,23 @@ fn sim_capacitors_save_what_was_acknowledged() {
 }
 
 #[test]
+fn sim_a_drive_without_a_volatile_cache_is_sent_no_flush() {
+    let dir = tempfile::tempdir().unwrap();
+    rt::simulate(1, || {
+        for (name, profile, is_sent) in [("nvme", p4500(), false), ("sata", wd20ears(), true)] {
+            let disk = Emulated::open(dir.path(), name, profile, &small(), 1).unwrap();
+            disk.write(0, &[1; 4096]).unwrap();
+            let before = rt::now_ns();
+            disk.flush().unwrap();
+            assert_eq!(rt::now_ns() > before, is_sent, "{name}");
+            assert_eq!(disk.statistics().flushes, u64::from(is_sent), "{name}");
+            disk.power_cut(1).unwrap();
+            disk.flush().unwrap_err();
+        }
+    });
+}
+
+#[test]
 fn sim_queued_commands_overlap_and_tell_their_callers() {
     let dir = tempfile::tempdir().unwrap();
     rt::simulate(3, || {

@@ -36,6 +36,8 @@ pub(super) struct Done {
     model: MemFs,
     fsynced: Option<ObjectId>,
     refused: Option<ErrorKind>,
+    /// The model as if the refused operation had worked.
+    attempted: Option<MemFs>,
     /// With `sync=always`.
     is_always: bool,
 }
@@ -54,29 +56,29 @@ impl Work {
     /// Runs this many operations, or until one is refused because the pool is suspended.
     pub(super) fn run(mut self, operations: u64) -> Vec<Done> {
         let mut done = Vec::new();
+        let mut terms = Terms {
+            files_max: FILES_MAX,
+            tolerated: self.tolerated,
+            ..Terms::default()
+        };
         for _ in 0..operations {
             let begun = self.supply.commands();
             let mut pair = Pair {
                 fs: &self.fs,
                 model: &mut self.model,
                 dice: &mut self.dice,
-                terms: Terms {
-                    files_max: FILES_MAX,
-                    tolerated: self.tolerated,
-                    ..Terms::default()
-                },
+                terms: &mut terms,
             };
             pair.step();
-            let Terms {
-                refused, fsynced, ..
-            } = pair.terms;
+            let refused = terms.refused;
             done.push(Done {
                 begun,
                 ended: self.supply.commands(),
                 txg: self.spa.parts().groups().open_txg(),
                 model: self.model.clone(),
-                fsynced,
+                fsynced: terms.fsynced,
                 refused,
+                attempted: terms.attempted.take(),
                 is_always: self.fs.settings().sync == SyncMode::Always,
             });
             if refused.is_some_and(is_given_up) {
@@ -122,12 +124,16 @@ impl Bench {
     /// Adds the operations done on a file system to the model and the past.
     pub(super) fn take(&mut self, head: &str, done: Vec<Done>) {
         for done in done {
-            self.head_mut(head).fs = done.model;
             // Before the push: the new state is what an unfinished fsync may have begun to log.
             let is_refused = done.refused.is_some_and(is_given_up);
             if done.fsynced.is_some() || done.is_always || is_refused {
                 self.past.log((done.begun, done.ended), head, done.fsynced);
             }
+            if let Some(attempted) = done.attempted.filter(|_| is_refused) {
+                self.head_mut(head).fs = attempted;
+                self.past.push(done.begun, done.txg, self.world.clone());
+            }
+            self.head_mut(head).fs = done.model;
             self.past.push(done.begun, done.txg, self.world.clone());
             if done.is_always && done.refused.is_none() {
                 self.past.all_is_logged(done.ended, head);
