@@ -126,6 +126,17 @@ pub enum Finding {
         /// What its entries add up to.
         counted: u64,
     },
+    /// Of an entry of the mapping of a removed vdev, other bytes are obsolete than the pool records.
+    ObsoleteCount {
+        /// The vdev.
+        vdev: VdevId,
+        /// Where the entry begins on it.
+        offset: u64,
+        /// What is recorded.
+        recorded: u64,
+        /// The bytes that no block refers to.
+        counted: u64,
+    },
     /// The sum of all blocks is not the sum of all space maps.
     BlockSum {
         /// Bytes of blocks, shared ones counted once.
@@ -169,6 +180,7 @@ impl Finding {
             | Finding::Fill { .. }
             | Finding::Leak { .. }
             | Finding::SpaceMapSum { .. }
+            | Finding::ObsoleteCount { .. }
             | Finding::BlockSum { .. }
             | Finding::ListSum { .. }
             | Finding::Referenced { .. } => Severity::Error,
@@ -282,6 +294,15 @@ impl fmt::Display for Finding {
                 f,
                 "space map of metaslab {metaslab} of vdev {vdev} records {recorded} bytes, its \
                  entries leave {counted}"
+            ),
+            Finding::ObsoleteCount {
+                vdev,
+                offset,
+                recorded,
+                counted,
+            } => write!(
+                f,
+                "mapping of removed vdev {vdev} at {offset:#x} records {recorded} obsolete bytes, {counted} are"
             ),
             Finding::BlockSum { found, allocated } => write!(
                 f,

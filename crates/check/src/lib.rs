@@ -33,6 +33,7 @@ mod findings;
 mod leaves;
 mod lists;
 mod progress;
+mod removed;
 mod space;
 mod stats;
 #[cfg(test)]
@@ -53,6 +54,7 @@ use zio::{AllocClass, BlockStore, Pipeline, Runs};
 pub use dedup::{DedupRow, DedupSums, DedupTable};
 pub use findings::{Finding, Severity};
 pub use progress::{Progress, ProgressFn};
+pub use removed::MappingObjects;
 pub use stats::{Bin, BlockKind, BlockStats, Counts, SizeHistogram, TypeStats};
 
 use space::Space;
@@ -79,6 +81,8 @@ pub struct TopVdev {
     pub top_zap: Option<ObjectId>,
     /// Whether it has space of its own: not a hole, missing, or removed.
     pub is_concrete: bool,
+    /// Where its blocks are, if it was removed, or those that were copied if it is being removed.
+    pub mapping: Option<MappingObjects>,
 }
 
 impl TopVdev {
@@ -104,6 +108,10 @@ impl TopVdev {
             metaslab_array: ObjectId(config.ms_array),
             top_zap: Some(ObjectId(config.top_zap)).filter(|object| object.0 != 0),
             is_concrete: !is_placeholder && config.ms_array != 0,
+            mapping: (config.indirect_object != 0).then_some(MappingObjects {
+                mapping: ObjectId(config.indirect_object),
+                births: ObjectId(config.indirect_births),
+            }),
         }
     }
 }
@@ -240,6 +248,8 @@ pub struct Report {
     pub findings: Vec<Finding>,
     /// Bytes allocated by vdev, as the space maps have it; empty without `leaks`.
     pub allocated: Vec<(VdevId, u64)>,
+    /// Bytes of `allocated` that are copies of what is on a vdev that is being removed.
+    pub copied_bytes: u64,
     /// Bytes that only a checkpoint refers to, not in `allocated`.
     pub checkpoint_bytes: u64,
     /// Blocks of data by checksum; empty unless asked for.
@@ -263,13 +273,11 @@ impl Report {
         self.allocated.iter().map(|(_, bytes)| bytes).sum()
     }
 
-    /// Bytes of all blocks, shared ones once: equal to `allocated_bytes` if nothing leaked.
+    /// Bytes of all blocks, shared ones once, and of copies: equal to `allocated_bytes` if nothing leaked.
     #[must_use]
     pub fn found_bytes(&self) -> u64 {
-        self.stats
-            .total()
-            .asize
-            .saturating_sub(self.stats.shared_asize)
+        let blocks = self.stats.total().asize;
+        blocks.saturating_sub(self.stats.shared_asize) + self.copied_bytes
     }
 }
 
@@ -318,14 +326,14 @@ pub fn verify(pool: &Pool, options: &Options) -> Result<Report> {
 /// Why the space maps cannot be compared with the blocks, if they cannot.
 fn uncheckable_space(pool: &Pool, mos: &Objset) -> Option<&'static str> {
     let has = |name| matches!(zap::directory::find(mos, name), Ok(Some(_)));
-    if has(pool_names::REMOVING) || has(pool_names::OBSOLETE_BPOBJ) {
-        return Some("a vdev was removed, or is being removed");
+    if has(pool_names::OBSOLETE_BPOBJ) {
+        return Some("blocks were remapped");
     }
     let used = pool
         .tops
         .iter()
         .find(|top| !top.is_concrete && top.ms_count > 0);
-    used.map(|_| "a vdev is missing or was removed")
+    used.map(|_| "a vdev is missing")
 }
 
 /// How many pointers of a list are collected before they are counted.
@@ -401,7 +409,9 @@ fn report(walk: &Walk, tally: Tally) -> Report {
     if let Some(space) = &walk.space {
         report.allocated = space.by_vdev().collect();
         report.checkpoint_bytes = space.checkpoint;
+        report.copied_bytes = space.copied;
         report.findings.extend(space.leaks());
+        report.findings.extend(space.wrong_obsolete_counts());
         let (found, allocated) = (report.found_bytes(), report.allocated_bytes());
         if found != allocated {
             report.findings.push(Finding::BlockSum { found, allocated });

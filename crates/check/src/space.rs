@@ -14,6 +14,7 @@
 //! OpenZFS `cmd/zdb/zdb.c` (`zdb_leak_init`, `zdb_leak_fini`), `module/zfs/spa_log_spacemap.c`.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use base::{Context, Error, MetaslabId, ObjectId, Result, VdevId};
 use dmu::Objset;
@@ -22,12 +23,15 @@ use phys::space_map::{MapType, SpaceMapEntry, SpaceMapRange, entries};
 use phys::{DvaPhys, ObjectType, Phys, SpaceMapPhys, pool_names};
 use zio::Bookmark;
 
+use crate::removed::{Mapped, Removed};
 use crate::{Finding, TopVdev};
 
 /// Bytes of a space map read at once; a multiple of every space map block size.
 const READ_BYTES: u64 = 1 << 20;
+/// The most mappings that lead to one block: damaged ones may lead in a circle.
+const DEPTH_MAX: usize = 64;
 /// Maximum bytes of entries; a longer space map is corrupt.
-const LENGTH_MAX: u64 = 1 << 48;
+pub(crate) const LENGTH_MAX: u64 = 1 << 48;
 
 /// A segment that a block occupies.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +40,17 @@ pub(crate) struct Claim {
     pub(crate) bookmark: Bookmark,
     /// Whether the block may be found more than once (dedup, cloning).
     pub(crate) may_be_shared: bool,
+}
+
+impl Claim {
+    /// Of the copy of what is on a vdev that is being removed.
+    fn copy(vdev: VdevId, offset: u64, size: u64) -> Claim {
+        Claim {
+            dva: DvaPhys::new(vdev, offset, size, false),
+            bookmark: Bookmark::default(),
+            may_be_shared: false,
+        }
+    }
 }
 
 struct Metaslab {
@@ -62,6 +77,9 @@ impl Vdev {
 /// The space of all vdevs.
 pub(crate) struct Space {
     vdevs: BTreeMap<VdevId, Vdev>,
+    removed: Removed,
+    /// Bytes of copies of what is on a vdev that is being removed.
+    pub(crate) copied: u64,
     /// Bytes that only a checkpoint refers to.
     pub(crate) checkpoint: u64,
 }
@@ -77,9 +95,11 @@ pub(crate) struct Claimed {
 
 impl Space {
     /// Reads all space maps.
-    pub(crate) fn load(mos: &Objset, tops: &[TopVdev], findings: &mut Vec<Finding>) -> Space {
+    pub(crate) fn load(mos: &Arc<Objset>, tops: &[TopVdev], findings: &mut Vec<Finding>) -> Space {
         let mut space = Space {
             vdevs: BTreeMap::new(),
+            removed: Removed::load(mos, tops, findings),
+            copied: 0,
             checkpoint: 0,
         };
         for top in tops.iter().filter(|top| top.is_concrete) {
@@ -102,7 +122,52 @@ impl Space {
                 metaslab.left = metaslab.allocated.clone();
             }
         }
+        findings.extend(space.claim_copies());
         space
+    }
+
+    /// Claims the copies of what is allocated on a vdev that is being removed, and was copied.
+    #[doc(alias = "zdb_claim_removing")]
+    fn claim_copies(&mut self) -> Vec<Finding> {
+        let mut claimed = Claimed::default();
+        let mut copied = 0;
+        for (id, vdev) in &self.vdevs {
+            let Some(mapped) = self.removed.get(*id) else {
+                continue;
+            };
+            let end = mapped.mapping.max_offset();
+            let mut segments = Vec::new();
+            for metaslab in &vdev.metaslabs {
+                segments.extend(metaslab.lock().allocated.iter());
+            }
+            for (offset, size) in segments.into_iter().filter(|(at, _)| *at < end) {
+                let size = size.min(end - offset);
+                copied += size;
+                let copy = Claim::copy(*id, offset, size);
+                self.claim_mapped(mapped, &copy, 0, &mut claimed);
+            }
+        }
+        self.copied = copied;
+        claimed.findings
+    }
+
+    /// Claims what a range of a vdev with a mapping is mapped to.
+    fn claim_mapped(&self, mapped: &Mapped, claim: &Claim, depth: usize, claimed: &mut Claimed) {
+        let (offset, size) = (claim.dva.offset(), claim.dva.asize());
+        let Ok(pieces) = mapped.mapping.pieces(offset, size) else {
+            let Claim { dva, bookmark, .. } = *claim;
+            claimed.findings.push(Finding::OutOfRange { bookmark, dva });
+            return;
+        };
+        for piece in pieces {
+            let dva = DvaPhys::new(piece.vdev, piece.offset, piece.size, false);
+            self.claim_at(&Claim { dva, ..*claim }, depth + 1, claimed);
+        }
+    }
+
+    /// Obsolete bytes of removed vdevs that are not recorded right.
+    pub(crate) fn wrong_obsolete_counts(&self) -> Vec<Finding> {
+        self.removed.wrong_counts()
     }
 
     /// Bytes that the space maps leave allocated.
@@ -197,9 +262,19 @@ impl Space {
     }
 
     fn claim_one(&self, claim: &Claim, claimed: &mut Claimed) {
+        self.claim_at(claim, 0, claimed);
+    }
+
+    /// Claims a segment that so many mappings led to.
+    fn claim_at(&self, claim: &Claim, depth: usize, claimed: &mut Claimed) {
         let Claim { dva, bookmark, .. } = *claim;
         let (offset, size) = (dva.offset(), dva.asize());
         let Some(vdev) = self.vdevs.get(&dva.vdev()) else {
+            if let Some(mapped) = self.removed.get(dva.vdev()).filter(|_| depth < DEPTH_MAX) {
+                mapped.claim(offset, size);
+                self.claim_mapped(mapped, claim, depth, claimed);
+                return;
+            }
             claimed.findings.push(Finding::OutOfRange { bookmark, dva });
             return;
         };
@@ -371,7 +446,7 @@ fn read_words(mos: &Objset, object: ObjectId, count: u64) -> Result<Vec<u64>> {
     Ok(words.iter().map(|w| u64::from_le_bytes(*w)).collect())
 }
 
-fn top_zap_object(mos: &Objset, top: &TopVdev, name: &str) -> Result<Option<ObjectId>> {
+pub(crate) fn top_zap_object(mos: &Objset, top: &TopVdev, name: &str) -> Result<Option<ObjectId>> {
     let Some(zap) = top.top_zap else {
         return Ok(None);
     };
@@ -389,7 +464,7 @@ fn unflushed_txgs(mos: &Objset, top: &TopVdev) -> Result<Vec<u64>> {
 
 /// Reads the entries of a space map object, which has at most `max_bytes` of them, in order; returns its
 /// header.
-fn for_each_entry(
+pub(crate) fn for_each_entry(
     mos: &Objset,
     object: ObjectId,
     max_bytes: u64,

@@ -391,7 +391,7 @@ impl IdentifyData {
     /// Whether the host sends no flushes because the drive has no volatile write cache. Drivers for NVMe go by that
     /// (Linux `drivers/nvme/host/core.c`, FreeBSD `sys/dev/nvme/nvme_ns.c`); a SATA drive always gets them.
     #[must_use]
-    pub fn needs_no_flush(&self) -> bool {
+    pub(crate) fn needs_no_flush(&self) -> bool {
         self.transport == Transport::Nvme && !self.write_cache().1
     }
 

@@ -114,6 +114,39 @@ impl DslPool {
         Ok(())
     }
 
+    /// The names of the datasets whose intent logs are to be replayed.
+    ///
+    /// # Errors
+    /// Any read error.
+    pub fn logs_to_replay(&self) -> Result<Vec<String>> {
+        let mut names = Vec::new();
+        for head in self.heads_with_log()? {
+            if head.objset()?.zil_header().flags.get() & ZIL_REPLAY_NEEDED != 0 {
+                names.push(self.dataset_name(&head)?);
+            }
+        }
+        Ok(names)
+    }
+
+    /// Drops the blocks of all intent logs: what is in them is on disk with the next txg. A log that is in use goes on
+    /// with new blocks.
+    ///
+    /// # Errors
+    /// `Busy` for a log that is to be replayed first; any read error; `Suspended`.
+    #[doc(alias = "spa_reset_logs")]
+    pub fn drop_logs(&self) -> Result<()> {
+        for head in self.heads_with_log()? {
+            let header = head.objset()?.zil_header();
+            if header.flags.get() & ZIL_REPLAY_NEEDED != 0 {
+                let name = self.dataset_name(&head)?;
+                let text = format!("the intent log of '{name}' is to be replayed first");
+                return Err(Error::new(ErrorKind::Busy, text));
+            }
+            self.zil(&head)?.destroy(false)?;
+        }
+        Ok(())
+    }
+
     /// Whether the log of any head begins on such a vdev.
     ///
     /// # Errors

@@ -167,6 +167,12 @@ impl DslPool {
         available
     }
 
+    /// Bytes that can still be written to the pool.
+    #[must_use]
+    pub fn available_in_pool(&self) -> u64 {
+        self.space_available(self.root_dir(), None, true)
+    }
+
     fn snapshots_changed(&self, ds: &Arc<DslDataset>) -> Result<u64> {
         let object = ds.dir().object();
         if !self.mos().is_zapified(object)? {

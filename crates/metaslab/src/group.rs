@@ -22,6 +22,7 @@ use phys::space_map::MapType;
 use zio::AllocClass;
 
 use crate::metaslab::{MapFormat, Metaslab, SpaceDelta, SyncTarget, TXG_SIZE};
+use crate::range_tree::{HISTOGRAM_BUCKETS, RangeTree};
 use crate::space_map::{SpaceMap, SpaceMapExtent, SpaceMapStore};
 use crate::weight::Weight;
 
@@ -486,6 +487,38 @@ impl Group {
     /// Sets whether anything may be allocated here.
     pub(crate) fn set_allocatable(&self, is_allocatable: bool) {
         self.state.lock().is_allocatable = is_allocatable;
+    }
+
+    pub(crate) fn is_allocatable(&self) -> bool {
+        self.state.lock().is_allocatable
+    }
+
+    /// What is allocated in one metaslab; `None` behind the last one.
+    pub(crate) fn allocated_segments(
+        &self,
+        metaslab: u64,
+        store: &dyn SpaceMapStore,
+    ) -> Result<Option<RangeTree>> {
+        let state = self.state.lock();
+        let found = state.metaslabs.get(metaslab as usize);
+        found
+            .map(|found| found.allocated_segments(store))
+            .transpose()
+    }
+
+    /// The sum of the histograms of the space maps.
+    #[doc(alias = "mg_histogram")]
+    pub(crate) fn free_histogram(&self) -> [u64; HISTOGRAM_BUCKETS] {
+        let mut sum = [0; HISTOGRAM_BUCKETS];
+        let state = self.state.lock();
+        let maps = state.metaslabs.iter().filter_map(|m| m.map.as_ref());
+        for map in maps {
+            let at = self.geometry.ashift as usize;
+            for (bucket, count) in sum[at..].iter_mut().zip(map.histogram) {
+                *bucket += count;
+            }
+        }
+        sum
     }
 
     pub(crate) fn stats(&self) -> SpaceStats {

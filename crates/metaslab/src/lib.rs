@@ -63,7 +63,7 @@ pub use pool::{Metaslabs, MetaslabsOptions};
 pub use range_tree::{HISTOGRAM_BUCKETS, RangeTree};
 pub use space_map::{
     SPACE_MAP_BLOCK_BYTES, SPACE_MAP_IBS, SpaceMapExtent, SpaceMapObject, SpaceMapStore,
-    for_each_entry, for_each_range, length_max_bytes, load_free,
+    append_tree, for_each_entry, for_each_range, length_max_bytes, load_free,
 };
 pub use weight::fragmentation;
 pub use zio::Allocator;

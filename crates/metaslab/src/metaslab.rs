@@ -255,6 +255,37 @@ impl Metaslab {
         ))
     }
 
+    /// What is allocated here in the txg that is being synced, before its changes are written. Nothing may have been
+    /// allocated in it or in later ones.
+    pub(crate) fn allocated_segments(&self, store: &dyn SpaceMapStore) -> Result<RangeTree> {
+        let is_still = self.allocating.iter().all(RangeTree::is_empty);
+        assert!(is_still, "metaslab {}: is allocated from", self.id);
+        let mut allocated = RangeTree::from_iter([(self.extent.start, self.extent.size)]);
+        let mut fits = true;
+        if let Some(map) = &self.map {
+            let free = load_free(store, &map.object, map.length, &self.extent)?;
+            allocated.remove_all(&free);
+        } else {
+            allocated = RangeTree::new();
+        }
+        if let Some(unflushed) = self.unflushed.as_ref().filter(|u| !u.is_written) {
+            let Unflushed { allocs, frees, .. } = &**unflushed;
+            fits &= allocs.iter().all(|(at, size)| allocated.try_add(at, size));
+            fits &= frees
+                .iter()
+                .all(|(at, size)| allocated.try_remove(at, size));
+        }
+        let freeing = self.freeing.iter();
+        fits &= freeing
+            .into_iter()
+            .all(|(at, size)| allocated.try_remove(at, size));
+        if fits {
+            return Ok(allocated);
+        }
+        let what = "the space map contradicts what was logged or freed since";
+        Err(base::Error::corrupt(what))
+    }
+
     /// Drops the tree of free segments, unless a txg still has allocations to sync.
     #[doc(alias = "metaslab_unload")]
     pub(crate) fn unload(&mut self, format: &MapFormat) {

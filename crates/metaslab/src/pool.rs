@@ -12,6 +12,7 @@ use zio::{AllocClass, Allocator, DvaSet, Hint, VdevOps};
 use crate::class::{Class, total};
 use crate::group::{Group, SpaceStats, VdevGeometry};
 use crate::metaslab::{TXG_SIZE, slot};
+use crate::range_tree::{HISTOGRAM_BUCKETS, RangeTree};
 use crate::space_map::SpaceMapStore;
 
 /// What the features of the pool say about space maps.
@@ -35,6 +36,8 @@ pub struct Metaslabs {
     allocated: [AtomicU64; TXG_SIZE],
     /// Whether small blocks of files may go to the special class, as of the last txg on disk.
     special_takes_data: AtomicBool,
+    /// Whether nothing may be allocated from some vdevs.
+    has_passive: AtomicBool,
 }
 
 #[derive(Default)]
@@ -70,7 +73,14 @@ impl Metaslabs {
             spare: AtomicU64::new(0),
             allocated: Default::default(),
             special_takes_data: AtomicBool::new(false),
+            has_passive: AtomicBool::new(false),
         }
+    }
+
+    /// What the features of the pool say about space maps.
+    #[must_use]
+    pub fn options(&self) -> MetaslabsOptions {
+        self.options
     }
 
     /// Sets the store of the space maps; to be called before any vdev that has some is added, and before
@@ -129,7 +139,74 @@ impl Metaslabs {
     #[doc(alias = "metaslab_group_passivate")]
     pub fn set_allocatable(&self, vdev: VdevId, is_allocatable: bool) -> Result<()> {
         self.group(vdev)?.set_allocatable(is_allocatable);
+        if !is_allocatable {
+            self.has_passive.store(true, Ordering::Relaxed);
+        }
         Ok(())
+    }
+
+    /// Whether anything may be allocated from a vdev.
+    ///
+    /// # Errors
+    /// `Corrupt` when there is no such vdev.
+    pub fn is_allocatable(&self, vdev: VdevId) -> Result<bool> {
+        Ok(self.group(vdev)?.is_allocatable())
+    }
+
+    /// Whether anything can be allocated from another vdev of this class.
+    #[must_use]
+    pub fn has_others(&self, class: AllocClass, vdev: VdevId) -> bool {
+        let topology = self.topology.read();
+        let mut groups = topology.class(class).groups.iter();
+        groups.any(|group| group.geometry.id != vdev && group.is_allocatable())
+    }
+
+    /// Forgets a vdev that is not part of the pool any more: what was allocated there counts no longer.
+    #[doc(alias = "vdev_metaslab_fini")]
+    pub fn remove_vdev(&self, vdev: VdevId) {
+        let mut topology = self.topology.write();
+        topology.groups.remove(&vdev);
+        topology.regroup();
+        self.note_special(&topology);
+    }
+
+    /// The segments of one metaslab that are allocated now, in syncing context, in a vdev that nothing is allocated
+    /// from: what its space map has, less what this txg has freed. `None` behind the last metaslab.
+    ///
+    /// # Errors
+    /// Those of the store; `Corrupt` when there is no such vdev, or its space map contradicts itself.
+    pub fn allocated_segments(&self, vdev: VdevId, metaslab: u64) -> Result<Option<RangeTree>> {
+        self.group(vdev)?
+            .allocated_segments(metaslab, &*self.store())
+    }
+
+    /// How many free segments of `1 << n` bytes and more, but less than twice that, the space maps of a vdev have.
+    ///
+    /// # Errors
+    /// `Corrupt` when there is no such vdev.
+    pub fn free_histogram(&self, vdev: VdevId) -> Result<[u64; HISTOGRAM_BUCKETS]> {
+        Ok(self.group(vdev)?.free_histogram())
+    }
+
+    /// Space of normal vdevs that nothing is allocated from.
+    #[must_use]
+    #[doc(alias = "spa_nonallocating_dspace")]
+    pub fn nonallocating(&self) -> SpaceStats {
+        if !self.has_passive.load(Ordering::Relaxed) {
+            return SpaceStats::default();
+        }
+        let topology = self.topology.read();
+        let groups = topology.class(AllocClass::Normal).groups.iter();
+        let passive = groups.filter(|group| !group.is_allocatable());
+        total(&passive.map(|group| group.usage()).collect::<Vec<_>>())
+    }
+
+    /// Frees a segment as of `txg`.
+    ///
+    /// # Errors
+    /// `Corrupt` when it is not allocated, or in no vdev.
+    pub fn try_free(&self, txg: Txg, vdev: VdevId, offset: u64, size: u64) -> Result<()> {
+        self.group(vdev)?.free(txg, offset, size)
     }
 
     /// Replays one entry of a log space map: oldest first, before anything is loaded.
@@ -178,7 +255,9 @@ impl Metaslabs {
     /// free beyond the slop.
     pub fn sync_done(&self, txg: Txg, slop_bytes: u64, spare_bytes: u64) {
         let normal = self.class_stats(AllocClass::Normal);
-        let free = normal.space.saturating_sub(normal.alloc);
+        let passive = self.nonallocating();
+        let unusable = passive.space.saturating_sub(passive.alloc);
+        let free = normal.space.saturating_sub(normal.alloc + unusable);
         let defer = free > slop_bytes;
         let spare = free.saturating_sub(slop_bytes.saturating_add(spare_bytes));
         self.spare.store(spare, Ordering::Relaxed);
@@ -269,7 +348,8 @@ impl Metaslabs {
         group.ok_or_else(|| Error::corrupt(format!("no vdev {vdev} to allocate from")))
     }
 
-    fn note_fault(&self, result: Result<()>) {
+    /// Takes the result of a call that cannot return it: the next sync returns the first error.
+    pub fn note_fault(&self, result: Result<()>) {
         if let Err(error) = result {
             let mut fault = self.fault.lock();
             fault.get_or_insert_with(|| (error.kind(), error.to_string()));
@@ -375,10 +455,7 @@ impl Allocator for Metaslabs {
     }
 
     fn free(&self, txg: Txg, dva: &DvaPhys) {
-        let freed = self
-            .group(dva.vdev())
-            .and_then(|group| group.free(txg, dva.offset(), dva.asize()));
-        self.note_fault(freed);
+        self.note_fault(self.try_free(txg, dva.vdev(), dva.offset(), dva.asize()));
     }
 
     fn unallocate(&self, txg: Txg, dva: &DvaPhys) {

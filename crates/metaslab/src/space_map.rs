@@ -320,6 +320,22 @@ pub(crate) fn push_tree(
     }
 }
 
+/// The entries for all segments of `tree`, behind `length` bytes of others.
+#[must_use]
+pub fn append_tree(
+    object: &SpaceMapObject,
+    length: u64,
+    extent: &SpaceMapExtent,
+    txg: Txg,
+    map_type: MapType,
+    tree: &RangeTree,
+    two_words: bool,
+) -> Vec<u8> {
+    let mut encoder = Encoder::new(length, u64::from(object.block_bytes), two_words);
+    push_tree(&mut encoder, extent, (txg, 1), map_type, tree);
+    encoder.finish()
+}
+
 /// How many bytes `tree` would take as a space map, at most.
 #[doc(alias = "space_map_estimate_optimal_size")]
 pub(crate) fn estimate_bytes(

@@ -179,6 +179,8 @@ impl ObjectType {
 
     /// `DMU_OTN_UINT8_DATA`.
     pub const N_UINT8_DATA: ObjectType = Self::new_type(ByteswapClass::Uint8, false, false);
+    /// `DMU_OTN_UINT32_METADATA`.
+    pub const N_UINT32_METADATA: ObjectType = Self::new_type(ByteswapClass::Uint32, true, false);
     /// `DMU_OTN_UINT64_METADATA`.
     pub const N_UINT64_METADATA: ObjectType = Self::new_type(ByteswapClass::Uint64, true, false);
     /// `DMU_OTN_ZAP_METADATA`.

@@ -56,6 +56,12 @@ pub const VDEV_ZAP_MAP: &str = "com.delphix:vdev_zap_map";
 pub const REMOVING: &str = "com.delphix:removing";
 /// `DMU_POOL_OBSOLETE_BPOBJ`
 pub const OBSOLETE_BPOBJ: &str = "com.delphix:obsolete_bpobj";
+/// `DMU_POOL_CONDENSING_INDIRECT`
+pub const CONDENSING_INDIRECT: &str = "com.delphix:condensing_indirect";
+/// `VDEV_TOP_ZAP_INDIRECT_OBSOLETE_SM`
+pub const VDEV_TOP_ZAP_OBSOLETE_SM: &str = "com.delphix:indirect_obsolete_sm";
+/// `VDEV_TOP_ZAP_OBSOLETE_COUNTS_ARE_PRECISE`
+pub const VDEV_TOP_ZAP_COUNTS_ARE_PRECISE: &str = "com.delphix:obsolete_counts_are_precise";
 /// `DMU_POOL_ZPOOL_CHECKPOINT`
 pub const ZPOOL_CHECKPOINT: &str = "com.delphix:zpool_checkpoint";
 /// `DMU_POOL_LOG_SPACEMAP_ZAP`

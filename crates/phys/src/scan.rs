@@ -4,6 +4,8 @@
 //! OpenZFS include/sys/dsl_scan.h, zio.h (`zbookmark_phys_t`), ddt.h (`ddt_bookmark_t`),
 //! spa_impl.h, vdev_indirect_mapping.h, vdev_indirect_births.h @be7657e3.
 
+use base::SPA_MINBLOCKSHIFT;
+
 use crate::DvaPhys;
 use crate::layout::phys_struct;
 use std::mem::size_of;
@@ -135,9 +137,67 @@ phys_struct! {
         /// vibe_phys_birth_txg
         8 phys_birth_txg: U64,
     }
+
+    /// `spa_removing_phys_t`: entry "com.delphix:removing" of the pool directory, an array of 64-bit integers.
+    #[doc(alias = "spa_removing_phys_t")]
+    pub struct RemovingPhys: 56 {
+        /// sr_state: `DSS_*`
+        0 state: U64,
+        /// sr_removing_vdev: the one whose removal was begun last; all ones if there is none
+        8 removing_vdev: U64,
+        /// sr_prev_indirect_vdev: the one that was removed last; all ones if there is none
+        16 prev_indirect_vdev: U64,
+        /// sr_start_time: seconds
+        24 start_time: U64,
+        /// sr_end_time: seconds
+        32 end_time: U64,
+        /// sr_to_copy: bytes that were allocated when it began
+        40 to_copy: U64,
+        /// sr_copied: bytes that were copied, or freed before they were
+        48 copied: U64,
+    }
+
+    /// `spa_condensing_indirect_phys_t`: entry "com.delphix:condensing_indirect" of the pool directory, an array of
+    /// 64-bit integers.
+    #[doc(alias = "spa_condensing_indirect_phys_t")]
+    pub struct CondensingPhys: 24 {
+        /// scip_vdev
+        0 vdev: U64,
+        /// scip_prev_obsolete_sm_object: what the new mapping leaves out
+        8 obsolete_map: U64,
+        /// scip_next_mapping_object: the mapping that is being written
+        16 next_mapping: U64,
+    }
 }
 
-impl IndirectMappingEntryPhys {}
+/// `VDEV_INDIRECT_MAPPING_SIZE_V0`: bytes of [`IndirectMappingPhys`] without the object of counts.
+pub const INDIRECT_MAPPING_V0_BYTES: usize = 24;
+/// The bit of [`IndirectMappingEntryPhys::src`] that a checker may set.
+const MAPPING_MARK: u64 = 1 << 63;
+
+impl IndirectMappingEntryPhys {
+    /// The entry for what was at `offset` and is at `dst` now.
+    #[must_use]
+    pub fn new(offset: u64, dst: DvaPhys) -> Self {
+        IndirectMappingEntryPhys {
+            src: U64::new(offset >> SPA_MINBLOCKSHIFT),
+            dst,
+        }
+    }
+
+    /// Where the range was on the removed vdev, in bytes.
+    #[must_use]
+    #[doc(alias = "DVA_MAPPING_GET_SRC_OFFSET")]
+    pub fn offset(&self) -> u64 {
+        (self.src.get() & !MAPPING_MARK) << SPA_MINBLOCKSHIFT
+    }
+
+    /// How long it is, in bytes.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.dst.asize()
+    }
+}
 
 /// `POOL_SCAN_SCRUB`.
 pub const POOL_SCAN_SCRUB: u64 = 1;

@@ -103,6 +103,8 @@ phys_tests! {
     indirect_mapping: crate::scan::IndirectMappingPhys;
     indirect_mapping_entry: crate::scan::IndirectMappingEntryPhys;
     indirect_birth_entry: crate::scan::IndirectBirthEntryPhys;
+    removing: crate::scan::RemovingPhys;
+    condensing: crate::scan::CondensingPhys;
     space_map: crate::SpaceMapPhys;
     mzap: crate::MzapPhys;
     mzap_ent: crate::MzapEntPhys;

@@ -55,6 +55,7 @@ mod open;
 mod pool_change;
 mod pools;
 mod properties;
+mod removal;
 mod scanning;
 mod session;
 mod status;

@@ -30,6 +30,7 @@ use crate::kept_errors::kept_errors;
 use crate::open::OpenPool;
 use crate::pools::Pools;
 use crate::properties::properties_of;
+use crate::removal::removal_status;
 use crate::session::Session;
 
 impl Session {
@@ -278,6 +279,7 @@ fn status_of(pool: &OpenPool) -> Result<PoolStatus> {
         is_readable: true,
         has_disabled_features: has_disabled_features && !is_restricted(pool),
         scan: scan_status(pool)?,
+        removal: removal_status(pool),
         error_count: damaged.map(|damaged| damaged.len() as u64),
         errors: pool.names_of(&objects),
         ..PoolStatus::default()

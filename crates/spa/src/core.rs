@@ -331,6 +331,7 @@ impl PoolEnv for Core {
 
     fn dspace(&self) -> u64 {
         let dspace = self.space.class_usage(AllocClass::Normal).dspace;
+        let dspace = dspace.saturating_sub(self.space.nonallocating().dspace);
         dspace.saturating_add(self.sharing.dspace())
     }
 

@@ -41,6 +41,7 @@ use crate::history::History;
 use crate::host::Host;
 use crate::mmp::Mmp;
 use crate::props::PoolProps;
+use crate::removal::Removal;
 use crate::scanning::Scanning;
 use crate::spa::{Inner, Settings, Spa, State};
 use crate::space_maps::SpaceMaps;
@@ -137,7 +138,8 @@ impl Spa {
             hole_birth: is_enabled("hole_birth"),
             ..options.settings.pipeline_settings()
         };
-        let pipeline = Arc::new(Pipeline::new(tree.clone(), space.clone(), settings));
+        let removal = Removal::new(tree.clone(), space.clone());
+        let pipeline = Arc::new(Pipeline::new(tree.clone(), removal.clone(), settings));
         let cache = Arc::new(arc::Cache::new(
             pipeline.clone() as Arc<dyn LogStore>,
             options.settings.arc_settings(),
@@ -219,6 +221,8 @@ impl Spa {
 
         let inner = Arc::new(Inner {
             mmp: Mmp::new(),
+            removal,
+            removal_settings: options.settings.removal.clone(),
             scanning: Scanning::default(),
             spare_watch: SpareWatch::default(),
             scan_settings: options.settings.scan.clone(),

@@ -28,6 +28,7 @@ mod obstacle;
 mod parts;
 mod props;
 mod reguid;
+mod removal;
 mod scanning;
 mod sharing;
 mod spa;
@@ -46,6 +47,9 @@ pub use load::{ImportOptions, device_paths, try_import};
 pub use mmp::activity_check_ns;
 pub use obstacle::Obstacle;
 pub use parts::Parts;
+pub use removal::{
+    RemovalProgress, RemovalSettings, condensed_obsolete_map, read_mapping, read_obsolete_counts,
+};
 pub use scanning::ScanSettings;
 pub use spa::{Settings, Spa};
 pub use space_maps::SpaceMaps;

@@ -46,6 +46,7 @@ use crate::log_space_maps::LogSpaceMaps;
 use crate::mmp::{self, Mmp};
 use crate::obstacle::Obstacle;
 use crate::props::PoolProps;
+use crate::removal::{Removal, has_removed, load_mappings};
 use crate::scanning::Scanning;
 use crate::spa::{Inner, Settings, Spa, State};
 use crate::space_maps::SpaceMaps;
@@ -356,16 +357,19 @@ fn check_tree(tree: &VdevTree) -> Result<()> {
 fn first_look(found: &FoundPool, uberblock: &UberblockPhys) -> Result<FirstLook> {
     let tree = found.open(&found.config, false)?;
     let whole = check_tree(&tree);
-    let is_away = |top: &&Arc<vdev::Vdev>| !top.state().0.is_usable();
+    // Labels do not say which vdevs were removed: these are missing for now.
+    let is_away =
+        |top: &&Arc<vdev::Vdev>| top.kind() != VdevKind::Missing && !top.state().0.is_usable();
     if tree.tops().iter().filter(is_away).count() > MISSING_TOPS_MAX {
         whole?;
-        return look(tree, uberblock);
+        return look(found, tree, uberblock);
     }
     // If devices are missing, report that rather than the read error it causes.
-    look(tree, uberblock).or_else(|error| whole.and(Err(error)))
+    look(found, tree, uberblock).or_else(|error| whole.and(Err(error)))
 }
 
-fn look(tree: Arc<VdevTree>, uberblock: &UberblockPhys) -> Result<FirstLook> {
+/// The MOS, through a pipeline of its own.
+fn peek(tree: Arc<VdevTree>, uberblock: &UberblockPhys) -> Result<Arc<Objset>> {
     let space = Arc::new(Metaslabs::new(
         tree.clone(),
         MetaslabsOptions { spacemap_v2: true },
@@ -376,11 +380,21 @@ fn look(tree: Arc<VdevTree>, uberblock: &UberblockPhys) -> Result<FirstLook> {
     };
     let store: Arc<dyn BlockStore> = Arc::new(Pipeline::new(tree, space, settings));
     let accounting = Arc::new(dmu::FreeAtOnce(store.clone()));
-    let mos = open_mos(store, uberblock, accounting)?;
-    let features = Features::open(&mos)?;
+    open_mos(store, uberblock, accounting)
+}
+
+fn look(found: &FoundPool, tree: Arc<VdevTree>, uberblock: &UberblockPhys) -> Result<FirstLook> {
+    let mut mos = peek(tree, uberblock)?;
     let mut config =
         read_packed(&mos, directory::get(&mos, pool_names::CONFIG)?).within(|| "config")?;
+    if has_removed(&config) {
+        // What was read so far is on vdevs that are there; the rest may be on removed ones.
+        let tree = found.open(&config, false)?;
+        mos = peek(tree.clone(), uberblock)?;
+        load_mappings(&mos, &tree).within(|| "removed vdevs")?;
+    }
     aux_list::add_lists(&mos, &mut config)?;
+    let features = Features::open(&mos)?;
     let tops = top_configs(&mut config).iter();
     let classes =
         tops.map(|top| class_of(&mos, top.get_u64("com.delphix:vdev_zap_top").unwrap_or(0)));
@@ -391,12 +405,21 @@ fn look(tree: Arc<VdevTree>, uberblock: &UberblockPhys) -> Result<FirstLook> {
         salt[..length].copy_from_slice(&found[..length]);
     }
     let is_active = |guid| features.count(guid).is_some_and(|count| count > 0);
+    let mut obstacles = features.obstacles()?;
+    if directory::find(&mos, pool_names::OBSOLETE_BPOBJ)?.is_some() {
+        // As `zfs remap` made them, which OpenZFS no longer has.
+        obstacles.push(Obstacle {
+            guid: pool_names::OBSOLETE_BPOBJ.to_owned(),
+            description: "lists of remapped blocks".to_owned(),
+            is_readable: true,
+        });
+    }
     Ok(FirstLook {
         config,
         salt,
         has_hole_birth: is_active(feature::HOLE_BIRTH),
         spacemap_v2: is_active(feature::SPACEMAP_V2),
-        obstacles: features.obstacles()?,
+        obstacles,
         classes,
     })
 }
@@ -432,7 +455,8 @@ fn load(
         heal: !readonly,
         ..options.settings.pipeline_settings()
     };
-    let pipeline = Arc::new(Pipeline::new(tree.clone(), space.clone(), settings));
+    let removal = Removal::new(tree.clone(), space.clone());
+    let pipeline = Arc::new(Pipeline::new(tree.clone(), removal.clone(), settings));
     let cache = Arc::new(arc::Cache::new(
         pipeline.clone() as Arc<dyn LogStore>,
         options.settings.arc_settings(),
@@ -448,6 +472,11 @@ fn load(
     let env: Arc<dyn PoolEnv> = core.clone();
     let accounting = MosAccounting::new(env.clone());
     let mos = open_mos(store.clone(), uberblock, accounting.clone())?;
+    load_mappings(&mos, &tree).within(|| "removed vdevs")?;
+    let removing = removal.load(&mos).within(|| "vdev that is being removed");
+    if !readonly {
+        removing?; // not needed to read
+    }
     core.set_features(Arc::new(Features::open(&mos)?));
     mos.set_props(dsl::mos_props(&*core));
     let sharing = core.sharing().open(&mos);
@@ -504,6 +533,8 @@ fn load(
     let config = at_paths_of(look.config, &tree);
     let inner = Arc::new(Inner {
         mmp: Mmp::new(),
+        removal,
+        removal_settings: options.settings.removal.clone(),
         scanning: Scanning::default(),
         spare_watch: SpareWatch::default(),
         scan_settings: options.settings.scan.clone(),
@@ -624,6 +655,9 @@ fn open_space(
         }
         let objects = maps.objects(id, top.metaslab_count())?;
         space.add_vdev(geometry(id, top), &objects, false)?;
+        if top.config().non_allocating {
+            space.set_allocatable(id, false)?;
+        }
     }
     Ok(maps)
 }

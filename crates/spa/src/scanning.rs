@@ -15,9 +15,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use base::{Error, ErrorKind, Result, Txg};
 use dmu::Tx;
 use phys::ScanPhys;
-use phys::blkptr::BlkPtrPhys;
+use phys::blkptr::{BlkPtrPhys, DvaPhys};
 use scan::{Kind, Range};
-use vdev::Vdev;
+use vdev::{Vdev, VdevKind};
 
 use crate::spa::{Inner, Spa};
 
@@ -79,10 +79,21 @@ impl Scanning {
         self.is_ending.store(true, Ordering::Release);
     }
 
+    /// Whether no new slice is to begin.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.is_ending.load(Ordering::Acquire)
+    }
+
     /// Closing failed: slices may run again.
     pub(crate) fn go_on(&self) {
         self.is_ending.store(false, Ordering::Release);
     }
+}
+
+/// How long a slice may take while others wait, by when the last one ended.
+pub(crate) fn share_since(last_ended_ns: &AtomicU64) -> u64 {
+    let last_ns = last_ended_ns.load(Ordering::Relaxed);
+    (rt::now_ns().saturating_sub(last_ns) / SHARE).max(SHARE_MIN_NS)
 }
 
 impl Inner {
@@ -146,8 +157,7 @@ impl Inner {
 
     fn slice(&self, kind: Kind, mos_root: BlkPtrPhys, tx: &Tx) -> Result<scan::Outcome> {
         let needs_io = |bp: &BlkPtrPhys| kind == Kind::Scrub || self.misses(bp);
-        let last_ns = self.scanning.slice_ended_ns.load(Ordering::Relaxed);
-        let share_ns = (rt::now_ns().saturating_sub(last_ns) / SHARE).max(SHARE_MIN_NS);
+        let share_ns = share_since(&self.scanning.slice_ended_ns);
         let is_over =
             |used_ns: u64, blocks: u64| self.is_slice_over(kind, share_ns, used_ns, blocks);
         let pool = scan::Pool {
@@ -169,15 +179,33 @@ impl Inner {
     #[doc(alias = "dsl_scan_need_resilver")]
     fn misses(&self, bp: &BlkPtrPhys) -> bool {
         let birth = bp.physical_birth();
-        let is_missed = |top: Arc<Vdev>| top.needs_resilver(birth);
-        bp.is_gang()
-            || bp
-                .dvas()
-                .any(|dva| self.tree.top(dva.vdev()).is_some_and(is_missed))
+        let is_missed = |dva: DvaPhys| match self.tree.top(dva.vdev()) {
+            Some(top) if top.kind() == VdevKind::Indirect => self.misses_copy(&dva, birth),
+            top => top.is_some_and(|top| top.needs_resilver(birth)),
+        };
+        bp.is_gang() || bp.dvas().any(is_missed)
+    }
+
+    /// Whether a device missed a block that is on a removed vdev, or the copy that was made then.
+    fn misses_copy(&self, dva: &DvaPhys, birth: Txg) -> bool {
+        let pieces = self.tree.pieces(dva.vdev(), dva.offset(), dva.asize());
+        // One that cannot be found is counted as damaged when it is read.
+        pieces.map_or(true, |pieces| {
+            pieces.iter().any(|piece| {
+                let top = self.tree.top(piece.vdev);
+                top.is_some_and(|top| top.needs_resilver(piece.birth.unwrap_or(birth)))
+            })
+        })
     }
 
     #[doc(alias = "dsl_scan_check_suspend")]
-    fn is_slice_over(&self, kind: Kind, share_ns: u64, used_ns: u64, blocks: u64) -> bool {
+    pub(crate) fn is_slice_over(
+        &self,
+        kind: Kind,
+        share_ns: u64,
+        used_ns: u64,
+        blocks: u64,
+    ) -> bool {
         let settings = &self.scan_settings;
         if self.scanning.is_ending.load(Ordering::Acquire)
             || blocks >= settings.blocks_max
@@ -237,6 +265,10 @@ impl Inner {
         let (mut min, mut max) = (u64::MAX, 0);
         for (first, last) in spans {
             (min, max) = (min.min(first.0.saturating_sub(1)), max.max(last.0 + 1));
+        }
+        if self.removal.is_used() {
+            // What was copied from a removed vdev is older than its copy.
+            min = 0;
         }
         let range = match kind {
             Kind::Resilver => Range {

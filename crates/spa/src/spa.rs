@@ -35,6 +35,7 @@ use crate::host::Host;
 use crate::mmp::Mmp;
 use crate::obstacle::Obstacle;
 use crate::props::PoolProps;
+use crate::removal::{Removal, RemovalSettings};
 use crate::scanning::{ScanSettings, Scanning};
 use crate::space_maps::SpaceMaps;
 use crate::spares::SpareWatch;
@@ -56,8 +57,10 @@ pub struct Settings {
     pub aggregation_limit_bytes: u64,
     /// Which physical sector sizes are honored in a new vdev's ashift.
     pub auto_ashift: AutoAshift,
-    /// How much of a scan each txg does.
+    /// How much of a scan, or of a removal, each txg does.
     pub scan: ScanSettings,
+    /// How vdevs are removed.
+    pub removal: RemovalSettings,
 }
 
 impl Default for Settings {
@@ -74,6 +77,7 @@ impl Default for Settings {
             aggregation_limit_bytes: PipelineSettings::default().aggregation_limit_bytes,
             auto_ashift: AutoAshift::default(),
             scan: ScanSettings::default(),
+            removal: RemovalSettings::default(),
         }
     }
 }
@@ -101,6 +105,8 @@ pub(crate) struct Inner {
     pub(crate) props: PoolProps,
     pub(crate) state: Mutex<State>,
     pub(crate) mmp: Mmp,
+    pub(crate) removal: Arc<Removal>,
+    pub(crate) removal_settings: RemovalSettings,
     pub(crate) scanning: Scanning,
     pub(crate) scan_settings: ScanSettings,
     pub(crate) spare_watch: SpareWatch,

@@ -118,6 +118,19 @@ impl SpaceMaps {
         mos.object_free(tx, object)
     }
 
+    /// Frees the metaslab array of a top-level vdev that leaves the pool, and all its space maps.
+    #[doc(alias = "vdev_destroy_spacemaps")]
+    pub(crate) fn destroy_array(&self, vdev: VdevId, count: u64, tx: &Tx) -> Result<()> {
+        let array = self.array(vdev)?;
+        for object in self.objects(vdev, count)? {
+            if object != ObjectId(0) {
+                self.free(object, tx)?;
+            }
+        }
+        self.arrays.lock().remove(&vdev);
+        self.mos()?.object_free(tx, array)
+    }
+
     fn parts(&self) -> Result<Parts> {
         let parts = self.parts.read().clone();
         parts.ok_or_else(|| Error::new(ErrorKind::Suspended, "the pool is closed"))

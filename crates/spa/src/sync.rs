@@ -83,6 +83,7 @@ impl Inner {
                 self.dsl().run_tasks(tx)?;
                 self.sync_replacements(tx)?;
                 self.sync_spares(tx)?;
+                self.sync_removal(tx)?;
                 self.dsl().process_async_destroys(tx)?;
                 // Tasks may have changed the config, and created datasets that are dirty.
                 self.sync_config(tx)?;
@@ -107,6 +108,7 @@ impl Inner {
             }
             self.core.sync_sharing(tx)?;
             self.core.sync_frees(tx)?;
+            self.sync_remapped_frees(tx)?;
             self.space.sync(tx.txg(), pass)?;
             if !self.mos.needs_sync() {
                 return Ok(());
@@ -118,7 +120,9 @@ impl Inner {
 
     /// Free space, in bytes, below which freed space is not deferred any more.
     fn slop_bytes(&self) -> u64 {
-        dsl::slop_space(self.space.class_usage(AllocClass::Normal).dspace)
+        let passive = self.space.nonallocating().dspace;
+        let normal = self.space.class_usage(AllocClass::Normal).dspace;
+        dsl::slop_space(normal.saturating_sub(passive))
     }
 
     /// Writes labels and uberblock, if anything changed.

@@ -30,7 +30,8 @@ use phys::feature::{ALLOCATION_CLASSES, DRAID};
 use phys::label::SPA_MINDEVSIZE;
 use phys::uberblock::SPA_VERSION_FEATURES;
 use vdev::{
-    Attach, AutoAshift, AuxSpec, Detached, Grouping, NewDevice, PoolState, TopSpec, Vdev, VdevTree,
+    Attach, AutoAshift, AuxSpec, Detached, Grouping, NewDevice, PoolState, TopSpec, Vdev, VdevKind,
+    VdevTree,
 };
 use zio::AllocClass;
 
@@ -41,6 +42,9 @@ use crate::spa::{Inner, Spa};
 /// `TXG_CONCURRENT_STATES`: a write that began with the former tree belongs to the txg of the change or to
 /// one of the next two.
 const TXG_CONCURRENT_STATES: u64 = 3;
+/// Why a vdev cannot be added beside a removed one, in OpenZFS's words.
+const NO_RAIDZ: &str = "invalid config; a pool with removing/removed vdevs does not support adding raidz or \
+                        dRAID vdevs";
 /// Blocks of the MOS that a change writes: config, DTL, ZAPs and their map, history.
 const BLOCKS: u64 = 16;
 
@@ -60,6 +64,10 @@ impl Spa {
         sectors: (u32, AutoAshift),
     ) -> Result<()> {
         self.check_writable()?;
+        if self.is_removing() {
+            let text = "device removal in progress";
+            return Err(Error::new(ErrorKind::Exists, text));
+        }
         let spare = self.spare_on(new)?;
         let attach = match (attach, spare) {
             (Attach::Replacement, Some(_)) => Attach::Spare,
@@ -120,6 +128,7 @@ impl Spa {
         }
         let txg = self.inner.groups.open_txg();
         let tops = build_tops(specs, sectors, txg)?;
+        self.check_beside_removed(&tops)?;
         if !is_any && !tops.is_empty() {
             self.check_ashift(&tops)?;
         }
@@ -132,6 +141,30 @@ impl Spa {
             tops.iter().try_for_each(|top| inner.add(top, tx))
         };
         self.change_tree(|_| Ok(()), add)
+    }
+
+    /// Checks that new vdevs can take what is on removed ones: while one is being removed, they must have the same
+    /// sectors, and as long as there are any, no parity.
+    fn check_beside_removed(&self, tops: &[Arc<Vdev>]) -> Result<()> {
+        if !self.inner.removal.is_used() {
+            return Ok(());
+        }
+        if self.is_removing() {
+            let all = self.parts().tree().tops();
+            let present = all.iter().filter(|top| top.kind().is_concrete());
+            let present: BTreeSet<u32> = present.map(|top| top.config().ashift).collect();
+            if tops
+                .iter()
+                .any(|top| !present.contains(&top.config().ashift))
+            {
+                return Err(Error::invalid(NO_RAIDZ));
+            }
+        }
+        let has_parity = |top: &Arc<Vdev>| matches!(top.kind(), VdevKind::RaidZ { .. });
+        if tops.iter().any(has_parity) {
+            return Err(Error::invalid(NO_RAIDZ));
+        }
+        Ok(())
     }
 
     /// Checks that new vdevs have the ashift of all normal ones, if these have the same one.
@@ -215,19 +248,29 @@ impl Inner {
         if let Some(spare) = promoted {
             self.forget_spare(spare, tx);
         }
-        let config = device.config().clone();
-        if config.dtl_object != 0 {
-            self.maps.free(ObjectId(config.dtl_object), tx)?;
-            self.state.lock().dtls.remove(&config.dtl_object);
-        }
-        if config.leaf_zap != 0 {
-            self.destroy_vdev_zap(ObjectId(config.leaf_zap), tx)?;
-        }
-        let text = format!("vdev={}", config.path.as_deref().unwrap_or("none"));
+        let path = device.config().path.clone();
+        let text = format!("vdev={}", path.as_deref().unwrap_or("none"));
         self.core.log_internal("detach", &text, tx);
         self.spare_given_back(&device);
-        self.state.lock().detached.push(device);
+        self.forget_device(&device, tx)?;
         self.tree_changed();
+        Ok(())
+    }
+
+    /// Frees what the MOS has of a device that has left the tree; its labels are emptied when that is on disk.
+    pub(crate) fn forget_device(&self, device: &Arc<Vdev>, tx: &Tx) -> Result<()> {
+        let (dtl, zap) = {
+            let config = device.config();
+            (config.dtl_object, config.leaf_zap)
+        };
+        if dtl != 0 {
+            self.maps.free(ObjectId(dtl), tx)?;
+            self.state.lock().dtls.remove(&dtl);
+        }
+        if zap != 0 {
+            self.destroy_vdev_zap(ObjectId(zap), tx)?;
+        }
+        self.state.lock().detached.push(Arc::clone(device));
         Ok(())
     }
 

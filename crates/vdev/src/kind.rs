@@ -107,7 +107,7 @@ impl VdevKind {
 
     /// Whether every child holds everything.
     #[must_use]
-    pub(crate) fn is_mirror_like(self) -> bool {
+    pub fn is_mirror_like(self) -> bool {
         matches!(
             self,
             VdevKind::Mirror | VdevKind::Replacing | VdevKind::Spare

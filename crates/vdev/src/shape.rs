@@ -76,6 +76,14 @@ impl VdevTree {
         self.replace_root(rebuilt(&root, tops));
     }
 
+    /// Puts another top-level vdev in the place of one.
+    pub fn replace_top(&self, id: VdevId, top: Arc<Vdev>) {
+        let root = self.root();
+        let mut tops = root.children().to_vec();
+        tops[usize::try_from(id.0).expect("a vdev of this tree")] = top;
+        self.replace_root(rebuilt(&root, tops));
+    }
+
     /// Whether a device can be attached beside another one.
     ///
     /// # Errors
@@ -270,6 +278,8 @@ fn top_facts(config: &VdevConfig) -> VdevConfig {
         removing: config.removing,
         alloc_bias: config.alloc_bias,
         top_zap: config.top_zap,
+        indirect_object: config.indirect_object,
+        indirect_births: config.indirect_births,
         create_txg: config.create_txg,
         ..VdevConfig::default()
     }
@@ -299,6 +309,8 @@ fn unwrapped(parent: &Vdev, last: &Arc<Vdev>, is_top: bool) -> Arc<Vdev> {
             config.is_log = facts.is_log;
             config.non_allocating = facts.non_allocating;
             config.removing = facts.removing;
+            config.indirect_object = facts.indirect_object;
+            config.indirect_births = facts.indirect_births;
             config.alloc_bias = facts.alloc_bias;
             config.top_zap = facts.top_zap;
         });

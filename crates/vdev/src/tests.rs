@@ -2,6 +2,7 @@
 
 mod draid;
 mod import;
+mod indirect;
 mod labels;
 mod mirror;
 mod parity;

@@ -138,7 +138,7 @@ impl VdevTree {
         syncing..syncing + TXG_CONCURRENT_STATES
     }
 
-    fn top_for_io(&self, id: VdevId, offset: u64, len: u64) -> Result<Arc<Vdev>> {
+    pub(crate) fn top_for_io(&self, id: VdevId, offset: u64, len: u64) -> Result<Arc<Vdev>> {
         let no_such = || Error::corrupt(format!("no vdev {id}"));
         let top = self
             .top(id)
@@ -152,10 +152,11 @@ impl VdevTree {
         Ok(top)
     }
 
-    fn node<'a>(&self, top: &'a Arc<Vdev>) -> Node<'a> {
+    pub(crate) fn node<'a>(&'a self, top: &'a Arc<Vdev>) -> Node<'a> {
         Node {
             vdev: top,
             top,
+            tree: self,
             is_writable: self.writable,
             txgs: self.txgs_of_now(),
         }
@@ -171,6 +172,12 @@ impl VdevTree {
         let top = self.top_for_io(id, offset, len)?;
         act(&self.node(&top))
             .within(|| format!("vdev {id} ({}): {len} bytes at {offset}", top.name()))
+    }
+
+    /// Whether a vdev was removed.
+    fn is_removed(&self, id: VdevId) -> bool {
+        self.top(id)
+            .is_some_and(|top| top.kind() == VdevKind::Indirect)
     }
 
     fn check_writable(&self) -> Result<()> {
@@ -260,7 +267,16 @@ impl VdevOps for VdevTree {
         verify: &dyn Fn(&[u8]) -> bool,
     ) -> Result<()> {
         let len = buf.len() as u64;
-        self.with_top(vdev, offset, len, |top| top.read(io, offset, buf, verify))
+        let mut was_removed = true;
+        let outcome = self.with_top(vdev, offset, len, |top| {
+            was_removed = top.vdev.kind() == VdevKind::Indirect;
+            top.read(io, offset, buf, verify)
+        });
+        if outcome.is_err() && !was_removed && self.is_removed(vdev) {
+            // It was removed meanwhile: its devices are closed, what they had is elsewhere.
+            return self.with_top(vdev, offset, len, |top| top.read(io, offset, buf, verify));
+        }
+        outcome
     }
 
     fn write(&self, io: &Io, vdev: VdevId, offset: u64, parts: &[&[u8]]) -> Result<()> {
@@ -293,6 +309,15 @@ impl VdevOps for VdevTree {
     }
 
     fn answers(&self, vdev: VdevId) -> bool {
+        let top = self.top(vdev);
+        if top
+            .as_ref()
+            .is_some_and(|top| top.kind() == VdevKind::Indirect)
+        {
+            let is_present = |top: &Arc<Vdev>| top.kind() != VdevKind::Missing;
+            let is_usable = |top: &Arc<Vdev>| is_present(top) && top.state().0.is_usable();
+            return self.tops().iter().all(is_usable);
+        }
         let leaves = self.top(vdev).map_or_else(Vec::new, |top| top.devices());
         let answers = |leaf: &Arc<Vdev>| leaf.leaf().is_usable() && leaf.leaf().is_alive(false);
         leaves.is_empty() || leaves.iter().any(answers)

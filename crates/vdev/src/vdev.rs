@@ -16,6 +16,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
+use arc_swap::ArcSwapOption;
 use base::{Guid, MetaslabId, VdevId};
 use rt::{RwLock, RwLockReadGuard};
 use zio::AllocClass;
@@ -23,7 +24,7 @@ use zio::AllocClass;
 use crate::kinds::{KindOps, ops_of};
 use crate::leaf::Leaf;
 use crate::stats::{StatsSnapshot, VdevStats};
-use crate::{VdevAux, VdevKind, VdevState};
+use crate::{Mapping, VdevAux, VdevKind, VdevState};
 
 /// What the config of a vdev says, other than its kind, its guid and its children.
 #[derive(Clone, Debug, Default)]
@@ -107,6 +108,8 @@ pub struct Vdev {
     /// All devices below.
     devices: Vec<Arc<Vdev>>,
     config: RwLock<VdevConfig>,
+    /// Where the data of a removed vdev is.
+    mapping: ArcSwapOption<Mapping>,
     /// Copied from the config, so that I/O does not take its lock.
     asize: AtomicU64,
     ashift: AtomicU32,
@@ -150,6 +153,7 @@ impl Vdev {
             ashift: AtomicU32::new(config.ashift),
             is_rotational: AtomicBool::new(config.is_rotational),
             config: RwLock::new(config),
+            mapping: ArcSwapOption::empty(),
             leaf: Leaf::default(),
             stats: VdevStats::default(),
         })
@@ -212,6 +216,17 @@ impl Vdev {
     /// !vdev_nonrot
     pub(crate) fn is_rotational(&self) -> bool {
         self.is_rotational.load(Ordering::Relaxed)
+    }
+
+    /// Where the data of a removed vdev is; `None` until that was read.
+    #[must_use]
+    pub fn mapping(&self) -> Option<Arc<Mapping>> {
+        self.mapping.load_full()
+    }
+
+    /// Sets where the data of a removed vdev is.
+    pub fn set_mapping(&self, mapping: Arc<Mapping>) {
+        self.mapping.store(Some(mapping));
     }
 
     /// The device, of a leaf.

@@ -1,52 +1,142 @@
-//! `zpool remove`: taking hot spares out of a pool.
+//! `zpool remove`: taking vdevs and hot spares out of a pool.
 //!
 //! # Source
-//! OpenZFS cmd/zpool/zpool_main.c (`zpool_do_remove`), lib/libzfs/libzfs_pool.c (`zpool_vdev_remove`).
+//! OpenZFS cmd/zpool/zpool_main.c (`zpool_do_remove`), lib/libzfs/libzfs_pool.c (`zpool_vdev_remove`,
+//! `zpool_vdev_remove_cancel`, `zpool_vdev_indirect_size`).
 
 use admin::getopt::Parsed;
-use base::{ErrorKind, Guid};
+use admin::number::nice_number;
+use admin::pool::VdevStatus;
+use base::{Error, ErrorKind, Guid};
 use service::{Access, OpenPool, Session};
+use zio::AllocClass;
 
 use super::device_state::{find_device, find_group};
-use super::{Fail, Outcome, change_error, refuse_options};
+use super::{Fail, Outcome, change_error};
 
-/// `zpool remove`. Goes on with the next device when one cannot be removed.
+/// `zpool remove`.
 pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
-    refuse_options(args, "remove", "npsw")?;
-    let Some((name, words)) = args.operands.split_first() else {
+    let Some((name, devices)) = args.operands.split_first() else {
         return Err(Fail::Usage("missing pool name argument".into()));
     };
-    if words.is_empty() {
+    let (stops, estimates) = (args.has('s'), args.has('n'));
+    if stops && estimates {
+        eprintln!("stop request ignored");
+        return Ok(());
+    }
+    if stops {
+        return stop(session, args, name, devices);
+    }
+    if devices.is_empty() {
         return Err(Fail::Usage("missing device".into()));
     }
-    let what = format!("cannot remove {}", words[0]);
-    let pool = session.open(name, Access::Write);
-    let pool = pool.map_err(|error| change_error(name, &what, &error))?;
-    let mut code = 0;
-    for word in words {
-        if let Err(why) = remove(&pool, word) {
-            eprintln!("cannot remove {word}: {why}");
-            code = 1;
+    if estimates {
+        return estimate(session, args.has('p'), name, devices);
+    }
+    let pool = open(session, name, &format!("cannot remove {}", devices[0]))?;
+    let (mut is_changed, mut code) = (false, 0);
+    for device in devices {
+        match remove(&pool, device) {
+            Ok(()) => is_changed = true,
+            Err(why) => {
+                eprintln!("cannot remove {device}: {why}");
+                code = 1;
+            }
         }
     }
-    session.finish_change(&pool, code == 0)?;
+    if args.has('w') && code == 0 {
+        pool.wait_for_removal()?;
+    }
+    session.finish_change(&pool, is_changed)?;
     Fail::exit(code)
+}
+
+fn open(session: &Session, name: &str, what: &str) -> Result<OpenPool, Fail> {
+    let pool = session.open(name, Access::Write);
+    pool.map_err(|error| change_error(name, what, &error))
+}
+
+fn find<'v>(vdevs: &'v VdevStatus, word: &str) -> Option<&'v VdevStatus> {
+    find_device(vdevs, word).or_else(|| find_group(vdevs, word))
 }
 
 fn remove(pool: &OpenPool, word: &str) -> Result<(), String> {
     let spares = pool.spare_devices();
-    let spare = spares.iter().find_map(|spare| find_device(spare, word));
-    let Some(spare) = spare else {
-        let vdevs = pool.vdevs();
-        let is_there = find_device(&vdevs, word).or_else(|| find_group(&vdevs, word));
-        return Err(match is_there {
-            Some(_) => "removing top-level vdevs is not supported yet".to_owned(),
-            None => "no such device in pool".to_owned(),
-        });
+    if let Some(spare) = spares.iter().find_map(|spare| find_device(spare, word)) {
+        let removed = pool.remove_spare(Guid(spare.guid));
+        return removed.map_err(|error| reason(&error, false));
+    }
+    let vdevs = pool.vdevs();
+    let vdev = find(&vdevs, word).ok_or("no such device in pool")?;
+    let removed = pool.remove(Guid(vdev.guid));
+    removed.map_err(|error| reason(&error, vdev.class == AllocClass::Log))
+}
+
+fn reason(error: &Error, is_log: bool) -> String {
+    let text = match error.kind() {
+        ErrorKind::NotFound => "no such device in pool",
+        ErrorKind::Exists => "removal for this vdev is already in progress.",
+        ErrorKind::InvalidInput => {
+            "invalid config; all top-level vdevs must have the same sector size and not be raidz."
+        }
+        ErrorKind::Busy if is_log => "Mount encrypted datasets to replay logs.",
+        ErrorKind::Busy => "Pool busy; removal may already be in progress",
+        ErrorKind::NoSpace => "out of space",
+        ErrorKind::Unsupported => "operation not supported on this type of pool",
+        ErrorKind::Io => "I/O error",
+        _ => return error.to_string(),
     };
-    pool.remove_spare(Guid(spare.guid))
-        .map_err(|error| match error.kind() {
-            ErrorKind::Busy => "Pool busy; removal may already be in progress".to_owned(),
-            _ => error.to_string(),
-        })
+    text.to_owned()
+}
+
+/// `-s`: the removal that goes on is given up.
+fn stop(session: &Session, args: &Parsed, name: &str, devices: &[String]) -> Outcome {
+    if !devices.is_empty() {
+        return Err(Fail::Usage("too many arguments".into()));
+    }
+    let what = "cannot cancel removal";
+    let pool = open(session, name, what)?;
+    let stopped = pool.cancel_remove();
+    let outcome = match &stopped {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            eprintln!("{what}: operation is not in progress");
+            Fail::exit(1)
+        }
+        Err(error) => Err(Fail::Failed(format!("{what}: {error}"))),
+    };
+    session.finish_change(&pool, stopped.is_ok())?;
+    if args.has('w') {
+        let text = "invalid option combination: -w cannot be used with -s";
+        return Err(Fail::Usage(text.into()));
+    }
+    outcome
+}
+
+/// `-n`: how much memory the mapping of each vdev would take.
+fn estimate(session: &Session, is_exact: bool, name: &str, devices: &[String]) -> Outcome {
+    let what = format!("cannot determine indirect size of {}", devices[0]);
+    let pool = session.open(name, Access::Read);
+    let pool = pool.map_err(|error| change_error(name, &what, &error))?;
+    let vdevs = pool.vdevs();
+    for device in devices {
+        let what = format!("cannot determine indirect size of {device}");
+        let vdev = find(&vdevs, device);
+        let vdev = vdev.ok_or_else(|| Fail::Failed(format!("{what}: no such device in pool")))?;
+        let bytes = if vdev.class == AllocClass::Log {
+            Some(0)
+        } else {
+            pool.mapping_estimate(Guid(vdev.guid)).ok().flatten()
+        };
+        let no_size = || Fail::Failed(format!("{what}: indirect size not available"));
+        let bytes = bytes.ok_or_else(no_size)?;
+        if is_exact {
+            println!("{device} {bytes}");
+        } else {
+            let size = nice_number(bytes);
+            println!("Memory that will be used after removing {device}: {size}");
+        }
+    }
+    pool.close()?;
+    Ok(())
 }

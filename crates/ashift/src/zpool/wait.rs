@@ -15,8 +15,8 @@ use service::{OpenPool, Session};
 use super::list::{pool_names, repeated_code};
 use super::{Fail, Outcome, open_error, refuse_options};
 
-/// `zpool_wait_activity_t`; only the two scans, and what waits for one of them, can be in progress here. The
-/// others never are, or end with the command that started them.
+/// `zpool_wait_activity_t`; only the two scans, what waits for one of them, and a removal, can be in progress
+/// here. The others never are, or end with the command that started them.
 const ACTIVITIES: &[&str] = &[
     "discard",
     "free",
@@ -63,6 +63,9 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
     };
     while pool.scan_running().is_some_and(is_wanted) && !pool.is_scan_paused() {
         pool.wait_for_scan()?;
+    }
+    if wanted.is_empty() || wanted.contains(&"remove") {
+        pool.wait_for_removal()?;
     }
     pool.close()?;
     Ok(())

@@ -9,6 +9,7 @@ mod expand;
 mod guid;
 mod import;
 mod obstacles;
+mod remove;
 mod spares;
 mod suspend;
 mod tree;

@@ -343,6 +343,7 @@ impl Rig {
 
     fn pool(&self, root: BlkPtrPhys) -> Pool {
         let top = |id| TopVdev {
+            mapping: None,
             id: VdevId(id),
             ashift: ASHIFT,
             ms_shift: MS_SHIFT,

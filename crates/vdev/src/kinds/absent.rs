@@ -1,4 +1,4 @@
-//! Vdevs that hold no blocks, and removed ones, whose I/O is not implemented yet.
+//! Vdevs that hold no blocks.
 
 use base::{Error, ErrorKind, Result};
 use zio::{Io, RunBlock, ScrubReport};

@@ -16,6 +16,7 @@
 mod absent;
 mod draid;
 mod health;
+mod indirect;
 mod mirror;
 mod raidz;
 mod striped;
@@ -26,9 +27,10 @@ use std::sync::Arc;
 use base::{Result, align_up};
 use zio::{Io, RunBlock, ScrubReport};
 
-use crate::{Vdev, VdevKind};
+use crate::{Vdev, VdevKind, VdevTree};
 use absent::Absent;
 use draid::Draid;
+use indirect::Indirect;
 use mirror::Mirror;
 use raidz::Raidz;
 use striped::Striped;
@@ -116,9 +118,8 @@ pub(crate) fn ops_of(kind: VdevKind, children: usize) -> Arc<dyn KindOps> {
         | VdevKind::File => Arc::new(Mirror),
         VdevKind::RaidZ { nparity } => Arc::new(Striped(Raidz::new(nparity))),
         VdevKind::Draid(shape) => Arc::new(Striped(Draid::new(shape, children))),
-        VdevKind::Root | VdevKind::Missing | VdevKind::Hole | VdevKind::Indirect => {
-            Arc::new(Absent(kind))
-        }
+        VdevKind::Indirect => Arc::new(Indirect),
+        VdevKind::Root | VdevKind::Missing | VdevKind::Hole => Arc::new(Absent(kind)),
     }
 }
 
@@ -128,6 +129,8 @@ pub(crate) struct Node<'a> {
     pub(crate) vdev: &'a Arc<Vdev>,
     /// The top-level vdev that it is or belongs to.
     pub(crate) top: &'a Arc<Vdev>,
+    /// The tree that it is in.
+    pub(crate) tree: &'a VdevTree,
     /// Whether anything may be written, even to repair it.
     pub(crate) is_writable: bool,
     /// The txgs that a write issued now may belong to.
