@@ -110,7 +110,7 @@ impl Inner {
         })
     }
 
-    /// Whether a vdev that is no log device can be removed.
+    /// Whether a vdev that is not a log device can be removed.
     #[doc(alias = "spa_vdev_remove_top_check")]
     fn check_remove(&self, id: VdevId) -> Result<()> {
         let top = self.tree.top(id);
