@@ -216,6 +216,7 @@ impl Inner {
             mapping: Mapping::default(),
             mapping_object,
             births_object,
+            since: tx.txg().0,
             metaslab: 0,
             pending: RangeTree::new(),
             done: 0,
