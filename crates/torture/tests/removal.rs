@@ -3,7 +3,7 @@
 //!
 //! `CUTS=all` tries every single write; the default takes a sample.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use base::{ErrorKind, Guid};
@@ -556,10 +556,10 @@ fn the_kernel_ends_a_removal_and_begins_one() {
     drop((spa, disks));
     Zdb::verify(folder.path(), "tank").assert_clean();
 
-    let paths: Vec<_> = (0..5)
+    let paths: Vec<PathBuf> = (0..5)
         .map(|n| folder.path().join(format!("disk{n}")))
         .collect();
-    let names: Vec<&Path> = paths.iter().map(|path| path.as_path()).collect();
+    let names: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
     guest.run(GUEST, host.path(), &names).assert_success();
 
     Zdb::verify(folder.path(), "tank").assert_clean();
@@ -601,10 +601,14 @@ fn sim_what_cannot_be_removed_is_refused() {
         spa.parts().tree().offline(side, true).unwrap();
         let text = content(1, false);
         let root = |spa: &Spa| {
-            pool::create_fs(spa, "tank/fs", &[]).unwrap();
+            pool::create_fs(spa, "tank/fs", &[("compression", 2), ("recordsize", 8192)]).unwrap();
             let fs = mount(spa.dsl(), "tank/fs", false).unwrap();
-            let file = fs.create_file(fs.root(), b"file", &Create::default());
-            fs.write(file.unwrap().id, 0, &text).unwrap();
+            let file = fs
+                .create_file(fs.root(), b"file", &Create::default())
+                .unwrap();
+            for turn in 0..20 {
+                fs.write(file.id, turn * text.len() as u64, &text).unwrap();
+            }
         };
         root(&spa);
         spa.sync().unwrap();

@@ -57,6 +57,7 @@ impl Spa {
                 return Ok(());
             }
             let txg = self.inner.groups.synced_txg();
+            self.inner.groups.kick();
             self.inner.groups.wait_unhurried(txg.next())?;
         }
         // The end may have been observed in the middle of the txg that writes it.

@@ -31,7 +31,8 @@ use crate::spa::Inner;
 
 /// `vdev_removal_max_span`: bytes between two segments that are copied together, at most.
 const SPAN_MAX_BYTES: u64 = 32 << 10;
-/// `SCAN_IMPORT_WAIT_TXGS`: txgs after an import in which nothing is copied, so that commands are fast.
+/// `SCAN_IMPORT_WAIT_TXGS`: txgs after an import, or after the beginning, in which nothing is copied, so that commands
+/// are fast.
 const IMPORT_WAIT_TXGS: u64 = 5;
 
 /// What came of a slice.
@@ -46,10 +47,11 @@ impl Inner {
         if !self.removal.is_active() || self.scanning.is_ending() {
             return Ok(());
         }
-        self.groups.kick();
-        if tx.txg().0 < self.first_txg.0 + IMPORT_WAIT_TXGS {
+        let since = self.removal.active_since().max(self.first_txg.0);
+        if tx.txg().0 < since + IMPORT_WAIT_TXGS {
             return Ok(());
         }
+        self.groups.kick();
         let mut new = Vec::new();
         let outcome = self.evacuate(&mut new, tx);
         self.append(&new, tx)?;
@@ -214,6 +216,12 @@ fn span_of(segments: &RangeTree) -> u64 {
 }
 
 impl Removal {
+    /// The txg in which the removal was begun, if that was since the pool was opened.
+    fn active_since(&self) -> u64 {
+        let state = self.state.lock();
+        state.active.as_ref().map_or(0, |active| active.since)
+    }
+
     /// Takes the next segments to be copied together; `None` if there are none left.
     #[doc(alias = "spa_vdev_copy_impl")]
     fn next_segments(&self, longest: u64) -> Result<Option<(VdevId, RangeTree)>> {

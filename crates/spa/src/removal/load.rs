@@ -129,6 +129,7 @@ impl Removal {
                 metaslab: mapping.max_offset() >> ms_shift,
                 mapping,
                 mapping_object,
+                since: 0,
                 births_object,
                 pending: RangeTree::new(),
                 done: 0,

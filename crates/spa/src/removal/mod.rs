@@ -122,6 +122,8 @@ struct Active {
     mapping: Mapping,
     mapping_object: ObjectId,
     births_object: ObjectId,
+    /// The txg in which it was begun; 0 if that was before the pool was opened.
+    since: u64,
     /// The metaslab that is read next.
     metaslab: u64,
     /// What is left to copy of those that were read.

@@ -110,7 +110,7 @@ impl Inner {
         })
     }
 
-    /// Whether a vdev that is no log device can be removed.
+    /// Whether a vdev that is not a log device can be removed.
     #[doc(alias = "spa_vdev_remove_top_check")]
     fn check_remove(&self, id: VdevId) -> Result<()> {
         let top = self.tree.top(id);
@@ -216,6 +216,7 @@ impl Inner {
             mapping: Mapping::default(),
             mapping_object,
             births_object,
+            since: tx.txg().0,
             metaslab: 0,
             pending: RangeTree::new(),
             done: 0,
