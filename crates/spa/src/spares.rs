@@ -3,8 +3,8 @@
 //! # What it is
 //! A pool lists its hot spares; others may list the same ones. A spare in use is a leaf of the tree
 //! (`vdev::spare`), and stays in the list. The labels of one that is not in use name no pool; those of one in use,
-//! the pool that has taken it: the labels say which spares are free. What OpenZFS leaves to its event daemon is done here when a txg
-//! syncs: a device that is gone, or was given up, gets the first spare that is free and fits.
+//! the pool that has taken it: the labels say which spares are free. What OpenZFS leaves to its event daemon is
+//! done here when a txg syncs: a device that is gone, or was given up, gets the first spare that is free and fits.
 //!
 //! # Crash argument
 //! The list is in the MOS, and a spare is taken and given back as any device is attached and detached

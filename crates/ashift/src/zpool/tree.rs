@@ -84,7 +84,8 @@ fn attach_or_replace(
     };
     let wrong = objection(session, &device, purpose)?;
     let wrong = wrong.filter(|o| !o.can_force || !args.has('f'));
-    check_free(wrong.map(|o| o.text).into_iter().collect(), args.has('f'))?;
+    let wrong: Vec<String> = wrong.map(|o| o.text).into_iter().collect();
+    check_free(&wrong, args.has('f'))?;
     let beside = target(&pool, old, &device, attach).map_err(|why| refused(&what, &why))?;
     let device = pool_device(&device)?;
     let attached = pool.attach(beside, &device, attach, ashift);
@@ -204,7 +205,7 @@ pub(super) fn add(session: &Session, args: &Parsed) -> Outcome {
     let spec = parse_vdev_spec(words)?;
     let (tops, aux) = resolve(&spec)?;
     let wrong = objections(session, (&tops, &aux), allowed.in_use)?;
-    check_free(wrong, allowed.in_use)?;
+    check_free(&wrong, allowed.in_use)?;
     if !allowed.other_replication && !tops.is_empty() {
         check_level(&pool.vdevs(), &spec)?;
     }
@@ -279,11 +280,11 @@ fn check_level(pool: &VdevStatus, spec: &VdevSpec) -> Result<(), Fail> {
 }
 
 /// Fails if there are reasons not to use the devices.
-fn check_free(wrong: Vec<String>, is_forced: bool) -> Result<(), Fail> {
+fn check_free(wrong: &[String], is_forced: bool) -> Result<(), Fail> {
     if wrong.is_empty() {
         return Ok(());
     }
-    Err(Fail::Failed(override_message(&wrong, is_forced)))
+    Err(Fail::Failed(override_message(wrong, is_forced)))
 }
 
 /// `-o ashift=N`, the only property that new devices take.

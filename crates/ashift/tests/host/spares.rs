@@ -167,6 +167,11 @@ fn what_cannot_be_done_with_spares_is_refused() {
         }
         bench.fails(&format!("zpool {command}"), code, &text);
     }
+}
+
+#[test]
+fn what_cannot_be_done_with_spares_in_use_is_refused() {
+    let (bench, _) = with_data(&["a", "b", "c", "d", "e"], "mirror {a} {b} spare {c} {d}");
     bench.ok("zpool offline tank {a}");
     bench.ok("zpool replace -w tank {a} {c}");
     for (command, code, text) in [
