@@ -236,7 +236,7 @@ pub(super) fn refuse_kinds(spec: &VdevSpec) -> Result<(), Fail> {
     match grouping.or(lone) {
         Some(word) => Err(Fail::Failed(format!(
             "invalid vdev specification: '{word}' vdevs are not supported yet, only devices, files, \
-             mirrors, raidz and draid without spares of them"
+             mirrors and raidz of them"
         ))),
         None => Ok(()),
     }
