@@ -130,6 +130,10 @@ pub struct VdevStatus {
     pub state: VdevState,
     /// vs_aux
     pub aux: VdevAux,
+    /// Of a hot spare: the other pool that uses it.
+    pub used_by: Option<String>,
+    /// vdev_isspare: a leaf that is a hot spare
+    pub is_spare: bool,
     /// vs_alloc, of a top-level vdev
     pub alloc_bytes: u64,
     /// vs_space, of a top-level vdev

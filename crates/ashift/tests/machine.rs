@@ -148,6 +148,57 @@ fn a_pulled_drive_is_missed_and_comes_back() {
 }
 
 #[test]
+fn a_spare_takes_over_for_a_drive_that_is_pulled() {
+    let bench = Bench::new(4);
+    bench.ok("zpool create tank raidz gpt/d0 gpt/d1 gpt/d2 spare gpt/d3");
+    fs::write(bench.path("file"), vec![5; 3 << 20]).unwrap();
+    bench.ok("cp file /tank/one");
+    bench.ok("machine pull ada1");
+    bench.ok("cp file /tank/two");
+    bench.ok("zpool wait -t resilver tank");
+    let status = bench.ok("zpool status");
+    for part in ["spare-1 ", "gpt/d3 ", "INUSE     currently in use"] {
+        assert!(status.contains(part), "{part}: {status}");
+    }
+    // The spare has everything: one more may go.
+    bench.ok("machine pull ada0");
+    for name in ["one", "two"] {
+        assert_eq!(bench.ok(&format!("cat /tank/{name}")).len(), 3 << 20);
+    }
+    bench.ok("machine add ada0");
+    bench.ok("machine add ada1");
+    assert_eq!(bench.ok("zpool scrub tank"), "");
+    bench.ok("zpool detach tank gpt/d3");
+    let status = bench.ok("zpool status");
+    assert!(
+        status.contains(" state: ONLINE\n") && status.contains("AVAIL"),
+        "{status}"
+    );
+    if have_zdb() {
+        for n in 0..3 {
+            bench.copy_out(&format!("d{n}"));
+        }
+        let folder = bench.copy_out("d3");
+        Zdb::verify(&folder, "tank").assert_clean();
+    }
+}
+
+#[test]
+fn a_drive_that_dies_while_a_command_runs_is_replaced_by_a_spare() {
+    let bench = Bench::new(3);
+    bench.ok("zpool create tank mirror gpt/d0 gpt/d1 spare gpt/d2");
+    fs::write(bench.path("file"), vec![5; 40 << 20]).unwrap();
+    drive_dies(&bench, 0.2, None);
+    bench.ok("cp file /tank/file");
+    bench.ok("machine fault remove ada0 all");
+    let status = bench.ok("zpool status");
+    assert!(status.contains("currently in use"), "{status}");
+    bench.ok("zpool wait -t resilver tank");
+    bench.ok("machine pull ada1");
+    assert_eq!(bench.ok("cat /tank/file").len(), 40 << 20);
+}
+
+#[test]
 fn a_pool_survives_power_cuts() {
     let bench = Bench::new(1);
     bench.ok("gnop create --transient -S 4096 gpt/d0");

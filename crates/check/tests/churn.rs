@@ -38,6 +38,7 @@ fn create(memory: &Arc<Memory>) -> Spa {
     };
     Spa::create(CreateOptions {
         name: "churn".into(),
+        aux: vdev::AuxSpec::default(),
         vdevs: vec![TopSpec::new(Grouping::Single, vec![device])],
         new: NewPool {
             ashift: 12,

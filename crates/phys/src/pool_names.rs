@@ -28,6 +28,10 @@ pub const ERRLOG_LAST: &str = "errlog_last";
 pub const DEFLATE: &str = "deflate";
 /// `DMU_POOL_HISTORY`
 pub const HISTORY: &str = "history";
+/// `DMU_POOL_SPARES`; the list in that object has the same name
+pub const SPARES: &str = "spares";
+/// `DMU_POOL_L2CACHE`; the list in that object has the same name
+pub const L2CACHE: &str = "l2cache";
 /// `DMU_POOL_PROPS`
 pub const PROPS: &str = "pool_props";
 /// `DMU_POOL_DDT_STATS`

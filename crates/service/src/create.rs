@@ -4,7 +4,7 @@ use base::{Error, Result};
 use machine::Holder;
 use phys::feature::USEROBJ_ACCOUNTING;
 use spa::{CreateOptions, NewPool, Spa};
-use vdev::{NewDevice, TopSpec, VdevKind};
+use vdev::{AuxSpec, NewDevice, TopSpec, VdevKind};
 use zpl::NewFilesystem;
 
 use crate::facts::Facts;
@@ -22,7 +22,7 @@ pub struct PoolDevice {
 }
 
 impl Session {
-    /// Creates a pool on these top-level vdevs. Its name has been checked.
+    /// Creates a pool on these top-level vdevs, with these hot spares. Its name has been checked.
     ///
     /// # Errors
     /// [`Reason::NameTaken`]; [`Reason::InUse`] if another session is creating it; errors of the devices.
@@ -30,6 +30,7 @@ impl Session {
         &self,
         pool: &str,
         tops: &[TopSpec<PoolDevice>],
+        aux: &AuxSpec<PoolDevice>,
         altroot: Option<String>,
         new: NewPool,
     ) -> Outcome<()> {
@@ -44,6 +45,9 @@ impl Session {
         let tops = tops.iter().map(|top| self.open_top(pool, top));
         let vdevs: Result<_> = tops.collect();
         let vdevs = vdevs.map_err(failed)?;
+        let holder = || Holder::Device(pool.to_owned());
+        let aux = aux.try_map(|device| self.pools.open_aux(holder(), device));
+        let aux = aux.map_err(failed)?;
         let root = NewFilesystem {
             uid: 0,
             gid: 0,
@@ -53,6 +57,7 @@ impl Session {
         let options = CreateOptions {
             name: pool.to_owned(),
             vdevs,
+            aux,
             new,
             init_root: zpl::mount::init(root, counts_objects),
             command: self.command().to_owned(),

@@ -171,6 +171,7 @@ impl Session {
         };
         let world = self.pools.world();
         let names = world.names_for(Holder::Pool(name.to_owned()));
+        let aux = found.aux.clone();
         let devices = found.devices.iter();
         let providers: Result<Vec<_>> = devices
             .map(|device| names.open(device.provider.name(), mode))
@@ -178,8 +179,9 @@ impl Session {
         let (providers, guid) = (providers?, found.guid);
         drop(found);
         let mut again = discover(&providers).pools.into_iter();
+        let again = again.find(|pool| pool.guid == guid);
         again
-            .find(|pool| pool.guid == guid)
+            .map(|pool| FoundPool { aux, ..pool })
             .ok_or(Reason::LabelsChanged)
     }
 
@@ -213,6 +215,7 @@ impl Session {
         for change in &import.changes {
             pool_change::change(spa, change)?;
         }
+        self.pools.watch_spares(spa)?;
         self.pools.catch_up(spa)?;
         if spa.autoexpand() {
             spa.expand(&|_| true)?;

@@ -16,7 +16,7 @@ impl Session {
     pub fn export(&self, pool: &str, is_forced: bool) -> Result<(), Failure> {
         let record = Failure::of(Attempt::Record, pool);
         let access = self.access_as_imported(pool, Access::Write);
-        let open = match self.open(pool, access.map_err(&record)?) {
+        let open = match self.open_to_leave(pool, access.map_err(&record)?) {
             Ok(open) => open,
             Err(error) if is_forced && error.kind() != ErrorKind::Busy => {
                 if !self.pools.is_imported(pool).map_err(&record)? {
@@ -41,7 +41,7 @@ impl Session {
     /// # Errors
     /// Errors of opening, syncing and writing the cachefile.
     pub fn destroy(&self, pool: &str) -> Result<(), Failure> {
-        let open = self.open(pool, Access::Write);
+        let open = self.open_to_leave(pool, Access::Write);
         let open = open.map_err(Failure::of(Attempt::Open, pool))?;
         if !open.is_readonly() {
             self.log(&open)

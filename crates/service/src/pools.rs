@@ -182,7 +182,8 @@ impl Pools {
 
 fn collect_paths(tree: &NvList, paths: &mut Vec<String>) {
     paths.extend(tree.get_str("path").map(str::to_owned));
-    for key in ["children", "l2cache", "spares"] {
+    // Hot spares that are not in use may be shared: they are in no one pool's hands.
+    for key in ["children", "l2cache"] {
         for child in tree.get_lists(key).unwrap_or_default() {
             collect_paths(child, paths);
         }

@@ -47,12 +47,22 @@ impl Session {
         &self.pools
     }
 
-    /// Opens an imported pool, for the caller to close; waits while another session holds it.
+    /// Opens an imported pool, for the caller to close; waits while another session holds it. One that is opened for
+    /// writing takes hot spares for devices that are gone.
     ///
     /// # Errors
     /// `NotFound` if it is not imported, `Busy` if it is in use for too long, `ReadOnly`; errors of opening
     /// it.
     pub fn open(&self, pool: &str, access: Access) -> Result<OpenPool> {
+        let open = self.open_to_leave(pool, access)?;
+        if access == Access::Write {
+            self.pools.watch_spares(&open)?;
+        }
+        Ok(open)
+    }
+
+    /// Like [`open`](Session::open), but takes no hot spares.
+    pub(crate) fn open_to_leave(&self, pool: &str, access: Access) -> Result<OpenPool> {
         open(&self.pools, &self.held, pool, access)
     }
 

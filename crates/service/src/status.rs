@@ -11,14 +11,15 @@ use admin::pool::{
     PoolStatus, ScanFunction, ScanState, ScanStatus, VdevAux, VdevKind, VdevState, VdevStatus,
 };
 use base::{Error, ErrorKind, Guid, Result, Txg, VdevId};
-use geom::Namespace;
 use geom::disk::OpenMode;
+use geom::{Namespace, Provider};
 use nvpair::NvList;
 use phys::feature::{FEATURES, Support};
+use phys::pool_names::SPARES;
 use phys::scan::{DSS_CANCELED, DSS_FINISHED, POOL_SCAN_RESILVER};
 use scan::Kind;
-use spa::{FeatureState, Obstacle, Spa, try_import};
-use vdev::import::FoundPool;
+use spa::{FeatureState, Obstacle, Spa, SpareUser, try_import};
+use vdev::import::{FoundPool, aux_configs};
 use vdev::{Vdev, VdevTree};
 use zio::AllocClass;
 
@@ -79,6 +80,12 @@ impl Session {
 }
 
 impl OpenPool {
+    /// The state of its hot spares.
+    #[must_use]
+    pub fn spare_devices(&self) -> Vec<VdevStatus> {
+        spares_of(self)
+    }
+
     /// The state of the root vdev and of those below it, without their space.
     #[must_use]
     pub fn vdevs(&self) -> VdevStatus {
@@ -109,6 +116,9 @@ impl Pools {
             root,
             is_foreign: error.kind() == ErrorKind::Permission,
             unsupported_features: unsupported.into_iter().collect(),
+            spares: listed_spares(&config, &|_, path| {
+                Namespace::open(&**self.world(), path?, OpenMode::Inspect).ok()
+            }),
             ..named(name, config.get_u64("pool_guid").unwrap_or(0), &config)
         }))
     }
@@ -148,6 +158,11 @@ impl Pools {
                             (VdevState::CantOpen, VdevAux::CorruptData);
                     }
                     show_paths(&mut pool.root);
+                    let config = tried.as_ref().unwrap_or(&found.config);
+                    pool.spares = listed_spares(config, &|guid, path| {
+                        let in_use = || Some(&found.device(guid, path)?.provider);
+                        found.aux_device(guid, path).or_else(in_use).cloned()
+                    });
                 }
                 Err(error) => show_unreadable(&mut pool, &error),
             },
@@ -158,6 +173,52 @@ impl Pools {
         }
         Ok(pool)
     }
+}
+
+/// The hot spares of an open pool.
+#[doc(alias = "spa_add_spares")]
+fn spares_of(pool: &Spa) -> Vec<VdevStatus> {
+    let status = |(spare, user): (Arc<Vdev>, SpareUser)| {
+        let status = vdev_status(&spare, 0, AllocClass::Normal);
+        match user {
+            SpareUser::None => status,
+            user => VdevStatus {
+                state: VdevState::CantOpen,
+                aux: VdevAux::Spared,
+                used_by: match user {
+                    SpareUser::Other(pool) => Some(pool),
+                    _ => None,
+                },
+                ..status
+            },
+        }
+    };
+    pool.spares().into_iter().map(status).collect()
+}
+
+/// Finds a device by guid and path.
+type Find<'f> = dyn Fn(Guid, Option<&str>) -> Option<Arc<dyn Provider>> + 'f;
+
+/// The hot spares that a config lists; `find` returns those that are there, by guid and path.
+fn listed_spares(config: &NvList, find: &Find<'_>) -> Vec<VdevStatus> {
+    let status = |config: &NvList| {
+        let spare = Vdev::from_aux_config(config).ok()?;
+        let path = spare.config().path.clone();
+        if !spare.kind().has_labels() {
+            return Some(VdevStatus {
+                state: VdevState::Healthy,
+                aux: VdevAux::None,
+                ..vdev_status(&spare, 0, AllocClass::Normal)
+            });
+        }
+        let opened = find(spare.guid(), path.as_deref()).map(|found| spare.leaf().open(found));
+        if !matches!(opened, Some(Ok(()))) {
+            let leaf = spare.leaf();
+            leaf.close(VdevState::CantOpen, VdevAux::OpenFailed);
+        }
+        Some(vdev_status(&spare, 0, AllocClass::Normal))
+    };
+    aux_configs(config, SPARES).filter_map(status).collect()
 }
 
 /// A pool of which only the config is known.
@@ -219,6 +280,7 @@ fn status_of(pool: &OpenPool) -> Result<PoolStatus> {
         txg: pool.config().get_u64("txg").unwrap_or(0),
         version: 5000,
         root,
+        spares: spares_of(pool),
         unsupported_features: unsupported,
         is_readable: true,
         has_disabled_features: has_disabled_features && !is_restricted(pool),
@@ -255,6 +317,7 @@ pub(crate) fn vdev_status(vdev: &Vdev, id: u64, class: AllocClass) -> VdevStatus
         class,
         state,
         aux,
+        is_spare: is_device && config.is_spare,
         physical_bytes: physical,
         replaceable_bytes: if is_device {
             phys::label::allocatable_size(physical)
@@ -347,6 +410,7 @@ fn kind_of(kind: vdev::VdevKind, is_whole: bool) -> VdevKind {
         },
         vdev::VdevKind::Disk => VdevKind::Disk { is_whole },
         vdev::VdevKind::File => VdevKind::File,
+        vdev::VdevKind::DraidSpare(_) => VdevKind::DraidSpare,
         vdev::VdevKind::Missing => VdevKind::Missing,
         vdev::VdevKind::Hole => VdevKind::Hole,
         vdev::VdevKind::Indirect => VdevKind::Indirect,

@@ -24,7 +24,7 @@ use crate::spa::Inner;
 use zap::directory;
 
 /// `SPA_CONFIG_BLOCKSIZE`
-const BLOCK_BYTES: u64 = 1 << 14;
+pub(crate) const BLOCK_BYTES: u64 = 1 << 14;
 /// Feature: the root vdev has a ZAP of its own.
 const AVZ_V2: &str = "com.klarasystems:vdev_zaps_v2";
 /// Longer packed nvlists are treated as corrupt.
@@ -43,6 +43,7 @@ impl Inner {
         write_packed(&self.mos, object, &config, tx)?;
         let mut state = self.state.lock();
         state.config = config;
+        state.list_aux();
         state.config_dirty = false;
         state.labels_dirty = true;
         Ok(())
@@ -168,7 +169,12 @@ impl Inner {
 
 /// Packs `list` into `object` and stores its length in the bonus.
 #[doc(alias = "spa_sync_nvlist")]
-fn write_packed(mos: &Arc<Objset>, object: ObjectId, list: &NvList, tx: &Tx) -> Result<()> {
+pub(crate) fn write_packed(
+    mos: &Arc<Objset>,
+    object: ObjectId,
+    list: &NvList,
+    tx: &Tx,
+) -> Result<()> {
     let mut packed = nvpair::encode_xdr(list);
     let length = packed.len() as u64;
     packed.resize(align_up(length, BLOCK_BYTES) as usize, 0);

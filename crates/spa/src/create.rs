@@ -28,11 +28,12 @@ use phys::label::{ASHIFT_MAX, ASHIFT_MIN, SPA_MINDEVSIZE};
 use phys::uberblock::UberblockPhys;
 use rt::Mutex;
 use vdev::{
-    AutoAshift, DraidShape, Grouping, NewDevice, PoolState, TopSpec, Vdev, VdevConfig, VdevKind,
-    VdevTree,
+    AutoAshift, AuxSpec, DraidShape, Grouping, NewDevice, PoolState, TopSpec, Vdev, VdevConfig,
+    VdevKind, VdevTree,
 };
 use zio::{AllocClass, BlockStore, LogStore, Pipeline, PipelineSettings};
 
+use crate::aux_list::AuxList;
 use crate::core::{Core, HalfOpen};
 use crate::features;
 use crate::features::Features;
@@ -43,6 +44,7 @@ use crate::props::PoolProps;
 use crate::scanning::Scanning;
 use crate::spa::{Inner, Settings, Spa, State};
 use crate::space_maps::SpaceMaps;
+use crate::spares::{SpareWatch, label_spares};
 use phys::feature::Feature;
 use zap::directory;
 
@@ -74,6 +76,8 @@ pub struct CreateOptions {
     pub name: String,
     /// Its top-level vdevs.
     pub vdevs: Vec<TopSpec<NewDevice>>,
+    /// Its hot spares.
+    pub aux: AuxSpec<NewDevice>,
     /// Its properties.
     pub new: NewPool,
     /// Creates the file system in the root dataset's objset.
@@ -115,6 +119,11 @@ impl Spa {
             tops,
         );
         let tree = VdevTree::new(root);
+        let sectors = (options.new.ashift, options.settings.auto_ashift);
+        let mut spares = label_spares(&options.aux.spares, sectors, &[])?;
+        for (id, top) in (0..).map(VdevId).zip(tree.tops()) {
+            spares.extend(top.new_spares(id));
+        }
 
         let enabled = features::with_depends(&options.new.features);
         let is_enabled = |name: &str| enabled.iter().any(|feature| feature.name == name);
@@ -214,6 +223,7 @@ impl Spa {
         let inner = Arc::new(Inner {
             mmp: Mmp::new(),
             scanning: Scanning::default(),
+            spare_watch: SpareWatch::default(),
             scan_settings: options.settings.scan.clone(),
             first_txg: Txg(0),
             host: options.host,
@@ -240,6 +250,7 @@ impl Spa {
                 vdev_zaps: None,
                 dtls: BTreeMap::new(),
                 detached: Vec::new(),
+                spares: AuxList::created(pool_names::SPARES, spares),
                 comment: options.new.comment,
                 compatibility: options.new.compatibility,
                 config: NvList::new(),
@@ -363,7 +374,7 @@ fn build_top(
 }
 
 fn build(spec: &TopSpec<NewDevice>) -> Result<Arc<Vdev>> {
-    let devices = spec.devices.iter().map(build_device);
+    let devices = spec.devices.iter().map(|device| build_device(device, None));
     let mut devices = devices.collect::<Result<Vec<_>>>()?;
     match spec.grouping {
         Grouping::Single => devices
@@ -389,10 +400,6 @@ fn build(spec: &TopSpec<NewDevice>) -> Result<Arc<Vdev>> {
                 let name = spec.grouping.display_name();
                 Error::invalid(format!("a {name} of {} devices", devices.len()))
             })?;
-            if spares > 0 {
-                let text = "new distributed spares";
-                return Err(Error::new(ErrorKind::Unsupported, text));
-            }
             Ok(group(VdevKind::Draid(shape), devices))
         }
     }
@@ -403,13 +410,16 @@ fn group(kind: VdevKind, devices: Vec<Arc<Vdev>>) -> Arc<Vdev> {
     Vdev::new(kind, guid, VdevConfig::default(), devices)
 }
 
-pub(crate) fn build_device(device: &NewDevice) -> Result<Arc<Vdev>> {
+/// A device, opened; with its guid, if it is a hot spare.
+pub(crate) fn build_device(device: &NewDevice, spare: Option<Guid>) -> Result<Arc<Vdev>> {
     let config = VdevConfig {
         path: Some(device.path.clone()),
         whole_disk: (device.kind == VdevKind::Disk).then_some(false),
+        is_spare: spare.is_some(),
         ..VdevConfig::default()
     };
-    let vdev = Vdev::new(device.kind, Guid(nonzero_random()), config, Vec::new());
+    let guid = spare.unwrap_or_else(|| Guid(nonzero_random()));
+    let vdev = Vdev::new(device.kind, guid, config, Vec::new());
     vdev.leaf().open(device.provider.clone())?;
     Ok(vdev)
 }

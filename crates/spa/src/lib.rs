@@ -9,6 +9,7 @@
 //! # Source
 //! OpenZFS `module/zfs/spa.c`, `spa_config.c`, `spa_history.c`, `zfeature.c`.
 
+mod aux_list;
 mod cachefile;
 mod change;
 mod config;
@@ -31,6 +32,7 @@ mod scanning;
 mod sharing;
 mod spa;
 mod space_maps;
+mod spares;
 mod sync;
 mod vdevs;
 
@@ -47,3 +49,4 @@ pub use parts::Parts;
 pub use scanning::ScanSettings;
 pub use spa::{Settings, Spa};
 pub use space_maps::SpaceMaps;
+pub use spares::{OpenSpare, SpareUser};

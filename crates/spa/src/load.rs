@@ -34,6 +34,7 @@ use vdev::import::{FoundPool, discover};
 use vdev::{PoolState, VdevKind, VdevTree};
 use zio::{AllocClass, BlockStore, LogStore, Pipeline, PipelineSettings};
 
+use crate::aux_list::{self, AuxList};
 use crate::config::read_packed;
 use crate::core::{Core, HalfOpen};
 use crate::create::geometry;
@@ -48,6 +49,7 @@ use crate::props::PoolProps;
 use crate::scanning::Scanning;
 use crate::spa::{Inner, Settings, Spa, State};
 use crate::space_maps::SpaceMaps;
+use crate::spares::SpareWatch;
 use phys::feature;
 use zap::directory;
 
@@ -129,7 +131,11 @@ impl ImportOptions {
         let at = pools.iter().position(|pool| pool.guid == guid);
         let at = at.or_else(|| pools.iter().position(|pool| has_another_guid(pool, config)));
         let found = at.map(|at| pools.swap_remove(at));
-        let found = found.map(|found| with_later(found, &|path| names.open(path, mode).ok()));
+        let inspect = |path: &str| names.open(path, OpenMode::Inspect).ok();
+        let found = found.map(|mut found| {
+            found.follow_aux_paths(config, &inspect);
+            with_later(found, &|path| names.open(path, mode).ok())
+        });
         let found = found.ok_or_else(|| {
             let text = "none of its devices is there: attach them, or find them with 'zpool import \
                             -d DIR'; 'zpool export -f' forgets the pool";
@@ -374,6 +380,7 @@ fn look(tree: Arc<VdevTree>, uberblock: &UberblockPhys) -> Result<FirstLook> {
     let features = Features::open(&mos)?;
     let mut config =
         read_packed(&mos, directory::get(&mos, pool_names::CONFIG)?).within(|| "config")?;
+    aux_list::add_lists(&mos, &mut config)?;
     let tops = top_configs(&mut config).iter();
     let classes =
         tops.map(|top| class_of(&mos, top.get_u64("com.delphix:vdev_zap_top").unwrap_or(0)));
@@ -486,6 +493,13 @@ fn load(
         groups: groups.clone(),
     })?;
     let has_grown = !readonly && options.found.renew_end_labels(&tree)?;
+    let spares = AuxList::open(
+        &mos,
+        &look.config,
+        pool_names::SPARES,
+        &options.found,
+        &tree,
+    )?;
     let needs_config = has_grown
         || name != options.found.name
         || options.found.state != PoolState::Active
@@ -497,6 +511,7 @@ fn load(
     let inner = Arc::new(Inner {
         mmp: Mmp::new(),
         scanning: Scanning::default(),
+        spare_watch: SpareWatch::default(),
         scan_settings: options.settings.scan.clone(),
         first_txg: synced,
         host: options.host,
@@ -522,6 +537,7 @@ fn load(
             vdev_zaps: directory::find(&mos, pool_names::VDEV_ZAP_MAP)?,
             dtls: BTreeMap::new(),
             detached: Vec::new(),
+            spares,
             comment,
             compatibility,
             config,

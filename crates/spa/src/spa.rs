@@ -27,6 +27,7 @@ use rt::Mutex;
 use vdev::{AutoAshift, PoolState, TxgSet, Vdev, VdevAux, VdevState, VdevTree};
 use zio::{Pipeline, PipelineSettings};
 
+use crate::aux_list::AuxList;
 use crate::core::Core;
 use crate::features::{FeatureState, Features};
 use crate::history::Record;
@@ -36,6 +37,7 @@ use crate::obstacle::Obstacle;
 use crate::props::PoolProps;
 use crate::scanning::{ScanSettings, Scanning};
 use crate::space_maps::SpaceMaps;
+use crate::spares::SpareWatch;
 
 /// The pool property that selects what happens when I/O fails on every copy.
 pub(crate) const FAILMODE: &str = "failmode";
@@ -101,6 +103,7 @@ pub(crate) struct Inner {
     pub(crate) mmp: Mmp,
     pub(crate) scanning: Scanning,
     pub(crate) scan_settings: ScanSettings,
+    pub(crate) spare_watch: SpareWatch,
     /// The last synced txg when the pool was opened.
     pub(crate) first_txg: Txg,
 }
@@ -125,6 +128,8 @@ pub(crate) struct State {
     pub(crate) dtls: BTreeMap<u64, TxgSet>,
     /// Devices that were detached in the txg that is being synced.
     pub(crate) detached: Vec<Arc<Vdev>>,
+    /// spa_spares
+    pub(crate) spares: AuxList,
     pub(crate) comment: Option<String>,
     pub(crate) compatibility: Option<String>,
     /// The config as last written: what a cachefile stores.

@@ -77,13 +77,16 @@ impl Inner {
         for pass in 1..=PASSES_MAX {
             self.core.set_pass(pass);
             self.sync_config(tx)?;
+            self.sync_aux(tx)?;
             self.dsl().sync_datasets(tx, pass)?;
             if pass == 1 {
                 self.dsl().run_tasks(tx)?;
                 self.sync_replacements(tx)?;
+                self.sync_spares(tx)?;
                 self.dsl().process_async_destroys(tx)?;
                 // Tasks may have changed the config, and created datasets that are dirty.
                 self.sync_config(tx)?;
+                self.sync_aux(tx)?;
                 self.dsl().sync_datasets(tx, pass)?;
                 self.sync_scan(tx)?;
                 // With those of devices that were attached, or that the scan has brought up to date.

@@ -28,7 +28,10 @@ use base::{Error, ErrorKind, Guid, ObjectId, Result, VdevId};
 use dmu::Tx;
 use phys::feature::{ALLOCATION_CLASSES, DRAID};
 use phys::label::SPA_MINDEVSIZE;
-use vdev::{Attach, AutoAshift, Grouping, NewDevice, TopSpec, Vdev, VdevTree};
+use phys::uberblock::SPA_VERSION_FEATURES;
+use vdev::{
+    Attach, AutoAshift, AuxSpec, Detached, Grouping, NewDevice, PoolState, TopSpec, Vdev, VdevTree,
+};
 use zio::AllocClass;
 
 use crate::FeatureState;
@@ -43,7 +46,8 @@ const BLOCKS: u64 = 16;
 
 impl Spa {
     /// Attaches a device beside another one, as a side of a mirror or as its replacement, and begins to
-    /// resilver it. `sectors`: the ashift that was asked for, 0 if the device decides.
+    /// resilver it. A hot spare of the pool takes over for the device that it replaces, and stays a spare.
+    /// `sectors`: the ashift that was asked for, 0 if the device decides.
     ///
     /// # Errors
     /// As [`VdevTree::check_attach`]; `ReadOnly`, `Suspended`; errors of writing the new device.
@@ -56,13 +60,42 @@ impl Spa {
         sectors: (u32, AutoAshift),
     ) -> Result<()> {
         self.check_writable()?;
-        let device = open_new(new, sectors)?;
+        let spare = self.spare_on(new)?;
+        let attach = match (attach, spare) {
+            (Attach::Replacement, Some(_)) => Attach::Spare,
+            (_, Some(_)) => {
+                let text = format!("{} is reserved as a hot spare", new.path);
+                return Err(Error::new(ErrorKind::Busy, text));
+            }
+            (attach, None) => attach,
+        };
+        let device = open_new(new, sectors, spare)?;
         self.parts().tree().check_attach(beside, &device, attach)?;
-        device.empty_labels()?;
+        prepare(&device)?;
         let checked = Arc::clone(&device);
         self.change_tree(
             move |tree| tree.check_attach(beside, &checked, attach),
             move |inner, tx| inner.attach(beside, &device, attach, tx),
+        )
+    }
+
+    /// Has a distributed spare take over for a device of its dRAID.
+    ///
+    /// # Errors
+    /// `NotFound` if it is not one; `Busy` if it is in use; `Unsupported` if the device is not of its dRAID; else as
+    /// [`attach`](Spa::attach).
+    pub fn attach_distributed(&self, beside: Guid, spare: Guid) -> Result<()> {
+        self.check_writable()?;
+        let found = self.inner.state.lock().spares.find(spare).cloned();
+        let listed = found.ok_or_else(|| Error::not_found("no such spare"))?;
+        let device = self.inner.distributed(&listed)?;
+        self.parts()
+            .tree()
+            .check_attach(beside, &device, Attach::Spare)?;
+        let checked = Arc::clone(&device);
+        self.change_tree(
+            move |tree| tree.check_attach(beside, &checked, Attach::Spare),
+            move |inner, tx| inner.attach(beside, &device, Attach::Spare, tx),
         )
     }
 
@@ -78,8 +111,8 @@ impl Spa {
         )
     }
 
-    /// Adds top-level vdevs. `sectors`: as in [`attach`](Spa::attach). `is_any`: also with another ashift than
-    /// all others have.
+    /// Adds top-level vdevs and hot spares. `sectors`: as in [`attach`](Spa::attach). `is_any`: also with another
+    /// ashift than all others have.
     ///
     /// # Errors
     /// As [`Spa::create`]; `Exists` for another ashift; `Unsupported` for a special or dedup vdev in a pool without
@@ -88,6 +121,7 @@ impl Spa {
     pub fn add(
         &self,
         specs: &[TopSpec<NewDevice>],
+        aux: &AuxSpec<NewDevice>,
         sectors: (u32, AutoAshift),
         is_any: bool,
     ) -> Result<()> {
@@ -106,13 +140,21 @@ impl Spa {
         }
         let txg = self.inner.groups.open_txg();
         let tops = build_tops(specs, sectors, txg)?;
-        if !is_any {
+        if !is_any && !tops.is_empty() {
             self.check_ashift(&tops)?;
         }
         for device in tops.iter().flat_map(Vdev::devices) {
             device.empty_labels()?;
         }
-        let add = move |inner: &Inner, tx: &Tx| tops.iter().try_for_each(|top| inner.add(top, tx));
+        let spares = self.new_spares(&aux.spares, sectors)?;
+        let add = move |inner: &Inner, tx: &Tx| {
+            let first = inner.tree.tops().len() as u64;
+            let distributed = (first..).map(VdevId).zip(&tops);
+            let distributed = distributed.flat_map(|(id, top)| top.new_spares(id));
+            let spares = spares.into_iter().chain(distributed).collect();
+            inner.state.lock().spares.extend(spares);
+            tops.iter().try_for_each(|top| inner.add(top, tx))
+        };
         self.change_tree(|_| Ok(()), add)
     }
 
@@ -163,7 +205,7 @@ impl Spa {
     /// `Suspended`.
     #[doc(alias = "spa_vdev_resilver_done")]
     pub(crate) fn finish_replacements(&self) -> Result<()> {
-        while !self.is_readonly() && self.parts().tree().replaced().is_some() {
+        while !self.is_readonly() && !self.parts().tree().replaced().is_empty() {
             self.sync_now()?;
         }
         Ok(())
@@ -171,12 +213,30 @@ impl Spa {
 }
 
 impl Inner {
-    fn attach(&self, beside: Guid, device: &Arc<Vdev>, attach: Attach, tx: &Tx) -> Result<()> {
+    /// A leaf for a distributed spare in the list, to be attached.
+    pub(crate) fn distributed(&self, listed: &Vdev) -> Result<Arc<Vdev>> {
+        let draid = self.tree.draid_of(listed);
+        let (spare, draid) = draid.ok_or_else(|| Error::not_found("its dRAID is not there"))?;
+        if self.tree.find(listed.guid()).is_some() {
+            let text = format!("{}: the hot spare is in use", listed.name());
+            return Err(Error::new(ErrorKind::Busy, text));
+        }
+        Ok(draid.spare_leaf(spare, listed.guid(), &listed.name()))
+    }
+
+    pub(crate) fn attach(
+        &self,
+        beside: Guid,
+        device: &Arc<Vdev>,
+        attach: Attach,
+        tx: &Tx,
+    ) -> Result<()> {
         self.tree.attach(beside, device, attach, tx.txg())?;
         let (old, _) = self.tree.find_device(beside)?;
         let (verb, to) = match attach {
             Attach::Side => ("attach", "to"),
             Attach::Replacement => ("replace", "for"),
+            Attach::Spare => ("spare in", "for"),
         };
         let text = format!("{verb} vdev={} {to} vdev={}", device.name(), old.name());
         self.core.log_internal("vdev attach", &text, tx);
@@ -186,7 +246,10 @@ impl Inner {
     }
 
     fn detach(&self, guid: Guid, tx: &Tx) -> Result<()> {
-        let device = self.tree.detach(guid)?;
+        let Detached { device, promoted } = self.tree.detach(guid)?;
+        if let Some(spare) = promoted {
+            self.forget_spare(spare, tx);
+        }
         let config = device.config().clone();
         if config.dtl_object != 0 {
             self.maps.free(ObjectId(config.dtl_object), tx)?;
@@ -197,6 +260,7 @@ impl Inner {
         }
         let text = format!("vdev={}", config.path.as_deref().unwrap_or("none"));
         self.core.log_internal("detach", &text, tx);
+        self.spare_given_back(&device);
         self.state.lock().detached.push(device);
         self.tree_changed();
         Ok(())
@@ -220,18 +284,25 @@ impl Inner {
 
     /// Detaches the devices whose replacements are complete. In the first pass.
     pub(crate) fn sync_replacements(&self, tx: &Tx) -> Result<()> {
-        while let Some(old) = self.tree.replaced() {
-            self.detach(old.guid(), tx)?;
+        loop {
+            let done = self.tree.replaced();
+            if done.is_empty() {
+                return Ok(());
+            }
+            for device in done {
+                self.detach(device.guid(), tx)?;
+            }
         }
-        Ok(())
     }
 
-    /// Empties the labels of the devices that were detached in the txg that is now on disk. If that is not
-    /// possible, a bad device may be why it was detached.
+    /// Empties the labels of the devices that were detached in the txg that is now on disk; a hot spare gets
+    /// those of one that is not in use. If that is not possible, a bad device may be why it was detached.
     pub(crate) fn let_detached_go(&self) {
         let detached = std::mem::take(&mut self.state.lock().detached);
         for device in detached {
-            let _ = device.empty_labels();
+            // One that was given up may still take them.
+            device.leaf().clear_errors();
+            let _ = prepare(&device);
             device
                 .leaf()
                 .close(vdev::VdevState::Closed, vdev::VdevAux::None);
@@ -239,12 +310,27 @@ impl Inner {
     }
 }
 
-fn open_new(new: &NewDevice, (ashift, auto): (u32, AutoAshift)) -> Result<Arc<Vdev>> {
+/// Writes the labels of a device that is to become part of the pool, or no longer is: there is nothing in them that
+/// could be taken for newer than what is written next.
+pub(crate) fn prepare(device: &Vdev) -> Result<()> {
+    if device.config().is_spare {
+        device.write_aux_labels(SPA_VERSION_FEATURES, PoolState::Spare)
+    } else {
+        device.empty_labels()
+    }
+}
+
+/// A new device, or, with its guid, a hot spare.
+pub(crate) fn open_new(
+    new: &NewDevice,
+    (ashift, auto): (u32, AutoAshift),
+    spare: Option<Guid>,
+) -> Result<Arc<Vdev>> {
     if new.provider.mediasize() < SPA_MINDEVSIZE {
         let text = format!("{}: device is too small", new.path);
         return Err(Error::new(ErrorKind::TooBig, text));
     }
-    let device = build_device(new)?;
+    let device = build_device(new, spare)?;
     let logical = vdev::logical_ashift(&*new.provider);
     let physical = vdev::physical_ashift(&*new.provider);
     let ashift = vdev::choose_ashift(ashift, logical, physical, auto);

@@ -23,6 +23,7 @@ fn single(device: NewDevice) -> TopSpec<NewDevice> {
 
 fn options(name: &str, vdevs: Vec<TopSpec<NewDevice>>, ashift: u32) -> CreateOptions {
     CreateOptions {
+        aux: vdev::AuxSpec::default(),
         name: name.into(),
         vdevs,
         new: NewPool {

@@ -112,6 +112,7 @@ pub fn create_with(
     };
     Spa::create(CreateOptions {
         name: name.into(),
+        aux: vdev::AuxSpec::default(),
         vdevs,
         new: NewPool {
             ashift,

@@ -151,7 +151,13 @@ fn a_pool_gets_special_and_log_devices_later() {
         added(AllocClass::Special, &disks[1]),
         added(AllocClass::Log, &disks[2]),
     ];
-    spa.add(&specs, (9, AutoAshift::default()), false).unwrap();
+    spa.add(
+        &specs,
+        &vdev::AuxSpec::default(),
+        (9, AutoAshift::default()),
+        false,
+    )
+    .unwrap();
     assert_eq!(spa.parts().features().count(ALLOCATION_CLASSES), Some(1));
     let use_it = |spa: &Spa, name: &str| {
         let fs = mount(spa.dsl(), "tank", false).unwrap();

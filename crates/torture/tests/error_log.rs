@@ -89,6 +89,7 @@ fn pool_without_feature(disk: &Arc<dyn Provider>) -> Spa {
     let features = feature::kept().filter(|feature| feature.guid != HEAD_ERRLOG);
     let options = CreateOptions {
         name: "tank".into(),
+        aux: vdev::AuxSpec::default(),
         vdevs: vec![TopSpec::new(Grouping::Single, vec![device])],
         new: NewPool {
             ashift: 9,

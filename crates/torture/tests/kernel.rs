@@ -392,7 +392,8 @@ fn kernel_goes_on_with_a_tree_that_was_changed() {
     };
     let sectors = (12, AutoAshift::default());
     let raidz = TopSpec::new(Grouping::Raidz { parity: 1 }, (2..5).map(device).collect());
-    spa.add(&[raidz], sectors, true).unwrap();
+    spa.add(&[raidz], &vdev::AuxSpec::default(), sectors, true)
+        .unwrap();
     work(&spa, "tank/plain", &mut files, &mut dice, 300);
     let second = spa.parts().tree().devices()[1].guid();
     spa.attach(second, &device(5), Attach::Replacement, sectors)
@@ -419,6 +420,89 @@ fn kernel_goes_on_with_a_tree_that_was_changed() {
         .collect();
     let expected = [5, 2, 3, 4].map(|n| paths[n].display().to_string());
     assert_eq!(shape, expected);
+    let fs = mount(spa.dsl(), "tank/plain", false).unwrap();
+    for n in 1..=50 {
+        let name = format!("kernel{n}");
+        fs.unlink(fs.root(), name.as_bytes()).unwrap();
+    }
+    drop(fs);
+    work(&spa, "tank/plain", &mut files, &mut dice, 100);
+    pool::assert_clean(&spa);
+    spa.export().unwrap();
+}
+
+/// Ends the resilver to a spare, and gives it back.
+const SPARES_GUEST: &str = r#"
+set -ex
+zpool import -d /dev -R /mnt tank
+zpool wait -t resilver tank
+zpool status tank | tee /host/status
+grep "vdd .*INUSE .*currently in use" /host/status
+grep "vde .*AVAIL" /host/status
+zpool scrub -w tank
+zpool status tank | grep -q "repaired 0B in .* with 0 errors"
+zpool detach tank /dev/vdd
+zpool status tank | grep "vdd .*AVAIL"
+zpool offline tank /dev/vdb
+for i in $(seq 50); do echo $i >/mnt/tank/plain/kernel$i; done
+zpool status tank
+zpool export tank
+"#;
+
+#[test]
+fn kernel_goes_on_with_spares_and_back() {
+    let Some(guest) = Guest::find() else { return };
+    if !have_zdb() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let host = tempfile::tempdir().unwrap();
+    let mut dice = Dice::new(seed(80));
+    let (paths, disks) = images(folder.path(), 5);
+    let mut settings = pool::settings();
+    settings.scan.blocks_max = 5;
+    let root = init(NewFilesystem::default(), true);
+    let layout = Layout::Raidz(1);
+    let spa = pool::create_with("tank", layout, 12, &disks[..3], root, settings).unwrap();
+    new_fs(&spa, "tank/plain", &[("compression", 2)]);
+    let mut files = Files::default();
+    work(&spa, "tank/plain", &mut files, &mut dice, 300);
+    let device = |n: usize| NewDevice {
+        kind: VdevKind::Disk,
+        path: disks[n].name().to_owned(),
+        provider: disks[n].clone(),
+    };
+    let sectors = (12, AutoAshift::default());
+    let spares = (3..5).map(device).collect();
+    spa.add(&[], &vdev::AuxSpec { spares }, sectors, true)
+        .unwrap();
+    let first = spa.parts().tree().devices()[0].guid();
+    spa.attach(first, &device(3), Attach::Replacement, sectors)
+        .unwrap();
+    spa.export().unwrap();
+    drop((spa, disks));
+    Zdb::verify(folder.path(), "tank").assert_clean();
+
+    let names: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
+    let ran = guest.run(SPARES_GUEST, host.path(), &names);
+    ran.assert_success();
+
+    Zdb::verify(folder.path(), "tank").assert_clean();
+    let (_, disks) = images(folder.path(), 5);
+    let spa = pool::open(&disks, false).unwrap();
+    let users: Vec<spa::SpareUser> = spa.spares().into_iter().map(|(_, user)| user).collect();
+    assert_eq!(users, [spa::SpareUser::None, spa::SpareUser::None]);
+    let old = spa.parts().tree().devices()[1].guid();
+    let spare = NewDevice {
+        kind: VdevKind::Disk,
+        path: disks[4].name().to_owned(),
+        provider: disks[4].clone(),
+    };
+    spa.attach(old, &spare, Attach::Replacement, sectors)
+        .unwrap();
+    spa.wait_scan(&mut |_| true).unwrap();
+    spa.detach(old).unwrap();
+    assert_eq!(spa.spares().len(), 1);
     let fs = mount(spa.dsl(), "tank/plain", false).unwrap();
     for n in 1..=50 {
         let name = format!("kernel{n}");

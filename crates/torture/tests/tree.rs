@@ -13,11 +13,13 @@ use geom::disk::OpenMode;
 use oracle::{Zdb, have_zdb};
 use phys::scan::DSS_FINISHED;
 use ram::Memory;
-use spa::Spa;
+use spa::{Spa, SpareUser};
 use torture::model::World;
 use torture::pool::{self, Layout};
 use torture::{Dice, seed};
-use vdev::{Attach, AutoAshift, Grouping, NewDevice, TopSpec, VdevKind};
+use vdev::{
+    Attach, AutoAshift, AuxSpec, Grouping, NewDevice, TopSpec, VdevAux, VdevKind, VdevState,
+};
 
 const DISK_BYTES: u64 = 128 << 20;
 const CUTS: u64 = 50;
@@ -49,12 +51,14 @@ fn add(spa: &Spa, grouping: Grouping, devices: &[Arc<dyn Provider>]) -> base::Re
     let devices = devices.iter().map(new_device).collect();
     spa.add(
         &[TopSpec::new(grouping, devices)],
+        &AuxSpec::default(),
         (0, AutoAshift::default()),
         true,
     )
 }
 
-/// The tree in words: `mirror(disk0 disk1)`; `reguid` behind it if the pool has the new guid.
+/// The tree in words: `mirror(disk0 disk1) spares(disk2!)`, with a mark behind spares in use; `reguid` behind it if the
+/// pool has the new guid.
 fn shape(spa: &Spa) -> String {
     fn words(vdev: &Arc<vdev::Vdev>) -> String {
         if vdev.kind().is_device() {
@@ -64,6 +68,19 @@ fn shape(spa: &Spa) -> String {
         format!("{}({})", vdev.kind().word(), children.join(" "))
     }
     let mut tops: Vec<String> = spa.parts().tree().tops().iter().map(words).collect();
+    let spares = spa.spares();
+    let spares = spares.iter().map(|(spare, user)| {
+        let mark = match user {
+            SpareUser::None => "",
+            SpareUser::This => "!",
+            SpareUser::Other(_) => "?",
+        };
+        format!("{}{mark}", spare.name().trim_start_matches('/'))
+    });
+    let spares: Vec<String> = spares.collect();
+    if !spares.is_empty() {
+        tops.push(format!("spares({})", spares.join(" ")));
+    }
     if spa.guid() == NEW_GUID {
         tops.push("reguid".to_owned());
     }
@@ -90,12 +107,13 @@ fn steps(spa: &Spa, world: &mut World, dice: &mut Dice, count: usize) {
 /// What is done to a pool, with these disks.
 type Act = fn(&Spa, &[Arc<dyn Provider>]);
 
-/// A change of the tree: what the pool is made of, how many disks there are, what is done, and what the tree
-/// may be after a power cut, when the resilver has ended.
+/// A change of the tree: what the pool is made of, how many disks there are, what is done before, what is done, and
+/// what the tree may be after a power cut, when the resilver has ended.
 struct Change {
     layout: Layout,
     first: usize,
     disks: usize,
+    prepare: Act,
     act: Act,
     outcomes: &'static [&'static str],
 }
@@ -104,6 +122,7 @@ const ATTACH: Change = Change {
     layout: Layout::Stripe,
     first: 1,
     disks: 2,
+    prepare: |_, _| (),
     act: |spa, disks| attach(spa, 0, &disks[1], Attach::Side).unwrap(),
     outcomes: &["disk0", "mirror(disk0 disk1)"],
 };
@@ -112,6 +131,7 @@ const ATTACH_TO_MIRROR: Change = Change {
     layout: Layout::Mirror,
     first: 2,
     disks: 3,
+    prepare: |_, _| (),
     act: |spa, disks| attach(spa, 1, &disks[2], Attach::Side).unwrap(),
     outcomes: &["mirror(disk0 disk1)", "mirror(disk0 disk1 disk2)"],
 };
@@ -120,6 +140,7 @@ const DETACH: Change = Change {
     layout: Layout::Mirror,
     first: 2,
     disks: 2,
+    prepare: |_, _| (),
     act: |spa, _| spa.detach(guid_of(spa, 0)).unwrap(),
     outcomes: &["mirror(disk0 disk1)", "disk1"],
 };
@@ -128,6 +149,7 @@ const ADD: Change = Change {
     layout: Layout::Mirror,
     first: 2,
     disks: 7,
+    prepare: |_, _| (),
     act: |spa, disks| {
         add(spa, Grouping::Mirror, &disks[2..4]).unwrap();
         add(spa, Grouping::Raidz { parity: 1 }, &disks[4..7]).unwrap();
@@ -143,6 +165,7 @@ const REPLACE: Change = Change {
     layout: Layout::Stripe,
     first: 1,
     disks: 2,
+    prepare: |_, _| (),
     act: |spa, disks| attach(spa, 0, &disks[1], Attach::Replacement).unwrap(),
     outcomes: &["disk0", "disk1"],
 };
@@ -151,6 +174,7 @@ const REPLACE_IN_MIRROR: Change = Change {
     layout: Layout::Mirror,
     first: 2,
     disks: 3,
+    prepare: |_, _| (),
     act: |spa, disks| attach(spa, 0, &disks[2], Attach::Replacement).unwrap(),
     outcomes: &["mirror(disk0 disk1)", "mirror(disk2 disk1)"],
 };
@@ -159,6 +183,7 @@ const REPLACE_IN_RAIDZ: Change = Change {
     layout: Layout::Raidz(1),
     first: 3,
     disks: 4,
+    prepare: |_, _| (),
     act: |spa, disks| attach(spa, 1, &disks[3], Attach::Replacement).unwrap(),
     outcomes: &["raidz(disk0 disk1 disk2)", "raidz(disk0 disk3 disk2)"],
 };
@@ -167,9 +192,140 @@ const REGUID: Change = Change {
     layout: Layout::Mirror,
     first: 2,
     disks: 2,
+    prepare: |_, _| (),
     act: |spa, _| spa.change_guid(Some(NEW_GUID)).unwrap(),
     outcomes: &["mirror(disk0 disk1)", "mirror(disk0 disk1) reguid"],
 };
+
+const ADD_SPARES: Change = Change {
+    layout: Layout::Mirror,
+    first: 2,
+    disks: 4,
+    prepare: |_, _| (),
+    act: |spa, disks| add_spares(spa, &disks[2..4]),
+    outcomes: &[
+        "mirror(disk0 disk1)",
+        "mirror(disk0 disk1) spares(disk2 disk3)",
+    ],
+};
+
+const REMOVE_SPARE: Change = Change {
+    layout: Layout::Mirror,
+    first: 2,
+    disks: 4,
+    prepare: |spa, disks| add_spares(spa, &disks[2..4]),
+    act: |spa, _| spa.remove_spare(spa.spares()[0].0.guid()).unwrap(),
+    outcomes: &[
+        "mirror(disk0 disk1) spares(disk2 disk3)",
+        "mirror(disk0 disk1) spares(disk3)",
+    ],
+};
+
+const TAKE_SPARE: Change = Change {
+    layout: Layout::Mirror,
+    first: 2,
+    disks: 3,
+    prepare: |spa, disks| add_spares(spa, &disks[2..3]),
+    act: take_spare,
+    outcomes: &[
+        "mirror(disk0 disk1) spares(disk2)",
+        "mirror(spare(disk0 disk2) disk1) spares(disk2!)",
+    ],
+};
+
+const TAKE_SPARE_FOR_ALL: Change = Change {
+    layout: Layout::Stripe,
+    first: 1,
+    disks: 2,
+    prepare: |spa, disks| add_spares(spa, &disks[1..2]),
+    act: |spa, disks| attach(spa, 0, &disks[1], Attach::Replacement).unwrap(),
+    outcomes: &["disk0 spares(disk1)", "spare(disk0 disk1) spares(disk1!)"],
+};
+
+const GIVE_SPARE_BACK: Change = Change {
+    layout: Layout::Mirror,
+    first: 2,
+    disks: 3,
+    prepare: with_spare_in_use,
+    act: |spa, _| spa.detach(guid_of(spa, 1)).unwrap(),
+    outcomes: &[
+        "mirror(spare(disk0 disk2) disk1) spares(disk2!)",
+        "mirror(disk0 disk1) spares(disk2)",
+    ],
+};
+
+const KEEP_SPARE: Change = Change {
+    layout: Layout::Mirror,
+    first: 2,
+    disks: 3,
+    prepare: with_spare_in_use,
+    act: |spa, _| spa.detach(guid_of(spa, 0)).unwrap(),
+    outcomes: &[
+        "mirror(spare(disk0 disk2) disk1) spares(disk2!)",
+        "mirror(disk2 disk1)",
+    ],
+};
+
+const REPLACE_WHAT_IS_SPARED: Change = Change {
+    layout: Layout::Raidz(1),
+    first: 3,
+    disks: 5,
+    prepare: |spa, disks| {
+        add_spares(spa, &disks[3..4]);
+        attach(spa, 0, &disks[3], Attach::Replacement).unwrap();
+        finish(spa);
+    },
+    act: |spa, disks| attach(spa, 0, &disks[4], Attach::Replacement).unwrap(),
+    outcomes: &[
+        "raidz(spare(disk0 disk3) disk1 disk2) spares(disk3!)",
+        "raidz(disk4 disk1 disk2) spares(disk3)",
+    ],
+};
+
+const REPLACE_SPARE: Change = Change {
+    layout: Layout::Mirror,
+    first: 2,
+    disks: 4,
+    prepare: |spa, disks| {
+        add_spares(spa, &disks[2..4]);
+        attach(spa, 0, &disks[2], Attach::Replacement).unwrap();
+        finish(spa);
+    },
+    act: |spa, disks| attach(spa, 1, &disks[3], Attach::Replacement).unwrap(),
+    outcomes: &[
+        "mirror(spare(disk0 disk2) disk1) spares(disk2! disk3)",
+        "mirror(spare(disk0 disk3) disk1) spares(disk2 disk3!)",
+    ],
+};
+
+fn add_spares(spa: &Spa, disks: &[Arc<dyn Provider>]) {
+    let spares = disks.iter().map(new_device).collect();
+    let aux = AuxSpec { spares };
+    spa.add(&[], &aux, (0, AutoAshift::default()), true)
+        .unwrap();
+}
+
+/// A device fails: a spare is taken without being asked.
+fn take_spare(spa: &Spa, disks: &[Arc<dyn Provider>]) {
+    let disks = disks.to_vec();
+    let open = move |path: &str| {
+        let mut all = disks.iter();
+        let found = all.find(|disk| disk.name() == path).cloned();
+        found.ok_or_else(|| base::Error::not_found(path.to_owned()))
+    };
+    spa.watch_spares(Arc::new(open)).unwrap();
+    let failing = &spa.parts().tree().devices()[0];
+    failing
+        .leaf()
+        .set_state(VdevState::Degraded, VdevAux::ErrExceeded);
+    spa.force_sync().unwrap();
+}
+
+fn with_spare_in_use(spa: &Spa, disks: &[Arc<dyn Provider>]) {
+    add_spares(spa, &disks[2..3]);
+    attach(spa, 0, &disks[2], Attach::Replacement).unwrap();
+    finish(spa);
+}
 
 /// What happened on the disks, and what the pool should hold after each step.
 struct Recording {
@@ -190,6 +346,7 @@ fn record(change: &Change, seed: u64) -> Recording {
     let no_root = Box::new(|_: &_, _: &_| Ok(()));
     let first = &providers[..change.first];
     let spa = pool::create("tank", change.layout, 9, first, no_root).unwrap();
+    (change.prepare)(&spa, &providers);
     steps(&spa, &mut world, &mut dice, 40);
     spa.sync().unwrap();
     disks.iter().for_each(|disk| disk.forget());
@@ -338,6 +495,54 @@ fn sim_power_cuts_while_a_device_of_a_raidz_is_replaced() {
 fn sim_power_cuts_while_a_pool_gets_another_guid() {
     let seed = seed(28);
     rt::simulate(seed, move || cut_everywhere(&REGUID, seed));
+}
+
+#[test]
+fn sim_power_cuts_while_spares_are_added() {
+    let seed = seed(31);
+    rt::simulate(seed, move || cut_everywhere(&ADD_SPARES, seed));
+}
+
+#[test]
+fn sim_power_cuts_while_a_spare_is_removed() {
+    let seed = seed(32);
+    rt::simulate(seed, move || cut_everywhere(&REMOVE_SPARE, seed));
+}
+
+#[test]
+fn sim_power_cuts_while_a_spare_is_taken_for_a_device_that_failed() {
+    let seed = seed(33);
+    rt::simulate(seed, move || cut_everywhere(&TAKE_SPARE, seed));
+}
+
+#[test]
+fn sim_power_cuts_while_a_spare_is_taken_for_the_only_device() {
+    let seed = seed(34);
+    rt::simulate(seed, move || cut_everywhere(&TAKE_SPARE_FOR_ALL, seed));
+}
+
+#[test]
+fn sim_power_cuts_while_a_spare_is_given_back() {
+    let seed = seed(35);
+    rt::simulate(seed, move || cut_everywhere(&GIVE_SPARE_BACK, seed));
+}
+
+#[test]
+fn sim_power_cuts_while_a_spare_becomes_permanent() {
+    let seed = seed(36);
+    rt::simulate(seed, move || cut_everywhere(&KEEP_SPARE, seed));
+}
+
+#[test]
+fn sim_power_cuts_while_what_a_spare_stands_in_for_is_replaced() {
+    let seed = seed(37);
+    rt::simulate(seed, move || cut_everywhere(&REPLACE_WHAT_IS_SPARED, seed));
+}
+
+#[test]
+fn sim_power_cuts_while_a_spare_is_replaced_by_another_one() {
+    let seed = seed(38);
+    rt::simulate(seed, move || cut_everywhere(&REPLACE_SPARE, seed));
 }
 
 fn memory(count: usize) -> Vec<Arc<dyn Provider>> {

@@ -35,6 +35,8 @@ pub enum Target {
     Label,
     /// For the MOS and the cache file: with the vdevs' ZAP objects.
     Mos,
+    /// For the lists of hot spares and cache devices in the MOS: a device that has no number.
+    Aux,
 }
 
 impl VdevConfig {
@@ -57,7 +59,9 @@ impl Vdev {
         let config = self.config();
         let mut nv = NvList::new();
         nv.add("type", self.kind().word());
-        nv.add("id", id);
+        if target != Target::Aux {
+            nv.add("id", id);
+        }
         nv.add("guid", self.guid().0);
         add_str(&mut nv, "path", config.path.as_deref());
         add_str(&mut nv, "devid", config.devid.as_deref());
@@ -73,6 +77,7 @@ impl Vdev {
                 nv.add("nparity", u64::from(nparity));
             }
             VdevKind::Draid(shape) => shape.add_to(&mut nv),
+            VdevKind::DraidSpare(spare) => spare.add_to(&mut nv),
             _ => {}
         }
         if let Some(whole_disk) = config.whole_disk {
@@ -80,7 +85,9 @@ impl Vdev {
         }
         add_if(&mut nv, "not_present", config.not_present);
         add_if(&mut nv, "is_spare", config.is_spare);
-        if depth == 1 {
+        if target == Target::Aux {
+            nv.add("ashift", u64::from(config.ashift));
+        } else if depth == TOP_DEPTH {
             add_top_keys(&mut nv, &config);
         }
         add_nonzero(&mut nv, "DTL", config.dtl_object);
@@ -132,6 +139,19 @@ impl Vdev {
         add_str(&mut nv, "devid", config.devid.as_deref());
         add_str(&mut nv, "phys_path", config.phys_path.as_deref());
         nv
+    }
+
+    /// A hot spare or a cache device, from its config in the MOS; it is not opened.
+    ///
+    /// # Errors
+    /// As [`from_config`](Vdev::from_config); [`base::ErrorKind::Unsupported`] for anything but a device.
+    pub fn from_aux_config(nv: &NvList) -> Result<Arc<Vdev>> {
+        let vdev = parse(nv, TOP_DEPTH + 1)?;
+        if vdev.kind().is_device() {
+            return Ok(vdev);
+        }
+        let what = format!("a {} among spare or cache devices", vdev.kind().word());
+        Err(Error::new(ErrorKind::Unsupported, what))
     }
 
     /// A vdev, and all below, from its config; the devices are not opened.
@@ -222,6 +242,9 @@ fn parse(nv: &NvList, depth: usize) -> Result<Arc<Vdev>> {
     }
     if is_striped {
         check_striped(kind, nv, &children).within(|| format!("vdev {guid}"))?;
+    }
+    if depth == TOP_DEPTH {
+        crate::draid_spare::check_spares((kind, guid), &children)?;
     }
     if depth == TOP_DEPTH && (kind.is_concrete() || config.ms_array != 0) {
         check_top(&config).within(|| format!("vdev {guid}"))?;

@@ -23,6 +23,7 @@ use std::sync::Arc;
 use base::{Error, ErrorKind, Guid, Result, Txg};
 use geom::Provider;
 use nvpair::NvList;
+use phys::pool_names::{L2CACHE, SPARES};
 use phys::uberblock::UberblockPhys;
 
 use crate::label::{self, Labels};
@@ -61,6 +62,8 @@ pub struct FoundPool {
     pub uberblock: Option<UberblockPhys>,
     /// The devices, in the order in which they were given.
     pub devices: Vec<FoundDevice>,
+    /// Devices that may be hot spares or cache devices of it, by guid: only the config in the MOS says which are.
+    pub aux: Vec<(Guid, Arc<dyn Provider>)>,
 }
 
 /// What was found in a set of devices.
@@ -98,6 +101,9 @@ pub fn discover(providers: &[Arc<dyn Provider>]) -> Discovery {
         }
     }
     found.pools = by_pool(devices).into_iter().filter_map(assemble).collect();
+    for pool in &mut found.pools {
+        pool.aux = [&found.spares[..], &found.caches[..]].concat();
+    }
     found
         .pools
         .sort_by(|a, b| (&a.name, a.guid).cmp(&(&b.name, b.guid)));
@@ -213,6 +219,7 @@ fn describe(devices: &[FoundDevice]) -> Option<FoundPool> {
         config: pool_config(guid, newest, &tops),
         uberblock,
         devices: Vec::new(),
+        aux: Vec::new(),
     })
 }
 
@@ -308,6 +315,16 @@ fn root_of(config: &NvList) -> Result<Arc<Vdev>> {
     Ok(root)
 }
 
+/// The names of the lists of hot spares and cache devices in a pool's tree.
+pub const AUX_LISTS: [&str; 2] = [SPARES, L2CACHE];
+
+/// The devices in one of these lists in a pool's config.
+pub fn aux_configs<'c>(config: &'c NvList, list: &str) -> impl Iterator<Item = &'c NvList> {
+    let tree = config.get_list("vdev_tree");
+    let listed = tree.and_then(|tree| tree.get_lists(list));
+    listed.unwrap_or_default().iter()
+}
+
 fn placeholder(id: u64, kind: &str) -> NvList {
     NvList::new()
         .with("type", kind)
@@ -320,10 +337,11 @@ impl FoundPool {
     /// kernel opens devices by these paths, wherever the search looked.
     #[must_use]
     pub fn follow_paths(
-        self,
+        mut self,
         config: &NvList,
         open: &dyn Fn(&str) -> Option<Arc<dyn Provider>>,
     ) -> FoundPool {
+        self.follow_aux_paths(config, open);
         let Some(root) = config
             .get_list("vdev_tree")
             .and_then(|t| Vdev::from_config(t).ok())
@@ -356,6 +374,7 @@ impl FoundPool {
         match describe(&pool.devices) {
             Some(whole) => FoundPool {
                 devices: pool.devices,
+                aux: pool.aux,
                 ..whole
             },
             None => {
@@ -364,6 +383,36 @@ impl FoundPool {
                 pool
             }
         }
+    }
+
+    /// Adds the hot spares and cache devices that `config`, from the MOS or a cachefile, lists and that are at
+    /// their paths.
+    pub fn follow_aux_paths(
+        &mut self,
+        config: &NvList,
+        open: &dyn Fn(&str) -> Option<Arc<dyn Provider>>,
+    ) {
+        let lists = AUX_LISTS.into_iter();
+        for device in lists.flat_map(|list| aux_configs(config, list)) {
+            let guid = Guid(device.get_u64("guid").unwrap_or(0));
+            let path = device.get_str("path");
+            let Some(path) = path.filter(|_| self.aux_device(guid, None).is_none()) else {
+                continue;
+            };
+            let is_it = |provider: &Arc<dyn Provider>| label::guid(&**provider) == Some(guid);
+            let found = open(path).filter(is_it);
+            self.aux.extend(found.map(|provider| (guid, provider)));
+        }
+    }
+
+    /// The hot spare or cache device with this guid. Of several, the one at `path`, then the first.
+    #[must_use]
+    pub fn aux_device(&self, guid: Guid, path: Option<&str>) -> Option<&Arc<dyn Provider>> {
+        let is_it = |(have, _): &&(Guid, Arc<dyn Provider>)| *have == guid;
+        let found = self.aux.iter().rev().filter(is_it);
+        found
+            .map(|(_, provider)| provider)
+            .max_by_key(|provider| path == Some(provider.name()))
     }
 
     /// The device with this guid. Of several, the one at `path`, then the one with the most good labels,

@@ -212,6 +212,16 @@ pub struct Owner {
     pub pool_guid: Guid,
     /// The device's guid.
     pub guid: Guid,
+    /// Whether it is a hot spare in use by that pool.
+    pub is_spare: bool,
+}
+
+/// The guid of a device, according to its labels.
+#[must_use]
+pub fn guid(provider: &dyn Provider) -> Option<Guid> {
+    let labels = Labels::read(provider).ok()?;
+    let config = labels.best_config(Txg(u64::MAX))?;
+    config.get_u64("guid").map(Guid)
 }
 
 /// What a device belongs to, if anything: a device of an active pool should not be overwritten. One
@@ -233,6 +243,7 @@ pub fn owner(provider: &dyn Provider) -> Option<Owner> {
         pool: config.get_str("name").unwrap_or_default().to_owned(),
         pool_guid: Guid(config.get_u64("pool_guid").unwrap_or(0)),
         guid: Guid(guid),
+        is_spare: config.get_u64("is_spare").unwrap_or(0) != 0,
     })
 }
 
@@ -414,15 +425,26 @@ pub(crate) fn renew_end(leaf: &Leaf, labels: &Labels, ashift: u32) -> Result<()>
 
 /// Empties one label of a leaf: no config, no uberblock, an empty boot environment.
 pub(crate) fn write_blank(leaf: &Leaf, index: usize) -> Result<()> {
+    write_whole(leaf, index, &BlockBuf::zeroed(NVLIST_SIZE as usize))
+}
+
+/// Writes one label of a leaf that belongs to no one pool: a packed config, no uberblock, an empty boot
+/// environment.
+pub(crate) fn write_aux(leaf: &Leaf, index: usize, packed: &mut BlockBuf) -> Result<()> {
+    seal_at(place(leaf, index)? + NVLIST_OFFSET, packed);
+    write_whole(leaf, index, packed)
+}
+
+fn write_whole(leaf: &Leaf, index: usize, config: &[u8]) -> Result<()> {
     let label = place(leaf, index)?;
     let mut boot_env = BlockBuf::zeroed(PAD_SIZE as usize);
     seal_at(label + BOOT_ENV_OFFSET, &mut boot_env);
-    let rest = BlockBuf::zeroed((NVLIST_SIZE + UBERBLOCK_RING_SIZE) as usize);
+    let ring = BlockBuf::zeroed(UBERBLOCK_RING_SIZE as usize);
     const _: () = assert!(NVLIST_OFFSET + NVLIST_SIZE == UBERBLOCK_RING_OFFSET);
     leaf.write(
         Priority::SyncWrite,
         label + BOOT_ENV_OFFSET,
-        &[&boot_env, &rest],
+        &[&boot_env, config, &ring],
     )
 }
 

@@ -18,6 +18,7 @@
 
 mod config;
 mod draid_shape;
+mod draid_spare;
 mod dtl;
 mod geometry;
 pub mod import;
@@ -28,6 +29,7 @@ mod leaf;
 mod open;
 mod queue;
 mod shape;
+mod spare;
 mod spec;
 mod state;
 mod stats;
@@ -36,13 +38,13 @@ mod tree;
 mod vdev;
 
 pub use config::{PoolConfig, Target};
-pub use draid_shape::DraidShape;
+pub use draid_shape::{DraidShape, DraidSpare};
 pub use dtl::TxgSet;
 pub use geometry::{AutoAshift, choose_ashift, logical_ashift, metaslab_shift, physical_ashift};
 pub use kind::VdevKind;
 pub use leaf::Leaf;
-pub use shape::Attach;
-pub use spec::{Grouping, NewDevice, TopSpec};
+pub use shape::{Attach, Detached};
+pub use spec::{AuxSpec, Grouping, NewDevice, TopSpec};
 pub use state::{PoolState, VdevAux, VdevState};
 pub use stats::{StatsSnapshot, VdevStats};
 pub use sync::LabelSync;

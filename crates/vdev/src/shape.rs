@@ -18,7 +18,7 @@ use base::{Error, ErrorKind, Guid, Result, Txg, VdevId};
 
 use crate::dtl::TXG_CONCURRENT_STATES;
 use crate::open::min_asize;
-use crate::{Vdev, VdevConfig, VdevKind, VdevTree};
+use crate::{Vdev, VdevConfig, VdevKind, VdevTree, spare};
 
 /// What is appended to the path of a device that is replaced by one at the same path.
 const REPLACED: &str = "/old";
@@ -30,6 +30,16 @@ pub enum Attach {
     Side,
     /// Its replacement: the old device goes when the new one is complete.
     Replacement,
+    /// A hot spare that takes over for it: both stay until one of them is detached, or the old device replaced.
+    Spare,
+}
+
+/// What detaching a device has changed.
+pub struct Detached {
+    /// The device.
+    pub device: Arc<Vdev>,
+    /// The guid that a hot spare had which has taken the place of the device for good.
+    pub promoted: Option<Guid>,
 }
 
 impl Attach {
@@ -37,6 +47,7 @@ impl Attach {
         match self {
             Attach::Side => VdevKind::Mirror,
             Attach::Replacement => VdevKind::Replacing,
+            Attach::Spare => VdevKind::Spare,
         }
     }
 }
@@ -78,9 +89,19 @@ impl VdevTree {
             .kind();
         let is_fit = match attach {
             Attach::Side => matches!(parent, VdevKind::Mirror | VdevKind::Root),
-            Attach::Replacement => parent != VdevKind::Spare,
+            Attach::Replacement | Attach::Spare => {
+                spare::may_replace(parent, &old, &top, attach == Attach::Spare)
+            }
         };
-        if !is_fit {
+        let is_at_home = match device.kind() {
+            VdevKind::DraidSpare(spare) => {
+                spare.draid == top.guid()
+                    && attach == Attach::Spare
+                    && self.find(device.guid()).is_none()
+            }
+            _ => true,
+        };
+        if !is_fit || !is_at_home {
             let what = format!("a device beside one of a {}", parent.word());
             return Err(Error::new(ErrorKind::Unsupported, what));
         }
@@ -149,18 +170,20 @@ impl VdevTree {
     }
 
     /// Detaches a device from a mirror or a replacement, as [`check_detach`](Self::check_detach) allows, and
-    /// returns it. A mirror that is left with one side is replaced by that side.
+    /// returns it. A mirror that is left with one side is replaced by that side. If the device is one that a
+    /// hot spare has taken over for, that is a spare no longer.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`].
     #[doc(alias = "spa_vdev_detach")]
-    pub fn detach(&self, guid: Guid) -> Result<Arc<Vdev>> {
+    pub fn detach(&self, guid: Guid) -> Result<Detached> {
         let (device, _) = self.find_device(guid)?;
         let root = self.root();
         let parent = parent_of(&root, &device).expect("below the root");
         let mut rest = parent.children().to_vec();
         rest.retain(|side| !Arc::ptr_eq(side, &device));
         give_path_back(&device, &rest);
+        let promoted = spare::settle(&parent, &device, &rest);
         let new_root = self.map(&root, &mut |vdev| {
             Arc::ptr_eq(vdev, &parent).then(|| match &rest[..] {
                 [last] => unwrapped(vdev, last, is_top(&root, vdev)),
@@ -168,28 +191,7 @@ impl VdevTree {
             })
         });
         self.replace_root(new_root);
-        Ok(device)
-    }
-
-    /// A device whose replacement is complete, so that it can be detached.
-    #[must_use]
-    #[doc(alias = "spa_vdev_resilver_done_hunt")]
-    pub fn replaced(&self) -> Option<Arc<Vdev>> {
-        let is_complete = |leaf: &Vdev| leaf.leaf().is_usable() && !leaf.leaf().has_dtl();
-        self.tops().into_iter().find_map(|top| {
-            let mut found = None;
-            top.visit(&mut |vdev| {
-                let sides = vdev.children();
-                if let (VdevKind::Replacing, [old, .., new]) = (vdev.kind(), sides)
-                    && found.is_none()
-                    && new.is_complete(&is_complete)
-                    && top.can_do_without(old)
-                {
-                    found = Some(Arc::clone(old));
-                }
-            });
-            found
-        })
+        Ok(Detached { device, promoted })
     }
 
     /// A copy of the tree in which `change` replaced some nodes.
@@ -222,7 +224,7 @@ fn is_top(root: &Arc<Vdev>, vdev: &Arc<Vdev>) -> bool {
     root.children().iter().any(|top| Arc::ptr_eq(top, vdev))
 }
 
-fn parent_of(vdev: &Arc<Vdev>, child: &Arc<Vdev>) -> Option<Arc<Vdev>> {
+pub(crate) fn parent_of(vdev: &Arc<Vdev>, child: &Arc<Vdev>) -> Option<Arc<Vdev>> {
     if vdev.children().iter().any(|have| Arc::ptr_eq(have, child)) {
         return Some(Arc::clone(vdev));
     }

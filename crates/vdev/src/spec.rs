@@ -107,6 +107,42 @@ impl<D> TopSpec<D> {
     }
 }
 
+/// Devices that are not part of the tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuxSpec<D> {
+    /// Hot spares.
+    pub spares: Vec<D>,
+}
+
+impl<D> Default for AuxSpec<D> {
+    fn default() -> Self {
+        AuxSpec { spares: Vec::new() }
+    }
+}
+
+impl<D> AuxSpec<D> {
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.spares.is_empty()
+    }
+
+    /// All of them.
+    pub fn devices(&self) -> impl Iterator<Item = &D> {
+        self.spares.iter()
+    }
+
+    /// The same with each device replaced by what `f` returns for it.
+    ///
+    /// # Errors
+    /// The first error of `f`.
+    pub fn try_map<T, E>(&self, f: impl FnMut(&D) -> Result<T, E>) -> Result<AuxSpec<T>, E> {
+        Ok(AuxSpec {
+            spares: self.spares.iter().map(f).collect::<Result<_, E>>()?,
+        })
+    }
+}
+
 /// An open device that is to be part of a pool.
 #[derive(Clone)]
 pub struct NewDevice {

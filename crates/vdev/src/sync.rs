@@ -219,24 +219,28 @@ impl Vdev {
 }
 
 impl Vdev {
-    /// Writes the labels of a hot spare or a cache device, which belong to no one pool.
+    /// Writes the labels of a hot spare or a cache device, which belong to no one pool. At any moment two of
+    /// them are whole.
     ///
     /// # Errors
     /// [`ErrorKind::Io`].
     #[doc(alias = "vdev_aux_label_generate")]
-    pub fn sync_aux_label(&self, version: u64, state: PoolState) -> Result<()> {
+    pub fn write_aux_labels(&self, version: u64, state: PoolState) -> Result<()> {
         let mut packed = label::pack_config(&self.aux_config(version, state))?;
-        let write = |index| label::write_config(self.leaf(), index, &mut packed);
-        (0..LABELS)
-            .try_for_each(write)
-            .and_then(|()| self.leaf().flush())
+        let mut write = |indexes: [usize; 2]| {
+            let mut write = |index| label::write_aux(self.leaf(), index, &mut packed);
+            indexes.into_iter().try_for_each(&mut write)?;
+            self.leaf().flush()
+        };
+        write([0, 2])
+            .and_then(|()| write([1, 3]))
             .within(|| self.name())
     }
 }
 
 fn usable_leaves(top: &Arc<Vdev>) -> Vec<Arc<Vdev>> {
     let mut leaves = top.devices();
-    leaves.retain(|leaf| leaf.leaf().is_usable());
+    leaves.retain(|leaf| leaf.kind().has_labels() && leaf.leaf().is_usable());
     leaves
 }
 

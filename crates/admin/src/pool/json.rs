@@ -127,7 +127,12 @@ fn vdev_head(vdev: &VdevStatus, name: &str, place: Role, json: JsonStyle) -> Map
     if let Some(path) = &vdev.path {
         out.insert("path".to_owned(), json!(path));
     }
-    out.insert("class".to_owned(), json!(place.name()));
+    let class = if vdev.is_spare {
+        Role::Spare.name()
+    } else {
+        place.name()
+    };
+    out.insert("class".to_owned(), json!(class));
     out.insert("state".to_owned(), json!(state));
     out
 }
@@ -369,6 +374,9 @@ impl Writer<'_> {
             out.insert("not_present".to_owned(), self.json.number(1));
             out.insert("was".to_owned(), json!(vdev.path));
         } else if vdev.aux != VdevAux::None {
+            if let Some(pool) = &vdev.used_by {
+                out.insert("used_by".to_owned(), json!(pool));
+            }
             out.insert("aux".to_owned(), json!(aux_name(vdev.aux)));
         }
         out

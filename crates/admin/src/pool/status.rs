@@ -385,6 +385,8 @@ impl Table<'_> {
         let is_coarse = vdev.configured_ashift < vdev.physical_ashift;
         if vdev.is_not_present {
             let _ = write!(out, "  was {}", vdev.path.as_deref().unwrap_or(""));
+        } else if let Some(pool) = &vdev.used_by {
+            let _ = write!(out, "  in use by pool '{pool}'");
         } else if vdev.aux != VdevAux::None {
             let _ = write!(out, "  {}", vdev.aux_text());
         } else if vdev.is_leaf() && !is_spare && is_coarse {

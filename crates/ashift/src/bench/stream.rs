@@ -122,6 +122,7 @@ fn create(path: &Path) -> Result<Spa> {
     };
     Spa::create(CreateOptions {
         name: "bench".into(),
+        aux: vdev::AuxSpec::default(),
         vdevs: vec![TopSpec::new(Grouping::Single, vec![device])],
         new: NewPool {
             ashift: 12,

@@ -21,10 +21,10 @@ use phys::feature::{self, ALLOCATION_CLASSES, DRAID, Feature, Support};
 use phys::label::{ASHIFT_MAX, ASHIFT_MIN, SPA_MINDEVSIZE};
 use service::{Compatibility, PoolChange, PoolDevice, Session};
 use spa::NewPool;
-use vdev::{Grouping, TopSpec};
+use vdev::{AuxSpec, Grouping, TopSpec};
 use zio::AllocClass;
 
-use super::devices::{Device, objection};
+use super::devices::{Device, Purpose, objection};
 use super::props::pool_change;
 use super::{Fail, Outcome, refuse_options};
 use crate::failure::SAME_DEVICE;
@@ -47,8 +47,8 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
     }
     let spec = parse_vdev_spec(words)?;
     check_ashift(args)?;
-    let tops = resolve(&spec)?;
-    check_devices(session, pool, &spec, &tops, args.has('f'))?;
+    let (tops, aux) = resolve(&spec)?;
+    check_devices(session, pool, &spec, (&tops, &aux), args.has('f'))?;
     check_places(args)?;
     refuse_kinds(&spec)?;
     let (wanted, altroot) = read_options(pool, args, &needed_features(&spec))?;
@@ -58,19 +58,14 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
     if session.pools().is_imported(pool)? {
         return Err(already_exists(pool));
     }
-    check_sizes(pool, &tops)?;
+    check_sizes(pool, (&tops, &aux))?;
     if args.has('n') {
         print!("{}", vdev_spec::layout(pool, &spec, &shown_name));
         return Ok(());
     }
-    let device = |device: &Device| {
-        Ok::<_, Fail>(PoolDevice {
-            path: device.name(),
-            kind: device.kind(),
-        })
-    };
-    let tops: Result<Vec<_>, _> = tops.iter().map(|top| top.try_map(device)).collect();
-    session.create(pool, &tops?, altroot, wanted)?;
+    let tops: Result<Vec<_>, Fail> = tops.iter().map(|top| top.try_map(pool_device)).collect();
+    let aux = aux.try_map(pool_device)?;
+    session.create(pool, &tops?, &aux, altroot, wanted)?;
     Ok(())
 }
 
@@ -140,14 +135,10 @@ fn check_devices(
     session: &Session,
     pool: &str,
     spec: &VdevSpec,
-    tops: &[TopSpec<Device>],
+    devices: Devices<'_>,
     is_forced: bool,
 ) -> Result<(), Fail> {
-    let mut wrong = Vec::new();
-    for device in tops.iter().flat_map(|top| &top.devices) {
-        let found = objection(session, device)?;
-        wrong.extend(found.filter(|o| !o.can_force || !is_forced).map(|o| o.text));
-    }
+    let mut wrong = objections(session, devices, is_forced)?;
     if wrong.is_empty() && !is_forced {
         wrong = check_has_normal(spec).err().unwrap_or_default();
     }
@@ -160,7 +151,7 @@ fn check_devices(
     if !wrong.is_empty() {
         return Err(Fail::Failed(override_message(&wrong, is_forced)));
     }
-    check_twice(&format!("cannot create '{pool}'"), tops)
+    check_twice(&format!("cannot create '{pool}'"), devices)
 }
 
 /// Checks where the file systems are to be mounted: `-R` and `-m`.
@@ -188,8 +179,8 @@ fn check_places(args: &Parsed) -> Result<(), Fail> {
     Ok(())
 }
 
-fn check_sizes(pool: &str, tops: &[TopSpec<Device>]) -> Result<(), Fail> {
-    for device in tops.iter().flat_map(|top| &top.devices) {
+fn check_sizes(pool: &str, devices: Devices<'_>) -> Result<(), Fail> {
+    for device in all(devices) {
         if device.open(OpenMode::Inspect)?.mediasize() < SPA_MINDEVSIZE {
             let text = "one or more devices is less than the minimum size (64M)";
             return Err(Fail::Failed(format!("cannot create '{pool}': {text}")));
@@ -210,30 +201,58 @@ fn already_exists(pool: &str) -> Fail {
     Fail::Failed(format!("cannot create '{pool}': pool already exists"))
 }
 
-/// The devices of every top-level vdev.
-pub(super) fn resolve(spec: &VdevSpec) -> Result<Vec<TopSpec<Device>>, Fail> {
+/// The devices of a specification: those of each top-level vdev, and the others.
+pub(super) type Devices<'d> = (&'d [TopSpec<Device>], &'d AuxSpec<Device>);
+
+/// All of them.
+fn all<'d>((tops, aux): Devices<'d>) -> impl Iterator<Item = &'d Device> {
+    let below = tops.iter().flat_map(|top| &top.devices);
+    below.chain(aux.devices())
+}
+
+/// The devices that a specification names.
+pub(super) fn resolve(spec: &VdevSpec) -> Result<(Vec<TopSpec<Device>>, AuxSpec<Device>), Fail> {
     let find = |name: &String| Device::find(name);
     let tops: Result<_, _> = spec.tops.iter().map(|top| top.try_map(find)).collect();
-    let tops = tops?;
-    for leaf in spec.spares.iter().chain(&spec.cache) {
-        Device::find(leaf)?;
+    let (tops, spares) = (tops?, spec.spares.iter().map(find));
+    let aux = AuxSpec {
+        spares: spares.collect::<Result<_, _>>()?,
+    };
+    spec.cache
+        .iter()
+        .try_for_each(|leaf| find(leaf).map(drop))?;
+    Ok((tops, aux))
+}
+
+/// A device as the pool service takes it.
+pub(super) fn pool_device(device: &Device) -> Result<PoolDevice, Fail> {
+    Ok(PoolDevice {
+        path: device.name(),
+        kind: device.kind(),
+    })
+}
+
+/// The reasons not to use these devices.
+pub(super) fn objections(
+    session: &Session,
+    (tops, aux): Devices<'_>,
+    is_forced: bool,
+) -> Result<Vec<String>, Fail> {
+    let below = tops.iter().flat_map(|top| &top.devices);
+    let vdevs = below.map(|device| (device, Purpose::Vdev));
+    let spares = aux.spares.iter().map(|device| (device, Purpose::Spare));
+    let mut wrong = Vec::new();
+    for (device, purpose) in vdevs.chain(spares) {
+        let found = objection(session, device, purpose)?;
+        wrong.extend(found.filter(|o| !o.can_force || !is_forced).map(|o| o.text));
     }
-    Ok(tops)
+    Ok(wrong)
 }
 
 /// Refuses kinds of vdevs that the engine cannot make.
 pub(super) fn refuse_kinds(spec: &VdevSpec) -> Result<(), Fail> {
-    let grouping = spec.tops.iter().find_map(|top| match &top.grouping {
-        Grouping::Single | Grouping::Mirror | Grouping::Raidz { .. } => None,
-        Grouping::Draid { spares: 0, .. } => None,
-        other => Some(other.display_name()),
-    });
-    let lone = [("spare", &spec.spares), ("cache", &spec.cache)];
-    let lone = lone
-        .iter()
-        .find(|(_, l)| !l.is_empty())
-        .map(|(word, _)| (*word).to_owned());
-    match grouping.or(lone) {
+    let cache = (!spec.cache.is_empty()).then(|| "cache".to_owned());
+    match cache {
         Some(word) => Err(Fail::Failed(format!(
             "invalid vdev specification: '{word}' vdevs are not supported yet, only devices, files, \
              mirrors and raidz of them"
@@ -243,9 +262,9 @@ pub(super) fn refuse_kinds(spec: &VdevSpec) -> Result<(), Fail> {
 }
 
 /// Checks that no device is named twice; `what` is what cannot be done then.
-pub(super) fn check_twice(what: &str, tops: &[TopSpec<Device>]) -> Result<(), Fail> {
+pub(super) fn check_twice(what: &str, devices: Devices<'_>) -> Result<(), Fail> {
     let mut seen = std::collections::BTreeSet::new();
-    for device in tops.iter().flat_map(|top| &top.devices) {
+    for device in all(devices) {
         let real = std::fs::canonicalize(&device.path).unwrap_or_else(|_| device.path.clone());
         if !seen.insert(real) {
             return Err(Fail::Failed(format!("{what}: {SAME_DEVICE}")));

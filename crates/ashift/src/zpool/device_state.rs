@@ -31,6 +31,18 @@ pub(super) fn find_device<'v>(root: &'v VdevStatus, word: &str) -> Option<&'v Vd
     })
 }
 
+/// What OpenZFS says of a hot spare that is not in use.
+pub(super) const RESERVED: &str = "device is reserved as a hot spare";
+
+/// Whether the user means a hot spare that this pool does not use.
+pub(super) fn is_free_spare(pool: &OpenPool, vdevs: &VdevStatus, word: &str) -> bool {
+    let spares = pool.spare_devices();
+    find_device(vdevs, word).is_none()
+        && spares
+            .iter()
+            .any(|spare| find_device(spare, word).is_some())
+}
+
 /// The vdev that is not a leaf, by its name (`mirror-0`) or guid.
 pub(super) fn find_group<'v>(root: &'v VdevStatus, word: &str) -> Option<&'v VdevStatus> {
     root.find(&|vdev| {
@@ -75,6 +87,7 @@ pub(super) fn offline(session: &Session, args: &Parsed) -> Outcome {
         let failed = |text: &str| eprintln!("cannot offline {word}: {text}");
         let Some(device) = find_device(&vdevs, word) else {
             failed(match find_group(&vdevs, word) {
+                _ if is_free_spare(&pool, &vdevs, word) => RESERVED,
                 Some(_) => "operation not supported on this type of pool",
                 None => "no such device in pool",
             });
@@ -102,7 +115,13 @@ pub(super) fn online(session: &Session, args: &Parsed) -> Outcome {
     let mut online = Vec::new();
     for word in words {
         let Some(device) = find_device(&vdevs, word) else {
-            eprintln!("couldn't find device \"{word}\" in pool \"{name}\"");
+            if is_free_spare(&pool, &vdevs, word) {
+                eprintln!(
+                    "cannot online {word}: {RESERVED}\nFailed to online \"{word}\" in pool \"{name}\": -1"
+                );
+            } else {
+                eprintln!("couldn't find device \"{word}\" in pool \"{name}\"");
+            }
             code = 1;
             continue;
         };
@@ -158,7 +177,11 @@ pub(super) fn clear(session: &Session, args: &Parsed) -> Outcome {
         Some(word) => {
             let vdevs = pool.vdevs();
             let vdev = find_device(&vdevs, word).or_else(|| find_group(&vdevs, word));
-            let vdev = vdev.ok_or_else(|| format!("{what}: no such device in pool"))?;
+            let why = match is_free_spare(&pool, &vdevs, word) {
+                true => RESERVED,
+                false => "no such device in pool",
+            };
+            let vdev = vdev.ok_or_else(|| format!("{what}: {why}"))?;
             Some(Guid(vdev.guid))
         }
     };

@@ -7,11 +7,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use base::ErrorKind;
+use base::{ErrorKind, Guid};
 use geom::disk::OpenMode;
 use geom::{Namespace, Provider};
 use machine::World;
 use service::Session;
+use vdev::label::Owner;
 use vdev::{PoolState, VdevKind, label};
 
 use crate::machine::current;
@@ -110,6 +111,17 @@ impl Device {
     }
 }
 
+/// Whether a name is that of a distributed spare: `draid2-0-1`.
+#[doc(alias = "zpool_is_draid_spare")]
+pub(super) fn is_distributed_spare(name: &str) -> bool {
+    let Some(rest) = name.strip_prefix("draid") else {
+        return false;
+    };
+    let is_number = |word: &str| !word.is_empty() && word.bytes().all(|b| b.is_ascii_digit());
+    let words: Vec<&str> = rest.split('-').collect();
+    words.len() == 3 && words.into_iter().all(is_number)
+}
+
 /// A reason not to use a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Objection {
@@ -119,9 +131,24 @@ pub(super) struct Objection {
     pub(super) can_force: bool,
 }
 
+/// What a device is to be used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose<'p> {
+    /// A vdev, or part of one.
+    Vdev,
+    /// A hot spare, which pools may share.
+    Spare,
+    /// To replace a device of this pool, as its own hot spares may.
+    Replacement(&'p str),
+}
+
 /// The reason not to use the device: it is in use, or has data on it that may be wanted.
 #[doc(alias = "check_file_generic")]
-pub(super) fn objection(session: &Session, device: &Device) -> base::Result<Option<Objection>> {
+pub(super) fn objection(
+    session: &Session,
+    device: &Device,
+    purpose: Purpose<'_>,
+) -> base::Result<Option<Objection>> {
     let path = device.name();
     let provider = match device.open(OpenMode::Inspect) {
         Ok(provider) => provider,
@@ -135,20 +162,16 @@ pub(super) fn objection(session: &Session, device: &Device) -> base::Result<Opti
         Err(error) => return Err(error),
     };
     if let Some(owner) = label::owner(&*provider) {
+        if let Some(pool) = spare_of(session, &owner)? {
+            return reserved(session, &path, (&pool, owner.guid), purpose);
+        }
         let is_active = owner.state == PoolState::Active
             && session.pools().is_guid_imported(owner.pool_guid)?;
         let what = match owner.state {
             PoolState::Active if is_active => "active",
             PoolState::Active => "potentially active",
             PoolState::Exported => "exported",
-            PoolState::Spare => {
-                let text = format!("{path} is reserved as a hot spare for pool {}", owner.pool);
-                return Ok(Some(Objection {
-                    text,
-                    can_force: false,
-                }));
-            }
-            PoolState::Destroyed | PoolState::L2Cache => return Ok(None),
+            PoolState::Destroyed | PoolState::Spare | PoolState::L2Cache => return Ok(None),
         };
         let text = format!("{path} is part of {what} pool '{}'", owner.pool);
         return Ok(Some(Objection {
@@ -159,6 +182,42 @@ pub(super) fn objection(session: &Session, device: &Device) -> base::Result<Opti
     Ok(signature(&*provider).map(|what| Objection {
         text: format!("{path} contains a {what}"),
         can_force: true,
+    }))
+}
+
+/// The imported pool that the device is a hot spare of, or that uses it as one.
+#[doc(alias = "zpool_in_use")]
+fn spare_of(session: &Session, owner: &Owner) -> base::Result<Option<String>> {
+    let pools = session.pools();
+    match owner.state {
+        PoolState::Spare => pools.pool_with_spare(owner.guid, &|_| true),
+        PoolState::Active if owner.is_spare => {
+            let is_imported = pools.is_guid_imported(owner.pool_guid)?;
+            Ok(is_imported.then(|| owner.pool.clone()))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// The reason not to use a hot spare of `pool`.
+#[doc(alias = "is_spare")]
+fn reserved(
+    session: &Session,
+    path: &str,
+    (pool, guid): (&str, Guid),
+    purpose: Purpose<'_>,
+) -> base::Result<Option<Objection>> {
+    let is_free = match purpose {
+        Purpose::Vdev => false,
+        Purpose::Spare => true,
+        Purpose::Replacement(own) => {
+            let listed = session.pools().pool_with_spare(guid, &|name| name == own);
+            listed?.is_some()
+        }
+    };
+    Ok((!is_free).then(|| Objection {
+        text: format!("{path} is reserved as a hot spare for pool {pool}"),
+        can_force: false,
     }))
 }
 

@@ -14,6 +14,7 @@ mod import;
 mod lifecycle;
 mod list;
 mod props;
+mod remove;
 mod scrub;
 mod status;
 mod tree;
@@ -70,6 +71,7 @@ const ZPOOL: Program = Program {
         command("clear", "FnX", &[POWER], device_state::clear),
         command("attach", "fo:sw", &[], tree::attach),
         command("detach", "", &[], tree::detach),
+        command("remove", "npsw", &[], remove::run),
         command("replace", "fo:sw", &[], tree::replace),
         command("add", "fgLno:P", &[ALLOW_IN_USE, ALLOW_REPLICATION, ALLOW_ASHIFT], tree::add),
         command("version", "j", &[JSON], |_, args| version(Tool::Zpool, args)),

@@ -18,10 +18,13 @@ use phys::PropValue;
 use phys::label::{ASHIFT_MAX, ASHIFT_MIN};
 use service::{Access, OpenPool, PoolDevice, Session};
 use vdev::{Attach, TopSpec};
+use zio::AllocClass;
 
-use super::create::{check_twice, leaf_facts, refuse_kinds, resolve, shown_name};
-use super::device_state::{find_device, find_group};
-use super::devices::{Device, objection};
+use super::create::{
+    check_twice, leaf_facts, objections, pool_device, refuse_kinds, resolve, shown_name,
+};
+use super::device_state::{RESERVED, find_device, find_group, is_free_spare};
+use super::devices::{Device, Purpose, is_distributed_spare, objection};
 use super::list::styles;
 use super::{Fail, Outcome, change_error, refuse_options};
 
@@ -66,21 +69,42 @@ fn attach_or_replace(
 ) -> Outcome {
     let (command, what) = match attach {
         Attach::Side => ("attach", format!("cannot attach {new} to {old}")),
-        Attach::Replacement => ("replace", format!("cannot replace {old} with {new}")),
+        Attach::Replacement | Attach::Spare => {
+            ("replace", format!("cannot replace {old} with {new}"))
+        }
     };
     let given = given_ashift(args)?;
     refuse_options(args, command, "s")?;
     let pool = open(session, name, &what)?;
+    if is_distributed_spare(new) && attach == Attach::Replacement {
+        use_distributed(&pool, old, new).map_err(|why| refused(&what, &why))?;
+        if args.has('w') {
+            pool.wait_for_scan()?;
+        }
+        session.finish_change(&pool, true)?;
+        return Ok(());
+    }
     let ashift = given.unwrap_or_else(|| ashift_of(&pool));
     let device = Device::find(new)?;
-    check_free(session, [&device], args.has('f'))?;
-    let beside = target(&pool, old, attach).map_err(|why| refused(&what, &why))?;
-    let device = PoolDevice {
-        path: device.name(),
-        kind: device.kind(),
+    let purpose = match attach {
+        Attach::Replacement => Purpose::Replacement(name),
+        Attach::Side | Attach::Spare => Purpose::Vdev,
     };
+    let wrong = objection(session, &device, purpose)?;
+    let wrong = wrong.filter(|o| !o.can_force || !args.has('f'));
+    let wrong: Vec<String> = wrong.map(|o| o.text).into_iter().collect();
+    check_free(&wrong, args.has('f'))?;
+    let beside = target(&pool, old, &device, attach).map_err(|why| refused(&what, &why))?;
+    let device = pool_device(&device)?;
     let attached = pool.attach(beside, &device, attach, ashift);
-    attached.map_err(|error| refused(&what, &attach_text(&error, attach, new)))?;
+    attached.map_err(|error| {
+        let is_log = is_log(&pool, beside) && error.kind() == ErrorKind::Unsupported;
+        let text = match is_log && attach == Attach::Replacement {
+            true => "cannot replace a log with a spare".to_owned(),
+            false => attach_text(&error, attach, new),
+        };
+        refused(&what, &text)
+    })?;
     if args.has('w') {
         pool.wait_for_scan()?;
     }
@@ -88,11 +112,51 @@ fn attach_or_replace(
     Ok(())
 }
 
+/// Has a distributed spare take over for a device.
+fn use_distributed(pool: &OpenPool, old: &str, new: &str) -> Result<(), String> {
+    let vdevs = pool.vdevs();
+    let Some(beside) = find_device(&vdevs, old) else {
+        return Err("no such device in pool".to_owned());
+    };
+    let spare = pool.distributed_spare(new);
+    let spare = spare.ok_or_else(|| "no such device in pool".to_owned())?;
+    let attached = pool.attach_distributed(Guid(beside.guid), spare);
+    attached.map_err(|error| match error.kind() {
+        ErrorKind::Unsupported => {
+            "dRAID spares can only replace child devices in their parent's dRAID vdev".to_owned()
+        }
+        _ => attach_text(&error, Attach::Spare, new),
+    })
+}
+
+/// Whether a device is a spare that has taken over for another one, and not yet for good.
+fn is_stand_in(vdev: &VdevStatus, device: u64) -> bool {
+    let is_it = |child: &VdevStatus| child.guid == device;
+    vdev.kind == VdevKind::Spare && vdev.children.iter().any(is_it)
+        || vdev.children.iter().any(|child| is_stand_in(child, device))
+}
+
+fn is_log(pool: &OpenPool, device: Guid) -> bool {
+    let is_it = |vdev: &VdevStatus| vdev.guid == device.0;
+    let vdevs = pool.vdevs();
+    vdevs
+        .find(&is_it)
+        .is_some_and(|vdev| vdev.class == AllocClass::Log)
+}
+
 /// The device that another one is to be attached beside.
-fn target(pool: &OpenPool, word: &str, attach: Attach) -> Result<Guid, String> {
+fn target(pool: &OpenPool, word: &str, new: &Device, attach: Attach) -> Result<Guid, String> {
     let vdevs = pool.vdevs();
     if let Some(device) = find_device(&vdevs, word) {
+        let is_replaced_spare =
+            device.is_spare && attach == Attach::Replacement && is_stand_in(&vdevs, device.guid);
+        if is_replaced_spare && !is_free_spare(pool, &vdevs, &new.name()) {
+            return Err("can only be replaced by another hot spare".to_owned());
+        }
         return Ok(Guid(device.guid));
+    }
+    if is_free_spare(pool, &vdevs, word) {
+        return Err(RESERVED.to_owned());
     }
     Err(match find_group(&vdevs, word) {
         None => "no such device in pool".to_owned(),
@@ -108,7 +172,7 @@ fn target(pool: &OpenPool, word: &str, attach: Attach) -> Result<Guid, String> {
 fn wrong_target(attach: Attach) -> &'static str {
     match attach {
         Attach::Side => "can only attach to mirrors and top-level disks",
-        Attach::Replacement => {
+        Attach::Replacement | Attach::Spare => {
             "already in replacing/spare config; wait for completion or use 'zpool detach'"
         }
     }
@@ -137,6 +201,9 @@ pub(super) fn detach(session: &Session, args: &Parsed) -> Outcome {
     let vdevs = pool.vdevs();
     let only = "only applicable to mirror and replacing vdevs";
     let Some(device) = find_device(&vdevs, &words[0]) else {
+        if is_free_spare(&pool, &vdevs, &words[0]) {
+            return Err(refused(&what, RESERVED));
+        }
         let is_group = find_group(&vdevs, &words[0]).is_some();
         let why = if is_group {
             only
@@ -169,13 +236,10 @@ pub(super) fn add(session: &Session, args: &Parsed) -> Outcome {
     let pool = open(session, name, &what)?;
     let ashift = given.unwrap_or_else(|| ashift_of(&pool));
     let spec = parse_vdev_spec(words)?;
-    let tops = resolve(&spec)?;
-    check_free(
-        session,
-        tops.iter().flat_map(|top| &top.devices),
-        allowed.in_use,
-    )?;
-    if !allowed.other_replication {
+    let (tops, aux) = resolve(&spec)?;
+    let wrong = objections(session, (&tops, &aux), allowed.in_use)?;
+    check_free(&wrong, allowed.in_use)?;
+    if !allowed.other_replication && !tops.is_empty() {
         check_level(&pool.vdevs(), &spec)?;
     }
     refuse_kinds(&spec)?;
@@ -188,16 +252,11 @@ pub(super) fn add(session: &Session, args: &Parsed) -> Outcome {
         pool.close()?;
         return Ok(());
     }
-    check_twice(&what, &tops)?;
-    let device = |device: &Device| {
-        Ok::<_, Fail>(PoolDevice {
-            path: device.name(),
-            kind: device.kind(),
-        })
-    };
+    check_twice(&what, (&tops, &aux))?;
     let tops: Result<Vec<TopSpec<PoolDevice>>, Fail> =
-        tops.iter().map(|top| top.try_map(device)).collect();
-    let added = pool.add(&tops?, ashift, allowed.other_ashift);
+        tops.iter().map(|top| top.try_map(pool_device)).collect();
+    let aux = aux.try_map(pool_device)?;
+    let added = pool.add(&tops?, &aux, ashift, allowed.other_ashift);
     added.map_err(|error| Fail::Failed(format!("{what}: {}", add_text(&error))))?;
     session.finish_change(&pool, true)?;
     Ok(())
@@ -253,21 +312,12 @@ fn check_level(pool: &VdevStatus, spec: &VdevSpec) -> Result<(), Fail> {
     checked.map_err(|wrong| Fail::Failed(override_message(&wrong, false)))
 }
 
-/// Checks that the devices are not in use.
-fn check_free<'d>(
-    session: &Session,
-    devices: impl IntoIterator<Item = &'d Device>,
-    is_forced: bool,
-) -> Result<(), Fail> {
-    let mut wrong = Vec::new();
-    for device in devices {
-        let found = objection(session, device)?;
-        wrong.extend(found.filter(|o| !o.can_force || !is_forced).map(|o| o.text));
-    }
+/// Fails if there are reasons not to use the devices.
+fn check_free(wrong: &[String], is_forced: bool) -> Result<(), Fail> {
     if wrong.is_empty() {
         return Ok(());
     }
-    Err(Fail::Failed(override_message(&wrong, is_forced)))
+    Err(Fail::Failed(override_message(wrong, is_forced)))
 }
 
 /// `-o ashift=N`, the only property that new devices take.

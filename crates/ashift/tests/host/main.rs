@@ -9,6 +9,7 @@ mod expand;
 mod guid;
 mod import;
 mod obstacles;
+mod spares;
 mod suspend;
 mod tree;
 mod words;

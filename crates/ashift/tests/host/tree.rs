@@ -3,7 +3,7 @@
 use crate::bench::Bench;
 
 /// A pool of these vdevs, with a file of some size in it.
-fn with_data(names: &[&str], vdevs: &str) -> (Bench, Vec<u8>) {
+pub(crate) fn with_data(names: &[&str], vdevs: &str) -> (Bench, Vec<u8>) {
     let bench = Bench::new(names);
     bench.ok(&format!("zpool create tank {vdevs}"));
     let bytes: Vec<u8> = (0..6_000_000_u32)
@@ -14,7 +14,7 @@ fn with_data(names: &[&str], vdevs: &str) -> (Bench, Vec<u8>) {
     (bench, bytes)
 }
 
-fn assert_has(bench: &Bench, bytes: &[u8]) {
+pub(crate) fn assert_has(bench: &Bench, bytes: &[u8]) {
     bench.ok("cp tank:/data {dir}/back");
     assert!(std::fs::read(bench.path("back")).unwrap() == bytes);
     std::fs::remove_file(bench.path("back")).unwrap();
@@ -22,7 +22,7 @@ fn assert_has(bench: &Bench, bytes: &[u8]) {
 }
 
 /// The part of `zpool status` about the vdevs, without numbers, and with only the last part of each path.
-fn vdevs(bench: &Bench) -> String {
+pub(crate) fn vdevs(bench: &Bench) -> String {
     let status = bench.ok("zpool status tank");
     let lines = status.lines().skip_while(|line| !line.contains("NAME"));
     let lines = lines.skip(1).take_while(|line| !line.is_empty());

@@ -112,7 +112,7 @@ fn two_pools_and_a_spare_do_not_mix() {
     };
     tree.sync_labels(&labels).unwrap();
     let spare = leaf(300, disks[2].clone());
-    spare.sync_aux_label(5000, PoolState::Spare).unwrap();
+    spare.write_aux_labels(5000, PoolState::Spare).unwrap();
     let found = discover(&disks);
     let names: Vec<_> = found.pools.iter().map(|pool| &*pool.name).collect();
     assert_eq!(names, ["other", "tank"]);

@@ -59,9 +59,9 @@ fn replacing_inside_a_mirror_nests() {
     );
     assert_eq!(top.devices().len(), 3);
     tree.write_block(VdevId(0), 0, &[7; 4096]).unwrap();
-    assert!(tree.replaced().is_none());
+    assert!(tree.replaced().is_empty());
     new.leaf().clear_dtl(&(0..20));
-    let old = tree.replaced().unwrap();
+    let old = tree.replaced().remove(0);
     assert_eq!(old.guid(), Guid(101));
     tree.detach(Guid(101)).unwrap();
     let top = tree.top(VdevId(0)).unwrap();
@@ -86,7 +86,7 @@ fn a_replacement_is_replaced_beside_it() {
         .collect();
     assert_eq!(guids, [101, 103, 104]);
     newer.leaf().clear_dtl(&(0..40));
-    while let Some(old) = tree.replaced() {
+    while let Some(old) = tree.replaced().pop() {
         tree.detach(old.guid()).unwrap();
     }
     assert_eq!(tree.top(VdevId(0)).unwrap().children()[0].guid(), Guid(104));

@@ -1,0 +1,180 @@
+//! Lists of devices that are not in the vdev tree: hot spares.
+//!
+//! # On disk
+//! An object of the MOS, named in the pool directory as the list in it: a packed nvlist whose one entry is an array of
+//! the configs of the devices, without `id`. The object stays when the list becomes empty. Here the config in memory,
+//! which goes into the cachefile, has the list in its tree, too.
+//!
+//! # Source
+//! OpenZFS `module/zfs/spa.c` (`spa_ld_open_aux_vdevs`, `spa_load_spares`, `spa_sync_aux_dev`).
+
+use std::sync::Arc;
+
+use base::{Context, Guid, ObjectId, Result};
+use dmu::{NewObject, Objset, Tx};
+use nvpair::NvList;
+use phys::ObjectType;
+use phys::pool_names::SPARES;
+use vdev::import::{AUX_LISTS, FoundPool, aux_configs};
+use vdev::{Target, Vdev, VdevAux, VdevState, VdevTree};
+use zap::directory;
+
+use crate::config::{BLOCK_BYTES, read_packed, write_packed};
+use crate::spa::{Inner, State};
+
+/// The tree's part of a pool's config.
+const TREE: &str = "vdev_tree";
+
+/// One list.
+#[doc(alias = "spa_aux_vdev_t")]
+pub(crate) struct AuxList {
+    name: &'static str,
+    /// sav_object
+    object: Option<ObjectId>,
+    /// sav_vdevs
+    devices: Vec<Arc<Vdev>>,
+    /// sav_sync
+    is_dirty: bool,
+}
+
+impl AuxList {
+    /// The list of a new pool.
+    pub(crate) fn created(name: &'static str, devices: Vec<Arc<Vdev>>) -> AuxList {
+        AuxList {
+            name,
+            object: None,
+            is_dirty: !devices.is_empty(),
+            devices,
+        }
+    }
+
+    /// The list of a pool with this config, which has it from the MOS; devices that were found are open.
+    #[doc(alias = "spa_load_spares")]
+    pub(crate) fn open(
+        mos: &Arc<Objset>,
+        config: &NvList,
+        name: &'static str,
+        found: &FoundPool,
+        tree: &VdevTree,
+    ) -> Result<AuxList> {
+        let mut list = AuxList {
+            name,
+            object: directory::find(mos, name)?,
+            devices: Vec::new(),
+            is_dirty: false,
+        };
+        for config in aux_configs(config, name) {
+            let device = Vdev::from_aux_config(config).within(|| name)?;
+            if !tree.open_listed_spare(&device) {
+                list.is_dirty |= open_device(&device, found);
+            }
+            list.devices.push(device);
+        }
+        Ok(list)
+    }
+
+    pub(crate) fn devices(&self) -> &[Arc<Vdev>] {
+        &self.devices
+    }
+
+    pub(crate) fn find(&self, guid: Guid) -> Option<&Arc<Vdev>> {
+        self.devices.iter().find(|device| device.guid() == guid)
+    }
+
+    pub(crate) fn extend(&mut self, devices: Vec<Arc<Vdev>>) {
+        self.is_dirty |= !devices.is_empty();
+        self.devices.extend(devices);
+    }
+
+    #[doc(alias = "spa_vdev_remove_aux")]
+    pub(crate) fn remove(&mut self, guid: Guid) -> Option<Arc<Vdev>> {
+        let mut devices = self.devices.iter();
+        let at = devices.position(|device| device.guid() == guid)?;
+        self.is_dirty = true;
+        Some(self.devices.remove(at))
+    }
+
+    fn configs(&self) -> Vec<NvList> {
+        let devices = self.devices.iter();
+        devices
+            .map(|device| device.generate_config(0, 0, Target::Aux))
+            .collect()
+    }
+}
+
+/// Gives the device its provider if it was found; returns whether it has another path than the list says.
+fn open_device(device: &Vdev, found: &FoundPool) -> bool {
+    let path = device.config().path.clone();
+    let guid = device.guid();
+    let in_use = || Some(&found.device(guid, path.as_deref())?.provider);
+    let provider = found.aux_device(guid, path.as_deref()).or_else(in_use);
+    let Some(provider) = provider else {
+        let leaf = device.leaf();
+        leaf.close(VdevState::CantOpen, VdevAux::OpenFailed);
+        return false;
+    };
+    // If it is too small its state says so.
+    let _ = device.leaf().open(Arc::clone(provider));
+    let name = provider.name();
+    device.update(|config| config.path = Some(name.to_owned()));
+    path.as_deref() != Some(name)
+}
+
+/// Adds the lists in the MOS to the config of a pool.
+#[doc(alias = "spa_ld_open_aux_vdevs")]
+pub(crate) fn add_lists(mos: &Arc<Objset>, config: &mut NvList) -> Result<()> {
+    for name in AUX_LISTS {
+        let Some(object) = directory::find(mos, name)? else {
+            continue;
+        };
+        let packed = read_packed(mos, object).within(|| name)?;
+        let list = packed.get_lists(name).unwrap_or_default().to_vec();
+        set_list(config, name, list);
+    }
+    Ok(())
+}
+
+fn set_list(config: &mut NvList, name: &str, list: Vec<NvList>) {
+    if let Some(tree) = config.get_list_mut(TREE)
+        && (!list.is_empty() || tree.contains(name))
+    {
+        tree.set(name, list);
+    }
+}
+
+impl State {
+    /// Adds the lists to the config that goes into the cachefile.
+    pub(crate) fn list_aux(&mut self) {
+        set_list(&mut self.config, SPARES, self.spares.configs());
+    }
+}
+
+impl Inner {
+    /// Writes the lists that changed.
+    #[doc(alias = "spa_sync_aux_dev")]
+    pub(crate) fn sync_aux(&self, tx: &Tx) -> Result<()> {
+        let (name, object, configs) = {
+            let mut state = self.state.lock();
+            if !std::mem::take(&mut state.spares.is_dirty) {
+                return Ok(());
+            }
+            state.list_aux();
+            let list = &state.spares;
+            (list.name, list.object, list.configs())
+        };
+        let object = match object {
+            Some(object) => object,
+            None => {
+                let new = NewObject::new(ObjectType::PACKED_NVLIST)
+                    .blksz(BLOCK_BYTES)
+                    .bonus(ObjectType::PACKED_NVLIST_SIZE, 8);
+                let object = self.mos.object_alloc(tx, &new)?.id();
+                directory::set(&self.mos, name, object.0, tx)?;
+                self.state.lock().spares.object = Some(object);
+                object
+            }
+        };
+        let list = NvList::new().with(name, configs);
+        write_packed(&self.mos, object, &list, tx)
+    }
+}
