@@ -205,6 +205,13 @@ fn listed_spares(config: &NvList, find: &Find<'_>) -> Vec<VdevStatus> {
     let status = |config: &NvList| {
         let spare = Vdev::from_aux_config(config).ok()?;
         let path = spare.config().path.clone();
+        if !spare.kind().has_labels() {
+            return Some(VdevStatus {
+                state: VdevState::Healthy,
+                aux: VdevAux::None,
+                ..vdev_status(&spare, 0, AllocClass::Normal)
+            });
+        }
         let opened = find(spare.guid(), path.as_deref()).map(|found| spare.leaf().open(found));
         if !matches!(opened, Some(Ok(()))) {
             let leaf = spare.leaf();
@@ -405,6 +412,7 @@ fn kind_of(kind: vdev::VdevKind, is_whole: bool) -> VdevKind {
         },
         vdev::VdevKind::Disk => VdevKind::Disk { is_whole },
         vdev::VdevKind::File => VdevKind::File,
+        vdev::VdevKind::DraidSpare(_) => VdevKind::DraidSpare,
         vdev::VdevKind::Missing => VdevKind::Missing,
         vdev::VdevKind::Hole => VdevKind::Hole,
         vdev::VdevKind::Indirect => VdevKind::Indirect,

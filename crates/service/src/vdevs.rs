@@ -12,7 +12,7 @@ use machine::Holder;
 use nvpair::NvList;
 use phys::pool_names::SPARES;
 use vdev::import::aux_configs;
-use vdev::{Attach, AutoAshift, AuxSpec, NewDevice, PoolState, TopSpec, label};
+use vdev::{Attach, AutoAshift, AuxSpec, NewDevice, PoolState, TopSpec, Vdev, label};
 
 use crate::create::PoolDevice;
 use crate::open::OpenPool;
@@ -94,6 +94,15 @@ impl OpenPool {
     ) -> Result<()> {
         let new = self.open_device(new)?;
         spa::Spa::attach(self, beside, &new, attach, self.sectors(ashift))
+    }
+
+    /// The distributed spare of this name.
+    #[must_use]
+    pub fn distributed_spare(&self, name: &str) -> Option<Guid> {
+        let is_it = |spare: &Vdev| !spare.kind().has_labels() && spare.name() == name;
+        let mut spares = self.spares().into_iter();
+        let (spare, _) = spares.find(|(spare, _)| is_it(spare))?;
+        Some(spare.guid())
     }
 
     /// Adds top-level vdevs and hot spares. `ashift`: 0 if the devices decide. `is_any`: also if the others have

@@ -16,7 +16,7 @@ use nvpair::NvList;
 use phys::ObjectType;
 use phys::pool_names::SPARES;
 use vdev::import::{AUX_LISTS, FoundPool, aux_configs};
-use vdev::{Target, Vdev, VdevAux, VdevState};
+use vdev::{Target, Vdev, VdevAux, VdevState, VdevTree};
 use zap::directory;
 
 use crate::config::{BLOCK_BYTES, read_packed, write_packed};
@@ -55,6 +55,7 @@ impl AuxList {
         config: &NvList,
         name: &'static str,
         found: &FoundPool,
+        tree: &VdevTree,
     ) -> Result<AuxList> {
         let mut list = AuxList {
             name,
@@ -64,7 +65,9 @@ impl AuxList {
         };
         for config in aux_configs(config, name) {
             let device = Vdev::from_aux_config(config).within(|| name)?;
-            list.is_dirty |= open_device(&device, found);
+            if !tree.open_listed_spare(&device) {
+                list.is_dirty |= open_device(&device, found);
+            }
             list.devices.push(device);
         }
         Ok(list)

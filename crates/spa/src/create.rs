@@ -121,7 +121,10 @@ impl Spa {
         );
         let tree = VdevTree::new(root);
         let sectors = (options.new.ashift, options.settings.auto_ashift);
-        let spares = label_spares(&options.aux.spares, sectors, &[])?;
+        let mut spares = label_spares(&options.aux.spares, sectors, &[])?;
+        for (id, top) in (0..).map(VdevId).zip(tree.tops()) {
+            spares.extend(top.new_spares(id));
+        }
 
         let enabled = features::with_depends(&options.new.features);
         let is_enabled = |name: &str| enabled.iter().any(|feature| feature.name == name);
@@ -401,10 +404,6 @@ fn build(spec: &TopSpec<NewDevice>) -> Result<Arc<Vdev>> {
                 let name = spec.grouping.display_name();
                 Error::invalid(format!("a {name} of {} devices", devices.len()))
             })?;
-            if spares > 0 {
-                let text = "new distributed spares";
-                return Err(Error::new(ErrorKind::Unsupported, text));
-            }
             Ok(group(VdevKind::Draid(shape), devices))
         }
     }

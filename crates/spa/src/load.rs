@@ -522,7 +522,13 @@ fn load(
         groups: groups.clone(),
     })?;
     let has_grown = !readonly && options.found.renew_end_labels(&tree)?;
-    let spares = AuxList::open(&mos, &look.config, pool_names::SPARES, &options.found)?;
+    let spares = AuxList::open(
+        &mos,
+        &look.config,
+        pool_names::SPARES,
+        &options.found,
+        &tree,
+    )?;
     let needs_config = has_grown
         || name != options.found.name
         || options.found.state != PoolState::Active

@@ -264,6 +264,9 @@ impl Inner {
     }
 
     fn open_free(&self, spare: &Vdev, open: &OpenSpare) -> Result<Arc<Vdev>> {
+        if !spare.kind().has_labels() {
+            return self.distributed(spare);
+        }
         let path = spare.config().path.clone();
         let path = path.ok_or_else(|| Error::not_found("its path is not known"))?;
         if self.tree.find(spare.guid()).is_some() {

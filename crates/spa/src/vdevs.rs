@@ -87,6 +87,26 @@ impl Spa {
         )
     }
 
+    /// Has a distributed spare take over for a device of its dRAID.
+    ///
+    /// # Errors
+    /// `NotFound` if it is not one; `Busy` if it is in use; `Unsupported` if the device is not of its dRAID; else as
+    /// [`attach`](Spa::attach).
+    pub fn attach_distributed(&self, beside: Guid, spare: Guid) -> Result<()> {
+        self.check_writable()?;
+        let found = self.inner.state.lock().spares.find(spare).cloned();
+        let listed = found.ok_or_else(|| Error::not_found("no such spare"))?;
+        let device = self.inner.distributed(&listed)?;
+        self.parts()
+            .tree()
+            .check_attach(beside, &device, Attach::Spare)?;
+        let checked = Arc::clone(&device);
+        self.change_tree(
+            move |tree| tree.check_attach(beside, &checked, Attach::Spare),
+            move |inner, tx| inner.attach(beside, &device, Attach::Spare, tx),
+        )
+    }
+
     /// Detaches a device from a mirror or a replacement.
     ///
     /// # Errors
@@ -137,6 +157,10 @@ impl Spa {
         }
         let spares = self.new_spares(&aux.spares, sectors)?;
         let add = move |inner: &Inner, tx: &Tx| {
+            let first = inner.tree.tops().len() as u64;
+            let distributed = (first..).map(VdevId).zip(&tops);
+            let distributed = distributed.flat_map(|(id, top)| top.new_spares(id));
+            let spares = spares.into_iter().chain(distributed).collect();
             inner.state.lock().spares.extend(spares);
             tops.iter().try_for_each(|top| inner.add(top, tx))
         };
@@ -222,6 +246,17 @@ impl Spa {
 }
 
 impl Inner {
+    /// A leaf for a distributed spare in the list, to be attached.
+    pub(crate) fn distributed(&self, listed: &Vdev) -> Result<Arc<Vdev>> {
+        let draid = self.tree.draid_of(listed);
+        let (spare, draid) = draid.ok_or_else(|| Error::not_found("its dRAID is not there"))?;
+        if self.tree.find(listed.guid()).is_some() {
+            let text = format!("{}: the hot spare is in use", listed.name());
+            return Err(Error::new(ErrorKind::Busy, text));
+        }
+        Ok(draid.spare_leaf(spare, listed.guid(), &listed.name()))
+    }
+
     pub(crate) fn attach(
         &self,
         beside: Guid,

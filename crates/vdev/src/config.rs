@@ -77,6 +77,7 @@ impl Vdev {
                 nv.add("nparity", u64::from(nparity));
             }
             VdevKind::Draid(shape) => shape.add_to(&mut nv),
+            VdevKind::DraidSpare(spare) => spare.add_to(&mut nv),
             _ => {}
         }
         if let Some(whole_disk) = config.whole_disk {
@@ -241,6 +242,9 @@ fn parse(nv: &NvList, depth: usize) -> Result<Arc<Vdev>> {
     }
     if is_striped {
         check_striped(kind, nv, &children).within(|| format!("vdev {guid}"))?;
+    }
+    if depth == TOP_DEPTH {
+        crate::draid_spare::check_spares((kind, guid), &children)?;
     }
     if depth == TOP_DEPTH && (kind.is_concrete() || config.ms_array != 0) {
         check_top(&config).within(|| format!("vdev {guid}"))?;

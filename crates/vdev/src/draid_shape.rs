@@ -4,7 +4,7 @@
 //! OpenZFS `include/sys/vdev_draid.h` (`vdev_draid_config_t`), `module/zfs/vdev_draid.c` (`vdev_draid_init`),
 //! `cmd/zpool/zpool_vdev.c` (`draid_config_by_type`).
 
-use base::{Error, Result};
+use base::{Error, Guid, Result};
 use nvpair::NvList;
 
 /// `VDEV_DRAID_MAX_CHILDREN`
@@ -87,5 +87,39 @@ impl DraidShape {
         nv.add("draid_ndata", u64::from(self.ndata));
         nv.add("draid_nspares", u64::from(self.nspares));
         nv.add("draid_ngroups", u64::from(self.ngroups));
+    }
+}
+
+/// A distributed spare.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[doc(alias = "vdev_draid_spare_t")]
+pub struct DraidSpare {
+    /// vds_top_guid: of its dRAID.
+    pub draid: Guid,
+    /// vds_spare_id: its number there.
+    pub number: u8,
+}
+
+impl DraidSpare {
+    #[doc(alias = "vdev_draid_spare_init")]
+    pub(crate) fn from_config(nv: &NvList) -> Result<Self> {
+        let number = nv.get_u64("spareid").and_then(|n| u8::try_from(n).ok());
+        let draid = nv.get_u64("top_guid").map(Guid);
+        let (Some(number), Some(draid)) = (number, draid) else {
+            return Err(Error::corrupt("dspare without spareid and top_guid"));
+        };
+        Ok(DraidSpare { draid, number })
+    }
+
+    #[doc(alias = "vdev_draid_spare_config_generate")]
+    pub(crate) fn add_to(self, nv: &mut NvList) {
+        nv.add("top_guid", self.draid.0);
+        nv.add("spareid", u64::from(self.number));
+    }
+
+    /// What users call it.
+    #[must_use]
+    pub fn name(self, shape: DraidShape, id: base::VdevId) -> String {
+        format!("draid{}-{}-{}", shape.nparity, id.0, self.number)
     }
 }

@@ -3,7 +3,7 @@
 use base::{Error, ErrorKind, Result};
 use nvpair::NvList;
 
-use crate::DraidShape;
+use crate::{DraidShape, DraidSpare};
 
 /// The kind of a vdev: its `type` in a config.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -28,6 +28,8 @@ pub enum VdevKind {
     Disk,
     /// A file.
     File,
+    /// The room for a lost child on all other children of a dRAID.
+    DraidSpare(DraidSpare),
     /// A top-level vdev of which no device was found.
     Missing,
     /// An unused number among the top-level vdevs.
@@ -50,6 +52,7 @@ impl VdevKind {
             VdevKind::Draid(_) => "draid",
             VdevKind::Disk => "disk",
             VdevKind::File => "file",
+            VdevKind::DraidSpare(_) => "dspare",
             VdevKind::Missing => "missing",
             VdevKind::Hole => "hole",
             VdevKind::Indirect => "indirect",
@@ -72,6 +75,7 @@ impl VdevKind {
             "spare" => VdevKind::Spare,
             "disk" => VdevKind::Disk,
             "file" => VdevKind::File,
+            "dspare" => VdevKind::DraidSpare(DraidSpare::from_config(nv)?),
             "missing" => VdevKind::Missing,
             "hole" => VdevKind::Hole,
             "indirect" => VdevKind::Indirect,
@@ -95,13 +99,26 @@ impl VdevKind {
     pub fn is_leaf(self) -> bool {
         matches!(
             self,
-            VdevKind::Disk | VdevKind::File | VdevKind::Missing | VdevKind::Hole
+            VdevKind::Disk
+                | VdevKind::File
+                | VdevKind::DraidSpare(_)
+                | VdevKind::Missing
+                | VdevKind::Hole
         )
     }
 
     /// Whether it can have a device: a leaf that is not just a placeholder.
     #[must_use]
     pub fn is_device(self) -> bool {
+        matches!(
+            self,
+            VdevKind::Disk | VdevKind::File | VdevKind::DraidSpare(_)
+        )
+    }
+
+    /// Whether it has a device of its own, with labels.
+    #[must_use]
+    pub fn has_labels(self) -> bool {
         matches!(self, VdevKind::Disk | VdevKind::File)
     }
 

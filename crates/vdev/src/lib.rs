@@ -18,6 +18,7 @@
 
 mod config;
 mod draid_shape;
+mod draid_spare;
 mod dtl;
 mod evacuate;
 mod geometry;
@@ -40,7 +41,7 @@ mod tree;
 mod vdev;
 
 pub use config::{PoolConfig, Target};
-pub use draid_shape::DraidShape;
+pub use draid_shape::{DraidShape, DraidSpare};
 pub use dtl::TxgSet;
 pub use evacuate::Spot;
 pub use geometry::{AutoAshift, choose_ashift, logical_ashift, metaslab_shift, physical_ashift};

@@ -24,6 +24,9 @@ impl VdevTree {
                 if matches!(state, VdevState::Offline | VdevState::Faulted) {
                     continue;
                 }
+                if !device.kind().has_labels() {
+                    continue;
+                }
                 match find(&device) {
                     Some(provider) => open_device(&device, top, provider),
                     None => device
@@ -31,6 +34,7 @@ impl VdevTree {
                         .close(VdevState::CantOpen, VdevAux::OpenFailed),
                 }
             }
+            top.open_spares();
         }
     }
 
@@ -58,6 +62,9 @@ impl VdevTree {
                 let Some(provider) = device.leaf().provider() else {
                     continue;
                 };
+                if !device.kind().has_labels() {
+                    continue;
+                }
                 if let Err(aux) = validate(&device, &top, &*provider, pool, max_txg) {
                     device.leaf().close(VdevState::CantOpen, aux);
                 }

@@ -101,7 +101,15 @@ impl VdevTree {
                 spare::may_replace(parent, &old, &top, attach == Attach::Spare)
             }
         };
-        if !is_fit {
+        let is_at_home = match device.kind() {
+            VdevKind::DraidSpare(spare) => {
+                spare.draid == top.guid()
+                    && attach == Attach::Spare
+                    && self.find(device.guid()).is_none()
+            }
+            _ => true,
+        };
+        if !is_fit || !is_at_home {
             let what = format!("a device beside one of a {}", parent.word());
             return Err(Error::new(ErrorKind::Unsupported, what));
         }

@@ -88,7 +88,9 @@ pub(crate) fn settle(parent: &Vdev, device: &Arc<Vdev>, rest: &[Arc<Vdev>]) -> O
         return None;
     }
     let is_first = Arc::ptr_eq(&parent.children()[0], device);
-    let last = rest.last().filter(|last| is_first && is_spare(last));
+    // A distributed spare stays one, wherever it is.
+    let may_stay = |last: &&Arc<Vdev>| is_spare(last) && last.kind().has_labels();
+    let last = rest.last().filter(|last| is_first && may_stay(last));
     if let Some(last) = last {
         last.update(|config| (config.is_spare, config.unspare) = (false, true));
     }

@@ -240,7 +240,7 @@ impl Vdev {
 
 fn usable_leaves(top: &Arc<Vdev>) -> Vec<Arc<Vdev>> {
     let mut leaves = top.devices();
-    leaves.retain(|leaf| leaf.leaf().is_usable());
+    leaves.retain(|leaf| leaf.kind().has_labels() && leaf.leaf().is_usable());
     leaves
 }
 

@@ -278,7 +278,7 @@ impl Vdev {
     #[doc(alias = "vdev_dtl_reassess")]
     pub(crate) fn is_complete(&self, has_everything: &dyn Fn(&Vdev) -> bool) -> bool {
         match self.kind {
-            VdevKind::Disk | VdevKind::File => has_everything(self),
+            kind if kind.is_device() => has_everything(self),
             VdevKind::Missing => false,
             VdevKind::Hole | VdevKind::Indirect => true,
             _ => {
@@ -329,7 +329,9 @@ impl Vdev {
     #[must_use]
     pub fn total_stats(&self) -> StatsSnapshot {
         let mut total = self.stats.snapshot();
-        for child in &self.children {
+        // What a distributed spare did was done by other children.
+        let is_own = |child: &&Arc<Vdev>| !matches!(child.kind, VdevKind::DraidSpare(_));
+        for child in self.children.iter().filter(is_own) {
             total += child.total_stats();
         }
         total
@@ -340,7 +342,7 @@ impl Vdev {
     #[doc(alias = "vdev_propagate_state")]
     pub fn state(&self) -> (VdevState, VdevAux) {
         match self.kind {
-            VdevKind::Disk | VdevKind::File => self.leaf.state(),
+            kind if kind.is_device() => self.leaf.state(),
             VdevKind::Missing => (VdevState::CantOpen, VdevAux::OpenFailed),
             VdevKind::Hole | VdevKind::Indirect => (VdevState::Healthy, VdevAux::None),
             _ => self.state_of_children(),

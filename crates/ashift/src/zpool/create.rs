@@ -251,16 +251,11 @@ pub(super) fn objections(
 
 /// Refuses kinds of vdevs that the engine cannot make.
 pub(super) fn refuse_kinds(spec: &VdevSpec) -> Result<(), Fail> {
-    let grouping = spec.tops.iter().find_map(|top| match &top.grouping {
-        Grouping::Single | Grouping::Mirror | Grouping::Raidz { .. } => None,
-        Grouping::Draid { spares: 0, .. } => None,
-        other => Some(other.display_name()),
-    });
     let cache = (!spec.cache.is_empty()).then(|| "cache".to_owned());
-    match grouping.or(cache) {
+    match cache {
         Some(word) => Err(Fail::Failed(format!(
             "invalid vdev specification: '{word}' vdevs are not supported yet, only devices, files, \
-             mirrors, raidz and draid without spares of them"
+             mirrors and raidz of them"
         ))),
         None => Ok(()),
     }

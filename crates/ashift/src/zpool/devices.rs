@@ -111,6 +111,17 @@ impl Device {
     }
 }
 
+/// Whether a name is that of a distributed spare: `draid2-0-1`.
+#[doc(alias = "zpool_is_draid_spare")]
+pub(super) fn is_distributed_spare(name: &str) -> bool {
+    let Some(rest) = name.strip_prefix("draid") else {
+        return false;
+    };
+    let is_number = |word: &str| !word.is_empty() && word.bytes().all(|b| b.is_ascii_digit());
+    let words: Vec<&str> = rest.split('-').collect();
+    words.len() == 3 && words.into_iter().all(is_number)
+}
+
 /// A reason not to use a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Objection {

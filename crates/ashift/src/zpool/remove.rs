@@ -12,6 +12,7 @@ use service::{Access, OpenPool, Session};
 use zio::AllocClass;
 
 use super::device_state::{find_device, find_group};
+use super::devices::is_distributed_spare;
 use super::{Fail, Outcome, change_error};
 
 /// `zpool remove`.
@@ -61,6 +62,9 @@ fn find<'v>(vdevs: &'v VdevStatus, word: &str) -> Option<&'v VdevStatus> {
 }
 
 fn remove(pool: &OpenPool, word: &str) -> Result<(), String> {
+    if is_distributed_spare(word) {
+        return Err("dRAID spares cannot be removed".to_owned());
+    }
     let spares = pool.spare_devices();
     if let Some(spare) = spares.iter().find_map(|spare| find_device(spare, word)) {
         let removed = pool.remove_spare(Guid(spare.guid));

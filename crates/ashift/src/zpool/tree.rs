@@ -24,7 +24,7 @@ use super::create::{
     check_twice, leaf_facts, objections, pool_device, refuse_kinds, resolve, shown_name,
 };
 use super::device_state::{RESERVED, find_device, find_group, is_free_spare};
-use super::devices::{Device, Purpose, objection};
+use super::devices::{Device, Purpose, is_distributed_spare, objection};
 use super::list::styles;
 use super::{Fail, Outcome, change_error, refuse_options};
 
@@ -76,6 +76,14 @@ fn attach_or_replace(
     let given = given_ashift(args)?;
     refuse_options(args, command, "s")?;
     let pool = open(session, name, &what)?;
+    if is_distributed_spare(new) && attach == Attach::Replacement {
+        use_distributed(&pool, old, new).map_err(|why| refused(&what, &why))?;
+        if args.has('w') {
+            pool.wait_for_scan()?;
+        }
+        session.finish_change(&pool, true)?;
+        return Ok(());
+    }
     let ashift = given.unwrap_or_else(|| ashift_of(&pool));
     let device = Device::find(new)?;
     let purpose = match attach {
@@ -104,6 +112,30 @@ fn attach_or_replace(
     Ok(())
 }
 
+/// Has a distributed spare take over for a device.
+fn use_distributed(pool: &OpenPool, old: &str, new: &str) -> Result<(), String> {
+    let vdevs = pool.vdevs();
+    let Some(beside) = find_device(&vdevs, old) else {
+        return Err("no such device in pool".to_owned());
+    };
+    let spare = pool.distributed_spare(new);
+    let spare = spare.ok_or_else(|| "no such device in pool".to_owned())?;
+    let attached = pool.attach_distributed(Guid(beside.guid), spare);
+    attached.map_err(|error| match error.kind() {
+        ErrorKind::Unsupported => {
+            "dRAID spares can only replace child devices in their parent's dRAID vdev".to_owned()
+        }
+        _ => attach_text(&error, Attach::Spare, new),
+    })
+}
+
+/// Whether a device is a spare that has taken over for another one, and not yet for good.
+fn is_stand_in(vdev: &VdevStatus, device: u64) -> bool {
+    let is_it = |child: &VdevStatus| child.guid == device;
+    vdev.kind == VdevKind::Spare && vdev.children.iter().any(is_it)
+        || vdev.children.iter().any(|child| is_stand_in(child, device))
+}
+
 fn is_log(pool: &OpenPool, device: Guid) -> bool {
     let is_it = |vdev: &VdevStatus| vdev.guid == device.0;
     let vdevs = pool.vdevs();
@@ -116,7 +148,8 @@ fn is_log(pool: &OpenPool, device: Guid) -> bool {
 fn target(pool: &OpenPool, word: &str, new: &Device, attach: Attach) -> Result<Guid, String> {
     let vdevs = pool.vdevs();
     if let Some(device) = find_device(&vdevs, word) {
-        let is_replaced_spare = device.is_spare && attach == Attach::Replacement;
+        let is_replaced_spare =
+            device.is_spare && attach == Attach::Replacement && is_stand_in(&vdevs, device.guid);
         if is_replaced_spare && !is_free_spare(pool, &vdevs, &new.name()) {
             return Err("can only be replaced by another hot spare".to_owned());
         }

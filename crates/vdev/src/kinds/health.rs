@@ -37,11 +37,14 @@ impl Node<'_> {
             Outcome::Mismatch if device.leaf().missed(birth) => {}
             Outcome::Mismatch => {
                 VdevStats::add(&device.stats().checksum_errors, 1);
-                if device.leaf().note_checksum_error() && self.can_do_without(device) {
+                let is_own = device.kind().has_labels();
+                if is_own && device.leaf().note_checksum_error() && self.can_do_without(device) {
                     let leaf = device.leaf();
                     leaf.set_state(VdevState::Degraded, VdevAux::ErrExceeded);
                 }
             }
+            // It is what has the room of the spare that failed.
+            Outcome::Failed(_) if !device.kind().has_labels() => {}
             Outcome::Failed(_) => {
                 VdevStats::add(&device.stats().read_errors, 1);
                 self.fault_if_failing(device, false);
@@ -77,6 +80,7 @@ impl Node<'_> {
                 VdevStats::add(&stats.write_ops, 1);
                 VdevStats::add(&stats.write_bytes, len);
             }
+            Err(_) if !device.kind().has_labels() => {}
             Err(_) => {
                 VdevStats::add(&stats.write_errors, 1);
                 self.fault_if_failing(device, true);

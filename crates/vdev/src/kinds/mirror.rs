@@ -47,8 +47,8 @@ impl KindOps for Mirror {
         let counts = io.purpose != Purpose::Speculative;
         // Empty as long as nothing failed, which is nearly always.
         let mut outcomes: Vec<Outcome> = Vec::new();
-        while let Some(n) = best_untried(devices, io.birth, offset, &outcomes) {
-            let outcome = match read_device(&devices[n], io.priority, offset, buf) {
+        while let Some(n) = node.best_untried(io.birth, offset, &outcomes) {
+            let outcome = match node.read_device(&devices[n], io, offset, buf) {
                 Ok(()) if verify(buf) => {
                     if counts && !outcomes.is_empty() {
                         node.settle(io.birth, offset, buf, &outcomes);
@@ -92,13 +92,13 @@ impl KindOps for Mirror {
         let mut is_good = vec![false; blocks.len()];
         let untried = || devices.iter().map(|_| Outcome::Untried).collect();
         let mut outcomes: Vec<Vec<Outcome>> = blocks.iter().map(|_| untried()).collect();
-        for (turn, at) in complete_first(devices, blocks).into_iter().enumerate() {
+        for (turn, at) in node.complete_first(offset, blocks).into_iter().enumerate() {
             let run = if turn == 0 {
                 &mut *buf
             } else {
                 &mut scratch[..]
             };
-            let found = scrub_device(&devices[at], offset, run, (blocks, &is_good), verify);
+            let found = node.scrub_device(&devices[at], offset, run, (blocks, &is_good), verify);
             for (n, outcome) in found.into_iter().enumerate() {
                 if matches!(outcome, Outcome::Untried) && !is_good[n] {
                     is_good[n] = true;
@@ -186,12 +186,14 @@ impl Node<'_> {
         };
         let is_alone = devices.len() == 1 && Arc::ptr_eq(self.vdev, self.top);
         let begin = |device: &Arc<Vdev>| {
-            let leaf = device.leaf();
-            if !leaf.is_usable() {
+            if !self.is_usable_at(device, offset) {
                 return None;
             }
+            if let Some(room) = self.room(device, offset) {
+                return Some(Begun::Done(room.write_room(priority, offset, parts)));
+            }
             Some(if is_alone {
-                Begun::Done(leaf.write(priority, at, parts))
+                Begun::Done(device.leaf().write(priority, at, parts))
             } else {
                 begin_write(device, priority, at, parts, &mut bytes)
             })
@@ -213,7 +215,7 @@ impl Node<'_> {
     /// Writes good bytes over a block of which no device had a good copy.
     fn repair(&self, priority: Priority, offset: u64, parts: &[&[u8]]) -> Result<()> {
         let write = |device: &Arc<Vdev>| {
-            if !device.leaf().is_usable() {
+            if !self.is_usable_at(device, offset) {
                 return Err(no_device());
             }
             self.write_device(device, priority, offset, parts)?;
@@ -257,8 +259,13 @@ impl Node<'_> {
         offset: u64,
         parts: &[&[u8]],
     ) -> Result<()> {
-        let leaf = device.leaf();
-        let result = leaf.write(priority, offset + LABEL_START_SIZE, parts);
+        let result = match self.room(device, offset) {
+            Some(room) => room.write(&Io::repair(Txg(0)), offset, parts),
+            None => {
+                let leaf = device.leaf();
+                leaf.write(priority, offset + LABEL_START_SIZE, parts)
+            }
+        };
         self.note_write(device, result, bytes_of(parts))
     }
 
@@ -270,7 +277,7 @@ impl Node<'_> {
         }
         for (device, result) in self.vdev.leaves().iter().zip(&results) {
             if result.is_err() {
-                device.leaf().dirty_dtl(self.txgs.clone());
+                self.note_missed(device);
             }
         }
         Ok(())
@@ -281,54 +288,8 @@ fn bytes_of(parts: &[&[u8]]) -> u64 {
     parts.iter().map(|part| part.len() as u64).sum()
 }
 
-/// The device to ask next: one that did not miss the block, then the least busy; equal ones take turns.
-#[doc(alias = "vdev_mirror_child_select")]
-fn best_untried(
-    devices: &[Arc<Vdev>],
-    birth: Txg,
-    offset: u64,
-    outcomes: &[Outcome],
-) -> Option<usize> {
-    let is_candidate = |n: usize| {
-        let is_untried = matches!(outcomes.get(n), None | Some(Outcome::Untried));
-        is_untried && devices[n].leaf().is_usable()
-    };
-    if devices.len() == 1 {
-        return is_candidate(0).then_some(0);
-    }
-    let rank = |n: usize| {
-        let device = &devices[n];
-        let leaf = device.leaf();
-        let load = leaf.load(offset + LABEL_START_SIZE, device.is_rotational());
-        (leaf.missed(birth), load)
-    };
-    let (mut best, mut best_rank, mut equal) = (None, (true, u64::MAX), 0);
-    let turn = usize::try_from(offset >> TURN_SHIFT).unwrap_or(0);
-    let mut ranks = [(true, u64::MAX); RANKED_MAX];
-    let ranked = devices.len().min(RANKED_MAX);
-    for n in (0..ranked).filter(|n| is_candidate(*n)) {
-        ranks[n] = rank(n);
-        if best.is_none() || ranks[n] < best_rank {
-            (best, best_rank, equal) = (Some(n), ranks[n], 0);
-        }
-        equal += usize::from(ranks[n] == best_rank);
-    }
-    if best.is_none() {
-        return (ranked..devices.len()).find(|n| is_candidate(*n));
-    }
-    let mut those = (0..ranked).filter(|n| is_candidate(*n) && ranks[*n] == best_rank);
-    those.nth(turn % equal).or(best)
-}
-
 /// Sides of a mirror that are compared, at most; further ones are asked when these have failed.
 const RANKED_MAX: usize = 16;
-
-fn read_device(device: &Vdev, priority: Priority, offset: u64, buf: &mut [u8]) -> Result<()> {
-    let leaf = device.leaf();
-    leaf.read(priority, offset + LABEL_START_SIZE, buf)?;
-    count_read(device, buf.len());
-    Ok(())
-}
 
 fn count_read(device: &Vdev, len: usize) {
     let stats = device.stats();
@@ -336,57 +297,110 @@ fn count_read(device: &Vdev, len: usize) {
     VdevStats::add(&stats.read_bytes, len as u64);
 }
 
-/// The devices in the order in which they are read: those that missed none of the blocks come first.
-fn complete_first(devices: &[Arc<Vdev>], blocks: &[RunBlock]) -> Vec<usize> {
-    let missed_any = |at: &usize| {
-        let leaf = devices[*at].leaf();
-        blocks.iter().any(|block| leaf.missed(block.birth))
-    };
-    let mut order: Vec<usize> = (0..devices.len()).collect();
-    order.sort_by_key(missed_any);
-    order
-}
-
-/// How each block of a run is on one device; `Untried` for a good one. If the run cannot be read whole,
-/// its blocks are read one by one. A block that the device missed is not read if another device has it
-/// (`is_good`). If none has, it is read: a DTL names whole txgs, so the device may have the block all
-/// the same.
-fn scrub_device(
-    device: &Vdev,
-    offset: u64,
-    run: &mut [u8],
-    (blocks, is_good): (&[RunBlock], &[bool]),
-    verify: &dyn Fn(usize, &[u8]) -> bool,
-) -> Vec<Outcome> {
-    if !device.leaf().is_usable() {
-        return blocks.iter().map(|_| Outcome::Skipped).collect();
-    }
-    let is_needless = |n: usize| is_good[n] && device.leaf().missed(blocks[n].birth);
-    let mut whole = if (0..blocks.len()).all(is_needless) {
-        None
-    } else {
-        Some(read_device(device, Priority::Scrub, offset, run))
-    };
-    let mut outcomes = Vec::with_capacity(blocks.len());
-    for (n, block) in blocks.iter().enumerate() {
-        let range = &block.range;
-        if is_needless(n) {
-            outcomes.push(Outcome::Mismatch);
-            continue;
-        }
-        let read = match &whole {
-            Some(Ok(())) => Ok(()),
-            Some(Err(_)) if blocks.len() == 1 => whole.take().expect("it is an error"),
-            _ => {
-                let at = offset + range.start as u64;
-                read_device(device, Priority::Scrub, at, &mut run[range.clone()])
-            }
+impl Node<'_> {
+    /// The device to ask next: one that did not miss the block, then the least busy; equal ones take turns.
+    #[doc(alias = "vdev_mirror_child_select")]
+    fn best_untried(&self, birth: Txg, offset: u64, outcomes: &[Outcome]) -> Option<usize> {
+        let devices = self.vdev.leaves();
+        let is_candidate = |n: usize| {
+            let is_untried = matches!(outcomes.get(n), None | Some(Outcome::Untried));
+            is_untried && self.is_usable_at(&devices[n], offset)
         };
-        outcomes.push(match read {
-            Ok(()) if verify(n, &run[range.clone()]) => Outcome::Untried,
-            Ok(()) => Outcome::Mismatch,
-            Err(error) => Outcome::Failed(error),
-        });
+        if devices.len() == 1 {
+            return is_candidate(0).then_some(0);
+        }
+        let rank = |n: usize| {
+            let device = &devices[n];
+            let leaf = device.leaf();
+            let load = leaf.load(offset + LABEL_START_SIZE, device.is_rotational());
+            (self.missed_at(device, offset, birth), load)
+        };
+        let (mut best, mut best_rank, mut equal) = (None, (true, u64::MAX), 0);
+        let turn = usize::try_from(offset >> TURN_SHIFT).unwrap_or(0);
+        let mut ranks = [(true, u64::MAX); RANKED_MAX];
+        let ranked = devices.len().min(RANKED_MAX);
+        for n in (0..ranked).filter(|n| is_candidate(*n)) {
+            ranks[n] = rank(n);
+            if best.is_none() || ranks[n] < best_rank {
+                (best, best_rank, equal) = (Some(n), ranks[n], 0);
+            }
+            equal += usize::from(ranks[n] == best_rank);
+        }
+        if best.is_none() {
+            return (ranked..devices.len()).find(|n| is_candidate(*n));
+        }
+        let mut those = (0..ranked).filter(|n| is_candidate(*n) && ranks[*n] == best_rank);
+        those.nth(turn % equal).or(best)
     }
-    outcomes
+
+    fn read_device(&self, device: &Arc<Vdev>, io: &Io, offset: u64, buf: &mut [u8]) -> Result<()> {
+        match self.room(device, offset) {
+            Some(room) => room.read(io, offset, buf, &|_| true)?,
+            None => {
+                let leaf = device.leaf();
+                leaf.read(io.priority, offset + LABEL_START_SIZE, buf)?;
+            }
+        }
+        count_read(device, buf.len());
+        Ok(())
+    }
+
+    /// The devices in the order in which they are read: those that missed none of the blocks come first.
+    fn complete_first(&self, offset: u64, blocks: &[RunBlock]) -> Vec<usize> {
+        let devices = self.vdev.leaves();
+        let missed_any = |at: &usize| {
+            let device = &devices[*at];
+            blocks
+                .iter()
+                .any(|block| self.missed_at(device, offset, block.birth))
+        };
+        let mut order: Vec<usize> = (0..devices.len()).collect();
+        order.sort_by_key(missed_any);
+        order
+    }
+
+    /// How each block of a run is on one device; `Untried` for a good one. If the run cannot be read whole,
+    /// its blocks are read one by one. A block that the device missed is not read if another device has it
+    /// (`is_good`). If none has, it is read: a DTL names whole txgs, so the device may have the block all
+    /// the same.
+    fn scrub_device(
+        &self,
+        device: &Arc<Vdev>,
+        offset: u64,
+        run: &mut [u8],
+        (blocks, is_good): (&[RunBlock], &[bool]),
+        verify: &dyn Fn(usize, &[u8]) -> bool,
+    ) -> Vec<Outcome> {
+        if !self.is_usable_at(device, offset) {
+            return blocks.iter().map(|_| Outcome::Skipped).collect();
+        }
+        let is_needless = |n: usize| is_good[n] && self.missed_at(device, offset, blocks[n].birth);
+        let mut whole = if (0..blocks.len()).all(is_needless) {
+            None
+        } else {
+            Some(self.read_device(device, &Io::scrub(blocks[0].birth), offset, run))
+        };
+        let mut outcomes = Vec::with_capacity(blocks.len());
+        for (n, block) in blocks.iter().enumerate() {
+            let range = &block.range;
+            if is_needless(n) {
+                outcomes.push(Outcome::Mismatch);
+                continue;
+            }
+            let read = match &whole {
+                Some(Ok(())) => Ok(()),
+                Some(Err(_)) if blocks.len() == 1 => whole.take().expect("it is an error"),
+                _ => {
+                    let at = offset + range.start as u64;
+                    self.read_device(device, &Io::scrub(block.birth), at, &mut run[range.clone()])
+                }
+            };
+            outcomes.push(match read {
+                Ok(()) if verify(n, &run[range.clone()]) => Outcome::Untried,
+                Ok(()) => Outcome::Mismatch,
+                Err(error) => Outcome::Failed(error),
+            });
+        }
+        outcomes
+    }
 }

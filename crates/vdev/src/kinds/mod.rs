@@ -15,6 +15,7 @@
 
 mod absent;
 mod draid;
+mod draid_spare;
 mod health;
 mod indirect;
 mod mirror;
@@ -99,6 +100,13 @@ pub(crate) trait KindOps: Send + Sync {
         1 << ashift
     }
 
+    /// The child that has what a distributed spare has at an offset.
+    #[doc(alias = "vdev_draid_spare_get_child")]
+    fn child_of_spare(&self, spare: u8, offset: u64) -> Option<usize> {
+        let _ = (spare, offset);
+        None
+    }
+
     /// Metaslabs start at multiples of this, in bytes.
     #[doc(alias = "vdev_op_metaslab_init")]
     fn metaslab_align(&self, children: usize, ashift: u32) -> u64 {
@@ -115,7 +123,8 @@ pub(crate) fn ops_of(kind: VdevKind, children: usize) -> Arc<dyn KindOps> {
         | VdevKind::Replacing
         | VdevKind::Spare
         | VdevKind::Disk
-        | VdevKind::File => Arc::new(Mirror),
+        | VdevKind::File
+        | VdevKind::DraidSpare(_) => Arc::new(Mirror),
         VdevKind::RaidZ { nparity } => Arc::new(Striped(Raidz::new(nparity))),
         VdevKind::Draid(shape) => Arc::new(Striped(Draid::new(shape, children))),
         VdevKind::Indirect => Arc::new(Indirect),

@@ -85,6 +85,10 @@ impl Draid {
         self.width() * ROW_BYTES
     }
 
+    fn rows_of_slice(&self) -> u64 {
+        self.width() * u64::from(self.shape.ngroups) / self.used()
+    }
+
     /// Bytes of a row of sectors, with parity.
     fn sector_row(&self, ashift: u32) -> u64 {
         self.width() << ashift
@@ -97,8 +101,7 @@ impl Draid {
         let group = offset / self.group_bytes();
         let groups = u64::from(self.shape.ngroups);
         let (slice, group_in_slice) = (group / groups, group % groups);
-        let rows_of_slice = width * groups / used;
-        let row = slice * rows_of_slice + group_in_slice * width / used;
+        let row = slice * self.rows_of_slice() + group_in_slice * width / used;
         let within = offset % self.group_bytes() / width;
         let ndata = u64::from(self.shape.ndata);
         let (full, rest) = (sectors / ndata, sectors % ndata);
@@ -168,6 +171,17 @@ impl Layout for Draid {
 
     fn data_disks(&self, _: usize) -> usize {
         self.used() as usize - self.nparity()
+    }
+
+    fn child_of_spare(&self, spare: u8, offset: u64) -> Option<usize> {
+        let slice = offset / (self.rows_of_slice() * ROW_BYTES);
+        let is_there = spare < self.shape.nspares;
+        let position = self.children as usize - 1 - usize::from(spare);
+        is_there.then(|| self.permutations.get(slice).child(position))
+    }
+
+    fn write_end(&self) -> u64 {
+        ROW_BYTES
     }
 
     #[doc(alias = "vdev_draid_min_alloc")]

@@ -96,7 +96,7 @@ impl<L: Layout> Striped<L> {
         rows: &[(L::Row<'_>, &'a [u8])],
         parities: &'a [Vec<BlockBuf>],
     ) -> Strips<'a> {
-        let mut strips = Strips::new(children);
+        let mut strips = Strips::new(children, self.0.write_end());
         for ((row, bytes), parity) in rows.iter().zip(parities) {
             let mut rest = *bytes;
             for (n, column) in row.columns().enumerate() {
@@ -187,7 +187,7 @@ impl<L: Layout> KindOps for Striped<L> {
             for (n, _) in failed {
                 let child: &Arc<Vdev> = &node.vdev.children()[n];
                 for device in child.leaves() {
-                    device.leaf().dirty_dtl(node.txgs.clone());
+                    node.note_missed(device);
                 }
             }
             return Ok(());
@@ -238,6 +238,10 @@ impl<L: Layout> KindOps for Striped<L> {
 
     fn data_disks(&self, children: usize) -> u64 {
         self.0.data_disks(children).max(1) as u64
+    }
+
+    fn child_of_spare(&self, spare: u8, offset: u64) -> Option<usize> {
+        self.0.child_of_spare(spare, offset)
     }
 
     fn min_alloc(&self, _: usize, ashift: u32) -> u64 {

@@ -94,7 +94,7 @@ fn data_columns<R: Row>(rows: &Rows<R>, nparity: usize) -> impl Iterator<Item = 
 fn read_together(node: &Node<'_>, io: &Io, wanted: &mut [(Column, &mut [u8])]) -> Vec<Fate> {
     let begin = |(column, bytes): &(Column, &mut [u8])| {
         let child = node.child(column.child);
-        let is_wanted = !bytes.is_empty() && reason_not_to_read(&child, io).is_none();
+        let is_wanted = !bytes.is_empty() && reason_not_to_read(&child, io, *column).is_none();
         is_wanted
             .then(|| child.begin_read(io, column.offset, bytes.len()))
             .flatten()
@@ -115,18 +115,18 @@ fn read_column(node: &Node<'_>, io: &Io, column: Column, bytes: &mut [u8]) -> Fa
         return Fate::Read;
     }
     let child = node.child(column.child);
-    reason_not_to_read(&child, io).unwrap_or_else(|| read_anyway(&child, io, column, bytes))
+    reason_not_to_read(&child, io, column).unwrap_or_else(|| read_anyway(&child, io, column, bytes))
 }
 
 /// Why a child is not to be read, if so.
-fn reason_not_to_read(child: &Node<'_>, io: &Io) -> Option<Fate> {
+fn reason_not_to_read(child: &Node<'_>, io: &Io, column: Column) -> Option<Fate> {
     let leaves = child.vdev.leaves();
-    let is_usable = |device: &&Arc<Vdev>| device.leaf().is_usable();
+    let is_usable = |device: &&Arc<Vdev>| child.is_usable_at(device, column.offset);
     let mut usable = leaves.iter().filter(is_usable).peekable();
     if usable.peek().is_none() {
         return Some(Fate::Absent);
     }
-    let is_stale = usable.all(|device| device.leaf().missed(io.birth));
+    let is_stale = usable.all(|device| child.missed_at(device, column.offset, io.birth));
     is_stale.then_some(Fate::Stale)
 }
 

@@ -89,6 +89,17 @@ pub(crate) trait Layout: Send + Sync {
     /// As [`KindOps::data_disks`](crate::kinds::KindOps::data_disks).
     fn data_disks(&self, children: usize) -> usize;
 
+    /// As [`KindOps::child_of_spare`](crate::kinds::KindOps::child_of_spare).
+    fn child_of_spare(&self, spare: u8, offset: u64) -> Option<usize> {
+        let _ = (spare, offset);
+        None
+    }
+
+    /// Each write to a child ends at multiples of this, in bytes.
+    fn write_end(&self) -> u64 {
+        u64::MAX
+    }
+
     /// As [`KindOps::min_alloc`](crate::kinds::KindOps::min_alloc).
     fn min_alloc(&self, ashift: u32) -> u64 {
         1 << ashift

@@ -52,28 +52,36 @@ impl<'a> Strip<'a> {
 }
 
 /// What children get; some of them nothing, some more than one strip.
-pub(super) struct Strips<'a>(Vec<Strip<'a>>);
+pub(super) struct Strips<'a> {
+    strips: Vec<Strip<'a>>,
+    /// Each strip ends at multiples of this.
+    end: u64,
+}
 
 impl<'a> Strips<'a> {
-    pub(super) fn new(children: usize) -> Self {
-        Strips((0..children).map(Strip::new).collect())
+    pub(super) fn new(children: usize, end: u64) -> Self {
+        Strips {
+            strips: (0..children).map(Strip::new).collect(),
+            end,
+        }
     }
 
     /// Adds a column of the block behind those before.
     pub(super) fn add(&mut self, column: Column, bytes: &'a [u8]) {
-        let strip = &mut self.0[column.child];
-        if strip.pieces.is_empty() || strip.is_followed_by(column) {
+        let ends = column.offset.is_multiple_of(self.end);
+        let strip = &mut self.strips[column.child];
+        if strip.pieces.is_empty() || !ends && strip.is_followed_by(column) {
             return strip.add(column, bytes);
         }
         let mut next = Strip::new(column.child);
         next.add(column, bytes);
         let ended = std::mem::replace(strip, next);
-        self.0.push(ended);
+        self.strips.push(ended);
     }
 
     /// Those that are not empty.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Strip<'a>> {
-        self.0.iter().filter(|strip| !strip.pieces.is_empty())
+        self.strips.iter().filter(|strip| !strip.pieces.is_empty())
     }
 }
 
