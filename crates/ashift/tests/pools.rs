@@ -161,8 +161,8 @@ fn create_n_checks_what_create_checks() {
         .unwrap();
     for (words, text) in [
         (
-            "tank draid:1d:3c:1s {a} {b} {c}",
-            "invalid vdev specification: 'draid1:1d:3c:1s' vdevs are not",
+            "tank draid:2d:3c:1s {a} {b} {c}",
+            "requested number of dRAID data disks per group 2 is too high,\nat most 1 disks are available for data",
         ),
         (
             "tank raidz2 {a} {b}",

@@ -24,8 +24,8 @@ pub enum Layout {
     Mirror,
     /// All devices are one RAID-Z with so many columns of parity, 1 to 3.
     Raidz(u64),
-    /// All devices are one dRAID with so many columns of parity and of data.
-    Draid(u64, u64),
+    /// All devices are one dRAID with so many columns of parity and of data, and so many distributed spares.
+    Draid(u64, u64, u64),
     /// Each device is a vdev of its own: a normal one, then one each of [`CLASSES`].
     Classes,
 }
@@ -99,13 +99,13 @@ pub fn create_with(
         Layout::Raidz(parity) => {
             vec![TopSpec::new(Grouping::Raidz { parity }, devices.collect())]
         }
-        Layout::Draid(parity, data) => {
+        Layout::Draid(parity, data, spares) => {
             let devices: Vec<_> = devices.collect();
             let grouping = Grouping::Draid {
                 parity,
                 data,
                 children: devices.len() as u64,
-                spares: 0,
+                spares,
             };
             vec![TopSpec::new(grouping, devices)]
         }

@@ -29,7 +29,7 @@ fn images(folder: &Path, count: usize, bytes: u64) -> Vec<Arc<dyn Provider>> {
 fn run(layout: Layout, ashift: u32, seed: u64, rounds: usize, steps: usize) {
     let count = match layout {
         Layout::Raidz(parity) => parity as usize + 3,
-        Layout::Draid(parity, data) => (parity + data) as usize + 2,
+        Layout::Draid(parity, data, _) => (parity + data) as usize + 2,
         Layout::Stripe | Layout::Mirror => 2,
         Layout::Classes => 4,
     };
@@ -76,7 +76,7 @@ fn random_datasets_with_special_dedup_and_log_devices() {
 
 #[test]
 fn random_datasets_on_a_draid_of_ashift_12() {
-    run(Layout::Draid(1, 3), 12, seed(5), 4, 120);
+    run(Layout::Draid(1, 3, 0), 12, seed(5), 4, 120);
 }
 
 #[test]

@@ -4,18 +4,24 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use base::{ErrorKind, Guid};
 use geom::Provider;
 use oracle::{Zdb, have_zdb};
 use phys::feature::DRAID;
-use spa::Spa;
-use torture::{golden, pool};
+use spa::{Spa, SpareUser};
+use torture::model::World;
+use torture::pool::Layout;
+use torture::{Dice, golden, pool};
+use vdev::{Attach, AutoAshift, NewDevice, Vdev, VdevAux, VdevKind, VdevState};
 use zpl::Create;
 use zpl::mount::mount;
 
 /// The name of the image, its pool, its devices, and how many of these may be lost.
-const POOLS: [(&str, &str, usize, u32); 2] = [
+const POOLS: [(&str, &str, usize, u32); 3] = [
     ("openzfs-2.3.2-draid2-2d-5c", "d2", 5, 2),
     ("openzfs-2.3.2-draid1-2d-5c-1s", "d3", 5, 1),
+    // Its distributed spare has taken over for the second device.
+    ("openzfs-2.3.2-draid1-2d-5c-1s-active", "d4", 5, 1),
 ];
 
 fn file(spa: &Spa, dataset: &str, name: &str) -> Vec<u8> {
@@ -111,4 +117,153 @@ fn a_draid_of_openzfs_is_written_here_and_taken_back() {
             Zdb::verify(folder.path(), pool).assert_clean();
         }
     }
+}
+
+fn memory(count: usize) -> Vec<Arc<dyn Provider>> {
+    let disk = |n| Arc::new(ram::Memory::new(format!("/disk{n}"), 192 << 20)) as _;
+    (0..count).map(disk).collect()
+}
+
+fn find(spa: &Spa, name: &str) -> Arc<Vdev> {
+    let devices = spa.parts().tree().devices();
+    let mut found = devices.into_iter().filter(|device| device.name() == name);
+    found.next().unwrap_or_else(|| panic!("no {name}"))
+}
+
+fn spares(spa: &Spa) -> Vec<(String, Guid, SpareUser)> {
+    let all = spa.spares().into_iter();
+    all.map(|(spare, user)| (spare.name(), spare.guid(), user))
+        .collect()
+}
+
+fn finish(spa: &Spa) {
+    spa.resilver_if_needed().unwrap();
+    spa.wait_scan(&mut |_| true).unwrap();
+}
+
+fn steps(spa: &Spa, world: &mut World, dice: &mut Dice, count: usize) {
+    for step in 0..count {
+        let outcome = world.step(spa, dice);
+        outcome.unwrap_or_else(|e| panic!("step {step}: {e}"));
+    }
+}
+
+fn fail(device: &Vdev) {
+    let leaf = device.leaf();
+    leaf.set_state(VdevState::Faulted, VdevAux::ErrExceeded);
+}
+
+fn reopened(spa: Spa, disks: &[Arc<dyn Provider>]) -> Spa {
+    spa.export().unwrap();
+    drop(spa);
+    pool::open(disks, false).unwrap()
+}
+
+#[test]
+fn sim_distributed_spares_take_over_are_read_through_and_given_back() {
+    // Parity, data, spares, devices.
+    for (parity, data, nspares, count) in [(1, 2, 1, 5), (2, 2, 2, 7), (1, 3, 2, 6)] {
+        rt::simulate(7, move || {
+            let (mut dice, mut world) = (Dice::new(7), World::default());
+            let disks = memory(count);
+            let layout = Layout::Draid(parity, data, nspares);
+            let spa = pool::create("tank", layout, 12, &disks, Box::new(|_, _| Ok(()))).unwrap();
+            steps(&spa, &mut world, &mut dice, 60);
+            let names: Vec<String> = spares(&spa).into_iter().map(|spare| spare.0).collect();
+            let expected: Vec<String> = (0..nspares)
+                .map(|n| format!("draid{parity}-0-{n}"))
+                .collect();
+            assert_eq!(names, expected);
+            let mut spa = reopened(spa, &disks);
+            // One device after the other is lost and covered, until there are no spares left.
+            for (n, (name, guid, user)) in spares(&spa).into_iter().enumerate() {
+                assert_eq!(user, SpareUser::None);
+                let old = find(&spa, &format!("/disk{n}"));
+                fail(&old);
+                spa.attach_distributed(old.guid(), guid).unwrap();
+                steps(&spa, &mut world, &mut dice, 30);
+                finish(&spa);
+                assert!(!find(&spa, &name).leaf().has_dtl(), "{name} is complete");
+                assert_eq!(spares(&spa)[n].2, SpareUser::This);
+                let again = spa.attach_distributed(find(&spa, "/disk4").guid(), guid);
+                assert_eq!(again.unwrap_err().kind(), ErrorKind::Busy);
+                world.compare(spa.dsl()).unwrap();
+                pool::assert_clean(&spa);
+            }
+            // As many others may be lost as if nothing had happened.
+            steps(&spa, &mut world, &mut dice, 30);
+            spa.export().unwrap();
+            drop(spa);
+            let (first, last) = (nspares as usize, count - 1);
+            for lost in first..=last {
+                let is_left =
+                    |n: &usize| *n >= first && (*n < lost || *n >= lost + parity as usize);
+                let left: Vec<_> = (0..count)
+                    .filter(is_left)
+                    .map(|n| disks[n].clone())
+                    .collect();
+                let spa = pool::open(&left, true).unwrap();
+                world.compare(spa.dsl()).unwrap();
+            }
+            // The first device comes back: its spare is free again.
+            spa = pool::open(&disks, false).unwrap();
+            finish(&spa);
+            let (name, guid, _) = spares(&spa)[0].clone();
+            let spare = find(&spa, &name);
+            spa.detach(spare.guid()).unwrap();
+            assert_eq!(spares(&spa)[0], (name.clone(), guid, SpareUser::None));
+            world.compare(spa.dsl()).unwrap();
+            pool::assert_clean(&spa);
+            // It takes over for good, and stays a spare until another device replaces it.
+            let old = find(&spa, "/disk0");
+            spa.attach_distributed(old.guid(), guid).unwrap();
+            finish(&spa);
+            spa.detach(old.guid()).unwrap();
+            let spa = reopened(spa, &disks[1..]);
+            assert_eq!(spares(&spa)[0], (name.clone(), guid, SpareUser::This));
+            let top = spa.parts().tree().tops()[0].clone();
+            assert!(matches!(top.children()[0].kind(), VdevKind::DraidSpare(_)));
+            steps(&spa, &mut world, &mut dice, 30);
+            world.compare(spa.dsl()).unwrap();
+            let new: Arc<dyn Provider> = Arc::new(ram::Memory::new("/new", 192 << 20));
+            let device = NewDevice {
+                kind: VdevKind::Disk,
+                path: "/new".into(),
+                provider: new.clone(),
+            };
+            let sectors = (0, AutoAshift::default());
+            spa.attach(guid, &device, Attach::Replacement, sectors)
+                .unwrap();
+            finish(&spa);
+            assert_eq!(spares(&spa)[0], (name, guid, SpareUser::None));
+            world.compare(spa.dsl()).unwrap();
+            pool::assert_clean(&spa);
+            let disks = [&disks[1..], &[new]].concat();
+            let spa = reopened(spa, &disks);
+            world.compare(spa.dsl()).unwrap();
+            pool::assert_clean(&spa);
+        });
+    }
+}
+
+#[test]
+fn a_distributed_spare_is_of_its_own_draid_alone() {
+    let disks = memory(8);
+    let layout = Layout::Draid(1, 2, 1);
+    let spa = pool::create("tank", layout, 12, &disks[..4], Box::new(|_, _| Ok(()))).unwrap();
+    let single = NewDevice {
+        kind: VdevKind::Disk,
+        path: "/disk7".into(),
+        provider: disks[7].clone(),
+    };
+    let top = vdev::TopSpec::new(vdev::Grouping::Single, vec![single]);
+    let sectors = (12, AutoAshift::default());
+    spa.add(&[top], &vdev::AuxSpec::default(), sectors, true)
+        .unwrap();
+    let guid = spares(&spa)[0].1;
+    let other = find(&spa, "/disk7").guid();
+    let refused = spa.attach_distributed(other, guid).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unsupported);
+    let refused = spa.attach_distributed(other, Guid(1)).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::NotFound);
 }

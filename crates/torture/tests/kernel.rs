@@ -117,7 +117,13 @@ fn kernel_imports_scrubs_reads_writes_and_gives_back() {
 /// That its scrub repairs nothing says that it computes the same parity.
 #[test]
 fn kernel_imports_scrubs_reads_writes_and_gives_back_a_draid() {
-    hand_over(Layout::Draid(2, 3), 7);
+    hand_over(Layout::Draid(2, 3, 0), 7);
+}
+
+/// A distributed spare has taken over for a device that is offline.
+#[test]
+fn kernel_imports_scrubs_reads_writes_and_gives_back_a_draid_with_its_spare_in_use() {
+    hand_over(Layout::Draid(1, 2, 1), 5);
 }
 
 #[test]
@@ -163,6 +169,13 @@ fn hand_over(layout: Layout, count: usize) {
         .clone_dataset("tank/clone", "tank/lz4@one", Vec::new())
         .unwrap();
     spa.sync().unwrap();
+    for (spare, _) in spa.spares() {
+        let old = spa.parts().tree().devices()[1].guid();
+        spa.parts().tree().offline(old, false).unwrap();
+        spa.attach_distributed(old, spare.guid()).unwrap();
+        spa.resilver_if_needed().unwrap();
+        spa.wait_scan(&mut |_| true).unwrap();
+    }
     pool::assert_clean(&spa);
     spa.export().unwrap();
     drop((spa, disks));

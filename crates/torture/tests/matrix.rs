@@ -108,17 +108,17 @@ fn matrix_of_a_raidz3_of_seven() {
 
 #[test]
 fn matrix_of_a_draid1_of_three() {
-    run(Layout::Draid(1, 2), 3, 9);
+    run(Layout::Draid(1, 2, 0), 3, 9);
 }
 
 #[test]
 fn matrix_of_a_draid2_of_eight() {
-    run(Layout::Draid(2, 3), 8, 10);
+    run(Layout::Draid(2, 3, 0), 8, 10);
 }
 
 #[test]
 fn matrix_of_a_draid3_of_twelve() {
-    run(Layout::Draid(3, 7), 12, 11);
+    run(Layout::Draid(3, 7, 0), 12, 11);
 }
 
 #[test]

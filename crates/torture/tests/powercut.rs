@@ -38,7 +38,7 @@ fn record(layout: Layout, ashift: u32, seed: u64, steps: usize) -> Recording {
     };
     let count = match layout {
         Layout::Raidz(parity) => parity + 2,
-        Layout::Draid(parity, data) => parity + data + 1,
+        Layout::Draid(parity, data, _) => parity + data + 1,
         Layout::Stripe | Layout::Mirror => 2,
         Layout::Classes => 4,
     };
@@ -193,7 +193,7 @@ fn sim_power_cuts_on_a_mirror_of_4k_sectors() {
 #[test]
 fn sim_power_cuts_on_a_draid() {
     let seed = seed(9);
-    rt::simulate(seed, move || run(Layout::Draid(1, 2), 12, seed));
+    rt::simulate(seed, move || run(Layout::Draid(1, 2, 0), 12, seed));
 }
 
 #[test]

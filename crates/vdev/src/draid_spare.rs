@@ -137,7 +137,7 @@ impl VdevTree {
         let is_spare = matches!(spare.kind(), VdevKind::DraidSpare(_));
         let draid = self.draid_of(spare);
         let room = draid.map(|(_, top)| top.room_of(&spare.name()));
-        if room.is_none_or(|room| spare.leaf().open(room).is_err()) && is_spare {
+        if is_spare && room.is_none_or(|room| spare.leaf().open(room).is_err()) {
             let leaf = spare.leaf();
             leaf.close(VdevState::CantOpen, VdevAux::OpenFailed);
         }

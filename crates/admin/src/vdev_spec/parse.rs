@@ -164,7 +164,7 @@ fn group(
 
 /// `draid_config_by_type`: `draid[parity][:datad][:childrenc][:sparess]`
 fn draid(word: &str, parity: u64, given: u64) -> Result<Grouping, String> {
-    let (mut data, mut spares) = (None, 0);
+    let (mut data, mut spares): (_, u64) = (None, 0);
     for part in word.split(':').skip(1) {
         let digits = part.bytes().take_while(u8::is_ascii_digit).count();
         let bad = |comma| {
@@ -191,21 +191,27 @@ fn draid(word: &str, parity: u64, given: u64) -> Result<Grouping, String> {
             _ => return Err(bad("")),
         }
     }
-    let left = given.checked_sub(parity + spares).filter(|left| *left > 0);
-    let Some(left) = left else {
-        return Err(format!(
-            "requested number of distributed spares {spares} and parity level {parity} leaves no \
-             disks available for data"
-        ));
+    // The real tool computes these without looking for numbers below zero.
+    let usable = given.wrapping_sub(spares);
+    let data = match data {
+        Some(data) => data,
+        None if given > spares + parity => (given - spares - parity).min(8),
+        None => {
+            return Err(format!(
+                "request number of distributed spares {spares} and parity level {parity}\nleaves no disks \
+                 available for data"
+            ));
+        }
     };
-    let data = data.unwrap_or(left.min(8));
-    if data == 0 || data > left {
+    let width = data.saturating_add(parity);
+    if data == 0 || width > usable {
+        let left = usable.wrapping_sub(parity);
         return Err(format!(
-            "requested number of dRAID data disks {data} per group is too high,\nat most {left} \
-             disks are available for data"
+            "requested number of dRAID data disks per group {data} is too high,\nat most {left} disks are \
+             available for data"
         ));
     }
-    if spares > 100 {
+    if spares > 100 || spares > given.wrapping_sub(width) {
         return Err(format!(
             "invalid number of dRAID spares {spares}; additional disks would be required"
         ));

@@ -47,8 +47,8 @@ fn any_pool(dice: &mut Dice) -> PoolSpec {
         3 => (Layout::Raidz(1), 3),
         4 => (Layout::Raidz(2), 5),
         5 => (Layout::Classes, 4),
-        6 => (Layout::Draid(1, 2), 5),
-        7 => (Layout::Draid(2, 3), 7),
+        6 => (Layout::Draid(1, 2, 0), 5),
+        7 => (Layout::Draid(2, 3, 0), 7),
         _ => (Layout::Mirror, 2),
     };
     let reserve = match layout {

@@ -62,7 +62,7 @@ impl fmt::Display for PoolSpec {
             Layout::Stripe => "stripe".to_owned(),
             Layout::Mirror => "mirror".to_owned(),
             Layout::Raidz(parity) => format!("raidz{parity}"),
-            Layout::Draid(parity, data) => format!("draid{parity}:{data}d"),
+            Layout::Draid(parity, data, _) => format!("draid{parity}:{data}d"),
             Layout::Classes => "classes".to_owned(),
         };
         let PoolSpec {
@@ -90,8 +90,8 @@ impl FromStr for PoolSpec {
             Some("raidz1") => Layout::Raidz(1),
             Some("raidz2") => Layout::Raidz(2),
             Some("raidz3") => Layout::Raidz(3),
-            Some("draid1:2d") => Layout::Draid(1, 2),
-            Some("draid2:3d") => Layout::Draid(2, 3),
+            Some("draid1:2d") => Layout::Draid(1, 2, 0),
+            Some("draid2:3d") => Layout::Draid(2, 3, 0),
             Some("classes") => Layout::Classes,
             other => return Err(format!("there is no layout {other:?}")),
         };
