@@ -66,8 +66,6 @@ fn a_disk_and_a_mirror_are_removed() {
         !status.contains(&name) && !status.contains("indirect"),
         "{status}"
     );
-    let listed = bench.ok("zpool list -v tank");
-    assert!(listed.contains("  indirect-0"), "{listed}");
     bench.fails(
         "zpool remove tank {a}",
         1,
@@ -156,10 +154,10 @@ fn what_cannot_be_removed_is_refused_as_openzfs_does() {
     };
     refused("nix", "no such device in pool");
     refused("{a}", "operation not supported on this type of pool");
-    refused("raidz1-0", "out of space");
     let shape =
         "invalid config; all top-level vdevs must have the same sector size and not be raidz.";
     refused("{d}", shape);
+    refused("raidz1-0", shape);
     for (line, first) in [
         ("zpool remove", "missing pool name argument"),
         ("zpool remove tank", "missing device"),
