@@ -153,8 +153,8 @@ fn removals(out: &mut Printer, pool: &Pool) -> Result<u8> {
     Ok(code)
 }
 
-/// What the feature `obsolete_counts` counts: flags, objects of counts, space maps of obsolete ranges, lists of remapped
-/// blocks.
+/// What the feature `obsolete_counts` counts: flags, objects of counts, space maps of obsolete ranges, lists of
+/// remapped blocks.
 fn obsolete_objects(pool: &Pool) -> Result<u64> {
     let mos = pool.parts().mos();
     let mut counted = 0;
