@@ -12,8 +12,12 @@ use std::sync::Arc;
 use base::{Error, ErrorKind, ObjectId, Result, VdevId};
 use dsl::DslDataset;
 use metaslab::SpaceMapStore;
-use phys::pool_names::{DD_FIELD_LIVELIST, LOG_SPACEMAP_ZAP, VDEV_TOP_ZAP_POOL_CHECKPOINT_SM};
-use zap::Zap;
+use phys::pool_names::{
+    CONDENSING_INDIRECT, DD_FIELD_LIVELIST, LOG_SPACEMAP_ZAP, OBSOLETE_BPOBJ,
+    VDEV_TOP_ZAP_COUNTS_ARE_PRECISE, VDEV_TOP_ZAP_OBSOLETE_SM, VDEV_TOP_ZAP_POOL_CHECKPOINT_SM,
+};
+use phys::scan::INDIRECT_MAPPING_V0_BYTES;
+use zap::{Zap, directory};
 
 use super::pool::Pool;
 use super::text::Printer;
@@ -132,21 +136,49 @@ fn removals(out: &mut Printer, pool: &Pool) -> Result<u8> {
         )?;
         code = 1;
     }
-    // A pool with removed vdevs cannot be opened here, so there is nothing to count.
-    match features.count(feature::OBSOLETE_COUNTS).unwrap_or(0) {
-        0 => writeln!(
+    let counted = obsolete_objects(pool)?;
+    let recorded = features.count(feature::OBSOLETE_COUNTS).unwrap_or(0);
+    if counted == recorded {
+        writeln!(
             out,
-            "Verified indirect_refcount feature refcount of 0 is correct"
-        )?,
-        recorded => {
-            writeln!(
-                out,
-                "Number of obsolete counts objects (0) does not match feature count ({recorded})"
-            )?;
-            code = 1;
-        }
+            "Verified indirect_refcount feature refcount of {recorded} is correct"
+        )?;
+    } else {
+        writeln!(
+            out,
+            "Number of obsolete counts objects ({counted}) does not match feature count ({recorded})"
+        )?;
+        code = 1;
     }
     Ok(code)
+}
+
+/// What the feature `obsolete_counts` counts: flags, objects of counts, space maps of obsolete ranges, lists of
+/// remapped blocks.
+fn obsolete_objects(pool: &Pool) -> Result<u64> {
+    let mos = pool.parts().mos();
+    let mut counted = 0;
+    for top in pool.parts().tree().tops() {
+        let (mapping, zap) = {
+            let config = top.config();
+            (ObjectId(config.indirect_object), ObjectId(config.top_zap))
+        };
+        if mapping.0 != 0 {
+            counted += u64::from(mos.hold(mapping)?.bonus().len() > INDIRECT_MAPPING_V0_BYTES);
+        }
+        if zap.0 != 0 {
+            let names = [VDEV_TOP_ZAP_COUNTS_ARE_PRECISE, VDEV_TOP_ZAP_OBSOLETE_SM];
+            for name in names {
+                let found = zap::lookup_u64(mos, zap, name)?;
+                counted += u64::from(found.is_some_and(|value| value != 0));
+            }
+        }
+    }
+    // While a mapping is condensed, the former space map and the counts of the new mapping.
+    let condensing = directory::find(mos, CONDENSING_INDIRECT);
+    counted += if matches!(condensing, Ok(None)) { 0 } else { 2 };
+    let lists = directory::find(mos, OBSOLETE_BPOBJ)?;
+    Ok(counted + u64::from(lists.is_some()))
 }
 
 /// Whether the number of space maps with a histogram is the stored feature count.
@@ -168,6 +200,9 @@ pub(super) fn space_maps(out: &mut Printer, pool: &Pool) -> Result<u8> {
         if config.top_zap != 0 {
             let zap = Zap::open(mos, ObjectId(config.top_zap))?;
             actual += u64::from(zap.contains(VDEV_TOP_ZAP_POOL_CHECKPOINT_SM)?);
+            let obsolete = zap.lookup_u64(VDEV_TOP_ZAP_OBSOLETE_SM)?;
+            objects.extend(obsolete.map(ObjectId));
+            objects.extend(spa::condensed_obsolete_map(mos, VdevId(i as u64))?);
         }
     }
     for leaf in pool.parts().tree().devices() {

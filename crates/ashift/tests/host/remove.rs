@@ -6,7 +6,7 @@ use crate::bench::Bench;
 /// A pool of these vdevs, with a file of some size in it.
 fn with_data(names: &[&str], vdevs: &str) -> (Bench, Vec<u8>) {
     let bench = Bench::new(names);
-    bench.ok(&format!("zpool create -o ashift=9 tank {vdevs}"));
+    bench.ok(&format!("zpool create -f -o ashift=9 tank {vdevs}"));
     let bytes: Vec<u8> = (0..3_000_000_u32)
         .flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes())
         .collect();
@@ -44,7 +44,7 @@ fn removal(bench: &Bench) -> Vec<String> {
 
 #[test]
 fn a_disk_and_a_mirror_are_removed() {
-    let (bench, bytes) = with_data(&["a", "b", "c", "d", "e"], "{a} mirror {b} {c} {d} -f");
+    let (bench, bytes) = with_data(&["a", "b", "c", "d"], "{a} {d} mirror {b} {c}");
     let said = bench.ok("zpool remove -n tank {a}");
     let name = bench.filled("{a}");
     assert!(said.starts_with(&format!("Memory that will be used after removing {name}: ")));
@@ -66,14 +66,12 @@ fn a_disk_and_a_mirror_are_removed() {
         !status.contains(&name) && !status.contains("indirect"),
         "{status}"
     );
-    let listed = bench.ok("zpool list -v tank");
-    assert!(listed.contains("  indirect-0"), "{listed}");
     bench.fails(
         "zpool remove tank {a}",
         1,
         &format!("cannot remove {name}: no such device in pool"),
     );
-    bench.ok("zpool remove tank mirror-1");
+    bench.ok("zpool remove tank mirror-2");
     bench.ok("zpool wait -t remove tank");
     assert_has(&bench, &bytes);
     bench.ok("zpool scrub tank");
@@ -156,10 +154,10 @@ fn what_cannot_be_removed_is_refused_as_openzfs_does() {
     };
     refused("nix", "no such device in pool");
     refused("{a}", "operation not supported on this type of pool");
-    refused("raidz1-0", "out of space");
     let shape =
         "invalid config; all top-level vdevs must have the same sector size and not be raidz.";
     refused("{d}", shape);
+    refused("raidz1-0", shape);
     for (line, first) in [
         ("zpool remove", "missing pool name argument"),
         ("zpool remove tank", "missing device"),
