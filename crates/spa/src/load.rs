@@ -133,8 +133,10 @@ impl ImportOptions {
         let found = at.map(|at| pools.swap_remove(at));
         let inspect = |path: &str| names.open(path, OpenMode::Inspect).ok();
         let found = found.map(|mut found| {
-            found.follow_aux_paths(config, &inspect);
-            with_later(found, &|path| names.open(path, mode).ok())
+            let open = |path: &str| names.open(path, mode).ok();
+            found.follow_aux_paths(config, pool_names::SPARES, &inspect);
+            found.follow_aux_paths(config, pool_names::L2CACHE, &open);
+            with_later(found, &open)
         });
         let found = found.ok_or_else(|| {
             let text = "none of its devices is there: attach them, or find them with 'zpool import \
@@ -494,6 +496,7 @@ fn load(
     })?;
     let has_grown = !readonly && options.found.renew_end_labels(&tree)?;
     let spares = AuxList::open(&mos, &look.config, pool_names::SPARES, &options.found)?;
+    let caches = AuxList::open(&mos, &look.config, pool_names::L2CACHE, &options.found)?;
     let needs_config = has_grown
         || name != options.found.name
         || options.found.state != PoolState::Active
@@ -506,6 +509,7 @@ fn load(
         mmp: Mmp::new(),
         scanning: Scanning::default(),
         spare_watch: SpareWatch::default(),
+        l2: Arc::new(arc::l2::L2Arc::new(!readonly)),
         scan_settings: options.settings.scan.clone(),
         first_txg: synced,
         host: options.host,
@@ -532,6 +536,7 @@ fn load(
             dtls: BTreeMap::new(),
             detached: Vec::new(),
             spares,
+            caches,
             comment,
             compatibility,
             config,
@@ -540,6 +545,7 @@ fn load(
     });
     let spa = Spa { inner };
     half_open.opened();
+    spa.inner.open_caches();
     spa.inner.begin_suspending();
     if !readonly {
         if spa.multihost() {

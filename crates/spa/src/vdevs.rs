@@ -89,7 +89,7 @@ impl Spa {
         )
     }
 
-    /// Adds top-level vdevs and hot spares. `sectors`: as in [`attach`](Spa::attach). `is_any`: also with another
+    /// Adds top-level vdevs, hot spares and cache devices. `sectors`: as in [`attach`](Spa::attach). `is_any`: also with another
     /// ashift than all others have.
     ///
     /// # Errors
@@ -120,8 +120,11 @@ impl Spa {
             device.empty_labels()?;
         }
         let spares = self.new_spares(&aux.spares, sectors)?;
+        let caches = self.new_caches(&aux.caches, sectors)?;
         let add = move |inner: &Inner, tx: &Tx| {
             inner.state.lock().spares.extend(spares);
+            inner.state.lock().caches.extend(caches);
+            inner.open_caches();
             tops.iter().try_for_each(|top| inner.add(top, tx))
         };
         self.change_tree(|_| Ok(()), add)

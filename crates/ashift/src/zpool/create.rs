@@ -217,13 +217,11 @@ fn all<'d>((tops, aux): Devices<'d>) -> impl Iterator<Item = &'d Device> {
 pub(super) fn resolve(spec: &VdevSpec) -> Result<(Vec<TopSpec<Device>>, AuxSpec<Device>), Fail> {
     let find = |name: &String| Device::find(name);
     let tops: Result<_, _> = spec.tops.iter().map(|top| top.try_map(find)).collect();
-    let (tops, spares) = (tops?, spec.spares.iter().map(find));
+    let tops = tops?;
     let aux = AuxSpec {
-        spares: spares.collect::<Result<_, _>>()?,
+        spares: spec.spares.iter().map(find).collect::<Result<_, _>>()?,
+        caches: spec.cache.iter().map(find).collect::<Result<_, _>>()?,
     };
-    spec.cache
-        .iter()
-        .try_for_each(|leaf| find(leaf).map(drop))?;
     Ok((tops, aux))
 }
 
@@ -242,6 +240,7 @@ pub(super) fn objections(
     is_forced: bool,
 ) -> Result<Vec<String>, Fail> {
     let below = tops.iter().flat_map(|top| &top.devices);
+    let below = below.chain(&aux.caches);
     let vdevs = below.map(|device| (device, Purpose::Vdev));
     let spares = aux.spares.iter().map(|device| (device, Purpose::Spare));
     let mut wrong = Vec::new();
@@ -258,8 +257,7 @@ pub(super) fn refuse_kinds(spec: &VdevSpec) -> Result<(), Fail> {
         Grouping::Single | Grouping::Mirror | Grouping::Raidz { .. } => None,
         other => Some(other.display_name()),
     });
-    let cache = (!spec.cache.is_empty()).then(|| "cache".to_owned());
-    match grouping.or(cache) {
+    match grouping {
         Some(word) => Err(Fail::Failed(format!(
             "invalid vdev specification: '{word}' vdevs are not supported yet, only devices, files, \
              mirrors and raidz of them"

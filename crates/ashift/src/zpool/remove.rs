@@ -1,4 +1,4 @@
-//! `zpool remove`: taking hot spares out of a pool.
+//! `zpool remove`: taking hot spares and cache devices out of a pool.
 //!
 //! # Source
 //! OpenZFS cmd/zpool/zpool_main.c (`zpool_do_remove`), lib/libzfs/libzfs_pool.c (`zpool_vdev_remove`).
@@ -36,6 +36,11 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
 fn remove(pool: &OpenPool, word: &str) -> Result<(), String> {
     let spares = pool.spare_devices();
     let spare = spares.iter().find_map(|spare| find_device(spare, word));
+    let caches = pool.cache_devices();
+    if let Some(cache) = caches.iter().find_map(|cache| find_device(cache, word)) {
+        let removed = pool.remove_cache(Guid(cache.guid));
+        return removed.map_err(|error| error.to_string());
+    }
     let Some(spare) = spare else {
         let vdevs = pool.vdevs();
         let is_there = find_device(&vdevs, word).or_else(|| find_group(&vdevs, word));

@@ -23,7 +23,7 @@ use zio::AllocClass;
 use super::create::{
     check_twice, leaf_facts, objections, pool_device, refuse_kinds, resolve, shown_name,
 };
-use super::device_state::{RESERVED, find_device, find_group, is_free_spare};
+use super::device_state::{CACHED, RESERVED, find_device, find_group, is_cache, is_free_spare};
 use super::devices::{Device, Purpose, objection};
 use super::list::styles;
 use super::{Fail, Outcome, change_error, refuse_options};
@@ -125,6 +125,9 @@ fn target(pool: &OpenPool, word: &str, new: &Device, attach: Attach) -> Result<G
     if is_free_spare(pool, &vdevs, word) {
         return Err(RESERVED.to_owned());
     }
+    if is_cache(pool, word) {
+        return Err(CACHED.to_owned());
+    }
     Err(match find_group(&vdevs, word) {
         None => "no such device in pool".to_owned(),
         Some(group) => match (&group.kind, attach) {
@@ -170,6 +173,9 @@ pub(super) fn detach(session: &Session, args: &Parsed) -> Outcome {
     let Some(device) = find_device(&vdevs, &words[0]) else {
         if is_free_spare(&pool, &vdevs, &words[0]) {
             return Err(refused(&what, RESERVED));
+        }
+        if is_cache(&pool, &words[0]) {
+            return Err(refused(&what, CACHED));
         }
         let is_group = find_group(&vdevs, &words[0]).is_some();
         let why = if is_group {
