@@ -109,7 +109,7 @@ fn sim_a_full_cache_device_forgets_what_is_oldest() {
     let seed = seed(51);
     rt::simulate(seed, move || {
         let (mut dice, mut world) = (Dice::new(seed), World::default());
-        let disks = [memory("/disk", DISK_BYTES), memory("/cache", 70 << 20)];
+        let disks = [memory("/disk", 4 * DISK_BYTES), memory("/cache", 70 << 20)];
         let spa = with_cache(&disks);
         spa.export().unwrap();
         drop(spa);
