@@ -6,8 +6,8 @@
 //! behind it        blocks as they are stored in the pool, each rounded up to sectors, and after each few of them
 //!                  a log block of 64 KiB, compressed if that saves a sector, which lists them
 //! ```
-//! Blocks are written one after another up to the end of the device, then from the start again. The header names the two
-//! newest log blocks; each log block names the one before the one before it. See docs/spec/l2arc.md.
+//! Blocks are written one after another up to the end of the device, then from the start again. The header names
+//! the two newest log blocks; each log block names the one before the one before it. See docs/spec/l2arc.md.
 //!
 //! # Source
 //! OpenZFS include/sys/arc_impl.h (`l2arc_dev_hdr_phys_t`, `l2arc_log_blk_phys_t`), module/zfs/arc.c.

@@ -89,8 +89,8 @@ impl Spa {
         )
     }
 
-    /// Adds top-level vdevs, hot spares and cache devices. `sectors`: as in [`attach`](Spa::attach). `is_any`: also with another
-    /// ashift than all others have.
+    /// Adds top-level vdevs, hot spares and cache devices. `sectors`: as in [`attach`](Spa::attach). `is_any`: also
+    /// with another ashift than all others have.
     ///
     /// # Errors
     /// As [`Spa::create`]; `Exists` for another ashift; `Unsupported` for a special or dedup vdev in a pool without

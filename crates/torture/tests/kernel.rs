@@ -562,6 +562,7 @@ fn kernel_reads_our_cache_device_and_we_its() {
     };
     spa.add(&[], &aux, (12, AutoAshift::default()), true)
         .unwrap();
+    drop(aux);
     new_fs(&spa, "tank/plain", &[("compression", 2)]);
     let ours = dice.bytes(16 << 20);
     let fs = mount(spa.dsl(), "tank/plain", false).unwrap();

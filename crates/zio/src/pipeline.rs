@@ -205,8 +205,8 @@ impl Pipeline {
         assert!(self.suspend.set(suspend).is_ok(), "it is set once");
     }
 
-    /// Sets the second-level cache: blocks are looked for there before they are read from the pool. The first one that is
-    /// set stays.
+    /// Sets the second-level cache: blocks are looked for there before they are read from the pool. The first one
+    /// that is set stays.
     pub fn set_second(&self, second: Arc<dyn SecondLevel>) {
         let _ = self.second.set(second);
     }

@@ -1,9 +1,9 @@
 //! A second-level cache: the stored bytes of blocks, on devices beside those of the pool.
 //!
 //! # What it is
-//! The pipeline asks it before it reads a block from the pool, and offers it what it has read or written. Bytes from there count
-//! only if they match the block's checksum; otherwise the pool is read as if there were no such cache. So blocks without
-//! a checksum, and those that the pipeline does not store as one piece, never get there.
+//! The pipeline asks it before it reads a block from the pool, and offers it what it has read or written. Bytes from
+//! there count only if they match the block's checksum; otherwise the pool is read as if there were no such cache. So
+//! blocks without a checksum, and those that the pipeline does not store as one piece, never get there.
 //!
 //! # Source
 //! OpenZFS `module/zfs/arc.c` (`l2arc_read_done`, `l2arc_write_eligible`).

@@ -363,7 +363,8 @@ impl L2Device {
             let (daddr, prop) = (entry.daddr.get(), L2Prop::from_raw(entry.prop.get()));
             let end = daddr.saturating_add(self.shape.sectors(prop.psize));
             let is_inside = daddr >= self.shape.start() && end <= self.shape.end();
-            let identity = (entry.dva.map(|word| word.get()), Txg(entry.birth.get()));
+            let [first, second] = entry.dva;
+            let identity = ([first.get(), second.get()], Txg(entry.birth.get()));
             let is_usable = is_inside
                 && prop.psize <= SPA_MAXBLOCKSIZE
                 && !prop.is_protected
@@ -439,8 +440,10 @@ fn entry(candidate: &Candidate, daddr: u64) -> L2EntryPhys {
         is_protected: false,
         state: STATE_MRU,
     };
-    let mut entry = L2EntryPhys::default();
-    entry.dva = dva.map(Into::into);
+    let mut entry = L2EntryPhys {
+        dva: dva.map(Into::into),
+        ..L2EntryPhys::default()
+    };
     entry.birth.set(birth.0);
     entry.prop.set(prop.raw());
     entry.daddr.set(daddr);

@@ -61,8 +61,9 @@ pub(crate) fn decode(
     bytes: &[u8],
 ) -> Result<(L2LogPtrPhys, Vec<L2EntryPhys>)> {
     let wrong = |what: &str| Error::corrupt(format!("log block of a cache device: {what}"));
-    let words = pointer.cksum.map(|word| word.get());
-    if fletcher4(bytes) != words {
+    let mut found = *pointer;
+    found.cksum = fletcher4(bytes).map(Into::into);
+    if found != *pointer {
         return Err(wrong("checksum"));
     }
     let prop = L2Prop::from_raw(pointer.prop.get());
