@@ -517,7 +517,7 @@ fn kernel_goes_on_with_spares_and_back() {
     spa.export().unwrap();
 }
 
-/// Finds what is on the cache device, reads from it, and adds to it.
+/// Finds what is on the cache device, reads from it, and may add to it.
 const CACHE_GUEST: &str = r#"
 set -ex
 P=/sys/module/zfs/parameters
@@ -587,7 +587,7 @@ fn kernel_reads_our_cache_device_and_we_its() {
         found
     };
     assert!(read("theirs", theirs.len()) == theirs);
-    let (hits, misses) = spa.cache_hits_and_misses();
-    assert!(hits > 40, "{hits} hits, {misses} misses");
     assert!(read("ours", ours.len()) == ours);
+    let (hits, misses) = spa.cache_hits_and_misses();
+    assert!(hits > 100, "{hits} hits, {misses} misses");
 }
