@@ -26,6 +26,7 @@
 //! OpenZFS `module/zfs/arc.c`; N. Megiddo and D. Modha, "ARC: A Self-Tuning, Low Overhead
 //! Replacement Cache" (FAST 2003).
 
+pub mod l2;
 mod policy;
 mod prefetch;
 #[cfg(test)]

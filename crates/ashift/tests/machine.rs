@@ -184,21 +184,6 @@ fn a_spare_takes_over_for_a_drive_that_is_pulled() {
 }
 
 #[test]
-fn a_drive_that_dies_while_a_command_runs_is_replaced_by_a_spare() {
-    let bench = Bench::new(3);
-    bench.ok("zpool create tank mirror gpt/d0 gpt/d1 spare gpt/d2");
-    fs::write(bench.path("file"), vec![5; 40 << 20]).unwrap();
-    drive_dies(&bench, 0.2, None);
-    bench.ok("cp file /tank/file");
-    bench.ok("machine fault remove ada0 all");
-    let status = bench.ok("zpool status");
-    assert!(status.contains("currently in use"), "{status}");
-    bench.ok("zpool wait -t resilver tank");
-    bench.ok("machine pull ada1");
-    assert_eq!(bench.ok("cat /tank/file").len(), 40 << 20);
-}
-
-#[test]
 fn a_pool_survives_power_cuts() {
     let bench = Bench::new(1);
     bench.ok("gnop create --transient -S 4096 gpt/d0");

@@ -38,6 +38,7 @@ pub mod feature;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod gang;
+pub mod l2arc;
 pub mod label;
 mod layout;
 pub mod objset;

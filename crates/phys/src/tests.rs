@@ -86,6 +86,10 @@ phys_tests! {
     uberblock: crate::UberblockPhys;
     eck: crate::EckPhys;
     boot_env: crate::BootEnvPhys;
+    l2_log_ptr: crate::l2arc::L2LogPtrPhys;
+    l2_header: crate::l2arc::L2HeaderPhys;
+    l2_entry: crate::l2arc::L2EntryPhys;
+    l2_log_head: crate::l2arc::L2LogHeadPhys;
     gang_header: crate::GangHeaderPhys;
     dsl_dir: crate::DslDirPhys;
     dsl_dataset: crate::DslDatasetPhys;

@@ -171,11 +171,11 @@ impl Session {
         };
         let world = self.pools.world();
         let names = world.names_for(Holder::Pool(name.to_owned()));
-        let aux = found.aux.clone();
         let devices = found.devices.iter();
         let providers: Result<Vec<_>> = devices
             .map(|device| names.open(device.provider.name(), mode))
             .collect();
+        let aux = self.lock_caches(&found, name, mode);
         let (providers, guid) = (providers?, found.guid);
         drop(found);
         let mut again = discover(&providers).pools.into_iter();
@@ -183,6 +183,26 @@ impl Session {
         again
             .map(|pool| FoundPool { aux, ..pool })
             .ok_or(Reason::LabelsChanged)
+    }
+
+    /// The hot spares, as they are, and the cache devices, opened like those of the pool.
+    fn lock_caches(
+        &self,
+        found: &FoundPool,
+        name: &str,
+        mode: OpenMode,
+    ) -> Vec<(Guid, Arc<dyn Provider>)> {
+        let world = self.pools.world();
+        let names = world.names_for(Holder::Pool(name.to_owned()));
+        let lock = |(guid, provider): &(Guid, Arc<dyn Provider>)| {
+            let owner = vdev::label::owner(&**provider);
+            let is_cache = owner.is_some_and(|owner| owner.state == PoolState::L2Cache);
+            // One that is in use is of another pool.
+            let locked = is_cache.then(|| names.open(provider.name(), mode).ok());
+            let provider = locked.unwrap_or_else(|| Some(Arc::clone(provider)))?;
+            Some((*guid, provider))
+        };
+        found.aux.iter().filter_map(lock).collect()
     }
 
     /// Reports that the import waits to see whether another host has the pool open.

@@ -15,7 +15,7 @@ use geom::disk::OpenMode;
 use geom::{Namespace, Provider};
 use nvpair::NvList;
 use phys::feature::{FEATURES, Support};
-use phys::pool_names::SPARES;
+use phys::pool_names::{L2CACHE, SPARES};
 use phys::scan::{DSS_CANCELED, DSS_FINISHED, POOL_SCAN_RESILVER};
 use scan::Kind;
 use spa::{FeatureState, Obstacle, Spa, SpareUser, try_import};
@@ -81,6 +81,12 @@ impl Session {
 }
 
 impl OpenPool {
+    /// The state of its cache devices.
+    #[must_use]
+    pub fn cache_devices(&self) -> Vec<VdevStatus> {
+        caches_of(self)
+    }
+
     /// The state of its hot spares.
     #[must_use]
     pub fn spare_devices(&self) -> Vec<VdevStatus> {
@@ -117,11 +123,14 @@ impl Pools {
             root,
             is_foreign: error.kind() == ErrorKind::Permission,
             unsupported_features: unsupported.into_iter().collect(),
-            spares: listed_spares(&config, &|_, path| {
-                Namespace::open(&**self.world(), path?, OpenMode::Inspect).ok()
-            }),
+            spares: listed_aux(&config, SPARES, &|_, path| self.look_at(path?)),
+            cache: listed_aux(&config, L2CACHE, &|_, path| self.look_at(path?)),
             ..named(name, config.get_u64("pool_guid").unwrap_or(0), &config)
         }))
+    }
+
+    fn look_at(&self, path: &str) -> Option<Arc<dyn Provider>> {
+        Namespace::open(&**self.world(), path, OpenMode::Inspect).ok()
     }
 
     /// The vdevs of a config with all devices that can be opened and have the right label.
@@ -160,10 +169,12 @@ impl Pools {
                     }
                     show_paths(&mut pool.root);
                     let config = tried.as_ref().unwrap_or(&found.config);
-                    pool.spares = listed_spares(config, &|guid, path| {
+                    let find = |guid, path: Option<&str>| {
                         let in_use = || Some(&found.device(guid, path)?.provider);
                         found.aux_device(guid, path).or_else(in_use).cloned()
-                    });
+                    };
+                    pool.spares = listed_aux(config, SPARES, &find);
+                    pool.cache = listed_aux(config, L2CACHE, &find);
                 }
                 Err(error) => show_unreadable(&mut pool, &error),
             },
@@ -197,11 +208,26 @@ fn spares_of(pool: &Spa) -> Vec<VdevStatus> {
     pool.spares().into_iter().map(status).collect()
 }
 
+/// The cache devices of an open pool.
+#[doc(alias = "spa_add_l2cache")]
+fn caches_of(pool: &Spa) -> Vec<VdevStatus> {
+    let status = |(cache, used): (Arc<Vdev>, u64)| {
+        let status = vdev_status(&cache, 0, AllocClass::Normal);
+        VdevStatus {
+            alloc_bytes: used,
+            space_bytes: phys::label::allocatable_size(status.physical_bytes),
+            fragmentation: Some(0),
+            ..status
+        }
+    };
+    pool.caches().into_iter().map(status).collect()
+}
+
 /// Finds a device by guid and path.
 type Find<'f> = dyn Fn(Guid, Option<&str>) -> Option<Arc<dyn Provider>> + 'f;
 
-/// The hot spares that a config lists; `find` returns those that are there, by guid and path.
-fn listed_spares(config: &NvList, find: &Find<'_>) -> Vec<VdevStatus> {
+/// The hot spares or cache devices that a config lists; `find` returns those that are there, by guid and path.
+fn listed_aux(config: &NvList, list: &str, find: &Find<'_>) -> Vec<VdevStatus> {
     let status = |config: &NvList| {
         let spare = Vdev::from_aux_config(config).ok()?;
         let path = spare.config().path.clone();
@@ -219,7 +245,7 @@ fn listed_spares(config: &NvList, find: &Find<'_>) -> Vec<VdevStatus> {
         }
         Some(vdev_status(&spare, 0, AllocClass::Normal))
     };
-    aux_configs(config, SPARES).filter_map(status).collect()
+    aux_configs(config, list).filter_map(status).collect()
 }
 
 /// A pool of which only the config is known.
@@ -282,6 +308,7 @@ fn status_of(pool: &OpenPool) -> Result<PoolStatus> {
         version: 5000,
         root,
         spares: spares_of(pool),
+        cache: caches_of(pool),
         unsupported_features: unsupported,
         is_readable: true,
         has_disabled_features: has_disabled_features && !is_restricted(pool),

@@ -10,7 +10,6 @@ use geom::Namespace;
 use geom::disk::OpenMode;
 use machine::Holder;
 use nvpair::NvList;
-use phys::pool_names::SPARES;
 use vdev::import::aux_configs;
 use vdev::{Attach, AutoAshift, AuxSpec, NewDevice, PoolState, TopSpec, Vdev, label};
 
@@ -43,18 +42,19 @@ impl Pools {
         }))
     }
 
-    /// The imported pool that lists a hot spare with this guid.
+    /// The imported pool that lists a hot spare or a cache device with this guid.
     ///
     /// # Errors
     /// Errors of reading the cachefile.
     #[doc(alias = "find_aux")]
-    pub fn pool_with_spare(
+    pub fn pool_that_lists(
         &self,
+        list: &str,
         guid: Guid,
         is_wanted: &dyn Fn(&str) -> bool,
     ) -> Result<Option<String>> {
         let lists_it = |config: &NvList| {
-            aux_configs(config, SPARES).any(|spare| spare.get_u64("guid") == Some(guid.0))
+            aux_configs(config, list).any(|spare| spare.get_u64("guid") == Some(guid.0))
         };
         let configs = self.configs()?.into_iter();
         let mut found = configs.filter(|(name, config)| is_wanted(name) && lists_it(config));

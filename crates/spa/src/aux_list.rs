@@ -1,4 +1,4 @@
-//! Lists of devices that are not in the vdev tree: hot spares.
+//! Lists of devices that are not in the vdev tree: hot spares and cache devices.
 //!
 //! # On disk
 //! An object of the MOS, named in the pool directory as the list in it: a packed nvlist whose one entry is an array of
@@ -14,7 +14,7 @@ use base::{Context, Guid, ObjectId, Result};
 use dmu::{NewObject, Objset, Tx};
 use nvpair::NvList;
 use phys::ObjectType;
-use phys::pool_names::SPARES;
+use phys::pool_names::{L2CACHE, SPARES};
 use vdev::import::{AUX_LISTS, FoundPool, aux_configs};
 use vdev::{Target, Vdev, VdevAux, VdevState, VdevTree};
 use zap::directory;
@@ -146,6 +146,11 @@ impl State {
     /// Adds the lists to the config that goes into the cachefile.
     pub(crate) fn list_aux(&mut self) {
         set_list(&mut self.config, SPARES, self.spares.configs());
+        set_list(&mut self.config, L2CACHE, self.caches.configs());
+    }
+
+    fn aux_lists(&mut self) -> [&mut AuxList; 2] {
+        [&mut self.spares, &mut self.caches]
     }
 }
 
@@ -153,28 +158,34 @@ impl Inner {
     /// Writes the lists that changed.
     #[doc(alias = "spa_sync_aux_dev")]
     pub(crate) fn sync_aux(&self, tx: &Tx) -> Result<()> {
-        let (name, object, configs) = {
-            let mut state = self.state.lock();
-            if !std::mem::take(&mut state.spares.is_dirty) {
-                return Ok(());
-            }
-            state.list_aux();
-            let list = &state.spares;
-            (list.name, list.object, list.configs())
-        };
-        let object = match object {
-            Some(object) => object,
-            None => {
-                let new = NewObject::new(ObjectType::PACKED_NVLIST)
-                    .blksz(BLOCK_BYTES)
-                    .bonus(ObjectType::PACKED_NVLIST_SIZE, 8);
-                let object = self.mos.object_alloc(tx, &new)?.id();
-                directory::set(&self.mos, name, object.0, tx)?;
-                self.state.lock().spares.object = Some(object);
-                object
-            }
-        };
-        let list = NvList::new().with(name, configs);
-        write_packed(&self.mos, object, &list, tx)
+        for at in 0..AUX_LISTS.len() {
+            let (name, object, configs) = {
+                let mut state = self.state.lock();
+                let list = &mut *state.aux_lists()[at];
+                if !std::mem::take(&mut list.is_dirty) {
+                    continue;
+                }
+                let changed = (list.name, list.object, list.configs());
+                state.list_aux();
+                changed
+            };
+            let object = match object {
+                Some(object) => object,
+                None => self.create_list(at, name, tx)?,
+            };
+            let list = NvList::new().with(name, configs);
+            write_packed(&self.mos, object, &list, tx)?;
+        }
+        Ok(())
+    }
+
+    fn create_list(&self, at: usize, name: &str, tx: &Tx) -> Result<ObjectId> {
+        let new = NewObject::new(ObjectType::PACKED_NVLIST)
+            .blksz(BLOCK_BYTES)
+            .bonus(ObjectType::PACKED_NVLIST_SIZE, 8);
+        let object = self.mos.object_alloc(tx, &new)?.id();
+        directory::set(&self.mos, name, object.0, tx)?;
+        self.state.lock().aux_lists()[at].object = Some(object);
+        Ok(object)
     }
 }

@@ -39,6 +39,7 @@ use crate::features;
 use crate::features::Features;
 use crate::history::History;
 use crate::host::Host;
+use crate::l2arc::label_caches;
 use crate::mmp::Mmp;
 use crate::props::PoolProps;
 use crate::removal::Removal;
@@ -77,7 +78,7 @@ pub struct CreateOptions {
     pub name: String,
     /// Its top-level vdevs.
     pub vdevs: Vec<TopSpec<NewDevice>>,
-    /// Its hot spares.
+    /// Its hot spares and cache devices.
     pub aux: AuxSpec<NewDevice>,
     /// Its properties.
     pub new: NewPool,
@@ -125,6 +126,7 @@ impl Spa {
         for (id, top) in (0..).map(VdevId).zip(tree.tops()) {
             spares.extend(top.new_spares(id));
         }
+        let caches = label_caches(&options.aux.caches, sectors, &[])?;
 
         let enabled = features::with_depends(&options.new.features);
         let is_enabled = |name: &str| enabled.iter().any(|feature| feature.name == name);
@@ -228,6 +230,7 @@ impl Spa {
             removal_settings: options.settings.removal.clone(),
             scanning: Scanning::default(),
             spare_watch: SpareWatch::default(),
+            l2: Arc::new(arc::l2::L2Arc::new(true)),
             scan_settings: options.settings.scan.clone(),
             first_txg: Txg(0),
             host: options.host,
@@ -255,6 +258,7 @@ impl Spa {
                 dtls: BTreeMap::new(),
                 detached: Vec::new(),
                 spares: AuxList::created(pool_names::SPARES, spares),
+                caches: AuxList::created(pool_names::L2CACHE, caches),
                 comment: options.new.comment,
                 compatibility: options.new.compatibility,
                 config: NvList::new(),
@@ -263,6 +267,8 @@ impl Spa {
         let spa = Spa { inner };
         half_open.opened();
         spa.inner.tree.prepare_devices()?;
+        spa.inner.clear_caches();
+        spa.inner.open_caches();
         if spa.multihost() {
             spa.inner.mmp.start(&spa.inner);
         }

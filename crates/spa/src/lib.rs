@@ -21,6 +21,7 @@ mod expand;
 mod features;
 pub mod history;
 mod host;
+mod l2arc;
 mod load;
 mod log_space_maps;
 mod mmp;

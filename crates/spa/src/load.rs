@@ -134,8 +134,10 @@ impl ImportOptions {
         let found = at.map(|at| pools.swap_remove(at));
         let inspect = |path: &str| names.open(path, OpenMode::Inspect).ok();
         let found = found.map(|mut found| {
-            found.follow_aux_paths(config, &inspect);
-            with_later(found, &|path| names.open(path, mode).ok())
+            let open = |path: &str| names.open(path, mode).ok();
+            found.follow_aux_paths(config, pool_names::SPARES, &inspect);
+            found.follow_aux_paths(config, pool_names::L2CACHE, &open);
+            with_later(found, &open)
         });
         let found = found.ok_or_else(|| {
             let text = "none of its devices is there: attach them, or find them with 'zpool import \
@@ -529,6 +531,13 @@ fn load(
         &options.found,
         &tree,
     )?;
+    let caches = AuxList::open(
+        &mos,
+        &look.config,
+        pool_names::L2CACHE,
+        &options.found,
+        &tree,
+    )?;
     let needs_config = has_grown
         || name != options.found.name
         || options.found.state != PoolState::Active
@@ -543,6 +552,7 @@ fn load(
         removal_settings: options.settings.removal.clone(),
         scanning: Scanning::default(),
         spare_watch: SpareWatch::default(),
+        l2: Arc::new(arc::l2::L2Arc::new(!readonly)),
         scan_settings: options.settings.scan.clone(),
         first_txg: synced,
         host: options.host,
@@ -569,6 +579,7 @@ fn load(
             dtls: BTreeMap::new(),
             detached: Vec::new(),
             spares,
+            caches,
             comment,
             compatibility,
             config,
@@ -577,6 +588,7 @@ fn load(
     });
     let spa = Spa { inner };
     half_open.opened();
+    spa.inner.open_caches();
     spa.inner.begin_suspending();
     if !readonly {
         if spa.multihost() {

@@ -110,6 +110,8 @@ pub(crate) struct Inner {
     pub(crate) scanning: Scanning,
     pub(crate) scan_settings: ScanSettings,
     pub(crate) spare_watch: SpareWatch,
+    /// The cache devices.
+    pub(crate) l2: Arc<arc::l2::L2Arc>,
     /// The last synced txg when the pool was opened.
     pub(crate) first_txg: Txg,
 }
@@ -136,6 +138,8 @@ pub(crate) struct State {
     pub(crate) detached: Vec<Arc<Vdev>>,
     /// spa_spares
     pub(crate) spares: AuxList,
+    /// spa_l2cache
+    pub(crate) caches: AuxList,
     pub(crate) comment: Option<String>,
     pub(crate) compatibility: Option<String>,
     /// The config as last written: what a cachefile stores.
@@ -194,7 +198,11 @@ impl Drop for Spa {
         self.inner.groups.abandon();
         self.inner.mmp.stop();
         let _ = self.inner.groups.stop();
-        for device in self.inner.tree.devices() {
+        let others = {
+            let state = self.inner.state.lock();
+            [state.spares.devices(), state.caches.devices()].concat()
+        };
+        for device in self.inner.tree.devices().iter().chain(&others) {
             device.leaf().close(VdevState::Closed, VdevAux::None);
         }
         self.inner.core.close();
@@ -381,6 +389,7 @@ impl Spa {
             }
             self.inner.groups.stop()
         })?;
+        self.inner.feed_caches(true);
         self.inner.mmp.stop();
         Ok(())
     }
@@ -436,6 +445,7 @@ impl Spa {
             // If the pool is resumed it is in use as before.
             left.inspect_err(|_| self.set_pool_state(PoolState::Active))
         })?;
+        self.inner.feed_caches(true);
         self.inner.mmp.stop();
         Ok(())
     }

@@ -46,6 +46,7 @@ impl TxgSync for Inner {
         self.core.set_pass(0);
         outcome?;
         self.let_detached_go();
+        self.feed_caches(false);
         self.mos.sync_done(txg);
         let spare_bytes = self.groups.dirty_data_max();
         self.space.sync_done(txg, self.slop_bytes(), spare_bytes);

@@ -119,8 +119,8 @@ impl Spa {
         )
     }
 
-    /// Adds top-level vdevs and hot spares. `sectors`: as in [`attach`](Spa::attach). `is_any`: also with another
-    /// ashift than all others have.
+    /// Adds top-level vdevs, hot spares and cache devices. `sectors`: as in [`attach`](Spa::attach). `is_any`: also
+    /// with another ashift than all others have.
     ///
     /// # Errors
     /// As [`Spa::create`]; `Exists` for another ashift; `Unsupported` for a special or dedup vdev in a pool without
@@ -156,12 +156,15 @@ impl Spa {
             device.empty_labels()?;
         }
         let spares = self.new_spares(&aux.spares, sectors)?;
+        let caches = self.new_caches(&aux.caches, sectors)?;
         let add = move |inner: &Inner, tx: &Tx| {
             let first = inner.tree.tops().len() as u64;
             let distributed = (first..).map(VdevId).zip(&tops);
             let distributed = distributed.flat_map(|(id, top)| top.new_spares(id));
             let spares = spares.into_iter().chain(distributed).collect();
             inner.state.lock().spares.extend(spares);
+            inner.state.lock().caches.extend(caches);
+            inner.open_caches();
             tops.iter().try_for_each(|top| inner.add(top, tx))
         };
         self.change_tree(|_| Ok(()), add)

@@ -487,8 +487,16 @@ fn kernel_goes_on_with_spares_and_back() {
     };
     let sectors = (12, AutoAshift::default());
     let spares = (3..5).map(device).collect();
-    spa.add(&[], &vdev::AuxSpec { spares }, sectors, true)
-        .unwrap();
+    spa.add(
+        &[],
+        &vdev::AuxSpec {
+            spares,
+            caches: Vec::new(),
+        },
+        sectors,
+        true,
+    )
+    .unwrap();
     let first = spa.parts().tree().devices()[0].guid();
     spa.attach(first, &device(3), Attach::Replacement, sectors)
         .unwrap();
@@ -525,4 +533,79 @@ fn kernel_goes_on_with_spares_and_back() {
     work(&spa, "tank/plain", &mut files, &mut dice, 100);
     pool::assert_clean(&spa);
     spa.export().unwrap();
+}
+
+/// Finds what is on the cache device, reads from it, and may add to it.
+const CACHE_GUEST: &str = r#"
+set -ex
+P=/sys/module/zfs/parameters
+echo 0 >$P/l2arc_rebuild_blocks_min_l2size
+echo 0 >$P/l2arc_noprefetch
+echo 67108864 >$P/l2arc_write_max
+echo 1 >$P/l2arc_feed_secs
+zpool import -d /dev -R /mnt tank
+sleep 3
+zpool list -v tank
+grep l2_ /proc/spl/kstat/zfs/arcstats
+grep -q "^l2_rebuild_success  *4  *1$" /proc/spl/kstat/zfs/arcstats
+cat /mnt/tank/plain/ours >/host/ours
+hits=$(awk '$1 == "l2_hits" {print $3}' /proc/spl/kstat/zfs/arcstats)
+test $hits -gt 50
+bad=$(awk '$1 == "l2_cksum_bad" {print $3}' /proc/spl/kstat/zfs/arcstats)
+test $bad -eq 0
+head -c 6000000 /dev/urandom >/host/theirs
+cp /host/theirs /mnt/tank/plain/theirs
+zpool sync
+sleep 4
+zpool export tank
+"#;
+
+#[test]
+fn kernel_reads_our_cache_device_and_we_its() {
+    let Some(guest) = Guest::find() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let host = tempfile::tempdir().unwrap();
+    let mut dice = Dice::new(seed(81));
+    let (paths, disks) = images(folder.path(), 2);
+    let root = init(NewFilesystem::default(), true);
+    let spa = pool::create("tank", Layout::Stripe, 12, &disks[..1], root).unwrap();
+    let cache = NewDevice {
+        kind: VdevKind::Disk,
+        path: disks[1].name().to_owned(),
+        provider: disks[1].clone(),
+    };
+    let aux = vdev::AuxSpec {
+        spares: Vec::new(),
+        caches: vec![cache],
+    };
+    spa.add(&[], &aux, (12, AutoAshift::default()), true)
+        .unwrap();
+    drop(aux);
+    new_fs(&spa, "tank/plain", &[("compression", 2)]);
+    let ours = dice.bytes(16 << 20);
+    let fs = mount(spa.dsl(), "tank/plain", false).unwrap();
+    let file = fs.create_file(fs.root(), b"ours", &zpl::Create::default());
+    fs.write(file.unwrap().id, 0, &ours).unwrap();
+    drop(fs);
+    spa.export().unwrap();
+    drop((spa, disks));
+
+    let names: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
+    let ran = guest.run(CACHE_GUEST, host.path(), &names);
+    ran.assert_success();
+    assert!(std::fs::read(host.path().join("ours")).unwrap() == ours);
+
+    let theirs = std::fs::read(host.path().join("theirs")).unwrap();
+    let (_, disks) = images(folder.path(), 2);
+    let spa = pool::open(&disks, true).unwrap();
+    let fs = mount(spa.dsl(), "tank/plain", true).unwrap();
+    let read = |name: &str, length: usize| {
+        let mut found = vec![0; length];
+        fs.read(fs.resolve(name).unwrap(), 0, &mut found).unwrap();
+        found
+    };
+    assert!(read("theirs", theirs.len()) == theirs);
+    assert!(read("ours", ours.len()) == ours);
+    let (hits, misses) = spa.cache_hits_and_misses();
+    assert!(hits > 100, "{hits} hits, {misses} misses");
 }

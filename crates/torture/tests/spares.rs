@@ -41,7 +41,15 @@ fn new_device(provider: &Arc<dyn Provider>) -> NewDevice {
 
 fn add_spares(spa: &Spa, disks: &[Arc<dyn Provider>]) -> base::Result<()> {
     let spares = disks.iter().map(new_device).collect();
-    spa.add(&[], &AuxSpec { spares }, SECTORS, true)
+    spa.add(
+        &[],
+        &AuxSpec {
+            spares,
+            caches: Vec::new(),
+        },
+        SECTORS,
+        true,
+    )
 }
 
 fn replace(spa: &Spa, old: Guid, new: &Arc<dyn Provider>) -> base::Result<()> {

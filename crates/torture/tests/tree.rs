@@ -300,7 +300,10 @@ const REPLACE_SPARE: Change = Change {
 
 fn add_spares(spa: &Spa, disks: &[Arc<dyn Provider>]) {
     let spares = disks.iter().map(new_device).collect();
-    let aux = AuxSpec { spares };
+    let aux = AuxSpec {
+        spares,
+        caches: Vec::new(),
+    };
     spa.add(&[], &aux, (0, AutoAshift::default()), true)
         .unwrap();
 }

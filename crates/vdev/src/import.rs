@@ -341,7 +341,9 @@ impl FoundPool {
         config: &NvList,
         open: &dyn Fn(&str) -> Option<Arc<dyn Provider>>,
     ) -> FoundPool {
-        self.follow_aux_paths(config, open);
+        for list in AUX_LISTS {
+            self.follow_aux_paths(config, list, open);
+        }
         let Some(root) = config
             .get_list("vdev_tree")
             .and_then(|t| Vdev::from_config(t).ok())
@@ -385,15 +387,14 @@ impl FoundPool {
         }
     }
 
-    /// Adds the hot spares and cache devices that `config`, from the MOS or a cachefile, lists and that are at
-    /// their paths.
+    /// Adds the devices in one of the lists of `config`, from the MOS or a cachefile, that are at their paths.
     pub fn follow_aux_paths(
         &mut self,
         config: &NvList,
+        list: &str,
         open: &dyn Fn(&str) -> Option<Arc<dyn Provider>>,
     ) {
-        let lists = AUX_LISTS.into_iter();
-        for device in lists.flat_map(|list| aux_configs(config, list)) {
+        for device in aux_configs(config, list) {
             let guid = Guid(device.get_u64("guid").unwrap_or(0));
             let path = device.get_str("path");
             let Some(path) = path.filter(|_| self.aux_device(guid, None).is_none()) else {

@@ -112,11 +112,16 @@ impl<D> TopSpec<D> {
 pub struct AuxSpec<D> {
     /// Hot spares.
     pub spares: Vec<D>,
+    /// Cache devices.
+    pub caches: Vec<D>,
 }
 
 impl<D> Default for AuxSpec<D> {
     fn default() -> Self {
-        AuxSpec { spares: Vec::new() }
+        AuxSpec {
+            spares: Vec::new(),
+            caches: Vec::new(),
+        }
     }
 }
 
@@ -124,21 +129,22 @@ impl<D> AuxSpec<D> {
     /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.spares.is_empty()
+        self.spares.is_empty() && self.caches.is_empty()
     }
 
     /// All of them.
     pub fn devices(&self) -> impl Iterator<Item = &D> {
-        self.spares.iter()
+        self.spares.iter().chain(&self.caches)
     }
 
     /// The same with each device replaced by what `f` returns for it.
     ///
     /// # Errors
     /// The first error of `f`.
-    pub fn try_map<T, E>(&self, f: impl FnMut(&D) -> Result<T, E>) -> Result<AuxSpec<T>, E> {
+    pub fn try_map<T, E>(&self, mut f: impl FnMut(&D) -> Result<T, E>) -> Result<AuxSpec<T>, E> {
         Ok(AuxSpec {
-            spares: self.spares.iter().map(f).collect::<Result<_, E>>()?,
+            spares: self.spares.iter().map(&mut f).collect::<Result<_, E>>()?,
+            caches: self.caches.iter().map(f).collect::<Result<_, E>>()?,
         })
     }
 }

@@ -29,6 +29,7 @@ mod pipeline;
 mod prepared;
 mod read;
 mod runs;
+mod second;
 mod suspend;
 mod vdev_ops;
 
@@ -44,6 +45,7 @@ pub use log::new_log_bp;
 pub use pipeline::{PhysicalReport, Pipeline, PipelineSettings, PipelineStats};
 pub use prepared::Prepared;
 pub use runs::{BlockCopy, Runs, blocks_of};
+pub use second::SecondLevel;
 pub use suspend::{FailedIo, Suspend, is_worth_repeating, reissue};
 pub use vdev_ops::{RunBlock, ScrubReport, VdevOps};
 

@@ -49,8 +49,8 @@ use crate::error_log::ErrorLog;
 use crate::gang::{GangWrite, Placed};
 use crate::issue::{Flight, Issuer, Write};
 use crate::{
-    AllocClass, Allocator, BlockStore, Bookmark, Hint, LogStore, Priority, Suspend, UnderWay,
-    VdevOps, WriteRequest, eck, log,
+    AllocClass, Allocator, BlockStore, Bookmark, Hint, LogStore, Priority, SecondLevel, Suspend,
+    UnderWay, VdevOps, WriteRequest, eck, log,
 };
 
 /// Logical bytes in a wave, at most, unless a single block is larger.
@@ -165,6 +165,7 @@ pub struct Pipeline {
     pub(crate) stats: Counters,
     pub(crate) errors: ErrorLog,
     suspend: Arc<OnceLock<Arc<dyn Suspend>>>,
+    pub(crate) second: OnceLock<Arc<dyn SecondLevel>>,
     issuer: Issuer,
 }
 
@@ -190,6 +191,7 @@ impl Pipeline {
             settings,
             stats: Counters::default(),
             errors: ErrorLog::default(),
+            second: OnceLock::new(),
             suspend,
         }
     }
@@ -201,6 +203,12 @@ impl Pipeline {
     /// When it was set before.
     pub fn set_suspend(&self, suspend: Arc<dyn Suspend>) {
         assert!(self.suspend.set(suspend).is_ok(), "it is set once");
+    }
+
+    /// Sets the second-level cache: blocks are looked for there before they are read from the pool. The first one
+    /// that is set stays.
+    pub fn set_second(&self, second: Arc<dyn SecondLevel>) {
+        let _ = self.second.set(second);
     }
 
     /// What was set by [`set_suspend`](Pipeline::set_suspend).
@@ -355,6 +363,7 @@ impl Pipeline {
                     bp.set_dva(i, dva);
                 }
                 placed.write_all(&bp, &physical);
+                self.offer_written(&bp, request, &physical);
             }
             Err(e) if e.kind() == ErrorKind::NoSpace && psize > self.alloc.min_alloc() => {
                 add(&self.stats.gangs, 1);
@@ -363,6 +372,13 @@ impl Pipeline {
             Err(e) => return Err(e.within(format!("block {}", request.bookmark))),
         }
         Ok(bp)
+    }
+
+    fn offer_written(&self, bp: &BlkPtrPhys, request: &WriteRequest, physical: &Physical) {
+        let type_ = ObjectType::try_from(request.object_type);
+        let is_metadata = request.level > 0 || type_.is_ok_and(ObjectType::is_metadata);
+        let bytes = &physical.buf[..physical.psize];
+        self.offer_second(bp, request.bookmark.objset, is_metadata, bytes);
     }
 
     /// Overwrites `old` in place. Returns false when the headers of a gang can no longer be read: then

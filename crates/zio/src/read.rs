@@ -243,7 +243,10 @@ impl Pipeline {
             let what = format!("block {bookmark} is encrypted");
             return Err(Error::new(ErrorKind::Unsupported, what));
         }
-        let physical = self.read_physical(bp, bookmark, priority)?;
+        let physical = match self.read_second(bp) {
+            Some(found) => found,
+            None => self.read_first(bp, bookmark, priority)?,
+        };
         let psize = bp.psize() as usize;
         let data = decompress(bp, &physical[..psize])
             .inspect_err(|e| self.note_loss(bp, bookmark, priority, e))
@@ -253,6 +256,24 @@ impl Pipeline {
             None if physical.len() == psize => Ok(physical.share()),
             None => Ok(Buf::copy_of(&physical[..psize])),
         }
+    }
+
+    /// Reads from the pool, and offers what was read to the second-level cache.
+    fn read_first(
+        &self,
+        bp: &BlkPtrPhys,
+        bookmark: &Bookmark,
+        priority: Priority,
+    ) -> Result<BlockBuf> {
+        let physical = self.read_physical(bp, bookmark, priority)?;
+        let type_ = ObjectType::try_from(bp.object_type());
+        let is_metadata = bp.level() > 0 || type_.is_ok_and(ObjectType::is_metadata);
+        let bytes = &physical[..bp.psize() as usize];
+        // What is read ahead may never be asked for.
+        if priority != Priority::AsyncRead {
+            self.offer_second(bp, bookmark.objset, is_metadata, bytes);
+        }
+        Ok(physical)
     }
 
     /// Checks that `physical`, verified bytes of a block (psize or a little more), also decompress: the

@@ -50,7 +50,6 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
     let (tops, aux) = resolve(&spec)?;
     check_devices(session, pool, &spec, (&tops, &aux), args.has('f'))?;
     check_places(args)?;
-    refuse_kinds(&spec)?;
     let (wanted, altroot) = read_options(pool, args, &needed_features(&spec))?;
     check_pool_name(pool, true).map_err(|error| {
         format!("cannot create '{pool}': {error}\npool name may have been omitted")
@@ -214,13 +213,11 @@ fn all<'d>((tops, aux): Devices<'d>) -> impl Iterator<Item = &'d Device> {
 pub(super) fn resolve(spec: &VdevSpec) -> Result<(Vec<TopSpec<Device>>, AuxSpec<Device>), Fail> {
     let find = |name: &String| Device::find(name);
     let tops: Result<_, _> = spec.tops.iter().map(|top| top.try_map(find)).collect();
-    let (tops, spares) = (tops?, spec.spares.iter().map(find));
+    let tops = tops?;
     let aux = AuxSpec {
-        spares: spares.collect::<Result<_, _>>()?,
+        spares: spec.spares.iter().map(find).collect::<Result<_, _>>()?,
+        caches: spec.cache.iter().map(find).collect::<Result<_, _>>()?,
     };
-    spec.cache
-        .iter()
-        .try_for_each(|leaf| find(leaf).map(drop))?;
     Ok((tops, aux))
 }
 
@@ -239,6 +236,7 @@ pub(super) fn objections(
     is_forced: bool,
 ) -> Result<Vec<String>, Fail> {
     let below = tops.iter().flat_map(|top| &top.devices);
+    let below = below.chain(&aux.caches);
     let vdevs = below.map(|device| (device, Purpose::Vdev));
     let spares = aux.spares.iter().map(|device| (device, Purpose::Spare));
     let mut wrong = Vec::new();
@@ -247,18 +245,6 @@ pub(super) fn objections(
         wrong.extend(found.filter(|o| !o.can_force || !is_forced).map(|o| o.text));
     }
     Ok(wrong)
-}
-
-/// Refuses kinds of vdevs that the engine cannot make.
-pub(super) fn refuse_kinds(spec: &VdevSpec) -> Result<(), Fail> {
-    let cache = (!spec.cache.is_empty()).then(|| "cache".to_owned());
-    match cache {
-        Some(word) => Err(Fail::Failed(format!(
-            "invalid vdev specification: '{word}' vdevs are not supported yet, only devices, files, \
-             mirrors and raidz of them"
-        ))),
-        None => Ok(()),
-    }
 }
 
 /// Checks that no device is named twice; `what` is what cannot be done then.

@@ -43,6 +43,17 @@ pub(super) fn is_free_spare(pool: &OpenPool, vdevs: &VdevStatus, word: &str) -> 
             .any(|spare| find_device(spare, word).is_some())
 }
 
+/// What OpenZFS says of a cache device.
+pub(super) const CACHED: &str = "device is in use as a cache";
+
+/// Whether the user means a cache device.
+pub(super) fn is_cache(pool: &OpenPool, word: &str) -> bool {
+    let caches = pool.cache_devices();
+    caches
+        .iter()
+        .any(|cache| find_device(cache, word).is_some())
+}
+
 /// The vdev that is not a leaf, by its name (`mirror-0`) or guid.
 pub(super) fn find_group<'v>(root: &'v VdevStatus, word: &str) -> Option<&'v VdevStatus> {
     root.find(&|vdev| {
@@ -88,6 +99,7 @@ pub(super) fn offline(session: &Session, args: &Parsed) -> Outcome {
         let Some(device) = find_device(&vdevs, word) else {
             failed(match find_group(&vdevs, word) {
                 _ if is_free_spare(&pool, &vdevs, word) => RESERVED,
+                _ if is_cache(&pool, word) => "taking a cache device offline is not supported yet",
                 Some(_) => "operation not supported on this type of pool",
                 None => "no such device in pool",
             });

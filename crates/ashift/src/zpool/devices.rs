@@ -11,6 +11,7 @@ use base::{ErrorKind, Guid};
 use geom::disk::OpenMode;
 use geom::{Namespace, Provider};
 use machine::World;
+use phys::pool_names::{L2CACHE, SPARES};
 use service::Session;
 use vdev::label::Owner;
 use vdev::{PoolState, VdevKind, label};
@@ -171,7 +172,15 @@ pub(super) fn objection(
             PoolState::Active if is_active => "active",
             PoolState::Active => "potentially active",
             PoolState::Exported => "exported",
-            PoolState::Destroyed | PoolState::Spare | PoolState::L2Cache => return Ok(None),
+            PoolState::L2Cache => {
+                let pools = session.pools();
+                let pool = pools.pool_that_lists(L2CACHE, owner.guid, &|_| true)?;
+                return Ok(pool.map(|pool| Objection {
+                    text: format!("{path} is part of unknown pool '{pool}'"),
+                    can_force: true,
+                }));
+            }
+            PoolState::Destroyed | PoolState::Spare => return Ok(None),
         };
         let text = format!("{path} is part of {what} pool '{}'", owner.pool);
         return Ok(Some(Objection {
@@ -190,7 +199,7 @@ pub(super) fn objection(
 fn spare_of(session: &Session, owner: &Owner) -> base::Result<Option<String>> {
     let pools = session.pools();
     match owner.state {
-        PoolState::Spare => pools.pool_with_spare(owner.guid, &|_| true),
+        PoolState::Spare => pools.pool_that_lists(SPARES, owner.guid, &|_| true),
         PoolState::Active if owner.is_spare => {
             let is_imported = pools.is_guid_imported(owner.pool_guid)?;
             Ok(is_imported.then(|| owner.pool.clone()))
@@ -211,7 +220,9 @@ fn reserved(
         Purpose::Vdev => false,
         Purpose::Spare => true,
         Purpose::Replacement(own) => {
-            let listed = session.pools().pool_with_spare(guid, &|name| name == own);
+            let listed = session
+                .pools()
+                .pool_that_lists(SPARES, guid, &|name| name == own);
             listed?.is_some()
         }
     };

@@ -1,4 +1,4 @@
-//! `zpool remove`: taking vdevs and hot spares out of a pool.
+//! `zpool remove`: taking vdevs, hot spares and cache devices out of a pool.
 //!
 //! # Source
 //! OpenZFS cmd/zpool/zpool_main.c (`zpool_do_remove`), lib/libzfs/libzfs_pool.c (`zpool_vdev_remove`,
@@ -68,6 +68,11 @@ fn remove(pool: &OpenPool, word: &str) -> Result<(), String> {
     let spares = pool.spare_devices();
     if let Some(spare) = spares.iter().find_map(|spare| find_device(spare, word)) {
         let removed = pool.remove_spare(Guid(spare.guid));
+        return removed.map_err(|error| reason(&error, false));
+    }
+    let caches = pool.cache_devices();
+    if let Some(cache) = caches.iter().find_map(|cache| find_device(cache, word)) {
+        let removed = pool.remove_cache(Guid(cache.guid));
         return removed.map_err(|error| reason(&error, false));
     }
     let vdevs = pool.vdevs();

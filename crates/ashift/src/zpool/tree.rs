@@ -20,10 +20,8 @@ use service::{Access, OpenPool, PoolDevice, Session};
 use vdev::{Attach, TopSpec};
 use zio::AllocClass;
 
-use super::create::{
-    check_twice, leaf_facts, objections, pool_device, refuse_kinds, resolve, shown_name,
-};
-use super::device_state::{RESERVED, find_device, find_group, is_free_spare};
+use super::create::{check_twice, leaf_facts, objections, pool_device, resolve, shown_name};
+use super::device_state::{CACHED, RESERVED, find_device, find_group, is_cache, is_free_spare};
 use super::devices::{Device, Purpose, is_distributed_spare, objection};
 use super::list::styles;
 use super::{Fail, Outcome, change_error, refuse_options};
@@ -158,6 +156,9 @@ fn target(pool: &OpenPool, word: &str, new: &Device, attach: Attach) -> Result<G
     if is_free_spare(pool, &vdevs, word) {
         return Err(RESERVED.to_owned());
     }
+    if is_cache(pool, word) {
+        return Err(CACHED.to_owned());
+    }
     Err(match find_group(&vdevs, word) {
         None => "no such device in pool".to_owned(),
         Some(group) => match (&group.kind, attach) {
@@ -204,6 +205,9 @@ pub(super) fn detach(session: &Session, args: &Parsed) -> Outcome {
         if is_free_spare(&pool, &vdevs, &words[0]) {
             return Err(refused(&what, RESERVED));
         }
+        if is_cache(&pool, &words[0]) {
+            return Err(refused(&what, CACHED));
+        }
         let is_group = find_group(&vdevs, &words[0]).is_some();
         let why = if is_group {
             only
@@ -242,7 +246,6 @@ pub(super) fn add(session: &Session, args: &Parsed) -> Outcome {
     if !allowed.other_replication && !tops.is_empty() {
         check_level(&pool.vdevs(), &spec)?;
     }
-    refuse_kinds(&spec)?;
     if args.has('n') {
         let (_, style, _) = styles(args);
         print!(

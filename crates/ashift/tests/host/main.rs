@@ -4,6 +4,7 @@
 mod bench;
 
 mod busy;
+mod caches;
 mod damage;
 mod expand;
 mod guid;

@@ -183,8 +183,6 @@ fn vdevs_are_added() {
     let other =
         "cannot add to 'tank': adding devices with different physical sector sizes is not allowed";
     bench.fails("zpool add -o ashift=13 tank mirror {c} {d}", 1, other);
-    let (code, _, err) = bench.run("zpool add -f tank cache {c}");
-    assert!(code == 1 && err.contains("not supported yet"), "{err}");
     assert_eq!(
         vdevs(&bench),
         "tank ONLINE\nmirror-0 ONLINE\na ONLINE\nb ONLINE"
