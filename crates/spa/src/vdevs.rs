@@ -30,8 +30,7 @@ use phys::feature::{ALLOCATION_CLASSES, DRAID};
 use phys::label::SPA_MINDEVSIZE;
 use phys::uberblock::SPA_VERSION_FEATURES;
 use vdev::{
-    Attach, AutoAshift, AuxSpec, Detached, Grouping, NewDevice, PoolState, TopSpec, Vdev, VdevKind,
-    VdevTree,
+    Attach, AutoAshift, AuxSpec, Detached, Grouping, NewDevice, PoolState, TopSpec, Vdev, VdevTree,
 };
 use zio::AllocClass;
 
@@ -187,8 +186,7 @@ impl Spa {
                 return Err(Error::invalid(NO_RAIDZ));
             }
         }
-        let has_parity = |top: &Arc<Vdev>| matches!(top.kind(), VdevKind::RaidZ { .. });
-        if tops.iter().any(has_parity) {
+        if tops.iter().any(|top| top.kind().has_parity()) {
             return Err(Error::invalid(NO_RAIDZ));
         }
         Ok(())

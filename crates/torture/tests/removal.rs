@@ -621,15 +621,18 @@ fn sim_what_cannot_be_removed_is_refused() {
         );
         remove(&spa, 0).unwrap();
         assert_eq!(kind(remove(&spa, 0)), ErrorKind::Exists);
-        let raidz = TopSpec::new(
-            Grouping::Raidz { parity: 1 },
-            disks[5..8].iter().map(new_device).collect(),
-        );
-        let sectors = (0, AutoAshift::default());
-        assert_eq!(
-            kind(spa.add(&[raidz], &AuxSpec::default(), sectors, true)),
-            ErrorKind::InvalidInput
-        );
+        let draid = Grouping::Draid {
+            parity: 1,
+            data: 2,
+            children: 3,
+            spares: 0,
+        };
+        for grouping in [Grouping::Raidz { parity: 1 }, draid] {
+            let top = TopSpec::new(grouping, disks[5..8].iter().map(new_device).collect());
+            let sectors = (0, AutoAshift::default());
+            let added = spa.add(&[top], &AuxSpec::default(), sectors, true);
+            assert_eq!(kind(added), ErrorKind::InvalidInput);
+        }
         spa.wait_removal(&mut |_| true).unwrap();
         assert_eq!(kind(remove(&spa, 0)), ErrorKind::Unsupported, "it is gone");
     });

@@ -122,6 +122,13 @@ impl VdevKind {
         matches!(self, VdevKind::Disk | VdevKind::File)
     }
 
+    /// Whether blocks have columns of parity.
+    #[must_use]
+    #[doc(alias = "vdev_get_nparity")]
+    pub fn has_parity(self) -> bool {
+        matches!(self, VdevKind::RaidZ { .. } | VdevKind::Draid(_))
+    }
+
     /// Whether every child holds everything.
     #[must_use]
     pub fn is_mirror_like(self) -> bool {

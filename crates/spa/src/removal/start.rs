@@ -18,7 +18,7 @@ use metaslab::RangeTree;
 use phys::feature::{DEVICE_REMOVAL, OBSOLETE_COUNTS, ZPOOL_CHECKPOINT};
 use phys::pool_names::VDEV_TOP_ZAP_COUNTS_ARE_PRECISE;
 use phys::scan::DSS_SCANNING;
-use vdev::{Mapping, Vdev, VdevKind};
+use vdev::{Mapping, Vdev};
 use zap::directory;
 use zio::AllocClass;
 
@@ -132,6 +132,9 @@ impl Inner {
         if top.devices().iter().any(lacks_some) {
             return Err(Error::new(ErrorKind::Busy, "a device lacks some data"));
         }
+        if top.devices().iter().any(|leaf| leaf.config().is_spare) {
+            return Err(Error::new(ErrorKind::Busy, "a hot spare is in use there"));
+        }
         if !top.state().0.is_usable() {
             return Err(Error::new(
                 ErrorKind::Io,
@@ -168,11 +171,10 @@ impl Inner {
         let class = top.config().class();
         let peers = concrete().filter(|peer| peer.config().class() == class);
         ashifts.extend(peers.map(|peer| peer.config().ashift));
-        let has_parity = |top: &&Arc<Vdev>| matches!(top.kind(), VdevKind::RaidZ { .. });
         let is_nested = |top: &&Arc<Vdev>| {
             top.kind().is_mirror_like() && !top.children().iter().all(|side| side.kind().is_leaf())
         };
-        let is_bad = concrete().any(|top| has_parity(&top) || is_nested(&top));
+        let is_bad = concrete().any(|top| top.kind().has_parity() || is_nested(&top));
         if ashifts.len() != 1 || is_bad {
             let what = "all top-level vdevs must have the same sector size and not be raidz";
             return Err(Error::invalid(what));
