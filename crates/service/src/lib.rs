@@ -38,6 +38,7 @@
 //! # Source
 //! OpenZFS module/zfs/spa_config.c, lib/libzfs/libzfs_pool.c, lib/libzfs/libzfs_mount.c.
 
+mod activity;
 mod compatibility;
 mod create;
 mod devices;
@@ -61,6 +62,7 @@ mod session;
 mod status;
 mod vdevs;
 
+pub use activity::Activity;
 pub use compatibility::Compatibility;
 pub use create::PoolDevice;
 pub use devices::Absence;

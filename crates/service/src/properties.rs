@@ -71,7 +71,7 @@ pub(crate) fn properties_of(pool: &OpenPool) -> Result<Item> {
     })
 }
 
-fn freeing(pool: &Spa) -> Result<u64> {
+pub(crate) fn freeing(pool: &Spa) -> Result<u64> {
     let dir = pool.dsl().dir(&format!("{}/$FREE", pool.name()));
     Ok(dir.map(|dir| dir.fields().used_bytes).unwrap_or(0))
 }

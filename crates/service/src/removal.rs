@@ -26,18 +26,6 @@ impl OpenPool {
         }
         Spa::remove(self, vdev)
     }
-
-    /// Waits until no vdev is being removed.
-    ///
-    /// # Errors
-    /// `Suspended`.
-    pub fn wait_for_removal(&self) -> Result<()> {
-        let show = self.pools().observer().progress();
-        self.wait_removal(&mut |phys| {
-            show(phys.copied.get(), phys.to_copy.get());
-            true
-        })
-    }
 }
 
 /// What `zpool status` shows of the last removal.

@@ -402,7 +402,10 @@ impl Spa {
     }
 
     /// Frees what destroyed datasets still occupy: nothing would do it once the pool is closed.
-    fn finish_destroys(&self) -> Result<()> {
+    ///
+    /// # Errors
+    /// `Suspended`.
+    pub fn finish_destroys(&self) -> Result<()> {
         while self.dsl().is_freeing() {
             let before = self.dsl().free_bytes();
             self.sync_now()?;

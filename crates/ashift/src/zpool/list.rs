@@ -16,8 +16,8 @@ use crate::failure;
 
 /// The interval and count of repeated output.
 pub(super) struct Repeat {
-    secs: f64,
-    count: Option<u64>,
+    pub(super) secs: f64,
+    pub(super) count: Option<u64>,
 }
 
 /// Splits pools from `interval [count]` at the end.
@@ -54,12 +54,7 @@ pub(super) fn repeat(
     repeat: Option<&Repeat>,
     mut print: impl FnMut(bool) -> Outcome<u8>,
 ) -> Outcome {
-    let stamp = match args.value('T') {
-        None => None,
-        Some("u") => Some(false),
-        Some("d") => Some(true),
-        Some(_) => return Err(Fail::Usage(String::new())),
-    };
+    let stamp = stamp(args)?;
     let mut rounds = 0;
     loop {
         if let Some(is_date) = stamp {
@@ -77,7 +72,18 @@ pub(super) fn repeat(
     }
 }
 
-fn time_stamp(is_date: bool) -> String {
+/// `-T`: whether the time stamp is a date; `None` if none is wanted.
+pub(super) fn stamp(args: &Parsed) -> Result<Option<bool>, Fail> {
+    match args.value('T') {
+        None => Ok(None),
+        Some("u") => Ok(Some(false)),
+        Some("d") => Ok(Some(true)),
+        Some(_) => Err(Fail::Usage(String::new())),
+    }
+}
+
+/// The time, as a date or in seconds.
+pub(super) fn time_stamp(is_date: bool) -> String {
     let now = rt::wall_clock().secs;
     if !is_date {
         return now.to_string();

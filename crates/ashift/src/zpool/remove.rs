@@ -8,7 +8,7 @@ use admin::getopt::Parsed;
 use admin::number::nice_number;
 use admin::pool::VdevStatus;
 use base::{Error, ErrorKind, Guid};
-use service::{Access, OpenPool, Session};
+use service::{Access, Activity, OpenPool, Session};
 use zio::AllocClass;
 
 use super::device_state::{find_device, find_group};
@@ -46,7 +46,7 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
         }
     }
     if args.has('w') && code == 0 {
-        pool.wait_for_removal()?;
+        pool.wait_for(&[Activity::Remove], None)?;
     }
     session.finish_change(&pool, is_changed)?;
     Fail::exit(code)

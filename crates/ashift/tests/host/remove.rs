@@ -116,7 +116,16 @@ fn a_removal_goes_on_in_later_commands_and_is_cancelled() {
     bench.ok("zpool remove tank {a}");
     bench.ok("zpool export tank");
     bench.ok("zpool import -d {dir} tank");
-    bench.ok("zpool wait -t remove tank");
+    let rows = bench.ok("zpool wait -H -p -t remove tank 0.001");
+    let left = |row: &str| row.strip_prefix('\t').unwrap().parse().unwrap();
+    let left: Vec<u64> = rows.lines().map(left).collect();
+    assert!(left[0] > 0 && left.is_sorted_by(|a, b| a >= b), "{left:?}");
+    assert_eq!(
+        bench.ok("zpool wait -t free,remove,raidz_expand tank 1"),
+        "    FREE  REMOVE  RAIDZ_EXPAND\n       0       0             0\n"
+    );
+    let stamped = bench.ok("zpool wait -T u -p -H -t discard tank 1");
+    assert_eq!(stamped.lines().nth(1), Some("0"), "{stamped}");
     assert_has(&bench, &bytes);
 }
 
