@@ -177,8 +177,8 @@ fn create_n_checks_what_create_checks() {
             "cannot create 'tank': special_small_blocks property requires a special vdev",
         ),
         (
-            "tank {a} cache {b}",
-            "invalid vdev specification: 'cache' vdevs are not",
+            "tank {a} cache mirror {b} {c}",
+            "invalid vdev specification: cache requires at least 1 devices",
         ),
         ("mirror {a}", "cannot create 'mirror': name is reserved"),
         (
