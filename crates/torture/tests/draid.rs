@@ -267,3 +267,33 @@ fn a_distributed_spare_is_of_its_own_draid_alone() {
     let refused = spa.attach_distributed(other, Guid(1)).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::NotFound);
 }
+
+#[test]
+fn sim_a_distributed_spare_is_taken_for_a_device_that_is_gone() {
+    rt::simulate(8, || {
+        let (mut dice, mut world) = (Dice::new(8), World::default());
+        let disks = memory(7);
+        let layout = Layout::Draid(1, 3, 2);
+        let spa = pool::create("tank", layout, 12, &disks, Box::new(|_, _| Ok(()))).unwrap();
+        steps(&spa, &mut world, &mut dice, 60);
+        spa.export().unwrap();
+        drop(spa);
+        // One after the other is gone: each time a spare is taken without being asked for.
+        for gone in 1..=2 {
+            let spa = pool::open(&disks[gone..], false).unwrap();
+            let none = |path: &str| Err(base::Error::not_found(path.to_owned()));
+            spa.watch_spares(Arc::new(none)).unwrap();
+            let users = spares(&spa).into_iter().map(|(.., user)| user);
+            let taken = users.filter(|user| *user == SpareUser::This).count();
+            assert_eq!(taken, gone);
+            finish(&spa);
+            steps(&spa, &mut world, &mut dice, 30);
+            world.compare(spa.dsl()).unwrap();
+            pool::assert_clean(&spa);
+            spa.export().unwrap();
+        }
+        // Without a third one everything is there as well.
+        let spa = pool::open(&disks[3..], true).unwrap();
+        world.compare(spa.dsl()).unwrap();
+    });
+}
