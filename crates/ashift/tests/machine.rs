@@ -799,6 +799,37 @@ fn drive_dies(bench: &Bench, after_s: f64, for_s: Option<f64>) {
     ));
 }
 
+#[test]
+fn a_spare_takes_over_for_a_drive_that_dies_while_it_is_written_to() {
+    let bench = Bench::new(3);
+    bench.ok("zpool create -O compression=off tank mirror gpt/d0 gpt/d1 spare gpt/d2");
+    drive_dies(&bench, 0.2, None);
+    bench.ok("dd if=/dev/random of=/tank/file bs=1m count=30");
+    let sum = bench.ok("sha256sum /tank/file");
+    bench.ok("zpool wait tank");
+    let status = bench.ok("zpool status");
+    let has = |part: &str| assert!(status.contains(part), "{part}: {status}");
+    for part in [
+        " state: DEGRADED\n",
+        "spare-0 ",
+        "gpt/d0 ",
+        "INUSE     currently in use",
+    ] {
+        has(part);
+    }
+    // The spare has everything.
+    bench.ok("machine pull ada1");
+    assert_eq!(bench.ok("sha256sum /tank/file"), sum);
+    bench.ok("machine add ada1");
+    bench.ok("machine fault remove ada0 all");
+    bench.ok("zpool wait tank");
+    bench.ok("zpool detach tank gpt/d2");
+    bench.ok("zpool clear tank");
+    bench.ok("zpool scrub tank");
+    let status = bench.ok("zpool status");
+    assert!(status.contains(" state: ONLINE\n"), "{status}");
+}
+
 /// A machine with a pool, a file on the host, and the seconds that copying it into the pool takes.
 fn copying() -> (Bench, f64) {
     let bench = Bench::new(1);

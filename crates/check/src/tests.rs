@@ -407,7 +407,7 @@ fn deferred_frees_are_counted_and_their_sum_compared() {
 
 #[test]
 fn what_cannot_be_checked_is_said() {
-    let findings = found_after(|rig| rig.enter(pool_names::REMOVING, 5));
+    let findings = found_after(|rig| rig.enter(pool_names::OBSOLETE_BPOBJ, 5));
     assert!(
         matches!(&findings[..], [Finding::NotChecked { .. }]),
         "{findings:?}"

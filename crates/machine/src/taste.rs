@@ -131,8 +131,13 @@ impl World {
             return Ok(None);
         };
         let mut found = Vec::new();
+        let mut unread = None;
         for drive in self.drives() {
-            found.extend(self.labelled(drive.name(), label, depth)?);
+            // A drive that does not answer takes its own labels away, and no others.
+            match self.labelled(drive.name(), label, depth) {
+                Ok(places) => found.extend(places),
+                Err(error) => unread = unread.or(Some(error)),
+            }
         }
         if found.is_empty() {
             for layer in self.layers().iter().filter(|l| l.on != name) {
@@ -142,7 +147,10 @@ impl World {
             }
             found.truncate(1);
         }
-        one_of(name, &found)
+        match unread {
+            Some(error) if found.is_empty() => Err(error),
+            _ => one_of(name, &found),
+        }
     }
 
     fn labelled(&self, disk: &str, label: &str, depth: u32) -> Result<Vec<(String, Extent)>> {

@@ -115,10 +115,7 @@ impl ImportOptions {
         for path in device_paths(config.expect_list("vdev_tree")?) {
             match names.open(&path, mode) {
                 Ok(provider) => providers.push(provider),
-                // A device that is being replaced at the path of a file is named as if it were below it.
-                Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotDirectory) => {
-                    is_whole = false;
-                }
+                Err(e) if is_gone(e.kind()) => is_whole = false,
                 Err(e) => return Err(e),
             }
         }
@@ -191,6 +188,16 @@ fn with_later(found: FoundPool, open: &dyn Fn(&str) -> Option<Arc<dyn Provider>>
         Ok(config) => found.follow_paths(&config, open),
         Err(_) => found,
     }
+}
+
+/// Whether a device that cannot be opened for this reason counts as missing: one that is in use elsewhere, say, does
+/// not.
+fn is_gone(kind: ErrorKind) -> bool {
+    // A device that is being replaced at the path of a file is named as if it were below it.
+    matches!(
+        kind,
+        ErrorKind::NotFound | ErrorKind::NotDirectory | ErrorKind::Io
+    )
 }
 
 /// The paths of all devices in a vdev tree.
