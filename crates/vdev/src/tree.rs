@@ -309,18 +309,15 @@ impl VdevOps for VdevTree {
     }
 
     fn answers(&self, vdev: VdevId) -> bool {
-        let top = self.top(vdev);
-        if top
-            .as_ref()
-            .is_some_and(|top| top.kind() == VdevKind::Indirect)
-        {
-            let is_present = |top: &Arc<Vdev>| top.kind() != VdevKind::Missing;
-            let is_usable = |top: &Arc<Vdev>| is_present(top) && top.state().0.is_usable();
-            return self.tops().iter().all(is_usable);
+        let answers = |leaf: &Vdev| leaf.leaf().is_usable() && leaf.leaf().is_alive(false);
+        let Some(top) = self.top(vdev) else {
+            return true;
+        };
+        if top.kind() == VdevKind::Indirect {
+            // What was on it may be on any other one.
+            return self.tops().iter().all(|top| top.is_complete(&answers));
         }
-        let leaves = self.top(vdev).map_or_else(Vec::new, |top| top.devices());
-        let answers = |leaf: &Arc<Vdev>| leaf.leaf().is_usable() && leaf.leaf().is_alive(false);
-        leaves.is_empty() || leaves.iter().any(answers)
+        top.devices().is_empty() || top.is_complete(&answers)
     }
 
     fn is_linear(&self, vdev: VdevId) -> bool {

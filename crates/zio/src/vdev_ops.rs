@@ -84,8 +84,8 @@ pub trait VdevOps: Send + Sync {
         Ok(blocks.iter().enumerate().map(read).collect())
     }
 
-    /// Whether any device of this vdev still answers; true if it has no devices. Called after a failed
-    /// read, to tell a damaged sector from a device that is gone.
+    /// Whether enough devices of this vdev still answer for it to be read; true if it has no devices. Called
+    /// after a failed read, to tell a damaged sector from devices that are gone.
     fn answers(&self, vdev: VdevId) -> bool {
         let _ = vdev;
         true

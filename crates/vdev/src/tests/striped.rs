@@ -334,3 +334,17 @@ fn replace_a_device(kind: (VdevKind, usize)) {
     pool.check_reads("replaced");
     assert_eq!(pool.scrub("replaced"), (0, 0));
 }
+
+#[test]
+fn a_vdev_answers_while_enough_of_its_devices_do() {
+    for (kind, children, nparity) in shapes() {
+        let pool = Pool::new((kind, children));
+        for (dead, disk) in pool.disks.iter().enumerate() {
+            let is_enough = dead <= usize::from(nparity);
+            let what = format!("{children} wide, {kind:?}, {dead} dead");
+            assert_eq!(pool.tree.answers(TOP), is_enough, "{what}");
+            disk.kill();
+        }
+        assert!(!pool.tree.answers(TOP));
+    }
+}
