@@ -393,7 +393,7 @@ impl Metaslabs {
         for at in (0..count).map(|step| (start + step) % count) {
             let group = &class.groups[at];
             let vdev = group.geometry.id;
-            let asize = self.vdevs.psize_to_asize(vdev, request.psize);
+            let asize = self.vdevs.psize_to_asize(vdev, request.psize, request.txg);
             let taken: Vec<u64> = set
                 .iter()
                 .filter(|dva| dva.vdev() == vdev)

@@ -137,7 +137,7 @@ impl VdevOps for Sizes {
     fn flush(&self, _vdevs: &[VdevId]) -> Result<()> {
         Ok(())
     }
-    fn psize_to_asize(&self, vdev: VdevId, psize: u64) -> u64 {
+    fn psize_to_asize(&self, vdev: VdevId, psize: u64, _: Txg) -> u64 {
         let sectors = psize.div_ceil(1 << ASHIFT);
         match vdev.0 {
             9 => (sectors + sectors.div_ceil(2)).next_multiple_of(2) << ASHIFT,
@@ -234,7 +234,7 @@ impl Model {
         };
         assert_eq!(set.len(), copies);
         for dva in set.iter() {
-            assert_eq!(dva.asize(), Sizes.psize_to_asize(dva.vdev(), psize));
+            assert_eq!(dva.asize(), Sizes.psize_to_asize(dva.vdev(), psize, Txg(0)));
             for sector in self.span(&dva) {
                 match *sector {
                     Sector::Allocated | Sector::Early => panic!("txg {txg}: {dva:?} is in use"),

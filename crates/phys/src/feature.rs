@@ -74,6 +74,8 @@ pub const SPACEMAP_V2: &str = "com.delphix:spacemap_v2";
 pub const LOG_SPACEMAP: &str = "com.delphix:log_spacemap";
 /// Cloned blocks.
 pub const BLOCK_CLONING: &str = "com.fudosecurity:block_cloning";
+/// RAID-Z that was expanded: blocks that are narrower than their vdev.
+pub const RAIDZ_EXPANSION: &str = "org.openzfs:raidz_expansion";
 /// Removed top-level vdevs, and mappings to where their blocks are now.
 pub const DEVICE_REMOVAL: &str = "com.delphix:device_removal";
 /// The parts of a removed vdev that are no longer referenced.
@@ -234,7 +236,7 @@ pub const FEATURES: &[Feature] = &[
     feature("com.delphix:redaction_list_spill", "redaction_list_spill", 0,
         &["redaction_bookmarks"], Support::Read,
         "Support for increased number of redaction_snapshot arguments in zfs redact."),
-    feature("org.openzfs:raidz_expansion", "raidz_expansion", MOS, &[], Support::None,
+    feature(RAIDZ_EXPANSION, "raidz_expansion", MOS, &[], Support::Kept,
         "Support for raidz expansion"),
     feature("com.klarasystems:fast_dedup", "fast_dedup", RO, &[], Support::None,
         "Support for advanced deduplication"),

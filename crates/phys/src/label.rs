@@ -47,7 +47,7 @@ pub const MMP_BLOCKS_PER_LABEL: u64 = 1;
 /// `VDEV_BOOT_OFFSET`: the boot area follows the first two labels.
 pub(crate) const BOOT_OFFSET: u64 = 512 << 10;
 /// `VDEV_BOOT_SIZE`: 3.5 MiB.
-pub(crate) const BOOT_SIZE: u64 = 7 << 19;
+pub const BOOT_SIZE: u64 = 7 << 19;
 /// `VDEV_LABEL_START_SIZE`: labels and boot area, 4 MiB; offset 0 of a DVA is here.
 pub const LABEL_START_SIZE: u64 = BOOT_OFFSET + BOOT_SIZE;
 /// `VDEV_LABEL_END_SIZE`: the last two labels.

@@ -86,6 +86,9 @@ phys_struct! {
     }
 }
 
+/// `RRSS_SCRATCH_VALID`
+const RRSS_SCRATCH_VALID: u64 = 1;
+
 impl UberblockPhys {
     /// Reads an uberblock and checks magic and version, as `uberblock_verify`.
     ///
@@ -176,6 +179,12 @@ impl UberblockPhys {
     #[must_use]
     pub fn reflow_offset(&self) -> u64 {
         REFLOW_OFFSET.get_sectors(self.raidz_reflow_info.get(), 0)
+    }
+
+    /// Whether the first sectors that a RAID-Z expansion has copied are in the scratch area alone.
+    #[must_use]
+    pub fn has_reflow_in_scratch(&self) -> bool {
+        self.reflow_state() == RRSS_SCRATCH_VALID
     }
 
     /// `RRSS_GET_STATE`: state of the scratch area of a RAID-Z expansion; 0: not in use.

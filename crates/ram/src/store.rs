@@ -99,7 +99,7 @@ impl VdevOps for Device {
         Ok(())
     }
 
-    fn psize_to_asize(&self, _vdev: VdevId, psize: u64) -> u64 {
+    fn psize_to_asize(&self, _vdev: VdevId, psize: u64, _birth: Txg) -> u64 {
         psize
     }
 

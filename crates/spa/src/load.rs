@@ -51,7 +51,7 @@ use crate::scanning::Scanning;
 use crate::spa::{Inner, Settings, Spa, State};
 use crate::space_maps::SpaceMaps;
 use crate::spares::SpareWatch;
-use phys::feature;
+use phys::feature::{self, RAIDZ_EXPANSION};
 use zap::directory;
 
 /// `SPA_DVAS_PER_BP - 1`: top-level vdevs that may be missing while the MOS is first read
@@ -266,6 +266,7 @@ impl Spa {
         let readonly = options.readonly || !look.obstacles.is_empty();
         check_readable(&look.obstacles)?;
         let tree = options.found.open(&look.config, !readonly)?;
+        tree.note_uberblock(&uberblock);
         check_tree(&tree)?;
         load(options, &uberblock, look, tree, readonly)
     }
@@ -365,6 +366,7 @@ fn check_tree(tree: &VdevTree) -> Result<()> {
 /// but MOS blocks have three copies, on three top-level vdevs if there are as many.
 fn first_look(found: &FoundPool, uberblock: &UberblockPhys) -> Result<FirstLook> {
     let tree = found.open(&found.config, false)?;
+    tree.note_uberblock(uberblock);
     let whole = check_tree(&tree);
     // Labels do not say which vdevs were removed: these are missing for now.
     let is_away =
@@ -399,6 +401,7 @@ fn look(found: &FoundPool, tree: Arc<VdevTree>, uberblock: &UberblockPhys) -> Re
     if has_removed(&config) {
         // What was read so far is on vdevs that are there; the rest may be on removed ones.
         let tree = found.open(&config, false)?;
+        tree.note_uberblock(uberblock);
         mos = peek(tree.clone(), uberblock)?;
         load_mappings(&mos, &tree).within(|| "removed vdevs")?;
     }
@@ -420,6 +423,13 @@ fn look(found: &FoundPool, tree: Arc<VdevTree>, uberblock: &UberblockPhys) -> Re
         obstacles.push(Obstacle {
             guid: pool_names::OBSOLETE_BPOBJ.to_owned(),
             description: "lists of remapped blocks".to_owned(),
+            is_readable: true,
+        });
+    }
+    if uberblock.has_reflow_in_scratch() {
+        obstacles.push(Obstacle {
+            guid: RAIDZ_EXPANSION.to_owned(),
+            description: "the scratch area of an expansion is in use".to_owned(),
             is_readable: true,
         });
     }

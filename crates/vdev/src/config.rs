@@ -28,6 +28,11 @@ const TOP_DEPTH: usize = 1;
 /// (`zfs_vdev_ms_count_limit`), which may have grown since.
 const METASLABS_MAX: u64 = 1 << 20;
 
+/// ZPOOL_CONFIG_RAIDZ_EXPAND_TXGS: when a RAID-Z was expanded.
+const RAIDZ_EXPAND_TXGS: &str = "raidz_expand_txgs";
+/// ZPOOL_CONFIG_RAIDZ_EXPANDING: a RAID-Z is being expanded.
+const RAIDZ_EXPANDING: &str = "raidz_expanding";
+
 /// Which config is generated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
@@ -75,6 +80,12 @@ impl Vdev {
         match self.kind() {
             VdevKind::RaidZ { nparity } => {
                 nv.add("nparity", u64::from(nparity));
+                if config.expanding {
+                    nv.add_flag(RAIDZ_EXPANDING);
+                }
+                if !config.expand_txgs.is_empty() {
+                    nv.add(RAIDZ_EXPAND_TXGS, config.expand_txgs.clone());
+                }
             }
             VdevKind::Draid(shape) => shape.add_to(&mut nv),
             VdevKind::DraidSpare(spare) => spare.add_to(&mut nv),
@@ -241,7 +252,7 @@ fn parse(nv: &NvList, depth: usize) -> Result<Arc<Vdev>> {
         return Err(Error::corrupt(what));
     }
     if is_striped {
-        check_striped(kind, nv, &children).within(|| format!("vdev {guid}"))?;
+        check_striped(kind, &config, &children).within(|| format!("vdev {guid}"))?;
     }
     if depth == TOP_DEPTH {
         crate::draid_spare::check_spares((kind, guid), &children)?;
@@ -260,17 +271,17 @@ fn parse(nv: &NvList, depth: usize) -> Result<Arc<Vdev>> {
 /// mirrors.
 #[doc(alias = "vdev_raidz_init")]
 #[doc(alias = "vdev_draid_init")]
-fn check_striped(kind: VdevKind, nv: &NvList, children: &[Arc<Vdev>]) -> Result<()> {
-    if nv.contains("raidz_expand_txgs") || nv.contains("raidz_expanding") {
-        let what = "a RAID-Z that was expanded";
-        return Err(Error::new(ErrorKind::Unsupported, what));
-    }
+fn check_striped(kind: VdevKind, config: &VdevConfig, children: &[Arc<Vdev>]) -> Result<()> {
     let (count, word) = (children.len(), kind.word());
     let is_possible = match kind {
         VdevKind::Draid(shape) => shape.fits(count as u64),
         VdevKind::RaidZ { nparity } => {
             let data = count.saturating_sub(nparity.into());
+            // Each expansion added a child to what had been a RAID-Z.
+            let added = config.expand_txgs.len() + usize::from(config.expanding);
             (1..=parity::DATA_MAX).contains(&data)
+                && added < data
+                && config.expand_txgs.is_sorted_by(|a, b| a < b)
         }
         _ => true,
     };
@@ -340,6 +351,11 @@ fn parse_facts(nv: &NvList) -> Result<VdevConfig> {
         asize: number("asize"),
         is_log: flag("is_log"),
         non_allocating: flag("non_allocating"),
+        expand_txgs: nv
+            .get_u64s(RAIDZ_EXPAND_TXGS)
+            .map(<[u64]>::to_vec)
+            .unwrap_or_default(),
+        expanding: nv.contains(RAIDZ_EXPANDING),
         removing: flag("removing"),
         alloc_bias: nv
             .get_str("alloc_bias")

@@ -36,8 +36,6 @@ use crate::{Leaf, PoolState};
 
 /// `sizeof (l2arc_dev_hdr_phys_t)`: the header of a cache device, right behind the boot area.
 const L2ARC_HEADER_BYTES: usize = 512 << 3;
-/// `RRSS_SCRATCH_VALID`: a RAID-Z expansion updates the uberblock of a txg without a new txg.
-const RRSS_SCRATCH_VALID: u64 = 1;
 
 /// A valid uberblock and where it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -375,7 +373,8 @@ pub(crate) fn write_uberblock(
     multihost: bool,
 ) -> Result<()> {
     let slots = uberblock_count(ashift) - if multihost { MMP_BLOCKS_PER_LABEL } else { 0 };
-    let is_update = uberblock.reflow_state() == RRSS_SCRATCH_VALID;
+    // A RAID-Z expansion updates the uberblock of a txg without a new txg.
+    let is_update = uberblock.has_reflow_in_scratch();
     let slot = uberblock.txg().0.saturating_sub(is_update.into()) % slots;
     write_slot(leaf, index, ashift, slot, uberblock)
 }

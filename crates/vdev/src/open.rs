@@ -94,7 +94,7 @@ impl VdevTree {
     /// healthy and have grown.
     #[must_use]
     pub fn asize_to_grow_to(top: &Arc<Vdev>) -> Option<u64> {
-        let is_healthy = top.state().0 == VdevState::Healthy;
+        let is_healthy = top.state().0 == VdevState::Healthy && !top.config().expanding;
         VdevTree::max_asize(top).filter(|asize| is_healthy && *asize > top.config().asize)
     }
 

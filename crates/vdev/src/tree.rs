@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use base::{Context, Error, ErrorKind, Guid, Result, Txg, VdevId};
+use phys::uberblock::UberblockPhys;
 use rt::{Mutex, OneShot, TaskQueue};
 use zio::{Io, RunBlock, ScrubReport, VdevOps};
 
@@ -126,6 +127,13 @@ impl VdevTree {
     /// on.
     pub fn set_syncing_txg(&self, txg: Txg) {
         self.syncing_txg.store(txg.0, Ordering::Release);
+    }
+
+    /// Notes by which uberblock the pool is read from now on: it says how far the expansion of a RAID-Z is.
+    pub fn note_uberblock(&self, uberblock: &UberblockPhys) {
+        for top in self.tops() {
+            top.ops().note_uberblock(uberblock);
+        }
     }
 
     /// Replaces the root: the shape of the tree changes.
@@ -281,7 +289,7 @@ impl VdevOps for VdevTree {
 
     fn write(&self, io: &Io, vdev: VdevId, offset: u64, parts: &[&[u8]]) -> Result<()> {
         self.check_writable()?;
-        let size = |part: &&[u8]| self.psize_to_asize(vdev, part.len() as u64);
+        let size = |part: &&[u8]| self.psize_to_asize(vdev, part.len() as u64, io.birth);
         let len = parts.iter().map(size).sum();
         self.with_top(vdev, offset, len, |top| top.write(io, offset, parts))
     }
@@ -330,9 +338,9 @@ impl VdevOps for VdevTree {
         top.leaves().iter().map(ways).sum::<usize>().max(1)
     }
 
-    fn psize_to_asize(&self, vdev: VdevId, psize: u64) -> u64 {
+    fn psize_to_asize(&self, vdev: VdevId, psize: u64, birth: Txg) -> u64 {
         self.top(vdev)
-            .map_or(psize, |top| top.psize_to_asize(psize))
+            .map_or(psize, |top| top.psize_to_asize(psize, birth))
     }
 
     fn ashift(&self, vdev: VdevId) -> u32 {

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use arc_swap::ArcSwapOption;
-use base::{Guid, MetaslabId, VdevId};
+use base::{Guid, MetaslabId, Txg, VdevId};
 use rt::{RwLock, RwLockReadGuard};
 use zio::AllocClass;
 
@@ -60,6 +60,10 @@ pub struct VdevConfig {
     pub is_log: bool,
     /// vdev_noalloc: no new blocks go here.
     pub non_allocating: bool,
+    /// ZPOOL_CONFIG_RAIDZ_EXPAND_TXGS, of a RAID-Z: from each of these txgs on, blocks are one column wider.
+    pub expand_txgs: Vec<u64>,
+    /// vdev_rz_expanding: the last child of this RAID-Z is new, and blocks are not all where it belongs to them.
+    pub expanding: bool,
     /// vdev_removing
     pub removing: bool,
     /// vdev_alloc_bias, of a top-level vdev; kept in its ZAP, not in labels.
@@ -127,7 +131,7 @@ impl Vdev {
         config: VdevConfig,
         children: Vec<Arc<Vdev>>,
     ) -> Arc<Self> {
-        let ops = ops_of(kind, children.len());
+        let ops = ops_of(kind, children.len(), &config);
         Self::with_ops(kind, ops, guid, config, children)
     }
 
@@ -380,12 +384,13 @@ impl Vdev {
         }
     }
 
-    /// Bytes that a block of `psize` takes on this top-level vdev.
+    /// Bytes that a block of `psize`, born in this txg, takes on this top-level vdev.
     #[must_use]
-    #[doc(alias = "vdev_psize_to_asize")]
-    pub fn psize_to_asize(&self, psize: u64) -> u64 {
+    #[doc(alias = "vdev_psize_to_asize_txg")]
+    pub fn psize_to_asize(&self, psize: u64, birth: Txg) -> u64 {
         let children = self.children.len();
-        self.ops.psize_to_asize(children, self.ashift(), psize)
+        self.ops
+            .psize_to_asize(children, self.ashift(), psize, birth)
     }
 
     /// The smallest allocation on this top-level vdev, in bytes.

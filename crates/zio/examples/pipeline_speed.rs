@@ -50,7 +50,7 @@ impl VdevOps for OneFile {
         Ok(())
     }
 
-    fn psize_to_asize(&self, _vdev: VdevId, psize: u64) -> u64 {
+    fn psize_to_asize(&self, _vdev: VdevId, psize: u64, _birth: Txg) -> u64 {
         align_up(psize, 4096)
     }
 

@@ -344,7 +344,11 @@ impl Pipeline {
     /// The space of the header alone.
     #[doc(alias = "vdev_gang_header_asize")]
     fn header_segment(&self, dva: &DvaPhys) -> DvaPhys {
-        let asize = self.vdevs.psize_to_asize(dva.vdev(), SPA_GANGBLOCKSIZE);
+        // A single sector of data takes as much on every width of a RAID-Z.
+        let birth = Txg(0);
+        let asize = self
+            .vdevs
+            .psize_to_asize(dva.vdev(), SPA_GANGBLOCKSIZE, birth);
         DvaPhys::new(dva.vdev(), dva.offset(), asize, false)
     }
 }

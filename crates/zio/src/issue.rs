@@ -91,7 +91,7 @@ fn aggregate(
     let (mut vdev, mut end, mut bytes) = (VdevId(u64::MAX), 0, 0);
     for mut write in writes {
         write.pad(vdevs.ashift(write.vdev));
-        let asize = vdevs.psize_to_asize(write.vdev, write.len as u64);
+        let asize = vdevs.psize_to_asize(write.vdev, write.len as u64, write.birth);
         let parts = groups.last().map_or(0, |g| g.writes.len());
         let io = Io::write(write.birth, flight.priority);
         let adjacent = write.vdev == vdev && write.offset == end;

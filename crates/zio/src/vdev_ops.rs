@@ -104,14 +104,15 @@ pub trait VdevOps: Send + Sync {
         usize::MAX
     }
 
-    /// Bytes that a block of `psize` bytes takes on this vdev, parity and padding included.
-    fn psize_to_asize(&self, vdev: VdevId, psize: u64) -> u64;
+    /// Bytes that a block of `psize` bytes, born in this txg, takes on this vdev, parity and padding included.
+    #[doc(alias = "vdev_psize_to_asize_txg")]
+    fn psize_to_asize(&self, vdev: VdevId, psize: u64, birth: Txg) -> u64;
 
     /// `vdev_deflate_ratio`: bytes of data per 512 allocated bytes, parity excluded, as blocks of 128
-    /// KiB have it.
+    /// KiB have it that were born before any expansion of a RAID-Z: it never changes.
     #[doc(alias = "vdev_set_deflate_ratio")]
     fn deflate_ratio(&self, vdev: VdevId) -> u64 {
-        let asize = self.psize_to_asize(vdev, SPA_OLD_MAXBLOCKSIZE);
+        let asize = self.psize_to_asize(vdev, SPA_OLD_MAXBLOCKSIZE, Txg(0));
         SPA_OLD_MAXBLOCKSIZE / (asize >> SPA_MINBLOCKSHIFT).max(1)
     }
 

@@ -93,7 +93,7 @@ impl VdevOps for Memory {
         self.is_linear
     }
 
-    fn psize_to_asize(&self, _vdev: VdevId, psize: u64) -> u64 {
+    fn psize_to_asize(&self, _vdev: VdevId, psize: u64, _birth: Txg) -> u64 {
         align_up(psize, 1 << ASHIFT)
     }
 

@@ -145,7 +145,7 @@ impl Node<'_> {
     /// Begins a read from a single asynchronous device; `None` for others.
     pub(crate) fn begin_read(&self, io: &Io, offset: u64, len: usize) -> Option<Answer> {
         match self.vdev.leaves() {
-            [device] => begin_read(device, io.priority, offset + LABEL_START_SIZE, len),
+            [device] => begin_read(device, io.priority, physical(offset), len),
             _ => None,
         }
     }
@@ -178,7 +178,7 @@ impl Node<'_> {
         parts: &[&[u8]],
     ) -> Vec<Option<Begun>> {
         let devices = self.vdev.leaves();
-        let at = offset + LABEL_START_SIZE;
+        let at = physical(offset);
         let mut shared: Option<Buf> = None;
         let mut bytes = || {
             let copied = || Buf::copy_of(&parts.concat());
@@ -263,7 +263,7 @@ impl Node<'_> {
             Some(room) => room.write(&Io::repair(Txg(0)), offset, parts),
             None => {
                 let leaf = device.leaf();
-                leaf.write(priority, offset + LABEL_START_SIZE, parts)
+                leaf.write(priority, physical(offset), parts)
             }
         };
         self.note_write(device, result, bytes_of(parts))
@@ -282,6 +282,11 @@ impl Node<'_> {
         }
         Ok(())
     }
+}
+
+/// Where an offset is on the device. One that is below 0, wrapped around, is in the boot area.
+fn physical(offset: u64) -> u64 {
+    offset.wrapping_add(LABEL_START_SIZE)
 }
 
 fn bytes_of(parts: &[&[u8]]) -> u64 {
@@ -312,7 +317,7 @@ impl Node<'_> {
         let rank = |n: usize| {
             let device = &devices[n];
             let leaf = device.leaf();
-            let load = leaf.load(offset + LABEL_START_SIZE, device.is_rotational());
+            let load = leaf.load(physical(offset), device.is_rotational());
             (self.missed_at(device, offset, birth), load)
         };
         let (mut best, mut best_rank, mut equal) = (None, (true, u64::MAX), 0);
@@ -338,7 +343,7 @@ impl Node<'_> {
             Some(room) => room.read(io, offset, buf, &|_| true)?,
             None => {
                 let leaf = device.leaf();
-                leaf.read(io.priority, offset + LABEL_START_SIZE, buf)?;
+                leaf.read(io.priority, physical(offset), buf)?;
             }
         }
         count_read(device, buf.len());

@@ -25,10 +25,11 @@ mod striped;
 use std::ops::Range;
 use std::sync::Arc;
 
-use base::{Result, align_up};
+use base::{Result, Txg, align_up};
+use phys::uberblock::UberblockPhys;
 use zio::{Io, RunBlock, ScrubReport};
 
-use crate::{Vdev, VdevKind, VdevTree};
+use crate::{Vdev, VdevConfig, VdevKind, VdevTree};
 use absent::Absent;
 use draid::Draid;
 use indirect::Indirect;
@@ -78,10 +79,10 @@ pub(crate) trait KindOps: Send + Sync {
     #[doc(alias = "vdev_op_min_asize")]
     fn min_child_asize(&self, children: usize, asize: u64) -> u64;
 
-    /// Bytes that a block takes on `children` children.
+    /// Bytes that a block, born in this txg, takes on `children` children.
     #[doc(alias = "vdev_op_psize_to_asize")]
-    fn psize_to_asize(&self, children: usize, ashift: u32, psize: u64) -> u64 {
-        let _ = children;
+    fn psize_to_asize(&self, children: usize, ashift: u32, psize: u64, birth: Txg) -> u64 {
+        let _ = (children, birth);
         align_up(psize, 1 << ashift)
     }
 
@@ -107,6 +108,11 @@ pub(crate) trait KindOps: Send + Sync {
         None
     }
 
+    /// What the uberblock, by which the pool is read from now on, says of where blocks are.
+    fn note_uberblock(&self, uberblock: &UberblockPhys) {
+        let _ = uberblock;
+    }
+
     /// Metaslabs start at multiples of this, in bytes.
     #[doc(alias = "vdev_op_metaslab_init")]
     fn metaslab_align(&self, children: usize, ashift: u32) -> u64 {
@@ -117,7 +123,7 @@ pub(crate) trait KindOps: Send + Sync {
 
 /// The operations of a kind with so many children.
 #[doc(alias = "vdev_getops")]
-pub(crate) fn ops_of(kind: VdevKind, children: usize) -> Arc<dyn KindOps> {
+pub(crate) fn ops_of(kind: VdevKind, children: usize, config: &VdevConfig) -> Arc<dyn KindOps> {
     match kind {
         VdevKind::Mirror
         | VdevKind::Replacing
@@ -125,7 +131,7 @@ pub(crate) fn ops_of(kind: VdevKind, children: usize) -> Arc<dyn KindOps> {
         | VdevKind::Disk
         | VdevKind::File
         | VdevKind::DraidSpare(_) => Arc::new(Mirror),
-        VdevKind::RaidZ { nparity } => Arc::new(Striped(Raidz::new(nparity))),
+        VdevKind::RaidZ { nparity } => Arc::new(Striped(Raidz::new(nparity, config))),
         VdevKind::Draid(shape) => Arc::new(Striped(Draid::new(shape, children))),
         VdevKind::Indirect => Arc::new(Indirect),
         VdevKind::Root | VdevKind::Missing | VdevKind::Hole => Arc::new(Absent(kind)),

@@ -148,7 +148,7 @@ impl KindOps for Parity {
                     device.leaf().dirty_dtl(node.txgs.clone());
                 }
             }
-            offset += self.psize_to_asize(children, ASHIFT, part.len() as u64);
+            offset += self.psize_to_asize(children, ASHIFT, part.len() as u64, io.birth);
         }
         Ok(())
     }
@@ -201,10 +201,10 @@ impl KindOps for Parity {
     }
 
     fn min_alloc(&self, children: usize, ashift: u32) -> u64 {
-        self.psize_to_asize(children, ashift, 1)
+        self.psize_to_asize(children, ashift, 1, Txg(0))
     }
 
-    fn psize_to_asize(&self, children: usize, ashift: u32, psize: u64) -> u64 {
+    fn psize_to_asize(&self, children: usize, ashift: u32, psize: u64, _: Txg) -> u64 {
         (rows(children, psize as usize) as u64 * children as u64) << ashift
     }
 }
@@ -255,7 +255,7 @@ fn a_kind_with_parity_needs_nothing_else_to_change() {
                 let read = tree.read_block(TOP, at, &mut buf, &verify);
                 read.unwrap_or_else(|e| panic!("{what}: {e}"));
                 assert!(&buf == block, "{what}");
-                at += tree.psize_to_asize(TOP, block.len() as u64);
+                at += tree.psize_to_asize(TOP, block.len() as u64, Txg(0));
             }
             at
         };
@@ -272,7 +272,7 @@ fn a_kind_with_parity_needs_nothing_else_to_change() {
                 let report = tree.scrub_block(TOP, at, &mut buf, &verify).unwrap();
                 assert_eq!(report.bad, report.repaired);
                 bad += report.bad;
-                at += tree.psize_to_asize(TOP, block.len() as u64);
+                at += tree.psize_to_asize(TOP, block.len() as u64, Txg(0));
             }
             assert!(bad > 0);
             check("scrubbed");
@@ -312,7 +312,7 @@ fn a_device_of_a_kind_with_parity_is_replaced() {
     tree.read_block(TOP, 0, &mut buf, &is_written).unwrap();
     // New blocks go to both.
     let later = block(9, 4);
-    let at = tree.psize_to_asize(TOP, 1 << 20);
+    let at = tree.psize_to_asize(TOP, 1 << 20, Txg(0));
     tree.write_block(TOP, at, &later).unwrap();
     new.leaf().clear_dtl(&(0..20));
     tree.detach(Guid(101)).unwrap();

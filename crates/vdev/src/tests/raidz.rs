@@ -200,7 +200,11 @@ fn senseless_raidz_configs_are_refused() {
         (raidz(nested), "raidz of a raidz"),
         (
             raidz(disks(3)).with("raidz_expand_txgs", vec![9u64]),
-            "expanded",
+            "3 children and nparity 2",
+        ),
+        (
+            raidz(disks(5)).with("raidz_expand_txgs", vec![9u64, 9]),
+            "5 children and nparity 2",
         ),
     ];
     for (nv, expect) in cases {

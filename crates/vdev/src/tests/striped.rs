@@ -93,7 +93,7 @@ impl Pool {
         self.tree.write(&IO, TOP, offset, &parts).unwrap();
         let mut at = offset;
         for block in blocks {
-            let asize = self.tree.psize_to_asize(TOP, block.len() as u64);
+            let asize = self.tree.psize_to_asize(TOP, block.len() as u64, Txg(0));
             self.blocks.insert(at, block);
             at += asize;
         }

@@ -120,7 +120,7 @@ impl VdevOps for FakeVdevs {
         Ok(())
     }
 
-    fn psize_to_asize(&self, _vdev: VdevId, psize: u64) -> u64 {
+    fn psize_to_asize(&self, _vdev: VdevId, psize: u64, _birth: Txg) -> u64 {
         align_up(psize, 1 << self.ashift)
     }
 

@@ -143,11 +143,10 @@ impl Layout for Draid {
                 format!("{bytes} bytes at {offset} of a dRAID with rows of {sector_row} bytes");
             return Err(Error::corrupt(what));
         }
+        let first = self.row(ashift, offset, here);
         let next = || self.row(ashift, offset + left, there);
-        Ok(Rows {
-            first: self.row(ashift, offset, here),
-            second: (there > 0).then(next),
-        })
+        let second = (there > 0).then(next);
+        Ok([Some(first), second].into_iter().flatten().collect())
     }
 
     #[doc(alias = "vdev_draid_open")]

@@ -27,30 +27,31 @@ mod strip;
 
 use std::sync::Arc;
 
-use base::{BlockBuf, Error, ErrorKind, Result};
+use base::{BlockBuf, Error, ErrorKind, Result, Txg};
+use phys::uberblock::UberblockPhys;
 use zio::{Io, Purpose, RunBlock, ScrubReport};
 
 use super::health::no_device;
 use super::{KindOps, Node};
 use crate::Vdev;
-use read::Stripe;
-pub(super) use row::{Column, Layout, Row, Rows, Shape};
+use read::{Stripe, Suspects};
+pub(super) use row::{Column, Layout, Order, Row, Rows, Shape};
 use strip::{Strip, Strips, cut, data_len, parity_of};
 
 /// A vdev whose blocks are spread over its children by a layout.
 pub(crate) struct Striped<L>(pub(crate) L);
 
 impl<L: Layout> Striped<L> {
-    fn shape(node: &Node<'_>) -> Shape {
+    fn shape(node: &Node<'_>, birth: Txg) -> Shape {
         Shape {
             children: node.vdev.children().len(),
             ashift: node.vdev.ashift(),
+            birth,
         }
     }
 
     /// The rows of a block at an offset that may come from disk.
-    fn rows(&self, node: &Node<'_>, offset: u64, bytes: usize) -> Result<Rows<L::Row<'_>>> {
-        let shape = Self::shape(node);
+    fn rows(&self, shape: Shape, offset: u64, bytes: usize) -> Result<Rows<L::Row<'_>>> {
         let mask = (1u64 << shape.ashift) - 1;
         if bytes == 0 || (offset | bytes as u64) & mask != 0 {
             let what = format!("{bytes} bytes at {offset} are not whole sectors");
@@ -62,16 +63,15 @@ impl<L: Layout> Striped<L> {
     /// Where blocks lie that follow each other from an offset on, each row with its part of the bytes.
     fn cut_into_rows<'a, 'b>(
         &'a self,
-        node: &Node<'_>,
+        shape: Shape,
         offset: u64,
         parts: &[&'b [u8]],
     ) -> Result<Vec<(L::Row<'a>, &'b [u8])>> {
-        let shape = Self::shape(node);
         let mut rows = Vec::with_capacity(parts.len());
         let mut at = offset;
         for part in parts {
             let mut rest = *part;
-            for row in self.rows(node, at, part.len())?.iter() {
+            for row in self.rows(shape, at, part.len())?.iter() {
                 let (bytes, after) = rest.split_at(data_len(row, self.0.nparity()));
                 rows.push((row, bytes));
                 rest = after;
@@ -84,8 +84,8 @@ impl<L: Layout> Striped<L> {
     /// Whether so few children failed that every one of these rows can be read.
     fn is_readable(&self, rows: &[(L::Row<'_>, &[u8])], is_failed: &dyn Fn(usize) -> bool) -> bool {
         rows.iter().all(|(row, _)| {
-            let failed = row.columns().filter(|column| is_failed(column.child));
-            failed.count() <= self.0.nparity()
+            let is_lost = |column: &Column| column.bytes > 0 && is_failed(column.child);
+            row.columns().filter(is_lost).count() <= self.0.nparity()
         })
     }
 
@@ -96,7 +96,7 @@ impl<L: Layout> Striped<L> {
         rows: &[(L::Row<'_>, &'a [u8])],
         parities: &'a [Vec<BlockBuf>],
     ) -> Strips<'a> {
-        let mut strips = Strips::new(children, self.0.write_end());
+        let mut strips = Strips::new(children, self.0.write_end(), self.0.fills_gaps());
         for ((row, bytes), parity) in rows.iter().zip(parities) {
             let mut rest = *bytes;
             for (n, column) in row.columns().enumerate() {
@@ -112,6 +112,75 @@ impl<L: Layout> Striped<L> {
             }
         }
         strips
+    }
+
+    /// Reads a block, in the order of its rows.
+    fn read_rows(
+        &self,
+        node: &Node<'_>,
+        io: &Io,
+        rows: &Rows<L::Row<'_>>,
+        buf: &mut [u8],
+        verify: &dyn Fn(&[u8]) -> bool,
+    ) -> Result<()> {
+        let nparity = self.0.nparity();
+        let fates = read::read_data(node, io, rows, nparity, buf);
+        if fates.is_empty() && verify(buf) {
+            return Ok(());
+        }
+        let mut stripe = Stripe::read(node, io, rows, nparity, Some((&*buf, fates)));
+        stripe.find(&self.suspects(node), buf, verify)?;
+        if io.purpose != Purpose::Speculative {
+            stripe.settle(buf, false);
+        }
+        Ok(())
+    }
+
+    /// Reads and settles all columns of a block, in the order of its rows.
+    fn scrub_rows(
+        &self,
+        node: &Node<'_>,
+        io: &Io,
+        rows: &Rows<L::Row<'_>>,
+        buf: &mut [u8],
+        verify: &dyn Fn(&[u8]) -> bool,
+    ) -> Result<ScrubReport> {
+        let mut stripe = Stripe::read(node, io, rows, self.0.nparity(), None);
+        stripe.find(&self.suspects(node), buf, verify)?;
+        Ok(stripe.settle(buf, true))
+    }
+
+    /// Calls `act` with a buffer for the block in the order of its rows, and with what tells whether the block in
+    /// there is right; the block ends up in `buf`.
+    fn in_rows<T>(
+        &self,
+        shape: Shape,
+        buf: &mut [u8],
+        verify: &dyn Fn(&[u8]) -> bool,
+        act: impl FnOnce(&mut [u8], &dyn Fn(&[u8]) -> bool) -> Result<T>,
+    ) -> Result<T> {
+        let Some(order) = self.0.order(shape, buf.len()) else {
+            return act(buf, verify);
+        };
+        let mut by_row = BlockBuf::scratch(buf.len());
+        let is_right = |by_row: &[u8]| {
+            let mut block = BlockBuf::scratch(by_row.len());
+            order.put_back(by_row, &mut block);
+            verify(&block)
+        };
+        let outcome = act(&mut by_row, &is_right)?;
+        order.put_back(&by_row, buf);
+        Ok(outcome)
+    }
+
+    /// What may be wrong altogether: a child, or what was a child before others were added.
+    fn suspects(&self, node: &Node<'_>) -> Suspects {
+        let children = node.vdev.children().len();
+        Suspects {
+            children,
+            ashift: node.vdev.ashift(),
+            former: self.0.former(children),
+        }
     }
 
     /// Writes good bytes over blocks that could not be read.
@@ -147,23 +216,23 @@ impl<L: Layout> KindOps for Striped<L> {
         buf: &mut [u8],
         verify: &dyn Fn(&[u8]) -> bool,
     ) -> Result<()> {
-        let nparity = self.0.nparity();
-        let rows = self.rows(node, offset, buf.len())?;
-        let fates = read::read_data(node, io, &rows, nparity, buf);
-        if fates.is_empty() && verify(buf) {
-            return Ok(());
-        }
-        let mut stripe = Stripe::read(node, io, &rows, nparity, Some((&*buf, fates)));
-        stripe.find(buf, verify)?;
-        if io.purpose != Purpose::Speculative {
-            stripe.settle(buf, false);
-        }
-        Ok(())
+        let shape = Self::shape(node, io.birth);
+        let rows = self.rows(shape, offset, buf.len())?;
+        self.in_rows(shape, buf, verify, |buf, verify| {
+            self.read_rows(node, io, &rows, buf, verify)
+        })
     }
 
     fn write(&self, node: &Node<'_>, io: &Io, offset: u64, parts: &[&[u8]]) -> Result<()> {
         let nparity = self.0.nparity();
-        let rows = self.cut_into_rows(node, offset, parts)?;
+        let shape = Self::shape(node, io.birth);
+        let by_row = |part: &&[u8]| Some(self.0.order(shape, part.len())?.by_row(part));
+        let by_row: Vec<Option<BlockBuf>> = parts.iter().map(by_row).collect();
+        let parts = by_row.iter().zip(parts);
+        let parts: Vec<&[u8]> = parts
+            .map(|(by_row, part)| by_row.as_deref().unwrap_or(part))
+            .collect();
+        let rows = self.cut_into_rows(shape, offset, &parts)?;
         let parity =
             |(row, bytes): &(L::Row<'_>, &[u8])| parity_of(&cut(*row, nparity, bytes), nparity);
         let parities: Vec<_> = rows.iter().map(parity).collect();
@@ -207,11 +276,13 @@ impl<L: Layout> KindOps for Striped<L> {
         let scrub = |(n, block): (usize, &RunBlock)| {
             let at = offset + block.range.start as u64;
             let buf = &mut buf[block.range.clone()];
-            let rows = self.rows(node, at, buf.len())?;
+            let shape = Self::shape(node, block.birth);
+            let rows = self.rows(shape, at, buf.len())?;
             let io = Io::scrub(block.birth);
-            let mut stripe = Stripe::read(node, &io, &rows, self.0.nparity(), None);
-            stripe.find(buf, &|bytes| verify(n, bytes))?;
-            Ok(stripe.settle(buf, true))
+            let verify = |bytes: &[u8]| verify(n, bytes);
+            self.in_rows(shape, buf, &verify, |buf, verify| {
+                self.scrub_rows(node, &io, &rows, buf, verify)
+            })
         };
         blocks.iter().enumerate().map(scrub).collect()
     }
@@ -232,8 +303,17 @@ impl<L: Layout> KindOps for Striped<L> {
         self.0.min_child_asize(children, asize)
     }
 
-    fn psize_to_asize(&self, children: usize, ashift: u32, psize: u64) -> u64 {
-        self.0.psize_to_asize(Shape { children, ashift }, psize)
+    fn psize_to_asize(&self, children: usize, ashift: u32, psize: u64, birth: Txg) -> u64 {
+        let shape = Shape {
+            children,
+            ashift,
+            birth,
+        };
+        self.0.psize_to_asize(shape, psize)
+    }
+
+    fn note_uberblock(&self, uberblock: &UberblockPhys) {
+        self.0.note_uberblock(uberblock);
     }
 
     fn data_disks(&self, children: usize) -> u64 {

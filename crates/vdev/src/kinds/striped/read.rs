@@ -137,6 +137,40 @@ fn read_anyway(child: &Node<'_>, io: &Io, column: Column, bytes: &mut [u8]) -> F
     }
 }
 
+/// What may be wrong altogether: a child; or a child of the time before others were added, whose sectors were copied
+/// to all of them as they were.
+#[doc(alias = "raidz_simulate_failure")]
+pub(super) struct Suspects {
+    pub(super) children: usize,
+    pub(super) ashift: u32,
+    /// The numbers of children at those times, the last one first.
+    pub(super) former: Vec<usize>,
+}
+
+impl Suspects {
+    /// The numbers of suspects that are not children now; children have their own.
+    fn of_the_past(&self) -> std::ops::Range<usize> {
+        self.children..self.children + self.former.iter().sum::<usize>()
+    }
+
+    /// Whether a suspect has, or once had, what is in this column.
+    fn had(&self, mut suspect: usize, column: Column) -> bool {
+        if suspect < self.children {
+            return suspect == column.child;
+        }
+        suspect -= self.children;
+        let row = column.offset >> self.ashift;
+        let sector = row.wrapping_mul(self.children as u64) + column.child as u64;
+        for width in &self.former {
+            if suspect < *width {
+                return sector % *width as u64 == suspect as u64;
+            }
+            suspect -= width;
+        }
+        false
+    }
+}
+
 /// All columns of one row, as they were read.
 struct Band<R> {
     row: R,
@@ -236,7 +270,12 @@ impl<'a, R: Row> Stripe<'a, R> {
     }
 
     /// Fills `buf` with bytes that `verify` accepts.
-    pub(super) fn find(&mut self, buf: &mut [u8], verify: &dyn Fn(&[u8]) -> bool) -> Result<()> {
+    pub(super) fn find(
+        &mut self,
+        suspects: &Suspects,
+        buf: &mut [u8],
+        verify: &dyn Fn(&[u8]) -> bool,
+    ) -> Result<()> {
         let missing = self.missing();
         if self.spare(&missing).is_some() && self.is_right_without(&missing, buf, verify) {
             return Ok(());
@@ -246,16 +285,17 @@ impl<'a, R: Row> Stripe<'a, R> {
         let Some(spare) = self.spare(&missing) else {
             return Err(self.lack());
         };
-        let children = self.children_read();
+        let mut numbers = self.children_read();
+        numbers.extend(suspects.of_the_past());
         for size in usize::from(!has_more)..=spare {
             let mut is_right = |wrong: &[usize]| {
-                let lost = self.lost(&missing, wrong);
+                let lost = self.lost(&missing, suspects, wrong);
                 // Parity that is wrong changes nothing if no data is computed from the rest.
                 let is_tried = size > 0 && lost.iter().flatten().all(|n| *n < self.nparity);
                 let is_enough = lost.iter().all(|lost| lost.len() <= self.nparity);
                 is_enough && !is_tried && self.is_right_without(&lost, buf, verify)
             };
-            if any_combination(&children, size, &mut Vec::new(), &mut is_right) {
+            if any_combination(&numbers, size, &mut Vec::new(), &mut is_right) {
                 return Ok(());
             }
         }
@@ -291,10 +331,16 @@ impl<'a, R: Row> Stripe<'a, R> {
     }
 
     /// The columns of each row that are missing, or are on children that are taken to be wrong.
-    fn lost(&self, missing: &[Vec<usize>], wrong: &[usize]) -> Vec<Vec<usize>> {
+    fn lost(
+        &self,
+        missing: &[Vec<usize>],
+        suspects: &Suspects,
+        wrong: &[usize],
+    ) -> Vec<Vec<usize>> {
         let of_band = |(band, missing): (&Band<R>, &Vec<usize>)| {
             let read = band.read_columns();
-            let wrong = read.filter(|(_, column)| wrong.contains(&column.child));
+            let is_wrong = |column| wrong.iter().any(|n| suspects.had(*n, column));
+            let wrong = read.filter(|(_, column)| is_wrong(*column));
             let mut lost: Vec<usize> = wrong
                 .map(|(n, _)| n)
                 .chain(missing.iter().copied())

@@ -10,15 +10,18 @@
 //! 2. The parity columns of a row are as long as its first data column; no other is longer.
 //! 3. Blocks that follow each other leave at most one sector between their columns on a child.
 
-use base::Result;
+use base::{BlockBuf, Result, Txg};
+use phys::uberblock::UberblockPhys;
 
-/// What a layout has to know of the vdev.
+/// What a layout has to know of the vdev and the block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     /// How many children there are.
     pub(crate) children: usize,
     /// log2 of the sector.
     pub(crate) ashift: u32,
+    /// When the block was written.
+    pub(crate) birth: Txg,
 }
 
 /// One column of a row.
@@ -50,17 +53,57 @@ pub(crate) trait Row: Copy {
     }
 }
 
-/// The rows of a block, in the order of its bytes.
-#[derive(Clone, Copy, Debug)]
+/// The rows of a block, in the order of its bytes, or in the [`Order`] that the layout says. One or two rows take
+/// no memory of their own.
+#[derive(Clone, Debug)]
 #[doc(alias = "raidz_map_t")]
 pub(crate) struct Rows<R> {
-    pub(crate) first: R,
-    pub(crate) second: Option<R>,
+    first: [Option<R>; 2],
+    rest: Vec<R>,
 }
 
 impl<R: Row> Rows<R> {
     pub(crate) fn iter(&self) -> impl Iterator<Item = R> {
-        std::iter::once(self.first).chain(self.second)
+        self.first.iter().flatten().chain(&self.rest).copied()
+    }
+}
+
+impl<R> FromIterator<R> for Rows<R> {
+    fn from_iter<I: IntoIterator<Item = R>>(rows: I) -> Self {
+        let mut rows = rows.into_iter();
+        Rows {
+            first: [rows.next(), rows.next()],
+            rest: rows.collect(),
+        }
+    }
+}
+
+/// The order in which the sectors of a block are in its rows, if it is not theirs in the block.
+pub(crate) struct Order {
+    /// The number of each sector in the block.
+    pub(crate) sectors: Vec<u32>,
+    pub(crate) ashift: u32,
+}
+
+impl Order {
+    /// The bytes of a block in the order of its rows.
+    pub(super) fn by_row(&self, block: &[u8]) -> BlockBuf {
+        let mut by_row = BlockBuf::scratch(block.len());
+        let sectors = by_row.chunks_exact_mut(1 << self.ashift);
+        for (to, from) in sectors.zip(&self.sectors) {
+            let at = (*from as usize) << self.ashift;
+            to.copy_from_slice(&block[at..at + to.len()]);
+        }
+        by_row
+    }
+
+    /// Puts the bytes of a block from the order of its rows into their own.
+    pub(super) fn put_back(&self, by_row: &[u8], block: &mut [u8]) {
+        let sectors = by_row.chunks_exact(1 << self.ashift);
+        for (from, to) in sectors.zip(&self.sectors) {
+            let at = (*to as usize) << self.ashift;
+            block[at..at + from.len()].copy_from_slice(from);
+        }
     }
 }
 
@@ -76,6 +119,29 @@ pub(crate) trait Layout: Send + Sync {
 
     /// Where a block at an offset, which may come from disk, lies.
     fn rows(&self, shape: Shape, offset: u64, bytes: usize) -> Result<Rows<Self::Row<'_>>>;
+
+    /// The order of a block in its rows.
+    fn order(&self, shape: Shape, bytes: usize) -> Option<Order> {
+        let _ = (shape, bytes);
+        None
+    }
+
+    /// The numbers of children that it had before children were added: a child that was wrong before may have left
+    /// wrong sectors on all of them.
+    fn former(&self, children: usize) -> Vec<usize> {
+        let _ = children;
+        Vec::new()
+    }
+
+    /// Whether up to a sector between the columns of blocks that follow each other can be written to.
+    fn fills_gaps(&self) -> bool {
+        true
+    }
+
+    /// As [`KindOps::note_uberblock`](crate::kinds::KindOps::note_uberblock).
+    fn note_uberblock(&self, uberblock: &UberblockPhys) {
+        let _ = uberblock;
+    }
 
     /// As [`KindOps::asize`](crate::kinds::KindOps::asize).
     fn asize(&self, children: &[u64]) -> u64;

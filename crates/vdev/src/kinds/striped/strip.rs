@@ -56,13 +56,16 @@ pub(super) struct Strips<'a> {
     strips: Vec<Strip<'a>>,
     /// Each strip ends at multiples of this.
     end: u64,
+    /// Whether a sector between two columns is written to.
+    fills_gaps: bool,
 }
 
 impl<'a> Strips<'a> {
-    pub(super) fn new(children: usize, end: u64) -> Self {
+    pub(super) fn new(children: usize, end: u64, fills_gaps: bool) -> Self {
         Strips {
             strips: (0..children).map(Strip::new).collect(),
             end,
+            fills_gaps,
         }
     }
 
@@ -70,7 +73,12 @@ impl<'a> Strips<'a> {
     pub(super) fn add(&mut self, column: Column, bytes: &'a [u8]) {
         let ends = column.offset.is_multiple_of(self.end);
         let strip = &mut self.strips[column.child];
-        if strip.pieces.is_empty() || !ends && strip.is_followed_by(column) {
+        let goes_on = if self.fills_gaps {
+            strip.is_followed_by(column)
+        } else {
+            strip.end == column.offset
+        };
+        if strip.pieces.is_empty() || !ends && goes_on {
             return strip.add(column, bytes);
         }
         let mut next = Strip::new(column.child);

@@ -22,6 +22,8 @@
 //! of data and its parity (`x` above is one of two such sectors; the other is in row 3): no free space
 //! between two blocks is too small for a third. Nothing is read from the sectors that this adds.
 //!
+//! Blocks that are older than the last expansion of the vdev are laid out otherwise ([`expansion`]).
+//!
 //! With single parity, blocks at odd megabytes have their first two columns swapped. That was meant to spread
 //! parity over the children, which it hardly does; it is part of the format.
 //!
@@ -32,39 +34,62 @@
 //! # Source
 //! OpenZFS `module/zfs/vdev_raidz.c` (`vdev_raidz_map_alloc`, `vdev_raidz_asize`).
 
-use base::Result;
+mod expansion;
 
-use super::striped::{Column, Layout, Row, Rows, Shape};
+use base::Result;
+use phys::uberblock::UberblockPhys;
+
+use super::striped::{Column, Layout, Order, Row, Rows, Shape};
+use crate::VdevConfig;
+use expansion::{Block, Expansions, SectorRow};
 
 /// Blocks whose offset has this bit have P and the first column of data swapped, with single parity.
 const SWAP_BIT: u64 = 1 << 20;
 
 /// A RAID-Z of one, two or three columns of parity.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 #[doc(alias = "vdev_raidz_ops")]
 pub(crate) struct Raidz {
     nparity: usize,
+    expansions: Expansions,
 }
 
 impl Raidz {
-    pub(crate) fn new(nparity: u8) -> Self {
+    pub(crate) fn new(nparity: u8, config: &VdevConfig) -> Self {
         Raidz {
             nparity: nparity.into(),
+            expansions: Expansions::new(config),
         }
     }
 
-    fn data_columns(self, shape: Shape) -> u64 {
+    /// How many columns a block of this shape has.
+    fn width(&self, shape: Shape) -> usize {
+        let width = self.expansions.width(shape.children, shape.birth);
         assert!(
-            shape.children > self.nparity,
-            "a RAID-Z of {} children, {} for parity",
+            width > self.nparity,
+            "a RAID-Z of {} children, {width} columns, {} for parity",
             shape.children,
             self.nparity
         );
-        (shape.children - self.nparity) as u64
+        width
+    }
+
+    fn data_columns(&self, shape: Shape) -> u64 {
+        (self.width(shape) - self.nparity) as u64
+    }
+
+    /// A block that is narrower than the vdev.
+    fn narrow(&self, shape: Shape, bytes: usize) -> Option<Block> {
+        let width = self.width(shape);
+        (width < shape.children).then_some(Block {
+            width,
+            nparity: self.nparity,
+            sectors: bytes as u64 >> shape.ashift,
+        })
     }
 
     #[doc(alias = "vdev_raidz_map_alloc")]
-    fn map(self, shape: Shape, offset: u64, bytes: usize) -> Map {
+    fn map(&self, shape: Shape, offset: u64, bytes: usize) -> Map {
         let sectors = bytes as u64 >> shape.ashift;
         let data = self.data_columns(shape);
         let (full_rows, rest) = (sectors / data, sectors % data);
@@ -83,26 +108,47 @@ impl Raidz {
 }
 
 impl Layout for Raidz {
-    type Row<'a> = Map;
+    type Row<'a> = RaidzRow;
 
     fn nparity(&self) -> usize {
         self.nparity
     }
 
-    fn rows(&self, shape: Shape, offset: u64, bytes: usize) -> Result<Rows<Map>> {
-        Ok(Rows {
-            first: self.map(shape, offset, bytes),
-            second: None,
-        })
+    fn rows(&self, shape: Shape, offset: u64, bytes: usize) -> Result<Rows<RaidzRow>> {
+        let Some(block) = self.narrow(shape, bytes) else {
+            let whole = RaidzRow::Whole(self.map(shape, offset, bytes));
+            return Ok(Rows::from_iter([whole]));
+        };
+        let rows = self.expansions.rows(shape, block, offset)?;
+        Ok(rows.map(RaidzRow::Sectors).collect())
+    }
+
+    fn order(&self, shape: Shape, bytes: usize) -> Option<Order> {
+        self.narrow(shape, bytes)?.order(shape.ashift)
+    }
+
+    fn former(&self, children: usize) -> Vec<usize> {
+        self.expansions.former(children).collect()
+    }
+
+    fn fills_gaps(&self) -> bool {
+        !self.expansions.is_any()
+    }
+
+    #[doc(alias = "RRSS_GET_OFFSET")]
+    fn note_uberblock(&self, uberblock: &UberblockPhys) {
+        let offset = uberblock.reflow_offset();
+        let is_in_scratch = uberblock.has_reflow_in_scratch();
+        self.expansions.set_reflowed(offset, is_in_scratch);
     }
 
     fn asize(&self, children: &[u64]) -> u64 {
         let least = children.iter().min().copied().unwrap_or(0);
-        least.saturating_mul(children.len() as u64)
+        least.saturating_mul(self.full_children(children.len()) as u64)
     }
 
     fn min_child_asize(&self, children: usize, asize: u64) -> u64 {
-        asize.div_ceil(children.max(1) as u64)
+        asize.div_ceil(self.full_children(children).max(1) as u64)
     }
 
     #[doc(alias = "vdev_raidz_asize")]
@@ -115,6 +161,38 @@ impl Layout for Raidz {
 
     fn data_disks(&self, children: usize) -> usize {
         children.saturating_sub(self.nparity)
+    }
+}
+
+impl Raidz {
+    /// How many children there are, without one that is still being filled.
+    fn full_children(&self, children: usize) -> usize {
+        children - usize::from(self.expansions.is_expanding() && children > 0)
+    }
+}
+
+/// A row of a block.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum RaidzRow {
+    /// All of a block that is as wide as the vdev.
+    Whole(Map),
+    /// Of a block that is not.
+    Sectors(SectorRow),
+}
+
+impl Row for RaidzRow {
+    fn count(&self) -> usize {
+        match self {
+            RaidzRow::Whole(map) => map.count(),
+            RaidzRow::Sectors(row) => row.count(),
+        }
+    }
+
+    fn column(&self, n: usize) -> Column {
+        match self {
+            RaidzRow::Whole(map) => map.column(n),
+            RaidzRow::Sectors(row) => row.column(n),
+        }
     }
 }
 
@@ -161,30 +239,36 @@ impl Row for Map {
 mod tests {
     use std::collections::BTreeSet;
 
+    use base::Txg;
     use proptest::prelude::*;
 
     use super::*;
 
     /// A RAID-Z and its shape.
     fn raidz(children: usize, nparity: u8, ashift: u32) -> (Raidz, Shape) {
-        (Raidz::new(nparity), Shape { children, ashift })
+        let shape = Shape {
+            children,
+            ashift,
+            birth: Txg(5),
+        };
+        (Raidz::new(nparity, &VdevConfig::default()), shape)
     }
 
     /// Child, first sector and length in sectors of each column.
     fn sectors(
-        (raidz, shape): (Raidz, Shape),
+        (raidz, shape): &(Raidz, Shape),
         first: u64,
         count: usize,
     ) -> Vec<(usize, u64, usize)> {
         let ashift = shape.ashift;
-        let map = raidz.map(shape, first << ashift, count << ashift);
+        let map = raidz.map(*shape, first << ashift, count << ashift);
         let in_sectors = |c: Column| (c.child, c.offset >> ashift, c.bytes >> ashift);
         map.columns().map(in_sectors).collect()
     }
 
     #[test]
     fn the_picture_above_is_what_is_computed() {
-        let columns = sectors(raidz(5, 2, 12), 1, 7);
+        let columns = sectors(&raidz(5, 2, 12), 1, 7);
         let expected = [(1, 0, 3), (2, 0, 3), (3, 0, 3), (4, 0, 2), (0, 1, 2)];
         assert_eq!(columns, expected);
         let (raidz, shape) = raidz(5, 2, 12);
@@ -194,19 +278,19 @@ mod tests {
     #[test]
     fn known_blocks_have_known_places() {
         // One sector of data: one row, as wide as the data and its parity.
-        let narrow = sectors(raidz(4, 1, 9), 3, 1);
+        let narrow = sectors(&raidz(4, 1, 9), 3, 1);
         assert_eq!(narrow, [(3, 0, 1), (0, 1, 1)]);
         // Two whole rows.
-        let whole = sectors(raidz(4, 1, 9), 8, 6);
+        let whole = sectors(&raidz(4, 1, 9), 8, 6);
         assert_eq!(whole, [(0, 2, 2), (1, 2, 2), (2, 2, 2), (3, 2, 2)]);
         // At an odd megabyte, P changes places with the first column of data.
-        let swapped = sectors(raidz(4, 1, 9), 2048, 4);
+        let swapped = sectors(&raidz(4, 1, 9), 2048, 4);
         assert_eq!(
             swapped,
             [(1, 512, 2), (0, 512, 2), (2, 512, 1), (3, 512, 1)]
         );
         // Not with more parity.
-        let unswapped = sectors(raidz(4, 2, 9), 2048, 2);
+        let unswapped = sectors(&raidz(4, 2, 9), 2048, 2);
         assert_eq!(
             unswapped,
             [(0, 512, 1), (1, 512, 1), (2, 512, 1), (3, 512, 1)]
@@ -248,7 +332,9 @@ mod tests {
         ) {
             let (raidz, shape) = raidz(usize::from(nparity) + more, nparity, ashift);
             let nparity = usize::from(nparity);
-            let columns = sectors((raidz, shape), first, count);
+            let raidz_and_shape = (raidz, shape);
+            let columns = sectors(&raidz_and_shape, first, count);
+            let (raidz, shape) = raidz_and_shape;
             let children: BTreeSet<usize> = columns.iter().map(|c| c.0).collect();
             prop_assert_eq!(children.len(), columns.len());
             let mut used = BTreeSet::new();

@@ -1,0 +1,187 @@
+//! RAID-Zs that OpenZFS expanded, or has begun to expand: read and written here, whole, without any set of devices
+//! that may be lost and with damage, and taken back by the real zdb.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use base::SPA_MAXBLOCKSIZE;
+use geom::Provider;
+use oracle::{Zdb, have_zdb};
+use phys::feature::RAIDZ_EXPANSION;
+use spa::Spa;
+use torture::golden;
+use torture::pool;
+use zpl::Create;
+use zpl::mount::mount;
+
+/// An image, and what is on it.
+struct Image {
+    name: &'static str,
+    pool: &'static str,
+    devices: usize,
+    parity: u32,
+    /// Of the numbers that `seq` printed to a file, the last one is that of the file times this larger than the first.
+    numbers: u64,
+    /// Bytes of the other files, as many times.
+    bytes: usize,
+    /// Files in the root, those of them that were removed, files in `fs`.
+    files: (u64, &'static [u64], u64),
+    /// How often it was expanded.
+    expansions: u64,
+    /// Whether it still is.
+    is_expanding: bool,
+}
+
+const IMAGES: [Image; 3] = [
+    Image {
+        name: "openzfs-2.3.2-raidz1-expanded",
+        pool: "e1",
+        devices: 4,
+        parity: 1,
+        numbers: 900,
+        bytes: 100_000,
+        files: (14, &[2, 4, 7], 0),
+        expansions: 1,
+        is_expanding: false,
+    },
+    Image {
+        name: "openzfs-2.3.2-raidz2-expanded-twice",
+        pool: "e2",
+        devices: 6,
+        parity: 2,
+        numbers: 300,
+        bytes: 25_000,
+        files: (12, &[2, 5], 4),
+        expansions: 2,
+        is_expanding: false,
+    },
+    Image {
+        name: "openzfs-2.3.2-raidz1-expanding",
+        pool: "e3",
+        devices: 4,
+        parity: 1,
+        numbers: 900,
+        bytes: 100_000,
+        files: (26, &[2, 17], 0),
+        expansions: 1,
+        is_expanding: true,
+    },
+];
+
+fn file(spa: &Spa, dataset: &str, name: &str) -> Vec<u8> {
+    let fs = mount(spa.dsl(), dataset, true).unwrap();
+    let file = fs.resolve(name).unwrap();
+    let mut bytes = vec![0; SPA_MAXBLOCKSIZE as usize];
+    let length = fs.read(file, 0, &mut bytes).unwrap();
+    bytes.truncate(length);
+    bytes
+}
+
+impl Image {
+    /// What file `n` has.
+    fn contents(&self, n: u64) -> Vec<u8> {
+        if n.is_multiple_of(3) {
+            let mut text = String::new();
+            for number in n * 100_000..=n * 100_000 + n * self.numbers {
+                writeln!(text, "{number}").unwrap();
+            }
+            return text.into_bytes();
+        }
+        let line = format!("line of file {n}\n").into_bytes();
+        let length = n as usize * (self.bytes + 1);
+        line.iter().copied().cycle().take(length).collect()
+    }
+
+    fn check_files(&self, spa: &Spa, what: &dyn std::fmt::Debug) {
+        let (in_root, removed, in_fs) = self.files;
+        for n in (1..=in_root).filter(|n| !removed.contains(n)) {
+            let is_right = file(spa, self.pool, &format!("f{n}")) == self.contents(n);
+            assert!(is_right, "{}, {what:?}: f{n}", self.name);
+        }
+        let snapshot = format!("{}/fs@one", self.pool);
+        for n in 1..=in_fs {
+            let is_right = file(spa, &snapshot, &format!("f{n}")) == self.contents(n);
+            assert!(is_right, "{}, {what:?}: fs/f{n}", self.name);
+        }
+    }
+
+    fn disks(&self) -> Vec<Arc<dyn Provider>> {
+        golden::disks(self.name, self.devices)
+    }
+}
+
+fn write_file(spa: &Spa, pool: &str, name: &str, bytes: &[u8]) {
+    let fs = mount(spa.dsl(), pool, false).unwrap();
+    let create = Create {
+        mode: 0o644,
+        uid: 0,
+        gid: 0,
+    };
+    let made = fs.create_file(fs.root(), name.as_bytes(), &create);
+    fs.write(made.unwrap().id, 0, bytes).unwrap();
+    drop(fs);
+    spa.sync().unwrap();
+}
+
+/// All sets of at most `most` of `count` devices.
+fn sets(count: usize, most: u32) -> impl Iterator<Item = Vec<usize>> {
+    let all = (0u32..1 << count).filter(move |bits| bits.count_ones() <= most);
+    all.map(move |bits| (0..count).filter(|n| bits >> n & 1 == 1).collect())
+}
+
+fn verify_with_zdb(devices: &[Arc<dyn Provider>], pool: &str) {
+    if !have_zdb() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for (n, device) in devices.iter().enumerate() {
+        let mut image = vec![0; device.mediasize() as usize];
+        device.read(0, &mut image).unwrap();
+        std::fs::write(folder.path().join(format!("disk{n}")), image).unwrap();
+    }
+    Zdb::verify(folder.path(), pool).assert_clean();
+}
+
+#[test]
+fn what_openzfs_wrote_is_read_without_any_set_of_devices_that_may_be_lost() {
+    for image in &IMAGES {
+        let devices = image.disks();
+        for lost in sets(image.devices, image.parity) {
+            let is_left = |(n, device): (usize, &Arc<dyn Provider>)| {
+                (!lost.contains(&n)).then(|| device.clone())
+            };
+            let left: Vec<_> = devices.iter().enumerate().filter_map(is_left).collect();
+            let spa = pool::open(&left, true).unwrap_or_else(|e| panic!("{lost:?}: {e}"));
+            assert_eq!(
+                spa.parts().features().count(RAIDZ_EXPANSION),
+                Some(image.expansions)
+            );
+            image.check_files(&spa, &lost);
+        }
+    }
+}
+
+#[test]
+fn a_raidz_that_openzfs_expanded_is_written_here_and_taken_back() {
+    for image in &IMAGES {
+        let devices = image.disks();
+        let spa = pool::open(&devices, false).unwrap();
+        assert!(!spa.is_readonly(), "{}: {:?}", image.name, spa.obstacles());
+        let top = spa.parts().tree().tops()[0].clone();
+        assert_eq!(top.config().expanding, image.is_expanding);
+        pool::assert_clean(&spa);
+        let bytes: Vec<u8> = (0..3_000_000u32)
+            .map(|n| (n.wrapping_mul(n) / 7) as u8)
+            .collect();
+        write_file(&spa, image.pool, "ours", &bytes);
+        image.check_files(&spa, &"written to");
+        pool::assert_clean(&spa);
+        spa.export().unwrap();
+        drop(spa);
+        verify_with_zdb(&devices, image.pool);
+        let spa = pool::open(&devices, false).unwrap();
+        assert_eq!(file(&spa, image.pool, "ours"), bytes);
+        image.check_files(&spa, &"opened again");
+        spa.export().unwrap();
+    }
+}
