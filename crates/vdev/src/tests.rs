@@ -1,6 +1,7 @@
 //! Pools of memory providers, and what the tests of this crate have in common.
 
 mod draid;
+mod expansion;
 mod import;
 mod indirect;
 mod labels;
