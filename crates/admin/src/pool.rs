@@ -433,6 +433,25 @@ pub struct RemovalStatus {
     pub mapping_bytes: u64,
 }
 
+/// `pool_raidz_expand_stat_t`. Times are seconds since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExpandStatus {
+    /// pres_state
+    pub state: ScanState,
+    /// pres_expanding_vdev
+    pub vdev: u64,
+    /// pres_start_time
+    pub start_secs: u64,
+    /// pres_end_time
+    pub end_secs: u64,
+    /// pres_to_reflow
+    pub total_bytes: u64,
+    /// pres_reflowed
+    pub copied_bytes: u64,
+    /// pres_waiting_for_resilver
+    pub waits_for_resilver: bool,
+}
+
 /// `pool_checkpoint_stat_t`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckpointStatus {
@@ -475,6 +494,8 @@ pub struct PoolStatus {
     pub scan: Option<ScanStatus>,
     /// The last removal.
     pub removal: Option<RemovalStatus>,
+    /// The expansion of a RAID-Z that goes on, or was the last one.
+    pub expand: Option<ExpandStatus>,
     /// The checkpoint.
     pub checkpoint: Option<CheckpointStatus>,
     /// The number of blocks known to be damaged; `None` if unknown.

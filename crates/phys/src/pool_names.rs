@@ -78,6 +78,14 @@ pub const VDEV_TOP_ZAP_POOL_CHECKPOINT_SM: &str = "com.delphix:pool_checkpoint_s
 pub const VDEV_TOP_ZAP_MS_UNFLUSHED_PHYS_TXGS: &str = "com.delphix:ms_unflushed_phys_txgs";
 /// `VDEV_TOP_ZAP_ALLOCATION_BIAS`
 pub const VDEV_TOP_ZAP_ALLOCATION_BIAS: &str = "org.zfsonlinux:allocation_bias";
+/// `VDEV_TOP_ZAP_RAIDZ_EXPAND_STATE`: `dsl_scan_state_t`
+pub const VDEV_TOP_ZAP_RAIDZ_EXPAND_STATE: &str = "org.openzfs:raidz_expand_state";
+/// `VDEV_TOP_ZAP_RAIDZ_EXPAND_START_TIME`: seconds since 1970
+pub const VDEV_TOP_ZAP_RAIDZ_EXPAND_START_TIME: &str = "org.openzfs:raidz_expand_start_time";
+/// `VDEV_TOP_ZAP_RAIDZ_EXPAND_END_TIME`: seconds since 1970
+pub const VDEV_TOP_ZAP_RAIDZ_EXPAND_END_TIME: &str = "org.openzfs:raidz_expand_end_time";
+/// `VDEV_TOP_ZAP_RAIDZ_EXPAND_BYTES_COPIED`
+pub const VDEV_TOP_ZAP_RAIDZ_EXPAND_BYTES_COPIED: &str = "org.openzfs:raidz_expand_bytes_copied";
 
 /// `DD_FIELD_FILESYSTEM_COUNT`: directories below this one
 pub const DD_FIELD_FILESYSTEM_COUNT: &str = "com.joyent:filesystem_count";

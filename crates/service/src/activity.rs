@@ -4,8 +4,9 @@
 //! OpenZFS include/sys/fs/zfs.h (`zpool_wait_activity_t`), module/zfs/spa.c (`spa_wait`),
 //! cmd/zpool/zpool_main.c (`print_wait_status_row`).
 
-use base::Result;
+use base::{Error, ErrorKind, Result};
 use scan::Kind;
+use spa::ExpansionProgress;
 use vdev::VdevKind;
 
 use crate::open::OpenPool;
@@ -83,7 +84,14 @@ impl OpenPool {
             }),
             // They are not begun here; a pool in which they are is read-only.
             Activity::Replace | Activity::Remove | Activity::Discard => 0,
-            Activity::Initialize | Activity::Trim | Activity::RaidzExpand => 0,
+            Activity::Initialize | Activity::Trim => 0,
+            Activity::RaidzExpand => match self.expansion()? {
+                Some(progress) if progress.is_going_on => {
+                    let done = progress.copied_bytes;
+                    progress.total_bytes.saturating_sub(done)
+                }
+                _ => 0,
+            },
         })
     }
 
@@ -131,6 +139,11 @@ impl OpenPool {
                 })?;
                 return Ok(true);
             }
+            Activity::RaidzExpand if self.has_half_an_expansion()? => {
+                let text =
+                    "the expansion of a raidz is half done, and only OpenZFS goes on with it";
+                return Err(Error::new(ErrorKind::Unsupported, text));
+            }
             _ => return Ok(false),
         };
         if self.scan_running() != Some(kind) || self.is_scan_paused() {
@@ -141,6 +154,11 @@ impl OpenPool {
             true
         })?;
         Ok(true)
+    }
+
+    fn has_half_an_expansion(&self) -> Result<bool> {
+        let is_half_done = |progress: ExpansionProgress| progress.is_going_on;
+        Ok(self.expansion()?.is_some_and(is_half_done))
     }
 
     /// Whether there is a vdev with a replacement or a spare in use: whether a resilver is for that, is not known.

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use admin::listing::{Item, Prop};
 use admin::pool::{
-    PoolStatus, ScanFunction, ScanState, ScanStatus, VdevAux, VdevKind, VdevState, VdevStatus,
+    ExpandStatus, PoolStatus, ScanFunction, ScanState, ScanStatus, VdevAux, VdevKind, VdevState,
+    VdevStatus,
 };
 use base::{Error, ErrorKind, Guid, Result, Txg, VdevId};
 use geom::disk::OpenMode;
@@ -18,7 +19,7 @@ use phys::feature::{FEATURES, Support};
 use phys::pool_names::{L2CACHE, SPARES};
 use phys::scan::{DSS_CANCELED, DSS_FINISHED, POOL_SCAN_RESILVER};
 use scan::Kind;
-use spa::{FeatureState, Obstacle, Spa, SpareUser, try_import};
+use spa::{ExpansionProgress, FeatureState, Obstacle, Spa, SpareUser, try_import};
 use vdev::import::{FoundPool, aux_configs};
 use vdev::{Vdev, VdevTree};
 use zio::AllocClass;
@@ -314,10 +315,29 @@ fn status_of(pool: &OpenPool) -> Result<PoolStatus> {
         has_disabled_features: has_disabled_features && !is_restricted(pool),
         scan: scan_status(pool)?,
         removal: removal_status(pool),
+        expand: expand_status(pool)?,
         error_count: damaged.map(|damaged| damaged.len() as u64),
         errors: pool.names_of(&objects),
         ..PoolStatus::default()
     })
+}
+
+/// What `zpool status` shows of the last expansion of a RAID-Z.
+fn expand_status(pool: &Spa) -> Result<Option<ExpandStatus>> {
+    let status = |progress: ExpansionProgress| ExpandStatus {
+        state: if progress.is_going_on {
+            ScanState::Scanning
+        } else {
+            ScanState::Finished
+        },
+        vdev: progress.vdev.0,
+        start_secs: progress.start_secs,
+        end_secs: progress.end_secs,
+        total_bytes: progress.total_bytes,
+        copied_bytes: progress.copied_bytes,
+        waits_for_resilver: false,
+    };
+    Ok(pool.expansion()?.map(status))
 }
 
 /// A device that is missing before the import is shown by its path.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use base::SPA_MAXBLOCKSIZE;
 use geom::Provider;
+use geom::disk::{OpenMode, open};
 use oracle::{Zdb, have_zdb};
 use phys::feature::RAIDZ_EXPANSION;
 use spa::Spa;
@@ -182,6 +183,66 @@ fn a_raidz_that_openzfs_expanded_is_written_here_and_taken_back() {
         let spa = pool::open(&devices, false).unwrap();
         assert_eq!(file(&spa, image.pool, "ours"), bytes);
         image.check_files(&spa, &"opened again");
+        spa.export().unwrap();
+    }
+}
+
+/// The guest ends the expansion that was half done, and checks what is there. The devices are files, as they were when
+/// the pools were made.
+const GUEST: &str = r#"set -e
+zpool import -d /host/disks -R /mnt -a
+zpool wait -t raidz_expand,scrub e3
+for pool in e1 e2 e3; do
+  zpool scrub -w $pool
+  zpool status $pool
+  zpool status $pool | grep -q "repaired 0B in .* with 0 errors"
+  zpool status $pool | grep -q "errors: No known data errors"
+  cd /mnt/$pool; sha256sum -c /host/$pool.sums; cd /
+  cp /mnt/$pool/f3 /mnt/$pool/theirs
+done
+zpool status e3 | grep -q "expand: expanded raidz1-0"
+zpool export -a
+"#;
+
+#[test]
+fn the_kernel_takes_what_was_written_here_and_ends_an_expansion() {
+    let Some(guest) = oracle::vm::Guest::find() else {
+        return;
+    };
+    let host = tempfile::tempdir().unwrap();
+    let folder = host.path().join("disks");
+    std::fs::create_dir(&folder).unwrap();
+    let ours: Vec<u8> = (0..2_000_000u32)
+        .map(|n| (n.wrapping_mul(n) / 7) as u8)
+        .collect();
+    for image in &IMAGES {
+        let devices = image.disks();
+        let spa = pool::open(&devices, false).unwrap();
+        write_file(&spa, image.pool, "ours", &ours);
+        spa.export().unwrap();
+        drop(spa);
+        let words = checksum::digest(phys::ChecksumType::Sha256, &[0; 32], &ours);
+        let hex: String = words.iter().map(|word| format!("{word:016x}")).collect();
+        let sums = host.path().join(format!("{}.sums", image.pool));
+        std::fs::write(sums, format!("{hex}  ours\n")).unwrap();
+        for (n, device) in devices.iter().enumerate() {
+            let mut bytes = vec![0; device.mediasize() as usize];
+            device.read(0, &mut bytes).unwrap();
+            let path = folder.join(format!("{}-{n}", image.pool));
+            std::fs::write(&path, bytes).unwrap();
+        }
+    }
+    guest.run(GUEST, host.path(), &[]).assert_success();
+    for image in &IMAGES {
+        let of_pool = |n| folder.join(format!("{}-{n}", image.pool));
+        let open = |n| open(&of_pool(n), OpenMode::ReadWrite).unwrap();
+        let devices: Vec<Arc<dyn Provider>> = (0..image.devices).map(open).collect();
+        let spa = pool::open(&devices, false).unwrap();
+        assert!(!spa.parts().tree().tops()[0].config().expanding);
+        pool::assert_clean(&spa);
+        image.check_files(&spa, &"after the kernel");
+        assert_eq!(file(&spa, image.pool, "theirs"), image.contents(3));
+        assert_eq!(file(&spa, image.pool, "ours"), ours);
         spa.export().unwrap();
     }
 }

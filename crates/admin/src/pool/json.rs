@@ -272,6 +272,9 @@ impl Writer<'_> {
         if pool.removal.is_some() {
             out.insert("removal_stats".to_owned(), self.removal(pool));
         }
+        if let Some(expand) = &pool.expand {
+            out.insert("raidz_expand_stats".to_owned(), self.expand(pool, expand));
+        }
         self.push_vdevs(&mut out, pool);
         if let Some(count) = pool.error_count {
             out.insert("error_count".to_owned(), self.count(count));
@@ -444,6 +447,25 @@ impl Writer<'_> {
             "scrub_spent_paused": self.json.number(scan.pass_paused_secs),
             "issued_bytes_per_scan": self.bytes(scan.pass_issued_bytes),
             "issued": self.bytes(scan.issued_bytes),
+        })
+    }
+
+    #[doc(alias = "raidz_expand_status_nvlist")]
+    fn expand(&self, pool: &PoolStatus, expand: &super::ExpandStatus) -> Value {
+        let vdev = pool.root.children.iter().find(|top| top.id == expand.vdev);
+        let names = super::NameStyle {
+            has_id: false,
+            ..self.request.names
+        };
+        json!({
+            "name": vdev.map(|vdev| vdev.name(names)),
+            "state": state_name(expand.state),
+            "expanding_vdev": self.json.number(expand.vdev),
+            "start_time": self.time(expand.start_secs),
+            "end_time": self.time(expand.end_secs),
+            "to_reflow": self.bytes(expand.total_bytes),
+            "reflowed": self.bytes(expand.copied_bytes),
+            "waiting_for_resilver": self.json.number(u64::from(expand.waits_for_resilver)),
         })
     }
 

@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 
 use super::{
-    Activity, ActivityState, AllocClass, CLASSES, CheckpointStatus, NameStyle, PoolStatus,
-    RemovalStatus, ScanFunction, ScanState, ScanStatus, VdevAux, VdevKind, VdevState, VdevStatus,
-    diagnose, heading,
+    Activity, ActivityState, AllocClass, CLASSES, CheckpointStatus, ExpandStatus, NameStyle,
+    PoolStatus, RemovalStatus, ScanFunction, ScanState, ScanStatus, VdevAux, VdevKind, VdevState,
+    VdevStatus, diagnose, heading,
 };
 use crate::number::{NumberStyle, Zone, date_time, duration, nice_bytes, nice_number};
 
@@ -86,6 +86,9 @@ pub fn status(pool: &PoolStatus, request: &StatusRequest) -> String {
     }
     if let Some(removal) = &pool.removal {
         push_removal(&mut out, pool, removal, request);
+    }
+    if let Some(expand) = &pool.expand {
+        push_expand(&mut out, pool, expand, request);
     }
     if let Some(checkpoint) = &pool.checkpoint {
         push_checkpoint(&mut out, checkpoint, request);
@@ -262,6 +265,53 @@ fn push_removal_progress(
     } else {
         writeln!(out, ", (copy is slow, no estimated time)")
     }
+}
+
+#[doc(alias = "print_raidz_expand_status")]
+fn push_expand(
+    out: &mut String,
+    pool: &PoolStatus,
+    expand: &ExpandStatus,
+    request: &StatusRequest,
+) {
+    let vdev = pool.root.children.iter().find(|top| top.id == expand.vdev);
+    let names = NameStyle {
+        has_id: false,
+        ..request.names
+    };
+    let name = vdev.map_or_else(String::new, |top| top.name(names));
+    let copied = nice_number(expand.copied_bytes);
+    if expand.state == ScanState::Finished {
+        let _ = writeln!(
+            out,
+            "expand: expanded {name}-{} copied {copied} in {}, on {}",
+            expand.vdev,
+            duration(expand.end_secs.saturating_sub(expand.start_secs)),
+            date_time(expand.end_secs, request.zone)
+        );
+        return;
+    }
+    let bytes = expand.copied_bytes.max(1);
+    let elapsed = request.now_secs.saturating_sub(expand.start_secs).max(1);
+    let rate = (bytes / elapsed).max(1);
+    let left_secs = expand.total_bytes.saturating_sub(bytes) / rate;
+    let _ = write!(
+        out,
+        "expand: expansion of {name}-{} in progress since {}\n\t{} / {} copied at {}/s, {:.2}% done",
+        expand.vdev,
+        date_time(expand.start_secs, request.zone),
+        nice_number(bytes),
+        nice_number(expand.total_bytes),
+        nice_number(rate),
+        100.0 * bytes as f64 / expand.total_bytes.max(1) as f64
+    );
+    let _ = if expand.waits_for_resilver {
+        writeln!(out, ", paused for resilver or clear")
+    } else if left_secs < 30 * 24 * 3600 {
+        writeln!(out, ", {} to go", duration(left_secs))
+    } else {
+        writeln!(out, ", (copy is slow, no estimated time)")
+    };
 }
 
 fn push_checkpoint(out: &mut String, checkpoint: &CheckpointStatus, request: &StatusRequest) {
