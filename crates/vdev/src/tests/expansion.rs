@@ -1,4 +1,4 @@
-//! RAID-Zs that are wider than their blocks, against a model: a test moves the sectors one by one, as an expansion does.
+//! RAID-Zs that are wider than their blocks, against a model: it moves the sectors one by one, as an expansion does.
 
 use super::striped::{Pool, SECTOR, TOP, noise, raidz};
 use super::*;
@@ -73,7 +73,9 @@ fn widened(mut pool: Pool, nparity: u8, moved: Option<(u64, u64)>, old: usize) -
     pool.tree = tree(vec![top]);
     if let Some((sectors, state)) = moved {
         let mut uberblock = UberblockPhys::default();
-        uberblock.raidz_reflow_info.set(sectors * 8 | state << 55);
+        uberblock
+            .raidz_reflow_info
+            .set((sectors * 8) | (state << 55));
         pool.tree.note_uberblock(&uberblock);
     }
     pool

@@ -229,7 +229,7 @@ impl Row for SectorRow {
         Column {
             child: (sector % self.children) as usize,
             // What is in the scratch area has an offset below 0.
-            offset: (sector / self.children << self.ashift).wrapping_sub(self.before),
+            offset: ((sector / self.children) << self.ashift).wrapping_sub(self.before),
             bytes,
             stored: bytes,
         }
