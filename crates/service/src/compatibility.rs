@@ -14,6 +14,14 @@ const NEW_IN_2_2: &[&str] = &[
     "vdev_zaps_v2",
     "zilsaxattr",
 ];
+/// Likewise.
+const NEW_IN_2_3: &[&str] = &[
+    "fast_dedup",
+    "large_microzap",
+    "longname",
+    "raidz_expansion",
+    "redaction_list_spill",
+];
 const FOLDERS: [&str; 2] = ["/etc/zfs/compatibility.d", "/usr/share/zfs/compatibility.d"];
 
 /// A value of the property `compatibility`, with the features that it allows.
@@ -71,10 +79,15 @@ fn restrict(allowed: &mut Vec<&'static Feature>, set: &str) -> Result<()> {
         .map(|rest| rest.trim_end_matches("-linux").trim_end_matches("-freebsd"));
     match release {
         Some("2.0" | "2.1") => {
-            allowed.retain(|f| !NEW_IN_2_2.contains(&f.name));
+            let is_new = |name| NEW_IN_2_2.contains(name) || NEW_IN_2_3.contains(name);
+            allowed.retain(|f| !is_new(&f.name));
             return Ok(());
         }
-        Some("2.2" | "2.3" | "2.4") => return Ok(()),
+        Some("2.2") => {
+            allowed.retain(|f| !NEW_IN_2_3.contains(&f.name));
+            return Ok(());
+        }
+        Some("2.3" | "2.4") => return Ok(()),
         _ => {}
     }
     let folders = if set.starts_with('/') {
@@ -94,4 +107,21 @@ fn restrict(allowed: &mut Vec<&'static Feature>, set: &str) -> Result<()> {
         .collect();
     allowed.retain(|f| names.contains(&f.name));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_release_allows_only_what_it_had() {
+        let allows = |set: &str, name: &str| {
+            let feature = phys::feature::by_name(name).unwrap();
+            Compatibility::load(set).unwrap().allows(feature)
+        };
+        assert!(!allows("openzfs-2.1-linux", "raidz_expansion"));
+        assert!(!allows("openzfs-2.2", "raidz_expansion"));
+        assert!(allows("openzfs-2.3", "raidz_expansion"));
+        assert!(!allows("openzfs-2.1", "blake3") && allows("openzfs-2.2-linux", "blake3"));
+    }
 }
