@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use admin::listing::{Item, Prop};
 use admin::pool::{
-    PoolStatus, ScanFunction, ScanState, ScanStatus, VdevAux, VdevKind, VdevState, VdevStatus,
+    CheckpointStatus, PoolStatus, ScanFunction, ScanState, ScanStatus, VdevAux, VdevKind,
+    VdevState, VdevStatus,
 };
 use base::{Error, ErrorKind, Guid, Result, Txg, VdevId};
 use geom::disk::OpenMode;
@@ -314,10 +315,19 @@ fn status_of(pool: &OpenPool) -> Result<PoolStatus> {
         has_disabled_features: has_disabled_features && !is_restricted(pool),
         scan: scan_status(pool)?,
         removal: removal_status(pool),
+        checkpoint: checkpoint_status(pool)?,
         error_count: damaged.map(|damaged| damaged.len() as u64),
         errors: pool.names_of(&objects),
         ..PoolStatus::default()
     })
+}
+
+fn checkpoint_status(pool: &Spa) -> Result<Option<CheckpointStatus>> {
+    Ok(pool.checkpoint()?.map(|checkpoint| CheckpointStatus {
+        is_discarding: checkpoint.start_secs.is_none(),
+        start_secs: checkpoint.start_secs.unwrap_or(0),
+        bytes: checkpoint.bytes,
+    }))
 }
 
 /// A device that is missing before the import is shown by its path.
@@ -376,6 +386,7 @@ fn fill_space(pool: &Spa, id: VdevId, top: &mut VdevStatus) {
         top.fragmentation = space.fragmentation;
         top.replaceable_bytes = space.space;
     }
+    top.checkpoint_bytes = pool.checkpoint_bytes(id).unwrap_or(0);
     top.expandable_bytes = pool
         .parts()
         .tree()
