@@ -57,6 +57,7 @@ pub(crate) fn properties_of(pool: &OpenPool) -> Result<Item> {
             "maxblocksize" => number(base::SPA_MAXBLOCKSIZE),
             "maxdnodesize" => number(16 << 10),
             "load_guid" => number(pool.guid().0),
+            "checkpoint" => number(pool.checkpoint()?.map_or(0, |checkpoint| checkpoint.bytes)),
             "freeing" => number(freeing(pool)?),
             _ if desc.edit == Edit::ReadOnly => number(0),
             _ => stored(pool, &set, desc),

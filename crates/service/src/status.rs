@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use admin::listing::{Item, Prop};
 use admin::pool::{
-    ExpandStatus, PoolStatus, ScanFunction, ScanState, ScanStatus, VdevAux, VdevKind, VdevState,
-    VdevStatus,
+    CheckpointStatus, ExpandStatus, PoolStatus, ScanFunction, ScanState, ScanStatus, VdevAux,
+    VdevKind, VdevState, VdevStatus,
 };
 use base::{Error, ErrorKind, Guid, Result, Txg, VdevId};
 use geom::disk::OpenMode;
@@ -316,6 +316,7 @@ fn status_of(pool: &OpenPool) -> Result<PoolStatus> {
         scan: scan_status(pool)?,
         removal: removal_status(pool),
         expand: expand_status(pool)?,
+        checkpoint: checkpoint_status(pool)?,
         error_count: damaged.map(|damaged| damaged.len() as u64),
         errors: pool.names_of(&objects),
         ..PoolStatus::default()
@@ -338,6 +339,15 @@ fn expand_status(pool: &Spa) -> Result<Option<ExpandStatus>> {
         waits_for_resilver: false,
     };
     Ok(pool.expansion()?.map(status))
+}
+
+/// What `zpool status` shows of a checkpoint.
+fn checkpoint_status(pool: &Spa) -> Result<Option<CheckpointStatus>> {
+    Ok(pool.checkpoint()?.map(|checkpoint| CheckpointStatus {
+        is_discarding: checkpoint.start_secs.is_none(),
+        start_secs: checkpoint.start_secs.unwrap_or(0),
+        bytes: checkpoint.bytes,
+    }))
 }
 
 /// A device that is missing before the import is shown by its path.
@@ -396,6 +406,7 @@ fn fill_space(pool: &Spa, id: VdevId, top: &mut VdevStatus) {
         top.fragmentation = space.fragmentation;
         top.replaceable_bytes = space.space;
     }
+    top.checkpoint_bytes = pool.checkpoint_bytes(id).unwrap_or(0);
     top.expandable_bytes = pool
         .parts()
         .tree()

@@ -12,6 +12,7 @@
 mod aux_list;
 mod cachefile;
 mod change;
+mod checkpoint;
 mod config;
 mod core;
 mod create;
@@ -40,6 +41,7 @@ mod sync;
 mod vdevs;
 
 pub use cachefile::CacheFile;
+pub use checkpoint::Checkpoint;
 pub use config::read_packed;
 pub use create::{CreateOptions, NewPool};
 pub use expansion::ExpansionProgress;

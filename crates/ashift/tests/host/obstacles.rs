@@ -123,3 +123,24 @@ fn a_pool_with_the_defaults_of_openzfs_is_written_to() {
     bench.ok("zpool scrub tank");
     bench.assert_clean("tank");
 }
+
+#[test]
+fn what_a_checkpoint_of_openzfs_takes_is_shown() {
+    let bench = golden("checkpoint");
+    let (code, _, err) = bench.run("zpool import -d {dir} tank");
+    assert_eq!(code, 0, "{err}");
+    let bytes: u64 = bench
+        .ok("zpool get -Hpo value checkpoint tank")
+        .trim()
+        .parse()
+        .unwrap();
+    // The file that came later freed blocks of metadata, which the checkpoint still refers to.
+    assert!(bytes > 0 && bytes.is_multiple_of(512), "{bytes}");
+    let listed = bench.ok("zpool list -Hpo checkpoint tank");
+    assert_eq!(listed.trim(), bytes.to_string());
+    let status = bench.ok("zpool status tank");
+    let line = status.lines().find(|line| line.starts_with("checkpoint:"));
+    let line = line.unwrap_or_else(|| panic!("{status}"));
+    assert!(line.starts_with("checkpoint: created "), "{line}");
+    assert!(line.contains(", consumes "), "{line}");
+}
