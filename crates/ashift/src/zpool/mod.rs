@@ -73,7 +73,6 @@ const ZPOOL: Program = Program {
         command("detach", "", &[], tree::detach),
         command("remove", "npsw", &[], remove::run),
         command("replace", "fo:sw", &[], tree::replace),
-        command("remove", "npsw", &[], remove::run),
         command("add", "fgLno:P", &[ALLOW_IN_USE, ALLOW_REPLICATION, ALLOW_ASHIFT], tree::add),
         command("version", "j", &[JSON], |_, args| version(Tool::Zpool, args)),
     ],
