@@ -63,3 +63,17 @@ pub fn fill(disk: &dyn Provider, bytes: &[u8]) {
         }
     }
 }
+
+/// What is left of devices without each set of at most `most` of them, and which are lost.
+pub fn without_any(
+    devices: &[Arc<dyn Provider>],
+    most: u32,
+) -> impl Iterator<Item = (Vec<Arc<dyn Provider>>, Vec<usize>)> {
+    let count = devices.len();
+    let sets = (0u32..1 << count).filter(move |bits| bits.count_ones() <= most);
+    sets.map(move |bits| {
+        let (lost, left): (Vec<usize>, Vec<usize>) = (0..count).partition(|n| bits >> n & 1 == 1);
+        let left = left.into_iter().map(|n| devices[n].clone());
+        (left.collect(), lost)
+    })
+}

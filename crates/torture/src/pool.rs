@@ -13,7 +13,8 @@ use spa::{CreateOptions, Host, ImportOptions, NewPool, Settings, Spa};
 use vdev::import::discover;
 use vdev::{Grouping, NewDevice, TopSpec, VdevKind};
 use zio::AllocClass;
-use zpl::Filesystem;
+use zpl::mount::mount;
+use zpl::{Create, Filesystem};
 
 /// How the devices make up a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -242,6 +243,40 @@ fn assert_report(report: &check::Report) {
         report.found_bytes(),
         "leaked or doubly used"
     );
+}
+
+/// Writes a new file into the root of a file system, and syncs.
+///
+/// # Panics
+/// When that fails.
+pub fn write_file(spa: &Spa, dataset: &str, name: &str, bytes: &[u8]) {
+    let fs = mount(spa.dsl(), dataset, false).unwrap();
+    let create = Create {
+        mode: 0o644,
+        uid: 0,
+        gid: 0,
+    };
+    let made = fs.create_file(fs.root(), name.as_bytes(), &create);
+    fs.write(made.unwrap().id, 0, bytes).unwrap();
+    drop(fs);
+    spa.sync().unwrap();
+}
+
+/// Has the real zdb check an exported pool, if it is installed.
+///
+/// # Panics
+/// When it finds anything wrong.
+pub fn verify_with_zdb(devices: &[Arc<dyn Provider>], pool: &str) {
+    if !oracle::have_zdb() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for (n, device) in devices.iter().enumerate() {
+        let mut image = vec![0; device.mediasize() as usize];
+        device.read(0, &mut image).unwrap();
+        std::fs::write(folder.path().join(format!("disk{n}")), image).unwrap();
+    }
+    oracle::Zdb::verify(folder.path(), pool).assert_clean();
 }
 
 /// The byte range of each block of a file, on each device of its vdev (single device or mirror).

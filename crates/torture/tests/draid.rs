@@ -6,14 +6,12 @@ use std::sync::Arc;
 
 use base::{ErrorKind, Guid};
 use geom::Provider;
-use oracle::{Zdb, have_zdb};
 use phys::feature::DRAID;
 use spa::{Spa, SpareUser};
 use torture::model::World;
 use torture::pool::Layout;
 use torture::{Dice, golden, pool};
 use vdev::{Attach, AutoAshift, NewDevice, Vdev, VdevAux, VdevKind, VdevState};
-use zpl::Create;
 use zpl::mount::mount;
 
 /// The name of the image, its pool, its devices, and how many of these may be lost.
@@ -55,34 +53,11 @@ fn check_files(spa: &Spa, pool: &str) {
     assert_eq!(file(spa, &fs, "small").len(), 30_000);
 }
 
-fn write_file(spa: &Spa, pool: &str, name: &str, bytes: &[u8]) {
-    let fs = mount(spa.dsl(), &format!("{pool}/fs"), false).unwrap();
-    let create = Create {
-        mode: 0o644,
-        uid: 0,
-        gid: 0,
-    };
-    let made = fs.create_file(fs.root(), name.as_bytes(), &create);
-    fs.write(made.unwrap().id, 0, bytes).unwrap();
-    drop(fs);
-    spa.sync().unwrap();
-}
-
-/// All sets of at most `most` of `count` devices.
-fn sets(count: usize, most: u32) -> impl Iterator<Item = Vec<usize>> {
-    let all = (0u32..1 << count).filter(move |bits| bits.count_ones() <= most);
-    all.map(move |bits| (0..count).filter(|n| bits >> n & 1 == 1).collect())
-}
-
 #[test]
 fn what_openzfs_wrote_is_read_without_any_set_of_devices_that_may_be_lost() {
     for (name, pool, count, parity) in POOLS {
         let devices = golden::disks(name, count);
-        for lost in sets(count, parity) {
-            let is_left = |(n, device): (usize, &Arc<dyn Provider>)| {
-                (!lost.contains(&n)).then(|| device.clone())
-            };
-            let left: Vec<_> = devices.iter().enumerate().filter_map(is_left).collect();
+        for (left, lost) in golden::without_any(&devices, parity) {
             let spa = pool::open(&left, true).unwrap_or_else(|e| panic!("{name}, {lost:?}: {e}"));
             assert_eq!(spa.parts().features().count(DRAID), Some(1));
             check_files(&spa, pool);
@@ -98,7 +73,7 @@ fn a_draid_of_openzfs_is_written_here_and_taken_back() {
         assert!(!spa.is_readonly(), "{name}: {:?}", spa.obstacles());
         pool::assert_clean(&spa);
         let bytes = numbers(100_000);
-        write_file(&spa, pool, "ours", &bytes);
+        pool::write_file(&spa, &format!("{pool}/fs"), "ours", &bytes);
         check_files(&spa, pool);
         pool::assert_clean(&spa);
         spa.export().unwrap();
@@ -107,15 +82,7 @@ fn a_draid_of_openzfs_is_written_here_and_taken_back() {
         assert_eq!(file(&spa, &format!("{pool}/fs"), "ours"), bytes);
         spa.export().unwrap();
         drop(spa);
-        if have_zdb() {
-            let folder = tempfile::tempdir().unwrap();
-            for (n, device) in devices.iter().enumerate() {
-                let mut image = vec![0; device.mediasize() as usize];
-                device.read(0, &mut image).unwrap();
-                std::fs::write(folder.path().join(format!("disk{n}")), image).unwrap();
-            }
-            Zdb::verify(folder.path(), pool).assert_clean();
-        }
+        pool::verify_with_zdb(&devices, pool);
     }
 }
 

@@ -7,12 +7,10 @@ use std::sync::Arc;
 use base::SPA_MAXBLOCKSIZE;
 use geom::Provider;
 use geom::disk::{OpenMode, open};
-use oracle::{Zdb, have_zdb};
 use phys::feature::RAIDZ_EXPANSION;
 use spa::Spa;
 use torture::golden;
 use torture::pool;
-use zpl::Create;
 use zpl::mount::mount;
 
 /// An image, and what is on it.
@@ -111,47 +109,11 @@ impl Image {
     }
 }
 
-fn write_file(spa: &Spa, pool: &str, name: &str, bytes: &[u8]) {
-    let fs = mount(spa.dsl(), pool, false).unwrap();
-    let create = Create {
-        mode: 0o644,
-        uid: 0,
-        gid: 0,
-    };
-    let made = fs.create_file(fs.root(), name.as_bytes(), &create);
-    fs.write(made.unwrap().id, 0, bytes).unwrap();
-    drop(fs);
-    spa.sync().unwrap();
-}
-
-/// All sets of at most `most` of `count` devices.
-fn sets(count: usize, most: u32) -> impl Iterator<Item = Vec<usize>> {
-    let all = (0u32..1 << count).filter(move |bits| bits.count_ones() <= most);
-    all.map(move |bits| (0..count).filter(|n| bits >> n & 1 == 1).collect())
-}
-
-fn verify_with_zdb(devices: &[Arc<dyn Provider>], pool: &str) {
-    if !have_zdb() {
-        return;
-    }
-    let folder = tempfile::tempdir().unwrap();
-    for (n, device) in devices.iter().enumerate() {
-        let mut image = vec![0; device.mediasize() as usize];
-        device.read(0, &mut image).unwrap();
-        std::fs::write(folder.path().join(format!("disk{n}")), image).unwrap();
-    }
-    Zdb::verify(folder.path(), pool).assert_clean();
-}
-
 #[test]
 fn what_openzfs_wrote_is_read_without_any_set_of_devices_that_may_be_lost() {
     for image in &IMAGES {
         let devices = image.disks();
-        for lost in sets(image.devices, image.parity) {
-            let is_left = |(n, device): (usize, &Arc<dyn Provider>)| {
-                (!lost.contains(&n)).then(|| device.clone())
-            };
-            let left: Vec<_> = devices.iter().enumerate().filter_map(is_left).collect();
+        for (left, lost) in golden::without_any(&devices, image.parity) {
             let spa = pool::open(&left, true).unwrap_or_else(|e| panic!("{lost:?}: {e}"));
             assert_eq!(
                 spa.parts().features().count(RAIDZ_EXPANSION),
@@ -174,12 +136,12 @@ fn a_raidz_that_openzfs_expanded_is_written_here_and_taken_back() {
         let bytes: Vec<u8> = (0..3_000_000u32)
             .map(|n| (n.wrapping_mul(n) / 7) as u8)
             .collect();
-        write_file(&spa, image.pool, "ours", &bytes);
+        pool::write_file(&spa, image.pool, "ours", &bytes);
         image.check_files(&spa, &"written to");
         pool::assert_clean(&spa);
         spa.export().unwrap();
         drop(spa);
-        verify_with_zdb(&devices, image.pool);
+        pool::verify_with_zdb(&devices, image.pool);
         let spa = pool::open(&devices, false).unwrap();
         assert_eq!(file(&spa, image.pool, "ours"), bytes);
         image.check_files(&spa, &"opened again");
@@ -218,7 +180,7 @@ fn the_kernel_takes_what_was_written_here_and_ends_an_expansion() {
     for image in &IMAGES {
         let devices = image.disks();
         let spa = pool::open(&devices, false).unwrap();
-        write_file(&spa, image.pool, "ours", &ours);
+        pool::write_file(&spa, image.pool, "ours", &ours);
         spa.export().unwrap();
         drop(spa);
         let words = checksum::digest(phys::ChecksumType::Sha256, &[0; 32], &ours);
