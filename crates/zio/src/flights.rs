@@ -34,12 +34,16 @@ impl Group {
         self.writes[0].vdev
     }
 
+    /// Blocks are padded to whole sectors only now: many small ones that wait would take as much memory as
+    /// they take on disk.
     pub(crate) fn issue(&self, vdevs: &dyn VdevOps) -> Result<()> {
         let first = &self.writes[0];
-        if let [only] = &self.writes[..] {
-            return vdevs.write(&self.io, only.vdev, only.offset, &[only.bytes()]);
-        }
-        let parts: Vec<&[u8]> = self.writes.iter().map(Write::bytes).collect();
+        let ashift = vdevs.ashift(first.vdev);
+        let padded: Vec<_> = self.writes.iter().map(|w| w.padded(ashift)).collect();
+        let parts = self.writes.iter().zip(&padded);
+        let parts: Vec<&[u8]> = parts
+            .map(|(write, padded)| padded.as_deref().unwrap_or_else(|| write.bytes()))
+            .collect();
         vdevs.write(&self.io, first.vdev, first.offset, &parts)
     }
 }

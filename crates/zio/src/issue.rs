@@ -25,7 +25,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use base::{BlockBuf, Buf, Error, ErrorKind, Result, Txg, VdevId, align_up, is_aligned};
+use base::{BlockBuf, Buf, Error, ErrorKind, Result, Txg, VdevId, align_up};
 use phys::DvaPhys;
 
 use crate::flights::{Group, Landing, State, Then};
@@ -65,16 +65,14 @@ impl Write {
         &self.buf[self.start..self.start + self.len]
     }
 
-    /// Pads to whole sectors with zeros; copies only when padding is needed.
-    fn pad(&mut self, ashift: u32) {
-        let sector = 1u64 << ashift;
-        if is_aligned(self.len as u64, sector) {
-            return;
-        }
-        let padded = align_up(self.len as u64, sector) as usize;
-        let mut buf = BlockBuf::zeroed(padded);
-        buf[..self.len].copy_from_slice(self.bytes());
-        (self.buf, self.start, self.len) = (buf.share(), 0, padded);
+    /// A copy that is padded to whole sectors with zeros; `None` if nothing is missing.
+    pub(crate) fn padded(&self, ashift: u32) -> Option<BlockBuf> {
+        let padded = align_up(self.len as u64, 1 << ashift) as usize;
+        (padded > self.len).then(|| {
+            let mut buf = BlockBuf::zeroed(padded);
+            buf[..self.len].copy_from_slice(self.bytes());
+            buf
+        })
     }
 }
 
@@ -89,8 +87,7 @@ fn aggregate(
     writes.sort_unstable_by_key(|w| (w.vdev, w.offset));
     let mut groups: Vec<Group> = Vec::new();
     let (mut vdev, mut end, mut bytes) = (VdevId(u64::MAX), 0, 0);
-    for mut write in writes {
-        write.pad(vdevs.ashift(write.vdev));
+    for write in writes {
         let asize = vdevs.psize_to_asize(write.vdev, write.len as u64, write.birth);
         let parts = groups.last().map_or(0, |g| g.writes.len());
         let io = Io::write(write.birth, flight.priority);
