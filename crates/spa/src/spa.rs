@@ -174,6 +174,12 @@ impl Inner {
         self.core.features()
     }
 
+    /// From now on the pipeline looks for blocks in the dedup tables.
+    pub(crate) fn begin_deduplicating(&self) {
+        self.pipeline
+            .set_dedup(Arc::clone(self.core.sharing()) as _);
+    }
+
     /// From now on I/O that fails on every copy suspends the pool.
     pub(crate) fn begin_suspending(&self) {
         self.take_failmode();
