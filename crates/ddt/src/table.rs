@@ -129,6 +129,14 @@ impl Ddts {
         })
     }
 
+    /// The ZAP of each table, and its name in the pool directory.
+    pub fn objects(&self) -> impl Iterator<Item = (ChecksumType, DdtClass, String, ObjectId)> {
+        self.tables.iter().flat_map(|(checksum, table)| {
+            let parts = table.parts.iter();
+            parts.map(|(class, part)| (*checksum, *class, name(*checksum, *class), part.object))
+        })
+    }
+
     /// Bytes that datasets use beyond what is stored: the pool appears larger by this much.
     #[must_use]
     #[doc(alias = "ddt_get_dedup_dspace")]
@@ -138,6 +146,35 @@ impl Ddts {
             total.referenced[3].saturating_sub(total.stored[3])
         });
         saved.fold(0, u64::saturating_add)
+    }
+
+    /// Bytes that datasets use in deduplicated blocks, in percent of what is stored of them; 100 if there are none.
+    #[must_use]
+    #[doc(alias = "ddt_get_pool_dedup_ratio")]
+    pub fn ratio_percent(&self) -> u64 {
+        let totals = self.histograms().map(|(_, _, histogram)| {
+            let total = histogram.total();
+            (total.referenced[3], total.stored[3])
+        });
+        let (referenced, stored) = totals.fold((0u64, 0u64), |(a, b), (referenced, stored)| {
+            (a.saturating_add(referenced), b.saturating_add(stored))
+        });
+        let percent = referenced.saturating_mul(100).checked_div(stored);
+        percent.unwrap_or(100)
+    }
+
+    /// Bytes that the tables themselves take.
+    ///
+    /// # Errors
+    /// What reading the MOS gives.
+    #[doc(alias = "ddt_get_ddt_dsize")]
+    pub fn table_bytes(&self) -> Result<u64> {
+        let parts = self.tables.values().flat_map(|table| table.parts.values());
+        let mut bytes = 0u64;
+        for part in parts {
+            bytes = bytes.saturating_add(self.mos.hold(part.object)?.used_bytes());
+        }
+        Ok(bytes)
     }
 
     /// Every entry of every table.

@@ -98,6 +98,14 @@ impl Sharing {
         self.dspace.load(Ordering::Relaxed)
     }
 
+    /// What deduplication saves, in percent, and the bytes that its tables take; none while they are not open.
+    pub(crate) fn deduped(&self) -> Result<(u64, u64)> {
+        match &*self.tables.lock() {
+            Some(tables) => Ok((tables.ratio_percent(), tables.table_bytes()?)),
+            None => Ok((100, 0)),
+        }
+    }
+
     /// Bytes that cloned blocks occupy, and the additional bytes that copies would occupy.
     pub(crate) fn cloned(&self) -> (u64, u64) {
         let load = |n: &AtomicU64| n.load(Ordering::Relaxed);

@@ -293,6 +293,17 @@ impl Spa {
         self.inner.space.evaluate()
     }
 
+    /// Bytes that datasets use in deduplicated blocks, in percent of what is stored of them, and the bytes that the
+    /// dedup tables take.
+    ///
+    /// # Errors
+    /// What reading the MOS gives.
+    #[doc(alias = "ddt_get_pool_dedup_ratio")]
+    #[doc(alias = "ddt_get_ddt_dsize")]
+    pub fn deduped(&self) -> Result<(u64, u64)> {
+        self.inner.core.sharing().deduped()
+    }
+
     /// Bytes that cloned blocks occupy, and the additional bytes that copies would occupy.
     #[must_use]
     #[doc(alias = "brt_get_used")]

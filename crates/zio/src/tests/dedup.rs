@@ -121,7 +121,7 @@ fn a_batch_that_fails_leaves_no_reference() {
     let policy = deduped(Dedup::On, ChecksumType::Sha256);
     bench.write(request(noise(8192, 1), policy));
     bench.space.limit(Some(2));
-    let batch = [1, 2, 2, 3, 1, 4].map(|seed| request(noise(8192, seed), policy));
+    let batch = [1, 3, 3, 5, 1, 7].map(|seed| request(noise(8192, seed), policy));
     let failed = bench.pipeline.write_batch(TXG, batch.to_vec());
     assert_eq!(failed.unwrap_err().kind(), ErrorKind::NoSpace);
     assert_eq!(tables.references(), [1]);
