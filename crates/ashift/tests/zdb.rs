@@ -129,7 +129,7 @@ fn dedup_tables_read_like_those_of_the_real_one() {
     }
     bench.ok("zfs snapshot tank/one@s");
     bench.ok("rm tank/one:/b");
-    std::fs::write(bench.path("other"), &text[..8192].repeat(3)).unwrap();
+    std::fs::write(bench.path("other"), text[..8192].repeat(3)).unwrap();
     bench.ok("cp {dir}/other tank/one:/d");
     let ratio = bench.ok("zpool list -Ho dedupratio tank");
     // 64 records of 4 KiB three times, two of them three times more; 256 KiB in two copies, twice.

@@ -10,7 +10,7 @@
 //! |---|---|
 //! | enough copies | the pointer gets their DVAs and their physical birth, and one more reference is counted |
 //! | none | the block is allocated and written, and entered with one reference |
-//! | other bytes (*verify*) | with a checksum that is no proof, SHA-256 is tried; otherwise the block is an ordinary one |
+//! | other bytes (*verify*) | with a weak checksum, SHA-256 is tried; otherwise the block is an ordinary one |
 //! | cannot be read | the block is an ordinary one |
 //!
 //! # Invariants

@@ -5,10 +5,13 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::{Dedup, DedupTables, Known};
 
-/// By checksum and sizes: the block of so many copies, and its references.
+/// By the number of copies: a block and its references.
+type Blocks = BTreeMap<usize, (BlkPtrPhys, u64)>;
+
+/// By checksum and sizes.
 #[derive(Default)]
 struct FakeTables {
-    entries: rt::Mutex<BTreeMap<[u64; 6], BTreeMap<usize, (BlkPtrPhys, u64)>>>,
+    entries: rt::Mutex<BTreeMap<[u64; 6], Blocks>>,
     /// Looking for anything fails.
     is_damaged: rt::Mutex<bool>,
 }
@@ -146,7 +149,7 @@ fn a_table_that_cannot_be_read_is_not_used() {
 }
 
 /// With `verify`, a stored block with other bytes or one that cannot be read is not referred to: where the checksum
-/// is no proof, SHA-256 is tried; otherwise the block is an ordinary one.
+/// is weak, SHA-256 is tried; otherwise the block is an ordinary one.
 #[test]
 fn bytes_are_compared() {
     let cases = [ChecksumType::Sha256, ChecksumType::EdonR];
