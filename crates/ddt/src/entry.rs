@@ -159,7 +159,7 @@ impl DdtEntry {
             phys.dva = bp.dva;
             phys.birth = bp.physical_birth();
         }
-        phys.refcnt += 1;
+        phys.refcnt = phys.refcnt.saturating_add(1);
     }
 
     /// All references.
