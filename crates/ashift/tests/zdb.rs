@@ -104,6 +104,59 @@ fn uberblock_config_and_block_counts_read_like_the_real_ones() {
     assert!(bench.ok("zdb -e -p {dir} -bcc tank").contains("No leaks"));
 }
 
+/// What `zpool`, `zfs` and `zdb` say of a pool with deduplicated files.
+#[test]
+fn dedup_tables_read_like_those_of_the_real_one() {
+    let bench = Bench::new(&["a", "b"]);
+    bench.ok("zpool create tank mirror {a} {b}");
+    bench.ok("zfs create -o recordsize=4k -o compression=off -o dedup=on tank/one");
+    bench.ok("zfs create -o copies=2 -o compression=off -o dedup=skein,verify tank/two");
+    bench.ok("zfs set dedup=sha256,verify tank/one");
+    assert_eq!(
+        bench.ok("zfs get -Ho value dedup tank/one").trim(),
+        "sha256,verify"
+    );
+    bench.fails(
+        "zfs set dedup=edonr tank/one",
+        255,
+        "cannot set property for 'tank/one': 'dedup' must be one of 'on | off | verify | \
+         sha256[,verify] | sha512[,verify] | skein[,verify] | edonr,verify | blake3[,verify]'",
+    );
+    let text: Vec<u8> = (0..64u32 << 10).flat_map(u32::to_le_bytes).collect();
+    std::fs::write(bench.path("file"), &text).unwrap();
+    for to in ["one:/a", "one:/b", "one:/c", "two:/a", "two:/b"] {
+        bench.ok(&format!("cp {{dir}}/file tank/{to}"));
+    }
+    bench.ok("zfs snapshot tank/one@s");
+    bench.ok("rm tank/one:/b");
+    std::fs::write(bench.path("other"), text[..8192].repeat(3)).unwrap();
+    bench.ok("cp {dir}/other tank/one:/d");
+    let ratio = bench.ok("zpool list -Ho dedupratio tank");
+    // 64 records of 4 KiB three times, two of them three times more; 256 KiB in two copies, twice.
+    assert_eq!((3 * 256 + 6 * 4 + 2 * 512) * 100 / (256 + 512), 236);
+    assert_eq!(ratio.trim(), "2.36x");
+    let size = bench.ok("zpool get -Hpo value dedup_table_size tank");
+    assert!(size.trim().parse::<u64>().unwrap() > 0, "{size}");
+    bench.ok("zpool export tank");
+    bench.fails(
+        "zdb -e -p {dir} -DDDD tank",
+        1,
+        "zdb: -DDDD of a pool with dedup tables is not supported yet",
+    );
+    if !have_zdb() {
+        return;
+    }
+    for option in ["-D", "-DD", "-DDD", "-DDDP"] {
+        let theirs = real(&bench, &[option, "tank"]);
+        assert!(theirs.contains("DDT-skein-zap-duplicate"), "{theirs}");
+        assert_eq!(
+            bench.ok(&format!("zdb -e -p {{dir}} {option} tank")),
+            theirs
+        );
+    }
+    assert!(bench.ok("zdb -e -p {dir} -bcc tank").contains("No leaks"));
+}
+
 #[test]
 fn damage_is_found() {
     let bench = pool();

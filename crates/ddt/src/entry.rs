@@ -3,7 +3,7 @@
 use base::{Error, Result, SPA_MINBLOCKSHIFT, Txg};
 use compress::Algorithm;
 use phys::blkptr::DvaPhys;
-use phys::{BlkPtrPhys, CompressType};
+use phys::{BlkPtrPhys, ChecksumType, CompressType, ObjectType};
 
 /// `DDT_PHYS_MAX`: places for blocks of one, two and three copies; the first is for the old "ditto" ones.
 pub(crate) const PHYS_MAX: usize = 4;
@@ -59,6 +59,24 @@ impl DdtKey {
         ((self.prop >> SIZE_BITS & 0xffff) + 1) << SPA_MINBLOCKSHIFT
     }
 
+    /// A pointer to a block with this key, without the dedup bit.
+    #[doc(alias = "ddt_bp_create")]
+    pub(crate) fn block(&self, checksum: ChecksumType, phys: &DdtPhys) -> BlkPtrPhys {
+        let mut bp = BlkPtrPhys::default();
+        bp.dva = phys.dva;
+        bp.set_lsize(self.lsize());
+        bp.set_psize(self.psize());
+        bp.set_compress((self.prop >> COMPRESS_SHIFT & 0x7f) as u8);
+        bp.set_crypt(self.prop >> CRYPT_SHIFT & 1 != 0);
+        bp.set_fill(1);
+        bp.set_checksum(checksum.raw());
+        bp.set_cksum(self.cksum);
+        bp.set_type(ObjectType::DEDUP.raw());
+        bp.set_little_endian();
+        bp.set_birth(phys.birth, phys.birth);
+        bp
+    }
+
     pub(crate) fn words(&self) -> [u64; KEY_WORDS] {
         let [a, b, c, d] = self.cksum;
         [a, b, c, d, self.prop]
@@ -104,6 +122,46 @@ pub struct DdtEntry {
 }
 
 impl DdtEntry {
+    /// An entry without a block.
+    pub(crate) fn new(key: DdtKey) -> DdtEntry {
+        let phys = [DdtPhys::default(); PHYS_MAX];
+        DdtEntry { key, phys }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.phys.iter().all(|phys| phys.birth == Txg(0))
+    }
+
+    /// Pointers, made from one to a block with this key, to the block of so many copies, and to the first that there
+    /// is; not to the old ditto ones.
+    #[must_use]
+    #[doc(alias = "ddt_bp_fill")]
+    pub fn blocks(
+        &self,
+        bp: &BlkPtrPhys,
+        copies: usize,
+    ) -> (Option<BlkPtrPhys>, Option<BlkPtrPhys>) {
+        let fill = |phys: &DdtPhys| {
+            let mut bp = *bp;
+            bp.dva = phys.dva;
+            bp.set_birth(phys.birth, phys.birth);
+            (phys.birth != Txg(0)).then_some(bp)
+        };
+        let wanted = self.phys.get(copies).filter(|_| copies != PHYS_DITTO);
+        let any = self.phys[PHYS_DITTO + 1..].iter().find_map(fill);
+        (wanted.and_then(fill), any)
+    }
+
+    /// Counts a pointer to the block of so many copies.
+    pub(crate) fn refer(&mut self, bp: &BlkPtrPhys, copies: usize) {
+        let phys = &mut self.phys[copies];
+        if phys.birth == Txg(0) {
+            phys.dva = bp.dva;
+            phys.birth = bp.physical_birth();
+        }
+        phys.refcnt = phys.refcnt.saturating_add(1);
+    }
+
     /// All references.
     #[must_use]
     pub fn refcnt(&self) -> u64 {

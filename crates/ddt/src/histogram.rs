@@ -35,7 +35,9 @@ impl DdtStat {
         stat
     }
 
-    fn add(&mut self, other: &DdtStat) {
+    /// Adds another one.
+    #[doc(alias = "ddt_stat_add")]
+    pub fn add(&mut self, other: &DdtStat) {
         for n in 0..4 {
             self.stored[n] = self.stored[n].wrapping_add(other.stored[n]);
             self.referenced[n] = self.referenced[n].wrapping_add(other.referenced[n]);

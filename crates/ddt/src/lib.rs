@@ -18,6 +18,8 @@
 //! 2. A histogram counts exactly the entries of its ZAP.
 //! 3. The call that drops the last reference returns the DVAs, once.
 //!
+//! 4. Between two syncs, an entry that was looked at is current in memory only; its histogram is that of the ZAP.
+//!
 //! # Concurrency
 //! Tables are changed in syncing context only, by one thread.
 //!

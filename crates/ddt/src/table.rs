@@ -1,4 +1,4 @@
-//! The tables of a pool: dropping references.
+//! The tables of a pool: references are added and dropped.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -11,7 +11,7 @@ use phys::pool_names::DDT_STATS;
 use phys::{BlkPtrPhys, ChecksumType, ObjectType};
 use zap::{Flags, Key, NewZap, Zap};
 
-use crate::entry::{DdtEntry, DdtKey, PHYS_DITTO};
+use crate::entry::{DdtEntry, DdtKey, DdtPhys, PHYS_DITTO};
 use crate::histogram::DdtHistogram;
 
 const POOL_DIRECTORY: ObjectId = zap::directory::OBJECT;
@@ -59,6 +59,15 @@ pub struct Ddts {
     mos: Arc<Objset>,
     stats: Option<ObjectId>,
     tables: BTreeMap<ChecksumType, Ddt>,
+    changes: BTreeMap<(ChecksumType, DdtKey), Change>,
+}
+
+/// An entry that was looked at in this txg.
+#[doc(alias = "ddt_entry_t")]
+struct Change {
+    /// As it is in the ZAP of this class.
+    stored: Option<(DdtClass, DdtEntry)>,
+    now: DdtEntry,
 }
 
 fn name(checksum: ChecksumType, class: DdtClass) -> String {
@@ -102,6 +111,7 @@ impl Ddts {
             mos: mos.clone(),
             stats,
             tables,
+            changes: BTreeMap::new(),
         })
     }
 
@@ -119,6 +129,14 @@ impl Ddts {
         })
     }
 
+    /// The ZAP of each table, and its name in the pool directory.
+    pub fn objects(&self) -> impl Iterator<Item = (ChecksumType, DdtClass, String, ObjectId)> {
+        self.tables.iter().flat_map(|(checksum, table)| {
+            let parts = table.parts.iter();
+            parts.map(|(class, part)| (*checksum, *class, name(*checksum, *class), part.object))
+        })
+    }
+
     /// Bytes that datasets use beyond what is stored: the pool appears larger by this much.
     #[must_use]
     #[doc(alias = "ddt_get_dedup_dspace")]
@@ -128,6 +146,35 @@ impl Ddts {
             total.referenced[3].saturating_sub(total.stored[3])
         });
         saved.fold(0, u64::saturating_add)
+    }
+
+    /// Bytes that datasets use in deduplicated blocks, in percent of what is stored of them; 100 if there are none.
+    #[must_use]
+    #[doc(alias = "ddt_get_pool_dedup_ratio")]
+    pub fn ratio_percent(&self) -> u64 {
+        let totals = self.histograms().map(|(_, _, histogram)| {
+            let total = histogram.total();
+            (total.referenced[3], total.stored[3])
+        });
+        let (referenced, stored) = totals.fold((0u64, 0u64), |(a, b), (referenced, stored)| {
+            (a.saturating_add(referenced), b.saturating_add(stored))
+        });
+        let percent = referenced.saturating_mul(100).checked_div(stored);
+        percent.unwrap_or(100)
+    }
+
+    /// Bytes that the tables themselves take.
+    ///
+    /// # Errors
+    /// What reading the MOS gives.
+    #[doc(alias = "ddt_get_ddt_dsize")]
+    pub fn table_bytes(&self) -> Result<u64> {
+        let parts = self.tables.values().flat_map(|table| table.parts.values());
+        let mut bytes = 0u64;
+        for part in parts {
+            bytes = bytes.saturating_add(self.mos.hold(part.object)?.used_bytes());
+        }
+        Ok(bytes)
     }
 
     /// Every entry of every table.
@@ -154,58 +201,88 @@ impl Ddts {
         Ok(())
     }
 
-    /// Drops the references of these block pointers, all of one checksum and key, and returns the blocks
-    /// whose space is free now, with the dedup bit cleared. `dsize` returns the bytes that one copy
-    /// counts for.
+    /// The entry of a block as of now, with all changes of the txg.
     ///
     /// # Errors
-    /// What reading and writing the MOS gives; `Corrupt` when more is freed than was referred to.
-    #[doc(alias = "zio_ddt_free")]
-    pub fn release(
-        &mut self,
-        tx: &Tx,
-        bps: &[BlkPtrPhys],
-        dsize: &dyn Fn(&DvaPhys) -> u64,
-    ) -> Result<Vec<BlkPtrPhys>> {
-        let Some(first) = bps.first() else {
-            return Ok(Vec::new());
+    /// What reading the MOS gives.
+    #[doc(alias = "ddt_lookup")]
+    pub fn entry(&mut self, bp: &BlkPtrPhys) -> Result<Option<&mut DdtEntry>> {
+        let (checksum, key) = (checksum_of(bp)?, DdtKey::of(bp));
+        if !self.changes.contains_key(&(checksum, key)) {
+            let Some((class, entry)) = self.find(checksum, &key)? else {
+                return Ok(None);
+            };
+            let stored = Some((class, entry.clone()));
+            let change = Change { stored, now: entry };
+            self.changes.insert((checksum, key), change);
+        }
+        let change = self.changes.get_mut(&(checksum, key));
+        Ok(change.map(|change| &mut change.now))
+    }
+
+    /// Counts a pointer to a block of so many copies; a block that is in no entry is entered. Follows
+    /// [`entry`](Ddts::entry).
+    ///
+    /// # Errors
+    /// `Corrupt` for a checksum that no block has.
+    #[doc(alias = "ddt_phys_addref")]
+    pub fn refer(&mut self, bp: &BlkPtrPhys, copies: usize) -> Result<()> {
+        let (checksum, key) = (checksum_of(bp)?, DdtKey::of(bp));
+        let change = self.changes.entry((checksum, key));
+        let change = change.or_insert_with(|| Change {
+            stored: None,
+            now: DdtEntry::new(key),
+        });
+        change.now.refer(bp, copies);
+        Ok(())
+    }
+
+    /// Undoes a [`refer`](Ddts::refer) of the same txg, whose block was not written.
+    #[doc(alias = "ddt_phys_unextend")]
+    pub fn forget(&mut self, bp: &BlkPtrPhys) {
+        let Ok(checksum) = checksum_of(bp) else {
+            return;
         };
-        let key = DdtKey::of(first);
-        let found = match ChecksumType::try_from(first.checksum()) {
-            Ok(checksum) => self.find(checksum, &key)?.map(|found| (checksum, found)),
+        let at = (checksum, DdtKey::of(bp));
+        let Some(change) = self.changes.get_mut(&at) else {
+            return;
+        };
+        if let Some(phys) = change.now.select(bp) {
+            phys.refcnt = phys.refcnt.saturating_sub(1);
+            if phys.refcnt == 0 && phys.birth == bp.birth() {
+                *phys = DdtPhys::default();
+            }
+        }
+        if change.stored.is_none() && change.now.is_empty() {
+            self.changes.remove(&at);
+        }
+    }
+
+    /// Drops the reference of a block pointer. Returns the block, with the dedup bit cleared, if no entry has it: it
+    /// was pruned, and the pointer owns it.
+    ///
+    /// # Errors
+    /// What reading the MOS gives; `Corrupt` when more is freed than was referred to.
+    #[doc(alias = "zio_ddt_free")]
+    pub fn release(&mut self, bp: &BlkPtrPhys) -> Result<Option<BlkPtrPhys>> {
+        let entry = match checksum_of(bp) {
+            Ok(_) => self.entry(bp)?,
             Err(_) => None,
         };
-        let Some((checksum, (class, mut entry))) = found else {
-            // It was pruned: the remaining pointer owns the block.
-            return Ok(bps
-                .iter()
-                .map(|bp| plain(bp, bp.dva, bp.physical_birth()))
-                .collect());
-        };
-        let before = entry.clone();
-        let mut free = Vec::new();
-        for bp in bps {
-            assert_eq!(DdtKey::of(bp), key, "block pointers of one key");
-            match entry.select(bp) {
-                Some(phys) if phys.refcnt > 0 => phys.refcnt -= 1,
-                Some(_) => {
-                    let text = format!("dedup entry of {bp:?} has no reference left");
-                    return Err(Error::corrupt(text));
-                }
-                None => free.push(plain(bp, bp.dva, bp.physical_birth())),
+        match entry.and_then(|entry| entry.select(bp)) {
+            Some(phys) if phys.refcnt > 0 => phys.refcnt -= 1,
+            Some(_) => {
+                let text = format!("dedup entry of {bp:?} has no reference left");
+                return Err(Error::corrupt(text));
+            }
+            None => {
+                let mut block = *bp;
+                block.set_dedup(false);
+                block.set_birth(bp.physical_birth(), bp.physical_birth());
+                return Ok(Some(block));
             }
         }
-        for (n, phys) in entry.phys.iter_mut().enumerate() {
-            let is_obsolete = phys.refcnt == 0 || n == PHYS_DITTO;
-            if phys.birth != Txg(0) && is_obsolete {
-                free.push(plain(first, phys.dva, phys.birth));
-                *phys = Default::default();
-            }
-        }
-        if entry != before {
-            self.replace(tx, checksum, class, (&before, &entry), dsize)?;
-        }
-        Ok(free)
+        Ok(None)
     }
 
     fn find(&self, checksum: ChecksumType, key: &DdtKey) -> Result<Option<(DdtClass, DdtEntry)>> {
@@ -224,12 +301,12 @@ impl Ddts {
 
     /// Stores a changed entry in the ZAP of its class.
     #[doc(alias = "ddt_sync_flush_entry")]
-    fn replace(
+    fn store(
         &mut self,
         tx: &Tx,
         checksum: ChecksumType,
-        class: DdtClass,
-        (before, after): (&DdtEntry, &DdtEntry),
+        stored: Option<&(DdtClass, DdtEntry)>,
+        after: &DdtEntry,
         dsize: &dyn Fn(&DvaPhys) -> u64,
     ) -> Result<()> {
         let refcnt = after.refcnt();
@@ -238,13 +315,15 @@ impl Ddts {
         } else {
             DdtClass::Unique
         };
-        let words = before.key.words();
-        let table = self.tables.get_mut(&checksum).expect("it was found there");
+        let words = after.key.words();
+        let table = self.tables.entry(checksum).or_default();
         table.is_changed = true;
-        let old = table.parts.get_mut(&class).expect("it was found there");
-        old.histogram.subtract(before, dsize);
-        if now != class || refcnt == 0 {
-            Zap::open(&self.mos, old.object)?.remove(tx, Key::Words(&words))?;
+        if let Some((class, before)) = stored {
+            let old = table.parts.get_mut(class).expect("it was found there");
+            old.histogram.subtract(before, dsize);
+            if now != *class || refcnt == 0 {
+                Zap::open(&self.mos, old.object)?.remove(tx, Key::Words(&words))?;
+            }
         }
         if refcnt == 0 {
             return Ok(());
@@ -266,13 +345,39 @@ impl Ddts {
         )
     }
 
-    /// Writes the statistics of what changed; removes a table without entries. Called at the end of a
-    /// sync pass.
+    /// Stores the changed entries and the statistics, and removes a table without entries. Returns the blocks whose
+    /// space is free now, with the dedup bit cleared. `dsize` returns the bytes that one copy counts for. Called at
+    /// the end of a sync pass.
     ///
     /// # Errors
-    /// What writing the MOS gives.
+    /// What reading and writing the MOS gives.
+    #[doc(alias = "ddt_sync")]
+    pub fn sync(&mut self, tx: &Tx, dsize: &dyn Fn(&DvaPhys) -> u64) -> Result<Vec<BlkPtrPhys>> {
+        let mut free = Vec::new();
+        for ((checksum, key), Change { stored, mut now }) in std::mem::take(&mut self.changes) {
+            for (n, phys) in now.phys.iter_mut().enumerate() {
+                let is_obsolete = phys.refcnt == 0 || n == PHYS_DITTO;
+                if phys.birth != Txg(0) && is_obsolete {
+                    free.push(key.block(checksum, phys));
+                    *phys = DdtPhys::default();
+                }
+            }
+            if stored.as_ref().is_none_or(|(_, before)| *before != now) {
+                self.store(tx, checksum, stored.as_ref(), &now, dsize)?;
+            }
+        }
+        self.sync_stats(tx)?;
+        Ok(free)
+    }
+
+    /// Whether entries have changed since the last sync.
+    #[must_use]
+    pub fn has_changes(&self) -> bool {
+        !self.changes.is_empty()
+    }
+
     #[doc(alias = "ddt_sync_update_stats")]
-    pub fn sync(&mut self, tx: &Tx) -> Result<()> {
+    fn sync_stats(&mut self, tx: &Tx) -> Result<()> {
         for (checksum, table) in &mut self.tables {
             if !std::mem::take(&mut table.is_changed) {
                 continue;
@@ -335,11 +440,7 @@ fn is_even(checksum: ChecksumType) -> bool {
     )
 }
 
-/// A pointer to a block that is no longer shared, to free its space with.
-fn plain(bp: &BlkPtrPhys, dva: [DvaPhys; 3], birth: Txg) -> BlkPtrPhys {
-    let mut block = *bp;
-    block.dva = dva;
-    block.set_dedup(false);
-    block.set_birth(birth, birth);
-    block
+fn checksum_of(bp: &BlkPtrPhys) -> Result<ChecksumType> {
+    let checksum = ChecksumType::try_from(bp.checksum());
+    checksum.map_err(|_| Error::corrupt(format!("checksum {} of a block", bp.checksum())))
 }

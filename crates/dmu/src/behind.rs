@@ -23,6 +23,7 @@
 //! 3. Once a dirty block of a layer was replaced or dropped, or changed after it was begun, the layer is
 //!    not written behind any more.
 //! 4. Nothing is counted as born before the txg is synced.
+//! 5. Blocks that are deduplicated are never written behind: the dedup tables are those of the syncing txg.
 //!
 //! # Crash argument
 //! As for all blocks of a txg: they go to free space, and nothing leads to them before its uberblock.
@@ -204,6 +205,10 @@ impl Dnode {
             (piece, layer.fields.clone(), *stream)
         };
         let props = self.context.props();
+        if !props.write_policy(&fields.leaf()).sums_on_arrival() {
+            // The properties have changed since: the sync looks for blocks in the dedup tables, this does not.
+            return;
+        }
         let request = |(blkid, data): &(u64, Prepared)| WriteRequest {
             run: stream.run(*blkid, fields.blksz),
             ..self.leaf(&fields, &props, *blkid, data)

@@ -5,7 +5,7 @@
 
 use compress::Algorithm;
 use phys::{ChecksumType, ObjectType};
-use zio::WritePolicy;
+use zio::{Dedup, WritePolicy};
 
 /// `zfs_redundant_metadata_type_t`: which metadata gets an extra copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,6 +41,9 @@ pub struct ObjsetProps {
     pub recordsize: u64,
     /// os_dnodesize: in bytes, for the layers above
     pub dnodesize: u64,
+    /// os_dedup_checksum, os_dedup_verify: the checksum by which file data is deduplicated, and whether bytes are
+    /// compared as well.
+    pub dedup: Option<(ChecksumType, bool)>,
     /// Whether the pool has `embedded_data`.
     pub embed: bool,
     /// Whether holes carry their birth txg (`hole_birth`).
@@ -64,6 +67,7 @@ impl Default for ObjsetProps {
             redundant_metadata: RedundantMetadata::All,
             recordsize: 128 << 10,
             dnodesize: 512,
+            dedup: None,
             embed: true,
             hole_birth: true,
             project_quota: true,
@@ -89,12 +93,18 @@ impl ObjsetProps {
         let metadata = block.level > 0 || block.is_spill || block.type_.is_metadata();
         let embed = self.embed && block.level == 0 && !block.type_.has_fill();
         if !metadata {
+            let (checksum, dedup) = match self.dedup {
+                Some((checksum, true)) => (checksum, Dedup::Verify),
+                Some((checksum, false)) => (checksum, Dedup::On),
+                None => (block.checksum.unwrap_or(self.checksum), Dedup::Off),
+            };
             return WritePolicy {
-                checksum: block.checksum.unwrap_or(self.checksum),
+                checksum,
                 compress: block.compress.unwrap_or(self.compress),
                 copies: self.copies,
                 embed,
                 special_small_blocks: self.special_small_blocks,
+                dedup,
             };
         }
         let extra = match self.redundant_metadata {
@@ -115,6 +125,7 @@ impl ObjsetProps {
             copies: (self.copies + u8::from(extra)).min(3),
             embed,
             special_small_blocks: 0,
+            dedup: Dedup::Off,
         }
     }
 }

@@ -23,7 +23,11 @@ pub(crate) const DEFAULTS: &[(&str, u64)] = &[
     ("dnodesize", DNSIZE_LEGACY),
     ("redundant_metadata", 0),
     ("special_small_blocks", 0),
+    ("dedup", ChecksumType::Off as u64),
 ];
+
+/// `ZIO_CHECKSUM_VERIFY`
+const CHECKSUM_VERIFY: u64 = 1 << 8;
 
 /// `ZFS_DNSIZE_LEGACY`: one slot.
 const DNSIZE_LEGACY: u64 = 0;
@@ -61,6 +65,7 @@ pub(crate) fn objset_props(raw: &BTreeMap<&str, u64>, env: &dyn PoolEnv) -> Objs
             DNSIZE_AUTO => 1024,
             bytes => bytes.clamp(512, 16 << 10),
         },
+        dedup: dedup(number("dedup")),
         embed: env.feature_is_active(feature::EMBEDDED_DATA),
         hole_birth: env.feature_is_active(feature::HOLE_BIRTH),
         project_quota: env.feature_is_enabled(feature::PROJECT_QUOTA),
@@ -89,6 +94,22 @@ fn compression_on(env: &dyn PoolEnv) -> Algorithm {
         Algorithm::Lz4
     } else {
         Algorithm::Lzjb
+    }
+}
+
+/// The checksum that blocks are deduplicated by, and whether their bytes are compared.
+#[doc(alias = "zio_checksum_dedup_select")]
+fn dedup(number: u64) -> Option<(ChecksumType, bool)> {
+    let verify = number & CHECKSUM_VERIFY != 0;
+    let raw = u8::try_from(number & !CHECKSUM_VERIFY).ok()?;
+    match ChecksumType::try_from(raw).ok()? {
+        ChecksumType::On => Some((ChecksumType::Sha256, verify)),
+        strong @ (ChecksumType::Sha256
+        | ChecksumType::Sha512
+        | ChecksumType::Skein
+        | ChecksumType::Blake3) => Some((strong, verify)),
+        ChecksumType::EdonR => Some((ChecksumType::EdonR, true)),
+        _ => None,
     }
 }
 

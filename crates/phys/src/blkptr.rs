@@ -620,6 +620,11 @@ impl BlkPtrPhys {
         self.set_prop(DEDUP, u64::from(dedup));
     }
 
+    /// `BP_SET_CRYPT`.
+    pub fn set_crypt(&mut self, crypt: bool) {
+        self.set_prop(CRYPT, u64::from(crypt));
+    }
+
     /// `BP_SET_BYTEORDER`: marks the block as written by a little-endian host.
     pub fn set_little_endian(&mut self) {
         self.set_prop(BYTE_ORDER, 1);

@@ -44,7 +44,7 @@ pub(crate) struct Core {
     is_initializing: std::sync::atomic::AtomicBool,
     host_name: String,
     deferred_bytes: AtomicU64,
-    sharing: Sharing,
+    sharing: Arc<Sharing>,
     scan: scan::Scan,
 }
 
@@ -74,7 +74,7 @@ impl Core {
             is_initializing: std::sync::atomic::AtomicBool::new(false),
             host_name,
             deferred_bytes: AtomicU64::new(0),
-            sharing: Sharing::default(),
+            sharing: Arc::default(),
             scan: scan::Scan::default(),
         })
     }
@@ -117,7 +117,7 @@ impl Core {
     }
 
     /// The tables of shared blocks.
-    pub(crate) fn sharing(&self) -> &Sharing {
+    pub(crate) fn sharing(&self) -> &Arc<Sharing> {
         &self.sharing
     }
 

@@ -269,6 +269,7 @@ impl Spa {
         spa.inner.tree.prepare_devices()?;
         spa.inner.clear_caches();
         spa.inner.open_caches();
+        spa.inner.begin_deduplicating();
         if spa.multihost() {
             spa.inner.mmp.start(&spa.inner);
         }

@@ -606,6 +606,7 @@ fn load(
     let spa = Spa { inner };
     half_open.opened();
     spa.inner.open_caches();
+    spa.inner.begin_deduplicating();
     spa.inner.begin_suspending();
     if !readonly {
         if spa.multihost() {

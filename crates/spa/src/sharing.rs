@@ -1,4 +1,4 @@
-//! Shared blocks (dedup, clones): consulted before their space is freed.
+//! Shared blocks (dedup, clones): consulted before they are written, and before their space is freed.
 //!
 //! # What it is
 //! All frees of a syncing txg pass through here ([`Core`](crate::core::Core)). A block with the
@@ -9,6 +9,10 @@
 //!
 //! A clone adds references: they are collected when the txg is frozen, and added to the tables before the sync frees
 //! anything, so that a block whose first owner goes in the txg in which it was cloned stays.
+//!
+//! A block that is deduplicated gets its reference while its objset is written, before anything is freed in that
+//! pass. So a block whose last pointer goes in the txg in which it is written again stays, too. The tables themselves
+//! change at the end of the pass.
 //!
 //! # Invariants
 //! 1. References released in a pass are dropped from the tables in the same pass; none are left at
@@ -27,15 +31,16 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use base::{Result, VdevId};
+use base::{Error, ErrorKind, Result, VdevId};
 use brt::Brts;
 use ddt::{DdtKey, Ddts};
 use dmu::{Objset, Tx};
 use phys::BlkPtrPhys;
 use phys::blkptr::DvaPhys;
 use rt::{Mutex, RwLock};
+use zio::{DedupTables, Known};
 
-/// The tables of shared blocks.
+/// The tables of shared blocks: the pipeline asks it where a block is that is to be deduplicated.
 #[derive(Default)]
 pub(crate) struct Sharing {
     tables: Mutex<Option<Ddts>>,
@@ -91,6 +96,14 @@ impl Sharing {
     /// By how many bytes the pool appears larger than it is.
     pub(crate) fn dspace(&self) -> u64 {
         self.dspace.load(Ordering::Relaxed)
+    }
+
+    /// What deduplication saves, in percent, and the bytes that its tables take; none while they are not open.
+    pub(crate) fn deduped(&self) -> Result<(u64, u64)> {
+        match &*self.tables.lock() {
+            Some(tables) => Ok((tables.ratio_percent(), tables.table_bytes()?)),
+            None => Ok((100, 0)),
+        }
     }
 
     /// Bytes that cloned blocks occupy, and the additional bytes that copies would occupy.
@@ -150,7 +163,7 @@ impl Sharing {
     /// Drops the references released in this pass. `dsize`: the bytes that one copy is charged for.
     pub(crate) fn sync(&self, tx: &Tx, dsize: &dyn Fn(&DvaPhys) -> u64) -> Result<Released> {
         let released = std::mem::take(&mut *self.released.lock());
-        if released.is_empty() {
+        if released.is_empty() && !self.has_new() {
             return Ok(Released::default());
         }
         let (deduped, cloned) = released.into_iter().partition(BlkPtrPhys::is_dedup);
@@ -168,19 +181,14 @@ impl Sharing {
         dsize: &dyn Fn(&DvaPhys) -> u64,
         outcome: &mut Released,
     ) -> Result<()> {
-        if released.is_empty() {
-            return Ok(());
-        }
         released.sort_by_key(|bp| (bp.checksum(), DdtKey::of(bp)));
         let mut tables = self.tables.lock();
         let tables = tables.as_mut().expect("a pool that syncs has its tables");
-        let is_same = |a: &BlkPtrPhys, b: &BlkPtrPhys| {
-            a.checksum() == b.checksum() && DdtKey::of(a) == DdtKey::of(b)
-        };
-        for same in released.chunk_by(is_same) {
-            outcome.free.extend(tables.release(tx, same, dsize)?);
+        for bp in &released {
+            outcome.free.extend(tables.release(bp)?);
         }
-        tables.sync(tx)
+        outcome.free.extend(tables.sync(tx, dsize)?);
+        Ok(())
     }
 
     fn sync_cloned(
@@ -207,7 +215,35 @@ impl Sharing {
 
     /// Whether nothing is pending.
     pub(crate) fn is_settled(&self) -> bool {
-        self.released.lock().is_empty()
+        self.released.lock().is_empty() && !self.has_new()
+    }
+
+    /// Whether blocks were looked for in the dedup tables in this pass.
+    fn has_new(&self) -> bool {
+        self.tables.lock().as_ref().is_some_and(Ddts::has_changes)
+    }
+}
+
+impl DedupTables for Sharing {
+    fn find(&self, bp: &BlkPtrPhys, copies: usize) -> Result<Known> {
+        let mut tables = self.tables.lock();
+        let closed = || Error::new(ErrorKind::Unsupported, "the dedup tables are not open");
+        let entry = tables.as_mut().ok_or_else(closed)?.entry(bp)?;
+        let (wanted, any) = entry.map_or((None, None), |entry| entry.blocks(bp, copies));
+        Ok(Known { any, wanted })
+    }
+
+    fn refer(&self, bp: &BlkPtrPhys, copies: usize) {
+        let mut tables = self.tables.lock();
+        let tables = tables.as_mut().expect("they were asked before");
+        let referred = tables.refer(bp, copies);
+        referred.expect("a block that was written has a checksum");
+    }
+
+    fn forget(&self, bp: &BlkPtrPhys) {
+        if let Some(tables) = self.tables.lock().as_mut() {
+            tables.forget(bp);
+        }
     }
 }
 

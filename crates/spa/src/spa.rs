@@ -174,6 +174,12 @@ impl Inner {
         self.core.features()
     }
 
+    /// From now on the pipeline looks for blocks in the dedup tables.
+    pub(crate) fn begin_deduplicating(&self) {
+        self.pipeline
+            .set_dedup(Arc::clone(self.core.sharing()) as _);
+    }
+
     /// From now on I/O that fails on every copy suspends the pool.
     pub(crate) fn begin_suspending(&self) {
         self.take_failmode();
@@ -285,6 +291,17 @@ impl Spa {
     #[must_use]
     pub fn space(&self) -> SpaceStats {
         self.inner.space.evaluate()
+    }
+
+    /// Bytes that datasets use in deduplicated blocks, in percent of what is stored of them, and the bytes that the
+    /// dedup tables take.
+    ///
+    /// # Errors
+    /// What reading the MOS gives.
+    #[doc(alias = "ddt_get_pool_dedup_ratio")]
+    #[doc(alias = "ddt_get_ddt_dsize")]
+    pub fn deduped(&self) -> Result<(u64, u64)> {
+        self.inner.core.sharing().deduped()
     }
 
     /// Bytes that cloned blocks occupy, and the additional bytes that copies would occupy.

@@ -443,5 +443,7 @@ fn any_props(dice: &mut Dice) -> Vec<(&'static str, u64)> {
         ("xattr", one_of(&[1, 2])),
         ("sync", one_of(&[0, 0, 0, 1])),
         ("refreservation", one_of(&[0, 0, 0, 1 << 20])),
+        // off, on, verify, edonr,verify
+        ("dedup", one_of(&[2, 2, 1, 1 | 1 << 8, 13 | 1 << 8])),
     ]
 }

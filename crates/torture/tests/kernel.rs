@@ -80,7 +80,13 @@ const KINDS: &[(&str, &[(&str, u64)])] = &[
             ("dnodesize", 1024),
         ],
     ),
+    // Two file systems with the same contents.
+    ("dedup", DEDUPED),
+    ("twin", DEDUPED),
 ];
+
+/// dedup=on
+const DEDUPED: &[(&str, u64)] = &[("dedup", 1), ("compression", 2), ("recordsize", 4096)];
 
 const GUEST: &str = r#"set -e
 zpool import -d /dev -R /mnt tank
@@ -90,7 +96,7 @@ zpool status -v tank
 zpool status tank | grep -q "repaired 0B in .* with 0 errors"
 zpool status tank | grep -q "errors: No known data errors"
 zfs list -t all -o name,used,refer,mountpoint
-for fs in plain lz4 zstd gzip; do
+for fs in plain lz4 zstd gzip dedup twin; do
   cd /mnt/tank/$fs; sha256sum -c /host/$fs.sums >/host/check.log || { grep -v OK /host/check.log; exit 1; }
   mkdir -p /tmp/snap; mount -t zfs tank/$fs@one /tmp/snap; cd /tmp/snap
   sha256sum -c /host/$fs.one.sums >/host/check.log || { grep -v OK /host/check.log; exit 1; }
@@ -102,6 +108,11 @@ cp -r /sbin/z* /mnt/tank/lz4/kernel/
 ln -s zdb /mnt/tank/lz4/kernel/link
 for i in $(seq 300); do echo $i >/mnt/tank/plain/kernel$i; done
 rm -r /mnt/tank/zstd/*
+zpool status -D tank
+ratio=$(zpool get -Hpo value dedupratio tank)
+[ ${ratio%.*} -ge 2 ]
+cp -r /mnt/tank/twin/. /mnt/tank/dedup/again
+rm -r /mnt/tank/twin/*
 zfs snapshot -r tank@kernel
 zfs destroy tank/lz4@one || zfs promote tank/clone
 (cd /mnt/tank/lz4/kernel && sha256sum z*) >/host/kernel.sums
@@ -151,6 +162,9 @@ fn hand_over(layout: Layout, count: usize) {
     for (name, props) in KINDS {
         let full = format!("tank/{name}");
         new_fs(&spa, &full, props);
+        if *props == DEDUPED {
+            dice = Dice::new(7);
+        }
         let mut files = Files::default();
         work(&spa, &full, &mut files, &mut dice, 300);
         spa.dsl()
@@ -194,6 +208,12 @@ fn hand_over(layout: Layout, count: usize) {
     );
     pool::assert_clean(&spa);
     check_kernel_files(&spa, host.path());
+    // Here the files are written again that the kernel removed, and go again with the file system.
+    for name in ["tank/again", "tank/twice"] {
+        new_fs(&spa, name, DEDUPED);
+        work(&spa, name, &mut Files::default(), &mut Dice::new(7), 300);
+    }
+    spa.dsl().destroy_head("tank/again").unwrap();
     let (name, files) = &mut all[3];
     assert_eq!(name, "tank/gzip", "the kernel left this one as it was");
     work(&spa, name, files, &mut dice, 200);

@@ -85,6 +85,18 @@ impl fmt::Display for Bookmark {
     }
 }
 
+/// Whether a block is looked for among those that are stored already.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Dedup {
+    /// No.
+    #[default]
+    Off,
+    /// zp_dedup: yes, by its checksum.
+    On,
+    /// zp_dedup_verify: and its bytes are compared.
+    Verify,
+}
+
 /// `zio_prop_t`: how a block is to be encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[doc(alias = "zio_prop_t")]
@@ -99,6 +111,8 @@ pub struct WritePolicy {
     pub embed: bool,
     /// zp_zpl_smallblk: file data that takes up to so many bytes on disk goes to the special class.
     pub special_small_blocks: u64,
+    /// Whether the block is deduplicated. Then all-zero blocks become holes even without compression.
+    pub dedup: Dedup,
 }
 
 impl Default for WritePolicy {
@@ -110,6 +124,7 @@ impl Default for WritePolicy {
             copies: 1,
             embed: true,
             special_small_blocks: 0,
+            dedup: Dedup::Off,
         }
     }
 }

@@ -19,7 +19,7 @@ use compress::Algorithm;
 use phys::blkptr::EMBEDDED_TYPE_DATA;
 use phys::{BlkPtrPhys, ChecksumType, CompressType, ObjectType};
 
-use crate::{BPE_PAYLOAD_SIZE, WriteRequest};
+use crate::{BPE_PAYLOAD_SIZE, Dedup, WriteRequest};
 
 /// What encoding needs to know about the pool.
 #[derive(Clone, Copy, Debug)]
@@ -107,11 +107,15 @@ pub(crate) fn encode(pool: &Pool<'_>, txg: Txg, request: &WriteRequest) -> Encod
         let known = request.data.fletcher4();
         finish(pool, txg, request, CompressType::Off, physical, known)
     };
-    if request.policy.compress == Algorithm::Off {
+    let is_compressed = request.policy.compress != Algorithm::Off;
+    if !is_compressed && request.policy.dedup == Dedup::Off {
         return as_it_is();
     }
     if is_zero(&request.data) {
         return Encoded::without_place(hole(pool, txg, request));
+    }
+    if !is_compressed {
+        return as_it_is();
     }
     match compress(pool, request) {
         Compressed::Small { kind, payload } => {
@@ -207,6 +211,7 @@ fn finish(
     bp.set_level(request.level);
     bp.set_compress(kind.raw());
     bp.set_checksum(checksum.raw());
+    bp.set_dedup(request.policy.dedup != Dedup::Off);
     bp.set_little_endian();
     bp.set_birth(txg, txg);
     bp.set_fill(request.fill);

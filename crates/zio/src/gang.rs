@@ -90,6 +90,8 @@ pub(crate) struct GangWrite<'a> {
 pub(crate) struct Placed {
     pub(crate) writes: Vec<Write>,
     pub(crate) allocated: Vec<DvaPhys>,
+    /// Pointers that were counted in dedup tables.
+    pub(crate) shared: Vec<BlkPtrPhys>,
 }
 
 impl Placed {

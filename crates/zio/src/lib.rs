@@ -16,6 +16,7 @@
 
 mod alloc;
 mod block;
+mod dedup;
 mod eck;
 mod embedded;
 mod encode;
@@ -35,8 +36,10 @@ mod vdev_ops;
 
 pub use alloc::{AllocClass, Allocator, DvaSet, Hint};
 pub use block::{
-    BlockStore, Bookmark, LogStore, PREFETCH_DISTANCE_MAX_BYTES, Run, WritePolicy, WriteRequest,
+    BlockStore, Bookmark, Dedup, LogStore, PREFETCH_DISTANCE_MAX_BYTES, Run, WritePolicy,
+    WriteRequest,
 };
+pub use dedup::{DedupTables, Known};
 pub use eck::seal_log;
 pub use embedded::read_embedded;
 pub use io::{Io, Priority, Purpose};

@@ -8,6 +8,7 @@
 //! |---|---|---|
 //! | write compress | all cores (`encode`) | zeros become holes, data is compressed or embedded |
 //! | checksum generate | all cores (`encode`) | over the physical bytes with their zero padding |
+//! | ddt write | one thread, in order | what is stored already is referred to (`dedup`) |
 //! | dva allocate | one thread, in order | places for all copies; if none is large enough, gangs (`gang`) |
 //! | vdev io start | helper threads (`issue`) | neighbours merged, several writes in flight |
 //! | done | the caller | all DVAs are in the pointers; errors give the space back |
@@ -44,13 +45,14 @@ use std::sync::{Arc, OnceLock};
 use base::{Buf, ErrorKind, Result, Txg, VdevId};
 use phys::{BlkPtrPhys, ChecksumType, DvaPhys, ObjectType};
 
+use crate::dedup::Shared;
 use crate::encode::{self, Encoded, Physical, Pool};
 use crate::error_log::ErrorLog;
 use crate::gang::{GangWrite, Placed};
 use crate::issue::{Flight, Issuer, Write};
 use crate::{
-    AllocClass, Allocator, BlockStore, Bookmark, Hint, LogStore, Priority, SecondLevel, Suspend,
-    UnderWay, VdevOps, WriteRequest, eck, log,
+    AllocClass, Allocator, BlockStore, Bookmark, Dedup, DedupTables, Hint, LogStore, Priority,
+    SecondLevel, Suspend, UnderWay, VdevOps, WriteRequest, eck, log,
 };
 
 /// Logical bytes in a wave, at most, unless a single block is larger.
@@ -104,6 +106,8 @@ pub struct PipelineStats {
     pub written_bytes: u64,
     /// Blocks that became holes or were embedded in their pointer.
     pub placeless: u64,
+    /// Blocks that were stored already ([`DedupTables`]).
+    pub shared: u64,
     /// Blocks overwritten in place.
     pub rewrites: u64,
     /// Blocks written behind ([`UnderWay::behind`]).
@@ -123,6 +127,7 @@ pub(crate) struct Counters {
     writes: AtomicU64,
     written_bytes: AtomicU64,
     placeless: AtomicU64,
+    shared: AtomicU64,
     rewrites: AtomicU64,
     behind: AtomicU64,
     gangs: AtomicU64,
@@ -166,6 +171,7 @@ pub struct Pipeline {
     pub(crate) errors: ErrorLog,
     suspend: Arc<OnceLock<Arc<dyn Suspend>>>,
     pub(crate) second: OnceLock<Arc<dyn SecondLevel>>,
+    pub(crate) dedup: OnceLock<Arc<dyn DedupTables>>,
     issuer: Issuer,
 }
 
@@ -192,6 +198,7 @@ impl Pipeline {
             stats: Counters::default(),
             errors: ErrorLog::default(),
             second: OnceLock::new(),
+            dedup: OnceLock::new(),
             suspend,
         }
     }
@@ -209,6 +216,11 @@ impl Pipeline {
     /// that is set stays.
     pub fn set_second(&self, second: Arc<dyn SecondLevel>) {
         let _ = self.second.set(second);
+    }
+
+    /// Sets the dedup tables; without them no block is deduplicated. The first ones that are set stay.
+    pub fn set_dedup(&self, tables: Arc<dyn DedupTables>) {
+        let _ = self.dedup.set(tables);
     }
 
     /// What was set by [`set_suspend`](Pipeline::set_suspend).
@@ -246,6 +258,7 @@ impl Pipeline {
             writes: get(&self.stats.writes),
             written_bytes: get(&self.stats.written_bytes),
             placeless: get(&self.stats.placeless),
+            shared: get(&self.stats.shared),
             rewrites: get(&self.stats.rewrites),
             behind: get(&self.stats.behind),
             gangs: get(&self.stats.gangs),
@@ -325,7 +338,19 @@ impl Pipeline {
         request: &WriteRequest,
         encoded: Encoded,
         placed: &mut Placed,
+        flight: &Flight,
     ) -> Result<BlkPtrPhys> {
+        let encoded = if encoded.bp.is_dedup() {
+            match self.share(txg, request, encoded, placed, flight) {
+                Shared::There(bp) => {
+                    add(&self.stats.shared, 1);
+                    return Ok(bp);
+                }
+                Shared::New(encoded) => encoded,
+            }
+        } else {
+            encoded
+        };
         let Encoded { mut bp, physical } = encoded;
         let Some(physical) = physical else {
             add(&self.stats.placeless, 1);
@@ -339,7 +364,7 @@ impl Pipeline {
                 bookmark: request.bookmark,
                 near: None,
             },
-            checksum: request.policy.checksum,
+            checksum: ChecksumType::try_from(bp.checksum()).unwrap_or(request.policy.checksum),
             copies: usize::from(request.policy.copies),
             physical: &physical,
         };
@@ -370,6 +395,9 @@ impl Pipeline {
                 self.place_gang(&write, &mut bp, placed)?;
             }
             Err(e) => return Err(e.within(format!("block {}", request.bookmark))),
+        }
+        if bp.is_dedup() {
+            self.note_shared(&bp, usize::from(request.policy.copies), placed);
         }
         Ok(bp)
     }
@@ -410,7 +438,7 @@ impl Pipeline {
         &self,
         txg: Txg,
         requests: &[WriteRequest],
-        allocated: &mut Vec<DvaPhys>,
+        undo: &mut Undo,
         flight: &Flight,
         goes_on: bool,
     ) -> Result<Vec<BlkPtrPhys>> {
@@ -421,7 +449,7 @@ impl Pipeline {
             let mut placed = Placed::default();
             let mut placing = Ok(());
             for (request, encoded) in wave.iter().zip(self.encode_wave(txg, wave)) {
-                match self.place(txg, request, encoded, &mut placed) {
+                match self.place(txg, request, encoded, &mut placed, flight) {
                     Ok(bp) => bps.push(bp),
                     Err(error) => {
                         placing = Err(error);
@@ -429,7 +457,8 @@ impl Pipeline {
                     }
                 }
             }
-            allocated.append(&mut placed.allocated);
+            undo.allocated.append(&mut placed.allocated);
+            undo.shared.append(&mut placed.shared);
             placing?;
             let more = goes_on || !after.is_empty();
             self.issuer.submit(flight, placed.writes, more);
@@ -438,11 +467,26 @@ impl Pipeline {
         Ok(bps)
     }
 
-    fn give_back(&self, txg: Txg, allocated: &[DvaPhys]) {
-        for dva in allocated {
+    fn give_back(&self, txg: Txg, undo: &Undo) {
+        self.forget_shared(&undo.shared);
+        for dva in &undo.allocated {
             self.alloc.unallocate(txg, dva);
         }
     }
+
+    /// Issues what was placed so far, and waits for the whole flight; an error is left for its end.
+    pub(crate) fn issue_and_wait(&self, placed: &mut Placed, flight: &Flight) {
+        let writes = std::mem::take(&mut placed.writes);
+        self.issuer.submit(flight, writes, false);
+        flight.drain();
+    }
+}
+
+/// What a batch has done so far, in case that it fails.
+#[derive(Default)]
+struct Undo {
+    allocated: Vec<DvaPhys>,
+    shared: Vec<BlkPtrPhys>,
 }
 
 impl Placed {
@@ -502,13 +546,13 @@ impl BlockStore for Pipeline {
     }
 
     fn write_batch(&self, txg: Txg, requests: Vec<WriteRequest>) -> Result<Vec<BlkPtrPhys>> {
-        let mut allocated = Vec::new();
+        let mut undo = Undo::default();
         let flight = self.issuer.flight(Priority::AsyncWrite);
-        let placed = self.write_waves(txg, &requests, &mut allocated, &flight, false);
+        let placed = self.write_waves(txg, &requests, &mut undo, &flight, false);
         let written = flight.wait();
         let result = placed.and_then(|bps| written.map(|()| bps));
         if result.is_err() {
-            self.give_back(txg, &allocated);
+            self.give_back(txg, &undo);
         }
         result
     }
@@ -523,16 +567,20 @@ impl BlockStore for Pipeline {
             requests.iter().all(|r| r.rewrite.is_none()),
             "what is overwritten may be under way itself"
         );
-        let mut allocated = Vec::new();
+        let mut undo = Undo::default();
         let is_behind = under_way.is_behind();
+        assert!(
+            !is_behind || requests.iter().all(|r| r.policy.dedup == Dedup::Off),
+            "the dedup tables are those of the syncing txg"
+        );
         let flight = under_way.flight(&self.issuer);
-        let result = self.write_waves(txg, &requests, &mut allocated, flight, true);
+        let result = self.write_waves(txg, &requests, &mut undo, flight, true);
         match &result {
             Ok(bps) if is_behind => add(&self.stats.behind, bps.len() as u64),
             Ok(_) => {}
             Err(_) => {
                 flight.drain();
-                self.give_back(txg, &allocated);
+                self.give_back(txg, &undo);
             }
         }
         result

@@ -1,3 +1,4 @@
+mod dedup;
 mod fake;
 
 use std::sync::Arc;
@@ -611,7 +612,7 @@ fn any_policy() -> impl Strategy<Value = WritePolicy> {
             compress,
             copies,
             embed,
-            special_small_blocks: 0,
+            ..WritePolicy::default()
         }
     })
 }

@@ -342,13 +342,11 @@ pub const DATASET: &[PropDesc] = &[
     readonly("objsetid", NUMBER, ALL)
         .shown("OBJSETID", "<uint64>")
         .flexible(),
-    inherited("dedup", Kind::Index(2, DEDUP), FS_VOL)
-        .shown(
-            "DEDUP",
-            "on | off | verify | sha256[,verify] | sha512[,verify] | skein[,verify] | \
+    inherited("dedup", Kind::Index(2, DEDUP), FS_VOL).shown(
+        "DEDUP",
+        "on | off | verify | sha256[,verify] | sha512[,verify] | skein[,verify] | \
              edonr,verify | blake3[,verify]",
-        )
-        .honoured(ONLY_OFF),
+    ),
     inherited("mlslabel", Kind::Text(Some("none")), ALL)
         .shown("MLSLABEL", "<sensitivity label>")
         .honoured(ONLY_NONE),

@@ -1,14 +1,18 @@
-//! `zdb -S`: the histogram of the table that deduplication would have.
+//! `zdb -D`: dedup tables. `zdb -S`: the histogram of the table that deduplication would have.
 //!
 //! # Source
-//! OpenZFS cmd/zdb/zdb.c (`dump_simulated_ddt`, `dump_dedup_ratio`), lib/libzutil/zutil_pool.c
+//! OpenZFS cmd/zdb/zdb.c (`dump_all_ddts`, `dump_simulated_ddt`, `dump_dedup_ratio`), lib/libzutil/zutil_pool.c
 //! (`zpool_dump_ddt`).
 
+use std::collections::BTreeMap;
 use std::io::Write;
+use std::sync::Arc;
 
 use admin::number::{nice_bytes, nice_number};
-use base::{Error, ErrorKind, Result};
+use base::{BlkId, Error, ErrorKind, ObjectId, Result};
 use check::{Checksums, DedupRow, DedupSums};
+use ddt::{DdtHistogram, DdtStat, Ddts};
+use dmu::Objset;
 use phys::pool_names::DDT_STATS;
 use serde_json::{Value, json};
 
@@ -17,19 +21,126 @@ use super::request::Request;
 use super::text::Printer;
 
 /// What the names of dedup tables in the pool directory begin with.
-const TABLE_PREFIX: &[u8] = b"DDT-";
+const TABLE_PREFIX: &str = "DDT-";
+
+/// From this level on, entries are listed one by one, which is not done here.
+const ENTRIES_LEVEL: usize = 4;
 
 /// `zdb -D`.
 #[doc(alias = "dump_all_ddts")]
-pub(super) fn tables(out: &mut Printer, pool: &Pool) -> Result<()> {
-    for entry in zap::iter(pool.parts().mos(), zap::directory::OBJECT)? {
-        let entry = entry?;
-        if entry.name.starts_with(TABLE_PREFIX) && entry.name != DDT_STATS.as_bytes() {
-            let text = "-D of a pool with dedup tables is not supported yet";
-            return Err(Error::new(ErrorKind::Unsupported, text));
+pub(super) fn tables(request: &Request, out: &mut Printer, pool: &Pool) -> Result<()> {
+    let unsupported = |text: &str| Err(Error::new(ErrorKind::Unsupported, text));
+    let mos = pool.parts().mos();
+    let tables = Ddts::open(mos)?;
+    let names: Vec<String> = tables.objects().map(|(_, _, name, _)| name).collect();
+    for entry in zap::iter(mos, zap::directory::OBJECT)? {
+        let name = entry?.name_str().into_owned();
+        if name.starts_with(TABLE_PREFIX) && name != DDT_STATS && !names.contains(&name) {
+            return unsupported("-D of a pool with tables of fast_dedup is not supported yet");
         }
     }
-    writeln!(out, "All DDTs are empty")?;
+    let level = request.level('D');
+    if level >= ENTRIES_LEVEL && !names.is_empty() {
+        return unsupported("-DDDD of a pool with dedup tables is not supported yet");
+    }
+    let mut rows = BTreeMap::new();
+    let mut last = None;
+    let parts = tables.objects().zip(tables.histograms());
+    for ((checksum, _, name, object), (.., histogram)) in parts {
+        if last.replace(checksum) != Some(checksum) {
+            let root = zap::directory::OBJECT;
+            let name = checksum.name();
+            writeln!(
+                out,
+                "DDT-{name}: version=0 [LEGACY]; flags=0x00; rootobj={root}"
+            )?;
+        }
+        let own = rows_of(histogram);
+        write_table(out, (mos, &name, object), &own, level)?;
+        for (shift, row) in own {
+            rows.entry(shift).or_insert_with(DdtStat::default).add(&row);
+        }
+    }
+    let mut total = DdtStat::default();
+    rows.values().for_each(|row| total.add(row));
+    if total.stored[0] == 0 {
+        writeln!(out, "All DDTs are empty")?;
+        return Ok(());
+    }
+    writeln!(out)?;
+    if level > 1 {
+        writeln!(out, "DDT histogram (aggregated over all DDTs):")?;
+        write_histogram(out, &rows, Some(&total))?;
+    }
+    write_ratios(out, &row_of(&total))
+}
+
+/// One table.
+#[doc(alias = "dump_ddt_object")]
+fn write_table(
+    out: &mut Printer,
+    (mos, name, object): (&Arc<Objset>, &str, ObjectId),
+    rows: &BTreeMap<usize, DdtStat>,
+    level: usize,
+) -> Result<()> {
+    let count = zap::count(mos, object)?;
+    if count == 0 {
+        return Ok(());
+    }
+    let dnode = mos.hold(object)?;
+    let dspace = (dnode.used_bytes() + 256) >> 9 << 9;
+    let phys = dnode.phys();
+    let mut fill = 0u64;
+    for blkid in 0..u64::from(phys.nblkptr) {
+        let bp = dnode.block_pointer(phys.nlevels.saturating_sub(1), BlkId(blkid))?;
+        fill = fill.saturating_add(bp.fill());
+    }
+    let mspace = fill.saturating_mul(dnode.blksz());
+    writeln!(
+        out,
+        "{name}: dspace={dspace}; mspace={mspace}; entries={count}"
+    )?;
+    if level > 2 {
+        writeln!(out, "{name}: object={object}")?;
+        write_histogram(out, rows, None)?;
+    }
+    Ok(())
+}
+
+fn rows_of(histogram: &DdtHistogram) -> BTreeMap<usize, DdtStat> {
+    let rows = histogram.rows.iter().copied().enumerate();
+    rows.filter(|(_, row)| row.stored[0] > 0).collect()
+}
+
+fn row_of(stat: &DdtStat) -> DedupRow {
+    let sums = |[blocks, lsize, psize, dsize]: [u64; 4]| DedupSums {
+        blocks,
+        lsize,
+        psize,
+        dsize,
+    };
+    DedupRow {
+        allocated: sums(stat.stored),
+        referenced: sums(stat.referenced),
+    }
+}
+
+/// The rows of a histogram; the total comes last, if it is given. zdb 2.3.2 shows no exact numbers here, not even with
+/// `-P`.
+#[doc(alias = "zpool_dump_ddt")]
+fn write_histogram(
+    out: &mut Printer,
+    rows: &BTreeMap<usize, DdtStat>,
+    total: Option<&DdtStat>,
+) -> Result<()> {
+    write!(out, "\n{HEAD}")?;
+    for (shift, row) in rows {
+        write_row(out, &count(1u64 << shift, false), &row_of(row), false)?;
+    }
+    if let Some(total) = total {
+        write_row(out, "Total", &row_of(total), false)?;
+    }
+    writeln!(out)?;
     Ok(())
 }
 
@@ -71,14 +182,7 @@ pub(super) fn run(request: &Request, out: &mut Printer, pool: &Pool) -> Result<u
             write_row(out, "Total", &total, exact)?;
         }
         writeln!(out)?;
-        if let Some([dedup, compress, copies]) = ratios(&total) {
-            let all = dedup * compress / copies;
-            writeln!(
-                out,
-                "dedup = {dedup:.2}, compress = {compress:.2}, copies = {copies:.2}, \
-                 dedup * compress / copies = {all:.2}\n"
-            )?;
-        }
+        write_ratios(out, &total)?;
     }
     Ok(if is_clean { 0 } else { 3 })
 }
@@ -123,8 +227,20 @@ fn write_row(out: &mut Printer, name: &str, row: &DedupRow, exact: bool) -> Resu
     Ok(())
 }
 
-/// The ratios of deduplication, of compression, and of copies; `None` if there are no blocks.
 #[doc(alias = "dump_dedup_ratio")]
+fn write_ratios(out: &mut Printer, total: &DedupRow) -> Result<()> {
+    if let Some([dedup, compress, copies]) = ratios(total) {
+        let all = dedup * compress / copies;
+        writeln!(
+            out,
+            "dedup = {dedup:.2}, compress = {compress:.2}, copies = {copies:.2}, \
+             dedup * compress / copies = {all:.2}\n"
+        )?;
+    }
+    Ok(())
+}
+
+/// The ratios of deduplication, of compression, and of copies; `None` if there are no blocks.
 fn ratios(total: &DedupRow) -> Option<[f64; 3]> {
     let (allocated, referenced) = (&total.allocated, &total.referenced);
     if allocated.blocks == 0 {

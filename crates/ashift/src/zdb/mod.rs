@@ -8,7 +8,7 @@
 //! labels   -l                         datasets -d: objsets    targets  names, ranges, paths
 //! objects  one object                 viewers, zaps, znodes   what is in an object
 //! lists    deadlists, bpobjs          bookmarks, intent_log, dtl, features
-//! blocks   -b, -c   metaslabs -m -M   dedup -S   read -R   embedded -E   history -h   stats -s
+//! blocks   -b, -c   metaslabs -m -M   dedup -D -S   read -R   embedded -E   history -h   stats -s
 //! ```
 //!
 //! # Source
@@ -175,7 +175,7 @@ fn dump_pool(
         pool::uberblock(request, out, pool)?;
     }
     if request.level('D') > 0 {
-        dedup::tables(out, pool)?;
+        dedup::tables(request, out, pool)?;
     }
     if request.level('T') > 0 {
         features::clones(out, pool)?;

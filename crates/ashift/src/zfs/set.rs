@@ -97,8 +97,11 @@ fn is_of_objset(name: &str) -> bool {
 fn needed_feature(name: &str, value: &PropValue) -> Option<&'static str> {
     const COMPRESS_LZ4: u64 = 15;
     const COMPRESS_ZSTD: u64 = 16;
+    /// `ZIO_CHECKSUM_MASK`: without the mark to verify.
+    const CHECKSUM_MASK: u64 = 0xff;
     let number = value.as_number()?;
     match (name, number) {
+        ("dedup", n) => needed_feature("checksum", &PropValue::Number(n & CHECKSUM_MASK)),
         ("compression", COMPRESS_LZ4) => Some(feature::LZ4_COMPRESS),
         ("compression", n) if n & 0x7f == COMPRESS_ZSTD => Some(feature::ZSTD_COMPRESS),
         ("checksum", 11) => Some(feature::SHA512),

@@ -165,10 +165,6 @@ fn what_is_not_there_says_so() {
     let mount = place.run("zfs mount tank");
     assert_eq!(mount.code, 1);
     assert!(mount.err.contains("ashift ls tank:/path"), "{}", mount.err);
-    place.refused(
-        "set dedup=on tank",
-        "cannot set property for 'tank': 'dedup=on' is not kept up by this program yet, only 'off'",
-    );
     let create = "create -o encryption=on tank/secret";
     let words = "'encryption=on' is not kept up by this program yet, only 'off'";
     place.refused(create, &format!("cannot create 'tank/secret': {words}"));
