@@ -13,8 +13,12 @@ pub(crate) const PHYS_DITTO: usize = 0;
 pub(crate) const KEY_WORDS: usize = 5;
 /// Words of one place of a `ddt_univ_phys_t`.
 const PHYS_WORDS: usize = 8;
-/// Bytes of a value before compression.
+/// Bytes of a value before compression, in a table of version 0.
 const VALUE_BYTES: usize = PHYS_MAX * PHYS_WORDS * 8;
+/// `DDT_FLAT_PHYS_SIZE`: the same in a table of `fast_dedup`; the last word is ddp_class_start.
+pub(crate) const FLAT_BYTES: usize = (PHYS_WORDS + 1) * 8;
+/// Which of the places of an entry is that of a flat one.
+const FLAT_PLACE: usize = 1;
 /// `DDT_ZAP_COMPRESS_BYTEORDER_MASK`: the words are little endian.
 const LITTLE_ENDIAN: u8 = 0x80;
 /// Bits of each size in `ddk_prop`: the number of sectors, less one.
@@ -106,9 +110,47 @@ pub struct DdtPhys {
 }
 
 impl DdtPhys {
+    fn words(&self) -> impl Iterator<Item = u64> + '_ {
+        let dvas = self.dva.iter().flat_map(DvaPhys::words);
+        dvas.chain([self.refcnt, self.birth.0])
+    }
+
+    /// From at least eight words.
+    fn from_words(words: &[u64]) -> DdtPhys {
+        let dva = |n: usize| DvaPhys::from_words([words[2 * n], words[2 * n + 1]]);
+        DdtPhys {
+            dva: [dva(0), dva(1), dva(2)],
+            refcnt: words[6],
+            birth: Txg(words[7]),
+        }
+    }
+
     /// The copies that there are.
     pub fn dvas(&self) -> impl Iterator<Item = &DvaPhys> {
         self.dva.iter().filter(|dva| **dva != DvaPhys::default())
+    }
+}
+
+/// The one place of an entry of `fast_dedup` (`ddp_flat`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Flat {
+    pub(crate) phys: DdtPhys,
+    /// ddp_class_start: when the entry was last changed, in seconds since 1970.
+    pub(crate) class_start: u64,
+}
+
+impl Flat {
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        let words = self.phys.words().chain([self.class_start]);
+        words.flat_map(u64::to_le_bytes).collect()
+    }
+
+    pub(crate) fn parse(bytes: &[u8; FLAT_BYTES]) -> Flat {
+        let words = words_of(bytes);
+        Flat {
+            phys: DdtPhys::from_words(&words),
+            class_start: words[PHYS_WORDS],
+        }
     }
 }
 
@@ -117,44 +159,87 @@ impl DdtPhys {
 pub struct DdtEntry {
     /// How it is found.
     pub key: DdtKey,
-    /// Its places: with one, two and three copies at 1, 2 and 3.
+    /// Its places: with one, two and three copies at 1, 2 and 3. A flat entry has only the place 1, with any number
+    /// of copies.
     pub phys: [DdtPhys; PHYS_MAX],
+    /// ddp_class_start of a flat entry, those of `fast_dedup`: when it was last changed, in seconds since 1970.
+    pub class_start: Option<u64>,
+}
+
+/// What an entry has for a block that is to be written.
+#[derive(Clone, Copy, Debug)]
+pub struct Found {
+    /// The first block that there is.
+    pub any: Option<BlkPtrPhys>,
+    /// The one with enough copies.
+    pub wanted: Option<BlkPtrPhys>,
+    /// Whether another one can be entered.
+    pub has_room: bool,
 }
 
 impl DdtEntry {
     /// An entry without a block.
-    pub(crate) fn new(key: DdtKey) -> DdtEntry {
-        let phys = [DdtPhys::default(); PHYS_MAX];
-        DdtEntry { key, phys }
+    pub(crate) fn new(key: DdtKey, is_flat: bool) -> DdtEntry {
+        DdtEntry {
+            key,
+            phys: [DdtPhys::default(); PHYS_MAX],
+            class_start: is_flat.then_some(0),
+        }
+    }
+
+    pub(crate) fn of_flat(key: DdtKey, flat: &Flat) -> DdtEntry {
+        let mut entry = DdtEntry::new(key, true);
+        entry.phys[FLAT_PLACE] = flat.phys;
+        entry.class_start = Some(flat.class_start);
+        entry
+    }
+
+    /// The one place of a flat entry.
+    pub(crate) fn flat(&self) -> Flat {
+        Flat {
+            phys: self.phys[FLAT_PLACE],
+            class_start: self.class_start.expect("only asked of flat entries"),
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.phys.iter().all(|phys| phys.birth == Txg(0))
     }
 
-    /// Pointers, made from one to a block with this key, to the block of so many copies, and to the first that there
-    /// is; not to the old ditto ones.
+    /// What there is for a block of so many copies: pointers made from one to a block with this key. The old ditto
+    /// blocks are left out. A flat entry is not extended by more copies, as OpenZFS does it.
     #[must_use]
     #[doc(alias = "ddt_bp_fill")]
-    pub fn blocks(
-        &self,
-        bp: &BlkPtrPhys,
-        copies: usize,
-    ) -> (Option<BlkPtrPhys>, Option<BlkPtrPhys>) {
+    pub fn blocks(&self, bp: &BlkPtrPhys, copies: usize) -> Found {
         let fill = |phys: &DdtPhys| {
             let mut bp = *bp;
             bp.dva = phys.dva;
             bp.set_birth(phys.birth, phys.birth);
             (phys.birth != Txg(0)).then_some(bp)
         };
-        let wanted = self.phys.get(copies).filter(|_| copies != PHYS_DITTO);
-        let any = self.phys[PHYS_DITTO + 1..].iter().find_map(fill);
-        (wanted.and_then(fill), any)
+        let wanted = self.phys.get(self.place(copies));
+        let wanted = wanted.filter(|_| copies != PHYS_DITTO);
+        let has_room = wanted.is_some_and(|phys| phys.birth == Txg(0));
+        let has_enough = |phys: &&DdtPhys| !self.is_flat() || phys.dvas().count() >= copies;
+        Found {
+            any: self.phys[PHYS_DITTO + 1..].iter().find_map(fill),
+            wanted: wanted.filter(has_enough).and_then(fill),
+            has_room,
+        }
+    }
+
+    fn is_flat(&self) -> bool {
+        self.class_start.is_some()
+    }
+
+    /// Where a block of so many copies is entered.
+    fn place(&self, copies: usize) -> usize {
+        if self.is_flat() { FLAT_PLACE } else { copies }
     }
 
     /// Counts a pointer to the block of so many copies.
     pub(crate) fn refer(&mut self, bp: &BlkPtrPhys, copies: usize) {
-        let phys = &mut self.phys[copies];
+        let phys = &mut self.phys[self.place(copies)];
         if phys.birth == Txg(0) {
             phys.dva = bp.dva;
             phys.birth = bp.physical_birth();
@@ -181,16 +266,16 @@ impl DdtEntry {
     /// As it is stored in a ZAP.
     #[doc(alias = "ddt_zap_compress")]
     pub(crate) fn value(&self) -> Vec<u8> {
-        let mut plain = Vec::with_capacity(VALUE_BYTES);
-        for phys in &self.phys {
-            let dvas = phys.dva.iter().flat_map(DvaPhys::words);
-            for word in dvas.chain([phys.refcnt, phys.birth.0]) {
-                plain.extend(word.to_le_bytes());
+        let plain = match self.class_start {
+            Some(_) => self.flat().bytes(),
+            None => {
+                let words = self.phys.iter().flat_map(DdtPhys::words);
+                words.flat_map(u64::to_le_bytes).collect()
             }
-        }
-        let mut value = vec![0; 1 + VALUE_BYTES];
+        };
+        let mut value = vec![0; 1 + plain.len()];
         match compress::compress(Algorithm::Zle, &plain, &mut value[1..]) {
-            Some(length) if length < VALUE_BYTES => {
+            Some(length) if length < plain.len() => {
                 value[0] = CompressType::Zle.raw() | LITTLE_ENDIAN;
                 value.truncate(1 + length);
             }
@@ -205,31 +290,39 @@ impl DdtEntry {
     /// # Errors
     /// `Corrupt`.
     #[doc(alias = "ddt_zap_decompress")]
-    pub(crate) fn parse(key: DdtKey, value: &[u8]) -> Result<DdtEntry> {
-        let corrupt = || Error::corrupt(format!("entry {:x?} of a dedup table", key.cksum));
-        let (version, packed) = value.split_first().ok_or_else(corrupt)?;
-        let mut plain = [0; VALUE_BYTES];
-        if version & !LITTLE_ENDIAN == CompressType::Zle.raw() {
-            compress::decompress(CompressType::Zle, packed, &mut plain)?;
-        } else {
-            let whole = packed.get(..VALUE_BYTES).ok_or_else(corrupt)?;
-            plain.copy_from_slice(whole);
+    pub(crate) fn parse(key: DdtKey, value: &[u8], is_flat: bool) -> Result<DdtEntry> {
+        if is_flat {
+            let flat = Flat::parse(&unpack(&key, value)?);
+            return Ok(DdtEntry::of_flat(key, &flat));
         }
-        if version & LITTLE_ENDIAN == 0 {
-            return Err(Error::corrupt("a dedup table of a big-endian host"));
+        let words = words_of(&unpack::<VALUE_BYTES>(&key, value)?);
+        let mut entry = DdtEntry::new(key, false);
+        for (phys, words) in entry.phys.iter_mut().zip(words.chunks(PHYS_WORDS)) {
+            *phys = DdtPhys::from_words(words);
         }
-        let (words, _) = plain.as_chunks::<8>();
-        let words: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
-        let mut phys = [DdtPhys::default(); PHYS_MAX];
-        for (phys, words) in phys.iter_mut().zip(words.chunks(PHYS_WORDS)) {
-            for (dva, words) in phys.dva.iter_mut().zip(words.chunks(2)) {
-                *dva = DvaPhys::from_words([words[0], words[1]]);
-            }
-            phys.refcnt = words[6];
-            phys.birth = Txg(words[7]);
-        }
-        Ok(DdtEntry { key, phys })
+        Ok(entry)
     }
+}
+
+/// Decompresses a value.
+fn unpack<const N: usize>(key: &DdtKey, value: &[u8]) -> Result<[u8; N]> {
+    let corrupt = || Error::corrupt(format!("entry {:x?} of a dedup table", key.cksum));
+    let (version, packed) = value.split_first().ok_or_else(corrupt)?;
+    if version & LITTLE_ENDIAN == 0 {
+        return Err(Error::corrupt("a dedup table of a big-endian host"));
+    }
+    let mut plain = [0; N];
+    if version & !LITTLE_ENDIAN == CompressType::Zle.raw() {
+        compress::decompress(CompressType::Zle, packed, &mut plain)?;
+    } else {
+        plain.copy_from_slice(packed.get(..N).ok_or_else(corrupt)?);
+    }
+    Ok(plain)
+}
+
+pub(crate) fn words_of(bytes: &[u8]) -> Vec<u64> {
+    let (words, _) = bytes.as_chunks::<8>();
+    words.iter().map(|word| u64::from_le_bytes(*word)).collect()
 }
 
 #[cfg(test)]
@@ -259,14 +352,27 @@ mod tests {
             }
             let key = DdtKey { cksum, prop };
             prop_assert_eq!(DdtKey::from_words(&key.words()).unwrap(), key);
-            let entry = DdtEntry { key, phys: places };
-            prop_assert_eq!(DdtEntry::parse(key, &entry.value()).unwrap(), entry);
+            let entry = DdtEntry { key, phys: places, class_start: None };
+            prop_assert_eq!(DdtEntry::parse(key, &entry.value(), false).unwrap(), entry);
+        }
+
+        #[test]
+        fn flat_entries_come_back(
+            phys in any_phys(),
+            class_start in any::<u64>(),
+            cksum in any::<[u64; 4]>(),
+            prop in any::<u64>(),
+        ) {
+            let key = DdtKey { cksum, prop };
+            let entry = DdtEntry::of_flat(key, &Flat { phys, class_start });
+            prop_assert_eq!(DdtEntry::parse(key, &entry.value(), true).unwrap(), entry);
         }
 
         #[test]
         fn no_value_is_too_strange(value in proptest::collection::vec(any::<u8>(), 0..300)) {
             let key = DdtKey { cksum: [0; 4], prop: 0 };
-            let _ = DdtEntry::parse(key, &value);
+            let _ = DdtEntry::parse(key, &value, false);
+            let _ = DdtEntry::parse(key, &value, true);
         }
     }
 }

@@ -1,23 +1,19 @@
 //! The tables of a pool: references are added and dropped.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
-use base::{Context, Error, ObjectId, Result, Txg};
+use base::{Error, ObjectId, Result, Txg};
 use dmu::{Objset, Tx};
-use phys::blkptr::DvaPhys;
 use phys::pool_names::DDT_STATS;
 use phys::{BlkPtrPhys, ChecksumType, ObjectType};
-use zap::{Flags, Key, NewZap, Zap};
 
 use crate::entry::{DdtEntry, DdtKey, DdtPhys, PHYS_DITTO};
-use crate::histogram::DdtHistogram;
+use crate::histogram::{DdtHistogram, DdtStat};
+use crate::log::Logged;
+use crate::store::{Ddt, Dsize, name};
 
 const POOL_DIRECTORY: ObjectId = zap::directory::OBJECT;
-/// `ddt_zap_default_bs` and `ddt_zap_default_ibs`
-const ZAP_SHIFT: u32 = 15;
-
 /// `ddt_class_t`, in the order in which an entry is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DdtClass {
@@ -30,9 +26,17 @@ pub enum DdtClass {
 }
 
 impl DdtClass {
-    const ALL: [DdtClass; 3] = [DdtClass::Ditto, DdtClass::Duplicate, DdtClass::Unique];
+    pub(crate) const ALL: [DdtClass; 3] = [DdtClass::Ditto, DdtClass::Duplicate, DdtClass::Unique];
 
-    fn word(self) -> &'static str {
+    pub(crate) fn raw(self) -> u64 {
+        self as u64
+    }
+
+    pub(crate) fn from_raw(raw: u64) -> Option<DdtClass> {
+        DdtClass::ALL.into_iter().find(|class| class.raw() == raw)
+    }
+
+    pub(crate) fn word(self) -> &'static str {
         match self {
             DdtClass::Ditto => "ditto",
             DdtClass::Duplicate => "duplicate",
@@ -41,70 +45,70 @@ impl DdtClass {
     }
 }
 
-/// The ZAP of one class.
-struct Part {
-    object: ObjectId,
-    histogram: DdtHistogram,
-}
-
-/// `ddt_t`: the table of one checksum algorithm.
-#[derive(Default)]
-struct Ddt {
-    parts: BTreeMap<DdtClass, Part>,
-    is_changed: bool,
-}
-
 /// All tables of a pool.
 pub struct Ddts {
     mos: Arc<Objset>,
     stats: Option<ObjectId>,
     tables: BTreeMap<ChecksumType, Ddt>,
     changes: BTreeMap<(ChecksumType, DdtKey), Change>,
+    /// Whether a table that is made is one of `fast_dedup`.
+    is_fast: bool,
+}
+
+/// Where an entry was before it was looked at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    Nowhere,
+    /// In the ZAP of this class, and counted there.
+    Zap(DdtClass),
+    /// In a log; an older state may be in the ZAP of a class.
+    Log(Option<DdtClass>),
 }
 
 /// An entry that was looked at in this txg.
 #[doc(alias = "ddt_entry_t")]
 struct Change {
-    /// As it is in the ZAP of this class.
-    stored: Option<(DdtClass, DdtEntry)>,
+    origin: Origin,
+    before: DdtEntry,
     now: DdtEntry,
 }
 
-fn name(checksum: ChecksumType, class: DdtClass) -> String {
-    format!("DDT-{}-zap-{}", checksum.name(), class.word())
+/// What [`Ddts::sync`] is told.
+pub struct DdtSync<'a> {
+    /// The bytes that one copy counts for.
+    pub dsize: Dsize<'a>,
+    /// Whether entries go from the logs into the ZAPs: in the first pass of a txg.
+    pub flushes: bool,
+    /// Seconds since 1970.
+    pub now: u64,
+}
+
+/// What came of [`Ddts::sync`].
+#[derive(Default)]
+pub struct DdtSynced {
+    /// Blocks whose space is free now, with the dedup bit cleared.
+    pub free: Vec<BlkPtrPhys>,
+    /// Tables of `fast_dedup` that were made.
+    pub made: u64,
+    /// Tables of `fast_dedup` that were removed.
+    pub removed: u64,
 }
 
 impl Ddts {
-    /// The tables that the pool directory names.
+    /// The tables that the pool directory names. `is_fast`: whether the next one that is made is one of `fast_dedup`.
     ///
     /// # Errors
-    /// What reading the MOS gives.
+    /// What reading the MOS gives; `Unsupported` for tables of another version.
     #[doc(alias = "ddt_load")]
-    pub fn open(mos: &Arc<Objset>) -> Result<Ddts> {
+    pub fn open(mos: &Arc<Objset>, is_fast: bool, dsize: Dsize<'_>) -> Result<Ddts> {
         let stats = zap::lookup_u64(mos, POOL_DIRECTORY, DDT_STATS)?.map(ObjectId);
         let mut tables: BTreeMap<ChecksumType, Ddt> = BTreeMap::new();
         for raw in 0..=u8::MAX {
             let Ok(checksum) = ChecksumType::try_from(raw) else {
                 continue;
             };
-            for class in DdtClass::ALL {
-                let name = name(checksum, class);
-                let Some(object) = zap::lookup_u64(mos, POOL_DIRECTORY, &*name)? else {
-                    continue;
-                };
-                let words = match stats {
-                    Some(stats) => zap::lookup::<u64>(mos, stats, &*name).within(|| DDT_STATS)?,
-                    None => None,
-                };
-                let part = Part {
-                    object: ObjectId(object),
-                    histogram: DdtHistogram::from_words(&words.unwrap_or_default()),
-                };
-                tables
-                    .entry(checksum)
-                    .or_default()
-                    .parts
-                    .insert(class, part);
+            if let Some(table) = Ddt::open(mos, checksum, stats, dsize)? {
+                tables.insert(checksum, table);
             }
         }
         Ok(Ddts {
@@ -112,7 +116,17 @@ impl Ddts {
             stats,
             tables,
             changes: BTreeMap::new(),
+            is_fast,
         })
+    }
+
+    /// From now on a table that is made is, or is not, one of `fast_dedup`. Not between changes and their sync.
+    pub fn set_fast(&mut self, is_fast: bool) {
+        assert!(
+            self.changes.is_empty(),
+            "entries of tables that are to be made"
+        );
+        self.is_fast = is_fast;
     }
 
     /// Whether there is no table.
@@ -121,45 +135,40 @@ impl Ddts {
         self.tables.is_empty()
     }
 
-    /// The histogram of each table.
-    pub fn histograms(&self) -> impl Iterator<Item = (ChecksumType, DdtClass, &DdtHistogram)> {
-        self.tables.iter().flat_map(|(checksum, table)| {
-            let parts = table.parts.iter();
-            parts.map(|(class, part)| (*checksum, *class, &part.histogram))
+    /// Each table.
+    pub fn tables(&self) -> impl Iterator<Item = DdtTable<'_>> {
+        self.tables.iter().map(|(checksum, table)| DdtTable {
+            checksum: *checksum,
+            table,
         })
     }
 
-    /// The ZAP of each table, and its name in the pool directory.
-    pub fn objects(&self) -> impl Iterator<Item = (ChecksumType, DdtClass, String, ObjectId)> {
-        self.tables.iter().flat_map(|(checksum, table)| {
-            let parts = table.parts.iter();
-            parts.map(|(class, part)| (*checksum, *class, name(*checksum, *class), part.object))
-        })
+    /// What all entries count for.
+    #[must_use]
+    #[doc(alias = "ddt_get_dedup_stats")]
+    pub fn total(&self) -> DdtStat {
+        let mut all = DdtStat::default();
+        let histograms = self.tables.values().flat_map(Ddt::histograms);
+        histograms.for_each(|histogram| all.add(&histogram.total()));
+        all
     }
 
     /// Bytes that datasets use beyond what is stored: the pool appears larger by this much.
     #[must_use]
     #[doc(alias = "ddt_get_dedup_dspace")]
     pub fn dedup_dspace(&self) -> u64 {
-        let saved = self.histograms().map(|(_, _, histogram)| {
-            let total = histogram.total();
-            total.referenced[3].saturating_sub(total.stored[3])
-        });
-        saved.fold(0, u64::saturating_add)
+        let all = self.total();
+        all.referenced[3].saturating_sub(all.stored[3])
     }
 
     /// Bytes that datasets use in deduplicated blocks, in percent of what is stored of them; 100 if there are none.
     #[must_use]
     #[doc(alias = "ddt_get_pool_dedup_ratio")]
     pub fn ratio_percent(&self) -> u64 {
-        let totals = self.histograms().map(|(_, _, histogram)| {
-            let total = histogram.total();
-            (total.referenced[3], total.stored[3])
-        });
-        let (referenced, stored) = totals.fold((0u64, 0u64), |(a, b), (referenced, stored)| {
-            (a.saturating_add(referenced), b.saturating_add(stored))
-        });
-        let percent = referenced.saturating_mul(100).checked_div(stored);
+        let all = self.total();
+        let percent = all.referenced[3]
+            .saturating_mul(100)
+            .checked_div(all.stored[3]);
         percent.unwrap_or(100)
     }
 
@@ -169,33 +178,31 @@ impl Ddts {
     /// What reading the MOS gives.
     #[doc(alias = "ddt_get_ddt_dsize")]
     pub fn table_bytes(&self) -> Result<u64> {
-        let parts = self.tables.values().flat_map(|table| table.parts.values());
         let mut bytes = 0u64;
-        for part in parts {
-            bytes = bytes.saturating_add(self.mos.hold(part.object)?.used_bytes());
+        for object in self.tables().flat_map(|table| table.objects()) {
+            bytes = bytes.saturating_add(self.mos.hold(object)?.used_bytes());
         }
         Ok(bytes)
     }
 
-    /// Every entry of every table.
+    /// Every entry of every table, with its class; those in logs have none.
     ///
     /// # Errors
     /// What reading the MOS gives, and `each`.
     #[doc(alias = "ddt_walk")]
     pub fn walk(
         &self,
-        each: &mut dyn FnMut(ChecksumType, DdtClass, DdtEntry) -> Result<()>,
+        each: &mut dyn FnMut(ChecksumType, Option<DdtClass>, DdtEntry) -> Result<()>,
     ) -> Result<()> {
         for (checksum, table) in &self.tables {
-            for (class, part) in &table.parts {
-                for found in zap::iter(&self.mos, part.object)? {
-                    let found = found?;
-                    let words = found.words();
-                    let key = DdtKey::from_words(&words)?;
-                    let value = zap::lookup::<u8>(&self.mos, part.object, Key::Words(&words))?;
-                    let entry = DdtEntry::parse(key, &value.unwrap_or_default())?;
-                    each(*checksum, *class, entry)?;
-                }
+            for class in table.parts.keys() {
+                let each = &mut |entry| each(*checksum, Some(*class), entry);
+                table.walk(&self.mos, *class, each)?;
+            }
+            let logs = table.fast.iter().flat_map(|fast| fast.logs.logs());
+            for (key, logged) in logs.flat_map(|log| &log.entries) {
+                let entry = DdtEntry::of_flat(*key, &logged.flat);
+                each(*checksum, None, entry)?;
             }
         }
         Ok(())
@@ -209,15 +216,31 @@ impl Ddts {
     pub fn entry(&mut self, bp: &BlkPtrPhys) -> Result<Option<&mut DdtEntry>> {
         let (checksum, key) = (checksum_of(bp)?, DdtKey::of(bp));
         if !self.changes.contains_key(&(checksum, key)) {
-            let Some((class, entry)) = self.find(checksum, &key)? else {
+            let Some((origin, entry)) = self.find(checksum, &key)? else {
                 return Ok(None);
             };
-            let stored = Some((class, entry.clone()));
-            let change = Change { stored, now: entry };
+            let change = Change {
+                origin,
+                before: entry.clone(),
+                now: entry,
+            };
             self.changes.insert((checksum, key), change);
         }
         let change = self.changes.get_mut(&(checksum, key));
         Ok(change.map(|change| &mut change.now))
+    }
+
+    fn find(&self, checksum: ChecksumType, key: &DdtKey) -> Result<Option<(Origin, DdtEntry)>> {
+        let Some(table) = self.tables.get(&checksum) else {
+            return Ok(None);
+        };
+        let logs = table.fast.as_ref().map(|fast| &fast.logs);
+        if let Some(logged) = logs.and_then(|logs| logs.find(key)) {
+            let entry = DdtEntry::of_flat(*key, &logged.flat);
+            return Ok(Some((Origin::Log(logged.class), entry)));
+        }
+        let stored = table.stored(&self.mos, key)?;
+        Ok(stored.map(|(class, entry)| (Origin::Zap(class), entry)))
     }
 
     /// Counts a pointer to a block of so many copies; a block that is in no entry is entered. Follows
@@ -228,10 +251,13 @@ impl Ddts {
     #[doc(alias = "ddt_phys_addref")]
     pub fn refer(&mut self, bp: &BlkPtrPhys, copies: usize) -> Result<()> {
         let (checksum, key) = (checksum_of(bp)?, DdtKey::of(bp));
+        let table = self.tables.get(&checksum);
+        let is_flat = table.map_or(self.is_fast, Ddt::is_flat);
         let change = self.changes.entry((checksum, key));
         let change = change.or_insert_with(|| Change {
-            stored: None,
-            now: DdtEntry::new(key),
+            origin: Origin::Nowhere,
+            before: DdtEntry::new(key, is_flat),
+            now: DdtEntry::new(key, is_flat),
         });
         change.now.refer(bp, copies);
         Ok(())
@@ -253,7 +279,7 @@ impl Ddts {
                 *phys = DdtPhys::default();
             }
         }
-        if change.stored.is_none() && change.now.is_empty() {
+        if change.origin == Origin::Nowhere && change.now.is_empty() {
             self.changes.remove(&at);
         }
     }
@@ -285,89 +311,136 @@ impl Ddts {
         Ok(None)
     }
 
-    fn find(&self, checksum: ChecksumType, key: &DdtKey) -> Result<Option<(DdtClass, DdtEntry)>> {
-        let Some(table) = self.tables.get(&checksum) else {
-            return Ok(None);
-        };
-        for (class, part) in &table.parts {
-            let words = key.words();
-            let value = zap::lookup::<u8>(&self.mos, part.object, Key::Words(&words))?;
-            if let Some(value) = value {
-                return Ok(Some((*class, DdtEntry::parse(*key, &value)?)));
-            }
-        }
-        Ok(None)
-    }
-
-    /// Stores a changed entry in the ZAP of its class.
-    #[doc(alias = "ddt_sync_flush_entry")]
-    fn store(
-        &mut self,
-        tx: &Tx,
-        checksum: ChecksumType,
-        stored: Option<&(DdtClass, DdtEntry)>,
-        after: &DdtEntry,
-        dsize: &dyn Fn(&DvaPhys) -> u64,
-    ) -> Result<()> {
-        let refcnt = after.refcnt();
-        let now = if refcnt > 1 {
-            DdtClass::Duplicate
-        } else {
-            DdtClass::Unique
-        };
-        let words = after.key.words();
-        let table = self.tables.entry(checksum).or_default();
-        table.is_changed = true;
-        if let Some((class, before)) = stored {
-            let old = table.parts.get_mut(class).expect("it was found there");
-            old.histogram.subtract(before, dsize);
-            if now != *class || refcnt == 0 {
-                Zap::open(&self.mos, old.object)?.remove(tx, Key::Words(&words))?;
-            }
-        }
-        if refcnt == 0 {
-            return Ok(());
-        }
-        let new = match table.parts.entry(now) {
-            Entry::Occupied(there) => there.into_mut(),
-            Entry::Vacant(place) => place.insert(Part {
-                object: create(&self.mos, tx, checksum, now)?,
-                histogram: DdtHistogram::default(),
-            }),
-        };
-        new.histogram.add(after, dsize);
-        zap::update(
-            &self.mos,
-            tx,
-            new.object,
-            Key::Words(&words),
-            &after.value(),
-        )
-    }
-
-    /// Stores the changed entries and the statistics, and removes a table without entries. Returns the blocks whose
-    /// space is free now, with the dedup bit cleared. `dsize` returns the bytes that one copy counts for. Called at
-    /// the end of a sync pass.
+    /// Stores the changed entries and the statistics, and removes a table without entries. Called at the end of a
+    /// sync pass.
     ///
     /// # Errors
     /// What reading and writing the MOS gives.
     #[doc(alias = "ddt_sync")]
-    pub fn sync(&mut self, tx: &Tx, dsize: &dyn Fn(&DvaPhys) -> u64) -> Result<Vec<BlkPtrPhys>> {
-        let mut free = Vec::new();
-        for ((checksum, key), Change { stored, mut now }) in std::mem::take(&mut self.changes) {
-            for (n, phys) in now.phys.iter_mut().enumerate() {
+    pub fn sync(&mut self, tx: &Tx, how: &DdtSync<'_>) -> Result<DdtSynced> {
+        let mut synced = DdtSynced::default();
+        let mut by_table: BTreeMap<ChecksumType, Vec<Change>> = BTreeMap::new();
+        for ((checksum, key), mut change) in std::mem::take(&mut self.changes) {
+            for (n, phys) in change.now.phys.iter_mut().enumerate() {
                 let is_obsolete = phys.refcnt == 0 || n == PHYS_DITTO;
                 if phys.birth != Txg(0) && is_obsolete {
-                    free.push(key.block(checksum, phys));
+                    synced.free.push(key.block(checksum, phys));
                     *phys = DdtPhys::default();
                 }
             }
-            if stored.as_ref().is_none_or(|(_, before)| *before != now) {
-                self.store(tx, checksum, stored.as_ref(), &now, dsize)?;
+            if change.before != change.now {
+                by_table.entry(checksum).or_default().push(change);
             }
         }
-        self.sync_stats(tx)?;
-        Ok(free)
+        for (checksum, changes) in by_table {
+            self.sync_table(tx, checksum, changes, how, &mut synced)?;
+        }
+        if how.flushes {
+            self.flush(tx, how, &mut synced)?;
+        }
+        if let Some(stats) = self.stats {
+            for table in self.tables.values_mut() {
+                synced.removed += u64::from(table.sync_stats(&self.mos, tx, stats)?);
+            }
+        }
+        self.tables.retain(|_, table| !table.is_gone());
+        Ok(synced)
+    }
+
+    #[doc(alias = "ddt_sync_table")]
+    fn sync_table(
+        &mut self,
+        tx: &Tx,
+        checksum: ChecksumType,
+        changes: Vec<Change>,
+        how: &DdtSync<'_>,
+        synced: &mut DdtSynced,
+    ) -> Result<()> {
+        let mos = &self.mos;
+        if self.stats.is_none() {
+            let type_ = ObjectType::DDT_STATS;
+            let stats = zap::create_link(mos, tx, type_, POOL_DIRECTORY, DDT_STATS)?;
+            self.stats = Some(stats);
+        }
+        let table = self
+            .tables
+            .entry(checksum)
+            .or_insert_with(|| Ddt::new(checksum));
+        let is_new = table.is_gone();
+        if is_new && self.is_fast {
+            table.create_dir(mos, tx)?;
+            synced.made += 1;
+        }
+        let mut logged = Vec::new();
+        for Change {
+            origin,
+            before,
+            now,
+        } in changes
+        {
+            let class = match origin {
+                Origin::Nowhere => None,
+                Origin::Zap(class) => {
+                    table.uncount(class, &before, how.dsize);
+                    Some(class)
+                }
+                Origin::Log(class) => class,
+            };
+            let Some(fast) = &mut table.fast else {
+                table.store((mos, tx), class, &now, how.dsize)?;
+                continue;
+            };
+            if matches!(origin, Origin::Log(_)) {
+                fast.logs.histogram.subtract(&before, how.dsize);
+            }
+            let mut flat = now.flat();
+            flat.class_start = how.now;
+            fast.logs.histogram.add(&now, how.dsize);
+            logged.push((now.key, Logged { class, flat }));
+        }
+        match &mut table.fast {
+            Some(fast) if !logged.is_empty() => {
+                fast.logs.append((mos, tx), (fast.dir, checksum), &logged)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Moves entries from the logs into the ZAPs.
+    #[doc(alias = "ddt_sync_flush_log")]
+    fn flush(&mut self, tx: &Tx, how: &DdtSync<'_>, synced: &mut DdtSynced) -> Result<()> {
+        for (checksum, table) in &mut self.tables {
+            let Some(fast) = &mut table.fast else {
+                continue;
+            };
+            let taken = fast.logs.take_some();
+            let last = taken.last().map(|(key, _)| *key);
+            for (key, logged) in taken {
+                let mut entry = DdtEntry::of_flat(key, &logged.flat);
+                if let Some(fast) = &mut table.fast {
+                    fast.logs.histogram.subtract(&entry, how.dsize);
+                }
+                // OpenZFS frees them only now.
+                for phys in &mut entry.phys {
+                    if phys.birth != Txg(0) && phys.refcnt == 0 {
+                        synced.free.push(key.block(*checksum, phys));
+                        *phys = DdtPhys::default();
+                    }
+                }
+                table.store((&self.mos, tx), logged.class, &entry, how.dsize)?;
+            }
+            if let Some(fast) = &mut table.fast {
+                fast.logs.flushed(&self.mos, tx, last)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether entries wait in logs.
+    #[must_use]
+    pub fn has_logged(&self) -> bool {
+        let mut fast = self.tables.values().filter_map(|table| table.fast.as_ref());
+        fast.any(|fast| fast.logs.len() > 0)
     }
 
     /// Whether entries have changed since the last sync.
@@ -375,69 +448,81 @@ impl Ddts {
     pub fn has_changes(&self) -> bool {
         !self.changes.is_empty()
     }
-
-    #[doc(alias = "ddt_sync_update_stats")]
-    fn sync_stats(&mut self, tx: &Tx) -> Result<()> {
-        for (checksum, table) in &mut self.tables {
-            if !std::mem::take(&mut table.is_changed) {
-                continue;
-            }
-            let stats = match self.stats {
-                Some(stats) => stats,
-                None => {
-                    let type_ = ObjectType::DDT_STATS;
-                    zap::create_link(&self.mos, tx, type_, POOL_DIRECTORY, DDT_STATS)?
-                }
-            };
-            self.stats = Some(stats);
-            let mut count = 0u64;
-            for part in table.parts.values() {
-                count = count.saturating_add(zap::count(&self.mos, part.object)?);
-            }
-            for (class, part) in &table.parts {
-                let name = name(*checksum, *class);
-                if count > 0 {
-                    let words = part.histogram.words();
-                    zap::update(&self.mos, tx, stats, &*name, &words)?;
-                    continue;
-                }
-                Zap::open(&self.mos, POOL_DIRECTORY)?.remove(tx, &*name)?;
-                Zap::open(&self.mos, stats)?.remove_if_present(tx, &*name)?;
-                self.mos.object_free(tx, part.object)?;
-            }
-            if count == 0 {
-                table.parts.clear();
-            }
-        }
-        self.tables.retain(|_, table| !table.parts.is_empty());
-        Ok(())
-    }
 }
 
-/// Makes the ZAP of a class.
-#[doc(alias = "ddt_object_create")]
-fn create(mos: &Arc<Objset>, tx: &Tx, checksum: ChecksumType, class: DdtClass) -> Result<ObjectId> {
-    let mut flags = Flags::HASH64 | Flags::UINT64_KEY;
-    if is_even(checksum) {
-        flags = flags | Flags::PRE_HASHED_KEY;
-    }
-    let new = NewZap {
-        flags,
-        block_shift: ZAP_SHIFT,
-        indirect_shift: ZAP_SHIFT as u8,
-        ..NewZap::new(ObjectType::DDT_ZAP)
-    };
-    let object = zap::create_with(mos, tx, &new)?.id();
-    Zap::open(mos, POOL_DIRECTORY)?.add_u64(tx, &*name(checksum, class), object.0)?;
-    Ok(object)
+/// One table, to be shown.
+#[derive(Clone, Copy)]
+pub struct DdtTable<'a> {
+    /// The algorithm whose blocks it has.
+    pub checksum: ChecksumType,
+    table: &'a Ddt,
 }
 
-/// `ZCHECKSUM_FLAG_DEDUP`: checksums that need not be hashed again to be used as ZAP keys.
-fn is_even(checksum: ChecksumType) -> bool {
-    matches!(
-        checksum,
-        ChecksumType::Sha256 | ChecksumType::Sha512 | ChecksumType::Skein | ChecksumType::Blake3
-    )
+/// A log of a table of `fast_dedup`, to be shown.
+pub struct DdtLog {
+    /// `ddl_flags`
+    pub flags: u64,
+    /// The object that it is in; 0: there is none.
+    pub object: ObjectId,
+    /// Bytes on disk.
+    pub length: u64,
+    /// The txg in which it became active.
+    pub first_txg: Txg,
+    /// Entries in memory.
+    pub entries: u64,
+    /// The last key that is in the ZAPs.
+    pub checkpoint: Option<[u64; 5]>,
+}
+
+impl<'a> DdtTable<'a> {
+    /// The ZAP of each class: its name, its object and its histogram.
+    pub fn parts(self) -> impl Iterator<Item = (DdtClass, String, ObjectId, &'a DdtHistogram)> {
+        self.table.parts.iter().map(move |(class, part)| {
+            let name = name(self.checksum, *class);
+            (*class, name, part.object, &part.histogram)
+        })
+    }
+
+    /// The histogram of the entries in logs.
+    #[must_use]
+    pub fn logged(self) -> Option<&'a DdtHistogram> {
+        self.table.fast.as_ref().map(|fast| &fast.logs.histogram)
+    }
+
+    /// `ddt_flags`: not 0 for a table of `fast_dedup`.
+    #[must_use]
+    pub fn flags(self) -> u64 {
+        self.table
+            .fast
+            .as_ref()
+            .map_or(0, |_| crate::store::FLAGS_FDT)
+    }
+
+    /// The ZAP that names everything of the table.
+    #[must_use]
+    pub fn root(self) -> ObjectId {
+        self.table.root()
+    }
+
+    /// Both logs.
+    pub fn logs(self) -> impl Iterator<Item = DdtLog> + 'a {
+        let logs = self.table.fast.iter().flat_map(|fast| fast.logs.logs());
+        logs.map(|log| DdtLog {
+            flags: log.flags(),
+            object: log.object.unwrap_or(ObjectId(0)),
+            length: log.length,
+            first_txg: log.first_txg,
+            entries: log.entries.len() as u64,
+            checkpoint: log.checkpoint.map(|key| key.words()),
+        })
+    }
+
+    /// The objects that the entries are in.
+    fn objects(self) -> impl Iterator<Item = ObjectId> + 'a {
+        let parts = self.table.parts.values().map(|part| part.object);
+        let logs = self.table.fast.iter().flat_map(|fast| fast.logs.logs());
+        parts.chain(logs.filter_map(|log| log.object))
+    }
 }
 
 fn checksum_of(bp: &BlkPtrPhys) -> Result<ChecksumType> {

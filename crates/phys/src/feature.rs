@@ -74,6 +74,8 @@ pub const SPACEMAP_V2: &str = "com.delphix:spacemap_v2";
 pub const LOG_SPACEMAP: &str = "com.delphix:log_spacemap";
 /// Cloned blocks.
 pub const BLOCK_CLONING: &str = "com.fudosecurity:block_cloning";
+/// Its count is that of dedup tables with flat entries and logs.
+pub const FAST_DEDUP: &str = "com.klarasystems:fast_dedup";
 /// RAID-Z that was expanded: blocks that are narrower than their vdev.
 pub const RAIDZ_EXPANSION: &str = "org.openzfs:raidz_expansion";
 /// Removed top-level vdevs, and mappings to where their blocks are now.
@@ -238,7 +240,7 @@ pub const FEATURES: &[Feature] = &[
         "Support for increased number of redaction_snapshot arguments in zfs redact."),
     feature(RAIDZ_EXPANSION, "raidz_expansion", MOS, &[], Support::Kept,
         "Support for raidz expansion"),
-    feature("com.klarasystems:fast_dedup", "fast_dedup", RO, &[], Support::None,
+    feature(FAST_DEDUP, "fast_dedup", RO, &[], Support::Kept,
         "Support for advanced deduplication"),
     feature("org.zfsonlinux:longname", "longname", DS, EXTENSIBLE, Support::Read,
         "support filename up to 1024 bytes"),

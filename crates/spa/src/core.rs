@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use base::{Result, SPA_MINBLOCKSHIFT, Txg, VdevId};
+use ddt::DdtSync;
 use dmu::Tx;
 use dsl::{Bpobj, HistoryEvent, PoolEnv};
 use metaslab::Metaslabs;
@@ -121,17 +122,35 @@ impl Core {
         &self.sharing
     }
 
+    /// Whether a dedup table that is made is one of `fast_dedup`.
+    pub(crate) fn makes_fast_tables(&self) -> bool {
+        self.features().count(phys::feature::FAST_DEDUP).is_some()
+    }
+
     /// Drops the references released in this pass from the tables of shared blocks, and frees
     /// blocks that lost their last one. Before [`sync_frees`](Core::sync_frees).
     pub(crate) fn sync_sharing(&self, tx: &Tx) -> Result<()> {
-        let released = self.sharing.sync(tx, &|dva| self.dsize_of(dva))?;
+        let how = DdtSync {
+            dsize: &|dva| self.dsize_of(dva),
+            flushes: self.pass.load(Ordering::Relaxed) == 1,
+            now: rt::wall_clock().secs,
+        };
+        let released = self.sharing.sync(tx, &how)?;
         for bp in &released.free {
             self.free_unshared(tx.txg(), bp);
         }
         for _ in 0..released.clone_tables_gone {
             self.feature_decr(phys::feature::BLOCK_CLONING, tx)?;
         }
+        let (made, removed) = released.fast_tables;
+        for _ in 0..made {
+            self.feature_incr(phys::feature::FAST_DEDUP, tx)?;
+        }
+        for _ in 0..removed {
+            self.feature_decr(phys::feature::FAST_DEDUP, tx)?;
+        }
         assert!(self.sharing.is_settled(), "nothing is released meanwhile");
+        self.sharing.set_fast(self.makes_fast_tables());
         Ok(())
     }
 
@@ -164,7 +183,7 @@ impl Core {
     }
 
     /// The bytes that one copy is charged for.
-    fn dsize_of(&self, dva: &DvaPhys) -> u64 {
+    pub(crate) fn dsize_of(&self, dva: &DvaPhys) -> u64 {
         (dva.asize() >> SPA_MINBLOCKSHIFT) * self.tree.deflate_ratio(dva.vdev())
     }
 

@@ -181,7 +181,9 @@ impl Spa {
             &tx,
         )?));
         mos.set_props(dsl::mos_props(&*core));
-        core.sharing().open(&mos)?;
+        let is_fast = core.makes_fast_tables();
+        core.sharing()
+            .open(&mos, is_fast, &|dva| core.dsize_of(dva))?;
 
         let maps = SpaceMaps::new(&mos, &core.features(), BTreeMap::new());
         half_open.maps = Some(maps.clone());

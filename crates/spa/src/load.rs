@@ -498,7 +498,10 @@ fn load(
     }
     core.set_features(Arc::new(Features::open(&mos)?));
     mos.set_props(dsl::mos_props(&*core));
-    let sharing = core.sharing().open(&mos);
+    let is_fast = core.makes_fast_tables();
+    let sharing = core
+        .sharing()
+        .open(&mos, is_fast, &|dva| core.dsize_of(dva));
     if !readonly {
         sharing?; // not needed to read
     }

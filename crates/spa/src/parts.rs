@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use dmu::{Objset, TxGroups};
 use metaslab::Metaslabs;
+use phys::blkptr::DvaPhys;
 use vdev::VdevTree;
 use zio::Pipeline;
 
@@ -44,6 +45,13 @@ impl<'a> Parts<'a> {
     #[must_use]
     pub fn mos(self) -> &'a Arc<Objset> {
         &self.0.mos
+    }
+
+    /// The bytes that one copy of a block is charged for.
+    #[must_use]
+    #[doc(alias = "dva_get_dsize_sync")]
+    pub fn dsize_of(self, dva: &DvaPhys) -> u64 {
+        self.0.core.dsize_of(dva)
     }
 
     /// The pipeline, which bypasses the cache; it also writes log blocks.

@@ -33,7 +33,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use base::{Error, ErrorKind, Result, VdevId};
 use brt::Brts;
-use ddt::{DdtKey, Ddts};
+use ddt::{DdtKey, DdtSync, Ddts};
 use dmu::{Objset, Tx};
 use phys::BlkPtrPhys;
 use phys::blkptr::DvaPhys;
@@ -63,12 +63,20 @@ pub(crate) struct Released {
     pub(crate) free: Vec<BlkPtrPhys>,
     /// Tables of cloned blocks that became empty and were removed.
     pub(crate) clone_tables_gone: u64,
+    /// Dedup tables of `fast_dedup` that were made, and that were removed.
+    pub(crate) fast_tables: (u64, u64),
 }
 
 impl Sharing {
-    /// Opens the pool's tables.
-    pub(crate) fn open(&self, mos: &Arc<Objset>) -> Result<()> {
-        *self.tables.lock() = Some(Ddts::open(mos)?);
+    /// Opens the pool's tables. `is_fast`: whether the next dedup table that is made is one of `fast_dedup`; `dsize`:
+    /// the bytes that one copy is charged for.
+    pub(crate) fn open(
+        &self,
+        mos: &Arc<Objset>,
+        is_fast: bool,
+        dsize: &dyn Fn(&DvaPhys) -> u64,
+    ) -> Result<()> {
+        *self.tables.lock() = Some(Ddts::open(mos, is_fast, dsize)?);
         *self.clones.write() = Some(Brts::open(mos)?);
         self.count();
         Ok(())
@@ -160,16 +168,17 @@ impl Sharing {
         self.released.lock().push(*bp);
     }
 
-    /// Drops the references released in this pass. `dsize`: the bytes that one copy is charged for.
-    pub(crate) fn sync(&self, tx: &Tx, dsize: &dyn Fn(&DvaPhys) -> u64) -> Result<Released> {
+    /// Drops the references released in this pass.
+    pub(crate) fn sync(&self, tx: &Tx, how: &DdtSync<'_>) -> Result<Released> {
         let released = std::mem::take(&mut *self.released.lock());
-        if released.is_empty() && !self.has_new() {
+        let has_logged = how.flushes && self.has_logged();
+        if released.is_empty() && !self.has_new() && !has_logged {
             return Ok(Released::default());
         }
         let (deduped, cloned) = released.into_iter().partition(BlkPtrPhys::is_dedup);
         let mut outcome = Released::default();
-        self.sync_deduped(tx, deduped, dsize, &mut outcome)?;
-        self.sync_cloned(tx, cloned, dsize, &mut outcome)?;
+        self.sync_deduped(tx, deduped, how, &mut outcome)?;
+        self.sync_cloned(tx, cloned, how.dsize, &mut outcome)?;
         self.count();
         Ok(outcome)
     }
@@ -178,7 +187,7 @@ impl Sharing {
         &self,
         tx: &Tx,
         mut released: Vec<BlkPtrPhys>,
-        dsize: &dyn Fn(&DvaPhys) -> u64,
+        how: &DdtSync<'_>,
         outcome: &mut Released,
     ) -> Result<()> {
         released.sort_by_key(|bp| (bp.checksum(), DdtKey::of(bp)));
@@ -187,7 +196,9 @@ impl Sharing {
         for bp in &released {
             outcome.free.extend(tables.release(bp)?);
         }
-        outcome.free.extend(tables.sync(tx, dsize)?);
+        let synced = tables.sync(tx, how)?;
+        outcome.free.extend(synced.free);
+        outcome.fast_tables = (synced.made, synced.removed);
         Ok(())
     }
 
@@ -213,9 +224,21 @@ impl Sharing {
         Ok(())
     }
 
+    /// Whether the next dedup table that is made is one of `fast_dedup`.
+    pub(crate) fn set_fast(&self, is_fast: bool) {
+        if let Some(tables) = self.tables.lock().as_mut() {
+            tables.set_fast(is_fast);
+        }
+    }
+
     /// Whether nothing is pending.
     pub(crate) fn is_settled(&self) -> bool {
         self.released.lock().is_empty() && !self.has_new()
+    }
+
+    /// Whether entries of dedup tables wait in logs.
+    fn has_logged(&self) -> bool {
+        self.tables.lock().as_ref().is_some_and(Ddts::has_logged)
     }
 
     /// Whether blocks were looked for in the dedup tables in this pass.
@@ -229,8 +252,12 @@ impl DedupTables for Sharing {
         let mut tables = self.tables.lock();
         let closed = || Error::new(ErrorKind::Unsupported, "the dedup tables are not open");
         let entry = tables.as_mut().ok_or_else(closed)?.entry(bp)?;
-        let (wanted, any) = entry.map_or((None, None), |entry| entry.blocks(bp, copies));
-        Ok(Known { any, wanted })
+        let found = entry.map(|entry| entry.blocks(bp, copies));
+        Ok(Known {
+            any: found.and_then(|found| found.any),
+            wanted: found.and_then(|found| found.wanted),
+            has_room: found.is_none_or(|found| found.has_room),
+        })
     }
 
     fn refer(&self, bp: &BlkPtrPhys, copies: usize) {

@@ -80,6 +80,43 @@ pub fn create_with(
     init_root: dsl::ObjsetInit,
     settings: Settings,
 ) -> Result<Spa> {
+    let features = feature::kept().collect();
+    create_of(name, layout, ashift, devices, init_root, settings, features)
+}
+
+/// A pool of version 0 of dedup tables; see [`create`].
+///
+/// # Errors
+/// Those of [`Spa::create`].
+pub fn create_without_fast_dedup(
+    name: &str,
+    layout: Layout,
+    ashift: u32,
+    devices: &[Arc<dyn Provider>],
+    init_root: dsl::ObjsetInit,
+) -> Result<Spa> {
+    let features = feature::kept().filter(|feature| feature.guid != feature::FAST_DEDUP);
+    let features = features.collect();
+    create_of(
+        name,
+        layout,
+        ashift,
+        devices,
+        init_root,
+        settings(),
+        features,
+    )
+}
+
+fn create_of(
+    name: &str,
+    layout: Layout,
+    ashift: u32,
+    devices: &[Arc<dyn Provider>],
+    init_root: dsl::ObjsetInit,
+    settings: Settings,
+    features: Vec<&'static feature::Feature>,
+) -> Result<Spa> {
     let devices = devices.iter().map(|provider| NewDevice {
         kind: VdevKind::Disk, // so that a kernel takes the images as disks
         path: provider.name().to_owned(),
@@ -117,7 +154,7 @@ pub fn create_with(
         vdevs,
         new: NewPool {
             ashift,
-            features: feature::kept().collect(),
+            features,
             ..NewPool::default()
         },
         init_root,

@@ -8,12 +8,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use base::{BlkId, Txg};
-use ddt::{DdtClass, DdtEntry, DdtKey, Ddts};
+use ddt::{DdtClass, DdtEntry, DdtKey, DdtSync, Ddts};
 use faulty::{PowerCut, PowerSupply};
 use geom::Provider;
 use oracle::{Zdb, have_zdb};
-use phys::{BlkPtrPhys, ChecksumType, DvaPhys, PropValue};
+use phys::{BlkPtrPhys, ChecksumType, DvaPhys, PropValue, feature};
 use spa::Spa;
+use torture::golden::golden;
 use torture::pool::{self, Layout};
 use torture::{Dice, seed};
 use zio::AllocClass;
@@ -318,12 +319,14 @@ fn place(dva: &DvaPhys) -> (u64, u64) {
 
 /// The references in the tables; classes and histograms are checked as well.
 fn counted(spa: &Spa) -> Counts {
-    let tables = Ddts::open(spa.parts().mos()).unwrap();
+    let tables = tables_of(spa);
     let mut counts = Counts::new();
-    let mut classes: BTreeMap<(ChecksumType, DdtClass), [u64; 2]> = BTreeMap::new();
+    let mut classes: BTreeMap<(ChecksumType, Option<DdtClass>), [u64; 2]> = BTreeMap::new();
     let each = &mut |checksum, class, entry: DdtEntry| {
         let is_duplicate = entry.refcnt() > 1;
-        assert_eq!(class == DdtClass::Duplicate, is_duplicate, "{entry:?}");
+        if let Some(class) = class {
+            assert_eq!(class == DdtClass::Duplicate, is_duplicate, "{entry:?}");
+        }
         let sums = classes.entry((checksum, class)).or_default();
         for phys in entry.phys.iter().filter(|phys| phys.birth != Txg(0)) {
             assert!(phys.refcnt > 0, "{entry:?}");
@@ -334,14 +337,20 @@ fn counted(spa: &Spa) -> Counts {
         Ok(())
     };
     tables.walk(each).unwrap();
-    for (checksum, class, histogram) in tables.histograms() {
-        let total = histogram.total();
-        let sums = classes.remove(&(checksum, class)).unwrap_or_default();
-        assert_eq!(
-            [total.stored[0], total.referenced[0]],
-            sums,
-            "{checksum} {class:?}"
-        );
+    for table in tables.tables() {
+        let parts = table.parts();
+        let parts = parts.map(|(class, _, _, histogram)| (Some(class), histogram));
+        let logged = table.logged().map(|histogram| (None, histogram));
+        for (class, histogram) in parts.chain(logged) {
+            let total = histogram.total();
+            let sums = classes.remove(&(table.checksum, class));
+            assert_eq!(
+                [total.stored[0], total.referenced[0]],
+                sums.unwrap_or_default(),
+                "{} {class:?}",
+                table.checksum
+            );
+        }
     }
     assert!(classes.is_empty(), "{classes:?}");
     counts
@@ -380,16 +389,53 @@ fn check(spa: &Spa, model: &Model) {
     pool::assert_clean(spa);
 }
 
-fn run(layout: Layout, ashift: u32, seed: u64) {
+/// Which tables a pool gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tables {
+    Classic,
+    /// Those of `fast_dedup`.
+    Fast,
+}
+
+fn create(tables: Tables, layout: Layout, ashift: u32, disks: &[Arc<dyn Provider>]) -> Spa {
+    let root = init(NewFilesystem::default(), true);
+    let created = match tables {
+        Tables::Classic => pool::create_without_fast_dedup("tank", layout, ashift, disks, root),
+        Tables::Fast => pool::create("tank", layout, ashift, disks, root),
+    };
+    created.unwrap()
+}
+
+fn tables_of(spa: &Spa) -> Ddts {
+    Ddts::open(spa.parts().mos(), true, &|dva| spa.parts().dsize_of(dva)).unwrap()
+}
+
+/// Syncs until all logs are in the tables.
+fn flush_logs(spa: &Spa) {
+    for _ in 0..60 {
+        if !tables_of(spa).has_logged() {
+            let is_there = zap::directory::find(spa.parts().mos(), "tick").unwrap();
+            if is_there.is_some() {
+                pool::in_mos(spa, |mos, tx| zap::directory::remove(mos, "tick", tx));
+            }
+            return;
+        }
+        // Only what changes something syncs at all.
+        pool::in_mos(spa, |mos, tx| {
+            zap::directory::set(mos, "tick", tx.txg().0, tx)
+        });
+    }
+    panic!("the logs do not become empty");
+}
+
+fn run(tables: Tables, layout: Layout, ashift: u32, seed: u64) {
     let folder = tempfile::tempdir().unwrap();
     let count = if layout == Layout::Classes { 4 } else { 3 };
     let disks = pool::images(folder.path(), count, DISK_BYTES);
     let mut dice = Dice::new(seed);
     let mut model = Model::default();
-    let root = init(NewFilesystem::default(), true);
-    let spa = pool::create("tank", layout, ashift, &disks, root).unwrap();
-    spa.export().unwrap();
-    drop((spa, disks));
+    create(tables, layout, ashift, &disks).export().unwrap();
+    drop(disks);
     let mut shared = 0;
     for _ in 0..4 {
         let disks = pool::images(folder.path(), count, DISK_BYTES);
@@ -421,33 +467,41 @@ fn run(layout: Layout, ashift: u32, seed: u64) {
         }
     }
     check(&at.spa, &model);
-    assert!(Ddts::open(at.spa.parts().mos()).unwrap().is_empty());
+    flush_logs(&at.spa);
+    assert!(tables_of(&at.spa).is_empty());
+    let fast = at.spa.parts().features().count(feature::FAST_DEDUP);
+    assert_eq!(fast, (tables == Tables::Fast).then_some(0));
+    pool::assert_clean(&at.spa);
+}
+
+#[test]
+fn random_files_with_classic_tables() {
+    run(Tables::Classic, Layout::Stripe, 9, seed(4));
 }
 
 #[test]
 fn random_files_on_a_stripe_of_ashift_9() {
-    run(Layout::Stripe, 9, seed(1));
+    run(Tables::Fast, Layout::Stripe, 9, seed(1));
 }
 
 #[test]
 fn random_files_on_a_raidz_of_ashift_12() {
-    run(Layout::Raidz(1), 12, seed(2));
+    run(Tables::Fast, Layout::Raidz(1), 12, seed(2));
 }
 
 #[test]
 fn random_files_with_special_dedup_and_log_devices() {
-    run(Layout::Classes, 12, seed(3));
+    run(Tables::Fast, Layout::Classes, 12, seed(3));
 }
 
-fn new_pool(folder: &Path, layout: Layout, props: &[(&str, u64)]) -> Spa {
+fn new_pool(tables: Tables, folder: &Path, layout: Layout, props: &[(&str, u64)]) -> Spa {
     let disks = pool::images(folder, 4, DISK_BYTES);
     let disks = if layout == Layout::Classes {
         &disks[..]
     } else {
         &disks[..1]
     };
-    let root = init(NewFilesystem::default(), true);
-    let spa = pool::create("tank", layout, 12, disks, root).unwrap();
+    let spa = create(tables, layout, 12, disks);
     let record = ("recordsize", RECORD as u64);
     let props: Vec<_> = props.iter().copied().chain([record]).collect();
     pool::create_fs(&spa, "tank/fs", &props).unwrap();
@@ -474,10 +528,10 @@ fn first_block(spa: &Spa, name: &str) -> BlkPtrPhys {
 }
 
 /// Blocks that OpenZFS does not deduplicate are not; those that it does have its checksum.
-#[test]
-fn what_is_deduplicated() {
+fn what_is_deduplicated(tables: Tables) {
     let folder = tempfile::tempdir().unwrap();
     let spa = new_pool(
+        tables,
         folder.path(),
         Layout::Stripe,
         &[("dedup", DEDUP_ON), ("compression", 2)],
@@ -508,11 +562,26 @@ fn what_is_deduplicated() {
     put(&spa, "four", &record(1));
     spa.sync().unwrap();
     let four = first_block(&spa, "four");
-    assert!(four.is_dedup() && four.ndvas() == 2 && four.dva[0] != one.dva[0]);
-    // Its table counts both.
+    assert!(four.ndvas() == 2 && four.dva[0] != one.dva[0]);
+    // A classic table counts both; a flat entry has no place for another one.
+    assert_eq!(four.is_dedup(), tables == Tables::Classic);
     let counts = counted(&spa);
-    assert_eq!(counts.values().copied().collect::<Vec<_>>(), [3, 1]);
+    let counts: Vec<u64> = counts.values().copied().collect();
+    match tables {
+        Tables::Classic => assert_eq!(counts, [3, 1]),
+        Tables::Fast => assert_eq!(counts, [3]),
+    }
     pool::assert_clean(&spa);
+}
+
+#[test]
+fn what_classic_tables_deduplicate() {
+    what_is_deduplicated(Tables::Classic);
+}
+
+#[test]
+fn what_fast_tables_deduplicate() {
+    what_is_deduplicated(Tables::Fast);
 }
 
 /// What is written again in the txg in which its last pointer goes stays where it is.
@@ -520,6 +589,7 @@ fn what_is_deduplicated() {
 fn the_last_pointer_goes_while_the_block_is_written_again() {
     let folder = tempfile::tempdir().unwrap();
     let spa = new_pool(
+        Tables::Fast,
         folder.path(),
         Layout::Stripe,
         &[("dedup", DEDUP_ON), ("compression", 2)],
@@ -550,6 +620,7 @@ fn verify_compares_the_bytes() {
     for dedup in [8 | VERIFY, 13 | VERIFY, 8] {
         let folder = tempfile::tempdir().unwrap();
         let spa = new_pool(
+            Tables::Classic,
             folder.path(),
             Layout::Stripe,
             &[("dedup", dedup), ("compression", 2)],
@@ -561,10 +632,15 @@ fn verify_compares_the_bytes() {
         let is_weak = one.checksum() == ChecksumType::EdonR.raw();
         // From now on the table says that the record is where the other one is.
         pool::in_mos(&spa, move |mos, tx| {
-            let mut tables = Ddts::open(mos)?;
+            let mut tables = Ddts::open(mos, false, &|_| 0)?;
             let entry = tables.entry(&one)?.expect("it was written");
             entry.phys[1].dva = other.dva;
-            tables.sync(tx, &|_| 0)?;
+            let how = DdtSync {
+                dsize: &|_| 0,
+                flushes: false,
+                now: 0,
+            };
+            tables.sync(tx, &how)?;
             Ok(())
         });
         put(&spa, "two", &record(1));
@@ -590,12 +666,20 @@ fn verify_compares_the_bytes() {
 #[test]
 fn tables_are_on_the_dedup_device() {
     let folder = tempfile::tempdir().unwrap();
-    let spa = new_pool(folder.path(), Layout::Classes, &[("dedup", DEDUP_ON)]);
+    let spa = new_pool(
+        Tables::Fast,
+        folder.path(),
+        Layout::Classes,
+        &[("dedup", DEDUP_ON)],
+    );
     put(&spa, "one", &record(1));
     spa.sync().unwrap();
-    let mos = spa.parts().mos();
-    let table = zap::lookup_u64(mos, zap::directory::OBJECT, "DDT-sha256-zap-unique");
-    let table = mos.hold(base::ObjectId(table.unwrap().unwrap())).unwrap();
+    flush_logs(&spa);
+    let tables = tables_of(&spa);
+    let table = tables.tables().next().unwrap();
+    let (class, _, object, _) = table.parts().next().unwrap();
+    assert_eq!(class, DdtClass::Unique);
+    let table = spa.parts().mos().hold(object).unwrap();
     let vdev = table.block_pointer(0, BlkId(0)).unwrap().dva[0].vdev();
     let class = spa.parts().tree().tops()[vdev.0 as usize]
         .config()
@@ -660,4 +744,71 @@ fn sim_power_cuts_while_blocks_are_deduplicated() {
             check(&spa, model);
         }
     });
+}
+
+/// The reference counts of all entries: how many there are with each.
+fn by_count(spa: &Spa) -> BTreeMap<u64, u64> {
+    let mut counts = BTreeMap::new();
+    let each = &mut |_, _, entry: DdtEntry| {
+        *counts.entry(entry.refcnt()).or_default() += 1;
+        Ok(())
+    };
+    tables_of(spa).walk(each).unwrap();
+    counts
+}
+
+/// Tables of OpenZFS, whose logs are half flushed: read, kept up, and flushed to the end.
+#[test]
+fn logs_of_openzfs_are_flushed() {
+    const LINE: usize = 512;
+    let devices = [golden("openzfs-2.3.2-fast-dedup")];
+    let spa = pool::open(&devices, true).unwrap();
+    let tables = tables_of(&spa);
+    let logs = tables.tables().flat_map(|table| table.logs());
+    let logs: Vec<_> = logs.map(|log| (log.flags, log.entries)).collect();
+    assert!(
+        logs.iter()
+            .any(|(flags, entries)| *flags == 3 && *entries > 0),
+        "{logs:?}"
+    );
+    // Blocks without references wait in the log for their end.
+    let mut there = by_count(&spa);
+    assert!(there.remove(&0).is_some_and(|dead| dead > 0), "{there:?}");
+    assert_eq!(there, BTreeMap::from([(1, 201), (2, 200), (3, 100)]));
+    drop((tables, spa));
+    let spa = pool::open(&devices, false).unwrap();
+    let line = |n: usize| format!("{n:<LINE$}").into_bytes();
+    let fs = mount(spa.dsl(), "tank", false).unwrap();
+    let mut bytes = vec![0; LINE];
+    for (name, at, n) in [
+        ("one", 7, 8),
+        ("two", 299, 300),
+        ("three", 0, 1),
+        ("alone", 0, 301),
+    ] {
+        let id = fs.resolve(name).unwrap();
+        fs.read(id, at * LINE as u64, &mut bytes).unwrap();
+        assert!(
+            bytes == line(n),
+            "{name}: {}",
+            String::from_utf8_lossy(&bytes)
+        );
+    }
+    // One more pointer to 50 of them, one less to 100, and 50 that are new.
+    let four = fs
+        .create_file(fs.root(), b"four", &Create::default())
+        .unwrap();
+    for (at, n) in (0..).zip((151..=200).chain(9001..=9050)) {
+        fs.write(four.id, at * LINE as u64, &line(n)).unwrap();
+    }
+    fs.unlink(fs.root(), b"three").unwrap();
+    drop(fs);
+    spa.sync().unwrap();
+    flush_logs(&spa);
+    let expected = BTreeMap::from([(1, 251), (2, 250), (3, 50)]);
+    assert_eq!(by_count(&spa), expected);
+    counted(&spa);
+    pool::assert_clean(&spa);
+    spa.export().unwrap();
+    pool::verify_with_zdb(&devices, "tank");
 }

@@ -10,6 +10,7 @@
 //! |---|---|
 //! | enough copies | the pointer gets their DVAs and their physical birth, and one more reference is counted |
 //! | none | the block is allocated and written, and entered with one reference |
+//! | fewer copies, and no room for another block | the block is an ordinary one |
 //! | other bytes (*verify*) | with a weak checksum, SHA-256 is tried; otherwise the block is an ordinary one |
 //! | cannot be read | the block is an ordinary one |
 //!
@@ -48,6 +49,8 @@ pub struct Known {
     pub any: Option<BlkPtrPhys>,
     /// The one that has as many copies as are wanted.
     pub wanted: Option<BlkPtrPhys>,
+    /// Whether a block can be entered if there is none that is wanted.
+    pub has_room: bool,
 }
 
 /// The dedup tables of a pool, as of the syncing txg.
@@ -118,7 +121,10 @@ impl Pipeline {
                 continue;
             }
             let Some(wanted) = known.wanted else {
-                return Shared::New(encoded);
+                return match known.has_room {
+                    true => Shared::New(encoded),
+                    false => ordinary(encoded),
+                };
             };
             let mut there = *bp;
             there.dva = wanted.dva;

@@ -11,17 +11,13 @@ use std::sync::Arc;
 use admin::number::{nice_bytes, nice_number};
 use base::{BlkId, Error, ErrorKind, ObjectId, Result};
 use check::{Checksums, DedupRow, DedupSums};
-use ddt::{DdtHistogram, DdtStat, Ddts};
+use ddt::{DdtHistogram, DdtLog, DdtStat, Ddts};
 use dmu::Objset;
-use phys::pool_names::DDT_STATS;
 use serde_json::{Value, json};
 
 use super::pool::Pool;
 use super::request::Request;
 use super::text::Printer;
-
-/// What the names of dedup tables in the pool directory begin with.
-const TABLE_PREFIX: &str = "DDT-";
 
 /// From this level on, entries are listed one by one, which is not done here.
 const ENTRIES_LEVEL: usize = 4;
@@ -29,36 +25,34 @@ const ENTRIES_LEVEL: usize = 4;
 /// `zdb -D`.
 #[doc(alias = "dump_all_ddts")]
 pub(super) fn tables(request: &Request, out: &mut Printer, pool: &Pool) -> Result<()> {
-    let unsupported = |text: &str| Err(Error::new(ErrorKind::Unsupported, text));
     let mos = pool.parts().mos();
-    let tables = Ddts::open(mos)?;
-    let names: Vec<String> = tables.objects().map(|(_, _, name, _)| name).collect();
-    for entry in zap::iter(mos, zap::directory::OBJECT)? {
-        let name = entry?.name_str().into_owned();
-        if name.starts_with(TABLE_PREFIX) && name != DDT_STATS && !names.contains(&name) {
-            return unsupported("-D of a pool with tables of fast_dedup is not supported yet");
-        }
-    }
+    let tables = Ddts::open(mos, false, &|dva| pool.parts().dsize_of(dva))?;
     let level = request.level('D');
-    if level >= ENTRIES_LEVEL && !names.is_empty() {
-        return unsupported("-DDDD of a pool with dedup tables is not supported yet");
+    if level >= ENTRIES_LEVEL && !tables.is_empty() {
+        let text = "-DDDD of a pool with dedup tables is not supported yet";
+        return Err(Error::new(ErrorKind::Unsupported, text));
     }
     let mut rows = BTreeMap::new();
-    let mut last = None;
-    let parts = tables.objects().zip(tables.histograms());
-    for ((checksum, _, name, object), (.., histogram)) in parts {
-        if last.replace(checksum) != Some(checksum) {
-            let root = zap::directory::OBJECT;
-            let name = checksum.name();
-            writeln!(
-                out,
-                "DDT-{name}: version=0 [LEGACY]; flags=0x00; rootobj={root}"
-            )?;
-        }
-        let own = rows_of(histogram);
-        write_table(out, (mos, &name, object), &own, level)?;
+    let mut count = |own: BTreeMap<usize, DdtStat>| {
         for (shift, row) in own {
             rows.entry(shift).or_insert_with(DdtStat::default).add(&row);
+        }
+    };
+    for table in tables.tables() {
+        let (name, root, flags) = (table.checksum.name(), table.root(), table.flags());
+        let version = match flags {
+            0 => "version=0 [LEGACY]; flags=0x00".to_owned(),
+            flags => format!("version=1 [FDT]; flags={flags:#04x} [FLAT LOG]"),
+        };
+        writeln!(out, "DDT-{name}: {version}; rootobj={root}")?;
+        for (_, name, object, histogram) in table.parts() {
+            let own = rows_of(histogram);
+            write_table(out, (mos, &name, object), &own, level)?;
+            count(own);
+        }
+        table.logged().map(rows_of).into_iter().for_each(&mut count);
+        for (n, log) in table.logs().enumerate() {
+            write_log(out, &format!("DDT-log-{name}-{n}"), &log)?;
         }
     }
     let mut total = DdtStat::default();
@@ -103,6 +97,25 @@ fn write_table(
     if level > 2 {
         writeln!(out, "{name}: object={object}")?;
         write_histogram(out, rows, None)?;
+    }
+    Ok(())
+}
+
+#[doc(alias = "dump_ddt_log")]
+fn write_log(out: &mut Printer, name: &str, log: &DdtLog) -> Result<()> {
+    let flags = match log.flags {
+        0 => "0x00".to_owned(),
+        1 => "0x01 [FLUSHING]".to_owned(),
+        flags => format!("{flags:#04x} [FLUSHING CHECKPOINT]"),
+    };
+    writeln!(
+        out,
+        "{name}: flags={flags}; obj={}; len={}; txg={}; entries={}",
+        log.object, log.length, log.first_txg, log.entries
+    )?;
+    if let Some(key) = log.checkpoint {
+        let words = key.map(|word| format!("{word:016x}")).join(":");
+        writeln!(out, "    checkpoint: {words}")?;
     }
     Ok(())
 }
