@@ -2,7 +2,6 @@
 
 use std::io::{IsTerminal, Write, stderr};
 use std::path::Path;
-use std::process::ExitCode;
 use std::sync::Arc;
 
 use base::{Error, ErrorKind, ObjectId, Result};
@@ -18,23 +17,24 @@ use service::Access;
 use zpl::Create;
 use zpl::mount::Mount;
 
+use crate::command::{Command, Entry};
+use crate::failure::{Fail, Outcome};
 use crate::files::{Location, Paths};
 use crate::gpart::device;
-use crate::say::fail;
 
 /// Interval of `status=progress`, in ns.
 const PROGRESS_NS: u64 = 1_000_000_000;
 
-/// `ashift dd`
-pub(crate) fn run(args: &[String]) -> ExitCode {
-    if args.iter().any(|arg| arg == "-h" || arg == "--help") {
-        print!("{HELP}");
-        return ExitCode::SUCCESS;
-    }
-    let world = match crate::machine::current() {
-        Ok(world) => world,
-        Err(error) => return fail("dd", 1, &error.to_string()),
-    };
+pub(crate) const DD: Command<Entry> = Command::explained(
+    "dd",
+    "copy blocks between files, providers and pools",
+    HELP,
+    run,
+)
+.tool();
+
+fn run(args: &[String]) -> Outcome {
+    let world = crate::machine::entered();
     let mut flavour = if world.is_machine() {
         Flavour::FreeBsd
     } else {
@@ -50,25 +50,17 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
             _ => operands.push(arg.as_str()),
         }
     }
-    let operands = match Operands::parse(&operands, flavour) {
-        Ok(operands) => operands,
-        Err(error) => return fail("dd", 1, &error.to_string()),
-    };
+    let operands = Operands::parse(&operands, flavour);
+    let operands = operands.map_err(|error| Fail::Failed(error.to_string()))?;
     let paths = Paths::new(access(&world, &operands));
     let mut places = Places {
         world: &world,
         paths: &paths,
     };
     let done = places.copy(&operands, consents);
-    let closed = paths.close();
-    if let Err(error) = &closed {
-        fail("dd", 1, &error.to_string());
-    }
-    if done && closed.is_ok() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    let done = done.map_err(|fail| fail.say("dd: "));
+    paths.close()?;
+    done
 }
 
 /// Pools are opened for writing when the output may be in one.
@@ -92,29 +84,15 @@ struct Places<'a> {
 
 impl Places<'_> {
     /// Copies, and reports the outcome.
-    fn copy(&mut self, operands: &Operands, consents: bool) -> bool {
-        let complain = |text: &str| {
-            fail("dd", 1, text);
-            false
-        };
+    fn copy(&mut self, operands: &Operands, consents: bool) -> Outcome {
         let find = |name: &Option<String>| name.as_deref().map(|n| self.find(n)).transpose();
         // A pool that cannot be opened is not the same as a missing file: report it in full.
-        let (from, to) = match (find(&operands.input), find(&operands.output)) {
-            (Ok(from), Ok(to)) => (from, to),
-            (Err(error), _) | (_, Err(error)) => return complain(&error.to_string()),
-        };
-        let mut input = match self.input(operands, from) {
-            Ok(input) => input,
-            Err(error) => return complain(&operands.open_error(true, &error)),
-        };
-        let _held = match self.hold(operands, &to, consents) {
-            Ok(held) => held,
-            Err(error) => return complain(&error.to_string()),
-        };
-        let mut output = match self.output(operands, to) {
-            Ok(output) => output,
-            Err(error) => return complain(&operands.open_error(false, &error)),
-        };
+        let (from, to) = (find(&operands.input)?, find(&operands.output)?);
+        let input = self.input(operands, from);
+        let mut input = input.map_err(|error| operands.open_error(true, &error))?;
+        let _held = self.hold(operands, &to, consents)?;
+        let output = self.output(operands, to);
+        let mut output = output.map_err(|error| operands.open_error(false, &error))?;
         let mut progress = Progress::new(operands);
         let mut counts = Counts::default();
         let outcome = copy(
@@ -126,14 +104,12 @@ impl Places<'_> {
         );
         let elapsed_ns = rt::now_ns() - progress.start_ns;
         progress.end_line();
-        if let Err(text) = &outcome {
-            complain(text);
-        }
+        let outcome = outcome.map_err(|text| Fail::Failed(text).say("dd: "));
         eprint!(
             "{}",
             counts.summary(operands.flavour, operands.status, elapsed_ns)
         );
-        outcome.is_ok()
+        outcome
     }
 
     /// Holds the output if it is a provider, or may be one (a file or device of this host).
@@ -390,7 +366,7 @@ impl Progress<'_> {
 impl Observer for Progress<'_> {
     fn complain(&mut self, text: &str) {
         self.end_line();
-        fail("dd", 1, text);
+        eprintln!("dd: {text}");
     }
 
     fn passed_over(&mut self, counts: &Counts) {

@@ -5,17 +5,24 @@
 //! typed.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process;
 
+use crate::command::{Command, Entry};
+use crate::failure::{Fail, Outcome};
 use crate::files;
-use crate::say;
 
-const TEXT: &str = "\
+pub(crate) const DEMO: Command<Entry> = Command::words(
+    "demo",
+    "the whole way once, on image files",
+    "\
 usage: ashift demo [--dir FOLDER] [--compression NAME] [SOURCE]
 
 Makes a pool of two image files in FOLDER (default: a new temporary one), copies SOURCE (default:
 /usr/share/doc) into it, verifies and compares everything, exports it, and says what to do next.
-";
+",
+    run,
+)
+.apart();
 
 /// Bytes of each image; sparse.
 const IMAGE_BYTES: u64 = 4 << 30;
@@ -30,7 +37,7 @@ impl Demo {
     fn run(&self, args: &[&str]) -> Result<(), String> {
         println!("\n$ ashift {}", args.join(" "));
         let own = std::env::current_exe().map_err(|e| e.to_string())?;
-        let status = Command::new(own)
+        let status = process::Command::new(own)
             .args(args)
             .env("ASHIFT_STATE", &self.state)
             .status()
@@ -43,30 +50,20 @@ impl Demo {
     }
 }
 
-/// Runs `ashift demo`.
-pub(crate) fn run(args: &[String]) -> ExitCode {
+fn run(args: &[String]) -> Outcome {
     let (mut folder, mut compression, mut source) = (None, "lz4".to_owned(), None);
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         match arg.as_str() {
             "--dir" => folder = args.next().map(PathBuf::from),
             "--compression" => compression = args.next().cloned().unwrap_or_default(),
-            "-h" | "--help" => {
-                print!("{TEXT}");
-                return ExitCode::SUCCESS;
-            }
-            other if other.starts_with('-') => {
-                eprint!("{TEXT}");
-                return ExitCode::from(2);
-            }
+            "-h" | "--help" => return Err(Fail::Help),
+            other if other.starts_with('-') => return Err(Fail::Usage(String::new())),
             other => source = Some(PathBuf::from(other)),
         }
     }
     let source = source.unwrap_or_else(|| PathBuf::from("/usr/share/doc"));
-    match demo(folder, &compression, &source) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(text) => say::fail("ashift demo", 1, &text),
-    }
+    Ok(demo(folder, &compression, &source)?)
 }
 
 fn demo(folder: Option<PathBuf>, compression: &str, source: &Path) -> Result<(), String> {

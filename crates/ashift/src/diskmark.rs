@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::sync::Arc;
 
 use admin::number::parse_number;
@@ -15,10 +14,15 @@ use machine::{Hold, World};
 use measure::diskmark::{DEFAULT, NVME, Options, Progress, Report, Score};
 use serde_json::json;
 
+use crate::command::{Command, Entry};
+use crate::failure::{Fail, Outcome};
 use crate::gpart::device;
-use crate::say::{fail, progress};
+use crate::say::progress;
 
-const USAGE: &str = "\
+pub(crate) const DISKMARK: Command<Entry> = Command::explained(
+    "diskmark",
+    "sequential and random speed of a drive or folder",
+    "\
 usage: ashift diskmark [OPTION]... TARGET
 
 Measures like CrystalDiskMark: a test area is filled, then each test runs once unmeasured and five
@@ -41,7 +45,10 @@ removed again, an image file, or a device.
 
 In a machine the seconds are simulated. Everything goes past the host's cache, but not past the
 drive's.
-";
+",
+    run,
+)
+.tool();
 
 const NS_PER_S: f64 = 1e9;
 /// Where the test area begins on a provider that may have a table or labels at its ends, in bytes.
@@ -59,23 +66,9 @@ struct Request {
     target: String,
 }
 
-/// `ashift diskmark`
-pub(crate) fn run(args: &[String]) -> ExitCode {
-    if args.iter().any(|arg| arg == "-h" || arg == "--help") {
-        print!("{USAGE}");
-        return ExitCode::SUCCESS;
-    }
-    let request = match parse(args) {
-        Ok(request) => request,
-        Err(error) => {
-            eprint!("diskmark: {error}\n{USAGE}");
-            return ExitCode::from(2);
-        }
-    };
-    match measure(request) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail("diskmark", 1, &error.to_string()),
-    }
+fn run(args: &[String]) -> Outcome {
+    let request = parse(args).map_err(|error| Fail::Usage(error.to_string()))?;
+    Ok(measure(request)?)
 }
 
 fn parse(args: &[String]) -> Result<Request> {

@@ -2,7 +2,6 @@
 //! published measurements are reproduced.
 
 use std::path::Path;
-use std::process::ExitCode;
 use std::sync::Arc;
 
 use admin::getopt::{OptSpec, Parsed};
@@ -12,9 +11,13 @@ use drive::profile::{Profile, SourceKind, profiles};
 use drive::timing::{Experiment, Reproduced};
 use serde_json::{Map, Value, json};
 
-use crate::say::fail;
+use crate::command::{Command, Entry};
+use crate::failure::{Fail, Outcome};
 
-const USAGE: &str = "\
+pub(crate) const DRIVES: Command<Entry> = Command::words(
+    "drives",
+    "drive models: what they say, what they are",
+    "\
 usage: drives [-j]
        drives [-jn] profile ...
 
@@ -25,36 +28,27 @@ drives. The measurements are run now, in simulated time; that takes some seconds
 
   -n  do not run the measurements
   -j  print JSON
-";
+",
+    run,
+)
+.apart()
+.leads_with("drives: ");
 
-/// `ashift drives`
-pub(crate) fn run(args: &[String]) -> ExitCode {
+fn run(args: &[String]) -> Outcome {
     let spec = OptSpec {
         short: "hjn",
         long: &[],
     };
-    let parsed = match admin::getopt::parse(&spec, args) {
-        Ok(parsed) if parsed.has('h') => {
-            print!("{USAGE}");
-            return ExitCode::SUCCESS;
-        }
-        Ok(parsed) => parsed,
-        Err(error) => {
-            return fail(
-                "drives",
-                2,
-                &format!("{error} ('drives -h' says how it is used)"),
-            );
-        }
-    };
+    let wrong = |error| Fail::Exits(2, format!("{error} ('drives -h' says how it is used)"));
+    let parsed = admin::getopt::parse(&spec, args).map_err(wrong)?;
+    if parsed.has('h') {
+        return Err(Fail::Help);
+    }
     if parsed.operands.is_empty() {
         list(parsed.has('j'));
-        return ExitCode::SUCCESS;
+        return Ok(());
     }
-    match show_all(&parsed) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail("drives", 1, &error.to_string()),
-    }
+    Ok(show_all(&parsed)?)
 }
 
 fn list(is_json: bool) {

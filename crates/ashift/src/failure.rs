@@ -11,8 +11,11 @@ use service::{Attempt, Failure, Reason};
 use crate::zone;
 
 /// Why a command did not do what it was asked.
+#[derive(Debug)]
 pub(crate) enum Fail {
-    /// A usage error: the text, if any, and the usage are shown; exit code 2.
+    /// The usage was asked for: it is shown, and nothing failed.
+    Help,
+    /// A usage error: the text, if any, and the usage are shown; mostly exit code 2.
     Usage(String),
     /// A failure: the text is shown; exit code 1.
     Failed(String),
@@ -34,14 +37,14 @@ impl Fail {
         }
     }
 
-    /// Reports it, unless it is a usage error, for commands that go on after it.
-    pub(crate) fn say(self) -> Fail {
+    /// Reports it, unless it asks for the usage; the text begins with `lead`.
+    pub(crate) fn say(self, lead: &str) -> Fail {
         let (code, text) = match self {
             Fail::Failed(text) => (1, text),
             Fail::Exits(code, text) => (code, text),
-            Fail::Usage(_) | Fail::Said(_) => return self,
+            Fail::Help | Fail::Usage(_) | Fail::Said(_) => return self,
         };
-        eprintln!("{}", text.trim_end_matches('\n'));
+        eprintln!("{lead}{}", text.strip_suffix('\n').unwrap_or(&text));
         Fail::Said(code)
     }
 }
@@ -49,6 +52,12 @@ impl Fail {
 impl From<Error> for Fail {
     fn from(error: Error) -> Fail {
         Fail::Failed(error.to_string())
+    }
+}
+
+impl From<std::io::Error> for Fail {
+    fn from(error: std::io::Error) -> Fail {
+        Fail::from(Error::from(error))
     }
 }
 

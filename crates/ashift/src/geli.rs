@@ -6,7 +6,6 @@ mod metadata;
 mod secret;
 mod show;
 
-use std::process::ExitCode;
 use std::sync::Arc;
 
 use ::geli::Attached;
@@ -15,194 +14,116 @@ use geom::Provider;
 use geom::disk::OpenMode;
 use machine::{Holder, Layer, LayerKind};
 
-use crate::geomclass::{Call, Class, Verb, flag, list, number, status, text};
+use crate::command::{Command, Entry, Table};
+use crate::geomclass::{Call, Class, Verb, flag, list, number, status, text, verb};
 use crate::gpart::device::check_consent;
 
-const INIT: Verb = Verb {
-    name: "init",
-    synopsis: "[-bdgPRTv] [-a aalgo] [-B backupfile] [-e ealgo] [-i iterations] [-J newpassfile] \
+#[rustfmt::skip]
+const INIT: Command<Verb> = verb(
+    "init",
+    "[-bdgPRTv] [-a aalgo] [-B backupfile] [-e ealgo] [-i iterations] [-J newpassfile] \
                [-K newkeyfile] [-l keylen] [-s sectorsize] [-V version] prov ...",
-    options: &[
-        text('a'),
-        flag('b'),
-        text('B'),
-        flag('d'),
-        text('e'),
-        flag('g'),
-        number('i'),
-        text('J'),
-        text('K'),
-        number('l'),
-        flag('P'),
-        flag('R'),
-        number('s'),
-        flag('T'),
-        flag('v'),
-        number('V'),
+    &[
+        text('a'), flag('b'), text('B'), flag('d'), text('e'), flag('g'), number('i'), text('J'),
+        text('K'), number('l'), flag('P'), flag('R'), number('s'), flag('T'), flag('v'), number('V'),
     ],
-    run: attach::init,
-};
+    attach::init,
+);
 
-const DETACH: Verb = Verb {
-    name: "detach",
-    synopsis: "[-fl] prov ...",
-    options: &[flag('f'), flag('l'), flag('v')],
-    run: attach::detach,
-};
+const DETACH: Command<Verb> = verb(
+    "detach",
+    "[-fl] prov ...",
+    &[flag('f'), flag('l'), flag('v')],
+    attach::detach,
+);
 
+#[rustfmt::skip]
 const CLASS: Class = Class {
-    program: "geli",
-    verbs: &[
-        INIT,
-        Verb {
-            name: "label",
-            synopsis: "- an alias for 'init'",
-            ..INIT
-        },
-        Verb {
-            name: "attach",
-            synopsis: "[-Cprv] [-n keyno] [-j passfile] [-k keyfile] prov ...",
-            options: &[
-                flag('C'),
-                flag('d'),
-                text('j'),
-                text('k'),
-                number('n'),
-                flag('p'),
-                flag('r'),
-                flag('v'),
-            ],
-            run: attach::attach,
-        },
-        DETACH,
-        Verb {
-            name: "stop",
-            synopsis: "- an alias for 'detach'",
-            ..DETACH
-        },
-        Verb {
-            name: "onetime",
-            synopsis: "[-RTv] [-a aalgo] [-e ealgo] [-l keylen] [-s sectorsize] prov",
-            options: &[
-                text('a'),
-                flag('d'),
-                text('e'),
-                number('l'),
-                flag('R'),
-                number('s'),
-                flag('T'),
-                flag('v'),
-            ],
-            run: attach::onetime,
-        },
-        Verb {
-            name: "configure",
-            synopsis: "[-bBdDgGrRtTv] prov ...",
-            options: &[
-                flag('b'),
-                flag('B'),
-                flag('d'),
-                flag('D'),
-                flag('g'),
-                flag('G'),
-                flag('r'),
-                flag('R'),
-                flag('t'),
-                flag('T'),
-                flag('v'),
-            ],
-            run: metadata::configure,
-        },
-        Verb {
-            name: "setkey",
-            synopsis: "[-pPv] [-i iterations] [-j passfile] [-J newpassfile] [-k keyfile] \
+    verbs: Table {
+        program: "geli",
+        commands: &[
+            INIT,
+            Command {
+                name: "label",
+                about: "- an alias for 'init'",
+                ..INIT
+            },
+            verb(
+                "attach",
+                "[-Cprv] [-n keyno] [-j passfile] [-k keyfile] prov ...",
+                &[flag('C'), flag('d'), text('j'), text('k'), number('n'), flag('p'), flag('r'), flag('v')],
+                attach::attach,
+            ),
+            DETACH,
+            Command {
+                name: "stop",
+                about: "- an alias for 'detach'",
+                ..DETACH
+            },
+            verb(
+                "onetime",
+                "[-RTv] [-a aalgo] [-e ealgo] [-l keylen] [-s sectorsize] prov",
+                &[text('a'), flag('d'), text('e'), number('l'), flag('R'), number('s'), flag('T'), flag('v')],
+                attach::onetime,
+            ),
+            verb(
+                "configure",
+                "[-bBdDgGrRtTv] prov ...",
+                &[
+                    flag('b'), flag('B'), flag('d'), flag('D'), flag('g'), flag('G'), flag('r'),
+                    flag('R'), flag('t'), flag('T'), flag('v'),
+                ],
+                metadata::configure,
+            ),
+            verb(
+                "setkey",
+                "[-pPv] [-i iterations] [-j passfile] [-J newpassfile] [-k keyfile] \
                        [-K newkeyfile] [-n keyno] prov",
-            options: &[
-                number('i'),
-                text('j'),
-                text('J'),
-                text('k'),
-                text('K'),
-                number('n'),
-                flag('p'),
-                flag('P'),
-                flag('v'),
-            ],
-            run: keys::setkey,
-        },
-        Verb {
-            name: "delkey",
-            synopsis: "[-afv] [-n keyno] prov",
-            options: &[flag('a'), flag('f'), number('n'), flag('v')],
-            run: keys::delkey,
-        },
-        Verb {
-            name: "kill",
-            synopsis: "[-av] [prov ...]",
-            options: &[flag('a'), flag('v')],
-            run: keys::kill,
-        },
-        Verb {
-            name: "backup",
-            synopsis: "[-v] prov file",
-            options: &[flag('v')],
-            run: metadata::backup,
-        },
-        Verb {
-            name: "restore",
-            synopsis: "[-fv] file prov",
-            options: &[flag('f'), flag('v')],
-            run: metadata::restore,
-        },
-        Verb {
-            name: "suspend",
-            synopsis: "- not supported: detach and attach again",
-            options: &[flag('a'), flag('v')],
-            run: |_| Err(no_suspend("suspend")),
-        },
-        Verb {
-            name: "resume",
-            synopsis: "- not supported: detach and attach again",
-            options: &[text('j'), text('k'), flag('p'), flag('v')],
-            run: |_| Err(no_suspend("resume")),
-        },
-        Verb {
-            name: "resize",
-            synopsis: "[-v] -s oldsize prov",
-            options: &[number('s'), flag('v')],
-            run: metadata::resize,
-        },
-        Verb {
-            name: "version",
-            synopsis: "[prov ...]",
-            options: &[],
-            run: metadata::version,
-        },
-        Verb {
-            name: "clear",
-            synopsis: "[-v] prov ...",
-            options: &[flag('v')],
-            run: metadata::clear,
-        },
-        Verb {
-            name: "dump",
-            synopsis: "[-jv] prov ...",
-            options: &[flag('j'), flag('v')],
-            run: metadata::dump,
-        },
-        Verb {
-            name: "list",
-            synopsis: "[-aj] [name ...]",
-            options: &[flag('a'), flag('j')],
-            run: |call| list(call, "ELI", show::geoms(call)?),
-        },
-        Verb {
-            name: "status",
-            synopsis: "[-ajs] [name ...]",
-            options: &[flag('a'), flag('j'), flag('s')],
-            run: |call| status(call, "ELI", show::geoms(call)?),
-        },
-    ],
+                &[
+                    number('i'), text('j'), text('J'), text('k'), text('K'), number('n'), flag('p'),
+                    flag('P'), flag('v'),
+                ],
+                keys::setkey,
+            ),
+            verb(
+                "delkey",
+                "[-afv] [-n keyno] prov",
+                &[flag('a'), flag('f'), number('n'), flag('v')],
+                keys::delkey,
+            ),
+            verb("kill", "[-av] [prov ...]", &[flag('a'), flag('v')], keys::kill),
+            verb("backup", "[-v] prov file", &[flag('v')], metadata::backup),
+            verb("restore", "[-fv] file prov", &[flag('f'), flag('v')], metadata::restore),
+            verb(
+                "suspend",
+                "- not supported: detach and attach again",
+                &[flag('a'), flag('v')],
+                |_| Err(no_suspend("suspend")),
+            ),
+            verb(
+                "resume",
+                "- not supported: detach and attach again",
+                &[text('j'), text('k'), flag('p'), flag('v')],
+                |_| Err(no_suspend("resume")),
+            ),
+            verb("resize", "[-v] -s oldsize prov", &[number('s'), flag('v')], metadata::resize),
+            verb("version", "[prov ...]", &[], metadata::version),
+            verb("clear", "[-v] prov ...", &[flag('v')], metadata::clear),
+            verb("dump", "[-jv] prov ...", &[flag('j'), flag('v')], metadata::dump),
+            verb(
+                "list",
+                "[-aj] [name ...]",
+                &[flag('a'), flag('j')],
+                |call| list(call, "ELI", show::geoms(call)?),
+            ),
+            verb(
+                "status",
+                "[-ajs] [name ...]",
+                &[flag('a'), flag('j'), flag('s')],
+                |call| status(call, "ELI", show::geoms(call)?),
+            ),
+        ],
+    },
     help: "\
 geli init writes metadata with a new master key into the last sector of a provider; geli attach
 opens it: PROV.eli then has the decrypted sectors, until geli detach.
@@ -243,10 +164,8 @@ ashift takes for a file or device. Other programs do not see it.
 ",
 };
 
-/// `ashift geli`
-pub(crate) fn run(args: &[String]) -> ExitCode {
-    CLASS.main(args)
-}
+pub(crate) const GELI: Command<Entry> =
+    Command::words("geli", "encrypted providers", "", |args| CLASS.run(args)).tool();
 
 fn no_suspend(what: &str) -> Error {
     Error::new(

@@ -5,32 +5,43 @@ mod options;
 mod show;
 mod users;
 
-use std::process::ExitCode;
 use std::sync::Arc;
 
 use base::{Error, Result};
 use machine::World;
 
+use crate::command::{Command, Table, asks_for_help};
+use crate::failure::{Fail, Outcome};
 use crate::gpart::device::take_consent;
 
 pub(crate) use options::{Opt, Options, flag, number, text};
 pub(crate) use show::{Geom, Shape, list, status};
 pub(crate) use users::{layers_above, user_of};
 
-/// A subcommand.
+/// How a verb is run.
+#[derive(Clone, Copy)]
 pub(crate) struct Verb {
-    pub name: &'static str,
-    /// The usage text after the name.
-    pub synopsis: &'static str,
-    pub options: &'static [Opt],
-    pub run: fn(&mut Call<'_>) -> Result<()>,
+    options: &'static [Opt],
+    act: fn(&mut Call<'_>) -> Result<()>,
 }
 
-/// A class with its subcommands.
+/// A verb; `synopsis` is its usage after the name.
+pub(crate) const fn verb(
+    name: &'static str,
+    synopsis: &'static str,
+    options: &'static [Opt],
+    act: fn(&mut Call<'_>) -> Result<()>,
+) -> Command<Verb> {
+    Command {
+        name,
+        about: synopsis,
+        run: Verb { options, act },
+    }
+}
+
+/// A class with its verbs.
 pub(crate) struct Class {
-    /// `gnop`
-    pub program: &'static str,
-    pub verbs: &'static [Verb],
+    pub verbs: Table<Verb>,
     /// The help text of `-h` below the synopsis.
     pub help: &'static str,
 }
@@ -38,7 +49,6 @@ pub(crate) struct Class {
 /// A subcommand that was asked for.
 pub(crate) struct Call<'a> {
     pub program: &'static str,
-    pub verb: &'static Verb,
     pub world: &'a Arc<World>,
     pub options: Options,
     /// Whether it may write to a block device of this host.
@@ -69,66 +79,49 @@ impl Call<'_> {
 impl Class {
     fn usage(&self) -> String {
         let mut usage = String::new();
-        for (n, verb) in self.verbs.iter().enumerate() {
+        for (n, verb) in self.verbs.commands.iter().enumerate() {
             let lead = if n == 0 { "usage:" } else { "      " };
-            usage.push_str(&format!(
+            let line = format!(
                 "{lead} {} {} {}\n",
-                self.program, verb.name, verb.synopsis
-            ));
+                self.verbs.program, verb.name, verb.about
+            );
+            usage.push_str(&line);
         }
         usage
     }
 
     /// Runs a command line.
-    pub(crate) fn main(&'static self, args: &[String]) -> ExitCode {
+    pub(crate) fn run(&self, args: &[String]) -> Outcome {
+        let program = self.verbs.program;
         let Some((word, rest)) = args.split_first() else {
             eprint!("{}", self.usage());
-            return ExitCode::FAILURE;
+            return Fail::exit(1);
         };
         if matches!(word.as_str(), "-h" | "--help" | "help") {
             print!("{}\n{}", self.usage(), self.help);
-            return ExitCode::SUCCESS;
+            return Ok(());
         }
-        let Some(verb) = self.verbs.iter().find(|verb| verb.name == word) else {
-            eprintln!("{}: Unknown command: {word}.", self.program);
-            eprint!("{}", self.usage());
-            return ExitCode::FAILURE;
-        };
-        if rest.iter().any(|arg| arg == "-h" || arg == "--help") {
-            let usage = format!("usage: {} {word} {}", self.program, verb.synopsis);
+        let unknown = || Fail::Failed(format!("Unknown command: {word}.\n{}", self.usage()));
+        let verb = self.verbs.find(word).ok_or_else(unknown)?;
+        let usage = format!("usage: {program} {word} {}", verb.about);
+        if asks_for_help(rest) {
             print!("{usage}\n\n{}", self.help);
-            return ExitCode::SUCCESS;
+            return Ok(());
         }
         let mut rest = rest.to_vec();
         let has_consent = take_consent(&mut rest);
-        let options = match Options::parse(&rest, verb.options) {
-            Ok(options) => options,
-            Err(error) => {
-                eprintln!("{}: {error}", self.program);
-                eprintln!("usage: {} {word} {}", self.program, verb.synopsis);
-                return ExitCode::FAILURE;
-            }
+        let options = Options::parse(&rest, verb.run.options);
+        let options = options.map_err(|error| Fail::Failed(format!("{error}\n{usage}")))?;
+        let mut call = Call {
+            program,
+            world: &crate::machine::entered(),
+            options,
+            has_consent,
         };
-        crate::machine::with_world(|world| {
-            let mut call = Call {
-                program: self.program,
-                verb,
-                world,
-                options,
-                has_consent,
-            };
-            match (call.verb.run)(&mut call) {
-                Ok(()) => {
-                    if call.options.has('v') {
-                        println!("Done.");
-                    }
-                    ExitCode::SUCCESS
-                }
-                Err(error) => {
-                    call.complain(&error);
-                    ExitCode::FAILURE
-                }
-            }
-        })
+        (verb.run.act)(&mut call)?;
+        if call.options.has('v') {
+            println!("Done.");
+        }
+        Ok(())
     }
 }

@@ -1,6 +1,5 @@
 //! `gnop`.
 
-use std::process::ExitCode;
 use std::sync::Arc;
 
 use base::{Error, ErrorKind, Result};
@@ -10,80 +9,50 @@ use geom::nop::{Nop, NopChange, NopConfig, NopCounters, name_for};
 use machine::{Layer, LayerKind};
 use serde_json::{Value, json};
 
+use crate::command::{Command, Entry, Table};
 use crate::geomclass::{
-    Call, Class, Geom, Shape, Verb, flag, layers_above, list, number, status, text, user_of,
+    Call, Class, Geom, Shape, flag, layers_above, list, number, status, text, user_of, verb,
 };
 
+#[rustfmt::skip]
 const CLASS: Class = Class {
-    program: "gnop",
-    verbs: &[
-        Verb {
-            name: "create",
-            synopsis: "[-v] [-c count_until_fail] [-d delaymsec] [-e error] [-o offset] \
+    verbs: Table {
+        program: "gnop",
+        commands: &[
+            verb(
+                "create",
+                "[-v] [-c count_until_fail] [-d delaymsec] [-e error] [-o offset] \
                        [-p stripesize] [-P stripeoffset] [-q rdelayprob] [-r rfailprob] [-s size] \
                        [-S secsize] [-w wfailprob] [-x wdelayprob] [-z physpath] [-Z gnopname] \
                        [--transient] dev ...",
-            options: &[
-                flag('v'),
-                number('c'),
-                number('d'),
-                number('e'),
-                number('o'),
-                number('p'),
-                number('P'),
-                number('q'),
-                number('r'),
-                number('s'),
-                number('S'),
-                number('w'),
-                number('x'),
-                text('z'),
-                text('Z'),
-                flag('T').named("transient"),
-            ],
-            run: create,
-        },
-        Verb {
-            name: "configure",
-            synopsis: "[-v] [-c count_until_fail] [-d delaymsec] [-e error] [-q rdelayprob] \
+                &[
+                    flag('v'), number('c'), number('d'), number('e'), number('o'), number('p'),
+                    number('P'), number('q'), number('r'), number('s'), number('S'), number('w'),
+                    number('x'), text('z'), text('Z'), flag('T').named("transient"),
+                ],
+                create,
+            ),
+            verb(
+                "configure",
+                "[-v] [-c count_until_fail] [-d delaymsec] [-e error] [-q rdelayprob] \
                        [-r rfailprob] [-w wfailprob] [-x wdelayprob] prov ...",
-            options: &[
-                flag('v'),
-                number('c'),
-                number('d'),
-                number('e'),
-                number('q'),
-                number('r'),
-                number('w'),
-                number('x'),
-            ],
-            run: configure,
-        },
-        Verb {
-            name: "destroy",
-            synopsis: "[-fv] prov ...",
-            options: &[flag('f'), flag('v')],
-            run: destroy,
-        },
-        Verb {
-            name: "reset",
-            synopsis: "[-v] prov ...",
-            options: &[flag('v')],
-            run: reset,
-        },
-        Verb {
-            name: "list",
-            synopsis: "[-aj] [name ...]",
-            options: &[flag('a'), flag('j')],
-            run: |call| list(call, "NOP", geoms(call)?),
-        },
-        Verb {
-            name: "status",
-            synopsis: "[-ajs] [name ...]",
-            options: &[flag('a'), flag('j'), flag('s')],
-            run: |call| status(call, "NOP", geoms(call)?),
-        },
-    ],
+                &[
+                    flag('v'), number('c'), number('d'), number('e'), number('q'), number('r'),
+                    number('w'), number('x'),
+                ],
+                configure,
+            ),
+            verb("destroy", "[-fv] prov ...", &[flag('f'), flag('v')], destroy),
+            verb("reset", "[-v] prov ...", &[flag('v')], reset),
+            verb("list", "[-aj] [name ...]", &[flag('a'), flag('j')], |call| list(call, "NOP", geoms(call)?)),
+            verb(
+                "status",
+                "[-ajs] [name ...]",
+                &[flag('a'), flag('j'), flag('s')],
+                |call| status(call, "NOP", geoms(call)?),
+            ),
+        ],
+    },
     help: "\
 A nop stands on a provider and passes on what it gets, with another sector size (-S), another
 physical sector (-p, -P), a part of it only (-o, -s), and with failures and delays by chance.
@@ -115,10 +84,13 @@ Other programs do not see it.
 ",
 };
 
-/// `ashift gnop`
-pub(crate) fn run(args: &[String]) -> ExitCode {
-    CLASS.main(args)
-}
+pub(crate) const GNOP: Command<Entry> = Command::words(
+    "gnop",
+    "a provider that passes on what it gets, with another sector size",
+    "",
+    |args| CLASS.run(args),
+)
+.tool();
 
 /// A number that must not be negative; -1 means "not given", as in geom(8).
 fn unsigned(call: &Call<'_>, letter: char, name: &str) -> Result<Option<u64>> {

@@ -1,7 +1,6 @@
 //! `camcontrol` and `diskinfo`: what drives say about themselves.
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::sync::Arc;
 
 use admin::getopt::{OptSpec, Parsed};
@@ -17,9 +16,13 @@ use geom::topology::Topology;
 use machine::World;
 use serde_json::{Value, json};
 
-use crate::say::fail;
+use crate::command::{Command, Entry, Table, verb};
+use crate::failure::{Fail, Outcome};
 
-const CAMCONTROL_USAGE: &str = "\
+pub(crate) const CAMCONTROL: Command<Entry> = Command::words(
+    "camcontrol",
+    "what drives say of themselves",
+    "\
 usage: camcontrol devlist [-j]
        camcontrol identify [-jv] device
 
@@ -29,9 +32,21 @@ What the drives of the machine, or the disks of this host, say about themselves.
   identify  the answer to IDENTIFY DEVICE; of a SATA disk of this host as well, where Linux has kept it
   -v        the 256 words, too
   -j        print JSON
-";
+",
+    camcontrol,
+)
+.tool()
+.misused_is_1();
 
-const DISKINFO_USAGE: &str = "\
+const VERBS: Table<fn(&Parsed) -> Result<()>> = Table {
+    program: "camcontrol",
+    commands: &[verb("devlist", devlist), verb("identify", identify)],
+};
+
+pub(crate) const DISKINFO: Command<Entry> = Command::parsed(
+    "diskinfo",
+    "sizes and sectors of providers",
+    "\
 usage: diskinfo [-cjltv] disk ...
 
 What GEOM knows of a provider of the machine, or of a device or file of this host: name, sector size,
@@ -42,53 +57,28 @@ size in bytes, size in sectors, physical sector (stripe) and where the first one
   -c  measure the overhead of a command
   -t  measure seeks and transfer rates
   -j  print JSON
-";
+",
+    ("cjltvh", 0),
+    diskinfo,
+)
+.tool()
+.misused_is_1();
 
-/// `ashift camcontrol`
-pub(crate) fn camcontrol(args: &[String]) -> ExitCode {
-    let Some((verb, rest)) = args.split_first() else {
-        eprint!("{CAMCONTROL_USAGE}");
-        return ExitCode::from(1);
+fn camcontrol(args: &[String]) -> Outcome {
+    let (word, rest) = args
+        .split_first()
+        .ok_or_else(|| Fail::Usage(String::new()))?;
+    let options = OptSpec {
+        short: "jvh",
+        long: &[],
     };
-    let parsed = match options("camcontrol", "jvh", rest, CAMCONTROL_USAGE) {
-        Ok(parsed) => parsed,
-        Err(code) => return code,
-    };
-    let outcome = match verb.as_str() {
-        "-h" | "--help" | "help" => {
-            print!("{CAMCONTROL_USAGE}");
-            return ExitCode::SUCCESS;
-        }
-        "devlist" => devlist(&parsed),
-        "identify" => identify(&parsed),
-        other => {
-            eprint!("camcontrol: {other}: no such command here\n{CAMCONTROL_USAGE}");
-            return ExitCode::from(1);
-        }
-    };
-    outcome.map_or_else(
-        |error| fail("camcontrol", 1, &error.to_string()),
-        |()| ExitCode::SUCCESS,
-    )
-}
-
-fn options(
-    program: &str,
-    short: &'static str,
-    args: &[String],
-    usage: &str,
-) -> std::result::Result<Parsed, ExitCode> {
-    match admin::getopt::parse(&OptSpec { short, long: &[] }, args) {
-        Ok(parsed) if parsed.has('h') => {
-            print!("{usage}");
-            Err(ExitCode::SUCCESS)
-        }
-        Ok(parsed) => Ok(parsed),
-        Err(error) => {
-            eprint!("{program}: {error}\n{usage}");
-            Err(ExitCode::from(1))
-        }
+    let parsed = admin::getopt::parse(&options, rest).map_err(|e| Fail::Usage(e.to_string()))?;
+    if parsed.has('h') || matches!(word.as_str(), "-h" | "--help" | "help") {
+        return Err(Fail::Help);
     }
+    let unknown = || Fail::Usage(format!("{word}: no such command here"));
+    let command = VERBS.find(word).ok_or_else(unknown)?;
+    Ok((command.run)(&parsed)?)
 }
 
 /// A disk, and its IDENTIFY data if it can be queried.
@@ -226,28 +216,25 @@ fn identify_json(name: &str, data: &IdentifyData) -> Value {
     })
 }
 
-/// `ashift diskinfo`
-pub(crate) fn diskinfo(args: &[String]) -> ExitCode {
-    let parsed = match options("diskinfo", "cjltvh", args, DISKINFO_USAGE) {
-        Ok(parsed) => parsed,
-        Err(code) => return code,
-    };
-    if parsed.operands.is_empty() {
-        eprint!("{DISKINFO_USAGE}");
-        return ExitCode::from(1);
+fn diskinfo(parsed: &Parsed) -> Outcome {
+    if parsed.has('h') {
+        return Err(Fail::Help);
     }
-    let mut code = ExitCode::SUCCESS;
+    if parsed.operands.is_empty() {
+        return Err(Fail::Usage(String::new()));
+    }
+    let mut outcome = Ok(());
     let mut entries = Vec::new();
     for name in &parsed.operands {
-        match show(name, &parsed) {
+        match show(name, parsed) {
             Ok(entry) => entries.push(entry),
-            Err(error) => code = fail("diskinfo", 1, &error.to_string()),
+            Err(error) => outcome = Err(Fail::from(error).say("diskinfo: ")),
         }
     }
     if parsed.has('j') {
         println!("{:#}", json!({ "disks": entries }));
     }
-    code
+    outcome
 }
 
 /// Prints a provider, unless JSON is wanted; returns the JSON for it.

@@ -4,7 +4,9 @@ use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::process::ExitCode;
+
+use crate::command::{Command, Entry};
+use crate::failure::{Fail, Outcome};
 
 const USAGE: &str = "usage: ashift links DIR\n\nPuts links into DIR that run this program, one for each \
                      tool that it stands for:\n";
@@ -16,22 +18,25 @@ fn usage() -> String {
     format!("{USAGE}{}.\n{USAGE_END}", tools.join(" "))
 }
 
-/// Runs `links ARGS`.
-pub(crate) fn run(args: &[String]) -> ExitCode {
+/// Its usage names the tools, and is printed here for that reason.
+pub(crate) const LINKS: Command<Entry> = Command::words(
+    "links",
+    "make links named zpool, zfs, gpart and so on",
+    "",
+    run,
+)
+.apart();
+
+fn run(args: &[String]) -> Outcome {
     match args {
-        [arg] if arg == "-h" || arg == "--help" => {
-            print!("{}", usage());
-            ExitCode::SUCCESS
-        }
-        [dir] => match make(Path::new(dir)) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(text) => crate::say::fail("ashift links", 1, &text),
-        },
+        [arg] if arg == "-h" || arg == "--help" => print!("{}", usage()),
+        [dir] => make(Path::new(dir))?,
         _ => {
             eprint!("{}", usage());
-            ExitCode::from(2)
+            return Fail::exit(2);
         }
     }
+    Ok(())
 }
 
 fn make(dir: &Path) -> Result<(), String> {

@@ -11,18 +11,18 @@ mod mount;
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
 
 use base::ErrorKind;
 use machine::{Machine, Patience, World};
 use service::Pools;
 
-use crate::say::{self, fail};
+use crate::failure::{Fail, Outcome};
+use crate::say;
 use crate::state::{state_folder, wait_ns};
 use crate::trace::traced;
 
-pub(crate) use command::run;
+pub(crate) use command::MACHINE;
 
 /// How long to wait for another command that uses the machine, in ns. Bounded: it may be a mount, which
 /// stays.
@@ -79,29 +79,24 @@ pub(crate) fn is_machine() -> bool {
 
 /// Runs a command in its world: that of the calling command, the chosen machine, or this host. What is to
 /// be kept of the world is saved when the command ends.
-pub(crate) fn with_world(run: impl FnOnce(&Arc<World>) -> ExitCode + Send) -> ExitCode {
-    if let Some(world) = CURRENT.with_borrow(Clone::clone) {
-        return run(&world);
+pub(crate) fn with_world(run: impl FnOnce() -> Outcome + Send) -> Outcome {
+    if CURRENT.with_borrow(Option::is_some) {
+        return run();
     }
-    let mut answered = None;
-    let outcome = match chosen() {
-        Some(folder) => open(&folder).and_then(|machine| {
-            in_machine(machine, |world| {
-                let code = run(world);
-                answered = Some(code);
-                code
-            })
-        }),
+    let mut failed = None;
+    let act = || failed = run().err();
+    let saved = match chosen() {
+        Some(folder) => open(&folder).and_then(|machine| in_machine(machine, |_| act())),
         None => this_host().and_then(|world| {
-            let code = enter(&world, run);
-            world.close().map(|()| code)
+            enter(&world, |_| act());
+            world.close()
         }),
     };
-    match (outcome, answered) {
-        (Ok(code), _) => code,
+    match (saved, failed) {
         // The command has already reported that the host is full.
-        (Err(e), Some(code)) if e.kind() == ErrorKind::NoSpace && code != ExitCode::SUCCESS => code,
-        (Err(error), _) => fail("ashift", 1, &error.to_string()),
+        (Err(e), Some(fail)) if e.kind() == ErrorKind::NoSpace => Err(fail),
+        (Err(error), _) => Err(Fail::from(error).say("ashift: ")),
+        (Ok(()), failed) => failed.map_or(Ok(()), Err),
     }
 }
 

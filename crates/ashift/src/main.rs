@@ -1,6 +1,7 @@
 //! The one binary: `ashift zpool …`, `ashift cp …`, or `zpool …` through a link of that name.
 
 mod bench;
+mod command;
 mod dd;
 mod demo;
 mod diskmark;
@@ -32,106 +33,66 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// A command, with its line in `ashift help`.
-struct Command {
-    name: &'static str,
-    about: &'static str,
-    run: fn(&[String]) -> ExitCode,
-    /// Whether it runs in the machine that was chosen, if any. The others ask for no provider, or find their
-    /// machine themselves.
-    is_in_world: bool,
-    /// Whether it replaces a tool of the same name, also on files and devices of the host. (`cp`, `ls` and so on
-    /// do not: a link of that name would hide the host's own.)
-    is_tool: bool,
-}
+use command::{Command, Entry, Table};
+use failure::{Fail, Outcome};
 
-const fn command(
-    name: &'static str,
-    about: &'static str,
-    run: fn(&[String]) -> ExitCode,
-) -> Command {
-    Command {
-        name,
-        about,
-        run,
-        is_in_world: true,
-        is_tool: false,
-    }
-}
-
-const fn tool(name: &'static str, about: &'static str, run: fn(&[String]) -> ExitCode) -> Command {
-    Command {
-        is_tool: true,
-        ..command(name, about, run)
-    }
-}
-
-const fn apart(name: &'static str, about: &'static str, run: fn(&[String]) -> ExitCode) -> Command {
-    Command {
-        is_in_world: false,
-        ..command(name, about, run)
-    }
-}
-
-#[rustfmt::skip]
-const COMMANDS: &[Command] = &[
-    apart("demo", "the whole way once, on image files", demo::run),
-    tool("zpool", "create, import, list and change pools", zpool::run),
-    tool("zfs", "create, snapshot, list and change data sets", zfs::run),
-    tool("zdb", "look at labels, objects, blocks; check a pool", zdb::run),
-    command("cp", "copy files between this host and data sets", files::cp),
-    command("ls", "list files in a data set", files::ls),
-    command("cat", "print files of a data set", files::cat),
-    command("find", "find files in a data set", files::find),
-    command("stat", "say everything about a file", files::stat),
-    command("du", "space that files take", files::du),
-    command("df", "room that datasets have", files::df),
-    command("sha256sum", "sum files up", files::sha256sum),
-    command("mkdir", "make directories", files::mkdir),
-    command("rmdir", "remove empty directories", files::rmdir),
-    command("rm", "remove files", files::rm),
-    command("mv", "rename files", files::mv),
-    command("ln", "make links", files::ln),
-    command("touch", "make files, or change their times", files::touch),
-    command("truncate", "change the size of files", files::truncate),
-    command("chmod", "change permissions", files::chmod),
-    command("chown", "change owners", files::chown),
-    apart("machine", "machines of emulated drives: create, show, pull, cut the power", machine::run),
-    apart("drives", "drive models: what they say, what they are", drives::run),
-    tool("gpart", "partition tables, as FreeBSD does it", gpart::run),
-    tool("gnop", "a provider that passes on what it gets, with another sector size", gnop::run),
-    tool("geli", "encrypted providers", geli::run),
-    tool("parted", "partition tables, as GNU parted does it", parted::run),
-    tool("camcontrol", "what drives say of themselves", identify::camcontrol),
-    tool("diskinfo", "sizes and sectors of providers", identify::diskinfo),
-    tool("dd", "copy blocks between files, providers and pools", dd::run),
-    tool("phybs", "find the physical sector by writing", phybs::run),
-    tool("diskmark", "sequential and random speed of a drive or folder", diskmark::run),
-    apart("lab", "replay published experiments", lab::run),
-    apart("bench", "measure speeds beside other programs", bench::run),
-    apart("links", "make links named zpool, zfs, gpart and so on", links::run),
-];
+const ASHIFT: Table<Entry> = Table {
+    program: "ashift",
+    commands: &[
+        demo::DEMO,
+        zpool::ZPOOL,
+        zfs::ZFS,
+        zdb::ZDB,
+        files::CP,
+        files::LS,
+        files::CAT,
+        files::FIND,
+        files::STAT,
+        files::DU,
+        files::DF,
+        files::SHA256SUM,
+        files::MKDIR,
+        files::RMDIR,
+        files::RM,
+        files::MV,
+        files::LN,
+        files::TOUCH,
+        files::TRUNCATE,
+        files::CHMOD,
+        files::CHOWN,
+        machine::MACHINE,
+        drives::DRIVES,
+        gpart::GPART,
+        gnop::GNOP,
+        geli::GELI,
+        parted::PARTED,
+        identify::CAMCONTROL,
+        identify::DISKINFO,
+        dd::DD,
+        phybs::PHYBS,
+        diskmark::DISKMARK,
+        lab::LAB,
+        bench::BENCH,
+        links::LINKS,
+    ],
+};
 
 /// The commands that replace a tool of the same name.
 pub(crate) fn tools() -> impl Iterator<Item = &'static str> {
-    let tools = COMMANDS.iter().filter(|command| command.is_tool);
+    let tools = ASHIFT.commands.iter().filter(|command| command.run.is_tool);
     tools.map(|command| command.name)
-}
-
-fn find(name: &str) -> Option<&'static Command> {
-    COMMANDS.iter().find(|command| command.name == name)
 }
 
 /// Whether there is a command of this name.
 pub(crate) fn is_command(name: &str) -> bool {
-    find(name).is_some()
+    ASHIFT.find(name).is_some()
 }
 
 fn usage() -> String {
     let mut text = String::from(
         "usage: ashift [-m MACHINE] [-q] COMMAND [ARGUMENT…]     (ashift COMMAND -h says more of one)\n\n",
     );
-    for command in COMMANDS {
+    for command in ASHIFT.commands {
         text.push_str(&format!("  {:<10} {}\n", command.name, command.about));
     }
     text.push_str(
@@ -147,59 +108,55 @@ fn usage() -> String {
 
 fn main() -> ExitCode {
     say::end_at_a_panic();
-    let mut args = std::env::args_os();
-    let own = args.next().unwrap_or_else(|| OsString::from("ashift"));
-    let own = Path::new(&own)
-        .file_name()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned();
-    let mut args: Vec<String> = Vec::new();
-    for arg in std::env::args_os().skip(1) {
-        match arg.into_string() {
-            Ok(arg) => args.push(arg),
-            Err(arg) => return say::fail(&own, 2, &format!("not UTF-8: {}", arg.display())),
-        }
+    let own = std::env::args_os().next();
+    let own = own.unwrap_or_else(|| OsString::from("ashift"));
+    let own = Path::new(&own).file_name().unwrap_or_default();
+    let own = own.to_string_lossy();
+    match start(&own).map_err(|fail| fail.say(&format!("{own}: "))) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Fail::Said(code)) => ExitCode::from(code),
+        Err(_) => ExitCode::from(2),
     }
-    if let Err(error) = state::wait_ns().and_then(|_| state::arc_bytes()) {
-        return say::fail(&own, 2, &error.to_string());
-    }
-    if let Some(command) = find(&own) {
+}
+
+/// Runs the program under a name, which may be that of a command.
+fn start(own: &str) -> Outcome {
+    let args = std::env::args_os().skip(1).map(|arg| {
+        let not_utf8 = |arg: OsString| Fail::Exits(2, format!("not UTF-8: {}", arg.display()));
+        arg.into_string().map_err(not_utf8)
+    });
+    let mut args: Vec<String> = args.collect::<Outcome<_>>()?;
+    let settings = state::wait_ns().and_then(|_| state::arc_bytes());
+    settings.map_err(|error| Fail::Exits(2, error.to_string()))?;
+    if let Some(command) = ASHIFT.find(own) {
         machine::choose(None);
         return run(command, &args);
     }
-    let folder = match own_options(&mut args) {
-        Ok(folder) => folder,
-        Err(text) => return say::fail("ashift", 2, &text),
-    };
-    machine::choose(folder);
-    let Some((name, rest)) = args.split_first() else {
-        eprint!("{}", usage());
-        return ExitCode::from(2);
-    };
-    match name.as_str() {
-        "help" | "-h" | "--help" => {
+    let outcome = own_options(&mut args).and_then(|folder| {
+        machine::choose(folder);
+        match args.first().map(String::as_str) {
+            Some("version" | "-V" | "--version") => {
+                println!("ashift {}", env!("CARGO_PKG_VERSION"));
+                Ok(())
+            }
+            _ => run_words(&args),
+        }
+    });
+    match outcome {
+        Err(Fail::Help) => {
             print!("{}", usage());
-            ExitCode::SUCCESS
+            Ok(())
         }
-        "version" | "-V" | "--version" => {
-            println!("ashift {}", env!("CARGO_PKG_VERSION"));
-            ExitCode::SUCCESS
+        Err(Fail::Usage(_)) => {
+            eprint!("{}", usage());
+            Fail::exit(2)
         }
-        _ => match find(name) {
-            Some(command) => run(command, rest),
-            None => unrecognized(name),
-        },
+        outcome => outcome.map_err(|fail| fail.say("ashift: ")),
     }
 }
 
-fn unrecognized(name: &str) -> ExitCode {
-    let known: Vec<&str> = COMMANDS.iter().map(|command| command.name).collect();
-    say::unrecognized("ashift", name, &known, "ashift help")
-}
-
 /// Removes `-m MACHINE` and `-q` from the front; returns the machine's folder.
-fn own_options(args: &mut Vec<String>) -> Result<Option<PathBuf>, String> {
+fn own_options(args: &mut Vec<String>) -> Outcome<Option<PathBuf>> {
     let mut folder = None;
     while let Some(option) = args.first() {
         match option.as_str() {
@@ -207,7 +164,10 @@ fn own_options(args: &mut Vec<String>) -> Result<Option<PathBuf>, String> {
                 args.remove(0);
                 folder = Some(PathBuf::from(args.remove(0)));
             }
-            "-m" | "--machine" => return Err("-m needs the folder of a machine".to_owned()),
+            "-m" | "--machine" => {
+                let text = "-m needs the folder of a machine";
+                return Err(Fail::Exits(2, text.to_owned()));
+            }
             "-q" | "--quiet" | "--no-progress" => {
                 args.remove(0);
                 progress::turn_off();
@@ -219,18 +179,15 @@ fn own_options(args: &mut Vec<String>) -> Result<Option<PathBuf>, String> {
 }
 
 /// Runs the command given by these words, in the world of the caller.
-pub(crate) fn run_words(words: &[String]) -> ExitCode {
-    let (name, rest) = words
-        .split_first()
-        .map_or(("", words), |(name, rest)| (name.as_str(), rest));
-    find(name).map_or_else(|| unrecognized(name), |command| run(command, rest))
+pub(crate) fn run_words(words: &[String]) -> Outcome {
+    let (command, rest) = ASHIFT.pick(words)?;
+    run(command, rest)
 }
 
 /// Runs a command where its names are to be looked for.
-fn run(command: &Command, args: &[String]) -> ExitCode {
-    if command.is_in_world {
-        machine::with_world(|_| (command.run)(args))
-    } else {
-        (command.run)(args)
+fn run(command: &Command<Entry>, args: &[String]) -> Outcome {
+    match command.run.is_in_world {
+        true => machine::with_world(|| command.act(args)),
+        false => command.act(args),
     }
 }

@@ -2,7 +2,6 @@
 
 use std::io::{IsTerminal, Write, stdout};
 use std::path::Path;
-use std::process::ExitCode;
 use std::sync::Arc;
 
 use admin::getopt::{Flag, OptSpec, Parsed};
@@ -13,10 +12,14 @@ use machine::World;
 use measure::phybs::{Options, Pass, Progress, Row, header, parse_size};
 use serde_json::json;
 
+use crate::command::{Command, Entry};
+use crate::failure::{Fail, Outcome};
 use crate::gpart::device;
-use crate::say::fail;
 
-const USAGE: &str = "\
+pub(crate) const PHYBS: Command<Entry> = Command::words(
+    "phybs",
+    "find the physical sector by writing",
+    "\
 usage: phybs [-rsw] [-l min] [-h max] [-t total] [-j] [--published-tps] [--yes-write-to-device] device
 
 Finds a drive's physical sector: blocks of min to max bytes are read or written one at a time, each
@@ -35,7 +38,11 @@ Where a block ends inside of a physical sector, writing it takes longer.
 
 Sizes are powers of two, perhaps with k, m or g. The device is a provider of the machine (ada0), or
 a device or file of this host, past its cache where it lets us.
-";
+",
+    run,
+)
+.tool()
+.misused_is_1();
 
 const OPTIONS: OptSpec = OptSpec {
     short: "h:jl:rst:w",
@@ -46,36 +53,23 @@ const OPTIONS: OptSpec = OptSpec {
     ],
 };
 
-/// `ashift phybs`
-pub(crate) fn run(args: &[String]) -> ExitCode {
-    if args.is_empty() || args == ["-h"] {
-        print!("{USAGE}");
-        return ExitCode::from(u8::from(args.is_empty()));
+fn run(args: &[String]) -> Outcome {
+    if args.is_empty() {
+        // As the original does: the usage on stdout, but a failure.
+        PHYBS.act(&["-h".to_owned()])?;
+        return Fail::exit(1);
     }
-    let parsed = match admin::getopt::parse(&OPTIONS, args) {
-        Ok(parsed) => parsed,
-        Err(error) => return usage(&error.to_string()),
-    };
-    if parsed.has_long("help") {
-        print!("{USAGE}");
-        return ExitCode::SUCCESS;
+    let usage = |text: String| Fail::Usage(text);
+    let parsed = admin::getopt::parse(&OPTIONS, args);
+    if args == ["-h"] || matches!(&parsed, Ok(parsed) if parsed.has_long("help")) {
+        return Err(Fail::Help);
     }
+    let parsed = parsed.map_err(|e| usage(e.to_string()))?;
     let [device] = &parsed.operands[..] else {
-        return usage("one device is needed");
+        return Err(usage("one device is needed".to_owned()));
     };
-    let options = match options(&parsed) {
-        Ok(options) => options,
-        Err(error) => return usage(&error.to_string()),
-    };
-    match measure(device, &options, &parsed) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail("phybs", 1, &error.to_string()),
-    }
-}
-
-fn usage(text: &str) -> ExitCode {
-    eprint!("phybs: {text}\n{USAGE}");
-    ExitCode::from(1)
+    let options = options(&parsed).map_err(|e| usage(e.to_string()))?;
+    Ok(measure(device, &options, &parsed)?)
 }
 
 fn options(parsed: &Parsed) -> Result<Options> {

@@ -1,21 +1,20 @@
-//! What `zpool` and `zfs` have in common: a table of commands, which are run, explained or refused.
-
-use std::process::ExitCode;
+//! What `zpool` and `zfs` have in common: commands of OpenZFS, which are run, explained or refused.
 
 use admin::getopt::{self, Flag, OptError, OptSpec, Parsed};
 use admin::usage::{Tool, usage, usage_of_all};
 use service::{Access, Session};
 
+use crate::command::{Command, Table, verb};
 use crate::failure::{Fail, Outcome};
 use crate::session::session;
 
-/// A command that is supported.
-pub(crate) struct Command {
-    pub(crate) name: &'static str,
+/// How a command that is supported is run.
+#[derive(Clone, Copy)]
+pub(crate) struct Verb {
     options: OptSpec,
     /// How its session opens pools.
     access: Access,
-    run: fn(&Session, &Parsed) -> Outcome,
+    act: fn(&Session, &Parsed) -> Outcome,
 }
 
 /// A command that changes pools only by requests of their own. `short`: as OpenZFS gives its options to
@@ -24,41 +23,40 @@ pub(crate) const fn command(
     name: &'static str,
     short: &'static str,
     long: &'static [(&'static str, Flag)],
-    run: fn(&Session, &Parsed) -> Outcome,
-) -> Command {
-    Command {
-        name,
+    act: fn(&Session, &Parsed) -> Outcome,
+) -> Command<Verb> {
+    let run = Verb {
         options: OptSpec { short, long },
         access: Access::Read,
-        run,
-    }
+        act,
+    };
+    verb(name, run)
 }
 
 /// A command whose session opens pools for writing.
 pub(crate) const fn changes(
     name: &'static str,
     short: &'static str,
-    run: fn(&Session, &Parsed) -> Outcome,
-) -> Command {
-    Command {
-        access: Access::Write,
-        ..command(name, short, &[], run)
-    }
+    act: fn(&Session, &Parsed) -> Outcome,
+) -> Command<Verb> {
+    let mut command = command(name, short, &[], act);
+    command.run.access = Access::Write;
+    command
 }
 
 /// `zpool` or `zfs`.
 pub(crate) struct Program {
     pub(crate) tool: Tool,
-    pub(crate) commands: &'static [Command],
-    /// The failure for invalid options, where it is not what getopt(3) says.
-    pub(crate) wrong_options: fn(&Command, &OptError) -> Option<Fail>,
+    pub(crate) commands: Table<Verb>,
+    /// The failure for invalid options of a command, where it is not what getopt(3) says.
+    pub(crate) wrong_options: fn(&str, &OptError) -> Option<Fail>,
     /// Why a command that only OpenZFS has is refused, by its name and arguments.
     pub(crate) refusal: fn(&str, &[String]) -> String,
 }
 
 impl Program {
     /// Runs the command that the arguments name.
-    pub(crate) fn run(&self, args: &[String]) -> ExitCode {
+    pub(crate) fn run(&self, args: &[String]) -> Outcome {
         let Some((word, rest)) = args.split_first() else {
             return self.misused("missing command");
         };
@@ -71,69 +69,59 @@ impl Program {
         let Some(known) = self.tool.command(word) else {
             return self.misused(&format!("unrecognized command '{word}'"));
         };
-        let Some(command) = self.find(known.name) else {
-            eprintln!("{}", (self.refusal)(known.name, rest));
-            return ExitCode::from(1);
+        let Some(command) = self.commands.find(known.name) else {
+            return Err(Fail::Failed((self.refusal)(known.name, rest)));
         };
         if rest.iter().any(|arg| arg == "--help") {
             print!("{}", usage(self.tool, command.name));
-            return ExitCode::SUCCESS;
+            return Ok(());
         }
-        let outcome = match getopt::parse(&command.options, rest) {
+        let outcome = match getopt::parse(&command.run.options, rest) {
             Ok(parsed) => {
                 let line = format!("{} {}", self.tool.name(), args.join(" "));
-                act(command, &parsed, line)
+                act(&command.run, &parsed, line)
             }
-            Err(error) => Err((self.wrong_options)(command, &error)
-                .unwrap_or_else(|| Fail::Usage(command.options.complaint(&error)))),
+            Err(error) => Err((self.wrong_options)(command.name, &error)
+                .unwrap_or_else(|| Fail::Usage(command.run.options.complaint(&error)))),
         };
-        match outcome.map_err(Fail::say) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(Fail::Usage(text)) => {
+        outcome.map_err(|fail| match fail {
+            Fail::Usage(text) => {
                 let text = if text.is_empty() { text } else { text + "\n" };
-                eprint!("{text}{}", usage(self.tool, command.name));
-                ExitCode::from(2)
+                Fail::Exits(2, text + &usage(self.tool, command.name))
             }
-            Err(Fail::Said(code)) => ExitCode::from(code),
-            Err(_) => ExitCode::from(1),
-        }
-    }
-
-    fn find(&self, name: &str) -> Option<&Command> {
-        self.commands.iter().find(|command| command.name == name)
+            fail => fail,
+        })
     }
 
     fn usage_of_all(&self) -> String {
-        usage_of_all(self.tool, &|name| self.find(name).is_some())
+        usage_of_all(self.tool, &|name| self.commands.find(name).is_some())
     }
 
-    fn misused(&self, text: &str) -> ExitCode {
-        eprint!("{text}\n{}", self.usage_of_all());
-        ExitCode::from(2)
+    fn misused(&self, text: &str) -> Outcome {
+        Err(Fail::Exits(2, format!("{text}\n{}", self.usage_of_all())))
     }
 
     /// Explains one command, or lists them all.
-    pub(crate) fn help(&self, topic: Option<&String>) -> ExitCode {
+    pub(crate) fn help(&self, topic: Option<&String>) -> Outcome {
         match topic.map(|topic| (topic, self.tool.command(topic))) {
             None => print!("{}", self.usage_of_all()),
             Some((_, Some(command))) => {
                 print!("{}", usage(self.tool, command.name));
-                if self.find(command.name).is_none() {
+                if self.commands.find(command.name).is_none() {
                     println!("\nThis program does not have it yet.");
                 }
             }
             Some((topic, None)) => {
-                eprintln!("no help for '{topic}'");
-                return ExitCode::from(2);
+                return Err(Fail::Exits(2, format!("no help for '{topic}'")));
             }
         }
-        ExitCode::SUCCESS
+        Ok(())
     }
 }
 
-fn act(command: &Command, parsed: &Parsed, line: String) -> Outcome {
-    let session = session(command.access, line);
-    let outcome = (command.run)(&session, parsed);
+fn act(verb: &Verb, parsed: &Parsed, line: String) -> Outcome {
+    let session = session(verb.access, line);
+    let outcome = (verb.act)(&session, parsed);
     // Even after a failure: changes made before it are kept.
     let closed = session.close();
     outcome.and(closed.map_err(Fail::from))

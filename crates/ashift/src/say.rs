@@ -1,7 +1,6 @@
 //! Messages on stderr.
 
 use std::io::Write;
-use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use dmu::{FailMode, SuspendEvent};
@@ -12,12 +11,6 @@ pub(crate) use crate::progress::progress;
 const SIGPIPE_CODE: i32 = 128 + 13;
 /// Exit code that a shell reports for a program that called `abort`.
 const SIGABRT_CODE: i32 = 128 + 6;
-
-/// Reports an error and returns the exit code.
-pub(crate) fn fail(program: &str, code: u8, text: &str) -> ExitCode {
-    eprintln!("{program}: {text}");
-    ExitCode::from(code)
-}
 
 /// Says what the command is waiting for.
 pub(crate) fn waiting(what: &str) {
@@ -83,45 +76,6 @@ pub(crate) fn end_at_a_panic() {
     }));
 }
 
-/// Reports that there is no such command, and suggests the closest one; `help` is the command that lists
-/// them all.
-pub(crate) fn unrecognized(program: &str, word: &str, known: &[&str], help: &str) -> ExitCode {
-    let meant = suggestion(word, known);
-    let meant = meant.map_or_else(String::new, |name| format!(": did you mean '{name}'?"));
-    let text = format!("unrecognized command '{word}'{meant} ('{help}' lists them all)");
-    fail(program, 2, &text)
-}
-
-/// The known name closest to a word, if one is close enough.
-fn suggestion<'n>(word: &str, known: &[&'n str]) -> Option<&'n str> {
-    let distances = known.iter().map(|name| (edits(word, name), *name));
-    let (distance, name) = distances.min_by_key(|(distance, _)| *distance)?;
-    // Up to a third of the word may be wrong, and always one letter.
-    let most = (word.chars().count().max(name.len()) / 3).max(1);
-    (distance <= most && distance < word.chars().count()).then_some(name)
-}
-
-/// The number of letters to insert, delete, replace, or swap with their neighbours to turn one word into
-/// the other (optimal string alignment).
-fn edits(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    let mut before: Vec<usize> = Vec::new();
-    let mut last: Vec<usize> = (0..=b.len()).collect();
-    for i in 1..=a.len() {
-        let mut row = vec![i];
-        for j in 1..=b.len() {
-            let replaced = last[j - 1] + usize::from(a[i - 1] != b[j - 1]);
-            let mut least = replaced.min(last[j] + 1).min(row[j - 1] + 1);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                least = least.min(before[j - 2] + 1);
-            }
-            row.push(least);
-        }
-        before = std::mem::replace(&mut last, row);
-    }
-    last[b.len()]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -167,25 +121,5 @@ mod tests {
         assert_eq!(lines.len(), 1, "{said}");
         assert!(lines[0].starts_with("ashift: internal error at crates/ashift/src/say.rs:"));
         assert!(lines[0].contains(": three is not two; this is a bug, please report it"));
-    }
-
-    #[test]
-    fn words_that_are_nearly_right_are_known() {
-        let known = ["zpool", "zfs", "zdb", "cp", "ls", "machine", "sha256sum"];
-        let cases = [
-            ("zpol", Some("zpool")),
-            ("zpoool", Some("zpool")),
-            ("zsf", Some("zfs")),
-            ("zbd", Some("zdb")),
-            ("machnie", Some("machine")),
-            ("sha256", Some("sha256sum")),
-            ("sl", Some("ls")),
-            ("x", None),
-            ("frobnicate", None),
-            ("", None),
-        ];
-        for (word, expected) in cases {
-            assert_eq!(suggestion(word, &known), expected, "{word}");
-        }
     }
 }

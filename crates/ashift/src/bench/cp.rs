@@ -16,6 +16,7 @@ use serde_json::json;
 
 use super::turns::{median, own_program};
 use super::{Words, usage_error};
+use crate::failure::Outcome;
 
 /// The ratio to reach: not slower than the other side.
 const GOAL: f64 = 1.0;
@@ -26,7 +27,7 @@ const SIZE_MAX: u64 = 16 << 10;
 const ROOM_BYTES: u64 = 2 << 30;
 
 /// `ashift bench cp`
-pub(super) fn run(mut words: Words) -> Result<()> {
+pub(super) fn run(words: &mut Words) -> Outcome {
     let files = words.take_number("files", 50_000)?;
     let runs = words.take_number("runs", 5)?;
     let dir = words.take("dir");

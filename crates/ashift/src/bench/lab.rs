@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::Words;
 use super::turns::{median, own_program};
+use crate::failure::Outcome;
 
 /// Experiments run by default, and the limit for each in seconds, on two cores.
 const LIMITS: [(&str, f64); 3] = [
@@ -26,7 +27,7 @@ struct Turns {
 }
 
 /// Runs `bench lab ARGS`.
-pub(super) fn run(mut words: Words) -> Result<()> {
+pub(super) fn run(words: &mut Words) -> Outcome {
     let runs = words.take_number("runs", 5)?;
     let data = words.take("data");
     words.check_all_taken()?;

@@ -24,11 +24,15 @@ mod stream;
 mod turns;
 mod verify;
 
-use std::process::ExitCode;
+use base::{Error, Result};
 
-use base::{Error, ErrorKind, Result};
+use crate::command::{Command, Entry, Table, verb};
+use crate::failure::{Fail, Outcome};
 
-const USAGE: &str = "\
+pub(crate) const BENCH: Command<Entry> = Command::words(
+    "bench",
+    "measure speeds beside other programs",
+    "\
 usage: ashift bench peer --peer PROGRAM [--size SIZE] [--runs N] [--data FILE] [--dir DIR] [-j]
        ashift bench verify --dir DIR [--zdb PROGRAM] [--runs N] [-j] POOL
        ashift bench cp [--files N] [--fs btrfs|ext4|xfs] [--runs N] [--dir DIR] [-j]
@@ -48,7 +52,29 @@ usage: ashift bench peer --peer PROGRAM [--size SIZE] [--runs N] [--data FILE] [
     lab     run experiments, beside the time that they may take; the sweep only with --data
     stream  make a pool on FILE, write MIB of DATA, export, import, read, compare
     plain   copy, sum and write MIB of DATA to FILE; read, sum and compare
-";
+",
+    run,
+)
+.apart()
+.leads_with("bench: ");
+
+const VERBS: Table<fn(&mut Words) -> Outcome> = Table {
+    program: "ashift bench",
+    commands: &[
+        verb("peer", peer::run),
+        verb("verify", verify::run),
+        verb("cp", cp::run),
+        verb("parity", parity::run),
+        verb("lab", lab::run),
+        verb("stream", stream::run),
+        verb("plain", plain::run),
+    ],
+};
+
+fn run(args: &[String]) -> Outcome {
+    let (command, rest) = VERBS.pick(args)?;
+    (command.run)(&mut Words::parse(rest)?)
+}
 
 /// Options with a value, and everything else.
 struct Words {
@@ -58,7 +84,7 @@ struct Words {
 }
 
 impl Words {
-    fn parse(args: &[String]) -> Result<Words> {
+    fn parse(args: &[String]) -> Outcome<Words> {
         let mut words = Words {
             options: Vec::new(),
             is_json: false,
@@ -114,47 +140,8 @@ fn number(text: &str) -> Result<u64> {
         .ok_or_else(bad)
 }
 
-fn usage_error() -> Error {
-    Error::invalid("")
-}
-
-const COMMANDS: [&str; 7] = ["peer", "verify", "cp", "parity", "lab", "stream", "plain"];
-
-/// Runs `ashift bench ARGS`.
-pub(crate) fn run(args: &[String]) -> ExitCode {
-    let Some((word, rest)) = args.split_first() else {
-        eprint!("{USAGE}");
-        return ExitCode::from(2);
-    };
-    if word == "-h" || word == "--help" || word == "help" {
-        print!("{USAGE}");
-        return ExitCode::SUCCESS;
-    }
-    if !COMMANDS.contains(&word.as_str()) {
-        return crate::say::unrecognized("ashift bench", word, &COMMANDS, "ashift bench help");
-    }
-    match dispatch(word, rest) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) if error.kind() == ErrorKind::InvalidInput && error.to_string().is_empty() => {
-            eprint!("{USAGE}");
-            ExitCode::from(2)
-        }
-        Err(error) => crate::say::fail("bench", 1, &error.to_string()),
-    }
-}
-
-fn dispatch(word: &str, args: &[String]) -> Result<()> {
-    let words = Words::parse(args)?;
-    match word {
-        "peer" => peer::run(words),
-        "verify" => verify::run(words),
-        "cp" => cp::run(words),
-        "parity" => parity::run(words),
-        "lab" => lab::run(words),
-        "stream" => stream::run(&words),
-        "plain" => plain::run(&words),
-        _ => Err(usage_error()),
-    }
+fn usage_error() -> Fail {
+    Fail::Usage(String::new())
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ use serde_json::json;
 
 use super::Words;
 use super::turns::median;
+use crate::failure::Outcome;
 
 const DATA_COLUMNS: usize = 8;
 const COLUMN_BYTES: usize = 16 << 10;
@@ -45,7 +46,7 @@ const OPERATIONS: [(&str, usize, &[usize]); 10] = [
 ];
 
 /// `ashift bench parity`
-pub(super) fn run(mut words: Words) -> Result<()> {
+pub(super) fn run(words: &mut Words) -> Outcome {
     let program = words.take("raidz-test");
     words.check_all_taken()?;
     let mut block = Block::new();

@@ -2,12 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use base::{Error, Result};
+use base::Result;
 use serde_json::json;
 
 use super::stream::make_file;
 use super::turns::{Speeds, median, own_program, speeds};
 use super::{Words, usage_error};
+use crate::failure::{Fail, Outcome};
 
 /// What is compared, and the goals: ratio to the peer, ratio to the plain loop.
 const CASES: [(&str, f64, Option<f64>); 3] = [
@@ -50,7 +51,7 @@ impl Side {
 }
 
 /// `ashift bench peer`
-pub(super) fn run(mut words: Words) -> Result<()> {
+pub(super) fn run(words: &mut Words) -> Outcome {
     let peer = words.take("peer").ok_or_else(usage_error)?;
     let size = words.take_number("size", 2 << 30)?;
     let runs = words.take_number("runs", 5)?;
@@ -83,7 +84,7 @@ pub(super) fn run(mut words: Words) -> Result<()> {
     }
     if rows.is_empty() {
         let known: Vec<&str> = CASES.iter().map(|case| case.0).collect();
-        return Err(Error::invalid(format!(
+        return Err(Fail::Failed(format!(
             "--compression is one of {}",
             known.join(", ")
         )));

@@ -10,9 +10,10 @@ use base::{BlockBuf, Error, Result};
 
 use super::stream::{CHUNK_BYTES, RECORD_BYTES, Watch, payload};
 use super::{Words, number, usage_error};
+use crate::failure::Outcome;
 
 /// `ashift bench plain MIB DATA FILE`
-pub(super) fn run(words: &Words) -> Result<()> {
+pub(super) fn run(words: &mut Words) -> Outcome {
     words.check_all_taken()?;
     let [mib, data, path] = &words.operands[..] else {
         return Err(usage_error());

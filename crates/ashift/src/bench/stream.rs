@@ -22,6 +22,7 @@ use vdev::import::discover;
 use vdev::{Grouping, NewDevice, TopSpec, VdevKind};
 
 use super::{Words, number, usage_error};
+use crate::failure::Outcome;
 
 /// The payload repeats after this many bytes.
 const PAYLOAD_BYTES: usize = 64 << 20;
@@ -81,7 +82,7 @@ pub(super) fn payload(path: &str) -> Result<Vec<u8>> {
 }
 
 /// `ashift bench stream COMPRESSION MIB DATA FILE`
-pub(super) fn run(words: &Words) -> Result<()> {
+pub(super) fn run(words: &mut Words) -> Outcome {
     words.check_all_taken()?;
     let [compression, mib, data, path] = &words.operands[..] else {
         return Err(usage_error());
@@ -90,14 +91,14 @@ pub(super) fn run(words: &Words) -> Result<()> {
         "off" => CompressType::Off,
         "lz4" => CompressType::Lz4,
         "zstd" => CompressType::Zstd,
-        other => return Err(Error::invalid(format!("compression '{other}'"))),
+        other => return Err(Error::invalid(format!("compression '{other}'")).into()),
     };
     let total = number(mib)? << 20;
     let payload = payload(data)?;
     let path = Path::new(path);
     make_file(path, total)?;
     let object = write(path, compression, total, &payload)?;
-    read(path, object, total, &payload)
+    Ok(read(path, object, total, &payload)?)
 }
 
 /// An empty file with room for `total` bytes.

@@ -8,12 +8,13 @@ use serde_json::json;
 
 use super::turns::{median, own_program};
 use super::{Words, usage_error};
+use crate::failure::Outcome;
 
 /// The speed-up over `zdb` to reach.
 const GOAL: f64 = 5.0;
 
 /// `ashift bench verify`
-pub(super) fn run(mut words: Words) -> Result<()> {
+pub(super) fn run(words: &mut Words) -> Outcome {
     let dir = words.take("dir").ok_or_else(usage_error)?;
     let zdb = words.take("zdb").unwrap_or_else(|| "zdb".into());
     let runs = words.take_number("runs", 5)?;

@@ -1,8 +1,6 @@
 //! `ashift cat` and `sha256sum`: the contents of files.
 
-use std::process::ExitCode;
-
-use admin::getopt::{OptSpec, Parsed};
+use admin::getopt::Parsed;
 use base::{Error, ErrorKind, ObjectId, Result};
 use dmu::Content;
 use service::Access;
@@ -11,43 +9,41 @@ use zpl::mount::Mount;
 
 use super::show::{put, top};
 use super::walk::{Visit, Visitor, walk};
-use super::{Paths, ReadError, Run, Usage, parse};
+use super::{Paths, ReadError, Run};
+use crate::command::{Command, Entry};
+use crate::failure::Outcome;
 
 /// Bytes read at a time.
 const PIECE_BYTES: u64 = 1 << 20;
 
-const CAT: Usage = Usage {
-    name: "cat",
-    text: "usage: ashift cat [-v] POOL/DATASET[@SNAPSHOT]:/path…\n\n  \
+pub(crate) const CAT: Command<Entry> = Command::parsed(
+    "cat",
+    "print files of a data set",
+    "usage: ashift cat [-v] POOL/DATASET[@SNAPSHOT]:/path…\n\n  \
            -v  say of errors which block of which device they are about\n",
-    options: OptSpec {
-        short: "v",
-        long: &[],
-    },
-};
+    ("v", 1),
+    cat,
+);
 
-/// Runs `ashift cat`.
-pub(crate) fn cat(args: &[String]) -> ExitCode {
-    each_file(&CAT, args, |_, run, operand, fs, id| {
+fn cat(parsed: &Parsed) -> Outcome {
+    each_file("cat", parsed, |_, run, operand, fs, id| {
         let outcome = each_piece(fs, id, put);
         report(run, operand, outcome);
     })
 }
 
-const SHA256SUM: Usage = Usage {
-    name: "sha256sum",
-    text: "usage: ashift sha256sum [-rv] POOL/DATASET[@SNAPSHOT]:/path…\n\n  \
+pub(crate) const SHA256SUM: Command<Entry> = Command::parsed(
+    "sha256sum",
+    "sum files up",
+    "usage: ashift sha256sum [-rv] POOL/DATASET[@SNAPSHOT]:/path…\n\n  \
            -r  every regular file below a directory, in the order of the names\n  \
            -v  say of errors which block of which device they are about\n",
-    options: OptSpec {
-        short: "rv",
-        long: &[],
-    },
-};
+    ("rv", 1),
+    sha256sum,
+);
 
-/// Runs `ashift sha256sum`.
-pub(crate) fn sha256sum(args: &[String]) -> ExitCode {
-    each_file(&SHA256SUM, args, |parsed, run, operand, fs, id| {
+fn sha256sum(parsed: &Parsed) -> Outcome {
+    each_file("sha256sum", parsed, |parsed, run, operand, fs, id| {
         run.show_progress(true);
         if !parsed.has('r') {
             let outcome = sum(run, fs, id, operand);
@@ -85,21 +81,17 @@ fn report(run: &mut Run, path: &str, outcome: Result<(), ReadError>) {
 
 /// Opens the file of each operand, and processes it.
 fn each_file(
-    usage: &Usage,
-    args: &[String],
+    name: &'static str,
+    parsed: &Parsed,
     work: impl Fn(&Parsed, &mut Run, &str, &Mount, ObjectId),
-) -> ExitCode {
-    let parsed = match parse(usage, args, 1) {
-        Ok(parsed) => parsed,
-        Err(code) => return code,
-    };
+) -> Outcome {
     let paths = Paths::new(Access::Read);
-    let mut run = Run::new(usage.name);
+    let mut run = Run::new(name);
     run.verbose = parsed.has('v');
     for operand in paths.expand(&parsed.operands) {
         let found = paths.find_file(&operand, true);
         if let Some((mount, id)) = run.note(&operand, found) {
-            work(&parsed, &mut run, &operand, &mount, id);
+            work(parsed, &mut run, &operand, &mount, id);
         }
     }
     run.end(paths)

@@ -1,9 +1,8 @@
 //! `ashift mkdir`, `mv`, `ln`, `truncate`, `touch`, `chmod`, `chown`: in datasets.
 
-use std::process::ExitCode;
 use std::sync::Arc;
 
-use admin::getopt::OptSpec;
+use admin::getopt::Parsed;
 use base::{Error, ErrorKind, ObjectId, Result};
 use service::Access;
 use zpl::mount::Mount;
@@ -12,7 +11,9 @@ use zpl::{Attr, Create, FileType, RenameKind, SetAttr, Time};
 use super::mode::{Mode, umask};
 use super::show::top;
 use super::walk::{Visit, Visitor, walk};
-use super::{Paths, Run, Usage, owner, parse};
+use super::{Paths, Run, owner};
+use crate::command::{Command, Entry};
+use crate::failure::{Fail, Outcome};
 
 /// A path in a dataset, resolved into its parts.
 pub(super) struct Target {
@@ -53,33 +54,28 @@ pub(super) fn owner() -> (u64, u64) {
 
 /// Runs `work` on every operand.
 pub(super) fn each(
-    usage: &Usage,
-    args: &[String],
-    work: impl Fn(&admin::getopt::Parsed, &Paths, &str) -> Result<()>,
-) -> ExitCode {
-    let parsed = match parse(usage, args, 1) {
-        Ok(parsed) => parsed,
-        Err(code) => return code,
-    };
+    name: &'static str,
+    parsed: &Parsed,
+    work: impl Fn(&Paths, &str) -> Result<()>,
+) -> Outcome {
     let paths = Paths::new(Access::Write);
-    let mut run = Run::new(usage.name);
+    let mut run = Run::new(name);
     for operand in &parsed.operands {
-        run.note(operand, work(&parsed, &paths, operand));
+        run.note(operand, work(&paths, operand));
     }
     run.end(paths)
 }
 
-/// Runs `ashift mkdir`.
-pub(crate) fn mkdir(args: &[String]) -> ExitCode {
-    let usage = Usage {
-        name: "mkdir",
-        text: "usage: ashift mkdir [-p] [-m MODE] POOL/DATASET:/path…\n\n  -p  parents, too; no error if it exists\n  -m  permissions, as chmod has them\n",
-        options: OptSpec {
-            short: "pm:",
-            long: &[],
-        },
-    };
-    each(&usage, args, |parsed, paths, text| {
+pub(crate) const MKDIR: Command<Entry> = Command::parsed(
+    "mkdir",
+    "make directories",
+    "usage: ashift mkdir [-p] [-m MODE] POOL/DATASET:/path…\n\n  -p  parents, too; no error if it exists\n  -m  permissions, as chmod has them\n",
+    ("pm:", 1),
+    mkdir,
+);
+
+fn mkdir(parsed: &Parsed) -> Outcome {
+    each("mkdir", parsed, |paths, text| {
         let target = Target::find(paths, text)?;
         let mode = match parsed.value('m') {
             Some(text) => text.parse::<Mode>()?.apply(0o777 & !umask(), true),
@@ -118,17 +114,16 @@ pub(crate) fn mkdir(args: &[String]) -> ExitCode {
     })
 }
 
-/// Runs `ashift truncate`.
-pub(crate) fn truncate(args: &[String]) -> ExitCode {
-    let usage = Usage {
-        name: "truncate",
-        text: "usage: ashift truncate -s SIZE POOL/DATASET:/path…\n\n  -s  the new size, with K, M, G, T if you like; files that are not there are made\n",
-        options: OptSpec {
-            short: "s:",
-            long: &[],
-        },
-    };
-    each(&usage, args, |parsed, paths, text| {
+pub(crate) const TRUNCATE: Command<Entry> = Command::parsed(
+    "truncate",
+    "change the size of files",
+    "usage: ashift truncate -s SIZE POOL/DATASET:/path…\n\n  -s  the new size, with K, M, G, T if you like; files that are not there are made\n",
+    ("s:", 1),
+    truncate,
+);
+
+fn truncate(parsed: &Parsed) -> Outcome {
+    each("truncate", parsed, |paths, text| {
         let size = parsed
             .value('s')
             .ok_or_else(|| Error::invalid("-s SIZE is missing"))?;
@@ -161,17 +156,16 @@ fn make_if_missing(target: &Target) -> Result<ObjectId> {
     }
 }
 
-/// Runs `ashift touch`.
-pub(crate) fn touch(args: &[String]) -> ExitCode {
-    let usage = Usage {
-        name: "touch",
-        text: "usage: ashift touch POOL/DATASET:/path…\n",
-        options: OptSpec {
-            short: "",
-            long: &[],
-        },
-    };
-    each(&usage, args, |_, paths, text| {
+pub(crate) const TOUCH: Command<Entry> = Command::parsed(
+    "touch",
+    "make files, or change their times",
+    "usage: ashift touch POOL/DATASET:/path…\n",
+    ("", 1),
+    touch,
+);
+
+fn touch(parsed: &Parsed) -> Outcome {
+    each("touch", parsed, |paths, text| {
         let target = Target::find(paths, text)?;
         let id = make_if_missing(&target)?;
         let now = Some(Time::now());
@@ -187,29 +181,32 @@ pub(crate) fn touch(args: &[String]) -> ExitCode {
     })
 }
 
-const CHMOD: Usage = Usage {
-    name: "chmod",
-    text: "\
+pub(crate) const CHMOD: Command<Entry> = Command::parsed(
+    "chmod",
+    "change permissions",
+    "\
 usage: ashift chmod [-R] MODE POOL/DATASET:/path…
 
 MODE is octal or symbolic: 755, u+x, go-w,a=rX.   -R  everything below directories, too
 ",
-    options: OptSpec {
-        short: "R",
-        long: &[],
-    },
-};
+    ("R", 2),
+    chmod,
+)
+.prepared(mark_mode);
 
-/// Runs `ashift chmod`.
-pub(crate) fn chmod(args: &[String]) -> ExitCode {
-    // A mode may begin with a minus, and is not an option then.
-    let is_mode = |arg: &&String| arg.starts_with('-') && arg.parse::<Mode>().is_ok();
-    let at = args.iter().position(|arg| is_mode(&arg) && arg != "-R");
+/// A mode may begin with a minus, and is not an option then.
+fn mark_mode(args: &[String]) -> Vec<String> {
+    let is_mode = |arg: &String| arg.starts_with('-') && arg.parse::<Mode>().is_ok();
+    let at = args.iter().position(|arg| is_mode(arg) && arg != "-R");
     let mut args = args.to_vec();
     if let Some(at) = at {
         args.insert(at, "--".to_owned());
     }
-    change_attr(&CHMOD, &args, |text| {
+    args
+}
+
+fn chmod(parsed: &Parsed) -> Outcome {
+    change_attr("chmod", parsed, |text| {
         let mode: Mode = text.parse()?;
         Ok(move |attr: &Attr| SetAttr {
             mode: Some(mode.apply(attr.mode & 0o7777, attr.is_directory())),
@@ -218,22 +215,20 @@ pub(crate) fn chmod(args: &[String]) -> ExitCode {
     })
 }
 
-const CHOWN: Usage = Usage {
-    name: "chown",
-    text: "\
+pub(crate) const CHOWN: Command<Entry> = Command::parsed(
+    "chown",
+    "change owners",
+    "\
 usage: ashift chown [-R] OWNER[:[GROUP]]|:GROUP POOL/DATASET:/path…
 
 Names are the host's.   -R  everything below directories, too
 ",
-    options: OptSpec {
-        short: "R",
-        long: &[],
-    },
-};
+    ("R", 2),
+    chown,
+);
 
-/// Runs `ashift chown`.
-pub(crate) fn chown(args: &[String]) -> ExitCode {
-    change_attr(&CHOWN, args, |text| {
+fn chown(parsed: &Parsed) -> Outcome {
+    change_attr("chown", parsed, |text| {
         let (uid, gid) = owner::parse(text)?;
         Ok(move |_: &Attr| SetAttr {
             uid,
@@ -245,16 +240,12 @@ pub(crate) fn chown(args: &[String]) -> ExitCode {
 
 /// Runs `chmod` or `chown`: `read` turns the first operand into the change to make to each file.
 fn change_attr<F: Fn(&Attr) -> SetAttr>(
-    usage: &Usage,
-    args: &[String],
+    name: &'static str,
+    parsed: &Parsed,
     read: impl Fn(&str) -> Result<F>,
-) -> ExitCode {
-    let parsed = match parse(usage, args, 2) {
-        Ok(parsed) => parsed,
-        Err(code) => return code,
-    };
+) -> Outcome {
     let paths = Paths::new(Access::Write);
-    let mut run = Run::new(usage.name);
+    let mut run = Run::new(name);
     let (first, rest) = parsed.operands.split_first().expect("there are two");
     let Some(change) = run.note(first, read(first)) else {
         return run.end(paths);
@@ -292,20 +283,15 @@ impl<F: Fn(&Attr) -> SetAttr> Visitor for Change<'_, F> {
     }
 }
 
-/// Runs `ashift mv`.
-pub(crate) fn mv(args: &[String]) -> ExitCode {
-    let usage = Usage {
-        name: "mv",
-        text: "usage: ashift mv SOURCE… DESTINATION, all in one data set\n",
-        options: OptSpec {
-            short: "",
-            long: &[],
-        },
-    };
-    let parsed = match parse(&usage, args, 2) {
-        Ok(parsed) => parsed,
-        Err(code) => return code,
-    };
+pub(crate) const MV: Command<Entry> = Command::parsed(
+    "mv",
+    "rename files",
+    "usage: ashift mv SOURCE… DESTINATION, all in one data set\n",
+    ("", 2),
+    mv,
+);
+
+fn mv(parsed: &Parsed) -> Outcome {
     let paths = Paths::new(Access::Write);
     let mut run = Run::new("mv");
     let (last, sources) = parsed.operands.split_last().expect("there are two");
@@ -335,25 +321,19 @@ fn rename(paths: &Paths, source: &str, target: &str, must_be_dir: bool) -> Resul
         .rename(from, name, to, new_name, RenameKind::default())
 }
 
-/// Runs `ashift ln`.
-pub(crate) fn ln(args: &[String]) -> ExitCode {
-    let usage = Usage {
-        name: "ln",
-        text: "usage: ashift ln POOL/DATASET:/file POOL/DATASET:/name\n       ashift ln -s TARGET POOL/DATASET:/name\n",
-        options: OptSpec {
-            short: "s",
-            long: &[],
-        },
-    };
-    let parsed = match parse(&usage, args, 2) {
-        Ok(parsed) => parsed,
-        Err(code) => return code,
-    };
+pub(crate) const LN: Command<Entry> = Command::parsed(
+    "ln",
+    "make links",
+    "usage: ashift ln POOL/DATASET:/file POOL/DATASET:/name\n       ashift ln -s TARGET POOL/DATASET:/name\n",
+    ("s", 2),
+    ln,
+);
+
+fn ln(parsed: &Parsed) -> Outcome {
     let paths = Paths::new(Access::Write);
     let mut run = Run::new("ln");
     let [what, name] = &parsed.operands[..] else {
-        eprint!("{}", usage.text);
-        return ExitCode::from(2);
+        return Err(Fail::Usage(String::new()));
     };
     let outcome = Target::find(&paths, name).and_then(|target| {
         let (mut dir, mut last) = target.place().unwrap_or((target.mount.root(), b""));

@@ -5,9 +5,7 @@
 //! below the destination symbolic links are replaced, never written through; devices are made with
 //! `-a` only.
 
-use std::process::ExitCode;
-
-use admin::getopt::{Flag, OptSpec, Parsed};
+use admin::getopt::{Flag, Parsed};
 use base::{Error, ErrorKind, Result};
 use service::Access;
 use zpl::FileType;
@@ -17,12 +15,30 @@ use super::host_tree::{HostTree, canonical};
 use super::paths::may_be_mounted;
 use super::pool_tree::PoolTree;
 use super::tree::{Handle, Tree};
-use super::{Location, Paths, Run, Usage, parse};
+use super::{Location, Paths, Run};
+use crate::command::{Command, Entry};
+use crate::failure::{Fail, Outcome};
 use crate::progress::{count_ahead, count_ahead_in};
 
-const USAGE: Usage = Usage {
-    name: "cp",
-    text: "\
+fn reflink(parsed: &Parsed) -> Outcome<Reflink> {
+    match parsed.optional("reflink") {
+        None | Some(Some("never")) => Ok(Reflink::Never),
+        Some(None | Some("auto")) => Ok(Reflink::Auto),
+        Some(Some("always")) => Ok(Reflink::Always),
+        Some(Some(other)) => {
+            let text = format!("'{other}' is not when to share blocks: auto, always or never");
+            Err(Fail::Failed(text).say("cp: "))
+        }
+    }
+}
+
+/// The operand for stdin as a source, for stdout as a destination.
+const STANDARD: &str = "-";
+
+pub(crate) const CP: Command<Entry> = Command::parsed(
+    "cp",
+    "copy files between this host and data sets",
+    "\
 usage: ashift cp [-adfnpRrTv] SOURCE… DESTINATION
 
 Copies files between this host and data sets, in any direction. A path in a pool is
@@ -43,37 +59,17 @@ POOL/DATASET:/path, in a snapshot (as a source) POOL/DATASET@SNAP:/path; it may 
 What the destination cannot keep is said, and the copy goes on. Without root, files belong to who
 copies them, without the setuid, setgid and sticky bits.
 ",
-    options: OptSpec {
-        short: "adfnpRrTv",
-        long: &[
-            ("archive", Flag::Short('a')),
-            ("no-clobber", Flag::Short('n')),
-            ("reflink", Flag::Optional("reflink")),
-            ("recursive", Flag::Short('r')),
-        ],
-    },
-};
+    ("adfnpRrTv", 2),
+    cp,
+)
+.long(&[
+    ("archive", Flag::Short('a')),
+    ("no-clobber", Flag::Short('n')),
+    ("reflink", Flag::Optional("reflink")),
+    ("recursive", Flag::Short('r')),
+]);
 
-fn reflink(parsed: &Parsed) -> std::result::Result<Reflink, String> {
-    match parsed.optional("reflink") {
-        None | Some(Some("never")) => Ok(Reflink::Never),
-        Some(None | Some("auto")) => Ok(Reflink::Auto),
-        Some(Some("always")) => Ok(Reflink::Always),
-        Some(Some(other)) => Err(format!(
-            "'{other}' is not when to share blocks: auto, always or never"
-        )),
-    }
-}
-
-/// The operand for stdin as a source, for stdout as a destination.
-const STANDARD: &str = "-";
-
-/// Runs `ashift cp`.
-pub(crate) fn cp(args: &[String]) -> ExitCode {
-    let parsed = match parse(&USAGE, args, 2) {
-        Ok(parsed) => parsed,
-        Err(code) => return code,
-    };
+fn cp(parsed: &Parsed) -> Outcome {
     let (last, sources) = parsed.operands.split_last().expect("there are two");
     let writes = may_be_mounted(last) || matches!(Location::parse(last), Location::Pool(..));
     let all = parsed.has('a');
@@ -86,10 +82,7 @@ pub(crate) fn cp(args: &[String]) -> ExitCode {
         no_clobber: parsed.has('n'),
         verbose: parsed.has('v'),
         devices: all,
-        reflink: match reflink(&parsed) {
-            Ok(reflink) => reflink,
-            Err(text) => return crate::say::fail("cp", 1, &text),
-        },
+        reflink: reflink(parsed)?,
         preserve: Preserve {
             mode: keep,
             owner: keep,

@@ -1,29 +1,15 @@
 //! `ashift df`: how much space file systems have.
 
-use std::process::ExitCode;
-
-use admin::getopt::OptSpec;
+use admin::getopt::Parsed;
 use admin::number::nice_bytes;
 use base::Result;
 use serde_json::{Value, json};
 use service::Access;
 
 use super::show::{line, put_json};
-use super::{Location, Paths, Run, Usage, parse};
-
-const USAGE: Usage = Usage {
-    name: "df",
-    text: "\
-usage: ashift df [-hj] [POOL/DATASET[@SNAPSHOT]:/path…]
-
-Room in KiB, of the datasets of these files or of all that are mounted.   -h  for people
-                                                                        -j  JSON, in bytes
-",
-    options: OptSpec {
-        short: "hj",
-        long: &[],
-    },
-};
+use super::{Location, Paths, Run};
+use crate::command::{Command, Entry};
+use crate::failure::Outcome;
 
 /// One file system's row.
 struct Row {
@@ -33,12 +19,20 @@ struct Row {
     available_bytes: u64,
 }
 
-/// Runs `ashift df`.
-pub(crate) fn df(args: &[String]) -> ExitCode {
-    let parsed = match parse(&USAGE, args, 0) {
-        Ok(parsed) => parsed,
-        Err(code) => return code,
-    };
+pub(crate) const DF: Command<Entry> = Command::parsed(
+    "df",
+    "room that datasets have",
+    "\
+usage: ashift df [-hj] [POOL/DATASET[@SNAPSHOT]:/path…]
+
+Room in KiB, of the datasets of these files or of all that are mounted.   -h  for people
+                                                                        -j  JSON, in bytes
+",
+    ("hj", 0),
+    df,
+);
+
+fn df(parsed: &Parsed) -> Outcome {
     let paths = Paths::new(Access::Read);
     let mut run = Run::new("df");
     let mut rows = Vec::new();

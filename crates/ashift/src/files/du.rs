@@ -1,9 +1,8 @@
 //! `ashift du`.
 
 use std::collections::BTreeSet;
-use std::process::ExitCode;
 
-use admin::getopt::{Flag, OptSpec};
+use admin::getopt::{Flag, Parsed};
 use admin::number::nice_bytes;
 use base::{ObjectId, ObjsetId, Result};
 use serde_json::{Value, json};
@@ -11,22 +10,9 @@ use service::Access;
 
 use super::show::{put_json, top};
 use super::walk::{Visit, Visitor, walk};
-use super::{Paths, Run, Usage, parse};
-
-const USAGE: Usage = Usage {
-    name: "du",
-    text: "\
-usage: ashift du [-ahjs] [-d N] [--apparent-size] POOL/DATASET[@SNAPSHOT]:/path…
-
-Space on disk, in KiB.   -s  only the sum   -a  files, too   -d N, --max-depth=N  at most N levels
-                         -h  for people     -j  JSON, in bytes
-  --apparent-size        sizes of files instead: what they take without compression and holes
-",
-    options: OptSpec {
-        short: "ahjsd:",
-        long: &[("apparent-size", Flag::Long("apparent-size"))],
-    },
-};
+use super::{Paths, Run};
+use crate::command::{Command, Entry};
+use crate::failure::{Fail, Outcome};
 
 struct Du {
     max_depth: usize,
@@ -42,19 +28,29 @@ struct Du {
     sums: Vec<u64>,
 }
 
-/// Runs `ashift du`.
-pub(crate) fn du(args: &[String]) -> ExitCode {
-    let parsed = match parse(&USAGE, &short_depth(args), 1) {
-        Ok(parsed) => parsed,
-        Err(code) => return code,
-    };
+pub(crate) const DU: Command<Entry> = Command::parsed(
+    "du",
+    "space that files take",
+    "\
+usage: ashift du [-ahjs] [-d N] [--apparent-size] POOL/DATASET[@SNAPSHOT]:/path…
+
+Space on disk, in KiB.   -s  only the sum   -a  files, too   -d N, --max-depth=N  at most N levels
+                         -h  for people     -j  JSON, in bytes
+  --apparent-size        sizes of files instead: what they take without compression and holes
+",
+    ("ahjsd:", 1),
+    du,
+)
+.long(&[("apparent-size", Flag::Long("apparent-size"))])
+.prepared(short_depth);
+
+fn du(parsed: &Parsed) -> Outcome {
     let max_depth = match (parsed.has('s'), parsed.value('d').map(str::parse)) {
         (true, _) => 0,
         (false, None) => usize::MAX,
         (false, Some(Ok(depth))) => depth,
         (false, Some(Err(_))) => {
-            eprint!("ashift du: the depth is not a number\n{}", USAGE.text);
-            return ExitCode::from(2);
+            return Err(Fail::Usage("the depth is not a number".to_owned()));
         }
     };
     let paths = Paths::new(Access::Read);

@@ -1,7 +1,6 @@
 //! `ashift find`.
 
 use std::cmp::Ordering;
-use std::process::ExitCode;
 
 use base::{Error, Result};
 use serde_json::Value;
@@ -12,12 +11,19 @@ use super::glob::matches;
 use super::show::{letter, line, put, put_json, to_json, top};
 use super::walk::{Visit, Visitor, walk};
 use super::{Paths, Run};
+use crate::command::{Command, Entry};
+use crate::failure::{Fail, Outcome};
 
-const TEXT: &str = "\
+pub(crate) const FIND: Command<Entry> = Command::explained(
+    "find",
+    "find files in a data set",
+    "\
 usage: ashift find POOL/DATASET[@SNAPSHOT]:/path… [TEST…]
 
   -name PATTERN   -type f|d|l|p|s|b|c   -size [+-]N[K|M|G]   -maxdepth N   -print0   -j
-";
+",
+    find,
+);
 
 /// The tests applied to each name.
 #[derive(Default)]
@@ -106,23 +112,11 @@ impl Visitor for Find {
     }
 }
 
-/// Runs `ashift find`.
-pub(crate) fn find(args: &[String]) -> ExitCode {
-    if args.iter().any(|arg| arg == "--help" || arg == "-h") {
-        print!("{TEXT}");
-        return ExitCode::SUCCESS;
+fn find(args: &[String]) -> Outcome {
+    let (names, tests) = Tests::parse(args).map_err(|e| Fail::Usage(e.to_string()))?;
+    if names.is_empty() {
+        return Err(Fail::Usage("missing operand".to_owned()));
     }
-    let (names, tests) = match Tests::parse(args) {
-        Ok((names, tests)) if !names.is_empty() => (names, tests),
-        Ok(_) => {
-            eprint!("ashift find: missing operand\n{TEXT}");
-            return ExitCode::from(2);
-        }
-        Err(e) => {
-            eprint!("ashift find: {e}\n{TEXT}");
-            return ExitCode::from(2);
-        }
-    };
     let paths = Paths::new(Access::Read);
     let mut run = Run::new("find");
     let mut find = Find {

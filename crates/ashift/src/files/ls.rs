@@ -1,9 +1,8 @@
 //! `ashift ls`.
 
 use std::collections::BTreeSet;
-use std::process::ExitCode;
 
-use admin::getopt::{OptSpec, Parsed};
+use admin::getopt::Parsed;
 use admin::number::{Zone, nice_bytes};
 use base::{ObjectId, Result};
 use serde_json::Value;
@@ -13,11 +12,21 @@ use zpl::{Attr, FIRST_ENTRY, FileType};
 
 use super::show::{date, join, line, permissions, put_json, to_json, top};
 use super::walk::{read_directory, second_name};
-use super::{Paths, Run, Usage, parse};
+use super::{Paths, Run};
+use crate::command::{Command, Entry};
+use crate::failure::Outcome;
 
-const USAGE: Usage = Usage {
-    name: "ls",
-    text: "\
+struct Ls<'a> {
+    parsed: &'a Parsed,
+    run: Run,
+    zone: Zone,
+    json: Vec<Value>,
+}
+
+pub(crate) const LS: Command<Entry> = Command::parsed(
+    "ls",
+    "list files in a data set",
+    "\
 usage: ashift ls [-1aAdhijlnR] POOL/DATASET[@SNAPSHOT]:/path…
 
   -l  long: permissions, links, owner, group, size, time
@@ -27,28 +36,14 @@ usage: ashift ls [-1aAdhijlnR] POOL/DATASET[@SNAPSHOT]:/path…
   -i  object numbers          -h  sizes for people
   -R  everything below        -j  JSON
 ",
-    options: OptSpec {
-        short: "1aAdhijlnR",
-        long: &[],
-    },
-};
+    ("1aAdhijlnR", 1),
+    ls,
+);
 
-struct Ls<'a> {
-    parsed: &'a Parsed,
-    run: Run,
-    zone: Zone,
-    json: Vec<Value>,
-}
-
-/// Runs `ashift ls`.
-pub(crate) fn ls(args: &[String]) -> ExitCode {
-    let parsed = match parse(&USAGE, args, 1) {
-        Ok(parsed) => parsed,
-        Err(code) => return code,
-    };
+fn ls(parsed: &Parsed) -> Outcome {
     let paths = Paths::new(Access::Read);
     let mut ls = Ls {
-        parsed: &parsed,
+        parsed,
         run: Run::new("ls"),
         zone: crate::zone::local(),
         json: Vec::new(),

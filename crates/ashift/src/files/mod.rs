@@ -28,23 +28,23 @@ mod tree;
 mod walk;
 
 use std::io::IsTerminal;
-use std::process::ExitCode;
 
-use admin::getopt::{OptSpec, Parsed};
 use base::{Error, ErrorKind};
 use indicatif::ProgressBar;
 use tree::Tree;
 
-pub(crate) use cat::{cat, sha256sum};
-pub(crate) use change::{chmod, chown, ln, mkdir, mv, touch, truncate};
-pub(crate) use cp::cp;
-pub(crate) use df::df;
-pub(crate) use du::du;
-pub(crate) use find::find;
-pub(crate) use ls::ls;
+use crate::failure::{Fail, Outcome};
+
+pub(crate) use cat::{CAT, SHA256SUM};
+pub(crate) use change::{CHMOD, CHOWN, LN, MKDIR, MV, TOUCH, TRUNCATE};
+pub(crate) use cp::CP;
+pub(crate) use df::DF;
+pub(crate) use du::DU;
+pub(crate) use find::FIND;
+pub(crate) use ls::LS;
 pub(crate) use paths::{Location, Paths};
-pub(crate) use remove::{rm, rmdir};
-pub(crate) use stat::stat;
+pub(crate) use remove::{RM, RMDIR};
+pub(crate) use stat::STAT;
 
 /// Compares a folder of this host with one of a dataset, opened through the state folder `state`.
 pub(crate) fn compare_with_host(
@@ -66,13 +66,6 @@ pub(crate) fn compare_with_host(
     }
     paths.close()?;
     Ok(found)
-}
-
-/// A command's name and usage.
-pub(crate) struct Usage {
-    name: &'static str,
-    text: &'static str,
-    options: OptSpec,
 }
 
 /// A run of a command: its exit code is 1 if anything was reported.
@@ -136,8 +129,8 @@ impl Run {
         outcome.map_err(|e| self.complain(what, &e)).ok()
     }
 
-    /// Closes the pools, and returns the exit code.
-    fn end(mut self, paths: Paths) -> ExitCode {
+    /// Closes the pools.
+    fn end(mut self, paths: Paths) -> Outcome {
         self.bar.finish_and_clear();
         if let Err(e) = paths.close()
             && !self.is_more_of_suspension(&e)
@@ -145,11 +138,7 @@ impl Run {
             self.failed = true;
             eprintln!("ashift {}: {e}", self.name);
         }
-        if self.failed {
-            ExitCode::FAILURE
-        } else {
-            ExitCode::SUCCESS
-        }
+        Fail::exit(self.failed.into())
     }
 }
 
@@ -205,24 +194,4 @@ impl ReadError {
         };
         format!("read error at offset {offset}: {reason}")
     }
-}
-
-/// Parses the arguments; on `--help` prints the usage text, and returns the exit code.
-fn parse(usage: &Usage, args: &[String], least: usize) -> Result<Parsed, ExitCode> {
-    // Among other arguments `-h` may mean something else to the command.
-    let is_h =
-        |arg: &String| arg == "-h" && (args.len() == 1 || !usage.options.short.contains('h'));
-    if args.iter().any(|arg| arg == "--help" || is_h(arg)) {
-        print!("{}", usage.text);
-        return Err(ExitCode::SUCCESS);
-    }
-    let complain = |text: String| {
-        eprint!("ashift {}: {text}\n{}", usage.name, usage.text);
-        ExitCode::from(2)
-    };
-    let parsed = admin::getopt::parse(&usage.options, args).map_err(|e| complain(e.to_string()))?;
-    if parsed.operands.len() < least {
-        return Err(complain("missing operand".into()));
-    }
-    Ok(parsed)
 }

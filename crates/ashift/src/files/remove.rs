@@ -1,8 +1,6 @@
 //! `ashift rm` and `rmdir`.
 
-use std::process::ExitCode;
-
-use admin::getopt::OptSpec;
+use admin::getopt::Parsed;
 use base::{Error, ErrorKind, ObjectId, Result};
 use service::Access;
 use zpl::mount::Mount;
@@ -10,41 +8,35 @@ use zpl::mount::Mount;
 use super::change::{Target, each};
 use super::show::top;
 use super::walk::{Visit, Visitor, walk};
-use super::{Paths, Run, Usage, parse};
+use super::{Paths, Run};
+use crate::command::{Command, Entry};
+use crate::failure::Outcome;
 
-const RMDIR: Usage = Usage {
-    name: "rmdir",
-    text: "usage: ashift rmdir POOL/DATASET:/path…\n",
-    options: OptSpec {
-        short: "",
-        long: &[],
-    },
-};
+pub(crate) const RMDIR: Command<Entry> = Command::parsed(
+    "rmdir",
+    "remove empty directories",
+    "usage: ashift rmdir POOL/DATASET:/path…\n",
+    ("", 1),
+    rmdir,
+);
 
-/// Runs `ashift rmdir`.
-pub(crate) fn rmdir(args: &[String]) -> ExitCode {
-    each(&RMDIR, args, |_, paths, text| {
+fn rmdir(parsed: &Parsed) -> Outcome {
+    each("rmdir", parsed, |paths, text| {
         let target = Target::find(paths, text)?;
         let (dir, name) = target.place()?;
         target.mount.rmdir(dir, name)
     })
 }
 
-const RM: Usage = Usage {
-    name: "rm",
-    text: "usage: ashift rm [-rRf] POOL/DATASET:/path…\n\n  -r  directories with what is in them\n  -f  no word about what is not there\n",
-    options: OptSpec {
-        short: "rRf",
-        long: &[],
-    },
-};
+pub(crate) const RM: Command<Entry> = Command::parsed(
+    "rm",
+    "remove files",
+    "usage: ashift rm [-rRf] POOL/DATASET:/path…\n\n  -r  directories with what is in them\n  -f  no word about what is not there\n",
+    ("rRf", 1),
+    rm,
+);
 
-/// Runs `ashift rm`.
-pub(crate) fn rm(args: &[String]) -> ExitCode {
-    let parsed = match parse(&RM, args, 1) {
-        Ok(parsed) => parsed,
-        Err(code) => return code,
-    };
+fn rm(parsed: &Parsed) -> Outcome {
     let recursive = parsed.has('r') || parsed.has('R');
     let paths = Paths::new(Access::Write);
     let mut run = Run::new("rm");

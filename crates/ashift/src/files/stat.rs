@@ -1,30 +1,24 @@
 //! `ashift stat`.
 
-use std::process::ExitCode;
-
-use admin::getopt::OptSpec;
+use admin::getopt::Parsed;
 use admin::number::Zone;
 use service::Access;
 use zpl::{Attr, FileType};
 
 use super::show::{date, line, permissions, put_json, to_json};
-use super::{Paths, Run, Usage, parse};
+use super::{Paths, Run};
+use crate::command::{Command, Entry};
+use crate::failure::Outcome;
 
-const USAGE: Usage = Usage {
-    name: "stat",
-    text: "usage: ashift stat [-jL] POOL/DATASET[@SNAPSHOT]:/path…\n\n  -L  follow links    -j  JSON\n",
-    options: OptSpec {
-        short: "jL",
-        long: &[],
-    },
-};
+pub(crate) const STAT: Command<Entry> = Command::parsed(
+    "stat",
+    "say everything about a file",
+    "usage: ashift stat [-jL] POOL/DATASET[@SNAPSHOT]:/path…\n\n  -L  follow links    -j  JSON\n",
+    ("jL", 1),
+    stat,
+);
 
-/// Runs `ashift stat`.
-pub(crate) fn stat(args: &[String]) -> ExitCode {
-    let parsed = match parse(&USAGE, args, 1) {
-        Ok(parsed) => parsed,
-        Err(code) => return code,
-    };
+fn stat(parsed: &Parsed) -> Outcome {
     let paths = Paths::new(Access::Read);
     let mut run = Run::new("stat");
     let zone = crate::zone::local();

@@ -4,7 +4,6 @@ pub(crate) mod device;
 mod json;
 
 use std::io::Read;
-use std::process::ExitCode;
 use std::sync::Arc;
 
 use admin::getopt::{self, OptSpec, Parsed};
@@ -15,15 +14,23 @@ use gpart::listing::{self, Show};
 use gpart::{Backup, Era, NewPartition, Scheme, Shape, Table, Wish, align};
 use machine::{Holder, World};
 
-use crate::say::fail;
+use crate::command::{self, Command, Entry, verb};
+use crate::failure::{Fail, Outcome};
 
-const USAGE: &str = include_str!("usage.txt");
-const HELP: &str = include_str!("help.txt");
+pub(crate) const GPART: Command<Entry> = Command::explained(
+    "gpart",
+    "partition tables, as FreeBSD does it",
+    include_str!("usage.txt"),
+    run,
+)
+.more(include_str!("help.txt"))
+.tool()
+.misused_is_1();
 
 /// A parsed call, with what all verbs share.
-struct Call<'a> {
-    world: &'a Arc<World>,
-    verb: &'a str,
+struct Call {
+    world: Arc<World>,
+    verb: &'static str,
     parsed: Parsed,
     /// The era whose default alignment applies.
     era: Era,
@@ -31,24 +38,15 @@ struct Call<'a> {
     is_json: bool,
 }
 
-/// The verbs, their options, and how many geoms they take.
-const VERBS: &[(&str, &str, Geoms)] = &[
-    ("add", "t:a:b:s:i:l:f:", Geoms::One),
-    ("backup", "", Geoms::One),
-    ("bootcode", "Nb:p:i:f:", Geoms::One),
-    ("create", "s:n:f:", Geoms::One),
-    ("delete", "i:f:", Geoms::One),
-    ("destroy", "Ff:", Geoms::One),
-    ("list", "aj", Geoms::Any),
-    ("modify", "i:l:t:f:", Geoms::One),
-    ("recover", "f:", Geoms::One),
-    ("resize", "i:a:s:f:", Geoms::One),
-    ("restore", "lFf:", Geoms::Some),
-    ("set", "a:i:f:", Geoms::One),
-    ("show", "lrpj", Geoms::Any),
-    ("status", "agsj", Geoms::Any),
-    ("unset", "a:i:f:", Geoms::One),
-];
+/// What a verb takes and does.
+#[derive(Clone, Copy)]
+struct Verb {
+    options: OptSpec,
+    geoms: Geoms,
+    /// An option that must be given, and its name in GEOM.
+    needs: Option<(char, &'static str)>,
+    act: fn(&Call) -> Result<()>,
+}
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Geoms {
@@ -57,78 +55,92 @@ enum Geoms {
     Any,
 }
 
-/// `ashift gpart`
-pub(crate) fn run(args: &[String]) -> ExitCode {
+const fn entry(
+    name: &'static str,
+    short: &'static str,
+    geoms: Geoms,
+    needs: Option<(char, &'static str)>,
+    act: fn(&Call) -> Result<()>,
+) -> Command<Verb> {
+    let options = OptSpec { short, long: &[] };
+    let run = Verb {
+        options,
+        geoms,
+        needs,
+        act,
+    };
+    verb(name, run)
+}
+
+#[rustfmt::skip]
+const VERBS: command::Table<Verb> = command::Table {
+    program: "gpart",
+    commands: &[
+        entry("add", "t:a:b:s:i:l:f:", Geoms::One, Some(('t', "type")), Call::change),
+        entry("backup", "", Geoms::One, None, Call::backup),
+        entry("bootcode", "Nb:p:i:f:", Geoms::One, None, Call::bootcode),
+        entry("create", "s:n:f:", Geoms::One, Some(('s', "scheme")), Call::create),
+        entry("delete", "i:f:", Geoms::One, Some(('i', "index")), Call::change),
+        entry("destroy", "Ff:", Geoms::One, None, Call::destroy),
+        entry("list", "aj", Geoms::Any, None, Call::list),
+        entry("modify", "i:l:t:f:", Geoms::One, Some(('i', "index")), Call::change),
+        entry("recover", "f:", Geoms::One, None, Call::recover),
+        entry("resize", "i:a:s:f:", Geoms::One, Some(('i', "index")), Call::change),
+        entry("restore", "lFf:", Geoms::Some, None, Call::restore),
+        entry("set", "a:i:f:", Geoms::One, Some(('a', "attrib")), Call::change),
+        entry("show", "lrpj", Geoms::Any, None, Call::show),
+        entry("status", "agsj", Geoms::Any, None, Call::status),
+        entry("unset", "a:i:f:", Geoms::One, Some(('a', "attrib")), Call::change),
+    ],
+};
+
+fn run(args: &[String]) -> Outcome {
     let mut args = args.to_vec();
-    if args.iter().any(|arg| arg == "-h" || arg == "--help") {
-        print!("{USAGE}{HELP}");
-        return ExitCode::SUCCESS;
-    }
     let has_consent = device::take_consent(&mut args);
-    let era = match take_era(&mut args) {
-        Ok(era) => era,
-        Err(error) => return fail("gpart", 1, &error.to_string()),
+    let era = take_era(&mut args)?;
+    let misused = |text: String| Err(Fail::Usage(text));
+    let Some((word, rest)) = args.split_first() else {
+        return misused(String::new());
     };
-    if args.is_empty() {
-        return usage(None);
+    if word == "commit" || word == "undo" {
+        let text = format!("{word}: every change is written at once here");
+        return Err(Fail::Failed(text));
     }
-    let verb = args.remove(0);
-    if verb == "commit" || verb == "undo" {
-        let text = format!("{verb}: every change is written at once here");
-        return fail("gpart", 1, &text);
-    }
-    let Some((_, short, geoms)) = VERBS.iter().find(|(name, _, _)| *name == verb) else {
-        return usage(Some(&format!("Unknown command: {verb}.")));
+    let Some(command) = VERBS.find(word) else {
+        return misused(format!("Unknown command: {word}."));
     };
-    let spec = OptSpec { short, long: &[] };
-    let parsed = match getopt::parse(&spec, &args) {
-        Ok(parsed) => parsed,
-        Err(error) => return usage(Some(&error.to_string())),
-    };
+    let Verb {
+        options,
+        geoms,
+        needs,
+        act,
+    } = command.run;
+    let parsed = getopt::parse(&options, rest).map_err(|e| Fail::Usage(e.to_string()))?;
     let is_right = match geoms {
         Geoms::One => parsed.operands.len() == 1,
         Geoms::Some => !parsed.operands.is_empty(),
         Geoms::Any => true,
     };
     if !is_right {
-        return usage(Some("Invalid number of arguments."));
+        return misused("Invalid number of arguments.".to_owned());
     }
     if let Some(flags) = parsed.value('f').filter(|flags| *flags != "C") {
         let text = format!("flags '{flags}': every change is written at once here");
-        return fail("gpart", 1, &text);
+        return Err(Fail::Failed(text));
     }
-    for (verbs, letter, name) in [
-        ("add", 't', "type"),
-        ("create", 's', "scheme"),
-        ("delete modify resize", 'i', "index"),
-        ("set unset", 'a', "attrib"),
-    ] {
-        if verbs.split(' ').any(|v| v == verb) && parsed.value(letter).is_none() {
-            return usage(Some(&format!("Option '{letter}' ({name}) not specified.")));
-        }
+    if let Some((letter, name)) = needs.filter(|(letter, _)| parsed.value(*letter).is_none()) {
+        return misused(format!("Option '{letter}' ({name}) not specified."));
     }
-    crate::machine::with_world(|world| {
-        let call = Call {
-            world,
-            verb: &verb,
-            is_json: parsed.has('j'),
-            parsed,
-            era: era.unwrap_or_else(|| era_of(world)),
-            has_consent,
-        };
-        match call.run() {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => fail("gpart", 1, &error.to_string()),
-        }
-    })
-}
-
-fn usage(complaint: Option<&str>) -> ExitCode {
-    if let Some(complaint) = complaint {
-        eprintln!("gpart: {complaint}");
-    }
-    eprint!("{USAGE}");
-    ExitCode::FAILURE
+    let world = crate::machine::entered();
+    let call = Call {
+        verb: command.name,
+        is_json: parsed.has('j'),
+        parsed,
+        era: era.unwrap_or_else(|| era_of(&world)),
+        world,
+        has_consent,
+    };
+    Ok(act(&call)?)
 }
 
 /// The era of the machine's host; on this host, today's.
@@ -164,22 +176,7 @@ struct Open {
     table: Table,
 }
 
-impl Call<'_> {
-    fn run(&self) -> Result<()> {
-        match self.verb {
-            "show" => self.show(),
-            "list" => self.list(),
-            "status" => self.status(),
-            "backup" => self.backup(),
-            "create" => self.create(),
-            "destroy" => self.destroy(),
-            "restore" => self.restore(),
-            "recover" => self.recover(),
-            "bootcode" => self.bootcode(),
-            _ => self.change(),
-        }
-    }
-
+impl Call {
     fn geom(&self) -> &str {
         &self.parsed.operands[0]
     }
@@ -228,7 +225,7 @@ impl Call<'_> {
 
     fn open(&self, name: &str, mode: OpenMode) -> Result<Arc<dyn Provider>> {
         if mode == OpenMode::ReadWrite {
-            device::check_consent(self.world, name, self.has_consent)?;
+            device::check_consent(&self.world, name, self.has_consent)?;
         }
         self.world
             .open_as(name, mode, &Holder::Table)

@@ -7,18 +7,21 @@ mod shell;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use base::{Context, Error, Result};
+use lab::Experiment;
 use lab::run::{Event, Options};
-use lab::{Experiment, Outcome};
 use machine::HostProfile;
 
-use crate::say::fail;
+use crate::command::{Command, Entry, Table, verb};
+use crate::failure::{Fail, Outcome};
 use options::RunOptions;
 use shell::Children;
 
-const USAGE: &str = "\
+pub(crate) const LAB: Command<Entry> = Command::words(
+    "lab",
+    "replay published experiments",
+    "\
 usage: ashift lab list [-j]
        ashift lab show NAME|FILE
        ashift lab run [-jq] [--set NAME=VALUE]… [--sweep NAME=VALUE,VALUE…]… [--data DIR]
@@ -41,37 +44,33 @@ report  one page of HTML about the last runs
   --jobs N       machines at a time (default: one for each processor)
   --keep DIR     leaves the machines in DIR, for `ashift -m DIR/01-…`
   --report FILE  the page about this run
-";
+",
+    run,
+)
+.apart();
 
-/// `ashift lab`
-pub(crate) fn run(args: &[String]) -> ExitCode {
-    let Some((verb, rest)) = args.split_first() else {
-        eprint!("{USAGE}");
-        return ExitCode::from(2);
-    };
-    let outcome = match verb.as_str() {
-        "list" => list(rest),
-        "show" => show(rest),
-        "run" => return run_experiment(rest),
-        "report" => report(rest),
-        "help" | "-h" | "--help" => {
-            print!("{USAGE}");
-            return ExitCode::SUCCESS;
-        }
-        other => {
-            let known = ["list", "show", "run", "report", "help"];
-            return crate::say::unrecognized("ashift lab", other, &known, "ashift lab help");
-        }
-    };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail("ashift lab", 2, &error.to_string()),
-    }
+const VERBS: Table<fn(&[String]) -> Outcome> = Table {
+    program: "ashift lab",
+    commands: &[
+        verb("list", list),
+        verb("show", show),
+        verb("run", run_experiment),
+        verb("report", report),
+    ],
+};
+
+fn run(args: &[String]) -> Outcome {
+    let (command, rest) = VERBS.pick(args)?;
+    (command.run)(rest).map_err(|fail| match fail {
+        // 1 is for a tolerance that was missed.
+        Fail::Failed(text) => Fail::Exits(2, text),
+        fail => fail,
+    })
 }
 
-fn misused(verb: &str) -> Error {
+fn misused(verb: &str) -> Fail {
     let text = format!("'{verb}' is not used like this ('ashift lab help' says how)");
-    Error::invalid(text)
+    Fail::Failed(text)
 }
 
 fn find(name: &str) -> Result<Experiment> {
@@ -86,7 +85,7 @@ fn find(name: &str) -> Result<Experiment> {
     Experiment::parse(&stem.to_string_lossy(), name, &text, &crate::is_command)
 }
 
-fn list(args: &[String]) -> Result<()> {
+fn list(args: &[String]) -> Outcome {
     let json = match args {
         [] => false,
         [flag] if flag == "-j" => true,
@@ -115,7 +114,7 @@ fn list(args: &[String]) -> Result<()> {
     Ok(())
 }
 
-fn show(args: &[String]) -> Result<()> {
+fn show(args: &[String]) -> Outcome {
     let [name] = args else {
         return Err(misused("show"));
     };
@@ -129,7 +128,7 @@ fn show(args: &[String]) -> Result<()> {
     Ok(())
 }
 
-fn report(args: &[String]) -> Result<()> {
+fn report(args: &[String]) -> Outcome {
     let mut file = PathBuf::from("ashift-report.html");
     let mut names = Vec::new();
     let mut args = args.iter();
@@ -151,7 +150,7 @@ fn report(args: &[String]) -> Result<()> {
     Ok(())
 }
 
-fn write_page(file: &Path, outcomes: &[Outcome]) -> Result<()> {
+fn write_page(file: &Path, outcomes: &[lab::Outcome]) -> Result<()> {
     let made_by = format!("ashift {}", env!("CARGO_PKG_VERSION"));
     let page = lab::report::page(outcomes, &made_by);
     fs::write(file, page)
@@ -196,21 +195,15 @@ impl Folder {
     }
 }
 
-fn run_experiment(args: &[String]) -> ExitCode {
-    let prepared = RunOptions::parse(args).and_then(|options| {
-        let mut experiment = find(&options.name)?;
-        options.apply(&mut experiment)?;
-        let host = HostProfile::find(&experiment.host).ok_or_else(|| {
-            let text = format!("{}: no host '{}'", experiment.path, experiment.host);
-            Error::invalid(text)
-        })?;
-        let folder = Folder::make(options.keep.as_deref())?;
-        Ok((options, experiment, host, folder))
-    });
-    let (options, experiment, host, folder) = match prepared {
-        Ok(prepared) => prepared,
-        Err(error) => return fail("ashift lab", 2, &error.to_string()),
-    };
+fn run_experiment(args: &[String]) -> Outcome {
+    let options = RunOptions::parse(args)?;
+    let mut experiment = find(&options.name)?;
+    options.apply(&mut experiment)?;
+    let host = HostProfile::find(&experiment.host).ok_or_else(|| {
+        let text = format!("{}: no host '{}'", experiment.path, experiment.host);
+        Error::invalid(text)
+    })?;
+    let folder = Folder::make(options.keep.as_deref())?;
     let bar = crate::progress::progress(None, false);
     let progress = |event: Event<'_>| match event {
         Event::Ran {
@@ -236,16 +229,15 @@ fn run_experiment(args: &[String]) -> ExitCode {
     let outcome = lab::run::run(&experiment, &Children, &lab_options, &progress);
     bar.finish_and_clear();
     match outcome.and_then(|outcome| tell(&options, &outcome).map(|()| outcome)) {
-        Ok(outcome) if outcome.is_within_tolerances() => ExitCode::SUCCESS,
-        Ok(_) => ExitCode::FAILURE,
+        Ok(outcome) => Fail::exit((!outcome.is_within_tolerances()).into()),
         Err(error) => {
             folder.keep();
-            fail("ashift lab", 2, &error.to_string())
+            Err(error.into())
         }
     }
 }
 
-fn tell(options: &RunOptions, outcome: &Outcome) -> Result<()> {
+fn tell(options: &RunOptions, outcome: &lab::Outcome) -> Result<()> {
     kept::save(outcome)?;
     if let Some(file) = &options.report {
         write_page(file, std::slice::from_ref(outcome))?;

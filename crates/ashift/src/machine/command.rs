@@ -2,8 +2,6 @@
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
-use std::sync::Arc;
 
 use base::{Error, Result};
 use drive::profile::Bus;
@@ -14,9 +12,13 @@ use machine::{
 use serde_json::json;
 
 use super::{chosen, in_machine, open};
-use crate::say::{self, fail};
+use crate::command::{Command, Entry, Table, asks_for_help, verb};
+use crate::failure::{Fail, Outcome};
 
-const USAGE: &str = "\
+pub(crate) const MACHINE: Command<Entry> = Command::words(
+    "machine",
+    "machines of emulated drives: create, show, pull, cut the power",
+    "\
 usage: ashift machine create [--seed N] [--host HOST] DIR NAME=PROFILE[,OPTION=VALUE]... ...
        ashift machine show [-j] [DIR]
        ashift machine add [DIR] NAME=PROFILE[,OPTION=VALUE]... ...
@@ -54,19 +56,37 @@ PROFILE is a name of `ashift drives`, or the model of such a drive: WD20EARS. Op
 size=SIZE, serial=TEXT, bus=sata|usb. SIZE is a number of bytes, or one with K, M, G, T (1024) or KB,
 MB, GB, TB (1000).
 Drives are named like ada0. machine.toml can be edited and kept under version control.
-";
+",
+    run,
+)
+.apart();
 
-/// Commands on an existing machine.
-const COMMANDS: [&str; 8] = [
-    "show",
-    "add",
-    "pull",
-    "push",
-    "move",
-    "power-cut",
-    "mount",
-    "destroy",
-];
+/// What a verb does.
+#[derive(Clone, Copy)]
+enum Act {
+    /// Makes a machine.
+    Create(fn(&Request) -> Outcome),
+    /// Something on an existing machine, with the operands behind its folder.
+    On(fn(&Path, &[String], &Request) -> Outcome),
+    /// It is a command of its own.
+    Own(&'static Command<Entry>),
+}
+
+const VERBS: Table<Act> = Table {
+    program: "ashift machine",
+    commands: &[
+        verb("create", Act::Create(create)),
+        verb("fault", Act::Own(&super::fault::FAULT)),
+        verb("show", Act::On(show)),
+        verb("add", Act::On(add)),
+        verb("pull", Act::On(pull)),
+        verb("push", Act::On(push)),
+        verb("move", Act::On(move_drives)),
+        verb("power-cut", Act::On(power_cut)),
+        verb("mount", Act::On(mount)),
+        verb("destroy", Act::On(destroy)),
+    ],
+};
 
 /// The parsed arguments.
 #[derive(Default)]
@@ -82,57 +102,40 @@ struct Request {
     is_foreground: bool,
 }
 
-/// Why nothing was done.
-enum Failure {
-    Usage(String),
-    Failed(Error),
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Failure {
-        Failure::Failed(error)
-    }
-}
-
-type Outcome = std::result::Result<(), Failure>;
-
-/// Runs `machine ARGS`.
-pub(crate) fn run(args: &[String]) -> ExitCode {
-    if let Some((name, rest)) = args.split_first()
-        && name == "fault"
-    {
-        return super::fault::run(rest);
-    }
-    if let Some(name) = args.first()
-        && !is_known(name)
-    {
-        let known = [&["create", "fault", "help"][..], &COMMANDS[..]].concat();
-        return say::unrecognized("ashift machine", name, &known, "ashift machine help");
-    }
-    if args.iter().any(|a| a == "-h" || a == "--help") || args.first().is_some_and(|a| a == "help")
-    {
-        print!("{USAGE}");
-        return ExitCode::SUCCESS;
-    }
-    let outcome = match args.split_first() {
-        None => Err(Failure::Usage("missing command".to_owned())),
-        Some((name, rest)) => parse(rest).and_then(|request| dispatch(name, &request)),
-    };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(Failure::Failed(error)) => fail("ashift machine", 1, &error.to_string()),
-        Err(Failure::Usage(text)) => {
-            let text = format!("{text} (`ashift machine -h` says how it is used)");
-            fail("ashift machine", 2, &text)
+fn run(args: &[String]) -> Outcome {
+    let outcome = VERBS
+        .pick(args)
+        .and_then(|(command, rest)| match command.run {
+            Act::Own(own) => own.act(rest),
+            _ if asks_for_help(rest) => Err(Fail::Help),
+            Act::Create(act) => act(&parse(rest)?),
+            Act::On(act) => {
+                let request = parse(rest)?;
+                let (folder, operands) = folder_of(&request.operands)?;
+                act(&folder, operands, &request)
+            }
+        });
+    outcome.map_err(|fail| match fail {
+        Fail::Usage(text) => {
+            let text = if text.is_empty() {
+                "missing command"
+            } else {
+                &text
+            };
+            Fail::Exits(
+                2,
+                format!("{text} (`ashift machine -h` says how it is used)"),
+            )
         }
-    }
+        fail => fail,
+    })
 }
 
-fn is_known(name: &str) -> bool {
-    COMMANDS.contains(&name) || ["create", "help", "-h", "--help"].contains(&name)
+fn misused<T>(text: impl Into<String>) -> Outcome<T> {
+    Err(Fail::Usage(text.into()))
 }
 
-fn parse(args: &[String]) -> std::result::Result<Request, Failure> {
+fn parse(args: &[String]) -> Outcome<Request> {
     let mut request = Request::default();
     let mut args = args.iter();
     while let Some(arg) = args.next() {
@@ -141,7 +144,7 @@ fn parse(args: &[String]) -> std::result::Result<Request, Failure> {
             "--foreground" => request.is_foreground = true,
             "--seed" => {
                 let seed = args.next().and_then(|text| text.parse().ok());
-                let bad = || Failure::Usage("--seed needs a number".to_owned());
+                let bad = || Fail::Usage("--seed needs a number".to_owned());
                 request.seed = Some(seed.ok_or_else(bad)?);
             }
             "--host" => {
@@ -151,12 +154,12 @@ fn parse(args: &[String]) -> std::result::Result<Request, Failure> {
             "--after" => {
                 let seconds = args.next().and_then(|text| text.parse::<f64>().ok());
                 let seconds = seconds.filter(|s| (0.0..1e9).contains(s));
-                let bad = || Failure::Usage("--after needs a number of seconds".to_owned());
+                let bad = || Fail::Usage("--after needs a number of seconds".to_owned());
                 request.after_ns = Some((seconds.ok_or_else(bad)? * 1e9) as u64);
             }
             "--" => request.command = args.by_ref().cloned().collect(),
             option if option.starts_with('-') => {
-                return Err(Failure::Usage(format!("invalid option '{option}'")));
+                return Err(Fail::Usage(format!("invalid option '{option}'")));
             }
             operand => request.operands.push(operand.to_owned()),
         }
@@ -164,44 +167,46 @@ fn parse(args: &[String]) -> std::result::Result<Request, Failure> {
     Ok(request)
 }
 
-fn dispatch(name: &str, request: &Request) -> Outcome {
-    let operands = request.operands.as_slice();
-    if name == "create" {
-        return create(request);
-    }
-    let (folder, rest) = folder_of(operands)?;
-    match name {
-        "mount" if rest.len() == 1 => {
-            let result = super::mount::run(&folder, Path::new(&rest[0]), request.is_foreground);
-            result.map_err(Failure::Failed)
-        }
-        "mount" => Err(Failure::Usage(
-            "one folder to mount on is needed".to_owned(),
-        )),
-        "show" if rest.is_empty() => show(&folder, request.is_json),
-        "add" if !rest.is_empty() => add(&folder, rest),
-        "pull" if !rest.is_empty() => on_drives(&folder, rest, pull),
-        "push" if !rest.is_empty() => on_drives(&folder, rest, push),
-        "move" if !rest.is_empty() => move_drives(&folder, rest),
-        "power-cut" if rest.is_empty() => power_cut(&folder, request),
-        "destroy" if rest.is_empty() && operands.len() == 1 => {
-            open(&folder)?.destroy()?;
-            Ok(())
-        }
-        "show" | "power-cut" => Err(Failure::Usage(format!("'{}' is too much", rest[0]))),
-        "destroy" => Err(Failure::Usage("one folder is to be named".to_owned())),
-        _ => Err(Failure::Usage("missing drive".to_owned())),
+fn check_none(operands: &[String]) -> Outcome {
+    match operands.first() {
+        Some(word) => misused(format!("'{word}' is too much")),
+        None => Ok(()),
     }
 }
 
+fn check_some(operands: &[String]) -> Outcome {
+    match operands {
+        [] => misused("missing drive"),
+        _ => Ok(()),
+    }
+}
+
+fn mount(folder: &Path, operands: &[String], request: &Request) -> Outcome {
+    let [on] = operands else {
+        return misused("one folder to mount on is needed");
+    };
+    Ok(super::mount::run(
+        folder,
+        Path::new(on),
+        request.is_foreground,
+    )?)
+}
+
+fn destroy(folder: &Path, operands: &[String], request: &Request) -> Outcome {
+    if !operands.is_empty() || request.operands.len() != 1 {
+        return misused("one folder is to be named");
+    }
+    Ok(open(folder)?.destroy()?)
+}
+
 /// The machine's folder, which may be omitted if `-m` gives it.
-fn folder_of(operands: &[String]) -> std::result::Result<(PathBuf, &[String]), Failure> {
+fn folder_of(operands: &[String]) -> Outcome<(PathBuf, &[String])> {
     let is_machine = |text: &String| Path::new(text).join(FILE_NAME).exists();
     match (operands.split_first(), chosen()) {
         (Some((first, rest)), _) if is_machine(first) => Ok((PathBuf::from(first), rest)),
         (_, Some(folder)) => Ok((folder, operands)),
         (Some((first, rest)), None) if !names_drive(first) => Ok((PathBuf::from(first), rest)),
-        _ => Err(Failure::Usage(
+        _ => Err(Fail::Usage(
             "which machine? Name its folder, or use -m or ASHIFT_MACHINE".to_owned(),
         )),
     }
@@ -221,18 +226,18 @@ fn create(request: &Request) -> Outcome {
     let (folder, drives) = match (named, request.operands.split_first()) {
         (Some(folder), _) if !has_folder => (folder, request.operands.as_slice()),
         (_, Some((folder, drives))) => (folder.clone(), drives),
-        (None, None) => return Err(Failure::Usage("missing folder".to_owned())),
+        (None, None) => return Err(Fail::Usage("missing folder".to_owned())),
         (Some(folder), None) => (folder, [].as_slice()),
     };
     let drives = drives.iter().map(|text| NewDrive::parse(text));
     let drives = drives
         .collect::<Result<Vec<_>>>()
-        .map_err(|e| Failure::Usage(e.to_string()))?;
+        .map_err(|e| Fail::Usage(e.to_string()))?;
     let host = request.host.as_deref().unwrap_or("none");
     if HostProfile::find(host).is_none() {
         let known: Vec<&str> = host_profiles().iter().map(|h| h.name).collect();
         let text = format!("no host '{host}'; there are {}", known.join(", "));
-        return Err(Failure::Usage(text));
+        return Err(Fail::Usage(text));
     }
     let new = NewMachine {
         seed: request.seed.unwrap_or(1),
@@ -243,30 +248,25 @@ fn create(request: &Request) -> Outcome {
     Ok(())
 }
 
-fn add(folder: &Path, words: &[String]) -> Outcome {
+fn add(folder: &Path, words: &[String], _: &Request) -> Outcome {
+    check_some(words)?;
     let machine = open(folder)?;
     let mut new = Vec::new();
     for word in words {
         new.push(match word.contains('=') {
-            true => Some(NewDrive::parse(word).map_err(|e| Failure::Usage(e.to_string()))?),
+            true => Some(NewDrive::parse(word).map_err(|e| Fail::Usage(e.to_string()))?),
             false => None,
         });
     }
-    in_machine(machine, |world| {
-        for (word, new) in words.iter().zip(&new) {
-            match new {
-                Some(drive) => running(world)?.add(drive)?,
-                None => push(world, word)?,
-            }
-        }
-        Ok(())
-    })?
-    .map_err(Failure::Failed)
-}
-
-fn on_drives(folder: &Path, names: &[String], act: fn(&Arc<World>, &str) -> Result<()>) -> Outcome {
-    let act_on_all = |world: &Arc<World>| names.iter().try_for_each(|name| act(world, name));
-    in_machine(open(folder)?, act_on_all)?.map_err(Failure::Failed)
+    Ok(in_machine(machine, |world| {
+        words
+            .iter()
+            .zip(&new)
+            .try_for_each(|(word, new)| match new {
+                Some(drive) => running(world)?.add(drive),
+                None => running(world)?.push(word),
+            })
+    })??)
 }
 
 fn running(world: &World) -> Result<&machine::Running> {
@@ -275,48 +275,57 @@ fn running(world: &World) -> Result<&machine::Running> {
         .ok_or_else(|| Error::invalid("this host has no drives to plug"))
 }
 
-fn move_drives(folder: &Path, words: &[String]) -> Outcome {
+fn pull(folder: &Path, names: &[String], _: &Request) -> Outcome {
+    on_drives(folder, names, machine::Running::pull)
+}
+
+fn push(folder: &Path, names: &[String], _: &Request) -> Outcome {
+    on_drives(folder, names, machine::Running::push)
+}
+
+fn on_drives(
+    folder: &Path,
+    names: &[String],
+    act: fn(&machine::Running, &str) -> Result<()>,
+) -> Outcome {
+    check_some(names)?;
+    Ok(in_machine(open(folder)?, |world| {
+        names.iter().try_for_each(|name| act(running(world)?, name))
+    })??)
+}
+
+fn move_drives(folder: &Path, words: &[String], _: &Request) -> Outcome {
+    check_some(words)?;
     let mut moves = Vec::new();
     for word in words {
         let (name, bus) = word
             .split_once('=')
-            .ok_or_else(|| Failure::Usage(format!("'{word}': where to? NAME=sata or NAME=usb")))?;
-        moves.push((
-            name,
-            Bus::parse(bus).map_err(|e| Failure::Usage(e.to_string()))?,
-        ));
+            .ok_or_else(|| Fail::Usage(format!("'{word}': where to? NAME=sata or NAME=usb")))?;
+        let bus = Bus::parse(bus).map_err(|e| Fail::Usage(e.to_string()))?;
+        moves.push((name, bus));
     }
-    in_machine(open(folder)?, |world| {
+    Ok(in_machine(open(folder)?, |world| {
         let mut moves = moves.into_iter();
         moves.try_for_each(|(name, bus)| running(world)?.move_to(name, bus))
-    })?
-    .map_err(Failure::Failed)
+    })??)
 }
 
-fn pull(world: &Arc<World>, name: &str) -> Result<()> {
-    running(world)?.pull(name)
-}
-
-fn push(world: &Arc<World>, name: &str) -> Result<()> {
-    running(world)?.push(name)
-}
-
-fn power_cut(folder: &Path, request: &Request) -> Outcome {
+fn power_cut(folder: &Path, operands: &[String], request: &Request) -> Outcome {
+    check_none(operands)?;
     if request.after_ns.is_some() == request.command.is_empty() {
-        let text = "--after and -- COMMAND belong together".to_owned();
-        return Err(Failure::Usage(text));
+        return misused("--after and -- COMMAND belong together");
     }
     if let Some(name) = request.command.first()
         && !crate::is_command(name)
     {
-        return Err(Failure::Usage(format!("unrecognized command '{name}'")));
+        return misused(format!("unrecognized command '{name}'"));
     }
     let machine = open(folder)?;
     let seed = request.seed.unwrap_or_else(|| machine.command_seed());
     let Some(after_ns) = request.after_ns else {
-        return in_machine(machine, |world| world.power_cut(seed))?.map_err(Failure::Failed);
+        return Ok(in_machine(machine, |world| world.power_cut(seed))??);
     };
-    in_machine(machine, |world| {
+    Ok(in_machine(machine, |world| {
         let drives = world.drives();
         rt::at_ns(rt::now_ns() + after_ns, move || {
             for (drive, number) in drives.iter().zip(0..) {
@@ -327,15 +336,15 @@ fn power_cut(folder: &Path, request: &Request) -> Outcome {
         // It fails, unless it finished before the power was cut.
         let _ = crate::run_words(&request.command);
         world.power_cut(seed)
-    })?
-    .map_err(Failure::Failed)
+    })??)
 }
 
-fn show(folder: &Path, is_json: bool) -> Outcome {
+fn show(folder: &Path, operands: &[String], request: &Request) -> Outcome {
+    check_none(operands)?;
     let machine = open(folder)?;
     let shown = folder.display().to_string();
     let text = in_machine(machine, |world| {
-        if is_json {
+        if request.is_json {
             json_of(world, &shown)
         } else {
             text_of(world, &shown)

@@ -1,7 +1,6 @@
 //! `ashift machine fault`: faults to inject into the drives of a machine, and those that have occurred.
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::sync::Arc;
 
 use base::{Context, Error, Result};
@@ -12,9 +11,14 @@ use machine::{FILE_NAME, World};
 use serde_json::{Value, json};
 
 use super::{chosen, in_machine, open};
-use crate::say::fail;
+use crate::command::{Command, Entry, Table, verb};
+use crate::failure::{Fail, Outcome};
 
-const USAGE: &str = "\
+/// Part of `ashift machine`, with usage and messages of its own.
+pub(super) const FAULT: Command<Entry> = Command::explained(
+    "machine fault",
+    "",
+    "\
 usage: ashift machine fault list [-j] [DIR]
        ashift machine fault add [options] [DIR] DRIVE KIND [PLACE]
        ashift machine fault remove [DIR] DRIVE NUMBER ... | all
@@ -35,7 +39,16 @@ PLACE      LBA or LBA+COUNT, in sectors of the drive, or random:N: N sectors, wh
 --after S  seconds from now until the drive is dead; 0
 --for S    seconds until it comes back; for ever if nothing is said
 -j         print JSON
-";
+",
+    run,
+);
+
+type Run = fn(&World, &[String], &Options) -> Result<()>;
+
+const VERBS: Table<Run> = Table {
+    program: "ashift machine fault",
+    commands: &[verb("list", list), verb("add", add), verb("remove", remove)],
+};
 
 /// The parsed options.
 struct Options {
@@ -48,45 +61,21 @@ struct Options {
     operands: Vec<String>,
 }
 
-/// Runs `machine fault ARGS`.
-pub(super) fn run(args: &[String]) -> ExitCode {
-    if args.iter().any(|arg| arg == "-h" || arg == "--help") {
-        print!("{USAGE}");
-        return ExitCode::SUCCESS;
-    }
-    let parsed = match args.split_first() {
-        Some((verb, rest)) => parse(rest).map(|options| (verb.as_str(), options)),
-        None => Err(Error::invalid("missing command")),
+fn run(args: &[String]) -> Outcome {
+    let usage = |text: &str| Fail::Usage(text.to_owned());
+    let (word, rest) = args.split_first().ok_or_else(|| usage("missing command"))?;
+    let options = parse(rest).map_err(|error| usage(&error.to_string()))?;
+    let (folder, operands) = folder_of(&options.operands)
+        .ok_or_else(|| usage("which machine? Name its folder, or use -m or ASHIFT_MACHINE"))?;
+    let act = |world: &Arc<World>| match VERBS.find(word) {
+        Some(command) => (command.run)(world, operands, &options),
+        None => Err(misused()),
     };
-    let (verb, options) = match parsed {
-        Ok(parsed) => parsed,
-        Err(error) => return usage(&error.to_string()),
-    };
-    let (folder, operands) = match folder_of(&options.operands) {
-        Some(found) => found,
-        None => return usage("which machine? Name its folder, or use -m or ASHIFT_MACHINE"),
-    };
-    let act = |world: &Arc<World>| match (verb, operands) {
-        ("list", []) => list(world, options.is_json),
-        ("add", [drive, kind, place @ ..]) if place.len() <= 1 => add(
-            world,
-            drive,
-            kind,
-            place.first().map(String::as_str),
-            &options,
-        ),
-        ("remove", [drive, numbers @ ..]) if !numbers.is_empty() => remove(world, drive, numbers),
-        _ => Err(Error::invalid("see ashift machine fault -h")),
-    };
-    match open(&folder).and_then(|machine| in_machine(machine, act)?) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail("ashift machine fault", 1, &error.to_string()),
-    }
+    Ok(open(&folder).and_then(|machine| in_machine(machine, act)?)?)
 }
 
-fn usage(text: &str) -> ExitCode {
-    eprint!("ashift machine fault: {text}\n{USAGE}");
-    ExitCode::from(2)
+fn misused() -> Error {
+    Error::invalid("see ashift machine fault -h")
 }
 
 fn parse(args: &[String]) -> Result<Options> {
@@ -153,20 +142,23 @@ fn find(world: &World, name: &str) -> Result<Arc<Emulated>> {
     found.ok_or_else(|| Error::not_found(format!("{name}: there is no such drive")))
 }
 
-fn list(world: &World, is_json: bool) -> Result<()> {
+fn list(world: &World, operands: &[String], options: &Options) -> Result<()> {
+    if !operands.is_empty() {
+        return Err(misused());
+    }
     let mut entries = Vec::new();
     for drive in world.drives() {
         let shift = drive.profile().medium.lba_shift;
         for (number, fault) in drive.faults() {
             let fault = fault.as_host_sees(shift);
-            if is_json {
+            if options.is_json {
                 entries.push(as_json(drive.name(), number, &fault));
             } else {
                 println!("{}  {number}  {fault}", drive.name());
             }
         }
     }
-    if is_json {
+    if options.is_json {
         println!("{:#}", json!({ "faults": entries }));
     }
     Ok(())
@@ -176,13 +168,12 @@ fn as_json(drive: &str, number: u64, fault: &Fault) -> Value {
     json!({ "drive": drive, "number": number, "fault": fault, "text": fault.to_string() })
 }
 
-fn add(
-    world: &World,
-    drive: &str,
-    kind: &str,
-    place: Option<&str>,
-    options: &Options,
-) -> Result<()> {
+fn add(world: &World, operands: &[String], options: &Options) -> Result<()> {
+    let (drive, kind, place) = match operands {
+        [drive, kind] => (drive, kind.as_str(), None),
+        [drive, kind, place] => (drive, kind.as_str(), Some(place.as_str())),
+        _ => return Err(misused()),
+    };
     let drive = find(world, drive)?;
     if kind == "dead" {
         let at = |seconds: f64| drive.now_ns().saturating_add((seconds * 1e9) as u64);
@@ -244,7 +235,13 @@ fn say(number: u64) {
     println!("fault {number}");
 }
 
-fn remove(world: &World, name: &str, numbers: &[String]) -> Result<()> {
+fn remove(world: &World, operands: &[String], _: &Options) -> Result<()> {
+    let [name, numbers @ ..] = operands else {
+        return Err(misused());
+    };
+    if numbers.is_empty() {
+        return Err(misused());
+    }
     let drive = find(world, name)?;
     if numbers == ["all"] {
         return (drive.faults().iter()).try_for_each(|(id, _)| drive.remove_fault(*id).map(drop));

@@ -1,6 +1,5 @@
 //! The commands, one after another, on one device.
 
-use std::process::ExitCode;
 use std::sync::Arc;
 
 use gpart::parted::{TableView, Topology, Unit, print};
@@ -8,8 +7,9 @@ use gpart::{Partition, Scheme};
 use machine::World;
 
 use super::file_systems::Probe;
-use super::session::{Failed, Result, Session, fail};
-use super::{HELP, Options};
+use super::session::Session;
+use super::{HELP, Options, VERSION, fail, say};
+use crate::failure::{Fail, Outcome};
 
 /// The words of a command line, taken one by one.
 pub(super) struct Words<'a>(std::slice::Iter<'a, String>);
@@ -30,34 +30,22 @@ pub(super) fn run(
     device: &str,
     words: &[String],
     options: &Options,
-) -> ExitCode {
-    let mut session = match Session::open(world, device, options) {
-        Ok(session) => session,
-        Err(Failed(text)) => return say(&text),
-    };
+) -> Outcome {
+    let mut session = Session::open(world, device, options)?;
     if words.is_empty() {
-        return say("Error: there is no interactive mode here: name a command (parted -h)");
+        return fail("Error: there is no interactive mode here: name a command (parted -h)");
     }
     let mut words = Words(words.iter());
     while let Some(command) = words.next() {
-        match session.command(command, &mut words) {
-            Ok(true) => {}
-            Ok(false) => break,
-            Err(Failed(text)) => return say(&text),
+        if !session.command(command, &mut words)? {
+            break;
         }
     }
-    ExitCode::SUCCESS
-}
-
-fn say(text: &str) -> ExitCode {
-    if !text.is_empty() {
-        eprintln!("{text}");
-    }
-    ExitCode::FAILURE
+    Ok(())
 }
 
 impl Session<'_> {
-    fn command(&mut self, command: &str, words: &mut Words<'_>) -> Result<bool> {
+    fn command(&mut self, command: &str, words: &mut Words<'_>) -> Outcome<bool> {
         match command {
             "print" | "p" => self.print(words)?,
             "mklabel" | "mktable" => self.mklabel(words)?,
@@ -72,9 +60,9 @@ impl Session<'_> {
                 words.next();
                 print!("{HELP}");
             }
-            "version" => println!("parted (ashift {})", env!("CARGO_PKG_VERSION")),
+            "version" => println!("{VERSION}"),
             "set" | "toggle" | "disk_set" | "disk_toggle" | "rescue" | "select" => {
-                return fail(&format!("Error: {command} is not kept up here"));
+                return fail(format!("Error: {command} is not kept up here"));
             }
             // parted itself stops here, and treats that as a success
             _ => {
@@ -86,7 +74,7 @@ impl Session<'_> {
         Ok(true)
     }
 
-    fn print(&mut self, words: &mut Words<'_>) -> Result<()> {
+    fn print(&mut self, words: &mut Words<'_>) -> Outcome {
         let with_free = match words.peek() {
             Some("free") => words.next().is_some(),
             Some("devices" | "list" | "all") => {
@@ -94,28 +82,22 @@ impl Session<'_> {
             }
             _ => false,
         };
-        let read = self.table().map(|table| table.clone());
+        // the disk is shown even without a table, after the complaint
+        let read = self.table().map(|table| table.clone()).map_err(say);
         let probe = Probe(Arc::clone(&self.reader));
         let view = TableView {
             table: read.as_ref().ok(),
             shape: self.shape,
             file_system: &probe,
         };
-        // the disk is shown even without a table, after the complaint
-        if let Err(Failed(complaint)) = &read {
-            eprintln!("{complaint}");
-        }
         print!(
             "{}",
             print(&view, &self.disk, self.unit, with_free, self.options.format)
         );
-        match read {
-            Ok(_) => Ok(()),
-            Err(_) => fail(""),
-        }
+        read.map(drop)
     }
 
-    fn index(words: &mut Words<'_>) -> Result<u32> {
+    fn index(words: &mut Words<'_>) -> Outcome<u32> {
         let Some(text) = words.next() else {
             return fail("Error: Expecting a partition number.");
         };
@@ -124,34 +106,34 @@ impl Session<'_> {
     }
 
     /// The partition given by the next word.
-    pub(super) fn partition(&mut self, words: &mut Words<'_>) -> Result<Partition> {
+    pub(super) fn partition(&mut self, words: &mut Words<'_>) -> Outcome<Partition> {
         let index = Self::index(words)?;
         let found = self.table()?.partition(index).cloned();
         found.map_or_else(|| fail("Error: Partition doesn't exist."), Ok)
     }
 
     /// The partition given by the next word, unless it is in use.
-    pub(super) fn free_partition(&mut self, words: &mut Words<'_>) -> Result<Partition> {
+    pub(super) fn free_partition(&mut self, words: &mut Words<'_>) -> Outcome<Partition> {
         let one = self.partition(words)?;
         let suffix = one.suffix();
         let name = format!("{}{suffix}", self.world.canonical(&self.device));
         if !self.world.holders(&name)?.is_empty() {
             let path = &self.disk.path;
-            return fail(&format!(
+            return fail(format!(
                 "Warning: Partition {path}{suffix} is being used. Are you sure you want to continue?"
             ));
         }
         Ok(one)
     }
 
-    fn rm(&mut self, words: &mut Words<'_>) -> Result<()> {
+    fn rm(&mut self, words: &mut Words<'_>) -> Outcome {
         let one = self.free_partition(words)?;
         let mut table = self.table()?.clone();
         table.delete(one.index)?;
         self.commit(table)
     }
 
-    fn name(&mut self, words: &mut Words<'_>) -> Result<()> {
+    fn name(&mut self, words: &mut Words<'_>) -> Outcome {
         let scheme = self.table()?.scheme();
         let one = self.partition(words)?;
         if scheme == Scheme::Mbr {
@@ -165,19 +147,21 @@ impl Session<'_> {
         self.commit(table)
     }
 
-    fn set_unit(&mut self, words: &mut Words<'_>) -> Result<()> {
+    fn set_unit(&mut self, words: &mut Words<'_>) -> Outcome {
         let Some(text) = words.next() else {
             return Ok(());
         };
         if Unit::is_left_out(text) {
-            return fail(&format!("Error: unit {text} is not kept up here"));
+            return fail(format!("Error: unit {text} is not kept up here"));
         }
-        let unknown = || Failed(format!("parted: invalid token: {text}"));
-        self.unit = Unit::parse(text).ok_or_else(unknown)?;
+        let Some(unit) = Unit::parse(text) else {
+            return fail(format!("parted: invalid token: {text}"));
+        };
+        self.unit = unit;
         Ok(())
     }
 
-    fn align_check(&mut self, words: &mut Words<'_>) -> Result<()> {
+    fn align_check(&mut self, words: &mut Words<'_>) -> Outcome {
         let topology = Topology::of(&self.shape);
         let is_prefix_of = |text: &str, name: &str| !text.is_empty() && name.starts_with(text);
         let alignment = match words.peek() {
@@ -190,14 +174,14 @@ impl Session<'_> {
                 topology.optimal
             }
             Some(text) if text.parse::<u32>().is_err() => {
-                return fail(&format!("parted: invalid token: {text}"));
+                return fail(format!("parted: invalid token: {text}"));
             }
             _ => topology.optimal,
         };
         let one = self.partition(words)?;
         let is_aligned = alignment.holds(one.start_sector);
         if self.options.is_script {
-            return if is_aligned { Ok(()) } else { fail("") };
+            return Fail::exit((!is_aligned).into());
         }
         let index = one.index;
         if is_aligned {

@@ -4,10 +4,12 @@ use geom::Provider;
 use gpart::{Era, Scheme, Table};
 
 use super::commands::Words;
-use super::session::{Result, Session, fail};
+use super::fail;
+use super::session::Session;
+use crate::failure::{Fail, Outcome};
 
 impl Session<'_> {
-    pub(super) fn mklabel(&mut self, words: &mut Words<'_>) -> Result<()> {
+    pub(super) fn mklabel(&mut self, words: &mut Words<'_>) -> Outcome {
         let scheme = match words.next() {
             Some("gpt") => Scheme::Gpt,
             Some("msdos" | "mbr") => Scheme::Mbr,
@@ -15,10 +17,10 @@ impl Session<'_> {
                 other @ ("aix" | "amiga" | "atari" | "bsd" | "dvh" | "mac" | "pc98" | "sun"
                 | "loop"),
             ) => {
-                return fail(&format!("Error: label type {other} is not kept up here"));
+                return fail(format!("Error: label type {other} is not kept up here"));
             }
             Some(other) => {
-                return fail(&format!(
+                return fail(format!(
                     "parted: invalid token: {other}\nError: Expecting a disk label type."
                 ));
             }
@@ -32,7 +34,7 @@ impl Session<'_> {
             } else {
                 "Warning"
             };
-            return fail(&format!("{kind}: Partition(s) on {path} are being used."));
+            return fail(format!("{kind}: Partition(s) on {path} are being used."));
         }
         if matches!(&old, Ok(Some(_))) {
             let path = &self.disk.path;
@@ -50,7 +52,7 @@ impl Session<'_> {
             } else {
                 "MSDOS"
             };
-            format!("Error: device is too small for {name}")
+            Fail::Failed(format!("device is too small for {name}"))
         })?;
         let writer = self.writer()?;
         match old {
@@ -63,7 +65,7 @@ impl Session<'_> {
 }
 
 /// Wipes GPT headers that are all damaged.
-fn wipe(provider: &dyn Provider) -> Result<()> {
+fn wipe(provider: &dyn Provider) -> Outcome {
     let sector = u64::from(provider.sectorsize());
     let zeros = vec![0; provider.sectorsize() as usize];
     let last = provider.mediasize() / sector - 1;

@@ -6,13 +6,14 @@ mod label;
 mod partition;
 mod session;
 
-use std::process::ExitCode;
-
 use gpart::parted::Format;
 
+use crate::command::{Command, Entry};
+use crate::failure::{Fail, Outcome};
 use crate::gpart::device;
 
 const HELP: &str = include_str!("help.txt");
+const VERSION: &str = concat!("parted (ashift ", env!("CARGO_PKG_VERSION"), ")");
 
 /// How new partitions are aligned.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
@@ -33,32 +34,48 @@ struct Options {
     has_consent: bool,
 }
 
-/// What the options ask for.
-enum Start {
-    Run(Options, Vec<String>),
-    Exit(ExitCode),
-}
+pub(crate) const PARTED: Command<Entry> = Command::words(
+    "parted",
+    "partition tables, as GNU parted does it",
+    HELP,
+    run,
+)
+.tool()
+.leads_with("");
 
-/// `ashift parted`
-pub(crate) fn run(args: &[String]) -> ExitCode {
+fn run(args: &[String]) -> Outcome {
     let mut args = args.to_vec();
     let has_consent = device::take_consent(&mut args);
-    let (mut options, rest) = match read_options(args) {
-        Start::Run(options, rest) => (options, rest),
-        Start::Exit(code) => return code,
+    let Some((mut options, rest)) = read_options(args)? else {
+        println!("{VERSION}");
+        return Ok(());
     };
     options.has_consent = has_consent;
     let mut words = rest.into_iter();
     let Some(device) = words.next() else {
-        eprintln!("Error: No device found");
-        return ExitCode::FAILURE;
+        return fail("Error: No device found");
     };
     // as in parted: an argument may hold several words
     let words: Vec<String> = words.flat_map(|arg| split_words(&arg)).collect();
-    crate::machine::with_world(|world| commands::run(world, &device, &words, &options))
+    commands::run(&crate::machine::entered(), &device, &words, &options).map_err(say)
 }
 
-fn read_options(args: Vec<String>) -> Start {
+/// The failure with a text that is complete.
+fn fail<T>(text: impl Into<String>) -> Outcome<T> {
+    Err(Fail::Exits(1, text.into()))
+}
+
+/// Reports a failure; those of the engine are errors.
+fn say(fail: Fail) -> Fail {
+    let lead = match &fail {
+        Fail::Failed(_) => "Error: ",
+        _ => "",
+    };
+    fail.say(lead)
+}
+
+/// The options, and the other words; `None` if the version is asked for.
+fn read_options(args: Vec<String>) -> Outcome<Option<(Options, Vec<String>)>> {
     let mut options = Options::default();
     let mut rest = Vec::new();
     let mut args = args.into_iter();
@@ -95,14 +112,8 @@ fn read_options(args: Vec<String>) -> Start {
                 _ => '?',
             };
             match letter {
-                'h' => {
-                    print!("{HELP}");
-                    return Start::Exit(ExitCode::SUCCESS);
-                }
-                'v' => {
-                    println!("parted (ashift {})", env!("CARGO_PKG_VERSION"));
-                    return Start::Exit(ExitCode::SUCCESS);
-                }
+                'h' => return Err(Fail::Help),
+                'v' => return Ok(None),
                 'm' => options.format = Format::Machine,
                 'j' => options.format = Format::Json,
                 's' => options.is_script = true,
@@ -122,8 +133,7 @@ fn read_options(args: Vec<String>) -> Start {
                         "min" | "minimal" => Align::Minimal,
                         "opt" | "optimal" => Align::Optimal,
                         "cyl" | "cylinder" => {
-                            eprintln!("parted: alignment to cylinders is not kept up here");
-                            return Start::Exit(ExitCode::FAILURE);
+                            return fail("parted: alignment to cylinders is not kept up here");
                         }
                         _ => return unknown(&format!("parted: invalid alignment: {value}")),
                     };
@@ -138,14 +148,13 @@ fn read_options(args: Vec<String>) -> Start {
             }
         }
     }
-    Start::Run(options, rest)
+    Ok(Some((options, rest)))
 }
 
-fn unknown(complaint: &str) -> Start {
-    eprintln!(
+fn unknown<T>(complaint: &str) -> Outcome<T> {
+    fail(format!(
         "{complaint}\nUsage: parted [-hmjsfv] [-a<align>] [DEVICE [COMMAND [PARAMETERS]]...]"
-    );
-    Start::Exit(ExitCode::FAILURE)
+    ))
 }
 
 /// `-1s`, `-5%`: not an option.

@@ -3,9 +3,10 @@
 use gpart::parted::{Alignment, Location, Topology, kind_for, parse_location, place, resize_end};
 use gpart::{Era, NewPartition, Scheme, Wish};
 
-use super::Align;
 use super::commands::Words;
-use super::session::{Result, Session, fail};
+use super::session::Session;
+use super::{Align, fail};
+use crate::failure::Outcome;
 
 /// Where parted would ask.
 const NEEDS: &str = "Error: mkpart needs PART-TYPE [FS-TYPE] START END";
@@ -20,15 +21,14 @@ impl Session<'_> {
         }
     }
 
-    fn location(&self, text: Option<&str>) -> Result<Location> {
+    fn location(&self, text: Option<&str>) -> Outcome<Location> {
         let Some(text) = text else {
             return fail(NEEDS);
         };
-        let location = parse_location(text, self.unit, &self.shape, &self.disk.path)?;
-        Ok(location)
+        parse_location(text, self.unit, &self.shape, &self.disk.path).or_else(fail)
     }
 
-    pub(super) fn mkpart(&mut self, words: &mut Words<'_>) -> Result<()> {
+    pub(super) fn mkpart(&mut self, words: &mut Words<'_>) -> Outcome {
         let table = self.table()?.clone();
         let scheme = table.scheme();
         if scheme == Scheme::Mbr && table.partitions().len() == table.entries() as usize {
@@ -43,7 +43,7 @@ impl Session<'_> {
                 return fail("Error: extended and logical partitions are not kept up here");
             }
             (Scheme::Mbr, Some(other)) => {
-                return fail(&format!(
+                return fail(format!(
                     "parted: invalid token: {other}\nError: Expecting a partition type."
                 ));
             }
@@ -58,7 +58,7 @@ impl Session<'_> {
         };
         let Some(kind) = kind_for(scheme, system) else {
             let system = system.unwrap_or_default();
-            return fail(&format!(
+            return fail(format!(
                 "parted: invalid token: {system}\nError: Expecting a file system type."
             ));
         };
@@ -73,7 +73,8 @@ impl Session<'_> {
             &end,
             alignment,
             (self.unit, self.disk.track),
-        )?;
+        )
+        .or_else(fail)?;
         if let Some(arithmetic) = &placed.misaligned {
             let text = format!(
                 "Warning: The resulting partition is not properly aligned for best performance: {arithmetic}"
@@ -99,7 +100,7 @@ impl Session<'_> {
         self.commit(table)
     }
 
-    pub(super) fn resizepart(&mut self, words: &mut Words<'_>) -> Result<()> {
+    pub(super) fn resizepart(&mut self, words: &mut Words<'_>) -> Outcome {
         let one = self.free_partition(words)?;
         let Some(text) = words.next() else {
             return fail("Error: resizepart needs NUMBER END");
@@ -107,7 +108,7 @@ impl Session<'_> {
         let start = Location::exactly(i64::try_from(one.start_sector).unwrap_or(i64::MAX));
         let end = self.location(Some(text))?.as_end(text, &start);
         let mut table = self.table()?.clone();
-        let end = resize_end(&table, one.index, &end)?;
+        let end = resize_end(&table, one.index, &end).or_else(fail)?;
         if end < one.last_sector() {
             self.confirm(
                 "Warning: Shrinking a partition can cause data loss, are you sure you want to continue?",

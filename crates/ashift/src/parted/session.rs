@@ -10,29 +10,9 @@ use gpart::parted::{Disk, Unit};
 use gpart::{Era, Shape, Table};
 use machine::{Holder, World};
 
-use super::Options;
+use super::{Options, fail};
+use crate::failure::{Fail, Outcome};
 use crate::gpart::device;
-
-/// Why a command ended early; empty if it was reported already.
-pub(super) struct Failed(pub(super) String);
-
-pub(super) type Result<T> = std::result::Result<T, Failed>;
-
-impl From<base::Error> for Failed {
-    fn from(error: base::Error) -> Self {
-        Failed(format!("Error: {error}"))
-    }
-}
-
-impl From<String> for Failed {
-    fn from(text: String) -> Self {
-        Failed(text)
-    }
-}
-
-pub(super) fn fail<T>(text: &str) -> Result<T> {
-    Err(Failed(text.to_owned()))
-}
 
 pub(super) struct Session<'a> {
     pub(super) world: &'a Arc<World>,
@@ -52,21 +32,21 @@ impl<'a> Session<'a> {
         world: &'a Arc<World>,
         device: &str,
         options: &'a Options,
-    ) -> Result<Session<'a>> {
+    ) -> Outcome<Session<'a>> {
         let reader = world.open(device, OpenMode::Inspect).map_err(|error| {
-            Failed(match error.kind() {
+            Fail::Failed(match error.kind() {
                 ErrorKind::NotFound if world.is_machine() => {
-                    format!("Error: Could not stat device {device} - {error}.")
+                    format!("Could not stat device {device} - {error}.")
                 }
                 ErrorKind::NotFound => {
-                    format!("Error: Could not stat device {device} - No such file or directory.")
+                    format!("Could not stat device {device} - No such file or directory.")
                 }
-                _ => format!("Error: {error}"),
+                _ => error.to_string(),
             })
         })?;
         let shape = Shape::of(&*reader);
         if shape.sectors() < 10 {
-            return fail(&format!(
+            return fail(format!(
                 "Error: The device {device} is so small that it cannot possibly store a file system \
                  or partition table.  Perhaps you selected the wrong device?"
             ));
@@ -109,18 +89,18 @@ impl<'a> Session<'a> {
     }
 
     /// The table, read when it is first needed.
-    pub(super) fn table(&mut self) -> Result<&mut Table> {
+    pub(super) fn table(&mut self) -> Outcome<&mut Table> {
         if self.table.is_none() {
             self.table = Some(self.read_table()?);
         }
         Ok(self.table.as_mut().expect("it was just read"))
     }
 
-    fn read_table(&mut self) -> Result<Table> {
+    fn read_table(&mut self) -> Outcome<Table> {
         let path = &self.disk.path.clone();
         let mut table = match Table::read(&*self.reader) {
             Ok(Some(table)) => table,
-            Ok(None) => return fail(&format!("Error: {path}: unrecognised disk label")),
+            Ok(None) => return fail(format!("Error: {path}: unrecognised disk label")),
             Err(error) if error.kind() == ErrorKind::Corrupt => {
                 return fail(
                     "Error: Both the primary and backup GPT tables are corrupt.  Try making a fresh \
@@ -138,7 +118,7 @@ impl<'a> Session<'a> {
             } else {
                 format!("Invalid argument during seek for read on {path}")
             };
-            return fail(&format!("Error: {what} ({note})"));
+            return fail(format!("Error: {what} ({note})"));
         }
         let extra = table.unused_sectors();
         let is_grown = note("secondary GPT table").is_none() && extra > 0;
@@ -165,7 +145,7 @@ impl<'a> Session<'a> {
     }
 
     /// The device, open for writing.
-    pub(super) fn writer(&mut self) -> Result<Arc<dyn Provider>> {
+    pub(super) fn writer(&mut self) -> Outcome<Arc<dyn Provider>> {
         if let Some(writer) = &self.writer {
             return Ok(Arc::clone(writer));
         }
@@ -178,7 +158,7 @@ impl<'a> Session<'a> {
     }
 
     /// Writes the changed table.
-    pub(super) fn commit(&mut self, mut table: Table) -> Result<()> {
+    pub(super) fn commit(&mut self, mut table: Table) -> Outcome {
         let writer = self.writer()?;
         if table.is_corrupt() {
             // parted rewrites both copies with any change
@@ -194,13 +174,13 @@ impl<'a> Session<'a> {
     }
 
     /// Asks for confirmation; without a terminal, or with `-s`, the answer is `otherwise`.
-    pub(super) fn confirm(&self, question: &str, otherwise: bool) -> Result<()> {
+    pub(super) fn confirm(&self, question: &str, otherwise: bool) -> Outcome {
         if self.options.is_script {
             return if otherwise { Ok(()) } else { fail(question) };
         }
         eprintln!("{question}");
         if !self.is_asking() {
-            return fail("");
+            return Fail::exit(1);
         }
         eprint!("Yes/No? ");
         let _ = std::io::stderr().flush();
@@ -208,7 +188,7 @@ impl<'a> Session<'a> {
         let _ = std::io::stdin().lock().read_line(&mut answer);
         match answer.trim().to_ascii_lowercase().as_str() {
             "y" | "yes" => Ok(()),
-            _ => fail(""),
+            _ => Fail::exit(1),
         }
     }
 }

@@ -41,9 +41,11 @@ mod zaps;
 mod znodes;
 
 use std::io::Write;
-use std::process::ExitCode;
 
-use base::{Error, ErrorKind, Result};
+use base::Result;
+
+use crate::command::{Command, Entry};
+use crate::failure::{Fail, Outcome};
 
 use pool::Pool;
 use request::{Request, USAGE};
@@ -53,47 +55,41 @@ use text::Printer;
 /// The exit status of OpenZFS's zdb for any failure.
 const FAILED: u8 = 1;
 
-/// Runs `zdb ARGS`.
-pub(crate) fn run(args: &[String]) -> ExitCode {
+pub(crate) const ZDB: Command<Entry> = Command::words(
+    "zdb",
+    "look at labels, objects, blocks; check a pool",
+    USAGE,
+    run,
+)
+.tool()
+.misused_is_1();
+
+fn run(args: &[String]) -> Outcome {
     if args.iter().any(|arg| arg == "--help") {
-        print!("{USAGE}");
-        return ExitCode::SUCCESS;
+        return Err(Fail::Help);
     }
-    let request = match Request::parse(args) {
-        Ok(request) => request,
-        Err(complaint) if complaint.is_empty() => return usage(),
-        Err(complaint) => {
+    let request = Request::parse(args).map_err(|complaint| {
+        if !complaint.is_empty() {
             eprintln!("{complaint}");
-            return usage();
         }
-    };
+        usage_error()
+    })?;
     if let Some(letter) = request.missing() {
-        return crate::say::fail("zdb", FAILED, &format!("-{letter} is not supported yet"));
+        return Err(Fail::Failed(format!("-{letter} is not supported yet")));
     }
     let mut out = Printer::new(&request);
     let outcome = dispatch(&request, &mut out);
     let flushed = out.flush();
-    match outcome {
-        Ok(code) if flushed.is_ok() => ExitCode::from(code),
-        Ok(_) => ExitCode::from(FAILED),
-        Err(error) if error.kind() == ErrorKind::InvalidInput && error.to_string().is_empty() => {
-            usage()
-        }
-        Err(error) => crate::say::fail("zdb", FAILED, &error.to_string()),
-    }
+    let code = outcome?;
+    Fail::exit(flushed.map_or(FAILED, |()| code))
 }
 
-fn usage() -> ExitCode {
-    eprint!("{USAGE}");
-    ExitCode::from(FAILED)
+/// The failure for invalid arguments: the usage text is shown.
+fn usage_error() -> Fail {
+    Fail::Usage(String::new())
 }
 
-/// The error for invalid arguments: the usage text is shown.
-fn usage_error() -> Error {
-    Error::invalid("")
-}
-
-fn dispatch(request: &Request, out: &mut Printer) -> Result<u8> {
+fn dispatch(request: &Request, out: &mut Printer) -> Outcome<u8> {
     let operands = request.operands();
     if request.has('R') && operands.len() < 2 {
         return Err(usage_error());
@@ -102,16 +98,16 @@ fn dispatch(request: &Request, out: &mut Printer) -> Result<u8> {
         let [words] = operands else {
             return Err(usage_error());
         };
-        return embedded::run(out, words);
+        return Ok(embedded::run(out, words)?);
     }
     let Some((name, rest)) = operands.split_first() else {
         if request.level('C') > 0 && !request.has('e') {
-            return pool::cachefile_config(request, out);
+            return Ok(pool::cachefile_config(request, out)?);
         }
         return Err(usage_error());
     };
     if request.has('l') {
-        return labels::run(request, out, name);
+        return Ok(labels::run(request, out, name)?);
     }
     let target = Target::parse(name);
     if request.has('N') && target.is_bad_number() {
@@ -120,11 +116,11 @@ fn dispatch(request: &Request, out: &mut Printer) -> Result<u8> {
     }
     let pool = match pool::open(request, out, &target) {
         Err(error) if request.has('O') || request.has('r') => {
-            return targets::is_missing(request, &target, error);
+            return Ok(targets::is_missing(request, &target, error)?);
         }
         Err(error) => {
             targets::say_missing(request, &target, &error);
-            return Err(error);
+            return Err(error.into());
         }
         Ok(pool) => pool,
     };
@@ -135,22 +131,24 @@ fn dispatch(request: &Request, out: &mut Printer) -> Result<u8> {
         return targets::copy_path(request, out, &pool, &target, rest);
     }
     if request.has('R') {
-        return read::run(out, &pool, rest);
+        return Ok(read::run(out, &pool, rest)?);
     }
     if let Some(bookmark) = target.bookmark() {
-        return bookmarks::run(out, &pool, bookmark);
+        return Ok(bookmarks::run(out, &pool, bookmark)?);
     }
     let ranges = targets::ranges(request, rest)?;
     let metaslabs = metaslabs::Choice::parse(request, rest);
     if target.is_dataset() {
         let subject = targets::open(request, &pool, &target)?;
-        return datasets::dump(request, out, &subject, &ranges).map(|()| 0);
+        datasets::dump(request, out, &subject, &ranges)?;
+        return Ok(0);
     }
     if !ranges.is_empty() && request.level('m') == 0 {
         let mos = datasets::Subject::mos(&pool);
-        return datasets::dump(request, out, &mos, &ranges).map(|()| 0);
+        datasets::dump(request, out, &mos, &ranges)?;
+        return Ok(0);
     }
-    dump_pool(request, out, &pool, &ranges, &metaslabs)
+    Ok(dump_pool(request, out, &pool, &ranges, &metaslabs)?)
 }
 
 /// Everything requested about a pool, in zdb's order.

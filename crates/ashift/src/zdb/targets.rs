@@ -18,6 +18,7 @@ use super::objects::{Dumper, write_object};
 use super::pool::Pool;
 use super::request::{Request, number_prefix};
 use super::text::Printer;
+use crate::failure::Outcome;
 
 /// `ENOENT`, as an exit status.
 const NOT_FOUND: u8 = 2;
@@ -250,7 +251,7 @@ pub(super) fn ranges(request: &Request, operands: &[String]) -> Result<Vec<Range
     }
     let parse = |text: &String| {
         Range::parse(text).map_err(|complaint| {
-            Error::invalid(format!("Bad object or range: '{text}': {complaint}\n"))
+            Error::invalid(format!("Bad object or range: '{text}': {complaint}\n\n"))
         })
     };
     operands.iter().map(parse).collect()
@@ -319,13 +320,13 @@ pub(super) fn show_path(
     pool: &Pool,
     target: &Target,
     rest: &[String],
-) -> Result<u8> {
+) -> Outcome<u8> {
     let [path] = rest else {
         return Err(super::usage_error());
     };
     let subject = match by_name(pool, target) {
         Ok(subject) => subject,
-        Err(error) => return is_missing(request, target, error),
+        Err(error) => return Ok(is_missing(request, target, error)?),
     };
     match resolve(&subject.objset, &target.text, path) {
         Ok(object) => {
@@ -349,19 +350,19 @@ pub(super) fn copy_path(
     pool: &Pool,
     target: &Target,
     rest: &[String],
-) -> Result<u8> {
+) -> Outcome<u8> {
     let [path, destination] = rest else {
         return Err(super::usage_error());
     };
     let subject = match by_name(pool, target) {
         Ok(subject) => subject,
-        Err(error) => return is_missing(request, target, error),
+        Err(error) => return Ok(is_missing(request, target, error)?),
     };
     let object = match resolve(&subject.objset, &target.text, path) {
         Ok(object) => object,
         Err(LostPath(text, status)) => {
             eprintln!("{text}");
-            return Err(internal_error(status));
+            return Err(internal_error(status).into());
         }
     };
     let fs = Filesystem::open(subject.objset.clone(), OpenOptions::default())?;

@@ -99,7 +99,7 @@ fn destroy_head(target: &Target, options: &Options) -> Outcome {
     let mut batch: Vec<Target> = Vec::new();
     let mut note = |done: Outcome| -> Outcome {
         let Err(fail) = done else { return Ok(()) };
-        let said = bar.suspend(|| fail.say());
+        let said = bar.suspend(|| fail.say(""));
         if !options.recurses {
             return Err(said);
         }
@@ -284,7 +284,7 @@ fn destroy_snapshots(session: &Session, head: &str, spec: &str, options: &Option
             if !options.clones && !options.defers {
                 let needed = dependents(snapshot).map_err(|e| cannot_iterate(snapshot, &e))?;
                 if let Err(fail) = check_dependents(snapshot, &needed, options) {
-                    outcome = Err(fail.say());
+                    outcome = Err(fail.say(""));
                 }
             }
             options.announce(&snapshot.name);

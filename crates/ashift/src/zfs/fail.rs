@@ -60,7 +60,7 @@ pub(super) fn for_each<T>(
         match act(thing) {
             Ok(()) => {}
             Err(usage @ Fail::Usage(_)) => return Err(usage),
-            Err(fail) => outcome = Err(fail.say().and(outcome)),
+            Err(fail) => outcome = Err(fail.say("").and(outcome)),
         }
     }
     outcome

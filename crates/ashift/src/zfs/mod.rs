@@ -32,53 +32,63 @@ mod snapshot;
 mod target;
 mod userspace;
 
-use std::process::ExitCode;
-
 use admin::getopt::{Flag, OptError};
 use admin::usage::Tool;
 
-use crate::program::{Command, Program, changes, command, version};
-use fail::Fail;
+use crate::command::{Command, Entry, Table};
+use crate::program::{Program, changes, command, version};
+use fail::{Fail, Outcome};
 
 const JSON: &[(&str, Flag)] = &[
     ("json", Flag::Short('j')),
     ("json-int", Flag::Long("json-int")),
 ];
 
-const ZFS: Program = Program {
+const PROGRAM: Program = Program {
     tool: Tool::Zfs,
-    commands: &[
-        changes("create", ":PV:b:nso:puv", create::create),
-        changes("destroy", "vpndfrR", destroy::destroy),
-        changes("snapshot", "ro:", snapshot::snapshot),
-        changes("rollback", "rRf", rollback::rollback),
-        changes("clone", "o:p", create::clone),
-        changes("bookmark", "", bookmark::bookmark),
-        changes("promote", "", rename::promote),
-        changes("rename", "pruf", rename::rename),
-        command("list", "jHS:d:o:prs:t:", JSON, list::list),
-        changes("set", "u", set::set),
-        command("get", ":d:o:s:jrt:Hp", JSON, get::get),
-        changes("inherit", "rS", set::inherit),
-        changes("hold", "rt", hold::hold),
-        command("holds", "rHp", &[], hold::holds),
-        changes("release", "r", hold::release),
-        command("version", "j", JSON, |_, args| version(Tool::Zfs, args)),
-    ],
+    commands: Table {
+        program: "zfs",
+        commands: &[
+            changes("create", ":PV:b:nso:puv", create::create),
+            changes("destroy", "vpndfrR", destroy::destroy),
+            changes("snapshot", "ro:", snapshot::snapshot),
+            changes("rollback", "rRf", rollback::rollback),
+            changes("clone", "o:p", create::clone),
+            changes("bookmark", "", bookmark::bookmark),
+            changes("promote", "", rename::promote),
+            changes("rename", "pruf", rename::rename),
+            command("list", "jHS:d:o:prs:t:", JSON, list::list),
+            changes("set", "u", set::set),
+            command("get", ":d:o:s:jrt:Hp", JSON, get::get),
+            changes("inherit", "rS", set::inherit),
+            changes("hold", "rt", hold::hold),
+            command("holds", "rHp", &[], hold::holds),
+            changes("release", "r", hold::release),
+            command("version", "j", JSON, |_, args| version(Tool::Zfs, args)),
+        ],
+    },
     wrong_options,
     refusal,
 };
 
-/// Runs `zfs ARGS`.
-pub(crate) fn run(args: &[String]) -> ExitCode {
+pub(crate) const ZFS: Command<Entry> = Command::words(
+    "zfs",
+    "create, snapshot, list and change data sets",
+    "",
+    run,
+)
+.tool()
+.leads_with("");
+
+fn run(args: &[String]) -> Outcome {
     match args.first() {
-        Some(word) if word.contains('=') => ZFS.run(&[&["set".to_owned()], args].concat()),
-        _ => ZFS.run(args),
+        Some(word) if word.contains('=') => PROGRAM.run(&[&["set".to_owned()], args].concat()),
+        _ => PROGRAM.run(args),
     }
 }
 
-fn wrong_options(command: &Command, error: &OptError) -> Option<Fail> {
-    let is_size = command.name == "create" && matches!(error, OptError::MissingArgument(_));
+fn wrong_options(command: &str, error: &OptError) -> Option<Fail> {
+    let is_size = command == "create" && matches!(error, OptError::MissingArgument(_));
     is_size.then(|| Fail::usage("missing size argument"))
 }
 

@@ -41,7 +41,7 @@ pub(super) fn snapshot(session: &Session, parsed: &Parsed) -> Outcome {
     }
     let outcome = take(session, &typed, &wanted);
     if outcome.is_err() && wanted.len() > 1 {
-        let _ = outcome.map_err(Fail::say);
+        let _ = outcome.map_err(|fail| fail.say(""));
         return Err(Fail::failed("no snapshots were created"));
     }
     outcome
@@ -77,7 +77,7 @@ fn take(session: &Session, typed: &super::set::Typed, wanted: &[String]) -> Outc
             Ok(true) => Fail::failed(format!("{what}: dataset already exists")),
             Err(e) => Fail::of(what, &e),
         };
-        outcome = Err(failed.say());
+        outcome = Err(failed.say(""));
     }
     outcome?;
     let names: Vec<&str> = wanted.iter().map(String::as_str).collect();

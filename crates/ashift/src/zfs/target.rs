@@ -260,7 +260,7 @@ impl Selection {
     pub(super) fn gather(&self, session: &Session, names: &[String]) -> (Vec<Target>, Outcome) {
         let mut found = Vec::new();
         let mut outcome = Ok(());
-        let mut failed = |fail: Fail| outcome = Err(fail.say());
+        let mut failed = |fail: Fail| outcome = Err(fail.say(""));
         let everything;
         let is_everything = names.is_empty();
         let (names, recurses) = if is_everything {

@@ -21,15 +21,14 @@ mod tree;
 mod upgrade;
 mod wait;
 
-use std::process::ExitCode;
-
 use admin::getopt::{Flag, OptError, Parsed};
 use admin::number::Zone;
 use admin::usage::Tool;
 use base::Error;
 
+use crate::command::{Command, Entry, Table};
 use crate::failure::{self, Fail, Outcome};
-use crate::program::{Command, Program, command, version};
+use crate::program::{Program, command, version};
 
 const fn long(name: &'static str) -> (&'static str, Flag) {
     (name, Flag::Long(name))
@@ -46,50 +45,57 @@ const ALLOW_ASHIFT: (&str, Flag) = long("allow-ashift-mismatch");
 const REWIND: (&str, Flag) = long("rewind-to-checkpoint");
 
 #[rustfmt::skip]
-const ZPOOL: Program = Program {
+const PROGRAM: Program = Program {
     tool: Tool::Zpool,
-    commands: &[
-        command("create", ":fndR:m:o:O:t:", &[], create::run),
-        command("destroy", "f", &[], lifecycle::destroy),
-        command("export", "af", &[], lifecycle::export),
-        command("labelclear", "f", &[], lifecycle::labelclear),
-        command("reguid", "g:", &[], lifecycle::reguid),
-        command("reopen", "n", &[], lifecycle::reopen),
-        command("sync", "f", &[], lifecycle::sync),
-        command("upgrade", ":avV:", &[], upgrade::run),
-        command("import", ":aCc:d:DEfFjlmnNo:R:stT:VX", &[JSON, REWIND], import::run),
-        command("list", ":gjHLo:pPT:v", &[JSON, JSON_INT, JSON_GUID], list::run),
-        command("status", "c:jdDegiLpPsT:tvx", &[POWER, JSON, JSON_INT, JSON_FLAT, JSON_GUID], status::run),
-        command("get", ":jHo:p", &[JSON, JSON_INT, JSON_GUID], props::get),
-        command("set", "", &[], props::set),
-        command("history", "li", &[], history::run),
-        command("scrub", "spwetC", &[], scrub::run),
-        command("resilver", "", &[], wait::resilver),
-        command("wait", "HpT:t:", &[], wait::run),
-        command("online", "e", &[POWER], device_state::online),
-        command("offline", "ft", &[POWER], device_state::offline),
-        command("clear", "FnX", &[POWER], device_state::clear),
-        command("attach", "fo:sw", &[], tree::attach),
-        command("detach", "", &[], tree::detach),
-        command("remove", "npsw", &[], remove::run),
-        command("replace", "fo:sw", &[], tree::replace),
-        command("add", "fgLno:P", &[ALLOW_IN_USE, ALLOW_REPLICATION, ALLOW_ASHIFT], tree::add),
-        command("version", "j", &[JSON], |_, args| version(Tool::Zpool, args)),
-    ],
+    commands: Table {
+        program: "zpool",
+        commands: &[
+            command("create", ":fndR:m:o:O:t:", &[], create::run),
+            command("destroy", "f", &[], lifecycle::destroy),
+            command("export", "af", &[], lifecycle::export),
+            command("labelclear", "f", &[], lifecycle::labelclear),
+            command("reguid", "g:", &[], lifecycle::reguid),
+            command("reopen", "n", &[], lifecycle::reopen),
+            command("sync", "f", &[], lifecycle::sync),
+            command("upgrade", ":avV:", &[], upgrade::run),
+            command("import", ":aCc:d:DEfFjlmnNo:R:stT:VX", &[JSON, REWIND], import::run),
+            command("list", ":gjHLo:pPT:v", &[JSON, JSON_INT, JSON_GUID], list::run),
+            command("status", "c:jdDegiLpPsT:tvx", &[POWER, JSON, JSON_INT, JSON_FLAT, JSON_GUID], status::run),
+            command("get", ":jHo:p", &[JSON, JSON_INT, JSON_GUID], props::get),
+            command("set", "", &[], props::set),
+            command("history", "li", &[], history::run),
+            command("scrub", "spwetC", &[], scrub::run),
+            command("resilver", "", &[], wait::resilver),
+            command("wait", "HpT:t:", &[], wait::run),
+            command("online", "e", &[POWER], device_state::online),
+            command("offline", "ft", &[POWER], device_state::offline),
+            command("clear", "FnX", &[POWER], device_state::clear),
+            command("attach", "fo:sw", &[], tree::attach),
+            command("detach", "", &[], tree::detach),
+            command("remove", "npsw", &[], remove::run),
+            command("replace", "fo:sw", &[], tree::replace),
+            command("add", "fgLno:P", &[ALLOW_IN_USE, ALLOW_REPLICATION, ALLOW_ASHIFT], tree::add),
+            command("version", "j", &[JSON], |_, args| version(Tool::Zpool, args)),
+        ],
+    },
     wrong_options,
     refusal: |name, _| format!("'zpool {name}' is not supported yet"),
 };
 
-/// Runs `zpool ARGS`.
-pub(crate) fn run(args: &[String]) -> ExitCode {
+pub(crate) const ZPOOL: Command<Entry> =
+    Command::words("zpool", "create, import, list and change pools", "", run)
+        .tool()
+        .leads_with("");
+
+fn run(args: &[String]) -> Outcome {
     match args.first() {
-        Some(word) if word == "-h" => ZPOOL.help(None),
-        _ => ZPOOL.run(args),
+        Some(word) if word == "-h" => PROGRAM.help(None),
+        _ => PROGRAM.run(args),
     }
 }
 
-fn wrong_options(command: &Command, error: &OptError) -> Option<Fail> {
-    match (command.name, error) {
+fn wrong_options(command: &str, error: &OptError) -> Option<Fail> {
+    match (command, error) {
         ("status", OptError::MissingArgument('c')) => {
             let text = "'zpool status -c' is not supported yet";
             Some(Fail::Failed(text.into()))
