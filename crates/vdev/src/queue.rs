@@ -6,8 +6,8 @@
 //! class gets more than its own. The synchronous classes are served in order of arrival, the others by
 //! offset among the commands of the same half second. Flushes do not queue.
 //!
-//! A scrub or an initialization, which no caller waits for, gets one command at a time while there are others, and only now
-//! and then (`nia_credit`): a disk that streams for a scrub keeps others waiting for seconds. And when a
+//! A scrub or an initialization, which no caller waits for, gets one command at a time while there are others, and
+//! only now and then (`nia_credit`): a disk that streams for a scrub keeps others waiting for seconds. And when a
 //! scrub command overlapped others, the next one is delayed by eight times its duration: so others lose
 //! a ninth of the device's time to it (and a writer to both sides of a mirror two ninths), however short
 //! their own commands are and even if there are moments without any.

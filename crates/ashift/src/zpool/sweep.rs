@@ -8,15 +8,16 @@
 //! OpenZFS cmd/zpool/zpool_main.c (`zpool_do_initialize`, `zpool_do_trim`), lib/libzfs/libzfs_pool.c
 //! (`zpool_initialize_impl`, `zpool_trim`, `check_trim_errs`).
 
-use admin::getopt::Parsed;
+use admin::getopt::{Flag, Parsed};
 use admin::number::parse_number;
 use admin::pool::{VdevKind, VdevStatus};
-use base::Guid;
+use base::{ErrorKind, Guid};
 use service::{Access, OpenPool, Session};
 use spa::{SweepAction, SweepKind, SweepRefusal, TrimOptions};
 
 use super::device_state::{CACHED, RESERVED, find_device, find_group, is_cache, is_free_spare};
 use super::{Fail, Outcome, change_error};
+use crate::failure;
 
 /// What libzfs returns for any error of these commands.
 const FAILED: u8 = 255;
@@ -47,38 +48,48 @@ pub(super) fn trim(session: &Session, args: &Parsed) -> Outcome {
         secure: args.has('d'),
     };
     let given = one_action(args, &actions)?;
-    for (letter, is_given) in [('d', options.secure), ('r', args.has('r'))] {
-        if is_given && given.is_some() {
-            let text = format!("-{letter} cannot be combined with the -c or -s options");
-            return Err(Fail::Usage(text));
-        }
+    // Only those that come after it: with the others nothing is refused but what no device can do.
+    let late = letters(args).skip_while(|letter| !"cs".contains(*letter));
+    if let Some(letter) = late.into_iter().find(|letter| "dr".contains(*letter)) {
+        let text = format!("-{letter} cannot be combined with the -c or -s options");
+        return Err(Fail::Usage(text));
     }
     if let Some(rate) = args.values('r').last() {
-        let invalid = |_| Fail::Usage("invalid value for rate".into());
+        let invalid = |error| Fail::Usage(format!("invalid value for rate: {error}"));
         options.rate = parse_number(rate).map_err(invalid)?;
     }
     let Some((name, words)) = args.operands.split_first() else {
         return Err(Fail::Usage("missing pool name argument".into()));
     };
     if args.has('w') && given.is_some() {
-        let text = "-w cannot be used with -c or -s options";
+        let text = "-w cannot be used with -c or -s";
         return Err(Fail::Usage(text.into()));
     }
-    let action = given.unwrap_or(SweepAction::Start(options));
+    let start = SweepAction::Start(options);
+    let action = given.filter(|_| !options.secure).unwrap_or(start);
     run(session, args, SweepKind::Trim, action, (name, words))
 }
 
 /// The only one of these options that is given.
 fn one_action(args: &Parsed, actions: &[(char, SweepAction)]) -> Result<Option<SweepAction>, Fail> {
-    let mut given = actions.iter().filter(|(letter, _)| args.has(*letter));
-    let first = given.next();
-    match given.next() {
-        Some((letter, _)) => {
-            let text = format!("-{letter} cannot be combined with other options");
-            Err(Fail::Usage(text))
+    let given = letters(args).filter_map(|letter| actions.iter().find(|(each, _)| *each == letter));
+    let mut first: Option<&(char, SweepAction)> = None;
+    for each in given {
+        if first.is_some_and(|first| first.0 != each.0) {
+            let text = format!("-{} cannot be combined with other options", each.0);
+            return Err(Fail::Usage(text));
         }
-        None => Ok(first.map(|(_, action)| *action)),
+        first = Some(each);
     }
+    Ok(first.map(|(_, action)| *action))
+}
+
+/// The options, in the order given.
+fn letters(args: &Parsed) -> impl Iterator<Item = char> {
+    args.options.iter().filter_map(|(flag, _)| match flag {
+        Flag::Short(letter) => Some(*letter),
+        _ => None,
+    })
 }
 
 fn run(
@@ -93,7 +104,14 @@ fn run(
         SweepKind::Trim => "cannot trim",
     };
     let pool = session.open(name, Access::Write);
-    let pool = pool.map_err(|error| change_error(name, what, &error))?;
+    let pool = match pool {
+        Ok(pool) => pool,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            eprintln!("{}", failure::opening(name, &error));
+            return Fail::exit(FAILED);
+        }
+        Err(error) => return Err(change_error(name, what, &error)),
+    };
     let devices = match words {
         [] => leaves(&pool.vdevs()),
         words => named(&pool, words, what)?,
@@ -114,10 +132,10 @@ fn leaves(vdev: &VdevStatus) -> Vec<(Guid, String)> {
     if vdev.is_leaf() && vdev.kind != VdevKind::Root {
         let is_one = !matches!(vdev.kind, VdevKind::Hole | VdevKind::Indirect);
         let name = vdev.path.clone().unwrap_or_default();
-        return is_one
-            .then(|| (Guid(vdev.guid), name))
-            .into_iter()
-            .collect();
+        return match is_one {
+            true => vec![(Guid(vdev.guid), name)],
+            false => Vec::new(),
+        };
     }
     vdev.children.iter().flat_map(leaves).collect()
 }
