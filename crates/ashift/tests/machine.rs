@@ -1013,7 +1013,7 @@ fn a_resilver_goes_on_with_each_command_until_the_device_is_complete() {
 #[test]
 fn the_free_space_of_a_flash_drive_is_deleted() {
     let bench = Bench(tempfile::tempdir().unwrap());
-    let drives = "ada0=wd20ears,size=100MB ada1=mal32000,size=100MB";
+    let drives = "ada0=wd20ears,size=100MB ada1=p4500,size=100MB";
     bench.ok(&format!("machine create --seed 7 {drives}"));
     let refused = |line: &str| {
         let output = bench.run(line);
@@ -1023,7 +1023,11 @@ fn the_free_space_of_a_flash_drive_is_deleted() {
     bench.ok("zpool create tank ada0");
     let none = "cannot trim: no devices in pool support trim operations\n";
     assert_eq!(refused("zpool trim tank"), none);
-    assert!(bench.ok("zpool status -t tank").contains("  (trim unsupported)"));
+    assert!(
+        bench
+            .ok("zpool status -t tank")
+            .contains("  (trim unsupported)")
+    );
     bench.ok("zpool destroy tank");
     bench.ok("zpool create tank ada0 ada1");
     fs::write(bench.path("file"), vec![7; 9_000_000]).unwrap();
@@ -1034,7 +1038,10 @@ fn the_free_space_of_a_flash_drive_is_deleted() {
     assert!(bench.ok("zpool status tank").contains("  (trimming)"));
     bench.ok("zpool wait -t trim tank");
     let status = bench.ok("zpool status -t tank");
-    assert!(status.contains("  (100% trimmed, completed at "), "{status}");
+    assert!(
+        status.contains("  (100% trimmed, completed at "),
+        "{status}"
+    );
     bench.ok("machine power-cut");
     bench.ok("zpool scrub tank");
     bench.ok("zpool initialize -w tank");
