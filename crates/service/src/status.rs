@@ -299,7 +299,7 @@ fn status_of(pool: &OpenPool) -> Result<PoolStatus> {
     let objects = damaged.as_ref().map(objects_of).unwrap_or_default();
     add_errors(&mut root, &kept.devices);
     show_resilvering(pool, &mut root);
-    show_sweeps(pool, &mut root)?;
+    show_sweeps(pool, &mut root);
     let unsupported = pool.obstacles().iter().map(Obstacle::name).collect();
     let has_disabled_features = FEATURES
         .iter()

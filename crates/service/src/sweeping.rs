@@ -40,23 +40,19 @@ pub(crate) fn sums(pool: &Spa, kind: SweepKind) -> (u64, u64) {
     })
 }
 
-/// Fills in what is known of the sweeps of all devices below.
-///
-/// # Errors
-/// Errors of reading space maps.
-pub(crate) fn show_sweeps(pool: &Spa, vdev: &mut VdevStatus) -> Result<()> {
+/// Fills in what is known of the sweeps of all devices below. What cannot be read is not shown.
+pub(crate) fn show_sweeps(pool: &Spa, vdev: &mut VdevStatus) {
     for child in &mut vdev.children {
-        show_sweeps(pool, child)?;
+        show_sweeps(pool, child);
     }
     let found = pool.parts().tree().find(Guid(vdev.guid));
     let Some(device) = found.filter(|vdev| vdev.kind().is_device()) else {
-        return Ok(());
+        return;
     };
     vdev.is_trim_unsupported = !device.leaf().can_delete();
-    let of = |kind| pool.sweep_progress(device.guid(), kind);
-    vdev.initialize = of(SweepKind::Initialize)?.map(shown);
-    vdev.trim = of(SweepKind::Trim)?.map(shown);
-    Ok(())
+    let of = |kind| pool.sweep_progress(device.guid(), kind).ok().flatten();
+    vdev.initialize = of(SweepKind::Initialize).map(shown);
+    vdev.trim = of(SweepKind::Trim).map(shown);
 }
 
 fn shown(progress: SweepProgress) -> pool::Activity {

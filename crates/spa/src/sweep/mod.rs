@@ -109,6 +109,13 @@ impl Sweeps {
         Ok(())
     }
 
+    /// A ZAP is destroyed, with what it says: another device may get its number.
+    pub(crate) fn forget(&self, zap: ObjectId) {
+        for kind in SweepKind::ALL {
+            self.put((zap, kind), None);
+        }
+    }
+
     fn get(&self, key: Key) -> Option<Record> {
         self.records.lock().get(&key).cloned()
     }

@@ -58,7 +58,7 @@ impl Inner {
             return Ok(());
         }
         let mut jobs = self.jobs(tx)?;
-        self.sweep(&mut jobs, tx)?;
+        self.sweep(&mut jobs, tx);
         let is_left = jobs.iter().any(Job::can_go_on);
         for mut job in jobs {
             let _ = job.held.take();
@@ -113,13 +113,13 @@ impl Inner {
         self.core.log_internal(kind.word(), &text, tx);
     }
 
-    fn sweep(&self, jobs: &mut [Job], tx: &Tx) -> Result<()> {
+    fn sweep(&self, jobs: &mut [Job], tx: &Tx) {
         let begun_ns = rt::now_ns();
         let share_ns = share_since(&self.sweeps.slice_ended_ns);
         for rounds in 1.. {
             let mut begun = Vec::new();
             for job in jobs.iter_mut() {
-                if let Some(range) = job.next(self, tx)? {
+                if let Some(range) = job.next(self, tx) {
                     begun.push((job.begin(&range, &self.sweep_settings), range, job));
                 }
             }
@@ -138,7 +138,6 @@ impl Inner {
                 break;
             }
         }
-        Ok(())
     }
 }
 
@@ -148,18 +147,18 @@ impl Job {
     }
 
     /// What is swept next; `None` if there is nothing, or not in this slice.
-    fn next(&mut self, inner: &Inner, tx: &Tx) -> Result<Option<Range<u64>>> {
+    fn next(&mut self, inner: &Inner, tx: &Tx) -> Option<Range<u64>> {
         if !self.can_go_on() {
-            return Ok(None);
+            return None;
         }
         let settings = &inner.sweep_settings;
         while self.left.is_empty() {
             if self.held.take().is_some() {
                 self.record.metaslab += 1;
             }
-            if !self.take_metaslab(inner, tx)? {
+            if !self.take_metaslab(inner, tx) {
                 self.record.change(SweepState::Complete);
-                return Ok(None);
+                return None;
             }
         }
         let longest = match self.kind {
@@ -172,21 +171,26 @@ impl Job {
         if first.is_empty() {
             self.left.pop_front();
         }
-        Ok(Some(piece))
+        Some(piece)
     }
 
-    /// Holds the next metaslab that the offset is not behind; false if there is none.
-    fn take_metaslab(&mut self, inner: &Inner, tx: &Tx) -> Result<bool> {
-        let Swept { id, top, .. } = &self.swept;
-        let count = top.metaslab_count();
-        while self.record.metaslab < count && self.is_behind(self.record.metaslab) {
+    /// Holds the next metaslab that the offset is not behind; false if there is none. One whose space map cannot be
+    /// read is passed over: nothing is known to be free there.
+    fn take_metaslab(&mut self, inner: &Inner, tx: &Tx) -> bool {
+        let count = self.swept.top.metaslab_count();
+        let held = loop {
+            let at = self.record.metaslab;
+            if at >= count {
+                return false;
+            }
+            if !self.is_behind(at) {
+                match inner.space.hold_still(self.swept.id, at, tx.txg()) {
+                    Ok(Some(held)) => break held,
+                    Ok(None) => return false,
+                    Err(_) => self.record.errors += 1,
+                }
+            }
             self.record.metaslab += 1;
-        }
-        let held = inner
-            .space
-            .hold_still(*id, self.record.metaslab, tx.txg())?;
-        let Some(held) = held else {
-            return Ok(false);
         };
         if !self.record.partial || held.was_used() {
             let least = match self.kind {
@@ -198,7 +202,7 @@ impl Job {
             self.left = places.map(|(start, size)| start..start + size).collect();
         }
         self.held = Some(held);
-        Ok(true)
+        true
     }
 
     /// Whether all of a metaslab is before the offset.
