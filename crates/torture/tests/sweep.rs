@@ -220,7 +220,7 @@ const DRAID: Layout = Layout::Draid(1, 2, 1);
 fn sim_only_free_space_is_overwritten_on_disks() {
     let (seed, kind) = (seed(51), SweepKind::Initialize);
     rt::simulate(seed, move || {
-        sweep_beside_work(Layout::Stripe, 2, kind, seed)
+        sweep_beside_work(Layout::Stripe, 2, kind, seed);
     });
 }
 
@@ -228,7 +228,7 @@ fn sim_only_free_space_is_overwritten_on_disks() {
 fn sim_only_free_space_is_overwritten_on_mirrors() {
     let (seed, kind) = (seed(52), SweepKind::Initialize);
     rt::simulate(seed, move || {
-        sweep_beside_work(Layout::Mirror, 2, kind, seed)
+        sweep_beside_work(Layout::Mirror, 2, kind, seed);
     });
 }
 
@@ -236,21 +236,23 @@ fn sim_only_free_space_is_overwritten_on_mirrors() {
 fn sim_only_free_space_is_overwritten_on_raidz() {
     let (seed, kind) = (seed(53), SweepKind::Initialize);
     rt::simulate(seed, move || {
-        sweep_beside_work(Layout::Raidz(2), 4, kind, seed)
+        sweep_beside_work(Layout::Raidz(2), 4, kind, seed);
     });
 }
 
 #[test]
 fn sim_only_free_space_is_overwritten_on_draid() {
     let (seed, kind) = (seed(54), SweepKind::Initialize);
-    rt::simulate(seed, move || sweep_beside_work(DRAID, 4, kind, seed));
+    rt::simulate(seed, move || {
+        sweep_beside_work(DRAID, 4, kind, seed);
+    });
 }
 
 #[test]
 fn sim_only_free_space_is_deleted_on_mirrors() {
     let (seed, kind) = (seed(61), SweepKind::Trim);
     rt::simulate(seed, move || {
-        sweep_beside_work(Layout::Mirror, 2, kind, seed)
+        sweep_beside_work(Layout::Mirror, 2, kind, seed);
     });
 }
 
@@ -258,14 +260,16 @@ fn sim_only_free_space_is_deleted_on_mirrors() {
 fn sim_only_free_space_is_deleted_on_raidz() {
     let (seed, kind) = (seed(62), SweepKind::Trim);
     rt::simulate(seed, move || {
-        sweep_beside_work(Layout::Raidz(1), 3, kind, seed)
+        sweep_beside_work(Layout::Raidz(1), 3, kind, seed);
     });
 }
 
 #[test]
 fn sim_only_free_space_is_deleted_on_draid() {
     let (seed, kind) = (seed(63), SweepKind::Trim);
-    rt::simulate(seed, move || sweep_beside_work(DRAID, 4, kind, seed));
+    rt::simulate(seed, move || {
+        sweep_beside_work(DRAID, 4, kind, seed);
+    });
 }
 
 /// Opens the pool as it was in a txg.
@@ -584,7 +588,7 @@ fn the_kernel_ends_an_initialization_and_begins_one() {
     spa.export().unwrap();
     drop((spa, disks));
 
-    let names: Vec<&Path> = paths.iter().map(|path| path.as_path()).collect();
+    let names: Vec<&Path> = paths.iter().map(std::path::PathBuf::as_path).collect();
     guest.run(GUEST, host.path(), &names).assert_success();
 
     assert_clean(folder.path(), "after the kernel");
