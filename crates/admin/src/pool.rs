@@ -98,6 +98,8 @@ pub struct Activity {
     pub estimate_bytes: u64,
     /// When the state began, in seconds since 1970.
     pub since_secs: u64,
+    /// Commands that failed.
+    pub errors: u64,
 }
 
 /// See [`Activity`].
@@ -105,6 +107,8 @@ pub struct Activity {
 pub enum ActivityState {
     /// In progress.
     Active,
+    /// Given up.
+    Canceled,
     /// Stopped by request.
     Suspended,
     /// Done.

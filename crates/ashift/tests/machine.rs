@@ -1008,3 +1008,43 @@ fn a_resilver_goes_on_with_each_command_until_the_device_is_complete() {
     bench.ok("zpool offline tank gpt/d1");
     assert!(bench.run("cat /tank/f").stdout == bytes);
 }
+
+/// A disk has no deletes; what a flash drive deleted reads as anything, also after a power cut.
+#[test]
+fn the_free_space_of_a_flash_drive_is_deleted() {
+    let bench = Bench(tempfile::tempdir().unwrap());
+    let drives = "ada0=wd20ears,size=100MB ada1=p4500,size=100MB";
+    bench.ok(&format!("machine create --seed 7 {drives}"));
+    let refused = |line: &str| {
+        let output = bench.run(line);
+        assert_eq!(output.status.code(), Some(255), "{line}");
+        text(&output.stderr)
+    };
+    bench.ok("zpool create tank ada0");
+    let none = "cannot trim: no devices in pool support trim operations\n";
+    assert_eq!(refused("zpool trim tank"), none);
+    assert!(
+        bench
+            .ok("zpool status -t tank")
+            .contains("  (trim unsupported)")
+    );
+    bench.ok("zpool destroy tank");
+    bench.ok("zpool create tank ada0 ada1");
+    fs::write(bench.path("file"), vec![7; 9_000_000]).unwrap();
+    bench.ok("cp file tank:/file");
+    bench.ok("zpool trim tank");
+    let one = "cannot trim 'ada0': trim operations are not supported by this device\n";
+    assert_eq!(refused("zpool trim tank ada0"), one);
+    assert!(bench.ok("zpool status tank").contains("  (trimming)"));
+    bench.ok("zpool wait -t trim tank");
+    let status = bench.ok("zpool status -t tank");
+    assert!(
+        status.contains("  (100% trimmed, completed at "),
+        "{status}"
+    );
+    bench.ok("machine power-cut");
+    bench.ok("zpool scrub tank");
+    bench.ok("zpool initialize -w tank");
+    bench.ok("cp tank:/file back");
+    assert!(fs::read(bench.path("back")).unwrap() == vec![7; 9_000_000]);
+}

@@ -543,6 +543,7 @@ impl Provider for Emulated {
             stripeoffset: self.shape.stripeoffset,
             is_rotational: self.profile.disk.is_some(),
             is_queued: true,
+            can_delete: self.identify.has_trim(),
             // A drive that stopped answering for a while still has its cache.
             keeps_unflushed: true,
             ..geom::Shape::new(self.shape.mediasize, self.shape.sectorsize)

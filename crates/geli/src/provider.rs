@@ -216,6 +216,7 @@ impl Provider for Eli {
             is_queued: below.is_queued,
             writes_at_once: below.writes_at_once,
             keeps_unflushed: below.keeps_unflushed,
+            can_delete: below.can_delete && self.core.passes_deletes,
             ..Shape::new(geometry.mediasize, geometry.sectorsize)
         }
     }

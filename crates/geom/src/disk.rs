@@ -93,6 +93,8 @@ fn open_disk(path: &Path, mode: OpenMode, name: &str) -> Result<Disk> {
         Shape {
             // The kernel lets one thread at a time write to a regular file.
             writes_at_once: 1,
+            // As OpenZFS says of all files; a file system without holes refuses each delete.
+            can_delete: true,
             ..Shape::new(mediasize, FILE_SECTOR_BYTES)
         }
     };

@@ -122,6 +122,8 @@ pub struct Shape {
     /// Whether acknowledged writes are kept when a flush fails, so that another flush makes them
     /// durable. False for an operating system's page cache, which drops them once it has reported the error.
     pub keeps_unflushed: bool,
+    /// Whether it can be told that a range is not needed any more ([`Provider::delete`]).
+    pub can_delete: bool,
 }
 
 impl Shape {
@@ -137,6 +139,7 @@ impl Shape {
             is_queued: false,
             writes_at_once: usize::MAX,
             keeps_unflushed: false,
+            can_delete: false,
         }
     }
 }

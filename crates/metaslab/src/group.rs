@@ -290,6 +290,67 @@ impl Group {
             .find(|at| state.metaslabs[*at].may_fit(asize))
     }
 
+    /// Whether an allocation might succeed once nothing is disabled any more.
+    pub(crate) fn is_held_back(&self, asize: u64) -> bool {
+        let state = self.state.lock();
+        let mut held = state.metaslabs.iter().filter(|m| m.is_disabled());
+        state.is_allocatable && !state.is_new && held.any(|metaslab| metaslab.may_fit(asize))
+    }
+
+    /// Disables a metaslab, and returns what is free there and whether it ever had anything; `None` behind the last
+    /// one.
+    #[doc(alias = "metaslab_disable")]
+    pub(crate) fn disable(
+        &self,
+        metaslab: u64,
+        txg: Txg,
+        store: &dyn SpaceMapStore,
+    ) -> Result<Option<(RangeTree, bool)>> {
+        let mut state = self.state.lock();
+        let at = metaslab as usize;
+        if at >= state.metaslabs.len() {
+            return Ok(None);
+        }
+        let before = (Reverse(state.metaslabs[at].weight), at);
+        let loaded = state.metaslabs[at].load(store, &self.format);
+        state.reorder(before);
+        loaded?;
+        for rank in 0..state.active.len() {
+            if state.active[rank] == Some(at) {
+                state.passivate(rank, &self.format);
+            }
+        }
+        let found = &mut state.metaslabs[at];
+        found.selected = found.selected.max(txg);
+        found.disable();
+        Ok(Some((found.long_free(), found.map.is_some())))
+    }
+
+    /// Undoes [`disable`](Group::disable).
+    #[doc(alias = "metaslab_enable")]
+    pub(crate) fn enable(&self, metaslab: u64) {
+        self.state.lock().metaslabs[metaslab as usize].enable();
+    }
+
+    /// What one metaslab has free, as [`disable`](Group::disable) returns it.
+    pub(crate) fn long_free(&self, metaslab: u64, store: &dyn SpaceMapStore) -> Result<RangeTree> {
+        let mut state = self.state.lock();
+        let at = metaslab as usize;
+        let before = (Reverse(state.metaslabs[at].weight), at);
+        let loaded = state.metaslabs[at].load(store, &self.format);
+        state.reorder(before);
+        loaded?;
+        Ok(state.metaslabs[at].long_free())
+    }
+
+    /// Bytes of each metaslab that are not allocated.
+    pub(crate) fn free_bytes(&self) -> Vec<u64> {
+        let state = self.state.lock();
+        let metaslabs = state.metaslabs.iter();
+        let free = metaslabs.map(|m| m.extent.size.saturating_sub(m.allocated));
+        free.collect()
+    }
+
     fn candidate(
         &self,
         state: &State,
@@ -306,7 +367,7 @@ impl Group {
                 Distance::OtherMetaslab => other >> self.geometry.ms_shift != *at as u64,
                 Distance::Any => true,
             };
-            metaslab.may_fit(asize) && taken.iter().all(apart)
+            !metaslab.is_disabled() && metaslab.may_fit(asize) && taken.iter().all(apart)
         })
     }
 
@@ -455,7 +516,7 @@ impl Group {
             let delta = state.metaslabs[at].sync_done(txg, defer, &self.format);
             state.reorder(before);
             state.account(delta);
-            if state.metaslabs[at].deferred() > 0 {
+            if state.metaslabs[at].has_fresh_frees() {
                 state.dirty[(txg.next().0 % TXG_SIZE as u64) as usize].insert(at);
             }
         }

@@ -50,6 +50,7 @@
 
 mod class;
 mod group;
+mod hold;
 mod metaslab;
 mod pool;
 mod range_tree;
@@ -59,6 +60,7 @@ mod tests;
 mod weight;
 
 pub use group::{SpaceStats, VdevGeometry};
+pub use hold::Held;
 pub use pool::{Metaslabs, MetaslabsOptions};
 pub use range_tree::{HISTOGRAM_BUCKETS, RangeTree};
 pub use space_map::{

@@ -18,6 +18,11 @@
 //! `synced_length` is the length of the log at the end of the last synced txg: loading stops there,
 //! since what follows is in the trees as well.
 //!
+//! # Disabled
+//! While its free segments are written to or deleted on the devices, a metaslab is *disabled*: nothing is allocated
+//! here. It stays loaded; frees go on. What was freed in the last two txgs is not among these segments, also when
+//! space was short and it was not deferred: older uberblocks lead there.
+//!
 //! # Source
 //! OpenZFS module/zfs/metaslab.c, include/sys/metaslab_impl.h @be7657e3.
 
@@ -80,6 +85,10 @@ pub(crate) struct Metaslab {
     freeing: RangeTree,
     freed: RangeTree,
     defer: [RangeTree; TXG_DEFER_SIZE],
+    /// What was freed in the txgs of `defer`, but was not deferred. Some of it may have been allocated again.
+    undeferred: [RangeTree; TXG_DEFER_SIZE],
+    /// ms_disabled: how many hold it so that nothing is allocated here
+    disabled: u32,
     /// From log space maps, not in the first `synced_length` bytes of `map`
     unflushed: Option<Box<Unflushed>>,
     /// ms_allocated_space: by the space map and `unflushed`
@@ -137,6 +146,8 @@ impl Metaslab {
             freeing: RangeTree::new(),
             freed: RangeTree::new(),
             defer: Default::default(),
+            undeferred: Default::default(),
+            disabled: 0,
             unflushed: None,
             allocated: map.as_ref().map_or(0, |m| m.allocated),
             allocated_this_txg: 0,
@@ -195,6 +206,39 @@ impl Metaslab {
                 self.id
             );
         }
+    }
+
+    /// Whether nothing is to be allocated here.
+    pub(crate) fn is_disabled(&self) -> bool {
+        self.disabled > 0
+    }
+
+    /// Nothing is allocated here until [`enable`](Metaslab::enable) was called as often as this.
+    #[doc(alias = "metaslab_disable")]
+    pub(crate) fn disable(&mut self) {
+        self.disabled += 1;
+    }
+
+    #[doc(alias = "metaslab_enable")]
+    pub(crate) fn enable(&mut self) {
+        let left = self.disabled.checked_sub(1);
+        self.disabled = left.expect("a metaslab is enabled as often as it was disabled");
+    }
+
+    /// What no block is in, nor was in the last two txgs; of a metaslab that is loaded.
+    pub(crate) fn long_free(&self) -> RangeTree {
+        let mut free: RangeTree = self.allocatable.iter().flat_map(RangeTree::iter).collect();
+        for fresh in &self.undeferred {
+            fresh
+                .iter()
+                .for_each(|(start, size)| free.clear_range(start, size));
+        }
+        free
+    }
+
+    /// Whether what was freed has to be looked at again when the next txg is on disk.
+    pub(crate) fn has_fresh_frees(&self) -> bool {
+        self.deferred() > 0 || self.undeferred.iter().any(|tree| !tree.is_empty())
     }
 
     /// ms_deferspace
@@ -289,7 +333,7 @@ impl Metaslab {
     /// Drops the tree of free segments, unless a txg still has allocations to sync.
     #[doc(alias = "metaslab_unload")]
     pub(crate) fn unload(&mut self, format: &MapFormat) {
-        if self.allocating.iter().all(RangeTree::is_empty) {
+        if self.allocating.iter().all(RangeTree::is_empty) && !self.is_disabled() {
             self.allocatable = None;
             self.reweigh(format);
         }
@@ -509,9 +553,11 @@ impl Metaslab {
         let mut alloc = self.allocated_this_txg as i64 - freed.space() as i64;
         let matured = self.defer[at].vacate();
         let mut back = vec![matured];
+        self.undeferred[at] = RangeTree::new();
         if defer {
             self.defer[at] = freed;
         } else {
+            self.undeferred[at] = freed.clone();
             back.push(freed);
         }
         if let Some(tree) = &mut self.allocatable {

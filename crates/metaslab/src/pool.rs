@@ -11,6 +11,7 @@ use zio::{AllocClass, Allocator, DvaSet, Hint, VdevOps};
 
 use crate::class::{Class, total};
 use crate::group::{Group, SpaceStats, VdevGeometry};
+use crate::hold::{Held, Holds};
 use crate::metaslab::{TXG_SIZE, slot};
 use crate::range_tree::{HISTOGRAM_BUCKETS, RangeTree};
 use crate::space_map::SpaceMapStore;
@@ -38,6 +39,7 @@ pub struct Metaslabs {
     special_takes_data: AtomicBool,
     /// Whether nothing may be allocated from some vdevs.
     has_passive: AtomicBool,
+    holds: Arc<Holds>,
 }
 
 #[derive(Default)]
@@ -74,6 +76,7 @@ impl Metaslabs {
             allocated: Default::default(),
             special_takes_data: AtomicBool::new(false),
             has_passive: AtomicBool::new(false),
+            holds: Arc::default(),
         }
     }
 
@@ -178,6 +181,42 @@ impl Metaslabs {
     pub fn allocated_segments(&self, vdev: VdevId, metaslab: u64) -> Result<Option<RangeTree>> {
         self.group(vdev)?
             .allocated_segments(metaslab, &*self.store())
+    }
+
+    /// Disables a metaslab until the result is dropped; nothing is allocated there meanwhile. `None` behind the last
+    /// one. In syncing context of `txg`.
+    ///
+    /// # Errors
+    /// As [`allocated_segments`](Metaslabs::allocated_segments).
+    #[doc(alias = "metaslab_disable")]
+    pub fn hold_still(&self, vdev: VdevId, metaslab: u64, txg: Txg) -> Result<Option<Held>> {
+        let group = self.group(vdev)?;
+        let found = group.disable(metaslab, txg, &*self.store())?;
+        Ok(found.map(|(free, was_used)| {
+            Held::new(group, metaslab, free, was_used, Arc::clone(&self.holds))
+        }))
+    }
+
+    /// Whether an allocation waits for metaslabs that are [held](Metaslabs::hold_still).
+    #[must_use]
+    pub fn has_waiters(&self) -> bool {
+        self.holds.has_waiters()
+    }
+
+    /// The segments of one metaslab that no block is in, nor was in the last two txgs.
+    ///
+    /// # Errors
+    /// As [`allocated_segments`](Metaslabs::allocated_segments).
+    pub fn long_free(&self, vdev: VdevId, metaslab: u64) -> Result<RangeTree> {
+        self.group(vdev)?.long_free(metaslab, &*self.store())
+    }
+
+    /// Bytes of each metaslab of a vdev that are not allocated.
+    ///
+    /// # Errors
+    /// `Corrupt` when there is no such vdev.
+    pub fn free_bytes(&self, vdev: VdevId) -> Result<Vec<u64>> {
+        Ok(self.group(vdev)?.free_bytes())
     }
 
     /// How many free segments of `1 << n` bytes and more, but less than twice that, the space maps of a vdev have.
@@ -375,6 +414,16 @@ impl Metaslabs {
         Some(set)
     }
 
+    /// Whether something that is disabled might serve the request.
+    fn is_held_back(&self, topology: &Topology, class: AllocClass, request: &Request<'_>) -> bool {
+        let mut groups = topology.in_turn(class).flat_map(|class| &class.groups);
+        groups.any(|group| {
+            let vdev = group.geometry.id;
+            let asize = self.vdevs.psize_to_asize(vdev, request.psize, request.txg);
+            group.is_held_back(asize)
+        })
+    }
+
     /// `metaslab_alloc_dva`: from the vdev after that of the previous copy, from the hinted one, or from
     /// the rotor's; failing that, from the others in turn.
     fn allocate_copy(
@@ -441,14 +490,23 @@ impl Allocator for Metaslabs {
             near: hint.near,
             store: store.as_deref().unwrap_or(&NoStore),
         };
-        let topology = self.topology.read();
-        let found = topology
-            .in_turn(class)
-            .find_map(|class| self.allocate_in(class, &request));
-        let dvas = found.ok_or_else(|| {
-            let text = format!("no free segment of {psize} bytes for {copies} copies");
-            Error::new(ErrorKind::NoSpace, text)
-        })?;
+        let dvas = loop {
+            let ended = self.holds.ended();
+            let topology = self.topology.read();
+            let found = topology
+                .in_turn(class)
+                .find_map(|class| self.allocate_in(class, &request));
+            if let Some(dvas) = found {
+                break dvas;
+            }
+            let is_held_back = self.is_held_back(&topology, class, &request);
+            drop(topology);
+            if !is_held_back && self.holds.ended() == ended {
+                let text = format!("no free segment of {psize} bytes for {copies} copies");
+                return Err(Error::new(ErrorKind::NoSpace, text));
+            }
+            self.holds.wait_for_next(ended);
+        };
         let asize: u64 = dvas.iter().map(|dva| dva.asize()).sum();
         self.allocated[slot(txg)].fetch_add(asize, Ordering::Relaxed);
         Ok(dvas)

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use zio::{AllocClass, Allocator, Hint, Io, VdevOps};
 
 use crate::{
-    Metaslabs, MetaslabsOptions, RangeTree, SpaceMapExtent, SpaceMapObject, SpaceMapStore,
+    Held, Metaslabs, MetaslabsOptions, RangeTree, SpaceMapExtent, SpaceMapObject, SpaceMapStore,
     VdevGeometry, load_free,
 };
 
@@ -758,4 +758,92 @@ fn fifty_thousand_blocks_take_no_time() {
     }
     assert!(metaslabs.sync(Txg(4), 1).unwrap());
     metaslabs.sync_done(Txg(4), 0, 0);
+}
+
+/// Metaslab 0 of the only vdev, held in the txg that is being synced.
+fn hold(model: &Model, metaslab: u64) -> Held {
+    let held = model
+        .metaslabs
+        .hold_still(VdevId(0), metaslab, Txg(model.syncing));
+    held.unwrap().expect("there is such a metaslab")
+}
+
+#[test]
+fn nothing_is_allocated_from_a_metaslab_that_is_held() {
+    let mut model = one_vdev(2);
+    assert!(model.allocate(false, AllocClass::Normal, 4096, 1));
+    let active = model.live[0].offset() >> MS_SHIFT;
+    let held = hold(&model, active);
+    assert_eq!(held.free().space(), (1 << MS_SHIFT) - 4096);
+    assert!(!held.was_used(), "nothing is on disk yet");
+    for _ in 0..4 {
+        assert!(model.allocate(false, AllocClass::Normal, 8192, 1));
+    }
+    let is_there = |dva: &&DvaPhys| dva.offset() >> MS_SHIFT == active;
+    assert_eq!(model.live.iter().filter(is_there).count(), 1);
+    drop(held);
+    model.sync();
+    assert!(hold(&model, active).was_used());
+    let behind = model.metaslabs.hold_still(VdevId(0), 2, Txg(5));
+    assert!(behind.unwrap().is_none());
+}
+
+#[test]
+fn sim_an_allocation_that_finds_nothing_else_waits_for_what_is_held() {
+    rt::simulate(1, || {
+        let model = one_vdev(2);
+        let metaslabs = Arc::new(model.metaslabs);
+        let hold = |n| metaslabs.hold_still(VdevId(0), n, Txg(4)).unwrap().unwrap();
+        let held = [hold(0), hold(1)];
+        let theirs = Arc::clone(&metaslabs);
+        let waiter = rt::spawn("allocates", move || {
+            theirs
+                .allocate(Txg(5), AllocClass::Normal, 4096, 1, &Hint::default())
+                .unwrap()
+        });
+        rt::sleep_ns(1_000_000);
+        assert!(metaslabs.has_waiters());
+        drop(held);
+        assert_eq!(waiter.join().len(), 1);
+        assert!(!metaslabs.has_waiters());
+        let held = hold(0);
+        let too_large = metaslabs.allocate(
+            Txg(5),
+            AllocClass::Normal,
+            2 << MS_SHIFT,
+            1,
+            &Hint::default(),
+        );
+        assert_eq!(too_large.unwrap_err().kind(), ErrorKind::NoSpace);
+        drop(held);
+    });
+}
+
+/// Also when it was not deferred because space was short.
+#[test]
+fn what_was_just_freed_is_not_long_free() {
+    for slop_bytes in [0, 1 << 20] {
+        let mut model = one_vdev(1);
+        for _ in 0..4 {
+            assert!(model.allocate(false, AllocClass::Normal, 4096, 1));
+        }
+        let end = |model: &mut Model| {
+            let txg = Txg(model.syncing);
+            for pass in 1..3 {
+                model.metaslabs.sync(txg, pass).unwrap();
+            }
+            model.metaslabs.sync_done(txg, slop_bytes, 0);
+            model.syncing += 1;
+        };
+        end(&mut model);
+        let dva = model.live[0];
+        model.metaslabs.free(Txg(model.syncing), &dva);
+        for _ in 0..3 {
+            let held = hold(&model, 0);
+            assert!(!held.free().overlaps(dva.offset(), dva.asize()));
+            drop(held);
+            end(&mut model);
+        }
+        assert!(hold(&model, 0).free().contains(dva.offset(), dva.asize()));
+    }
 }

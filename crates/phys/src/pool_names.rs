@@ -98,3 +98,24 @@ pub const MOS_DIR_NAME: &str = "$MOS";
 pub const FREE_DIR_NAME: &str = "$FREE";
 /// `ORIGIN_DIR_NAME`: the directory, and the snapshot in it, that all datasets are clones of
 pub const ORIGIN_DIR_NAME: &str = "$ORIGIN";
+
+/// `VDEV_LEAF_ZAP_INITIALIZE_LAST_OFFSET`
+pub const INITIALIZE_LAST_OFFSET: &str = "com.delphix:next_offset_to_initialize";
+/// `VDEV_LEAF_ZAP_INITIALIZE_STATE`
+pub const INITIALIZE_STATE: &str = "com.delphix:vdev_initialize_state";
+/// `VDEV_LEAF_ZAP_INITIALIZE_ACTION_TIME`
+pub const INITIALIZE_ACTION_TIME: &str = "com.delphix:vdev_initialize_action_time";
+/// `VDEV_LEAF_ZAP_INITIALIZE_VALUE`, of OpenZFS after 2.3
+pub const INITIALIZE_VALUE: &str = "org.openzfs:vdev_initialize_value";
+/// `VDEV_LEAF_ZAP_TRIM_LAST_OFFSET`
+pub const TRIM_LAST_OFFSET: &str = "org.zfsonlinux:next_offset_to_trim";
+/// `VDEV_LEAF_ZAP_TRIM_STATE`
+pub const TRIM_STATE: &str = "org.zfsonlinux:vdev_trim_state";
+/// `VDEV_LEAF_ZAP_TRIM_ACTION_TIME`
+pub const TRIM_ACTION_TIME: &str = "org.zfsonlinux:vdev_trim_action_time";
+/// `VDEV_LEAF_ZAP_TRIM_RATE`
+pub const TRIM_RATE: &str = "org.zfsonlinux:vdev_trim_rate";
+/// `VDEV_LEAF_ZAP_TRIM_PARTIAL`
+pub const TRIM_PARTIAL: &str = "org.zfsonlinux:vdev_trim_partial";
+/// `VDEV_LEAF_ZAP_TRIM_SECURE`
+pub const TRIM_SECURE: &str = "org.zfsonlinux:vdev_trim_secure";

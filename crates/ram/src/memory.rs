@@ -113,6 +113,7 @@ impl Provider for Memory {
         Shape {
             stripesize: self.stripesize,
             keeps_unflushed: true,
+            can_delete: true,
             ..Shape::new(self.mediasize, self.sectorsize)
         }
     }

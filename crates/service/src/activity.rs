@@ -6,11 +6,12 @@
 
 use base::{Error, ErrorKind, Result};
 use scan::Kind;
-use spa::ExpansionProgress;
+use spa::{ExpansionProgress, SweepKind};
 use vdev::VdevKind;
 
 use crate::open::OpenPool;
 use crate::properties::freeing;
+use crate::sweeping::sums;
 
 /// What can be waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,9 +83,10 @@ impl OpenPool {
                 let phys = progress.phys;
                 phys.to_copy.get().saturating_sub(phys.copied.get())
             }),
-            // They are not begun here; a pool in which they are is read-only.
+            Activity::Initialize => self.sweep_left(SweepKind::Initialize),
+            Activity::Trim => self.sweep_left(SweepKind::Trim),
+            // A checkpoint is not discarded here; a pool in which one is, is read-only.
             Activity::Replace | Activity::Remove | Activity::Discard => 0,
-            Activity::Initialize | Activity::Trim => 0,
             Activity::RaidzExpand => match self.expansion()? {
                 Some(progress) if progress.is_going_on => {
                     let done = progress.copied_bytes;
@@ -139,6 +141,21 @@ impl OpenPool {
                 })?;
                 return Ok(true);
             }
+            Activity::Initialize | Activity::Trim => {
+                let kind = match activity {
+                    Activity::Initialize => SweepKind::Initialize,
+                    _ => SweepKind::Trim,
+                };
+                if !self.is_sweeping(kind, None) {
+                    return Ok(false);
+                }
+                self.wait_sweep(kind, None, &mut || {
+                    let (done, total) = sums(self, kind);
+                    see(done, total);
+                    true
+                })?;
+                return Ok(true);
+            }
             Activity::RaidzExpand if self.has_half_an_expansion()? => {
                 let text =
                     "the expansion of a raidz is half done, and only OpenZFS goes on with it";
@@ -154,6 +171,11 @@ impl OpenPool {
             true
         })?;
         Ok(true)
+    }
+
+    fn sweep_left(&self, kind: SweepKind) -> u64 {
+        let (done, total) = sums(self, kind);
+        total - done
     }
 
     fn has_half_an_expansion(&self) -> Result<bool> {

@@ -60,6 +60,7 @@ mod removal;
 mod scanning;
 mod session;
 mod status;
+mod sweeping;
 mod vdevs;
 
 pub use activity::Activity;

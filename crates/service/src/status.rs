@@ -33,6 +33,7 @@ use crate::pools::Pools;
 use crate::properties::properties_of;
 use crate::removal::removal_status;
 use crate::session::Session;
+use crate::sweeping::show_sweeps;
 
 impl Session {
     /// The state of an imported pool; if it cannot be opened, what its config and its devices say.
@@ -298,6 +299,7 @@ fn status_of(pool: &OpenPool) -> Result<PoolStatus> {
     let objects = damaged.as_ref().map(objects_of).unwrap_or_default();
     add_errors(&mut root, &kept.devices);
     show_resilvering(pool, &mut root);
+    show_sweeps(pool, &mut root);
     let unsupported = pool.obstacles().iter().map(Obstacle::name).collect();
     let has_disabled_features = FEATURES
         .iter()

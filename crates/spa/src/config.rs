@@ -124,6 +124,7 @@ impl Inner {
     /// Destroys the ZAP of a vdev that leaves the pool.
     #[doc(alias = "vdev_destroy_unlink_zap")]
     pub(crate) fn destroy_vdev_zap(&self, zap: ObjectId, tx: &Tx) -> Result<()> {
+        self.sweeps.forget(zap);
         let map = self.state.lock().vdev_zaps;
         if let Some(map) = map {
             zap::remove(&self.mos, tx, map, &*format!("{:x}", zap.0))?;

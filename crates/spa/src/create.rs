@@ -47,6 +47,7 @@ use crate::scanning::Scanning;
 use crate::spa::{Inner, Settings, Spa, State};
 use crate::space_maps::SpaceMaps;
 use crate::spares::{SpareWatch, label_spares};
+use crate::sweep::Sweeps;
 use phys::feature::Feature;
 use zap::directory;
 
@@ -230,6 +231,8 @@ impl Spa {
             mmp: Mmp::new(),
             removal,
             removal_settings: options.settings.removal.clone(),
+            sweeps: Sweeps::default(),
+            sweep_settings: options.settings.sweep.clone(),
             scanning: Scanning::default(),
             spare_watch: SpareWatch::default(),
             l2: Arc::new(arc::l2::L2Arc::new(true)),

@@ -37,6 +37,7 @@ mod sharing;
 mod spa;
 mod space_maps;
 mod spares;
+mod sweep;
 mod sync;
 mod vdevs;
 
@@ -59,3 +60,6 @@ pub use scanning::ScanSettings;
 pub use spa::{Settings, Spa};
 pub use space_maps::SpaceMaps;
 pub use spares::{OpenSpare, SpareUser};
+pub use sweep::{
+    SweepAction, SweepKind, SweepProgress, SweepRefusal, SweepSettings, SweepState, TrimOptions,
+};

@@ -51,6 +51,7 @@ use crate::scanning::Scanning;
 use crate::spa::{Inner, Settings, Spa, State};
 use crate::space_maps::SpaceMaps;
 use crate::spares::SpareWatch;
+use crate::sweep::Sweeps;
 use phys::feature::{self, RAIDZ_EXPANSION};
 use zap::directory;
 
@@ -496,6 +497,11 @@ fn load(
     if !readonly {
         removing?; // not needed to read
     }
+    let sweeps = Sweeps::default();
+    let swept = sweeps.load(&mos, &tree).within(|| "leaf ZAPs");
+    if !readonly {
+        swept?; // not needed to read
+    }
     core.set_features(Arc::new(Features::open(&mos)?));
     mos.set_props(dsl::mos_props(&*core));
     let is_fast = core.makes_fast_tables();
@@ -570,6 +576,8 @@ fn load(
         mmp: Mmp::new(),
         removal,
         removal_settings: options.settings.removal.clone(),
+        sweeps,
+        sweep_settings: options.settings.sweep.clone(),
         scanning: Scanning::default(),
         spare_watch: SpareWatch::default(),
         l2: Arc::new(arc::l2::L2Arc::new(!readonly)),

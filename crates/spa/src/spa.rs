@@ -39,6 +39,7 @@ use crate::removal::{Removal, RemovalSettings};
 use crate::scanning::{ScanSettings, Scanning};
 use crate::space_maps::SpaceMaps;
 use crate::spares::SpareWatch;
+use crate::sweep::{SweepSettings, Sweeps};
 
 /// The pool property that selects what happens when I/O fails on every copy.
 pub(crate) const FAILMODE: &str = "failmode";
@@ -61,6 +62,8 @@ pub struct Settings {
     pub scan: ScanSettings,
     /// How vdevs are removed.
     pub removal: RemovalSettings,
+    /// How free space is overwritten or deleted.
+    pub sweep: SweepSettings,
 }
 
 impl Default for Settings {
@@ -78,6 +81,7 @@ impl Default for Settings {
             auto_ashift: AutoAshift::default(),
             scan: ScanSettings::default(),
             removal: RemovalSettings::default(),
+            sweep: SweepSettings::default(),
         }
     }
 }
@@ -107,6 +111,8 @@ pub(crate) struct Inner {
     pub(crate) mmp: Mmp,
     pub(crate) removal: Arc<Removal>,
     pub(crate) removal_settings: RemovalSettings,
+    pub(crate) sweeps: Sweeps,
+    pub(crate) sweep_settings: SweepSettings,
     pub(crate) scanning: Scanning,
     pub(crate) scan_settings: ScanSettings,
     pub(crate) spare_watch: SpareWatch,

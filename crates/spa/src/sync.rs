@@ -85,6 +85,7 @@ impl Inner {
                 self.sync_replacements(tx)?;
                 self.sync_spares(tx)?;
                 self.sync_removal(tx)?;
+                self.sync_sweeps(tx)?;
                 self.dsl().process_async_destroys(tx)?;
                 // Tasks may have changed the config, and created datasets that are dirty.
                 self.sync_config(tx)?;

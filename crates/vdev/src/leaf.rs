@@ -240,6 +240,27 @@ impl Leaf {
         provider.execute(offset, Command::Write(pieces))
     }
 
+    /// Tells the device that a range at a physical offset is not needed any more.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`] and what the provider says.
+    fn delete(&self, priority: Priority, offset: u64, len: u64) -> Result<()> {
+        rt::charge(rt::Work::Command, 1);
+        let _busy = Busy::new(self, offset, 0);
+        let turn = self.queue.turn(priority, offset);
+        let provider = self.usable(turn.device.clone())?;
+        self.has_unflushed.store(true, Ordering::Release);
+        provider.delete(offset, len)
+    }
+
+    /// Whether the device can be told that a range is not needed any more.
+    #[must_use]
+    #[doc(alias = "vdev_has_trim")]
+    pub fn can_delete(&self) -> bool {
+        let device = self.queue.device();
+        device.is_some_and(|device| device.shape().can_delete)
+    }
+
     /// Makes all writes durable; costs nothing if there were none since the last flush.
     ///
     /// # Errors
@@ -428,6 +449,16 @@ pub(crate) fn begin_write(
     Begun::UnderWay(begin(device, priority, offset, len, BioOp::Write(bytes)))
 }
 
+/// Begins to tell a device that a range at a physical offset is not needed any more, without waiting if it is
+/// asynchronous.
+pub(crate) fn begin_delete(device: &Arc<Vdev>, priority: Priority, offset: u64, len: u64) -> Begun {
+    let leaf = device.leaf();
+    if !leaf.is_asynchronous() {
+        return Begun::Done(leaf.delete(priority, offset, len));
+    }
+    Begun::UnderWay(begin(device, priority, offset, 0, BioOp::Delete { len }))
+}
+
 /// Begins a read at a physical offset. `None` if the device is synchronous, or reads only larger sectors:
 /// [`Leaf::read`] can do it.
 pub(crate) fn begin_read(
@@ -456,7 +487,7 @@ fn begin(device: &Arc<Vdev>, priority: Priority, offset: u64, len: usize, op: Bi
     let vdev = Arc::clone(device);
     let start = move |device| match vdev.leaf().usable(device) {
         Ok(provider) => {
-            if matches!(op, BioOp::Write(_)) {
+            if matches!(op, BioOp::Write(_) | BioOp::Delete { .. }) {
                 vdev.leaf().has_unflushed.store(true, Ordering::Release);
             }
             provider.submit(Bio {

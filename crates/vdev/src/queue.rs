@@ -6,8 +6,8 @@
 //! class gets more than its own. The synchronous classes are served in order of arrival, the others by
 //! offset among the commands of the same half second. Flushes do not queue.
 //!
-//! A scrub, which no caller waits for, gets one command at a time while there are others, and only now
-//! and then (`nia_credit`): a disk that streams for a scrub keeps others waiting for seconds. And when a
+//! A scrub or an initialization, which no caller waits for, gets one command at a time while there are others, and
+//! only now and then (`nia_credit`): a disk that streams for a scrub keeps others waiting for seconds. And when a
 //! scrub command overlapped others, the next one is delayed by eight times its duration: so others lose
 //! a ninth of the device's time to it (and a writer to both sides of a mirror two ninths), however short
 //! their own commands are and even if there are moments without any.
@@ -60,15 +60,19 @@ enum Class {
     AsyncRead,
     AsyncWrite,
     Scrub,
+    Initializing,
+    Trim,
 }
 
 impl Class {
-    const ALL: [Class; 5] = [
+    const ALL: [Class; 7] = [
         Class::SyncRead,
         Class::SyncWrite,
         Class::AsyncRead,
         Class::AsyncWrite,
         Class::Scrub,
+        Class::Initializing,
+        Class::Trim,
     ];
 
     fn of(priority: Priority) -> Class {
@@ -78,6 +82,8 @@ impl Class {
             Priority::AsyncRead => Class::AsyncRead,
             Priority::AsyncWrite | Priority::WriteBehind => Class::AsyncWrite,
             Priority::Scrub => Class::Scrub,
+            Priority::Initializing => Class::Initializing,
+            Priority::Trim => Class::Trim,
         }
     }
 
@@ -87,17 +93,22 @@ impl Class {
             Class::SyncRead | Class::SyncWrite => (10, 10),
             Class::AsyncRead | Class::Scrub => (1, 3),
             Class::AsyncWrite => (2, 10),
+            Class::Initializing => (1, 1),
+            Class::Trim => (1, 2),
         }
     }
 
     fn is_write(self) -> bool {
-        matches!(self, Class::SyncWrite | Class::AsyncWrite)
+        matches!(
+            self,
+            Class::SyncWrite | Class::AsyncWrite | Class::Initializing
+        )
     }
 
     /// Whether a caller may wait for it.
     #[doc(alias = "vdev_queue_is_interactive")]
     fn is_interactive(self) -> bool {
-        self != Class::Scrub
+        !matches!(self, Class::Scrub | Class::Initializing)
     }
 
     /// Whether it is served in order of arrival.
@@ -153,7 +164,7 @@ impl State {
         let (min, max) = class.limits();
         if class.is_interactive() {
             (min, max)
-        } else if self.scrub_rests {
+        } else if class == Class::Scrub && self.scrub_rests {
             (0, 0)
         } else if self.active_of(Class::is_interactive) > 0 {
             let allowed = self.nia_credit.min(min);

@@ -17,7 +17,7 @@ use base::{Error, Result, VdevId};
 use crate::issue::Write;
 use crate::{Io, Priority, VdevOps};
 
-const PRIORITIES: usize = Priority::Scrub as usize + 1;
+const PRIORITIES: usize = Priority::Trim as usize + 1;
 
 /// Adjacent writes that are issued as one.
 pub(crate) struct Group {

@@ -21,6 +21,10 @@ pub enum Priority {
     WriteBehind,
     /// A scrub or a resilver (`ZIO_PRIORITY_SCRUB`).
     Scrub,
+    /// Free space that is overwritten (`ZIO_PRIORITY_INITIALIZING`).
+    Initializing,
+    /// Free space that is deleted (`ZIO_PRIORITY_TRIM`).
+    Trim,
 }
 
 /// What a command is for.

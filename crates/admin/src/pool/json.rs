@@ -4,8 +4,8 @@ use serde_json::{Map, Value, json};
 
 use super::list::vdev_cell;
 use super::{
-    AllocClass, CLASSES, NameStyle, PoolStatus, ScanFunction, ScanState, StatusRequest, VdevAux,
-    VdevKind, VdevStatus, diagnose, heading,
+    Activity, ActivityState, AllocClass, CLASSES, NameStyle, PoolStatus, ScanFunction, ScanState,
+    StatusRequest, VdevAux, VdevKind, VdevStatus, diagnose, heading,
 };
 use crate::listing::{
     GetRequest, Item, JsonStyle, Style, json_document, json_numbers, json_properties,
@@ -382,6 +382,9 @@ impl Writer<'_> {
             }
             out.insert("aux".to_owned(), json!(aux_name(vdev.aux)));
         }
+        if vdev.is_leaf() && vdev.kind != VdevKind::Root {
+            self.push_activities(&mut out, vdev);
+        }
         out
     }
 
@@ -421,6 +424,63 @@ impl Writer<'_> {
                 "dio_verify_errors".to_owned(),
                 self.count(vdev.direct_errors),
             );
+        }
+    }
+
+    /// How far initialization and trim of a device are.
+    fn push_activities(&self, out: &mut Map<String, Value>, vdev: &VdevStatus) {
+        if self.request.has_initialize {
+            let names = [
+                "init_state",
+                "initialized",
+                "to_initialize",
+                "init_time",
+                "init_errors",
+            ];
+            self.push_activity(out, vdev.initialize.as_ref(), names, "UNINITIALIZED");
+        }
+        if self.request.has_trim {
+            let names = [
+                "trim_state",
+                "trimmed",
+                "to_trim",
+                "trim_time",
+                "trim_errors",
+            ];
+            if !vdev.is_trim_unsupported {
+                self.push_activity(out, vdev.trim.as_ref(), names, "UNTRIMMED");
+            }
+            let unsupported = u64::from(vdev.is_trim_unsupported);
+            out.insert("trim_notsup".to_owned(), self.json.number(unsupported));
+        }
+    }
+
+    fn push_activity(
+        &self,
+        out: &mut Map<String, Value>,
+        activity: Option<&Activity>,
+        names: [&str; 5],
+        none: &str,
+    ) {
+        let Some(activity) = activity else {
+            out.insert(names[0].to_owned(), json!(none));
+            return;
+        };
+        let state = match activity.state {
+            ActivityState::Active => "ACTIVE",
+            ActivityState::Canceled => "CANCELED",
+            ActivityState::Suspended => "SUSPENDED",
+            ActivityState::Complete => "COMPLETE",
+        };
+        let values = [
+            json!(state),
+            self.bytes(activity.done_bytes),
+            self.bytes(activity.estimate_bytes),
+            self.time(activity.since_secs),
+            self.count(activity.errors),
+        ];
+        for (name, value) in names.into_iter().zip(values) {
+            out.insert(name.to_owned(), value);
         }
     }
 

@@ -470,8 +470,9 @@ impl Table<'_> {
     }
 
     fn push_activities(&self, out: &mut String, vdev: &VdevStatus) {
+        let is_shown = |done: &Activity| !vdev.is_removing && done.state != ActivityState::Canceled;
         let initialize = match (&vdev.initialize, self.request.has_initialize) {
-            (Some(done), true) if !vdev.is_removing => self.progress(done, "initialized"),
+            (Some(done), true) if is_shown(done) => self.progress(done, "initialized"),
             (_, true) => "  (uninitialized)".to_owned(),
             (Some(done), false) if done.state == ActivityState::Active => {
                 "  (initializing)".to_owned()
@@ -479,7 +480,7 @@ impl Table<'_> {
             _ => String::new(),
         };
         let trim = match (&vdev.trim, self.request.has_trim) {
-            (Some(done), true) if !vdev.is_removing => self.progress(done, "trimmed"),
+            (Some(done), true) if is_shown(done) => self.progress(done, "trimmed"),
             (_, true) if vdev.is_trim_unsupported => "  (trim unsupported)".to_owned(),
             (_, true) => "  (untrimmed)".to_owned(),
             (Some(done), false) if done.state == ActivityState::Active => "  (trimming)".to_owned(),
@@ -493,7 +494,7 @@ impl Table<'_> {
         let since = date_time(activity.since_secs, self.request.zone);
         let (percent, words) = match activity.state {
             ActivityState::Complete => (100, "completed at"),
-            ActivityState::Active => (percent_of(activity), "started at"),
+            ActivityState::Active | ActivityState::Canceled => (percent_of(activity), "started at"),
             ActivityState::Suspended => (percent_of(activity), "suspended, started at"),
         };
         format!("  ({percent}% {what}, {words} {since})")

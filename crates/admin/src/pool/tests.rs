@@ -405,6 +405,7 @@ fn trims_and_initializations() {
         done_bytes,
         estimate_bytes: 100,
         since_secs: since,
+        errors: 0,
     };
     let disks = &mut pool.root.children[0].children;
     disks[0].trim = Some(activity(ActivityState::Active, 12));

@@ -17,6 +17,7 @@ mod props;
 mod remove;
 mod scrub;
 mod status;
+mod sweep;
 mod tree;
 mod upgrade;
 mod wait;
@@ -38,6 +39,12 @@ const JSON: (&str, Flag) = ("json", Flag::Short('j'));
 const JSON_INT: (&str, Flag) = long("json-int");
 const JSON_FLAT: (&str, Flag) = long("json-flat-vdevs");
 const JSON_GUID: (&str, Flag) = long("json-pool-key-guid");
+const CANCEL: (&str, Flag) = ("cancel", Flag::Short('c'));
+const SUSPEND: (&str, Flag) = ("suspend", Flag::Short('s'));
+const UNINIT: (&str, Flag) = ("uninit", Flag::Short('u'));
+const WAIT: (&str, Flag) = ("wait", Flag::Short('w'));
+const SECURE: (&str, Flag) = ("secure", Flag::Short('d'));
+const RATE: (&str, Flag) = ("rate", Flag::Short('r'));
 const POWER: (&str, Flag) = long("power");
 const ALLOW_IN_USE: (&str, Flag) = long("allow-in-use");
 const ALLOW_REPLICATION: (&str, Flag) = long("allow-replication-mismatch");
@@ -65,6 +72,8 @@ const PROGRAM: Program = Program {
             command("set", "", &[], props::set),
             command("history", "li", &[], history::run),
             command("scrub", "spwetC", &[], scrub::run),
+            command("initialize", "csuw", &[CANCEL, SUSPEND, UNINIT, WAIT], sweep::initialize),
+            command("trim", "cdr:sw", &[CANCEL, SECURE, RATE, SUSPEND, WAIT], sweep::trim),
             command("resilver", "", &[], wait::resilver),
             command("wait", "HpT:t:", &[], wait::run),
             command("online", "e", &[POWER], device_state::online),

@@ -34,6 +34,7 @@ pub(super) fn device_shape(fd: &OwnedFd, device: u64) -> Result<Shape> {
             .and_then(|offset| u32::try_from(offset).ok())
             .unwrap_or(0),
         is_rotational: is_rotational(device),
+        can_delete: can_discard(device),
         ..Shape::new(mediasize.map_err(from_errno)?, sectorsize)
     })
 }
@@ -67,13 +68,20 @@ pub(super) fn discard(fd: &OwnedFd, offset: u64, len: u64) -> rustix::io::Result
     unsafe { ioctl(fd, Setter::<BLKDISCARD, [u64; 2]>::new([offset, len])) }
 }
 
-/// Reads sysfs; the queue of a partition is that of its disk.
 fn is_rotational(device: u64) -> bool {
+    queue_says(device, "rotational").is_some_and(|text| text == "1")
+}
+
+#[doc(alias = "bdev_discard_supported")]
+fn can_discard(device: u64) -> bool {
+    queue_says(device, "discard_max_bytes").is_some_and(|text| text != "0")
+}
+
+/// Reads sysfs; the queue of a partition is that of its disk.
+fn queue_says(device: u64, name: &str) -> Option<String> {
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-    ["queue/rotational", "../queue/rotational"]
-        .iter()
-        .find_map(|file| {
-            std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/{file}")).ok()
-        })
-        .is_some_and(|text| text.trim() == "1")
+    let text = ["queue", "../queue"].iter().find_map(|queue| {
+        std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/{queue}/{name}")).ok()
+    });
+    Some(text?.trim().to_owned())
 }

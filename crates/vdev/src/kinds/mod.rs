@@ -108,6 +108,20 @@ pub(crate) trait KindOps: Send + Sync {
         None
     }
 
+    /// Calls `show` with what of a range lies on one of `children` children. Both ends of it are whole sectors.
+    #[doc(alias = "vdev_op_xlate")]
+    fn translate(
+        &self,
+        children: usize,
+        ashift: u32,
+        child: usize,
+        range: Range<u64>,
+        show: &mut dyn FnMut(Range<u64>),
+    ) {
+        let _ = (children, ashift, child);
+        show(range);
+    }
+
     /// What the uberblock, by which the pool is read from now on, says of where blocks are.
     fn note_uberblock(&self, uberblock: &UberblockPhys) {
         let _ = uberblock;

@@ -37,6 +37,8 @@
 mod permutation;
 mod seeds;
 
+use std::ops::Range;
+
 use base::{Error, Result};
 
 use super::striped::{Column, Layout, Row, Rows, Shape};
@@ -147,6 +149,34 @@ impl Layout for Draid {
         let next = || self.row(ashift, offset + left, there);
         let second = (there > 0).then(next);
         Ok([Some(first), second].into_iter().flatten().collect())
+    }
+
+    /// Group by group. Ranges that do not begin with a row of sectors, which no metaslab has, are left out up to the
+    /// next one.
+    #[doc(alias = "vdev_draid_xlate")]
+    fn translate(
+        &self,
+        shape: Shape,
+        child: usize,
+        range: Range<u64>,
+        show: &mut dyn FnMut(Range<u64>),
+    ) {
+        let sector_row = self.sector_row(shape.ashift);
+        let mut at = range.start.next_multiple_of(sector_row);
+        while at < range.end {
+            let end = range
+                .end
+                .min((at / self.group_bytes() + 1) * self.group_bytes());
+            let rows = (end - at) / sector_row;
+            let ndata = u64::from(self.shape.ndata);
+            let row = self.row(shape.ashift, at, rows * ndata);
+            if let Some(column) = row.columns().find(|column| column.child == child)
+                && column.bytes > 0
+            {
+                show(column.offset..column.offset + column.bytes as u64);
+            }
+            at = end;
+        }
     }
 
     #[doc(alias = "vdev_draid_open")]

@@ -36,6 +36,8 @@
 
 mod expansion;
 
+use std::ops::Range;
+
 use base::Result;
 use phys::uberblock::UberblockPhys;
 
@@ -133,6 +135,29 @@ impl Layout for Raidz {
 
     fn fills_gaps(&self) -> bool {
         !self.expansions.is_any()
+    }
+
+    /// Sector `s` is sector `s / n` of child `s % n`, whatever the width of the blocks there. While children are
+    /// being added that is not so for all sectors: then nothing is shown.
+    #[doc(alias = "vdev_raidz_xlate")]
+    fn translate(
+        &self,
+        shape: Shape,
+        child: usize,
+        range: Range<u64>,
+        show: &mut dyn FnMut(Range<u64>),
+    ) {
+        if self.expansions.is_expanding() {
+            return;
+        }
+        let rows_before = |sector: u64| {
+            let before = sector.saturating_sub(child as u64);
+            before.div_ceil(shape.children as u64) << shape.ashift
+        };
+        let rows = rows_before(range.start >> shape.ashift)..rows_before(range.end >> shape.ashift);
+        if !rows.is_empty() {
+            show(rows);
+        }
     }
 
     #[doc(alias = "RRSS_GET_OFFSET")]

@@ -25,6 +25,7 @@ mod read;
 mod row;
 mod strip;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use base::{BlockBuf, Error, ErrorKind, Result, Txg};
@@ -310,6 +311,22 @@ impl<L: Layout> KindOps for Striped<L> {
             birth,
         };
         self.0.psize_to_asize(shape, psize)
+    }
+
+    fn translate(
+        &self,
+        children: usize,
+        ashift: u32,
+        child: usize,
+        range: Range<u64>,
+        show: &mut dyn FnMut(Range<u64>),
+    ) {
+        let shape = Shape {
+            children,
+            ashift,
+            birth: Txg(0),
+        };
+        self.0.translate(shape, child, range, show);
     }
 
     fn note_uberblock(&self, uberblock: &UberblockPhys) {

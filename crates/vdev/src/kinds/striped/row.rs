@@ -10,6 +10,8 @@
 //! 2. The parity columns of a row are as long as its first data column; no other is longer.
 //! 3. Blocks that follow each other leave at most one sector between their columns on a child.
 
+use std::ops::Range;
+
 use base::{BlockBuf, Result, Txg};
 use phys::uberblock::UberblockPhys;
 
@@ -137,6 +139,15 @@ pub(crate) trait Layout: Send + Sync {
     fn fills_gaps(&self) -> bool {
         true
     }
+
+    /// As [`KindOps::translate`](crate::kinds::KindOps::translate).
+    fn translate(
+        &self,
+        shape: Shape,
+        child: usize,
+        range: Range<u64>,
+        show: &mut dyn FnMut(Range<u64>),
+    );
 
     /// As [`KindOps::note_uberblock`](crate::kinds::KindOps::note_uberblock).
     fn note_uberblock(&self, uberblock: &UberblockPhys) {
