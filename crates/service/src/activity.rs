@@ -82,8 +82,11 @@ impl OpenPool {
                 let phys = progress.phys;
                 phys.to_copy.get().saturating_sub(phys.copied.get())
             }),
-            // They are not begun here; a pool in which they are is read-only.
+            Activity::Discard if self.is_discarding() => {
+                self.checkpoint()?.map_or(0, |checkpoint| checkpoint.bytes)
+            }
             Activity::Replace | Activity::Remove | Activity::Discard => 0,
+            // They are not begun here.
             Activity::Initialize | Activity::Trim => 0,
             Activity::RaidzExpand => match self.expansion()? {
                 Some(progress) if progress.is_going_on => {
@@ -131,6 +134,11 @@ impl OpenPool {
                 self.finish_destroys()?;
                 // What is left cannot be freed.
                 return Ok(false);
+            }
+            Activity::Discard if !self.is_readonly() && self.is_discarding() => {
+                let all = self.checkpoint()?.map_or(0, |checkpoint| checkpoint.bytes);
+                self.finish_discard(&mut |left| see(all.saturating_sub(left), all))?;
+                return Ok(true);
             }
             Activity::Remove if !self.is_readonly() && self.is_removing() => {
                 self.wait_removal(&mut |phys| {

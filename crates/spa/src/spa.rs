@@ -61,6 +61,8 @@ pub struct Settings {
     pub scan: ScanSettings,
     /// How vdevs are removed.
     pub removal: RemovalSettings,
+    /// Segments of a discarded checkpoint that a txg frees, at most.
+    pub discard_entries_max: u64,
 }
 
 impl Default for Settings {
@@ -78,6 +80,8 @@ impl Default for Settings {
             auto_ashift: AutoAshift::default(),
             scan: ScanSettings::default(),
             removal: RemovalSettings::default(),
+            // `zfs_spa_discard_memory_limit` (16 MiB), as OpenZFS counts it.
+            discard_entries_max: 1 << 19,
         }
     }
 }
@@ -107,6 +111,7 @@ pub(crate) struct Inner {
     pub(crate) mmp: Mmp,
     pub(crate) removal: Arc<Removal>,
     pub(crate) removal_settings: RemovalSettings,
+    pub(crate) discard_entries_max: u64,
     pub(crate) scanning: Scanning,
     pub(crate) scan_settings: ScanSettings,
     pub(crate) spare_watch: SpareWatch,
@@ -383,6 +388,7 @@ impl Spa {
         }
         self.ending_scans(|| {
             self.finish_destroys()?;
+            self.finish_discard(&mut |_| {})?;
             self.finish_replacements()?;
             if !self.inner.pipeline.errors().is_empty() {
                 self.sync_now()?;
@@ -442,6 +448,7 @@ impl Spa {
             // write.
             self.inner.groups.sync_all().within(|| self.name())?;
             self.finish_destroys()?;
+            self.finish_discard(&mut |_| {})?;
             self.finish_replacements()?;
             self.set_pool_state(pool_state);
             let left = self.sync_now().and_then(|()| self.inner.groups.stop());

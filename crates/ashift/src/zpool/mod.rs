@@ -6,6 +6,7 @@
 //! # Source
 //! OpenZFS cmd/zpool/zpool_main.c, lib/libzfs/libzfs_pool.c: texts, columns and exit codes.
 
+mod checkpoint;
 mod create;
 mod device_state;
 mod devices;
@@ -43,6 +44,8 @@ const POWER: (&str, Flag) = long("power");
 const ALLOW_IN_USE: (&str, Flag) = long("allow-in-use");
 const ALLOW_REPLICATION: (&str, Flag) = long("allow-replication-mismatch");
 const ALLOW_ASHIFT: (&str, Flag) = long("allow-ashift-mismatch");
+const DISCARD: (&str, Flag) = ("discard", Flag::Short('d'));
+const WAIT: (&str, Flag) = ("wait", Flag::Short('w'));
 const REWIND: (&str, Flag) = long("rewind-to-checkpoint");
 
 #[rustfmt::skip]
@@ -50,6 +53,7 @@ const ZPOOL: Program = Program {
     tool: Tool::Zpool,
     commands: &[
         command("create", ":fndR:m:o:O:t:", &[], create::run),
+        command("checkpoint", ":dw", &[DISCARD, WAIT], checkpoint::run),
         command("destroy", "f", &[], lifecycle::destroy),
         command("export", "af", &[], lifecycle::export),
         command("labelclear", "f", &[], lifecycle::labelclear),
