@@ -684,10 +684,10 @@ impl Spa {
     /// `Io` for a log on a device that is missing.
     #[doc(alias = "spa_ld_verify_logs")]
     fn take_logs(&self, first_txg: Txg, gives_up: bool) -> Result<bool> {
-        let rewound_to = Txg(self.uberblock().checkpoint_txg.get());
-        if rewound_to != Txg(0) {
-            self.dsl()
-                .clear_unclaimed_logs(rewound_to.next(), first_txg)?;
+        let uberblock = self.uberblock();
+        if uberblock.checkpoint_txg.get() != 0 {
+            let unclaimed = uberblock.min_claim_txg();
+            self.dsl().clear_unclaimed_logs(unclaimed, first_txg)?;
         }
         let tops = self.parts().tree().tops();
         let is_gone = |id: VdevId| {

@@ -249,7 +249,10 @@ struct Free<'a> {
 
 impl Visitor for Free<'_> {
     fn block(&mut self, bp: &BlkPtrPhys) -> Result<()> {
-        if bp.allocation_birth() < self.unsynced && is_new(&mut self.seen, bp) {
+        if bp.allocation_birth() >= self.unsynced {
+            return Err(Error::new(ErrorKind::Checksum, "the log ends here"));
+        }
+        if is_new(&mut self.seen, bp) {
             self.blocks.push(*bp);
         }
         Ok(())

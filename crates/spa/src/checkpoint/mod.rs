@@ -36,13 +36,13 @@ mod take;
 pub(crate) use keep::Kept;
 pub(crate) use rewind::{Rewound, find, write_rewound};
 
-use base::{Error, ErrorKind, ObjectId, Result, VdevId};
+use base::{Context, Error, ErrorKind, ObjectId, Result, VdevId};
 use metaslab::SpaceMapStore;
 use phys::feature::ZPOOL_CHECKPOINT;
 use phys::pool_names;
 use phys::uberblock::UberblockPhys;
 use zap::directory;
-use zerocopy::{FromBytes, IntoBytes};
+use zerocopy::IntoBytes;
 
 use crate::FeatureState;
 use crate::spa::{Inner, Spa};
@@ -109,9 +109,7 @@ fn start_of(words: &[u64]) -> Result<u64> {
 
 /// The checkpointed uberblock, from the entry of the pool directory.
 fn uberblock_of(words: &[u64]) -> Result<UberblockPhys> {
-    let cut_off = |_| Error::corrupt("the checkpoint's uberblock is cut off");
-    let (uberblock, _) = UberblockPhys::read_from_prefix(words.as_bytes()).map_err(cut_off)?;
-    Ok(uberblock)
+    UberblockPhys::parse(words.as_bytes()).within(|| "the checkpoint's uberblock")
 }
 
 /// What nothing can be changed for, in OpenZFS's words.
