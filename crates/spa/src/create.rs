@@ -231,7 +231,7 @@ impl Spa {
             mmp: Mmp::new(),
             removal,
             removal_settings: options.settings.removal.clone(),
-        discard_entries_max: options.settings.discard_entries_max,
+            discard_entries_max: options.settings.discard_entries_max,
             scanning: Scanning::default(),
             spare_watch: SpareWatch::default(),
             l2: Arc::new(arc::l2::L2Arc::new(true)),

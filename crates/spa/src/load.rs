@@ -17,8 +17,8 @@
 //! # Source
 //! OpenZFS `module/zfs/spa.c` (`spa_load_impl`, `spa_ld_*`).
 
-use phys::pool_names;
 use phys::PropValue;
+use phys::pool_names;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
@@ -36,9 +36,9 @@ use vdev::{PoolState, VdevKind, VdevTree};
 use zio::{AllocClass, BlockStore, LogStore, Pipeline, PipelineSettings};
 
 use crate::aux_list::{self, AuxList};
-use crate::config::read_packed;
 use crate::change::MULTIHOST;
 use crate::checkpoint::{self, Kept};
+use crate::config::read_packed;
 use crate::core::{Core, HalfOpen};
 use crate::create::geometry;
 use crate::dtl::load_dtls;

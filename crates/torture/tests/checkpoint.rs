@@ -222,8 +222,7 @@ impl Recording {
             is_clean.then_some(()).ok_or(format!("{findings:#?}"))
         };
         check(&spa)?;
-        spa.finish_discard(&mut |_| {})
-            .map_err(|e| e.to_string())?;
+        spa.finish_discard(&mut |_| {}).map_err(|e| e.to_string())?;
         check(&spa)?;
         spa.export().map_err(|e| format!("export: {e}"))?;
         drop(spa);
@@ -361,7 +360,13 @@ fn image(folder: &Path, n: usize) -> Arc<dyn Provider> {
 /// What the real `zdb` says of the checkpointed state.
 fn zdb_of_checkpoint(folder: &Path) -> Zdb {
     let folder = folder.as_os_str();
-    Zdb::run(&["-e".as_ref(), "-p".as_ref(), folder, "-kbcc".as_ref(), "tank".as_ref()])
+    Zdb::run(&[
+        "-e".as_ref(),
+        "-p".as_ref(),
+        folder,
+        "-kbcc".as_ref(),
+        "tank".as_ref(),
+    ])
 }
 
 /// Taken, half discarded, discarded, taken again, with another vdev, rewound: the real `zdb` looks at the pool each
@@ -388,8 +393,10 @@ fn zdb_finds_each_state_of_checkpoints_clean() {
     ];
     let mut kept = World::default();
     for (what, act) in acts {
-        let mut settings = slowly();
-        settings.discard_entries_max = 1;
+        let mut settings = pool::settings();
+        if what == "half discarded" {
+            settings.discard_entries_max = 1;
+        }
         let spa = pool::open_with(&disks, false, settings).unwrap();
         if what == "taken again" {
             kept = world.clone();
@@ -544,7 +551,10 @@ fn sim_a_resilver_beside_a_checkpoint_is_repeated_after_it() {
         fs.unlink(fs.root(), b"one").unwrap();
         drop(fs);
         pool::write_file(&spa, "tank", "two", &vec![2; 300_000]);
-        spa.parts().tree().online(side.guid(), disks[0].clone()).unwrap();
+        spa.parts()
+            .tree()
+            .online(side.guid(), disks[0].clone())
+            .unwrap();
         spa.resilver_if_needed().unwrap();
         spa.wait_scan(&mut |_| true).unwrap();
         assert!(side.leaf().has_dtl(), "it lacks what the checkpoint keeps");
@@ -572,14 +582,13 @@ zpool status tank | grep -q "with 0 errors"
 zpool export tank
 zpool import -f -d /dev half
 zpool wait -t discard half
-zpool status half | tee /dev/stderr | grep -c "checkpoint:" | grep -q 0
-zpool scrub -w half
-zpool status half | grep -q "with 0 errors"
+if zpool status half | tee /dev/stderr | grep -q "checkpoint:"; then exit 1; fi
 zpool export half
 zpool create -o ashift=9 -O recordsize=4k -O compression=off theirs /host/disk2
 i=0; while [ $i -lt 60 ]; do head -c 20000 /dev/urandom >/theirs/f$i; i=$((i+1)); done
 zpool checkpoint theirs
-i=0; while [ $i -lt 60 ]; do rm /theirs/f$i; zpool sync theirs; i=$((i+2)); done
+i=0; while [ $i -lt 60 ]; do rm /theirs/f$i; i=$((i+2)); done
+zpool sync theirs
 echo 64 >/sys/module/zfs/parameters/zfs_spa_discard_memory_limit
 zpool checkpoint -d theirs
 zpool status theirs | tee /dev/stderr | grep -q "checkpoint: discarding"

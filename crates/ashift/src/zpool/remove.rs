@@ -62,7 +62,10 @@ fn find<'v>(vdevs: &'v VdevStatus, word: &str) -> Option<&'v VdevStatus> {
 }
 
 fn remove(pool: &OpenPool, word: &str) -> Result<(), String> {
-    let check = || pool.check_no_checkpoint().map_err(|error| error.to_string());
+    let check = || {
+        pool.check_no_checkpoint()
+            .map_err(|error| error.to_string())
+    };
     if is_distributed_spare(word) {
         return Err("dRAID spares cannot be removed".to_owned());
     }

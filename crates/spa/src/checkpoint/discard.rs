@@ -112,7 +112,9 @@ impl Inner {
         }
         let kept = phys.alloc.get().unsigned_abs().saturating_sub(freed);
         if length == 0 && kept != 0 {
-            return Err(Error::corrupt(format!("{kept} bytes more than its entries")));
+            return Err(Error::corrupt(format!(
+                "{kept} bytes more than its entries"
+            )));
         }
         self.core.kept().let_go(freed);
         phys.length.set(length);

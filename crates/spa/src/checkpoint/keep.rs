@@ -43,7 +43,8 @@ impl Kept {
     }
 
     pub(super) fn set_txg(&self, txg: Option<Txg>) {
-        self.txg.store(txg.map_or(0, |txg| txg.0), Ordering::Relaxed);
+        self.txg
+            .store(txg.map_or(0, |txg| txg.0), Ordering::Relaxed);
     }
 
     /// Bytes that only the checkpoint refers to.
@@ -61,7 +62,8 @@ impl Kept {
 
     /// Whether a block that was allocated in `birth` belongs to the checkpoint when `txg` frees it.
     pub(crate) fn keeps(&self, txg: Txg, birth: Txg) -> bool {
-        self.txg().is_some_and(|taken| birth <= taken && taken < txg)
+        self.txg()
+            .is_some_and(|taken| birth <= taken && taken < txg)
     }
 
     /// Keeps a range that is in this metaslab.
@@ -160,7 +162,8 @@ impl Inner {
             .write(tx.txg(), object, phys.length.get(), &entries)?;
         phys.object.set(object.0);
         phys.length.set(length);
-        phys.alloc.set(phys.alloc.get().saturating_sub_unsigned(kept));
+        phys.alloc
+            .set(phys.alloc.get().saturating_sub_unsigned(kept));
         self.maps.set_phys(tx.txg(), object, &phys)?;
         let kept_bytes = &self.core.kept().bytes;
         kept_bytes.fetch_add(kept, Ordering::Relaxed);

@@ -150,7 +150,11 @@ impl Inner {
         if !self.has_checkpoint_feature() {
             return Ok(());
         }
-        let text = if self.is_discarding() { DISCARDING } else { EXISTS };
+        let text = if self.is_discarding() {
+            DISCARDING
+        } else {
+            EXISTS
+        };
         Err(Error::new(ErrorKind::Exists, text))
     }
 

@@ -45,7 +45,10 @@ impl Spa {
     }
 
     fn check_checkpoint(&self) -> Result<()> {
-        if self.expansion()?.is_some_and(|progress| progress.is_going_on) {
+        if self
+            .expansion()?
+            .is_some_and(|progress| progress.is_going_on)
+        {
             return Err(Error::new(ErrorKind::Busy, "raidz expansion in progress"));
         }
         self.inner.check_checkpoint()

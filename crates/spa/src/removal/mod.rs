@@ -135,11 +135,7 @@ struct Active {
 }
 
 impl Removal {
-    pub(crate) fn new(
-        tree: Arc<VdevTree>,
-        space: Arc<Metaslabs>,
-        kept: Arc<Kept>,
-    ) -> Arc<Removal> {
+    pub(crate) fn new(tree: Arc<VdevTree>, space: Arc<Metaslabs>, kept: Arc<Kept>) -> Arc<Removal> {
         Arc::new(Removal {
             tree,
             space,
