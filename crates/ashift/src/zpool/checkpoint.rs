@@ -25,13 +25,16 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
         [name] => name,
         _ => return Err(Fail::Usage("too many arguments".into())),
     };
+    if name.contains('/') {
+        return Err(no_dataset(name));
+    }
     let what = if discards {
         format!("cannot discard checkpoint in '{name}'")
     } else {
         format!("cannot checkpoint '{name}'")
     };
     let pool = session.open(name, Access::Write);
-    let pool = pool.map_err(|error| with_advice(name, change_error(name, &what, &error)))?;
+    let pool = pool.map_err(|error| change_error(name, &what, &error))?;
     let done = if discards {
         pool.discard_checkpoint()
     } else {
@@ -47,13 +50,10 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
     Ok(())
 }
 
-/// A hint for who means a dataset.
-fn with_advice(name: &str, fail: Fail) -> Fail {
-    match fail {
-        Fail::Failed(text) if name.contains('/') => Fail::Failed(format!(
-            "{text}\n'zpool checkpoint' doesn't work on datasets. To save the state of a dataset from a specific \
-             point in time please use 'zfs snapshot'"
-        )),
-        other => other,
-    }
+/// What is said to a user who means a dataset.
+fn no_dataset(name: &str) -> Fail {
+    Fail::Failed(format!(
+        "cannot open '{name}': invalid character '/' in pool name\n'zpool checkpoint' doesn't work on datasets. To \
+         save the state of a dataset from a specific point in time please use 'zfs snapshot'"
+    ))
 }
