@@ -125,6 +125,8 @@ pub struct Pool {
     pub root: BlkPtrPhys,
     /// ub_txg of the last uberblock on disk
     pub txg: Txg,
+    /// Blocks of intent logs that were born then or later are not allocated, unless they are claimed.
+    pub unclaimed: Txg,
     /// Every top-level vdev.
     pub tops: Vec<TopVdev>,
 }
@@ -152,6 +154,7 @@ impl Pool {
             pipeline,
             root: uberblock.rootbp,
             txg: Txg(uberblock.txg.get()),
+            unclaimed: uberblock.min_claim_txg(),
             tops,
         }
     }

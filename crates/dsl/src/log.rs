@@ -102,15 +102,38 @@ impl DslPool {
     #[doc(alias = "SPA_LOG_CLEAR")]
     pub fn clear_logs(&self, first_txg: Txg) -> Result<()> {
         for head in self.heads_with_log()? {
-            let objset = head.objset()?;
-            let mut header = objset.zil_header();
-            let store = self.log_store().as_ref();
-            zil::clear(store, head.objset_id(), &header, first_txg)?;
-            header.log = BlkPtrPhys::default();
-            header.claim_txg.set(0);
-            header.flags.set(0);
-            objset.set_zil_header(&Tx::syncing(first_txg), header);
+            self.clear_log(&head, first_txg, first_txg)?;
         }
+        Ok(())
+    }
+
+    /// Gives up the intent logs that are not claimed: those of a pool that was rewound to its checkpoint, whose blocks
+    /// may have been overwritten since. `unsynced`: the txg after that of the checkpoint. Returns whether there were
+    /// any.
+    ///
+    /// # Errors
+    /// Any read error.
+    #[doc(alias = "spa_min_claim_txg")]
+    pub fn clear_unclaimed_logs(&self, unsynced: Txg, first_txg: Txg) -> Result<bool> {
+        let mut is_any = false;
+        for head in self.heads_with_log()? {
+            if head.objset()?.zil_header().claim_txg.get() == 0 {
+                self.clear_log(&head, unsynced, first_txg)?;
+                is_any = true;
+            }
+        }
+        Ok(is_any)
+    }
+
+    fn clear_log(&self, head: &Arc<DslDataset>, unsynced: Txg, first_txg: Txg) -> Result<()> {
+        let objset = head.objset()?;
+        let mut header = objset.zil_header();
+        let store = self.log_store().as_ref();
+        zil::clear(store, head.objset_id(), &header, unsynced, first_txg)?;
+        header.log = BlkPtrPhys::default();
+        header.claim_txg.set(0);
+        header.flags.set(0);
+        objset.set_zil_header(&Tx::syncing(first_txg), header);
         Ok(())
     }
 

@@ -157,6 +157,13 @@ impl DslPool {
             .saturating_sub(self.mos().env().deferred())
     }
 
+    /// Whether all that even destroys may use is in use.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        let used = self.root_dir().fields().used_bytes;
+        self.unreserved_space(SpaceCheck::ExtraReserved) <= used
+    }
+
     /// Bytes that a directory could still use if the given ancestor first got the given bytes back.
     /// `on_disk_only` ignores what transactions in flight may add.
     #[must_use]

@@ -45,6 +45,8 @@ type Job = Box<dyn FnOnce(&DslPool, &Tx) -> Result<()> + Send>;
 pub(crate) struct SyncTask {
     space_bytes: u64,
     space_check: SpaceCheck,
+    /// It runs before anything else in its txg.
+    is_early: bool,
     job: Job,
     /// Called with the error when the job is not started at all.
     refuse: Box<dyn FnOnce(Error) + Send>,
@@ -59,8 +61,18 @@ impl TaskQueue {
         self.0.lock().entry(txg).or_default().push(task);
     }
 
-    fn take(&self, txg: Txg) -> Vec<SyncTask> {
-        self.0.lock().remove(&txg).unwrap_or_default()
+    /// The tasks of a txg that are early, or all that are left.
+    fn take(&self, txg: Txg, only_early: bool) -> Vec<SyncTask> {
+        let mut tasks = self.0.lock();
+        let all = tasks.remove(&txg).unwrap_or_default();
+        if !only_early {
+            return all;
+        }
+        let (early, others) = all.into_iter().partition(|task| task.is_early);
+        if !Vec::is_empty(&others) {
+            tasks.insert(txg, others);
+        }
+        early
     }
 }
 
@@ -85,6 +97,31 @@ impl DslPool {
         &self,
         blocks: u64,
         space: SpaceCheck,
+        check: impl Fn(&DslPool, &Tx) -> Result<Verdict> + Send + Sync + 'static,
+        sync: impl FnOnce(&DslPool, &Tx) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.task(blocks, (space, false), check, sync)
+    }
+
+    /// Like [`sync_task`](DslPool::sync_task), but before anything of the txg is written or freed.
+    ///
+    /// # Errors
+    /// As [`sync_task`](DslPool::sync_task).
+    #[doc(alias = "dsl_early_sync_task")]
+    pub fn early_sync_task<T: Send + 'static>(
+        &self,
+        blocks: u64,
+        space: SpaceCheck,
+        check: impl Fn(&DslPool, &Tx) -> Result<Verdict> + Send + Sync + 'static,
+        sync: impl FnOnce(&DslPool, &Tx) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.task(blocks, (space, true), check, sync)
+    }
+
+    fn task<T: Send + 'static>(
+        &self,
+        blocks: u64,
+        (space, is_early): (SpaceCheck, bool),
         check: impl Fn(&DslPool, &Tx) -> Result<Verdict> + Send + Sync + 'static,
         sync: impl FnOnce(&DslPool, &Tx) -> Result<T> + Send + 'static,
     ) -> Result<T> {
@@ -117,6 +154,7 @@ impl DslPool {
                 SyncTask {
                     space_bytes: blocks * BLOCK_ESTIMATE_BYTES,
                     space_check: space,
+                    is_early,
                     job: Box::new(job),
                     refuse: Box::new(move |e| *refused.lock() = Some(Outcome::Failed(e))),
                 },
@@ -155,6 +193,7 @@ impl DslPool {
             SyncTask {
                 space_bytes: 0,
                 space_check: SpaceCheck::None,
+                is_early: false,
                 job: Box::new(locked),
                 refuse: Box::new(drop),
             },
@@ -168,8 +207,20 @@ impl DslPool {
     /// The error of a task that failed half way; the txg must then not be completed.
     #[doc(alias = "dsl_sync_task_sync")]
     pub fn run_tasks(&self, tx: &Tx) -> Result<()> {
+        self.run(self.tasks().take(tx.txg(), false), tx)
+    }
+
+    /// Runs the early tasks of the txg being synced; before anything else in it.
+    ///
+    /// # Errors
+    /// As [`run_tasks`](DslPool::run_tasks).
+    pub fn run_early_tasks(&self, tx: &Tx) -> Result<()> {
+        self.run(self.tasks().take(tx.txg(), true), tx)
+    }
+
+    fn run(&self, tasks: Vec<SyncTask>, tx: &Tx) -> Result<()> {
         assert!(tx.is_syncing(), "tasks run in syncing context");
-        for task in self.tasks().take(tx.txg()) {
+        for task in tasks {
             if task.space_check != SpaceCheck::None {
                 let quota = self.unreserved_space(task.space_check);
                 let used = self.root_dir().fields().used_bytes;

@@ -195,7 +195,7 @@ impl Group {
     }
 
     /// Which metaslab `[offset, offset + asize)` is in.
-    fn locate(&self, offset: u64, asize: u64) -> Result<usize> {
+    pub(crate) fn locate(&self, offset: u64, asize: u64) -> Result<usize> {
         let at = offset >> self.geometry.ms_shift;
         let sector = (1 << self.geometry.ashift) - 1;
         let count = self.geometry.ms_count();

@@ -240,6 +240,14 @@ impl Metaslabs {
         total(&passive.map(|group| group.usage()).collect::<Vec<_>>())
     }
 
+    /// The metaslab that a segment is in.
+    ///
+    /// # Errors
+    /// `Corrupt` when it is in none.
+    pub fn metaslab_of(&self, vdev: VdevId, offset: u64, size: u64) -> Result<u64> {
+        self.group(vdev)?.locate(offset, size).map(|at| at as u64)
+    }
+
     /// Frees a segment as of `txg`.
     ///
     /// # Errors
@@ -512,7 +520,7 @@ impl Allocator for Metaslabs {
         Ok(dvas)
     }
 
-    fn free(&self, txg: Txg, dva: &DvaPhys) {
+    fn free(&self, txg: Txg, _birth: Txg, dva: &DvaPhys) {
         self.note_fault(self.try_free(txg, dva.vdev(), dva.offset(), dva.asize()));
     }
 

@@ -260,7 +260,7 @@ impl Model {
         if !self.live.is_empty() {
             let dva = self.live.swap_remove(pick % self.live.len());
             let txg = self.syncing;
-            self.metaslabs.free(Txg(txg), &dva);
+            self.metaslabs.free(Txg(txg), Txg(txg), &dva);
             self.span(&dva).fill(Sector::Freed(txg));
         }
     }
@@ -627,8 +627,8 @@ fn freeing_twice_stops_the_next_sync() {
     model.allocate(false, AllocClass::Normal, 4096, 1);
     model.sync();
     let dva = model.live[0];
-    model.metaslabs.free(Txg(5), &dva);
-    model.metaslabs.free(Txg(5), &dva);
+    model.metaslabs.free(Txg(5), Txg(5), &dva);
+    model.metaslabs.free(Txg(5), Txg(5), &dva);
     let error = model.metaslabs.sync(Txg(5), 1).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt);
 }

@@ -196,7 +196,7 @@ pub const FEATURES: &[Feature] = &[
     feature(OBSOLETE_COUNTS, "obsolete_counts", RO,
         &["extensible_dataset", "device_removal"], Support::Kept,
         "Reduce memory used by removed devices when their blocks are freed or remapped."),
-    feature(ZPOOL_CHECKPOINT, "zpool_checkpoint", RO, &[], Support::None,
+    feature(ZPOOL_CHECKPOINT, "zpool_checkpoint", RO, &[], Support::Kept,
         "Pool state can be checkpointed, allowing rewind later."),
     feature(SPACEMAP_V2, "spacemap_v2", RO | ON, &[], Support::Kept,
         "Space maps representing large segments are more efficient."),

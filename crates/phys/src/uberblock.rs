@@ -126,6 +126,17 @@ impl UberblockPhys {
         Txg(self.txg.get())
     }
 
+    /// The first txg whose log blocks are not allocated in this state, unless they are claimed: the next one, or, if a
+    /// rewind wrote the uberblock, the one after that of the checkpoint.
+    #[doc(alias = "spa_min_claim_txg")]
+    #[must_use]
+    pub fn min_claim_txg(&self) -> Txg {
+        match self.checkpoint_txg.get() {
+            0 => self.txg().next(),
+            checkpoint => Txg(checkpoint.min(TXG_MAX)).next(),
+        }
+    }
+
     /// The sort key of `vdev_uberblock_compare`: txg, timestamp, multihost sequence.
     #[must_use]
     pub fn rank(&self) -> (u64, u64, u64) {

@@ -85,7 +85,9 @@ impl OpenPool {
             }),
             Activity::Initialize => self.sweep_left(SweepKind::Initialize),
             Activity::Trim => self.sweep_left(SweepKind::Trim),
-            // A checkpoint is not discarded here; a pool in which one is, is read-only.
+            Activity::Discard if self.is_discarding() => {
+                self.checkpoint()?.map_or(0, |checkpoint| checkpoint.bytes)
+            }
             Activity::Replace | Activity::Remove | Activity::Discard => 0,
             Activity::RaidzExpand => match self.expansion()? {
                 Some(progress) if progress.is_going_on => {
@@ -133,6 +135,11 @@ impl OpenPool {
                 self.finish_destroys()?;
                 // What is left cannot be freed.
                 return Ok(false);
+            }
+            Activity::Discard if !self.is_readonly() && self.is_discarding() => {
+                let all = self.checkpoint()?.map_or(0, |checkpoint| checkpoint.bytes);
+                self.finish_discard(&mut |left| see(all.saturating_sub(left), all))?;
+                return Ok(true);
             }
             Activity::Remove if !self.is_readonly() && self.is_removing() => {
                 self.wait_removal(&mut |phys| {

@@ -13,6 +13,8 @@ pub struct Facts {
     pub readonly_reason: Option<String>,
     /// Txg that the pool was rewound to at import (`zpool import -T`); always read-only.
     pub max_txg: Option<u64>,
+    /// It was imported as it was when its checkpoint was taken; always read-only.
+    pub rewinds: bool,
 }
 
 /// Keys of [`Facts`] beside the config in the cachefile.
@@ -20,6 +22,7 @@ const ALTROOT: &str = "ashift:altroot";
 const READONLY: &str = "ashift:readonly";
 const READONLY_REASON: &str = "ashift:readonly_reason";
 const MAX_TXG: &str = "ashift:max_txg";
+const REWINDS: &str = "ashift:rewinds";
 
 impl Facts {
     /// Reads them from a config in the cachefile.
@@ -29,6 +32,7 @@ impl Facts {
             readonly: config.get_u64(READONLY) == Some(1),
             readonly_reason: config.get_str(READONLY_REASON).map(str::to_owned),
             max_txg: config.get_u64(MAX_TXG),
+            rewinds: config.get_u64(REWINDS) == Some(1),
         }
     }
 
@@ -45,6 +49,9 @@ impl Facts {
         }
         if let Some(txg) = self.max_txg {
             config.add(MAX_TXG, txg);
+        }
+        if self.rewinds {
+            config.add(REWINDS, 1u64);
         }
     }
 }

@@ -37,6 +37,8 @@ pub struct Import {
     pub max_txg: Option<Txg>,
     /// Even if log devices are missing; then all intent logs are given up.
     pub gives_up_logs: bool,
+    /// As it was when its checkpoint was taken.
+    pub rewinds: bool,
     /// What is to be remembered of it.
     pub facts: Facts,
     /// Properties to be set.
@@ -149,6 +151,7 @@ impl Session {
             max_txg: import.max_txg,
             force: true,
             gives_up_logs: import.gives_up_logs,
+            rewinds: import.rewinds,
             host,
             settings: self.pools.settings(name),
         });
@@ -230,6 +233,7 @@ impl Session {
                 facts.readonly = true;
                 facts.readonly_reason = Some(why);
             }
+            facts.rewinds = import.rewinds;
             return self.pools.remember(spa, &facts);
         }
         for change in &import.changes {

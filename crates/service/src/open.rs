@@ -190,6 +190,7 @@ fn import(
     let (host, settings) = (pools.host()?, pools.settings(pool));
     let mut options = ImportOptions::from_config_in(&names, config, readonly, host, settings)?;
     options.max_txg = facts.max_txg.map(Txg);
+    options.rewinds = facts.rewinds;
     // A read-only import leaves the old name in the labels,
     options.new_name = facts.readonly.then(|| pool.to_owned());
     // and, in those of a destroyed pool, that it was destroyed.

@@ -16,7 +16,7 @@ use crate::features::Features;
 use crate::spa::{FAILMODE, Spa};
 
 /// The pool property; off unless it was set.
-const MULTIHOST: &str = "multihost";
+pub(crate) const MULTIHOST: &str = "multihost";
 
 impl Spa {
     /// Sets one of the pool's own properties.

@@ -25,6 +25,7 @@ use rt::{Mutex, RwLock};
 use vdev::VdevTree;
 use zio::{AllocClass, BlockStore, VdevOps};
 
+use crate::checkpoint::Kept;
 use crate::features::Features;
 use crate::history::{self, History};
 use crate::sharing::Sharing;
@@ -47,6 +48,7 @@ pub(crate) struct Core {
     deferred_bytes: AtomicU64,
     sharing: Arc<Sharing>,
     scan: scan::Scan,
+    kept: Arc<Kept>,
 }
 
 /// The parts that live in the MOS. The MOS refers to the core, so they are dropped when the pool
@@ -64,6 +66,7 @@ impl Core {
         space: Arc<Metaslabs>,
         tree: Arc<VdevTree>,
         host_name: String,
+        kept: Arc<Kept>,
     ) -> Arc<Core> {
         Arc::new(Core {
             store,
@@ -77,6 +80,7 @@ impl Core {
             deferred_bytes: AtomicU64::new(0),
             sharing: Arc::default(),
             scan: scan::Scan::default(),
+            kept,
         })
     }
 
@@ -115,6 +119,11 @@ impl Core {
     /// The scrub or resilver.
     pub(crate) fn scan(&self) -> &scan::Scan {
         &self.scan
+    }
+
+    /// What is kept for the checkpoint.
+    pub(crate) fn kept(&self) -> &Kept {
+        &self.kept
     }
 
     /// The tables of shared blocks.
@@ -355,7 +364,8 @@ impl PoolEnv for Core {
     }
 
     fn held_back(&self) -> u64 {
-        self.deferred_bytes.load(Ordering::Relaxed)
+        let deferred = self.deferred_bytes.load(Ordering::Relaxed);
+        deferred.saturating_add(self.kept.bytes())
     }
 
     #[expect(

@@ -34,6 +34,7 @@ use vdev::{
 use zio::{AllocClass, BlockStore, LogStore, Pipeline, PipelineSettings};
 
 use crate::aux_list::AuxList;
+use crate::checkpoint::Kept;
 use crate::core::{Core, HalfOpen};
 use crate::features;
 use crate::features::Features;
@@ -144,7 +145,8 @@ impl Spa {
             hole_birth: is_enabled("hole_birth"),
             ..options.settings.pipeline_settings()
         };
-        let removal = Removal::new(tree.clone(), space.clone());
+        let kept = Arc::new(Kept::default());
+        let removal = Removal::new(tree.clone(), space.clone(), kept.clone());
         let pipeline = Arc::new(Pipeline::new(tree.clone(), removal.clone(), settings));
         let cache = Arc::new(arc::Cache::new(
             pipeline.clone() as Arc<dyn LogStore>,
@@ -156,6 +158,7 @@ impl Spa {
             space.clone(),
             tree.clone(),
             options.host.name.clone(),
+            kept,
         );
         let mut half_open = HalfOpen::new(&core);
         core.set_initializing(true);
@@ -233,6 +236,7 @@ impl Spa {
             removal_settings: options.settings.removal.clone(),
             sweeps: Sweeps::default(),
             sweep_settings: options.settings.sweep.clone(),
+            discard_entries_max: options.settings.discard_entries_max,
             scanning: Scanning::default(),
             spare_watch: SpareWatch::default(),
             l2: Arc::new(arc::l2::L2Arc::new(true)),

@@ -70,6 +70,7 @@ impl Spa {
     /// `NotFound` if it is not one; `ReadOnly`, `Suspended`.
     #[doc(alias = "spa_vdev_remove")]
     pub fn remove_cache(&self, guid: Guid) -> Result<()> {
+        self.check_no_checkpoint()?;
         if self.inner.state.lock().caches.find(guid).is_none() {
             return Err(Error::not_found(format!(
                 "no cache device with guid {guid}"

@@ -17,6 +17,7 @@
 //! # Source
 //! OpenZFS `module/zfs/spa.c` (`spa_load_impl`, `spa_ld_*`).
 
+use phys::PropValue;
 use phys::pool_names;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -35,6 +36,8 @@ use vdev::{PoolState, VdevKind, VdevTree};
 use zio::{AllocClass, BlockStore, LogStore, Pipeline, PipelineSettings};
 
 use crate::aux_list::{self, AuxList};
+use crate::change::MULTIHOST;
+use crate::checkpoint::{self, Kept};
 use crate::config::read_packed;
 use crate::core::{Core, HalfOpen};
 use crate::create::geometry;
@@ -73,6 +76,8 @@ pub struct ImportOptions {
     pub force: bool,
     /// `-m`: when a log device is missing, give up the intent logs.
     pub gives_up_logs: bool,
+    /// `--rewind-to-checkpoint`: open it as it was when its checkpoint was taken; for good, unless it is only read.
+    pub rewinds: bool,
     /// The host that opens it.
     pub host: Host,
     /// How it is run.
@@ -151,6 +156,7 @@ impl ImportOptions {
             max_txg: None,
             force,
             gives_up_logs: false,
+            rewinds: false,
             host,
             settings,
         })
@@ -224,6 +230,9 @@ struct FirstLook {
     obstacles: Vec<Obstacle>,
     /// What each top-level vdev is reserved for, which the config does not say.
     classes: Vec<AllocClass>,
+    checkpoint: checkpoint::Rewound,
+    /// The property `multihost`.
+    multihost: bool,
 }
 
 impl Spa {
@@ -234,7 +243,9 @@ impl Spa {
     /// As [`open`](Spa::open).
     #[doc(alias = "spa_import")]
     pub fn import(options: ImportOptions) -> Result<Spa> {
-        let spa = Spa::open(options)?;
+        let rewinds = options.rewinds;
+        let (spa, uberblock) = Spa::open_by(options)?;
+        let rewound_to = rewinds.then(|| uberblock.checkpoint_txg.get());
         if spa.inner.tree.mark_absent() && !spa.is_readonly() {
             spa.config_changed()?;
         }
@@ -242,6 +253,10 @@ impl Spa {
             let core = spa.inner.core.clone();
             let tx = spa.inner.groups.hold_open(0)?;
             spa.dsl().queue_task(&tx, move |_, tx| {
+                if let Some(taken) = rewound_to {
+                    let text = format!("rewound state to txg={taken}");
+                    core.log_internal("checkpoint rewind", &text, tx);
+                }
                 core.log_version("import", tx);
                 Ok(())
             });
@@ -257,19 +272,35 @@ impl Spa {
     /// `Corrupt`.
     #[doc(alias = "spa_open")]
     pub fn open(options: ImportOptions) -> Result<Spa> {
+        Ok(Spa::open_by(options)?.0)
+    }
+
+    /// Also returns the uberblock by which it was opened.
+    fn open_by(options: ImportOptions) -> Result<(Spa, UberblockPhys)> {
         check_owner(&options)?;
         if !options.readonly {
             mmp::check_activity(&options.found, options.host.id)?;
         }
         let max_txg = options.max_txg.unwrap_or(Txg(u64::MAX));
-        let uberblock = best_uberblock(&options.found, max_txg)?;
-        let look = first_look(&options.found, &uberblock)?;
+        let mut uberblock = best_uberblock(&options.found, max_txg)?;
+        let mut look = first_look(&options.found, &uberblock)?;
+        let multihost = look.multihost;
+        if options.rewinds {
+            uberblock = look.checkpoint.after(&uberblock)?;
+            look = first_look(&options.found, &uberblock).within(|| "checkpointed state")?;
+            check_rewind(&options, &look)?;
+        }
         let readonly = options.readonly || !look.obstacles.is_empty();
         check_readable(&look.obstacles)?;
         let tree = options.found.open(&look.config, !readonly)?;
         tree.note_uberblock(&uberblock);
         check_tree(&tree)?;
-        load(options, &uberblock, look, tree, readonly)
+        if options.rewinds && !readonly {
+            let (found, host) = (&options.found, &options.host);
+            checkpoint::write_rewound(found, &tree, &uberblock, host, multihost)?;
+        }
+        let spa = load(options, &uberblock, look, tree, readonly)?;
+        Ok((spa, uberblock))
     }
 }
 
@@ -305,6 +336,17 @@ fn check_readable(obstacles: &[Obstacle]) -> Result<()> {
     let name = obstacle.name();
     let text = format!("the pool uses feature {name}, which is not supported");
     Err(Error::new(ErrorKind::Unsupported, text))
+}
+
+/// A pool is not rewound for good to a state that could only be read.
+fn check_rewind(options: &ImportOptions, look: &FirstLook) -> Result<()> {
+    match look.obstacles.first().filter(|_| !options.readonly) {
+        None => Ok(()),
+        Some(obstacle) => {
+            let text = format!("the checkpointed state can only be read: {obstacle}");
+            Err(Error::new(ErrorKind::Unsupported, text))
+        }
+    }
 }
 
 /// Fails if another host may be using the pool.
@@ -441,6 +483,8 @@ fn look(found: &FoundPool, tree: Arc<VdevTree>, uberblock: &UberblockPhys) -> Re
         spacemap_v2: is_active(feature::SPACEMAP_V2),
         obstacles,
         classes,
+        checkpoint: checkpoint::find(&mos)?,
+        multihost: PoolProps::open(&mos)?.get(MULTIHOST) == Some(PropValue::Number(1)),
     })
 }
 
@@ -475,7 +519,8 @@ fn load(
         heal: !readonly,
         ..options.settings.pipeline_settings()
     };
-    let removal = Removal::new(tree.clone(), space.clone());
+    let kept = Arc::new(Kept::default());
+    let removal = Removal::new(tree.clone(), space.clone(), kept.clone());
     let pipeline = Arc::new(Pipeline::new(tree.clone(), removal.clone(), settings));
     let cache = Arc::new(arc::Cache::new(
         pipeline.clone() as Arc<dyn LogStore>,
@@ -487,6 +532,7 @@ fn load(
         space.clone(),
         tree.clone(),
         options.host.name.clone(),
+        kept,
     );
     let mut half_open = HalfOpen::new(&core);
     let env: Arc<dyn PoolEnv> = core.clone();
@@ -565,6 +611,7 @@ fn load(
         &tree,
     )?;
     let needs_config = has_grown
+        || uberblock.checkpoint_txg.get() != 0
         || name != options.found.name
         || options.found.state != PoolState::Active
         || options.found.hostid != options.host.id
@@ -578,6 +625,7 @@ fn load(
         removal_settings: options.settings.removal.clone(),
         sweeps,
         sweep_settings: options.settings.sweep.clone(),
+        discard_entries_max: options.settings.discard_entries_max,
         scanning: Scanning::default(),
         spare_watch: SpareWatch::default(),
         l2: Arc::new(arc::l2::L2Arc::new(!readonly)),
@@ -616,6 +664,10 @@ fn load(
     });
     let spa = Spa { inner };
     half_open.opened();
+    let checkpoint = spa.load_checkpoint().within(|| "checkpoint");
+    if !readonly {
+        checkpoint?; // not needed to read
+    }
     spa.inner.open_caches();
     spa.inner.begin_deduplicating();
     spa.inner.begin_suspending();
@@ -644,6 +696,11 @@ impl Spa {
     /// `Io` for a log on a device that is missing.
     #[doc(alias = "spa_ld_verify_logs")]
     fn take_logs(&self, first_txg: Txg, gives_up: bool) -> Result<bool> {
+        let uberblock = self.uberblock();
+        if uberblock.checkpoint_txg.get() != 0 {
+            let unclaimed = uberblock.min_claim_txg();
+            self.dsl().clear_unclaimed_logs(unclaimed, first_txg)?;
+        }
         let tops = self.parts().tree().tops();
         let is_gone = |id: VdevId| {
             let top = tops.get(id.0 as usize);

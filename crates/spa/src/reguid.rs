@@ -23,6 +23,7 @@ impl Spa {
     /// `ReadOnly`, `Suspended`.
     #[doc(alias = "spa_change_guid")]
     pub fn change_guid(&self, guid: Option<Guid>) -> Result<()> {
+        self.check_no_checkpoint()?;
         let new = guid.unwrap_or_else(|| Guid(nonzero_random()));
         if new.0 == 0 {
             return Err(Error::invalid("the guid of a pool is not 0"));

@@ -239,6 +239,20 @@ impl Inner {
         !self.stale_devices().iter().all(takes_part)
     }
 
+    /// Whether all that stale devices lack may be what only the checkpoint refers to: a resilver has ended.
+    fn waits_for_discard(&self) -> bool {
+        let scan = self.core.scan();
+        let max = scan.phys().map_or(0, |phys| phys.max_txg.get());
+        let is_before = |device: &Arc<Vdev>| {
+            let span = device.leaf().dtl().span();
+            span.is_none_or(|(_, last)| last.0 < max)
+        };
+        self.has_checkpoint_feature()
+            && scan.running().is_none()
+            && !self.has_newcomers()
+            && self.stale_devices().iter().all(is_before)
+    }
+
     /// Drops absent devices from the scan: they miss what is repaired now, and need a new scan when
     /// they are back.
     fn drop_absent(&self) {
@@ -305,7 +319,10 @@ impl Inner {
         let phys = self.core.scan().phys().unwrap_or_default();
         let errors = phys.errors.get();
         let max = phys.max_txg.get();
-        let is_whole = errors == 0 && self.scanning.unrepaired.load(Ordering::Relaxed) == 0;
+        // What only the checkpoint refers to was not visited: devices may lack some of that.
+        let is_whole = errors == 0
+            && self.scanning.unrepaired.load(Ordering::Relaxed) == 0
+            && !self.has_checkpoint_feature();
         if is_whole {
             for device in self.stale_devices() {
                 if device.config().resilver_txg == max {
@@ -395,7 +412,8 @@ impl Spa {
     /// `ReadOnly`, `Suspended`.
     #[doc(alias = "vdev_resilver_needed")]
     pub fn resilver_if_needed(&self) -> Result<()> {
-        if self.inner.stale_devices().is_empty() || self.inner.awaits_restart() {
+        let inner = &self.inner;
+        if inner.stale_devices().is_empty() || inner.awaits_restart() || inner.waits_for_discard() {
             return Ok(());
         }
         // A paused scrub would delay the devices that take part in it, too.

@@ -64,6 +64,8 @@ pub struct Settings {
     pub removal: RemovalSettings,
     /// How free space is overwritten or deleted.
     pub sweep: SweepSettings,
+    /// Segments of a discarded checkpoint that a txg frees, at most.
+    pub discard_entries_max: u64,
 }
 
 impl Default for Settings {
@@ -82,6 +84,8 @@ impl Default for Settings {
             scan: ScanSettings::default(),
             removal: RemovalSettings::default(),
             sweep: SweepSettings::default(),
+            // `zfs_spa_discard_memory_limit` (16 MiB), as OpenZFS counts it.
+            discard_entries_max: 1 << 19,
         }
     }
 }
@@ -113,6 +117,7 @@ pub(crate) struct Inner {
     pub(crate) removal_settings: RemovalSettings,
     pub(crate) sweeps: Sweeps,
     pub(crate) sweep_settings: SweepSettings,
+    pub(crate) discard_entries_max: u64,
     pub(crate) scanning: Scanning,
     pub(crate) scan_settings: ScanSettings,
     pub(crate) spare_watch: SpareWatch,
@@ -406,6 +411,7 @@ impl Spa {
         }
         self.ending_scans(|| {
             self.finish_destroys()?;
+            self.finish_discard(&mut |_| {})?;
             self.finish_replacements()?;
             if !self.inner.pipeline.errors().is_empty() {
                 self.sync_now()?;
@@ -465,6 +471,7 @@ impl Spa {
             // write.
             self.inner.groups.sync_all().within(|| self.name())?;
             self.finish_destroys()?;
+            self.finish_discard(&mut |_| {})?;
             self.finish_replacements()?;
             self.set_pool_state(pool_state);
             let left = self.sync_now().and_then(|()| self.inner.groups.stop());

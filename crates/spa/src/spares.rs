@@ -69,6 +69,7 @@ impl Spa {
     /// `NotFound` if it is not one; `Busy` if it is in use; `ReadOnly`, `Suspended`.
     #[doc(alias = "spa_vdev_remove")]
     pub fn remove_spare(&self, guid: Guid) -> Result<()> {
+        self.check_no_checkpoint()?;
         if self.inner.state.lock().spares.find(guid).is_none() {
             return Err(Error::not_found(format!("no hot spare with guid {guid}")));
         }
@@ -232,6 +233,9 @@ impl Inner {
     /// Takes a spare for each device that needs one. In the first pass.
     #[doc(alias = "zfs_retire_recv")]
     pub(crate) fn sync_spares(&self, tx: &Tx) -> Result<()> {
+        if self.has_checkpoint_feature() {
+            return Ok(());
+        }
         let Some(open) = self.spare_watch.open.lock().clone() else {
             return Ok(());
         };

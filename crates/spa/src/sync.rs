@@ -74,6 +74,7 @@ impl Inner {
 
     /// Runs passes until the MOS does not change any more.
     fn converge(&self, tx: &Tx) -> Result<()> {
+        self.dsl().run_early_tasks(tx)?;
         self.core.sync_clones(tx)?;
         for pass in 1..=PASSES_MAX {
             self.core.set_pass(pass);
@@ -86,7 +87,10 @@ impl Inner {
                 self.sync_spares(tx)?;
                 self.sync_removal(tx)?;
                 self.sync_sweeps(tx)?;
-                self.dsl().process_async_destroys(tx)?;
+                self.sync_discard(tx)?;
+                if !self.pauses_destroys() {
+                    self.dsl().process_async_destroys(tx)?;
+                }
                 // Tasks may have changed the config, and created datasets that are dirty.
                 self.sync_config(tx)?;
                 self.sync_aux(tx)?;
@@ -111,6 +115,7 @@ impl Inner {
             self.core.sync_sharing(tx)?;
             self.core.sync_frees(tx)?;
             self.sync_remapped_frees(tx)?;
+            self.sync_kept(tx)?;
             self.space.sync(tx.txg(), pass)?;
             if !self.mos.needs_sync() {
                 return Ok(());
@@ -118,6 +123,13 @@ impl Inner {
         }
         let text = format!("txg {}: the MOS does not converge", tx.txg());
         Err(Error::new(ErrorKind::Io, text))
+    }
+
+    /// Whether asynchronous destroys wait: what a checkpoint keeps is not free afterwards, and the notes of it need
+    /// space.
+    #[doc(alias = "spa_suspend_async_destroy")]
+    fn pauses_destroys(&self) -> bool {
+        self.core.kept().txg().is_some() && self.dsl().is_full()
     }
 
     /// Free space, in bytes, below which freed space is not deferred any more.

@@ -63,6 +63,7 @@ impl Spa {
         sectors: (u32, AutoAshift),
     ) -> Result<()> {
         self.check_writable()?;
+        self.check_no_checkpoint()?;
         if self.is_removing() {
             let text = "device removal in progress";
             return Err(Error::new(ErrorKind::Exists, text));
@@ -93,6 +94,7 @@ impl Spa {
     /// [`attach`](Spa::attach).
     pub fn attach_distributed(&self, beside: Guid, spare: Guid) -> Result<()> {
         self.check_writable()?;
+        self.check_no_checkpoint()?;
         let found = self.inner.state.lock().spares.find(spare).cloned();
         let listed = found.ok_or_else(|| Error::not_found("no such spare"))?;
         let device = self.inner.distributed(&listed)?;
@@ -112,6 +114,7 @@ impl Spa {
     /// As [`VdevTree::check_detach`]; `ReadOnly`, `Suspended`.
     #[doc(alias = "spa_vdev_detach")]
     pub fn detach(&self, guid: Guid) -> Result<()> {
+        self.check_no_checkpoint()?;
         self.change_tree(
             move |tree| tree.check_detach(guid),
             move |inner, tx| inner.detach(guid, tx),
@@ -239,7 +242,11 @@ impl Spa {
     /// `Suspended`.
     #[doc(alias = "spa_vdev_resilver_done")]
     pub(crate) fn finish_replacements(&self) -> Result<()> {
-        while !self.is_readonly() && !self.parts().tree().replaced().is_empty() {
+        let inner = &self.inner;
+        while !self.is_readonly()
+            && !inner.has_checkpoint_feature()
+            && !inner.tree.replaced().is_empty()
+        {
             self.sync_now()?;
         }
         Ok(())
@@ -328,7 +335,7 @@ impl Inner {
 
     /// Detaches the devices whose replacements are complete. In the first pass.
     pub(crate) fn sync_replacements(&self, tx: &Tx) -> Result<()> {
-        loop {
+        while !self.has_checkpoint_feature() {
             let done = self.tree.replaced();
             if done.is_empty() {
                 return Ok(());
@@ -337,6 +344,7 @@ impl Inner {
                 self.detach(device.guid(), tx)?;
             }
         }
+        Ok(())
     }
 
     /// Empties the labels of the devices that were detached in the txg that is now on disk; a hot spare gets

@@ -212,14 +212,35 @@ pub fn open(devices: &[Arc<dyn Provider>], readonly: bool) -> Result<Spa> {
 /// # Errors
 /// Those of [`open`].
 pub fn open_with(devices: &[Arc<dyn Provider>], readonly: bool, settings: Settings) -> Result<Spa> {
-    let found = discover(devices).pools.into_iter().next();
+    Spa::import(options(devices, readonly, settings)?)
+}
+
+/// Opens the only pool on these devices as it was when its checkpoint was taken.
+///
+/// # Errors
+/// Those of [`open`]; `NotFound` when there is no checkpoint.
+pub fn rewind(devices: &[Arc<dyn Provider>], readonly: bool) -> Result<Spa> {
+    let options = options(devices, readonly, settings())?;
     Spa::import(ImportOptions {
+        rewinds: true,
+        ..options
+    })
+}
+
+fn options(
+    devices: &[Arc<dyn Provider>],
+    readonly: bool,
+    settings: Settings,
+) -> Result<ImportOptions> {
+    let found = discover(devices).pools.into_iter().next();
+    Ok(ImportOptions {
         found: found.ok_or_else(|| base::Error::not_found("no pool on these devices"))?,
         new_name: None,
         readonly,
         max_txg: None,
         force: false,
         gives_up_logs: false,
+        rewinds: false,
         host: host(),
         settings,
     })

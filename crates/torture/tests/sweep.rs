@@ -278,6 +278,7 @@ fn open_at(disks: &[Arc<dyn Provider>], txg: Txg) -> base::Result<Spa> {
         found: discover(disks).pools.into_iter().next().unwrap(),
         new_name: None,
         readonly: true,
+        rewinds: false,
         max_txg: Some(txg),
         force: true,
         gives_up_logs: false,

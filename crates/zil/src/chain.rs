@@ -198,8 +198,8 @@ pub fn destroy_sync(
     free_before(Txg(u64::MAX), store, objset, header, tx.txg())
 }
 
-/// Frees what is allocated of a log that is given up before it was claimed or replayed. Blocks born in
-/// `first_txg`, the txg after the last one that was synced, or later are not.
+/// Frees, in `txg`, what is allocated of a log that is given up before it was claimed or replayed. Blocks born in
+/// `unsynced`, the txg after the one whose state this is, or later are not.
 ///
 /// # Errors
 /// As of [`destroy_sync`].
@@ -208,9 +208,10 @@ pub fn clear(
     store: &dyn LogStore,
     objset: ObjsetId,
     header: &ZilHeaderPhys,
-    first_txg: Txg,
+    unsynced: Txg,
+    txg: Txg,
 ) -> Result<()> {
-    free_before(first_txg, store, objset, header, first_txg)
+    free_before(unsynced, store, objset, header, txg)
 }
 
 fn free_before(
@@ -248,7 +249,10 @@ struct Free<'a> {
 
 impl Visitor for Free<'_> {
     fn block(&mut self, bp: &BlkPtrPhys) -> Result<()> {
-        if bp.allocation_birth() < self.unsynced && is_new(&mut self.seen, bp) {
+        if bp.allocation_birth() >= self.unsynced {
+            return Err(Error::new(ErrorKind::Checksum, "the log ends here"));
+        }
+        if is_new(&mut self.seen, bp) {
             self.blocks.push(*bp);
         }
         Ok(())

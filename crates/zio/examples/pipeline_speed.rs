@@ -82,7 +82,7 @@ impl Allocator for Ring {
         Ok((0..copies).map(place).collect())
     }
 
-    fn free(&self, _txg: Txg, _dva: &DvaPhys) {}
+    fn free(&self, _txg: Txg, _birth: Txg, _dva: &DvaPhys) {}
 
     fn unallocate(&self, _txg: Txg, _dva: &DvaPhys) {}
 

@@ -130,9 +130,10 @@ pub trait Allocator: Send + Sync {
         hint: &Hint,
     ) -> Result<DvaSet>;
 
-    /// Frees a segment as of `txg`: it may be allocated again some txgs later.
+    /// Frees a segment as of `txg`: it may be allocated again some txgs later. `birth`: the txg that it was
+    /// allocated in.
     #[doc(alias = "metaslab_free_dva")]
-    fn free(&self, txg: Txg, dva: &DvaPhys);
+    fn free(&self, txg: Txg, birth: Txg, dva: &DvaPhys);
 
     /// Undoes an [`allocate`](Allocator::allocate) of the same txg at once: nothing will ever refer to
     /// the segment.

@@ -592,9 +592,11 @@ impl BlockStore for Pipeline {
 
     #[doc(alias = "zio_free_sync")]
     fn free(&self, txg: Txg, bp: &BlkPtrPhys) {
-        let bookmark = Bookmark::default();
+        let (bookmark, birth) = (Bookmark::default(), bp.physical_birth());
         match self.segments(bp, &bookmark) {
-            Ok(segments) => segments.iter().for_each(|dva| self.alloc.free(txg, dva)),
+            Ok(segments) => segments
+                .iter()
+                .for_each(|dva| self.alloc.free(txg, birth, dva)),
             Err(_) => add(&self.stats.leaked_gangs, 1),
         }
     }

@@ -83,6 +83,7 @@ pub fn status(pool: &PoolStatus, request: &StatusRequest) -> String {
     }
     if let Some(scan) = &pool.scan {
         push_scan(&mut out, scan, request);
+        push_scan_warning(&mut out, scan, pool.checkpoint.as_ref());
     }
     if let Some(removal) = &pool.removal {
         push_removal(&mut out, pool, removal, request);
@@ -146,6 +147,22 @@ fn push_scan(out: &mut String, scan: &ScanStatus, request: &StatusRequest) {
     };
     if scan.state == ScanState::Scanning {
         push_scan_progress(out, scan, request.now_secs);
+    }
+}
+
+/// What only a checkpoint refers to is not scanned.
+#[doc(alias = "print_checkpoint_scan_warning")]
+fn push_scan_warning(out: &mut String, scan: &ScanStatus, checkpoint: Option<&CheckpointStatus>) {
+    let Some(checkpoint) = checkpoint.filter(|checkpoint| !checkpoint.is_discarding) else {
+        return;
+    };
+    let is_going_on = scan.state == ScanState::Scanning;
+    if is_going_on || scan.end_secs >= checkpoint.start_secs {
+        let verb = if is_going_on { "skipping" } else { "skipped" };
+        let _ = writeln!(
+            out,
+            "    scan warning: {verb} blocks that are only referenced by the checkpoint."
+        );
     }
 }
 

@@ -181,6 +181,7 @@ fn read(path: &Path, object: ObjectId, total: u64, payload: &[u8]) -> Result<()>
         max_txg: None,
         force: false,
         gives_up_logs: false,
+        rewinds: false,
         host: host(),
         settings: Settings::default(),
     })?;

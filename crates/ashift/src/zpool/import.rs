@@ -38,10 +38,6 @@ pub(super) fn run(session: &Session, args: &Parsed) -> Outcome {
         return Err(Fail::Usage(text.into()));
     }
     refuse_options(args, "import", "cClEFXVnt")?;
-    if args.has_long("rewind-to-checkpoint") {
-        let text = "'zpool import --rewind-to-checkpoint' is not supported yet";
-        return Err(Fail::Failed(text.into()));
-    }
     if args.has('a') && !args.operands.is_empty() || args.operands.len() > 2 {
         return Err(Fail::Usage("too many arguments".into()));
     }
@@ -74,6 +70,7 @@ fn read_request(args: &Parsed) -> Result<Option<Request>, Fail> {
     let mut import = Import {
         is_forced: args.has('f'),
         gives_up_logs: args.has('m'),
+        rewinds: args.has_long("rewind-to-checkpoint"),
         facts: Facts {
             altroot: args.value('R').map(str::to_owned),
             ..Facts::default()

@@ -17,6 +17,8 @@ use crate::failure;
 
 /// The exit code of `labelclear` for a device without a label: -1.
 const NO_LABEL: u8 = 255;
+/// The exit code of `reguid` for a pool whose guid stays: -1.
+const NOT_CHANGED: u8 = 255;
 
 /// `zpool destroy`.
 pub(super) fn destroy(session: &Session, args: &Parsed) -> Outcome {
@@ -127,9 +129,12 @@ pub(super) fn reguid(session: &Session, args: &Parsed) -> Outcome {
     {
         return Err(Fail::Failed(format!("{what}: pool already exists")));
     }
-    pool.change_guid(guid).map_err(|e| match e.kind() {
-        ErrorKind::InvalidInput => format!("{what}: invalid argument for this pool operation"),
-        _ => format!("{what}: {e}"),
+    pool.change_guid(guid).map_err(|e| {
+        let text = match e.kind() {
+            ErrorKind::InvalidInput => "invalid argument for this pool operation".to_owned(),
+            _ => e.to_string(),
+        };
+        Fail::Exits(NOT_CHANGED, format!("{what}: {text}"))
     })?;
     session.finish_change(&pool, true)?;
     Ok(())

@@ -6,6 +6,7 @@
 //! # Source
 //! OpenZFS cmd/zpool/zpool_main.c, lib/libzfs/libzfs_pool.c: texts, columns and exit codes.
 
+mod checkpoint;
 mod create;
 mod device_state;
 mod devices;
@@ -49,6 +50,7 @@ const POWER: (&str, Flag) = long("power");
 const ALLOW_IN_USE: (&str, Flag) = long("allow-in-use");
 const ALLOW_REPLICATION: (&str, Flag) = long("allow-replication-mismatch");
 const ALLOW_ASHIFT: (&str, Flag) = long("allow-ashift-mismatch");
+const DISCARD: (&str, Flag) = ("discard", Flag::Short('d'));
 const REWIND: (&str, Flag) = long("rewind-to-checkpoint");
 
 #[rustfmt::skip]
@@ -74,6 +76,7 @@ const PROGRAM: Program = Program {
             command("scrub", "spwetC", &[], scrub::run),
             command("initialize", "csuw", &[CANCEL, SUSPEND, UNINIT, WAIT], sweep::initialize),
             command("trim", "cdr:sw", &[CANCEL, SECURE, RATE, SUSPEND, WAIT], sweep::trim),
+            command("checkpoint", ":dw", &[DISCARD, WAIT], checkpoint::run),
             command("resilver", "", &[], wait::resilver),
             command("wait", "HpT:t:", &[], wait::run),
             command("online", "e", &[POWER], device_state::online),

@@ -62,21 +62,28 @@ fn find<'v>(vdevs: &'v VdevStatus, word: &str) -> Option<&'v VdevStatus> {
 }
 
 fn remove(pool: &OpenPool, word: &str) -> Result<(), String> {
+    let check = || {
+        pool.check_no_checkpoint()
+            .map_err(|error| error.to_string())
+    };
     if is_distributed_spare(word) {
         return Err("dRAID spares cannot be removed".to_owned());
     }
     let spares = pool.spare_devices();
     if let Some(spare) = spares.iter().find_map(|spare| find_device(spare, word)) {
+        check()?;
         let removed = pool.remove_spare(Guid(spare.guid));
         return removed.map_err(|error| reason(&error, false));
     }
     let caches = pool.cache_devices();
     if let Some(cache) = caches.iter().find_map(|cache| find_device(cache, word)) {
+        check()?;
         let removed = pool.remove_cache(Guid(cache.guid));
         return removed.map_err(|error| reason(&error, false));
     }
     let vdevs = pool.vdevs();
     let vdev = find(&vdevs, word).ok_or("no such device in pool")?;
+    check()?;
     let removed = pool.remove(Guid(vdev.guid));
     removed.map_err(|error| reason(&error, vdev.class == AllocClass::Log))
 }

@@ -83,7 +83,14 @@ fn scrub(session: &Session, name: &str, wanted: Wanted) -> Outcome<u8> {
             None => return Ok(0),
             scrubbed => scrubbed,
         },
-        Wanted::Scrub { is_thorough } => Some(pool.scrub(is_thorough)?),
+        Wanted::Scrub { is_thorough } => {
+            if pool.checkpoint()?.is_some() {
+                println!(
+                    "warning: will not scrub state that belongs to the checkpoint of pool '{name}'"
+                );
+            }
+            Some(pool.scrub(is_thorough)?)
+        }
     };
     if let Some(scrubbed) = &scrubbed {
         tell(scrubbed, wanted);

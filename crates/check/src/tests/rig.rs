@@ -358,6 +358,7 @@ impl Rig {
             pipeline: self.pipeline.clone(),
             root,
             txg: TXG,
+            unclaimed: TXG.next(),
             tops: vec![top(0), top(1)],
         }
     }

@@ -222,7 +222,7 @@ impl Walker<'_> {
                 self.leaf(bp, bookmark);
             }
         };
-        let unclaimed = walk.pool.txg.next();
+        let unclaimed = walk.pool.unclaimed;
         let header = &phys.zil_header;
         // A log that cannot be parsed further ends there.
         let _ = zil::each_block(pipeline, objset, header, unclaimed, &mut see);

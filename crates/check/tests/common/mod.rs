@@ -164,7 +164,7 @@ impl Allocator for NoSpace {
     fn allocate(&self, _: Txg, _: AllocClass, _: u64, _: usize, _: &Hint) -> Result<DvaSet> {
         panic!("nothing is written")
     }
-    fn free(&self, _: Txg, _: &DvaPhys) {}
+    fn free(&self, _: Txg, _: Txg, _: &DvaPhys) {}
     fn unallocate(&self, _: Txg, _: &DvaPhys) {}
     fn claim(&self, _: Txg, _: &DvaPhys) -> Result<()> {
         Ok(())

@@ -110,7 +110,7 @@ impl Inner {
                 let size = size.min(end - start);
                 for copy in active.mapping.pieces(start, size)? {
                     let dva = DvaPhys::new(copy.vdev, copy.offset, copy.size, false);
-                    self.removal.free_range(tx.txg(), &dva)?;
+                    self.removal.free_range(tx.txg(), &dva, false)?;
                 }
             }
             metaslab += 1;

@@ -1,4 +1,4 @@
-//! Frees of what is, or was, on a removed vdev.
+//! Frees of what is, or was, on a removed vdev, and of what a checkpoint keeps.
 //!
 //! # What it is
 //! The allocator as the pipeline sees it. Everything but a free goes to the metaslabs.
@@ -17,9 +17,9 @@ use zio::{AllocClass, Allocator, DvaSet, Hint};
 use super::{Removal, State};
 
 impl Removal {
-    /// Frees a range in the txg that is being synced, wherever it is now.
+    /// Frees a range in the txg that is being synced, wherever it is now. `is_kept`: the checkpoint refers to it.
     #[doc(alias = "metaslab_free_impl")]
-    pub(super) fn free_range(&self, txg: Txg, dva: &DvaPhys) -> Result<()> {
+    pub(super) fn free_range(&self, txg: Txg, dva: &DvaPhys, is_kept: bool) -> Result<()> {
         let (vdev, offset, size) = (dva.vdev(), dva.offset(), dva.asize());
         self.tree
             .remap(vdev, offset, size, &mut |piece, is_removed| {
@@ -27,8 +27,20 @@ impl Removal {
                     let mut state = self.state.lock();
                     return state.mark_obsolete(piece);
                 }
+                if is_kept {
+                    return self.keep_piece(piece);
+                }
                 self.free_piece(txg, piece)
             })
+    }
+
+    /// Keeps a piece for the checkpoint: as long as there is one, no vdev is removed, so it has no copy.
+    fn keep_piece(&self, piece: &Piece) -> Result<()> {
+        let Piece {
+            vdev, offset, size, ..
+        } = *piece;
+        let metaslab = self.space.metaslab_of(vdev, offset, size)?;
+        self.kept.add(vdev, metaslab, offset, size)
     }
 
     /// Frees a piece on a vdev that has devices, and, if it was copied from there, the copy, too.
@@ -102,11 +114,12 @@ impl Allocator for Removal {
         self.space.allocate(txg, class, psize, copies, hint)
     }
 
-    fn free(&self, txg: Txg, dva: &DvaPhys) {
-        if self.is_used.load(Ordering::Relaxed) {
-            self.space.note_fault(self.free_range(txg, dva));
+    fn free(&self, txg: Txg, birth: Txg, dva: &DvaPhys) {
+        let is_kept = self.kept.keeps(txg, birth);
+        if is_kept || self.is_used.load(Ordering::Relaxed) {
+            self.space.note_fault(self.free_range(txg, dva, is_kept));
         } else {
-            self.space.free(txg, dva);
+            self.space.free(txg, birth, dva);
         }
     }
 

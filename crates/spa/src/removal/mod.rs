@@ -66,6 +66,7 @@ use vdev::{Mapping, VdevTree};
 use zap::directory;
 use zerocopy::IntoBytes;
 
+use crate::checkpoint::Kept;
 use crate::spa::Inner;
 
 pub use condense::condensed_obsolete_map;
@@ -98,6 +99,7 @@ impl Default for RemovalSettings {
 pub(crate) struct Removal {
     tree: Arc<VdevTree>,
     space: Arc<Metaslabs>,
+    kept: Arc<Kept>,
     /// Whether any vdev was removed or is being removed: otherwise frees go straight to the allocator.
     is_used: AtomicBool,
     state: Mutex<State>,
@@ -133,10 +135,11 @@ struct Active {
 }
 
 impl Removal {
-    pub(crate) fn new(tree: Arc<VdevTree>, space: Arc<Metaslabs>) -> Arc<Removal> {
+    pub(crate) fn new(tree: Arc<VdevTree>, space: Arc<Metaslabs>, kept: Arc<Kept>) -> Arc<Removal> {
         Arc::new(Removal {
             tree,
             space,
+            kept,
             is_used: AtomicBool::new(false),
             state: Mutex::default(),
             slice_ended_ns: AtomicU64::new(0),

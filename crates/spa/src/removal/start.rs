@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 use base::{BlkId, Error, ErrorKind, Guid, ObjectId, Result, VdevId};
 use dmu::{Objset, Tx};
 use metaslab::RangeTree;
-use phys::feature::{DEVICE_REMOVAL, OBSOLETE_COUNTS, ZPOOL_CHECKPOINT};
+use phys::feature::{DEVICE_REMOVAL, OBSOLETE_COUNTS};
 use phys::pool_names::VDEV_TOP_ZAP_COUNTS_ARE_PRECISE;
 use phys::scan::DSS_SCANNING;
 use vdev::{Mapping, Vdev};
@@ -23,7 +23,6 @@ use zap::directory;
 use zio::AllocClass;
 
 use super::{Active, is_scanning, object};
-use crate::FeatureState;
 use crate::spa::{Inner, Spa};
 
 /// `TXG_CONCURRENT_STATES + TXG_DEFER_SIZE`: txgs after which nothing is in flight on a vdev that is not allocated
@@ -44,9 +43,7 @@ impl Spa {
     #[doc(alias = "spa_vdev_remove")]
     pub fn remove(&self, guid: Guid) -> Result<()> {
         self.check_writable()?;
-        if self.feature(ZPOOL_CHECKPOINT) == FeatureState::Active {
-            return Err(Error::new(ErrorKind::Busy, "the pool has a checkpoint"));
-        }
+        self.check_no_checkpoint()?;
         let (id, top) = self.inner.find_top(guid)?;
         if top.config().is_log {
             return self.remove_log(id);

@@ -230,7 +230,7 @@ impl Allocator for FakeAllocator {
         Ok(set)
     }
 
-    fn free(&self, _txg: Txg, dva: &DvaPhys) {
+    fn free(&self, _txg: Txg, _birth: Txg, dva: &DvaPhys) {
         self.state.lock().remove(dva);
     }
 
