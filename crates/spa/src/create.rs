@@ -42,6 +42,7 @@ use crate::host::Host;
 use crate::l2arc::label_caches;
 use crate::mmp::Mmp;
 use crate::props::PoolProps;
+use crate::reflow::Reflowing;
 use crate::removal::Removal;
 use crate::scanning::Scanning;
 use crate::spa::{Inner, Settings, Spa, State};
@@ -229,6 +230,7 @@ impl Spa {
             removal,
             removal_settings: options.settings.removal.clone(),
             scanning: Scanning::default(),
+            reflowing: Reflowing::default(),
             spare_watch: SpareWatch::default(),
             l2: Arc::new(arc::l2::L2Arc::new(true)),
             scan_settings: options.settings.scan.clone(),

@@ -35,6 +35,7 @@ use crate::host::Host;
 use crate::mmp::Mmp;
 use crate::obstacle::Obstacle;
 use crate::props::PoolProps;
+use crate::reflow::Reflowing;
 use crate::removal::{Removal, RemovalSettings};
 use crate::scanning::{ScanSettings, Scanning};
 use crate::space_maps::SpaceMaps;
@@ -108,6 +109,7 @@ pub(crate) struct Inner {
     pub(crate) removal: Arc<Removal>,
     pub(crate) removal_settings: RemovalSettings,
     pub(crate) scanning: Scanning,
+    pub(crate) reflowing: Reflowing,
     pub(crate) scan_settings: ScanSettings,
     pub(crate) spare_watch: SpareWatch,
     /// The cache devices.

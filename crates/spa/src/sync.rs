@@ -50,6 +50,7 @@ impl TxgSync for Inner {
         self.mos.sync_done(txg);
         let spare_bytes = self.groups.dirty_data_max();
         self.space.sync_done(txg, self.slop_bytes(), spare_bytes);
+        self.reflow(txg)?;
         if cfg!(debug_assertions) {
             self.check_invariants();
         }
@@ -85,6 +86,7 @@ impl Inner {
                 self.sync_replacements(tx)?;
                 self.sync_spares(tx)?;
                 self.sync_removal(tx)?;
+                self.sync_reflow(tx)?;
                 self.dsl().process_async_destroys(tx)?;
                 // Tasks may have changed the config, and created datasets that are dirty.
                 self.sync_config(tx)?;
