@@ -51,8 +51,6 @@ use crate::vdevs::{open_new, prepare};
 
 /// Txgs after an import, or after the beginning, in which nothing is copied, so that commands are fast.
 const IMPORT_WAIT_TXGS: u64 = 5;
-/// Bytes that are copied in one slice, during which other I/O waits, at most.
-const SLICE_BYTES: u64 = 32 << 20;
 /// Bytes that are copied at once, so that they fit in memory, at most.
 const COPY_BYTES: u64 = 8 << 20;
 /// Ranges with at most so many free bytes between them are copied together.
@@ -224,7 +222,8 @@ impl Inner {
             let what = format!("{vdev} has no metaslab {metaslab}, but is expanded there");
             Error::corrupt(what)
         })?;
-        let slice = next_slice(&occupied, offset, (metaslab + 1) << ms_shift, reflow.limit(offset));
+        let limit = reflow.limit(offset).min(offset + self.reflow_max_bytes);
+        let slice = next_slice(&occupied, offset, (metaslab + 1) << ms_shift, limit);
         for range in &slice.ranges {
             if reflow.copy(range).is_err() {
                 return Ok(false);
@@ -336,7 +335,7 @@ fn next_slice(occupied: &RangeTree, offset: u64, end: u64, limit: u64) -> Slice 
         end,
         bytes: 0,
     };
-    let limit = limit.min(end).min(offset + SLICE_BYTES);
+    let limit = limit.min(end);
     let mut pending: Option<std::ops::Range<u64>> = None;
     let cut = |range: std::ops::Range<u64>, ranges: &mut Vec<_>| {
         let mut start = range.start;
@@ -478,7 +477,7 @@ mod tests {
         let close = [(4 * M, 4096), (4 * M + 8192, 4096)];
         let expected = (vec![(4 * M, 4 * M + 12288)], 1 << 30, 8192);
         assert_eq!(slice(&close, 4 * M, 6 * M), expected);
-        let (ranges, end, _) = slice(&[(0, 1 << 30)], 100 * M, 1 << 30);
-        assert_eq!((ranges.len(), end), (4, 132 * M));
+        let (ranges, end, _) = slice(&[(0, 1 << 30)], 100 * M, 130 * M);
+        assert_eq!((ranges.len(), end), (4, 130 * M));
     }
 }

@@ -62,6 +62,9 @@ pub struct Settings {
     pub scan: ScanSettings,
     /// How vdevs are removed.
     pub removal: RemovalSettings,
+    /// `raidz_expand_max_copy_bytes`: bytes of a RAID-Z that is being expanded that are copied while other I/O waits, at
+    /// most; a multiple of the sector.
+    pub reflow_max_bytes: u64,
 }
 
 impl Default for Settings {
@@ -79,6 +82,7 @@ impl Default for Settings {
             auto_ashift: AutoAshift::default(),
             scan: ScanSettings::default(),
             removal: RemovalSettings::default(),
+            reflow_max_bytes: 32 << 20,
         }
     }
 }
@@ -110,6 +114,7 @@ pub(crate) struct Inner {
     pub(crate) removal_settings: RemovalSettings,
     pub(crate) scanning: Scanning,
     pub(crate) reflowing: Reflowing,
+    pub(crate) reflow_max_bytes: u64,
     pub(crate) scan_settings: ScanSettings,
     pub(crate) spare_watch: SpareWatch,
     /// The cache devices.
