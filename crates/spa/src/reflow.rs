@@ -433,14 +433,19 @@ impl Spa {
     /// `Suspended`; errors of reading the MOS.
     #[doc(alias = "spa_wait")]
     pub fn wait_expansion(&self, see: &mut dyn FnMut(u64, u64) -> bool) -> Result<()> {
-        while self.parts().tree().expanding().is_some() && !self.is_readonly() {
+        while let Some(vdev) = self.parts().tree().expanding() {
+            if self.is_readonly() {
+                return Ok(());
+            }
             if let Some(progress) = self.expansion()?
                 && !see(progress.copied_bytes, progress.total_bytes)
             {
                 return Ok(());
             }
             let txg = self.inner.groups.synced_txg();
-            self.inner.groups.kick();
+            if !self.inner.is_reflow_paused(vdev) {
+                self.inner.groups.kick();
+            }
             self.inner.groups.wait_unhurried(txg.next())?;
         }
         // The end may have been observed in the middle of the txg that writes it.
