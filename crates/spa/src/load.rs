@@ -563,7 +563,7 @@ fn load(
         removal_settings: options.settings.removal.clone(),
         scanning: Scanning::default(),
         reflowing: Reflowing::default(),
-            reflow_max_bytes: options.settings.reflow_max_bytes,
+        reflow_max_bytes: options.settings.reflow_max_bytes,
         spare_watch: SpareWatch::default(),
         l2: Arc::new(arc::l2::L2Arc::new(!readonly)),
         scan_settings: options.settings.scan.clone(),

@@ -84,7 +84,11 @@ struct Slice {
 impl Inner {
     /// Whether a slice may be moved now.
     fn may_reflow(&self, vdev: VdevId, txg: Txg) -> bool {
-        let since = self.reflowing.since.load(Ordering::Relaxed).max(self.first_txg.0);
+        let since = self
+            .reflowing
+            .since
+            .load(Ordering::Relaxed)
+            .max(self.first_txg.0);
         txg.0 >= since + IMPORT_WAIT_TXGS
             && !self.scanning.is_ending()
             && !self.mmp.is_on()
@@ -232,8 +236,14 @@ impl Inner {
         if reflow.flush().is_err() {
             return Ok(false);
         }
-        self.note_reflowed(&reflow, (RRSS_SCRATCH_INVALID_SYNCED_REFLOW, slice.end), is_odd)?;
-        self.reflowing.copied.fetch_add(slice.bytes, Ordering::Relaxed);
+        self.note_reflowed(
+            &reflow,
+            (RRSS_SCRATCH_INVALID_SYNCED_REFLOW, slice.end),
+            is_odd,
+        )?;
+        self.reflowing
+            .copied
+            .fetch_add(slice.bytes, Ordering::Relaxed);
         Ok(true)
     }
 
@@ -250,9 +260,12 @@ impl Inner {
         uberblock.timestamp.set(timestamp);
         let is_worth_it =
             |error: &Error| zio::is_worth_repeating(error) && !self.tree.has_lost_writes();
-        let written = zio::reissue(self.pipeline.suspend(), FailedIo::Write, is_worth_it, || {
-            reflow.write_uberblock(&uberblock, is_odd)
-        });
+        let written = zio::reissue(
+            self.pipeline.suspend(),
+            FailedIo::Write,
+            is_worth_it,
+            || reflow.write_uberblock(&uberblock, is_odd),
+        );
         // Some device may have it.
         written.inspect_err(|_| reflow.give_up())?;
         reflow.note(&uberblock);
@@ -383,12 +396,7 @@ impl Spa {
     /// absent or replaced, or the device is a spare; else as [`VdevTree::check_widen`]; `ReadOnly`, `Suspended`; errors
     /// of writing the new device.
     #[doc(alias = "spa_vdev_attach")]
-    pub fn widen(
-        &self,
-        raidz: Guid,
-        new: &NewDevice,
-        sectors: (u32, AutoAshift),
-    ) -> Result<()> {
+    pub fn widen(&self, raidz: Guid, new: &NewDevice, sectors: (u32, AutoAshift)) -> Result<()> {
         self.check_writable()?;
         self.check_expandable()?;
         if self.spare_on(new)?.is_some() {
@@ -416,7 +424,8 @@ impl Spa {
             return Err(Error::new(ErrorKind::Exists, "device removal in progress"));
         }
         if self.feature(RAIDZ_EXPANSION) == FeatureState::Disabled {
-            let text = "raidz_expansion feature must be enabled in order to attach a device to raidz";
+            let text =
+                "raidz_expansion feature must be enabled in order to attach a device to raidz";
             return Err(Error::new(ErrorKind::Permission, text));
         }
         if self.inner.mmp.is_on() {
@@ -477,7 +486,10 @@ mod tests {
         let both = [(0, 5 * M), (9 * M, M)];
         assert_eq!(slice(&both, 4 * M, 6 * M), (vec![(4 * M, 5 * M)], 9 * M, M));
         let beyond = [(5 * M, 3 * M)];
-        assert_eq!(slice(&beyond, 4 * M, 6 * M), (vec![(5 * M, 6 * M)], 6 * M, M));
+        assert_eq!(
+            slice(&beyond, 4 * M, 6 * M),
+            (vec![(5 * M, 6 * M)], 6 * M, M)
+        );
         // Ranges that are close to each other are copied together.
         let close = [(4 * M, 4096), (4 * M + 8192, 4096)];
         let expected = (vec![(4 * M, 4 * M + 12288)], 1 << 30, 8192);

@@ -2,15 +2,15 @@
 //! real zdb looks at each state.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 
+use base::ErrorKind;
 use faulty::{PowerCut, PowerSupply};
 use geom::Provider;
-use geom::disk::OpenMode;
-use oracle::{Zdb, have_zdb};
 use phys::scan::DSS_FINISHED;
+use ram::Memory;
 use spa::{Settings, Spa};
+use torture::golden;
 use torture::model::World;
 use torture::pool::{self, Layout};
 use torture::{Dice, seed};
@@ -20,7 +20,7 @@ use zpl::mount::mount;
 const DISK_BYTES: u64 = 96 << 20;
 /// More than the scratch area takes, on any of these shapes.
 const FILLER_BYTES: usize = 14 << 20;
-const CUTS: u64 = 40;
+const CUTS: u64 = 20;
 
 /// Children before, parity, ashift.
 #[derive(Clone, Copy)]
@@ -66,9 +66,13 @@ fn check_filler(spa: &Spa) -> Result<(), String> {
     let fs = mount(spa.dsl(), "tank", true).map_err(|e| format!("mount: {e}"))?;
     let file = fs.resolve("filler").map_err(|e| format!("filler: {e}"))?;
     let mut bytes = vec![0; FILLER_BYTES + 1];
-    let length = fs.read(file, 0, &mut bytes).map_err(|e| format!("filler: {e}"))?;
+    let length = fs
+        .read(file, 0, &mut bytes)
+        .map_err(|e| format!("filler: {e}"))?;
     let is_right = bytes[..length] == filler();
-    is_right.then_some(()).ok_or_else(|| "filler: other bytes".into())
+    is_right
+        .then_some(())
+        .ok_or_else(|| "filler: other bytes".into())
 }
 
 fn new_device(provider: &Arc<dyn Provider>) -> NewDevice {
@@ -192,7 +196,9 @@ impl Recording {
         let compare = |(world, _): &(World, Option<u64>)| world.compare(spa.dsl());
         let outcomes: Vec<_> = self.worlds[synced..].iter().map(compare).collect();
         let Some(at) = outcomes.iter().position(Result::is_ok) else {
-            return Err(format!("no state since step {synced} is there: {outcomes:#?}"));
+            return Err(format!(
+                "no state since step {synced} is there: {outcomes:#?}"
+            ));
         };
         Ok(&self.worlds[synced + at].0)
     }
@@ -206,14 +212,19 @@ impl Recording {
             self.find(&spa, n)?;
             stage(&spa)
         };
-        let children = if seen.0 { shape.children + 1 } else { shape.children };
+        let children = if seen.0 {
+            shape.children + 1
+        } else {
+            shape.children
+        };
         let lost = (n as usize..n as usize + shape.parity as usize).map(|at| at % children);
         let lost: Vec<usize> = lost.collect();
         let left = (0..images.len()).filter(|at| !lost.contains(at));
         let left: Vec<_> = left.map(|at| images[at].clone()).collect();
         {
             let spa = pool::open(&left, true).map_err(|e| format!("without {lost:?}: {e}"))?;
-            self.find(&spa, n).map_err(|e| format!("without {lost:?}: {e}"))?;
+            self.find(&spa, n)
+                .map_err(|e| format!("without {lost:?}: {e}"))?;
             check_filler(&spa).map_err(|e| format!("without {lost:?}: {e}"))?;
         }
         let spa = pool::open(&images, false).map_err(|e| format!("import: {e}"))?;
@@ -246,7 +257,6 @@ fn cut_everywhere(shape: Shape, seed: u64) {
             pool::verify_with_zdb(&recording.images(n, seed ^ n), "tank");
         }
     }
-    println!("{total} commands, {stages:?}");
     assert!(stages.len() >= 3, "too few stages were seen: {stages:?}");
 }
 
@@ -262,58 +272,88 @@ fn sim_power_cuts_while_a_raidz2_is_expanded() {
     rt::simulate(seed, move || cut_everywhere(DOUBLE, seed));
 }
 
-fn image(folder: &Path, n: usize) -> Arc<dyn Provider> {
-    let path = folder.join(format!("disk{n}"));
-    let file = std::fs::File::create(&path).unwrap();
-    file.set_len(DISK_BYTES).unwrap();
-    geom::disk::open(&path, OpenMode::ReadWrite).unwrap()
-}
-
-/// The pool is exported after every few txgs: the real `zdb` looks at it each time.
-#[test]
-fn zdb_finds_each_state_of_an_expansion_clean() {
-    if !have_zdb() {
-        return;
-    }
-    for shape in [SINGLE, DOUBLE] {
-        let folder = tempfile::tempdir().unwrap();
-        let disks: Vec<_> = (0..=shape.children).map(|n| image(folder.path(), n)).collect();
-        let (mut dice, mut world) = (Dice::new(seed(73)), World::default());
-        let spa = create(shape, &disks, slowly());
-        steps(&spa, &mut world, &mut dice, 40);
-        widen(&spa, disks.last().unwrap()).unwrap();
+/// The pool is exported after some txgs, again and again: the real `zdb` looks at it each time.
+fn export_everywhere(shape: Shape) {
+    let disk = |n| Arc::new(Memory::new(format!("/disk{n}"), DISK_BYTES)) as _;
+    let disks: Vec<Arc<dyn Provider>> = (0..=shape.children).map(disk).collect();
+    let (mut dice, mut world) = (Dice::new(seed(73)), World::default());
+    let spa = create(shape, &disks, slowly());
+    steps(&spa, &mut world, &mut dice, 40);
+    widen(&spa, disks.last().unwrap()).unwrap();
+    let again = widen(&spa, disks.last().unwrap()).unwrap_err();
+    assert_eq!(again.kind(), ErrorKind::Exists);
+    spa.export().unwrap();
+    drop(spa);
+    pool::verify_with_zdb(&disks, "tank");
+    let mut offsets = Vec::new();
+    loop {
+        let spa = pool::open_with(&disks, false, slowly()).unwrap();
+        let before = spa.uberblock().reflow_offset();
+        while is_expanding(&spa) && spa.uberblock().reflow_offset() <= before {
+            spa.sync().unwrap();
+        }
+        steps(&spa, &mut world, &mut dice, 1);
+        offsets.push(spa.uberblock().reflow_offset());
+        let is_done = !is_expanding(&spa);
+        if is_done {
+            wait(&spa).unwrap();
+            pool::assert_clean(&spa);
+            assert_expanded(&spa, shape);
+        }
+        world.compare(spa.dsl()).unwrap();
+        check_filler(&spa).unwrap();
         spa.export().unwrap();
         drop(spa);
-        Zdb::verify(folder.path(), "tank").assert_clean();
-        let mut offsets = Vec::new();
-        loop {
-            let spa = pool::open_with(&disks, false, slowly()).unwrap();
-            let before = spa.uberblock().reflow_offset();
-            let mut txgs = 0;
-            while is_expanding(&spa) && txgs < 20 && spa.uberblock().reflow_offset() <= before {
-                spa.sync().unwrap();
-                txgs += 1;
-            }
-            steps(&spa, &mut world, &mut dice, 1);
-            world.compare(spa.dsl()).unwrap();
-            check_filler(&spa).unwrap();
-            pool::assert_clean(&spa);
-            offsets.push(spa.uberblock().reflow_offset());
-            let is_done = !is_expanding(&spa);
-            println!("{offsets:?} {:?} {:?}", spa.uberblock().txg(), spa.parts().tree().tops()[0].config().expand_txgs);
-            if is_done {
-                wait(&spa).unwrap();
-                assert_expanded(&spa, shape);
-            }
-            spa.export().unwrap();
-            drop(spa);
-            let found = Zdb::verify(folder.path(), "tank");
-            assert!(found.is_clean(), "{offsets:?}:\n{}\n{}", found.stdout, found.stderr);
-            if is_done {
-                break;
-            }
+        pool::verify_with_zdb(&disks, "tank");
+        if is_done {
+            break;
         }
-        assert!(offsets.len() > 4, "{offsets:?}");
-        println!("{offsets:?}");
+    }
+    assert!(offsets.len() > 2, "{offsets:?}");
+    // What the new device adds can be used.
+    let spa = pool::open(&disks, false).unwrap();
+    let top = spa.parts().tree().tops()[0].clone();
+    let each = phys::label::allocatable_size(DISK_BYTES);
+    assert_eq!(top.config().asize, each * disks.len() as u64);
+    spa.export().unwrap();
+}
+
+#[test]
+fn sim_zdb_finds_each_state_of_an_expansion_clean() {
+    for shape in [SINGLE, DOUBLE] {
+        rt::simulate(seed(73), move || export_everywhere(shape));
+    }
+}
+
+/// What OpenZFS has begun goes on here.
+#[test]
+fn an_expansion_that_openzfs_began_ends_here() {
+    let disks = golden::disks("openzfs-2.3.2-raidz1-expanding", 4);
+    let read = |spa: &Spa| {
+        let fs = mount(spa.dsl(), "e3", true).unwrap();
+        let read = |n: u32| {
+            let mut bytes = vec![0; 4 << 20];
+            let file = fs.resolve(format!("f{n}")).unwrap();
+            let length = fs.read(file, 0, &mut bytes).unwrap();
+            bytes.truncate(length);
+            bytes
+        };
+        [1, 3, 10, 26].map(read)
+    };
+    let spa = pool::open(&disks, false).unwrap();
+    let before = read(&spa);
+    assert!(is_expanding(&spa) && spa.expansion().unwrap().unwrap().is_going_on);
+    wait(&spa).unwrap();
+    assert!(!is_expanding(&spa) && !spa.expansion().unwrap().unwrap().is_going_on);
+    let scan = spa.scan().unwrap();
+    assert_eq!((scan.state.get(), scan.errors.get()), (DSS_FINISHED, 0));
+    assert!(read(&spa) == before);
+    pool::assert_clean(&spa);
+    spa.export().unwrap();
+    drop(spa);
+    pool::verify_with_zdb(&disks, "e3");
+    for (left, lost) in golden::without_any(&disks, 1) {
+        let spa = pool::open(&left, true).unwrap();
+        assert!(read(&spa) == before, "{lost:?}");
     }
 }

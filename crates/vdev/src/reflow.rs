@@ -57,7 +57,10 @@ impl VdevTree {
     #[doc(alias = "spa_raidz_expand")]
     pub fn expanding(&self) -> Option<VdevId> {
         let root = self.root();
-        let at = root.children().iter().position(|top| top.config().expanding);
+        let at = root
+            .children()
+            .iter()
+            .position(|top| top.config().expanding);
         at.map(|at| VdevId(at as u64))
     }
 
@@ -83,11 +86,16 @@ impl VdevTree {
         }
         let needed = min_asize(top, &top.children()[0]);
         if allocatable_size(device.leaf().psize()) < needed {
-            let what = format!("{}: device is too small, {needed} bytes needed", device.name());
+            let what = format!(
+                "{}: device is too small, {needed} bytes needed",
+                device.name()
+            );
             return Err(Error::new(ErrorKind::TooBig, what));
         }
         if device.ashift() > top.ashift() {
-            return Err(Error::invalid("its sectors are larger than those of the vdev"));
+            return Err(Error::invalid(
+                "its sectors are larger than those of the vdev",
+            ));
         }
         if (top.children().len() as u64 + 1) << top.ashift() > BOOT_SIZE {
             let what = "the scratch area is too small for so many devices";
@@ -206,9 +214,16 @@ impl Reflow<'_> {
     #[doc(alias = "raidz_reflow_scratch_sync")]
     pub fn fill_scratch(&self) -> Result<()> {
         let ashift = self.top.ashift();
-        let (count, new) = (self.scratch_bytes() >> ashift, self.top.children().len() as u64);
+        let (count, new) = (
+            self.scratch_bytes() >> ashift,
+            self.top.children().len() as u64,
+        );
         let old = self.read(&spans(0..count, new - 1), 0)?;
-        self.write(moved(0..count, ashift, &old, new), &spans(0..count, new), BOOT_SIZE)?;
+        self.write(
+            moved(0..count, ashift, &old, new),
+            &spans(0..count, new),
+            BOOT_SIZE,
+        )?;
         self.flush()
     }
 
@@ -389,7 +404,9 @@ mod tests {
                 for end in start..start + 20 {
                     let mut found = Vec::new();
                     for (child, span) in (0..).zip(spans(start..end, children)) {
-                        found.extend((span.first..span.first + span.count).map(|row| row * children + child));
+                        found.extend(
+                            (span.first..span.first + span.count).map(|row| row * children + child),
+                        );
                     }
                     found.sort_unstable();
                     assert_eq!(found, (start..end).collect::<Vec<_>>());

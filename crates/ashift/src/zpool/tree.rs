@@ -94,7 +94,8 @@ fn attach_or_replace(
     check_free(&wrong, args.has('f'))?;
     let raidz = find_raidz(&pool.vdevs(), old).filter(|_| attach == Attach::Side);
     if let Some(raidz) = raidz {
-        widen(&pool, raidz, (new, &pool_device(&device)?), ashift).map_err(|why| refused(&what, &why))?;
+        widen(&pool, raidz, (new, &pool_device(&device)?), ashift)
+            .map_err(|why| refused(&what, &why))?;
         if args.has('w') {
             pool.wait_for(&[Activity::RaidzExpand], None)?;
         }
@@ -137,7 +138,8 @@ fn widen(
     widened.map_err(|error| match error.kind() {
         ErrorKind::Exists | ErrorKind::Permission => error.context().to_owned(),
         ErrorKind::Unsupported => {
-            "raidz_expansion feature must be enabled in order to attach a device to raidz".to_owned()
+            "raidz_expansion feature must be enabled in order to attach a device to raidz"
+                .to_owned()
         }
         ErrorKind::Busy if error.context().starts_with("raidz") => error.context().to_owned(),
         _ => attach_text(&error, Attach::Side, new),

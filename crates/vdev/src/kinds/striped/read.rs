@@ -407,7 +407,6 @@ impl<'a, R: Row> Stripe<'a, R> {
             for (n, right) in right.enumerate() {
                 let found = self.settle_column(band, n, right, is_scrub);
                 if found.bad > 0 {
-                    eprintln!("DBG bad col {n} {:?} birth {:?} purpose {:?} scrub {is_scrub} rows {} first {:?} bytes {:?}", band.row.column(n), self.io.birth, self.io.purpose, self.bands.len(), self.bands[0].row.column(0), &band.columns[n][..16]);
                     self.settle_shadow(band, n, right);
                 }
                 report.bad += found.bad;
