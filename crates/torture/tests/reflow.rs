@@ -2,12 +2,14 @@
 //! real zdb looks at each state.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use base::ErrorKind;
 use faulty::{PowerCut, PowerSupply};
 use geom::Provider;
 use phys::scan::DSS_FINISHED;
+use phys::uberblock::RRSS_SCRATCH_INVALID_SYNCED_REFLOW;
 use ram::Memory;
 use spa::{Settings, Spa};
 use torture::golden;
@@ -356,4 +358,55 @@ fn an_expansion_that_openzfs_began_ends_here() {
         let spa = pool::open(&left, true).unwrap();
         assert!(read(&spa) == before, "{lost:?}");
     }
+}
+
+/// The kernel ends what was half done here.
+const GUEST: &str = r#"set -e
+zpool import -d /dev tank
+zpool wait -t raidz_expand,scrub tank
+zpool status tank
+zpool status tank | grep -q "expand: expanded raidz1-0"
+zpool status tank | grep -q "repaired 0B in .* with 0 errors"
+zpool export tank
+"#;
+
+#[test]
+fn the_kernel_ends_an_expansion() {
+    let Some(guest) = oracle::vm::Guest::find() else {
+        return;
+    };
+    let host = tempfile::tempdir().unwrap();
+    let folder = host.path().join("disks");
+    std::fs::create_dir(&folder).unwrap();
+    let disk = |n| Arc::new(Memory::new(format!("/disk{n}"), DISK_BYTES)) as _;
+    let disks: Vec<Arc<dyn Provider>> = (0..=SINGLE.children).map(disk).collect();
+    let (written, images) = (folder.clone(), disks.clone());
+    rt::simulate(seed(74), move || {
+        let spa = create(SINGLE, &images, slowly());
+        widen(&spa, images.last().unwrap()).unwrap();
+        while spa.uberblock().reflow_state() != RRSS_SCRATCH_INVALID_SYNCED_REFLOW {
+            spa.sync().unwrap();
+        }
+        assert!(is_expanding(&spa));
+        spa.export().unwrap();
+        for (n, disk) in images.iter().enumerate() {
+            let mut bytes = vec![0; disk.mediasize() as usize];
+            disk.read(0, &mut bytes).unwrap();
+            std::fs::write(written.join(format!("disk{n}")), bytes).unwrap();
+        }
+    });
+    let paths: Vec<PathBuf> = (0..disks.len())
+        .map(|n| folder.join(format!("disk{n}")))
+        .collect();
+    let names: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
+    guest.run(GUEST, host.path(), &names).assert_success();
+    for (n, disk) in disks.iter().enumerate() {
+        let bytes = std::fs::read(folder.join(format!("disk{n}"))).unwrap();
+        disk.write(0, &bytes).unwrap();
+    }
+    let spa = pool::open(&disks, false).unwrap();
+    assert!(!is_expanding(&spa));
+    check_filler(&spa).unwrap();
+    pool::assert_clean(&spa);
+    spa.export().unwrap();
 }
