@@ -392,8 +392,8 @@ impl Spa {
     /// Begins to expand a RAID-Z by a device. `sectors`: the ashift that was asked for, 0 if the device decides.
     ///
     /// # Errors
-    /// `Exists` while a RAID-Z is being expanded or a vdev removed; `Permission` without the feature; `Busy` if a child is
-    /// absent or replaced, or the device is a spare; else as [`VdevTree::check_widen`]; `ReadOnly`, `Suspended`; errors
+    /// `Exists` while a RAID-Z is being expanded or a vdev removed; `Permission` without the feature; `Busy` if a
+    /// child is absent or replaced, or the device is a spare; else as [`VdevTree::check_widen`]; `ReadOnly`, `Suspended`; errors
     /// of writing the new device.
     #[doc(alias = "spa_vdev_attach")]
     pub fn widen(&self, raidz: Guid, new: &NewDevice, sectors: (u32, AutoAshift)) -> Result<()> {

@@ -62,8 +62,8 @@ pub struct Settings {
     pub scan: ScanSettings,
     /// How vdevs are removed.
     pub removal: RemovalSettings,
-    /// `raidz_expand_max_copy_bytes`: bytes of a RAID-Z that is being expanded that are copied while other I/O waits, at
-    /// most; a multiple of the sector.
+    /// `raidz_expand_max_copy_bytes`: bytes of a RAID-Z that is being expanded that are copied while other I/O
+    /// waits, at most; a multiple of the sector.
     pub reflow_max_bytes: u64,
 }
 

@@ -118,7 +118,7 @@ fn assert_expanded(spa: &Spa, shape: Shape) {
     let scan = spa.scan().expect("a scrub was begun");
     assert_eq!((scan.state.get(), scan.errors.get()), (DSS_FINISHED, 0));
     for child in top.children() {
-        // A device whose labels are older after a power cut counts as having missed a txg, which is no error.
+        // A device whose labels are older after a power cut counts as having missed a txg. That is not an error.
         assert_eq!(child.stats().snapshot().checksum_errors, 0);
     }
 }

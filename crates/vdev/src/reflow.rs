@@ -67,8 +67,8 @@ impl VdevTree {
     /// Whether a RAID-Z can be expanded by a device.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`]; [`ErrorKind::Unsupported`] if it is not a RAID-Z, or has too many children for its scratch
-    /// area; [`ErrorKind::Exists`] if one is being expanded; [`ErrorKind::TooBig`] if the device is too small;
+    /// [`ErrorKind::NotFound`]; [`ErrorKind::Unsupported`] if it is not a RAID-Z, or has too many children for its
+    /// scratch area; [`ErrorKind::Exists`] if one is being expanded; [`ErrorKind::TooBig`] if the device is too small;
     /// [`ErrorKind::InvalidInput`] if its sectors are too large; [`ErrorKind::Busy`] if a child is absent or being
     /// replaced.
     #[doc(alias = "vdev_raidz_attach_check")]
