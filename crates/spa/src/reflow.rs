@@ -393,8 +393,8 @@ impl Spa {
     ///
     /// # Errors
     /// `Exists` while a RAID-Z is being expanded or a vdev removed; `Permission` without the feature; `Busy` if a
-    /// child is absent or replaced, or the device is a spare; else as [`VdevTree::check_widen`]; `ReadOnly`, `Suspended`; errors
-    /// of writing the new device.
+    /// child is absent or replaced, or the device is a spare; else as [`VdevTree::check_widen`]; `ReadOnly`,
+    /// `Suspended`; errors of writing the new device.
     #[doc(alias = "spa_vdev_attach")]
     pub fn widen(&self, raidz: Guid, new: &NewDevice, sectors: (u32, AutoAshift)) -> Result<()> {
         self.check_writable()?;
