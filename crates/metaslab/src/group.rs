@@ -567,6 +567,18 @@ impl Group {
             .transpose()
     }
 
+    /// Calls `then` with what may hold a block in one metaslab; nothing is allocated or freed meanwhile.
+    pub(crate) fn with_occupied<T>(
+        &self,
+        metaslab: u64,
+        store: &dyn SpaceMapStore,
+        then: impl FnOnce(RangeTree) -> T,
+    ) -> Option<T> {
+        let state = self.state.lock();
+        let found = state.metaslabs.get(metaslab as usize)?;
+        Some(then(found.occupied(store)))
+    }
+
     /// The sum of the histograms of the space maps.
     #[doc(alias = "mg_histogram")]
     pub(crate) fn free_histogram(&self) -> [u64; HISTOGRAM_BUCKETS] {

@@ -330,6 +330,22 @@ impl Metaslab {
         Err(base::Error::corrupt(what))
     }
 
+    /// What may hold a block, now or in a txg that is not synced yet: all but what can be allocated. If that is not
+    /// known, everything.
+    pub(crate) fn occupied(&self, store: &dyn SpaceMapStore) -> RangeTree {
+        let mut occupied = RangeTree::from_iter([(self.extent.start, self.extent.size)]);
+        match &self.allocatable {
+            _ if self.broken => {}
+            Some(free) => occupied.remove_all(free),
+            None => {
+                if let Ok(free) = self.read_free(store) {
+                    occupied.remove_all(&free);
+                }
+            }
+        }
+        occupied
+    }
+
     /// Drops the tree of free segments, unless a txg still has allocations to sync.
     #[doc(alias = "metaslab_unload")]
     pub(crate) fn unload(&mut self, format: &MapFormat) {

@@ -219,6 +219,21 @@ impl Metaslabs {
         Ok(self.group(vdev)?.free_bytes())
     }
 
+    /// Calls `then` with all ranges of a metaslab that may hold a block, of whatever txg, before anything more is
+    /// allocated on the vdev. `None` behind the last metaslab.
+    ///
+    /// # Errors
+    /// `Corrupt` when there is no such vdev.
+    pub fn with_occupied<T>(
+        &self,
+        vdev: VdevId,
+        metaslab: u64,
+        then: impl FnOnce(RangeTree) -> T,
+    ) -> Result<Option<T>> {
+        let group = self.group(vdev)?;
+        Ok(group.with_occupied(metaslab, &*self.store(), then))
+    }
+
     /// How many free segments of `1 << n` bytes and more, but less than twice that, the space maps of a vdev have.
     ///
     /// # Errors

@@ -837,7 +837,7 @@ fn what_was_just_freed_is_not_long_free() {
         };
         end(&mut model);
         let dva = model.live[0];
-        model.metaslabs.free(Txg(model.syncing), &dva);
+        model.metaslabs.free(Txg(model.syncing), Txg(1), &dva);
         for _ in 0..3 {
             let held = hold(&model, 0);
             assert!(!held.free().overlaps(dva.offset(), dva.asize()));

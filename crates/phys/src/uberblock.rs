@@ -86,8 +86,12 @@ phys_struct! {
     }
 }
 
-/// `RRSS_SCRATCH_VALID`
-const RRSS_SCRATCH_VALID: u64 = 1;
+/// `RRSS_SCRATCH_VALID`: the first sectors that were copied are in the scratch area alone.
+pub const RRSS_SCRATCH_VALID: u64 = 1;
+/// `RRSS_SCRATCH_INVALID_SYNCED`: the first sectors are where they belong.
+pub const RRSS_SCRATCH_INVALID_SYNCED: u64 = 2;
+/// `RRSS_SCRATCH_INVALID_SYNCED_REFLOW`: more than the first sectors are where they belong.
+pub const RRSS_SCRATCH_INVALID_SYNCED_REFLOW: u64 = 4;
 
 impl UberblockPhys {
     /// Reads an uberblock and checks magic and version, as `uberblock_verify`.
@@ -190,6 +194,12 @@ impl UberblockPhys {
     #[must_use]
     pub fn reflow_offset(&self) -> u64 {
         REFLOW_OFFSET.get_sectors(self.raidz_reflow_info.get(), 0)
+    }
+
+    /// `RAIDZ_REFLOW_SET`: how far a RAID-Z expansion is, in bytes, and the state of its scratch area.
+    pub fn set_reflow(&mut self, state: u64, offset: u64) {
+        let word = REFLOW_STATE.set(REFLOW_OFFSET.set_sectors(0, offset, 0), state);
+        self.raidz_reflow_info.set(word);
     }
 
     /// Whether the first sectors that a RAID-Z expansion has copied are in the scratch area alone.

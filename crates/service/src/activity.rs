@@ -4,9 +4,9 @@
 //! OpenZFS include/sys/fs/zfs.h (`zpool_wait_activity_t`), module/zfs/spa.c (`spa_wait`),
 //! cmd/zpool/zpool_main.c (`print_wait_status_row`).
 
-use base::{Error, ErrorKind, Result};
+use base::Result;
 use scan::Kind;
-use spa::{ExpansionProgress, SweepKind};
+use spa::SweepKind;
 use vdev::VdevKind;
 
 use crate::open::OpenPool;
@@ -163,10 +163,12 @@ impl OpenPool {
                 })?;
                 return Ok(true);
             }
-            Activity::RaidzExpand if self.has_half_an_expansion()? => {
-                let text =
-                    "the expansion of a raidz is half done, and only OpenZFS goes on with it";
-                return Err(Error::new(ErrorKind::Unsupported, text));
+            Activity::RaidzExpand if !self.is_readonly() && self.is_expanding() => {
+                self.wait_expansion(&mut |done, all| {
+                    see(done, all);
+                    true
+                })?;
+                return Ok(true);
             }
             _ => return Ok(false),
         };
@@ -185,9 +187,8 @@ impl OpenPool {
         total - done
     }
 
-    fn has_half_an_expansion(&self) -> Result<bool> {
-        let is_half_done = |progress: ExpansionProgress| progress.is_going_on;
-        Ok(self.expansion()?.is_some_and(is_half_done))
+    fn is_expanding(&self) -> bool {
+        self.parts().tree().expanding().is_some()
     }
 
     /// Whether there is a vdev with a replacement or a spare in use: whether a resilver is for that, is not known.

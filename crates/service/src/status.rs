@@ -338,7 +338,7 @@ fn expand_status(pool: &Spa) -> Result<Option<ExpandStatus>> {
         end_secs: progress.end_secs,
         total_bytes: progress.total_bytes,
         copied_bytes: progress.copied_bytes,
-        waits_for_resilver: false,
+        waits_for_resilver: progress.is_paused,
     };
     Ok(pool.expansion()?.map(status))
 }

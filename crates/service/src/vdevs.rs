@@ -96,6 +96,15 @@ impl OpenPool {
         spa::Spa::attach(self, beside, &new, attach, self.sectors(ashift))
     }
 
+    /// Begins to expand a RAID-Z by a device. `ashift`: 0 if the device decides.
+    ///
+    /// # Errors
+    /// As [`spa::Spa::widen`]; errors of opening the device.
+    pub fn widen(&self, raidz: Guid, new: &PoolDevice, ashift: u32) -> Result<()> {
+        let new = self.open_device(new)?;
+        spa::Spa::widen(self, raidz, &new, self.sectors(ashift))
+    }
+
     /// The distributed spare of this name.
     #[must_use]
     pub fn distributed_spare(&self, name: &str) -> Option<Guid> {

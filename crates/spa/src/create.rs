@@ -43,6 +43,7 @@ use crate::host::Host;
 use crate::l2arc::label_caches;
 use crate::mmp::Mmp;
 use crate::props::PoolProps;
+use crate::reflow::Reflowing;
 use crate::removal::Removal;
 use crate::scanning::Scanning;
 use crate::spa::{Inner, Settings, Spa, State};
@@ -238,6 +239,8 @@ impl Spa {
             sweep_settings: options.settings.sweep.clone(),
             discard_entries_max: options.settings.discard_entries_max,
             scanning: Scanning::default(),
+            reflowing: Reflowing::default(),
+            reflow_max_bytes: options.settings.reflow_max_bytes,
             spare_watch: SpareWatch::default(),
             l2: Arc::new(arc::l2::L2Arc::new(true)),
             scan_settings: options.settings.scan.clone(),

@@ -2,8 +2,7 @@
 //!
 //! # On disk
 //! The ZAP of a top-level vdev has the state of its last expansion, when it was begun and ended, and how many bytes
-//! were copied. How far it is, to the sector, the uberblock says, by which blocks are found (`vdev`). An expansion
-//! that is half done stays as it is here: OpenZFS goes on with it.
+//! were copied. How far it is, to the sector, the uberblock says, by which blocks are found (`vdev`).
 //!
 //! # Source
 //! OpenZFS `module/zfs/vdev_raidz.c` (`vdev_raidz_load`, `spa_raidz_expand_get_stats`).
@@ -22,6 +21,8 @@ pub struct ExpansionProgress {
     pub vdev: VdevId,
     /// Whether it is half done.
     pub is_going_on: bool,
+    /// pres_waiting_for_resilver
+    pub is_paused: bool,
     /// pres_start_time
     pub start_secs: u64,
     /// pres_end_time
@@ -61,6 +62,7 @@ impl Spa {
             let progress = ExpansionProgress {
                 vdev,
                 is_going_on: state == DSS_SCANNING,
+                is_paused: state == DSS_SCANNING && self.inner.is_reflow_paused(vdev),
                 start_secs: start.unwrap_or(0),
                 end_secs: end.unwrap_or(0),
                 total_bytes: self.inner.space.vdev_stats(vdev)?.alloc,

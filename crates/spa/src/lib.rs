@@ -30,6 +30,7 @@ mod mmp;
 mod obstacle;
 mod parts;
 mod props;
+mod reflow;
 mod reguid;
 mod removal;
 mod scanning;

@@ -49,13 +49,14 @@ use crate::log_space_maps::LogSpaceMaps;
 use crate::mmp::{self, Mmp};
 use crate::obstacle::Obstacle;
 use crate::props::PoolProps;
+use crate::reflow::Reflowing;
 use crate::removal::{Removal, has_removed, load_mappings};
 use crate::scanning::Scanning;
 use crate::spa::{Inner, Settings, Spa, State};
 use crate::space_maps::SpaceMaps;
 use crate::spares::SpareWatch;
 use crate::sweep::Sweeps;
-use phys::feature::{self, RAIDZ_EXPANSION};
+use phys::feature;
 use zap::directory;
 
 /// `SPA_DVAS_PER_BP - 1`: top-level vdevs that may be missing while the MOS is first read
@@ -469,13 +470,6 @@ fn look(found: &FoundPool, tree: Arc<VdevTree>, uberblock: &UberblockPhys) -> Re
             is_readable: true,
         });
     }
-    if uberblock.has_reflow_in_scratch() {
-        obstacles.push(Obstacle {
-            guid: RAIDZ_EXPANSION.to_owned(),
-            description: "the scratch area of an expansion is in use".to_owned(),
-            is_readable: true,
-        });
-    }
     Ok(FirstLook {
         config,
         salt,
@@ -627,6 +621,8 @@ fn load(
         sweep_settings: options.settings.sweep.clone(),
         discard_entries_max: options.settings.discard_entries_max,
         scanning: Scanning::default(),
+        reflowing: Reflowing::default(),
+        reflow_max_bytes: options.settings.reflow_max_bytes,
         spare_watch: SpareWatch::default(),
         l2: Arc::new(arc::l2::L2Arc::new(!readonly)),
         scan_settings: options.settings.scan.clone(),

@@ -265,6 +265,15 @@ impl Inner {
         }
     }
 
+    /// Begins a scrub, unless a scan runs.
+    #[doc(alias = "zfs_scrub_after_expand")]
+    pub(crate) fn scrub_after_reflow(&self, tx: &Tx) -> Result<()> {
+        if self.core.scan().running().is_some() {
+            return Ok(());
+        }
+        self.begin_scan(Kind::Scrub, tx)
+    }
+
     /// Ends the running scan, complete or not.
     fn end_scan(&self, is_complete: bool, tx: &Tx) -> Result<()> {
         self.scanning.has_ended.store(true, Ordering::Release);

@@ -35,6 +35,7 @@ use crate::host::Host;
 use crate::mmp::Mmp;
 use crate::obstacle::Obstacle;
 use crate::props::PoolProps;
+use crate::reflow::Reflowing;
 use crate::removal::{Removal, RemovalSettings};
 use crate::scanning::{ScanSettings, Scanning};
 use crate::space_maps::SpaceMaps;
@@ -66,6 +67,9 @@ pub struct Settings {
     pub sweep: SweepSettings,
     /// Segments of a discarded checkpoint that a txg frees, at most.
     pub discard_entries_max: u64,
+    /// `raidz_expand_max_copy_bytes`: bytes of a RAID-Z that is being expanded that are copied while other I/O
+    /// waits, at most; a multiple of the sector.
+    pub reflow_max_bytes: u64,
 }
 
 impl Default for Settings {
@@ -86,6 +90,7 @@ impl Default for Settings {
             sweep: SweepSettings::default(),
             // `zfs_spa_discard_memory_limit` (16 MiB), as OpenZFS counts it.
             discard_entries_max: 1 << 19,
+            reflow_max_bytes: 32 << 20,
         }
     }
 }
@@ -119,6 +124,8 @@ pub(crate) struct Inner {
     pub(crate) sweep_settings: SweepSettings,
     pub(crate) discard_entries_max: u64,
     pub(crate) scanning: Scanning,
+    pub(crate) reflowing: Reflowing,
+    pub(crate) reflow_max_bytes: u64,
     pub(crate) scan_settings: ScanSettings,
     pub(crate) spare_watch: SpareWatch,
     /// The cache devices.

@@ -50,6 +50,7 @@ impl TxgSync for Inner {
         self.mos.sync_done(txg);
         let spare_bytes = self.groups.dirty_data_max();
         self.space.sync_done(txg, self.slop_bytes(), spare_bytes);
+        self.reflow(txg)?;
         if cfg!(debug_assertions) {
             self.check_invariants();
         }
@@ -87,6 +88,7 @@ impl Inner {
                 self.sync_spares(tx)?;
                 self.sync_removal(tx)?;
                 self.sync_sweeps(tx)?;
+                self.sync_reflow(tx)?;
                 self.sync_discard(tx)?;
                 if !self.pauses_destroys() {
                     self.dsl().process_async_destroys(tx)?;

@@ -194,6 +194,7 @@ fn import(devices: &[Arc<dyn Provider>], gives_up_logs: bool) -> base::Result<Sp
         max_txg: None,
         force: false,
         gives_up_logs,
+        rewinds: false,
         host: pool::host(),
         settings: pool::settings(),
     })

@@ -364,17 +364,15 @@ pub(crate) fn write_config(leaf: &Leaf, index: usize, packed: &mut BlockBuf) -> 
 }
 
 /// Writes an uberblock into its slot in one label of a leaf. With multihost, the last slot is
-/// reserved.
+/// reserved. `is_update`: into the slot before, beside the one of the same txg that it is newer than.
 pub(crate) fn write_uberblock(
     leaf: &Leaf,
     index: usize,
     ashift: u32,
     uberblock: &UberblockPhys,
-    multihost: bool,
+    (is_update, multihost): (bool, bool),
 ) -> Result<()> {
     let slots = uberblock_count(ashift) - if multihost { MMP_BLOCKS_PER_LABEL } else { 0 };
-    // A RAID-Z expansion updates the uberblock of a txg without a new txg.
-    let is_update = uberblock.has_reflow_in_scratch();
     let slot = uberblock.txg().0.saturating_sub(is_update.into()) % slots;
     write_slot(leaf, index, ashift, slot, uberblock)
 }

@@ -30,6 +30,7 @@ mod leaf;
 mod mapping;
 mod open;
 mod queue;
+mod reflow;
 mod remap;
 mod shape;
 mod spare;
@@ -49,6 +50,7 @@ pub use geometry::{AutoAshift, choose_ashift, logical_ashift, metaslab_shift, ph
 pub use kind::VdevKind;
 pub use leaf::Leaf;
 pub use mapping::{Mapping, Piece};
+pub use reflow::Reflow;
 pub use shape::{Attach, Detached};
 pub use spec::{AuxSpec, Grouping, NewDevice, TopSpec};
 pub use state::{PoolState, VdevAux, VdevState};

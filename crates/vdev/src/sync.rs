@@ -144,13 +144,15 @@ impl VdevTree {
             .iter()
             .map(|(leaf, ashift, _)| (leaf.guid(), *ashift))
             .collect();
-        let (uberblock, multihost) = (*sync.uberblock, sync.multihost);
+        let uberblock = *sync.uberblock;
+        // What is in the scratch area of an expansion: also later uberblocks are where OpenZFS writes them.
+        let slot = (uberblock.has_reflow_in_scratch(), sync.multihost);
         let vdevs = leaves.iter().map(|(leaf, ..)| Arc::clone(leaf)).collect();
         let results = self.on_leaves(vdevs, move |vdev| {
             let fact = facts.iter().find(|(guid, _)| *guid == vdev.guid());
             let ashift = fact.expect("one for each leaf").1;
             write_all(vdev, 0..LABELS, |index| {
-                label::write_uberblock(vdev.leaf(), index, ashift, &uberblock, multihost)
+                label::write_uberblock(vdev.leaf(), index, ashift, &uberblock, slot)
             })
         });
         let mut failed = None;

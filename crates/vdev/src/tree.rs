@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arc_swap::ArcSwap;
 use base::{Context, Error, ErrorKind, Guid, Result, Txg, VdevId};
 use phys::uberblock::UberblockPhys;
-use rt::{Mutex, OneShot, TaskQueue};
+use rt::{Mutex, OneShot, RwLock, RwLockReadGuard, TaskQueue};
 use zio::{Io, RunBlock, ScrubReport, VdevOps};
 
 use crate::dtl::TXG_CONCURRENT_STATES;
@@ -36,6 +36,8 @@ pub struct VdevTree {
     writable: bool,
     syncing_txg: AtomicU64,
     workers: Mutex<Option<Arc<TaskQueue>>>,
+    /// Held during I/O to RAID-Zs; exclusively while sectors of one are moved.
+    still: RwLock<()>,
 }
 
 impl VdevTree {
@@ -62,6 +64,7 @@ impl VdevTree {
             writable,
             syncing_txg: AtomicU64::new(0),
             workers: Mutex::new(None),
+            still: RwLock::new(()),
         })
     }
 
@@ -170,6 +173,21 @@ impl VdevTree {
         }
     }
 
+    /// A top-level vdev for an I/O; what a RAID-Z has is not moved meanwhile.
+    fn hold_top(&self, id: VdevId, offset: u64, len: u64) -> Result<(Held<'_>, Arc<Vdev>)> {
+        let top = self.top_for_io(id, offset, len)?;
+        if !matches!(top.kind(), VdevKind::RaidZ { .. }) {
+            return Ok((None, top));
+        }
+        let still = self.still.read();
+        Ok((Some(still), self.top_for_io(id, offset, len)?))
+    }
+
+    /// Waits until no I/O to RAID-Zs is in flight, and holds it off.
+    pub(crate) fn still(&self) -> &RwLock<()> {
+        &self.still
+    }
+
     fn with_top<T>(
         &self,
         id: VdevId,
@@ -177,7 +195,7 @@ impl VdevTree {
         len: u64,
         act: impl FnOnce(&Node<'_>) -> Result<T>,
     ) -> Result<T> {
-        let top = self.top_for_io(id, offset, len)?;
+        let (_still, top) = self.hold_top(id, offset, len)?;
         act(&self.node(&top))
             .within(|| format!("vdev {id} ({}): {len} bytes at {offset}", top.name()))
     }
@@ -262,6 +280,8 @@ impl VdevTree {
     }
 }
 
+/// The right to do I/O to a RAID-Z.
+type Held<'a> = Option<RwLockReadGuard<'a, ()>>;
 /// A result, or what a panic left behind.
 type Caught<T> = Result<T, Box<dyn Any + Send>>;
 

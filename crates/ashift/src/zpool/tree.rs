@@ -16,7 +16,7 @@ use admin::vdev_spec::{
 use base::{Error, ErrorKind, Guid};
 use phys::PropValue;
 use phys::label::{ASHIFT_MAX, ASHIFT_MIN};
-use service::{Access, OpenPool, PoolDevice, Session};
+use service::{Access, Activity, OpenPool, PoolDevice, Session};
 use vdev::{Attach, TopSpec};
 use zio::AllocClass;
 
@@ -92,6 +92,16 @@ fn attach_or_replace(
     let wrong = wrong.filter(|o| !o.can_force || !args.has('f'));
     let wrong: Vec<String> = wrong.map(|o| o.text).into_iter().collect();
     check_free(&wrong, args.has('f'))?;
+    let raidz = find_raidz(&pool.vdevs(), old).filter(|_| attach == Attach::Side);
+    if let Some(raidz) = raidz {
+        widen(&pool, raidz, (new, &pool_device(&device)?), ashift)
+            .map_err(|why| refused(&what, &why))?;
+        if args.has('w') {
+            pool.wait_for(&[Activity::RaidzExpand], None)?;
+        }
+        session.finish_change(&pool, true)?;
+        return Ok(());
+    }
     let beside = target(&pool, old, &device, attach).map_err(|why| refused(&what, &why))?;
     let device = pool_device(&device)?;
     let attached = pool.attach(beside, &device, attach, ashift);
@@ -108,6 +118,32 @@ fn attach_or_replace(
     }
     session.finish_change(&pool, true)?;
     Ok(())
+}
+
+/// The RAID-Z of this name.
+fn find_raidz(vdevs: &VdevStatus, word: &str) -> Option<Guid> {
+    let group = find_group(vdevs, word)?;
+    let is_raidz = matches!(group.kind, VdevKind::Raidz { .. });
+    is_raidz.then_some(Guid(group.guid))
+}
+
+/// Begins to expand a RAID-Z.
+fn widen(
+    pool: &OpenPool,
+    raidz: Guid,
+    (new, device): (&str, &PoolDevice),
+    ashift: u32,
+) -> Result<(), String> {
+    let widened = pool.widen(raidz, device, ashift);
+    widened.map_err(|error| match error.kind() {
+        ErrorKind::Exists | ErrorKind::Permission => error.context().to_owned(),
+        ErrorKind::Unsupported => {
+            "raidz_expansion feature must be enabled in order to attach a device to raidz"
+                .to_owned()
+        }
+        ErrorKind::Busy if error.context().starts_with("raidz") => error.context().to_owned(),
+        _ => attach_text(&error, Attach::Side, new),
+    })
 }
 
 /// Has a distributed spare take over for a device.
@@ -161,12 +197,7 @@ fn target(pool: &OpenPool, word: &str, new: &Device, attach: Attach) -> Result<G
     }
     Err(match find_group(&vdevs, word) {
         None => "no such device in pool".to_owned(),
-        Some(group) => match (&group.kind, attach) {
-            (VdevKind::Raidz { .. }, Attach::Side) => {
-                "expanding a raidz is not supported yet".to_owned()
-            }
-            _ => wrong_target(attach).to_owned(),
-        },
+        Some(_) => wrong_target(attach).to_owned(),
     })
 }
 

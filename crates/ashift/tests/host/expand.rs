@@ -117,6 +117,52 @@ fn what_was_at_the_new_end_does_not_matter() {
     assert_whole(&bench);
 }
 
+#[test]
+fn a_raidz_grows_by_a_device() {
+    let bench = Bench::new(&["a", "b", "c", "d", "e"]);
+    bench.ok("zpool create tank raidz {a} {b} {c}");
+    std::fs::write(bench.path("big"), rubbish(40 << 20)).unwrap();
+    bench.ok("cp {dir}/big tank:/");
+    let sum = bench.ok("sha256sum tank:/big");
+    let (before, _) = sizes(&bench);
+    bench.ok("zpool attach tank raidz1-0 {d}");
+    let status = bench.ok("zpool status tank");
+    assert!(
+        status.contains("expand: expansion of raidz1-0 in progress since"),
+        "{status}"
+    );
+    bench.fails(
+        "zpool attach tank raidz1-0 {e}",
+        255,
+        "cannot attach {e} to raidz1-0: raidz expansion in progress",
+    );
+    bench.assert_clean("tank");
+    bench.ok("zpool wait -t raidz_expand tank");
+    let status = bench.ok("zpool status tank");
+    assert!(
+        status.contains("expand: expanded raidz1-0 copied"),
+        "{status}"
+    );
+    bench.ok("zpool wait -t scrub tank");
+    let status = bench.ok("zpool status tank");
+    assert!(status.contains("repaired 0B in"), "{status}");
+    assert!(status.contains("with 0 errors"), "{status}");
+    assert_eq!(bench.ok("sha256sum tank:/big"), sum);
+    assert!(sizes(&bench).0 > before, "{:?}", sizes(&bench));
+    assert_whole(&bench);
+    bench.ok("zpool attach -w tank raidz1-0 {e}");
+    assert_eq!(bench.ok("sha256sum tank:/big"), sum);
+    assert_whole(&bench);
+    let history = bench.ok("zpool history -i tank");
+    for event in [
+        "raidz vdev expansion started tank vdev 0 new width 4",
+        "raidz vdev expansion completed tank vdev 0 new width 4",
+        "raidz vdev expansion completed tank vdev 0 new width 5",
+    ] {
+        assert!(history.contains(event), "{event}: {history}");
+    }
+}
+
 const KERNEL: &str = "set -e
 zpool import -d /host -R /mnt tank
 zpool scrub -w tank

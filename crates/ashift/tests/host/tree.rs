@@ -81,8 +81,8 @@ fn what_cannot_be_attached_or_detached_is_refused() {
             "cannot attach {d} to {a}: can only attach to mirrors and top-level disks",
         ),
         (
-            "attach tank raidz1-0 {d}",
-            "cannot attach {d} to raidz1-0: expanding a raidz is not supported yet",
+            "attach tank raidz1-0 {small}",
+            "cannot attach {small} to raidz1-0: device is too small",
         ),
         (
             "detach tank nope",

@@ -127,6 +127,9 @@ pub(crate) trait KindOps: Send + Sync {
         let _ = uberblock;
     }
 
+    /// It is not known any more where blocks are: I/O fails from now on.
+    fn forget_uberblock(&self) {}
+
     /// Metaslabs start at multiples of this, in bytes.
     #[doc(alias = "vdev_op_metaslab_init")]
     fn metaslab_align(&self, children: usize, ashift: u32) -> u64 {

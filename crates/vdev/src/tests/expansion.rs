@@ -198,3 +198,58 @@ fn nothing_is_read_before_an_uberblock_says_how_far_an_expansion_is() {
     let error = pool.tree.read_block(TOP, 0, &mut buf, &|_| true);
     assert!(error.unwrap_err().to_string().contains("no uberblock"));
 }
+
+/// Writes blocks over and around an offset, unless others are there.
+fn write_around(pool: &mut Pool, sector: u64) {
+    let at = (sector - 40) << 12;
+    if pool
+        .blocks
+        .keys()
+        .all(|other| other.abs_diff(at) > 300 << 12)
+    {
+        pool.write_at(at);
+    }
+}
+
+#[test]
+fn what_is_written_while_sectors_are_moved_is_moved_with_the_rest() {
+    for (nparity, old) in SHAPES {
+        let what = |at: &str| format!("{nparity}, {old}: {at}");
+        let pool = written(nparity, old, 1);
+        let mut pool = widened(pool, nparity, Some((0, 0)), old);
+        let tree = Arc::clone(&pool.tree);
+        let (mut uberblock, note) = (UberblockPhys::default(), |ub: &UberblockPhys| {
+            tree.begin_reflow(TOP).note(ub);
+        });
+        pool.check_reads(&what("not begun"));
+        let scratch = tree.begin_reflow(TOP).scratch_bytes();
+        tree.begin_reflow(TOP).fill_scratch().unwrap();
+        uberblock.set_reflow(IN_SCRATCH, scratch);
+        note(&uberblock);
+        // As if writing what is in the scratch area had failed for a while.
+        write_around(&mut pool, 2200);
+        write_around(&mut pool, scratch >> 12);
+        check_all(&pool, nparity, &what("in scratch"));
+        tree.begin_reflow(TOP).empty_scratch().unwrap();
+        uberblock.set_reflow(MOVED, scratch);
+        note(&uberblock);
+        check_all(&pool, nparity, &what("the first sectors"));
+        let (mut offset, mut steps) = (scratch, 0);
+        while offset < 9000 << 12 {
+            let reflow = tree.begin_reflow(TOP);
+            let end = reflow.limit(offset).min(offset + (700 << 12));
+            assert!(end > offset);
+            reflow.copy(&(offset..end)).unwrap();
+            reflow.flush().unwrap();
+            drop(reflow);
+            offset = end;
+            uberblock.set_reflow(MOVED, offset);
+            note(&uberblock);
+            pool.check_reads(&what("moved"));
+            write_around(&mut pool, offset >> 12);
+            steps += 1;
+        }
+        assert!(steps > 4 && pool.blocks.len() > 50, "{steps}");
+        check_all(&pool, nparity, &what("all"));
+    }
+}

@@ -36,11 +36,15 @@ impl DedupTables for FakeTables {
         }
         let entries = self.entries.lock();
         let Some(blocks) = entries.get(&key(bp)) else {
-            return Ok(Known::default());
+            return Ok(Known {
+                has_room: true,
+                ..Known::default()
+            });
         };
         Ok(Known {
             any: blocks.values().map(|(bp, _)| *bp).next(),
             wanted: blocks.get(&copies).map(|(bp, _)| *bp),
+            has_room: !blocks.contains_key(&copies),
         })
     }
 

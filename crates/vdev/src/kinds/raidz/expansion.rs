@@ -22,8 +22,9 @@
 //! ([`Order`]).
 //!
 //! The config has the txgs from which on blocks are one column wider each. While an expansion runs, the
-//! uberblock says how far the sectors were copied: rows that end behind that are where they were before. For a
-//! while the first sectors are nowhere but in the scratch area, the boot area before what can be allocated.
+//! uberblock says how far the sectors were copied: rows that end behind that are where they were before. Those
+//! of their sectors that were copied are written to both places, so that what is copied later ends a whole row.
+//! For a while the first sectors are nowhere but in the scratch area, the boot area before what can be allocated.
 //!
 //! # Source
 //! OpenZFS `module/zfs/vdev_raidz.c` (`vdev_raidz_get_logical_width`, `vdev_raidz_map_alloc_expanded`,
@@ -78,6 +79,11 @@ impl Expansions {
         self.reflowed.store(word, Ordering::Release);
     }
 
+    /// It is not known any more.
+    pub(crate) fn forget_reflowed(&self) {
+        self.reflowed.store(UNKNOWN, Ordering::Release);
+    }
+
     /// The number of children before the first expansion.
     fn original(&self, children: usize) -> usize {
         children.saturating_sub(self.txgs.len() + usize::from(self.is_expanding))
@@ -109,17 +115,21 @@ impl Expansions {
         let row = move |row: u64| {
             let first = first + row * block.width as u64;
             let is_moved = first + count as u64 <= moved;
+            let new = Home {
+                children: shape.children as u64,
+                before: if is_in_scratch { BOOT_SIZE } else { 0 },
+            };
+            let old = Home {
+                children: new.children - 1,
+                before: 0,
+            };
             SectorRow {
                 first,
                 count,
                 filled: block.filled(row),
-                children: shape.children as u64 - u64::from(!is_moved),
                 ashift,
-                before: if is_moved && is_in_scratch {
-                    BOOT_SIZE
-                } else {
-                    0
-                },
+                home: if is_moved { new } else { old },
+                copied: (!is_moved && first < moved).then_some((moved, new)),
                 is_swapped: block.nparity == 1 && offset & SWAP_BIT != 0,
             }
         };
@@ -209,12 +219,40 @@ pub(crate) struct SectorRow {
     count: usize,
     /// The columns that have a sector.
     filled: usize,
-    /// Sectors take turns on so many children.
-    children: u64,
     ashift: u32,
-    /// It is so many bytes before its place.
-    before: u64,
+    home: Home,
+    /// Sectors before this one were copied, to there.
+    copied: Option<(u64, Home)>,
     is_swapped: bool,
+}
+
+/// Where sectors are.
+#[derive(Clone, Copy, Debug)]
+struct Home {
+    /// They take turns on so many children.
+    children: u64,
+    /// They are so many bytes before their place.
+    before: u64,
+}
+
+impl SectorRow {
+    /// The number of the sector in column `n`.
+    fn sector(&self, n: usize) -> u64 {
+        let at = if self.is_swapped && n < 2 { 1 - n } else { n };
+        self.first + at as u64
+    }
+
+    fn column_at(&self, n: usize, home: Home) -> Column {
+        let sector = self.sector(n);
+        let bytes = usize::from(n < self.filled) << self.ashift;
+        Column {
+            child: (sector % home.children) as usize,
+            // What is in the scratch area has an offset below 0.
+            offset: ((sector / home.children) << self.ashift).wrapping_sub(home.before),
+            bytes,
+            stored: bytes,
+        }
+    }
 }
 
 impl Row for SectorRow {
@@ -223,15 +261,11 @@ impl Row for SectorRow {
     }
 
     fn column(&self, n: usize) -> Column {
-        let at = if self.is_swapped && n < 2 { 1 - n } else { n };
-        let sector = self.first + at as u64;
-        let bytes = usize::from(n < self.filled) << self.ashift;
-        Column {
-            child: (sector % self.children) as usize,
-            // What is in the scratch area has an offset below 0.
-            offset: ((sector / self.children) << self.ashift).wrapping_sub(self.before),
-            bytes,
-            stored: bytes,
-        }
+        self.column_at(n, self.home)
+    }
+
+    fn shadow(&self, n: usize) -> Option<Column> {
+        let (copied, home) = self.copied?;
+        (self.sector(n) < copied).then(|| self.column_at(n, home))
     }
 }

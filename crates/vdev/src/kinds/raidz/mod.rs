@@ -167,6 +167,10 @@ impl Layout for Raidz {
         self.expansions.set_reflowed(offset, is_in_scratch);
     }
 
+    fn forget_uberblock(&self) {
+        self.expansions.forget_reflowed();
+    }
+
     fn asize(&self, children: &[u64]) -> u64 {
         let least = children.iter().min().copied().unwrap_or(0);
         least.saturating_mul(self.full_children(children.len()) as u64)
@@ -217,6 +221,13 @@ impl Row for RaidzRow {
         match self {
             RaidzRow::Whole(map) => map.column(n),
             RaidzRow::Sectors(row) => row.column(n),
+        }
+    }
+
+    fn shadow(&self, n: usize) -> Option<Column> {
+        match self {
+            RaidzRow::Whole(_) => None,
+            RaidzRow::Sectors(row) => row.shadow(n),
         }
     }
 }

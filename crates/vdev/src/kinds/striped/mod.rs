@@ -86,7 +86,9 @@ impl<L: Layout> Striped<L> {
     fn is_readable(&self, rows: &[(L::Row<'_>, &[u8])], is_failed: &dyn Fn(usize) -> bool) -> bool {
         rows.iter().all(|(row, _)| {
             let is_lost = |column: &Column| column.bytes > 0 && is_failed(column.child);
-            row.columns().filter(is_lost).count() <= self.0.nparity()
+            let lost = row.columns().filter(is_lost).count();
+            let shadows = (0..row.count()).filter_map(|n| row.shadow(n));
+            lost.max(shadows.filter(is_lost).count()) <= self.0.nparity()
         })
     }
 
@@ -110,6 +112,9 @@ impl<L: Layout> Striped<L> {
                     }
                 };
                 strips.add(column, bytes);
+                if let Some(shadow) = row.shadow(n).filter(|shadow| shadow.bytes > 0) {
+                    strips.add(shadow, bytes);
+                }
             }
         }
         strips
@@ -248,7 +253,7 @@ impl<L: Layout> KindOps for Striped<L> {
         let begun: Vec<_> = strips.iter().map(begin).collect();
         let mut failed = Vec::new();
         for (strip, begun) in strips.iter().zip(begun) {
-            let len = strip.end - strip.start;
+            let len = strip.end.wrapping_sub(strip.start);
             if let Err(error) = node.child(strip.child).end_write(begun, len) {
                 failed.push((strip.child, error));
             }
@@ -331,6 +336,10 @@ impl<L: Layout> KindOps for Striped<L> {
 
     fn note_uberblock(&self, uberblock: &UberblockPhys) {
         self.0.note_uberblock(uberblock);
+    }
+
+    fn forget_uberblock(&self) {
+        self.0.forget_uberblock();
     }
 
     fn data_disks(&self, children: usize) -> u64 {

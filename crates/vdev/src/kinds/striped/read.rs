@@ -406,6 +406,9 @@ impl<'a, R: Row> Stripe<'a, R> {
             let right = parity.iter().map(|column| &column[..]).chain(data);
             for (n, right) in right.enumerate() {
                 let found = self.settle_column(band, n, right, is_scrub);
+                if found.bad > 0 {
+                    self.settle_shadow(band, n, right);
+                }
                 report.bad += found.bad;
                 report.repaired += found.repaired;
             }
@@ -441,6 +444,18 @@ impl<'a, R: Row> Stripe<'a, R> {
         ScrubReport {
             bad: 1,
             repaired: u32::from(self.node.is_writable && write().is_ok()),
+        }
+    }
+
+    /// Writes a column that was wrong also to where it was copied.
+    fn settle_shadow(&self, band: &Band<R>, n: usize, right: &[u8]) {
+        let Some(shadow) = band.row.shadow(n).filter(|shadow| shadow.bytes > 0) else {
+            return;
+        };
+        if self.node.is_writable {
+            let child = self.node.child(shadow.child);
+            // If that fails, it is as wrong as before.
+            let _ = child.write(&Io::repair(self.io.birth), shadow.offset, &[right]);
         }
     }
 

@@ -49,6 +49,13 @@ pub(crate) trait Row: Copy {
     /// Column `n`; those of parity come first.
     fn column(&self, n: usize) -> Column;
 
+    /// Where column `n` is written to besides: it was copied there, but is not read from there yet.
+    #[doc(alias = "rc_shadow_offset")]
+    fn shadow(&self, n: usize) -> Option<Column> {
+        let _ = n;
+        None
+    }
+
     /// All columns, parity first.
     fn columns(&self) -> impl Iterator<Item = Column> {
         (0..self.count()).map(|n| self.column(n))
@@ -153,6 +160,9 @@ pub(crate) trait Layout: Send + Sync {
     fn note_uberblock(&self, uberblock: &UberblockPhys) {
         let _ = uberblock;
     }
+
+    /// As [`KindOps::forget_uberblock`](crate::kinds::KindOps::forget_uberblock).
+    fn forget_uberblock(&self) {}
 
     /// As [`KindOps::asize`](crate::kinds::KindOps::asize).
     fn asize(&self, children: &[u64]) -> u64;

@@ -38,8 +38,9 @@ impl<'a> Strip<'a> {
         }
         self.fill(column.offset);
         self.pieces.push(bytes);
-        self.end += bytes.len() as u64;
-        self.fill(column.offset + column.stored as u64);
+        // What is in front of the vdev, in its scratch area, has wrapped around, and ends at 0.
+        self.end = self.end.wrapping_add(bytes.len() as u64);
+        self.fill(column.offset.wrapping_add(column.stored as u64));
     }
 
     fn fill(&mut self, end: u64) {

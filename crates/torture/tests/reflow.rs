@@ -1,0 +1,412 @@
+//! RAID-Zs that are expanded here: work goes on meanwhile, the power is cut at any command, devices are lost, and the
+//! real zdb looks at each state.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use base::ErrorKind;
+use faulty::{PowerCut, PowerSupply};
+use geom::Provider;
+use phys::scan::DSS_FINISHED;
+use phys::uberblock::RRSS_SCRATCH_INVALID_SYNCED_REFLOW;
+use ram::Memory;
+use spa::{Settings, Spa};
+use torture::golden;
+use torture::model::World;
+use torture::pool::{self, Layout};
+use torture::{Dice, seed};
+use vdev::{AutoAshift, NewDevice, VdevKind};
+use zpl::mount::mount;
+
+const DISK_BYTES: u64 = 96 << 20;
+/// More than the scratch area takes, on any of these shapes.
+const FILLER_BYTES: usize = 14 << 20;
+const CUTS: u64 = 20;
+
+/// Children before, parity, ashift.
+#[derive(Clone, Copy)]
+struct Shape {
+    children: usize,
+    parity: u64,
+    ashift: u32,
+}
+
+const SINGLE: Shape = Shape {
+    children: 3,
+    parity: 1,
+    ashift: 12,
+};
+const DOUBLE: Shape = Shape {
+    children: 4,
+    parity: 2,
+    ashift: 9,
+};
+
+/// One slice in each txg.
+fn slowly() -> Settings {
+    let mut settings = pool::settings();
+    settings.scan.blocks_max = 1;
+    settings.reflow_max_bytes = 256 << 10;
+    settings
+}
+
+fn filler() -> Vec<u8> {
+    Dice::new(7).bytes(FILLER_BYTES)
+}
+
+fn create(shape: Shape, disks: &[Arc<dyn Provider>], settings: Settings) -> Spa {
+    let root = zpl::mount::init(zpl::NewFilesystem::default(), true);
+    let layout = Layout::Raidz(shape.parity);
+    let first = &disks[..shape.children];
+    let spa = pool::create_with("tank", layout, shape.ashift, first, root, settings).unwrap();
+    pool::write_file(&spa, "tank", "filler", &filler());
+    spa
+}
+
+fn check_filler(spa: &Spa) -> Result<(), String> {
+    let fs = mount(spa.dsl(), "tank", true).map_err(|e| format!("mount: {e}"))?;
+    let file = fs.resolve("filler").map_err(|e| format!("filler: {e}"))?;
+    let mut bytes = vec![0; FILLER_BYTES + 1];
+    let length = fs
+        .read(file, 0, &mut bytes)
+        .map_err(|e| format!("filler: {e}"))?;
+    let is_right = bytes[..length] == filler();
+    is_right
+        .then_some(())
+        .ok_or_else(|| "filler: other bytes".into())
+}
+
+fn new_device(provider: &Arc<dyn Provider>) -> NewDevice {
+    NewDevice {
+        kind: VdevKind::Disk,
+        path: provider.name().to_owned(),
+        provider: Arc::clone(provider),
+    }
+}
+
+fn widen(spa: &Spa, disk: &Arc<dyn Provider>) -> base::Result<()> {
+    let guid = spa.parts().tree().tops()[0].guid();
+    spa.widen(guid, &new_device(disk), (0, AutoAshift::default()))
+}
+
+fn steps(spa: &Spa, world: &mut World, dice: &mut Dice, count: usize) {
+    for step in 0..count {
+        let outcome = world.step(spa, dice);
+        outcome.unwrap_or_else(|e| panic!("step {step}: {e}"));
+    }
+}
+
+fn is_expanding(spa: &Spa) -> bool {
+    spa.parts().tree().expanding().is_some()
+}
+
+fn wait(spa: &Spa) -> base::Result<()> {
+    // What a device missed by a power cut is brought back first.
+    spa.resilver_if_needed()?;
+    spa.wait_scan(&mut |_| true)?;
+    spa.wait_expansion(&mut |_, _| true)?;
+    spa.wait_scan(&mut |_| true)
+}
+
+/// All was moved, and the scrub after it has found nothing.
+fn assert_expanded(spa: &Spa, shape: Shape) {
+    let top = spa.parts().tree().tops()[0].clone();
+    assert_eq!(top.children().len(), shape.children + 1);
+    assert_eq!(top.config().expand_txgs.len(), 1);
+    assert!(!top.config().expanding);
+    let scan = spa.scan().expect("a scrub was begun");
+    assert_eq!((scan.state.get(), scan.errors.get()), (DSS_FINISHED, 0));
+    for child in top.children() {
+        // A device whose labels are older after a power cut counts as having missed a txg. That is not an error.
+        assert_eq!(child.stats().snapshot().checksum_errors, 0);
+    }
+}
+
+/// What happened on the disks, and what the pool should hold after each step.
+struct Recording {
+    disks: Vec<Arc<PowerCut>>,
+    first: u64,
+    commands: u64,
+    worlds: Vec<(World, Option<u64>)>,
+}
+
+/// Works on a pool, expands it while work goes on, and works on.
+fn record(shape: Shape, seed: u64) -> Recording {
+    let supply = PowerSupply::new();
+    let disk = |n| PowerCut::fed_by(&supply, format!("/disk{n}"), DISK_BYTES, 512);
+    let disks: Vec<Arc<PowerCut>> = (0..=shape.children).map(|n| Arc::new(disk(n))).collect();
+    let providers: Vec<Arc<dyn Provider>> = disks.iter().map(|disk| disk.clone() as _).collect();
+    let (mut dice, mut world) = (Dice::new(seed), World::default());
+    let spa = create(shape, &providers, slowly());
+    steps(&spa, &mut world, &mut dice, 40);
+    spa.sync().unwrap();
+    disks.iter().for_each(|disk| disk.forget());
+    let begin = supply.commands();
+    let mut worlds = vec![(world.clone(), Some(begin))];
+    widen(&spa, providers.last().unwrap()).unwrap();
+    worlds.push((world.clone(), Some(supply.commands())));
+    let mut during = 0;
+    while is_expanding(&spa) {
+        during += 1;
+        if during % 3 == 0 {
+            steps(&spa, &mut world, &mut dice, 1);
+        }
+        worlds.push((world.clone(), None));
+        spa.sync().unwrap();
+        worlds.last_mut().unwrap().1 = Some(supply.commands());
+    }
+    assert!(during > 8, "{during} txgs meanwhile");
+    for _ in 0..2 {
+        steps(&spa, &mut world, &mut dice, 1);
+        worlds.push((world.clone(), None));
+    }
+    spa.sync().unwrap();
+    let commands = supply.commands();
+    worlds.push((world.clone(), Some(commands)));
+    world.compare(spa.dsl()).unwrap();
+    wait(&spa).unwrap();
+    assert_expanded(&spa, shape);
+    check_filler(&spa).unwrap();
+    pool::assert_clean(&spa);
+    spa.close().unwrap();
+    Recording {
+        first: begin,
+        commands,
+        disks,
+        worlds,
+    }
+}
+
+/// How far an expansion is: whether it goes on, and the state in the uberblock.
+type Stage = (bool, u64);
+
+fn stage(spa: &Spa) -> Stage {
+    (is_expanding(spa), spa.uberblock().reflow_state())
+}
+
+impl Recording {
+    fn images(&self, n: u64, seed: u64) -> Vec<Arc<dyn Provider>> {
+        let image = |disk: &Arc<PowerCut>| Arc::new(disk.image_after(n, seed)) as Arc<dyn Provider>;
+        self.disks.iter().map(image).collect()
+    }
+
+    /// The world that is there after the power was cut.
+    fn find(&self, spa: &Spa, n: u64) -> Result<&World, String> {
+        let known = |(_, at): &(World, Option<u64>)| at.is_some_and(|at| at <= n);
+        let synced = self.worlds.iter().rposition(known).expect("the first is");
+        let compare = |(world, _): &(World, Option<u64>)| world.compare(spa.dsl());
+        let outcomes: Vec<_> = self.worlds[synced..].iter().map(compare).collect();
+        let Some(at) = outcomes.iter().position(Result::is_ok) else {
+            return Err(format!(
+                "no state since step {synced} is there: {outcomes:#?}"
+            ));
+        };
+        Ok(&self.worlds[synced + at].0)
+    }
+
+    /// Cuts the power after the n-th command, and opens what is left: whole, and without any set of devices that may be
+    /// lost. The expansion goes on, unless it was not begun or had ended. Returns how far it was.
+    fn cut(&self, n: u64, seed: u64, shape: Shape) -> Result<Stage, String> {
+        let images = self.images(n, seed);
+        let seen = {
+            let spa = pool::open(&images, true).map_err(|e| format!("import: {e}"))?;
+            self.find(&spa, n)?;
+            stage(&spa)
+        };
+        let children = if seen.0 {
+            shape.children + 1
+        } else {
+            shape.children
+        };
+        let lost = (n as usize..n as usize + shape.parity as usize).map(|at| at % children);
+        let lost: Vec<usize> = lost.collect();
+        let left = (0..images.len()).filter(|at| !lost.contains(at));
+        let left: Vec<_> = left.map(|at| images[at].clone()).collect();
+        {
+            let spa = pool::open(&left, true).map_err(|e| format!("without {lost:?}: {e}"))?;
+            self.find(&spa, n)
+                .map_err(|e| format!("without {lost:?}: {e}"))?;
+            check_filler(&spa).map_err(|e| format!("without {lost:?}: {e}"))?;
+        }
+        let spa = pool::open(&images, false).map_err(|e| format!("import: {e}"))?;
+        let world = self.find(&spa, n)?;
+        wait(&spa).map_err(|e| format!("expansion: {e}"))?;
+        world.compare(spa.dsl())?;
+        check_filler(&spa)?;
+        if spa.parts().tree().tops()[0].children().len() > shape.children {
+            assert_expanded(&spa, shape);
+        }
+        let report = pool::verify(&spa).map_err(|e| format!("check: {e}"))?;
+        if !report.is_clean() {
+            return Err(format!("findings: {:#?}", report.findings));
+        }
+        spa.export().map_err(|e| format!("export: {e}"))?;
+        Ok(seen)
+    }
+}
+
+fn cut_everywhere(shape: Shape, seed: u64) {
+    let recording = record(shape, seed);
+    let total = recording.commands - recording.first;
+    let all = std::env::var("CUTS").is_ok_and(|v| v == "all");
+    let stride = if all { 1 } else { (total / CUTS).max(1) };
+    let mut stages: BTreeMap<Stage, u64> = BTreeMap::new();
+    for n in (recording.first..=recording.commands).step_by(stride as usize) {
+        let seen = recording.cut(n, seed ^ n, shape);
+        let seen = seen.unwrap_or_else(|e| panic!("SEED={seed}, cut after {n}: {e}"));
+        if stages.insert(seen, n).is_none() {
+            pool::verify_with_zdb(&recording.images(n, seed ^ n), "tank");
+        }
+    }
+    assert!(stages.len() >= 3, "too few stages were seen: {stages:?}");
+}
+
+#[test]
+fn sim_power_cuts_while_a_raidz1_is_expanded() {
+    let seed = seed(71);
+    rt::simulate(seed, move || cut_everywhere(SINGLE, seed));
+}
+
+#[test]
+fn sim_power_cuts_while_a_raidz2_is_expanded() {
+    let seed = seed(72);
+    rt::simulate(seed, move || cut_everywhere(DOUBLE, seed));
+}
+
+/// The pool is exported after some txgs, again and again: the real `zdb` looks at it each time.
+fn export_everywhere(shape: Shape) {
+    let disk = |n| Arc::new(Memory::new(format!("/disk{n}"), DISK_BYTES)) as _;
+    let disks: Vec<Arc<dyn Provider>> = (0..=shape.children).map(disk).collect();
+    let (mut dice, mut world) = (Dice::new(seed(73)), World::default());
+    let spa = create(shape, &disks, slowly());
+    steps(&spa, &mut world, &mut dice, 40);
+    widen(&spa, disks.last().unwrap()).unwrap();
+    let again = widen(&spa, disks.last().unwrap()).unwrap_err();
+    assert_eq!(again.kind(), ErrorKind::Exists);
+    spa.export().unwrap();
+    drop(spa);
+    pool::verify_with_zdb(&disks, "tank");
+    let mut offsets = Vec::new();
+    loop {
+        let spa = pool::open_with(&disks, false, slowly()).unwrap();
+        let before = spa.uberblock().reflow_offset();
+        while is_expanding(&spa) && spa.uberblock().reflow_offset() <= before {
+            spa.sync().unwrap();
+        }
+        steps(&spa, &mut world, &mut dice, 1);
+        offsets.push(spa.uberblock().reflow_offset());
+        let is_done = !is_expanding(&spa);
+        if is_done {
+            wait(&spa).unwrap();
+            pool::assert_clean(&spa);
+            assert_expanded(&spa, shape);
+        }
+        world.compare(spa.dsl()).unwrap();
+        check_filler(&spa).unwrap();
+        spa.export().unwrap();
+        drop(spa);
+        pool::verify_with_zdb(&disks, "tank");
+        if is_done {
+            break;
+        }
+    }
+    assert!(offsets.len() > 2, "{offsets:?}");
+    // What the new device adds can be used.
+    let spa = pool::open(&disks, false).unwrap();
+    let top = spa.parts().tree().tops()[0].clone();
+    let each = phys::label::allocatable_size(DISK_BYTES);
+    assert_eq!(top.config().asize, each * disks.len() as u64);
+    spa.export().unwrap();
+}
+
+#[test]
+fn sim_zdb_finds_each_state_of_an_expansion_clean() {
+    for shape in [SINGLE, DOUBLE] {
+        rt::simulate(seed(73), move || export_everywhere(shape));
+    }
+}
+
+/// What OpenZFS has begun goes on here.
+#[test]
+fn an_expansion_that_openzfs_began_ends_here() {
+    let disks = golden::disks("openzfs-2.3.2-raidz1-expanding", 4);
+    let read = |spa: &Spa| {
+        let fs = mount(spa.dsl(), "e3", true).unwrap();
+        let read = |n: u32| {
+            let mut bytes = vec![0; 4 << 20];
+            let file = fs.resolve(format!("f{n}")).unwrap();
+            let length = fs.read(file, 0, &mut bytes).unwrap();
+            bytes.truncate(length);
+            bytes
+        };
+        [1, 3, 10, 26].map(read)
+    };
+    let spa = pool::open(&disks, false).unwrap();
+    let before = read(&spa);
+    assert!(is_expanding(&spa) && spa.expansion().unwrap().unwrap().is_going_on);
+    wait(&spa).unwrap();
+    assert!(!is_expanding(&spa) && !spa.expansion().unwrap().unwrap().is_going_on);
+    let scan = spa.scan().unwrap();
+    assert_eq!((scan.state.get(), scan.errors.get()), (DSS_FINISHED, 0));
+    assert!(read(&spa) == before);
+    pool::assert_clean(&spa);
+    spa.export().unwrap();
+    drop(spa);
+    pool::verify_with_zdb(&disks, "e3");
+    for (left, lost) in golden::without_any(&disks, 1) {
+        let spa = pool::open(&left, true).unwrap();
+        assert!(read(&spa) == before, "{lost:?}");
+    }
+}
+
+/// The kernel ends what was half done here.
+const GUEST: &str = r#"set -e
+zpool import -d /dev tank
+zpool wait -t raidz_expand,scrub tank
+zpool status tank
+zpool status tank | grep -q "expand: expanded raidz1-0"
+zpool status tank | grep -q "repaired 0B in .* with 0 errors"
+zpool export tank
+"#;
+
+#[test]
+fn the_kernel_ends_an_expansion() {
+    let Some(guest) = oracle::vm::Guest::find() else {
+        return;
+    };
+    let host = tempfile::tempdir().unwrap();
+    let folder = host.path().join("disks");
+    std::fs::create_dir(&folder).unwrap();
+    let disk = |n| Arc::new(Memory::new(format!("/disk{n}"), DISK_BYTES)) as _;
+    let disks: Vec<Arc<dyn Provider>> = (0..=SINGLE.children).map(disk).collect();
+    let (written, images) = (folder.clone(), disks.clone());
+    rt::simulate(seed(74), move || {
+        let spa = create(SINGLE, &images, slowly());
+        widen(&spa, images.last().unwrap()).unwrap();
+        while spa.uberblock().reflow_state() != RRSS_SCRATCH_INVALID_SYNCED_REFLOW {
+            spa.sync().unwrap();
+        }
+        assert!(is_expanding(&spa));
+        spa.export().unwrap();
+        for (n, disk) in images.iter().enumerate() {
+            let mut bytes = vec![0; disk.mediasize() as usize];
+            disk.read(0, &mut bytes).unwrap();
+            std::fs::write(written.join(format!("disk{n}")), bytes).unwrap();
+        }
+    });
+    let paths: Vec<PathBuf> = (0..disks.len())
+        .map(|n| folder.join(format!("disk{n}")))
+        .collect();
+    let names: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
+    guest.run(GUEST, host.path(), &names).assert_success();
+    for (n, disk) in disks.iter().enumerate() {
+        let bytes = std::fs::read(folder.join(format!("disk{n}"))).unwrap();
+        disk.write(0, &bytes).unwrap();
+    }
+    let spa = pool::open(&disks, false).unwrap();
+    assert!(!is_expanding(&spa));
+    check_filler(&spa).unwrap();
+    pool::assert_clean(&spa);
+    spa.export().unwrap();
+}
