@@ -179,7 +179,7 @@ impl Ddts {
     #[doc(alias = "ddt_get_ddt_dsize")]
     pub fn table_bytes(&self) -> Result<u64> {
         let mut bytes = 0u64;
-        for object in self.tables().flat_map(|table| table.objects()) {
+        for object in self.tables().flat_map(DdtTable::objects) {
             bytes = bytes.saturating_add(self.mos.hold(object)?.used_bytes());
         }
         Ok(bytes)

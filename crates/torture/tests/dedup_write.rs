@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use base::{BlkId, Txg};
-use ddt::{DdtClass, DdtEntry, DdtKey, DdtSync, Ddts};
+use ddt::{DdtClass, DdtEntry, DdtKey, DdtSync, DdtTable, Ddts};
 use faulty::{PowerCut, PowerSupply};
 use geom::Provider;
 use oracle::{Zdb, have_zdb};
@@ -764,7 +764,7 @@ fn logs_of_openzfs_are_flushed() {
     let devices = [golden("openzfs-2.3.2-fast-dedup")];
     let spa = pool::open(&devices, true).unwrap();
     let tables = tables_of(&spa);
-    let logs = tables.tables().flat_map(|table| table.logs());
+    let logs = tables.tables().flat_map(DdtTable::logs);
     let logs: Vec<_> = logs.map(|log| (log.flags, log.entries)).collect();
     assert!(
         logs.iter()
