@@ -10,7 +10,7 @@
 //! # On disk
 //! `iostat/POOL/past.json` and, for each session that has the pool open, `iostat/POOL/N.json` with N drawn at
 //! random: `{"at": NS, "devices": {"GUID": {"since": NS, "totals": [...], "waiting": [...], "active":
-//! [...]}}, "space": {"GUID": [alloc, space]}}`, with times in ns since 1970. The space of the pool itself has
+//! [...]}}, "space": {"GUID": [alloc, space, class]}}`, with times in ns since 1970. The space of the pool itself has
 //! the key 0. All are replaced by renaming; the first, and the removal of the others, under `iostat/POOL.lock`.
 //!
 //! # Invariants
@@ -62,8 +62,16 @@ struct Counted {
     at_ns: u64,
     /// By guid.
     devices: BTreeMap<u64, Device>,
-    /// By guid of the top-level vdev or cache device: allocated bytes, and all there are.
-    space: BTreeMap<u64, [u64; 2]>,
+    /// By guid of the top-level vdev or cache device.
+    space: BTreeMap<u64, Space>,
+}
+
+/// The space of a top-level vdev, and what it is for: the cachefile's config does not say the latter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Space {
+    alloc: u64,
+    space: u64,
+    class: AllocClass,
 }
 
 impl Counted {
@@ -84,17 +92,30 @@ impl Counted {
         for (cache, used) in spa.caches() {
             add(&cache);
             let size = phys::label::allocatable_size(cache.leaf().psize());
-            counted.space.insert(cache.guid().0, [used, size]);
+            let space = Space {
+                alloc: used,
+                space: size,
+                ..Space::default()
+            };
+            counted.space.insert(cache.guid().0, space);
         }
         for (id, top) in (0..).zip(tree.tops()) {
             if let Ok(space) = spa.vdev_space(VdevId(id)) {
-                let sizes = [space.alloc, space.space];
-                counted.space.insert(top.guid().0, sizes);
+                let space = Space {
+                    alloc: space.alloc,
+                    space: space.space,
+                    class: top.config().class(),
+                };
+                counted.space.insert(top.guid().0, space);
             }
         }
         let whole = spa.space();
-        let sizes = [whole.alloc, whole.space];
-        counted.space.insert(WHOLE_POOL, sizes);
+        let whole = Space {
+            alloc: whole.alloc,
+            space: whole.space,
+            ..Space::default()
+        };
+        counted.space.insert(WHOLE_POOL, whole);
         counted
     }
 
@@ -150,7 +171,18 @@ impl Counted {
         };
         let space = |(guid, value): (u64, &Value)| {
             let size = |i: usize| value[i].as_u64().unwrap_or(0);
-            (guid, [size(0), size(1)])
+            let class = value[2]
+                .as_str()
+                .map_or(AllocClass::Normal, AllocClass::from_word);
+            let (alloc, space) = (size(0), size(1));
+            (
+                guid,
+                Space {
+                    alloc,
+                    space,
+                    class,
+                },
+            )
         };
         Counted {
             at_ns: value["at"].as_u64().unwrap_or(0),
@@ -170,7 +202,12 @@ impl Counted {
             });
             (guid.to_string(), value)
         };
-        let space = |(guid, sizes): (&u64, &[u64; 2])| (guid.to_string(), json!(sizes));
+        let space = |(guid, of): (&u64, &Space)| {
+            (
+                guid.to_string(),
+                json!([of.alloc, of.space, of.class.word()]),
+            )
+        };
         let devices: Map<String, Value> = self.devices.iter().map(device).collect();
         let space: Map<String, Value> = self.space.iter().map(space).collect();
         json!({ "at": self.at_ns, "devices": devices, "space": space })
@@ -369,8 +406,11 @@ fn pool_io(pool: &str, config: &NvList, counted: &Counted, at_ns: u64) -> Result
     status.root = vdev_status(&root, 0, AllocClass::Normal);
     status.cache = listed_aux(config, L2CACHE, &|_, _| None);
     let fill = |vdev: &mut VdevStatus, key: u64| {
-        if let Some([alloc, space]) = counted.space.get(&key) {
-            (vdev.alloc_bytes, vdev.space_bytes) = (*alloc, *space);
+        if let Some(of) = counted.space.get(&key) {
+            (vdev.alloc_bytes, vdev.space_bytes) = (of.alloc, of.space);
+            if of.class != AllocClass::Normal {
+                vdev.class = of.class;
+            }
         }
     };
     fill(&mut status.root, WHOLE_POOL);
@@ -418,12 +458,21 @@ fn sum(
 mod tests {
     use super::*;
 
+    fn space(alloc: u64, space: u64) -> Space {
+        let class = AllocClass::Special;
+        Space {
+            alloc,
+            space,
+            class,
+        }
+    }
+
     fn counted(at_ns: u64, since_ns: u64, n: u64) -> Counted {
         let counts = IoCounts::from_totals((0..1000).map(|i| i * n));
         Counted {
             at_ns,
             devices: BTreeMap::from([(u64::MAX, Device { since_ns, counts })]),
-            space: BTreeMap::from([(7, [n, 100]), (WHOLE_POOL, [n, u64::MAX])]),
+            space: BTreeMap::from([(7, space(n, 100)), (WHOLE_POOL, space(n, u64::MAX))]),
         }
     }
 
@@ -447,8 +496,8 @@ mod tests {
         let mut sum = counted(5, 3, 1);
         sum.add(counted(4, 2, 10));
         assert_eq!(sum.devices, counted(0, 2, 11).devices);
-        assert_eq!(sum.space[&7], [1, 100]);
+        assert_eq!(sum.space[&7].alloc, 1);
         sum.add(counted(6, 4, 2));
-        assert_eq!((sum.space[&7], sum.at_ns), ([2, 100], 6));
+        assert_eq!((sum.space[&7].alloc, sum.at_ns), (2, 6));
     }
 }

@@ -11,6 +11,7 @@ mod device_state;
 mod devices;
 mod history;
 mod import;
+mod iostat;
 mod lifecycle;
 mod list;
 mod props;
@@ -59,6 +60,7 @@ const ZPOOL: Program = Program {
         command("upgrade", ":avV:", &[], upgrade::run),
         command("import", ":aCc:d:DEfFjlmnNo:R:stT:VX", &[JSON, REWIND], import::run),
         command("list", ":gjHLo:pPT:v", &[JSON, JSON_INT, JSON_GUID], list::run),
+        command("iostat", "c:gLPT:vyhplqrwnH", &[], iostat::run),
         command("status", "c:jdDegiLpPsT:tvx", &[POWER, JSON, JSON_INT, JSON_FLAT, JSON_GUID], status::run),
         command("get", ":jHo:p", &[JSON, JSON_INT, JSON_GUID], props::get),
         command("set", "", &[], props::set),
@@ -90,9 +92,9 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
 
 fn wrong_options(command: &Command, error: &OptError) -> Option<Fail> {
     match (command.name, error) {
-        ("status", OptError::MissingArgument('c')) => {
-            let text = "'zpool status -c' is not supported yet";
-            Some(Fail::Failed(text.into()))
+        (name @ ("status" | "iostat"), OptError::MissingArgument('c')) => {
+            let text = format!("'zpool {name} -c' is not supported yet");
+            Some(Fail::Failed(text))
         }
         // OpenZFS skips the option, after which there are no arguments left.
         ("get", OptError::MissingArgument(_)) => {
